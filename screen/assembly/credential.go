@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // cue is what a piece says about the piece of a secret in it.
@@ -61,8 +63,8 @@ const (
 	maxOpaque = 256
 )
 
-// inSecrets are the bytes that a secret may have.
-var inSecrets = bytesOf(func(c byte) bool { return strings.IndexByte(" \t\n\r\"'`=<>()[],;", c) < 0 })
+// noSecret are the bytes that no secret has.
+var noSecret = terms.BytesOf(" \t\n\r\"'`=<>()[],;")
 
 // opaque returns what in s may be a piece of a secret, and what is said of it.
 func opaque(s string, words []word) ([]span, cue) {
@@ -83,9 +85,9 @@ func opaque(s string, words []word) ([]span, cue) {
 		return nil, c // a number or an identifier in a sentence
 	}
 	var out []span
-	for at := inSecrets.next(s, 0); at.len() > 0; at = inSecrets.next(s, at.to) {
+	for at := range stretches(s, &noSecret) {
 		t := s[at.from:at.to]
-		if !digits.any(t) && !((c.piece || c.label != "") && joints.any(t)) {
+		if !digits.In(t) && !((c.piece || c.label != "") && joints.In(t)) {
 			continue
 		}
 		t = strings.TrimRight(t, ".!?:")

@@ -4,24 +4,23 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy/screen/normal"
+	"github.com/memproxy/memproxy/screen/terms"
 )
-
-const capitals, smalls = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 
 const minRun = 8 // the shortest encoded stretch that is taken for one
 
-// inCode are the bytes of base64 and hex; padding follows.
-var inCode = bytesOf(func(c byte) bool { return inWords[c] && c != '\'' || strings.IndexByte("+/-", c) >= 0 })
+// noCode are all bytes but those of base64 and hex; padding follows these.
+var noCode = terms.BytesOf(terms.Alnum + "_+/-").Not()
 
 // longestRun returns the longest stretch of base64 or hex in s that does not
 // read like a word: it mixes cases, or letters and digits.
 func longestRun(s string) (best span) {
-	for at := inCode.next(s, 0); at.len() > 0; at = inCode.next(s, at.to) {
+	for at := range stretches(s, &noCode) {
 		t := s[at.from:at.to]
 		if len(t) < minRun || len(t) <= best.len() {
 			continue
 		}
-		if digits.any(t) || strings.ContainsAny(t[1:], capitals) && strings.ContainsAny(t, smalls) {
+		if digits.In(t) || strings.ContainsAny(t[1:], terms.Capitals) && strings.ContainsAny(t, terms.Smalls) {
 			best = span{at.from, len(s) - len(strings.TrimLeft(s[at.to:], "="))}
 		}
 	}

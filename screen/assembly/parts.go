@@ -47,7 +47,7 @@ func findPart(s string) part {
 func partMark(t string) (number, end int) {
 	var m []string
 	first := strings.TrimLeft(t, "([*# _") // most texts begin with no such word, and have no number there
-	if first != "" && (first[0] >= utf8.RuneSelf || strings.IndexByte("0123456789pcfst", first[0]|0x20) >= 0) && digits.any(t) {
+	if first != "" && (first[0] >= utf8.RuneSelf || strings.IndexByte("0123456789pcfst", first[0]|0x20) >= 0) && digits.In(t) {
 		m = partPattern.FindStringSubmatch(t)
 	}
 	if m == nil {

@@ -132,8 +132,8 @@ var roles = func() (all terms.Table[byte]) {
 	return all
 }()
 
-// inRoles are the bytes that such a word may have.
-var inRoles = bytesOf(func(c byte) bool { return strings.IndexByte(" \t\n,;!?()[]{}\"'`<>", c) < 0 })
+// noRole are the bytes that no such word has.
+var noRole = terms.BytesOf(" \t\n,;!?()[]{}\"'`<>")
 
 // ingredients says which parts of a recipe texts have, and which of them have any.
 func ingredients(texts []string) (all [kinds]bool, which []int) {
@@ -152,14 +152,14 @@ func ingredients(texts []string) (all [kinds]bool, which []int) {
 func ingredientsOf(text string) (found [kinds]bool) {
 	for _, s := range sentences(text) {
 		t, named := text[s.from:s.to], byte(0)
-		for at := inRoles.next(t, 0); at.len() > 0; at = inRoles.next(t, at.to) {
+		for at := range stretches(t, &noRole) {
 			is, _ := roles.Get(hash(strings.Trim(t[at.from:at.to], ".:*_")))
 			named |= is
 		}
 		found[packs] = found[packs] || named&(1<<packs) != 0
 		found[carries] = found[carries] || named&(1<<carries) != 0
-		for at := inRoles.next(t, 0); named&(1<<aims) != 0 && !found[aims] && at.len() > 0; at = inRoles.next(t, at.to) {
-			found[aims] = terms.Address(strings.ToLower(strings.Trim(t[at.from:at.to], ".:*_")))
+		for at := range stretches(t, &noRole) {
+			found[aims] = found[aims] || named&(1<<aims) != 0 && terms.Address(strings.ToLower(strings.Trim(t[at.from:at.to], ".:*_")))
 		}
 	}
 	return found

@@ -1,6 +1,10 @@
 package assembly
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/memproxy/memproxy/screen/terms"
+)
 
 // def gives a name a meaning; the name is in lower case.
 type def struct {
@@ -130,7 +134,7 @@ func ran(out []use, s string, words []word) []use {
 	return out
 }
 
-var opens = bytesOf(func(c byte) bool { return strings.IndexByte("{%<[$", c) >= 0 })
+var opens = terms.BytesOf("{%<[$")
 
 // bracketed widens a word to the marks of a variable around it.
 func bracketed(s string, w span) (span, bool) {

@@ -47,29 +47,8 @@ var lists = func() (all terms.Table[list]) {
 	return all
 }()
 
-// hash is that of a word in lower case.
-func hash(w string) uint32 {
-	h := terms.Start
-	for i := range len(w) {
-		c := w[i]
-		if c >= utf8.RuneSelf {
-			return hashLower(strings.ToLower(w))
-		}
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		h = terms.Next(h, c)
-	}
-	return h
-}
-
-func hashLower(w string) uint32 {
-	h := terms.Start
-	for i := range len(w) {
-		h = terms.Next(h, w[i])
-	}
-	return h
-}
+// hash is that of a word in lower case, in whatever script.
+func hash(w string) uint32 { return terms.Word(strings.ToLower(w)) }
 
 // split returns the words of s.
 func split(s string) []word {
@@ -81,10 +60,7 @@ func split(s string) []word {
 				if !inWords[c] {
 					break
 				}
-				if 'A' <= c && c <= 'Z' {
-					c += 'a' - 'A'
-				}
-				h, more = terms.Next(h, c), more || c == '_'
+				h, more = terms.Next(h, terms.Lower(c)), more || c == '_'
 				i++
 				continue
 			}
@@ -112,46 +88,23 @@ func split(s string) []word {
 	return words
 }
 
-// bytes says of each byte whether a stretch goes on with it.
-type bytes [256]bool
-
-var inWords = bytesOf(func(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' || c == '\'' || c == '_'
-})
-
-func bytesOf(in func(byte) bool) (b bytes) {
-	for c := range b {
-		b[c] = in(byte(c))
-	}
-	return b
-}
+var inWords, digits, joints = terms.BytesOf(terms.Alnum + "'_"), terms.BytesOf(terms.Digits), terms.BytesOf("_-")
 
 // wordBytes is about how many bytes of a text there are for each of its words.
 const wordBytes = 6
 
-// next returns the first of the longest stretches of s from i on, or an empty one.
-func (b *bytes) next(s string, i int) span {
-	for i < len(s) && !b[s[i]] {
-		i++
-	}
-	from := i
-	for i < len(s) && b[s[i]] {
-		i++
-	}
-	return span{from, i}
-}
-
-// any reports whether s has one of the bytes.
-func (b *bytes) any(s string) bool {
-	for i := range len(s) {
-		if b[s[i]] {
-			return true
+// stretches are the longest ones of s without any of the bytes that part them.
+func stretches(s string, part *terms.Bytes) iter.Seq[span] {
+	return func(yield func(span) bool) {
+		for from := 0; from < len(s); from++ {
+			to := part.Find(s, from)
+			if to > from && !yield(span{from, to}) {
+				return
+			}
+			from = to
 		}
 	}
-	return false
 }
-
-var digits, joints = bytesOf(func(c byte) bool { return '0' <= c && c <= '9' }), bytesOf(func(c byte) bool { return c == '_' || c == '-' })
 
 // inside returns the words within p.
 func inside(words []word, p span) []word {

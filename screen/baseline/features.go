@@ -121,14 +121,8 @@ var seconds = terms.Set("co com org net gov edu ac gen or ne")
 func domains(text string) []domain {
 	var out []domain
 	for i := 0; i < len(text) && len(out) < maxFound; {
-		if !hostByte(text[i]) {
-			i++
-			continue
-		}
-		start := i
-		for i < len(text) && hostByte(text[i]) {
-			i++
-		}
+		start := inHost.Find(text, i)
+		i = inHost.End(text, start)
 		host := strings.ToLower(strings.Trim(text[start:i], ".-"))
 		if len(host) > 253 || !strings.Contains(host, ".") {
 			continue
@@ -141,9 +135,7 @@ func domains(text string) []domain {
 	return out
 }
 
-func hostByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '-'
-}
+var inHost = terms.BytesOf(terms.Alnum + ".-")
 
 // registrable returns the part of a host name that somebody registered, an
 // address as it is, or "".

@@ -205,10 +205,7 @@ func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept Set) error {
 		if len(phrase) < minPrefix {
 			return fmt.Errorf("%q: a prefix has at least three bytes", phrase)
 		}
-		h := terms.Start
-		for i := 0; i < len(phrase); i++ {
-			h = terms.Next(h, phrase[i])
-		}
+		h := terms.Word(phrase)
 		at := v.prefixes.At(h)
 		at.concepts = at.concepts.or(concept)
 		v.prefixed[h>>6&(1<<12-1)] |= 1 << (h & 63)

@@ -51,10 +51,7 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 			ch, n := utf8.DecodeRuneInString(text[i:])
 			switch {
 			case dense(ch):
-				h := terms.Start
-				for j := i; j < i+n; j++ {
-					h = terms.Next(h, text[j])
-				}
+				h := terms.Word(text[i : i+n])
 				dst = append(dst, Word{Start: int32(i), End: int32(i + n), Hash: h, Stem: h, Flags: flags | Dense})
 				v.look(&dst[len(dst)-1])
 				flags = 0
@@ -233,11 +230,7 @@ func (v *Vocabulary) opening(h uint32, word string) (found Set) {
 	}
 	p := terms.Start
 	for i := 0; i < len(word) && i < maxPrefix; i++ {
-		c := word[i]
-		if c >= 'A' && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		p = terms.Next(p, c)
+		p = terms.Next(p, terms.Lower(word[i]))
 		if i >= 2 {
 			m, _ := v.exact.Get(joinHash(h, p^prefixSalt))
 			found = found.or(m.concepts)

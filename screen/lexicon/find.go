@@ -101,7 +101,7 @@ func (p *part) matches(text string, around []span) []span {
 		if !p.near && len(out) > maxHits {
 			break
 		}
-		if !p.signs.in(text[in.from:in.to]) {
+		if p.signs != nil && !p.signs.In(text[in.from:in.to]) {
 			continue
 		}
 		for _, m := range p.re.FindAllStringIndex(text[in.from:in.to], -1) {

@@ -34,8 +34,8 @@ type part struct {
 	re      *regexp.Regexp
 	anchor  *anchor
 	repeats repetitions
-	signs   *signs
-	near    bool // it counts near the rule's others alone
+	signs   *terms.Bytes // each match has one of them, unless it is nil
+	near    bool         // it counts near the rule's others alone
 	rule    int
 }
 

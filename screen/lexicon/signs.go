@@ -2,35 +2,21 @@ package lexicon
 
 import (
 	"regexp/syntax"
-	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// signs are bytes of which each match of a pattern has one: where a text has none, the
-// pattern need not be tried. Nil are those of a pattern that matches without any.
-type signs [256]bool
-
-// in reports whether a text has one of them.
-func (s *signs) in(text string) bool {
-	if s == nil {
-		return true
-	}
-	for i := range len(text) {
-		if s[text[i]] {
-			return true
-		}
-	}
-	return false
+// common reports signs that most texts have.
+func common(s *terms.Bytes) bool {
+	return s == nil || s.In(" \n.,etaoinshrdlcumwfgypbvk0")
 }
 
-// common are those that most texts have.
-func (s *signs) common() bool {
-	return s == nil || strings.ContainsFunc(" \n.,etaoinshrdlcumwfgypbvk0", func(c rune) bool { return s[c] })
-}
-
-// signsOf returns the first that many texts have none of, or nil.
-func signsOf(re *syntax.Regexp) *signs {
+// signsOf returns bytes of which each match of a pattern has one, the first that many
+// texts have none of: where a text has none, the pattern need not be tried. Nil are those
+// of a pattern that matches without any.
+func signsOf(re *syntax.Regexp) *terms.Bytes {
 	switch re.Op {
 	case syntax.OpLiteral:
 		for _, c := range re.Rune {
@@ -38,7 +24,7 @@ func signsOf(re *syntax.Regexp) *signs {
 			for f := unicode.SimpleFold(c); f != c; f = unicode.SimpleFold(f) {
 				same = append(same, f, f)
 			}
-			if s := ofRunes(same); !s.common() {
+			if s := ofRunes(same); !common(s) {
 				return s
 			}
 		}
@@ -52,12 +38,12 @@ func signsOf(re *syntax.Regexp) *signs {
 		}
 	case syntax.OpConcat:
 		for _, sub := range re.Sub {
-			if s := signsOf(sub); !s.common() {
+			if s := signsOf(sub); !common(s) {
 				return s
 			}
 		}
 	case syntax.OpAlternate:
-		var all signs
+		var all terms.Bytes
 		for _, sub := range re.Sub {
 			s := signsOf(sub)
 			if s == nil {
@@ -73,8 +59,8 @@ func signsOf(re *syntax.Regexp) *signs {
 }
 
 // ofRunes returns the bytes with which the characters of ranges begin.
-func ofRunes(ranges []rune) *signs {
-	var s signs
+func ofRunes(ranges []rune) *terms.Bytes {
+	var s terms.Bytes
 	for i := 0; i < len(ranges); i += 2 {
 		for c := ranges[i]; c <= min(ranges[i+1], utf8.RuneSelf-1); c++ {
 			s[c] = true

@@ -241,14 +241,7 @@ func sentences(text string) []span {
 
 // stops are the characters of ASCII at which a sentence may end, between those that
 // stand between words, and edges those that are no part of the word that they stand at.
-var stops, between, edges = asciiSet("!?\n;."), asciiSet("\t\n\v\f\r ,;:!?()[]{}\""), asciiSet(".'`*_<>-")
-
-func asciiSet(chars string) (set [utf8.RuneSelf]bool) {
-	for i := range len(chars) {
-		set[chars[i]] = true
-	}
-	return set
-}
+var stops, between, edges = terms.BytesOf("!?\n;."), terms.BytesOf("\t\n\v\f\r ,;:!?()[]{}\""), terms.BytesOf(".'`*_<>-")
 
 func ascii(s string) bool {
 	for i := range len(s) {
@@ -288,12 +281,8 @@ func tokens(dst []token, s string) []token {
 		}
 		w := s[from:i]
 		i += n // what stands between
-		for w != "" && w[0] < utf8.RuneSelf && edges[w[0]] {
-			w = w[1:]
-		}
-		for w != "" && w[len(w)-1] < utf8.RuneSelf && edges[w[len(w)-1]] {
-			w = w[:len(w)-1]
-		}
+		w = w[edges.End(w, 0):]
+		w = w[:edges.Begin(w, len(w))]
 		t := token{weight: 1}
 		switch {
 		case w == "":

@@ -297,12 +297,8 @@ func turned(v *View) View {
 	defer b.free()
 	last := 0
 	fields(s, func(i, j int, _ bool) {
-		for i < j && !isLetter(s[i]) {
-			i++
-		}
-		for j > i && !isLetter(s[j-1]) {
-			j--
-		}
+		i = letter.Find(s[:j], i)
+		j = i + noLetter.Begin(s[i:j], j-i)
 		b.copy(s, last, i)
 		for last = j; j > i; {
 			c, n := utf8.DecodeLastRuneInString(s[i:j])

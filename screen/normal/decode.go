@@ -4,13 +4,17 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // minRun is the shortest run that is taken for an encoding: twelve bytes in
 // base64, eight in hex. Shorter ones say too little.
 const minRun = 16
 
-func isRun(c byte) bool { return isAlnum(c) || c == '+' || c == '/' || c == '_' || c == '-' }
+var inRun = terms.BytesOf(terms.Alnum + "+/_-")
+
+func isRun(c byte) bool { return inRun[c] }
 
 // runs decodes unbroken runs of letters and digits.
 func runs(found []View, v *View) []View {
@@ -27,10 +31,7 @@ func runs(found []View, v *View) []View {
 		}
 		// Lines of one wrapped encoding are one run.
 		for j-i >= 32 && j+1 < len(s) && s[j] == '\n' && isRun(s[j+1]) {
-			k := j + 1
-			for k < len(s) && isRun(s[k]) {
-				k++
-			}
+			k := inRun.End(s, j+1)
 			if k-j < 17 && k < len(s) && s[k] != '=' && s[k] != '\n' {
 				break
 			}

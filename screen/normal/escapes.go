@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // unescape resolves percent escapes, character entities and backslash escapes.
@@ -52,7 +54,7 @@ func unescape(found []View, v *View) []View {
 	return clean(found, mapped(Unescaped, b, v))
 }
 
-var mayEscape = bytesIn(`%=&\U`) // the bytes with which an escape begins
+var mayEscape = terms.BytesOf(`%=&\U`) // the bytes with which an escape begins
 
 // minQuoted is how many escapes of quoted-printable a text must have to be read
 // as such: fewer are sums and assignments.
@@ -218,6 +220,8 @@ func unhex(c byte) int {
 	return -1
 }
 
+var emphasis = terms.BytesOf("*~`_")
+
 // strip takes out markup that stands inside words: emphasis, and tags and
 // comments between two letters.
 func strip(found []View, v *View) []View {
@@ -228,11 +232,8 @@ func strip(found []View, v *View) []View {
 	for i := 0; i < len(s); {
 		c := s[i]
 		switch {
-		case c == '*' || c == '~' || c == '`' || c == '_':
-			j := i
-			for j < len(s) && (s[j] == '*' || s[j] == '~' || s[j] == '`' || s[j] == '_') {
-				j++
-			}
+		case emphasis[c]:
+			j := emphasis.End(s, i)
 			if i > 0 && j < len(s) && isLetter(s[i-1]) && isLetter(s[j]) {
 				if c == '_' {
 					b.byte(' ', int32(i))

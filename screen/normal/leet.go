@@ -23,7 +23,7 @@ var leetPieces = [...]struct {
 	{"|2", 'r'}, {"|>", 'p'}, {"_|", 'j'}, {"><", 'x'},
 }
 
-var draws = bytesIn(`/\|()[]_>`) // with which they begin
+var draws = terms.BytesOf(`/\|()[]_>`) // with which they begin
 
 // drawn returns the letter that several signs draw at the beginning of s.
 func drawn(s string) (letter byte, n int) {
@@ -67,10 +67,7 @@ func leet(found []View, v *View) []View {
 				continue
 			}
 		}
-		j, letters, digits := i, 0, 0
-		for j < len(s) && isLetter(s[j]) {
-			j++
-		}
+		j, letters, digits := letter.End(s, i), 0, 0
 		if j > i && (j == len(s) || leetLetters[s[j]] == "" && !draws[s[j]]) { // most words
 			b.copy(s, i, j)
 			i = j
@@ -135,10 +132,7 @@ func numeral(s string, i int) int {
 	if uuid(s[i:]) {
 		return uuidBytes
 	}
-	n := 0
-	for i+n < len(s) && isDigit(s[i+n]) {
-		n++
-	}
+	n := digit.End(s, i) - i
 	parts := func(sign, other int) bool {
 		return sign >= 0 && other >= 0 && other < len(s) && sign < len(s) && strings.IndexByte(":-/.", s[sign]) >= 0 && isDigit(s[other])
 	}
@@ -177,7 +171,7 @@ func spellOut(word []glyph, h uint32, tries *int) bool {
 	}
 	g := &word[0]
 	for k := 0; k < len(g.may) && *tries > 0; k++ {
-		if spellOut(word[1:], terms.Next(h, lower(g.may[k])), tries) {
+		if spellOut(word[1:], terms.Next(h, terms.Lower(g.may[k])), tries) {
 			g.may = g.may[k : k+1]
 			return true
 		}

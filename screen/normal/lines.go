@@ -103,13 +103,8 @@ func unquoted(s string, from, to int) (int, int) {
 	if isAlnum(s[from]) {
 		return from, to // most words
 	}
-	i, j := from, to
-	for i < j && strings.IndexByte("[{(,", s[i]) >= 0 {
-		i++
-	}
-	for j > i && strings.IndexByte("]}),", s[j-1]) >= 0 {
-		j--
-	}
+	i := to - len(strings.TrimLeft(s[from:to], "[{(,"))
+	j := i + len(strings.TrimRight(s[i:to], "]}),"))
 	if j-i > 2 && (s[i] == '"' || s[i] == '\'' || s[i] == '`') && s[j-1] == s[i] {
 		return i + 1, j - 1
 	}

@@ -1,8 +1,11 @@
 package normal
 
 import (
+	"bytes"
 	"slices"
 	"strings"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 const (
@@ -134,10 +137,7 @@ func (b *builder) space(c byte, at int) {
 
 // word takes back the letters at the end: a name.
 func (b *builder) word() {
-	n := len(b.text)
-	for n > 0 && isAlnum(b.text[n-1]) {
-		n--
-	}
+	n := len(bytes.TrimRight(b.text, terms.Alnum))
 	b.text, b.at = b.text[:n], b.at[:n]
 }
 
@@ -194,10 +194,7 @@ func schemeStart(s string, from, end int) int {
 	if end == len(s) {
 		return end
 	}
-	for end > from && (isAlnum(s[end-1]) || strings.IndexByte("+.-", s[end-1]) >= 0) {
-		end--
-	}
-	return end
+	return from + len(strings.TrimRight(s[from:end], terms.Alnum+"+.-"))
 }
 
 // linkWords counts the words in the rest of a link, those in scripts without spaces

@@ -22,7 +22,7 @@ const (
 func retyped(v *View) View {
 	vocab := wide()
 	out := replaced(v, span{0, len(v.Text)}, func(w string) string {
-		h := hash(w)
+		h := terms.Word(w)
 		if vocab.has(h) {
 			return ""
 		}
@@ -55,7 +55,7 @@ var typed = sync.OnceValue(func() *neighbours {
 			continue
 		}
 		n.words = append(n.words, w)
-		put(&n.whole, hash(w))
+		put(&n.whole, terms.Word(w))
 		for i := range len(w) {
 			put(&n.without, hashWithout(w, i))
 		}
@@ -68,7 +68,7 @@ func hashWithout(w string, i int) uint32 {
 	h := terms.Start
 	for k := range len(w) {
 		if k != i {
-			h = terms.Next(h, lower(w[k]))
+			h = terms.Next(h, terms.Lower(w[k]))
 		}
 	}
 	return h
@@ -100,7 +100,7 @@ func (n *neighbours) of(w string, h uint32) string {
 // plural reports whether w is the plural of a known word.
 func plural(w string) bool {
 	n := len(w) - 1
-	return lower(w[n]) == 's' && lower(w[n-1]) != 's' && wide().word(w[:n])
+	return terms.Lower(w[n]) == 's' && terms.Lower(w[n-1]) != 's' && wide().word(w[:n])
 }
 
 // oneKey reports whether the edit distance of two words is one; short has as many letters
@@ -110,7 +110,7 @@ func oneKey(long, short string) bool {
 		return false // equal hashes, which an attacker can search for
 	}
 	i := 0
-	for i < len(short) && lower(long[i]) == lower(short[i]) {
+	for i < len(short) && terms.Lower(long[i]) == terms.Lower(short[i]) {
 		i++
 	}
 	switch {
@@ -122,5 +122,5 @@ func oneKey(long, short string) bool {
 	if strings.EqualFold(long[i+1:], short[i+1:]) {
 		return true
 	}
-	return i+1 < len(short) && lower(long[i]) == lower(short[i+1]) && lower(long[i+1]) == lower(short[i]) && strings.EqualFold(long[i+2:], short[i+2:])
+	return i+1 < len(short) && terms.Lower(long[i]) == terms.Lower(short[i+1]) && terms.Lower(long[i+1]) == terms.Lower(short[i]) && strings.EqualFold(long[i+2:], short[i+2:])
 }

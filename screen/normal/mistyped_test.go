@@ -1,6 +1,10 @@
 package normal
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/memproxy/memproxy/screen/terms"
+)
 
 // A word with one typing error is corrected to itself or to another known word at the same
 // distance; words at a distance of two, and plurals, are left alone.
@@ -16,18 +20,18 @@ func TestMistypedWordsAreFound(t *testing.T) {
 				if wrong == w {
 					continue // two of the same letter have changed places
 				}
-				if got := n.of(wrong, hash(wrong)); got != w && !oneKey(got, wrong) && !oneKey(wrong, got) {
+				if got := n.of(wrong, terms.Word(wrong)); got != w && !oneKey(got, wrong) && !oneKey(wrong, got) {
 					t.Errorf("%s is read as %q", wrong, got)
 				}
 			}
 		}
 	}
 	for _, w := range []string{"", "qzxvq", "ignqqe", "instqqctions", "xkcd", "kubernetes", "trains", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"} {
-		if got := n.of(w, hash(w)); got != "" {
+		if got := n.of(w, terms.Word(w)); got != "" {
 			t.Errorf("%q is read as %q", w, got)
 		}
 	}
-	if got := n.of("IGNROE", hash("IGNROE")); got != "ignore" {
+	if got := n.of("IGNROE", terms.Word("IGNROE")); got != "ignore" {
 		t.Errorf("capitals are read as %q", got)
 	}
 }

@@ -4,7 +4,11 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
+
+var hexDigit = terms.BytesOf(terms.Digits + "abcdefABCDEF")
 
 const minNumbers = 6 // how many numbers are taken for characters
 
@@ -24,9 +28,7 @@ func groups(found []View, v *View) []View {
 				k += 2
 			}
 			start := k
-			for k < len(s) && unhex(s[k]) >= 0 && k-start < 9 {
-				k++
-			}
+			k = hexDigit.End(s[:min(len(s), start+9)], start)
 			if n := k - start; n < 2 || n > 8 {
 				break
 			}
@@ -116,9 +118,6 @@ func betweenNumbers(s string) int {
 		}
 		return 0
 	}
-	n := 0
-	for n < min(len(s), 3) && strings.IndexByte(" ,;-\n:[]", s[n]) >= 0 {
-		n++
-	}
-	return n
+	s = s[:min(len(s), 3)]
+	return len(s) - len(strings.TrimLeft(s, " ,;-\n:[]"))
 }

@@ -1,6 +1,10 @@
 package normal
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/memproxy/memproxy/screen/terms"
+)
 
 const maxPiece = 400 // the longest string that may be a piece of a text, in bytes
 
@@ -53,7 +57,7 @@ const piecesAWord = 6 // in how many pieces a text is, at most, for each word th
 func stuttered(found []View, v *View) []View {
 	s, same := v.Text, 0
 	for i := 1; i < len(s); i++ {
-		if lower(s[i]) == lower(s[i-1]) {
+		if terms.Lower(s[i]) == terms.Lower(s[i-1]) {
 			same++
 		}
 	}
@@ -92,7 +96,7 @@ func stuttered(found []View, v *View) []View {
 // run is how many letters or signs at the beginning of s are the same.
 func run(s string) int {
 	n := 1
-	for n < len(s) && lower(s[n]) == lower(s[0]) {
+	for n < len(s) && terms.Lower(s[n]) == terms.Lower(s[0]) {
 		n++
 	}
 	return n

@@ -2,6 +2,8 @@ package normal
 
 import (
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // marks say which work a text may need. A text without marks has only its
@@ -52,16 +54,15 @@ var classes = func() (of [256]uint8) {
 	return of
 }()
 
-func isLetter(c byte) bool { return classes[c]&(cLower|cUpper) != 0 }
-func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
-func isAlnum(c byte) bool  { return classes[c]&(cLower|cUpper|cDigit) != 0 }
+func isLetter(c byte) bool { return letter[c] }
+func isDigit(c byte) bool  { return digit[c] }
+func isAlnum(c byte) bool  { return alnum[c] }
 
-func lower(c byte) byte {
-	if c >= 'A' && c <= 'Z' {
-		return c + 'a' - 'A'
-	}
-	return c
-}
+// Some sets of bytes by their classes.
+var (
+	letter, digit, alnum = terms.BytesOf(terms.Smalls + terms.Capitals), terms.BytesOf(terms.Digits), terms.BytesOf(terms.Alnum)
+	noLetter             = letter.Not()
+)
 
 const minToken = 20 // how many bytes without a space are no word
 

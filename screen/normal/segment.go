@@ -41,10 +41,7 @@ func parting(b *builder, s string, at []int32) (taken int) {
 	}
 	quote := false
 	for i := 0; i < len(s); {
-		j := i
-		for j < len(s) && isLetter(s[j]) {
-			j++
-		}
+		j := letter.End(s, i)
 		from := len(b.text)
 		for k := i; k < max(j, i+1); k++ {
 			b.byte(s[k], at[k])
@@ -203,7 +200,7 @@ func cuts(w string) (best []cut, humps int) {
 		}
 		h, over := terms.Start, int32(0)
 		for n := 1; n <= maxWord && i+n <= len(w); n++ {
-			h = terms.Next(h, lower(w[i+n-1]))
+			h = terms.Next(h, terms.Lower(w[i+n-1]))
 			if n == 1 {
 				continue
 			}
@@ -219,7 +216,7 @@ func cuts(w string) (best []cut, humps int) {
 			}
 			cost := int32(known.cost) + over
 			put(i, n, cost)
-			if n == 2 || i+n == len(w) || strings.IndexByte("sdeil", lower(w[i+n])) < 0 {
+			if n == 2 || i+n == len(w) || strings.IndexByte("sdeil", terms.Lower(w[i+n])) < 0 {
 				continue
 			}
 			for _, end := range [...]string{"s", "d", "ed", "ing", "ly"} { // other forms of it

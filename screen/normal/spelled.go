@@ -3,12 +3,14 @@ package normal
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // spelling is a way to write letters one by one.
 type spelling struct {
 	least int                                        // how many in a row are a text
-	first [256]bool                                  // the bytes with which a letter may begin
+	first terms.Bytes                                // the bytes with which a letter may begin
 	next  func(s string, i int) (letter byte, n int) // what stands at s[i], and how long it is: 0 is nothing
 	gap   func(c byte) bool                          // what may stand between two of them
 	meant func(string) bool                          // whether the letters say something
@@ -27,17 +29,9 @@ const (
 )
 
 var spellings = [...]spelling{
-	byNumber: {minAlphabet, bytesIn("0123456789"), byPlace, func(c byte) bool { return !isAlnum(c) }, language},
+	byNumber: {minAlphabet, digit, byPlace, func(c byte) bool { return !isAlnum(c) }, language},
 	inMorse:  {minNumbers, beeps, beeped, func(c byte) bool { return strings.IndexByte(" \n/|,*", c) >= 0 }, func(s string) bool { return legible(s, 90, 3) }},
-	byWord:   {minSpelled, bytesIn("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"), worded, func(c byte) bool { return !isLetter(c) }, func(s string) bool { return strings.TrimSpace(s) != "" }},
-}
-
-// bytesIn are those that occur in s.
-func bytesIn(s string) (of [256]bool) {
-	for i := range len(s) {
-		of[s[i]] = true
-	}
-	return of
+	byWord:   {minSpelled, letter, worded, func(c byte) bool { return !isLetter(c) }, func(s string) bool { return strings.TrimSpace(s) != "" }},
 }
 
 // spelledOut reads letters that are written one by one. What stands between most of them
@@ -111,9 +105,7 @@ func byPlace(s string, i int) (letter byte, n int) {
 	if i > 0 && isAlnum(s[i-1]) {
 		return 0, 0
 	}
-	for i+n < len(s) && n < 3 && isAlnum(s[i+n]) {
-		n++
-	}
+	n = alnum.End(s[:min(len(s), i+3)], i) - i
 	is, ok := number(s[i:i+n], 10)
 	if !ok || is < 1 || is > 26 {
 		return 0, 0
@@ -157,7 +149,7 @@ func beep(s string) (bit, n int) {
 	return 0, 0
 }
 
-var beeps = bytesIn(dots + dashes)
+var beeps = terms.BytesOf(dots + dashes)
 
 const dots, dashes = ".·•∙⋅・●", "-_−–—▬━"
 
@@ -182,14 +174,12 @@ func worded(s string, i int) (c byte, n int) {
 	if i > 0 && isLetter(s[i-1]) {
 		return 0, 0
 	}
-	for i+n < len(s) && isLetter(s[i+n]) {
-		n++
-	}
+	n = letter.End(s, i) - i
 	w := s[i : i+n]
 	if x := min(len(s), i+len("x-ray")); n == 1 && strings.EqualFold(w, "x") && strings.HasSuffix(strings.ToLower(s[i+n:x]), "ray") {
 		return 'x', x - i
 	}
-	is, _ := wide().words.Get(hash(w))
+	is, _ := wide().words.Get(terms.Word(w))
 	if is.letter == 0 {
 		return 0, 0
 	}

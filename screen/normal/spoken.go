@@ -31,11 +31,7 @@ func spoken(found []View, v *View) []View {
 	eachWord(s, func(i, j int, h uint32) {
 		if j-i > 1 {
 			words++
-			k := i
-			for k < j && !vowel(rune(s[k])) {
-				k++
-			}
-			bare.add(k == j, 1, manyBare, i, j)
+			bare.add(!vowel.In(s[i:j]), 1, manyBare, i, j)
 		}
 		is, _ := vocab.words.Get(h)
 		order.clause(i, j)
@@ -49,7 +45,7 @@ func spoken(found []View, v *View) []View {
 		if j-i < 3 {
 			return
 		}
-		pigs.add(lower(s[j-1]) == 'y' && lower(s[j-2]) == 'a' && is.cost == 0, 1, 1, i, j)
+		pigs.add(terms.Lower(s[j-1]) == 'y' && terms.Lower(s[j-2]) == 'a' && is.cost == 0, 1, 1, i, j)
 		if is.cost != 0 {
 			known++
 			return
@@ -111,7 +107,7 @@ func eachWord(s string, f func(i, j int, h uint32)) {
 		}
 		h, j := terms.Start, i
 		for ; j < len(s) && isLetter(s[j]); j++ {
-			h = terms.Next(h, lower(s[j]))
+			h = terms.Next(h, terms.Lower(s[j]))
 		}
 		f(i, j, h)
 		i = j
@@ -127,9 +123,9 @@ type inner struct {
 }
 
 func signature(w string) inner {
-	k := inner{first: lower(w[0]), last: lower(w[len(w)-1]), n: len(w)}
+	k := inner{first: terms.Lower(w[0]), last: terms.Lower(w[len(w)-1]), n: len(w)}
 	for i := 1; i+1 < len(w); i++ {
-		x := uint64(lower(w[i])) * 0x9e3779b97f4a7c15
+		x := uint64(terms.Lower(w[i])) * 0x9e3779b97f4a7c15
 		k.sum += x ^ x>>29
 	}
 	return k
@@ -163,13 +159,7 @@ var scrambles = sync.OnceValue(func() map[inner]string {
 	return all
 })
 
-func vowel(c rune) bool {
-	switch c | 0x20 {
-	case 'a', 'e', 'i', 'o', 'u':
-		return true
-	}
-	return false
-}
+var vowel = terms.BytesOf("aeiouAEIOU")
 
 // skeletons are known words by what is left of them without their vowels: of those
 // that leave the same, the most usual one.
@@ -177,7 +167,7 @@ var skeletons = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
 	for _, w := range strings.Fields("your are is use and " + common + " " + shared) {
 		bare := strings.Map(func(c rune) rune {
-			if vowel(c) {
+			if vowel[byte(c)] {
 				return -1
 			}
 			return c

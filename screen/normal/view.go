@@ -3,6 +3,8 @@ package normal
 import (
 	"slices"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // View is one reading of a text.
@@ -103,7 +105,7 @@ func (v *View) compare() []likeness {
 		}
 		l := &sum[int(at)-v.first+1]
 		l.read++
-		if pos == next && int(pos) < len(v.orig) && lower(v.orig[pos]) == lower(v.Text[i]) {
+		if pos == next && int(pos) < len(v.orig) && terms.Lower(v.orig[pos]) == terms.Lower(v.Text[i]) {
 			l.same++
 		}
 		next, last = pos+1, at

@@ -48,7 +48,7 @@ func newVocabulary(lists ...string) *vocabulary {
 	v := &vocabulary{}
 	for _, list := range lists {
 		for rank, w := range strings.Fields(list) {
-			cost, at := int16(16*math.Log2(float64(rank+nearRank)))+rankCost, &v.words.At(hash(w)).cost
+			cost, at := int16(16*math.Log2(float64(rank+nearRank)))+rankCost, &v.words.At(terms.Word(w)).cost
 			if *at == 0 || cost < *at {
 				*at = cost
 			}
@@ -75,27 +75,18 @@ var english = sync.OnceValue(func() *vocabulary { return newVocabulary(common) }
 var wide = sync.OnceValue(func() *vocabulary {
 	v := newVocabulary(common, shared)
 	for _, w := range strings.Fields(spellingWords) {
-		v.words.At(hash(w)).letter = w[0]
+		v.words.At(terms.Word(w)).letter = w[0]
 	}
 	for _, w := range strings.Fields(spellingGaps) {
-		v.words.At(hash(w)).letter = ' '
+		v.words.At(terms.Word(w)).letter = ' '
 	}
 	for kind, words := range smallWords {
 		for _, w := range strings.Fields(words) {
-			v.words.At(hash(w)).small = kind
+			v.words.At(terms.Word(w)).small = kind
 		}
 	}
 	return v
 })
-
-// hash is that of a word in lower case.
-func hash(w string) uint32 {
-	h := terms.Start
-	for i := range len(w) {
-		h = terms.Next(h, lower(w[i]))
-	}
-	return h
-}
 
 func (v *vocabulary) has(h uint32) bool {
 	w, _ := v.words.Get(h)
@@ -103,7 +94,7 @@ func (v *vocabulary) has(h uint32) bool {
 }
 
 // word reports whether s, in whatever case, is in the vocabulary.
-func (v *vocabulary) word(s string) bool { return v.has(hash(s)) }
+func (v *vocabulary) word(s string) bool { return v.has(terms.Word(s)) }
 
 // count counts the words of s, of two letters and more, and those that are known.
 func (v *vocabulary) count(s string) (known, words int) {
@@ -155,7 +146,7 @@ const apart = 26 // the place of what is no letter
 var places = func() (p [256]byte) {
 	for c := range p {
 		if p[c] = apart; isLetter(byte(c)) {
-			p[c] = lower(byte(c)) - 'a'
+			p[c] = terms.Lower(byte(c)) - 'a'
 		}
 	}
 	return p

@@ -50,8 +50,7 @@ func join(found []View, v *View) []View {
 		for k := i; k < end; {
 			b.byte(s[k], int32(k))
 			gap := k + 1
-			for k = gap; k < end && !isAlnum(s[k]); k++ {
-			}
+			k = alnum.Find(s[:end], gap)
 			spreadGap(b, s, gap, k, sep)
 		}
 		if letters >= sureSpread || wide().word(string(b.text[from:])) { // and not the names in a formula
@@ -102,27 +101,10 @@ const maxGap = 6 // how much may stand between two letters of a run
 // spreadRun measures the run of single letters that begins at s[i]: how many
 // letters, and where it ends.
 func spreadRun(s string, i int) (letters, end int) {
-	end = i
-	for k := i; k < len(s); {
-		if !isAlnum(s[k]) || k+1 < len(s) && isAlnum(s[k+1]) {
-			break
-		}
-		letters++
-		k++
-		end = k
-		j := k
-		for j < len(s) && j-k < maxGap && !isAlnum(s[j]) {
-			j++
-		}
-		if j == k || j == len(s) || !isAlnum(s[j]) {
-			break
-		}
-		k = j
+	for k := i; k < len(s) && isAlnum(s[k]) && (k+1 == len(s) || !isAlnum(s[k+1])); k = alnum.Find(s[:min(len(s), end+maxGap)], end) {
+		letters, end = letters+1, k+1
 	}
-	if end == i {
-		end = i + 1
-	}
-	return letters, end
+	return letters, max(end, i+1)
 }
 
 // separator is what follows most letters of a run.

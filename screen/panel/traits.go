@@ -33,11 +33,7 @@ func compileTraits() (patterns [len(traits)]*regexp.Regexp, last terms.Table[uin
 	for k, t := range traits {
 		patterns[k] = regexp.MustCompile(`(?i)` + t.head + `(` + t.tail + `)\b`)
 		for phrase := range strings.SplitSeq(strings.NewReplacer("(?:", "", ")", "").Replace(t.tail), "|") {
-			hash := terms.Start
-			for _, c := range []byte(phrase[strings.LastIndexAny(phrase, " -")+1:]) {
-				hash = terms.Next(hash, c)
-			}
-			*last.At(hash) |= 1 << k
+			*last.At(terms.Word(phrase[strings.LastIndexAny(phrase, " -")+1:])) |= 1 << k
 		}
 	}
 	return patterns, last

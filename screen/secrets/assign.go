@@ -3,6 +3,8 @@ package secrets
 import (
 	"slices"
 	"strings"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 const (
@@ -23,14 +25,10 @@ var (
 // assigned returns the span of the value that is given to a secret's name by
 // the : or = at i.
 func assigned(text string, i int) (int, int, Class) {
-	stop := i
-	for stop > 0 && i-stop < 3 && (text[stop-1] == ' ' || text[stop-1] == '"' || text[stop-1] == '\'' || text[stop-1] == '*' || text[stop-1] == '`') {
-		stop--
-	}
-	start := stop
-	for start > 0 && stop-start < maxName && nameByte(text[start-1]) {
-		start--
-	}
+	before := text[max(0, i-3):i]
+	stop := i - len(before) + len(strings.TrimRight(before, " \"'*`"))
+	first := max(0, stop-maxName)
+	start := first + inName.Begin(text[first:stop], stop-first)
 	if start == stop {
 		return 0, 0, ""
 	}
@@ -48,7 +46,14 @@ func assigned(text string, i int) (int, int, Class) {
 	return from, to, class
 }
 
-func nameByte(c byte) bool { return word64Dot(c) || c >= 0x80 }
+// inName are the bytes of names, in whatever script.
+var inName = func() terms.Bytes {
+	in := word64Dot
+	for c := range 0x80 {
+		in[c+0x80] = true
+	}
+	return in
+}()
 
 // named says whether a name is a secret's, of which class, and whether its
 // value is made by a machine.
@@ -79,9 +84,8 @@ func named(name string) (class Class, made bool) {
 // value returns the span of the value that begins after from, and whether it
 // stands in quotes.
 func value(text string, from int) (start, end int, quoted bool) {
-	for n := 0; from < len(text) && n < 4 && (text[from] == ' ' || text[from] == '\t' || text[from] == '*'); n++ {
-		from++
-	}
+	before := text[from:min(len(text), from+4)]
+	from += len(before) - len(strings.TrimLeft(before, " \t*"))
 	if from < len(text) && (text[from] == '"' || text[from] == '\'' || text[from] == '`') {
 		quote := text[from]
 		from++
@@ -199,12 +203,7 @@ func reference(v string) bool {
 	if !ok || rest == "" {
 		return false
 	}
-	for i := range len(rest) {
-		if !alnumUnder(rest[i]) && rest[i] != '.' {
-			return false
-		}
-	}
-	return slices.Contains(holders, first)
+	return strings.Trim(rest, terms.Alnum+"_.") == "" && slices.Contains(holders, first)
 }
 
 // documented reports whether a token says of itself that it is an example, as

@@ -1,6 +1,10 @@
 package secrets
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/memproxy/memproxy/screen/terms"
+)
 
 // The kinds of bytes at which something may begin, or by which it is recognised.
 const (
@@ -26,10 +30,14 @@ var kinds = func() (of [256]uint8) {
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
 func isAlpha(c byte) bool { return kinds[c] == letter }
-func alnum(c byte) bool   { return kinds[c]-letter <= digit-letter }
 
-// word64 is the alphabet of base64url, which most tokens use.
-func word64(c byte) bool { return alnum(c) || c == '_' || c == '-' }
+// Alphabets of what is looked for. Most tokens use that of base64url, word64.
+var (
+	alnum, digits                           = terms.BytesOf(terms.Alnum), terms.BytesOf(terms.Digits)
+	upperDigit, hex                         = terms.BytesOf(terms.Capitals + terms.Digits), terms.BytesOf(terms.Digits + "abcdef")
+	alnumUnder, alnumHyphen, alnumDotHyphen = terms.BytesOf(terms.Alnum + "_"), terms.BytesOf(terms.Alnum + "-"), terms.BytesOf(terms.Alnum + ".-")
+	word64, word64Dot                       = terms.BytesOf(terms.Alnum + "_-"), terms.BytesOf(terms.Alnum + "_-.")
+)
 
 // hasFold reports whether s begins with prefix, in whatever case.
 func hasFold(s, prefix string) bool {
@@ -49,8 +57,5 @@ func variety(s string, n int) int {
 	return count
 }
 
-func hasDigit(s string) bool { return strings.ContainsAny(s, "0123456789") }
-
-func hasLetter(s string) bool {
-	return strings.ContainsFunc(s, func(r rune) bool { return r < 0x80 && isAlpha(byte(r)) })
-}
+func hasDigit(s string) bool  { return digits.In(s) }
+func hasLetter(s string) bool { return strings.ContainsAny(s, terms.Smalls+terms.Capitals) }

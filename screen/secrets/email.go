@@ -3,6 +3,8 @@ package secrets
 import (
 	"slices"
 	"strings"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // Bounds of RFC 5321.
@@ -13,21 +15,14 @@ const (
 
 // email returns the span of an address around the @ at i.
 func email(text string, i int) (int, int) {
-	start := i
-	for start > 0 && i-start <= maxLocal && localPart(text[start-1]) {
-		start--
-	}
-	for start < i && !alnum(text[start]) {
-		start++
-	}
+	first := max(0, i-maxLocal-1)
+	start := first + inLocal.Begin(text[first:i], i-first)
+	start = alnum.Find(text[:i], start)
 	local := text[start:i]
 	if local == "" || len(local) > maxLocal || local[len(local)-1] == '.' || local == "git" {
 		return 0, 0 // git@host:path is an address of code
 	}
-	end := i + 1
-	for end < len(text) && end-i <= maxDomain && (alnum(text[end]) || text[end] == '-' || text[end] == '.') {
-		end++
-	}
+	end := alnumDotHyphen.End(text[:min(len(text), i+1+maxDomain)], i+1)
 	domain := strings.TrimRight(text[i+1:end], ".-")
 	dot := strings.LastIndexByte(domain, '.')
 	if dot <= 0 || strings.Contains(domain, "..") || !topLevel(domain[dot+1:]) {
@@ -36,9 +31,7 @@ func email(text string, i int) (int, int) {
 	return start, i + 1 + len(domain)
 }
 
-func localPart(c byte) bool {
-	return alnum(c) || c == '.' || c == '_' || c == '%' || c == '+' || c == '-'
-}
+var inLocal = terms.BytesOf(terms.Alnum + "._%+-")
 
 // topLevel reports whether s could be a top-level domain and is no file
 // extension (icon@2x.png) or version.
@@ -46,10 +39,8 @@ func topLevel(s string) bool {
 	if len(s) < 2 || len(s) > 24 {
 		return false
 	}
-	for i := range len(s) {
-		if !isAlpha(s[i]) && !(strings.HasPrefix(s, "xn--") && word64(s[i])) {
-			return false
-		}
+	if strings.HasPrefix(s, "xn--") && word64.End(s, 0) < len(s) || !strings.HasPrefix(s, "xn--") && strings.Trim(s, terms.Smalls+terms.Capitals) != "" {
+		return false
 	}
 	return !slices.Contains(extensions, strings.ToLower(s))
 }

@@ -55,10 +55,7 @@ func (s *scanner) number(i int) int {
 	if end > 0 {
 		return s.add(class, i, end)
 	}
-	for i < len(s.text) && isDigit(s.text[i]) {
-		i++
-	}
-	return i
+	return digits.End(s.text, i)
 }
 
 func separator(c byte) bool { return c == ' ' || c == '-' || c == '.' }
@@ -93,17 +90,17 @@ func (s *scanner) alone(start, end int) bool {
 		case '#', '/', '$', '+':
 			return false
 		case '-', '.', ',':
-			if start > 1 && alnum(s.text[start-2]) {
+			if start > 1 && alnum[s.text[start-2]] {
 				return false
 			}
 		}
 	}
 	if end < len(s.text) {
 		switch c := s.text[end]; {
-		case alnum(c), c == '_', c == '%':
+		case alnum[c], c == '_', c == '%':
 			return false
 		case c == '-', c == '.', c == '/', c == ':', c == ',':
-			return end+1 == len(s.text) || !alnum(s.text[end+1])
+			return end+1 == len(s.text) || !alnum[s.text[end+1]]
 		}
 	}
 	return true
@@ -219,7 +216,7 @@ func turkishMobile(r *run) bool {
 // phone returns the end of a telephone number that begins with the + or the
 // parenthesis at i, or 0.
 func phone(text string, i int) int {
-	if i > 0 && (alnum(text[i-1]) || text[i-1] == '+' || text[i-1] == '/') {
+	if i > 0 && (alnum[text[i-1]] || text[i-1] == '+' || text[i-1] == '/') {
 		return 0 // a sum, a call, or base64
 	}
 	plus := text[i] == '+'
@@ -252,7 +249,7 @@ func phone(text string, i int) int {
 		last = c
 	}
 	switch {
-	case digits > 15, end < len(text) && (alnum(text[end]) || text[end] == '_'), open:
+	case digits > 15, end < len(text) && (alnum[text[end]] || text[end] == '_'), open:
 		return 0
 	case plus && digits >= 9, !plus && digits == 10:
 		return end
@@ -295,7 +292,7 @@ func iban(text string, i int) int {
 		chars[n] = c
 		n++
 	}
-	if n < length || at < len(text) && alnum(text[at]) {
+	if n < length || at < len(text) && alnum[text[at]] {
 		return 0
 	}
 	// Mod 97 over the number with its first four characters moved to the end

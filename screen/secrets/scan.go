@@ -31,12 +31,12 @@ func Scan(text string) []Hit {
 func (s *scanner) at(i int) int {
 	switch kinds[s.text[i]] {
 	case letter:
-		if i > 0 && alnum(s.text[i-1]) {
-			return s.after(i)
+		if i > 0 && alnum[s.text[i-1]] {
+			return alnum.End(s.text, i) // nothing begins among letters and digits
 		}
 		return s.word(i)
 	case digit:
-		if i > 0 && (alnum(s.text[i-1]) || s.text[i-1] == '_') {
+		if i > 0 && (alnum[s.text[i-1]] || s.text[i-1] == '_') {
 			return i + 1
 		}
 		return s.number(i)
@@ -44,14 +44,6 @@ func (s *scanner) at(i int) int {
 		return s.mark(i)
 	}
 	return i + 1
-}
-
-// after is where the letters and digits at i end: nothing begins among them.
-func (s *scanner) after(i int) int {
-	for i < len(s.text) && alnum(s.text[i]) {
-		i++
-	}
-	return i
 }
 
 func (s *scanner) word(i int) int {
@@ -67,7 +59,7 @@ func (s *scanner) word(i int) int {
 	if start, end, class := said(s.text, i); end > 0 {
 		s.add(class, start, end)
 	}
-	return s.after(i)
+	return alnum.End(s.text, i)
 }
 
 // mark looks for what begins at, or is recognised by, a punctuation mark.

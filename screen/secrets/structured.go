@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"strings"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 const (
@@ -14,14 +16,11 @@ const (
 // jwt returns the end of a JSON web token at i, or 0. It must begin a run of
 // its alphabet, so that each run is read once.
 func jwt(text string, i int) int {
-	if !strings.HasPrefix(text[i:], "ey") || i > 0 && word64Dot(text[i-1]) {
+	if !strings.HasPrefix(text[i:], "ey") || i > 0 && word64Dot[text[i-1]] {
 		return 0
 	}
 	rest := text[i:min(len(text), i+maxJWTHeader+2*maxJWTPart+2)]
-	end := 0
-	for end < len(rest) && word64Dot(rest[end]) {
-		end++
-	}
+	end := word64Dot.End(rest, 0)
 	header, more, _ := strings.Cut(rest[:end], ".")
 	payload, signature, ok := strings.Cut(more, ".")
 	if !ok || len(header) > maxJWTHeader || len(payload) < 4 {
@@ -98,7 +97,7 @@ const (
 func keyed(text string) bool {
 	run := 0
 	for i := range len(text) {
-		if c := text[i]; !alnum(c) && c != '+' && c != '/' && c != '=' {
+		if c := text[i]; !alnum[c] && c != '+' && c != '/' && c != '=' {
 			run = 0
 		} else if run++; run >= minPEM {
 			return true
@@ -112,6 +111,8 @@ const (
 	maxUserInfo = 256
 )
 
+var inScheme, inPath, inHosts = terms.BytesOf(terms.Alnum + "+.-"), terms.BytesOf(terms.Alnum + "_-/"), terms.BytesOf(terms.Alnum + "_-.:,")
+
 const slackHook = "hooks.slack.com/services/"
 
 // address returns the span of a URL that carries a password, or is one. i is
@@ -120,19 +121,14 @@ func address(text string, i int) (int, int, Class) {
 	if !strings.HasPrefix(text[i:], "://") {
 		return 0, 0, ""
 	}
-	start := i
-	for start > 0 && i-start < maxScheme && (alnum(text[start-1]) || text[start-1] == '+' || text[start-1] == '.' || text[start-1] == '-') {
-		start--
-	}
+	first := max(0, i-maxScheme)
+	start := first + inScheme.Begin(text[first:i], i-first)
 	if start == i || !isAlpha(text[start]) {
 		return 0, 0, ""
 	}
 	rest := text[i+3 : min(len(text), i+3+maxUserInfo)]
 	if strings.HasPrefix(rest, slackHook) {
-		end := len(slackHook)
-		for end < len(rest) && (word64(rest[end]) || rest[end] == '/') {
-			end++
-		}
+		end := inPath.End(rest, len(slackHook))
 		path := rest[len(slackHook):end]
 		if strings.Count(path, "/") == 2 && len(path) >= 24 && variety(path, 8) == 8 && !placeholder(path) {
 			return start, i + 3 + end, SlackWebhook
@@ -149,9 +145,7 @@ func address(text string, i int) (int, int, Class) {
 	}
 	end := i + 3 + stop + 1
 	host := end
-	for end < len(text) && end-host < maxUserInfo && (word64Dot(text[end]) || text[end] == ':' || text[end] == ',') {
-		end++
-	}
+	end = inHosts.End(text[:min(len(text), host+maxUserInfo)], host)
 	if end == host {
 		return 0, 0, ""
 	}
