@@ -3,6 +3,8 @@ package normal
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 const (
@@ -102,9 +104,7 @@ func widen(opaque []span, s string, from, to int) []span {
 	if k := strings.IndexByte(s[to:min(len(s), to+longest)], ' '); k >= 0 {
 		to += k
 	}
-	for from > 0 && !utf8.RuneStart(s[from]) {
-		from--
-	}
+	from = len(terms.Head(s, from))
 	for to < len(s) && !utf8.RuneStart(s[to]) {
 		to++
 	}

@@ -83,21 +83,72 @@ func caseless(alphabet string, bits uint) *digits {
 	return &d
 }
 
+// codec is a way to write bytes in digits: its alphabets, and what of a run is digits of
+// whole bytes, "" where none is.
+type codec struct {
+	alphabets []*digits
+	whole     func(run string) string
+}
+
 var (
-	digits2  = []*digits{{1, values("01")}}
-	digits16 = []*digits{caseless("0123456789ABCDEF", 4)}
-	// digits32 are the usual alphabet and the one with the order of hexadecimal digits
+	codec2 = &codec{[]*digits{{1, values("01")}}, func(s string) string {
+		if len(s) < 48 || len(s)%8 != 0 {
+			return ""
+		}
+		return s
+	}}
+	codec16 = &codec{[]*digits{caseless(terms.Digits+"ABCDEF", 4)}, func(s string) string {
+		if s = strings.TrimPrefix(strings.TrimPrefix(s, "0x"), "0X"); len(s)%2 != 0 {
+			return ""
+		}
+		return s
+	}}
+	// codec32 has the usual alphabet and the one with the order of hexadecimal digits
 	// (RFC 4648), and Crockford's.
-	digits32 = []*digits{
-		caseless("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 5), caseless("0123456789ABCDEFGHIJKLMNOPQRSTUV", 5), caseless("0123456789ABCDEFGHJKMNPQRSTVWXYZ", 5),
-	}
-	// digits64 are those of the usual alphabet and of that of URLs.
-	digits64 = func() []*digits {
-		d := digits{6, values("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")}
+	codec32 = &codec{[]*digits{
+		caseless(terms.Capitals+"234567", 5), caseless("0123456789ABCDEFGHIJKLMNOPQRSTUV", 5), caseless("0123456789ABCDEFGHJKMNPQRSTVWXYZ", 5),
+	}, func(s string) string {
+		if strings.ContainsAny(s, terms.Smalls) && strings.ContainsAny(s, terms.Capitals) {
+			return ""
+		}
+		return s[:len(s)-len(s)%8+tail32[len(s)%8]]
+	}}
+	// codec64 has the usual alphabet and that of URLs.
+	codec64 = &codec{[]*digits{func() *digits {
+		d := digits{6, values(terms.Capitals + terms.Smalls + terms.Digits + "+/")}
 		d.value['-'], d.value['_'] = d.value['+'], d.value['/']
-		return []*digits{&d}
-	}()
+		return &d
+	}()}, func(s string) string {
+		if len(s)%4 == 1 {
+			return s[:len(s)-1] // the last digit has no whole byte
+		}
+		return s
+	}}
 )
+
+// tail32 is how many of so many last digits of base32 are whole bytes.
+var tail32 = [8]int{0, 0, 2, 2, 4, 5, 5, 7}
+
+// decode appends what a run stands for to dst: of several alphabets, in the first in which
+// it is text. It returns nil where it is not in the code.
+func (c *codec) decode(dst []byte, run string) (first []byte) {
+	if run = c.whole(run); run == "" {
+		return nil
+	}
+	for _, d := range c.alphabets {
+		t := d.decode(dst, run)
+		switch {
+		case len(c.alphabets) == 1:
+			return t
+		case len(t) < 8:
+		case readable(t) != nil:
+			return t
+		case first == nil:
+			first, dst = t, nil
+		}
+	}
+	return first
+}
 
 // decode appends the whole bytes that s stands for to dst, or returns nil where a byte
 // is no digit.
@@ -164,12 +215,9 @@ func decodeRun(s string) []byte {
 	if s = strings.Trim(s, "-_"); len(s) < 8 {
 		return nil
 	}
-	for _, code := range [...]struct {
-		digits []*digits
-		run    string // what is digits of s
-		decode func(dst []byte, s string) []byte
-	}{{digits16, digitsOf16(s), decodeHex}, {digits2, s, decodeBits}, {digits32, digitsOf32(s), decode32}, {digits64, digitsOf64(s), decode64}} {
-		if !slices.ContainsFunc(code.digits, func(d *digits) bool { return d.mayBegin(code.run) }) || len(s) > opening && !opens(code.decode(nil, s[:opening])) {
+	for _, code := range [...]*codec{codec16, codec2, codec32, codec64} {
+		run := code.whole(s)
+		if run == "" || !slices.ContainsFunc(code.alphabets, func(d *digits) bool { return d.mayBegin(run) }) || len(s) > opening && !opens(code.decode(nil, s[:opening])) {
 			continue
 		}
 		if t := readable(code.decode(nil, s)); t != nil {
@@ -208,46 +256,6 @@ func opens(b []byte) bool {
 	return len(b) > 0
 }
 
-func decode32(dst []byte, s string) []byte {
-	var kinds uint8
-	for i := range len(s) {
-		kinds |= classes[s[i]]
-	}
-	if kinds&cLower != 0 && kinds&cUpper != 0 {
-		return nil
-	}
-	s = digitsOf32(s)
-	var first []byte
-	for _, alphabet := range digits32 {
-		t := alphabet.decode(dst, s)
-		switch {
-		case len(t) < 8:
-		case readable(t) != nil:
-			return t
-		case first == nil:
-			first, dst = t, nil
-		}
-	}
-	return first
-}
-
-func decode64(dst []byte, s string) []byte {
-	return digits64[0].decode(dst, digitsOf64(s))
-}
-
-// digitsOf64 is s without a last digit that has no whole byte.
-func digitsOf64(s string) string {
-	if len(s)%4 == 1 {
-		return s[:len(s)-1]
-	}
-	return s
-}
-
-func digitsOf32(s string) string { return s[:len(s)-len(s)%8+tail32[len(s)%8]] }
-
-// tail32 is how many of so many last digits of base32 are whole bytes.
-var tail32 = [8]int{0, 0, 2, 2, 4, 5, 5, 7}
-
 // readable returns b if it is text, in UTF-8 or in UTF-16, or nil.
 func readable(b []byte) []byte {
 	if n := len(b); n >= 4 && n%2 == 0 && (b[0] == 0 || b[1] == 0) {
@@ -264,20 +272,4 @@ func readable(b []byte) []byte {
 		return nil
 	}
 	return b
-}
-
-func decodeHex(dst []byte, s string) []byte {
-	if s = digitsOf16(s); len(s)%2 != 0 || s == "" {
-		return nil
-	}
-	return digits16[0].decode(dst, s)
-}
-
-func digitsOf16(s string) string { return strings.TrimPrefix(strings.TrimPrefix(s, "0x"), "0X") }
-
-func decodeBits(dst []byte, s string) []byte {
-	if len(s)%8 != 0 || len(s) < 48 {
-		return nil
-	}
-	return digits2[0].decode(dst, s)
 }

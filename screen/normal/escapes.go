@@ -112,18 +112,19 @@ const minPoints = 3 // how many code points of Unicode a text must name to be re
 // pointed reports whether s spells characters by their numbers, as U+0069.
 func pointed(s string) bool { return strings.Contains(s, "U+") && strings.Count(s, "U+") >= minPoints }
 
-// escapes are the ways to write a character by its number in hexadecimal, in the order
-// in which they are tried: how one begins, how many digits it has, what follows them, and
+// escapes are the ways to write a character by its number, in the order in which they are
+// tried: how one begins, in which base, how many digits it has, what follows them, and
 // whether it may be left out. The last are those of style sheets.
 var escapes = [...]struct {
-	begin       string
-	least, most int
-	end         string
-	open        bool
+	begin             string
+	base, least, most int
+	end               string
+	open              bool
 }{
-	{"%u", 4, 4, "", true}, {"%", 2, 2, "", true}, {"U+", 4, 6, " ", true},
-	{`\x`, 2, 2, "", true}, {`\u{`, 1, 6, "}", false}, {`\u`, 4, 4, "", true}, {`\U`, 8, 8, "", true}, {`\U`, 4, 4, "", true},
-	{`\`, 6, 6, " ", true}, {`\`, 2, 5, " ", false},
+	{"&#x", 16, 1, 8, ";", true}, {"&#X", 16, 1, 8, ";", true}, {"&#", 10, 1, 8, ";", true},
+	{"%u", 16, 4, 4, "", true}, {"%", 16, 2, 2, "", true}, {"U+", 16, 4, 6, " ", true},
+	{`\x`, 16, 2, 2, "", true}, {`\u{`, 16, 1, 6, "}", false}, {`\u`, 16, 4, 4, "", true}, {`\U`, 16, 8, 8, "", true}, {`\U`, 16, 4, 4, "", true},
+	{`\`, 16, 6, 6, " ", true}, {`\`, 16, 2, 5, " ", false},
 }
 
 // escapeAt decodes the escape that begins at s[i], in a text that is quoted-printable or
@@ -133,9 +134,9 @@ func escapeAt(s string, i int, printed bool) (rune, int) {
 	switch {
 	case rest[0] == '=' && printed:
 		return quotedAt(s, i)
-	case rest[0] == '&':
+	case rest[0] == '&' && !strings.HasPrefix(rest, "&#"):
 		return entityAt(s, i)
-	case rest[0] != '%' && rest[0] != 'U' && rest[0] != '\\':
+	case rest[0] == '=':
 		return 0, 0
 	case len(rest) > 3 && rest[0] == '\\' && rest[1] >= '0' && rest[1] <= '3':
 		if c, err := strconv.ParseUint(rest[1:4], 8, 16); err == nil && c >= ' ' {
@@ -143,59 +144,27 @@ func escapeAt(s string, i int, printed bool) (rune, int) {
 		}
 	}
 	for _, e := range escapes {
-		if !strings.HasPrefix(rest, e.begin) {
+		number, ok := strings.CutPrefix(rest, e.begin)
+		if !ok {
 			continue
 		}
-		ch, n := hexAt(s, i, len(e.begin), e.least, e.most)
-		if n == 0 || len(e.begin) == 1 && ch < ' ' && ch != '\n' {
+		ch, n := rune(0), 0
+		for n < min(e.most, len(number)) && uint(unhex(number[n])) < uint(e.base) {
+			ch = ch*rune(e.base) + rune(unhex(number[n]))
+			n++
+		}
+		if n < e.least || ch > utf8.MaxRune || ch <= 0 && rest[0] == '&' || ch < ' ' && ch != '\n' && len(e.begin) == 1 {
 			continue
 		}
-		if ended := e.end != "" && strings.HasPrefix(rest[n:], e.end); ended || e.open {
-			if ended {
-				n++
-			}
-			return ch, n
+		if after, ended := strings.CutPrefix(number[n:], e.end); ended || e.open {
+			return ch, len(rest) - len(after)
 		}
 	}
 	return 0, 0
 }
 
-// hexAt reads the number of least to most digits that begins so many bytes behind
-// s[i]; the length is that of all of it.
-func hexAt(s string, i, behind, least, most int) (rune, int) {
-	ch, n := rune(0), 0
-	for j := i + behind; n < most && j < len(s) && unhex(s[j]) >= 0; j++ {
-		ch = ch<<4 | rune(unhex(s[j]))
-		n++
-	}
-	if n < least || ch > utf8.MaxRune {
-		return 0, 0
-	}
-	return ch, n + behind
-}
-
+// entityAt decodes the entity with a name that begins at s[i].
 func entityAt(s string, i int) (rune, int) {
-	if i+2 >= len(s) {
-		return 0, 0
-	}
-	if s[i+1] == '#' {
-		j, base := i+2, 10
-		if s[j] == 'x' || s[j] == 'X' {
-			j, base = j+1, 16
-		}
-		k := j
-		for k < len(s) && k-j < 8 && (base == 16 && unhex(s[k]) >= 0 || isDigit(s[k])) {
-			k++
-		}
-		c, err := strconv.ParseUint(s[j:k], base, 32)
-		if err != nil || c == 0 || c > utf8.MaxRune {
-			return 0, 0
-		}
-		if k < len(s) && s[k] == ';' {
-			k++
-		}
-		return rune(c), k - i
-	}
 	end := strings.IndexByte(s[i:min(len(s), i+12)], ';')
 	if end < 3 {
 		return 0, 0

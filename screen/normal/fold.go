@@ -97,9 +97,7 @@ func foldIn(s string, latin bool) (*builder, odd) {
 		}
 		if !unicode.IsLetter(ch) && !unicode.IsMark(ch) {
 			if p := plainSymbol(ch); p != "" {
-				for j := 0; j < len(p); j++ {
-					b.byte(p[j], at)
-				}
+				b.string(p, at)
 				if isLetter(p[0]) {
 					if word < 0 {
 						word = len(b.text) - len(p)
@@ -178,9 +176,7 @@ type like struct {
 // unmarked writes the base letters of a compatibility or accented character.
 func unmarked(b *builder, ch rune, at int32) {
 	if p, ok := smallForms[ch]; ok {
-		for j := 0; j < len(p); j++ {
-			b.byte(p[j], at)
-		}
+		b.string(p, at)
 		return
 	}
 	var buf [utf8.UTFMax]byte

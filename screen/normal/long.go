@@ -1,8 +1,10 @@
 package normal
 
 import (
+	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // A long text is read in pieces, each with bounds of its own: a feature anywhere would
@@ -66,9 +68,7 @@ func (r *reader) pieces(v *View, from, to, depth int, by derivation) {
 
 // edge is a place up to i at which a piece of s may begin or end.
 func edge(s string, i int) int {
-	for !utf8.RuneStart(s[i]) {
-		i--
-	}
+	i = len(terms.Head(s, i))
 	for _, end := range [...]string{"\n", " \t\r"} {
 		if k := strings.LastIndexAny(s[i-nearEdge:i], end); k >= 0 {
 			return i - nearEdge + k + 1
@@ -116,15 +116,12 @@ func (b *builder) changed(parent string) (out []span) {
 
 // trimmed has of each reading what is another text.
 func trimmed(found []View) []View {
+	if !slices.ContainsFunc(found, func(d View) bool { return d.changed != nil }) {
+		return found
+	}
 	var out []View
 	for i := range found {
 		d := &found[i]
-		if d.changed == nil && out == nil {
-			continue
-		}
-		if out == nil {
-			out = append(make([]View, 0, len(found)+len(d.changed)), found[:i]...)
-		}
 		if d.changed == nil {
 			out = append(out, *d)
 		}
@@ -136,17 +133,12 @@ func trimmed(found []View) []View {
 			out = append(out, d.part(from, to))
 		}
 	}
-	if out == nil {
-		return found
-	}
 	return out
 }
 
 // begin is where the word or the letter begins that stands at s[i].
 func begin(s string, i int) int {
-	for !utf8.RuneStart(s[i]) {
-		i--
-	}
+	i = len(terms.Head(s, i))
 	if k := strings.LastIndexAny(s[max(0, i-longest):i], " \n\t"); k >= 0 && i > 0 {
 		return max(0, i-longest) + k + 1
 	}

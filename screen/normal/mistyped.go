@@ -50,7 +50,7 @@ var typed = sync.OnceValue(func() *neighbours {
 			*at = uint16(len(n.words) - 1)
 		}
 	}
-	for _, w := range strings.Fields(common + " " + shared) {
+	for _, w := range usual() {
 		if len(w) < minTyped || len(w) > maxTyped {
 			continue
 		}

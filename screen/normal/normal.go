@@ -372,13 +372,17 @@ func (b *builder) byte(c byte, at int32) {
 	b.at = append(b.at, at)
 }
 
-func (b *builder) rune(c rune, at int32) {
-	if c < utf8.RuneSelf {
-		b.byte(byte(c), at)
-		return
+// string writes s, all of which stands at one place.
+func (b *builder) string(s string, at int32) {
+	for i := range len(s) {
+		b.byte(s[i], at)
 	}
-	var buf [utf8.UTFMax]byte
-	for _, x := range buf[:utf8.EncodeRune(buf[:], c)] {
-		b.byte(x, at)
+}
+
+func (b *builder) rune(c rune, at int32) {
+	before := len(b.text)
+	b.text = utf8.AppendRune(b.text, c)
+	for range len(b.text) - before {
+		b.at = append(b.at, at)
 	}
 }

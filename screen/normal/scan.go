@@ -71,7 +71,7 @@ func scan(s string) marks {
 	run, letters, apart, groups := 0, 0, 0, 0
 	token, signs := 0, 0 // since the last space
 	var inRun uint8
-	for i := 0; i < len(s); i++ {
+	for i := 0; i <= len(s); i++ {
 		from := i
 		for i < len(s) && isLetter(s[i]) {
 			inRun |= classes[s[i]]
@@ -84,10 +84,10 @@ func scan(s string) marks {
 		if token >= minToken && signs >= 2 {
 			m |= markToken
 		}
-		if i == len(s) {
-			break
+		c := byte(' ') // what ends the text
+		if i < len(s) {
+			c = s[i]
 		}
-		c := s[i]
 		k := classes[c]
 		if c <= ' ' {
 			token, signs = 0, 0
@@ -155,15 +155,6 @@ func scan(s string) marks {
 				m |= markMarkup
 			}
 		}
-	}
-	if run >= 16 && inRun != cLower && inRun != cUpper {
-		m |= markRun
-	}
-	if inRun == cDigit && groups >= 5 {
-		m |= markGroups
-	}
-	if letters == 1 && apart >= 3 {
-		m |= markSpread
 	}
 	if len(s) >= crowded && spaceless(s) {
 		m |= markCrowded

@@ -179,19 +179,25 @@ func cuts(w string) (best []cut, humps int) {
 	// A strange word that begins at start costs through, less what letters up to there
 	// cost when they go on, the least.
 	sum, through, start := int32(0), int32(math.MaxInt32), 0
-	for i := range w {
-		c, step := places[w[i]], int32(0)
+	for i := range len(w) + 1 {
+		last := byte(apart)
 		if i > 0 {
-			last := places[w[i-1]]
+			last = places[w[i-1]]
 			if all := through + sum + letterCost - int32(p[last][apart]); best[i].n == 0 || all < best[i].cost {
 				best[i] = cut{all, best[start].known, int32(i - start)}
 			}
-			if step = letterCost - int32(p[last][c]); hump(w, i) {
-				humps++
-				step += overHump
-			}
 		}
-		sum += step
+		if i == len(w) {
+			break
+		}
+		c := places[w[i]]
+		if i > 0 {
+			sum += letterCost - int32(p[last][c])
+		}
+		if i > 0 && hump(w, i) {
+			humps++
+			sum += overHump
+		}
 		if begun := best[i].cost + strangeWord + letterCost - int32(p[apart][c]) - sum; begun < through {
 			through, start = begun, i
 		}
@@ -224,11 +230,6 @@ func cuts(w string) (best []cut, humps int) {
 					put(i, m, cost+formOf)
 				}
 			}
-		}
-	}
-	if n := len(w); n > 0 {
-		if all := through + sum + letterCost - int32(p[places[w[n-1]]][apart]); best[n].n == 0 || all < best[n].cost {
-			best[n] = cut{all, best[start].known, int32(n - start)}
 		}
 	}
 	return best, humps

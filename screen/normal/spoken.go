@@ -1,6 +1,7 @@
 package normal
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -79,7 +80,7 @@ func spoken(found []View, v *View) []View {
 		found = append(found, retyped(v))
 	}
 	if part, ok := bare.part(s, minBare, sureBare); ok { // and not a few abbreviations
-		found = append(found, voweled(v, part))
+		found = append(found, replaced(v, part, restored))
 	}
 	if part, ok := pigs.part(s, minPig, minPig); ok { // no language ends every second word so
 		found = append(found, replaced(v, part, unpig))
@@ -142,45 +143,32 @@ func anagram(w string) inner {
 // five and more by anagram. One that two of them have is the first's.
 var scrambles = sync.OnceValue(func() map[inner]string {
 	all := map[inner]string{}
-	for _, w := range strings.Fields(common + " " + shared) {
-		if len(w) < 4 {
-			continue
+	for _, w := range slices.Backward(usual()) {
+		if len(w) >= 4 {
+			all[signature(w)] = w
 		}
-		keys := []inner{signature(w), anagram(w)}
-		if len(w) < minAnagram {
-			keys = keys[:1]
-		}
-		for _, k := range keys {
-			if _, known := all[k]; !known {
-				all[k] = w
-			}
+		if len(w) >= minAnagram {
+			all[anagram(w)] = w
 		}
 	}
 	return all
 })
 
-var vowel = terms.BytesOf("aeiouAEIOU")
+var vowel, vowels = terms.BytesOf("aeiouAEIOU"), strings.NewReplacer("a", "", "e", "", "i", "", "o", "", "u", "")
 
 // skeletons are known words by what is left of them without their vowels: of those
 // that leave the same, the most usual one.
 var skeletons = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
-	for _, w := range strings.Fields("your are is use and " + common + " " + shared) {
-		bare := strings.Map(func(c rune) rune {
-			if vowel[byte(c)] {
-				return -1
-			}
-			return c
-		}, w)
-		if _, known := all[bare]; !known {
-			all[bare] = w
-		}
+	for _, w := range slices.Backward(append(strings.Fields("your are is use and"), usual()...)) {
+		all[vowels.Replace(w)] = w
 	}
 	return all
 })
 
 // restored is the word of a skeleton, or another form of one, or "".
 func restored(bare string) string {
+	bare = strings.ToLower(bare)
 	if w := skeletons()[bare]; w != "" {
 		return w
 	}
@@ -194,11 +182,6 @@ func restored(bare string) string {
 }
 
 const leastStem = 4 // how many consonants a word has of which there may be other forms
-
-// voweled reads v with the words that its own may be without their vowels.
-func voweled(v *View, in span) View {
-	return replaced(v, in, func(w string) string { return restored(strings.ToLower(w)) })
-}
 
 // replaced reads v with other words in the place of those between two places for which
 // another gives one.

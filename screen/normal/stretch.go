@@ -28,11 +28,11 @@ func stretches(s string) (text []byte, all bool) {
 	}
 	for skip := range 4 {
 		if cut := s[skip:]; skip < 2 {
-			add(decodeHex(buf, cut[:len(cut)&^1]))
+			add(codec16.decode(buf, cut[:len(cut)&^1]))
 		}
-		add(decode64(buf, s[skip:]))
+		add(codec64.decode(buf, s[skip:]))
 	}
-	return append(append(text, textIn(decode32(buf, s))...), textIn(decodeBits(buf, s))...), all
+	return append(append(text, textIn(codec32.decode(buf, s))...), textIn(codec2.decode(buf, s))...), all
 }
 
 // maxPacked is how many times as long as its code a packed text is at most: prose is

@@ -23,6 +23,9 @@ var common string
 //go:embed words.txt
 var shared string
 
+// usual are all of these words, the most usual first.
+func usual() []string { return strings.Fields(common + " " + shared) }
+
 // vocabulary is what is known of words, by hash. The table is small and quick, and wrong
 // on about one strange word in a million.
 type vocabulary struct {
