@@ -4,7 +4,6 @@ package demo
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
@@ -189,7 +189,6 @@ func (t *theatre) play(ctx context.Context) ([]row, error) {
 }
 
 func demoConfig(dir, upstream, letta, agent string) string {
-	key := func(secret string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(secret))) }
 	return fmt.Sprintf(`profile: production
 state: %s
 admin: {listen: 127.0.0.1:0}
@@ -203,5 +202,5 @@ identity:
     - {sha256: "%s", id: "agent:ci", kind: agent, trust: authenticated, tenant: acme, acts_as: [ci], users: [ann]}
     - {sha256: "%s", id: "agent:sales", kind: agent, trust: authenticated, tenant: globex, acts_as: [sales], users: [bob]}
 log: {level: error}
-`, filepath.Join(dir, "state"), upstream, letta, filepath.Join(dir, "policies"), key(devKey), agent, key(ciKey), key(salesKey))
+`, filepath.Join(dir, "state"), upstream, letta, filepath.Join(dir, "policies"), memproxy.TextSHA256(devKey), agent, memproxy.TextSHA256(ciKey), memproxy.TextSHA256(salesKey))
 }

@@ -1,10 +1,17 @@
 package demo
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+
+	"github.com/memproxy/memproxy/app"
+	"github.com/memproxy/memproxy/telemetry/audit/auditcmd"
 )
 
 // threat is one row of the demo: an attack, or ordinary use (a control), that is run in
@@ -76,7 +83,7 @@ func ordinary(ctx context.Context, s *stage) (bool, string, error) {
 	if _, err := s.add(ctx, devKey, `{"user_id":"ann","agent_id":"dev","infer":false,"messages":[{"role":"user","content":"Ann takes her tea without sugar"}]}`); err != nil {
 		return false, "", err
 	}
-	found, err := s.post(ctx, devKey, "/search", `{"query":"how does Ann take her tea","filters":{"user_id":"ann"}}`)
+	found, err := s.do(ctx, http.MethodPost, devKey, "/search", `{"query":"how does Ann take her tea","filters":{"user_id":"ann"}}`)
 	if err != nil {
 		return false, "", err
 	}
@@ -108,7 +115,7 @@ const floodSize = 120
 func flood(ctx context.Context, s *stage) (bool, string, error) {
 	stored, last := 0, answer{}
 	for i := range floodSize {
-		got, err := s.post(ctx, ciKey, "/memories", fmt.Sprintf(`{"user_id":"ann","agent_id":"ci","infer":false,"messages":[{"role":"user","content":"build %d is green"}]}`, i))
+		got, err := s.do(ctx, http.MethodPost, ciKey, "/memories", fmt.Sprintf(`{"user_id":"ann","agent_id":"ci","infer":false,"messages":[{"role":"user","content":"build %d is green"}]}`, i))
 		if err != nil {
 			return false, "", err
 		}
@@ -159,4 +166,53 @@ func (a answer) said(happened string) string {
 		}
 	}
 	return fmt.Sprint(a.Status)
+}
+
+// tamper changes one word in a copy of the log and verifies both: the original must
+// pass, the copy must fail.
+func (t *theatre) tamper(ctx context.Context, car *app.App) (bool, string, error) {
+	if err := car.Flush(ctx); err != nil {
+		return false, "", err
+	}
+	dir := t.proxied.auditDir
+	var out bytes.Buffer
+	if code := auditcmd.Main(ctx, []string{"verify", "--dir", dir}, &out, &out); code != 0 {
+		return true, "", fmt.Errorf("the untouched log does not verify: %s", out.String())
+	}
+	t.verified = firstLine(out.String())
+	forged, err := os.MkdirTemp("", "memproxy-demo-forged-")
+	if err != nil {
+		return false, "", err
+	}
+	defer os.RemoveAll(forged)
+	if err := os.CopyFS(forged, os.DirFS(dir)); err != nil {
+		return false, "", err
+	}
+	if err := forge(forged); err != nil {
+		return false, "", err
+	}
+	out.Reset()
+	if code := auditcmd.Main(ctx, []string{"verify", "--dir", forged}, &out, &out); code == 0 {
+		return true, "the change was not noticed", nil
+	}
+	return false, "verify names it: " + firstLine(out.String()), nil
+}
+
+// forge turns the first deny in each file of records into a hold.
+func forge(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.Contains(path, "entries") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(path, bytes.Replace(b, []byte(`"verdict":"deny"`), []byte(`"verdict":"hold"`), 1), 0o600)
+	})
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return line
 }

@@ -1,9 +1,13 @@
 package fleet
 
 import (
+	"archive/zip"
+	"bytes"
 	"crypto/ed25519"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -13,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy/internal/keyfile"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
+	"github.com/memproxy/memproxy/screen"
 )
 
 const (
@@ -136,4 +141,46 @@ func NewKey(dir string) (path, public string, err error) {
 // ReadKey reads the private key that signs releases.
 func ReadKey(path string) (ed25519.PrivateKey, error) {
 	return keyfile.Read(path, 0o077)
+}
+
+// OpenPack reads the screening pack of a bundle: a zipped directory.
+func OpenPack(b []byte) (*screen.Pack, error) {
+	var p *screen.Pack
+	z, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
+	if err == nil {
+		p, err = screen.Load(z)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("screening.pack: %w", err)
+	}
+	return p, nil
+}
+
+// ZipPack zips a pack's directory deterministically.
+func ZipPack(dir string) ([]byte, error) {
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	root := os.DirFS(dir)
+	err := fs.WalkDir(root, ".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(root, path)
+		if err != nil {
+			return err
+		}
+		// Times and modes are omitted: they differ between checkouts.
+		w, err := z.CreateHeader(&zip.FileHeader{Name: path, Method: zip.Deflate})
+		if err == nil {
+			_, err = w.Write(b)
+		}
+		return err
+	})
+	if err = errors.Join(err, z.Close()); err != nil {
+		return nil, err
+	}
+	if _, err := OpenPack(out.Bytes()); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
 }
