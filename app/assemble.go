@@ -51,28 +51,23 @@ type Options struct {
 // An App is everything that serve runs, put together from a configuration.
 type App struct {
 	*state
-	getenv     func(string) string
-	transport  http.RoundTripper // to backends; nil: each has its own
-	gate       *gate.Gate
-	callers    *callers
-	edits      *edits // of the configuration
-	steady     *upkeep.Steady
-	rules      *rulebook
-	fleet      *member
-	listeners  []*listener
-	bounded    sync.Mutex // listeners, while metrics look at them
-	inFlight   shares
-	proxies    []*proxy.Proxy
-	jobs       *upkeep.Jobs
-	later      *after
-	steps      memproxy.Stepper
-	sending    time.Duration
-	runner     *review.Runner
-	review     *review.API
-	cutSending func() // cancels the requests that reviewers wait for
-	socket     string // of the local operator, "" where there is none
-	webhooks   *review.Webhooks
-	custodian  *integrity.Custodian
+	gate      *gate.Gate
+	callers   *callers
+	edits     *edits // of the configuration
+	steady    *upkeep.Steady
+	rules     *rulebook
+	fleet     *member
+	listeners []*listener
+	bounded   sync.Mutex // listeners, while metrics look at them
+	inFlight  shares
+	proxies   []*proxy.Proxy
+	jobs      *upkeep.Jobs
+	later     *after
+	runner    *review.Runner
+	review    *review.API
+	socket    string // of the local operator, "" where there is none
+	webhooks  *review.Webhooks
+	custodian *integrity.Custodian
 
 	unconfirmed *memories.Unconfirmed
 }
@@ -96,7 +91,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if err != nil {
 		return nil, err
 	}
-	s := &App{state: st, getenv: o.Getenv, transport: o.Transport, steps: o.Steps, sending: o.sending, inFlight: shares{}}
+	s := &App{state: st, inFlight: shares{}}
 	s.edits = &edits{App: s, inForce: cfg}
 	if start := time.Now(); o.up == nil {
 		o.up = func() time.Duration { return time.Since(start) }
@@ -115,6 +110,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	s.group.Own(stageNotes, s.custodian.Anchor)
 	s.later = newAfter(laterLines, laterQueue)
 	s.group.Own(stageLater, s.later.close)
+	s.watchStores()
 	if s.budget, err = s.openBudget(); err != nil {
 		return nil, err
 	}
@@ -128,14 +124,14 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	s.fleet = &member{App: s, tally: newTally(s.telemetry.Instruments())}
 	s.gate, err = gate.New(gate.Options{
 		Identifier: s.callers, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: s.signer,
-		RecordTimeout: gate.DefaultRecordTimeout * max(1, s.patience),
+		RecordTimeout: gate.DefaultRecordTimeout * max(1, o.patience),
 		Clock:         s.clock, NewID: newID, Keeper: keeper{s.ledger.Holds, func(h *memproxy.HeldWrite) bool {
 			there := review.Deciding(reviewersOf(cfg.Review.Reviewers), h)
 			if s.socket != "" {
 				there++ // the operator
 			}
 			return there >= cfg.Review.Need
-		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Check: s.custodian.Check, Steps: s.steps,
+		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Check: s.custodian.Check, Steps: o.Steps,
 		Unconfirmed: s.unconfirmed.Add, Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())
 	if err != nil {
@@ -150,8 +146,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if err = s.edits.compare(s.cfg); err != nil {
 		return nil, err
 	}
-	s.watchStores()
-	s.watch(o.File)
+	s.watch()
 	if err = s.fleet.join(); err != nil {
 		return nil, err
 	}

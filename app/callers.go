@@ -3,11 +3,7 @@ package app
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/sha256"
-	"crypto/tls"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -17,7 +13,6 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/identity"
 	"github.com/memproxy/memproxy/internal/durable"
-	"github.com/memproxy/memproxy/internal/tlsfile"
 )
 
 // callers identifies callers by the configuration in force.
@@ -88,21 +83,20 @@ func buildIdentifier(cfg *config.Config, key []byte) (*identity.Identifier, erro
 
 // Fingerprint names a key, for the log's origin: 16 hex digits.
 func Fingerprint(key ed25519.PrivateKey) string {
-	sum := sha256.Sum256(key.Public().(ed25519.PublicKey))
-	return hex.EncodeToString(sum[:8])
+	return memproxy.TextSHA256(string(key.Public().(ed25519.PublicKey)))[:16]
 }
 
 // issuerClient asks an issuer, and believes the roots that are configured.
 func issuerClient(o *config.OIDC) (*http.Client, error) {
-	if o.CA == "" {
-		return nil, nil
-	}
-	pool, err := tlsfile.Roots(o.CA)
+	trusted, err := upstreamTLS(config.TLS{UpstreamCA: o.CA})
 	if err != nil {
 		return nil, fmt.Errorf("identity.oidc.ca: %w", err)
 	}
+	if trusted == nil {
+		return nil, nil
+	}
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	t.TLSClientConfig = trusted
 	return &http.Client{Transport: t}, nil
 }
 
@@ -116,19 +110,11 @@ func bearerIn(path string) func() (string, error) {
 		return nil
 	}
 	return func() (string, error) {
-		f, err := durable.Regular(path)
-		if err != nil {
-			return "", err
-		}
-		defer f.Close()
-		b, err := io.ReadAll(io.LimitReader(f, maxBearer))
-		if err != nil {
-			return "", err
-		}
+		b, err := durable.Head(path, maxBearer)
 		token := strings.TrimSpace(string(b))
-		if token == "" {
-			return "", fmt.Errorf("%s is empty", path)
+		if err == nil && token == "" {
+			err = fmt.Errorf("%s is empty", path)
 		}
-		return token, nil
+		return token, err
 	}
 }

@@ -94,10 +94,8 @@ func (c *Checked) Print(to io.Writer, all bool) {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\n", s.Path, s.Status, cmp.Or(s.Value, "-"), s.From, mark)
 	}
-	c.rules.mu.Lock()
-	compiled, bundle := c.rules.cedar, c.rules.inUse.bundle
-	c.rules.mu.Unlock()
-	for _, r := range compiled.Rules() {
+	inForce := c.rules.now.Load()
+	for _, r := range inForce.cedar.Rules() {
 		if !all && !r.Shadow && strings.HasPrefix(r.File, "builtin/") {
 			policies++
 			continue
@@ -108,7 +106,7 @@ func (c *Checked) Print(to io.Writer, all bool) {
 		}
 		fmt.Fprintf(w, "policy %s\t%s\t%s\t%s:%d\n", r.ID, is, r.Effect, r.File, r.Line)
 	}
-	for _, id := range bundle.Disabled {
+	for _, id := range inForce.bundle.Disabled {
 		fmt.Fprintf(w, "policy %s\t%s\t-\t%s\n", id, config.StatusOff, "bundle.yaml: disable")
 	}
 	_ = w.Flush() // readers notice that it is truncated

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
@@ -19,7 +18,7 @@ var errDatabase = errors.New("the ledger is in Postgres: back it up with pg_dump
 
 // BackupLedger copies the ledger to a file, while a sidecar may run on it.
 func BackupLedger(ctx context.Context, cfg *config.Config, file string) error {
-	s := &state{cfg: cfg, clock: time.Now}
+	s := &state{cfg: cfg}
 	opt := s.ledgerOptions(nil)
 	if opt.URL != "" {
 		return errDatabase
@@ -69,7 +68,7 @@ func RestoreLedger(ctx context.Context, cfg *config.Config, o Options, file, rea
 
 // PlanMigration is what a start would do with the ledger. Nothing is changed.
 func PlanMigration(ctx context.Context, cfg *config.Config) (ledger.Plan, error) {
-	opt := (&state{cfg: cfg, clock: time.Now}).ledgerOptions(nil)
+	opt := (&state{cfg: cfg}).ledgerOptions(nil)
 	opt.Progress = nil
 	return ledger.Rehearse(ctx, opt)
 }

@@ -87,13 +87,8 @@ func Explain(ctx context.Context, cfg *config.Config, q Question) (*Explained, e
 	}
 	nothing := still{who}
 	store := ledger.Options{Path: filepath.Join(cfg.State, "ledger.db"), URL: cfg.Ledger.URL.Reveal(), Locks: lockLimits(cfg), Clock: time.Now}
-	records := stillLedger{who: who, track: func(ctx context.Context) (memproxy.Track, error) {
-		return ledger.Peek(ctx, store, who.Tenant, who.ID)
-	}, lock: func(ctx context.Context, ids ...string) (memproxy.Lock, error) {
-		return ledger.PeekLock(ctx, store, who.Tenant, ids...)
-	}}
 	g, err := gate.New(gate.Options{
-		Identifier: nothing, Ledger: records, Budget: nothing, Recorder: nothing, Signer: nothing,
+		Identifier: nothing, Ledger: stillLedger{who: who, store: store}, Budget: nothing, Recorder: nothing, Signer: nothing,
 		Clock: time.Now, NewID: newID,
 	}, rules.current())
 	if err != nil {
@@ -169,18 +164,17 @@ type still struct{ who memproxy.Principal }
 type stillLedger struct {
 	gate.NoLedger
 	who   memproxy.Principal
-	track func(context.Context) (memproxy.Track, error)
-	lock  func(context.Context, ...string) (memproxy.Lock, error)
+	store ledger.Options
 }
 
 // SessionLocked reads the locks out of the ledger.
 func (s stillLedger) SessionLocked(ctx context.Context, _ string, ids ...string) (memproxy.Lock, error) {
-	return s.lock(ctx, ids...)
+	return ledger.PeekLock(ctx, s.store, s.who.Tenant, ids...)
 }
 
 // Record reads the record out of the ledger, which is not changed by it.
 func (s stillLedger) Record(ctx context.Context, _, _ string) (memproxy.Track, error) {
-	return s.track(ctx)
+	return ledger.Peek(ctx, s.store, s.who.Tenant, s.who.ID)
 }
 
 // Lookup returns every target as the caller's own: explain does not look up owners.

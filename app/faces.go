@@ -58,7 +58,7 @@ func (s *App) buildFaces() error {
 		s.listeners = append(s.listeners, l)
 	}
 	spans := s.telemetry.Spans()
-	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, cut: s.cutSending, handler: proxy.NewAdmin(proxy.AdminOptions{
+	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, cut: s.runner.Cut, handler: proxy.NewAdmin(proxy.AdminOptions{
 		Review: s.review, Hosts: s.cfg.Admin.Hosts,
 		Ready: s.ready, Metrics: s.telemetry.Metrics(), Spans: spans,
 	})})
@@ -101,12 +101,12 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 			Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant, Observe: s.telemetry.Instruments().Observer(b.Name),
 		},
 		Runtime: face.Runtime{Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log}, Gate: s.gate,
-		Transport: s.transport, PassTransport: s.transport, SideTransport: s.transport,
+		Transport: s.opt.Transport, PassTransport: s.opt.Transport, SideTransport: s.opt.Transport,
 		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),
 		Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Time(),
-		Steps: s.steps,
+		Steps: s.opt.Steps,
 	}
-	if s.transport == nil {
+	if s.opt.Transport == nil {
 		opt.Transport = proxy.NewTransport(trusted)
 		opt.PassTransport = proxy.NewTransport(trusted)
 		opt.SideTransport = proxy.NewTransport(trusted)

@@ -98,7 +98,7 @@ func (m *member) join() error {
 	if c == nil {
 		return nil
 	}
-	opt, err := followOptions(m.cfg, m.version, m.log)
+	opt, err := followOptions(m.cfg, m.opt.Version, m.log)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (m *member) join() error {
 		return err
 	}
 	kept := m.follower.LastGood()
-	inForce := kept != nil && kept.Bundle == m.rules.bundleVersion()
+	inForce := kept != nil && kept.Bundle == m.rules.now.Load().bundle.Version()
 	if inForce {
 		version, _ := m.rules.state()
 		m.tally.name(version, kept.Name())

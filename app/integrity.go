@@ -21,7 +21,7 @@ import (
 // newCustodian is the custodian of the state that is open.
 func (s *App) newCustodian() *integrity.Custodian {
 	return integrity.New(integrity.Options{
-		Config: s.cfg, Audit: s.audit, AuditDir: s.path("audit"), Ledger: s.ledger, Signer: s.signer, Log: s.log, Clock: s.clock, NewID: newID, Pace: s.pace,
+		Config: s.cfg, Audit: s.audit, AuditDir: s.path("audit"), Ledger: s.ledger, Signer: s.signer, Log: s.log, Clock: s.clock, NewID: newID, Pace: s.opt.pace,
 		Open: func(ctx context.Context, b config.Backend, scopes []memproxy.Scope) (gate.Locator, hunt.Pager, error) {
 			return openInventory(ctx, b, s.cfg.Sources.Table(), scopes)
 		},

@@ -108,7 +108,7 @@ func TestStopCancelsJobs(t *testing.T) {
 	if n := rounds(); n != len(slow) {
 		t.Fatalf("%d rounds are being made, want %d", n, len(slow))
 	}
-	car.group.Own(stageSending, func(context.Context) error { car.cutSending(); return nil }) // as at the end of the drain
+	car.group.Own(stageSending, func(context.Context) error { car.runner.Cut(); return nil }) // as at the end of the drain
 	car.group.Own(stageLoops, func(context.Context) error { go func() { <-car.group.Context().Done(); let() }(); return nil })
 	car.group.Own(stageProxies, func(context.Context) error {
 		if n := rounds(); n > 0 {

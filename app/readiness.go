@@ -129,7 +129,7 @@ func (s *asked) check(now time.Time) proxy.Check {
 	return c
 }
 
-// watchStores has readiness ask everything that requests depend on.
+// watchStores has readiness ask the stores that requests depend on; openBudget adds its own.
 func (s *state) watchStores() {
 	s.stores = &readiness{begin: s.group.Go, clock: time.Now} // deadlines are real, whatever clock is injected
 	kind := "a file"
@@ -142,21 +142,6 @@ func (s *state) watchStores() {
 		_, err := s.ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending, Limit: 1})
 		return err
 	}})
-	if s.totals != nil {
-		s.stores.add(probe{name: "budgets", needed: true, well: func() string { return "a file" }, ask: s.totals})
-	}
-	if s.sharedBudget != nil {
-		s.stores.add(probe{name: "budgets", well: func() string { return "shared store" }, ask: func(ctx context.Context) error {
-			err := s.sharedBudget.Ping(ctx)
-			switch {
-			case err != nil:
-				return errors.Join(errors.New("the shared store is away; a local share of the limits applies"), err)
-			case s.degraded():
-				return errors.New("the shared store was away and answers again; the next write is counted there")
-			}
-			return nil
-		}})
-	}
 }
 
 // auditAnswers returns an error if the log is broken, or queued records do not

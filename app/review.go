@@ -30,7 +30,7 @@ func (r replayer) Replay(ctx context.Context, h memproxy.HeldWrite, c memproxy.H
 // Knows implements review.Replayer.
 func (r replayer) Knows(p memproxy.Principal) bool { return r.s.callers.now.Load().Knows(p) }
 
-// Ask implements review.Asker.
+// Ask implements review.Replayer.
 func (r replayer) Ask(ctx context.Context, h memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
 	own := r.s.proxyOf(h.Backend).Own()
 	if own == nil {
@@ -50,7 +50,7 @@ func (r replayer) Ask(ctx context.Context, h memproxy.HeldWrite) (bool, memproxy
 	return len(ids) > 0, memproxy.HoldResult{Status: http.StatusOK, Memories: ids, Detail: "found in the backend"}, nil
 }
 
-// Now implements review.Applier.
+// Now implements review.Replayer.
 func (r replayer) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
 	own := r.s.proxyOf(k.Backend).Own()
 	if own == nil {
@@ -59,13 +59,13 @@ func (r replayer) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memor
 	return own.Now(ctx, k)
 }
 
-// Apply implements review.Applier.
-func (r replayer) Apply(ctx context.Context, rb review.Rollback) memproxy.Sent {
-	own := r.s.proxyOf(rb.Memory.Backend).Own()
+// Restore implements review.Replayer.
+func (r replayer) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
+	own := r.s.proxyOf(to.Backend).Own()
 	if own == nil {
 		return memproxy.Unsent(errNoBackend)
 	}
-	return own.Restore(ctx, rb.To, rb.Now, rb.Decision, rb.Reviewer)
+	return own.Restore(ctx, to, now, decision, reviewer)
 }
 
 // proxyOf is the proxy of a backend, or nil.
@@ -82,19 +82,13 @@ func (s *App) proxyOf(backend string) *proxy.Proxy {
 // notices.
 func (s *App) openReview() error {
 	var err error
-	roller, err := review.NewRoller(review.RollerOptions{Versions: s.ledger, Rollbacks: s.ledger.Rollbacks, Applier: replayer{s}, Timeout: s.sending, Recorder: s.audit, Clock: s.clock, Steps: s.steps, Log: s.log})
-	if err != nil {
-		return err
-	}
 	s.runner, err = review.NewRunner(review.RunnerOptions{
-		Store: s.ledger.Holds, Replayer: replayer{s}, Roller: roller, Timeout: s.sending, Recorder: s.audit, Clock: s.clock, Steps: s.steps, Log: s.log,
+		Store: s.ledger.Holds, Versions: s.ledger, Rollbacks: s.ledger.Rollbacks, Replayer: replayer{s}, Timeout: s.opt.sending, Recorder: s.audit, Clock: s.clock, Steps: s.opt.Steps, Log: s.log,
 	})
 	if err != nil {
 		return err
 	}
 	s.group.Own(stageSending, s.runner.Close)
-	s.group.Own(stageSending, roller.Close)
-	s.cutSending = func() { s.runner.Cut(); roller.Cut() }
 	c := s.cfg.Review
 	backends := make([]string, len(s.cfg.Backends))
 	for i := range s.cfg.Backends {
@@ -102,19 +96,15 @@ func (s *App) openReview() error {
 	}
 	s.review, err = review.New(review.Options{
 		Backends: backends,
-		Holds:    s.ledger.Holds, Memories: s.ledger, Sessions: s.ledger.Sessions, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Roller: roller, Custodian: s.custodian, Jobs: s.jobs,
+		Holds:    s.ledger.Holds, Memories: s.ledger, Sessions: s.ledger.Sessions, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Custodian: s.custodian, Jobs: s.jobs,
 		Need: c.Need, Clock: s.clock, NewID: newID, Log: s.log,
 	})
 	if err != nil {
 		return err
 	}
 	if w := c.Webhook; w != nil {
-		kinds := make([]memproxy.NoticeKind, len(w.Kinds))
-		for i, k := range w.Kinds {
-			kinds[i] = memproxy.NoticeKind(k)
-		}
 		s.webhooks, err = review.NewWebhooks(review.WebhookOptions{
-			Store: s.ledger.Notices, URL: w.URL, Secret: []byte(w.Key.Reveal()), Kinds: kinds, Clock: s.clock, Jitter: rand.Float64, Log: s.log,
+			Store: s.ledger.Notices, URL: w.URL, Secret: []byte(w.Key.Reveal()), Kinds: w.Kinds, Clock: s.clock, Jitter: rand.Float64, Log: s.log,
 		})
 	}
 	return err

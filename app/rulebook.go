@@ -1,13 +1,12 @@
 package app
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
@@ -46,14 +45,18 @@ type rulebook struct {
 	// swap is held from reading the rules in force to replacing them: a bundle and
 	// a pack that arrive at the same time must not undo each other.
 	swap sync.Mutex
+	now  atomic.Pointer[ruling] // in force
 
 	mu     sync.Mutex
-	inUse  ingredients
+	broken map[string]error // by source: why its newest edit is not in force
+}
+
+// ruling is a set of rules and what it was made of.
+type ruling struct {
+	ingredients
 	rules  *gate.Rules
 	cedar  *cedar.Policy
-	bundle string           // version of the bundle in force
-	looser []string         // what the last bundle loosened
-	broken map[string]error // by source: why its newest edit is not in force
+	looser []string // what it loosened
 }
 
 func newRulebook(cfg *config.Config, log *slog.Logger, begin begin) (*rulebook, error) {
@@ -62,10 +65,11 @@ func newRulebook(cfg *config.Config, log *slog.Logger, begin begin) (*rulebook, 
 		return nil, cfg.Fault(fmt.Errorf("screening: %w", err), "screening", "exemplars")
 	}
 	r := &rulebook{desk: d, changed: upkeep.NewSignal(), broken: map[string]error{}}
-	r.inUse.cfg = cfg
-	if r.inUse.pack, err = d.pack(); err != nil {
+	pack, err := d.pack()
+	if err != nil {
 		return nil, cfg.Fault(fmt.Errorf("screening: pack: %w", err), "screening", "pack")
 	}
+	r.now.Store(&ruling{ingredients: ingredients{pack: pack, cfg: cfg}})
 	b, err := firstBundle(cfg, log)
 	if err != nil {
 		return nil, err
@@ -73,60 +77,44 @@ func newRulebook(cfg *config.Config, log *slog.Logger, begin begin) (*rulebook, 
 	return r, r.take(b, func(*gate.Rules) error { return nil })
 }
 
-// take compiles a bundle into rules and puts them in force by use. A bundle that
-// does not compile, or rules that are refused, change nothing.
+// take is edit for another bundle.
 func (r *rulebook) take(b policy.Bundle, use func(*gate.Rules) error) error {
 	return r.edit(fromPolicies, func(in *ingredients) { in.bundle = b }, use)
 }
 
-// takePack is take for another pack of screening.
-func (r *rulebook) takePack(p *screen.Pack, use func(*gate.Rules) error) error {
-	return r.edit(fromPack, func(in *ingredients) { in.pack = p }, use)
-}
-
-// adopt is take for another configuration.
-func (r *rulebook) adopt(cfg *config.Config, use func(*gate.Rules) error) error {
-	return r.edit(fromConfiguration, func(in *ingredients) { in.cfg = cfg }, use)
-}
-
-// edit replaces one source of the rules in force. Errors of other sources remain
-// recorded.
+// edit replaces one source of the rules in force, compiles rules and puts them in force
+// by use. What does not compile, or rules that are refused, change nothing. Errors of other
+// sources remain recorded.
 func (r *rulebook) edit(what string, change func(*ingredients), use func(*gate.Rules) error) error {
 	r.swap.Lock()
 	defer r.swap.Unlock()
-	r.mu.Lock()
-	in := r.inUse
-	r.mu.Unlock()
+	in := r.now.Load().ingredients
 	change(&in)
-	if err := r.enact(in, use); err != nil {
-		return err
-	}
-	r.fail(what, nil)
-	return nil
-}
-
-func (r *rulebook) enact(in ingredients, use func(*gate.Rules) error) error {
 	b, cfg := in.bundle, in.cfg
 	compiled, err := cedar.Compile(b)
 	if err != nil {
 		return err
 	}
-	ruling := in.pack
+	pack := in.pack
 	if b.Screening != nil {
-		if ruling, err = fleet.OpenPack(b.Screening); err != nil {
+		if pack, err = fleet.OpenPack(b.Screening); err != nil {
 			return err
 		}
 	}
-	screener, err := r.desk.screener(ruling)
+	screener, err := r.desk.screener(pack)
 	if err != nil {
 		return err
 	}
 	limits, ceilings := tablesOf(b, cfg)
 	enforced := *cfg.Budgets.Enforce
 	rules := &gate.Rules{
-		Version: versionOf(b, ruling, cfg), Profile: gate.Profile(cfg.Profile), Policy: compiled, Ceilings: ceilings,
+		Version: versionOf(b, pack, cfg), Profile: gate.Profile(cfg.Profile), Policy: compiled, Ceilings: ceilings,
 		Lines: func(p memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line {
-			return counted(budgets.Lines(limits, p, kind, user, fields), enforced)
+			lines := budgets.Lines(limits, p, kind, user, fields)
+			for i := range lines {
+				lines[i].Soft = lines[i].Soft || !enforced
+			}
+			return lines
 		},
 		Enforce: *cfg.Enforce, Unattributed: access.Unattributed(cfg.Ownership.Unattributed), OneTenant: cfg.OneTenant(),
 		Changed:           gate.Changed(cfg.Ownership.Changed),
@@ -140,14 +128,13 @@ func (r *rulebook) enact(in ingredients, use func(*gate.Rules) error) error {
 	if err := use(rules); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.looser = nil
-	if r.cedar != nil {
-		r.looser = looserRules(r.inUse.bundle, b, r.cedar, compiled)
+	next := &ruling{ingredients: in, rules: rules, cedar: compiled}
+	if was := r.now.Load(); was.cedar != nil {
+		next.looser = append(cedar.Looser(was.cedar, compiled), policy.Raised(was.bundle, b)...)
 	}
-	r.rules, r.cedar, r.bundle, r.inUse = rules, compiled, b.Version(), in
-	r.changed.Send() // the receivers read the rules after the unlock
+	r.now.Store(next)
+	r.changed.Send()
+	r.fail(what, nil)
 	return nil
 }
 
@@ -173,15 +160,10 @@ func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 	if err != nil {
 		panic(err) // plain numbers and strings
 	}
-	sum := sha256.Sum256(append([]byte(b.Version()), rest...))
-	return hex.EncodeToString(sum[:8])
+	return memproxy.TextSHA256(b.Version() + string(rest))[:16]
 }
 
-func (r *rulebook) current() *gate.Rules {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.rules
-}
+func (r *rulebook) current() *gate.Rules { return r.now.Load().rules }
 
 // fail records why an edit of a source is not in force; nil: it is.
 func (r *rulebook) fail(what string, err error) {
@@ -190,48 +172,17 @@ func (r *rulebook) fail(what string, err error) {
 	r.broken[what] = err
 }
 
-// loosened is what the bundle in force loosened.
-func (r *rulebook) loosened() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.looser
-}
-
-// packDigest is that of the files of the pack in force.
-func (r *rulebook) packDigest() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.inUse.pack.Digest()
-}
-
-// bundleVersion is the version of the bundle in force.
-func (r *rulebook) bundleVersion() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.bundle
-}
-
 // state is the version in force and why a newer one is not.
 func (r *rulebook) state() (version string, broken error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.rules.Version, errors.Join(r.broken[fromPolicies], r.broken[fromPack])
+	return r.current().Version, errors.Join(r.broken[fromPolicies], r.broken[fromPack])
 }
 
 // where returns the position of a rule, "file:line", or "".
 func (r *rulebook) where(rule string) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if file, line, ok := r.cedar.Where(rule); ok {
+	if file, line, ok := r.now.Load().cedar.Where(rule); ok {
 		return fmt.Sprintf("%s:%d", file, line)
 	}
 	return ""
-}
-
-// counted makes budget lines soft unless they are enforced.
-func counted(lines []memproxy.Line, enforced bool) []memproxy.Line {
-	for i := range lines {
-		lines[i].Soft = lines[i].Soft || !enforced
-	}
-	return lines
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -25,6 +26,7 @@ import (
 	"github.com/memproxy/memproxy/screen/panel"
 	"github.com/memproxy/memproxy/screen/similar"
 	"github.com/memproxy/memproxy/screen/similar/remote"
+	"github.com/memproxy/memproxy/upkeep"
 )
 
 // desk builds screeners. The state of its layers, such as sessions and answers of
@@ -88,12 +90,7 @@ const maxExemplars = 4 << 20
 
 // exemplarsOf reads an operator's own known attacks.
 func exemplarsOf(file string) ([]similar.Exemplar, error) {
-	f, err := durable.Regular(file)
-	if err != nil {
-		return nil, fmt.Errorf("exemplars: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	src, err := io.ReadAll(io.LimitReader(f, maxExemplars+1))
+	src, err := durable.Head(file, maxExemplars+1)
 	if err != nil {
 		return nil, fmt.Errorf("exemplars: %w", err)
 	}
@@ -244,4 +241,46 @@ func (m *lateMatcher) Match(ctx context.Context, text string, source memproxy.So
 		return similar.Match{Exemplar: -1}, errNotYet
 	}
 	return x.Match(ctx, text, source)
+}
+
+// snapshots is how often the baselines of users are saved: a crash loses at most as
+// much.
+const snapshots = 5 * time.Minute
+
+// keepBaseline loads the baseline, and saves it periodically and at the end. A
+// snapshot that cannot be read is set aside, and learning starts again: a baseline
+// is a hint, and no reason not to start.
+func (s *App) keepBaseline() {
+	store, path := s.rules.desk.baseline, s.path("baseline.json")
+	if store == nil {
+		return
+	}
+	restore(store, path, s.log)
+	// The snapshot's owner alone may read it: it has the users' ids.
+	save := func(context.Context) error {
+		return durable.Replace(path, func(f *os.File) error { return store.Snapshot(f) })
+	}
+	s.jobs.Start(upkeep.Job{Name: "baseline", Every: snapshots, Once: func(ctx context.Context, _ time.Time) error {
+		if err := save(ctx); err != nil {
+			return fmt.Errorf("what is usual for users could not be written down: %w", err)
+		}
+		return nil
+	}})
+	s.group.Own(stageNotes, save)
+}
+
+func restore(store *baseline.Store, path string, log *slog.Logger) {
+	f, err := durable.Regular(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err == nil {
+		err = errors.Join(store.Restore(f), f.Close())
+	}
+	if err == nil {
+		return
+	}
+	aside := path + ".broken"
+	err = errors.Join(err, os.Rename(path, aside))
+	log.Error("the baseline of users cannot be read; learning starts again", "file", aside, "error", err)
 }

@@ -35,7 +35,7 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 	if err != nil {
 		return err
 	}
-	detail := "version " + s.version + ", profile " + cfg.Profile
+	detail := "version " + s.opt.Version + ", profile " + cfg.Profile
 	if err = s.Listen(); err == nil && envoy != nil {
 		detail += ", behind Envoy"
 		err = s.listenExtproc(*envoy)
@@ -45,7 +45,7 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 		return err
 	}
 	s.record(memproxy.EventStart, detail)
-	s.log.Info("started", "version", s.version, "profile", cfg.Profile, "switched_off", switchedOff(cfg))
+	s.log.Info("started", "version", s.opt.Version, "profile", cfg.Profile, "switched_off", switchedOff(cfg))
 	for _, l := range s.listeners {
 		s.log.Info("listening", "name", l.name, "address", l.ln.Addr().String())
 	}

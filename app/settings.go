@@ -2,24 +2,26 @@ package app
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/policy"
-	"github.com/memproxy/memproxy/policy/cedar"
 	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/screen"
+	"github.com/memproxy/memproxy/telemetry/signal"
+	"github.com/memproxy/memproxy/upkeep"
 )
 
 // settingsFile has the settings of the last start.
@@ -28,17 +30,12 @@ const settingsFile = "settings.json"
 // maxLoosened is how many loosened settings a record names.
 const maxLoosened = 20
 
-// sayUnsafe logs, as errors, the settings that weaken production.
-func (s *edits) sayUnsafe() {
+// compare names the settings that weaken production, as errors, and those that are looser
+// than at the last start or edit, and remembers these.
+func (s *edits) compare(cfg *config.Config) error {
 	for _, set := range s.cfg.Unsafe() {
 		s.log.Error("UNSAFE: a setting weakens production", "setting", set.Path, "value", set.Value, "why", set.Unsafe, "from", set.From, "allowed_by", config.UnsafeEnv)
 	}
-}
-
-// compare names the settings that are looser than at the last start or
-// edit, and remembers these.
-func (s *edits) compare(cfg *config.Config) error {
-	s.sayUnsafe()
 	now := cfg.Settings()
 	var before map[string]string
 	text, err := durable.Read(s.path(settingsFile))
@@ -77,12 +74,6 @@ func (s *edits) loosened(what string, edits []string) {
 	}
 }
 
-// looserRules lists what newer rules allow beyond older ones, as far as a
-// comparison of their texts shows it.
-func looserRules(from, to policy.Bundle, older, newer *cedar.Policy) []string {
-	return append(cedar.Looser(older, newer), policy.Raised(from, to)...)
-}
-
 // edits watches the configuration file and applies edits.
 type edits struct {
 	*App
@@ -99,8 +90,8 @@ func (s *edits) in(ctx context.Context, file string) func() (string, func() erro
 		if err != nil {
 			return "", nil, err
 		}
-		return version(sha256.Sum256(text)), func() error {
-			next, err := config.Parse(file, text, s.getenv)
+		return memproxy.TextSHA256(string(text)), func() error {
+			next, err := config.Parse(file, text, s.opt.Getenv)
 			if err == nil {
 				err = s.take(ctx, next)
 			}
@@ -109,15 +100,12 @@ func (s *edits) in(ctx context.Context, file string) func() (string, func() erro
 	}
 }
 
-// version is that of a file's content.
-func version(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:]) }
-
 func (s *edits) take(ctx context.Context, next *config.Config) error {
 	if next.Profile != s.cfg.Profile { // all defaults hang on it
 		return fmt.Errorf("profile: restart to change from %s to %s", s.cfg.Profile, next.Profile)
 	}
 	cfg, restart := s.inForce.Adopt(next)
-	unsafe, err := cfg.Allowed(s.getenv(config.UnsafeEnv))
+	unsafe, err := cfg.Allowed(s.opt.Getenv(config.UnsafeEnv))
 	if err != nil {
 		return err
 	}
@@ -130,7 +118,7 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 			return err
 		}
 	}
-	err = s.rules.adopt(cfg, func(rules *gate.Rules) error {
+	err = s.rules.edit(fromConfiguration, func(in *ingredients) { in.cfg = cfg }, func(rules *gate.Rules) error {
 		if err := bindNames(ctx, cfg, s.ledger, s.clock(), s.log); err != nil {
 			return oneOutage(err)
 		}
@@ -209,4 +197,110 @@ func (s *edits) check() proxy.Check {
 		c.Degraded, c.Detail = true, "these settings of the newest edit need a restart: "+strings.Join(s.restart, ", ")
 	}
 	return c
+}
+
+// watch exports metrics, watches files for edits, and starts the jobs.
+func (s *App) watch() {
+	in := s.telemetry.Instruments()
+	stop, err := in.Watch(signal.Sources{
+		AuditLag: func() (int64, int64) { l := s.audit.Lag(); return int64(l.Queued), int64(l.Unsigned) },
+		Rules:    func() string { v, _ := s.rules.state(); return v },
+		Version:  s.opt.Version, Unsafe: s.unsafe, Sealed: s.custodian.Sealed,
+	})
+	if err != nil {
+		s.log.Error("metrics are not watched", "error", err)
+	} else {
+		s.group.Own(stageTelemetry, func(context.Context) error { return stop() })
+	}
+	if dir := s.cfg.Policy.Dir; dir != "" && s.cfg.Policy.Control == nil {
+		policies := upkeep.Followed{Look: policiesIn(dir, s.reload), Failed: func(err error) { s.reloadFailed(fromPolicies, err) }}
+		s.follow("policy", policies, s.rules.now.Load().bundle.Version(), dir) // a change since it was read is an edit
+	}
+	if dir := s.cfg.Screening.Pack; dir != "" && *s.cfg.Screening.Enabled {
+		pack := upkeep.Followed{Look: s.packIn(dir), Failed: func(err error) { s.reloadFailed(fromPack, err) }}
+		s.follow("pack", pack, s.rules.now.Load().pack.Digest(), dir)
+	}
+	s.group.Go("hangup", func(ctx context.Context) { hangup(ctx, s.log) })
+	if file := s.opt.File; file != "" {
+		s.follow("configuration", upkeep.Followed{Look: s.edits.in(s.group.Context(), file), Failed: s.edits.failed}, s.cfg.Sum(), filepath.Dir(file))
+	}
+	s.startJobs()
+}
+
+// follow watches files and applies their edits.
+func (s *App) follow(name string, f upkeep.Followed, inForce string, dir string) {
+	looks := make(chan time.Time)
+	s.group.Tick(name+" pace", s.cfg.Policy.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) { upkeep.Rereads(ctx, tick, looks, dir, s.cfg.State) })
+	s.group.Go(name, func(ctx context.Context) { f.Follow(ctx, inForce, looks) })
+}
+
+// policiesIn reads the policies of a directory.
+func policiesIn(dir string, use func(policy.Bundle) error) func() (string, func() error, error) {
+	return func() (string, func() error, error) {
+		b, err := policy.Load(dir)
+		if err != nil {
+			return "", nil, err
+		}
+		return b.Version(), func() error { return use(b) }, nil
+	}
+}
+
+// packIn reads the digest of a screening pack. Only a new pack is loaded, and a
+// broken one only once, because loading takes so long that a stop has to wait for
+// it.
+func (s *App) packIn(dir string) func() (string, func() error, error) {
+	var broken error
+	var of string
+	return func() (string, func() error, error) {
+		found, err := screen.Digest(os.DirFS(dir))
+		if err != nil {
+			return "", nil, err
+		}
+		return found, func() error {
+			if broken != nil && of == found {
+				return broken
+			}
+			p, err := s.rules.desk.pack()
+			if err == nil && p.Digest() != found {
+				return upkeep.ErrUnsettled
+			}
+			if err == nil {
+				err = s.rules.edit(fromPack, func(in *ingredients) { in.pack = p }, s.gate.Use)
+			}
+			if of, broken = found, err; err == nil {
+				s.reloaded()
+			}
+			return err
+		}, nil
+	}
+}
+
+// reload puts a new bundle in force.
+func (s *App) reload(b policy.Bundle) error {
+	if err := s.rules.take(b, s.gate.Use); err != nil {
+		return err
+	}
+	s.reloaded()
+	return nil
+}
+
+// reloaded reports new rules in metrics, log and audit log.
+func (s *App) reloaded() {
+	version, _ := s.rules.state()
+	if f := s.fleet.follower; f != nil { // the same release, with another pack
+		s.fleet.tally.name(version, f.State().Running)
+	}
+	s.telemetry.Instruments().Reloaded(context.Background(), true)
+	s.log.Info("rules reloaded", "version", version)
+	s.record(memproxy.EventReload, "rules "+version+" in force")
+	s.edits.loosened("the rules", s.rules.now.Load().looser)
+}
+
+// reloadFailed keeps the last good rules and reports the failure in metrics, log
+// and audit log.
+func (s *App) reloadFailed(what string, err error) {
+	s.rules.fail(what, err)
+	s.telemetry.Instruments().Reloaded(context.Background(), false)
+	s.log.Error("the edit of the rules is broken; the last good rules stay in force", "of", what, "error", err)
+	s.record(memproxy.EventReload, "a broken edit was not put in force")
 }

@@ -1,8 +1,6 @@
 package app
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/proxy"
@@ -49,8 +48,7 @@ func socketPath(state string, getenv func(string) string) (string, error) {
 	if run := getenv("XDG_RUNTIME_DIR"); run != "" {
 		dir = filepath.Join(run, "memproxy")
 	}
-	sum := sha256.Sum256([]byte(whole))
-	path := filepath.Join(dir, hex.EncodeToString(sum[:8])+".sock")
+	path := filepath.Join(dir, memproxy.TextSHA256(whole)[:16]+".sock")
 	if len(path) > maxSocket {
 		return "", fmt.Errorf("no path of at most %d bytes for a socket: neither in the state directory nor in %s", maxSocket, dir)
 	}
@@ -75,7 +73,7 @@ func ownDir(dir string) error {
 // listenLocal lets the operator of this machine review, over a socket that only the
 // user that memproxy runs as can open.
 func (s *App) listenLocal() error {
-	path, err := socketPath(s.cfg.State, s.getenv)
+	path, err := socketPath(s.cfg.State, s.opt.Getenv)
 	if err == nil && filepath.Base(path) != reviewSocket {
 		err = ownDir(filepath.Dir(path))
 	}
@@ -96,7 +94,7 @@ func (s *App) listenLocal() error {
 		return errors.Join(err, ln.Close())
 	}
 	s.socket = path
-	stop, failed := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: s.review.Local(), Cut: s.cutSending, CutTime: group.CutTime, Log: s.log})
+	stop, failed := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: s.review.Local(), Cut: s.runner.Cut, CutTime: group.CutTime, Log: s.log})
 	s.group.Serve(stageListeners, "operators", stop, failed)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,7 +17,6 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/group"
-	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/telemetry"
@@ -27,16 +27,12 @@ import (
 // state is what a process has open: its log, its telemetry, and the persistent
 // stores.
 type state struct {
-	cfg     *config.Config
-	version string
-	unsafe  []string // settings that weaken production
-	log     *slog.Logger
-	clock   func() time.Time
-	timed   bool // the clock is a test's
-	group   *group.Group
-	// patience is how many times as long stores may take; 0 is once.
-	patience time.Duration
-	pace     integrity.Pace // of reading backends; zero: the default
+	cfg    *config.Config
+	opt    Options
+	unsafe []string // settings that weaken production
+	log    *slog.Logger
+	clock  func() time.Time
+	group  *group.Group
 
 	telemetry *telemetry.Telemetry
 	audit     *audit.Log
@@ -44,13 +40,9 @@ type state struct {
 	keys      keys.Set
 	signer    *keys.Signer // of stamps
 	budget    gate.Budget
-	// sharedBudget is Redis behind budget, nil where there is none.
-	sharedBudget *redisstore.Store
-	degraded     func() bool                 // whether the local share of the limits applies; nil without Redis
-	totals       func(context.Context) error // whether this process can store the totals; nil with Redis
-	stores       *readiness
-	broken       upkeep.Signal // a version is not as it was written
-	noticed      upkeep.Signal // a notice was queued
+	stores    *readiness
+	broken    upkeep.Signal // a version is not as it was written
+	noticed   upkeep.Signal // a notice was queued
 }
 
 // openState opens the log, telemetry and the stores, without their users. On an
@@ -69,7 +61,7 @@ func openState(ctx context.Context, cfg *config.Config, o Options, unsafe []stri
 
 // openRecords is openState without the ledger.
 func openRecords(ctx context.Context, cfg *config.Config, o Options, unsafe []string, level slog.Level) (_ *state, err error) {
-	s := &state{cfg: cfg, version: o.Version, unsafe: unsafe, clock: o.Clock, timed: o.Clock != nil, patience: o.patience, pace: o.pace, broken: upkeep.NewSignal(), noticed: upkeep.NewSignal()}
+	s := &state{cfg: cfg, opt: o, unsafe: unsafe, clock: o.Clock, broken: upkeep.NewSignal(), noticed: upkeep.NewSignal()}
 	if s.clock == nil {
 		s.clock = time.Now
 	}
@@ -105,7 +97,7 @@ func (s *state) openTelemetry(ctx context.Context) error {
 	}
 	host, _ := os.Hostname() // an unnamed host is an unnamed instance
 	opt := telemetry.Options{
-		ServiceName: s.cfg.Telemetry.Service, Version: s.version, Instance: host,
+		ServiceName: s.cfg.Telemetry.Service, Version: s.opt.Version, Instance: host,
 		OTLP: telemetry.OTLP{Endpoint: s.cfg.Telemetry.OTLP, Headers: headers}, SampleRatio: *s.cfg.Telemetry.Sample, Log: s.log,
 	}
 	if opt.SampleRatio == 0 {
@@ -174,16 +166,13 @@ func (s *state) auditKey() (ed25519.PrivateKey, error) {
 
 // ledgerOptions are a file of one's own, or a database that replicas share.
 func (s *state) ledgerOptions(vault *keys.Vault) ledger.Options {
-	opt := ledger.Options{Timeout: ledger.DefaultTimeout * max(1, s.patience), Path: s.path("ledger.db"), Clock: s.clock, OnLost: s.lost, OnSteps: s.chronicled, OnBroken: s.broken.Send, Vault: vault, Locks: lockLimits(s.cfg), MaxHolds: s.cfg.Review.MaxHeldAll, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser}
+	opt := ledger.Options{Timeout: ledger.DefaultTimeout * max(1, s.opt.patience), Path: s.path("ledger.db"), Clock: s.opt.Clock, OnLost: s.lost, OnSteps: s.chronicled, OnBroken: s.broken.Send, Vault: vault, Locks: lockLimits(s.cfg), MaxHolds: s.cfg.Review.MaxHeldAll, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser}
 	opt.Progress = func(part string) { s.log.Info("the ledger is migrated", "part", part) }
 	if s.cfg.Review.Webhook != nil {
 		opt.OnNotice = s.noticed.Send
 	}
 	if u := s.cfg.Ledger.URL.Reveal(); u != "" {
 		opt.Path, opt.URL = "", u
-	}
-	if !s.timed {
-		opt.Clock = nil
 	}
 	return opt
 }
@@ -218,14 +207,13 @@ func (s *state) openBudget() (gate.Budget, error) {
 	}
 	s.group.Own(stageStores, func(context.Context) error { return local.Close() })
 	if r == nil {
-		s.totals = local.Ping
+		s.stores.add(probe{name: "budgets", needed: true, well: func() string { return "a file" }, ask: local.Ping})
 		return local, nil
 	}
 	shared, err := redisstore.New(sharedOptions(r))
 	if err != nil {
 		return nil, err
 	}
-	s.sharedBudget = shared
 	s.group.Own(stageStores, func(context.Context) error { return shared.Close() })
 	opt := budgets.DegradingOptions{
 		Shared: shared, Local: local, Deadline: r.Timeout.Time(), Clock: time.Now,
@@ -244,7 +232,16 @@ func (s *state) openBudget() (gate.Budget, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.degraded = both.Degraded
+	s.stores.add(probe{name: "budgets", well: func() string { return "shared store" }, ask: func(ctx context.Context) error {
+		err := shared.Ping(ctx)
+		switch {
+		case err != nil:
+			return errors.Join(errors.New("the shared store is away; a local share of the limits applies"), err)
+		case both.Degraded():
+			return errors.New("the shared store was away and answers again; the next write is counted there")
+		}
+		return nil
+	}})
 	s.group.Own(stageStores, both.Close)
 	return both, nil
 }

@@ -7,7 +7,9 @@
 package config
 
 import (
+	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -190,21 +192,22 @@ type Policy struct {
 
 // Sources map the names of sources of content to trust tiers.
 type Sources struct {
-	Names   map[string]string `yaml:"names,omitempty" doc:"tiers of names that metadata claim as source, besides the built-in ones: email includes email:ann@example.org, the longest matching name counts, * is every other name" default:"the built-in table, and * is untrusted in production" enum:"trusted,verified,untrusted,hostile" loose:"order:hostile,untrusted,verified,trusted"`
-	Pending []string          `yaml:"pending,omitempty" doc:"tiers of sources whose new memories await review before anybody but their author reads them; []: none" default:"hostile in production, else none" enum:"untrusted,hostile" loose:"fewer;unsafe"`
+	Names   map[string]memproxy.Source `yaml:"names,omitempty" doc:"tiers of names that metadata claim as source, besides the built-in ones: email includes email:ann@example.org, the longest matching name counts, * is every other name" default:"the built-in table, and * is untrusted in production" enum:"trusted,verified,untrusted,hostile" loose:"order:hostile,untrusted,verified,trusted"`
+	Pending []memproxy.Source          `yaml:"pending,omitempty" doc:"tiers of sources whose new memories await review before anybody but their author reads them; []: none" default:"hostile in production, else none" enum:"untrusted,hostile" loose:"fewer;unsafe"`
 }
 
 // everyOther is the entry for names of sources that are not in the table.
 const everyOther = "*"
 
-func (s *Sources) defaults(of profile) {
-	if _, given := s.Names[everyOther]; of.unnamed != "" && !given {
-		names := map[string]string{everyOther: of.unnamed}
+// production sets absent keys to the defaults of production.
+func (s *Sources) production() {
+	if _, given := s.Names[everyOther]; !given {
+		names := map[string]memproxy.Source{everyOther: memproxy.SourceUntrusted}
 		maps.Copy(names, s.Names)
 		s.Names = names
 	}
 	if s.Pending == nil {
-		s.Pending = of.waits
+		s.Pending = []memproxy.Source{memproxy.SourceHostile}
 	}
 }
 
@@ -215,11 +218,7 @@ func (s Sources) MarshalYAML() (any, error) {
 
 // Table is the built-in table overridden by the file's entries.
 func (s *Sources) Table() memproxy.SourceNames {
-	over := map[string]memproxy.Source{}
-	for name, tier := range s.Names {
-		over[name] = memproxy.Source(tier)
-	}
-	return memproxy.DefaultSourceNames().With(over)
+	return memproxy.DefaultSourceNames().With(s.Names)
 }
 
 // Confidence configures ceilings on confidence, from 0 to 1.
@@ -307,3 +306,34 @@ func (p Principal) Memproxy() memproxy.Principal {
 
 // Time converts to time.Duration.
 func (d Duration) Time() time.Duration { return time.Duration(d) }
+
+// Backend returns the backend of a name; "": the only one.
+func (c *Config) Backend(name string) (Backend, error) {
+	for _, b := range c.Backends {
+		if b.Name == name || name == "" && len(c.Backends) == 1 {
+			return b, nil
+		}
+	}
+	return Backend{}, fmt.Errorf("the configuration has no backend %q", name)
+}
+
+// Principal returns the configured principal of an id; "": the default one.
+func (c *Config) Principal(id string) (memproxy.Principal, error) {
+	if id == "" {
+		if c.Identity.Default == nil {
+			return memproxy.Principal{}, fmt.Errorf("the configuration has no default principal: name one")
+		}
+		return c.Identity.Default.Memproxy(), nil
+	}
+	var known []string
+	for _, k := range c.Identity.Keys {
+		if k.ID == id {
+			return k.Memproxy(), nil
+		}
+		known = append(known, k.ID)
+	}
+	if d := c.Identity.Default; d != nil && d.ID == id {
+		return d.Memproxy(), nil
+	}
+	return memproxy.Principal{}, fmt.Errorf("the configuration has no principal %q; it has %s", id, strings.Join(known, ", "))
+}

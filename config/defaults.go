@@ -4,45 +4,25 @@ import (
 	"cmp"
 	"reflect"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/memproxy/memproxy"
 )
 
-// profile holds the defaults that a profile selects. Policies see its name as
-// context.profile: docs/configuration.md describes both.
-type profile struct {
-	require   bool // refuse callers without a credential
-	format    string
-	unclaimed string   // answers.unclaimed and answers.headers
-	ungated   string   // backends.ungated
-	outside   string   // memories.namespaces.outside
-	unnamed   string   // tier of sources that are not in the table; "": none
-	waits     []string // sources.pending
-	pending   []string // memories.pending
-	seal      bool     // memories.seal
-	sweep     Duration
-}
-
-func profileOf(name string) profile {
-	if name == "production" {
-		return profile{
-			require: true, format: "json", ungated: "deny", unclaimed: "drop", outside: "mark", unnamed: string(memproxy.SourceUntrusted),
-			waits: []string{string(memproxy.SourceHostile)}, pending: []string{string(memproxy.TrustAnonymous), pendingNew}, seal: true, sweep: Duration(time.Hour),
-		}
-	}
-	return profile{require: false, format: "text", ungated: "compensate", unclaimed: "pass", outside: "allow"}
-}
-
-// fill sets absent keys to their defaults, if the tag has a value and not a description
-// of one that depends on other keys.
-func fill(v reflect.Value) {
+// fill sets absent keys to their defaults, if the tag has a value ("1s", "1s; a remark",
+// or "1h in production, else 0") and not a description of one that depends on other keys.
+func fill(v reflect.Value, production bool) {
 	for _, f := range fieldsOf(v.Type()) {
 		at := v.FieldByIndex(f.index)
-		if f.def != "" && !strings.ContainsAny(f.def, " ;") && at.IsZero() {
-			def := yaml.Node{Kind: yaml.ScalarNode, Value: f.def}
+		value, _, _ := strings.Cut(f.def, ";")
+		if strict, other, ok := strings.Cut(value, " in production, else "); ok {
+			if value = other; production {
+				value = strict
+			}
+		}
+		if value != "" && !strings.Contains(value, " ") && at.Kind() != reflect.Slice && at.IsZero() {
+			def := yaml.Node{Kind: yaml.ScalarNode, Value: value}
 			if err := def.Decode(at.Addr().Interface()); err != nil {
 				panic("config: the default of " + f.key + ": " + err.Error()) // a tag of this package
 			}
@@ -53,10 +33,10 @@ func fill(v reflect.Value) {
 		}
 		switch {
 		case inner.Kind() == reflect.Struct && inner.Type() != secretType:
-			fill(inner)
+			fill(inner, production)
 		case inner.Kind() == reflect.Slice && inner.Type().Elem().Kind() == reflect.Struct:
 			for i := range inner.Len() {
-				fill(inner.Index(i))
+				fill(inner.Index(i), production)
 			}
 		}
 	}
@@ -65,15 +45,12 @@ func fill(v reflect.Value) {
 // or sets a value that is absent.
 func or[T comparable](at *T, def T) { *at = cmp.Or(*at, def) }
 
-// defaults sets absent keys to the defaults of the profile and the tags.
+// defaults sets absent keys to the defaults of the profile and the tags. Policies see the
+// profile's name as context.profile: docs/configuration.md describes both.
 func (c *Config) defaults() {
+	production := c.Profile == "production"
 	c.Sessions.oldNames()
-	fill(reflect.ValueOf(c).Elem())
-	by := profileOf(c.Profile)
-	l := &c.Limits
-	or(&l.PerAddress, max(1, l.Connections-l.Connections/4))
-	or(&l.OneInFlight, min(48<<20, l.InFlight-l.InFlight/4))
-	or(&c.Identity.Require, new(by.require && c.Identity.Default == nil))
+	or(&c.Identity.Require, new(production && c.Identity.Default == nil))
 	if !*c.Identity.Require && c.Identity.Default == nil {
 		c.Identity.Default = &Principal{ID: "anonymous"}
 	}
@@ -81,22 +58,15 @@ func (c *Config) defaults() {
 		or(&d.Kind, "anonymous")
 		or(&d.Trust, "anonymous")
 	}
-	for _, p := range c.principals() {
-		or(&p.Kind, "agent")
-		or(&p.Trust, "authenticated")
-	}
-	unattributed := "visible"
 	if c.manyTenants() {
-		unattributed = "named"
+		or(&c.Ownership.Unattributed, "named")
 	}
-	or(&c.Ownership.Unattributed, unattributed)
-	or(&c.Answers.Unclaimed, by.unclaimed)
-	or(&c.Answers.Headers, by.unclaimed)
+	fill(reflect.ValueOf(c).Elem(), production)
+	l := &c.Limits
+	or(&l.PerAddress, max(1, l.Connections-l.Connections/4))
+	or(&l.OneInFlight, min(48<<20, l.InFlight-l.InFlight/4))
 	for i := range c.Backends {
-		b := &c.Backends[i]
-		or(&b.Ungated, by.ungated)
-		or(&b.FieldKey, "field")
-		if b.ConfidenceKeys == nil {
+		if b := &c.Backends[i]; b.ConfidenceKeys == nil {
 			b.ConfidenceKeys = []string{"confidence", "importance"}
 		}
 	}
@@ -105,24 +75,23 @@ func (c *Config) defaults() {
 			r.Roles = []string{"view", "review"}
 		}
 	}
-	c.Sources.defaults(by)
+	if production {
+		c.Sources.production()
+		if c.Memories.Pending == nil {
+			c.Memories.Pending = []string{string(memproxy.TrustAnonymous), pendingNew}
+		}
+	}
 	ceilings := memproxy.DefaultCeilings()
 	c.Confidence.Principal = ceilingsOf(c.Confidence.Principal, ceilings.Principal)
 	c.Confidence.Source = ceilingsOf(c.Confidence.Source, ceilings.Source)
 	c.Memories.ttlDefaults()
-	if c.Memories.Pending == nil {
-		c.Memories.Pending = by.pending
-	}
-	or(&c.Memories.Seal, &by.seal)
-	or(&c.Memories.Sweep, &by.sweep)
-	c.Memories.governanceDefaults(by.outside)
+	c.Memories.governanceDefaults()
 	if c.Policy.Control != nil {
 		c.Policy.Control.defaults()
 	}
 	limits := memproxy.DefaultLimits()
 	c.Budgets.Default = WriteLimit(memproxy.WriteLimit(c.Budgets.Default).Or(limits.Default))
 	c.Budgets.Anonymous = WriteLimit(memproxy.WriteLimit(c.Budgets.Anonymous).Or(limits.Anonymous))
-	or(&c.Log.Format, by.format)
 }
 
 // manyTenants reports whether there is more than one tenant, or may be.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
@@ -62,7 +62,7 @@ func Parse(name string, text []byte, getenv func(string) string) (*Config, error
 	if err != nil {
 		return nil, err
 	}
-	c.file = &file{name, root, sha256.Sum256(text)}
+	c.file = &file{name, root, memproxy.TextSHA256(string(text))}
 	return c, nil
 }
 

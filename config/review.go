@@ -1,5 +1,7 @@
 package config
 
+import "github.com/memproxy/memproxy"
+
 // Review configures the review of held writes.
 type Review struct {
 	Answer      string     `yaml:"answer,omitempty" doc:"response to a held write: accept answers like a write that is processed asynchronously, if the backend's clients know that form; refuse is 403" default:"accept" enum:"accept,refuse" loose:"-"`
@@ -24,9 +26,9 @@ type Reviewer struct {
 
 // Webhook is where notices are posted.
 type Webhook struct {
-	URL   string   `yaml:"url,omitempty" doc:"URL for notices" required:"true" loose:"-"`
-	Key   Secret   `yaml:"key,omitempty" doc:"key of their signature, at least 16 bytes" required:"true" loose:"-"`
-	Kinds []string `yaml:"kinds,omitempty" doc:"kinds of notices to send" default:"all of them" enum:"hold.created,hold.aged,hold.reevaluated,session.locked,session.ended,memory.flagged,memory.quarantined,memory.reevaluated" loose:"fewer"`
+	URL   string                `yaml:"url,omitempty" doc:"URL for notices" required:"true" loose:"-"`
+	Key   Secret                `yaml:"key,omitempty" doc:"key of their signature, at least 16 bytes" required:"true" loose:"-"`
+	Kinds []memproxy.NoticeKind `yaml:"kinds,omitempty" doc:"kinds of notices to send" default:"all of them" enum:"hold.created,hold.aged,hold.reevaluated,session.locked,session.ended,memory.flagged,memory.quarantined,memory.reevaluated" loose:"fewer"`
 }
 
 // Sessions configures when writes are locked: repeated rejections suggest probing. A

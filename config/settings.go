@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"fmt"
 	"reflect"
 	"slices"
@@ -16,11 +15,11 @@ import (
 type file struct {
 	name string
 	root *yaml.Node // with resolved references
-	sum  [sha256.Size]byte
+	sum  string
 }
 
 // Sum is the SHA-256 of the source text.
-func (c *Config) Sum() [sha256.Size]byte { return c.file.sum }
+func (c *Config) Sum() string { return c.file.sum }
 
 // Setting is the value of a key that a control depends on.
 type Setting struct {

@@ -3,9 +3,7 @@ package config
 import (
 	"cmp"
 	"crypto/rand"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +12,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/memproxy/memproxy"
 )
 
 // A first configuration. Not a text/template: its reflection makes the linker keep the
@@ -70,8 +70,7 @@ func (s *Starter) Write(path string, force bool, getenv func(string) string) err
 	if key == "" {
 		s.Key, s.KeyFrom = "mp-"+rand.Text(), "the key that memproxy init made"
 	}
-	sum := sha256.Sum256([]byte(cmp.Or(key, s.Key)))
-	s.SHA256 = hex.EncodeToString(sum[:])
+	s.SHA256 = memproxy.TextSHA256(cmp.Or(key, s.Key))
 	roles, err := starterFiles.ReadFile("starter/" + s.Name + ".txt")
 	if err != nil {
 		return err

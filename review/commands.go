@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -33,7 +34,7 @@ func nouns() []noun {
 			{"memoryHistory", "history", "ID", "its versions", "memproxy memory history --backend mem0 MEMORY", history, ""},
 			{"memoryTrace", "trace", "ID", "who wrote, changed and confirmed it", "memproxy memory trace --backend mem0 MEMORY", showAnswer((*printer).trace), ""},
 			{"memoryPattern", "pattern", "ID PATTERN", "the content of a placeholder in sanitised text", "memproxy memory pattern --backend mem0 MEMORY PATTERN_001", showAnswer((*printer).pattern), ""},
-			{"rollbackMemory", "rollback", "ID", "restore an older version", `memproxy memory rollback --backend mem0 --version 3 --reason "poisoned since" MEMORY`, rollBack, ""},
+			{"rollbackMemory", "rollback", "ID", "restore an older version", `memproxy memory rollback --backend mem0 --version 3 --reason "poisoned since" MEMORY`, showAnswer((*printer).rolledBack, notRolledBack), ""},
 			{"pinMemory", "pin", "ID", "keep a version from being compacted", `memproxy memory pin --backend mem0 --version 3 --reason "the last good one" MEMORY`, showAnswer((*printer).pinned), ""},
 			{"promoteMemory", "promote", "ID", "show a memory that is pending or quarantined", `memproxy memory promote --backend mem0 --reason "read it" MEMORY`, showAnswer((*printer).promoted), ""},
 		}},
@@ -44,7 +45,7 @@ func nouns() []noun {
 		}},
 		{"upkeep", "background jobs of a running sidecar", "memproxy upkeep list", []verb{
 			{"listJobs", "list", "", "the jobs and their intervals", "memproxy upkeep list", showAnswer((*printer).jobs), ""},
-			{"runJob", "run", "JOB", "run a job now, once, and show its result", "memproxy upkeep run anchors", runNow, "asked for on the command line"},
+			{"runJob", "run", "JOB", "run a job now, once, and show its result", "memproxy upkeep run anchors", showAnswer((*printer).run, failed), "asked for on the command line"},
 		}},
 	}
 }
@@ -82,14 +83,18 @@ func callRoute[Out any](ctx context.Context, in *invocation, rt route, values ma
 	}
 }
 
-// showAnswer returns a command that calls its route and prints the answer.
-func showAnswer[Out any](table func(*printer, Out)) func(context.Context, *invocation) error {
+// showAnswer returns a command that calls its route and prints the answer. It ends with
+// the answer's fault.
+func showAnswer[Out any](table func(*printer, Out), faults ...func(Out) error) func(context.Context, *invocation) error {
 	return func(ctx context.Context, in *invocation) error {
 		out, err := callCommand[Out](ctx, in)
-		if err != nil {
-			return err
+		if err == nil {
+			err = in.print(out, func(p *printer) { table(p, out) })
 		}
-		return in.print(out, func(p *printer) { table(p, out) })
+		for _, fault := range faults {
+			err = cmp.Or(err, fault(out))
+		}
+		return err
 	}
 }
 
@@ -175,27 +180,19 @@ func history(ctx context.Context, in *invocation) error {
 	})
 }
 
-func rollBack(ctx context.Context, in *invocation) error {
-	r, err := callCommand[RollbackAnswer](ctx, in)
-	if err != nil {
-		return err
-	}
-	if err = in.print(r, func(p *printer) { p.rolledBack(r) }); err != nil || r.Version != nil {
-		return err
-	}
-	if r.Result.Detail != "" {
+func notRolledBack(r RollbackAnswer) error {
+	switch {
+	case r.Version != nil:
+		return nil
+	case r.Result.Detail != "":
 		return errors.New("the rollback was refused: " + r.Result.Detail)
 	}
 	return errors.New("the backend refused the rollback")
 }
 
-func runNow(ctx context.Context, in *invocation) error {
-	out, err := callCommand[JobRun](ctx, in)
-	if err != nil {
-		return err
-	}
-	if err = in.print(out, func(p *printer) { p.run(out) }); err != nil || out.Failed == "" {
-		return err
+func failed(out JobRun) error {
+	if out.Failed == "" {
+		return nil
 	}
 	return errors.New(out.Failed)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"time"
 
@@ -116,9 +115,6 @@ const custodyTime = 6 * time.Hour
 // disconnects.
 func custody[In, Out any](c *call, tenant, backend string, do func(Custodian, context.Context, In) (Out, error), in In) (Out, error) {
 	var none Out
-	if c.api.opt.Custodian == nil {
-		return none, problem{http.StatusNotImplemented, "custody", "this installation cannot scan its backends"}
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx()), custodyTime)
 	defer cancel()
 	defer context.AfterFunc(c.gone, cancel)()

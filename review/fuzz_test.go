@@ -33,6 +33,10 @@ func (o *only) Approve(context.Context, string, memproxy.Review) (memproxy.Talli
 	return memproxy.Tallied{}, nil
 }
 
+func (o *only) Content(context.Context, string) (memproxy.HeldWrite, memproxy.HoldContent, error) {
+	return memproxy.HeldWrite{}, memproxy.HoldContent{}, memproxy.ErrGone
+}
+
 func (o *only) List(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error) {
 	return memproxy.HoldPage{}, nil
 }
@@ -53,8 +57,15 @@ func FuzzRequests(f *testing.F) {
 	const token = "a-token-of-many-letters-for-a-test"
 	sum := sha256.Sum256([]byte(token))
 	store := &only{}
+	log := slog.New(slog.DiscardHandler)
+	runner, err := review.NewRunner(review.RunnerOptions{
+		Store: store, Versions: struct{ review.VersionStore }{}, Rollbacks: struct{ review.RollbackStore }{}, Replayer: &upstream{}, Recorder: deaf{}, Clock: time.Now, Log: log,
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
 	api, err := review.New(review.Options{
-		Holds: store, Memories: struct{ review.MemoryStore }{}, Sessions: struct{ review.SessionStore }{}, Recorder: deaf{}, Clock: time.Now, NewID: func() string { return "id" }, Log: slog.New(slog.DiscardHandler),
+		Holds: store, Memories: struct{ review.MemoryStore }{}, Sessions: struct{ review.SessionStore }{}, Recorder: deaf{}, Clock: time.Now, NewID: func() string { return "id" }, Log: log, Runner: runner, Custodian: &custodian{}, Jobs: &jobs{},
 		Reviewers: []review.Reviewer{{ID: "r", SHA256: hex.EncodeToString(sum[:]), Roles: []review.Role{review.RoleView, review.RoleReview}, Tenants: memproxy.Limit{All: true}}},
 	})
 	if err != nil {

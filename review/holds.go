@@ -139,11 +139,7 @@ func (c *call) hold() (memproxy.HeldWrite, error) {
 	return h, err
 }
 
-func showHold(c *call) (HoldView, error) {
-	h, err := c.hold()
-	if err != nil {
-		return HoldView{}, err
-	}
+func showHold(c *call, h memproxy.HeldWrite) (_ HoldView, err error) {
 	view := HoldView{HeldWrite: h}
 	if view.AuthorGone, err = c.authorGone(h.ID); err != nil {
 		return HoldView{}, err
@@ -220,9 +216,6 @@ func problemAuthorGone(why string) problem {
 // authorGone returns why the author of a hold may no longer write it, "" if the author
 // still may. If the hold does not exist the approval itself reports it.
 func (c *call) authorGone(id string) (why string, err error) {
-	if c.api.opt.Runner == nil {
-		return "", nil // checked by the process that sends it
-	}
 	_, content, err := c.api.opt.Holds.Content(c.ctx(), id)
 	switch {
 	case errors.Is(err, memproxy.ErrGone):
@@ -233,12 +226,8 @@ func (c *call) authorGone(id string) (why string, err error) {
 	return c.api.opt.Runner.authorGone(content), nil
 }
 
-// sent sends an approved hold, if this process is to do that.
+// sent sends an approved hold.
 func (c *call) sent(id string, tally memproxy.Tallied) (Settled, error) {
-	if c.api.opt.Runner == nil {
-		h, err := c.hold()
-		return Settled{h, tally}, err
-	}
 	h, err := c.api.opt.Runner.Replay(c.ctx(), id)
 	if err == nil && h.State == memproxy.HoldRejected { // by another reviewer, before it was sent
 		return Settled{}, memproxy.ErrState
@@ -321,7 +310,7 @@ func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 		}
 	}
 	done, err := c.api.opt.Holds.ReviewGroup(c.ctx(), tenant, in.Similarity, in.Before, in.Expect, in.Action == "approve", c.review(in.Reason))
-	if err == nil && c.api.opt.Runner != nil {
+	if err == nil {
 		c.api.opt.Runner.Wake() // the request does not wait for possibly hundreds of holds
 	}
 	return BatchAnswer{done}, err

@@ -2,14 +2,10 @@ package review
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
-
-	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // Jobs are a sidecar's background jobs, as implemented by package upkeep.
@@ -45,9 +41,6 @@ type JobRun struct {
 func (c *call) jobs() ([]JobView, error) {
 	if !c.who.Tenants.All {
 		return nil, problem{http.StatusForbidden, "tenants", "this takes a reviewer of all tenants"}
-	}
-	if c.api.opt.Jobs == nil {
-		return nil, problem{http.StatusNotImplemented, "jobs", "this installation has no jobs"}
 	}
 	var out []JobView
 	for name, every := range c.api.opt.Jobs.All() {
@@ -85,72 +78,4 @@ func runJob(c *call, _ Reason) (JobRun, error) {
 		out.Failed = err.Error()
 	}
 	return out, nil
-}
-
-// errStopping says that memproxy is stopping. Approved writes are sent by the next
-// process.
-var errStopping = errors.New("review: memproxy stops")
-
-// sendings counts those that do not end when their clients disconnect. The end of
-// the process waits for them, cancels them when its time is over, and closes the store
-// only after their results are recorded. The next process asks the backend about those
-// that were cancelled.
-type sendings struct {
-	life context.Context
-	cut  context.CancelCauseFunc
-
-	mu      sync.Mutex
-	closing bool
-	all     sync.WaitGroup
-}
-
-func newSendings() *sendings {
-	u := &sendings{}
-	u.life, u.cut = context.WithCancelCause(context.Background())
-	return u
-}
-
-// begin returns a context for one sending, which ends after most or when
-// sendings are cut off, and the function that ends the sending. It reports
-// false once the end has begun.
-func (u *sendings) begin(ctx context.Context, most time.Duration) (context.Context, func(), bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.closing {
-		return nil, nil, false
-	}
-	u.all.Add(1)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
-	kept := context.AfterFunc(u.life, cancel)
-	return ctx, func() { kept(); cancel(); u.all.Done() }, true
-}
-
-// Cut cancels everything that is being sent. Close must still be called.
-func (u *sendings) Cut() {
-	u.mu.Lock()
-	u.closing = true
-	u.mu.Unlock()
-	u.cut(errStopping)
-}
-
-// cutOff is the time for recording the results of cancelled sendings.
-const cutOff = time.Second
-
-// Close waits for sendings until a second before ctx ends, cancels those that
-// remain, and waits until their results are recorded. Nothing is sent afterwards.
-func (u *sendings) Close(ctx context.Context) error {
-	u.mu.Lock()
-	u.closing = true
-	u.mu.Unlock()
-	soon, cancel := ctx, context.CancelFunc(func() {})
-	if end, ok := ctx.Deadline(); ok {
-		soon, cancel = context.WithDeadline(ctx, end.Add(-cutOff))
-	}
-	defer cancel()
-	ended := wait.For(soon, u.all.Wait) == nil
-	u.cut(errStopping)
-	if !ended && wait.For(ctx, u.all.Wait) != nil {
-		return errors.New("some sendings have not recorded their results")
-	}
-	return nil
 }

@@ -107,11 +107,7 @@ func (c *call) kindOf(k memproxy.MemoryKey) (memproxy.TargetKind, error) {
 	return memproxy.TargetMemory, nil
 }
 
-func memoryHistory(c *call) (HistoryAnswer, error) {
-	m, err := c.memory()
-	if err != nil {
-		return HistoryAnswer{}, err
-	}
+func memoryHistory(c *call, m subject) (HistoryAnswer, error) {
 	q := c.req.URL.Query()
 	before, err := queryInt(q, "before")
 	limit, wrong := queryInt(q, "limit")
@@ -127,11 +123,7 @@ func memoryHistory(c *call) (HistoryAnswer, error) {
 	return answer, err
 }
 
-func memoryVersion(c *call) (VersionView, error) {
-	m, err := c.memory()
-	if err != nil {
-		return VersionView{}, err
-	}
+func memoryVersion(c *call, m subject) (VersionView, error) {
 	number, err := strconv.ParseInt(c.req.PathValue("version"), 10, 64)
 	if err != nil {
 		return VersionView{}, notFound()
@@ -153,11 +145,7 @@ func memoryVersion(c *call) (VersionView, error) {
 	return view, err
 }
 
-func memoryTrace(c *call) (TraceAnswer, error) {
-	m, err := c.memory()
-	if err != nil {
-		return TraceAnswer{}, err
-	}
+func memoryTrace(c *call, m subject) (TraceAnswer, error) {
 	s, ctx, k, rec := c.api.opt.Memories, c.ctx(), m.MemoryKey, &m.record
 	t := TraceAnswer{Memory: k, Confidence: -1}
 	if row := &rec.Owner; rec.Owned() {

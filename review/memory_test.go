@@ -251,7 +251,7 @@ func TestStrandedWritesAreLookedUp(t *testing.T) {
 			_, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"})
 			must(t, "approve", err)
 			r.up.err, r.up.found = nil, found
-			runner := r.asking()
+			runner := r.runs(askable{r.up})
 			must(t, "recover", runner.Recover(t.Context()))
 			if len(r.up.sent) != 1 {
 				t.Error("sent again within the lease")
@@ -294,7 +294,7 @@ func TestRejectionBetweenApprovalAndSending(t *testing.T) {
 		store := o.Holds.(ledger.Holds)
 		var err error
 		o.Runner, err = review.NewRunner(review.RunnerOptions{
-			Store: rejectedFirst{store}, Replayer: &upstream{status: 200}, Recorder: o.Recorder, Clock: o.Clock, Log: o.Log,
+			Store: rejectedFirst{store}, Versions: o.Memories, Rollbacks: ledger.Rollbacks{}, Replayer: &upstream{status: 200}, Recorder: o.Recorder, Clock: o.Clock, Log: o.Log,
 		})
 		must(t, "NewRunner", err)
 	})

@@ -192,9 +192,9 @@ func (r *Runner) recordResult(ctx context.Context, h *memproxy.HeldWrite, act me
 	note(ctx, r.opt.Recorder, r.opt.Log, ev)
 }
 
-// recordResult records the result of a rollback that another process began, or this one
+// recordRollback records the result of a rollback that another process began, or this one
 // earlier.
-func (r *Roller) recordResult(ctx context.Context, b *memproxy.Rollback, stage memproxy.ActStage, rule string, made *memproxy.Version) {
+func (r *Runner) recordRollback(ctx context.Context, b *memproxy.Rollback, stage memproxy.ActStage, rule string, made *memproxy.Version) {
 	act := memproxy.Act{Action: "memory.rollback", Stage: stage, Rule: rule, Reason: b.Reason}
 	ev := reviewed(r.opt.Clock(), human(b.Reviewer, b.Tenant), act, b.Backend, b.Decision, b.ID)
 	if setVerdict(&ev); made != nil {

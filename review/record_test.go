@@ -102,19 +102,19 @@ func TestRecordsOfRollbacks(t *testing.T) {
 		r.clock.Pass(2 * leaseOver)
 	}
 	begin("crashed")
-	must(t, "Recover", r.roller.Recover(t.Context()))
+	must(t, "Recover", r.runner.Recover(t.Context()))
 	if last := r.audit.events[len(r.audit.events)-1]; last.Decision != "crashed" || last.Act.Stage != memproxy.ActDone || len(last.Versions) != 1 || last.Versions[0].After != 5 || last.Act.Reason != "a crash" {
 		t.Errorf("recorded %+v %+v", last.Act, last.Versions)
 	}
 	begin("overtaken")
 	r.up.now.Text = "something else"
-	must(t, "Recover", r.roller.Recover(t.Context()))
+	must(t, "Recover", r.runner.Recover(t.Context()))
 	if last := r.audit.events[len(r.audit.events)-1]; last.Decision != "overtaken" || fmt.Sprint(*last.Act) != fmt.Sprint(memproxy.Act{Action: "memory.rollback", Stage: memproxy.ActFailed, Rule: "stale", Reason: "a crash"}) {
 		t.Errorf("recorded %+v", last.Act)
 	}
 	begin("refused")
 	r.up.now.Text, r.up.refuses = "text 0", true
-	must(t, "Recover", r.roller.Recover(t.Context()))
+	must(t, "Recover", r.runner.Recover(t.Context()))
 	if last := r.audit.events[len(r.audit.events)-1]; last.Decision != "refused" || last.Act.Stage != memproxy.ActRefused || last.Verdict != memproxy.Deny {
 		t.Errorf("recorded %+v with the verdict %q", last.Act, last.Verdict)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -14,39 +15,36 @@ import (
 
 // RunnerOptions configure a Runner.
 type RunnerOptions struct {
-	Store    ReplayStore
-	Replayer Replayer // must also be an Asker
-	// Roller, if set, settles its unfinished rollbacks in Recover.
-	Roller *Roller
-	// Timeout bounds one sending; 0 is a minute. A claim is leased for twice that,
-	// so that it expires only when the sending has ended.
+	Store     ReplayStore
+	Versions  VersionStore
+	Rollbacks RollbackStore
+	Replayer  Replayer
+	// Timeout bounds one sending; 0 is a minute. A claim or a rollback is leased for
+	// twice that, so that it expires only when the sending has ended.
 	Timeout time.Duration
-	// Recorder records each attempt to send and its result.
+	// Recorder records each attempt to send an approved write, its result, and the
+	// results of rollbacks that Recover settled.
 	Recorder Recorder
 	Clock    func() time.Time
 	Steps    memproxy.Stepper
 	Log      *slog.Logger
 }
 
-// Runner sends approved writes upstream, each at most once.
+// Runner sends approved writes upstream, each at most once, and restores versions of
+// memories.
 type Runner struct {
-	opt   RunnerOptions
-	asker Asker
-	wake  chan struct{}
+	opt  RunnerOptions
+	wake chan struct{}
 	*sendings
 }
 
 // NewRunner returns a runner.
 func NewRunner(opt RunnerOptions) (*Runner, error) {
-	if opt.Store == nil || opt.Replayer == nil || opt.Recorder == nil || opt.Clock == nil || opt.Log == nil || opt.Timeout < 0 {
-		return nil, errors.New("review: a runner needs a store, a replayer, a recorder, a clock and a log")
-	}
-	asker, ok := opt.Replayer.(Asker)
-	if !ok { // a decorator that embeds Replayer hides it
-		return nil, fmt.Errorf("review: the replayer (%T) lacks Asker: the outcome of writes that may have been sent would stay unknown", opt.Replayer)
+	if opt.Store == nil || opt.Versions == nil || opt.Rollbacks == nil || opt.Replayer == nil || opt.Recorder == nil || opt.Clock == nil || opt.Log == nil || opt.Timeout < 0 {
+		return nil, errors.New("review: a runner needs stores, a replayer, a recorder, a clock and a log")
 	}
 	opt.Timeout = cmp.Or(opt.Timeout, time.Minute)
-	return &Runner{opt: opt, asker: asker, wake: make(chan struct{}, 1), sendings: newSendings()}, nil
+	return &Runner{opt: opt, wake: make(chan struct{}, 1), sendings: newSendings()}, nil
 }
 
 // settleTimeout bounds the record of a sending's result.
@@ -133,17 +131,15 @@ func (r *Runner) authorGone(c memproxy.HoldContent) string {
 	return c.Author.Lapsed()
 }
 
-// Recover continues after the end of a process: expired claims are settled by
-// asking the backend, and approved writes are sent. A write whose outcome cannot be
+// Recover continues after the end of a process: rollbacks that have begun are settled,
+// expired claims are settled by asking the backend, and approved writes are sent. A write whose outcome cannot be
 // determined is left for a reviewer to resolve. The error names everything that was
 // not settled and can be retried. Call it on start, when Woken receives, and
 // periodically: leases expire without a notification.
 func (r *Runner) Recover(ctx context.Context) error {
 	var errs []error
-	if r.opt.Roller != nil {
-		if err := r.opt.Roller.Recover(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("rollbacks: %w", err))
-		}
+	if err := r.recoverRollbacks(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("rollbacks: %w", err))
 	}
 	left, err := r.opt.Store.Stranded(ctx)
 	if err != nil {
@@ -194,7 +190,7 @@ func (r *Runner) Woken() <-chan struct{} { return r.wake }
 func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
 	asking, cancel := context.WithTimeout(ctx, r.opt.Timeout)
 	defer cancel()
-	found, result, err := r.asker.Ask(asking, h)
+	found, result, err := r.opt.Replayer.Ask(asking, h)
 	if err != nil {
 		return err
 	}
@@ -206,5 +202,73 @@ func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
 		return err
 	}
 	r.recordResult(ctx, &h, came, result)
+	return nil
+}
+
+// errStopping says that memproxy is stopping. Approved writes are sent by the next
+// process.
+var errStopping = errors.New("review: memproxy stops")
+
+// sendings counts those that do not end when their clients disconnect. The end of
+// the process waits for them, cancels them when its time is over, and closes the store
+// only after their results are recorded. The next process asks the backend about those
+// that were cancelled.
+type sendings struct {
+	life context.Context
+	cut  context.CancelCauseFunc
+
+	mu      sync.Mutex
+	closing bool
+	all     sync.WaitGroup
+}
+
+func newSendings() *sendings {
+	u := &sendings{}
+	u.life, u.cut = context.WithCancelCause(context.Background())
+	return u
+}
+
+// begin returns a context for one sending, which ends after most or when
+// sendings are cut off, and the function that ends the sending. It reports
+// false once the end has begun.
+func (u *sendings) begin(ctx context.Context, most time.Duration) (context.Context, func(), bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closing {
+		return nil, nil, false
+	}
+	u.all.Add(1)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+	kept := context.AfterFunc(u.life, cancel)
+	return ctx, func() { kept(); cancel(); u.all.Done() }, true
+}
+
+// Cut cancels everything that is being sent. Close must still be called.
+func (u *sendings) Cut() {
+	u.mu.Lock()
+	u.closing = true
+	u.mu.Unlock()
+	u.cut(errStopping)
+}
+
+// cutOff is the time for recording the results of cancelled sendings.
+const cutOff = time.Second
+
+// Close waits for sendings until a second before ctx ends, cancels those that
+// remain, and waits until their results are recorded. Nothing is sent afterwards.
+func (u *sendings) Close(ctx context.Context) error {
+	u.mu.Lock()
+	u.closing = true
+	u.mu.Unlock()
+	soon, cancel := ctx, context.CancelFunc(func() {})
+	if end, ok := ctx.Deadline(); ok {
+		soon, cancel = context.WithDeadline(ctx, end.Add(-cutOff))
+	}
+	defer cancel()
+	ended := wait.For(soon, u.all.Wait) == nil
+	u.cut(errStopping)
+	if !ended && wait.For(ctx, u.all.Wait) != nil {
+		return errors.New("some sendings have not recorded their results")
+	}
 	return nil
 }

@@ -35,7 +35,7 @@ var (
 type upstream struct {
 	mu       sync.Mutex
 	sent     []string
-	applied  []review.Rollback
+	applied  []applied
 	status   int
 	err      error
 	refuses  bool // memproxy refuses to send
@@ -80,12 +80,18 @@ func (u *upstream) Now(context.Context, memproxy.MemoryKey) (memproxy.Memory, er
 	return u.now, u.nowErr
 }
 
-func (u *upstream) Apply(_ context.Context, r review.Rollback) memproxy.Sent {
+// applied is a rollback that was sent.
+type applied struct {
+	To                 memproxy.Version
+	Decision, Reviewer string
+}
+
+func (u *upstream) Restore(_ context.Context, to memproxy.Version, _ memproxy.Memory, decision, reviewer string) memproxy.Sent {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.applied = append(u.applied, r)
+	u.applied = append(u.applied, applied{to, decision, reviewer})
 	if u.status == 200 && u.err == nil {
-		u.now.Text = r.To.Text
+		u.now.Text = to.Text
 	}
 	return u.outcome(memproxy.HoldResult{Status: u.status})
 }
@@ -145,7 +151,6 @@ type rig struct {
 	up     *upstream
 	audit  *recorder
 	runner *review.Runner
-	roller *review.Roller
 	url    string
 }
 
@@ -173,18 +178,11 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	}
 	t.Cleanup(func() { _ = r.ledger.Close() })
 	log := slog.New(slog.DiscardHandler)
-	r.roller, err = review.NewRoller(review.RollerOptions{Versions: r.ledger, Rollbacks: r.ledger.Rollbacks, Applier: r.up, Recorder: r.audit, Clock: r.clock.Now, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.runner, err = review.NewRunner(review.RunnerOptions{Store: r.ledger.Holds, Replayer: r.up, Roller: r.roller, Recorder: r.audit, Clock: r.clock.Now, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.runner = r.runs(r.up)
 	acme, all := memproxy.Limit{Values: []string{"acme"}}, memproxy.Limit{All: true}
 	ids := 0
 	opt := review.Options{
-		Holds: r.ledger.Holds, Memories: r.ledger, Sessions: r.ledger.Sessions, Recorder: r.audit, Runner: r.runner, Roller: r.roller, Clock: r.clock.Now, Log: log,
+		Holds: r.ledger.Holds, Memories: r.ledger, Sessions: r.ledger.Sessions, Recorder: r.audit, Runner: r.runner, Custodian: &custodian{}, Jobs: &jobs{}, Clock: r.clock.Now, Log: log,
 		Backends: []string{"mem0", "letta"},
 		NewID:    func() string { ids++; return fmt.Sprint("id-", ids) },
 		Reviewers: []review.Reviewer{
@@ -301,10 +299,12 @@ func secret() []byte {
 // leaseOver is longer than a runner's lease.
 const leaseOver = 5 * time.Minute
 
-// asking returns a runner whose backend can be asked.
-func (r *rig) asking() *review.Runner {
+// runs returns a runner that sends through up.
+func (r *rig) runs(up review.Replayer) *review.Runner {
 	r.t.Helper()
-	runner, err := review.NewRunner(review.RunnerOptions{Store: r.ledger.Holds, Replayer: askable{r.up}, Recorder: r.audit, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler)})
+	runner, err := review.NewRunner(review.RunnerOptions{
+		Store: r.ledger.Holds, Versions: r.ledger, Rollbacks: r.ledger.Rollbacks, Replayer: up, Recorder: r.audit, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -1,8 +1,11 @@
 package review
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -25,10 +28,15 @@ type RollbackAnswer struct {
 	outcome memproxy.Outcome
 }
 
+// RollbackStore stores the unfinished rollbacks.
+type RollbackStore interface {
+	KeepFound(context.Context, ...memproxy.Version) error
+	Begin(ctx context.Context, r memproxy.Rollback, lease time.Duration) error
+	Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error)
+	End(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error)
+}
+
 func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
-	if c.api.opt.Roller == nil {
-		return RollbackAnswer{}, problem{http.StatusNotImplemented, "rollback", "this installation cannot roll back"}
-	}
 	m, err := c.memory()
 	if err != nil {
 		return RollbackAnswer{}, err
@@ -47,10 +55,10 @@ func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
 			return RollbackAnswer{}, err
 		}
 	}
-	c.api.opt.Roller.opt.Steps.At(memproxy.StepRollbackRecorded)
-	answer, err := c.api.opt.Roller.Roll(c.ctx(), Rollback{
-		Memory: m.MemoryKey, To: to, Decision: decision, Reviewer: c.who.ID, Reason: in.Reason, Newest: in.Newest,
-	})
+	c.api.opt.Runner.opt.Steps.At(memproxy.StepRollbackRecorded)
+	answer, err := c.api.opt.Runner.rollBack(c.ctx(), &memproxy.Rollback{
+		MemoryKey: m.MemoryKey, Tenant: m.tenant, Decision: decision, Reviewer: c.who.ID, Reason: in.Reason, Number: to.Number,
+	}, to, in.Newest)
 	if errors.Is(err, memproxy.ErrState) {
 		err = problem{http.StatusConflict, "state", "another rollback of the memory is in progress"}
 	}
@@ -85,4 +93,187 @@ func (c *call) target(k memproxy.MemoryKey, in RollbackRequest) (memproxy.Versio
 		return v, badRequest("that version is a deletion; delete the memory instead")
 	}
 	return v, err
+}
+
+// Refusals of a rollback.
+var (
+	errDeleted   = problem{409, "deleted", "the memory was deleted in the backend, which cannot restore one under its id"}
+	errChanged   = problem{409, "changed", "the memory has changed; see its history"}
+	errNoAnswer  = problem{502, "upstream", "the backend did not answer; nothing was changed, see the log"}
+	errUnsent    = problem{502, "upstream", "the backend could not be reached; nothing was changed, see the log"}
+	errMaybeSent = problem{502, "upstream", "it is unknown whether the backend was changed; memproxy keeps asking it, see the memory's history"}
+)
+
+// rollBack performs a recorded rollback to a version, with its text. It is not stopped
+// when the client disconnects. One that has begun is always settled, if need be by another
+// process: it reads the backend's present state, so that no later write is overwritten.
+// newest, if set, is the hash of the text that the reviewer replaces.
+func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy.Version, newest string) (RollbackAnswer, error) {
+	sending, done, ok := r.begin(ctx, r.opt.Timeout)
+	if !ok {
+		return RollbackAnswer{}, errNoAnswer
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout)
+	defer cancel()
+	now, err := r.opt.Replayer.Now(sending, b.MemoryKey)
+	if err != nil {
+		r.opt.Log.ErrorContext(ctx, "the state of a memory cannot be fetched", "decision", b.Decision, "error", err)
+		return RollbackAnswer{}, errNoAnswer
+	}
+	if now.Missing {
+		return RollbackAnswer{}, errors.Join(r.deleted(ctx, b.MemoryKey), errDeleted)
+	}
+	// A present text without a version, because it was written out-of-band or is
+	// being recorded just now, is stored before it is overwritten.
+	found := memproxy.Version{MemoryKey: b.MemoryKey, Tenant: b.Tenant, Field: to.Field, Op: memproxy.OpSeal, Text: now.Text, Metadata: now.Metadata}
+	if err := r.opt.Rollbacks.KeepFound(ctx, found); err != nil {
+		return RollbackAnswer{}, err
+	}
+	b.Before = memproxy.TextSHA256(now.Text)
+	if newest != "" && newest != b.Before {
+		return RollbackAnswer{}, errChanged
+	}
+	if err := r.opt.Rollbacks.Begin(ctx, *b, 2*r.opt.Timeout); err != nil {
+		return RollbackAnswer{}, err
+	}
+	r.opt.Steps.At(memproxy.StepRollbackBegun)
+	return r.restore(ctx, sending, b, to, now)
+}
+
+// restore sends a rollback to the backend. The end of the process cancels sending,
+// but leaves ctx for recording the result.
+func (r *Runner) restore(ctx, sending context.Context, b *memproxy.Rollback, to memproxy.Version, now memproxy.Memory) (RollbackAnswer, error) {
+	sent := r.opt.Replayer.Restore(sending, to, now, b.Decision, b.Reviewer)
+	r.opt.Steps.At(memproxy.StepRollbackSent)
+	answer := RollbackAnswer{Result: sent.Result, outcome: sent.Outcome}
+	switch sent.Outcome {
+	case memproxy.OutcomeDone:
+	case memproxy.OutcomeRefused, memproxy.OutcomeRejected, memproxy.OutcomeDenied:
+		_, err := r.opt.Rollbacks.End(ctx, b.Decision, nil)
+		return answer, err
+	case memproxy.OutcomeUnsent:
+		r.opt.Log.WarnContext(ctx, "a rollback could not be sent", "decision", b.Decision, "error", sent.Err)
+		_, err := r.opt.Rollbacks.End(ctx, b.Decision, nil)
+		return RollbackAnswer{}, errors.Join(err, errUnsent)
+	case memproxy.OutcomeUnknown: // it remains begun: Recover asks the backend for its state
+		r.opt.Log.ErrorContext(ctx, "it is not known whether a rollback was taken", "decision", b.Decision, "status", sent.Result.Status, "error", sent.Err)
+		if sent.Err != nil {
+			return RollbackAnswer{}, errMaybeSent
+		}
+		return answer, nil
+	}
+	made, err := r.settle(ctx, b, to)
+	if err != nil {
+		return RollbackAnswer{}, fmt.Errorf("the backend was rolled back and the version is not recorded yet: %w", err)
+	}
+	answer.Version = &made
+	if made.SHA256 != to.SHA256 && to.Kind == memproxy.TargetObject {
+		answer.Result.Detail = "not every member could be restored; the version has the present state"
+	}
+	return answer, nil
+}
+
+// settle stores the version that a rollback made.
+func (r *Runner) settle(ctx context.Context, b *memproxy.Rollback, to memproxy.Version) (memproxy.Version, error) {
+	if to.Kind == memproxy.TargetObject {
+		// A backend need not accept every member: the version is its present state.
+		if now, err := r.opt.Replayer.Now(ctx, b.MemoryKey); err != nil || now.Missing {
+			return memproxy.Version{}, errors.Join(err, errors.New("review: what became of the object is not known yet"))
+		} else if now.Text != to.Text {
+			to.Text = now.Text
+		}
+	}
+	made, err := r.opt.Rollbacks.End(ctx, b.Decision, &memproxy.Version{
+		MemoryKey: b.MemoryKey, Tenant: to.Tenant, Field: to.Field, Op: memproxy.OpRollback, Actor: b.Reviewer, Trust: memproxy.TrustHuman,
+		Confidence: to.Confidence, Attestation: to.Attestation, Decision: b.Decision, Score: to.Score, Before: b.Before, Text: to.Text, Metadata: to.Metadata,
+	})
+	if err == nil {
+		r.opt.Steps.At(memproxy.StepRollbackSettled)
+	}
+	return made, err
+}
+
+// deleted records that a memory was deleted in the backend out-of-band.
+func (r *Runner) deleted(ctx context.Context, k memproxy.MemoryKey) error {
+	last, err := r.opt.Versions.History(ctx, k, 0, 1)
+	if err != nil || len(last) == 0 || last[0].Op == memproxy.OpDelete || last[0].Op == memproxy.OpPurge {
+		return err
+	}
+	_, err = r.opt.Versions.Append(ctx, memproxy.Version{
+		MemoryKey: k, Tenant: last[0].Tenant, Field: last[0].Field, Op: memproxy.OpDelete, Trust: memproxy.TrustAnonymous,
+		Attestation: memproxy.AttestationUnknown, Before: last[0].SHA256,
+	})
+	return err
+}
+
+// recoverRollbacks settles rollbacks whose lease has expired.
+func (r *Runner) recoverRollbacks(ctx context.Context) error {
+	left, err := r.opt.Rollbacks.Unfinished(ctx, 2*r.opt.Timeout)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, b := range left {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		switch err := r.resume(ctx, &b); {
+		case errors.Is(err, errStopping):
+			return nil
+		case err != nil:
+			errs = append(errs, fmt.Errorf("the one of decision %s, which was begun, could not be ended: %w", b.Decision, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Runner) resume(ctx context.Context, b *memproxy.Rollback) error {
+	sending, done, ok := r.begin(ctx, r.opt.Timeout)
+	if !ok {
+		return errStopping
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout)
+	defer cancel()
+	to, err := r.opt.Versions.Version(ctx, b.MemoryKey, b.Number)
+	if errors.Is(err, memproxy.ErrGone) || errors.Is(err, memproxy.ErrUnknown) {
+		return r.abandon(ctx, b, "the version's text was destroyed")
+	}
+	if err != nil {
+		return err
+	}
+	now, err := r.opt.Replayer.Now(sending, b.MemoryKey)
+	if err != nil {
+		return err
+	}
+	switch hash := memproxy.TextSHA256(now.Text); {
+	case now.Missing:
+		return errors.Join(r.deleted(ctx, b.MemoryKey), r.abandon(ctx, b, "the memory was deleted"))
+	case hash == to.SHA256:
+		var made memproxy.Version
+		if made, err = r.settle(ctx, b, to); err == nil {
+			r.recordRollback(ctx, b, memproxy.ActDone, "", &made)
+		}
+	case hash == b.Before:
+		var answer RollbackAnswer
+		answer, err = r.restore(ctx, sending, b, to, now)
+		act := actOf(answer.outcome)
+		if err != nil {
+			act.Rule, act.Stage = ruleOf(err)
+		}
+		r.recordRollback(ctx, b, act.Stage, act.Rule, answer.Version)
+	default:
+		err = r.abandon(ctx, b, "something else was written since")
+	}
+	return err
+}
+
+func (r *Runner) abandon(ctx context.Context, b *memproxy.Rollback, why string) error {
+	r.opt.Log.WarnContext(ctx, "a rollback that was begun is given up", "decision", b.Decision, "memory", b.ID, "reason", why)
+	_, err := r.opt.Rollbacks.End(ctx, b.Decision, nil)
+	if err == nil {
+		r.recordRollback(ctx, b, memproxy.ActFailed, "stale", nil)
+	}
+	return err
 }

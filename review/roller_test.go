@@ -3,7 +3,6 @@ package review_test
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -89,7 +88,7 @@ func TestInterruptedRollbacksAreCompleted(t *testing.T) {
 		b := memproxy.Rollback{MemoryKey: memory, Tenant: "acme", Decision: "d", Reviewer: "human:bob", Reason: "x", Number: 1, Before: vs[2].SHA256}
 		must(t, "Rollbacks.Begin", r.ledger.Rollbacks.Begin(t.Context(), b, time.Minute))
 		r.up.now = tc.now
-		must(t, "Recover", r.roller.Recover(t.Context()))
+		must(t, "Recover", r.runner.Recover(t.Context()))
 		wantOps(t, r, name+", while its process may still be at it")
 		r.clock.Pass(2 * time.Minute)
 		for range 2 {
@@ -102,8 +101,5 @@ func TestInterruptedRollbacksAreCompleted(t *testing.T) {
 		if left, err := r.ledger.Rollbacks.Unfinished(t.Context(), time.Hour); len(left) > 0 || err != nil {
 			t.Errorf("%s: left %+v %v", name, left, err)
 		}
-	}
-	if _, err := review.NewRoller(review.RollerOptions{Log: slog.New(slog.DiscardHandler)}); err == nil {
-		t.Error("a roller without a store")
 	}
 }

@@ -1,8 +1,12 @@
 package review
 
 import (
+	"errors"
+	"mime"
 	"net/http"
 	"strings"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/memproxy/memproxy"
 )
@@ -54,6 +58,17 @@ func get[Out any](path, op, about string, query []param, do func(*call) (Out, er
 	}
 }
 
+// of gives a route what its path names, if the reviewer may see it.
+func of[S, Out any](find func(*call) (S, error), do func(*call, S) (Out, error)) func(*call) (Out, error) {
+	return func(c *call) (out Out, err error) {
+		s, err := find(c)
+		if err != nil {
+			return out, err
+		}
+		return do(c, s)
+	}
+}
+
 // post returns a route that acts, with a reason.
 func post[In reasoned, Out any](path, op, act, about string, query []param, do func(*call, In) (Out, error)) route {
 	var in In
@@ -71,6 +86,22 @@ func post[In reasoned, Out any](path, op, act, about string, query []param, do f
 			return do(c, in)
 		},
 	}
+}
+
+// body reads a request's JSON: exactly the members that v has, each once.
+func (c *call) body(v any) error {
+	media, _, err := mime.ParseMediaType(c.req.Header.Get("Content-Type"))
+	if err != nil || media != "application/json" {
+		return problem{http.StatusUnsupportedMediaType, "media_type", "the body is application/json"}
+	}
+	err = json.UnmarshalRead(http.MaxBytesReader(nil, c.req.Body, maxBody), v, json.RejectUnknownMembers(true))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return problem{http.StatusRequestEntityTooLarge, "too_large", "the body is too large"}
+	}
+	if err != nil {
+		return badRequest("the body is not the documented JSON object")
+	}
+	return nil
 }
 
 // original lets a route return the original content on request, which is recorded.
@@ -110,9 +141,9 @@ func routes() []route {
 			all.Holds, all.Next = append(all.Holds, page.Holds...), page.Next
 			return page.Next
 		}),
-		get("/v1/holds/{id}", "showHold", "A held write with its texts, sanitised.", nil, showHold).original(),
+		get("/v1/holds/{id}", "showHold", "A held write with its texts, sanitised.", nil, of((*call).hold, showHold)).original(),
 		get("/v1/holds/{id}/patterns/{pattern}", "showHoldPattern", "The content of one placeholder of a held write, by its reference (PATTERN_001); the original words on request only.",
-			[]param{{"pointer", "JSON pointer of the text, if there are several"}}, holdPattern).original(),
+			[]param{{"pointer", "JSON pointer of the text, if there are several"}}, of((*call).hold, holdPattern)).original(),
 		post("/v1/holds/{id}/approve", "approveHold", "hold.approve", "Approve a held write. It is sent once, when enough reviewers have approved it.", nil, approveHold),
 		post("/v1/holds/{id}/reject", "rejectHold", "hold.reject", "Reject a held write.", nil, rejectHold),
 		post("/v1/holds/{id}/resolve", "resolveHold", "hold.resolve", "Settle a write whose outcome is unknown.", nil, resolveHold),
@@ -126,15 +157,15 @@ func routes() []route {
 		}),
 		get("/v1/sessions/{id}/summary", "sessionSummary", "What was refused in a session and why.", []param{tenant}, sessionSummary),
 		post("/v1/sessions/{id}/unlock", "unlockSession", "session.unlock", "Unlock a session's writes.", nil, unlockSession),
-		paged(get(memory+"/history", "memoryHistory", "A memory's versions, the newest first, without texts.", []param{kind}, memoryHistory),
+		paged(get(memory+"/history", "memoryHistory", "A memory's versions, the newest first, without texts.", []param{kind}, of((*call).memory, memoryHistory)),
 			param{"before", "versions below this number"}, func(all *HistoryAnswer, page HistoryAnswer) string {
 				all.Versions, all.Before = append(all.Versions, page.Versions...), page.Before
 				return page.next()
 			}),
-		get(memory+"/versions/{version}", "memoryVersion", "One version; its text on request only.", []param{kind}, memoryVersion).original(),
+		get(memory+"/versions/{version}", "memoryVersion", "One version; its text on request only.", []param{kind}, of((*call).memory, memoryVersion)).original(),
 		get(memory+"/patterns/{pattern}", "memoryPattern", "The content of one placeholder of a flagged memory, by its reference (PATTERN_001); the original words on request only.",
-			[]param{kind}, memoryPattern).original(),
-		get(memory+"/trace", "memoryTrace", "Everything that is known about a memory: author, state, versions, corrections, dissent, the state of its chain.", []param{kind}, memoryTrace),
+			[]param{kind}, of((*call).memory, memoryPattern)).original(),
+		get(memory+"/trace", "memoryTrace", "Everything that is known about a memory: author, state, versions, corrections, dissent, the state of its chain.", []param{kind}, of((*call).memory, memoryTrace)),
 		post(memory+"/pin", "pinMemory", "memory.pin", "Pin a version, or the memory itself, or unpin it.", []param{kind}, pinMemory),
 		post(memory+"/rollback", "rollbackMemory", "memory.rollback", "Restore a version of a memory in the backend.", []param{kind}, rollbackMemory),
 		post(memory+"/promote", "promoteMemory", "memory.promote", "Approve showing a memory that waits for review.", []param{kind}, promoteMemory),

@@ -63,20 +63,21 @@ type SessionStore interface {
 // ErrNotSent reports that no part of an approved write has reached the backend so far.
 var ErrNotSent = errors.New("nothing was sent")
 
-// Replayer sends an approved write upstream: without the verdict that held it, but with
-// all other checks.
+// Replayer is the way to the backends.
 type Replayer interface {
+	// Replay sends an approved write: without the verdict that held it, but with all
+	// other checks.
 	Replay(context.Context, memproxy.HeldWrite, memproxy.HoldContent) memproxy.Sent
 	// Knows reports whether the author of a held write could still write it: its
 	// credential is still configured.
 	Knows(author memproxy.Principal) bool
-}
-
-// Asker is a Replayer that can ask the backend whether a write arrived, by its decision
-// id.
-type Asker interface {
-	// Ask reports whether the write arrived. An error means that it is still unknown.
+	// Ask reports whether a write arrived, by its decision id. An error means that it is
+	// still unknown.
 	Ask(context.Context, memproxy.HeldWrite) (found bool, r memproxy.HoldResult, err error)
+	// Now reads a memory; a deleted one has Missing set.
+	Now(context.Context, memproxy.MemoryKey) (memproxy.Memory, error)
+	// Restore restores a version of a memory, with its text; now is the result of Now.
+	Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent
 }
 
 // Recorder writes events to the audit log; Record returns once the event is durable.

@@ -108,11 +108,7 @@ type PatternView struct {
 // memoryPattern shows the text behind a placeholder of a flagged memory. The spans
 // are those of the text for which it was flagged; any other text of the memory has
 // no placeholders.
-func memoryPattern(c *call) (PatternView, error) {
-	m, err := c.memory()
-	if err != nil {
-		return PatternView{}, err
-	}
+func memoryPattern(c *call, m subject) (PatternView, error) {
 	st := m.record.Status
 	if st.State != memproxy.StateFlagged || st.Text == "" {
 		return PatternView{}, notFound()
@@ -136,11 +132,7 @@ func memoryPattern(c *call) (PatternView, error) {
 }
 
 // holdPattern shows the text behind a placeholder of a held write.
-func holdPattern(c *call) (PatternView, error) {
-	h, err := c.hold()
-	if err != nil {
-		return PatternView{}, err
-	}
+func holdPattern(c *call, h memproxy.HeldWrite) (PatternView, error) {
 	_, content, err := c.api.opt.Holds.Content(c.ctx(), h.ID)
 	if err != nil {
 		return PatternView{}, err
