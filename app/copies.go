@@ -61,9 +61,7 @@ func RestoreLedger(ctx context.Context, cfg *config.Config, o Options, file, rea
 		}
 		err = errors.Join(err, record(stage))
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-	defer cancel()
-	return errors.Join(err, s.Close(ctx))
+	return errors.Join(err, s.closeSoon(ctx))
 }
 
 // PlanMigration is what a start would do with the ledger. Nothing is changed.

@@ -5,14 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/integrity"
+	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/screen/hunt"
 	"github.com/memproxy/memproxy/telemetry/audit"
@@ -65,15 +69,6 @@ func traitsOf(b config.Backend, id string) integrity.Traits {
 	return integrity.Traits{Listed: there, AgentsAdd: there, AgentsEdit: kind == letta.TargetBlock}
 }
 
-// OpenCustody opens the state of a process that does not run.
-func OpenCustody(ctx context.Context, cfg *config.Config, o Options) (*integrity.Custodian, func(context.Context) error, error) {
-	st, err := openState(ctx, cfg, o, nil, slog.LevelWarn)
-	if err != nil {
-		return nil, nil, err
-	}
-	return (&App{state: st}).newCustodian(), st.Close, nil
-}
-
 // Attended is which installation a custodian is asked for.
 type Attended struct {
 	Config *config.Config // nil: the sidecar at Admin
@@ -88,9 +83,6 @@ type Attended struct {
 // adminDefault is the default address of a sidecar's admin listener.
 const adminDefault = "http://127.0.0.1:9901"
 
-// closeTime bounds the closing of a state that was opened for one question.
-const closeTime = 20 * time.Second
-
 // Attend runs an operation of the API: in this process if no sidecar has the state
 // open, otherwise through the running sidecar's API. The log and the ledger have a
 // single writer, so a state that a sidecar has open is not touched.
@@ -98,15 +90,14 @@ func Attend[In, Out any](ctx context.Context, a Attended, op string, q In, here 
 	opt := review.ClientOptions{URL: cmp.Or(a.Admin, adminDefault), Token: a.Token, Progress: a.Progress}
 	switch {
 	case a.Config != nil && a.Admin == "":
-		c, done, err := OpenCustody(ctx, a.Config, a.Options)
+		s, err := openState(ctx, a.Config, a.Options, nil, slog.LevelWarn)
 		if err == nil {
 			defer func() {
-				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-				defer cancel()
-				if err := done(ctx); err != nil {
+				if err := s.closeSoon(ctx); err != nil {
 					fmt.Fprintln(a.Log, "memproxy:", err)
 				}
 			}()
+			c := (&App{state: s}).newCustodian()
 			out, err = here(c, ctx, q)
 			return out, errors.Join(err, c.Anchor(ctx))
 		}
@@ -127,4 +118,112 @@ func Attend[In, Out any](ctx context.Context, a Attended, op string, q In, here 
 		return out, err
 	}
 	return review.Call[Out](ctx, client, op, nil, q)
+}
+
+// Hunt is a scan of the memories in a backend.
+type Hunt struct {
+	Backend config.Backend
+	API     string // which Mem0 it is: "platform", "server", or "auto" to ask it
+	Scopes  []memproxy.Scope
+	Judge   hunt.Screener
+	// Report receives the memories that would be held if they were written now, and
+	// File, if set, is a file for it. Content includes their texts.
+	Report   io.Writer
+	File     string
+	Content  bool
+	State    string  // file for the position; "": none
+	Rate     float64 // pages a second at most
+	Progress memproxy.Progress
+	Log      io.Writer // skipped memories and the summary, for people
+}
+
+// Walk runs the scan and reports its progress.
+func (h Hunt) Walk(ctx context.Context) error {
+	pager, kind, err := Store(ctx, h.Backend, h.API, h.Scopes)
+	if err != nil {
+		return err
+	}
+	done := func() error { return nil }
+	if h.File != "" {
+		before, err := hunt.LoadState(h.State)
+		if err != nil {
+			return err
+		}
+		f, err := hunt.OpenReport(h.File, before)
+		if err != nil {
+			return err
+		}
+		h.Report, done = f, func() error { return errors.Join(f.Sync(), f.Close()) }
+	}
+	state, err := hunt.Walk(ctx, pager, hunt.WalkOptions{
+		Screen: h.Judge, Report: hunt.Report(h.Report, h.Content), Name: kind + " " + h.Backend.Name + " " + h.Backend.Upstream,
+		StateFile: h.State, Rate: h.Rate, Progress: h.Progress, Skipped: func(i hunt.Item) {
+			fmt.Fprintf(h.Log, "memproxy: %s %q, %s: not judged: too long, or not given\n", i.Kind, i.ID, i.Field)
+		},
+	})
+	err = errors.Join(err, done())
+	if state.Version == 0 { // it did not begin
+		return err
+	}
+	state.Summary(h.Log)
+	if err != nil && h.State != "" {
+		fmt.Fprintln(h.Log, "memproxy: the walk is not finished; the same command goes on where it stopped")
+	}
+	return err
+}
+
+// Store is how a backend's store is read, by its own API and with its own
+// credential, and the name of that API:
+// "platform", "server", or "auto" to ask a Mem0 which it is.
+func Store(ctx context.Context, b config.Backend, api string, scopes []memproxy.Scope) (hunt.Pager, string, error) {
+	at := hunt.API{URL: b.Upstream}
+	if c := credentialOf(b); c != nil {
+		at.Header = http.Header{c.Header: {c.Value}}
+	}
+	trusted, err := upstreamTLS(b.TLS)
+	if err != nil {
+		return nil, "", err
+	}
+	if trusted != nil {
+		at.Via = proxy.NewTransport(trusted)
+	}
+	if b.Kind == "letta" {
+		p, err := hunt.Letta(at)
+		return p, "letta", err
+	}
+	if api == "auto" {
+		ctx, cancel := context.WithTimeout(ctx, probeTime)
+		defer cancel()
+		var err error
+		if api, err = hunt.Mem0Kind(ctx, at); err != nil {
+			return nil, "", err
+		}
+	}
+	if api == "server" {
+		p, err := hunt.Mem0Server(at, scopes...)
+		return p, "mem0-server", err
+	}
+	if len(scopes) > 0 {
+		return nil, "", errors.New("--scope is for a Mem0 server; the platform gives its whole project")
+	}
+	p, err := hunt.Mem0(at)
+	return p, "mem0-platform", err
+}
+
+// probeTime bounds the question which Mem0 a backend is.
+const probeTime = time.Minute
+
+// credentialOf is how the backend's own credential is presented, or nil.
+func credentialOf(b config.Backend) *face.Credential {
+	key := b.Credential.Reveal()
+	if key == "" {
+		return nil
+	}
+	switch cmp.Or(b.CredentialAs, "token") {
+	case "x-api-key":
+		return &face.Credential{Header: "X-Api-Key", Value: key}
+	case "bearer":
+		return &face.Credential{Header: "Authorization", Value: "Bearer " + key}
+	}
+	return &face.Credential{Header: "Authorization", Value: "Token " + key}
 }

@@ -7,10 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/telemetry/audit"
@@ -18,18 +16,6 @@ import (
 	"github.com/memproxy/memproxy/upkeep/holds"
 	"github.com/memproxy/memproxy/upkeep/memories"
 )
-
-// lifetimes is how long memories are kept, by the configuration. The limits of
-// field, source and layer all apply: the shortest counts.
-func lifetimes(m *config.Memories) gate.Lifetime {
-	return func(field string, layer memproxy.Layer, source memproxy.Source) time.Duration {
-		ttl := m.Lifetime(field, source)
-		if d := m.LayerTTL(layer); d > 0 && (ttl == 0 || d < ttl) {
-			return d
-		}
-		return ttl
-	}
-}
 
 // The poll intervals for work without a wake-up.
 const (

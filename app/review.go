@@ -113,12 +113,9 @@ func (s *App) openReview() error {
 func reviewersOf(rows []config.Reviewer) []review.Reviewer {
 	out := make([]review.Reviewer, len(rows))
 	for i, r := range rows {
-		limit := memproxy.Limit{Values: r.Tenants}
+		limit := r.Tenants.Limit()
 		if len(r.Tenants) == 0 {
 			limit.Values = []string{""}
-		}
-		for _, t := range r.Tenants {
-			limit.All = limit.All || t == "*"
 		}
 		roles := make([]review.Role, len(r.Roles))
 		for j, role := range r.Roles {

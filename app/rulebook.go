@@ -122,7 +122,7 @@ func (r *rulebook) edit(what string, change func(*ingredients), use func(*gate.R
 		Headers:           gate.Unclaimed(cfg.Answers.Headers),
 		NeverRefuse:       cfg.Memories.NeverRefuse,
 		Rewrite:           memproxy.Rewriting(cfg.Memories.Rewrite),
-		WithholdUntrusted: cfg.Memories.Untrusted == "withhold", Pending: cfg.Waits(), Earning: cfg.Identity.Established.Memproxy(), TTL: lifetimes(&cfg.Memories), Governance: cfg.Memories.Governance(),
+		WithholdUntrusted: cfg.Memories.Untrusted == "withhold", Pending: cfg.Waits(), Earning: cfg.Identity.Established.Memproxy(), TTL: cfg.Memories.Lifetime, Governance: cfg.Memories.Governance(),
 		Screener: screener, Approved: approved.Texts(cfg.Screening.Approved), Withhold: memproxy.PerMille(*cfg.Screening.Withhold*1000 + 0.5), Sanitise: sanitiseFrom(cfg.Screening),
 	}
 	if err := use(rules); err != nil {

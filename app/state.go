@@ -254,3 +254,118 @@ func sharedOptions(r *config.Redis) redisstore.Options {
 
 // Flush returns once all that was recorded so far is on disk.
 func (s *state) Flush(ctx context.Context) error { return s.audit.Flush(ctx) }
+
+// The stages of stopping, first to last.
+const (
+	// stageListeners: nothing is accepted any more, and requests in flight are
+	// finished; those that remain at the end of the drain are cut off and waited
+	// for.
+	stageListeners = iota
+	// stageSending: the results of approved writes and rollbacks under way are
+	// recorded; those that take longer are cut off, and the next process asks the
+	// backend for their outcome.
+	stageSending
+	// stageLoops: all background work has returned.
+	stageLoops
+	// stageProxies: work that outlives its request (settling runs, polling for the
+	// outcome of writes) has returned, and connections to backends are closed.
+	stageProxies
+	// stageLater: work that callers did not wait for is done.
+	stageLater
+	// stageNotes: what is known only at the end is recorded.
+	stageNotes
+	// stageStores: budgets, ledger and audit log are flushed and closed, the
+	// newest first, so that the log, which all others write to, is the last.
+	stageStores
+	// stageTelemetry: pending metrics and traces are sent.
+	stageTelemetry
+)
+
+// stages are those of the process. Together they stay within the 30 s that
+// Kubernetes gives by default.
+var stages = []group.Stage{
+	stageListeners: {Name: "listeners", Time: group.DrainTime + group.CutTime, Drain: true},
+	stageSending:   {Name: "sending", Time: 3 * time.Second},
+	stageLoops:     {Name: "loops", Time: 2 * time.Second},
+	stageProxies:   {Name: "proxies", Time: 2 * time.Second},
+	stageLater:     {Name: "later", Time: 2 * time.Second},
+	stageNotes:     {Name: "notes", Time: time.Second},
+	stageStores:    {Name: "stores", Time: 3 * time.Second},
+	stageTelemetry: {Name: "telemetry", Time: time.Second},
+}
+
+// begin starts background work, as group.Group.Go does.
+type begin = func(name string, f func(context.Context))
+
+// unowned begins work that is not waited for: a command's, which ends with its process.
+func unowned(ctx context.Context) begin {
+	return func(_ string, f func(context.Context)) { go f(ctx) }
+}
+
+// Close stops everything. ctx bounds requests in flight. After it has returned
+// nothing of the process runs, or the error says what does.
+func (s *state) Close(ctx context.Context) error { return s.group.Close(ctx) }
+
+// closeTime bounds the closing of a state that was opened for one question.
+const closeTime = 20 * time.Second
+
+// closeSoon closes a state that was opened for one question, also if that was broken off.
+func (s *state) closeSoon(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	return s.Close(ctx)
+}
+
+// abort closes what a failed assembly had opened.
+func (s *state) abort() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = s.Close(ctx) // the error that led here is the one to show
+}
+
+// chronicled records the changes of memories' histories: every version, with its
+// predecessor, and every text that was dropped or destroyed. The changes of one
+// decision are one event.
+func (s *state) chronicled(steps []ledger.Step) {
+	for len(steps) > 0 {
+		n := 1
+		for n < len(steps) && together(&steps[0], &steps[n]) {
+			n++
+		}
+		ev := stepEvent(steps[:n])
+		ev.Time = s.clock()
+		if err := s.audit.Note(ev); err != nil {
+			s.log.Error("audit note lost", "type", string(ev.Type), "decision", ev.Decision, "error", err)
+		}
+		steps = steps[n:]
+	}
+}
+
+func together(a, b *ledger.Step) bool {
+	return stepType(a.Op) == stepType(b.Op) && a.Decision == b.Decision && a.Actor == b.Actor && a.Tenant == b.Tenant && a.Backend == b.Backend
+}
+
+func stepType(op memproxy.VersionOp) memproxy.EventType {
+	switch op {
+	case memproxy.OpCompact:
+		return memproxy.EventCompaction
+	case memproxy.OpPurge:
+		return memproxy.EventPurge
+	}
+	return memproxy.EventVersion
+}
+
+func stepEvent(steps []ledger.Step) memproxy.Event {
+	first := &steps[0]
+	ev := memproxy.Event{
+		Type: stepType(first.Op), Decision: first.Decision, Backend: first.Backend, Claimed: -1, Confidence: -1,
+		Principal: memproxy.Principal{ID: first.Actor, Tenant: first.Tenant, Trust: first.Trust},
+	}
+	if first.Actor == memproxy.SystemActor {
+		ev.Principal.Kind, ev.Principal.Trust = memproxy.KindService, memproxy.TrustSystem
+	}
+	for i := range steps {
+		ev.Versions = append(ev.Versions, steps[i].VersionChange)
+	}
+	return ev
+}

@@ -45,7 +45,7 @@ func TestLifetimes(t *testing.T) {
 		{map[string]config.Duration{"default": hours(9), "source:trusted": 0}, "notes", memproxy.SourceTrusted, 0},
 		{map[string]config.Duration{"default": hours(9), "notes": hours(90), "source:trusted": 0}, "notes", memproxy.SourceTrusted, 90},
 	} {
-		if got := lifetimes(&config.Memories{TTL: tc.ttl})(tc.field, memproxy.Semantic, tc.source); got != time.Duration(tc.want)*time.Hour {
+		if got := (&config.Memories{TTL: tc.ttl}).Lifetime(tc.field, memproxy.Semantic, tc.source); got != time.Duration(tc.want)*time.Hour {
 			t.Errorf("%v of %q from %q: %v, want %d h", tc.ttl, tc.field, tc.source, got, tc.want)
 		}
 	}

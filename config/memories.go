@@ -87,10 +87,10 @@ const (
 	ttlDefault = "default"
 )
 
-// Lifetime is how long memories of a field and from a source are kept at most; 0: for
-// ever. It is the shorter of the two entries, else the default. Without a claimed
-// source it is unstated.
-func (m *Memories) Lifetime(field string, s memproxy.Source) time.Duration {
+// Lifetime is how long memories of a field, of a layer and from a source are kept at most;
+// 0: for ever. It is the shorter of the entries for field and source, else the default, and
+// at most that of the layer. Without a claimed source it is unstated.
+func (m *Memories) Lifetime(field string, layer memproxy.Layer, s memproxy.Source) time.Duration {
 	field, s = memproxy.Key(field), cmp.Or(s, memproxy.SourceUnstated)
 	keys := []string{ttlField + field, field}
 	if field == ttlDefault || strings.HasPrefix(field, ttlSource) || strings.HasPrefix(field, ttlField) {
@@ -98,13 +98,19 @@ func (m *Memories) Lifetime(field string, s memproxy.Source) time.Duration {
 	}
 	of, said := m.firstTTL(keys...)
 	from, also := m.firstTTL(ttlSource + string(s))
-	switch {
-	case !said && !also:
-		return m.TTL[ttlDefault].Time()
-	case of > 0 && from > 0:
-		return min(of, from)
+	ttl := shorter(of, from)
+	if !said && !also {
+		ttl = m.TTL[ttlDefault].Time()
 	}
-	return max(of, from)
+	return shorter(ttl, m.LayerTTL(layer))
+}
+
+// shorter is the shorter of two times, of which 0 is for ever.
+func shorter(a, b time.Duration) time.Duration {
+	if a > 0 && b > 0 {
+		return min(a, b)
+	}
+	return max(a, b)
 }
 
 // firstTTL returns the entry of the first key that is present.

@@ -328,7 +328,9 @@ func TestDefaultsOfMemories(t *testing.T) {
 	parse := func(memories string) *config.Config {
 		return must.Get(config.Parse("f", []byte(memories+"\n"+everything[:strings.Index(everything, "identity:")]), func(string) string { return "" }))(t)
 	}
-	days := func(c *config.Config, field string) int { return int(c.Memories.Lifetime(field, "").Hours() / 24) }
+	days := func(c *config.Config, field string) int {
+		return int(c.Memories.Lifetime(field, "semantic", "").Hours() / 24)
+	}
 	c := parse("profile: production")
 	for field, want := range map[string]int{"learnings": 30, "preferences": 30, "gotchas": 30, "conventions": 30, "decisions": 30, "human": 0, "notes": 0} {
 		if got := days(c, field); got != want {

@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -200,3 +202,102 @@ var stages = []group.Stage{
 
 // Close stops everything. ctx bounds the drain of requests in flight.
 func (p *Plane) Close(ctx context.Context) error { return p.group.Close(ctx) }
+
+// Limits of a status request.
+const (
+	statusTimeout = 10 * time.Second
+	statusAnswer  = 64 << 20 // bytes; about ten thousand sidecars
+)
+
+// Status is the state of a fleet.
+type Status struct {
+	xds.Status
+	Sidecars []xds.SidecarStatus `json:"sidecars"`
+}
+
+// Well reports whether every release can be offered and no sidecar rejects its assigned
+// one.
+func (s *Status) Well() bool {
+	return s.Away == "" && len(s.Faults) == 0 && !slices.ContainsFunc(s.Sidecars, func(c xds.SidecarStatus) bool {
+		return c.Rejected != nil && c.Rejected.Release == c.Assigned && c.Running != c.Assigned
+	})
+}
+
+// Ask requests the status from the admin listener of a control plane.
+func Ask(ctx context.Context, base string) (s Status, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	for path, into := range map[string]any{"/fleet": &s.Status, "/fleet/sidecars": &s.Sidecars} {
+		if err := ask(ctx, strings.TrimSuffix(base, "/")+path, into); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func ask(ctx context.Context, url string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("no control plane answers; --url is its admin.listen: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, resp.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, statusAnswer)).Decode(into); err != nil {
+		return fmt.Errorf("%s: %w", url, err)
+	}
+	return nil
+}
+
+// fleetMetrics collects the control plane's metrics from its state.
+type fleetMetrics struct{ server *xds.Server }
+
+var (
+	fleetStoreUp   = prometheus.NewDesc("memproxy_fleet_store_up", "1 while the directory of releases can be read.", nil, nil)
+	fleetFaults    = prometheus.NewDesc("memproxy_fleet_release_faults", "Releases that cannot be offered.", nil, nil)
+	fleetSidecars  = prometheus.NewDesc("memproxy_fleet_sidecars", "Connected sidecars; behind: not on their release; unassigned: no release is for them.", []string{"state"}, nil)
+	fleetRelease   = prometheus.NewDesc("memproxy_fleet_release_info", "1, with what a release is: current, rolling, stopped or past.", []string{"release", "channel", "state"}, nil)
+	fleetOn        = prometheus.NewDesc("memproxy_fleet_release_sidecars", "Sidecars by release: assigned, running, refused.", []string{"release", "state"}, nil)
+	fleetDecisions = prometheus.NewDesc("memproxy_fleet_release_decisions_total", "Decisions that sidecars reported, by release: all, refused, failed.", []string{"release", "result"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m fleetMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range [...]*prometheus.Desc{fleetStoreUp, fleetFaults, fleetSidecars, fleetRelease, fleetOn, fleetDecisions} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m fleetMetrics) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	decisions := func(n uint64, release, result string) {
+		out <- prometheus.MustNewConstMetric(fleetDecisions, prometheus.CounterValue, float64(n), release, result)
+	}
+	st := m.server.Status()
+	up := 1.0
+	if st.Away != "" {
+		up = 0
+	}
+	gauge(fleetStoreUp, up)
+	gauge(fleetFaults, float64(len(st.Faults)))
+	gauge(fleetSidecars, float64(st.Connected), "connected")
+	gauge(fleetSidecars, float64(st.Behind), "behind")
+	gauge(fleetSidecars, float64(st.Unassigned), "unassigned")
+	for _, r := range st.Releases {
+		gauge(fleetRelease, 1, r.Name, r.Channel, r.State)
+		gauge(fleetOn, float64(r.Assigned), r.Name, "assigned")
+		gauge(fleetOn, float64(r.Running), r.Name, "running")
+		gauge(fleetOn, float64(r.Refused), r.Name, "refused")
+		decisions(r.Tally.Decisions, r.Name, "all")
+		decisions(r.Tally.Refused, r.Name, "refused")
+		decisions(r.Tally.Errors, r.Name, "failed")
+	}
+}

@@ -5,10 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/memproxy/memproxy/internal/durable"
-	"go.yaml.in/yaml/v3"
 )
 
 // Config is the file of `memproxy inject --config FILE`. The chart writes it.
@@ -76,3 +81,145 @@ func ParseConfig(text []byte) (*Config, error) {
 func (c *Config) Options() Options {
 	return Options{Template: c.Template, All: c.Pods == "all", PodNames: c.PodNames}
 }
+
+// Template is what is injected into a pod, written by the chart. Pods that opt out of
+// the webhook include the same text.
+type Template struct {
+	// Sidecar is the container, a native sidecar: the first init container, with
+	// restartPolicy Always.
+	Sidecar map[string]any `yaml:"sidecar"`
+	// Volumes are added to the pod. Their names begin with VolumePrefix.
+	Volumes []map[string]any `yaml:"volumes"`
+	// Env is set in every other container and overrides existing variables.
+	Env []map[string]any `yaml:"env"`
+	// Mounts are added to every other container.
+	Mounts []map[string]any `yaml:"mounts"`
+	// Labels and Annotations are set on the pod.
+	Labels      map[string]string `yaml:"labels"`
+	Annotations map[string]string `yaml:"annotations"`
+}
+
+// VolumePrefix is the prefix of the names of the sidecar's volumes.
+const VolumePrefix = "memproxy-"
+
+// Labels and annotations of pods.
+const (
+	// LabelInjected marks pods with the sidecar. Network policies of backends select
+	// it; the webhooks ensure that no other pod has it.
+	LabelInjected = "memproxy.io/injected"
+	// AnnotationInject is "true" or "false": the pod opts in or out.
+	AnnotationInject = "memproxy.io/inject"
+	// AnnotationContainers limits the environment to the named containers,
+	// comma-separated. Absent: every container.
+	AnnotationContainers = "memproxy.io/containers"
+)
+
+// template is a compiled Template: values as JSON, with their names.
+type template struct {
+	name     string // name of the sidecar's container
+	sidecar  raw
+	object   map[string]any
+	ports    []int
+	volumes  []part
+	env      []part
+	mounts   []part
+	mountsAt []mount
+	labels   map[string]string
+	notes    map[string]string
+	secrets  []string // Secrets reserved for the sidecar
+}
+
+// part is a named element of a list.
+type part struct {
+	name   string
+	value  raw
+	object any // the same, decoded
+}
+
+func (t Template) compile() (*template, error) {
+	out := &template{labels: map[string]string{LabelInjected: "true"}, notes: t.Annotations}
+	maps.Copy(out.labels, t.Labels)
+	// Convert through JSON so that numbers and lists compare equal to those of a pod.
+	var err error
+	if out.sidecar, err = encode(t.Sidecar); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(out.sidecar, &out.object); err != nil {
+		return nil, err
+	}
+	var c container
+	if err := json.Unmarshal(out.sidecar, &c); err != nil {
+		return nil, fmt.Errorf("sidecar: %w", err)
+	}
+	out.name = c.Name
+	switch image, _ := t.Sidecar["image"].(string); {
+	case c.Name == "":
+		return nil, errors.New("sidecar: no name")
+	case image == "":
+		return nil, errors.New("sidecar: no image")
+	case t.Sidecar["restartPolicy"] != "Always":
+		return nil, errors.New("sidecar: restartPolicy is not Always: it would end before the other containers start")
+	}
+	for _, p := range c.Ports {
+		out.ports = append(out.ports, p.Port)
+	}
+	for _, l := range []struct {
+		what string
+		list []map[string]any
+		to   *[]part
+	}{{"volumes", t.Volumes, &out.volumes}, {"env", t.Env, &out.env}, {"mounts", t.Mounts, &out.mounts}} {
+		if *l.to, err = parts(l.what, l.list); err != nil {
+			return nil, err
+		}
+	}
+	shared := map[string]bool{}
+	for _, m := range out.mounts {
+		var at mount
+		if err := json.Unmarshal(m.value, &at); err != nil || at.Path == "" {
+			return nil, fmt.Errorf("mounts: %s has no mountPath", m.name)
+		}
+		out.mountsAt = append(out.mountsAt, at)
+		shared[at.Name] = true
+	}
+	out.secrets = c.secrets()
+	for _, v := range out.volumes {
+		var vol volume
+		if err := json.Unmarshal(v.value, &vol); err != nil {
+			return nil, fmt.Errorf("volume %s: %w", v.name, err)
+		}
+		if !strings.HasPrefix(v.name, VolumePrefix) {
+			return nil, fmt.Errorf("volume %s: its name does not begin with %s", v.name, VolumePrefix)
+		}
+		if !shared[v.name] {
+			out.secrets = append(out.secrets, vol.secrets()...)
+		}
+	}
+	slices.Sort(out.secrets)
+	out.secrets = slices.DeleteFunc(slices.Compact(out.secrets), func(name string) bool { return name == "" })
+	return out, nil
+}
+
+func parts(what string, list []map[string]any) (out []part, err error) {
+	for i, m := range list {
+		v, err := encode(m)
+		if err != nil {
+			return nil, fmt.Errorf("%s[%d]: %w", what, i, err)
+		}
+		name, _ := m["name"].(string)
+		if name == "" {
+			return nil, fmt.Errorf("%s[%d]: no name", what, i)
+		}
+		if what != "mounts" && slices.ContainsFunc(out, func(p part) bool { return p.name == name }) {
+			return nil, fmt.Errorf("%s: %s stands twice", what, name)
+		}
+		p := part{name: name, value: v}
+		if err := json.Unmarshal(v, &p.object); err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// encode writes JSON with sorted keys, so that patches are deterministic.
+func encode(v any) (raw, error) { return json.Marshal(v, json.Deterministic(true)) }

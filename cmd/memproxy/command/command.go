@@ -79,11 +79,7 @@ func (in *Invocation) about() string {
 func (in *Invocation) leaf(use, short, example string, run func(context.Context) error) *cobra.Command {
 	return cli.Leaf(use, short, example, func(ctx context.Context) int {
 		err := run(ctx)
-		var code cli.Exit
-		switch {
-		case err == nil:
-			return cli.OK
-		case errors.As(err, &code):
+		if code, ok := errors.AsType[cli.Exit](err); err == nil || ok {
 			return int(code)
 		}
 		fmt.Fprintln(in.Stderr, "memproxy:", err)
