@@ -54,8 +54,10 @@ func (k Key) ID() string {
 
 // Derive returns a key for another purpose, from which neither this key nor
 // that of a further purpose can be found out.
-func (k Key) Derive(purpose string) []byte {
-	derived, err := hkdf.Key(sha256.New, k.secret[:], nil, "memproxy derived key\x00"+purpose, sha256.Size)
+func (k Key) Derive(purpose string) []byte { return k.derive("memproxy derived key\x00" + purpose) }
+
+func (k Key) derive(info string) []byte {
+	derived, err := hkdf.Key(sha256.New, k.secret[:], nil, info, Size)
 	if err != nil {
 		panic("keys: HKDF: " + err.Error()) // only for an impossible length
 	}
@@ -77,6 +79,19 @@ type Set struct {
 	// Verifying are older keys: what they signed stays valid, what they
 	// encrypted legible.
 	Verifying []Key
+}
+
+// byID are all keys of a set by their ids, which signatures name.
+func (s *Set) byID(kind keyKind) (map[string]Key, error) {
+	keys := map[string]Key{}
+	for _, k := range append([]Key{s.Signing}, s.Verifying...) {
+		id := k.ID()
+		if other, taken := keys[id]; taken && other != k {
+			return nil, fmt.Errorf("keys: two %s keys have the id %s; remove one", kind, id)
+		}
+		keys[id] = k
+	}
+	return keys, nil
 }
 
 // keyKind is what a directory of keys holds: NAME.key is current, NAME-*.key
@@ -132,43 +147,51 @@ func escapeGlob(dir string) string {
 }
 
 func (kind keyKind) read(path string) (Key, error) {
-	f, err := durable.Regular(path)
+	secret, err := readSecret(path)
 	if err != nil {
 		return Key{}, fmt.Errorf("keys: %s key: %w", kind, err)
+	}
+	key, err := New(secret)
+	if err != nil {
+		err = fmt.Errorf("%w (%s)", err, path)
+	}
+	return key, err
+}
+
+func readSecret(path string) ([]byte, error) {
+	f, err := durable.Regular(path)
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return Key{}, fmt.Errorf("keys: %s key: %w", kind, err)
+		return nil, err
 	}
 	if info.Mode().Perm()&0o007 != 0 {
-		return Key{}, fmt.Errorf("keys: %s key: %s: everybody on this machine may use it (mode %04o); chmod 600 it", kind, path, info.Mode().Perm())
+		return nil, fmt.Errorf("%s: everybody on this machine may use it (mode %04o); chmod 600 it", path, info.Mode().Perm())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 1024))
 	if err != nil {
-		return Key{}, fmt.Errorf("keys: %s key: %w", kind, err)
+		return nil, err
 	}
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil {
-		return Key{}, fmt.Errorf("keys: %s key: %s: not base64", kind, path) // the error would quote a byte of it
+		err = fmt.Errorf("%s: not base64", path) // the decoder's error would quote a byte of it
 	}
-	key, err := New(secret)
-	if err != nil {
-		return Key{}, fmt.Errorf("%w (%s)", err, path)
-	}
-	return key, nil
+	return secret, err
 }
 
 // create makes a file with a new key, unless there is one.
 func (kind keyKind) create(dir, path string, random io.Reader) error {
 	secret := make([]byte, Size)
-	if _, err := io.ReadFull(random, secret); err != nil {
-		return fmt.Errorf("keys: make a %s key: %w", kind, err)
+	_, err := io.ReadFull(random, secret)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("keys: make a %s key: %w", kind, err)
+	if err == nil {
+		err = durable.Create(path, []byte(base64.StdEncoding.EncodeToString(secret)+"\n"))
 	}
-	err := durable.Create(path, []byte(base64.StdEncoding.EncodeToString(secret)+"\n"))
 	if err != nil && !errors.Is(err, fs.ErrExist) { // of two processes the first one's counts
 		return fmt.Errorf("keys: make a %s key: %w", kind, err)
 	}

@@ -1,7 +1,6 @@
 package keys
 
 import (
-	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -61,16 +60,11 @@ func NewSigner(keys Set) (*Signer, error) {
 	if keys.Signing == (Key{}) {
 		return nil, errors.New("keys: no key to sign stamps with")
 	}
-	derived := cache.NewGenerations[tenantKey, *macPool](tenantKeys)
-	s := &Signer{signing: keys.Signing, keys: map[string]Key{}, derived: derived, id: keys.Signing.ID()}
-	for _, k := range append([]Key{keys.Signing}, keys.Verifying...) {
-		id := k.ID()
-		if other, taken := s.keys[id]; taken && other != k {
-			return nil, errors.New("keys: two stamp keys have the id " + id + "; remove one")
-		}
-		s.keys[id] = k
+	byID, err := keys.byID(stampKeys)
+	if err != nil {
+		return nil, err
 	}
-	return s, nil
+	return &Signer{keys.Signing, byID, cache.NewGenerations[tenantKey, *macPool](tenantKeys), keys.Signing.ID()}, nil
 }
 
 // Sign returns the stamp with its Signature. The time is cut to the second in
@@ -188,16 +182,8 @@ func (s *Signer) macs(key Key, id, tenant string) *macPool {
 	k := tenantKey{id, tenant}
 	p, ok := s.derived.Get(k)
 	if !ok {
-		p = ofTenant(key, tenant)
+		p = newMACPool(key.derive("memproxy stamp tenant\x00" + tenant))
 		s.derived.Add(k, p)
 	}
 	return p
-}
-
-func ofTenant(key Key, tenant string) *macPool {
-	derived, err := hkdf.Key(sha256.New, key.secret[:], nil, "memproxy stamp tenant\x00"+tenant, sha256.Size)
-	if err != nil {
-		panic("keys: HKDF: " + err.Error()) // only for an impossible length
-	}
-	return newMACPool(derived)
 }

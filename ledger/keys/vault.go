@@ -3,14 +3,12 @@ package keys
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"sync"
 
@@ -41,8 +39,6 @@ const vaultDomain = "memproxy vault 1"
 type Vault struct {
 	current string // id of the key that encrypts
 	keys    map[string]vaultKey
-	rows    map[[rowKey]byte]*macPool // by the id that marks begin with
-	rowID   [rowKey]byte
 
 	mu     sync.Mutex // random need not be safe
 	random io.Reader
@@ -50,7 +46,7 @@ type Vault struct {
 
 type vaultKey struct {
 	wrap, redo cipher.AEAD
-	chain      *macPool
+	chain, row *macPool
 }
 
 // LoadOrCreateVault reads the vault keys of a directory, vault.key and
@@ -67,53 +63,28 @@ func NewVault(keys Set, random io.Reader) (*Vault, error) {
 	if keys.Signing == (Key{}) || random == nil {
 		return nil, errors.New("keys: a vault needs a key and a source of randomness")
 	}
-	v := &Vault{current: keys.Signing.ID(), keys: map[string]vaultKey{}, rows: map[[rowKey]byte]*macPool{}, random: random}
-	all := append([]Key{keys.Signing}, keys.Verifying...)
-	for i, k := range all {
-		id := k.ID()
-		if slices.ContainsFunc(all[:i], func(o Key) bool { return o.ID() == id && o != k }) {
-			return nil, errors.New("keys: two vault keys have the id " + id + "; remove one")
-		}
-		wrap, err := derive(k, "wrap")
-		if err != nil {
-			return nil, err
-		}
-		chain, err := derive(k, "chain")
-		if err != nil {
-			return nil, err
-		}
-		redo, err := derive(k, "redo")
-		if err != nil {
-			return nil, err
-		}
-		one, err := newGCM(wrap)
-		if err != nil {
-			return nil, err
-		}
-		other, err := newGCM(redo)
-		if err != nil {
-			return nil, err
-		}
-		row, err := derive(k, "row")
-		if err != nil {
-			return nil, err
-		}
-		v.keys[id], v.rows[rowKeyOf(id)] = vaultKey{one, other, newMACPool(chain)}, newMACPool(row)
-	}
-	v.rowID = rowKeyOf(v.current)
-	return v, nil
-}
-
-func derive(k Key, use string) ([]byte, error) {
-	return hkdf.Key(sha256.New, k.secret[:], nil, "memproxy vault "+use, Size)
-}
-
-func newGCM(key []byte) (cipher.AEAD, error) {
-	block, err := aes.NewCipher(key)
+	byID, err := keys.byID(vaultKeys)
 	if err != nil {
 		return nil, err
 	}
-	return cipher.NewGCM(block)
+	v := &Vault{current: keys.Signing.ID(), keys: map[string]vaultKey{}, random: random}
+	for id, k := range byID {
+		derive := func(use string) []byte { return k.derive("memproxy vault " + use) }
+		v.keys[id] = vaultKey{newGCM(derive("wrap")), newGCM(derive("redo")), newMACPool(derive("chain")), newMACPool(derive("row"))}
+	}
+	return v, nil
+}
+
+// newGCM encrypts under a key of Size bytes.
+func newGCM(key []byte) cipher.AEAD {
+	block, err := aes.NewCipher(key)
+	if err == nil {
+		var aead cipher.AEAD
+		if aead, err = cipher.NewGCM(block); err == nil {
+			return aead
+		}
+	}
+	panic("keys: AES-GCM: " + err.Error()) // only for an impossible length
 }
 
 // Envelope is an encrypted content. Without Wrapped it cannot be opened.
@@ -139,11 +110,7 @@ func (v *Vault) Seal(ref, tenant string, plain []byte) (Envelope, error) {
 		return Envelope{}, err
 	}
 	defer clear(item)
-	aead, err := newGCM(item)
-	if err != nil {
-		return Envelope{}, err
-	}
-	body, err := v.encrypt(aead, plain, bound("content", ref, tenant))
+	body, err := v.encrypt(newGCM(item), plain, bound("content", ref, tenant))
 	if err != nil {
 		return Envelope{}, err
 	}
@@ -154,23 +121,6 @@ func (v *Vault) Seal(ref, tenant string, plain []byte) (Envelope, error) {
 // Open decrypts what Seal encrypted for the same item and tenant: ErrShredded where its
 // key was destroyed, ErrSealed where it cannot be opened.
 func (v *Vault) Open(ref, tenant string, e Envelope) ([]byte, error) {
-	item, err := v.unwrap(ref, tenant, e)
-	if err != nil {
-		return nil, err
-	}
-	defer clear(item)
-	aead, err := newGCM(item)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrSealed, ref)
-	}
-	plain, err := decrypt(aead, e.Body, bound("content", ref, tenant))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s was changed", ErrSealed, ref)
-	}
-	return plain, nil
-}
-
-func (v *Vault) unwrap(ref, tenant string, e Envelope) ([]byte, error) {
 	if len(e.Wrapped) == 0 {
 		return nil, ErrShredded
 	}
@@ -179,10 +129,15 @@ func (v *Vault) unwrap(ref, tenant string, e Envelope) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %s is under key %.16q, which is missing", ErrSealed, ref, e.Key)
 	}
 	item, err := decrypt(key.wrap, e.Wrapped, bound("key", ref, tenant))
-	if err != nil {
+	if err != nil || len(item) != Size {
 		return nil, fmt.Errorf("%w: the key of %s was changed", ErrSealed, ref)
 	}
-	return item, nil
+	defer clear(item)
+	plain, err := decrypt(newGCM(item), e.Body, bound("content", ref, tenant))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s was changed", ErrSealed, ref)
+	}
+	return plain, nil
 }
 
 func (v *Vault) encrypt(aead cipher.AEAD, plain, bound []byte) ([]byte, error) {
@@ -242,17 +197,19 @@ const (
 	rowMAC = 16 // and of its MAC: to guess one takes 2^128 edits
 )
 
-func rowKeyOf(id string) (short [rowKey]byte) {
-	_, _ = hex.Decode(short[:], []byte(id)) // which ID wrote
-	return short
+// rowMarks are what marks that begin like this one are made with, nil if its key is
+// missing.
+func (v *Vault) rowMarks(mark []byte) *macPool {
+	var id [2 * rowKey]byte
+	return v.keys[string(id[:hex.Encode(id[:], mark[:rowKey])])].row
 }
 
 // MarkRow returns the mark of a row of the store: the id of the current key, and a
 // MAC over what row appends, which should name the table and have the row's key.
 func (v *Vault) MarkRow(row func([]byte) []byte) []byte {
 	mark := make([]byte, rowKey+sha256.Size)
-	copy(mark, v.rowID[:])
-	v.rows[v.rowID].sum(row, mark[rowKey:])
+	_, _ = hex.Decode(mark, []byte(v.current)) // which ID wrote
+	v.keys[v.current].row.sum(row, mark[rowKey:])
 	return mark[:rowKey+rowMAC]
 }
 
@@ -261,18 +218,16 @@ func (v *Vault) MarkedRow(row func([]byte) []byte, mark []byte) bool {
 	if len(mark) != rowKey+rowMAC {
 		return false
 	}
-	key, known := v.rows[[rowKey]byte(mark)]
+	key := v.rowMarks(mark)
 	var sum [sha256.Size]byte
-	if known {
+	if key != nil {
 		key.sum(row, sum[:])
 	}
-	return known && hmac.Equal(sum[:rowMAC], mark[rowKey:])
+	return key != nil && hmac.Equal(sum[:rowMAC], mark[rowKey:])
 }
 
 // MarkKnown reports whether a mark is under a key that the vault has.
-func (v *Vault) MarkKnown(mark []byte) bool {
-	return len(mark) < rowKey || v.rows[[rowKey]byte(mark)] != nil
-}
+func (v *Vault) MarkKnown(mark []byte) bool { return len(mark) < rowKey || v.rowMarks(mark) != nil }
 
 // Current is the id of the key that encrypts.
 func (v *Vault) Current() string { return v.current }
