@@ -22,19 +22,9 @@ func dissentRef(k memproxy.MemoryKey, decision string) string {
 }
 
 func validDissent(d *memproxy.Dissent) error {
-	if d.Kind == "" {
-		d.Kind = memproxy.TargetMemory
-	}
-	if err := validKey(memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}); err != nil {
-		return err
-	}
-	if err := storableParts("dissent", d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Decision, d.Reason, d.SHA256); err != nil {
-		return err
-	}
-	if d.Decision == "" {
-		return refused("a dissent has a decision")
-	}
-	return nil
+	d.Kind = cmp.Or(d.Kind, memproxy.TargetMemory)
+	return cmp.Or(validKey(memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}),
+		storableParts("dissent", d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Decision, d.Reason, d.SHA256), need(d.Decision != "", "a dissent has a decision"))
 }
 
 // contest records that a caller would have changed a memory and was not trusted enough,
@@ -218,16 +208,9 @@ func (l *Ledger) Record(ctx context.Context, tenant, actor string) (memproxy.Tra
 }
 
 func validCorrection(c *memproxy.Correction) error {
-	if err := storableParts("correction", c.Backend, c.ID, c.Tenant, c.Author, c.Corrector, c.Decision, c.Reason, string(c.Kind), string(c.Trust)); err != nil {
-		return err
-	}
-	if c.Backend == "" || c.ID == "" || c.Decision == "" {
-		return refused("backend, id and decision are required")
-	}
-	if c.Kind == "" {
-		c.Kind = memproxy.TargetMemory
-	}
-	return nil
+	c.Kind = cmp.Or(c.Kind, memproxy.TargetMemory)
+	return cmp.Or(storableParts("correction", c.Backend, c.ID, c.Tenant, c.Author, c.Corrector, c.Decision, c.Reason, string(c.Kind), string(c.Trust)),
+		need(c.Backend != "" && c.ID != "" && c.Decision != "", "backend, id and decision are required"))
 }
 
 // correct counts a correction against the author, once per memory and decision, and

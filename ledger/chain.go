@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -70,7 +71,10 @@ const (
 func scanHead(vault *keys.Vault, as string) func(scanner) (head, error) {
 	return func(s scanner) (h head, err error) {
 		err = s.Scan(&h.tenant, &h.place, &h.link, &h.base, &h.baseLink, &h.key, &h.mac)
-		h.broken = err == nil && !vault.Signed(as, h.key, h.data(), h.mac)
+		if vault == nil {
+			err = cmp.Or(err, ErrNoVault)
+		}
+		h.broken = !vault.Signed(as, h.key, h.data(), h.mac)
 		return h, err
 	}
 }
@@ -80,6 +84,9 @@ const lastRecord = `SELECT ` + versionColumns + ` FROM version WHERE tenant = ? 
 // head returns the tenant's head, which no other transaction changes until
 // this one is over. A new chain begins here.
 func (t *transaction) head(tenant string) head {
+	if t.store.opt.Vault == nil {
+		t.err = cmp.Or(t.err, ErrNoVault)
+	}
 	for _, h := range t.heads {
 		if h.tenant == tenant {
 			return h
@@ -134,9 +141,6 @@ type Chains struct{ *store }
 // cannot reach, as in the audit log, they let Verify detect a chain whose whole end was
 // cut off.
 func (cs Chains) Heads(ctx context.Context) ([]memproxy.ChainHead, error) {
-	if cs.opt.Vault == nil {
-		return nil, ErrNoVault
-	}
 	found, err := querySettled(ctx, cs.store, "list chains", scanHead(cs.opt.Vault, markedHead), `SELECT `+headColumns+` FROM chain ORDER BY tenant`)
 	out := make([]memproxy.ChainHead, len(found))
 	for i, h := range found {
@@ -150,13 +154,8 @@ func (cs Chains) Heads(ctx context.Context) ([]memproxy.ChainHead, error) {
 // versions whose text is kept stay; their later deletion is no longer detected, their
 // change is.
 func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int, error) {
-	if cs.opt.Vault == nil {
-		return 0, ErrNoVault
-	}
-	if storable(tenant) != nil || before.IsZero() {
-		return 0, refused("trim: a tenant and a time are required")
-	}
-	return result(ctx, cs.store, job{}, func(t *transaction) (int, error) {
+	bad := need(storable(tenant) == nil && !before.IsZero(), "trim: a tenant and a time are required")
+	return result(ctx, cs.store, job{bad: bad}, func(t *transaction) (int, error) {
 		h := t.head(tenant)
 		if h.broken {
 			return 0, fmt.Errorf("%w: the chain of the tenant is broken and is kept as it is", ErrState)
@@ -181,17 +180,11 @@ func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int
 // It returns the head from which the chain continues and the number of memories whose
 // flag was cleared.
 func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.ChainFault) (memproxy.ChainHead, int, error) {
-	if cs.opt.Vault == nil {
-		return memproxy.ChainHead{}, 0, ErrNoVault
-	}
-	if storable(tenant) != nil {
-		return memproxy.ChainHead{}, 0, refused("the tenant cannot be stored")
-	}
 	type accepted struct {
 		end     memproxy.ChainHead
 		cleared int
 	}
-	out, err := changed(ctx, cs.store, func(t *transaction) (out accepted, err error) {
+	out, err := changed(ctx, cs.store, storableParts("chain", tenant), func(t *transaction) (out accepted, err error) {
 		h := rebase(t, tenant)
 		out.end = memproxy.ChainHead{Tenant: tenant, Position: h.place, Link: h.link}
 		if err := acceptBreaches(t, h, faults); err != nil {
@@ -261,10 +254,7 @@ const maxFlagged = 10000
 // NoteBreach stores a fault of a tenant's chain, flags the memories that have records
 // at or behind its position, and reports whether the fault is new. Accept undoes it.
 func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, error) {
-	if err := storableParts("fault", f.Tenant, string(f.Class), f.Detail); err != nil {
-		return false, err
-	}
-	return changed(ctx, cs.store, func(t *transaction) (fresh bool, err error) {
+	return changed(ctx, cs.store, storableParts("fault", f.Tenant, string(f.Class), f.Detail), func(t *transaction) (fresh bool, err error) {
 		clear(t.breached)
 		n := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 			f.Tenant, f.Position, string(f.Class), f.Detail, t.now())

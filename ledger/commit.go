@@ -283,20 +283,21 @@ func oneOrUnknown[T any](found []T, err error, what string) (T, error) {
 	return row, err
 }
 
-// change runs f in a transaction that is on disk when it returns. f may run twice, and
-// may still be running when change returns because its context ended.
-func (s *store) change(ctx context.Context, f func(*transaction) error) error {
-	return s.do(ctx, &job{durable: true, also: f})
+// change runs f in a transaction that is on disk when it returns, unless something is
+// bad about the arguments of the call. f may run twice, and may still be running when
+// change returns because its context ended.
+func (s *store) change(ctx context.Context, bad error, f func(*transaction) error) error {
+	return s.do(ctx, &job{bad: bad, durable: true, also: f})
 }
 
 // exec is change with one statement.
 func (s *store) exec(ctx context.Context, text string, args ...any) error {
-	return s.change(ctx, func(t *transaction) error { t.run(text, args...); return nil })
+	return s.change(ctx, nil, func(t *transaction) error { t.run(text, args...); return nil })
 }
 
 // changed is change with a result.
-func changed[T any](ctx context.Context, s *store, f func(*transaction) (T, error)) (T, error) {
-	return result(ctx, s, job{durable: true}, f)
+func changed[T any](ctx context.Context, s *store, bad error, f func(*transaction) (T, error)) (T, error) {
+	return result(ctx, s, job{bad: bad, durable: true}, f)
 }
 
 // result does a job that has a result. With an error the result is zero, because f may
@@ -313,11 +314,14 @@ func result[T any](ctx context.Context, s *store, j job, f func(*transaction) (T
 	return out, nil
 }
 
-// countEach runs f for all in one transaction and returns how often it reported a
-// change. The caller may reuse the slice.
-func countEach[T any](ctx context.Context, s *store, all []T, f func(*transaction, *T) bool) (int, error) {
+// countEach runs f for all in one transaction, if all pass the check, and returns how
+// often it reported a change. The caller may reuse the slice.
+func countEach[T any](ctx context.Context, s *store, all []T, check func(*T) error, f func(*transaction, *T) bool) (int, error) {
 	own := slices.Clone(all)
-	return result(ctx, s, job{}, func(t *transaction) (n int, _ error) {
+	if len(own) == 0 {
+		return 0, ctx.Err()
+	}
+	return result(ctx, s, job{bad: valid(own, check)}, func(t *transaction) (n int, _ error) {
 		for i := range own {
 			n += int(count(f(t, &own[i])))
 		}
@@ -339,4 +343,12 @@ func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction
 // refused is an error about the arguments of a call, not about the store.
 func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrRow}, args...)...)
+}
+
+// need refuses the arguments of a call unless they are as it needs them.
+func need(met bool, format string, args ...any) error {
+	if met {
+		return nil
+	}
+	return refused(format, args...)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -51,9 +52,6 @@ func scanEnvelope(s scanner) (e keys.Envelope, err error) {
 
 // decrypt reads a content. ErrShredded when it is gone.
 func (s *store) decrypt(ctx context.Context, ref, tenant string) ([]byte, error) {
-	if s.opt.Vault == nil {
-		return nil, ErrNoVault
-	}
 	sealed, there, err := first(queryRows(ctx, s, "read a content", scanEnvelope, envelopeOf, ref))
 	switch {
 	case err != nil:
@@ -129,34 +127,18 @@ type Rollbacks struct{ *store }
 // KeepFound records texts that the backend holds and no version has, before they are
 // overwritten. They are in the history when it returns.
 func (rs Rollbacks) KeepFound(ctx context.Context, found ...memproxy.Version) error {
-	if rs.opt.Vault == nil {
-		return ErrNoVault
-	}
 	in, err := sealed(found)
-	if err != nil {
-		return err
-	}
-	return rs.change(ctx, func(t *transaction) error { each(t, in, keepFound); return nil })
+	return rs.change(ctx, err, func(t *transaction) error { each(t, in, keepFound); return nil })
 }
 
 // Begin records that a memory is about to be restored to a version. It is durable on
 // return: if this process ends, Unfinished returns it. ErrState while another rollback
 // of the memory is in progress.
 func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.Duration) error {
-	if err := validKey(r.MemoryKey); err != nil {
-		return err
-	}
-	if err := storableParts("rollback", r.Tenant, r.Decision, r.Reviewer, r.Reason, r.Before); err != nil {
-		return err
-	}
-	if r.Decision == "" || r.Number < 1 {
-		return refused("a rollback has a decision and a version")
-	}
-	now, err := leases(ctx, rs.store)
-	if err != nil {
-		return err
-	}
-	return rs.change(ctx, func(t *transaction) error {
+	bad := cmp.Or(validKey(r.MemoryKey), storableParts("rollback", r.Tenant, r.Decision, r.Reviewer, r.Reason, r.Before),
+		need(r.Decision != "" && r.Number > 0, "a rollback has a decision and a version"))
+	return rs.change(ctx, bad, func(t *transaction) error {
+		now := leases(t)
 		n := t.run(`INSERT INTO rollback (`+rollbackColumns+`, lease) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
 			r.Decision, r.Backend, string(r.Kind), r.ID, r.Tenant, r.Number, r.Reviewer, r.Reason, r.Before, micros(now), micros(now.Add(lease)))
 		if n == 0 {
@@ -169,22 +151,13 @@ func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.D
 // Unfinished claims the rollbacks whose lease has expired for another lease, and
 // returns them, oldest first.
 func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error) {
-	now, err := leases(ctx, rs.store)
-	if err != nil {
-		return nil, err
-	}
-	over := [...]any{micros(now), micros(now.Add(longestLease))}
-	waiting, err := queryRows(ctx, rs.store, "list rollbacks", scanOne[string], `SELECT decision FROM rollback WHERE lease <= ? OR lease > ? ORDER BY begun LIMIT 100`, over[:]...)
-	if err != nil || len(waiting) == 0 {
-		return nil, err
-	}
-	return changed(ctx, rs.store, func(t *transaction) (out []memproxy.Rollback, _ error) {
-		for _, decision := range waiting {
-			mine := rows(t, scanRollback, `UPDATE rollback SET lease = ? WHERE decision = ? AND (lease <= ? OR lease > ?) RETURNING `+rollbackColumns,
-				micros(now.Add(lease)), decision, over[0], over[1])
-			out = append(out, mine...)
-		}
-		return out, nil
+	return changed(ctx, rs.store, nil, func(t *transaction) ([]memproxy.Rollback, error) {
+		now := leases(t)
+		mine := rows(t, scanRollback, `UPDATE rollback SET lease = ?1 WHERE (lease <= ?2 OR lease > ?3) AND decision IN
+			(SELECT decision FROM rollback WHERE lease <= ?2 OR lease > ?3 ORDER BY begun LIMIT 100) RETURNING `+rollbackColumns,
+			micros(now.Add(lease)), micros(now), micros(now.Add(longestLease)))
+		slices.SortFunc(mine, func(a, b memproxy.Rollback) int { return a.Begun.Compare(b.Begun) })
+		return mine, nil
 	})
 }
 
@@ -193,15 +166,11 @@ func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memp
 // text does not count as an out-of-band change. Of a rollback that has ended it returns
 // the existing version.
 func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error) {
-	if rs.opt.Vault == nil {
-		return memproxy.Version{}, ErrNoVault
-	}
+	var bad error
 	if made != nil {
-		if err := validVersion(made); err != nil {
-			return memproxy.Version{}, err
-		}
+		bad = validVersion(made)
 	}
-	return changed(ctx, rs.store, func(t *transaction) (memproxy.Version, error) {
+	return changed(ctx, rs.store, bad, func(t *transaction) (memproxy.Version, error) {
 		open := t.run(`DELETE FROM rollback WHERE decision = ?`, decision) > 0
 		if made == nil {
 			return memproxy.Version{}, nil

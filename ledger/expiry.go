@@ -38,10 +38,7 @@ func (u Upkeep) Expire(ctx context.Context, at time.Time) ([]memproxy.Status, er
 
 // Pin exempts a memory from expiry and purging, or ends that.
 func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, pinned bool) error {
-	if err := validKey(k); err != nil {
-		return err
-	}
-	return l.do(ctx, &job{also: func(t *transaction) error {
+	return l.do(ctx, &job{bad: validKey(k), also: func(t *transaction) error {
 		live(t, k, func(st *memproxy.Status) { st.Pinned = pinned })
 		return nil
 	}})
@@ -96,16 +93,8 @@ func (u Upkeep) DeletedBefore(ctx context.Context, before time.Time, limit int) 
 // as a version, deletes its status and dissents, and leaves a tombstone: its history
 // is kept without any text.
 func (u Upkeep) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decision string) error {
-	if err := validKey(k); err != nil {
-		return err
-	}
-	if storable(actor) != nil || storable(decision) != nil {
-		return refused("a purge names its actor and decision")
-	}
-	if u.opt.Vault == nil {
-		return ErrNoVault
-	}
-	return u.do(ctx, &job{durable: true, erase: true, also: func(t *transaction) error {
+	bad := cmp.Or(validKey(k), storableParts("purge", actor, decision))
+	return u.do(ctx, &job{bad: bad, durable: true, erase: true, also: func(t *transaction) error {
 		if last, known := t.lastVersion(k); known && last.Op != memproxy.OpPurge {
 			t.append(memproxy.Version{
 				MemoryKey: k, Tenant: last.Tenant, Field: last.Field, Op: memproxy.OpPurge, Actor: actor, Decision: decision,
@@ -218,16 +207,12 @@ func (u Upkeep) Maintain(ctx context.Context, now time.Time, r Retention) (Remov
 	gone.Sessions, sessions = pruneSessions(ctx, u.store, before(r.Sessions, DefaultKeepSessions))
 	gone.Tombstones, tombstones = u.Prune(ctx, before(r.Tombstones, DefaultKeepTombstones))
 	errs := []error{holds, sessions, tombstones}
-	if u.opt.Vault != nil {
-		chains := Chains(u)
-		heads, err := chains.Heads(ctx)
-		errs = append(errs, err)
-		for _, h := range heads {
-			n, err := chains.Trim(ctx, h.Tenant, before(r.Records, DefaultKeepRecords))
-			gone.Records += n
-			if errors.Is(err, ErrState) {
-				continue // broken, and kept: Chains.Verify says why
-			}
+	heads, err := Chains(u).Heads(ctx)
+	errs = append(errs, err)
+	for _, h := range heads {
+		n, err := Chains(u).Trim(ctx, h.Tenant, before(r.Records, DefaultKeepRecords))
+		gone.Records += n
+		if !errors.Is(err, ErrState) { // else it is broken, and kept: Chains.Verify says why
 			errs = append(errs, err)
 		}
 	}
@@ -360,12 +345,8 @@ func (u Upkeep) Ran(ctx context.Context, more time.Duration) (time.Time, error) 
 	if vault == nil {
 		return time.Time{}, nil
 	}
-	now, err := leases(ctx, u.store)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return changed(ctx, u.store, func(t *transaction) (time.Time, error) {
-		var p pace
+	return changed(ctx, u.store, nil, func(t *transaction) (time.Time, error) {
+		now, p := leases(t), pace{}
 		if e, there := row(t, scanEnvelope, envelopeOf, refPace); there {
 			if plain, err := vault.Open(refPace, "", e); err == nil { // else it was edited, or is under a key that is gone: it begins again
 				_ = json.Unmarshal(plain, &p)

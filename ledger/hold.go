@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 )
@@ -69,9 +68,6 @@ type Holds struct{ *store }
 // is the tenant's limit. A write with the state memproxy.HoldRewritten does not wait:
 // it takes no room in the queue and causes no notice.
 func (hs Holds) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.HeldWrite, error) {
-	if hs.opt.Vault == nil {
-		return h, ErrNoVault
-	}
 	if err := validHold(&h); err != nil {
 		return h, err
 	}
@@ -91,7 +87,7 @@ func (hs Holds) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldCo
 		h.State = memproxy.HoldPending
 	}
 	h.Reviewer, h.Note, h.Today, h.Reviewed, h.Lease, h.Result = "", "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}
-	kept, err := changed(ctx, hs.store, func(t *transaction) (memproxy.HeldWrite, error) { return putHold(t, h, sk, plain) })
+	kept, err := changed(ctx, hs.store, nil, func(t *transaction) (memproxy.HeldWrite, error) { return putHold(t, h, sk, plain) })
 	if err != nil {
 		return h, err
 	}
@@ -126,17 +122,10 @@ func putHold(t *transaction, h memproxy.HeldWrite, sk sketch, plain []byte) (mem
 }
 
 func validHold(h *memproxy.HeldWrite) error {
-	if h.ID == "" || h.Backend == "" || h.Route == "" {
-		return refused("a hold needs an id, a backend and a route")
-	}
-	if err := storableParts("hold", h.ID, h.Backend, h.Route, h.Method, h.Tenant, h.Principal, string(h.Trust), h.Session,
-		string(h.Kind), h.Policy, h.ContentSHA256, h.Scope.Tenant, h.Scope.User, h.Scope.Agent, h.Scope.App, h.Scope.Run); err != nil {
-		return err
-	}
-	if len(h.EscapedPath) > 8*maxText || strings.IndexByte(h.EscapedPath, 0) >= 0 || !utf8.ValidString(h.EscapedPath) {
-		return refused("the path of a hold is not UTF-8 of at most %d bytes", 8*maxText)
-	}
-	return nil
+	return cmp.Or(need(h.ID != "" && h.Backend != "" && h.Route != "", "a hold needs an id, a backend and a route"),
+		storableParts("hold", h.ID, h.Backend, h.Route, h.Method, h.Tenant, h.Principal, string(h.Trust), h.Session,
+			string(h.Kind), h.Policy, h.ContentSHA256, h.Scope.Tenant, h.Scope.User, h.Scope.Agent, h.Scope.App, h.Scope.Run),
+		need(plain(h.EscapedPath, 8*maxText), "the path of a hold is not UTF-8 of at most %d bytes", 8*maxText))
 }
 
 func getHold(t *transaction, id string) (memproxy.HeldWrite, error) {

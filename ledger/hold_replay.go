@@ -40,24 +40,18 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	if err != nil {
 		return memproxy.Replay{}, err
 	}
-	now, err := leases(ctx, hs.store)
-	if err != nil {
-		return memproxy.Replay{}, err
-	}
 	token := hex.EncodeToString(random)
-	h.Lease = moment(micros(now.Add(lease)))
-	err = hs.change(ctx, func(t *transaction) error {
-		n := t.run(`UPDATE hold SET state = 'replaying', token = ?, lease = ? WHERE id = ? AND state = 'approved'`,
-			token, micros(h.Lease), id)
-		if n == 0 {
-			return wrongState(t, id, memproxy.HoldApproved)
+	until, err := changed(ctx, hs.store, nil, func(t *transaction) (until int64, _ error) {
+		until = micros(leases(t).Add(lease))
+		if t.run(`UPDATE hold SET state = 'replaying', token = ?, lease = ? WHERE id = ? AND state = 'approved'`, token, until, id) == 0 {
+			return 0, wrongState(t, id, memproxy.HoldApproved)
 		}
-		return nil
+		return until, nil
 	})
 	if err != nil {
 		return memproxy.Replay{}, err
 	}
-	h.State = memproxy.HoldReplaying
+	h.State, h.Lease = memproxy.HoldReplaying, moment(until)
 	return memproxy.Replay{Hold: h, Content: c, Token: token}, nil
 }
 
@@ -74,7 +68,7 @@ func (hs Holds) approved(ctx context.Context, h *memproxy.HeldWrite) error {
 	case err != nil && !errors.Is(err, ErrShredded) && !errors.Is(err, ErrSealed):
 		return err
 	}
-	err = hs.change(ctx, func(t *transaction) error {
+	err = hs.change(ctx, nil, func(t *transaction) error {
 		if t.run(`UPDATE hold SET state = 'pending' WHERE id = ? AND state = 'approved'`, h.ID) == 1 {
 			withdrawApproval(t, h.ID)
 		}
@@ -135,10 +129,7 @@ func (hs Holds) Reopen(ctx context.Context, id, token string, r memproxy.HoldRes
 }
 
 func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.HoldState, r memproxy.HoldResult) error {
-	if token == "" {
-		return refused("a claim has a token")
-	}
-	return hs.change(ctx, func(t *transaction) error {
+	return hs.change(ctx, need(token != "", "a claim has a token"), func(t *transaction) error {
 		n := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND token = ?`,
 			string(to), asJSON(trimmed(r)), id, token)
 		if n == 1 && to == memproxy.HoldPending {
@@ -174,25 +165,19 @@ func trimmed(r memproxy.HoldResult) memproxy.HoldResult {
 // Stranded returns claims whose lease has expired: their process is gone, and it is
 // unknown whether the write was sent.
 func (hs Holds) Stranded(ctx context.Context) ([]memproxy.HeldWrite, error) {
-	now, err := leases(ctx, hs.store)
-	if err != nil {
-		return nil, err
-	}
-	return queryRows(ctx, hs.store, "list stranded holds", scanHold, `SELECT `+holdColumns+` FROM hold
-		WHERE state = 'replaying' AND (lease < ?1 OR lease > ?2) ORDER BY created, id LIMIT ?3`, micros(now), micros(now.Add(longestLease)), maxBatch)
+	return result(ctx, hs.store, job{}, func(t *transaction) ([]memproxy.HeldWrite, error) {
+		now := leases(t)
+		return rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE state = 'replaying' AND (lease < ?1 OR lease > ?2) ORDER BY created, id LIMIT ?3`,
+			micros(now), micros(now.Add(longestLease)), maxBatch), nil
+	})
 }
 
 // Resolve ends a stranded claim after the backend was asked: as done when it has the
 // write, approved when it certainly has not, failed when the write is abandoned.
 func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) error {
-	if to != memproxy.HoldDone && to != memproxy.HoldApproved && to != memproxy.HoldFailed {
-		return refused("a stranded hold does not become %q", to)
-	}
-	now, err := leases(ctx, hs.store)
-	if err != nil {
-		return err
-	}
-	return hs.change(ctx, func(t *transaction) error {
+	ends := to == memproxy.HoldDone || to == memproxy.HoldApproved || to == memproxy.HoldFailed
+	return hs.change(ctx, need(ends, "a stranded hold does not become %q", to), func(t *transaction) error {
+		now := leases(t)
 		n := t.run(`UPDATE hold SET state = ?, lease = 0, token = '', result = ? WHERE id = ? AND state = 'replaying' AND (lease < ? OR lease > ?)`,
 			string(to), asJSON(trimmed(r)), id, micros(now), micros(now.Add(longestLease)))
 		if n == 0 {
@@ -206,10 +191,7 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 // Shred destroys the content of a hold irrecoverably. A waiting or approved hold
 // becomes rejected; one that is being sent is ErrState.
 func (hs Holds) Shred(ctx context.Context, id string, r memproxy.Review) error {
-	if err := checkReview(r); err != nil {
-		return err
-	}
-	return hs.do(ctx, &job{durable: true, erase: true, also: func(t *transaction) error {
+	return hs.do(ctx, &job{bad: checkReview(r), durable: true, erase: true, also: func(t *transaction) error {
 		h, err := lockHold(t, id)
 		if err != nil {
 			return err
@@ -229,10 +211,7 @@ func (hs Holds) Shred(ctx context.Context, id string, r memproxy.Review) error {
 // Prune deletes the holds that were settled before a time, with their contents, and
 // returns how many, also along with an error.
 func (hs Holds) Prune(ctx context.Context, before time.Time) (int, error) {
-	if before.IsZero() {
-		return 0, refused("prune holds: no time given")
-	}
-	return inSteps(ctx, hs.store, job{erase: true, durable: true}, pruneStep, func(t *transaction) (int, error) {
+	return inSteps(ctx, hs.store, job{bad: need(!before.IsZero(), "prune holds: no time given"), erase: true, durable: true}, pruneStep, func(t *transaction) (int, error) {
 		ids := rows(t, scanOne[string], `DELETE FROM hold WHERE id IN
 			(SELECT id FROM hold WHERE state IN ('rejected', 'done', 'failed', 'rewritten') AND created < ?1 AND reviewed < ?1 LIMIT ?2)
 			RETURNING id`, micros(before), pruneStep)
@@ -353,7 +332,7 @@ func (s *store) sketchKey(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.change(ctx, func(t *transaction) error { t.encrypt(refSimilar, "", key); return nil }); err != nil {
+	if err := s.change(ctx, nil, func(t *transaction) error { t.encrypt(refSimilar, "", key); return nil }); err != nil {
 		return nil, err
 	}
 	if key, err = s.decrypt(ctx, refSimilar, ""); err != nil { // of two processes, the first one's

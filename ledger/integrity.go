@@ -19,13 +19,9 @@ type Backends struct{ *store }
 // Their states stay as they are. A memory that is flagged because its tenant's chain is
 // broken stays flagged until Chains.Accept.
 func (bs Backends) Flag(ctx context.Context, flags ...memproxy.IntegrityFlag) (int, error) {
-	err := valid(flags, func(d *memproxy.IntegrityFlag) error {
+	return countEach(ctx, bs.store, flags, func(d *memproxy.IntegrityFlag) error {
 		return cmp.Or(validKey(d.MemoryKey), storableParts("doubt", d.Tenant, string(d.Code)))
-	})
-	if err != nil || len(flags) == 0 {
-		return 0, cmp.Or(err, ctx.Err())
-	}
-	return countEach(ctx, bs.store, flags, (*transaction).flag)
+	}, (*transaction).flag)
 }
 
 func (t *transaction) flag(d *memproxy.IntegrityFlag) bool {
@@ -76,10 +72,7 @@ func (bs Backends) Sealed(ctx context.Context, backend string) (bool, error) {
 
 // Seal records that everything that a backend holds is recorded.
 func (bs Backends) Seal(ctx context.Context, backend string) error {
-	if backend == "" || storable(backend) != nil {
-		return refused("a backend is required")
-	}
-	return bs.change(ctx, func(t *transaction) error {
+	return bs.change(ctx, need(backend != "" && storable(backend) == nil, "a backend is required"), func(t *transaction) error {
 		t.run(`DELETE FROM sealing WHERE backend = ?`, backend)
 		t.sealed = append(t.sealed, backend)
 		t.records[everything] = nil // objects without a record are now known to be out-of-band
@@ -93,26 +86,21 @@ func (bs Backends) Seal(ctx context.Context, backend string) error {
 const longestLease = day
 
 // leases is the time by which leases are measured: the database's if it is shared.
-func leases(ctx context.Context, s *store) (time.Time, error) {
-	if !s.opt.shared {
-		return s.opt.Clock(), nil
+func leases(t *transaction) (at time.Time) {
+	if !t.store.opt.shared {
+		return t.store.opt.Clock()
 	}
-	at, _, err := first(queryRows(ctx, s, "ask for the time", scanOne[int64], `SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)`))
-	return moment(at), err
+	t.one(`SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)`, nil, (*when)(&at))
+	return at
 }
 
 // Claim takes or renews a lease on a task that one process at a time does, and reports
 // whether the holder has it: if the task was free, if the lease had expired (or ends so
 // late that a wrong clock gave it), or if the holder had it already.
 func (bs Backends) Claim(ctx context.Context, name, holder string, lease time.Duration) (bool, error) {
-	if name == "" || storable(name) != nil || storable(holder) != nil || lease <= 0 {
-		return false, refused("a claim needs a name and a lease")
-	}
-	now, err := leases(ctx, bs.store)
-	if err != nil {
-		return false, err
-	}
-	return changed(ctx, bs.store, func(t *transaction) (bool, error) {
+	bad := need(name != "" && storable(name) == nil && storable(holder) == nil && lease > 0, "a claim needs a name and a lease")
+	return changed(ctx, bs.store, bad, func(t *transaction) (bool, error) {
+		now := leases(t)
 		return t.run(`INSERT INTO claim (name, holder, until) VALUES (?1, ?2, ?3)
 			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
 			WHERE claim.holder = excluded.holder OR claim.until <= ?4 OR claim.until > ?5`, name, holder, micros(now.Add(lease)), micros(now), micros(now.Add(2*lease))) > 0, nil
@@ -132,18 +120,11 @@ func (bs Backends) Sealing(ctx context.Context, backend string) (memproxy.Sealin
 // together with the progress at, and returns that with the newly recorded memories
 // added to its counts. Existing records stay as they are.
 func (bs Backends) RecordFound(ctx context.Context, at memproxy.Sealing, found ...memproxy.Found) (memproxy.Sealing, error) {
-	err := valid(found, func(f *memproxy.Found) error { return cmp.Or(validKey(f.MemoryKey), storableParts("find", f.SHA256)) })
-	if err == nil {
-		err = storableParts("sealing", at.Backend, at.Cursor)
-	}
-	if err != nil {
-		return at, err
-	}
-	if at.Backend == "" || slices.ContainsFunc(found, func(f memproxy.Found) bool { return f.Backend != at.Backend }) {
-		return at, refused("one backend is required")
-	}
+	bad := cmp.Or(storableParts("sealing", at.Backend, at.Cursor), need(at.Backend != "", "a backend is required"), valid(found, func(f *memproxy.Found) error {
+		return cmp.Or(validKey(f.MemoryKey), storableParts("find", f.SHA256), need(f.Backend == at.Backend, "one backend is required"))
+	}))
 	own := slices.Clone(found)
-	next, err := changed(ctx, bs.store, func(t *transaction) (memproxy.Sealing, error) {
+	next, err := changed(ctx, bs.store, bad, func(t *transaction) (memproxy.Sealing, error) {
 		next := at
 		for i := range own {
 			f := &own[i]
@@ -289,9 +270,6 @@ const maxEdited = 100
 // VerifyRecords reads all records and returns at most maxEdited edited ones, with the
 // tenants that their rows name. count, if set, is called with the number of records read.
 func (bs Backends) VerifyRecords(ctx context.Context, count func(int)) (edited []memproxy.Discrepancy, err error) {
-	if bs.opt.Vault == nil {
-		return nil, ErrNoVault
-	}
 	for after := (key{}); ; {
 		found, err := queryRows(ctx, bs.store, "read records", scanFields, nextRecords, after.Backend, string(after.Kind), after.ID, verifyStep)
 		for i := range found {
@@ -313,7 +291,7 @@ func (bs Backends) VerifyRecords(ctx context.Context, count func(int)) (edited [
 // marked reports whether a record's mark is valid, or the record is empty.
 func marked(v *keys.Vault, f *fields) bool {
 	blank := f.texts[13] == "" && f.numbers[0] <= 0 && f.numbers[9] <= 0
-	return v == nil || blank || v.MarkedRow(f.row, f.mark)
+	return blank || v.MarkedRow(f.row, f.mark)
 }
 
 // acceptRows accepts the edited records of a tenant as they are, and marks them.

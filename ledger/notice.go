@@ -23,7 +23,7 @@ func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, d
 	n := memproxy.Notice{ID: ref(string(kind)+"/", tenant, subject) + strconv.FormatInt(at, 36), Kind: kind, Tenant: tenant, Subject: subject, Created: moment(at), Data: inJSON(data)}
 	t.run(`INSERT INTO notice (id, kind, tenant, subject, created, data, attempts, due, error, mac)
 		VALUES (?, ?, ?, ?, ?, ?, 0, 0, '', ?) ON CONFLICT DO NOTHING`,
-		n.ID, string(kind), tenant, subject, at, string(n.Data), mark(t.store.opt.Vault, noticeRow(&n)))
+		n.ID, string(kind), tenant, subject, at, string(n.Data), t.store.opt.Vault.MarkRow(noticeRow(&n)))
 	t.run(`DELETE FROM notice WHERE (SELECT COUNT(*) FROM notice) > ? AND id IN (SELECT id FROM notice
 		WHERE tenant = (SELECT tenant FROM notice GROUP BY tenant ORDER BY COUNT(*) DESC, tenant LIMIT 1) ORDER BY created, id LIMIT 1)`, t.store.opt.MaxNotices)
 }
@@ -61,7 +61,7 @@ func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (noti
 		mine []memproxy.Notice
 		next sql.NullInt64
 	}
-	out, err := changed(ctx, ns.store, func(t *transaction) (out found, _ error) {
+	out, err := changed(ctx, ns.store, nil, func(t *transaction) (out found, _ error) {
 		over := [...]any{micros(now), micros(now.Add(longestLease))}
 		due := rows(t, scanNotice(t.store), `SELECT `+noticeColumns+` FROM notice WHERE due <= ? OR due > ? ORDER BY created, id LIMIT ?`, over[0], over[1], limit)
 		for _, n := range due {
@@ -87,7 +87,7 @@ func scanNotice(of *store) func(scanner) (memproxy.Notice, error) {
 	return func(s scanner) (n memproxy.Notice, err error) {
 		var mark []byte
 		err = s.Scan(&n.ID, &n.Kind, &n.Tenant, &n.Subject, (*when)(&n.Created), &n.Data, &n.Attempts, &mark)
-		if of.opt.Vault != nil && err == nil && !of.opt.Vault.MarkedRow(noticeRow(&n), mark) {
+		if err == nil && !of.opt.Vault.MarkedRow(noticeRow(&n), mark) {
 			n.Data = nil
 			of.edits.note(memproxy.MemoryKey{Kind: "notice", ID: memproxy.InertID(n.Subject)}, n.Tenant, editedRow)
 		}

@@ -37,7 +37,7 @@ var (
 	// ErrKey: the rows are signed with keys that the Vault does not have.
 	ErrKey = errors.New("the ledger's rows are signed with another vault.key")
 	// ErrNoVault: the ledger was opened without a Vault.
-	ErrNoVault = errors.New("ledger: no key to encrypt contents with")
+	ErrNoVault = keys.ErrNoVault
 	// ErrShredded and ErrSealed: contents that cannot be opened, see keys.Vault.
 	ErrShredded = keys.ErrShredded
 	ErrSealed   = keys.ErrSealed
@@ -131,9 +131,6 @@ func (s *store) open() (left []*job, err error) {
 // checkKey refuses a ledger in which no row is signed with a key of the Vault: if the
 // key was lost, or is not shared by all sidecars, every memory would be quarantined.
 func (s *store) checkKey(ctx context.Context) error {
-	if s.opt.Vault == nil {
-		return nil
-	}
 	rows, err := s.query(ctx, `SELECT mac FROM record WHERE length(mac) > 0 LIMIT ?`, 64)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/ledger/keys"
@@ -18,13 +18,8 @@ import (
 const maxNote = 2000
 
 func checkReview(r memproxy.Review) error {
-	if r.Reviewer == "" || storable(r.Reviewer) != nil {
-		return refused("a review needs a reviewer")
-	}
-	if len(r.Note) > maxNote || strings.IndexByte(r.Note, 0) >= 0 || !utf8.ValidString(r.Note) {
-		return refused("the note of a review is not UTF-8 of at most %d bytes", maxNote)
-	}
-	return nil
+	return cmp.Or(need(r.Reviewer != "" && storable(r.Reviewer) == nil, "a review needs a reviewer"),
+		need(plain(r.Note, maxNote), "the note of a review is not UTF-8 of at most %d bytes", maxNote))
 }
 
 // lockHold returns a hold, locked against other transactions until this one is over.
@@ -54,7 +49,7 @@ func scanVote(of *store) func(scanner) (vote, error) {
 	return func(s scanner) (v vote, err error) {
 		var mark []byte
 		err = s.Scan(&v.subject, &v.reviewer, &v.at, &v.note, &mark)
-		if of.opt.Vault != nil && err == nil && !of.opt.Vault.MarkedRow(v.row, mark) {
+		if err == nil && !of.opt.Vault.MarkedRow(v.row, mark) {
 			v.edited = true
 			of.edits.note(memproxy.MemoryKey{Kind: "vote", ID: memproxy.InertID(v.subject)}, "", editedRow)
 		}
@@ -71,7 +66,7 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.
 	}
 	yes := vote{subject, r.Reviewer, micros(t.store.opt.Clock()), r.Note, false}
 	t.run(`INSERT INTO vote (`+voteColumns+`) VALUES (?, ?, ?, ?, ?) ON CONFLICT (subject, reviewer) DO UPDATE SET at = excluded.at, note = excluded.note, mac = excluded.mac`,
-		yes.subject, yes.reviewer, yes.at, yes.note, mark(t.store.opt.Vault, yes.row))
+		yes.subject, yes.reviewer, yes.at, yes.note, t.store.opt.Vault.MarkRow(yes.row))
 	for _, v := range rows(t, scanVote(t.store), `SELECT `+voteColumns+` FROM vote WHERE subject = ? AND reviewer <> ?`, subject, author) {
 		tally.Have += int(count(!v.edited))
 	}
@@ -99,10 +94,7 @@ func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.
 // changes nothing. ErrState when it was already sent or settled, ErrOwnReview for the
 // author, ErrShredded when its content was destroyed.
 func (hs Holds) Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error) {
-	if err := checkReview(r); err != nil {
-		return memproxy.Tallied{}, err
-	}
-	return changed(ctx, hs.store, func(t *transaction) (memproxy.Tallied, error) { return approveHold(t, id, r) })
+	return changed(ctx, hs.store, checkReview(r), func(t *transaction) (memproxy.Tallied, error) { return approveHold(t, id, r) })
 }
 
 func approveHold(t *transaction, id string, r memproxy.Review) (memproxy.Tallied, error) {
@@ -131,10 +123,7 @@ func approveHold(t *transaction, id string, r memproxy.Review) (memproxy.Tallied
 // Reject rejects a hold that waits, or is approved and not yet claimed. One reviewer is
 // enough. Rejecting a rejected hold changes nothing.
 func (hs Holds) Reject(ctx context.Context, id string, r memproxy.Review) error {
-	if err := checkReview(r); err != nil {
-		return err
-	}
-	return hs.change(ctx, func(t *transaction) error { return rejectHold(t, id, r) })
+	return hs.change(ctx, checkReview(r), func(t *transaction) error { return rejectHold(t, id, r) })
 }
 
 func rejectHold(t *transaction, id string, r memproxy.Review) error {
@@ -161,14 +150,10 @@ const maxBatch = 500
 // that a reviewer settles only what was shown, and nothing that was added to the group
 // since. ErrState otherwise.
 func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error) {
-	if err := checkReview(r); err != nil {
-		return nil, err
-	}
 	of, whose := byTenant(tenant)
-	if similarity == "" || storable(similarity) != nil || storable(whose) != nil || before.IsZero() || expect < 1 || expect > maxBatch {
-		return nil, refused("a batch needs a similarity, a time and how many are expected (at most %d)", maxBatch)
-	}
-	return changed(ctx, hs.store, func(t *transaction) (settled []memproxy.HeldWrite, err error) {
+	whole := similarity != "" && storable(similarity) == nil && storable(whose) == nil && !before.IsZero() && expect > 0 && expect <= maxBatch
+	bad := cmp.Or(checkReview(r), need(whole, "a batch needs a similarity, a time and how many are expected (at most %d)", maxBatch))
+	return changed(ctx, hs.store, bad, func(t *transaction) (settled []memproxy.HeldWrite, err error) {
 		found := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold
 			WHERE `+of+` AND state = 'pending' AND similarity = ?2 AND created < ?3 ORDER BY id LIMIT ?4`,
 			whose, similarity, micros(before), maxBatch+1)
@@ -243,10 +228,7 @@ func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluat
 	if v.Policy == "" {
 		return false, nil
 	}
-	if storable(v.Policy) != nil {
-		return false, refused("the version of the rules")
-	}
-	return changed(ctx, hs.store, func(t *transaction) (done bool, err error) {
+	return changed(ctx, hs.store, need(storable(v.Policy) == nil, "the version of the rules"), func(t *transaction) (done bool, err error) {
 		h, err := lockHold(t, id)
 		if err != nil || h.State != memproxy.HoldPending { // settled by somebody meanwhile
 			return false, err
@@ -281,7 +263,7 @@ func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluat
 // Age returns the holds that have waited since before a time and were not returned
 // before, and queues a notice for each.
 func (hs Holds) Age(ctx context.Context, before time.Time) ([]memproxy.HeldWrite, error) {
-	aged, err := changed(ctx, hs.store, func(t *transaction) ([]memproxy.HeldWrite, error) {
+	aged, err := changed(ctx, hs.store, nil, func(t *transaction) ([]memproxy.HeldWrite, error) {
 		aged := rows(t, scanHold, `UPDATE hold SET aged = ? WHERE id IN
 			(SELECT id FROM hold WHERE state = 'pending' AND created < ? AND aged = 0 ORDER BY created, id LIMIT ?)
 			RETURNING `+holdColumns, t.now(), micros(before), maxBatch)

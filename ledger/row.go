@@ -207,15 +207,7 @@ func (f *fields) append(args []any, v *keys.Vault) []any {
 	for _, n := range f.numbers {
 		args = append(args, n)
 	}
-	return append(args, mark(v, f.row))
-}
-
-// mark is that of a row, empty without a vault.
-func mark(v *keys.Vault, row func([]byte) []byte) []byte {
-	if v == nil {
-		return []byte{}
-	}
-	return v.MarkRow(row)
+	return append(args, v.MarkRow(f.row))
 }
 
 func scanOwner(of *store) func(scanner) (memproxy.Ownership, error) {
@@ -326,6 +318,11 @@ func storable(s string) error {
 	return nil
 }
 
+// plain reports whether a text has at most so many bytes, is UTF-8 and has no NUL.
+func plain(text string, most int) bool {
+	return len(text) <= most && strings.IndexByte(text, 0) < 0 && utf8.ValidString(text)
+}
+
 // storableParts is an error that names what a string belongs to that is not storable.
 func storableParts(of string, parts ...string) error {
 	for _, s := range parts {
@@ -367,7 +364,7 @@ func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free fu
 	if err != nil || len(own) == 0 {
 		return nil, err
 	}
-	return changed(ctx, s, func(t *transaction) ([]memproxy.Ownership, error) {
+	return changed(ctx, s, nil, func(t *transaction) ([]memproxy.Ownership, error) {
 		bound := make([]memproxy.Ownership, 0, len(own))
 		for i := range own {
 			row := &own[i]

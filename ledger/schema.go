@@ -208,10 +208,10 @@ func markAll(t *transaction) error {
 		s.mark(t)
 	}
 	for _, v := range rows(t, scanVote(unmarked), `SELECT `+voteColumns+` FROM vote`) {
-		t.run(`UPDATE vote SET mac = ? WHERE subject = ? AND reviewer = ?`, mark(vault, v.row), v.subject, v.reviewer)
+		t.run(`UPDATE vote SET mac = ? WHERE subject = ? AND reviewer = ?`, vault.MarkRow(v.row), v.subject, v.reviewer)
 	}
 	for _, n := range rows(t, scanNotice(unmarked), `SELECT `+noticeColumns+` FROM notice`) {
-		t.run(`UPDATE notice SET mac = ? WHERE id = ?`, mark(vault, noticeRow(&n)), n.ID)
+		t.run(`UPDATE notice SET mac = ? WHERE id = ?`, vault.MarkRow(noticeRow(&n)), n.ID)
 	}
 	return t.err
 }

@@ -47,7 +47,7 @@ func (r *sessionRow) row(b []byte) []byte {
 // mark writes what locks depend on.
 func (r *sessionRow) mark(t *transaction) {
 	t.run(`UPDATE session SET principal = ?, strikes = ?, struck = ?, counted = ?, refused = ?, mac = ? WHERE tenant = ? AND id = ?`,
-		r.Principal, r.Strikes, micros(r.Struck), micros(r.Counted), r.refused, mark(t.store.opt.Vault, r.row), r.Tenant, r.ID)
+		r.Principal, r.Strikes, micros(r.Struck), micros(r.Counted), r.refused, t.store.opt.Vault.MarkRow(r.row), r.Tenant, r.ID)
 }
 
 // scanSession reads records of rejections, with the refused writes or without. An edited
@@ -60,7 +60,7 @@ func scanSession(of *store, refused bool) func(scanner) (sessionRow, error) {
 		key := memproxy.SessionKeyOf(v.ID)
 		v.Kind, v.User, v.Name = key.Kind, key.User, key.Name
 		unwritten := len(mark) == 0 && v.Strikes == 0 && v.Struck.IsZero() && v.Counted.IsZero() && v.refused == "[]"
-		if vault := of.opt.Vault; err == nil && vault != nil && !unwritten && !vault.MarkedRow(v.row, mark) {
+		if err == nil && !unwritten && !of.opt.Vault.MarkedRow(v.row, mark) {
 			v.edited, v.Strikes, v.Struck = true, max(v.Strikes, math.MaxInt32), moment(max(1, micros(of.opt.Clock())))
 			of.edits.note(memproxy.MemoryKey{Kind: "session", ID: memproxy.InertID(v.ID)}, v.Tenant, editedRow)
 		}
@@ -125,7 +125,7 @@ func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string
 	}
 	found, err := queryRows(ctx, l.store, "look up locks", scanSession(l.store, false), asked, tenant, asJSON(ids))
 	if slices.ContainsFunc(found, func(r sessionRow) bool { return r.edited }) {
-		found, err = changed(ctx, l.store, func(t *transaction) ([]sessionRow, error) { return lockEdited(t, tenant, ids), nil })
+		found, err = changed(ctx, l.store, nil, func(t *transaction) ([]sessionRow, error) { return lockEdited(t, tenant, ids), nil })
 	}
 	lock := l.opt.last(found...)
 	if err == nil && lock.ID == "" { // only a rejection locks, and it ends the absence
@@ -161,10 +161,8 @@ func locksOf(tenant string, ids []string) []absent {
 // locked, the records after it in ids are not counted.
 func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids ...string) ([]memproxy.Session, error) {
 	odd := func(text string) bool { return storable(text) != nil }
-	if len(ids) == 0 || slices.Contains(ids, "") || e.Decision == "" || slices.ContainsFunc(append([]string{e.Tenant, e.Principal, e.Decision, e.Route}, ids...), odd) {
-		return nil, refused("an event has records and a decision, and nothing that cannot be stored")
-	}
-	j := job{size: len(ids), after: func() { l.absent.end(locksOf(e.Tenant, ids)...) }}
+	whole := len(ids) > 0 && !slices.Contains(ids, "") && e.Decision != "" && !slices.ContainsFunc(append([]string{e.Tenant, e.Principal, e.Decision, e.Route}, ids...), odd)
+	j := job{bad: need(whole, "an event has records and a decision, and nothing that cannot be stored"), size: len(ids), after: func() { l.absent.end(locksOf(e.Tenant, ids)...) }}
 	return result(ctx, l.store, j, func(t *transaction) (locked []memproxy.Session, _ error) {
 		for _, id := range ids {
 			s, now := noteSession(t, e, id)
@@ -323,10 +321,7 @@ func splitCursor(text string) (id, tenant string, err error) {
 // Unlock ends a record's lock and resets its rejections. ErrState when it is not locked,
 // ErrOwnReview for its own principal.
 func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error {
-	if err := checkReview(r); err != nil {
-		return err
-	}
-	return ss.change(ctx, func(t *transaction) error {
+	return ss.change(ctx, checkReview(r), func(t *transaction) error {
 		found := rows(t, scanSession(t.store, false), `UPDATE session SET last = last WHERE tenant = ? AND id = ? RETURNING `+sessionColumns, tenant, id)
 		switch {
 		case len(found) == 0:

@@ -99,30 +99,16 @@ func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []
 // it changed. Those whose state is not among a change's From, or has changed since it
 // was Seen, stay as they are. A memory without a record counts as untrusted.
 func (l *Ledger) SetState(ctx context.Context, changes ...memproxy.StateChange) (int, error) {
-	if err := valid(changes, validChange); err != nil {
-		return 0, err
-	}
-	if len(changes) == 0 {
-		return 0, ctx.Err()
-	}
-	return countEach(ctx, l.store, changes, (*transaction).setState)
+	return countEach(ctx, l.store, changes, validChange, (*transaction).setState)
 }
 
 func validKey(k memproxy.MemoryKey) error {
-	if k.Backend == "" || k.Kind == "" || k.ID == "" {
-		return refused("backend, kind and id are required")
-	}
-	return storableParts("key", k.Backend, string(k.Kind), k.ID)
+	return cmp.Or(need(k.Backend != "" && k.Kind != "" && k.ID != "", "backend, kind and id are required"),
+		storableParts("key", k.Backend, string(k.Kind), k.ID))
 }
 
 func validChange(c *memproxy.StateChange) error {
-	if err := validKey(c.MemoryKey); err != nil {
-		return err
-	}
-	if !slices.Contains(memproxy.MemoryStates[:], c.State) {
-		return refused("no state is called %.20q", c.State)
-	}
-	return storableParts("change", c.Tenant, c.Reason, c.Decision, c.Rules, c.Text, string(c.Attestation))
+	return cmp.Or(validKey(c.MemoryKey), need(slices.Contains(memproxy.MemoryStates[:], c.State), "no state is called %.20q", c.State), storableParts("change", c.Tenant, c.Reason, c.Decision, c.Rules, c.Text, string(c.Attestation)))
 }
 
 // status returns a memory's record and its status; a new untrusted one if there is none.
@@ -232,13 +218,7 @@ const refMemory = "memory/"
 // validated and attested as human-confirmed. ErrState for a memory in another state,
 // ErrOwnReview for the author.
 func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.Review) (memproxy.Tallied, error) {
-	if err := validKey(k); err != nil {
-		return memproxy.Tallied{}, err
-	}
-	if err := checkReview(by); err != nil {
-		return memproxy.Tallied{}, err
-	}
-	return changed(ctx, l.store, func(t *transaction) (tally memproxy.Tallied, err error) {
+	return changed(ctx, l.store, cmp.Or(validKey(k), checkReview(by)), func(t *transaction) (tally memproxy.Tallied, err error) {
 		r, st := t.status(k)
 		if r.edited {
 			return tally, fmt.Errorf("%w: %s", ErrState, editedRow)

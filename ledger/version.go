@@ -49,17 +49,11 @@ type versionText struct {
 // Options.KeepVersions, the texts of the oldest unpinned versions of the memory's field
 // are destroyed.
 func (l *Ledger) Append(ctx context.Context, versions ...memproxy.Version) ([]memproxy.Version, error) {
-	if l.opt.Vault == nil {
-		return nil, ErrNoVault
-	}
-	if err := valid(versions, validVersion); err != nil {
-		return nil, err
-	}
 	if len(versions) == 0 {
 		return nil, ctx.Err()
 	}
 	in := slices.Clone(versions)
-	return result(ctx, l.store, job{}, func(t *transaction) ([]memproxy.Version, error) {
+	return result(ctx, l.store, job{bad: valid(in, validVersion)}, func(t *transaction) ([]memproxy.Version, error) {
 		out := make([]memproxy.Version, len(in))
 		for i := range in {
 			out[i] = t.append(in[i])
@@ -69,19 +63,9 @@ func (l *Ledger) Append(ctx context.Context, versions ...memproxy.Version) ([]me
 }
 
 func validVersion(v *memproxy.Version) error {
-	if err := validKey(v.MemoryKey); err != nil {
-		return err
-	}
-	if err := storableParts("version", v.Tenant, v.Field, string(v.Op), v.Actor, string(v.Trust), string(v.Attestation), v.Decision, v.SHA256, v.Before); err != nil {
-		return err
-	}
-	if v.Op == "" {
-		return refused("a version has an operation")
-	}
-	if len(v.Text)+len(v.Metadata) > maxHeld {
-		return refused("the text of a version is longer than %d bytes", maxHeld)
-	}
-	return nil
+	return cmp.Or(validKey(v.MemoryKey),
+		storableParts("version", v.Tenant, v.Field, string(v.Op), v.Actor, string(v.Trust), string(v.Attestation), v.Decision, v.SHA256, v.Before),
+		need(v.Op != "", "a version has an operation"), need(len(v.Text)+len(v.Metadata) <= maxHeld, "the text of a version is longer than %d bytes", maxHeld))
 }
 
 // append adds one version to the memory's chain and the tenant's.
@@ -151,14 +135,11 @@ func (t *transaction) lastVersion(k memproxy.MemoryKey) (last record, known bool
 // that has no author and the lowest trust. It returns how many it began, and may be
 // repeated.
 func (bs Backends) BeginHistories(ctx context.Context, found ...memproxy.Version) (int, error) {
-	if bs.opt.Vault == nil {
-		return 0, ErrNoVault
-	}
 	in, err := sealed(found)
 	if err != nil {
 		return 0, err
 	}
-	return countEach(ctx, bs.store, in, beginHistory)
+	return countEach(ctx, bs.store, in, validVersion, beginHistory)
 }
 
 // sealed are found memories as their histories begin with them.
@@ -167,11 +148,8 @@ func sealed(found []memproxy.Version) ([]memproxy.Version, error) {
 	for i := range in {
 		in[i].Op, in[i].Trust, in[i].Attestation = memproxy.OpSeal, memproxy.TrustAnonymous, memproxy.AttestationUnknown
 		in[i].Actor, in[i].Confidence, in[i].Pinned = "", 0, false
-		if err := validVersion(&in[i]); err != nil {
-			return nil, err
-		}
 	}
-	return in, nil
+	return in, valid(in, validVersion)
 }
 
 // beginHistory begins the history of a memory, unless it has one.
@@ -271,10 +249,7 @@ func readText(ctx context.Context, s *store, r *record) error {
 // PinVersion exempts a version's text from compaction, or ends that. ErrShredded when
 // the text is already destroyed, ErrFull when too many versions are pinned.
 func (l *Ledger) PinVersion(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error {
-	if err := validKey(k); err != nil {
-		return err
-	}
-	return l.do(ctx, &job{also: func(t *transaction) error {
+	return l.do(ctx, &job{bad: validKey(k), also: func(t *transaction) error {
 		args := []any{k.Backend, string(k.Kind), k.ID}
 		const where = ` WHERE backend = ? AND kind = ? AND id = ?`
 		var compacted, n int64

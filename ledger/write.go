@@ -21,6 +21,7 @@ const linger = 50 * time.Millisecond
 
 // job is one write on its way to the writer.
 type job struct {
+	bad  error           // about the arguments of the call: nothing is done
 	ctx  context.Context // a job whose caller gave up before its turn is skipped
 	size int             // rows that it writes, about
 	// number is that of its entry in the redo log, if it is there.
@@ -115,6 +116,9 @@ func copyOwners(rows []memproxy.Ownership) ([]memproxy.Ownership, error) {
 func (s *store) do(ctx context.Context, j *job) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()
+	if j.bad != nil {
+		return j.bad
+	}
 	if err := ctx.Err(); err != nil { // an ended context must not be admitted by chance
 		return fmt.Errorf("ledger: write: %w", err)
 	}

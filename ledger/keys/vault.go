@@ -18,7 +18,7 @@ import (
 // The errors of encrypted contents.
 var (
 	// ErrNoVault: the ledger was opened without a Vault.
-	ErrNoVault = errors.New("keys: no key to encrypt contents with")
+	ErrNoVault = errors.New("ledger: no key to encrypt contents with")
 	// ErrShredded: the content's key was destroyed, or there never was one.
 	ErrShredded = fmt.Errorf("ledger: %w", memproxy.ErrGone)
 	// ErrSealed: a content that none of the keys opens: it was changed, moved
@@ -36,6 +36,9 @@ const vaultDomain = "memproxy vault 1"
 //
 // To rotate, start with a new signing key and the old one among Verifying, which
 // is needed as long as there is something from before.
+//
+// A nil Vault encrypts and opens nothing (ErrNoVault), signs and verifies nothing, and
+// leaves rows without a mark.
 type Vault struct {
 	current string // id of the key that encrypts
 	keys    map[string]vaultKey
@@ -121,6 +124,9 @@ func (v *Vault) Seal(ref, tenant string, plain []byte) (Envelope, error) {
 // Open decrypts what Seal encrypted for the same item and tenant: ErrShredded where its
 // key was destroyed, ErrSealed where it cannot be opened.
 func (v *Vault) Open(ref, tenant string, e Envelope) ([]byte, error) {
+	if v == nil {
+		return nil, ErrNoVault
+	}
 	if len(e.Wrapped) == 0 {
 		return nil, ErrShredded
 	}
@@ -159,6 +165,9 @@ func decrypt(aead cipher.AEAD, sealed, bound []byte) ([]byte, error) {
 
 // Random returns n random bytes.
 func (v *Vault) Random(n int) ([]byte, error) {
+	if v == nil {
+		return nil, ErrNoVault
+	}
 	b := make([]byte, n)
 	if err := v.fill(b); err != nil {
 		return nil, err
@@ -177,11 +186,17 @@ func (v *Vault) fill(b []byte) error {
 
 // Sign returns the MAC over a chain's record and the id of its key.
 func (v *Vault) Sign(use string, data []byte) (id string, mac []byte) {
+	if v == nil {
+		return "", nil
+	}
 	return v.current, v.keys[v.current].signed(use, data)
 }
 
 // Signed reports whether the MAC is this installation's.
 func (v *Vault) Signed(use, id string, data, mac []byte) bool {
+	if v == nil {
+		return false
+	}
 	key, known := v.keys[id]
 	return known && hmac.Equal(mac, key.signed(use, data))
 }
@@ -207,6 +222,9 @@ func (v *Vault) rowMarks(mark []byte) *macPool {
 // MarkRow returns the mark of a row of the store: the id of the current key, and a
 // MAC over what row appends, which should name the table and have the row's key.
 func (v *Vault) MarkRow(row func([]byte) []byte) []byte {
+	if v == nil {
+		return []byte{}
+	}
 	mark := make([]byte, rowKey+sha256.Size)
 	_, _ = hex.Decode(mark, []byte(v.current)) // which ID wrote
 	v.keys[v.current].row.sum(row, mark[rowKey:])
@@ -215,8 +233,8 @@ func (v *Vault) MarkRow(row func([]byte) []byte) []byte {
 
 // MarkedRow reports whether the mark is this installation's and of that row.
 func (v *Vault) MarkedRow(row func([]byte) []byte, mark []byte) bool {
-	if len(mark) != rowKey+rowMAC {
-		return false
+	if v == nil || len(mark) != rowKey+rowMAC {
+		return v == nil
 	}
 	key := v.rowMarks(mark)
 	var sum [sha256.Size]byte
@@ -227,7 +245,9 @@ func (v *Vault) MarkedRow(row func([]byte) []byte, mark []byte) bool {
 }
 
 // MarkKnown reports whether a mark is under a key that the vault has.
-func (v *Vault) MarkKnown(mark []byte) bool { return len(mark) < rowKey || v.rowMarks(mark) != nil }
+func (v *Vault) MarkKnown(mark []byte) bool {
+	return v == nil || len(mark) < rowKey || v.rowMarks(mark) != nil
+}
 
 // Current is the id of the key that encrypts.
 func (v *Vault) Current() string { return v.current }
