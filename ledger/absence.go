@@ -8,64 +8,7 @@ import (
 	"github.com/bits-and-blooms/bloom/v3"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/internal/cache"
 )
-
-// maxAbsent is how many absences are kept, about 150 bytes each.
-const maxAbsent = 16384
-
-// absences is a negative cache for what every write asks: whether a session is locked,
-// and whether an author has retracted anything. It is used only where this process
-// alone writes the store.
-type absences struct {
-	mu    sync.Mutex
-	era   uint64 // of the newest change
-	known cache.Cache[absent, struct{}]
-}
-
-type absent struct{ what, tenant, id string }
-
-func newAbsences() *absences {
-	return &absences{known: cache.New[absent, struct{}](maxAbsent)}
-}
-
-// unknown returns the keys that are not known to be absent, and the era for note.
-func (a *absences) unknown(keys ...absent) ([]absent, uint64) {
-	if a == nil {
-		return keys, 0
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.DeleteFunc(keys, func(k absent) bool { _, ok := a.known.Get(k); return ok }), a.era
-}
-
-// note caches absences, unless something has changed since the era.
-func (a *absences) note(era uint64, keys ...absent) {
-	if a == nil {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if era != a.era {
-		return
-	}
-	for _, k := range keys {
-		a.known.Add(k, struct{}{})
-	}
-}
-
-// end is called when keys come into being, before their writer is answered.
-func (a *absences) end(keys ...absent) {
-	if a == nil {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.era++
-	for _, k := range keys {
-		a.known.Remove(k)
-	}
-}
 
 // keyFilter answers for keys that are not in the store without a query: the ids in an
 // addition's answer are new, and looking them up would cost a tenth of a write. It

@@ -33,7 +33,7 @@ func contest(t *transaction, d *memproxy.Dissent) {
 	k := memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}
 	n := t.run(`INSERT INTO dissent (backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed)
 		VALUES (?,?,?,?,?,?,?,?,?,?,?,0) ON CONFLICT DO NOTHING`,
-		k.Backend, string(k.Kind), k.ID, d.Decision, d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Reason, d.SHA256, t.now())
+		k, d.Decision, d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Reason, d.SHA256, t.now())
 	if n == 0 {
 		return
 	}
@@ -46,7 +46,7 @@ func trimDissents(t *transaction, k memproxy.MemoryKey) {
 	const where = ` WHERE backend = ?1 AND kind = ?2 AND id = ?3`
 	dropDissents(t, k, rows(t, scanOne[string], `DELETE FROM dissent`+where+` AND decision IN
 		(SELECT decision FROM dissent`+where+` ORDER BY closed = 0 DESC, at DESC, decision LIMIT 1000 OFFSET ?4) RETURNING decision`,
-		k.Backend, string(k.Kind), k.ID, maxDissent))
+		k, maxDissent))
 }
 
 // dropDissents deletes the texts of removed dissents.
@@ -72,9 +72,7 @@ func closeDissents(t *transaction, decision string) {
 
 // endContest clears a memory's Contested mark once no open dissent is left.
 func endContest(t *transaction, k memproxy.MemoryKey) {
-	open := t.one(`SELECT 1 FROM dissent WHERE backend = ? AND kind = ? AND id = ? AND closed = 0 LIMIT 1`,
-		[]any{k.Backend, string(k.Kind), k.ID}, new(int))
-	if !open {
+	if open := t.one(`SELECT 1 FROM dissent`+ofKey+` AND closed = 0 LIMIT 1`, []any{k}, new(int)); !open {
 		setContested(t, k, "", false)
 	}
 }
@@ -86,7 +84,7 @@ func (l *Ledger) Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) 
 		return nil, err
 	}
 	found, err := queryRows(ctx, l.store, "list dissent", scanDissent, `SELECT backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed = 0
-		FROM dissent WHERE backend = ? AND kind = ? AND id = ? ORDER BY at DESC, decision LIMIT ?`, k.Backend, string(k.Kind), k.ID, maxDissent)
+		FROM dissent`+ofKey+` ORDER BY at DESC, decision LIMIT ?`, k, maxDissent)
 	if err != nil || !text {
 		return found, err
 	}
@@ -157,6 +155,7 @@ func retracted(t *transaction, secret []byte, all []memproxy.Retraction) {
 		authors[account{r.Tenant, r.Author}] = true
 	}
 	for who := range authors {
+		t.records[absent(retractionKind, who.tenant, who.actor)[0]] = nil
 		t.run(`DELETE FROM retraction WHERE tenant = ?1 AND author = ?2 AND words IN
 			(SELECT words FROM retraction WHERE tenant = ?1 AND author = ?2 ORDER BY at DESC, words LIMIT 100000 OFFSET ?3)`,
 			who.tenant, who.actor, maxRetracted)
@@ -167,8 +166,7 @@ func retracted(t *transaction, secret []byte, all []memproxy.Retraction) {
 // same words as one of texts, or as all of them together; false when there is none.
 // Its Text is empty.
 func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []string, since time.Time) (r memproxy.Retraction, found bool, err error) {
-	who := absent{"retraction", tenant, author}
-	ask, era := l.absent.unknown(who)
+	ask, moment := l.recent.get(nil, absent(retractionKind, tenant, author))
 	if len(ask) == 0 {
 		return r, false, errors.Join(ctx.Err(), l.alive())
 	}
@@ -180,7 +178,7 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 	case err != nil:
 		return r, false, err
 	case !some:
-		l.absent.note(era, ask...)
+		l.recent.fill(moment, ask, nil)
 		return r, false, nil
 	}
 	key, err := l.sketchKey(ctx)

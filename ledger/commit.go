@@ -40,7 +40,7 @@ func (s *store) commit(group []*job) (err error) {
 	if err != nil {
 		return err
 	}
-	t := &transaction{store: s, ctx: ctx, tx: tx, records: map[key]*recordRow{}, ready: map[string]*sql.Stmt{}, fresh: map[string]*sql.Stmt{}, counted: map[account]int64{}, breached: map[string]bool{}}
+	t := &transaction{store: s, ctx: ctx, tx: tx, records: map[key]*recordRow{}, ready: map[string]*sql.Stmt{}, counted: map[account]int64{}, breached: map[string]bool{}}
 	defer s.prepareNew(t)
 	defer func() { _ = tx.Rollback() }() // first of all; after a commit that succeeded it does nothing
 	for _, j := range group {
@@ -127,46 +127,60 @@ func (s *store) setDurability(ctx context.Context, group []*job) (restore func()
 
 // prepareNew prepares the statements that a transaction ran for the first time, for
 // later ones. Only the writer uses them, and there are as many as there are statements
-// in this package. Postgres's driver does the same by itself.
+// in this package.
 func (s *store) prepareNew(t *transaction) {
-	for text := range t.fresh {
+	for text := range t.ready {
+		if s.ready[text] != nil {
+			continue
+		}
 		if stmt, err := s.writer.PrepareContext(t.ctx, s.dialect.sql(text)); err == nil {
 			s.ready[text] = stmt
 		}
 	}
 }
 
-// stmt is the prepared statement of a text, if there is one by now.
-func (t *transaction) stmt(text string) (*sql.Stmt, bool) {
-	if t.store.dialect != sqliteDialect {
-		return nil, false
+// stmt is the prepared statement of a text. Postgres's driver prepares statements by
+// itself.
+func (t *transaction) stmt(text string) *sql.Stmt {
+	if t.err != nil || t.store.dialect != sqliteDialect {
+		return nil
 	}
-	if stmt, ready := t.ready[text]; ready {
-		return stmt, true
-	}
-	stmt, ready := t.store.ready[text]
-	if !ready {
-		fresh, again := t.fresh[text]
-		if again && fresh == nil {
-			fresh, _ = t.tx.PrepareContext(t.ctx, t.store.dialect.sql(text)) // or it is executed as a text
+	stmt := t.ready[text]
+	if stmt == nil {
+		if kept := t.store.ready[text]; kept != nil {
+			stmt = t.tx.StmtContext(t.ctx, kept)
+		} else {
+			stmt, t.err = t.tx.PrepareContext(t.ctx, t.store.dialect.sql(text))
 		}
-		t.fresh[text] = fresh
-		return fresh, fresh != nil
+		t.ready[text] = stmt
 	}
-	t.ready[text] = t.tx.StmtContext(t.ctx, stmt)
-	return t.ready[text], true
+	return stmt
+}
+
+// ofKey is the condition on a key, which is one argument.
+const ofKey = ` WHERE backend = ? AND kind = ? AND id = ?`
+
+// columns are the arguments of a statement, with the columns of a key in place of it.
+func columns(args []any) []any {
+	for i, arg := range args {
+		if k, is := arg.(key); is {
+			return slices.Replace(slices.Clone(args), i, i+1, any(k.Backend), any(string(k.Kind)), any(k.ID))
+		}
+	}
+	return args
 }
 
 // run executes a statement, and returns how many rows it changed.
 func (t *transaction) run(text string, args ...any) (n int64) {
+	stmt := t.stmt(text)
 	if t.err != nil {
 		return 0
 	}
 	var res sql.Result
-	if stmt, ready := t.stmt(text); ready {
-		res, t.err = stmt.ExecContext(t.ctx, args...)
+	if stmt != nil {
+		res, t.err = stmt.ExecContext(t.ctx, columns(args)...)
 	} else {
-		res, t.err = t.tx.ExecContext(t.ctx, t.store.dialect.sql(text), args...)
+		res, t.err = t.tx.ExecContext(t.ctx, t.store.dialect.sql(text), columns(args)...)
 	}
 	if t.err == nil {
 		n, t.err = res.RowsAffected()
@@ -182,14 +196,15 @@ func (t *transaction) one(text string, args []any, to ...any) bool {
 
 // rows collects rows in a transaction.
 func rows[T any](t *transaction, scan func(scanner) (T, error), text string, args ...any) (all []T) {
+	stmt := t.stmt(text)
 	if t.err != nil {
 		return nil
 	}
 	var found *sql.Rows
-	if stmt, ready := t.stmt(text); ready {
-		found, t.err = stmt.QueryContext(t.ctx, args...)
+	if stmt != nil {
+		found, t.err = stmt.QueryContext(t.ctx, columns(args)...)
 	} else {
-		found, t.err = t.tx.QueryContext(t.ctx, t.store.dialect.sql(text), args...)
+		found, t.err = t.tx.QueryContext(t.ctx, t.store.dialect.sql(text), columns(args)...)
 	}
 	if t.err == nil {
 		all, t.err = collect(found, scan)
@@ -216,6 +231,7 @@ func querySettled[T any](ctx context.Context, s *store, call string, scan func(s
 func queryRows[T any](ctx context.Context, s *store, call string, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()
+	args = columns(args)
 	if slices.ContainsFunc(args, func(arg any) bool {
 		text, is := arg.(string)
 		return is && len(text) <= maxText && storable(text) != nil

@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -69,9 +68,8 @@ func compact(t *transaction, r *record) {
 	if r.Number <= int64(t.store.opt.KeepVersions) {
 		return
 	}
-	old := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
-		WHERE backend = ? AND kind = ? AND id = ? AND field = ? AND pinned = 0 AND compacted = 0
-		ORDER BY number DESC LIMIT 100 OFFSET ?`, r.Backend, string(r.Kind), r.ID, r.Field, t.store.opt.KeepVersions)
+	old := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version`+ofKey+` AND field = ? AND pinned = 0 AND compacted = 0
+		ORDER BY number DESC LIMIT 100 OFFSET ?`, r.MemoryKey, r.Field, t.store.opt.KeepVersions)
 	for i := range old {
 		if !isSound(t, &old[i]) {
 			t.broken = true
@@ -90,25 +88,18 @@ func compact(t *transaction, r *record) {
 
 // isSound reports whether a version is unchanged and is followed by its successor.
 func isSound(t *transaction, r *record) bool {
-	link := r.link()
-	if hex.EncodeToString(link) != r.Link || !t.store.opt.Vault.Signed("version", r.key, link, r.mac) {
-		return false
-	}
-	next, there := row(t, scanRecord, `SELECT `+versionColumns+` FROM version WHERE backend = ? AND kind = ? AND id = ? AND number = ?`,
-		r.Backend, string(r.Kind), r.ID, r.Number+1)
-	return there && next.previous == r.Link
+	next, there := row(t, scanRecord, oneVersion, r.MemoryKey, r.Number+1)
+	return there && next.previous == r.Link && r.fault(t.store.opt.Vault) == ""
 }
 
 func giveUp(t *transaction, k memproxy.MemoryKey, number int64) {
-	t.run(`UPDATE version SET compacted = 1, pinned = 0 WHERE backend = ? AND kind = ? AND id = ? AND number = ?`,
-		k.Backend, string(k.Kind), k.ID, number)
+	t.run(`UPDATE version SET compacted = 1, pinned = 0`+ofKey+` AND number = ?`, k, number)
 	t.run(`DELETE FROM content WHERE ref = ?`, versionRef(k, number))
 }
 
 // shredVersions destroys the texts of all versions of a memory.
 func shredVersions(t *transaction, k memproxy.MemoryKey) {
-	for _, number := range rows(t, scanOne[int64],
-		`SELECT number FROM version WHERE backend = ? AND kind = ? AND id = ? AND compacted = 0`, k.Backend, string(k.Kind), k.ID) {
+	for _, number := range rows(t, scanOne[int64], `SELECT number FROM version`+ofKey+` AND compacted = 0`, k) {
 		giveUp(t, k, number)
 	}
 }
@@ -140,7 +131,7 @@ func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.D
 	return rs.change(ctx, bad, func(t *transaction) error {
 		now := leases(t)
 		n := t.run(`INSERT INTO rollback (`+rollbackColumns+`, lease) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
-			r.Decision, r.Backend, string(r.Kind), r.ID, r.Tenant, r.Number, r.Reviewer, r.Reason, r.Before, micros(now), micros(now.Add(lease)))
+			r.Decision, r.MemoryKey, r.Tenant, r.Number, r.Reviewer, r.Reason, r.Before, micros(now), micros(now.Add(lease)))
 		if n == 0 {
 			return fmt.Errorf("%w: another rollback of the memory is not over", ErrState)
 		}

@@ -49,11 +49,7 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 			return err
 		}
 	}
-	var authors []absent
-	for i := range own.Retractions {
-		authors = append(authors, absent{"retraction", own.Retractions[i].Tenant, own.Retractions[i].Author})
-	}
-	err = l.do(ctx, &job{size: size(own), also: apply, after: func() { l.absent.end(authors...) }})
+	err = l.do(ctx, &job{size: size(own), also: apply})
 	if own.Queued && retryable(err) { // an acknowledged write is recorded once the database answers again
 		if queued, _, _ := l.enqueue(own, apply); queued {
 			return nil

@@ -123,18 +123,16 @@ func forget(t *transaction, k memproxy.MemoryKey) {
 func forgetStatus(t *transaction, r *recordRow) {
 	r.Status, r.prior, r.dirty = memproxy.Status{}, "", r.dirty|statusPart
 	t.run(`DELETE FROM vote WHERE subject = ?`, ref(refMemory, r.Backend, string(r.Kind), r.ID))
-	dropDissents(t, r.key, rows(t, scanOne[string], `DELETE FROM dissent WHERE backend = ? AND kind = ? AND id = ? RETURNING decision`,
-		r.Backend, string(r.Kind), r.ID))
+	dropDissents(t, r.key, rows(t, scanOne[string], `DELETE FROM dissent`+ofKey+` RETURNING decision`, r.key))
 }
 
 // deletedSince reports whether a memory was deleted through the proxy after a version:
 // its text must not be read from then on, and is shredded later. A memory that is
 // missing from the backend for another reason does not count as deleted.
 func deletedSince(ctx context.Context, of *store, k memproxy.MemoryKey, number int64) (bool, error) {
-	key := []any{k.Backend, string(k.Kind), k.ID}
 	found, err := querySettled(ctx, of, "look up a deletion", scanOne[int64],
 		`SELECT 1 FROM version WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND number > ?4 AND op IN ('delete', 'purge') AND actor <> ''
-		UNION ALL SELECT 1 FROM record WHERE backend = ?1 AND kind = CASE ?2 WHEN 'object' THEN 'memory' ELSE ?2 END AND id = ?3 AND deleted > 0 LIMIT 1`, append(key, number)...)
+		UNION ALL SELECT 1 FROM record WHERE backend = ?1 AND kind = CASE ?2 WHEN 'object' THEN 'memory' ELSE ?2 END AND id = ?3 AND deleted > 0 LIMIT 1`, k, number)
 	return len(found) > 0, err
 }
 

@@ -158,13 +158,12 @@ func (hs Holds) Content(ctx context.Context, id string) (memproxy.HeldWrite, mem
 
 // List returns a page of holds, oldest first. An invalid cursor is ErrRow.
 func (hs Holds) List(ctx context.Context, f memproxy.HoldFilter) (memproxy.HoldPage, error) {
-	where, args, err := holdWhere(f)
+	c, err := holdConditions(f)
 	if err != nil {
 		return memproxy.HoldPage{}, err
 	}
 	n := min(cmp.Or(max(0, f.Limit), 50), 500)
-	found, err := queryRows(ctx, hs.store, "list holds", scanHold,
-		`SELECT `+holdColumns+` FROM hold WHERE `+where+` ORDER BY created, id LIMIT ?`, append(args, n+1)...)
+	found, err := queryRows(ctx, hs.store, "list holds", scanHold, `SELECT `+holdColumns+` FROM hold`+c.where()+` ORDER BY created, id LIMIT ?`, append(c.args, n+1)...)
 	if err != nil {
 		return memproxy.HoldPage{}, err
 	}
@@ -189,46 +188,28 @@ func parseCursor(text string) (at int64, id string, err error) {
 	return at, id, nil
 }
 
-func holdWhere(f memproxy.HoldFilter) (string, []any, error) {
-	where, args := []string{"1 = 1"}, []any{}
-	for _, c := range [...]struct {
-		name, clause, value string
-		also                []any
-	}{
-		{"state", "state = ?", string(f.State), nil},
-		{"backend", "backend = ?", f.Backend, nil},
-		{"principal", "principal = ?", f.Principal, nil},
-		{"similarity", "similarity = ?", f.Similarity, nil},
-		{"the session", "session IN (?, ?)", f.Session, []any{memproxy.InertSession(f.Session)}}, // what the caller calls it, or as it is kept
-		{"the version of the rules", "policy <> ?", f.NotPolicy, nil},
-	} {
-		if err := storable(c.value); err != nil {
-			return "", nil, refused("%s %v", c.name, err)
-		}
-		if c.value != "" {
-			where, args = append(where, c.clause), append(append(args, c.value), c.also...)
-		}
-	}
-	if f.Tenant != nil {
-		if err := storable(*f.Tenant); err != nil {
-			return "", nil, refused("tenant %v", err)
-		}
-		where, args = append(where, "tenant = ?"), append(args, *f.Tenant)
-	}
+func holdConditions(f memproxy.HoldFilter) (c conditions, err error) {
+	c.text("state", "state = ?", string(f.State))
+	c.text("backend", "backend = ?", f.Backend)
+	c.text("principal", "principal = ?", f.Principal)
+	c.text("similarity", "similarity = ?", f.Similarity)
+	c.text("the session", "session IN (?, ?)", f.Session, memproxy.InertSession(f.Session)) // what the caller calls it, or as it is kept
+	c.text("the version of the rules", "policy <> ?", f.NotPolicy)
+	c.tenant("tenant", f.Tenant)
 	if !f.Since.IsZero() {
-		where, args = append(where, "created >= ?"), append(args, micros(f.Since))
+		c.add("created >= ?", micros(f.Since))
 	}
 	if !f.Before.IsZero() {
-		where, args = append(where, "created < ?"), append(args, micros(f.Before))
+		c.add("created < ?", micros(f.Before))
 	}
 	if f.After != "" {
 		at, id, err := parseCursor(f.After)
 		if err != nil {
-			return "", nil, err
+			return c, err
 		}
-		where, args = append(where, "(created, id) > (?, ?)"), append(args, at, id)
+		c.add("(created, id) > (?, ?)", at, id)
 	}
-	return strings.Join(where, " AND "), args, nil
+	return c, c.bad
 }
 
 // roomFor refuses a hold when the limit of waiting holds of its caller, its end user,

@@ -271,7 +271,7 @@ const maxEdited = 100
 // tenants that their rows name. count, if set, is called with the number of records read.
 func (bs Backends) VerifyRecords(ctx context.Context, count func(int)) (edited []memproxy.Discrepancy, err error) {
 	for after := (key{}); ; {
-		found, err := queryRows(ctx, bs.store, "read records", scanFields, nextRecords, after.Backend, string(after.Kind), after.ID, verifyStep)
+		found, err := queryRows(ctx, bs.store, "read records", scanFields, nextRecords, after, verifyStep)
 		for i := range found {
 			if f := &found[i]; !marked(bs.opt.Vault, f) && len(edited) < maxEdited {
 				edited = append(edited, memproxy.Discrepancy{Class: memproxy.FaultRow, Code: memproxy.IntegrityLedger, Tenant: f.tenant(), MemoryKey: f.key(), Detail: editedRow})
@@ -298,11 +298,11 @@ func marked(v *keys.Vault, f *fields) bool {
 func acceptRows(t *transaction, tenant string) (n int) {
 	t.save()
 	for after := (key{}); ; {
-		found := rows(t, scanFields, nextRecords, after.Backend, string(after.Kind), after.ID, verifyStep)
+		found := rows(t, scanFields, nextRecords, after, verifyStep)
 		for i := range found {
 			if f := &found[i]; f.tenant() == tenant && !marked(t.store.opt.Vault, f) {
 				k := f.key()
-				t.run(`UPDATE record SET mac = ? WHERE backend = ? AND kind = ? AND id = ?`, t.store.opt.Vault.MarkRow(f.row), k.Backend, string(k.Kind), k.ID)
+				t.run(`UPDATE record SET mac = ?`+ofKey, t.store.opt.Vault.MarkRow(f.row), k)
 				t.records[k] = nil
 				t.store.edits.forget(k)
 				n++

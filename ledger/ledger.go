@@ -72,8 +72,7 @@ type store struct {
 	dialect        dialect
 	writer, reader *sql.DB
 	recent         *recent
-	absent         *absences  // nil where others write the store too
-	filter         *keyFilter // likewise
+	filter         *keyFilter // nil where others write the store too
 	edits          *edits
 	redo           *redo.Log      // nil where nothing is queued
 	loading        sync.WaitGroup // seen, until stopLoading

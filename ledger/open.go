@@ -115,7 +115,6 @@ func (s *store) open() (left []*job, err error) {
 		return nil, err
 	}
 	if s.opt.CacheSize > 0 {
-		s.absent = newAbsences()
 		s.filter = &keyFilter{sealed: map[string]bool{}}
 	}
 	if err := s.checkKey(ctx); err != nil {

@@ -10,6 +10,23 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
+// The kinds of what every write asks for and is absent nearly always: whether a session is
+// locked, and whether an author has retracted anything. That it is absent is cached among
+// the records, which have no such kinds.
+const (
+	lockKind       = "\x00lock"
+	retractionKind = "\x00retraction"
+)
+
+// absent are the keys of a tenant's locks or authors.
+func absent(kind memproxy.TargetKind, tenant string, ids ...string) []key {
+	keys := make([]key, len(ids))
+	for i, id := range ids {
+		keys[i] = key{Backend: tenant, Kind: kind, ID: id}
+	}
+	return keys
+}
+
 // recent is a bounded cache of records. The writer updates what it commits; readers
 // add what they looked up, unless a commit came in between, since their rows may then
 // be stale.

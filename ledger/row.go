@@ -68,7 +68,7 @@ var upserts = func() (by [ownerPart | statusPart | listingPart + 1]struct{ one, 
 }()
 
 const (
-	oneRecord = `SELECT ` + recordColumns + ` FROM record WHERE backend = ? AND kind = ? AND id = ?`
+	oneRecord = `SELECT ` + recordColumns + ` FROM record` + ofKey
 	// lockRecord locks a record against other proxies until the transaction is over, also
 	// one that does not exist yet; save deletes rows that stay empty.
 	lockRecord = `INSERT INTO record (backend, kind, id, mac) VALUES (?, ?, ?, '') ON CONFLICT (backend, kind, id) DO UPDATE SET prior = record.prior RETURNING ` + recordColumns

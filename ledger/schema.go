@@ -135,7 +135,7 @@ func apply(ctx context.Context, tx *sql.Tx, d dialect, opt Options) error {
 		}
 	}
 	if unsigned {
-		return markAll(&transaction{store: &store{dialect: d, opt: Options{Vault: opt.Vault}}, ctx: ctx, tx: tx, fresh: map[string]*sql.Stmt{}})
+		return markAll(&transaction{store: &store{dialect: d, opt: Options{Vault: opt.Vault}}, ctx: ctx, tx: tx, ready: map[string]*sql.Stmt{}})
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ func markAll(t *transaction) error {
 		}
 	}
 	for after := (key{}); ; {
-		found := rows(t, scanFields, nextRecords, after.Backend, string(after.Kind), after.ID, markStep)
+		found := rows(t, scanFields, nextRecords, after, markStep)
 		if len(found) == 0 {
 			break
 		}

@@ -101,12 +101,14 @@ func (o *Options) last(rows ...sessionRow) (lock memproxy.Lock) {
 	return lock
 }
 
-// inForce is the SQL condition that the present limits lock a record.
-func (o *Options) inForce() string {
+// inForce is the condition that limits lock a record.
+const inForce = `(struck > ? AND struck < ? AND strikes >= CASE WHEN id LIKE 'caller:%/%' THEN CAST(? AS BIGINT) WHEN id LIKE 'caller:%' THEN ? ELSE ? END)`
+
+// limits are the arguments of inForce for the present limits.
+func (o *Options) limits() []any {
 	least := func(kind memproxy.SessionKind) int { return cmp.Or(o.Locks.Of(kind), math.MaxInt32) } // 0 never locks
 	now := o.Clock()
-	return fmt.Sprintf(`(struck > %d AND struck < %d AND strikes >= CASE WHEN id LIKE 'caller:%%/%%' THEN %d WHEN id LIKE 'caller:%%' THEN %d ELSE %d END)`,
-		micros(now.Add(-o.Locks.For)), micros(now.Add(o.Locks.For)), least(memproxy.SessionUser), least(memproxy.SessionPrincipal), least(memproxy.SessionNamed))
+	return []any{micros(now.Add(-o.Locks.For)), micros(now.Add(o.Locks.For)), least(memproxy.SessionUser), least(memproxy.SessionPrincipal), least(memproxy.SessionNamed)}
 }
 
 // SessionLocked returns the lock in force on any of some records of rejections, the one
@@ -119,7 +121,7 @@ func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string
 			return memproxy.Lock{}, err
 		}
 	}
-	ask, era := l.absent.unknown(locksOf(tenant, ids)...)
+	ask, moment := l.recent.get(nil, absent(lockKind, tenant, ids...))
 	if len(ask) == 0 {
 		return memproxy.Lock{}, errors.Join(ctx.Err(), l.alive())
 	}
@@ -129,7 +131,7 @@ func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string
 	}
 	lock := l.opt.last(found...)
 	if err == nil && lock.ID == "" { // only a rejection locks, and it ends the absence
-		l.absent.note(era, ask...)
+		l.recent.fill(moment, ask, nil)
 	}
 	return lock, err
 }
@@ -147,14 +149,6 @@ func lockEdited(t *transaction, tenant string, ids []string) []sessionRow {
 	return found
 }
 
-func locksOf(tenant string, ids []string) []absent {
-	keys := make([]absent, len(ids))
-	for i, id := range ids {
-		keys[i] = absent{"lock", tenant, id}
-	}
-	return keys
-}
-
 // NoteSession counts a refused or held write in records of rejections, once in each,
 // and returns those that it locks, with their reasons. A record that has ended begins
 // again, and counting restarts once a lock is over. While an end user's record is
@@ -162,7 +156,7 @@ func locksOf(tenant string, ids []string) []absent {
 func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids ...string) ([]memproxy.Session, error) {
 	odd := func(text string) bool { return storable(text) != nil }
 	whole := len(ids) > 0 && !slices.Contains(ids, "") && e.Decision != "" && !slices.ContainsFunc(append([]string{e.Tenant, e.Principal, e.Decision, e.Route}, ids...), odd)
-	j := job{bad: need(whole, "an event has records and a decision, and nothing that cannot be stored"), size: len(ids), after: func() { l.absent.end(locksOf(e.Tenant, ids)...) }}
+	j := job{bad: need(whole, "an event has records and a decision, and nothing that cannot be stored"), size: len(ids)}
 	return result(ctx, l.store, j, func(t *transaction) (locked []memproxy.Session, _ error) {
 		for _, id := range ids {
 			s, now := noteSession(t, e, id)
@@ -179,6 +173,7 @@ func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids .
 
 func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy.Session, locked bool) {
 	at := t.now()
+	t.records[absent(lockKind, e.Tenant, id)[0]] = nil
 	// That it is updated keeps other writers of the record away.
 	r, _ := row(t, scanSession(t.store, true), `INSERT INTO session (tenant, id, principal, begun, last, held, rejections, strikes, unlocked, unlocked_by, ended, mac)
 		VALUES (?1, ?2, ?3, ?4, ?4, 0, 0, 0, 0, '', 0, '') ON CONFLICT (tenant, id) DO UPDATE SET last = excluded.last, ended = 0
@@ -282,21 +277,19 @@ func byTenant(tenant *string) (where, arg string) {
 // List returns a page of records with their reasons: those that are locked, or
 // all of them.
 func (ss Sessions) List(ctx context.Context, f memproxy.SessionFilter) (memproxy.SessionPage, error) {
-	of, whose := byTenant(f.Tenant)
-	if err := cmp.Or(storable(whose), storable(f.Principal), storable(f.After)); err != nil {
-		return memproxy.SessionPage{}, refused("a part of the filter %v", err)
-	}
+	c := conditions{}
+	c.text("principal", "principal = ?", f.Principal)
+	c.tenant("tenant", f.Tenant)
 	n := min(cmp.Or(max(0, f.Limit), 50), 500)
 	id, tenant, err := splitCursor(f.After)
-	if err != nil {
+	if err = cmp.Or(c.bad, storableParts("cursor", f.After), err); err != nil {
 		return memproxy.SessionPage{}, err
 	}
-	where := ``
-	if !f.All {
-		where = ` AND ` + ss.opt.inForce()
+	if c.add("(id, tenant) > (?, ?)", id, tenant); !f.All {
+		c.add(inForce, ss.opt.limits()...)
 	}
-	rows, err := queryRows(ctx, ss.store, "list sessions", scanSession(ss.store, false), `SELECT `+sessionColumns+` FROM session
-		WHERE `+of+` AND (id, tenant) > (?2, ?3) AND ?4 IN ('', principal)`+where+` ORDER BY id, tenant LIMIT ?5`, whose, id, tenant, f.Principal, n+1)
+	rows, err := queryRows(ctx, ss.store, "list sessions", scanSession(ss.store, false),
+		`SELECT `+sessionColumns+` FROM session`+c.where()+` ORDER BY id, tenant LIMIT ?`, append(c.args, n+1)...)
 	found := ss.opt.sessions(rows)
 	if err != nil || len(found) <= n {
 		return memproxy.SessionPage{Sessions: found}, err
@@ -357,6 +350,7 @@ func (ss Sessions) End(ctx context.Context, idleSince time.Time) (int, error) {
 // that would unlock.
 func pruneSessions(ctx context.Context, s *store, before time.Time) (int, error) {
 	return inSteps(ctx, s, job{}, pruneStep, func(t *transaction) (int, error) {
-		return int(t.run(`DELETE FROM session WHERE (tenant, id) IN (SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND NOT `+s.opt.inForce()+` LIMIT ?)`, micros(before), pruneStep)), nil
+		return int(t.run(`DELETE FROM session WHERE (tenant, id) IN (SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND NOT `+inForce+` LIMIT ?)`,
+			slices.Concat([]any{micros(before)}, s.opt.limits(), []any{pruneStep})...)), nil
 	})
 }

@@ -62,37 +62,66 @@ const (
 const overdue = `expires > 0 AND expires <= ? AND pinned = 0 AND state NOT IN ('expired', 'quarantined')`
 
 func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []any, err error) {
-	where, args := []string{"state <> ''", "(backend, kind, id) > (?, ?, ?)"}, []any{f.After.Backend, string(f.After.Kind), f.After.ID}
-	for _, c := range [...]struct{ clause, value string }{
-		{"state = ?", string(f.State)}, {"backend = ?", f.Backend}, {"rules <> ?", f.NotRules},
-	} {
-		if err := storable(c.value); err != nil {
-			return "", nil, refused("%s %v", c.clause, err)
-		}
-		if c.value != "" {
-			where, args = append(where, c.clause), append(args, c.value)
-		}
-	}
-	if f.Tenant != nil {
-		if err := storable(*f.Tenant); err != nil {
-			return "", nil, refused("tenant %v", err)
-		}
-		where, args = append(where, "status_tenant = ?"), append(args, *f.Tenant)
-	}
+	c := conditions{}
+	c.add("state <> ''")
+	c.add("(backend, kind, id) > (?, ?, ?)", f.After)
+	c.text("state", "state = ?", string(f.State))
+	c.text("backend", "backend = ?", f.Backend)
+	c.text("the version of the rules", "rules <> ?", f.NotRules)
+	c.tenant("status_tenant", f.Tenant)
 	from := "record"
 	if f.Unverified {
-		from, where = from+viaUnverified, append(where, "unverified <> ''")
+		from += viaUnverified
+		c.add("unverified <> ''")
 	}
 	if f.Overdue {
-		from, where, args = from+viaExpires, append(where, overdue), append(args, micros(now))
+		from += viaExpires
+		c.add(overdue, micros(now))
 	}
 	if !f.QuietSince.IsZero() {
-		where = append(where, `changed < ? AND NOT EXISTS (SELECT 1 FROM correction c
-			WHERE c.backend = record.backend AND c.id = record.id AND c.kind = record.kind AND c.at >= ?)`)
-		args = append(args, micros(f.QuietSince), micros(f.QuietSince))
+		c.add(`changed < ? AND NOT EXISTS (SELECT 1 FROM correction c
+			WHERE c.backend = record.backend AND c.id = record.id AND c.kind = record.kind AND c.at >= ?)`, micros(f.QuietSince), micros(f.QuietSince))
 	}
 	n := min(cmp.Or(max(0, f.Limit), 10), 1000)
-	return `SELECT ` + recordColumns + ` FROM ` + from + ` WHERE ` + strings.Join(where, " AND ") + ` ORDER BY backend, kind, id LIMIT ?`, append(args, n), nil
+	return `SELECT ` + recordColumns + ` FROM ` + from + c.where() + ` ORDER BY backend, kind, id LIMIT ?`, append(c.args, n), c.bad
+}
+
+// conditions select the rows of a list, with their arguments.
+type conditions struct {
+	all  []string
+	args []any
+	bad  error // a part that cannot be stored
+}
+
+func (c *conditions) where() string {
+	if len(c.all) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(c.all, " AND ")
+}
+
+func (c *conditions) add(condition string, args ...any) {
+	c.all, c.args = append(c.all, condition), append(c.args, columns(args)...)
+}
+
+// text adds a condition, unless the part of the filter that it is for is empty.
+func (c *conditions) text(part, condition, value string, also ...any) {
+	if err := storable(value); err != nil {
+		c.bad = cmp.Or(c.bad, refused("%s %v", part, err))
+	} else if value != "" {
+		c.add(condition, append([]any{value}, also...)...)
+	}
+}
+
+// tenant adds a condition on the tenant, which may be "", unless it is nil.
+func (c *conditions) tenant(column string, tenant *string) {
+	if tenant == nil {
+		return
+	}
+	if err := storable(*tenant); err != nil {
+		c.bad = cmp.Or(c.bad, refused("tenant %v", err))
+	}
+	c.add(column+" = ?", *tenant)
 }
 
 // SetState changes the states of memories, all in one transaction, and returns how many

@@ -49,3 +49,28 @@ func TestStatusesAreListedFromAnIndex(t *testing.T) {
 		}
 	}
 }
+
+// The statements of lists are prepared once and reused, also at another time: each text is
+// kept until the ledger is closed.
+func TestListsReuseStatements(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	l, err := Open(Options{Vault: testVault(t), Clock: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	list := func() (n int) {
+		now = now.Add(time.Second)
+		if _, err := l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new("acme")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Upkeep.Maintain(t.Context(), now, Retention{}); err != nil {
+			t.Fatal(err)
+		}
+		l.queries.Range(func(any, any) bool { n++; return true })
+		return n + len(l.ready)
+	}
+	if first, again := list(), list(); again != first {
+		t.Errorf("%d statements are kept, %d after the same calls", first, again)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 const (
@@ -78,11 +79,11 @@ func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 		v.last.Link = v.head.baseLink
 	}
 	// Records that are written after the head was read are left to the next run.
-	err = v.records(ctx, `tenant = ? AND place > ? ORDER BY place`, []any{tenant}, v.last.place, func(r *record) (int64, error) {
+	err = v.records(ctx, ` WHERE tenant = ? AND place > ? ORDER BY place`, []any{tenant}, v.last.place, func(r *record) (int64, error) {
 		return r.place, v.step(ctx, r, headed)
 	})
 	if err == nil { // those that stay before the trimmed beginning, each alone
-		err = v.records(ctx, `tenant = ? AND place <= ? AND place > ? ORDER BY place`, []any{tenant, v.head.base}, 0, func(r *record) (int64, error) {
+		err = v.records(ctx, ` WHERE tenant = ? AND place <= ? AND place > ? ORDER BY place`, []any{tenant, v.head.base}, 0, func(r *record) (int64, error) {
 			v.report.Checked++
 			v.selfCheck(r)
 			return r.place, v.text(ctx, r)
@@ -97,7 +98,7 @@ func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 // records checks what is found after a number, in steps; check returns that of each.
 func (v *verifier) records(ctx context.Context, where string, of []any, after int64, check func(*record) (int64, error)) error {
 	for v.open < maxFaults {
-		found, err := querySettled(ctx, v.store, "read versions", scanRecord, `SELECT `+versionColumns+` FROM version WHERE `+where+` LIMIT ?`,
+		found, err := querySettled(ctx, v.store, "read versions", scanRecord, `SELECT `+versionColumns+` FROM version`+where+` LIMIT ?`,
 			append(slices.Clip(of), after, verifyStep)...)
 		for i := range found {
 			if after, err = check(&found[i]); err != nil {
@@ -161,16 +162,25 @@ func (v *verifier) step(ctx context.Context, r *record, headed bool) error {
 
 // selfCheck checks a record by itself: unchanged, and signed by this installation.
 func (v *verifier) selfCheck(r *record) bool {
-	link := r.link()
-	if hex.EncodeToString(link) != r.Link {
-		v.fault(memproxy.FaultTamper, r.place, r, "the record was changed")
-		return false
+	class := r.fault(v.store.opt.Vault)
+	switch class {
+	case memproxy.FaultTamper:
+		v.fault(class, r.place, r, "the record was changed")
+	case memproxy.FaultForge:
+		v.fault(class, r.place, r, "the record is not signed by this installation")
 	}
-	if !v.store.opt.Vault.Signed("version", r.key, link, r.mac) {
-		v.fault(memproxy.FaultForge, r.place, r, "the record is not signed by this installation")
-		return false
+	return class == ""
+}
+
+// fault is what is wrong with a record by itself, "" if nothing is.
+func (r *record) fault(v *keys.Vault) memproxy.FaultClass {
+	switch link := r.link(); {
+	case hex.EncodeToString(link) != r.Link:
+		return memproxy.FaultTamper
+	case !v.Signed("version", r.key, link, r.mac):
+		return memproxy.FaultForge
 	}
-	return true
+	return ""
 }
 
 // gap reports the fault between two records that are sound by themselves: the record
@@ -193,7 +203,7 @@ func (v *verifier) gap(ctx context.Context, r *record) error {
 func (v *verifier) text(ctx context.Context, r *record) error {
 	if r.Compacted {
 		newer, err := querySettled(ctx, v.store, "find a version", scanOne[int64],
-			`SELECT number FROM version WHERE backend = ? AND kind = ? AND id = ? AND number > ? LIMIT 1`, r.Backend, string(r.Kind), r.ID, r.Number)
+			`SELECT number FROM version`+ofKey+` AND number > ? LIMIT 1`, r.MemoryKey, r.Number)
 		if err == nil && len(newer) == 0 && r.Op != memproxy.OpPurge {
 			v.fault(memproxy.FaultText, r.place, r, "the text of the newest version was given up")
 		}
@@ -292,7 +302,7 @@ func (l *Ledger) VerifyMemory(ctx context.Context, k memproxy.MemoryKey) (mempro
 	}
 	v := &verifier{store: l.store, opt: VerifyOptions{Texts: true}}
 	var last *record
-	err := v.records(ctx, `backend = ? AND kind = ? AND id = ? AND number > ? ORDER BY number`, []any{k.Backend, string(k.Kind), k.ID}, 0, func(r *record) (int64, error) {
+	err := v.records(ctx, ofKey+` AND number > ? ORDER BY number`, []any{k}, 0, func(r *record) (int64, error) {
 		v.report.Tenant = r.Tenant
 		v.report.Checked++
 		sound := v.selfCheck(r)

@@ -18,6 +18,9 @@ const maxPinned = 100
 const versionColumns = `backend, kind, id, number, tenant, place, field, op, at, actor, trust, confidence, attestation,
 	decision, sha256, preimage, metadata, score, previous, behind, link, vault, mac, pinned, compacted`
 
+// oneVersion is a version of a memory by its number.
+const oneVersion = `SELECT ` + versionColumns + ` FROM version` + ofKey + ` AND number = ?`
+
 // record is a version as it is stored, with its links in the chains.
 type record struct {
 	memproxy.Version
@@ -111,7 +114,7 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 func insertRecord(t *transaction, r *record) {
 	t.store.filter.add(r.MemoryKey, versions)
 	t.run(`INSERT INTO version (`+versionColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
-		r.Backend, string(r.Kind), r.ID, r.Number, r.Tenant, r.place, r.Field, string(r.Op), r.at, r.Actor, string(r.Trust),
+		r.MemoryKey, r.Number, r.Tenant, r.place, r.Field, string(r.Op), r.at, r.Actor, string(r.Trust),
 		int64(r.Confidence), string(r.Attestation), r.Decision, r.SHA256, r.Before, r.metadata, int64(r.Score),
 		r.previous, r.behind, r.Link, r.key, r.mac, count(r.Pinned), 0)
 	if !r.textless() {
@@ -127,8 +130,7 @@ func (t *transaction) lastVersion(k memproxy.MemoryKey) (last record, known bool
 	if unknown, _ := t.store.filter.unknown(versions, k); unknown {
 		return record{}, false
 	}
-	return row(t, scanRecord, `SELECT `+versionColumns+` FROM version
-		WHERE backend = ? AND kind = ? AND id = ? ORDER BY number DESC LIMIT 1`, k.Backend, string(k.Kind), k.ID)
+	return row(t, scanRecord, `SELECT `+versionColumns+` FROM version`+ofKey+` ORDER BY number DESC LIMIT 1`, k)
 }
 
 // BeginHistories begins the history of memories that have none, with a first version
@@ -176,8 +178,8 @@ func keepFound(t *transaction, v *memproxy.Version) {
 	if beginHistory(t, v) {
 		return
 	}
-	known := t.one(`SELECT 1 FROM version WHERE backend = ? AND kind = ? AND id = ? AND sha256 = ? AND compacted = 0
-		AND op NOT IN ('delete', 'purge') LIMIT 1`, []any{v.Backend, string(v.Kind), v.ID, hexHash([]byte(v.Text))}, new(int64))
+	known := t.one(`SELECT 1 FROM version`+ofKey+` AND sha256 = ? AND compacted = 0 AND op NOT IN ('delete', 'purge') LIMIT 1`,
+		[]any{v.MemoryKey, hexHash([]byte(v.Text))}, new(int64))
 	if !known {
 		t.append(*v)
 	}
@@ -196,8 +198,7 @@ func (l *Ledger) History(ctx context.Context, k memproxy.MemoryKey, before int64
 	}
 	limit = min(cmp.Or(max(0, limit), 1000), 1000)
 	found, err := querySettled(ctx, l.store, "list versions", scanRecord, `SELECT `+versionColumns+` FROM version
-		WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND (CAST(?4 AS BIGINT) = 0 OR number < ?4) ORDER BY number DESC LIMIT ?5`,
-		k.Backend, string(k.Kind), k.ID, before, limit)
+		WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND (CAST(?4 AS BIGINT) = 0 OR number < ?4) ORDER BY number DESC LIMIT ?5`, k, before, limit)
 	out := make([]memproxy.Version, len(found))
 	for i := range found {
 		out[i] = found[i].Version
@@ -212,8 +213,7 @@ func (l *Ledger) Version(ctx context.Context, k memproxy.MemoryKey, number int64
 	if err := validKey(k); err != nil {
 		return memproxy.Version{}, err
 	}
-	found, err := querySettled(ctx, l.store, "look up a version", scanRecord, `SELECT `+versionColumns+` FROM version
-		WHERE backend = ? AND kind = ? AND id = ? AND number = ?`, k.Backend, string(k.Kind), k.ID, number)
+	found, err := querySettled(ctx, l.store, "look up a version", scanRecord, oneVersion, k, number)
 	r, err := oneOrUnknown(found, err, fmt.Sprint("version ", number))
 	if err != nil || r.textless() {
 		return r.Version, err
@@ -250,11 +250,9 @@ func readText(ctx context.Context, s *store, r *record) error {
 // the text is already destroyed, ErrFull when too many versions are pinned.
 func (l *Ledger) PinVersion(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error {
 	return l.do(ctx, &job{bad: validKey(k), also: func(t *transaction) error {
-		args := []any{k.Backend, string(k.Kind), k.ID}
-		const where = ` WHERE backend = ? AND kind = ? AND id = ?`
 		var compacted, n int64
-		known := t.one(`SELECT compacted FROM version`+where+` AND number = ?`, append(args, number), &compacted)
-		t.one(`SELECT count(*) FROM version`+where+` AND pinned = 1`, args, &n)
+		known := t.one(`SELECT compacted FROM version`+ofKey+` AND number = ?`, []any{k, number}, &compacted)
+		t.one(`SELECT count(*) FROM version`+ofKey+` AND pinned = 1`, []any{k}, &n)
 		switch {
 		case !known:
 			return fmt.Errorf("%w: version %d", ErrUnknown, number)
@@ -263,7 +261,7 @@ func (l *Ledger) PinVersion(ctx context.Context, k memproxy.MemoryKey, number in
 		case pinned && n >= maxPinned:
 			return fmt.Errorf("%w: %d versions are pinned", ErrFull, n)
 		}
-		t.run(`UPDATE version SET pinned = ?4 WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND number = ?5`, append(args, count(pinned), number)...)
+		t.run(`UPDATE version SET pinned = ?`+ofKey+` AND number = ?`, count(pinned), k, number)
 		return nil
 	}})
 }

@@ -43,8 +43,7 @@ type transaction struct {
 	tx      *sql.Tx
 	err     error
 	records map[key]*recordRow   // that it read or changed; nil: read them anew
-	ready   map[string]*sql.Stmt // the writer's, in this transaction
-	fresh   map[string]*sql.Stmt // not prepared by the writer yet; prepared here from the second time on
+	ready   map[string]*sql.Stmt // by text, in this transaction
 	heads   []head               // of the chains that grew, as they are to be written
 	steps   []Step               // of memories' histories
 	sealed  []string             // backends of which everything is known from now on
@@ -293,7 +292,7 @@ func (t *transaction) record(k key) *recordRow {
 		if t.store.dialect == postgresDialect {
 			text = lockRecord
 		}
-		if found, there := row(t, rowScanner(t.store), text, k.Backend, string(k.Kind), k.ID); there {
+		if found, there := row(t, rowScanner(t.store), text, k); there {
 			r = found
 		}
 		if known, _ := t.store.filter.unknown(versions, k); !known && r.blank() {
@@ -342,7 +341,7 @@ func (t *transaction) save() {
 			r.dirty, r.lost = r.dirty|statusPart, false
 		}
 		if (r.blank() || r.lost) && r.stored {
-			t.run(`DELETE FROM record WHERE backend = ? AND kind = ? AND id = ?`, r.Backend, string(r.Kind), r.ID)
+			t.run(`DELETE FROM record`+ofKey, r.key)
 			r.stored = false
 		} else if !r.blank() && r.dirty != 0 {
 			if r.dirty&statusPart != 0 {
