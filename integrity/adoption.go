@@ -11,7 +11,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/screen/hunt"
 	"github.com/memproxy/memproxy/telemetry/audit/query"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
@@ -229,11 +228,7 @@ func (a *adoption) pass(ctx context.Context, at memproxy.Sealing) (memproxy.Seal
 
 // page returns the memories of a page without a known author. A stamp names its author.
 func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
-	var ids []string
-	for _, item := range p.items {
-		ids = append(ids, item.ID)
-	}
-	owners, err := ledger.ByID(ctx, a.c.Ledger, a.backend.Name, memproxy.TargetMemory, ids...)
+	owners, err := recordsOf(ctx, a.c, a.backend.Name, p.items)
 	if err != nil {
 		return nil, err
 	}

@@ -232,9 +232,7 @@ func row(d memproxy.Discrepancy) memproxy.ChainFault {
 
 // edited records a row of the ledger that was changed outside of memproxy.
 func edited(ctx context.Context, c *Custodian, d memproxy.Discrepancy) error {
-	ev := c.event(memproxy.EventIntegrity, d.Tenant, d.Backend, string(d.Class)+": "+d.Detail, d.ID)
-	ev.Reasons = []memproxy.Reason{{Code: d.Code, Rule: d.ID, Detail: string(d.Class)}}
-	if err := c.record(ctx, ev); err != nil {
+	if err := recordFinding(ctx, c, &d); err != nil {
 		return err
 	}
 	c.Log.Error("a row of the ledger was changed outside of memproxy", "backend", d.Backend, "kind", string(d.Kind), "id", d.ID, "detail", d.Detail)
@@ -308,14 +306,18 @@ func (c *Custodian) reportFinding(ctx context.Context, f *memproxy.Discrepancy) 
 	if now := records[f.MemoryKey].Status.Unverified; now == f.Code || now == memproxy.IntegrityChain {
 		return nil
 	}
-	ev := c.event(memproxy.EventIntegrity, f.Tenant, f.Backend, string(f.Class)+": "+f.Detail, f.ID)
-	ev.Reasons = []memproxy.Reason{{Code: f.Code, Rule: f.ID, Detail: string(f.Class)}}
-	if err := c.record(ctx, ev); err != nil {
+	if err := recordFinding(ctx, c, f); err != nil {
 		return err
 	}
 	c.Log.Warn("a memory is not what went through memproxy", "backend", f.Backend, "memory", f.ID, "class", string(f.Class), "reason", string(f.Code))
 	_, err = c.Ledger.Backends.Flag(ctx, memproxy.IntegrityFlag{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: f.Code})
 	return err
+}
+
+func recordFinding(ctx context.Context, c *Custodian, f *memproxy.Discrepancy) error {
+	ev := c.event(memproxy.EventIntegrity, f.Tenant, f.Backend, string(f.Class)+": "+f.Detail, f.ID)
+	ev.Reasons = []memproxy.Reason{{Code: f.Code, Rule: f.ID, Detail: string(f.Class)}}
+	return c.record(ctx, ev)
 }
 
 // errWorking: only one runs at a time.

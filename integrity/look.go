@@ -40,16 +40,12 @@ type looked struct {
 // look compares the items of a page with what is known of them.
 func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error) {
 	out := looked{found: map[string]finding{}}
-	var ids []string
 	for _, item := range items {
 		if item.ID != "" {
 			w.there[w.hash(item.ID)] = struct{}{}
 		}
-		if item.Raw != "" {
-			ids = append(ids, item.ID)
-		}
 	}
-	records, err := ledger.ByID(ctx, w.c.Ledger, w.backend.Name, memproxy.TargetMemory, ids...)
+	records, err := recordsOf(ctx, w.c, w.backend.Name, items)
 	if err != nil {
 		return out, err
 	}
@@ -106,9 +102,7 @@ func (w *storeSweep) examiner(tenant string) *tamper.Examiner {
 func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *looked) {
 	if m.Stamp != nil {
 		for _, tenant := range w.tenants {
-			s := *m.Stamp
-			s.Tenant = tenant
-			if !w.c.Signer.Verify(s) {
+			if !tamper.SignedFor(w.c.Signer, tenant, *m.Stamp) {
 				continue
 			}
 			if code, detail := w.examiner(tenant).Examine(ctx, nil, m); code != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
-	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/screen/hunt"
 )
@@ -63,13 +63,7 @@ type sealing struct {
 }
 
 func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.Item) error {
-	var ids []string
-	for _, item := range items {
-		if item.Raw != "" && !item.Unread {
-			ids = append(ids, item.ID)
-		}
-	}
-	owners, err := ledger.ByID(ctx, s.c.Ledger, s.backend, memproxy.TargetMemory, ids...)
+	owners, err := recordsOf(ctx, s.c, s.backend, items)
 	if err != nil {
 		return err
 	}
@@ -88,7 +82,7 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 			continue
 		}
 		m, err := read(adapter, item)
-		if err != nil || m.Stamp != nil && !s.ours(&m) {
+		if err != nil || m.Stamp != nil && !tamper.SignedFor(s.c.Signer, s.tenant, *m.Stamp) {
 			s.report.Skipped++ // a sweep names it
 			continue
 		}
@@ -147,13 +141,6 @@ func (s *sealing) bonds(ctx context.Context, all []memproxy.Memory) (func(*mempr
 		return nil
 	}}
 	return view.Descent, err
-}
-
-// ours reports whether a stamp is this installation's, for this tenant.
-func (s *sealing) ours(m *memproxy.Memory) bool {
-	st := *m.Stamp
-	st.Tenant = s.tenant
-	return s.c.Signer.Verify(st)
 }
 
 // row is the owner of a memory without a known author, unless its stamp names one.

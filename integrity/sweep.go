@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/wait"
+	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/screen/hunt"
 	"github.com/memproxy/memproxy/upkeep"
@@ -122,6 +123,15 @@ func (c *Custodian) walk(ctx context.Context, b config.Backend, w walk, f func(p
 
 // Settle waits for writes that have not yet reached the ledger.
 func (c *Custodian) Settle(ctx context.Context) error { return wait.Sleep(ctx, c.Pace.Settle) }
+
+// recordsOf are what the ledger has of the items of a page, by id.
+func recordsOf(ctx context.Context, c *Custodian, backend string, items []hunt.Item) (map[string]memproxy.Record, error) {
+	ids := make([]string, len(items))
+	for i := range items {
+		ids[i] = items[i].ID
+	}
+	return ledger.ByID(ctx, c.Ledger, backend, memproxy.TargetMemory, ids...)
+}
 
 // read reads a store's item with the adapter that the gate uses.
 func read(adapter gate.Locator, item hunt.Item) (memproxy.Memory, error) {

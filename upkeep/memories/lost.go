@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -203,13 +202,8 @@ func (k *Keeper) became(ctx context.Context, ev *memproxy.Event, row *memproxy.O
 		return err
 	}
 	k.Log.Info("a change without an answer is recorded", "decision", ev.Decision, "memory", row.ID, "deleted", after.Deleted)
-	if !after.Deleted || !gate.Counts(row) {
-		return nil
-	}
-	who := gate.TallyOf(ctx, k.Ledger, row)
-	who.Memories = 1
-	if err := gate.Lower(ctx, k.Budget, k.Rules(), "lost/"+row.Backend+"/"+row.ID, now, who); err != nil {
-		k.Log.Warn("total not lowered after a deletion without an answer", "memory", row.ID, "error", err)
+	if after.Deleted {
+		k.lower(ctx, row, now, "lost/", "a deletion without an answer")
 	}
 	return nil
 }

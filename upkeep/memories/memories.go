@@ -159,15 +159,22 @@ func (k *Keeper) purge(ctx context.Context, now time.Time) error {
 		if err := k.Ledger.Upkeep.Purge(ctx, list[i].MemoryKey, memproxy.SystemActor, list[i].Decision); err != nil {
 			return err
 		}
-		if row := records[list[i].MemoryKey].Owner; gate.Counts(&row) {
-			who := gate.TallyOf(ctx, k.Ledger, &row)
-			who.Memories = 1
-			if err := gate.Lower(ctx, k.Budget, k.Rules(), "purge/"+row.Backend+"/"+row.ID, now, who); err != nil {
-				k.Log.Warn("total not lowered after an expired memory was deleted", "memory", row.ID, "error", err)
-			}
-		}
+		row := records[list[i].MemoryKey].Owner
+		k.lower(ctx, &row, now, "purge/", "an expired memory was deleted")
 	}
 	return nil
+}
+
+// lower lowers the totals by a memory that is gone.
+func (k *Keeper) lower(ctx context.Context, row *memproxy.Ownership, now time.Time, charge, after string) {
+	if !gate.Counts(row) {
+		return
+	}
+	who := gate.TallyOf(ctx, k.Ledger, row)
+	who.Memories = 1
+	if err := gate.Lower(ctx, k.Budget, k.Rules(), charge+row.Backend+"/"+row.ID, now, who); err != nil {
+		k.Log.Warn("total not lowered after "+after, "memory", row.ID, "error", err)
+	}
 }
 
 // shred destroys the texts of memories that were deleted long enough ago.

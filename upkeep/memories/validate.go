@@ -144,33 +144,26 @@ func judged(findings []memproxy.Finding) (memproxy.MemoryState, string, []mempro
 // passages, a backend that refuses), the text that was last written through memproxy.
 // "" means unknown. A text that was not written through memproxy is reported.
 func (k *Keeper) present(ctx context.Context, st *memproxy.Status) (string, error) {
-	recorded, err := k.newest(ctx, st.MemoryKey)
 	p := k.Backend(st.Backend)
-	if err != nil || p == nil || st.Kind != memproxy.TargetMemory {
-		return recorded, err
+	for settled := false; ; settled = true {
+		recorded, err := k.newest(ctx, st.MemoryKey)
+		if err != nil || p == nil || st.Kind != memproxy.TargetMemory {
+			return recorded, err
+		}
+		there, known, err := k.backendText(ctx, p, st.MemoryKey)
+		switch {
+		case err != nil, known && there == recorded, known && recorded == "" && !settled:
+			return there, err
+		case !known:
+			return recorded, nil
+		case settled:
+			return there, k.Integrity.Differs(ctx, memproxy.Ownership{Backend: st.Backend, Kind: st.Kind, ID: st.ID, Scope: memproxy.Scope{Tenant: st.Tenant}, SHA256: memproxy.TextSHA256(recorded)})
+		}
+		// The write may not have reached the ledger yet.
+		if err := k.Integrity.Settle(ctx); err != nil {
+			return "", err
+		}
 	}
-	there, known, err := k.backendText(ctx, p, st.MemoryKey)
-	if err != nil || !known || recorded == "" || there == recorded {
-		return orElse(there, known, recorded), err
-	}
-	// The write may not have reached the ledger yet.
-	if err := k.Integrity.Settle(ctx); err != nil {
-		return "", err
-	}
-	if recorded, err = k.newest(ctx, st.MemoryKey); err != nil {
-		return "", err
-	}
-	if there, known, err = k.backendText(ctx, p, st.MemoryKey); err != nil || !known || there == recorded {
-		return orElse(there, known, recorded), err
-	}
-	return there, k.Integrity.Differs(ctx, memproxy.Ownership{Backend: st.Backend, Kind: st.Kind, ID: st.ID, Scope: memproxy.Scope{Tenant: st.Tenant}, SHA256: memproxy.TextSHA256(recorded)})
-}
-
-func orElse(there string, known bool, recorded string) string {
-	if known {
-		return there
-	}
-	return recorded
 }
 
 // backendText returns the text of a memory in its backend. known is false if the backend
