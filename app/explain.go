@@ -168,13 +168,21 @@ type stillLedger struct {
 }
 
 // SessionLocked reads the locks out of the ledger.
-func (s stillLedger) SessionLocked(ctx context.Context, _ string, ids ...string) (memproxy.Lock, error) {
-	return ledger.PeekLock(ctx, s.store, s.who.Tenant, ids...)
+func (s stillLedger) SessionLocked(ctx context.Context, _ string, ids ...string) (lock memproxy.Lock, err error) {
+	err = ledger.Peek(s.store, func(l *ledger.Ledger) (err error) {
+		lock, err = l.SessionLocked(ctx, s.who.Tenant, ids...)
+		return err
+	})
+	return lock, err
 }
 
 // Record reads the record out of the ledger, which is not changed by it.
-func (s stillLedger) Record(ctx context.Context, _, _ string) (memproxy.Track, error) {
-	return ledger.Peek(ctx, s.store, s.who.Tenant, s.who.ID)
+func (s stillLedger) Record(ctx context.Context, _, _ string) (track memproxy.Track, err error) {
+	err = ledger.Peek(s.store, func(l *ledger.Ledger) (err error) {
+		track, err = l.Record(ctx, s.who.Tenant, s.who.ID)
+		return err
+	})
+	return track, err
 }
 
 // Lookup returns every target as the caller's own: explain does not look up owners.

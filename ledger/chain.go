@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"time"
@@ -20,17 +19,10 @@ const chainDomain = "memproxy version 1"
 // and of the tenant's previous record. It leaves out what may change later (pinned,
 // compacted) and the place, so that a moved record can still be recognised.
 func (r *record) link() []byte {
-	b := keys.AppendField(make([]byte, 0, 1<<10), chainDomain)
-	for _, s := range [...]string{
-		r.Backend, string(r.Kind), r.ID, r.Tenant, r.Field, string(r.Op), r.Actor, string(r.Trust), string(r.Attestation),
+	sum := sha256.Sum256(keys.AppendFields(make([]byte, 0, 1<<10), []string{
+		chainDomain, r.Backend, string(r.Kind), r.ID, r.Tenant, r.Field, string(r.Op), r.Actor, string(r.Trust), string(r.Attestation),
 		r.Decision, r.SHA256, r.Before, r.metadata, r.previous, r.behind,
-	} {
-		b = keys.AppendField(b, s)
-	}
-	for _, n := range [...]int64{r.Number, r.at, int64(r.Confidence), int64(r.Score)} {
-		b = binary.BigEndian.AppendUint64(b, uint64(n))
-	}
-	sum := sha256.Sum256(b)
+	}, r.Number, r.at, int64(r.Confidence), int64(r.Score)))
 	return sum[:]
 }
 
@@ -44,17 +36,14 @@ type head struct {
 	baseLink string
 	key      string
 	mac      []byte
+	grown    bool // to be written
 	// broken is set when the head was not signed by this installation. It is then never
 	// signed again: appending does not repair a break, only a person accepts it.
 	broken bool
 }
 
 func (h *head) data() []byte {
-	b := keys.AppendField(nil, h.tenant)
-	b = keys.AppendField(b, h.link)
-	b = keys.AppendField(b, h.baseLink)
-	b = binary.BigEndian.AppendUint64(b, uint64(h.place))
-	return binary.BigEndian.AppendUint64(b, uint64(h.base))
+	return keys.AppendFields(nil, []string{h.tenant, h.link, h.baseLink}, h.place, h.base)
 }
 
 const headColumns = `tenant, place, link, base, base_link, vault, mac`
@@ -81,25 +70,24 @@ func scanHead(vault *keys.Vault, as string) func(scanner) (head, error) {
 
 const lastRecord = `SELECT ` + versionColumns + ` FROM version WHERE tenant = ? ORDER BY place DESC LIMIT 1`
 
-// head returns the tenant's head, which no other transaction changes until
-// this one is over. A new chain begins here.
-func (t *transaction) head(tenant string) head {
+// head returns the tenant's head, which no other transaction changes until this one is
+// over. A new chain begins here. One that is marked as grown is written once, at the end
+// of the transaction, however many versions were appended.
+func (t *transaction) head(tenant string) *head {
 	if t.store.opt.Vault == nil {
 		t.err = cmp.Or(t.err, ErrNoVault)
 	}
-	for _, h := range t.heads {
-		if h.tenant == tenant {
-			return h
-		}
+	if h := t.heads[tenant]; h != nil {
+		return h
 	}
 	for try := 0; ; try++ {
 		found, there := row(t, scanHead(t.store.opt.Vault, markedHead), `UPDATE chain SET place = place WHERE tenant = ? RETURNING `+headColumns, tenant)
-		if there || t.err != nil {
-			return found
+		if !there && try > 0 {
+			t.err = cmp.Or(t.err, fmt.Errorf("%w: no head of the chain", ErrUnknown))
 		}
-		if try > 0 {
-			t.err = fmt.Errorf("%w: no head of the chain", ErrUnknown)
-			return found
+		if there || t.err != nil {
+			t.heads[tenant] = &found
+			return &found
 		}
 		h := head{tenant: tenant, mac: []byte{}}
 		if last, there := row(t, scanRecord, lastRecord, tenant); there { // the head was removed: the chain continues, unsigned
@@ -111,20 +99,11 @@ func (t *transaction) head(tenant string) head {
 	}
 }
 
-// setHead changes the head of a chain. It is written once at the end of the
-// transaction, however many versions were appended.
-func (t *transaction) setHead(h head) {
-	for i := range t.heads {
-		if t.heads[i].tenant == h.tenant {
-			t.heads[i] = h
-			return
-		}
-	}
-	t.heads = append(t.heads, h)
-}
-
 func (t *transaction) putHeads() {
 	for _, h := range t.heads {
+		if !h.grown {
+			continue
+		}
 		h.key, h.mac = t.store.opt.Vault.Sign(markedHead, h.data())
 		if h.broken {
 			h.key, h.mac = "", []byte{}
@@ -166,8 +145,7 @@ func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int
 		if !there {
 			return 0, nil
 		}
-		h.base, h.baseLink = last.place, last.Link
-		t.setHead(h)
+		h.base, h.baseLink, h.grown = last.place, last.Link, true
 		return int(t.run(`DELETE FROM version WHERE tenant = ? AND place <= ? AND compacted = 1`, tenant, h.base)), nil
 	})
 }
@@ -197,7 +175,7 @@ func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.Ch
 }
 
 // rebase begins a chain anew, signed, behind its last record.
-func rebase(t *transaction, tenant string) head {
+func rebase(t *transaction, tenant string) *head {
 	h := t.head(tenant)
 	// A head that was rolled back or removed may be before existing records, which the
 	// next versions must not collide with.
@@ -205,14 +183,13 @@ func rebase(t *transaction, tenant string) head {
 	if there && (last.place > h.place || h.broken && last.place == h.place) {
 		h.place, h.link = last.place, last.Link
 	}
-	h.base, h.baseLink, h.broken = h.place, h.link, false
-	t.setHead(h)
+	h.base, h.baseLink, h.broken, h.grown = h.place, h.link, false, true
 	return h
 }
 
 // acceptBreaches stores all faults up to the new beginning as accepted. Nothing is
 // written behind it yet, so what is found there later is a new fault.
-func acceptBreaches(t *transaction, h head, faults []memproxy.ChainFault) error {
+func acceptBreaches(t *transaction, h *head, faults []memproxy.ChainFault) error {
 	clear(t.breached)
 	now := t.now()
 	t.run(`DELETE FROM breach WHERE tenant = ? AND place > ?`, h.tenant, h.base)

@@ -40,7 +40,7 @@ func (s *store) commit(group []*job) (err error) {
 	if err != nil {
 		return err
 	}
-	t := &transaction{store: s, ctx: ctx, tx: tx, records: map[key]*recordRow{}, ready: map[string]*sql.Stmt{}, counted: map[account]int64{}, breached: map[string]bool{}}
+	t := &transaction{store: s, ctx: ctx, tx: tx, records: map[key]*recordRow{}, heads: map[string]*head{}, ready: map[string]*sql.Stmt{}, counted: map[account]int64{}, breached: map[string]bool{}}
 	defer s.prepareNew(t)
 	defer func() { _ = tx.Rollback() }() // first of all; after a commit that succeeded it does nothing
 	for _, j := range group {
@@ -238,15 +238,20 @@ func queryRows[T any](ctx context.Context, s *store, call string, scan func(scan
 	}) {
 		return nil, ctx.Err()
 	}
-	found, err := s.query(ctx, text, args...)
-	if err != nil {
-		return nil, s.wrap(call, err)
-	}
-	all, err := collect(found, scan)
+	all, err := fetch(ctx, s, scan, text, args...)
 	if err != nil {
 		return nil, s.wrap(call, err)
 	}
 	return all, nil
+}
+
+// fetch collects rows.
+func fetch[T any](ctx context.Context, s *store, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
+	found, err := s.query(ctx, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	return collect(found, scan)
 }
 
 // query uses a prepared statement for each text, of which there are few: SQLite takes

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/ledger/redo"
 )
@@ -175,29 +174,10 @@ func Rehearse(ctx context.Context, opt Options) (p Plan, err error) {
 	return p, fmt.Errorf("ledger: migrate a copy of %s: %w", opt.Path, err)
 }
 
-// PeekLock returns the lock that is in force on one of some records of rejections, by
-// Options.Locks. Like Peek, it reads a store that another process may have open.
-func PeekLock(ctx context.Context, opt Options, tenant string, ids ...string) (lock memproxy.Lock, err error) {
-	err = peek(opt, func(l *Ledger) (err error) {
-		lock, err = l.SessionLocked(ctx, tenant, ids...)
-		return err
-	})
-	return lock, err
-}
-
-// Peek reads the track record of an actor from a store that another process may have
-// open. It changes nothing; a missing file has no actors.
-func Peek(ctx context.Context, opt Options, tenant, actor string) (t memproxy.Track, err error) {
-	err = peek(opt, func(l *Ledger) (err error) {
-		t, err = l.Record(ctx, tenant, actor)
-		return err
-	})
-	return t, err
-}
-
-// peek opens a database as a ledger, and an existing file read-only, without migrating
-// or locking it.
-func peek(opt Options, f func(*Ledger) error) error {
+// Peek opens a store that another process may have open, for as long as f reads from it:
+// a database as a ledger, and a file read-only, without migrating or locking it. f is not
+// called for a file that does not exist.
+func Peek(opt Options, f func(*Ledger) error) error {
 	if opt.URL != "" {
 		l, err := Open(opt)
 		if err != nil {

@@ -358,10 +358,8 @@ func (u Upkeep) Ran(ctx context.Context, more time.Duration) (time.Time, error) 
 		if p.Ran >= time.Hour {
 			p.Came, p.Mark, p.Ran = later(p.Came, p.Mark), now, 0
 		}
-		e, err := vault.Seal(refPace, "", []byte(inJSON(p)))
-		t.err = cmp.Or(t.err, err)
-		t.run(`INSERT INTO content (ref, tenant, vault, wrapped, body) VALUES (?, '', ?, ?, ?)
-			ON CONFLICT (ref) DO UPDATE SET vault = excluded.vault, wrapped = excluded.wrapped, body = excluded.body`, refPace, e.Key, e.Wrapped, e.Body)
+		t.run(`DELETE FROM content WHERE ref = ?`, refPace)
+		t.encrypt(refPace, "", inJSON(p))
 		return p.Came, nil
 	})
 }

@@ -197,11 +197,7 @@ func askLost(ctx context.Context, s *store, had map[key]memproxy.Record, group k
 	if len(ask) == 0 {
 		return nil
 	}
-	rows, err := s.query(ctx, lostQuery, group.Backend, string(group.Kind), asJSON(ask))
-	if err != nil {
-		return err
-	}
-	found, err := collect(rows, scanKey)
+	found, err := fetch(ctx, s, scanKey, lostQuery, group.Backend, string(group.Kind), asJSON(ask))
 	for _, k := range found {
 		had[k] = memproxy.Record{Status: lost(s, k)}
 	}

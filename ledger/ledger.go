@@ -189,12 +189,8 @@ func byKind(keys []key) map[key][]string {
 // ask adds the stored records of objects to had.
 func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Record, keys []memproxy.MemoryKey) error {
 	for group, ids := range byKind(keys) {
-		rows, err := s.query(ctx, recordQuery, group.Backend, string(group.Kind), asJSON(ids))
-		if err != nil {
-			return err
-		}
 		scan, sealed := rowScanner(s), false
-		_, err = collect(rows, func(from scanner) (none struct{}, err error) {
+		_, err := fetch(ctx, s, func(from scanner) (none struct{}, err error) {
 			r, err := scan(from)
 			if r.Kind == "" {
 				sealed = true
@@ -202,7 +198,7 @@ func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Rec
 				had[r.key] = r.Record
 			}
 			return none, err
-		})
+		}, recordQuery, group.Backend, string(group.Kind), asJSON(ids))
 		if err != nil {
 			return err
 		}

@@ -1,9 +1,9 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
-	"encoding/binary"
+	"slices"
 	"strconv"
 	"time"
 
@@ -59,25 +59,24 @@ func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (noti
 	now := ns.opt.Clock()
 	type found struct {
 		mine []memproxy.Notice
-		next sql.NullInt64
+		next int64
 	}
 	out, err := changed(ctx, ns.store, nil, func(t *transaction) (out found, _ error) {
-		over := [...]any{micros(now), micros(now.Add(longestLease))}
-		due := rows(t, scanNotice(t.store), `SELECT `+noticeColumns+` FROM notice WHERE due <= ? OR due > ? ORDER BY created, id LIMIT ?`, over[0], over[1], limit)
+		due := rows(t, scanNotice(t.store), `UPDATE notice SET due = ?1 WHERE (due <= ?2 OR due > ?3) AND id IN
+			(SELECT id FROM notice WHERE due <= ?2 OR due > ?3 ORDER BY created, id LIMIT ?4) RETURNING `+noticeColumns,
+			micros(now.Add(lease)), micros(now), micros(now.Add(longestLease)), limit)
 		for _, n := range due {
 			if n.Data == nil { // edited
 				t.run(`DELETE FROM notice WHERE id = ?`, n.ID)
-			} else if t.run(`UPDATE notice SET due = ? WHERE id = ? AND (due <= ? OR due > ?)`, micros(now.Add(lease)), n.ID, over[0], over[1]) == 1 {
+			} else {
 				out.mine = append(out.mine, n)
 			}
 		}
-		t.one(`SELECT MIN(due) FROM notice`, nil, &out.next)
+		slices.SortFunc(out.mine, func(a, b memproxy.Notice) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
+		t.one(`SELECT coalesce(MIN(due), 0) FROM notice`, nil, &out.next)
 		return out, nil
 	})
-	if out.next.Valid {
-		next = moment(out.next.Int64)
-	}
-	return out.mine, next, err
+	return out.mine, moment(out.next), err
 }
 
 const noticeColumns = `id, kind, tenant, subject, created, data, attempts, mac`
@@ -97,10 +96,7 @@ func scanNotice(of *store) func(scanner) (memproxy.Notice, error) {
 
 func noticeRow(n *memproxy.Notice) func([]byte) []byte {
 	return func(b []byte) []byte {
-		for _, text := range [...]string{"notice", n.ID, string(n.Kind), n.Tenant, n.Subject, string(n.Data)} {
-			b = keys.AppendField(b, text)
-		}
-		return binary.BigEndian.AppendUint64(b, uint64(micros(n.Created)))
+		return keys.AppendFields(b, []string{"notice", n.ID, string(n.Kind), n.Tenant, n.Subject, string(n.Data)}, micros(n.Created))
 	}
 }
 

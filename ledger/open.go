@@ -130,11 +130,7 @@ func (s *store) open() (left []*job, err error) {
 // checkKey refuses a ledger in which no row is signed with a key of the Vault: if the
 // key was lost, or is not shared by all sidecars, every memory would be quarantined.
 func (s *store) checkKey(ctx context.Context) error {
-	rows, err := s.query(ctx, `SELECT mac FROM record WHERE length(mac) > 0 LIMIT ?`, 64)
-	if err != nil {
-		return err
-	}
-	marks, err := collect(rows, func(from scanner) (mark []byte, err error) { return mark, from.Scan(&mark) })
+	marks, err := fetch(ctx, s, scanOne[[]byte], `SELECT mac FROM record WHERE length(mac) > 0 LIMIT ?`, 64)
 	if err != nil || len(marks) == 0 || slices.ContainsFunc(marks, s.opt.Vault.MarkKnown) {
 		return err
 	}

@@ -15,14 +15,20 @@ import (
 // open, without creating a file.
 func TestPeek(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	opt := ledger.Options{Path: path}
-	if got, err := ledger.Peek(t.Context(), opt, "acme", "agent:dev"); err != nil || got != (memproxy.Track{}) {
+	peek := func(path, who string) (track memproxy.Track, err error) {
+		err = ledger.Peek(ledger.Options{Path: path}, func(l *ledger.Ledger) (err error) {
+			track, err = l.Record(t.Context(), "acme", who)
+			return err
+		})
+		return track, err
+	}
+	if got, err := peek(path, "agent:dev"); err != nil || got != (memproxy.Track{}) {
 		t.Errorf("no file: %+v %v", got, err)
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("to look made a file: %v", err)
 	}
-	l := open(t, opt)
+	l := open(t, ledger.Options{Path: path})
 	if err := l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("m1"), ledgertest.Row("m2")}}); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +40,7 @@ func TestPeek(t *testing.T) {
 		t.Fatal(err)
 	}
 	for who, want := range map[string]memproxy.Track{"agent:dev": {Facts: 2, Corrections: 1}, "agent:other": {}} {
-		got, err := ledger.Peek(t.Context(), opt, "acme", who)
+		got, err := peek(path, who)
 		if got.Since = (time.Time{}); err != nil || got != want {
 			t.Errorf("%s: %+v %v", who, got, err)
 		}
@@ -43,7 +49,7 @@ func TestPeek(t *testing.T) {
 	if err := os.WriteFile(other, []byte("not a database, and longer than the head of one is"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ledger.Peek(t.Context(), ledger.Options{Path: other}, "acme", "agent:dev"); err == nil {
+	if _, err := peek(other, "agent:dev"); err == nil {
 		t.Error("something else was read")
 	}
 }

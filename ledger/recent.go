@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -11,8 +12,8 @@ import (
 )
 
 // The kinds of what every write asks for and is absent nearly always: whether a session is
-// locked, and whether an author has retracted anything. That it is absent is cached among
-// the records, which have no such kinds.
+// locked, and whether an author has retracted anything. That it is absent is cached like a
+// record, of which none has such a kind.
 const (
 	lockKind       = "\x00lock"
 	retractionKind = "\x00retraction"
@@ -35,13 +36,17 @@ func absent(kind memproxy.TargetKind, tenant string, ids ...string) []key {
 // see the new record in the store and then the old one in the cache.
 type recent struct {
 	mu    sync.Mutex
-	rows  lru.LRUCache[key, *memproxy.Record] // nil: nothing is kept. A nil record: nothing is known of the object.
-	clock uint64                              // counts begins and ends of commits; odd during one
+	rows  kept   // nil: nothing is kept
+	locks kept   // what is absent of lockKind and retractionKind, which takes no room from records
+	clock uint64 // counts begins and ends of commits; odd during one
 
 	// waiting is what was queued and is not in the store yet. Its owners take
 	// precedence over everything else.
 	waiting map[key]waiting
 }
+
+// kept are records by their keys. A nil record: nothing is known of the object.
+type kept = lru.LRUCache[key, *memproxy.Record]
 
 // waiting is what is queued of one object: its newest owner, and how many queued
 // changes of its owner and of anything else there are.
@@ -56,8 +61,17 @@ func newRecent(size int) (*recent, error) {
 		return r, nil
 	}
 	rows, err := lru.NewLRU[key, *memproxy.Record](size, nil)
-	r.rows = rows
-	return r, err
+	locks, lerr := lru.NewLRU[key, *memproxy.Record](size, nil)
+	r.rows, r.locks = rows, locks
+	return r, cmp.Or(err, lerr)
+}
+
+// of is where a key is kept.
+func (r *recent) of(k key) kept {
+	if k.Kind == lockKind || k.Kind == retractionKind {
+		return r.locks
+	}
+	return r.rows
 }
 
 // get adds the cached records to found and returns the keys that the store has to be
@@ -82,7 +96,7 @@ func (r *recent) kept(k key) (*memproxy.Record, bool) {
 	if r.rows == nil {
 		return nil, false
 	}
-	return r.rows.Get(k)
+	return r.of(k).Get(k)
 }
 
 // fill caches what the store had of objects at a moment.
@@ -163,7 +177,7 @@ func (r *recent) begin(all map[key]*recordRow) {
 	}
 	for k, row := range all {
 		if row == nil || row.touched {
-			r.rows.Remove(k)
+			r.of(k).Remove(k)
 		}
 	}
 	if _, ok := all[everything]; ok {
@@ -189,7 +203,7 @@ func (r *recent) end(all map[key]*recordRow) {
 
 func (r *recent) keep(k key, rec memproxy.Record) {
 	if nothing(&rec) {
-		r.rows.Add(k, nil)
+		r.of(k).Add(k, nil)
 		return
 	}
 	r.rows.Add(k, &rec)

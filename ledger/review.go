@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,10 +38,7 @@ type vote struct {
 }
 
 func (v *vote) row(b []byte) []byte {
-	for _, text := range [...]string{"vote", v.subject, v.reviewer, v.note} {
-		b = keys.AppendField(b, text)
-	}
-	return binary.BigEndian.AppendUint64(b, uint64(v.at))
+	return keys.AppendFields(b, []string{"vote", v.subject, v.reviewer, v.note}, v.at)
 }
 
 func scanVote(of *store) func(scanner) (vote, error) {
@@ -150,13 +146,13 @@ const maxBatch = 500
 // that a reviewer settles only what was shown, and nothing that was added to the group
 // since. ErrState otherwise.
 func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error) {
-	of, whose := byTenant(tenant)
-	whole := similarity != "" && storable(similarity) == nil && storable(whose) == nil && !before.IsZero() && expect > 0 && expect <= maxBatch
-	bad := cmp.Or(checkReview(r), need(whole, "a batch needs a similarity, a time and how many are expected (at most %d)", maxBatch))
+	c := conditions{}
+	c.tenant("tenant", tenant)
+	c.add(`state = 'pending' AND similarity = ? AND created < ?`, similarity, micros(before))
+	whole := similarity != "" && storable(similarity) == nil && !before.IsZero() && expect > 0 && expect <= maxBatch
+	bad := cmp.Or(checkReview(r), c.bad, need(whole, "a batch needs a similarity, a time and how many are expected (at most %d)", maxBatch))
 	return changed(ctx, hs.store, bad, func(t *transaction) (settled []memproxy.HeldWrite, err error) {
-		found := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold
-			WHERE `+of+` AND state = 'pending' AND similarity = ?2 AND created < ?3 ORDER BY id LIMIT ?4`,
-			whose, similarity, micros(before), maxBatch+1)
+		found := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold`+c.where()+` ORDER BY id LIMIT ?`, append(c.args, maxBatch+1)...)
 		if len(found) != expect {
 			return nil, fmt.Errorf("%w: %d holds wait in the group, not %d", ErrState, len(found), expect)
 		}

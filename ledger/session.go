@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,13 +34,7 @@ type sessionRow struct {
 
 // row is what locks depend on.
 func (r *sessionRow) row(b []byte) []byte {
-	for _, text := range [...]string{"session", r.Tenant, r.ID, r.Principal, r.refused} {
-		b = keys.AppendField(b, text)
-	}
-	for _, n := range [...]int64{int64(r.Strikes), micros(r.Struck), micros(r.Counted)} {
-		b = binary.BigEndian.AppendUint64(b, uint64(n))
-	}
-	return b
+	return keys.AppendFields(b, []string{"session", r.Tenant, r.ID, r.Principal, r.refused}, int64(r.Strikes), micros(r.Struck), micros(r.Counted))
 }
 
 // mark writes what locks depend on.
@@ -248,12 +241,16 @@ type Sessions struct{ *store }
 // unique, with its reasons and newest refusals; a nil tenant matches all. ErrUnknown
 // when there is none, ErrState when several have the name.
 func (ss Sessions) Get(ctx context.Context, tenant *string, id string) (memproxy.Session, error) {
-	of, whose := byTenant(tenant)
-	const named = `id LIKE 'session:%' AND substr(id, length(id) - length(CAST(?2 AS TEXT)) + 1) = ?2`
-	for _, by := range [...]struct{ where, id string }{
-		{`id = ?2`, id}, {named, memproxy.NameSuffix(id)}, {named, memproxy.NameSuffix(memproxy.InertSession(id))}, // an agent's, a caller's as it is kept
-	} {
-		found, err := queryRows(ctx, ss.store, "look up a session", scanSession(ss.store, true), `SELECT `+sessionColumns+` FROM session WHERE `+of+` AND `+by.where+` LIMIT 2`, whose, by.id)
+	const named = `id LIKE 'session:%' AND substr(id, length(id) - length(CAST(? AS TEXT)) + 1) = ?`
+	suffix, kept := memproxy.NameSuffix(id), memproxy.NameSuffix(memproxy.InertSession(id)) // of a name that an agent gave, and of a caller's as it is kept
+	for _, by := range [...]struct {
+		where string
+		args  []any
+	}{{`id = ?`, []any{id}}, {named, []any{suffix, suffix}}, {named, []any{kept, kept}}} {
+		c := conditions{}
+		c.tenant("tenant", tenant)
+		c.add(by.where, by.args...)
+		found, err := queryRows(ctx, ss.store, "look up a session", scanSession(ss.store, true), `SELECT `+sessionColumns+` FROM session`+c.where()+` LIMIT 2`, c.args...)
 		switch {
 		case err != nil:
 			return memproxy.Session{}, err
@@ -264,14 +261,6 @@ func (ss Sessions) Get(ctx context.Context, tenant *string, id string) (memproxy
 		}
 	}
 	return memproxy.Session{}, fmt.Errorf("%w: session", ErrUnknown)
-}
-
-// byTenant is a condition on the tenant, by its first argument, which follows.
-func byTenant(tenant *string) (where, arg string) {
-	if tenant == nil {
-		return `?1 = ''`, ""
-	}
-	return `tenant = ?1`, *tenant
 }
 
 // List returns a page of records with their reasons: those that are locked, or

@@ -82,12 +82,9 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 	if v.Text != "" || v.SHA256 == "" && v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge {
 		v.SHA256 = hexHash([]byte(v.Text))
 	}
-	if known && v.Decision != "" && last.Decision == v.Decision && last.Op == v.Op && last.SHA256 == v.SHA256 {
-		last.Text, last.Metadata = v.Text, v.Metadata
-		return last.Version
-	}
-	if known && v.Op == memproxy.OpSelfEdit && last.Op == v.Op && last.SHA256 == v.SHA256 && last.Before == v.Before {
-		// Repeated by a process that resumed another's work.
+	// An agent's own edit may be repeated by a process that resumed another's work.
+	repeated := v.Decision != "" && last.Decision == v.Decision || v.Op == memproxy.OpSelfEdit && last.Before == v.Before
+	if known && repeated && last.Op == v.Op && last.SHA256 == v.SHA256 {
 		last.Text, last.Metadata = v.Text, v.Metadata
 		return last.Version
 	}
@@ -104,8 +101,7 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 	r.key, r.mac = t.store.opt.Vault.Sign("version", link)
 	insertRecord(t, &r)
 	t.step(&r, r.Op, last.Number, r.Number)
-	head.place, head.link = r.place, r.Link
-	t.setHead(head)
+	head.place, head.link, head.grown = r.place, r.Link, true
 	updateFlag(t, &r)
 	compact(t, &r)
 	return r.Version

@@ -44,7 +44,7 @@ type transaction struct {
 	err     error
 	records map[key]*recordRow   // that it read or changed; nil: read them anew
 	ready   map[string]*sql.Stmt // by text, in this transaction
-	heads   []head               // of the chains that grew, as they are to be written
+	heads   map[string]*head     // of chains, by tenant
 	steps   []Step               // of memories' histories
 	sealed  []string             // backends of which everything is known from now on
 

@@ -176,6 +176,17 @@ func AppendField(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
+// AppendFields appends strings as AppendField does, and then numbers.
+func AppendFields(b []byte, texts []string, numbers ...int64) []byte {
+	for _, s := range texts {
+		b = AppendField(b, s)
+	}
+	for _, n := range numbers {
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
+	}
+	return b
+}
+
 // macs returns the tenant's MACs. Verify asks for the tenants of callers only,
 // so a forger cannot fill the cache.
 func (s *Signer) macs(key Key, id, tenant string) *macPool {
