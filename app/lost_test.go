@@ -190,3 +190,63 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 		}
 	}
 }
+
+// Proves TRL-5, TRL-6: a memory whose addition was not answered, so that only its stamp
+// says who wrote it, stays its author's if somebody else changes or deletes it: the
+// change replaces the stamp.
+func TestChangesKeepTheAuthorOfALostAddition(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ method, body string }{
+		"change": {"PUT", `{"text":"Ann likes coffee."}`}, "deletion": {"DELETE", ""},
+	} {
+		for _, answered := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", answered: ", answered), func(t *testing.T) {
+				t.Parallel()
+				r := startPeople(t, "memories: {validate: 0}")
+				whole := r.back.handler()
+				loses := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+					if q.Method == http.MethodGet {
+						whole.ServeHTTP(w, q)
+						return
+					}
+					whole.ServeHTTP(httptest.NewRecorder(), q)
+					panic(http.ErrAbortHandler)
+				})
+				r.back.handle(loses)
+				r.do("POST", "/memories", noted("Ann likes green tea.")).want(t, http.StatusBadGateway)
+				if answered {
+					r.back.handle(whole)
+				}
+				id := r.upstreamIDs("green tea")[0]
+				r.do(tc.method, "/memories/"+id, tc.body, as("human")...)
+				r.back.handle(whole)
+				r.once("outcomes", time.Now())
+				r.listed()
+				must.Do(t, r.car.ledger.Sync(t.Context()))
+				k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
+				if own := must.Get(r.car.ledger.Lookup(t.Context(), k))(t)[k].Owner; own.Actor != "agent:dev" || own.Deleted != (name == "deletion") {
+					t.Errorf("%+v", own)
+				}
+				if name == "change" {
+					if h := r.history(id); len(h) != 2 || !strings.HasPrefix(h[0], "write") || !strings.HasSuffix(h[0], "by agent:dev") {
+						t.Errorf("versions %q", h)
+					}
+				}
+				if n, want := r.total("agent:dev"), map[string]int64{"change": 1, "deletion": 0}[name]; n != want {
+					t.Errorf("the author is charged for %d memories, not %d", n, want)
+				}
+				r.clean(name)
+			})
+		}
+	}
+}
+
+// total is how many memories an author is charged for.
+func (r *rig) total(id string) int64 {
+	r.t.Helper()
+	who := memproxy.Principal{ID: id, Tenant: "acme"}
+	a := must.Get(r.car.budget.Charge(r.t.Context(), memproxy.Charge{ID: "peek", Tenant: who.Tenant, Cost: 1, Peek: true, Time: time.Now(), Lines: []memproxy.Line{
+		{Reason: memproxy.BudgetTotal, Key: "principal/" + who.Account(), Window: memproxy.WindowTotal, Limit: 1 << 30},
+	}}))(r.t)
+	return a.Lines[0].Used
+}

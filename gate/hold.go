@@ -312,9 +312,9 @@ func (ret *making) asideLater(ctx context.Context) error {
 	return ret.g.opt.Ledger.Commit(ctx, e)
 }
 
-// recallStates derives the status of targets that have none recorded from the
-// writes that made them: the change may remove the stamp that links a target to its
-// write.
+// recallStates derives the author and the status of targets that have none recorded
+// from the writes that made them: the change may remove the stamp that links a target
+// to its write.
 func recallStates(ctx context.Context, r *run) error {
 	if _, carries := r.call.Backend.Adapter.(Carrier); !carries || r.dry() {
 		return nil
@@ -332,7 +332,14 @@ func recallStates(ctx context.Context, r *run) error {
 	for i := range ret.items {
 		ret.items[i].know(r.known)
 	}
-	return settleAside(ctx, ret, origins(ret, false))
+	if err := settleAside(ctx, ret, origins(ret, false)); err != nil {
+		return err
+	}
+	_, _ = bindLate(ctx, ret) // it refuses nothing
+	for _, row := range ret.late.Owners {
+		r.owners[row.ID] = row
+	}
+	return commit(ctx, r.g, &r.Decision, ret.late, "the author of a memory is not recorded")
 }
 
 // unwritten refuses a write that was admitted, because something that must be

@@ -221,9 +221,6 @@ func (ret *effects) forgotten(ctx context.Context) {
 	var gone []memproxy.Ownership
 	for _, id := range ret.op.Targets {
 		row, known := ret.owners[id]
-		if m := ret.op.Current[id]; !known && m.TargetKind() == memproxy.TargetMemory && ret.signed(&m) {
-			row, known = boundRow(ret.op.Backend, &m, ret.Principal.Tenant), true // its addition may still be followed
-		}
 		if !known || slices.Contains(ret.op.Kept, id) {
 			continue
 		}
