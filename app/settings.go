@@ -229,8 +229,10 @@ func (s *App) watch() {
 
 // follow watches files and applies their edits.
 func (s *App) follow(name string, f upkeep.Followed, inForce string, dir string) {
-	looks := make(chan time.Time)
-	s.group.Tick(name+" pace", s.cfg.Policy.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) { upkeep.Rereads(ctx, tick, looks, dir, s.cfg.State) })
+	looks, heard := make(chan time.Time), upkeep.Hangups()
+	s.group.Tick(name+" pace", s.cfg.Policy.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) {
+		upkeep.Rereads(ctx, tick, heard, looks, dir, s.cfg.State)
+	})
 	s.group.Go(name, func(ctx context.Context) { f.Follow(ctx, inForce, looks) })
 }
 

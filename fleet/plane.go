@@ -178,9 +178,9 @@ func (p *Plane) Start(ctx context.Context) (err error) {
 	stop, failed = proxy.Serve(face.CountTurnedAway(p.counts, "admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: p.admin, Log: p.log})
 	p.AdminAddr = admin.Addr().String()
 	p.group.Serve(stageListeners, "admin", stop, failed)
-	merged := make(chan time.Time)
+	merged, heard := make(chan time.Time), upkeep.Hangups()
 	p.group.Tick("releases pace", p.cfg.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) {
-		upkeep.Rereads(ctx, tick, merged, p.cfg.Releases, p.cfg.Progress)
+		upkeep.Rereads(ctx, tick, heard, merged, p.cfg.Releases, p.cfg.Progress)
 	})
 	p.group.Go("releases", func(ctx context.Context) { p.server.Run(ctx, merged) })
 	p.log.Info("listening", "name", "fleet", "address", p.FleetAddr)

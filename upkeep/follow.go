@@ -21,13 +21,19 @@ const (
 	editPace = 100 * time.Millisecond
 )
 
+// Hangups returns a channel that receives each SIGHUP from now on, so that none is lost
+// before Rereads runs.
+func Hangups() chan os.Signal {
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGHUP)
+	return heard
+}
+
 // Rereads sends to looks whenever files are to be read again, until ctx ends: at every
 // tick, on SIGHUP, and soon after an edit in their directory. The ticks cover volumes
 // that do not notify of changes. If the process itself writes to the directory (own),
 // only ticks and SIGHUP count, because each of its writes would cause a reread.
-func Rereads(ctx context.Context, tick <-chan time.Time, looks chan<- time.Time, dir, own string) {
-	heard := make(chan os.Signal, 1)
-	signal.Notify(heard, syscall.SIGHUP)
+func Rereads(ctx context.Context, tick <-chan time.Time, heard chan os.Signal, looks chan<- time.Time, dir, own string) {
 	defer signal.Stop(heard)
 	edited := make(chan struct{}, 1)
 	if !same(dir, own) {

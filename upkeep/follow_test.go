@@ -25,7 +25,10 @@ func TestAnEditIsReadAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	looks, over := make(chan time.Time), make(chan struct{})
 	var n atomic.Int32
-	go func() { defer close(over); upkeep.Rereads(ctx, nil, looks, dir, filepath.Join(dir, "absent")) }()
+	go func() {
+		defer close(over)
+		upkeep.Rereads(ctx, nil, upkeep.Hangups(), looks, dir, filepath.Join(dir, "absent"))
+	}()
 	defer func() { cancel(); <-over }()
 	go func() {
 		for {
@@ -94,7 +97,7 @@ func TestOwnWritesAreNotWatched(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	tick, looks, over := make(chan time.Time), make(chan time.Time), make(chan struct{})
-	go func() { defer close(over); upkeep.Rereads(ctx, tick, looks, dir, link) }()
+	go func() { defer close(over); upkeep.Rereads(ctx, tick, upkeep.Hangups(), looks, dir, link) }()
 	defer func() { cancel(); <-over }()
 	for i := range 3 {
 		must.Do(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o600))
