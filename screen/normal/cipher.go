@@ -23,14 +23,20 @@ type key struct {
 	back int // 1 if it was
 }
 
+// underKey is the parts of a text that one key turns into words.
+type underKey struct {
+	letters int
+	parts   []span
+}
+
 // cipher looks for stretches whose letters do not follow each other as they do in
-// words, and reads the text as the ciphers in which they do: the usual ones, and of
+// words, and reads them under the ciphers in which they do: the usual ones, and of
 // the others those in which most of the text does. It reports how much of the text
 // is no language, and where.
 func cipher(found []View, v *View) (_ []View, strange int, opaque []span) {
 	s, p := v.Text, pairs()
-	var under [mirror + 1][2]int // how many letters follow each other under a key
-	all, marked := 0, 0          // letters and signs
+	var under [mirror + 1][2]underKey
+	all, marked := 0, 0 // letters and signs
 	from, sum, n, near, signs, last := 0, 0, 0, 0, 0, byte(apart)
 	judge := func(to int) {
 		if sum < fluent*n || signs*manySigns > n {
@@ -41,8 +47,10 @@ func cipher(found []View, v *View) (_ []View, strange int, opaque []span) {
 			if sum < fluent*n {
 				strange += near
 				if near*9 >= n*5 { // and not words of two or three letters
-					k := crack(s[from:to], sum/n, n)
-					under[k.by][k.back] += n
+					if k := crack(s[from:to], sum/n, n); k != (key{}) {
+						u := &under[k.by][k.back]
+						u.letters, u.parts = u.letters+n, widen(u.parts, s, from, to)
+					}
 				}
 			}
 		}
@@ -75,19 +83,22 @@ func cipher(found []View, v *View) (_ []View, strange int, opaque []span) {
 	if strange == 0 {
 		return found, 0, opaque
 	}
-	under[0][0] = 0
 	most := 0
 	for by := range under {
-		most = max(most, under[by][0], under[by][1])
+		most = max(most, under[by][0].letters, under[by][1].letters)
 	}
 	for by := range under {
-		for back, n := range under[by] {
-			if usual := by == 13 || by == mirror || by == 0; n == 0 || n < most && !usual {
+		for back := range under[by] {
+			u := &under[by][back]
+			if usual := by == 13 || by == mirror || by == 0; u.letters < most && !usual {
 				continue
 			}
-			found = append(found, placed(deciphered(v, key{by, back})))
-			if by == 0 {
-				found = append(found, turned(v))
+			for _, in := range u.parts {
+				p := v.part(in.start, in.end)
+				found = append(found, placed(deciphered(&p, key{by, back})))
+				if by == 0 {
+					found = append(found, turned(&p))
+				}
 			}
 		}
 	}
@@ -197,7 +208,7 @@ func shifted(v *View, to *[256]byte) View {
 	for i := range len(v.Text) {
 		b.text = append(b.text, to[v.Text[i]])
 	}
-	return View{Name: Cipher, Text: string(b.text), orig: v.orig, at: v.at, base: v.base, from: v.from, to: v.to, whole: v.whole}
+	return View{Name: Cipher, Text: string(b.text), orig: v.orig, at: v.at, base: v.base, from: v.from, to: v.to, whole: v.whole, ciphered: true}
 }
 
 // placed gives a reading that was shifted the places of its bytes.

@@ -270,7 +270,7 @@ func code(found []View, v *View, m marks) ([]View, bool) {
 	if found = encodings(found, v, m); covers(found[before:], v) {
 		return found, true
 	}
-	if v.Name != Cipher && v.Name != Reversed {
+	if !v.ciphered {
 		var strange int
 		var opaque []span
 		if found, strange, opaque = cipher(found, v); len(opaque) > 0 {

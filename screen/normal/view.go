@@ -27,6 +27,7 @@ type View struct {
 	// were put together, and guesses is how many of both led to it since it was decoded.
 	worded, pieced bool
 	guesses        uint8
+	ciphered       bool // a cipher, or the order of letters, was undone since it was decoded
 
 	sense int // how much its letters follow each other as in words
 
@@ -128,7 +129,7 @@ func (v *View) origin(i int) int32 {
 
 // part is what bytes start to end of the reading are by themselves.
 func (v *View) part(start, end int) View {
-	p := View{Name: v.Name, Depth: v.Depth, Text: v.Text[start:end], Rough: v.Rough, Innocent: v.Innocent, worded: v.worded, pieced: v.pieced, guesses: v.guesses, orig: v.orig, base: v.base + int32(start), from: v.from, to: v.to, whole: v.whole}
+	p := View{Name: v.Name, Depth: v.Depth, Text: v.Text[start:end], Rough: v.Rough, Innocent: v.Innocent, worded: v.worded, pieced: v.pieced, guesses: v.guesses, ciphered: v.ciphered, orig: v.orig, base: v.base + int32(start), from: v.from, to: v.to, whole: v.whole}
 	if v.at != nil {
 		p.at = v.at[start:end:end]
 	}
@@ -143,7 +144,7 @@ func whole(name string, text []byte, v *View, start, end int) View {
 
 // mapped finishes a reading whose offsets point into parent.
 func mapped(name string, b *builder, parent *View) View {
-	v := View{Name: name, Text: string(b.text), orig: parent.orig, changed: b.changed(parent.Text), worded: parent.worded || name == Split || name == Leet || name == Scrambled, pieced: parent.pieced}
+	v := View{Name: name, Text: string(b.text), orig: parent.orig, changed: b.changed(parent.Text), worded: parent.worded || name == Split || name == Leet || name == Scrambled, pieced: parent.pieced, ciphered: parent.ciphered || name == Cipher || name == Reversed}
 	if v.guesses = parent.guesses; v.guessed() {
 		v.guesses++
 	}
