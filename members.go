@@ -86,7 +86,8 @@ func ordered(list []any) []any {
 	return out
 }
 
-// merged is an object with the members of another over it; what is none is replaced.
+// merged returns an object in which the members of another replace those of the same
+// name, at every depth. A value that is no object is replaced as a whole.
 func merged(now, over any) any {
 	there, ok := now.(map[string]any)
 	members, both := over.(map[string]any)

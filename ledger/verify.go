@@ -172,7 +172,7 @@ func (v *verifier) selfCheck(r *record) bool {
 	return class == ""
 }
 
-// fault is what is wrong with a record by itself, "" if nothing is.
+// fault returns the fault that a record shows without its neighbours, or "".
 func (r *record) fault(v *keys.Vault) memproxy.FaultClass {
 	switch link := r.link(); {
 	case hex.EncodeToString(link) != r.Link:

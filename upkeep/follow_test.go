@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +48,19 @@ func TestAnEditIsReadAtOnce(t *testing.T) {
 		}
 		return n.Load() >= 2
 	})
+}
+
+// Proves CARD-3: a SIGHUP that comes before the reader runs is not lost. Not parallel: the
+// signal reaches the whole process.
+func TestAnEarlyHangupIsHeard(t *testing.T) {
+	heard := upkeep.Hangups()
+	must.Do(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	ring.Until(t, "the signal", func() bool { return len(heard) == 1 })
+	ctx, cancel := context.WithCancel(t.Context())
+	looks, over := make(chan time.Time), make(chan struct{})
+	go func() { defer close(over); upkeep.Rereads(ctx, nil, heard, looks, t.TempDir(), "absent") }()
+	defer func() { cancel(); <-over }()
+	<-looks
 }
 
 // Proves CARD-3: a version that changed while it was put in force is discarded; the

@@ -90,8 +90,8 @@ func inPath(rt memproxy.Route, target string) bool {
 	return slices.Contains(slices.Collect(maps.Values(rt.Params)), target)
 }
 
-// side returns a request of memproxy's own, beside one of a caller or, if that is empty,
-// without any.
+// side returns a request that memproxy makes itself, with the headers of the caller's
+// request, if there is one.
 func side(of memproxy.Request, method, path, query string) memproxy.Request {
 	h := make(memproxy.Header, len(of.Header)+1)
 	maps.Copy(h, of.Header)

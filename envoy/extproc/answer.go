@@ -169,7 +169,7 @@ func (an *answer) returned(body []byte) (changed bool, refusal *response) {
 	x := an.x
 	an.reply.Body = body
 	an.reply = x.p.opt.Gate.Return(context.WithoutCancel(x.forwarded), x.admission, an.reply)
-	if x.admission.Answered != nil {
+	if an.reply.Status != x.status || x.admission.Answered != nil {
 		return false, x.refused(an.reply)
 	}
 	x.b.follower.Follow(x.admission)

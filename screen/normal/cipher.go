@@ -23,7 +23,8 @@ type key struct {
 	back int // 1 if it was
 }
 
-// underKey is the parts of a text that one key turns into words.
+// underKey are the parts of a text that read as words under a key, and how many letters
+// they have.
 type underKey struct {
 	letters int
 	parts   []span

@@ -18,6 +18,24 @@ func derived(r *Reading) (sum int) {
 	return sum
 }
 
+// A stretch that reads better backward is reversed alone, and no reading of it is
+// reversed again: a long document with one is read to its end.
+//
+// Proves SYN-3
+func TestOneStretchIsReversedAlone(t *testing.T) {
+	prose := strings.Repeat("The team meets on Monday, and somebody brings cake for all of us. ", 60)
+	r := Read(prose + "teiuq dna nus gninrom eht ni ylevol si nedrag eht. " + prose)
+	backward := 0
+	for i := range r.Views {
+		if r.Views[i].Name == Reversed {
+			backward += len(r.Views[i].Text)
+		}
+	}
+	if !found(&r, "the garden is lovely in the morning sun and quiet") || r.Cut || backward > 1_000 {
+		t.Errorf("%d bytes are read backward, cut is %v", backward, r.Cut)
+	}
+}
+
 // Documents, prose and code, are read to their end, and their readings are in
 // proportion to them: a feature here and there gives no copy of all of it.
 //

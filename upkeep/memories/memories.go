@@ -165,7 +165,7 @@ func (k *Keeper) purge(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// lower lowers the totals by a memory that is gone.
+// lower reduces the totals by a deleted memory.
 func (k *Keeper) lower(ctx context.Context, row *memproxy.Ownership, now time.Time, charge, after string) {
 	if !gate.Counts(row) {
 		return

@@ -112,8 +112,8 @@ func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	return s.inFirst(doc, e)
 }
 
-// inFirst sets the run of a message to the first request's, beside other edits. It
-// returns the same document if nothing changes.
+// inFirst sets the run of a message to the first request's, along with the edits in e.
+// It returns the same document if nothing changes.
 func (s *stitched) inFirst(doc *jsondoc.Doc, e *jsondoc.Edits) (*jsondoc.Doc, error) {
 	id := doc.Root.Get("run_id")
 	if is := id.Text(); plainID(is) && is != s.run(is) {
