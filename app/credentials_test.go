@@ -52,3 +52,32 @@ func TestTwoCredentialsMustMatch(t *testing.T) {
 		}
 	}
 }
+
+// Proves TRL-10: in shadow mode a caller that is not identified reaches the backend with
+// its own credential or none, never with the backend's, at both faces.
+func TestShadowModeLendsNobodyTheCredential(t *testing.T) {
+	t.Parallel()
+	sent := make(chan string, 1)
+	f := facesBefore(t, extproctest.Settings{"profile": "production", "enforce": "false", "kind": "mem0", "body": "65536", "writes_per_hour": "10000", "credential": "backend-key"},
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("user_id") == "" {
+				return // a request of memproxy's own
+			}
+			sent <- r.Header.Get("Authorization")
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"results":[]}`)
+		}))
+	for _, envoy := range []bool{false, true} {
+		addr := f.face(t, envoy).Addr
+		for presented, want := range map[string]string{"": "", "Token of-the-backend": "Token of-the-backend", "Bearer m0sk_dev": "Token backend-key"} {
+			q := must.Get(http.NewRequest(http.MethodGet, "http://"+addr+"/memories?user_id=ann&agent_id=dev", nil))(t)
+			if presented != "" {
+				q.Header.Set("Authorization", presented)
+			}
+			must.Get(http.DefaultClient.Do(q))(t).Body.Close()
+			if got := <-sent; got != want {
+				t.Errorf("envoy %v: %q is forwarded as %q, want %q", envoy, presented, got, want)
+			}
+		}
+	}
+}

@@ -69,18 +69,33 @@ func (b *Backend) Complete() (err error) {
 // Chart determines how a request to the backend is handled.
 func (b *Backend) Chart(h Head) Course { return Chart(b.Adapter, b.patterns, h) }
 
+// Admitted returns the headers with which an admitted request is forwarded. In shadow
+// mode a caller that is not identified keeps its own credential, as without memproxy: it
+// may be the backend's, and the backend refuses any other.
+func (b *Backend) Admitted(h http.Header, a *gate.Admission) http.Header {
+	if a.Principal.ID == "" && a.Shadow() {
+		return forwarded(h, a.Inspect)
+	}
+	return b.Onward(h, a.Inspect, a.Principal.ID != "")
+}
+
 // Onward returns the headers with which a request is forwarded, with the backend's
 // credential if the caller is known. Plain asks for an answer without compression.
 func (b *Backend) Onward(h http.Header, plain, known bool) http.Header {
-	out := make(http.Header, len(h)+2)
-	Onward(out, h)
-	if plain {
-		out["Accept-Encoding"] = []string{"identity"}
-	}
+	out := forwarded(h, plain)
 	if known {
 		b.Credential.Present(out)
 	} else {
 		b.Credential.Conceal(out)
+	}
+	return out
+}
+
+func forwarded(h http.Header, plain bool) http.Header {
+	out := make(http.Header, len(h)+2)
+	Onward(out, h)
+	if plain {
+		out["Accept-Encoding"] = []string{"identity"}
 	}
 	return out
 }

@@ -166,8 +166,7 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 }
 
 func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission, rest io.Reader) *http.Request {
-	known := a.Principal.ID != "" || !a.Call().Passed
-	out := p.onward(r, a.Query, a.Inspect, known)
+	out := p.onward(r, a.Query, p.opt.Admitted(r.Header, a))
 	out.Method = face.Asks(r.Method, a)
 	switch {
 	case rest != nil:

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// onward returns a request to the backend, without its body.
-func (p *Proxy) onward(r *http.Request, query string, plain, known bool) *http.Request {
-	out := &http.Request{Method: r.Method, URL: target(p.opt.Upstream, r.URL, query), Header: p.opt.Onward(r.Header, plain, known)}
+// onward returns a request to the backend with these headers, without its body.
+func (p *Proxy) onward(r *http.Request, query string, h http.Header) *http.Request {
+	out := &http.Request{Method: r.Method, URL: target(p.opt.Upstream, r.URL, query), Header: h}
 	for _, name := range [...]string{"Idempotency-Key", "X-Idempotency-Key"} {
 		// The transport would send such a request again if its connection breaks. It
 		// looks for the name in canonical form only.

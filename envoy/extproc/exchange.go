@@ -248,7 +248,7 @@ func (x *exchange) refused(reply memproxy.Reply) *response {
 
 // outgoing returns the changes of an admitted request's headers.
 func (x *exchange) outgoing(a *gate.Admission) *headerMutation {
-	out := x.b.Onward(http.Header(x.req.credentials.Header), a.Inspect, a.Principal.ID != "")
+	out := x.b.Admitted(http.Header(x.req.credentials.Header), a)
 	if a.Changed {
 		face.DropDigests(out)
 		out.Set("Content-Length", strconv.Itoa(len(a.Body)))
