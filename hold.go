@@ -70,6 +70,12 @@ type HoldResult struct {
 	Status   int      `json:"status"`             // the backend's HTTP status, 0 when it was not reached
 	Memories []string `json:"memories,omitempty"` // ids that the backend gave
 	Detail   string   `json:"detail,omitempty"`   // for a person; quotes no content
+	// Again reports that the write was sent before and the backend does not have it. The
+	// earlier attempt was charged.
+	Again bool `json:"again,omitempty"`
+	// Cleared reports that all that an owner has was deleted, this write too, after it
+	// may have been sent.
+	Cleared bool `json:"cleared,omitempty"`
 }
 
 // HoldContent is the part of a hold that is encrypted at rest. A query and

@@ -191,6 +191,100 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 	}
 }
 
+// Proves EDGE-11, TRL-6: an approved addition whose answer was lost is made and charged
+// once. If its owner changed or deleted it before the backend is asked, it is not made
+// again. What nobody read before all was deleted stays charged, as without a review.
+func TestApprovedAdditionsWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	const policy = `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("looked at first")
+forbid (principal, action == Action::"learn", resource);`
+	type deed struct{ method, path, body string }
+	for name, tc := range map[string]struct {
+		made  bool
+		then  *deed
+		sent  int32 // after the answer was lost
+		state memproxy.HoldState
+		left  int
+		total int64
+	}{
+		"made":               {true, nil, 0, memproxy.HoldDone, 1, 1},
+		"lost":               {false, nil, 1, memproxy.HoldDone, 1, 1},
+		"made, all deleted":  {true, &deed{"DELETE", "/memories?user_id=ann", ""}, 0, memproxy.HoldFailed, 0, 1},
+		"lost, all deleted":  {false, &deed{"DELETE", "/memories?user_id=ann", ""}, 0, memproxy.HoldFailed, 0, 1},
+		"lost, of others":    {false, &deed{"DELETE", "/memories?user_id=bob", ""}, 1, memproxy.HoldDone, 1, 1},
+		"made, then deleted": {true, &deed{"DELETE", "/memories/ID", ""}, 0, memproxy.HoldDone, 0, 0},
+		"made, then changed": {true, &deed{"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`}, 0, memproxy.HoldDone, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := ledgertest.NewClock()
+			r := startRig(&rig{t: t, clock: clock.Now}, screeningConf, "SCREENING", fmt.Sprintf(`memories: {validate: 0}
+policy: {dir: %q}
+review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, policyDir(t, policy), sha(reviewToken)), "kind: agent,", "kind: agent, roles: [memproxy-forget],")
+			hold := heldID(t, r.do("POST", "/memories", noted("Ann likes green tea.")))
+			whole, sent := r.back.handler(), atomic.Int32{}
+			r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				if tc.made {
+					whole.ServeHTTP(httptest.NewRecorder(), q)
+				}
+				panic(http.ErrAbortHandler)
+			}))
+			r.does("holds", "approve", "--reason", "fine", hold)
+			r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				if q.Method == http.MethodPost {
+					sent.Add(1)
+				}
+				whole.ServeHTTP(w, q)
+			}))
+			if then := tc.then; then != nil {
+				path := then.path
+				if strings.Contains(path, "ID") { // the owner has read it
+					r.do("GET", "/memories?user_id=ann", "").want(t, 200)
+					path = strings.Replace(path, "ID", r.upstreamIDs("green tea")[0], 1)
+				}
+				r.do(then.method, path, then.body).want(t, 200)
+			}
+			clock.Pass(20 * time.Minute)
+			for range 2 {
+				r.once("replays", clock.Now())
+			}
+			if h, err := r.car.ledger.Holds.Get(t.Context(), hold); err != nil || h.State != tc.state || sent.Load() != tc.sent {
+				t.Errorf("%s %+v %v, sent %d times again", h.State, h.Result, err, sent.Load())
+			}
+			r.listed()
+			must.Do(t, r.car.ledger.Sync(t.Context()))
+			if n := len(r.upstreamIDs("Ann likes")); n != tc.left {
+				t.Errorf("%d memories are left", n)
+			}
+			if n := r.total("agent:dev"); n != tc.total {
+				t.Errorf("charged for %d memories", n)
+			}
+			r.clean(name)
+		})
+	}
+}
+
+// Proves TRL-6: an approved write that cannot be sent for a while is charged once.
+func TestApprovedWritesAreChargedOnce(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	r := startRig(&rig{t: t, clock: clock.Now}, screeningConf, "SCREENING", fmt.Sprintf(`memories: {validate: 0}
+policy: {dir: %q}
+review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, policyDir(t, `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("looked at first")
+forbid (principal, action == Action::"learn", resource);`), sha(reviewToken)), "upstream: UPSTREAM", `upstream: "http://127.0.0.1:1"`)
+	hold := heldID(t, r.do("POST", "/memories", noted("Ann likes green tea.")))
+	r.does("holds", "approve", "--reason", "fine", hold)
+	for range 3 {
+		_ = r.car.jobs.Once(t.Context(), "replays", clock.Now())
+	}
+	if h := must.Get(r.car.ledger.Holds.Get(t.Context(), hold))(t); h.State != memproxy.HoldApproved {
+		t.Errorf("%s %+v", h.State, h.Result)
+	}
+	if n := r.total("agent:dev"); n != 0 {
+		t.Errorf("charged for %d memories that were not sent", n)
+	}
+}
+
 // Proves TRL-5, TRL-6: a memory whose addition was not answered, so that only its stamp
 // says who wrote it, stays its author's if somebody else changes or deletes it: the
 // change replaces the stamp.

@@ -47,7 +47,10 @@ func (r replayer) Ask(ctx context.Context, h memproxy.HeldWrite) (bool, memproxy
 	case !known:
 		return false, memproxy.HoldResult{}, errors.New("the backend cannot tell whether the write arrived")
 	}
-	return len(ids) > 0, memproxy.HoldResult{Status: http.StatusOK, Memories: ids, Detail: "found in the backend"}, nil
+	if len(ids) == 0 {
+		return false, memproxy.HoldResult{Detail: "not found in the backend"}, nil
+	}
+	return true, memproxy.HoldResult{Status: http.StatusOK, Memories: ids, Detail: "found in the backend"}, nil
 }
 
 // Now implements review.Replayer.

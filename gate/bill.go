@@ -14,12 +14,14 @@ import (
 
 // charge draws on the write budgets. A write that is held is charged too, because a
 // person has to review it: its hourly lines when it is held, whether or not it is
-// approved, and its total lines when it is approved and sent.
+// approved, and its total lines when it is approved and sent, once for all attempts.
 func charge(ctx context.Context, r *run) error {
 	c := costs(r)
 	switch {
 	case r.keeps():
 		c.Lines = linesOf(c.Lines, false)
+	case r.paid != nil && r.waited.Result.Again: // the attempt whose outcome was unknown was charged
+		r.paid.Lines, c.Lines = c.Lines, nil
 	case r.paid != nil:
 		c.ID += "/approved/" + strconv.FormatInt(r.begun.UnixNano(), 36) // one for each attempt: a failed one is released
 		r.paid.Lines, c.Lines = linesOf(c.Lines, false), linesOf(c.Lines, true)
@@ -351,7 +353,8 @@ func (acc *accounts) settleTo(ctx context.Context, a *Admission, window, total i
 		window = max(window, 1)
 	}
 	if b.paid != nil {
-		acc.settleLines(ctx, a, b.paid, "/settled/window", b.paid.Lines, window-b.paid.Cost)
+		acc.settleLines(ctx, a, b.paid, "/settled/window", linesOf(b.paid.Lines, false), window-b.paid.Cost)
+		acc.settleLines(ctx, a, b.paid, "/settled/total", linesOf(b.paid.Lines, true), total-b.paid.Cost)
 	}
 	if window == total {
 		acc.settleLines(ctx, a, &b.charge, "/settled", b.charge.Lines, total-b.charge.Cost)

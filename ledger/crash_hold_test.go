@@ -74,7 +74,7 @@ func recoverHolds(t *testing.T, l *ledger.Ledger, b backend) {
 		if b.sent(t)[h.ID] > 0 {
 			to = memproxy.HoldDone
 		}
-		if err := l.Holds.Resolve(ctx, h.ID, to, memproxy.HoldResult{}); err != nil {
+		if _, err := l.Holds.Resolve(ctx, h.ID, to, memproxy.HoldResult{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -222,6 +222,9 @@ func (u Upkeep) Maintain(ctx context.Context, now time.Time, r Retention) (Remov
 // of the scope matches everything; a scope without any owner is refused with ErrRow,
 // because it would match every memory.
 //
+// Approved writes within the scope that may have been sent, and whose outcome is unknown,
+// are not sent again.
+//
 // Histories in the scope that have not ended get a version like v, which says who
 // deleted them and by which decision; none if v has no operation.
 func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error) {
@@ -242,6 +245,9 @@ func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Sc
 	at, after := map[memproxy.Tally]int{}, ""
 	for {
 		found, err := result(ctx, s, job{}, func(t *transaction) (found []memproxy.Ownership, _ error) {
+			if after == "" {
+				clearSent(t, backend, scope)
+			}
 			for _, r := range t.lock(expireStep, `backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND id > ?2
 				AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run) ORDER BY id`,
 				backend, after, scope.User, scope.Agent, scope.App, scope.Run) {

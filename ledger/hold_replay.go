@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -117,7 +118,7 @@ func (hs Holds) Fail(ctx context.Context, id, token string, r memproxy.HoldResul
 }
 
 // Release returns a claim, so that the hold can be claimed again. It may be called only
-// if it is certain that nothing was sent.
+// if it is certain that this attempt sent nothing.
 func (hs Holds) Release(ctx context.Context, id, token string) error {
 	return hs.endClaim(ctx, id, token, memproxy.HoldApproved, memproxy.HoldResult{})
 }
@@ -130,6 +131,13 @@ func (hs Holds) Reopen(ctx context.Context, id, token string, r memproxy.HoldRes
 
 func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.HoldState, r memproxy.HoldResult) error {
 	return hs.change(ctx, need(token != "", "a claim has a token"), func(t *transaction) error {
+		if to == memproxy.HoldApproved || to == memproxy.HoldPending { // it may be sent again
+			there, err := lockHold(t, id)
+			if err != nil {
+				return err
+			}
+			r.Again = there.Result.Again
+		}
 		n := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND token = ?`,
 			string(to), asJSON(trimmed(r)), id, token)
 		if n == 1 && to == memproxy.HoldPending {
@@ -173,18 +181,57 @@ func (hs Holds) Stranded(ctx context.Context) ([]memproxy.HeldWrite, error) {
 }
 
 // Resolve ends a stranded claim after the backend was asked: as done when it has the
-// write, approved when it certainly has not, failed when the write is abandoned.
-func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) error {
+// write, approved when it certainly has not, failed when the write is abandoned. A write
+// that arrived and was changed or deleted since is not sent again: in place of approved
+// it is done if the ledger has its versions, and failed if all that an owner has was
+// deleted. Resolve returns the state.
+func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) (memproxy.HoldState, error) {
 	ends := to == memproxy.HoldDone || to == memproxy.HoldApproved || to == memproxy.HoldFailed
-	return hs.change(ctx, need(ends, "a stranded hold does not become %q", to), func(t *transaction) error {
+	if to == memproxy.HoldApproved {
+		seen, err := querySettled(ctx, hs.store, "look for the versions of a hold", scanOne[string], `SELECT v.id FROM version v JOIN hold h ON h.tenant = v.tenant AND h.backend = v.backend
+			WHERE h.id = ?1 AND v.decision = ?1 LIMIT 1`, id)
+		if err != nil {
+			return "", err
+		}
+		if len(seen) > 0 {
+			to, r = memproxy.HoldDone, memproxy.HoldResult{Detail: "it arrived, and was changed or deleted since"}
+		}
+	}
+	return changed(ctx, hs.store, need(ends, "a stranded hold does not become %q", to), func(t *transaction) (memproxy.HoldState, error) {
+		if to == memproxy.HoldApproved {
+			h, err := lockHold(t, id)
+			if err != nil {
+				return "", err
+			}
+			if r.Again = true; h.Result.Cleared {
+				to, r = memproxy.HoldFailed, memproxy.HoldResult{Cleared: true, Detail: "all that its owner has was deleted after it may have been sent"}
+			}
+		}
 		now := leases(t)
 		n := t.run(`UPDATE hold SET state = ?, lease = 0, token = '', result = ? WHERE id = ? AND state = 'replaying' AND (lease < ? OR lease > ?)`,
 			string(to), asJSON(trimmed(r)), id, micros(now), micros(now.Add(longestLease)))
 		if n == 0 {
-			return wrongState(t, id, memproxy.HoldReplaying)
+			return "", wrongState(t, id, memproxy.HoldReplaying)
 		}
 		endContests(t, id, to)
-		return nil
+		return to, nil
+	})
+}
+
+// clearSent marks the approved writes that may have been sent to a backend within a
+// scope, when everything there was deleted.
+func clearSent(t *transaction, backend string, scope memproxy.Scope) {
+	for _, h := range rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE state = 'replaying' AND backend = ?`, backend) {
+		if h.Result.Cleared = true; within(h.Scope, scope) {
+			t.run(`UPDATE hold SET result = ? WHERE id = ? AND state = 'replaying'`, asJSON(h.Result), h.ID)
+		}
+	}
+}
+
+// within reports whether a scope has the owners of another.
+func within(s, of memproxy.Scope) bool {
+	return !slices.ContainsFunc([]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun}, func(d memproxy.Dimension) bool {
+		return of.In(d) != "" && of.In(d) != s.In(d)
 	})
 }
 

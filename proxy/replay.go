@@ -40,7 +40,7 @@ func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Requ
 	lease := o.p.opt.InFlight.Lease(face.Own)
 	defer lease.Release()
 	if err := lease.Grow(ctx, int64(len(a.Body))); err != nil {
-		o.p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamGone)
+		o.p.opt.Gate.Unsent(context.WithoutCancel(ctx), a, memproxy.StreamGone)
 		return memproxy.Unsent(err)
 	}
 	path, err := url.PathUnescape(req.EscapedPath)
@@ -60,8 +60,13 @@ func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Requ
 		body, _, err = face.ReadAnswer(resp, o.p.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // the write has happened
 	}
 	if err != nil {
-		o.p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
-		return sentOrNot(err)
+		sent := sentOrNot(err)
+		if end := context.WithoutCancel(ctx); sent.Outcome == memproxy.OutcomeUnsent {
+			o.p.opt.Gate.Unsent(end, a, memproxy.StreamWhole)
+		} else {
+			o.p.opt.Gate.Abandon(end, a, memproxy.StreamWhole)
+		}
+		return sent
 	}
 	o.p.opt.Gate.Return(context.WithoutCancel(ctx), a, memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body})
 	o.p.follower.Follow(a)

@@ -249,8 +249,8 @@ func shredHold(c *call, in Reason) (Settled, error) {
 func resolveHold(c *call, in ResolveRequest) (Settled, error) {
 	approved := ""
 	s, err := settleHold(c, func(h *memproxy.HeldWrite) error {
-		err := c.api.opt.Holds.Resolve(c.ctx(), h.ID, in.Outcome, memproxy.HoldResult{Detail: "resolved by " + c.who.ID})
-		if err == nil && in.Outcome == memproxy.HoldApproved {
+		to, err := c.api.opt.Holds.Resolve(c.ctx(), h.ID, in.Outcome, memproxy.HoldResult{Detail: "resolved by " + c.who.ID})
+		if err == nil && to == memproxy.HoldApproved {
 			approved = h.ID
 		}
 		return err

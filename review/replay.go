@@ -194,12 +194,16 @@ func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
 	if err != nil {
 		return err
 	}
-	to, came := memproxy.HoldApproved, memproxy.Act{Stage: memproxy.ActFailed, Rule: "not_found"} // it is sent again
+	to := memproxy.HoldApproved // it is sent again
 	if found {
-		to, came = memproxy.HoldDone, memproxy.Act{Stage: memproxy.ActDone}
+		to = memproxy.HoldDone
 	}
-	if err := r.opt.Store.Resolve(ctx, h.ID, to, result); err != nil {
+	if to, err = r.opt.Store.Resolve(ctx, h.ID, to, result); err != nil {
 		return err
+	}
+	came := memproxy.Act{Stage: memproxy.ActFailed, Rule: "not_found"}
+	if to == memproxy.HoldDone {
+		came = memproxy.Act{Stage: memproxy.ActDone}
 	}
 	r.recordResult(ctx, &h, came, result)
 	return nil

@@ -31,7 +31,7 @@ type ReplayStore interface {
 	Release(ctx context.Context, id, token string) error
 	Reopen(ctx context.Context, id, token string, r memproxy.HoldResult) error
 	Stranded(context.Context) ([]memproxy.HeldWrite, error)
-	Resolve(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) error
+	Resolve(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) (memproxy.HoldState, error)
 }
 
 // MemoryStore stores the status and the history of memories.

@@ -189,7 +189,8 @@ func holdStranded(t *testing.T, l Life) {
 	if left, err := l.Holds.Stranded(ctx); err != nil || len(left) != 0 {
 		t.Errorf("within the lease nothing is stranded: %v, %v", left, err)
 	}
-	wantErr(t, "resolve within the lease", l.Holds.Resolve(ctx, "a", memproxy.HoldApproved, memproxy.HoldResult{}), ledger.ErrState)
+	_, err := l.Holds.Resolve(ctx, "a", memproxy.HoldApproved, memproxy.HoldResult{})
+	wantErr(t, "resolve within the lease", err, ledger.ErrState)
 	l.Clock.Pass(2 * time.Minute)
 	left, err := l.Other.Holds.Stranded(ctx)
 	if err != nil || len(left) != 2 {
@@ -197,12 +198,57 @@ func holdStranded(t *testing.T, l Life) {
 	}
 	_, err = l.Holds.Claim(ctx, "a", time.Minute)
 	wantErr(t, "it is never given out by itself", err, ledger.ErrState)
-	must(t, "it was sent", l.Holds.Resolve(ctx, "a", memproxy.HoldDone, memproxy.HoldResult{Status: 200}))
-	must(t, "it was not", l.Holds.Resolve(ctx, "b", memproxy.HoldApproved, memproxy.HoldResult{}))
+	_, err = l.Holds.Resolve(ctx, "a", memproxy.HoldDone, memproxy.HoldResult{Status: 200})
+	must(t, "it was sent", err)
+	_, err = l.Holds.Resolve(ctx, "b", memproxy.HoldApproved, memproxy.HoldResult{})
+	must(t, "it was not", err)
 	wantState(t, l, "a", memproxy.HoldDone)
-	_, err = l.Holds.Claim(ctx, "b", time.Minute)
+	again, err := l.Holds.Claim(ctx, "b", time.Minute)
 	must(t, "claim again", err)
-	wantErr(t, "to nowhere", l.Holds.Resolve(ctx, "b", memproxy.HoldPending, memproxy.HoldResult{}), ledger.ErrRow)
+	must(t, "release", l.Holds.Release(ctx, "b", again.Token))
+	if again, err = l.Holds.Claim(ctx, "b", time.Minute); err != nil || !again.Hold.Result.Again {
+		t.Errorf("a later attempt: %+v, %v", again.Hold.Result, err)
+	}
+	_, err = l.Holds.Resolve(ctx, "b", memproxy.HoldPending, memproxy.HoldResult{})
+	wantErr(t, "to nowhere", err, ledger.ErrRow)
+}
+
+// holdCleared: an approved write that its owner deleted after it was sent does not become
+// approved again.
+func holdCleared(t *testing.T, l Life) {
+	ctx := t.Context()
+	scope := memproxy.Scope{Tenant: "acme", User: "ann", Agent: "dev"}
+	for id, tc := range map[string]struct {
+		clears memproxy.Scope
+		writes bool
+		want   memproxy.HoldState
+	}{
+		"none":      {memproxy.Scope{User: "somebody"}, false, memproxy.HoldApproved},
+		"user":      {memproxy.Scope{User: "ann"}, false, memproxy.HoldFailed},
+		"both":      {memproxy.Scope{User: "ann", Agent: "dev"}, false, memproxy.HoldFailed},
+		"narrower":  {memproxy.Scope{User: "ann", Run: "r"}, false, memproxy.HoldApproved},
+		"versioned": {memproxy.Scope{User: "somebody"}, true, memproxy.HoldDone},
+	} {
+		h, err := l.Holds.Put(ctx, memproxy.HeldWrite{ID: id, Backend: "mem0", Route: "r", Method: "POST", EscapedPath: "/", Tenant: "acme", Principal: "agent:dev", Scope: scope, Kind: memproxy.Learn}, memproxy.HoldContent{})
+		must(t, "put", err)
+		_, err = l.Holds.Approve(ctx, id, by("human:ann"))
+		must(t, "approve", err)
+		_, err = l.Holds.Claim(ctx, id, time.Minute)
+		must(t, "claim", err)
+		if tc.writes {
+			v := Version("m-"+id, "text of "+id)
+			v.Backend, v.Tenant, v.Decision = h.Backend, h.Tenant, id
+			_, err = l.Append(ctx, v)
+			must(t, "append", err)
+		}
+		_, err = l.DeleteScope(ctx, "mem0", tc.clears, memproxy.Version{})
+		must(t, "delete", err)
+		l.Clock.Pass(2 * time.Minute)
+		if to, err := l.Holds.Resolve(ctx, id, memproxy.HoldApproved, memproxy.HoldResult{}); err != nil || to != tc.want {
+			t.Errorf("%s: %s, %v; want %s", id, to, err, tc.want)
+		}
+		wantState(t, l, id, tc.want)
+	}
 }
 
 func fourEyes(t *testing.T, l Life) {

@@ -10,10 +10,6 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-func mem(id string) memproxy.MemoryKey {
-	return memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-}
-
 func set(t *testing.T, l Life, id string, state memproxy.MemoryState, from ...memproxy.MemoryState) int {
 	t.Helper()
 	n, err := l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem(id), Tenant: "acme", State: state, From: from, Reason: "because", Decision: "d-" + id, Rules: "p1"})
@@ -263,8 +259,9 @@ func contested(t *testing.T, l Life) {
 			must(t, "Holds.Fail", l.Holds.Fail(ctx, id, claim.Token, memproxy.HoldResult{Status: 422}))
 		} else {
 			l.Clock.Pass(2 * time.Minute)
-			must(t, "Holds.Resolve", l.Holds.Resolve(ctx, id, memproxy.HoldFailed, memproxy.HoldResult{}))
+			_, err = l.Holds.Resolve(ctx, id, memproxy.HoldFailed, memproxy.HoldResult{})
 		}
+		must(t, "Holds.Resolve", err)
 		if all, err := l.Dissents(ctx, mem("n"), false); err != nil || open(all, id) || !open(all, "approved") {
 			t.Errorf("%s: %+v, %v", id, all, err)
 		}

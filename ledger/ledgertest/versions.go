@@ -21,6 +21,10 @@ func Version(id, text string) memproxy.Version {
 	}
 }
 
+func mem(id string) memproxy.MemoryKey {
+	return memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
+}
+
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
