@@ -283,11 +283,14 @@ func TestChangesWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// Proves GOV-7: a memory that is deleted before its process hears that it was made stays
-// deleted: the receipt that comes later does not bring it back into the ledger.
+// Proves GOV-7, EDGE-4: a memory that is deleted or changed before its process hears that
+// it was made stays so: the receipt that comes later brings neither the memory nor its
+// first text back into the ledger.
 func TestWhatIsDeletedBeforeItsReceiptStaysDeleted(t *testing.T) {
 	t.Parallel()
-	for name, read := range map[string]bool{"never read": false, "read": true} {
+	for name, tc := range map[string]struct{ read, change bool }{
+		"deleted, never read": {false, false}, "deleted, read": {true, false}, "changed, never read": {false, true}, "changed, read": {true, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			told, r := make(chan struct{}), &rig{t: t}
@@ -312,15 +315,23 @@ func TestWhatIsDeletedBeforeItsReceiptStaysDeleted(t *testing.T) {
 				return len(ids) == 2
 			})
 			id, stays := ids["Ann keeps bees."], ids["Ann sails."]
-			if read {
+			if tc.read {
 				r.do("GET", "/memories/"+id, "").want(t, 200).has(t, "bees")
 			}
-			r.do("DELETE", "/memories/"+id, "").want(t, 200)
+			if tc.change {
+				r.do("PUT", "/memories/"+id, `{"text":"Ann keeps cats."}`).want(t, 200)
+			} else {
+				r.do("DELETE", "/memories/"+id, "").want(t, 200)
+			}
 			close(told)
 			r.versioned(stays) // recorded along with the other
 			must.Do(t, r.car.ledger.Sync(t.Context()))
 			r.clean(name)
-			r.do("GET", "/v1/memories/"+id+"/history/", "").lacks(t, "bees")
+			if tc.change {
+				r.do("GET", "/memories/"+id, "").want(t, 200).has(t, "cats")
+			} else {
+				r.do("GET", "/v1/memories/"+id+"/history/", "").lacks(t, "bees")
+			}
 		})
 	}
 }

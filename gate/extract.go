@@ -345,13 +345,15 @@ func (ret *making) inferredFact(m *memproxy.Memory) memproxy.Question {
 }
 
 // markLater records memories that the backend reported only after the write, the same
-// as if it had reported them at once, except those that were deleted meanwhile.
+// as if it had reported them at once, except those that were deleted or got another text
+// meanwhile.
 func (ret *making) markLater(ctx context.Context) {
 	known, gone := newLookups(ret.g, ret.Admission), clearedSince(ctx, ret.answer, ret.memories)
 	_ = known.memories(ctx, ret.memories) // after an error they are taken to be there
 	ret.reading = &memproxy.Reading{Memories: slices.DeleteFunc(slices.Clone(ret.memories), func(m memproxy.Memory) bool {
 		row := known.owner(m.TargetKind(), m.ID)
-		return m.Drop || row != nil && row.Deleted || gone[m.ID].Missing
+		rewritten := row != nil && m.Event != eventUpdate && row.Decision != ret.Decision.ID && row.SHA256 != tamper.Hash(m.Text)
+		return m.Drop || rewritten || row != nil && row.Deleted || gone[m.ID].Missing
 	})}
 	if made := (&effects{answer: ret.answer}); len(ret.reading.Memories) > 0 {
 		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: made.newStates()}, "the state of new memories is not kept") // it is in the log
