@@ -24,10 +24,11 @@ func TestChangesOfAKilledProcessAreRecorded(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ method, path, body string }{
 		"deletion": {"DELETE", "/memories/ID", ""}, "deletion in batch": {"DELETE", "/v1/batch/", `{"memories":[{"memory_id":"ID"}]}`},
-		"deletion of all": {"DELETE", "/memories?user_id=ann", ""},
-		"change":          {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`},
-		"of metadata":     {"PUT", "/v1/memories/ID/", `{"metadata":{"k":2}}`},
-		"not made":        {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`},
+		"deletion of all":          {"DELETE", "/memories?user_id=ann", ""},
+		"change":                   {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`},
+		"of metadata":              {"PUT", "/v1/memories/ID/", `{"metadata":{"k":2}}`},
+		"not made":                 {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`},
+		"change, then of metadata": {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +53,11 @@ func TestChangesOfAKilledProcessAreRecorded(t *testing.T) {
 			must.Do(t, os.Rename(state, state+".over"))
 			must.Do(t, os.Rename(killed, state))
 			r.run()
+			if strings.HasSuffix(name, "then of metadata") {
+				r.do("PUT", "/v1/memories/"+id+"/", `{"metadata":{"k":2}}`).want(t, 200)
+			}
 			r.once("outcomes", time.Now())
+			must.Do(t, r.car.ledger.Sync(t.Context()))
 			r.clean(name)
 			a := r.do("GET", "/v1/memories/"+id+"/history/", "")
 			if list := r.do("GET", "/memories?user_id=ann", ""); list.header.Get("X-Memproxy-Unverified") != "" {
@@ -61,6 +66,8 @@ func TestChangesOfAKilledProcessAreRecorded(t *testing.T) {
 			versions := 1
 			if name == "change" {
 				versions = 2
+			} else if strings.HasPrefix(name, "change, ") {
+				versions = 3 // the text without its change, and the change of metadata
 			}
 			if tc.method == "DELETE" {
 				a.lacks(t, "green tea")

@@ -189,10 +189,15 @@ func (ret *effects) corrected() {
 		if !known {
 			continue
 		}
-		if row.Decision = ret.Decision.ID; written { // otherwise only metadata changed
+		m := ret.op.Current[id]
+		switch {
+		case written:
 			row.SHA256 = tamper.Hash(text)
 			row.Confidence = max(0, ret.event.Confidence) // the confidence of the new text
+		case m.Stamp != nil && m.Stamp.ID > row.Decision && ret.signed(&m): // a later change's, which the ledger lacks
+			row.SHA256 = tamper.Hash(m.Text)
 		}
+		row.Decision = ret.Decision.ID
 		ret.put(row)
 	}
 	ret.shown = ret.op.Targets
