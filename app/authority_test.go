@@ -197,6 +197,10 @@ func TestReviewedCorrectionsEndTheContest(t *testing.T) {
 		if err != nil || approve != (len(list) == 1 && list[0].Reason == "approved by eve" && list[0].Author == "agent:peer" && list[0].Corrector == "agent:dev") {
 			t.Errorf("approved %v: %+v %v", approve, list, err)
 		}
+		// What a reviewer put there, its first author changes no more.
+		if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes water."}`, as("peer")...); (a.status == 403) != approve {
+			t.Errorf("approved %v, the author: %d %s", approve, a.status, a.body)
+		}
 	}
 }
 

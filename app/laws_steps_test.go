@@ -82,7 +82,8 @@ func (w *lawWorld) someMetadata() (text, source string) {
 
 // writes sends a caller's write and checks what became of it.
 func (w *lawWorld) writes(p *lawCaller, method, path, body string, may permit) got {
-	w.last = func() { w.writes(p, method, path, body, may) }
+	again := may
+	w.last = func() { w.writes(p, method, path, body, again) }
 	before, fault := w.stored(), w.fault
 	a := w.ask(p, method, path, body)
 	may.by, may.answer = p, a

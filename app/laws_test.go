@@ -267,8 +267,11 @@ func (w *lawWorld) learn(c lawChange) {
 		w.memories[c.id], w.ids = m, append(w.ids, c.id)
 	case c.may.rollback:
 	case c.may.approved:
-		m.ranks["person"] = 1
-		m.ranks[c.said.by.key] = max(m.ranks[c.said.by.key], c.said.by.ceiling)
+		if c.was.text != c.is.text && c.said.by != m.author { // a reviewer's correction
+			m.ranks["person"], m.ranks[c.said.by.key] = 1, max(m.ranks[c.said.by.key], c.said.by.ceiling)
+		}
+	case c.may.by == m.author: // as far as the confidence that was given
+		m.ranks[c.may.by.key] = max(m.ranks[c.may.by.key], min(c.may.by.ceiling, c.is.confidence))
 	default:
 		m.ranks[c.may.by.key] = max(m.ranks[c.may.by.key], c.may.by.ceiling)
 	}

@@ -260,6 +260,9 @@ func settleChange(ctx context.Context, g *Gate, a *Admission) {
 		}
 		if corrects && !w.Own {
 			c := correction(a, w, right(a))
+			if a.confirmed {
+				c.Trust = memproxy.TrustHuman // a reviewer's, not the author's
+			}
 			e.Corrections = append(e.Corrections, c)
 			ev := following(&a.event, memproxy.EventCrossCorrection, g.opt.Clock())
 			ev.Targets, ev.Fields = []string{c.ID}, nil
