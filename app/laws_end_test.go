@@ -21,7 +21,7 @@ import (
 func (w *lawWorld) recover() {
 	w.away, w.passed = 0, w.passed+30*time.Minute
 	w.note("recover")
-	before := w.stored()
+	before := w.kind.stored(w)
 	time.Sleep(time.Minute) // extractions are followed
 	w.must(w.job("outcomes"))
 	_, _ = w.job("replays"), w.job("replays")
@@ -30,7 +30,7 @@ func (w *lawWorld) recover() {
 	synctest.Wait()
 	for i := range w.callers {
 		for _, user := range lawUsers[w.callers[i].tenant] {
-			w.reads(&w.callers[i], user)
+			w.kind.reads(w, &w.callers[i], user)
 		}
 	}
 	w.chargedIsStored()

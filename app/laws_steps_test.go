@@ -13,12 +13,14 @@ type lawStep struct {
 	seed uint64
 }
 
-// lawStepKinds are the steps and how often they are drawn.
-var lawStepKinds = []struct {
+// lawStepKind is a kind of step and how often it is drawn.
+type lawStepKind struct {
 	name   string
 	weight int
 	do     func(*lawWorld)
-}{
+}
+
+var mem0Steps = []lawStepKind{
 	{"add", 6, (*lawWorld).add},
 	{"update", 4, (*lawWorld).update},
 	{"change metadata", 2, (*lawWorld).changeMetadata},
@@ -40,9 +42,9 @@ var lawStepKinds = []struct {
 }
 
 func (w *lawWorld) play(s lawStep) {
-	w.note("%s", lawStepKinds[s.kind].name)
+	w.note("%s", w.kind.steps[s.kind].name)
 	w.away = max(0, w.away-1)
-	lawStepKinds[s.kind].do(w)
+	w.kind.steps[s.kind].do(w)
 	w.fault = noFault
 }
 
@@ -84,7 +86,7 @@ func (w *lawWorld) someMetadata() (text, source string) {
 func (w *lawWorld) writes(p *lawCaller, method, path, body string, may permit) got {
 	again := may
 	w.last = func() { w.writes(p, method, path, body, again) }
-	before, fault := w.stored(), w.fault
+	before, fault := w.kind.stored(w), w.fault
 	a := w.ask(p, method, path, body)
 	may.by, may.answer = p, a
 	verdict, id := lawDecision(a)
@@ -121,14 +123,7 @@ func (w *lawWorld) writes(p *lawCaller, method, path, body string, may permit) g
 	return a
 }
 
-func (w *lawWorld) add() { p, user := w.someone(); w.adds(p, user, w.someKind()) }
-
-func (w *lawWorld) adds(p *lawCaller, user string, kind textKind) got {
-	word, text := w.says(p, user, kind)
-	metadata, source := w.someMetadata()
-	body := fmt.Sprintf(`{"user_id":%q,"infer":%v,"messages":[{"role":"user","content":%q}],%s}`, user, w.dice.IntN(5) == 0, text, metadata)
-	return w.writes(p, "POST", oneOf(w, "/memories", "/v1/memories/", "/v3/memories/add/"), body, permit{words: []string{word}, source: source, user: user})
-}
+func (w *lawWorld) add() { p, user := w.someone(); w.kind.adds(w, p, user, w.someKind()) }
 
 func (w *lawWorld) update() {
 	p, _ := w.someone()
@@ -207,7 +202,7 @@ func (w *lawWorld) settleHold() {
 	}
 	h, reviewer, approves := w.holds[oneOf(w, w.holdIDs...)], w.dice.IntN(len(lawReviewers)), w.dice.IntN(3) != 0
 	r := lawReviewers[reviewer]
-	before, fault := w.stored(), w.fault
+	before, fault := w.kind.stored(w), w.fault
 	a := w.review(reviewer, "/v1/holds/"+h.id+"/"+map[bool]string{true: "approve", false: "reject"}[approves], `{"reason":"so"}`)
 	_ = w.job("replays") // which an outage may fail
 	w.note("%s settles %+v, approves: %v -> %d %s", r.id, *h, approves, a.status, a.body)
@@ -237,7 +232,7 @@ func (w *lawWorld) settleHold() {
 
 func (w *lawWorld) rollBack() {
 	if m := w.some(); m != nil {
-		before, reviewer, version := w.stored(), w.dice.IntN(len(lawReviewers)), 1+w.dice.IntN(4)
+		before, reviewer, version := w.kind.stored(w), w.dice.IntN(len(lawReviewers)), 1+w.dice.IntN(4)
 		a := w.review(reviewer, "/v1/memories/mem0/"+m.id+"/rollback", fmt.Sprintf(`{"version":%d,"reason":"so"}`, version))
 		w.note("%s rolls %s back to %d -> %d %s", lawReviewers[reviewer].id, m.id, version, a.status, a.body)
 		mine := slices.Contains(lawReviewers[reviewer].tenants, m.tenant)
@@ -250,7 +245,7 @@ func (w *lawWorld) rollBack() {
 
 func (w *lawWorld) promote() {
 	if m := w.some(); m != nil {
-		before, reviewer := w.stored(), w.dice.IntN(len(lawReviewers))
+		before, reviewer := w.kind.stored(w), w.dice.IntN(len(lawReviewers))
 		a := w.review(reviewer, "/v1/memories/mem0/"+m.id+"/promote", `{"reason":"so"}`)
 		w.note("%s promotes %s -> %d %s", lawReviewers[reviewer].id, m.id, a.status, a.body)
 		if a.status/100 == 2 && (!slices.Contains(lawReviewers[reviewer].tenants, m.tenant) || m.gone && !m.goneUnseen) {
@@ -263,7 +258,7 @@ func (w *lawWorld) promote() {
 func (w *lawWorld) runJob() {
 	name := oneOf(w, "upkeep", "retention", "reconsider", "replays", "ageing", "anchors", "outcomes")
 	w.note("%s", name)
-	before := w.stored()
+	before := w.kind.stored(w)
 	if err := w.job(name); w.away == 0 && !(name == "replays" && w.faulty) {
 		w.must(err)
 	}
@@ -279,7 +274,7 @@ func (w *lawWorld) passTime() {
 }
 
 func (w *lawWorld) restart() {
-	before := w.stored()
+	before := w.kind.stored(w)
 	w.stop()
 	w.run()
 	w.obey(before, w.approved())
@@ -290,7 +285,7 @@ func (w *lawWorld) narrow() {
 	p := w.caller(oneOf(w, "dev", "peer", "better", "low", "rival"))
 	p.users = []string{oneOf(w, lawUsers[p.tenant]...)}
 	w.note("%s to %s", p.id, p.users)
-	before := w.stored()
+	before := w.kind.stored(w)
 	w.must(w.car.edits.take(w.t.Context(), w.parsed()))
 	w.obey(before, w.approved())
 }
@@ -302,10 +297,10 @@ func (w *lawWorld) provokeLock() {
 		user = p.users[0]
 	}
 	for range w.settings.lock {
-		w.adds(p, user, kindPoison)
+		w.kind.adds(w, p, user, kindPoison)
 	}
 	if w.settings.lock > 0 {
-		if a := w.adds(p, user, kindHarmless); a.status/100 == 2 {
+		if a := w.kind.adds(w, p, user, kindHarmless); a.status/100 == 2 {
 			w.breaks("after %d rejections the writes of %s are not locked", w.settings.lock, p.id)
 		}
 	}
@@ -315,18 +310,18 @@ func (w *lawWorld) provokeLock() {
 func (w *lawWorld) failWrite() {
 	w.fault, w.faulty = oneOf(w, refusedFault, brokenFault, badFault, lostFault, awayFault, awayFault), true
 	w.note("%s", w.fault)
-	oneOf(w, w.add, w.update, w.changeMetadata, w.delete, w.clear, w.settleHold)()
+	oneOf(w, append(w.kind.changes, (*lawWorld).settleHold)...)(w)
 }
 
 // crash kills the process within a write or an approval.
 func (w *lawWorld) crash() {
 	w.fault, w.faulty, w.kept = oneOf(w, crashBefore, crashAfter), true, false
 	w.note("%s", w.fault)
-	oneOf(w, w.add, w.update, w.delete, w.clear, w.settleHold)()
+	oneOf(w, append(w.kind.changes, (*lawWorld).settleHold)...)(w)
 	if !w.kept {
 		return // nothing was sent
 	}
-	before := w.stored()
+	before := w.kind.stored(w)
 	w.stop()
 	w.run()
 	w.obey(before, w.approved())
@@ -335,42 +330,5 @@ func (w *lawWorld) crash() {
 // read reads everything that a caller can ask for.
 func (w *lawWorld) read() {
 	p, _ := w.someone()
-	w.reads(p, oneOf(w, lawUsers[p.tenant]...))
-}
-
-func (w *lawWorld) reads(p *lawCaller, user string) {
-	w.note("%s reads %s", p.id, user)
-	list := "/memories?user_id=" + user + "&limit=200"
-	w.ask(p, "GET", list, "") // binds what the backend made later
-	may, must := w.visible(p, user)
-	if p.users != nil && !slices.Contains(p.users, user) {
-		must = nil
-	}
-	w.shows(p, may, must, w.ask(p, "GET", list, ""))
-	w.shows(p, may, must, w.ask(p, "GET", "/v1/memories/?user_id="+user, ""))
-	w.shows(p, may, nil, w.ask(p, "POST", "/search", fmt.Sprintf(`{"query":"bees","user_id":%q,"limit":200}`, user)))
-	w.shows(p, may, nil, w.ask(p, "POST", "/v2/memories/", fmt.Sprintf(`{"filters":{"user_id":%q}}`, user)))
-	w.shows(p, may, nil, w.ask(p, "POST", "/v3/memories/search/", fmt.Sprintf(`{"query":"bees","filters":{"user_id":%q},"top_k":100}`, user)))
-	all, _ := w.visible(p, "")
-	w.shows(p, all, nil, w.ask(p, "GET", "/v1/memories/", ""))
-	w.ask(p, "GET", oneOf(w, "/v1/entities/", "/entities", "/v1/memories/events/", "/v1/events/"), "")
-	w.shows(p, all, nil, w.ask(p, "POST", "/v3/memories/search/", `{"query":"bees","filters":{"user_id":"*"},"top_k":100}`))
-	w.shows(p, all, nil, w.ask(p, "POST", "/v1/summary/", fmt.Sprintf(`{"filters":{"user_id":%q}}`, user)))
-	if m := w.some(); m != nil {
-		a := w.ask(p, "GET", "/memories/"+m.id, "")
-		w.shows(p, all, nil, a)
-		if (m.tenant != p.tenant || m.gone) && a.status != 404 && strings.TrimSpace(a.body) != "null" && w.away == 0 {
-			w.breaks("%s reads %s of %s, deleted: %v: %d %s", p.id, m.id, m.tenant, m.gone, a.status, a.body)
-		}
-		words := map[string]bool{}
-		for _, word := range m.words {
-			words[word] = all[m.word] || m.goneUnseen // a deletion without an answer is found later
-		}
-		w.shows(p, words, nil, w.ask(p, "GET", "/v1/memories/"+m.id+"/history/", ""))
-	}
-	for _, id := range w.holdIDs {
-		if a := w.ask(p, "GET", "/v1/event/"+id+"/", ""); a.status == 200 && w.holds[id].by.tenant != p.tenant {
-			w.breaks("%s reads the receipt of %s: %s", p.id, w.holds[id].by.id, a.body)
-		}
-	}
+	w.kind.reads(w, p, oneOf(w, lawUsers[p.tenant]...))
 }

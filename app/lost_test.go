@@ -1,6 +1,7 @@
 package app
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -350,4 +351,39 @@ func (r *rig) total(id string) int64 {
 		{Reason: memproxy.BudgetTotal, Key: "principal/" + who.Account(), Window: memproxy.WindowTotal, Limit: 1 << 30},
 	}}))(r.t)
 	return a.Lines[0].Used
+}
+
+// Proves EDGE-4: the same in front of Letta, for a block that the request names by its
+// label.
+func TestChangesByLabelOfAKilledProcessAreRecorded(t *testing.T) {
+	t.Parallel()
+	var kill func()
+	conf := strings.Replace(lettaConf, "policy:", `    - {sha256: "RIVAL", id: "agent:rival", kind: agent, trust: authenticated, tenant: globex, acts_as: "*"}
+policy:`, 1)
+	l := startLettaWith(t, someAgent, conf, func(whole http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if q.Method == http.MethodPatch && kill != nil {
+				kill()
+				whole.ServeHTTP(httptest.NewRecorder(), q)
+				panic(http.ErrAbortHandler)
+			}
+			whole.ServeHTTP(w, q)
+		})
+	}, "RIVAL", sha("rival-key"))
+	var made struct{ ID string }
+	must.Do(t, json.Unmarshal([]byte(l.do("POST", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","memory_blocks":[{"label":"human","value":"Ann"}]}`, as("")...).want(t, 200).body), &made))
+	l.agent = made.ID
+	path := "/v1/agents/" + l.agent + "/core-memory/blocks/human"
+	l.do("PATCH", path, `{"value":"Ann likes green tea"}`, as("")...).want(t, 200)
+	l.versioned(l.letta.BlockID(l.agent, "human"))
+	state, killed := filepath.Join(l.dir, "state"), filepath.Join(l.dir, "killed")
+	kill = func() { copied(t, state, killed) }
+	l.do("PATCH", path, `{"value":"Ann likes coffee"}`, as("")...).want(t, http.StatusBadGateway)
+	l.stop()
+	must.Do(t, os.Rename(state, state+".over"))
+	must.Do(t, os.Rename(killed, state))
+	l.run()
+	l.once("outcomes", time.Now())
+	must.Do(t, l.car.ledger.Sync(t.Context()))
+	l.clean("a change by label")
 }

@@ -279,7 +279,7 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 		ev.Budget, ev.Degraded = a.Lines, a.Degraded
 	}
 	if op := r.op; op != nil {
-		ev.Scope, ev.Targets, ev.Items, ev.Fields = op.Scope, op.Targets, len(op.Items), content.Governed(op)
+		ev.Scope, ev.Targets, ev.Items, ev.Fields = op.Scope, idsOf(op, op.Targets), len(op.Items), content.Governed(op)
 		if ev.Session == "" {
 			ev.Session = memproxy.InertSession(op.Scope.Run)
 		}

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -350,4 +351,14 @@ func earn(ctx context.Context, r *run) error {
 		r.Principal.Trust = memproxy.TrustEstablished
 	}
 	return nil
+}
+
+// idsOf returns the ids of targets, as far as the backend was asked for them: a request
+// may name a block by its label, which says nothing about it later.
+func idsOf(op *memproxy.Operation, names []string) []string {
+	ids := slices.Clone(names)
+	for i, name := range ids {
+		ids[i] = cmp.Or(op.Current[name].ID, name)
+	}
+	return ids
 }

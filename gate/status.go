@@ -355,12 +355,9 @@ func brings(c *Call, op *memproxy.Operation) []string {
 // from readers: the agent would read it inside the backend. Reviewers are refused
 // too, because the reader is the agent.
 func refuseWithheld(ctx context.Context, r *run) {
-	ids := slices.Clone(brings(r.call, r.op))
+	ids := idsOf(r.op, brings(r.call, r.op))
 	if len(ids) == 0 {
 		return
-	}
-	for i, name := range ids {
-		ids[i] = cmp.Or(r.op.Current[name].ID, name)
 	}
 	known := r.known
 	if err := known.need(ctx, known.keys(r.op.TargetKind, ids...)...); err != nil {

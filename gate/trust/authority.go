@@ -49,10 +49,11 @@ func (a *Authority) Attested(recorded memproxy.Attestation) {
 	}
 }
 
-// Corrected adds those who corrected the memory since, other than the caller.
+// Corrected adds those who corrected the memory since, other than the caller. What a
+// person corrected or approved counts as a person's, whoever proposed it.
 func (a *Authority) Corrected(c memproxy.Ceilings, caller string, by []memproxy.Correction) {
 	for i := range by {
-		if by[i].Corrector != caller {
+		if by[i].Corrector != caller || by[i].Trust == memproxy.TrustHuman {
 			a.Others = max(a.Others, c.Ceiling(by[i].Trust, ""))
 		}
 	}

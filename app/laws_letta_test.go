@@ -1,0 +1,152 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
+	"github.com/memproxy/memproxy/internal/must"
+)
+
+// In front of Letta users are agents, each with a block and an archive.
+var lettaLaws = &lawKind{
+	name:    "letta",
+	callers: slices.DeleteFunc(slices.Clone(lawCallers), func(p lawCaller) bool { return p.users != nil }),
+	back:    func(*testing.T) http.Handler { return lettaback.New() },
+	prepare: func(w *lawWorld) {
+		w.dice, w.agents = rand.New(rand.NewPCG(0, 3)), map[string]string{}
+		for _, key := range []string{"human", "boss"} {
+			p := w.caller(key)
+			for _, name := range lawUsers[p.tenant] {
+				word, text := w.says(p, name, kindHarmless)
+				before := w.kind.stored(w)
+				a := w.ask(p, "POST", "/v1/agents/", fmt.Sprintf(`{"name":%q,"agent_type":"letta_v1_agent","tools":["memory_rethink","archival_memory_insert"],"memory_blocks":[{"label":"human","value":%q}]}`, name, text))
+				var made struct{ ID string }
+				must.Do(w.t, json.Unmarshal([]byte(a.body), &made))
+				w.agents[name] = made.ID
+				w.obey(before, permit{by: p, words: []string{word}, user: name, answer: a})
+			}
+		}
+	},
+	writes: func(method, path string) bool {
+		return method == "PATCH" || method == "POST" && !strings.HasSuffix(path, "/search")
+	},
+	stored: storedInLetta, adds: addLetta, reads: readLetta,
+	steps: []lawStepKind{
+		{"add", 6, (*lawWorld).add},
+		{"have the agent write", 6, (*lawWorld).turn},
+		{"change a block", 4, (*lawWorld).changeBlock},
+		{"delete", 2, (*lawWorld).deletePassage},
+		{"send the last write again", 2, (*lawWorld).retry},
+		{"settle a held write", 5, (*lawWorld).settleHold},
+		{"run a job", 4, (*lawWorld).runJob},
+		{"let time pass", 2, (*lawWorld).passTime},
+		{"restart", 2, (*lawWorld).restart},
+		{"provoke a lock", 1, (*lawWorld).provokeLock},
+		{"fault in a write", 3, (*lawWorld).failWrite},
+		{"crash in a write", 2, (*lawWorld).crash},
+		{"read", 4, (*lawWorld).read},
+	},
+	changes: []func(*lawWorld){(*lawWorld).add, (*lawWorld).turn, (*lawWorld).changeBlock, (*lawWorld).deletePassage},
+}
+
+func storedInLetta(w *lawWorld) map[string]storedMemory {
+	out := map[string]storedMemory{}
+	get := func(path string, to any) {
+		rec := httptest.NewRecorder()
+		w.back.ServeHTTP(rec, httptest.NewRequest("GET", path, nil))
+		must.Do(w.t, json.Unmarshal(rec.Body.Bytes(), to))
+	}
+	for name, id := range w.agents {
+		var passages []struct{ ID, Text string }
+		get("/v1/agents/"+id+"/archival-memory?limit=1000", &passages)
+		for _, p := range passages {
+			out[p.ID] = storedMemory{user: name, text: p.Text, confidence: 1}
+		}
+		var agent struct {
+			Blocks []struct{ ID, Value string }
+		}
+		get("/v1/agents/"+id, &agent)
+		for _, b := range agent.Blocks {
+			out[b.ID] = storedMemory{user: name, text: b.Value, confidence: 1, block: true}
+		}
+	}
+	return out
+}
+
+func addLetta(w *lawWorld, p *lawCaller, agent string, kind textKind) got {
+	word, text := w.says(p, agent, kind)
+	return w.writes(p, "POST", "/v1/agents/"+w.agents[agent]+"/archival-memory", fmt.Sprintf(`{"text":%q}`, text), permit{words: []string{word}, user: agent})
+}
+
+// blockOf is the block of an agent.
+func (w *lawWorld) blockOf(agent string) string {
+	for id, m := range w.memories {
+		if m.user == agent && m.block {
+			return id
+		}
+	}
+	return ""
+}
+
+// turn has an agent write to its own memory.
+func (w *lawWorld) turn() {
+	p, agent := w.someone()
+	word, text := w.says(p, agent, w.someKind())
+	may := permit{words: []string{word}, user: agent}
+	call := fmt.Sprintf(`archival_memory_insert {"content":%q}`, text)
+	if w.dice.IntN(2) == 0 {
+		may.targets = []string{w.blockOf(agent)}
+		call = fmt.Sprintf(`memory_rethink {"label":"human","new_memory":%q}`, text)
+	}
+	w.writes(p, "POST", "/v1/agents/"+w.agents[agent]+"/messages", fmt.Sprintf(`{"input":%q}`, "CALL "+call+"\nTHEN\nSAY done"), may)
+}
+
+func (w *lawWorld) changeBlock() {
+	p, agent := w.someone()
+	word, text := w.says(p, agent, w.someKind())
+	id := w.blockOf(agent)
+	path := oneOf(w, "/v1/blocks/"+id, "/v1/agents/"+w.agents[agent]+"/core-memory/blocks/human")
+	w.writes(p, "PATCH", path, fmt.Sprintf(`{"value":%q}`, text), permit{words: []string{word}, targets: []string{id}, user: agent})
+}
+
+func (w *lawWorld) deletePassage() {
+	p, _ := w.someone()
+	if m := w.some(); m != nil && !m.block {
+		w.writes(p, "DELETE", "/v1/agents/"+w.agents[m.user]+"/archival-memory/"+m.id, "", permit{targets: []string{m.id}, user: m.user})
+	}
+}
+
+func readLetta(w *lawWorld, p *lawCaller, agent string) {
+	w.note("%s reads %s", p.id, agent)
+	of := "/v1/agents/" + w.agents[agent]
+	w.ask(p, "GET", of+"/archival-memory?limit=1000", "") // binds what the backend made later
+	may, must := w.visible(p, agent)
+	passages := map[string]bool{}
+	for word, shown := range must {
+		passages[word] = shown && slices.ContainsFunc(w.ids, func(id string) bool {
+			m := w.memories[id]
+			return m.word == word && !m.block
+		})
+	}
+	w.shows(p, may, passages, w.ask(p, "GET", of+"/archival-memory?limit=1000", ""))
+	w.ask(p, "GET", of, "") // names the calls that wait, too
+	w.shows(p, may, nil, w.ask(p, "GET", of+"/core-memory/blocks/human", ""))
+	all, _ := w.visible(p, "")
+	w.ask(p, "GET", "/v1/agents/", "")
+	w.shows(p, all, nil, w.ask(p, "GET", "/v1/blocks/", ""))
+	w.ask(p, "GET", of+"/messages", "")
+	if m := w.some(); m != nil && m.block {
+		a := w.ask(p, "GET", "/v1/blocks/"+m.id, "")
+		w.shows(p, all, nil, a)
+		if m.tenant != p.tenant && a.status != 404 && w.away == 0 {
+			w.breaks("%s reads %s of %s: %d %s", p.id, m.id, m.tenant, a.status, a.body)
+		}
+	}
+}
