@@ -86,7 +86,7 @@ func (w *lawWorld) someMetadata() (text, source string) {
 func (w *lawWorld) writes(p *lawCaller, method, path, body string, may permit) got {
 	again := may
 	w.last = func() { w.writes(p, method, path, body, again) }
-	before, fault := w.kind.stored(w), w.fault
+	before, fault, unsent := w.kind.stored(w), w.fault, w.away > 0 || w.fault == refusedFault
 	a := w.ask(p, method, path, body)
 	may.by, may.answer = p, a
 	verdict, id := lawDecision(a)
@@ -94,10 +94,10 @@ func (w *lawWorld) writes(p *lawCaller, method, path, body string, may permit) g
 	switch {
 	case verdict == "deny", verdict == "hold":
 		may.nothing = true
-	case fault == noFault && slices.Contains([]int{400, 429, 503}, a.status), fault == noFault && a.status == 404 && verdict == "":
+	case unsent, fault == noFault && slices.Contains([]int{400, 429, 503}, a.status), fault == noFault && a.status == 404 && verdict == "":
 		may.nothing = true
 	}
-	if len(may.words) > 0 && (a.status >= 500 || strings.Contains(body, `"infer":true`)) { // a restart ends the following of an extraction
+	if len(may.words) > 0 && (a.status >= 500 && !unsent || strings.Contains(body, `"infer":true`)) { // a restart ends the following of an extraction
 		w.unknown[p.key]++
 	}
 	if verdict == "deny" {
