@@ -107,6 +107,63 @@ func TestExpiryOnMem0(t *testing.T) {
 	}
 }
 
+// Proves SYN-9: a change that states no source confirms a memory for the shorter of the
+// times of its first source and of no source, each time; one that states a source has that
+// source's.
+func TestChangesWithoutASourceKeepTheShorterLifetime(t *testing.T) {
+	t.Parallel()
+	const conf = `memories: {validate: 0, ttl: {"source:hostile": 2h, "source:unstated": 20h, default: 90h}}` + "\n"
+	clock := ledgertest.NewClock()
+	r := startRig(&rig{t: t, clock: clock.Now}, screeningConf, "SCREENING", conf)
+	l := startLettaRig(&rig{t: t, clock: clock.Now}, someAgent, lettaConf+conf, plainly)
+	block := func(source string) string {
+		var made struct{ ID string }
+		a := l.do("POST", "/v1/blocks/", `{"label":"human","value":"Ann"`+source+`}`)
+		if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		return made.ID
+	}
+	const hostile, verified = `,"metadata":{"source":"hostile"}`, `,"metadata":{"source":"verified"}`
+	for name, tc := range map[string]struct {
+		first string
+		then  []string
+		want  time.Duration
+	}{
+		"hostile":                   {hostile, []string{""}, 2},
+		"hostile, and twice":        {hostile, []string{"", ""}, 2},
+		"none":                      {"", []string{""}, 20},
+		"of a longer time":          {verified, []string{""}, 20},
+		"hostile, then with one":    {hostile, []string{verified}, 90},
+		"of a longer, then hostile": {verified, []string{hostile}, 2},
+	} {
+		id, of := r.written("Note of "+name+".", tc.first), block(tc.first)
+		for i, source := range tc.then {
+			clock.Pass(time.Hour)
+			text := fmt.Sprintf("Note %d of %s.", i, name)
+			r.do("PUT", "/memories/"+id, `{"text":"`+text+`"`+source+`}`).want(t, 200)
+			l.do("PATCH", "/v1/blocks/"+of, `{"value":"`+text+`"`+source+`}`).want(t, 200)
+		}
+		must.Do(t, r.car.ledger.Sync(t.Context()))
+		must.Do(t, l.car.ledger.Sync(t.Context()))
+		for where, st := range map[string]memproxy.Status{"a memory": r.stands(id), "a block": l.stands(of)} {
+			if got := st.Expires.Sub(clock.Now()); (got - tc.want*time.Hour).Abs() > time.Minute {
+				t.Errorf("%s, %s: %v, want %d h", name, where, got, tc.want)
+			}
+		}
+	}
+	id := r.written("Ann likes green tea.", hostile)
+	r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"results":[{"id":%q,"memory":"Ann likes white tea.","event":"UPDATE"}]}`, id)
+	}))
+	clock.Pass(time.Hour)
+	r.do("POST", "/memories", `{"user_id":"ann","messages":[{"role":"user","content":"Ann likes white tea."}]}`).want(t, 200)
+	must.Do(t, r.car.ledger.Sync(t.Context()))
+	if got := r.stands(id).Expires.Sub(clock.Now()); (got - 2*time.Hour).Abs() > time.Minute {
+		t.Errorf("by the backend's model: %v", got)
+	}
+}
+
 // Proves SYN-9: the same on Letta, for a block.
 func TestExpiryOnLetta(t *testing.T) {
 	t.Parallel()

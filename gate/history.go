@@ -76,13 +76,19 @@ func boundVersion(backend string, m *memproxy.Memory, s *memproxy.Stamp) memprox
 }
 
 // renewed returns existing memories that were written again, including those whose
-// text the backend reports as unchanged, and those that were moved to other fields.
+// text the backend reports as unchanged, and those that were moved to other fields. A
+// change that states no source does not make a memory live longer than its first source
+// allows.
 func (ret *effects) renewed() (all []memproxy.Renewal) {
 	if ret.rules.TTL == nil {
 		return nil
 	}
 	note := func(kind memproxy.TargetKind, id string, fields []string, moved bool) {
-		if ttl := lifetime(ret.Admission, fields); ttl > 0 && id != "" {
+		ttl := lifetime(ret.Admission, fields, ret.op.SourceClaim)
+		if ret.op.SourceClaim == "" {
+			ttl = shorter(ttl, lifetime(ret.Admission, fields, ret.rows[string(kind)+"/"+id].Source))
+		}
+		if ttl > 0 && id != "" {
 			all = append(all, memproxy.Renewal{MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Expires: ret.begun.Add(ttl), Sooner: moved})
 		}
 	}

@@ -239,7 +239,7 @@ func putAside(ctx context.Context, r *run) error {
 	if ordinary {
 		return nil
 	}
-	if ttl := lifetime(r.Admission, filedUnder(r.op, &memproxy.Memory{})); ttl > 0 {
+	if ttl := lifetime(r.Admission, filedUnder(r.op, &memproxy.Memory{}), r.op.SourceClaim); ttl > 0 {
 		change.Expires = r.begun.Add(ttl)
 	}
 	return commit(ctx, r.g, &r.Decision, memproxy.Entry{States: []memproxy.StateChange{change}}, "the state of a write could not be noted")

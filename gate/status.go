@@ -37,7 +37,7 @@ func (ret *effects) newStates() []memproxy.StateChange {
 		} else {
 			c.Attestation, c.Text = ret.attested(ret.marksOf(m.ID)), tamper.Hash(m.Text)
 		}
-		if ttl := lifetime(ret.Admission, filedUnder(ret.op, m)); ttl > 0 {
+		if ttl := lifetime(ret.Admission, filedUnder(ret.op, m), ret.op.SourceClaim); ttl > 0 {
 			c.Expires = ret.begun.Add(ttl)
 		}
 		changes = append(changes, c)
@@ -131,16 +131,16 @@ func fieldOf(op *memproxy.Operation, m *memproxy.Memory) string {
 // zero is for ever.
 type Lifetime func(field string, layer memproxy.Layer, source memproxy.Source) time.Duration
 
-// lifetime is how long a memory in some fields is kept: the shortest of theirs. A
-// claim of another layer can only shorten it.
-func lifetime(a *Admission, fields []string) (ttl time.Duration) {
+// lifetime is how long a memory in some fields and from a source is kept: the shortest of
+// theirs. A claim of another layer can only shorten it.
+func lifetime(a *Admission, fields []string, source memproxy.Source) (ttl time.Duration) {
 	if a.rules.TTL == nil {
 		return 0
 	}
 	for _, field := range fields {
-		ttl = shorter(ttl, a.rules.TTL(field, layerOf(a, field), a.op.SourceClaim))
+		ttl = shorter(ttl, a.rules.TTL(field, layerOf(a, field), source))
 		for _, claimed := range a.op.LayerClaims {
-			ttl = shorter(ttl, a.rules.TTL(field, claimed, a.op.SourceClaim))
+			ttl = shorter(ttl, a.rules.TTL(field, claimed, source))
 		}
 	}
 	return ttl
