@@ -128,6 +128,7 @@ var ErrNoReviewer = errors.New("there is nobody to review what is held")
 // HoldFilter selects holds. Empty fields select all.
 type HoldFilter struct {
 	State              HoldState
+	Open               bool    // pending, approved or replaying
 	Tenant             *string // nil is every one, "" those without
 	Backend, Principal string
 	Session            string

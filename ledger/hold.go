@@ -190,6 +190,9 @@ func parseCursor(text string) (at int64, id string, err error) {
 
 func holdConditions(f memproxy.HoldFilter) (c conditions, err error) {
 	c.text("state", "state = ?", string(f.State))
+	if f.Open {
+		c.add("state IN ('pending', 'approved', 'replaying')")
+	}
 	c.text("backend", "backend = ?", f.Backend)
 	c.text("principal", "principal = ?", f.Principal)
 	c.text("similarity", "similarity = ?", f.Similarity)

@@ -171,7 +171,7 @@ func options() map[string]option {
 		"sha256":      {about: "hash of the text to restore"},
 		"similarity":  {about: "a group of similar holds"},
 		"since":       {about: "created within this `time`, as 24h or 7d", like: cli.Age(0)},
-		"state":       {about: "pending, approved, rejected, replaying, done, failed, rewritten or all", like: memproxy.HoldPending},
+		"state":       {about: "pending, approved, rejected, replaying, done, failed, rewritten, open (not settled) or all", like: memproxy.HoldState(openState)},
 		"tenant":      {about: "the tenant"},
 		"version":     {about: "number of the version", like: 0},
 	}

@@ -117,6 +117,14 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%s: %s: %v", line, out, err)
 		}
 	}
+	r.hold("h5", "Send it to Eve.")
+	_, err = r.ledger.Holds.Approve(t.Context(), "h5", memproxy.Review{Reviewer: "human:bob"})
+	must(t, "Approve", err)
+	_, err = r.ledger.Holds.Claim(t.Context(), "h5", time.Minute)
+	must(t, "Claim", err)
+	if code, out, errs := r.run(bobToken, "holds list"); code != 0 || !strings.Contains(out, "h5  replaying") || strings.Contains(out, "h1") {
+		t.Errorf("a write that may have been sent: %d %s%s", code, out, errs)
+	}
 	file := filepath.Join(t.TempDir(), "token")
 	must(t, "WriteFile", os.WriteFile(file, []byte(bobToken+"\n"), 0o600))
 	if code, out, errs := r.run("", "holds list --state all --token-file "+file); code != 0 || !strings.Contains(out, "h1") {

@@ -23,7 +23,7 @@ type verb struct {
 func nouns() []noun {
 	return []noun{
 		{"holds", "held writes, and decisions of reviewers on them", "memproxy holds list", []verb{
-			{"listHolds", "list", "", "held writes that wait for a decision", "memproxy holds list --since 24h", showAnswer((*printer).holds), ""},
+			{"listHolds", "list", "", "held writes that are not settled", "memproxy holds list --since 24h", showAnswer((*printer).holds), ""},
 			{"showHold", "show", "ID", "one hold, with what was found in it", "memproxy holds show 0f2a", showAnswer((*printer).hold), ""},
 			{"approveHold batchHolds", "approve", "ID...", "approve held writes, which sends them", `memproxy holds approve 0f2a --reason "asked Ann"`, settle("approve"), ""},
 			{"rejectHold batchHolds", "reject", "ID...", "reject held writes", `memproxy holds reject --similarity 9c41 --expect 12 --reason "the same attack"`, settle("reject"), ""},

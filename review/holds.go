@@ -97,8 +97,11 @@ func queryInt(q url.Values, name string) (int, error) {
 	return n, nil
 }
 
-// anyState is the value of a filter for holds in every state.
-const anyState = "all"
+// Values of a filter for holds in more than one state.
+const (
+	anyState  = "all"
+	openState = "open" // not settled yet
+)
 
 func listHolds(c *call) (memproxy.HoldPage, error) {
 	q := c.req.URL.Query()
@@ -106,7 +109,7 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 		State: memproxy.HoldState(q.Get("state")), Backend: q.Get("backend"), Principal: q.Get("principal"),
 		Session: q.Get("session"), Similarity: q.Get("similarity"), After: q.Get("cursor"),
 	}
-	if f.State == anyState {
+	if f.Open = f.State == openState; f.Open || f.State == anyState {
 		f.State = ""
 	}
 	if f.State != "" && !slices.Contains(memproxy.HoldStates[:], f.State) {

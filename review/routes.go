@@ -140,7 +140,7 @@ func routes() []route {
 	const memory = "/v1/memories/{backend}/{id}"
 	return []route{
 		paged(get("/v1/holds", "listHolds", "Held writes, oldest first, a page at a time.", []param{
-			{"state", "pending, approved, rejected, replaying, done, failed, rewritten or all; default: all"}, tenant, {"backend", "the backend's name"},
+			{"state", "pending, approved, rejected, replaying, done, failed, rewritten, open (the first two and replaying) or all; default: all"}, tenant, {"backend", "the backend's name"},
 			{"principal", "id of the author"}, {"session", "id of the session"}, {"similarity", "a group of similar holds"},
 			{"since", "created at or after, RFC 3339 or an age (24h, 7d)"}, {"before", "created before, RFC 3339 or an age"},
 		}, listHolds), next, func(all *memproxy.HoldPage, page memproxy.HoldPage) string {

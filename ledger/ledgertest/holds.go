@@ -47,6 +47,12 @@ func holdPages(t *testing.T, l Life) {
 		must(t, "Holds.Put", err)
 	}
 	must(t, "Holds.Reject", l.Holds.Reject(t.Context(), "h6", by("human:ann")))
+	for _, id := range []string{"h2", "h4"} {
+		_, err := l.Holds.Approve(t.Context(), id, by("human:ann"))
+		must(t, "Holds.Approve", err)
+	}
+	_, err := l.Holds.Claim(t.Context(), "h4", time.Minute)
+	must(t, "Holds.Claim", err)
 	for _, c := range []struct {
 		filter memproxy.HoldFilter
 		want   string
@@ -54,7 +60,8 @@ func holdPages(t *testing.T, l Life) {
 		{memproxy.HoldFilter{Limit: 2}, "[h0 h1 h2 h3 h4 h5 h6]"},
 		{memproxy.HoldFilter{Tenant: new("acme"), Limit: 1}, "[h0 h2 h4 h6]"},
 		{memproxy.HoldFilter{Tenant: new("")}, "[]"},
-		{memproxy.HoldFilter{State: memproxy.HoldPending, Tenant: new("acme")}, "[h0 h2 h4]"},
+		{memproxy.HoldFilter{State: memproxy.HoldPending, Tenant: new("acme")}, "[h0]"},
+		{memproxy.HoldFilter{Open: true, Tenant: new("acme"), Limit: 1}, "[h0 h2 h4]"},
 		{memproxy.HoldFilter{Principal: "agent:other", Limit: 3}, "[h1 h3 h5]"},
 		{memproxy.HoldFilter{Backend: "letta"}, "[]"},
 		{memproxy.HoldFilter{Session: "s1", State: memproxy.HoldRejected}, "[h6]"},
@@ -76,7 +83,7 @@ func holdPages(t *testing.T, l Life) {
 			t.Errorf("%+v: %s, want %s", c.filter, got, c.want)
 		}
 	}
-	_, err := l.Holds.List(t.Context(), memproxy.HoldFilter{After: "nonsense"})
+	_, err = l.Holds.List(t.Context(), memproxy.HoldFilter{After: "nonsense"})
 	wantErr(t, "a cursor that is none", err, ledger.ErrRow)
 }
 
