@@ -222,8 +222,8 @@ func (u Upkeep) Maintain(ctx context.Context, now time.Time, r Retention) (Remov
 // of the scope matches everything; a scope without any owner is refused with ErrRow,
 // because it would match every memory.
 //
-// Approved writes within the scope that may have been sent, and whose outcome is unknown,
-// are not sent again.
+// Approved writes within the scope that may have been sent, and whose outcome is unknown
+// or that are to be sent again, are not sent again.
 //
 // Histories in the scope that have not ended get a version like v, which says who
 // deleted them and by which decision; none if v has no operation.
@@ -239,6 +239,22 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 		return tallies, err
 	}
 	return tallies, endHistories(ctx, l.store, backend, scope, v)
+}
+
+// clearSent marks the approved writes that may have been sent to a backend within a
+// scope, when everything there was deleted, and ends those that were to be sent again.
+func clearSent(t *transaction, backend string, scope memproxy.Scope) {
+	for _, h := range rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE state IN ('replaying', 'approved') AND backend = ?`, backend) {
+		to, r := h.State, h.Result
+		switch r.Cleared = true; {
+		case !within(h.Scope, scope) || to == memproxy.HoldApproved && !r.Again:
+			continue
+		case to == memproxy.HoldApproved:
+			to, r = memproxy.HoldFailed, whenCleared()
+			endContests(t, h.ID, to)
+		}
+		t.run(`UPDATE hold SET state = ?, result = ? WHERE id = ? AND state = ?`, string(to), asJSON(r), h.ID, string(h.State))
+	}
 }
 
 func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Scope) (by []memproxy.Tally, _ error) {

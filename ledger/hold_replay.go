@@ -136,7 +136,9 @@ func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.Hold
 			if err != nil {
 				return err
 			}
-			r.Again = there.Result.Again
+			if r.Again = there.Result.Again; r.Again && there.Result.Cleared {
+				to, r = memproxy.HoldFailed, whenCleared()
+			}
 		}
 		n := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND token = ?`,
 			string(to), asJSON(trimmed(r)), id, token)
@@ -204,7 +206,7 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 				return "", err
 			}
 			if r.Again = true; h.Result.Cleared {
-				to, r = memproxy.HoldFailed, memproxy.HoldResult{Cleared: true, Detail: "all that its owner has was deleted after it may have been sent"}
+				to, r = memproxy.HoldFailed, whenCleared()
 			}
 		}
 		now := leases(t)
@@ -218,14 +220,10 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 	})
 }
 
-// clearSent marks the approved writes that may have been sent to a backend within a
-// scope, when everything there was deleted.
-func clearSent(t *transaction, backend string, scope memproxy.Scope) {
-	for _, h := range rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE state = 'replaying' AND backend = ?`, backend) {
-		if h.Result.Cleared = true; within(h.Scope, scope) {
-			t.run(`UPDATE hold SET result = ? WHERE id = ? AND state = 'replaying'`, asJSON(h.Result), h.ID)
-		}
-	}
+// whenCleared is the result of a write that is not sent again because all that its owner
+// has was deleted.
+func whenCleared() memproxy.HoldResult {
+	return memproxy.HoldResult{Cleared: true, Detail: "all that its owner has was deleted after it may have been sent"}
 }
 
 // within reports whether a scope has the owners of another.

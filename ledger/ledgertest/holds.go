@@ -256,6 +256,29 @@ func holdCleared(t *testing.T, l Life) {
 		}
 		wantState(t, l, id, tc.want)
 	}
+	for _, sending := range []bool{false, true} { // it was not found, and is to be sent again, or is being sent
+		id := fmt.Sprint("again ", sending)
+		_, err := l.Holds.Put(ctx, memproxy.HeldWrite{ID: id, Backend: "mem0", Route: "r", Method: "POST", EscapedPath: "/", Tenant: "acme", Principal: "agent:dev", Scope: scope, Kind: memproxy.Learn}, memproxy.HoldContent{})
+		must(t, "put", err)
+		_, err = l.Holds.Approve(ctx, id, by("human:ann"))
+		must(t, "approve", err)
+		_, err = l.Holds.Claim(ctx, id, time.Minute)
+		must(t, "claim", err)
+		l.Clock.Pass(2 * time.Minute)
+		_, err = l.Holds.Resolve(ctx, id, memproxy.HoldApproved, memproxy.HoldResult{})
+		must(t, "resolve", err)
+		var claim memproxy.Replay
+		if sending {
+			claim, err = l.Holds.Claim(ctx, id, time.Minute)
+			must(t, "claim again", err)
+		}
+		_, err = l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, memproxy.Version{})
+		must(t, "delete", err)
+		if sending {
+			must(t, "release", l.Holds.Release(ctx, id, claim.Token))
+		}
+		wantState(t, l, id, memproxy.HoldFailed)
+	}
 }
 
 func fourEyes(t *testing.T, l Life) {
