@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/internal/must"
@@ -40,7 +39,6 @@ var mem0Laws = &lawKind{
 				addMem0(w, p, user, kindHarmless)
 			}
 		}
-		time.Sleep(time.Minute) // extractions are followed
 	},
 	writes: func(method, path string) bool {
 		return method == "POST" && (path == "/memories" || path == "/v1/memories/" || strings.HasSuffix(path, "/add/") || strings.Contains(path, "feedback"))

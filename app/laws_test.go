@@ -34,6 +34,7 @@ func lawSequence(t *testing.T, kind *lawKind, seed uint64, steps []lawStep) (bro
 		w.t = t
 		w.run()
 		w.kind.prepare(w)
+		time.Sleep(time.Minute) // extractions are followed
 		w.trace = nil
 		for _, s := range steps {
 			if w.broken != "" {
