@@ -133,6 +133,9 @@ type ToolCall struct {
 	ID, Tool string
 	// Arguments are as the model wrote them; their hash is recorded.
 	Arguments []byte
+	// Left reports that an earlier turn made the call and broke off: its caller may have
+	// been another one, with less authority.
+	Left bool
 	// Operation is the effect of the call; nil if Flaw is set.
 	Operation *Operation
 	Flaw      *Malformed

@@ -1,6 +1,7 @@
 package agentrun
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 const (
@@ -28,8 +30,8 @@ const (
 	// maxTurns bounds the tracked turns, and maxLooks how many of them one round
 	// examines. The agent of an untracked turn waits for its next turn.
 	maxTurns, maxLooks = 4096, 64
-	// unanswered is the tool result that the agent reads instead of its call's.
-	unanswered = "the turn broke off before this call was ruled on; nothing was written"
+	// Unanswered is the tool result that the agent reads instead of its call's.
+	Unanswered = "the turn broke off before this call was ruled on; nothing was written"
 )
 
 // ErrRequests ends a turn that exceeds its number of requests.
@@ -40,10 +42,10 @@ func reconciler() memproxy.Principal {
 	return memproxy.Principal{ID: "system:reconciler", Kind: memproxy.KindService, Trust: memproxy.TrustSystem, Method: "internal"}
 }
 
-// turns are the turns in progress, by agent or conversation key. Each has an empty file
-// whose modification time is the turn's start, so that the next process knows which
-// agents may be paused. Losing a file in a crash is safe: the agent's next turn answers
-// its pending calls.
+// turns are the turns in progress, by agent or conversation key. Each has a file with a
+// hash of its caller, whose modification time is the turn's start, so that the next
+// process knows which agents may be paused, and for whom. Losing a file in a crash is
+// safe: the agent's next turn declines its pending calls.
 type turns struct {
 	dir string // "": turns are not tracked
 
@@ -66,17 +68,24 @@ func (t *turns) path(key string) string {
 // Open tracks a turn that starts and replaces an earlier one of the same key. The
 // caller holds the key's lock and calls done before releasing it, with whole=false if
 // the turn was interrupted and its agent may be paused. A turn that cannot be tracked
-// proceeds: the agent's next turn answers its pending calls.
-func (r *Runs) Open(ctx context.Context, key string) (done func(whole bool)) {
+// proceeds: the agent's next turn declines its pending calls. Same reports that the
+// earlier turn was interrupted and had the same caller. Left says that calls wait: unless
+// they are the caller's, the turn has nobody's name until it has ended.
+func (r *Runs) Open(ctx context.Context, key string, by *memproxy.Principal, left bool) (same bool, done func(whole bool)) {
 	t := &r.turns
 	path := t.path(key)
 	if path == "" || !t.begin(key) {
-		return func(bool) {}
+		return false, func(bool) {}
+	}
+	who := []byte(memproxy.TextSHA256(by.Tenant + "\x00" + by.ID))
+	before, err := durable.Head(path, int64(len(who)))
+	if same = err == nil && bytes.Equal(before, who); left && !same {
+		who = nil
 	}
 	now := r.opt.Clock()
-	err := os.MkdirAll(t.dir, 0o700)
+	err = os.MkdirAll(t.dir, 0o700)
 	if err == nil {
-		err = os.WriteFile(path, nil, 0o600)
+		err = os.WriteFile(path, who, 0o600)
 	}
 	if err == nil {
 		err = os.Chtimes(path, now, now)
@@ -84,7 +93,7 @@ func (r *Runs) Open(ctx context.Context, key string) (done func(whole bool)) {
 	if err != nil {
 		r.opt.Log.WarnContext(ctx, "a turn is not kept; if it breaks off, its agent waits until its next turn", "backend", r.opt.Backend.Name, "error", err)
 	}
-	return func(whole bool) {
+	return same, func(whole bool) {
 		if whole || err != nil {
 			r.forget(key)
 			return
@@ -232,7 +241,7 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 	r.opt.Log.WarnContext(ctx, "declining the calls of an interrupted turn", "backend", r.opt.Backend.Name, "decision", a.Decision.ID)
 	for range recoveryRequests {
 		for _, call := range turn.Waiting() {
-			declined := r.opt.Gate.Agents().Decline(ctx, a, call, unanswered)
+			declined := r.opt.Gate.Agents().Decline(ctx, a, call, Unanswered)
 			face.LogDecision(ctx, r.opt.Log, r.opt.Backend.Name, declined)
 			turn.Rule(call.ID, declined.Decision)
 		}

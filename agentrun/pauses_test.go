@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -27,7 +28,8 @@ func keysOf(t *testing.T, r *Runs, now time.Time) (keys []string) {
 
 func opened(t *testing.T, r *Runs, key string) (done func(whole bool)) {
 	t.Helper()
-	return r.Open(t.Context(), key)
+	_, done = r.Open(t.Context(), key, &memproxy.Principal{ID: "agent:dev", Tenant: "acme"}, false)
+	return done
 }
 
 // Proves EDGE-1: a turn is examined an interval after it was interrupted, but neither
@@ -106,5 +108,29 @@ func TestTurnsAreBounded(t *testing.T) {
 	opened(t, r, "../up/and\x00out")(false)
 	if got := keysOf(t, r, now.Add(time.Hour)); fmt.Sprintf("%q", got) != `["../up/and\x00out"]` {
 		t.Errorf("%q", got)
+	}
+}
+
+// Proves EDGE-1, EDGE-5: the calls that wait are a caller's only if no other caller's may
+// be among them.
+func TestTurnsBelongToTheirCaller(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	r := runsIn(t.TempDir(), &now)
+	ann, bob := &memproxy.Principal{ID: "human:ann", Tenant: "acme"}, &memproxy.Principal{ID: "agent:bob", Tenant: "acme"}
+	for i, step := range []struct {
+		by         *memproxy.Principal
+		left, same bool
+		whole      bool
+	}{
+		{ann, false, false, false}, {ann, true, true, false}, // her own calls
+		{bob, true, false, false}, {bob, true, false, false}, {ann, true, false, false}, // whose, nobody knows
+		{ann, true, false, true}, {ann, true, false, false}, // declined; then of an untracked turn
+		{ann, false, false, false}, {ann, true, true, false},
+		{&memproxy.Principal{ID: "human:ann", Tenant: "globex"}, true, false, false},
+	} {
+		same, done := r.Open(t.Context(), "agent-1", step.by, step.left)
+		if done(step.whole); same != step.same {
+			t.Errorf("step %d: the same caller: %v", i, same)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
@@ -240,8 +241,55 @@ SAY done`
 	l.blocks("Ann\nlikes tea", "helper")
 }
 
-// Proves EDGE-1: a turn that broke off in a pause is finished by the next one.
-func TestAbandonedPausesAreAnsweredByTheNextTurn(t *testing.T) {
+// Proves EDGE-1, EDGE-5: the calls of a turn that broke off in a pause are decided in the
+// next turn if it has the same caller. Another caller's turn declines them: it must not
+// lend its authority to what somebody else started.
+func TestPausesOfOthersAreDeclined(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		first, next string
+		restart     bool
+		want        string
+	}{
+		{"human", "human", false, "Ann likes coffee"},
+		{"", "human", false, "Ann likes green tea"}, {"", "human", true, "Ann likes green tea"}, {"human", "", false, "Ann likes green tea"},
+	} {
+		t.Run(fmt.Sprintf("%q, %q, restarted: %v", tc.first, tc.next, tc.restart), func(t *testing.T) {
+			t.Parallel()
+			var lose atomic.Bool
+			conf := strings.Replace(withPeople(lettaConf), `upstream: "LETTA"`, `upstream: "LETTA", reconcile: 1h`, 1)
+			l := startLettaWith(t, personaAgent, conf, func(whole http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+					if strings.HasSuffix(q.URL.Path, "/messages") && lose.Swap(false) {
+						whole.ServeHTTP(httptest.NewRecorder(), q)
+						panic(http.ErrAbortHandler)
+					}
+					whole.ServeHTTP(w, q)
+				})
+			}, replacements()...)
+			var made struct{ ID string }
+			a := l.do("POST", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","tools":["memory_rethink"],"memory_blocks":[{"label":"human","value":"Ann likes green tea"}]}`, as("human")...)
+			must.Do(t, json.Unmarshal([]byte(a.want(t, 200).body), &made))
+			say := func(who, script string) got {
+				return l.do("POST", "/v1/agents/"+made.ID+"/messages", fmt.Sprintf(`{"input":%q}`, script), as(who)...)
+			}
+			lose.Store(true)
+			say(tc.first, "CALL memory_rethink {\"label\":\"human\",\"new_memory\":\"Ann likes coffee\"}\nTHEN\nSAY done").want(t, http.StatusBadGateway)
+			if tc.restart {
+				l.stop()
+				l.run()
+			}
+			say(tc.next, "SAY hello").want(t, 200).has(t, "hello")
+			if got := l.letta.Value(made.ID, "human"); got != tc.want {
+				t.Errorf("the block is %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// Proves EDGE-1: calls that a turn left of which nobody knows the caller are declined by
+// the next one, which continues.
+func TestAbandonedPausesAreDeclinedByTheNextTurn(t *testing.T) {
 	t.Parallel()
 	l := startLetta(t, someAgent)
 	direct := func(body string) {
@@ -259,7 +307,7 @@ func TestAbandonedPausesAreAnsweredByTheNextTurn(t *testing.T) {
 	if a.status != 200 || !strings.Contains(a.body, `"content":"hello"`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	l.blocks("Ann\nlate", "helper")
+	l.blocks("Ann", "helper")
 }
 
 // Proves EDGE-1: runs that cannot be made to pause are refused in production, unless

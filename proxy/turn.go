@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -36,6 +37,7 @@ type turning struct {
 	header      http.Header // of the first request's answer, if it was not streamed
 	agent       string      // the agent whose tools are locked
 	held        agentrun.Held
+	resumes     bool             // the agent's last turn was interrupted and had the same caller
 	streams     bool             // the last request's answer streamed
 	body        []byte           // of the last request's answer, if it was not streamed
 	kept        *agentrun.Stream // the recorded stream, if the backend can resume turns
@@ -87,7 +89,9 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 		t.fail(ctx, err)
 		return
 	}
-	done := p.runs.Open(ctx, turn.Key())
+	left := slices.ContainsFunc(turn.Waiting(), func(c memproxy.ToolCall) bool { return c.Left })
+	same, done := p.runs.Open(ctx, turn.Key(), &a.Principal, left)
+	t.resumes = same
 	defer func() { done(whole) }()
 	if resumable, ok := turn.(memproxy.Resumable); ok {
 		t.kept = p.streams.Begin(resumable)
@@ -152,7 +156,7 @@ func (t *turning) requests(ctx context.Context) error {
 				}
 				continue
 			}
-			asked := t.p.opt.Gate.Agents().Ask(ctx, t.a, call)
+			asked := t.ruledOn(ctx, call)
 			t.turn.Rule(call.ID, asked.Decision)
 			ruled[call.ID] = asked
 			if asked.Decision.Verdict == memproxy.Amend && call.Direct != nil {
@@ -169,6 +173,15 @@ func (t *turning) requests(ctx context.Context) error {
 		}
 	}
 	return agentrun.ErrRequests
+}
+
+// ruledOn is the ruling on a call. One that another caller's turn left is declined: this
+// turn's caller may have more authority, and the agent can make the call again.
+func (t *turning) ruledOn(ctx context.Context, call memproxy.ToolCall) *gate.Admission {
+	if call.Left && !t.resumes {
+		return t.p.opt.Gate.Agents().Decline(ctx, t.a, call, agentrun.Unanswered)
+	}
+	return t.p.opt.Gate.Agents().Ask(ctx, t.a, call)
 }
 
 // request sends one request and reports whether the turn has ended.

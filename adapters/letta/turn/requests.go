@@ -29,7 +29,7 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 		if c.ruled || !c.mine && !c.person {
 			continue
 		}
-		asked := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments)}
+		asked := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments), Left: c.left}
 		op, err := operation(c.name, t.agent, c.arguments, blocks)
 		switch {
 		case t.tools.free[c.name]: // only declined, in recovery

@@ -80,6 +80,7 @@ type call struct {
 	id, name, arguments string
 	pieces              []byte // of its arguments, as they stream
 	mine                bool   // the gate rules on it; else the caller does
+	left                bool   // an earlier turn made it, and this caller answers no call of that turn
 	person              bool   // a tool rule requires a person's approval, which is missing
 	ruled               bool
 	decision            memproxy.Decision
@@ -252,9 +253,11 @@ func (t *Turn) pending(p *jsondoc.Value) {
 	calls := callsOf(p)
 	t.caller.answers(calls)
 	mine, open := false, false
+	answered := slices.ContainsFunc(calls, func(c *call) bool { return t.caller.answerOf(c.id) != nil })
 	for _, c := range calls {
 		answer := t.caller.answerOf(c.id)
 		c.mine = t.tools.gated[c.name] || t.tools.server[c.name] && answer != nil && answer.approves
+		c.left = !answered
 		c.person = answer == nil && t.tools.asks(c)
 		mine, open = mine || c.mine || c.person, open || !c.mine && !c.person && answer == nil
 	}
