@@ -309,11 +309,8 @@ func (ret *effects) restated() []memproxy.StateChange {
 
 // replacement is the hash of the text that the operation gives a memory.
 func (w *word) replacement(op *memproxy.Operation) string {
-	for i := range op.Items {
-		it := &op.Items[i]
-		if it.Kind == memproxy.ItemContent && it.Text != "" && it.Text != w.text && (it.Target == w.target || it.Target == "") {
-			return tamper.Hash(it.Text)
-		}
+	if it, _ := content.Given(op, w.target); it != nil && it.Text != w.text {
+		return tamper.Hash(it.Text)
 	}
 	return ""
 }

@@ -21,6 +21,7 @@ type judging struct {
 	track       memproxy.Track
 	asked       int // for track records
 	retracted   []memproxy.Retraction
+	restated    []memproxy.StateChange
 	said        *memproxy.Retraction
 
 	broken, noTrack, noRetraction, noCorrections error
@@ -30,6 +31,7 @@ func (l *judging) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[mem
 	return l.joined(keys, l.broken, rated(l.statuses))
 }
 func (l *judging) Commit(ctx context.Context, e memproxy.Entry) error {
+	l.restated = append(l.restated, e.States...)
 	l.dissent, l.corrected, l.retracted = append(l.dissent, e.Dissents...), append(l.corrected, e.Corrections...), append(l.retracted, e.Retractions...)
 	if len(e.Dissents) > 0 {
 		return l.broken

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/tamper"
 )
 
@@ -150,40 +151,28 @@ func (ret *effects) versions() (found, out []memproxy.Version) {
 // changed returns the versions that a change makes: of each memory that gets
 // another text, and of each whose text remains and whose metadata or field changes.
 func (ret *effects) changed() (found, out []memproxy.Version) {
-	moved := map[string]bool{}
-	for i := range ret.op.Items {
-		if it := &ret.op.Items[i]; it.Moved {
-			moved[it.Target] = true
-		}
+	targets := ret.op.Targets
+	if len(targets) == 0 {
+		targets = content.Replaced(ret.op)
 	}
-	kept := map[string]bool{}
-	update := func(target, text, field string) {
-		kept[target] = true
+	for _, target := range targets {
 		id, before := ret.before(target)
-		if text = cmp.Or(text, before.Text); text == "" || text == before.Text && !moved[target] {
-			return
+		it, moved := content.Given(ret.op, target)
+		if it == nil || it.Text == "" {
+			it = moved // the first item names the new field
+		}
+		if it == nil {
+			continue
 		}
 		v := ret.version(ret.op.TargetKind, id, memproxy.OpUpdate)
-		v.Text, v.Field, v.Before = text, field, tamper.Hash(before.Text)
+		v.Text, v.Field, v.Before = cmp.Or(it.Text, before.Text), it.Field, tamper.Hash(before.Text)
+		if v.Text == "" || v.Text == before.Text && moved == nil {
+			continue
+		}
 		if before.Text != "" {
 			found = append(found, ret.found(id, before))
 		}
 		out = append(out, v)
-	}
-	for i := range ret.op.Items {
-		it := &ret.op.Items[i]
-		target := it.Target
-		if target == "" && len(ret.op.Targets) == 1 && !moved[ret.op.Targets[0]] {
-			target = ret.op.Targets[0] // otherwise the item is the memory's name, not its text
-		}
-		if it.Kind == memproxy.ItemContent && target != "" && it.Text != "" {
-			update(target, it.Text, it.Field)
-		}
-	}
-	for i := range ret.op.Items {
-		if it := &ret.op.Items[i]; it.Moved && it.Target != "" && !kept[it.Target] {
-			update(it.Target, "", it.Field) // the first item names the new field
-		}
 	}
 	return found, out
 }
@@ -331,22 +320,13 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 	if err != nil {
 		ret.g.opt.Log.ErrorContext(ctx, "which change was the last cannot be looked up", "decision", ret.Decision.ID, "error", err)
 	}
-	texts := map[string]string{}
-	for i := range ret.op.Items {
-		if it := &ret.op.Items[i]; it.Kind == memproxy.ItemContent && it.Text != "" && !it.Moved {
-			texts[it.Target] = it.Text
-		}
-	}
 	e.Seen = nil
 	foreign := map[memproxy.MemoryKey]bool{}
 	for k, target := range targets {
 		m, asked := there[target]
-		text, written := texts[target]
-		if !written && len(ret.op.Targets) == 1 {
-			text, written = texts[""]
-		}
+		it, _ := content.Given(ret.op, target)
 		gone, now := ret.op.Kind == memproxy.Forget, records[k]
-		if foreign[k] = !asked || m.Missing != gone || !gone && written && m.Text != text; !foreign[k] && now.Owned() {
+		if foreign[k] = !asked || m.Missing != gone || !gone && it != nil && it.Text != "" && m.Text != it.Text; !foreign[k] && now.Owned() {
 			e.Seen = append(e.Seen, now.Owner)
 		}
 	}

@@ -46,3 +46,35 @@ func TestMovesMakeVersions(t *testing.T) {
 		})
 	}
 }
+
+// rename changes what describes a memory, and leaves its text as it is.
+func rename(text, id string) memproxy.Operation {
+	op := byID(memproxy.Correct, id)
+	op.Items = []memproxy.Item{{Kind: memproxy.ItemContent, Text: text}, {Kind: memproxy.ItemContent, Target: id, Moved: true}}
+	return op
+}
+
+// Proves TRL-5: a change of a description is no correction of the text: it costs the
+// author nothing, and the status of the text still applies.
+func TestDescriptionsAreNoCorrections(t *testing.T) {
+	for name, tc := range map[string]struct {
+		op   memproxy.Operation
+		want int // corrections, retractions and new states, of each
+	}{
+		"the text":            {correct("coffee", "m1"), 1},
+		"the description":     {rename("what it is for", "m1"), 0},
+		"a text, not for all": {memproxy.Operation{Kind: memproxy.Correct, TargetKind: memproxy.TargetMemory, Targets: []string{"m1", "m2"}, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: "of neither"}}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, j := judgingRig(t, func(r *rig) {
+				r.fake.merges = true
+				r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea"}, "m2": {ID: "m2", Text: "milk"}}
+			})
+			j.rows["m1"] = by("agent:ci", memproxy.TrustAuthenticated, 500)
+			r.gate.Return(t.Context(), r.admit(tc.op), memproxy.Reply{Status: 200})
+			if len(j.corrected) != tc.want || len(j.retracted) != tc.want || len(j.restated) != tc.want {
+				t.Errorf("corrections %+v, retractions %+v, states %+v", j.corrected, j.retracted, j.restated)
+			}
+		})
+	}
+}

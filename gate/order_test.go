@@ -67,6 +67,7 @@ func TestTheLastChangeIsWhatTheBackendHas(t *testing.T) {
 		deletes, gone bool   // this change; the other's
 		there         string // text in the backend, "" for none
 		away          bool   // the backend does not say
+		renames       bool   // this change leaves the text as it is
 		mine          bool   // what is noted
 	}{
 		"the other's text":                  {there: "theirs"},
@@ -77,6 +78,7 @@ func TestTheLastChangeIsWhatTheBackendHas(t *testing.T) {
 		"another changed it and it is gone": {there: ""},
 		"deleted, and there again":          {deletes: true, there: "theirs"},
 		"nobody says":                       {there: "mine", away: true},
+		"this name, the text as it was":     {renames: true, there: "before", mine: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, func(r *rig) { r.fake.merges = true })
@@ -87,6 +89,9 @@ func TestTheLastChangeIsWhatTheBackendHas(t *testing.T) {
 			op := correct("mine", "m1")
 			if tc.deletes {
 				op = memproxy.Operation{Kind: memproxy.Forget, TargetKind: memproxy.TargetMemory, Targets: []string{"m1"}}
+			}
+			if tc.renames {
+				op = rename("what it is for", "m1")
 			}
 			a := r.admit(op)
 			if a.Reply != nil {

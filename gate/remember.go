@@ -177,22 +177,15 @@ const (
 // corrected keeps the author and records the new text's hash. A memory without a
 // known author remains unattributed.
 func (ret *effects) corrected() {
-	texts := map[string]string{}
-	for i := range ret.op.Items {
-		if it := &ret.op.Items[i]; it.Kind == memproxy.ItemContent && it.Target != "" && !it.Moved {
-			texts[it.Target] = it.Text
-		}
-	}
 	for _, id := range ret.op.Targets {
 		row, known := ret.owners[id]
-		text, written := texts[id]
 		if !known {
 			continue
 		}
 		m := ret.op.Current[id]
-		switch {
-		case written:
-			row.SHA256 = tamper.Hash(text)
+		switch it, _ := content.Given(ret.op, id); {
+		case it != nil && it.Target != "": // other items are of objects, which have no text of their own
+			row.SHA256 = tamper.Hash(it.Text)
 			row.Confidence = max(0, ret.event.Confidence) // the confidence of the new text
 		case m.Stamp != nil && m.Stamp.ID > row.Decision && ret.signed(&m): // a later change's, which the ledger lacks
 			row.SHA256 = tamper.Hash(m.Text)

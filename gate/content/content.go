@@ -59,6 +59,29 @@ func Replaced(op *memproxy.Operation) []string {
 	return out
 }
 
+// Given returns the item with the text that a correction gives a target, and the first
+// that says that its metadata or its field changes; nil where there is none. An item
+// that names no target has the text of the only one, unless that keeps its own: then it
+// is a name or a description.
+func Given(op *memproxy.Operation, target string) (text, moved *memproxy.Item) {
+	var unnamed *memproxy.Item
+	for i := range op.Items {
+		switch it := &op.Items[i]; {
+		case it.Kind != memproxy.ItemContent:
+		case it.Target == target && !it.Moved:
+			text = it
+		case it.Target == target && moved == nil:
+			moved = it
+		case it.Target == "" && !it.Moved && it.Text != "":
+			unnamed = it
+		}
+	}
+	if text == nil && moved == nil && len(op.Targets) == 1 {
+		text = unnamed
+	}
+	return text, moved
+}
+
 // NewText is the text that a correction gives a target.
 func NewText(op *memproxy.Operation, target string) string {
 	for i := range op.Items {
