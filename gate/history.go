@@ -20,13 +20,20 @@ func (ret *effects) version(kind memproxy.TargetKind, id string, op memproxy.Ver
 	}
 }
 
-// found is the version before the operation, for a memory without a recorded
-// history.
-func (ret *effects) found(id string, m memproxy.Memory) memproxy.Version {
-	v := ret.version(ret.op.TargetKind, id, memproxy.OpSeal)
-	v.Attestation = ret.attested(nil) // only the new text is marked
-	v.Score, v.Text, v.Metadata, v.Field = 0, m.Text, m.Metadata, m.Field
-	return v
+// past are the versions that an operation makes, and those found before them, for
+// memories without a recorded history.
+type past struct{ found, made []memproxy.Version }
+
+// change adds a version, and the one before it if its text is known.
+func (p *past) change(ret *effects, kind memproxy.TargetKind, id string, op memproxy.VersionOp, before, after memproxy.Memory) {
+	v := ret.version(kind, id, op)
+	v.Text, v.Field, v.Metadata, v.Before = after.Text, after.Field, after.Metadata, tamper.Hash(before.Text)
+	if p.made = append(p.made, v); before.Text != "" {
+		was := ret.version(kind, id, memproxy.OpSeal)
+		was.Attestation = ret.attested(nil) // only the new text is marked
+		was.Score, was.Text, was.Metadata, was.Field = 0, before.Text, before.Metadata, before.Field
+		p.found = append(p.found, was)
+	}
 }
 
 // enter records what a write, change or deletion made of memories: their versions,
@@ -37,9 +44,10 @@ func (ret *effects) found(id string, m memproxy.Memory) memproxy.Version {
 func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
 	e.Queued = true
 	if ret.enforced() {
-		e.Found, e.Versions = ret.versions()
-		found, versions := ret.objects()
-		e.Found, e.Versions = append(e.Found, found...), append(e.Versions, versions...)
+		var p past
+		ret.versions(&p)
+		ret.objects(&p)
+		e.Found, e.Versions = p.found, p.made
 		e.Renewed = ret.renewed()
 	}
 	e.Seen = ownersSeen(ret)
@@ -117,40 +125,28 @@ func (ret *effects) renewed() (all []memproxy.Renewal) {
 	return all
 }
 
-func (ret *effects) versions() (found, out []memproxy.Version) {
+func (ret *effects) versions(p *past) {
 	switch ret.op.Kind {
 	case memproxy.Learn:
-		if ret.reading == nil {
-			return nil, nil
-		}
-		for i := range ret.reading.Memories {
-			m := &ret.reading.Memories[i]
-			if v, was := ret.told(m); v.Op != "" {
-				found, out = append(found, was...), append(out, v)
-			}
+		for i := 0; ret.reading != nil && i < len(ret.reading.Memories); i++ {
+			ret.told(p, &ret.reading.Memories[i])
 		}
 	case memproxy.Recall:
-		out = ret.late.Versions
+		p.made = ret.late.Versions
 	case memproxy.Correct:
-		return ret.changed()
+		ret.changed(p)
 	case memproxy.Forget:
 		for _, target := range ret.op.Targets {
-			id, before := ret.before(target)
-			if before.Text == "" || slices.Contains(ret.op.Kept, target) {
-				continue
+			if id, before := ret.before(target); before.Text != "" && !slices.Contains(ret.op.Kept, target) {
+				p.change(ret, ret.op.TargetKind, id, memproxy.OpDelete, before, memproxy.Memory{Field: before.Field})
 			}
-			found = append(found, ret.found(id, before))
-			v := ret.version(ret.op.TargetKind, id, memproxy.OpDelete)
-			v.Before, v.Field = tamper.Hash(before.Text), before.Field
-			out = append(out, v)
 		}
 	}
-	return found, out
 }
 
-// changed returns the versions that a change makes: of each memory that gets
-// another text, and of each whose text remains and whose metadata or field changes.
-func (ret *effects) changed() (found, out []memproxy.Version) {
+// changed adds the versions that a change makes: of each memory that gets another
+// text, and of each whose text remains and whose metadata or field changes.
+func (ret *effects) changed(p *past) {
 	targets := ret.op.Targets
 	if len(targets) == 0 {
 		targets = content.Replaced(ret.op)
@@ -164,49 +160,33 @@ func (ret *effects) changed() (found, out []memproxy.Version) {
 		if it == nil {
 			continue
 		}
-		v := ret.version(ret.op.TargetKind, id, memproxy.OpUpdate)
-		v.Text, v.Field, v.Before = cmp.Or(it.Text, before.Text), it.Field, tamper.Hash(before.Text)
-		if v.Text == "" || v.Text == before.Text && moved == nil {
-			continue
+		if text := cmp.Or(it.Text, before.Text); text != "" && (text != before.Text || moved != nil) {
+			p.change(ret, ret.op.TargetKind, id, memproxy.OpUpdate, before, memproxy.Memory{Text: text, Field: it.Field})
 		}
-		if before.Text != "" {
-			found = append(found, ret.found(id, before))
-		}
-		out = append(out, v)
 	}
-	return found, out
 }
 
-// told returns the version that a memory in an answer reports, and the one that it
-// replaced if the answer has that. A version without an Op is none.
-func (ret *effects) told(m *memproxy.Memory) (v memproxy.Version, found []memproxy.Version) {
+// told adds the version that a memory in an answer reports, if it reports one.
+func (ret *effects) told(p *past, m *memproxy.Memory) {
 	gone := m.Event == eventDelete
 	if m.Uncounted && m.Members != nil {
-		return v, nil // an object, whose texts are among its members
+		return // an object, whose texts are among its members
 	}
 	if m.ID == "" || m.Drop || m.Text == "" && !gone || m.Event == eventNone || m.Layer == memproxy.Episodic {
-		return v, nil
+		return
 	}
-	v = ret.version(m.TargetKind(), m.ID, memproxy.OpWrite)
-	v.Text, v.Field, v.Metadata = m.Text, fieldOf(ret.op, m), m.Metadata
-	before := m.Before
+	op, field := memproxy.OpWrite, fieldOf(ret.op, m)
+	before, after := memproxy.Memory{Text: m.Before, Field: field}, memproxy.Memory{Text: m.Text, Field: field, Metadata: m.Metadata}
 	switch {
 	case gone:
-		if v.Op = memproxy.OpDelete; before == "" {
-			before = m.Text
-		}
-		v.Text, v.Metadata = "", nil
+		op, before.Text = memproxy.OpDelete, cmp.Or(m.Before, m.Text)
+		after.Text, after.Metadata = "", nil
 	case ret.self:
-		v.Op = memproxy.OpSelfEdit
+		op = memproxy.OpSelfEdit
 	case m.Event != "" && m.Event != eventAdd:
-		v.Op = memproxy.OpUpdate
+		op = memproxy.OpUpdate
 	}
-	if before != "" {
-		was := ret.found(m.ID, memproxy.Memory{Text: before, Field: v.Field})
-		was.Kind, v.Before = v.Kind, tamper.Hash(before)
-		found = append(found, was)
-	}
-	return v, found
+	p.change(ret, m.TargetKind(), m.ID, op, before, after)
 }
 
 // before returns the id and the state of a target before the operation.

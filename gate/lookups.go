@@ -155,21 +155,14 @@ func images(ctx context.Context, r *run) error {
 	return nil
 }
 
-// objects returns the versions of metadata and of objects other than memories that
+// objects adds the versions of metadata and of objects other than memories that
 // were made, changed or deleted.
-func (ret *effects) objects() (found, out []memproxy.Version) {
+func (ret *effects) objects(p *past) {
 	if ret.call.restores {
-		return nil, nil // a rollback records the version itself, from the restored state
+		return // a rollback records the version itself, from the restored state
 	}
 	changed := func(id string, before, after []byte, op memproxy.VersionOp) {
-		v := ret.version(memproxy.TargetObject, id, op)
-		v.Text = string(after)
-		if before != nil {
-			was := ret.version(memproxy.TargetObject, id, memproxy.OpSeal)
-			was.Score, was.Attestation, was.Text = 0, ret.attested(nil), string(before)
-			found, v.Before = append(found, was), tamper.Hash(string(before))
-		}
-		out = append(out, v)
+		p.change(ret, memproxy.TargetObject, id, op, memproxy.Memory{Text: string(before)}, memproxy.Memory{Text: string(after)})
 	}
 	for i := range ret.op.Changes {
 		c := &ret.op.Changes[i]
@@ -204,7 +197,6 @@ func (ret *effects) objects() (found, out []memproxy.Version) {
 			}
 		}
 	}
-	return found, out
 }
 
 // answered is the object in the answer, for a request that did not name the object
