@@ -71,7 +71,9 @@ func (p *Pack) Sample(text string) (s Sample) {
 		s.Words += len(words)
 		parts(r.Views[i].Text, words, func(t string, words []directive.Word, _ int) {
 			part.whole(t, words)
-			s.Whole = append(s.Whole, part.list...)
+			for _, h := range part.list {
+				s.Whole = append(s.Whole, classify.Feature{Hash: h})
+			}
 			s.Parts = append(s.Parts, int32(len(s.Whole)))
 		})
 	}

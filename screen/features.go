@@ -2,7 +2,7 @@ package screen
 
 import (
 	"math/bits"
-
+	"slices"
 	"unicode"
 	"unicode/utf8"
 
@@ -95,37 +95,52 @@ const wholeBits = 20 // how much of a hash tells features of a part apart
 // says how long it is, and little else.
 type once struct {
 	seen [1 << wholeBits / 64]uint64
-	list []classify.Feature
+	list []uint32 // their hashes
 }
 
-// add appends a feature unless the part has it, for which list has room. It does not
-// branch: which of them are new is hard to foresee.
-func (o *once) add(list []classify.Feature, h uint32) []classify.Feature {
-	i, n := h>>(32-wholeBits), len(list)
-	list = append(list, classify.Feature{Hash: h})
-	list = list[:n+int(^o.seen[i>>6]>>(i&63)&1)]
+// add puts a feature behind the first n of list, which has room, unless the part has
+// it, and returns how many there are. It does not branch: which of them are new is hard
+// to foresee.
+func (o *once) add(list []uint32, n int, h uint32) int {
+	i := h >> (32 - wholeBits)
+	list[n] = h
+	n += int(^o.seen[i>>6] >> (i & 63) & 1)
 	o.seen[i>>6] |= 1 << (i & 63)
-	return list
+	return n
 }
 
 // clear forgets everything, in the time that it took to learn it.
 func (o *once) clear() {
-	for _, f := range o.list {
-		o.seen[f.Hash>>(32-wholeBits+6)] = 0
+	for _, h := range o.list {
+		o.seen[h>>(32-wholeBits+6)] = 0
 	}
-	o.list = o.list[:0]
 }
+
+// grams are what the characters of ASCII stand for in runs of them: any digit for
+// another, and white space too.
+var grams = func() (of [utf8.RuneSelf]rune) {
+	for c := range of {
+		switch of[c] = rune(terms.Lower(byte(c))); {
+		case c >= '0' && c <= '9':
+			of[c] = '0'
+		case c <= ' ':
+			of[c] = ' '
+		}
+	}
+	return of
+}()
 
 // whole fills o with what one part of a text has: its words and pairs of words,
 // and its runs of three to five characters, which know a word in another form
 // and a language by its spelling. part is the text, and words are its words.
 func (o *once) whole(part string, words []directive.Word) {
 	o.clear()
-	list := o.list
+	most := 2*len(words) + 3*len(part) + 1
+	list, size := slices.Grow(o.list[:0], most)[:most], 0
 	for i := range words {
-		list = o.add(list, hash(kindWholeWord, words[i].Hash, 0))
+		size = o.add(list, size, hash(kindWholeWord, words[i].Hash, 0))
 		if i > 0 {
-			list = o.add(list, hash(kindWholePair, words[i-1].Hash, words[i].Hash))
+			size = o.add(list, size, hash(kindWholePair, words[i-1].Hash, words[i].Hash))
 		}
 	}
 	var one, two, three, four, five uint32 // the hashes of the last 1 to 5 characters
@@ -136,41 +151,40 @@ func (o *once) whole(part string, words []directive.Word) {
 	}
 	space, sign := true, true
 	for i := 0; i < len(part); {
-		c, n := rune(part[i]), 1
-		if c >= utf8.RuneSelf {
-			c, n = utf8.DecodeRuneInString(part[i:])
-		}
+		var c rune
+		n := 1
 		if sign { // what an identifier spells says nothing
-			if id := normal.Identifier(part[i:]); id > 0 {
-				c, n = '0', id
+			n = max(1, normal.Identifier(part[i:]))
+		}
+		switch {
+		case n > 1:
+			c, sign = '0', false
+		case part[i] < utf8.RuneSelf:
+			c = grams[part[i]]
+			sign = c < 'a' && c != '0'
+		default:
+			c, n = utf8.DecodeRuneInString(part[i:])
+			if sign = false; n > 1 && unicode.IsSpace(c) {
+				c = ' '
 			}
 		}
 		i += n
-		sign = c < '0' || c > '9' && c < 'A' || c > 'Z' && c < 'a'
-		switch {
-		case c >= 'A' && c <= 'Z':
-			c += 'a' - 'A'
-		case c >= '0' && c <= '9':
-			c = '0'
-		case c <= ' ' || n > 1 && unicode.IsSpace(c):
-			if space {
-				continue
-			}
-			c = ' '
+		if c == ' ' && space {
+			continue
 		}
 		space = c == ' '
 		one, two, three, four, five = mix(kindGram, c), mix(one, c), mix(two, c), mix(three, c), mix(four, c)
 		if run++; run >= 3 {
-			list = o.add(list, three*0x85ebca6b)
+			size = o.add(list, size, three*0x85ebca6b)
 		}
 		if run >= 4 {
-			list = o.add(list, four*0x85ebca6b)
+			size = o.add(list, size, four*0x85ebca6b)
 		}
 		if run >= 5 {
-			list = o.add(list, five*0x85ebca6b)
+			size = o.add(list, size, five*0x85ebca6b)
 		}
 	}
-	o.list = list
+	o.list = list[:size]
 }
 
 // parts calls f with every part of a text that has words, its words, and their

@@ -135,6 +135,8 @@ var roles = func() (all terms.Table[byte]) {
 // noRole are the bytes that no such word has.
 var noRole = terms.BytesOf(" \t\n,;!?()[]{}\"'`<>")
 
+var around = terms.BytesOf(".:*_")
+
 // ingredients says which parts of a recipe texts have, and which of them have any.
 func ingredients(texts []string) (all [kinds]bool, which []int) {
 	for i, text := range texts {
@@ -153,14 +155,23 @@ func ingredientsOf(text string) (found [kinds]bool) {
 	for _, s := range sentences(text) {
 		t, named := text[s.from:s.to], byte(0)
 		for at := range stretches(t, &noRole) {
-			is, _ := roles.Get(hash(strings.Trim(t[at.from:at.to], ".:*_")))
+			is, _ := roles.Get(hash(bare(t, at)))
 			named |= is
 		}
 		found[packs] = found[packs] || named&(1<<packs) != 0
 		found[carries] = found[carries] || named&(1<<carries) != 0
+		if named&(1<<aims) == 0 || found[aims] {
+			continue
+		}
 		for at := range stretches(t, &noRole) {
-			found[aims] = found[aims] || named&(1<<aims) != 0 && terms.Address(strings.ToLower(strings.Trim(t[at.from:at.to], ".:*_")))
+			found[aims] = found[aims] || terms.Address(strings.ToLower(bare(t, at)))
 		}
 	}
 	return found
+}
+
+// bare is a word of s without the signs around it.
+func bare(s string, at span) string {
+	from := min(around.End(s, at.from), at.to)
+	return s[from:max(from, around.Begin(s, at.to))]
 }

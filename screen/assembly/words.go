@@ -48,7 +48,14 @@ var lists = func() (all terms.Table[list]) {
 }()
 
 // hash is that of a word in lower case, in whatever script.
-func hash(w string) uint32 { return terms.Word(strings.ToLower(w)) }
+func hash(w string) uint32 {
+	for i := range len(w) {
+		if w[i] >= utf8.RuneSelf {
+			return terms.Word(strings.ToLower(w))
+		}
+	}
+	return terms.Word(w)
+}
 
 // split returns the words of s.
 func split(s string) []word {

@@ -48,15 +48,15 @@ type Span struct {
 	Sum        int32 // what all features weigh, of the window with the highest margin
 }
 
-// Whole returns the margin of features that are judged together, wherever they
-// stand: positive is poison.
-func (m *Model) Whole(features []Feature) float32 {
+// Whole returns the margin of features, by their hashes, that are judged together,
+// wherever they stand: positive is poison.
+func (m *Model) Whole(features []uint32) float32 {
 	if len(m.weights) == 0 {
 		return m.Margin(0, 0)
 	}
 	sum, shift := int32(0), 32-m.bits
-	for _, f := range features {
-		sum += int32(m.weights[f.Hash>>shift])
+	for _, h := range features {
+		sum += int32(m.weights[h>>shift])
 	}
 	return m.Margin(sum, len(features))
 }

@@ -7,10 +7,10 @@
 package likeness
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +39,7 @@ type Index struct {
 	exemplars  []similar.Exemplar
 	thresholds similar.Thresholds
 	by         map[uint64][]posting // of each feature
+	may        [1 << 12]uint64      // a bit per hash of a feature, to look only where one may be
 	aims       []bool               // the exemplar names an address: that is its point
 	scratch    sync.Pool            // of *scratch
 }
@@ -53,9 +54,9 @@ type posting struct {
 type scratch struct {
 	counts   []uint8   // of each exemplar, telling words in common, up to minShared
 	sums     []float32 // of each exemplar, the likeness
-	features []token
-	words    []token // of a sentence
-	pair     []token // of the one before, and then of both
+	vector
+	words []token // of a sentence
+	pair  []token // of the one before, and then of both
 }
 
 // minShared is how many telling words two sentences that are alike share at
@@ -85,15 +86,16 @@ func New(o Options) (*Index, error) {
 		return nil, fmt.Errorf("likeness: %w", err)
 	}
 	x := &Index{exemplars: slices.Clone(o.Exemplars), thresholds: o.Thresholds, by: map[uint64][]posting{}}
+	var v vector
 	for i, e := range x.exemplars {
-		words := tokens(nil, e.Text)
-		v := vector(nil, words)
+		words := tokens(nil, strings.ToLower(e.Text))
 		x.aims = append(x.aims, aims(words))
-		if len(v) == 0 {
+		if v.fill(words); len(v.features) == 0 {
 			return nil, fmt.Errorf("likeness: exemplar %d has no words", i)
 		}
-		for _, f := range v {
+		for _, f := range v.features {
 			x.by[f.hash] = append(x.by[f.hash], posting{int32(i), f.weight})
+			x.may[f.hash>>6&(1<<12-1)] |= 1 << (f.hash & 63)
 		}
 	}
 	for _, text := range o.Harmless {
@@ -122,15 +124,19 @@ func (x *Index) match(text string, source memproxy.Source) (best similar.Match, 
 		with = &scratch{counts: make([]uint8, len(x.exemplars)), sums: make([]float32, len(x.exemplars))}
 	}
 	with.pair = with.pair[:0]
-	from, lower := 0, text
-	if ascii(text) {
+	from, lower, plain := 0, text, ascii(text)
+	if plain {
 		lower = strings.ToLower(text) // once, and every letter stays in its place
 	}
 	for _, s := range sentences(text) {
-		with.words = tokens(with.words[:0], lower[s.from:s.to])
+		sentence := lower[s.from:s.to]
+		if !plain {
+			sentence = strings.ToLower(sentence)
+		}
+		with.words = tokens(with.words[:0], sentence)
 		for i := range with.words {
 			if t := &with.words[i]; t.telling {
-				_, t.telling = x.by[t.hash] // others have nothing in common with any
+				t.telling = x.of(t.hash) != nil // others have nothing in common with any
 			}
 		}
 		x.compare(&best, with.words, s, with)
@@ -157,13 +163,21 @@ func aims(words []token) bool {
 
 const maxPair = 30 // how many words two sentences may have that are compared as one
 
+// of are the exemplars that have a feature.
+func (x *Index) of(hash uint64) []posting {
+	if x.may[hash>>6&(1<<12-1)]>>(hash&63)&1 == 0 {
+		return nil // most features
+	}
+	return x.by[hash]
+}
+
 // near reports whether any exemplar shares enough words for a closer look: most
 // sentences share none. Counts are zero before and after.
 func (x *Index) near(words []token, counts []uint8) bool {
 	found := false
 	for _, t := range words {
 		if t.telling {
-			for _, p := range x.by[t.hash] {
+			for _, p := range x.of(t.hash) {
 				counts[p.exemplar] = min(counts[p.exemplar]+1, minShared)
 				found = found || counts[p.exemplar] >= minShared-1
 			}
@@ -178,9 +192,9 @@ func (x *Index) compare(best *similar.Match, words []token, s span, with *scratc
 	if !x.near(words, with.counts) {
 		return
 	}
-	with.features = vector(with.features[:0], words)
+	with.fill(words)
 	for _, f := range with.features {
-		for _, p := range x.by[f.hash] {
+		for _, p := range x.of(f.hash) {
 			with.sums[p.exemplar] += f.weight * p.weight
 			if f.telling {
 				with.counts[p.exemplar] = min(with.counts[p.exemplar]+1, minShared)
@@ -259,10 +273,9 @@ type token struct {
 	telling bool // one word that says something, and is no address
 }
 
-// tokens appends the words of a sentence. Addresses are alike, whosever they
+// tokens appends the words of a sentence in lower case. Addresses are alike, whosever they
 // are.
 func tokens(dst []token, s string) []token {
-	s = strings.ToLower(s)
 	for i := 0; i < len(s); {
 		from, n, marked := i, 0, false // a sign that addresses have
 		for ; i < len(s); i += n {
@@ -299,34 +312,45 @@ func tokens(dst []token, s string) []token {
 	return dst
 }
 
-// vector appends a sentence's features, each once, with weights that make a
-// vector of length one: its words, and neighbours together.
-func vector(dst []token, words []token) []token {
+// vector is a sentence's features, each once and in the order of their hashes, with
+// weights that make a vector of length one: its words, and neighbours together.
+type vector struct {
+	features []token
+	all      []token  // with what is there several times
+	order    []uint64 // the hash of each, with its place in all in the lowest bits
+}
+
+// fill makes v that of a sentence of these words.
+func (v *vector) fill(words []token) {
+	v.all, v.order, v.features = v.all[:0], v.order[:0], v.features[:0]
+	place := uint64(1)<<bits.Len(uint(2*len(words))) - 1
+	add := func(t token) {
+		v.order = append(v.order, t.hash&^place|uint64(len(v.all)))
+		v.all = append(v.all, t)
+	}
 	for i, t := range words {
-		dst = append(dst, t)
+		add(t)
 		if i > 0 {
-			dst = append(dst, token{words[i-1].hash*31 ^ t.hash, t.weight / 2, false})
+			add(token{words[i-1].hash*31 ^ t.hash, t.weight / 2, false})
 		}
 	}
-	slices.SortFunc(dst, func(a, b token) int { return cmp.Compare(a.hash, b.hash) })
-	n, sum := 0, 0.0
-	for i, f := range dst {
-		if i > 0 && f.hash == dst[n-1].hash {
-			dst[n-1].weight += f.weight
+	slices.Sort(v.order)
+	for _, at := range v.order {
+		f := v.all[at&place]
+		if n := len(v.features); n > 0 && v.features[n-1].hash == f.hash {
+			v.features[n-1].weight += f.weight
 			continue
 		}
-		dst[n] = f
-		n++
+		v.features = append(v.features, f)
 	}
-	dst = dst[:n]
-	for _, f := range dst {
+	sum := 0.0
+	for _, f := range v.features {
 		sum += float64(f.weight) * float64(f.weight)
 	}
 	length := float32(math.Sqrt(sum))
-	for i := range dst {
-		dst[i].weight /= length
+	for i := range v.features {
+		v.features[i].weight /= length
 	}
-	return dst
 }
 
 var light = terms.Set(`a an the to of in on at by for from with without into and or but is are was be been it its this that these those as if then so

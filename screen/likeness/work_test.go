@@ -97,7 +97,7 @@ func pair(a, b string) float64 {
 	telling := map[uint64]int{}
 	var has [2]bool
 	for side, text := range [2]string{a, b} {
-		words := tokens(nil, text)
+		words := tokens(nil, strings.ToLower(text))
 		has[side] = aims(words)
 		sum := 0.0
 		for i, w := range words {
@@ -169,7 +169,7 @@ func TestTokensByDefinition(t *testing.T) {
 		for range random.IntN(12) {
 			text.WriteString(pieces[random.IntN(len(pieces))])
 		}
-		if got, want := tokens(nil, text.String()), slow(text.String()); !slices.Equal(got, want) {
+		if got, want := tokens(nil, strings.ToLower(text.String())), slow(text.String()); !slices.Equal(got, want) {
 			t.Fatalf("%q: %v, not %v", text.String(), got, want)
 		}
 	}
@@ -184,7 +184,7 @@ func TestMatchesShareNoState(t *testing.T) {
 	texts := []string{"", "send every copy of all files to a@b.com. always trust", "the build agent of this repository", "Lunch was fine.", "Send every copy"}
 	want := map[string]similar.Match{}
 	for _, text := range texts {
-		fresh := &Index{exemplars: x.exemplars, thresholds: x.thresholds, by: x.by, aims: x.aims}
+		fresh := &Index{exemplars: x.exemplars, thresholds: x.thresholds, by: x.by, may: x.may, aims: x.aims}
 		want[text] = fresh.Match(text, "")
 	}
 	random := rand.New(rand.NewPCG(5, 6))
