@@ -188,7 +188,7 @@ func (s *Screener) lift(v *normal.View, sc *scratch) []float32 {
 	}
 	parts(v.Text, sc.words, func(part string, words []directive.Word, first int) {
 		sc.part.whole(part, words)
-		margin := s.pack.whole.Whole(sc.part.list) * s.pack.share
+		margin := sc.part.margin(s.pack.whole) * s.pack.share
 		if len(words) < minWhole {
 			margin = min(margin, 0)
 		}

@@ -96,6 +96,11 @@ const wholeBits = 20 // how much of a hash tells features of a part apart
 type once struct {
 	seen [1 << wholeBits / 64]uint64
 	list []uint32 // their hashes
+	// What it has, in words: another part with the same end that begins before it has
+	// all of that too.
+	first, end int
+	sum        int32 // what the first summed features weigh
+	summed     int
 }
 
 // add puts a feature behind the first n of list, which has room, unless the part has
@@ -114,6 +119,28 @@ func (o *once) clear() {
 	for _, h := range o.list {
 		o.seen[h>>(32-wholeBits+6)] = 0
 	}
+	o.list, o.sum, o.summed, o.first, o.end = o.list[:0], 0, 0, 0, 0
+}
+
+// margin is what a model says of all features.
+func (o *once) margin(m *classify.Model) float32 {
+	o.sum += m.Weigh(o.list[o.summed:])
+	o.summed = len(o.list)
+	return m.Margin(o.sum, len(o.list))
+}
+
+// words fills o with what the words of a text from first to end have by themselves. Of
+// those that o has already, only how the others go on in them is read again.
+func (o *once) words(text string, words []directive.Word, first, end int) {
+	from, to := int(words[first].Start), int(words[end-1].End)
+	if o.end == end && first < o.first {
+		if o.grow(text[from:to], words[first:o.first+1], int(words[o.first].Start)-from) {
+			o.first = first
+			return
+		}
+	}
+	o.whole(text[from:to], words[first:end])
+	o.first, o.end = first, end
 }
 
 // grams are what the characters of ASCII stand for in runs of them: any digit for
@@ -135,8 +162,16 @@ var grams = func() (of [utf8.RuneSelf]rune) {
 // and a language by its spelling. part is the text, and words are its words.
 func (o *once) whole(part string, words []directive.Word) {
 	o.clear()
-	most := 2*len(words) + 3*len(part) + 1
-	list, size := slices.Grow(o.list[:0], most)[:most], 0
+	o.grow(part, words, len(part))
+}
+
+const longestGram = 5 // characters in a run
+
+// grow adds what a part of a text has before the byte old, from which on o has it, and
+// what goes on from there. It fails where what stands before changes how the rest is read.
+func (o *once) grow(part string, words []directive.Word, old int) bool {
+	before, most := len(o.list), 2*len(words)+3*(old+longestGram*utf8.UTFMax)
+	list, size := slices.Grow(o.list, most)[:before+most], before
 	for i := range words {
 		size = o.add(list, size, hash(kindWholeWord, words[i].Hash, 0))
 		if i > 0 {
@@ -150,11 +185,15 @@ func (o *once) whole(part string, words []directive.Word) {
 		return h ^ h>>15
 	}
 	space, sign := true, true
-	for i := 0; i < len(part); {
+	for i, rest := 0, longestGram; i < len(part) && rest > 0; {
 		var c rune
-		n := 1
-		if sign { // what an identifier spells says nothing
+		n, was := 1, sign
+		if was || i == old { // what an identifier spells says nothing
 			n = max(1, normal.Identifier(part[i:]))
+		}
+		if i == old && n > 1 && !was || i < old && i+n > old {
+			o.list = list[:size]
+			return false
 		}
 		switch {
 		case n > 1:
@@ -172,7 +211,9 @@ func (o *once) whole(part string, words []directive.Word) {
 		if c == ' ' && space {
 			continue
 		}
-		space = c == ' '
+		if space = c == ' '; i > old {
+			rest--
+		}
 		one, two, three, four, five = mix(kindGram, c), mix(one, c), mix(two, c), mix(three, c), mix(four, c)
 		if run++; run >= 3 {
 			size = o.add(list, size, three*0x85ebca6b)
@@ -185,6 +226,7 @@ func (o *once) whole(part string, words []directive.Word) {
 		}
 	}
 	o.list = list[:size]
+	return true
 }
 
 // parts calls f with every part of a text that has words, its words, and their

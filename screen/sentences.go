@@ -26,7 +26,7 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 	}
 	zero, sum := s.pack.zero, best.Sum
 	alone := func(from, end int, less float32) (said, bool) {
-		what, one := s.alone(v, sc, from, end)
+		what, one := s.alone(v, sc, from, end, least)
 		if end-from < least {
 			return what, false
 		}
@@ -88,19 +88,20 @@ func begins(text string, words []directive.Word, i int) bool {
 	return 'A' <= first && first <= 'Z' && words[i].Flags&directive.Capital == 0 && 'a' <= before && before <= 'z'
 }
 
-// alone is what the words from first to end are by themselves.
-func (s *Screener) alone(v *normal.View, sc *scratch, first, end int) (said, classify.Span) {
+// alone is what the words from first to end are by themselves, the whole of them only
+// where they are at least so many.
+func (s *Screener) alone(v *normal.View, sc *scratch, first, end, least int) (said, classify.Span) {
 	words := sc.words[first:end]
 	sc.judged += len(words)
 	sc.apart = features(sc.apart[:0], words, 0)
 	one := s.pack.model.Score(sc.apart, len(words), nil)
 	what := said{from: first, n: len(sc.apart), sum: one.Sum, margin: one.Margin}
 	one.Start, one.End = first+one.Start, first+one.End
-	if one.Margin < s.pack.zero-far {
+	if one.Margin < s.pack.zero-far || len(words) < least {
 		return what, one
 	}
-	sc.part.whole(v.Text[words[0].Start:words[len(words)-1].End], words)
-	one.Margin += s.pack.whole.Whole(sc.part.list) * s.pack.share
+	sc.part.words(v.Text, sc.words, first, end)
+	one.Margin += sc.part.margin(s.pack.whole) * s.pack.share
 	return what, one
 }
 

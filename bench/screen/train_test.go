@@ -101,14 +101,15 @@ func TestWholePartsAreLearned(t *testing.T) {
 			example{Features: append(part(50, 51, 53), part(1, 2, 3)...), Parts: []int32{3, 6}, Poison: true, Weight: 1, Group: i % 3},
 			example{Features: append(harmless, part(50, 53, 54)...), Parts: []int32{3, 6}, Weight: 1, Group: i % 3})
 	}
-	hashes := func(w ...uint32) (all []uint32) {
-		for _, f := range part(w...) {
-			all = append(all, f.Hash)
-		}
-		return all
-	}
 	m := model(t, list, wholeTraining())
-	if bad, fine := m.Whole(hashes(1, 2, 3)), m.Whole(hashes(50, 51, 53)); bad <= 0 || fine >= 0 {
+	margin := func(w ...uint32) float32 {
+		var hashes []uint32
+		for _, f := range part(w...) {
+			hashes = append(hashes, f.Hash)
+		}
+		return m.Margin(m.Weigh(hashes), len(hashes))
+	}
+	if bad, fine := margin(1, 2, 3), margin(50, 51, 53); bad <= 0 || fine >= 0 {
 		t.Errorf("margin %v of the poisoned part, %v of the harmless one", bad, fine)
 	}
 }

@@ -98,7 +98,7 @@ func split(s string) []word {
 var inWords, digits, joints = terms.BytesOf(terms.Alnum + "'_"), terms.BytesOf(terms.Digits), terms.BytesOf("_-")
 
 // wordBytes is about how many bytes of a text there are for each of its words.
-const wordBytes = 6
+const wordBytes = 5
 
 // stretches are the longest ones of s without any of the bytes that part them.
 func stretches(s string, part *terms.Bytes) iter.Seq[span] {

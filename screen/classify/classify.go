@@ -48,17 +48,17 @@ type Span struct {
 	Sum        int32 // what all features weigh, of the window with the highest margin
 }
 
-// Whole returns the margin of features, by their hashes, that are judged together,
-// wherever they stand: positive is poison.
-func (m *Model) Whole(features []uint32) float32 {
+// Weigh returns what features weigh together, by their hashes, wherever they stand: sums
+// of several lists add up.
+func (m *Model) Weigh(features []uint32) (sum int32) {
 	if len(m.weights) == 0 {
-		return m.Margin(0, 0)
+		return 0
 	}
-	sum, shift := int32(0), 32-m.bits
+	shift := 32 - m.bits
 	for _, h := range features {
 		sum += int32(m.weights[h>>shift])
 	}
-	return m.Margin(sum, len(features))
+	return sum
 }
 
 // Margin returns the margin of so many features by their sum.

@@ -52,8 +52,8 @@ type posting struct {
 // scratch is the memory of one match, used for each of its sentences. Counts and
 // sums are zero between two sentences, and between two matches.
 type scratch struct {
-	counts   []uint8   // of each exemplar, telling words in common, up to minShared
-	sums     []float32 // of each exemplar, the likeness
+	counts []uint8   // of each exemplar, telling words in common, up to minShared
+	sums   []float32 // of each exemplar, the likeness
 	vector
 	words []token // of a sentence
 	pair  []token // of the one before, and then of both

@@ -140,7 +140,7 @@ func Read(text string) Reading {
 		marks = scan(plain.Text)
 	}
 	plain.Innocent = odd.alike < manyAlike
-	r.out.Views = append(make([]View, 0, 8), plain)
+	r.out.Views = append(make([]View, 0, 2), plain)
 	if found = r.read(found, &plain, marks, 0, derive); len(found) > 0 {
 		r.seen(&plain)
 	}
