@@ -69,8 +69,9 @@ func (t *turns) path(key string) string {
 // caller holds the key's lock and calls done before releasing it, with whole=false if
 // the turn was interrupted and its agent may be paused. A turn that cannot be tracked
 // proceeds: the agent's next turn declines its pending calls. Same reports that the
-// earlier turn was interrupted and had the same caller. Left says that calls wait: unless
-// they are the caller's, the turn has nobody's name until it has ended.
+// earlier turn was interrupted and had the same caller. Left says that an earlier turn
+// left calls: if it had another caller, the file names no caller, so that nobody can
+// continue those calls should this turn be interrupted too.
 func (r *Runs) Open(ctx context.Context, key string, by *memproxy.Principal, left bool) (same bool, done func(whole bool)) {
 	t := &r.turns
 	path := t.path(key)

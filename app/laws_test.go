@@ -268,7 +268,7 @@ func (w *lawWorld) learn(c lawChange) {
 			m.ranks["person"], m.ranks[c.said.by.key] = 1, max(m.ranks[c.said.by.key], c.said.by.ceiling)
 		}
 	case c.may.by == m.author: // as far as the confidence that was given
-		m.ranks[c.may.by.key] = max(m.ranks[c.may.by.key], min(c.may.by.ceiling, c.is.confidence))
+		m.ranks[c.may.by.key] = min(c.may.by.ceiling, c.is.confidence)
 	default:
 		m.ranks[c.may.by.key] = max(m.ranks[c.may.by.key], c.may.by.ceiling)
 	}
