@@ -243,8 +243,8 @@ type Operation struct {
 	Current map[string]Memory
 }
 
-// StampBeside is the stamp for one home of metadata.
-func (op *Operation) StampBeside(metadata []byte) *Stamp {
+// StampFor is the stamp for one home of metadata.
+func (op *Operation) StampFor(metadata []byte) *Stamp {
 	if op.Seal == nil {
 		return op.Stamp
 	}

@@ -262,7 +262,7 @@ func (c *Watched) round(ctx context.Context) (open bool, err error) {
 	var failed []error
 	for _, change := range c.watch.Changes() {
 		a := c.ruled[change.Key]
-		if a == nil && c.r.opt.Gate.Agents().Vouched(ctx, c.a, change) {
+		if a == nil && c.r.opt.Gate.Agents().AlreadyRuledOn(ctx, c.a, change) {
 			c.watch.Accept(change.Key)
 			continue
 		}

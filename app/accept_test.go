@@ -29,7 +29,7 @@ func TestAcceptingABreak(t *testing.T) {
 				ids = append(ids, r.written(fmt.Sprintf("Ann has %d cats.", i), ""))
 				r.versioned(ids[i])
 			}
-			c := r.car.custodian
+			c := r.car.checker
 			anchor := func() {
 				t.Helper()
 				must.Do(t, c.Anchor(context.Background()))
@@ -93,7 +93,7 @@ func TestAcceptanceRequiresTheRecordedBreak(t *testing.T) {
 		ids = append(ids, r.written(fmt.Sprintf("Ann has %d cats.", i), ""))
 		r.versioned(ids[i])
 	}
-	c := r.car.custodian
+	c := r.car.checker
 	accept := func(tenant string) (review.AcceptReport, error) {
 		return c.Accept(context.Background(), review.AcceptRequest{Tenant: tenant, Reason: "known"})
 	}

@@ -55,7 +55,7 @@ type App struct {
 	callers   *callers
 	edits     *edits // of the configuration
 	steady    *upkeep.Steady
-	rules     *rulebook
+	rules     *ruleset
 	fleet     *member
 	listeners []*listener
 	bounded   sync.Mutex // listeners, while metrics look at them
@@ -67,7 +67,7 @@ type App struct {
 	review    *review.API
 	socket    string // of the local operator, "" where there is none
 	webhooks  *review.Webhooks
-	custodian *integrity.Custodian
+	checker   *integrity.Checker
 
 	unconfirmed *memories.Unconfirmed
 }
@@ -106,22 +106,22 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if err = bindNames(ctx, cfg, s.ledger, s.clock(), s.log); err != nil {
 		return nil, err
 	}
-	s.custodian = s.newCustodian()
-	s.group.Own(stageNotes, s.custodian.Anchor)
+	s.checker = s.newChecker()
+	s.group.Own(stageNotes, s.checker.Anchor)
 	s.later = newAfter(laterLines, laterQueue)
 	s.group.Own(stageLater, s.later.close)
 	s.watchStores()
 	if s.budget, err = s.openBudget(); err != nil {
 		return nil, err
 	}
-	if s.rules, err = newRulebook(cfg, s.log, s.group.Go); err != nil {
+	if s.rules, err = newRuleset(cfg, s.log, s.group.Go); err != nil {
 		return nil, err
 	}
 	if s.callers, err = newCallers(cfg, s.keys.Signing.Derive("anonymous callers")); err != nil {
 		return nil, err
 	}
 	s.unconfirmed = &memories.Unconfirmed{Log: s.log}
-	s.fleet = &member{App: s, tally: newTally(s.telemetry.Instruments())}
+	s.fleet = &member{App: s, meter: newReleaseMeter(s.telemetry.Instruments())}
 	s.gate, err = gate.New(gate.Options{
 		Identifier: s.callers, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: s.signer,
 		RecordTimeout: gate.DefaultRecordTimeout * max(1, o.patience),
@@ -131,8 +131,8 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 				there++ // the operator
 			}
 			return there >= cfg.Review.Need
-		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Check: s.custodian.Check, Steps: o.Steps,
-		Unconfirmed: s.unconfirmed.Add, Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
+		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Check: s.checker.Check, Steps: o.Steps,
+		Unconfirmed: s.unconfirmed.Add, Tracer: s.telemetry.Tracer(), Meter: s.fleet.meter, Log: s.log,
 	}, s.rules.current())
 	if err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ func TestBaselineSurvivesARestart(t *testing.T) {
 
 	again := start(t, strings.NewReplacer("DIR", dir, "UPSTREAM", r.up).Replace(screeningConf), "SCREENING", on)
 	key := baseline.Key{Tenant: "acme", User: "ann"}
-	found := again.car.rules.desk.baseline.Check(key, []string{"The list is at https://new.example/list today."}, time.Now())
+	found := again.car.rules.screeners.baseline.Check(key, []string{"The list is at https://new.example/list today."}, time.Now())
 	if len(found) != 1 || found[0].Rule != baseline.RuleDomain {
 		t.Errorf("%+v", found)
 	}

@@ -24,7 +24,7 @@ import (
 
 // Checked is the result of Check for a valid configuration.
 type Checked struct {
-	rules     *rulebook
+	rules     *ruleset
 	cfg       *config.Config
 	Version   string   // of the rules
 	Unsafe    []string // settings that weaken production, and are allowed to
@@ -40,7 +40,7 @@ type Checked struct {
 func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) (*Checked, error) {
 	_, callers := buildIdentifier(cfg, nil)
 	unsafe, weakened := cfg.Allowed(getenv(config.UnsafeEnv))
-	rules, err := newRulebook(cfg, slog.New(slog.DiscardHandler), unowned(ctx))
+	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), unowned(ctx))
 	faults := []error{callers, weakened, err}
 	fault := func(err error, path ...any) {
 		if err != nil {

@@ -69,7 +69,7 @@ func (e *Explained) MarshalJSON() ([]byte, error) {
 
 // Explain runs a request through every step without effect.
 func Explain(ctx context.Context, cfg *config.Config, q Question) (*Explained, error) {
-	rules, err := newRulebook(cfg, slog.New(slog.DiscardHandler), unowned(ctx))
+	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), unowned(ctx))
 	if err != nil {
 		return nil, err
 	}

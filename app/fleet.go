@@ -88,10 +88,10 @@ func tablesOf(b policy.Bundle, cfg *config.Config) (memproxy.Limits, memproxy.Ce
 type member struct {
 	*App
 	follower *follow.Follower // nil: there is no fleet
-	tally    *tally
+	meter    *releaseMeter
 }
 
-// join starts to follow the control plane, if there is one. The rulebook has the
+// join starts to follow the control plane, if there is one. The ruleset has the
 // first bundle already.
 func (m *member) join() error {
 	c := m.cfg.Policy.Control
@@ -105,7 +105,7 @@ func (m *member) join() error {
 	if opt.TLS, err = clientTLS(c); err != nil {
 		return fmt.Errorf("policy.control: %w", err)
 	}
-	opt.Apply, opt.Counts = m.take, m.tally.drain
+	opt.Apply, opt.Counts = m.take, m.meter.drain
 	if m.follower, err = follow.New(opt); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (m *member) join() error {
 	inForce := kept != nil && kept.Bundle == m.rules.now.Load().bundle.Version()
 	if inForce {
 		version, _ := m.rules.state()
-		m.tally.name(version, kept.Name())
+		m.meter.name(version, kept.Name())
 		m.log.Info("started with the stored release", "release", kept.Name())
 	}
 	m.follower.Start(inForce)
@@ -144,7 +144,7 @@ func (m *member) take(r *policy.Release, keep func() error) error {
 		if err := keep(); err != nil {
 			return err
 		}
-		m.tally.name(rules.Version, r.Name())
+		m.meter.name(rules.Version, r.Name())
 		return m.gate.Use(rules)
 	})
 	if err != nil {
@@ -181,9 +181,9 @@ func (m *member) ready() proxy.Check {
 	return c
 }
 
-// tally counts decisions by release, for the reports to the control plane, and
+// releaseMeter counts decisions by release, for the reports to the control plane, and
 // passes everything on to the meter that it is put before.
-type tally struct {
+type releaseMeter struct {
 	gate.Meter
 
 	mu     sync.Mutex
@@ -191,12 +191,12 @@ type tally struct {
 	counts map[string]*follow.Count
 }
 
-func newTally(m gate.Meter) *tally {
-	return &tally{Meter: m, names: map[string]string{}, counts: map[string]*follow.Count{}}
+func newReleaseMeter(m gate.Meter) *releaseMeter {
+	return &releaseMeter{Meter: m, names: map[string]string{}, counts: map[string]*follow.Count{}}
 }
 
 // name records the release of a version of the rules.
-func (t *tally) name(version, release string) {
+func (t *releaseMeter) name(version, release string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if release == "" {
@@ -217,7 +217,7 @@ var breakage = []memproxy.ReasonCode{
 }
 
 // Decided implements gate.Meter.
-func (t *tally) Decided(ctx context.Context, ev *memproxy.Event) {
+func (t *releaseMeter) Decided(ctx context.Context, ev *memproxy.Event) {
 	t.Meter.Decided(ctx, ev)
 	failed := slices.ContainsFunc(ev.Reasons, func(r memproxy.Reason) bool { return slices.Contains(breakage, r.Code) })
 	t.mu.Lock()
@@ -241,7 +241,7 @@ func (t *tally) Decided(ctx context.Context, ev *memproxy.Event) {
 }
 
 // drain returns the counts since the call before, by release.
-func (t *tally) drain() []follow.Count {
+func (t *releaseMeter) drain() []follow.Count {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var out []follow.Count

@@ -22,8 +22,8 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
-// newCustodian is the custodian of the state that is open.
-func (s *App) newCustodian() *integrity.Custodian {
+// newChecker checks the state that is open.
+func (s *App) newChecker() *integrity.Checker {
 	return integrity.New(integrity.Options{
 		Config: s.cfg, Audit: s.audit, AuditDir: s.path("audit"), Ledger: s.ledger, Signer: s.signer, Log: s.log, Clock: s.clock, NewID: newID, Pace: s.opt.pace,
 		Open: func(ctx context.Context, b config.Backend, scopes []memproxy.Scope) (gate.Locator, hunt.Pager, error) {
@@ -69,7 +69,7 @@ func traitsOf(b config.Backend, id string) integrity.Traits {
 	return integrity.Traits{Listed: there, AgentsAdd: there, AgentsEdit: kind == letta.TargetBlock}
 }
 
-// Attended is which installation a custodian is asked for.
+// Attended is which installation is checked.
 type Attended struct {
 	Config *config.Config // nil: the sidecar at Admin
 	Admin  string         // address of the admin listener of a sidecar that runs; "": the configuration's
@@ -86,7 +86,7 @@ const adminDefault = "http://127.0.0.1:9901"
 // Attend runs an operation of the API: in this process if no sidecar has the state
 // open, otherwise through the running sidecar's API. The log and the ledger have a
 // single writer, so a state that a sidecar has open is not touched.
-func Attend[In, Out any](ctx context.Context, a Attended, op string, q In, here func(review.Custodian, context.Context, In) (Out, error)) (out Out, err error) {
+func Attend[In, Out any](ctx context.Context, a Attended, op string, q In, here func(review.Integrity, context.Context, In) (Out, error)) (out Out, err error) {
 	opt := review.ClientOptions{URL: cmp.Or(a.Admin, adminDefault), Token: a.Token, Progress: a.Progress}
 	switch {
 	case a.Config != nil && a.Admin == "":
@@ -97,7 +97,7 @@ func Attend[In, Out any](ctx context.Context, a Attended, op string, q In, here 
 					fmt.Fprintln(a.Log, "memproxy:", err)
 				}
 			}()
-			c := (&App{state: s}).newCustodian()
+			c := (&App{state: s}).newChecker()
 			out, err = here(c, ctx, q)
 			return out, errors.Join(err, c.Anchor(ctx))
 		}

@@ -36,7 +36,7 @@ func (r *rig) behind(method, path, body string) string {
 // sweep sweeps everything.
 func (r *rig) sweep() review.SweepReport {
 	r.t.Helper()
-	report := must.Get(r.car.custodian.Sweep(context.Background(), review.SweepRequest{}))(r.t)
+	report := must.Get(r.car.checker.Sweep(context.Background(), review.SweepRequest{}))(r.t)
 	return report
 }
 
@@ -71,7 +71,7 @@ func classes(report review.SweepReport) map[string]string {
 
 func (r *rig) sealAll() review.SealReport {
 	r.t.Helper()
-	report := must.Get(r.car.custodian.Seal(context.Background(), review.SealRequest{Backend: "mem0", Tenant: "acme"}))(r.t)
+	report := must.Get(r.car.checker.Seal(context.Background(), review.SealRequest{Backend: "mem0", Tenant: "acme"}))(r.t)
 	return report
 }
 
@@ -278,7 +278,7 @@ func TestChainBreaksAreReported(t *testing.T) {
 				ids = append(ids, r.written(fmt.Sprintf("Ann has %d cats.", i), ""))
 				r.versioned(ids[i])
 			}
-			must.Do(t, r.car.custodian.Anchor(context.Background()))
+			must.Do(t, r.car.checker.Anchor(context.Background()))
 			r.vandal(damage[c.name]...)
 			for range 2 {
 				report := r.sweep()
@@ -314,7 +314,7 @@ func TestChainBreaksAreReported(t *testing.T) {
 			}
 			// Further writes neither repair nor anchor it.
 			before := r.audit("--type", "chain_anchor")
-			must.Do(t, r.car.custodian.Anchor(context.Background()))
+			must.Do(t, r.car.checker.Anchor(context.Background()))
 			if after := r.audit("--type", "chain_anchor"); after != before {
 				t.Errorf("a broken chain is anchored: %s", after)
 			}
@@ -336,7 +336,7 @@ func TestFindingsAreReportedOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if err := r.car.custodian.Differs(t.Context(), found); err != nil {
+			if err := r.car.checker.Differs(t.Context(), found); err != nil {
 				t.Error(err)
 			}
 		})

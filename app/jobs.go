@@ -51,9 +51,9 @@ func (s *App) startJobs() {
 	s.jobs.Start(upkeep.Job{Name: "rejections", Every: summariseEvery, Once: func(ctx context.Context, _ time.Time) error { s.gate.SummariseRejections(ctx); return nil }})
 	s.group.Own(stageNotes, func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
 	mems := memories.New(memories.Options{
-		Config: s.cfg, Ledger: s.ledger, Log: s.log, Rules: s.rules.current, Budget: s.budget, Backend: func(name string) *proxy.Own { return s.proxyOf(name).Own() }, Integrity: s.custodian, Note: s.record, Steady: s.steady, Unconfirmed: s.unconfirmed,
+		Config: s.cfg, Ledger: s.ledger, Log: s.log, Rules: s.rules.current, Budget: s.budget, Backend: func(name string) *proxy.Own { return s.proxyOf(name).Own() }, Integrity: s.checker, Note: s.record, Steady: s.steady, Unconfirmed: s.unconfirmed,
 	})
-	for _, job := range slices.Concat(s.holdKeeper().Jobs(), mems.Jobs(), s.custodian.Jobs(s.broken)) {
+	for _, job := range slices.Concat(s.holdKeeper().Jobs(), mems.Jobs(), s.checker.Jobs(s.broken)) {
 		s.jobs.Start(job)
 	}
 	for i, p := range s.proxies {

@@ -119,7 +119,7 @@ func TestRulesSettleOnlyWhatIsRecorded(t *testing.T) {
 	}
 	// The chain ends are anchored at the start, or otherwise by Close, which a closed
 	// log refuses.
-	must.Do(t, cmp.Or(r.car.custodian.Anchor(t.Context()), r.car.audit.Close(t.Context())))
+	must.Do(t, cmp.Or(r.car.checker.Anchor(t.Context()), r.car.audit.Close(t.Context())))
 	if v := held.Rule(t.Context(), h, content); v.Policy != "" {
 		t.Errorf("without a record: %+v", v)
 	}

@@ -29,9 +29,9 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// desk builds screeners. The state of its layers, such as sessions and answers of
+// screeners builds screeners. The state of its layers, such as sessions and answers of
 // models, outlives a reload of the pack.
-type desk struct {
+type screeners struct {
 	cfg      config.Screening
 	log      *slog.Logger
 	assembly *assembly.Store
@@ -42,10 +42,10 @@ type desk struct {
 	judge    *judge.Judge
 }
 
-// newDesk opens the layers. A model that is unavailable now is tried again later,
+// newScreeners opens the layers. A model that is unavailable now is tried again later,
 // in the background, by begin.
-func newDesk(cfg config.Screening, log *slog.Logger, begin begin) (*desk, error) {
-	d := &desk{cfg: cfg, log: log}
+func newScreeners(cfg config.Screening, log *slog.Logger, begin begin) (*screeners, error) {
+	d := &screeners{cfg: cfg, log: log}
 	if !*cfg.Enabled {
 		return d, nil
 	}
@@ -101,7 +101,7 @@ func exemplarsOf(file string) ([]similar.Exemplar, error) {
 }
 
 // pack reads the pack.
-func (d *desk) pack() (*screen.Pack, error) {
+func (d *screeners) pack() (*screen.Pack, error) {
 	if d.cfg.Pack == "" {
 		return screen.Default(), nil
 	}
@@ -109,7 +109,7 @@ func (d *desk) pack() (*screen.Pack, error) {
 }
 
 // screener is the panel with a pack, or nil if screening is off.
-func (d *desk) screener(p *screen.Pack) (gate.Screener, error) {
+func (d *screeners) screener(p *screen.Pack) (gate.Screener, error) {
 	if !*d.cfg.Enabled {
 		return nil, nil
 	}
@@ -117,7 +117,7 @@ func (d *desk) screener(p *screen.Pack) (gate.Screener, error) {
 }
 
 // panel is the layers with a pack.
-func (d *desk) panel(p *screen.Pack) (*panel.Panel, error) {
+func (d *screeners) panel(p *screen.Pack) (*panel.Panel, error) {
 	own := slices.DeleteFunc(slices.Clone(d.cfg.Disable), func(name string) bool {
 		return slices.Contains([]string{"secrets", "assembly", "synapse", "likeness"}, name)
 	})
@@ -176,7 +176,7 @@ func Judge(ctx context.Context, cfg *config.Config, q Judging, log io.Writer) (h
 
 // layers are those that a configuration asks for, until ctx ends.
 func layers(ctx context.Context, cfg config.Screening, log *slog.Logger) (*panel.Panel, error) {
-	d, err := newDesk(cfg, log, unowned(ctx))
+	d, err := newScreeners(cfg, log, unowned(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -198,21 +198,21 @@ func matcherOf(c *config.Similar, known []similar.Exemplar, log *slog.Logger, be
 	if err != nil {
 		return nil, err
 	}
-	m := &lateMatcher{}
+	m := &lazyMatcher{}
 	opt.Embedder = e
 	begin("embedding", func(ctx context.Context) { m.open(ctx, opt, log) })
 	return m, nil
 }
 
-// lateMatcher compares once its model could be asked for the known attacks.
-type lateMatcher struct{ index atomic.Pointer[similar.Index] }
+// lazyMatcher compares once its model could be asked for the known attacks.
+type lazyMatcher struct{ index atomic.Pointer[similar.Index] }
 
 // retry is how long a model that is away is left alone.
 const retry = time.Minute
 
 var errNotYet = errors.New("the embedding model could not be asked yet")
 
-func (m *lateMatcher) open(ctx context.Context, opt similar.Options, log *slog.Logger) {
+func (m *lazyMatcher) open(ctx context.Context, opt similar.Options, log *slog.Logger) {
 	tick := time.NewTicker(retry)
 	defer tick.Stop()
 	for {
@@ -235,7 +235,7 @@ func (m *lateMatcher) open(ctx context.Context, opt similar.Options, log *slog.L
 }
 
 // Match implements panel.Matcher.
-func (m *lateMatcher) Match(ctx context.Context, text string, source memproxy.Source) (similar.Match, error) {
+func (m *lazyMatcher) Match(ctx context.Context, text string, source memproxy.Source) (similar.Match, error) {
 	x := m.index.Load()
 	if x == nil {
 		return similar.Match{Exemplar: -1}, errNotYet
@@ -251,7 +251,7 @@ const snapshots = 5 * time.Minute
 // snapshot that cannot be read is set aside, and learning starts again: a baseline
 // is a hint, and no reason not to start.
 func (s *App) keepBaseline() {
-	store, path := s.rules.desk.baseline, s.path("baseline.json")
+	store, path := s.rules.screeners.baseline, s.path("baseline.json")
 	if store == nil {
 		return
 	}

@@ -218,7 +218,7 @@ func TestAnchorsAreKeptUp(t *testing.T) {
 		want  int
 	}{{0, 1}, {time.Hour, 1}, {25 * time.Hour, 2}} {
 		p.pass(step.after)
-		must.Do(t, r.car.custodian.Anchor(context.Background()))
+		must.Do(t, r.car.checker.Anchor(context.Background()))
 		must.Do(t, r.car.audit.Flush(context.Background()))
 		if n := strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`); n != step.want {
 			t.Errorf("after %v: %d anchors, want %d", step.after, n, step.want)
@@ -257,7 +257,7 @@ func TestSealsTakeNothingOfOtherTenants(t *testing.T) {
 		narrow          bool
 		sealed, skipped int
 	}{{true, 1, 2}, {false, 1, 1}} {
-		report, err := r.car.custodian.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "globex", Narrow: c.narrow})
+		report, err := r.car.checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "globex", Narrow: c.narrow})
 		if err != nil || report.Sealed != c.sealed || report.Skipped != c.skipped || report.Whole {
 			t.Errorf("%+v: %+v, %v", c, report, err)
 		}

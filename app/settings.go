@@ -205,7 +205,7 @@ func (s *App) watch() {
 	stop, err := in.Watch(signal.Sources{
 		AuditLag: func() (int64, int64) { l := s.audit.Lag(); return int64(l.Queued), int64(l.Unsigned) },
 		Rules:    func() string { v, _ := s.rules.state(); return v },
-		Version:  s.opt.Version, Unsafe: s.unsafe, Sealed: s.custodian.Sealed,
+		Version:  s.opt.Version, Unsafe: s.unsafe, Sealed: s.checker.Sealed,
 	})
 	if err != nil {
 		s.log.Error("metrics are not watched", "error", err)
@@ -262,7 +262,7 @@ func (s *App) packIn(dir string) func() (string, func() error, error) {
 			if broken != nil && of == found {
 				return broken
 			}
-			p, err := s.rules.desk.pack()
+			p, err := s.rules.screeners.pack()
 			if err == nil && p.Digest() != found {
 				return upkeep.ErrUnsettled
 			}
@@ -290,7 +290,7 @@ func (s *App) reload(b policy.Bundle) error {
 func (s *App) reloaded() {
 	version, _ := s.rules.state()
 	if f := s.fleet.follower; f != nil { // the same release, with another pack
-		s.fleet.tally.name(version, f.State().Running)
+		s.fleet.meter.name(version, f.State().Running)
 	}
 	s.telemetry.Instruments().Reloaded(context.Background(), true)
 	s.log.Info("rules reloaded", "version", version)

@@ -40,12 +40,12 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	theatre, err := openTheatre(ctx, dir, o)
+	comparison, err := openTheatre(ctx, dir, o)
 	if err != nil {
 		return err
 	}
-	defer theatre.close()
-	rows, err := theatre.play(ctx)
+	defer comparison.close()
+	rows, err := comparison.play(ctx)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}
 	if o.Output == cli.Table {
-		fmt.Fprintf(o.Stdout, "\nEvery decision was recorded: %s\n\n%s", theatre.verified, Next(program()))
+		fmt.Fprintf(o.Stdout, "\nEvery decision was recorded: %s\n\n%s", comparison.verified, Next(program()))
 	}
 	if o.Stay && len(differ) == 0 {
 		fmt.Fprintf(o.Stdout, `
@@ -77,28 +77,28 @@ and again with "agent_id":"dev". What was decided:
   %[4]s audit query --dir %[5]s --last 5
 
 The admin listener is %[3]s (/readyz, /metrics, /debug/spans).
-`, theatre.proxied.base, devKey, theatre.admin, program(), theatre.proxied.auditDir)
+`, comparison.proxied.base, devKey, comparison.admin, program(), comparison.proxied.auditDir)
 		<-ctx.Done()
 	}
 	return errors.Join(differ...)
 }
 
-// theatre holds both sides.
-type theatre struct {
-	direct, proxied stage
+// comparison holds both sides.
+type comparison struct {
+	direct, proxied target
 	admin           string
 	verified        string
 	closers         []func()
 }
 
-func (t *theatre) close() {
+func (t *comparison) close() {
 	for i := len(t.closers) - 1; i >= 0; i-- {
 		t.closers[i]()
 	}
 }
 
-func openTheatre(ctx context.Context, dir string, o Options) (*theatre, error) {
-	t := &theatre{}
+func openTheatre(ctx context.Context, dir string, o Options) (*comparison, error) {
+	t := &comparison{}
 	client := &http.Client{Timeout: 10 * time.Second}
 	direct, err := t.backend()
 	if err != nil {
@@ -108,11 +108,11 @@ func openTheatre(ctx context.Context, dir string, o Options) (*theatre, error) {
 	if err != nil {
 		return t, err
 	}
-	t.direct = stage{base: direct, client: client}
+	t.direct = target{base: direct, client: client}
 	if err := t.direct.hireAgent(ctx, t); err != nil {
 		return t, err
 	}
-	hidden := stage{client: client}
+	hidden := target{client: client}
 	if err := hidden.hireAgent(ctx, t); err != nil {
 		return t, err
 	}
@@ -136,7 +136,7 @@ func openTheatre(ctx context.Context, dir string, o Options) (*theatre, error) {
 		defer cancel()
 		_ = car.Close(stop) // the directory is deleted anyway
 	})
-	t.proxied = stage{base: "http://" + car.Addr("mem0"), client: client, auditDir: filepath.Join(dir, "state", "audit"),
+	t.proxied = target{base: "http://" + car.Addr("mem0"), client: client, auditDir: filepath.Join(dir, "state", "audit"),
 		letta: "http://" + car.Addr("letta"), agent: hidden.agent}
 	t.proxied.tamper = func(ctx context.Context) (bool, string, error) { return t.tamper(ctx, car) }
 	t.admin = "http://" + car.Addr("admin")
@@ -144,7 +144,7 @@ func openTheatre(ctx context.Context, dir string, o Options) (*theatre, error) {
 }
 
 // backend starts an embedded Mem0-style backend on a free loopback port.
-func (t *theatre) backend() (string, error) {
+func (t *comparison) backend() (string, error) {
 	b, err := embedded.New(embedded.Options{})
 	if err != nil {
 		return "", err
@@ -153,7 +153,7 @@ func (t *theatre) backend() (string, error) {
 }
 
 // listen serves a handler on a free loopback port.
-func (t *theatre) listen(h http.Handler) (string, error) {
+func (t *comparison) listen(h http.Handler) (string, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
@@ -167,8 +167,8 @@ func (t *theatre) listen(h http.Handler) (string, error) {
 	return "http://" + ln.Addr().String(), nil
 }
 
-func (t *theatre) play(ctx context.Context) ([]row, error) {
-	for _, s := range [...]*stage{&t.direct, &t.proxied} {
+func (t *comparison) play(ctx context.Context) ([]row, error) {
+	for _, s := range [...]*target{&t.direct, &t.proxied} {
 		if err := s.seed(ctx); err != nil {
 			return nil, err
 		}
@@ -176,7 +176,7 @@ func (t *theatre) play(ctx context.Context) ([]row, error) {
 	var rows []row
 	for _, th := range threats() {
 		r := row{Threat: th.Name, Control: th.Control}
-		for s, out := range map[*stage]*side{&t.direct: &r.Direct, &t.proxied: &r.Proxied} {
+		for s, out := range map[*target]*side{&t.direct: &r.Direct, &t.proxied: &r.Proxied} {
 			worked, said, err := th.play(ctx, s)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", th.Name, err)

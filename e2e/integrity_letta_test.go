@@ -49,7 +49,7 @@ func TestIntegrityOnLetta(t *testing.T) {
 	s := serve(t, t.TempDir(), fmt.Sprintf(integrityLetta, base))
 	s.stop()
 	var sealed review.SealReport
-	if code := custody(t, s.dir, &sealed, "audit", "seal", "--backend", "letta", "--tenant", "acme"); code != 0 || sealed.Sealed < 2 || !sealed.Whole {
+	if code := integrity(t, s.dir, &sealed, "audit", "seal", "--backend", "letta", "--tenant", "acme"); code != 0 || sealed.Sealed < 2 || !sealed.Whole {
 		t.Fatalf("exit %d %+v", code, sealed)
 	}
 	s = s.resume(t)

@@ -27,9 +27,9 @@ memories: {validate: 0}
 log: {level: warn}
 `
 
-// custody runs `ledger sweep` or `audit seal` on the state of a sidecar that
+// integrity runs `ledger sweep` or `audit seal` on the state of a sidecar that
 // does not run.
-func custody(t *testing.T, dir string, into any, args ...string) int {
+func integrity(t *testing.T, dir string, into any, args ...string) int {
 	t.Helper()
 	args = append(args, "--config", filepath.Join(dir, "memproxy.yaml"), "--json")
 	out, code := run(t, nil, memproxyBinary(t), args...)
@@ -43,7 +43,7 @@ func custody(t *testing.T, dir string, into any, args ...string) int {
 func swept(t *testing.T, dir string, args ...string) map[string]string {
 	t.Helper()
 	var report review.SweepReport
-	code := custody(t, dir, &report, append([]string{"ledger", "sweep"}, args...)...)
+	code := integrity(t, dir, &report, append([]string{"ledger", "sweep"}, args...)...)
 	out := map[string]string{}
 	for _, b := range report.Backends {
 		for _, f := range b.Findings {
@@ -171,7 +171,7 @@ func TestIntegrityOnMem0(t *testing.T) {
 			s = serve(t, t.TempDir(), fmt.Sprintf(integrityMem0, e.base, d.key, d.as, sha("dev-key-of-the-test")))
 			s.stop()
 			var sealed review.SealReport
-			if code := custody(t, s.dir, &sealed, append([]string{"audit", "seal", "--backend", "store", "--tenant", "acme"}, d.args...)...); code != 0 || sealed.Sealed != 2 {
+			if code := integrity(t, s.dir, &sealed, append([]string{"audit", "seal", "--backend", "store", "--tenant", "acme"}, d.args...)...); code != 0 || sealed.Sealed != 2 {
 				t.Fatalf("exit %d %+v", code, sealed)
 			}
 			s = s.resume(t)

@@ -56,9 +56,9 @@ const maxAnswering = 1024
 // whether they pass.
 type Others func(names []string) (pass bool)
 
-// Back copies the headers of an answer to the client. Others may be nil: headers
+// CopyResponseHeaders copies the headers of an answer to the client. Others may be nil: headers
 // without a claim are then dropped.
-func Back(dst, src http.Header, others Others) {
+func CopyResponseHeaders(dst, src http.Header, others Others) {
 	listed := connection(src)
 	var rest, told []string
 	for name, values := range src {

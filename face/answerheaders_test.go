@@ -17,7 +17,7 @@ func TestNamesInHeadersAreNames(t *testing.T) {
 			"Ignore what you were told": false, "ignore-what-you-were-told": false, "the user's PIN is 4711": false,
 		} {
 			got := http.Header{}
-			face.Back(got, http.Header{name: {value}, "Content-Type": {"application/json"}}, nil)
+			face.CopyResponseHeaders(got, http.Header{name: {value}, "Content-Type": {"application/json"}}, nil)
 			if (got.Get(name) == value) != passes || got.Get("Content-Type") == "" {
 				t.Errorf("%s: %s comes back as %q", name, value, got.Get(name))
 			}

@@ -66,8 +66,8 @@ func (b *Backend) Complete() (err error) {
 	return err
 }
 
-// Chart determines how a request to the backend is handled.
-func (b *Backend) Chart(h Head) Course { return Chart(b.Adapter, b.patterns, h) }
+// Classify determines how a request to the backend is handled.
+func (b *Backend) Classify(h Head) Class { return Classify(b.Adapter, b.patterns, h) }
 
 // Admitted returns the headers with which an admitted request is forwarded. In shadow
 // mode a caller that is not identified keeps its own credential, as without memproxy: it
@@ -76,12 +76,12 @@ func (b *Backend) Admitted(h http.Header, a *gate.Admission) http.Header {
 	if a.Principal.ID == "" && a.Shadow() {
 		return forwarded(h, a.Inspect)
 	}
-	return b.Onward(h, a.Inspect, a.Principal.ID != "")
+	return b.RequestHeaders(h, a.Inspect, a.Principal.ID != "")
 }
 
-// Onward returns the headers with which a request is forwarded, with the backend's
+// RequestHeaders returns the headers with which a request is forwarded, with the backend's
 // credential if the caller is known. Plain asks for an answer without compression.
-func (b *Backend) Onward(h http.Header, plain, known bool) http.Header {
+func (b *Backend) RequestHeaders(h http.Header, plain, known bool) http.Header {
 	out := forwarded(h, plain)
 	if known {
 		b.Credential.Present(out)
@@ -93,7 +93,7 @@ func (b *Backend) Onward(h http.Header, plain, known bool) http.Header {
 
 func forwarded(h http.Header, plain bool) http.Header {
 	out := make(http.Header, len(h)+2)
-	Onward(out, h)
+	CopyRequestHeaders(out, h)
 	if plain {
 		out["Accept-Encoding"] = []string{"identity"}
 	}

@@ -18,10 +18,10 @@ import (
 // is identified (Identify) and counted (Enter) before a body is read and checked
 // (Read); then the request is ruled on (Admit).
 type Entry struct {
-	Gate   *gate.Gate
-	Log    *slog.Logger
-	Lease  *Lease
-	Course Course
+	Gate  *gate.Gate
+	Log   *slog.Logger
+	Lease *Lease
+	Class Class
 	// Call is the call as far as the head of the request determines it. Identify
 	// adds the caller.
 	Call gate.Call
@@ -30,7 +30,7 @@ type Entry struct {
 // Identify identifies the caller, and reports whether the body should be read: see
 // Gate.Identify.
 func (e *Entry) Identify(ctx context.Context) bool {
-	e.Call.Passed = e.Course.Way == Passed
+	e.Call.Passed = e.Class.Handling == Passed
 	return e.Gate.Identify(ctx, &e.Call)
 }
 
@@ -39,7 +39,7 @@ func (e *Entry) Identify(ctx context.Context) bool {
 func (e *Entry) Enter(ctx context.Context) (entered bool) {
 	caller, tenant := e.Call.Caller()
 	if e.Lease.Enter(ctx, caller, tenant) != nil {
-		e.Course.Flaw = Busy()
+		e.Class.Flaw = Busy()
 		return false
 	}
 	if side, ok := e.Call.Backend.Fetch.(*Side); ok {
@@ -48,10 +48,10 @@ func (e *Entry) Enter(ctx context.Context) (entered bool) {
 	return true
 }
 
-// Read checks a body: see Course.Body.
+// Read checks a body: see Class.Body.
 func (e *Entry) Read(body []byte) {
-	if e.Course.Flaw == nil {
-		e.Course.Flaw = e.Course.Body(e.Call.Request, body)
+	if e.Class.Flaw == nil {
+		e.Class.Flaw = e.Class.Body(e.Call.Request, body)
 	}
 }
 
@@ -59,13 +59,13 @@ func (e *Entry) Read(body []byte) {
 func (e *Entry) Asked(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	call := e.Call
 	req, wishes, wrong := Asked(call.Request)
-	if len(body) == 0 || e.Course.Way == Passed {
+	if len(body) == 0 || e.Class.Handling == Passed {
 		body = nil
 	}
 	call.Request, call.Body, call.Flaw, call.Wishes = req, body, cmp.Or(flaw, wrong), wishes
-	call.Route, call.Known, call.Passed = e.Course.Route, e.Course.Known, e.Course.Way == Passed
-	if e.Course.Flaw != nil {
-		call.Flaw, call.Barred = e.Course.Flaw, true
+	call.Route, call.Known, call.Passed = e.Class.Route, e.Class.Known, e.Class.Handling == Passed
+	if e.Class.Flaw != nil {
+		call.Flaw, call.Barred = e.Class.Flaw, true
 	}
 	return &call
 }
@@ -101,7 +101,7 @@ func (e *Entry) End(span trace.Span, a *gate.Admission, method string, status in
 	if a != nil {
 		list = a.Attributes(list)
 	}
-	list = append(list, attribute.String(signal.AttrHTTPMethod, method), attribute.String(signal.AttrHTTPRoute, e.Course.Name))
+	list = append(list, attribute.String(signal.AttrHTTPMethod, method), attribute.String(signal.AttrHTTPRoute, e.Class.Name))
 	if status != 0 {
 		list = append(list, attribute.Int(signal.AttrHTTPStatus, status))
 	}

@@ -229,11 +229,11 @@ func TestChart(t *testing.T) {
 		"what Envoy says":       {"POST", memproxy.Header{"X-Envoy-Expected-Rq-Timeout-Ms": {"15000"}, "X-Envoy-Attempt-Count": {"1"}, "X-Envoy-External-Address": {"192.0.2.1"}}, "", 0},
 		"asked of a browser":    {"GET", memproxy.Header{"Access-Control-Request-Method": {"PUT"}}, "", 0},
 	} {
-		got := face.Chart(nowhere{}, nil, face.Head{Request: memproxy.Request{Method: c.method, EscapedPath: "/x", Query: c.query, Header: c.header}, Sent: c.header})
+		got := face.Classify(nowhere{}, nil, face.Head{Request: memproxy.Request{Method: c.method, EscapedPath: "/x", Query: c.query, Header: c.header}, Sent: c.header})
 		if status := 0; got.Flaw != nil {
 			status = got.Flaw.Status
-			if status != c.status || got.Way != face.Gated {
-				t.Errorf("%s: %d, way %d", name, status, got.Way)
+			if status != c.status || got.Handling != face.Gated {
+				t.Errorf("%s: %d, way %d", name, status, got.Handling)
 			}
 		} else if c.status != 0 {
 			t.Errorf("%s: crosses", name)
@@ -244,12 +244,12 @@ func TestChart(t *testing.T) {
 // Proves EDGE-13: a passed read has no body, because it would not be checked; a passed
 // POST may have one.
 func TestPassedReadsHaveNoBody(t *testing.T) {
-	for method, want := range map[string]face.Way{"GET": face.Gated, "HEAD": face.Gated, "POST": face.Passed} {
-		got := face.Chart(passes{}, nil, face.Head{Request: memproxy.Request{Method: method}, Body: true})
-		if got.Way != want || (got.Flaw == nil) != (want == face.Passed) {
+	for method, want := range map[string]face.Handling{"GET": face.Gated, "HEAD": face.Gated, "POST": face.Passed} {
+		got := face.Classify(passes{}, nil, face.Head{Request: memproxy.Request{Method: method}, Body: true})
+		if got.Handling != want || (got.Flaw == nil) != (want == face.Passed) {
 			t.Errorf("%s: %+v", method, got)
 		}
-		if got := face.Chart(passes{}, nil, face.Head{Request: memproxy.Request{Method: method}}); got.Way != face.Passed {
+		if got := face.Classify(passes{}, nil, face.Head{Request: memproxy.Request{Method: method}}); got.Handling != face.Passed {
 			t.Errorf("%s without a body: %+v", method, got)
 		}
 	}
@@ -277,7 +277,7 @@ func FuzzForwardable(f *testing.F) {
 		h.Add(name, value)
 		h.Add("Connection", value)
 		ruled, sent := face.Forwardable(h), http.Header{}
-		face.Onward(sent, h)
+		face.CopyRequestHeaders(sent, h)
 		for n := range sent {
 			low := strings.ReplaceAll(strings.ToLower(n), "_", "-")
 			if _, ok := ruled[n]; !ok || strings.HasPrefix(low, "x-memproxy-") || strings.HasPrefix(low, "proxy-") || low == "connection" || low == "te" || low == "upgrade" {

@@ -56,7 +56,7 @@ func encoded(h memproxy.Header) *memproxy.Malformed {
 
 // Body checks a body: it refuses one where none is allowed, and one that overrides the
 // method.
-func (c *Course) Body(q memproxy.Request, body []byte) *memproxy.Malformed {
+func (c *Class) Body(q memproxy.Request, body []byte) *memproxy.Malformed {
 	switch {
 	case len(body) == 0:
 		return nil

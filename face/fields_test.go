@@ -68,8 +68,8 @@ func TestFieldsThatOverrideTheMethod(t *testing.T) {
 			h.Set("Content-Type", c.media)
 		}
 		for _, known := range []bool{true, false} {
-			course := face.Course{Known: known}
-			flaw := course.Body(memproxy.Request{Method: "POST", Header: h}, []byte(c.body))
+			class := face.Class{Known: known}
+			flaw := class.Body(memproxy.Request{Method: "POST", Header: h}, []byte(c.body))
 			if (flaw != nil) != c.refused || flaw != nil && flaw.Status != 400 {
 				t.Errorf("%s %q: %+v", c.media, c.body, flaw)
 			}
@@ -96,12 +96,12 @@ func TestFieldsThatOverrideTheMethod(t *testing.T) {
 func TestReadsHaveNoBody(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "POST", "DELETE"} {
 		for _, known := range []bool{true, false} {
-			course := face.Course{Known: known}
-			flaw := course.Body(memproxy.Request{Method: method, Header: memproxy.Header{}}, []byte("{}"))
+			class := face.Class{Known: known}
+			flaw := class.Body(memproxy.Request{Method: method, Header: memproxy.Header{}}, []byte("{}"))
 			if want := known && (method == "GET" || method == "HEAD"); (flaw != nil) != want {
 				t.Errorf("%s, known %v: %+v", method, known, flaw)
 			}
-			if course.Body(memproxy.Request{Method: method}, nil) != nil {
+			if class.Body(memproxy.Request{Method: method}, nil) != nil {
 				t.Errorf("%s without a body is refused", method)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // Forwardable returns the request headers that are ruled on and forwarded: all but
-// hop-by-hop and rerouting headers. Memproxy's own are included; Onward removes
+// hop-by-hop and rerouting headers. Memproxy's own are included; CopyRequestHeaders removes
 // them.
 func Forwardable(h http.Header) http.Header {
 	out := make(http.Header, len(h))
@@ -35,9 +35,9 @@ func Presented(h http.Header) http.Header {
 	return out
 }
 
-// Onward copies the headers that are forwarded to the backend: without those for
+// CopyRequestHeaders copies the headers that are forwarded to the backend: without those for
 // memproxy, and without any copy of a token that the caller presents to memproxy.
-func Onward(dst, src http.Header) {
+func CopyRequestHeaders(dst, src http.Header) {
 	forward(dst, src, func(name string) bool { return !own(name) })
 }
 

@@ -84,7 +84,7 @@ func (s *Side) Send(ctx context.Context, q memproxy.Request, body []byte) (mempr
 // answer of up to limit bytes.
 func (s *Side) Whole(ctx context.Context, q memproxy.Request, limit int64) (memproxy.Reply, error) {
 	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, q.Path, q.EscapedPath, q.Query, false), Header: http.Header{}}
-	Onward(out.Header, http.Header(q.Header))
+	CopyRequestHeaders(out.Header, http.Header(q.Header))
 	out.Header["Accept-Encoding"] = []string{"identity"}
 	if _, ok := q.Header["User-Agent"]; !ok {
 		out.Header["User-Agent"] = nil // or the transport adds one

@@ -163,27 +163,27 @@ type Masker interface {
 	Masks(memproxy.Route, *memproxy.Operation) bool
 }
 
-// A Carrier is a Reader whose backend shows the stamp of a write with the memories
+// An Echoer is a Reader whose backend shows the stamp of a write with the memories
 // made from it, so that memories can be matched with their write before their ids
 // are known. Only such writes are set aside (Rules.NeverRefuse).
-type Carrier interface {
+type Echoer interface {
 	Reader
-	// Carries reports whether everything that the write makes has its stamp, and is
+	// Echoes reports whether everything that the write makes has its stamp, and is
 	// shown only on routes whose answers Read can filter.
-	Carries(memproxy.Route, *memproxy.Operation) bool
+	Echoes(memproxy.Route, *memproxy.Operation) bool
 
 	// Bare reports whether the answers of a route show texts without their
 	// stamps: a history, a receipt.
 	Bare(memproxy.Route) bool
 }
 
-// A Bringer is an Adapter with operations that put existing memories in front of an
+// An Attacher is an Adapter with operations that put existing memories in front of an
 // agent without their texts in the payload, such as attaching a block to another
 // agent.
-type Bringer interface {
-	// Brings returns the targets that the operation puts in front of an agent.
+type Attacher interface {
+	// Attaches returns the targets that the operation puts in front of an agent.
 	// Targets that it detaches or replaces are not among them.
-	Brings(memproxy.Route, *memproxy.Operation) []string
+	Attaches(memproxy.Route, *memproxy.Operation) []string
 }
 
 // An Editor is an Adapter whose backend's agents write their own memory by tools,
@@ -266,9 +266,9 @@ type Restorer interface {
 	Remove(memproxy.MemoryKey) []memproxy.Search
 }
 
-// A Mixer is an Adapter whose backend shows fields of its own inside a memory's
+// A MetadataMixer is an Adapter whose backend shows fields of its own inside a memory's
 // metadata in some answers, and next to it in others.
-type Mixer interface {
+type MetadataMixer interface {
 	// Mixed reports whether a name may be that of such a field.
 	Mixed(name string) bool
 }

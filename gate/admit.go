@@ -79,10 +79,10 @@ var admission = [...]step{
 	{signal.SpanOwn, client | replay | putBack | recheck | explain, false, memproxy.UpstreamUnavailable, untargeted, ownUnlocked},
 	{signal.SpanInstruct, client | replay | recheck | explain, false, memproxy.PolicyError, uninstructed, instruct},
 	{signal.SpanScreen, client | call | foresee | putBack | recheck | explain, false, memproxy.InternalError, unscreened, screen},
-	{signal.SpanClamp, client | call | foresee | replay | putBack | recheck | explain, false, memproxy.InternalError, unweighed, clamp},
+	{signal.SpanClamp, client | call | foresee | replay | putBack | recheck | explain, false, memproxy.InternalError, withoutConfidence, clamp},
 	{signal.SpanRule, client | call | foresee | putBack | recheck | explain, false, memproxy.PolicyError, undecoded, rule},
 	{signal.SpanEncode, client | replay | putBack, false, memproxy.InternalError, unsent, encode},
-	{signal.SpanCharge, client | call | replay | explain, false, memproxy.InternalError, gratis, charge},
+	{signal.SpanCharge, client | call | replay | explain, false, memproxy.InternalError, costsNothing, charge},
 	{signal.SpanBind, client | call | replay | putBack, false, memproxy.LedgerUnavailable, unclaimed, bind},
 	// A held write is charged for its place in the review queue.
 	{signal.SpanReserve, client | call, true, memproxy.InternalError, unreserved, charge},

@@ -276,11 +276,11 @@ func (g Agents) Assume(c *Call, p memproxy.Principal, decision string) *Admissio
 	return r.Admission
 }
 
-// Vouched reports whether a change was ruled on when it was made: it is somebody's
+// AlreadyRuledOn reports whether a change was ruled on when it was made: it is somebody's
 // write through memproxy during the run, and has a valid stamp. A new memory that
 // can have no stamp counts if the ledger has it with the same text: archives are
 // shared, and what another agent added is not the run's.
-func (g Agents) Vouched(ctx context.Context, a *Admission, c memproxy.Change) bool {
+func (g Agents) AlreadyRuledOn(ctx context.Context, a *Admission, c memproxy.Change) bool {
 	if c.Stamp == nil && len(c.Memories) == 1 && c.Memories[0].Event == "ADD" && c.After != "" {
 		return g.admitted(ctx, a, c.Memories[0].ID, c.After)
 	}

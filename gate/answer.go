@@ -250,9 +250,9 @@ func (ret *answer) disclose(ctx context.Context, reader Reader) (refused bool, e
 	return refused, err
 }
 
-// ownWords reports whether a memory in the answer to a write has the text that was
+// ownText reports whether a memory in the answer to a write has the text that was
 // written.
-func (ret *answer) ownWords(m *memproxy.Memory) bool {
+func (ret *answer) ownText(m *memproxy.Memory) bool {
 	return ret.answers && m.Text != "" && slices.ContainsFunc(ret.op.Items, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent && it.Text == m.Text })
 }
 
@@ -285,7 +285,7 @@ func (ret *answer) tell(ctx context.Context) {
 // contested lists the memories of the answer that are contested.
 func (ret *answer) contested() {
 	for i := range ret.items {
-		if it := &ret.items[i]; !it.Drop && !it.Missing && it.rec.Rated() && it.rec.Status.Contested && !ret.ownWords(it.Memory) {
+		if it := &ret.items[i]; !it.Drop && !it.Missing && it.rec.Rated() && it.rec.Status.Contested && !ret.ownText(it.Memory) {
 			ret.Contested = append(ret.Contested, it.ID)
 		}
 	}

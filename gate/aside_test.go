@@ -8,14 +8,14 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// carrier is a backend that shows the stamp of a write with what came of it.
-type carrier struct {
+// echoer is a backend that shows the stamp of a write with what came of it.
+type echoer struct {
 	fakeReader
 	loses, bare bool
 }
 
-func (c *carrier) Carries(memproxy.Route, *memproxy.Operation) bool { return !c.loses }
-func (c *carrier) Bare(memproxy.Route) bool                         { return c.bare }
+func (c *echoer) Echoes(memproxy.Route, *memproxy.Operation) bool { return !c.loses }
+func (c *echoer) Bare(memproxy.Route) bool                        { return c.bare }
 
 func dangerous(v memproxy.Verdict, codes ...memproxy.ReasonCode) policy {
 	return func(memproxy.Question) (memproxy.Ruling, error) {
@@ -27,8 +27,8 @@ func dangerous(v memproxy.Verdict, codes ...memproxy.ReasonCode) policy {
 	}
 }
 
-func carrierRig(t *testing.T, p policy) (*rig, *fullLedger, *carrier) {
-	c := &carrier{}
+func echoerRig(t *testing.T, p policy) (*rig, *fullLedger, *echoer) {
+	c := &echoer{}
 	r, l := fullRig(t, func(r *rig) {
 		r.adapter, r.fake = c, &c.fakeAdapter
 		r.rules.NeverRefuse, r.rules.Policy = true, p
@@ -46,7 +46,7 @@ func TestOnlyContentIsSetAside(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy policy
 		kind   memproxy.Kind
-		change func(*rig, *fullLedger, *carrier)
+		change func(*rig, *fullLedger, *echoer)
 		want   memproxy.Verdict
 		marks  string
 	}{
@@ -57,14 +57,14 @@ func TestOnlyContentIsSetAside(t *testing.T) {
 		"a credential":   {dangerous(memproxy.Deny, memproxy.ScreenSecret), learn, nil, memproxy.Deny, ""},
 		"by a policy":    {dangerous(memproxy.Deny, memproxy.PolicyForbid), learn, nil, memproxy.Deny, ""},
 		"a change":       {content, memproxy.Correct, nil, memproxy.Hold, ""},
-		"another mode":   {content, learn, func(r *rig, _ *fullLedger, _ *carrier) { r.rules.NeverRefuse = false }, memproxy.Hold, ""},
-		"not told apart": {content, learn, func(_ *rig, _ *fullLedger, c *carrier) { c.loses = true }, memproxy.Hold, ""},
-		"over budget":    {content, learn, func(r *rig, _ *fullLedger, _ *carrier) { r.budget.limit = 0 }, memproxy.Deny, ""},
-		"nothing is written": {content, learn, func(r *rig, l *fullLedger, _ *carrier) {
+		"another mode":   {content, learn, func(r *rig, _ *fullLedger, _ *echoer) { r.rules.NeverRefuse = false }, memproxy.Hold, ""},
+		"not told apart": {content, learn, func(_ *rig, _ *fullLedger, c *echoer) { c.loses = true }, memproxy.Hold, ""},
+		"over budget":    {content, learn, func(r *rig, _ *fullLedger, _ *echoer) { r.budget.limit = 0 }, memproxy.Deny, ""},
+		"nothing is written": {content, learn, func(r *rig, l *fullLedger, _ *echoer) {
 			r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) { l.err = errBroken; return content(q) })
 		}, memproxy.Deny, "d1 flagged"},
 	} {
-		r, l, c := carrierRig(t, tc.policy)
+		r, l, c := echoerRig(t, tc.policy)
 		if tc.change != nil {
 			tc.change(r, l, c)
 		}
@@ -93,7 +93,7 @@ func TestNothingIsShownUnknown(t *testing.T) {
 		"of no write, and bare": {false, true, "a"},
 		"both":                  {true, true, ""},
 	} {
-		r, l, c := carrierRig(t, allowAll)
+		r, l, c := echoerRig(t, allowAll)
 		c.bare = tc.bare
 		stamp := fakeSigner{}.Sign(memproxy.Stamp{ID: "d-other", Tenant: "acme"})
 		r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "a", Text: "x", Stamp: &stamp}, {Pointer: "/1", ID: "b", Text: "y"}}
@@ -118,7 +118,7 @@ func TestAStatusIsRecordedBeforeAChange(t *testing.T) {
 		"not recorded":                       {errBroken, memproxy.Deny},
 		"another process was first to do it": {memproxy.ErrStale, memproxy.Allow},
 	} {
-		r, l, _ := carrierRig(t, allowAll)
+		r, l, _ := echoerRig(t, allowAll)
 		stamp := fakeSigner{}.Sign(memproxy.Stamp{ID: "d-other", Tenant: "acme"})
 		r.fake.located = map[string]memproxy.Memory{"m": {ID: "m", Text: "x", Stamp: &stamp, Scope: memproxy.Scope{User: "ann"}}}
 		l.statuses["d-other"] = memproxy.Status{State: memproxy.StateFlagged, Tenant: "acme", Decision: "d-other"}

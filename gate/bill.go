@@ -66,7 +66,7 @@ func costs(r *run) memproxy.Charge {
 // by charge. Totals count too, although a held write draws on them only when it is
 // approved.
 func overdrawn(ctx context.Context, r *run) error {
-	if r.dry() || r.held != nil || !r.enforced() || gratis(r) {
+	if r.dry() || r.held != nil || !r.enforced() || costsNothing(r) {
 		return nil
 	}
 	c := costs(r)

@@ -170,7 +170,7 @@ func TestVouchedChanges(t *testing.T) {
 	} {
 		c := changed(tc.after)
 		c.Stamp = tc.stamp
-		if got := r.gate.Agents().Vouched(context.Background(), a, c); got != tc.want {
+		if got := r.gate.Agents().AlreadyRuledOn(context.Background(), a, c); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -200,7 +200,7 @@ func TestWhatWasLetInIsVouchedFor(t *testing.T) {
 	} {
 		c := changed(tc.after)
 		c.Before, c.Memories = "", []memproxy.Memory{{ID: id[:len("passage-1")], Event: tc.event}}
-		if got := r.gate.Agents().Vouched(context.Background(), a, c); got != tc.want {
+		if got := r.gate.Agents().AlreadyRuledOn(context.Background(), a, c); got != tc.want {
 			t.Errorf("%s: %v, want %v", id, got, tc.want)
 		}
 	}

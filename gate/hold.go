@@ -200,8 +200,8 @@ func setAside(r *run, ruling *memproxy.Ruling) {
 	if !r.rules.NeverRefuse || !r.enforced() || !ruling.Verdict.Stops() || r.verdict.Worst.Stops() || r.op.Kind != memproxy.Learn {
 		return
 	}
-	carrier, ok := r.call.Backend.Adapter.(Carrier)
-	if !ok || !carrier.Carries(r.call.Route, r.op) || slices.ContainsFunc(ruling.Reasons, func(why memproxy.Reason) bool {
+	echoer, ok := r.call.Backend.Adapter.(Echoer)
+	if !ok || !echoer.Echoes(r.call.Route, r.op) || slices.ContainsFunc(ruling.Reasons, func(why memproxy.Reason) bool {
 		return why.Code != memproxy.ScreenRisk
 	}) {
 		return
@@ -251,8 +251,8 @@ func (a *Admission) traceable() bool {
 	if a.op == nil || a.op.Kind != memproxy.Learn || !a.enforced() {
 		return false
 	}
-	carrier, ok := a.call.Backend.Adapter.(Carrier)
-	return ok && carrier.Carries(a.call.Route, a.op)
+	echoer, ok := a.call.Backend.Adapter.(Echoer)
+	return ok && echoer.Echoes(a.call.Route, a.op)
 }
 
 // foreseen is the status that a memory made by the write will have; ordinary
@@ -316,7 +316,7 @@ func (ret *making) asideLater(ctx context.Context) error {
 // from the writes that made them: the change may remove the stamp that links a target
 // to its write.
 func recallStates(ctx context.Context, r *run) error {
-	if _, carries := r.call.Backend.Adapter.(Carrier); !carries || r.dry() {
+	if _, echoes := r.call.Backend.Adapter.(Echoer); !echoes || r.dry() {
 		return nil
 	}
 	ret := &answer{Admission: r.Admission, g: r.g, looked: r.known, reading: &memproxy.Reading{}}

@@ -63,8 +63,8 @@ func TestChangesBehindTheProxyAreSeen(t *testing.T) {
 	}
 }
 
-// custody is a ledger that knows what memories were.
-type custody struct {
+// historyLedger is a ledger that knows what memories were.
+type historyLedger struct {
 	*fakeLedger
 	sealed bool
 	wrote  map[string]memproxy.Ownership // by decision
@@ -72,19 +72,19 @@ type custody struct {
 	away   error
 }
 
-func (c *custody) Decision(_ context.Context, _, decision string) (memproxy.Ownership, bool, error) {
+func (c *historyLedger) Decision(_ context.Context, _, decision string) (memproxy.Ownership, bool, error) {
 	row, known := c.wrote[decision]
 	return row, known, c.away
 }
 
-func (c *custody) History(_ context.Context, k memproxy.MemoryKey, _ int64, _ int) ([]memproxy.Version, error) {
+func (c *historyLedger) History(_ context.Context, k memproxy.MemoryKey, _ int64, _ int) ([]memproxy.Version, error) {
 	if k.ID == "updated" {
 		return []memproxy.Version{{Decision: "first"}}, c.away
 	}
 	return nil, c.away
 }
 
-func (c *custody) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+func (c *historyLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
 	return c.joined(keys, c.away, func(k memproxy.MemoryKey) (rec memproxy.Record) {
 		if code, known := c.noted[k.ID]; known {
 			rec.Status = memproxy.Status{MemoryKey: k, State: memproxy.StateValidated, Unverified: code}
@@ -144,7 +144,7 @@ func TestWhatTheLedgerKnowsSpeaksAgainstMemories(t *testing.T) {
 		{"away", gate.ChangedWithhold, errBroken, "own,robbed,updated,late,copied,inserted,before,agents,noted,chained", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ledger := &custody{
+			ledger := &historyLedger{
 				fakeLedger: &fakeLedger{rows: rows}, sealed: true, away: c.away,
 				wrote: map[string]memproxy.Ownership{"d1": rows["own"], "first": row("another", "first"), "async": {Kind: memproxy.TargetEvent, ID: "e"}},
 				noted: map[string]memproxy.ReasonCode{"noted": memproxy.IntegrityMismatch, "chained": memproxy.IntegrityChain},

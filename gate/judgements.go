@@ -103,7 +103,7 @@ func unaltered(ret *answer, it *item) outcome {
 // its writer.
 func byStatus(ret *answer, it *item) outcome {
 	switch {
-	case ret.ownWords(it.Memory):
+	case ret.ownText(it.Memory):
 	case it.unsaid != "":
 		return outcome{action: drop, code: memproxy.StateWithheld, detail: it.unsaid}
 	case it.display == withhold:
@@ -126,7 +126,7 @@ func compiled(ret *answer, it *item) outcome {
 // the memory may have been written out-of-band, or before the rule existed.
 func harmless(ret *answer, it *item) outcome {
 	switch made := ret.answers && ret.op.Kind == memproxy.Learn && it.Event != "" && it.Event != eventNone; {
-	case made, vouched(ret, it), ret.ownWords(it.Memory):
+	case made, vouched(ret, it), ret.ownText(it.Memory):
 		return outcome{} // it was ruled on with the write
 	case ret.rules.Withhold > 0 && it.judged.risk >= ret.rules.Withhold, unparted(ret, it):
 		return outcome{action: drop, status: memproxy.StatusForbidden, code: memproxy.ScreenWithheld, detail: "the memory looks like an attack and is withheld"}

@@ -71,7 +71,7 @@ func examine(ctx context.Context, ret *answer) error {
 				it.altered, it.detail = memproxy.IntegrityUnknown, "nobody wrote it through memproxy"
 			}
 		}
-		if it.altered == "" && !ret.ownWords(it.Memory) {
+		if it.altered == "" && !ret.ownText(it.Memory) {
 			it.altered, it.detail = it.rec.Status.Unverified, "it was found not to be what was written"
 		}
 	}
@@ -91,7 +91,7 @@ func statuses(ctx context.Context, ret *answer) error {
 		it := &ret.items[i]
 		switch says := it.Text != "" || len(it.Also) > 0; {
 		case it.rec.Rated():
-			if !it.Missing && !ret.ownWords(it.Memory) {
+			if !it.Missing && !ret.ownText(it.Memory) {
 				it.display = displayed(ret, it)
 			}
 		case old && ret.rules.WithholdUntrusted && it.unsaid == "" && it.ID != "" && says && !it.Drop && it.Layer != memproxy.Episodic:
@@ -262,11 +262,11 @@ func dangerous(findings []memproxy.Finding) []memproxy.Finding {
 // id, for later reads. If the write of a memory is unknown, so that it may have
 // been set aside, the memory is withheld if the rules never refuse.
 func byDecision(ctx context.Context, ret *answer) {
-	carrier, ok := ret.call.Backend.Adapter.(Carrier)
+	echoer, ok := ret.call.Backend.Adapter.(Echoer)
 	if !ok {
 		return
 	}
-	known, bare := ret.lookups(), carrier.Bare(ret.call.Route)
+	known, bare := ret.lookups(), echoer.Bare(ret.call.Route)
 	made := origins(ret, bare)
 	for i := range ret.items {
 		switch it := &ret.items[i]; {

@@ -95,8 +95,8 @@ func (sideAnswers) Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*memp
 func (sideAnswers) Rewrite(memproxy.Route, memproxy.Request, memproxy.Reply, *memproxy.Reading) ([]byte, error) {
 	return nil, nil
 }
-func (sideAnswers) Carries(memproxy.Route, *memproxy.Operation) bool { return true }
-func (s sideAnswers) Bare(memproxy.Route) bool                       { return s.bare }
+func (sideAnswers) Echoes(memproxy.Route, *memproxy.Operation) bool { return true }
+func (s sideAnswers) Bare(memproxy.Route) bool                      { return s.bare }
 
 // carries says what the items of an answer carry, and what is known of the answer.
 func carries(ret *answer, b *books) (out []string) {

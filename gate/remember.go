@@ -288,7 +288,7 @@ func bind(ctx context.Context, r *run) error {
 // stamp is sealed again only if this installation signed it for the memory's tenant.
 func (r *run) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 	mixed := func(string) bool { return false }
-	if mixer, ok := r.call.Backend.Adapter.(Mixer); ok {
+	if mixer, ok := r.call.Backend.Adapter.(MetadataMixer); ok {
 		mixed = mixer.Mixed
 	}
 	hashes := metadata.Hashes(s.ID, raw, mixed)

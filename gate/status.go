@@ -344,11 +344,11 @@ func leavesOut(a *Admission, user string) bool {
 
 // brings returns the targets that the operation puts in front of an agent.
 func brings(c *Call, op *memproxy.Operation) []string {
-	b, ok := c.Backend.Adapter.(Bringer)
+	b, ok := c.Backend.Adapter.(Attacher)
 	if !ok {
 		return nil
 	}
-	return b.Brings(c.Route, op)
+	return b.Attaches(c.Route, op)
 }
 
 // refuseWithheld refuses to attach a memory to an agent if its status withholds it

@@ -34,14 +34,14 @@ func inside(r *run) bool { return r.mode&(call|foresee|decline) != 0 }
 
 func unscreened(r *run) bool { return r.op == nil || r.rules.Screener == nil || r.call.Passed }
 
-// unweighed: nothing is written that has a confidence.
-func unweighed(r *run) bool {
+// withoutConfidence: nothing is written that has a confidence.
+func withoutConfidence(r *run) bool {
 	return r.op == nil || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct
 }
 
-// gratis: nothing is written that a budget counts, or the write is refused. A write
+// costsNothing: nothing is written that a budget counts, or the write is refused. A write
 // that is held and stored counts.
-func gratis(r *run) bool {
+func costsNothing(r *run) bool {
 	return r.op == nil || r.op.Cost <= 0 || r.verdict.Worst.Stops() && !r.keeps()
 }
 
@@ -51,7 +51,7 @@ func (r *run) keeps() bool {
 }
 
 // unreserved: no write that a budget counts is stored for review.
-func unreserved(r *run) bool { return !r.keeps() || gratis(r) }
+func unreserved(r *run) bool { return !r.keeps() || costsNothing(r) }
 
 // unsent: nothing is forwarded that could be changed.
 func unsent(r *run) bool { return r.op == nil || r.verdict.Worst.Stops() || r.call.Passed }

@@ -18,9 +18,9 @@ var errUnbroken = errors.Join(memproxy.ErrState, errors.New("that chain has no f
 // hashed is the prefix of the name of a tenant of which only anchors are left.
 const hashed = "sha256:"
 
-// Accept implements review.Custodian. The acceptance and the faults are recorded before
+// Accept implements review.Integrity. The acceptance and the faults are recorded before
 // anything changes, and the new head is anchored before it is returned.
-func (c *Custodian) Accept(ctx context.Context, q review.AcceptRequest) (review.AcceptReport, error) {
+func (c *Checker) Accept(ctx context.Context, q review.AcceptRequest) (review.AcceptReport, error) {
 	report := review.AcceptReport{Tenant: q.Tenant, Head: memproxy.ChainHead{Tenant: q.Tenant}}
 	if !c.working.TryLock() {
 		return report, errWorking
@@ -82,7 +82,7 @@ func (c *Custodian) Accept(ctx context.Context, q review.AcceptRequest) (review.
 }
 
 // wrong returns the unaccepted faults of a chain.
-func (c *Custodian) wrong(ctx context.Context, tenant string, lost bool, reached anchor) ([]memproxy.ChainFault, error) {
+func (c *Checker) wrong(ctx context.Context, tenant string, lost bool, reached anchor) ([]memproxy.ChainFault, error) {
 	if lost {
 		if reached.Position == 0 {
 			return nil, nil

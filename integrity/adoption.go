@@ -53,7 +53,7 @@ func (a *adopted) set(backend string, sealed bool) {
 
 // Sealed returns the backends that are sealed at their first start, with whether that
 // is done.
-func (c *Custodian) Sealed() map[string]bool {
+func (c *Checker) Sealed() map[string]bool {
 	c.adopted.mu.Lock()
 	defer c.adopted.mu.Unlock()
 	return maps.Clone(c.adopted.sets)
@@ -61,7 +61,7 @@ func (c *Custodian) Sealed() map[string]bool {
 
 // adoptions are jobs that seal unsealed backends in the background; nothing waits for
 // them.
-func (c *Custodian) adoptions() []upkeep.Job {
+func (c *Checker) adoptions() []upkeep.Job {
 	holder := "" // no other process has the ledger: what a killed one had claimed is ours
 	if shared(c.Config) {
 		holder = c.NewID()
@@ -79,7 +79,7 @@ func (c *Custodian) adoptions() []upkeep.Job {
 // that belong to nobody, so that no tenant gets what may be another's. An operator who
 // knows the owners assigns them with `memproxy audit seal`.
 type adoption struct {
-	c        *Custodian
+	c        *Checker
 	backend  config.Backend
 	holder   string
 	sealed   bool

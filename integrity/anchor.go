@@ -28,7 +28,7 @@ type anchors struct {
 // Anchor records the present heads of the chains that grew. Each chain must still
 // contain its last anchor. One that does not is broken and is not anchored any more, so
 // the newest anchor vouches for all before it.
-func (c *Custodian) Anchor(ctx context.Context) error {
+func (c *Checker) Anchor(ctx context.Context) error {
 	c.anchors.mu.Lock()
 	defer c.anchors.mu.Unlock()
 	if c.anchors.last == nil {
@@ -75,7 +75,7 @@ func (c *Custodian) Anchor(ctx context.Context) error {
 }
 
 // breached reports whether a chain has an unaccepted fault.
-func (c *Custodian) breached(ctx context.Context, tenant string) (bool, error) {
+func (c *Checker) breached(ctx context.Context, tenant string) (bool, error) {
 	known, err := c.Ledger.Chains.Breaches(ctx, tenant)
 	return slices.ContainsFunc(known, func(b memproxy.Breach) bool { return !b.Accepted }), err
 }

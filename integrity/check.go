@@ -26,7 +26,7 @@ const (
 // the ledger records that after the turn. So each check waits until every turn that was
 // running has ended; a text that is still not recorded then is an out-of-band change.
 type checks struct {
-	c    *Custodian
+	c    *Checker
 	mu   sync.Mutex
 	open map[check]waiting
 	wake upkeep.Signal
@@ -46,7 +46,7 @@ type waiting struct {
 
 // Check makes the sweep check a memory first, because a read showed another text than
 // row has. It reports false if agents do not write such memories.
-func (c *Custodian) Check(row memproxy.Ownership) bool {
+func (c *Checker) Check(row memproxy.Ownership) bool {
 	b, err := c.Config.Backend(row.Backend)
 	t := c.Turns(row.Backend)
 	if err != nil || t == nil || !c.Traits(b, row.ID).AgentsAdd {
@@ -65,7 +65,7 @@ func (c *Custodian) Check(row memproxy.Ownership) bool {
 
 // Differs records that the backend shows another text of a memory than row has: at once
 // or, if an agent may be writing it, after its turn.
-func (c *Custodian) Differs(ctx context.Context, row memproxy.Ownership) error {
+func (c *Checker) Differs(ctx context.Context, row memproxy.Ownership) error {
 	b, err := c.Config.Backend(row.Backend)
 	if err != nil || c.Check(row) || !c.Traits(b, row.ID).Listed {
 		return err

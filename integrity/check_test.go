@@ -18,8 +18,8 @@ type fakeTurns struct{ underway bool }
 func (f *fakeTurns) TurnsBegun() func() bool    { return func() bool { return f.underway } }
 func (f *fakeTurns) LongestTurn() time.Duration { return time.Hour }
 
-// custodianOf is a custodian at a fixed time, for a backend whose agents write blocks.
-func custodianOf(now time.Time, turns Turns) *Custodian {
+// checkerOf is a Checker at a fixed time, for a backend whose agents write blocks.
+func checkerOf(now time.Time, turns Turns) *Checker {
 	return New(Options{
 		Config: &config.Config{Backends: []config.Backend{{Name: "letta", Kind: "letta"}}},
 		Clock:  func() time.Time { return now },
@@ -40,9 +40,9 @@ func recorded(id string) memproxy.Ownership {
 func TestChecksWaitForTurns(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	turns := &fakeTurns{underway: true}
-	due := func(c *Custodian, after time.Duration) int { due, _ := c.checks.due(now.Add(after)); return len(due) }
+	due := func(c *Checker, after time.Duration) int { due, _ := c.checks.due(now.Add(after)); return len(due) }
 
-	c := custodianOf(now, turns)
+	c := checkerOf(now, turns)
 	c.Check(recorded("block-1"))
 	c.Check(recorded("tool-1"))
 	if n := len(c.checks.open); n != 1 {
@@ -56,14 +56,14 @@ func TestChecksWaitForTurns(t *testing.T) {
 		t.Error("it does not wait for what the turn wrote, and no longer")
 	}
 
-	c = custodianOf(now, turns)
+	c = checkerOf(now, turns)
 	c.Config.Ledger.URL = config.NewSecret("postgres://ledger")
 	c.Check(recorded("block-1"))
 	if due(c, time.Hour-1) != 0 || due(c, time.Hour) != 0 || due(c, time.Hour+checkSettle) != 1 {
 		t.Error("it does not wait for as long as a turn of another process may take, and no longer")
 	}
 
-	c = custodianOf(now, nil)
+	c = checkerOf(now, nil)
 	if c.Check(recorded("block-1")); len(c.checks.open) != 0 {
 		t.Error("it waits where no turn can be waited for")
 	}
@@ -82,7 +82,7 @@ func (pages) Page(_ context.Context, cursor string) ([]hunt.Item, string, error)
 // Proves EDGE-4: memories that reads find suspicious during a sweep are checked between
 // its pages.
 func TestChecksAreMadeDuringASweep(t *testing.T) {
-	c := custodianOf(time.Unix(1_800_000_000, 0), &fakeTurns{})
+	c := checkerOf(time.Unix(1_800_000_000, 0), &fakeTurns{})
 	c.Open = func(context.Context, config.Backend, []memproxy.Scope) (gate.Locator, hunt.Pager, error) {
 		return nil, pages{}, nil
 	}
@@ -111,7 +111,7 @@ func TestChecksAreMadeDuringASweep(t *testing.T) {
 
 // Proves EDGE-4: the number of waiting checks is bounded.
 func TestChecksAreBounded(t *testing.T) {
-	c := custodianOf(time.Unix(1_800_000_000, 0), &fakeTurns{})
+	c := checkerOf(time.Unix(1_800_000_000, 0), &fakeTurns{})
 	for i := range maxChecks + 1 {
 		c.Check(recorded(fmt.Sprintf("block-%d", i)))
 	}

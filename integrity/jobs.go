@@ -22,9 +22,9 @@ const (
 	sweepTime  = 6 * time.Hour
 )
 
-// Jobs are a custodian's background jobs. broken triggers the verification of the
+// Jobs are the background jobs of a Checker. broken triggers the verification of the
 // chains.
-func (c *Custodian) Jobs(broken upkeep.Signal) []upkeep.Job {
+func (c *Checker) Jobs(broken upkeep.Signal) []upkeep.Job {
 	jobs := []upkeep.Job{
 		{Name: "anchors", Every: anchorPoll, Wake: upkeep.AtOnce(), Once: func(ctx context.Context, _ time.Time) error { return c.Anchor(ctx) }},
 		c.verifying(broken),
@@ -45,7 +45,7 @@ func (c *Custodian) Jobs(broken upkeep.Signal) []upkeep.Job {
 // sweepDue sweeps the backends and the chains if no process that shares the ledger did
 // within the interval, also across restarts, and logs the number of findings; the audit
 // log has each of them.
-func (c *Custodian) sweepDue(ctx context.Context) error {
+func (c *Checker) sweepDue(ctx context.Context) error {
 	const name = "sweep"
 	holder, every := c.NewID(), c.Config.Memories.Sweep.Time()
 	if every <= 0 {

@@ -227,10 +227,10 @@ func (w *storeSweep) clear(ctx context.Context, seen looked) error {
 // its memory, and records the sweep.
 func (w *storeSweep) finish(ctx context.Context) error {
 	wanted := map[string]bool{}
-	for _, s := range w.strays {
+	for _, s := range w.misplaced {
 		wanted[s.wants] = true
 	}
-	for _, s := range w.strays {
+	for _, s := range w.misplaced {
 		if wanted[s.has] {
 			f := &w.report.Findings[s.at]
 			f.Class, f.Detail = memproxy.FaultReorder, "it has the text of another memory"

@@ -18,7 +18,7 @@ const lookedBack = 4096
 // record before an index of the log, that no backend is recorded to have answered: the
 // answer was lost or a server error, or the process was killed before it recorded it.
 // Names are as recorded.
-func Lost(ctx context.Context, c *Custodian, before uint64) ([]memproxy.Event, error) {
+func Lost(ctx context.Context, c *Checker, before uint64) ([]memproxy.Event, error) {
 	lost, order := map[string]memproxy.Event{}, []string{}
 	err := query.Query(ctx, c.AuditDir, query.Filter{Last: lookedBack}, func(r *verify.Record) error {
 		switch op := r.Operation; {
@@ -49,6 +49,6 @@ func Lost(ctx context.Context, c *Custodian, before uint64) ([]memproxy.Event, e
 }
 
 // Wrote reports whether a memory is as the decision left it, by its stamp.
-func Wrote(c *Custodian, decision, tenant string, m *memproxy.Memory) bool {
+func Wrote(c *Checker, decision, tenant string, m *memproxy.Memory) bool {
 	return m.Stamp != nil && m.Stamp.ID == decision && tamper.SignedFor(c.Signer, tenant, *m.Stamp)
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/memproxy/memproxy/screen/hunt"
 )
 
-// Seal implements review.Custodian: what a backend held before memproxy gets an owner
+// Seal implements review.Integrity: what a backend held before memproxy gets an owner
 // and a first version, without an author and with no confidence. Memories with a
 // receipt or a valid stamp keep theirs, so a seal may be repeated. Memories that name
 // an owner or an object of another tenant are skipped.
-func (c *Custodian) Seal(ctx context.Context, q review.SealRequest) (review.SealReport, error) {
+func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealReport, error) {
 	report := review.SealReport{Backend: q.Backend, Tenant: q.Tenant}
 	if !c.working.TryLock() {
 		return report, errWorking
@@ -56,7 +56,7 @@ func (c *Custodian) Seal(ctx context.Context, q review.SealRequest) (review.Seal
 
 // sealing is one seal of a backend.
 type sealing struct {
-	c                         *Custodian
+	c                         *Checker
 	backend, tenant, decision string
 	narrow                    bool // only what names an owner of the tenant's
 	report                    *review.SealReport

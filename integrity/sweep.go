@@ -23,7 +23,7 @@ const maxListed = 1000
 
 // storeSweep is one comparison of a whole backend.
 type storeSweep struct {
-	c       *Custodian
+	c       *Checker
 	backend config.Backend
 	adapter gate.Locator
 	scopes  []memproxy.Scope
@@ -36,12 +36,12 @@ type storeSweep struct {
 	// million memories.
 	seed  maphash.Seed
 	there map[uint64]struct{}
-	// strays are texts in unexpected places, to detect exchanged ones.
-	strays []stray
+	// misplaced are texts in unexpected places, to detect exchanged ones.
+	misplaced []misplaced
 }
 
-// stray is a memory with another text than was recorded.
-type stray struct {
+// misplaced is a memory with another text than was recorded.
+type misplaced struct {
 	at         int // in the report's findings
 	has, wants string
 }
@@ -87,7 +87,7 @@ type page struct {
 
 // walk calls f with each page of a backend. Memories that reads find suspicious
 // meanwhile are checked between the pages, because a large backend takes hours.
-func (c *Custodian) walk(ctx context.Context, b config.Backend, w walk, f func(page) error) error {
+func (c *Checker) walk(ctx context.Context, b config.Backend, w walk, f func(page) error) error {
 	adapter, pager, err := c.Open(ctx, b, w.scopes)
 	if err != nil {
 		return err
@@ -122,10 +122,10 @@ func (c *Custodian) walk(ctx context.Context, b config.Backend, w walk, f func(p
 }
 
 // Settle waits for writes that have not yet reached the ledger.
-func (c *Custodian) Settle(ctx context.Context) error { return wait.Sleep(ctx, c.Pace.Settle) }
+func (c *Checker) Settle(ctx context.Context) error { return wait.Sleep(ctx, c.Pace.Settle) }
 
 // recordsOf are what the ledger has of the items of a page, by id.
-func recordsOf(ctx context.Context, c *Custodian, backend string, items []hunt.Item) (map[string]memproxy.Record, error) {
+func recordsOf(ctx context.Context, c *Checker, backend string, items []hunt.Item) (map[string]memproxy.Record, error) {
 	ids := make([]string, len(items))
 	for i := range items {
 		ids[i] = items[i].ID
@@ -227,7 +227,7 @@ func (w *storeSweep) find(ctx context.Context, f finding) error {
 		return w.c.reportFinding(ctx, &f.Discrepancy)
 	}
 	if f.Code == memproxy.IntegrityMismatch && f.wants != "" {
-		w.strays = append(w.strays, stray{len(w.report.Findings), f.has, f.wants})
+		w.misplaced = append(w.misplaced, misplaced{len(w.report.Findings), f.has, f.wants})
 	}
 	w.report.Findings = append(w.report.Findings, f.Discrepancy)
 	return nil

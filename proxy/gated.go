@@ -30,7 +30,7 @@ func (p *Proxy) ruled(w *answerWriter, r *http.Request, e *face.Entry) *gate.Adm
 	case !e.Identify(r.Context()): // the body of a caller who is not accepted is not read
 		drain(r)
 	case !accept(w, r, e):
-	case e.Course.Whole():
+	case e.Class.Whole():
 		body, rest, unread = takeBody(w, r, p.opt.MaxBody)
 	}
 	e.Read(body)
@@ -42,7 +42,7 @@ func (p *Proxy) ruled(w *answerWriter, r *http.Request, e *face.Entry) *gate.Adm
 	switch {
 	case a.Reply == nil && unread != nil && rest == nil:
 		a.Next = gate.Reply{Reply: e.Refuse(a, unread)}
-	case e.Course.Way == face.Gated, rest != nil:
+	case e.Class.Handling == face.Gated, rest != nil:
 	case len(body) > 0:
 		rest = bytes.NewReader(body)
 	case r.ContentLength != 0:

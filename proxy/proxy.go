@@ -81,9 +81,9 @@ func (p *Proxy) Close(ctx context.Context) error {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	req, creds := describe(r), credentials(r)
-	course := p.opt.Chart(face.Head{Request: req, Sent: creds.Header, Body: r.ContentLength != 0})
+	class := p.opt.Classify(face.Head{Request: req, Sent: creds.Header, Body: r.ContentLength != 0})
 	ctx := p.opt.Propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanServer+course.Name, trace.WithSpanKind(trace.SpanKindServer))
+	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanServer+class.Name, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
 	r = r.WithContext(ctx)
 	r.Header = http.Header(req.Header)
@@ -93,23 +93,23 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	peer := face.Peer(r.RemoteAddr)
 	aw.lease = p.opt.InFlight.Lease(peer)
 	defer aw.lease.Release()
-	e := &face.Entry{Gate: p.opt.Gate, Log: p.opt.Log, Lease: aw.lease, Course: course, Call: gate.Call{
+	e := &face.Entry{Gate: p.opt.Gate, Log: p.opt.Log, Lease: aw.lease, Class: class, Call: gate.Call{
 		Backend: p.backend, Credentials: creds, Request: req, Peer: peer, Session: face.Session(req.Header),
 	}}
 	var a *gate.Admission
 	switch {
-	case course.Ruled():
+	case class.Ruled():
 		a = p.ruled(aw, r, e)
 	case aw.lease.Enter(ctx, "", "") != nil:
 		p.write(aw, face.NoRoom(p.opt.Adapter, req), nil, nil)
-	case course.Way == face.Preflight:
+	case class.Handling == face.Preflight:
 		public{p}.preflight(aw, r)
 	default:
-		public{p}.open(aw, r, course.Route, creds)
+		public{p}.open(aw, r, class.Route, creds)
 	}
 	status := cmp.Or(aw.code, http.StatusOK)
 	verdict := e.End(span, a, r.Method, status)
-	p.opt.Observe(r.Context(), course.Name, string(course.Route.Kind), verdict, status, time.Since(start))
+	p.opt.Observe(r.Context(), class.Name, string(class.Route.Kind), verdict, status, time.Since(start))
 	if aw.torn {
 		panic(http.ErrAbortHandler) // closes the connection
 	}

@@ -23,7 +23,7 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 	inspect, byStatus := p.opt.Gate.InspectsPublic(p.backend, rt)
 	inspect = inspect && r.Method != http.MethodHead
 	known := p.opt.Credential != nil && p.opt.Gate.Knows(r.Context(), creds)
-	out := p.onward(r, r.URL.RawQuery, p.opt.Onward(r.Header, inspect, known))
+	out := p.onward(r, r.URL.RawQuery, p.opt.RequestHeaders(r.Header, inspect, known))
 	on, cancel := p.upstreamContext(r.Context(), nil)
 	defer cancel()
 	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(on))

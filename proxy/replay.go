@@ -47,7 +47,7 @@ func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Requ
 	if err != nil {
 		return memproxy.Unsent(err)
 	}
-	out := &http.Request{Method: req.Method, URL: face.Join(o.p.opt.Upstream, path, req.EscapedPath, a.Query, false), Header: o.p.opt.Onward(http.Header(req.Header), true, true)}
+	out := &http.Request{Method: req.Method, URL: face.Join(o.p.opt.Upstream, path, req.EscapedPath, a.Query, false), Header: o.p.opt.RequestHeaders(http.Header(req.Header), true, true)}
 	if len(a.Body) > 0 {
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(a.Body)), int64(len(a.Body))
 	}

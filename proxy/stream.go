@@ -161,7 +161,7 @@ func deliver(w *answerWriter, ctl *http.ResponseController, pieces ...[]byte) er
 // back copies the headers of the backend's answer to the client's. A is nil for a
 // public route.
 func (p *Proxy) back(dst, src http.Header, a *gate.Admission) {
-	face.Back(dst, src, func(names []string) bool {
+	face.CopyResponseHeaders(dst, src, func(names []string) bool {
 		return p.opt.Gate.Headers(context.Background(), a, p.opt.Name, names)
 	})
 }

@@ -34,7 +34,7 @@ type Options struct {
 	Reviewers []Reviewer
 	Recorder  Recorder
 	Runner    *Runner
-	Custodian Custodian
+	Integrity Integrity
 	Jobs      Jobs
 	// Backends are the accepted names of backends in a list's filter. Nil: any.
 	Backends []string
@@ -75,9 +75,9 @@ func (a *API) routes(who func(*http.Request) (Reviewer, bool)) *http.ServeMux {
 
 // New returns the API, to be served by the admin listener under /v1/.
 func New(opt Options) (*API, error) {
-	if opt.Holds == nil || opt.Memories == nil || opt.Sessions == nil || opt.Recorder == nil || opt.Runner == nil || opt.Custodian == nil || opt.Jobs == nil ||
+	if opt.Holds == nil || opt.Memories == nil || opt.Sessions == nil || opt.Recorder == nil || opt.Runner == nil || opt.Integrity == nil || opt.Jobs == nil ||
 		opt.Clock == nil || opt.NewID == nil || opt.Log == nil {
-		return nil, errors.New("review: stores, recorder, runner, custodian, jobs, clock, ids and log are required")
+		return nil, errors.New("review: stores, recorder, runner, integrity, jobs, clock, ids and log are required")
 	}
 	g, err := newGuard(opt.Reviewers)
 	if err != nil {

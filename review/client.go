@@ -184,7 +184,7 @@ func (c *Client) do(ctx context.Context, rt route, path string, query url.Values
 	}
 	limit := askTimeout
 	if rt.lasts {
-		limit = custodyTime + time.Minute
+		limit = longestOperation + time.Minute
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -65,7 +65,7 @@ func FuzzRequests(f *testing.F) {
 		f.Fatal(err)
 	}
 	api, err := review.New(review.Options{
-		Holds: store, Memories: struct{ review.MemoryStore }{}, Sessions: struct{ review.SessionStore }{}, Recorder: deaf{}, Clock: time.Now, NewID: func() string { return "id" }, Log: log, Runner: runner, Custodian: &custodian{}, Jobs: &jobs{},
+		Holds: store, Memories: struct{ review.MemoryStore }{}, Sessions: struct{ review.SessionStore }{}, Recorder: deaf{}, Clock: time.Now, NewID: func() string { return "id" }, Log: log, Runner: runner, Integrity: &checker{}, Jobs: &jobs{},
 		Reviewers: []review.Reviewer{{ID: "r", SHA256: hex.EncodeToString(sum[:]), Roles: []review.Role{review.RoleView, review.RoleReview}, Tenants: memproxy.Limit{All: true}}},
 	})
 	if err != nil {

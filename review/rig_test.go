@@ -182,7 +182,7 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	acme, all := memproxy.Limit{Values: []string{"acme"}}, memproxy.Limit{All: true}
 	ids := 0
 	opt := review.Options{
-		Holds: r.ledger.Holds, Memories: r.ledger, Sessions: r.ledger.Sessions, Recorder: r.audit, Runner: r.runner, Custodian: &custodian{}, Jobs: &jobs{}, Clock: r.clock.Now, Log: log,
+		Holds: r.ledger.Holds, Memories: r.ledger, Sessions: r.ledger.Sessions, Recorder: r.audit, Runner: r.runner, Integrity: &checker{}, Jobs: &jobs{}, Clock: r.clock.Now, Log: log,
 		Backends: []string{"mem0", "letta"},
 		NewID:    func() string { ids++; return fmt.Sprint("id-", ids) },
 		Reviewers: []review.Reviewer{

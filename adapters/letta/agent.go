@@ -158,7 +158,7 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 		case m.Name == "content", m.Name == "text", m.Name == "summary":
 			d.content(m.Value, p, v.Get("role").Text())
 		case m.Name == "user_id", m.Name == "identifier_key", m.Name == "identifier_keys":
-			d.beside(memproxy.DimUser, m.Value, p) // hasIDForm finds the ids of objects
+			d.otherIdentity(memproxy.DimUser, m.Value, p) // hasIDForm finds the ids of objects
 		default:
 			wire.Name(d.op, m.Name, p, d.as(memproxy.ItemMetadata))
 			return d.inFile(m.Value, p)

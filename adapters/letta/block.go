@@ -147,7 +147,7 @@ func (d *draft) other(m jsondoc.Member, ptr string) {
 		switch {
 		case m.Name == "agent_ids", m.Name == "manager_agent_id", m.Name == "other_agent_id",
 			m.Name == "identifier_key" && len(d.op.Targets) > 0: // a new key of the identity in the path
-			d.beside(dim, m.Value, ptr)
+			d.otherIdentity(dim, m.Value, ptr)
 		default:
 			d.claim(dim, m.Value, ptr)
 		}

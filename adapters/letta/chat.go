@@ -117,7 +117,7 @@ func (d *draft) sender(v *jsondoc.Value, ptr string) {
 	if KindOf(v.Text()) == TargetAgent {
 		dim = memproxy.DimAgent
 	}
-	d.beside(dim, v, ptr)
+	d.otherIdentity(dim, v, ptr)
 }
 
 // content reads a content value at any depth. Strings are content; images and files are
@@ -201,7 +201,7 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 		}
 		for _, arg := range m.Value.Members {
 			if dim, ok := dimOf(arg.Name); ok {
-				d.beside(dim, arg.Value, jsondoc.Child(p, arg.Name))
+				d.otherIdentity(dim, arg.Value, jsondoc.Child(p, arg.Name))
 			}
 		}
 		d.arguments(m.Value, p)

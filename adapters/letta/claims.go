@@ -160,8 +160,8 @@ func (d *draft) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 	d.op.Claims = append(d.op.Claims, c)
 }
 
-// beside reads an identity that does not narrow the operation.
-func (d *draft) beside(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
+// otherIdentity reads an identity that does not narrow the operation.
+func (d *draft) otherIdentity(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 	n := len(d.op.Claims)
 	d.claim(dim, v, ptr)
 	for i := n; i < len(d.op.Claims); i++ {

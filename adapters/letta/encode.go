@@ -126,7 +126,7 @@ func (p patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []b
 	if given(holder.Get("value")) == nil {
 		if old := stamps.Kept(current, true); meta != nil && len(old) > 0 {
 			if stamp := stamps.ParseRaw(current); stamp != nil && op.Seal != nil {
-				sealed := op.Seal(*stamp, p.Beside(meta))
+				sealed := op.Seal(*stamp, p.WithoutReserved(meta))
 				if sealed.Signature != stamp.Signature {
 					old = stamps.Members(&sealed, false)
 				}

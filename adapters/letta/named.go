@@ -141,10 +141,10 @@ func builtIn(tool string) bool {
 	return false
 }
 
-// Brings implements the gate's bringer: the blocks that a request attaches, names in an
+// Attaches implements the gate's Attacher: the blocks that a request attaches, names in an
 // agent or a group, or copies into a conversation by label. Content of archives and
 // folders is checked when an agent searches it.
-func (a *Adapter) Brings(rt memproxy.Route, op *memproxy.Operation) []string {
+func (a *Adapter) Attaches(rt memproxy.Route, op *memproxy.Operation) []string {
 	switch op.Kind {
 	case memproxy.Attach, memproxy.Learn, memproxy.Correct:
 	default:

@@ -32,7 +32,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	case r != nil && r.shape == toolRun:
 		return rd, found(rd, rt, reply.Body)
 	case r != nil && r.is(makes):
-		return rd, beside(rd, reply)
+		return rd, createdObjects(rd, reply)
 	case r == nil, rt.Derived, !reads && rt.Kind != memproxy.Learn:
 		return rd, nil
 	}

@@ -182,9 +182,9 @@ func (w *rewriting) count() {
 	}
 }
 
-// beside reads the objects that such a request created: the object itself if it is no
+// createdObjects reads the objects that such a request created: the object itself if it is no
 // agent, and the group of an agent.
-func beside(rd *memproxy.Reading, reply memproxy.Reply) error {
+func createdObjects(rd *memproxy.Reading, reply memproxy.Reply) error {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
 		return err

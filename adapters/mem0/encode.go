@@ -122,10 +122,10 @@ func speaksOf(r *row, holder *jsondoc.Value) bool {
 	})
 }
 
-// Carries implements the gate's carrier: every memory that the engine makes of an
+// Echoes implements the gate's Echoer: every memory that the engine makes of an
 // addition, verbatim or extracted, at once or later, gets the addition's metadata.
 // Relations of a graph have none.
-func (a *Adapter) Carries(rt memproxy.Route, op *memproxy.Operation) bool {
+func (a *Adapter) Echoes(rt memproxy.Route, op *memproxy.Operation) bool {
 	switch rt.ID {
 	case "mem0.v3.add", "mem0.v1.add", "mem0.server.add":
 	default:
@@ -139,7 +139,7 @@ func (a *Adapter) Carries(rt memproxy.Route, op *memproxy.Operation) bool {
 	return graph == nil || graph.Kind == jsondoc.Null || graph.Kind == jsondoc.Bool && string(doc.Raw(graph)) == "false"
 }
 
-// Bare implements the gate's Carrier: histories and events show texts without
+// Bare implements the gate's Echoer: histories and events show texts without
 // metadata.
 func (a *Adapter) Bare(rt memproxy.Route) bool {
 	return strings.Contains(rt.ID, "history") || strings.HasPrefix(rt.ID, "mem0.v1.event")

@@ -59,19 +59,19 @@ func (p *Patch) Add(v *jsondoc.Value, members ...[]byte) {
 	p.added[v] = append(p.added[v], members...)
 }
 
-// Beside returns metadata without memproxy's own members, as the patch leaves it.
-func (p *Patch) Beside(meta *jsondoc.Value) []byte {
-	return Beside(p.Edits, meta, slices.Concat(p.objects, p.removed))
+// WithoutReserved returns metadata without memproxy's own members, as the patch leaves it.
+func (p *Patch) WithoutReserved(meta *jsondoc.Value) []byte {
+	return WithoutReserved(p.Edits, meta, slices.Concat(p.objects, p.removed))
 }
 
 // Stamp adds a stamp to a holder's metadata. Kept members are added if it has none.
 // Over makes a backend that merges metadata forget the members of an older stamp.
 func (p *Patch) Stamp(op *memproxy.Operation, holder, meta *jsondoc.Value, kept [][]byte, over bool) {
 	if meta != nil && meta.Kind == jsondoc.Object {
-		p.Add(meta, Members(op.StampBeside(p.Beside(meta)), over)...)
+		p.Add(meta, Members(op.StampFor(p.WithoutReserved(meta)), over)...)
 		return
 	}
-	all := Object(append(kept, Members(op.StampBeside(Object(kept)), over)...))
+	all := Object(append(kept, Members(op.StampFor(Object(kept)), over)...))
 	if meta == nil {
 		p.Add(holder, append([]byte(`"metadata":`), all...))
 	} else {

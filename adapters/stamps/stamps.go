@@ -32,9 +32,9 @@ func Kept(raw []byte, ours bool) [][]byte {
 	return out
 }
 
-// Beside returns metadata without memproxy's own members, as an object, after the
+// WithoutReserved returns metadata without memproxy's own members, as an object, after the
 // edits. Members that an edit changes, or that contain a touched value, are left out.
-func Beside(e *jsondoc.Edits, meta *jsondoc.Value, touched []*jsondoc.Value) []byte {
+func WithoutReserved(e *jsondoc.Edits, meta *jsondoc.Value, touched []*jsondoc.Value) []byte {
 	if meta == nil || meta.Kind != jsondoc.Object {
 		return nil
 	}

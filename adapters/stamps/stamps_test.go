@@ -53,10 +53,10 @@ func TestBeside(t *testing.T) {
 	e := doc.Edit()
 	e.Replace(doc.At("/confidence"), []byte("0.7"))
 	e.Replace(doc.At("/list/1/c"), []byte("0.7"))
-	if got := stamps.Beside(e, doc.Root, []*jsondoc.Value{doc.At("/deep"), doc.At("/none")}); string(got) != `{"about":"tea","confidence":0.7,"ü":1.50}` {
+	if got := stamps.WithoutReserved(e, doc.Root, []*jsondoc.Value{doc.At("/deep"), doc.At("/none")}); string(got) != `{"about":"tea","confidence":0.7,"ü":1.50}` {
 		t.Errorf("%s", got)
 	}
-	if got := stamps.Beside(doc.Edit(), doc.At("/about"), nil); got != nil {
+	if got := stamps.WithoutReserved(doc.Edit(), doc.At("/about"), nil); got != nil {
 		t.Errorf("%s", got)
 	}
 	if got := stamps.Kept(doc.Src, true); len(got) != 1 || string(got[0]) != `"Memproxy_sig":"x"` {

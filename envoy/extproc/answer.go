@@ -43,9 +43,9 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 	switch {
 	case x.span == nil, x.over:
 		return nil, errProtocol
-	case x.entry.Course.Way == face.Preflight:
+	case x.entry.Class.Handling == face.Preflight:
 		return an.permission(), nil
-	case x.entry.Course.Way == face.Open:
+	case x.entry.Class.Handling == face.Open:
 		return an.opened(h.GetEndOfStream()), nil
 	case x.settled:
 		return nil, errProtocol
@@ -183,7 +183,7 @@ func (an *answer) header(changed bool) http.Header {
 	x := an.x
 	from, out := http.Header(maps.Clone(an.reply.Header)), http.Header{}
 	face.Relocate(from, x.b.Upstream)
-	face.Back(out, from, func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, x.admission, x.b.Name, names) })
+	face.CopyResponseHeaders(out, from, func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, x.admission, x.b.Name, names) })
 	if a := x.admission; a != nil {
 		out.Set(face.DecisionHeader, face.Decision(a.Shown()))
 		if !a.Shadow() {

@@ -51,7 +51,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	r := authRequest(at)
 	x.start(ctx, r, at.GetSource().GetAddress().GetSocketAddress().GetAddress(), len(body) > 0 || r.announced())
 	defer x.end()
-	switch x.entry.Course.Way {
+	switch x.entry.Class.Handling {
 	case face.Open:
 		return p.let(x, x.open().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
 	case face.Preflight:
@@ -61,7 +61,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 		x.entry.Enter(x.ctx)
 	}
 	var flaw *memproxy.Malformed
-	if x.entry.Course.Whole() {
+	if x.entry.Class.Whole() {
 		if flaw = x.authFlaw(body); flaw == nil && x.room(body) != nil {
 			flaw = face.Busy()
 		}

@@ -16,7 +16,7 @@ func (x *exchange) end() {
 		return
 	}
 	ctx := context.WithoutCancel(x.ctx)
-	if x.entry.Course.Ruled() && x.admission == nil && !x.settled {
+	if x.entry.Class.Ruled() && x.admission == nil && !x.settled {
 		x.ctx = ctx
 		_, _ = x.admit(nil, face.TooSlow())
 		x.settled = true
@@ -27,7 +27,7 @@ func (x *exchange) end() {
 	x.arrived()
 	verdict := x.entry.End(x.span, x.admission, x.req.Method, x.status)
 	x.span.End()
-	x.b.Observe(ctx, x.entry.Course.Name, string(x.entry.Course.Route.Kind), verdict, x.status, x.p.opt.Clock().Sub(x.begun))
+	x.b.Observe(ctx, x.entry.Class.Name, string(x.entry.Class.Route.Kind), verdict, x.status, x.p.opt.Clock().Sub(x.begun))
 }
 
 // arrived ends the span of the backend's part.

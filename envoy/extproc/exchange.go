@@ -96,15 +96,15 @@ func (x *exchange) begin(ctx context.Context, h *procv3.HttpHeaders, a attrs) er
 // start determines how a request is handled.
 func (x *exchange) start(ctx context.Context, r request, address string, body bool) {
 	x.begun, x.req = x.p.opt.Clock(), r
-	course := x.b.Chart(face.Head{Request: r.Request, Sent: r.credentials.Header, Body: body})
+	class := x.b.Classify(face.Head{Request: r.Request, Sent: r.credentials.Header, Body: body})
 	if r.flaw != nil {
-		course.Way = face.Gated
+		class.Handling = face.Gated
 	}
-	x.entry = face.Entry{Gate: x.p.opt.Gate, Log: x.p.opt.Log, Lease: x.b.InFlight.Lease(address), Course: course, Call: gate.Call{
+	x.entry = face.Entry{Gate: x.p.opt.Gate, Log: x.p.opt.Log, Lease: x.b.InFlight.Lease(address), Class: class, Call: gate.Call{
 		Backend: x.b.gate, Credentials: r.credentials, Request: r.Request, Peer: address, Session: face.Session(r.Header),
 	}}
 	ctx = x.p.opt.Propagator.Extract(ctx, propagation.HeaderCarrier(r.Header))
-	x.ctx, x.span = x.p.opt.Tracer.Start(ctx, signal.SpanServer+course.Name, trace.WithSpanKind(trace.SpanKindServer))
+	x.ctx, x.span = x.p.opt.Tracer.Start(ctx, signal.SpanServer+class.Name, trace.WithSpanKind(trace.SpanKindServer))
 }
 
 // requestHeaders rules at once if no body follows, and otherwise requests the body.
@@ -113,15 +113,15 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 		return nil, err
 	}
 	switch {
-	case x.entry.Course.Ruled():
+	case x.entry.Class.Ruled():
 	case x.entry.Lease.Enter(x.ctx, "", "") != nil:
 		return x.instead(face.NoRoom(x.b.Adapter, x.req.Request)), nil
-	case x.entry.Course.Way == face.Open:
+	case x.entry.Class.Handling == face.Open:
 		return x.open(), nil
 	default:
 		return x.preflight(), nil
 	}
-	flaw, reads := x.req.flaw, x.entry.Course.Whole()
+	flaw, reads := x.req.flaw, x.entry.Class.Whole()
 	if flaw == nil && reads && x.req.length() > x.b.MaxBody {
 		flaw = face.TooLarge(x.b.MaxBody)
 	}
@@ -153,7 +153,7 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 }
 
 func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
-	if x.span == nil || !x.entry.Course.Whole() || x.admission != nil {
+	if x.span == nil || !x.entry.Class.Whole() || x.admission != nil {
 		return nil, errProtocol
 	}
 	body := b.GetBody()
@@ -193,7 +193,7 @@ func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*response, error) {
 	if x.span == nil {
 		return nil, errProtocol
 	}
-	if x.entry.Course.Whole() && x.admission == nil {
+	if x.entry.Class.Whole() && x.admission == nil {
 		// Headers can no longer be changed, so even a harmless request could not be
 		// forwarded correctly.
 		_, refusal := x.admit(nil, &memproxy.Malformed{

@@ -13,14 +13,14 @@ import (
 // credential of its own, it is added for identified callers.
 func (x *exchange) open() *response {
 	x.settled = true
-	x.inspect, x.byStatus = x.p.opt.Gate.InspectsPublic(x.b.gate, x.entry.Course.Route)
+	x.inspect, x.byStatus = x.p.opt.Gate.InspectsPublic(x.b.gate, x.entry.Class.Route)
 	x.inspect = x.inspect && x.req.Method != http.MethodHead
 	mode := headersOnly()
 	if x.inspect {
 		mode = answerOnly()
 	}
 	known := x.b.Credential != nil && x.p.opt.Gate.Knows(x.ctx, x.req.credentials)
-	return onRequestHeaders(changes(x.req.credentials.Header, x.b.Onward(http.Header(x.req.credentials.Header), x.inspect, known)), mode)
+	return onRequestHeaders(changes(x.req.credentials.Header, x.b.RequestHeaders(http.Header(x.req.credentials.Header), x.inspect, known)), mode)
 }
 
 // preflight forwards a CORS preflight, with its CORS headers only.
@@ -60,10 +60,10 @@ func (an *answer) published(b *procv3.HttpBody) *response {
 	plain, decoded, err := face.Plain(b.GetBody(), http.Header(an.received), face.MaxPublic)
 	an.reply.Body = plain
 	if err == nil {
-		an.reply, err = x.p.opt.Gate.Public(x.ctx, x.b.gate, x.entry.Course.Route, an.reply)
+		an.reply, err = x.p.opt.Gate.Public(x.ctx, x.b.gate, x.entry.Class.Route, an.reply)
 	}
 	if err != nil {
-		x.p.opt.Log.WarnContext(x.ctx, "answer withheld", "backend", x.b.Name, "route", x.entry.Course.Name, "error", err)
+		x.p.opt.Log.WarnContext(x.ctx, "answer withheld", "backend", x.b.Name, "route", x.entry.Class.Name, "error", err)
 		return x.instead(face.Gone())
 	}
 	return an.rewritten(decoded || !face.SameBytes(an.reply.Body, plain))

@@ -31,11 +31,11 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 			return err
 		}
 		x.entry.Call.Watch = true
-		if !x.entry.Course.Ruled() {
+		if !x.entry.Class.Ruled() {
 			x.settled, x.over = true, true
 			return nil
 		}
-		if !x.entry.Course.Whole() {
+		if !x.entry.Class.Whole() {
 			w.seen()
 			return nil
 		}

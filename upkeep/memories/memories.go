@@ -32,7 +32,7 @@ type Options struct {
 	// Backend returns memproxy's own access to a backend, nil if there is none of that
 	// name.
 	Backend   func(name string) *proxy.Own
-	Integrity *integrity.Custodian
+	Integrity *integrity.Checker
 	// Steady says whether the clock can be trusted.
 	Steady *upkeep.Steady
 	// Unconfirmed are the changes whose outcome is not known.

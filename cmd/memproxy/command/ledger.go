@@ -17,11 +17,11 @@ import (
 func (in *Invocation) ledger() *cobra.Command {
 	var s review.SweepRequest
 	sweep := attended(in, "sweep", "compare what backends hold with what went through memproxy", "memproxy ledger sweep --config memproxy.yaml",
-		"sweep", &s, &s.Progress, review.Custodian.Sweep, func(r review.SweepReport) bool { return r.Findings() == 0 })
+		"sweep", &s, &s.Progress, review.Integrity.Sweep, func(r review.SweepReport) bool { return r.Findings() == 0 })
 	storeFlags(sweep, &s.Backend, &s.Reason, &s.Scopes)
 	var a review.AcceptRequest
 	accept := attended(in, "accept", "go on with a chain of versions that is broken", `memproxy ledger accept --config memproxy.yaml --tenant acme --reason "restored from a backup"`,
-		"acceptChain", &a, new(memproxy.Progress), review.Custodian.Accept, nil)
+		"acceptChain", &a, new(memproxy.Progress), review.Integrity.Accept, nil)
 	accept.Flags().StringVar(&a.Tenant, "tenant", "", "whose chain; absent: of the one `tenant` of an installation without tenants")
 	accept.Flags().StringVar(&a.Reason, "reason", "", "`why`; it is recorded")
 	return cli.Group("ledger", "compare what backends hold with what went through memproxy; accept a broken chain; back up, restore, migrate",
@@ -32,7 +32,7 @@ func (in *Invocation) ledger() *cobra.Command {
 func (in *Invocation) seal() *cobra.Command {
 	var q review.SealRequest
 	c := attended(in, "seal", "take over what a backend held before memproxy", "memproxy audit seal --config memproxy.yaml --backend mem0 --tenant acme",
-		"seal", &q, &q.Progress, review.Custodian.Seal, nil)
+		"seal", &q, &q.Progress, review.Integrity.Seal, nil)
 	storeFlags(c, &q.Backend, &q.Reason, &q.Scopes)
 	c.Flags().StringVar(&q.Tenant, "tenant", "", "whose the memories are from now on; absent: of the one `tenant` of an installation without tenants")
 	return cli.Needs(c, "backend")
@@ -45,10 +45,10 @@ func storeFlags(c *cobra.Command, backend, reason *string, scopes *[]memproxy.Sc
 	scopeFlag(c.Flags(), scopes)
 }
 
-// attended is a command that has a custodian do what the API calls op, and prints
+// attended is a command that has the integrity checker do what the API calls op, and prints
 // what came of it. The exit code says whether that is well.
 func attended[In any, Out interface{ Print(io.Writer) }](in *Invocation, use, short, example, op string, q *In, progress *memproxy.Progress,
-	here func(review.Custodian, context.Context, In) (Out, error), well func(Out) bool,
+	here func(review.Integrity, context.Context, In) (Out, error), well func(Out) bool,
 ) *cobra.Command {
 	at := app.Attended{Options: in.options("")}
 	var tokenFile string

@@ -46,7 +46,7 @@ type Turns interface {
 	LongestTurn() time.Duration
 }
 
-// Options are the dependencies of a Custodian. All but Turns are required.
+// Options are the dependencies of a Checker. All but Turns are required.
 type Options struct {
 	Config   *config.Config
 	Audit    *audit.Log
@@ -79,9 +79,9 @@ type Pace struct {
 // DefaultPace is the pace in production.
 var DefaultPace = Pace{Settle: time.Second, Patience: time.Minute, Rate: 20, Slow: 2}
 
-// A Custodian compares what backends hold, and the chains of the ledger, with what was
+// A Checker compares what backends hold, and the chains of the ledger, with what was
 // recorded. It runs one sweep or seal at a time.
-type Custodian struct {
+type Checker struct {
 	Options
 
 	working sync.Mutex
@@ -93,12 +93,12 @@ type Custodian struct {
 	adopted   adopted
 }
 
-// New returns a custodian, which does nothing by itself; see Jobs.
-func New(opt Options) *Custodian {
+// New returns a Checker, which does nothing by itself; see Jobs.
+func New(opt Options) *Checker {
 	if opt.Pace == (Pace{}) {
 		opt.Pace = DefaultPace
 	}
-	c := &Custodian{Options: opt, adopted: adopted{sets: map[string]bool{}}}
+	c := &Checker{Options: opt, adopted: adopted{sets: map[string]bool{}}}
 	if c.Turns == nil {
 		c.Turns = func(string) Turns { return nil }
 	}
@@ -107,7 +107,7 @@ func New(opt Options) *Custodian {
 }
 
 // event is an event about the stores instead of a request.
-func (c *Custodian) event(t memproxy.EventType, tenant, backend, detail string, targets ...string) memproxy.Event {
+func (c *Checker) event(t memproxy.EventType, tenant, backend, detail string, targets ...string) memproxy.Event {
 	return memproxy.Event{
 		Type: t, Time: c.Clock(), Backend: backend, Targets: targets, Claimed: -1, Confidence: -1, Detail: detail,
 		Principal: memproxy.Principal{ID: "system:custodian", Kind: memproxy.KindService, Tenant: tenant, Trust: memproxy.TrustSystem, Method: "default"},
@@ -117,7 +117,7 @@ func (c *Custodian) event(t memproxy.EventType, tenant, backend, detail string, 
 // recordTime limits the time to write an audit record.
 const recordTime = 10 * time.Second
 
-func (c *Custodian) record(ctx context.Context, ev memproxy.Event) error {
+func (c *Checker) record(ctx context.Context, ev memproxy.Event) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
 	_, err := c.Audit.Record(ctx, ev)
@@ -125,7 +125,7 @@ func (c *Custodian) record(ctx context.Context, ev memproxy.Event) error {
 }
 
 // tenants are all known tenants: of the configuration and of the chains.
-func (c *Custodian) tenants(ctx context.Context) ([]string, error) {
+func (c *Checker) tenants(ctx context.Context) ([]string, error) {
 	heads, err := c.Ledger.Chains.Heads(ctx)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (c *Custodian) tenants(ctx context.Context) ([]string, error) {
 func tenantHash(tenant string) string { return memproxy.TextSHA256("memproxy tenant\x00" + tenant) }
 
 // anchored are the newest anchors in the log, by the hash of the tenant.
-func (c *Custodian) anchored(ctx context.Context) (map[string]anchor, error) {
+func (c *Checker) anchored(ctx context.Context) (map[string]anchor, error) {
 	if err := c.Audit.Flush(ctx); err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (c *Custodian) anchored(ctx context.Context) (map[string]anchor, error) {
 
 // chains verifies all chains, also against their anchors in the log, and reports and
 // stores the breaches.
-func (c *Custodian) chains(ctx context.Context, texts bool, count func(int)) ([]memproxy.ChainReport, error) {
+func (c *Checker) chains(ctx context.Context, texts bool, count func(int)) ([]memproxy.ChainReport, error) {
 	anchors, err := c.anchored(ctx)
 	if err != nil {
 		return nil, err
@@ -231,7 +231,7 @@ func row(d memproxy.Discrepancy) memproxy.ChainFault {
 }
 
 // edited records a row of the ledger that was changed outside of memproxy.
-func edited(ctx context.Context, c *Custodian, d memproxy.Discrepancy) error {
+func edited(ctx context.Context, c *Checker, d memproxy.Discrepancy) error {
 	if err := recordFinding(ctx, c, &d); err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ const breakPause = time.Minute
 // verifying is the job that verifies all chains after a write found a changed version,
 // since others may have been changed too. So such a breach is recorded as one that a
 // sweep finds.
-func (c *Custodian) verifying(found upkeep.Signal) upkeep.Job {
+func (c *Checker) verifying(found upkeep.Signal) upkeep.Job {
 	var next time.Time
 	return upkeep.Job{Name: "breaks", Wake: found, Once: func(ctx context.Context, now time.Time) error {
 		if now.Before(next) {
@@ -264,7 +264,7 @@ func (c *Custodian) verifying(found upkeep.Signal) upkeep.Job {
 
 // reportBreach reports a fault of a chain once, and flags the memories behind it.
 // Nothing is repaired.
-func (c *Custodian) reportBreach(ctx context.Context, f memproxy.ChainFault) error {
+func (c *Checker) reportBreach(ctx context.Context, f memproxy.ChainFault) error {
 	if known, err := c.reported(ctx, f); known || err != nil || f.Class == memproxy.FaultRow { // see edited
 		return err
 	}
@@ -286,7 +286,7 @@ func (c *Custodian) reportBreach(ctx context.Context, f memproxy.ChainFault) err
 }
 
 // reported reports whether a fault was reported before.
-func (c *Custodian) reported(ctx context.Context, f memproxy.ChainFault) (bool, error) {
+func (c *Checker) reported(ctx context.Context, f memproxy.ChainFault) (bool, error) {
 	if f.Class == memproxy.FaultText {
 		records, err := c.Ledger.Lookup(ctx, f.MemoryKey)
 		return records[f.MemoryKey].Status.Unverified == memproxy.IntegrityChain, err
@@ -296,7 +296,7 @@ func (c *Custodian) reported(ctx context.Context, f memproxy.ChainFault) (bool, 
 }
 
 // reportFinding reports a finding and flags its memory, unless that was done before.
-func (c *Custodian) reportFinding(ctx context.Context, f *memproxy.Discrepancy) error {
+func (c *Checker) reportFinding(ctx context.Context, f *memproxy.Discrepancy) error {
 	c.reporting.Lock()
 	defer c.reporting.Unlock()
 	records, err := c.Ledger.Lookup(ctx, f.MemoryKey)
@@ -314,7 +314,7 @@ func (c *Custodian) reportFinding(ctx context.Context, f *memproxy.Discrepancy) 
 	return err
 }
 
-func recordFinding(ctx context.Context, c *Custodian, f *memproxy.Discrepancy) error {
+func recordFinding(ctx context.Context, c *Checker, f *memproxy.Discrepancy) error {
 	ev := c.event(memproxy.EventIntegrity, f.Tenant, f.Backend, string(f.Class)+": "+f.Detail, f.ID)
 	ev.Reasons = []memproxy.Reason{{Code: f.Code, Rule: f.ID, Detail: string(f.Class)}}
 	return c.record(ctx, ev)
@@ -323,14 +323,14 @@ func recordFinding(ctx context.Context, c *Custodian, f *memproxy.Discrepancy) e
 // errWorking: only one runs at a time.
 var errWorking = errors.Join(memproxy.ErrState, errors.New("a sweep or a seal is under way"))
 
-// Sweep implements review.Custodian.
-func (c *Custodian) Sweep(ctx context.Context, q review.SweepRequest) (review.SweepReport, error) {
+// Sweep implements review.Integrity.
+func (c *Checker) Sweep(ctx context.Context, q review.SweepRequest) (review.SweepReport, error) {
 	return c.sweepAt(ctx, q, c.Pace.Rate)
 }
 
 // sweepAt is Sweep at a rate. A backend that cannot be read does not keep the others
 // from being compared.
-func (c *Custodian) sweepAt(ctx context.Context, q review.SweepRequest, rate float64) (review.SweepReport, error) {
+func (c *Checker) sweepAt(ctx context.Context, q review.SweepRequest, rate float64) (review.SweepReport, error) {
 	if !c.working.TryLock() {
 		return review.SweepReport{}, errWorking
 	}
@@ -360,7 +360,7 @@ func (c *Custodian) sweepAt(ctx context.Context, q review.SweepRequest, rate flo
 }
 
 // backends are the named one, or all.
-func (c *Custodian) backends(name string) ([]config.Backend, error) {
+func (c *Checker) backends(name string) ([]config.Backend, error) {
 	if name == "" {
 		return c.Config.Backends, nil
 	}

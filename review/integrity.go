@@ -12,10 +12,10 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Custodian compares the contents of backends with what went through memproxy. It
+// Integrity compares the contents of backends with what went through memproxy. It
 // records its findings and actions. A refusal is memproxy.ErrUnknown for an unknown
 // backend, and ErrState while it is busy.
-type Custodian interface {
+type Integrity interface {
 	// Sweep scans backends and chains and repairs nothing.
 	Sweep(context.Context, SweepRequest) (SweepReport, error)
 	// Seal takes over memories that were in a backend before memproxy, with the
@@ -110,25 +110,25 @@ type SealReport struct {
 func (r SweepRequest) why() string { return r.Reason }
 func (r SealRequest) why() string  { return r.Reason }
 
-// custodyTime bounds a sweep or a seal.
-const custodyTime = 6 * time.Hour
+// longestOperation bounds a sweep or a seal.
+const longestOperation = 6 * time.Hour
 
-// custody runs a long operation after it is recorded. It ends when the client
+// longOperation runs a long operation after it is recorded. It ends when the client
 // disconnects.
-func custody[In, Out any](c *call, tenant, backend string, do func(Custodian, context.Context, In) (Out, error), in In) (Out, error) {
+func longOperation[In, Out any](c *call, tenant, backend string, do func(Integrity, context.Context, In) (Out, error), in In) (Out, error) {
 	var none Out
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx()), custodyTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx()), longestOperation)
 	defer cancel()
 	defer context.AfterFunc(c.gone, cancel)()
 	if err := c.record(tenant, backend, ""); err != nil {
 		return none, err
 	}
-	return do(c.api.opt.Custodian, ctx, in)
+	return do(c.api.opt.Integrity, ctx, in)
 }
 
 func sweep(c *call, in SweepRequest) (SweepReport, error) {
 	in.Progress = c.progress
-	report, err := custody(c, "", in.Backend, Custodian.Sweep, in)
+	report, err := longOperation(c, "", in.Backend, Integrity.Sweep, in)
 	if err != nil {
 		return SweepReport{}, err
 	}
@@ -153,7 +153,7 @@ func seal(c *call, in SealRequest) (SealReport, error) {
 		return SealReport{}, notFound()
 	}
 	in.Progress, in.Narrow = c.progress, !c.who.Tenants.All
-	report, err := custody(c, in.Tenant, in.Backend, Custodian.Seal, in)
+	report, err := longOperation(c, in.Tenant, in.Backend, Integrity.Seal, in)
 	if err != nil {
 		return SealReport{}, err
 	}
@@ -250,7 +250,7 @@ func accept(c *call, in AcceptRequest) (AcceptReport, error) {
 	if !c.allowed(in.Tenant) {
 		return AcceptReport{}, notFound()
 	}
-	return custody(c, in.Tenant, "", Custodian.Accept, in)
+	return longOperation(c, in.Tenant, "", Integrity.Accept, in)
 }
 
 // Print writes the report for people.
@@ -328,7 +328,7 @@ func runJob(c *call, _ Reason) (JobRun, error) {
 	if err := c.record("", "", "", name); err != nil {
 		return JobRun{}, err
 	}
-	ctx, cancel := context.WithTimeout(c.gone, custodyTime)
+	ctx, cancel := context.WithTimeout(c.gone, longestOperation)
 	defer cancel()
 	out := JobRun{Name: name}
 	if err := c.api.opt.Jobs.Once(ctx, name, c.api.opt.Clock()); err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// Way is how much of a request is read and ruled on.
-type Way uint8
+// Handling is how much of a request is read and ruled on.
+type Handling uint8
 
-// The ways, in decreasing order.
+// The kinds of handling, in decreasing order.
 const (
 	// Gated requests are read as a whole and ruled on, and so are their answers.
-	Gated Way = iota
+	Gated Handling = iota
 	// Passed requests touch no memory: the caller is identified, and the request is
 	// ruled on, recorded and streamed both ways.
 	Passed
@@ -27,14 +27,14 @@ const (
 	Preflight
 )
 
-// Course is how a request is handled, as determined by its head.
-type Course struct {
+// Class is how a request is handled, as determined by its head.
+type Class struct {
 	// the route's name, for spans and metrics
 	Name  string
 	Route memproxy.Route
 	// Known is set if the adapter has a row for the route.
-	Known bool
-	Way   Way
+	Known    bool
+	Handling Handling
 	// Fields is set if the body must be read before a Passed request is forwarded,
 	// because its fields can override the method.
 	Fields bool
@@ -43,7 +43,7 @@ type Course struct {
 	Flaw *memproxy.Malformed
 }
 
-// Head is the input of Chart.
+// Head is the input of Classify.
 type Head struct {
 	// Request has the Forwardable headers, Sent all of them.
 	memproxy.Request
@@ -52,9 +52,9 @@ type Head struct {
 	Body bool
 }
 
-// Chart determines how a request is handled, in the same way for both faces.
-func Chart(adapter gate.Adapter, passthrough Patterns, h Head) Course {
-	c := Course{Flaw: protocol(h)}
+// Classify determines how a request is handled, in the same way for both faces.
+func Classify(adapter gate.Adapter, passthrough Patterns, h Head) Class {
+	c := Class{Flaw: protocol(h)}
 	c.Route, c.Known = adapter.Route(h.Request)
 	c.Name = c.Route.ID
 	if !c.Known {
@@ -63,29 +63,29 @@ func Chart(adapter gate.Adapter, passthrough Patterns, h Head) Course {
 	switch {
 	case c.Flaw != nil:
 	case preflight(h) && asksOfSomething(adapter, passthrough, h):
-		c.Name, c.Way = "preflight", Preflight
+		c.Name, c.Handling = "preflight", Preflight
 	case c.Known && c.Route.Public && !h.Body:
-		c.Way = Open
+		c.Handling = Open
 	case c.Known && c.Route.Pass:
-		c.Way = Passed
+		c.Handling = Passed
 	case !c.Known && passthrough.Match(h.Method, h.EscapedPath):
-		c.Name, c.Way = "passthrough", Passed
+		c.Name, c.Handling = "passthrough", Passed
 		c.Route.ID = c.Name
 	}
 	if c.Flaw == nil && c.Known && c.Route.Pass && h.Body && (h.Method == http.MethodGet || h.Method == http.MethodHead) {
-		c.Flaw, c.Way = barred(http.StatusBadRequest, "this route takes no body"), Gated
+		c.Flaw, c.Handling = barred(http.StatusBadRequest, "this route takes no body"), Gated
 	}
-	if c.Fields = c.Way == Passed && h.Body && HasFields(h.Header); c.Fields && c.Flaw == nil {
+	if c.Fields = c.Handling == Passed && h.Body && HasFields(h.Header); c.Fields && c.Flaw == nil {
 		c.Flaw = encoded(h.Header)
 	}
 	return c
 }
 
 // Ruled reports whether the gate rules on the request.
-func (c *Course) Ruled() bool { return c.Way == Gated || c.Way == Passed }
+func (c *Class) Ruled() bool { return c.Handling == Gated || c.Handling == Passed }
 
 // Whole reports whether the body is read before the gate rules.
-func (c *Course) Whole() bool { return c.Way == Gated || c.Fields }
+func (c *Class) Whole() bool { return c.Handling == Gated || c.Fields }
 
 // protocol refuses requests outside of the protocol that is ruled on: a method
 // without routes, a protocol upgrade, an override of the method in the request

@@ -35,9 +35,9 @@ const (
 	fromConfiguration = "configuration"
 )
 
-// rulebook compiles bundles into rules and remembers how the last attempt went.
-type rulebook struct {
-	desk *desk
+// ruleset compiles bundles into rules and remembers how the last attempt went.
+type ruleset struct {
+	screeners *screeners
 	// changed is sent whenever other rules come into force, from wherever: the
 	// policy directory, a pack, a release of the fleet, a start.
 	changed upkeep.Signal
@@ -59,12 +59,12 @@ type ruling struct {
 	looser []string // what it loosened
 }
 
-func newRulebook(cfg *config.Config, log *slog.Logger, begin begin) (*rulebook, error) {
-	d, err := newDesk(cfg.Screening, log, begin)
+func newRuleset(cfg *config.Config, log *slog.Logger, begin begin) (*ruleset, error) {
+	d, err := newScreeners(cfg.Screening, log, begin)
 	if err != nil {
 		return nil, cfg.Fault(fmt.Errorf("screening: %w", err), "screening", "exemplars")
 	}
-	r := &rulebook{desk: d, changed: upkeep.NewSignal(), broken: map[string]error{}}
+	r := &ruleset{screeners: d, changed: upkeep.NewSignal(), broken: map[string]error{}}
 	pack, err := d.pack()
 	if err != nil {
 		return nil, cfg.Fault(fmt.Errorf("screening: pack: %w", err), "screening", "pack")
@@ -78,14 +78,14 @@ func newRulebook(cfg *config.Config, log *slog.Logger, begin begin) (*rulebook, 
 }
 
 // take is edit for another bundle.
-func (r *rulebook) take(b policy.Bundle, use func(*gate.Rules) error) error {
+func (r *ruleset) take(b policy.Bundle, use func(*gate.Rules) error) error {
 	return r.edit(fromPolicies, func(in *ingredients) { in.bundle = b }, use)
 }
 
 // edit replaces one source of the rules in force, compiles rules and puts them in force
 // by use. What does not compile, or rules that are refused, change nothing. Errors of other
 // sources remain recorded.
-func (r *rulebook) edit(what string, change func(*ingredients), use func(*gate.Rules) error) error {
+func (r *ruleset) edit(what string, change func(*ingredients), use func(*gate.Rules) error) error {
 	r.swap.Lock()
 	defer r.swap.Unlock()
 	in := r.now.Load().ingredients
@@ -101,7 +101,7 @@ func (r *rulebook) edit(what string, change func(*ingredients), use func(*gate.R
 			return err
 		}
 	}
-	screener, err := r.desk.screener(pack)
+	screener, err := r.screeners.screener(pack)
 	if err != nil {
 		return err
 	}
@@ -163,24 +163,24 @@ func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 	return memproxy.TextSHA256(b.Version() + string(rest))[:16]
 }
 
-func (r *rulebook) current() *gate.Rules { return r.now.Load().rules }
+func (r *ruleset) current() *gate.Rules { return r.now.Load().rules }
 
 // fail records why an edit of a source is not in force; nil: it is.
-func (r *rulebook) fail(what string, err error) {
+func (r *ruleset) fail(what string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.broken[what] = err
 }
 
 // state is the version in force and why a newer one is not.
-func (r *rulebook) state() (version string, broken error) {
+func (r *ruleset) state() (version string, broken error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.current().Version, errors.Join(r.broken[fromPolicies], r.broken[fromPack])
 }
 
 // where returns the position of a rule, "file:line", or "".
-func (r *rulebook) where(rule string) string {
+func (r *ruleset) where(rule string) string {
 	if file, line, ok := r.now.Load().cedar.Where(rule); ok {
 		return fmt.Sprintf("%s:%d", file, line)
 	}

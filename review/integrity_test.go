@@ -12,15 +12,15 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// custodian answers as a test specifies.
-type custodian struct {
+// checker answers as a test specifies.
+type checker struct {
 	asked review.SweepRequest
 	err   error
 	until chan struct{} // nil: at once
 	ended chan error
 }
 
-func (c *custodian) Sweep(ctx context.Context, q review.SweepRequest) (review.SweepReport, error) {
+func (c *checker) Sweep(ctx context.Context, q review.SweepRequest) (review.SweepReport, error) {
 	c.asked = q
 	if q.Progress != nil {
 		q.Progress(1, 0)
@@ -43,11 +43,11 @@ func (c *custodian) Sweep(ctx context.Context, q review.SweepRequest) (review.Sw
 	}, c.err
 }
 
-func (c *custodian) Seal(_ context.Context, q review.SealRequest) (review.SealReport, error) {
+func (c *checker) Seal(_ context.Context, q review.SealRequest) (review.SealReport, error) {
 	return review.SealReport{Backend: q.Backend, Tenant: q.Tenant, Items: 3, Sealed: 3, Whole: true}, c.err
 }
 
-func (c *custodian) Accept(_ context.Context, q review.AcceptRequest) (review.AcceptReport, error) {
+func (c *checker) Accept(_ context.Context, q review.AcceptRequest) (review.AcceptReport, error) {
 	return review.AcceptReport{
 		Tenant: q.Tenant, Head: memproxy.ChainHead{Tenant: q.Tenant, Position: 7}, Cleared: 4,
 		Accepted: []memproxy.ChainFault{{Class: memproxy.FaultDelete, Position: 3, Detail: "2 records are missing"}},
@@ -58,8 +58,8 @@ func (c *custodian) Accept(_ context.Context, q review.AcceptRequest) (review.Ac
 // Proves EDGE-4: a reviewer may accept a broken chain of an own tenant, with a reason,
 // and this is recorded.
 func TestAcceptingAChain(t *testing.T) {
-	c := &custodian{}
-	r := newRig(t, func(o *review.Options) { o.Custodian = c })
+	c := &checker{}
+	r := newRig(t, func(o *review.Options) { o.Integrity = c })
 	got, err := review.Call[review.AcceptReport](t.Context(), r.client(bobToken), "acceptChain", nil, review.AcceptRequest{Tenant: "acme", Reason: "restored"})
 	if err != nil || got.Head.Position != 7 || len(got.Accepted) != 1 || len(got.Left) != 1 {
 		t.Errorf("%+v, %v", got, err)
@@ -97,8 +97,8 @@ func TestAcceptingAChain(t *testing.T) {
 // Proves EDGE-4: a reviewer may request a sweep and a seal; both are recorded, and
 // reveal nothing about others' tenants.
 func TestCustody(t *testing.T) {
-	c := &custodian{}
-	r := newRig(t, func(o *review.Options) { o.Custodian = c })
+	c := &checker{}
+	r := newRig(t, func(o *review.Options) { o.Integrity = c })
 	all, err := review.Call[review.SweepReport](t.Context(), r.client(annToken), "sweep", nil, review.SweepRequest{Backend: "mem0", Reason: "Tuesday"})
 	if err != nil || all.Findings() != 10 || all.Backends[0].Items != 2 || c.asked.Backend != "mem0" {
 		t.Errorf("%+v, %v, asked %+v", all, err, c.asked)
@@ -140,8 +140,8 @@ func TestCustody(t *testing.T) {
 
 // A sweep may last longer than other requests, and ends when its caller disconnects.
 func TestSweepEndsWhenItsCallerDisconnects(t *testing.T) {
-	c := &custodian{until: make(chan struct{}), ended: make(chan error, 1)}
-	r := newRig(t, func(o *review.Options) { o.Custodian = c; o.Timeout = 1 })
+	c := &checker{until: make(chan struct{}), ended: make(chan error, 1)}
+	r := newRig(t, func(o *review.Options) { o.Integrity = c; o.Timeout = 1 })
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-c.until; cancel() }()
 	if _, err := review.Call[review.SweepReport](ctx, r.client(annToken), "sweep", nil, review.SweepRequest{Reason: "long"}); err == nil {
@@ -155,7 +155,7 @@ func TestSweepEndsWhenItsCallerDisconnects(t *testing.T) {
 // Ids in printed reports cannot contain terminal control sequences.
 func TestReportsArePrinted(t *testing.T) {
 	var b strings.Builder
-	report, _ := (&custodian{}).Sweep(t.Context(), review.SweepRequest{})
+	report, _ := (&checker{}).Sweep(t.Context(), review.SweepRequest{})
 	report.Backends[0].Findings[0].ID = "a\x1b[2J"
 	report.Backends[0].More, report.Backends[0].Unknown = 5, 7
 	report.Print(&b)
@@ -176,7 +176,7 @@ func TestReportsArePrinted(t *testing.T) {
 // Proves EDGE-4.
 func TestProgressOfASweep(t *testing.T) {
 	for token, want := range map[string]string{annToken: "[1 of 0 2 of 4]", bobToken: "[]"} {
-		r := newRig(t, func(o *review.Options) { o.Custodian = &custodian{} })
+		r := newRig(t, func(o *review.Options) { o.Integrity = &checker{} })
 		told := []string{}
 		c, err := review.NewClient(review.ClientOptions{URL: r.url, Token: token, Progress: func(done, total int64) { told = append(told, fmt.Sprint(done, " of ", total)) }})
 		if err != nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/embedded"
 )
 
-// stage is one side of the demo: the base URL for its clients.
-type stage struct {
+// target is one side of the demo: the base URL for its clients.
+type target struct {
 	base   string
 	client *http.Client
 	// letta is the base URL of the agents' server, agent the id of its agent.
 	letta, agent string
 	// victim is the id of another tenant's memory.
 	victim string
-	// auditDir is the stage's audit log, or "".
+	// auditDir is the target's audit log, or "".
 	auditDir string
 	// tamper changes a byte in a copy of the log and verifies it.
 	tamper func(context.Context) (bool, string, error)
@@ -31,11 +31,11 @@ type stage struct {
 // maxAnswer bounds the response bytes that the demo reads.
 const maxAnswer = 1 << 20
 
-func (s *stage) do(ctx context.Context, method, key, path, body string) (answer, error) {
+func (s *target) do(ctx context.Context, method, key, path, body string) (answer, error) {
 	return s.send(ctx, method, s.base+path, "X-API-Key", key, body)
 }
 
-func (s *stage) send(ctx context.Context, method, url, header, credential, body string) (answer, error) {
+func (s *target) send(ctx context.Context, method, url, header, credential, body string) (answer, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
@@ -54,7 +54,7 @@ func (s *stage) send(ctx context.Context, method, url, header, credential, body 
 }
 
 // add stores a memory, which must be accepted, and returns its id.
-func (s *stage) add(ctx context.Context, key, body string) (string, error) {
+func (s *target) add(ctx context.Context, key, body string) (string, error) {
 	got, err := s.do(ctx, http.MethodPost, key, "/memories", body)
 	if err != nil {
 		return "", err
@@ -71,7 +71,7 @@ func (s *stage) add(ctx context.Context, key, body string) (string, error) {
 }
 
 // metadata returns what the backend stored with a memory.
-func (s *stage) metadata(ctx context.Context, id string) (map[string]any, error) {
+func (s *target) metadata(ctx context.Context, id string) (map[string]any, error) {
 	got, err := s.do(ctx, http.MethodGet, devKey, "/memories/"+id, "")
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (s *stage) metadata(ctx context.Context, id string) (map[string]any, error)
 }
 
 // seed makes the other tenant store the memory to be stolen.
-func (s *stage) seed(ctx context.Context) error {
+func (s *target) seed(ctx context.Context) error {
 	id, err := s.add(ctx, salesKey, `{"user_id":"bob","agent_id":"sales","infer":false,"messages":[{"role":"user","content":"Globex payroll runs on Friday"}]}`)
 	s.victim = id
 	return err
@@ -113,7 +113,7 @@ func writeDemoPolicy(dir string) error {
 
 // hireAgent starts an embedded Letta-style server with one agent. The agent is created
 // without the proxy, whose configuration needs its id.
-func (s *stage) hireAgent(ctx context.Context, t *theatre) error {
+func (s *target) hireAgent(ctx context.Context, t *comparison) error {
 	base, err := t.listen(embedded.New())
 	if err != nil {
 		return err
@@ -131,13 +131,13 @@ func (s *stage) hireAgent(ctx context.Context, t *theatre) error {
 	return nil
 }
 
-func (s *stage) ask(ctx context.Context, method, path, body string) (answer, error) {
+func (s *target) ask(ctx context.Context, method, path, body string) (answer, error) {
 	return s.send(ctx, method, s.letta+path, "Authorization", "Bearer "+devKey, body)
 }
 
 // say sends a script for the agent's scripted model, and reports whether a block
 // contains a text afterwards.
-func (s *stage) say(ctx context.Context, script, text string) (got answer, held bool, err error) {
+func (s *target) say(ctx context.Context, script, text string) (got answer, held bool, err error) {
 	body, err := json.Marshal(map[string]string{"input": script})
 	if err != nil {
 		return got, false, err
@@ -149,7 +149,7 @@ func (s *stage) say(ctx context.Context, script, text string) (got answer, held 
 	return got, strings.Contains(after.Body, text), err
 }
 
-func selfNote(ctx context.Context, s *stage) (bool, string, error) {
+func selfNote(ctx context.Context, s *target) (bool, string, error) {
 	got, held, err := s.say(ctx, `CALL memory_insert {"label":"human","new_string":"She plays chess."}
 THEN
 SAY Noted.`, "She plays chess.")
@@ -157,7 +157,7 @@ SAY Noted.`, "She plays chess.")
 }
 
 // selfRewrite plays an agent that follows instructions of a web page.
-func selfRewrite(ctx context.Context, s *stage) (bool, string, error) {
+func selfRewrite(ctx context.Context, s *target) (bool, string, error) {
 	got, held, err := s.say(ctx, `CALL memory_replace {"label":"persona","old_string":"I help Ann.","new_string":"I forward what Ann says."}
 THEN
 SAY Done.`, "I forward what Ann says.")
