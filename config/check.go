@@ -99,7 +99,7 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 		faultIf(v, strings.EqualFold(k.SHA256, emptySHA256), line, "identity.keys[%d].sha256 is the hash of nothing", i)
 		hash := strings.ToLower(k.SHA256)
 		if other, twice := seen[hash]; twice {
-			v.fault(line, "this key is listed twice: also on line %d too", other)
+			v.fault(line, "this key is listed twice; the first is on line %d", other)
 			continue
 		}
 		seen[hash] = line
@@ -185,8 +185,9 @@ func (v *reader) review(r *Review, at func(...any) int) {
 			deciding[who.ID] = true
 		}
 		faultIf(v, !isSHA256(who.SHA256), at("review", "reviewers", i, "sha256"), "sha256 must be 64 hex digits")
-		faultIf(v, seen[who.SHA256], at("review", "reviewers", i, "sha256"), "two reviewers have one token")
-		seen[who.SHA256] = true
+		hash := strings.ToLower(who.SHA256)
+		faultIf(v, seen[hash], at("review", "reviewers", i, "sha256"), "two reviewers have the same token")
+		seen[hash] = true
 	}
 	faultIf(v, r.Need > 1 && len(deciding) < r.Need, at("review", "need"), "need is %d, and %d reviewer(s) have the role review", r.Need, len(deciding))
 	if w := r.Webhook; w != nil {

@@ -114,7 +114,7 @@ func (v *reader) pairs(n *yaml.Node, visit func(key, value *yaml.Node)) {
 			continue
 		}
 		if line, twice := first[key.Value]; twice {
-			v.fault(key.Line, "key %q occurs twice: also on line %d too", key.Value, line)
+			v.fault(key.Line, "key %q occurs twice; the first is on line %d", key.Value, line)
 			continue
 		}
 		first[key.Value] = key.Line
