@@ -46,7 +46,7 @@ func (e StreamEnd) Cancelled() bool { return e == StreamGone || e == StreamReset
 type Refill interface {
 	// Next returns the next side request. False: the list is full, or there is
 	// no more.
-	Next() (Search, bool)
+	Next() (SideRequest, bool)
 	// Take takes an answer with its marked reading, and marks as Drop what is in
 	// the list already or exceeds it.
 	Take(Reply, *Reading) error

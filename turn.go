@@ -142,14 +142,14 @@ type ToolCall struct {
 	// Direct is the client request that is equivalent to a call that writes,
 	// without reserved members, for a call that is held and approved later, or
 	// admitted with changes; else nil.
-	Direct *Search
+	Direct *SideRequest
 	// Search is the request by which a call that only reads is made from
 	// outside, so that its answer passes the read path; else nil.
-	Search *Search
+	Search *SideRequest
 }
 
-// Search is a request with its body.
-type Search struct {
+// SideRequest is a request to the backend that no client made, with its body.
+type SideRequest struct {
 	Request Request
 	Body    []byte
 }
@@ -197,7 +197,7 @@ type Change struct {
 	// Call is the difference as the tool call that it may have been.
 	Call ToolCall
 	// Undo are the requests that take it back, in order.
-	Undo []Search
+	Undo []SideRequest
 	// Memories are the changed memories, as they are recorded once the change is
 	// admitted: with the whole text before in Before.
 	Memories []Memory

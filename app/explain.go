@@ -100,7 +100,7 @@ func Explain(ctx context.Context, cfg *config.Config, q Question) (*Explained, e
 	}
 	req := memproxy.Request{Method: strings.ToUpper(q.Method), Path: u.Path, EscapedPath: u.EscapedPath(), Query: u.RawQuery, Header: memproxy.Header{}}
 	route, known := adapter.Route(req)
-	req, wishes, flaw := face.Asked(req)
+	req, wishes, flaw := face.ReadWishes(req)
 	e := &Explained{Where: rules.where, Records: []LockState{}, Explanation: g.Explain(ctx, &gate.Call{
 		Backend: gate.Backend{Name: backend.Name, Adapter: adapter, Tenant: backend.Tenant}, Request: req, Route: route, Known: known, Passed: known && route.Pass, Body: q.Body, Flaw: flaw, Wishes: wishes, Session: memproxy.NameSession(q.Session),
 	})}

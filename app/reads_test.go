@@ -167,7 +167,7 @@ func everyRead(t *testing.T, table iter.Seq2[string, memproxy.Route], rows []rea
 	have := map[string]bool{}
 	for i := range rows {
 		if have[rows[i].id] {
-			t.Errorf("%s stands twice", rows[i].id)
+			t.Errorf("%s is repeated", rows[i].id)
 		}
 		have[rows[i].id] = true
 		if rows[i].shows == nothing && rows[i].why == "" {

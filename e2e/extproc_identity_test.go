@@ -194,7 +194,7 @@ func TestEnvoyPaths(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: a credential that stands twice is nobody's, however Envoy
+// Proves CARD-9: a repeated credential identifies nobody, however Envoy
 // puts the two together.
 func TestEnvoyDuplicateCredentials(t *testing.T) {
 	t.Parallel()

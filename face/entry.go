@@ -55,10 +55,10 @@ func (e *Entry) Read(body []byte) {
 	}
 }
 
-// Asked returns the call for the gate. Flaw is the body's flaw.
-func (e *Entry) Asked(body []byte, flaw *memproxy.Malformed) *gate.Call {
+// GateCall returns the call for the gate. Flaw is the body's flaw.
+func (e *Entry) GateCall(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	call := e.Call
-	req, wishes, wrong := Asked(call.Request)
+	req, wishes, wrong := ReadWishes(call.Request)
 	if len(body) == 0 || e.Class.Handling == Passed {
 		body = nil
 	}
@@ -72,7 +72,7 @@ func (e *Entry) Asked(body []byte, flaw *memproxy.Malformed) *gate.Call {
 
 // Admit has the gate rule on the request, and then releases the working memory.
 func (e *Entry) Admit(ctx context.Context, body []byte, flaw *memproxy.Malformed) *gate.Admission {
-	a := e.Gate.Admit(ctx, e.Asked(body, flaw))
+	a := e.Gate.Admit(ctx, e.GateCall(body, flaw))
 	e.Lease.Done()
 	LogDecision(ctx, e.Log, e.Call.Backend.Name, a)
 	return a

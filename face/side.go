@@ -60,7 +60,7 @@ func NewSide(o SideOptions) (*Side, error) {
 		return nil, errors.New("face: side requests need a transport")
 	}
 	o.Propagator = cmp.Or[propagation.TextMapPropagator](o.Propagator, propagation.TraceContext{})
-	o.Transport = Final(o.Transport)
+	o.Transport = NoUpgrade(o.Transport)
 	return &Side{opt: o}, nil
 }
 

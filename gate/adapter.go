@@ -208,7 +208,7 @@ type Extractor interface {
 
 	// Undo returns the requests that retract what was made of a memory, and false
 	// if the answer does not contain enough for that.
-	Undo(route memproxy.Route, req memproxy.Request, m memproxy.Memory) ([]memproxy.Search, bool)
+	Undo(route memproxy.Route, req memproxy.Request, m memproxy.Memory) ([]memproxy.SideRequest, bool)
 }
 
 // A Counter is a Reader whose backend can report after some writes how many
@@ -251,7 +251,7 @@ type Seeker interface {
 // request can.
 type Restorer interface {
 	// Find returns requests that show a memory as it is.
-	Find(memproxy.MemoryKey) []memproxy.Search
+	Find(memproxy.MemoryKey) []memproxy.SideRequest
 
 	// Found reads the answer to one of them. A memory that does not exist is
 	// returned with Missing set.
@@ -260,10 +260,10 @@ type Restorer interface {
 	// Restore returns requests that restore a version of a memory. Now is its
 	// present state: its other metadata is kept, and the stamp replaces the present
 	// one.
-	Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.Search
+	Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.SideRequest
 
 	// Remove returns requests that delete a memory.
-	Remove(memproxy.MemoryKey) []memproxy.Search
+	Remove(memproxy.MemoryKey) []memproxy.SideRequest
 }
 
 // A MetadataMixer is an Adapter whose backend shows fields of its own inside a memory's

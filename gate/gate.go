@@ -140,7 +140,7 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 		opt.Tracer = noop.NewTracerProvider().Tracer("")
 	}
 	if opt.Meter == nil {
-		opt.Meter = deafMeter{}
+		opt.Meter = noMeter{}
 	}
 	opt.Ledger = Metered(opt.Ledger, opt.Meter)
 	if opt.Log == nil {
@@ -169,14 +169,14 @@ func (g *Gate) Use(r *Rules) error {
 // Rules returns the rules that a request starting now would pin.
 func (g *Gate) Rules() *Rules { return g.rules.Load() }
 
-// deafMeter is the default Meter, which discards everything.
-type deafMeter struct{}
+// noMeter is the default Meter, which discards everything.
+type noMeter struct{}
 
-func (deafMeter) Step(context.Context, string, time.Duration) {}
-func (deafMeter) Decided(context.Context, *memproxy.Event)    {}
-func (deafMeter) Filtered(context.Context, string, int)       {}
-func (deafMeter) Unclaimed(context.Context, string, int)      {}
-func (deafMeter) LedgerFailed(context.Context)                {}
+func (noMeter) Step(context.Context, string, time.Duration) {}
+func (noMeter) Decided(context.Context, *memproxy.Event)    {}
+func (noMeter) Filtered(context.Context, string, int)       {}
+func (noMeter) Unclaimed(context.Context, string, int)      {}
+func (noMeter) LedgerFailed(context.Context)                {}
 
 // Backend is one configured backend as the gate sees it.
 type Backend struct {

@@ -113,7 +113,7 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 		},
 		"putBack": func(t *testing.T, r *rig, b gate.Backend, row gate.Row, smash func()) {
 			smash()
-			a := must.Get(r.gate.Reviewed().PutBack(ctx, b, memproxy.Search{Request: memproxy.Request{Method: "POST", EscapedPath: "/call"}}, "d1", "eve", "acme"))(t)
+			a := must.Get(r.gate.Reviewed().PutBack(ctx, b, memproxy.SideRequest{Request: memproxy.Request{Method: "POST", EscapedPath: "/call"}}, "d1", "eve", "acme"))(t)
 			refused(t, r, a, row)
 		},
 		"recheck": func(t *testing.T, r *rig, b gate.Backend, _ gate.Row, smash func()) {

@@ -144,7 +144,7 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 
 // page fetches more of a list and filters it like every answer. Left has the ids
 // that were filtered out before.
-func (ret *answer) page(ctx context.Context, sender Sender, reader Reader, fill memproxy.Refill, q memproxy.Search, left map[string]bool) (*answer, error) {
+func (ret *answer) page(ctx context.Context, sender Sender, reader Reader, fill memproxy.Refill, q memproxy.SideRequest, left map[string]bool) (*answer, error) {
 	reply, err := sender.Send(ctx, q.Request, q.Body)
 	if err != nil {
 		return nil, err

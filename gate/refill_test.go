@@ -40,9 +40,9 @@ type endlessly struct {
 	more []string
 }
 
-func (f *endlessly) Next() (memproxy.Search, bool) {
+func (f *endlessly) Next() (memproxy.SideRequest, bool) {
 	f.a.requests++
-	return memproxy.Search{Request: memproxy.Request{EscapedPath: "/more"}}, true
+	return memproxy.SideRequest{Request: memproxy.Request{EscapedPath: "/more"}}, true
 }
 func (f *endlessly) Take(memproxy.Reply, *memproxy.Reading) error { return nil }
 func (f *endlessly) Add(kept []byte) error {

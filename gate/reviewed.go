@@ -96,7 +96,7 @@ func (g Reviewed) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrit
 // before. Reviewers may administer what they review. Like Admit's, the admission is
 // to be forwarded and its answer passed to Return, or is refused; it is not held,
 // because a person has requested it.
-func (g Reviewed) PutBack(ctx context.Context, b Backend, q memproxy.Search, decision, reviewer, tenant string) (*Admission, error) {
+func (g Reviewed) PutBack(ctx context.Context, b Backend, q memproxy.SideRequest, decision, reviewer, tenant string) (*Admission, error) {
 	route, known := b.Adapter.Route(q.Request)
 	if !known {
 		return nil, ErrGone

@@ -50,8 +50,8 @@ func (f *fakeExtractor) Receipt(_ memproxy.Route, _ memproxy.Request, id string)
 func (f *fakeExtractor) Extracted(memproxy.Reply) ([]memproxy.Memory, bool, error) {
 	return f.became, f.over, nil
 }
-func (f *fakeExtractor) Undo(_ memproxy.Route, _ memproxy.Request, m memproxy.Memory) ([]memproxy.Search, bool) {
-	return []memproxy.Search{{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/" + m.ID}}}, !f.cannot
+func (f *fakeExtractor) Undo(_ memproxy.Route, _ memproxy.Request, m memproxy.Memory) ([]memproxy.SideRequest, bool) {
+	return []memproxy.SideRequest{{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/" + m.ID}}}, !f.cannot
 }
 
 // sender notes what is sent from the side.

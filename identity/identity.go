@@ -227,7 +227,7 @@ func backendKeys(h memproxy.Header) ([]string, error) {
 		values := h.Values(name)
 		for _, v := range values {
 			if v != values[0] {
-				return nil, rejected(name + " stands twice with different values")
+				return nil, rejected(name + " is repeated with different values")
 			}
 		}
 		if len(values) == 0 || values[0] == "" {

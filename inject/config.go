@@ -210,7 +210,7 @@ func parts(what string, list []map[string]any) (out []part, err error) {
 			return nil, fmt.Errorf("%s[%d]: no name", what, i)
 		}
 		if what != "mounts" && slices.ContainsFunc(out, func(p part) bool { return p.name == name }) {
-			return nil, fmt.Errorf("%s: %s stands twice", what, name)
+			return nil, fmt.Errorf("%s: %s is repeated", what, name)
 		}
 		p := part{name: name, value: v}
 		if err := json.Unmarshal(v, &p.object); err != nil {

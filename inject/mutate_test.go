@@ -149,7 +149,7 @@ func TestTemplates(t *testing.T) {
 		{"image: memproxy:v1", "image: ''", "no image"},
 		{"    name: memproxy\n", "", "no name"},
 		{"- {name: memproxy-credential, secret", "- {name: credential, secret", "does not begin with memproxy-"},
-		{"name: LETTA_BASE_URL", "name: MEM0_BASE_URL", "stands twice"},
+		{"name: LETTA_BASE_URL", "name: MEM0_BASE_URL", "is repeated"},
 		{"pods: all", "pods: some", "want all or annotated"},
 		{"listen: :8443", "listen: 8443", "host:port"},
 		{"pods: all", "pods: all\nport: 1", "field port not found"},

@@ -79,7 +79,7 @@ func (o *Options) complete() error {
 		if *t == nil {
 			*t = NewTransport(nil)
 		}
-		*t = face.Final(*t)
+		*t = face.NoUpgrade(*t)
 	}
 	return nil
 }

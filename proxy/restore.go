@@ -124,7 +124,7 @@ func done(status int) bool { return status >= 200 && status <= 299 }
 // and index. A backend that refuses the credential of one dialect is sent the request
 // of the next one, too; if it knows none, the refusal is returned. Without requests it
 // returns ErrNoRestore.
-func (o *Own) first(ctx context.Context, requests []memproxy.Search) (int, memproxy.Reply, error) {
+func (o *Own) first(ctx context.Context, requests []memproxy.SideRequest) (int, memproxy.Reply, error) {
 	if len(requests) == 0 {
 		return 0, memproxy.Reply{}, ErrNoRestore
 	}

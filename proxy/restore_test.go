@@ -28,18 +28,18 @@ func (c *caching) Rewrite(_ memproxy.Route, _ memproxy.Request, reply memproxy.R
 }
 func (c *caching) Forget(ids ...string) { c.gone = append(c.gone, ids...) }
 
-func (c *caching) Find(memproxy.MemoryKey) []memproxy.Search { return nil }
+func (c *caching) Find(memproxy.MemoryKey) []memproxy.SideRequest { return nil }
 func (c *caching) Found(memproxy.MemoryKey, memproxy.Reply) (memproxy.Memory, error) {
 	return memproxy.Memory{}, nil
 }
 
-func (c *caching) Restore(to memproxy.Version, _ memproxy.Memory, _ memproxy.Stamp) []memproxy.Search {
+func (c *caching) Restore(to memproxy.Version, _ memproxy.Memory, _ memproxy.Stamp) []memproxy.SideRequest {
 	return c.Remove(to.MemoryKey)
 }
 
-func (c *caching) Remove(k memproxy.MemoryKey) (out []memproxy.Search) {
+func (c *caching) Remove(k memproxy.MemoryKey) (out []memproxy.SideRequest) {
 	for _, id := range strings.Split(k.ID, "|") {
-		out = append(out, memproxy.Search{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/memory/" + id}})
+		out = append(out, memproxy.SideRequest{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/memory/" + id}})
 	}
 	return out
 }

@@ -30,7 +30,7 @@ func refusal(src []byte, maxDepth int, strict bool) error {
 		}
 		switch tok, err := dec.ReadToken(); {
 		case errors.Is(err, jsontext.ErrDuplicateName):
-			return refuse(memproxy.PayloadDuplicate, "a key stands twice in one object")
+			return refuse(memproxy.PayloadDuplicate, "a key is repeated in one object")
 		case err != nil && (strings.Contains(err.Error(), "UTF-8") || strings.Contains(err.Error(), "surrogate")):
 			return refuse(memproxy.PayloadEncoding, "a string is not valid Unicode")
 		case err != nil:

@@ -66,7 +66,7 @@ func TestEveryMemberThatNamesIsKnown(t *testing.T) {
 	for why, members := range harmless {
 		for m := range strings.FieldsSeq(members) {
 			if other := said[m]; other != "" || byName[m] != "" {
-				t.Errorf("%s stands twice: %s; %s %s", m, why, other, byName[m])
+				t.Errorf("%s is repeated: %s; %s %s", m, why, other, byName[m])
 			}
 			said[m] = why
 		}

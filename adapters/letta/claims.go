@@ -216,7 +216,7 @@ func (d *decoding) headers() error {
 		}
 		ptr := "header:" + strings.ToLower(h.name)
 		if len(values) > 1 {
-			return bad(memproxy.PayloadDuplicate, 400, ptr, "an identity stands twice in the header")
+			return bad(memproxy.PayloadDuplicate, 400, ptr, "the header names an identity twice")
 		}
 		d.claims(h.dim, values, ptr, h.dim == memproxy.DimAgent && d.row.shape == gateway)
 	}

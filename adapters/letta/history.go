@@ -142,7 +142,7 @@ func (holder) Polled(memproxy.Route, memproxy.Request, memproxy.HeldWrite) mempr
 	return memproxy.Reply{Status: 404, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: []byte(`{"detail":"there is no such receipt"}`)}
 }
 
-func atBlock(method, id string, body []byte) []memproxy.Search {
+func atBlock(method, id string, body []byte) []memproxy.SideRequest {
 	if KindOf(id) != TargetBlock {
 		return nil // a passage is located through its agent, and cannot be changed
 	}
@@ -150,11 +150,11 @@ func atBlock(method, id string, body []byte) []memproxy.Search {
 	if body != nil {
 		q.Header.Set("Content-Type", "application/json")
 	}
-	return []memproxy.Search{{Request: q, Body: body}}
+	return []memproxy.SideRequest{{Request: q, Body: body}}
 }
 
 // Find implements the gate's restorer.
-func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.Search {
+func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.SideRequest {
 	if k.Kind != memproxy.TargetObject {
 		return atBlock("GET", k.ID, nil)
 	}
@@ -162,7 +162,7 @@ func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.Search {
 	if path == "" {
 		return nil
 	}
-	return []memproxy.Search{{Request: side(memproxy.Request{}, "GET", path, query)}}
+	return []memproxy.SideRequest{{Request: side(memproxy.Request{}, "GET", path, query)}}
 }
 
 // Found implements the gate's restorer.
@@ -177,7 +177,7 @@ func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Me
 // Restore implements the gate's restorer: it writes a block's earlier value with a new
 // stamp in its metadata, which the server replaces as a whole. Passages cannot be
 // changed, so they cannot be restored.
-func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.Search {
+func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.SideRequest {
 	if to.Kind == memproxy.TargetObject {
 		return a.bodies.restore(to, now)
 	}
@@ -192,7 +192,7 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 }
 
 // Remove implements the gate's restorer.
-func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.Search {
+func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.SideRequest {
 	if k.Kind == memproxy.TargetObject {
 		return nil // only memories are removed
 	}

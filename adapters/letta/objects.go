@@ -263,7 +263,7 @@ func (m members) settable(kind string) (path string, names map[string]bool) {
 // restore returns the request that sets an object's members to those of a
 // version, as far as they differ. It leaves out members that change with every run,
 // lists of messages, and members that the route does not accept.
-func (m members) restore(to memproxy.Version, now memproxy.Memory) []memproxy.Search {
+func (m members) restore(to memproxy.Version, now memproxy.Memory) []memproxy.SideRequest {
 	want, err := memproxy.ReadMembers([]byte(to.Text))
 	if err != nil {
 		return nil
@@ -305,5 +305,5 @@ func (m members) restore(to memproxy.Version, now memproxy.Memory) []memproxy.Se
 	q := side(memproxy.Request{}, "PATCH", path+url.PathEscape(to.ID), "")
 	q.Path = path + to.ID
 	q.Header.Set("Content-Type", "application/json")
-	return []memproxy.Search{{Request: q, Body: body}}
+	return []memproxy.SideRequest{{Request: q, Body: body}}
 }

@@ -60,10 +60,10 @@ func onwards(o *pages.Options, sent memproxy.Request) (ok bool) {
 		return false
 	}
 	o.Max, o.Whole = maxList, someList
-	o.Ask = func(n int, after string) (memproxy.Search, bool) {
+	o.Ask = func(n int, after string) (memproxy.SideRequest, bool) {
 		q := sent
 		q.Query = pages.With(pages.With(q.Query, "after", after), "limit", strconv.Itoa(n))
-		return memproxy.Search{Request: q}, after != ""
+		return memproxy.SideRequest{Request: q}, after != ""
 	}
 	o.Want, ok = wanted(sent.Query, "limit")
 	return ok
@@ -72,10 +72,10 @@ func onwards(o *pages.Options, sent memproxy.Request) (ok bool) {
 // again repeats a search whose limit is in the query.
 func again(o *pages.Options, sent memproxy.Request) (ok bool) {
 	o.Again, o.Max, o.Whole = true, maxSearch, someSearch
-	o.Ask = func(n int, _ string) (memproxy.Search, bool) {
+	o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
 		q := sent
 		q.Query = pages.With(q.Query, "top_k", strconv.Itoa(n))
-		return memproxy.Search{Request: q}, true
+		return memproxy.SideRequest{Request: q}, true
 	}
 	o.Want, ok = wanted(sent.Query, "top_k")
 	return ok
@@ -93,10 +93,10 @@ func longer(o *pages.Options, sent memproxy.Request, body []byte) bool {
 		}
 	}
 	o.Again, o.Max, o.Whole = true, maxSearch, someSearch
-	o.Ask = func(n int, _ string) (memproxy.Search, bool) {
+	o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
 		e := doc.Edit()
 		e.Object(doc.Root, func(name string) bool { return name == "limit" }, [][]byte{[]byte(`"limit":` + strconv.Itoa(n))})
-		return memproxy.Search{Request: sent, Body: e.Apply()}, true
+		return memproxy.SideRequest{Request: sent, Body: e.Apply()}, true
 	}
 	return true
 }

@@ -45,14 +45,14 @@ func (a *Adapter) Extracted(reply memproxy.Reply) ([]memproxy.Memory, bool, erro
 
 // Undo implements the gate's Extractor: added memories are deleted, and replaced
 // texts are restored if the answer has them.
-func (a *Adapter) Undo(rt memproxy.Route, _ memproxy.Request, m memproxy.Memory) ([]memproxy.Search, bool) {
+func (a *Adapter) Undo(rt memproxy.Route, _ memproxy.Request, m memproxy.Memory) ([]memproxy.SideRequest, bool) {
 	r := a.Row(rt.ID)
 	if r == nil || m.ID == "" {
 		return nil, false
 	}
 	path := pathOf(r.dialect, m.ID)
 	if m.Event != "UPDATE" {
-		return []memproxy.Search{{Request: memproxy.Request{Method: "DELETE", EscapedPath: path}}}, true
+		return []memproxy.SideRequest{{Request: memproxy.Request{Method: "DELETE", EscapedPath: path}}}, true
 	}
 	if m.Before == "" {
 		return nil, false
@@ -61,5 +61,5 @@ func (a *Adapter) Undo(rt memproxy.Route, _ memproxy.Request, m memproxy.Memory)
 	if err != nil {
 		return nil, false
 	}
-	return []memproxy.Search{{Request: memproxy.Request{Method: "PUT", EscapedPath: path}, Body: body}}, true
+	return []memproxy.SideRequest{{Request: memproxy.Request{Method: "PUT", EscapedPath: path}, Body: body}}, true
 }

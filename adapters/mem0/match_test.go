@@ -17,7 +17,7 @@ func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for at, rt := range adapter(t).Table() {
 		if seen[rt.ID] {
-			t.Errorf("%s stands twice", rt.ID)
+			t.Errorf("%s is repeated", rt.ID)
 		}
 		seen[rt.ID] = true
 		if n := strings.Count(at, "/"); n > routetable.MaxSegments {

@@ -116,7 +116,7 @@ func (d *decoding) alter(object string, holder *jsondoc.Value) {
 // restoreObject returns the requests that restore the metadata of a version, in either
 // dialect. They include the present text, as the server requires. No request of the
 // backend can restore other members.
-func restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.Search {
+func restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.SideRequest {
 	want, err := memproxy.ReadMembers([]byte(to.Text))
 	there, unread := memproxy.ReadMembers([]byte(now.Text))
 	if err != nil || unread != nil || len(now.Also) == 0 || strings.HasPrefix(to.ID, "/") || reflect.DeepEqual(want["metadata"], there["metadata"]) {

@@ -66,14 +66,14 @@ func longer(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 	}
 	return pages.New(pages.Options{
 		Want: want, Max: maxSearch, Keys: listKeys[:], Again: true, Whole: someSearch,
-		Ask: func(n int, _ string) (memproxy.Search, bool) {
+		Ask: func(n int, _ string) (memproxy.SideRequest, bool) {
 			e := doc.Edit()
 			var added [][]byte
 			for _, name := range names {
 				added = append(added, []byte(`"`+name+`":`+strconv.Itoa(n)))
 			}
 			e.Object(doc.Root, func(name string) bool { return slices.Contains(names, name) }, added)
-			return memproxy.Search{Request: sent, Body: e.Apply()}, true
+			return memproxy.SideRequest{Request: sent, Body: e.Apply()}, true
 		},
 	}, reply, rd)
 }
@@ -92,10 +92,10 @@ func listed(sent memproxy.Request, name string, most, whole int, reply memproxy.
 	}
 	return pages.New(pages.Options{
 		Want: want, Max: most, Keys: listKeys[:], Again: true, Whole: whole,
-		Ask: func(n int, _ string) (memproxy.Search, bool) {
+		Ask: func(n int, _ string) (memproxy.SideRequest, bool) {
 			q := sent
 			q.Query = pages.With(sent.Query, name, strconv.Itoa(n))
-			return memproxy.Search{Request: q}, true
+			return memproxy.SideRequest{Request: q}, true
 		},
 	}, reply, rd)
 }

@@ -94,9 +94,9 @@ func number(query string, body []byte, name string, otherwise int) int {
 }
 
 // Next implements memproxy.Refill.
-func (p *repaged) Next() (memproxy.Search, bool) {
+func (p *repaged) Next() (memproxy.SideRequest, bool) {
 	if p.over || p.page > maxRepaged/maxPage {
-		return memproxy.Search{}, false
+		return memproxy.SideRequest{}, false
 	}
 	q := p.sent
 	q.Query = pages.With(pages.With(q.Query, "page", strconv.Itoa(p.page)), "page_size", strconv.Itoa(maxPage))
@@ -104,7 +104,7 @@ func (p *repaged) Next() (memproxy.Search, bool) {
 		q.Query = pages.With(q.Query, "limit", strconv.Itoa(maxPage))
 	}
 	p.page++
-	return memproxy.Search{Request: q, Body: p.body}, true
+	return memproxy.SideRequest{Request: q, Body: p.body}, true
 }
 
 // Take implements memproxy.Refill.

@@ -18,13 +18,13 @@ func pathOf(d dialect, id string) string {
 }
 
 // each returns a request to both, with their bodies if there are any.
-func each(method string, id string, bodies ...[]byte) []memproxy.Search {
+func each(method string, id string, bodies ...[]byte) []memproxy.SideRequest {
 	if id == "" {
 		return nil
 	}
-	var out []memproxy.Search
+	var out []memproxy.SideRequest
 	for i, d := range [...]dialect{server, hosted} {
-		s := memproxy.Search{Request: memproxy.Request{Method: method, EscapedPath: pathOf(d, id)}}
+		s := memproxy.SideRequest{Request: memproxy.Request{Method: method, EscapedPath: pathOf(d, id)}}
 		if len(bodies) > 0 {
 			s.Body, s.Request.Header = bodies[i], memproxy.Header{"Content-Type": {"application/json"}}
 		}
@@ -34,7 +34,7 @@ func each(method string, id string, bodies ...[]byte) []memproxy.Search {
 }
 
 // Find implements the gate's restorer.
-func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.Search { return each("GET", k.ID) }
+func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.SideRequest { return each("GET", k.ID) }
 
 // Found implements the gate's Restorer. The server answers null for a missing
 // memory.
@@ -50,7 +50,7 @@ func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Me
 // version, with its present metadata and a new stamp. The platform replaces
 // metadata, so all of it is sent. If the version has another field than the memory
 // has now, the field is restored too.
-func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.Search {
+func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.SideRequest {
 	if to.Kind == memproxy.TargetObject {
 		return restoreObject(to, now)
 	}
@@ -98,7 +98,7 @@ func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]by
 }
 
 // Remove implements the gate's restorer.
-func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.Search {
+func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.SideRequest {
 	if k.Kind == memproxy.TargetObject {
 		return nil // metadata does not expire by itself
 	}

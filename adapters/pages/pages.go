@@ -34,7 +34,7 @@ type Options struct {
 	Keys []string
 	// Ask returns the request for n elements, after the element with an id if the list
 	// has cursors. False: there is no such request.
-	Ask func(n int, after string) (memproxy.Search, bool)
+	Ask func(n int, after string) (memproxy.SideRequest, bool)
 	// Again is set for ranked lists: each answer starts with the first element, and
 	// only a longer one has more.
 	Again bool
@@ -100,9 +100,9 @@ func (o *Options) list(body []byte) (doc *jsondoc.Doc, list *jsondoc.Value, base
 func (f *fill) full() bool { return f.have >= f.opt.Want || f.opt.Emptied && f.have > 0 }
 
 // Next implements memproxy.Refill.
-func (f *fill) Next() (memproxy.Search, bool) {
+func (f *fill) Next() (memproxy.SideRequest, bool) {
 	if f.over || f.full() {
-		return memproxy.Search{}, false
+		return memproxy.SideRequest{}, false
 	}
 	n := max(f.opt.Want-f.have, 10)
 	if f.opt.Again {
@@ -115,7 +115,7 @@ func (f *fill) Next() (memproxy.Search, bool) {
 	}
 	n = min(n, f.opt.Max)
 	if f.opt.Again && n <= f.asked {
-		return memproxy.Search{}, false
+		return memproxy.SideRequest{}, false
 	}
 	f.requests, f.asked = f.requests+1, n
 	return f.opt.Ask(n, f.last)

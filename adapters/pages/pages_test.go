@@ -68,8 +68,8 @@ func (b *backend) page(t *testing.T, want, after int, o pages.Options) []string 
 	list := b.list(want, after)
 	reply, rd := b.answer(t, list)
 	o.Want, o.Max = want, 1000
-	o.Ask = func(n int, last string) (memproxy.Search, bool) {
-		return memproxy.Search{Request: memproxy.Request{Query: fmt.Sprintf("%d %s", n, last)}}, true
+	o.Ask = func(n int, last string) (memproxy.SideRequest, bool) {
+		return memproxy.SideRequest{Request: memproxy.Request{Query: fmt.Sprintf("%d %s", n, last)}}, true
 	}
 	body := kept(t, list, rd)
 	f := pages.New(o, reply, rd)
@@ -180,7 +180,7 @@ func TestElementsWithoutIDs(t *testing.T) {
 // Elements that share an id are parts of one: a page is not cut between them, and only
 // an emptied page is refilled.
 func TestElementsThatShareAnID(t *testing.T) {
-	o := pages.Options{Want: 1, Max: 100, Emptied: true, Ask: func(int, string) (memproxy.Search, bool) { return memproxy.Search{}, true }}
+	o := pages.Options{Want: 1, Max: 100, Emptied: true, Ask: func(int, string) (memproxy.SideRequest, bool) { return memproxy.SideRequest{}, true }}
 	reply := memproxy.Reply{Body: []byte(`[{"id":"a"},{"id":"a"},{"id":"b"}]`)}
 	parts := func(drop ...bool) *memproxy.Reading {
 		rd := &memproxy.Reading{}
@@ -246,7 +246,7 @@ func FuzzFill(f *testing.F) {
 			return memproxy.Reply{Body: []byte(body)}, rd
 		}
 		reply, rd := read(first)
-		fill := pages.New(pages.Options{Want: want, Max: 50, Keys: []string{"results"}, Ask: func(int, string) (memproxy.Search, bool) { return memproxy.Search{}, true }}, reply, rd)
+		fill := pages.New(pages.Options{Want: want, Max: 50, Keys: []string{"results"}, Ask: func(int, string) (memproxy.SideRequest, bool) { return memproxy.SideRequest{}, true }}, reply, rd)
 		if fill == nil {
 			return
 		}

@@ -17,7 +17,7 @@ func With(query, name, value string) string {
 }
 
 // Param is the value of a parameter, and whether it stands in the query. What
-// stands twice has no value.
+// is repeated has no value.
 func Param(query, name string) (value string, said bool) {
 	for part := range strings.SplitSeq(query, "&") {
 		key, text, _ := strings.Cut(part, "=")

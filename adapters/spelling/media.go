@@ -16,7 +16,7 @@ func ContentType(h memproxy.Header) (kind string, params map[string]string, err 
 	types := h.Values("Content-Type")
 	switch {
 	case len(types) > 1:
-		return "", nil, unsupported(memproxy.PayloadContentType, "the content type stands twice")
+		return "", nil, unsupported(memproxy.PayloadContentType, "the content type is repeated")
 	case len(types) == 0 || types[0] == "":
 		return "", nil, nil
 	}

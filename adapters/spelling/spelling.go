@@ -112,7 +112,7 @@ func (n *Names) param(key string, list []string) error {
 	case claim != "" && nested != nil:
 		return refused(memproxy.PayloadDuplicate, ptr, "a known parameter with brackets, which not every server reads")
 	case (slices.Contains(n.single, base) || claim != "" && !slices.Contains(n.lists, base)) && differ(list):
-		return refused(memproxy.PayloadDuplicate, ptr, "a known parameter stands twice in the query")
+		return refused(memproxy.PayloadDuplicate, ptr, "a known parameter is repeated in the query")
 	}
 	for _, name := range nested {
 		if claim := n.Claim(name); claim != "" && claim != name {

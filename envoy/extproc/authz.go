@@ -115,7 +115,7 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 			Detail: "Envoy did not send the body; ext_authz needs with_request_body",
 		}
 	}
-	call := x.entry.Asked(body, nil)
+	call := x.entry.GateCall(body, nil)
 	if call.Wishes != (gate.Wishes{}) || call.Request.Own != "" {
 		return &memproxy.Malformed{
 			Code: memproxy.ScopeUnpinned, Status: http.StatusForbidden,

@@ -106,13 +106,13 @@ func (d *difference) operation(kind memproxy.Kind, cost int, target string, item
 }
 
 // change returns a difference. The text in says is hashed.
-func change(what, id, after string, op *memproxy.Operation, says string, undo ...memproxy.Search) memproxy.Change {
+func change(what, id, after string, op *memproxy.Operation, says string, undo ...memproxy.SideRequest) memproxy.Change {
 	key := what + " " + id + " " + after
 	return memproxy.Change{Key: key, Call: memproxy.ToolCall{ID: key, Tool: what, Arguments: []byte(says), Operation: op}, Undo: undo}
 }
 
-func (d *difference) request(method string, body any, parts ...string) memproxy.Search {
-	s := memproxy.Search{Request: d.opt.get("", parts...)}
+func (d *difference) request(method string, body any, parts ...string) memproxy.SideRequest {
+	s := memproxy.SideRequest{Request: d.opt.get("", parts...)}
 	s.Request.Method = method
 	if body != nil {
 		s.Body, _ = json.Marshal(body) // maps of strings always marshal
@@ -203,11 +203,11 @@ func said(p *passage) []memproxy.Item {
 	return items
 }
 
-func (d *difference) deletion(a *agent, p *passage) memproxy.Search {
+func (d *difference) deletion(a *agent, p *passage) memproxy.SideRequest {
 	return d.request("DELETE", nil, "agents", a.ID, "archival-memory", p.ID)
 }
 
-func (d *difference) insertion(a *agent, p *passage) memproxy.Search {
+func (d *difference) insertion(a *agent, p *passage) memproxy.SideRequest {
 	body := map[string]any{"text": p.Text}
 	if p.Tags != nil {
 		body["tags"] = p.Tags

@@ -28,7 +28,7 @@ func reserved(root *jsondoc.Value) []string {
 
 // direct returns the call as a request to run the same tool, without reserved
 // arguments.
-func (c *call) direct(prefix, agent string) *memproxy.Search {
+func (c *call) direct(prefix, agent string) *memproxy.SideRequest {
 	args := []byte(c.arguments)
 	if doc, err := jsondoc.Parse(args, 0); err == nil && doc.Root.Kind == jsondoc.Object {
 		e := doc.Edit()
@@ -40,7 +40,7 @@ func (c *call) direct(prefix, agent string) *memproxy.Search {
 		}
 		args = e.Apply()
 	}
-	return &memproxy.Search{
+	return &memproxy.SideRequest{
 		Request: memproxy.Request{
 			Method: "POST", Path: prefix + "/agents/" + agent + "/tools/" + c.name + "/run",
 			EscapedPath: prefix + "/agents/" + agent + "/tools/" + c.name + "/run",

@@ -5,13 +5,13 @@ import (
 	"net/http"
 )
 
-// Final rejects 101 Switching Protocols, which would turn the connection into an
+// NoUpgrade rejects 101 Switching Protocols, which would turn the connection into an
 // unfiltered tunnel: the answer is an error, and the connection is closed.
-func Final(next http.RoundTripper) http.RoundTripper { return final{next} }
+func NoUpgrade(next http.RoundTripper) http.RoundTripper { return noUpgrade{next} }
 
-type final struct{ next http.RoundTripper }
+type noUpgrade struct{ next http.RoundTripper }
 
-func (f final) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f noUpgrade) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := f.next.RoundTrip(r)
 	if err == nil && resp.StatusCode < http.StatusOK {
 		_ = resp.Body.Close()
@@ -21,6 +21,6 @@ func (f final) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // CloseIdleConnections closes the unused connections, so that none remain after a stop.
-func (f final) CloseIdleConnections() {
+func (f noUpgrade) CloseIdleConnections() {
 	(&http.Client{Transport: f.next}).CloseIdleConnections()
 }

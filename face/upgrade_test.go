@@ -19,7 +19,7 @@ func (i idle) CloseIdleConnections() { *i.told++ }
 // transport.
 func TestIdleConnectionsAreClosedThroughWrappers(t *testing.T) {
 	told := 0
-	(&http.Client{Transport: face.Final(idle{http.DefaultTransport, &told})}).CloseIdleConnections()
+	(&http.Client{Transport: face.NoUpgrade(idle{http.DefaultTransport, &told})}).CloseIdleConnections()
 	if told != 1 {
 		t.Errorf("told %d times", told)
 	}

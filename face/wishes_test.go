@@ -51,7 +51,7 @@ func TestWhatReadersAskFor(t *testing.T) {
 		if tc.provenance != "" {
 			h.Set(face.ProvenanceHeader, tc.provenance)
 		}
-		req, got, flaw := face.Asked(memproxy.Request{Query: tc.query, Header: h})
+		req, got, flaw := face.ReadWishes(memproxy.Request{Query: tc.query, Header: h})
 		switch {
 		case tc.flawed:
 			if flaw == nil || flaw.Status != 400 {
@@ -62,20 +62,20 @@ func TestWhatReadersAskFor(t *testing.T) {
 		}
 	}
 	twice := memproxy.Header{face.MinTrustHeader: {"0.1", "0.9"}}
-	if _, _, flaw := face.Asked(memproxy.Request{Header: twice}); flaw == nil {
+	if _, _, flaw := face.ReadWishes(memproxy.Request{Header: twice}); flaw == nil {
 		t.Error("two values are taken for one")
 	}
-	if _, _, flaw := face.Asked(memproxy.Request{Header: memproxy.Header{face.MinTrustHeader: {""}}}); flaw == nil {
+	if _, _, flaw := face.ReadWishes(memproxy.Request{Header: memproxy.Header{face.MinTrustHeader: {""}}}); flaw == nil {
 		t.Error("nothing is taken for a number")
 	}
 }
 
 // The forwarded query lacks only memproxy's own parameters.
-func FuzzAsked(f *testing.F) {
+func FuzzReadWishes(f *testing.F) {
 	f.Add("a=1&memproxy_min_trust=0.7&b=%20")
 	f.Add("&&memproxy%5fprovenance=true;x&=")
 	f.Fuzz(func(t *testing.T, query string) {
-		req, _, _ := face.Asked(memproxy.Request{Query: query})
+		req, _, _ := face.ReadWishes(memproxy.Request{Query: query})
 		for part := range strings.SplitSeq(req.Query, "&") {
 			name, _, _ := strings.Cut(part, "=")
 			if key, err := url.QueryUnescape(name); err == nil && strings.HasPrefix(key, memproxy.StampPrefix) {
@@ -85,7 +85,7 @@ func FuzzAsked(f *testing.F) {
 		if req.Own == "" && req.Query != query {
 			t.Errorf("%q became %q", query, req.Query)
 		}
-		if again, _, _ := face.Asked(req); again.Query != req.Query {
+		if again, _, _ := face.ReadWishes(req); again.Query != req.Query {
 			t.Errorf("%q, and then %q", req.Query, again.Query)
 		}
 	})

@@ -20,12 +20,12 @@ const (
 	provenanceParam = memproxy.StampPrefix + "provenance"
 )
 
-// Asked reads the requests to memproxy itself. It returns the request without their
+// ReadWishes reads what a request asks of memproxy itself. It returns the request without their
 // query parameters, which Own keeps; every other byte of the query is unchanged. A
 // parameter that is repeated, malformed or unknown is a flaw: a caller who expects
 // to be shown less must not be shown more. So are two names of the session: only
 // one can be locked.
-func Asked(req memproxy.Request) (memproxy.Request, gate.Wishes, *memproxy.Malformed) {
+func ReadWishes(req memproxy.Request) (memproxy.Request, gate.Wishes, *memproxy.Malformed) {
 	said := map[string][]string{minTrustParam: req.Header.Values(MinTrustHeader), provenanceParam: req.Header.Values(ProvenanceHeader)}
 	var flaw *memproxy.Malformed
 	req.Query, req.Own, flaw = ownParams(req.Query, said)
@@ -34,7 +34,7 @@ func Asked(req memproxy.Request) (memproxy.Request, gate.Wishes, *memproxy.Malfo
 		return req, w, flaw
 	}
 	if names := req.Header.Values(SessionHeader); len(names) > 1 && len(slices.Compact(slices.Clone(names))) > 1 {
-		return req, w, unclear(SessionHeader + " stands twice, with different values")
+		return req, w, unclear(SessionHeader + " is repeated with different values")
 	}
 	if values := said[minTrustParam]; len(values) > 0 {
 		f, err := strconv.ParseFloat(values[0], 64)
