@@ -14,7 +14,7 @@ import (
 
 // A word is what is known of one memory that the operation would change: its text,
 // its owner, and the authority over it.
-type word struct {
+type authored struct {
 	target string             // the name in the operation
 	at     int                // its index among the memories of an answer
 	row    memproxy.Ownership // the original author; Actor is "" if unknown
@@ -22,7 +22,7 @@ type word struct {
 	trust.Authority
 }
 
-func (w *word) key() memproxy.MemoryKey {
+func (w *authored) key() memproxy.MemoryKey {
 	return memproxy.MemoryKey{Backend: w.row.Backend, Kind: w.row.Kind, ID: w.row.ID}
 }
 
@@ -44,14 +44,14 @@ func loadAuthors(ctx context.Context, r *run, targets []string) {
 		if r.op.Current[target].Missing || slices.Contains(brings, target) && !slices.Contains(rewritten, target) {
 			continue // it does not exist, or its text is not changed
 		}
-		r.words = append(r.words, wordOf(r, target))
+		r.authored = append(r.authored, authoredOf(r, target))
 	}
-	if err := recorded(ctx, r.Admission, r.known, r.words); err != nil {
+	if err := recorded(ctx, r.Admission, r.known, r.authored); err != nil {
 		ledgerFailed(ctx, r, err, noAuthors)
 	}
-	for i := range r.words {
+	for i := range r.authored {
 		// An author's own later text is no other's word.
-		if w := &r.words[i]; r.before[w.row.ID] != "" && r.before[w.row.ID] != w.row.SHA256 && (!w.Own || w.Others > 0) {
+		if w := &r.authored[i]; r.before[w.row.ID] != "" && r.before[w.row.ID] != w.row.SHA256 && (!w.Own || w.Others > 0) {
 			r.verdict.Forbid(memproxy.TrustAuthority, "target:"+w.target,
 				"the memory was changed after the write was held, so it is not the text that the reviewer let it replace")
 		}
@@ -65,7 +65,7 @@ func taken(r *run) []string {
 	var out []string
 	for i := range r.op.Changes {
 		c := &r.op.Changes[i]
-		if len(c.Remove) == 0 || c.View || wordOf(r, c.Object).Own {
+		if len(c.Remove) == 0 || c.View || authoredOf(r, c.Object).Own {
 			continue
 		}
 		out = append(out, slices.DeleteFunc(slices.Clone(r.op.Targets), func(id string) bool { return id == c.Object })...)
@@ -73,10 +73,10 @@ func taken(r *run) []string {
 	return out
 }
 
-// wordOf combines the ledger's row of a target with the stamp on the memory.
-func wordOf(r *run, target string) word {
+// authoredOf combines the ledger's row of a target with the stamp on the memory.
+func authoredOf(r *run, target string) authored {
 	m := r.op.Current[target]
-	w := word{target: target, row: r.owners[target], text: m.Text}
+	w := authored{target: target, row: r.owners[target], text: m.Text}
 	if w.row.ID == "" {
 		w.row = memproxy.Ownership{Backend: r.op.Backend, Kind: r.op.TargetKind, ID: target}
 		if m.ID != "" {
@@ -154,7 +154,7 @@ func ledgerFailed(ctx context.Context, r *run, err error, detail string) {
 
 // recorded adds what the ledger has recorded: how well the source of each memory is
 // known, and who corrected it.
-func recorded(ctx context.Context, a *Admission, known *lookups, words []word) error {
+func recorded(ctx context.Context, a *Admission, known *lookups, words []authored) error {
 	keys := make([]memproxy.MemoryKey, len(words))
 	for i := range words {
 		keys[i] = words[i].key()
@@ -179,8 +179,8 @@ func recorded(ctx context.Context, a *Admission, known *lookups, words []word) e
 
 // addAuthors adds the authors of the memories being changed to the policy question.
 func addAuthors(r *run) {
-	for i := range r.words {
-		w := &r.words[i]
+	for i := range r.authored {
+		w := &r.authored[i]
 		r.q.AuthorTrust = max(r.q.AuthorTrust, w.Others)
 		if w.Attestation.Outranks(r.q.AuthorAttestation) {
 			r.q.AuthorAttestation = w.Attestation
@@ -207,8 +207,8 @@ func uncontested(r *run) bool {
 // contest records a correction that was refused for lack of authority: from then on
 // the memory is shown to readers as contested.
 func contest(ctx context.Context, r *run) error {
-	for i := range r.words {
-		if w := &r.words[i]; !w.Own || w.Others > 0 {
+	for i := range r.authored {
+		if w := &r.authored[i]; !w.Own || w.Others > 0 {
 			dissent(ctx, r.g, r.Admission, w, content.NewText(r.op, w.target))
 		}
 	}
@@ -226,14 +226,14 @@ func credit(ctx context.Context, r *run) error {
 }
 
 // dissent records that a caller wanted to give a memory another text.
-func dissent(ctx context.Context, g *Gate, a *Admission, w *word, text string) {
+func dissent(ctx context.Context, g *Gate, a *Admission, w *authored, text string) {
 	d := memproxy.Dissent{Open: true, Text: text, SHA256: tamper.Hash(text), Correction: correction(a, w, string(memproxy.TrustAuthority))}
 	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Dissents: []memproxy.Dissent{d}}, "a dissent was not kept") // it is in the log
 }
 
 // correction describes the change that the admission makes, or would make, to a
 // memory.
-func correction(a *Admission, w *word, reason string) memproxy.Correction {
+func correction(a *Admission, w *authored, reason string) memproxy.Correction {
 	return memproxy.Correction{
 		Backend: w.row.Backend, Kind: w.row.Kind, ID: w.row.ID, Tenant: cmp.Or(w.row.Scope.Tenant, a.Principal.Tenant), Author: w.row.Actor,
 		Corrector: a.Principal.ID, Trust: a.Principal.Trust, Decision: a.Decision.ID, Reason: reason, Time: a.begun,
@@ -253,13 +253,13 @@ func settleChange(ctx context.Context, g *Gate, a *Admission) {
 	}
 	var e memproxy.Entry
 	corrects := a.op.Kind == memproxy.Correct
-	for i := range a.words {
-		w := &a.words[i]
+	for i := range a.authored {
+		w := &a.authored[i]
 		if w.row.Actor == "" || corrects && !w.rewrites(a.op) {
 			continue
 		}
 		if corrects && !w.Own {
-			c := correction(a, w, right(a))
+			c := correction(a, w, mayCorrect(a))
 			if a.confirmed {
 				c.Trust = memproxy.TrustHuman // a reviewer's, not the author's
 			}
@@ -289,8 +289,8 @@ func (ret *effects) restated() []memproxy.StateChange {
 		return nil
 	}
 	var changes []memproxy.StateChange
-	for i := range ret.words {
-		w := &ret.words[i]
+	for i := range ret.authored {
+		w := &ret.authored[i]
 		if !w.rewrites(ret.op) {
 			continue
 		}
@@ -308,7 +308,7 @@ func (ret *effects) restated() []memproxy.StateChange {
 }
 
 // replacement is the hash of the text that the operation gives a memory.
-func (w *word) replacement(op *memproxy.Operation) string {
+func (w *authored) replacement(op *memproxy.Operation) string {
 	if it, _ := content.Given(op, w.target); it != nil && it.Text != w.text {
 		return tamper.Hash(it.Text)
 	}
@@ -316,10 +316,10 @@ func (w *word) replacement(op *memproxy.Operation) string {
 }
 
 // rewrites reports whether the operation gives a memory another text.
-func (w *word) rewrites(op *memproxy.Operation) bool { return w.replacement(op) != "" }
+func (w *authored) rewrites(op *memproxy.Operation) bool { return w.replacement(op) != "" }
 
-// right names the reason why the caller may correct other authors.
-func right(a *Admission) string {
+// mayCorrect names the reason why the caller may correct other authors.
+func mayCorrect(a *Admission) string {
 	switch {
 	case a.confirmed:
 		if i := slices.IndexFunc(a.Decision.Notes, func(r memproxy.Reason) bool { return r.Code == memproxy.ReviewApproved }); i >= 0 {
@@ -337,7 +337,7 @@ func right(a *Admission) string {
 // usurped checks what the backend's own model changed or deleted while it processed
 // an addition. A text whose author is trusted more than the caller is restored, and
 // the replacement is kept as dissent. A deletion cannot be undone and is only
-// reported. The error is the ledger's: nobody knows then whose word was changed.
+// reported. The error is the ledger's: it is unknown then whose text was changed.
 func (ret *making) usurped(ctx context.Context) error {
 	stronger, err := ret.stronger(ctx)
 	if err != nil {
@@ -360,17 +360,17 @@ func (ret *making) usurped(ctx context.Context) error {
 
 // stronger returns the memories that the backend's model changed or deleted and
 // whose authors are trusted more than the caller. Their owners are looked up already.
-func (ret *making) stronger(ctx context.Context) ([]word, error) {
+func (ret *making) stronger(ctx context.Context) ([]authored, error) {
 	if !ret.enforced() || ret.Principal.Kind == memproxy.KindHuman {
 		return nil, nil
 	}
 	known := ret.lookups()
-	var words []word
+	var words []authored
 	for i := range ret.memories {
 		m := &ret.memories[i]
 		changed := !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventNone
 		if row := known.owner(memproxy.TargetMemory, m.ID); changed && row != nil && row.Actor != "" {
-			w := word{target: row.ID, at: i, row: *row}
+			w := authored{target: row.ID, at: i, row: *row}
 			w.Authority = trust.AuthorityOf(ret.rules.Ceilings, ret.Principal.ID, &w.row, &memproxy.Stamp{})
 			words = append(words, w)
 		}
@@ -382,5 +382,5 @@ func (ret *making) stronger(ctx context.Context) ([]word, error) {
 		return nil, err
 	}
 	ceiling := ret.rules.Ceilings.Ceiling(ret.Principal.Trust, "")
-	return slices.DeleteFunc(words, func(w word) bool { return w.Others <= ceiling }), nil
+	return slices.DeleteFunc(words, func(w authored) bool { return w.Others <= ceiling }), nil
 }

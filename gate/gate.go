@@ -293,11 +293,11 @@ type Admission struct {
 	owners map[string]memproxy.Ownership
 	// named has the records of the owners and objects that the request names,
 	// unbound the owners without a record that a write binds to the tenant.
-	named   *lookups
-	unbound []string
-	words   []word // of the memories that the operation would change
-	bill    *bill
-	event   memproxy.Event
+	named    *lookups
+	unbound  []string
+	authored []authored // of the memories that the operation would change
+	bill     *bill
+	event    memproxy.Event
 	// findings are the findings in the write, receipts the backend's receipts for
 	// what its model makes of it.
 	findings []memproxy.Finding

@@ -129,8 +129,8 @@ func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent
 	if a.bill != nil {
 		said.Reserved = a.bill.charge.Cost
 	}
-	for i := range a.words {
-		if row := &a.words[i].row; row.SHA256 != "" {
+	for i := range a.authored {
+		if row := &a.authored[i].row; row.SHA256 != "" {
 			if said.Before == nil {
 				said.Before = map[string]string{}
 			}

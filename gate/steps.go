@@ -340,8 +340,8 @@ func clamp(ctx context.Context, r *run) error {
 	known := loadTrack(ctx, r)
 	q.Attestation, q.Track = r.attested(nil), trust.Factor(r.track, known)
 	limit := trust.LimitOf(ceilings, r.Principal.Trust, op.SourceClaim, q.Track, known)
-	for i := range r.words {
-		if w := &r.words[i]; w.Own {
+	for i := range r.authored {
+		if w := &r.authored[i]; w.Own {
 			limit.Repeats(w.row.Confidence, w.Attestation, q.Attestation)
 		}
 	}
