@@ -70,11 +70,11 @@ var admission = [...]step{
 	{signal.SpanIdentify, client | explain, false, memproxy.InternalError, nil, identify},
 	{signal.SpanCall, call | foresee, false, memproxy.InternalError, nil, toolCall},
 	{signal.SpanDecode, client | replay | putBack | recheck | explain, false, memproxy.InternalError, nil, decode},
-	{signal.SpanBound, client | call | foresee | explain, false, memproxy.InternalError, free, bound},
+	{signal.SpanBound, client | call | foresee | explain, false, memproxy.InternalError, namesNoOwner, bound},
 	{signal.SpanTenancy, client | call | foresee | replay | putBack | explain, false, memproxy.InternalError, undecoded, tenancy},
-	{signal.SpanEarn, client | explain, false, memproxy.InternalError, unearned, earn},
-	{signal.SpanSession, client | call | foresee | explain, false, memproxy.LedgerUnavailable, unlocked, locked},
-	{signal.SpanPolled, client | explain, false, memproxy.LedgerUnavailable, unpolled, polled},
+	{signal.SpanEarn, client | explain, false, memproxy.InternalError, fixedTrust, earn},
+	{signal.SpanSession, client | call | foresee | explain, false, memproxy.LedgerUnavailable, readOnly, locked},
+	{signal.SpanPolled, client | explain, false, memproxy.LedgerUnavailable, noReceipt, polled},
 	{signal.SpanOrder, client | replay | putBack, false, memproxy.InternalError, unordered, inTurn},
 	{signal.SpanOwn, client | replay | putBack | recheck | explain, false, memproxy.UpstreamUnavailable, untargeted, ownUnlocked},
 	{signal.SpanInstruct, client | replay | recheck | explain, false, memproxy.PolicyError, uninstructed, instruct},
@@ -83,23 +83,23 @@ var admission = [...]step{
 	{signal.SpanRule, client | call | foresee | putBack | recheck | explain, false, memproxy.PolicyError, undecoded, rule},
 	{signal.SpanEncode, client | replay | putBack, false, memproxy.InternalError, unsent, encode},
 	{signal.SpanCharge, client | call | replay | explain, false, memproxy.InternalError, costsNothing, charge},
-	{signal.SpanBind, client | call | replay | putBack, false, memproxy.LedgerUnavailable, unclaimed, bind},
+	{signal.SpanBind, client | call | replay | putBack, false, memproxy.LedgerUnavailable, nothingToBind, bind},
 	// A held write is charged for its place in the review queue.
 	{signal.SpanReserve, client | call, true, memproxy.InternalError, unreserved, charge},
 	{signal.SpanDecide, client | call | foresee | decline | replay | putBack | recheck, true, memproxy.InternalError, decided, decide},
 	// The record is durable before anything is forwarded.
 	{signal.SpanRecord, client | call | decline | replay | putBack, true, memproxy.AuditUnavailable, nil, record},
 	{signal.SpanHold, client | call, true, memproxy.LedgerUnavailable, unheld, hold},
-	{signal.SpanAside, client | replay, true, memproxy.LedgerUnavailable, ordinary, putAside},
-	{signal.SpanEvidence, client, true, memproxy.LedgerUnavailable, asWritten, keepEvidence},
-	{signal.SpanReject, client | call, true, memproxy.LedgerUnavailable, tolerated, reject},
+	{signal.SpanAside, client | replay, true, memproxy.LedgerUnavailable, noPendingMemories, putAside},
+	{signal.SpanEvidence, client, true, memproxy.LedgerUnavailable, notReworded, keepEvidence},
+	{signal.SpanReject, client | call, true, memproxy.LedgerUnavailable, notRejected, reject},
 	{signal.SpanContest, client | call, true, memproxy.LedgerUnavailable, uncontested, contest},
-	{signal.SpanCredit, call, true, memproxy.LedgerUnavailable, unmade, credit},
-	{signal.SpanFollow, client | replay, true, memproxy.InternalError, unfollowed, precede},
-	{signal.SpanImages, client | replay | putBack, true, memproxy.InternalError, unpictured, images},
+	{signal.SpanCredit, call, true, memproxy.LedgerUnavailable, refused, credit},
+	{signal.SpanFollow, client | replay, true, memproxy.InternalError, noDirectToolCall, precede},
+	{signal.SpanImages, client | replay | putBack, true, memproxy.InternalError, changesNoMembers, images},
 	{signal.SpanAnswer, client | replay | putBack, true, memproxy.InternalError, unanswered, answerRefused},
-	{signal.SpanPoll, client, true, memproxy.InternalError, unasked, answerPoll},
-	{signal.SpanNext, client, true, memproxy.InternalError, plain, next},
+	{signal.SpanPoll, client, true, memproxy.InternalError, notPolling, answerPoll},
+	{signal.SpanNext, client, true, memproxy.InternalError, runsNoAgent, next},
 }
 
 // Admit rules on a call. It returns only after the decision's audit record is
@@ -138,7 +138,7 @@ func (r *run) walk(ctx context.Context) {
 		}
 	}
 	if r.Next = r.onward(); r.Reply != nil {
-		left(r.Admission)
+		leaveQueue(r.Admission)
 	}
 }
 
@@ -386,8 +386,8 @@ func enter(ctx context.Context, r *run, patience time.Duration, alone bool, keys
 	}
 }
 
-// left ends the turn of a change whose outcome is known, or that is refused.
-func left(a *Admission) {
+// leaveQueue ends the turn of a change whose outcome is known, or that is refused.
+func leaveQueue(a *Admission) {
 	if a.leave != nil {
 		a.leave()
 	}

@@ -48,8 +48,8 @@ func (Rearm) next()    {}
 func (Probe) next()    {}
 func (Resume) next()   {}
 
-// plain: the call is answered, or its backend runs no agents.
-func plain(r *run) bool {
+// runsNoAgent: the call is answered, or its backend runs no agents.
+func runsNoAgent(r *run) bool {
 	_, ok := r.call.Backend.Adapter.(Turner)
 	return !ok || r.op == nil || r.call.Passed || !r.enforced() || r.Reply != nil
 }

@@ -215,8 +215,8 @@ func contest(ctx context.Context, r *run) error {
 	return nil
 }
 
-// unmade: the call is refused.
-func unmade(r *run) bool { return r.op == nil || r.Decision.Verdict.Stops() }
+// refused: the call is refused.
+func refused(r *run) bool { return r.op == nil || r.Decision.Verdict.Stops() }
 
 // credit settles the changes of a running agent's call that is admitted: the agent
 // runs the tool next, so the call counts as made.

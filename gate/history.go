@@ -198,8 +198,8 @@ func (ret *effects) before(target string) (id string, m memproxy.Memory) {
 	return target, m
 }
 
-// unfollowed: the request makes no tool call in an agent's place.
-func unfollowed(r *run) bool {
+// noDirectToolCall: the request makes no tool call in an agent's place.
+func noDirectToolCall(r *run) bool {
 	_, ok := r.call.Backend.Adapter.(Editor)
 	return !ok || !r.enforced() || r.call.Backend.Fetch == nil || r.op == nil || !r.op.Kind.Writes() || r.Reply != nil || r.Decision.Verdict.Stops()
 }

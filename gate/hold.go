@@ -149,8 +149,8 @@ func heldTexts(a *Admission) (all []memproxy.HeldText) {
 	return all
 }
 
-// unpolled: the request does not ask for a receipt that could be a held write's.
-func unpolled(r *run) bool {
+// noReceipt: the request does not ask for a receipt that could be a held write's.
+func noReceipt(r *run) bool {
 	if r.op == nil || r.g.opt.Keeper == nil {
 		return true
 	}
@@ -176,8 +176,8 @@ func polled(ctx context.Context, r *run) error {
 	return nil
 }
 
-// unasked: no receipt of a held write is asked for, or there is an answer already.
-func unasked(r *run) bool { return r.held == nil || r.Reply != nil || !r.enforced() }
+// notPolling: no receipt of a held write is asked for, or there is an answer already.
+func notPolling(r *run) bool { return r.held == nil || r.Reply != nil || !r.enforced() }
 
 // answerPoll answers in the backend's place.
 func answerPoll(ctx context.Context, r *run) error {
@@ -225,8 +225,8 @@ func unfiltered(r *run) {
 	}
 }
 
-// ordinary: the write makes ordinary memories, or none.
-func ordinary(r *run) bool {
+// noPendingMemories: the write makes ordinary memories, or none.
+func noPendingMemories(r *run) bool {
 	return r.Decision.Verdict.Stops() || !r.traceable() || !r.confirmed && r.aside == "" && !r.waits()
 }
 

@@ -117,8 +117,8 @@ func (l *lookups) rate(st memproxy.Status) {
 	l.records[st.MemoryKey] = rec
 }
 
-// unpictured: no members of objects are changed.
-func unpictured(r *run) bool {
+// changesNoMembers: no members of objects are changed.
+func changesNoMembers(r *run) bool {
 	return r.op == nil || len(r.op.Changes) == 0 || !r.enforced() || r.Reply != nil || r.Decision.Verdict.Stops()
 }
 
@@ -330,10 +330,10 @@ func loadTrack(ctx context.Context, r *run) bool {
 	return known
 }
 
-// unearned: the caller's tier cannot be raised by a track record, or nothing is
+// fixedTrust: the caller's tier cannot be raised by a track record, or nothing is
 // written.
-func unearned(r *run) bool {
-	return unlocked(r) || r.Principal.Trust != memproxy.TrustAuthenticated || r.rules.Earning.Facts == 0
+func fixedTrust(r *run) bool {
+	return readOnly(r) || r.Principal.Trust != memproxy.TrustAuthenticated || r.rules.Earning.Facts == 0
 }
 
 // earn raises an authenticated caller with a good track record to established. If

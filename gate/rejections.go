@@ -75,11 +75,11 @@ func recordsOf(p *memproxy.Principal, session, user string) []string {
 	return ids
 }
 
-// unlocked: nothing is written.
-func unlocked(r *run) bool { return r.op == nil || !r.op.Kind.Writes() }
+// readOnly: nothing is written.
+func readOnly(r *run) bool { return r.op == nil || !r.op.Kind.Writes() }
 
 // namesUser: the payload names the end user, or the end user is unknown.
-func namesUser(r *run) bool { return unlocked(r) || r.op.Scope.User != "" || r.endUser() == "" }
+func namesUser(r *run) bool { return readOnly(r) || r.op.Scope.User != "" || r.endUser() == "" }
 
 // locked refuses a write if its session, its principal for this end user, or its
 // principal has had too many rejections.
@@ -162,10 +162,10 @@ func reject(ctx context.Context, r *run) error {
 	return nil
 }
 
-// tolerated: no rejection that counts.
-func tolerated(r *run) bool {
+// notRejected: no rejection that counts.
+func notRejected(r *run) bool {
 	d := &r.Decision
-	return unlocked(r) || !d.Verdict.Stops() || d.Status != memproxy.StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked)
+	return readOnly(r) || !d.Verdict.Stops() || d.Status != memproxy.StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked)
 }
 
 // against reports whether the reasons of a refusal count in the session's record,

@@ -240,9 +240,9 @@ func (ret *effects) exported() {
 	}
 }
 
-// unclaimed reports whether a request has no names to bind: all of them have rows,
+// nothingToBind reports whether a request has no names to bind: all of them have rows,
 // or it will not be sent. In shadow mode it is always sent.
-func unclaimed(r *run) bool {
+func nothingToBind(r *run) bool {
 	return r.op == nil || r.dry() || len(r.unbound) == 0 || r.verdict.Worst.Stops() && r.enforced()
 }
 

@@ -306,7 +306,7 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	if r.inspects() {
 		ex.Filters = Filters()
 	}
-	if !unlocked(r) {
+	if !readOnly(r) {
 		ex.Locks = recordsOf(&r.Principal, sessionOf(r), r.endUser())
 		if lock, err := g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, ex.Locks...); err == nil {
 			ex.Lock = lock

@@ -330,8 +330,8 @@ func (w *reworded) into(c *memproxy.HoldContent) {
 	}
 }
 
-// asWritten: the write is stored in its own words.
-func asWritten(r *run) bool { return r.reworded == nil || r.Decision.Verdict.Stops() }
+// notReworded: the write is stored in its own words.
+func notReworded(r *run) bool { return r.reworded == nil || r.Decision.Verdict.Stops() }
 
 // keepEvidence stores the original of a rewritten write for reviewers. If that
 // fails the write is refused.

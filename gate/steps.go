@@ -17,8 +17,8 @@ import (
 
 func undecoded(r *run) bool { return r.op == nil }
 
-// free: no owner is named, and none is required.
-func free(r *run) bool {
+// namesNoOwner: no owner is named, and none is required.
+func namesNoOwner(r *run) bool {
 	return r.op == nil || len(r.op.Claims) == 0 && !r.op.Derived && !r.op.Bulk
 }
 
