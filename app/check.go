@@ -79,8 +79,7 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 // that is weakened, and how many there are besides; or all of them. Of each it writes
 // whether it is on, with which value, and where that comes from.
 func (c *Checked) Print(to io.Writer, all bool) {
-	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(w, "CONTROL\tIS\tVALUE\tFROM\n")
+	w := &strings.Builder{}
 	settings, policies := 0, 0
 	for _, s := range c.cfg.Settings() {
 		caller := strings.HasPrefix(s.Path, "identity.") && strings.Contains(s.Path, "[")
@@ -109,9 +108,13 @@ func (c *Checked) Print(to io.Writer, all bool) {
 	for _, id := range inForce.bundle.Disabled {
 		fmt.Fprintf(w, "policy %s\t%s\t-\t%s\n", id, config.StatusOff, "bundle.yaml: disable")
 	}
-	_ = w.Flush() // readers notice that it is truncated
+	if w.Len() > 0 {
+		table := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
+		fmt.Fprint(table, "CONTROL\tIS\tVALUE\tFROM\n", w)
+		_ = table.Flush() // readers notice that it is truncated
+	}
 	if !all {
-		fmt.Fprintf(to, "and %d controls (defaults, and those of callers) and %d built-in policies: --controls lists them\n", settings, policies)
+		fmt.Fprintf(to, "%d more controls (defaults, and those of callers) and %d built-in policies: --controls lists them\n", settings, policies)
 	}
 }
 

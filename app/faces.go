@@ -162,7 +162,7 @@ func (s *App) Listen() error {
 	for _, l := range s.listeners {
 		ln, err := net.Listen("tcp", l.addr)
 		if err != nil {
-			return fmt.Errorf("%s: %w", l.name, err)
+			return fmt.Errorf("%s: %w; choose another listen address, or stop what uses it", l.name, err)
 		}
 		l.ln = ln
 	}

@@ -92,7 +92,7 @@ func TestInitRefuses(t *testing.T) {
 		{"want http://", "--backend mem0 --upstream ftp://h"},
 		{"want http://", "--backend mem0 --upstream nowhere"},
 		{"want http://", `--backend mem0 --upstream http://h/"x`},
-		{"give --backend", ""},
+		{"set --backend", ""},
 		{"want one of", "--backend mem0-cloud --upstream http://h"},
 	} {
 		args := strings.Fields(tc.args)

@@ -191,6 +191,6 @@ func (v *reader) fromYAML(err error) {
 			continue
 		}
 		line, _ := strconv.Atoi(m[1]) // digits
-		v.fault(line, "%s", m[2])
+		v.fault(line, "%s", strings.Replace(m[2], "found character that cannot start any token", "a character that no value begins with; indent with spaces, not tabs", 1))
 	}
 }

@@ -175,7 +175,11 @@ func (c *Config) Allowed(allowed string) ([]string, error) {
 	var out []string
 	for _, s := range c.Unsafe() {
 		if !slices.Contains(list, s.Name) {
-			faults = append(faults, fmt.Sprintf("%s: %s weakens production: %s; to start all the same, set %s=%s", s.From, s.Path, s.Unsafe, UnsafeEnv, s.Name))
+			from := s.From
+			if s.Line == 0 && c.file != nil {
+				from = c.file.name + " (" + s.From + ")"
+			}
+			faults = append(faults, fmt.Sprintf("%s: %s weakens production: %s; to start all the same, set %s=%s", from, s.Path, s.Unsafe, UnsafeEnv, s.Name))
 		}
 		if !slices.Contains(out, s.Name) {
 			out = append(out, s.Name)

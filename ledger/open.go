@@ -79,7 +79,7 @@ func Open(opt Options) (*Ledger, error) {
 		l.closeDBs()
 		switch {
 		case opt.URL != "":
-			return nil, fmt.Errorf("ledger: Postgres: %w", err)
+			return nil, fmt.Errorf("ledger: the Postgres of ledger.url: %w", err)
 		case opt.Path == "":
 			return nil, fmt.Errorf("ledger: in memory: %w", err)
 		}

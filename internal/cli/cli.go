@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exit codes.
@@ -159,6 +161,10 @@ func misspelt(args []string) func(*cobra.Command, error) error {
 			if len(name) > 1 && arg[0] == '-' && c.Flag(name) != nil {
 				return fmt.Errorf("%w: write --%s", err, name)
 			}
+		}
+		var value *pflag.InvalidValueError
+		if errors.As(err, &value) && errors.Is(err, strconv.ErrSyntax) {
+			return fmt.Errorf("--%s %q is not a number", value.GetFlag().Name, value.GetValue())
 		}
 		return err
 	}

@@ -14,11 +14,19 @@ import (
 var (
 	parsedAt  = regexp.MustCompile(`<input>:(\d+):\d+:? ?(?:"[^"]*": ?)?`)
 	forAction = regexp.MustCompile(` for Action::"[^"]*"`)
+	expected  = regexp.MustCompile(`(?:exact )?got (.*) want (.*)$`)
 )
 
 // atLine formats a parser error as file:line: message.
 func atLine(file string, err error) error {
 	msg := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "parser error: "), "parse error at ", "")
+	if m := expected.FindStringSubmatchIndex(msg); m != nil {
+		found := "found " + msg[m[2]:m[3]]
+		if m[2] == m[3] {
+			found = "the file ends"
+		}
+		msg = msg[:m[0]] + "expected " + msg[m[4]:m[5]] + ", " + found
+	}
 	if m := parsedAt.FindStringSubmatchIndex(msg); m != nil {
 		line := msg[m[2]:m[3]]
 		if line == "0" { // the file is not text

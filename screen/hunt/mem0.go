@@ -90,7 +90,7 @@ func Mem0Kind(ctx context.Context, a API) (string, error) {
 	case errors.As(err, &no) && (no == http.StatusNotFound || no == http.StatusMethodNotAllowed):
 		return "server", nil
 	}
-	return "", fmt.Errorf("hunt: which Mem0 this is: %w", err)
+	return "", fmt.Errorf("the API of Mem0 cannot be determined: %w", err)
 }
 
 // mem0Pages walks a hosted project by POST /v3/memories/.

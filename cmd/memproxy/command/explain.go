@@ -100,7 +100,7 @@ func printExplained(w io.Writer, e *app.Explained) {
 	for _, f := range e.Filters {
 		print("%-14s %-10s %-8s %s", "answer", f.Name, f.Effect, f.What)
 	}
-	if len(e.Filters) == 0 {
+	if len(e.Filters) == 0 && e.Decision.Verdict != memproxy.Deny {
 		print("%-14s it is passed on unread", "answer")
 	}
 	verdict := fmt.Sprintf("\nverdict    %s", e.Decision.Verdict)

@@ -66,7 +66,7 @@ func (in *Invocation) initialising(backend, upstream, out string, force bool) er
 	if s.Key != "" {
 		fmt.Fprintf(in.Stdout, "That key is %s\nIt is kept nowhere: give it to the clients as %s. A backend that wants a key of its own gets it by credential.\n", s.Key, s.Keys[0])
 	}
-	fmt.Fprintf(in.Stdout, "Next:\n  memproxy check --config %s\n  memproxy serve --config %s\nThen lead the clients to it: "+s.Client+"\n", out, out, s.Listen)
+	fmt.Fprintf(in.Stdout, "Next:\n  memproxy check --config %s\n  memproxy serve --config %s\nThen point the clients at it: "+s.Client+"\n", out, out, s.Listen)
 	return nil
 }
 
@@ -81,7 +81,7 @@ func (in *Invocation) answer(lines *bufio.Reader, given, question, proposal, opt
 	if err != nil && line == "" {
 		fmt.Fprintln(in.Stderr)
 		if option != "" {
-			return "", errors.New("nobody answers: give " + option)
+			return "", errors.New("no answer on stdin; set " + option)
 		}
 	}
 	if line = strings.TrimSpace(line); line != "" {
