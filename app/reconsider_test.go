@@ -40,7 +40,7 @@ func TestRuleChangesReevaluateHolds(t *testing.T) {
 		t.Helper()
 		r.enacts(file, text)
 		if h := r.heldWrite(id); h.Today != want || h.State != memproxy.HoldPending || len(h.Reasons) == 0 {
-			t.Errorf("%+v, want that the rules of today say %q", h, want)
+			t.Errorf("%+v, want that the current rules say %q", h, want)
 		}
 	}
 	own := filepath.Join(dir, "own.cedar")
@@ -48,7 +48,7 @@ func TestRuleChangesReevaluateHolds(t *testing.T) {
 	if out, code := r.as(reviewToken, "holds", "list"); code != 0 || !strings.Contains(out, "allow") {
 		t.Errorf("%d %s", code, out)
 	}
-	if out, code := r.as(reviewToken, "holds", "show", id); code != 0 || !strings.Contains(out, "rules of today") {
+	if out, code := r.as(reviewToken, "holds", "show", id); code != 0 || !strings.Contains(out, "current rules") {
 		t.Errorf("%d %s", code, out)
 	}
 	today("deny", own, closed)
@@ -60,7 +60,7 @@ func TestRuleChangesReevaluateHolds(t *testing.T) {
 	if n := len(w.of(memproxy.NoticeRuled, id)); n != 5 {
 		t.Fatalf("%d notices", n)
 	}
-	if n := w.of(memproxy.NoticeRuled, id)[0]; !strings.Contains(n.Text, "rules of today say allow") || strings.Contains(string(n.Data), "sails") || w.wrong() > 0 {
+	if n := w.of(memproxy.NoticeRuled, id)[0]; !strings.Contains(n.Text, "current rules say allow") || strings.Contains(string(n.Data), "sails") || w.wrong() > 0 {
 		t.Errorf("told %q of %s, %d badly signed", n.Text, n.Data, w.wrong())
 	}
 	r.does("holds", "approve", "--reason", "harmless", id)

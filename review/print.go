@@ -64,7 +64,7 @@ func codes(reasons []memproxy.Reason) string {
 }
 
 func (p *printer) holds(page memproxy.HoldPage) {
-	p.row("ID", "STATE", "TODAY", "CREATED", "TENANT", "PRINCIPAL", "BACKEND", "ROUTE", "SCORE", "GROUP", "REASONS")
+	p.row("ID", "STATE", "CURRENT RULES", "CREATED", "TENANT", "PRINCIPAL", "BACKEND", "ROUTE", "SCORE", "GROUP", "REASONS")
 	for _, h := range page.Holds {
 		p.row(h.ID, h.State, h.Today, at(h.Created), h.Tenant, h.Principal, h.Backend, h.Route, h.Score, h.Similarity, codes(h.Reasons))
 	}
@@ -84,7 +84,7 @@ func (p *printer) hold(h HoldView) {
 	p.row("hold", h.ID)
 	p.row("state", h.State)
 	if h.Today != "" {
-		p.row("rules of today", h.Today)
+		p.row("current rules", h.Today)
 	}
 	p.row("created", at(h.Created))
 	p.row("author", fmt.Sprintf("%s (%s), tenant %s", h.Principal, h.Trust, h.Tenant))

@@ -187,9 +187,9 @@ func noticeText(n memproxy.Notice) string {
 		case n.Kind == memproxy.NoticeRuled && h.State != memproxy.HoldPending:
 			what = "is " + string(h.State) + " by a change of the rules"
 		case n.Kind == memproxy.NoticeRuled && h.Today != "":
-			what = "waits for review; the rules of today say " + h.Today
+			what = "waits for review; the current rules say " + h.Today
 		case n.Kind == memproxy.NoticeRuled:
-			what = "waits for review; the rules of today hold it"
+			what = "waits for review; the current rules hold it"
 		}
 		return fmt.Sprintf("A write by %s to %s (%s) %s: hold %s.", h.Principal, h.Backend, h.Route, what, h.ID)
 	case memproxy.NoticeFlagged, memproxy.NoticeQuarantined, memproxy.NoticeMemoryRuled:
