@@ -236,13 +236,18 @@ func (s *state) openBudget() (gate.Budget, error) {
 		err := shared.Ping(ctx)
 		switch {
 		case err != nil:
-			return errors.Join(errors.New("the shared store is away; a local share of the limits applies"), err)
+			return fmt.Errorf("the shared store is away; a local share of the limits applies: %w", err)
 		case both.Degraded():
 			return errors.New("the shared store was away and answers again; the next write is counted there")
 		}
 		return nil
 	}})
 	s.group.Own(stageStores, both.Close)
+	s.group.Go("shared budgets", func(ctx context.Context) {
+		if err := shared.Ping(ctx); err != nil && ctx.Err() == nil {
+			opt.Changed(err)
+		}
+	})
 	return both, nil
 }
 
