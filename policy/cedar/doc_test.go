@@ -3,6 +3,7 @@ package cedar_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -146,5 +147,26 @@ func TestDocumentExample(t *testing.T) {
 		if documented := strings.Contains(doc, "| `@"+name+"("); documented != (err == nil) {
 			t.Errorf("@%s: documented %v, compiles: %v", name, documented, err)
 		}
+	}
+}
+
+// The document of the profiles names every built-in rule that depends on one.
+// Proves TRL-10.
+func TestDocumentOfProfilesNamesTheirRules(t *testing.T) {
+	text := string(must.Get(os.ReadFile("../../docs/configuration.md"))(t))
+	_, text, _ = strings.Cut(text, "\n## Profiles\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	rule, found := regexp.MustCompile(`@id\("(.*)"\)`), 0
+	for _, file := range must.Get(filepath.Glob("../builtin/*.cedar"))(t) {
+		for _, part := range strings.Split(string(must.Get(os.ReadFile(file))(t)), ";\n") {
+			if m := rule.FindStringSubmatch(part); m != nil && strings.Contains(part, "context.profile") {
+				if found++; !strings.Contains(text, "`"+m[1]+"`") {
+					t.Errorf("docs/configuration.md does not say how the profile changes %s", m[1])
+				}
+			}
+		}
+	}
+	if found < 8 {
+		t.Errorf("%d rules are found", found)
 	}
 }
