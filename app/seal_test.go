@@ -122,7 +122,7 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"},
 	if code, out, _ := invoke(t, "ledger", "sweep", "--admin", r.admin, "--token-file", bob); code != cli.OK || strings.Contains(out, id) || strings.Contains(out, "acme") {
 		t.Errorf("exit %d %s", code, out)
 	}
-	if code, _, errs := invoke(t, "audit", "seal", "--admin", r.admin, "--token-file", bob, "--backend", "mem0", "--tenant", "acme"); code != cli.Failed || !strings.Contains(errs, "404") {
+	if code, _, errs := invoke(t, "audit", "seal", "--admin", r.admin, "--token-file", bob, "--backend", "mem0", "--tenant", "acme"); code != cli.Failed || !strings.Contains(errs, "no such tenant") {
 		t.Errorf("exit %d %s", code, errs)
 	}
 	if log := r.audit("--type", "review"); !strings.Contains(log, "review.sweep") || !strings.Contains(log, "review.seal") || !strings.Contains(log, `"id":"eve"`) {

@@ -103,7 +103,7 @@ func wrongState(t *transaction, id string, want memproxy.HoldState) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: hold %s is %s, or %s to somebody else", ErrState, id, h.State, want)
+	return fmt.Errorf("%w: hold %s is %s, not %s in this process", ErrState, id, h.State, want)
 }
 
 // Finish records that the backend accepted the write. Only the holder of the claim can

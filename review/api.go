@@ -265,9 +265,15 @@ func problemOf(err error) problem {
 		return p
 	}
 	for _, r := range refusals {
-		if errors.Is(err, r.no) {
-			return r.problem
+		if !errors.Is(err, r.no) {
+			continue
 		}
+		if p := r.problem; r.no == memproxy.ErrState {
+			_, why, _ := strings.Cut(err.Error(), memproxy.ErrState.Error())
+			p.detail = cmp.Or(strings.TrimLeft(why, ": \n"), p.detail)
+			return p
+		}
+		return r.problem
 	}
 	return unavailable
 }

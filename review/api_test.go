@@ -1,6 +1,7 @@
 package review_test
 
 import (
+	"errors"
 	"net/http"
 	"reflect"
 	"slices"
@@ -74,7 +75,7 @@ func TestApproveSendsOnce(t *testing.T) {
 	r.hold("h", "text")
 	for range 2 {
 		s, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"})
-		if err != nil && !strings.Contains(err.Error(), "409") {
+		if no, is := errors.AsType[*review.Refused](err); err != nil && (!is || no.Status != http.StatusConflict) {
 			t.Fatal(err)
 		}
 		if err == nil && (!s.Settled || s.Hold.State != memproxy.HoldDone || !slices.Equal(s.Hold.Result.Memories, []string{"m-h"})) {

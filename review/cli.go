@@ -75,7 +75,7 @@ func (c CLI) command(v verb) *cobra.Command {
 	words := strings.Fields(v.args)
 	out.Args = func(_ *cobra.Command, ids []string) error {
 		if !strings.HasSuffix(v.args, "...") && len(ids) != len(words) {
-			return fmt.Errorf("%d id(s) are needed", len(words))
+			return fmt.Errorf("expected %s, got %d argument(s)", cmp.Or(v.args, "none"), len(ids))
 		}
 		return nil
 	}

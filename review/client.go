@@ -77,10 +77,8 @@ type Refused struct {
 	Problem
 }
 
-// Error formats the answer in one line.
-func (r *Refused) Error() string {
-	return fmt.Sprintf("%s (%s, status %d)", r.Detail, r.Problem.Error, r.Status)
-}
+// Error returns the answer's detail, one line.
+func (r *Refused) Error() string { return r.Detail }
 
 // Call calls a route of the API by its operationId. Values are the path and query
 // parameters by name, and in is the body. It repeats a request for original content

@@ -64,7 +64,7 @@ func (in *Invocation) initialising(backend, upstream, out string, force bool) er
 	}
 	fmt.Fprintf(in.Stdout, "%s is written, for clients that present %s.\n", out, s.KeyFrom)
 	if s.Key != "" {
-		fmt.Fprintf(in.Stdout, "That key is %s\nIt is kept nowhere: give it to the clients as %s. A backend that wants a key of its own gets it by credential.\n", s.Key, s.Keys[0])
+		fmt.Fprintf(in.Stdout, "That key is %s\nIt is not stored: give it to the clients as %s. Put the key that the backend wants, if any, into credential.\n", s.Key, s.Keys[0])
 	}
 	fmt.Fprintf(in.Stdout, "Next:\n  memproxy check --config %s\n  memproxy serve --config %s\nThen point the clients at it: "+s.Client+"\n", out, out, s.Listen)
 	return nil
