@@ -93,11 +93,9 @@ const (
 	BudgetTotal     ReasonCode = "budget.total"
 	BudgetTenant    ReasonCode = "budget.tenant"
 	BudgetNamespace ReasonCode = "budget.namespace"
-	HoldQueue       ReasonCode = "hold.queue"    // too many writes of the caller wait for review
-	HoldReviewer    ReasonCode = "hold.reviewer" // there is no reviewer for it
-	BudgetRead      ReasonCode = "budget.read"
+	HoldQueue       ReasonCode = "hold.queue"      // too many writes of the caller wait for review
+	HoldReviewer    ReasonCode = "hold.reviewer"   // there is no reviewer for it
 	BudgetDegraded  ReasonCode = "budget.degraded" // the shared store is away; the local share applies
-	BudgetWarning   ReasonCode = "budget.warning"  // 80 % used
 	RapidWrites     ReasonCode = "budget.rapid_writes"
 
 	LimitRejections   ReasonCode = "limit.rejections"    // too many rejected requests of one address
@@ -126,7 +124,7 @@ func ReasonCodes() []ReasonCode {
 		FieldForbidden, FieldSize, FieldTrait, LayerNamespace, LayerInferred,
 		PolicyForbid, PolicyNoPermit, PolicyError, PolicyAdmin, PolicyBulk, PolicySteering,
 		BudgetHour, BudgetTotal, BudgetTenant, BudgetNamespace, HoldQueue, HoldReviewer,
-		BudgetRead, BudgetDegraded, BudgetWarning, RapidWrites, LimitRejections, LimitInFlight, LimitSideRequests, AuditUnavailable,
+		BudgetDegraded, RapidWrites, LimitRejections, LimitInFlight, LimitSideRequests, AuditUnavailable,
 		LedgerUnavailable, UpstreamUnavailable, UpstreamMalformed, InternalError,
 	}
 }

@@ -96,7 +96,7 @@ func (in *Instruments) charged(ctx context.Context, ev *memproxy.Event) {
 	result, reason := ResultGranted, memproxy.ReasonCode(NoReason)
 	for i := range ev.Reasons {
 		switch code := ev.Reasons[i].Code; code {
-		case memproxy.BudgetHour, memproxy.BudgetTotal, memproxy.BudgetTenant, memproxy.BudgetNamespace, memproxy.BudgetRead:
+		case memproxy.BudgetHour, memproxy.BudgetTotal, memproxy.BudgetTenant, memproxy.BudgetNamespace:
 			result, reason = ResultRefused, code
 		}
 	}
