@@ -20,7 +20,7 @@ type after struct {
 	all    sync.WaitGroup
 }
 
-// newAfter has so many lines of work, each so long.
+// newAfter returns a number of queues, each of a size.
 func newAfter(lines, size int) *after {
 	a := &after{seed: maphash.MakeSeed(), work: make([]chan func(), lines)}
 	for i := range a.work {

@@ -72,8 +72,7 @@ type App struct {
 	unconfirmed *memories.Unconfirmed
 }
 
-// How much may wait that callers do not wait for: lines of work, and the length
-// of each.
+// Bounds of deferred work: the number of queues, and the length of each.
 const (
 	laterLines = 32
 	laterQueue = 256

@@ -83,12 +83,12 @@ func buildIdentifier(cfg *config.Config, key []byte) (*identity.Identifier, erro
 	return found, cfg.Fault(err, "identity")
 }
 
-// Fingerprint names a key, for the log's origin: 16 hex digits.
+// Fingerprint returns the 16 hex digits that name a key in the log's origin.
 func Fingerprint(key ed25519.PrivateKey) string {
 	return memproxy.TextSHA256(string(key.Public().(ed25519.PublicKey)))[:16]
 }
 
-// issuerClient asks an issuer, and believes the roots that are configured.
+// issuerClient returns a client for requests to an issuer that trusts the configured roots.
 func issuerClient(o *config.OIDC) (*http.Client, error) {
 	trusted, err := upstreamTLS(config.TLS{UpstreamCA: o.CA})
 	if err != nil {
@@ -105,8 +105,8 @@ func issuerClient(o *config.OIDC) (*http.Client, error) {
 // maxBearer bounds a token's file, in bytes.
 const maxBearer = 64 << 10
 
-// bearerIn reads a token from its file each time: projected ones are replaced
-// before they end. Nil for no file.
+// bearerIn returns a function that reads a token from its file, because projected tokens
+// are replaced before they expire. Nil for no file.
 func bearerIn(path string) func() (string, error) {
 	if path == "" {
 		return nil

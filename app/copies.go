@@ -33,8 +33,8 @@ func BackupLedger(ctx context.Context, cfg *config.Config, file string) error {
 	return ledger.Backup(ctx, opt, file)
 }
 
-// RestoreLedger puts a copy in the place of the ledger, once that is on record. No
-// sidecar runs on the state meanwhile: the audit log has one writer.
+// RestoreLedger replaces the ledger by a copy, after it has recorded that. It fails while
+// a sidecar runs on the state.
 func RestoreLedger(ctx context.Context, cfg *config.Config, o Options, file, reason string, force bool) error {
 	if cfg.Ledger.URL.Reveal() != "" {
 		return errDatabase
@@ -64,7 +64,7 @@ func RestoreLedger(ctx context.Context, cfg *config.Config, o Options, file, rea
 	return errors.Join(err, s.closeSoon(ctx))
 }
 
-// PlanMigration is what a start would do with the ledger. Nothing is changed.
+// PlanMigration returns what a start would do with the ledger, and changes nothing.
 func PlanMigration(ctx context.Context, cfg *config.Config) (ledger.Plan, error) {
 	opt := (&state{cfg: cfg}).ledgerOptions(nil)
 	opt.Progress = nil

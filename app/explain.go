@@ -157,10 +157,10 @@ func contents(op *memproxy.Operation, g *memproxy.Governance) (out []string) {
 // plainKey matches keys that are names and not text.
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,40}$`)
 
-// still is every collaborator of a gate that must not have an effect.
+// still implements the collaborators of a gate without effects, for Explain.
 type still struct{ who memproxy.Principal }
 
-// stillLedger has the caller's track record and locks, and nothing else.
+// stillLedger reads the caller's track record and locks only.
 type stillLedger struct {
 	gate.NoLedger
 	who   memproxy.Principal

@@ -128,7 +128,7 @@ func (s shares) of(backend string, limits config.Intake) *face.InFlight {
 	return s[backend]
 }
 
-// upstreamTLS believes the roots that are configured; nil stands for the system's.
+// upstreamTLS returns a configuration that trusts the configured roots; nil: the system's.
 func upstreamTLS(t config.TLS) (*tls.Config, error) {
 	if t.UpstreamCA == "" {
 		return nil, nil
@@ -140,8 +140,8 @@ func upstreamTLS(t config.TLS) (*tls.Config, error) {
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
-// listenTLS makes a listener's TLS. With client roots, certificates that are
-// given are verified; callers without one are identified in other ways.
+// listenTLS returns a listener's TLS. With client roots, presented certificates are
+// verified; callers without one are identified in other ways.
 func listenTLS(t config.TLS) (*tls.Config, error) {
 	cert, err := tlsfile.Open(t.Cert, t.Key)
 	if err != nil {
@@ -157,7 +157,7 @@ func listenTLS(t config.TLS) (*tls.Config, error) {
 	return conf, nil
 }
 
-// listen opens every address and starts serving.
+// Listen opens every address and starts serving.
 func (s *App) Listen() error {
 	for _, l := range s.listeners {
 		ln, err := net.Listen("tcp", l.addr)
@@ -222,12 +222,12 @@ func (s *App) Handler(listener string) http.Handler {
 	return nil
 }
 
-// Once has a round of a background job made, at a time that it takes for now.
+// Once runs a round of a background job as if it were now.
 func (s *App) Once(ctx context.Context, job string, now time.Time) error {
 	return s.jobs.Once(ctx, job, now)
 }
 
-// Addr is where a listener really listens.
+// Addr returns the address of a listener, or "".
 func (s *App) Addr(name string) string {
 	for _, l := range s.listeners {
 		if l.name == name && l.ln != nil {
@@ -258,8 +258,8 @@ func (s *App) ready() []proxy.Check {
 	return checks
 }
 
-// Envoy is how Envoy reaches the processor. It is not in the configuration because
-// it belongs to the wiring of one pod, as Envoy's own bootstrap does.
+// Envoy configures the listener of the external processor: by flags, because it belongs
+// to the wiring of one pod, as Envoy's bootstrap does.
 type Envoy struct {
 	Listen              string // host:port, or unix:PATH
 	Cert, Key, ClientCA string // files, PEM
@@ -288,7 +288,7 @@ func (f *Envoy) check() error {
 	return errors.New("extproc: --listen is not a loopback address or a unix socket, so it needs --cert, --key and --client-ca: whoever reaches it is believed about who callers are")
 }
 
-// anybody reports whether any process of the machine can speak to the processor.
+// anybody reports whether any process of the machine can connect to the processor.
 func (f *Envoy) anybody() bool { return f.ClientCA == "" && !strings.HasPrefix(f.Listen, "unix:") }
 
 // listenExtproc serves the processor.
@@ -361,7 +361,7 @@ func (s *App) processor(unfilteredReads bool) (*extproc.Processor, error) {
 	return p, err
 }
 
-// behindEnvoy is a backend as the HTTP face has it, in the Envoy face's terms.
+// behindEnvoy returns the processor's options for a backend.
 func behindEnvoy(s *App, b config.Backend) (extproc.Backend, error) {
 	o, err := s.proxyOptions(b)
 	if err != nil {

@@ -181,8 +181,8 @@ func (m *member) ready() proxy.Check {
 	return c
 }
 
-// releaseMeter counts decisions by release, for the reports to the control plane, and
-// passes everything on to the meter that it is put before.
+// releaseMeter counts decisions by release, for the reports to the control plane, and forwards
+// all calls to another meter.
 type releaseMeter struct {
 	gate.Meter
 
@@ -240,7 +240,7 @@ func (t *releaseMeter) Decided(ctx context.Context, ev *memproxy.Event) {
 	}
 }
 
-// drain returns the counts since the call before, by release.
+// drain returns the counts since the last call, by release.
 func (t *releaseMeter) drain() []follow.Count {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -69,7 +69,7 @@ func traitsOf(b config.Backend, id string) integrity.Traits {
 	return integrity.Traits{Listed: there, AgentsAdd: there, AgentsEdit: kind == letta.TargetBlock}
 }
 
-// Attended is which installation is checked.
+// Attended names the installation for Attend.
 type Attended struct {
 	Config *config.Config // nil: the sidecar at Admin
 	Admin  string         // address of the admin listener of a sidecar that runs; "": the configuration's
@@ -172,9 +172,9 @@ func (h Hunt) Walk(ctx context.Context) error {
 	return err
 }
 
-// Store is how a backend's store is read, by its own API and with its own
-// credential, and the name of that API:
-// "platform", "server", or "auto" to ask a Mem0 which it is.
+// Store returns a pager of all that a backend holds, read with the backend's credential,
+// and the name of its API. With "auto" a Mem0 is asked which API it has, "platform" or
+// "server".
 func Store(ctx context.Context, b config.Backend, api string, scopes []memproxy.Scope) (hunt.Pager, string, error) {
 	at := hunt.API{URL: b.Upstream}
 	if c := credentialOf(b); c != nil {

@@ -147,9 +147,9 @@ func sanitiseFrom(c config.Screening) memproxy.PerMille {
 	return screen.Hold
 }
 
-// versionOf names the rules by all that they are made of: two sidecars with
-// one version rule alike. Sections are taken whole, so that a new setting is part
-// of it; left out is only where something lies.
+// versionOf hashes everything that decisions depend on: sidecars with the same version
+// decide alike. Sections are hashed whole, so that new settings are included, but without
+// the paths of files.
 func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 	counted, judged := cfg.Budgets, cfg.Screening
 	counted.Redis, judged.Approved, judged.Pack = nil, nil, pack.Version()

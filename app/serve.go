@@ -121,8 +121,8 @@ const (
 	memoryLimit = 168 << 20
 )
 
-// TuneMemory sets the collector of the process up for a small heap, unless GOGC and
-// GOMEMLIMIT say otherwise.
+// TuneMemory sets the garbage collector's parameters for a small heap, unless GOGC and
+// GOMEMLIMIT are set.
 func TuneMemory(getenv func(string) string) {
 	if getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)

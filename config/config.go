@@ -1,9 +1,9 @@
 // Package config reads memproxy.yaml.
 //
-// Unknown and repeated keys are errors. All faults are reported at once, each with file
-// and line. Secrets never print, and no fault quotes a value that came from a
-// reference. Load returns a configuration in which the defaults of the profile are
-// written out. Nothing is compiled here.
+// Unknown and repeated keys are errors. Faults are reported together, each with file and
+// line: those of syntax and references before those of keys and values. Secrets never
+// print, and no fault quotes a value that came from a reference. Load returns a
+// configuration in which the defaults of the profile are written out.
 package config
 
 import (

@@ -45,8 +45,8 @@ func NewSteady(clock func() time.Time, up func() time.Duration, ran func(context
 // beginning is what the clock would have shown when up was zero.
 func (s *Steady) beginning(up time.Duration) time.Time { return s.clock().Round(0).Add(-up) }
 
-// Wait is how long it takes until the clock can be trusted to say that a time has
-// passed, zero if it can.
+// Wait returns how long it takes until the clock can be trusted to have measured a
+// duration; zero: it can now.
 func (s *Steady) Wait(passed time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,8 +60,9 @@ func (s *Steady) Wait(passed time.Duration) time.Duration {
 	return max(0, s.since+min(passed, steadyFor)-up)
 }
 
-// Came is the time by which it is decided what of that age is over: the clock's now if it
-// can be trusted, else one that has certainly come, zero if none is known.
+// Came returns the time to compare with for items that end after age: now if the clock
+// can be trusted for that long, else a time that has certainly passed, zero if none is
+// known.
 func (s *Steady) Came(ctx context.Context, now time.Time, age time.Duration) (time.Time, error) {
 	if s.Wait(age) == 0 {
 		return now, nil
@@ -69,8 +70,8 @@ func (s *Steady) Came(ctx context.Context, now time.Time, age time.Duration) (ti
 	return s.note(ctx)
 }
 
-// Note tells the ledger how long this process has run, for processes that live too short
-// to trust the clock by themselves.
+// Note records in the ledger how long this process has run, for processes that are too
+// short-lived to trust the clock by themselves.
 func (s *Steady) Note(ctx context.Context) error {
 	_, err := s.note(ctx)
 	return err
