@@ -32,7 +32,7 @@ func TestBoundsOfTheProfileAreInForce(t *testing.T) {
 		"backends[mem0].timeouts.run":      written(proxy.DefaultRunTimeout),
 		"backends[mem0].reconcile":         written(proxy.DefaultReconcile),
 		"limits.connections":               fmt.Sprint(face.DefaultConnections),
-		"limits.connections_per_address":   fmt.Sprint(face.DefaultConnectionsPeer),
+		"limits.connections_per_address":   fmt.Sprint(face.DefaultConnections * 3 / 4),
 		"limits.in_flight":                 fmt.Sprint(face.DefaultInFlight),
 		"limits.in_flight_per_address":     fmt.Sprint(face.DefaultInFlightPeer),
 		"limits.write":                     written(face.DefaultWriteTimeout),

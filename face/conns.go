@@ -8,11 +8,8 @@ import (
 	"sync"
 )
 
-// Defaults of a listener's connections.
-const (
-	DefaultConnections     = 2048
-	DefaultConnectionsPeer = 1536
-)
+// DefaultConnections is the default of ListenOptions.Connections.
+const DefaultConnections = 2048
 
 // conns are a listener's connections. When there are too many, one is closed for a
 // new one: the oldest of those without a caller, even if it is in use, and

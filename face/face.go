@@ -1,8 +1,8 @@
-// Package face is the common part of memproxy's two faces, the HTTP proxy and Envoy's
-// external processor: the names of their headers, the classification of a request by
-// its head, their own refusals, and side requests to a backend.
+// Package face has what the two front ends share, the HTTP proxy and Envoy's external
+// processor: the names of their headers, the classification of a request by its head,
+// their own refusals, and side requests to a backend.
 //
-// A request has the same meaning at both faces. The package decides nothing.
+// A request has the same meaning at both. The package decides nothing.
 package face
 
 import (

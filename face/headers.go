@@ -81,9 +81,9 @@ const corsAnswer = "Access-Control-"
 // Access).
 var asking = [...]string{"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "Access-Control-Request-Private-Network"}
 
-// Question copies the request headers of a CORS preflight: the origin, and what it
+// PreflightRequest copies the request headers of a CORS preflight: the origin, and what it
 // asks for.
-func Question(dst, src http.Header) {
+func PreflightRequest(dst, src http.Header) {
 	for _, name := range asking {
 		if values, ok := src[name]; ok {
 			dst[name] = values
@@ -91,9 +91,9 @@ func Question(dst, src http.Header) {
 	}
 }
 
-// Permission copies the response headers of a CORS preflight: what is allowed, and
+// PreflightResponse copies the response headers of a CORS preflight: what is allowed, and
 // how the answer may be cached.
-func Permission(dst, src http.Header) {
+func PreflightResponse(dst, src http.Header) {
 	for name, values := range src {
 		if strings.HasPrefix(name, corsAnswer) || name == "Vary" || name == "Allow" {
 			dst[name] = values
@@ -101,9 +101,9 @@ func Permission(dst, src http.Header) {
 	}
 }
 
-// PermissionStatus returns the status of a preflight's answer: a redirect, or any other
+// PreflightStatus returns the status of a preflight's answer: a redirect, or any other
 // status that browsers do not accept, is a refusal.
-func PermissionStatus(status int) int {
+func PreflightStatus(status int) int {
 	switch {
 	case status == http.StatusOK || status == http.StatusNoContent || status >= 400 && status <= 599:
 		return status

@@ -30,7 +30,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	// One waiting connection a millisecond gets a place, and the oldest without a
 	// caller is closed: a new connection has as many milliseconds to send its request
 	// as there are places.
-	addr := r.serve(t, proxy.ServerOptions{Connections: 512, ConnectionsPeer: 384})
+	addr := r.serve(t, proxy.ServerOptions{}, face.ListenOptions{Connections: 512, ConnectionsPeer: 384})
 	_, port, _ := net.SplitHostPort(addr)
 	from := func(local string) net.Conn {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(local)}}

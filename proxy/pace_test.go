@@ -23,9 +23,12 @@ import (
 const shortly = 700 * time.Millisecond
 
 // serve starts the product's own listener for the rig.
-func (r *rig) serve(t *testing.T, o proxy.ServerOptions) string {
+func (r *rig) serve(t *testing.T, o proxy.ServerOptions, bounds ...face.ListenOptions) string {
 	t.Helper()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	for _, b := range bounds {
+		ln = face.Bound(ln, b)
+	}
 	p := must.Get(proxy.New(r.opt))(t)
 	o.Handler = p
 	stop, _ := proxy.Serve(ln, o)

@@ -59,16 +59,16 @@ func (p public) preflight(w *answerWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), preflightTimeout)
 	defer cancel()
 	out := &http.Request{Method: http.MethodOptions, URL: target(p.opt.Upstream, r.URL, r.URL.RawQuery), Header: http.Header{"User-Agent": nil}}
-	face.Question(out.Header, r.Header)
+	face.PreflightRequest(out.Header, r.Header)
 	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(ctx))
 	if err != nil {
 		p.gone(w, r, err)
 		return
 	}
 	_ = resp.Body.Close()
-	face.Permission(w.Header(), resp.Header)
+	face.PreflightResponse(w.Header(), resp.Header)
 	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(face.PermissionStatus(resp.StatusCode))
+	w.WriteHeader(face.PreflightStatus(resp.StatusCode))
 }
 
 // gone answers if the backend did not and there is no admission.

@@ -29,9 +29,6 @@ type ServerOptions struct {
 	// WriteTimeout is how long a client may read nothing of its answer, streams
 	// included. Default face.DefaultWriteTimeout.
 	WriteTimeout time.Duration
-	// Connections bounds the connections, and ConnectionsPeer those of one
-	// address. Defaults face.DefaultConnections and three quarters of that.
-	Connections, ConnectionsPeer int
 	// CutTime is how long requests may take to return after a stop has cut them off.
 	// Default DefaultCutTime.
 	CutTime time.Duration
@@ -64,7 +61,7 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	o.BodyTimeout = cmp.Or(max(o.BodyTimeout, 0), DefaultBodyTimeout)
 	o.WriteTimeout = cmp.Or(max(o.WriteTimeout, 0), face.DefaultWriteTimeout)
 	o.CutTime = cmp.Or(max(o.CutTime, 0), DefaultCutTime)
-	bounded := face.Bound(ln, face.ListenOptions{WriteTimeout: o.WriteTimeout, Connections: o.Connections, ConnectionsPeer: o.ConnectionsPeer})
+	bounded := face.Bound(ln, face.ListenOptions{WriteTimeout: o.WriteTimeout})
 	ln = bounded
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	flight := &inFlight{ServerOptions: o, accepted: bounded.Accepted}

@@ -26,15 +26,15 @@ func (x *exchange) open() *response {
 // preflight forwards a CORS preflight, with its CORS headers only.
 func (x *exchange) preflight() *response {
 	kept := http.Header{}
-	face.Question(kept, http.Header(x.req.credentials.Header))
+	face.PreflightRequest(kept, http.Header(x.req.credentials.Header))
 	x.settled = true
 	return onRequestHeaders(changes(x.req.credentials.Header, kept), headersOnly())
 }
 
 // permission answers a CORS preflight, without a body.
 func (an *answer) permission() *response {
-	reply := memproxy.Reply{Status: face.PermissionStatus(an.reply.Status), Header: memproxy.Header{}}
-	face.Permission(http.Header(reply.Header), http.Header(an.received))
+	reply := memproxy.Reply{Status: face.PreflightStatus(an.reply.Status), Header: memproxy.Header{}}
+	face.PreflightResponse(http.Header(reply.Header), http.Header(an.received))
 	return an.x.instead(reply)
 }
 
