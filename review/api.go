@@ -243,7 +243,8 @@ func notFound() problem { return problem{http.StatusNotFound, "unknown", unknown
 var unknown = map[string]string{
 	"": "there is no such object", "holds": "there is no such held write; memproxy holds list shows them",
 	"memories": "memproxy has no record of this memory, or not of this version", "sessions": "there is no such session; memproxy sessions list --all shows them",
-	"jobs": "there is no such job; memproxy upkeep list shows them",
+	"jobs": "there is no such job; memproxy upkeep list shows them", "sweep": "there is no such backend",
+	"seal": "there is no such backend, or no such tenant among yours", "chains": "there is no such chain among your tenants'",
 }
 
 // refusals maps a store's refusals to those of the API.
