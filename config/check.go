@@ -152,7 +152,7 @@ func (v *reader) url(s string, line int, key, instead string) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		v.fault(line, "%s is not a URL with http or https", key)
+		v.fault(line, "%s must begin with http:// or https://", key)
 	case u.User != nil:
 		v.fault(line, "%s must not carry a credential; %s", key, instead)
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":

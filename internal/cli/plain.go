@@ -39,10 +39,10 @@ func (p *plain) Write(b []byte) (int, error) {
 	return len(b), err
 }
 
-// Line is a text in one line, that a value of somebody else's may stand in.
+// Line returns text on one line, with control characters escaped.
 func Line(text string) string { return escape(text, func(rune) bool { return false }) }
 
-// Printf prints values of somebody else's, each in one line.
+// Printf prints untrusted values, each on one line.
 func Printf(w io.Writer, format string, values ...any) {
 	for i, v := range values {
 		switch reflect.ValueOf(v).Kind() {

@@ -82,7 +82,7 @@ func (in *Invocation) leaf(use, short, example string, run func(context.Context)
 		if code, ok := errors.AsType[cli.Exit](err); err == nil || ok {
 			return int(code)
 		}
-		fmt.Fprintln(in.Stderr, "memproxy:", err)
+		fmt.Fprintln(in.Stderr, "memproxy:", strings.ReplaceAll(err.Error(), "\n\t", " ")) // pgx indents
 		return cli.Failed
 	})
 }
