@@ -76,7 +76,7 @@ func (in *Invocation) approve() *cobra.Command {
 			sums := []string{memproxy.TextSHA256(strings.TrimSuffix(text, "\n")), memproxy.TextSHA256(text)}
 			added, err := config.Approve(cfg, slices.Compact(sums), in.Getenv)
 			if err == nil {
-				fmt.Fprintf(in.Stdout, "%s: %d added to screening.approved\n", file, len(added))
+				fmt.Fprintf(in.Stdout, "%s: %d added to screening.approved (hashes of the text, with and without a last newline)\n", file, len(added))
 			}
 			return err
 		})
