@@ -125,10 +125,9 @@ func (w *writer) objects(key string, n int) iter.Seq[int] {
 // encode appends an event to buf. Members are sorted by name; empty, zero or
 // inapplicable members are omitted.
 func encode(buf []byte, ev *memproxy.Event, at place) body {
-	request := ev.Decision != "" || ev.Type == memproxy.EventDecision || ev.Type == memproxy.EventOutcome
 	w := writer{b: append(buf[:0], '{'), bare: true}
 	w.budget(ev.Budget)
-	if request && (ev.Claimed >= 0 || ev.Confidence >= 0) {
+	if requested(ev) && (ev.Claimed >= 0 || ev.Confidence >= 0) {
 		w.open("confidence")
 		if ev.Claimed >= 0 {
 			w.num("claimed", int64(ev.Claimed))
@@ -170,11 +169,11 @@ func encode(buf []byte, ev *memproxy.Event, at place) body {
 	w.b = appendString(w.b, string(ev.Type))
 	w.list("unsafe", ev.Unsafe)
 	w.num("v", version)
-	if request && ruled(ev) {
+	if ruled(ev) {
 		w.str("verdict", ev.Verdict.String())
 	}
 	w.versions(ev.Versions)
-	if request && ruled(ev) && ev.Would != ev.Verdict {
+	if ruled(ev) && ev.Would != ev.Verdict {
 		w.str("would", ev.Would.String())
 	}
 	out.buf = append(w.b, '}')

@@ -2,14 +2,22 @@ package audit
 
 import "github.com/memproxy/memproxy"
 
-// ruled reports whether an event has a verdict: an act has one once it is
+// requested reports whether an event is part of a request.
+func requested(ev *memproxy.Event) bool {
+	return ev.Decision != "" || ev.Type == memproxy.EventDecision || ev.Type == memproxy.EventOutcome
+}
+
+// ruled reports whether an event has a verdict: a request's has, an act's once it is
 // completed, and changes of memories' histories have none.
 func ruled(ev *memproxy.Event) bool {
 	switch ev.Type {
 	case memproxy.EventVersion, memproxy.EventCompaction, memproxy.EventPurge:
 		return false
 	}
-	return ev.Act == nil || ev.Act.Stage == memproxy.ActDone || ev.Act.Stage == memproxy.ActRefused
+	if ev.Act != nil {
+		return ev.Act.Stage == memproxy.ActDone || ev.Act.Stage == memproxy.ActRefused
+	}
+	return requested(ev)
 }
 
 func (w *writer) act(a *memproxy.Act) {

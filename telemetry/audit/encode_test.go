@@ -104,11 +104,11 @@ func slow(t testing.TB, ev *memproxy.Event, at place, index uint64, prev tlog.Ha
 			c["given"] = ev.Confidence
 		}
 		put(m, "confidence", c)
-		if a := ev.Act; ev.Type != "version" && ev.Type != "compaction" && ev.Type != "purge" && (a == nil || a.Stage == "done" || a.Stage == "refused") {
-			m["verdict"] = ev.Verdict.String()
-			if ev.Would != ev.Verdict {
-				m["would"] = ev.Would.String()
-			}
+	}
+	if a := ev.Act; ev.Type != "version" && ev.Type != "compaction" && ev.Type != "purge" && (a == nil && request || a != nil && (a.Stage == "done" || a.Stage == "refused")) {
+		m["verdict"] = ev.Verdict.String()
+		if ev.Would != ev.Verdict {
+			m["would"] = ev.Would.String()
 		}
 	}
 	if a := ev.Act; a != nil {
@@ -230,6 +230,10 @@ func TestEncodeIsCanonical(t *testing.T) {
 	compare(t, memproxy.Event{Type: memproxy.EventVersion, Decision: "d", Claimed: -1, Confidence: -1}, whole)
 	attempt := fullEvent()
 	attempt.Act.Stage = memproxy.ActAttempted
+	compare(t, attempt, whole)
+	attempt.Decision = ""
+	compare(t, attempt, whole)
+	attempt.Act.Stage = memproxy.ActRefused
 	compare(t, attempt, whole)
 	ev := fullEvent()
 	ev.Budget[0].Limit, ev.Budget[0].Used = 1<<63-1, -1<<63
