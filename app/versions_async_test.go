@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -45,4 +47,29 @@ func TestAsyncMemoriesHaveVersionsOnceRead(t *testing.T) {
 	}
 	r.do("PUT", "/v1/memories/"+id+"/", `{"text":"Ann likes coffee."}`).want(t, 200)
 	r.remembers(id, `write "Ann likes green tea." before "" by agent:dev`, `update "Ann likes coffee." before "Ann likes green tea." by agent:dev`)
+}
+
+// Proves SYN-5, MFW-1: the version of a write that waited for review has the score of its
+// stamp, also if the backend made the memory after the answer.
+func TestVersionsOfReviewedWritesHaveTheirScore(t *testing.T) {
+	t.Parallel()
+	for path, body := range map[string]string{
+		"/memories":         noted(suspicious),
+		"/v3/memories/add/": `{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"` + suspicious + `"}]}`,
+	} {
+		r := start(t, screeningConf, "SCREENING", reviewers())
+		hold := heldID(t, r.do("POST", path, body))
+		r.does("holds", "approve", "--reason", "it is our rule", hold)
+		id := ""
+		ring.Until(t, "the version", func() bool {
+			_, rest, found := strings.Cut(r.audit("--type", "version"), `"memory":"`)
+			id, _, _ = strings.Cut(rest, `"`)
+			return found
+		})
+		waited := r.heldWrite(hold)
+		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
+		if v := must.Get(r.car.ledger.Version(t.Context(), k, 1))(t); v.Score == 0 || v.Score != waited.Score {
+			t.Errorf("%s: the version's score is %d, the held write's %d", path, v.Score, waited.Score)
+		}
+	}
 }

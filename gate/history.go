@@ -16,7 +16,7 @@ func (ret *effects) version(kind memproxy.TargetKind, id string, op memproxy.Ver
 	return memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Tenant: ret.Principal.Tenant,
 		Op: op, Time: ret.begun, Actor: ret.Principal.ID, Trust: ret.Principal.Trust, Confidence: max(0, ret.event.Confidence),
-		Attestation: ret.attested(ret.marksOf(id)), Decision: ret.Decision.ID, Score: memproxy.Risk(ret.findings),
+		Attestation: ret.attested(ret.marksOf(id)), Decision: ret.Decision.ID, Score: memproxy.Risk(foundAtArrival(ret.Admission)),
 	}
 }
 
@@ -79,7 +79,7 @@ func commit(ctx context.Context, g *Gate, d *memproxy.Decision, e memproxy.Entry
 func boundVersion(backend string, m *memproxy.Memory, s *memproxy.Stamp) memproxy.Version {
 	return memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.Tenant, Op: memproxy.OpWrite,
-		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Attestation: s.Attestation, Decision: s.ID,
+		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Attestation: s.Attestation, Decision: s.ID, Score: s.Score,
 		Text: m.Text, Field: m.Field, Metadata: m.Metadata,
 	}
 }

@@ -306,9 +306,9 @@ func (r *run) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 
 // stampOf is the provenance of the run's write, which seal signs.
 func stampOf(r *run) memproxy.Stamp {
-	received, found := r.begun, r.findings // at its arrival: it may have waited for review since
+	received, found := r.begun, foundAtArrival(r.Admission)
 	if r.waited != nil {
-		received, found = r.waited.Created, r.waited.Findings
+		received = r.waited.Created
 	}
 	source := r.op.SourceClaim
 	if source == "" {
@@ -331,6 +331,15 @@ func stampOf(r *run) memproxy.Stamp {
 		Score:       memproxy.Risk(found),
 		Flags:       flags(found),
 	}
+}
+
+// foundAtArrival are the findings in a write when it came: one that is sent after its
+// review is not screened again.
+func foundAtArrival(a *Admission) []memproxy.Finding {
+	if a.waited != nil {
+		return a.waited.Findings
+	}
+	return a.findings
 }
 
 // Bounds of the rules that a stamp names: a stamp stays below 1 KB.
