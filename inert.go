@@ -53,6 +53,15 @@ func Inert(name string) string {
 	return inertHash(name)
 }
 
+// InertMethod is a method as recorded: HTTP allows any token as a method.
+func InertMethod(name string) string {
+	switch name {
+	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE":
+		return name
+	}
+	return InertSession(name)
+}
+
 // inertCharacters are those of plain identifiers.
 const inertCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@/+~=*|-"
 

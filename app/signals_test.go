@@ -43,7 +43,7 @@ func TestSignalsContainNoSecrets(t *testing.T) {
 	canaries := []string{
 		devToken, "canary-content", "canary-metadata", "canary-query", "canary-path", "canary-cookie",
 		"m0sk-canary-upstream-77aa", "canary-otlp-token-31bc", "canary-wrong-key", "canary-proxy-token", "canary-header",
-		"canary-tracestate", "canary-baggage", "canary-agent", "canary-session", "canary-forwarded", "canary-host", "canary-request",
+		"canary-tracestate", "canary-baggage", "canary-agent", "canary-session", "canary-forwarded", "canary-host", "canary-request", "CANARY-METHOD",
 	}
 	ids := []string{}
 	for _, q := range []struct{ method, path, body string }{
@@ -55,6 +55,7 @@ func TestSignalsContainNoSecrets(t *testing.T) {
 		{"GET", "/memories?user_id=ann&q=canary-query", ""},
 		{"GET", "/memories/no-such-id", ""}, // memory ids are recorded, other paths are not
 		{"POST", "/canary-path", "{}"},
+		{"CANARY-METHOD", "/memories", ""},
 	} {
 		a := r.do(q.method, q.path, q.body, "Cookie", "s=canary-cookie", "X-Anything", "canary-header",
 			"Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Tracestate", "say=canary-tracestate", "Baggage", "say=canary-baggage",

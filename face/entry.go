@@ -101,7 +101,7 @@ func (e *Entry) End(span trace.Span, a *gate.Admission, method string, status in
 	if a != nil {
 		list = a.Attributes(list)
 	}
-	list = append(list, attribute.String(signal.AttrHTTPMethod, method), attribute.String(signal.AttrHTTPRoute, e.Class.Name))
+	list = append(list, attribute.String(signal.AttrHTTPMethod, memproxy.InertMethod(method)), attribute.String(signal.AttrHTTPRoute, e.Class.Name))
 	if status != 0 {
 		list = append(list, attribute.Int(signal.AttrHTTPStatus, status))
 	}

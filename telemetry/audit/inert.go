@@ -12,7 +12,7 @@ import (
 // has.
 func inert(ev memproxy.Event) memproxy.Event {
 	ev.Session = memproxy.InertSession(ev.Session)
-	ev.Method = inertMethod(ev.Method)
+	ev.Method = memproxy.InertMethod(ev.Method)
 	if ev.Principal.Kind == memproxy.KindAnonymous { // otherwise the issuer of the credential chose the name
 		ev.Principal.ID = memproxy.Inert(ev.Principal.ID)
 	}
@@ -44,15 +44,6 @@ func inert(ev memproxy.Event) memproxy.Event {
 		ev.Facts = &own
 	}
 	return ev
-}
-
-// inertMethod is a method as recorded: HTTP allows any token as a method.
-func inertMethod(name string) string {
-	switch name {
-	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE":
-		return name
-	}
-	return memproxy.InertSession(name)
 }
 
 // each maps a list; it returns the list itself if nothing changes.

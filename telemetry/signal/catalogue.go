@@ -55,7 +55,7 @@ func Attributes() []Attribute {
 		{AttrFindings, "string[]", "findings of screening, worst first: rule, item and bytes of its text, as `rule item:start-end`"},
 		{AttrEventType, "string", "log records: type of the audit event"},
 		{AttrCancelled, "bool", "log records: the caller disconnected"},
-		{AttrHTTPMethod, "string", "request method"},
+		{AttrHTTPMethod, "string", "request method; a hash of one that is not HTTP's"},
 		{AttrHTTPRoute, "string", "route id, `unknown` or `passthrough`; never the path"},
 		{AttrHTTPStatus, "int", "status of the response"},
 	}
