@@ -41,29 +41,34 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 	return cli.Group("audit", "read and verify the audit log", "memproxy audit verify --dir state/audit", a.verify(), a.tail(), a.query(), a.prove())
 }
 
-// source is the log to read, and its public key.
+// source is a log that is verified, and its public key.
 type source struct{ dir, key string }
 
+// keyFlag is for what verifies: a query prints what is there.
+func (l *source) keyFlag(c *cobra.Command) {
+	c.Flags().StringVar(&l.key, "key", "", "`file` with the log's public key (log.vkey), kept elsewhere; without it the log's own copy is used")
+}
+
 // missing returns an error if the directory contains no log.
-func (l *source) missing() (int, error) {
-	if l.dir == "" {
+func missing(dir string) (int, error) {
+	if dir == "" {
 		return cli.OK, nil // checking a proof needs no log
 	}
-	if st, err := os.Stat(l.dir); err != nil || !st.IsDir() {
-		return cli.Usage, fmt.Errorf("%s is not a directory; --dir names the directory audit of a state directory", l.dir)
+	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+		return cli.Usage, fmt.Errorf("%s is not a directory; --dir names the directory audit of a state directory", dir)
 	}
 	for _, name := range [...]string{"checkpoint", "tile", "journal"} {
-		if _, err := os.Stat(filepath.Join(l.dir, name)); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return cli.OK, nil
 		}
 	}
-	return cli.Failed, fmt.Errorf("%s holds no audit log; that of a state directory is in its subdirectory audit", l.dir)
+	return cli.Failed, fmt.Errorf("%s holds no audit log; that of a state directory is in its subdirectory audit", dir)
 }
 
-// leaf makes a subcommand with the common options.
-func (a *app) leaf(l *source, name, short, example string, run func(context.Context) (int, error)) *cobra.Command {
+// leaf makes a subcommand that reads a log.
+func (a *app) leaf(dir *string, name, short, example string, run func(context.Context) (int, error)) *cobra.Command {
 	c := cli.Leaf(name, short, "memproxy audit "+name+" --dir state/audit"+example, func(ctx context.Context) int {
-		code, err := l.missing()
+		code, err := missing(*dir)
 		if err == nil {
 			code, err = run(ctx)
 		}
@@ -72,8 +77,7 @@ func (a *app) leaf(l *source, name, short, example string, run func(context.Cont
 		}
 		return code
 	})
-	c.Flags().StringVar(&l.dir, "dir", "state/audit", "the log's `directory`")
-	c.Flags().StringVar(&l.key, "key", "", "`file` with the log's public key (log.vkey), kept elsewhere; without it the log's own copy is used")
+	c.Flags().StringVar(dir, "dir", "state/audit", "the log's `directory`")
 	return c
 }
 
@@ -95,8 +99,9 @@ func (a *app) verify() *cobra.Command {
 	var l source
 	var output *cli.Output
 	var trusted []string
-	c := a.leaf(&l, "verify", "check the whole log; exit 1 and name the first bad record", " --key log.vkey --checkpoint kept/checkpoint",
+	c := a.leaf(&l.dir, "verify", "check the whole log; exit 1 and name the first bad record", " --key log.vkey --checkpoint kept/checkpoint",
 		func(ctx context.Context) (int, error) { return a.verifying(ctx, l, *output, trusted) })
+	l.keyFlag(c)
 	output = cli.OutputFlag(c.Flags())
 	c.Flags().StringArrayVar(&trusted, "checkpoint", nil, "`file` with a checkpoint that was kept elsewhere; shows a log whose end was cut off (may be repeated)")
 	return c

@@ -169,7 +169,9 @@ func TestProve(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
+	dir := newLog(t, 2)
 	for _, args := range [][]string{
+		{"query", "--dir", dir, "--key", "log.vkey"}, {"query", "--dir", dir, "--last", "-1"}, {"tail", "--dir", dir, "-n", "-1"}, {"tail", "--dir", dir, "-n", "10001"},
 		nil, {"frob"}, {"verify"}, {"query", "--dir", "x", "extra"}, {"query", "--dir", "x", "--since", "soon"}, {"prove", "--dir", "x"},
 		{"prove", "--dir", "x", "--index", "1", "--decision", "d"}, {"verify", "--dir", "/nowhere/at/all"}, {"tail", "-frob"},
 	} {

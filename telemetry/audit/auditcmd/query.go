@@ -76,7 +76,7 @@ func (a *app) moment(name, s string) (time.Time, error) {
 
 // search says which records to print, and how.
 type search struct {
-	where  source
+	dir    string
 	filter *query.Filter
 	output *cli.Output
 }
@@ -84,8 +84,8 @@ type search struct {
 // searching makes a subcommand that prints records.
 func (a *app) searching(name, short, example string, run func(context.Context, search, func(*verify.Record) error) error) *cobra.Command {
 	var q search
-	c := a.leaf(&q.where, name, short, example, func(ctx context.Context) (int, error) {
-		if err := run(ctx, q, a.printer(*q.output, q.where.dir)); errors.Is(err, query.ErrBackend) {
+	c := a.leaf(&q.dir, name, short, example, func(ctx context.Context) (int, error) {
+		if err := run(ctx, q, a.printer(*q.output, q.dir)); errors.Is(err, query.ErrBackend) || errors.Is(err, query.ErrLast) {
 			return cli.Usage, err
 		} else if err != nil {
 			return cli.Failed, err
@@ -104,14 +104,14 @@ func (a *app) query() *cobra.Command {
 	c := a.searching("query", "print the records that match", " --verdict deny --since 7d", func(ctx context.Context, q search, print func(*verify.Record) error) error {
 		q.filter.Last = last
 		found := false
-		err := query.Query(ctx, q.where.dir, *q.filter, func(r *verify.Record) error {
+		err := query.Query(ctx, q.dir, *q.filter, func(r *verify.Record) error {
 			found = true
 			return print(r)
 		})
 		if err != nil || found {
 			return err
 		}
-		return query.Named(ctx, q.where.dir, *q.filter)
+		return query.Named(ctx, q.dir, *q.filter)
 	})
 	c.Flags().IntVar(&last, "last", 0, "only the last `n`, 0 for all")
 	return c
@@ -121,7 +121,7 @@ func (a *app) tail() *cobra.Command {
 	var n int
 	var follow bool
 	c := a.searching("tail", "print the last records, and with -f those that follow", " -n 20 -f", func(ctx context.Context, q search, print func(*verify.Record) error) error {
-		return query.Tail(ctx, q.where.dir, *q.filter, n, follow, nil, print)
+		return query.Tail(ctx, q.dir, *q.filter, n, follow, nil, print)
 	})
 	c.Flags().IntVarP(&n, "lines", "n", 10, "how many of the last `records`")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with the records that follow")

@@ -35,6 +35,10 @@ func Query(ctx context.Context, dir string, f Filter, each func(*verify.Record) 
 // not look like an empty result.
 var ErrBackend = errors.New("no record names the backend")
 
+// ErrLast means that more records are asked for than a query keeps in memory, or fewer
+// than none.
+var ErrLast = fmt.Errorf("a query is for 0 to %d of the last records", MaxLast)
+
 // Named checks whether records in dir name f.Backend, which has no fixed set of values.
 // The error wraps ErrBackend and lists the backends in the log; a log without any is
 // not an error.
@@ -61,7 +65,7 @@ const maxNamed = 100
 // query returns the index after the last record it read.
 func query(ctx context.Context, dir string, f Filter, each func(*verify.Record) error) (next uint64, err error) {
 	if f.Last < 0 || f.Last > MaxLast {
-		return 0, fmt.Errorf("query: last is from 0 to %d", MaxLast)
+		return 0, ErrLast
 	}
 	r := &reader{dir: verify.Dir(dir), f: f, hints: f.hints()}
 	from, to, err := r.dir.Bundles()
@@ -201,7 +205,7 @@ const pollEvery = 200 * time.Millisecond
 func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, tick <-chan time.Time, each func(*verify.Record) error) error {
 	var next uint64
 	var err error
-	if f.Last = n; n > 0 {
+	if f.Last = n; n != 0 {
 		if next, err = query(ctx, dir, f, each); err != nil {
 			return err
 		}
