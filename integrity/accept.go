@@ -2,7 +2,6 @@ package integrity
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +12,7 @@ import (
 )
 
 // errUnbroken: there is nothing to accept.
-var errUnbroken = errors.Join(memproxy.ErrState, errors.New("that chain has no faults to accept"))
+var errUnbroken = fmt.Errorf("%w: that chain has no faults to accept", memproxy.ErrState)
 
 // hashed is the prefix of the name of a tenant of which only anchors are left.
 const hashed = "sha256:"

@@ -321,7 +321,7 @@ func recordFinding(ctx context.Context, c *Checker, f *memproxy.Discrepancy) err
 }
 
 // errWorking: only one runs at a time.
-var errWorking = errors.Join(memproxy.ErrState, errors.New("a sweep or a seal is under way"))
+var errWorking = fmt.Errorf("%w: a sweep or a seal is under way", memproxy.ErrState)
 
 // Sweep implements review.Integrity.
 func (c *Checker) Sweep(ctx context.Context, q review.SweepRequest) (review.SweepReport, error) {

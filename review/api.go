@@ -269,14 +269,21 @@ func problemOf(err error) problem {
 		if !errors.Is(err, r.no) {
 			continue
 		}
-		if p := r.problem; r.no == memproxy.ErrState {
-			_, why, _ := strings.Cut(err.Error(), memproxy.ErrState.Error())
-			p.detail = cmp.Or(strings.TrimLeft(why, ": \n"), p.detail)
-			return p
+		p := r.problem
+		if r.no == memproxy.ErrState {
+			p.detail = cmp.Or(stateIn(err), p.detail)
 		}
-		return r.problem
+		return p
 	}
 	return unavailable
+}
+
+// stateIn is the state that a store says it found, or "". Stores quote ids of their own
+// and counts, and nothing that a caller wrote.
+func stateIn(err error) string {
+	_, found, _ := strings.Cut(err.Error(), memproxy.ErrState.Error()+": ")
+	found, _, _ = strings.Cut(found, "\n")
+	return found
 }
 
 var unavailable = problem{http.StatusServiceUnavailable, "unavailable", "temporarily unavailable"}

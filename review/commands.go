@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -108,16 +109,16 @@ func settle(action string) func(context.Context, *invocation) error {
 			return usageError("give ids, or a group with --similarity")
 		}
 		var all []Settled
-		var errs []error
+		var failed []string
 		for _, id := range in.ids {
 			s, err := callRoute[Settled](ctx, in, in.rows[0], map[string]string{"id": id})
 			if err != nil {
-				errs = append(errs, errors.New(id+": "+err.Error()))
+				failed = append(failed, id+": "+err.Error())
 				continue
 			}
 			all = append(all, s)
 			if s.Hold.State == memproxy.HoldFailed || s.Settled && s.Hold.State == memproxy.HoldPending {
-				errs = append(errs, errors.New(id+": it was not written"))
+				failed = append(failed, id+": it was not written")
 			}
 		}
 		err := in.print(all, func(p *printer) {
@@ -125,7 +126,10 @@ func settle(action string) func(context.Context, *invocation) error {
 				p.settled(s)
 			}
 		})
-		return errors.Join(append(errs, err)...)
+		if err == nil && len(failed) > 0 {
+			err = errors.New(strings.Join(failed, "; "))
+		}
+		return err
 	}
 }
 
