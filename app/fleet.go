@@ -157,6 +157,7 @@ func (m *member) take(r *policy.Release, keep func() error) error {
 	m.telemetry.Instruments().Reloaded(context.Background(), true)
 	m.log.Info("release in force", "release", r.Name(), "version", version)
 	m.record(memproxy.EventReload, "release "+r.Name()+", rules "+version+" in force")
+	m.edits.loosened("the rules", m.rules.now.Load().looser)
 	return nil
 }
 

@@ -15,9 +15,10 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves CARD-9: a sidecar of a fleet refuses everything until its first release,
+// Proves CARD-9, EDGE-9: a sidecar of a fleet refuses everything until its first release,
 // applies each release, and reports to the control plane; a refused release is reported
-// with file and line.
+// with file and line. What a release loosens is on record, as what an edit does; the first
+// loosens nothing.
 func TestFleetRulesASidecar(t *testing.T) {
 	t.Parallel()
 	f := newFleetRig(t)
@@ -32,7 +33,7 @@ func TestFleetRulesASidecar(t *testing.T) {
 	f.release(harmless, "--note", "the first")
 	ring.Until(r.t, "the first release", func() bool { return r.do("POST", "/memories", note).status == 200 })
 	r.get("/readyz").want(t, 200).has(t, "release 000001-")
-	f.release(closed, "--tenant", "acme", "--label", "env=prod")
+	f.release(harmless+"\n"+closed, "--tenant", "acme", "--label", "env=prod")
 	ring.Until(r.t, "the second release", func() bool {
 		a := r.do("POST", "/memories", note)
 		return a.status == 403 && strings.Contains(a.body, "own.closed")
@@ -63,6 +64,15 @@ func TestFleetRulesASidecar(t *testing.T) {
 	f.get("/metrics", &metrics)
 	if want := fmt.Sprintf(`memproxy_fleet_release_sidecars{release="%s",state="running"} 1`, st.Releases[1].Name); !strings.Contains(metrics, want) {
 		t.Errorf("no %s in\n%s", want, metrics)
+	}
+	f.release(harmless, "--tenant", "acme", "--label", "env=prod")
+	reloads := ""
+	ring.Until(r.t, "what the release loosens", func() bool {
+		reloads = r.audit("--type", "reload")
+		return strings.Contains(reloads, "an edit of the rules loosens: policy own.closed (deny) is gone")
+	})
+	if n := strings.Count(reloads, "loosens"); n != 1 {
+		t.Errorf("%d records of what was loosened, want 1: %s", n, reloads)
 	}
 }
 

@@ -129,7 +129,7 @@ func (r *ruleset) edit(what string, change func(*ingredients), use func(*gate.Ru
 		return err
 	}
 	next := &ruling{ingredients: in, rules: rules, cedar: compiled}
-	if was := r.now.Load(); was.cedar != nil {
+	if was := r.now.Load(); was.cedar != nil && len(was.cedar.Rules()) > 0 { // a fleet's first release follows none
 		next.looser = append(cedar.Looser(was.cedar, compiled), policy.Raised(was.bundle, b)...)
 	}
 	r.now.Store(next)
