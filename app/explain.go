@@ -62,9 +62,57 @@ func (e *Explained) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"verdict": e.Decision.Verdict, "would": e.Decision.Would, "status": e.Decision.Status, "enforced": e.Enforced,
 		"reasons": e.Decision.Recorded(), "rules": e.Decision.Policy, "principal": e.Principal.ID, "steps": e.Steps,
-		"operation": e.Operation, "budget": e.Lines, "confidence": e.Question.Confidence,
+		"operation": operationOf(e.Operation), "budget": accountsOf(e.Lines), "confidence": e.Question.Confidence,
 		"attestation": e.Question.Attestation, "track": e.Record, "locks": e.Records, "filters": e.Filters,
 	})
+}
+
+// explained is an operation in the names of the audit log, without its texts.
+type explained struct {
+	Kind    memproxy.Kind   `json:"kind"`
+	Backend string          `json:"backend"`
+	Route   string          `json:"route"`
+	Scope   memproxy.Scope  `json:"scope"`
+	Targets []string        `json:"targets,omitempty"`
+	Items   []explainedItem `json:"items,omitempty"`
+}
+
+type explainedItem struct {
+	Pointer  string            `json:"pointer"`
+	Kind     memproxy.ItemKind `json:"kind"`
+	Role     string            `json:"role,omitempty"`
+	Field    string            `json:"field,omitempty"`
+	Layer    memproxy.Layer    `json:"layer,omitempty"`
+	Inferred bool              `json:"inferred,omitempty"`
+}
+
+func operationOf(op *memproxy.Operation) *explained {
+	if op == nil {
+		return nil
+	}
+	e := &explained{Kind: op.Kind, Backend: op.Backend, Route: op.Route, Scope: op.Scope, Targets: op.Targets}
+	for i := range op.Items {
+		it := &op.Items[i]
+		e.Items = append(e.Items, explainedItem{it.Pointer, it.Kind, it.Role, it.Field, it.Layer, it.Inferred})
+	}
+	return e
+}
+
+// account is a line of a budget in the names of the audit log.
+type account struct {
+	Account string              `json:"account"`
+	Reason  memproxy.ReasonCode `json:"reason"`
+	Window  memproxy.Window     `json:"window"`
+	Limit   int64               `json:"limit"`
+	Soft    bool                `json:"soft,omitempty"`
+}
+
+func accountsOf(lines []memproxy.Line) []account {
+	var all []account
+	for _, l := range lines {
+		all = append(all, account{l.Key, l.Reason, l.Window, l.Limit, l.Soft})
+	}
+	return all
 }
 
 // Explain runs a request through every step without effect.
@@ -89,7 +137,7 @@ func Explain(ctx context.Context, cfg *config.Config, q Question) (*Explained, e
 	store := ledger.Options{Path: filepath.Join(cfg.State, "ledger.db"), URL: cfg.Ledger.URL.Reveal(), Locks: lockLimits(cfg), Clock: time.Now}
 	g, err := gate.New(gate.Options{
 		Identifier: nothing, Ledger: stillLedger{who: who, store: store}, Budget: nothing, Recorder: nothing, Signer: nothing,
-		Clock: time.Now, NewID: newID,
+		Clock: time.Now, NewID: newID, RefuseHolds: cfg.Review.Answer == "refuse",
 	}, rules.current())
 	if err != nil {
 		return nil, err

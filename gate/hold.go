@@ -59,12 +59,20 @@ func hold(ctx context.Context, r *run) error {
 		return unqueued(ctx, r, err)
 	}
 	g.opt.Steps.At(memproxy.StepHoldKept)
-	if holder, ok := r.call.Backend.Adapter.(Holder); ok && !g.opt.RefuseHolds && !inside(r) {
-		if reply, ok := holder.Held(r.call.Route, r.call.Request, r.op, r.Decision); ok {
-			r.Reply = &reply
-		}
+	if reply, ok := heldReply(r); ok {
+		r.Reply = &reply
 	}
 	return nil
+}
+
+// heldReply is the answer to a held write in a form that the backend's clients know.
+// Without one it is refused.
+func heldReply(r *run) (memproxy.Reply, bool) {
+	holder, ok := r.call.Backend.Adapter.(Holder)
+	if !ok || r.g.opt.RefuseHolds || r.op == nil || inside(r) {
+		return memproxy.Reply{}, false
+	}
+	return holder.Held(r.call.Route, r.call.Request, r.op, r.Decision)
 }
 
 // keepForReview stores a write for reviewers, even if the caller has disconnected.

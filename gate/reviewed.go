@@ -302,6 +302,9 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	r.verdict.Worst = strictest
 	r.settle()
 	ex.Track, ex.TrackKnown = r.track, r.trackKnown
+	if reply, ok := heldReply(r); ok && r.Decision.Verdict == memproxy.Hold {
+		r.Decision.Status = reply.Status
+	}
 	ex.Decision, ex.Principal, ex.Operation, ex.Question = r.Decision, r.Principal, r.op, r.q
 	if r.inspects() {
 		ex.Filters = Filters()

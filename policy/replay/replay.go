@@ -28,17 +28,18 @@ type Options struct {
 
 // Change groups decisions with the same difference.
 type Change struct {
-	From, To  memproxy.Verdict
-	Principal string
-	Kind      memproxy.Kind
-	Backend   string
-	Route     string
-	Fields    []string
+	From      memproxy.Verdict `json:"from"`
+	To        memproxy.Verdict `json:"to"`
+	Principal string           `json:"principal"`
+	Kind      memproxy.Kind    `json:"kind"`
+	Backend   string           `json:"backend"`
+	Route     string           `json:"route"`
+	Fields    []string         `json:"fields"`
 	// Rules that refused and no longer do, or newly refuse.
-	Rules []string
-	Count int
+	Rules []string `json:"rules"`
+	Count int      `json:"count"`
 	// Example is the id of the first such decision.
-	Example string
+	Example string `json:"example"`
 }
 
 // Allows reports whether the change lets through what was refused.
@@ -58,13 +59,13 @@ func (c Change) String() string {
 
 // Report is the outcome of a replay.
 type Report struct {
-	Decisions int // that were read
-	Policies  int // ruled on by policies, and reproduced
-	Others    int // decided by a reviewer, or refused by something other than policies
+	Decisions int `json:"decisions"` // that were read
+	Policies  int `json:"policies"`  // ruled on by policies, and reproduced
+	Others    int `json:"others"`    // decided by a reviewer, or refused by something other than policies
 	// Unexplained decisions are not reproduced by the older rules: other rules or
 	// settings were in force, or a fact was not recorded.
-	Unexplained int
-	Changes     []Change // newly allowed first
+	Unexplained int      `json:"unexplained"`
+	Changes     []Change `json:"changes"` // newly allowed first
 }
 
 // outcome is the result for one decision.
