@@ -177,7 +177,8 @@ func Clip(s string, n int) string {
 }
 
 // UsedUp names the exhausted budget: its limit, when there is room again, and the
-// setting, and that only a share of it applies.
+// setting, and that only a share of it applies. A write of more than the whole budget has
+// nothing to wait for.
 func UsedUp(p *memproxy.Principal, l *memproxy.LineState, cost int, degraded bool) string {
 	whose, table, room := "of this caller", "budgets.default, or in budgets.overrides for "+memproxy.InertID(p.Named()), "deletions make room"
 	switch kind, name, _ := strings.Cut(l.Key, "/"); {
@@ -196,6 +197,10 @@ func UsedUp(p *memproxy.Principal, l *memproxy.LineState, cost int, degraded boo
 	}
 	if degraded {
 		table += ", of which a share applies here while the shared store is away"
+	}
+	if int64(cost) > l.Limit {
+		return fmt.Sprintf("the write budget is %d memories %s %s, and this writes %d, which do not fit into it: send fewer at once; the number is %s in %s",
+			l.Limit, whose, within, cost, setting, table)
 	}
 	return fmt.Sprintf("the write budget is used up: %d of %d memories %s %s, and this writes %d; %s; the number is %s in %s",
 		l.Used, l.Limit, whose, within, cost, room, setting, table)

@@ -82,3 +82,14 @@ func TestUsedUpNamesTheShare(t *testing.T) {
 		}
 	}
 }
+
+// A write of more than the whole budget is not told to wait.
+func TestUsedUpByOneWrite(t *testing.T) {
+	l := &memproxy.LineState{Line: memproxy.Line{Key: "user/a/ann", Window: memproxy.WindowHour, Limit: 2}}
+	for cost, waits := range map[int]bool{2: true, 3: false} {
+		got := limits.UsedUp(&memproxy.Principal{ID: "a", Trust: memproxy.TrustAuthenticated}, l, cost, false)
+		if strings.Contains(got, "there is room at") != waits || strings.Contains(got, "send fewer at once") == waits || !strings.Contains(got, "writes_per_hour") {
+			t.Errorf("of %d: %s", cost, got)
+		}
+	}
+}
