@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -71,6 +72,7 @@ type WebhookOptions struct {
 type Webhooks struct {
 	opt    WebhookOptions
 	client http.Client
+	away   atomic.Bool // the last attempt failed, and the log says so
 }
 
 // NewWebhooks returns a deliverer.
@@ -86,7 +88,7 @@ func NewWebhooks(opt WebhookOptions) (*Webhooks, error) {
 		return nil, errors.New("review: the secret of a webhook has at least 16 bytes")
 	}
 	opt.Attempts = cmp.Or(max(opt.Attempts, 0), defaultAttempts)
-	return &Webhooks{opt, http.Client{
+	return &Webhooks{opt: opt, client: http.Client{
 		Transport: opt.Transport, Timeout: webhookTimeout,
 		// A signed notice is not sent to another address.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -119,6 +121,12 @@ func (w *Webhooks) deliver(ctx context.Context, n memproxy.Notice) error {
 		return w.opt.Store.Delivered(ctx, n.ID)
 	}
 	err := w.post(ctx, n)
+	switch was := w.away.Swap(err != nil); {
+	case err != nil && !was:
+		w.opt.Log.WarnContext(ctx, "a notice was not delivered; it is tried again", "error", err)
+	case err == nil && was:
+		w.opt.Log.InfoContext(ctx, "notices are delivered again")
+	}
 	switch {
 	case err == nil:
 		return w.opt.Store.Delivered(ctx, n.ID)

@@ -108,12 +108,16 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
-// While the receiver fails a notice is retried with growing delays, until it is given
-// up; an accepted one is not sent again.
+// Proves MFW-10: while the receiver fails a notice is retried with growing delays, until
+// it is given up; an accepted one is not sent again. The log tells once that the receiver
+// fails, and once that it does not any more.
 func TestWebhookRetries(t *testing.T) {
 	r, key := newRig(t), secret()
 	hook := newReceiver(t, key, r.clock)
-	w := r.webhooks(hook.url, key, func(o *review.WebhookOptions) { o.Attempts = 4 })
+	var log strings.Builder
+	w := r.webhooks(hook.url, key, func(o *review.WebhookOptions) {
+		o.Attempts, o.Log = 4, slog.New(slog.NewTextHandler(&log, nil))
+	})
 	r.hold("h", "text")
 	for i, status := range []int{500, 302, 404} { // a redirect is not followed
 		hook.status = status
@@ -129,6 +133,9 @@ func TestWebhookRetries(t *testing.T) {
 	r.deliver(w, hook, 1)
 	if len(hook.got) != 1 || hook.bad > 0 {
 		t.Errorf("got %+v", hook.got)
+	}
+	if told := log.String(); strings.Count(told, "a notice was not delivered") != 1 || strings.Count(told, "delivered again") != 1 || strings.Contains(told, "/hook") {
+		t.Errorf("the log tells %s", told)
 	}
 	r.hold("g", "text")
 	hook.status = 500
