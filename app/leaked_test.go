@@ -26,6 +26,7 @@ func TestWritesOfALeakedKeyAreReverted(t *testing.T) {
 	type change struct {
 		Memory, Op string
 		Before     int
+		Kind       string
 	}
 	add := func(key, text string) (id string) {
 		t.Helper()
@@ -38,6 +39,7 @@ func TestWritesOfALeakedKeyAreReverted(t *testing.T) {
 	}
 	kept := add(devToken, "Bob sails.")
 	r.do("PUT", "/memories/"+kept, `{"text":"Bob owes the shop 900 euros."}`, "X-API-Key", "leaked").want(t, 200)
+	r.do("PUT", "/memories/"+kept, `{"text":"Bob owes the shop 900 euros.","metadata":{"shelf":"debtors"}}`, "X-API-Key", "leaked").want(t, 200)
 	planted := add("leaked", "Bob wants the large plan.")
 
 	must.Do(t, os.Rename(writeFile(t, r.file+".new", strings.Replace(r.conf, line, "", 1)), r.file))
@@ -45,26 +47,31 @@ func TestWritesOfALeakedKeyAreReverted(t *testing.T) {
 		return r.do("GET", "/memories?user_id=bob", "", "X-API-Key", "leaked").status == 401
 	})
 	var wrote []change
-	r.within(p, time.Second, "three writes on record", func() bool {
+	r.within(p, time.Second, "four writes on record", func() bool {
 		wrote = nil
 		for line := range strings.Lines(r.audit("--principal", "agent:dev", "--type", "version")) {
 			var rec struct{ Versions []change }
 			must.Do(t, json.Unmarshal([]byte(line), &rec))
 			wrote = append(wrote, rec.Versions...)
 		}
-		return len(wrote) == 3
+		return len(wrote) == 4
 	})
-	if want := []change{{kept, "write", 0}, {kept, "update", 1}, {planted, "write", 0}}; !slices.Equal(wrote, want) {
+	if want := []change{{kept, "write", 0, ""}, {kept, "update", 1, ""}, {kept, "update", 1, "object"}, {planted, "write", 0, ""}}; !slices.Equal(wrote, want) {
 		t.Fatalf("on record: %v, want %v", wrote, want)
 	}
-	for _, c := range wrote[1:] { // writes since the leak
+	slices.Reverse(wrote[1:])
+	for _, c := range wrote[1:] { // writes since the leak, the newest first
+		what := []string{"memory", "rollback", "--backend", "mem0", "--version", fmt.Sprint(c.Before), "--reason", "written with a leaked key", c.Memory}
+		if c.Kind != "" {
+			what = append(what, "--kind", c.Kind)
+		}
 		if c.Before == 0 {
 			r.do("DELETE", "/memories/"+c.Memory, "").want(t, 200)
-		} else if out, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", fmt.Sprint(c.Before), "--reason", "written with a leaked key", c.Memory); code != 0 {
+		} else if out, errs, code := r.command(what...); code != 0 {
 			t.Errorf("%s %s", out, errs)
 		}
 	}
-	if a := r.do("GET", "/memories?user_id=bob", ""); !strings.Contains(a.body, "Bob sails.") || strings.Contains(a.body, "euros") || strings.Contains(a.body, "plan") {
+	if a := r.do("GET", "/memories?user_id=bob", ""); !strings.Contains(a.body, "Bob sails.") || strings.Contains(a.body, "euros") || strings.Contains(a.body, "plan") || strings.Contains(a.body, "debtors") {
 		t.Errorf("then: %s", a.body)
 	}
 }

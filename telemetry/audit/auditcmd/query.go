@@ -1,6 +1,7 @@
 package auditcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,8 +167,8 @@ func line(r *verify.Record) string {
 		put("refused_by", a.Rule)
 		put("why", a.Reason)
 	}
-	for _, v := range r.Versions {
-		put("version", fmt.Sprintf("%s:%s:%d>%d", v.Memory, v.Op, v.Before, v.After))
+	for _, v := range r.Versions { // object=ID is a step in the history of the memory's members
+		put(cmp.Or(v.Kind, "version"), fmt.Sprintf("%s:%s:%d>%d", v.Memory, v.Op, v.Before, v.After))
 	}
 	if o := r.Outcome; o != nil {
 		if o.Status != 0 {

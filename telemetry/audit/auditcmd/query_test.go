@@ -36,7 +36,9 @@ func TestQueryByEveryDimension(t *testing.T) {
 			Facts: &memproxy.Facts{Source: memproxy.SourceHostile}, Targets: []string{"m-target"},
 		},
 		{Type: memproxy.EventReview, Decision: "other", Principal: memproxy.Principal{ID: "eve"}, Verdict: memproxy.Deny, Would: memproxy.Deny, Memories: []string{"m-shown"}, Act: &memproxy.Act{Action: "hold.approve", Stage: memproxy.ActRefused}},
-		{Type: memproxy.EventVersion, Decision: "other", Claimed: -1, Confidence: -1, Versions: []memproxy.VersionChange{{Memory: "m-changed", Field: "decisions", Op: memproxy.OpUpdate, Before: 1, After: 2}}},
+		{Type: memproxy.EventVersion, Decision: "other", Claimed: -1, Confidence: -1, Versions: []memproxy.VersionChange{
+			{Memory: "m-changed", Field: "decisions", Op: memproxy.OpUpdate, Before: 1, After: 2}, {Memory: "m-changed", Kind: memproxy.TargetObject, Op: memproxy.OpUpdate, Before: 4, After: 5},
+		}},
 	} {
 		must.Do(t, l.Note(ev))
 	}
@@ -44,6 +46,9 @@ func TestQueryByEveryDimension(t *testing.T) {
 	at = time.Now()
 	must.Do(t, l.Note(memproxy.Event{Type: memproxy.EventStart}))
 	must.Do(t, l.Close(context.Background()))
+	if _, out, _ := run(t, "query", "--dir", dir, "--memory", "m-changed"); !strings.Contains(out, " version=m-changed:update:1>2 object=m-changed:update:4>5 ") {
+		t.Errorf("a memory's two histories are not told apart: %s", out)
+	}
 	for _, c := range []struct{ flag, value, want string }{
 		{"principal", "agent:dev", "wanted"}, {"agent", "dev", "wanted"}, {"user", "Ann Smith", "wanted"}, {"tenant", "acme", "wanted"},
 		{"session", "tuesday's session", "wanted"}, {"session", memproxy.InertSession("tuesday's session"), "wanted"}, {"backend", "mem0", "wanted"},
