@@ -118,6 +118,32 @@ func TestHeldWrites(t *testing.T) {
 	}
 }
 
+// Proves MFW-7, TRL-1: an approved write is sent as its author's, with the roles and
+// names that the author had: it may administer, and say whose words it passes on.
+func TestApprovedWritesAreTheirAuthors(t *testing.T) {
+	t.Parallel()
+	conf := strings.Replace(screeningConf, `acts_as: "*"`, `acts_as: [writer], roles: [memproxy-admin]`, 1)
+	r := start(t, conf, "SCREENING", fmt.Sprintf("policy: {dir: %q}", policyDir(t, `@id("own.hold") @reason("policy.forbid") @verdict("hold")
+forbid (principal, action in [Action::"learn", Action::"admin"], resource);`)))
+	for _, ask := range [][2]string{
+		{"/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","name":"writer","content":"Bob sails."}]}`},
+		{"/configure", `{"version":"v1.1"}`},
+	} {
+		id := heldID(t, r.do("POST", ask[0], ask[1]))
+		r.review(id, true)
+		ring.Until(t, "the end of the hold", func() bool {
+			h := r.heldWrite(id)
+			return h.State == memproxy.HoldDone || h.State == memproxy.HoldFailed
+		})
+		if h := r.heldWrite(id); h.State != memproxy.HoldDone {
+			t.Errorf("%s: %s", ask[0], h.Result.Detail)
+		}
+	}
+	if list := r.behind("GET", "/memories?user_id=bob", ""); !strings.Contains(list, `"actor_id":"writer"`) {
+		t.Error(list)
+	}
+}
+
 // Proves EDGE-11: an approved write whose arrival is unknown after a crash is looked up
 // in the backend, so that it is sent exactly once.
 func TestApprovedWritesSurviveACrash(t *testing.T) {

@@ -122,35 +122,48 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // to time-of-use).
 func TestToolsDoNotChangeDuringATurn(t *testing.T) {
 	t.Parallel()
-	g := &gateway{arrived: make(chan string, 8), release: make(chan string)}
-	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { g.Handler = h; return g })
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	wg.Go(func() {
-		l.say("SAY done", "").want(t, 200)
-	})
-	if got := <-g.arrived; got != http.MethodPost {
-		t.Fatalf("%s arrived first", got)
+	for _, approved := range []bool{false, true} { // the change waited for review
+		g := &gateway{arrived: make(chan string, 8), release: make(chan string)}
+		conf, policy := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, `policy: {dir: "OWN"}`, 1), noPersona
+		if approved {
+			policy = `@id("own.hold") @reason("policy.forbid") @verdict("hold") forbid (principal, action == Action::"correct", resource);`
+		}
+		l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { g.Handler = h; return g }, "OWN", policyDir(t, policy))
+		change := func() got {
+			return l.do("PATCH", "/v1/agents/"+l.agent, `{"name":"renamed"}`, "Authorization", "Bearer "+devToken)
+		}
+		if approved {
+			id := heldID(t, change())
+			change = func() (none got) { l.review(id, true); return none }
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			l.say("SAY done", "").want(t, 200)
+		})
+		if got := <-g.arrived; got != http.MethodPost {
+			t.Fatalf("%s arrived first", got)
+		}
+		changed := make(chan struct{})
+		wg.Go(func() {
+			defer close(changed)
+			change()
+		})
+		// The change waits in the proxy; its recorded admission shows that it arrived.
+		ring.Until(l.t, "the change at the gate", func() bool {
+			return strings.Contains(l.audit("--type", "decision", "--verdict", "allow"), "letta.modify_agent")
+		})
+		select {
+		case got := <-g.arrived:
+			t.Errorf("%s arrived during the turn", got)
+		default:
+		}
+		g.release <- ""
+		if got := <-g.arrived; got != http.MethodPatch {
+			t.Errorf("%s arrived after the turn", got)
+		}
+		<-changed
+		wg.Wait()
 	}
-	changed := make(chan struct{})
-	wg.Go(func() {
-		defer close(changed)
-		l.do("PATCH", "/v1/agents/"+l.agent, `{"name":"renamed"}`, "Authorization", "Bearer "+devToken)
-	})
-	// The change waits in the proxy; its recorded admission shows that it arrived.
-	ring.Until(l.t, "the change at the gate", func() bool { return strings.Contains(l.audit("--type", "decision"), "letta.modify_agent") })
-	select {
-	case got := <-g.arrived:
-		t.Errorf("%s arrived during the turn", got)
-	case <-changed:
-		t.Error("the change was answered during the turn")
-	default:
-	}
-	g.release <- ""
-	if got := <-g.arrived; got != http.MethodPatch {
-		t.Errorf("%s arrived after the turn", got)
-	}
-	<-changed
 }
 
 // Proves EDGE-1: a model timeout gives the caller a 504 that clients do not retry; the

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -37,6 +38,55 @@ forbid (principal, action in Action::"write", resource) when { context.field == 
 		h, err := l.car.ledger.Holds.Get(ctx, page.Holds[0].ID)
 		return err == nil && h.State == memproxy.HoldDone
 	})
+}
+
+// holdingRuns is a policy that holds what is done with agents.
+const holdingRuns = `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("agents are looked at first")
+forbid (principal, action in [Action::"run", Action::"admin"], resource);`
+
+// Proves EDGE-1: an agent's run is not held, because an approved run would be sent when
+// nobody rules on its calls; nor is one sent that was held by an earlier version.
+func TestRunsDoNotWaitForReview(t *testing.T) {
+	t.Parallel()
+	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, `policy: {dir: "OWN"}`, 1),
+		func(h http.Handler) http.Handler { return h }, "OWN", policyDir(t, noPersona+"\n"+holdingRuns))
+	l.say(poisoned, "").want(t, 403).has(t, "run.ungated", "own.hold")
+	sent := l.car.proxyOf("mem0").Own().Replay(context.Background(), memproxy.HeldWrite{
+		ID: newID(), Backend: "mem0", Route: "letta.send_message", Method: "POST", EscapedPath: "/v1/agents/" + l.agent + "/messages",
+		Tenant: "acme", Principal: "agent:dev", Trust: memproxy.TrustAuthenticated, Kind: memproxy.Run, State: memproxy.HoldReplaying, Reviewer: "eve",
+	}, memproxy.HoldContent{Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: must.Get(json.Marshal(map[string]string{"input": poisoned}))(t)})
+	if sent.Outcome != memproxy.OutcomeRefused || !strings.Contains(sent.Result.Detail, "run.ungated") {
+		t.Errorf("%+v", sent)
+	}
+	l.blocks("Ann", "helper")
+	if n := strings.Count(l.audit("--type", "decision"), `"verdict":"deny"`); n != 2 {
+		t.Errorf("%d refusals on record, want 2", n)
+	}
+}
+
+// Proves EDGE-1, EDGE-16: an approved run of a tool is sent as a client's would be: only
+// once it is known which tool it is. A custom tool that receives the agent's state is
+// refused, and another runs.
+func TestApprovedToolRunsAreProbed(t *testing.T) {
+	t.Parallel()
+	back := &toolServer{value: "nothing"}
+	up := httptest.NewServer(back)
+	t.Cleanup(up.Close)
+	r := start(t, strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, `policy: {dir: "OWN"}`, 1), "LETTA", up.URL, "OWN", policyDir(t, holdingRuns))
+	for name, want := range map[string]memproxy.HoldState{"notes": memproxy.HoldFailed, "clock": memproxy.HoldDone} {
+		id := heldID(t, r.do("POST", "/v1/agents/"+toolAgent+"/tools/"+name+"/run", `{"args":{}}`))
+		r.review(id, true)
+		ring.Until(t, "the end of the hold", func() bool {
+			h := r.heldWrite(id)
+			return h.State == memproxy.HoldDone || h.State == memproxy.HoldFailed
+		})
+		if h := r.heldWrite(id); h.State != want {
+			t.Errorf("%s: %s, %s", name, h.State, h.Result.Detail)
+		}
+	}
+	if len(back.ran) != 1 || !strings.Contains(back.ran[0], "clock") {
+		t.Errorf("ran %q", back.ran)
+	}
 }
 
 // Proves EDGE-1: an amended call runs as amended: an agent's note with forged memproxy

@@ -99,7 +99,7 @@ var admission = [...]step{
 	{signal.SpanImages, client | replay | putBack, true, memproxy.InternalError, changesNoMembers, images},
 	{signal.SpanAnswer, client | replay | putBack, true, memproxy.InternalError, unanswered, answerRefused},
 	{signal.SpanPoll, client, true, memproxy.InternalError, notPolling, answerPoll},
-	{signal.SpanNext, client, true, memproxy.InternalError, runsNoAgent, next},
+	{signal.SpanNext, client | replay | putBack, true, memproxy.InternalError, runsNoAgent, next},
 }
 
 // Admit rules on a call. It returns only after the decision's audit record is

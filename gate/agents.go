@@ -88,6 +88,16 @@ func next(ctx context.Context, r *run) error {
 	return nil
 }
 
+// running reports whether a request makes an agent run.
+func running(c *Call) bool {
+	turner, ok := c.Backend.Adapter.(Turner)
+	if !ok {
+		return false
+	}
+	turn, err := turner.Turn(c.Route, c.Request, c.Body)
+	return turn != nil || err != nil
+}
+
 // onward is the next action, Forward by default.
 func (a *Admission) onward() Next {
 	switch {
@@ -349,6 +359,7 @@ func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (mempro
 		g.letThrough(ctx, a, memproxy.ErrUngated.Error())
 		return memproxy.Reply{}, false
 	}
+	g.accounts.release(ctx, a)
 	return deny(ctx, g.Gate, a, memproxy.StatusForbidden, memproxy.RunUngated, memproxy.ErrUngated.Error()+"; those of agents of type letta_v1_agent can, on the messages routes (background: true in place of async), and backends[].ungated: compensate allows others"), true
 }
 

@@ -184,7 +184,7 @@ func against(reasons []memproxy.Reason) (session, caller bool) {
 	for _, why := range reasons {
 		switch why.Code {
 		case memproxy.TrustClamped, memproxy.TrustAttribution, memproxy.PayloadReserved, memproxy.PayloadUnclaimed, memproxy.ScreenFinding, memproxy.ScreenConfigured:
-		case memproxy.PayloadUnseen, memproxy.TrustBackdated, memproxy.FieldTrait, memproxy.LayerNamespace, memproxy.LayerInferred:
+		case memproxy.PayloadUnseen, memproxy.RunUngated, memproxy.TrustBackdated, memproxy.FieldTrait, memproxy.LayerNamespace, memproxy.LayerInferred:
 			ruled = true
 		case memproxy.FieldForbidden, memproxy.FieldSize:
 			field = true

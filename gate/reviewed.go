@@ -47,7 +47,10 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 	if err != nil {
 		return nil, err
 	}
-	r.Principal = unlimited(h)
+	r.Principal = unlimited(h, content)
+	if running(r.call) { // held before such requests were refused
+		r.verdict.Forbid(memproxy.RunUngated, "", "an agent's run is not sent after a review: nobody would rule on what it writes")
+	}
 	r.confirmed, r.Inspect = !h.ByRules(), true
 	r.waited, r.objects, r.before = &h, content.Objects, content.Before
 	if content.Reserved > 0 {
@@ -60,9 +63,15 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 
 // unlimited is the author of a held write without limits on whom it may name: that
 // was ruled on when the write arrived.
-func unlimited(h memproxy.HeldWrite) memproxy.Principal {
-	all := memproxy.Limit{All: true}
-	return memproxy.Principal{ID: h.Principal, Tenant: h.Tenant, Trust: h.Trust, ActsAs: all, Users: all, Apps: all, Runs: all}
+func unlimited(h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.Principal {
+	p := memproxy.Principal{ID: h.Principal, Tenant: h.Tenant, Trust: h.Trust}
+	if content.Author != nil { // older holds were stored without their author
+		p = *content.Author
+	}
+	for _, l := range [...]*memproxy.Limit{&p.ActsAs, &p.Users, &p.Apps, &p.Runs} {
+		l.All = true
+	}
+	return p
 }
 
 // Reconsider applies the current rules to a held write, as if its author wrote it
@@ -74,7 +83,7 @@ func (g Reviewed) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrit
 	if err != nil {
 		return memproxy.Reevaluation{}, err
 	}
-	if r.Principal = unlimited(h); content.Author != nil { // older holds were stored without their author
+	if r.Principal = unlimited(h, content); content.Author != nil {
 		r.Principal = *content.Author
 	}
 	r.walk(ctx)

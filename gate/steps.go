@@ -199,6 +199,9 @@ func rule(ctx context.Context, r *run) error {
 	setAside(r, &ruling)
 	unfiltered(r)
 	apart(ctx, r)
+	if ruling.Verdict == memproxy.Hold && running(r.call) {
+		r.verdict.Forbid(memproxy.RunUngated, "", "it would wait for review, and an agent's run cannot wait: what it writes is ruled on while its caller is there")
+	}
 	r.verdict.Ruled(&ruling)
 	mark(r, ruling.Marks)
 	explainFindings(r, ruling.Reasons)

@@ -14,7 +14,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -71,12 +70,8 @@ func (p *Proxy) obey(w *answerWriter, r *http.Request, a *gate.Admission, next g
 		}
 	case gate.RunAgent:
 		p.takeTurn(w, r, a, next.Turn)
-	case gate.Probe:
-		// It runs one of an agent's tools, and is forwarded once it is known which one.
-		p.locked(w, r, a, rest, next.Agent, agentrun.Shared, func(ctx context.Context) error { return p.opt.Gate.Agents().Probe(ctx, a, next) })
-	case gate.Rearm:
-		// A tool that is added during a turn would write without a pause.
-		p.locked(w, r, a, rest, next.Agent, agentrun.Exclusive, func(context.Context) error { return nil })
+	case gate.Probe, gate.Rearm:
+		p.locked(w, r, a, next, rest)
 	default:
 		p.forward(w, r, a, rest)
 	}

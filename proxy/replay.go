@@ -32,11 +32,33 @@ func (o *Own) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy
 }
 
 // dispatch sends one of memproxy's own requests that the gate has admitted, on behalf
-// of its sender.
-func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Request) memproxy.Sent {
+// of its sender. It is sent as a client's would be.
+func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Request) (sent memproxy.Sent) {
 	if a.Reply != nil {
 		return refused(a)
 	}
+	locking, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout) // the rest of the time is for the request
+	defer cancel()
+	err := toolsLocked(locking, o.p, a, a.Next, func() { sent = o.send(ctx, a, req) })
+	switch end := context.WithoutCancel(ctx); {
+	case errors.Is(err, memproxy.ErrUngated):
+		agents := o.p.opt.Gate.Agents()
+		_, refused := agents.Ungated(end, a)
+		if a.Watched() { // there is no run to compensate
+			_, refused = agents.Blind(end, a)
+		}
+		if !refused {
+			return o.send(ctx, a, req)
+		}
+		return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused it: " + string(memproxy.RunUngated) + ": " + err.Error()}}
+	case err != nil:
+		o.p.opt.Gate.Unsent(end, a, memproxy.StreamWhole)
+		return memproxy.Unsent(err)
+	}
+	return sent
+}
+
+func (o *Own) send(ctx context.Context, a *gate.Admission, req memproxy.Request) memproxy.Sent {
 	lease := o.p.opt.InFlight.Lease(face.Own)
 	defer lease.Release()
 	if err := lease.Grow(ctx, int64(len(a.Body))); err != nil {

@@ -45,29 +45,47 @@ type turning struct {
 	ending      bool // the events that are sent are the last ones
 }
 
-// locked forwards a request, unless check fails, while an agent's tools are locked:
-// exclusively while no turn of the agent is in progress.
-func (p *Proxy) locked(w *answerWriter, r *http.Request, a *gate.Admission, rest io.Reader, agent string, weight int64, check func(context.Context) error) {
+// locked forwards a request that changes or runs an agent's tools.
+func (p *Proxy) locked(w *answerWriter, r *http.Request, a *gate.Admission, next gate.Next, rest io.Reader) {
 	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
 	defer cancel()
-	err := func() error {
-		unlock, err := p.locks.Lock(ctx, "agent "+agent, weight)
-		if err != nil {
-			return err
-		}
-		defer unlock() // a watch takes the lock for itself
-		if err := check(ctx); err != nil {
-			return err
-		}
-		p.forward(w, r, a, rest)
-		return nil
-	}()
+	err := toolsLocked(ctx, p, a, next, func() { p.forward(w, r, a, rest) })
 	switch {
 	case errors.Is(err, memproxy.ErrUngated):
 		p.ungated(w, r, a)
 	case err != nil:
 		p.abandon(w, r, a, err)
 	}
+}
+
+// toolsLocked sends an admitted request. If it changes an agent's tools, no turn of the
+// agent is in progress meanwhile: a tool that is added during a turn would write without
+// a pause. If it runs one of them, it is sent once it is known which one.
+func toolsLocked(ctx context.Context, p *Proxy, a *gate.Admission, next gate.Next, send func()) error {
+	agent, share := "", int64(agentrun.Shared)
+	probe, probes := next.(gate.Probe)
+	rearm, rearms := next.(gate.Rearm)
+	switch {
+	case probes:
+		agent = probe.Agent
+	case rearms:
+		agent, share = rearm.Agent, agentrun.Exclusive
+	default:
+		send()
+		return nil
+	}
+	unlock, err := p.locks.Lock(ctx, "agent "+agent, share)
+	if err != nil {
+		return err
+	}
+	defer unlock() // a watch takes the lock for itself
+	if probes {
+		if err := p.opt.Gate.Agents().Probe(ctx, a, probe); err != nil {
+			return err
+		}
+	}
+	send()
+	return nil
 }
 
 // takeTurn runs an agent, request by request, ruling on each gated tool call before
