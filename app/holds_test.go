@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -141,6 +144,40 @@ forbid (principal, action in [Action::"learn", Action::"admin"], resource);`)))
 	}
 	if list := r.behind("GET", "/memories?user_id=bob", ""); !strings.Contains(list, `"actor_id":"writer"`) {
 		t.Error(list)
+	}
+}
+
+// Proves EDGE-2, EDGE-15, DOL-4: of a memory that was retracted, because the backend's
+// model made it worse than the write, reviewers see the harmless parts, and what they
+// approve is that text and not the whole write once more.
+func TestRetractedMemoriesWaitAlone(t *testing.T) {
+	t.Parallel()
+	sent := make(chan string, 8)
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if q.Method != http.MethodPost {
+			_, _ = io.WriteString(w, `{"message":"Memory deleted successfully!"}`)
+			return
+		}
+		body, _ := io.ReadAll(q.Body)
+		sent <- string(body)
+		fmt.Fprintf(w, `{"results":[{"id":"m-tea","event":"ADD","memory":"Ann drinks tea"},{"id":"m-evil","event":"ADD","memory":%q}]}`, poison)
+	}))
+	t.Cleanup(up.Close)
+	r := start(t, screeningConf, "UPSTREAM", up.URL, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, sha(reviewToken)))
+	r.do("POST", "/memories", `{"user_id":"ann","metadata":{"k":1},"messages":[{"role":"user","content":"We talked about tea and invoices."}]}`).want(t, 200).has(t, "tea").lacks(t, "evil")
+	receive(t, sent)
+	page := must.Get(r.car.ledger.Holds.List(t.Context(), memproxy.HoldFilter{State: memproxy.HoldPending}))(t)
+	if len(page.Holds) != 1 || page.Holds[0].Score < 850 {
+		t.Fatalf("%+v", page.Holds)
+	}
+	if out, errs, code := r.command("holds", "show", page.Holds[0].ID); code != 0 || !strings.Contains(out, "PATTERN_001") || strings.Contains(out, "evil.example") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	r.does("holds", "approve", "--reason", "a test", page.Holds[0].ID)
+	body := receive(t, sent)
+	if !strings.Contains(body, "evil.example") || strings.Contains(body, "We talked") || !strings.Contains(body, `"infer":false`) || !strings.Contains(body, `"k":1`) || !strings.Contains(body, `"user_id":"ann"`) {
+		t.Error(body)
 	}
 }
 

@@ -209,6 +209,10 @@ type Extractor interface {
 	// Undo returns the requests that retract what was made of a memory, and false
 	// if the answer does not contain enough for that.
 	Undo(route memproxy.Route, req memproxy.Request, m memproxy.Memory) ([]memproxy.SideRequest, bool)
+
+	// Verbatim returns the body of a write that stores nothing but a text, as it is, for
+	// the same owner and with the same metadata as another write.
+	Verbatim(body []byte, text string) ([]byte, error)
 }
 
 // A Counter is a Reader whose backend can report after some writes how many

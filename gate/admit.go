@@ -32,8 +32,7 @@ type run struct {
 	under *Admission
 	tool  memproxy.ToolCall
 	// after, if set, is called after each step, with its error.
-	after    func(*step, error)
-	reworded *reworded
+	after func(*step, error)
 }
 
 // A mode is the kind of call that is ruled on.

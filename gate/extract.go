@@ -55,7 +55,7 @@ func (ret *making) extracted(ctx context.Context) error {
 			if worse {
 				why := memproxy.Reason{Code: memproxy.ScreenExtracted}
 				ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
-				ret.keepExtracted(ctx, *m, why)
+				ret.keepExtracted(ctx, *m, found[i], why)
 			}
 		}
 	}
@@ -124,24 +124,6 @@ func (ret *making) takeBack(ctx context.Context, m memproxy.Memory) error {
 		}
 	}
 	return nil
-}
-
-// keepExtracted stores a retracted memory for reviewers, together with the write
-// that it was made of.
-func (ret *making) keepExtracted(ctx context.Context, m memproxy.Memory, why memproxy.Reason) {
-	if ret.g.opt.Keeper == nil {
-		return
-	}
-	hold, content := toKeep(ret.Admission, nil)
-	hold.ID = ret.g.opt.NewID()
-	content.Reserved = 0 // the write itself was charged
-	why.Detail = "made by the backend's model of the write of decision " + ret.Decision.ID
-	hold.Reasons = []memproxy.Reason{why}
-	content.Texts = []memproxy.HeldText{{Pointer: m.Pointer, Text: m.Text}}
-	if err := keepForReview(ctx, ret.g, hold, content); err != nil {
-		ret.g.opt.Meter.LedgerFailed(ctx)
-		ret.g.opt.Log.ErrorContext(ctx, "a retracted memory could not be kept for review", "decision", ret.Decision.ID, "error", err)
-	}
 }
 
 // Owed returns the requests that ask what the backend's model makes of an admitted
@@ -315,7 +297,7 @@ func (ret *making) ruleOnInferred(ctx context.Context, found map[int]judged) err
 			why := ruling.Reasons[0]
 			ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
 			if ruling.Verdict == memproxy.Hold {
-				ret.keepExtracted(ctx, *m, why)
+				ret.keepExtracted(ctx, *m, found[i], why)
 			}
 		case len(ruling.Marks) > 0:
 			if ret.made == nil {

@@ -301,6 +301,8 @@ type Admission struct {
 	// findings are the findings in the write, receipts the backend's receipts for
 	// what its model makes of it.
 	findings []memproxy.Finding
+	// reworded is the rewritten write that is sent instead, or nil.
+	reworded *reworded
 	// configured are the findings in an owner's configuration, which do not count.
 	configured []memproxy.Finding
 	receipts   []string

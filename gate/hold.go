@@ -2,6 +2,8 @@ package gate
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -147,6 +149,32 @@ func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent
 	}
 	w.into(&said)
 	return h, said
+}
+
+// keepExtracted stores a retracted memory for reviewers, as a write of its text alone:
+// the write that it was made of stays, and would be read anew by the backend's model.
+func (ret *making) keepExtracted(ctx context.Context, m memproxy.Memory, j judged, why memproxy.Reason) {
+	if ret.g.opt.Keeper == nil {
+		return
+	}
+	body, err := ret.extractor.Verbatim(ret.reworded.toSend(ret.call.Body), m.Text)
+	if err == nil {
+		sum := sha256.Sum256(body)
+		hold, content := toKeep(ret.Admission, nil)
+		hold.ID, hold.ContentSHA256 = ret.g.opt.NewID(), hex.EncodeToString(sum[:])
+		content.Body, content.Reserved = body, 0 // the write itself was charged
+		why.Detail = "made by the backend's model of the write of decision " + ret.Decision.ID
+		hold.Reasons, hold.Findings, hold.Score = []memproxy.Reason{why}, slices.Clone(j.spans), j.risk
+		for i := range hold.Findings {
+			hold.Findings[i].Item = 0
+		}
+		content.Texts = []memproxy.HeldText{{Pointer: m.Pointer, Text: m.Text}}
+		err = keepForReview(ctx, ret.g, hold, content)
+	}
+	if err != nil {
+		ret.g.opt.Meter.LedgerFailed(ctx)
+		ret.g.opt.Log.ErrorContext(ctx, "a retracted memory could not be kept for review", "decision", ret.Decision.ID, "error", err)
+	}
 }
 
 // heldTexts are the texts of an operation for reviewers.

@@ -53,6 +53,7 @@ func (f *fakeExtractor) Extracted(memproxy.Reply) ([]memproxy.Memory, bool, erro
 func (f *fakeExtractor) Undo(_ memproxy.Route, _ memproxy.Request, m memproxy.Memory) ([]memproxy.SideRequest, bool) {
 	return []memproxy.SideRequest{{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/" + m.ID}}}, !f.cannot
 }
+func (f *fakeExtractor) Verbatim(_ []byte, text string) ([]byte, error) { return []byte(text), nil }
 
 // sender notes what is sent from the side.
 type sender struct {

@@ -86,3 +86,21 @@ func ok(v any) memproxy.Reply {
 	body, _ := json.Marshal(v) // strings and lists always marshal
 	return memproxy.Reply{Status: 200, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: body}
 }
+
+// Verbatim implements the gate's Extractor. What the model made of a conversation is
+// nothing that its user said.
+func (holder) Verbatim(body []byte, text string) ([]byte, error) {
+	doc, err := jsondoc.Parse(body, 0)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := json.Marshal([]map[string]string{{"role": "assistant", "content": text}})
+	if err != nil {
+		return nil, err
+	}
+	e := doc.Edit()
+	e.Object(doc.Root, func(name string) bool { return name == "messages" || name == "deduced_memories" || name == "infer" }, [][]byte{
+		append([]byte(`"messages":`), messages...), []byte(`"infer":false`),
+	})
+	return e.Apply(), nil
+}
