@@ -18,8 +18,8 @@ func TestFieldsHoldOnLetta(t *testing.T) {
 	const qaToken = "letta-qa-key"
 	conf := strings.NewReplacer(`policy: {dir: "DIR/policies"}`, "", `tenant: acme, acts_as: "*"}`, `tenant: acme, roles: [dev], acts_as: "*"}
     - {sha256: "`+sha(qaToken)+`", id: "agent:qa", kind: agent, trust: authenticated, tenant: acme, roles: [qa, memproxy-reviewer], acts_as: "*"}`).Replace(lettaConf) + "sessions: {max_rejections: 100, max_user_rejections: 100, max_principal_rejections: 100}\n"
-	agent := strings.NewReplacer(`"letta_v1_agent"`, `"letta_v1_agent","tools":["memory","memory_rethink","core_memory_append"]`, `{"label":"persona"`,
-		`{"label":"learnings","value":"The build takes four minutes."},{"label":"conventions","value":"Names are short."},{"label":"decisions","value":"We use Go."},{"label":"persona"`).Replace(someAgent)
+	agent := strings.NewReplacer(`"letta_v1_agent"`, `"letta_v1_agent","tools":["memory","memory_rethink","memory_replace","core_memory_append"]`, `{"label":"persona"`,
+		`{"label":"learnings","value":"The build takes four minutes."},{"label":"conventions","value":"Names are short."},{"label":"decisions","value":"We use Go."},{"label":"notes","value":"`+strings.Repeat("tea ", 60)+`"},{"label":"persona"`).Replace(someAgent)
 	l := startLettaWith(t, agent, conf, func(h http.Handler) http.Handler { return h })
 	block := func(label string) string { return l.letta.BlockID(l.agent, label) }
 	long := func(n int) string { return strings.Repeat("tea ", n/4) + strings.Repeat("t", n%4) }
@@ -68,6 +68,7 @@ func TestFieldsHoldOnLetta(t *testing.T) {
 			t.Errorf("%s: not on record", tc.what)
 		}
 	}
+	const short = "Names are short and plain."
 	for _, tc := range []struct{ what, call, label, becomes string }{
 		{"a field of others", `CALL memory_insert {"label":"decisions","new_string":"We use Rust."}`, "decisions", "We use Go."},
 		{"an entry over its size", fmt.Sprintf(`CALL core_memory_append {"label":"learnings","content":%q}`, long(501)), "learnings", "The build takes four minutes."},
@@ -75,6 +76,10 @@ func TestFieldsHoldOnLetta(t *testing.T) {
 		{"into a closed field, renamed", `CALL memory {"command":"rename","old_path":"/memories/learnings","new_path":"/memories/authority"}`, "authority", ""},
 		{"all of a field of others", `CALL memory_rethink {"label":"decisions","new_memory":"We use Rust."}`, "decisions", "We use Go."},
 		{"one's own", `CALL memory_insert {"label":"learnings","new_string":"The tests take two."}`, "learnings", "The build takes four minutes.\nThe tests take two."},
+		{"an entry with which it is over its size", fmt.Sprintf(`CALL core_memory_append {"label":"conventions","content":%q}`, long(400-len(short))), "conventions", short},
+		{"an entry with which it has its size", fmt.Sprintf(`CALL core_memory_append {"label":"conventions","content":%q}`, long(399-len(short))), "conventions", short + "\n" + long(399-len(short))},
+		{"less of it", `CALL memory_replace {"label":"conventions","old_string":"tea tea","new_string":"tea"}`, "conventions", short + "\n" + long(395-len(short))},
+		{"a text that is too long, renamed into it", `CALL memory {"command":"rename","old_path":"/memories/notes","new_path":"/memories/preferences"}`, "preferences", ""},
 	} {
 		if a := l.say(tc.call+"\nTHEN\nSAY done", ""); a.status != 200 {
 			t.Errorf("%s: %d %s", tc.what, a.status, a.body)

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -228,8 +229,8 @@ func TestRulesBeyondAPauseAreUngated(t *testing.T) {
 	}
 }
 
-// Proves EDGE-16: a call is ruled on by the resulting text of the block; calls of one
-// pause build on each other.
+// Proves EDGE-16, SYN-1: a call is ruled on by the resulting text of the block, and by its
+// length; calls of one pause build on each other.
 func TestCallsAreRuledOnAsTheBlocksWillRead(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(``))
 	request(t, turn)
@@ -246,9 +247,13 @@ func TestCallsAreRuledOnAsTheBlocksWillRead(t *testing.T) {
 	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(`{"blocks":[{"label":"human","value":"a\tb","description":null,"read_only":false}]}`)}))
 	var got []string
 	for _, c := range turn.Waiting() {
-		got = append(got, said(c.Operation))
+		size := 0
+		for i := range c.Operation.Items {
+			size += c.Operation.Items[i].Characters()
+		}
+		got = append(got, fmt.Sprint(said(c.Operation), " ", size))
 	}
-	if want := []string{`learn human="x"`, `learn human="y"`}; !slices.Equal(got, want) {
+	if want := []string{`learn human="x"; human="" 11`, `learn human="y"; human="" 13`}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -167,9 +168,31 @@ func (c *toolCall) makes(blocks *[]selfedit.Block) {
 		if ch.After.Label != ch.Before.Label && ch.Kind == selfedit.Written {
 			c.unsaid("", ch.Before.Label)
 		}
+		if n := size(ch.After.Value); n > size(ch.Before.Value) || ch.After.Label != ch.Before.Label {
+			c.holds(n, label)
+		}
 	}
 	*blocks = after(*blocks, changes)
 }
+
+// holds counts what a block that grows holds besides what the call writes to it: the
+// size of a field is that of all its text.
+func (c *toolCall) holds(n int, label string) {
+	for i := range c.op.Items {
+		if it := &c.op.Items[i]; it.Field == label {
+			n -= it.Characters()
+		}
+	}
+	if n > 0 {
+		c.op.Items = append(c.op.Items, memproxy.Item{
+			Kind: memproxy.ItemContent, Pointer: "/" + c.name, Field: label, Layer: memproxy.Semantic, Moved: true, Size: n,
+		})
+	}
+}
+
+// size is the number of characters of a block. The line break that the server puts in
+// front of the first entry does not count.
+func size(value string) int { return utf8.RuneCountInString(strings.TrimSpace(value)) }
 
 // after returns the blocks as a call leaves them.
 func after(blocks []selfedit.Block, changes []selfedit.Change) []selfedit.Block {

@@ -134,7 +134,7 @@ func (c *toolCall) replaces(agent string) {
 		return
 	}
 	for i := range c.op.Items {
-		if it := &c.op.Items[i]; it.Field != "" {
+		if it := &c.op.Items[i]; it.Field != "" && !it.Moved {
 			it.Target = Target(agent, it.Field)
 		}
 	}
