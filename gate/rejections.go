@@ -198,8 +198,8 @@ func against(reasons []memproxy.Reason) (session, caller bool) {
 		}
 	}
 	evidence := pattern || secret || other
-	session = field || other || pattern && secret || !ruled && !evidence
-	return session, session && evidence
+	sure := field || other || pattern && secret
+	return sure || pattern || !ruled && !evidence, sure && evidence
 }
 
 func has(reasons []memproxy.Reason, code memproxy.ReasonCode) bool {
