@@ -70,12 +70,18 @@ func TestFieldsHoldForMoves(t *testing.T) {
 			{note, `{"categories":["notes","constitution"]}`, "", 403},
 			{note, `{"category":["credentials"]}`, "", 403},
 			{note, `{"field":"learnings","category":" System "}`, "", 403},
+			{note, `{"field":["notes","system"]}`, "", 403},
+			{note, `{"field":{"name":"system"}}`, "", 422},
 			{note, `{"field":"decisions"}`, "", 403}, // dev may not write it
 			{long, `{"field":"preferences"}`, "", 403},
 			{long, `{"category":"preferences","field":"learnings"}`, "", 403},
 			{conventions, `{"field":"learnings"}`, qaToken, 403}, // qa may not write the old field
 			{conventions, `{"note":"x"}`, qaToken, 403},
+			{conventions, `{"field":null}`, qaToken, 403},
 			{note, `{"note":"x"}`, "", 200},
+			{note, `{"field":null}`, "", 200},
+			{note, `{"field":7}`, "", 200},
+			{note, `{"field":["notes","ideas"]}`, "", 200},
 			{note, `{"category":"food","source":"chat","tags":["a"]}`, "", 200},
 			{long, `{"field":"learnings"}`, "", 200},
 			{conventions, `{"field":"conventions","note":"x"}`, "", 200},

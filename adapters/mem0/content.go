@@ -236,10 +236,6 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 			if d.op.Kind.Writes() {
 				d.op.Hints = append(d.op.Hints, origin.Hint(d.doc, m.Value, p))
 			}
-		case m.Name == d.a.opt.FieldKey:
-			if m.Value.Kind != jsondoc.String && d.op.Kind.Writes() {
-				return bad(memproxy.PayloadMalformed, 422, p, "the field must be a string")
-			}
 		case m.Name == "source":
 			d.op.SourceClaim = origin.Source(d.a.opt.Sources.Of(d.doc.Root.Get("user_id").Text()), d.op.SourceClaim, m.Value)
 		case m.Name == "created_at", m.Name == "updated_at", m.Name == "timestamp":
