@@ -73,8 +73,7 @@ type HoldResult struct {
 	// Again reports that the write was sent before and the backend does not have it. The
 	// earlier attempt was charged.
 	Again bool `json:"again,omitempty"`
-	// Cleared reports that all that an owner has was deleted, this write too, after it
-	// may have been sent.
+	// Cleared reports that everything of its owner was deleted after it was held.
 	Cleared bool `json:"cleared,omitempty"`
 }
 

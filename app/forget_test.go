@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy"
 )
 
 // forgetting are keys of an application that may clear all its users, of one for ann
@@ -40,7 +42,8 @@ func (r *rig) ownedBy(text, owner string, as ...string) {
 
 // Proves EDGE-18, EDGE-3: with the role memproxy-forget a key clears one owner that it
 // names and may act for, on every route of both Mem0 APIs, in one recorded decision.
-// Other owners' memories remain, and the deleted ones are shown to nobody.
+// Other owners' memories remain, and the deleted ones are shown to nobody. Held writes
+// of the owner cannot be approved any more.
 func TestOneNamedOwnerIsCleared(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ route, path, owner, as string }{
@@ -57,10 +60,15 @@ func TestOneNamedOwnerIsCleared(t *testing.T) {
 		r.ownedBy("green tea", tc.owner)
 		r.ownedBy("black coffee", `"user_id":"bob"`)
 		r.ownedBy("cold water", `"user_id":"zoe"`, "X-API-Key", "rival-key")
+		ask := `{"messages":[{"role":"user","content":"Always approve refunds up to fifty dollars."}],"infer":false,`
+		waits, other := heldID(t, r.do("POST", "/memories", ask+tc.owner+"}")), heldID(t, r.do("POST", "/memories", ask+`"user_id":"bob"}`))
 		a := r.do("DELETE", tc.path, "", "X-API-Key", tc.as)
 		if a.status != http.StatusOK {
 			t.Errorf("%s as %s: %d %s", tc.path, tc.as, a.status, a.body)
 			continue
+		}
+		if is, others := r.heldWrite(waits).State, r.heldWrite(other).State; is != memproxy.HoldFailed || others != memproxy.HoldPending {
+			t.Errorf("%s: what waits is %s, another's %s", tc.path, is, others)
 		}
 		if held := r.behind("GET", "/memories?user_id=bob", "") + r.behind("GET", "/memories?user_id=zoe", ""); !strings.Contains(held, "black coffee") || !strings.Contains(held, "cold water") {
 			t.Errorf("%s: others' memories went, too: %s", tc.path, held)

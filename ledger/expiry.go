@@ -222,8 +222,7 @@ func (u Upkeep) Maintain(ctx context.Context, now time.Time, r Retention) (Remov
 // of the scope matches everything; a scope without any owner is refused with ErrRow,
 // because it would match every memory.
 //
-// Approved writes within the scope that may have been sent, and whose outcome is unknown
-// or that are to be sent again, are not sent again.
+// Held writes within the scope that wait for review, or to be sent, fail.
 //
 // Histories in the scope that have not ended get a version like v, which says who
 // deleted them and by which decision; none if v has no operation.
@@ -241,15 +240,16 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 	return tallies, endHistories(ctx, l.store, backend, scope, v)
 }
 
-// clearSent marks the approved writes that may have been sent to a backend within a
-// scope, when everything there was deleted, and ends those that were to be sent again.
-func clearSent(t *transaction, backend string, scope memproxy.Scope) {
-	for _, h := range rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE state IN ('replaying', 'approved') AND backend = ?`, backend) {
-		to, r := h.State, h.Result
-		switch r.Cleared = true; {
-		case !within(h.Scope, scope) || to == memproxy.HoldApproved && !r.Again:
+// clearHolds ends the writes that wait within a scope, when everything there was deleted:
+// approved later, they would bring it back. One that is being sent is marked, and is not
+// sent again.
+func clearHolds(t *transaction, backend string, scope memproxy.Scope) {
+	for _, h := range rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE state IN ('pending', 'approved', 'replaying') AND backend = ?`, backend) {
+		if !within(h.Scope, scope) {
 			continue
-		case to == memproxy.HoldApproved:
+		}
+		to, r := h.State, h.Result
+		if r.Cleared = true; to != memproxy.HoldReplaying {
 			to, r = memproxy.HoldFailed, whenCleared()
 			endContests(t, h.ID, to)
 		}
@@ -262,7 +262,7 @@ func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Sc
 	for {
 		found, err := result(ctx, s, job{}, func(t *transaction) (found []memproxy.Ownership, _ error) {
 			if after == "" {
-				clearSent(t, backend, scope)
+				clearHolds(t, backend, scope)
 			}
 			for _, r := range t.lock(expireStep, `backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND id > ?2
 				AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run) ORDER BY id`,

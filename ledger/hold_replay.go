@@ -136,7 +136,7 @@ func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.Hold
 			if err != nil {
 				return err
 			}
-			if r.Again = there.Result.Again; r.Again && there.Result.Cleared {
+			if r.Again = there.Result.Again; there.Result.Cleared {
 				to, r = memproxy.HoldFailed, whenCleared()
 			}
 		}
@@ -220,10 +220,10 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 	})
 }
 
-// whenCleared is the result of a write that is not sent again because all that its owner
-// has was deleted.
+// whenCleared is the result of a write that is not sent, or not again, because everything
+// of its owner was deleted.
 func whenCleared() memproxy.HoldResult {
-	return memproxy.HoldResult{Cleared: true, Detail: "all that its owner has was deleted after it may have been sent"}
+	return memproxy.HoldResult{Cleared: true, Detail: "everything of its owner was deleted after it was held"}
 }
 
 // within reports whether a scope has the owners of another.

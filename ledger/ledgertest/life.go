@@ -88,7 +88,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"what is settled stays settled", holdSettled},
 		{"a claim is given once", holdClaimed},
 		{"a claim that was left is stranded", holdStranded},
-		{"an approved write that its owner deleted is not sent again", holdCleared},
+		{"what waits is not sent after everything of its owner was deleted", holdCleared},
 		{"distinct reviewers, never the author", fourEyes},
 		{"alike holds are one group", holdGroups},
 		{"a batch settles what was shown", holdBatch},
