@@ -197,7 +197,13 @@ func (p phrases) flaws(said string) string {
 				where[i] = name
 			}
 		}
-		if flaw := p.place(where) + ": " + msg; p.has(flaw) && len(strings.Join(out, "; "))+len(flaw) < maxPhrase-2 {
+		place := p.place(where) + ": "
+		if len(msg) <= maxPhrase && !p.has(place+msg) {
+			if words, n := p.worded(msg, 2); n > 0 {
+				msg = words
+			}
+		}
+		if flaw := place + msg; p.has(flaw) && len(strings.Join(out, "; "))+len(flaw) < maxPhrase-2 {
 			out = append(out, flaw)
 		}
 	}

@@ -29,7 +29,9 @@ phrase Handle {name} not found, must be one of {any}
 func TestPhrases(t *testing.T) {
 	pruner := must.Get(answers.NewPruner(errorTable))(t)
 	const flaws = `[{'type': 'missing', 'loc': ('body', 'label'), 'msg': 'Field required', 'input': {'value': 'canary'}}, {'type': 'string_type', 'loc': ('body', 'canary is a sentence'), 'msg': "Input should be a valid string", 'input': 3}]`
+	const odd = `[{'type': 'literal_error', 'loc': ('body', 'role'), 'msg': "Input should be <Role.user: 'canary sings'>", 'input': 'king'}, {'type': 'string_pattern_mismatch', 'loc': ('query', 'label'), 'msg': "String should match pattern '^[a-z/-]+$'", 'input': 'a b'}, {'type': 'x', 'loc': ('body',), 'msg': 'Value error, Agent tea and cake not found', 'input': 3}, {'type': 'x', 'loc': ('body',), 'msg': 'the canary sings', 'input': 3}]`
 	for said, want := range map[string]string{
+		odd: "body.role: Input should be ?; query.label: String should match pattern '?'; body: Value error, Agent ? not found",
 		"Agent agent-123e4567-e89b-42d3-8456-426614174000 not found": "=",
 		"NOT_FOUND: Agent a-1 not found":                             "=",
 		"Found 12 agents":                                            "=",

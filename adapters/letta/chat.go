@@ -13,6 +13,11 @@ import (
 
 // chat reads a request that runs an agent.
 func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
+	if d.row.id == "letta.create_chat_completion" { // the server refuses the names of models
+		if err := checkID(v.Get("model").Text(), TargetAgent, jsondoc.Child(ptr, "model")); err != nil {
+			return err
+		}
+	}
 	return d.members(v, ptr, func(m jsondoc.Member, p string) error {
 		switch m.Name {
 		case "messages":

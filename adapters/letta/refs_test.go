@@ -106,6 +106,8 @@ func body(id string, members string) string {
 		return `{"requests":[],` + members + `}`
 	case strings.Contains(id, "passages_in_archive"):
 		return `{"passages":[],` + members + `}`
+	case id == "letta.create_chat_completion":
+		return `{"model":"agent-1",` + members + `}`
 	}
 	return `{"label":"human","value":"v",` + members + `}`
 }
