@@ -77,16 +77,24 @@ func (p *pause) whole(o *Options, agent string) look {
 }
 
 // confirm sets the arguments of the waiting calls to the stored ones. Calls that differ
-// from the stream's get none, which is refused.
+// from the stream's get none, which is refused. An agent that makes no calls in parallel
+// streams all that its model makes, and has only the first: the others do not wait.
 func (p *pause) confirm(told *jsondoc.Value) {
 	var waiting []*call
 	if told != nil && told.Kind == jsondoc.Object {
 		waiting = callsOf(told)
 	}
+	stored := func(c *call) int {
+		return slices.IndexFunc(waiting, func(w *call) bool { return w.id == c.id && w.name == c.name })
+	}
+	kept := slices.DeleteFunc(slices.Clone(p.calls), func(c *call) bool { return stored(c) < 0 })
+	alike := len(kept) > 0 && len(kept) == len(waiting)
+	if alike {
+		p.calls = kept
+	}
 	for _, c := range p.calls {
-		i := slices.IndexFunc(waiting, func(w *call) bool { return w.id == c.id && w.name == c.name })
-		if c.arguments = ""; i >= 0 && len(waiting) == len(p.calls) {
-			c.arguments = waiting[i].arguments
+		if c.arguments = ""; alike {
+			c.arguments = waiting[stored(c)].arguments
 		}
 	}
 }

@@ -74,6 +74,44 @@ func TestCallsInPiecesAreThoseOfTheServer(t *testing.T) {
 	}
 }
 
+// Proves CARD-1, EDGE-5: an agent that makes no calls in parallel keeps the first call and
+// streams all, if the model makes more all the same (agents/letta_agent_v3.py, 0.16.8, of
+// Gemini). Only the calls that it keeps are answered. If it keeps one that was not
+// streamed, all are refused.
+func TestCallsThatTheServerDropsAreNotAnswered(t *testing.T) {
+	made := func(id string) string {
+		return fmt.Sprintf(`{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"tea\"}","tool_call_id":%q}`, id)
+	}
+	for kept, want := range map[string]string{"c-1": "c-1", "c-2": "c-2", "c-1 c-2": "c-1 c-2", "c-1 c-3": "refused refused", "c-3": "refused refused"} {
+		turn := newTurn(t, `{"input":"hi","streaming":true,"stream_tokens":true}`, attached)
+		request(t, turn)
+		for _, id := range []string{"c-1", "c-2"} {
+			c := made(id)
+			must.Get(turn.Event(fmt.Appendf(nil, "data: {\"id\":\"m-1\",\"message_type\":\"approval_request_message\",\"tool_call\":%s,\"tool_calls\":%s}\n\n", c, c)))(t)
+		}
+		must.Get(turn.Event([]byte("data: {\"message_type\":\"stop_reason\",\"stop_reason\":\"requires_approval\"}\n\n")))(t)
+		var stored []string
+		for id := range strings.FieldsSeq(kept) {
+			stored = append(stored, made(id))
+		}
+		answers := map[bool]string{false: `{"blocks":[{"label":"human","value":"Ann"}]}`, true: `{"pending_approval":{"id":"m-1","message_type":"approval_request_message","tool_calls":[` + strings.Join(stored, ",") + `]}}`}
+		for q, more := turn.Prepare(); more; q, more = turn.Prepare() {
+			must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(answers[strings.Contains(q.Query, "pending")])}))
+		}
+		var got []string
+		for _, c := range turn.Waiting() {
+			turn.Rule(c.ID, memproxy.Decision{ID: "d-1"})
+			if got = append(got, c.ID); c.Flaw != nil {
+				got[len(got)-1] = "refused"
+			}
+		}
+		body := request(t, turn)
+		if strings.Join(got, " ") != want || want == kept && strings.Count(body, `"tool_call_id"`) != len(stored) {
+			t.Errorf("kept %s: %s wait, and the answer is %s", kept, got, body)
+		}
+	}
+}
+
 // Proves EDGE-14: the cost of a call in many small fragments is linear, and one that
 // does not end is aborted, whether it is shown at once or held back for a person.
 func TestFragmentsCostWhatTheyAre(t *testing.T) {
