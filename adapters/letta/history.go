@@ -73,6 +73,12 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 			e.Replace(m.Get("message_type"), []byte(`"tool_call_message"`))
 		}
 	}
+	for _, m := range list.Elems {
+		id := m.Get("tool_call_id").Text()
+		if name := turn.Nameless(m); name != nil && ours[id] && names[id] != "" {
+			e.Replace(name, quoted(names[id])) // as the server names the results of its own tools
+		}
+	}
 	// Removed if memproxy gave all answers in it.
 	removed := func(m *jsondoc.Value) bool {
 		given := inMessage(m, "approval_response_message", "approvals")

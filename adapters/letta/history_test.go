@@ -21,6 +21,10 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 		theirs   = `{"id":"message-4","message_type":"approval_request_message","tool_calls":[{"name":"my_tool","arguments":"{}","tool_call_id":"c2"}]}`
 		theirYes = `{"id":"message-5","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c2","approve":true}]}`
 		mixed    = `{"id":"message-6","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","tool_call_id":"c3"},{"name":"my_tool","tool_call_id":"c4"}]}`
+		looked   = `{"id":"message-9","message_type":"approval_request_message","tool_calls":[{"name":"conversation_search","arguments":"{}","tool_call_id":"c5"}]}`
+		found    = `{"id":"message-10","message_type":"approval_response_message","approvals":[{"type":"tool","tool_call_id":"c5","tool_return":"[]"}]}`
+		result   = `{"id":"message-11","name":null,"message_type":"tool_return_message","tool_call_id":"c5","tool_returns":[{"tool_call_id":"c5"}]}`
+		own      = `{"id":"message-12","name":null,"message_type":"tool_return_message","tool_call_id":"c2","tool_returns":[{"tool_call_id":"c2"}]}`
 		said     = `{"id":"message-7","message_type":"assistant_message","content":"done"}`
 	)
 	a := must.Get(New(Options{}))(t)
@@ -31,6 +35,8 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 	list := func(ms ...string) string { return "[" + strings.Join(ms, ",") + "]" }
 	for name, tc := range map[string]struct{ stored, shown string }{
 		"a turn":                  {list(asked, yes, said), list(called, said)},
+		"a search":                {list(looked, found, result, said), list(strings.Replace(looked, "approval_request", "tool_call", 1), strings.Replace(result, "null", `"conversation_search"`, 1), said)},
+		"a caller's result":       {list(theirs, theirYes, own, said), list(theirs, theirYes, own, said)},
 		"a person's approval":     {list(asked, person, said), list(asked, person, said)},
 		"nobody answered yet":     {list(asked), list(asked)},
 		"a question beside older": {list(`{"message_type":"system_message","date":"2026-01-01T00:00:09+00:00"}`, `{"message_type":"user_message"}`, asked), list(`{"message_type":"system_message","date":"2026-01-01T00:00:09+00:00"}`, `{"message_type":"user_message"}`, asked)},

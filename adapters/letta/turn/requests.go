@@ -108,7 +108,14 @@ func (t *Turn) Next() ([]byte, error) {
 	e.Object(t.caller.root.Root, func(name string) bool { return slices.Contains(drop, name) }, added)
 	t.tools.rules.register(t.pause.calls, running)
 	t.let = foresee(t.pause.calls, &t.caller, &t.view)
+	t.out.names = map[string]string{}
+	for _, c := range t.pause.calls {
+		if c.mine {
+			t.out.names[c.id] = c.name
+		}
+	}
 	t.pause.calls, t.pause.request = nil, ""
+	t.out.stop, t.out.use, t.out.done = nil, nil, false // they ended the request before
 	return e.Apply(), nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
@@ -112,15 +114,33 @@ func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	return s.inFirst(doc, e)
 }
 
-// inFirst sets the run of a message to the first request's, along with the edits in e.
-// It returns the same document if nothing changes.
+// inFirst sets the run of a message to the first request's, along with the edits in e,
+// and names the tool of a result that memproxy supplied, as the server names its own. It
+// returns the same document if nothing changes.
 func (s *stitched) inFirst(doc *jsondoc.Doc, e *jsondoc.Edits) (*jsondoc.Doc, error) {
 	id := doc.Root.Get("run_id")
 	if is := id.Text(); plainID(is) && is != s.run(is) {
 		e.Replace(id, strconv.AppendQuote(nil, s.run(is)))
 	}
+	if name := Nameless(doc.Root); name != nil {
+		if tool, ok := s.names[doc.Root.Get("tool_call_id").Text()]; ok {
+			quoted, err := jsontext.AppendQuote(nil, tool)
+			if err != nil {
+				return nil, err
+			}
+			e.Replace(name, quoted)
+		}
+	}
 	if e.Empty() {
 		return doc, nil
 	}
 	return jsondoc.Parse(e.Apply(), 0)
+}
+
+// Nameless returns the empty name of a tool's result; nil for any other message.
+func Nameless(m *jsondoc.Value) *jsondoc.Value {
+	if name := m.Get("name"); name != nil && name.Kind == jsondoc.Null && m.Get("message_type").Text() == "tool_return_message" {
+		return name
+	}
+	return nil
 }

@@ -20,10 +20,11 @@ type stitched struct {
 	usage    map[string]int64
 	runs     []json.RawMessage
 	requests int
-	stop     json.RawMessage // the last stop_reason event
-	use      json.RawMessage // the last usage event
-	done     bool            // [DONE] was received
-	owed     []toolReturn    // results that the server may omit
+	stop     json.RawMessage   // the last stop_reason event
+	use      json.RawMessage   // the last usage event
+	done     bool              // [DONE] was received
+	owed     []toolReturn      // results that the server may omit
+	names    map[string]string // of the calls that memproxy answered, by their ids
 	partial  map[string]*call
 	order    []string
 	request  string

@@ -21,8 +21,11 @@ var errPieces = errors.New("letta: a pause streams more than can be kept of it")
 func (t *Turn) Event(event []byte) ([][]byte, error) {
 	t.out.said = false
 	name, data := Fields(event)
-	if name != "" || len(data) == 0 {
-		return [][]byte{event}, nil // an error, a cancellation, a comment
+	switch {
+	case name != "": // an error, a cancellation
+		return append(t.ended(), event), nil
+	case len(data) == 0: // a comment
+		return [][]byte{event}, nil
 	}
 	if bytes.Equal(data, []byte("[DONE]")) {
 		t.out.done = true
@@ -180,6 +183,17 @@ func events(raws [][]byte) [][]byte {
 	for _, raw := range raws {
 		out = append(out, dataEvent(raw))
 	}
+	return out
+}
+
+// ended returns the end of a request that was held back: the server sends the reason for
+// which it stopped before the error, and clients stop reading at the error.
+func (t *Turn) ended() [][]byte {
+	if t.Paused() { // it is not the end
+		return nil
+	}
+	out := t.Tail()
+	t.out.stop, t.out.use, t.out.done = nil, nil, false
 	return out
 }
 

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -154,6 +155,39 @@ func TestTheNextRequestAnswers(t *testing.T) {
 	}
 }
 
+// Proves CARD-1: the result of a call that memproxy answers has its tool's name, as the
+// server's own results have; a client tells by it which tool it is of. The results of the
+// caller's tools have none, as without memproxy.
+func TestResultsHaveTheirToolsName(t *testing.T) {
+	result := func(id, name string) string {
+		return fmt.Sprintf(`{"id":"m-2","name":%s,"message_type":"tool_return_message","tool_return":"x","tool_call_id":%q}`, name, id)
+	}
+	for sent, want := range map[string]string{
+		result("c-1", "null"):    result("c-1", `"memory_insert"`),
+		result("c-1", `"other"`): result("c-1", `"other"`),
+		result("call-9", "null"): result("call-9", "null"),
+		`{"id":"m-2","name":null,"message_type":"assistant_message","tool_call_id":"c-1"}`: `{"id":"m-2","name":null,"message_type":"assistant_message","tool_call_id":"c-1"}`,
+	} {
+		for _, streams := range []bool{false, true} {
+			turn := newTurn(t, `{"input":"hi"}`, attached)
+			request(t, turn)
+			must.Do(t, turn.Whole([]byte(pausedAnswer)))
+			turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny})
+			request(t, turn)
+			var got string
+			if streams {
+				got = string(bytes.Join(must.Get(turn.Event([]byte("data: "+sent+"\n\n")))(t), nil))
+			} else {
+				must.Do(t, turn.Whole([]byte(`{"messages":[`+sent+`],"stop_reason":{"stop_reason":"end_turn"}}`)))
+				got = string(must.Get(turn.Answer())(t))
+			}
+			if !strings.Contains(got, want) {
+				t.Errorf("streams %v: got %s\nwant %s", streams, got, want)
+			}
+		}
+	}
+}
+
 // Streams may be cut anywhere; events of another format pass.
 func TestEventsThatAreNotOurs(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, attached)
@@ -161,6 +195,42 @@ func TestEventsThatAreNotOurs(t *testing.T) {
 		out, err := turn.Event([]byte(ev))
 		if err != nil || len(out) != 1 || string(out[0]) != ev {
 			t.Errorf("%q became %q, %v", ev, out, err)
+		}
+	}
+}
+
+// Proves CARD-1: the reason for which a run stopped comes before its error, as the server
+// sends them, and a pause that the gate answers is not shown as the reason.
+func TestErrorsFollowTheReason(t *testing.T) {
+	const failed, asks, bad, answered = "data: {\"message_type\":\"stop_reason\",\"stop_reason\":\"llm_api_error\"}\n\n",
+		"data: {\"message_type\":\"stop_reason\",\"stop_reason\":\"requires_approval\"}\n\n", "event: error\ndata: {\"detail\":\"x\"}\n\n", "answered\n\n"
+	const call = "data: {\"id\":\"m-1\",\"message_type\":\"approval_request_message\",\"tool_calls\":[{\"name\":\"memory_insert\",\"arguments\":\"{}\",\"tool_call_id\":\"c-1\"}]}\n\n"
+	for name, tc := range map[string]struct{ sent, want string }{
+		"at once":                   {failed + bad + "data: [DONE]\n\n", failed + bad + "data: [DONE]\n\n"},
+		"a pause before":            {call + asks + answered + failed + bad, failed + bad},
+		"a pause, and no reason":    {call + asks + answered + bad, bad},
+		"in the pause":              {call + asks + bad, bad},
+		"a comment between the two": {failed + ": x\n\n" + bad, ": x\n\n" + failed + bad},
+	} {
+		turn := newTurn(t, `{"input":"hi","streaming":true,"include_return_message_types":["assistant_message"]}`, attached)
+		var got []byte
+		for e := range strings.SplitAfterSeq(tc.sent, "\n\n") {
+			switch e {
+			case "":
+			case answered:
+				for _, c := range turn.Waiting() {
+					turn.Rule(c.ID, memproxy.Decision{ID: "d-1"})
+				}
+				request(t, turn)
+			default:
+				got = append(got, bytes.Join(must.Get(turn.Event([]byte(e)))(t), nil)...)
+			}
+		}
+		if !turn.Paused() {
+			got = append(got, bytes.Join(turn.Tail(), nil)...)
+		}
+		if string(got) != tc.want {
+			t.Errorf("%s:\ngot  %q\nwant %q", name, got, tc.want)
 		}
 	}
 }
