@@ -4,7 +4,7 @@
 // It promises:
 //
 //   - Once Commit has returned, every later call sees the entry. It is written to
-//     the file some milliseconds later, or at once with Options.Durable; until then
+//     the file a fraction of a second later, or at once with Options.Durable; until then
 //     it is in a redo log next to the file, so a killed process loses nothing. A
 //     power failure may lose the last entries, which opens no gap in the gate: a
 //     memory's signed stamp names its author, and the owner of a memory without a
@@ -18,8 +18,8 @@
 //     unknown whether it was sent, it is Stranded and never repeated.
 //   - Contents (of holds, versions and dissents) are encrypted, each under a key of
 //     its own that is bound to its item and tenant; shredding a content destroys that
-//     key. Contents are stored nowhere else, except encrypted in the redo log for some
-//     milliseconds, after which they are overwritten.
+//     key. Contents are stored nowhere else, except encrypted in the redo log for a
+//     fraction of a second, after which they are overwritten.
 //   - Every version of a memory is in two signed hash chains, the memory's and the
 //     tenant's. Chains.Verify reports changes made outside of memproxy. New versions
 //     are appended to a broken chain, which stays broken until a person accepts it.

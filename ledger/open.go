@@ -65,6 +65,16 @@ const (
 // as it does under SQLite's WAL index, which is always mapped.
 const mapped = 1 << 30
 
+// The writer's transactions change pages all over the file, since ids are random.
+const (
+	// writerCache is how many KiB of pages the writer keeps, those of a transaction
+	// among them: more would be written before its end, and once more when it ends.
+	writerCache = 16 << 10
+	// checkpointAfter is the size of SQLite's own log, in pages of 4 KiB, from which on
+	// it is copied to the file, each page once, however often it was written meanwhile.
+	checkpointAfter = 4096
+)
+
 // Open opens the ledger, and creates or migrates the store if needed. A damaged file, or
 // one of another program or of a newer or much older memproxy, is an error (ErrDamaged,
 // ErrForeign, ErrNewer, ErrOlder) and is not changed.
@@ -159,7 +169,7 @@ func (s *store) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.writer, err = sql.Open("sqlite", dsn); err != nil {
+	if s.writer, err = sql.Open("sqlite", dsn+fmt.Sprintf("&_pragma=cache_size(-%d)&_pragma=wal_autocheckpoint(%d)", writerCache, checkpointAfter)); err != nil {
 		return err
 	}
 	s.writer.SetMaxOpenConns(1)

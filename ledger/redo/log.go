@@ -1,7 +1,7 @@
 // Package redo is the log of queued ledger entries that may not be in the database yet,
 // so that a killed process loses none of them: an entry is written to the file, and so to
 // the kernel, before its caller goes on. Like SQLite's own log it is not synced, so a
-// power failure may lose the last milliseconds. Entries are encrypted under the vault's
+// power failure may lose the last ones. Entries are encrypted under the vault's
 // keys and numbered. The database stores the number of the last one that it has, in the
 // same transaction, so that each is applied once.
 //
