@@ -16,7 +16,7 @@ import (
 // Commit applies an entry, whole or not at all, in one transaction that it may share
 // with others. Later calls of this ledger see it at once. Other processes on the same
 // store see it when Commit returns or, if it is queued and Options do not ask for
-// durability, up to 0.2 s later, because a transaction costs much more than what
+// durability, up to 0.1 s later, because a transaction costs much more than what
 // is in it. A queued entry that cannot be written is lost and reported to
 // Options.OnLost. Commit waits while too many entries are queued.
 //

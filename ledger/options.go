@@ -52,7 +52,7 @@ type Options struct {
 	Queue int
 	// Durable makes Commit return only when queued entries are on the disk, too.
 	//
-	// By default an entry waits up to 0.2 s to share a transaction with others,
+	// By default an entry waits up to 0.1 s to share a transaction with others,
 	// in a redo log next to the file if there is a Vault to encrypt it with. A killed
 	// process loses none. A power failure may lose the last of them; the memory's signed
 	// stamp then names its owner, or the owner is looked up in the backend again, which

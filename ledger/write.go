@@ -13,12 +13,12 @@ import (
 )
 
 // maxGroup is how many rows share one transaction that a caller waits for, and maxQueued
-// how many of queued entries do, which takes about a tenth of a second. The more share it, the
+// how many of queued entries do, which takes up to a tenth of a second. The more share it, the
 // more of them change the same pages of the file, each of which is written once.
-const maxGroup, maxQueued = 512, 4096
+const maxGroup, maxQueued = 512, 2048
 
 // linger is how long entries without a waiting caller may wait to share a transaction.
-const linger = 200 * time.Millisecond
+const linger = 100 * time.Millisecond
 
 // job is one write on its way to the writer.
 type job struct {
