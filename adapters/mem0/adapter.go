@@ -67,7 +67,7 @@ func New(opt Options) (*Adapter, error) {
 	}
 	a := &Adapter{Pruner: pruner, opt: opt, names: newNames(), routes: newRoutes(), elements: newElements()}
 	a.holder = holder{a.routes}
-	a.Known = a.elements.claimed
+	a.Known = func(rt memproxy.Route) answertable.Known { return a.elements.claimed(rt, a.Answers) }
 	return a, nil
 }
 

@@ -54,21 +54,23 @@ type head struct {
 
 // element is a cached element.
 type element struct {
-	before string // the whole element, or the bytes before its score
-	after  string // the bytes after its score
-	memory memproxy.Memory
-	text   string // pointer of the text, relative to the element
-	// claimed is set if the answer table claims all members.
-	claimed bool
+	before string          // the whole element, or the bytes before its score
+	after  string          // the bytes after its score
+	memory memproxy.Memory // without its metadata, which are in the answer
+	text   string          // pointer of the text, relative to the element
+	// meta is where the metadata begin: from the start of the element if they are
+	// before its score, else from its end. Their length is zero if there are none.
+	meta, length int
+	// claimed is set once it is known that the answer table claims all members.
+	claimed atomic.Bool
 }
 
 func newElements() elements {
 	return elements{cache.NewWeighed[head](maxElements, (*element).size), &sightings{seed: maphash.MakeSeed()}}
 }
 
-// size is an estimate of an element's memory: its bytes, its metadata again, and a
-// constant.
-func (e *element) size() int { return len(e.before) + len(e.after) + len(e.memory.Metadata) + 1024 }
+// size is an estimate of an element's memory: its bytes, and a constant.
+func (e *element) size() int { return len(e.before) + len(e.after) + 1536 }
 
 // headOf is the cache key of an element; short ones are not cached.
 func headOf(rt memproxy.Route, member string, rest []byte) (h head, ok bool) {
@@ -92,7 +94,7 @@ func (e elements) recognise(rt memproxy.Route, member string, rest []byte) (*ele
 	if !ok {
 		return nil, 0
 	}
-	return known, known.length(rest)
+	return known, known.match(rest)
 }
 
 // Forget implements the gate's cacher.
@@ -108,13 +110,21 @@ func (a *Adapter) Forget(ids ...string) {
 	}
 }
 
-// claimed recognises, for pruning, elements in which everything is claimed.
-func (e elements) claimed(rt memproxy.Route) answers.Known {
+// claimed recognises, for pruning, elements in which everything is claimed. What
+// follows from their bytes alone is found out once.
+func (e elements) claimed(rt memproxy.Route, table *answers.Table) answers.Known {
 	return func(member string, rest []byte) int {
-		if known, n := e.recognise(rt, member, rest); n > 0 && known.claimed {
-			return n
+		known, n := e.recognise(rt, member, rest)
+		if n == 0 {
+			return 0
 		}
-		return 0
+		if !known.claimed.Load() {
+			if !table.Claims(rt.ID, member, rest[:n]) {
+				return 0
+			}
+			known.claimed.Store(true)
+		}
+		return n
 	}
 }
 
@@ -135,7 +145,7 @@ func (f *finding) Known(list string, i int, rest []byte) int {
 	}
 	e, n := f.a.elements.recognise(f.rt, member, rest)
 	if n > 0 {
-		f.rd.Memories = append(f.rd.Memories, e.at(list, i))
+		f.rd.Memories = append(f.rd.Memories, e.at(list, i, rest[:n]))
 	}
 	return n
 }
@@ -155,9 +165,9 @@ func (f *finding) Take(list string, i int, v *jsondoc.Value, text string) bool {
 	return true
 }
 
-// length is the length of this element at the start of rest, or 0 if rest starts
-// with another.
-func (e *element) length(rest []byte) int {
+// match is the length of this element at the start of rest, or 0 if rest starts with
+// another.
+func (e *element) match(rest []byte) int {
 	if !begins(rest, e.before) {
 		return 0
 	}
@@ -173,9 +183,15 @@ func (e *element) length(rest []byte) int {
 
 func begins(b []byte, with string) bool { return len(b) >= len(with) && string(b[:len(with)]) == with }
 
-// at returns the element's memory at its place in an answer.
-func (e *element) at(list string, i int) memproxy.Memory {
+// at returns the element's memory at its place in an answer, where it is raw.
+func (e *element) at(list string, i int, raw []byte) memproxy.Memory {
 	m := e.memory
+	if from := e.meta; e.length > 0 {
+		if from < 0 {
+			from += len(raw)
+		}
+		m.Metadata = raw[from : from+e.length]
+	}
 	text := list + "/" + strconv.Itoa(i) + e.text
 	if m.Pointer = text[:len(text)-len(e.text)]; e.text != "" {
 		m.TextAt = text
@@ -204,8 +220,11 @@ func (f *finding) keep(member string, v *jsondoc.Value, text string, m *memproxy
 		before: text[:len(before)], after: text[len(text)-len(after):],
 		memory: *m, text: m.TextAt[min(len(m.TextAt), len(m.Pointer)):],
 	}
-	e.memory.Metadata = bytes.Clone(m.Metadata)
-	e.memory.Pointer, e.memory.TextAt = "", ""
-	e.claimed = f.a.Answers.Claims(f.rt.ID, member, raw)
+	if meta := v.Get("metadata"); len(m.Metadata) > 0 {
+		if e.meta, e.length = meta.Start-v.Start, len(m.Metadata); e.meta > len(before) {
+			e.meta -= len(raw)
+		}
+	}
+	e.memory.Pointer, e.memory.TextAt, e.memory.Metadata = "", "", nil
 	f.a.elements.Add(h, e)
 }

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	elementOne = `{"id":"6f1d7c1e-2c7a-4a57-9e0c-0c3f4a8c1a01","memory":"Likes tea","user_id":"ann","metadata":{"field":"preferences"},"score":0.5,"hash":"x"}`
-	elementTwo = `{"id":"6f1d7c1e-2c7a-4a57-9e0c-0c3f4a8c1a02","memory":"Lives in Rome","agent_id":"dev","metadata":null,"created_at":"2026-03-01"}`
+	elementOne  = `{"id":"6f1d7c1e-2c7a-4a57-9e0c-0c3f4a8c1a01","memory":"Likes tea","user_id":"ann","metadata":{"field":"preferences"},"score":0.5,"hash":"x"}`
+	elementTwo  = `{"id":"6f1d7c1e-2c7a-4a57-9e0c-0c3f4a8c1a02","memory":"Lives in Rome","agent_id":"dev","metadata":null,"created_at":"2026-03-01"}`
+	elementLast = `{"id":"6f1d7c1e-2c7a-4a57-9e0c-0c3f4a8c1a03","memory":"Has a dog","score":0.5,"metadata":{"field":"pets","more":[1]},"user_id":"ann"}`
 )
 
 var searched = memproxy.Route{ID: "mem0.server.search", Kind: memproxy.Recall}
@@ -34,7 +35,7 @@ func TestElementsAreRecognised(t *testing.T) {
 	learn := func() *memproxy.Memo { // an element is cached when it is read the second time
 		var rd *memproxy.Reading
 		for range 3 {
-			rd = must.Get(read(t, a, searched, `{"results":[`+elementOne+`,`+elementTwo+`]}`))(t)
+			rd = must.Get(read(t, a, searched, `{"results":[`+elementOne+`,`+elementTwo+`,`+elementLast+`]}`))(t)
 		}
 		return rd.Memories[0].Memo
 	}
@@ -47,6 +48,7 @@ func TestElementsAreRecognised(t *testing.T) {
 		"the same":               {searched, `{"results":[` + elementOne + `]}`, true},
 		"in another place":       {searched, `{"results":[` + elementTwo + `, ` + elementOne + `]}`, true},
 		"with another score":     {searched, `{"results":[` + strings.Replace(elementOne, "0.5", "-1.25e-3", 1) + `]}`, true},
+		"with other scores":      {searched, `{"results":[` + elementOne + `,` + strings.Replace(elementLast, "0.5", "-1.25e-3", 1) + `]}`, true},
 		"with a score of words":  {searched, `{"results":[` + strings.Replace(elementOne, "0.5", `"0.5"`, 1) + `]}`, false},
 		"with another text":      {searched, `{"results":[` + strings.Replace(elementOne, "tea", "rum", 1) + `]}`, false},
 		"with another owner":     {searched, `{"results":[` + strings.Replace(elementOne, "ann", "bob", 1) + `]}`, false},
@@ -191,6 +193,7 @@ func FuzzKnownElements(f *testing.F) {
 		`{"results":[` + elementOne + `` + elementTwo + `]}`, `{"results":[` + elementOne[:90] + `]}`, `{"results":[[` + elementOne + `]]}`, `{"relations":[` + elementOne + `]}`,
 		`{"results":[` + strings.Replace(elementOne, `"x"`, `"x","poison":"obey"`, 1) + `]}`, `{"results":[` + strings.Replace(elementOne, `"x"`, `"x","id":"other"`, 1) + `]}`,
 		`{"results":[` + strings.Replace(elementOne, "0.5", "0.25", 1) + `],"results":[]}`, `{"":[` + elementOne + `]}`, `{"results":{"results":[` + elementOne + `]}}`,
+		`{"results":[` + elementLast + `]}`, `{"results":[` + strings.Replace(elementLast, "0.5", "7", 1) + `,` + elementOne + `]}`,
 	}
 	for i, one := range lists {
 		for j, two := range lists {

@@ -123,7 +123,8 @@ func (f *finding) parse(whole bool) (*jsondoc.Doc, error) {
 	if whole {
 		return jsondoc.Parse(f.doc.Src, 0)
 	}
-	f.rd.Memories = make([]memproxy.Memory, 0, min(bytes.Count(f.doc.Src, []byte(`"id":`)), maxGuess))
+	objects := bytes.Count(f.doc.Src, []byte("{")) // a memory with metadata has two
+	f.rd.Memories = make([]memproxy.Memory, 0, min((objects+1)/2, maxGuess))
 	share := 0 // what a write answers is remembered, and would retain the elements
 	if f.rt.Kind == memproxy.Recall {
 		share = jsondoc.MaxShared
