@@ -19,7 +19,8 @@ import (
 // The read measurements: a list of 50 memories that were written through memproxy,
 // with their stamps, through memproxy and through the bare proxy.
 
-// readMemories are somewhat more than memproxy's caches keep.
+// readMemories are twice the elements of lists that memproxy keeps, and fewer than its
+// ledger keeps records.
 const readMemories = 20_000
 
 // readBackend keeps what is added and lists 50 of it: the first of the user's, or of

@@ -45,8 +45,9 @@ type recent struct {
 	waiting map[key]waiting
 }
 
-// kept are records by their keys. A nil record: nothing is known of the object.
-type kept = lru.LRUCache[key, *memproxy.Record]
+// kept are records by their keys: a *memproxy.Record, the *memproxy.Ownership of one that
+// has nothing else, which is half of it, or nil if nothing is known of the object.
+type kept = lru.LRUCache[key, any]
 
 // waiting is what is queued of one object: its newest owner, and how many queued
 // changes of its owner and of anything else there are.
@@ -60,8 +61,8 @@ func newRecent(size int) (*recent, error) {
 	if size < 0 {
 		return r, nil
 	}
-	rows, err := lru.NewLRU[key, *memproxy.Record](size, nil)
-	locks, lerr := lru.NewLRU[key, *memproxy.Record](size, nil)
+	rows, err := lru.NewLRU[key, any](size, nil)
+	locks, lerr := lru.NewLRU[key, any](size, nil)
 	r.rows, r.locks = rows, locks
 	return r, cmp.Or(err, lerr)
 }
@@ -82,8 +83,8 @@ func (r *recent) get(found map[key]memproxy.Record, keys []key) (rest []key, mom
 	for _, k := range keys {
 		if rec, ok := r.kept(k); !ok {
 			rest = append(rest, k)
-		} else if rec != nil {
-			found[k] = *rec
+		} else if !nothing(&rec) {
+			found[k] = rec
 		}
 		if w := r.waiting[k]; w.owners > 0 {
 			found[k] = owned(found[k], &w.owner)
@@ -92,11 +93,18 @@ func (r *recent) get(found map[key]memproxy.Record, keys []key) (rest []key, mom
 	return rest, r.clock
 }
 
-func (r *recent) kept(k key) (*memproxy.Record, bool) {
+func (r *recent) kept(k key) (rec memproxy.Record, ok bool) {
 	if r.rows == nil {
-		return nil, false
+		return rec, false
 	}
-	return r.of(k).Get(k)
+	is, ok := r.of(k).Get(k)
+	switch is := is.(type) {
+	case *memproxy.Record:
+		rec = *is
+	case *memproxy.Ownership:
+		rec.Owner = *is
+	}
+	return rec, ok
 }
 
 // fill caches what the store had of objects at a moment.
@@ -108,7 +116,9 @@ func (r *recent) fill(moment uint64, asked []key, had map[key]memproxy.Record) {
 	}
 	for _, k := range asked {
 		rec := had[k]
-		k.ID = strings.Clone(k.ID) // it may be a slice of an answer
+		if !rec.Owned() {
+			k.ID = strings.Clone(k.ID) // it may be a slice of an answer
+		}
 		r.keep(k, rec)
 	}
 }
@@ -202,11 +212,19 @@ func (r *recent) end(all map[key]*recordRow) {
 }
 
 func (r *recent) keep(k key, rec memproxy.Record) {
-	if nothing(&rec) {
-		r.of(k).Add(k, nil)
-		return
+	if rec.Owned() { // the strings of its key are those that it has
+		k.ID, rec.Owner.Backend, rec.Owner.Kind = rec.Owner.ID, k.Backend, k.Kind
 	}
-	r.rows.Add(k, &rec)
+	switch {
+	case nothing(&rec):
+		r.of(k).Add(k, nil)
+	case rec.Rated() || rec.Listing != memproxy.NotSealed || rec.FirstSeen != "":
+		all := rec // keeps rec on the stack
+		r.rows.Add(k, &all)
+	default:
+		owner := rec.Owner
+		r.rows.Add(k, &owner)
+	}
 }
 
 // nothing reports whether a record is empty.

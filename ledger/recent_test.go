@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"path/filepath"
+	"reflect"
 	"sync"
 	"testing"
 
@@ -86,6 +87,26 @@ func TestRecentCacheAgreesWithTheStore(t *testing.T) {
 	}
 	if rest, _ := l.recent.get(map[key]memproxy.Record{}, []key{k}); len(rest) > 0 {
 		t.Error("a new object of which nothing was known is asked about once more")
+	}
+}
+
+// What is kept of an object comes back whole, whichever parts it has.
+func TestRecentKeepsAllParts(t *testing.T) {
+	k := key{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
+	owner := memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Actor: "ann", SHA256: "00", Deleted: true}
+	status := memproxy.Status{MemoryKey: k, State: memproxy.StateFlagged, Findings: []memproxy.Finding{{Rule: "r"}}}
+	for _, rec := range []memproxy.Record{
+		{}, {Owner: owner}, {Status: status}, {Owner: owner, Status: status}, {Listing: memproxy.Unlisted}, {Listing: memproxy.Listed, FirstSeen: "00"},
+	} {
+		r, err := newRecent(2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.fill(r.clock, []key{k}, map[key]memproxy.Record{k: rec})
+		found := map[key]memproxy.Record{}
+		if rest, _ := r.get(found, []key{k}); len(rest) > 0 || !reflect.DeepEqual(found[k], rec) {
+			t.Errorf("%+v comes back as %+v", rec, found[k])
+		}
 	}
 }
 
