@@ -23,7 +23,7 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 	name, data := Fields(event)
 	switch {
 	case name != "": // an error, a cancellation
-		return append(t.ended(), event), nil
+		return append(ended(t), event), nil
 	case len(data) == 0: // a comment
 		return [][]byte{event}, nil
 	}
@@ -188,7 +188,7 @@ func events(raws [][]byte) [][]byte {
 
 // ended returns the end of a request that was held back: the server sends the reason for
 // which it stopped before the error, and clients stop reading at the error.
-func (t *Turn) ended() [][]byte {
+func ended(t *Turn) [][]byte {
 	if t.Paused() { // it is not the end
 		return nil
 	}
