@@ -1,6 +1,6 @@
 // Package synapse is the content validation of ADR-SYNAPSE-001 for memory that
-// agents edit themselves: its table of mandatory patterns, literally, and its
-// heuristics. docs/adr/0009-synapse-pack.md has the tables and what was
+// agents edit themselves: its table of mandatory patterns, with other forms of the
+// same, and its heuristics. docs/adr/0009-synapse-pack.md has the tables and what was
 // decided where they are silent.
 //
 // It promises that a pattern is found in the text as it is and in every way in
@@ -44,14 +44,17 @@ type pattern struct {
 	re   *regexp.Regexp
 }
 
+// patterns begin with a literal where they can: most texts have none of them.
 var patterns = [...]pattern{
 	{Prefix + "directive", regexp.MustCompile(`(?i)<system[-_]?`)},
-	{Prefix + "importance", regexp.MustCompile(`(?i)\bIMPORTANT\s*:`)},
-	{Prefix + "role", regexp.MustCompile(`(?i)\b(you are|act as|pretend to be|ignore previous)\b`)},
-	{Prefix + "authority", regexp.MustCompile(`(?i)@(devops|pm|architect)\s+(confirmed|approved|authorized)`)},
-	{Prefix + "markup", regexp.MustCompile(`(?i)</?[a-z][\w-]*[^>]*>`)},
-	{Prefix + "encoded", regexp.MustCompile(`(?i)\\x[0-9a-f]{2}|\\u[0-9a-f]{4}`)},
-	{Prefix + "line", regexp.MustCompile(`(?im)^(rule|instruction|directive|command)\s*:`)},
+	{Prefix + "directive", regexp.MustCompile(`(?i)\[system\b`)},
+	{Prefix + "importance", regexp.MustCompile(`(?i)\bIMPORTANT[*_]*\s*:`)},
+	{Prefix + "role", regexp.MustCompile(`(?i)\b(?:you\s+are|act\s+as|pretend\s+to\s+be|ignore\s+(?:all\s+)?previous)\b`)},
+	{Prefix + "authority", regexp.MustCompile(`(?i)@(?:devops|pm|architect)(?:[-_\s]agent)?[\s:,]+(?:(?:has|have|had|already|just|also)\s+)*(?:confirmed|approved|authori[sz]ed)`)},
+	{Prefix + "markup", regexp.MustCompile(`(?i)<(?:/?[a-z][\w-]*[^>]*>|!--|!\[|[!?][a-z])`)},
+	{Prefix + "encoded", regexp.MustCompile(`(?i)\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|u\{[0-9a-f])`)},
+	{Prefix + "encoded", regexp.MustCompile(`(?i)&#x?[0-9a-f]{1,6};`)},
+	{Prefix + "line", regexp.MustCompile(`(?im)^[ \t>*#_.\d)-]*(?:rule|instruction|directive|command|system\s+prompt|(?-i:SYSTEM|CRITICAL|URGENT|(?:HIGHEST|TOP)\s+PRIORITY))[*_]*\s*:`)},
 }
 
 const maxHits = 32 // bounds the places of one pattern that are told apart; the last reaches over the rest
