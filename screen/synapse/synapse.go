@@ -53,7 +53,7 @@ var patterns = [...]pattern{
 	{Prefix + "authority", regexp.MustCompile(`(?i)@(?:devops|pm|architect)(?:[-_\s]agent)?[\s:,]+(?:(?:has|have|had|already|just|also)\s+)*(?:confirmed|approved|authori[sz]ed)`)},
 	{Prefix + "markup", regexp.MustCompile(`(?i)<(?:/?[a-z][\w-]*[^>]*>|!--|!\[|[!?][a-z])`)},
 	{Prefix + "encoded", regexp.MustCompile(`(?i)\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|u\{[0-9a-f])`)},
-	{Prefix + "encoded", regexp.MustCompile(`(?i)&#x?[0-9a-f]{1,6};`)},
+	{Prefix + "encoded", regexp.MustCompile(`(?i)&#(?:x0*(?:[46][1-9a-f]|[57][0-9a])|0*(?:6[5-9]|[78]\d|90|9[7-9]|1[01]\d|12[0-2]));`)},
 	{Prefix + "line", regexp.MustCompile(`(?im)^[ \t>*#_.\d)-]*(?:rule|instruction|directive|command|system\s+prompt|(?-i:SYSTEM|CRITICAL|URGENT|(?:HIGHEST|TOP)\s+PRIORITY))[*_]*\s*:`)},
 }
 
