@@ -61,21 +61,36 @@ func (f *flaky) set(breaks func(http.ResponseWriter, int) bool) {
 	f.breaks = breaks
 }
 
-// Proves EDGE-1: after a server failure during a turn the caller gets a documented
-// error, no call runs undecided, and the agent accepts further messages.
+// Proves EDGE-1, CARD-1: after a server failure during a turn the caller gets the server's
+// error, or a documented one if there is none or clients would repeat it, no call runs undecided, and the agent accepts further messages.
 func TestServerFailsDuringATurn(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		more   string
 		breaks func(http.ResponseWriter, int) bool
+		status int
 		says   string
 	}{
-		"a later request is refused": {``, func(w http.ResponseWriter, request int) bool {
+		"a later request fails": {``, func(w http.ResponseWriter, request int) bool {
 			if request == 2 {
 				http.Error(w, "no", http.StatusInternalServerError)
 			}
 			return request == 2
-		}, "upstream.unavailable"},
+		}, 500, `"detail":"the backend answered 500"`},
+		"the model refuses a later request": {``, func(w http.ResponseWriter, request int) bool {
+			if request == 2 {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusTooManyRequests)
+				fmt.Fprint(w, `{"error":{"type":"llm_rate_limit","message":"Rate limit exceeded for LLM model provider. Please wait before making another request."}}`)
+			}
+			return request == 2
+		}, 429, `{"error":{"type":"llm_rate_limit","message":"Rate limit exceeded for LLM model provider. Please wait before making another request."}}`},
+		"a later request is in conflict": {``, func(w http.ResponseWriter, request int) bool {
+			if request == 2 {
+				http.Error(w, "no", http.StatusConflict)
+			}
+			return request == 2
+		}, 502, "upstream.unavailable"},
 		"a later request is cut off, streamed": {`,"streaming":true`, func(w http.ResponseWriter, request int) bool {
 			if request == 2 {
 				w.Header().Set("Content-Type", "text/event-stream")
@@ -84,14 +99,14 @@ func TestServerFailsDuringATurn(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			}
 			return false
-		}, "event: error"},
+		}, 200, "event: error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &flaky{breaks: tc.breaks}
 			l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { f.Handler = h; return f })
 			a := l.say(poisoned, tc.more)
-			if !strings.Contains(a.body, tc.says) {
-				t.Errorf("%d %s, want %s", a.status, a.body, tc.says)
+			if a.status != tc.status || !strings.Contains(a.body, tc.says) {
+				t.Errorf("%d %s, want %d %s", a.status, a.body, tc.status, tc.says)
 			}
 			l.blocks("Ann", "helper")
 			f.set(nil)
@@ -230,7 +245,7 @@ func TestPausesAnsweredByAnotherClient(t *testing.T) {
 			return false
 		})
 		a := l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", more)
-		if more == "" && (a.status != 502 || a.header.Get("X-Should-Retry") != "false" || !strings.Contains(a.body, `"detail"`)) {
+		if more == "" && (a.status != 400 || !strings.Contains(a.body, `"detail"`)) { // which clients do not repeat
 			t.Errorf("%s: %d %v %s", name, a.status, a.header, a.body)
 		}
 		if more != "" && !strings.Contains(a.body, "event: error") {

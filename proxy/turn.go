@@ -33,6 +33,7 @@ type turning struct {
 	// reported in the stream. gone is set when the caller hung up: the turn is
 	// finished all the same, or the agent would wait for ever.
 	begun, gone bool
+	refused     bool // the caller has the backend's answer to a later request, an error
 	status      int
 	header      http.Header // of the first request's answer, if it was not streamed
 	agent       string      // the agent whose tools are locked
@@ -115,11 +116,11 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 		t.kept = p.streams.Begin(resumable)
 		defer t.kept.End()
 	}
-	if err = t.requests(ctx); err != nil {
+	if err = t.requests(ctx); err != nil && !t.refused {
 		t.fail(ctx, err)
 		return
 	}
-	whole = !a.Foreign()
+	whole = !a.Foreign() && !t.refused
 	if t.kept != nil {
 		t.kept.Finish()
 	}
@@ -226,10 +227,18 @@ func (t *turning) request(ctx context.Context) (over bool, err error) {
 	}
 	switch {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
-		if !first {
-			return false, fmt.Errorf("a later request was answered %d", resp.StatusCode)
+		if first {
+			return true, t.failed(ctx, resp)
 		}
-		return true, t.failed(ctx, resp)
+		// A conflict, which clients would try again, is memproxy's and not theirs.
+		if !t.begun && resp.StatusCode != http.StatusConflict {
+			t.status = resp.StatusCode
+			if err = t.failed(ctx, resp); err != nil {
+				return false, err
+			}
+			t.refused = true
+		}
+		return false, fmt.Errorf("a later request was answered %d", resp.StatusCode)
 	case face.EventStream(resp.Header):
 		return t.events(ctx, resp)
 	}

@@ -60,7 +60,7 @@ def said(tree):
             for key, value in zip(node.keys, node.values):
                 if isinstance(key, ast.Constant) and key.value in SAYS | {"type", "error_code"}:
                     yield value
-        if isinstance(node, ast.Assign) and any(ast.unparse(t).rsplit(".", 1)[-1] in SAYS for t in node.targets):
+        if isinstance(node, ast.Assign) and any(re.split(r"[._]", ast.unparse(t))[-1] in SAYS for t in node.targets):
             yield node.value
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             yield from node.args.defaults

@@ -116,6 +116,7 @@ func (t *Turn) Next() ([]byte, error) {
 	}
 	t.pause.calls, t.pause.request = nil, ""
 	t.out.stop, t.out.use, t.out.done = nil, nil, false // they ended the request before
+	t.out.shift = t.out.seq
 	return e.Apply(), nil
 }
 

@@ -23,7 +23,7 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 	name, data := Fields(event)
 	switch {
 	case name != "": // an error, a cancellation
-		return append(ended(t), event), nil
+		return named(t, event, name, data)
 	case len(data) == 0: // a comment
 		return [][]byte{event}, nil
 	}
@@ -107,7 +107,7 @@ func dataEvent(data []byte) []byte {
 // message.
 func (s *stitched) stopped(event []byte) (calls []*call, request string) {
 	s.requests++
-	s.stop, s.shift = event, s.seq
+	s.stop = event
 	calls = make([]*call, len(s.order))
 	for i, id := range s.order {
 		calls[i] = s.partial[id]
@@ -186,15 +186,24 @@ func events(raws [][]byte) [][]byte {
 	return out
 }
 
-// ended returns the end of a request that was held back: the server sends the reason for
-// which it stopped before the error, and clients stop reading at the error.
-func ended(t *Turn) [][]byte {
-	if t.Paused() { // it is not the end
-		return nil
+// named returns an event with a name in the turn's run and numbering, after the end of
+// the request, which was held back: the server sends the reason for which it stopped
+// before the error, and clients stop reading at the error.
+func named(t *Turn, event []byte, name string, data []byte) (out [][]byte, err error) {
+	if doc, flaw := jsondoc.Parse(data, 0); flaw == nil && doc.Root.Kind == jsondoc.Object {
+		numbered, err := t.out.number(doc)
+		if err != nil {
+			return nil, err
+		}
+		if numbered != doc {
+			event = slices.Concat([]byte("event: "+name+"\n"), dataEvent(numbered.Src))
+		}
 	}
-	out := t.Tail()
-	t.out.stop, t.out.use, t.out.done = nil, nil, false
-	return out
+	if !t.Paused() { // else it is not the end
+		out = t.Tail()
+		t.out.stop, t.out.use, t.out.done = nil, nil, false
+	}
+	return append(out, event), nil
 }
 
 // Tail returns the events that end the stream: the last request's, with the usage of

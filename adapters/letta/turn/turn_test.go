@@ -155,6 +155,36 @@ func TestTheNextRequestAnswers(t *testing.T) {
 	}
 }
 
+// Proves CARD-1: an error of a later request belongs to the turn's run and continues its
+// numbers, like all events of a turn.
+func TestErrorsBelongToTheTurn(t *testing.T) {
+	turn := newTurn(t, `{"input":"hi","streaming":true}`, attached)
+	var got string
+	for _, e := range []string{
+		`data: {"message_type":"approval_request_message","id":"m-1","run_id":"run-1","seq_id":3,"tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c-1"}]}`,
+		`data: {"message_type":"stop_reason","stop_reason":"requires_approval","run_id":"run-1","seq_id":4}`, "",
+		`data: {"message_type":"stop_reason","stop_reason":"error","run_id":"run-2","seq_id":1}`,
+		"event: error\ndata: {\"message_type\":\"error_message\",\"run_id\":\"run-2\",\"seq_id\":2}",
+	} {
+		if e == "" {
+			for _, c := range turn.Waiting() {
+				turn.Rule(c.ID, memproxy.Decision{ID: "d-1"})
+			}
+			request(t, turn)
+			continue
+		}
+		got = string(bytes.Join(must.Get(turn.Event([]byte(e+"\n\n")))(t), nil))
+	}
+	want := `data: {"message_type":"stop_reason","stop_reason":"error","run_id":"run-1","seq_id":5}` +
+		"\n\nevent: error\ndata: {\"message_type\":\"error_message\",\"run_id\":\"run-1\",\"seq_id\":6}\n\n"
+	if got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if seq, said := turn.Seq(); seq != 6 || !said {
+		t.Errorf("number %d, %v", seq, said)
+	}
+}
+
 // Proves CARD-1: the result of a call that memproxy answers has its tool's name, as the
 // server's own results have; a client tells by it which tool it is of. The results of the
 // caller's tools have none, as without memproxy.
