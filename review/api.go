@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -16,7 +16,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cli"
 )
 
 const (
@@ -195,7 +198,8 @@ func write(w http.ResponseWriter, status int, v any) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the reader may have disconnected
+	_ = json.MarshalWrite(w, v, cli.EmptyLists) // the reader may have disconnected
+	_, _ = io.WriteString(w, "\n")
 }
 
 // allowed reports whether the reviewer's tenants include one.

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
@@ -35,13 +37,17 @@ func OutputFlag(fs *pflag.FlagSet, more ...Output) *Output {
 	return &o
 }
 
+// EmptyLists encodes as encoding/json does, but for empty lists, which are [] and not
+// null: clients iterate over them.
+var EmptyLists = json.JoinOptions(jsonv1.DefaultOptionsV1(), json.FormatNilSliceAsNull(false))
+
 // Print prints an answer as JSON or YAML, or has it printed as a table.
 func (o Output) Print(w io.Writer, answer any, table func(io.Writer)) error {
 	if o != JSON && o != YAML {
 		table(w)
 		return nil
 	}
-	text, err := json.MarshalIndent(answer, "", "  ")
+	text, err := json.Marshal(answer, EmptyLists, jsontext.WithIndent("  "))
 	if err == nil && o == YAML {
 		text, err = toYAML(text)
 	}
