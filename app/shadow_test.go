@@ -1,8 +1,14 @@
 package app
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // An evaluation error of a shadow policy is reported in the record, the metric of
@@ -44,4 +50,53 @@ func TestShadowModeForwardsUnreadableRequests(t *testing.T) {
 			t.Errorf("%s: %d %q, %d requests at the backend", c, a.status, got, r.back.count()-before)
 		}
 	}
+}
+
+// What was held while memproxy enforced is its own: with enforce: false its receipts are
+// still answered to callers who would be admitted, and an approved write is sent with its
+// stamp, so that a crash does not make it two.
+//
+// Proves EDGE-11, MFW-7.
+func TestShadowModeSendsHeldWritesOnce(t *testing.T) {
+	t.Parallel()
+	r := holding(t)
+	held := func(text string) string {
+		return heldID(t, r.do("POST", "/v3/memories/add/", fmt.Sprintf(`{"user_id":"bob","infer":false,"messages":[{"role":"user","content":%q}]}`, text)))
+	}
+	first, second, third, fourth := held("Bob sails."), held("Bob rows."), held("Bob swims."), held("Bob skis.")
+	r.stop()
+	r.conf += "enforce: false\n"
+	r.run()
+	receipt := func(id string, header ...string) got { return r.do("GET", "/v1/event/"+id+"/", "", header...) }
+	receipt(first).want(t, 200).has(t, `"status":"PENDING"`)
+	if a := receipt(first, "X-API-Key", "unknown"); a.status == 200 {
+		t.Errorf("a caller who is not identified gets the receipt: %s", a.body)
+	}
+	r.review(first, true)
+	r.review(third, false)
+	ring.Until(t, "the end of the write", func() bool { return strings.Contains(receipt(first).body, `"status":"SUCCEEDED"`) })
+	receipt(third).want(t, 200).has(t, `"status":"FAILED"`)
+
+	ctx, own := context.Background(), r.car.proxyOf("mem0").Own()
+	h, content, err := r.car.ledger.Holds.Content(ctx, second)
+	must.Do(t, err)
+	if sent := own.Replay(ctx, h, content); sent.Outcome != memproxy.OutcomeDone || len(sent.Result.Memories) != 1 {
+		t.Fatalf("%+v", sent)
+	} // and then the process is gone
+	if ids, known, err := own.Sought(ctx, h, content); len(ids) != 1 || !known || err != nil {
+		t.Errorf("the backend is asked for the write: %v %v %v", ids, known, err)
+	}
+	list := r.do("GET", "/memories?user_id=bob", "").body
+	if strings.Count(list, "sails") != 1 || strings.Count(list, "rows") != 1 || strings.Contains(list, "swims") {
+		t.Errorf("written: %s", list)
+	}
+	for _, id := range []string{first, second} {
+		if !strings.Contains(list, `"memproxy_id":"`+id+`"`) {
+			t.Errorf("no memory with the stamp of %s: %s", id, list)
+		}
+	}
+
+	// After the deletion of everything, nothing that waits brings it back.
+	r.do("DELETE", "/memories?user_id=bob", "").want(t, 200)
+	receipt(fourth).want(t, 200).has(t, `"status":"FAILED"`)
 }

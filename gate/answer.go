@@ -118,13 +118,10 @@ func (g *Gate) unanswered(ctx context.Context, ret *answer, why *memproxy.Malfor
 	return ret.reply
 }
 
-// Streamed records the outcome of an admitted call whose answer was passed on
-// unread. A call that the backend refused is not charged.
+// Streamed records the outcome of an admitted call whose answer was passed on unread.
 func (g *Gate) Streamed(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
 	ret := &answer{Admission: a, g: g, ended: end, status: status, reply: memproxy.Reply{Status: status}}
-	if a.enforced() && status >= 400 && status < 500 {
-		g.accounts.release(ctx, a)
-	}
+	(&effects{answer: ret}).unread(ctx)
 	g.outcome(ctx, ret)
 }
 

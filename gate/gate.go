@@ -377,8 +377,10 @@ func (a *Admission) Runs() bool { return a.op != nil && a.op.Kind == memproxy.Ru
 // Shadow reports whether the admission is only observed, not enforced.
 func (a *Admission) Shadow() bool { return !a.enforced() }
 
+// enforced: what reviewers cause is memproxy's own request, which has its stamp and is
+// refused in shadow mode as well.
 func (a *Admission) enforced() bool {
-	return (a.rules.Enforce || a.call.Barred) && !a.call.Watch
+	return (a.rules.Enforce || a.call.Barred || a.waited != nil || a.call.restores) && !a.call.Watch
 }
 
 // Attributes appends the decision's span attributes, under their documented

@@ -212,8 +212,11 @@ func polled(ctx context.Context, r *run) error {
 	return nil
 }
 
-// notPolling: no receipt of a held write is asked for, or there is an answer already.
-func notPolling(r *run) bool { return r.held == nil || r.Reply != nil || !r.enforced() }
+// notPolling: no receipt of a held write is asked for, or it is refused, or would be. In
+// shadow mode it is answered too: the backend does not know the receipt.
+func notPolling(r *run) bool {
+	return r.held == nil || r.Reply != nil || r.verdict.Worst.Stops() || r.call.Watch
+}
 
 // answerPoll answers in the backend's place.
 func answerPoll(ctx context.Context, r *run) error {

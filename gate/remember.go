@@ -200,21 +200,7 @@ func (ret *effects) corrected() {
 // totals.
 func (ret *effects) forgotten(ctx context.Context) {
 	if ret.op.Sweeps {
-		now := ret.g.opt.Clock()
-		ret.g.cleared.Store(&now)
-		var v memproxy.Version
-		if ret.enforced() {
-			v = ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)
-		}
-		sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
-		gone, err := ret.g.opt.Ledger.DeleteScope(sctx, ret.op.Backend, ret.op.Scope, v)
-		cancel()
-		if err != nil {
-			ret.g.opt.Log.ErrorContext(ctx, "bulk deletion not recorded in the ledger", "decision", ret.Decision.ID, "error", err)
-		}
-		for _, who := range gone {
-			ret.g.accounts.lower(ctx, ret.Admission, who)
-		}
+		ret.swept(ctx)
 	}
 	var gone []memproxy.Ownership
 	for _, id := range ret.op.Targets {

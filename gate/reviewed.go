@@ -33,7 +33,7 @@ func (g Reviewed) again(m mode, b Backend, h memproxy.HeldWrite, content memprox
 		return nil, ErrGone
 	}
 	r := g.begin(m, &Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Session: memproxy.NameSession(h.Session)})
-	r.Decision.ID = h.ID
+	r.Decision.ID, r.waited = h.ID, &h
 	return r, nil
 }
 
@@ -52,7 +52,7 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 		r.verdict.Forbid(memproxy.RunUngated, "", "an agent's run is not sent after a review: nobody would rule on what it writes")
 	}
 	r.confirmed, r.Inspect = !h.ByRules(), true
-	r.waited, r.objects, r.before = &h, content.Objects, content.Before
+	r.objects, r.before = content.Objects, content.Before
 	if content.Reserved > 0 {
 		r.paid = &memproxy.Charge{ID: h.ID, Tenant: h.Tenant, Cost: int64(content.Reserved), Time: h.Created}
 	}

@@ -352,3 +352,39 @@ func nameMissing(ctx context.Context, ret *answer) {
 	ret.Unverified = append(ret.Unverified, row.ID)
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
 }
+
+// unread records what follows from an answer that was passed on unread. A call that the
+// backend refused is not charged. What a request in shadow mode deleted is neither sent
+// later, when it waits for review, nor answered from the adapter's cache.
+func (ret *effects) unread(ctx context.Context) {
+	if ret.enforced() {
+		if ret.status >= 400 && ret.status < 500 {
+			ret.g.accounts.release(ctx, ret.Admission)
+		}
+		return
+	}
+	uncache(ret)
+	if ret.op != nil && ret.op.Kind == memproxy.Forget && ret.op.Sweeps && ok2xx(ret.status) {
+		ret.swept(ctx)
+	}
+}
+
+// swept records that everything within the scope was deleted, so that no write that
+// waits brings it back.
+func (ret *effects) swept(ctx context.Context) {
+	now := ret.g.opt.Clock()
+	ret.g.cleared.Store(&now)
+	var v memproxy.Version
+	if ret.enforced() {
+		v = ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)
+	}
+	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
+	gone, err := ret.g.opt.Ledger.DeleteScope(sctx, ret.op.Backend, ret.op.Scope, v)
+	cancel()
+	if err != nil {
+		ret.g.opt.Log.ErrorContext(ctx, "bulk deletion not recorded in the ledger", "decision", ret.Decision.ID, "error", err)
+	}
+	for _, who := range gone {
+		ret.g.accounts.lower(ctx, ret.Admission, who)
+	}
+}
