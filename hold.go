@@ -60,7 +60,8 @@ type HeldWrite struct {
 	// Similarity names the group of similar holds of the tenant that this one
 	// was put into. The store gives it.
 	Similarity string `json:"similarity"`
-	// Lease is until when a replay has it to itself.
+	// Lease is until when a replay has it to itself. If it waits and has one, it is in a
+	// restored ledger and may have been sent since the backup.
 	Lease  time.Time  `json:"lease,omitzero"`
 	Result HoldResult `json:"result,omitzero"`
 }

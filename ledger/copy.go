@@ -69,14 +69,20 @@ func Backup(ctx context.Context, opt Options, to string) error {
 
 // Restore replaces a ledger by a backup after checking that it is whole and that this
 // program can open it. A ledger that a process has open is not touched. An existing one
-// is replaced only with force, and kept under its name and ReplacedSuffix.
+// is replaced only with force, and kept under its name and ReplacedSuffix. What waits in
+// the backup for review, or to be sent, may have been sent since, so Claim does not hand
+// it out before the backend was asked.
 func Restore(ctx context.Context, from, path string, force bool) error {
 	err := replicate(ctx, from, path, func(tmp string) error {
 		err := with(tmp, "rw", func(db *sql.DB) error {
 			if n, err := schemaOf(ctx, db, sqliteDialect); err != nil || n == 0 {
 				return errors.Join(err, ErrForeign)
 			}
-			return check(ctx, db, "integrity_check")
+			if err := check(ctx, db, "integrity_check"); err != nil {
+				return err
+			}
+			_, err := db.ExecContext(ctx, `UPDATE hold SET lease = 1 WHERE state IN ('pending', 'approved')`)
+			return err
 		})
 		if err != nil {
 			return err

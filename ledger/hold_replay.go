@@ -24,8 +24,8 @@ import (
 // then on the write may have been sent, so whatever happens to the caller the hold is
 // not handed out again. The caller ends the claim with Finish, Fail, or, if it is
 // certain that nothing was sent, Release. A claim whose lease expires before that is
-// Stranded, and Resolve ends it after the backend was asked. ErrState when the hold is
-// not approved.
+// Stranded, and Resolve ends it after the backend was asked; so is one that waited in a
+// ledger that was restored, at its first Claim. ErrState when the hold is not approved.
 func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error) {
 	if lease <= 0 {
 		return memproxy.Replay{}, refused("a claim needs a lease")
@@ -43,12 +43,18 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	}
 	token := hex.EncodeToString(random)
 	until, err := changed(ctx, hs.store, nil, func(t *transaction) (until int64, _ error) {
+		if t.run(`UPDATE hold SET state = 'replaying' WHERE id = ? AND state = 'approved' AND lease > 0`, id) == 1 {
+			return 0, nil // its lease, by Restore, is over
+		}
 		until = micros(leases(t).Add(lease))
 		if t.run(`UPDATE hold SET state = 'replaying', token = ?, lease = ? WHERE id = ? AND state = 'approved'`, token, until, id) == 0 {
 			return 0, wrongState(t, id, memproxy.HoldApproved)
 		}
 		return until, nil
 	})
+	if err == nil && until == 0 {
+		err = fmt.Errorf("%w: hold %s was restored, so the backend is asked first", ErrState, id)
+	}
 	if err != nil {
 		return memproxy.Replay{}, err
 	}

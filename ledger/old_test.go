@@ -176,9 +176,13 @@ func TestOldLedgerIsMigrated(t *testing.T) {
 		if err := ledger.Restore(t.Context(), plan.Copy, opt.Path, true); err != nil {
 			t.Fatal(err)
 		}
-		if !maps.Equal(tablesOf(t, opt.Path), was) {
-			t.Error("the way back does not lead to what was there")
+		back := tablesOf(t, opt.Path)
+		for name, table := range was {
+			if back[name] != table && (name != "hold" || back[name].rows != table.rows) { // what waits is marked
+				t.Errorf("the way back does not lead to what was there: %s", name)
+			}
 		}
+		was = back
 		if err := os.Remove(opt.Path + ledger.ReplacedSuffix); err != nil {
 			t.Fatal(err)
 		}

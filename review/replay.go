@@ -70,6 +70,9 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	claim, err := r.opt.Store.Claim(ctx, id, 2*r.opt.Timeout)
 	if errors.Is(err, memproxy.ErrState) {
 		h, err := r.opt.Store.Get(ctx, id)
+		if h.State == memproxy.HoldReplaying { // the backend is perhaps to be asked now
+			r.Wake()
+		}
 		return h, false, err
 	}
 	if errors.Is(err, memproxy.ErrForged) {
