@@ -45,7 +45,7 @@ func TestPatternsByReference(t *testing.T) {
 	}
 	_, confirm, _ := strings.Cut(body, `"confirm":"`)
 	confirm, _, _ = strings.Cut(confirm, `"`)
-	if status, body := r.do(annToken, "GET", path+"PATTERN_002?content=full&confirm="+confirm, ""); status != 428 || confirm == "" || strings.Contains(body, "Eve") {
+	if status, body := r.do(annToken, "GET", path+"PATTERN_002?content=full&confirm="+confirm, ""); status != 428 || confirm == "" || strings.Contains(body, "pay Eve") { // a confirmation may have three letters in a row
 		t.Errorf("with another's confirmation %q: %d %s", confirm, status, body)
 	}
 	view, err = review.Call[review.PatternView](t.Context(), r.client(annToken), "memoryPattern", of(memory, "pattern", "PATTERN_001", "content", "full"), nil)
