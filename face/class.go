@@ -115,6 +115,9 @@ func protocol(h Head) *memproxy.Malformed {
 			return barred(http.StatusBadRequest, "a header that overrides the method is not accepted")
 		}
 	}
+	if strings.Contains(h.Query, "#") {
+		return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Pointer: "query", Detail: "a # in the request line is not accepted, as some servers end the query there: write %23"}
+	}
 	_, params, _ := strings.Cut(h.EscapedPath, ";") // parameters of the path's segments
 	if queryOverrides(h.Query) || queryOverrides(strings.ReplaceAll(params, "/", "&")) {
 		return barred(http.StatusBadRequest, "a parameter that overrides the method is not accepted")

@@ -199,8 +199,9 @@ func TestDecisionWords(t *testing.T) {
 }
 
 // Proves EDGE-13: a change of protocol is refused by the head of a request, and so are
-// a method without routes and a second method besides the one in the request line; an
-// offer that a server may ignore is ignored, as its clients expect.
+// a method without routes, a second method besides the one in the request line, and a
+// fragment, without which some servers read the query; an offer that a server may ignore
+// is ignored, as its clients expect.
 func TestChart(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string
@@ -227,6 +228,8 @@ func TestChart(t *testing.T) {
 		"where, for Envoy":      {"GET", memproxy.Header{"X-Envoy-Original-Dst-Host": {"192.0.2.1:80"}}, "", 400},
 		"how long, for Envoy":   {"POST", memproxy.Header{"X-Envoy-Upstream-Rq-Timeout-Ms": {"1"}}, "", 400},
 		"what Envoy says":       {"POST", memproxy.Header{"X-Envoy-Expected-Rq-Timeout-Ms": {"15000"}, "X-Envoy-Attempt-Count": {"1"}, "X-Envoy-External-Address": {"192.0.2.1"}}, "", 0},
+		"a fragment":            {"DELETE", nil, "user_id=bob#x", 400},
+		"a number sign":         {"GET", nil, "user_id=bob%23x", 0},
 		"asked of a browser":    {"GET", memproxy.Header{"Access-Control-Request-Method": {"PUT"}}, "", 0},
 	} {
 		got := face.Classify(nowhere{}, nil, face.Head{Request: memproxy.Request{Method: c.method, EscapedPath: "/x", Query: c.query, Header: c.header}, Sent: c.header})
