@@ -26,6 +26,21 @@ func TestUnreadAsyncMemoriesHaveVersions(t *testing.T) {
 	r.remembers(id, `write "Ann likes green tea." before "" by agent:dev`)
 }
 
+// Proves EDGE-4: the receipt of a write with metadata of the client's own does not name
+// its memory as changed, since the receipt has what the stamp was written with.
+func TestReceiptsNameNoUnchangedMemory(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "")
+	a := r.do("POST", "/v3/memories/add/", `{"user_id":"ann","agent_id":"dev","infer":false,"metadata":{"topic":"tea","n":1.50},"messages":[{"role":"user","content":"Ann likes green tea."}]}`)
+	_, rest, _ := strings.Cut(a.body, `"event_id":"`)
+	event, _, _ := strings.Cut(rest, `"`)
+	for _, path := range [...]string{"/v1/event/" + event + "/", "/v1/events/"} {
+		if got := r.do("GET", path, ""); got.status != 200 || !strings.Contains(got.body, `"topic"`) || got.header.Get("X-Memproxy-Unverified") != "" {
+			t.Errorf("%s: %d, named %q: %s", path, got.status, got.header.Get("X-Memproxy-Unverified"), got.body)
+		}
+	}
+}
+
 // Proves SYN-5: an addition whose answer names no memory gets its version when a read
 // shows the resulting memory, whoever reads.
 func TestAsyncMemoriesHaveVersionsOnceRead(t *testing.T) {

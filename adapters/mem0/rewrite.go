@@ -62,6 +62,9 @@ func results(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) error 
 			Scope: merge(scope(v), of.Scope), Stamp: of.Stamp, Mutable: true,
 			Text: cmp.Or(v.Get("memory").Text(), v.Get("data").Get("memory").Text()),
 		}
+		if m.Text != "" {
+			m.Metadata = of.Metadata // which the stamp covers
+		}
 		rd.Memories = append(rd.Memories, m)
 	}
 	return nil
