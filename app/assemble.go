@@ -125,11 +125,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 		Identifier: s.callers, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: s.signer,
 		RecordTimeout: gate.DefaultRecordTimeout * max(1, o.patience),
 		Clock:         s.clock, NewID: newID, Keeper: keeper{s.ledger.Holds, func(h *memproxy.HeldWrite) bool {
-			there := review.Deciding(reviewersOf(cfg.Review.Reviewers), h)
-			if s.socket != "" {
-				there++ // the operator
-			}
-			return there >= cfg.Review.Need
+			return reviewable(cfg, h, s.socket != "")
 		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Check: s.checker.Check, Steps: o.Steps,
 		Unconfirmed: s.unconfirmed.Add, Tracer: s.telemetry.Tracer(), Meter: s.fleet.meter, Log: s.log,
 	}, s.rules.current())

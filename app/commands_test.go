@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,6 +107,31 @@ func TestExplain(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "state")); err == nil {
 		t.Error("explain made state")
+	}
+}
+
+// Proves CARD-3: explain refuses what would be held where there are not enough reviewers
+// to settle it, as the sidecar does.
+func TestExplainKnowsTheReviewers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	policies := policyDir(t, `@id("own.hold") @verdict("hold") forbid (principal, action, resource);`)
+	body := writeFile(t, filepath.Join(dir, "body.json"), `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"x"}]}`)
+	two := func(tenant string) string {
+		return fmt.Sprintf("review: {need: 2, reviewers: [{id: \"agent:dev\", sha256: %q, tenants: [acme]}, {id: rae, sha256: %q, tenants: [%s]}]}",
+			sha("an author's token, long enough"), sha("a reviewer's token, long enough"), tenant)
+	}
+	for review, want := range map[string]int{
+		"":            0, // the operator of this machine
+		two("acme"):   0, // the operator and another than the author
+		two("globex"): cli.Denied,
+	} {
+		conf := strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(plain) + "\npolicy: {dir: \"" + policies + "\"}\n" + review + "\n"
+		path := writeFile(t, filepath.Join(dir, "memproxy.yaml"), conf)
+		code, out, errs := invoke(t, "explain", "--config", path, "--method", "POST", "--path", "/memories", "--body", body, "--as", "agent:dev")
+		if code != want || strings.Contains(out, "hold.reviewer") != (want != 0) {
+			t.Errorf("%q: exit %d %s %s", review, code, out, errs)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // Question is a request to be explained.
@@ -116,7 +117,7 @@ func accountsOf(lines []memproxy.Line) []account {
 }
 
 // Explain runs a request through every step without effect.
-func Explain(ctx context.Context, cfg *config.Config, q Question) (*Explained, error) {
+func Explain(ctx context.Context, cfg *config.Config, q Question, getenv func(string) string) (*Explained, error) {
 	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), unowned(ctx))
 	if err != nil {
 		return nil, err
@@ -152,6 +153,11 @@ func Explain(ctx context.Context, cfg *config.Config, q Question) (*Explained, e
 	e := &Explained{Where: rules.where, Records: []LockState{}, Explanation: g.Explain(ctx, &gate.Call{
 		Backend: gate.Backend{Name: backend.Name, Adapter: adapter, Tenant: backend.Tenant}, Request: req, Route: route, Known: known, Passed: known && route.Pass, Body: q.Body, Flaw: flaw, Wishes: wishes, Session: memproxy.NameSession(q.Session),
 	})}
+	_, noOperator := socketPath(cfg.State, getenv)
+	if e.Decision.Verdict == memproxy.Hold && !reviewable(cfg, &memproxy.HeldWrite{Tenant: who.Tenant, Principal: who.ID}, noOperator == nil) {
+		gate.RefuseHold(&e.Decision, memproxy.ErrNoReviewer)
+		e.Steps = append(e.Steps, gate.StepAnswer{Step: signal.SpanHold, Verdict: memproxy.Deny, Reasons: e.Decision.Reasons})
+	}
 	if e.Question.Track > 0 {
 		e.Record = &TrackRecord{e.Track, e.TrackKnown, e.Question.Track}
 	}

@@ -135,6 +135,16 @@ type keeper struct {
 	reviewed func(*memproxy.HeldWrite) bool // whether there are enough to review it
 }
 
+// reviewable reports whether there are enough reviewers for a held write, one of whom may
+// be the machine's operator.
+func reviewable(cfg *config.Config, h *memproxy.HeldWrite, operator bool) bool {
+	there := review.Deciding(reviewersOf(cfg.Review.Reviewers), h)
+	if operator {
+		there++
+	}
+	return there >= cfg.Review.Need
+}
+
 // Keep implements gate.Keeper.
 func (k keeper) Keep(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) error {
 	if !k.reviewed(&h) && h.State != memproxy.HoldRewritten {

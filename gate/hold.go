@@ -13,11 +13,21 @@ import (
 	"github.com/memproxy/memproxy/gate/content"
 )
 
-// unqueued refuses a write that cannot wait for review: there are not enough reviewers,
-// or too many writes of the caller, or of its end user, are waiting. It returns any
-// other error.
+// unqueued refuses a write that cannot wait for review. It returns any other error.
 func unqueued(ctx context.Context, r *run, err error) error {
-	d, why := &r.Decision, memproxy.Reason{}
+	if !RefuseHold(&r.Decision, err) {
+		return err
+	}
+	r.g.accounts.release(ctx, r.Admission)
+	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, reasons: r.Decision.Reasons})
+	return answerRefused(ctx, r)
+}
+
+// RefuseHold makes a refusal of the decision on a write that cannot wait for review: there
+// are not enough reviewers, or too many writes of the caller, or of its end user, are
+// waiting. Any other error is not one of these.
+func RefuseHold(d *memproxy.Decision, err error) bool {
+	why := memproxy.Reason{}
 	if no, full := errors.AsType[*memproxy.HoldsFull](err); full {
 		line := memproxy.Line{Reason: memproxy.HoldQueue, Key: no.Key, Window: memproxy.WindowTotal, Limit: int64(no.Limit)}
 		d.Allowance = &memproxy.Allowance{Lines: []memproxy.LineState{{Line: line, Used: int64(no.Limit)}}}
@@ -28,12 +38,10 @@ func unqueued(ctx context.Context, r *run, err error) error {
 		d.Status = memproxy.StatusForbidden
 		why = memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and there are not enough reviewers for it; review.reviewers lists them"}
 	} else {
-		return err
+		return false
 	}
-	r.g.accounts.release(ctx, r.Admission)
-	d.Verdict, d.Reasons = memproxy.Deny, []memproxy.Reason{why}
-	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, reasons: d.Reasons})
-	return answerRefused(ctx, r)
+	d.Verdict, d.Would, d.Reasons = memproxy.Deny, memproxy.Deny, []memproxy.Reason{why}
+	return true
 }
 
 // unheld: the write is not held, or held writes are not stored.

@@ -28,7 +28,7 @@ func (in *Invocation) explain() *cobra.Command {
 					return err
 				}
 			}
-			e, err := app.Explain(ctx, cfg, q)
+			e, err := app.Explain(ctx, cfg, q, in.Getenv)
 			if err != nil {
 				return err
 			}
