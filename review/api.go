@@ -69,11 +69,28 @@ func (a *API) routes(who func(*http.Request) (Reviewer, bool)) *http.ServeMux {
 		// an unknown path differently to strangers.
 		if _, known := who(r); !known {
 			a.refuse(w, r, problemUnauthorized())
-			return
+		} else if methods := methodsOf(mux, r); methods != "" {
+			w.Header().Set("Allow", methods)
+			a.refuse(w, r, problem{http.StatusMethodNotAllowed, "method", "this route has " + methods})
+		} else {
+			a.refuse(w, r, problem{http.StatusNotFound, "unknown", "no such route"})
 		}
-		a.refuse(w, r, problem{http.StatusNotFound, "unknown", "no such route"})
 	})
 	return mux
+}
+
+// methodsOf lists the methods with which routes serve a request's path, "" for a path
+// that no route has.
+func methodsOf(mux *http.ServeMux, r *http.Request) string {
+	var methods []string
+	for _, method := range [...]string{http.MethodGet, http.MethodHead, http.MethodPost} {
+		asked := *r
+		asked.Method = method
+		if _, pattern := mux.Handler(&asked); pattern != "/" {
+			methods = append(methods, method)
+		}
+	}
+	return strings.Join(methods, ", ")
 }
 
 // New returns the API, to be served by the admin listener under /v1/.
