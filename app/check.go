@@ -108,6 +108,11 @@ func (c *Checked) Print(to io.Writer, all bool) {
 	for _, id := range inForce.bundle.Disabled {
 		fmt.Fprintf(w, "policy %s\t%s\t-\t%s\n", id, config.StatusOff, "bundle.yaml: disable")
 	}
+	for _, r := range inForce.relaxed() {
+		if !r.Shadow && !slices.Contains(inForce.bundle.Disabled, r.ID) {
+			fmt.Fprintf(w, "policy %s\t%s\t-\t%s\n", r.ID, config.StatusOff, "bundle.yaml: builtin")
+		}
+	}
 	if w.Len() > 0 {
 		table := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
 		fmt.Fprint(table, "CONTROL\tIS\tVALUE\tFROM\n", w)

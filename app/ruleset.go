@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -177,6 +178,24 @@ func (r *ruleset) state() (version string, broken error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.current().Version, errors.Join(r.broken[fromPolicies], r.broken[fromPack])
+}
+
+// relaxed lists the built-in policies that would refuse, hold or mark and do not decide, as
+// a bundle leaves them out or shadows them. What has no policies permits nothing.
+func (r *ruling) relaxed() (out []cedar.RuleInfo) {
+	shipped, err := cedar.Compile(policy.Builtin())
+	if err != nil {
+		panic(err) // embedded at build time
+	}
+	inForce := r.cedar.Rules()
+	for _, rule := range shipped.Rules() {
+		at := slices.IndexFunc(inForce, func(in cedar.RuleInfo) bool { return in.ID == rule.ID })
+		if rule.Effect != "permit" && len(inForce) > 0 && (at < 0 || inForce[at].Shadow) {
+			rule.Shadow = at >= 0
+			out = append(out, rule)
+		}
+	}
+	return out
 }
 
 // where returns the position of a rule, "file:line", or "".

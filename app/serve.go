@@ -45,7 +45,7 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 		return err
 	}
 	s.record(memproxy.EventStart, detail)
-	s.log.Info("started", "version", s.opt.Version, "profile", cfg.Profile, "switched_off", switchedOff(cfg))
+	s.log.Info("started", "version", s.opt.Version, "profile", cfg.Profile, "switched_off", switchedOff(cfg, s.rules.now.Load()))
 	for _, l := range s.listeners {
 		s.log.Info("listening", "name", l.name, "address", l.ln.Addr().String())
 	}
@@ -60,12 +60,15 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 }
 
 // switchedOff lists the controls that are off, by their settings, except settings
-// that are strictest when off.
-func switchedOff(cfg *config.Config) (off []string) {
+// that are strictest when off, and the built-in policies that do not decide.
+func switchedOff(cfg *config.Config, now *ruling) (off []string) {
 	for _, set := range cfg.Settings() {
 		if set.Status == config.StatusOff && !set.Strictest() {
 			off = append(off, set.Path)
 		}
+	}
+	for _, rule := range now.relaxed() {
+		off = append(off, "policy "+rule.ID)
 	}
 	return off
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -25,6 +26,8 @@ func TestStartIsLogged(t *testing.T) {
 	defer up.Close()
 	closed := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	_ = closed.Close()
+	policies := policyDir(t, holdingPolicy)
+	writeFile(t, filepath.Join(policies, "bundle.yaml"), "{disable: [field.name], shadow: [screen.hostile]}")
 	text := fmt.Sprintf(`profile: production
 state: %s
 admin: {listen: "127.0.0.1:0"}
@@ -34,7 +37,8 @@ backends:
 identity:
   keys: [{sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: [dev], users: [ann]}]
 memories: {sweep: 0s, seal: false}
-`, ring.Dir(t), up.URL, closed.Addr(), sha("k"))
+policy: {dir: "%s"}
+`, ring.Dir(t), up.URL, closed.Addr(), sha("k"), policies)
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
 	log := &lockedBuffer{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -45,6 +49,7 @@ memories: {sweep: 0s, seal: false}
 	}()
 	for _, want := range []string{
 		`"msg":"started","version":"v1.2.3","profile":"production","switched_off":["memories.new.configured","memories.seal","memories.sweep"`,
+		`"policy field.name","policy screen.hostile"]`,
 		`"msg":"listening","name":"here"`, `"msg":"listening","name":"admin"`, `held writes are reviewed by`,
 		`"msg":"the backend can be reached","backend":"here"`, `cannot be reached; requests to it are answered 502 until it can","backend":"away"`,
 	} {

@@ -3,6 +3,7 @@ package app
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -142,6 +143,13 @@ func TestCheckPrintsTheProfile(t *testing.T) {
 		if !found {
 			t.Errorf("no line with %q in\n%s", want, out)
 		}
+	}
+
+	policies := policyDir(t, holdingPolicy)
+	writeFile(t, filepath.Join(policies, "bundle.yaml"), "builtin: false")
+	writeFile(t, path, strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:1", "KEY", sha(devToken)).Replace(plain)+"policy: {dir: "+policies+"}\n")
+	if _, out, errs := invoke(t, "check", "--config", path); !regexp.MustCompile(`policy screen\.hostile +off +- +bundle\.yaml: builtin`).MatchString(out) || strings.Contains(out, "policy access.") {
+		t.Errorf("without the built-in policies:\n%s%s", out, errs)
 	}
 
 	r := start(t, plain, "log: {level: info}", "budgets: {enforce: false, default: {writes_per_hour: 1}}\nconfidence: {clamp: false}")
