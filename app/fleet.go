@@ -150,7 +150,7 @@ func (m *member) take(r *policy.Release, keep func() error) error {
 	if err != nil {
 		m.rules.fail(fromPolicies, fmt.Errorf("release %d: %w", r.Number, err))
 		m.telemetry.Instruments().Reloaded(context.Background(), false)
-		m.record(memproxy.EventReload, "release "+r.Name()+" was not put in force")
+		m.edits.notInForce("release "+r.Name(), err)
 		return err
 	}
 	version, _ := m.rules.state()

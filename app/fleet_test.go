@@ -124,7 +124,7 @@ func TestSidecarRefusesBrokenReleases(t *testing.T) {
 		t.Error("the last good release does not rule")
 	}
 	r.get("/readyz").want(t, 200).has(t, "own.cedar:2", `"status":"degraded"`)
-	if rec := r.audit("--type", "reload"); !strings.Contains(rec, "was not put in force") {
+	if rec := r.audit("--type", "reload"); !strings.Contains(rec, "was not put in force: ") || !strings.Contains(rec, "own.cedar:2") {
 		t.Errorf("the refusal is not in the audit log: %s", rec)
 	}
 	f.seal(3, 3, harmless) // older than the floor

@@ -27,8 +27,9 @@ import (
 // settingsFile has the settings of the last start.
 const settingsFile = "settings.json"
 
-// maxLoosened is how many loosened settings a record names.
-const maxLoosened = 20
+// maxListed is how many bytes of sentences about an edit a record has room for, with the
+// escapes of quotes: a longer text would be replaced by its hash.
+const maxListed = 700
 
 // compare names the settings that weaken production, as errors, and those that are looser
 // than at the last start or edit, and remembers these.
@@ -66,12 +67,28 @@ func (s *edits) loosened(what string, edits []string) {
 	for _, e := range edits {
 		s.log.Warn("an edit of "+what+" loosens a control", "edit", e)
 	}
-	if len(edits) > maxLoosened {
-		edits = append(edits[:maxLoosened:maxLoosened], fmt.Sprintf("and %d more", len(edits)-maxLoosened))
-	}
 	if len(edits) > 0 {
-		s.record(memproxy.EventReload, "an edit of "+what+" loosens: "+strings.Join(edits, "; "))
+		s.record(memproxy.EventReload, "an edit of "+what+" loosens: "+sentencesOf(edits))
 	}
+}
+
+// notInForce records that an edit is refused, and why.
+func (s *edits) notInForce(what string, err error) {
+	s.record(memproxy.EventReload, what+" was not put in force: "+sentencesOf(strings.Split(err.Error(), "\n")))
+}
+
+// sentencesOf joins sentences, as far as a record keeps them unchanged.
+func sentencesOf(list []string) string {
+	out := ""
+	for i, text := range list {
+		if i > 0 && len(out)+len(text) > maxListed {
+			return fmt.Sprintf("%s; and %d more", out, len(list)-i)
+		} else if i > 0 {
+			out += "; "
+		}
+		out += strings.ToValidUTF8(text[:min(len(text), maxListed)], "")
+	}
+	return out
 }
 
 // edits watches the configuration file and applies edits.
@@ -166,7 +183,7 @@ func (s *edits) failed(err error) {
 	s.mu.Unlock()
 	s.telemetry.Instruments().Reloaded(context.Background(), false)
 	s.log.Error("the edit of the configuration is not in force; the previous configuration remains", "error", err)
-	s.record(memproxy.EventReload, "an edit of the configuration was not put in force")
+	s.notInForce("an edit of the configuration", err)
 }
 
 // warn logs valid settings that deserve a second look.
@@ -304,5 +321,5 @@ func (s *App) reloadFailed(what string, err error) {
 	s.rules.fail(what, err)
 	s.telemetry.Instruments().Reloaded(context.Background(), false)
 	s.log.Error("the edit of the rules is broken; the last good rules stay in force", "of", what, "error", err)
-	s.record(memproxy.EventReload, "a broken edit was not put in force")
+	s.edits.notInForce("an edit of "+what, err)
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -108,6 +109,24 @@ func TestLooseningEditsAreReported(t *testing.T) {
 	r.do("POST", "/memories", note)
 	if loosened("max_rejections: 9 became")() {
 		t.Error("a tightening edit of the configuration is named")
+	}
+}
+
+// A record names as many loosened settings and faults as it keeps as they are: a longer text
+// is replaced by its hash.
+//
+// Proves CARD-7.
+func TestEditsAreListed(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("sessions.max_rejections: \"3\" became \"9\"\n", 40)
+	for want, sentences := range map[string][]string{
+		"one": {"one"}, "one; two": {"one", "two"},
+		"; and 2": strings.Split(long, "\n"), "3": {long, "two"},
+	} {
+		quoted := strconv.Quote(sentencesOf(sentences))
+		if !strings.Contains(quoted, want) || len(quoted) > 1000 {
+			t.Errorf("%d bytes, want %q in %s", len(quoted), want, quoted)
+		}
 	}
 }
 
