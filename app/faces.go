@@ -60,17 +60,22 @@ func (s *App) buildFaces() error {
 		}
 		s.listeners = append(s.listeners, l)
 	}
-	spans := s.telemetry.Spans()
-	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, cut: s.runner.Cut, handler: proxy.NewAdmin(proxy.AdminOptions{
-		Review: s.review, Hosts: s.cfg.Admin.Hosts,
-		Ready: s.ready, Metrics: s.telemetry.Metrics(), Spans: spans,
-	})})
+	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, cut: s.runner.Cut, handler: adminPages(s, s.review)})
 	if addr := s.cfg.Admin.Probes; addr != "" {
 		s.listeners = append(s.listeners, &listener{name: "probes", addr: addr, handler: proxy.NewAdmin(proxy.AdminOptions{
 			Ready: s.ready, Metrics: s.telemetry.Metrics(), Hosts: s.cfg.Admin.Hosts,
 		})})
 	}
 	return nil
+}
+
+// adminPages are the pages of the admin listener and of the operator's socket, which differ
+// in whom they let review.
+func adminPages(s *App, review http.Handler) http.Handler {
+	return proxy.NewAdmin(proxy.AdminOptions{
+		Review: review, Hosts: s.cfg.Admin.Hosts,
+		Ready: s.ready, Metrics: s.telemetry.Metrics(), Spans: s.telemetry.Spans(),
+	})
 }
 
 func adapterFor(b config.Backend, sources memproxy.SourceNames) (gate.Adapter, error) {

@@ -94,7 +94,7 @@ func (s *App) listenLocal() error {
 		return errors.Join(err, ln.Close())
 	}
 	s.socket = path
-	stop, failed := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: s.review.Local(), Cut: s.runner.Cut, CutTime: group.CutTime, Log: s.log})
+	stop, failed := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: adminPages(s, s.review.Local()), Cut: s.runner.Cut, CutTime: group.CutTime, Log: s.log})
 	s.group.Serve(stageListeners, "operators", stop, failed)
 	return nil
 }

@@ -77,7 +77,8 @@ func TestOperatorCanReviewThroughTheSocket(t *testing.T) {
 }
 
 // The status command shows a sidecar's decisions, holds, locks and queue, and its exit
-// code whether all is well.
+// code whether all is well. Without a token all of it is asked over the operator's socket,
+// and so of one sidecar, whichever others run on the machine.
 //
 // Proves MFW-9.
 func TestStatus(t *testing.T) {
@@ -85,9 +86,12 @@ func TestStatus(t *testing.T) {
 	dir := must.Get(os.MkdirTemp("", "mp"))(t) // socket paths are limited in length
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r := start(t, screeningConf, "SCREENING", "policy: {dir: "+policyDir(t, holdingPolicy)+"}", "DIR/state", dir)
+	token := ""
 	run := func(args ...string) (string, int) {
 		var out bytes.Buffer
-		a := &invocation{Args: append([]string{"status", "--socket", filepath.Join(dir, reviewSocket)}, args...), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }}
+		a := &invocation{Args: append([]string{"status", "--socket", filepath.Join(dir, reviewSocket)}, args...), Stdout: &out, Stderr: &out, Getenv: func(name string) string {
+			return map[string]string{review.TokenEnv: token}[name]
+		}}
 		code := a.run(context.Background())
 		return out.String(), code
 	}
@@ -96,7 +100,7 @@ func TestStatus(t *testing.T) {
 	for range 4 { // refused writes lock the session
 		r.do("POST", "/memories", `{"user_id":"eve","infer":false,"metadata":{"field":"system"},"messages":[{"role":"user","content":"tea"}]}`, "X-Memproxy-Session", "s1").want(t, 403)
 	}
-	out, code := run("--admin", r.admin)
+	out, code := run()
 	if code != 0 {
 		t.Errorf("%d %s", code, out)
 	}
@@ -105,9 +109,13 @@ func TestStatus(t *testing.T) {
 			t.Errorf("%q is not said:\n%s", want, out)
 		}
 	}
-	if out, code := run("--admin", r.admin, "--json"); code != 0 || !strings.Contains(out, `"waiting": 1`) {
+	if out, code := run("--json"); code != 0 || !strings.Contains(out, `"waiting": 1`) {
 		t.Errorf("%d %s", code, out)
 	}
+	if out, code := run("--admin", r.admin); code != 2 || !strings.Contains(out, "no token for --admin") {
+		t.Errorf("an address without a token: %d %s", code, out)
+	}
+	token = "a reviewer's token, long enough"
 	if out, code := run("--admin", "http://127.0.0.1:1"); code != 1 || !strings.Contains(out, "not known") {
 		t.Errorf("a sidecar that is away: %d %s", code, out)
 	}

@@ -27,6 +27,7 @@ import (
 const (
 	SocketEnv     = "MEMPROXY_REVIEW_SOCKET"
 	DefaultSocket = "state/review.sock"
+	defaultAdmin  = "http://127.0.0.1:9901"
 )
 
 // TokenEnv is the environment variable that holds a reviewer's token.
@@ -80,7 +81,7 @@ func (c CLI) command(v verb) *cobra.Command {
 		return nil
 	}
 	fs := out.Flags()
-	fs.StringVar(&in.admin, "admin", "http://127.0.0.1:9901", "address of the admin listener")
+	fs.StringVar(&in.admin, "admin", defaultAdmin, "address of the admin listener, with a token")
 	fs.StringVar(&in.socket, "socket", DefaultSocket, "socket of the local operator, used without a token; $"+SocketEnv)
 	fs.StringVar(&in.tokenFile, "token-file", "", "file with the reviewer's token; else $"+TokenEnv)
 	in.output = cli.OutputFlag(fs)
@@ -125,7 +126,9 @@ func (in *invocation) connect() error {
 		return usageError("the token cannot be read: " + err.Error())
 	}
 	opt := ClientOptions{URL: in.admin, Token: token}
-	if opt.Token == "" {
+	if opt.Token == "" && in.admin != defaultAdmin {
+		return usageError("no token for --admin: give --token-file or set " + TokenEnv + ", or leave --admin out to use the operator's socket")
+	} else if opt.Token == "" {
 		opt.Socket = in.socket
 		if named := in.Getenv(SocketEnv); named != "" && in.socket == DefaultSocket {
 			opt.Socket = named

@@ -29,6 +29,9 @@ const maxAnswer = 64 << 20
 // askTimeout bounds an ordinary request. A replay is shorter.
 const askTimeout = 2 * time.Minute
 
+// pageTimeout bounds a request for a page.
+const pageTimeout = 10 * time.Second
+
 // ClientOptions configure a Client.
 type ClientOptions struct {
 	// URL is the address of the admin listener, "http://127.0.0.1:9901".
@@ -53,7 +56,7 @@ func NewClient(opt ClientOptions) (*Client, error) {
 	var way http.RoundTripper
 	if opt.Socket != "" {
 		path := opt.Socket
-		opt.URL, opt.Token = "http://memproxy.local", "local"
+		opt.URL, opt.Token = "http://localhost", "local"
 		way = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}}
@@ -153,6 +156,23 @@ func (rt route) address(values map[string]string) (string, url.Values, error) {
 		return "", nil, fmt.Errorf("review: %s takes other values than %s", rt.op, slices.Sorted(maps.Keys(values)))
 	}
 	return path, query, nil
+}
+
+// page reads a page that is served beside the API.
+func (c *Client) page(ctx context.Context, path string) (text string, code int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	if err != nil {
+		return "", 0, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return "", 0, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return string(body), resp.StatusCode, err
 }
 
 // interim handles an interim answer.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"regexp"
@@ -18,9 +17,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 )
-
-// statusTimeout bounds each request of a status.
-const statusTimeout = 10 * time.Second
 
 // Status is a snapshot of a running sidecar. The counts are since its start.
 type Status struct {
@@ -52,12 +48,12 @@ func status(ctx context.Context, in *invocation) error {
 			st.Problems = append(st.Problems, what+": "+err.Error())
 		}
 	}
-	ready, _, err := ask(ctx, in.admin+"/readyz")
+	ready, _, err := in.client.page(ctx, "/readyz")
 	if err == nil {
 		err = st.readiness(ready)
 	}
 	problem("readiness", err)
-	text, code, err := ask(ctx, in.admin+"/metrics")
+	text, code, err := in.client.page(ctx, "/metrics")
 	if err == nil && code != http.StatusOK {
 		err = fmt.Errorf("status %d", code)
 	}
@@ -99,23 +95,6 @@ func (st *Status) readiness(text string) error {
 		}
 	}
 	return nil
-}
-
-// ask requests a page of the admin listener.
-func ask(ctx context.Context, url string) (text string, code int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", 0, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", 0, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	return string(body), resp.StatusCode, err
 }
 
 var (
