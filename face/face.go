@@ -41,14 +41,16 @@ const (
 // Bounds of headers.
 const maxListed = 64 // ids or places
 
-// Decision formats a decision for DecisionHeader.
+// Decision formats a decision for DecisionHeader. Only a stricter verdict than the one
+// given is told, which is shadow mode's: an answer that was refused after its request was
+// allowed is like one whose request was refused.
 func Decision(d *memproxy.Decision) string {
 	var b strings.Builder
 	b.Grow(64)
 	b.WriteString(d.Verdict.String())
 	b.WriteString("; id=")
 	b.WriteString(d.ID)
-	if d.Would != d.Verdict {
+	if d.Would > d.Verdict {
 		b.WriteString("; would=")
 		b.WriteString(d.Would.String())
 	}

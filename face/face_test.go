@@ -183,10 +183,17 @@ func TestSideRequests(t *testing.T) {
 	}
 }
 
+// Proves EDGE-3: the header names a stricter verdict of shadow mode, and not that the
+// request of a refused answer was allowed: that would tell a missing object from
+// another tenant's.
 func TestDecisionWords(t *testing.T) {
-	d := memproxy.Decision{ID: "d1", Verdict: memproxy.Allow, Would: memproxy.Deny}
-	if got := face.Decision(&d); got != "allow; id=d1; would=deny" {
-		t.Error(got)
+	for want, d := range map[string]memproxy.Decision{
+		"allow; id=d1; would=deny": {ID: "d1", Verdict: memproxy.Allow, Would: memproxy.Deny},
+		"deny; id=d1":              {ID: "d1", Verdict: memproxy.Deny, Would: memproxy.Allow},
+	} {
+		if got := face.Decision(&d); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
 	}
 	told := map[string]string{}
 	face.Listed(&gate.Admission{Contested: strings.Split(strings.Repeat("a,", 100), ","), Rewritten: []string{"/a", "/n\u00e4me\n/0"}}, func(name, value string) { told[name] = value })

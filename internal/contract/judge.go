@@ -94,8 +94,9 @@ func (p *Play) plain(a *Answer) string {
 	for kind, name := range p.World.Unknown {
 		body = strings.ReplaceAll(body, name, "{"+kind+"}")
 	}
-	verdict, _ := a.Decision()
-	return fmt.Sprintf("%d %s %s\n\t%s", a.Status, verdict, body, headers(a.Header))
+	_, id := a.Decision()
+	decision := strings.ReplaceAll(a.Header.Get("X-Memproxy-Decision"), "id="+id, "id")
+	return fmt.Sprintf("%d %s %s\n\t%s", a.Status, decision, body, headers(a.Header))
 }
 
 // headers are what an answer's headers tell, but for when it was given, under
