@@ -203,12 +203,17 @@ func (g *guesses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.mu.Unlock()
 		_, _ = io.WriteString(w, `{"message":"Memory deleted successfully!"}`)
 	default:
-		_, _ = io.WriteString(w, `{"results":[]}`)
+		answer := `{"results":[]}`
+		if r.URL.Path == "/v1/event/e/" {
+			answer = `{"id":"e","status":"SUCCEEDED","payload":{"user_id":"ann","agent_id":"dev"},"results":[{"id":"m-rich","event":"ADD","data":{"memory":"User is wealthy and lonely"}}]}`
+		}
+		_, _ = io.WriteString(w, answer)
 	}
 }
 
 // Proves GOV-3: facts that the backend's model inferred and no user stated are deleted,
-// kept for review, or marked in the ledger; stated facts remain.
+// kept for review, or marked in the ledger, and what is deleted is in no receipt; stated
+// facts remain.
 func TestModelInferredFacts(t *testing.T) {
 	t.Parallel()
 	for treatment, want := range map[string]struct {
@@ -225,6 +230,9 @@ func TestModelInferredFacts(t *testing.T) {
 		}
 		if gone := strings.Join(b.deleted, " "); (gone == "/memories/m-rich") != want.gone {
 			t.Errorf("%s: deleted %q", treatment, gone)
+		}
+		if a := r.do("GET", "/v1/event/e/", ""); a.status != 200 || strings.Contains(a.body, "wealthy") == want.gone {
+			t.Errorf("%s: the receipt: %d %s", treatment, a.status, a.body)
 		}
 		page, err := r.car.ledger.Holds.List(t.Context(), memproxy.HoldFilter{State: memproxy.HoldPending})
 		if err != nil || len(page.Holds) != want.holds {

@@ -100,6 +100,14 @@ func (ret *making) retract(ctx context.Context, m *memproxy.Memory, why memproxy
 		what = "not taken back"
 		ret.stuck++
 		ret.g.opt.Log.ErrorContext(ctx, "a memory that the backend's model made, and that is not admitted, could not be retracted", "decision", ret.Decision.ID, "memory", memproxy.InertID(m.ID), "error", err)
+	} else if m.Event != eventUpdate { // it was deleted; receipts and histories still have its text
+		gone := ret.lookups().owner(memproxy.TargetMemory, m.ID)
+		if gone == nil {
+			made := (&effects{answer: ret.answer}).row(memproxy.TargetMemory, m.ID)
+			gone = &made
+		}
+		gone.Deleted = true
+		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{Owners: []memproxy.Ownership{*gone}}, "the retraction of a memory is not kept") // it is in the log
 	}
 	why.Detail = fmt.Sprintf("the backend's model made sha256 %s of sha256 %s: %s", tamper.Hash(m.Text), ret.event.ContentSHA256, what)
 	return why
