@@ -62,9 +62,10 @@ func counted(r *run) (session, user string) {
 
 // recordsOf returns the ids of the rejection records that apply to a principal's
 // write on behalf of an end user: the session's if it has a name, the principal's
-// for this user, and the principal's as a whole.
+// for this user, and the principal's as a whole. Reviewers and receivers of notices read the
+// ids, so a user's name that may be a sentence is its hash.
 func recordsOf(p *memproxy.Principal, session, user string) []string {
-	who := p.Account()
+	who, user := p.Account(), memproxy.Inert(user)
 	ids := []string{
 		memproxy.SessionKey{Kind: memproxy.SessionUser, Principal: who, User: user}.ID(),
 		memproxy.SessionKey{Kind: memproxy.SessionPrincipal, Principal: who}.ID(),
