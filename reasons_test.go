@@ -34,3 +34,13 @@ func TestReasonCodesAreAllOfThem(t *testing.T) {
 		t.Errorf("%d constants, %d are listed", n, len(codes))
 	}
 }
+
+// Proves CARD-6: signals name each code once, the one that led to the verdict first.
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	found := memproxy.Reason{Code: memproxy.ScreenFinding}
+	got := memproxy.Codes([]memproxy.Reason{{Code: memproxy.ScreenRisk}, found, found, {Code: memproxy.FieldForbidden}, {Code: memproxy.ScreenRisk}})
+	if want := []string{"screen.risk", "screen.finding", "field.forbidden"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -55,6 +55,17 @@ type Reason struct {
 	Pointer string `json:"pointer,omitempty"`
 }
 
+// Codes are the codes of reasons, each once, in the order of the reasons.
+func Codes(reasons []Reason) []string {
+	codes := make([]string, 0, len(reasons))
+	for i := range reasons {
+		if code := string(reasons[i].Code); !slices.Contains(codes, code) {
+			codes = append(codes, code)
+		}
+	}
+	return codes
+}
+
 // Ruling is the policy's answer to a question.
 type Ruling struct {
 	Verdict Verdict

@@ -118,11 +118,6 @@ func LogDecision(ctx context.Context, log *slog.Logger, backend string, a *gate.
 		return
 	}
 	d := &a.Decision
-	recorded := d.Recorded()
-	reasons := make([]string, len(recorded))
-	for i := range recorded {
-		reasons[i] = string(recorded[i].Code)
-	}
 	log.InfoContext(ctx, "decision", "decision", d.ID, "verdict", d.Verdict.String(), "would", d.Would.String(),
-		"reasons", reasons, "principal", a.Principal.ID, "backend", backend, "route", a.Call().Route.ID, "policy", d.Policy)
+		"reasons", memproxy.Codes(d.Recorded()), "principal", a.Principal.ID, "backend", backend, "route", a.Call().Route.ID, "policy", d.Policy)
 }

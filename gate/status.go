@@ -192,12 +192,9 @@ func mark(r *run, reasons []memproxy.Reason) {
 
 // codesOf returns the codes of reasons, sorted and without duplicates.
 func codesOf(reasons []memproxy.Reason) []string {
-	var out []string
-	for _, why := range reasons {
-		out = append(out, string(why.Code))
-	}
+	out := memproxy.Codes(reasons)
 	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }
 
 // attested is how well the source of the written content is known.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -53,15 +52,7 @@ func at(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-func codes(reasons []memproxy.Reason) string {
-	var all []string
-	for _, r := range reasons {
-		if !slices.Contains(all, string(r.Code)) {
-			all = append(all, string(r.Code))
-		}
-	}
-	return strings.Join(all, ",")
-}
+func codes(reasons []memproxy.Reason) string { return strings.Join(memproxy.Codes(reasons), ",") }
 
 func (p *printer) holds(page memproxy.HoldPage) {
 	p.row("ID", "STATE", "CURRENT RULES", "CREATED", "TENANT", "PRINCIPAL", "BACKEND", "ROUTE", "SCORE", "GROUP", "REASONS")

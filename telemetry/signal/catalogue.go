@@ -34,7 +34,7 @@ func Attributes() []Attribute {
 		{AttrDecision, "string", "decision id: the same in `X-Memproxy-Decision`, log line, audit record, exemplar"},
 		{AttrVerdict, "string", "verdict: allow, amend, hold, deny"},
 		{AttrWould, "string", "verdict under full enforcement"},
-		{AttrReasons, "string[]", "reason codes, sorted (docs/reasons.md)"},
+		{AttrReasons, "string[]", "reason codes, each once, those that led to the verdict first (docs/reasons.md)"},
 		{AttrPrincipalID, "string", "the authenticated caller"},
 		{AttrPrincipalKind, "string", "agent, human, service, anonymous"},
 		{AttrPrincipalTrust, "string", "trust tier of the caller"},

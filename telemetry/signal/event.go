@@ -27,11 +27,7 @@ func appendReasons(to []attribute.KeyValue, ev *memproxy.Event) []attribute.KeyV
 	if len(ev.Reasons) == 0 {
 		return to
 	}
-	codes := make([]string, len(ev.Reasons))
-	for i := range ev.Reasons {
-		codes[i] = string(ev.Reasons[i].Code)
-	}
-	return append(to, attribute.StringSlice(AttrReasons, codes))
+	return append(to, attribute.StringSlice(AttrReasons, memproxy.Codes(ev.Reasons)))
 }
 
 // AppendEvent appends the attributes of a decision for its span. bulk: the operation is

@@ -171,11 +171,7 @@ func sentence(r *verify.Record, op *verify.Operation) string {
 		what = "had the outcome of"
 	}
 	s := strings.Join([]string{who, known(what), known(op.Kind), "on", known(op.Backend)}, " ")
-	var codes []string
-	for _, reason := range r.Reasons {
-		codes = append(codes, string(reason.Code))
-	}
-	if len(codes) > 0 {
+	if codes := memproxy.Codes(r.Reasons); len(codes) > 0 {
 		s += " (" + strings.Join(codes, ", ") + ")"
 	}
 	return s
