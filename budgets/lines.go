@@ -1,6 +1,8 @@
 package budgets
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"math"
 	"net/url"
 	"strings"
@@ -45,7 +47,7 @@ func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, user str
 		}
 	}
 	if l.RapidPerMinute > 0 {
-		out = append(out, memproxy.Line{Reason: memproxy.RapidWrites, Key: "principal/" + who, Window: memproxy.WindowMinute, Limit: l.RapidPerMinute, Soft: true})
+		out = append(out, memproxy.Line{Reason: memproxy.RapidWrites, Key: fit("principal/" + who), Window: memproxy.WindowMinute, Limit: l.RapidPerMinute, Soft: true})
 	}
 	return out
 }
@@ -64,7 +66,20 @@ func times(n, by int64) int64 {
 	return n * by
 }
 
+// fit shortens a key to what stores accept. An id of a principal may be valid and still be
+// too long once it is escaped: the key then ends in a hash of all of it. No other key can
+// be the same, because escaping leaves no #.
+func fit(key string) string {
+	if len(key) <= MaxKey {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	end := "#" + hex.EncodeToString(sum[:16])
+	return strings.ToValidUTF8(key[:MaxKey-len(end)], "") + end
+}
+
 func pair(out []memproxy.Line, kind memproxy.Kind, key string, w memproxy.WriteLimit, hour, total memproxy.ReasonCode) []memproxy.Line {
+	key = fit(key)
 	if w.PerHour > 0 {
 		out = append(out, memproxy.Line{Reason: hour, Key: key, Window: memproxy.WindowHour, Limit: w.PerHour})
 	}

@@ -77,6 +77,24 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// Proves TRL-6: every principal that identity accepts has budgets, however long its id is
+// once it is escaped, and no two share one.
+func TestLongIDsHaveBudgets(t *testing.T) {
+	keys := map[string]bool{}
+	for _, id := range []string{"oidc:" + strings.Repeat("é", 127), "spiffe://example.org" + strings.Repeat("/a", 230), strings.Repeat("é", 400) + "a", strings.Repeat("é", 400) + "b"} {
+		for _, user := range []string{"", "bob", strings.Repeat("ü", 512)} {
+			lines := budgets.Lines(memproxy.DefaultLimits(), memproxy.Principal{ID: id, Trust: memproxy.TrustAuthenticated}, memproxy.Learn, user, nil)
+			if err := budgets.Check(memproxy.Charge{ID: "1", Cost: 1, Lines: lines, Time: budgettest.NewClock().Now()}); err != nil {
+				t.Error(id, user, err)
+			}
+			keys[lines[0].Key], keys[lines[2].Key] = true, true
+		}
+	}
+	if len(keys) != 4*3+4 {
+		t.Errorf("%d accounts", len(keys))
+	}
+}
+
 // Proves TRL-6: limits apply per caller and end user, with a higher one for all end
 // users together; no name collides with another account.
 func TestLinesOfEndUsers(t *testing.T) {
