@@ -13,6 +13,9 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
+// errAbsent reports that an answer is Envoy's, because the backend gave none.
+var errAbsent = errors.New("the backend did not answer")
+
 // errUnruled reports that Envoy passed a request without a ruling.
 var errUnruled = errors.New("the backend answers a request that was never ruled on")
 
@@ -43,6 +46,8 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 	switch {
 	case x.span == nil, x.over:
 		return nil, errProtocol
+	case !x.entry.Class.Ruled() && (!a.fromUpstream() || code < http.StatusOK): // Envoy's own answer, or a change of protocol
+		return x.gone(errAbsent), nil
 	case x.entry.Class.Handling == face.Preflight:
 		return an.permission(), nil
 	case x.entry.Class.Handling == face.Open:

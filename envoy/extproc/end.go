@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/memproxy/memproxy"
@@ -55,10 +56,14 @@ func (x *exchange) cutShort(a attrs) (*response, error) {
 	return refusal, nil
 }
 
-// unread answers for a backend whose answer cannot be read.
+// unread answers for a backend whose answer cannot be read, or did not arrive.
 func (x *exchange) unread(err error) *response {
 	why := face.Unreadable(err, x.b.MaxAnswer)
-	if why == nil {
+	switch {
+	case why != nil:
+	case errors.Is(err, context.DeadlineExceeded):
+		return x.abandon(http.StatusGatewayTimeout)
+	default:
 		return x.abandon(http.StatusBadGateway)
 	}
 	return x.refused(x.p.opt.Gate.Unread(context.WithoutCancel(x.forwarded), x.admission, why))

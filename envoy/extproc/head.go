@@ -34,7 +34,7 @@ func (an *answer) whole() *response {
 	reply, err := ask.Whole(ctx, q, x.b.MaxAnswer)
 	x.arrived()
 	if err != nil {
-		return x.abandon(http.StatusBadGateway)
+		return x.unread(err)
 	}
 	defer x.entry.Lease.Done()
 	if an.reserve(int64(len(reply.Body))) != nil {

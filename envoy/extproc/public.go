@@ -43,8 +43,6 @@ func (an *answer) opened(end bool) *response {
 	x, code := an.x, an.reply.Status
 	x.status = code
 	switch {
-	case code < http.StatusOK: // a change of protocol is not an answer
-		return x.instead(memproxy.Reply{Status: http.StatusBadGateway})
 	case x.inspect && !end:
 		return onResponseHeaders(nil)
 	case x.byStatus && code >= http.StatusBadRequest:
@@ -63,8 +61,7 @@ func (an *answer) published(b *procv3.HttpBody) *response {
 		an.reply, err = x.p.opt.Gate.Public(x.ctx, x.b.gate, x.entry.Class.Route, an.reply)
 	}
 	if err != nil {
-		x.p.opt.Log.WarnContext(x.ctx, "answer withheld", "backend", x.b.Name, "route", x.entry.Class.Name, "error", err)
-		return x.instead(face.Gone())
+		return x.gone(err)
 	}
 	return an.rewritten(decoded || !face.SameBytes(an.reply.Body, plain))
 }
@@ -73,4 +70,11 @@ func (an *answer) published(b *procv3.HttpBody) *response {
 func (x *exchange) instead(reply memproxy.Reply) *response {
 	x.settled, x.over, x.status = true, true, reply.Status
 	return immediate(reply, &memproxy.Decision{})
+}
+
+// gone answers if the backend did not, or its answer cannot be read, and there is no
+// admission.
+func (x *exchange) gone(err error) *response {
+	x.p.opt.Log.WarnContext(x.ctx, "upstream did not answer", "backend", x.b.Name, "route", x.entry.Class.Name, "error", err)
+	return x.instead(face.Gone())
 }
