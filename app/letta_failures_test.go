@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -256,5 +259,69 @@ func TestPausesAnsweredByAnotherClient(t *testing.T) {
 			t.Errorf("%s: the next turn: %d %s", name, a.status, a.body)
 		}
 		l.blocks("Ann\nlikes tea", "helper")
+	}
+}
+
+// Proves EDGE-4: a passage that a deletion without an answer removed is recorded as
+// deleted by the next sweep, because the server shows passages in lists only. Another one
+// that is missing is reported.
+func TestDeletionsOfPassagesWithoutAnAnswerAreRecorded(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		killed, made bool
+	}{
+		"lost":                {false, true},
+		"killed":              {true, true},
+		"lost before it came": {false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var lose func(*http.Request)
+			l := startLettaWith(t, someAgent, lettaConf, func(whole http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+					if q.Method == http.MethodDelete && lose != nil {
+						lose(q)
+						panic(http.ErrAbortHandler)
+					}
+					whole.ServeHTTP(w, q)
+				})
+			})
+			var made struct{ ID string }
+			must.Do(t, json.Unmarshal([]byte(l.do("POST", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent"}`, as("")...).want(t, 200).body), &made))
+			agent := "/v1/agents/" + made.ID
+			add := func(text string) string {
+				var list []struct{ ID string }
+				must.Do(t, json.Unmarshal([]byte(l.do("POST", agent+"/archival-memory", `{"text":"`+text+`"}`, as("")...).want(t, 200).body), &list))
+				l.versioned(list[0].ID)
+				return list[0].ID
+			}
+			id, other := add("likes tea"), add("Ann likes coffee")
+			state, killed := filepath.Join(l.dir, "state"), filepath.Join(l.dir, "killed")
+			lose = func(q *http.Request) {
+				if tc.killed {
+					copied(t, state, killed)
+				}
+				if tc.made {
+					l.letta.ServeHTTP(httptest.NewRecorder(), q)
+				}
+			}
+			l.do("DELETE", agent+"/archival-memory/"+id, "", as("")...).want(t, http.StatusBadGateway)
+			if tc.killed {
+				l.stop()
+				must.Do(t, os.Rename(state, state+".over"))
+				must.Do(t, os.Rename(killed, state))
+				l.run()
+			}
+			l.once("outcomes", time.Now())
+			must.Do(t, l.car.ledger.Sync(t.Context()))
+			l.clean(name)
+			if h := l.history(id); tc.made != (len(h) == 2) {
+				t.Errorf("versions %q", h)
+			}
+			l.letta.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("DELETE", agent+"/archival-memory/"+other, nil))
+			if found := classes(l.sweep()); found[other] != "delete integrity.missing" {
+				t.Errorf("a passage that was deleted around memproxy: %v", found)
+			}
+		})
 	}
 }

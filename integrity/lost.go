@@ -2,6 +2,8 @@ package integrity
 
 import (
 	"context"
+	"errors"
+	"math"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -46,6 +48,42 @@ func Lost(ctx context.Context, c *Checker, before uint64) ([]memproxy.Event, err
 		}
 	}
 	return out, err
+}
+
+// Deletion is what the ledger records of a memory that an unanswered deletion removed.
+func Deletion(ev *memproxy.Event, row *memproxy.Ownership) memproxy.Entry {
+	after := *row
+	after.Deleted = true
+	return memproxy.Entry{Seen: []memproxy.Ownership{*row}, Owners: []memproxy.Ownership{after}, Versions: []memproxy.Version{{
+		MemoryKey: memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, Tenant: row.Scope.Tenant, Op: memproxy.OpDelete,
+		Actor: ev.Principal.ID, Trust: ev.Principal.Trust, Attestation: memproxy.AttestationUnknown, Decision: ev.Decision, Before: row.SHA256,
+	}}}
+}
+
+// deleted reports whether a deletion without an answer names a missing memory, and records
+// it: what the backend shows only in lists, such as Letta's passages, cannot be asked for.
+func (w *storeSweep) deleted(ctx context.Context, row *memproxy.Ownership) (bool, error) {
+	if !w.asked {
+		lost, err := Lost(ctx, w.c, math.MaxUint64)
+		if err != nil {
+			return false, err
+		}
+		w.lost, w.asked = lost, true
+	}
+	for i := range w.lost {
+		ev := &w.lost[i]
+		if ev.Kind != memproxy.Forget || ev.Backend != row.Backend || !slices.Contains(ev.Targets, row.ID) || memproxy.Inert(ev.Principal.Tenant) != memproxy.Inert(row.Scope.Tenant) {
+			continue
+		}
+		err := w.c.Ledger.Commit(ctx, Deletion(ev, row))
+		if err == nil {
+			w.c.Log.Info("a deletion without an answer is recorded", "decision", ev.Decision, "memory", row.ID)
+		} else if errors.Is(err, memproxy.ErrStale) {
+			err = nil // another change of it is recorded
+		}
+		return true, err
+	}
+	return false, nil
 }
 
 // Wrote reports whether a memory is as the decision left it, by its stamp.

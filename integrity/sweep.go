@@ -38,6 +38,8 @@ type storeSweep struct {
 	there map[uint64]struct{}
 	// misplaced are texts in unexpected places, to detect exchanged ones.
 	misplaced []misplaced
+	lost      []memproxy.Event // deletions without an answer, once asked
+	asked     bool
 }
 
 // misplaced is a memory with another text than was recorded.
@@ -276,6 +278,11 @@ func (w *storeSweep) missing(ctx context.Context) error {
 				return err
 			}
 			if code == "" {
+				continue
+			}
+			if gone, err := w.deleted(ctx, &rows[i]); err != nil {
+				return err
+			} else if gone {
 				continue
 			}
 			if err := w.find(ctx, w.finding(tenant, id, memproxy.FaultDelete, code, detail)); err != nil {

@@ -174,30 +174,22 @@ func (k *Keeper) targets(ctx context.Context, ev *memproxy.Event, f func(*mempro
 
 // became records the change if the backend's memory shows that it was made.
 func (k *Keeper) became(ctx context.Context, ev *memproxy.Event, row *memproxy.Ownership, m *memproxy.Memory, now time.Time) error {
-	e := memproxy.Entry{Seen: []memproxy.Ownership{*row}}
-	v := memproxy.Version{
-		MemoryKey: memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, Tenant: row.Scope.Tenant, Op: memproxy.OpDelete,
-		Actor: ev.Principal.ID, Trust: ev.Principal.Trust, Attestation: memproxy.AttestationUnknown, Decision: ev.Decision, Before: row.SHA256, Field: m.Field,
-	}
-	after, changed := *row, true
+	e := integrity.Deletion(ev, row)
+	after, v := &e.Owners[0], &e.Versions[0]
+	v.Field = m.Field
 	switch s := m.Stamp; {
 	case m.Missing && ev.Kind == memproxy.Forget:
-		after.Deleted = true
 	case ev.Kind == memproxy.Correct && integrity.Wrote(k.Integrity, ev.Decision, row.Scope.Tenant, m):
-		after.Decision = ev.Decision
+		after.Deleted, after.Decision = false, ev.Decision
 		v.Op, v.Actor, v.Trust, v.Confidence, v.Attestation, v.Text, v.Metadata = memproxy.OpUpdate, s.Actor, s.Trust, s.Confidence, s.Attestation, m.Text, m.Metadata
 		if hash := memproxy.TextSHA256(m.Text); m.Text != "" && hash != row.SHA256 {
 			after.SHA256, after.Confidence = hash, s.Confidence
 		} else {
-			changed = false // only its metadata
+			e.Versions = nil // only its metadata
 		}
 	default:
 		return nil
 	}
-	if changed {
-		e.Versions = []memproxy.Version{v}
-	}
-	e.Owners = []memproxy.Ownership{after}
 	if err := k.Ledger.Commit(ctx, e); err != nil {
 		return err
 	}
