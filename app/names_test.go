@@ -97,7 +97,7 @@ func (r *rig) assembled() (string, error) {
 	r.t.Helper()
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv))(r.t)
 	log := &lockedBuffer{}
-	opt := Options{Log: log, Getenv: allowing(cfg), Version: "test"}
+	opt := Options{Log: log, Getenv: allowing(cfg), Version: "test", patience: 10}
 	var err error
 	if r.car, err = New(context.Background(), unwatched(cfg), opt); err == nil {
 		r.stop()
@@ -190,7 +190,7 @@ func TestNamesOfSeveralTenants(t *testing.T) {
 	before := r.conf
 	r.conf = strings.Replace(r.conf, `tenant: globex, acts_as: "*"`, `tenant: globex, acts_as: "*", users: [bob]`, 1)
 	listed := r.conf
-	if _, err := r.assembled(); err == nil || !strings.Contains(err.Error(), "there are memories of several tenants under it") {
+	if _, err := r.assembled(); err == nil || !strings.Contains(err.Error(), "the ledger has memories of several tenants under it") {
 		t.Fatalf("%v", err)
 	}
 	r.conf = before

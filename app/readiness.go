@@ -42,31 +42,32 @@ type asked struct {
 	err   error
 }
 
-// readiness asks the stores, each on its own and for as long as answerTime. One
+// readiness asks the stores, each on its own and for as long as within says. One
 // that hangs is asked once, until it answers: /readyz neither waits for it again
 // nor piles questions up.
 type readiness struct {
 	begin  begin
+	within time.Duration
 	clock  func() time.Time
 	stores []*asked
 }
 
 func (r *readiness) add(p probe) { r.stores = append(r.stores, &asked{probe: p}) }
 
-// checks are the stores', in their order. It returns within answerTime.
+// checks are the stores', in their order.
 func (r *readiness) checks() []proxy.Check {
-	late, cancel := context.WithTimeout(context.Background(), answerTime)
+	late, cancel := context.WithTimeout(context.Background(), r.within)
 	defer cancel()
 	waits := make([]<-chan struct{}, len(r.stores))
 	for i, s := range r.stores {
-		waits[i] = s.question(r.begin, r.clock)
+		waits[i] = s.question(r)
 	}
 	for i, s := range r.stores {
 		if waits[i] == nil {
 			continue
 		}
 		s.mu.Lock()
-		left := answerTime - r.clock().Sub(s.since)
+		left := r.within - r.clock().Sub(s.since)
 		s.mu.Unlock()
 		if left <= 0 { // its time was over before this request
 			continue
@@ -78,45 +79,45 @@ func (r *readiness) checks() []proxy.Check {
 	}
 	out := make([]proxy.Check, len(r.stores))
 	for i, s := range r.stores {
-		out[i] = s.check(r.clock())
+		out[i] = s.check(r)
 	}
 	return out
 }
 
 // question starts a probe, unless one is under way or was answered recently. It
 // returns the channel that is closed with the answer, nil if there is a recent one.
-func (s *asked) question(begin begin, clock func() time.Time) <-chan struct{} {
+func (s *asked) question(r *readiness) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.done != nil {
 		return s.done
 	}
-	if !s.at.IsZero() && clock().Sub(s.at) < answerFresh {
+	if !s.at.IsZero() && r.clock().Sub(s.at) < answerFresh {
 		return nil
 	}
 	done := make(chan struct{})
-	s.done, s.since = done, clock()
-	begin("probe "+s.name, func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, answerTime)
+	s.done, s.since = done, r.clock()
+	r.begin("probe "+s.name, func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, r.within)
 		defer cancel()
 		err := s.ask(ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.at, s.err, s.done = clock(), err, nil
+		s.at, s.err, s.done = r.clock(), err, nil
 		close(done)
 	})
 	return done
 }
 
-func (s *asked) check(now time.Time) proxy.Check {
+func (s *asked) check(r *readiness) proxy.Check {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := proxy.Check{Name: s.name, OK: true}
 	err := s.err
 	if s.done != nil {
-		err = fmt.Errorf("it does not answer: asked %v ago", now.Sub(s.since).Round(time.Millisecond))
+		err = fmt.Errorf("it does not answer: asked %v ago", r.clock().Sub(s.since).Round(time.Millisecond))
 	} else if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("it does not answer within %v", answerTime)
+		err = fmt.Errorf("it does not answer within %v", r.within)
 	}
 	switch {
 	case err == nil:
@@ -131,7 +132,7 @@ func (s *asked) check(now time.Time) proxy.Check {
 
 // watchStores has readiness ask the stores that requests depend on; openBudget adds its own.
 func (s *state) watchStores() {
-	s.stores = &readiness{begin: s.group.Go, clock: time.Now} // deadlines are real, whatever clock is injected
+	s.stores = &readiness{begin: s.group.Go, within: answerTime * max(1, s.opt.patience), clock: time.Now} // deadlines are real, whatever clock is injected
 	kind := "a file"
 	if s.cfg.Ledger.URL.Reveal() != "" {
 		kind = "Postgres"

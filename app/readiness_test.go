@@ -22,7 +22,7 @@ func TestReadinessNamesHangingStores(t *testing.T) { synctest.Test(t, testReadin
 
 func testReadinessNamesHangingStores(t *testing.T) {
 	l := group.New(t.Context(), group.Options{Stages: stages, Loops: stageLoops})
-	r := &readiness{begin: l.Go, clock: time.Now}
+	r := &readiness{begin: l.Go, within: answerTime, clock: time.Now}
 	let := make(chan struct{})
 	var questions atomic.Int32
 	well := func() string { return "well" }
