@@ -123,7 +123,7 @@ func (h *HoldsFull) Error() string {
 
 // ErrNoReviewer is the error of a store of holds without reviewers. It is a
 // refusal, not breakage.
-var ErrNoReviewer = errors.New("there is nobody to review what is held")
+var ErrNoReviewer = errors.New("there is no reviewer for held writes")
 
 // HoldFilter selects holds. Empty fields select all.
 type HoldFilter struct {
@@ -177,7 +177,7 @@ func (p Principal) Lapsed() string {
 // TellAuthorGone adds to the reasons of a hold that the reviewer was informed why
 // its author could no longer write.
 func (h *HeldWrite) TellAuthorGone(why string) {
-	h.Reasons = append(h.Reasons, Reason{Code: IdentityInvalid, Detail: why + "; whoever approved it was told"})
+	h.Reasons = append(h.Reasons, Reason{Code: IdentityInvalid, Detail: why + "; its approver was notified"})
 }
 
 // ToldAuthorGone reports whether that was noted. A write by an invalid credential

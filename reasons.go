@@ -17,7 +17,7 @@ const (
 
 	ScopeUnpinned ReasonCode = "scope.unpinned" // cannot be filtered, and not narrowed to what the principal may see
 	ScopeConflict ReasonCode = "scope.conflict" // two places of one payload name different owners
-	OwnerForeign  ReasonCode = "owner.foreign"  // the target belongs to somebody else
+	OwnerForeign  ReasonCode = "owner.foreign"  // the target has another owner
 	OwnerUnknown  ReasonCode = "owner.unknown"  // the owner of the target is unknown, or it does not exist
 	OwnerFiltered ReasonCode = "owner.filtered" // items of others were left out of an answer
 
@@ -57,7 +57,7 @@ const (
 	TrustBelow     ReasonCode = "trust.below"     // memories of less confidence than the caller asked for were left out
 	TrustAuthority ReasonCode = "trust.authority" // would replace the text of an author who is trusted more
 
-	TrustCorrection ReasonCode = "trust.correction" // changes what somebody else wrote; says who
+	TrustCorrection ReasonCode = "trust.correction" // changes another author's text; says whose
 	TrustClamped    ReasonCode = "trust.clamped"    // claimed more confidence than the ceiling
 	TrustBackdated  ReasonCode = "trust.backdated"  // a client timestamp sets the memory's time of creation
 

@@ -170,9 +170,9 @@ func contradicted(backend string, n config.Listed, whose string) string {
 	dim, name, _ := strings.Cut(n.ID, ":")
 	has := fmt.Sprintf("by the ledger it is tenant %q's", whose)
 	if whose == memproxy.TenantNobody {
-		has = "by the ledger there are memories of several tenants under it, so that it is nobody's"
+		has = "the ledger has memories of several tenants under it, so that it belongs to none"
 	}
 	return fmt.Sprintf("%s: %s %q is listed for tenant %q, and on backend %s %s. List another name; or start without this one, "+
-		"delete what is not %q's under it through memproxy, and list it again: a name under which nobody else has anything is given to the tenant that lists it",
+		"delete what is not %q's under it through memproxy, and list it again: a name that no other tenant uses is given to the tenant that lists it",
 		n.Place, dim, name, n.Tenant, backend, has, n.Tenant)
 }

@@ -290,7 +290,7 @@ func (f *Envoy) check() error {
 	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
 		return nil
 	}
-	return errors.New("extproc: --listen is not a loopback address or a unix socket, so it needs --cert, --key and --client-ca: whoever reaches it is believed about who callers are")
+	return errors.New("extproc: --listen is not a loopback address or a unix socket, so it needs --cert, --key and --client-ca: every process that can connect could claim to be any caller")
 }
 
 // anybody reports whether any process of the machine can connect to the processor.

@@ -120,7 +120,7 @@ func reviewersAre(c *config.Config, socket string) string {
 func (s *App) sayWhoReviews() {
 	who := reviewersAre(s.cfg, s.socket)
 	if who == "nobody" {
-		s.log.Error("what would be held is refused: there is nobody to review it; configure review.reviewers")
+		s.log.Error("writes that would be held are refused, because there is no reviewer; configure review.reviewers")
 		return
 	}
 	s.log.Info("held writes are reviewed by "+who, "need", max(1, s.cfg.Review.Need))

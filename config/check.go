@@ -228,7 +228,7 @@ func (c *Config) Warnings() []string {
 		}
 		host, _, err := net.SplitHostPort(b.Listen)
 		if err == nil && b.TLS.Cert == "" && !loopback(host) {
-			out = append(out, fmt.Sprintf("backend %s listens on %s without TLS: whoever reaches it presents keys in the clear", b.Name, b.Listen))
+			out = append(out, fmt.Sprintf("backend %s listens on %s without TLS: callers present their keys in the clear", b.Name, b.Listen))
 		}
 		if b.Credential.Reveal() == "" && strings.HasPrefix(b.Upstream, "https://") {
 			out = append(out, fmt.Sprintf("backend %s has no credential: one that wants a key refuses approved writes, rollbacks, the seal and sweeps", b.Name))
@@ -245,7 +245,7 @@ func (c *Config) Warnings() []string {
 			out = append(out, "identity.oidc has rules, so that no claim but id is read: the others under claims mean nothing")
 		}
 		if u, err := url.Parse(o.Issuer); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
-			out = append(out, "the OIDC issuer's keys are fetched in the clear: whoever can change them can be anybody")
+			out = append(out, "the OIDC issuer's keys are fetched in the clear: an attacker who changes them can pose as any caller")
 		}
 	}
 	if !*c.Enforce {

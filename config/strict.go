@@ -28,7 +28,7 @@ func (v *reader) strict(n *yaml.Node, f field, path string) {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
 		// An empty "users:" would mean all users, like an absent key.
 		if t == namesType {
-			v.fault(n.Line, "%s is empty: leave it out, or write [] for nobody", path)
+			v.fault(n.Line, "%s is empty: leave it out, or write [] for none", path)
 		}
 		return
 	}

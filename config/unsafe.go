@@ -85,7 +85,7 @@ func (c *Config) BehindEnvoy(port bool) { c.behindEnvoy, c.anyEnvoy = true, port
 // reached says which backend's listener other hosts can reach, or "".
 func reached(c *Config) string {
 	if c.behindEnvoy {
-		return "whoever reaches Envoy is served"
+		return "every client of Envoy is served"
 	}
 	for _, b := range c.Backends {
 		if host, _, err := net.SplitHostPort(b.Listen); err != nil || !loopback(host) {

@@ -34,7 +34,7 @@ func deleted(ret *answer, it *item) outcome {
 }
 
 var (
-	foreignItem = outcome{action: expel, code: memproxy.OwnerForeign, detail: "the target belongs to somebody else"}
+	foreignItem = outcome{action: expel, code: memproxy.OwnerForeign, detail: "the target has another owner"}
 	unknownItem = outcome{action: expel, code: memproxy.OwnerUnknown, detail: "this names what is not there for this caller's tenant"}
 )
 
@@ -228,7 +228,7 @@ func (r *Rules) display(state memproxy.MemoryState) display {
 // state.
 func opens(state memproxy.MemoryState) string {
 	if state == memproxy.StatePending {
-		return " from others than its author until a reviewer promotes it, or nobody has corrected it for as long as memories.quiet says"
+		return " from others than its author until a reviewer promotes it, or it has not been corrected for the time of memories.quiet"
 	}
 	return ""
 }

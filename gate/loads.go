@@ -68,7 +68,7 @@ func examine(ctx context.Context, ret *answer) error {
 					ret.g.opt.Check(*it.row)
 				}
 			case it.altered == "" && it.row == nil && it.Stamp == nil && !it.Mutable && it.Text != "" && it.rec.Listing == memproxy.Unlisted:
-				it.altered, it.detail = memproxy.IntegrityUnknown, "nobody wrote it through memproxy"
+				it.altered, it.detail = memproxy.IntegrityUnknown, "it was not written through memproxy"
 			}
 		}
 		if it.altered == "" && !ret.ownText(it.Memory) {

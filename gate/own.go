@@ -275,7 +275,7 @@ func judgeTargets(ctx context.Context, r *run) {
 			return
 		case selfAnswered(r, id), r.op.TargetKind == memproxy.TargetExport && r.unlimited() && r.alone():
 		default:
-			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "nobody can say whose this is"})
+			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "its owner is unknown"})
 			return
 		}
 	}

@@ -115,7 +115,7 @@ func lockedFor(ctx context.Context, r *run, user string) error {
 	case memproxy.SessionUser:
 		whose, scope, setting = "this caller's writes for this end user", ", in whatever sessions", "max_user_rejections"
 	case memproxy.SessionPrincipal:
-		whose, scope, setting = "this caller's writes", ", in whatever sessions and for whomever", "max_principal_rejections"
+		whose, scope, setting = "this caller's writes", ", in all sessions and for all users", "max_principal_rejections"
 	}
 	r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: memproxy.SessionLocked, Detail: fmt.Sprintf(
 		"%s are locked after %d rejections%s, until %s; sessions.%s sets the number, and memproxy sessions unlock ends it earlier: %s",

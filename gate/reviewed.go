@@ -49,7 +49,7 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 	}
 	r.Principal = unlimited(h, content)
 	if running(r.call) { // held before such requests were refused
-		r.verdict.Forbid(memproxy.RunUngated, "", "an agent's run is not sent after a review: nobody would rule on what it writes")
+		r.verdict.Forbid(memproxy.RunUngated, "", "an agent's run is not sent after a review: what it writes would not be ruled on")
 	}
 	r.confirmed, r.Inspect = !h.ByRules(), true
 	r.objects, r.before = content.Objects, content.Before

@@ -358,7 +358,7 @@ func refuseWithheld(ctx context.Context, r *run) {
 	}
 	known := r.known
 	if err := known.need(ctx, known.keys(r.op.TargetKind, ids...)...); err != nil {
-		ledgerFailed(ctx, r, err, "nobody can say how the memory stands")
+		ledgerFailed(ctx, r, err, "the memory's status cannot be looked up")
 		return
 	}
 	for _, id := range ids {

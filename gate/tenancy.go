@@ -243,7 +243,7 @@ func (g Agents) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, boo
 		return memproxy.Reply{}, false
 	}
 	g.accounts.release(ctx, a)
-	return deny(ctx, g.Gate, a, memproxy.StatusNotFound, memproxy.OwnerUnknown, "nobody can say whose run has a stream of this name"), true
+	return deny(ctx, g.Gate, a, memproxy.StatusNotFound, memproxy.OwnerUnknown, "the owner of the run that this stream belongs to is unknown"), true
 }
 
 // anywhere returns the request for a stream that the backend would find by name

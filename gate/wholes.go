@@ -70,7 +70,7 @@ func bindOne(ret *answer, it *item) {
 	ret.late.Versions = append(ret.late.Versions, boundVersion(ret.op.Backend, m, &s))
 	ends := ending(ret, m, &s)
 	if len(ends) > 0 && !ends[0].Expires.After(ret.begun) {
-		it.unsaid = "the memory's time was over before anybody read it"
+		it.unsaid = "the memory expired before it was first read"
 	}
 	ret.late.States = append(ret.late.States, ends...)
 	for _, c := range ends { // it may have another status already, as one that was contested

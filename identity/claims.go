@@ -28,7 +28,7 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 		return memproxy.Principal{}, rejected("the token does not say who it is for")
 	}
 	if len(id) > maxSubject || strings.ContainsFunc(id, unicode.IsControl) {
-		return memproxy.Principal{}, rejected("the token names nobody by a usable name")
+		return memproxy.Principal{}, rejected("the token has no usable subject")
 	}
 	if len(o.Rules) > 0 {
 		p, known := o.ruleset().of(id, o.Prefix+id)

@@ -66,7 +66,7 @@ func New(opt Options) (*Identifier, error) {
 		return nil, errors.New("identity: a default principal without an id")
 	}
 	if len(id.keys) == 0 && opt.Default == nil && opt.OIDC == nil && opt.SPIFFE == nil {
-		return nil, errors.New("identity: nobody could be identified: give keys, oidc or spiffe, or a default")
+		return nil, errors.New("identity: no caller can be identified: give keys, oidc or spiffe, or a default")
 	}
 	return id, nil
 }

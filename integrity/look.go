@@ -114,7 +114,7 @@ func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *look
 		return
 	}
 	if w.sealed {
-		out.found[m.ID] = w.finding("", m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "nobody wrote it through memproxy")
+		out.found[m.ID] = w.finding("", m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was not written through memproxy")
 		return
 	}
 	out.unknown++

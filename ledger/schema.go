@@ -51,7 +51,7 @@ func schemaOf(ctx context.Context, q interface {
 	if d == sqliteDialect {
 		var odd string
 		if err := q.QueryRowContext(ctx, oddities).Scan(&odd); err != nil || odd != "" {
-			return 0, errors.Join(err, fmt.Errorf("%w: somebody put a %s into it", ErrForeign, strconv.QuoteToASCII(odd)))
+			return 0, errors.Join(err, fmt.Errorf("%w: it contains a %s that memproxy did not create", ErrForeign, strconv.QuoteToASCII(odd)))
 		}
 	}
 	var n int

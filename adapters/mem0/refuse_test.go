@@ -57,7 +57,7 @@ func TestRefuseMissing(t *testing.T) {
 	a := adapter(t)
 	missing := memproxy.Decision{ID: "d", Verdict: memproxy.Deny, Status: 404}
 	foreign := missing
-	foreign.Reasons = []memproxy.Reason{{Code: memproxy.OwnerForeign, Detail: "the target belongs to somebody else"}}
+	foreign.Reasons = []memproxy.Reason{{Code: memproxy.OwnerForeign, Detail: "the target has another owner"}}
 	for path, word := range map[string]string{"/v1/memories/m/": "Memory not found!", "/memories/m": ""} {
 		req := memproxy.Request{EscapedPath: path}
 		one, other := a.Refuse(req, missing), a.Refuse(req, foreign)

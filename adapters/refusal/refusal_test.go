@@ -21,7 +21,7 @@ func TestForeignIsRefusedAsMissing(t *testing.T) {
 		return string(b)
 	}
 	for _, status := range []int{0, 403, 404, 401, 422, 503} {
-		foreign, missing := body(status, memproxy.OwnerForeign, "it belongs to somebody else"), body(status, memproxy.OwnerUnknown, "nobody has it")
+		foreign, missing := body(status, memproxy.OwnerForeign, "it has another owner"), body(status, memproxy.OwnerUnknown, "nobody has it")
 		if foreign != missing {
 			t.Errorf("%d:\n%s\n%s", status, foreign, missing)
 		}

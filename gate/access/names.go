@@ -142,7 +142,7 @@ func (n *Names) mask(out *Ruling, c *memproxy.Claim, name string, bond Bond) {
 		return
 	}
 	out.Masked = append(out.Masked, memproxy.OwnerID(c.Dim, name))
-	why := memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: c.Pointer, Detail: "asked for under a name that nobody has: no memory of the caller's tenant is under the one that is named"}
+	why := memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: c.Pointer, Detail: "the request was sent with a name that does not exist: the caller's tenant has no memory under the given one"}
 	if bond == Foreign {
 		why.Code = memproxy.OwnerForeign
 	}

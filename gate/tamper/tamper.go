@@ -54,7 +54,7 @@ func (e *Examiner) Absent(ctx context.Context, id string) (memproxy.ReasonCode, 
 			return "", "", err
 		}
 	}
-	return memproxy.IntegrityMissing, "the backend lacks it, and nobody deleted it through memproxy", nil
+	return memproxy.IntegrityMissing, "it is missing in the backend, and was not deleted through memproxy", nil
 }
 
 // Examine returns the reason code if a memory is not what was written: its text is

@@ -129,7 +129,7 @@ func (k *Keeper) promote(ctx context.Context, now time.Time) error {
 	for i := range list {
 		changes = append(changes, memproxy.StateChange{
 			MemoryKey: list[i].MemoryKey, Tenant: list[i].Tenant, State: memproxy.StateUntrusted,
-			From: []memproxy.MemoryState{memproxy.StatePending}, Reason: "nobody corrected it for long enough", Decision: list[i].Decision,
+			From: []memproxy.MemoryState{memproxy.StatePending}, Reason: "it was not corrected for long enough", Decision: list[i].Decision,
 		})
 	}
 	_, err = k.Ledger.SetState(ctx, changes...)

@@ -69,7 +69,7 @@ func (in *Invocation) keygen() *cobra.Command {
 	return in.into("keygen", "make the installation's keys", "memproxy keygen --out keys", "`directory` for the keys", func(dir string) error {
 		public, origin, err := app.MakeKeys(dir)
 		if err == nil {
-			fmt.Fprintf(in.Stdout, "keys are in %s; give %s to whoever verifies the log (origin %s)\n", dir, public, origin)
+			fmt.Fprintf(in.Stdout, "keys are in %s; give %s to those who verify the log (origin %s)\n", dir, public, origin)
 		}
 		return err
 	})
