@@ -275,6 +275,9 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	if drop[""] {
 		return nil, errWhole
 	}
+	if len(bytes.TrimSpace(reply.Body)) == 0 {
+		return reply.Body, nil // of a change, in which Read finds nothing
+	}
 	if len(drop) == 0 && len(rd.Links) == 0 && len(unwanted) == 0 && len(shown) == 0 && len(told) == 0 && len(bare) == 0 && !rd.Unrelated && !rd.Mixed {
 		return reply.Body, nil
 	}

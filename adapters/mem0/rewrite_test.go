@@ -43,6 +43,22 @@ func TestProvenanceIsTold(t *testing.T) {
 	}
 }
 
+// Proves CARD-1: a change that is answered with nothing is answered so, on a backend of
+// several tenants too.
+func TestEmptyAnswersOfChanges(t *testing.T) {
+	a := must.Get(mem0.New(mem0.Options{}))(t)
+	for method, path := range map[string]string{"PUT": "/v1/memories/m1/", "DELETE": "/memories/m1"} {
+		req := memproxy.Request{Method: method, Path: path, EscapedPath: path}
+		rt, _ := a.Route(req)
+		reply := memproxy.Reply{Status: 204}
+		rd := must.Get(a.Read(rt, req, reply))(t)
+		rd.Mixed, rd.Unrelated = true, true
+		if got, err := a.Rewrite(rt, req, reply, rd); err != nil || len(got) > 0 {
+			t.Errorf("%s %s: %q, %v", method, path, got, err)
+		}
+	}
+}
+
 // Proves MFW-8: a result of a write that is not shown is removed from the write's
 // receipt as well, and no other member repeats a text that is shown in part. The
 // receipt of another write is unchanged.
