@@ -107,6 +107,11 @@ type Decision struct {
 	Allowance *Allowance
 }
 
+// Refuse makes a refusal of a decision that was taken. Enforcement refuses it as well.
+func (d *Decision) Refuse(status int, reasons ...Reason) {
+	d.Verdict, d.Would, d.Status, d.Reasons = Deny, Deny, status, reasons
+}
+
 // Recorded returns the reasons and the notes, for the record.
 func (d Decision) Recorded() []Reason { return slices.Concat(d.Reasons, d.Notes) }
 

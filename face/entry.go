@@ -82,7 +82,7 @@ func (e *Entry) Admit(ctx context.Context, body []byte, flaw *memproxy.Malformed
 // cannot be forwarded, even in shadow mode.
 func (e *Entry) Refuse(a *gate.Admission, unread *memproxy.Malformed) memproxy.Reply {
 	d := a.Decision
-	d.Verdict, d.Status = memproxy.Deny, unread.Status
+	d.Refuse(unread.Status, d.Reasons...)
 	return e.Call.Backend.Adapter.Refuse(a.Call().Request, d.Shown())
 }
 

@@ -245,10 +245,9 @@ func record(ctx context.Context, r *run) error {
 		trace.SpanFromContext(ctx).SetStatus(codes.Error, string(memproxy.AuditUnavailable))
 		if r.Decision.Verdict != memproxy.Deny && r.enforced() { // a held write is acknowledged, too
 			g.accounts.release(ctx, r.Admission)
-			r.Decision.Verdict, r.Decision.Status = memproxy.Deny, memproxy.StatusUnavailable
-			r.Decision.Reasons = []memproxy.Reason{{Code: memproxy.AuditUnavailable, Detail: "the audit log cannot be written, so nothing is forwarded or held"}}
+			r.Decision.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.AuditUnavailable, Detail: "the audit log cannot be written, so nothing is forwarded or held"})
 			r.Decision.Notes = nil
-			r.event.Verdict, r.event.Would, r.event.Reasons = r.Decision.Verdict, r.Decision.Verdict, r.Decision.Reasons
+			r.event.Verdict, r.event.Would, r.event.Reasons = r.Decision.Verdict, r.Decision.Would, r.Decision.Reasons
 		}
 	}
 	g.accounts.budgetEvents(ctx, r.Admission)

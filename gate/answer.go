@@ -136,8 +136,7 @@ func ok2xx(status int) bool { return status >= 200 && status <= 299 }
 
 func (ret *answer) refuse(status int, code memproxy.ReasonCode, detail string) {
 	d := ret.Decision
-	d.Verdict, d.Status = memproxy.Deny, status
-	d.Reasons = []memproxy.Reason{{Code: code, Detail: detail}}
+	d.Refuse(status, memproxy.Reason{Code: code, Detail: detail})
 	ret.reasons = append(ret.reasons, d.Reasons...)
 	ret.reply = ret.call.Backend.Adapter.Refuse(ret.call.Request, d.Shown())
 	ret.Answered = &d

@@ -27,20 +27,16 @@ func unqueued(ctx context.Context, r *run, err error) error {
 // are not enough reviewers, or too many writes of the caller, or of its end user, are
 // waiting. Any other error is not one of these.
 func RefuseHold(d *memproxy.Decision, err error) bool {
-	why := memproxy.Reason{}
 	if no, full := errors.AsType[*memproxy.HoldsFull](err); full {
 		line := memproxy.Line{Reason: memproxy.HoldQueue, Key: no.Key, Window: memproxy.WindowTotal, Limit: int64(no.Limit)}
 		d.Allowance = &memproxy.Allowance{Lines: []memproxy.LineState{{Line: line, Used: int64(no.Limit)}}}
-		d.Status = memproxy.StatusTooMany
-		why = memproxy.Reason{Code: memproxy.HoldQueue, Rule: no.Key, Detail: fmt.Sprintf(
-			"%d writes wait for review, as many as may; a reviewer makes room (memproxy holds list), and %s sets the number", no.Limit, no.Setting)}
+		d.Refuse(memproxy.StatusTooMany, memproxy.Reason{Code: memproxy.HoldQueue, Rule: no.Key, Detail: fmt.Sprintf(
+			"%d writes wait for review, as many as may; a reviewer makes room (memproxy holds list), and %s sets the number", no.Limit, no.Setting)})
 	} else if errors.Is(err, memproxy.ErrNoReviewer) {
-		d.Status = memproxy.StatusForbidden
-		why = memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and there are not enough reviewers for it; review.reviewers lists them"}
+		d.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and there are not enough reviewers for it; review.reviewers lists them"})
 	} else {
 		return false
 	}
-	d.Verdict, d.Would, d.Reasons = memproxy.Deny, memproxy.Deny, []memproxy.Reason{why}
 	return true
 }
 
@@ -394,5 +390,6 @@ func recallStates(ctx context.Context, r *run) error {
 func unwritten(ctx context.Context, r *run, code memproxy.ReasonCode, detail string) {
 	r.g.opt.Meter.LedgerFailed(ctx)
 	reply := deny(ctx, r.g, r.Admission, memproxy.StatusUnavailable, code, detail)
-	r.Decision.Verdict, r.Decision.Status, r.Reply = memproxy.Deny, memproxy.StatusUnavailable, &reply
+	r.Decision.Refuse(memproxy.StatusUnavailable, r.Decision.Reasons...)
+	r.Reply = &reply
 }

@@ -30,6 +30,9 @@ func TestHangingLogIsRefusedInTime(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.recorder.hangs, r.recordTimeout = true, time.Millisecond })
 	a := r.admit(learn("x"))
 	wantCodes(t, a.Decision, memproxy.Deny, memproxy.AuditUnavailable)
+	if a.Decision.Would != memproxy.Deny {
+		t.Errorf("would is %v outside shadow mode", a.Decision.Would)
+	}
 	if a.Reply == nil || a.Decision.Status != 503 {
 		t.Errorf("status %d, reply %v: want 503 and nothing forwarded", a.Decision.Status, a.Reply)
 	}

@@ -311,8 +311,7 @@ func traced(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, 
 	}
 	s.foreign = true
 	d := a.Decision
-	d.Verdict, d.Status = memproxy.Deny, memproxy.StatusForbidden
-	d.Reasons = []memproxy.Reason{{Code: memproxy.PayloadDuplicate, Detail: "the agent got no message: the ids of these messages (otid) are in use; send them with new ids"}}
+	d.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: memproxy.PayloadDuplicate, Detail: "the agent got no message: the ids of these messages (otid) are in use; send them with new ids"})
 	reply := a.call.Backend.Adapter.Refuse(a.call.Request, d.Shown())
 	return false, fmt.Appendf(nil, "event: error\ndata: %s\n\n", bytes.TrimSpace(reply.Body))
 }
