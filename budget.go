@@ -107,6 +107,14 @@ type Limits struct {
 	RapidPerMinute int64
 }
 
+// Tenant is the row of a tenant: its own, or that of every tenant without one.
+func (l *Limits) Tenant(name string) WriteLimit {
+	if row, ok := l.Tenants[name]; ok {
+		return row
+	}
+	return l.Tenants["*"]
+}
+
 // WriteLimit is one row of the table, in memories. Zero means not limited in
 // Tenants and Namespaces, and inherited in Overrides.
 type WriteLimit struct {

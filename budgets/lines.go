@@ -34,12 +34,8 @@ func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, user str
 		all := memproxy.WriteLimit{PerHour: times(once.PerHour, max(1, l.Together)), Total: times(once.Total, max(1, l.Together))}
 		out = pair(out, kind, "principal/"+memproxy.Anonymous, all, memproxy.BudgetHour, memproxy.BudgetTotal)
 	}
-	tenant, ok := l.Tenants[p.Tenant]
-	if !ok {
-		tenant = l.Tenants["*"]
-	}
 	if p.Tenant != "" {
-		out = pair(out, kind, "tenant/"+p.Tenant, tenant, memproxy.BudgetTenant, memproxy.BudgetTenant)
+		out = pair(out, kind, "tenant/"+p.Tenant, l.Tenant(p.Tenant), memproxy.BudgetTenant, memproxy.BudgetTenant)
 	}
 	for _, f := range fields {
 		if n, ok := l.Namespaces[f]; ok {

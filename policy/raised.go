@@ -33,13 +33,11 @@ func Raised(from, to Bundle) []string {
 		}
 		row("default", a.Default, b.Default)
 		row("anonymous", a.Anonymous, b.Anonymous)
-		for _, t := range [...]struct {
-			name string
-			a, b map[string]memproxy.WriteLimit
-		}{{"tenants", a.Tenants, b.Tenants}, {"namespaces", a.Namespaces, b.Namespaces}} {
-			for _, k := range slices.Sorted(maps.Keys(t.a)) {
-				row(t.name+"."+k, t.a[k], t.b[k])
-			}
+		for _, k := range keys(a.Tenants, b.Tenants) {
+			row("tenants."+k, a.Tenant(k), b.Tenant(k))
+		}
+		for _, k := range keys(a.Namespaces, b.Namespaces) {
+			row("namespaces."+k, a.Namespaces[k], b.Namespaces[k])
 		}
 		for _, k := range keys(a.Overrides, b.Overrides) {
 			row("overrides."+k, a.Overrides[k].Or(a.Default), b.Overrides[k].Or(b.Default))

@@ -62,7 +62,7 @@ func Looser(from, to *Policy) []string {
 		older[was.ID] = true
 		is, there := newer[was.ID]
 		switch {
-		case was.Effect == "permit" && there && was.Shadow && !is.Shadow:
+		case there && is.Effect == "permit" && !is.Shadow && was.Shadow:
 			say("policy %s permits: it was in shadow", was.ID)
 		case was.Effect == "permit" || was.Shadow:
 		case !there:

@@ -318,3 +318,22 @@ func BenchmarkRule(b *testing.B) {
 		}
 	}
 }
+
+// Proves EDGE-9: a change that permits is named, whatever the rule of that name did before.
+func TestPermitsAreLooser(t *testing.T) {
+	of := func(text string) *cedar.Policy {
+		return compile(t, func(b *policy.Bundle) {
+			b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(`@id("own") ` + text)})
+		})
+	}
+	const permit, forbid, shadow = "permit (principal, action, resource);", "forbid (principal, action, resource);", `@enforce("false") `
+	for from, want := range map[string]string{
+		shadow + permit: "policy own permits: it was in shadow",
+		shadow + forbid: "policy own permits: it was in shadow",
+		forbid:          "policy own: deny became permit",
+	} {
+		if got := cedar.Looser(of(from), of(permit)); len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %q", from, got)
+		}
+	}
+}
