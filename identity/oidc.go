@@ -183,7 +183,7 @@ const leeway = time.Minute
 func notBefore(raw map[string]json.RawMessage, now time.Time) error {
 	var nbf float64
 	if r, ok := raw["nbf"]; ok {
-		if err := json.Unmarshal(r, &nbf); err != nil || now.Add(leeway).Before(time.Unix(int64(nbf), 0)) {
+		if err := json.Unmarshal(r, &nbf); err != nil || nbf > float64(now.Add(leeway).Unix()) {
 			return rejected("the token is not valid yet")
 		}
 	}

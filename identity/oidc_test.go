@@ -50,6 +50,7 @@ func TestTokens(t *testing.T) {
 		{"begins within the leeway", true, d.token("nbf", at(50*time.Second))},
 		{"begins later", false, d.token("nbf", at(2*time.Minute))},
 		{"begins with a word", false, d.token("nbf", "now")},
+		{"begins after the last second that fits", false, d.token("nbf", 1e300)},
 		{"nobody", false, d.token("sub", nil)},
 		{"an empty name", false, d.token("sub", "")},
 		{"a name that is a number", false, d.token("sub", 42)},
