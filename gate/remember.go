@@ -162,7 +162,11 @@ func (ret *effects) learned(ctx context.Context) {
 	}
 	ret.g.accounts.repay(ctx, ret.Admission, ret.g.opt.Ledger, gone)
 	for _, id := range ret.reading.Events {
-		ret.put(ret.row(memproxy.TargetEvent, id))
+		receipt := ret.row(memproxy.TargetEvent, id)
+		if ret.reading.Settles {
+			receipt.Decision = "" // its memories are known: the stamp counts for no others
+		}
+		ret.put(receipt)
 	}
 }
 
