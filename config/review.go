@@ -9,7 +9,7 @@ type Review struct {
 	Answer      string     `yaml:"answer,omitempty" doc:"response to a held write: accept answers like a write that is processed asynchronously, if the backend's clients know that form; refuse is 403" default:"accept" enum:"accept,refuse" loose:"-"`
 	Reevaluate  string     `yaml:"reevaluate,omitempty" doc:"effect of a change of the rules on held writes: note stores the new verdict; reject also settles those that are denied now; release also those that are allowed now" default:"note" enum:"note,reject,release" loose:"order:reject,note,release;unsafe"`
 	Reviewers   []Reviewer `yaml:"reviewers,omitempty" doc:"who may use the review API on the admin listener; without any it is off"`
-	Need        int        `yaml:"need,omitempty" doc:"number of distinct reviewers for an approval or a promotion" default:"1" min:"1" max:"10" loose:"down"`
+	Need        int        `yaml:"need,omitempty" doc:"number of distinct reviewers for an approval, a promotion or a rollback" default:"1" min:"1" max:"10" loose:"down"`
 	MaxHeld     int        `yaml:"max_held,omitempty" doc:"writes of one caller that may await review; further ones are answered 429" default:"100" min:"1" max:"10000" loose:"up"`
 	MaxHeldAll  int        `yaml:"max_held_tenant,omitempty" doc:"writes of one tenant that may await review; a known caller without waiting writes may have one more, and at most a quarter may be of unknown callers" default:"10000" min:"4" max:"100000" loose:"up"`
 	MaxHeldUser int        `yaml:"max_held_user,omitempty" doc:"writes of one caller on behalf of one end user that may await review" default:"50" min:"1" max:"10000" loose:"up"`

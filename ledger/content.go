@@ -122,6 +122,21 @@ func (rs Rollbacks) KeepFound(ctx context.Context, found ...memproxy.Version) er
 	return rs.change(ctx, err, func(t *transaction) error { each(t, in, keepFound); return nil })
 }
 
+// Agree adds a reviewer's approval of a rollback to a version. Once Need distinct reviewers
+// other than the version's author approved it, over one text, the votes are used up.
+// ErrOwnReview for the author.
+func (rs Rollbacks) Agree(ctx context.Context, to memproxy.Version, by memproxy.Review) (memproxy.Tallied, error) {
+	return changed(ctx, rs.store, cmp.Or(validKey(to.MemoryKey), checkReview(by)), func(t *transaction) (memproxy.Tallied, error) {
+		over, _ := t.lastVersion(to.MemoryKey)
+		subject := votesOn(to.MemoryKey, over.SHA256, "version", strconv.FormatInt(to.Number, 10))
+		tally, err := t.vote(subject, to.Actor, by)
+		if err == nil && tally.Settled {
+			t.run(`DELETE FROM vote WHERE subject = ?`, subject)
+		}
+		return tally, err
+	})
+}
+
 // Begin records that a memory is about to be restored to a version. It is durable on
 // return: if this process ends, Unfinished returns it. ErrState while another rollback
 // of the memory is in progress.

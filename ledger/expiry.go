@@ -122,7 +122,7 @@ func forget(t *transaction, k memproxy.MemoryKey) {
 // forgetStatus deletes a memory's status, dissents and votes.
 func forgetStatus(t *transaction, r *recordRow) {
 	r.Status, r.prior, r.dirty = memproxy.Status{}, "", r.dirty|statusPart
-	t.run(`DELETE FROM vote WHERE subject = ?`, ref(refMemory, r.Backend, string(r.Kind), r.ID))
+	t.dropVotes(r.key)
 	dropDissents(t, r.key, rows(t, scanOne[string], `DELETE FROM dissent`+ofKey+` RETURNING decision`, r.key))
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/ledger/keys"
@@ -68,6 +69,18 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.
 	}
 	tally.Settled = tally.Have >= tally.Need
 	return tally, nil
+}
+
+// votesOn is the subject of votes on what becomes of a memory. They are for the text that
+// the reviewers decided on: after a change of it they do not count.
+func votesOn(k memproxy.MemoryKey, about ...string) string {
+	return ref(refMemory, append([]string{k.Backend, string(k.Kind), k.ID}, about...)...)
+}
+
+// dropVotes deletes all votes on a memory.
+func (t *transaction) dropVotes(k memproxy.MemoryKey) {
+	of := votesOn(k)
+	t.run(`DELETE FROM vote WHERE substr(subject, 1, ?) = ?`, utf8.RuneCountInString(of), of)
 }
 
 // settleHold moves a hold out of review, and closes the dissents of a rejected one.

@@ -243,7 +243,7 @@ func textOf(t *transaction, r *recordRow, c *memproxy.StateChange) string {
 const refMemory = "memory/"
 
 // Promote adds a reviewer's approval to a memory that is pending, untrusted, flagged or
-// quarantined. Once Need distinct reviewers other than its author approved it, it is
+// quarantined. Once Need distinct reviewers other than its author approved its text, it is
 // validated and attested as human-confirmed. ErrState for a memory in another state,
 // ErrOwnReview for the author.
 func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.Review) (memproxy.Tallied, error) {
@@ -260,11 +260,11 @@ func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.
 		default:
 			return tally, fmt.Errorf("%w: the memory is %s", ErrState, st.State)
 		}
-		subject := ref(refMemory, k.Backend, string(k.Kind), k.ID)
+		subject := votesOn(k, textOf(t, r, &memproxy.StateChange{MemoryKey: k}))
 		if tally, err = t.vote(subject, r.Owner.Actor, by); err != nil || !tally.Settled {
 			return tally, err
 		}
-		t.run(`DELETE FROM vote WHERE subject = ?`, subject)
+		t.dropVotes(k)
 		t.setState(&memproxy.StateChange{
 			MemoryKey: k, State: memproxy.StateValidated, Reason: "promoted by " + clean(by.Reviewer), Decision: st.Decision,
 			Rules: st.Rules, Attestation: memproxy.HumanConfirmed, Person: true,

@@ -186,7 +186,7 @@ func history(ctx context.Context, in *invocation) error {
 
 func notRolledBack(r RollbackAnswer) error {
 	switch {
-	case r.Version != nil:
+	case r.Version != nil, r.Votes != nil:
 		return nil
 	case r.Result.Detail != "":
 		return errors.New("the rollback was refused: " + r.Result.Detail)

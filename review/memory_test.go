@@ -136,6 +136,42 @@ func TestHistoryVersionTrace(t *testing.T) {
 	wantStatus(t, "no memory", err, 404)
 }
 
+// Proves EDGE-11: restoring a text takes as many reviewers as approving one, none of them
+// its author, and a vote counts only while the memory has the text that it is to replace.
+func TestRollbackTakesAllVotes(t *testing.T) {
+	r := newRig(t, func(o *review.Options) { o.Need = 2 })
+	remembered(r)
+	vote := func(token string, version int64) review.RollbackAnswer {
+		t.Helper()
+		out, err := review.Call[review.RollbackAnswer](t.Context(), r.client(token), "rollbackMemory", of(memory), review.RollbackRequest{Version: version, Reason: "worse now"})
+		must(t, "rollback", err)
+		return out
+	}
+	for range 2 {
+		if out := vote(bobToken, 1); out.Version != nil || out.Votes == nil || out.Votes.Have != 1 || out.Votes.Need != 2 || len(r.up.applied) > 0 {
+			t.Fatalf("one reviewer restores it: %+v, %d sent", out, len(r.up.applied))
+		}
+	}
+	if last := r.audit.events[len(r.audit.events)-1]; last.Act.Have != 1 || last.Act.Need != 2 || last.Act.Stage != memproxy.ActDone {
+		t.Errorf("recorded %+v", last.Act)
+	}
+	if out := vote(annToken, 2); out.Version != nil {
+		t.Errorf("a vote for another version counts: %+v", out)
+	}
+	next := ledgertest.Version("m", "corrected")
+	_, err := r.ledger.Append(t.Context(), next)
+	must(t, "Append", err)
+	r.up.now.Text = next.Text
+	if out := vote(annToken, 1); out.Version != nil || out.Votes.Have != 1 {
+		t.Errorf("a vote for replacing another text counts: %+v", out)
+	}
+	if out := vote(bobToken, 1); out.Version == nil || out.Votes != nil || len(r.up.applied) != 1 {
+		t.Errorf("two reviewers: %+v", out)
+	}
+}
+
+// A vote for a promotion is for the text that the reviewer saw.
+//
 // Proves TRL-9, EDGE-11.
 func TestPinAndPromote(t *testing.T) {
 	r := newRig(t, func(o *review.Options) { o.Need = 2 })
@@ -148,7 +184,12 @@ func TestPinAndPromote(t *testing.T) {
 	if err != nil || out.Settled {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	if out, err = review.Call[memproxy.Tallied](t.Context(), r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || !out.Settled {
+	_, err = r.ledger.Append(t.Context(), ledgertest.Version("m", "text 3"))
+	must(t, "Append", err)
+	if out, err = review.Call[memproxy.Tallied](t.Context(), r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || out.Have != 1 {
+		t.Fatalf("a vote for another text counts: %+v, %v", out, err)
+	}
+	if out, err = review.Call[memproxy.Tallied](t.Context(), r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || !out.Settled {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	_, err = review.Call[memproxy.Tallied](t.Context(), r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "again"})

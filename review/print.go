@@ -237,6 +237,9 @@ func (p *printer) promoted(out memproxy.Tallied) {
 }
 
 func (p *printer) rolledBack(r RollbackAnswer) {
+	if r.Votes != nil {
+		p.line("%d of %d reviewers agreed", r.Votes.Have, r.Votes.Need)
+	}
 	if r.Version == nil {
 		return // the error explains it
 	}

@@ -113,6 +113,10 @@ func addDetails(ev *memproxy.Event, answer any) {
 
 // rolledBack adds the result of a rollback.
 func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
+	if v := got.Votes; v != nil {
+		ev.Act.Have, ev.Act.Need = v.Have, v.Need
+		return
+	}
 	ev.Status = got.Result.Status
 	if made := got.Version; made != nil {
 		ev.Versions = []memproxy.VersionChange{{

@@ -25,12 +25,14 @@ type RollbackRequest struct {
 type RollbackAnswer struct {
 	Result  memproxy.HoldResult `json:"result"`
 	Version *memproxy.Version   `json:"version,omitempty"` // the new one
+	Votes   *memproxy.Tallied   `json:"votes,omitempty"`   // while further reviewers have to agree
 	outcome memproxy.Outcome
 }
 
 // RollbackStore stores the unfinished rollbacks.
 type RollbackStore interface {
 	KeepFound(context.Context, ...memproxy.Version) error
+	Agree(ctx context.Context, to memproxy.Version, r memproxy.Review) (memproxy.Tallied, error)
 	Begin(ctx context.Context, r memproxy.Rollback, lease time.Duration) error
 	Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error)
 	End(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error)
@@ -50,10 +52,16 @@ func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
 	if err := c.record(m.tenant, m.Backend, decision, m.ID); err != nil {
 		return RollbackAnswer{}, err
 	}
-	if to.Op != memproxy.OpRollback { // the text of a rollback is not the reviewer's own
-		if err := c.who.own(to.Actor); err != nil {
-			return RollbackAnswer{}, err
-		}
+	restored := to
+	if to.Op == memproxy.OpRollback { // the text of a rollback is not the reviewer's own
+		restored.Actor = ""
+	}
+	if err := c.who.own(restored.Actor); err != nil {
+		return RollbackAnswer{}, err
+	}
+	votes, err := c.api.opt.Runner.opt.Rollbacks.Agree(c.ctx(), restored, c.review(in.Reason))
+	if err != nil || !votes.Settled {
+		return RollbackAnswer{Votes: &votes}, err
 	}
 	c.api.opt.Runner.opt.Steps.At(memproxy.StepRollbackRecorded)
 	answer, err := c.api.opt.Runner.rollBack(c.ctx(), &memproxy.Rollback{
