@@ -211,7 +211,7 @@ func (b *Backend) locator() (Locator, bool) {
 // found on a backend without a locator.
 func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memory, error) {
 	loc, ok := c.Backend.locator()
-	if !ok {
+	if !ok || len(ids) == 0 {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
