@@ -40,6 +40,10 @@ func perMille(text string) (memproxy.PerMille, bool) {
 		}
 		return 1, !strings.HasPrefix(text, "-")
 	}
+	if digits, ok := strings.CutPrefix(text, "0."); ok && len(digits) <= 3 { // as nearly every one is written
+		n, err := strconv.ParseUint((digits + "000")[:3], 10, 16)
+		return memproxy.PerMille(n), err == nil
+	}
 	r, ok := new(big.Rat).SetString(text)
 	if !ok {
 		return 0, false

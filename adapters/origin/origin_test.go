@@ -111,3 +111,28 @@ func FuzzMetadata(f *testing.F) {
 		}
 	})
 }
+
+// A claimed confidence is read exactly, however it is written, and rounded up.
+func TestHints(t *testing.T) {
+	for text, want := range map[string]memproxy.PerMille{
+		"0": 0, "0.0": 0, "0.5": 500, "0.05": 50, "0.95": 950, "0.001": 1, "0.999": 999, "0.0001": 1, "0.9501": 951, "0.9500": 950,
+		"0.95000000000000000001": 951, "1": 1000, "1.0": 1000, "5e-1": 500, "1e-300": 1, "-0.0": 0,
+	} {
+		doc, err := jsondoc.Parse([]byte(text), 0)
+		if err != nil {
+			t.Fatal(text, err)
+		}
+		if h := origin.Hint(doc, doc.Root, ""); h.Claimed != want || !h.Legible {
+			t.Errorf("%s: %+v, want %d", text, h, want)
+		}
+	}
+	for _, text := range []string{"1.001", "-0.5", "2", `"0.5"`, "null", "1e400"} {
+		doc, err := jsondoc.Parse([]byte(text), 0)
+		if err != nil {
+			continue
+		}
+		if h := origin.Hint(doc, doc.Root, ""); h.Legible || h.Claimed != memproxy.Full {
+			t.Errorf("%s: %+v", text, h)
+		}
+	}
+}
