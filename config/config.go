@@ -62,7 +62,7 @@ type Backend struct {
 	Listen         string    `yaml:"listen,omitempty" doc:"address for clients, host:port" required:"true" loose:"-"`
 	Upstream       string    `yaml:"upstream,omitempty" doc:"base URL of the service; a path is a prefix" required:"true" loose:"-"`
 	Tenant         string    `yaml:"tenant,omitempty" doc:"the one tenant whose memories the service holds: callers of other tenants are refused, memories without a known author belong to it, and aggregates of many memories are allowed; absent: tenants may share the service" loose:"-"`
-	Passthrough    []string  `yaml:"passthrough,omitempty" doc:"routes that the adapter does not know and that touch no memory: METHOD /path, * for one segment or, at the end, any rest" loose:"more"`
+	Passthrough    []string  `yaml:"passthrough,omitempty" doc:"routes that the adapter does not know and that touch no memory: METHOD /path, * for one segment or, at the end, any rest; GET includes HEAD" loose:"more"`
 	Credential     Secret    `yaml:"credential,omitempty" doc:"backend key that replaces the client's, so that agents never hold it" loose:"-"`
 	CredentialAs   string    `yaml:"credential_as,omitempty" doc:"how the credential is sent" default:"token" enum:"token,bearer,x-api-key" loose:"-"`
 	Ungated        string    `yaml:"ungated,omitempty" doc:"letta: runs of agents that cannot be gated call by call: deny them, or forward and compensate: after the run, decide on its memory changes and undo the refused ones" default:"deny in production, else compensate" enum:"deny,compensate" loose:"order:deny,compensate;unsafe"`

@@ -3,6 +3,7 @@ package face
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -29,7 +30,8 @@ func (ps Patterns) Match(method, escapedPath string) bool {
 	return plain(escapedPath) && slices.ContainsFunc(ps, func(p pattern) bool { return p.matches(method, escapedPath) })
 }
 
-// pattern is one passthrough entry, "GET /custom/*". The method may be "*". A
+// pattern is one passthrough entry, "GET /custom/*". The method may be "*"; GET includes
+// HEAD, as in net/http. A
 // "*" segment matches one segment; as the last segment it matches any rest.
 type pattern struct {
 	method   string
@@ -52,7 +54,7 @@ func parsePattern(s string) (pattern, error) {
 }
 
 func (p pattern) matches(method, escapedPath string) bool {
-	if p.method != "*" && p.method != method {
+	if p.method != "*" && p.method != method && (p.method != http.MethodGet || method != http.MethodHead) {
 		return false
 	}
 	segments := strings.Split(strings.TrimPrefix(escapedPath, "/"), "/")

@@ -42,6 +42,8 @@ func TestPassthroughOpensPlainPathsOnly(t *testing.T) {
 	}{
 		{"GET", "/custom/x", true},
 		{"GET", "/custom/x/y", true},
+		{"HEAD", "/custom/x", true},
+		{"HEAD", "/jobs/7/run", false},
 		{"POST", "/custom/x", false},
 		{"POST", "/jobs/7/run", true},
 		{"POST", "/jobs/7/8/run", false},
