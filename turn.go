@@ -26,6 +26,14 @@ type Edits interface {
 	Made() []Edit
 }
 
+// A ToolRun is a tool call that a request makes in an agent's place.
+type ToolRun interface {
+	Edits
+	// Makes adds to the operation, as decoded from the request, what the call would
+	// make of the memory that Prepare asked for.
+	Makes(*Operation)
+}
+
 // Edit is the changes of one call.
 type Edit struct {
 	Call     string // its id; "" of a request that is the call

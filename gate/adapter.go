@@ -191,7 +191,7 @@ type Attacher interface {
 type Editor interface {
 	// ToolRun follows the tool call that a request makes directly; nil if the
 	// request calls no tool that writes.
-	ToolRun(route memproxy.Route, req memproxy.Request, body []byte) memproxy.Edits
+	ToolRun(route memproxy.Route, req memproxy.Request, body []byte) memproxy.ToolRun
 }
 
 // An Extractor is a Reader whose backend lets its own model decide what a write

@@ -201,21 +201,27 @@ func (ret *effects) before(target string) (id string, m memproxy.Memory) {
 // noDirectToolCall: the request makes no tool call in an agent's place.
 func noDirectToolCall(r *run) bool {
 	_, ok := r.call.Backend.Adapter.(Editor)
-	return !ok || !r.enforced() || r.call.Backend.Fetch == nil || r.op == nil || !r.op.Kind.Writes() || r.Reply != nil || r.Decision.Verdict.Stops()
+	return !ok || r.call.Backend.Fetch == nil || r.op == nil || !r.op.Kind.Writes()
 }
 
-// precede prepares to record what a request changes by a tool call in an agent's
-// place. It is history, not permission: if the backend cannot be asked, the log
-// reports it.
+// precede completes the operation of a request that calls a tool in an agent's place
+// with what the call makes of the agent's memory, and prepares to record the changes.
 func precede(ctx context.Context, r *run) error {
-	if r.edits = r.call.Backend.Adapter.(Editor).ToolRun(r.call.Route, r.call.Request, r.Body); r.edits != nil && followEdits(ctx, r.g, r.Admission) != nil {
-		r.edits = nil
+	call := r.call.Backend.Adapter.(Editor).ToolRun(r.call.Route, r.call.Request, r.Body)
+	if call == nil {
+		return nil
 	}
+	r.edits = call
+	if err := followEdits(ctx, r.Admission); err != nil {
+		r.edits = nil
+		return err
+	}
+	call.Makes(r.op)
 	return nil
 }
 
 // followEdits makes the side requests of a tool call.
-func followEdits(ctx context.Context, g *Gate, a *Admission) error {
+func followEdits(ctx context.Context, a *Admission) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultFetchTimeout)
 	defer cancel()
 	for {
@@ -229,7 +235,6 @@ func followEdits(ctx context.Context, g *Gate, a *Admission) error {
 			err = a.edits.Prepared(reply)
 		}
 		if err != nil {
-			g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be asked", "decision", a.Decision.ID, "error", err)
 			return err
 		}
 	}
@@ -241,7 +246,9 @@ func keepEdits(ctx context.Context, g *Gate, a *Admission, answer []byte) {
 		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the answer cannot be read", "decision", a.Decision.ID, "error", err)
 		return
 	}
-	_ = followEdits(ctx, g, a) // edits that need no request are known; errors are logged
+	if err := followEdits(ctx, a); err != nil { // edits that need no request are known
+		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be asked", "decision", a.Decision.ID, "error", err)
+	}
 	for _, e := range a.edits.Made() {
 		g.Agents().Changed(ctx, a, e.Memories)
 	}

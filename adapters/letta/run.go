@@ -42,7 +42,7 @@ func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (mempro
 }
 
 // ToolRun implements the gate's editor: a request that runs an agent's tool.
-func (r runs) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) memproxy.Edits {
+func (r runs) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) memproxy.ToolRun {
 	if row := r.routes.Row(rt.ID); row == nil || row.shape != toolRun {
 		return nil
 	}

@@ -236,7 +236,7 @@ func (o *Options) memory(doc *jsondoc.Doc, v *jsondoc.Value, agent string) mempr
 }
 
 // ToolRun is one call of a memory tool that a request makes on behalf of an agent,
-// outside of any turn. It implements memproxy.Edits.
+// outside of any turn. It implements memproxy.ToolRun.
 type ToolRun struct {
 	*Turn
 	call *call
@@ -252,6 +252,35 @@ func NewToolRun(opt Options, tool, arguments string) *ToolRun {
 		r.view.look(&r.opt, r.agent)
 	}
 	return r
+}
+
+// Prepared implements memproxy.Edits. The server refuses the call itself if it does not
+// show the agent.
+func (r *ToolRun) Prepared(reply memproxy.Reply) error {
+	if slices.Contains([]int{401, 403, 404, 422}, reply.Status) && r.view.looking {
+		r.view.looks, r.view.looking = nil, false
+		return nil
+	}
+	return r.Turn.Prepared(reply)
+}
+
+// Makes implements memproxy.ToolRun. Arguments that cannot be read are content as they
+// are.
+func (r *ToolRun) Makes(op *memproxy.Operation) {
+	doc, err := jsondoc.Parse([]byte(r.call.arguments), 0)
+	if err != nil || !r.view.looked {
+		return
+	}
+	args, fits, err := selfedit.Read(r.call.name, doc)
+	if err != nil || !fits {
+		return
+	}
+	c, blocks, n := toolCall{name: r.call.name, doc: doc, args: args, op: op}, r.view.blocks, len(op.Items)
+	c.makes(&blocks)
+	c.replaces(r.agent, n)
+	for i := n; i < len(op.Items); i++ {
+		op.Items[i].Role, op.Items[i].Inferred = "", false // the caller says it, and no model
+	}
 }
 
 // Whole takes the response body.

@@ -197,3 +197,43 @@ func TestToolRun(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-16, SYN-1: a call from outside is ruled on with what it makes of the blocks,
+// as one of the agent's own is: whole lines, and all that the field then holds. An agent
+// that the server does not show is left to the server.
+func TestToolRunMakes(t *testing.T) {
+	for name, c := range map[string]struct {
+		tool, arguments string
+		status          int
+		line            string
+		size            int
+	}{
+		"the middle of a line": {"memory_replace", `{"label":"human","old_string":"QQ","new_string":"tea"}`, 200, "likes tea a lot", 19},
+		"one more line":        {"memory_insert", `{"label":"human","new_string":"x"}`, 200, "x", 20},
+		"no such agent":        {"memory_insert", `{"label":"human","new_string":"x"}`, 404, "x", 1},
+		"no such block":        {"memory_insert", `{"label":"other","new_string":"x"}`, 200, "x", 1},
+	} {
+		r := NewToolRun(Options{Prefix: "/v1", Agent: "agent-1"}, c.tool, c.arguments)
+		if _, more := r.Prepare(); !more || r.Prepared(memproxy.Reply{Status: c.status, Body: []byte(blocksOf("human", "Ann\nlikes QQ a lot"))}) != nil {
+			t.Fatalf("%s: the blocks are not asked for", name)
+		}
+		op := must.Get(Read(c.tool, "agent-1", c.arguments))(t)
+		n := len(op.Items)
+		r.Makes(op)
+		if slices.ContainsFunc(op.Items[n:], func(it memproxy.Item) bool { return it.Inferred || it.Role != "" }) {
+			t.Errorf("%s: a model's words: %+v", name, op.Items[n:])
+		}
+		size, found := 0, false
+		for _, it := range op.Items {
+			size += it.Characters()
+			found = found || it.Text == c.line
+		}
+		if !found || size < c.size {
+			t.Errorf("%s: %+v of %d characters, want %q and %d", name, op.Items, size, c.line, c.size)
+		}
+	}
+	r := NewToolRun(Options{Prefix: "/v1", Agent: "agent-1"}, "memory_insert", `{}`)
+	if r.Prepare(); r.Prepared(memproxy.Reply{Status: 500}) == nil {
+		t.Error("a server that fails is not waited for")
+	}
+}

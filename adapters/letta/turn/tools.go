@@ -123,17 +123,17 @@ func operation(name, agent, arguments string, blocks *[]selfedit.Block) (*mempro
 		// No argument was recognised: all texts are content.
 		c.all("", doc.Root)
 	}
-	c.replaces(agent)
+	c.replaces(agent, 0)
 	return c.op, nil
 }
 
-// replaces sets the targets whose text the call would change, so that their authors can
-// be looked up.
-func (c *toolCall) replaces(agent string) {
+// replaces sets the targets whose text the call would change, for the items from one on,
+// so that their authors can be looked up.
+func (c *toolCall) replaces(agent string, from int) {
 	if c.op.Kind != memproxy.Correct && c.op.Kind != memproxy.Forget {
 		return
 	}
-	for i := range c.op.Items {
+	for i := from; i < len(c.op.Items); i++ {
 		if it := &c.op.Items[i]; it.Field != "" && !it.Moved {
 			it.Target = Target(agent, it.Field)
 		}
