@@ -305,8 +305,7 @@ type Memory struct {
 	Field string
 	// Filed are further governed fields that it is filed under.
 	Filed []string
-	// Limit is how many characters the memory may hold, or 0 where the backend
-	// does not say.
+	// Limit is how many characters the memory may hold; 0 if that is unknown.
 	Limit int
 	// Within are the parents of the memory, if the answer names them: the agent of
 	// a message, the conversation of a run. A memory without a record belongs to
@@ -326,8 +325,7 @@ type Memory struct {
 	Memo *Memo
 	// Layer is Episodic for the raw messages of a conversation; "" is semantic.
 	Layer Layer
-	// Inferred is set if the backend reports that the memory is not a user's
-	// statement.
+	// Inferred is set if the backend reports that no user stated the memory.
 	Inferred bool
 	// Event is what happened to the memory if the answer reports an event (ADD,
 	// UPDATE, DELETE, NONE), or "".
@@ -348,8 +346,7 @@ type Memory struct {
 	// Missing is set if the backend does not have it; Unproven, if the backend
 	// cannot be asked.
 	Missing, Unproven bool
-	// TextAt is the JSON pointer of Text where it is one string of the answer,
-	// else "".
+	// TextAt is the JSON pointer of Text if that is one string of the answer.
 	TextAt string
 	// Mutable is set where the backend's own agents change the text, so that it
 	// need not be the one that last went through memproxy.
@@ -364,6 +361,9 @@ type Memory struct {
 	// Common is set for what the backend provides to everybody, such as its own
 	// tools: it has no owner, and everybody may see it.
 	Common bool
+	// Holder is set for an object that holds memories, each of which is judged by
+	// itself: an agent with its blocks.
+	Holder bool
 	// Uncounted is set for what budgets do not count as a memory, such as an agent
 	// or a folder.
 	Uncounted bool

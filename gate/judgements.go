@@ -70,7 +70,7 @@ func visible(ret *answer, it *item) outcome {
 // confidence in the ledger, else the one in a verified stamp.
 func confident(ret *answer, it *item) outcome {
 	least := ret.call.Wishes.MinTrust
-	if ret.answers || least <= 0 || it.Missing || it.Layer == memproxy.Episodic {
+	if ret.answers || least <= 0 || it.Missing || it.Holder || it.Layer == memproxy.Episodic {
 		return outcome{}
 	}
 	is := memproxy.PerMille(-1)

@@ -8,7 +8,8 @@ import (
 )
 
 // Proves MFW-8: a reader that asks for a minimum of trust gets no memory of
-// less, and none of which nothing is known; who does not ask gets all.
+// less, and none of which nothing is known; who does not ask gets all. What holds
+// memories is shown with those of them that are.
 func TestMinimumTrust(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		r.who.ActsAs = all()
@@ -20,8 +21,9 @@ func TestMinimumTrust(t *testing.T) {
 		{Pointer: "/0", ID: "high"}, {Pointer: "/1", ID: "low"}, {Pointer: "/2", ID: "unknown"},
 		{Pointer: "/3", ID: "stamped", Stamp: &memproxy.Stamp{Signature: "signed for acme", Confidence: 800}},
 		{Pointer: "/4", ID: "forged", Stamp: &memproxy.Stamp{Signature: "no", Confidence: 1000}},
+		{Pointer: "/5", ID: "holder", Holder: true},
 	}
-	for least, want := range map[memproxy.PerMille]string{0: "high,low,unknown,stamped,forged", 300: "high,low,stamped", 700: "high,stamped", 850: "high"} {
+	for least, want := range map[memproxy.PerMille]string{0: "high,low,unknown,stamped,forged,holder", 300: "high,low,stamped,holder", 700: "high,stamped,holder", 850: "high,holder"} {
 		r.fake.op = memproxy.Operation{Kind: memproxy.Recall}
 		c := r.call(r.fake.op)
 		c.Wishes.MinTrust = least

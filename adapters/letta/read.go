@@ -149,7 +149,7 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	}
 	switch KindOf(m.ID) {
 	case TargetAgent:
-		m.Scope.Agent = m.ID
+		m.Scope.Agent, m.Holder = m.ID, true
 	case TargetGroup: // only callers who may act for its leading agent have a part in it
 		m.Scope.Agent = v.Get("manager_agent_id").Text()
 		if list := v.Get("agent_ids").List(); m.Scope.Agent == "" && len(list) > 0 {
