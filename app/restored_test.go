@@ -16,9 +16,9 @@ import (
 
 // A restored ledger has writes that wait although they were sent since the backup. The
 // backend is asked first, whether they were approved in the backup or are approved again:
-// what it has is not sent a second time, and what it does not have is sent.
+// what it has is not sent a second time, and what it does not have is sent, and charged.
 //
-// Proves EDGE-11.
+// Proves EDGE-11, TRL-6.
 func TestRestoredHoldsAreNotSentTwice(t *testing.T) {
 	t.Parallel()
 	r := holding(t)
@@ -46,5 +46,8 @@ func TestRestoredHoldsAreNotSentTwice(t *testing.T) {
 	done(waits)
 	if list := r.do("GET", "/memories?user_id=bob", "").body; strings.Count(list, `"Bob sails."`) != 1 || strings.Count(list, `"Bob rows."`) != 1 {
 		t.Errorf("written: %s", list)
+	}
+	if n := r.total("agent:dev"); n != 2 {
+		t.Errorf("the author is charged for %d memories, not 2", n)
 	}
 }

@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -23,7 +22,7 @@ func charge(ctx context.Context, r *run) error {
 	case r.paid != nil && r.waited.Result.Again: // the attempt whose outcome was unknown was charged
 		r.paid.Lines, c.Lines = c.Lines, nil
 	case r.paid != nil:
-		c.ID += "/approved/" + strconv.FormatInt(r.begun.UnixNano(), 36) // one for each attempt: a failed one is released
+		c.ID += "/approved/" + r.g.opt.NewID() // one for each attempt: a failed one is released
 		r.paid.Lines, c.Lines = linesOf(c.Lines, false), linesOf(c.Lines, true)
 	}
 	if r.dry() {

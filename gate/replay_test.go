@@ -41,6 +41,29 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// Proves TRL-6: an approved write is charged again after an attempt whose charge was
+// refunded, even in the same instant: a store charges once for each id.
+func TestReplaysAreChargedByAttempt(t *testing.T) {
+	r, _, _ := holdRig(t, nil)
+	r.fake.op, r.fake.knows = learn("x"), true
+	c := r.call(r.fake.op)
+	held := memproxy.HeldWrite{ID: "d0", Backend: "mem", Route: "fake.route", Method: "POST", EscapedPath: "/call", Tenant: "acme", Principal: "agent:author", Trust: memproxy.TrustAuthenticated, Reviewer: "eve"}
+	ids := map[string]bool{}
+	for range 2 {
+		a, err := r.gate.Reviewed().Replay(context.Background(), c.Backend, held, memproxy.HoldContent{Body: []byte("body"), Reserved: 1})
+		if err != nil || a.Reply != nil {
+			t.Fatalf("%+v %v", a, err)
+		}
+		r.gate.Unsent(context.Background(), a, memproxy.StreamWhole)
+	}
+	for _, refund := range r.budget.released {
+		ids[refund.ID] = true
+	}
+	if len(ids) != 2 {
+		t.Errorf("refunded %+v", r.budget.released)
+	}
+}
+
 // listed is an adapter whose backend lists what writes made in pages of one.
 type listed struct {
 	fakeReader

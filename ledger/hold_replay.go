@@ -43,7 +43,7 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	}
 	token := hex.EncodeToString(random)
 	until, err := changed(ctx, hs.store, nil, func(t *transaction) (until int64, _ error) {
-		if t.run(`UPDATE hold SET state = 'replaying' WHERE id = ? AND state = 'approved' AND lease > 0`, id) == 1 {
+		if t.run(`UPDATE hold SET state = 'replaying', token = '' WHERE id = ? AND state = 'approved' AND lease > 0`, id) == 1 {
 			return 0, nil // its lease, by Restore, is over
 		}
 		until = micros(leases(t).Add(lease))
@@ -211,7 +211,8 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 			if err != nil {
 				return "", err
 			}
-			if r.Again = true; h.Result.Cleared {
+			claimed := t.one(`SELECT 1 FROM hold WHERE id = ? AND token <> ''`, []any{id}, new(int)) // not just restored: an attempt was charged
+			if r.Again = h.Result.Again || claimed; h.Result.Cleared {
 				to, r = memproxy.HoldFailed, whenCleared()
 			}
 		}
