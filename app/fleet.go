@@ -171,11 +171,11 @@ func (m *member) ready() proxy.Check {
 	case st.Running == "":
 		c.Degraded, c.Detail = true, "no release has come yet; the policy directory holds"
 	}
-	switch {
-	case st.Refused != nil:
+	if st.Refused != nil {
 		c.Degraded = true
 		c.Detail += "; release " + st.Assigned + " is refused: " + st.Refused.Error()
-	case !st.Connected && st.Lost != nil:
+	}
+	if !st.Connected && st.Lost != nil {
 		c.Degraded = true
 		c.Detail += "; the control plane is away: " + st.Lost.Error()
 	}

@@ -150,6 +150,11 @@ func TestSidecarRefusesBrokenReleases(t *testing.T) {
 	if a := r.do("POST", "/memories", note); a.status != 200 {
 		t.Errorf("%d %s: the sidecar went back", a.status, a.body)
 	}
+	f.stop()
+	ring.Until(r.t, "both to be said", func() bool {
+		a := r.get("/readyz")
+		return strings.Contains(a.body, "is older than 3") && strings.Contains(a.body, "the control plane is away")
+	})
 }
 
 // Proves CARD-9, SYN-4: a release's limits, ceilings and screening pack replace the
