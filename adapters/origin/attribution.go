@@ -17,7 +17,7 @@ func attributionOf(name string) memproxy.AttributionKind {
 		"attributedto", "attribution", "role", "principal", "principalid":
 		return memproxy.AttributesAuthor
 	case "verified", "isverified", "verifiedby", "verification", "validated", "validatedby", "trusted", "istrusted", "trusttier",
-		"approvedby", "reviewedby", "humanconfirmed", "humanverified", "confirmedby", "attestation", "attestedby", "provenance", "authoritative":
+		"approvedby", "reviewedby", "humanconfirmed", "humanverified", "userconfirmed", "userverified", "onbehalfof", "confirmedby", "attestation", "attestedby", "provenance", "authoritative":
 		return memproxy.AttributesStatus
 	}
 	if strings.HasPrefix(name, "memproxy") {
@@ -58,7 +58,7 @@ func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr 
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return
 	}
-	name := jsondoc.Squash(m.Name)
+	name := strings.Map(lookAlike, jsondoc.Squash(m.Name))
 	kind := attributionOf(name)
 	switch {
 	case claimsCredibility(name) && m.Value.Kind == jsondoc.Number:
@@ -74,6 +74,56 @@ func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr 
 		return
 	}
 	attribute(op, doc, memproxy.Attribution{Pointer: ptr, Kind: kind}, m.Value)
+}
+
+// lookAlike returns the ASCII letter that a letter of another script looks like to a
+// reader, or the letter itself.
+func lookAlike(r rune) rune {
+	switch r { // Cyrillic, Greek and further Latin letters
+	case '\u0430', '\u03b1':
+		return 'a'
+	case '\u0432', '\u0185':
+		return 'b'
+	case '\u0441', '\u03f2':
+		return 'c'
+	case '\u0435', '\u03b5':
+		return 'e'
+	case '\u04bb', '\u043d':
+		return 'h'
+	case '\u0456', '\u0131', '\u03b9':
+		return 'i'
+	case '\u0458', '\u03f3':
+		return 'j'
+	case '\u043a', '\u03ba', '\u0138':
+		return 'k'
+	case '\u043c', '\u0271':
+		return 'm'
+	case '\u043f', '\u03b7':
+		return 'n'
+	case '\u043e', '\u03bf', '\u03c3':
+		return 'o'
+	case '\u0440', '\u03c1':
+		return 'p'
+	case '\u051b':
+		return 'q'
+	case '\u0433':
+		return 'r'
+	case '\u0455':
+		return 's'
+	case '\u0442', '\u03c4', '\u0167':
+		return 't'
+	case '\u03c5', '\u057d':
+		return 'u'
+	case '\u03bd', '\u0475':
+		return 'v'
+	case '\u0461':
+		return 'w'
+	case '\u0445', '\u03c7':
+		return 'x'
+	case '\u0443', '\u03b3', '\u04af':
+		return 'y'
+	}
+	return r
 }
 
 // Speaker records a message's speaker, by name or by role. Instead replaces the claim

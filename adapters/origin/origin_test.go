@@ -7,6 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/origin"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // settled returns an operation with one item, to which the claims of metadata are
@@ -61,6 +62,23 @@ func TestMetadataOnlyAddsRules(t *testing.T) {
 		op := settled(t, tc.metadata, memproxy.Operation{Scope: memproxy.Scope{Agent: "dev"}, Items: []memproxy.Item{said(tc.role)}})
 		if op.Items[0].Inferred != tc.inferred || !slices.Equal(op.LayerClaims, tc.layers) {
 			t.Errorf("%s by %q: inferred %v, layers %v", tc.metadata, tc.role, op.Items[0].Inferred, op.LayerClaims)
+		}
+	}
+}
+
+// Proves TRL-2: a member claims provenance by what its name looks like to a reader.
+// Names of other scripts that look like none of memproxy's are ordinary.
+func TestLookAlikeNames(t *testing.T) {
+	for name, claims := range map[string]bool{
+		"memproxy_actor": true, "mempro\u0445\u0443_attestation": true, "\u0430uthor": true, "\u03b1ctor_id": true, "verif\u0131ed": true,
+		"user_confirmed": true, "on_behalf_of": true,
+		"\u0430\u0434\u0440\u0435\u0441": false, "\u03ba\u03cc\u03c3\u03c4\u03bf\u03c2": false, "topic": false, "gr\u00f6\u00dfe": false,
+	} {
+		op := memproxy.Operation{Kind: memproxy.Learn}
+		doc := must.Get(jsondoc.Parse([]byte(`{"x":{"`+name+`":"eve"}}`), 0))(t)
+		origin.Asserted(&op, doc, doc.Root, "", nil)
+		if got := len(op.Attributions) == 1; got != claims {
+			t.Errorf("%s claims provenance: %v", name, got)
 		}
 	}
 }
