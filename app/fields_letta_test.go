@@ -59,6 +59,8 @@ func TestFieldsHoldOnLetta(t *testing.T) {
 		{"attaching what is too long", "PATCH", "/v1/agents/" + l.agent + "/core-memory/blocks/attach/" + made("preferences", long(201)), "", devToken, 403, "field.size"},
 		{"attaching with the agent's own route", "PATCH", "/v1/agents/" + l.agent, fmt.Sprintf(`{"block_ids":[%q]}`, made("system", "Ann decides.")), devToken, 403, "field.forbidden"},
 		{"attaching one's own", "PATCH", "/v1/agents/" + l.agent + "/core-memory/blocks/attach/" + made("gotchas", "Tests need a network."), "", devToken, 200, ""},
+		{"a tool from outside, over its size with what is there", "POST", "/v1/agents/" + l.agent + "/tools/core_memory_append/run", fmt.Sprintf(`{"args":{"label":"conventions","content":%q}}`, long(390)), devToken, 403, "field.size"},
+		{"a tool from outside", "POST", "/v1/agents/" + l.agent + "/tools/core_memory_append/run", `{"args":{"label":"gotchas","content":"Tests need time."}}`, devToken, 200, ""},
 	} {
 		a := l.do(tc.method, tc.path, tc.body, "X-API-Key", tc.token)
 		if a.status != tc.want || !strings.Contains(a.body, tc.reason) {
