@@ -260,7 +260,7 @@ func (w *lawWorld) learn(c lawChange) {
 		}
 		return
 	case c.added:
-		m = &lawMemory{id: c.id, tenant: c.said.tenant, user: c.is.user, author: c.said.by, block: c.is.block, ranks: map[string]float64{c.said.by.key: min(c.said.by.ceiling, c.is.confidence)}, source: c.may.source}
+		m = &lawMemory{id: c.id, tenant: c.said.tenant, user: c.is.user, author: c.said.by, block: c.is.block, ranks: map[string]float64{c.said.by.key: min(c.said.by.ceiling, c.is.confidence)}, source: c.may.source, unanswered: w.kind.name == "letta" && c.may.answer.status >= 500}
 		w.memories[c.id], w.ids = m, append(w.ids, c.id)
 	case c.may.rollback:
 	case c.may.approved:
@@ -344,8 +344,9 @@ func (w *lawWorld) visible(p *lawCaller, user string) (may, must map[string]bool
 			continue
 		}
 		age := w.now().Sub(m.written)
-		switch state := records[keys[i]].Status.State; {
-		case age >= lifetime(m.source), state == memproxy.StateExpired, state == memproxy.StateQuarantined, state == memproxy.StateSuperseded:
+		rec := records[keys[i]]
+		switch state := rec.Status.State; {
+		case age >= lifetime(m.source) && (rec.Owned() || !m.unanswered), state == memproxy.StateExpired, state == memproxy.StateQuarantined, state == memproxy.StateSuperseded:
 		case state == memproxy.StatePending && !p.reviewer && m.ranks[p.key] == 0:
 		default:
 			may[m.word] = true

@@ -162,6 +162,7 @@ type lawMemory struct {
 	written          time.Time
 	source           string          // of its text, as its writer claimed
 	lives            []time.Duration // of all texts that it ever had
+	unanswered       bool            // its addition had no answer, and it has no stamp by which it is recognised
 	gone             bool
 	goneUnseen       bool // while its deletion had no answer
 }
