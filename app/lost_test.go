@@ -353,12 +353,13 @@ func (r *rig) total(id string) int64 {
 	return a.Lines[0].Used
 }
 
-// Proves EDGE-4: the same in front of Letta, for a block that the request names by its
-// label.
+// Proves EDGE-4, TRL-5: the same in front of Letta, for a block that the request names by
+// its label; a change of another's text stays its corrector's.
 func TestChangesByLabelOfAKilledProcessAreRecorded(t *testing.T) {
 	t.Parallel()
 	var kill func()
 	conf := strings.Replace(lettaConf, "policy:", `    - {sha256: "RIVAL", id: "agent:rival", kind: agent, trust: authenticated, tenant: globex, acts_as: "*"}
+    - {sha256: "PERSON", id: "human:ann", kind: human, trust: human, tenant: acme, acts_as: "*"}
 policy:`, 1)
 	l := startLettaWith(t, someAgent, conf, func(whole http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -369,7 +370,7 @@ policy:`, 1)
 			}
 			whole.ServeHTTP(w, q)
 		})
-	}, "RIVAL", sha("rival-key"))
+	}, "RIVAL", sha("rival-key"), "PERSON", sha("person-key"))
 	var made struct{ ID string }
 	must.Do(t, json.Unmarshal([]byte(l.do("POST", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","memory_blocks":[{"label":"human","value":"Ann"}]}`, as("")...).want(t, 200).body), &made))
 	l.agent = made.ID
@@ -378,7 +379,7 @@ policy:`, 1)
 	l.versioned(l.letta.BlockID(l.agent, "human"))
 	state, killed := filepath.Join(l.dir, "state"), filepath.Join(l.dir, "killed")
 	kill = func() { copied(t, state, killed) }
-	l.do("PATCH", path, `{"value":"Ann likes coffee"}`, as("")...).want(t, http.StatusBadGateway)
+	l.do("PATCH", path, `{"value":"Ann likes coffee"}`, as("person")...).want(t, http.StatusBadGateway)
 	l.stop()
 	must.Do(t, os.Rename(state, state+".over"))
 	must.Do(t, os.Rename(killed, state))
@@ -386,4 +387,8 @@ policy:`, 1)
 	l.once("outcomes", time.Now())
 	must.Do(t, l.car.ledger.Sync(t.Context()))
 	l.clean("a change by label")
+	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: l.letta.BlockID(l.agent, "human")}
+	if by := must.Get(l.car.ledger.Corrections(t.Context(), key))(t); len(by) != 1 || by[0].Corrector != "human:ann" || by[0].Trust != memproxy.TrustHuman {
+		t.Errorf("corrected by %+v", by)
+	}
 }

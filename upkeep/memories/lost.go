@@ -184,6 +184,9 @@ func (k *Keeper) became(ctx context.Context, ev *memproxy.Event, row *memproxy.O
 		v.Op, v.Actor, v.Trust, v.Confidence, v.Attestation, v.Text, v.Metadata = memproxy.OpUpdate, s.Actor, s.Trust, s.Confidence, s.Attestation, m.Text, m.Metadata
 		if hash := memproxy.TextSHA256(m.Text); m.Text != "" && hash != row.SHA256 {
 			after.SHA256, after.Confidence = hash, s.Confidence
+			if row.Actor != "" && row.Actor != s.Actor {
+				e.Corrections = []memproxy.Correction{corrected(row, ev, s, now)}
+			}
 		} else {
 			e.Versions = nil // only its metadata
 		}
@@ -198,4 +201,17 @@ func (k *Keeper) became(ctx context.Context, ev *memproxy.Event, row *memproxy.O
 		k.lower(ctx, row, now, "lost/", "a deletion without an answer")
 	}
 	return nil
+}
+
+// corrected is the correction of another's text by an answerless change. What a person
+// approved is a person's.
+func corrected(row *memproxy.Ownership, ev *memproxy.Event, s *memproxy.Stamp, now time.Time) memproxy.Correction {
+	c := memproxy.Correction{
+		Backend: row.Backend, Kind: row.Kind, ID: row.ID, Tenant: row.Scope.Tenant, Author: row.Actor,
+		Corrector: s.Actor, Trust: s.Trust, Decision: ev.Decision, Reason: "a change without an answer", Time: now,
+	}
+	if s.Attestation == memproxy.HumanConfirmed {
+		c.Trust = memproxy.TrustHuman
+	}
+	return c
 }
