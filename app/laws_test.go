@@ -226,6 +226,9 @@ func (w *lawWorld) obey(before map[string]storedMemory, may permit) {
 		was, there := before[id]
 		is, left := after[id]
 		if there && left && was == is {
+			if m := w.memories[id]; m != nil && !may.nothing && slices.Contains(may.targets, id) && slices.Contains(may.words, m.word) {
+				m.again = w.now()
+			}
 			continue
 		}
 		if may.nothing {
@@ -346,7 +349,7 @@ func (w *lawWorld) visible(p *lawCaller, user string) (may, must map[string]bool
 		age := w.now().Sub(m.written)
 		rec := records[keys[i]]
 		switch state := rec.Status.State; {
-		case age >= lifetime(m.source) && (rec.Owned() || !m.unanswered), state == memproxy.StateExpired, state == memproxy.StateQuarantined, state == memproxy.StateSuperseded:
+		case min(age, w.now().Sub(m.again)) >= lifetime(m.source) && (rec.Owned() || !m.unanswered), state == memproxy.StateExpired, state == memproxy.StateQuarantined, state == memproxy.StateSuperseded:
 		case state == memproxy.StatePending && !p.reviewer && m.ranks[p.key] == 0:
 		default:
 			may[m.word] = true

@@ -160,6 +160,7 @@ type lawMemory struct {
 	word             string
 	words            []string // of all texts that it ever had
 	written          time.Time
+	again            time.Time       // when the text that it has may have been written once more
 	source           string          // of its text, as its writer claimed
 	lives            []time.Duration // of all texts that it ever had
 	unanswered       bool            // its addition had no answer, and it has no stamp by which it is recognised
