@@ -10,6 +10,10 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"google.golang.org/grpc/codes"
+
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/must"
@@ -79,5 +83,22 @@ func TestExtprocCommand(t *testing.T) {
 		}
 	case <-time.After(30 * time.Second):
 		t.Fatal("it does not stop")
+	}
+}
+
+// Proves CARD-9: ext_authz sees no outcome, so a change does not make the next change of
+// the same memories wait for one.
+func TestChangesByExtAuthzFollowOneAnother(t *testing.T) {
+	t.Parallel()
+	c := must.Get(extproctest.ParseCase([]byte("-- settings --\neves_roles: memproxy-forget\n-- request --\nGET /\n")))(t)
+	client := authv3.NewAuthorizationClient(startFaces(t, c).conn)
+	add := &authv3.AttributeContext_HttpRequest{Method: "POST", Path: "/memories", RawBody: []byte(`{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"likes tea"}]}`)}
+	deletion := &authv3.AttributeContext_HttpRequest{Method: "DELETE", Path: "/memories?user_id=ann"}
+	for _, q := range []*authv3.AttributeContext_HttpRequest{add, deletion, deletion, add} {
+		q.Host, q.HeaderMap = "mem.example", &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: "x-api-key", Value: "m0sk_eve"}, {Key: "content-type", Value: "application/json"}}}
+		got := must.Get(client.Check(t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{Request: &authv3.AttributeContext_Request{Http: q}}}))(t)
+		if got.GetStatus().GetCode() != int32(codes.OK) {
+			t.Errorf("%s: %d %s", q.Method, got.GetDeniedResponse().GetStatus().GetCode(), got.GetDeniedResponse().GetBody())
+		}
 	}
 }

@@ -137,7 +137,7 @@ func (r *run) walk(ctx context.Context) {
 		}
 	}
 	if r.Next = r.onward(); r.Reply != nil {
-		leaveQueue(r.Admission)
+		r.Leave()
 	}
 }
 
@@ -384,8 +384,9 @@ func enter(ctx context.Context, r *run, patience time.Duration, alone bool, keys
 	}
 }
 
-// leaveQueue ends the turn of a change whose outcome is known, or that is refused.
-func leaveQueue(a *Admission) {
+// Leave ends the turn of a change whose outcome is known, or that is refused. A face
+// that sees no outcome calls it once the change is decided on.
+func (a *Admission) Leave() {
 	if a.leave != nil {
 		a.leave()
 	}

@@ -329,7 +329,7 @@ func deny(ctx context.Context, g *Gate, a *Admission, status int, code memproxy.
 
 // outcome records the result of the call.
 func (g *Gate) outcome(ctx context.Context, ret *answer) {
-	defer leaveQueue(ret.Admission)
+	defer ret.Leave()
 	ret.Memories = ret.shown
 	ret.tellUnclaimed(ctx)
 	ret.tellKept(ctx)

@@ -73,6 +73,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	}
 	m, refusal := x.admit(body, flaw)
 	x.settled = true // the outcome is not visible here
+	x.admission.Leave()
 	if refusal != nil {
 		return denied(refusal), nil
 	}
