@@ -26,7 +26,7 @@ func (s *Screener) Margin(text string) float64 {
 		if s.pack.read(v, sc, nil); len(sc.words) == 0 {
 			continue
 		}
-		sc.features = features(sc.features[:0], sc.words, 0)
+		sc.measure(s.pack.model)
 		worst = max(worst, float64(s.worst(v, sc, s.lift(v, sc)).Margin))
 	}
 	return worst
@@ -56,8 +56,7 @@ type Sample struct {
 
 // Sample returns what the classifier sees of a text.
 func (p *Pack) Sample(text string) (s Sample) {
-	var words []directive.Word
-	var part once
+	var sc scratch
 	r := normal.Read(text)
 	for i := range r.Views {
 		if r.Views[i].Rough {
@@ -66,12 +65,17 @@ func (p *Pack) Sample(text string) (s Sample) {
 		if i > 0 {
 			s.Words = (s.Words/classify.Stride + 3) * classify.Stride
 		}
-		words = p.vocabulary.Read(words[:0], r.Views[i].Text)
-		s.Windows = features(s.Windows, words, int32(s.Words))
-		s.Words += len(words)
-		parts(r.Views[i].Text, words, func(t string, words []directive.Word, _ int) {
-			part.whole(t, words)
-			for _, h := range part.list {
+		sc.words = p.vocabulary.Read(sc.words[:0], r.Views[i].Text)
+		last := nothing
+		for i := range sc.words {
+			for _, h := range last.features(&sc, 0, i) {
+				s.Windows = append(s.Windows, classify.Feature{Hash: h, At: int32(s.Words + i)})
+			}
+		}
+		s.Words += len(sc.words)
+		parts(r.Views[i].Text, sc.words, func(t string, words []directive.Word, _ int) {
+			sc.part.whole(t, words)
+			for _, h := range sc.part.list {
 				s.Whole = append(s.Whole, classify.Feature{Hash: h})
 			}
 			s.Parts = append(s.Parts, int32(len(s.Whole)))

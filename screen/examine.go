@@ -19,11 +19,13 @@ type scratch struct {
 	words     []directive.Word
 	negated   []int
 	hits      []directive.Hit
-	features  []classify.Feature
-	apart     []classify.Feature // of one sentence
-	sentences []classify.Span    // that are dangerous by themselves
-	said      []said             // sentences so far
-	judged    int                // words, each time they were judged in a sentence or several
+	features  []uint32         // of one word
+	places    []place          // of the words
+	strides   []classify.Total // by which windows of them are judged
+	aside     []classify.Total // the same of some that are judged apart
+	sentences []classify.Span  // that are dangerous by themselves
+	said      []said           // sentences so far
+	judged    int              // words, each time they were judged in a sentence or several
 	part      once
 	lift      []float32 // what the whole says, for every classify.Stride words
 }
@@ -130,12 +132,12 @@ func (s *Screener) classifier(out []memproxy.Finding, v *normal.View, sc *scratc
 	if len(sc.words) == 0 {
 		return out
 	}
-	sc.features = features(sc.features[:0], sc.words, 0)
+	sc.measure(s.pack.model)
 	lift := s.lift(v, sc)
 	best := s.worst(v, sc, lift)
 	spans := []classify.Span{best}
 	if s.pack.probability(float64(best.Margin)) >= s.pack.hold { // then every such place is told
-		all := places(s.pack.model.Over(sc.features, len(sc.words), lift, s.pack.zero), sc)
+		all := places(s.pack.model.Over(sc.strides, len(sc.words), lift, s.pack.zero), sc)
 		told := len(all)
 		for _, one := range sc.sentences {
 			if !slices.ContainsFunc(all[:told], func(w classify.Span) bool { return w.Start <= one.Start && one.End <= w.End }) {

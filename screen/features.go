@@ -34,47 +34,89 @@ func hash(kind int, a, b uint32) uint32 {
 	return h * 0x27d4eb2f
 }
 
-// features appends what the classifier sees of words, in their order; at is
-// the place of the first. Of concepts it knows the first 64, with which it was trained.
-func features(dst []classify.Feature, words []directive.Word, at int32) []classify.Feature {
-	var before, before2 *directive.Word
-	for i := range words {
-		w := &words[i]
-		p := at + int32(i)
-		if w.Flags&directive.Number != 0 && before != nil && before.Flags&directive.Number != 0 {
-			// A table says nothing by its numbers, and they thin out the rest.
-			dst = append(dst, classify.Feature{At: p}, classify.Feature{At: p})
-			continue
-		}
-		dst = append(dst, classify.Feature{Hash: hash(kindWord, w.Hash, 0), At: p})
-		dst = append(dst, classify.Feature{Hash: hash(kindStem, w.Stem, 0), At: p})
-		if before != nil {
-			dst = append(dst, classify.Feature{Hash: hash(kindPair, before.Hash, w.Hash), At: p})
-		}
-		if before2 != nil {
-			dst = append(dst, classify.Feature{Hash: hash(kindStemPair, before2.Stem, w.Stem), At: p})
-		}
-		if w.Flags&directive.Opens != 0 {
-			dst = append(dst, classify.Feature{Hash: hash(kindOpening, w.Hash, 0), At: p})
-		}
-		if w.Flags&directive.Capital != 0 {
-			dst = append(dst, classify.Feature{Hash: hash(kindForm, 1, 0), At: p})
-		}
-		for c := w.Concepts.First; c != 0; c &= c - 1 {
-			a := uint32(bits.TrailingZeros64(c))
-			if i > 0 && words[i-1].Concepts.First>>a&1 != 0 {
-				continue // the same phrase
-			}
-			dst = append(dst, classify.Feature{Hash: hash(kindConcept, a, 0), At: p})
-			for j := max(0, i-reach); j < i; j++ {
-				for d := words[j].Concepts.First; d != 0; d &= d - 1 {
-					dst = append(dst, classify.Feature{Hash: hash(kindConceptPair, uint32(bits.TrailingZeros64(d)), a), At: p})
-				}
-			}
-		}
-		before2, before = before, w
+// before are the words before one that make features with it: the last that counts and
+// the one before that, or -1.
+type before struct{ last, other int }
+
+// nothing stands before the first word of a text.
+var nothing = before{-1, -1}
+
+// features are what the classifier sees of word i of a text that begins with word first,
+// until it is asked for others. Of concepts it knows the first 64, with which it was trained.
+func (b *before) features(sc *scratch, first, i int) []uint32 {
+	words, dst := sc.words, sc.features[:0]
+	w := &words[i]
+	if w.Flags&directive.Number != 0 && b.last >= 0 && words[b.last].Flags&directive.Number != 0 {
+		return append(dst, 0, 0) // a table says nothing by its numbers, and they thin out the rest
 	}
+	dst = append(dst, hash(kindWord, w.Hash, 0), hash(kindStem, w.Stem, 0))
+	if b.last >= 0 {
+		dst = append(dst, hash(kindPair, words[b.last].Hash, w.Hash))
+	}
+	if b.other >= 0 {
+		dst = append(dst, hash(kindStemPair, words[b.other].Stem, w.Stem))
+	}
+	b.last, b.other = i, b.last
+	if w.Flags&directive.Opens != 0 {
+		dst = append(dst, hash(kindOpening, w.Hash, 0))
+	}
+	if w.Flags&directive.Capital != 0 {
+		dst = append(dst, hash(kindForm, 1, 0))
+	}
+	for c := w.Concepts.First; c != 0; c &= c - 1 {
+		a := uint32(bits.TrailingZeros64(c))
+		if i > first && words[i-1].Concepts.First>>a&1 != 0 {
+			continue // the same phrase
+		}
+		dst = append(dst, hash(kindConcept, a, 0))
+		for j := max(first, i-reach); j < i; j++ {
+			for d := words[j].Concepts.First; d != 0; d &= d - 1 {
+				dst = append(dst, hash(kindConceptPair, uint32(bits.TrailingZeros64(d)), a))
+			}
+		}
+	}
+	sc.features = dst
 	return dst
+}
+
+// place is what is known of the words before one: the total of their features, and which
+// of them make features with it.
+type place struct {
+	classify.Total
+	before
+}
+
+// measure works out the places of a text's words and that behind the last, and what its
+// windows are judged by.
+func (sc *scratch) measure(m *classify.Model) {
+	at := place{before: nothing}
+	sc.places, sc.strides = sc.places[:0], sc.strides[:0]
+	for i := range sc.words {
+		if sc.places = append(sc.places, at); i%classify.Stride == 0 {
+			sc.strides = append(sc.strides, at.Total)
+		}
+		at.Total = at.Plus(m.Weigh(at.features(sc, 0, i)))
+	}
+	sc.places, sc.strides = append(sc.places, at), append(sc.strides, at.Total)
+}
+
+// apart works out what the windows of the words from first to end are judged by, were
+// they a text of their own. Only the first of them have other features in it.
+func (sc *scratch) apart(m *classify.Model, first, end int) []classify.Total {
+	at, i := place{before: nothing}, first
+	strides := sc.aside[:0]
+	for ; i < end && (i < first+reach || at.before != sc.places[i].before); i++ {
+		if (i-first)%classify.Stride == 0 {
+			strides = append(strides, at.Total)
+		}
+		at.Total = at.Plus(m.Weigh(at.features(sc, first, i)))
+	}
+	other := at.Less(sc.places[i].Total)
+	for i = first + len(strides)*classify.Stride; i < end; i += classify.Stride {
+		strides = append(strides, sc.places[i].Plus(other))
+	}
+	sc.aside = append(strides, sc.places[end].Plus(other))
+	return sc.aside
 }
 
 // The kinds of feature by which a text is judged whole, behind those by which
@@ -99,8 +141,7 @@ type once struct {
 	// What it has, in words: another part with the same end that begins before it has
 	// all of that too.
 	first, end int
-	sum        int32 // what the first summed features weigh
-	summed     int
+	total      classify.Total // of the first of them
 }
 
 // add puts a feature behind the first n of list, which has room, unless the part has
@@ -119,14 +160,13 @@ func (o *once) clear() {
 	for _, h := range o.list {
 		o.seen[h>>(32-wholeBits+6)] = 0
 	}
-	o.list, o.sum, o.summed, o.first, o.end = o.list[:0], 0, 0, 0, 0
+	o.list, o.total, o.first, o.end = o.list[:0], classify.Total{}, 0, 0
 }
 
 // margin is what a model says of all features.
 func (o *once) margin(m *classify.Model) float32 {
-	o.sum += m.Weigh(o.list[o.summed:])
-	o.summed = len(o.list)
-	return m.Margin(o.sum, len(o.list))
+	o.total = o.total.Plus(m.Weigh(o.list[o.total.N:]))
+	return m.Margin(o.total)
 }
 
 // words fills o with what the words of a text from first to end have by themselves. Of

@@ -14,7 +14,7 @@ import (
 // sentence by itself says less than one in its place, and weighs less, unless it
 // stands out. The scratch has those that are dangerous afterwards.
 func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.Span {
-	best := s.pack.model.Score(sc.features, len(sc.words), lift)
+	best := s.pack.model.Score(sc.strides, len(sc.words), lift)
 	sc.sentences, sc.said, sc.judged = sc.sentences[:0], sc.said[:0], 0
 	linked, least, less := v.Name == normal.Linked, leastAlone, float32(s.pack.weights["apart"])/1000
 	marks, most := ".!?\n", mostAlone
@@ -24,13 +24,13 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 	case len(sc.words) < paragraph:
 		return best
 	}
-	zero, sum := s.pack.zero, best.Sum
+	zero, all := s.pack.zero, sc.places[len(sc.words)].Total
 	alone := func(from, end int, less float32) (said, bool) {
 		what, one := s.alone(v, sc, from, end, least)
 		if end-from < least {
 			return what, false
 		}
-		rest := s.pack.model.Margin(sum-what.sum, len(sc.features)-what.n)
+		rest := s.pack.model.Margin(all.Less(what.Total))
 		one.Margin -= less * max(0, min(steep, (rest-bland)/(middling-bland)))
 		if one.Margin > best.Margin {
 			best = one
@@ -54,14 +54,14 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 			}
 		}
 		sc.said = append(sc.said, what)
-		sum, n, top := what.sum, what.n, what.margin
+		sum, top := what.Total, what.margin
 		for k := len(sc.said) - 2; !linked && !found && k >= 0; k-- {
 			first := &sc.said[k]
 			if end-first.from > mostTogether || len(sc.said)-k > mostSaid {
 				break
 			}
-			sum, n, top = sum+first.sum, n+first.n, max(top, first.margin)
-			if max(top, s.pack.model.Margin(sum, n)) >= zero-far {
+			sum, top = sum.Plus(first.Total), max(top, first.margin)
+			if max(top, s.pack.model.Margin(sum)) >= zero-far {
 				_, found = alone(first.from, end, less+lessForTwo*float32(len(sc.said)-1-k))
 			}
 		}
@@ -76,9 +76,9 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 // said is what the words of a sentence weigh: those of several add up to what they
 // say together, but for what the last of one says with the first of the next.
 type said struct {
-	from, n int // its first word, and how many features it has
-	sum     int32
-	margin  float32 // of its windows
+	classify.Total
+	from   int     // its first word
+	margin float32 // of its windows
 }
 
 // begins reports whether a sentence may begin with word i although no mark stands
@@ -91,13 +91,12 @@ func begins(text string, words []directive.Word, i int) bool {
 // alone is what the words from first to end are by themselves, the whole of them only
 // where they are at least so many.
 func (s *Screener) alone(v *normal.View, sc *scratch, first, end, least int) (said, classify.Span) {
-	words := sc.words[first:end]
-	sc.judged += len(words)
-	sc.apart = features(sc.apart[:0], words, 0)
-	one := s.pack.model.Score(sc.apart, len(words), nil)
-	what := said{from: first, n: len(sc.apart), sum: one.Sum, margin: one.Margin}
+	sc.judged += end - first
+	apart := sc.apart(s.pack.model, first, end)
+	one := s.pack.model.Score(apart, end-first, nil)
+	what := said{apart[len(apart)-1], first, one.Margin}
 	one.Start, one.End = first+one.Start, first+one.End
-	if one.Margin < s.pack.zero-far || len(words) < least {
+	if one.Margin < s.pack.zero-far || end-first < least {
 		return what, one
 	}
 	sc.part.words(v.Text, sc.words, first, end)

@@ -17,6 +17,16 @@ func numbered(words ...uint32) ([]classify.Feature, int) {
 	return f, len(words)
 }
 
+// margin is what a model says of the numbered words of a short text.
+func margin(m *classify.Model, words ...uint32) float32 {
+	var hashes []uint32
+	features, _ := numbered(words...)
+	for _, f := range features {
+		hashes = append(hashes, f.Hash)
+	}
+	return m.Margin(m.Weigh(hashes))
+}
+
 // model is what is fitted to examples.
 func model(t *testing.T, examples []example, o training) *classify.Model {
 	t.Helper()
@@ -57,12 +67,10 @@ func TestPeculiarFeaturesAreNotLearned(t *testing.T) {
 		list = append(list, example{Features: f, Words: n, Poison: true, Weight: 1, Group: 6})
 	}
 	m := model(t, list, windowTraining())
-	f, n := numbered(5, 4)
-	none, _ := numbered(1000, 2000)
-	if a, b := m.Score(f, n, nil).Margin, m.Score(none, 2, nil).Margin; a != b {
+	if a, b := margin(m, 5, 4), margin(m, 1000, 2000); a != b {
 		t.Errorf("margin %v of a peculiar text, %v of an unknown one", a, b)
 	}
-	if f, n := numbered(9, 7); m.Score(f, n, nil).Margin <= 0 {
+	if margin(m, 9, 7) <= 0 {
 		t.Error("what is common to sources is not learned")
 	}
 }
@@ -84,9 +92,7 @@ func TestAnyNumberOfSourcesIsLearned(t *testing.T) {
 		}
 	}
 	m := model(t, list, windowTraining())
-	f, n := numbered(5, 4)
-	none, _ := numbered(1000, 2000)
-	if a, b := m.Score(f, n, nil).Margin, m.Score(none, 2, nil).Margin; a <= b+0.5 {
+	if a, b := margin(m, 5, 4), margin(m, 1000, 2000); a <= b+0.5 {
 		t.Errorf("margin %v of what sources 64 to 67 share, %v of an unknown text", a, b)
 	}
 }
@@ -102,14 +108,7 @@ func TestWholePartsAreLearned(t *testing.T) {
 			example{Features: append(harmless, part(50, 53, 54)...), Parts: []int32{3, 6}, Weight: 1, Group: i % 3})
 	}
 	m := model(t, list, wholeTraining())
-	margin := func(w ...uint32) float32 {
-		var hashes []uint32
-		for _, f := range part(w...) {
-			hashes = append(hashes, f.Hash)
-		}
-		return m.Margin(m.Weigh(hashes), len(hashes))
-	}
-	if bad, fine := margin(1, 2, 3), margin(50, 51, 53); bad <= 0 || fine >= 0 {
+	if bad, fine := margin(m, 1, 2, 3), margin(m, 50, 51, 53); bad <= 0 || fine >= 0 {
 		t.Errorf("margin %v of the poisoned part, %v of the harmless one", bad, fine)
 	}
 }

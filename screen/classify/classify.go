@@ -45,49 +45,57 @@ type Model struct {
 type Span struct {
 	Start, End int
 	Margin     float32
-	Sum        int32 // what all features weigh, of the window with the highest margin
 }
 
-// Weigh returns what features weigh together, by their hashes, wherever they stand: sums
-// of several lists add up.
-func (m *Model) Weigh(features []uint32) (sum int32) {
-	if len(m.weights) == 0 {
-		return 0
+// A Total is what some features weigh together, wherever they stand, and how many there
+// are. Totals of several lists add up.
+type Total struct{ Sum, N int32 }
+
+// Less is a total without another that is part of it.
+func (t Total) Less(o Total) Total { return Total{t.Sum - o.Sum, t.N - o.N} }
+
+// Plus is two totals together.
+func (t Total) Plus(o Total) Total { return Total{t.Sum + o.Sum, t.N + o.N} }
+
+// Weigh returns the total of features by their hashes.
+func (m *Model) Weigh(features []uint32) Total {
+	t := Total{N: int32(len(features))}
+	if len(m.weights) > 0 {
+		shift := 32 - m.bits
+		for _, h := range features {
+			t.Sum += int32(m.weights[h>>shift])
+		}
 	}
-	shift := 32 - m.bits
-	for _, h := range features {
-		sum += int32(m.weights[h>>shift])
-	}
-	return sum
+	return t
 }
 
-// Margin returns the margin of so many features by their sum.
-func (m *Model) Margin(sum int32, features int) float32 {
+// Margin returns the margin of features by their total.
+func (m *Model) Margin(t Total) float32 {
 	if len(m.weights) == 0 {
 		return float32(math.Inf(-1))
 	}
-	return float32(sum)*m.scale/float32(Norm(features)) + m.bias
+	return float32(t.Sum)*m.scale/float32(Norm(int(t.N))) + m.bias
 }
 
-// Score returns the window with the highest margin. Features must be in order
-// of their words; words is how many the text has. lift is what else is known of
-// the words, added to the margin: one number for every Stride of them, or nil.
-func (m *Model) Score(features []Feature, words int, lift []float32) Span {
+// Score returns the window with the highest margin. words is how many the text has, and
+// before has the total of all features before every Stride of them, and of the whole
+// text. lift is what else is known of the words, added to the margin: one number for
+// every Stride of them, or nil.
+func (m *Model) Score(before []Total, words int, lift []float32) Span {
 	best := Span{Margin: float32(math.Inf(-1))}
-	sum := m.windows(features, words, lift, func(s Span) {
+	m.windows(before, words, lift, func(s Span) {
 		if s.Margin > best.Margin {
 			best = s
 		}
 	})
-	best.Sum = sum
 	return best
 }
 
 // Over returns the windows whose margin is at least least, the highest first;
 // of those that overlap, the highest alone.
-func (m *Model) Over(features []Feature, words int, lift []float32, least float32) []Span {
+func (m *Model) Over(before []Total, words int, lift []float32, least float32) []Span {
 	var all, out []Span
-	m.windows(features, words, lift, func(s Span) {
+	m.windows(before, words, lift, func(s Span) {
 		if s.Margin >= least {
 			all = append(all, s)
 		}
@@ -105,44 +113,19 @@ func (m *Model) Over(features []Feature, words int, lift []float32, least float3
 	return out
 }
 
-// windows calls f with each window, and returns what all features weigh: sums of several
-// lists add up.
-func (m *Model) windows(features []Feature, words int, lift []float32, f func(Span)) (all int32) {
+// windows calls f with each window.
+func (m *Model) windows(before []Total, words int, lift []float32, f func(Span)) {
 	if len(m.weights) == 0 {
-		return 0
+		return
 	}
-	const slots = Window / Stride
-	// A ring of sums by stride: a window is the sum of its strides.
-	var sum [slots]int32
-	var count [slots]int32
-	shift := 32 - m.bits
-	next := 0
-	for s := 0; s*Stride < words || s == 0; s++ {
-		end := int32((s + 1) * Stride)
-		var a, n int32
-		for next < len(features) && features[next].At < end {
-			a += int32(m.weights[features[next].Hash>>shift])
-			n++
-			next++
-		}
-		all += a
-		sum[s%slots], count[s%slots] = a, n
-		var total, number int32
-		for i := range slots {
-			total += sum[i]
-			number += count[i]
-		}
-		if s+1 < slots && (s+1)*Stride < words {
-			continue
-		}
-		margin := m.Margin(total, int(number))
-		start := max(0, s+1-slots)
+	for last := min(Window/Stride, len(before)-1); last < len(before); last++ {
+		first := max(0, last-Window/Stride)
+		margin := m.Margin(before[last].Less(before[first]))
 		if lift != nil {
-			margin += max(lift[start], lift[s])
+			margin += max(lift[first], lift[max(last-1, 0)])
 		}
-		f(Span{Start: start * Stride, End: min(words, (s+1)*Stride), Margin: margin})
+		f(Span{Start: first * Stride, End: min(last*Stride, words), Margin: margin})
 	}
-	return all
 }
 
 const thin = 16 // added to the number of a window's features: a few words are less certain than many

@@ -8,21 +8,26 @@ import (
 	"testing"
 )
 
-// text makes features of numbered words, one each.
-func text(words ...uint32) ([]Feature, int) {
-	var f []Feature
+// feature is that of a numbered word.
+func feature(word uint32) uint32 { return word * 0x9e3779b1 }
+
+// text is what a model knows of numbered words, of one feature each.
+func text(m *Model, words ...uint32) (before []Total, n int) {
+	var all Total
 	for i, w := range words {
-		f = append(f, Feature{Hash: w * 0x9e3779b1, At: int32(i)})
+		if i%Stride == 0 {
+			before = append(before, all)
+		}
+		all = all.Plus(m.Weigh([]uint32{feature(w)}))
 	}
-	return f, len(words)
+	return append(before, all), len(words)
 }
 
 // payload is a model that takes the words 1 and 2 for poison.
 func payload(bits uint8) *Model {
 	m := &Model{bits: bits, weights: make([]int8, 1<<bits), scale: 0.1, bias: -1}
-	f, _ := text(1, 2)
-	for _, one := range f {
-		m.weights[one.Hash>>(32-bits)] = 100
+	for word := range uint32(2) {
+		m.weights[feature(word+1)>>(32-bits)] = 100
 	}
 	return m
 }
@@ -47,10 +52,10 @@ func TestBuriedPayloadsCount(t *testing.T) {
 	for i := range long {
 		long[i] = 50
 	}
-	f, n := text(long...)
+	f, n := text(m, long...)
 	clean := m.Score(f, n, nil)
 	copy(long[200:], []uint32{1, 2, 1, 2, 1, 2})
-	f, n = text(long...)
+	f, n = text(m, long...)
 	hit := m.Score(f, n, nil)
 	if hit.Margin <= clean.Margin+0.5 || hit.Start > 200 || hit.End < 206 || hit.End-hit.Start > Window {
 		t.Errorf("clean %+v, buried %+v", clean, hit)
@@ -59,10 +64,11 @@ func TestBuriedPayloadsCount(t *testing.T) {
 
 func TestEmptyTexts(t *testing.T) {
 	m := &Model{bits: 8, weights: make([]int8, 1<<8), scale: 1}
-	if s := m.Score(nil, 0, nil); math.IsNaN(float64(s.Margin)) || s.Start != 0 || s.End != 0 {
+	before, n := text(m)
+	if s := m.Score(before, n, nil); math.IsNaN(float64(s.Margin)) || s.Start != 0 || s.End != 0 {
 		t.Errorf("%+v", s)
 	}
-	if s := (&Model{}).Score(nil, 0, nil); !math.IsInf(float64(s.Margin), -1) {
+	if s := (&Model{}).Score(before, n, nil); !math.IsInf(float64(s.Margin), -1) {
 		t.Errorf("a model without weights says %+v", s)
 	}
 }
@@ -80,7 +86,7 @@ func FuzzDecode(f *testing.F) {
 		if !bytes.Equal(encode(m), b) {
 			t.Fatal("decoding and encoding change the bytes")
 		}
-		fs, n := text(1, 2, 3)
+		fs, n := text(m, 1, 2, 3)
 		m.Score(fs, n, nil)
 	})
 }
