@@ -31,33 +31,37 @@ func (st *stretches) clear(l *Lexicon) {
 // in more places than are told apart, its last hit reaches over all the rest,
 // to the text's end.
 func (l *Lexicon) Find(text string) []Hit {
-	if l.scanner == nil {
+	if l.rarest == nil {
 		return nil
 	}
 	var st *stretches
-	l.scanner.scan(text, func(id, end int) {
-		if st == nil {
-			st = l.stretches.Get().(*stretches)
-		}
-		lit := &l.literals[id]
+	near := false // the rarest part of some rule may match
+	add := func(lit *literal, end int) {
 		for _, e := range lit.ends {
-			if !follows(text[end:], e.rest) {
+			if _, ok := follows(text[end:], e.rest); !ok {
 				continue
 			}
-			around, a := &st.around[e.part], l.parts[e.part].anchor
+			if st == nil {
+				st = l.stretches.Get().(*stretches)
+			}
+			around, p := &st.around[e.part], &l.parts[e.part]
 			if len(*around) == 0 {
 				st.parts = append(st.parts, e.part)
-				st.rules[l.parts[e.part].rule]++
+				st.rules[p.rule]++
+				near = near || p.near
 			}
 			// One more character on either side is what a boundary of words looks at.
-			*around = join(*around, span{max(0, end-lit.width-a.before-utf8.UTFMax), min(len(text), end+a.after+utf8.UTFMax)})
+			*around = join(*around, span{max(0, end-lit.width-p.anchor.before-utf8.UTFMax), min(len(text), end+p.anchor.after+utf8.UTFMax)})
 		}
-	})
-	if st == nil {
+	}
+	if l.rarest.scan(text, add); st == nil {
 		return nil
 	}
 	defer l.stretches.Put(st)
 	defer st.clear(l)
+	if near {
+		l.nearby.scan(text, add)
+	}
 	var hits []Hit
 	for ri, n := range st.rules {
 		r := &l.Rules[ri]
@@ -98,13 +102,16 @@ func (r *Rule) together(parts [][]span) {
 func (p *part) matches(text string, around []span) []span {
 	var out []span
 	for _, in := range around {
-		if !p.near && len(out) > maxHits {
-			break
+		most := -1
+		if !p.near {
+			if most = maxHits + 3 - len(out); len(out) > maxHits { // two may have been cut off
+				break
+			}
 		}
-		if p.signs != nil && !p.signs.In(text[in.from:in.to]) {
+		if !p.any.in(text[in.from:in.to]) {
 			continue
 		}
-		for _, m := range p.re.FindAllStringIndex(text[in.from:in.to], -1) {
+		for _, m := range p.re.FindAllStringIndex(text[in.from:in.to], most) {
 			m := span{in.from + m[0], in.from + m[1]}
 			if (m.from > in.from || in.from == 0) && (m.to < in.to || in.to == len(text)) {
 				out = append(out, m)

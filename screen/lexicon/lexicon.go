@@ -32,10 +32,10 @@ type Rule struct {
 // part is a pattern and the literals around which it is tried.
 type part struct {
 	re      *regexp.Regexp
+	any     *automaton
 	anchor  *anchor
 	repeats repetitions
-	signs   *terms.Bytes // each match has one of them, unless it is nil
-	near    bool         // it counts near the rule's others alone
+	near    bool // it counts near the rule's others alone
 	rule    int
 }
 
@@ -44,22 +44,9 @@ type part struct {
 type Lexicon struct {
 	Rules     []Rule
 	parts     []part
-	scanner   *scanner
-	literals  []literal
+	rarest    *scanner  // of the rarest part of what must stand near others, and of all other parts
+	nearby    *scanner  // of those others
 	stretches sync.Pool // of *stretches, to be used again
-}
-
-// literal is what the scanner finds, the beginning of some parts' literals: its
-// greatest length in a text, and what may follow.
-type literal struct {
-	width int
-	ends  []ending
-}
-
-// ending is the rest of a literal of a part.
-type ending struct {
-	rest string
-	part int
 }
 
 // Hit is a place where a rule holds, in bytes of the text.
@@ -100,29 +87,23 @@ func Parse(file, src string) (*Lexicon, error) {
 }
 
 func (l *Lexicon) index() {
-	var texts []string
-	ids := map[string]int{}
+	rarest, nearby := map[string][]ending{}, map[string][]ending{}
 	for ri := range l.Rules {
 		r := &l.Rules[ri]
 		r.first = len(l.parts)
 		for i := range r.parts {
-			p := &r.parts[i]
-			p.near, p.rule = r.Within > 0, ri
+			p, literals := &r.parts[i], rarest
+			if p.near, p.rule = r.Within > 0, ri; p.near && i > 0 {
+				literals = nearby
+			}
 			for _, whole := range p.anchor.literals {
 				text := terms.Head(whole, maxScanned)
-				id, ok := ids[text]
-				if !ok {
-					id = len(texts)
-					ids[text] = id
-					texts = append(texts, text)
-					l.literals = append(l.literals, literal{width: widthOf(text)})
-				}
-				l.literals[id].ends = append(l.literals[id].ends, ending{whole[len(text):], len(l.parts)})
+				literals[text] = append(literals[text], ending{whole[len(text):], len(l.parts)})
 			}
 			l.parts = append(l.parts, *p)
 		}
 	}
-	l.scanner = newScanner(texts)
+	l.rarest, l.nearby = newScanner(rarest), newScanner(nearby)
 	l.stretches.New = func() any {
 		return &stretches{around: make([][]span, len(l.parts)), rules: make([]int, len(l.Rules))}
 	}
@@ -150,6 +131,10 @@ func (r *Rule) add(p string) error {
 	if err != nil {
 		return err
 	}
-	r.parts = append(r.parts, part{re: re, anchor: anchorOf(tree), repeats: repetitionsOf(tree), signs: signsOf(tree)})
+	any, err := newAutomaton(tree)
+	if err != nil {
+		return err
+	}
+	r.parts = append(r.parts, part{re: re, any: any, anchor: anchorOf(tree), repeats: repetitionsOf(tree)})
 	return nil
 }

@@ -1,115 +1,131 @@
 package lexicon
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
 
-// maxScanned bounds the bytes of a literal that the automaton knows, and with
-// them its size. What follows is compared.
-const maxScanned = 6
+	"github.com/memproxy/memproxy/screen/terms"
+)
 
-// scanner finds literals in one pass over a text, folded: the automaton of Aho
-// and Corasick (Efficient string matching, CACM 18, 1975), over the bytes that
-// occur in a literal.
+// scanner finds literals in one pass over a text, folded: where the last three bytes may
+// end the beginning of a literal, those that begin so are compared. Bytes are told apart by
+// seven bits; three at most have the same.
 type scanner struct {
-	class   [256]uint8 // of each byte; 0 occurs in no literal
-	classes int
-	next    []uint16 // state by state and class
-	found   [][]int  // literals that end in a state
-	ends    []bool   // whether there are any, in less memory
+	class    [256]uint32 // of each byte once it is folded; 0 occurs in no literal
+	may      [1 << (3 * classBits) / 64]uint64
+	literals []literal
+	by       [lookBack + 1]terms.Table[[]int32] // literals, by the classes of the last bytes of their beginnings
 }
 
-func newScanner(literals []string) *scanner {
-	s := &scanner{classes: 1}
-	for _, text := range literals {
-		for i := range len(text) {
-			if s.class[text[i]] == 0 {
-				s.class[text[i]] = uint8(s.classes)
-				s.classes++
+const (
+	classBits  = 7
+	lookBack   = 3 // bytes
+	maxScanned = 6 // bytes of a literal around which others may follow
+)
+
+// literal is what the scanner finds, the beginning of some parts' literals.
+type literal struct {
+	begin, mask uint64 // its first bytes, up to the end of the first character behind two, and which bits they have
+	rest        string // of maxScanned
+	width       int    // greatest length of maxScanned in a text
+	ends        []ending
+}
+
+// ending is the rest of a literal of a part.
+type ending struct {
+	rest string
+	part int
+}
+
+// newScanner returns one for literals, each with what follows it.
+func newScanner(literals map[string][]ending) *scanner {
+	s := &scanner{}
+	classes := uint32(0)
+	for text, ends := range literals {
+		n := 0
+		for n < len(text) && (n < lookBack || !utf8.RuneStart(text[n])) {
+			n++
+		}
+		lit := literal{rest: text[n:], width: widthOf(text), ends: ends}
+		key, keyed := uint32(0), min(n, lookBack)
+		for i := range n {
+			class := &s.class[text[i]]
+			if *class == 0 {
+				*class = 1 + classes%(1<<classBits-1)
+				classes++
 			}
+			lit.begin, lit.mask = lit.begin<<8|uint64(text[i]), lit.mask<<8|0xff
+			key = (key<<classBits | *class) & (1<<(classBits*keyed) - 1)
+		}
+		list := s.by[keyed].At(key)
+		*list = append(*list, int32(len(s.literals)))
+		s.literals = append(s.literals, lit)
+		for above := uint32(0); above < 1<<(classBits*(lookBack-keyed)); above++ {
+			k := above<<(classBits*keyed) | key
+			s.may[k/64] |= 1 << (k % 64)
 		}
 	}
-	s.state()
-	for id, text := range literals {
-		at := 0
-		for i := range len(text) {
-			edge := at*s.classes + int(s.class[text[i]])
-			if s.next[edge] == 0 {
-				s.next[edge] = uint16(s.state())
-			}
-			at = int(s.next[edge])
-		}
-		s.found[at] = append(s.found[at], id)
-	}
-	s.link()
-	s.ends = make([]bool, len(s.found))
-	for at, ids := range s.found {
-		s.ends[at] = len(ids) > 0
+	for c := range utf8.RuneSelf {
+		s.class[c] = s.class[foldASCII[c]]
 	}
 	return s
 }
 
-func (s *scanner) state() int {
-	s.next = append(s.next, make([]uint16, s.classes)...)
-	s.found = append(s.found, nil)
-	return len(s.found) - 1
-}
-
-// link completes the trie, breadth first: where it has no transition, that of
-// the longest proper suffix holds.
-func (s *scanner) link() {
-	suffix := make([]int, len(s.found))
-	queue := []int{0}
-	for len(queue) > 0 {
-		at := queue[0]
-		queue = queue[1:]
-		for c := range s.classes {
-			edge, other := at*s.classes+c, suffix[at]*s.classes+c
-			to := int(s.next[edge])
-			switch {
-			case to == 0:
-				s.next[edge] = s.next[other]
-				continue
-			case at != 0:
-				suffix[to] = int(s.next[other])
-				s.found[to] = append(s.found[to], s.found[suffix[to]]...)
-			}
-			queue = append(queue, to)
-		}
-	}
-}
-
-// scan calls found with each literal in text and with where it ends.
-func (s *scanner) scan(text string, found func(literal, end int)) {
-	state := 0
+// scan calls found with each literal in text and with where its first bytes end, of which
+// there are maxScanned at most.
+func (s *scanner) scan(text string, found func(lit *literal, end int)) {
+	const all = 1<<(classBits*lookBack) - 1
+	var last uint64
+	var key uint32
 	for i := 0; i < len(text); {
 		c := text[i]
 		if c < utf8.RuneSelf {
 			i++
-			state = int(s.next[state*s.classes+int(s.class[foldASCII[c]])])
+			last, key = last<<8|uint64(foldASCII[c]), (key<<classBits|s.class[c])&all
 		} else {
 			r, n := utf8.DecodeRuneInString(text[i:])
 			i += n
 			var folded [utf8.UTFMax]byte
 			for _, c := range utf8.AppendRune(folded[:0], fold(r)) {
-				state = int(s.next[state*s.classes+int(s.class[c])])
+				last, key = last<<8|uint64(c), (key<<classBits|s.class[c])&all
 			}
 		}
-		if s.ends[state] {
-			for _, id := range s.found[state] {
-				found(id, i)
+		if s.may[key/64]>>(key%64)&1 == 0 {
+			continue
+		}
+		for n := 1; n <= lookBack; n++ {
+			list, _ := s.by[n].Get(key & (1<<(classBits*n) - 1))
+			for _, id := range list {
+				lit := &s.literals[id]
+				if (last^lit.begin)&lit.mask != 0 {
+					continue
+				}
+				if n, ok := follows(text[i:], lit.rest); ok {
+					found(lit, i+n)
+				}
 			}
 		}
 	}
 }
 
-// follows reports whether text begins with what is folded to rest.
-func follows(text, rest string) bool {
+// follows reports whether text begins with what is folded to rest, and how long it is.
+func follows(text, rest string) (n int, ok bool) {
 	for rest != "" {
-		want, m := utf8.DecodeRuneInString(rest)
-		r, n := utf8.DecodeRuneInString(text)
-		if n == 0 || fold(r) != want {
-			return false
+		if n == len(text) {
+			return 0, false
 		}
-		text, rest = text[n:], rest[m:]
+		if c := text[n]; c < utf8.RuneSelf && rest[0] < utf8.RuneSelf {
+			if foldASCII[c] != rest[0] {
+				return 0, false
+			}
+			n, rest = n+1, rest[1:]
+			continue
+		}
+		want, m := utf8.DecodeRuneInString(rest)
+		r, size := utf8.DecodeRuneInString(text[n:])
+		if fold(r) != want {
+			return 0, false
+		}
+		n, rest = n+size, rest[m:]
 	}
-	return true
+	return n, true
 }

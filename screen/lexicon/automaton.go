@@ -1,0 +1,184 @@
+package lexicon
+
+import (
+	"encoding/binary"
+	"regexp/syntax"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unicode"
+	"unicode/utf8"
+)
+
+// automaton tells whether a pattern matches anywhere in a text, in one step a character:
+// the expression, which also tells where, takes hundreds of times as long, and around
+// most literals there is no match. Its states are made when a text first leads to them
+// (Thompson, Regular expression search algorithm, CACM 11, 1968).
+type automaton struct {
+	prog  *syntax.Prog
+	begin []rune                // of each class of characters that the pattern does not tell apart, but for the first
+	ascii [utf8.RuneSelf]uint16 // the classes of these
+	first *state
+
+	mu    sync.Mutex
+	known map[string]*state
+}
+
+// state is what may follow, and the character before: one of its kind.
+type state struct {
+	waiting []uint32 // instructions that look at the next character
+	before  rune
+	next    []atomic.Pointer[state] // by class; the last is the end of the text
+}
+
+// maxStates bounds what is remembered of a pattern: more begins anew.
+const maxStates = 256
+
+// matched is where every automaton is that has found a match.
+var matched = new(state)
+
+// endOfText is a character that none is.
+const endOfText = -1
+
+func newAutomaton(tree *syntax.Regexp) (*automaton, error) {
+	prog, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return nil, err
+	}
+	a := &automaton{prog: prog, known: map[string]*state{}}
+	own := func(from, to rune) { a.begin = append(a.begin, from, to+1) }
+	for _, r := range [...]struct{ from, to rune }{{'\n', '\n'}, {'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}} { // what boundaries look at
+		own(r.from, r.to)
+	}
+	for _, in := range prog.Inst {
+		switch in.Op {
+		case syntax.InstRune, syntax.InstRune1:
+			if len(in.Rune) == 1 {
+				own(in.Rune[0], in.Rune[0])
+				for c := unicode.SimpleFold(in.Rune[0]); c != in.Rune[0]; c = unicode.SimpleFold(c) {
+					own(c, c)
+				}
+			}
+			for i := 0; i+1 < len(in.Rune); i += 2 {
+				own(in.Rune[i], in.Rune[i+1])
+			}
+		}
+	}
+	slices.Sort(a.begin)
+	a.begin = slices.Compact(a.begin)
+	for c := range a.ascii {
+		a.ascii[c] = uint16(a.class(rune(c)))
+	}
+	a.first = a.state(nil, endOfText)
+	return a, nil
+}
+
+func (a *automaton) class(c rune) int {
+	i, found := slices.BinarySearch(a.begin, c)
+	if found {
+		i++
+	}
+	return i
+}
+
+// in reports whether the pattern matches in text.
+func (a *automaton) in(text string) bool {
+	s := a.first
+	for i := 0; i < len(text); {
+		var class int
+		if c := text[i]; c < utf8.RuneSelf {
+			class = int(a.ascii[c])
+			i++
+		} else {
+			r, n := utf8.DecodeRuneInString(text[i:])
+			class = a.class(r)
+			i += n
+		}
+		if s = a.after(s, class); s == matched {
+			return true
+		}
+	}
+	return a.after(s, len(a.begin)+1) == matched
+}
+
+// after returns the state that a class of characters leads to.
+func (a *automaton) after(s *state, class int) *state {
+	if next := s.next[class].Load(); next != nil {
+		return next
+	}
+	return a.step(s, class)
+}
+
+// step works out what after returns.
+func (a *automaton) step(s *state, class int) *state {
+	c := rune(endOfText)
+	switch {
+	case class == 0:
+		c = 0
+	case class <= len(a.begin):
+		c = a.begin[class-1] // as good as any of its class
+	}
+	holds := syntax.EmptyOpContext(s.before, c)
+	var next []uint32
+	seen := make([]bool, len(a.prog.Inst))
+	open := append([]uint32{uint32(a.prog.Start)}, s.waiting...)
+	for len(open) > 0 {
+		pc := open[len(open)-1]
+		open = open[:len(open)-1]
+		if seen[pc] {
+			continue
+		}
+		seen[pc] = true
+		in := &a.prog.Inst[pc]
+		switch in.Op {
+		case syntax.InstMatch:
+			s.next[class].Store(matched)
+			return matched
+		case syntax.InstAlt, syntax.InstAltMatch:
+			open = append(open, in.Out, in.Arg)
+		case syntax.InstCapture, syntax.InstNop:
+			open = append(open, in.Out)
+		case syntax.InstEmptyWidth:
+			if syntax.EmptyOp(in.Arg)&^holds == 0 {
+				open = append(open, in.Out)
+			}
+		case syntax.InstRune, syntax.InstRune1, syntax.InstRuneAny, syntax.InstRuneAnyNotNL:
+			if c != endOfText && in.MatchRune(c) {
+				next = append(next, in.Out)
+			}
+		}
+	}
+	switch { // one character of each kind that boundaries tell apart
+	case syntax.IsWordChar(c):
+		c = 'a'
+	case c >= 0 && c != '\n':
+		c = ' '
+	}
+	to := a.state(next, c)
+	s.next[class].Store(to)
+	return to
+}
+
+// state returns that of instructions and the character before them.
+func (a *automaton) state(waiting []uint32, before rune) *state {
+	slices.Sort(waiting)
+	waiting = slices.Compact(waiting)
+	key := binary.AppendVarint(nil, int64(before))
+	for _, pc := range waiting {
+		key = binary.AppendUvarint(key, uint64(pc))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s, ok := a.known[string(key)]
+	if !ok {
+		if len(a.known) >= maxStates { // whoever is in one of them goes on
+			clear(a.known)
+			for i := range a.first.next {
+				a.first.next[i].Store(nil)
+			}
+		}
+		s = &state{waiting: slices.Clip(waiting), before: before, next: make([]atomic.Pointer[state], len(a.begin)+2)}
+		a.known[string(key)] = s
+	}
+	return s
+}
