@@ -44,19 +44,32 @@ const decodedBonus, hiddenBonus = 100, 200
 // and not weighed: they depend on nothing but the text.
 func (s *Screener) Findings(text string) []memproxy.Finding {
 	reading := normal.Read(text)
-	return s.findings(&reading, text, !s.off[LayerClassify])
+	return settle(s.look(&reading, text, nil, !s.off[LayerClassify]).found)
 }
 
-func (s *Screener) findings(reading *normal.Reading, text string, classify bool) []memproxy.Finding {
+// seen is what was found in the readings of a text, and not settled yet.
+type seen struct {
+	found   []memproxy.Finding
+	ends    []int // of what each reading has of it, without the classifier
+	negated bool  // a reading takes words back, which are no words of it afterwards
+}
+
+// look runs the layers over every reading of a text: the rules only where they have not
+// seen it yet, without the classifier.
+func (s *Screener) look(reading *normal.Reading, text string, rules *seen, classify bool) (all seen) {
 	sc := pool.Get().(*scratch)
 	defer pool.Put(sc)
 	code, spans := reading.Code(), codeSpans(text)
-	var out []memproxy.Finding
 	var taken []bool // bytes of the text that its plain reading takes back
-	for i := range reading.Views {
+	var out []memproxy.Finding
+	for i, before := 0, 0; i < len(reading.Views); i++ {
 		v := &reading.Views[i]
+		if rules != nil {
+			out, before = append(out, rules.found[before:rules.ends[i]]...), rules.ends[i]
+		}
 		from := len(out)
 		s.pack.read(v, sc, taken)
+		all.negated = all.negated || len(sc.negated) > 0
 		if i == 0 && len(sc.negated) > 0 {
 			taken = make([]bool, len(text))
 			for _, k := range sc.negated {
@@ -66,10 +79,10 @@ func (s *Screener) findings(reading *normal.Reading, text string, classify bool)
 				}
 			}
 		}
-		if !s.off[LayerLexicon] {
+		if rules == nil && !s.off[LayerLexicon] {
 			out = s.lexicon(out, v)
 		}
-		if !s.off[LayerDirective] {
+		if rules == nil && !s.off[LayerDirective] {
 			out = found(out, v, s.pack.directives, sc)
 			if !v.Rough { // which has words of other languages by chance
 				out = found(out, v, s.pack.tongues, sc)
@@ -90,11 +103,15 @@ func (s *Screener) findings(reading *normal.Reading, text string, classify bool)
 				hid(&out[j], v)
 			}
 		}
+		if !classify {
+			all.ends = append(all.ends, len(out))
+		}
 	}
 	if reading.Cut {
 		out = append(out, memproxy.Finding{Rule: RuleBounds, Severity: "high", End: len(text), Score: unreadScore})
 	}
-	return settle(out)
+	all.found = out
+	return all
 }
 
 // hid raises a finding where its place does not read as it stands.

@@ -107,11 +107,15 @@ func (s *Screener) Text(text string, source, trust string) Report {
 // classifier, which was trained on texts that people wrote in one piece, is not asked.
 func (s *Screener) Joined(text string, source, trust string) Report {
 	reading := normal.Read(text)
-	found := s.findings(&reading, text, false)
-	if len(found) > 0 && !s.off[LayerClassify] {
-		found = s.findings(&reading, text, true)
+	all := s.look(&reading, text, nil, false)
+	if len(all.found) > 0 && !s.off[LayerClassify] {
+		rules := &all
+		if all.negated { // they look again, at what is left
+			rules = nil
+		}
+		all = s.look(&reading, text, rules, true)
 	}
-	return s.report(found, source, trust)
+	return s.report(settle(all.found), source, trust)
 }
 
 func (s *Screener) report(findings []memproxy.Finding, source, trust string) Report {

@@ -302,7 +302,7 @@ func tokens(dst []token, s string) []token {
 			continue
 		case marked && (strings.IndexByte(w, '@') >= 0 || terms.Address(w)):
 			t.hash = address
-		case len(w) <= longestLight && light[w]:
+		case lightly[w[0]]>>min(len(w), 15)&1 != 0 && light[w]:
 			t.hash, t.weight = terms.Hash(w), 0.25
 		default:
 			t.hash, t.telling = terms.Hash(stem(w)), true
@@ -357,7 +357,13 @@ var light = terms.Set(`a an the to of in on at by for from with without into and
 	user users user's you your i my me we our they their them he she his her will would can could should may might do does did not no has have had all any
 	some when where which who what how there here about just also now please`)
 
-const longestLight = 7 // bytes of a word that is light
+// lightly are the lengths of the words that are light, as bits by their first letter.
+var lightly = func() (of [256]uint16) {
+	for w := range light {
+		of[w[0]] |= 1 << len(w)
+	}
+	return of
+}()
 
 // stem takes the commonest endings off.
 func stem(w string) string {
