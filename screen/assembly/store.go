@@ -234,8 +234,14 @@ func (s *Store) newPiece(id string, index, offset int, body string, now time.Tim
 	return p
 }
 
+// readers have words that nobody reads any more.
+var readers = sync.Pool{New: func() any { return new([]word) }}
+
 func read(body string) reading {
-	words, all := split(body), sentences(body)
+	kept := readers.Get().(*[]word)
+	defer readers.Put(kept)
+	words, all := split((*kept)[:0], body), sentences(body)
+	*kept = words
 	r := reading{
 		part: findPart(body), run: longestRun(body), defs: definitions(body, words),
 		uses: uses(body, words), cond: condition(body, words, all), action: action(body, words, all),

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy/screen/terms"
@@ -161,6 +162,9 @@ func (j *joiner) variables() {
 	type meaning struct {
 		p     *piece
 		value span
+	}
+	if !slices.ContainsFunc(j.all, func(p *piece) bool { return len(p.uses) > 0 }) {
+		return // most sessions
 	}
 	known := map[string]meaning{}
 	for _, p := range j.all { // the latest meaning wins

@@ -57,9 +57,8 @@ func hash(w string) uint32 {
 	return terms.Word(w)
 }
 
-// split returns the words of s.
-func split(s string) []word {
-	words := make([]word, 0, len(s)/wordBytes+1)
+// split appends the words of s.
+func split(words []word, s string) []word {
 	for i := 0; i < len(s); {
 		from, h, plain, more := i, terms.Start, true, false
 		for i < len(s) {
@@ -96,9 +95,6 @@ func split(s string) []word {
 }
 
 var inWords, digits, joints = terms.BytesOf(terms.Alnum + "'_"), terms.BytesOf(terms.Digits), terms.BytesOf("_-")
-
-// wordBytes is about how many bytes of a text there are for each of its words.
-const wordBytes = 5
 
 // stretches are the longest ones of s without any of the bytes that part them.
 func stretches(s string, part *terms.Bytes) iter.Seq[span] {
