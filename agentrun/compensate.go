@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -268,7 +268,7 @@ func (c *Watched) round(ctx context.Context) (open bool, err error) {
 		}
 		if a == nil {
 			a = c.r.opt.Gate.Agents().Ask(ctx, c.a, change.Call)
-			face.LogDecision(ctx, c.r.opt.Log, c.r.opt.Backend.Name, a)
+			frontend.LogDecision(ctx, c.r.opt.Log, c.r.opt.Backend.Name, a)
 			c.ruled[change.Key] = a
 		}
 		if !a.Decision.Verdict.Stops() {

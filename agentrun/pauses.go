@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/durable"
 )
@@ -243,7 +243,7 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 	for range recoveryRequests {
 		for _, call := range turn.Waiting() {
 			declined := r.opt.Gate.Agents().Decline(ctx, a, call, Unanswered)
-			face.LogDecision(ctx, r.opt.Log, r.opt.Backend.Name, declined)
+			frontend.LogDecision(ctx, r.opt.Log, r.opt.Backend.Name, declined)
 			turn.Rule(call.ID, declined.Decision)
 		}
 		body, err := turn.Next()

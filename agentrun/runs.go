@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/wait"
 )
@@ -20,7 +20,7 @@ type Options struct {
 	Gate    *gate.Gate
 	Backend gate.Backend
 	// Side sends memproxy's own requests to the backend.
-	Side *face.Side
+	Side *frontend.Side
 	// MaxAnswer bounds their responses, in bytes; RunTimeout bounds a run.
 	MaxAnswer  int64
 	RunTimeout time.Duration

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 )
 
 // ErrBroke ends the stream of a turn that was interrupted.
@@ -189,7 +189,7 @@ func (ch *Stream) From(i int) (entries []Entry, more <-chan struct{}, end error)
 	case i < len(ch.log):
 		entries = ch.log[i:len(ch.log):len(ch.log)]
 	case ch.lost:
-		end = face.ErrTooLarge
+		end = frontend.ErrTooLarge
 	case ch.done:
 		end = io.EOF
 	case ch.over:

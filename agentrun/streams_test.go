@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 )
 
 // fakeTurn is a fake turn with fixed runs, names and sequence number.
@@ -68,7 +68,7 @@ func TestTurnsAreForgotten(t *testing.T) {
 	if ch.Readable() || c.size > maxLogs {
 		t.Errorf("a stream of %d bytes is kept", 5*len(big))
 	}
-	if _, _, end := ch.From(0); end != face.ErrTooLarge {
+	if _, _, end := ch.From(0); end != frontend.ErrTooLarge {
 		t.Error("who reads a stream that is no longer kept waits for ever")
 	}
 }
@@ -105,7 +105,7 @@ func TestReadersHearOfLostStreams(t *testing.T) {
 			from.Note(said, 1, [][]byte{big})
 		}
 		all.Wait()
-		if end != face.ErrTooLarge {
+		if end != frontend.ErrTooLarge {
 			t.Errorf("%s: %v", name, end)
 		}
 	}

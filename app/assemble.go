@@ -78,7 +78,7 @@ const (
 	laterQueue = 256
 )
 
-// New opens the state and builds the gate and its faces. Nothing listens yet. On an
+// New opens the state and builds the gate and its listeners. Nothing listens yet. On an
 // error everything that was opened is closed again.
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error) {
 	unsafe, err := cfg.Allowed(o.Getenv(config.UnsafeEnv))
@@ -135,7 +135,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if err = s.openReview(); err != nil {
 		return nil, err
 	}
-	if err = s.buildFaces(); err != nil {
+	if err = s.buildListeners(); err != nil {
 		return nil, err
 	}
 	if err = s.edits.compare(s.cfg); err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -153,7 +153,7 @@ func TestChangesHaveOneText(t *testing.T) {
 		if a.status != 200 || !strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "amend;") {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
-		if got := r.do("GET", "/memories/"+id, ""); !strings.Contains(got.body, "likes tea") || got.header.Get(face.UnverifiedHeader) != "" {
+		if got := r.do("GET", "/memories/"+id, ""); !strings.Contains(got.body, "likes tea") || got.header.Get(frontend.UnverifiedHeader) != "" {
 			t.Errorf("%s: %v %s", path, got.header, got.body)
 		}
 	}

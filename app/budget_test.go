@@ -290,7 +290,7 @@ func TestOutagesUseNoBudget(t *testing.T) {
 	}
 	f := facesBefore(t, extproctest.Settings{"profile": "production", "enforce": "true", "kind": "mem0", "body": "65536", "writes_per_hour": "2"}, http.NotFoundHandler())
 	f.up = "http://127.0.0.1:1"
-	addr := f.face(t, true).Addr
+	addr := f.listener(t, true).Addr
 	for range 4 {
 		if status, text := errorOf(t, "POST", "http://"+addr+"/memories"); status != 502 || !strings.Contains(text, "upstream.unavailable") {
 			t.Errorf("through Envoy: %d %s", status, text)

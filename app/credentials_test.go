@@ -12,7 +12,7 @@ import (
 )
 
 // Proves TRL-1: two credentials in any two headers of one request must identify the
-// same caller. Otherwise the request is refused at both faces and not forwarded.
+// same caller. Otherwise the request is refused at both listeners and not forwarded.
 func TestTwoCredentialsMustMatch(t *testing.T) {
 	t.Parallel()
 	var arrived atomic.Int32
@@ -25,7 +25,7 @@ func TestTwoCredentialsMustMatch(t *testing.T) {
 	names := []string{"X-Memproxy-Token", "Proxy-Authorization", "X-API-Key", "Authorization"}
 	ours := func(name string) bool { return name == names[0] || name == names[1] }
 	for _, envoy := range []bool{false, true} {
-		addr := f.face(t, envoy).Addr
+		addr := f.listener(t, envoy).Addr
 		for i, one := range names {
 			for _, other := range names[i+1:] {
 				for _, presented := range [][2]string{
@@ -54,7 +54,7 @@ func TestTwoCredentialsMustMatch(t *testing.T) {
 }
 
 // Proves TRL-10: in shadow mode a caller that is not identified reaches the backend with
-// its own credential or none, never with the backend's, at both faces.
+// its own credential or none, never with the backend's, at both listeners.
 func TestShadowModeLendsNobodyTheCredential(t *testing.T) {
 	t.Parallel()
 	sent := make(chan string, 1)
@@ -68,7 +68,7 @@ func TestShadowModeLendsNobodyTheCredential(t *testing.T) {
 			_, _ = io.WriteString(w, `{"results":[]}`)
 		}))
 	for _, envoy := range []bool{false, true} {
-		addr := f.face(t, envoy).Addr
+		addr := f.listener(t, envoy).Addr
 		for presented, want := range map[string]string{"": "", "Token of-the-backend": "Token of-the-backend", "Bearer m0sk_dev": "Token backend-key"} {
 			q := must.Get(http.NewRequest(http.MethodGet, "http://"+addr+"/memories?user_id=ann&agent_id=dev", nil))(t)
 			if presented != "" {

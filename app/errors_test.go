@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-13: at both faces and on any route, clients get the status of a backend's
+// Proves EDGE-13: at both listeners and on any route, clients get the status of a backend's
 // error and none of its text, whatever its form.
 func TestBackendErrorTextsAreWithheld(t *testing.T) {
 	t.Parallel()
@@ -43,7 +43,7 @@ func TestBackendErrorTextsAreWithheld(t *testing.T) {
 				fmt.Fprintf(w, forms[a.form].body, says)
 			}))
 		for _, envoy := range []bool{false, true} {
-			addr := f.face(t, envoy).Addr
+			addr := f.listener(t, envoy).Addr
 			tried, kept := 0, 0
 			for _, line := range requests {
 				for i := range forms {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -149,7 +149,7 @@ func Explain(ctx context.Context, cfg *config.Config, q Question, getenv func(st
 	}
 	req := memproxy.Request{Method: strings.ToUpper(q.Method), Path: u.Path, EscapedPath: u.EscapedPath(), Query: u.RawQuery, Header: memproxy.Header{}}
 	route, known := adapter.Route(req)
-	req, wishes, flaw := face.ReadWishes(req)
+	req, wishes, flaw := frontend.ReadWishes(req)
 	e := &Explained{Where: rules.where, Records: []LockState{}, Explanation: g.Explain(ctx, &gate.Call{
 		Backend: gate.Backend{Name: backend.Name, Adapter: adapter, Tenant: backend.Tenant}, Request: req, Route: route, Known: known, Passed: known && route.Pass, Body: q.Body, Flaw: flaw, Wishes: wishes, Session: memproxy.NameSession(q.Session),
 	})}

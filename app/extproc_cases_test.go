@@ -19,10 +19,10 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-var updateCases = flag.Bool("update-cases", false, "write what the HTTP face does into the cases of envoy/extproc/testdata; read the diff")
+var updateCases = flag.Bool("update-cases", false, "write what the HTTP listener does into the cases of envoy/extproc/testdata; read the diff")
 
-// twoFaces is one sidecar with both faces, in front of a case's backend.
-type twoFaces struct {
+// twoListeners is one sidecar with both listeners, in front of a case's backend.
+type twoListeners struct {
 	name    string
 	rig     *rig
 	backend *extproctest.Backend
@@ -30,7 +30,7 @@ type twoFaces struct {
 	conn    *grpc.ClientConn
 }
 
-func startFaces(t *testing.T, c *extproctest.Case) *twoFaces {
+func startListeners(t *testing.T, c *extproctest.Case) *twoListeners {
 	t.Helper()
 	b := extproctest.NewBackend(c)
 	f := facesBefore(t, c.Settings, b)
@@ -38,10 +38,10 @@ func startFaces(t *testing.T, c *extproctest.Case) *twoFaces {
 	return f
 }
 
-// facesBefore is twoFaces in front of any backend.
-func facesBefore(t *testing.T, settings extproctest.Settings, backend http.Handler) *twoFaces {
+// facesBefore is twoListeners in front of any backend.
+func facesBefore(t *testing.T, settings extproctest.Settings, backend http.Handler) *twoListeners {
 	t.Helper()
-	f := &twoFaces{name: settings["kind"], rig: &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}}
+	f := &twoListeners{name: settings["kind"], rig: &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}}
 	up := httptest.NewServer(backend)
 	t.Cleanup(up.Close)
 	f.up = up.URL
@@ -59,10 +59,10 @@ func facesBefore(t *testing.T, settings extproctest.Settings, backend http.Handl
 	return f
 }
 
-// face is one of the two: as net/http has it, or as Envoy has it.
-func (f *twoFaces) face(t *testing.T, envoy bool) extproctest.Face {
+// listener is one of the two: as net/http has it, or as Envoy has it.
+func (f *twoListeners) listener(t *testing.T, envoy bool) extproctest.Listener {
 	t.Helper()
-	face := extproctest.Face{
+	listener := extproctest.Listener{
 		Addr: f.rig.car.Addr(f.name), Backend: f.backend,
 		Spans: func() ([]byte, error) { return []byte(f.rig.get("/debug/spans").body), nil },
 		Audit: func() ([]byte, error) { return []byte(f.rig.audit()), nil },
@@ -70,14 +70,14 @@ func (f *twoFaces) face(t *testing.T, envoy bool) extproctest.Face {
 	if envoy {
 		srv := httptest.NewServer(&extproctest.Envoy{Conn: f.conn, Upstream: f.up, Backend: f.name})
 		t.Cleanup(srv.Close)
-		face.Addr = srv.Listener.Addr().String()
+		listener.Addr = srv.Listener.Addr().String()
 	}
-	return face
+	return listener
 }
 
-// Proves CARD-9, CARD-10, TRL-10: both faces give the same verdict, upstream request,
+// Proves CARD-9, CARD-10, TRL-10: both listeners give the same verdict, upstream request,
 // answer, spans and record.
-func TestBothFacesBehaveAlike(t *testing.T) {
+func TestBothListenersBehaveAlike(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob(filepath.Join("..", "envoy", "extproc", "testdata", "*.txtar"))
 	if err != nil || len(paths) == 0 {
@@ -91,16 +91,16 @@ func TestBothFacesBehaveAlike(t *testing.T) {
 			t.Parallel()
 			data := must.Get(os.ReadFile(path))(t)
 			c := must.Get(extproctest.ParseCase(data))(t)
-			want, summary, err := c.Run(startFaces(t, c).face(t, false))
+			want, summary, err := c.Run(startListeners(t, c).listener(t, false))
 			if err != nil {
 				t.Fatalf("%v after\n%s", err, want)
 			}
 			if *updateCases {
 				must.Do(t, os.WriteFile(path, c.Updated(summary), 0o644))
 			} else if summary != c.Want {
-				t.Errorf("the HTTP face does\n%s\nwant\n%s", summary, c.Want)
+				t.Errorf("the HTTP listener does\n%s\nwant\n%s", summary, c.Want)
 			}
-			got, _, err := c.Run(startFaces(t, c).face(t, true))
+			got, _, err := c.Run(startListeners(t, c).listener(t, true))
 			if err != nil {
 				t.Fatalf("%v after\n%s", err, got)
 			}

@@ -91,7 +91,7 @@ func TestExtprocCommand(t *testing.T) {
 func TestChangesByExtAuthzFollowOneAnother(t *testing.T) {
 	t.Parallel()
 	c := must.Get(extproctest.ParseCase([]byte("-- settings --\neves_roles: memproxy-forget\n-- request --\nGET /\n")))(t)
-	client := authv3.NewAuthorizationClient(startFaces(t, c).conn)
+	client := authv3.NewAuthorizationClient(startListeners(t, c).conn)
 	add := &authv3.AttributeContext_HttpRequest{Method: "POST", Path: "/memories", RawBody: []byte(`{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"likes tea"}]}`)}
 	deletion := &authv3.AttributeContext_HttpRequest{Method: "DELETE", Path: "/memories?user_id=ann"}
 	for _, q := range []*authv3.AttributeContext_HttpRequest{add, deletion, deletion, add} {

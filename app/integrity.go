@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/proxy"
@@ -214,16 +214,16 @@ func Store(ctx context.Context, b config.Backend, api string, scopes []memproxy.
 const probeTime = time.Minute
 
 // credentialOf is how the backend's own credential is presented, or nil.
-func credentialOf(b config.Backend) *face.Credential {
+func credentialOf(b config.Backend) *frontend.Credential {
 	key := b.Credential.Reveal()
 	if key == "" {
 		return nil
 	}
 	switch cmp.Or(b.CredentialAs, "token") {
 	case "x-api-key":
-		return &face.Credential{Header: "X-Api-Key", Value: key}
+		return &frontend.Credential{Header: "X-Api-Key", Value: key}
 	case "bearer":
-		return &face.Credential{Header: "Authorization", Value: "Bearer " + key}
+		return &frontend.Credential{Header: "Authorization", Value: "Bearer " + key}
 	}
-	return &face.Credential{Header: "Authorization", Value: "Token " + key}
+	return &frontend.Credential{Header: "Authorization", Value: "Token " + key}
 }

@@ -319,12 +319,12 @@ func (w *lawWorld) stop() {
 
 // ask sends a request to one of the two front ends, and checks what holds for all answers.
 func (w *lawWorld) ask(p *lawCaller, method, path, body string) got {
-	face := w.car.Handler("mem0")
+	handler := w.car.Handler("mem0")
 	// The simulated Envoy tells no lost answer from a refused connection, and does not gate runs.
 	if w.dice.IntN(4) == 0 && w.fault == noFault && w.away == 0 && !strings.HasSuffix(path, "/messages") {
-		face = w.envoy
+		handler = w.envoy
 	}
-	a := w.send(face, method, path, body, "X-API-Key", p.key+"-key")
+	a := w.send(handler, method, path, body, "X-API-Key", p.key+"-key")
 	w.checkAnswer(p, method, path, a)
 	return a
 }

@@ -63,7 +63,7 @@ func nothingLeft(t *testing.T, before []string) {
 }
 
 // After a stop no loop, request or connection of the sidecar remains, whatever it did
-// before, on both faces.
+// before, on both listeners.
 //
 // Proves EDGE-14, CARD-8.
 func TestNothingRunsAfterAStop(t *testing.T) {

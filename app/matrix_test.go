@@ -78,7 +78,7 @@ func matrixWorld(make func(name, tenant string, n int) *contract.Owner, unknown 
 
 func matrixKey(name string) string { return "matrix-key-of-" + name }
 
-// startMatrix starts a sidecar with both faces in front of a backend.
+// startMatrix starts a sidecar with both listeners in front of a backend.
 func startMatrix(t *testing.T, kind, up string) *rig {
 	t.Helper()
 	return startMatrixWith(t, kind, up, func(conf string) string { return conf })

@@ -10,7 +10,7 @@ import (
 )
 
 // Proves TRL-1, EDGE-14: a cross-site page in a browser on this machine neither reads
-// nor writes through a loopback listener, at either face, where anonymous callers are
+// nor writes through a loopback listener, HTTP or Envoy, where anonymous callers are
 // served.
 func TestBrowserPagesAreNotServedAnonymously(t *testing.T) {
 	t.Parallel()

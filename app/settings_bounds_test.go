@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -25,17 +25,17 @@ func TestBoundsOfTheProfileAreInForce(t *testing.T) {
 	}
 	written := func(d time.Duration) string { return config.Duration(d).String() }
 	for path, want := range map[string]string{
-		"backends[mem0].limits.body":       fmt.Sprint(face.DefaultMaxBody),
-		"backends[mem0].limits.answer":     fmt.Sprint(face.DefaultMaxAnswer),
+		"backends[mem0].limits.body":       fmt.Sprint(frontend.DefaultMaxBody),
+		"backends[mem0].limits.answer":     fmt.Sprint(frontend.DefaultMaxAnswer),
 		"backends[mem0].timeouts.body":     written(proxy.DefaultBodyTimeout),
 		"backends[mem0].timeouts.upstream": written(proxy.DefaultUpstreamTimeout),
 		"backends[mem0].timeouts.run":      written(proxy.DefaultRunTimeout),
 		"backends[mem0].reconcile":         written(proxy.DefaultReconcile),
-		"limits.connections":               fmt.Sprint(face.DefaultConnections),
-		"limits.connections_per_address":   fmt.Sprint(face.DefaultConnections * 3 / 4),
-		"limits.in_flight":                 fmt.Sprint(face.DefaultInFlight),
-		"limits.in_flight_per_address":     fmt.Sprint(face.DefaultInFlightPeer),
-		"limits.write":                     written(face.DefaultWriteTimeout),
+		"limits.connections":               fmt.Sprint(frontend.DefaultConnections),
+		"limits.connections_per_address":   fmt.Sprint(frontend.DefaultConnections * 3 / 4),
+		"limits.in_flight":                 fmt.Sprint(frontend.DefaultInFlight),
+		"limits.in_flight_per_address":     fmt.Sprint(frontend.DefaultInFlightPeer),
+		"limits.write":                     written(frontend.DefaultWriteTimeout),
 	} {
 		if got[path] != want {
 			t.Errorf("%s is told as %q, and is %s", path, got[path], want)

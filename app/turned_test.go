@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/inject"
 	"github.com/memproxy/memproxy/inject/server"
 	"github.com/memproxy/memproxy/internal/must"
@@ -98,7 +98,7 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	metrics := prometheus.NewRegistry()
-	bounded := face.CountTurnedAway(metrics, "fleet", face.Bound(ln, face.ListenOptions{Connections: 1, Keep: true}))
+	bounded := frontend.CountTurnedAway(metrics, "fleet", frontend.Bound(ln, frontend.ListenOptions{Connections: 1, Keep: true}))
 	t.Cleanup(func() { bounded.Close() })
 	go func() {
 		for {

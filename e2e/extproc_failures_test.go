@@ -229,7 +229,7 @@ func TestEnvoyMisconfigured(t *testing.T) {
 }
 
 // Proves CARD-9: an answer of Envoy's own, for a backend that does not answer,
-// is worded like the HTTP face's and recorded.
+// is worded like the HTTP listener's and recorded.
 func TestEnvoyBackendDown(t *testing.T) {
 	t.Parallel()
 	b := startEnvoy(t, "port_value: 8000", "port_value: 1") // nobody listens there

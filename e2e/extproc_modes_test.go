@@ -50,7 +50,7 @@ const (
 	oneTurn = `{"messages":[{"role":"user","content":"hello"}]}`
 )
 
-// Proves CARD-9: what a filter cannot gate goes to the HTTP face, by the
+// Proves CARD-9: what a filter cannot gate goes to the HTTP listener, by the
 // shipped configuration; where it comes to the processor it is refused.
 func TestEnvoyLettaRuns(t *testing.T) {
 	t.Parallel()

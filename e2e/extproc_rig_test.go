@@ -146,16 +146,16 @@ func (b *behindEnvoy) restart(s extproctest.Settings, flags ...string) {
 func (b *behindEnvoy) awaits(listen string) {
 	b.t.Helper()
 	waitFor(b.t, "the processor listening", accepts(b.processor))
-	waitFor(b.t, "the HTTP face listening", accepts(listen))
+	waitFor(b.t, "the HTTP listener listening", accepts(listen))
 	waitFor(b.t, "Envoy finding the processor well", func() bool {
 		a, err := tryCall(http.MethodGet, "http://"+b.envoyAdmin+"/clusters", "", "")
 		return err == nil && strings.Contains(a.body, "memproxy::"+b.processor+"::health_flags::healthy")
 	})
 }
 
-// face is what the cases look at.
-func (b *behindEnvoy) face(addr string, backend *extproctest.Backend) extproctest.Face {
-	return extproctest.Face{
+// listener is what the cases look at.
+func (b *behindEnvoy) listener(addr string, backend *extproctest.Backend) extproctest.Listener {
+	return extproctest.Listener{
 		Addr: addr, Backend: backend,
 		Spans: func() ([]byte, error) {
 			a, err := tryCall(http.MethodGet, "http://"+b.admin+"/debug/spans", "", "")
@@ -174,7 +174,7 @@ func (b *behindEnvoy) face(addr string, backend *extproctest.Backend) extproctes
 // audit are the records so far, one JSON object a line.
 func (b *behindEnvoy) audit() string {
 	b.t.Helper()
-	out := must.Get(b.face("", nil).Audit())(b.t)
+	out := must.Get(b.listener("", nil).Audit())(b.t)
 	return string(out)
 }
 

@@ -104,7 +104,7 @@ func TestEnvoyStreams(t *testing.T) {
 var runsByProcessor = []string{"&by_http {cluster: memproxy_letta,", "&by_http {cluster: letta,", "disabled: true", "overrides: {}"}
 
 // Proves CARD-9: behind the shipped configuration a run's stream lasts as long as
-// it is never silent for too long, by either face; what its silence ends is
+// it is never silent for too long, by either listener; what its silence ends is
 // recorded as what it is. Half an hour is two seconds here.
 func TestEnvoyStreamsLastWhileTheySend(t *testing.T) {
 	t.Parallel()
@@ -113,13 +113,13 @@ func TestEnvoyStreamsLastWhileTheySend(t *testing.T) {
 		edits []string
 		ended string
 	}{
-		"HTTP face": {nil, "client_gone"},
-		"processor": {runsByProcessor, "reset"},
+		"HTTP listener": {nil, "client_gone"},
+		"processor":     {runsByProcessor, "reset"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := startEnvoy(t, append(slices.Clone(c.edits), "idle_timeout: 1860s", "idle_timeout: 2s")...)
 			const sent = 20
-			over := make(chan struct{}) // the HTTP face learns by the next event that its client is gone
+			over := make(chan struct{}) // the HTTP listener learns by the next event that its client is gone
 			b.answers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Method != http.MethodPost {
 					w.Header().Set("Content-Type", "application/json")

@@ -13,7 +13,7 @@ import (
 )
 
 // Proves CARD-9, CARD-10, TRL-10: the real Envoy with the shipped
-// configuration does with every case what the HTTP face does.
+// configuration does with every case what the HTTP listener does.
 func TestEnvoyDoesWhatTheHTTPFaceDoes(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob(filepath.Join("..", "envoy", "extproc", "testdata", "*.txtar"))
@@ -35,7 +35,7 @@ func TestEnvoyDoesWhatTheHTTPFaceDoes(t *testing.T) {
 				for _, c := range group {
 					backend := extproctest.NewBackend(c.Case)
 					b.answers(backend)
-					all, summary, err := c.Run(b.face(addr, backend))
+					all, summary, err := c.Run(b.listener(addr, backend))
 					if err != nil {
 						t.Fatalf("%s: %v after\n%s", c.name, err, all)
 					}

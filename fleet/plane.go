@@ -20,7 +20,7 @@ import (
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/xds"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/internal/tlsfile"
 	"github.com/memproxy/memproxy/proxy"
@@ -164,7 +164,7 @@ func (p *Plane) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	stop, failed, err := p.server.Serve(face.CountTurnedAway(p.counts, "fleet", xds.Bound(fleet)), p.tls)
+	stop, failed, err := p.server.Serve(frontend.CountTurnedAway(p.counts, "fleet", xds.Bound(fleet)), p.tls)
 	if err != nil {
 		fleet.Close()
 		return err
@@ -175,7 +175,7 @@ func (p *Plane) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	stop, failed = proxy.Serve(face.CountTurnedAway(p.counts, "admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: p.admin, Log: p.log})
+	stop, failed = proxy.Serve(frontend.CountTurnedAway(p.counts, "admin", frontend.Bound(admin, frontend.ListenOptions{})), proxy.ServerOptions{Handler: p.admin, Log: p.log})
 	p.AdminAddr = admin.Addr().String()
 	p.group.Serve(stageListeners, "admin", stop, failed)
 	merged, heard := make(chan time.Time), upkeep.Hangups()

@@ -316,7 +316,7 @@ func following(decision *memproxy.Event, t memproxy.EventType, at time.Time) mem
 }
 
 // holdTime is how long a change can have its memories to itself. It is longer than
-// a backend may take, and releases them if a face never returns a request.
+// a backend may take, and releases them if a listener never returns a request.
 const holdTime = 5 * time.Minute
 
 // unordered: the call makes no change that could conflict with another request's.
@@ -384,7 +384,7 @@ func enter(ctx context.Context, r *run, patience time.Duration, alone bool, keys
 	}
 }
 
-// Leave ends the turn of a change whose outcome is known, or that is refused. A face
+// Leave ends the turn of a change whose outcome is known, or that is refused. A listener
 // that sees no outcome calls it once the change is decided on.
 func (a *Admission) Leave() {
 	if a.leave != nil {

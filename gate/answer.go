@@ -125,7 +125,7 @@ func (g *Gate) Streamed(ctx context.Context, a *Admission, status int, end mempr
 	g.outcome(ctx, ret)
 }
 
-// Piece filters an answer that a face composes itself, of an agent's run.
+// Piece filters an answer that a listener composes itself, of an agent's run.
 func (g *Gate) Piece(ctx context.Context, a *Admission, reply memproxy.Reply) memproxy.Reply {
 	ret := &answer{Admission: a, g: g, reply: reply, status: reply.Status}
 	ret.filtrate(ctx)

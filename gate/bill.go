@@ -214,7 +214,7 @@ func (ret *making) settleLater(ctx context.Context) {
 }
 
 // countsLater reports whether the bill is settled only after the backend has been
-// asked how many memories the write made. The face sends those requests, as it does
+// asked how many memories the write made. The listener sends those requests, as it does
 // for asynchronous extraction.
 func (ret *effects) countsLater(b *bill) bool {
 	counter, ok := ret.call.Backend.Adapter.(Counter)

@@ -135,7 +135,7 @@ func (ret *making) takeBack(ctx context.Context, m memproxy.Memory) error {
 }
 
 // Owed returns the requests that ask what the backend's model makes of an admitted
-// write later. The face sends them until Extracted reports that it is over.
+// write later. The listener sends them until Extracted reports that it is over.
 func (g *Gate) Owed(a *Admission) []memproxy.Request {
 	if len(a.counting) > 0 && a.bill.open() {
 		return a.counting

@@ -2,7 +2,7 @@
 // collaborators, runs the ordered steps of design.md's life of a write and
 // life of a read, and pins one immutable Rules for each request.
 //
-// It promises: whatever face calls it (HTTP or Envoy), every operation passes
+// It promises: whichever listener calls it (HTTP or Envoy), every operation passes
 // the same steps in the same order; an error of a collaborator never becomes
 // an allow; and the audit record of a decision is durable before Admit
 // returns anything that may be forwarded.
@@ -203,7 +203,7 @@ type Call struct {
 	// checked, if it has any.
 	Passed bool
 	Body   []byte
-	// Flaw is set if the face could not receive the body: too large, too slow. The
+	// Flaw is set if the listener could not receive the body: too large, too slow. The
 	// call is then refused and recorded with it.
 	Flaw *memproxy.Malformed
 	// Barred is set if Flaw is a protocol error, or the limit of concurrent
@@ -216,7 +216,7 @@ type Call struct {
 	Session memproxy.SessionName
 	// Wishes are the caller's requests to memproxy itself.
 	Wishes Wishes
-	// Watch reports that the face only sees a copy of the request: it is ruled on
+	// Watch reports that the listener only sees a copy of the request: it is ruled on
 	// in shadow mode, whatever the rules say.
 	Watch bool
 
@@ -264,10 +264,10 @@ type Admission struct {
 	Query   string
 	Changed bool
 	// Flooded is set for a rejection beyond the rate limit: it is counted, and has
-	// neither a record nor a log line of its own. A face may delay its sender.
+	// neither a record nor a log line of its own. A listener may delay its sender.
 	Flooded bool
 	// Inspect is set when the answer must be read before it is passed on; the
-	// face then buffers it and asks upstream for identity encoding.
+	// listener then buffers it and asks upstream for identity encoding.
 	Inspect bool
 	// ErrorsByStatus is set if the answer is a page or a file, which is not read:
 	// an error is then passed on by its status alone, because its body can contain

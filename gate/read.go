@@ -53,7 +53,7 @@ func (f *Filter) Memories() bool { return f.stage == takenApart }
 
 // filters is the life of an answer in order: of reads, writes and changes, of lists
 // that are filled up, of the side requests for an agent's searches, and of an
-// agent's run, whole or event by event, at both faces. Each filter can rely on what
+// agent's run, whole or event by event, at both listeners. Each filter can rely on what
 // those before it established. A refusal ends it; an error withholds the answer.
 var filters = [...]Filter{
 	{Name: "members", Effect: Drops, What: "members that no row of the adapter's table claims, elements that cannot be read", stage: asSent, whole: members},

@@ -235,7 +235,7 @@ func (ret *effects) adopt(ctx context.Context) {
 // is unknown until it arrives.
 
 // Untraced refuses a request for a stream that the backend would find by name alone
-// and that this face did not start, unless the caller may see everything. It is
+// and that this listener did not start, unless the caller may see everything. It is
 // answered as a stream that does not exist. It reports whether the reply is to be
 // sent.
 func (g Agents) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, bool) {

@@ -5,25 +5,25 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 )
 
 // Proves EDGE-13, CARD-1: events of a stream are filtered one by one, however they are
 // cut, and no other form of an answer passes unread.
 func TestNoFormOfAnAnswerPassesUnread(t *testing.T) {
-	facetest.Forms(t, start, 502, `"upstream.malformed"`)
+	frontendtest.Forms(t, start, 502, `"upstream.malformed"`)
 }
 
 // Proves EDGE-13, CARD-1: on every kind of route, only the answer's headers that
 // clients need pass, and no trailers; one setting lets the others pass.
-func TestHeadersOfAnswers(t *testing.T) { facetest.Headers(t, start) }
+func TestHeadersOfAnswers(t *testing.T) { frontendtest.Headers(t, start) }
 
 // Proves EDGE-13: a HEAD of a stream has the headers of the filtered one, and headers
 // of range and conditional requests do not reach the backend, because its answer would
 // be about unfiltered content.
 func TestHeadOfAStreamAndPartsOfAnswers(t *testing.T) {
 	r := newRig(t, func(r *rig) {
-		r.opt.Adapter = facetest.Pruning{}
+		r.opt.Adapter = frontendtest.Pruning{}
 		r.answer = func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			w.Header().Set("Content-Length", "14")
@@ -63,4 +63,4 @@ func TestRedirectsElsewhereAreLeftOut(t *testing.T) {
 // Proves EDGE-13, CARD-1: an answer that was made for one caller is cached nowhere,
 // whatever the backend says, on every route that is ruled on, including refusals and
 // streams. Public answers, and all answers in shadow mode, keep the backend's headers.
-func TestAnswersAreKeptByNoCache(t *testing.T) { facetest.NoCache(t, start) }
+func TestAnswersAreKeptByNoCache(t *testing.T) { frontendtest.NoCache(t, start) }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -62,7 +62,7 @@ func TestPassthroughOpensPlainPathsOnly(t *testing.T) {
 func TestOwnHeadersAreNotBelieved(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		r.answer = func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set(face.DecisionHeader, "allow; id=forged")
+			w.Header().Set(frontend.DecisionHeader, "allow; id=forged")
 			fmt.Fprint(w, "m1 ann\n")
 		}
 	})
@@ -73,8 +73,8 @@ func TestOwnHeadersAreNotBelieved(t *testing.T) {
 				t.Errorf("%s: %s was forwarded", path, name)
 			}
 		}
-		if path == "/memory" && strings.Contains(fmt.Sprint(resp.Header[face.DecisionHeader]), "forged") {
-			t.Errorf("the backend's own decision header came through: %v", resp.Header[face.DecisionHeader])
+		if path == "/memory" && strings.Contains(fmt.Sprint(resp.Header[frontend.DecisionHeader]), "forged") {
+			t.Errorf("the backend's own decision header came through: %v", resp.Header[frontend.DecisionHeader])
 		}
 	}
 }
@@ -102,7 +102,7 @@ func TestCredentialIsLentToTheIdentified(t *testing.T) {
 			r := newRig(t, func(r *rig) {
 				r.opt.Passthrough = []string{"GET /custom/*"}
 				if lent {
-					r.opt.Credential = &face.Credential{Header: "Authorization", Value: "Token real"}
+					r.opt.Credential = &frontend.Credential{Header: "Authorization", Value: "Token real"}
 				}
 			})
 			want := tc.dropIn

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
@@ -60,7 +60,7 @@ func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 // bubble is a rig in a synctest bubble: a client, the product's own listener, and a
 // backend, connected by pipes.
 type bubble struct {
-	parts  *facetest.Parts
+	parts  *frontendtest.Parts
 	front  *pipes
 	client *http.Client
 	proxy  *proxy.Proxy
@@ -71,7 +71,7 @@ type bubble struct {
 func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend func(*http.Request, net.Conn), f func(*testing.T, *bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bubble{parts: &facetest.Parts{}, front: newPipes()}
+		b := &bubble{parts: &frontendtest.Parts{}, front: newPipes()}
 		back := newPipes()
 		go func() {
 			for {
@@ -101,14 +101,14 @@ func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend fu
 		}
 		transports := [...]*http.Transport{transport(), transport(), transport()}
 		opt := proxy.Options{
-			Backend:   face.Backend{Name: "toy", Adapter: facetest.Toy{}, Upstream: &url.URL{Scheme: "http", Host: "backend"}},
+			Backend:   frontend.Backend{Name: "toy", Adapter: frontendtest.Toy{}, Upstream: &url.URL{Scheme: "http", Host: "backend"}},
 			Transport: transports[0], PassTransport: transports[1], SideTransport: transports[2],
 		}
-		rules := facetest.Rules(b.parts)
+		rules := frontendtest.Rules(b.parts)
 		if change != nil {
 			change(&opt, &rules)
 		}
-		opt.Gate = facetest.NewGate(t, b.parts, &rules)
+		opt.Gate = frontendtest.NewGate(t, b.parts, &rules)
 		b.proxy = must.Get(proxy.New(opt))(t)
 		stop, _ := proxy.Serve(b.front, proxy.ServerOptions{Handler: b.proxy, Cut: b.proxy.Cut})
 		in := &http.Transport{DialContext: b.front.dial, DisableCompression: true}

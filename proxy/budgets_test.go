@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/proxy"
@@ -20,9 +20,9 @@ import (
 
 // filled is a budget of bytes of which another request, at another address, holds so
 // much that no large one fits.
-func filled(t *testing.T) (budget *face.InFlight, free func()) {
+func filled(t *testing.T) (budget *frontend.InFlight, free func()) {
 	t.Helper()
-	budget = face.NewInFlight(4<<20, 4<<20) // 2 MiB of data
+	budget = frontend.NewInFlight(4<<20, 4<<20) // 2 MiB of data
 	budget.Wait = 30 * time.Millisecond
 	other := budget.Lease("192.0.2.1")
 	other.Force(2 << 20)
@@ -73,7 +73,7 @@ func TestEventsAreBounded(t *testing.T) {
 	t.Parallel()
 	budget, free := filled(t)
 	r := newRig(t, func(r *rig) {
-		r.opt.Adapter, r.opt.InFlight = facetest.Pruning{}, budget
+		r.opt.Adapter, r.opt.InFlight = frontendtest.Pruning{}, budget
 		r.answer = func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprint(w, "data: small\n\n", "data: ", strings.Repeat("a", 1<<20), "\n\n")
@@ -99,9 +99,9 @@ func TestSideAnswersAreBounded(t *testing.T) {
 	})
 	u := must.Get(url.Parse(r.upstream.URL))(t)
 	budget, free := filled(t)
-	side := must.Get(face.NewSide(face.SideOptions{Upstream: u, Transport: proxy.NewTransport(nil), InFlight: budget}))(t)
+	side := must.Get(frontend.NewSide(frontend.SideOptions{Upstream: u, Transport: proxy.NewTransport(nil), InFlight: budget}))(t)
 	q := memproxy.Request{Method: "GET", Path: "/memory", EscapedPath: "/memory"}
-	if _, err := side.Fetch(context.Background(), q); !errors.Is(err, face.ErrBusy) {
+	if _, err := side.Fetch(context.Background(), q); !errors.Is(err, frontend.ErrBusy) {
 		t.Errorf("without room: %v", err)
 	}
 	free()
@@ -122,7 +122,7 @@ func TestReplaysAreBounded(t *testing.T) {
 	held := memproxy.HeldWrite{ID: "h1", Backend: "toy", Route: "toy.add", Method: "POST", EscapedPath: "/memory", Principal: "agent:dev", Kind: memproxy.Learn}
 	content := memproxy.HoldContent{Body: []byte(strings.Repeat("x", 600<<10)), Author: &memproxy.Principal{ID: "agent:dev", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, ActsAs: memproxy.Limit{All: true}}}
 	before := r.count()
-	if got := p.Own().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeUnsent || !errors.Is(got.Err, face.ErrBusy) || r.count() != before {
+	if got := p.Own().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeUnsent || !errors.Is(got.Err, frontend.ErrBusy) || r.count() != before {
 		t.Errorf("without room: %+v, %d requests", got, r.count()-before)
 	}
 	free()

@@ -1,4 +1,4 @@
-// Package proxy is the HTTP face of the gate: it receives requests, bounded in size
+// Package proxy is the HTTP listener of the gate: it receives requests, bounded in size
 // and time, asks the gate, forwards admitted requests to the upstream, and passes
 // answers back.
 //

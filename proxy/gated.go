@@ -14,14 +14,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // ruled passes a request through the gate. The body is read first, unless the request
 // touches no memory and a field of its body cannot matter: then it is streamed.
-func (p *Proxy) ruled(w *answerWriter, r *http.Request, e *face.Entry) *gate.Admission {
+func (p *Proxy) ruled(w *answerWriter, r *http.Request, e *frontend.Entry) *gate.Admission {
 	var body []byte
 	var rest io.Reader // is streamed
 	var unread *memproxy.Malformed
@@ -41,7 +41,7 @@ func (p *Proxy) ruled(w *answerWriter, r *http.Request, e *face.Entry) *gate.Adm
 	switch {
 	case a.Reply == nil && unread != nil && rest == nil:
 		a.Next = gate.Reply{Reply: e.Refuse(a, unread)}
-	case e.Class.Handling == face.Gated, rest != nil:
+	case e.Class.Handling == frontend.Gated, rest != nil:
 	case len(body) > 0:
 		rest = bytes.NewReader(body)
 	case r.ContentLength != 0:
@@ -63,7 +63,7 @@ func (p *Proxy) obey(w *answerWriter, r *http.Request, a *gate.Admission, next g
 		if ch := resumes(next, &p.streams); ch != nil {
 			p.resume(w, r, a, ch, next.After)
 		} else if reply, refused := p.opt.Gate.Agents().Untraced(r.Context(), a); refused {
-			w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
+			w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
 			p.write(w, reply, nil, a)
 		} else {
 			p.obey(w, r, a, next.Else, rest)
@@ -85,20 +85,20 @@ func takeBody(w *answerWriter, r *http.Request, limit int64) (body []byte, rest 
 		return nil, nil, nil
 	}
 	if r.ContentLength > limit {
-		return nil, r.Body, face.TooLarge(limit) // without waiting for it
+		return nil, r.Body, frontend.TooLarge(limit) // without waiting for it
 	}
 	lease := w.lease
-	body, err := face.ReadGrown(r.Body, r.ContentLength, limit, func(n int64) error { return lease.Grow(r.Context(), n) })
+	body, err := frontend.ReadGrown(r.Body, r.ContentLength, limit, func(n int64) error { return lease.Grow(r.Context(), n) })
 	if err == nil {
-		err = lease.Work(r.Context(), face.BodyCost*int64(len(body)))
+		err = lease.Work(r.Context(), frontend.BodyCost*int64(len(body)))
 	}
 	switch {
-	case errors.Is(err, face.ErrBusy):
-		return nil, nil, face.Busy()
-	case errors.Is(err, face.ErrTooLarge):
-		return nil, io.MultiReader(bytes.NewReader(body), r.Body), face.TooLarge(limit)
+	case errors.Is(err, frontend.ErrBusy):
+		return nil, nil, frontend.Busy()
+	case errors.Is(err, frontend.ErrTooLarge):
+		return nil, io.MultiReader(bytes.NewReader(body), r.Body), frontend.TooLarge(limit)
 	case err != nil:
-		return nil, nil, face.Unread(err)
+		return nil, nil, frontend.Unread(err)
 	}
 	return body, nil, nil
 }
@@ -132,16 +132,16 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 		return
 	}
 	defer resp.Body.Close()
-	face.Relocate(resp.Header, p.opt.Upstream)
+	frontend.Relocate(resp.Header, p.opt.Upstream)
 	switch {
 	case a.ErrorsByStatus && resp.StatusCode >= http.StatusBadRequest:
 		p.opt.Gate.Streamed(context.WithoutCancel(on), a, resp.StatusCode, memproxy.StreamWhole)
-		p.write(w, face.Failed(resp.StatusCode), nil, a)
+		p.write(w, frontend.Failed(resp.StatusCode), nil, a)
 		return
 	case !a.Inspect:
 		p.stream(on, w, resp, a)
 		return
-	case a.Streams() && face.EventStream(resp.Header):
+	case a.Streams() && frontend.EventStream(resp.Header):
 		if err := p.filtered(on, w, resp, a); err != nil {
 			p.abandon(w, r, a, err)
 		}
@@ -162,7 +162,7 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 
 func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission, rest io.Reader) *http.Request {
 	out := p.onward(r, a.Query, p.opt.Admitted(r.Header, a))
-	out.Method = face.Asks(r.Method, a)
+	out.Method = frontend.Asks(r.Method, a)
 	switch {
 	case rest != nil:
 		out.Body, out.ContentLength = io.NopCloser(rest), r.ContentLength
@@ -172,7 +172,7 @@ func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
 	if a.Changed {
-		face.DropDigests(out.Header)
+		frontend.DropDigests(out.Header)
 	}
 	p.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
 	return out.WithContext(ctx)
@@ -194,7 +194,7 @@ func unsent(err error) error {
 // abandon answers for a backend that did not answer, or whose answer cannot be read,
 // and records the outcome.
 func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err error) {
-	if why := face.Unreadable(err, p.opt.MaxAnswer); why != nil {
+	if why := frontend.Unreadable(err, p.opt.MaxAnswer); why != nil {
 		p.opt.Log.WarnContext(r.Context(), "answer withheld", "backend", p.opt.Name, "decision", a.Decision.ID, "error", err)
 		p.write(w, p.opt.Gate.Unread(context.WithoutCancel(r.Context()), a, why), nil, a)
 		return
@@ -235,7 +235,7 @@ func (p *Proxy) write(w *answerWriter, reply memproxy.Reply, upstream http.Heade
 func (p *Proxy) passOn(w *answerWriter, got memproxy.Reply, changed bool, a *gate.Admission) {
 	header := http.Header(got.Header)
 	if changed {
-		face.DropEntityHeaders(header)
+		frontend.DropEntityHeaders(header)
 	}
 	p.write(w, got, header, a)
 }

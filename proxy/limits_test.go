@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/proxy"
@@ -30,7 +30,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	// One waiting connection a millisecond gets a place, and the oldest without a
 	// caller is closed: a new connection has as many milliseconds to send its request
 	// as there are places.
-	addr := r.serve(t, proxy.ServerOptions{}, face.ListenOptions{Connections: 512, ConnectionsPeer: 384})
+	addr := r.serve(t, proxy.ServerOptions{}, frontend.ListenOptions{Connections: 512, ConnectionsPeer: 384})
 	_, port, _ := net.SplitHostPort(addr)
 	from := func(local string) net.Conn {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(local)}}
@@ -76,7 +76,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 // not wait for it; an ordinary client with a bad credential keeps its connection.
 func TestNobodysBodyIsNotRead(t *testing.T) {
 	t.Parallel()
-	held := face.NewInFlight(1<<20, 1<<20)
+	held := frontend.NewInFlight(1<<20, 1<<20)
 	r := newRig(t, func(r *rig) { r.opt.InFlight = held })
 	addr := r.serve(t, proxy.ServerOptions{})
 	for _, path := range []string{"/memory", "/keys"} {
@@ -107,7 +107,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	ring.Slow(t, "fills sockets and waits")
 	t.Parallel()
 	const total = 12 << 20 // half of it for data
-	held := face.NewInFlight(total, total)
+	held := frontend.NewInFlight(total, total)
 	release := make(chan struct{})
 	var once sync.Once
 	free := func() { once.Do(func() { close(release) }) }

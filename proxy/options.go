@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -25,8 +25,8 @@ const (
 
 // Options configure one backend's listener.
 type Options struct {
-	face.Backend
-	face.Runtime
+	frontend.Backend
+	frontend.Runtime
 	Gate *gate.Gate
 	// Transport sends to the upstream. Nil: NewTransport(nil).
 	Transport http.RoundTripper
@@ -79,7 +79,7 @@ func (o *Options) complete() error {
 		if *t == nil {
 			*t = NewTransport(nil)
 		}
-		*t = face.NoUpgrade(*t)
+		*t = frontend.NoUpgrade(*t)
 	}
 	return nil
 }

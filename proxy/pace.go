@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/wait"
 )
@@ -60,7 +60,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.left = min(b.allowed, b.left-time.Since(start)+time.Duration(n)*time.Second/face.Slowest)
+	b.left = min(b.allowed, b.left-time.Since(start)+time.Duration(n)*time.Second/frontend.Slowest)
 	if err == io.EOF {
 		b.ended = true
 		_ = b.ctl.SetReadDeadline(time.Time{}) // from here on the server detects whether the caller disconnects
@@ -115,7 +115,7 @@ type answerWriter struct {
 	multiplexed bool
 	stall       time.Duration
 	accepted    func(remote, caller string) // or nil
-	lease       *face.Lease
+	lease       *frontend.Lease
 	torn        bool   // the answer is incomplete: the connection is aborted without its end, or the HTTP/2 stream reset
 	ruled       bool   // the answer is for one caller only
 	before      func() // is called before an answer that is no stream of events; or nil
@@ -123,12 +123,12 @@ type answerWriter struct {
 
 func (w *answerWriter) WriteHeader(code int) {
 	if w.code == 0 && code >= 200 {
-		if w.before != nil && !face.EventStream(w.Header()) {
+		if w.before != nil && !frontend.EventStream(w.Header()) {
 			w.before()
 		}
 		w.begin(code)
 		if w.ruled {
-			face.Uncached(w.Header())
+			frontend.Uncached(w.Header())
 		}
 	}
 	w.ResponseWriter.WriteHeader(code)
@@ -143,7 +143,7 @@ func (w *answerWriter) Write(b []byte) (written int, err error) {
 	}
 	ctl := http.NewResponseController(w.ResponseWriter)
 	for {
-		piece := b[:min(len(b), face.WritePiece)]
+		piece := b[:min(len(b), frontend.WritePiece)]
 		_ = ctl.SetWriteDeadline(time.Now().Add(w.stall)) // unsupported only in tests' recorders
 		n, err := w.ResponseWriter.Write(piece)
 		written += n
@@ -217,7 +217,7 @@ const dawdleTime = time.Second
 // accept attributes a request to its caller before the body is read: its connection,
 // bytes and place then count as the caller's. If the caller has too many, the request
 // is refused, in shadow mode as well.
-func accept(w *answerWriter, r *http.Request, e *face.Entry) (accepted bool) {
+func accept(w *answerWriter, r *http.Request, e *frontend.Entry) (accepted bool) {
 	if w.accepted != nil {
 		caller, _ := e.Call.Caller()
 		w.accepted(r.RemoteAddr, caller)
@@ -231,6 +231,6 @@ func decided(w *answerWriter, r *http.Request, a *gate.Admission) {
 	if a.Flooded {
 		_ = wait.Sleep(r.Context(), dawdleTime) // or until the sender disconnects
 	}
-	w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
+	w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
 	w.ruled = !a.Shadow()
 }

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -23,11 +23,11 @@ import (
 const shortly = 700 * time.Millisecond
 
 // serve starts the product's own listener for the rig.
-func (r *rig) serve(t *testing.T, o proxy.ServerOptions, bounds ...face.ListenOptions) string {
+func (r *rig) serve(t *testing.T, o proxy.ServerOptions, bounds ...frontend.ListenOptions) string {
 	t.Helper()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	for _, b := range bounds {
-		ln = face.Bound(ln, b)
+		ln = frontend.Bound(ln, b)
 	}
 	p := must.Get(proxy.New(r.opt))(t)
 	o.Handler = p
@@ -149,7 +149,7 @@ func TestAnswersDoNotWaitForUnwantedBodies(t *testing.T) {
 // Proves EDGE-14: a body that is announced with more than the limit is refused before it
 // arrives, and the connection is closed; one of the limit is awaited.
 func TestBodiesAnnouncedOverTheLimit(t *testing.T) {
-	for length, wait := range map[int]time.Duration{face.DefaultMaxBody: proxy.DefaultBodyTimeout, face.DefaultMaxBody + 1: 0, 100 * face.DefaultMaxBody: 0} {
+	for length, wait := range map[int]time.Duration{frontend.DefaultMaxBody: proxy.DefaultBodyTimeout, frontend.DefaultMaxBody + 1: 0, 100 * frontend.DefaultMaxBody: 0} {
 		inBubble(t, nil, func(*http.Request, net.Conn) { t.Errorf("%d bytes: sent to the backend", length) }, func(t *testing.T, b *bubble) {
 			c, begun := b.dial(t, fmt.Sprintf("POST /memory HTTP/1.1\r\nHost: h\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n", length)), time.Now()
 			defer c.Close()
@@ -169,7 +169,7 @@ func TestStalledReadersAreCutOff(t *testing.T) {
 	answer := strings.Repeat(strings.Repeat("m", 1019)+" ann\n", size>>10)
 	for _, path := range []string{"/keys", "/memory"} {
 		t.Run(path, func(t *testing.T) {
-			held := face.NewInFlight(1<<30, 1<<30)
+			held := frontend.NewInFlight(1<<30, 1<<30)
 			var ended time.Time
 			inBubble(t, func(o *proxy.Options, _ *gate.Rules) { o.InFlight = held }, func(_ *http.Request, c net.Conn) {
 				fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", size, answer)
@@ -177,9 +177,9 @@ func TestStalledReadersAreCutOff(t *testing.T) {
 			}, func(t *testing.T, b *bubble) {
 				request, begun := "GET "+path+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", time.Now()
 				c := b.dial(t, request)
-				time.Sleep(2 * face.DefaultWriteTimeout)
+				time.Sleep(2 * frontend.DefaultWriteTimeout)
 				synctest.Wait()
-				if took := ended.Sub(begun); ended.IsZero() || took > face.DefaultWriteTimeout+time.Second || held.Held() > 0 {
+				if took := ended.Sub(begun); ended.IsZero() || took > frontend.DefaultWriteTimeout+time.Second || held.Held() > 0 {
 					t.Errorf("after %v the backend is let go; %d bytes are held for a reader that takes nothing", took, held.Held())
 				}
 				if n, _ := io.Copy(io.Discard, c); n > size/2 {
@@ -193,7 +193,7 @@ func TestStalledReadersAreCutOff(t *testing.T) {
 					got += n
 					time.Sleep(time.Second)
 				}
-				if took := time.Since(begun); got < size || took < 2*face.DefaultWriteTimeout {
+				if took := time.Since(begun); got < size || took < 2*frontend.DefaultWriteTimeout {
 					t.Errorf("a slow reader gets %d bytes of %d in %v", got, size, took)
 				}
 			})
@@ -215,7 +215,7 @@ func TestStalledReadersOfSocketsAreCutOff(t *testing.T) {
 		}
 		ended <- err
 	}
-	held := face.NewInFlight(1<<30, 1<<30)
+	held := frontend.NewInFlight(1<<30, 1<<30)
 	r := newRig(t, func(r *rig) { r.answer = big; r.opt.MaxAnswer, r.opt.InFlight = 2*size, held })
 	// Reading slowly takes longer in total than the write timeout, and each piece far
 	// less, even on a busy machine.
@@ -262,7 +262,7 @@ func TestSilentStreamsSurvive(t *testing.T) {
 			io.WriteString(c, streamHead)
 			for range 3 {
 				chunk(c, anEvent)
-				time.Sleep(8 * face.DefaultWriteTimeout)
+				time.Sleep(8 * frontend.DefaultWriteTimeout)
 			}
 			io.WriteString(c, lastChunk)
 		}, func(t *testing.T, b *bubble) {

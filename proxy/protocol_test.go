@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -278,7 +278,7 @@ func TestPartsOfAnswersAreNotAskedFor(t *testing.T) {
 // on: an identity in them would be dropped afterwards.
 func TestDroppedHeadersAreNotRuledOn(t *testing.T) {
 	var seen memproxy.Header
-	r := newRig(t, func(r *rig) { r.opt.Adapter = peeking{facetest.Toy{}, &seen} })
+	r := newRig(t, func(r *rig) { r.opt.Adapter = peeking{frontendtest.Toy{}, &seen} })
 	r.do(t, "GET", "/memory", "", "Connection", "User_id", "User_id", "user-1")
 	if _, there := seen["User_id"]; there || r.last(t).header["User_id"] != nil {
 		t.Errorf("ruled on with %v", seen)
@@ -287,7 +287,7 @@ func TestDroppedHeadersAreNotRuledOn(t *testing.T) {
 
 // peeking is the toy that exposes the headers of its requests.
 type peeking struct {
-	facetest.Toy
+	frontendtest.Toy
 	seen *memproxy.Header
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/agentrun"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
@@ -22,8 +22,8 @@ import (
 type Proxy struct {
 	opt      Options
 	backend  gate.Backend
-	side     *face.Side
-	follower *face.Follower
+	side     *frontend.Side
+	follower *frontend.Follower
 
 	// Turns of agents.
 	locks   agentrun.Locks
@@ -41,11 +41,11 @@ func New(opt Options) (*Proxy, error) {
 	p := &Proxy{opt: opt, streams: agentrun.Streams{Clock: opt.Clock}}
 	var err error
 	p.severed, p.cut = context.WithCancel(context.Background())
-	p.side, err = face.NewSide(face.SideOptions{Upstream: opt.Upstream, Transport: opt.SideTransport, InFlight: opt.InFlight.Side(), Credential: opt.Credential, Propagator: opt.Propagator})
+	p.side, err = frontend.NewSide(frontend.SideOptions{Upstream: opt.Upstream, Transport: opt.SideTransport, InFlight: opt.InFlight.Side(), Credential: opt.Credential, Propagator: opt.Propagator})
 	if err != nil {
 		return nil, err
 	}
-	p.follower = face.NewFollower(opt.Gate, p.side, opt.Name, opt.Runtime)
+	p.follower = frontend.NewFollower(opt.Gate, p.side, opt.Name, opt.Runtime)
 	p.backend = opt.ForGate(p.side)
 	p.runs = agentrun.New(agentrun.Options{
 		Gate: opt.Gate, Backend: p.backend, Side: p.side, MaxAnswer: opt.MaxAnswer, RunTimeout: opt.RunTimeout,
@@ -81,28 +81,28 @@ func (p *Proxy) Close(ctx context.Context) error {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	req, creds := describe(r), credentials(r)
-	class := p.opt.Classify(face.Head{Request: req, Sent: creds.Header, Body: r.ContentLength != 0})
+	class := p.opt.Classify(frontend.Head{Request: req, Sent: creds.Header, Body: r.ContentLength != 0})
 	ctx := p.opt.Propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanServer+class.Name, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
 	r = r.WithContext(ctx)
 	r.Header = http.Header(req.Header)
-	aw, r := paced(w, r, p.opt.BodyTimeout, face.DefaultWriteTimeout)
+	aw, r := paced(w, r, p.opt.BodyTimeout, frontend.DefaultWriteTimeout)
 	defer aw.end()
 	aw.Header()["Content-Type"] = nil // net/http would guess one from the body
-	peer := face.Peer(r.RemoteAddr)
+	peer := frontend.Peer(r.RemoteAddr)
 	aw.lease = p.opt.InFlight.Lease(peer)
 	defer aw.lease.Release()
-	e := &face.Entry{Gate: p.opt.Gate, Log: p.opt.Log, Lease: aw.lease, Class: class, Call: gate.Call{
-		Backend: p.backend, Credentials: creds, Request: req, Peer: peer, Session: face.Session(req.Header),
+	e := &frontend.Entry{Gate: p.opt.Gate, Log: p.opt.Log, Lease: aw.lease, Class: class, Call: gate.Call{
+		Backend: p.backend, Credentials: creds, Request: req, Peer: peer, Session: frontend.Session(req.Header),
 	}}
 	var a *gate.Admission
 	switch {
 	case class.Ruled():
 		a = p.ruled(aw, r, e)
 	case aw.lease.Enter(ctx, "", "") != nil:
-		p.write(aw, face.NoRoom(p.opt.Adapter, req), nil, nil)
-	case class.Handling == face.Preflight:
+		p.write(aw, frontend.NoRoom(p.opt.Adapter, req), nil, nil)
+	case class.Handling == frontend.Preflight:
 		public{p}.preflight(aw, r)
 	default:
 		public{p}.open(aw, r, class.Route, creds)
@@ -128,13 +128,13 @@ func describe(r *http.Request) memproxy.Request {
 	}
 	return memproxy.Request{
 		Method: r.Method, Path: r.URL.Path, EscapedPath: r.URL.EscapedPath(), Query: r.URL.RawQuery,
-		Header: memproxy.Header(face.Forwardable(r.Header)), Base: scheme + "://" + r.Host,
+		Header: memproxy.Header(frontend.Forwardable(r.Header)), Base: scheme + "://" + r.Host,
 	}
 }
 
 // credentials returns what the caller presents outside of the payload.
 func credentials(r *http.Request) memproxy.Credentials {
-	c := memproxy.Credentials{Header: memproxy.Header(face.Presented(r.Header)), Peer: face.Peer(r.RemoteAddr), Host: r.Host}
+	c := memproxy.Credentials{Header: memproxy.Header(frontend.Presented(r.Header)), Peer: frontend.Peer(r.RemoteAddr), Host: r.Host}
 	// VerifiedChains is set only when the handshake verified the certificate
 	// against the configured roots; PeerCertificates alone proves nothing.
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && len(r.TLS.PeerCertificates) > 0 {

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -44,8 +44,8 @@ func TestPassIsByteForByte(t *testing.T) {
 	if resp.StatusCode != http.StatusTeapot || body != "\x00\xff{" || resp.Header.Get("X-Request-Id") != "x" || !slices.Equal(resp.Header["Vary"], []string{"a", "b"}) {
 		t.Errorf("came back as %d %q %v", resp.StatusCode, body, resp.Header)
 	}
-	if resp.Header.Get(face.DecisionHeader) != "allow; id=d1" {
-		t.Errorf("decided %q", resp.Header.Get(face.DecisionHeader))
+	if resp.Header.Get(frontend.DecisionHeader) != "allow; id=d1" {
+		t.Errorf("decided %q", resp.Header.Get(frontend.DecisionHeader))
 	}
 }
 
@@ -58,8 +58,8 @@ func TestGatedReadIsByteForByte(t *testing.T) {
 	if got.target != "/memory?x=%7e&x=2" || !slices.Equal(got.header["X-Multi"], []string{"1", "2"}) {
 		t.Errorf("arrived as %q %v", got.target, got.header)
 	}
-	if body != "m1 ann\n" || !strings.HasPrefix(resp.Header.Get(face.DecisionHeader), "allow; id=d1") {
-		t.Errorf("came back as %q, %q", body, resp.Header.Get(face.DecisionHeader))
+	if body != "m1 ann\n" || !strings.HasPrefix(resp.Header.Get(frontend.DecisionHeader), "allow; id=d1") {
+		t.Errorf("came back as %q, %q", body, resp.Header.Get(frontend.DecisionHeader))
 	}
 	if _, has := got.header["User-Agent"]; !has {
 		t.Log("the test client sent no user agent")
@@ -172,7 +172,7 @@ func TestWritesAreStampedAndRefusalsStayHere(t *testing.T) {
 	}
 	n := r.count()
 	resp, said := r.do(t, "POST", "/memory", "malformed")
-	if resp.StatusCode != 400 || said != `"payload.malformed"` || !strings.HasPrefix(resp.Header.Get(face.DecisionHeader), "deny; id=") || resp.Header.Get("Content-Type") != "application/json" {
+	if resp.StatusCode != 400 || said != `"payload.malformed"` || !strings.HasPrefix(resp.Header.Get(frontend.DecisionHeader), "deny; id=") || resp.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("%d %s %v", resp.StatusCode, said, resp.Header)
 	}
 	if resp, said = r.do(t, "POST", "/memory", "x", "X-Key", "bad"); resp.StatusCode != 401 {

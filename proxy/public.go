@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 )
 
 // preflightTimeout bounds a CORS preflight.
@@ -32,16 +32,16 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 		return
 	}
 	defer resp.Body.Close()
-	face.Relocate(resp.Header, p.opt.Upstream)
+	frontend.Relocate(resp.Header, p.opt.Upstream)
 	switch {
 	case byStatus && resp.StatusCode >= http.StatusBadRequest && !inspect:
-		p.write(w, face.Failed(resp.StatusCode), nil, nil)
+		p.write(w, frontend.Failed(resp.StatusCode), nil, nil)
 		return
 	case !inspect:
 		p.stream(on, w, resp, nil)
 		return
 	}
-	body, decoded, err := face.ReadAnswer(resp, face.MaxPublic, func(n int64) error { return w.lease.Grow(on, n) })
+	body, decoded, err := frontend.ReadAnswer(resp, frontend.MaxPublic, func(n int64) error { return w.lease.Grow(on, n) })
 	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
 	if err == nil {
 		reply, err = p.opt.Gate.Public(on, p.backend, rt, reply)
@@ -50,7 +50,7 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 		p.gone(w, r, err)
 		return
 	}
-	p.passOn(w, reply, decoded || !face.SameBytes(reply.Body, body), nil)
+	p.passOn(w, reply, decoded || !frontend.SameBytes(reply.Body, body), nil)
 }
 
 // preflight forwards a CORS preflight: only its CORS headers are sent, and only
@@ -59,20 +59,20 @@ func (p public) preflight(w *answerWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), preflightTimeout)
 	defer cancel()
 	out := &http.Request{Method: http.MethodOptions, URL: target(p.opt.Upstream, r.URL, r.URL.RawQuery), Header: http.Header{"User-Agent": nil}}
-	face.PreflightRequest(out.Header, r.Header)
+	frontend.PreflightRequest(out.Header, r.Header)
 	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(ctx))
 	if err != nil {
 		p.gone(w, r, err)
 		return
 	}
 	_ = resp.Body.Close()
-	face.PreflightResponse(w.Header(), resp.Header)
+	frontend.PreflightResponse(w.Header(), resp.Header)
 	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(face.PreflightStatus(resp.StatusCode))
+	w.WriteHeader(frontend.PreflightStatus(resp.StatusCode))
 }
 
 // gone answers if the backend did not and there is no admission.
 func (p public) gone(w *answerWriter, r *http.Request, err error) {
 	p.opt.Log.WarnContext(r.Context(), "upstream did not answer", "backend", p.opt.Name, "error", err)
-	p.write(w, face.Gone(), nil, nil)
+	p.write(w, frontend.Gone(), nil, nil)
 }

@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -59,7 +59,7 @@ func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Requ
 }
 
 func (o *Own) send(ctx context.Context, a *gate.Admission, req memproxy.Request) memproxy.Sent {
-	lease := o.p.opt.InFlight.Lease(face.Own)
+	lease := o.p.opt.InFlight.Lease(frontend.Own)
 	defer lease.Release()
 	if err := lease.Grow(ctx, int64(len(a.Body))); err != nil {
 		o.p.opt.Gate.Unsent(context.WithoutCancel(ctx), a, memproxy.StreamGone)
@@ -69,7 +69,7 @@ func (o *Own) send(ctx context.Context, a *gate.Admission, req memproxy.Request)
 	if err != nil {
 		return memproxy.Unsent(err)
 	}
-	out := &http.Request{Method: req.Method, URL: face.Join(o.p.opt.Upstream, path, req.EscapedPath, a.Query, false), Header: o.p.opt.RequestHeaders(http.Header(req.Header), true, true)}
+	out := &http.Request{Method: req.Method, URL: frontend.Join(o.p.opt.Upstream, path, req.EscapedPath, a.Query, false), Header: o.p.opt.RequestHeaders(http.Header(req.Header), true, true)}
 	if len(a.Body) > 0 {
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(a.Body)), int64(len(a.Body))
 	}
@@ -79,7 +79,7 @@ func (o *Own) send(ctx context.Context, a *gate.Admission, req memproxy.Request)
 	var body []byte
 	if err == nil {
 		defer resp.Body.Close()
-		body, _, err = face.ReadAnswer(resp, o.p.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // the write has happened
+		body, _, err = frontend.ReadAnswer(resp, o.p.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // the write has happened
 	}
 	if err != nil {
 		sent := sentOrNot(err)

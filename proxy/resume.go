@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy/agentrun"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -97,7 +97,7 @@ func asks(a *gate.Admission, streams *agentrun.Streams) *about {
 func quoted(id string) []byte { return []byte(`"` + id + `"`) }
 
 // oneAnswer merges the backend's answers into one about the runs that the caller named.
-func (ab *about) oneAnswer(ctx context.Context, side *face.Side, answer []byte) ([]byte, error) {
+func (ab *about) oneAnswer(ctx context.Context, side *frontend.Side, answer []byte) ([]byte, error) {
 	for to, from := range ab.led {
 		answer = bytes.ReplaceAll(answer, quoted(from), quoted(to))
 	}

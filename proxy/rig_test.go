@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
@@ -27,7 +27,7 @@ type arrived struct {
 // rig is a proxy in front of a scripted upstream.
 type rig struct {
 	*httptest.Server
-	parts    *facetest.Parts
+	parts    *frontendtest.Parts
 	upstream *httptest.Server
 	mu       sync.Mutex
 	got      []arrived
@@ -38,7 +38,7 @@ type rig struct {
 
 func newRig(t *testing.T, change func(*rig)) *rig {
 	t.Helper()
-	r := &rig{parts: &facetest.Parts{}, answer: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "m1 ann\n") }}
+	r := &rig{parts: &frontendtest.Parts{}, answer: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "m1 ann\n") }}
 	r.upstream = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		b, _ := io.ReadAll(q.Body)
 		r.mu.Lock()
@@ -49,12 +49,12 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	}))
 	t.Cleanup(r.upstream.Close)
 	u := must.Get(url.Parse(r.upstream.URL))(t)
-	r.opt = proxy.Options{Backend: face.Backend{Name: "toy", Adapter: facetest.Toy{}, Upstream: u}}
-	r.rules = facetest.Rules(r.parts)
+	r.opt = proxy.Options{Backend: frontend.Backend{Name: "toy", Adapter: frontendtest.Toy{}, Upstream: u}}
+	r.rules = frontendtest.Rules(r.parts)
 	if change != nil {
 		change(r)
 	}
-	r.opt.Gate = facetest.NewGate(t, r.parts, &r.rules)
+	r.opt.Gate = frontendtest.NewGate(t, r.parts, &r.rules)
 	p := must.Get(proxy.New(r.opt))(t)
 	r.Server = httptest.NewServer(p)
 	t.Cleanup(r.Server.Close)
@@ -104,8 +104,8 @@ func (r *rig) take(t *testing.T, method, path, body string, header ...string) (*
 	return resp, string(b), err
 }
 
-// start starts a face for the tests of all faces.
-func start(t *testing.T, s facetest.Setup) func(method, path, body string, header ...string) (*http.Response, string) {
+// start starts a listener for the tests of all listeners.
+func start(t *testing.T, s frontendtest.Setup) func(method, path, body string, header ...string) (*http.Response, string) {
 	r := newRig(t, func(r *rig) {
 		r.opt.Adapter, r.opt.Passthrough, r.answer = s.Adapter, []string{"GET /custom/*"}, s.Answer
 		if s.Rules != nil {

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -29,7 +29,7 @@ func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 		Body: tc.Search.Body, Session: asker.Session,
 		Wishes: gate.Wishes{MinTrust: asker.Wishes.MinTrust},
 	})
-	face.LogDecision(ctx, t.p.opt.Log, t.p.opt.Name, a)
+	frontend.LogDecision(ctx, t.p.opt.Log, t.p.opt.Name, a)
 	t.turn.Rule(tc.ID, a.Decision)
 	if a.Reply != nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
@@ -27,7 +27,7 @@ type ServerOptions struct {
 	// extends that. Default DefaultBodyTimeout.
 	BodyTimeout time.Duration
 	// WriteTimeout is how long a client may read nothing of its answer, streams
-	// included. Default face.DefaultWriteTimeout.
+	// included. Default frontend.DefaultWriteTimeout.
 	WriteTimeout time.Duration
 	// CutTime is how long requests may take to return after a stop has cut them off.
 	// Default DefaultCutTime.
@@ -59,9 +59,9 @@ var ErrCutOff = errors.New("requests in flight were cut off")
 // Failed receives the error if serving ends by itself.
 func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
 	o.BodyTimeout = cmp.Or(max(o.BodyTimeout, 0), DefaultBodyTimeout)
-	o.WriteTimeout = cmp.Or(max(o.WriteTimeout, 0), face.DefaultWriteTimeout)
+	o.WriteTimeout = cmp.Or(max(o.WriteTimeout, 0), frontend.DefaultWriteTimeout)
 	o.CutTime = cmp.Or(max(o.CutTime, 0), DefaultCutTime)
-	bounded := face.Bound(ln, face.ListenOptions{WriteTimeout: o.WriteTimeout})
+	bounded := frontend.Bound(ln, frontend.ListenOptions{WriteTimeout: o.WriteTimeout})
 	ln = bounded
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	flight := &inFlight{ServerOptions: o, accepted: bounded.Accepted}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -101,9 +101,9 @@ func ended(ctx context.Context, err error) memproxy.StreamEnd {
 	switch {
 	case err == nil, err == io.EOF:
 		return memproxy.StreamWhole
-	case errors.Is(err, face.ErrTooLarge):
+	case errors.Is(err, frontend.ErrTooLarge):
 		return memproxy.StreamTooLarge
-	case errors.Is(err, face.ErrBusy):
+	case errors.Is(err, frontend.ErrBusy):
 		return memproxy.StreamNoRoom
 	case errors.Is(err, errGone):
 		return memproxy.StreamGone
@@ -161,7 +161,7 @@ func deliver(w *answerWriter, ctl *http.ResponseController, pieces ...[]byte) er
 // back copies the headers of the backend's answer to the client's. A is nil for a
 // public route.
 func (p *Proxy) back(dst, src http.Header, a *gate.Admission) {
-	face.CopyResponseHeaders(dst, src, func(names []string) bool {
+	frontend.CopyResponseHeaders(dst, src, func(names []string) bool {
 		return p.opt.Gate.Headers(context.Background(), a, p.opt.Name, names)
 	})
 }
@@ -181,17 +181,17 @@ func (p *Proxy) stream(on *watchdog, w *answerWriter, resp *http.Response, a *ga
 // filtered passes on a stream, filtered by the gate event by event. An error means that
 // the stream cannot be read and that nothing was sent.
 func (p *Proxy) filtered(on *watchdog, w *answerWriter, resp *http.Response, a *gate.Admission) error {
-	body, err := face.Inflate(on.stream(resp.Body), resp.Header)
+	body, err := frontend.Inflate(on.stream(resp.Body), resp.Header)
 	if err != nil {
 		return err
 	}
-	face.DropEntityHeaders(resp.Header)
+	frontend.DropEntityHeaders(resp.Header)
 	p.back(w.Header(), resp.Header, a)
 	w.WriteHeader(resp.StatusCode)
 	if a.Call().Request.Method == http.MethodHead {
 		body = http.NoBody
 	}
-	in := face.NewEventReader(body, p.opt.MaxAnswer, w.lease)
+	in := frontend.NewEventReader(body, p.opt.MaxAnswer, w.lease)
 	p.relay(on, w, a, resp.StatusCode, func() ([]byte, error) {
 		event, err := in.Next(on)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
@@ -35,10 +35,10 @@ var streamers = []struct {
 	silence            time.Duration // how long the backend may send nothing
 	says               bool          // an incomplete answer ends in an error event instead of an abort
 }{
-	{name: "public", method: "GET", path: "/health", adapter: facetest.Toy{}, silence: quietFor},
-	{name: "passed", method: "POST", path: "/stream", adapter: facetest.Toy{}, silence: quietFor},
-	{name: "unfiltered", method: "POST", path: "/run", adapter: facetest.Pruning{}, shadow: true, silence: quietFor},
-	{name: "filtered", method: "POST", path: "/run", adapter: facetest.Pruning{}, filters: true, silence: quietFor},
+	{name: "public", method: "GET", path: "/health", adapter: frontendtest.Toy{}, silence: quietFor},
+	{name: "passed", method: "POST", path: "/stream", adapter: frontendtest.Toy{}, silence: quietFor},
+	{name: "unfiltered", method: "POST", path: "/run", adapter: frontendtest.Pruning{}, shadow: true, silence: quietFor},
+	{name: "filtered", method: "POST", path: "/run", adapter: frontendtest.Pruning{}, filters: true, silence: quietFor},
 	{name: "agent's run", method: "POST", path: "/run", adapter: running{}, filters: true, silence: quietRun, says: true},
 	{name: "compensated run", method: "POST", path: "/run", adapter: compensating{}, filters: true, silence: quietRun},
 }
@@ -255,7 +255,7 @@ func TestSlowReadersAreNoSilence(t *testing.T) {
 // Proves EDGE-14: over HTTP/2 an incomplete stream is reset.
 func TestBrokenStreamsAreReset(t *testing.T) {
 	r := newRig(t, func(r *rig) {
-		r.opt.Adapter, r.opt.Passthrough = facetest.Pruning{}, []string{"POST /custom/*"}
+		r.opt.Adapter, r.opt.Passthrough = frontendtest.Pruning{}, []string{"POST /custom/*"}
 		r.answer = func(w http.ResponseWriter, q *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprint(w, firstEvent)

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 )
 
 // Bounds of connections to an upstream.
@@ -20,7 +20,7 @@ const (
 
 // NewTransport returns a transport that changes nothing: no compression, redirects or
 // proxies from the environment. It has a connection for every concurrent request, so
-// that none waits; face.InFlight bounds their number. Conf is for https upstreams
+// that none waits; frontend.InFlight bounds their number. Conf is for https upstreams
 // (roots, client certificate); nil is the system's.
 func NewTransport(conf *tls.Config) *http.Transport {
 	return &http.Transport{
@@ -29,8 +29,8 @@ func NewTransport(conf *tls.Config) *http.Transport {
 		TLSHandshakeTimeout:   dialTimeout,
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true,
-		MaxIdleConns:          face.MaxRequests,
-		MaxIdleConnsPerHost:   face.MaxRequests,
+		MaxIdleConns:          frontend.MaxRequests,
+		MaxIdleConnsPerHost:   frontend.MaxRequests,
 		IdleConnTimeout:       upstreamIdle,
 		ExpectContinueTimeout: time.Second,
 		WriteBufferSize:       8 << 10,
@@ -41,5 +41,5 @@ func NewTransport(conf *tls.Config) *http.Transport {
 // target returns the upstream URL of a request: the same path in the same spelling,
 // after the upstream's own prefix.
 func target(upstream, in *url.URL, query string) *url.URL {
-	return face.Join(upstream, in.Path, in.EscapedPath(), query, in.ForceQuery)
+	return frontend.Join(upstream, in.Path, in.EscapedPath(), query, in.ForceQuery)
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/agentrun"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
@@ -135,7 +135,7 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 // that.
 func (p *Proxy) ungated(w *answerWriter, r *http.Request, a *gate.Admission) {
 	if reply, refused := p.opt.Gate.Agents().Ungated(r.Context(), a); refused {
-		w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
+		w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
 		p.write(w, reply, nil, a)
 		return
 	}
@@ -214,13 +214,13 @@ func (t *turning) request(ctx context.Context) (over bool, err error) {
 	out := t.p.outgoing(ctx, t.r, t.a, nil)
 	out.Body, out.ContentLength, out.GetBody = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	out.Header["Accept-Encoding"] = []string{"identity"}
-	face.DropDigests(out.Header)
+	frontend.DropDigests(out.Header)
 	resp, err := t.p.opt.Transport.RoundTrip(out)
 	if err != nil {
 		return false, err
 	}
 	defer resp.Body.Close()
-	face.Relocate(resp.Header, t.p.opt.Upstream)
+	frontend.Relocate(resp.Header, t.p.opt.Upstream)
 	first := t.status == 0
 	if first {
 		t.status = resp.StatusCode
@@ -239,7 +239,7 @@ func (t *turning) request(ctx context.Context) (over bool, err error) {
 			t.refused = true
 		}
 		return false, fmt.Errorf("a later request was answered %d", resp.StatusCode)
-	case face.EventStream(resp.Header):
+	case frontend.EventStream(resp.Header):
 		return t.events(ctx, resp)
 	}
 	return t.whole(ctx, resp)
@@ -271,7 +271,7 @@ func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) 
 func (t *turning) read(ctx context.Context, resp *http.Response) (body []byte, free func(), err error) {
 	lease := t.w.lease
 	before := lease.Holds()
-	body, _, err = face.ReadAnswer(resp, t.p.opt.MaxAnswer, func(n int64) error { return lease.Grow(ctx, n) })
+	body, _, err = frontend.ReadAnswer(resp, t.p.opt.MaxAnswer, func(n int64) error { return lease.Grow(ctx, n) })
 	return body, func() { lease.Keep(before) }, err
 }
 
@@ -296,22 +296,22 @@ func (t *turning) piece(ctx context.Context, answer, body []byte) {
 		t.p.write(t.w, got, nil, t.a)
 		return
 	}
-	t.p.passOn(t.w, got, !face.SameBytes(got.Body, body), t.a)
+	t.p.passOn(t.w, got, !frontend.SameBytes(got.Body, body), t.a)
 }
 
 // events passes on a request's stream, event by event.
 func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error) {
-	body, err := face.Inflate(t.on.stream(resp.Body), resp.Header)
+	body, err := frontend.Inflate(t.on.stream(resp.Body), resp.Header)
 	if err != nil {
 		return false, err
 	}
 	if !t.begun {
-		face.DropEntityHeaders(resp.Header)
+		frontend.DropEntityHeaders(resp.Header)
 		t.p.back(t.w.Header(), resp.Header, t.a)
 		t.w.WriteHeader(resp.StatusCode)
 		t.begun = true
 	}
-	in := face.NewEventReader(body, t.p.opt.MaxAnswer, t.w.lease)
+	in := frontend.NewEventReader(body, t.p.opt.MaxAnswer, t.w.lease)
 	for {
 		event, err := in.Next(ctx)
 		if err == io.EOF {
@@ -389,4 +389,4 @@ func (t *turning) fail(ctx context.Context, err error) {
 }
 
 // side sends requests on behalf of the turn's caller.
-func (t *turning) side() *face.Side { return t.p.side.For(t.a.Call().Caller()) }
+func (t *turning) side() *frontend.Side { return t.p.side.For(t.a.Call().Caller()) }

@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 )
 
 // running is pruning whose agents run: each turn is one request, and answers are
 // unchanged.
-type running struct{ facetest.Pruning }
+type running struct{ frontendtest.Pruning }
 
 func (running) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (memproxy.Turn, error) {
 	if rt.Kind != memproxy.Run {
@@ -54,13 +54,13 @@ func TestAnswersOfTurnsAreFiltered(t *testing.T) {
 		want                    string
 	}{
 		"in one piece":        {"application/json", "", "m1 ann\ncanary", 200, 200, "m1 ann\n"},
-		"compressed":          {"application/json", "gzip", facetest.Zipped("m1 ann\ncanary"), 200, 200, "m1 ann\n"},
+		"compressed":          {"application/json", "gzip", frontendtest.Zipped("m1 ann\ncanary"), 200, 200, "m1 ann\n"},
 		"refused":             {"application/json", "", "no canary", 409, 409, "no "},
-		"refused, compressed": {"application/json", "gzip", facetest.Zipped("no canary"), 409, 409, "no "},
+		"refused, compressed": {"application/json", "gzip", frontendtest.Zipped("no canary"), 409, 409, "no "},
 		"refused, encoded":    {"application/json", "br", "canary", 409, 502, ""},
 		"refused as a stream": {"text/event-stream", "", "data: canary\n\n", 409, 409, "data: \n\n"},
 		"events":              {"text/event-stream", "", "data: a\n\ndata: canary\n\ndata: b\n\n", 200, 200, "data: a\n\ndata: b\n\ndata: end\n\n"},
-		"events, compressed":  {"text/event-stream", "gzip", facetest.Zipped("data: a\n\ndata: canary\n\n"), 200, 200, "data: a\n\ndata: end\n\n"},
+		"events, compressed":  {"text/event-stream", "gzip", frontendtest.Zipped("data: a\n\ndata: canary\n\n"), 200, 200, "data: a\n\ndata: end\n\n"},
 		"events, encoded":     {"text/event-stream", "br", "data: canary\n\n", 200, 502, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestAnswersOfTurnsAreFiltered(t *testing.T) {
 }
 
 // compensating is pruning whose runs cannot be gated, and change nothing.
-type compensating struct{ facetest.Pruning }
+type compensating struct{ frontendtest.Pruning }
 
 func (compensating) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (memproxy.Turn, error) {
 	if rt.Kind != memproxy.Run {

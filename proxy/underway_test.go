@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -23,7 +23,7 @@ func TestOneCallerDoesNotStopOthers(t *testing.T) {
 	for _, path := range []string{"/memory", "/keys", "/health"} {
 		for _, enforce := range []bool{true, false} {
 			var arrived atomic.Int64
-			held := face.NewInFlight(0, 0)
+			held := frontend.NewInFlight(0, 0)
 			inBubble(t, func(o *proxy.Options, r *gate.Rules) { o.InFlight, r.Enforce = held, enforce }, func(q *http.Request, c net.Conn) {
 				arrived.Add(1)
 				_, _ = io.Copy(io.Discard, q.Body)
@@ -58,7 +58,7 @@ func TestOneCallerDoesNotStopOthers(t *testing.T) {
 						t.Fatalf("%s: refused with %q, %v", path, a.body, a.resp.Header)
 					}
 				}
-				if codes[200] > face.MaxRequests/2 || codes[200]+1 != arrived.Load() || codes[200] == 0 {
+				if codes[200] > frontend.MaxRequests/2 || codes[200]+1 != arrived.Load() || codes[200] == 0 {
 					t.Errorf("%s, enforced: %v: %v, and %d arrived", path, enforce, codes, arrived.Load())
 				}
 				if resp, _, err := b.ask(t, "GET", path, nil, "X-Key", "mallory"); err != nil || resp.StatusCode != 200 {

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -13,7 +13,7 @@ import (
 // that it was decompressed.
 func whole(ctx context.Context, w *answerWriter, resp *http.Response, a *gate.Admission, limit int64) (body []byte, decoded bool, err error) {
 	lease := w.lease
-	body, decoded, err = face.ReadAnswer(resp, limit, func(n int64) error {
+	body, decoded, err = frontend.ReadAnswer(resp, limit, func(n int64) error {
 		if a.Writes() { // it happened: its outcome must be known
 			lease.Force(n)
 			return nil
@@ -21,7 +21,7 @@ func whole(ctx context.Context, w *answerWriter, resp *http.Response, a *gate.Ad
 		return lease.Grow(ctx, n)
 	})
 	if err == nil && !a.Writes() {
-		err = lease.Work(ctx, face.AnswerCost*int64(len(body)))
+		err = lease.Work(ctx, frontend.AnswerCost*int64(len(body)))
 	}
 	return body, decoded, err
 }
@@ -31,14 +31,14 @@ func (p *Proxy) answer(ctx context.Context, w *answerWriter, resp *http.Response
 	lease := w.lease
 	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
 	got := p.opt.Gate.Return(context.WithoutCancel(ctx), a, reply)
-	w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
+	w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
 	lease.Done()
 	lease.Keep(int64(len(got.Body)))
 	p.follower.Follow(a)
-	face.Listed(a, w.Header().Set)
+	frontend.Listed(a, w.Header().Set)
 	if a.Answered != nil { // the gate answers in the backend's place
 		p.write(w, got, nil, a)
 		return
 	}
-	p.passOn(w, got, decoded || !face.SameBytes(got.Body, body), a)
+	p.passOn(w, got, decoded || !frontend.SameBytes(got.Body, body), a)
 }

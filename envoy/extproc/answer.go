@@ -10,7 +10,7 @@ import (
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 )
 
 // errAbsent reports that an answer is Envoy's, because the backend gave none.
@@ -23,9 +23,9 @@ var errUnruled = errors.New("the backend answers a request that was never ruled 
 // if it must be read.
 type answer struct {
 	x        *exchange
-	received memproxy.Header // the backend's
-	reply    memproxy.Reply  // what is passed on
-	events   *face.Events    // set if it is a stream of events
+	received memproxy.Header  // the backend's
+	reply    memproxy.Reply   // what is passed on
+	events   *frontend.Events // set if it is a stream of events
 	// passing is set if the answer's body is not read.
 	passing bool
 }
@@ -48,9 +48,9 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 		return nil, errProtocol
 	case !x.entry.Class.Ruled() && (!a.fromUpstream() || code < http.StatusOK): // Envoy's own answer, or a change of protocol
 		return x.gone(errAbsent), nil
-	case x.entry.Class.Handling == face.Preflight:
+	case x.entry.Class.Handling == frontend.Preflight:
 		return an.permission(), nil
-	case x.entry.Class.Handling == face.Open:
+	case x.entry.Class.Handling == frontend.Open:
 		return an.opened(h.GetEndOfStream()), nil
 	case x.settled:
 		return nil, errProtocol
@@ -72,13 +72,13 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 	case !adm.Inspect:
 		x.p.opt.Gate.Streamed(context.WithoutCancel(x.forwarded), adm, code, memproxy.StreamWhole)
 		if adm.ErrorsByStatus && code >= http.StatusBadRequest {
-			return x.refused(face.Failed(code)), nil
+			return x.refused(frontend.Failed(code)), nil
 		}
 		return an.unread(h.GetEndOfStream()), nil
 	case x.req.Method == http.MethodHead: // no GET could be sent whose answer could be filtered
 		return x.abandon(http.StatusBadGateway), nil
-	case adm.Streams() && face.EventStream(http.Header(header)):
-		an.events = &face.Events{Max: x.b.MaxAnswer}
+	case adm.Streams() && frontend.EventStream(http.Header(header)):
+		an.events = &frontend.Events{Max: x.b.MaxAnswer}
 		return an.streamed(h.GetEndOfStream()), nil
 	case h.GetEndOfStream():
 		if _, refusal := an.returned(nil); refusal != nil {
@@ -91,7 +91,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 		return onResponseHeaders(changes(header, an.header(false))), nil
 	}
 	if n, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64); err == nil && n > x.b.MaxAnswer {
-		return x.unread(face.ErrTooLarge), nil
+		return x.unread(frontend.ErrTooLarge), nil
 	}
 	return onResponseHeaders(nil), nil
 }
@@ -117,7 +117,7 @@ func (an *answer) body(b *procv3.HttpBody) (*response, error) {
 	if err := an.reserve(int64(len(body))); err != nil {
 		return x.unread(err), nil
 	}
-	plain, decoded, err := face.Plain(body, http.Header(an.received), x.b.MaxAnswer)
+	plain, decoded, err := frontend.Plain(body, http.Header(an.received), x.b.MaxAnswer)
 	if err != nil {
 		return x.unread(err), nil
 	}
@@ -150,7 +150,7 @@ func (an *answer) reserve(n int64) error {
 	if err := x.entry.Lease.Grow(x.forwarded, n); err != nil {
 		return err
 	}
-	return x.entry.Lease.Work(x.forwarded, face.AnswerCost*n)
+	return x.entry.Lease.Work(x.forwarded, frontend.AnswerCost*n)
 }
 
 // trailers ends an answer; one that had no body is settled here.
@@ -179,7 +179,7 @@ func (an *answer) returned(body []byte) (changed bool, refusal *response) {
 	}
 	x.b.follower.Follow(x.admission)
 	x.settled = true
-	return !face.SameBytes(an.reply.Body, body), nil
+	return !frontend.SameBytes(an.reply.Body, body), nil
 }
 
 // header returns the headers with which the answer is passed on; changed reports that
@@ -187,17 +187,17 @@ func (an *answer) returned(body []byte) (changed bool, refusal *response) {
 func (an *answer) header(changed bool) http.Header {
 	x := an.x
 	from, out := http.Header(maps.Clone(an.reply.Header)), http.Header{}
-	face.Relocate(from, x.b.Upstream)
-	face.CopyResponseHeaders(out, from, func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, x.admission, x.b.Name, names) })
+	frontend.Relocate(from, x.b.Upstream)
+	frontend.CopyResponseHeaders(out, from, func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, x.admission, x.b.Name, names) })
 	if a := x.admission; a != nil {
-		out.Set(face.DecisionHeader, face.Decision(a.Shown()))
+		out.Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
 		if !a.Shadow() {
-			face.Uncached(out)
+			frontend.Uncached(out)
 		}
-		face.Listed(a, out.Set)
+		frontend.Listed(a, out.Set)
 	}
 	if changed {
-		face.DropEntityHeaders(out)
+		frontend.DropEntityHeaders(out)
 	}
 	return out
 }

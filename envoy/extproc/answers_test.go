@@ -12,21 +12,21 @@ import (
 
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
-	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 )
 
 // Proves EDGE-13, CARD-9: events of a stream are filtered through Envoy one by one,
 // however they are cut, and no other form of an answer passes unread.
 func TestNoFormOfAnAnswerPassesUnread(t *testing.T) {
-	facetest.Forms(t, starts(func(r *rig, s facetest.Setup) { r.envoy.NoOverride = s.Name == "events, whole" }), 500, "")
+	frontendtest.Forms(t, starts(func(r *rig, s frontendtest.Setup) { r.envoy.NoOverride = s.Name == "events, whole" }), 500, "")
 }
 
 // Proves EDGE-13, CARD-9: on every kind of route, only the answer's headers that
 // clients need pass, and no trailers; one setting lets the others pass.
 func TestHeadersOfAnswers(t *testing.T) {
-	facetest.Headers(t, starts(nil))
-	facetest.Headers(t, starts(func(r *rig, _ facetest.Setup) {
+	frontendtest.Headers(t, starts(nil))
+	frontendtest.Headers(t, starts(func(r *rig, _ frontendtest.Setup) {
 		r.envoy.NoOverride, r.envoy.Mode = true, extproctest.Mode()
 		r.envoy.Mode.ResponseTrailerMode = modev3.ProcessingMode_SEND
 	}))
@@ -55,7 +55,7 @@ func TestHeadIsAskedForOrRefused(t *testing.T) {
 func TestTrailersOfRequestsEndHere(t *testing.T) {
 	value := func(name, v string) *corev3.HeaderValue { return &corev3.HeaderValue{Key: name, RawValue: []byte(v)} }
 	late := &procv3.HttpTrailers{Trailers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{value("x-api-key", "another")}}}
-	p := processor(t, &facetest.Parts{}, extproc.Backend{Backend: face.Backend{Name: "b", Adapter: facetest.Toy{}}})
+	p := processor(t, &frontendtest.Parts{}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}}})
 	for path, more := range map[string][]*procv3.ProcessingRequest{"/memory": {body("tea")}, "/ping": nil, "/health": nil} {
 		first := start(path, false)
 		h := first.GetRequestHeaders().GetHeaders()
@@ -82,7 +82,7 @@ func TestTrailersOfRequestsEndHere(t *testing.T) {
 // Proves EDGE-13, CARD-1: an answer that was made for one caller is cached nowhere,
 // whatever the backend says, on every route that is ruled on, including refusals and
 // streams. Public answers, and all answers in shadow mode, keep the backend's headers.
-func TestAnswersAreKeptByNoCache(t *testing.T) { facetest.NoCache(t, starts(nil)) }
+func TestAnswersAreKeptByNoCache(t *testing.T) { frontendtest.NoCache(t, starts(nil)) }
 
 // Proves EDGE-13: through Envoy, too, no route accepts a member of a document that
 // overrides the method; streamed types have no members.

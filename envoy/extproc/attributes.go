@@ -7,7 +7,7 @@ import (
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 )
 
 // The attributes that the processor uses, by Envoy's names. Each must be listed in the
@@ -41,7 +41,7 @@ func (a attrs) peer() []string {
 
 // address returns the client's address according to Envoy, or "" if the attribute is
 // not configured.
-func (a attrs) address() string { return face.Peer(a[attrSource].GetStringValue()) }
+func (a attrs) address() string { return frontend.Peer(a[attrSource].GetStringValue()) }
 
 // fromUpstream reports whether an answer is the backend's and not Envoy's own. Without
 // the attribute every answer counts as the backend's.

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -52,9 +52,9 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	x.start(ctx, r, at.GetSource().GetAddress().GetSocketAddress().GetAddress(), len(body) > 0 || r.announced())
 	defer x.end()
 	switch x.entry.Class.Handling {
-	case face.Open:
+	case frontend.Open:
 		return p.let(x, x.open().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
-	case face.Preflight:
+	case frontend.Preflight:
 		return p.let(x, x.preflight().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
 	}
 	if x.entry.Identify(x.ctx) {
@@ -63,7 +63,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	var flaw *memproxy.Malformed
 	if x.entry.Class.Whole() {
 		if flaw = x.authFlaw(body); flaw == nil && x.room(body) != nil {
-			flaw = face.Busy()
+			flaw = frontend.Busy()
 		}
 	} else {
 		flaw = x.req.flaw
@@ -109,7 +109,7 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 	case x.req.flaw != nil:
 		return x.req.flaw
 	case x.req.Header.Get(partialBody) == "true", int64(len(body)) > x.b.MaxBody, x.req.length() > x.b.MaxBody:
-		return face.TooLarge(x.b.MaxBody)
+		return frontend.TooLarge(x.b.MaxBody)
 	case len(body) == 0 && x.req.announced():
 		return &memproxy.Malformed{
 			Code: memproxy.InternalError, Status: http.StatusServiceUnavailable,
@@ -155,13 +155,13 @@ func (p *Processor) let(x *exchange, m *headerMutation) *authv3.CheckResponse {
 			ok.Headers = append(ok.Headers, h)
 		}
 	}
-	for _, name := range face.Digests { // the body is unchanged, and so are its digests
+	for _, name := range frontend.Digests { // the body is unchanged, and so are its digests
 		ok.HeadersToRemove = slices.DeleteFunc(ok.HeadersToRemove, func(s string) bool { return strings.EqualFold(s, name) })
 	}
 	if a := x.admission; a != nil {
-		ok.ResponseHeadersToAdd = []*corev3.HeaderValueOption{overwrite(strings.ToLower(face.DecisionHeader), face.Decision(&a.Decision))}
+		ok.ResponseHeadersToAdd = []*corev3.HeaderValueOption{overwrite(strings.ToLower(frontend.DecisionHeader), frontend.Decision(&a.Decision))}
 		if !a.Shadow() {
-			ok.ResponseHeadersToAdd = append(ok.ResponseHeadersToAdd, overwrite("cache-control", face.NoStore))
+			ok.ResponseHeadersToAdd = append(ok.ResponseHeadersToAdd, overwrite("cache-control", frontend.NoStore))
 		}
 	}
 	return &authv3.CheckResponse{Status: &rpcstatus.Status{Code: int32(codes.OK)}, HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: ok}}

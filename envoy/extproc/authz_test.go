@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -61,7 +61,7 @@ func TestCheck(t *testing.T) {
 // Proves CARD-9: only headers are changed, and memproxy's own stay.
 func TestCheckChangesHeadersOnly(t *testing.T) {
 	r := newRig(t, func(r *rig) {
-		r.opt.Backends[0].Credential = &face.Credential{Header: "Authorization", Value: "Token own"}
+		r.opt.Backends[0].Credential = &frontend.Credential{Header: "Authorization", Value: "Token own"}
 	})
 	in := check("POST", "/memory", "tea", "authorization", "Token theirs", "x-api-key", "k", "x-memproxy-token", "t", "content-md5", "x", "content-length", "3")
 	got := must.Get(authv3.NewAuthorizationClient(r.conn).Check(t.Context(), in))(t)

@@ -11,23 +11,23 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/envoy/extproc"
-	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
 // deaf are parts that store nothing.
-type deaf struct{ *facetest.Parts }
+type deaf struct{ *frontendtest.Parts }
 
 func (deaf) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
 	return memproxy.Receipt{}, nil
 }
 func (deaf) Note(memproxy.Event) error { return nil }
 
-// BenchmarkProcess measures the face alone: a gate whose parts do nothing, and no
+// BenchmarkProcess measures the listener alone: a gate whose parts do nothing, and no
 // network. Its allocations are in addition to the gate's.
 func BenchmarkProcess(b *testing.B) {
-	p := processor(b, deaf{}, extproc.Backend{Backend: face.Backend{Name: "b", Adapter: facetest.Toy{}}})
+	p := processor(b, deaf{}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}}})
 	head := start("/memory", false)
 	h := head.GetRequestHeaders().GetHeaders()
 	for _, name := range strings.Fields("user-agent accept content-type x-api-key x-request-id x-forwarded-proto x-envoy-expected-rq-timeout-ms content-length") {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -71,7 +71,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	ring.Slow(t, "fills sockets and waits")
 	t.Parallel()
 	const total = 8 << 20 // half of it for data
-	held := face.NewInFlight(total, total)
+	held := frontend.NewInFlight(total, total)
 	r := newRig(t, func(r *rig) {
 		r.opt.Backends[0].InFlight = held
 		r.envoy.Attributes = map[string]any{"source.address": "10.1.1.1:5000"}

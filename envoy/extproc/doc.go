@@ -1,8 +1,8 @@
-// Package extproc is the Envoy face of the gate: an external processor on the v3
+// Package extproc is the Envoy listener of the gate: an external processor on the v3
 // API (envoy.service.ext_proc.v3), and an authorization service
 // (envoy.service.auth.v3) for installations that cannot use one.
 //
-// Both faces give the same verdict, the same request to the backend, the same refusal
+// Both listeners give the same verdict, the same request to the backend, the same refusal
 // and the same record. The package decides nothing; the gate does. It fails closed: a
 // stream on which it cannot rule is answered with a refusal or ended with an error, and
 // never ended normally, because Envoy treats that as consent. It checks the protocol

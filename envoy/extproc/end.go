@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 )
 
 // end ends the span of an exchange, and records the outcome of one that Envoy cut
@@ -19,7 +19,7 @@ func (x *exchange) end() {
 	ctx := context.WithoutCancel(x.ctx)
 	if x.entry.Class.Ruled() && x.admission == nil && !x.settled {
 		x.ctx = ctx
-		_, _ = x.admit(nil, face.TooSlow())
+		_, _ = x.admit(nil, frontend.TooSlow())
 		x.settled = true
 	}
 	if x.admission != nil && !x.settled {
@@ -45,9 +45,9 @@ func (x *exchange) cutShort(a attrs) (*response, error) {
 	if a.fromUpstream() {
 		return nil, errUnruled
 	}
-	flaw := face.TooSlow()
+	flaw := frontend.TooSlow()
 	if a.oversize() {
-		flaw = face.TooLarge(x.b.MaxBody)
+		flaw = frontend.TooLarge(x.b.MaxBody)
 	}
 	_, refusal := x.admit(nil, flaw)
 	if refusal == nil {
@@ -58,7 +58,7 @@ func (x *exchange) cutShort(a attrs) (*response, error) {
 
 // unread answers for a backend whose answer cannot be read, or did not arrive.
 func (x *exchange) unread(err error) *response {
-	why := face.Unreadable(err, x.b.MaxAnswer)
+	why := frontend.Unreadable(err, x.b.MaxAnswer)
 	switch {
 	case why != nil:
 	case errors.Is(err, context.DeadlineExceeded):

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
@@ -27,7 +27,7 @@ type exchange struct {
 	span trace.Span
 	req  request
 
-	entry     face.Entry
+	entry     frontend.Entry
 	admission *gate.Admission
 	forwarded context.Context // of the forward span, until the backend answers
 	forward   trace.Span
@@ -54,7 +54,7 @@ func newExchange(p *Processor) *exchange {
 func (x *exchange) take(ctx context.Context, msg *procv3.ProcessingRequest) (*response, error) {
 	r, err := x.respond(ctx, msg)
 	if r != nil && x.forward != nil {
-		r.DynamicMetadata = decisionMetadata(face.Decision(x.admission.Shown()))
+		r.DynamicMetadata = decisionMetadata(frontend.Decision(x.admission.Shown()))
 	}
 	return r, err
 }
@@ -96,12 +96,12 @@ func (x *exchange) begin(ctx context.Context, h *procv3.HttpHeaders, a attrs) er
 // start determines how a request is handled.
 func (x *exchange) start(ctx context.Context, r request, address string, body bool) {
 	x.begun, x.req = x.p.opt.Clock(), r
-	class := x.b.Classify(face.Head{Request: r.Request, Sent: r.credentials.Header, Body: body})
+	class := x.b.Classify(frontend.Head{Request: r.Request, Sent: r.credentials.Header, Body: body})
 	if r.flaw != nil {
-		class.Handling = face.Gated
+		class.Handling = frontend.Gated
 	}
-	x.entry = face.Entry{Gate: x.p.opt.Gate, Log: x.p.opt.Log, Lease: x.b.InFlight.Lease(address), Class: class, Call: gate.Call{
-		Backend: x.b.gate, Credentials: r.credentials, Request: r.Request, Peer: address, Session: face.Session(r.Header),
+	x.entry = frontend.Entry{Gate: x.p.opt.Gate, Log: x.p.opt.Log, Lease: x.b.InFlight.Lease(address), Class: class, Call: gate.Call{
+		Backend: x.b.gate, Credentials: r.credentials, Request: r.Request, Peer: address, Session: frontend.Session(r.Header),
 	}}
 	ctx = x.p.opt.Propagator.Extract(ctx, propagation.HeaderCarrier(r.Header))
 	x.ctx, x.span = x.p.opt.Tracer.Start(ctx, signal.SpanServer+class.Name, trace.WithSpanKind(trace.SpanKindServer))
@@ -115,15 +115,15 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	switch {
 	case x.entry.Class.Ruled():
 	case x.entry.Lease.Enter(x.ctx, "", "") != nil:
-		return x.instead(face.NoRoom(x.b.Adapter, x.req.Request)), nil
-	case x.entry.Class.Handling == face.Open:
+		return x.instead(frontend.NoRoom(x.b.Adapter, x.req.Request)), nil
+	case x.entry.Class.Handling == frontend.Open:
 		return x.open(), nil
 	default:
 		return x.preflight(), nil
 	}
 	flaw, reads := x.req.flaw, x.entry.Class.Whole()
 	if flaw == nil && reads && x.req.length() > x.b.MaxBody {
-		flaw = face.TooLarge(x.b.MaxBody)
+		flaw = frontend.TooLarge(x.b.MaxBody)
 	}
 	// The body of a caller who is not accepted is not requested, nor one for which
 	// there is no room.
@@ -131,7 +131,7 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 		if x.entry.Lease.Room(x.ctx, x.req.length()) == nil {
 			return onRequestHeaders(nil, whole()), nil
 		}
-		flaw = face.Busy()
+		flaw = frontend.Busy()
 	}
 	m, refusal := x.admit(nil, flaw)
 	if refusal != nil {
@@ -159,12 +159,12 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
 	body := b.GetBody()
 	var flaw *memproxy.Malformed
 	if int64(len(body)) > x.b.MaxBody {
-		flaw, body = face.TooLarge(x.b.MaxBody), nil // recorded without a hash, as at the HTTP face
+		flaw, body = frontend.TooLarge(x.b.MaxBody), nil // recorded without a hash, as at the HTTP listener
 	} else {
 		x.entry.Read(body)
 	}
 	if flaw == nil && x.room(body) != nil {
-		flaw, body = face.Busy(), nil
+		flaw, body = frontend.Busy(), nil
 	}
 	m, refusal := x.admit(body, flaw)
 	if refusal != nil {
@@ -184,7 +184,7 @@ func (x *exchange) room(body []byte) error {
 	if err := x.entry.Lease.Grow(x.ctx, int64(len(body))); err != nil {
 		return err
 	}
-	return x.entry.Lease.Work(x.ctx, face.BodyCost*int64(len(body)))
+	return x.entry.Lease.Work(x.ctx, frontend.BodyCost*int64(len(body)))
 }
 
 // requestTrailers ends a request and removes its trailers, because no rule has seen
@@ -220,7 +220,7 @@ func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*headerMutation
 
 // obey carries out the gate's next action, as far as a filter of single requests
 // can: it cannot gate an agent's run call by call, or change its tools. The HTTP
-// face can.
+// listener can.
 func (x *exchange) obey(a *gate.Admission, next gate.Next) (reply memproxy.Reply, refused bool) {
 	switch next := next.(type) {
 	case gate.Reply:
@@ -250,7 +250,7 @@ func (x *exchange) refused(reply memproxy.Reply) *response {
 func (x *exchange) outgoing(a *gate.Admission) *headerMutation {
 	out := x.b.Admitted(http.Header(x.req.credentials.Header), a)
 	if a.Changed {
-		face.DropDigests(out)
+		frontend.DropDigests(out)
 		out.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	}
 	path := x.req.forwarded

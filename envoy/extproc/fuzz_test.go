@@ -20,14 +20,14 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/envoy/extproc"
-	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
 // seen is a Toy that stores its last request.
 type seen struct {
-	facetest.Toy
+	frontendtest.Toy
 	req *memproxy.Request
 }
 
@@ -36,14 +36,14 @@ func (s seen) Route(q memproxy.Request) (memproxy.Route, bool) {
 	return memproxy.Route{ID: "toy.list", Kind: memproxy.Recall}, true
 }
 
-// FuzzDescribe compares the parsing of paths with net/http's, on which the HTTP face
+// FuzzDescribe compares the parsing of paths with net/http's, on which the HTTP listener
 // rules and which backends use.
 func FuzzDescribe(f *testing.F) {
 	for _, s := range []string{"/", "/v1/memories/?a=b", "//x", "/a%2Fb", "/a%zz", "/a b", "*", "http://x/y", "/a#b", "/a?", "/ä", "/a\"b", "/%2e%2e/x", "/a;b", "/a\\b", "?x", ""} {
 		f.Add(s)
 	}
 	var r memproxy.Request
-	p := processor(f, &facetest.Parts{}, extproc.Backend{Backend: face.Backend{Name: "b", Adapter: seen{req: &r}}})
+	p := processor(f, &frontendtest.Parts{}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: seen{req: &r}}})
 	f.Fuzz(func(t *testing.T, target string) {
 		s := &script{ctx: metadata.NewIncomingContext(t.Context(), metadata.MD{}), in: []*procv3.ProcessingRequest{start(target, true)}}
 		_ = p.Process(s) // ends with an error: no answer came
@@ -65,7 +65,7 @@ func FuzzDescribe(f *testing.F) {
 		}
 		q, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET " + target + " HTTP/1.1\r\nHost: mem.example\r\n\r\n")))
 		if err != nil {
-			return // the HTTP face refuses it even sooner
+			return // the HTTP listener refuses it even sooner
 		}
 		if q.URL.Path != r.Path || q.URL.EscapedPath() != r.EscapedPath || q.URL.RawQuery != r.Query {
 			t.Fatalf("%q: net/http reads %q, %q, %q; this %q, %q, %q", target, q.URL.Path, q.URL.EscapedPath(), q.URL.RawQuery, r.Path, r.EscapedPath, r.Query)
@@ -74,10 +74,10 @@ func FuzzDescribe(f *testing.F) {
 }
 
 // processor returns a processor for a backend, with a gate of the parts.
-func processor(t testing.TB, parts facetest.Party, b extproc.Backend) *extproc.Processor {
+func processor(t testing.TB, parts frontendtest.Party, b extproc.Backend) *extproc.Processor {
 	t.Helper()
-	rules := facetest.Rules(parts)
-	return must.Get(extproc.New(extproc.Options{Gate: facetest.NewGate(t, parts, &rules), Exchanges: 1200, Backends: []extproc.Backend{b}}))(t)
+	rules := frontendtest.Rules(parts)
+	return must.Get(extproc.New(extproc.Options{Gate: frontendtest.NewGate(t, parts, &rules), Exchanges: 1200, Backends: []extproc.Backend{b}}))(t)
 }
 
 // script is a stream with given messages, which stores the responses.
@@ -161,7 +161,7 @@ func FuzzProcess(f *testing.F) {
 	f.Add(pack(answered("400", true)))
 	f.Add(pack(body("tea"), start("/memory", true)))
 	f.Add(pack(start("/memory", false), answered("413", false)))
-	p := processor(f, &facetest.Parts{}, extproc.Backend{Backend: face.Backend{Name: "b", Adapter: facetest.Toy{}}})
+	p := processor(f, &frontendtest.Parts{}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}}})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		s := &script{ctx: metadata.NewIncomingContext(t.Context(), metadata.MD{}), in: unpack(raw)}
 		watched := slices.ContainsFunc(s.in, (*procv3.ProcessingRequest).GetObservabilityMode) // no response is expected

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 )
 
 // headTime bounds the GET behind a HEAD.
@@ -24,7 +24,7 @@ func (an *answer) whole() *response {
 	x := an.x
 	a := x.admission
 	ask, ok := x.entry.Call.Backend.Fetch.(reader) // counted as the caller's
-	if face.Asks(x.req.Method, a) == x.req.Method || !ok {
+	if frontend.Asks(x.req.Method, a) == x.req.Method || !ok {
 		return nil
 	}
 	q := a.Call().Request
@@ -38,7 +38,7 @@ func (an *answer) whole() *response {
 	}
 	defer x.entry.Lease.Done()
 	if an.reserve(int64(len(reply.Body))) != nil {
-		return x.unread(face.ErrBusy)
+		return x.unread(frontend.ErrBusy)
 	}
 	an.reply, x.status = reply, reply.Status
 	changed, refusal := an.returned(reply.Body)

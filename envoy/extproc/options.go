@@ -3,30 +3,30 @@ package extproc
 import (
 	"errors"
 
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 )
 
 // DefaultExchanges is the same as the number of connections of an HTTP listener.
-const DefaultExchanges = face.DefaultConnections
+const DefaultExchanges = frontend.DefaultConnections
 
 // Backend is one memory service that Envoy routes to: its Name is the value of
 // BackendKey in Envoy's configuration. Envoy's own clusters determine where
 // requests go; Upstream is where the processor sends its own requests. Ruling on
-// runs afterwards (Ungated) requires the HTTP face; here it is a refusal.
+// runs afterwards (Ungated) requires the HTTP listener; here it is a refusal.
 type Backend struct {
-	face.Backend
+	frontend.Backend
 	// Fetch sends the processor's own requests; nil: nothing can be fetched,
-	// unknown owners remain unknown. See face.NewSide.
+	// unknown owners remain unknown. See frontend.NewSide.
 	Fetch gate.Fetcher
 
-	follower *face.Follower
+	follower *frontend.Follower
 	gate     gate.Backend
 }
 
 // Options configure a Processor.
 type Options struct {
-	face.Runtime
+	frontend.Runtime
 	Gate *gate.Gate
 	// Backends are the services. With only one, Envoy need not name it.
 	Backends []Backend

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 )
 
 // BackendKey is the key of the stream's initial metadata by which Envoy's
@@ -44,7 +44,7 @@ func New(opt Options) (*Processor, error) {
 		if p.backends[b.Name] != nil {
 			return nil, fmt.Errorf("extproc: two backends are called %q", b.Name)
 		}
-		b.follower = face.NewFollower(opt.Gate, b.Fetch, b.Name, opt.Runtime)
+		b.follower = frontend.NewFollower(opt.Gate, b.Fetch, b.Name, opt.Runtime)
 		p.backends[b.Name] = &b
 	}
 	return p, nil

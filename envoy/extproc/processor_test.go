@@ -17,8 +17,8 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
-	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -70,8 +70,8 @@ func TestProcessor(t *testing.T) {
 		"a body over the limit, shadow": {func(r *rig) { r.envoy.Buffer, r.rules.Enforce = 3, false }, "POST", "/memory", "milk", nil, 413, `"payload.too_large"`, nil},
 		"over the limit, shadow":        {func(r *rig) { r.opt.Backends[0].MaxBody, r.rules.Enforce = 3, false }, "POST", "/memory", "milk", nil, 200, "m1 ann\n", []string{"POST /memory milk"}},
 		"no backend":                    {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "POST", "/memory", "tea", nil, 502, `"upstream.unavailable"`, nil},
-		"no backend of a public route":  {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "GET", "/health", "", nil, 502, string(face.Gone().Body), nil},
-		"no backend of a preflight":     {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "OPTIONS", "/memory", "", []string{"Origin", "http://a.example", "Access-Control-Request-Method", "GET"}, 502, string(face.Gone().Body), nil},
+		"no backend of a public route":  {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "GET", "/health", "", nil, 502, string(frontend.Gone().Body), nil},
+		"no backend of a preflight":     {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "OPTIONS", "/memory", "", []string{"Origin", "http://a.example", "Access-Control-Request-Method", "GET"}, 502, string(frontend.Gone().Body), nil},
 		"another backend":               {func(r *rig) { r.envoy.Backend = "other" }, "POST", "/ping", "tea", []string{"X-Memproxy-Backend", "toy"}, 500, "", nil},
 		"no backend is named":           {func(r *rig) { r.envoy.Backend = "" }, "POST", "/ping", "tea", nil, 200, "m1 ann\n", []string{"POST /ping tea"}},
 		"no body is sent":               {mode(func(m *modev3.ProcessingMode) { m.RequestBodyMode = modev3.ProcessingMode_NONE }), "POST", "/memory", "tea", nil, 500, "", nil},
@@ -261,14 +261,14 @@ func TestStopping(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	r := newRig(t, nil)
-	toyBackend := extproc.Backend{Backend: face.Backend{Name: "toy", Adapter: facetest.Toy{}}}
+	toyBackend := extproc.Backend{Backend: frontend.Backend{Name: "toy", Adapter: frontendtest.Toy{}}}
 	for name, o := range map[string]extproc.Options{
 		"no gate":     {Backends: []extproc.Backend{toyBackend}},
 		"no backend":  {Gate: r.opt.Gate},
-		"no name":     {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: face.Backend{Adapter: facetest.Toy{}}}}},
-		"no adapter":  {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: face.Backend{Name: "toy"}}}},
+		"no name":     {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: frontend.Backend{Adapter: frontendtest.Toy{}}}}},
+		"no adapter":  {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: frontend.Backend{Name: "toy"}}}},
 		"twice":       {Gate: r.opt.Gate, Backends: []extproc.Backend{toyBackend, toyBackend}},
-		"bad pattern": {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: face.Backend{Name: "toy", Adapter: facetest.Toy{}, Passthrough: []string{"custom"}}}}},
+		"bad pattern": {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: frontend.Backend{Name: "toy", Adapter: frontendtest.Toy{}, Passthrough: []string{"custom"}}}}},
 	} {
 		if _, err := extproc.New(o); err == nil {
 			t.Errorf("%s: accepted", name)

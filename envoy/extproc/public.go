@@ -6,7 +6,7 @@ import (
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 )
 
 // open admits a request for a public route, which is not ruled on. If the backend has a
@@ -26,15 +26,15 @@ func (x *exchange) open() *response {
 // preflight forwards a CORS preflight, with its CORS headers only.
 func (x *exchange) preflight() *response {
 	kept := http.Header{}
-	face.PreflightRequest(kept, http.Header(x.req.credentials.Header))
+	frontend.PreflightRequest(kept, http.Header(x.req.credentials.Header))
 	x.settled = true
 	return onRequestHeaders(changes(x.req.credentials.Header, kept), headersOnly())
 }
 
 // permission answers a CORS preflight, without a body.
 func (an *answer) permission() *response {
-	reply := memproxy.Reply{Status: face.PreflightStatus(an.reply.Status), Header: memproxy.Header{}}
-	face.PreflightResponse(http.Header(reply.Header), http.Header(an.received))
+	reply := memproxy.Reply{Status: frontend.PreflightStatus(an.reply.Status), Header: memproxy.Header{}}
+	frontend.PreflightResponse(http.Header(reply.Header), http.Header(an.received))
 	return an.x.instead(reply)
 }
 
@@ -46,7 +46,7 @@ func (an *answer) opened(end bool) *response {
 	case x.inspect && !end:
 		return onResponseHeaders(nil)
 	case x.byStatus && code >= http.StatusBadRequest:
-		return x.instead(face.Failed(code))
+		return x.instead(frontend.Failed(code))
 	}
 	return an.unread(end)
 }
@@ -55,7 +55,7 @@ func (an *answer) opened(end bool) *response {
 func (an *answer) published(b *procv3.HttpBody) *response {
 	x := an.x
 	x.over = b.GetEndOfStream() // else trailers follow
-	plain, decoded, err := face.Plain(b.GetBody(), http.Header(an.received), face.MaxPublic)
+	plain, decoded, err := frontend.Plain(b.GetBody(), http.Header(an.received), frontend.MaxPublic)
 	an.reply.Body = plain
 	if err == nil {
 		an.reply, err = x.p.opt.Gate.Public(x.ctx, x.b.gate, x.entry.Class.Route, an.reply)
@@ -63,7 +63,7 @@ func (an *answer) published(b *procv3.HttpBody) *response {
 	if err != nil {
 		return x.gone(err)
 	}
-	return an.rewritten(decoded || !face.SameBytes(an.reply.Body, plain))
+	return an.rewritten(decoded || !frontend.SameBytes(an.reply.Body, plain))
 }
 
 // instead answers a request that is not ruled on in the backend's place.
@@ -76,5 +76,5 @@ func (x *exchange) instead(reply memproxy.Reply) *response {
 // admission.
 func (x *exchange) gone(err error) *response {
 	x.p.opt.Log.WarnContext(x.ctx, "upstream did not answer", "backend", x.b.Name, "route", x.entry.Class.Name, "error", err)
-	return x.instead(face.Gone())
+	return x.instead(frontend.Gone())
 }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 )
 
 // Responses to Envoy's messages. Envoy treats a response of the wrong kind as a fault
@@ -99,8 +99,8 @@ func immediate(reply memproxy.Reply, d *memproxy.Decision) *response {
 	h := http.Header{}
 	maps.Copy(h, http.Header(reply.Header))
 	if d.ID != "" {
-		face.Uncached(h)
-		h.Set(face.DecisionHeader, face.Decision(d))
+		frontend.Uncached(h)
+		h.Set(frontend.DecisionHeader, frontend.Decision(d))
 	}
 	return &response{Response: &procv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &procv3.ImmediateResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(reply.Status)},

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 )
 
 // request is a request in the gate's terms, with the flaw of its head.
@@ -21,7 +21,7 @@ type request struct {
 }
 
 // describe converts the head of a request to the gate's form. It parses the path as
-// net/http does, so that both faces rule on the same path.
+// net/http does, so that both listeners rule on the same path.
 func describe(pseudo map[string]string, h memproxy.Header, peer []string) request {
 	scheme := "http"
 	for _, s := range [...]string{pseudo[":scheme"], h.Get("X-Forwarded-Proto")} {
@@ -32,9 +32,9 @@ func describe(pseudo map[string]string, h memproxy.Header, peer []string) reques
 	target := pseudo[":path"]
 	r := request{
 		Request: memproxy.Request{
-			Method: pseudo[":method"], Header: memproxy.Header(face.Forwardable(http.Header(h))), Base: scheme + "://" + pseudo[":authority"],
+			Method: pseudo[":method"], Header: memproxy.Header(frontend.Forwardable(http.Header(h))), Base: scheme + "://" + pseudo[":authority"],
 		},
-		credentials: memproxy.Credentials{Header: memproxy.Header(face.Presented(http.Header(h))), PeerURIs: peer, Host: pseudo[":authority"]},
+		credentials: memproxy.Credentials{Header: memproxy.Header(frontend.Presented(http.Header(h))), PeerURIs: peer, Host: pseudo[":authority"]},
 		target:      target, forwarded: target,
 	}
 	u, err := url.ParseRequestURI(target)

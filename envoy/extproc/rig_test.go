@@ -17,8 +17,8 @@ import (
 
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
-	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -27,7 +27,7 @@ import (
 type rig struct {
 	*httptest.Server
 	t      *testing.T
-	parts  *facetest.Parts
+	parts  *frontendtest.Parts
 	rules  gate.Rules
 	opt    extproc.Options
 	serve  extproc.ServerOptions
@@ -41,7 +41,7 @@ type rig struct {
 
 func newRig(t *testing.T, change func(*rig)) *rig {
 	t.Helper()
-	r := &rig{t: t, parts: &facetest.Parts{}, answer: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "m1 ann\n") }}
+	r := &rig{t: t, parts: &frontendtest.Parts{}, answer: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "m1 ann\n") }}
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		b, _ := io.ReadAll(q.Body)
 		r.mu.Lock()
@@ -51,13 +51,13 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 		answer(w, q)
 	}))
 	t.Cleanup(up.Close)
-	r.rules = facetest.Rules(r.parts)
-	r.opt = extproc.Options{Backends: []extproc.Backend{{Backend: face.Backend{Name: "toy", Adapter: facetest.Toy{}}}}}
+	r.rules = frontendtest.Rules(r.parts)
+	r.opt = extproc.Options{Backends: []extproc.Backend{{Backend: frontend.Backend{Name: "toy", Adapter: frontendtest.Toy{}}}}}
 	r.envoy = &extproctest.Envoy{Upstream: up.URL, Backend: "toy"}
 	if change != nil {
 		change(r)
 	}
-	r.opt.Gate = facetest.NewGate(t, r.parts, &r.rules)
+	r.opt.Gate = frontendtest.NewGate(t, r.parts, &r.rules)
 	p := must.Get(extproc.New(r.opt))(t)
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	r.serve.Processor, r.serve.Authorize = p, true
@@ -96,9 +96,9 @@ func (r *rig) do(method, path, body string, header ...string) (*http.Response, s
 	return resp, string(b)
 }
 
-// starts returns a face for the tests of all faces. Change is applied first.
-func starts(change func(*rig, facetest.Setup)) facetest.Face {
-	return func(t *testing.T, s facetest.Setup) func(method, path, body string, header ...string) (*http.Response, string) {
+// starts returns a listener for the tests of all listeners. Change is applied first.
+func starts(change func(*rig, frontendtest.Setup)) frontendtest.Start {
+	return func(t *testing.T, s frontendtest.Setup) func(method, path, body string, header ...string) (*http.Response, string) {
 		return newRig(t, func(r *rig) {
 			if change != nil {
 				change(r, s)

@@ -9,7 +9,7 @@ import (
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 )
 
 // streamed begins a stream of events, which are filtered one by one as they arrive. A
@@ -32,14 +32,14 @@ func (an *answer) streamed(end bool) *response {
 // client's.
 func (an *answer) piece(b *procv3.HttpBody) (*response, error) {
 	x := an.x
-	plain, _, err := face.Plain(b.GetBody(), http.Header(an.received), x.b.MaxAnswer)
+	plain, _, err := frontend.Plain(b.GetBody(), http.Header(an.received), x.b.MaxAnswer)
 	var events [][]byte
 	if err == nil {
 		events, err = an.events.Feed(plain)
 	}
 	if err != nil {
 		end := memproxy.StreamTorn
-		if errors.Is(err, face.ErrTooLarge) {
+		if errors.Is(err, frontend.ErrTooLarge) {
 			end = memproxy.StreamTooLarge
 		}
 		an.ended(end)

@@ -16,13 +16,13 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/envoy/extproc"
-	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
 // byKey identifies callers by a header.
-type byKey struct{ *facetest.Parts }
+type byKey struct{ *frontendtest.Parts }
 
 func (k byKey) Identify(ctx context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
 	p, err := k.Parts.Identify(ctx, c)
@@ -51,7 +51,7 @@ func TestOneCallerDoesNotStopOthers(t *testing.T) {
 	const slow, many = 25 * time.Second, 600
 	for _, path := range []string{"/memory", "/ping", "/health"} {
 		synctest.Test(t, func(t *testing.T) {
-			p := processor(t, byKey{&facetest.Parts{}}, extproc.Backend{Backend: face.Backend{Name: "b", Adapter: facetest.Toy{}, InFlight: face.NewInFlight(0, 0)}})
+			p := processor(t, byKey{&frontendtest.Parts{}}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}, InFlight: frontend.NewInFlight(0, 0)}})
 			ask := func(path, key string) (code int32, retry string, took time.Duration) {
 				head := start(path, true)
 				h := head.GetRequestHeaders().GetHeaders()
@@ -92,7 +92,7 @@ func TestOneCallerDoesNotStopOthers(t *testing.T) {
 				t.Errorf("%s: another tenant's request is answered %d after %v", path, code, took)
 			}
 			all.Wait()
-			if codes[0] == 0 || codes[0] > face.MaxRequests/2 || codes[0]+codes[503]+codes[429] != many {
+			if codes[0] == 0 || codes[0] > frontend.MaxRequests/2 || codes[0]+codes[503]+codes[429] != many {
 				t.Errorf("%s: %v", path, codes)
 			}
 			if code, _, _ := ask(path, "mallory"); code != 0 {
@@ -118,9 +118,9 @@ func (hangs) RoundTrip(q *http.Request) (*http.Response, error) {
 // the room for memproxy's own requests or those of another tenant's caller.
 func TestHeadsAreTheirCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := face.NewInFlight(0, 0)
-		side := must.Get(face.NewSide(face.SideOptions{Upstream: &url.URL{Scheme: "http", Host: "backend"}, InFlight: all.Side(), Transport: hangs{}}))(t)
-		p := processor(t, byKey{&facetest.Parts{}}, extproc.Backend{Backend: face.Backend{Name: "b", Adapter: facetest.Toy{}, InFlight: all}, Fetch: side})
+		all := frontend.NewInFlight(0, 0)
+		side := must.Get(frontend.NewSide(frontend.SideOptions{Upstream: &url.URL{Scheme: "http", Host: "backend"}, InFlight: all.Side(), Transport: hangs{}}))(t)
+		p := processor(t, byKey{&frontendtest.Parts{}}, extproc.Backend{Backend: frontend.Backend{Name: "b", Adapter: frontendtest.Toy{}, InFlight: all}, Fetch: side})
 		head := start("/memory", true)
 		h := head.GetRequestHeaders().GetHeaders()
 		h.Headers[0].RawValue = []byte("HEAD")
@@ -132,7 +132,7 @@ func TestHeadsAreTheirCallers(t *testing.T) {
 			})
 		}
 		time.Sleep(5 * time.Second)
-		for who, asker := range map[string]*face.Side{"memproxy": side, "ann": side.For("ann", "acme")} {
+		for who, asker := range map[string]*frontend.Side{"memproxy": side, "ann": side.For("ann", "acme")} {
 			begun := time.Now()
 			if _, err := asker.Fetch(t.Context(), memproxy.Request{Method: "GET", Path: "/quick"}); err != nil || time.Since(begun) != 0 {
 				t.Errorf("for %s: after %v, %v", who, time.Since(begun), err)

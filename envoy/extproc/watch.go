@@ -9,7 +9,7 @@ import (
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 )
 
 // watch collects a request in observability mode: Envoy sends a copy of the traffic
@@ -57,7 +57,7 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 			return nil
 		}
 		if x.admission == nil { // a backend may answer before it has the whole body
-			w.flaw = face.TooSlow()
+			w.flaw = frontend.TooSlow()
 			w.seen()
 		}
 		pseudo, _ := headers(m.ResponseHeaders.GetHeaders())
@@ -75,10 +75,10 @@ func (w *watch) gather(b *procv3.HttpBody) {
 		return
 	}
 	if int64(len(w.body)+len(b.GetBody())) > x.b.MaxBody {
-		w.flaw, w.body = face.TooLarge(x.b.MaxBody), nil
+		w.flaw, w.body = frontend.TooLarge(x.b.MaxBody), nil
 	}
 	if w.flaw == nil && x.entry.Lease.Grow(x.ctx, int64(len(b.GetBody()))) != nil {
-		w.flaw, w.body = face.Busy(), nil
+		w.flaw, w.body = frontend.Busy(), nil
 	}
 	if w.flaw == nil {
 		w.body = append(w.body, b.GetBody()...)

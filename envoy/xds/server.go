@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
-	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/wait"
 	"github.com/memproxy/memproxy/policy"
 )
@@ -112,8 +112,8 @@ const (
 
 // Bound returns a listener with the bounds that Serve applies, for callers that
 // count the refused connections.
-func Bound(ln net.Listener) *face.Listener {
-	return face.Bound(ln, face.ListenOptions{Connections: maxConns, Keep: true})
+func Bound(ln net.Listener) *frontend.Listener {
+	return frontend.Bound(ln, frontend.ListenOptions{Connections: maxConns, Keep: true})
 }
 
 // Serve answers on a listener; conf must verify client certificates. Stop ends

@@ -20,7 +20,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/internal/must"
@@ -31,7 +31,7 @@ import (
 
 // speaker is whoever the next request is from.
 type speaker struct {
-	facetest.Parts
+	frontendtest.Parts
 	who memproxy.Principal
 }
 
@@ -241,9 +241,9 @@ func namesStay(t *testing.T) {
 	adapter := must.Get(mem0.New(mem0.Options{}))(t)
 	callers, listed := nameCallers()
 	caller := &speaker{}
-	rules := facetest.Rules(caller)
+	rules := frontendtest.Rules(caller)
 	rules.Unattributed = access.Named
-	g := facetest.NewGate(t, caller, &rules, func(o *gate.Options) { o.Ledger = l })
+	g := frontendtest.NewGate(t, caller, &rules, func(o *gate.Options) { o.Ledger = l })
 	admitted := 0
 	for seed := range uint64(sequences / ring.Share(48, 96)) {
 		r := mathrand.New(mathrand.NewPCG(seed, 20))

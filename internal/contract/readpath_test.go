@@ -8,13 +8,13 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
 // plain is every collaborator of a gate in its simplest form.
-type plain struct{ facetest.Parts }
+type plain struct{ frontendtest.Parts }
 
 func (*plain) Identify(context.Context, memproxy.Credentials) (memproxy.Principal, error) {
 	all := memproxy.Limit{All: true}
@@ -53,9 +53,9 @@ func TestEveryRouteIsFiltered(t *testing.T) {
 		}
 	}
 	var passed []string
-	rules := facetest.Rules(&plain{})
+	rules := frontendtest.Rules(&plain{})
 	rules.OneTenant = true
-	g := facetest.NewGate(t, &plain{}, &rules, func(o *gate.Options) {
+	g := frontendtest.NewGate(t, &plain{}, &rules, func(o *gate.Options) {
 		o.Filtered = func(_ memproxy.Route, name string) { passed = append(passed, name) }
 	})
 	ctx := context.Background()

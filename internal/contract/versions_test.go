@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
-	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -115,9 +115,9 @@ var versionless = map[string]string{
 func TestEveryChangeIsAVersion(t *testing.T) {
 	m := must.Get(mem0.New(mem0.Options{}))(t)
 	l := must.Get(letta.New(letta.Options{}))(t)
-	ledger, rules := &chronicler{}, facetest.Rules(&plain{})
+	ledger, rules := &chronicler{}, frontendtest.Rules(&plain{})
 	rules.OneTenant = true
-	g := facetest.NewGate(t, &plain{}, &rules, func(o *gate.Options) { o.Ledger = ledger })
+	g := frontendtest.NewGate(t, &plain{}, &rules, func(o *gate.Options) { o.Ledger = ledger })
 	checked := 0
 	for adapter, table := range map[gate.Adapter]func(func(string, memproxy.Route) bool){m: m.Table(), l: l.Table()} {
 		for at, rt := range table {

@@ -75,7 +75,7 @@ func TestListenersAreBounded(t *testing.T) {
 		}
 		for _, name := range want {
 			text := must.Get(os.ReadFile(filepath.Join(root, name)))(t)
-			if !strings.Contains(string(text), "face.Bound(") {
+			if !strings.Contains(string(text), "frontend.Bound(") {
 				t.Errorf("%s accepts connections without bounds", name)
 			}
 		}

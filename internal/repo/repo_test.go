@@ -89,12 +89,12 @@ var allowed = []struct {
 }{
 	{"cmd/memproxy/command", "commands read options and print, and know no backend's format", []string{"app", "config", "demo", "fleet", "inject", "inject/server", "internal/cli", "policy", "policy/replay", "review", "screen/hunt", "telemetry", "telemetry/audit/auditcmd"}},
 	{"cmd/", "the binary puts everything together", []string{"*"}},
-	{"app", "the process puts everything together but the commands", []string{"adapters/", "agentrun", "budgets", "budgets/", "config", "envoy/", "face", "fleet", "gate", "gate/access", "group", "identity", "integrity", "ledger", "ledger/keys", "policy", "policy/", "proxy", "review", "screen", "screen/", "telemetry", "telemetry/", "upkeep", "upkeep/"}},
+	{"app", "the process puts everything together but the commands", []string{"adapters/", "agentrun", "budgets", "budgets/", "config", "envoy/", "frontend", "fleet", "gate", "gate/access", "group", "identity", "integrity", "ledger", "ledger/keys", "policy", "policy/", "proxy", "review", "screen", "screen/", "telemetry", "telemetry/", "upkeep", "upkeep/"}},
 	{"upkeep/", "looks after what the process keeps", []string{"config", "gate", "integrity", "ledger", "proxy", "screen", "telemetry/audit", "upkeep"}},
 	{"integrity", "compares backends and ledger with what was recorded, and knows no backend's wire", []string{"config", "gate", "gate/access", "gate/tamper", "ledger", "ledger/keys", "review", "screen/hunt", "telemetry/audit", "telemetry/audit/", "upkeep"}},
 	{"demo", "plays attacks on a process and its backends", []string{"adapters/letta/embedded", "adapters/mem0/embedded", "app", "config", "internal/cli", "proxy", "telemetry/audit/auditcmd"}},
-	{"fleet", "distributes rules and has no process of its own kind", []string{"config", "envoy/xds", "face", "group", "policy", "policy/", "proxy", "screen", "telemetry", "upkeep"}},
-	{"inject/server", "serves webhooks as the other listeners are served", []string{"face", "group", "inject", "proxy"}},
+	{"fleet", "distributes rules and has no process of its own kind", []string{"config", "envoy/xds", "frontend", "group", "policy", "policy/", "proxy", "screen", "telemetry", "upkeep"}},
+	{"inject/server", "serves webhooks as the other listeners are served", []string{"frontend", "group", "inject", "proxy"}},
 	{"e2e", "end-to-end tests may use everything", []string{"*"}},
 	{"bench", "benchmarks put everything together", []string{"*"}},
 	{"examples", "examples are users", []string{"*"}},
@@ -111,12 +111,12 @@ var allowed = []struct {
 	{"gate/limits", "bounds what is named and repeated, pure: knows the vocabulary only", nil},
 	{"gate/trust", "rules on trust, pure: knows the vocabulary only", nil},
 	{"gate", "the gate knows interfaces, never a leaf", []string{"gate/", "redaction", "telemetry/signal"}},
-	{"face/facetest", "what the tests of the faces share", []string{"face", "gate", "gate/access"}},
-	{"face", "what the faces share knows the gate and neither of them", []string{"gate", "telemetry/signal"}},
-	{"agentrun", "runs of agents are ruled on by the gate, over requests of memproxy's own", []string{"gate", "face"}},
-	{"proxy", "a face calls the gate and never decides", []string{"agentrun", "gate", "face", "telemetry/signal"}},
-	{"envoy/", "a face calls the gate and never decides", []string{"gate", "face", "telemetry/signal", "policy", "envoy/"}},
-	{"console", "a face", []string{"gate"}},
+	{"frontend/frontendtest", "what the tests of the listeners share", []string{"frontend", "gate", "gate/access"}},
+	{"frontend", "what the listeners share knows the gate and neither of them", []string{"gate", "telemetry/signal"}},
+	{"agentrun", "runs of agents are ruled on by the gate, over requests of memproxy's own", []string{"gate", "frontend"}},
+	{"proxy", "a listener calls the gate and never decides", []string{"agentrun", "gate", "frontend", "telemetry/signal"}},
+	{"envoy/", "a listener calls the gate and never decides", []string{"gate", "frontend", "telemetry/signal", "policy", "envoy/"}},
+	{"console", "a listener", []string{"gate"}},
 	{"adapters/adaptertest", "the contract that every adapter is tested against", []string{"adapters/", "internal/ring"}},
 	{"adapters/", "adapters translate; they share what is not a dialect", []string{"adapters/answers", "adapters/internal/wire", "adapters/jsondoc", "adapters/origin", "adapters/pages", "adapters/refusal", "adapters/routetable", "adapters/spelling", "adapters/stamps", "adapters/letta/selfedit", "adapters/withheld"}},
 	{"screen/directive", "reads identifiers as the readings do", []string{"screen/normal"}},
@@ -191,7 +191,7 @@ var fences = []struct {
 	rooms  []string
 	why    string
 }{
-	{"github.com/envoyproxy/go-control-plane", []string{"envoy/"}, "Envoy's API stays behind its faces"},
+	{"github.com/envoyproxy/go-control-plane", []string{"envoy/"}, "Envoy's API stays behind its listeners"},
 	{"google.golang.org/grpc", []string{"envoy/"}, "the gRPC server serves Envoy only"},
 	{"github.com/redis/go-redis", []string{"budgets/redisstore"}, "Redis is one budget store"},
 	{"github.com/cedar-policy/cedar-go", []string{"policy/cedar"}, "the policy engine can be replaced in one room"},
@@ -222,7 +222,7 @@ func TestThirdPartyFences(t *testing.T) {
 				}
 			}
 			if name == "gate" && (imp == "net/http" || strings.HasPrefix(imp, "net/http/")) {
-				t.Errorf("gate imports %s: the gate serves two faces and speaks neither", imp)
+				t.Errorf("gate imports %s: the gate serves two listeners and speaks neither", imp)
 			}
 		}
 	}

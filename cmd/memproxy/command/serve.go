@@ -52,7 +52,7 @@ func reads[C any](in *Invocation, from source[C], use, short, example string, ru
 	return c
 }
 
-// sidecar runs memproxy's HTTP listeners, and the Envoy face if there is one, until
+// sidecar runs memproxy's HTTP listeners, and the Envoy listener if there is one, until
 // it is stopped.
 func (in *Invocation) sidecar(use, short, example string, envoy *app.Envoy) *cobra.Command {
 	return reads(in, required(), use, short, example, func(ctx context.Context, file string, cfg *config.Config) error {
@@ -61,7 +61,7 @@ func (in *Invocation) sidecar(use, short, example string, envoy *app.Envoy) *cob
 	})
 }
 
-// extproc runs the Envoy face: the external processor and, next to it, the HTTP
+// extproc runs the Envoy listener: the external processor and, next to it, the HTTP
 // listeners of the configuration, to which Envoy sends what only they can gate.
 func (in *Invocation) extproc() *cobra.Command {
 	var f app.Envoy

@@ -1,6 +1,6 @@
-// Package extproctest has what the tests of both faces share: a small Envoy in this
+// Package extproctest has what the tests of both listeners share: a small Envoy in this
 // process, a processor that does nothing, and the cases that must have the same result
-// through the HTTP face, the small Envoy and the real one.
+// through the HTTP listener, the small Envoy and the real one.
 //
 // The small Envoy is as strict as the real one: it obeys modes and mutations as Envoy
 // 1.40 does, treats an end of the stream without a response as consent, and refuses

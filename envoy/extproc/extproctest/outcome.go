@@ -19,8 +19,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Face is a sidecar as seen by a client and by a security team.
-type Face struct {
+// Listener is a sidecar as seen by a client and by a security team.
+type Listener struct {
 	// address for requests, host:port
 	Addr string
 	// Spans returns /debug/spans of the admin listener, and Audit the records
@@ -105,14 +105,14 @@ func lines(h http.Header) string {
 	return s.String()
 }
 
-// Run sends the case's requests through a face. It returns everything that they
-// caused, in a form that is the same for every face and every run, and a summary: a
+// Run sends the case's requests through a listener. It returns everything that they
+// caused, in a form that is the same for every listener and every run, and a summary: a
 // line for each request with status, verdict and reasons, and what arrived.
-func (c *Case) Run(f Face) (all, summary string, err error) {
+func (c *Case) Run(l Listener) (all, summary string, err error) {
 	var out, sum strings.Builder
 	last := ""
 	for _, r := range c.Requests {
-		got, err := send(f.Addr, r.after(last))
+		got, err := send(l.Addr, r.after(last))
 		if err != nil {
 			return out.String(), sum.String(), err
 		}
@@ -122,12 +122,12 @@ func (c *Case) Run(f Face) (all, summary string, err error) {
 		last = got.id
 		fmt.Fprintf(&out, "answer %s", got.text)
 		fmt.Fprintf(&sum, "%d %s", got.status, got.verdict)
-		arrived := f.Backend.taken()
+		arrived := l.Backend.taken()
 		for _, a := range arrived {
 			fmt.Fprintf(&out, "arrived %s", a)
 		}
 		if got.id != "" {
-			told, reasons, err := told(f, got.id)
+			told, reasons, err := told(l, got.id)
 			if err != nil {
 				return out.String(), sum.String(), err
 			}
@@ -192,15 +192,15 @@ func send(addr string, r Request) (got sent, err error) {
 
 // told returns the decision as in the span and the audit log. It waits for the outcome,
 // which follows the answer.
-func told(f Face, id string) (text string, reasons []string, err error) {
+func told(l Listener, id string) (text string, reasons []string, err error) {
 	var last error
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		span, err := spanOf(f, id)
+		span, err := spanOf(l, id)
 		if err != nil {
 			last = err
 			continue
 		}
-		records, reasons, complete, err := recordsOf(f, id)
+		records, reasons, complete, err := recordsOf(l, id)
 		if err != nil || !complete {
 			last = errors.Join(err, errOutcome)
 			continue
@@ -215,8 +215,8 @@ var (
 	errOutcome = errors.New("the decision has no outcome yet")
 )
 
-func spanOf(f Face, id string) (string, error) {
-	raw, err := f.Spans()
+func spanOf(l Listener, id string) (string, error) {
+	raw, err := l.Spans()
 	if err != nil {
 		return "", err
 	}
@@ -252,8 +252,8 @@ func spanOf(f Face, id string) (string, error) {
 
 // recordsOf returns the decision's records; complete reports whether the outcome is
 // among them, or none will follow.
-func recordsOf(f Face, id string) (text string, reasons []string, complete bool, err error) {
-	raw, err := f.Audit()
+func recordsOf(l Listener, id string) (text string, reasons []string, complete bool, err error) {
+	raw, err := l.Audit()
 	if err != nil {
 		return "", nil, false, err
 	}
@@ -312,7 +312,7 @@ func Settled(s string) string {
 	return s
 }
 
-// Diff returns the lines that differ between two faces.
+// Diff returns the lines that differ between two listeners.
 func Diff(want, got string) string {
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	var b strings.Builder

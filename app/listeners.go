@@ -1,0 +1,384 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/envoy/extproc"
+	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/group"
+	"github.com/memproxy/memproxy/internal/tlsfile"
+	"github.com/memproxy/memproxy/proxy"
+	"github.com/memproxy/memproxy/telemetry/signal"
+)
+
+// listener is one address and its handler.
+type listener struct {
+	name, addr string
+	handler    http.Handler
+	tls        *tls.Config
+	ln         net.Listener
+	bounded    *frontend.Listener // ln, with its bounds; nil: another server's
+	inFlight   *frontend.InFlight // the memory of its requests; nil: it is not counted
+	refused    func() int64       // requests over the processor's bound; nil: none are
+	cut        func()             // ends requests that outlive their callers; nil: none do
+	bodies     time.Duration      // how long a body may take; 0: the default
+}
+
+// buildListeners builds a proxy for each backend, and the admin listener.
+func (s *App) buildListeners() error {
+	for _, b := range s.cfg.Backends {
+		opt, err := s.proxyOptions(b)
+		if err != nil {
+			return fmt.Errorf("backend %s: %w", b.Name, err)
+		}
+		p, err := proxy.New(opt)
+		if err != nil {
+			return fmt.Errorf("backend %s: %w", b.Name, err)
+		}
+		s.proxies = append(s.proxies, p)
+		s.group.Own(stageProxies, p.Close)
+		l := &listener{name: b.Name, addr: b.Listen, handler: p, cut: p.Cut, bodies: b.Timeouts.Body.Time(), inFlight: opt.InFlight}
+		if b.TLS.Cert != "" {
+			if l.tls, err = listenTLS(b.TLS); err != nil {
+				return fmt.Errorf("backend %s: %w", b.Name, err)
+			}
+		}
+		s.listeners = append(s.listeners, l)
+	}
+	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, cut: s.runner.Cut, handler: adminPages(s, s.review)})
+	if addr := s.cfg.Admin.Probes; addr != "" {
+		s.listeners = append(s.listeners, &listener{name: "probes", addr: addr, handler: proxy.NewAdmin(proxy.AdminOptions{
+			Ready: s.ready, Metrics: s.telemetry.Metrics(), Hosts: s.cfg.Admin.Hosts,
+		})})
+	}
+	return nil
+}
+
+// adminPages are the pages of the admin listener and of the operator's socket, which differ
+// in whom they let review.
+func adminPages(s *App, review http.Handler) http.Handler {
+	return proxy.NewAdmin(proxy.AdminOptions{
+		Review: review, Hosts: s.cfg.Admin.Hosts,
+		Ready: s.ready, Metrics: s.telemetry.Metrics(), Spans: s.telemetry.Spans(),
+	})
+}
+
+func adapterFor(b config.Backend, sources memproxy.SourceNames) (gate.Adapter, error) {
+	switch b.Kind {
+	case "letta":
+		return letta.New(letta.Options{ConfidenceKeys: b.ConfidenceKeys, Sources: sources, MaxDepth: b.Limits.Depth})
+	case "mem0":
+	default:
+		return nil, fmt.Errorf("unknown kind %q", b.Kind)
+	}
+	return mem0.New(mem0.Options{ConfidenceKeys: b.ConfidenceKeys, Sources: sources, FieldKey: b.FieldKey, MaxDepth: b.Limits.Depth})
+}
+
+func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
+	adapter, err := adapterFor(b, s.cfg.Sources.Table())
+	if err != nil {
+		return proxy.Options{}, err
+	}
+	upstream, err := url.Parse(b.Upstream)
+	if err != nil {
+		return proxy.Options{}, errors.New("upstream is not a URL")
+	}
+	trusted, err := upstreamTLS(b.TLS)
+	if err != nil {
+		return proxy.Options{}, err
+	}
+	opt := proxy.Options{
+		Backend: frontend.Backend{
+			Name: b.Name, Adapter: adapter, Upstream: upstream, Credential: credentialOf(b), Passthrough: b.Passthrough,
+			MaxBody: b.Limits.Body, MaxAnswer: b.Limits.Answer, InFlight: s.inFlight.of(b.Name, s.cfg.Limits),
+			Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant, Observe: s.telemetry.Instruments().Observer(b.Name),
+		},
+		Runtime: frontend.Runtime{Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log}, Gate: s.gate,
+		Transport: s.opt.Transport, PassTransport: s.opt.Transport, SideTransport: s.opt.Transport,
+		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),
+		Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Time(),
+		Steps: s.opt.Steps,
+	}
+	if s.opt.Transport == nil {
+		opt.Transport = proxy.NewTransport(trusted)
+		opt.PassTransport = proxy.NewTransport(trusted)
+		opt.SideTransport = proxy.NewTransport(trusted)
+	}
+	return opt, nil
+}
+
+// shares bound the memory of bodies and answers, by backend. Both listeners of a
+// backend share one.
+type shares map[string]*frontend.InFlight
+
+func (s shares) of(backend string, limits config.Intake) *frontend.InFlight {
+	if s[backend] == nil {
+		s[backend] = frontend.NewInFlight(limits.InFlight, limits.OneInFlight)
+	}
+	return s[backend]
+}
+
+// upstreamTLS returns a configuration that trusts the configured roots; nil: the system's.
+func upstreamTLS(t config.TLS) (*tls.Config, error) {
+	if t.UpstreamCA == "" {
+		return nil, nil
+	}
+	pool, err := tlsfile.Roots(t.UpstreamCA)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+}
+
+// listenTLS returns a listener's TLS. With client roots, presented certificates are
+// verified; callers without one are identified in other ways.
+func listenTLS(t config.TLS) (*tls.Config, error) {
+	cert, err := tlsfile.Open(t.Cert, t.Key)
+	if err != nil {
+		return nil, err
+	}
+	conf := &tls.Config{GetCertificate: cert.Server, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if t.ClientCA != "" {
+		if conf.ClientCAs, err = tlsfile.Roots(t.ClientCA); err != nil {
+			return nil, err
+		}
+		conf.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	return conf, nil
+}
+
+// Listen opens every address and starts serving.
+func (s *App) Listen() error {
+	for _, l := range s.listeners {
+		ln, err := net.Listen("tcp", l.addr)
+		if err != nil {
+			return fmt.Errorf("%s: %w; choose another listen address, or stop what uses it", l.name, err)
+		}
+		l.ln = ln
+	}
+	if err := s.listenLocal(); err != nil {
+		return err
+	}
+	s.sayWhoReviews()
+	for _, p := range s.proxies {
+		if err := p.Runs().Resettle(s.clock()); err != nil { // before serving: agents of runs left over are locked
+			s.log.Error("the journal of runs cannot be read", "error", err)
+		}
+	}
+	for _, l := range s.listeners {
+		l.bounded = frontend.Bound(l.ln, frontend.ListenOptions{
+			WriteTimeout: s.cfg.Limits.Write.Time(), Connections: s.cfg.Limits.Connections, ConnectionsPeer: s.cfg.Limits.PerAddress,
+		})
+		stop, failed := proxy.Serve(l.bounded, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, WriteTimeout: s.cfg.Limits.Write.Time(), Cut: l.cut, CutTime: group.CutTime, Log: s.log})
+		s.group.Serve(stageListeners, l.name, stop, failed)
+	}
+	s.group.Own(stageNotes, func(context.Context) error { s.record(memproxy.EventStop, "stopped"); return nil })
+	unwatch, err := s.telemetry.Instruments().Watch(signal.Sources{Bounds: s.bounds})
+	if err == nil {
+		s.group.Own(stageTelemetry, func(context.Context) error { return unwatch() })
+	}
+	return err
+}
+
+// bounds are the listeners' memory in use and refused connections.
+func (s *App) bounds() []signal.Bounds {
+	s.bounded.Lock()
+	defer s.bounded.Unlock()
+	var out []signal.Bounds
+	for _, l := range s.listeners {
+		b := signal.Bounds{Listener: l.name}
+		if l.bounded != nil {
+			b.Refused, b.Evicted = l.bounded.Turned()
+		}
+		if l.refused != nil {
+			b.Refused += l.refused()
+		}
+		if l.inFlight != nil {
+			b.Held, b.NoRoom = l.inFlight.Held(), l.inFlight.Refused()
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// Handler returns a listener's handler, by its name: a backend's, "admin" or
+// "probes". nil: no listener has that name.
+func (s *App) Handler(listener string) http.Handler {
+	for _, l := range s.listeners {
+		if l.name == listener {
+			return l.handler
+		}
+	}
+	return nil
+}
+
+// Once runs a round of a background job as if it were now.
+func (s *App) Once(ctx context.Context, job string, now time.Time) error {
+	return s.jobs.Once(ctx, job, now)
+}
+
+// Addr returns the address of a listener, or "".
+func (s *App) Addr(name string) string {
+	for _, l := range s.listeners {
+		if l.name == name && l.ln != nil {
+			return l.ln.Addr().String()
+		}
+	}
+	return ""
+}
+
+// ready are the checks of /readyz.
+func (s *App) ready() []proxy.Check {
+	version, broken := s.rules.state()
+	rules := proxy.Check{Name: "rules", OK: true, Degraded: broken != nil, Detail: "version " + version}
+	if broken != nil {
+		rules.Detail = "version " + version + " stays in force; the newest edit is broken: " + broken.Error()
+	}
+	checks := append([]proxy.Check{rules}, s.stores.checks()...)
+	if len(s.unsafe) > 0 {
+		checks = append(checks, proxy.Check{Name: "unsafe", OK: true, Degraded: true, Detail: "production is weakened by " + strings.Join(s.unsafe, ", ")})
+	}
+	if c, open := s.edits.unidentified(); open {
+		checks = append(checks, c)
+	}
+	checks = append(checks, s.edits.check())
+	if s.fleet.follower != nil {
+		checks = append(checks, s.fleet.ready())
+	}
+	return checks
+}
+
+// Envoy configures the listener of the external processor: by flags, because it belongs
+// to the wiring of one pod, as Envoy's bootstrap does.
+type Envoy struct {
+	Listen              string // host:port, or unix:PATH
+	Cert, Key, ClientCA string // files, PEM
+	Authorize           bool   // serve ext_authz as well: decisions only
+	UnfilteredReads     bool   // let ext_authz admit reads, whose answers it cannot filter
+	// Grace is how long, at a stop, health reports it before connections close.
+	Grace time.Duration
+}
+
+// check refuses a listener that unauthenticated peers could reach, because the
+// processor trusts what the peer says about callers.
+func (f *Envoy) check() error {
+	if (f.Cert == "") != (f.Key == "") || f.ClientCA != "" && f.Cert == "" {
+		return errors.New("extproc: --cert, --key and --client-ca go together")
+	}
+	if !f.anybody() {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(f.Listen)
+	if err != nil {
+		return fmt.Errorf("extproc: --listen: %w", err)
+	}
+	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
+		return nil
+	}
+	return errors.New("extproc: --listen is not a loopback address or a unix socket, so it needs --cert, --key and --client-ca: every process that can connect could claim to be any caller")
+}
+
+// anybody reports whether any process of the machine can connect to the processor.
+func (f *Envoy) anybody() bool { return f.ClientCA == "" && !strings.HasPrefix(f.Listen, "unix:") }
+
+// listenExtproc serves the processor.
+func (s *App) listenExtproc(f Envoy) error {
+	p, err := s.processor(f.UnfilteredReads)
+	if err != nil {
+		return err
+	}
+	opt := extproc.ServerOptions{Processor: p, Authorize: f.Authorize, Grace: f.Grace, Log: s.log}
+	if f.Cert != "" {
+		if opt.TLS, err = listenTLS(config.TLS{Cert: f.Cert, Key: f.Key, ClientCA: f.ClientCA}); err != nil {
+			return fmt.Errorf("extproc: %w", err)
+		}
+		if f.ClientCA != "" {
+			opt.TLS.ClientAuth = tls.RequireAndVerifyClientCert
+		}
+	}
+	network, addr := "tcp", f.Listen
+	if socket, ok := strings.CutPrefix(f.Listen, "unix:"); ok {
+		network, addr = "unix", socket
+		if err := removeSocket(socket); err != nil {
+			return fmt.Errorf("extproc: %w", err)
+		}
+	}
+	ln, err := net.Listen(network, addr)
+	if err != nil {
+		return fmt.Errorf("extproc: %w", err)
+	}
+	l := &listener{name: "extproc", addr: f.Listen, ln: ln, bounded: extproc.Bound(ln), refused: p.Refused}
+	stop, failed := extproc.Serve(l.bounded, opt)
+	s.group.Serve(stageListeners, l.name, stop, failed)
+	s.bounded.Lock()
+	defer s.bounded.Unlock()
+	s.listeners = append([]*listener{l}, s.listeners...) // the first to close
+	return nil
+}
+
+// removeSocket removes the socket of a killed process.
+func removeSocket(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode()&os.ModeSocket == 0 {
+		return fmt.Errorf("%s is there and is no socket", path)
+	}
+	return os.Remove(path)
+}
+
+// processor builds the Envoy listener over the same gate as the HTTP one.
+func (s *App) processor(unfilteredReads bool) (*extproc.Processor, error) {
+	opt := extproc.Options{
+		Runtime: frontend.Runtime{Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log},
+		Gate:    s.gate, UnfilteredReads: unfilteredReads,
+	}
+	for _, b := range s.cfg.Backends {
+		backend, err := behindEnvoy(s, b)
+		if err != nil {
+			return nil, fmt.Errorf("backend %s: %w", b.Name, err)
+		}
+		opt.Backends = append(opt.Backends, backend)
+	}
+	p, err := extproc.New(opt)
+	if err == nil {
+		s.group.Own(stageProxies, p.Close)
+	}
+	return p, err
+}
+
+// behindEnvoy returns the processor's options for a backend.
+func behindEnvoy(s *App, b config.Backend) (extproc.Backend, error) {
+	o, err := s.proxyOptions(b)
+	if err != nil {
+		return extproc.Backend{}, err
+	}
+	out := extproc.Backend{Backend: o.Backend}
+	out.Fetch, err = frontend.NewSide(frontend.SideOptions{Upstream: o.Upstream, Transport: o.SideTransport, InFlight: o.InFlight.Side(), Credential: o.Credential, Propagator: o.Propagator})
+	s.group.Own(stageProxies, func(context.Context) error {
+		if t, ok := o.SideTransport.(*http.Transport); ok {
+			t.CloseIdleConnections()
+		}
+		return nil
+	})
+	return out, err
+}

@@ -1,0 +1,131 @@
+package frontend
+
+import (
+	"container/list"
+	"errors"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Bounds of newcomers to a full listener.
+const (
+	// maxWaiting bounds the connections that wait for a place. They cost a file
+	// descriptor each, and no more than that.
+	maxWaiting = 16 << 10
+	// spareFiles are the file descriptors that are left for everything else.
+	spareFiles = 2048
+	// waitMost is how long a connection waits.
+	waitMost = 10 * time.Second
+	// evictEach is the average time between two connections that are closed for others,
+	// and evictBurst how many may be closed at once.
+	evictEach  = time.Millisecond
+	evictBurst = 64
+)
+
+// queue are connections that wait for a place in a full listener. The newest gets
+// the next place: clients that flood a listener fill the queue and wait there
+// instead of reconnecting, and a client that connects once is served at once. Only
+// Accept uses it.
+type queue struct {
+	most    int
+	waiting list.List // of *Conn, newest first
+	evicts  time.Time // when a connection may next be closed for another
+}
+
+// queueFor returns the queue of a listener with a limit of connections. Without spare
+// file descriptors there is no queue, and connections without a place are closed.
+func queueFor(ln net.Listener, connections int) queue {
+	if _, ok := ln.(interface{ SetDeadline(time.Time) error }); !ok {
+		return queue{} // without a deadline, Accept would not return to the waiting connections
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return queue{}
+	}
+	free := min(limit.Cur, 1<<30) // the limit may be infinite
+	return queue{most: max(0, min(maxWaiting, int(free)-spareFiles-connections))}
+}
+
+// Accept implements net.Listener.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		now := time.Now()
+		if c := l.next(now); c != nil {
+			return c, nil
+		}
+		l.until(now)
+		nc, err := l.Listener.Accept()
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			continue
+		case errors.Is(err, net.ErrClosed):
+			for e := l.queue.waiting.Back(); e != nil; e = l.queue.waiting.Back() {
+				l.turnAway(e)
+			}
+			return nil, err
+		case err != nil:
+			return nil, err
+		}
+		remote := nc.RemoteAddr().String()
+		c := &Conn{Conn: nc, stall: l.stall, conns: &l.conns, remote: remote, peer: Peer(remote), came: now}
+		if l.enters(c, now) {
+			return c, nil
+		}
+		l.queue.waiting.PushFront(c)
+		if l.queue.waiting.Len() > l.queue.most {
+			l.turnAway(l.queue.waiting.Back())
+		}
+	}
+}
+
+// until bounds the wait for the next connection while others wait for a place.
+func (l *Listener) until(now time.Time) {
+	var deadline time.Time
+	if l.queue.waiting.Len() > 0 {
+		deadline = now.Add(evictEach)
+	}
+	if timed, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
+		_ = timed.SetDeadline(deadline) // an error of a closed listener is also returned by Accept
+	}
+}
+
+// next returns the newest waiting connection, if there is a place for it.
+func (l *Listener) next(now time.Time) *Conn {
+	q := &l.queue
+	for e := q.waiting.Back(); e != nil && now.Sub(e.Value.(*Conn).came) > waitMost; e = q.waiting.Back() {
+		l.turnAway(e)
+	}
+	e := q.waiting.Front()
+	if e == nil || !l.enters(e.Value.(*Conn), now) {
+		return nil
+	}
+	return q.waiting.Remove(e).(*Conn)
+}
+
+// enters gives a connection a place if there is one, or if another can be closed.
+func (l *Listener) enters(c *Conn, now time.Time) bool {
+	evict := !l.conns.keep && !l.queue.evicts.After(now)
+	ok, over := l.conns.admit(c, evict)
+	if over != nil {
+		if early := now.Add(-evictBurst * evictEach); l.queue.evicts.Before(early) {
+			l.queue.evicts = early
+		}
+		l.queue.evicts = l.queue.evicts.Add(evictEach)
+		_ = over.Conn.Close() // it is not counted any more
+	}
+	return ok
+}
+
+// turnAway closes a connection that waited too long.
+func (l *Listener) turnAway(e *list.Element) {
+	c := l.queue.waiting.Remove(e).(*Conn)
+	l.conns.mu.Lock()
+	l.conns.refused++
+	l.conns.mu.Unlock()
+	if t, is := c.Conn.(*net.TCPConn); is {
+		_ = t.SetLinger(0) // reset, so that the kernel keeps no state of it
+	}
+	_ = c.Conn.Close()
+}

@@ -1,0 +1,140 @@
+package frontend
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+var (
+	// ErrTooLarge reports that an answer is over the limit.
+	ErrTooLarge = errors.New("answer over the limit")
+	// ErrEncoded reports that an answer is encoded and cannot be decoded.
+	ErrEncoded = errors.New("identity was asked for")
+)
+
+// Unreadable returns why an answer that arrived could not be read, for the client; nil
+// if it did not arrive.
+func Unreadable(err error, limit int64) *memproxy.Malformed {
+	flaw := &memproxy.Malformed{Code: memproxy.UpstreamMalformed, Status: http.StatusBadGateway}
+	switch {
+	case errors.Is(err, ErrTooLarge):
+		flaw.Detail = fmt.Sprintf("the backend's answer is over the limit of %d bytes that limits.answer of the backend sets", limit)
+	case errors.Is(err, ErrEncoded):
+		flaw.Detail = "the backend's answer has an encoding that was not asked for, so it could not be filtered"
+	case errors.Is(err, ErrBusy):
+		flaw = Busy()
+		flaw.Detail = "too many answers are being read to read the backend's; try again"
+	default:
+		return nil
+	}
+	return flaw
+}
+
+// MaxPublic bounds the answers of public routes that are read, such as a server's
+// status or a key's owner.
+const MaxPublic = 256 << 10
+
+// Asks returns the method of the upstream request. A HEAD whose answer would be
+// filtered is sent as a GET, so that its length, status and headers are those of the
+// filtered answer.
+func Asks(method string, a *gate.Admission) string {
+	if method == http.MethodHead && a.Inspect {
+		return http.MethodGet
+	}
+	return method
+}
+
+// ReadAnswer reads an answer whole, up to limit bytes. It reserves the announced length
+// at once: answers that hold a part and wait for the rest would wait for each other. An
+// answer of unknown length grows (see ReadGrown). Some servers compress although identity
+// was requested: the answer is then decompressed, and decoded is true.
+func ReadAnswer(resp *http.Response, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
+	if compressed(resp.Header) {
+		return decode(resp.Body, resp.Header, limit, reserve)
+	}
+	announced, size := resp.ContentLength, int64(firstBuffer)
+	switch {
+	case announced > limit:
+		return nil, false, ErrTooLarge
+	case announced >= 0:
+		size = announced + 1
+	}
+	if body, err = readGrown(resp.Body, size, announced, limit, reserve); err == nil && int64(len(body)) < announced {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return body, false, nil
+}
+
+// Plain decompresses an answer that was already read.
+func Plain(answer []byte, h http.Header, limit int64) (body []byte, decoded bool, err error) {
+	switch {
+	case compressed(h):
+		return decode(bytes.NewReader(answer), h, limit, nil)
+	case int64(len(answer)) > limit:
+		return nil, false, ErrTooLarge
+	}
+	return answer, false, nil
+}
+
+// decode decompresses a body, up to limit bytes.
+func decode(src io.Reader, h http.Header, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
+	if src, err = Inflate(src, h); err == nil {
+		body, err = ReadGrown(src, -1, limit, reserve)
+	}
+	if err != nil {
+		return nil, true, err
+	}
+	return body, true, nil
+}
+
+// encodingOf is an answer's Content-Encoding. Several headers are one list (RFC 9110,
+// section 5.3), as clients read them.
+func encodingOf(h http.Header) string { return strings.Join(h["Content-Encoding"], ",") }
+
+func compressed(h http.Header) bool {
+	encoding := encodingOf(h)
+	return encoding != "" && !strings.EqualFold(encoding, "identity")
+}
+
+// Inflate decompresses an answer. An unrequested encoding that memproxy cannot
+// decode is an error: an answer that cannot be read cannot be filtered.
+func Inflate(src io.Reader, h http.Header) (io.Reader, error) {
+	switch encoding := encodingOf(h); {
+	case !compressed(h):
+		return src, nil
+	case !strings.EqualFold(encoding, "gzip"):
+		return nil, fmt.Errorf("answer encoded as %q: %w", encoding, ErrEncoded)
+	}
+	zr, err := gzip.NewReader(src)
+	if err != nil {
+		return nil, fmt.Errorf("gzip answer: %w", err)
+	}
+	return zr, nil
+}
+
+// Failed is the reply for a backend's error of which only the status is shown.
+func Failed(status int) memproxy.Reply {
+	body, _ := json.Marshal(map[string]string{"detail": fmt.Sprintf("the backend answered %d", status)}) // strings can be encoded
+	return memproxy.Reply{Status: status, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: body}
+}
+
+// Gone is the reply if a backend did not answer, or its answer cannot be read, and
+// there is no admission whose adapter could refuse.
+func Gone() memproxy.Reply {
+	return memproxy.Reply{
+		Status: http.StatusBadGateway, Header: memproxy.Header{"Content-Type": {"application/json"}},
+		Body: []byte(`{"detail":"the backend did not answer","code":"memproxy_upstream"}`),
+	}
+}

@@ -1,0 +1,110 @@
+package frontend
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// answering are the headers of answers that are passed on to clients, folded.
+// Other headers have no claim. The list has headers for
+//
+//   - the type and length of the body, which are dropped if it changes;
+//   - caching;
+//   - retries by clients;
+//   - support requests: the backend's ids of the request;
+//   - what a browser may do with the answer.
+//
+// Some headers of backends are left out on purpose: Set-Cookie, because the session
+// belongs to the credential that memproxy presents; Link and X-Total-Count, which
+// follow from unfiltered memories and bypass memproxy; ETag and Last-Modified, which
+// reveal changes that the caller cannot see; Content-Location and Refresh, which lead
+// elsewhere; Server-Timing, which reveals how much was searched; Accept-Ranges and
+// Content-Range, because memproxy never requests a part of an answer.
+var (
+	answering = [...]string{
+		"content-type", "content-length", "content-encoding", "content-language", "content-disposition",
+		"content-md5", "digest", "content-digest", "repr-digest",
+		"date", "age", "cache-control", "expires", "pragma", "vary",
+		"allow", "location", "www-authenticate", "retry-after", "retry-after-ms", "x-should-retry", "ratelimit", "deprecation", "sunset",
+		"x-request-id", "request-id", "x-correlation-id", "x-trace-id", "traceparent", "cf-ray",
+		"x-accel-buffering", "x-upload-result",
+		"content-security-policy", "referrer-policy", "x-content-type-options", "x-frame-options",
+	}
+	answeringWith = [...]string{"access-control-", "ratelimit-", "x-ratelimit-"}
+)
+
+// naming are the headers with an id of the request, or the time of a retry. A value
+// that reads like a sentence is neither.
+var naming = [...]string{
+	"retry-after", "retry-after-ms", "x-should-retry", "x-request-id", "request-id", "x-correlation-id", "x-trace-id", "traceparent", "cf-ray", "x-upload-result",
+}
+
+// expected are headers that every server sends and that clients do not need. They
+// are dropped without a report.
+var expected = [...]string{
+	"server", "x-envoy-upstream-service-time", "etag", "last-modified", "accept-ranges", "alt-svc", "via", "x-powered-by", "server-timing", "nel", "report-to", "strict-transport-security",
+}
+
+// maxAnswering bounds a header's value, in bytes.
+const maxAnswering = 1024
+
+// Others decides about the unclaimed headers of an answer, by their names: it reports
+// whether they pass.
+type Others func(names []string) (pass bool)
+
+// CopyResponseHeaders copies the headers of an answer to the client. Others may be nil: headers
+// without a claim are then dropped.
+func CopyResponseHeaders(dst, src http.Header, others Others) {
+	listed := connection(src)
+	var rest, told []string
+	for name, values := range src {
+		switch {
+		// Alt-Svc would lead clients to the backend past memproxy.
+		case own(name), ends(name, listed), name == "Alt-Svc":
+		case answers(name, values):
+			dst[name] = values
+		default:
+			if rest = append(rest, name); !among(name, expected[:]) {
+				told = append(told, name)
+			}
+		}
+	}
+	if len(rest) == 0 || others == nil {
+		return
+	}
+	slices.Sort(told)
+	if others(told) {
+		for _, name := range rest {
+			dst[name] = src[name]
+		}
+	}
+}
+
+// answers reports whether a header of an answer is claimed.
+func answers(name string, values []string) bool {
+	if strings.IndexByte(name, '_') >= 0 || !among(name, answering[:]) && !beginsAny(name, answeringWith[:]) {
+		return false
+	}
+	if name == "Location" {
+		return len(values) == 1 && leadsBack(values[0])
+	}
+	names := among(name, naming[:])
+	return !slices.ContainsFunc(values, func(v string) bool { return len(v) > maxAnswering || names && !plainValue(v) })
+}
+
+// plainValue reports whether a value is a plain name, a number or a time.
+func plainValue(v string) bool {
+	_, err := http.ParseTime(v)
+	return err == nil || memproxy.Inert(v) == v
+}
+
+// leadsBack reports whether a redirect resolves against the URL that the client
+// requested, and so leads back to memproxy.
+func leadsBack(location string) bool {
+	u, err := url.Parse(location)
+	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.ContainsAny(location, "\\\t\r\n") && !strings.HasPrefix(location, "//")
+}

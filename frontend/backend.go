@@ -1,0 +1,130 @@
+package frontend
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/memproxy/memproxy/gate"
+)
+
+// Defaults of Backend.
+const (
+	// DefaultMaxBody fits the largest batch that the hosted Mem0 API takes
+	// (1,000 memories) at 1 KiB each.
+	DefaultMaxBody = 1 << 20
+	// DefaultMaxAnswer bounds an answer that must be read before it is passed on.
+	DefaultMaxAnswer = 16 << 20
+)
+
+// Backend is one memory service, for both listeners.
+type Backend struct {
+	Name    string
+	Adapter gate.Adapter
+	// Upstream is the base URL; a path in it is a prefix.
+	Upstream *url.URL
+	// Credential replaces the client's backend credential, if set.
+	Credential *Credential
+	// Passthrough are patterns "METHOD /path/*" of routes that the adapter does not
+	// know and that touch no memory.
+	Passthrough []string
+	// MaxBody bounds a request's body and MaxAnswer an answer that is read as a whole,
+	// in bytes. Envoy's own buffers must be at least as large.
+	MaxBody, MaxAnswer int64
+	// InFlight bounds the bytes of bodies and answers in memory. Nil: not bounded.
+	InFlight *InFlight
+	// Ungated is how runs that cannot be gated call by call are treated.
+	Ungated gate.Ungated
+	// Tenant is the only tenant with memories in the backend, or "".
+	Tenant string
+	// Observe receives the route, kind, verdict, status and duration of every request.
+	// Nil: not called.
+	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
+
+	patterns Patterns // of Passthrough
+}
+
+// Complete sets the defaults.
+func (b *Backend) Complete() (err error) {
+	if b.Adapter == nil || b.Name == "" {
+		return errors.New("frontend: a backend needs a name and an adapter")
+	}
+	b.MaxBody = cmp.Or(max(b.MaxBody, 0), DefaultMaxBody)
+	b.MaxAnswer = cmp.Or(max(b.MaxAnswer, 0), DefaultMaxAnswer)
+	if b.Observe == nil {
+		b.Observe = func(context.Context, string, string, string, int, time.Duration) {}
+	}
+	b.patterns, err = ParsePatterns(b.Passthrough)
+	return err
+}
+
+// Classify determines how a request to the backend is handled.
+func (b *Backend) Classify(h Head) Class { return Classify(b.Adapter, b.patterns, h) }
+
+// Admitted returns the headers with which an admitted request is forwarded. In shadow
+// mode a caller that is not identified keeps its own credential, as without memproxy: it
+// may be the backend's, and the backend refuses any other.
+func (b *Backend) Admitted(h http.Header, a *gate.Admission) http.Header {
+	if a.Principal.ID == "" && a.Shadow() {
+		return forwarded(h, a.Inspect)
+	}
+	return b.RequestHeaders(h, a.Inspect, a.Principal.ID != "")
+}
+
+// RequestHeaders returns the headers with which a request is forwarded, with the backend's
+// credential if the caller is known. Plain asks for an answer without compression.
+func (b *Backend) RequestHeaders(h http.Header, plain, known bool) http.Header {
+	out := forwarded(h, plain)
+	if known {
+		b.Credential.Present(out)
+	} else {
+		b.Credential.Conceal(out)
+	}
+	return out
+}
+
+func forwarded(h http.Header, plain bool) http.Header {
+	out := make(http.Header, len(h)+2)
+	CopyRequestHeaders(out, h)
+	if plain {
+		out["Accept-Encoding"] = []string{"identity"}
+	}
+	return out
+}
+
+// ForGate returns the gate's view of the backend. Fetch sends its side requests.
+func (b *Backend) ForGate(fetch gate.Fetcher) gate.Backend {
+	return gate.Backend{Name: b.Name, Adapter: b.Adapter, Fetch: fetch, Ungated: b.Ungated, Tenant: b.Tenant}
+}
+
+// Runtime is a listener's clock, tracer and log.
+type Runtime struct {
+	// Clock measures durations and ages. Default time.Now.
+	Clock func() time.Time
+	// After waits between polls of the backend. Default time.After.
+	After      func(time.Duration) <-chan time.Time
+	Tracer     trace.Tracer
+	Propagator propagation.TextMapPropagator
+	Log        *slog.Logger
+}
+
+// Complete sets the defaults.
+func (r *Runtime) Complete() {
+	if r.Clock == nil {
+		r.Clock = time.Now
+	}
+	if r.After == nil {
+		r.After = time.After
+	}
+	r.Tracer = cmp.Or[trace.Tracer](r.Tracer, noop.Tracer{})
+	r.Propagator = cmp.Or[propagation.TextMapPropagator](r.Propagator, propagation.TraceContext{})
+	r.Log = cmp.Or(r.Log, slog.New(slog.DiscardHandler))
+}

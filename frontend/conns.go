@@ -1,0 +1,186 @@
+package frontend
+
+import (
+	"container/list"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// DefaultConnections is the default of ListenOptions.Connections.
+const DefaultConnections = 2048
+
+// conns are a listener's connections. When there are too many, one is closed for a
+// new one: the oldest of those without a caller, even if it is in use, and
+// otherwise the one that has been idle for longest. A connection is a caller's once
+// that caller was accepted on it, within the caller's share of the address;
+// connections beyond the share count as without a caller. So neither a flood of
+// connections, nor slow requests, nor those of another caller keep an ordinary
+// client out, not even one at the same address.
+type conns struct {
+	most, mostPeer, share int
+	keep                  bool // connections are not reported as used, and none is closed for another
+
+	mu      sync.Mutex
+	n       int
+	peers   map[string]*peerConns
+	callers map[party]int64  // connections within their shares
+	open    map[string]*Conn // by the client's address and port
+	ranks   ranks
+	refused int64
+	evicted int64
+}
+
+// ranks are the connections that may be closed for new ones, by age.
+type ranks struct {
+	nobodys, idle list.List // of *Conn
+}
+
+// peerConns are the connections of one address.
+type peerConns struct {
+	n     int
+	ranks ranks
+}
+
+// admit counts a new connection, if there is room. Over is a connection to close for
+// it, or nil; without evict none is closed.
+func (cs *conns) admit(c *Conn, evict bool) (ok bool, over *Conn) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	p := cs.peers[c.peer]
+	if p == nil {
+		p = &peerConns{}
+	}
+	switch {
+	case !evict:
+	case p.n >= cs.mostPeer:
+		over = p.ranks.first()
+	case cs.n >= cs.most:
+		over = cs.ranks.first()
+	}
+	if over == nil && (p.n >= cs.mostPeer || cs.n >= cs.most) {
+		return false, nil
+	}
+	if over != nil {
+		cs.evicted++
+		cs.drop(over)
+	}
+	cs.peers[c.peer] = p // dropping may have removed it
+	cs.open[c.remote] = c
+	cs.n++
+	p.n++
+	c.counted = true
+	if !cs.keep {
+		cs.put(c, &cs.ranks.nobodys, &p.ranks.nobodys)
+	}
+	return true, over
+}
+
+func (r *ranks) first() *Conn {
+	for _, l := range []*list.List{&r.nobodys, &r.idle} {
+		if e := l.Front(); e != nil {
+			return e.Value.(*Conn)
+		}
+	}
+	return nil
+}
+
+func (cs *conns) put(c *Conn, all, own *list.List) {
+	cs.take(c)
+	c.in = [2]*list.List{all, own}
+	c.place = [2]*list.Element{all.PushBack(c), own.PushBack(c)}
+}
+
+func (cs *conns) take(c *Conn) {
+	if c.in[0] != nil {
+		c.in[0].Remove(c.place[0])
+		c.in[1].Remove(c.place[1])
+		c.in = [2]*list.List{}
+	}
+}
+
+// leave removes a connection from its caller's share.
+func (cs *conns) leave(c *Conn) {
+	if c.caller != "" {
+		add(cs.callers, party{c.peer, c.caller}, -1)
+		c.caller = ""
+	}
+}
+
+// drop stops counting a connection, if it is counted; the lock is held.
+func (cs *conns) drop(c *Conn) {
+	if !c.counted {
+		return
+	}
+	c.counted = false
+	cs.take(c)
+	cs.leave(c)
+	delete(cs.open, c.remote)
+	cs.n--
+	p := cs.peers[c.peer]
+	if p.n--; p.n == 0 {
+		delete(cs.peers, c.peer)
+	}
+}
+
+// Accepted reports that the connection from remote, an address with its port, has a
+// request of an accepted caller.
+func (l *Listener) Accepted(remote, caller string) {
+	cs := &l.conns
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c := cs.open[remote]
+	if c == nil || cs.keep || caller == "" || c.caller == caller {
+		return
+	}
+	who := party{c.peer, caller}
+	if cs.callers[who] >= int64(cs.share) {
+		if c.caller != "" { // it belonged to another caller
+			cs.leave(c)
+			cs.put(c, &cs.ranks.nobodys, &cs.peers[c.peer].ranks.nobodys)
+		}
+		return
+	}
+	cs.leave(c)
+	c.caller = caller
+	add(cs.callers, who, 1)
+	cs.take(c)
+}
+
+// State must be the ConnState of the http.Server that accepts from the listener.
+func (l *Listener) State(nc net.Conn, s http.ConnState) {
+	cs := &l.conns
+	if t, ok := nc.(*tls.Conn); ok {
+		nc = t.NetConn()
+	}
+	c, ok := nc.(*Conn)
+	if !ok {
+		return
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	switch {
+	case c.caller == "":
+	case s == http.StateActive:
+		cs.take(c)
+	case s == http.StateIdle:
+		cs.put(c, &cs.ranks.idle, &cs.peers[c.peer].ranks.idle)
+	}
+}
+
+// Turned returns how many connections were refused, and how many were closed for
+// another, since the start.
+func (l *Listener) Turned() (refused, evicted int64) {
+	l.conns.mu.Lock()
+	defer l.conns.mu.Unlock()
+	return l.conns.refused, l.conns.evicted
+}
+
+// Close stops counting the connection.
+func (c *Conn) Close() error {
+	c.conns.mu.Lock()
+	c.conns.drop(c)
+	c.conns.mu.Unlock()
+	return c.Conn.Close()
+}

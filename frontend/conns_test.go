@@ -1,0 +1,244 @@
+package frontend_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/memproxy/memproxy/frontend"
+)
+
+// backlog is a listener in memory, with deadlines like the kernel's.
+type backlog struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func()
+	due    time.Time
+}
+
+func newBacklog() *backlog {
+	b := &backlog{conns: make(chan net.Conn, 1024), closed: make(chan struct{})}
+	b.close = sync.OnceFunc(func() { close(b.closed) })
+	return b
+}
+
+func (b *backlog) SetDeadline(t time.Time) error { b.due = t; return nil }
+func (b *backlog) Close() error                  { b.close(); return nil }
+func (b *backlog) Addr() net.Addr                { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80} }
+
+func (b *backlog) Accept() (net.Conn, error) {
+	ctx, cancel := context.Background(), func() {}
+	if !b.due.IsZero() {
+		ctx, cancel = context.WithDeadline(ctx, b.due)
+	}
+	defer cancel()
+	select {
+	case <-b.closed:
+		return nil, net.ErrClosed
+	case c := <-b.conns:
+		return c, nil
+	case <-ctx.Done():
+		return nil, os.ErrDeadlineExceeded
+	}
+}
+
+// end is one end of a connection in memory.
+type end struct {
+	net.Conn
+	local, remote net.Addr
+}
+
+func (e end) LocalAddr() net.Addr  { return e.local }
+func (e end) RemoteAddr() net.Addr { return e.remote }
+
+// door is a bounded listener whose connections a test inspects.
+type door struct {
+	t       *testing.T
+	ln      *frontend.Listener
+	backlog *backlog
+	dialled int
+	in      chan net.Conn
+}
+
+func openDoor(t *testing.T, o frontend.ListenOptions) *door {
+	t.Helper()
+	b := newBacklog()
+	d := &door{t: t, ln: frontend.Bound(b, o), backlog: b, in: make(chan net.Conn, 1024)}
+	t.Cleanup(b.close)
+	go func() {
+		for {
+			c, err := d.ln.Accept()
+			if err != nil {
+				close(d.in)
+				return
+			}
+			d.ln.State(c, http.StateNew)
+			d.in <- c
+		}
+	}()
+	return d
+}
+
+// dial returns the client's end of a new connection.
+func (d *door) dial() net.Conn {
+	d.dialled++
+	here := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 1024 + d.dialled}
+	client, server := net.Pipe()
+	d.t.Cleanup(func() { client.Close() })
+	d.backlog.conns <- end{server, d.backlog.Addr(), here}
+	return end{client, here, d.backlog.Addr()}
+}
+
+// enter returns both ends of a new, accepted connection.
+func (d *door) enter() (client, server net.Conn) {
+	d.t.Helper()
+	client = d.dial()
+	select {
+	case server = <-d.in:
+	case <-time.After(10 * time.Second):
+		d.t.Fatal("a connection is not accepted")
+	}
+	if server.RemoteAddr().String() != client.LocalAddr().String() {
+		d.t.Fatal("another connection is accepted")
+	}
+	return client, server
+}
+
+// request reports an accepted caller on a connection.
+func (d *door) request(server net.Conn, caller string) {
+	d.ln.State(server, http.StateActive)
+	d.ln.Accepted(server.RemoteAddr().String(), caller)
+}
+
+// open reports whether the other end is still open.
+func open(client net.Conn) bool {
+	_ = client.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	_, err := client.Read(make([]byte, 1))
+	return errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// Proves EDGE-14: each caller has a share of an address's connections that no flood
+// from the same address takes, with or without a key; connections over the share are
+// closed for others.
+func TestACallersShareOfConnections(t *testing.T) { synctest.Test(t, aCallersShareOfConnections) }
+
+func aCallersShareOfConnections(t *testing.T) {
+	d := openDoor(t, frontend.ListenOptions{Connections: 16, ConnectionsPeer: 8})
+	ann, annServer := d.enter()
+	d.request(annServer, "ann")
+	var mallory []net.Conn
+	for range 4 {
+		client, server := d.enter()
+		d.request(server, "mallory")
+		mallory = append(mallory, client)
+	}
+	for range 20 { // clients without a credential: each is admitted, and closed for the next
+		d.enter()
+	}
+	if !open(ann) {
+		t.Error("a caller lost its connection to others at its address")
+	}
+	for i, c := range mallory {
+		if within := i < 2; open(c) != within {
+			t.Errorf("mallory's connection %d: open is %v", i, !within)
+		}
+	}
+	second, server := d.enter()
+	d.request(server, "ann")
+	for range 20 {
+		_, server := d.enter()
+		d.request(server, "mallory")
+	}
+	if !open(ann) || !open(second) {
+		t.Error("a caller lost its connections to another caller at its address")
+	}
+	d.ln.State(server, http.StateIdle) // no request is lost
+	third, server := d.enter()
+	d.request(server, "ann") // over her share
+	for range 20 {
+		d.enter()
+	}
+	if !open(ann) || !open(second) || open(third) {
+		t.Error("what is over a caller's share does not make room first")
+	}
+	// A connection that now belongs to another caller is not the first one's any more.
+	d.request(annServer, "bob")
+	fourth, server := d.enter()
+	d.request(server, "ann")
+	for range 20 {
+		d.enter()
+	}
+	if !open(ann) || !open(fourth) {
+		t.Error("a connection counts for a caller whose it is no more")
+	}
+	if refused, evicted := d.ln.Turned(); refused != 0 || evicted < 80 {
+		t.Errorf("%d refused, %d evicted", refused, evicted)
+	}
+}
+
+// Proves EDGE-14: new connections to a listener that is full with callers' own
+// connections wait, and the newest gets the next free place; none waits after a stop.
+func TestTheNewestIsServedFirst(t *testing.T) { synctest.Test(t, theNewestIsServedFirst) }
+
+func theNewestIsServedFirst(t *testing.T) {
+	d := openDoor(t, frontend.ListenOptions{Connections: 1})
+	first, server := d.enter()
+	d.request(server, "ann")
+	var waiting []net.Conn
+	for range 3 {
+		waiting = append(waiting, d.dial())
+	}
+	time.Sleep(100 * time.Millisecond)
+	if len(d.in) != 0 || !open(first) {
+		t.Fatal("a caller's own connection made room")
+	}
+	for i := len(waiting) - 1; i >= 0; i-- {
+		server.Close()
+		server = <-d.in
+		if is := server.RemoteAddr().String(); is != waiting[i].LocalAddr().String() {
+			t.Fatalf("%s is served, and not the newest", is)
+		}
+		d.request(server, "ann")
+	}
+	late := d.dial()
+	time.Sleep(50 * time.Millisecond)
+	d.ln.Close()
+	_ = late.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := late.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("somebody waits at a listener that is closed")
+	}
+	if refused, _ := d.ln.Turned(); refused != 1 {
+		t.Errorf("%d were refused", refused)
+	}
+}
+
+// Proves EDGE-14: the rate at which connections are closed for others is bounded, which
+// bounds the cost of a flood.
+func TestPlacesAreMadeAtAPace(t *testing.T) { synctest.Test(t, placesAreMadeAtAPace) }
+
+func placesAreMadeAtAPace(t *testing.T) {
+	d := openDoor(t, frontend.ListenOptions{Connections: 1})
+	for range 400 {
+		d.dial()
+	}
+	for _, want := range []int64{65, 75, 85} { // a burst, and then one each millisecond
+		synctest.Wait()
+		if _, evicted := d.ln.Turned(); evicted != want {
+			t.Errorf("%d were closed for others, want %d", evicted, want)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c := d.dial()
+	for server := range d.in { // the newest of those waiting is served
+		if server.RemoteAddr().String() == c.LocalAddr().String() {
+			return
+		}
+	}
+	t.Error("the listener is closed")
+}

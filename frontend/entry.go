@@ -1,0 +1,123 @@
+package frontend
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/telemetry/signal"
+)
+
+// Entry passes one request into the gate, in the same order for both listeners: the caller
+// is identified (Identify) and counted (Enter) before a body is read and checked
+// (Read); then the request is ruled on (Admit).
+type Entry struct {
+	Gate  *gate.Gate
+	Log   *slog.Logger
+	Lease *Lease
+	Class Class
+	// Call is the call as far as the head of the request determines it. Identify
+	// adds the caller.
+	Call gate.Call
+}
+
+// Identify identifies the caller, and reports whether the body should be read: see
+// Gate.Identify.
+func (e *Entry) Identify(ctx context.Context) bool {
+	e.Call.Passed = e.Class.Handling == Passed
+	return e.Gate.Identify(ctx, &e.Call)
+}
+
+// Enter counts an identified call among the concurrent requests, and its side
+// requests as its caller's. If the caller has too many, the call is refused.
+func (e *Entry) Enter(ctx context.Context) (entered bool) {
+	caller, tenant := e.Call.Caller()
+	if e.Lease.Enter(ctx, caller, tenant) != nil {
+		e.Class.Flaw = Busy()
+		return false
+	}
+	if side, ok := e.Call.Backend.Fetch.(*Side); ok {
+		e.Call.Backend.Fetch = side.For(caller, tenant)
+	}
+	return true
+}
+
+// Read checks a body: see Class.Body.
+func (e *Entry) Read(body []byte) {
+	if e.Class.Flaw == nil {
+		e.Class.Flaw = e.Class.Body(e.Call.Request, body)
+	}
+}
+
+// GateCall returns the call for the gate. Flaw is the body's flaw.
+func (e *Entry) GateCall(body []byte, flaw *memproxy.Malformed) *gate.Call {
+	call := e.Call
+	req, wishes, wrong := ReadWishes(call.Request)
+	if len(body) == 0 || e.Class.Handling == Passed {
+		body = nil
+	}
+	call.Request, call.Body, call.Flaw, call.Wishes = req, body, cmp.Or(flaw, wrong), wishes
+	call.Route, call.Known, call.Passed = e.Class.Route, e.Class.Known, e.Class.Handling == Passed
+	if e.Class.Flaw != nil {
+		call.Flaw, call.Barred = e.Class.Flaw, true
+	}
+	return &call
+}
+
+// Admit has the gate rule on the request, and then releases the working memory.
+func (e *Entry) Admit(ctx context.Context, body []byte, flaw *memproxy.Malformed) *gate.Admission {
+	a := e.Gate.Admit(ctx, e.GateCall(body, flaw))
+	e.Lease.Done()
+	LogDecision(ctx, e.Log, e.Call.Backend.Name, a)
+	return a
+}
+
+// Refuse returns the refusal of a request whose body did not arrive whole: half a body
+// cannot be forwarded, even in shadow mode.
+func (e *Entry) Refuse(a *gate.Admission, unread *memproxy.Malformed) memproxy.Reply {
+	d := a.Decision
+	d.Refuse(unread.Status, d.Reasons...)
+	return e.Call.Backend.Adapter.Refuse(a.Call().Request, d.Shown())
+}
+
+// End records the result of a request in its span, and returns the verdict for its
+// metrics. The admission is nil if the gate did not rule, the status 0 if none was
+// sent.
+func (e *Entry) End(span trace.Span, a *gate.Admission, method string, status int) (verdict string) {
+	verdict = "pass"
+	if a != nil {
+		verdict = a.Decision.Verdict.String()
+	}
+	if !span.IsRecording() {
+		return verdict
+	}
+	list := make([]attribute.KeyValue, 0, 24)
+	if a != nil {
+		list = a.Attributes(list)
+	}
+	list = append(list, attribute.String(signal.AttrHTTPMethod, memproxy.InertMethod(method)), attribute.String(signal.AttrHTTPRoute, e.Class.Name))
+	if status != 0 {
+		list = append(list, attribute.Int(signal.AttrHTTPStatus, status))
+	}
+	span.SetAttributes(list...)
+	if status >= 500 {
+		span.SetStatus(codes.Error, "")
+	}
+	return verdict
+}
+
+// LogDecision logs the decision on a request.
+func LogDecision(ctx context.Context, log *slog.Logger, backend string, a *gate.Admission) {
+	if a.Flooded || !log.Enabled(ctx, slog.LevelInfo) { // a summary line counts what is flooded
+		return
+	}
+	d := &a.Decision
+	log.InfoContext(ctx, "decision", "decision", d.ID, "verdict", d.Verdict.String(), "would", d.Would.String(),
+		"reasons", memproxy.Codes(d.Recorded()), "principal", a.Principal.ID, "backend", backend, "route", a.Call().Route.ID, "policy", d.Policy)
+}

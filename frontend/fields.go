@@ -1,0 +1,177 @@
+package frontend
+
+import (
+	"bytes"
+	"encoding/json"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Some frameworks let a field of the body override the method or path of a request:
+// a form field, and where the members of a JSON document are treated as form
+// fields, a member too.
+
+// streaming are the types of bodies without fields, in addition to media. Bodies of
+// other types are read before they are passed on.
+var streaming = [...]string{
+	"application/octet-stream", "application/pdf", "application/zip", "application/gzip", "application/x-gzip", "application/x-tar", "application/zstd",
+	"application/x-ndjson", "application/jsonl", "application/grpc", "application/grpc+proto", "application/x-protobuf", "application/protobuf",
+	"application/vnd.apache.parquet", "application/wasm", "text/csv", "text/event-stream", "text/markdown",
+}
+
+// HasFields reports whether a framework may read fields from a body of this type. A
+// body without a type may have some.
+func HasFields(h memproxy.Header) bool {
+	types := h.Values("Content-Type")
+	if len(types) != 1 {
+		return true
+	}
+	kind, _, err := mime.ParseMediaType(types[0])
+	if err != nil {
+		return true
+	}
+	switch top, _, ok := strings.Cut(kind, "/"); {
+	case !ok:
+		return true
+	case top == "image", top == "audio", top == "video", top == "font":
+		return false
+	}
+	return !slices.Contains(streaming[:], kind)
+}
+
+// encoded refuses compressed fields: the backend might read them, and memproxy does
+// not.
+func encoded(h memproxy.Header) *memproxy.Malformed {
+	for _, v := range h.Values("Content-Encoding") {
+		if v != "" && !strings.EqualFold(v, "identity") {
+			return &memproxy.Malformed{Code: memproxy.PayloadEncoding, Status: http.StatusUnsupportedMediaType, Detail: "content encodings are not accepted here"}
+		}
+	}
+	return nil
+}
+
+// Body checks a body: it refuses one where none is allowed, and one that overrides the
+// method.
+func (c *Class) Body(q memproxy.Request, body []byte) *memproxy.Malformed {
+	switch {
+	case len(body) == 0:
+		return nil
+	case c.Known && (q.Method == http.MethodGet || q.Method == http.MethodHead):
+		return barred(http.StatusBadRequest, "this route takes no body")
+	case fieldOverrides(q.Header, body):
+		return barred(http.StatusBadRequest, "a field of the body that overrides the method is not accepted")
+	}
+	return nil
+}
+
+// fieldOverrides reports whether a body has a field with which frameworks override
+// the request's method. Both the body itself and its declared type count.
+func fieldOverrides(h memproxy.Header, body []byte) bool {
+	text := bytes.TrimSpace(unmarked(body))
+	if len(text) == 0 {
+		return false
+	}
+	switch {
+	case ofType(h, "multipart"), bytes.HasPrefix(text, []byte("--")):
+		if partOverrides(text) {
+			return true
+		}
+	case ofType(h, "urlencoded"), !bytes.ContainsAny(text[:1], `{["<`) && !bytes.ContainsAny(text, " \r\n"):
+		if queryOverrides(string(text)) {
+			return true
+		}
+	}
+	return text[0] == '{' && memberOverrides(text)
+}
+
+// unmarked returns a body without byte order marks and without the zeros of UTF-16 and
+// UTF-32, which servers detect (RFC 4627, section 3).
+func unmarked(body []byte) []byte {
+	for _, mark := range [...]string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"} {
+		body = bytes.TrimPrefix(body, []byte(mark))
+	}
+	if len(body) > 1 && (body[0] == 0 || body[1] == 0) {
+		return bytes.ReplaceAll(body, []byte{0}, nil)
+	}
+	return body
+}
+
+// memberOverrides reports whether a JSON object has such a member at the top level;
+// nested members are content. Reading ends at the first syntax error: the names
+// before it count.
+func memberOverrides(body []byte) bool {
+	if !mayOverride(body) {
+		return false
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if _, err := dec.Token(); err != nil {
+		return false
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return false
+		}
+		if s, ok := name.(string); !ok || OverridingField(s) {
+			return ok
+		}
+		var skipped json.RawMessage
+		if dec.Decode(&skipped) != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// mayOverride reports whether the body contains one of the words, or escapes that
+// might hide them.
+func mayOverride(body []byte) bool {
+	if bytes.Contains(body, []byte(`\u`)) {
+		return true
+	}
+	for i := range body {
+		switch body[i] | 0x20 {
+		case 'm':
+			if len(body)-i >= 6 && strings.EqualFold(string(body[i:i+6]), "method") {
+				return true
+			}
+		case 'v':
+			if len(body)-i >= 4 && strings.EqualFold(string(body[i:i+4]), "verb") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func ofType(h memproxy.Header, word string) bool {
+	return slices.ContainsFunc(h["Content-Type"], func(v string) bool { return strings.Contains(strings.ToLower(v), word) })
+}
+
+// partOverrides reports whether a line that could be a part's header names an
+// overriding field. Servers differ in what begins a part, so every such line
+// counts, at any position; a document that merely describes a form has none.
+func partOverrides(body []byte) bool {
+	for line := range bytes.Lines(body) {
+		head, rest, ok := bytes.Cut(line, []byte(":"))
+		if !ok || !bytes.EqualFold(bytes.TrimSpace(head), []byte("content-disposition")) {
+			continue
+		}
+		for param := range bytes.SplitSeq(rest, []byte(";")) {
+			name, value, _ := strings.Cut(string(param), "=")
+			name = strings.ToLower(strings.Trim(name, " \t*"))
+			value = strings.Trim(value, " \t\r\n\"'")
+			if _, encoded, ok := strings.Cut(value, "''"); ok {
+				value = encoded
+			}
+			if name == "name" && OverridingField(unescaped(value)) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,41 @@
+package frontend
+
+import (
+	"slices"
+	"testing"
+)
+
+// A caller with many slow writes takes no room from others: its own oldest are dropped.
+func TestTheBusiestCallersOldestGivesWay(t *testing.T) {
+	t.Parallel()
+	var f Follower
+	follow := func(caller string, size int) *followed {
+		w := &followed{party{"acme", caller}, size, make(chan struct{})}
+		f.enter(w)
+		return w
+	}
+	gone := func(w *followed) bool {
+		select {
+		case <-w.leave:
+			return !slices.Contains(f.followed, w)
+		default:
+			return false
+		}
+	}
+	quiet := follow("quiet", 1)
+	busy := make([]*followed, 0, followMost)
+	for range followMost - 1 {
+		busy = append(busy, follow("busy", 1))
+	}
+	if slices.ContainsFunc(append(busy, quiet), gone) {
+		t.Error("one gave way while there was room")
+	}
+	newcomer := follow("newcomer", 2)
+	if gone(quiet) || gone(newcomer) || !gone(busy[0]) || !gone(busy[1]) || gone(busy[2]) {
+		t.Error("the busiest caller's oldest did not give way")
+	}
+	f.leave(newcomer)
+	if follow("busy", 2); gone(busy[2]) {
+		t.Error("what has left takes room")
+	}
+}

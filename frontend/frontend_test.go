@@ -1,0 +1,304 @@
+package frontend_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	slashpath "path"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/frontend/frontendtest"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
+)
+
+// Proves CARD-1: passthrough opens the named paths and none that is ambiguous.
+func TestPatterns(t *testing.T) {
+	ps := must.Get(frontend.ParsePatterns([]string{"get /custom/*", "* /open/*/end", "POST /one"}))(t)
+	for _, c := range []struct {
+		method, path string
+		want         bool
+	}{
+		{"GET", "/custom/a", true},
+		{"GET", "/custom/a/b", true},
+		{"GET", "/custom/", true},
+		{"POST", "/custom/a", false},
+		{"GET", "/customs/a", false},
+		{"DELETE", "/open/x/end", true},
+		{"DELETE", "/open/x/y/end", false},
+		{"DELETE", "/open/x/end/more", false},
+		{"POST", "/one", true},
+		{"POST", "/one/", false},
+		{"GET", "/custom/../v1", false},
+		{"GET", "/custom/..%2fv1", false},
+		{"GET", "/custom/./a", false},
+		{"GET", "/custom//a", false},
+		{"GET", "/custom/a;v=1", false},
+		{"GET", `/custom/..\v1`, false},
+		{"GET", "custom/a", false},
+		{"GET", "", false},
+	} {
+		if got := ps.Match(c.method, c.path); got != c.want {
+			t.Errorf("%s %s: %v", c.method, c.path, got)
+		}
+	}
+	for _, bad := range []string{"", "GET", "GET custom", "/custom"} {
+		if _, err := frontend.ParsePatterns([]string{bad}); err == nil || !strings.Contains(err.Error(), "passthrough") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func FuzzPatterns(f *testing.F) {
+	f.Add("GET /custom/*", "GET", "/custom/a")
+	f.Add("* /*", "POST", "/..%2f")
+	f.Fuzz(func(t *testing.T, entry, method, path string) {
+		ps, err := frontend.ParsePatterns([]string{entry})
+		if err != nil || !ps.Match(method, path) {
+			return
+		}
+		// All servers read an opened path in the same way.
+		if clean := slashpath.Clean(path); clean != path && clean+"/" != path || strings.Contains(path, "%") {
+			t.Errorf("%q opens %q", entry, path)
+		}
+	})
+}
+
+func TestRelocated(t *testing.T) {
+	up, _ := url.Parse("http://up:8000/base/")
+	for location, want := range map[string]string{
+		"http://up:8000/base/v1/":    "/v1/",
+		"http://UP:8000/base/v1?a=b": "/v1?a=b",
+		"http://u:p@up:8000/base/v1": "/v1",
+		"http://elsewhere/base/v1":   "",
+		"/relative":                  "",
+		"":                           "",
+		"http://up:8000\x7f/":        "",
+	} {
+		got, ok := frontend.Relocated(location, up)
+		if got != want || ok != (want != "") {
+			t.Errorf("%q: %q %v", location, got, ok)
+		}
+	}
+}
+
+func TestReadAnswer(t *testing.T) {
+	var zipped bytes.Buffer
+	zw := gzip.NewWriter(&zipped)
+	_, _ = zw.Write([]byte(strings.Repeat("a", 100)))
+	_ = zw.Close()
+	answer := func(encoding string, body []byte, length int64) *http.Response {
+		return &http.Response{Header: http.Header{"Content-Encoding": {encoding}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: length}
+	}
+	for name, c := range map[string]struct {
+		resp    *http.Response
+		limit   int64
+		want    int
+		decoded bool
+		err     error
+	}{
+		"of known length":     {answer("", []byte("abc"), 3), 3, 3, false, nil},
+		"of unknown length":   {answer("Identity", []byte("abc"), -1), 3, 3, false, nil},
+		"announced too large": {answer("", []byte("abcd"), 4), 3, 0, false, frontend.ErrTooLarge},
+		"is too large":        {answer("", []byte("abcd"), -1), 3, 0, false, frontend.ErrTooLarge},
+		"cut short":           {answer("", []byte("ab"), 3), 3, 0, false, io.ErrUnexpectedEOF},
+		"compressed":          {answer("gzip", zipped.Bytes(), int64(zipped.Len())), 100, 100, true, nil},
+		"grows too large":     {answer("gzip", zipped.Bytes(), int64(zipped.Len())), 99, 0, true, frontend.ErrTooLarge},
+	} {
+		body, decoded, err := frontend.ReadAnswer(c.resp, c.limit, nil)
+		if len(body) != c.want || decoded != c.decoded || !errors.Is(err, c.err) {
+			t.Errorf("%s: %d bytes, decoded %v, %v", name, len(body), decoded, err)
+		}
+		if why := frontend.Unreadable(err, c.limit); (why != nil) != (c.err == frontend.ErrTooLarge) || why != nil && !strings.Contains(why.Detail, fmt.Sprintf("%d bytes that limits.answer", c.limit)) {
+			t.Errorf("%s: reported as %+v", name, why)
+		}
+	}
+	var reserved []int64
+	if _, _, err := frontend.ReadAnswer(answer("", make([]byte, 3<<20), 3<<20), 4<<20, func(n int64) error { reserved = append(reserved, n); return nil }); err != nil || len(reserved) != 1 {
+		t.Errorf("an announced answer is reserved in steps of %d: %v", reserved, err)
+	}
+	if _, _, err := frontend.ReadAnswer(answer("br", nil, 0), 10, nil); frontend.Unreadable(err, 10) == nil {
+		t.Errorf("an encoding that was not asked for: %v", err)
+	}
+	if why := frontend.Unreadable(fmt.Errorf("read: %w", frontend.ErrBusy), 10); why == nil || why.Code != memproxy.LimitInFlight || why.Status != 503 {
+		t.Errorf("without room it is reported as %+v", why)
+	}
+	plain := []byte("abc")
+	if got, _, err := frontend.Plain(plain, nil, 3); err != nil || &got[0] != &plain[0] {
+		t.Error("a plain answer is copied")
+	}
+}
+
+// A side request has the caller's identity and nothing of its request; the backend's
+// own credential replaces the client's.
+func TestSideRequests(t *testing.T) {
+	var got *http.Request
+	var sent string
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		got, sent = r, string(b)
+		_, _ = w.Write([]byte("answer"))
+	}))
+	defer up.Close()
+	base, _ := url.Parse(up.URL + "/base")
+	side := must.Get(frontend.NewSide(frontend.SideOptions{
+		Upstream: base, Transport: http.DefaultTransport, Credential: &frontend.Credential{Header: "X-Api-Key", Value: "own"},
+	}))(t)
+	q := memproxy.Request{Method: "PUT", EscapedPath: "/v1/a%2Fb", Query: "x=1", Header: memproxy.Header{
+		"Authorization": {"Token theirs"}, "X-Project": {"p"}, "Content-Md5": {"x"}, "X-Memproxy-Session": {"s"},
+	}}
+	reply, err := side.Send(t.Context(), q, []byte("{}"))
+	if err != nil || string(reply.Body) != "answer" {
+		t.Fatal(reply, err)
+	}
+	if got.Method != "PUT" || got.RequestURI != "/base/v1/a%2Fb?x=1" || sent != "{}" {
+		t.Errorf("sent %s %s %q", got.Method, got.RequestURI, sent)
+	}
+	for name, want := range map[string]string{"X-Api-Key": "own", "Authorization": "", "X-Project": "p", "Content-Md5": "", "X-Memproxy-Session": "", "Accept-Encoding": "identity"} {
+		if got.Header.Get(name) != want {
+			t.Errorf("%s: %q, want %q", name, got.Header.Get(name), want)
+		}
+	}
+	up.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Header().Set("Etag", `"x"`)
+		_, _ = io.WriteString(w, frontendtest.Zipped("answer"))
+	})
+	reply, err = side.Whole(t.Context(), memproxy.Request{Method: "GET", Path: "/v1"}, 100)
+	if err != nil || string(reply.Body) != "answer" || reply.Header.Get("Content-Encoding") != "" || reply.Header.Get("Etag") != "" {
+		t.Errorf("one that was compressed: %v, %v", reply, err)
+	}
+	for _, o := range []frontend.SideOptions{{}, {Upstream: base}, {Upstream: &url.URL{Scheme: "ftp", Host: "h"}, Transport: http.DefaultTransport}} {
+		if _, err := frontend.NewSide(o); err == nil {
+			t.Errorf("%v is taken", o)
+		}
+	}
+}
+
+// Proves EDGE-3: the header names a stricter verdict of shadow mode, and not that the
+// request of a refused answer was allowed: that would tell a missing object from
+// another tenant's.
+func TestDecisionWords(t *testing.T) {
+	for want, d := range map[string]memproxy.Decision{
+		"allow; id=d1; would=deny": {ID: "d1", Verdict: memproxy.Allow, Would: memproxy.Deny},
+		"deny; id=d1":              {ID: "d1", Verdict: memproxy.Deny, Would: memproxy.Allow},
+	} {
+		if got := frontend.Decision(&d); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+	told := map[string]string{}
+	frontend.Listed(&gate.Admission{Contested: strings.Split(strings.Repeat("a,", 100), ","), Rewritten: []string{"/a", "/n\u00e4me\n/0"}}, func(name, value string) { told[name] = value })
+	if n := strings.Count(told[frontend.ContestedHeader], "a"); n != 64 || told[frontend.RewrittenHeader] != "/a, /n%C3%A4me%0A/0" || len(told) != 2 {
+		t.Errorf("what an answer names: %q", told)
+	}
+	if got := frontend.Session(memproxy.Header{frontend.SessionHeader: {strings.Repeat("s", 200)}}).String(); len(got) > 64 || strings.Contains(got, "ss") {
+		t.Errorf("a session's name gets in: %s", got)
+	}
+}
+
+// Proves EDGE-13: a change of protocol is refused by the head of a request, and so are
+// a method without routes, a second method besides the one in the request line, and a
+// fragment, without which some servers read the query; an offer that a server may ignore
+// is ignored, as its clients expect.
+func TestChart(t *testing.T) {
+	for name, c := range map[string]struct {
+		method string
+		header memproxy.Header
+		query  string
+		status int
+	}{
+		"plain":                 {"GET", nil, "a=1", 0},
+		"websocket":             {"GET", memproxy.Header{"Upgrade": {"websocket"}}, "", 400},
+		"one of several":        {"POST", memproxy.Header{"Upgrade": {"h2c", "tls/1.0, h2c"}}, "", 400},
+		"h2c, which is ignored": {"POST", memproxy.Header{"Upgrade": {"h2c"}, "Http2-Settings": {"x"}}, "", 0},
+		"trace":                 {"TRACE", nil, "", 405},
+		"connect":               {"CONNECT", nil, "", 405},
+		"nothing":               {"", nil, "", 405},
+		"header":                {"GET", memproxy.Header{"X_Http_Method_Override": {"PUT"}}, "", 400},
+		"parameter":             {"GET", nil, "x=1;%5Fmethod=PUT", 400},
+		"named alike":           {"GET", nil, "method=a&payment_method=b&http_methods=c", 0},
+		"header with a dot":     {"GET", memproxy.Header{"X.http.method": {"PUT"}}, "", 400},
+		"header with a verb":    {"GET", memproxy.Header{"X-Verb": {"PUT"}}, "", 400},
+		"header named alike":    {"GET", memproxy.Header{"X-Verbose": {"1"}}, "", 0},
+		"how often, for Envoy":  {"POST", memproxy.Header{"X-Envoy-Retry-On": {"5xx"}}, "", 400},
+		"so often, for Envoy":   {"POST", memproxy.Header{"X_Envoy_Max_Retries": {"9"}}, "", 400},
+		"twice at once":         {"POST", memproxy.Header{"X-Envoy-Hedge-On-Per-Try-Timeout": {"true"}}, "", 400},
+		"where, for Envoy":      {"GET", memproxy.Header{"X-Envoy-Original-Dst-Host": {"192.0.2.1:80"}}, "", 400},
+		"how long, for Envoy":   {"POST", memproxy.Header{"X-Envoy-Upstream-Rq-Timeout-Ms": {"1"}}, "", 400},
+		"what Envoy says":       {"POST", memproxy.Header{"X-Envoy-Expected-Rq-Timeout-Ms": {"15000"}, "X-Envoy-Attempt-Count": {"1"}, "X-Envoy-External-Address": {"192.0.2.1"}}, "", 0},
+		"a fragment":            {"DELETE", nil, "user_id=bob#x", 400},
+		"a number sign":         {"GET", nil, "user_id=bob%23x", 0},
+		"asked of a browser":    {"GET", memproxy.Header{"Access-Control-Request-Method": {"PUT"}}, "", 0},
+	} {
+		got := frontend.Classify(nowhere{}, nil, frontend.Head{Request: memproxy.Request{Method: c.method, EscapedPath: "/x", Query: c.query, Header: c.header}, Sent: c.header})
+		if status := 0; got.Flaw != nil {
+			status = got.Flaw.Status
+			if status != c.status || got.Handling != frontend.Gated {
+				t.Errorf("%s: %d, way %d", name, status, got.Handling)
+			}
+		} else if c.status != 0 {
+			t.Errorf("%s: crosses", name)
+		}
+	}
+}
+
+// Proves EDGE-13: a passed read has no body, because it would not be checked; a passed
+// POST may have one.
+func TestPassedReadsHaveNoBody(t *testing.T) {
+	for method, want := range map[string]frontend.Handling{"GET": frontend.Gated, "HEAD": frontend.Gated, "POST": frontend.Passed} {
+		got := frontend.Classify(passes{}, nil, frontend.Head{Request: memproxy.Request{Method: method}, Body: true})
+		if got.Handling != want || (got.Flaw == nil) != (want == frontend.Passed) {
+			t.Errorf("%s: %+v", method, got)
+		}
+		if got := frontend.Classify(passes{}, nil, frontend.Head{Request: memproxy.Request{Method: method}}); got.Handling != frontend.Passed {
+			t.Errorf("%s without a body: %+v", method, got)
+		}
+	}
+}
+
+// passes is an adapter whose routes all pass.
+type passes struct{ gate.Adapter }
+
+func (passes) Route(memproxy.Request) (memproxy.Route, bool) { return memproxy.Route{Pass: true}, true }
+
+// nowhere is an adapter without a route.
+type nowhere struct{ gate.Adapter }
+
+func (nowhere) Route(memproxy.Request) (memproxy.Route, bool) { return memproxy.Route{}, false }
+
+// FuzzForwardable checks that, for any names of headers, hop-by-hop headers, memproxy's
+// own, and second spellings of a credential are not forwarded, and only headers that
+// were ruled on are.
+func FuzzForwardable(f *testing.F) {
+	for _, s := range []string{"Connection", "X-Hop", "x_memproxy_token", "Proxy_Authorization", "TE", "X_API_KEY", "user_id"} {
+		f.Add(s, "a")
+	}
+	f.Fuzz(func(t *testing.T, name, value string) {
+		h := http.Header{}
+		h.Add(name, value)
+		h.Add("Connection", value)
+		ruled, sent := frontend.Forwardable(h), http.Header{}
+		frontend.CopyRequestHeaders(sent, h)
+		for n := range sent {
+			low := strings.ReplaceAll(strings.ToLower(n), "_", "-")
+			if _, ok := ruled[n]; !ok || strings.HasPrefix(low, "x-memproxy-") || strings.HasPrefix(low, "proxy-") || low == "connection" || low == "te" || low == "upgrade" {
+				t.Errorf("%q goes on", n)
+			}
+			if n != "X-Api-Key" && n != "Authorization" && (low == "x-api-key" && n != "X-Api-Key" && strings.Contains(n, "_") || low == "authorization" && strings.Contains(n, "_")) {
+				t.Errorf("%q goes on", n)
+			}
+		}
+		if again := frontend.Forwardable(ruled); len(again) > len(ruled) {
+			t.Error("more than before")
+		}
+	})
+}

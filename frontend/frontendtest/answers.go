@@ -1,0 +1,210 @@
+package frontendtest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// Pruning is Toy with unclaimed members: those that contain "canary".
+type Pruning struct{ Toy }
+
+func (Pruning) Prune(_ memproxy.Route, r memproxy.Reply) (memproxy.Pruned, error) {
+	if string(r.Body) == "unreadable" {
+		return memproxy.Pruned{}, errors.New("unreadable")
+	}
+	kept := bytes.ReplaceAll(r.Body, []byte("canary"), nil)
+	return memproxy.Pruned{Body: kept, Unclaimed: bytes.Count(r.Body, []byte("canary"))}, nil
+}
+
+func (Pruning) PruneEvent(_ memproxy.Route, e []byte) memproxy.Pruned {
+	if bytes.Contains(e, []byte("canary")) {
+		return memproxy.Pruned{Unclaimed: 1}
+	}
+	return memproxy.Pruned{Body: e}
+}
+
+func (p Pruning) Route(q memproxy.Request) (memproxy.Route, bool) {
+	if q.EscapedPath == "/page" {
+		return memproxy.Route{ID: "toy.page", Kind: memproxy.Other, Pass: true}, true
+	}
+	return p.Toy.Route(q)
+}
+
+func (Pruning) Structured(rt memproxy.Route) bool { return rt.ID != "toy.page" }
+
+// Zipped returns a text compressed with gzip.
+func Zipped(text string) string {
+	var b bytes.Buffer
+	zw := gzip.NewWriter(&b)
+	_, _ = zw.Write([]byte(text))
+	_ = zw.Close()
+	return b.String()
+}
+
+// Setup describes how a test starts a listener: in front of a backend with this answer. GET
+// /custom/* is passthrough.
+type Setup struct {
+	Name    string // of the case
+	Adapter gate.Adapter
+	Rules   func(*gate.Rules) // or nil
+	Answer  http.HandlerFunc
+}
+
+// Start starts a listener and returns a function that sends requests to it.
+type Start func(t *testing.T, s Setup) func(method, path, body string, header ...string) (*http.Response, string)
+
+// Forms checks that events of a stream are filtered one by one, however they are cut,
+// and that no other form of an answer passes unread. For an unreadable stream the
+// status is broken, and the body said.
+func Forms(t *testing.T, start Start, broken int, said string) {
+	long := ": " + strings.Repeat("x", 9000) + "\n\n" // over several pieces
+	for name, c := range map[string]struct {
+		method, path, media, encoding, answer string
+		status                                int
+		want                                  string
+	}{
+		"events":                      {"POST", "/run", "text/event-stream", "", "data: a\n\ndata: canary\n\ndata: b\n\n", 200, "data: a\n\ndata: b\n\n"},
+		"events, whole":               {"POST", "/run", "text/event-stream; charset=utf-8", "", "data: a\n\ndata: canary\n\ndata: b\n\n", 200, "data: a\n\ndata: b\n\n"},
+		"events over pieces":          {"POST", "/run", "Text/Event-Stream", "", "data: a\n\n" + long + "data: canary\n\n" + "data: b\n\n", 200, "data: a\n\n" + long + "data: b\n\n"},
+		"an event that nothing ends":  {"POST", "/run", "text/event-stream", "", "data: a\n\ndata: canary", 200, "data: a\n\n"},
+		"events, compressed":          {"POST", "/run", "text/event-stream", "gzip", Zipped("data: a\n\ndata: canary\n\n"), 200, "data: a\n\n"},
+		"events, encoded":             {"POST", "/run", "text/event-stream", "br", "data: canary\n\n", broken, said},
+		"a run's answer in one piece": {"POST", "/run", "application/json", "", "m1 ann\ncanary", 200, "m1 ann\n"},
+		"almost events":               {"POST", "/run", "text/event-streams", "", "m1 ann\ncanary", 200, "m1 ann\n"},
+		"events where none are":       {"GET", "/memory", "text/event-stream", "", "m1 ann\nm2 bob\ncanary", 200, "m1 ann\n"},
+		"no media type":               {"GET", "/memory", "", "", "m1 ann\nm2 bob\n", 200, "m1 ann\n"},
+		"lines":                       {"GET", "/memory", "application/x-ndjson", "", "m1 ann\nm2 bob\n", 200, "m1 ann\n"},
+		"parts":                       {"GET", "/memory", "multipart/mixed; boundary=x", "", "m1 ann\nm2 bob\n", 200, "m1 ann\n"},
+		"compressed":                  {"GET", "/memory", "application/json", "gzip", Zipped("m1 ann\nm2 bob\n"), 200, "m1 ann\n"},
+		"encoded":                     {"GET", "/memory", "application/json", "br", "m1 ann\nm2 bob\n", 502, `"upstream.malformed"`},
+		"encoded twice":               {"GET", "/memory", "application/json", "gzip, gzip", Zipped(Zipped("m2 bob\n")), 502, `"upstream.malformed"`},
+		"encoded, in a second header": {"GET", "/memory", "application/json", "identity\ngzip", Zipped("m2 bob\n"), 502, `"upstream.malformed"`},
+		"a redirect":                  {"GET", "/memory", "text/plain", "", "canary", 307, ""},
+		"an error":                    {"GET", "/memory", "text/plain", "", "canary", 503, ""},
+		"a part":                      {"GET", "/memory", "application/json", "", "m1 ann\nm2 bob\n", 206, "m1 ann\n"},
+		"of no memory":                {"GET", "/ping", "application/json", "", "m1 anncanary\n", 200, "m1 ann\n"},
+		"of no memory, posted":        {"POST", "/ping", "application/json", "", "m1 anncanary\n", 200, "m1 ann\n"},
+		"of no memory, compressed":    {"GET", "/ping", "application/json", "gzip", Zipped("m1 anncanary\n"), 200, "m1 ann\n"},
+		"of no memory, encoded":       {"GET", "/ping", "application/json", "br", "m1 anncanary\n", 502, `"upstream.malformed"`},
+		"of no memory, as events":     {"GET", "/ping", "text/event-stream", "", "data: canary\n\n", 200, "data: \n\n"},
+		"an error of no memory":       {"GET", "/ping", "application/json", "", "canary", 503, ""},
+		"a page":                      {"GET", "/page", "text/html", "", "canary", 200, "canary"},
+		"public":                      {"GET", "/health", "application/json", "", "fine canary", 200, "fine "},
+		"public, compressed":          {"GET", "/health", "application/json", "gzip", Zipped("fine canary"), 200, "fine "},
+		"public, encoded":             {"GET", "/health", "application/json", "br", "canary", 502, string(frontend.Gone().Body)},
+		"public, unread":              {"GET", "/health", "application/json", "", "unreadable", 502, string(frontend.Gone().Body)},
+		"public, an error":            {"GET", "/health", "text/plain", "", "canary", 503, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			do := start(t, Setup{Adapter: Pruning{}, Name: name, Answer: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header()["Content-Type"] = nil
+				if c.media != "" {
+					w.Header().Set("Content-Type", c.media)
+				}
+				if c.encoding != "" {
+					w.Header()["Content-Encoding"] = strings.Split(c.encoding, "\n")
+				}
+				if c.status == 206 || c.status == 307 || c.status == 503 {
+					w.WriteHeader(c.status)
+				}
+				fmt.Fprint(w, c.answer)
+			}})
+			resp, body := do(c.method, c.path, strings.Repeat("x", len(c.method)-3))
+			if resp.StatusCode != c.status || body != c.want {
+				t.Errorf("%d %q, want %d %q", resp.StatusCode, body, c.status, c.want)
+			}
+			if resp.Header.Get("Content-Encoding") != "" && c.want != "" {
+				t.Errorf("said to be encoded as %q", resp.Header.Get("Content-Encoding"))
+			}
+		})
+	}
+}
+
+// Headers checks that, on every kind of route, only the answer's headers that clients
+// need pass, and no trailers; one setting lets the others pass.
+func Headers(t *testing.T, start Start) {
+	needed := map[string]string{"Retry-After": "3", "X-Request-Id": "r", "X-Ratelimit-Remaining": "7", "X-Should-Retry": "false"}
+	others := map[string]string{"Set-Cookie": "session=canary", "Link": "<https://backend/next>; rel=next", "Server-Timing": "db;dur=5", "Etag": `"canary"`,
+		"Last-Modified": "Sun, 06 Nov 1994 08:49:37 GMT", "Content-Location": "/canary", "Refresh": "0; url=/canary", "X-Memory": "canary", "X-Total-Count": "9"}
+	for _, setting := range []gate.Unclaimed{gate.UnclaimedDrop, gate.UnclaimedPass} {
+		for _, path := range []string{"/memory", "/run", "/ping", "/health", "/custom/x"} {
+			do := start(t, Setup{Adapter: Toy{}, Rules: func(r *gate.Rules) { r.Headers = setting }, Answer: func(w http.ResponseWriter, _ *http.Request) {
+				for _, list := range []map[string]string{needed, others} {
+					for name, value := range list {
+						w.Header().Set(name, value)
+					}
+				}
+				w.Header()["Content-Type"] = nil // the server of this test would guess one
+				fmt.Fprint(w, "m1 ann\n")
+				w.Header().Set(http.TrailerPrefix+"X-After", "canary")
+			}})
+			resp, body := do("GET", path, "")
+			if resp.StatusCode != 200 || body != "m1 ann\n" {
+				t.Errorf("%s: %d %q", path, resp.StatusCode, body)
+			}
+			if got, typed := resp.Header["Content-Type"]; typed {
+				t.Errorf("%s: the type %q was added", path, got)
+			}
+			for name, value := range needed {
+				if resp.Header.Get(name) != value {
+					t.Errorf("%s: %s was lost", path, name)
+				}
+			}
+			for name := range others {
+				if got := resp.Header.Get(name); (got != "") != (setting == gate.UnclaimedPass) {
+					t.Errorf("%s, %s: %s came back as %q", path, setting, name, got)
+				}
+			}
+			if len(resp.Trailer) > 0 {
+				t.Errorf("%s: trailers %v", path, resp.Trailer)
+			}
+		}
+	}
+}
+
+// NoCache checks that an answer for one caller is cached nowhere, whatever the backend
+// says, on every route that is ruled on, including refusals and streams. Public
+// answers, and all answers in shadow mode, keep the backend's headers.
+func NoCache(t *testing.T, start Start) {
+	said := map[string]string{"Cache-Control": "public, max-age=3600", "Expires": "Sun, 06 Nov 2094 08:49:37 GMT", "Age": "1", "Pragma": "public",
+		"Cdn-Cache-Control": "max-age=3600", "Surrogate-Control": "max-age=3600", "X-Accel-Expires": "60"}
+	for _, enforce := range []bool{true, false} {
+		rules := func(r *gate.Rules) { r.Enforce, r.Headers = enforce, gate.UnclaimedPass }
+		do := start(t, Setup{Adapter: Toy{}, Rules: rules, Answer: func(w http.ResponseWriter, q *http.Request) {
+			for name, value := range said {
+				w.Header().Set(name, value)
+			}
+			if q.URL.Path == "/run" {
+				w.Header().Set("Content-Type", "text/event-stream")
+			}
+			if q.URL.RawQuery == "none" {
+				w.WriteHeader(404)
+			}
+			fmt.Fprint(w, "m1 ann\n\n")
+		}})
+		for _, path := range []string{"/memory", "/memory?none", "/run", "/ping", "/custom/x", "/unknown", "/health"} {
+			resp, _ := do("GET", path, "")
+			want := enforce && path != "/health"
+			if path == "/unknown" && !enforce {
+				continue
+			}
+			if got := resp.Header.Values("Cache-Control"); len(got) != 1 || (got[0] == "no-store") != want {
+				t.Errorf("enforced %v, %s: Cache-Control is %q", enforce, path, got)
+			}
+			for name, value := range said {
+				if got := resp.Header.Get(name); name != "Cache-Control" && path != "/unknown" && (got == value) == want {
+					t.Errorf("enforced %v, %s: %s is %q", enforce, path, name, got)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package frontend
+
+import (
+	"maps"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+)
+
+// Forwardable returns the request headers that are ruled on and forwarded: all but
+// hop-by-hop and rerouting headers. Memproxy's own are included; CopyRequestHeaders removes
+// them.
+func Forwardable(h http.Header) http.Header {
+	out := make(http.Header, len(h))
+	forward(out, h, func(string) bool { return true })
+	return out
+}
+
+// Presented returns the request headers that can identify the caller: all but those
+// that Connection names. An Envoy in front removes those, and the backend is never
+// sent them, so they must not identify anybody here. Upgrade, which Connection must
+// name, identifies nobody, and is ruled on.
+func Presented(h http.Header) http.Header {
+	out := h
+	for _, name := range connection(h) {
+		if _, there := h[name]; !there || name == "Connection" || name == "Upgrade" {
+			continue
+		}
+		if len(out) == len(h) { // the first
+			out = maps.Clone(h)
+		}
+		delete(out, name)
+	}
+	return out
+}
+
+// CopyRequestHeaders copies the headers that are forwarded to the backend: without those for
+// memproxy, and without any copy of a token that the caller presents to memproxy.
+func CopyRequestHeaders(dst, src http.Header) {
+	forward(dst, src, func(name string) bool { return !own(name) })
+}
+
+// forward copies the headers of a request that keep allows, without hop-by-hop and
+// rerouting ones. Of the credentials for the backend it leaves out those with a token
+// that src presents to memproxy.
+func forward(dst, src http.Header, keep func(name string) bool) {
+	listed := connection(src)
+	for name, values := range src {
+		if keep(name) && !ends(name, listed) && !rerouting(name) {
+			dst[name] = values
+		}
+	}
+	for _, token := range addressed(src) {
+		for _, name := range credentialHeaders {
+			if slices.ContainsFunc(dst[name], func(v string) bool { return strings.HasSuffix(strings.TrimSpace(v), token) }) {
+				delete(dst, name)
+			}
+		}
+	}
+}
+
+// addressed returns the tokens that were presented to memproxy by name. Copies of them
+// among the backend's credentials are not forwarded.
+func addressed(h http.Header) []string {
+	var out []string
+	for _, name := range [...]string{OwnPrefix + "Token", "Proxy-Authorization"} {
+		for _, v := range h[name] {
+			if fields := strings.Fields(v); len(fields) > 0 {
+				out = append(out, fields[len(fields)-1])
+			}
+		}
+	}
+	return out
+}
+
+// corsAnswer is the prefix of the headers of a preflight's answer.
+const corsAnswer = "Access-Control-"
+
+// asking are the headers of a preflight (the Fetch standard, and Private Network
+// Access).
+var asking = [...]string{"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "Access-Control-Request-Private-Network"}
+
+// PreflightRequest copies the request headers of a CORS preflight: the origin, and what it
+// asks for.
+func PreflightRequest(dst, src http.Header) {
+	for _, name := range asking {
+		if values, ok := src[name]; ok {
+			dst[name] = values
+		}
+	}
+}
+
+// PreflightResponse copies the response headers of a CORS preflight: what is allowed, and
+// how the answer may be cached.
+func PreflightResponse(dst, src http.Header) {
+	for name, values := range src {
+		if strings.HasPrefix(name, corsAnswer) || name == "Vary" || name == "Allow" {
+			dst[name] = values
+		}
+	}
+}
+
+// PreflightStatus returns the status of a preflight's answer: a redirect, or any other
+// status that browsers do not accept, is a refusal.
+func PreflightStatus(status int) int {
+	switch {
+	case status == http.StatusOK || status == http.StatusNoContent || status >= 400 && status <= 599:
+		return status
+	case status >= 200 && status <= 299:
+		return http.StatusNoContent
+	}
+	return http.StatusForbidden
+}
+
+// connection returns the headers that Connection names, which are hop-by-hop (RFC 9110,
+// section 7.6.1).
+func connection(h http.Header) []string {
+	var listed []string
+	for _, v := range h["Connection"] {
+		for name := range strings.SplitSeq(v, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				listed = append(listed, textproto.CanonicalMIMEHeaderKey(name))
+			}
+		}
+	}
+	return listed
+}
+
+func own(name string) bool { return begins(name, "x-memproxy-") }
+
+// hop are the hop-by-hop headers, folded. Expect is among them because memproxy itself
+// answers with 100.
+var hop = [...]string{
+	"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings", "expect",
+}
+
+// partial are the headers for range and conditional requests, folded. The backend
+// would cut or compare the unfiltered answer: a length, a 304 or a 416 reveals
+// memories that are filtered out. Servers may ignore them (RFC 9110, sections
+// 13.2.1 and 14.2).
+var partial = [...]string{"range", "if-range", "if-none-match", "if-modified-since"}
+
+// ends reports whether a header is not forwarded: a hop-by-hop header, a header for
+// a part of the unfiltered answer, or a variant spelling of a critical one.
+func ends(name string, listed []string) bool {
+	return among(name, hop[:]) || among(name, partial[:]) || begins(name, "proxy-") || slices.Contains(listed, name) || twin(name)
+}
+
+// twins are headers that identify the caller or describe the body, and twinned are
+// prefixes of such, folded. Variant spellings of them are not forwarded.
+var (
+	twins   = [...]string{"authorization", "cookie", "host", "origin", "x-api-key", "x-bare-password", "accept-encoding"}
+	twinned = [...]string{"content-", "x-letta-", "x-project", "x-forwarded-", "mem0-"}
+)
+
+// twin reports whether a name with an underscore, or another separator than a dash, is
+// read as another header by a server that maps all of them to _, as CGI does. Such a
+// second spelling was neither used for identification nor ruled on.
+func twin(name string) bool {
+	if !strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r > 0x7f || mark(byte(r))) }) {
+		return false
+	}
+	return among(name, twins[:]) || beginsAny(name, twinned[:])
+}
+
+// targets are words, folded, in the names of headers with which servers, and hops
+// behind memproxy, replace the target of a request or redirect internally,
+// bypassing the ruling. No header of either backend contains one.
+var targets = [...]string{"url", "uri", "path", "script-name", "accel", "sendfile", "rewrite"}
+
+// rerouting reports whether a header may replace the path.
+func rerouting(name string) bool {
+	return slices.ContainsFunc(targets[:], func(target string) bool { return word(name, target) }) ||
+		begins(name, "x-forwarded-prefix") || name == "Destination"
+}
+
+// word reports whether a name contains a folded word, delimited by marks or the
+// ends of the name.
+func word(name, folded string) bool {
+	for i := range len(name) {
+		end := i + len(folded)
+		if begins(name[i:], folded) && (i == 0 || mark(name[i-1])) && (end == len(name) || mark(name[end])) {
+			return true
+		}
+	}
+	return false
+}
+
+// mark reports whether a byte of a header's name separates words.
+func mark(c byte) bool { return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') }
+
+// among reports whether a name is one of a folded list.
+func among(name string, folded []string) bool {
+	return slices.ContainsFunc(folded, func(f string) bool { return len(f) == len(name) && begins(name, f) })
+}
+
+// begins reports whether a name has a folded prefix, ignoring case and treating all
+// marks alike.
+func begins(name, folded string) bool {
+	if len(name) < len(folded) {
+		return false
+	}
+	for i := range len(folded) {
+		c := name[i]
+		switch {
+		case c >= 'A' && c <= 'Z':
+			c += 'a' - 'A'
+		case mark(c):
+			c = '-'
+		}
+		if c != folded[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// beginsAny reports whether a name has one of several folded prefixes.
+func beginsAny(name string, folded []string) bool {
+	return slices.ContainsFunc(folded, func(prefix string) bool { return begins(name, prefix) })
+}
+
+// holds reports whether a name contains a folded word at any position.
+func holds(name, folded string) bool {
+	for i := range len(name) {
+		if begins(name[i:], folded) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,230 @@
+package frontend_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/internal/must"
+)
+
+// Proves EDGE-14: no address gets all the bytes in flight, a quarter is for small
+// requests, and returned bytes go to those that wait.
+func TestInFlight(t *testing.T) {
+	synctest.Test(t, inFlight)
+}
+
+func inFlight(t *testing.T) {
+	now, cancel := context.WithCancel(t.Context())
+	cancel() // does not wait
+	const mega = 1 << 20
+	f := frontend.NewInFlight(32*mega, 16*mega)
+	a := f.Lease("a")
+	must.Do(t, a.Grow(now, 6*mega))
+	if err := a.Grow(now, mega); err != nil {
+		t.Fatal("alone, and still refused:", err)
+	}
+	other := f.Lease("a")
+	if err := other.Grow(now, mega); !errors.Is(err, frontend.ErrBusy) {
+		t.Error("one address gets more than its share:", err)
+	}
+	if err := other.Grow(now, 64<<10); err != nil {
+		t.Error("a small request is refused:", err)
+	}
+	b := f.Lease("b")
+	if err := b.Grow(now, 4*mega); err != nil {
+		t.Error("another address is refused:", err)
+	}
+	if err := f.Lease("c").Grow(now, 4*mega); !errors.Is(err, frontend.ErrBusy) {
+		t.Error("the last quarter goes to a large request:", err)
+	}
+	done := make(chan error)
+	go func() { done <- f.Lease("c").Grow(t.Context(), mega) }()
+	synctest.Wait()
+	a.Release()
+	if err := <-done; err != nil {
+		t.Error("what was given back does not reach who waits:", err)
+	}
+	b.Keep(mega)
+	b.Force(20 * mega)
+	if n := f.Held(); n != 64<<10+mega+21*mega {
+		t.Errorf("%d bytes are held", n)
+	}
+	b.Release()
+	b.Release()
+	other.Release()
+	if n := f.Held(); n != mega {
+		t.Errorf("%d bytes are held", n)
+	}
+	if err := a.Work(now, 12*mega); err != nil {
+		t.Error(err)
+	}
+	if err := b.Work(now, 12*mega); !errors.Is(err, frontend.ErrBusy) {
+		t.Error("more is worked on than there is room for:", err)
+	}
+	if err := b.Work(now, 64<<10); err != nil {
+		t.Error("a small request waits for large ones:", err)
+	}
+	a.Done()
+	if err := b.Work(now, 40*mega); err != nil {
+		t.Error("alone, and still refused:", err)
+	}
+	b.Release()
+	var none *frontend.InFlight
+	if err := none.Lease("a").Grow(now, 1<<40); err != nil {
+		t.Error(err)
+	}
+}
+
+// Proves EDGE-14: callers at one address do not block each other, and thousands of
+// waiters do not slow down those that are served.
+func TestInFlightOfCallers(t *testing.T) {
+	synctest.Test(t, inFlightOfCallers)
+}
+
+func inFlightOfCallers(t *testing.T) {
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	f := frontend.NewInFlight(32<<20, 16<<20) // 8 MiB of data for an address, 6 for a caller
+	var held []*frontend.Lease
+	for {
+		l := f.Lease("a")
+		l.By("mallory")
+		if l.Grow(now, 128<<10) != nil {
+			break
+		}
+		held = append(held, l)
+	}
+	if n := f.Held(); n != 6<<20 {
+		t.Errorf("one caller holds %d bytes", n)
+	}
+	ann := f.Lease("a")
+	ann.By("ann")
+	if err := ann.Grow(now, 64<<10); err != nil {
+		t.Error("a caller is shut out by another at its address:", err)
+	}
+	const many = 2000
+	got := make(chan error, many)
+	for range many {
+		l := f.Lease("a")
+		l.By("mallory")
+		go func() {
+			err := l.Grow(t.Context(), 4<<10)
+			l.Release()
+			got <- err
+		}()
+	}
+	synctest.Wait() // they wait, and the clock stands still
+	for _, l := range held {
+		l.Release()
+	}
+	for range many {
+		if err := <-got; err != nil {
+			t.Fatal("what is given back does not reach all who wait:", err)
+		}
+	}
+	ann.Release()
+	if n := f.Held(); n != 0 {
+		t.Errorf("%d bytes are held for nobody", n)
+	}
+}
+
+// Proves EDGE-14: small requests are served while a large one waits for room.
+func TestSmallRequestsPassALargeOneThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now, cancel := context.WithCancel(t.Context())
+		cancel()
+		f := frontend.NewInFlight(32<<20, 32<<20) // 16 MiB of data
+		must.Do(t, f.Lease("a").Grow(now, 7<<20))
+		for range 40 {
+			must.Do(t, f.Lease("b").Grow(now, 128<<10))
+		}
+		large := make(chan error)
+		go func() { large <- f.Lease("c").Grow(t.Context(), 5<<20) }()
+		synctest.Wait()
+		if err := f.Lease("d").Grow(now, 64<<10); err != nil {
+			t.Error("4 MiB are free, and a small request is refused:", err)
+		}
+		if err := <-large; !errors.Is(err, frontend.ErrBusy) {
+			t.Error("a large request is served out of what is left for small ones:", err)
+		}
+	})
+}
+
+// paced is an answer of unknown length that arrives in pieces.
+type paced struct{ left int }
+
+func (p *paced) Read(b []byte) (int, error) {
+	time.Sleep(time.Millisecond)
+	n := min(len(b), p.left, 64<<10)
+	if p.left -= n; p.left == 0 {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Proves EDGE-14: large answers of one caller that arrive together are all read: one of
+// them may always grow, so that they do not hold memory and wait for each other.
+func TestLargeAnswersDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := frontend.NewInFlight(0, 0)
+		results := make(chan error)
+		for range 40 {
+			go func() {
+				l := f.Lease("a")
+				defer l.Release()
+				l.By("agent:dev")
+				_, err := frontend.ReadGrown(&paced{3 << 20}, -1, 16<<20, func(n int64) error { return l.Grow(t.Context(), n) })
+				results <- err
+			}()
+		}
+		for range 40 {
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait() // until the last lease is released
+		if n := f.Held(); n != 0 {
+			t.Errorf("%d bytes are held", n)
+		}
+	})
+}
+
+// Proves EDGE-14: an answer that cannot be refused, because its write has happened, is
+// counted: others find no room until its bytes are returned.
+func TestForcedBytesAreCounted(t *testing.T) {
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	f := frontend.NewInFlight(32<<20, 32<<20)
+	first, write := f.Lease("a"), f.Lease("b")
+	must.Do(t, first.Grow(now, 8<<20))
+	write.Force(30 << 20)
+	first.Release()
+	if err := f.Lease("c").Grow(now, 4<<10); !errors.Is(err, frontend.ErrBusy) {
+		t.Errorf("%d bytes are held of %d, and another request is served: %v", f.Held(), 16<<20, err)
+	}
+	write.Release()
+	if err := f.Lease("c").Grow(now, 4<<10); err != nil {
+		t.Error(err)
+	}
+}
+
+// Proves EDGE-14: a large answer waits for those before it to be ruled on, and a small
+// one, which has room of its own, not so long.
+func TestLargeAnswersWaitLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := frontend.NewInFlight(4<<20, 4<<20)
+		f.Lease("a").Force(2 << 20)
+		for n, want := range map[int64]time.Duration{64 << 10: f.Wait, 1 << 20: 15 * f.Wait} {
+			begun := time.Now()
+			err := f.Lease("b").Grow(t.Context(), n)
+			if waited := time.Since(begun); !errors.Is(err, frontend.ErrBusy) || waited != want {
+				t.Errorf("%d bytes wait %v: %v", n, waited, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package frontend
+
+import (
+	"cmp"
+	"container/list"
+	"net"
+	"time"
+)
+
+// Bounds of writes to a client.
+const (
+	// DefaultWriteTimeout is how long a client may read nothing of its answer.
+	DefaultWriteTimeout = 30 * time.Second
+	// WritePiece is the largest write under one deadline, in bytes.
+	WritePiece = 64 << 10
+	// Slowest is the minimum pace, in bytes per second, of a request's body on average,
+	// and of a piece of an answer.
+	Slowest = 32 << 10
+)
+
+// ListenOptions bound the connections of a listener.
+type ListenOptions struct {
+	// WriteTimeout is how long a client may read nothing of its answer. Default
+	// DefaultWriteTimeout.
+	WriteTimeout time.Duration
+	// Connections bounds the connections, and ConnectionsPeer those of one
+	// address. Defaults DefaultConnections and three quarters of Connections.
+	Connections, ConnectionsPeer int
+	// Keep refuses new connections when the listener is full. Otherwise a
+	// connection without a caller, or an idle one, is closed for the new one, for
+	// which State and Accepted must be called.
+	Keep bool
+}
+
+// Listener bounds its connections, in number and in the time of a write.
+type Listener struct {
+	net.Listener
+	stall time.Duration
+	conns conns
+	queue queue
+}
+
+// Bound returns a listener with bounds. A listener that already is a *Listener is
+// returned unchanged, so that its owner can count the refused connections.
+func Bound(ln net.Listener, o ListenOptions) *Listener {
+	if bounded, ok := ln.(*Listener); ok {
+		return bounded
+	}
+	most := cmp.Or(max(o.Connections, 0), DefaultConnections)
+	peer := cmp.Or(max(o.ConnectionsPeer, 0), max(1, most-most/4))
+	l := &Listener{Listener: ln, stall: cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout)}
+	l.conns = conns{
+		most: most, mostPeer: peer, keep: o.Keep,
+		share: max(1, peer/4), // a caller's guaranteed share of an address
+		peers: map[string]*peerConns{}, callers: map[party]int64{}, open: map[string]*Conn{},
+	}
+	if !o.Keep {
+		l.queue = queueFor(ln, most)
+	}
+	return l
+}
+
+// Conn cuts off a client that does not read: every write has its own deadline. Time
+// without a write, while the backend is silent, does not count.
+type Conn struct {
+	net.Conn
+	stall time.Duration
+
+	conns   *conns
+	remote  string // address and port
+	peer    string // address
+	came    time.Time
+	counted bool
+	caller  string        // the caller in whose share it is counted, or ""
+	in      [2]*list.List // lists of all connections and of its address's, or nil
+	place   [2]*list.Element
+}
+
+// Write writes b in pieces, each with a deadline and all of them at a minimum pace.
+func (c *Conn) Write(b []byte) (written int, err error) {
+	now := time.Now()
+	last := now.Add(c.stall + time.Duration(len(b))*time.Second/Slowest)
+	for {
+		piece := b[:min(len(b), WritePiece)]
+		deadline := now.Add(c.stall)
+		if deadline.After(last) {
+			deadline = last
+		}
+		if err := c.SetWriteDeadline(deadline); err != nil {
+			return written, err
+		}
+		n, err := c.Conn.Write(piece)
+		written += n
+		if b = b[n:]; err != nil || len(b) == 0 {
+			return written, err
+		}
+		now = time.Now()
+	}
+}
+
+// CloseWrite lets the server close in two steps, so that a client that is still
+// sending can read its answer.
+func (c *Conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package frontend
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Patterns are passthrough entries: routes that the adapter does not know and that
+// touch no memory.
+type Patterns []pattern
+
+// ParsePatterns parses entries "METHOD /path/*".
+func ParsePatterns(entries []string) (Patterns, error) {
+	var out Patterns
+	for _, s := range entries {
+		p, err := parsePattern(s)
+		if err != nil {
+			return nil, fmt.Errorf("passthrough %q: %w", s, err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// Match reports whether a request matches one of them. An ambiguous path does not.
+func (ps Patterns) Match(method, escapedPath string) bool {
+	return plain(escapedPath) && slices.ContainsFunc(ps, func(p pattern) bool { return p.matches(method, escapedPath) })
+}
+
+// pattern is one passthrough entry, "GET /custom/*". The method may be "*"; GET includes
+// HEAD, as in net/http. A
+// "*" segment matches one segment; as the last segment it matches any rest.
+type pattern struct {
+	method   string
+	segments []string
+	rest     bool
+}
+
+func parsePattern(s string) (pattern, error) {
+	method, path, ok := strings.Cut(strings.TrimSpace(s), " ")
+	path = strings.TrimSpace(path)
+	if !ok || method == "" || !strings.HasPrefix(path, "/") {
+		return pattern{}, errors.New(`want "METHOD /path", with * for a segment or, at the end, for any rest`)
+	}
+	p := pattern{method: strings.ToUpper(method), segments: strings.Split(path[1:], "/")}
+	if last := len(p.segments) - 1; p.segments[last] == "*" {
+		p.rest = true
+		p.segments = p.segments[:last]
+	}
+	return p, nil
+}
+
+func (p pattern) matches(method, escapedPath string) bool {
+	if p.method != "*" && p.method != method && (p.method != http.MethodGet || method != http.MethodHead) {
+		return false
+	}
+	segments := strings.Split(strings.TrimPrefix(escapedPath, "/"), "/")
+	if p.rest {
+		segments = segments[:min(len(segments), len(p.segments))]
+	}
+	return slices.EqualFunc(p.segments, segments, func(want, has string) bool { return want == "*" || want == has })
+}
+
+// plain reports whether a path has a single interpretation: no dot segments, no
+// empty ones inside, no percent-encoded structure. Passthrough only matches plain
+// paths, so that "/custom/..%2Fv1" does not match.
+func plain(escapedPath string) bool {
+	if !strings.HasPrefix(escapedPath, "/") || strings.ContainsAny(escapedPath, "%\\;") {
+		return false
+	}
+	segments := strings.Split(escapedPath[1:], "/")
+	for i, s := range segments {
+		if s == "." || s == ".." || (s == "" && i < len(segments)-1) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,153 @@
+package frontend
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Bounds of side answers, in bytes: of one fetched memory, and of any other answer,
+// such as a page of a list, whose elements may contain thousands of numbers.
+const (
+	maxFetch = 1 << 20
+	maxSent  = 16 << 20
+)
+
+// asker are the client headers that a side request carries: those that identify the
+// caller, never its request.
+var asker = [...]string{"Authorization", "X-Api-Key", "Cookie", "User-Agent", "Mem0-User-Id", "X-Mem0-Mode",
+	"User_id", "X-Bare-Password", "X-Project", "X-Project-Id", "X-Stainless-Package-Version"}
+
+// SideOptions configure a Side.
+type SideOptions struct {
+	// Upstream is the backend's base URL; a path in it is a prefix.
+	Upstream  *url.URL
+	Transport http.RoundTripper
+	// InFlight bounds the requests, and the bytes of answers that are being read.
+	// Nil: not bounded.
+	InFlight *InFlight
+	// Credential replaces the client's backend credential, if set.
+	Credential *Credential
+	// Propagator forwards the trace. Nil: W3C trace context.
+	Propagator propagation.TextMapPropagator
+}
+
+// Side sends memproxy's own requests to a backend, on behalf of a caller or with the
+// backend's credential. It implements gate.Sender. Deadlines are the context's.
+type Side struct {
+	opt            SideOptions
+	caller, tenant string // on whose behalf; "": memproxy itself
+}
+
+// NewSide checks the options.
+func NewSide(o SideOptions) (*Side, error) {
+	switch {
+	case o.Upstream == nil || (o.Upstream.Scheme != "http" && o.Upstream.Scheme != "https") || o.Upstream.Host == "":
+		return nil, errors.New("frontend: upstream must be an http or https URL with a host")
+	case o.Upstream.User != nil:
+		return nil, errors.New("frontend: upstream must not carry a credential; use credential instead")
+	case o.Transport == nil:
+		return nil, errors.New("frontend: side requests need a transport")
+	}
+	o.Propagator = cmp.Or[propagation.TextMapPropagator](o.Propagator, propagation.TraceContext{})
+	o.Transport = NoUpgrade(o.Transport)
+	return &Side{opt: o}, nil
+}
+
+// For returns a Side whose requests count as the caller's.
+func (s *Side) For(caller, tenant string) *Side {
+	return &Side{s.opt, caller, tenant}
+}
+
+// Fetch implements gate.Fetcher.
+func (s *Side) Fetch(ctx context.Context, q memproxy.Request) (memproxy.Reply, error) {
+	return s.As(ctx, q, nil, q.Header, nil, maxFetch)
+}
+
+// Send implements gate.Sender. Only the request headers that identify the caller
+// are sent.
+func (s *Side) Send(ctx context.Context, q memproxy.Request, body []byte) (memproxy.Reply, error) {
+	return s.As(ctx, q, body, q.Header, nil, maxSent)
+}
+
+// Whole sends an admitted request without a body as the HTTP listener does, and reads an
+// answer of up to limit bytes.
+func (s *Side) Whole(ctx context.Context, q memproxy.Request, limit int64) (memproxy.Reply, error) {
+	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, q.Path, q.EscapedPath, q.Query, false), Header: http.Header{}}
+	CopyRequestHeaders(out.Header, http.Header(q.Header))
+	out.Header["Accept-Encoding"] = []string{"identity"}
+	if _, ok := q.Header["User-Agent"]; !ok {
+		out.Header["User-Agent"] = nil // or the transport adds one
+	}
+	return s.send(ctx, out, limit)
+}
+
+// As sends a request on behalf of a caller, with further headers of its own, and
+// reads an answer of up to limit bytes.
+func (s *Side) As(ctx context.Context, q memproxy.Request, body []byte, caller, own memproxy.Header, limit int64) (memproxy.Reply, error) {
+	path := q.Path
+	if path == "" {
+		var err error
+		if path, err = url.PathUnescape(q.EscapedPath); err != nil {
+			return memproxy.Reply{}, err
+		}
+	}
+	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, path, q.EscapedPath, q.Query, false), Header: http.Header{}}
+	for _, name := range asker {
+		if v := caller[name]; len(v) > 0 {
+			out.Header[name] = v
+		}
+	}
+	maps.Copy(out.Header, http.Header(own))
+	out.Header.Set("Accept", "application/json")
+	out.Header.Set("Accept-Encoding", "identity")
+	if body != nil {
+		out.Header.Set("Content-Type", "application/json")
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	return s.send(ctx, out, limit)
+}
+
+func (s *Side) send(ctx context.Context, out *http.Request, limit int64) (memproxy.Reply, error) {
+	lease := s.opt.InFlight.Lease(Own)
+	defer lease.Release()
+	if err := lease.Enter(ctx, s.caller, s.tenant); err != nil {
+		return memproxy.Reply{}, err
+	}
+	s.opt.Credential.Present(out.Header)
+	s.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
+	resp, err := s.opt.Transport.RoundTrip(out.WithContext(ctx))
+	if err != nil {
+		return memproxy.Reply{}, err
+	}
+	defer resp.Body.Close()
+	answer, decoded, err := ReadAnswer(resp, limit, func(n int64) error { return lease.Grow(ctx, n) })
+	if err != nil {
+		return memproxy.Reply{}, err
+	}
+	if decoded {
+		DropEntityHeaders(resp.Header)
+	}
+	return memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: answer}, nil
+}
+
+// Join returns the URL of a request at an upstream: the same path in the same spelling,
+// after the upstream's own prefix.
+func Join(upstream *url.URL, path, escaped, query string, force bool) *url.URL {
+	out := &url.URL{Scheme: upstream.Scheme, Host: upstream.Host, Path: path, RawPath: escaped, RawQuery: query, ForceQuery: force}
+	if prefix := strings.TrimSuffix(upstream.Path, "/"); prefix != "" {
+		out.Path = prefix + path
+		out.RawPath = strings.TrimSuffix(upstream.EscapedPath(), "/") + escaped
+	}
+	return out
+}

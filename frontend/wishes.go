@@ -1,0 +1,90 @@
+package frontend
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+// Names by which a reader requests a minimum confidence of memories, from 0 to 1, and
+// their provenance: by header or by query. Listeners do not forward them.
+const (
+	MinTrustHeader   = OwnPrefix + "Min-Trust"
+	ProvenanceHeader = OwnPrefix + "Provenance"
+
+	minTrustParam   = memproxy.StampPrefix + "min_trust"
+	provenanceParam = memproxy.StampPrefix + "provenance"
+)
+
+// ReadWishes reads what a request asks of memproxy itself. It returns the request without their
+// query parameters, which Own keeps; every other byte of the query is unchanged. A
+// parameter that is repeated, malformed or unknown is a flaw: a caller who expects
+// to be shown less must not be shown more. So are two names of the session: only
+// one can be locked.
+func ReadWishes(req memproxy.Request) (memproxy.Request, gate.Wishes, *memproxy.Malformed) {
+	said := map[string][]string{minTrustParam: req.Header.Values(MinTrustHeader), provenanceParam: req.Header.Values(ProvenanceHeader)}
+	var flaw *memproxy.Malformed
+	req.Query, req.Own, flaw = ownParams(req.Query, said)
+	var w gate.Wishes
+	if flaw != nil {
+		return req, w, flaw
+	}
+	if names := req.Header.Values(SessionHeader); len(names) > 1 && len(slices.Compact(slices.Clone(names))) > 1 {
+		return req, w, unclear(SessionHeader + " is repeated with different values")
+	}
+	if values := said[minTrustParam]; len(values) > 0 {
+		f, err := strconv.ParseFloat(values[0], 64)
+		if len(values) > 1 || err != nil || !(f >= 0 && f <= 1) {
+			return req, w, unclear(MinTrustHeader + " is one number from 0 to 1")
+		}
+		w.MinTrust = memproxy.PerMille(f*1000 + 0.5)
+	}
+	if values := said[provenanceParam]; len(values) > 0 {
+		if len(values) > 1 || values[0] != "true" && values[0] != "false" {
+			return req, w, unclear(ProvenanceHeader + " is true or false")
+		}
+		w.Provenance = values[0] == "true"
+	}
+	return req, w, nil
+}
+
+// ownParams splits a query into the forwarded part and memproxy's own, and adds the
+// values of the latter to said.
+func ownParams(query string, said map[string][]string) (rest, own string, flaw *memproxy.Malformed) {
+	if !mayHold(query) {
+		return query, "", nil
+	}
+	var keep, ours []string
+	for part := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(part, "=")
+		key, err := url.QueryUnescape(name)
+		if err != nil || !memproxy.Reserved(key) {
+			keep = append(keep, part)
+			continue
+		}
+		ours = append(ours, part)
+		if _, known := said[key]; !known {
+			flaw = unclear("memproxy knows no such parameter of a query")
+			continue
+		}
+		if value, err = url.QueryUnescape(value); err != nil {
+			flaw = unclear("a parameter of the query cannot be read")
+		}
+		said[key] = append(said[key], value)
+	}
+	return strings.Join(keep, "&"), strings.Join(ours, "&"), flaw
+}
+
+// mayHold reports whether a query could contain a parameter of memproxy's own; most
+// cannot, and are not parsed.
+func mayHold(query string) bool {
+	return query != "" && (strings.ContainsRune(query, '%') || strings.Contains(strings.ToLower(query), memproxy.StampPrefix))
+}
+
+func unclear(detail string) *memproxy.Malformed {
+	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: memproxy.StatusBadRequest, Detail: detail}
+}
