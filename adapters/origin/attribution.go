@@ -1,8 +1,10 @@
 package origin
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -76,54 +78,24 @@ func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr 
 	attribute(op, doc, memproxy.Attribution{Pointer: ptr, Kind: kind}, m.Value)
 }
 
-// lookAlike returns the ASCII letter that a letter of another script looks like to a
-// reader, or the letter itself.
+// lookAlikes are Cyrillic, Greek and further Latin letters, and the ASCII letters that they
+// look like to a reader.
+var lookAlikes = map[rune]rune{
+	'\u0430': 'a', '\u03b1': 'a', '\u0432': 'b', '\u0185': 'b', '\u0441': 'c', '\u03f2': 'c', '\u0435': 'e',
+	'\u03b5': 'e', '\u04bb': 'h', '\u043d': 'h', '\u0456': 'i', '\u0131': 'i', '\u03b9': 'i', '\u0458': 'j',
+	'\u03f3': 'j', '\u043a': 'k', '\u03ba': 'k', '\u0138': 'k', '\u043c': 'm', '\u0271': 'm', '\u043f': 'n',
+	'\u03b7': 'n', '\u043e': 'o', '\u03bf': 'o', '\u03c3': 'o', '\u0440': 'p', '\u03c1': 'p', '\u051b': 'q',
+	'\u0433': 'r', '\u0455': 's', '\u0442': 't', '\u03c4': 't', '\u0167': 't', '\u03c5': 'u', '\u057d': 'u',
+	'\u03bd': 'v', '\u0475': 'v', '\u0461': 'w', '\u0445': 'x', '\u03c7': 'x', '\u0443': 'y', '\u03b3': 'y',
+	'\u04af': 'y',
+}
+
+// lookAlike returns the ASCII letter that a letter looks like, or the letter itself.
 func lookAlike(r rune) rune {
-	switch r { // Cyrillic, Greek and further Latin letters
-	case '\u0430', '\u03b1':
-		return 'a'
-	case '\u0432', '\u0185':
-		return 'b'
-	case '\u0441', '\u03f2':
-		return 'c'
-	case '\u0435', '\u03b5':
-		return 'e'
-	case '\u04bb', '\u043d':
-		return 'h'
-	case '\u0456', '\u0131', '\u03b9':
-		return 'i'
-	case '\u0458', '\u03f3':
-		return 'j'
-	case '\u043a', '\u03ba', '\u0138':
-		return 'k'
-	case '\u043c', '\u0271':
-		return 'm'
-	case '\u043f', '\u03b7':
-		return 'n'
-	case '\u043e', '\u03bf', '\u03c3':
-		return 'o'
-	case '\u0440', '\u03c1':
-		return 'p'
-	case '\u051b':
-		return 'q'
-	case '\u0433':
-		return 'r'
-	case '\u0455':
-		return 's'
-	case '\u0442', '\u03c4', '\u0167':
-		return 't'
-	case '\u03c5', '\u057d':
-		return 'u'
-	case '\u03bd', '\u0475':
-		return 'v'
-	case '\u0461':
-		return 'w'
-	case '\u0445', '\u03c7':
-		return 'x'
-	case '\u0443', '\u03b3', '\u04af':
-		return 'y'
+	if r < utf8.RuneSelf {
+		return r
 	}
-	return r
+	return cmp.Or(lookAlikes[r], r)
 }
 
 // Speaker records a message's speaker, by name or by role. Instead replaces the claim
