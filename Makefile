@@ -56,7 +56,7 @@ e2e-install: ## install the real parts (Mem0 engine, SDKs, redis-server) under .
 BESIDE := 4
 # One of each: unmodified SDKs of both backends, a held write and its approval, an
 # agent's turn with a memory call, Envoy, Redis gone and back, a restart.
-SMOKE := TestUnmodifiedClients|TestMilestone|TestHeldPassagesInLettaClients|TestLettaClients|TestLettaSelfEdits|TestEnvoyDoesWhatTheHTTPFaceDoes|TestRedisGoesAwayAndComesBack|TestTermDrains
+SMOKE := TestUnmodifiedClients|TestMilestone|TestHeldPassagesInLettaClients|TestLettaClients|TestLettaSelfEdits|TestEnvoyDoesWhatTheHTTPListenerDoes|TestRedisGoesAwayAndComesBack|TestTermDrains
 e2e-smoke: e2e-install ## what CI runs against the real parts: 5 minutes
 	$(GO) test -tags e2e -count=1 -parallel $(BESIDE) -timeout 20m -run '^($(SMOKE))$$' ./e2e
 	$(GO) test -tags e2e -count=1 ./budgets/redisstore

@@ -75,7 +75,7 @@ var stamped = regexp.MustCompile(`"memproxy_\w+":("[^"]*"|[0-9.]+),?`)
 // Proves CARD-9, EDGE-13: whatever of an odd request arrives through the real Envoy, the
 // HTTP listener forwards as well, in the same way, if it is asked for what arrived: the
 // two rule on what the backend gets.
-func TestEnvoyForwardsWhatTheHTTPFaceWould(t *testing.T) {
+func TestEnvoyForwardsWhatTheHTTPListenerWould(t *testing.T) {
 	t.Parallel()
 	b := startEnvoy(t)
 	arrived := make(chan string, 16)

@@ -14,7 +14,7 @@ import (
 
 // Proves CARD-9, CARD-10, TRL-10: the real Envoy with the shipped
 // configuration does with every case what the HTTP listener does.
-func TestEnvoyDoesWhatTheHTTPFaceDoes(t *testing.T) {
+func TestEnvoyDoesWhatTheHTTPListenerDoes(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob(filepath.Join("..", "envoy", "extproc", "testdata", "*.txtar"))
 	if err != nil || len(paths) < 20 {

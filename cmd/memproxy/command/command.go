@@ -3,13 +3,10 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -36,10 +33,9 @@ func (in *Invocation) Commands() *cobra.Command {
 	review := api.CLI{Stdout: in.Stdout, Stderr: in.Stderr, Getenv: in.Getenv, Clock: time.Now}
 	audit := auditcmd.Command(in.Stdout, in.Stderr)
 	audit.AddCommand(in.seal())
-	version := in.leaf("version", "print version, commit, Go version and platform", "memproxy version", func(context.Context) error {
-		fmt.Fprintln(in.Stdout, in.about())
-		return nil
-	})
+	built := cli.BuildOf(in.Version, in.Commit)
+	version := answered(in, "version", "print version, commit, Go version and platform", "memproxy version --json",
+		func(context.Context) (cli.Build, error) { return built, nil }, func(*cli.Build) bool { return true }, func(w io.Writer, b *cli.Build) { fmt.Fprintln(w, "memproxy", b) })
 	show := in.check("show", "print the configuration with all defaults, secrets redacted", "memproxy config show --config memproxy.yaml", true)
 	root := cli.Group("memproxy", "gates the memory of AI agents", "memproxy demo",
 		in.initialise(), in.sidecar("serve", "run the sidecar", "memproxy serve --config memproxy.yaml", nil), in.extproc(), in.demo(), in.check("check", "validate configuration, schema and policies", "memproxy check --config memproxy.yaml", false),
@@ -47,7 +43,7 @@ func (in *Invocation) Commands() *cobra.Command {
 		in.inject(), in.keygen(), in.control(), in.manual(), version)
 	root.AddCommand(review.Commands()...)
 	root.Long = "memproxy is a reverse proxy that gates the memory of AI agents."
-	root.Version = strings.TrimPrefix(in.about(), "memproxy ")
+	root.Version = built.String()
 	return root
 }
 
@@ -58,20 +54,6 @@ func (in *Invocation) Run(ctx context.Context) int {
 		plain.Stdout, plain.Stderr = stdout, stderr
 		return plain.Commands()
 	}, in.Args, in.Stdin, in.Stdout, in.Stderr)
-}
-
-// about is the version and what it was built from, with and for. The toolchain
-// records the commit of binaries that are not a release.
-func (in *Invocation) about() string {
-	commit := in.Commit
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				commit = cmp.Or(commit, s.Value)
-			}
-		}
-	}
-	return fmt.Sprintf("memproxy %s (commit %s, %s, %s/%s)", in.Version, cmp.Or(commit, "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // leaf is a command that takes no arguments. It prints the error that it ends

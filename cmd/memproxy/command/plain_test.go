@@ -113,10 +113,10 @@ func TestCommandsPrintNothingVile(t *testing.T) {
 		"sessions list": append(x[1:], "--limit", "9"), "sessions summary": x, "sessions unlock": append(why, "x"), "upkeep list": x[1:], "upkeep run": append(why, "x"), "status": x[1:],
 		"ledger sweep": x[1:], "ledger accept": why, "ledger migrate": {"--check", "--config", conf}, "audit seal": append(why, "--backend", "b", "--tenant", "t"),
 		"audit query": {"--dir", log}, "audit tail": {"--dir", log}, "audit verify": {"--dir", log}, "control status": {"--url", admin},
-		"control diff": {"--decisions", decisions}, "demo": {},
+		"control diff": {"--decisions", decisions}, "demo": {}, "version": {},
 		"explain": {"--config", conf, "--method", "POST", "--path", "/memories?x=" + url.QueryEscape(vile), "--body", bodyFile, "--as", "agent:dev", "--session", vile},
 	}
-	own := map[string]bool{"ledger migrate": true, "memory pin": true, "memory promote": true, "audit verify": true, "control diff": true, "demo": true, "explain": true} // print no text of others in each form
+	own := map[string]bool{"ledger migrate": true, "memory pin": true, "memory promote": true, "audit verify": true, "control diff": true, "demo": true, "version": true, "explain": true} // print no text of others in each form
 	a := &command.Invocation{Stdout: io.Discard, Stderr: io.Discard}
 	each(a.Commands(), func(c *cobra.Command) {
 		if c.Flag("output") == nil {
