@@ -51,19 +51,20 @@ modules: ## the nested modules, each with its own dependencies
 e2e-install: ## install the real parts (Mem0 engine, SDKs, redis-server) under .e2e
 	e2e/install.sh
 
-# How many tests against the real parts run beside one another: each starts servers
-# of its own, up to 2 GB, and waits for them.
-BESIDE := 4
+# How many tests against the real parts run in parallel: each starts servers of its
+# own, up to 2 GB. With more than the machine has cores a server can be without one for
+# the 5 s that memproxy gives a side request.
+PARALLEL := 2
 # One of each: unmodified SDKs of both backends, a held write and its approval, an
 # agent's turn with a memory call, Envoy, Redis gone and back, a restart.
 SMOKE := TestUnmodifiedClients|TestMilestone|TestHeldPassagesInLettaClients|TestLettaClients|TestLettaSelfEdits|TestEnvoyDoesWhatTheHTTPListenerDoes|TestRedisGoesAwayAndComesBack|TestTermDrains
 e2e-smoke: e2e-install ## what CI runs against the real parts: 5 minutes
-	$(GO) test -tags e2e -count=1 -parallel $(BESIDE) -timeout 20m -run '^($(SMOKE))$$' ./e2e
+	$(GO) test -tags e2e -count=1 -parallel $(PARALLEL) -timeout 20m -run '^($(SMOKE))$$' ./e2e
 	$(GO) test -tags e2e -count=1 ./budgets/redisstore
 
 e2e: e2e-install ## everything against the real parts
 	e2e/clients/install.sh
-	$(GO) test -tags e2e -count=1 -parallel $(BESIDE) -timeout 60m ./e2e/... ./budgets/redisstore/...
+	$(GO) test -tags e2e -count=1 -parallel $(PARALLEL) -timeout 60m ./e2e/... ./budgets/redisstore/...
 
 e2e-matrix: e2e-install ## all of the matrix of routes, places and callers against the real servers: hours
 	MATRIX_SHARE=1 $(GO) test -tags e2e -count=1 -timeout 6h -run '^TestMatrix' ./e2e

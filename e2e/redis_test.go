@@ -136,9 +136,9 @@ func TestRedisGoesAwayAndComesBack(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.away()
 			for range 20 {
-				// A silent Redis must cost its deadline at most, not go-redis's
-				// five seconds; a second leaves room for a busy machine.
-				if a, took := put(); a.status != 200 || took > time.Second {
+				// A silent Redis must cost its deadline, and not go-redis's five
+				// seconds. The bound between them is for a busy machine.
+				if a, took := put(); a.status != 200 || took > 4*time.Second {
 					t.Errorf("without Redis: %d after %v", a.status, took)
 				}
 			}
