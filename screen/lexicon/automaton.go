@@ -2,6 +2,7 @@ package lexicon
 
 import (
 	"encoding/binary"
+	"regexp"
 	"regexp/syntax"
 	"slices"
 	"sync"
@@ -40,10 +41,14 @@ var matched = new(state)
 // endOfText is a character that none is.
 const endOfText = -1
 
-func newAutomaton(tree *syntax.Regexp) (*automaton, error) {
+func newAutomaton(re *regexp.Regexp) *automaton {
+	tree, err := syntax.Parse(re.String(), syntax.Perl)
+	if err != nil {
+		panic(err) // regexp parsed it in the same way
+	}
 	prog, err := syntax.Compile(tree.Simplify())
 	if err != nil {
-		return nil, err
+		panic(err)
 	}
 	a := &automaton{prog: prog, known: map[string]*state{}}
 	own := func(from, to rune) { a.begin = append(a.begin, from, to+1) }
@@ -70,7 +75,7 @@ func newAutomaton(tree *syntax.Regexp) (*automaton, error) {
 		a.ascii[c] = uint16(a.class(rune(c)))
 	}
 	a.first = a.state(nil, endOfText)
-	return a, nil
+	return a
 }
 
 func (a *automaton) class(c rune) int {

@@ -108,7 +108,7 @@ func (p *part) matches(text string, around []span) []span {
 				break
 			}
 		}
-		if !p.any.in(text[in.from:in.to]) {
+		if !p.any().in(text[in.from:in.to]) {
 			continue
 		}
 		for _, m := range p.re.FindAllStringIndex(text[in.from:in.to], most) {

@@ -32,7 +32,7 @@ type Rule struct {
 // part is a pattern and the literals around which it is tried.
 type part struct {
 	re      *regexp.Regexp
-	any     *automaton
+	any     func() *automaton
 	anchor  *anchor
 	repeats repetitions
 	near    bool // it counts near the rule's others alone
@@ -131,10 +131,7 @@ func (r *Rule) add(p string) error {
 	if err != nil {
 		return err
 	}
-	any, err := newAutomaton(tree)
-	if err != nil {
-		return err
-	}
+	any := sync.OnceValue(func() *automaton { return newAutomaton(re) }) // most patterns are never looked for
 	r.parts = append(r.parts, part{re: re, any: any, anchor: anchorOf(tree), repeats: repetitionsOf(tree)})
 	return nil
 }
