@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -46,10 +47,7 @@ func TestCachedAbsencesAreInvalidated(t *testing.T) {
 		if id, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil || id.ID != "" {
 			t.Fatalf("locked after %d: %+v, %v", i, id, err)
 		}
-		_, err := l.NoteSession(ctx, memproxy.SessionEvent{Tenant: "acme", Principal: "agent:dev", Decision: string(rune('a' + i)), Verdict: memproxy.Deny}, "s2")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.NoteSession(ctx, memproxy.SessionEvent{Tenant: "acme", Principal: "agent:dev", Decision: string(rune('a' + i)), Verdict: memproxy.Deny}, "s2"))(t)
 	}
 	if id, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil || id.ID != "s2" {
 		t.Errorf("after three rejections: %+v, %v", id, err)

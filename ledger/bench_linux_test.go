@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -36,9 +37,7 @@ func BenchmarkAdd(b *testing.B) {
 			}
 		}
 	})
-	if err := l.Sync(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, l.Sync(b.Context()))
 	cpuAfter, writtenAfter := usage(b)
 	b.ReportMetric(float64(cpuAfter-cpu)/float64(b.N)/1000, "cpu-µs/op")
 	b.ReportMetric(float64(writtenAfter-written)/float64(b.N)/1024, "KB-written/op")
@@ -47,16 +46,12 @@ func BenchmarkAdd(b *testing.B) {
 // usage is the CPU time of the process in nanoseconds, and the bytes that it wrote.
 func usage(b *testing.B) (cpu, written int64) {
 	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
 	io, err := os.ReadFile("/proc/self/io")
 	if err != nil {
 		b.Skip(err)
 	}
 	var read int64
-	if _, err := fmt.Sscanf(string(io), "rchar: %d\nwchar: %d", &read, &written); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(fmt.Sscanf(string(io), "rchar: %d\nwchar: %d", &read, &written))(b)
 	return r.Utime.Nano() + r.Stime.Nano(), written
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -20,9 +21,7 @@ func filled(b *testing.B, cache int) *ledger.Ledger {
 		for j := range rows {
 			rows[j] = ledgertest.Row(strconv.Itoa(1000*i + j))
 		}
-		if err := l.Commit(b.Context(), memproxy.Entry{Queued: true, Owners: rows}); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, l.Commit(b.Context(), memproxy.Entry{Queued: true, Owners: rows}))
 	}
 	return l
 }
@@ -39,9 +38,7 @@ func BenchmarkLookup(b *testing.B) {
 		for i := range changes {
 			changes[i] = memproxy.StateChange{State: memproxy.StateValidated, MemoryKey: key(strconv.Itoa(i))}
 		}
-		if _, err := l.SetState(b.Context(), changes...); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(l.SetState(b.Context(), changes...))(b)
 		for _, n := range []int{1, 50, 1000} {
 			for _, absent := range []string{"", "x"} {
 				b.Run(fmt.Sprintf("%s/%d%s", c.name, n, absent), func(b *testing.B) {
@@ -89,9 +86,7 @@ func BenchmarkAppend(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		n++
-		if _, err := l.Append(b.Context(), ledgertest.Version(strconv.Itoa(n%100), strconv.Itoa(n))); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(l.Append(b.Context(), ledgertest.Version(strconv.Itoa(n%100), strconv.Itoa(n))))(b)
 	}
 }
 
@@ -101,12 +96,7 @@ func BenchmarkOpen(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		n++
-		l, err := ledger.Open(ledger.Options{Path: filepath.Join(dir, strconv.Itoa(n)), Vault: ledgertest.Vault(b)})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := l.Close(); err != nil {
-			b.Fatal(err)
-		}
+		l := must.Get(ledger.Open(ledger.Options{Path: filepath.Join(dir, strconv.Itoa(n)), Vault: ledgertest.Vault(b)}))(b)
+		must.Do(b, l.Close())
 	}
 }

@@ -57,15 +57,10 @@ func TestChainFaults(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ledger.db")
 			l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 			for i := range 10 {
-				if _, err := l.Append(t.Context(), ledgertest.Version(fmt.Sprint("m", i%3), fmt.Sprint("text ", i))); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(l.Append(t.Context(), ledgertest.Version(fmt.Sprint("m", i%3), fmt.Sprint("text ", i))))(t)
 			}
 			vandalise(t, path, c.do...)
-			report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			report := must.Get(l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true}))(t)
 			if c.want == "" && len(report.Faults) == 0 {
 				return
 			}
@@ -100,9 +95,7 @@ func TestBrokenChainIsNotRepaired(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 	add := func(text string) {
-		if _, err := l.Append(t.Context(), ledgertest.Version("m", text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.Append(t.Context(), ledgertest.Version("m", text)))(t)
 	}
 	add("one")
 	add("two")
@@ -122,20 +115,12 @@ func TestAnchorsDetectRollback(t *testing.T) {
 	vault := ledgertest.Vault(t)
 	l := open(t, ledger.Options{Path: path, Vault: vault})
 	add := func(text string) memproxy.ChainHead {
-		if _, err := l.Append(t.Context(), ledgertest.Version("m", text)); err != nil {
-			t.Fatal(err)
-		}
-		heads, err := l.Chains.Heads(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.Append(t.Context(), ledgertest.Version("m", text)))(t)
+		heads := must.Get(l.Chains.Heads(t.Context()))(t)
 		return heads[0]
 	}
 	verify := func(anchor memproxy.ChainHead) (classes []memproxy.FaultClass) {
-		report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{Anchor: &anchor})
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := must.Get(l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{Anchor: &anchor}))(t)
 		for _, f := range report.Faults {
 			classes = append(classes, f.Class)
 		}

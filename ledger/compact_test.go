@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -27,24 +28,17 @@ func TestTamperedVersionsAreNotPruned(t *testing.T) {
 			opt := ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), KeepVersions: 3, OnBroken: func() { told.Add(1) }}
 			l := open(t, opt)
 			for i := range 3 {
-				if _, err := l.Append(t.Context(), ledgertest.Version("m", fmt.Sprint("text ", i))); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(l.Append(t.Context(), ledgertest.Version("m", fmt.Sprint("text ", i))))(t)
 			}
 			k := ledgertest.Version("m", "").MemoryKey
 			if tamper != "" {
 				vandalise(t, opt.Path, tamper)
 			}
 			for _, text := range []string{"text 3", "text 4"} {
-				if _, err := l.Append(t.Context(), ledgertest.Version("m", text)); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(l.Append(t.Context(), ledgertest.Version("m", text)))(t)
 			}
-			st, err := ledger.ByID(t.Context(), l, k.Backend, k.Kind, k.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = l.Version(t.Context(), k, 1)
+			st := must.Get(ledger.ByID(t.Context(), l, k.Backend, k.Kind, k.ID))(t)
+			_, err := l.Version(t.Context(), k, 1)
 			if kept := err == nil; kept != (tamper != "") {
 				t.Errorf("its text is there: %v, %v", kept, err)
 			}

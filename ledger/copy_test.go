@@ -14,22 +14,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/redo"
 )
 
 // dirOf returns the files of a directory, by name.
 func dirOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	files := map[string]string{}
 	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(filepath.Join(dir, e.Name())))(t)
 		files[e.Name()] = string(b)
 	}
 	return files
@@ -53,9 +48,7 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 	opt := Options{Vault: testVault(t), Timeout: 20 * time.Second}
 	queued(t, 3, func(path string) {
 		opt.Path = path
-		if err := Backup(t.Context(), opt, file); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Backup(t.Context(), opt, file))
 		if err := Backup(t.Context(), opt, file); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("an existing file: %v", err)
 		}
@@ -78,16 +71,12 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 	left := killed(t, 2)
 	state := filepath.Join(t.TempDir(), "ledger.db")
 	for suffix, b := range left {
-		if err := os.WriteFile(state+suffix, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(state+suffix, b, 0o600))
 	}
 	if err := Restore(t.Context(), file, state, false); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("over a ledger without force: %v", err)
 	}
-	if err := Restore(t.Context(), file, state, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Restore(t.Context(), file, state, true))
 	files = dirOf(t, filepath.Dir(state))
 	if names := namesOf(files); !slices.Equal(names, []string{"ledger.db", "ledger.db.replaced", "ledger.db.replaced.redo"}) {
 		t.Errorf("there are %q", names)
@@ -113,24 +102,15 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 	for i := 0; i < 200 && err == nil; i++ {
 		err = l.Commit(t.Context(), queuedEntry(strings.Repeat("m", i+1)))
 	}
-	if err := errors.Join(err, l.Close()); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, l.Close()))
+	whole := must.Get(os.ReadFile(good))(t)
 	state := filepath.Join(t.TempDir(), "ledger.db")
-	if err := os.WriteFile(state, whole, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(state, whole, 0o600))
 	n := 0
 	bad := func(change func(b []byte) []byte) string {
 		n++
 		path := filepath.Join(dir, fmt.Sprint(n, ".db"))
-		if err := os.WriteFile(path, change(bytes.Clone(whole)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, change(bytes.Clone(whole)), 0o600))
 		return path
 	}
 	made := func(statements string) string {
@@ -186,9 +166,7 @@ func TestRestoreIgnoresOldRedoLogs(t *testing.T) {
 	dir := t.TempDir()
 	copied := filepath.Join(dir, "copy.db")
 	queued(t, 1, func(path string) {
-		if err := Backup(t.Context(), Options{Path: path, Vault: testVault(t)}, copied); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Backup(t.Context(), Options{Path: path, Vault: testVault(t)}, copied))
 	})
 	for name, file := range map[string][]byte{"lost": nil, "damaged": []byte("no database, but longer than a head")} {
 		t.Run(name, func(t *testing.T) {
@@ -199,13 +177,9 @@ func TestRestoreIgnoresOldRedoLogs(t *testing.T) {
 				if b == nil {
 					continue
 				}
-				if err := os.WriteFile(state+suffix, b, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(state+suffix, b, 0o600))
 			}
-			if err := Restore(t.Context(), copied, state, true); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, Restore(t.Context(), copied, state, true))
 			files := dirOf(t, filepath.Dir(state))
 			want := []string{"ledger.db", "ledger.db.replaced-wal", "ledger.db.replaced.redo"}
 			if file != nil { // the log has every page and repairs the file

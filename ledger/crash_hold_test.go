@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
@@ -26,10 +27,7 @@ const crashHolds = "MEMPROXY_LEDGER_CRASH_HOLDS"
 // crashVault is the same in every process of the test.
 func crashVault(t *testing.T) *keys.Vault {
 	secret := sha256.Sum256([]byte("crash test"))
-	k, err := keys.New(secret[:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(keys.New(secret[:]))(t)
 	return ledgertest.Vault(t, k)
 }
 
@@ -37,16 +35,9 @@ func crashVault(t *testing.T) *keys.Vault {
 type backend string
 
 func (b backend) send(t *testing.T, id string) {
-	f, err := os.OpenFile(string(b), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteString(id + "\n"); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(string(b), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600))(t)
+	must.Get(f.WriteString(id + "\n"))(t)
+	must.Do(t, f.Close())
 }
 
 func (b backend) sent(t *testing.T) map[string]int {
@@ -65,24 +56,16 @@ func (b backend) sent(t *testing.T) map[string]int {
 // asking the backend, and sends approved holds.
 func recoverHolds(t *testing.T, l *ledger.Ledger, b backend) {
 	ctx := context.Background()
-	left, err := l.Holds.Stranded(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	left := must.Get(l.Holds.Stranded(ctx))(t)
 	for _, h := range left {
 		to := memproxy.HoldApproved
 		if b.sent(t)[h.ID] > 0 {
 			to = memproxy.HoldDone
 		}
-		if _, err := l.Holds.Resolve(ctx, h.ID, to, memproxy.HoldResult{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.Holds.Resolve(ctx, h.ID, to, memproxy.HoldResult{}))(t)
 	}
 	for {
-		page, err := l.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldApproved})
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(l.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldApproved}))(t)
 		if len(page.Holds) == 0 {
 			return
 		}
@@ -94,16 +77,11 @@ func recoverHolds(t *testing.T, l *ledger.Ledger, b backend) {
 
 func replay(t *testing.T, l *ledger.Ledger, b backend, id string) {
 	ctx := context.Background()
-	claim, err := l.Holds.Claim(ctx, id, time.Microsecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	claim := must.Get(l.Holds.Claim(ctx, id, time.Microsecond))(t)
 	fmt.Println("step claimed", id)
 	b.send(t, id)
 	fmt.Println("step sent", id)
-	if err := l.Holds.Finish(ctx, id, claim.Token, memproxy.HoldResult{Status: 200}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Holds.Finish(ctx, id, claim.Token, memproxy.HoldResult{Status: 200}))
 	fmt.Println("step done", id)
 }
 
@@ -120,13 +98,9 @@ func TestCrashHoldsChild(t *testing.T) {
 	for i := 0; ; i++ {
 		id := fmt.Sprintf("h%d-%d", os.Getpid(), i)
 		h, c := ledgertest.Held(id, "text of "+id)
-		if _, err := l.Holds.Put(ctx, h, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.Holds.Put(ctx, h, c))(t)
 		fmt.Println("step held", id)
-		if _, err := l.Holds.Approve(ctx, id, memproxy.Review{Reviewer: "human:ann"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.Holds.Approve(ctx, id, memproxy.Review{Reviewer: "human:ann"}))(t)
 		fmt.Println("step approved", id)
 		replay(t, l, b, id)
 	}
@@ -146,13 +120,8 @@ func TestCrashHolds(t *testing.T) {
 		cmd.Env = append(os.Environ(), crashHolds+"="+dir)
 		var complaints bytes.Buffer
 		cmd.Stderr = &complaints
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(cmd.StdoutPipe())(t)
+		must.Do(t, cmd.Start())
 		steps := 0
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var what, id string
@@ -164,9 +133,7 @@ func TestCrashHolds(t *testing.T) {
 				held[id] = true
 			}
 			if steps++; steps == 5+round { // each step is the last one in some round
-				if err := cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, cmd.Process.Kill())
 			}
 		}
 		_ = cmd.Wait() // it was killed

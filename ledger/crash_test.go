@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
@@ -26,10 +27,7 @@ const (
 
 func crashOptions(t *testing.T, path string, durable bool) ledger.Options {
 	t.Helper()
-	k, err := keys.New(bytes.Repeat([]byte{7}, keys.Size)) // the same in each process
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(t) // the same in each process
 	return ledger.Options{Path: path, Durable: durable, Vault: ledgertest.Vault(t, k)}
 }
 
@@ -40,10 +38,7 @@ func TestCrashChild(t *testing.T) {
 	if path == "" {
 		t.Skip("run by TestCrash")
 	}
-	l, err := ledger.Open(crashOptions(t, path, os.Getenv(crashDurable) != ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(ledger.Open(crashOptions(t, path, os.Getenv(crashDurable) != "")))(t)
 	for i := 0; ; i++ {
 		row := ledgertest.Row(strconv.Itoa(i))
 		k := memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}
@@ -94,22 +89,14 @@ func TestBackupsUnderLoad(t *testing.T) {
 	for round := range 6 {
 		before := int(acknowledged.Load())
 		file := fmt.Sprint(state, ".backup-", round)
-		if err := ledger.Backup(t.Context(), opt, file); err != nil {
-			t.Fatal(err)
-		}
-		if err := ledger.Restore(t.Context(), file, state, true); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ledger.Backup(t.Context(), opt, file))
+		must.Do(t, ledger.Restore(t.Context(), file, state, true))
 		if round > 0 {
-			if err := os.Remove(state + ledger.ReplacedSuffix); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Remove(state+ledger.ReplacedSuffix))
 		}
 		l := open(t, crashOptions(t, state, false))
 		wantEntries(t, l, before+1)
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Close())
 	}
 	kill()
 	<-ended
@@ -121,13 +108,8 @@ func crashChild(t *testing.T, path, durable string) (lines *bufio.Scanner, kill 
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCrashChild$")
 	cmd.Env = append(os.Environ(), crashFile+"="+path, crashDurable+"="+durable)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Wait() }) // it was killed
 	return bufio.NewScanner(out), func() {
 		if err := cmd.Process.Kill(); err != nil {
@@ -150,9 +132,7 @@ func crashOnce(t *testing.T, path, durable string, after int) {
 	}
 	l := open(t, crashOptions(t, path, durable != ""))
 	wantEntries(t, l, last+1)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 }
 
 // wantEntries checks the first n entries of TestCrashChild and the chain.
@@ -162,10 +142,7 @@ func wantEntries(t *testing.T, l *ledger.Ledger, n int) {
 	for i := range n {
 		ids = append(ids, strconv.Itoa(i))
 	}
-	got, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, ids...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, ids...))(t)
 	for i, id := range ids {
 		rec := got[id]
 		if i < n-500 && rec.Owned() && rec.Rated() {

@@ -54,9 +54,7 @@ func TestEditedRecordsAreQuarantined(t *testing.T) {
 			l := open(t, opt)
 			written(t, l, "m", memproxy.StateQuarantined)
 			written(t, l, "sound", memproxy.StateValidated)
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Close())
 			vandalise(t, path, edit)
 			edited := values(t, path)
 			l = open(t, opt)
@@ -113,9 +111,7 @@ func written(t *testing.T, l *ledger.Ledger, id string, state memproxy.MemorySta
 		Owners: []memproxy.Ownership{ledgertest.Row(id)}, Versions: []memproxy.Version{ledgertest.Version(id, "text of "+id)},
 		States: []memproxy.StateChange{{MemoryKey: key(id), Tenant: "acme", State: state, Expires: time.Now().Add(time.Hour)}},
 	}
-	if err := l.Commit(t.Context(), e); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Commit(t.Context(), e))
 }
 
 // values returns the columns of a memory's record.
@@ -123,9 +119,7 @@ func values(t *testing.T, path string) string {
 	t.Helper()
 	var all string
 	db := opened(t, path)
-	if err := db.QueryRow(`SELECT concat_ws('|', tenant, "user", actor, trust, decision, owned, state, status_tenant, prior, reason, expires, unverified, hex(mac)) FROM record WHERE id = 'm'`).Scan(&all); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.QueryRow(`SELECT concat_ws('|', tenant, "user", actor, trust, decision, owned, state, status_tenant, prior, reason, expires, unverified, hex(mac)) FROM record WHERE id = 'm'`).Scan(&all))
 	return all
 }
 
@@ -151,20 +145,13 @@ func TestRemovedRecordsAreQuarantined(t *testing.T) {
 				written(t, l, "gone", memproxy.StateValidated)
 				v := ledgertest.Version("gone", "")
 				v.Op = memproxy.OpDelete
-				if err := l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{v}}); err != nil {
-					t.Fatal(err)
-				}
-				if err := l.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{v}}))
+				must.Do(t, l.Close())
 				vandalise(t, path, remove, `DELETE FROM record WHERE id = 'gone'`)
 				l = open(t, opt)
 				state := func(id string) memproxy.Record {
 					t.Helper()
-					found, err := l.Lookup(t.Context(), key(id))
-					if err != nil {
-						t.Fatal(err)
-					}
+					found := must.Get(l.Lookup(t.Context(), key(id)))(t)
 					return found[key(id)]
 				}
 				quarantined := func(rec memproxy.Record) bool {
@@ -177,18 +164,14 @@ func TestRemovedRecordsAreQuarantined(t *testing.T) {
 					t.Errorf("deleted: %+v", rec)
 				}
 				// A read that binds the memory to its author does not make it new.
-				if err := l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m")}}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m")}}))
 				if rec := state("m"); !quarantined(rec) || !rec.Owned() {
 					t.Errorf("bound: %+v", rec)
 				}
 				if got := edits(t, l); !slices.Equal(got, []string{"memory m"}) {
 					t.Errorf("told of %v", got)
 				}
-				if err := mend(l); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, mend(l))
 				if rec := state("m"); rec.Status.State != memproxy.StateValidated {
 					t.Errorf("mended: %+v", rec)
 				}
@@ -214,25 +197,18 @@ func TestEditedSessionsAreLocked(t *testing.T) {
 			l := open(t, opt)
 			reject := func(id string, n int) {
 				for i := range n {
-					if _, err := l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint(id, i), Verdict: memproxy.Deny}, id); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint(id, i), Verdict: memproxy.Deny}, id))(t)
 				}
 			}
 			reject(id, memproxy.DefaultLockLimits().Session)
 			reject("session:b/ann/s", 1)
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Close())
 			clock.Pass(time.Minute)
 			vandalise(t, path, edit)
 			l = open(t, opt)
 			locked := func() bool {
 				t.Helper()
-				lock, err := l.SessionLocked(t.Context(), "acme", id)
-				if err != nil {
-					t.Fatal(err)
-				}
+				lock := must.Get(l.SessionLocked(t.Context(), "acme", id))(t)
 				return lock.ID == id
 			}
 			first, again := locked(), locked()
@@ -263,10 +239,7 @@ func TestEditedVotesAndNoticesDoNotCount(t *testing.T) {
 	held(t, l, "h2")
 	vote := func(id, reviewer string) bool {
 		t.Helper()
-		tally, err := l.Holds.Approve(t.Context(), id, memproxy.Review{Reviewer: reviewer, Need: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tally := must.Get(l.Holds.Approve(t.Context(), id, memproxy.Review{Reviewer: reviewer, Need: 2}))(t)
 		return tally.Settled
 	}
 	vote("h1", "human:ann")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Unseen returns the keys in the store that the in-memory filters report as absent
@@ -19,18 +20,10 @@ func Unseen(t testing.TB, l *Ledger) (missed []string) {
 	}
 	l.loading.Wait()
 	fresh := &keyFilter{sealed: map[string]bool{}}
-	if err := fresh.load(ctx, l.store); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fresh.load(ctx, l.store))
 	for table, set := range map[string]keySet{"record": records, "version": versions} {
-		rows, err := l.reader.QueryContext(ctx, `SELECT backend, kind, id FROM `+table)
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys, err := collect(rows, func(s scanner) (k key, err error) { return k, s.Scan(&k.Backend, &k.Kind, &k.ID) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := must.Get(l.reader.QueryContext(ctx, `SELECT backend, kind, id FROM `+table))(t)
+		keys := must.Get(collect(rows, func(s scanner) (k key, err error) { return k, s.Scan(&k.Backend, &k.Kind, &k.ID) }))(t)
 		for _, k := range keys {
 			for name, s := range map[string]*keyFilter{"kept": l.filter, "loaded": fresh} {
 				if unknown, _ := s.unknown(set, k); unknown {
@@ -48,31 +41,17 @@ func TestAbsentRecordsCostNoQuery(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	there := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "there"}
 	row := memproxy.Ownership{Backend: there.Backend, Kind: there.Kind, ID: there.ID, Actor: "agent:dev"}
-	l, err := Open(Options{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Backends.Seal(t.Context(), "sealed"); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if l, err = Open(Options{Path: path}); err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Open(Options{Path: path}))(t)
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
+	must.Do(t, l.Backends.Seal(t.Context(), "sealed"))
+	must.Do(t, l.Close())
+	l = must.Get(Open(Options{Path: path}))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	l.loading.Wait()
 	if all, err := l.Lookup(t.Context(), there); err != nil || len(all) != 1 {
 		t.Errorf("what was there at the start: %v, %v", all, err)
 	}
-	broken, err := l.reader.PrepareContext(t.Context(), `SELECT 'asked'`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	broken := must.Get(l.reader.PrepareContext(t.Context(), `SELECT 'asked'`))(t)
 	query, _ := l.queries.Swap(recordQuery, broken)
 	defer l.queries.Store(recordQuery, query)
 	absent, planted := there, there
@@ -84,12 +63,8 @@ func TestAbsentRecordsCostNoQuery(t *testing.T) {
 		}
 	}
 	row.ID = absent.ID
-	if err := l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
+	must.Do(t, l.Sync(t.Context()))
 	if all, err := l.Lookup(t.Context(), absent); err != nil || all[absent].Owner.Actor != row.Actor {
 		t.Errorf("after it came to be: %+v, %v", all, err)
 	}

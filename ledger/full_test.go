@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/redo"
 )
 
@@ -28,15 +29,10 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var lost int
 			opt := Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: testVault(t), OnLost: func(int, error) { lost++ }}
-			l, err := Open(opt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(Open(opt))(t)
 			pages := func(n int) {
 				t.Helper()
-				if _, err := l.writer.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", n)); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(l.writer.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", n)))(t)
 			}
 			pages(1) // no fewer than it has
 			if !tc.logged {
@@ -57,9 +53,7 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 				return e
 			}
 			for i := range 3 {
-				if err := l.Commit(t.Context(), big(i)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, l.Commit(t.Context(), big(i)))
 			}
 			failing := func(wrong bool) {
 				t.Helper()
@@ -75,12 +69,8 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 			_ = l.Sync(t.Context()) // entries may still be queued
 			failing(true)
 			if tc.ends {
-				if err := l.Close(); err != nil {
-					t.Fatal(err)
-				}
-				if l, err = Open(opt); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, l.Close())
+				l = must.Get(Open(opt))(t)
 			} else {
 				pages(1 << 20)
 			}

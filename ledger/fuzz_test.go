@@ -8,19 +8,14 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 func testVault(t testing.TB) *keys.Vault {
 	t.Helper()
-	k, err := keys.New(bytes.Repeat([]byte{7}, keys.Size))
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := keys.NewVault(keys.Set{Signing: k}, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(t)
+	v := must.Get(keys.NewVault(keys.Set{Signing: k}, rand.Reader))(t)
 	return v
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -14,10 +15,7 @@ import (
 // Proves MFW-7, EDGE-11: each caller, and each of its end users, has a limit of held
 // writes that does not reduce others' room.
 func TestQueueLimitsPerCallerAndUser(t *testing.T) {
-	l, err := ledger.Open(ledger.Options{Vault: ledgertest.Vault(t), MaxPrincipalHolds: 5, MaxUserHolds: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(ledger.Open(ledger.Options{Vault: ledgertest.Vault(t), MaxPrincipalHolds: 5, MaxUserHolds: 3}))(t)
 	defer l.Close()
 	n := 0
 	put := func(tenant, principal, user, full string) {
@@ -40,19 +38,14 @@ func TestQueueLimitsPerCallerAndUser(t *testing.T) {
 	put("acme", "app", "bob", "holds/app")
 	put("acme", "peer", "mallory", "")
 	put("other", "app", "mallory", "")
-	if err := l.Holds.Reject(t.Context(), "h1", memproxy.Review{Reviewer: "eve"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Holds.Reject(t.Context(), "h1", memproxy.Review{Reviewer: "eve"}))
 	put("acme", "app", "mallory", "")
 }
 
 // Proves TRL-1: anonymous sessions of one address share one queue limit and one record;
 // another address has its own.
 func TestAnonymousSessionsShareAQueue(t *testing.T) {
-	l, err := ledger.Open(ledger.Options{Vault: ledgertest.Vault(t), MaxPrincipalHolds: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(ledger.Open(ledger.Options{Vault: ledgertest.Vault(t), MaxPrincipalHolds: 3}))(t)
 	defer l.Close()
 	here, there := strings.Repeat("0a", 8), strings.Repeat("0b", 8)
 	for i, tc := range []struct{ address, session, full string }{
@@ -68,12 +61,8 @@ func TestAnonymousSessionsShareAQueue(t *testing.T) {
 		}
 	}
 	author := memproxy.AnonymousID(here, strings.Repeat("1c", 8))
-	if err := l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m", Actor: author}}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{Backend: "mem0", ID: "m", Author: author, Corrector: "human:ann", Decision: "d"}}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m", Actor: author}}}))
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{Backend: "mem0", ID: "m", Author: author, Corrector: "human:ann", Decision: "d"}}}))
 	if got, err := l.Record(t.Context(), "", memproxy.Account(author)); err != nil || got.Facts != 1 || got.Corrections != 1 {
 		t.Errorf("the address has the record %+v %v", got, err)
 	}

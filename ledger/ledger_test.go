@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
@@ -30,10 +31,7 @@ func open(t testing.TB, opt ledger.Options) *ledger.Ledger {
 	if opt.Timeout == 0 {
 		opt.Timeout = 20 * time.Second // tests share their machine
 	}
-	l, err := ledger.Open(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(ledger.Open(opt))(t)
 	t.Cleanup(func() {
 		for _, missed := range ledger.Unseen(t, l) {
 			t.Errorf("the store has what is taken for absent, %s", missed)
@@ -70,16 +68,12 @@ func TestContract(t *testing.T) {
 
 func TestSurvivesReopening(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a dir?with=odd&names#%20", "ledger.db")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	l := open(t, ledger.Options{Path: path})
 	if err := l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("a")}}); err != nil { // Close writes what is queued
 		t.Fatal(err)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("the file: %v, %v", info, err)
@@ -97,17 +91,10 @@ func TestDamagedFileIsKept(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "ledger.db")
 		l := open(t, ledger.Options{Path: path})
 		for i := range 200 {
-			if err := l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row(fmt.Sprint(i))}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row(fmt.Sprint(i))}}))
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Close())
+		b := must.Get(os.ReadFile(path))(t)
 		return path, b
 	}
 	for name, spoil := range map[string]func([]byte) []byte{
@@ -120,9 +107,7 @@ func TestDamagedFileIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path, b := healthy(t)
 			b = spoil(b)
-			if err := os.WriteFile(path, b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, b, 0o600))
 			_, err := ledger.Open(ledger.Options{Path: path})
 			if !errors.Is(err, ledger.ErrDamaged) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "backup") {
 				t.Errorf("Open: %v", err)
@@ -135,9 +120,7 @@ func TestDamagedFileIsKept(t *testing.T) {
 	}
 	t.Run("empty is new", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "ledger.db")
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, nil, 0o600))
 		open(t, ledger.Options{Path: path})
 	})
 }
@@ -158,16 +141,9 @@ func TestOthersFilesAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ledger.db")
-			db, err := sql.Open("sqlite", path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := db.Exec(c.sql); err != nil {
-				t.Fatal(err)
-			}
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
+			db := must.Get(sql.Open("sqlite", path))(t)
+			must.Get(db.Exec(c.sql))(t)
+			must.Do(t, db.Close())
 			if _, err := ledger.Open(ledger.Options{Path: path}); !errors.Is(err, c.want) {
 				t.Errorf("Open: %v, want %v", err, c.want)
 			}
@@ -194,31 +170,19 @@ func TestOpenRefuses(t *testing.T) {
 func TestLockedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := open(t, ledger.Options{Path: path, Timeout: 50 * time.Millisecond, Queue: 2, OnLost: func(n int, err error) { t.Errorf("%d rows are lost: %v", n, err) }})
-	other, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(sql.Open("sqlite", path))(t)
 	defer other.Close()
-	conn, err := other.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.ExecContext(t.Context(), `BEGIN EXCLUSIVE`); err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(other.Conn(t.Context()))(t)
+	must.Get(conn.ExecContext(t.Context(), `BEGIN EXCLUSIVE`))(t)
 	if err := l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("a")}}); err == nil {
 		t.Error("a commit under a lock succeeded")
 	}
-	if err := l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("b"), ledgertest.Row("c")}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("b"), ledgertest.Row("c")}}))
 	if err := l.Sync(t.Context()); err == nil {
 		t.Error("a ledger that is locked says that it is up to date")
 	}
-	if _, err := conn.ExecContext(t.Context(), `ROLLBACK`); err != nil {
-		t.Fatal(err)
-	}
-	for err = errors.New("x"); err != nil && t.Context().Err() == nil; { // the writer may still be in its last wait
+	must.Get(conn.ExecContext(t.Context(), `ROLLBACK`))(t)
+	for err := errors.New("x"); err != nil && t.Context().Err() == nil; { // the writer may still be in its last wait
 		err = l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("a")}})
 	}
 	row := ledgertest.Row("a")

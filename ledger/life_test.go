@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -42,17 +43,12 @@ func TestSteadyTimeOfShortProcesses(t *testing.T) {
 			l := open(t, ledger.Options{Path: path, Clock: clock.Now, Vault: vault})
 			for _, ran := range [...]time.Duration{0, run} {
 				clock.Pass(ran)
-				at, err := l.Upkeep.Ran(t.Context(), ran)
-				if err != nil {
-					t.Fatal(err)
-				}
+				at := must.Get(l.Upkeep.Ran(t.Context(), ran))(t)
 				if came = -1; !at.IsZero() {
 					came = at.Sub(start).Round(time.Minute)
 				}
 			}
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Close())
 		}
 		return came
 	}

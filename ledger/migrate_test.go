@@ -13,21 +13,16 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // ofSchema is an empty ledger of an earlier version: the fixture of the oldest schema
 // without rows, migrated to step n.
 func ofSchema(t *testing.T, path string, n int) (*sql.DB, error) {
 	t.Helper()
-	zipped, err := os.Open("ledgertest/testdata/a729c69.db.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	zipped := must.Get(os.Open("ledgertest/testdata/a729c69.db.gz"))(t)
 	defer zipped.Close()
-	r, err := gzip.NewReader(zipped)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(gzip.NewReader(zipped))(t)
 	file, err := io.ReadAll(r)
 	if err == nil {
 		err = os.WriteFile(path, file, 0o600)
@@ -35,10 +30,7 @@ func ofSchema(t *testing.T, path string, n int) (*sql.DB, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", path))(t)
 	for table := range definitions(t, db) {
 		if table != "schema_version" && !strings.Contains(table, " ") {
 			_, failed := db.Exec(`DELETE FROM ` + table)
@@ -67,29 +59,19 @@ func definitions(t *testing.T, db *sql.DB) map[string]string {
 	all := map[string]string{}
 	for rows.Next() {
 		var name, text string
-		if err := rows.Scan(&name, &text); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rows.Scan(&name, &text))
 		all[name] = text
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rows.Err())
 	return all
 }
 
 // A migrated ledger has the schema of a new one.
 func TestMigratedSchemaEqualsANewOne(t *testing.T) {
 	dir := t.TempDir()
-	old, err := ofSchema(t, filepath.Join(dir, "old.db"), schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must.Get(ofSchema(t, filepath.Join(dir, "old.db"), schema))(t)
 	defer old.Close()
-	l, err := Open(Options{Path: filepath.Join(dir, "new.db"), Timeout: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Open(Options{Path: filepath.Join(dir, "new.db"), Timeout: 20 * time.Second}))(t)
 	defer l.Close()
 	want, got := definitions(t, l.reader), definitions(t, old)
 	if len(want) < 20 {
@@ -124,13 +106,8 @@ func TestMigrations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
-			l, err := Open(Options{Path: path, Vault: testVault(t), Timeout: 20 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, db.Close())
+			l := must.Get(Open(Options{Path: path, Vault: testVault(t), Timeout: 20 * time.Second}))(t)
 			defer l.Close()
 			rows, err := ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m")
 			if err != nil || rows["m"].Owner.Actor != "agent:dev" {
@@ -168,13 +145,8 @@ func TestSessionsOfEarlierSchemasAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	l, err := Open(Options{Path: path, Clock: func() time.Time { return now.Add(time.Second) }, Timeout: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Close())
+	l := must.Get(Open(Options{Path: path, Clock: func() time.Time { return now.Add(time.Second) }, Timeout: 20 * time.Second}))(t)
 	defer l.Close()
 	s, err := l.Sessions.Get(t.Context(), new("acme"), "s")
 	if err != nil || s.Locked.IsZero() || s.Rejections != 3 || s.Held != 1 || fmt.Sprint(s.Reasons) != "[{screen.risk  3} {policy.forbid r 1}]" || len(s.Refused) != 3 {
@@ -204,10 +176,7 @@ func TestChangedLimitsApplyToExistingLocks(t *testing.T) {
 		t.Helper()
 		limits := memproxy.DefaultLockLimits()
 		change(&limits)
-		l, err := Open(Options{Path: path, Locks: &limits, Clock: func() time.Time { return now }, Timeout: 20 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(Open(Options{Path: path, Locks: &limits, Clock: func() time.Time { return now }, Timeout: 20 * time.Second}))(t)
 		defer l.Close()
 		f(l)
 	}
@@ -215,9 +184,7 @@ func TestChangedLimitsApplyToExistingLocks(t *testing.T) {
 	with(func(*memproxy.LockLimits) {}, func(l *Ledger) {
 		for _, id := range ids {
 			for i := range memproxy.DefaultLockLimits().Of(memproxy.SessionKeyOf(id).Kind) {
-				if _, err := l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint(id, i), Verdict: memproxy.Deny}, id); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint(id, i), Verdict: memproxy.Deny}, id))(t)
 			}
 		}
 	})
@@ -250,19 +217,13 @@ func TestChangedLimitsApplyToExistingLocks(t *testing.T) {
 // Proves SYN-7: a rejection on one kind of evidence is counted and never locks, however
 // many there are; certain ones do.
 func TestSingleEvidenceRejectionsDoNotLock(t *testing.T) {
-	l, err := Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Clock: time.Now, Timeout: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Clock: time.Now, Timeout: 20 * time.Second}))(t)
 	defer l.Close()
 	const id = "session:a/ann/s"
 	n := 0
 	deny := func(unsure bool) bool {
 		n++
-		locked, err := l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint(n), Verdict: memproxy.Deny, Unsure: unsure}, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		locked := must.Get(l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint(n), Verdict: memproxy.Deny, Unsure: unsure}, id))(t)
 		return len(locked) > 0
 	}
 	for range 10 {

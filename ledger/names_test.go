@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3: migration of an earlier ledger adds a row for every name in its
@@ -45,14 +46,9 @@ func TestNamesOfEarlierVersions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, db.Close())
 			for range 2 { // idempotent
-				l, err := Open(Options{Path: path, Vault: testVault(t), Timeout: 20 * time.Second})
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := must.Get(Open(Options{Path: path, Vault: testVault(t), Timeout: 20 * time.Second}))(t)
 				want := map[string]string{
 					"user:acmes": "acme", "agent:acmes": "acme", "app:acmes": "acme", "run:acmes": "acme",
 					"user:both": memproxy.TenantNobody, "agent:both": memproxy.TenantNobody, "app:both": memproxy.TenantNobody, "run:both": memproxy.TenantNobody,
@@ -62,18 +58,13 @@ func TestNamesOfEarlierVersions(t *testing.T) {
 				for id := range want {
 					ids = append(ids, id)
 				}
-				rows, err := ByID(t.Context(), l, "mem0", memproxy.TargetEntity, ids...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				rows := must.Get(ByID(t.Context(), l, "mem0", memproxy.TargetEntity, ids...))(t)
 				for id, tenant := range want {
 					if got, is := rows[id]; !is || got.Owner.Scope.Tenant != tenant || tenant == memproxy.TenantNobody && got.Owner.Actor != "" {
 						t.Errorf("%s is %+v, want %q", id, got, tenant)
 					}
 				}
-				if err := l.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, l.Close())
 			}
 		})
 	}

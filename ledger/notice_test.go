@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -18,9 +19,7 @@ func TestUndeliveredNoticesAreLimitedPerTenant(t *testing.T) {
 	flag := func(tenant string, n int) {
 		t.Helper()
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprintf("%s-%d", tenant, n)}
-		if _, err := l.SetState(t.Context(), memproxy.StateChange{MemoryKey: k, Tenant: tenant, State: memproxy.StateFlagged, Reason: "test"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.SetState(t.Context(), memproxy.StateChange{MemoryKey: k, Tenant: tenant, State: memproxy.StateFlagged, Reason: "test"}))(t)
 	}
 	flag("acme", 1)
 	for n := range 20 {
@@ -51,9 +50,7 @@ func TestQueuedNoticesWakeTheDeliverer(t *testing.T) {
 	for name, told := range map[string]func(){"a deliverer": func() { noticed <- struct{}{} }, "none": nil} {
 		l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), Clock: clock.Now, OnNotice: told})
 		flagged := memproxy.StateChange{MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}, Tenant: "acme", State: memproxy.StateFlagged, Reason: "test"}
-		if _, err := l.SetState(t.Context(), flagged); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.SetState(t.Context(), flagged))(t)
 		want := 0
 		if told != nil {
 			want = 1
@@ -66,9 +63,7 @@ func TestQueuedNoticesWakeTheDeliverer(t *testing.T) {
 			t.Errorf("%s: %+v, more at %v, %v", name, due, next, err)
 		}
 		for _, n := range due {
-			if err := l.Notices.Delivered(t.Context(), n.ID); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Notices.Delivered(t.Context(), n.ID))
 			<-noticed
 		}
 		if due, next, err := l.Notices.Due(t.Context(), 10, time.Minute); err != nil || len(due) > 0 || !next.IsZero() {

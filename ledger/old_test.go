@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -28,9 +29,7 @@ func oldLedger(t *testing.T) ledger.Options {
 	t.Helper()
 	opt := ledgertest.OldOptions(t)
 	opt.Path = filepath.Join(ring.Dir(t), "ledger.db")
-	if err := os.WriteFile(opt.Path, ledgertest.OldFile(t), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(opt.Path, ledgertest.OldFile(t), 0o600))
 	return opt
 }
 
@@ -43,9 +42,7 @@ func statement(t *testing.T, path, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Close())
 }
 
 // table is the definition and the rows of a table.
@@ -57,31 +54,20 @@ type table struct {
 // tablesOf returns a file's tables; "" is the whole schema.
 func tablesOf(t *testing.T, path string) map[string]table {
 	t.Helper()
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", path))(t)
 	defer db.Close()
 	var names []string
 	query := func(text string) table {
-		rows, err := db.QueryContext(t.Context(), text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := must.Get(db.QueryContext(t.Context(), text))(t)
 		defer rows.Close()
-		columns, err := rows.Columns()
-		if err != nil {
-			t.Fatal(err)
-		}
+		columns := must.Get(rows.Columns())(t)
 		values, to := make([]sql.RawBytes, len(columns)), make([]any, len(columns))
 		for i := range to {
 			to[i] = &values[i]
 		}
 		n, h := 0, sha256.New()
 		for ; rows.Next(); n++ {
-			if err := rows.Scan(to...); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, rows.Scan(to...))
 			for _, v := range values {
 				fmt.Fprint(h, len(v), " ")
 				h.Write(v)
@@ -90,9 +76,7 @@ func tablesOf(t *testing.T, path string) map[string]table {
 				names = append(names, string(values[1]))
 			}
 		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rows.Err())
 		return table{n, [sha256.Size]byte(h.Sum(nil))}
 	}
 	all := map[string]table{"": query(`SELECT type, name, sql FROM sqlite_schema ORDER BY name`)}
@@ -104,10 +88,7 @@ func tablesOf(t *testing.T, path string) map[string]table {
 
 func filesOf(t *testing.T, opt ledger.Options) []string {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Dir(opt.Path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(filepath.Dir(opt.Path)))(t)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -150,17 +131,13 @@ func TestOldLedgerIsMigrated(t *testing.T) {
 	}
 
 	killed := filepath.Join(filepath.Dir(opt.Path), ".ledger.db.before-11-1") // killed while copying
-	if err := os.WriteFile(killed, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(killed, nil, 0o600))
 	for range 2 { // migrate, restore, migrate
 		var told []string
 		opt.Progress = func(what string) { told = append(told, what) }
 		l := open(t, opt)
 		ledgertest.RunOld(t, l)
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Close())
 		if want := []string{"a copy is made: " + plan.Copy, "schema 12 of 22", "schema 13 of 22", "schema 14 of 22", "schema 15 of 22", "schema 16 of 22", "schema 17 of 22", "schema 18 of 22", "schema 19 of 22", "schema 20 of 22", "schema 21 of 22", "schema 22 of 22"}; !slices.Equal(told, want) {
 			t.Errorf("told %q", told)
 		}
@@ -173,9 +150,7 @@ func TestOldLedgerIsMigrated(t *testing.T) {
 		if !maps.Equal(tablesOf(t, plan.Copy), was) {
 			t.Error("the copy is not what was there")
 		}
-		if err := ledger.Restore(t.Context(), plan.Copy, opt.Path, true); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ledger.Restore(t.Context(), plan.Copy, opt.Path, true))
 		back := tablesOf(t, opt.Path)
 		for name, table := range was {
 			if back[name] != table && (name != "hold" || back[name].rows != table.rows) { // what waits is marked
@@ -183,9 +158,7 @@ func TestOldLedgerIsMigrated(t *testing.T) {
 			}
 		}
 		was = back
-		if err := os.Remove(opt.Path + ledger.ReplacedSuffix); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(opt.Path+ledger.ReplacedSuffix))
 	}
 }
 
@@ -194,9 +167,7 @@ func TestOldLedgerIsMigrated(t *testing.T) {
 func TestMigrationNeedsACopy(t *testing.T) {
 	opt := oldLedger(t)
 	was := tablesOf(t, opt.Path)
-	if err := os.Mkdir(opt.Path+".before-11", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(opt.Path+".before-11", 0o700))
 	if _, err := ledger.Open(opt); err == nil || !strings.Contains(err.Error(), "without a copy; make it possible to write "+opt.Path+".before-11") {
 		t.Errorf("opened: %v", err)
 	}
@@ -212,32 +183,19 @@ func TestMigrationNeedsACopy(t *testing.T) {
 // text shredded later is gone.
 func TestMigrationLeavesNoContents(t *testing.T) {
 	opt := oldLedger(t)
-	if err := open(t, opt).Close(); err != nil {
-		t.Fatal(err)
-	}
-	db, err := sql.Open("sqlite", opt.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := db.QueryContext(t.Context(), `SELECT wrapped FROM content WHERE vault <> ''`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, open(t, opt).Close())
+	db := must.Get(sql.Open("sqlite", opt.Path))(t)
+	rows := must.Get(db.QueryContext(t.Context(), `SELECT wrapped FROM content WHERE vault <> ''`))(t)
 	var keys [][]byte
 	for rows.Next() {
 		var key []byte
-		if err := rows.Scan(&key); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rows.Scan(&key))
 		keys = append(keys, key)
 	}
 	if err := errors.Join(rows.Err(), db.Close()); err != nil || len(keys) < 10 {
 		t.Fatal(len(keys), err)
 	}
-	file, err := os.ReadFile(opt.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.ReadFile(opt.Path))(t)
 	for _, key := range keys {
 		if n := bytes.Count(file, key); n != 1 {
 			t.Errorf("a key is in the file %d times", n)
@@ -310,10 +268,7 @@ func TestMigrationIsKilled(t *testing.T) {
 	l := open(t, opt)
 	t.Logf("opened in %v", time.Since(began))
 	ledgertest.RunOld(t, l)
-	db, err := sql.Open("sqlite", opt.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", opt.Path))(t)
 	defer db.Close()
 	var n int
 	if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM record WHERE state <> ''`).Scan(&n); err != nil || n != more+20 {

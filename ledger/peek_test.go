@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -29,16 +30,10 @@ func TestPeek(t *testing.T) {
 		t.Errorf("to look made a file: %v", err)
 	}
 	l := open(t, ledger.Options{Path: path})
-	if err := l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("m1"), ledgertest.Row("m2")}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("m1"), ledgertest.Row("m2")}}))
 	c := memproxy.Correction{Backend: "mem0", ID: "m1", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d"}
-	if err := l.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{c}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{c}}))
+	must.Do(t, l.Sync(t.Context()))
 	for who, want := range map[string]memproxy.Track{"agent:dev": {Facts: 2, Corrections: 1}, "agent:other": {}} {
 		got, err := peek(path, who)
 		if got.Since = (time.Time{}); err != nil || got != want {
@@ -46,9 +41,7 @@ func TestPeek(t *testing.T) {
 		}
 	}
 	other := filepath.Join(t.TempDir(), "other.db")
-	if err := os.WriteFile(other, []byte("not a database, and longer than the head of one is"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(other, []byte("not a database, and longer than the head of one is"), 0o600))
 	if _, err := peek(other, "agent:dev"); err == nil {
 		t.Error("something else was read")
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -29,9 +30,7 @@ func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
 	row := ledgertest.Row("a")
 	for i := range 3 {
 		row.SHA256 = fmt.Sprint("text ", i)
-		if err := l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
 		got, err := ledger.ByID(t.Context(), l, row.Backend, row.Kind, "a")
 		if err != nil || got["a"].Owner.SHA256 != row.SHA256 {
 			t.Fatalf("after Put %d: %+v, %v", i, got["a"], err)
@@ -39,12 +38,8 @@ func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
 	}
 	still.Store(false)
 	close(release)
-	if err := l.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Sync(t.Context()))
+	must.Do(t, l.Close())
 	again := open(t, ledger.Options{Path: path})
 	got, err := ledger.ByID(t.Context(), again, row.Backend, row.Kind, "a")
 	if err != nil || got["a"].Owner.SHA256 != "text 2" {
@@ -57,23 +52,17 @@ func TestSweepIsInOrderWithPuts(t *testing.T) {
 	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
 	before, after := ledgertest.Row("before"), ledgertest.Row("after")
 	ctx := context.Background()
-	if err := l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{before}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{before}}))
 	got, err := l.DeleteScope(ctx, before.Backend, memproxy.Scope{User: before.Scope.User}, memproxy.Version{})
 	if err != nil || len(got) != 1 || got[0].Memories != 1 {
 		t.Fatalf("%+v, %v: want one memory", got, err)
 	}
-	if err := l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{after}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{after}}))
 	for range 2 { // queued, then written
 		rows, err := ledger.ByID(ctx, l, before.Backend, before.Kind, "before", "after")
 		if err != nil || !rows["before"].Owner.Deleted || rows["after"].Owner.Deleted {
 			t.Errorf("%+v, %v: want a tombstone before and none after", rows, err)
 		}
-		if err := l.Sync(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Sync(ctx))
 	}
 }

@@ -7,15 +7,13 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3: the cache of records is correct after every kind of change, and
 // answers once both parts of a record are cached.
 func TestRecentCacheAgreesWithTheStore(t *testing.T) {
-	l, err := Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), CacheSize: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), CacheSize: 100}))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	ctx, k := t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
 	row := memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:dev"}
@@ -72,19 +70,13 @@ func TestRecentCacheAgreesWithTheStore(t *testing.T) {
 	if all, err := l.Lookup(ctx, other); err != nil || len(all) > 0 {
 		t.Errorf("nothing is known of it: %+v, %v", all, err)
 	}
-	if err := l.Backends.Seal(ctx, "mem0"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Backends.Seal(ctx, "mem0"))
 	if all, err := l.Lookup(ctx, other, k); err != nil || all[other].Listing != memproxy.Unlisted || all[k].Listing != memproxy.NotSealed {
 		t.Errorf("after the seal: %+v, %v", all, err)
 	}
 	row.ID, k.ID = "new", "new"
-	if _, err := l.Lookup(ctx, k); err != nil {
-		t.Fatal(err)
-	}
-	if err := put(row)(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(l.Lookup(ctx, k))(t)
+	must.Do(t, put(row)())
 	if rest, _ := l.recent.get(map[key]memproxy.Record{}, []key{k}); len(rest) > 0 {
 		t.Error("a new object of which nothing was known is asked about once more")
 	}
@@ -98,10 +90,7 @@ func TestRecentKeepsAllParts(t *testing.T) {
 	for _, rec := range []memproxy.Record{
 		{}, {Owner: owner}, {Status: status}, {Owner: owner, Status: status}, {Listing: memproxy.Unlisted}, {Listing: memproxy.Listed, FirstSeen: "00"},
 	} {
-		r, err := newRecent(2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(newRecent(2))(t)
 		r.fill(r.clock, []key{k}, map[key]memproxy.Record{k: rec})
 		found := map[key]memproxy.Record{}
 		if rest, _ := r.get(found, []key{k}); len(rest) > 0 || !reflect.DeepEqual(found[k], rec) {
@@ -113,10 +102,7 @@ func TestRecentKeepsAllParts(t *testing.T) {
 // Proves EDGE-3: a concurrent reader finds a committed record from the moment Commit
 // returns to the writer.
 func TestRecentCacheIsNeverStale(t *testing.T) {
-	l, err := Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), CacheSize: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), CacheSize: 100}))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	ctx, k := t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
 	stop := make(chan struct{})
@@ -141,9 +127,7 @@ func TestRecentCacheIsNeverStale(t *testing.T) {
 	states := [...]memproxy.MemoryState{memproxy.StateFlagged, memproxy.StateValidated}
 	for i := range 100 {
 		want := states[i%len(states)]
-		if _, err := l.SetState(ctx, memproxy.StateChange{MemoryKey: k, State: want}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.SetState(ctx, memproxy.StateChange{MemoryKey: k, State: want}))(t)
 		if all, err := l.Lookup(ctx, k); err != nil || all[k].Status.State != want {
 			t.Fatalf("%d: %q, %v, want %q", i, all[k].Status.State, err, want)
 		}

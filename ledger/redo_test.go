@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/redo"
 )
 
@@ -32,10 +33,7 @@ func killed(t *testing.T, n int) (files map[string][]byte) {
 	queued(t, n, func(path string) {
 		files = map[string][]byte{}
 		for _, suffix := range []string{"", "-wal", redo.Suffix} {
-			text, err := os.ReadFile(path + suffix)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(path + suffix))(t)
 			files[suffix] = text
 		}
 	})
@@ -63,9 +61,7 @@ func queued(t *testing.T, n int, f func(path string)) {
 	defer close(release)
 	still.Store(true)
 	for i := range n {
-		if err := l.Commit(t.Context(), queuedEntry(fmt.Sprint("m", i))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Commit(t.Context(), queuedEntry(fmt.Sprint("m", i))))
 	}
 	<-inside
 	f(path)
@@ -75,34 +71,20 @@ func queued(t *testing.T, n int, f func(path string)) {
 // were reported lost. No entry may be partial.
 func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 	t.Helper()
-	dir, err := os.MkdirTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp(t.TempDir(), ""))(t)
 	path := filepath.Join(dir, "ledger.db")
 	for suffix, text := range files {
-		if err := os.WriteFile(path+suffix, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path+suffix, text, 0o600))
 	}
 	for round := range 2 { // the second time nothing is left to apply
-		l, err := Open(Options{Path: path, Vault: testVault(t), OnLost: func(int, error) { lost++ }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(Open(Options{Path: path, Vault: testVault(t), OnLost: func(int, error) { lost++ }}))(t)
 		whole = 0
 		for i := range n {
 			want := queuedEntry(fmt.Sprint("m", i))
 			k := want.Versions[0].MemoryKey
-			all, err := l.Lookup(t.Context(), k)
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := must.Get(l.Lookup(t.Context(), k))(t)
 			rec := all[k]
-			history, err := l.History(t.Context(), k, 0, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			history := must.Get(l.History(t.Context(), k, 0, 0))(t)
 			if !rec.Owned() && !rec.Rated() && len(history) == 0 {
 				continue
 			}
@@ -120,9 +102,7 @@ func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 		if info, err := os.Stat(path + redo.Suffix); err != nil || info.Size() != 0 {
 			t.Fatalf("round %d: what is applied stays in the log: %v, %v", round, info, err)
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Close())
 	}
 	return whole, lost
 }
@@ -189,14 +169,8 @@ func TestEntriesSurviveTheirEncoding(t *testing.T) {
 			fill(t, f.Index(0), name)
 		}
 	}
-	text, err := encodeEntry(&e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := decodeEntry(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(encodeEntry(&e))(t)
+	got := must.Get(decodeEntry(text))(t)
 	if got.Queued = true; !reflect.DeepEqual(*got, e) {
 		t.Errorf("got  %+v\nwant %+v", *got, e)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Statuses by state, and memories changed out-of-band, are listed by an index: reads
@@ -14,10 +15,7 @@ import (
 //
 // Proves EDGE-4, EDGE-17.
 func TestStatusesAreListedFromAnIndex(t *testing.T) {
-	l, err := Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: testVault(t), Clock: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: testVault(t), Clock: time.Now}))(t)
 	defer l.Close()
 	for index, f := range map[string]memproxy.StatusFilter{
 		"record_state":      {Backend: "mem0", Tenant: new("acme"), State: memproxy.StateFlagged},
@@ -29,21 +27,14 @@ func TestStatusesAreListedFromAnIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		var plan strings.Builder
-		rows, err := l.reader.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := must.Get(l.reader.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...))(t)
 		for rows.Next() {
 			var id, parent, unused int
 			var detail string
-			if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, rows.Scan(&id, &parent, &unused, &detail))
 			plan.WriteString(detail + "\n")
 		}
-		if err := rows.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rows.Close())
 		if got := plan.String(); !strings.Contains(got, index) || strings.Contains(got, "TEMP B-TREE") && !f.Overdue { // few are over and not marked
 			t.Errorf("%+v: %s", f, got)
 		}
@@ -54,19 +45,12 @@ func TestStatusesAreListedFromAnIndex(t *testing.T) {
 // kept until the ledger is closed.
 func TestListsReuseStatements(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	l, err := Open(Options{Vault: testVault(t), Clock: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Open(Options{Vault: testVault(t), Clock: func() time.Time { return now }}))(t)
 	defer l.Close()
 	list := func() (n int) {
 		now = now.Add(time.Second)
-		if _, err := l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new("acme")}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := l.Upkeep.Maintain(t.Context(), now, Retention{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new("acme")}))(t)
+		must.Get(l.Upkeep.Maintain(t.Context(), now, Retention{}))(t)
 		l.queries.Range(func(any, any) bool { n++; return true })
 		return n + len(l.ready)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -43,9 +44,7 @@ func held(t *testing.T, l *ledger.Ledger, id string) {
 	t.Helper()
 	h, c := ledgertest.Held(id, secretText)
 	c.Query, c.Header = "q=zanzibarquokka", memproxy.Header{"X-Said": {"zanzibarquokka"}}
-	if _, err := l.Holds.Put(t.Context(), h, c); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(l.Holds.Put(t.Context(), h, c))(t)
 }
 
 // No content is on disk in plain text, in the database or its log, while listed members
@@ -58,13 +57,9 @@ func TestContentsAreEncryptedOnDisk(t *testing.T) {
 	held(t, l, "h1")
 	v := ledgertest.Version("m1", secretText)
 	v.Metadata = []byte(`{"note":"zanzibarquokka"}`)
-	if _, err := l.Append(t.Context(), v); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(l.Append(t.Context(), v))(t)
 	d := memproxy.Dissent{Correction: memproxy.Correction{Backend: "mem0", ID: "m1", Tenant: "acme", Author: "a", Corrector: "b", Decision: "d9"}, Text: secretText}
-	if err := l.Commit(t.Context(), memproxy.Entry{Dissents: []memproxy.Dissent{d}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
 	for range 2 { // with its log, then closed
 		all := everything(t, dir)
 		for _, word := range []string{"zanzibarquokka", "must not be seen"} {
@@ -75,9 +70,7 @@ func TestContentsAreEncryptedOnDisk(t *testing.T) {
 		if !bytes.Contains(all, []byte("directive.always")) {
 			t.Error("the scan does not see what is not encrypted")
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Close())
 	}
 }
 
@@ -91,20 +84,13 @@ func TestShreddedKeyIsGone(t *testing.T) {
 	held(t, l, "h1")
 	held(t, l, "h2")
 	wrapped := func(id string) (b []byte) {
-		db, err := sql.Open("sqlite", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Get(sql.Open("sqlite", path))(t)
 		defer db.Close()
-		if err := db.QueryRow(`SELECT wrapped FROM content WHERE ref = ?`, "hold/2:"+id+"/").Scan(&b); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.QueryRow(`SELECT wrapped FROM content WHERE ref = ?`, "hold/2:"+id+"/").Scan(&b))
 		return b
 	}
 	one, two := wrapped("h1"), wrapped("h2")
-	if err := l.Holds.Shred(t.Context(), "h1", memproxy.Review{Reviewer: "human:ann"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Holds.Shred(t.Context(), "h1", memproxy.Review{Reviewer: "human:ann"}))
 	all := everything(t, dir)
 	if len(one) == 0 || bytes.Contains(all, one) {
 		t.Error("the key is still on the disk")
@@ -124,9 +110,7 @@ func TestVaultRotation(t *testing.T) {
 		if i < 2 {
 			id := fmt.Sprint("h", i)
 			h, c := ledgertest.Held(id, "text")
-			if _, err := l.Holds.Put(t.Context(), h, c); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(l.Holds.Put(t.Context(), h, c))(t)
 		}
 		for j := range min(i+1, 2) {
 			want := error(nil)
@@ -137,9 +121,7 @@ func TestVaultRotation(t *testing.T) {
 				t.Errorf("keys %v: h%d: %v, want %v", keys, j, err, want)
 			}
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Close())
 	}
 }
 
@@ -183,10 +165,7 @@ func vandalise(t *testing.T, path string, statements ...string) {
 
 func opened(t *testing.T, path string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)"))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -208,9 +187,7 @@ func TestEditedHoldsAreNotSent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 	approve := func(id string) {
-		if _, err := l.Holds.Approve(t.Context(), id, memproxy.Review{Reviewer: "human:ann", Need: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.Holds.Approve(t.Context(), id, memproxy.Review{Reviewer: "human:ann", Need: 1}))(t)
 	}
 	const edited = `UPDATE hold SET state = 'approved', reviewer = 'human:ann', reviewed = 1 WHERE id = 'h'`
 	for name, c := range map[string]struct {
@@ -228,9 +205,7 @@ func TestEditedHoldsAreNotSent(t *testing.T) {
 		vandalise(t, path, `DELETE FROM hold`, `DELETE FROM content WHERE ref LIKE 'hold/%' OR ref LIKE 'approval/%'`, `DELETE FROM vote`)
 		for _, id := range []string{"h", "other"} {
 			h, content := ledgertest.Held(id, "text")
-			if _, err := l.Holds.Put(t.Context(), h, content); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(l.Holds.Put(t.Context(), h, content))(t)
 		}
 		approve("other")
 		if c.approved {
@@ -256,9 +231,7 @@ func TestOnlyRegularFilesAreUsed(t *testing.T) {
 	} {
 		for _, file := range []string{"ledger.db", "ledger.db.redo", "vault.key"} {
 			dir := t.TempDir()
-			if err := put(filepath.Join(dir, file)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, put(filepath.Join(dir, file)))
 			_, err := keys.LoadOrCreateVault(dir, rand.Reader)
 			if file == "vault.key" == (err == nil) {
 				t.Errorf("a %s as %s: keys: %v", name, file, err)

@@ -129,6 +129,7 @@ var allowed = []struct {
 	{"policy/cedar", "compiles its parent's bundle", []string{"policy"}},
 	{"budgets/", "stores know their parent", []string{"budgets"}},
 	{"ledger/keys", "what an installation signs and encrypts with", nil},
+	{"ledger/ledgertest", "the contract that every store is tested against", []string{"ledger", "ledger/keys", "internal/must"}},
 	{"ledger/circuit", "breaks the circuit to a database that does not answer", nil},
 	{"ledger/", "stores know their parent", []string{"ledger", "ledger/keys"}},
 	{"ledger/redo", "the log of queued entries, encrypted", []string{"ledger/keys"}},

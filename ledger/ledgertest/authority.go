@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // longFact is long.
@@ -20,7 +21,7 @@ func retractions(t *testing.T, s Life) {
 	said := func(text string, given memproxy.PerMille, at time.Time) memproxy.Retraction {
 		return memproxy.Retraction{Tenant: "acme", Author: "agent:dev", Text: text, Confidence: given, Attestation: memproxy.SelfReported, Time: at}
 	}
-	must(t, "Retracted", s.Commit(ctx, memproxy.Entry{Retractions: []memproxy.Retraction{said("Ann likes green tea.", 200, now), said(longFact+", 40 days net.", 300, now), said("…", 1, now)}}))
+	must.Do(t, s.Commit(ctx, memproxy.Entry{Retractions: []memproxy.Retraction{said("Ann likes green tea.", 200, now), said(longFact+", 40 days net.", 300, now), said("…", 1, now)}}))
 	for _, tc := range []struct {
 		tenant, author, text string
 		since                time.Time
@@ -48,7 +49,7 @@ func retractions(t *testing.T, s Life) {
 	// The newest counts, whatever it is.
 	again := said("Ann likes green tea.", 600, now.Add(time.Hour))
 	again.Attestation = memproxy.ToolObserved
-	must(t, "Retracted", s.Commit(ctx, memproxy.Entry{Retractions: []memproxy.Retraction{again}}))
+	must.Do(t, s.Commit(ctx, memproxy.Entry{Retractions: []memproxy.Retraction{again}}))
 	got, found, err := s.Retraction(ctx, "acme", "agent:dev", []string{"Ann likes green tea."}, now)
 	if err != nil || !found || got.Confidence != 600 || got.Attestation != memproxy.ToolObserved || !got.Time.Equal(now.Add(time.Hour)) {
 		t.Errorf("%+v %v %v", got, found, err)
@@ -61,16 +62,14 @@ func retractions(t *testing.T, s Life) {
 	for i := range 1100 {
 		many = append(many, said(fmt.Sprintf("fact number %d of many", i), 100, now.Add(time.Duration(i+2)*time.Hour)))
 	}
-	must(t, "Retracted", s.Commit(ctx, memproxy.Entry{Retractions: many}))
+	must.Do(t, s.Commit(ctx, memproxy.Entry{Retractions: many}))
 	if _, found, err := s.Retraction(ctx, "acme", "agent:dev", []string{"Ann likes green tea."}, now); err != nil || found {
 		t.Errorf("the oldest is still there: %v", err)
 	}
 	if _, found, err := s.Retraction(ctx, "acme", "agent:dev", []string{"fact number 1099 of many"}, now); err != nil || !found {
 		t.Errorf("the newest is gone: %v", err)
 	}
-	if _, err := s.Upkeep.Prune(ctx, now.Add(10000*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Upkeep.Prune(ctx, now.Add(10000*time.Hour)))(t)
 	if _, found, err := s.Retraction(ctx, "acme", "agent:dev", []string{"fact number 1099 of many"}, now); err != nil || found {
 		t.Errorf("what was pruned is still there: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
 
@@ -49,14 +50,10 @@ func assigned(t *testing.T, s *ledger.Ledger) {
 	agents.Scope.Agent = "unused"
 	put(t, s, elsewhere, agents)
 	for _, name := range []string{"in-use", "unused", "emptied"} {
-		if _, err := s.Bind(ctx, entity("acme", "user:"+name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Bind(ctx, entity("acme", "user:"+name)))(t)
 	}
 	for _, name := range []string{"of-both", "own"} {
-		if _, err := s.Bind(ctx, entity(memproxy.TenantNobody, "user:"+name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Bind(ctx, entity(memproxy.TenantNobody, "user:"+name)))(t)
 	}
 	for name, want := range map[string]string{"in-use": "acme", "unused": "globex", "emptied": "globex", "of-both": memproxy.TenantNobody, "own": "globex", "new": "globex"} {
 		id := "user:" + name

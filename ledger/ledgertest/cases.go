@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
 
@@ -68,10 +69,7 @@ func apart(t *testing.T, s *ledger.Ledger) {
 		t.Errorf("all at once: %+v, %v", all, err)
 	}
 	for _, want := range []memproxy.Ownership{memory, event, other} {
-		got, err := ledger.ByID(t.Context(), s, want.Backend, want.Kind, "x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(ledger.ByID(t.Context(), s, want.Backend, want.Kind, "x"))(t)
 		same(t, got["x"].Owner, want)
 	}
 }
@@ -183,8 +181,7 @@ func tombstones(t *testing.T, s *ledger.Ledger) {
 	owners(t, s, "gone", "kept")
 	gone.Deleted = true
 	put(t, s, gone)
-	_, err := s.Promote(t.Context(), mem(gone.ID), memproxy.Review{Reviewer: "human:bob"})
-	wantErr(t, "promotion of a deleted one", err, ledger.ErrState)
+	wantErr(t, "promotion of a deleted one", errOf(s.Promote(t.Context(), mem(gone.ID), memproxy.Review{Reviewer: "human:bob"})), ledger.ErrState)
 	same(t, owners(t, s, "gone")["gone"], gone)
 	if n, err := s.Upkeep.Prune(t.Context(), time.Now().Add(-time.Hour)); n != 0 || err != nil {
 		t.Fatalf("an early Prune: %d, %v", n, err)
@@ -218,17 +215,11 @@ func noted(t *testing.T, s *ledger.Ledger) {
 	r := Row("a")
 	for i := range 50 {
 		r.Confidence = memproxy.PerMille(i)
-		if err := s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{r, Row("b")}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{r, Row("b")}}))
 	}
 	r.ID = "reused" // the store has its own copy
-	if err := s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: nil}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: nil}))
+	must.Do(t, s.Sync(t.Context()))
 	if got := owners(t, s, "a", "b"); got["a"].Confidence != 49 || len(got) != 2 {
 		t.Errorf("got %+v", got)
 	}
@@ -236,10 +227,7 @@ func noted(t *testing.T, s *ledger.Ledger) {
 
 func record(t *testing.T, s *ledger.Ledger, tenant, actor string) memproxy.Track {
 	t.Helper()
-	got, err := s.Record(t.Context(), tenant, actor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(s.Record(t.Context(), tenant, actor))(t)
 	if (got.Facts+got.Corrections > 0) != !got.Since.IsZero() {
 		t.Errorf("%s is known since %v, with %+v", actor, got.Since, got)
 	}
@@ -270,9 +258,7 @@ func accepted(t *testing.T, s *ledger.Ledger) {
 	change := func(id string, state memproxy.MemoryState, person bool) {
 		t.Helper()
 		k := memproxy.MemoryKey{Backend: Row(id).Backend, Kind: memproxy.TargetMemory, ID: id}
-		if _, err := s.SetState(t.Context(), memproxy.StateChange{MemoryKey: k, State: state, Person: person}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.SetState(t.Context(), memproxy.StateChange{MemoryKey: k, State: state, Person: person}))(t)
 	}
 	for _, id := range []string{"a", "b", "c"} {
 		change(id, memproxy.StatePending, false)
@@ -305,9 +291,7 @@ func corrections(t *testing.T, s *ledger.Ledger) {
 	second.Decision, own.Decision, unknown.Decision = "d2", "d3", "d4"
 	own.Corrector, unknown.Author = own.Author, ""
 	for _, c := range []memproxy.Correction{c, again, second, own, unknown} {
-		if err := s.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{c}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{c}}))
 	}
 	if got := record(t, s, "acme", "agent:dev"); got != (memproxy.Track{Corrections: 2}) {
 		t.Errorf("got %+v", got)
@@ -336,21 +320,17 @@ func deadContext(t *testing.T, s *ledger.Ledger) {
 }
 
 func closed(t *testing.T, s *ledger.Ledger) {
-	if err := s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("a")}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatalf("Close: %v", err)
-	}
+	must.Do(t, s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("a")}}))
+	must.Do(t, s.Close())
 	if err := s.Close(); err != nil {
 		t.Errorf("Close again: %v", err)
 	}
 	for name, err := range map[string]error{
 		"Put":    s.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("b")}}),
 		"Note":   s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("b")}}),
-		"Lookup": second(ledger.ByID(t.Context(), s, "mem0", memproxy.TargetMemory, "a")),
-		"Record": second(s.Record(t.Context(), "acme", "agent:dev")),
-		"Prune":  second(s.Upkeep.Prune(t.Context(), time.Now())),
+		"Lookup": errOf(ledger.ByID(t.Context(), s, "mem0", memproxy.TargetMemory, "a")),
+		"Record": errOf(s.Record(t.Context(), "acme", "agent:dev")),
+		"Prune":  errOf(s.Upkeep.Prune(t.Context(), time.Now())),
 	} {
 		if !errors.Is(err, ledger.ErrClosed) {
 			t.Errorf("%s: %v", name, err)
@@ -358,4 +338,4 @@ func closed(t *testing.T, s *ledger.Ledger) {
 	}
 }
 
-func second[T any](_ T, err error) error { return err }
+func errOf[T any](_ T, err error) error { return err }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
 
@@ -15,15 +16,12 @@ import (
 func clockAhead(t *testing.T, l Life) {
 	const wrong, session = 10 * 365 * 24 * time.Hour, "session:agent:dev/ann/s"
 	ctx, v := t.Context(), Version("m", "text")
-	_, err := l.Append(ctx, v)
-	must(t, "append", err)
+	must.Get(l.Append(ctx, v))(t)
 	l.Clock.Pass(wrong)
 	hold(t, l, "h", "secret words")
-	_, err = l.Holds.Approve(ctx, "h", by("human:ann"))
-	must(t, "approve", err)
-	_, err = l.Holds.Claim(ctx, "h", time.Minute)
-	must(t, "claim", err)
-	must(t, "begin", l.Rollbacks.Begin(ctx, memproxy.Rollback{MemoryKey: v.MemoryKey, Tenant: v.Tenant, Decision: "d1", Reviewer: "human:bob", Reason: "x", Number: 1}, time.Minute))
+	must.Get(l.Holds.Approve(ctx, "h", by("human:ann")))(t)
+	must.Get(l.Holds.Claim(ctx, "h", time.Minute))(t)
+	must.Do(t, l.Rollbacks.Begin(ctx, memproxy.Rollback{MemoryKey: v.MemoryKey, Tenant: v.Tenant, Decision: "d1", Reviewer: "human:bob", Reason: "x", Number: 1}, time.Minute))
 	sweep := func(holder string, want bool) {
 		t.Helper()
 		if mine, err := l.Backends.Claim(ctx, "sweep", holder, time.Hour); err != nil || mine != want {
@@ -32,8 +30,7 @@ func clockAhead(t *testing.T, l Life) {
 	}
 	sweep("one", true)
 	for i := range memproxy.DefaultLockLimits().Of(memproxy.SessionNamed) {
-		_, err = l.NoteSession(ctx, event(fmt.Sprint("n", i), memproxy.Deny, memproxy.ScreenRisk), session)
-		must(t, "note", err)
+		must.Get(l.NoteSession(ctx, event(fmt.Sprint("n", i), memproxy.Deny, memproxy.ScreenRisk), session))(t)
 	}
 	locked := func(want bool) {
 		t.Helper()
@@ -66,8 +63,7 @@ func clockAhead(t *testing.T, l Life) {
 	if left, err := l.Holds.Stranded(ctx); err != nil || len(left) != 1 {
 		t.Errorf("stranded %+v, %v", left, err)
 	}
-	_, err = l.Holds.Resolve(ctx, "h", memproxy.HoldApproved, memproxy.HoldResult{})
-	must(t, "resolve", err)
+	must.Get(l.Holds.Resolve(ctx, "h", memproxy.HoldApproved, memproxy.HoldResult{}))(t)
 }
 
 // oneClock: leases of processes that share a database go by its clock, so that one
@@ -78,12 +74,9 @@ func oneClock(t *testing.T, exec func(url, statement string), address string) {
 	before, after, _ := strings.Cut(url+"&", "&")
 	l := OpenPostgres(t, ledger.Options{URL: before + "%2Cpg_catalog&" + after, Vault: Vault(t), Timeout: 20 * time.Second})
 	h, c := Held("h", "a text")
-	_, err := l.Holds.Put(t.Context(), h, c)
-	must(t, "put", err)
-	_, err = l.Holds.Approve(t.Context(), "h", by("human:ann"))
-	must(t, "approve", err)
-	claim, err := l.Holds.Claim(t.Context(), "h", time.Hour)
-	must(t, "claim", err)
+	must.Get(l.Holds.Put(t.Context(), h, c))(t)
+	must.Get(l.Holds.Approve(t.Context(), "h", by("human:ann")))(t)
+	claim := must.Get(l.Holds.Claim(t.Context(), "h", time.Hour))(t)
 	if ahead := time.Until(claim.Hold.Lease); ahead < 24*time.Hour {
 		t.Errorf("the lease ends %v from now, by the process's own clock", ahead)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
 
@@ -19,27 +20,25 @@ func stateOf(id string, state memproxy.MemoryState) memproxy.StateChange {
 // asks this process at once, and what cannot be is not there at all.
 func entries(t *testing.T, l Life) {
 	ctx := t.Context()
-	must(t, "Commit", l.Commit(ctx, memproxy.Entry{Queued: true,
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Queued: true,
 		Found:    []memproxy.Version{Version("m", "was there")},
 		Versions: []memproxy.Version{Version("m", "changed")},
 		States:   []memproxy.StateChange{stateOf("m", memproxy.StateFlagged)},
 	}))
-	history, err := l.History(ctx, mem("m"), 0, 10) // whoever asks waits for it
-	must(t, "History", err)
+	history := must.Get(l.History(ctx, mem("m"), 0, 10))(t) // whoever asks waits for it
 	if len(history) != 2 || history[0].Op != memproxy.OpUpdate || history[0].Before != hash("was there") || history[1].Op != memproxy.OpSeal {
 		t.Errorf("history %+v", history)
 	}
-	records, err := ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "m")
-	must(t, "Lookup", err)
+	records := must.Get(ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "m"))(t)
 	if records["m"].Status.State != memproxy.StateFlagged {
 		t.Errorf("status %+v", records["m"].Status)
 	}
 	born, expires := stateOf("born", memproxy.StateValidated), l.Clock.Now().Add(time.Hour)
-	must(t, "Commit", l.Commit(ctx, memproxy.Entry{
+	must.Do(t, l.Commit(ctx, memproxy.Entry{
 		Queued: true, Versions: []memproxy.Version{Version("born", "text")}, States: []memproxy.StateChange{born}, Owners: []memproxy.Ownership{Row("born")},
 		Renewed: []memproxy.Renewal{{MemoryKey: mem("born"), Expires: expires}},
 	}))
-	if records, err = ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "born"); err != nil || records["born"].Owner != Row("born") ||
+	if records, err := ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "born"); err != nil || records["born"].Owner != Row("born") ||
 		records["born"].Status.State != memproxy.StateValidated || !records["born"].Status.Expires.Equal(expires) {
 		t.Errorf("at once: %+v, %v", records["born"], err)
 	}
@@ -47,30 +46,27 @@ func entries(t *testing.T, l Life) {
 		t.Errorf("a memory that is made validated counts for its author: %+v, %v", track, err)
 	}
 	bad := stateOf("n", "no such state")
-	err = l.Commit(ctx, memproxy.Entry{Queued: true, Versions: []memproxy.Version{Version("n", "text")}, States: []memproxy.StateChange{bad}, Owners: []memproxy.Ownership{Row("n")}})
-	if !errors.Is(err, ledger.ErrRow) {
-		t.Errorf("a wrong state: %v", err)
-	}
-	if history, err = l.Other.History(ctx, mem("n"), 0, 10); err != nil || len(history) != 0 {
+	wantErr(t, "a wrong state", l.Commit(ctx, memproxy.Entry{Queued: true, Versions: []memproxy.Version{Version("n", "text")}, States: []memproxy.StateChange{bad}, Owners: []memproxy.Ownership{Row("n")}}), ledger.ErrRow)
+	if history, err := l.Other.History(ctx, mem("n"), 0, 10); err != nil || len(history) != 0 {
 		t.Errorf("half of it is kept: %+v, %v", history, err)
 	}
-	if records, err = ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "n"); err != nil || len(records) != 0 {
+	if records, err := ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "n"); err != nil || len(records) != 0 {
 		t.Errorf("half of it is kept: %+v, %v", records, err)
 	}
 	// Over an owner that another process replaced or deleted, nothing is applied.
 	one, other, gone := Row("born"), Row("born"), Row("born")
 	one.Decision, other.Decision, gone.Deleted = "d-one", "d-other", true
-	must(t, "Commit", l.Other.Commit(ctx, memproxy.Entry{Seen: []memproxy.Ownership{Row("born")}, Owners: []memproxy.Ownership{other}}))
+	must.Do(t, l.Other.Commit(ctx, memproxy.Entry{Seen: []memproxy.Ownership{Row("born")}, Owners: []memproxy.Ownership{other}}))
 	for _, seen := range []memproxy.Ownership{Row("born"), gone, Row("nowhere")} {
-		err = l.Commit(ctx, memproxy.Entry{Seen: []memproxy.Ownership{other, seen}, Versions: []memproxy.Version{Version("born", "mine")}, Owners: []memproxy.Ownership{one}})
+		err := l.Commit(ctx, memproxy.Entry{Seen: []memproxy.Ownership{other, seen}, Versions: []memproxy.Version{Version("born", "mine")}, Owners: []memproxy.Ownership{one}})
 		if !errors.Is(err, memproxy.ErrStale) {
 			t.Errorf("over %+v: %v", seen, err)
 		}
 	}
-	if records, err = ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "born"); err != nil || records["born"].Owner != other {
+	if records, err := ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "born"); err != nil || records["born"].Owner != other {
 		t.Errorf("a stale entry was applied: %+v, %v", records["born"].Owner, err)
 	}
-	must(t, "Commit", l.Commit(ctx, memproxy.Entry{Seen: []memproxy.Ownership{other}, Owners: []memproxy.Ownership{one}}))
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Seen: []memproxy.Ownership{other}, Owners: []memproxy.Ownership{one}}))
 	// Many at a time share transactions and one chain.
 	var all sync.WaitGroup
 	for i := range 60 {
@@ -83,7 +79,7 @@ func entries(t *testing.T, l Life) {
 		})
 	}
 	all.Wait()
-	must(t, "Sync", l.Sync(ctx)) // another process finds it once it is committed
+	must.Do(t, l.Sync(ctx)) // another process finds it once it is committed
 	if report := sound(t, l); report.Checked != 63 {
 		t.Errorf("%d records, want 63", report.Checked)
 	}
@@ -98,13 +94,12 @@ func sweeps(t *testing.T, l Life) {
 		if id == "bobs" {
 			row.Scope.User = "bob"
 		}
-		must(t, "Commit", l.Commit(ctx, memproxy.Entry{Queued: true, Versions: []memproxy.Version{Version(id, "text of "+id)}, Owners: []memproxy.Ownership{row}}))
+		must.Do(t, l.Commit(ctx, memproxy.Entry{Queued: true, Versions: []memproxy.Version{Version(id, "text of "+id)}, Owners: []memproxy.Ownership{row}}))
 	}
 	end := Version("", "")
 	end.Op, end.Decision, end.Text = memproxy.OpDelete, "the-deletion", ""
 	for round, want := range []int64{2, 0} {
-		gone, err := l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, end)
-		must(t, "DeleteScope", err)
+		gone := must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, end))(t)
 		var n int64
 		for _, by := range gone {
 			n += by.Memories
@@ -113,8 +108,7 @@ func sweeps(t *testing.T, l Life) {
 			t.Errorf("round %d: %d memories, want %d", round, n, want)
 		}
 		for id, versions := range map[string]int{"m": 2, "n": 2, "bobs": 1} {
-			history, err := l.History(ctx, mem(id), 0, 10)
-			must(t, "History", err)
+			history := must.Get(l.History(ctx, mem(id), 0, 10))(t)
 			if len(history) != versions || versions == 2 && (history[0].Op != memproxy.OpDelete || history[0].Decision != "the-deletion" || history[0].Before != hash("text of "+id)) {
 				t.Errorf("round %d: %s: %+v", round, id, history)
 			}

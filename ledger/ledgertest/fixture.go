@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
@@ -29,18 +30,15 @@ func OldFile(t testing.TB) []byte { return unzip(t, oldFile) }
 
 func unzip(t testing.TB, zipped []byte) []byte {
 	t.Helper()
-	r, err := gzip.NewReader(bytes.NewReader(zipped))
-	must(t, "gzip", err)
-	b, err := io.ReadAll(r)
-	must(t, "gzip", err)
+	r := must.Get(gzip.NewReader(bytes.NewReader(zipped)))(t)
+	b := must.Get(io.ReadAll(r))(t)
 	return b
 }
 
 // OldOptions open the fixtures.
 func OldOptions(t testing.TB) ledger.Options {
 	t.Helper()
-	k, err := keys.New(bytes.Repeat([]byte{7}, keys.Size))
-	must(t, "NewKey", err)
+	k := must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(t)
 	later := NewClock()
 	later.Pass(time.Hour)
 	return ledger.Options{Vault: Vault(t, k), Clock: later.Now, Timeout: 20 * time.Second, KeepVersions: 3}
@@ -54,8 +52,7 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 	for i := range 20 {
 		keys = append(keys, mem(fmt.Sprint("m", i)))
 	}
-	found, err := l.Lookup(ctx, keys...)
-	must(t, "Lookup", err)
+	found := must.Get(l.Lookup(ctx, keys...))(t)
 	states := []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated, memproxy.StateFlagged, memproxy.StateQuarantined}
 	for i, k := range keys {
 		tenant, state := "acme", states[i%4]
@@ -82,8 +79,7 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 			t.Errorf("%s says %q, not %q, %v", k.ID, newest.Text, want, err)
 		}
 	}
-	names, err := ledger.ByID(ctx, l, "mem0", memproxy.TargetEntity, "user:ann", "user:user1", "user:user0")
-	must(t, "names", err)
+	names := must.Get(ledger.ByID(ctx, l, "mem0", memproxy.TargetEntity, "user:ann", "user:user1", "user:user0"))(t)
 	if user1 := names["user:user1"]; names["user:ann"].Owner.Scope.Tenant != "acme" || names["user:user0"].Owner.Scope.Tenant != memproxy.TenantNobody || !user1.Owned() {
 		t.Errorf("names %+v", names)
 	}

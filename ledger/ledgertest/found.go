@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
 
@@ -16,34 +17,32 @@ func takenDown(t *testing.T, l Life) {
 		t.Errorf("before: %v, %v", begun, err)
 	}
 	found := func(id, sha string) memproxy.Found { return memproxy.Found{MemoryKey: mem(id), SHA256: sha} }
-	at, err := l.Backends.RecordFound(t.Context(), memproxy.Sealing{Backend: "mem0", Cursor: "2", Pass: 1}, found("a", "1"), found("b", ""), found("a", "2"))
-	must(t, "RecordFound", err)
+	at := must.Get(l.Backends.RecordFound(t.Context(), memproxy.Sealing{Backend: "mem0", Cursor: "2", Pass: 1}, found("a", "1"), found("b", ""), found("a", "2")))(t)
 	if at != (memproxy.Sealing{Backend: "mem0", Cursor: "2", Pass: 1, Fresh: 2, Found: 2}) {
 		t.Errorf("after a page: %+v", at)
 	}
 	next, begun, err := l.Other.Backends.Sealing(t.Context(), "mem0")
-	if must(t, "Sealing", err); !begun || next != at {
+	if must.Do(t, err); !begun || next != at {
 		t.Errorf("the other one goes on at %+v, %v", next, begun)
 	}
 	at, err = l.Other.Backends.RecordFound(t.Context(), memproxy.Sealing{Backend: "mem0", Pass: 2, Found: 2}, found("a", "3"), found("c", "4"))
-	if must(t, "RecordFound", err); at.Fresh != 1 || at.Found != 3 {
+	if must.Do(t, err); at.Fresh != 1 || at.Found != 3 {
 		t.Errorf("after another pass: %+v", at)
 	}
 	got, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "a", "b", "c", "d", "x\x00")
-	if must(t, "Lookup", err); len(got) != 3 || got["a"].FirstSeen != "1" || got["c"].FirstSeen != "4" || got["b"].Listing != memproxy.Listed {
+	if must.Do(t, err); len(got) != 3 || got["a"].FirstSeen != "1" || got["c"].FirstSeen != "4" || got["b"].Listing != memproxy.Listed {
 		t.Errorf("found %v", got)
 	}
 	if got, err := ledger.ByID(t.Context(), l, "letta", memproxy.TargetMemory, "a"); len(got) > 0 || err != nil {
 		t.Errorf("of another backend: %v, %v", got, err)
 	}
-	must(t, "Backends.Seal", l.Backends.Seal(t.Context(), "mem0"))
+	must.Do(t, l.Backends.Seal(t.Context(), "mem0"))
 	if _, begun, err := l.Backends.Sealing(t.Context(), "mem0"); begun || err != nil {
 		t.Errorf("sealed: %v, %v", begun, err)
 	}
 	put(t, l.Ledger, Row("owned"))
 	for _, of := range []*ledger.Ledger{l.Ledger, l.Other} {
-		got, err := ledger.ByID(t.Context(), of, "mem0", memproxy.TargetMemory, "a", "d", "owned")
-		must(t, "Lookup", err)
+		got := must.Get(ledger.ByID(t.Context(), of, "mem0", memproxy.TargetMemory, "a", "d", "owned"))(t)
 		if got["a"].Listing != memproxy.Listed || got["d"].Listing != memproxy.Unlisted || got["owned"].Listing != memproxy.NotSealed {
 			t.Errorf("of a sealed backend: %+v", got)
 		}
@@ -60,7 +59,7 @@ func claimed(t *testing.T, l Life) {
 	claim := func(by *ledger.Ledger, name, holder string, want bool) {
 		t.Helper()
 		mine, err := by.Backends.Claim(t.Context(), name, holder, time.Hour)
-		if must(t, "Claim", err); mine != want {
+		if must.Do(t, err); mine != want {
 			t.Errorf("%s for %s: %v", name, holder, mine)
 		}
 	}

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
 
 func cast(t *testing.T, l Life, id string, code memproxy.ReasonCode) int {
 	t.Helper()
-	n, err := l.Backends.Flag(t.Context(), memproxy.IntegrityFlag{MemoryKey: mem(id), Tenant: "acme", Code: code})
-	must(t, "Cast", err)
+	n := must.Get(l.Backends.Flag(t.Context(), memproxy.IntegrityFlag{MemoryKey: mem(id), Tenant: "acme", Code: code}))(t)
 	return n
 }
 
@@ -38,11 +38,9 @@ func doubted(t *testing.T, l Life) {
 		t.Errorf("of a memory that nothing is recorded of: %+v", st)
 	}
 
-	_, err := l.Append(t.Context(), Version("m", "one"))
-	must(t, "Append", err)
+	must.Get(l.Append(t.Context(), Version("m", "one")))(t)
 	cast(t, l, "m", memproxy.IntegrityMismatch)
-	_, err = l.Append(t.Context(), Version("m", "two"))
-	must(t, "Append", err)
+	must.Get(l.Append(t.Context(), Version("m", "two")))(t)
 	if st := status(t, l, "m"); st.Unverified != "" {
 		t.Errorf("after another text: %+v", st)
 	}
@@ -57,19 +55,16 @@ func doubted(t *testing.T, l Life) {
 // comes later.
 func breached(t *testing.T, l Life) {
 	for i := range 4 {
-		_, err := l.Append(t.Context(), Version(fmt.Sprint("m", i), "text"))
-		must(t, "Append", err)
+		must.Get(l.Append(t.Context(), Version(fmt.Sprint("m", i), "text")))(t)
 	}
 	f := memproxy.ChainFault{Class: memproxy.FaultTamper, Tenant: "acme", Position: 3, MemoryKey: mem("m2"), Detail: "the record was changed"}
 	for i := range 2 {
-		fresh, err := l.Chains.NoteBreach(t.Context(), f)
-		must(t, "NoteBreach", err)
+		fresh := must.Get(l.Chains.NoteBreach(t.Context(), f))(t)
 		if fresh != (i == 0) {
 			t.Errorf("time %d: fresh %v", i, fresh)
 		}
 	}
-	_, err := l.Append(t.Context(), Version("later", "text"))
-	must(t, "Append", err)
+	must.Get(l.Append(t.Context(), Version("later", "text")))(t)
 	for id, want := range map[string]bool{"m0": false, "m1": false, "m2": true, "m3": true, "later": true} {
 		if got := status(t, l, id).Unverified == memproxy.IntegrityChain; got != want {
 			t.Errorf("%s: doubted %v", id, got)
@@ -80,13 +75,11 @@ func breached(t *testing.T, l Life) {
 	}
 	elsewhere := Version("elsewhere", "text")
 	elsewhere.Tenant = "other"
-	_, err = l.Append(t.Context(), elsewhere)
-	must(t, "Append", err)
+	must.Get(l.Append(t.Context(), elsewhere))(t)
 	if status(t, l, "elsewhere").Unverified != "" {
 		t.Error("another tenant's memory is doubted")
 	}
-	all, err := l.Other.Chains.Breaches(t.Context(), "acme")
-	must(t, "Breaches", err)
+	all := must.Get(l.Other.Chains.Breaches(t.Context(), "acme"))(t)
 	if len(all) != 1 || all[0].Class != f.Class || all[0].Position != 3 || all[0].Detail != f.Detail || all[0].Noted.IsZero() {
 		t.Errorf("%+v", all)
 	}
@@ -97,12 +90,11 @@ func breached(t *testing.T, l Life) {
 	// A person accepts it: what was behind it counts again, and what comes later.
 	text := memproxy.ChainFault{Class: memproxy.FaultText, Tenant: "acme", Position: 4, MemoryKey: mem("m3"), Detail: "the text is gone"}
 	end, cleared, err := l.Chains.Accept(t.Context(), "acme", []memproxy.ChainFault{f, text})
-	must(t, "Accept", err)
+	must.Do(t, err)
 	if end.Tenant != "acme" || end.Position != 5 || end.Link == "" || cleared != 2 {
 		t.Errorf("it goes on from %+v, %d are cleared", end, cleared)
 	}
-	_, err = l.Append(t.Context(), Version("after", "text"))
-	must(t, "Append", err)
+	must.Get(l.Append(t.Context(), Version("after", "text")))(t)
 	for id, want := range map[string]bool{"m0": false, "m2": false, "m3": true, "later": false, "after": false} {
 		if got := status(t, l, id).Unverified == memproxy.IntegrityChain; got != want {
 			t.Errorf("accepted, %s: doubted %v", id, got)
@@ -112,7 +104,7 @@ func breached(t *testing.T, l Life) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true, Anchor: &end})
-	if must(t, "Verify", err); report.Open() != 0 || report.Head.Position != 6 {
+	if must.Do(t, err); report.Open() != 0 || report.Head.Position != 6 {
 		t.Errorf("%+v", report)
 	}
 	f.Position = 6
@@ -125,15 +117,14 @@ func breached(t *testing.T, l Life) {
 func backendSealed(t *testing.T, l Life) {
 	is := func(backend string) bool {
 		t.Helper()
-		sealed, err := l.Backends.Sealed(t.Context(), backend)
-		must(t, "Sealed", err)
+		sealed := must.Get(l.Backends.Sealed(t.Context(), backend))(t)
 		return sealed
 	}
 	if is("mem0") {
 		t.Error("nothing was sealed")
 	}
 	for range 2 {
-		must(t, "Backends.Seal", l.Backends.Seal(t.Context(), "mem0"))
+		must.Do(t, l.Backends.Seal(t.Context(), "mem0"))
 	}
 	if !is("mem0") || is("letta") || is("") {
 		t.Error("one was sealed")

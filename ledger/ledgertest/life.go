@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
@@ -41,13 +42,8 @@ func (c *Clock) Pass(d time.Duration) {
 func Key(t testing.TB) keys.Key {
 	t.Helper()
 	secret := make([]byte, keys.Size)
-	if _, err := rand.Read(secret); err != nil {
-		t.Fatal(err)
-	}
-	k, err := keys.New(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(rand.Read(secret))(t)
+	k := must.Get(keys.New(secret))(t)
 	return k
 }
 
@@ -58,10 +54,7 @@ func Vault(t testing.TB, under ...keys.Key) *keys.Vault {
 	if len(under) == 0 {
 		under = []keys.Key{Key(t)}
 	}
-	v, err := keys.NewVault(keys.Set{Signing: under[0], Verifying: under[1:]}, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(keys.NewVault(keys.Set{Signing: under[0], Verifying: under[1:]}, rand.Reader))(t)
 	return v
 }
 
@@ -157,11 +150,7 @@ func Held(id, text string) (memproxy.HeldWrite, memproxy.HoldContent) {
 func hold(t *testing.T, l Life, id, text string) memproxy.HeldWrite {
 	t.Helper()
 	h, c := Held(id, text)
-	h, err := l.Holds.Put(t.Context(), h, c)
-	if err != nil {
-		t.Fatalf("Holds.Put: %v", err)
-	}
-	return h
+	return must.Get(l.Holds.Put(t.Context(), h, c))(t)
 }
 
 func wantState(t *testing.T, l Life, id string, want memproxy.HoldState) memproxy.HeldWrite {
@@ -177,13 +166,6 @@ func wantErr(t *testing.T, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%s: %v, want %v", what, err, want)
-	}
-}
-
-func must(t testing.TB, what string, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
 
@@ -36,10 +37,7 @@ func RunPostgres(t *testing.T, address string) {
 // OpenPostgres opens a ledger for the length of the test.
 func OpenPostgres(t testing.TB, opt ledger.Options) *ledger.Ledger {
 	t.Helper()
-	l, err := ledger.Open(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(ledger.Open(opt))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -48,14 +46,9 @@ func OpenPostgres(t testing.TB, opt ledger.Options) *ledger.Ledger {
 // of a database whose tables are in it.
 func Schema(t testing.TB, address string) string {
 	t.Helper()
-	db, err := sql.Open("pgx", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("pgx", address))(t)
 	name := "test_" + strings.ToLower(rand.Text())
-	if _, err := db.ExecContext(t.Context(), `CREATE SCHEMA `+name); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.ExecContext(t.Context(), `CREATE SCHEMA `+name))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
@@ -64,10 +57,7 @@ func Schema(t testing.TB, address string) string {
 		}
 		_ = db.Close()
 	})
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(address))(t)
 	q := u.Query()
 	q.Set("search_path", name)
 	u.RawQuery = q.Encode()
@@ -78,11 +68,9 @@ func Schema(t testing.TB, address string) string {
 func postgresOpens(t *testing.T, address string) {
 	exec := func(url, statement string) {
 		t.Helper()
-		db, err := sql.Open("pgx", url)
-		must(t, "open", err)
+		db := must.Get(sql.Open("pgx", url))(t)
 		defer db.Close()
-		_, err = db.ExecContext(t.Context(), statement)
-		must(t, statement, err)
+		must.Get(db.ExecContext(t.Context(), statement))(t)
 	}
 	t.Run("many at once make one schema", func(t *testing.T) {
 		url := Schema(t, address)
@@ -105,31 +93,27 @@ func postgresOpens(t *testing.T, address string) {
 	t.Run("another program's tables are refused", func(t *testing.T) {
 		url := Schema(t, address)
 		exec(url, `CREATE TABLE ownership (id INT)`)
-		_, err := ledger.Open(ledger.Options{URL: url, Timeout: 20 * time.Second})
-		wantErr(t, "open", err, ledger.ErrForeign)
+		wantErr(t, "open", errOf(ledger.Open(ledger.Options{URL: url, Timeout: 20 * time.Second})), ledger.ErrForeign)
 	})
 	t.Run("tables that are made while it waits for the lock are seen", func(t *testing.T) {
 		url := Schema(t, address)
-		db, err := sql.Open("pgx", url)
-		must(t, "open", err)
+		db := must.Get(sql.Open("pgx", url))(t)
 		defer db.Close()
-		tx, err := db.BeginTx(t.Context(), nil)
-		must(t, "begin", err)
-		_, err = tx.ExecContext(t.Context(), `SELECT pg_advisory_xact_lock(x'6d707278'::BIGINT)`)
-		must(t, "lock", err)
+		tx := must.Get(db.BeginTx(t.Context(), nil))(t)
+		must.Get(tx.ExecContext(t.Context(), `SELECT pg_advisory_xact_lock(x'6d707278'::BIGINT)`))(t)
 		opened := make(chan error, 1)
 		go func() {
 			_, err := ledger.Open(ledger.Options{URL: url, Timeout: 20 * time.Second})
 			opened <- err
 		}()
-		_, err = tx.ExecContext(t.Context(), `DO $$ BEGIN
+		_, err := tx.ExecContext(t.Context(), `DO $$ BEGIN
 			FOR i IN 1..2000 LOOP
 				EXIT WHEN EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted);
 				PERFORM pg_sleep(0.01);
 			END LOOP;
 		END $$; CREATE TABLE ownership (id INT)`)
-		must(t, "make a table", err)
-		must(t, "commit", tx.Commit())
+		must.Do(t, err)
+		must.Do(t, tx.Commit())
 		wantErr(t, "open", <-opened, ledger.ErrForeign)
 	})
 	t.Run("leases go by the database's clock", func(t *testing.T) { oneClock(t, exec, address) })
@@ -154,7 +138,7 @@ func postgresOpens(t *testing.T, address string) {
 		}
 		RunOld(t, OpenPostgres(t, opt))
 		url := Schema(t, address)
-		must(t, "close", OpenPostgres(t, ledger.Options{URL: url, Timeout: 20 * time.Second}).Close())
+		must.Do(t, OpenPostgres(t, ledger.Options{URL: url, Timeout: 20 * time.Second}).Close())
 		if upgraded, fresh := columns(t, opt.URL), columns(t, url); upgraded != fresh || fresh == "" {
 			t.Errorf("upgraded:\n%s\nnew:\n%s", upgraded, fresh)
 		}
@@ -164,11 +148,10 @@ func postgresOpens(t *testing.T, address string) {
 		l := OpenPostgres(t, ledger.Options{URL: url, Timeout: 20 * time.Second, Vault: vault})
 		other := OpenPostgres(t, ledger.Options{URL: url, Timeout: 20 * time.Second, Vault: vault})
 		e := memproxy.Entry{Owners: []memproxy.Ownership{Row("m"), Row("lost")}, Versions: []memproxy.Version{Version("m", "a"), Version("lost", "b")}}
-		must(t, "put", l.Commit(t.Context(), e))
+		must.Do(t, l.Commit(t.Context(), e))
 		seen := func(id string) memproxy.Record {
 			t.Helper()
-			found, err := other.Lookup(t.Context(), mem(id))
-			must(t, "Lookup", err)
+			found := must.Get(other.Lookup(t.Context(), mem(id)))(t)
 			return found[mem(id)]
 		}
 		if a, b := seen("m"), seen("lost"); a.Status.Unverified != "" || a.Owner.Scope.Tenant != "acme" || b.Owner.Scope.Tenant != "acme" {
@@ -182,10 +165,9 @@ func postgresOpens(t *testing.T, address string) {
 			if rec := seen("lost"); rec.Status.State != memproxy.StateQuarantined {
 				t.Errorf("removed: %+v", rec)
 			}
-			must(t, "put again", l.Commit(t.Context(), memproxy.Entry{Owners: e.Owners}))
+			must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: e.Owners}))
 		}
-		db, err := sql.Open("pgx", url)
-		must(t, "open", err)
+		db := must.Get(sql.Open("pgx", url))(t)
 		defer db.Close()
 		for _, older := range [...]string{
 			`INSERT INTO record (backend, kind, id) VALUES ('mem0', 'memory', 'm') ON CONFLICT (backend, kind, id) DO UPDATE SET prior = record.prior`,
@@ -198,24 +180,22 @@ func postgresOpens(t *testing.T, address string) {
 	})
 	t.Run("a newer schema is refused", func(t *testing.T) {
 		url := Schema(t, address)
-		must(t, "close", OpenPostgres(t, ledger.Options{URL: url, Timeout: 20 * time.Second}).Close())
+		must.Do(t, OpenPostgres(t, ledger.Options{URL: url, Timeout: 20 * time.Second}).Close())
 		exec(url, `INSERT INTO memproxy_schema VALUES (99, 0)`)
-		_, err := ledger.Open(ledger.Options{URL: url, Timeout: 20 * time.Second})
-		wantErr(t, "open", err, ledger.ErrNewer)
+		wantErr(t, "open", errOf(ledger.Open(ledger.Options{URL: url, Timeout: 20 * time.Second})), ledger.ErrNewer)
 	})
 }
 
 // columns are those of all tables, in order, and the indexes.
 func columns(t *testing.T, address string) string {
 	t.Helper()
-	db, err := sql.Open("pgx", address)
-	must(t, "open", err)
+	db := must.Get(sql.Open("pgx", address))(t)
 	defer db.Close()
 	var all string
-	err = db.QueryRowContext(t.Context(), `SELECT string_agg(line, chr(10) ORDER BY line, n) FROM (
+	err := db.QueryRowContext(t.Context(), `SELECT string_agg(line, chr(10) ORDER BY line, n) FROM (
 		SELECT table_name || ' ' || row_number() OVER (PARTITION BY table_name ORDER BY ordinal_position) || ' ' || column_name || ' ' || data_type || ' '
 			|| is_nullable || ' ' || coalesce(collation_name, '') || ' ' || coalesce(column_default, '') AS line, 0 AS n FROM information_schema.columns WHERE table_schema = current_schema()
 		UNION ALL SELECT replace(indexdef, current_schema() || '.', ''), 1 FROM pg_indexes WHERE schemaname = current_schema()) AS lines`).Scan(&all)
-	must(t, "columns", err)
+	must.Do(t, err)
 	return all
 }

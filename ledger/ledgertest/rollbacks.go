@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // rollbacks: one of a memory at a time; what is begun is claimed by one once
@@ -13,13 +14,9 @@ import (
 func rollbacks(t *testing.T, l Life) {
 	ctx := t.Context()
 	v := Version("m", "text")
-	if _, err := l.Append(ctx, v); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(l.Append(ctx, v))(t)
 	b := memproxy.Rollback{MemoryKey: v.MemoryKey, Tenant: v.Tenant, Decision: "d1", Reviewer: "human:bob", Reason: "x", Number: 1, Before: "ab"}
-	if err := l.Rollbacks.Begin(ctx, b, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Rollbacks.Begin(ctx, b, time.Minute))
 	other := b
 	other.Decision = "d2"
 	if err := l.Rollbacks.Begin(ctx, other, time.Minute); !errors.Is(err, memproxy.ErrState) {
@@ -67,16 +64,10 @@ func foundTexts(t *testing.T, l Life) {
 	found := func(text string) {
 		t.Helper()
 		v := Version("m", text)
-		if err := l.Commit(ctx, memproxy.Entry{Queued: true, Found: []memproxy.Version{v}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Commit(ctx, memproxy.Entry{Queued: true, Found: []memproxy.Version{v}}))
 	}
-	if err := l.Rollbacks.KeepFound(ctx, Version("m", "a")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Append(ctx, Version("m", "b")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Rollbacks.KeepFound(ctx, Version("m", "a")))
+	must.Get(l.Append(ctx, Version("m", "b")))(t)
 	for _, text := range []string{"b", "a", "round the proxy", "round the proxy", "a"} {
 		found(text)
 	}
@@ -90,9 +81,7 @@ func foundTexts(t *testing.T, l Life) {
 	edit.Op, edit.Before = memproxy.OpSelfEdit, hash("a")
 	for i, before := range []string{"a", "a", "c"} {
 		edit.Decision, edit.Before = string(rune('x'+i)), hash(before)
-		if _, err := l.Append(ctx, edit); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.Append(ctx, edit))(t)
 	}
 	if vs, err := l.History(ctx, edit.MemoryKey, 0, 0); err != nil || len(vs) != 2 || vs[1].Decision != "x" {
 		t.Errorf("%+v %v", vs, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
 
@@ -54,15 +55,14 @@ func sessionLocks(t *testing.T, l Life) {
 	}
 	wantErr(t, "its own principal", l.Sessions.Unlock(ctx, "acme", "s1", by("agent:dev")), ledger.ErrOwnReview)
 	wantErr(t, "no such session", l.Sessions.Unlock(ctx, "other", "s1", by("human:ann")), ledger.ErrUnknown)
-	must(t, "Unlock", l.Sessions.Unlock(ctx, "acme", "s1", by("human:ann")))
+	must.Do(t, l.Sessions.Unlock(ctx, "acme", "s1", by("human:ann")))
 	isLocked(false)
 	wantErr(t, "unlocked already", l.Sessions.Unlock(ctx, "acme", "s1", by("human:ann")), ledger.ErrState)
 	note(event("d6", memproxy.Deny), false)
 	note(event("d7", memproxy.Deny), false)
 	note(event("d8", memproxy.Deny), true)
 	for what, ids := range map[string][]string{"no record": nil, "a record without an id": {"s1", ""}, "a NUL": {"s1", "s\x002"}} {
-		_, err = l.NoteSession(ctx, event("d9", memproxy.Deny), ids...)
-		wantErr(t, what, err, ledger.ErrRow)
+		wantErr(t, what, errOf(l.NoteSession(ctx, event("d9", memproxy.Deny), ids...)), ledger.ErrRow)
 	}
 	for i := range 130 {
 		note(event(fmt.Sprint("flood", i), memproxy.Deny, memproxy.PolicyForbid), false)
@@ -96,7 +96,7 @@ func sessionWindows(t *testing.T, l Life) {
 			t.Errorf("locked: %+v, %v; want %q", got, err, want)
 		}
 		if want != "" {
-			must(t, "Unlock", l.Sessions.Unlock(t.Context(), "acme", want, by("human:ann")))
+			must.Do(t, l.Sessions.Unlock(t.Context(), "acme", want, by("human:ann")))
 			l.Clock.Pass(time.Second)
 		}
 	}
@@ -164,8 +164,7 @@ func sessionLists(t *testing.T, l Life) {
 		for i := range times {
 			e := event(fmt.Sprint(tenant, id, i), memproxy.Deny, memproxy.ScreenRisk)
 			e.Tenant, e.Principal = tenant, principal
-			_, err := l.NoteSession(t.Context(), e, id)
-			must(t, "NoteSession", err)
+			must.Get(l.NoteSession(t.Context(), e, id))(t)
 		}
 	}
 	key := func(k memproxy.SessionKey) string { return k.ID() }
@@ -182,8 +181,7 @@ func sessionLists(t *testing.T, l Life) {
 	twin := odd
 	twin.User = "bob"
 	note("acme", twin.ID(), "spiffe://a/b", 1)
-	_, err := l.Sessions.Get(t.Context(), new("acme"), "s/1")
-	wantErr(t, "a name that two have", err, ledger.ErrState)
+	wantErr(t, "a name that two have", errOf(l.Sessions.Get(t.Context(), new("acme"), "s/1")), ledger.ErrState)
 	page, err := l.Other.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new("acme")})
 	if err != nil || len(page.Sessions) != 2 || page.Next != "" {
 		t.Fatalf("%+v, %v; want the two that are locked", page, err)
@@ -203,11 +201,9 @@ func sessionLists(t *testing.T, l Life) {
 	if s, err := l.Sessions.Get(t.Context(), nil, "x"); err != nil || s.Tenant != "other" {
 		t.Errorf("of any tenant: %+v, %v", s, err)
 	}
-	_, err = l.Sessions.Get(t.Context(), new(""), "x")
-	wantErr(t, "of none", err, ledger.ErrUnknown)
+	wantErr(t, "of none", errOf(l.Sessions.Get(t.Context(), new(""), "x")), ledger.ErrUnknown)
 	note("beta", odd.ID(), "spiffe://a/b", 1)
-	_, err = l.Sessions.Get(t.Context(), nil, odd.ID())
-	wantErr(t, "an id that two tenants have", err, ledger.ErrState)
+	wantErr(t, "an id that two tenants have", errOf(l.Sessions.Get(t.Context(), nil, odd.ID())), ledger.ErrState)
 	seen := map[string]bool{}
 	if page, err = l.Sessions.List(t.Context(), memproxy.SessionFilter{All: true, Limit: 500}); err != nil {
 		t.Fatal(err)
@@ -233,8 +229,7 @@ func sessionLists(t *testing.T, l Life) {
 	if both != 2 {
 		t.Errorf("page by page %d of two tenants' records", both)
 	}
-	_, err = l.Sessions.List(t.Context(), memproxy.SessionFilter{After: "nonsense"})
-	wantErr(t, "a cursor that is none", err, memproxy.ErrRefused)
+	wantErr(t, "a cursor that is none", errOf(l.Sessions.List(t.Context(), memproxy.SessionFilter{After: "nonsense"})), memproxy.ErrRefused)
 	var all []string
 	f := memproxy.SessionFilter{Tenant: new("acme"), All: true, Limit: 2}
 	for {
@@ -264,8 +259,7 @@ func sessionEnds(t *testing.T, l Life) {
 	note := func(id string, verdict memproxy.Verdict, decisions ...string) {
 		t.Helper()
 		for _, d := range decisions {
-			_, err := l.NoteSession(ctx, event(d, verdict, memproxy.PolicyForbid), id)
-			must(t, "NoteSession", err)
+			must.Get(l.NoteSession(ctx, event(d, verdict, memproxy.PolicyForbid), id))(t)
 		}
 	}
 	end := func(of *ledger.Ledger, idle time.Duration, want int) {

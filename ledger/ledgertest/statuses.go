@@ -7,23 +7,21 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
 
 func set(t *testing.T, l Life, id string, state memproxy.MemoryState, from ...memproxy.MemoryState) int {
 	t.Helper()
-	n, err := l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem(id), Tenant: "acme", State: state, From: from, Reason: "because", Decision: "d-" + id, Rules: "p1"})
-	must(t, "SetState", err)
+	n := must.Get(l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem(id), Tenant: "acme", State: state, From: from, Reason: "because", Decision: "d-" + id, Rules: "p1"}))(t)
 	return n
 }
 
 // status is the status as every ledger of the store sees it.
 func status(t *testing.T, l Life, id string) memproxy.Status {
 	t.Helper()
-	got, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, id)
-	must(t, "Lookup", err)
-	other, err := ledger.ByID(t.Context(), l.Other, "mem0", memproxy.TargetMemory, id)
-	must(t, "Lookup", err)
+	got := must.Get(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, id))(t)
+	other := must.Get(ledger.ByID(t.Context(), l.Other, "mem0", memproxy.TargetMemory, id))(t)
 	if got[id].Status.State != other[id].Status.State {
 		t.Errorf("%s is %q here and %q there", id, got[id].Status.State, other[id].Status.State)
 	}
@@ -58,11 +56,9 @@ func statesSet(t *testing.T, l Life) {
 	if n, err := l.SetState(t.Context(), late); err != nil || n != 1 {
 		t.Errorf("a change of what is seen now: %d, %v", n, err)
 	}
-	_, err := l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem("x"), State: "splendid"})
-	wantErr(t, "no such state", err, ledger.ErrRow)
+	wantErr(t, "no such state", errOf(l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem("x"), State: "splendid"})), ledger.ErrRow)
 	findings := []memproxy.Finding{{Rule: "r", Start: 1, End: 4}}
-	_, err = l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem("f"), State: memproxy.StateFlagged, Findings: findings})
-	must(t, "SetState", err)
+	must.Get(l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem("f"), State: memproxy.StateFlagged, Findings: findings}))(t)
 	if st := status(t, l, "f"); len(st.Findings) != 1 || st.Findings[0] != findings[0] {
 		t.Errorf("findings %+v", st.Findings)
 	}
@@ -76,8 +72,7 @@ func statesListed(t *testing.T, l Life) {
 	seen := map[string]bool{}
 	f := memproxy.StatusFilter{State: memproxy.StateUntrusted}
 	for range 5 {
-		page, err := l.Other.ListStatuses(t.Context(), f)
-		must(t, "ListStatuses", err)
+		page := must.Get(l.Other.ListStatuses(t.Context(), f))(t)
 		if len(page) > 10 {
 			t.Fatalf("a page of %d", len(page))
 		}
@@ -109,7 +104,7 @@ func quiet(t *testing.T, l Life) {
 		set(t, l, id, memproxy.StatePending)
 	}
 	l.Clock.Pass(5 * 24 * time.Hour)
-	must(t, "Corrected", l.Commit(ctx, memproxy.Entry{Corrections: []memproxy.Correction{{
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Corrections: []memproxy.Correction{{
 		Backend: "mem0", ID: "corrected", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Trust: memproxy.TrustHuman, Decision: "d2", Reason: "wrong"}}}))
 	set(t, l, "fresh", memproxy.StatePending)
 	l.Clock.Pass(3 * 24 * time.Hour)
@@ -135,20 +130,19 @@ func expiry(t *testing.T, l Life) {
 		if id == "stays" {
 			c.Expires = time.Time{}
 		}
-		_, err := l.SetState(ctx, c)
-		must(t, "SetState", err)
+		must.Get(l.SetState(ctx, c))(t)
 	}
-	must(t, "Pin", l.Pin(ctx, mem("pinned"), true))
+	must.Do(t, l.Pin(ctx, mem("pinned"), true))
 	if gone, err := l.Upkeep.Expire(ctx, l.Clock.Now()); err != nil || len(gone) != 0 {
 		t.Errorf("before their time: %v, %v", gone, err)
 	}
 	later := memproxy.Renewal{MemoryKey: mem("goes"), Expires: soon.Add(time.Hour), Sooner: true}
-	must(t, "Move", l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{later}}))
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{later}}))
 	if st := status(t, l, "goes"); !st.Expires.Equal(soon.Truncate(time.Microsecond)) {
 		t.Errorf("moved, it ends %v, want %v", st.Expires, soon)
 	}
 	l.Clock.Pass(2 * time.Hour)
-	must(t, "Confirm", l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{{MemoryKey: mem("confirmed"), Expires: l.Clock.Now().Add(time.Hour)}}}))
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{{MemoryKey: mem("confirmed"), Expires: l.Clock.Now().Add(time.Hour)}}}))
 	if st := status(t, l, "goes"); st.State != memproxy.StateExpired {
 		t.Errorf("over and not marked, it is %s", st.State)
 	}
@@ -167,7 +161,7 @@ func expiry(t *testing.T, l Life) {
 			t.Errorf("%s is %s, want %s", id, st.State, want)
 		}
 	}
-	must(t, "Confirm", l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{{MemoryKey: mem("goes"), Expires: l.Clock.Now().Add(time.Hour)}}}))
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{{MemoryKey: mem("goes"), Expires: l.Clock.Now().Add(time.Hour)}}}))
 	if st := status(t, l, "goes"); st.State != memproxy.StateValidated {
 		t.Errorf("seen to hold again, it is %s", st.State)
 	}
@@ -185,18 +179,16 @@ func expiry(t *testing.T, l Life) {
 func purged(t *testing.T, l Life) {
 	ctx := t.Context()
 	put(t, l.Ledger, Row("m"))
-	_, err := l.Append(ctx, Version("m", "first"), Version("m", "second"))
-	must(t, "Append", err)
-	must(t, "PinVersion", l.PinVersion(ctx, mem("m"), 1, true))
+	must.Get(l.Append(ctx, Version("m", "first"), Version("m", "second")))(t)
+	must.Do(t, l.PinVersion(ctx, mem("m"), 1, true))
 	set(t, l, "m", memproxy.StateExpired)
-	must(t, "Purge", l.Upkeep.Purge(ctx, mem("m"), "system:ttl", "d-purge"))
-	must(t, "Purge", l.Upkeep.Purge(ctx, mem("m"), "system:ttl", "d-purge"))
+	must.Do(t, l.Upkeep.Purge(ctx, mem("m"), "system:ttl", "d-purge"))
+	must.Do(t, l.Upkeep.Purge(ctx, mem("m"), "system:ttl", "d-purge"))
 	history, err := l.History(ctx, mem("m"), 0, 0)
 	if err != nil || len(history) != 3 || history[0].Op != memproxy.OpPurge {
 		t.Fatalf("what happened stays known: %+v, %v", history, err)
 	}
-	_, err = l.Version(ctx, mem("m"), 1)
-	wantErr(t, "what it said", err, ledger.ErrShredded)
+	wantErr(t, "what it said", errOf(l.Version(ctx, mem("m"), 1)), ledger.ErrShredded)
 	if st := status(t, l, "m"); st.State != "" {
 		t.Errorf("status %+v", st)
 	}
@@ -216,10 +208,10 @@ func contested(t *testing.T, l Life) {
 	put(t, l.Ledger, Row("m"))
 	d := memproxy.Dissent{Text: "the sky is green", SHA256: "ab", Correction: memproxy.Correction{
 		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Trust: memproxy.TrustAnonymous, Decision: "d1", Reason: "thinks so"}}
-	must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
-	must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}})) // the same once more
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}})) // the same once more
 	d.Decision, d.Text = "d2", "the sky is red"
-	must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
 	if st := status(t, l, "m"); !st.Contested || st.State != memproxy.StateUntrusted {
 		t.Errorf("status %+v", st)
 	}
@@ -236,50 +228,44 @@ func contested(t *testing.T, l Life) {
 	put(t, l.Ledger, Row("n"))
 	d.ID = "n"
 	for _, d.Decision = range []string{"rejected", "failed", "resolved", "approved"} {
-		must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
-		_, err := l.Holds.Put(ctx, memproxy.HeldWrite{ID: d.Decision, Backend: "mem0", Route: "mem0.update", Method: "PUT", EscapedPath: "/memories/n", Tenant: "acme", Principal: "agent:low", Kind: memproxy.Correct, Created: l.Clock.Now()}, memproxy.HoldContent{Body: []byte("{}")})
-		must(t, "Holds.Put", err)
+		must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
+		must.Get(l.Holds.Put(ctx, memproxy.HeldWrite{ID: d.Decision, Backend: "mem0", Route: "mem0.update", Method: "PUT", EscapedPath: "/memories/n", Tenant: "acme", Principal: "agent:low", Kind: memproxy.Correct, Created: l.Clock.Now()}, memproxy.HoldContent{Body: []byte("{}")}))(t)
 	}
-	must(t, "Holds.Reject", l.Holds.Reject(ctx, "rejected", by("human:ann")))
+	must.Do(t, l.Holds.Reject(ctx, "rejected", by("human:ann")))
 	if st := status(t, l, "n"); !st.Contested {
 		t.Error("one dissent is still open")
 	}
 	for _, id := range [...]string{"failed", "resolved"} { // the backend refused it, or nobody knows
-		_, err = l.Holds.Approve(ctx, id, by("human:ann"))
-		must(t, "Holds.Approve", err)
-		claim, err := l.Holds.Claim(ctx, id, time.Minute)
-		must(t, "Holds.Claim", err)
+		must.Get(l.Holds.Approve(ctx, id, by("human:ann")))(t)
+		claim := must.Get(l.Holds.Claim(ctx, id, time.Minute))(t)
 		if id == "failed" {
-			must(t, "Holds.Release", l.Holds.Release(ctx, id, claim.Token)) // nothing was sent: it is tried again
+			must.Do(t, l.Holds.Release(ctx, id, claim.Token)) // nothing was sent: it is tried again
 			if all, err := l.Dissents(ctx, mem("n"), false); err != nil || !open(all, id) {
 				t.Errorf("what is tried again: %+v, %v", all, err)
 			}
-			claim, err = l.Holds.Claim(ctx, id, time.Minute)
-			must(t, "Holds.Claim", err)
-			must(t, "Holds.Fail", l.Holds.Fail(ctx, id, claim.Token, memproxy.HoldResult{Status: 422}))
+			claim = must.Get(l.Holds.Claim(ctx, id, time.Minute))(t)
+			must.Do(t, l.Holds.Fail(ctx, id, claim.Token, memproxy.HoldResult{Status: 422}))
 		} else {
 			l.Clock.Pass(2 * time.Minute)
 			_, err = l.Holds.Resolve(ctx, id, memproxy.HoldFailed, memproxy.HoldResult{})
 		}
-		must(t, "Holds.Resolve", err)
+		must.Do(t, err)
 		if all, err := l.Dissents(ctx, mem("n"), false); err != nil || open(all, id) || !open(all, "approved") {
 			t.Errorf("%s: %+v, %v", id, all, err)
 		}
 	}
-	_, err = l.Holds.Approve(ctx, "approved", by("human:ann"))
-	must(t, "Holds.Approve", err)
+	must.Get(l.Holds.Approve(ctx, "approved", by("human:ann")))(t)
 	if st := status(t, l, "n"); !st.Contested {
 		t.Error("approved, and not written yet")
 	}
-	claim, err := l.Holds.Claim(ctx, "approved", time.Minute)
-	must(t, "Holds.Claim", err)
-	must(t, "Holds.Finish", l.Holds.Finish(ctx, "approved", claim.Token, memproxy.HoldResult{Status: 200}))
+	claim := must.Get(l.Holds.Claim(ctx, "approved", time.Minute))(t)
+	must.Do(t, l.Holds.Finish(ctx, "approved", claim.Token, memproxy.HoldResult{Status: 200}))
 	if st := status(t, l, "n"); st.Contested {
 		t.Error("no dissent is open")
 	}
 	for i := range 30 {
 		d.Decision = fmt.Sprint("flood", i)
-		must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
+		must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
 	}
 	if all, err = l.Dissents(ctx, mem("n"), true); err != nil || len(all) != 20 || all[0].Decision != "flood29" {
 		t.Errorf("%d of dissent, %v", len(all), err)
@@ -291,8 +277,7 @@ func promoted(t *testing.T, l Life) {
 	put(t, l.Ledger, Row("m"))
 	set(t, l, "m", memproxy.StatePending)
 	two := func(who string) memproxy.Review { return memproxy.Review{Reviewer: who, Need: 2} }
-	_, err := l.Promote(ctx, mem("m"), two("agent:dev"))
-	wantErr(t, "the author", err, ledger.ErrOwnReview)
+	wantErr(t, "the author", errOf(l.Promote(ctx, mem("m"), two("agent:dev"))), ledger.ErrOwnReview)
 	tally, err := l.Promote(ctx, mem("m"), two("human:ann"))
 	if err != nil || tally.Settled {
 		t.Fatalf("%+v, %v", tally, err)
@@ -312,19 +297,15 @@ func promoted(t *testing.T, l Life) {
 		t.Errorf("a quarantined one that was none: %+v, %v", status(t, l, "bad"), err)
 	}
 	set(t, l, "gone", memproxy.StateExpired)
-	_, err = l.Promote(ctx, mem("gone"), by("human:ann"))
-	wantErr(t, "an expired one", err, ledger.ErrState)
-	_, err = l.Promote(ctx, mem("m"), by("human:ann"))
-	wantErr(t, "a promoted one", err, ledger.ErrState)
+	wantErr(t, "an expired one", errOf(l.Promote(ctx, mem("gone"), by("human:ann"))), ledger.ErrState)
+	wantErr(t, "a promoted one", errOf(l.Promote(ctx, mem("m"), by("human:ann"))), ledger.ErrState)
 	// What was decided stays, whatever is noted of the same text, until another
 	// is there.
-	_, err = l.SetState(ctx, memproxy.StateChange{MemoryKey: mem("m"), State: memproxy.StateQuarantined, Rules: "p9"})
-	must(t, "SetState", err)
+	must.Get(l.SetState(ctx, memproxy.StateChange{MemoryKey: mem("m"), State: memproxy.StateQuarantined, Rules: "p9"}))(t)
 	if st := status(t, l, "m"); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined || st.Rules != "p9" || st.Attestation != memproxy.HumanConfirmed {
 		t.Errorf("the rules undid it: %+v", st)
 	}
-	_, err = l.SetState(ctx, memproxy.StateChange{MemoryKey: mem("m"), State: memproxy.StatePending, Text: memproxy.TextSHA256("another")})
-	must(t, "SetState", err)
+	must.Get(l.SetState(ctx, memproxy.StateChange{MemoryKey: mem("m"), State: memproxy.StatePending, Text: memproxy.TextSHA256("another")}))(t)
 	if st := status(t, l, "m"); st.State != memproxy.StatePending || st.Reviewed != "" || st.CurrentRules != "" {
 		t.Errorf("another text: %+v", st)
 	}
@@ -336,15 +317,14 @@ func promoted(t *testing.T, l Life) {
 func maintained(t *testing.T, l Life) {
 	maintain := func() {
 		t.Helper()
-		_, err := l.Upkeep.Maintain(t.Context(), l.Clock.Now(), ledger.Retention{})
-		must(t, "Maintain", err)
+		must.Get(l.Upkeep.Maintain(t.Context(), l.Clock.Now(), ledger.Retention{}))(t)
 	}
 	ctx := t.Context()
 	gone := Row("gone")
 	put(t, l.Ledger, gone, Row("stays"))
 	set(t, l, "gone", memproxy.StateFlagged)
 	set(t, l, "stays", memproxy.StateFlagged)
-	must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{{Text: "no", Correction: memproxy.Correction{
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{{Text: "no", Correction: memproxy.Correction{
 		Backend: "mem0", ID: "gone", Tenant: "acme", Author: "a", Corrector: "b", Decision: "d"}}}}))
 	gone.Deleted = true
 	put(t, l.Ledger, gone)
@@ -352,14 +332,13 @@ func maintained(t *testing.T, l Life) {
 		appendAll(t, l, Version("m", fmt.Sprint(i)))
 	}
 	hold(t, l, "h", "text")
-	must(t, "reject", l.Holds.Reject(ctx, "h", by("human:ann")))
+	must.Do(t, l.Holds.Reject(ctx, "h", by("human:ann")))
 	hold(t, l, "waits", "text")
 	maintain()
 	wantState(t, l, "h", memproxy.HoldRejected)
 	l.Clock.Pass(400 * 24 * time.Hour)
 	maintain()
-	_, err := l.Holds.Get(ctx, "h")
-	wantErr(t, "a hold that was settled", err, ledger.ErrUnknown)
+	wantErr(t, "a hold that was settled", errOf(l.Holds.Get(ctx, "h")), ledger.ErrUnknown)
 	wantState(t, l, "waits", memproxy.HoldPending)
 	if st := status(t, l, "gone"); st.State != "" {
 		t.Errorf("of a deleted memory: %+v", st)
@@ -382,8 +361,7 @@ func inventory(t *testing.T, l Life) {
 	put(t, l.Ledger, Row("d"), Row("a"), gone, Row("C"), other)
 	got, after := "", ""
 	for range 5 {
-		page, err := l.Other.Backends.Inventory(t.Context(), "mem0", memproxy.TargetMemory, after, 2)
-		must(t, "Inventory", err)
+		page := must.Get(l.Other.Backends.Inventory(t.Context(), "mem0", memproxy.TargetMemory, after, 2))(t)
 		if len(page) == 0 {
 			break
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
 
@@ -64,17 +65,12 @@ func Row(id string) memproxy.Ownership {
 
 func put(t *testing.T, s *ledger.Ledger, rows ...memproxy.Ownership) {
 	t.Helper()
-	if err := s.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: rows}); err != nil {
-		t.Fatalf("Put: %v", err)
-	}
+	must.Do(t, s.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: rows}))
 }
 
 func owners(t *testing.T, s *ledger.Ledger, ids ...string) map[string]memproxy.Ownership {
 	t.Helper()
-	records, err := ledger.ByID(t.Context(), s, "mem0", memproxy.TargetMemory, ids...)
-	if err != nil {
-		t.Fatalf("Lookup: %v", err)
-	}
+	records := must.Get(ledger.ByID(t.Context(), s, "mem0", memproxy.TargetMemory, ids...))(t)
 	got := map[string]memproxy.Ownership{}
 	for id, rec := range records {
 		if rec.Owned() {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
 
@@ -25,10 +26,7 @@ func swept(t *testing.T, s *ledger.Ledger) {
 	gone.Deleted = true
 	put(t, s, row("1", "ann", "a1", "x"), row("2", "ann", "a2", "x"), row("3", "ann", "", "y"), row("4", "bob", "a1", "x"), other, receipt, gone)
 
-	got, err := s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{User: "ann"}, memproxy.Version{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{User: "ann"}, memproxy.Version{}))(t)
 	slices.SortFunc(got, func(a, b memproxy.Tally) int { return int(b.Memories - a.Memories) })
 	if len(got) != 2 || got[0].Actor != "x" || got[0].Memories != 2 || got[0].Tenant != Row("").Scope.Tenant || got[1].Actor != "y" || got[1].Memories != 1 {
 		t.Errorf("tallies %+v: want two of x and one of y", got)

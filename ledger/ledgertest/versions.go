@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
 
@@ -32,8 +33,7 @@ func hash(text string) string {
 
 func appendAll(t *testing.T, l Life, vs ...memproxy.Version) []memproxy.Version {
 	t.Helper()
-	out, err := l.Append(t.Context(), vs...)
-	must(t, "Append", err)
+	out := must.Get(l.Append(t.Context(), vs...))(t)
 	return out
 }
 
@@ -82,12 +82,10 @@ func versionsFound(t *testing.T, l Life) {
 	if wantErr(t, "a deleted memory's text", err, ledger.ErrShredded); v.Text != "" || len(v.Metadata) > 0 {
 		t.Errorf("version 1 of what was deleted: %+v", v)
 	}
-	_, err = l.Version(ctx, mem("m"), 4)
-	wantErr(t, "no such version", err, ledger.ErrUnknown)
+	wantErr(t, "no such version", errOf(l.Version(ctx, mem("m"), 4)), ledger.ErrUnknown)
 	bad := Version("m", "x")
 	bad.Op = ""
-	_, err = l.Append(ctx, bad)
-	wantErr(t, "no operation", err, ledger.ErrRow)
+	wantErr(t, "no operation", errOf(l.Append(ctx, bad)), ledger.ErrRow)
 	if r := sound(t, l); r.Checked != 4 {
 		t.Errorf("checked %d", r.Checked)
 	}
@@ -105,20 +103,19 @@ func versionsCompacted(t *testing.T, l Life) {
 	for i := range 3 {
 		appendAll(t, l, Version("m", fmt.Sprint("text ", i)))
 	}
-	must(t, "PinVersion", l.PinVersion(ctx, mem("m"), 2, true))
+	must.Do(t, l.PinVersion(ctx, mem("m"), 2, true))
 	for i := 3; i < 15; i++ {
 		appendAll(t, l, Version("m", fmt.Sprint("text ", i)))
 	}
 	var kept []string
-	history, err := l.History(ctx, mem("m"), 0, 0)
-	must(t, "History", err)
+	history := must.Get(l.History(ctx, mem("m"), 0, 0))(t)
 	for _, v := range history {
 		full, err := l.Version(ctx, mem("m"), v.Number)
 		if v.Compacted {
 			wantErr(t, fmt.Sprint("text of ", v.Number), err, ledger.ErrShredded)
 			continue
 		}
-		must(t, "Version", err)
+		must.Do(t, err)
 		if full.Text != fmt.Sprint("text ", v.Number-1) {
 			t.Errorf("version %d says %q", v.Number, full.Text)
 		}
@@ -129,10 +126,9 @@ func versionsCompacted(t *testing.T, l Life) {
 	}
 	wantErr(t, "pin a compacted one", l.PinVersion(ctx, mem("m"), 1, true), ledger.ErrShredded)
 	wantErr(t, "pin none", l.PinVersion(ctx, mem("m"), 99, true), ledger.ErrUnknown)
-	must(t, "unpin", l.PinVersion(ctx, mem("m"), 2, false))
+	must.Do(t, l.PinVersion(ctx, mem("m"), 2, false))
 	appendAll(t, l, Version("m", "text 15"))
-	_, err = l.Version(ctx, mem("m"), 2)
-	wantErr(t, "the unpinned one", err, ledger.ErrShredded)
+	wantErr(t, "the unpinned one", errOf(l.Version(ctx, mem("m"), 2)), ledger.ErrShredded)
 	sound(t, l)
 	n, err := l.Chains.Trim(ctx, "acme", l.Clock.Now())
 	if err != nil || n != 6 {

@@ -11,34 +11,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 func testVault(t testing.TB) *keys.Vault {
 	t.Helper()
-	k, err := keys.New(bytes.Repeat([]byte{7}, keys.Size))
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := keys.NewVault(keys.Set{Signing: k}, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(t)
+	v := must.Get(keys.NewVault(keys.Set{Signing: k}, rand.Reader))(t)
 	return v
 }
 
 // Proves SYN-5: an erased entry is overwritten in the file while later entries stay, and
 // a full log takes no entry.
 func TestErase(t *testing.T) {
-	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Create(filepath.Join(t.TempDir(), "log")))(t)
 	v := testVault(t)
-	l, err := Open(file, v, 0, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Open(file, v, 0, nil, nil))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	for i := range 3 {
 		queued, logged := l.Append([]byte(strings.Repeat("x", 10+i)), func(n uint64) bool { return n == uint64(i+1) })
@@ -47,17 +36,12 @@ func TestErase(t *testing.T) {
 		}
 	}
 	ends := slices.Clone(l.ends)
-	if err := l.Applied(2, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Applied(2, true))
 	text, err := os.ReadFile(file.Name())
 	if err != nil || len(bytes.Trim(text[:ends[1].at], "\x00")) > 0 || int64(len(text)) != ends[2].at {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
-	again, err := os.Open(file.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(os.Open(file.Name()))(t)
 	var found []string
 	second, err := Open(again, v, 2, func(n uint64, plain []byte) error {
 		found = append(found, string(plain))
@@ -81,14 +65,8 @@ func TestErase(t *testing.T) {
 
 // An entry that the queue refuses leaves neither a number nor a frame that counts.
 func TestRefusedEntriesAreTakenBack(t *testing.T) {
-	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := Open(file, testVault(t), 4, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Create(filepath.Join(t.TempDir(), "log")))(t)
+	l := must.Get(Open(file, testVault(t), 4, nil, nil))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	if queued, logged := l.Append([]byte("refused"), func(uint64) bool { return false }); queued || logged {
 		t.Error(queued, logged)
