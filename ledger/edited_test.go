@@ -285,15 +285,11 @@ func TestLedgersOfAnotherKeyAreRefused(t *testing.T) {
 
 // A ledger edited to look like one from before rows were signed is not trusted anew.
 func TestSignatureMarksCannotBeRemoved(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	opt := ledger.Options{Path: path, Vault: ledgertest.Vault(t)}
-	l := open(t, opt)
-	written(t, l, "m", memproxy.StateQuarantined)
-	must.Do(t, l.Close())
-	vandalise(t, path, `UPDATE schema_version SET version = 21`, `ALTER TABLE record DROP COLUMN mac`, `ALTER TABLE session DROP COLUMN mac`,
-		`ALTER TABLE vote DROP COLUMN mac`, `ALTER TABLE notice DROP COLUMN mac`, `UPDATE record SET state = 'validated'`)
-	found, err := open(t, opt).Lookup(t.Context(), key("m"))
-	if rec := found[key("m")]; err != nil || rec.Status.State != memproxy.StateQuarantined || rec.Status.Unverified != memproxy.IntegrityLedger {
+	marked, edited := oldLedger(t), oldLedger(t)
+	must.Do(t, open(t, marked).Close())
+	vandalise(t, edited.Path, `ATTACH '`+marked.Path+`' AS marked; DELETE FROM chain; INSERT INTO chain SELECT * FROM marked.chain`)
+	found, err := open(t, edited).Lookup(t.Context(), key("m1"))
+	if rec := found[key("m1")]; err != nil || rec.Status.State != memproxy.StateQuarantined || rec.Status.Unverified != memproxy.IntegrityLedger {
 		t.Errorf("%+v, %v", rec, err)
 	}
 }

@@ -3,7 +3,6 @@ package ledger
 import (
 	"compress/gzip"
 	"database/sql"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,32 +15,32 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// ofSchema is an empty ledger of an earlier version: the fixture of the oldest schema
-// without rows, migrated to step n.
-func ofSchema(t *testing.T, path string, n int) (*sql.DB, error) {
+// emptied is a ledger of schema 11 without rows.
+func emptied(t *testing.T, path string) *sql.DB {
 	t.Helper()
 	zipped := must.Get(os.Open("ledgertest/testdata/a729c69.db.gz"))(t)
 	defer zipped.Close()
-	r := must.Get(gzip.NewReader(zipped))(t)
-	file, err := io.ReadAll(r)
-	if err == nil {
-		err = os.WriteFile(path, file, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, must.Get(io.ReadAll(must.Get(gzip.NewReader(zipped))(t)))(t), 0o600))
 	db := must.Get(sql.Open("sqlite", path))(t)
+	t.Cleanup(func() { _ = db.Close() })
 	for table := range definitions(t, db) {
 		if table != "schema_version" && !strings.Contains(table, " ") {
-			_, failed := db.Exec(`DELETE FROM ` + table)
-			err = errors.Join(err, failed)
+			must.Get(db.Exec(`DELETE FROM ` + table))(t)
 		}
 	}
-	for at := oldest; at < n; at++ {
-		_, failed := db.Exec(sqliteDialect.ddl(upgrades[at-oldest]) + fmt.Sprintf(`INSERT INTO schema_version VALUES (%d, 0);`, at+1))
-		err = errors.Join(err, failed)
-	}
-	return db, err
+	return db
+}
+
+// migrated opens a ledger of schema 11 into which statements were written.
+func migrated(t *testing.T, opt Options, statements string, args ...any) *Ledger {
+	t.Helper()
+	opt.Path, opt.Timeout = filepath.Join(t.TempDir(), "ledger.db"), 20*time.Second
+	db := emptied(t, opt.Path)
+	must.Get(db.Exec(statements, args...))(t)
+	must.Do(t, db.Close())
+	l := must.Get(Open(opt))(t)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
 }
 
 // definitions returns a database's tables with their columns, in order, and its
@@ -68,12 +67,9 @@ func definitions(t *testing.T, db *sql.DB) map[string]string {
 
 // A migrated ledger has the schema of a new one.
 func TestMigratedSchemaEqualsANewOne(t *testing.T) {
-	dir := t.TempDir()
-	old := must.Get(ofSchema(t, filepath.Join(dir, "old.db"), schema))(t)
-	defer old.Close()
-	l := must.Get(Open(Options{Path: filepath.Join(dir, "new.db"), Timeout: 20 * time.Second}))(t)
+	l := must.Get(Open(Options{Path: filepath.Join(t.TempDir(), "new.db"), Timeout: 20 * time.Second}))(t)
 	defer l.Close()
-	want, got := definitions(t, l.reader), definitions(t, old)
+	want, got := definitions(t, l.reader), definitions(t, migrated(t, Options{}, ``).reader)
 	if len(want) < 20 {
 		t.Fatalf("%d definitions", len(want))
 	}
@@ -88,66 +84,32 @@ func TestMigratedSchemaEqualsANewOne(t *testing.T) {
 	}
 }
 
-// A ledger of every earlier schema opens, keeps its rows, which are trusted, and
-// accepts new ones.
-func TestMigrations(t *testing.T) {
-	for n := oldest; n < schema; n++ {
-		t.Run(fmt.Sprint("from schema ", n), func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "ledger.db")
-			db, err := ofSchema(t, path, n)
-			if err == nil {
-				columns, values := `ownership (`, `(`
-				if n > 20 {
-					columns, values = `record (owned, `, `(1, `
-				}
-				_, err = db.Exec(`INSERT INTO ` + columns + `backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted) VALUES ` + values + `'mem0','memory','m','acme','ann','','','','agent:dev','authenticated',700,'','d1','',1,0);
-					INSERT INTO correction (backend, id, decision, at) VALUES ('mem0', 'm', 'd0', 1)`)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			must.Do(t, db.Close())
-			l := must.Get(Open(Options{Path: path, Vault: testVault(t), Timeout: 20 * time.Second}))(t)
-			defer l.Close()
-			rows, err := ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m")
-			if err != nil || rows["m"].Owner.Actor != "agent:dev" {
-				t.Errorf("owners %v, %v", rows, err)
-			}
-			// Schema 15 is the last that binds names.
-			names, err := ByID(t.Context(), l, "mem0", memproxy.TargetEntity, "user:ann")
-			if rec, bound := names["user:ann"]; err != nil || bound != (n < 15) || bound && rec.Owner.Scope.Tenant != "acme" {
-				t.Errorf("the name of a memory's user is bound to %+v, %v", rec, err)
-			}
-			k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
-			if cs, err := l.Corrections(t.Context(), k); err != nil || len(cs) != 1 {
-				t.Errorf("corrections %v, %v", cs, err)
-			}
-			if _, err := l.Append(t.Context(), memproxy.Version{MemoryKey: k, Tenant: "acme", Op: memproxy.OpWrite, Text: "text"}); err != nil {
-				t.Error(err)
-			}
-		})
+// A migrated ledger keeps its rows, which are trusted, and accepts new ones.
+func TestMigration(t *testing.T) {
+	l := migrated(t, Options{Vault: testVault(t)}, `INSERT INTO ownership (backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted)
+			VALUES ('mem0','memory','m','acme','ann','','','','agent:dev','authenticated',700,'','d1','',1,0);
+		INSERT INTO correction (backend, id, decision, at) VALUES ('mem0', 'm', 'd0', 1);
+		INSERT INTO version VALUES ('mem0','memory','history',1,'globex',1,'','write',1,'','',0,'','','','','',0,'','','','','',0,0)`)
+	found, err := ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m", "history")
+	if err != nil || found["m"].Owner.Actor != "agent:dev" || found["history"].Status.State != memproxy.StateUntrusted || found["history"].Status.Tenant != "globex" {
+		t.Errorf("records %+v, %v", found, err)
 	}
+	k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
+	if cs, err := l.Corrections(t.Context(), k); err != nil || len(cs) != 1 {
+		t.Errorf("corrections %v, %v", cs, err)
+	}
+	must.Get(l.Append(t.Context(), memproxy.Version{MemoryKey: k, Tenant: "acme", Op: memproxy.OpWrite, Text: "text"}))(t)
 }
 
-// Proves SYN-7, SYN-8: schema 17's tables of sessions are migrated: rejections with
-// their reasons, locks in force, and counts towards a lock.
-func TestSessionsOfEarlierSchemasAreKept(t *testing.T) {
+// Proves SYN-7, SYN-8: the tables of sessions are migrated: rejections with their reasons,
+// locks in force, and counts towards a lock.
+func TestSessionsAreMigrated(t *testing.T) {
 	now := time.Now()
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	db, err := ofSchema(t, path, 17)
-	if err == nil {
-		_, err = db.Exec(`INSERT INTO session (tenant, id, principal, begun, last, passed, held, rejections, strikes, locked, unlocked, unlocked_by, ended, struck, counted)
+	l := migrated(t, Options{Clock: func() time.Time { return now.Add(time.Second) }}, `INSERT INTO session (tenant, id, principal, begun, last, passed, held, rejections, strikes, locked, unlocked, unlocked_by, ended, struck, counted)
 			VALUES ('acme', 'session:a/ann/s', 'a', ?1, ?1, 0, 1, 3, 3, 0, 0, '', 0, ?1, 0), ('acme', 'caller:a/ann', 'a', ?1, ?1, 0, 0, 3, 3, 0, 0, '', 0, ?1, 0);
-			INSERT INTO session_reason VALUES ('acme', 'session:a/ann/s', 'policy.forbid', 'r', 1), ('acme', 'session:a/ann/s', 'screen.risk', '', 3);
-			INSERT INTO session_event SELECT 'acme', id, 'd' || n, 'a', 'deny', 'mem0.v3.add', '[{"code":"screen.risk","detail":"\"x\""}]', ?1 + n
-				FROM session, (SELECT 1 AS n UNION SELECT 2 UNION SELECT 3)`, now.UnixMicro())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	must.Do(t, db.Close())
-	l := must.Get(Open(Options{Path: path, Clock: func() time.Time { return now.Add(time.Second) }, Timeout: 20 * time.Second}))(t)
-	defer l.Close()
+		INSERT INTO session_reason VALUES ('acme', 'session:a/ann/s', 'policy.forbid', 'r', 1), ('acme', 'session:a/ann/s', 'screen.risk', '', 3);
+		INSERT INTO session_event SELECT 'acme', id, 'd' || n, 'a', 'deny', 'mem0.v3.add', '[{"code":"screen.risk","detail":"\"x\""}]', ?1 + n
+			FROM session, (SELECT 1 AS n UNION SELECT 2 UNION SELECT 3)`, now.UnixMicro())
 	s, err := l.Sessions.Get(t.Context(), new("acme"), "s")
 	if err != nil || s.Locked.IsZero() || s.Rejections != 3 || s.Held != 1 || fmt.Sprint(s.Reasons) != "[{screen.risk  3} {policy.forbid r 1}]" || len(s.Refused) != 3 {
 		t.Fatalf("%+v, %v", s, err)

@@ -1,8 +1,9 @@
 package ledger
 
 import (
-	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,58 +15,42 @@ import (
 // memories. A name with memories of several tenants has no owner, even if one of them
 // has bound it: no summary shows one tenant's memories to the other.
 func TestNamesOfEarlierVersions(t *testing.T) {
-	for _, from := range []int{11, 14} {
-		t.Run(fmt.Sprint("from schema ", from), func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "ledger.db")
-			db, err := ofSchema(t, path, from)
-			n := 0
-			row := func(kind, id, tenant, column, name string, deleted int) {
-				n++
-				if err == nil && column == "" {
-					column, name = `"user"`, ""
-				}
-				columns := map[string]string{`"user"`: "", "agent": "", "app": "", "run": ""}
-				columns[column] = name
-				if err == nil {
-					_, err = db.Exec(`INSERT INTO ownership (backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted)
-						VALUES ('mem0', ?, ?, ?, ?, ?, ?, ?, 'agent:x', '', 0, '', '', '', ?, ?)`, kind, id, tenant, columns[`"user"`], columns["agent"], columns["app"], columns["run"], n, deleted)
-				}
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	db := emptied(t, path)
+	n := 0
+	row := func(kind, id, tenant, column, name string, deleted int) {
+		t.Helper()
+		n++
+		names := map[string]string{"user": "", "agent": "", "app": "", "run": "", column: name}
+		must.Get(db.Exec(`INSERT INTO ownership (backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted)
+			VALUES ('mem0', ?, ?, ?, ?, ?, ?, ?, 'agent:x', '', 0, '', '', '', ?, ?)`, kind, id, tenant, names["user"], names["agent"], names["app"], names["run"], n, deleted))(t)
+	}
+	for _, column := range []string{"user", "agent", "app", "run"} {
+		row("memory", column+"1", "acme", column, "acmes", 0)
+		row("memory", column+"2", "acme", column, "both", 0)
+		row("memory", column+"3", "globex", column, "both", 0)
+	}
+	row("memory", "4", "acme", "user", "bob", 0)
+	row("entity", "user:bob", "globex", "", "", 0) // taken by an unlisted caller
+	row("memory", "5", "acme", "user", "emptied", 9)
+	row("memory", "6", "globex", "user", "left", 9)
+	row("entity", "user:left", "acme", "", "", 0)
+	row("event", "7", "globex", "user", "asked", 0)
+	row("entity", "user:asked", "acme", "", "", 0)
+	must.Do(t, db.Close())
+	want := map[string]string{
+		"user:acmes": "acme", "agent:acmes": "acme", "app:acmes": "acme", "run:acmes": "acme",
+		"user:both": memproxy.TenantNobody, "agent:both": memproxy.TenantNobody, "app:both": memproxy.TenantNobody, "run:both": memproxy.TenantNobody,
+		"user:bob": memproxy.TenantNobody, "user:emptied": "acme", "user:left": "acme", "user:asked": memproxy.TenantNobody,
+	}
+	for range 2 { // idempotent
+		l := must.Get(Open(Options{Path: path, Vault: testVault(t), Timeout: 20 * time.Second}))(t)
+		rows := must.Get(ByID(t.Context(), l, "mem0", memproxy.TargetEntity, slices.Collect(maps.Keys(want))...))(t)
+		for id, tenant := range want {
+			if got, is := rows[id]; !is || got.Owner.Scope.Tenant != tenant || tenant == memproxy.TenantNobody && got.Owner.Actor != "" {
+				t.Errorf("%s is %+v, want %q", id, got, tenant)
 			}
-			for _, column := range []string{`"user"`, "agent", "app", "run"} {
-				row("memory", column+"1", "acme", column, "acmes", 0)
-				row("memory", column+"2", "acme", column, "both", 0)
-				row("memory", column+"3", "globex", column, "both", 0)
-			}
-			row("memory", "4", "acme", `"user"`, "bob", 0)
-			row("entity", "user:bob", "globex", "", "", 0) // taken by an unlisted caller
-			row("memory", "5", "acme", `"user"`, "emptied", 9)
-			row("memory", "6", "globex", `"user"`, "left", 9)
-			row("entity", "user:left", "acme", "", "", 0)
-			row("event", "7", "globex", `"user"`, "asked", 0)
-			row("entity", "user:asked", "acme", "", "", 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			must.Do(t, db.Close())
-			for range 2 { // idempotent
-				l := must.Get(Open(Options{Path: path, Vault: testVault(t), Timeout: 20 * time.Second}))(t)
-				want := map[string]string{
-					"user:acmes": "acme", "agent:acmes": "acme", "app:acmes": "acme", "run:acmes": "acme",
-					"user:both": memproxy.TenantNobody, "agent:both": memproxy.TenantNobody, "app:both": memproxy.TenantNobody, "run:both": memproxy.TenantNobody,
-					"user:bob": memproxy.TenantNobody, "user:emptied": "acme", "user:left": "acme", "user:asked": memproxy.TenantNobody,
-				}
-				var ids []string
-				for id := range want {
-					ids = append(ids, id)
-				}
-				rows := must.Get(ByID(t.Context(), l, "mem0", memproxy.TargetEntity, ids...))(t)
-				for id, tenant := range want {
-					if got, is := rows[id]; !is || got.Owner.Scope.Tenant != tenant || tenant == memproxy.TenantNobody && got.Owner.Actor != "" {
-						t.Errorf("%s is %+v, want %q", id, got, tenant)
-					}
-				}
-				must.Do(t, l.Close())
-			}
-		})
+		}
+		must.Do(t, l.Close())
 	}
 }

@@ -3,10 +3,10 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"embed"
+	_ "embed" // the tables
 	"errors"
 	"fmt"
-	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -61,8 +61,8 @@ func schemaOf(ctx context.Context, q interface {
 	if n > schema {
 		return 0, fmt.Errorf("%w: it has schema %d, this program knows %d", ErrNewer, n, schema)
 	}
-	if n > 0 && n < oldest {
-		return 0, fmt.Errorf("%w: it has schema %d, this program knows %d and later", ErrOlder, n, oldest)
+	if n > 0 && n < schema && !slices.ContainsFunc(upgrades, func(u upgrade) bool { return u.from == n }) {
+		return 0, fmt.Errorf("%w: it has schema %d", ErrOlder, n)
 	}
 	return n, nil
 }
@@ -127,15 +127,19 @@ func apply(ctx context.Context, tx *sql.Tx, d dialect, opt Options) error {
 	if n == 0 {
 		return define(schema, `CREATE TABLE IF NOT EXISTS `+d.applied()+` (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);`+newTables)
 	}
-	unsigned := n < firstMarked
-	for ; n < schema; n++ {
-		opt.Progress(fmt.Sprintf("schema %d of %d", n+1, schema))
-		if err := define(n+1, upgrades[n-oldest]); err != nil {
+	for _, u := range upgrades {
+		if u.from != n {
+			continue
+		}
+		opt.Progress(fmt.Sprintf("schema %d of %d", u.to, schema))
+		if err := define(u.to, u.text); err != nil {
 			return err
 		}
-	}
-	if unsigned {
-		return markAll(&transaction{store: &store{dialect: d, opt: Options{Vault: opt.Vault}}, ctx: ctx, tx: tx, ready: map[string]*sql.Stmt{}})
+		if n = u.to; n == firstMarked {
+			if err := markAll(&transaction{store: &store{dialect: d, opt: Options{Vault: opt.Vault}}, ctx: ctx, tx: tx, ready: map[string]*sql.Stmt{}}); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -143,28 +147,24 @@ func apply(ctx context.Context, tx *sql.Tx, d dialect, opt Options) error {
 //go:embed schema.sql
 var newTables string
 
-// oldest is the first schema that is brought up to date.
-const oldest = 11
+const (
+	// schema is the number of the tables in schema.sql.
+	schema = 22
+	// firstMarked is the first schema whose rows have marks.
+	firstMarked = 22
+)
 
-// migrations holds the steps from the oldest schema to that of schema.sql, each a file
-// named after the schema it leads to, in the SQL that dialect.ddl translates. A released
-// file is never edited.
-//
-//go:embed migrations/*.sql
-var migrations embed.FS
+// upgrade leads from the schema of one released program to that of the next, in the SQL
+// that dialect.ddl translates. A released one is never edited.
+type upgrade struct {
+	from, to int
+	text     string
+}
 
-// upgrades are the texts of migrations, in their order.
-var upgrades = func() (texts []string) {
-	names, _ := fs.Glob(migrations, "migrations/*.sql") // sorted, since all numbers have two digits
-	for _, name := range names {
-		text, _ := migrations.ReadFile(name) // of the program itself
-		texts = append(texts, string(text))
-	}
-	return texts
-}()
+//go:embed migrations/11_to_22.sql
+var from11 string
 
-// schema is the number of the tables in schema.sql.
-var schema = oldest + len(upgrades)
+var upgrades = []upgrade{{11, 22, from11}}
 
 // markStep is how many records are marked at once.
 const markStep = 500
@@ -215,6 +215,3 @@ func markAll(t *transaction) error {
 	}
 	return t.err
 }
-
-// firstMarked is the first schema whose rows have marks.
-const firstMarked = 22

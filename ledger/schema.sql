@@ -1,6 +1,7 @@
 -- The tables of a ledger, as a new one has them. Times are microseconds since 1970, zero
 -- for none. The words are SQLite's; dialect.ddl translates them for Postgres. Whoever
--- changes a table adds a file to migrations, too: TestUpgradedIsFresh compares the two.
+-- changes a table adds a file to migrations, too: TestMigratedSchemaEqualsANewOne compares
+-- the two.
 
 CREATE TABLE record ( -- what is known of an object; each of its three parts may be missing
 	backend         TEXT    NOT NULL,

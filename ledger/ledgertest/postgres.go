@@ -128,7 +128,7 @@ func postgresOpens(t *testing.T, address string) {
 				t.Errorf("rehearsed: %+v, %v", plan, err)
 			}
 		}
-		exec(opt.URL, `CREATE TABLE sealing (a INT)`) // in the way of step 13
+		exec(opt.URL, `CREATE TABLE sealing (a INT)`) // in the way of the migration
 		if _, err := ledger.Open(opt); err == nil {
 			t.Error("it was migrated over another table")
 		}

@@ -1,2 +1,0 @@
--- Metadata is no longer compared with what was first seen of it.
-ALTER TABLE ownership DROP COLUMN seen;
