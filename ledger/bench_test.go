@@ -62,22 +62,20 @@ func key(id string) memproxy.MemoryKey {
 }
 
 func BenchmarkPut(b *testing.B) {
-	for _, durable := range []bool{false, true} {
-		for _, clients := range []int{1, 32} {
-			b.Run(fmt.Sprintf("durable=%v/clients=%d", durable, clients), func(b *testing.B) {
-				l := open(b, ledger.Options{Path: filepath.Join(b.TempDir(), "ledger.db"), Durable: durable})
-				var n atomic.Int64
-				b.SetParallelism(clients)
-				b.RunParallel(func(pb *testing.PB) {
-					for pb.Next() {
-						if err := l.Commit(b.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row(strconv.FormatInt(n.Add(1), 10))}}); err != nil {
-							b.Error(err)
-							return
-						}
+	for _, clients := range []int{1, 32} {
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
+			l := open(b, ledger.Options{Path: filepath.Join(b.TempDir(), "ledger.db")})
+			var n atomic.Int64
+			b.SetParallelism(clients)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if err := l.Commit(b.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row(strconv.FormatInt(n.Add(1), 10))}}); err != nil {
+						b.Error(err)
+						return
 					}
-				})
+				}
 			})
-		}
+		})
 	}
 }
 

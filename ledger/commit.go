@@ -104,7 +104,7 @@ func (s *store) setDurability(ctx context.Context, group []*job) (restore func()
 		return func() error { return nil }, nil
 	}
 	erase := slices.ContainsFunc(group, func(j *job) bool { return j.erase })
-	durable := !s.opt.Durable && (erase || slices.ContainsFunc(group, func(j *job) bool { return j.durable }))
+	durable := erase || slices.ContainsFunc(group, func(j *job) bool { return j.durable })
 	var before, after []string
 	if durable {
 		before, after = append(before, "synchronous=FULL"), append(after, "synchronous=NORMAL")

@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	crashFile    = "MEMPROXY_LEDGER_CRASH_FILE"
-	crashDurable = "MEMPROXY_LEDGER_CRASH_DURABLE"
+	crashFile   = "MEMPROXY_LEDGER_CRASH_FILE"
+	crashQueued = "MEMPROXY_LEDGER_CRASH_QUEUED"
 )
 
-func crashOptions(t *testing.T, path string, durable bool) ledger.Options {
+func crashOptions(t *testing.T, path string) ledger.Options {
 	t.Helper()
 	k := must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(t) // the same in each process
-	return ledger.Options{Path: path, Durable: durable, Vault: ledgertest.Vault(t, k)}
+	return ledger.Options{Path: path, Vault: ledgertest.Vault(t, k)}
 }
 
 // TestCrashChild is the process that TestCrash kills. It prints each entry's number
@@ -38,17 +38,14 @@ func TestCrashChild(t *testing.T) {
 	if path == "" {
 		t.Skip("run by TestCrash")
 	}
-	l := must.Get(ledger.Open(crashOptions(t, path, os.Getenv(crashDurable) != "")))(t)
+	l := must.Get(ledger.Open(crashOptions(t, path)))(t)
 	for i := 0; ; i++ {
 		row := ledgertest.Row(strconv.Itoa(i))
 		k := memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}
-		err := l.Commit(context.Background(), memproxy.Entry{
-			Queued: true, Owners: []memproxy.Ownership{row}, States: []memproxy.StateChange{{MemoryKey: k, Tenant: "acme", State: memproxy.StateUntrusted}},
+		must.Do(t, l.Commit(context.Background(), memproxy.Entry{
+			Queued: os.Getenv(crashQueued) != "", Owners: []memproxy.Ownership{row}, States: []memproxy.StateChange{{MemoryKey: k, Tenant: "acme", State: memproxy.StateUntrusted}},
 			Versions: []memproxy.Version{{MemoryKey: k, Tenant: "acme", Op: memproxy.OpWrite, Decision: row.Decision, Text: "text"}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		fmt.Printf("put %d\n", i)
 	}
 }
@@ -57,11 +54,11 @@ func TestCrashChild(t *testing.T) {
 // with version and state, queued or not, and the chain is intact.
 func TestCrash(t *testing.T) {
 	ring.Slow(t, "kills processes")
-	for name, durable := range map[string]string{"queued": "", "durable": "1"} {
+	for name, queued := range map[string]string{"queued": "1", "not queued": ""} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ledger.db")
 			for round := range 25 {
-				crashOnce(t, path, durable, 1+17*round)
+				crashOnce(t, path, queued, 1+17*round)
 			}
 		})
 	}
@@ -72,9 +69,9 @@ func TestCrash(t *testing.T) {
 // state, and an intact chain.
 func TestBackupsUnderLoad(t *testing.T) {
 	ring.Slow(t, "backs up while a process writes")
-	opt := crashOptions(t, filepath.Join(ring.Dir(t), "ledger.db"), false)
+	opt := crashOptions(t, filepath.Join(ring.Dir(t), "ledger.db"))
 	state := filepath.Join(ring.Dir(t), "ledger.db")
-	lines, kill := crashChild(t, opt.Path, "")
+	lines, kill := crashChild(t, opt.Path, "1")
 	var acknowledged atomic.Int64
 	began, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -94,7 +91,7 @@ func TestBackupsUnderLoad(t *testing.T) {
 		if round > 0 {
 			must.Do(t, os.Remove(state+ledger.ReplacedSuffix))
 		}
-		l := open(t, crashOptions(t, state, false))
+		l := open(t, crashOptions(t, state))
 		wantEntries(t, l, before+1)
 		must.Do(t, l.Close())
 	}
@@ -104,10 +101,10 @@ func TestBackupsUnderLoad(t *testing.T) {
 }
 
 // crashChild starts TestCrashChild; its output is read before it is killed.
-func crashChild(t *testing.T, path, durable string) (lines *bufio.Scanner, kill func()) {
+func crashChild(t *testing.T, path, queued string) (lines *bufio.Scanner, kill func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCrashChild$")
-	cmd.Env = append(os.Environ(), crashFile+"="+path, crashDurable+"="+durable)
+	cmd.Env = append(os.Environ(), crashFile+"="+path, crashQueued+"="+queued)
 	out := must.Get(cmd.StdoutPipe())(t)
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Wait() }) // it was killed
@@ -118,9 +115,9 @@ func crashChild(t *testing.T, path, durable string) (lines *bufio.Scanner, kill 
 	}
 }
 
-func crashOnce(t *testing.T, path, durable string, after int) {
+func crashOnce(t *testing.T, path, queued string, after int) {
 	t.Helper()
-	lines, kill := crashChild(t, path, durable)
+	lines, kill := crashChild(t, path, queued)
 	last := -1
 	for lines.Scan() {
 		if _, err := fmt.Sscanf(lines.Text(), "put %d", &last); err == nil && last == after {
@@ -130,7 +127,7 @@ func crashOnce(t *testing.T, path, durable string, after int) {
 	if last < after {
 		t.Fatalf("the child ended after %d entries", last)
 	}
-	l := open(t, crashOptions(t, path, durable != ""))
+	l := open(t, crashOptions(t, path))
 	wantEntries(t, l, last+1)
 	must.Do(t, l.Close())
 }

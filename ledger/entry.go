@@ -15,9 +15,8 @@ import (
 
 // Commit applies an entry, whole or not at all, in one transaction that it may share
 // with others. Later calls of this ledger see it at once. Other processes on the same
-// store see it when Commit returns or, if it is queued and Options do not ask for
-// durability, up to 0.1 s later, because a transaction costs much more than what
-// is in it. A queued entry that cannot be written is lost and reported to
+// store see it when Commit returns or, if it is queued for a file, up to 0.1 s later,
+// because a transaction costs much more than what is in it. A queued entry that cannot be written is lost and reported to
 // Options.OnLost. Commit waits while too many entries are queued.
 //
 // An entry over owners that others replaced is memproxy.ErrStale; see Entry.Seen.
@@ -40,7 +39,7 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 		}
 	}
 	apply := func(t *transaction) error { return applyEntry(t, own, secret) }
-	if own.Queued && !l.opt.Durable {
+	if own.Queued && l.opt.URL == "" {
 		queued, logged, err := l.enqueue(own, apply)
 		if queued && !logged { // a process that is killed would lose it
 			_ = l.Sync(ctx) // where there is no room it stays queued
@@ -75,7 +74,7 @@ func ownEntry(opt *Options, c *memproxy.Entry) (*memproxy.Entry, error) {
 	if own.Owners, err = copyOwners(c.Owners); err != nil {
 		return nil, err
 	}
-	if !own.Queued || opt.Durable { // where this process is the only one, changes have their turn
+	if !own.Queued || opt.URL != "" { // where this process is the only one, changes have their turn
 		own.Seen = slices.Clone(c.Seen)
 	}
 	return own, errors.Join(
@@ -134,7 +133,7 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queu
 // openRedo opens the redo log and returns the entries that the database does not have
 // yet.
 func openRedo(ctx context.Context, s *store) (left []*job, err error) {
-	if s.opt.Path == "" || s.opt.Durable || s.opt.Vault == nil {
+	if s.opt.Path == "" || s.opt.Vault == nil {
 		return nil, nil
 	}
 	var applied uint64

@@ -4,11 +4,12 @@
 // It promises:
 //
 //   - Once Commit has returned, every later call sees the entry. It is written to
-//     the file a fraction of a second later, or at once with Options.Durable; until then
-//     it is in a redo log next to the file, so a killed process loses nothing. A
-//     power failure may lose the last entries, which opens no gap in the gate: a
-//     memory's signed stamp names its author, and the owner of a memory without a
-//     stamp is looked up in the backend.
+//     the file a fraction of a second later; until then it is in a redo log next to
+//     the file, if there is a Vault to encrypt it with, so a killed process loses
+//     nothing. A power failure may lose the last entries, which opens no gap in the
+//     gate: a memory's signed stamp names its author, and the owner of a memory
+//     without a stamp is looked up in the backend, which is cheaper than a sync before
+//     every answer.
 //   - Lookup returns what is recorded of an object (its owner, its status, and
 //     whether its sealed backend held it) and omits objects without a record. An id
 //     that could not be stored counts as unknown and does not fail the lookup of the
@@ -176,19 +177,14 @@ func ByID(ctx context.Context, l interface {
 var recordQuery = `SELECT ` + recordColumns + ` FROM record WHERE backend = ?1 AND kind = ?2 AND id IN (SELECT value FROM json_each(?3))
 	UNION ALL SELECT backend` + strings.Repeat(", ''", recordTexts-1) + strings.Repeat(", 0", recordNumbers) + `, NULL FROM sealed WHERE backend = ?1`
 
-// byKind are the ids of objects, by backend and kind.
-func byKind(keys []key) map[key][]string {
-	groups := map[key][]string{}
+// ask adds the stored records of objects to had.
+func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Record, keys []memproxy.MemoryKey) error {
+	groups := map[key][]string{} // ids by backend and kind
 	for _, k := range keys {
 		group := key{Backend: k.Backend, Kind: k.Kind}
 		groups[group] = append(groups[group], k.ID)
 	}
-	return groups
-}
-
-// ask adds the stored records of objects to had.
-func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Record, keys []memproxy.MemoryKey) error {
-	for group, ids := range byKind(keys) {
+	for group, ids := range groups {
 		scan, sealed := rowScanner(s), false
 		_, err := fetch(ctx, s, func(from scanner) (none struct{}, err error) {
 			r, err := scan(from)

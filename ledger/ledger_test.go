@@ -46,7 +46,7 @@ func TestContract(t *testing.T) {
 	for name, opt := range map[string]ledger.Options{
 		"file":           {Path: "file"},
 		"file, no cache": {Path: "file", CacheSize: -1},
-		"file, durable":  {Path: "file", Durable: true, CacheSize: 8},
+		"file, little":   {Path: "file", CacheSize: 8},
 		"memory":         {},
 	} {
 		t.Run(name, func(t *testing.T) {

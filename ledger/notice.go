@@ -42,8 +42,6 @@ func shown(data any) any {
 	case memproxy.Status:
 		v.ID = memproxy.InertID(v.ID)
 		return v
-	case *memproxy.Status:
-		return shown(*v)
 	}
 	return data
 }

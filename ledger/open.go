@@ -208,15 +208,11 @@ func dsn(path, query string) (string, error) {
 }
 
 func pragmas(opt *Options, journal string) string {
-	sync := "NORMAL"
-	if opt.Durable {
-		sync = "FULL"
-	}
 	q := url.Values{"_txlock": {"immediate"}}
 	q["_pragma"] = []string{
 		fmt.Sprintf("busy_timeout(%d)", opt.Timeout.Milliseconds()), // first: the next one may have to wait
 		"journal_mode(" + journal + ")",
-		"synchronous(" + sync + ")",
+		"synchronous(NORMAL)",
 		"trusted_schema(0)",
 	}
 	return q.Encode()

@@ -50,14 +50,6 @@ type Options struct {
 	Timeout time.Duration
 	// Queue bounds the writes that wait for the disk. Zero is the default.
 	Queue int
-	// Durable makes Commit return only when queued entries are on the disk, too.
-	//
-	// By default an entry waits up to 0.1 s to share a transaction with others,
-	// in a redo log next to the file if there is a Vault to encrypt it with. A killed
-	// process loses none. A power failure may lose the last of them; the memory's signed
-	// stamp then names its owner, or the owner is looked up in the backend again, which
-	// is cheaper than a sync before every answer.
-	Durable bool
 	// Vault encrypts contents and signs the chains of versions. Nil: holds
 	// and versions are ErrNoVault.
 	Vault *keys.Vault
@@ -118,7 +110,7 @@ func (o *Options) complete() error {
 		return errors.New("ledger: either a file or a Postgres database")
 	}
 	if o.URL != "" {
-		o.CacheSize, o.Durable = -1, true
+		o.CacheSize = -1
 	}
 	if o.Clock == nil {
 		o.Clock, o.shared = time.Now, o.URL != ""

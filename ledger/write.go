@@ -31,8 +31,8 @@ type job struct {
 	done   chan error               // nil: no caller waits
 	// after, if set, is called when the job is done or lost.
 	after func()
-	// durable jobs are on disk when they are done, whatever Options say; erase jobs
-	// also overwrite what they remove.
+	// durable jobs are on disk when they are done; erase jobs also overwrite what they
+	// remove.
 	durable, erase bool
 }
 

@@ -18,7 +18,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy/internal/durable"
@@ -126,24 +125,18 @@ func (kind keyKind) loadOrCreate(dir string, random io.Reader) (Set, error) {
 		return keys, err
 	}
 	keys.Signing = key
-	old, err := filepath.Glob(filepath.Join(escapeGlob(dir), string(kind)+"-*.key"))
+	old, err := fs.Glob(os.DirFS(dir), string(kind)+"-*.key")
 	if err != nil {
 		return keys, fmt.Errorf("keys: %s keys: %w", kind, err)
 	}
-	slices.Sort(old)
-	for _, p := range old {
-		key, err := kind.read(p)
+	for _, name := range old {
+		key, err := kind.read(filepath.Join(dir, name))
 		if err != nil {
 			return keys, err
 		}
 		keys.Verifying = append(keys.Verifying, key)
 	}
 	return keys, nil
-}
-
-// escapeGlob makes a directory's name match itself only.
-func escapeGlob(dir string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }
 
 func (kind keyKind) read(path string) (Key, error) {

@@ -117,23 +117,15 @@ func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]b
 	if later(st) {
 		domain = laterDomain
 	}
-	b := AppendField(h.buf[:0], domain)
-	b = AppendField(b, st.ID)
-	b = AppendField(b, st.Actor)
-	b = AppendField(b, st.Tenant)
-	b = AppendField(b, string(st.Trust))
-	b = binary.BigEndian.AppendUint64(b, uint64(int64(st.Confidence)))
-	b = AppendField(b, string(st.Source))
-	b = AppendField(b, string(st.Attestation))
-	b = binary.BigEndian.AppendUint64(b, uint64(st.Time.Unix()))
+	b := AppendFields(h.buf[:0], []string{domain, st.ID, st.Actor, st.Tenant, string(st.Trust)}, int64(st.Confidence))
+	b = AppendFields(b, []string{string(st.Source), string(st.Attestation)}, st.Time.Unix())
 	b = AppendField(b, st.SHA256)
 	// Stamps from before there were marks, hashes of metadata, and how the write
 	// came about, verify as they did.
 	if domain == laterDomain {
-		b = AppendField(AppendField(b, st.Mark), st.Metadata)
-		b = binary.BigEndian.AppendUint64(b, uint64(st.Received.Unix()))
-		b = AppendField(AppendField(b, st.Session), st.Trigger)
-		b = AppendField(binary.BigEndian.AppendUint64(b, uint64(int64(st.Score))), st.Flags)
+		b = AppendFields(b, []string{st.Mark, st.Metadata}, st.Received.Unix())
+		b = AppendFields(b, []string{st.Session, st.Trigger}, int64(st.Score))
+		b = AppendField(b, st.Flags)
 	} else if st.Mark != "" || st.Metadata != "" {
 		if b = AppendField(b, st.Mark); st.Metadata != "" {
 			b = AppendField(b, st.Metadata)

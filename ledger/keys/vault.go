@@ -99,11 +99,7 @@ type Envelope struct {
 
 // bound is the associated data of an envelope.
 func bound(use, ref, tenant string) []byte {
-	b := make([]byte, 0, 64+len(ref)+len(tenant))
-	b = AppendField(b, vaultDomain)
-	b = AppendField(b, use)
-	b = AppendField(b, ref)
-	return AppendField(b, tenant)
+	return AppendFields(make([]byte, 0, 64+len(ref)+len(tenant)), []string{vaultDomain, use, ref, tenant})
 }
 
 // Seal encrypts a content for its item and tenant.
