@@ -26,7 +26,7 @@ count: ## how many tests there are in all rings together
 	@grep -rhE '^func (Test|Fuzz)[A-Z0-9]' --include='*_test.go' --exclude-dir=.e2e . | wc -l
 
 times: ## the tests of the core that take over two seconds alone, on a machine that does nothing else
-	$(GO) run ./internal/times
+	$(GO) test -count=1 -p 1 -parallel 1 -v ./... | grep -E '^(--- .*\(([2-9]|[0-9]{2,})\.[0-9]+s\)|ok|FAIL)'
 
 check: vet lint race modules ## what must be green before a commit lands, beside the core
 

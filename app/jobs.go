@@ -96,10 +96,10 @@ func runsJob(b *config.Backend, runs *agentrun.Runs) upkeep.Job {
 }
 
 func (s *App) holdKeeper() *holds.Keeper {
-	return holds.New(holds.Options{
+	return &holds.Keeper{
 		Config: s.cfg, Holds: s.ledger.Holds, Sessions: s.ledger.Sessions, Audit: s.audit, Log: s.log, Clock: s.clock, Rules: s.rules.current, Changed: s.rules.changed,
 		Backend: func(name string) *proxy.Own { return s.proxyOf(name).Own() }, Settled: s.runner.Wake,
-	})
+	}
 }
 
 // delivering delivers queued notices, and asks to be run again when a notice is due

@@ -12,7 +12,8 @@ import (
 	"github.com/memproxy/memproxy/screen/hunt"
 )
 
-// finding is a discrepancy with the hashes of the present and the recorded text.
+// finding is a discrepancy, of another text with the hashes of the present and the
+// recorded one.
 type finding struct {
 	memproxy.Discrepancy
 	has, wants string
@@ -227,19 +228,18 @@ func (w *storeSweep) clear(ctx context.Context, seen looked) error {
 // its memory, and records the sweep.
 func (w *storeSweep) finish(ctx context.Context) error {
 	wanted := map[string]bool{}
-	for _, s := range w.misplaced {
-		wanted[s.wants] = true
+	for i := range w.found {
+		wanted[w.found[i].wants] = true
 	}
-	for _, s := range w.misplaced {
-		if wanted[s.has] {
-			f := &w.report.Findings[s.at]
+	for i := range w.found {
+		f := &w.found[i]
+		if f.wants != "" && wanted[f.has] {
 			f.Class, f.Detail = memproxy.FaultReorder, "it has the text of another memory"
 		}
-	}
-	for i := range w.report.Findings {
-		if err := w.c.reportFinding(ctx, &w.report.Findings[i]); err != nil {
+		if err := w.c.reportFinding(ctx, &f.Discrepancy); err != nil {
 			return err
 		}
+		w.report.Findings = append(w.report.Findings, f.Discrepancy)
 	}
 	r := &w.report
 	ev := w.c.event(memproxy.EventSweep, "", w.backend.Name, fmt.Sprintf("%d memories, %d known, %d unknown, %d not read, %d unsettled, %d findings, %d cleared",

@@ -36,16 +36,9 @@ type storeSweep struct {
 	// million memories.
 	seed  maphash.Seed
 	there map[uint64]struct{}
-	// misplaced are texts in unexpected places, to detect exchanged ones.
-	misplaced []misplaced
-	lost      []memproxy.Event // deletions without an answer, once asked
-	asked     bool
-}
-
-// misplaced is a memory with another text than was recorded.
-type misplaced struct {
-	at         int // in the report's findings
-	has, wants string
+	found []finding        // to be reported at the end
+	lost  []memproxy.Event // deletions without an answer, once asked
+	asked bool
 }
 
 // run compares everything that a backend holds with what is recorded, and reports and
@@ -224,14 +217,11 @@ func (w *storeSweep) settle(ctx context.Context, seen looked, underway func() bo
 
 // find lists a finding. Above maxListed, findings are reported and flagged at once.
 func (w *storeSweep) find(ctx context.Context, f finding) error {
-	if len(w.report.Findings) >= maxListed {
+	if len(w.found) >= maxListed {
 		w.report.More++
 		return w.c.reportFinding(ctx, &f.Discrepancy)
 	}
-	if f.Code == memproxy.IntegrityMismatch && f.wants != "" {
-		w.misplaced = append(w.misplaced, misplaced{len(w.report.Findings), f.has, f.wants})
-	}
-	w.report.Findings = append(w.report.Findings, f.Discrepancy)
+	w.found = append(w.found, f)
 	return nil
 }
 

@@ -18,8 +18,9 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// Options are the dependencies of a Keeper. All are required.
-type Options struct {
+// A Keeper maintains the held writes of a process. Its members are required, and it does
+// nothing until its jobs run.
+type Keeper struct {
 	Config   *config.Config
 	Holds    ledger.Holds
 	Sessions ledger.Sessions
@@ -35,12 +36,6 @@ type Options struct {
 	// Settled is called when the rules have released writes for sending.
 	Settled func()
 }
-
-// A Keeper maintains the held writes of a process.
-type Keeper struct{ Options }
-
-// New returns a keeper that does nothing until its jobs run.
-func New(opt Options) *Keeper { return &Keeper{opt} }
 
 // agePoll is how often the age of waiting writes is checked.
 const agePoll = time.Minute

@@ -44,14 +44,15 @@ type Options struct {
 // A Keeper maintains the memories of a process.
 type Keeper struct {
 	Options
-	looked lookedTo
 	before uint64 // index of this process's first record
 	found  bool   // changes of earlier processes are among the unconfirmed ones
+	// stopped is where the last pass over the memories of each state stopped.
+	stopped map[memproxy.MemoryState]memproxy.MemoryKey
 }
 
 // New returns a keeper that does nothing until its jobs run.
 func New(opt Options) *Keeper {
-	return &Keeper{Options: opt, looked: lookedTo{to: map[memproxy.MemoryState]memproxy.MemoryKey{}}, before: opt.Integrity.Audit.Size()}
+	return &Keeper{Options: opt, stopped: map[memproxy.MemoryState]memproxy.MemoryKey{}, before: opt.Integrity.Audit.Size()}
 }
 
 // maintainEvery is how often items past their retention are deleted. The first time is

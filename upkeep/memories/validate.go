@@ -3,7 +3,6 @@ package memories
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -35,8 +34,6 @@ func (k *Keeper) validate(ctx context.Context) error {
 	if rules.Screener == nil {
 		return nil
 	}
-	k.looked.Lock()
-	defer k.looked.Unlock()
 	away := map[string]bool{} // unavailable backends, whose memories stay due
 	for _, state := range []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated, memproxy.StateFlagged} {
 		if err := k.validateState(ctx, rules, state, away); err != nil {
@@ -49,8 +46,8 @@ func (k *Keeper) validate(ctx context.Context) error {
 // validateState judges a batch of each tenant's memories in a state, so that a tenant
 // with many does not delay the others. The next pass continues where it stops.
 func (k *Keeper) validateState(ctx context.Context, rules *gate.Rules, state memproxy.MemoryState, away map[string]bool) error {
-	after, taken := k.looked.to[state], map[string]int{}
-	k.looked.to[state] = memproxy.MemoryKey{}
+	after, taken := k.stopped[state], map[string]int{}
+	delete(k.stopped, state)
 	for seen, done := 0, 0; ; {
 		list, err := k.Ledger.ListStatuses(ctx, memproxy.StatusFilter{State: state, NotRules: rules.Version, After: after, Limit: validatePage})
 		if err != nil || len(list) == 0 {
@@ -81,16 +78,10 @@ func (k *Keeper) validateState(ctx context.Context, rules *gate.Rules, state mem
 			done++
 		}
 		if seen >= validateLook || done >= validateMost {
-			k.looked.to[state] = after
+			k.stopped[state] = after
 			return nil
 		}
 	}
-}
-
-// lookedTo is where the passes over the memories of each state stopped.
-type lookedTo struct {
-	sync.Mutex // one pass at a time
-	to         map[memproxy.MemoryState]memproxy.MemoryKey
 }
 
 func (k *Keeper) validateOne(ctx context.Context, rules *gate.Rules, st *memproxy.Status) error {
