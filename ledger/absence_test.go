@@ -52,10 +52,7 @@ func TestCachedAbsencesAreInvalidated(t *testing.T) {
 	if id, err := l.SessionLocked(ctx, "acme", "s1", "s2"); err != nil || id.ID != "s2" {
 		t.Errorf("after three rejections: %+v, %v", id, err)
 	}
-	err := l.Commit(ctx, memproxy.Entry{Retractions: []memproxy.Retraction{{Tenant: "acme", Author: "agent:dev", Text: "Ann drinks green tea every morning.", Confidence: 300, Time: clock.Now()}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Retractions: []memproxy.Retraction{{Tenant: "acme", Author: "agent:dev", Text: "Ann drinks green tea every morning.", Confidence: 300, Time: clock.Now()}}}))
 	r, said, err := l.Retraction(ctx, "acme", "agent:dev", []string{"Ann drinks green tea every morning."}, clock.Now().Add(-time.Hour))
 	if err != nil || !said || r.Confidence != 300 {
 		t.Errorf("what was retracted: %+v %v %v", r, said, err)

@@ -115,9 +115,7 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 	}
 	made := func(statements string) string {
 		path := bad(func([]byte) []byte { return nil })
-		if err := with(path, "rw", func(db *sql.DB) error { _, err := db.Exec(statements); return err }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, with(path, "rw", func(db *sql.DB) error { _, err := db.Exec(statements); return err }))
 		return path
 	}
 	for name, c := range map[string]struct {
@@ -140,6 +138,7 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 		}), ErrDamaged},
 		"empty":     {bad(func([]byte) []byte { return nil }), ErrForeign},
 		"another's": {made(`CREATE TABLE notes (a)`), ErrForeign},
+		"marked":    {made(`CREATE TABLE notes (a); PRAGMA application_id = 7`), ErrForeign},
 		"newer": {made(`PRAGMA application_id = 1836085880; CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);
 			INSERT INTO schema_version VALUES (999, 0)`), ErrNewer},
 		"older": {made(`PRAGMA application_id = 1836085880; CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);
@@ -151,6 +150,10 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 			}
 			if err := Backup(t.Context(), Options{Path: c.from, Vault: testVault(t)}, filepath.Join(t.TempDir(), "b")); err == nil {
 				t.Error("it is backed up as if it were sound")
+			}
+			opens := name == "missing" || name == "empty" || name == "order" // the first two as new ones
+			if _, err := Open(Options{Path: c.from}); !opens && !errors.Is(err, c.want) {
+				t.Errorf("opened: %v, want %v", err, c.want)
 			}
 			after := dirOf(t, filepath.Dir(state))
 			if after["ledger.db"] != string(whole) || len(after) != 1 {
@@ -210,16 +213,8 @@ func TestForeignSchemasAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			opt := Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: testVault(t)}
-			l, err := Open(opt)
-			if err == nil {
-				err = l.Close()
-			}
-			if err == nil {
-				err = with(opt.Path, "rw", func(db *sql.DB) error { _, err := db.Exec(addition); return err })
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, must.Get(Open(opt))(t).Close())
+			must.Do(t, with(opt.Path, "rw", func(db *sql.DB) error { _, err := db.Exec(addition); return err }))
 			_, opened := Open(opt)
 			_, planned := Rehearse(t.Context(), opt)
 			peeked := Peek(opt, func(*Ledger) error { return nil })

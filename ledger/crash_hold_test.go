@@ -1,14 +1,10 @@
 package ledger_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,18 +14,10 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
-	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
 const crashHolds = "MEMPROXY_LEDGER_CRASH_HOLDS"
-
-// crashVault is the same in every process of the test.
-func crashVault(t *testing.T) *keys.Vault {
-	secret := sha256.Sum256([]byte("crash test"))
-	k := must.Get(keys.New(secret[:]))(t)
-	return ledgertest.Vault(t, k)
-}
 
 // backend is a file of the ids that were sent, one per line.
 type backend string
@@ -93,7 +81,7 @@ func TestCrashHoldsChild(t *testing.T) {
 		t.Skip("run by TestCrashHolds")
 	}
 	ctx, b := context.Background(), backend(filepath.Join(dir, "sent"))
-	l := open(t, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Vault: crashVault(t)})
+	l := open(t, crashOptions(t, filepath.Join(dir, "ledger.db")))
 	recoverHolds(t, l, b)
 	for i := 0; ; i++ {
 		id := fmt.Sprintf("h%d-%d", os.Getpid(), i)
@@ -116,32 +104,25 @@ func TestCrashHolds(t *testing.T) {
 	b := backend(filepath.Join(dir, "sent"))
 	held := map[string]bool{}
 	for round := range 12 {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestCrashHoldsChild$")
-		cmd.Env = append(os.Environ(), crashHolds+"="+dir)
-		var complaints bytes.Buffer
-		cmd.Stderr = &complaints
-		out := must.Get(cmd.StdoutPipe())(t)
-		must.Do(t, cmd.Start())
-		steps := 0
-		for lines := bufio.NewScanner(out); lines.Scan(); {
+		steps, complaints := 0, ""
+		for lines, kill := child(t, "TestCrashHoldsChild", crashHolds+"="+dir); lines.Scan(); {
 			var what, id string
 			if _, err := fmt.Sscanf(lines.Text(), "step %s %s", &what, &id); err != nil {
-				complaints.WriteString(lines.Text() + "\n")
+				complaints += lines.Text() + "\n"
 				continue
 			}
 			if what == "held" {
 				held[id] = true
 			}
 			if steps++; steps == 5+round { // each step is the last one in some round
-				must.Do(t, cmd.Process.Kill())
+				kill()
 			}
 		}
-		_ = cmd.Wait() // it was killed
 		if steps < 5+round {
-			t.Fatalf("round %d: the child ended after %d steps:\n%s", round, steps, complaints.String())
+			t.Fatalf("round %d: the child ended after %d steps:\n%s", round, steps, complaints)
 		}
 	}
-	l := open(t, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Vault: crashVault(t)})
+	l := open(t, crashOptions(t, filepath.Join(dir, "ledger.db")))
 	recoverHolds(t, l, b)
 	sent := b.sent(t)
 	for id, n := range sent {

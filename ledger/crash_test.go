@@ -71,7 +71,7 @@ func TestBackupsUnderLoad(t *testing.T) {
 	ring.Slow(t, "backs up while a process writes")
 	opt := crashOptions(t, filepath.Join(ring.Dir(t), "ledger.db"))
 	state := filepath.Join(ring.Dir(t), "ledger.db")
-	lines, kill := crashChild(t, opt.Path, "1")
+	lines, kill := child(t, "TestCrashChild", crashFile+"="+opt.Path, crashQueued+"=1")
 	var acknowledged atomic.Int64
 	began, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -100,11 +100,12 @@ func TestBackupsUnderLoad(t *testing.T) {
 	t.Logf("%d entries were written meanwhile", acknowledged.Load())
 }
 
-// crashChild starts TestCrashChild; its output is read before it is killed.
-func crashChild(t *testing.T, path, queued string) (lines *bufio.Scanner, kill func()) {
+// child runs a test of this program in a process of its own; its output is read before
+// it is killed.
+func child(t *testing.T, test string, env ...string) (lines *bufio.Scanner, kill func()) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestCrashChild$")
-	cmd.Env = append(os.Environ(), crashFile+"="+path, crashQueued+"="+queued)
+	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$")
+	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
 	out := must.Get(cmd.StdoutPipe())(t)
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Wait() }) // it was killed
@@ -117,7 +118,7 @@ func crashChild(t *testing.T, path, queued string) (lines *bufio.Scanner, kill f
 
 func crashOnce(t *testing.T, path, queued string, after int) {
 	t.Helper()
-	lines, kill := crashChild(t, path, queued)
+	lines, kill := child(t, "TestCrashChild", crashFile+"="+path, crashQueued+"="+queued)
 	last := -1
 	for lines.Scan() {
 		if _, err := fmt.Sscanf(lines.Text(), "put %d", &last); err == nil && last == after {

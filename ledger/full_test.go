@@ -36,16 +36,9 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 			}
 			pages(1) // no fewer than it has
 			if !tc.logged {
-				file, err := os.Open(opt.Path + redo.Suffix) // a read-only file
-				if err == nil {
-					err = l.redo.Close()
-				}
-				if err == nil {
-					l.redo, err = redo.Open(file, opt.Vault, 0, nil, nil)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, l.redo.Close())
+				file := must.Get(os.Open(opt.Path + redo.Suffix))(t) // to read only
+				l.redo = must.Get(redo.Open(file, opt.Vault, 0, nil, nil))(t)
 			}
 			big := func(i int) memproxy.Entry {
 				e := queuedEntry(fmt.Sprint("m", i))

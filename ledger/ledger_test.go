@@ -70,9 +70,7 @@ func TestSurvivesReopening(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a dir?with=odd&names#%20", "ledger.db")
 	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	l := open(t, ledger.Options{Path: path})
-	if err := l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("a")}}); err != nil { // Close writes what is queued
-		t.Fatal(err)
-	}
+	must.Do(t, l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("a")}})) // Close writes what is queued
 	must.Do(t, l.Close())
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -123,32 +121,6 @@ func TestDamagedFileIsKept(t *testing.T) {
 		must.Do(t, os.WriteFile(path, nil, 0o600))
 		open(t, ledger.Options{Path: path})
 	})
-}
-
-func TestOthersFilesAreRefused(t *testing.T) {
-	for name, c := range map[string]struct {
-		sql  string
-		want error
-	}{
-		"another program's": {`CREATE TABLE notes (a)`, ledger.ErrForeign},
-		"marked by another": {`CREATE TABLE notes (a); PRAGMA application_id = 7`, ledger.ErrForeign},
-		"a newer memproxy's": {`PRAGMA application_id = 1836085880;
-			CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);
-			INSERT INTO schema_version VALUES (999, 0)`, ledger.ErrNewer},
-		"a much older memproxy's": {`PRAGMA application_id = 1836085880;
-			CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);
-			INSERT INTO schema_version VALUES (10, 0)`, ledger.ErrOlder},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "ledger.db")
-			db := must.Get(sql.Open("sqlite", path))(t)
-			must.Get(db.Exec(c.sql))(t)
-			must.Do(t, db.Close())
-			if _, err := ledger.Open(ledger.Options{Path: path}); !errors.Is(err, c.want) {
-				t.Errorf("Open: %v, want %v", err, c.want)
-			}
-		})
-	}
 }
 
 func TestOpenRefuses(t *testing.T) {

@@ -1,9 +1,7 @@
 package ledger_test
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"database/sql"
 	"errors"
@@ -11,7 +9,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,18 +30,6 @@ func oldLedger(t *testing.T) ledger.Options {
 	return opt
 }
 
-func statement(t *testing.T, path, text string) {
-	t.Helper()
-	db, err := sql.Open("sqlite", path)
-	if err == nil {
-		_, err = db.ExecContext(t.Context(), text)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	must.Do(t, db.Close())
-}
-
 // table is the definition and the rows of a table.
 type table struct {
 	rows int
@@ -54,8 +39,7 @@ type table struct {
 // tablesOf returns a file's tables; "" is the whole schema.
 func tablesOf(t *testing.T, path string) map[string]table {
 	t.Helper()
-	db := must.Get(sql.Open("sqlite", path))(t)
-	defer db.Close()
+	db := opened(t, path)
 	var names []string
 	query := func(text string) table {
 		rows := must.Get(db.QueryContext(t.Context(), text))(t)
@@ -118,14 +102,14 @@ func TestOldLedgerIsMigrated(t *testing.T) {
 		t.Errorf("the rehearsal left %q", names)
 	}
 
-	statement(t, opt.Path, `CREATE TABLE sealing (a)`) // makes the migration fail
+	vandalise(t, opt.Path, `CREATE TABLE sealing (a)`) // makes the migration fail
 	if _, err := ledger.Rehearse(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "schema 22") {
 		t.Errorf("the rehearsal says %v", err)
 	}
 	if _, err := ledger.Open(opt); err == nil || !strings.Contains(err.Error(), "the ledger is as it was, its migration failed: migrate to schema 22") {
 		t.Errorf("opened: %v", err)
 	}
-	statement(t, opt.Path, `DROP TABLE sealing`)
+	vandalise(t, opt.Path, `DROP TABLE sealing`)
 	if !maps.Equal(tablesOf(t, opt.Path), was) {
 		t.Error("a migration that failed changed the ledger")
 	}
@@ -184,15 +168,14 @@ func TestMigrationNeedsACopy(t *testing.T) {
 func TestMigrationLeavesNoContents(t *testing.T) {
 	opt := oldLedger(t)
 	must.Do(t, open(t, opt).Close())
-	db := must.Get(sql.Open("sqlite", opt.Path))(t)
-	rows := must.Get(db.QueryContext(t.Context(), `SELECT wrapped FROM content WHERE vault <> ''`))(t)
+	rows := must.Get(opened(t, opt.Path).QueryContext(t.Context(), `SELECT wrapped FROM content WHERE vault <> ''`))(t)
 	var keys [][]byte
 	for rows.Next() {
 		var key []byte
 		must.Do(t, rows.Scan(&key))
 		keys = append(keys, key)
 	}
-	if err := errors.Join(rows.Err(), db.Close()); err != nil || len(keys) < 10 {
+	if err := rows.Err(); err != nil || len(keys) < 10 {
 		t.Fatal(len(keys), err)
 	}
 	file := must.Get(os.ReadFile(opt.Path))(t)
@@ -222,11 +205,11 @@ func TestMigrationIsKilled(t *testing.T) {
 	ring.Slow(t, "kills processes over 100,000 memories")
 	opt := oldLedger(t)
 	const more = 100_000
-	statement(t, opt.Path, fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i+1 < %d)
+	vandalise(t, opt.Path, fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i+1 < %d)
 		INSERT INTO ownership (backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted, seen)
 		SELECT backend, kind, 'more' || i, tenant, 'user' || (i %% 9999), agent, app, run, actor, trust, confidence, source, 'more' || i, sha256, written + i, 0, seen
 		FROM n, ownership WHERE kind = 'memory' AND id = 'm' || (i %% 5)`, more))
-	statement(t, opt.Path, `INSERT INTO standing (backend, kind, id, tenant, state, prior, reason, decision, changed, contested, pinned, expires, attestation, rules, findings, unverified, reviewed, current)
+	vandalise(t, opt.Path, `INSERT INTO standing (backend, kind, id, tenant, state, prior, reason, decision, changed, contested, pinned, expires, attestation, rules, findings, unverified, reviewed, current)
 		SELECT o.backend, o.kind, o.id, o.tenant, s.state, s.prior, s.reason, o.decision, s.changed, 0, 0, s.expires, s.attestation, s.rules, s.findings, s.unverified, s.reviewed, s.current
 		FROM ownership o JOIN standing s ON s.id = 'm' || (substr(o.id, 5) % 4) WHERE o.id LIKE 'more%'`)
 	was := tablesOf(t, opt.Path)
@@ -237,26 +220,14 @@ func TestMigrationIsKilled(t *testing.T) {
 	}
 	t.Logf("rehearsed in %v: %+v", time.Since(began), plan)
 	for _, kill := range []int{1, 2} {
-		ctx, cancel := context.WithCancel(t.Context())
-		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestMigrateChild$")
-		cmd.Env = append(os.Environ(), migrateFile+"="+opt.Path)
-		out, err := cmd.StdoutPipe()
-		if err == nil {
-			err = cmd.Start()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
 		n := 0
-		for lines := bufio.NewScanner(out); lines.Scan(); {
+		for lines, end := child(t, "TestMigrateChild", migrateFile+"="+opt.Path); lines.Scan(); {
 			if strings.HasPrefix(lines.Text(), "progress:") {
 				if n++; n == kill {
-					cancel()
+					end()
 				}
 			}
 		}
-		_ = cmd.Wait() // it was killed
-		cancel()
 		if n < kill {
 			t.Fatalf("it ended after %d of %d parts", n, kill)
 		}
@@ -268,10 +239,8 @@ func TestMigrationIsKilled(t *testing.T) {
 	l := open(t, opt)
 	t.Logf("opened in %v", time.Since(began))
 	ledgertest.RunOld(t, l)
-	db := must.Get(sql.Open("sqlite", opt.Path))(t)
-	defer db.Close()
 	var n int
-	if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM record WHERE state <> ''`).Scan(&n); err != nil || n != more+20 {
+	if err := opened(t, opt.Path).QueryRowContext(t.Context(), `SELECT count(*) FROM record WHERE state <> ''`).Scan(&n); err != nil || n != more+20 {
 		t.Errorf("%d memories, %v", n, err)
 	}
 	if !maps.Equal(tablesOf(t, plan.Copy), was) {

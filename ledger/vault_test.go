@@ -84,9 +84,7 @@ func TestShreddedKeyIsGone(t *testing.T) {
 	held(t, l, "h1")
 	held(t, l, "h2")
 	wrapped := func(id string) (b []byte) {
-		db := must.Get(sql.Open("sqlite", path))(t)
-		defer db.Close()
-		must.Do(t, db.QueryRow(`SELECT wrapped FROM content WHERE ref = ?`, "hold/2:"+id+"/").Scan(&b))
+		must.Do(t, opened(t, path).QueryRow(`SELECT wrapped FROM content WHERE ref = ?`, "hold/2:"+id+"/").Scan(&b))
 		return b
 	}
 	one, two := wrapped("h1"), wrapped("h2")

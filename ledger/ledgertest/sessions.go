@@ -116,10 +116,7 @@ func sessionLocksEnd(t *testing.T, l Life) {
 			t.Helper()
 			for range times {
 				n++
-				var err error
-				if last, err = l.NoteSession(t.Context(), event(fmt.Sprint(id, n), memproxy.Deny, memproxy.ScreenRisk), id); err != nil {
-					t.Fatal(err)
-				}
+				last = must.Get(l.NoteSession(t.Context(), event(fmt.Sprint(id, n), memproxy.Deny, memproxy.ScreenRisk), id))(t)
 			}
 			return last
 		}
@@ -205,10 +202,7 @@ func sessionLists(t *testing.T, l Life) {
 	note("beta", odd.ID(), "spiffe://a/b", 1)
 	wantErr(t, "an id that two tenants have", errOf(l.Sessions.Get(t.Context(), nil, odd.ID())), ledger.ErrState)
 	seen := map[string]bool{}
-	if page, err = l.Sessions.List(t.Context(), memproxy.SessionFilter{All: true, Limit: 500}); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range page.Sessions {
+	for _, s := range must.Get(l.Sessions.List(t.Context(), memproxy.SessionFilter{All: true, Limit: 500}))(t).Sessions {
 		seen[s.Tenant+" "+s.ID] = true
 	}
 	if !seen["acme "+odd.ID()] || !seen["beta "+odd.ID()] {
