@@ -19,12 +19,11 @@ import (
 // committer is the writer: it appends the queue to the journal, with one sync for
 // everything that waits.
 type committer struct {
-	opt       *Options
-	disk      disk
-	queue     *queue
-	progress  *progress
-	reserve   *reserve
-	publisher *publisher
+	opt      *Options
+	disk     disk
+	queue    *queue
+	progress *progress
+	reserve  *reserve
 
 	mac     frameMAC
 	leaf    hash.Hash
@@ -55,25 +54,26 @@ func (c *committer) run(stop <-chan struct{}) {
 		// larger, and a write costs less (docs/performance.md).
 		runtime.Gosched()
 		batch := c.queue.takeAll(c.spare)
-		c.commit(batch)
+		if left, err := c.commit(batch); err != nil {
+			c.refuse(left, err)
+		}
 		clear(batch)
 		c.spare = batch
 	}
 }
 
 // commit makes a batch durable and releases its callers. A batch that crosses the
-// end of a bundle needs two frames, in two files.
-func (c *committer) commit(batch []*item) {
+// end of a bundle needs two frames, in two files. With an error it returns the items
+// that are left.
+func (c *committer) commit(batch []*item) (left []*item, err error) {
 	if err := c.mend(); err != nil {
-		c.refuse(batch, err)
-		return
+		return batch, err
 	}
 	if len(batch) == 0 {
-		return
+		return nil, nil
 	}
 	if err := c.progress.lagging(); err != nil {
-		c.refuse(batch, err)
-		return
+		return batch, err
 	}
 	t := c.progress.tip // only this goroutine moves it
 	if now := c.opt.Clock(); now.After(t.time) {
@@ -86,14 +86,12 @@ func (c *committer) commit(batch []*item) {
 		if !it.take() {
 			continue
 		}
-		for k := range it.parts {
+		for k := range it.bodies {
 			if c.frame.count > 0 && t.next%tileWidth == 0 {
 				if err := c.flush(t); err != nil {
-					c.refuse(batch[done:], err)
-					return
+					return batch[done:], err
 				}
-				c.release(batch[done:i], nil)
-				c.tell()
+				c.release(batch[done:i])
 				done = i
 				c.begin(t.next)
 			}
@@ -102,16 +100,11 @@ func (c *committer) commit(batch []*item) {
 	}
 	if c.frame.count > 0 {
 		if err := c.flush(t); err != nil {
-			c.refuse(batch[done:], err)
-			return
+			return batch[done:], err
 		}
 	}
-	var err error
-	if c.opt.CheckpointEvery < 0 {
-		err = c.publisher.publish(false)
-	}
-	c.release(batch[done:], err)
-	c.tell()
+	c.release(batch[done:])
+	return nil, nil
 }
 
 func (c *committer) begin(next uint64) {
@@ -123,7 +116,7 @@ func (c *committer) begin(next uint64) {
 func (c *committer) append(t tip, it *item, part int) tip {
 	start := len(c.frame.buf)
 	c.frame.buf = append(c.frame.buf, 0, 0)
-	c.frame.buf = splice(c.frame.buf, it.body(part), t.next, t.prev, c.now)
+	c.frame.buf = splice(c.frame.buf, &it.bodies[part], t.next, t.prev, c.now)
 	record := c.frame.buf[start+2:]
 	binary.BigEndian.PutUint16(c.frame.buf[start:], uint16(len(record)))
 	c.leaf.Reset()
@@ -223,26 +216,22 @@ func (c *committer) collect(b *bundle) {
 	}
 }
 
-// tell passes the durable records to the hook.
-func (c *committer) tell() {
-	for i := range c.facts {
-		c.opt.OnRecord(c.facts[i].index, c.facts[i].event, c.facts[i].record)
-	}
-	clear(c.facts)
-	c.facts = c.facts[:0]
-}
-
-// release answers the callers of a batch.
-func (c *committer) release(batch []*item, err error) {
+// release answers the callers of a durable batch, and passes its records to the hook.
+func (c *committer) release(batch []*item) {
 	for _, it := range batch {
 		switch {
 		case it.state.Load() == withdrawn:
 		case it.note:
 			c.queue.recycle(it)
 		default:
-			it.done <- err
+			it.done <- nil
 		}
 	}
+	for i := range c.facts {
+		c.opt.OnRecord(c.facts[i].index, c.facts[i].event, c.facts[i].record)
+	}
+	clear(c.facts)
+	c.facts = c.facts[:0]
 }
 
 // refuse answers the callers of a batch that was not written. Notes have no waiting

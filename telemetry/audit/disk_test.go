@@ -18,18 +18,23 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// Proves CARD-7: a full disk only refuses records. The log recovers without a restart,
-// loses no acknowledged record and keeps no refused one.
-func TestDiskFull(t *testing.T) {
-	var full atomic.Bool
-	opt := testOptions(t.TempDir())
-	opt.NoteDelay = time.Hour
+// fullDisk are options of a log whose disk has no room while full is set.
+func fullDisk(t *testing.T) (opt Options, full *atomic.Bool) {
+	full, opt = new(atomic.Bool), testOptions(t.TempDir())
 	opt.Sync = func(*os.File) error {
 		if full.Load() {
 			return syscall.ENOSPC
 		}
 		return nil
 	}
+	return opt, full
+}
+
+// Proves CARD-7: a full disk only refuses records. The log recovers without a restart,
+// loses no acknowledged record and keeps no refused one.
+func TestDiskFull(t *testing.T) {
+	opt, full := fullDisk(t)
+	opt.NoteDelay = time.Hour
 	var ids []string
 	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) { ids = append(ids, ev.Decision) }
 	l := open(t, opt)
@@ -64,14 +69,7 @@ func TestDiskFull(t *testing.T) {
 
 // The same at the first record of a bundle, whose journal is new.
 func TestDiskFullAtABundlesStart(t *testing.T) {
-	var full atomic.Bool
-	opt := testOptions(t.TempDir())
-	opt.Sync = func(*os.File) error {
-		if full.Load() {
-			return syscall.ENOSPC
-		}
-		return nil
-	}
+	opt, full := fullDisk(t)
 	l := open(t, opt)
 	record(t, l, 256)
 	full.Store(true)
@@ -153,20 +151,6 @@ func TestDirectoriesAreSyncedWithTheirNames(t *testing.T) {
 		must.Do(t, l.Flush(t.Context()))
 		if synced["tile/entries"] != round+1 || synced["tile/0"] != round+1 || synced["tile"] != want {
 			t.Errorf("round %d: synced %v, want tile %d times", round, synced, want)
-		}
-	}
-	closeLog(t, l)
-}
-
-func TestEveryCommitSigned(t *testing.T) {
-	opt := testOptions(t.TempDir())
-	opt.CheckpointEvery = -1
-	l := open(t, opt)
-	for i := range 3 {
-		record(t, l, 1)
-		msg := must.Get(os.ReadFile(filepath.Join(opt.Dir, checkpointFile)))(t)
-		if size, _, err := readCheckpoint(msg, opt.Origin, verifierOf(t, opt)); err != nil || int(size) != i+1 {
-			t.Errorf("checkpoint of %d (%v) after record %d", size, err, i)
 		}
 	}
 	closeLog(t, l)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -47,144 +49,112 @@ func fullEvent() memproxy.Event {
 	}
 }
 
+// object is a JSON object of names and values in turn, without the members that a record
+// omits.
+func object(pairs ...any) map[string]any {
+	m := map[string]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		name, v := pairs[i].(string), reflect.ValueOf(pairs[i+1])
+		if at, ok := pairs[i+1].(time.Time); ok {
+			if y := at.UTC().Year(); !at.IsZero() && y >= 0 && y <= 9999 {
+				m[name] = at.UTC().Format(timeFormat)
+			}
+			continue
+		}
+		switch kind := v.Kind(); {
+		case v.IsZero(), (kind == reflect.Slice || kind == reflect.Map) && v.Len() == 0:
+		case kind == reflect.String:
+			m[name] = bounded(v.String())
+		case v.CanInt():
+			m[name] = clamped(v.Int())
+		case kind == reflect.Slice && v.Type().Elem().Kind() == reflect.String:
+			list := make([]string, v.Len())
+			for i := range list {
+				list[i] = bounded(v.Index(i).String())
+			}
+			m[name] = list
+		default:
+			m[name] = v.Interface()
+		}
+	}
+	return m
+}
+
+// objects is a list of objects with members that are always there, even as zero.
+func objects[T any](list []T, of func(T) (object, always map[string]any)) (out []any) {
+	for _, v := range list {
+		o, always := of(v)
+		maps.Copy(o, always)
+		out = append(out, o)
+	}
+	return out
+}
+
+func clamped(n int64) int64 { return min(max(n, -maxInteger), maxInteger) }
+
 // slow encodes the record with encoding/json.
 func slow(t testing.TB, ev *memproxy.Event, at place, index uint64, prev tlog.Hash, now time.Time) []byte {
-	m := map[string]any{}
-	put := func(m map[string]any, key string, v any) {
-		switch x := v.(type) {
-		case string:
-			if x == "" {
-				return
-			}
-			v = bounded(x)
-		case []string:
-			if len(x) == 0 {
-				return
-			}
-			out := make([]string, len(x))
-			for i := range x {
-				out[i] = bounded(x[i])
-			}
-			v = out
-		case int:
-			if x == 0 {
-				return
-			}
-			v = min(max(x, -maxInteger), maxInteger)
-		case bool:
-			if !x {
-				return
-			}
-		case map[string]any:
-			if len(x) == 0 {
-				return
-			}
-		case time.Time:
-			if y := x.UTC().Year(); x.IsZero() || y < 0 || y > 9999 {
-				return
-			}
-			v = x.UTC().Format(timeFormat)
-		}
-		m[key] = v
-	}
-	obj := func(kv ...any) map[string]any {
-		m := map[string]any{}
-		for i := 0; i < len(kv); i += 2 {
-			put(m, kv[i].(string), kv[i+1])
-		}
-		return m
-	}
+	type members = map[string]any
+	s := ev.Scope
+	m := object("content_sha256", ev.ContentSHA256, "decision", ev.Decision, "degraded", ev.Degraded, "detail", ev.Detail,
+		"event_time", ev.Time, "policy", ev.Policy, "session", ev.Session, "trace", ev.Trace, "unsafe", ev.Unsafe,
+		"operation", object("backend", ev.Backend, "fields", ev.Fields, "items", ev.Items, "kind", ev.Kind, "method", ev.Method, "route", ev.Route,
+			"scope", object("tenant", s.Tenant, "user", s.User, "agent", s.Agent, "app", s.App, "run", s.Run), "targets", ev.Targets),
+		"outcome", object("cancelled", ev.Cancelled, "ended", ev.Ended, "filtered", ev.Filtered, "memories", ev.Memories, "status", ev.Status),
+		"reasons", objects(ev.Reasons, func(r memproxy.Reason) (members, members) {
+			return object("code", r.Code, "rule", r.Rule, "detail", r.Detail, "pointer", r.Pointer), nil
+		}),
+		"versions", objects(ev.Versions, func(v memproxy.VersionChange) (members, members) {
+			return object("memory", v.Memory, "op", v.Op, "field", v.Field, "before", v.Before, "after", v.After,
+				"before_sha256", v.BeforeSHA256, "sha256", v.SHA256), nil
+		}),
+		"findings", objects(ev.Findings, func(f memproxy.Finding) (members, members) {
+			return object("rule", f.Rule), members{"item": f.Item, "start": f.Start, "end": f.End, "score": f.Score}
+		}),
+		"budget", objects(ev.Budget, func(l memproxy.LineState) (members, members) {
+			return object("account", l.Key, "reason", l.Reason, "reset", l.Reset, "soft", l.Soft, "warn", l.Warn, "window", l.Window),
+				members{"limit": clamped(l.Limit), "used": clamped(l.Used)}
+		}))
 	request := ev.Decision != "" || ev.Type == memproxy.EventDecision || ev.Type == memproxy.EventOutcome
-	if request {
-		c := map[string]any{}
+	if c := (members{}); request {
 		if ev.Claimed >= 0 {
 			c["claimed"] = ev.Claimed
 		}
 		if ev.Confidence >= 0 {
 			c["given"] = ev.Confidence
 		}
-		put(m, "confidence", c)
+		maps.Copy(m, object("confidence", c))
 	}
-	if a := ev.Act; ev.Type != "version" && ev.Type != "compaction" && ev.Type != "purge" && (a == nil && request || a != nil && (a.Stage == "done" || a.Stage == "refused")) {
+	a := ev.Act
+	if ev.Type != "version" && ev.Type != "compaction" && ev.Type != "purge" && (a == nil && request || a != nil && (a.Stage == "done" || a.Stage == "refused")) {
 		m["verdict"] = ev.Verdict.String()
 		if ev.Would != ev.Verdict {
 			m["would"] = ev.Would.String()
 		}
 	}
-	if a := ev.Act; a != nil {
-		m["review"] = obj("action", a.Action, "stage", string(a.Stage), "rule", a.Rule, "reason", a.Reason, "have", a.Have, "need", a.Need)
-	}
-	var versions []any
-	for _, v := range ev.Versions {
-		versions = append(versions, obj("memory", v.Memory, "op", string(v.Op), "field", v.Field, "before", int(v.Before), "after", int(v.After),
-			"before_sha256", v.BeforeSHA256, "sha256", v.SHA256))
-	}
-	if versions != nil {
-		m["versions"] = versions
-	}
-	var lines, reasons []any
-	for _, l := range ev.Budget {
-		o := obj("account", l.Key, "reason", string(l.Reason), "reset", l.Reset, "soft", l.Soft, "warn", l.Warn, "window", string(l.Window))
-		o["limit"], o["used"] = min(max(l.Limit, -maxInteger), maxInteger), min(max(l.Used, -maxInteger), maxInteger)
-		lines = append(lines, o)
-	}
-	for _, r := range ev.Reasons {
-		reasons = append(reasons, obj("code", string(r.Code), "rule", r.Rule, "detail", r.Detail, "pointer", r.Pointer))
-	}
-	var findings []any
-	for _, f := range ev.Findings {
-		o := obj("rule", f.Rule)
-		o["item"], o["start"], o["end"], o["score"] = f.Item, f.Start, f.End, f.Score
-		findings = append(findings, o)
+	if a != nil {
+		m["review"] = object("action", a.Action, "stage", a.Stage, "rule", a.Rule, "reason", a.Reason, "have", a.Have, "need", a.Need)
 	}
 	if f := ev.Facts; f != nil {
-		o := obj("roles", f.Roles, "bulk", f.Bulk, "steering", f.Steering, "derived", f.Derived, "unseen", f.Unseen, "backdated", f.Backdated,
-			"source", string(f.Source), "risk", int(f.Risk), "secret", f.Secret, "single", f.Single, "personal", f.Personal, "author_trust", int(f.AuthorTrust), "others", f.Others,
-			"author_attestation", string(f.AuthorAttestation), "attestation", string(f.Attestation), "track", int(f.Track), "ceiling", int(f.Ceiling))
-		var claims []string
-		for _, l := range f.Claims {
-			claims = append(claims, string(l))
-		}
-		put(o, "claims", claims)
-		var writes []any
-		for _, x := range f.Writes {
-			writes = append(writes, obj("field", x.Field, "layer", string(x.Layer), "inferred", x.Inferred, "size", x.Size))
-		}
-		if writes != nil {
-			o["writes"] = writes
-		}
-		m["facts"] = o
-	}
-	if findings != nil {
-		m["findings"] = findings
-	}
-	if lines != nil {
-		m["budget"] = lines
-	}
-	if reasons != nil {
-		m["reasons"] = reasons
+		m["facts"] = object("roles", f.Roles, "bulk", f.Bulk, "steering", f.Steering, "derived", f.Derived, "unseen", f.Unseen, "backdated", f.Backdated,
+			"source", f.Source, "risk", f.Risk, "secret", f.Secret, "single", f.Single, "personal", f.Personal, "author_trust", f.AuthorTrust, "others", f.Others,
+			"author_attestation", f.AuthorAttestation, "attestation", f.Attestation, "track", f.Track, "ceiling", f.Ceiling, "claims", f.Claims,
+			"writes", objects(f.Writes, func(x memproxy.Written) (members, members) {
+				return object("field", x.Field, "layer", x.Layer, "inferred", x.Inferred, "size", x.Size), nil
+			}))
 	}
 	if at.parts > 1 {
-		m["part"] = map[string]any{"n": at.part, "of": at.parts}
+		m["part"] = members{"n": at.part, "of": at.parts}
 	}
 	if at.keptFrom >= 0 {
 		m["kept_from"] = at.keptFrom
 	}
-	p, s := ev.Principal, ev.Scope
-	if p.ID != "" || p.Kind != "" {
-		put(m, "principal", obj("id", p.ID, "kind", string(p.Kind), "tenant", p.Tenant, "trust", string(p.Trust), "method", p.Method))
-	}
-	put(m, "operation", obj("backend", ev.Backend, "fields", ev.Fields, "items", ev.Items, "kind", string(ev.Kind), "method", ev.Method, "route", ev.Route,
-		"scope", obj("tenant", s.Tenant, "user", s.User, "agent", s.Agent, "app", s.App, "run", s.Run), "targets", ev.Targets))
-	put(m, "outcome", obj("cancelled", ev.Cancelled, "ended", string(ev.Ended), "filtered", ev.Filtered, "memories", ev.Memories, "status", ev.Status))
-	for k, v := range obj("content_sha256", ev.ContentSHA256, "decision", ev.Decision, "degraded", ev.Degraded, "detail", ev.Detail,
-		"event_time", ev.Time, "policy", ev.Policy, "session", ev.Session, "trace", ev.Trace, "unsafe", ev.Unsafe) {
-		m[k] = v
+	if p := ev.Principal; p.ID != "" || p.Kind != "" {
+		m["principal"] = object("id", p.ID, "kind", p.Kind, "tenant", p.Tenant, "trust", p.Trust, "method", p.Method)
 	}
 	m["type"], m["v"], m["index"], m["time"] = bounded(string(ev.Type)), 1, index, now.UTC().Format(timeFormat)
 	m["prev_hash"] = hexOf(prev)
-	raw := must.Get(json.Marshal(m))(t)
-	v := jsontext.Value(raw)
+	v := jsontext.Value(must.Get(json.Marshal(m))(t))
 	must.Do(t, v.Canonicalize())
 	return v
 }
@@ -265,12 +235,12 @@ func TestLongListsTakeSeveralRecords(t *testing.T) {
 	for range 9000 {
 		ev.Memories = append(ev.Memories, "0190f3c2-7c1d-7e55-9d4b-0123456789ab")
 	}
-	first, rest := encodeAll(nil, &ev, whole)
-	if len(rest) < 5 {
-		t.Fatalf("%d parts for 9000 memories", 1+len(rest))
+	bodies := encodeAll(nil, &ev, whole)
+	if len(bodies) < 6 {
+		t.Fatalf("%d parts for 9000 memories", len(bodies))
 	}
 	n := 0
-	for i, d := range append([]body{first}, rest...) {
+	for i, d := range bodies {
 		rec := splice(nil, &d, maxInteger, tlog.Hash{}, appendTime(nil, ev.Time))
 		if len(rec) > 1<<16-1 {
 			t.Errorf("part %d is %d bytes", i, len(rec))
@@ -281,7 +251,7 @@ func TestLongListsTakeSeveralRecords(t *testing.T) {
 			Outcome  struct{ Memories []string }
 		}
 		must.Do(t, json.Unmarshal(rec, &r))
-		if r.Part.N != i+1 || r.Part.Of != 1+len(rest) || r.Decision != ev.Decision {
+		if r.Part.N != i+1 || r.Part.Of != len(bodies) || r.Decision != ev.Decision {
 			t.Errorf("part %d says %+v of decision %q", i, r.Part, r.Decision)
 		}
 		n += len(r.Outcome.Memories)
@@ -289,8 +259,8 @@ func TestLongListsTakeSeveralRecords(t *testing.T) {
 	if n != 9000 {
 		t.Errorf("%d of 9000 memories recorded", n)
 	}
-	if _, rest := encodeAll(nil, &memproxy.Event{Memories: ev.Memories[:1000]}, whole); len(rest) != 0 {
-		t.Errorf("1000 memories fit one record, and took %d", 1+len(rest))
+	if bodies = encodeAll(bodies, &memproxy.Event{Memories: ev.Memories[:1000]}, whole); len(bodies) != 1 {
+		t.Errorf("1000 memories fit one record, and took %d", len(bodies))
 	}
 }
 

@@ -32,7 +32,7 @@ func inert(ev memproxy.Event) memproxy.Event {
 		return v
 	})
 	ev.Budget = each(ev.Budget, func(l memproxy.LineState) memproxy.LineState {
-		l.Key = inertAccount(l.Key)
+		l.Key = eachPart(l.Key, memproxy.Inert) // it may contain names of fields
 		return l
 	})
 	if f := ev.Facts; f != nil {
@@ -96,11 +96,6 @@ func inertPointer(ptr string) string {
 }
 
 func isIndex(s string) bool { return len(s) < 10 && strings.Trim(s, "0123456789") == "" }
-
-// inertAccount is the key of a budget as recorded: it may contain names of fields.
-func inertAccount(key string) string {
-	return eachPart(key, memproxy.Inert)
-}
 
 // eachPart maps what is between the slashes of a text.
 func eachPart(text string, as func(string) string) string {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/memproxy/memproxy/internal/keyfile"
 	"golang.org/x/mod/sumdb/note"
@@ -72,9 +73,6 @@ func createKey(dir string) (ed25519.PrivateKey, error) {
 // VerifierKey is the public key in the format of package note:
 // "<origin>+<hash>+<base64>".
 func VerifierKey(origin string, pub ed25519.PublicKey) (string, error) {
-	if len(pub) != ed25519.PublicKeySize {
-		return "", errors.New("audit: not an Ed25519 public key")
-	}
 	vkey, err := note.NewEd25519VerifierKey(origin, pub)
 	if err != nil {
 		return "", err
@@ -82,10 +80,8 @@ func VerifierKey(origin string, pub ed25519.PublicKey) (string, error) {
 	if _, err := note.NewVerifier(vkey); err != nil {
 		return "", errors.New("a log's name is not empty and has no spaces, plus signs or control characters")
 	}
-	for _, r := range origin {
-		if r < ' ' || r == 0x7f {
-			return "", errors.New("a log's name has no control characters")
-		}
+	if strings.ContainsFunc(origin, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return "", errors.New("a log's name has no control characters")
 	}
 	return vkey, nil
 }

@@ -63,7 +63,7 @@ func Open(opt Options) (*Log, error) {
 	l.progress = &progress{every: opt.CheckpointEvery, wake: make(chan struct{}, 1)}
 	l.publisher = &publisher{opt: &l.opt, disk: d, signer: signer, progress: l.progress, queue: l.queue}
 	l.committer = &committer{
-		opt: &l.opt, disk: d, queue: l.queue, progress: l.progress, reserve: l.reserve, publisher: l.publisher,
+		opt: &l.opt, disk: d, queue: l.queue, progress: l.progress, reserve: l.reserve,
 		mac: newFrameMAC(opt.Key.Seed()), leaf: sha256.New(),
 	}
 	if err := os.MkdirAll(d.path(journalDir), 0o700); err != nil {
@@ -72,7 +72,7 @@ func Open(opt Options) (*Log, error) {
 	if l.held, err = lock(d.path(lockFile)); err != nil {
 		return nil, err
 	}
-	was := recovery{opt: &l.opt, disk: d, vkey: vkey, verifier: verifier, progress: l.progress, committer: l.committer, publisher: l.publisher}
+	was := recovery{Log: l, disk: d, vkey: vkey, verifier: verifier}
 	repair, err := was.restore()
 	if err == nil {
 		err = l.publisher.publish(true)

@@ -37,13 +37,12 @@ type Options struct {
 	// Sync makes a file durable; nil is (*os.File).Sync, and fdatasync for commits
 	// where available.
 	Sync func(*os.File) error
-	// CheckpointEvery is how long records may wait for a signature. Zero is the
-	// default; negative signs every commit before its callers return.
+	// CheckpointEvery is how long records may wait for a signature. Zero is the default.
 	CheckpointEvery time.Duration
 	// MaxQueue bounds the events that wait for the disk. Zero is the default.
 	MaxQueue int
-	// NoteDelay bounds how long a noted event waits to share another's fsync. Zero
-	// is the default; negative does not wait.
+	// NoteDelay bounds how long a noted event waits to share another's fsync. Zero is
+	// the default.
 	NoteDelay time.Duration
 	// Unsafe are the settings that weaken production: every record names them.
 	Unsafe []string

@@ -62,7 +62,7 @@ func (p *progress) advance(t tip, n int64, payload []byte, leaves []tlog.Hash) *
 	b.buf = append(b.buf, payload...)
 	b.leaves = append(b.leaves, leaves...)
 	p.tip = t
-	if !p.due && p.every > 0 {
+	if !p.due {
 		p.due = true
 		time.AfterFunc(p.every, func() { wait.Wake(p.wake) })
 	}

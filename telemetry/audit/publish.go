@@ -91,26 +91,22 @@ func (p *publisher) publish(archive bool) error {
 func (p *publisher) lay(bundles []bundle) (levels, []string, error) {
 	edge := p.edge.clone()
 	dirs := map[string]bool{}
-	put := func(name string, content []byte) error {
-		dirs[path.Dir(name)] = true
-		return p.disk.replace(name, content, true)
-	}
 	var partials []string
-	for _, b := range bundles {
-		if len(b.leaves) == tileWidth {
-			if err := put(bundlePath(b.n, 0), b.buf); err != nil {
-				return edge, nil, err
-			}
+	put := func(name string, content []byte, full bool) error {
+		if full {
+			dirs[path.Dir(name)] = true
 		} else {
-			name := bundlePath(b.n, len(b.leaves))
 			partials = append(partials, name)
-			if err := p.disk.replace(name, b.buf, false); err != nil {
-				return edge, nil, err
-			}
+		}
+		return p.disk.replace(name, content, full)
+	}
+	for _, b := range bundles {
+		if err := put(bundlePath(b.n, len(b.leaves)), b.buf, len(b.leaves) == tileWidth); err != nil {
+			return edge, nil, err
 		}
 		for _, leaf := range b.leaves[max(0, edge.size-b.n*tileWidth):] {
 			err := edge.add(leaf, func(level int, n int64, hs []tlog.Hash) error {
-				return put(tilePath(level, n, 0), hashBytes(hs))
+				return put(tilePath(level, n, 0), hashBytes(hs), true)
 			})
 			if err != nil {
 				return edge, nil, err
@@ -121,9 +117,7 @@ func (p *publisher) lay(bundles []bundle) (levels, []string, error) {
 		if len(hs) == 0 {
 			continue
 		}
-		name := tilePath(level, edge.size>>(tileHeight*(level+1)), len(hs))
-		partials = append(partials, name)
-		if err := p.disk.replace(name, hashBytes(hs), false); err != nil {
+		if err := put(tilePath(level, edge.size>>(tileHeight*(level+1)), len(hs)), hashBytes(hs), false); err != nil {
 			return edge, nil, err
 		}
 	}

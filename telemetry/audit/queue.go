@@ -13,12 +13,10 @@ import (
 
 // item is a queued event, or a barrier if it has no body.
 type item struct {
-	first body
-	rest  []body
-	parts int            // number of bodies; 0 for a barrier
-	event memproxy.Event // set only if a hook needs it
-	note  bool
-	state atomic.Int32
+	bodies []body         // none for a barrier
+	event  memproxy.Event // set only if a hook needs it
+	note   bool
+	state  atomic.Int32
 
 	index uint64 // of the first record
 	leaf  tlog.Hash
@@ -33,7 +31,7 @@ const (
 )
 
 func (it *item) reset() {
-	it.rest, it.parts, it.note, it.event = nil, 0, false, memproxy.Event{}
+	it.bodies, it.note, it.event = it.bodies[:0], false, memproxy.Event{}
 	it.state.Store(queued)
 }
 
@@ -41,13 +39,6 @@ func (it *item) take() bool {
 	return it.state.Load() == taken || it.state.CompareAndSwap(queued, taken)
 }
 func (it *item) withdraw() { it.state.CompareAndSwap(queued, withdrawn) }
-
-func (it *item) body(i int) *body {
-	if i == 0 {
-		return &it.first
-	}
-	return &it.rest[i-1]
-}
 
 // keepBuffer is the largest buffer that is reused for another event.
 const keepBuffer = 8 << 10
@@ -77,8 +68,7 @@ func (q *queue) item(ev *memproxy.Event, at place) *item {
 		unsafe := *ev
 		unsafe.Unsafe, ev = q.opt.Unsafe, &unsafe
 	}
-	it.first, it.rest = encodeAll(it.first.buf, ev, at)
-	it.parts = 1 + len(it.rest)
+	it.bodies = encodeAll(it.bodies, ev, at)
 	if q.opt.OnRecord != nil {
 		it.event = *ev
 	}
@@ -95,7 +85,7 @@ func (q *queue) barrier() *item {
 
 // recycle returns an item without other references to the pool.
 func (q *queue) recycle(it *item) {
-	if cap(it.first.buf) <= keepBuffer {
+	if len(it.bodies) == 0 || cap(it.bodies[0].buf) <= keepBuffer {
 		q.pool.Put(it)
 	}
 }
@@ -113,11 +103,10 @@ func (q *queue) add(it *item) error {
 		return ErrFull
 	}
 	q.waiting = append(q.waiting, it)
-	now := !it.note || q.opt.NoteDelay < 0
-	arm := !now && !q.armed
+	arm := it.note && !q.armed
 	q.armed = q.armed || arm
 	q.mu.Unlock()
-	if now {
+	if !it.note {
 		wait.Wake(q.wake)
 	} else if arm {
 		time.AfterFunc(q.opt.NoteDelay, func() { wait.Wake(q.wake) })

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,13 +18,10 @@ import (
 
 // recovery restores the state that an earlier process wrote.
 type recovery struct {
-	opt       *Options
-	disk      disk
-	vkey      string // the public key
-	verifier  note.Verifier
-	progress  *progress
-	committer *committer
-	publisher *publisher
+	*Log
+	disk     disk
+	vkey     string // the public key
+	verifier note.Verifier
 }
 
 // restore determines the state of the log. The checkpoint says how much is signed;
@@ -61,8 +57,10 @@ func (r *recovery) restore() (repair string, err error) {
 	if err := r.resume(end); err != nil {
 		return "", err
 	}
-	if err := r.dropJournals(int64(size / tileWidth)); err != nil {
-		return "", err
+	for _, n := range end.unneeded {
+		if err := os.Remove(r.disk.path(journalPath(n))); err != nil {
+			return "", fmt.Errorf("audit: %w", err)
+		}
 	}
 	if err := r.publisher.sweep(); err != nil {
 		return "", fmt.Errorf("audit: %w", err)
@@ -76,7 +74,7 @@ type tail struct {
 	file      bool
 	n         int64
 	good, cut int
-	blank     []int64 // preallocated journals that were never used
+	unneeded  []int64 // journals of full bundles that are in place, and preallocated ones that were never used
 }
 
 func (t tail) repair(next, size uint64) string {
@@ -136,8 +134,12 @@ func (r *recovery) replay(size uint64) (end tail, err error) {
 	r.progress.signed = size
 	n := int64(size / tileWidth)
 	r.progress.tip.next = uint64(n * tileWidth)
-	if err := r.lastOf(n - 1); err != nil {
-		return end, err
+	if n > 0 { // the chain and the clock continue from the last full bundle
+		last, at, err := r.disk.last(n - 1)
+		if err != nil {
+			return end, err
+		}
+		r.progress.tip.prev, r.progress.tip.time = tlog.RecordHash(last), at
 	}
 	for ; ; n++ {
 		b, err := r.disk.read(journalPath(n))
@@ -160,48 +162,32 @@ func (r *recovery) replay(size uint64) (end tail, err error) {
 	if r.progress.tip.next < size {
 		return end, fmt.Errorf("%w: the checkpoint signs %d records, the journal ends after %d", ErrCorrupt, size, r.progress.tip.next)
 	}
-	journals, err := r.journals()
-	if err != nil {
-		return end, err
-	}
-	for _, k := range journals {
-		if k < n {
-			continue
-		}
-		b, err := r.disk.read(journalPath(k))
-		if err != nil {
-			return end, err
-		}
-		if !blank(b) {
-			return end, fmt.Errorf("%w: journal of bundle %d follows a gap", ErrCorrupt, k)
-		}
-		end.blank = append(end.blank, k) // preallocated and never used
-	}
-	return end, nil
+	end.unneeded, err = r.unneeded(int64(size/tileWidth), n)
+	return end, err
 }
 
-// journals lists the bundles that have a journal.
-func (r *recovery) journals() (bundles []int64, err error) {
+// unneeded lists the journals of bundles before from, which are full, signed and in
+// place, and those from to on, which are preallocated and were never used.
+func (r *recovery) unneeded(from, to int64) (bundles []int64, err error) {
 	list, err := os.ReadDir(r.disk.path(journalDir))
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
 	for _, e := range list {
-		if n, err := strconv.ParseInt(e.Name(), 10, 64); err == nil {
-			bundles = append(bundles, n)
+		n, err := strconv.ParseInt(e.Name(), 10, 64)
+		if err != nil || n >= from && n < to {
+			continue
 		}
+		if n >= to {
+			if b, err := r.disk.read(journalPath(n)); err != nil {
+				return nil, err
+			} else if !blank(b) {
+				return nil, fmt.Errorf("%w: journal of bundle %d follows a gap", ErrCorrupt, n)
+			}
+		}
+		bundles = append(bundles, n)
 	}
 	return bundles, nil
-}
-
-// removeJournals removes the journals of bundles.
-func (r *recovery) removeJournals(bundles []int64) error {
-	for _, n := range bundles {
-		if err := os.Remove(r.disk.path(journalPath(n))); err != nil {
-			return fmt.Errorf("audit: %w", err)
-		}
-	}
-	return nil
 }
 
 // replayFile applies the frames of a journal and returns where the valid ones end.
@@ -250,9 +236,6 @@ func (r *recovery) replayFile(n int64, b []byte, size uint64) (good int, err err
 
 // resume opens the last journal for appending, without its torn tail.
 func (r *recovery) resume(end tail) error {
-	if err := r.removeJournals(end.blank); err != nil {
-		return err
-	}
 	if !end.file {
 		return nil
 	}
@@ -274,28 +257,6 @@ func (r *recovery) resume(end tail) error {
 	}
 	r.committer.journal, r.committer.offset = f, int64(end.good)
 	return nil
-}
-
-// dropJournals removes the journals of bundles before n, which are full, signed and in
-// place.
-func (r *recovery) dropJournals(n int64) error {
-	journals, err := r.journals()
-	if err != nil {
-		return err
-	}
-	return r.removeJournals(slices.DeleteFunc(journals, func(k int64) bool { return k >= n }))
-}
-
-// lastOf reads the end of a full bundle, to continue the chain and the clock.
-func (r *recovery) lastOf(n int64) error {
-	if n < 0 {
-		return nil
-	}
-	last, at, err := r.disk.last(n)
-	if err == nil {
-		r.progress.tip.prev, r.progress.tip.time = tlog.RecordHash(last), at
-	}
-	return err
 }
 
 // last returns the last record of a full bundle, with its time of append.

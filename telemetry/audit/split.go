@@ -1,30 +1,31 @@
 package audit
 
-import "github.com/memproxy/memproxy"
+import (
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
 
 // maxBody is the longest body of a record: entries have a 16-bit length.
 const maxBody = 1<<16 - 1 - maxWriterMembers - len(`,"part":{"n":9007199254740991,"of":9007199254740991}`)
 
 // encodeAll encodes an event into as few records as possible. That is nearly always
 // one; an answer with thousands of memories needs several, which repeat the short
-// members and divide the long ones. Nothing is omitted.
-func encodeAll(buf []byte, ev *memproxy.Event, at place) (body, []body) {
+// members and divide the long ones. Nothing is omitted. It uses the memory of bodies,
+// which another event needs no longer.
+func encodeAll(bodies []body, ev *memproxy.Event, at place) []body {
 	own := inert(*ev)
-	first := encode(buf, &own, at)
-	if len(first.buf) <= maxBody {
-		return first, nil
+	bodies = slices.Grow(bodies[:0], 1)[:1]
+	bodies[0] = encode(bodies[0].buf, &own, at)
+	if len(bodies[0].buf) <= maxBody {
+		return bodies
 	}
+	bodies = bodies[:0]
 	evs := halve(nil, own)
-	rest := make([]body, 0, len(evs)-1)
 	for i := range evs {
-		b := encode(nil, &evs[i], place{part: i + 1, parts: len(evs), keptFrom: -1})
-		if i == 0 {
-			first = b
-		} else {
-			rest = append(rest, b)
-		}
+		bodies = append(bodies, encode(nil, &evs[i], place{part: i + 1, parts: len(evs), keptFrom: -1}))
 	}
-	return first, rest
+	return bodies
 }
 
 // halve splits an event until every part fits. The second half contains only the rest
