@@ -30,9 +30,9 @@ func (a *app) printer(form cli.Output, dir string) func(*verify.Record) error {
 			return form.Print(a.stdout, jsontext.Value(r.Raw), nil)
 		}
 	case ocsfForm:
-		opt := ocsf.Options{Origin: verify.Dir(dir).Origin()}
+		origin := verify.Dir(dir).Origin()
 		return func(r *verify.Record) error {
-			b, err := ocsf.Event(r, opt)
+			b, err := ocsf.Event(r, origin)
 			if err != nil {
 				return err
 			}

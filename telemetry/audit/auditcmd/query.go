@@ -122,7 +122,7 @@ func (a *app) tail() *cobra.Command {
 	var n int
 	var follow bool
 	c := a.searching("tail", "print the last records, and with -f those that follow", " -n 20 -f", func(ctx context.Context, q search, print func(*verify.Record) error) error {
-		return query.Tail(ctx, q.dir, *q.filter, n, follow, nil, print)
+		return query.Tail(ctx, q.dir, *q.filter, n, follow, print)
 	})
 	c.Flags().IntVarP(&n, "lines", "n", 10, "how many of the last `records`")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with the records that follow")

@@ -15,17 +15,10 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// Options describe the source of the records.
-type Options struct {
-	// Origin is the log's name in its checkpoints; "": unknown.
-	Origin string
-	// Version is that of the exporting program; "": unknown.
-	Version string
-}
-
-// Event writes a record as one OCSF event: a JSON object without a line end. It
-// fails on a record whose time cannot be read, which Decode never returns.
-func Event(r *verify.Record, o Options) ([]byte, error) {
+// Event writes a record as one OCSF event: a JSON object without a line end. Origin is
+// the log's name in its checkpoints; "": unknown. It fails on a record whose time cannot
+// be read, which Decode never returns.
+func Event(r *verify.Record, origin string) ([]byte, error) {
 	logged, err := r.At()
 	if err != nil {
 		return nil, fmt.Errorf("ocsf: record %d: %w", r.Index, err)
@@ -35,13 +28,16 @@ func Event(r *verify.Record, o Options) ([]byte, error) {
 		at = t
 	}
 	sum := sha256.Sum256(r.Raw)
-	maker := product{Name: "memproxy", VendorName: "memproxy", Version: o.Version}
+	uid := strconv.FormatUint(r.Index, 10)
+	if origin != "" {
+		uid = origin + ":" + uid
+	}
 	e := &event{
 		Time: at.UnixMilli(),
 		Metadata: metadata{
 			Version: SchemaVersion, Product: maker, Profiles: []string{"security_control"},
-			UID: uid(o.Origin, r.Index), Sequence: r.Index, CorrelationUID: r.Decision,
-			EventCode: r.Type, LogName: o.Origin, LoggedTime: logged.UnixMilli(),
+			UID: uid, Sequence: r.Index, CorrelationUID: r.Decision,
+			EventCode: r.Type, LogName: origin, LoggedTime: logged.UnixMilli(),
 		},
 		RawDataHash: &fingerprint{AlgorithmID: 3, Algorithm: "SHA-256", Value: hex.EncodeToString(sum[:])},
 	}
@@ -53,7 +49,7 @@ func Event(r *verify.Record, o Options) ([]byte, error) {
 	case memproxy.EventDecision, memproxy.EventOutcome, memproxy.EventReview, memproxy.EventVersion:
 		e.activity(r)
 	case memproxy.EventStart, memproxy.EventStop, memproxy.EventReload, "prune", memproxy.EventAnchor, memproxy.EventSweep, memproxy.EventSeal, memproxy.EventPurge, memproxy.EventCompaction:
-		e.lifecycle(r, maker)
+		e.lifecycle(r)
 	default:
 		e.finding(r)
 	}
@@ -66,12 +62,8 @@ func Event(r *verify.Record, o Options) ([]byte, error) {
 
 var severities = [...]string{"Unknown", "Informational", "Low", "Medium", "High", "Critical"}
 
-func uid(origin string, index uint64) string {
-	if origin == "" {
-		return strconv.FormatUint(index, 10)
-	}
-	return origin + ":" + strconv.FormatUint(index, 10)
-}
+// maker is the product that the events are of.
+var maker = product{Name: "memproxy", VendorName: "memproxy"}
 
 // threats adds the references to public catalogues for the reasons.
 func (e *event) threats(r *verify.Record) {
@@ -105,10 +97,10 @@ func (e *event) threats(r *verify.Record) {
 func technique(id string) *entity { return &entity{UID: id, Name: techniques[id]} }
 
 // lifecycle describes changes of the process and its rules.
-func (e *event) lifecycle(r *verify.Record, app product) {
+func (e *event) lifecycle(r *verify.Record) {
 	e.ClassUID, e.ClassName = classLifecycle, "Application Lifecycle"
 	e.CategoryUID, e.CategoryName = 6, "Application Activity"
-	e.App, e.SeverityID = &app, 1
+	e.App, e.SeverityID = &maker, 1
 	e.Message = r.Detail
 	switch memproxy.EventType(r.Type) {
 	case memproxy.EventStart:

@@ -42,7 +42,7 @@ func TestEvents(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			a := must.Get(txtar.ParseFile(path))(t)
 			r := decode(t, a.Files[0].Data)
-			b := must.Get(Event(r, Options{Origin: "memproxy/test", Version: "v1"}))(t)
+			b := must.Get(Event(r, "memproxy/test"))(t)
 			required(t, b)
 			v := jsontext.Value(b)
 			must.Do(t, v.Indent(jsontext.WithIndent("  ")))
@@ -142,8 +142,8 @@ func FuzzEvent(f *testing.F) {
 		if err != nil {
 			return
 		}
-		a := must.Get(Event(r, Options{}))(t)
-		b, err := Event(r, Options{})
+		a := must.Get(Event(r, ""))(t)
+		b, err := Event(r, "")
 		if err != nil || !bytes.Equal(a, b) {
 			t.Fatalf("%v: %s, then %s", err, a, b)
 		}

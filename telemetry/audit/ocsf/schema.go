@@ -80,7 +80,6 @@ type metadata struct {
 type product struct {
 	Name       string `json:"name"`
 	VendorName string `json:"vendor_name"`
-	Version    string `json:"version,omitzero"`
 }
 
 type actor struct {

@@ -201,17 +201,14 @@ func (r *reader) past(n int64) bool {
 const pollEvery = 200 * time.Millisecond
 
 // Tail passes the last n selected records to each and, with follow, further ones until
-// ctx ends, which is not an error. tick, if not nil, replaces the ticker for polling.
-func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, tick <-chan time.Time, each func(*verify.Record) error) error {
+// ctx ends, which is not an error.
+func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, each func(*verify.Record) error) (err error) {
 	var next uint64
-	var err error
 	if f.Last = n; n != 0 {
-		if next, err = query(ctx, dir, f, each); err != nil {
-			return err
-		}
+		next, err = query(ctx, dir, f, each)
 	}
-	if !follow {
-		return nil
+	if err != nil || !follow {
+		return err
 	}
 	f.Last = 0
 	r := &reader{dir: verify.Dir(dir), f: f, hints: f.hints()}
@@ -220,11 +217,8 @@ func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, tick <-
 			return err
 		}
 	}
-	if tick == nil {
-		t := time.NewTicker(pollEvery)
-		defer t.Stop()
-		tick = t.C
-	}
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
 	for {
 		if next, err = r.more(next, each); err != nil {
 			return err
@@ -232,7 +226,7 @@ func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, tick <-
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick:
+		case <-poll.C:
 		}
 	}
 }

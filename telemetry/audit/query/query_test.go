@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -66,9 +67,7 @@ func TestQuery(t *testing.T) {
 	const size = 700
 	add(t, l, 0, size)
 	// The preallocated journal of the next bundle, as in a running log.
-	if err := os.WriteFile(filepath.Join(dir, "journal", "000000000003"), make([]byte, 4096), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "journal", "000000000003"), make([]byte, 4096), 0o600))
 	at := func(i int) time.Time { return begin.Add(time.Duration(i) * time.Second) }
 	for name, c := range map[string]struct {
 		f    query.Filter
@@ -150,53 +149,41 @@ func TestQueryOfPrunedLog(t *testing.T) {
 	must.Do(t, l.Close(context.Background()))
 }
 
-func TestTailFollows(t *testing.T) {
+func TestTailFollows(t *testing.T) { synctest.Test(t, tailFollows) }
+
+func tailFollows(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir)
 	add(t, l, 0, 254)
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	tick := make(chan time.Time)
-	got := make(chan uint64, 1000)
+	var got []int
 	done := make(chan error, 1)
 	go func() {
-		done <- query.Tail(ctx, dir, query.Filter{}, 3, true, tick, func(r *verify.Record) error { got <- r.Index; return nil })
+		done <- query.Tail(ctx, dir, query.Filter{}, 3, true, func(r *verify.Record) error { got = append(got, int(r.Index)); return nil })
 	}()
-	want := uint64(251)
-	expect := func(n int) {
-		t.Helper()
-		for range n {
-			select {
-			case i := <-got:
-				if i != want {
-					t.Fatalf("record %d, want %d", i, want)
-				}
-			case err := <-done:
-				t.Fatalf("it ended before record %d: %v", want, err)
+	next := 251
+	for _, to := range []int{254, 256, 600, 601} { // at 256 a bundle is full, and the next one empty; then follow two more
+		if to == 601 {
+			must.Do(t, l.Flush(ctx))
+		}
+		add(t, l, max(next, 254), to)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for _, i := range got {
+			if i != next {
+				t.Fatalf("record %d, want %d", i, next)
 			}
-			want++
+			next++
+		}
+		if got = nil; next != to {
+			t.Fatalf("it passed the records before %d, want those before %d", next, to)
 		}
 	}
-	expect(3)
-	tick <- time.Time{}
-	add(t, l, 254, 256) // a bundle is full, and the next one empty
-	tick <- time.Time{}
-	expect(2)
-	tick <- time.Time{}
-	add(t, l, 256, 600) // across the end of two bundles
-	tick <- time.Time{}
-	expect(344)
-	must.Do(t, l.Flush(ctx))
-	add(t, l, 600, 601)
-	tick <- time.Time{}
-	expect(1)
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-done)
 	must.Do(t, l.Close(context.Background()))
 	stop := errors.New("enough")
-	if err := query.Tail(context.Background(), dir, query.Filter{}, 5, false, nil, func(*verify.Record) error { return stop }); !errors.Is(err, stop) {
+	if err := query.Tail(context.Background(), dir, query.Filter{}, 5, false, func(*verify.Record) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("the caller's error is lost: %v", err)
 	}
 }
@@ -207,17 +194,10 @@ func TestGapsAreErrors(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir)
 	add(t, l, 0, 1800)
-	if err := l.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(dir+"/journal/000999999999", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close(t.Context()))
+	must.Do(t, os.WriteFile(dir+"/journal/000999999999", nil, 0o600))
 	all := run(t, dir, query.Filter{})
-	checkpoint, err := os.ReadFile(dir + "/checkpoint")
-	if err != nil {
-		t.Fatal(err)
-	}
+	checkpoint := must.Get(os.ReadFile(dir + "/checkpoint"))(t)
 	for name, cut := range map[string]func(dir string) error{
 		"one in the middle":  func(dir string) error { return os.Remove(dir + "/tile/entries/003") },
 		"one near the begin": func(dir string) error { return os.Remove(dir + "/tile/entries/001") },
@@ -229,9 +209,7 @@ func TestGapsAreErrors(t *testing.T) {
 		},
 	} {
 		at := t.TempDir()
-		if err := errors.Join(os.CopyFS(at, os.DirFS(dir)), cut(at)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.CopyFS(at, os.DirFS(dir)), cut(at)))
 		for _, f := range []query.Filter{{}, {Last: len(all)}} {
 			if err := query.Query(t.Context(), at, f, func(*verify.Record) error { return nil }); !errors.Is(err, verify.ErrGap) {
 				t.Errorf("%s, last %d: %v", name, f.Last, err)
@@ -248,12 +226,8 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir)
 	add(t, l, 0, 10)
-	if err := l.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(os.DevNull, dir+"/tile/entries/000"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close(t.Context()))
+	must.Do(t, os.Symlink(os.DevNull, dir+"/tile/entries/000"))
 	if err := query.Query(t.Context(), dir, query.Filter{}, func(*verify.Record) error { return nil }); err == nil || !strings.Contains(err.Error(), "is not a file") {
 		t.Errorf("a device in a bundle's place: %v", err)
 	}

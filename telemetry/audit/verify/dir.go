@@ -59,11 +59,11 @@ func (d Dir) tile(level int, n int64, w int) (b []byte, name string, err error) 
 
 // partials lists the widths of a tile's partial files, in order.
 func (d Dir) partials(name string) []int {
-	list, _ := os.ReadDir(filepath.Join(string(d), filepath.FromSlash(name+".p"))) // most tiles have none
+	list, _ := d.names(name + ".p") // most tiles have none
 	var ws []int
-	for _, e := range list {
-		if w, err := strconv.Atoi(e.Name()); err == nil && w > 0 && w < width {
-			ws = append(ws, w)
+	for _, w := range list {
+		if w > 0 && w < width {
+			ws = append(ws, int(w))
 		}
 	}
 	sort.Ints(ws)
@@ -72,7 +72,7 @@ func (d Dir) partials(name string) []int {
 
 // names lists the files of a directory whose name is a number.
 func (d Dir) names(dir string) ([]int64, error) {
-	list, err := os.ReadDir(filepath.Join(string(d), dir))
+	list, err := os.ReadDir(filepath.Join(string(d), filepath.FromSlash(dir)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
