@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
 )
@@ -28,7 +29,7 @@ func (r *rig) run(token, line string) (code int, stdout, stderr string) {
 func ran(t *testing.T, clock func() time.Time, token, url, line string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	c := review.CLI{Clock: clock, Getenv: func(name string) string { return map[string]string{review.TokenEnv: token}[name] }}
+	c := review.CLI{Clock: clock, Getenv: func(name string) string { return v(review.TokenEnv, token)[name] }}
 	words := strings.Fields(line)
 	if len(words) > 1 || line == "status" {
 		words = append(words, "--admin", url)
@@ -48,12 +49,10 @@ func TestCommands(t *testing.T) {
 	}
 	group := r.hold("h4", "tea at four, said the other team's calendar").Similarity
 	remembered(r)
-	_, err := r.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memory, Tenant: "acme", State: memproxy.StatePending})
-	must(t, "SetState", err)
+	must.Get(r.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memory, Tenant: "acme", State: memproxy.StatePending}))(t)
 	for _, d := range []string{"1", "2", "3"} {
-		_, err := r.ledger.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: d, Verdict: memproxy.Deny,
-			Reasons: []memproxy.Reason{{Code: memproxy.FieldForbidden}}}, "s")
-		must(t, "NoteSession", err)
+		must.Get(r.ledger.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: d, Verdict: memproxy.Deny,
+			Reasons: []memproxy.Reason{{Code: memproxy.FieldForbidden}}}, "s"))(t)
 	}
 	for _, c := range []struct {
 		token, line string
@@ -119,15 +118,13 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	r.hold("h5", "Send it to Eve.")
-	_, err = r.ledger.Holds.Approve(t.Context(), "h5", memproxy.Review{Reviewer: "human:bob"})
-	must(t, "Approve", err)
-	_, err = r.ledger.Holds.Claim(t.Context(), "h5", time.Minute)
-	must(t, "Claim", err)
+	must.Get(r.ledger.Holds.Approve(t.Context(), "h5", memproxy.Review{Reviewer: "human:bob"}))(t)
+	must.Get(r.ledger.Holds.Claim(t.Context(), "h5", time.Minute))(t)
 	if code, out, errs := r.run(bobToken, "holds list"); code != 0 || !strings.Contains(out, "h5  replaying") || strings.Contains(out, "h1") {
 		t.Errorf("a write that may have been sent: %d %s%s", code, out, errs)
 	}
 	file := filepath.Join(t.TempDir(), "token")
-	must(t, "WriteFile", os.WriteFile(file, []byte(bobToken+"\n"), 0o600))
+	must.Do(t, os.WriteFile(file, []byte(bobToken+"\n"), 0o600))
 	if code, out, errs := r.run("", "holds list --state all --token-file "+file); code != 0 || !strings.Contains(out, "h1") {
 		t.Errorf("token from a file: %d %s%s", code, out, errs)
 	}
@@ -150,8 +147,7 @@ func TestOutputHasNoControlSequences(t *testing.T) {
 	r := newRig(t)
 	h, c := ledgertest.Held("h", "x")
 	h.Findings, c.Texts[0].Text = nil, "a\x1b[2Jb\u202ec\rd\te\x00f\u200bg ü"
-	_, err := r.ledger.Holds.Put(t.Context(), h, c)
-	must(t, "Holds.Put", err)
+	must.Get(r.ledger.Holds.Put(t.Context(), h, c))(t)
 	_, out, _ := r.run(bobToken, "holds show h")
 	if want := `a\u001b[2Jb\u202ec\u000dd\u0009e\u0000f\u200bg ü`; !strings.Contains(out, want) {
 		t.Errorf("%q, want %q in it", out, want)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -40,19 +41,17 @@ func TestCallsMatchRoutes(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	_, err := review.Call[review.HoldView](t.Context(), c, "showHold", v("id", "../jobs"), nil)
-	wantStatus(t, "an id that looks like a path", err, 404)
+	refused[review.HoldView](t, "an id that looks like a path", 404, c, "showHold", v("id", "../jobs"), nil)
 }
 
 // The names in a route's path and query differ, so that each value belongs to one of
 // them.
 func TestParameterNamesOfARouteDiffer(t *testing.T) {
-	text, err := json.Marshal(review.OpenAPI())
-	must(t, "Marshal", err)
+	text := must.Get(json.Marshal(review.OpenAPI()))(t)
 	var doc struct {
 		Paths map[string]map[string]struct{ Parameters []struct{ Name string } }
 	}
-	must(t, "Unmarshal", json.Unmarshal(text, &doc))
+	must.Do(t, json.Unmarshal(text, &doc))
 	n := 0
 	for path, methods := range doc.Paths {
 		for _, op := range methods {

@@ -2,8 +2,6 @@ package review_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"log/slog"
 	"net/http/httptest"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -41,6 +40,7 @@ func (o *only) List(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, er
 	return memproxy.HoldPage{}, nil
 }
 
+// deaf records nothing.
 type deaf struct{}
 
 func (deaf) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
@@ -55,22 +55,15 @@ func FuzzRequests(f *testing.F) {
 	f.Add("{\"reason\":\"\xff\"}", "limit=-1&cursor=%00")
 	f.Add(`[1`, "before=%zz;a")
 	const token = "a-token-of-many-letters-for-a-test"
-	sum := sha256.Sum256([]byte(token))
 	store := &only{}
 	log := slog.New(slog.DiscardHandler)
-	runner, err := review.NewRunner(review.RunnerOptions{
+	runner := must.Get(review.NewRunner(review.RunnerOptions{
 		Store: store, Versions: struct{ review.VersionStore }{}, Rollbacks: struct{ review.RollbackStore }{}, Replayer: &upstream{}, Recorder: deaf{}, Clock: time.Now, Log: log,
-	})
-	if err != nil {
-		f.Fatal(err)
-	}
-	api, err := review.New(review.Options{
+	}))(f)
+	api := must.Get(review.New(review.Options{
 		Holds: store, Memories: struct{ review.MemoryStore }{}, Sessions: struct{ review.SessionStore }{}, Recorder: deaf{}, Clock: time.Now, NewID: func() string { return "id" }, Log: log, Runner: runner, Integrity: &checker{}, Jobs: &jobs{},
-		Reviewers: []review.Reviewer{{ID: "r", SHA256: hex.EncodeToString(sum[:]), Roles: []review.Role{review.RoleView, review.RoleReview}, Tenants: memproxy.Limit{All: true}}},
-	})
-	if err != nil {
-		f.Fatal(err)
-	}
+		Reviewers: []review.Reviewer{reviewer("r", token, memproxy.Limit{All: true}, review.RoleView, review.RoleReview)},
+	}))(f)
 	ask := func(t *testing.T, method, target, query, body string) int {
 		req := httptest.NewRequest(method, target, strings.NewReader(body))
 		req.URL.RawQuery = query

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -83,15 +84,12 @@ func TestAcceptingAChain(t *testing.T) {
 		"another role":     {viewToken, review.AcceptRequest{Tenant: "acme", Reason: "curious"}, 403},
 		"no reason":        {bobToken, review.AcceptRequest{Tenant: "acme"}, 400},
 	} {
-		_, err := review.Call[review.AcceptReport](t.Context(), r.client(try.token), "acceptChain", nil, try.in)
-		wantStatus(t, what, err, try.want)
+		refused[review.AcceptReport](t, what, try.want, r.client(try.token), "acceptChain", nil, try.in)
 	}
 	c.err = memproxy.ErrState
-	_, err = review.Call[review.AcceptReport](t.Context(), r.client(bobToken), "acceptChain", nil, review.AcceptRequest{Tenant: "acme", Reason: "again"})
-	wantStatus(t, "nothing is broken", err, 409)
+	refused[review.AcceptReport](t, "nothing is broken", 409, r.client(bobToken), "acceptChain", nil, review.AcceptRequest{Tenant: "acme", Reason: "again"})
 	c.err, r.audit.fail = nil, true
-	_, err = review.Call[review.AcceptReport](t.Context(), r.client(bobToken), "acceptChain", nil, review.AcceptRequest{Tenant: "acme", Reason: "unrecorded"})
-	wantStatus(t, "without a record", err, 503)
+	refused[review.AcceptReport](t, "without a record", 503, r.client(bobToken), "acceptChain", nil, review.AcceptRequest{Tenant: "acme", Reason: "unrecorded"})
 }
 
 // Proves EDGE-4: a reviewer may request a sweep and a seal; both are recorded, and
@@ -117,25 +115,19 @@ func TestCustody(t *testing.T) {
 	if strings.Join(r.audit.acts(), " ") != "sweep:attempted sweep:done sweep:attempted sweep:done seal:attempted seal:done" || r.audit.events[4].Principal.ID != "human:bob" {
 		t.Errorf("recorded %+v", r.audit.events)
 	}
-	_, err = review.Call[review.SealReport](t.Context(), r.client(bobToken), "seal", nil, review.SealRequest{Backend: "mem0", Tenant: "other", Reason: "mine now"})
-	wantStatus(t, "another's tenant", err, 404)
-	_, err = review.Call[review.SealReport](t.Context(), r.client(bobToken), "seal", nil, review.SealRequest{Tenant: "acme", Reason: "which?"})
-	wantStatus(t, "no backend", err, 400)
-	_, err = review.Call[review.SweepReport](t.Context(), r.client(viewToken), "sweep", nil, review.SweepRequest{Reason: "curious"})
-	wantStatus(t, "another role", err, 403)
-	_, err = review.Call[review.SweepReport](t.Context(), r.client(annToken), "sweep", nil, review.SweepRequest{})
-	wantStatus(t, "no reason", err, 400)
+	refused[review.SealReport](t, "another's tenant", 404, r.client(bobToken), "seal", nil, review.SealRequest{Backend: "mem0", Tenant: "other", Reason: "mine now"})
+	refused[review.SealReport](t, "no backend", 400, r.client(bobToken), "seal", nil, review.SealRequest{Tenant: "acme", Reason: "which?"})
+	refused[review.SweepReport](t, "another role", 403, r.client(viewToken), "sweep", nil, review.SweepRequest{Reason: "curious"})
+	refused[review.SweepReport](t, "no reason", 400, r.client(annToken), "sweep", nil, review.SweepRequest{})
 	for _, wrong := range []struct {
 		err  error
 		want int
 	}{{memproxy.ErrState, 409}, {memproxy.ErrUnknown, 404}, {errors.New("upstream is away"), 503}} {
 		c.err = wrong.err
-		_, err = review.Call[review.SweepReport](t.Context(), r.client(annToken), "sweep", nil, review.SweepRequest{Reason: "again"})
-		wantStatus(t, wrong.err.Error(), err, wrong.want)
+		refused[review.SweepReport](t, wrong.err.Error(), wrong.want, r.client(annToken), "sweep", nil, review.SweepRequest{Reason: "again"})
 	}
 	c.err, r.audit.fail = nil, true
-	_, err = review.Call[review.SweepReport](t.Context(), r.client(annToken), "sweep", nil, review.SweepRequest{Reason: "unrecorded"})
-	wantStatus(t, "without a record", err, 503)
+	refused[review.SweepReport](t, "without a record", 503, r.client(annToken), "sweep", nil, review.SweepRequest{Reason: "unrecorded"})
 }
 
 // A sweep may last longer than other requests, and ends when its caller disconnects.
@@ -178,10 +170,7 @@ func TestProgressOfASweep(t *testing.T) {
 	for token, want := range map[string]string{annToken: "[1 of 0 2 of 4]", bobToken: "[]"} {
 		r := newRig(t, func(o *review.Options) { o.Integrity = &checker{} })
 		told := []string{}
-		c, err := review.NewClient(review.ClientOptions{URL: r.url, Token: token, Progress: func(done, total int64) { told = append(told, fmt.Sprint(done, " of ", total)) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(review.NewClient(review.ClientOptions{URL: r.url, Token: token, Progress: func(done, total int64) { told = append(told, fmt.Sprint(done, " of ", total)) }}))(t)
 		report, err := review.Call[review.SweepReport](t.Context(), c, "sweep", nil, review.SweepRequest{Reason: "curious"})
 		if err != nil || len(report.Backends) != 1 || fmt.Sprint(told) != want {
 			t.Errorf("%+v, %v, told %v, want %v", report, err, told, want)

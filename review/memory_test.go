@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
@@ -20,15 +21,14 @@ var memory = memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID
 // remembered adds a memory with three versions to the rig's ledger.
 func remembered(r *rig) []memproxy.Version {
 	r.t.Helper()
-	must(r.t, "Put", r.ledger.Commit(r.t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("m")}}))
+	must.Do(r.t, r.ledger.Commit(r.t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("m")}}))
 	var vs []memproxy.Version
 	for i := range 3 {
 		v := ledgertest.Version("m", fmt.Sprint("text ", i))
 		v.Metadata = []byte(`{"n":1}`)
 		vs = append(vs, v)
 	}
-	vs, err := r.ledger.Append(r.t.Context(), vs...)
-	must(r.t, "Append", err)
+	vs = must.Get(r.ledger.Append(r.t.Context(), vs...))(r.t)
 	r.up.now = memproxy.Memory{ID: "m", Text: "text 2"}
 	return vs
 }
@@ -59,16 +59,12 @@ func TestRollback(t *testing.T) {
 		"to nothing": {review.RollbackRequest{Reason: "x"}, 400}, "to two": {review.RollbackRequest{Version: 1, SHA256: "ab", Reason: "x"}, 400},
 		"to no version": {review.RollbackRequest{Version: 99, Reason: "x"}, 404}, "to no hash": {review.RollbackRequest{SHA256: "ab", Reason: "x"}, 404},
 	} {
-		_, err := review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), c2.in)
-		wantStatus(t, name, err, c2.status)
+		refused[review.RollbackAnswer](t, name, c2.status, c, "rollbackMemory", of(memory), c2.in)
 	}
-	_, err := review.Call[review.RollbackAnswer](t.Context(), r.client(viewToken), "rollbackMemory", of(memory), review.RollbackRequest{Version: 1, Reason: "x"})
-	wantStatus(t, "a viewer", err, 403)
-	_, err = review.Call[review.RollbackAnswer](t.Context(), r.client(otherToken), "rollbackMemory", of(memory), review.RollbackRequest{Version: 1, Reason: "x"})
-	wantStatus(t, "another tenant", err, 404)
+	refused[review.RollbackAnswer](t, "a viewer", 403, r.client(viewToken), "rollbackMemory", of(memory), review.RollbackRequest{Version: 1, Reason: "x"})
+	refused[review.RollbackAnswer](t, "another tenant", 404, r.client(otherToken), "rollbackMemory", of(memory), review.RollbackRequest{Version: 1, Reason: "x"})
 
-	before, err := r.ledger.History(t.Context(), memory, 0, 0)
-	must(t, "History", err)
+	before := must.Get(r.ledger.History(t.Context(), memory, 0, 0))(t)
 	for _, c2 := range []struct {
 		name   string
 		status int
@@ -104,8 +100,7 @@ func TestHistoryVersionTrace(t *testing.T) {
 	if page, err = review.Call[review.HistoryAnswer](t.Context(), c, "memoryHistory", of(memory, "before", fmt.Sprint(page.Before), "limit", fmt.Sprint(2)), nil); err != nil || len(page.Versions) != 1 || page.Before != 0 {
 		t.Errorf("next page %+v, %v", page, err)
 	}
-	text, err := json.Marshal(page.Versions[0])
-	must(t, "Marshal", err)
+	text := must.Get(json.Marshal(page.Versions[0]))(t)
 	for _, member := range []string{"version", "time", "actor", "sha256", "score", "pinned"} {
 		if !strings.Contains(string(text), `"`+member+`":`) {
 			t.Errorf("%s has no %s", text, member)
@@ -114,26 +109,22 @@ func TestHistoryVersionTrace(t *testing.T) {
 	if v, err := review.Call[review.VersionView](t.Context(), c, "memoryVersion", of(memory, "version", "1"), nil); err != nil || v.SHA256 != vs[0].SHA256 || v.Content != nil {
 		t.Errorf("version %+v, %v", v, err)
 	}
-	_, err = review.Call[review.VersionView](t.Context(), c, "memoryVersion", of(memory, "version", "1", "content", "full"), nil)
-	wantStatus(t, "bob sees content", err, 403)
+	refused[review.VersionView](t, "bob sees content", 403, c, "memoryVersion", of(memory, "version", "1", "content", "full"), nil)
 	if v, err := review.Call[review.VersionView](t.Context(), r.client(annToken), "memoryVersion", of(memory, "version", "1", "content", "full"), nil); err != nil || v.Content == nil || v.Content.Body != "text 0" {
 		t.Errorf("full version %+v, %v", v, err)
 	}
-	_, err = review.Call[review.VersionView](t.Context(), c, "memoryVersion", of(memory, "version", "9"), nil)
-	wantStatus(t, "no version", err, 404)
-	must(t, "Corrected", r.ledger.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{
+	refused[review.VersionView](t, "no version", 404, c, "memoryVersion", of(memory, "version", "9"), nil)
+	must.Do(t, r.ledger.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{
 		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d9", Reason: "wrong"}}}))
-	must(t, "Contest", r.ledger.Commit(t.Context(), memproxy.Entry{Dissents: []memproxy.Dissent{{Text: "no", Correction: memproxy.Correction{
+	must.Do(t, r.ledger.Commit(t.Context(), memproxy.Entry{Dissents: []memproxy.Dissent{{Text: "no", Correction: memproxy.Correction{
 		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Decision: "d8", Reason: "doubt"}}}}))
 	trace, err := review.Call[review.TraceAnswer](t.Context(), c, "memoryTrace", of(memory), nil)
 	if err != nil || trace.Author != "agent:dev" || len(trace.Versions) != 3 || len(trace.Corrections) != 1 || len(trace.Dissent) != 1 ||
 		!trace.Status.Contested || trace.Chain.Checked != 3 || len(trace.Chain.Faults) != 0 {
 		t.Errorf("trace %+v, %v", trace, err)
 	}
-	_, err = review.Call[review.TraceAnswer](t.Context(), r.client(otherToken), "memoryTrace", of(memory), nil)
-	wantStatus(t, "another tenant", err, 404)
-	_, err = review.Call[review.TraceAnswer](t.Context(), c, "memoryTrace", of(memproxy.MemoryKey{Backend: "mem0", ID: "none"}), nil)
-	wantStatus(t, "no memory", err, 404)
+	refused[review.TraceAnswer](t, "another tenant", 404, r.client(otherToken), "memoryTrace", of(memory), nil)
+	refused[review.TraceAnswer](t, "no memory", 404, c, "memoryTrace", of(memproxy.MemoryKey{Backend: "mem0", ID: "none"}), nil)
 }
 
 // Proves EDGE-11: restoring a text takes as many reviewers as approving one, none of them
@@ -143,8 +134,7 @@ func TestRollbackTakesAllVotes(t *testing.T) {
 	remembered(r)
 	vote := func(token string, version int64) review.RollbackAnswer {
 		t.Helper()
-		out, err := review.Call[review.RollbackAnswer](t.Context(), r.client(token), "rollbackMemory", of(memory), review.RollbackRequest{Version: version, Reason: "worse now"})
-		must(t, "rollback", err)
+		out := must.Get(review.Call[review.RollbackAnswer](t.Context(), r.client(token), "rollbackMemory", of(memory), review.RollbackRequest{Version: version, Reason: "worse now"}))(t)
 		return out
 	}
 	for range 2 {
@@ -159,8 +149,7 @@ func TestRollbackTakesAllVotes(t *testing.T) {
 		t.Errorf("a vote for another version counts: %+v", out)
 	}
 	next := ledgertest.Version("m", "corrected")
-	_, err := r.ledger.Append(t.Context(), next)
-	must(t, "Append", err)
+	must.Get(r.ledger.Append(t.Context(), next))(t)
 	r.up.now.Text = next.Text
 	if out := vote(annToken, 1); out.Version != nil || out.Votes.Have != 1 {
 		t.Errorf("a vote for replacing another text counts: %+v", out)
@@ -176,24 +165,20 @@ func TestRollbackTakesAllVotes(t *testing.T) {
 func TestPinAndPromote(t *testing.T) {
 	r := newRig(t, func(o *review.Options) { o.Need = 2 })
 	remembered(r)
-	_, err := r.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memory, Tenant: "acme", State: memproxy.StatePending})
-	must(t, "SetState", err)
-	_, err = review.Call[memproxy.Tallied](t.Context(), r.client(agentToken), "promoteMemory", of(memory), review.Reason{Reason: "mine"})
-	wantStatus(t, "the author", err, 403)
+	must.Get(r.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: memory, Tenant: "acme", State: memproxy.StatePending}))(t)
+	refused[memproxy.Tallied](t, "the author", 403, r.client(agentToken), "promoteMemory", of(memory), review.Reason{Reason: "mine"})
 	out, err := review.Call[memproxy.Tallied](t.Context(), r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"})
 	if err != nil || out.Settled {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	_, err = r.ledger.Append(t.Context(), ledgertest.Version("m", "text 3"))
-	must(t, "Append", err)
+	must.Get(r.ledger.Append(t.Context(), ledgertest.Version("m", "text 3")))(t)
 	if out, err = review.Call[memproxy.Tallied](t.Context(), r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || out.Have != 1 {
 		t.Fatalf("a vote for another text counts: %+v, %v", out, err)
 	}
 	if out, err = review.Call[memproxy.Tallied](t.Context(), r.client(bobToken), "promoteMemory", of(memory), review.Reason{Reason: "fine"}); err != nil || !out.Settled {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	_, err = review.Call[memproxy.Tallied](t.Context(), r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "again"})
-	wantStatus(t, "a validated one", err, 409)
+	refused[memproxy.Tallied](t, "a validated one", 409, r.client(annToken), "promoteMemory", of(memory), review.Reason{Reason: "again"})
 	for _, in := range []review.PinRequest{{Pinned: true, Reason: "x"}, {Version: 1, Pinned: true, Reason: "x"}} {
 		if _, err := review.Call[review.PinRequest](t.Context(), r.client(bobToken), "pinMemory", of(memory), in); err != nil {
 			t.Errorf("%+v: %v", in, err)
@@ -289,16 +274,15 @@ func TestStrandedWritesAreLookedUp(t *testing.T) {
 			r := newRig(t)
 			r.hold("h", "text")
 			r.up.err = errors.New("connection reset")
-			_, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"})
-			must(t, "approve", err)
+			must.Get(review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"}))(t)
 			r.up.err, r.up.found = nil, found
 			runner := r.runs(askable{r.up})
-			must(t, "recover", runner.Recover(t.Context()))
+			must.Do(t, runner.Recover(t.Context()))
 			if len(r.up.sent) != 1 {
 				t.Error("sent again within the lease")
 			}
 			r.clock.Pass(leaseOver)
-			must(t, "recover", runner.Recover(t.Context()))
+			must.Do(t, runner.Recover(t.Context()))
 			h, err := r.ledger.Holds.Get(t.Context(), "h")
 			if want := map[bool]int{true: 1, false: 2}[found]; err != nil || h.State != memproxy.HoldDone || len(r.up.sent) != want {
 				t.Errorf("%s, sent %d times, %v; want %d", h.State, len(r.up.sent), err, want)
@@ -308,16 +292,12 @@ func TestStrandedWritesAreLookedUp(t *testing.T) {
 	r := newRig(t)
 	r.hold("h", "text")
 	r.up.err = errors.New("connection reset")
-	_, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"})
-	must(t, "approve", err)
+	must.Get(review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"}))(t)
 	in := review.ResolveRequest{Outcome: memproxy.HoldDone, Reason: "it is there"}
-	_, err = review.Call[review.Settled](t.Context(), r.client(bobToken), "resolveHold", v("id", "h"), in)
-	wantStatus(t, "within the lease", err, 409)
+	refused[review.Settled](t, "within the lease", 409, r.client(bobToken), "resolveHold", v("id", "h"), in)
 	r.clock.Pass(leaseOver)
-	_, err = review.Call[review.Settled](t.Context(), r.client(agentToken), "resolveHold", v("id", "h"), in)
-	wantStatus(t, "the author", err, 403)
-	_, err = review.Call[review.Settled](t.Context(), r.client(bobToken), "resolveHold", v("id", "h"), review.ResolveRequest{Outcome: "lost", Reason: "x"})
-	wantStatus(t, "to no state", err, 400)
+	refused[review.Settled](t, "the author", 403, r.client(agentToken), "resolveHold", v("id", "h"), in)
+	refused[review.Settled](t, "to no state", 400, r.client(bobToken), "resolveHold", v("id", "h"), review.ResolveRequest{Outcome: "lost", Reason: "x"})
 	if s, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "resolveHold", v("id", "h"), in); err != nil || s.Hold.State != memproxy.HoldDone || len(r.up.sent) != 1 {
 		t.Errorf("resolved: %+v, %v", s, err)
 	}
@@ -333,15 +313,12 @@ func TestStrandedWritesAreLookedUp(t *testing.T) {
 func TestRejectionBetweenApprovalAndSending(t *testing.T) {
 	r := newRig(t, func(o *review.Options) {
 		store := o.Holds.(ledger.Holds)
-		var err error
-		o.Runner, err = review.NewRunner(review.RunnerOptions{
+		o.Runner = must.Get(review.NewRunner(review.RunnerOptions{
 			Store: rejectedFirst{store}, Versions: o.Memories, Rollbacks: ledger.Rollbacks{}, Replayer: &upstream{status: 200}, Recorder: o.Recorder, Clock: o.Clock, Log: o.Log,
-		})
-		must(t, "NewRunner", err)
+		}))(t)
 	})
 	r.hold("h", "text")
-	_, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"})
-	wantStatus(t, "approved and rejected at once", err, 409)
+	refused[review.Settled](t, "approved and rejected at once", 409, r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"})
 	if h, err := r.ledger.Holds.Get(t.Context(), "h"); err != nil || h.State != memproxy.HoldRejected || h.Reviewer != "ann" {
 		t.Errorf("%s by %s, %v", h.State, h.Reviewer, err)
 	}

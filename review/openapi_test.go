@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -113,12 +114,11 @@ func compare(t *testing.T, all map[string]schema, name string, got map[string]an
 // must not be ignored. Known ones are accepted.
 func TestUnknownParametersAreRefused(t *testing.T) {
 	r := newRig(t)
-	text, err := json.Marshal(review.OpenAPI())
-	must(t, "Marshal", err)
+	text := must.Get(json.Marshal(review.OpenAPI()))(t)
 	var doc struct {
 		Paths map[string]map[string]struct{ Parameters []struct{ Name, In string } }
 	}
-	must(t, "Unmarshal", json.Unmarshal(text, &doc))
+	must.Do(t, json.Unmarshal(text, &doc))
 	parts := regexp.MustCompile(`{[a-z]+}`)
 	for path, methods := range doc.Paths {
 		at := parts.ReplaceAllString(path, "x")

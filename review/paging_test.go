@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -54,15 +55,14 @@ func TestEveryPagedRouteIsReadToItsEnd(t *testing.T) {
 		"listSessions":  {"sessions list", "cursor", `{"sessions":[{"id":"mark-%d"}],"next":"%d"}`},
 		"memoryHistory": {"memory history --backend x x", "before", `{"versions":[{"actor":"mark-%d"}],"before":%d}`},
 	}
-	text, err := json.Marshal(review.OpenAPI())
-	must(t, "Marshal", err)
+	text := must.Get(json.Marshal(review.OpenAPI()))(t)
 	var doc struct {
 		Paths map[string]map[string]struct {
 			OperationID string
 			Parameters  []struct{ Name string }
 		}
 	}
-	must(t, "Unmarshal", json.Unmarshal(text, &doc))
+	must.Do(t, json.Unmarshal(text, &doc))
 	limited := 0
 	for _, methods := range doc.Paths {
 		for _, op := range methods {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -58,7 +59,7 @@ func TestActionsAndResultsAreRecorded(t *testing.T) {
 			r := newRig(t)
 			r.hold("h", "text")
 			remembered(r)
-			must(t, "Put", r.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m", Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:dev"}}}))
+			must.Do(t, r.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m", Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:dev"}}}))
 			if c.before != nil {
 				c.before(r)
 			}
@@ -88,33 +89,32 @@ func TestActionsAndResultsAreRecorded(t *testing.T) {
 func TestRecordsOfRollbacks(t *testing.T) {
 	r := newRig(t)
 	vs := remembered(r)
-	_, err := review.Call[review.RollbackAnswer](t.Context(), r.client(bobToken), "rollbackMemory", of(memory), review.RollbackRequest{Version: 1, Reason: "worse now"})
-	must(t, "Rollback", err)
+	must.Get(review.Call[review.RollbackAnswer](t.Context(), r.client(bobToken), "rollbackMemory", of(memory), review.RollbackRequest{Version: 1, Reason: "worse now"}))(t)
 	want := memproxy.VersionChange{Memory: "m", Op: memproxy.OpRollback, Field: vs[0].Field, Before: 3, After: 4, BeforeSHA256: vs[2].SHA256, SHA256: vs[0].SHA256}
 	if last := r.audit.events[len(r.audit.events)-1]; !slices.Equal(last.Versions, []memproxy.VersionChange{want}) || last.Status != 200 || last.Act.Reason != "worse now" {
 		t.Errorf("recorded %+v, %+v", last, last.Versions)
 	}
 
 	begin := func(decision string) {
-		must(t, "Rollbacks.Begin", r.ledger.Rollbacks.Begin(t.Context(), memproxy.Rollback{
+		must.Do(t, r.ledger.Rollbacks.Begin(t.Context(), memproxy.Rollback{
 			MemoryKey: memory, Tenant: "acme", Decision: decision, Reviewer: "human:bob", Reason: "a crash", Number: 2, Before: vs[0].SHA256,
 		}, leaseOver))
 		r.clock.Pass(2 * leaseOver)
 	}
 	begin("crashed")
-	must(t, "Recover", r.runner.Recover(t.Context()))
+	must.Do(t, r.runner.Recover(t.Context()))
 	if last := r.audit.events[len(r.audit.events)-1]; last.Decision != "crashed" || last.Act.Stage != memproxy.ActDone || len(last.Versions) != 1 || last.Versions[0].After != 5 || last.Act.Reason != "a crash" {
 		t.Errorf("recorded %+v %+v", last.Act, last.Versions)
 	}
 	begin("overtaken")
 	r.up.now.Text = "something else"
-	must(t, "Recover", r.runner.Recover(t.Context()))
+	must.Do(t, r.runner.Recover(t.Context()))
 	if last := r.audit.events[len(r.audit.events)-1]; last.Decision != "overtaken" || fmt.Sprint(*last.Act) != fmt.Sprint(memproxy.Act{Action: "memory.rollback", Stage: memproxy.ActFailed, Rule: "stale", Reason: "a crash"}) {
 		t.Errorf("recorded %+v", last.Act)
 	}
 	begin("refused")
 	r.up.now.Text, r.up.refuses = "text 0", true
-	must(t, "Recover", r.runner.Recover(t.Context()))
+	must.Do(t, r.runner.Recover(t.Context()))
 	if last := r.audit.events[len(r.audit.events)-1]; last.Decision != "refused" || last.Act.Stage != memproxy.ActRefused || last.Verdict != memproxy.Deny {
 		t.Errorf("recorded %+v with the verdict %q", last.Act, last.Verdict)
 	}

@@ -1,7 +1,6 @@
 package review_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
@@ -171,11 +171,7 @@ func reviewer(id, token string, tenants memproxy.Limit, roles ...review.Role) re
 func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, clock: ledgertest.NewClock(), up: &upstream{status: 200}, audit: &recorder{}}
-	var err error
-	r.ledger, err = ledger.Open(ledger.Options{Clock: r.clock.Now, Vault: ledgertest.Vault(t), OnNotice: func() {}, Timeout: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.ledger = must.Get(ledger.Open(ledger.Options{Clock: r.clock.Now, Vault: ledgertest.Vault(t), OnNotice: func() {}, Timeout: 20 * time.Second}))(t)
 	t.Cleanup(func() { _ = r.ledger.Close() })
 	log := slog.New(slog.DiscardHandler)
 	r.runner = r.runs(r.up)
@@ -196,11 +192,7 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	for _, f := range change {
 		f(&opt)
 	}
-	api, err := review.New(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(api)
+	server := httptest.NewServer(must.Get(review.New(opt))(t))
 	t.Cleanup(server.Close)
 	r.url = server.URL
 	return r
@@ -209,20 +201,12 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 func (r *rig) hold(id, text string) memproxy.HeldWrite {
 	r.t.Helper()
 	h, c := ledgertest.Held(id, text)
-	h, err := r.ledger.Holds.Put(r.t.Context(), h, c)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return h
+	return must.Get(r.ledger.Holds.Put(r.t.Context(), h, c))(r.t)
 }
 
 func (r *rig) client(token string) *review.Client {
 	r.t.Helper()
-	c, err := review.NewClient(review.ClientOptions{URL: r.url, Token: token})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return c
+	return must.Get(review.NewClient(review.ClientOptions{URL: r.url, Token: token}))(r.t)
 }
 
 // v returns values by name: name, value, name, value.
@@ -242,10 +226,7 @@ func of(k memproxy.MemoryKey, pairs ...string) map[string]string {
 // do sends a plain request and returns status and body.
 func (r *rig) do(token, method, path, body string, header ...string) (int, string) {
 	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body)))(r.t)
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -255,15 +236,9 @@ func (r *rig) do(token, method, path, body string, header ...string) (int, strin
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(req))(r.t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(resp.Body))(r.t)
 	if got := resp.Header.Get("Content-Type"); got != "application/json" || !json.Valid(b) {
 		r.t.Errorf("%s %s: %s %q", method, path, got, b)
 	}
@@ -273,28 +248,23 @@ func (r *rig) do(token, method, path, body string, header ...string) (int, strin
 	return resp.StatusCode, string(b)
 }
 
+// refused calls a route of the API, and checks that it is refused with a status.
+func refused[Out any](t *testing.T, what string, status int, c *review.Client, op string, values map[string]string, in any) {
+	t.Helper()
+	_, err := review.Call[Out](t.Context(), c, op, values, in)
+	wantStatus(t, what, err, status)
+}
+
 // wantStatus checks for a refusal of the client with a status.
 func wantStatus(t *testing.T, what string, err error, status int) {
 	t.Helper()
-	var refused *review.Refused
-	if !errors.As(err, &refused) || refused.Status != status {
+	if refused, ok := errors.AsType[*review.Refused](err); !ok || refused.Status != status {
 		t.Errorf("%s: %v, want status %d", what, err, status)
 	}
 }
 
-func must(t *testing.T, what string, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-}
-
 // secret returns a webhook's secret.
-func secret() []byte {
-	b := bytes.Repeat([]byte{1}, 32)
-	_, _ = rand.Read(b)
-	return b
-}
+func secret() []byte { return []byte(rand.Text()) }
 
 // leaseOver is longer than a runner's lease.
 const leaseOver = 5 * time.Minute
@@ -302,11 +272,7 @@ const leaseOver = 5 * time.Minute
 // runs returns a runner that sends through up.
 func (r *rig) runs(up review.Replayer) *review.Runner {
 	r.t.Helper()
-	runner, err := review.NewRunner(review.RunnerOptions{
+	return must.Get(review.NewRunner(review.RunnerOptions{
 		Store: r.ledger.Holds, Versions: r.ledger, Rollbacks: r.ledger.Rollbacks, Replayer: up, Recorder: r.audit, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return runner
+	}))(r.t)
 }

@@ -8,18 +8,17 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
 // ops returns the versions of the memory, oldest first.
 func (r *rig) ops() []string {
 	r.t.Helper()
-	vs, err := r.ledger.History(r.t.Context(), memory, 0, 0)
-	must(r.t, "History", err)
+	vs := must.Get(r.ledger.History(r.t.Context(), memory, 0, 0))(r.t)
 	var out []string
 	for _, v := range slices.Backward(vs) {
-		full, err := r.ledger.Version(r.t.Context(), memory, v.Number)
-		must(r.t, "Version", err)
+		full := must.Get(r.ledger.Version(r.t.Context(), memory, v.Number))(r.t)
 		out = append(out, fmt.Sprintf("%s %q", v.Op, full.Text))
 	}
 	return out
@@ -40,8 +39,7 @@ func TestRollbackChecksTheBackend(t *testing.T) {
 	vs := remembered(r)
 	c := r.client(bobToken)
 	r.up.now.Text = "written meanwhile"
-	_, err := review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Newest: vs[2].SHA256, Reason: "x"})
-	wantStatus(t, "another text than the reviewer saw", err, 409)
+	refused[review.RollbackAnswer](t, "another text than the reviewer saw", 409, c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Newest: vs[2].SHA256, Reason: "x"})
 	if len(r.up.applied) != 0 {
 		t.Fatalf("applied %+v", r.up.applied)
 	}
@@ -56,18 +54,15 @@ func TestRollbackChecksTheBackend(t *testing.T) {
 	}
 
 	r.up.now, r.up.applied = memproxy.Memory{ID: "m", Missing: true}, nil
-	_, err = review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
-	wantStatus(t, "deleted", err, 409)
-	_, err = review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
-	wantStatus(t, "deleted, again", err, 409)
+	refused[review.RollbackAnswer](t, "deleted", 409, c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
+	refused[review.RollbackAnswer](t, "deleted, again", 409, c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
 	if len(r.up.applied) != 0 {
 		t.Errorf("applied %+v", r.up.applied)
 	}
 	wantOps(t, r, "deleted", `seal "written meanwhile"`, `rollback "text 0"`, `rollback "text 1"`, `delete ""`)
 
 	r.up.nowErr = errors.New("away")
-	_, err = review.Call[review.RollbackAnswer](t.Context(), c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
-	wantStatus(t, "a backend that cannot be asked", err, 502)
+	refused[review.RollbackAnswer](t, "a backend that cannot be asked", 502, c, "rollbackMemory", of(memory), review.RollbackRequest{SHA256: vs[0].SHA256, Reason: "x"})
 }
 
 // Proves SYN-5: a rollback that was begun is completed once by the next process: it is
@@ -86,13 +81,13 @@ func TestInterruptedRollbacksAreCompleted(t *testing.T) {
 		r := newRig(t)
 		vs := remembered(r)
 		b := memproxy.Rollback{MemoryKey: memory, Tenant: "acme", Decision: "d", Reviewer: "human:bob", Reason: "x", Number: 1, Before: vs[2].SHA256}
-		must(t, "Rollbacks.Begin", r.ledger.Rollbacks.Begin(t.Context(), b, time.Minute))
+		must.Do(t, r.ledger.Rollbacks.Begin(t.Context(), b, time.Minute))
 		r.up.now = tc.now
-		must(t, "Recover", r.runner.Recover(t.Context()))
+		must.Do(t, r.runner.Recover(t.Context()))
 		wantOps(t, r, name+", while its process may still be at it")
 		r.clock.Pass(2 * time.Minute)
 		for range 2 {
-			must(t, "Recover", r.runner.Recover(t.Context()))
+			must.Do(t, r.runner.Recover(t.Context()))
 		}
 		wantOps(t, r, name, tc.want...)
 		if len(r.up.applied) != tc.applied {

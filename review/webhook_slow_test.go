@@ -2,7 +2,6 @@ package review_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net/http"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -57,13 +57,10 @@ func TestSlowWebhooks(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &oneNotice{}
-				w, err := review.NewWebhooks(review.WebhookOptions{
+				w := must.Get(review.NewWebhooks(review.WebhookOptions{
 					Store: store, URL: "https://hooks.example/s3cret", Secret: secret(), Transport: tc.answer, Clock: time.Now,
-					Jitter: func() float64 { return 0 }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+					Jitter: func() float64 { return 0 }, Log: slog.New(slog.DiscardHandler),
+				}))(t)
 				began := time.Now()
 				if _, err := w.Deliver(t.Context()); err != nil {
 					t.Error(err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
 )
@@ -63,11 +64,7 @@ func (r *rig) webhooks(url string, key []byte, change ...func(*review.WebhookOpt
 	for _, f := range change {
 		f(&opt)
 	}
-	w, err := review.NewWebhooks(opt)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return w
+	return must.Get(review.NewWebhooks(opt))(r.t)
 }
 
 // deliver delivers the notices that are due, expects want of them, and returns the time
@@ -100,8 +97,7 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("told %+v", body)
 	}
 	r.clock.Pass(time.Hour)
-	_, err := r.ledger.Holds.Age(t.Context(), r.clock.Now())
-	must(t, "Holds.Age", err)
+	must.Get(r.ledger.Holds.Age(t.Context(), r.clock.Now()))(t)
 	r.deliver(w, hook, 1)
 	if got := hook.got[1]; got.Kind != memproxy.NoticeAged || !strings.Contains(got.Text, "waited long") {
 		t.Errorf("told %+v", got)
@@ -171,8 +167,7 @@ func TestWebhookKinds(t *testing.T) {
 	w := r.webhooks(hook.url, key, func(o *review.WebhookOptions) { o.Kinds = []memproxy.NoticeKind{memproxy.NoticeLocked} })
 	r.hold("h", "text")
 	for _, d := range []string{"1", "2", "3"} {
-		_, err := r.ledger.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: d, Verdict: memproxy.Deny}, "s")
-		must(t, "NoteSession", err)
+		must.Get(r.ledger.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: d, Verdict: memproxy.Deny}, "s"))(t)
 	}
 	if in := r.deliver(w, hook, 1); in != 0 {
 		t.Errorf("more in %v", in)
