@@ -28,11 +28,7 @@ func (f fence) attributes(list []attribute.KeyValue) []attribute.KeyValue {
 	return slices.DeleteFunc(slices.Clone(list), stays)
 }
 
-// span returns the span without attributes that must not be exported.
-func (f fence) span(s sdktrace.ReadOnlySpan) sdktrace.ReadOnlySpan {
-	return fencedSpan{s, f.attributes(s.Attributes())}
-}
-
+// fencedSpan is a span without attributes that must not be exported.
 type fencedSpan struct {
 	sdktrace.ReadOnlySpan
 	attrs []attribute.KeyValue

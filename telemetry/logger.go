@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,34 +9,20 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Formats of LogOptions.
-const (
-	FormatJSON = "json"
-	FormatText = "text"
-)
-
-// LogOptions configure the program's log.
-type LogOptions struct {
-	// Format is FormatJSON (also when empty) or FormatText.
-	Format string
-	// Level is the lowest level that is written; nil is info.
-	Level slog.Leveler
-}
-
-// NewLogger returns the program's logger. Lines that are written with a request's
-// context have trace_id and span_id; the decision id is the attribute "decision",
-// set by the caller. Values that are or look like credentials or content are
-// replaced (see redact), and strings are cut at 1 KB.
-func NewLogger(w io.Writer, o LogOptions) (*slog.Logger, error) {
-	o.Level = cmp.Or[slog.Leveler](o.Level, slog.LevelInfo)
-	options := &slog.HandlerOptions{Level: o.Level, ReplaceAttr: newRedactor().attr}
-	switch o.Format {
-	case FormatJSON, "":
+// NewLogger returns the program's logger, which writes from a level on; format is "json"
+// (also when empty) or "text". Lines that are written with a request's context have
+// trace_id and span_id; the decision id is the attribute "decision", set by the caller.
+// Values that are or look like credentials or content are replaced (see redact), and
+// strings are cut at 1 KB.
+func NewLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, error) {
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: newRedactor().attr}
+	switch format {
+	case "json", "":
 		return slog.New(tracedHandler{slog.NewJSONHandler(w, options)}), nil
-	case FormatText:
+	case "text":
 		return slog.New(tracedHandler{slog.NewTextHandler(w, options)}), nil
 	}
-	return nil, fmt.Errorf("telemetry: unknown log format %q; %q or %q", o.Format, FormatJSON, FormatText)
+	return nil, fmt.Errorf(`telemetry: unknown log format %q; "json" or "text"`, format)
 }
 
 // tracedHandler adds the ids of the context's span.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -20,7 +21,7 @@ func TestLogLinesAreTraced(t *testing.T) {
 	ctx, span := tel.Tracer().Start(t.Context(), "x")
 	defer span.End()
 	var b bytes.Buffer
-	log := must.Get(telemetry.NewLogger(&b, telemetry.LogOptions{}))(t)
+	log := must.Get(telemetry.NewLogger(&b, "", slog.LevelInfo))(t)
 	log.With("backend", "mem0").InfoContext(ctx, "decision", "decision", decision, "reasons", []string{"budget.hour"}, "n", 3)
 	log.Info("without a request")
 	log.Debug("too low")
@@ -36,7 +37,7 @@ func TestLogLinesAreTraced(t *testing.T) {
 	if strings.Contains(lines[1], "trace_id") {
 		t.Error(lines[1])
 	}
-	if _, err := telemetry.NewLogger(&b, telemetry.LogOptions{Format: "xml"}); err == nil {
+	if _, err := telemetry.NewLogger(&b, "xml", slog.LevelInfo); err == nil {
 		t.Error("an unknown format was taken")
 	}
 }
@@ -62,9 +63,9 @@ func TestLogRedacts(t *testing.T) {
 		"link":          "GET /v1/x?user=1&api_key=canary-abc&y=2",
 		"list":          []string{"fine", "Bearer canary-abcdef"},
 	} {
-		for _, format := range []string{telemetry.FormatJSON, telemetry.FormatText} {
+		for _, format := range []string{"json", "text"} {
 			var b bytes.Buffer
-			log := must.Get(telemetry.NewLogger(&b, telemetry.LogOptions{Format: format}))(t)
+			log := must.Get(telemetry.NewLogger(&b, format, slog.LevelInfo))(t)
 			log.Info("x", name, value)
 			log.With(name, value).WithGroup("g").Info("x", slog.Group("h", name, value))
 			if strings.Contains(b.String(), "canary") {
@@ -77,7 +78,7 @@ func TestLogRedacts(t *testing.T) {
 // Neighbouring values that must stay readable.
 func TestLogKeeps(t *testing.T) {
 	var b bytes.Buffer
-	log := must.Get(telemetry.NewLogger(&b, telemetry.LogOptions{Format: telemetry.FormatText}))(t)
+	log := must.Get(telemetry.NewLogger(&b, "text", slog.LevelInfo))(t)
 	for _, value := range []string{"agent:dev", "mem0.v3.add", "http://127.0.0.1:8000/v1", "the token budget is 5", "budget.hour", "sk", "a basic check", "no bearer"} {
 		b.Reset()
 		log.Info("the basic idea", "a", value, "error", errors.New(value))
@@ -93,13 +94,9 @@ func TestLogKeeps(t *testing.T) {
 }
 
 func BenchmarkLogLine(b *testing.B) {
-	log := must.Get(telemetry.NewLogger(discard{}, telemetry.LogOptions{}))(b)
+	log := must.Get(telemetry.NewLogger(io.Discard, "", slog.LevelInfo))(b)
 	for b.Loop() {
 		log.Info("decision", "decision", decision, "verdict", "deny", "would", "deny", "reasons", []string{"budget.hour"},
 			"principal", "agent:dev", "backend", "mem0", "route", "mem0.v3.add", "policy", "v7")
 	}
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }

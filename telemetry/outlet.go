@@ -76,7 +76,7 @@ type spanExporter struct {
 func (e spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	clean := make([]sdktrace.ReadOnlySpan, len(spans))
 	for i, s := range spans {
-		clean[i] = e.fence.span(s)
+		clean[i] = fencedSpan{s, e.fence.attributes(s.Attributes())}
 	}
 	return e.out.sent(len(spans), e.SpanExporter.ExportSpans(ctx, clean))
 }

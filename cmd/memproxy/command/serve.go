@@ -101,7 +101,7 @@ func (in *Invocation) inject() *cobra.Command {
 	from := source[*inject.Config]{"inject.yaml", "configuration `file` of the webhooks, as the chart writes it", func(path string, _ func(string) string) (*inject.Config, error) { return inject.LoadConfig(path) }}
 	return reads(in, from, "inject", "put the sidecar into pods: Kubernetes admission webhooks", "memproxy inject --config inject.yaml",
 		func(ctx context.Context, _ string, cfg *inject.Config) error {
-			log, err := telemetry.NewLogger(in.Stderr, telemetry.LogOptions{Format: "json", Level: slog.LevelInfo})
+			log, err := telemetry.NewLogger(in.Stderr, "json", slog.LevelInfo)
 			if err != nil {
 				return err
 			}
