@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,22 +29,11 @@ var key = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 func keys() []ed25519.PublicKey { return []ed25519.PublicKey{key.Public().(ed25519.PublicKey)} }
 
 // clock is a clock that tests advance.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
+type clock struct{ passed atomic.Int64 }
 
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
+func (c *clock) Now() time.Time { return time.Unix(1e9, c.passed.Load()) }
 
-func (c *clock) forward(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
+func (c *clock) forward(d time.Duration) { c.passed.Add(int64(d)) }
 
 // fleet is a control plane in this process, with sidecars that do everything except
 // ruling.
@@ -61,7 +51,7 @@ type fleet struct {
 
 func newFleet(t *testing.T, change ...func(*xds.Options)) *fleet {
 	t.Helper()
-	f := &fleet{t: t, path: t.TempDir(), clock: &clock{now: time.Unix(1e9, 0)}, addr: "127.0.0.1:0"}
+	f := &fleet{t: t, path: t.TempDir(), clock: &clock{}, addr: "127.0.0.1:0"}
 	f.ca = must.Get(xdstest.NewCA())(t)
 	f.dir = must.Get(xds.NewDir(f.path, f.path, keys()))(t)
 	f.opt = xds.Options{
@@ -162,20 +152,14 @@ func (s *sidecar) drain() []follow.Count {
 // sidecar starts a sidecar. Its certificate has a SPIFFE id or a common name.
 func (f *fleet) sidecar(node fleetpb.Node, certificate string, change ...func(*follow.Options, *sidecar)) *sidecar {
 	f.t.Helper()
-	var conf *tls.Config
-	var err error
-	if len(certificate) > 6 && certificate[:6] == "spiffe" {
-		conf, err = f.ca.Client("", certificate)
-	} else {
-		conf, err = f.ca.Client(certificate)
-	}
-	if err != nil {
-		f.t.Fatal(err)
+	conf := f.client(certificate)
+	if strings.HasPrefix(certificate, "spiffe") {
+		conf = f.client("", certificate)
 	}
 	s := &sidecar{refuse: map[uint64]error{}}
 	opt := follow.Options{
 		Address: f.addr, TLS: conf, Node: node, Fleet: "north", Keys: keys(), Path: filepath.Join(f.t.TempDir(), "last-good"),
-		Apply: s.apply, Counts: s.drain, Jitter: func() float64 { return 1 }, Retry: follow.Retry{First: 5 * time.Millisecond, Last: 50 * time.Millisecond},
+		Apply: s.apply, Counts: s.drain, Jitter: func() float64 { return 0.005 }, // of the second after which it tries again
 	}
 	for _, c := range change {
 		c(&opt, s)

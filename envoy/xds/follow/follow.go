@@ -16,7 +16,7 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// Options configure a Follower. Retry and Log are optional.
+// Options configure a Follower. Log is optional.
 type Options struct {
 	Address string
 	TLS     *tls.Config  // with the client certificate and the control plane's roots
@@ -34,16 +34,15 @@ type Options struct {
 	Counts func() []Count
 	// Jitter returns a number from 0 to 1, the random part of a wait between two tries.
 	Jitter func() float64
-	Retry  Retry
 	Log    *slog.Logger
 }
 
-// Retry bounds the time between two attempts to connect. It doubles from First to Last,
-// and a random part of it is waited, so that a fleet does not reconnect all at once.
-type Retry struct{ First, Last time.Duration }
-
-// DefaultRetry is the Retry of Options that have none.
-var DefaultRetry = Retry{time.Second, 30 * time.Second}
+// The time between two attempts to connect doubles from firstRetry to lastRetry, and a
+// random part of it is waited, so that a fleet does not reconnect all at once.
+const (
+	firstRetry = time.Second
+	lastRetry  = 30 * time.Second
+)
 
 // Count counts the decisions under one release.
 type Count struct {
@@ -90,9 +89,6 @@ func New(opt Options) (*Follower, error) {
 		return nil, errors.New("follow: without a key nothing could be taken")
 	case opt.TLS == nil || opt.Apply == nil || opt.Counts == nil || opt.Jitter == nil:
 		return nil, errors.New("follow: TLS, Apply, Counts and Jitter are required")
-	}
-	if opt.Retry == (Retry{}) {
-		opt.Retry = DefaultRetry
 	}
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	f := &Follower{opt: opt}
@@ -213,18 +209,18 @@ func (f *Follower) take(name string, encoded []byte) error {
 
 // Run follows until ctx ends. It retries without limit.
 func (f *Follower) Run(ctx context.Context) {
-	pause := f.opt.Retry.First
+	pause := firstRetry
 	for ctx.Err() == nil {
 		heard, err := f.session(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if heard {
-			pause = f.opt.Retry.First
+			pause = firstRetry
 		}
 		f.lost(err)
 		_ = wait.Sleep(ctx, time.Duration(f.opt.Jitter()*float64(pause))) // or until ctx ends
-		pause = min(2*pause, f.opt.Retry.Last)
+		pause = min(2*pause, lastRetry)
 	}
 }
 
