@@ -45,35 +45,23 @@ func tarball(entries []entry, at time.Time) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	err := w.Close()
+	return out.Bytes(), err
 }
 
 // zipped compresses without a name or a time in the header.
-func zipped(b []byte) ([]byte, error) {
+func zipped(b []byte) []byte {
 	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(b); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // which is a level
+	_, _ = w.Write(b)                                       // into memory, as is the rest
+	_ = w.Close()
+	return out.Bytes()
 }
 
 // targz is a compressed tarball.
 func targz(entries []entry, at time.Time) ([]byte, error) {
 	b, err := tarball(entries, at)
-	if err != nil {
-		return nil, err
-	}
-	return zipped(b)
+	return zipped(b), err
 }
 
 func sortByName(list []entry) {

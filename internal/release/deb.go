@@ -27,7 +27,7 @@ var completionPaths = map[string]string{
 
 // installed are the files of a Linux package by name, from those of an archive. It has no
 // scripts: installing it starts nothing and makes no user.
-func installed(binary, sbom []byte, extras []entry) ([]entry, error) {
+func installed(binary, sbom []byte, extras []entry) []entry {
 	const docs = "usr/share/doc/memproxy/"
 	out := []entry{{"usr/bin/memproxy", 0o755, binary}, {docs + "memproxy.cdx.json", 0o644, sbom}}
 	for _, e := range extras {
@@ -39,15 +39,11 @@ func installed(binary, sbom []byte, extras []entry) ([]entry, error) {
 				out = append(out, entry{to, 0o644, e.Body})
 			}
 		case "man/man1":
-			page, err := zipped(e.Body)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, entry{"usr/share/" + e.Name + ".gz", 0o644, page})
+			out = append(out, entry{"usr/share/" + e.Name + ".gz", 0o644, zipped(e.Body)})
 		}
 	}
 	sortByName(out)
-	return out, nil
+	return out
 }
 
 var described = regexp.MustCompile(`^([0-9.]+)-([0-9]+)-(g[0-9a-f]+)$`)

@@ -98,11 +98,7 @@ func (l *layout) manifest(version string, b imageBinary, roots []byte, at time.T
 	if err != nil {
 		return descriptor{}, err
 	}
-	compressed, err := zipped(content)
-	if err != nil {
-		return descriptor{}, err
-	}
-	layer := l.blob(typeLayer, compressed)
+	layer := l.blob(typeLayer, zipped(content))
 	created := at.UTC().Format(time.RFC3339)
 	config, err := l.json(typeConfig, object{
 		"created": created, "architecture": b.Arch, "os": "linux",

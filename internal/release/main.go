@@ -219,10 +219,7 @@ func (r *release) addArchive(t target, binary, sbom []byte, extras []entry) erro
 }
 
 func (r *release) addPackages(arch string, binary, sbom []byte, extras []entry) error {
-	files, err := installed(binary, sbom, extras)
-	if err != nil {
-		return err
-	}
+	files := installed(binary, sbom, extras)
 	for kind, pack := range map[string]func(string, string, []entry, time.Time) ([]byte, error){"deb": deb, "rpm": rpm} {
 		b, err := pack(r.Version, arch, files, r.at)
 		if err != nil {

@@ -77,10 +77,7 @@ var rpmArch = map[string]struct {
 // compressed cpio archive of files by name. The digests are SHA-256.
 func rpm(version, arch string, files []entry, at time.Time) ([]byte, error) {
 	archive := cpio(files, at)
-	payload, err := zipped(archive)
-	if err != nil {
-		return nil, err
-	}
+	payload := zipped(archive)
 	v, of := packageVersion(version), rpmArch[arch]
 	h := rpmHeader{
 		100: []string{"C"}, 1000: "memproxy", 1001: v, 1002: "1", 1004: summary, 1005: about, 1006: []int32{int32(at.Unix())},
