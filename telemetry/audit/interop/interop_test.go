@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
@@ -28,36 +29,21 @@ const origin = "interop.example/log"
 func writeLog(t *testing.T, dir string, n int) (records [][]byte) {
 	t.Helper()
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
-	l, err := audit.Open(audit.Options{
+	l := must.Get(audit.Open(audit.Options{
 		Dir: dir, Key: key, Origin: origin, CheckpointEvery: time.Millisecond,
 		OnRecord: func(_ uint64, _ memproxy.Event, rec []byte) { records = append(records, bytes.Clone(rec)) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for i := range n {
-		ev := memproxy.Event{Type: memproxy.EventDecision, Decision: fmt.Sprint("d", i), Time: time.Now()}
-		if err := l.Note(ev); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Note(memproxy.Event{Type: memproxy.EventDecision, Decision: fmt.Sprint("d", i), Time: time.Now()}))
 	}
-	if err := l.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close(context.Background()))
 	return records
 }
 
 func verifier(t *testing.T, dir string) note.Verifier {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, "log.vkey"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := note.NewVerifier(strings.TrimSpace(string(b)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	b := must.Get(os.ReadFile(filepath.Join(dir, "log.vkey")))(t)
+	return must.Get(note.NewVerifier(strings.TrimSpace(string(b))))(t)
 }
 
 func hashBundle(b []byte) ([][]byte, error) {
@@ -89,9 +75,7 @@ func TestTesseraReadsTheLog(t *testing.T) {
 			v := verifier(t, dir)
 			f := &client.FileFetcher{Root: dir}
 			cp, _, _, err := client.FetchCheckpoint(ctx, f.ReadCheckpoint, v, origin)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if int(cp.Size) != size {
 				t.Fatalf("checkpoint of %d records, want %d", cp.Size, size)
 			}
@@ -101,23 +85,14 @@ func TestTesseraReadsTheLog(t *testing.T) {
 			if err := fsck.New(origin, v, f, hashBundle, fsck.Opts{N: 2}).Check(ctx); err != nil {
 				t.Fatalf("fsck: %v", err)
 			}
-			pb, err := client.NewProofBuilder(ctx, cp.Size, f.ReadTile)
-			if err != nil {
-				t.Fatal(err)
-			}
+			pb := must.Get(client.NewProofBuilder(ctx, cp.Size, f.ReadTile))(t)
 			for _, i := range []uint64{0, cp.Size / 2, cp.Size - 1} {
-				nodes, err := pb.InclusionProof(ctx, i)
-				if err != nil {
-					t.Fatal(err)
-				}
+				nodes := must.Get(pb.InclusionProof(ctx, i))(t)
 				leaf := rfc6962.DefaultHasher.HashLeaf(records[i])
 				if err := proof.VerifyInclusion(rfc6962.DefaultHasher, i, cp.Size, leaf, nodes, cp.Hash); err != nil {
 					t.Errorf("record %d: %v", i, err)
 				}
-				b, err := client.GetEntryBundle(ctx, f.ReadEntryBundle, i/256, cp.Size)
-				if err != nil {
-					t.Fatal(err)
-				}
+				b := must.Get(client.GetEntryBundle(ctx, f.ReadEntryBundle, i/256, cp.Size))(t)
 				if !bytes.Equal(b.Entries[i%256], records[i]) {
 					t.Errorf("record %d differs", i)
 				}
@@ -131,33 +106,17 @@ func TestTesseraFindsAChange(t *testing.T) {
 	dir := t.TempDir()
 	writeLog(t, dir, 300)
 	path := filepath.Join(dir, "tile/entries/000")
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(path))(t)
 	b[100] ^= 1
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, b, 0o600))
 	ctx := context.Background()
 	f := &client.FileFetcher{Root: dir}
 	cp, _, _, err := client.FetchCheckpoint(ctx, f.ReadCheckpoint, verifier(t, dir), origin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pb, err := client.NewProofBuilder(ctx, cp.Size, f.ReadTile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bundle, err := client.GetEntryBundle(ctx, f.ReadEntryBundle, 0, cp.Size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	pb := must.Get(client.NewProofBuilder(ctx, cp.Size, f.ReadTile))(t)
+	bundle := must.Get(client.GetEntryBundle(ctx, f.ReadEntryBundle, 0, cp.Size))(t)
 	for i, entry := range bundle.Entries[:2] {
-		nodes, err := pb.InclusionProof(ctx, uint64(i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		nodes := must.Get(pb.InclusionProof(ctx, uint64(i)))(t)
 		leaf := rfc6962.DefaultHasher.HashLeaf(entry)
 		err = proof.VerifyInclusion(rfc6962.DefaultHasher, uint64(i), cp.Size, leaf, nodes, cp.Hash)
 		if changed := i == 0; (err != nil) != changed {
