@@ -145,7 +145,7 @@ func (o operators) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if name, ok := operator(c); ok {
-			return operatorConn{c, operatorAddr(OperatorPrefix + name)}, nil
+			return operatorConn{c, &net.UnixAddr{Name: OperatorPrefix + name, Net: "unix"}}, nil
 		}
 		_ = c.Close() // rejected peers get no answer
 	}
@@ -153,13 +153,8 @@ func (o operators) Accept() (net.Conn, error) {
 
 type operatorConn struct {
 	*net.UnixConn
-	who operatorAddr
+	who *net.UnixAddr
 }
 
 // RemoteAddr identifies the peer.
 func (c operatorConn) RemoteAddr() net.Addr { return c.who }
-
-type operatorAddr string
-
-func (operatorAddr) Network() string  { return "unix" }
-func (a operatorAddr) String() string { return string(a) }

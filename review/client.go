@@ -158,21 +158,27 @@ func (rt route) address(values map[string]string) (string, url.Values, error) {
 	return path, query, nil
 }
 
-// page reads a page that is served beside the API.
-func (c *Client) page(ctx context.Context, path string) (text string, code int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+// fetch sends a request to the listener, and reads the answer within a time.
+func (c *Client) fetch(ctx context.Context, most time.Duration, method, address string, header http.Header, body []byte) (answer []byte, status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, c.base+address, bytes.NewReader(body))
 	if err != nil {
-		return "", 0, err
+		return nil, 0, err
 	}
+	req.Header = header
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return "", 0, err
+		return nil, 0, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	return string(body), resp.StatusCode, err
+	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return answer, resp.StatusCode, err
+}
+
+// page reads a page that is served beside the API, which takes no token.
+func (c *Client) page(ctx context.Context, path string) (text []byte, status int, err error) {
+	return c.fetch(ctx, pageTimeout, http.MethodGet, path, http.Header{}, nil)
 }
 
 // interim handles an interim answer.
@@ -186,51 +192,33 @@ func (c *Client) interim(_ int, header textproto.MIMEHeader) error {
 	return nil
 }
 
-// do sends one request and decodes the answer into out.
-func (c *Client) do(ctx context.Context, rt route, path string, query url.Values, in, out any) error {
-	address := c.base + path
+// do calls a route and decodes the answer into out.
+func (c *Client) do(ctx context.Context, rt route, address string, query url.Values, in, out any) (err error) {
 	if len(query) > 0 {
 		address += "?" + query.Encode()
 	}
-	var body io.Reader
+	header := http.Header{"Authorization": {"Bearer " + c.token}}
+	var body []byte
 	if rt.in != nil {
-		b, err := json.Marshal(in)
-		if err != nil {
+		header.Set("Content-Type", "application/json")
+		if body, err = json.Marshal(in); err != nil {
 			return err
 		}
-		body = bytes.NewReader(b)
 	}
-	limit := askTimeout
+	most := askTimeout
 	if rt.lasts {
-		limit = longestOperation + time.Minute
+		most = longestOperation + time.Minute
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	if rt.lasts && c.progress != nil {
+		header.Set(ProgressHeader, "102")
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: c.interim})
 	}
-	req, err := http.NewRequestWithContext(ctx, rt.method, address, body)
+	answer, status, err := c.fetch(ctx, most, rt.method, address, header, body)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Authorization", "Bearer "+c.token)
-	if rt.lasts && c.progress != nil {
-		req.Header.Set(ProgressHeader, "102")
-	}
-	if rt.in != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		r := &Refused{Status: resp.StatusCode}
+	if status != http.StatusOK {
+		r := &Refused{Status: status}
 		if json.Unmarshal(answer, &r.Problem) != nil || r.Detail == "" {
 			r.Detail = "not an answer of memproxy's review API"
 		}

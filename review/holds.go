@@ -126,11 +126,7 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return memproxy.HoldPage{}, err
 	}
-	page, err := c.api.opt.Holds.List(c.ctx(), f)
-	if page.Holds == nil {
-		page.Holds = []memproxy.HeldWrite{}
-	}
-	return page, err
+	return c.api.opt.Holds.List(c.ctx(), f)
 }
 
 // hold returns the hold in the path, if it belongs to the reviewer's tenants.

@@ -40,11 +40,7 @@ func listSessions(c *call) (memproxy.SessionPage, error) {
 	if f.Limit, err = queryInt(q, "limit"); err != nil {
 		return memproxy.SessionPage{}, err
 	}
-	page, err := c.api.opt.Sessions.List(c.ctx(), f)
-	if page.Sessions == nil {
-		page.Sessions = []memproxy.Session{}
-	}
-	return page, err
+	return c.api.opt.Sessions.List(c.ctx(), f)
 }
 
 func sessionSummary(c *call) (SessionSummary, error) {

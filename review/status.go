@@ -58,7 +58,7 @@ func status(ctx context.Context, in *invocation) error {
 		err = fmt.Errorf("status %d", code)
 	}
 	problem("metrics", err)
-	st.count(text)
+	st.count(string(text))
 	page, err := Call[memproxy.HoldPage](ctx, in.client, "listHolds", map[string]string{"state": string(memproxy.HoldPending), "limit": strconv.Itoa(maxWaiting)}, nil)
 	problem("held writes", err)
 	if st.Waiting = len(page.Holds); st.Waiting > 0 {
@@ -77,7 +77,7 @@ func status(ctx context.Context, in *invocation) error {
 }
 
 // readiness parses the answer of /readyz.
-func (st *Status) readiness(text string) error {
+func (st *Status) readiness(text []byte) error {
 	var answer struct {
 		Status string
 		Checks []struct {
@@ -85,7 +85,7 @@ func (st *Status) readiness(text string) error {
 			OK, Degraded bool
 		}
 	}
-	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+	if err := json.Unmarshal(text, &answer); err != nil {
 		return err
 	}
 	st.Ready = answer.Status
