@@ -59,7 +59,8 @@ func Open(opt Options) (*Log, error) {
 	}
 	l := &Log{opt: opt, stop: make(chan struct{}), ended: make(chan struct{})}
 	d := newDisk(opt.Dir, opt.Sync)
-	l.queue, l.reserve = newQueue(&l.opt), newReserve(d, opt.Reserve, l.stop)
+	l.queue = newQueue(&l.opt)
+	l.reserve = &reserve{disk: d, size: opt.Reserve, wake: make(chan int64, 1), stop: l.stop, begun: -1}
 	l.progress = &progress{every: opt.CheckpointEvery, wake: make(chan struct{}, 1)}
 	l.publisher = &publisher{opt: &l.opt, disk: d, signer: signer, progress: l.progress, queue: l.queue}
 	l.committer = &committer{

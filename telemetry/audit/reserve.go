@@ -30,10 +30,6 @@ type laidOut struct {
 	f *os.File
 }
 
-func newReserve(d disk, size int64, stop <-chan struct{}) *reserve {
-	return &reserve{disk: d, size: size, wake: make(chan int64, 1), stop: stop, begun: -1}
-}
-
 // ask requests the journal of bundle n, unless a request is pending.
 func (r *reserve) ask(n int64) {
 	if r.size <= 0 {

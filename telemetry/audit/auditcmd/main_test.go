@@ -26,14 +26,20 @@ func newLog(t *testing.T, n int) string {
 	return dir
 }
 
+// openLog opens a log whose records are appended at a time.
+func openLog(t *testing.T, dir string, at *time.Time) *audit.Log {
+	t.Helper()
+	return must.Get(audit.Open(audit.Options{
+		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "cmd.example/log",
+		CheckpointEvery: time.Hour, Sync: func(*os.File) error { return nil },
+		Clock: func() time.Time { return *at },
+	}))(t)
+}
+
 func more(t *testing.T, dir string, from, to int) {
 	t.Helper()
 	at := time.Date(2026, 1, 1, 0, 0, from, 0, time.UTC)
-	l := must.Get(audit.Open(audit.Options{
-		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "cmd.example/log",
-		CheckpointEvery: time.Hour, Sync: func(*os.File) error { return nil },
-		Clock: func() time.Time { return at },
-	}))(t)
+	l := openLog(t, dir, &at)
 	for i := from; i < to; i++ {
 		ev := memproxy.Event{
 			Type: memproxy.EventDecision, Decision: fmt.Sprint("d", i), Kind: memproxy.Learn, Fields: []string{"gotchas"},

@@ -1,10 +1,7 @@
 package auditcmd_test
 
 import (
-	"bytes"
 	"context"
-	"crypto/ed25519"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,7 +9,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
-	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
 // Each dimension of a record can be queried on its own, names in their original
@@ -23,10 +19,7 @@ import (
 func TestQueryByEveryDimension(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	at := time.Now().Add(-10 * 24 * time.Hour)
-	l := must.Get(audit.Open(audit.Options{
-		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "cmd.example/log",
-		Sync: func(*os.File) error { return nil }, Clock: func() time.Time { return at },
-	}))(t)
+	l := openLog(t, dir, &at)
 	for _, ev := range []memproxy.Event{
 		{Type: memproxy.EventDecision, Decision: "other", Principal: memproxy.Principal{ID: "agent:x", Tenant: "nobody"}, Kind: memproxy.Recall, Backend: "letta"},
 		{

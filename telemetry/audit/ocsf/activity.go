@@ -119,8 +119,6 @@ func (e *event) control(r *verify.Record) {
 		} else if len(e.Attacks) > 0 {
 			e.SeverityID = 4
 		}
-	default:
-		do(0, "", 0, "")
 	}
 	if r.Review != nil {
 		e.act(r.Review)
