@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/wait"
 	"github.com/memproxy/memproxy/telemetry"
 	"github.com/memproxy/memproxy/telemetry/signal"
 	"go.opentelemetry.io/otel/attribute"
@@ -199,16 +200,13 @@ func TestFailingCollector(t *testing.T) {
 			now := time.Unix(1000, 0)
 			opt.Log, opt.Clock = slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now }
 			tel := start(t, opt)
-			done := make(chan struct{})
-			go func() { // far more than the queue can hold
-				defer close(done)
-				for range 2000 {
+			long, done := context.WithTimeout(t.Context(), 30*time.Second) // far above any expected duration
+			defer done()
+			if wait.For(long, func() {
+				for range 2000 { // far more than the queue can hold
 					request(context.Background(), tel)
 				}
-			}()
-			select {
-			case <-done:
-			case <-time.After(30 * time.Second): // far above any expected duration
+			}) != nil {
 				t.Fatal("requests wait for the collector")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -224,16 +222,9 @@ func TestFailingCollector(t *testing.T) {
 			if strings.Contains(log.String(), "canary") {
 				t.Errorf("a secret, or what the collector says, is logged: %s", log.String())
 			}
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-				defer cancel()
-				_ = tel.Shutdown(ctx)
-			}()
-			select {
-			case <-ended:
-			case <-time.After(30 * time.Second):
+			short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			if wait.For(long, func() { _ = tel.Shutdown(short) }) != nil {
 				t.Fatal("the shutdown waits for the collector")
 			}
 		})

@@ -43,12 +43,14 @@ func (s *sidecar) apply(r *policy.Release, keep func() error) error {
 	return nil
 }
 
-func (*sidecar) drain() []follow.Count { return nil }
-
-// newTLS is a client's configuration that is never used to connect.
-func newTLS(t *testing.T) *tls.Config {
+// options are those of a follower of this sidecar that never connects.
+func (s *sidecar) options(t *testing.T) follow.Options {
 	t.Helper()
-	return &tls.Config{MinVersion: tls.VersionTLS13}
+	return follow.Options{
+		Address: "127.0.0.1:1", TLS: &tls.Config{MinVersion: tls.VersionTLS13}, Fleet: "north", Keys: keys(),
+		Path: filepath.Join(t.TempDir(), "last-good"), Apply: s.apply, Counts: func() []follow.Count { return nil },
+		Node: fleetpb.Node{ID: "a", Tenant: "acme", Labels: map[string]string{"env": "prod"}}, Jitter: func() float64 { return 1 },
+	}
 }
 
 // seal returns a signed release of the tests' fleet.
@@ -84,12 +86,7 @@ func TestSidecarVerifiesReleases(t *testing.T) {
 		{"by another key", policy.Statement{Number: 13}, stranger, "x", "none of the fleet's keys"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "last-good")
-			s := &sidecar{refuse: map[uint64]error{}}
-			opt := follow.Options{
-				Address: "127.0.0.1:1", TLS: newTLS(t), Fleet: "north", Keys: keys(), Path: path, Apply: s.apply, Counts: s.drain,
-				Node: fleetpb.Node{ID: "a", Tenant: "acme", Labels: map[string]string{"env": "prod"}}, Jitter: func() float64 { return 1 },
-			}
+			opt := (&sidecar{}).options(t)
 			f := must.Get(follow.New(opt))(t)
 			was := seal(t, policy.Statement{Number: 12, Floor: 11}, "was", key)
 			must.Do(t, follow.Take(f, was))
@@ -119,12 +116,9 @@ func TestSidecarVerifiesReleases(t *testing.T) {
 // A release that does not compile, or cannot be stored, is not put in force; one under
 // another release's name is not applied.
 func TestReleaseIsAppliedWholeOrNotAtAll(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "last-good")
 	s := &sidecar{refuse: map[uint64]error{2: errors.New("own.cedar:2: no")}}
-	opt := follow.Options{
-		Address: "127.0.0.1:1", TLS: newTLS(t), Fleet: "north", Keys: keys(), Path: path, Apply: s.apply, Counts: s.drain,
-		Node: fleetpb.Node{ID: "a"}, Jitter: func() float64 { return 1 },
-	}
+	opt := s.options(t)
+	path := opt.Path
 	f := must.Get(follow.New(opt))(t)
 	if err := follow.Take(f, seal(t, policy.Statement{Number: 2, Floor: 2}, "x", key)); err == nil {
 		t.Error("a release that was refused was taken")
@@ -154,11 +148,8 @@ func TestReleaseIsAppliedWholeOrNotAtAll(t *testing.T) {
 
 // A stored release is verified like a new one.
 func TestKeptReleaseIsChecked(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "last-good")
-	opt := follow.Options{
-		Address: "127.0.0.1:1", TLS: newTLS(t), Fleet: "north", Keys: keys(), Path: path,
-		Apply: (&sidecar{}).apply, Counts: (&sidecar{}).drain, Node: fleetpb.Node{ID: "a", Tenant: "acme"}, Jitter: func() float64 { return 1 },
-	}
+	opt := (&sidecar{}).options(t)
+	path := opt.Path
 	f := must.Get(follow.New(opt))(t)
 	if f.LastGood() != nil {
 		t.Error("something was kept")
