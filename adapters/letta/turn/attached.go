@@ -25,7 +25,7 @@ const (
 // same name.
 func useOf(tool *jsondoc.Value) use {
 	name := tool.Get("name").Text()
-	_, memory := memoryTools()[name]
+	_, memory := memoryTools[name]
 	switch tool.Get("tool_type").Text() {
 	case "letta_core", "letta_memory_core", "letta_sleeptime_core", "letta_voice_sleeptime_core", "letta_multi_agent_core":
 		switch name {
@@ -99,7 +99,7 @@ func (s *toolset) attached(doc *jsondoc.Doc) error {
 			continue
 		case u == harmless:
 			continue
-		case !s.memory[name].search:
+		case !memoryTools[name].search:
 			writers++
 		case !pauses: // its results are not filtered; it writes nothing
 			continue

@@ -20,7 +20,7 @@ type look struct {
 
 // WritesBlocks reports whether calls of a tool change blocks.
 func WritesBlocks(name string) bool {
-	return memoryTools()[name].writes() && name != "archival_memory_insert" && name != "store_memories"
+	return memoryTools[name].writes() && name != "archival_memory_insert" && name != "store_memories"
 }
 
 // view holds the blocks that the waiting calls write to.

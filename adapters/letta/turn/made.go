@@ -71,7 +71,7 @@ func foresee(calls []*call, by *caller, s *view) (l following) {
 	l.was = s.there
 	blocks := s.blocks
 	for _, c := range calls {
-		if own := by.answerOf(c.id); !memoryTools()[c.name].writes() || !c.mine || c.decision.Verdict.Stops() || own != nil && !own.approves {
+		if own := by.answerOf(c.id); !memoryTools[c.name].writes() || !c.mine || c.decision.Verdict.Stops() || own != nil && !own.approves {
 			continue
 		}
 		p := &passed{id: c.id}
@@ -244,7 +244,7 @@ type ToolRun struct {
 
 // NewToolRun returns the call, or nil if it writes no memory of the agent.
 func NewToolRun(opt Options, tool, arguments string) *ToolRun {
-	if !memoryTools()[tool].writes() || opt.Agent == "" {
+	if !memoryTools[tool].writes() || opt.Agent == "" {
 		return nil
 	}
 	r := &ToolRun{&Turn{opt: opt, agent: opt.Agent, known: true, asked: true}, &call{name: tool, arguments: arguments, mine: true}}

@@ -24,7 +24,7 @@ type late struct {
 // the caller named are the caller's, and searches are ruled on when they are made.
 func (s *toolset) asks(c *call) bool {
 	gated, shadowed := s.gated[c.name]
-	return shadowed && !gated && s.server[c.name] && !s.memory[c.name].search && !s.recovers
+	return shadowed && !gated && s.server[c.name] && !memoryTools[c.name].search && !s.recovers
 }
 
 // hides reports whether memproxy answers a call, so that the caller is not asked.

@@ -35,7 +35,7 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 		case t.tools.free[c.name]: // only declined, in recovery
 		case err != nil:
 			asked.Flaw = flawOf(err)
-		case t.tools.memory[c.name].search:
+		case memoryTools[c.name].search:
 			asked.Search = c.direct(t.opt.Prefix, t.agent)
 		case t.view.place(op): // a call from outside would change the agent's block
 			if asked.Operation = op; len(op.Reserved) > 0 {

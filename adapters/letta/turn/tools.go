@@ -21,43 +21,41 @@ type memoryTool struct {
 func (t memoryTool) writes() bool { return t.kind != "" && !t.search && t.read == nil }
 
 // memoryTools are the tools that write or search the memory of the agent or of others.
-func memoryTools() map[string]memoryTool {
-	return map[string]memoryTool{
-		"core_memory_append":     {kind: memproxy.Learn},
-		"core_memory_replace":    {kind: memproxy.Correct},
-		"memory_insert":          {kind: memproxy.Learn},
-		"memory_replace":         {kind: memproxy.Correct},
-		"memory_rethink":         {kind: memproxy.Correct},
-		"rethink_memory":         {kind: memproxy.Correct},
-		"rethink_user_memory":    {kind: memproxy.Correct},
-		"memory_str_replace":     {kind: memproxy.Correct},
-		"memory_str_insert":      {kind: memproxy.Learn},
-		"memory_apply_patch":     {kind: memproxy.Correct},
-		"memory":                 {kind: memproxy.Correct},
-		"archival_memory_insert": {kind: memproxy.Learn},
-		"store_memories":         {kind: memproxy.Learn},
+var memoryTools = map[string]memoryTool{
+	"core_memory_append":     {kind: memproxy.Learn},
+	"core_memory_replace":    {kind: memproxy.Correct},
+	"memory_insert":          {kind: memproxy.Learn},
+	"memory_replace":         {kind: memproxy.Correct},
+	"memory_rethink":         {kind: memproxy.Correct},
+	"rethink_memory":         {kind: memproxy.Correct},
+	"rethink_user_memory":    {kind: memproxy.Correct},
+	"memory_str_replace":     {kind: memproxy.Correct},
+	"memory_str_insert":      {kind: memproxy.Learn},
+	"memory_apply_patch":     {kind: memproxy.Correct},
+	"memory":                 {kind: memproxy.Correct},
+	"archival_memory_insert": {kind: memproxy.Learn},
+	"store_memories":         {kind: memproxy.Learn},
 
-		"archival_memory_search": {kind: memproxy.Recall, search: true},
-		"conversation_search":    {kind: memproxy.Recall, search: true},
+	"archival_memory_search": {kind: memproxy.Recall, search: true},
+	"conversation_search":    {kind: memproxy.Recall, search: true},
 
-		"send_message_to_agent_and_wait_for_reply": {kind: memproxy.Learn, read: (*toolCall).recipient},
-		"send_message_to_agent_async":              {kind: memproxy.Learn, read: (*toolCall).recipient},
-		"send_message_to_agents_matching_tags":     {kind: memproxy.Learn, read: (*toolCall).everybody},
-	}
+	"send_message_to_agent_and_wait_for_reply": {kind: memproxy.Learn, read: (*toolCall).recipient},
+	"send_message_to_agent_async":              {kind: memproxy.Learn, read: (*toolCall).recipient},
+	"send_message_to_agents_matching_tags":     {kind: memproxy.Learn, read: (*toolCall).everybody},
 }
 
 // Gated reports whether the calls of a tool are ruled on.
 func Gated(name string) bool {
-	_, yes := memoryTools()[name]
+	_, yes := memoryTools[name]
 	return yes
 }
 
 // Searches reports whether a tool of this name searches an agent's memory and
 // does nothing else.
-func Searches(name string) bool { return memoryTools()[name].search }
+func Searches(name string) bool { return memoryTools[name].search }
 
 // Names returns the gated tools, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(memoryTools())) }
+func Names() []string { return slices.Sorted(maps.Keys(memoryTools)) }
 
 // Read reads the arguments of a call of a gated tool, without the agent's blocks.
 func Read(name, agent, arguments string) (*memproxy.Operation, error) {
@@ -86,7 +84,7 @@ type toolCall struct {
 // reads them. If the blocks are known, it adds the changes that the call would make to
 // them.
 func operation(name, agent, arguments string, blocks *[]selfedit.Block) (*memproxy.Operation, error) {
-	tool := memoryTools()[name]
+	tool := memoryTools[name]
 	if selfedit.Unreadable(arguments) {
 		return nil, malformed("", "the server would cut these arguments between two braces")
 	}

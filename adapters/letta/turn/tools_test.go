@@ -85,7 +85,7 @@ func TestMemoryToolsAreRead(t *testing.T) {
 			t.Errorf("%s: %+v, want the agent's", tc.tool, op.Claims)
 		}
 	}
-	for name, tool := range memoryTools() {
+	for name, tool := range memoryTools {
 		if !tested[name] && !tool.search {
 			t.Errorf("%s has no case", name)
 		}
@@ -111,7 +111,7 @@ func TestUnreadableArguments(t *testing.T) {
 // Every string in the arguments of an insert is an item or names its target.
 func FuzzOperation(f *testing.F) {
 	names := make([]string, 0, 20)
-	for name := range memoryTools() {
+	for name := range memoryTools {
 		names = append(names, name)
 	}
 	slices.Sort(names)

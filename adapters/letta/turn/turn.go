@@ -56,7 +56,6 @@ type caller struct {
 
 // toolset holds the agent's tools and the client tools of the request.
 type toolset struct {
-	memory   map[string]memoryTool
 	rules    rules
 	recovers bool
 	own      []json.RawMessage // the caller's
@@ -94,7 +93,7 @@ func New(opt Options) (*Turn, error) {
 		return nil, err
 	}
 	t := &Turn{opt: opt, caller: caller{root: doc}, agent: opt.Agent, tools: toolset{
-		memory: memoryTools(), recovers: opt.Recovers, gated: map[string]bool{}, free: map[string]bool{}, refused: map[string]bool{}, server: map[string]bool{},
+		recovers: opt.Recovers, gated: map[string]bool{}, free: map[string]bool{}, refused: map[string]bool{}, server: map[string]bool{},
 	}}
 	t.out.tools, t.out.let = &t.tools, &t.let
 	for _, e := range doc.Root.Get("include_return_message_types").List() {
