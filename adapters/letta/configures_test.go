@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -31,11 +30,8 @@ func TestWhatConfigures(t *testing.T) {
 		"a block":   {"PATCH", "/v1/blocks/block-1", `{"value":"v","description":"d"}`, nil},
 		"a passage": {"POST", "/v1/agents/agent-1/archival-memory", `{"text":"t"}`, nil},
 	} {
-		rt, known := a.Route(memproxy.Request{Method: tc.method, EscapedPath: tc.path})
-		if !known {
-			t.Fatalf("%s: no route", name)
-		}
-		op, err := a.Decode(rt, memproxy.Request{Method: tc.method, EscapedPath: tc.path, Header: memproxy.Header{"Content-Type": {"application/json"}}}, []byte(tc.body))
+		rt, req := Routed(t, a, tc.method, tc.path)
+		op, err := a.Decode(rt, req, []byte(tc.body))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -1,5 +1,24 @@
 package letta
 
+import (
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Routed returns a request and its route.
+func Routed(t testing.TB, a *Adapter, method, target string) (memproxy.Route, memproxy.Request) {
+	t.Helper()
+	path, query, _ := strings.Cut(target, "?")
+	req := memproxy.Request{Method: method, EscapedPath: path, Query: query, Header: memproxy.Header{}}
+	rt, ok := a.Route(req)
+	if !ok {
+		t.Fatalf("%s %s is no route", method, target)
+	}
+	return rt, req
+}
+
 // NamesObject reports whether a parameter of the table's paths names an object by its id.
 func NamesObject(param string) bool { return paramKind(param) != "" }
 

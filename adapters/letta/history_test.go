@@ -28,10 +28,7 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 		said     = `{"id":"message-7","message_type":"assistant_message","content":"done"}`
 	)
 	a := must.Get(New(Options{}))(t)
-	rt, ok := a.Route(memproxy.Request{Method: "GET", EscapedPath: "/v1/agents/agent-1/messages"})
-	if !ok {
-		t.Fatal("no route")
-	}
+	rt, req := Routed(t, a, "GET", "/v1/agents/agent-1/messages")
 	list := func(ms ...string) string { return "[" + strings.Join(ms, ",") + "]" }
 	for name, tc := range map[string]struct{ stored, shown string }{
 		"a turn":                  {list(asked, yes, said), list(called, said)},
@@ -48,8 +45,8 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 		"no pause, byte by byte":  {"[ " + said + " ]", "[ " + said + " ]"},
 	} {
 		reply := memproxy.Reply{Status: 200, Body: []byte(tc.stored)}
-		rd := must.Get(a.Read(rt, memproxy.Request{}, reply))(t)
-		got, err := a.Rewrite(rt, memproxy.Request{}, reply, rd)
+		rd := must.Get(a.Read(rt, req, reply))(t)
+		got, err := a.Rewrite(rt, req, reply, rd)
 		if err != nil || string(got) != tc.shown {
 			t.Errorf("%s: %v\n got  %s\n want %s", name, err, got, tc.shown)
 		}

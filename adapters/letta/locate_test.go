@@ -6,17 +6,13 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-func route(t testing.TB, method, path string) (memproxy.Route, memproxy.Request) {
+func route(t testing.TB, method, target string) (memproxy.Route, memproxy.Request) {
 	t.Helper()
-	req := memproxy.Request{Method: method, EscapedPath: path, Header: memproxy.Header{}}
-	rt, ok := adapter(t).Route(req)
-	if !ok {
-		t.Fatalf("%s %s is no route", method, path)
-	}
-	return rt, req
+	return letta.Routed(t, adapter(t), method, target)
 }
 
 // Proves CARD-2, EDGE-3: every target is requested from its location, and a read of

@@ -1,6 +1,7 @@
 package letta_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 const uuid = "-0f0e0d0c-0b0a-4908-8706-050403020100"
@@ -61,18 +61,9 @@ func TestEveryParameterIsKnown(t *testing.T) {
 }
 
 // kindFor returns the prefix of ids for a parameter that names an object.
-func kindFor(name string) string {
-	switch name = strings.TrimSuffix(name, "_id"); name {
-	case "memory":
-		return "passage"
-	case "folder":
-		return "source"
-	case "conversation":
-		return "conv"
-	case "batch":
-		return "job"
-	}
-	return name
+func kindFor(param string) string {
+	name := strings.TrimSuffix(param, "_id")
+	return cmp.Or(map[string]string{"memory": "passage", "folder": "source", "conversation": "conv", "batch": "job"}[name], name)
 }
 
 // filled returns a row's path with an id for each object that it names.
@@ -202,9 +193,7 @@ func TestNamesAreReferences(t *testing.T) {
 		{"POST", "/v1/agents/", "", `{"block_ids":["block-1"]}`, "memory block-1"},
 		{"GET", "/v1/runs/", "agent_ids=agent-1&agent_ids=agent-2", "", "memory agent-2"},
 	} {
-		path, _, _ := strings.Cut(tt.path, "?")
-		req := memproxy.Request{Method: tt.method, Path: path, EscapedPath: path, Query: tt.query}
-		rt, _ := a.Route(req)
+		rt, req := route(t, tt.method, tt.path+"?"+tt.query)
 		op, err := a.Decode(rt, req, []byte(tt.body))
 		if err != nil {
 			t.Errorf("%s %s: %v", tt.method, tt.path, err)
@@ -220,8 +209,7 @@ func TestNamesAreReferences(t *testing.T) {
 // server assigns new ids; the ids that those objects name are.
 func TestFilesCallTheirOwn(t *testing.T) {
 	a := adapter(t)
-	req := memproxy.Request{Method: "POST", Path: "/v1/agents/import", EscapedPath: "/v1/agents/import"}
-	rt, _ := a.Route(req)
+	rt, req := route(t, "POST", "/v1/agents/import")
 	op, err := a.Decode(rt, req, []byte(`{"agents":[{"id":"agent`+uuid+`","folder_ids":["source`+uuid+`"],"files_agents":[{"id":"file_agent`+uuid+`","file_id":"file-0"}]}]}`))
 	if err != nil || len(op.Refs) != 1 || op.Refs[0].ID != "source"+uuid {
 		t.Errorf("%+v, %v", op.Refs, err)
@@ -237,8 +225,7 @@ func TestReferencesAreBounded(t *testing.T) {
 		for i := range ids {
 			ids[i] = fmt.Sprintf(`"agent-0f0e0d0c-0b0a-4908-8706-%012d"`, i)
 		}
-		req := memproxy.Request{Method: "POST", Path: "/v1/agents/agent-1/tools/mine/run", EscapedPath: "/v1/agents/agent-1/tools/mine/run"}
-		rt, _ := a.Route(req)
+		rt, req := route(t, "POST", "/v1/agents/agent-1/tools/mine/run")
 		_, err := a.Decode(rt, req, []byte(`{"args":{"x":[`+strings.Join(ids, ",")+`]}}`))
 		return err
 	}
@@ -254,18 +241,14 @@ func TestReferencesAreBounded(t *testing.T) {
 // Proves EDGE-13: a label in place of an agent's id is an unknown name and is not
 // looked up in the server.
 func TestLabelsAreNoAgents(t *testing.T) {
-	a := must.Get(letta.New(letta.Options{}))(t)
+	a := adapter(t)
 	for id, kind := range map[string]memproxy.TargetKind{
 		"agent-1":        memproxy.TargetMemory,
 		"agent-1/":       memproxy.TargetEntity,
 		"agent-1/human":  memproxy.TargetEntity,
 		"agent-1/../x/y": memproxy.TargetEntity,
 	} {
-		req := memproxy.Request{Method: "GET", Path: "/v1/runs/", EscapedPath: "/v1/runs/", Query: "agent_id=" + url.QueryEscape(id)}
-		rt, ok := a.Route(req)
-		if !ok {
-			t.Fatal("no route")
-		}
+		rt, req := route(t, "GET", "/v1/runs/?agent_id="+url.QueryEscape(id))
 		op, err := a.Decode(rt, req, nil)
 		if err != nil || len(op.Refs) != 1 || op.Refs[0].Kind != kind {
 			t.Errorf("%q: %+v, %v", id, op, err)

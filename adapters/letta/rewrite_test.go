@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -17,20 +16,11 @@ const (
 	told       = `"memproxy_provenance":{"actor":"agent:dev","confidence":0.7,"attestation":"unknown","state":"validated","contested":false}`
 )
 
-func lettaAdapter(t *testing.T) *letta.Adapter {
-	t.Helper()
-	return must.Get(letta.New(letta.Options{}))(t)
-}
-
 // rewritten returns an answer with a change applied to each of its memories.
 func rewritten(t *testing.T, method, path, answer string, change func(*memproxy.Memory)) string {
 	t.Helper()
-	a := lettaAdapter(t)
-	req := memproxy.Request{Method: method, Path: path, EscapedPath: path}
-	rt, ok := a.Route(req)
-	if !ok {
-		t.Fatal(path)
-	}
+	a := adapter(t)
+	rt, req := route(t, method, path)
 	reply := memproxy.Reply{Status: 200, Body: []byte(answer)}
 	rd := must.Get(a.Read(rt, req, reply))(t)
 	for i := range rd.Memories {
@@ -96,7 +86,7 @@ func TestShownInPart(t *testing.T) {
 // with a higher limit. Backward lists, unreadable limits and complete results are not
 // refilled.
 func TestRefills(t *testing.T) {
-	a := lettaAdapter(t)
+	a := adapter(t)
 	list := `[{"id":"` + readBlock + `"},{"id":"` + otherBlock + `"}]`
 	search := `{"results":[{"id":"passage-22222222-2222-4222-8222-222222222222","content":"x"},{"id":"passage-33333333-3333-4333-8333-333333333333","content":"y"}],"count":2}`
 	for _, tc := range []struct{ method, path, query, body, answer, asks string }{
@@ -110,11 +100,7 @@ func TestRefills(t *testing.T) {
 		{"POST", "/v1/passages/search", "", `{"query":"x","limit":2}`, `[{"passage":{"id":"p1"}},{"passage":{"id":"p2"}}]`, `{"query":"x","limit":8}`},
 		{"POST", "/v1/passages/search", "", `{"limit":"2"}`, `[{"passage":{"id":"p1"}},{"passage":{"id":"p2"}}]`, ""},
 	} {
-		req := memproxy.Request{Method: tc.method, Path: tc.path, EscapedPath: tc.path, Query: tc.query}
-		rt, ok := a.Route(req)
-		if !ok {
-			t.Fatal(tc.path)
-		}
+		rt, req := route(t, tc.method, tc.path+"?"+tc.query)
 		reply := memproxy.Reply{Status: 200, Body: []byte(tc.answer)}
 		rd := must.Get(a.Read(rt, req, reply))(t)
 		if a.Refill(rt, req, []byte(tc.body), reply, rd) != nil {
@@ -138,10 +124,8 @@ func TestRefills(t *testing.T) {
 // A page of messages is refilled only if it was emptied: elements of one message share
 // its id, and a page must not be cut between them.
 func TestMessagesAreFilledUpWhenEmptied(t *testing.T) {
-	a := lettaAdapter(t)
-	path := "/v1/agents/" + readAgent + "/messages"
-	req := memproxy.Request{Method: "GET", Path: path, EscapedPath: path, Query: "limit=2"}
-	rt, _ := a.Route(req)
+	a := adapter(t)
+	rt, req := route(t, "GET", "/v1/agents/"+readAgent+"/messages?limit=2")
 	var parts []string
 	for i := range 3 {
 		parts = append(parts, fmt.Sprintf(`{"id":"message-%d","message_type":"system_message","content":"x"}`, i/2))

@@ -2,7 +2,6 @@ package letta_test
 
 import (
 	_ "embed"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,23 +22,14 @@ var documented = func() (out [][3]string) {
 	return out
 }()
 
-var param = regexp.MustCompile(`\{[^}]*\}`)
-
 // ids replaces a path's parameters by ids of their kind.
 func ids(path string) string {
-	return param.ReplaceAllStringFunc(path, func(p string) string {
-		name := strings.TrimSuffix(strings.Trim(p, "{}"), "_id")
-		switch name {
-		case "memory":
-			name = "passage"
-		case "folder":
-			name = "source"
-		case "conversation":
-			name = "conv"
-		case "path:path", "endpoint:path":
+	return hole.ReplaceAllStringFunc(path, func(p string) string {
+		name := strings.Trim(p, "{}")
+		if strings.HasSuffix(name, ":path") {
 			return "a/b"
 		}
-		return name + "-1"
+		return kindFor(name) + "-1"
 	})
 }
 

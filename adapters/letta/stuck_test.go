@@ -49,8 +49,7 @@ func TestRecoveryKeepsToItsOwn(t *testing.T) {
 func TestGenerationsAreNoRuns(t *testing.T) {
 	a := newAdapter(t)
 	for path, want := range map[string]error{"/v1/agents/agent-1/generate": nil, "/v1/agents/agent-1/messages/async": memproxy.ErrUngated} {
-		req := memproxy.Request{Method: "POST", Path: path, EscapedPath: path}
-		rt, _ := a.Route(req)
+		rt, req := Routed(t, a, "POST", path)
 		if turn, err := a.Turn(rt, req, []byte(`{"prompt":"tea?"}`)); turn != nil || !errors.Is(err, want) {
 			t.Errorf("%s: %v %v", path, turn, err)
 		}
@@ -80,12 +79,7 @@ func TestWhichRunsAreWatched(t *testing.T) {
 		"/v1/agents/agent-1/schedule":                 {`{}`, "", true},
 		"/v1/chat/completions?of=nobody in the world": {`{}`, "", true},
 	} {
-		path, _, _ = strings.Cut(path, "?")
-		req := memproxy.Request{Method: "POST", Path: path, EscapedPath: path}
-		rt, known := a.Route(req)
-		if !known {
-			t.Fatalf("%s is no route", path)
-		}
+		rt, req := Routed(t, a, "POST", path)
 		w, err := a.Watch(rt, req, []byte(tc.body))
 		if tc.err {
 			if !errors.Is(err, memproxy.ErrUngated) || w != nil {

@@ -18,12 +18,7 @@ func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 		if turn.Searches(name) {
 			continue
 		}
-		req := memproxy.Request{Method: "POST", EscapedPath: "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/" + name + "/run",
-			Header: memproxy.Header{"Content-Type": {"application/json"}}}
-		rt, ok := a.Route(req)
-		if !ok {
-			t.Fatalf("%s: no route", name)
-		}
+		rt, req := Routed(t, a, "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/"+name+"/run")
 		op, err := a.Decode(rt, req, []byte(`{"args":{"label":"human","path":"/memories/human","command":"create","content":"x","message":"m","other_agent_id":"agent-00000000-0000-4000-8000-000000000002","new_memory":"y"}}`))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -37,9 +32,7 @@ func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 		"send_message_to_agent_async":          "agent is [agent-00000000-0000-4000-8000-000000000002]",
 		"send_message_to_agents_matching_tags": "agent unclear []",
 	} {
-		req := memproxy.Request{Method: "POST", EscapedPath: "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/" + name + "/run",
-			Header: memproxy.Header{"Content-Type": {"application/json"}}}
-		rt, _ := a.Route(req)
+		rt, req := Routed(t, a, "POST", "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/"+name+"/run")
 		op := must.Get(a.Decode(rt, req, []byte(`{"args":{"message":"m","other_agent_id":"agent-00000000-0000-4000-8000-000000000002"}}`)))(t)
 		found := false
 		for _, c := range op.Claims {
@@ -56,12 +49,7 @@ func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 func TestProbe(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	at := func(tool string) (memproxy.Route, memproxy.Request) {
-		req := memproxy.Request{Method: "POST", EscapedPath: "/latest/agents/agent-1/tools/" + tool + "/run", Header: memproxy.Header{"Content-Type": {"application/json"}}}
-		rt, ok := a.Route(req)
-		if !ok {
-			t.Fatalf("%s is no route", req.EscapedPath)
-		}
-		return rt, req
+		return Routed(t, a, "POST", "/latest/agents/agent-1/tools/"+tool+"/run")
 	}
 	rt, req := at("notes")
 	agent, q, ok := a.Probe(rt, req)
