@@ -76,7 +76,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 	for _, m := range list.Elems {
 		id := m.Get("tool_call_id").Text()
 		if name := turn.Nameless(m); name != nil && ours[id] && names[id] != "" {
-			e.Replace(name, quoted(names[id])) // as the server names the results of its own tools
+			e.Replace(name, turn.Quoted(names[id])) // as the server names the results of its own tools
 		}
 	}
 	// Removed if memproxy gave all answers in it.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
@@ -88,21 +87,12 @@ func set(c *memproxy.MemberChange, kind string, m jsondoc.Member, doc *jsondoc.D
 	}
 }
 
-// quoted returns a text as a JSON string.
-func quoted(text string) []byte {
-	out, err := jsontext.AppendQuote(nil, text)
-	if err != nil {
-		return []byte(`""`) // unreachable: texts of documents and paths are valid
-	}
-	return out
-}
-
 // idsIn returns the ids of objects as a JSON list.
 func idsIn(v *jsondoc.Value) []byte {
 	var ids [][]byte
 	for _, e := range v.Elems {
 		if id := e.Get("id"); id != nil && id.Kind == jsondoc.String {
-			ids = append(ids, quoted(id.Text()))
+			ids = append(ids, turn.Quoted(id.Text()))
 		}
 	}
 	return turn.List(ids)
@@ -205,7 +195,7 @@ func (d *decoding) attaches() error {
 	case list == "block_ids" && objectOf(d.row) == "group":
 		list = "shared_block_ids"
 	}
-	one := map[string][]byte{list: quoted(element)}
+	one := map[string][]byte{list: turn.Quoted(element)}
 	c.View = list == "file_ids"
 	switch verb := d.row.verb(); {
 	case verb == "approval":
@@ -236,7 +226,7 @@ func approves(c *memproxy.MemberChange, query string, doc *jsondoc.Doc, tool str
 			waits = doc.Yes(v)
 		}
 	}
-	rule := append(append([]byte(`{"tool_name":`), quoted(tool)...), `,"type":"requires_approval"}`...)
+	rule := append(append([]byte(`{"tool_name":`), turn.Quoted(tool)...), `,"type":"requires_approval"}`...)
 	if waits {
 		c.Add = map[string][]byte{"tool_rules": rule}
 	} else {

@@ -9,7 +9,6 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/letta/compensate"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
-	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
 // runs implements the gate's ports of a backend that runs agents.
@@ -100,7 +99,7 @@ func (r runs) Rearms(rt memproxy.Route) string {
 // of an agent for its own conversation.
 func (r runs) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
 	path := "/v1/agents/"
-	opt := turn.Options{Prefix: "/v1", Agent: key, Body: []byte(`{"messages":[],"streaming":false}`), Recovers: true}
+	opt := turn.Options{Prefix: "/v1", Agent: key, Body: []byte(`{"messages":[],"streaming":false}`), Memory: r.bodies.memory, Recovers: true}
 	if KindOf(key) != TargetAgent {
 		path, opt.Agent, opt.Conversation = "/v1/conversations/", "", key
 	}
@@ -127,12 +126,12 @@ func (r runs) Watch(rt memproxy.Route, req memproxy.Request, body []byte) (mempr
 	default:
 		return nil, memproxy.ErrUngated
 	}
-	return compensate.New(opt, compensate.Tools{Stamp: stamps.Parse, Now: r.now})
+	return compensate.New(opt, r.now)
 }
 
 // Rewatch implements the gate's compensator.
 func (r runs) Rewatch(picture []byte) (memproxy.Watch, error) {
-	return compensate.Open(picture, compensate.Tools{Stamp: stamps.Parse, Now: r.now})
+	return compensate.Open(picture, r.now)
 }
 
 // prefixOf returns the path prefix of the server's routes as the caller spelled it:

@@ -90,7 +90,7 @@ func TestWhatWasThereBeforeIsNotTheRuns(t *testing.T) {
 			first := fresh(t, compensate.Options{Agent: "agent-1"})
 			must.Get(tc.base.look(t, first))(t)
 			raw := must.Get(first.Picture())(t)
-			again := must.Get(compensate.Open(raw, tools()))(t)
+			again := must.Get(compensate.Open(raw, clock))(t)
 			for _, w := range []memproxy.Watch{first, again} {
 				if _, err := tc.now.look(t, w); tc.unknown {
 					if err == nil || !strings.Contains(err.Error(), "cannot be told from what was there before") {

@@ -10,12 +10,13 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
 // askPassages requests the newest passages of an agent's archive, or those older than
 // one.
 func (w *Watch) askPassages(a *agent, than string) {
-	query := pageQuery
+	query := turn.Newest
 	if than != "" {
 		query += "&before=" + url.QueryEscape(than)
 	}
@@ -82,13 +83,6 @@ func (w *Watch) Busy() []memproxy.Request {
 	return out
 }
 
-// running records the runs that are active before the watch begins.
-func (w *Watch) running(r memproxy.Reply) error {
-	runs, err := w.active(r)
-	w.now.Running = append(w.now.Running, runs...)
-	return err
-}
-
 // Runs implements memproxy.Watch.
 func (w *Watch) Runs(r memproxy.Reply) (bool, error) {
 	runs, err := w.active(r)
@@ -122,7 +116,7 @@ func (w *Watch) active(r memproxy.Reply) ([]string, error) {
 			continue
 		}
 		if run.Status == "created" && run.Metadata.Type == "send_conversation_message" && run.Conversation == nil &&
-			(!w.reopened || w.tools.Now().Sub(when(run.Created)) > endless) {
+			(!w.reopened || w.clock().Sub(when(run.Created)) > endless) {
 			continue
 		}
 		out = append(out, run.ID)

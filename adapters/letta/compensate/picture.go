@@ -144,7 +144,7 @@ func (w *Watch) Picture() ([]byte, error) {
 }
 
 // Open restores a watch from its stored form.
-func Open(raw []byte, tools Tools) (memproxy.Watch, error) {
+func Open(raw []byte, clock func() time.Time) (memproxy.Watch, error) {
 	var k kept
 	if err := json.Unmarshal(raw, &k); err != nil {
 		return nil, err
@@ -157,5 +157,5 @@ func Open(raw []byte, tools Tools) (memproxy.Watch, error) {
 			return nil, errors.New("letta: a picture with a hole")
 		}
 	}
-	return &Watch{opt: k.Options, base: k.Base, tools: tools, reopened: true, accepted: map[string]bool{}}, nil
+	return &Watch{opt: k.Options, base: k.Base, clock: clock, reopened: true, accepted: map[string]bool{}}, nil
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
+	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
 // Options describe the run.
@@ -32,18 +34,11 @@ type Watch struct {
 	opt       Options
 	base, now *picture
 	accepted  map[string]bool
-	tools     Tools
+	clock     func() time.Time
 	reopened  bool // by another process than the one that started the run
 	steps     []step
 	pages     int
 	revisited bool // blocks that are no longer attached were requested
-}
-
-// Tools are the functions that a watch depends on.
-type Tools struct {
-	// Stamp reads the provenance in a block's metadata, or returns nil.
-	Stamp func(metadata *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp
-	Now   func() time.Time
 }
 
 // step is a side request and the function that takes its reply.
@@ -54,8 +49,7 @@ type step struct {
 
 // Bounds of one look at the agents' memory.
 const (
-	// pageSize is the number of passages per request. Each may come with an embedding
-	// of 4,096 numbers.
+	// pageSize is the number of passages per request, as turn.Newest has it.
 	pageSize = 10
 	// maxPages bounds how many pages of new passages one look reads.
 	maxPages  = 100
@@ -63,26 +57,19 @@ const (
 	maxBlocks = 4096
 )
 
-// pageQuery requests pageSize passages, newest first.
-const pageQuery = "ascending=false&limit=10"
-
 // errBounds reports that the memory exceeds the bounds of a look.
 var errBounds = errors.New("letta: there is more to look at than is looked at")
 
 // New returns the watch over a run that is about to start.
-func New(opt Options, tools Tools) (memproxy.Watch, error) {
+func New(opt Options, clock func() time.Time) (memproxy.Watch, error) {
 	if opt.Agent == "" && (opt.Conversation == "" || opt.Conversation == "default") {
 		return nil, memproxy.ErrUngated
 	}
-	return &Watch{opt: opt, tools: tools, accepted: map[string]bool{}}, nil
+	return &Watch{opt: opt, clock: clock, accepted: map[string]bool{}}, nil
 }
 
-// sdkVersion is the client version that side requests send. The server answers other
-// clients in an older format.
-const sdkVersion = "1.12.1"
-
 func (o *Options) get(query string, parts ...string) memproxy.Request {
-	return memproxy.Request{Method: "GET", EscapedPath: o.path(parts...), Query: query, Header: memproxy.Header{"X-Stainless-Package-Version": {sdkVersion}}}
+	return turn.Get(o.path(parts...), query)
 }
 
 func (o *Options) path(parts ...string) string {
@@ -221,8 +208,8 @@ func (w *Watch) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
 	if b.ID == "" {
 		return "", errors.New("letta: a block without an id")
 	}
-	if meta := v.Get("metadata"); w.tools.Stamp != nil && meta != nil && meta.Kind == jsondoc.Object {
-		b.stamp = w.tools.Stamp(meta, doc)
+	if meta := v.Get("metadata"); meta != nil && meta.Kind == jsondoc.Object {
+		b.stamp = stamps.Parse(meta, doc)
 	}
 	if w.now.Blocks[b.ID] = &b; len(w.now.Blocks) > maxBlocks {
 		return "", errBounds
@@ -281,7 +268,11 @@ func (w *Watch) agent(id string, r memproxy.Reply) error {
 	w.askHeld(a)
 	w.askPassages(a, "")
 	if w.base == nil {
-		w.then(w.opt.busy(id), (*Watch).running)
+		w.then(w.opt.busy(id), func(w *Watch, r memproxy.Reply) error {
+			runs, err := w.active(r)
+			w.now.Running = append(w.now.Running, runs...)
+			return err
+		})
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/letta/compensate"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -51,16 +50,14 @@ func (s server) look(t *testing.T, w memproxy.Watch) (asked []string, err error)
 	return nil, nil
 }
 
-func tools() compensate.Tools {
-	return compensate.Tools{Now: func() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }}
-}
+func clock() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
 
 func fresh(t *testing.T, opt compensate.Options) memproxy.Watch {
 	t.Helper()
 	if opt.Prefix == "" {
 		opt.Prefix = "/v1"
 	}
-	return must.Get(compensate.New(opt, tools()))(t)
+	return must.Get(compensate.New(opt, clock))(t)
 }
 
 // with returns an agent with blocks, "id label value" each.
@@ -132,7 +129,7 @@ func TestChangesAreFound(t *testing.T) {
 			}
 			// A watch that is restored from its picture finds the same.
 			raw := must.Get(w.Picture())(t)
-			again := must.Get(compensate.Open(raw, tools()))(t)
+			again := must.Get(compensate.Open(raw, clock))(t)
 			for _, w := range []memproxy.Watch{w, again} {
 				must.Get(tc.now.look(t, w))(t)
 				if got := inShort(w.Changes()); got != tc.want {
@@ -213,7 +210,7 @@ func TestWhoTakesPart(t *testing.T) {
 // A run whose agent writes to other agents, or that has no agent, cannot be watched. An
 // unreadable answer is not an empty memory.
 func TestWhatCannotBeWatched(t *testing.T) {
-	if _, err := compensate.New(compensate.Options{Conversation: "default"}, tools()); !errors.Is(err, memproxy.ErrUngated) {
+	if _, err := compensate.New(compensate.Options{Conversation: "default"}, clock); !errors.Is(err, memproxy.ErrUngated) {
 		t.Error(err)
 	}
 	for name, tc := range map[string]struct {
@@ -245,7 +242,7 @@ func TestRunsUnderWay(t *testing.T) {
 	w := fresh(t, compensate.Options{Agent: "agent-1"})
 	must.Get(s.look(t, w))(t)
 	raw := must.Get(w.Picture())(t)
-	later := must.Get(compensate.Open(raw, tools()))(t)
+	later := must.Get(compensate.Open(raw, clock))(t)
 	for list, want := range map[string][2]bool{
 		`[]`:                                    {false, false},
 		stale:                                   {false, false},
@@ -271,13 +268,9 @@ func TestRunsUnderWay(t *testing.T) {
 
 // A value that was written through memproxy during the run has a stamp.
 func TestStampsComeAlong(t *testing.T) {
-	lent := tools()
-	lent.Stamp = func(meta *jsondoc.Value, _ *jsondoc.Doc) *memproxy.Stamp {
-		return &memproxy.Stamp{ID: meta.Get("memproxy_id").Text()}
-	}
-	w := must.Get(compensate.New(compensate.Options{Prefix: "/v1", Agent: "agent-1"}, lent))(t)
+	w := fresh(t, compensate.Options{Agent: "agent-1"})
 	block := func(value string) server {
-		return server{"/v1/agents/agent-1": `{"id":"agent-1","tools":[],"blocks":[{"id":"block-1","label":"human","value":"` + value + `","metadata":{"memproxy_id":"d-1"}}]}`}
+		return server{"/v1/agents/agent-1": `{"id":"agent-1","tools":[],"blocks":[{"id":"block-1","label":"human","value":"` + value + `","metadata":{"memproxy_id":"d-1","memproxy_sig":"s"}}]}`}
 	}
 	for _, s := range []server{block("Ann"), block("Bob")} {
 		must.Get(s.look(t, w))(t)
@@ -317,7 +310,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add([]byte(`{"options":{"prefix":"/v1"},"base":{"agents":[null],"blocks":{}}}`))
 	f.Add([]byte(`{"options":{"prefix":"/v1","agent":"agent-1"},"base":{"agents":[],"blocks":{"b":null}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		w, err := compensate.Open(raw, tools())
+		w, err := compensate.Open(raw, clock)
 		if err != nil {
 			return
 		}

@@ -146,13 +146,13 @@ func (a *Args) take(p param, doc *jsondoc.Doc, v *jsondoc.Value) error {
 	case whole:
 		n, err := strconv.Atoi(string(doc.Raw(v)))
 		if v.Kind != jsondoc.Number || err != nil {
-			return flaw(at, "this argument of a memory tool is a whole number")
+			return Malformed(at, "this argument of a memory tool is a whole number")
 		}
 		a.whole[p.name] = n
 		return nil
 	}
 	if v.Kind != jsondoc.Array {
-		return flaw(at, "this argument of a memory tool is a list")
+		return Malformed(at, "this argument of a memory tool is a list")
 	}
 	a.list[p.name] = []string{}
 	for i, e := range v.Elems {
@@ -175,14 +175,14 @@ func (a *Args) take(p param, doc *jsondoc.Doc, v *jsondoc.Value) error {
 // chunk reads one element of the chunks of store_memories.
 func (a *Args) chunk(name, at string, v *jsondoc.Value) error {
 	if v.Kind != jsondoc.Object {
-		return flaw(at, "a chunk of a conversation is an object")
+		return Malformed(at, "a chunk of a conversation is an object")
 	}
 	for _, m := range v.Members {
 		switch {
 		case m.Value.Kind == jsondoc.String:
 			a.list[name] = append(a.list[name], m.Value.Text())
 		case m.Value.Kind != jsondoc.Number && m.Value.Kind != jsondoc.Null:
-			return flaw(jsondoc.Child(at, m.Name), "a chunk of a conversation has numbers and texts")
+			return Malformed(jsondoc.Child(at, m.Name), "a chunk of a conversation has numbers and texts")
 		}
 	}
 	return nil
@@ -192,15 +192,16 @@ func (a *Args) chunk(name, at string, v *jsondoc.Value) error {
 // stores the text.
 func plain(v *jsondoc.Value, at string) (string, error) {
 	if v.Kind != jsondoc.String {
-		return "", flaw(at, "this argument of a memory tool is a text")
+		return "", Malformed(at, "this argument of a memory tool is a text")
 	}
 	if strings.ContainsRune(v.Text(), 0) {
-		return "", flaw(at, "the character U+0000 is not stored as it stands")
+		return "", Malformed(at, "the character U+0000 is not stored as it stands")
 	}
 	return v.Text(), nil
 }
 
-func flaw(pointer, detail string) error {
+// Malformed returns the error of arguments that cannot be read in one way.
+func Malformed(pointer, detail string) *memproxy.Malformed {
 	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Pointer: pointer, Detail: detail}
 }
 

@@ -40,9 +40,9 @@ type view struct {
 func (v *view) look(o *Options, agent string) {
 	v.opt, v.agent, v.blocks, v.there, v.looked, v.looking = o, agent, nil, nil, false, true
 	v.own = map[string]string{}
-	v.looks = []look{{get(o.Prefix+"/agents/"+agent, "include=agent.blocks"), v.agentBlocks}}
+	v.looks = []look{{Get(o.Prefix+"/agents/"+agent, "include=agent.blocks"), v.agentBlocks}}
 	if c := o.Conversation; c != "" && c != "default" {
-		v.looks = append(v.looks, look{get(o.Prefix+"/conversations/"+c, ""), v.isolated})
+		v.looks = append(v.looks, look{Get(o.Prefix+"/conversations/"+c, ""), v.isolated})
 	}
 }
 
@@ -71,9 +71,9 @@ func (v *view) seen(r memproxy.Reply) error {
 // differ from those that would run.
 func (p *pause) whole(o *Options, agent string) look {
 	if c := o.Conversation; c != "" && c != "default" {
-		return look{get(o.Prefix+"/conversations/"+c+"/messages", "order=desc&limit=20"), func(doc *jsondoc.Doc) { p.confirm(pauseOf(doc.Root)) }}
+		return look{Get(o.Prefix+"/conversations/"+c+"/messages", "order=desc&limit=20"), func(doc *jsondoc.Doc) { p.confirm(pauseOf(doc.Root)) }}
 	}
-	return look{get(o.Prefix+"/agents/"+agent, "include=agent.pending_approval"), func(doc *jsondoc.Doc) { p.confirm(doc.Root.Get("pending_approval")) }}
+	return look{Get(o.Prefix+"/agents/"+agent, "include=agent.pending_approval"), func(doc *jsondoc.Doc) { p.confirm(doc.Root.Get("pending_approval")) }}
 }
 
 // confirm sets the arguments of the waiting calls to the stored ones. Calls that differ
@@ -114,7 +114,7 @@ func (v *view) agentBlocks(doc *jsondoc.Doc) {
 func (v *view) isolated(doc *jsondoc.Doc) {
 	for _, e := range doc.Root.Get("isolated_block_ids").List() {
 		if id := e.Text(); plainID(id) && len(v.looks) < maxOwn {
-			v.looks = append(v.looks, look{get(v.opt.Prefix+"/blocks/"+id, ""), func(doc *jsondoc.Doc) {
+			v.looks = append(v.looks, look{Get(v.opt.Prefix+"/blocks/"+id, ""), func(doc *jsondoc.Doc) {
 				v.block(doc, doc.Root)
 				v.own[doc.Root.Get("label").Text()] = id
 			}})
@@ -137,7 +137,7 @@ func (v *view) place(op *memproxy.Operation) (own bool) {
 
 // block records a block. It replaces an earlier one with the same label.
 func (v *view) block(doc *jsondoc.Doc, e *jsondoc.Value) {
-	m := v.opt.memory(doc, e, v.agent)
+	m := v.opt.Memory(doc, e, v.agent)
 	b := selfedit.Block{
 		Label: e.Get("label").Text(), Value: e.Get("value").Text(), Description: e.Get("description").Text(),
 		ReadOnly: doc.True(e.Get("read_only")),

@@ -119,9 +119,9 @@ func settle(t *Turn) {
 		t.view.looks = append(t.view.looks, others...)
 	}
 	if slices.ContainsFunc(t.let.calls, (*passed).adds) {
-		t.view.looks = append(t.view.looks, look{get(t.opt.Prefix+"/agents/"+url.PathEscape(t.agent)+"/archival-memory", Newest), func(doc *jsondoc.Doc) {
+		t.view.looks = append(t.view.looks, look{Get(t.opt.Prefix+"/agents/"+url.PathEscape(t.agent)+"/archival-memory", Newest), func(doc *jsondoc.Doc) {
 			for _, e := range doc.Root.Elems {
-				t.let.archive = append(t.let.archive, t.opt.memory(doc, e, t.agent))
+				t.let.archive = append(t.let.archive, t.opt.Memory(doc, e, t.agent))
 			}
 		}})
 	}
@@ -221,18 +221,6 @@ func (l *following) seen(there []memproxy.Memory, out []memproxy.Edit) {
 		m.Event, m.Before, m.Members = updated, was.Text, nil
 		tell(m)
 	}
-}
-
-// memory reads a block or a passage, with Options.Memory if it is set.
-func (o *Options) memory(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory {
-	if o.Memory != nil {
-		return o.Memory(doc, v, agent)
-	}
-	m := memproxy.Memory{ID: v.Get("id").Text(), Field: v.Get("label").Text(), Text: v.Get("value").Text()}
-	if text := v.Get("text"); text != nil {
-		m.Text = text.Text()
-	}
-	return m
 }
 
 // ToolRun is one call of a memory tool that a request makes on behalf of an agent,

@@ -87,7 +87,7 @@ func TestMade(t *testing.T) {
 		"a message to another agent":         {"", "", "", []ran{{"send_message_to_agent_async", `{"message":"x","other_agent_id":"agent-2"}`, "success", ""}}, nil},
 	} {
 		tn := &Turn{opt: Options{Prefix: "/v1", Memory: func(doc *jsondoc.Doc, v *jsondoc.Value, _ string) memproxy.Memory {
-			m := (&Options{}).memory(doc, v, "")
+			m := remember(doc, v, "")
 			if strings.HasPrefix(m.ID, "block-") {
 				m.Members = doc.Raw(v.Get("label"))
 			}
@@ -166,7 +166,7 @@ func TestToolRun(t *testing.T) {
 		"it searches":            {"archival_memory_search", "", 0, 0},
 		"an answer of no format": {"memory_insert", `{`, 0, 0},
 	} {
-		r := NewToolRun(Options{Prefix: "/v1", Agent: "agent-1"}, c.tool, `{"label":"human","new_string":"x"}`)
+		r := NewToolRun(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1"}, c.tool, `{"label":"human","new_string":"x"}`)
 		if r == nil {
 			if c.answer != "" {
 				t.Errorf("%s: it is not followed", name)
@@ -213,7 +213,7 @@ func TestToolRunMakes(t *testing.T) {
 		"no such agent":        {"memory_insert", `{"label":"human","new_string":"x"}`, 404, "x", 1},
 		"no such block":        {"memory_insert", `{"label":"other","new_string":"x"}`, 200, "x", 1},
 	} {
-		r := NewToolRun(Options{Prefix: "/v1", Agent: "agent-1"}, c.tool, c.arguments)
+		r := NewToolRun(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1"}, c.tool, c.arguments)
 		if _, more := r.Prepare(); !more || r.Prepared(memproxy.Reply{Status: c.status, Body: []byte(blocksOf("human", "Ann\nlikes QQ a lot"))}) != nil {
 			t.Fatalf("%s: the blocks are not asked for", name)
 		}
@@ -232,7 +232,7 @@ func TestToolRunMakes(t *testing.T) {
 			t.Errorf("%s: %+v of %d characters, want %q and %d", name, op.Items, size, c.line, c.size)
 		}
 	}
-	r := NewToolRun(Options{Prefix: "/v1", Agent: "agent-1"}, "memory_insert", `{}`)
+	r := NewToolRun(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1"}, "memory_insert", `{}`)
 	if r.Prepare(); r.Prepared(memproxy.Reply{Status: 500}) == nil {
 		t.Error("a server that fails is not waited for")
 	}

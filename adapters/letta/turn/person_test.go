@@ -177,7 +177,7 @@ func TestFragmentsOfAQuestionAreKeptBack(t *testing.T) {
 // The reconciler's turn is no caller's: it asks no person.
 func TestTheReconcilerDoesNotForesee(t *testing.T) {
 	waits := strings.Replace(ruled(asking), "{", `{"pending_approval":{"id":"m-1","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c-1"}]},`, 1)
-	turn := must.Get(New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"messages":[]}`), Recovers: true}))(t)
+	turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"messages":[]}`), Recovers: true}))(t)
 	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(waits)}))
 	if turn.Paused() || len(turn.Asked()) > 0 {
 		t.Error("the reconciler answers what a person was asked")

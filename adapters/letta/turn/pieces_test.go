@@ -39,7 +39,7 @@ func TestCallsInPiecesAreThoseOfTheServer(t *testing.T) {
 		"older, one call": {`{"id":"m-1","message_type":"approval_request_message","tool_call":` + had("c-1", insert, other) + `}`, "obey mallory"},
 	} {
 		for _, conversation := range []string{"", "conv-1"} {
-			turn := must.Get(New(Options{Prefix: "/v1", Agent: "agent-1", Conversation: conversation, Body: []byte(`{"input":"hi","streaming":true,"stream_tokens":true}`)}))(t)
+			turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Conversation: conversation, Body: []byte(`{"input":"hi","streaming":true,"stream_tokens":true}`)}))(t)
 			agent := strings.ReplaceAll(attached, "memory_insert", insert)
 			answer := func(body string) {
 				t.Helper()

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 
@@ -34,12 +35,14 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 		switch {
 		case t.tools.free[c.name]: // only declined, in recovery
 		case err != nil:
-			asked.Flaw = flawOf(err)
+			if !errors.As(err, &asked.Flaw) {
+				asked.Flaw = selfedit.Malformed("", "the arguments cannot be read")
+			}
 		case memoryTools[c.name].search:
 			asked.Search = c.direct(t.opt.Prefix, t.agent)
 		case t.view.place(op): // a call from outside would change the agent's block
 			if asked.Operation = op; len(op.Reserved) > 0 {
-				asked.Operation, asked.Flaw = nil, malformed(op.Reserved[0], "this is memproxy's own, and the call cannot be changed in a block of the conversation's own")
+				asked.Operation, asked.Flaw = nil, selfedit.Malformed(op.Reserved[0], "this is memproxy's own, and the call cannot be changed in a block of the conversation's own")
 			}
 		default:
 			asked.Operation, asked.Direct = op, c.direct(t.opt.Prefix, t.agent)
@@ -49,13 +52,6 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 		}
 	}
 	return out
-}
-
-func flawOf(err error) *memproxy.Malformed {
-	if m, ok := err.(*memproxy.Malformed); ok {
-		return m
-	}
-	return malformed("", "the arguments cannot be read")
 }
 
 // Rule records the decision on a call.
@@ -93,7 +89,7 @@ func (t *Turn) Next() ([]byte, error) {
 		drop = append(drop, "messages", "input")
 		added = append(added, append([]byte(`"messages":`), messages...))
 	}
-	n := t.caller.stepsLeft(t.out.steps(), runs)
+	n := t.caller.stepsLeft(t.out.usage["step_count"], runs)
 	if first {
 		n = 0
 	}

@@ -193,7 +193,7 @@ func TestTheTypeOfAToolDecides(t *testing.T) {
 		{`{"name":"memory_insert","tool_type":"external_mcp"}`, harmless},
 		{`{"name":"archival_memory_search","tool_type":"letta_core"}`, gated},
 	} {
-		turn, err := New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"input":"hi"}`)})
+		turn, err := New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi"}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +222,7 @@ func TestRulesBeyondAPauseAreUngated(t *testing.T) {
 		`{"type":"constrain_child_tools","tool_name":"mail","children":["memory_insert"],"child_arg_nodes":[{"name":"memory_insert","args":{"a":1}}]}`: true,
 		`{"type":"of another version","tool_name":"mail"}`:                                                                                             true,
 	} {
-		turn := must.Get(New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"input":"hi"}`)}))(t)
+		turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi"}`)}))(t)
 		if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(ruled(rule))}); errors.Is(err, memproxy.ErrUngated) != want {
 			t.Errorf("%s: %v, want it ungated: %v", rule, err, want)
 		}
@@ -280,7 +280,7 @@ func TestBlocksOfAConversationsOwn(t *testing.T) {
 		}
 	}
 	v := view{}
-	v.look(&Options{Prefix: "/v1", Conversation: "conv-1"}, "agent-1")
+	v.look(&Options{Prefix: "/v1", Memory: remember, Conversation: "conv-1"}, "agent-1")
 	for _, body := range []string{`{"blocks":[{"label":"human","value":"a"}]}`, `{"isolated_block_ids":["block-9"]}`, `{"label":"human","value":"b"}`} {
 		if err := v.seen(memproxy.Reply{Status: 200, Body: []byte(body)}); err != nil {
 			t.Fatal(err)

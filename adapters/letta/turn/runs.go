@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
@@ -124,11 +122,7 @@ func (s *stitched) inFirst(doc *jsondoc.Doc, e *jsondoc.Edits) (*jsondoc.Doc, er
 	}
 	if name := Nameless(doc.Root); name != nil {
 		if tool, ok := s.names[doc.Root.Get("tool_call_id").Text()]; ok {
-			quoted, err := jsontext.AppendQuote(nil, tool)
-			if err != nil {
-				return nil, err
-			}
-			e.Replace(name, quoted)
+			e.Replace(name, Quoted(tool))
 		}
 	}
 	if e.Empty() {

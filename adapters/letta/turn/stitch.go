@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
@@ -37,8 +39,6 @@ type stitched struct {
 	said  bool     // the last event had a number
 	shift int64    // offset of this request's event numbers
 }
-
-func (s *stitched) steps() int64 { return s.usage["step_count"] }
 
 // add adds a request's usage. The size of the context is not summed: the last one
 // counts.
@@ -153,6 +153,15 @@ func (t *Turn) Answer() ([]byte, error) {
 		e.Replace(v, total)
 	}
 	return e.Apply(), nil
+}
+
+// Quoted returns a text as a JSON string.
+func Quoted(text string) []byte {
+	out, err := jsontext.AppendQuote(nil, text)
+	if err != nil {
+		return []byte(`""`) // unreachable: texts of documents and paths are valid
+	}
+	return out
 }
 
 // List returns a JSON list of values.

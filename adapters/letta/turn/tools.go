@@ -86,14 +86,14 @@ type toolCall struct {
 func operation(name, agent, arguments string, blocks *[]selfedit.Block) (*memproxy.Operation, error) {
 	tool := memoryTools[name]
 	if selfedit.Unreadable(arguments) {
-		return nil, malformed("", "the server would cut these arguments between two braces")
+		return nil, selfedit.Malformed("", "the server would cut these arguments between two braces")
 	}
 	doc, err := jsondoc.Parse([]byte(arguments), 0)
 	if err != nil {
 		return nil, err
 	}
 	if doc.Root.Kind != jsondoc.Object {
-		return nil, malformed("", "a tool's arguments are an object")
+		return nil, selfedit.Malformed("", "a tool's arguments are an object")
 	}
 	c := &toolCall{name: name, doc: doc, op: &memproxy.Operation{
 		Kind: tool.kind, Cost: 1, Scope: memproxy.Scope{Agent: agent}, TargetKind: memproxy.TargetMemory,
@@ -178,7 +178,7 @@ func (c *toolCall) recipient() error {
 	}
 	v := c.doc.Root.Get("other_agent_id")
 	if v.Text() == "" {
-		return malformed("/other_agent_id", "a message to another agent names it")
+		return selfedit.Malformed("/other_agent_id", "a message to another agent names it")
 	}
 	c.op.Claims = append(c.op.Claims, memproxy.Claim{
 		Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{v.Text()}, Pointer: "/other_agent_id", Pins: true,
@@ -195,7 +195,7 @@ func (c *toolCall) message() error {
 		return nil // nothing is sent
 	}
 	if v.Kind != jsondoc.String {
-		return malformed("/message", "a message is a text")
+		return selfedit.Malformed("/message", "a message is a text")
 	}
 	c.add("/message", v.Text(), "")
 	return nil
@@ -208,8 +208,4 @@ func (c *toolCall) everybody() error {
 	}
 	c.op.Claims = append(c.op.Claims, memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimUnclear, Pointer: "/match_all"})
 	return nil
-}
-
-func malformed(pointer, detail string) *memproxy.Malformed {
-	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Pointer: pointer, Detail: detail}
 }

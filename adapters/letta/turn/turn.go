@@ -127,13 +127,13 @@ func (t *Turn) Prepare() (memproxy.Request, bool) {
 	}
 	switch {
 	case t.agent == "":
-		return get(t.opt.Prefix+"/conversations/"+t.opt.Conversation, ""), true
+		return Get(t.opt.Prefix+"/conversations/"+t.opt.Conversation, ""), true
 	case !t.known:
-		return get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.tools&include=agent.pending_approval&include=agent.managed_group"), true
+		return Get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.tools&include=agent.pending_approval&include=agent.managed_group"), true
 	case !t.asked:
-		return get(t.opt.Prefix+"/conversations/"+t.opt.Conversation+"/messages", "order=desc&limit=20"), true
+		return Get(t.opt.Prefix+"/conversations/"+t.opt.Conversation+"/messages", "order=desc&limit=20"), true
 	case t.pause.left != "":
-		return get(t.opt.Prefix+"/runs/"+t.pause.left, ""), true
+		return Get(t.opt.Prefix+"/runs/"+t.pause.left, ""), true
 	case len(t.view.looks) > 0:
 		return t.view.looks[0].request, true
 	}
@@ -144,8 +144,8 @@ func (t *Turn) Prepare() (memproxy.Request, bool) {
 // without one in an older format.
 const SDKVersion = "1.12.1"
 
-// get returns a side request. Those for a caller are sent with the caller's headers.
-func get(path, query string) memproxy.Request {
+// Get returns a side request. Those for a caller are sent with the caller's headers.
+func Get(path, query string) memproxy.Request {
 	return memproxy.Request{Method: "GET", EscapedPath: path, Query: query, Header: memproxy.Header{"X-Stainless-Package-Version": {SDKVersion}}}
 }
 

@@ -14,12 +14,17 @@ import (
 
 func newTurn(t *testing.T, body string, agent string) *Turn {
 	t.Helper()
-	turn := must.Get(New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(body)}))(t)
+	turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(body)}))(t)
 	if q, more := turn.Prepare(); !more || q.EscapedPath != "/v1/agents/agent-1" {
 		t.Fatalf("%+v %v", q, more)
 	}
 	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(agent)}))
 	return turn
+}
+
+// remember reads a block or a passage.
+func remember(_ *jsondoc.Doc, v *jsondoc.Value, _ string) memproxy.Memory {
+	return memproxy.Memory{ID: v.Get("id").Text(), Field: v.Get("label").Text(), Text: v.Get("value").Text() + v.Get("text").Text()}
 }
 
 const attached = `{"id":"agent-1","agent_type":"letta_v1_agent","tools":[
@@ -81,7 +86,7 @@ func TestApprovalsOfTheMessageAreRuledOn(t *testing.T) {
 	if got := request(t, turn); !strings.Contains(got, `{"role":"user","content":"hi"}]`) || strings.Contains(got, `"content":null`) {
 		t.Errorf("got %s", got)
 	}
-	turn = must.Get(New(Options{Prefix: "/v1", Agent: "agent-1", Conversation: "conv-1", Body: fmt.Appendf(nil, body, "true")}))(t)
+	turn = must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Conversation: "conv-1", Body: fmt.Appendf(nil, body, "true")}))(t)
 	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(attached)}))
 	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(`[{"id":"message-1","message_type":"assistant_message"},
 		{"id":"message-1","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]}]`)}))
@@ -98,7 +103,7 @@ func TestApprovalsOfTheMessageAreRuledOn(t *testing.T) {
 //
 // Proves EDGE-1, EDGE-13.
 func TestAConversationRunsItsOwnAgent(t *testing.T) {
-	turn := must.Get(New(Options{Prefix: "/v1", Conversation: "conv-1", Body: []byte(`{"agent_id":"agent-2","input":"hi"}`)}))(t)
+	turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Conversation: "conv-1", Body: []byte(`{"agent_id":"agent-2","input":"hi"}`)}))(t)
 	for _, want := range []string{"/v1/conversations/conv-1", "/v1/agents/agent-1"} {
 		q, more := turn.Prepare()
 		if !more || q.EscapedPath != want {
@@ -112,7 +117,7 @@ func TestAConversationRunsItsOwnAgent(t *testing.T) {
 }
 
 func TestOlderLoopsAreUngated(t *testing.T) {
-	turn, err := New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"input":"hi"}`)})
+	turn, err := New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +126,7 @@ func TestOlderLoopsAreUngated(t *testing.T) {
 		t.Errorf("%v, want ErrUngated", err)
 	}
 	for _, more := range []string{`"enable_sleeptime":true`, `"managed_group":{"id":"group-1"}`, `"multi_agent_group":{"id":"group-1"}`} {
-		turn := must.Get(New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"input":"hi"}`)}))(t)
+		turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi"}`)}))(t)
 		if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "{", "{"+more+",", 1))}); !errors.Is(err, memproxy.ErrUngated) {
 			t.Errorf("%s: %v, want ErrUngated", more, err)
 		}
