@@ -89,7 +89,10 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 		d.written("path:block_id", field, target)
 	}
 	d.cost++
-	return limited(d.doc, v, value, ptr)
+	if limit, ok := d.doc.Int(v.Get("limit")); ok && value != nil { // servers from 0.16.7 on do not check it
+		return within(value.Text(), limit, text)
+	}
+	return nil
 }
 
 // written records a write to a block without a text.
@@ -119,16 +122,7 @@ func (d *draft) text(v *jsondoc.Value, ptr string, kind memproxy.ItemKind) error
 	return nil
 }
 
-// limited checks a block's text against the limit in the same payload. Servers from
-// 0.16.7 on do not.
-func limited(doc *jsondoc.Doc, v, value *jsondoc.Value, ptr string) error {
-	n, ok := doc.Int(v.Get("limit"))
-	if !ok || value == nil {
-		return nil
-	}
-	return within(value.Text(), n, jsondoc.Child(ptr, "value"))
-}
-
+// within checks a block's text against its limit.
 func within(text string, limit int64, ptr string) error {
 	if int64(utf8.RuneCountInString(text)) <= limit {
 		return nil

@@ -74,7 +74,11 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 		case "approvals", "tool_returns", "tool_calls", "tool_call", "reason", "tool_return", "reasoning":
 			d.content(m.Value, p, "tool")
 		case "sender_id":
-			d.sender(m.Value, p)
+			dim := memproxy.DimUser // the user or the agent in whose name the message is sent
+			if KindOf(m.Value.Text()) == TargetAgent {
+				dim = memproxy.DimAgent
+			}
+			d.otherIdentity(dim, m.Value, p)
 		case "name":
 			if m.Value.Kind == jsondoc.String {
 				d.claims(memproxy.DimActor, []string{m.Value.Text()}, p, false)
@@ -114,15 +118,6 @@ func (d *draft) instructs(n int) {
 			it.Kind, d.op.Steering = memproxy.ItemSteering, true
 		}
 	}
-}
-
-// sender reads the user or the agent in whose name a message is sent.
-func (d *draft) sender(v *jsondoc.Value, ptr string) {
-	dim := memproxy.DimUser
-	if KindOf(v.Text()) == TargetAgent {
-		dim = memproxy.DimAgent
-	}
-	d.otherIdentity(dim, v, ptr)
 }
 
 // content reads a content value at any depth. Strings are content; images and files are

@@ -14,11 +14,13 @@ import (
 // decoding is a payload that is being converted to an Operation.
 type decoding struct {
 	draft
-	a      *Adapter
-	row    *row
-	req    memproxy.Request
-	params map[string]string
-	cost   int // memories counted so far
+	a       *Adapter
+	row     *row
+	req     memproxy.Request
+	params  map[string]string
+	raw     []byte
+	payload *payload // of raw; nil if it is empty
+	cost    int      // memories counted so far
 }
 
 // Decode implements the gate's adapter.
@@ -27,25 +29,13 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	if r == nil || r.shape == opaque {
 		return nil, bad(memproxy.RouteUnknown, 403, "", "memproxy knows this route and cannot read its payload, so it cannot rule on it")
 	}
-	d := &decoding{a: a, row: r, req: req, params: rt.Params, draft: draft{opt: &a.opt, layer: memproxy.Semantic, op: &memproxy.Operation{
+	d := &decoding{a: a, row: r, req: req, params: rt.Params, raw: body, draft: draft{opt: &a.opt, layer: memproxy.Semantic, op: &memproxy.Operation{
 		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID,
 	}}}
 	if r.shape == chat || r.shape == batch || r.shape == gateway || r.shape == capture {
 		d.layer = memproxy.Episodic
 	}
-	for _, read := range [...]func() error{d.path, d.headers, d.query} {
-		if err := read(); err != nil {
-			return nil, err
-		}
-	}
-	p, err := newPayload(r, req, body, a.opt.MaxDepth)
-	if err != nil {
-		return nil, err
-	}
-	if p != nil {
-		d.doc, d.op.Parsed = p.doc, p
-	}
-	for _, read := range [...]func() error{func() error { return d.body(p) }, d.settle, func() error { return d.refs(p) }, d.alters} {
+	for _, read := range [...]func() error{d.path, d.headers, d.query, d.body, d.settle, d.refs, d.alters} {
 		if err := read(); err != nil {
 			return nil, err
 		}
@@ -60,12 +50,17 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 // search is limited, for Read.
 const searched = "searched agent"
 
-// body reads the payload by the route's shape.
-func (d *decoding) body(p *payload) error {
+// body parses the payload and reads it by the route's shape.
+func (d *decoding) body() error {
 	r := d.row
+	p, err := newPayload(r, d.req, d.raw, d.a.opt.MaxDepth)
+	if err != nil {
+		return err
+	}
 	if p == nil {
 		return r.bodyless()
 	}
+	d.payload, d.doc, d.op.Parsed = p, p.doc, p
 	for _, f := range p.fields {
 		if err := d.fields(f); err != nil {
 			return err

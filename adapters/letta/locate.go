@@ -123,7 +123,7 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 	switch kind := KindOf(target); kind {
 	case TargetPassage:
 		if archive := rt.Params["archive_id"]; archive != "" {
-			return memproxy.Memory{ID: target, Within: refsTo(archive), Unproven: true}, nil
+			return memproxy.Memory{ID: target, Within: belongs(nil, archive, ""), Unproven: true}, nil
 		}
 		f.agent = rt.Params["agent_id"]
 		return f.among(target)
@@ -288,8 +288,6 @@ func belongs(out []memproxy.Ref, id, self string) []memproxy.Ref {
 	}
 	return append(out, r)
 }
-
-func refsTo(id string) []memproxy.Ref { return belongs(nil, id, "") }
 
 // holders returns the objects that hold every element of an answer: those that the path
 // names, and those in a query by which the server is known to select. Ids in a path

@@ -18,7 +18,7 @@ const maxRefs = 1000
 // refs records every existing object and every owner that the request names, in its
 // path, headers, query, form parts and body, whatever its route. A string counts as an
 // id unless its member is known to hold free text.
-func (d *decoding) refs(p *payload) error {
+func (d *decoding) refs() error {
 	r := referring{op: d.op, row: d.row, depth: d.a.opt.MaxDepth, named: map[memproxy.Ref]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(d.params)) {
 		r.path(name, d.params[name])
@@ -45,8 +45,8 @@ func (d *decoding) refs(p *payload) error {
 			r.ids(value, "query:"+key)
 		}
 	}
-	if p != nil {
-		for _, f := range p.fields {
+	if d.payload != nil {
+		for _, f := range d.payload.fields {
 			r.part(f)
 		}
 	}
