@@ -105,7 +105,9 @@ func New() *Backend {
 	b.objects.routes()
 	b.talks.routes()
 	b.mux.HandleFunc("POST /v1/agents/{$}", reading(b, b.create))
-	b.mux.HandleFunc("GET /v1/agents/{$}", b.locked(b.listAgents))
+	b.mux.HandleFunc("GET /v1/agents/{$}", b.locked(func(r *http.Request) any {
+		return page(sorted(b.agents), r.URL.Query(), func(a *agent) string { return a.ID })
+	}))
 	b.mux.HandleFunc("GET /v1/agents/{id}", b.locked(b.ofAgent(func(a *agent, _ *http.Request) any { return a })))
 	b.mux.HandleFunc("PATCH /v1/agents/{id}", reading(b, b.change))
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages", b.send)
@@ -117,7 +119,9 @@ func New() *Backend {
 	b.mux.HandleFunc("PATCH /v1/agents/{id}/core-memory/blocks/{how}/{block}", b.locked(b.blocks.attach))
 	b.mux.HandleFunc("GET /v1/agents/{id}/core-memory/blocks/{label}", b.locked(b.blocks.one))
 	b.mux.HandleFunc("PATCH /v1/agents/{id}/core-memory/blocks/{label}", reading(b, b.blocks.change))
-	b.mux.HandleFunc("GET /v1/blocks/{$}", b.locked(b.blocks.list))
+	b.mux.HandleFunc("GET /v1/blocks/{$}", b.locked(func(r *http.Request) any {
+		return page(sorted(b.blocks.all), r.URL.Query(), func(bl *block) string { return bl.ID })
+	}))
 	b.mux.HandleFunc("POST /v1/blocks/{$}", reading(b, b.blocks.create))
 	b.mux.HandleFunc("GET /v1/blocks/{block}", b.locked(b.blocks.one))
 	b.mux.HandleFunc("PATCH /v1/blocks/{block}", reading(b, b.blocks.change))

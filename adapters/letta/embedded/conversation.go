@@ -3,7 +3,6 @@ package embedded
 import (
 	"encoding/json"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,11 +28,10 @@ type conversations struct {
 func (s *conversations) routes() {
 	s.b.mux.HandleFunc("POST /v1/conversations/{$}", reading(s.b, s.create))
 	s.b.mux.HandleFunc("GET /v1/conversations/{$}", s.b.locked(func(r *http.Request) any {
-		id := func(c *conversation) string { return c.ID }
-		list := slices.DeleteFunc(sorted(s.all, id), func(c *conversation) bool {
+		list := slices.DeleteFunc(sorted(s.all), func(c *conversation) bool {
 			return r.URL.Query().Has("agent_id") && c.Agent != r.URL.Query().Get("agent_id")
 		})
-		return page(list, r.URL.Query(), id)
+		return page(list, r.URL.Query(), func(c *conversation) string { return c.ID })
 	}))
 	s.b.mux.HandleFunc("GET /v1/conversations/{talk}", s.b.locked(func(r *http.Request) any {
 		switch c := s.all[r.PathValue("talk")]; {
@@ -131,8 +129,8 @@ func (s *conversations) said(r *http.Request, ok bool, of func(*answer) bool) an
 		return refusal{http.StatusNotFound, "not found"}
 	}
 	list := []message{}
-	for _, id := range slices.Sorted(maps.Keys(s.b.runs.all)) {
-		if l := s.b.runs.all[id]; of(l) {
+	for _, l := range sorted(s.b.runs.all) {
+		if of(l) {
 			list = append(list, l.messages...)
 		}
 	}

@@ -1,11 +1,10 @@
 package embedded
 
 import (
-	"net/http"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // page returns the part of a list, given oldest first, that a query selects by order,
@@ -32,21 +31,10 @@ func page[T any](list []T, q url.Values, id func(T) string) []T {
 
 // sorted returns the values of a map by id, which is the order of creation; the lock is
 // held.
-func sorted[T any](m map[string]T, id func(T) string) []T {
-	out := make([]T, 0, len(m))
-	for _, v := range m {
-		out = append(out, v)
+func sorted[T any](m map[string]T) []T {
+	out := []T{} // an empty list, not null
+	for _, id := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[id])
 	}
-	slices.SortFunc(out, func(a, b T) int { return strings.Compare(id(a), id(b)) })
 	return out
-}
-
-func (s *blocks) list(r *http.Request) any {
-	id := func(x *block) string { return x.ID }
-	return page(sorted(s.all, id), r.URL.Query(), id)
-}
-
-func (b *Backend) listAgents(r *http.Request) any {
-	id := func(x *agent) string { return x.ID }
-	return page(sorted(b.agents, id), r.URL.Query(), id)
 }

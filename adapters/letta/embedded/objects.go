@@ -68,7 +68,7 @@ func (s *objects) routes() {
 		}
 		s.b.mux.HandleFunc("GET "+path+"{$}", s.b.locked(func(r *http.Request) any {
 			q := r.URL.Query()
-			list := slices.DeleteFunc(sorted(s.all, object.id), func(o object) bool {
+			list := slices.DeleteFunc(sorted(s.all), func(o object) bool {
 				return o.id()[:len(k.prefix)+1] != k.prefix+"-" ||
 					segment == "archives" && q.Has("agent_id") && !o.of(q.Get("agent_id")) ||
 					segment == "identities" && q.Has("identifier_key") && o["identifier_key"] != q.Get("identifier_key")
@@ -125,6 +125,5 @@ func (s *objects) agents(r *http.Request) any {
 	if o == nil {
 		return refusal{http.StatusNotFound, "not found"}
 	}
-	all := sorted(s.b.agents, func(a *agent) string { return a.ID })
-	return slices.DeleteFunc(all, func(a *agent) bool { return !o.of(a.ID) })
+	return slices.DeleteFunc(sorted(s.b.agents), func(a *agent) bool { return !o.of(a.ID) })
 }

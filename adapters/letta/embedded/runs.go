@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -64,10 +63,9 @@ func (l *answer) record() map[string]any {
 func (s *runs) list(r *http.Request) any {
 	q := r.URL.Query()
 	out := []map[string]any{}
-	for _, id := range slices.Backward(slices.Sorted(maps.Keys(s.all))) {
-		l := s.all[id]
+	for _, l := range slices.Backward(sorted(s.all)) {
 		if of := q.Get("agent_id"); of != "" && of != l.a.ID || q.Get("active") == "true" && !l.going ||
-			q.Get("statuses") != "" && q.Get("statuses") != l.status() || q.Get("before") != "" && id >= q.Get("before") || q.Get("after") != "" && id <= q.Get("after") || q.Get("stop_reason") != "" && (l.going || l.stop != q.Get("stop_reason")) {
+			q.Get("statuses") != "" && q.Get("statuses") != l.status() || q.Get("before") != "" && l.run >= q.Get("before") || q.Get("after") != "" && l.run <= q.Get("after") || q.Get("stop_reason") != "" && (l.going || l.stop != q.Get("stop_reason")) {
 			continue
 		}
 		if out = append(out, l.record()); q.Get("limit") == strconv.Itoa(len(out)) {
