@@ -124,12 +124,7 @@ func (d *decoding) wrapped(root *jsondoc.Value, name string, one func(*jsondoc.V
 func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 	switch v.Kind {
 	case jsondoc.Array:
-		for i, e := range v.Elems {
-			if err := d.inFile(e, jsondoc.Index(ptr, i)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return v.Each(ptr, d.inFile)
 	case jsondoc.Object:
 	default:
 		wire.Strings(d.op, v, ptr, d.as(memproxy.ItemMetadata))

@@ -175,15 +175,12 @@ func (d *draft) targets(kind memproxy.TargetKind, v *jsondoc.Value, ptr string) 
 	case jsondoc.Null:
 		return nil
 	case jsondoc.Array:
-		for i, e := range v.Elems {
+		return v.Each(ptr, func(e *jsondoc.Value, at string) error {
 			if e.Kind != jsondoc.String {
-				return bad(memproxy.PayloadMalformed, 422, jsondoc.Index(ptr, i), "an id must be a string")
+				return bad(memproxy.PayloadMalformed, 422, at, "an id must be a string")
 			}
-			if err := d.targets(kind, e, jsondoc.Index(ptr, i)); err != nil {
-				return err
-			}
-		}
-		return nil
+			return d.targets(kind, e, at)
+		})
 	case jsondoc.String:
 		if err := checkID(v.Text(), kind, ptr); err != nil {
 			return err

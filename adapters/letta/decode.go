@@ -129,16 +129,12 @@ func each(v *jsondoc.Value, ptr string, one func(*jsondoc.Value, string) error) 
 	if v.Kind != jsondoc.Array {
 		return bad(memproxy.PayloadMalformed, 422, ptr, "this must be a list")
 	}
-	for i, e := range v.Elems {
-		at := jsondoc.Index(ptr, i)
+	return v.Each(ptr, func(e *jsondoc.Value, at string) error {
 		if e.Kind != jsondoc.Object {
 			return bad(memproxy.PayloadMalformed, 422, at, "an element must be an object")
 		}
-		if err := one(e, at); err != nil {
-			return err
-		}
-	}
-	return nil
+		return one(e, at)
+	})
 }
 
 // settle sets the fields that depend on the whole payload.

@@ -171,13 +171,10 @@ func (a *Adapter) Disclosed(rt memproxy.Route, req memproxy.Request, reply mempr
 	if doc.Root.Kind == jsondoc.Object {
 		return rd, f.element(doc.Root, "")
 	}
-	for i, e := range doc.Root.Elems {
-		if e.Kind != jsondoc.Object {
-			continue // a name
+	return rd, doc.Root.Each("", func(v *jsondoc.Value, ptr string) error {
+		if v.Kind != jsondoc.Object {
+			return nil // a name
 		}
-		if err := f.element(e, jsondoc.Index("", i)); err != nil {
-			return nil, err
-		}
-	}
-	return rd, nil
+		return f.element(v, ptr)
+	})
 }

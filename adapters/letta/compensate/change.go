@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
 // difference compares the memory before a run and after it.
@@ -98,11 +99,9 @@ func (d *difference) operation(kind memproxy.Kind, cost int, target string, item
 		items[i].Role, items[i].Layer, items[i].Inferred = "assistant", memproxy.Semantic, true
 		items[i].Kind = cmp.Or(items[i].Kind, memproxy.ItemContent)
 	}
-	return &memproxy.Operation{
-		Kind: kind, Cost: cost, Scope: memproxy.Scope{Agent: d.opt.Agent}, Targets: []string{target}, TargetKind: memproxy.TargetMemory, Items: items,
-		Claims: []memproxy.Claim{{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{d.opt.Agent}, Pointer: "path:agent_id", Pins: true}},
-		Refs:   []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: d.opt.Agent, Pointer: "path:agent_id"}},
-	}
+	op := turn.OfAgent(d.opt.Agent, kind, cost)
+	op.Targets, op.Items = []string{target}, items
+	return op
 }
 
 // change returns a difference. The text in says is hashed.

@@ -95,11 +95,7 @@ func operation(name, agent, arguments string, blocks *[]selfedit.Block) (*mempro
 	if doc.Root.Kind != jsondoc.Object {
 		return nil, selfedit.Malformed("", "a tool's arguments are an object")
 	}
-	c := &toolCall{name: name, doc: doc, op: &memproxy.Operation{
-		Kind: tool.kind, Cost: 1, Scope: memproxy.Scope{Agent: agent}, TargetKind: memproxy.TargetMemory,
-		Claims: []memproxy.Claim{{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{agent}, Pointer: "path:agent_id", Pins: true}},
-		Refs:   []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: agent, Pointer: "path:agent_id"}},
-	}}
+	c := &toolCall{name: name, doc: doc, op: OfAgent(agent, tool.kind, 1)}
 	c.op.Reserved = reserved(doc.Root)
 	fits := false
 	switch {
@@ -123,6 +119,15 @@ func operation(name, agent, arguments string, blocks *[]selfedit.Block) (*mempro
 	}
 	c.replaces(agent, 0)
 	return c.op, nil
+}
+
+// OfAgent returns an operation on an agent's memory.
+func OfAgent(agent string, kind memproxy.Kind, cost int) *memproxy.Operation {
+	return &memproxy.Operation{
+		Kind: kind, Cost: cost, Scope: memproxy.Scope{Agent: agent}, TargetKind: memproxy.TargetMemory,
+		Claims: []memproxy.Claim{{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{agent}, Pointer: "path:agent_id", Pins: true}},
+		Refs:   []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: agent, Pointer: "path:agent_id"}},
+	}
 }
 
 // replaces sets the targets whose text the call would change, for the items from one on,
