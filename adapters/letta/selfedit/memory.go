@@ -37,30 +37,39 @@ const (
 // errServer reports that the server refuses the call. Changes made before it stay.
 var errServer = errors.New("the server refuses the call")
 
-// Run executes a call on an agent's blocks. It returns the changes of blocks, in order,
-// and the added passages. Failed reports that the server refuses the call or the rest
-// of it.
-func Run(tool string, args Args, blocks []Block) (changes []Change, passages []Passage, failed bool) {
+// Effect is what a call leaves in an agent's memory.
+type Effect struct {
+	Changes  []Change  // of blocks, in order
+	Passages []Passage // that were added
+	Blocks   []Block   // of the agent, after the call
+	Refused  bool      // the server refuses the call or the rest of it
+}
+
+// Run executes a call on an agent's blocks.
+func Run(tool string, args Args, blocks []Block) (e Effect) {
 	m := &memory{}
 	for _, b := range blocks {
 		r := &row{Block: b, attached: true, before: b, old: true}
 		m.rows = append(m.rows, r)
 		m.view = append(m.view, &entry{Block: b, row: r})
 	}
-	err := m.call(tool, args)
+	e.Refused = m.call(tool, args) != nil
+	e.Passages = m.passages
 	for _, r := range m.rows {
 		switch {
 		case !r.old:
-			changes = append(changes, Change{Created, Block{}, r.Block})
+			e.Changes = append(e.Changes, Change{Created, Block{}, r.Block})
 			r.before = r.Block
 		case r.before != r.Block:
-			changes = append(changes, Change{Written, r.before, r.Block})
+			e.Changes = append(e.Changes, Change{Written, r.before, r.Block})
 		}
-		if !r.attached {
-			changes = append(changes, Change{Detached, r.before, r.Block})
+		if r.attached {
+			e.Blocks = append(e.Blocks, r.Block)
+		} else {
+			e.Changes = append(e.Changes, Change{Detached, r.before, r.Block})
 		}
 	}
-	return changes, m.passages, err != nil
+	return e
 }
 
 // memory is the server's state during a call: the blocks in the database, and the

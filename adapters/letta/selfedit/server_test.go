@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,6 +90,16 @@ func (c call) want() string {
 	return state(changes, c.Passages)
 }
 
+// left returns the blocks that the server's code leaves attached.
+func (c call) left() (blocks []selfedit.Block) {
+	for _, s := range c.After {
+		if s.Attached {
+			blocks = append(blocks, s.block())
+		}
+	}
+	return blocks
+}
+
 // Proves EDGE-16: for every generated call memproxy predicts the memory that the
 // server's own code leaves, or refuses the call; arguments that do not fit change
 // nothing in the server.
@@ -115,10 +126,11 @@ func TestMemoryBecomesWhatTheServerMakesOfIt(t *testing.T) {
 		}
 		got, failed := "", true
 		if fits {
-			var changes []selfedit.Change
-			var passages []selfedit.Passage
-			changes, passages, failed = selfedit.Run(c.Tool, args, blocks)
-			got = state(changes, passages)
+			effect := selfedit.Run(c.Tool, args, blocks)
+			got, failed = state(effect.Changes, effect.Passages), effect.Refused
+			if got == c.want() && !slices.Equal(effect.Blocks, c.left()) {
+				t.Errorf("%s %s leaves %#v, want %#v", c.Tool, c.Arguments, effect.Blocks, c.left())
+			}
 		}
 		want := c.want()
 		if got != "" {

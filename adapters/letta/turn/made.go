@@ -24,11 +24,9 @@ const (
 // passed is an allowed call: its predicted changes, and the result that the server
 // reported.
 type passed struct {
-	id       string
-	changes  []selfedit.Change
-	passages []selfedit.Passage
-	fails    bool // predicted: the server refuses the call
-	blocks   bool // it writes blocks, not passages
+	id     string
+	effect selfedit.Effect
+	blocks bool // it writes blocks, not passages
 
 	ended, failed bool // as the server reported
 	said          string
@@ -42,11 +40,11 @@ func (c *passed) sure() bool {
 	case !c.ended:
 		return false
 	case c.failed:
-		return c.fails && len(c.changes) == 0
-	case len(c.changes) != 1:
+		return c.effect.Refused && len(c.effect.Changes) == 0
+	case len(c.effect.Changes) != 1:
 		return false
 	}
-	ch := c.changes[0]
+	ch := c.effect.Changes[0]
 	becomes := ch.Before
 	becomes.Value = ch.After.Value
 	return ch.Kind == selfedit.Written && becomes == ch.After && ch.After.Value == c.said
@@ -54,7 +52,7 @@ func (c *passed) sure() bool {
 
 // names reports whether a call is predicted to change a block with this label.
 func (c *passed) names(label string) bool {
-	return slices.ContainsFunc(c.changes, func(ch selfedit.Change) bool { return ch.Before.Label == label || ch.After.Label == label })
+	return slices.ContainsFunc(c.effect.Changes, func(ch selfedit.Change) bool { return ch.Before.Label == label || ch.After.Label == label })
 }
 
 // following holds the calls that the last request allowed.
@@ -74,19 +72,26 @@ func foresee(calls []*call, by *caller, s *view) (l following) {
 		if own := by.answerOf(c.id); !memoryTools[c.name].writes() || !c.mine || c.decision.Verdict.Stops() || own != nil && !own.approves {
 			continue
 		}
-		p := &passed{id: c.id}
-		if doc, err := jsondoc.Parse([]byte(c.arguments), 0); err == nil && doc.Root.Kind == jsondoc.Object {
-			if args, fits, err := selfedit.Read(c.name, doc); err == nil && fits {
-				p.changes, p.passages, p.fails = selfedit.Run(c.name, args, blocks)
-				blocks = after(blocks, p.changes)
-			}
+		p := &passed{id: c.id, blocks: WritesBlocks(c.name)}
+		if args, fits := c.args(); fits {
+			p.effect = selfedit.Run(c.name, args, blocks)
+			blocks = p.effect.Blocks
 		}
-		p.blocks = WritesBlocks(c.name)
 		if l.calls = append(l.calls, p); c.result != nil { // memproxy made the call itself
 			l.hear(c.id, c.result.Status, c.result.Return)
 		}
 	}
 	return l
+}
+
+// args returns the arguments of a call. Fits is false if the server would not run the
+// tool with them.
+func (c *call) args() (args selfedit.Args, fits bool) {
+	doc, err := jsondoc.Parse([]byte(c.arguments), 0)
+	if err == nil && doc.Root.Kind == jsondoc.Object {
+		args, fits, err = selfedit.Read(c.name, doc)
+	}
+	return args, fits && err == nil
 }
 
 // hear records the result of a call that the server ran.
@@ -128,7 +133,7 @@ func settle(t *Turn) {
 }
 
 // adds reports whether a call added passages.
-func (c *passed) adds() bool { return c.ended && !c.failed && len(c.passages) > 0 }
+func (c *passed) adds() bool { return c.ended && !c.failed && len(c.effect.Passages) > 0 }
 
 // Made implements memproxy.Edits.
 func (t *Turn) Made() []memproxy.Edit {
@@ -148,7 +153,7 @@ func (t *Turn) Made() []memproxy.Edit {
 		if !c.adds() {
 			continue
 		}
-		for _, p := range slices.Backward(c.passages) {
+		for _, p := range slices.Backward(c.effect.Passages) {
 			at := slices.IndexFunc(archive, func(m memproxy.Memory) bool { return m.Text == p.Text })
 			if at < 0 {
 				continue // newer passages have pushed it out of the list
@@ -164,7 +169,7 @@ func (t *Turn) Made() []memproxy.Edit {
 // all.
 func (l *following) foreseen(of *memproxy.Memory, out []memproxy.Edit) {
 	for i, c := range l.calls {
-		for _, ch := range c.changes {
+		for _, ch := range c.effect.Changes {
 			at := slices.IndexFunc(l.was, func(m memproxy.Memory) bool { return m.Field == ch.Before.Label })
 			if at < 0 || ch.After.Value == ch.Before.Value || of != nil && l.was[at].ID != of.ID {
 				continue
@@ -208,7 +213,7 @@ func (l *following) seen(there []memproxy.Memory, out []memproxy.Edit) {
 		}
 		becomes, makers := was.Text, 0
 		for _, c := range l.calls {
-			for _, ch := range c.changes {
+			for _, ch := range c.effect.Changes {
 				if ch.Before.Label == was.Field && ch.Before.Value == becomes && ch.After.Value != becomes {
 					becomes, makers = ch.After.Value, makers+1
 				}
@@ -255,15 +260,11 @@ func (r *ToolRun) Prepared(reply memproxy.Reply) error {
 // Makes implements memproxy.ToolRun. Arguments that cannot be read are content as they
 // are.
 func (r *ToolRun) Makes(op *memproxy.Operation) {
-	doc, err := jsondoc.Parse([]byte(r.call.arguments), 0)
-	if err != nil || !r.view.looked {
+	args, fits := r.call.args()
+	if !fits || !r.view.looked {
 		return
 	}
-	args, fits, err := selfedit.Read(r.call.name, doc)
-	if err != nil || !fits {
-		return
-	}
-	c, blocks, n := toolCall{name: r.call.name, doc: doc, args: args, op: op}, r.view.blocks, len(op.Items)
+	c, blocks, n := toolCall{name: r.call.name, args: args, op: op}, r.view.blocks, len(op.Items)
 	c.makes(&blocks)
 	c.replaces(r.agent, n)
 	for i := n; i < len(op.Items); i++ {

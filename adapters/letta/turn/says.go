@@ -154,8 +154,8 @@ func (c *toolCall) patch(label string) error {
 // makes adds the result of the call: the new texts of blocks, and every block that is
 // written. It leaves the blocks as the call does.
 func (c *toolCall) makes(blocks *[]selfedit.Block) {
-	changes, _, _ := selfedit.Run(c.name, c.args, *blocks)
-	for _, ch := range changes {
+	effect := selfedit.Run(c.name, c.args, *blocks)
+	for _, ch := range effect.Changes {
 		label := ch.After.Label
 		if ch.Kind == selfedit.Detached {
 			c.unsaid("", label)
@@ -172,7 +172,7 @@ func (c *toolCall) makes(blocks *[]selfedit.Block) {
 			c.holds(n, label)
 		}
 	}
-	*blocks = after(*blocks, changes)
+	*blocks = effect.Blocks
 }
 
 // holds counts what a block that grows holds besides what the call writes to it: the
@@ -193,26 +193,6 @@ func (c *toolCall) holds(n int, label string) {
 // size is the number of characters of a block. The line break that the server puts in
 // front of the first entry does not count.
 func size(value string) int { return utf8.RuneCountInString(strings.TrimSpace(value)) }
-
-// after returns the blocks as a call leaves them.
-func after(blocks []selfedit.Block, changes []selfedit.Change) []selfedit.Block {
-	blocks = slices.Clone(blocks)
-	for _, ch := range changes {
-		i := slices.Index(blocks, ch.Before)
-		if i < 0 {
-			i = slices.Index(blocks, ch.After)
-		}
-		switch {
-		case ch.Kind == selfedit.Created:
-			blocks = append(blocks, ch.After)
-		case i >= 0 && ch.Kind == selfedit.Detached:
-			blocks = slices.Delete(blocks, i, i+1)
-		case i >= 0:
-			blocks[i] = ch.After
-		}
-	}
-	return blocks
-}
 
 // unsaid adds a text of a block that no item contains yet.
 func (c *toolCall) unsaid(text, label string) {
