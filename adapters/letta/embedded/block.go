@@ -134,30 +134,25 @@ func (a *agent) drop(bl *block) {
 // memory is the tool with many commands, as far as they attach or detach blocks; the
 // lock is held.
 func (s *blocks) memory(a *agent, args map[string]string) error {
-	label := strings.TrimPrefix(args["path"], "/memories/")
-	switch args["command"] {
-	case "create":
-		bl := &block{ID: s.b.id("block"), Label: label, Value: args["file_text"], Description: args["description"]}
+	label := func(path string) string { return strings.TrimPrefix(args[path], "/memories/") }
+	path := "path"
+	if args["command"] == "rename" && args["description"] == "" {
+		path = "old_path"
+	}
+	was := a.at(label(path))
+	switch command := args["command"]; {
+	case command == "create":
+		bl := &block{ID: s.b.id("block"), Label: label("path"), Value: args["file_text"], Description: args["description"]}
 		s.all[bl.ID] = bl
 		a.Blocks = append(a.Blocks, bl)
-	case "delete":
-		i := a.at(label)
-		if i < 0 {
-			return errors.New("no such block")
-		}
-		a.drop(a.Blocks[i])
-	case "rename":
-		was, to := label, label
-		if args["description"] == "" {
-			was, to = strings.TrimPrefix(args["old_path"], "/memories/"), strings.TrimPrefix(args["new_path"], "/memories/")
-		}
-		i := a.at(was)
-		if i < 0 {
-			return errors.New("no such block")
-		}
-		if a.Blocks[i].Label = to; args["description"] != "" {
-			a.Blocks[i].Description = args["description"]
-		}
+	case was < 0:
+		return errors.New("no such block")
+	case command == "delete":
+		a.drop(a.Blocks[was])
+	case command == "rename" && args["description"] != "":
+		a.Blocks[was].Description = args["description"]
+	case command == "rename":
+		a.Blocks[was].Label = label("new_path")
 	default:
 		return errors.New("no such command")
 	}

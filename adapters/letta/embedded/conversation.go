@@ -1,8 +1,6 @@
 package embedded
 
 import (
-	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -93,28 +91,18 @@ func (s *conversations) place(name, agent string) (of, conv string, ok bool) {
 
 // talk sends a message to a conversation. It streams by default.
 func (s *conversations) talk(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	q := struct {
-		Agent     string `json:"agent_id"`
-		Streaming *bool  `json:"streaming"`
-	}{}
-	if err == nil {
-		err = json.Unmarshal(body, &q)
+	var q request
+	if !read(w, r, &q) {
+		return
 	}
 	s.b.mu.Lock()
 	agent, conv, ok := s.place(r.PathValue("talk"), q.Agent)
 	s.b.mu.Unlock()
-	switch {
-	case err != nil:
-		refuse(w, http.StatusUnprocessableEntity, err.Error())
-		return
-	case !ok:
+	if !ok {
 		refuse(w, http.StatusNotFound, "Conversation not found")
 		return
 	}
-	r.Body = io.NopCloser(strings.NewReader(string(body)))
-	r.SetPathValue("id", agent)
-	s.b.sendIn(w, r, conv, q.Streaming == nil || *q.Streaming)
+	s.b.run(w, &q, agent, conv, q.Streaming == nil || *q.Streaming)
 	if conv != "" {
 		s.b.mu.Lock()
 		defer s.b.mu.Unlock()

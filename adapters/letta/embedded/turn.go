@@ -56,9 +56,10 @@ type request struct {
 			Status  string `json:"status"`
 		} `json:"approvals"`
 	} `json:"messages"`
+	Agent       string   `json:"agent_id"` // of the conversation "default"
 	ClientTools []named  `json:"client_tools"`
 	Types       []string `json:"include_return_message_types"`
-	Streaming   bool     `json:"streaming"`
+	Streaming   *bool    `json:"streaming"`
 	Tokens      bool     `json:"stream_tokens"`
 	Back        bool     `json:"background"`
 }
@@ -131,24 +132,22 @@ type answer struct {
 const pausing = "letta_v1_agent"
 
 func (b *Backend) send(w http.ResponseWriter, r *http.Request) {
-	b.sendIn(w, r, "", strings.HasSuffix(r.URL.Path, "/stream"))
+	var q request
+	if read(w, r, &q) {
+		b.run(w, &q, r.PathValue("id"), "", strings.HasSuffix(r.URL.Path, "/stream") || q.Streaming != nil && *q.Streaming)
+	}
 }
 
-// sendIn runs an agent in a conversation, or in its own.
-func (b *Backend) sendIn(w http.ResponseWriter, r *http.Request, conv string, streams bool) {
-	var q request
-	if !read(w, r, &q) {
-		return
-	}
-	q.Streaming = q.Streaming || streams
+// run runs an agent in a conversation, or in its own.
+func (b *Backend) run(w http.ResponseWriter, q *request, agent, conv string, streams bool) {
 	b.mu.Lock()
-	a := b.agents[r.PathValue("id")]
+	a := b.agents[agent]
 	if a == nil {
 		b.mu.Unlock()
 		refuse(w, http.StatusNotFound, "Agent not found")
 		return
 	}
-	l := &answer{b: b, a: a, q: &q, run: b.id("run"), in: conv}
+	l := &answer{b: b, a: a, q: q, run: b.id("run"), in: conv}
 	status, detail := l.take()
 	b.runs.keep(l)
 	if status == 0 {
@@ -156,11 +155,11 @@ func (b *Backend) sendIn(w http.ResponseWriter, r *http.Request, conv string, st
 	}
 	b.mu.Unlock()
 	switch {
-	case status != 0 && q.Streaming && status == http.StatusConflict:
+	case streams && status == http.StatusConflict:
 		l.fail(w, detail)
 	case status != 0:
 		refuse(w, status, detail)
-	case q.Streaming:
+	case streams:
 		l.stream(w)
 	default:
 		reply(w, http.StatusOK, l.whole())
