@@ -46,12 +46,9 @@ func (s *salvage) value(depth int) (ok bool) {
 		return true
 	}
 	was, gone := len(s.out), s.gone
-	switch s.At = from; {
-	case depth >= maxSalvage:
-	case s.Src[from] == '[':
-		ok = s.list(depth)
-	case s.Src[from] == '{':
-		ok = s.object(depth)
+	s.At = from
+	if opening := s.Src[from]; depth < maxSalvage && (opening == '[' || opening == '{') {
+		ok = s.inside(opening, depth)
 	}
 	if s.At = end; !ok {
 		s.out, s.gone = s.out[:was], gone
@@ -59,64 +56,54 @@ func (s *salvage) value(depth int) (ok bool) {
 	return ok
 }
 
-// list writes the readable elements.
-func (s *salvage) list(depth int) bool {
-	s.out = append(s.out, '[')
-	kept, more, ok := 0, s.Open(']'), true
+// inside writes the readable elements of a list, or an object if its names and values are
+// readable, its lists without the other elements.
+func (s *salvage) inside(opening byte, depth int) bool {
+	closing := opening + 2
+	s.out = append(s.out, opening)
+	names := map[string]bool{}
+	kept, more, ok := 0, s.Open(closing), true
 	for more {
 		s.Space()
 		was, from := len(s.out), s.At
 		if kept > 0 {
 			s.out = append(s.out, ',')
 		}
-		if s.value(depth + 1) {
+		if opening == '{' && !s.name(names) {
+			return false
+		}
+		switch {
+		case s.value(depth + 1):
 			kept++
-		} else {
+		case opening == '{' || s.At == from:
+			return false
+		default:
 			s.out = s.out[:was]
 			s.gone++
 		}
-		if s.At == from {
-			return false
-		}
-		if more, ok = s.More(']'); !ok {
+		if more, ok = s.More(closing); !ok {
 			return false
 		}
 	}
-	s.out = append(s.out, ']')
+	s.out = append(s.out, closing)
 	return true
 }
 
-// object writes an object whose names and values are readable, with the readable
-// elements of its lists.
-func (s *salvage) object(depth int) bool {
-	s.out = append(s.out, '{')
-	seen := map[string]bool{}
-	more, ok := s.Open('}'), true
-	for more {
-		s.Space()
-		from := s.At
-		if !s.skip() || s.Src[from] != '"' {
-			return false
-		}
-		raw := s.Src[from:s.At]
-		name, err := Parse(raw, 1)
-		if err != nil || seen[name.Root.Text()] || s.Space() != ':' {
-			return false
-		}
-		if len(seen) > 0 {
-			s.out = append(s.out, ',')
-		}
-		seen[name.Root.Text()] = true
-		s.out = append(append(s.out, raw...), ':')
-		s.At++
-		if s.Space(); !s.value(depth + 1) {
-			return false
-		}
-		if more, ok = s.More('}'); !ok {
-			return false
-		}
+// name writes a readable name that the object does not have yet, and the colon.
+func (s *salvage) name(seen map[string]bool) bool {
+	from := s.At
+	if !s.skip() || s.Src[from] != '"' {
+		return false
 	}
-	s.out = append(s.out, '}')
+	raw := s.Src[from:s.At]
+	name, err := Parse(raw, 1)
+	if err != nil || seen[name.Root.Text()] || s.Space() != ':' {
+		return false
+	}
+	seen[name.Root.Text()] = true
+	s.out = append(append(s.out, raw...), ':')
+	s.At++
+	s.Space()
 	return true
 }
 
