@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io/fs"
-	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -97,24 +96,9 @@ func tells(op *memproxy.Operation) bool {
 
 // RunTold runs Told on every route of the table, with every body in the *.txtar files
 // of fsys that the route reads. Filled returns a path for a row's pattern.
-func RunTold(t *testing.T, a interface {
-	Adapter
-	Table() iter.Seq2[string, memproxy.Route]
-}, fsys fs.FS, filled func(pattern string) string) {
+func RunTold(t *testing.T, a Tabled, fsys fs.FS, filled func(pattern string) string) {
 	var bodies [][]byte
-	names, err := fs.Glob(fsys, "*.txtar")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("no cases: %v", err)
-	}
-	for _, name := range names {
-		data, err := fs.ReadFile(fsys, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := ParseCase(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, c := range cases(t, fsys) {
 		if rt, ok := a.Route(c.Request); ok && (rt.Kind.Writes() || rt.Kind == memproxy.Admin) && len(c.Body) > 0 && len(c.Body) < 4096 {
 			bodies = append(bodies, c.Body)
 		}
@@ -122,12 +106,7 @@ func RunTold(t *testing.T, a interface {
 	share, row := ring.Share(20, 100), 0
 	for at := range a.Table() {
 		row++
-		method, pattern, _ := strings.Cut(at, " ")
-		if method == "*" {
-			method = "POST"
-		}
-		p := filled(pattern)
-		req := memproxy.Request{Method: method, Path: p, EscapedPath: p, Base: Base, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+		req := requestTo(at, filled)
 		rt, ok := a.Route(req)
 		if !ok || rt.Pass || !rt.Kind.Writes() && rt.Kind != memproxy.Admin {
 			continue

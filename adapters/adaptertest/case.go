@@ -37,6 +37,7 @@ type Case struct {
 	Request memproxy.Request
 	Body    []byte
 	Reply   memproxy.Reply
+	name    string // of its file
 	archive *txtar.Archive
 }
 

@@ -10,9 +10,10 @@ import (
 	"bytes"
 	"flag"
 	"io/fs"
+	"iter"
 	"os"
-	"path"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -30,6 +31,23 @@ type Adapter interface {
 	Rewrite(memproxy.Route, memproxy.Request, memproxy.Reply, *memproxy.Reading) ([]byte, error)
 }
 
+// Tabled is an adapter with its table of routes.
+type Tabled interface {
+	Adapter
+	Table() iter.Seq2[string, memproxy.Route]
+}
+
+// requestTo returns a request without a body to a row, "METHOD /pattern". Filled returns a
+// path for a pattern.
+func requestTo(row string, filled func(pattern string) string) memproxy.Request {
+	method, pattern, _ := strings.Cut(row, " ")
+	if method == "*" {
+		method = "POST"
+	}
+	path := filled(pattern)
+	return memproxy.Request{Method: method, Path: path, EscapedPath: path, Base: Base, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+}
+
 // Base is the proxy's address in the cases.
 const Base = "https://proxy.test"
 
@@ -38,23 +56,11 @@ var update = flag.Bool("update", false, "write the expectations of the cases in 
 // Run checks an adapter against the *.txtar files of fsys. With -update it writes the
 // expectations of the cases to testdata/ under the same names; review the difference.
 func Run(t *testing.T, a Adapter, fsys fs.FS) {
-	names, err := fs.Glob(fsys, "*.txtar")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("no cases: %v", err)
-	}
-	for _, name := range names {
-		t.Run(path.Base(name[:len(name)-len(".txtar")]), func(t *testing.T) {
-			data, err := fs.ReadFile(fsys, name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := ParseCase(data)
-			if err != nil {
-				t.Fatal(err)
-			}
+	for _, c := range cases(t, fsys) {
+		t.Run(strings.TrimSuffix(c.name, ".txtar"), func(t *testing.T) {
 			got := answer(t, a, c)
 			if *update {
-				if err := os.WriteFile(filepath.Join("testdata", name), got.format(), 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join("testdata", c.name), got.format(), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			} else {
@@ -68,6 +74,26 @@ func Run(t *testing.T, a Adapter, fsys fs.FS) {
 			t.Run("laws", func(t *testing.T) { Laws(t, a, c.Request, c.Body, c.Reply, nil) })
 		})
 	}
+}
+
+// cases are the *.txtar files of fsys, in the order of their names.
+func cases(tb testing.TB, fsys fs.FS) []*Case {
+	names, err := fs.Glob(fsys, "*.txtar")
+	if err != nil || len(names) == 0 {
+		tb.Fatalf("no cases: %v", err)
+	}
+	all := make([]*Case, len(names))
+	for i, name := range names {
+		data, err := fs.ReadFile(fsys, name)
+		if err == nil {
+			all[i], err = ParseCase(data)
+		}
+		if err != nil {
+			tb.Fatalf("%s: %v", name, err)
+		}
+		all[i].name = name
+	}
+	return all
 }
 
 // answer returns a case with the adapter's results.

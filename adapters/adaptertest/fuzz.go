@@ -3,7 +3,6 @@ package adaptertest
 import (
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,19 +19,7 @@ type Own func(op *memproxy.Operation, ptr, text string) bool
 // Fuzz checks the laws with arbitrary requests and answers, seeded with the cases of
 // testdata.
 func Fuzz(f *testing.F, a Adapter, own Own) {
-	names, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(names) == 0 {
-		f.Fatal("no cases", err)
-	}
-	for _, name := range names {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		c, err := ParseCase(data)
-		if err != nil {
-			f.Fatal(name, err)
-		}
+	for _, c := range cases(f, os.DirFS("testdata")) {
 		f.Add(c.Request.Method, c.Request.EscapedPath, c.Request.Query, c.Request.Header.Get("Content-Type"), c.Body, c.Reply.Body)
 	}
 	f.Fuzz(func(t *testing.T, method, path, query, typ string, body, answer []byte) {

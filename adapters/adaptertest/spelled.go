@@ -2,7 +2,6 @@ package adaptertest
 
 import (
 	"errors"
-	"iter"
 	"strings"
 	"testing"
 
@@ -24,20 +23,13 @@ var spelled = []string{"", "NAME=x", "NAME=x&NAME=x", "NAME=%2561", "unknown=1&u
 
 // RunSpelled checks every route of an adapter's table: a query names the owner in one
 // way or is refused with 400. Filled returns a path for a row's pattern.
-func RunSpelled(t *testing.T, a interface {
-	Adapter
-	Table() iter.Seq2[string, memproxy.Route]
-}, claim string, filled func(pattern string) string) {
+func RunSpelled(t *testing.T, a Tabled, claim string, filled func(pattern string) string) {
 	first, last, _ := strings.Cut(claim, "_")
 	names := strings.NewReplacer("NAME", claim, "CAMEL", first+strings.ToUpper(last[:1])+last[1:], "UPPER", strings.ToUpper(claim), "DASHED", first+"-"+last, "DOTTED", first+"."+last)
 	for at, rt := range a.Table() {
-		method, pattern, _ := strings.Cut(at, " ")
-		if method == "*" {
-			method = "POST"
-		}
-		p := filled(pattern)
+		req := requestTo(at, filled)
 		ask := func(query string) *memproxy.Malformed {
-			req := memproxy.Request{Method: method, Path: p, EscapedPath: p, Query: names.Replace(query), Base: Base, Header: memproxy.Header{}}
+			req.Query = names.Replace(query)
 			found, ok := a.Route(req)
 			if !ok {
 				t.Fatalf("%s: no route with the query %q", at, query)
@@ -70,8 +62,7 @@ func RunSpelled(t *testing.T, a interface {
 // adapter refuses it with 400.
 func Malformed(t *testing.T, a Adapter, at, body string) bool {
 	t.Helper()
-	method, path, _ := strings.Cut(at, " ")
-	req := memproxy.Request{Method: method, Path: path, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+	req := requestTo(at, strings.Clone)
 	rt, ok := a.Route(req)
 	if !ok {
 		t.Fatalf("%s is no route", at)
