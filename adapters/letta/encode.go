@@ -24,22 +24,12 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if err := fits(r, p.doc.Root, op); err != nil {
 		return nil, "", err
 	}
-	w := patch{stamps.NewPatch(p.doc, op)}
-	instead := map[string]string{}
-	for i := range op.Attributions {
-		switch at := &op.Attributions[i]; {
-		case !at.Removed:
-		case at.Instead != "":
-			instead[at.Pointer] = at.Instead
-		default:
-			w.Remove(at.Pointer)
-		}
-	}
-	if err := w.Texts(instead); err != nil {
+	w, err := stamps.NewPatch(p.doc, op)
+	if err != nil {
 		return nil, "", err
 	}
 	if op.Stamp != nil {
-		w.stamp(r, p.doc.Root, op)
+		patch{w}.stamp(r, p.doc.Root, op)
 	}
 	if w.Empty() {
 		return body, req.Query, nil
@@ -128,7 +118,7 @@ func (p patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []b
 			if stamp := stamps.ParseRaw(current); stamp != nil && op.Seal != nil {
 				sealed := op.Seal(*stamp, p.WithoutReserved(meta))
 				if sealed.Signature != stamp.Signature {
-					old = stamps.Members(&sealed, false)
+					old = [][]byte{stamps.Members(&sealed, false)}
 				}
 			}
 			p.Add(meta, old...)

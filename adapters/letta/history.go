@@ -190,7 +190,7 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 	body, err := json.Marshal(struct {
 		Value    string          `json:"value"`
 		Metadata json.RawMessage `json:"metadata"`
-	}{to.Text, stamps.Object(append(stamps.Kept(now.Metadata, false), stamps.Members(&stamp, false)...))})
+	}{to.Text, stamps.Object(append(stamps.Kept(now.Metadata, false), stamps.Members(&stamp, false))...)})
 	if err != nil {
 		return nil
 	}

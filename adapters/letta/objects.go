@@ -81,7 +81,7 @@ func set(c *memproxy.MemberChange, kind string, m jsondoc.Member, doc *jsondoc.D
 	switch name := m.Name; {
 	case name == "id", slices.Contains(textual[kind], name), keptOut(name), memproxy.Reserved(name):
 	case name == "metadata" && m.Value.Kind == jsondoc.Object:
-		c.Set[name] = stamps.Object(stamps.Kept(doc.Raw(m.Value), false))
+		c.Set[name] = stamps.Object(stamps.Kept(doc.Raw(m.Value), false)...)
 	default:
 		c.Set[name] = doc.Raw(m.Value)
 	}

@@ -24,29 +24,18 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if err != nil {
 		return nil, "", err
 	}
-	p := patch{stamps.NewPatch(doc, op)}
-	maskBody(p.Edits, doc, op)
-	instead := map[string]string{}
-	for i := range op.Attributions {
-		at := &op.Attributions[i]
-		switch {
-		case !at.Removed:
-		case at.Instead != "":
-			instead[at.Pointer] = at.Instead
-		default:
-			p.Remove(at.Pointer)
-		}
-	}
-	if err := p.Texts(instead); err != nil {
+	p, err := stamps.NewPatch(doc, op)
+	if err != nil {
 		return nil, "", err
 	}
+	maskBody(p.Edits, doc, op)
 	for _, ptr := range op.Unclaimed {
 		if !strings.HasPrefix(ptr, queryPrefix) {
 			p.Remove(ptr)
 		}
 	}
 	if op.Stamp != nil {
-		p.stamp(r, doc.Root, op)
+		stamp(p, r, doc.Root, op)
 	}
 	if projects(r, op) {
 		widenBody(p.Edits, doc)
@@ -75,15 +64,12 @@ func parsed(body []byte, op *memproxy.Operation) (*jsondoc.Doc, error) {
 	return jsondoc.Parse(body, 0)
 }
 
-// patch adds stamps to a body.
-type patch struct{ *stamps.Patch }
-
 // stamp stamps every holder of metadata: the body of an add or an update, or
 // the entries of a batch.
-func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
+func stamp(p *stamps.Patch, r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	if r.shape == batch {
 		for _, entry := range root.Get("memories").List() {
-			p.holder(r, entry, op, entry.Get("memory_id").Text())
+			stampHolder(p, r, entry, op, entry.Get("memory_id").Text())
 		}
 		return
 	}
@@ -91,10 +77,10 @@ func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	if len(op.Targets) > 0 {
 		target = op.Targets[0]
 	}
-	p.holder(r, root, op, target)
+	stampHolder(p, r, root, op, target)
 }
 
-func (p patch) holder(r *row, holder *jsondoc.Value, op *memproxy.Operation, target string) {
+func stampHolder(p *stamps.Patch, r *row, holder *jsondoc.Value, op *memproxy.Operation, target string) {
 	if !speaksOf(r, holder) {
 		return
 	}
@@ -105,7 +91,7 @@ func (p patch) holder(r *row, holder *jsondoc.Value, op *memproxy.Operation, tar
 		// be included, or it is lost.
 		kept = stamps.Kept(op.Current[target].Metadata, false)
 	}
-	p.Patch.Stamp(op, holder, meta, kept, r.kind == memproxy.Correct && r.dialect != hosted) // a server merges
+	p.Stamp(op, holder, meta, kept, r.kind == memproxy.Correct && r.dialect != hosted) // a server merges
 }
 
 // speaksOf reports whether the holder writes something that a stamp can cover.
@@ -113,7 +99,7 @@ func speaksOf(r *row, holder *jsondoc.Value) bool {
 	switch {
 	case r.shape == addBody:
 		return true
-	case r.kind != memproxy.Correct || r.shape != update && r.shape != batch || r.id == "mem0.v1.feedback":
+	case !r.changes():
 		return false
 	}
 	return slices.ContainsFunc([]string{"text", "metadata"}, func(key string) bool {
@@ -136,7 +122,7 @@ func (a *Adapter) Echoes(rt memproxy.Route, op *memproxy.Operation) bool {
 		return false
 	}
 	graph := doc.Root.Get("enable_graph")
-	return graph == nil || graph.Kind == jsondoc.Null || graph.Kind == jsondoc.Bool && string(doc.Raw(graph)) == "false"
+	return graph == nil || graph.Kind == jsondoc.Null || doc.False(graph)
 }
 
 // Bare implements the gate's Echoer: histories and events show texts without

@@ -36,12 +36,11 @@ func widenBody(e *jsondoc.Edits, doc *jsondoc.Doc) {
 	if fields == nil {
 		return
 	}
-	list := doc.Root.Get("fields")
-	text := append([]byte(nil), doc.Raw(list)[:len(doc.Raw(list))-1]...)
+	var more [][]byte
 	for _, n := range lacking(fields) {
-		text = append(text, `,"`+n+`"`...)
+		more = append(more, []byte(`"`+n+`"`))
 	}
-	e.Replace(list, append(text, ']'))
+	e.Append(doc.Root.Get("fields"), more)
 }
 
 // widenQuery adds the needed fields to fields=a,b in a query. Where that is not

@@ -77,7 +77,7 @@ func (d *decoding) govern() {
 			d.op.Items = append(d.op.Items, it)
 		}
 	}
-	if d.op.Kind != memproxy.Correct || d.row.id == "mem0.v1.feedback" {
+	if !d.row.changes() {
 		return
 	}
 	for i, target := range d.op.Targets {

@@ -42,9 +42,7 @@ func wantsObject(op *memproxy.Operation) bool {
 // Polls implements the gate's holder.
 func (h holder) Polls(rt memproxy.Route) string {
 	if row := h.routes.Row(rt.ID); row != nil && row.shape == event && row.kind == memproxy.Recall {
-		for _, id := range rt.Params {
-			return id
-		}
+		return rt.Params["id"]
 	}
 	return ""
 }

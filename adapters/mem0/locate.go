@@ -65,7 +65,7 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 // field that an update writes to is determined by the memory, not by the payload.
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	r := a.Row(rt.ID)
-	return r != nil && r.kind == memproxy.Correct && (r.shape == batch || r.shape == update) && r.id != "mem0.v1.feedback"
+	return r != nil && r.changes()
 }
 
 // seekable is the number of memories that every unpaged list can hold, and wideList the

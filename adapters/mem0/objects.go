@@ -54,7 +54,7 @@ func otherMembers(object []byte, merges bool) (c memproxy.MemberChange, ok bool)
 		switch {
 		case aside(m.Name), m.Value.Kind == jsondoc.Null:
 		case m.Name == "metadata" && m.Value.Kind == jsondoc.Object:
-			kept := stamps.Object(stamps.Kept(doc.Raw(m.Value), false))
+			kept := stamps.Object(stamps.Kept(doc.Raw(m.Value), false)...)
 			if merges {
 				c.Merge = map[string][]byte{m.Name: kept}
 			} else {

@@ -62,7 +62,7 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 		body, err := json.Marshal(struct {
 			Text     string          `json:"text"`
 			Metadata json.RawMessage `json:"metadata"`
-		}{to.Text, stamps.Object(append(a.opt.filedAs(to.Field, now, merges), stamps.Members(&stamp, merges)...))})
+		}{to.Text, stamps.Object(append(a.opt.filedAs(to.Field, now, merges), stamps.Members(&stamp, merges))...)})
 		if err != nil {
 			return nil
 		}
@@ -80,7 +80,7 @@ func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]by
 		return kept
 	}
 	name, err := json.Marshal(field)
-	doc, unread := jsondoc.Parse(stamps.Object(kept), 0)
+	doc, unread := jsondoc.Parse(stamps.Object(kept...), 0)
 	if err != nil || unread != nil {
 		return kept
 	}

@@ -41,6 +41,11 @@ type row struct {
 	dialect          dialect
 }
 
+// changes reports whether a route changes the text or the metadata of memories.
+func (r *row) changes() bool {
+	return r.kind == memproxy.Correct && (r.shape == update || r.shape == batch) && r.id != "mem0.v1.feedback"
+}
+
 type flag uint8
 
 const (

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
@@ -28,8 +30,9 @@ func Needed(op *memproxy.Operation) bool {
 
 func lowered(h memproxy.Hint) bool { return h.Effective != h.Claimed || !h.Legible }
 
-// NewPatch returns a patch that lowers confidences and removes reserved keys.
-func NewPatch(doc *jsondoc.Doc, op *memproxy.Operation) *Patch {
+// NewPatch returns a patch that lowers confidences, removes reserved keys, and removes or
+// replaces attributions.
+func NewPatch(doc *jsondoc.Doc, op *memproxy.Operation) (*Patch, error) {
 	p := &Patch{Edits: doc.Edit(), doc: doc, added: map[*jsondoc.Value][][]byte{}}
 	for _, h := range op.Hints {
 		if v := doc.At(h.Pointer); v != nil && lowered(h) {
@@ -39,7 +42,17 @@ func NewPatch(doc *jsondoc.Doc, op *memproxy.Operation) *Patch {
 	for _, ptr := range op.Reserved {
 		p.Add(doc.At(ptr[:strings.LastIndexByte(ptr, '/')]))
 	}
-	return p
+	instead := map[string]string{}
+	for _, at := range op.Attributions {
+		switch {
+		case !at.Removed:
+		case at.Instead != "":
+			instead[at.Pointer] = at.Instead
+		default:
+			p.Remove(at.Pointer)
+		}
+	}
+	return p, p.Texts(instead)
 }
 
 // Remove removes a member.
@@ -59,19 +72,38 @@ func (p *Patch) Add(v *jsondoc.Value, members ...[]byte) {
 	p.added[v] = append(p.added[v], members...)
 }
 
-// WithoutReserved returns metadata without memproxy's own members, as the patch leaves it.
+// WithoutReserved returns metadata without memproxy's own members, as an object, as the
+// patch leaves it. Members in which it adds or removes something are left out.
 func (p *Patch) WithoutReserved(meta *jsondoc.Value) []byte {
-	return WithoutReserved(p.Edits, meta, slices.Concat(p.objects, p.removed))
+	if meta == nil || meta.Kind != jsondoc.Object {
+		return nil
+	}
+	touched := slices.Concat(p.objects, p.removed)
+	out := append(make([]byte, 0, meta.End-meta.Start), '{')
+	for _, m := range meta.Members {
+		value, whole := p.Kept(m.Value)
+		if memproxy.Reserved(m.Name) || !whole || slices.ContainsFunc(touched, func(t *jsondoc.Value) bool {
+			return t != nil && t.Start >= m.Value.Start && t.End <= m.Value.End
+		}) {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out, _ = jsontext.AppendQuote(out, m.Name) // valid: it was decoded from JSON
+		out = append(append(out, ':'), value...)
+	}
+	return append(out, '}')
 }
 
 // Stamp adds a stamp to a holder's metadata. Kept members are added if it has none.
 // Over makes a backend that merges metadata forget the members of an older stamp.
 func (p *Patch) Stamp(op *memproxy.Operation, holder, meta *jsondoc.Value, kept [][]byte, over bool) {
 	if meta != nil && meta.Kind == jsondoc.Object {
-		p.Add(meta, Members(op.StampFor(p.WithoutReserved(meta)), over)...)
+		p.Add(meta, Members(op.StampFor(p.WithoutReserved(meta)), over))
 		return
 	}
-	all := Object(append(kept, Members(op.StampFor(Object(kept)), over)...))
+	all := Object(append(kept, Members(op.StampFor(Object(kept...)), over))...)
 	if meta == nil {
 		p.Add(holder, append([]byte(`"metadata":`), all...))
 	} else {

@@ -30,7 +30,7 @@ func TestPatch(t *testing.T) {
 		}, want: `{ "metadata" : {"role":"system","a":2}, "confidence":0.90, "n":[1,2] }`},
 	} {
 		doc := must.Get(jsondoc.Parse([]byte(body), 0))(t)
-		p := stamps.NewPatch(doc, &tc.op)
+		p := must.Get(stamps.NewPatch(doc, &tc.op))(t)
 		if tc.do != nil {
 			tc.do(p, doc)
 		}

@@ -3,6 +3,7 @@
 package stamps
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -32,39 +33,9 @@ func Kept(raw []byte, ours bool) [][]byte {
 	return out
 }
 
-// WithoutReserved returns metadata without memproxy's own members, as an object, after the
-// edits. Members that an edit changes, or that contain a touched value, are left out.
-func WithoutReserved(e *jsondoc.Edits, meta *jsondoc.Value, touched []*jsondoc.Value) []byte {
-	if meta == nil || meta.Kind != jsondoc.Object {
-		return nil
-	}
-	out := append(make([]byte, 0, meta.End-meta.Start), '{')
-	for _, m := range meta.Members {
-		value, whole := e.Kept(m.Value)
-		if memproxy.Reserved(m.Name) || !whole || slices.ContainsFunc(touched, func(t *jsondoc.Value) bool {
-			return t != nil && t.Start >= m.Value.Start && t.End <= m.Value.End
-		}) {
-			continue
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out, _ = jsontext.AppendQuote(out, m.Name) // valid: it was decoded from JSON
-		out = append(append(out, ':'), value...)
-	}
-	return append(out, '}')
-}
-
 // Object returns an object with these members.
-func Object(members [][]byte) []byte {
-	out := []byte{'{'}
-	for i, m := range members {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, m...)
-	}
-	return append(out, '}')
+func Object(members ...[]byte) []byte {
+	return slices.Concat([]byte("{"), bytes.Join(members, []byte(",")), []byte("}"))
 }
 
 // PerMille formats a share as a JSON number with at most three decimals.
@@ -72,70 +43,53 @@ func PerMille(p memproxy.PerMille) []byte {
 	return strconv.AppendFloat(nil, float64(p)/1000, 'f', -1, 64)
 }
 
-// members are JSON members in one buffer.
-type members struct {
-	buf  []byte
-	ends []int
-}
-
-func (m *members) raw(name string, write func([]byte) []byte) {
-	m.buf = append(append(append(append(m.buf, '"'), memproxy.StampPrefix...), name...), '"', ':')
-	m.buf = write(m.buf)
-	m.ends = append(m.ends, len(m.buf))
-}
-
-func (m *members) str(name, value string) {
-	m.raw(name, func(b []byte) []byte {
-		// Invalid UTF-8 is replaced, and the stamp then fails verification.
-		b, _ = jsontext.AppendQuote(b, value)
-		return b
-	})
-}
-
-func (m *members) list() [][]byte {
-	out := make([][]byte, len(m.ends))
-	start := 0
-	for i, end := range m.ends {
-		out[i] = m.buf[start:end:end]
-		start = end
+// Members returns the members of a stamp, with commas between. With over, absent ones are
+// empty instead of left out: backends that merge metadata would keep those of an older
+// stamp.
+func Members(s *memproxy.Stamp, over bool) []byte {
+	out := make([]byte, 0, 1024)
+	member := func(name string) {
+		if len(out) > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(append(append(out, '"'), memproxy.StampPrefix...), name...), '"', ':')
 	}
-	return out
-}
-
-// Members returns the members of a stamp. With over, absent ones are empty instead of
-// left out: backends that merge metadata would keep those of an older stamp.
-func Members(s *memproxy.Stamp, over bool) [][]byte {
-	m := members{buf: make([]byte, 0, 1024), ends: make([]int, 0, 16)}
+	text := func(name, value string) {
+		member(name)
+		out, _ = jsontext.AppendQuote(out, value) // invalid UTF-8 is replaced, and the stamp then fails verification
+	}
+	share := func(name string, value memproxy.PerMille) {
+		member(name)
+		out = append(out, PerMille(value)...)
+	}
 	optional := func(name, value string) {
 		if value != "" || over {
-			m.str(name, value)
+			text(name, value)
 		}
 	}
 	received := ""
 	if !s.Received.IsZero() {
 		received = s.Received.UTC().Format(time.RFC3339)
 	}
-	m.str("id", s.ID)
-	m.str("actor", s.Actor)
-	m.str("trust", string(s.Trust))
-	m.raw("confidence", func(b []byte) []byte { return append(b, PerMille(s.Confidence)...) })
-	m.str("source", string(s.Source))
-	m.str("attestation", string(s.Attestation))
-	m.raw("ts", func(b []byte) []byte {
-		return append(s.Time.UTC().AppendFormat(append(b, '"'), time.RFC3339), '"')
-	})
-	m.str("sha256", s.SHA256)
+	text("id", s.ID)
+	text("actor", s.Actor)
+	text("trust", string(s.Trust))
+	share("confidence", s.Confidence)
+	text("source", string(s.Source))
+	text("attestation", string(s.Attestation))
+	text("ts", s.Time.UTC().Format(time.RFC3339))
+	text("sha256", s.SHA256)
 	optional("mark", s.Mark)
 	optional("received_at", received)
 	optional("session", s.Session)
 	optional("trigger", s.Trigger)
 	optional("flags", s.Flags)
 	if received != "" || s.Score != 0 || over {
-		m.raw("score", func(b []byte) []byte { return append(b, PerMille(s.Score)...) })
+		share("score", s.Score)
 	}
 	optional("meta", s.Metadata)
-	m.str("sig", s.Signature)
-	return m.list()
+	text("sig", s.Signature)
+	return out
 }
 
 // ParseRaw reads a stamp out of metadata in JSON.

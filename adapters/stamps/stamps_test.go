@@ -50,13 +50,14 @@ func TestRoundTrip(t *testing.T) {
 // members that the edits change and without memproxy's own.
 func TestBeside(t *testing.T) {
 	doc := must.Get(jsondoc.Parse([]byte(`{"about":"tea","confidence":0.9,"deep":{"memproxy_x":1,"a":2},"list":[1,{"c":0.9}],"Memproxy_sig":"x","\u00fc":1.50}`), 0))(t)
-	e := doc.Edit()
-	e.Replace(doc.At("/confidence"), []byte("0.7"))
-	e.Replace(doc.At("/list/1/c"), []byte("0.7"))
-	if got := stamps.WithoutReserved(e, doc.Root, []*jsondoc.Value{doc.At("/deep"), doc.At("/none")}); string(got) != `{"about":"tea","confidence":0.7,"ü":1.50}` {
+	p := must.Get(stamps.NewPatch(doc, &memproxy.Operation{Reserved: []string{"/deep/memproxy_x"}}))(t)
+	p.Replace(doc.At("/confidence"), []byte("0.7"))
+	p.Replace(doc.At("/list/1/c"), []byte("0.7"))
+	p.Remove("/none/x")
+	if got := p.WithoutReserved(doc.Root); string(got) != `{"about":"tea","confidence":0.7,"ü":1.50}` {
 		t.Errorf("%s", got)
 	}
-	if got := stamps.WithoutReserved(doc.Edit(), doc.At("/about"), nil); got != nil {
+	if got := p.WithoutReserved(doc.At("/about")); got != nil {
 		t.Errorf("%s", got)
 	}
 	if got := stamps.Kept(doc.Src, true); len(got) != 1 || string(got[0]) != `"Memproxy_sig":"x"` {
