@@ -6,21 +6,19 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/answers/answerstest"
-	"github.com/memproxy/memproxy/adapters/mem0"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-13, CARD-1: every row's answer is claimed member by member, at every
 // level; no other member passes.
 func TestAnswersAreClaimed(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
+	a := adapter(t)
 	answerstest.Table(t, a, a.Answers)
 }
 
 // Proves EDGE-13, TRL-10: answers in the forms of the servers and of the SDKs' types
 // pass unchanged.
 func TestAnswersOfTheServers(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
+	a := adapter(t)
 	for _, tc := range []struct {
 		route  string
 		status int
@@ -73,7 +71,7 @@ func TestAnswersOfTheServers(t *testing.T) {
 // Proves EDGE-13, SYN-10: unreadable elements are removed from a list and reported; an
 // answer that is unreadable outside of its lists is refused.
 func TestUnreadableElementsAreLeftOut(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
+	a := adapter(t)
 	for _, tc := range []struct {
 		body, want string
 		gone       int
@@ -104,7 +102,7 @@ func TestUnreadableElementsAreLeftOut(t *testing.T) {
 // Proves EDGE-13, EDGE-3: an element whose owner has an unknown form is removed as a
 // whole: without that member it would seem to have no owner.
 func TestOwnersInAnotherFormAreNobodys(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
+	a := adapter(t)
 	for _, name := range []string{"id", "user_id", "agent_id", "app_id", "run_id"} {
 		for _, owner := range []string{`["ann"]`, `{"id":"ann"}`, `[]`, `{}`} {
 			body := `{"results":[{"memory":"canary","` + name + `":` + owner + `},{"id":"b","memory":"m","user_id":"ann","agent_id":null}]}`

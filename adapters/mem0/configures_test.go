@@ -3,18 +3,14 @@ package mem0_test
 import (
 	"slices"
 	"testing"
-
-	"github.com/memproxy/memproxy/adapters/mem0"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-18: members that tell the extractor what to remember are recognised one
 // by one; messages, metadata and other steering members are not among them.
 func TestWhatConfigures(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
 	const body = `{"user_id":"ann","messages":[{"role":"system","content":"c"},{"role":"user","content":"custom_instructions"}],
 		"custom_instructions":"i","includes":"n","excludes":["x"],"prompt":"p","custom_categories":[{"k":"v"}],"metadata":{"custom_instructions":"m"},"brand_new":"b"}`
-	op := decode(t, a, "POST", "/v3/memories/add/", body)
+	op := decode(t, adapter(t), "POST /v3/memories/add/", body)
 	var got []string
 	for i := range op.Items {
 		if op.Items[i].Configures {

@@ -53,11 +53,8 @@ func TestOwnersHaveOneSpellingInBodies(t *testing.T) {
 			t.Errorf("%s %s: refused is %v", path, body, got)
 		}
 	}
-	req := memproxy.Request{Method: "PUT", Path: "/v1/memories/m1/", EscapedPath: "/v1/memories/m1/", Header: memproxy.Header{"Content-Type": {"application/json"}}}
-	a := adapter(t)
-	rt, _ := a.Route(req)
-	op, err := a.Decode(rt, req, []byte(`{"text":"t","metadata":{"userId":"bob"}}`))
-	if err != nil || len(op.Claims) != 1 || op.Claims[0].Dim != memproxy.DimUser || op.Claims[0].Values[0] != "bob" {
-		t.Errorf("an owner in metadata: %v %v", op, err)
+	op := decode(t, adapter(t), "PUT /v1/memories/m1/", `{"text":"t","metadata":{"userId":"bob"}}`)
+	if len(op.Claims) != 1 || op.Claims[0].Dim != memproxy.DimUser || op.Claims[0].Values[0] != "bob" {
+		t.Errorf("an owner in metadata: %v", op)
 	}
 }

@@ -4,14 +4,13 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves TRL-6: an answer to an addition names all memories that it made, unless its
 // receipt is still pending.
 func TestWhichAnswersNameEverything(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
+	a := adapter(t)
 	made := `[{"id":"m1","data":{"memory":"likes tea"},"event":"ADD"}]`
 	for body, want := range map[string]bool{
 		`{"status":"SUCCEEDED","event_id":"e1","results":` + made + `}`: true,
@@ -32,7 +31,7 @@ func TestWhichAnswersNameEverything(t *testing.T) {
 // Proves EDGE-2: the platform's extracted memories are read from the finished event,
 // and the server's from its answer; both can be undone.
 func TestExtraction(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
+	a := adapter(t)
 	add := memproxy.Request{Method: "POST", Path: "/v3/memories/add/", EscapedPath: "/v3/memories/add/", Base: "http://proxy"}
 	if q := a.Receipt(memproxy.Route{}, add, "e/1"); q.Method != "GET" || q.EscapedPath != "/v1/event/e%2F1/" {
 		t.Errorf("%+v", q)
@@ -75,8 +74,7 @@ func TestExtraction(t *testing.T) {
 		}
 	}
 	// The server's own answer contains the replaced text.
-	req := memproxy.Request{Method: "POST", Path: "/memories", EscapedPath: "/memories"}
-	rt, _ := a.Route(req)
+	rt, req := routed(t, a, "POST /memories")
 	rd, err := a.Read(rt, req, memproxy.Reply{Status: 200, Body: []byte(`{"results":[{"id":"m1","memory":"b","event":"UPDATE","previous_memory":"a"}]}`)})
 	if err != nil || rd.Memories[0].Before != "a" {
 		t.Errorf("%+v %v", rd, err)

@@ -6,35 +6,25 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/mem0"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves MFW-7: a held addition is answered in the asynchronous form of its route.
 // Requests that clients take for completed at once have no such answer.
 func TestHeld(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
+	a := adapter(t)
 	const pending = `{"event_id":"d1","message":"The memory waits for review","status":"PENDING"}`
-	for name, tc := range map[string]struct{ method, path, body, want string }{
-		"platform":             {"POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"x"}]}`, pending},
-		"older platform":       {"POST", "/v1/memories/", `{"user_id":"ann","messages":[{"role":"user","content":"x"}]}`, "[" + pending + "]"},
-		"its later form":       {"POST", "/v1/memories/", `{"user_id":"ann","output_format":"v1.1","version":"v2","messages":[{"role":"user","content":"x"}]}`, `{"relations":[],"results":[` + pending + `]}`},
-		"server":               {"POST", "/memories", `{"user_id":"ann","messages":[{"role":"user","content":"x"}]}`, `{"results":[]}`},
-		"a change":             {"PUT", "/v1/memories/m1/", `{"text":"x"}`, ""},
-		"a change, server":     {"PUT", "/memories/m1", `{"text":"x"}`, ""},
-		"a deletion":           {"DELETE", "/v1/memories/m1/", ``, ""},
-		"changes in one batch": {"PUT", "/v1/batch/", `{"memories":[{"memory_id":"m1","text":"x"}]}`, ""},
+	for name, tc := range map[string]struct{ target, body, want string }{
+		"platform":             {"POST /v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"x"}]}`, pending},
+		"older platform":       {"POST /v1/memories/", `{"user_id":"ann","messages":[{"role":"user","content":"x"}]}`, "[" + pending + "]"},
+		"its later form":       {"POST /v1/memories/", `{"user_id":"ann","output_format":"v1.1","version":"v2","messages":[{"role":"user","content":"x"}]}`, `{"relations":[],"results":[` + pending + `]}`},
+		"server":               {"POST /memories", `{"user_id":"ann","messages":[{"role":"user","content":"x"}]}`, `{"results":[]}`},
+		"a change":             {"PUT /v1/memories/m1/", `{"text":"x"}`, ""},
+		"a change, server":     {"PUT /memories/m1", `{"text":"x"}`, ""},
+		"a deletion":           {"DELETE /v1/memories/m1/", ``, ""},
+		"changes in one batch": {"PUT /v1/batch/", `{"memories":[{"memory_id":"m1","text":"x"}]}`, ""},
 	} {
-		req := memproxy.Request{Method: tc.method, Path: tc.path, EscapedPath: tc.path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
-		rt, ok := a.Route(req)
-		if !ok {
-			t.Fatalf("%s: no route", name)
-		}
-		op, err := a.Decode(rt, req, []byte(tc.body))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		reply, ok := a.Held(rt, req, op, memproxy.Decision{ID: "d1", Verdict: memproxy.Hold})
+		rt, req := routed(t, a, tc.target)
+		reply, ok := a.Held(rt, req, decode(t, a, tc.target, tc.body), memproxy.Decision{ID: "d1", Verdict: memproxy.Hold})
 		if ok != (tc.want != "") || string(reply.Body) != tc.want || ok && reply.Status != 200 {
 			t.Errorf("%s: %v %d %s", name, ok, reply.Status, reply.Body)
 		}
@@ -43,13 +33,12 @@ func TestHeld(t *testing.T) {
 
 // The receipt of a held write reports its state in the platform's terms.
 func TestPolled(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
-	req := memproxy.Request{Method: "GET", Path: "/v1/event/d1/", EscapedPath: "/v1/event/d1/"}
-	rt, ok := a.Route(req)
-	if !ok || a.Polls(rt) != "d1" {
-		t.Fatalf("%v polls %q", ok, a.Polls(rt))
+	a := adapter(t)
+	rt, req := routed(t, a, "GET /v1/event/d1/")
+	if a.Polls(rt) != "d1" {
+		t.Fatalf("polls %q", a.Polls(rt))
 	}
-	if rt, _ := a.Route(memproxy.Request{Method: "GET", Path: "/v1/memories/m1/", EscapedPath: "/v1/memories/m1/"}); a.Polls(rt) != "" {
+	if rt, _ := routed(t, a, "GET /v1/memories/m1/"); a.Polls(rt) != "" {
 		t.Errorf("a memory is taken for a receipt")
 	}
 	at := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)

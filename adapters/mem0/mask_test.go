@@ -1,45 +1,31 @@
 package mem0_test
 
 import (
-	"strings"
 	"testing"
-
-	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/mem0"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-13: where a read names an owner whose existence the caller must not
 // learn, another name is sent, or the adapter reports that it cannot do so; other names
 // are sent unchanged.
 func TestNamesAreMasked(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
-	for _, tc := range []struct{ method, target, body, want string }{
-		{"GET", "/memories?user_id=bob&top_k=3", "", "user_id=nobody&top_k=3"},
-		{"GET", "/memories?user_id=b%6Fb", "", "user_id=nobody"},
-		{"GET", "/memories?user_id=ann&run_id=bob", "", "user_id=ann&run_id=bob"},
-		{"GET", "/v1/memories/?filters%5Buser_id%5D=bob", "", "cannot"},
-		{"POST", "/search", `{"query":"q","user_id":"bob"}`, `{"query":"q","user_id":"nobody"}`},
-		{"POST", "/search", `{"query":"bob","filters":{"user_id":"b\u006fb"}}`, `{"query":"bob","filters":{"user_id":"nobody"}}`},
-		{"POST", "/v3/memories/search/", `{"query":"q","filters":{"OR":[{"user_id":{"in":["ann","bob"]}},{"NOT":{"user_id":"bob"}},{"agent_id":"bob"}]}}`,
+	a := adapter(t)
+	for _, tc := range []struct{ target, body, want string }{
+		{"GET /memories?user_id=bob&top_k=3", "", "user_id=nobody&top_k=3"},
+		{"GET /memories?user_id=b%6Fb", "", "user_id=nobody"},
+		{"GET /memories?user_id=ann&run_id=bob", "", "user_id=ann&run_id=bob"},
+		{"GET /v1/memories/?filters%5Buser_id%5D=bob", "", "cannot"},
+		{"POST /search", `{"query":"q","user_id":"bob"}`, `{"query":"q","user_id":"nobody"}`},
+		{"POST /search", `{"query":"bob","filters":{"user_id":"b\u006fb"}}`, `{"query":"bob","filters":{"user_id":"nobody"}}`},
+		{"POST /v3/memories/search/", `{"query":"q","filters":{"OR":[{"user_id":{"in":["ann","bob"]}},{"NOT":{"user_id":"bob"}},{"agent_id":"bob"}]}}`,
 			`{"query":"q","filters":{"OR":[{"user_id":{"in":["ann","nobody"]}},{"NOT":{"user_id":"nobody"}},{"agent_id":"bob"}]}}`},
-		{"POST", "/v3/memories/", `{"filters":{"NOT":[{"user_id":"bob"}]}}`, `{"filters":{"NOT":[{"user_id":"nobody"}]}}`},
-		{"POST", "/v3/memories/", `{"filters":{"user_id":{"ne":"bob"}}}`, `{"filters":{"user_id":{"ne":"nobody"}}}`},
-		{"POST", "/v2/memories/", `{"filters":{"AND":[{"user_id":{"nin":["ann","bob"]}}]}}`, `{"filters":{"AND":[{"user_id":{"nin":["ann","nobody"]}}]}}`},
-		{"GET", `/v1/memories/?metadata={"user_id":"bob"}`, "", "cannot"},
-		{"GET", "/v1/memories/user/bob/", "", "cannot"},
+		{"POST /v3/memories/", `{"filters":{"NOT":[{"user_id":"bob"}]}}`, `{"filters":{"NOT":[{"user_id":"nobody"}]}}`},
+		{"POST /v3/memories/", `{"filters":{"user_id":{"ne":"bob"}}}`, `{"filters":{"user_id":{"ne":"nobody"}}}`},
+		{"POST /v2/memories/", `{"filters":{"AND":[{"user_id":{"nin":["ann","bob"]}}]}}`, `{"filters":{"AND":[{"user_id":{"nin":["ann","nobody"]}}]}}`},
+		{`GET /v1/memories/?metadata={"user_id":"bob"}`, "", "cannot"},
+		{"GET /v1/memories/user/bob/", "", "cannot"},
 	} {
-		path, query, _ := strings.Cut(tc.target, "?")
-		req := memproxy.Request{Method: tc.method, Path: path, EscapedPath: path, Query: query, Header: memproxy.Header{}}
-		rt, ok := a.Route(req)
-		if !ok {
-			t.Fatal(tc.target)
-		}
-		op, err := a.Decode(rt, req, []byte(tc.body))
-		if err != nil {
-			t.Errorf("%s: %v", tc.target, err)
-			continue
-		}
+		rt, req := routed(t, a, tc.target)
+		op := decode(t, a, tc.target, tc.body)
 		if !a.Masks(rt, op) {
 			if tc.want != "cannot" {
 				t.Errorf("%s %s cannot be masked", tc.target, tc.body)

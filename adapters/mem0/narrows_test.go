@@ -1,19 +1,16 @@
 package mem0_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/mem0"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3, EDGE-13: a request that derives from many memories, or changes many,
 // is narrowed only by the places where its route looks for an owner; the backend
 // ignores all others. The same applies to counts and relations in a list.
 func TestPlacesThatNarrow(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
+	a := adapter(t)
 	for _, tc := range []struct {
 		target, body string
 		want         bool
@@ -61,17 +58,7 @@ func TestPlacesThatNarrow(t *testing.T) {
 		{"GET /memories?user_id=ann", "", true},
 		{"GET /v1/memories/?user_id=ann", "", true},
 	} {
-		method, target, _ := strings.Cut(tc.target, " ")
-		path, query, _ := strings.Cut(target, "?")
-		req := memproxy.Request{Method: method, EscapedPath: path, Query: query}
-		rt, ok := a.Route(req)
-		if !ok {
-			t.Fatalf("no route %s", tc.target)
-		}
-		op, err := a.Decode(rt, req, []byte(tc.body))
-		if err != nil {
-			t.Fatalf("%s %s: %v", tc.target, tc.body, err)
-		}
+		op := decode(t, a, tc.target, tc.body)
 		pins := false
 		for _, c := range op.Claims {
 			pins = pins || c.Pins && c.Op == memproxy.ClaimIs

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -33,7 +32,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	}
 	r := a.Row(rt.ID)
 	whole := r != nil && r.shape == event
-	f := finding{opt: &a.opt, rd: rd, rt: rt, a: a, doc: &jsondoc.Doc{Src: reply.Body}}
+	f := finding{rd: rd, rt: rt, a: a, doc: &jsondoc.Doc{Src: reply.Body}}
 	doc, err := f.parse(whole)
 	if err != nil {
 		return nil, err
@@ -105,12 +104,10 @@ func links(rd *memproxy.Reading, root *jsondoc.Value) {
 
 // finding is the state of reading one answer.
 type finding struct {
-	opt *Options
+	a   *Adapter
 	rd  *memproxy.Reading
 	doc *jsondoc.Doc
 	rt  memproxy.Route
-
-	a   *Adapter
 	err error // of an element
 }
 
@@ -187,7 +184,7 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	}
 	if meta != nil && meta.Kind == jsondoc.Object {
 		m.Metadata = f.doc.Raw(meta)
-		m.Field, m.Filed = f.opt.fieldsOf(f.doc, meta)
+		m.Field, m.Filed = f.a.opt.fieldsOf(f.doc, meta)
 		m.Stamp = stamps.Parse(meta, f.doc)
 		m.Scope = merge(m.Scope, scope(meta))
 	}
@@ -248,84 +245,4 @@ func scope(v *jsondoc.Value) memproxy.Scope {
 
 func merge(a, b memproxy.Scope) memproxy.Scope {
 	return memproxy.Scope{User: cmp.Or(a.User, b.User), Agent: cmp.Or(a.Agent, b.Agent), App: cmp.Or(a.App, b.App), Run: cmp.Or(a.Run, b.Run)}
-}
-
-// Rewrite implements the gate's reader.
-func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
-	drop := map[string]bool{}
-	shown := map[string]string{}
-	told := map[string]*memproxy.Provenance{}
-	var bare []string
-	for i := range rd.Memories {
-		m := &rd.Memories[i]
-		switch {
-		case m.Drop:
-			drop[m.Pointer] = true
-		case m.Show != nil && m.TextAt != "":
-			shown[m.TextAt] = *m.Show
-		}
-		if m.Bare && !m.Drop {
-			bare = append(bare, m.Pointer)
-		}
-		if m.Told != nil && !m.Drop {
-			told[m.Pointer] = m.Told
-		}
-	}
-	unwanted := unwanted(a.Row(rt.ID), rt, req)
-	if drop[""] {
-		return nil, errWhole
-	}
-	if len(bytes.TrimSpace(reply.Body)) == 0 {
-		return reply.Body, nil // of a change, in which Read finds nothing
-	}
-	if len(drop) == 0 && len(rd.Links) == 0 && len(unwanted) == 0 && len(shown) == 0 && len(told) == 0 && len(bare) == 0 && !rd.Unrelated && !rd.Mixed {
-		return reply.Body, nil
-	}
-	doc, err := jsondoc.Parse(reply.Body, 0)
-	if err != nil {
-		return nil, err
-	}
-	e := doc.Edit()
-	if err := e.Texts(shown); err != nil {
-		return nil, err
-	}
-	for _, ptr := range rd.Links {
-		e.Replace(doc.At(ptr), ledBack(doc.At(ptr).Text(), req))
-	}
-	unsay(e, doc, shown)
-	receive(e, doc, drop)
-	f := finish{e: e, drop: drop, unwanted: unwanted, told: told}
-	if err := f.all(doc); err != nil {
-		return nil, err
-	}
-	unrelate(e, doc, len(drop) > 0 || rd.Unrelated)
-	unprecede(e, doc, bare)
-	if rd.Mixed {
-		uncount(e, doc, drop)
-	} else if c := doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number && len(drop) > 0 {
-		if n, err := strconv.Atoi(string(doc.Raw(c))); err == nil {
-			for ptr := range drop {
-				if strings.Count(ptr, "/") <= 2 { // and not inside an event
-					n--
-				}
-			}
-			e.Replace(c, strconv.AppendInt(nil, int64(max(0, n)), 10))
-		}
-	}
-	return e.Apply(), nil
-}
-
-// unwanted returns the fields that memproxy requested in addition to the client's.
-func unwanted(r *row, rt memproxy.Route, req memproxy.Request) []string {
-	if r == nil || rt.Kind != memproxy.Recall || rt.Derived {
-		return nil
-	}
-	have, _ := queryFields(r, req.Query) // if both are present, the query takes precedence
-	if len(have) == 0 && rt.Params["fields"] != "" {
-		have = strings.Split(rt.Params["fields"], ",")
-	}
-	if len(have) == 0 {
-		return nil
-	}
-	return lacking(have)
 }

@@ -5,14 +5,12 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/mem0"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-13, CARD-1: counts that include others' memories are removed, and a list
 // counts its shown elements.
 func TestTotalsOfOthersAreLeftOut(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
+	a := adapter(t)
 	const mine, theirs = `{"id":1,"name":"zoe","type":"user","total_memories":1}`, `{"id":2,"name":"ann","type":"user","total_memories":7}`
 	rt := memproxy.Route{ID: "mem0.v1.entities", Kind: memproxy.Recall}
 	reply := memproxy.Reply{Status: 200, Body: []byte(`{"count":9,"next":null,"results":[` + mine + `,` + theirs + `],"total_users":8,"total_agents":1}`)}
@@ -39,7 +37,7 @@ func TestTotalsOfOthersAreLeftOut(t *testing.T) {
 // Proves EDGE-13, CARD-2: memories of others, previous texts and relations can be
 // removed from the answer to a write, and the rest is unchanged.
 func TestAnswersOfWritesAreRewritten(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
+	a := adapter(t)
 	const mine, theirs = `{"id":"a","memory":"m","event":"ADD"}`, `{"id":"b","memory":"canary","event":"UPDATE","previous_memory":"canary"}`
 	const graph = `{"added_entities":[[{"source":"x","relationship":"likes","target":"tea"}]],"deleted_entities":[]}`
 	rt := memproxy.Route{ID: "mem0.server.add", Kind: memproxy.Learn}

@@ -6,15 +6,13 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/mem0"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3, EDGE-13: an id has one spelling, in paths and in bodies: the server
 // accepts others for the same memory, which the ledger would not find. Ids that are no
 // UUIDs are not affected.
 func TestIDsHaveOneSpelling(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
+	a := adapter(t)
 	for id, other := range map[string]bool{
 		"d2101fa1-594d-472a-a391-672a5f926b71": false, "m1": false, "a-much-longer-name-of-some-memory-there": false, "d2101fa1": false,
 		"d2101fa1594d472aa391672a5f926b71": true, "{d2101fa1-594d-472a-a391-672a5f926b71}": true, "urn:uuid:d2101fa1-594d-472a-a391-672a5f926b71": true,

@@ -1,8 +1,11 @@
 package mem0
 
 import (
+	"bytes"
 	"cmp"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -11,6 +14,62 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
+
+// Rewrite implements the gate's reader.
+func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
+	unwanted := unwanted(a.Row(rt.ID), rt, req)
+	changed := len(rd.Links) > 0 || len(unwanted) > 0 || rd.Unrelated || rd.Mixed
+	for i := range rd.Memories {
+		m := &rd.Memories[i]
+		if m.Drop && m.Pointer == "" {
+			return nil, errWhole
+		}
+		changed = changed || m.Drop || m.Bare || m.Told != nil || m.Show != nil && m.TextAt != ""
+	}
+	if !changed || len(bytes.TrimSpace(reply.Body)) == 0 { // of a change, in which Read finds nothing
+		return reply.Body, nil
+	}
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	if err != nil {
+		return nil, err
+	}
+	w := rewriting{doc: doc, e: doc.Edit(), memories: make(map[string]*memproxy.Memory, len(rd.Memories)), unwanted: unwanted}
+	shown, gone := map[string]string{}, rd.Unrelated
+	for i := range rd.Memories {
+		m := &rd.Memories[i]
+		w.memories[m.Pointer] = m
+		gone = gone || m.Drop
+		if !m.Drop && m.Show != nil && m.TextAt != "" {
+			shown[m.TextAt] = *m.Show
+		}
+	}
+	if err := w.e.Texts(shown); err != nil {
+		return nil, err
+	}
+	for _, ptr := range rd.Links {
+		w.e.Replace(doc.At(ptr), ledBack(doc.At(ptr).Text(), req))
+	}
+	unrelate(w.e, doc, gone)
+	if err := w.answer(rd.Mixed); err != nil {
+		return nil, err
+	}
+	return w.e.Apply(), nil
+}
+
+// unwanted returns the fields that memproxy requested in addition to the client's.
+func unwanted(r *row, rt memproxy.Route, req memproxy.Request) []string {
+	if r == nil || rt.Kind != memproxy.Recall || rt.Derived {
+		return nil
+	}
+	have, _ := queryFields(r, req.Query) // if both are present, the query takes precedence
+	if len(have) == 0 && rt.Params["fields"] != "" {
+		have = strings.Split(rt.Params["fields"], ",")
+	}
+	if len(have) == 0 {
+		return nil
+	}
+	return lacking(have)
+}
 
 // ledBack rewrites a link of the backend to lead through memproxy, with the
 // client's parameters for memproxy itself. A link that cannot be rewritten becomes
@@ -32,17 +91,6 @@ func ledBack(link string, req memproxy.Request) []byte {
 		return []byte("null")
 	}
 	return text
-}
-
-// unsay empties members of an element that repeat its replaced text: the messages
-// that it was made from.
-func unsay(e *jsondoc.Edits, doc *jsondoc.Doc, shown map[string]string) {
-	for at := range shown {
-		el := doc.At(at[:strings.LastIndexByte(at, '/')])
-		if v := el.Get("input"); v != nil {
-			e.Replace(v, []byte("[]"))
-		}
-	}
 }
 
 // results reads the memories that an event reports for a write. They show the state
@@ -70,65 +118,104 @@ func results(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) error 
 	return nil
 }
 
-// receive removes dropped memories from events, along with the payload of the
-// write, which has the same content.
-func receive(e *jsondoc.Edits, doc *jsondoc.Doc, drop map[string]bool) {
-	gone := map[string]bool{}
-	for ptr := range drop {
-		at := strings.LastIndex(ptr, "/results/")
-		if at < 0 || drop[ptr[:at]] {
-			continue
-		}
-		if ev := doc.At(ptr[:at]); !gone[ptr[:at]] && ev.Get("payload") != nil {
-			gone[ptr[:at]] = true
-			e.Replace(ev.Get("payload"), []byte("{}"))
-		}
-	}
-}
-
-// finish completes the shown elements: it removes fields that memproxy requested in
-// addition, and adds provenance.
-type finish struct {
+// rewriting is the state of changing one answer.
+type rewriting struct {
+	doc      *jsondoc.Doc
 	e        *jsondoc.Edits
-	drop     map[string]bool
-	unwanted []string
-	told     map[string]*memproxy.Provenance
+	memories map[string]*memproxy.Memory // by pointer
+	unwanted []string                    // fields that memproxy requested in addition
 }
 
-// all completes the lists of an answer, and those inside events.
-func (f *finish) all(doc *jsondoc.Doc) error {
-	if doc.Root.Kind == jsondoc.Array {
-		return f.list(doc.Root, "")
+// answer changes the object or the lists that an answer is, and its counts. If the backend
+// also counted others' memories, totals are removed and a list counts its shown elements.
+func (w *rewriting) answer(mixed bool) error {
+	root := w.doc.Root
+	if root.Kind == jsondoc.Array {
+		_, err := w.list(root, "")
+		return err
 	}
-	if p := f.told[""]; p != nil {
-		if err := stamps.Tell(f.e, doc.Root, p); err != nil {
+	if m := w.memories[""]; m != nil {
+		if err := w.element(root, m, nil); err != nil {
 			return err
 		}
 	}
+	total, dropped, lists := 0, 0, 0
 	for _, key := range listKeys {
-		if err := f.list(doc.Root.Get(key), "/"+key); err != nil {
+		v := root.Get(key)
+		n, err := w.list(v, "/"+key)
+		if err != nil {
 			return err
+		}
+		if dropped += n; v != nil && v.Kind == jsondoc.Array {
+			total, lists = total+len(v.Elems), lists+1
+		}
+	}
+	w.receipt(root, dropped)
+	switch count := root.Get("count"); {
+	case mixed && lists > 0:
+		for _, v := range [...]*jsondoc.Value{count, root.Get("total")} {
+			if v != nil {
+				w.e.Replace(v, strconv.AppendInt(nil, int64(total-dropped), 10))
+			}
+		}
+		w.e.Object(root, func(name string) bool { return strings.HasPrefix(name, "total_") }, nil)
+	case !mixed && count != nil && count.Kind == jsondoc.Number && dropped > 0:
+		if n, err := strconv.Atoi(string(w.doc.Raw(count))); err == nil {
+			w.e.Replace(count, strconv.AppendInt(nil, int64(max(0, n-dropped)), 10))
 		}
 	}
 	return nil
 }
 
-func (f *finish) list(v *jsondoc.Value, ptr string) error {
+// list removes the dropped elements of a list and changes the others, with the lists
+// inside of events.
+func (w *rewriting) list(v *jsondoc.Value, ptr string) (dropped int, err error) {
 	if v == nil || v.Kind != jsondoc.Array {
-		return nil
+		return 0, nil
 	}
-	f.e.Array(v, func(i int) bool { return f.drop[jsondoc.Index(ptr, i)] })
+	gone := make([]bool, len(v.Elems))
 	for i, el := range v.Elems {
 		at := jsondoc.Index(ptr, i)
-		if f.drop[at] || el.Kind != jsondoc.Object {
+		m := w.memories[at]
+		if gone[i] = m != nil && m.Drop; gone[i] {
+			dropped++
 			continue
 		}
-		if err := stamps.Tell(f.e, el, f.told[at], f.unwanted...); err != nil {
-			return err
+		if el.Kind != jsondoc.Object {
+			continue
 		}
-		if err := f.list(el.Get("results"), at+"/results"); err != nil {
-			return err
+		if err := w.element(el, m, w.unwanted); err != nil {
+			return 0, err
 		}
+		inside, err := w.list(el.Get("results"), at+"/results")
+		if err != nil {
+			return 0, err
+		}
+		w.receipt(el, inside)
 	}
-	return nil
+	w.e.Array(v, func(i int) bool { return gone[i] })
+	return dropped, nil
+}
+
+// element changes a shown element. The messages that a replaced text was made from are
+// emptied, because they repeat it. M is nil where Read found no memory.
+func (w *rewriting) element(v *jsondoc.Value, m *memproxy.Memory, unwanted []string) error {
+	if m == nil {
+		return stamps.Tell(w.e, v, nil, unwanted...)
+	}
+	if input := v.Get("input"); input != nil && m.Show != nil && m.TextAt != "" {
+		w.e.Replace(input, []byte("[]"))
+	}
+	if m.Bare {
+		unwanted = append(slices.Clip(unwanted), "previous_memory", "old_memory")
+	}
+	return stamps.Tell(w.e, v, m.Told, unwanted...)
+}
+
+// receipt empties the payload of a write of which results were dropped: it has the same
+// content.
+func (w *rewriting) receipt(event *jsondoc.Value, dropped int) {
+	if payload := event.Get("payload"); payload != nil && dropped > 0 {
+		w.e.Replace(payload, []byte("{}"))
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -14,28 +13,25 @@ import (
 // has none, or was requested without; a forged copy is replaced. Everything else is
 // unchanged.
 func TestProvenanceIsTold(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
+	a := adapter(t)
 	const told = `"memproxy_provenance":{"actor":"agent:dev","trust":"authenticated","confidence":0.7,"source":"unstated",` +
 		`"attestation":"self-reported","state":"validated","contested":false,"decision":"d1","written":"2026-03-14T12:00:00Z"}`
 	p := &memproxy.Provenance{
 		Actor: "agent:dev", Trust: memproxy.TrustAuthenticated, Confidence: 700, Source: memproxy.SourceUnstated,
 		Attestation: memproxy.SelfReported, State: memproxy.StateValidated, Decision: "d1", Written: time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC),
 	}
-	for _, tc := range []struct{ method, path, query, answer, want string }{
-		{"GET", "/v1/memories/m1/", "", `{"id":"m1","memory":"x","metadata":{"a":1}}`, `{"id":"m1","memory":"x","metadata":{"a":1,` + told + `}}`},
-		{"GET", "/v1/memories/m1/", "", `{"id":"m1","memory":"x","metadata":null}`, `{"id":"m1","memory":"x","metadata":{` + told + `}}`},
-		{"GET", "/memories/m1", "", `{"id":"m1","memory":"x"}`, `{"id":"m1","memory":"x","metadata":{` + told + `}}`},
-		{"POST", "/v3/memories/", "", `{"results":[{"id":"m1","metadata":{"memproxy_provenance":{"trust":"system"}}}]}`, `{"results":[{"id":"m1","metadata":{` + told + `}}]}`},
-		{"GET", "/v1/memories/", "fields=id", `[{"id":"m1","metadata":{"a":1}}]`, `[{"id":"m1","metadata":{` + told + `}}]`},
+	for _, tc := range []struct{ target, answer, want string }{
+		{"GET /v1/memories/m1/", `{"id":"m1","memory":"x","metadata":{"a":1}}`, `{"id":"m1","memory":"x","metadata":{"a":1,` + told + `}}`},
+		{"GET /v1/memories/m1/", `{"id":"m1","memory":"x","metadata":null}`, `{"id":"m1","memory":"x","metadata":{` + told + `}}`},
+		{"GET /memories/m1", `{"id":"m1","memory":"x"}`, `{"id":"m1","memory":"x","metadata":{` + told + `}}`},
+		{"POST /v3/memories/", `{"results":[{"id":"m1","metadata":{"memproxy_provenance":{"trust":"system"}}}]}`, `{"results":[{"id":"m1","metadata":{` + told + `}}]}`},
+		{"GET /v1/memories/?fields=id", `[{"id":"m1","metadata":{"a":1}}]`, `[{"id":"m1","metadata":{` + told + `}}]`},
+		{"GET /v1/memories/m1/history/", `[{"metadata":null,"old_memory":"canary","memory_id":"m1"}]`, `[{"memory_id":"m1","metadata":{` + told + `}}]`},
 	} {
-		req := memproxy.Request{Method: tc.method, Path: tc.path, EscapedPath: tc.path, Query: tc.query}
-		rt, ok := a.Route(req)
-		if !ok {
-			t.Fatal(tc.path)
-		}
+		rt, req := routed(t, a, tc.target)
 		reply := memproxy.Reply{Status: 200, Body: []byte(tc.answer)}
 		rd := must.Get(a.Read(rt, req, reply))(t)
-		rd.Memories[0].Told = p
+		rd.Memories[0].Told, rd.Memories[0].Bare = p, true
 		got, err := a.Rewrite(rt, req, reply, rd)
 		if err != nil || string(got) != tc.want {
 			t.Errorf("%s\n got: %s %v\nwant: %s", tc.answer, got, err, tc.want)
@@ -46,15 +42,14 @@ func TestProvenanceIsTold(t *testing.T) {
 // Proves CARD-1: a change that is answered with nothing is answered so, on a backend of
 // several tenants too.
 func TestEmptyAnswersOfChanges(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
-	for method, path := range map[string]string{"PUT": "/v1/memories/m1/", "DELETE": "/memories/m1"} {
-		req := memproxy.Request{Method: method, Path: path, EscapedPath: path}
-		rt, _ := a.Route(req)
+	a := adapter(t)
+	for _, target := range []string{"PUT /v1/memories/m1/", "DELETE /memories/m1"} {
+		rt, req := routed(t, a, target)
 		reply := memproxy.Reply{Status: 204}
 		rd := must.Get(a.Read(rt, req, reply))(t)
 		rd.Mixed, rd.Unrelated = true, true
 		if got, err := a.Rewrite(rt, req, reply, rd); err != nil || len(got) > 0 {
-			t.Errorf("%s %s: %q, %v", method, path, got, err)
+			t.Errorf("%s: %q, %v", target, got, err)
 		}
 	}
 }
@@ -63,14 +58,10 @@ func TestEmptyAnswersOfChanges(t *testing.T) {
 // receipt as well, and no other member repeats a text that is shown in part. The
 // receipt of another write is unchanged.
 func TestNothingIsToldBeside(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
+	a := adapter(t)
 	rewrite := func(path, answer string, change func(*memproxy.Memory)) string {
 		t.Helper()
-		req := memproxy.Request{Method: "GET", Path: path, EscapedPath: path}
-		rt, ok := a.Route(req)
-		if !ok {
-			t.Fatal(path)
-		}
+		rt, req := routed(t, a, "GET "+path)
 		reply := memproxy.Reply{Status: 200, Body: []byte(answer)}
 		rd := must.Get(a.Read(rt, req, reply))(t)
 		for i := range rd.Memories {
@@ -78,8 +69,7 @@ func TestNothingIsToldBeside(t *testing.T) {
 				change(&rd.Memories[i])
 			}
 		}
-		got := must.Get(a.Rewrite(rt, req, reply, rd))(t)
-		return string(got)
+		return string(must.Get(a.Rewrite(rt, req, reply, rd))(t))
 	}
 	drop := func(m *memproxy.Memory) { m.Drop = true }
 	const event = `{"id":"e1","status":"SUCCEEDED","payload":{"messages":["bad"]},"results":[{"id":"m1","data":{"memory":"bad"}},{"id":"m2","data":{"memory":"good"}}]}`
@@ -102,14 +92,14 @@ func TestNothingIsToldBeside(t *testing.T) {
 
 // Proves MFW-8: a link to the next page repeats the reader's parameters for memproxy.
 func TestLinksCarryWishes(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
+	a := adapter(t)
 	for link, want := range map[string]string{
 		"https://up/v3/memories/?page=2": `"http://p/v3/memories/?page=2&memproxy_min_trust=0.7"`,
 		"https://up/v3/memories/":        `"http://p/v3/memories/?memproxy_min_trust=0.7"`,
 		"https://up/%zz":                 `null`,
 	} {
-		req := memproxy.Request{Method: "POST", EscapedPath: "/v3/memories/", Base: "http://p", Own: "memproxy_min_trust=0.7"}
-		rt, _ := a.Route(req)
+		rt, req := routed(t, a, "POST /v3/memories/")
+		req.Base, req.Own = "http://p", "memproxy_min_trust=0.7"
 		reply := memproxy.Reply{Status: 200, Body: []byte(`{"next":"` + link + `","results":[]}`)}
 		rd := must.Get(a.Read(rt, req, reply))(t)
 		if got := must.Get(a.Rewrite(rt, req, reply, rd))(t); string(got) != `{"next":`+want+`,"results":[]}` {

@@ -6,20 +6,17 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/mem0"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves MFW-7: an approved addition has arrived if its stamp is in the scope that it
 // names; a list that may be incomplete is inconclusive.
 func TestSeek(t *testing.T) {
-	a := must.Get(mem0.New(mem0.Options{}))(t)
+	a := adapter(t)
 	for path, want := range map[string]string{
 		"/memories": "/memories?agent_id=dev&top_k=1000&user_id=ann", "/v1/memories/": "/v1/memories/?agent_id=dev&page=3&page_size=200&user_id=ann", "/v3/memories/add/": "/v1/memories/?agent_id=dev&page=3&page_size=200&user_id=ann",
 	} {
-		req := memproxy.Request{Method: "POST", Path: path, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
-		rt, _ := a.Route(req)
-		op := must.Get(a.Decode(rt, req, []byte(`{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"x"}]}`)))(t)
+		rt, req := routed(t, a, "POST "+path)
+		op := decode(t, a, "POST "+path, `{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"x"}]}`)
 		q, ok := a.Seek(rt, req, op, 3)
 		if !ok || q.EscapedPath+"?"+q.Query != want || q.Method != "GET" {
 			t.Errorf("%s: %+v %v", path, q, ok)

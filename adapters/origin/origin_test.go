@@ -130,25 +130,21 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// A claimed confidence is read exactly, however it is written, and rounded up.
+// Proves TRL-3: every number from 0 to 1 is read exactly, rounded up to the per mille,
+// and anything else claims full confidence.
 func TestHints(t *testing.T) {
 	for text, want := range map[string]memproxy.PerMille{
 		"0": 0, "0.0": 0, "0.5": 500, "0.05": 50, "0.95": 950, "0.001": 1, "0.999": 999, "0.0001": 1, "0.9501": 951, "0.9500": 950,
-		"0.95000000000000000001": 951, "1": 1000, "1.0": 1000, "5e-1": 500, "1e-300": 1, "-0.0": 0,
+		"0.95000000000000000001": 951, "1": 1000, "1.0": 1000, "1e0": 1000, "5e-1": 500, "7E-1": 700, "700e-3": 700, "7.00000001e-1": 701,
+		"0.29": 290, "0.6999": 700, "0.7004999": 701, "1e-300": 1, "-0.0": 0,
 	} {
-		doc, err := jsondoc.Parse([]byte(text), 0)
-		if err != nil {
-			t.Fatal(text, err)
-		}
-		if h := origin.Hint(doc, doc.Root, ""); h.Claimed != want || !h.Legible {
+		doc := must.Get(jsondoc.Parse([]byte(text), 0))(t)
+		if h := origin.Hint(doc, doc.Root, ""); h.Claimed != want || !h.Legible || h.Raw != text {
 			t.Errorf("%s: %+v, want %d", text, h, want)
 		}
 	}
-	for _, text := range []string{"1.001", "-0.5", "2", `"0.5"`, "null", "1e400"} {
-		doc, err := jsondoc.Parse([]byte(text), 0)
-		if err != nil {
-			continue
-		}
+	for _, text := range []string{"1.001", "1.0000001", "1.0000000000000000000001", "-0.5", "-1e-9", "2", "1e400", `"0.5"`, "null", "[0.2]", `{"v":0.2}`} {
+		doc := must.Get(jsondoc.Parse([]byte(text), 0))(t)
 		if h := origin.Hint(doc, doc.Root, ""); h.Legible || h.Claimed != memproxy.Full {
 			t.Errorf("%s: %+v", text, h)
 		}

@@ -18,8 +18,9 @@ func stamp() memproxy.Stamp {
 	}
 }
 
-// Proves TRL-2: a stamp is read back as it was written, with and without optional
-// members; over an older stamp they are written in any case.
+// Proves TRL-2: a stamp is read back as it was written, to the per mille and the second,
+// with and without optional members; over an older stamp they are written in any case. An
+// incomplete stamp is ignored, and a corrupt one is read as one that fails verification.
 func TestRoundTrip(t *testing.T) {
 	plain, full := stamp(), stamp()
 	full.Mark, full.Metadata = "layer.inferred", "AAAAAAAAAAA"
@@ -37,6 +38,19 @@ func TestRoundTrip(t *testing.T) {
 			if len(raw) > 1024 {
 				t.Errorf("%d bytes", len(raw))
 			}
+		}
+	}
+	for c := memproxy.PerMille(0); c <= memproxy.Full; c++ {
+		plain.Confidence = c
+		if got := stamps.ParseRaw(stamps.Object(stamps.Members(&plain, false))); got == nil || *got != plain {
+			t.Errorf("%d is read as %+v", c, got)
+		}
+	}
+	for _, raw := range []string{
+		`{"memproxy_id":1,"memproxy_sig":[],"memproxy_ts":"yesterday","memproxy_confidence":"all"}`, `{"memproxy_id":"d","memproxy_sig":"s","memproxy_confidence":7}`,
+	} {
+		if got := stamps.ParseRaw([]byte(raw)); got == nil || got.Confidence != 0 {
+			t.Errorf("%s is read as %+v", raw, got)
 		}
 	}
 	for _, raw := range []string{"", "[]", "{", `{"memproxy_id":"d"}`, `{"memproxy_sig":"s"}`} {
