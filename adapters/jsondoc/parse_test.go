@@ -21,12 +21,7 @@ func TestParseRefuses(t *testing.T) {
 		}
 		return "{" + b.String() + last + ":0}"
 	}
-	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
-	tests := []struct {
-		name, bad string
-		code      memproxy.ReasonCode
-		good      string
-	}{
+	refuses(t, jsondoc.Parse, []refused{
 		{"a name twice", `{"a":1,"a":2}`, memproxy.PayloadDuplicate, `{"a":1,"b":2}`},
 		{"a name twice, once escaped", `{"a":1,"\u0061":2}`, memproxy.PayloadDuplicate, `{"a":1,"\u0062":2}`},
 		{"a name twice, deep", `[{"x":{"a":1,"a":1}}]`, memproxy.PayloadDuplicate, `[{"x":{"a":1},"a":1}]`},
@@ -58,16 +53,28 @@ func TestParseRefuses(t *testing.T) {
 		{"a raw newline in a string", "\"a\nb\"", memproxy.PayloadMalformed, `"a\nb"`},
 		{"cut short", `{"a":[1`, memproxy.PayloadMalformed, `{"a":[1]}`},
 		{"too deep", deep(130), memproxy.PayloadTooDeep, deep(129)},
-	}
-	for _, tt := range tests {
+	})
+}
+
+func deep(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+
+// refused is a body that is refused, and the most similar one that is read.
+type refused struct {
+	name, bad string
+	code      memproxy.ReasonCode
+	good      string
+}
+
+func refuses(t *testing.T, parse func([]byte, int) (*jsondoc.Doc, error), all []refused) {
+	for _, tt := range all {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := jsondoc.Parse([]byte(tt.bad), 0)
+			_, err := parse([]byte(tt.bad), 0)
 			var m *memproxy.Malformed
 			if !errors.As(err, &m) || m.Code != tt.code || m.Status != 400 {
-				t.Errorf("Parse(%q) = %v, want %s", tt.bad, err, tt.code)
+				t.Errorf("%.60q: %v, want %s", tt.bad, err, tt.code)
 			}
-			if _, err := jsondoc.Parse([]byte(tt.good), 0); err != nil {
-				t.Errorf("Parse(%q) = %v, want a document", tt.good, err)
+			if _, err := parse([]byte(tt.good), 0); err != nil {
+				t.Errorf("%.60q: %v, want a document", tt.good, err)
 			}
 		})
 	}
