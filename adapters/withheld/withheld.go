@@ -5,6 +5,7 @@
 package withheld
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -60,25 +61,20 @@ func Strip(body []byte, keep Keep) ([]byte, error) {
 	}
 	s := stripping{edits: doc.Edit(), keep: keep}
 	s.value(doc.Root)
-	if s.found == 0 {
-		return body, nil
-	}
 	return s.edits.Apply(), nil
 }
 
 // mayHold reports whether an answer may contain such a member; most do not, and are not
 // parsed.
 func mayHold(body []byte) bool {
-	text := string(body)
 	return slices.ContainsFunc([]string{"env", "ENV", "ecret", "ECRET", "assword", "uthorization", "eader", "oken", "_key", "apikey", "apiKey", "redential", "source_code", "ndpoint", "_url"}, func(word string) bool {
-		return strings.Contains(text, word)
+		return bytes.Contains(body, []byte(word))
 	})
 }
 
 type stripping struct {
 	edits *jsondoc.Edits
 	keep  Keep
-	found int
 }
 
 func (s *stripping) value(v *jsondoc.Value) {
@@ -91,7 +87,7 @@ func (s *stripping) value(v *jsondoc.Value) {
 		case Name(m.Name):
 			s.blank(m.Value)
 		case Endpoint(m.Name) && carries(m.Value):
-			s.set(m.Value, "null")
+			s.edits.Replace(m.Value, []byte("null"))
 		default:
 			s.value(m.Value)
 		}
@@ -108,15 +104,10 @@ func carries(v *jsondoc.Value) bool {
 func (s *stripping) blank(v *jsondoc.Value) {
 	switch {
 	case v.Kind == jsondoc.String:
-		s.set(v, "null")
+		s.edits.Replace(v, []byte("null"))
 	case v.Kind == jsondoc.Array && len(v.Elems) > 0:
-		s.set(v, "[]")
+		s.edits.Replace(v, []byte("[]"))
 	case v.Kind == jsondoc.Object && len(v.Members) > 0:
-		s.set(v, "{}")
+		s.edits.Replace(v, []byte("{}"))
 	}
-}
-
-func (s *stripping) set(v *jsondoc.Value, raw string) {
-	s.edits.Replace(v, []byte(raw))
-	s.found++
 }
