@@ -22,9 +22,6 @@ const (
 	maxName  = 64
 )
 
-// maxDepth bounds the nesting of answers.
-const maxDepth = 128
-
 // Prune returns a 2xx answer's body without the members that the route's line does
 // not claim; if all have a claim it is the body itself. A body of another shape is
 // ErrShape.
@@ -60,7 +57,7 @@ func prune(s *spec, body []byte) (memproxy.Pruned, error) {
 	case s.raw, claimed(s, body, nil):
 		return whole, nil
 	}
-	doc, err := jsondoc.Parse(body, maxDepth)
+	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
 		return memproxy.Pruned{}, err
 	}

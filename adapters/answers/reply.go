@@ -66,7 +66,7 @@ func (t *Table) readable(rt memproxy.Route, body []byte) (memproxy.Pruned, error
 	if !errors.As(err, &flaw) {
 		return p, err
 	}
-	rest, gone, ok := jsondoc.Salvage(body, maxDepth)
+	rest, gone, ok := jsondoc.Salvage(body, 0)
 	if !ok {
 		return p, err
 	}

@@ -40,7 +40,7 @@ const (
 
 // value scans a value; a nil spec claims everything.
 func (c *scan) value(s *spec, depth int) bool {
-	if depth > maxDepth {
+	if depth > jsondoc.DefaultMaxDepth {
 		return false
 	}
 	if s != nil && s.any {

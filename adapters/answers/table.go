@@ -141,11 +141,6 @@ func (t *Table) Routes() []string {
 	return slices.Sorted(maps.Keys(t.answers))
 }
 
-// Members returns the members of a kind, sorted.
-func (t *Table) Members(kind string) []string {
-	return slices.Sorted(maps.Keys(t.kinds[kind]))
-}
-
 // alternatives splits a spec at the bars outside of brackets.
 func alternatives(text string) ([]string, error) {
 	var out []string

@@ -140,12 +140,7 @@ func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) err
 	case jsondoc.Null:
 		return nil
 	case jsondoc.Array:
-		for i, e := range v.Elems {
-			if err := d.filters(e, jsondoc.Index(ptr, i), pins, negated); err != nil {
-				return err
-			}
-		}
-		return nil
+		return v.Each(ptr, func(e *jsondoc.Value, at string) error { return d.filters(e, at, pins, negated) })
 	case jsondoc.Object:
 	default:
 		return bad(memproxy.PayloadMalformed, 400, ptr, "filters must be an object")

@@ -89,15 +89,12 @@ func (d *decoding) content(v *jsondoc.Value, ptr, role, target string) error {
 		d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Text: v.Text(), Role: role, Layer: d.layer(role), Inferred: d.inferred(role), Target: target})
 		return nil
 	case jsondoc.Array:
-		for i, e := range v.Elems {
+		return v.Each(ptr, func(e *jsondoc.Value, at string) error {
 			if e.Kind == jsondoc.Array {
-				return bad(memproxy.PayloadMalformed, 422, jsondoc.Index(ptr, i), "a list inside a list of content")
+				return bad(memproxy.PayloadMalformed, 422, at, "a list inside a list of content")
 			}
-			if err := d.content(e, jsondoc.Index(ptr, i), role, target); err != nil {
-				return err
-			}
-		}
-		return nil
+			return d.content(e, at, role, target)
+		})
 	case jsondoc.Object:
 		return d.part(v, ptr, role, target)
 	case jsondoc.Null:
@@ -155,16 +152,13 @@ func (d *decoding) texts(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Array {
 		return bad(memproxy.PayloadMalformed, 422, ptr, "this must be a list of texts")
 	}
-	for i, e := range v.Elems {
-		if err := d.content(e, jsondoc.Index(ptr, i), "", ""); err != nil {
-			return err
-		}
+	first := len(d.op.Items)
+	err := v.Each(ptr, func(e *jsondoc.Value, at string) error { return d.content(e, at, "", "") })
+	for i := range d.op.Items[first:] {
+		it := &d.op.Items[first+i]
+		it.Inferred = it.Inferred || it.Kind == memproxy.ItemContent
 	}
-	for i := range d.op.Items {
-		it := &d.op.Items[i]
-		it.Inferred = it.Inferred || it.Kind == memproxy.ItemContent && strings.HasPrefix(it.Pointer, ptr+"/")
-	}
-	return nil
+	return err
 }
 
 // layer returns the layer that content is written to. The backend makes facts of a

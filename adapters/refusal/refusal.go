@@ -15,12 +15,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// The codes of Body.
-const (
-	CodeDenied = "memproxy_denied"
-	CodeHeld   = "memproxy_held"
-)
-
 // Body is the body of every refusal. The backends' SDKs read Detail, some of them
 // Error.
 type Body struct {
@@ -50,7 +44,7 @@ type Refusal struct {
 func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 	r := &Refusal{
 		Status: d.Status, Header: memproxy.Header{"Content-Type": {"application/json"}},
-		Body: Body{Code: CodeDenied, Decision: d.ID, Reasons: visible(d.Reasons)},
+		Body: Body{Code: "memproxy_denied", Decision: d.ID, Reasons: visible(d.Reasons)},
 	}
 	r.Status = cmp.Or(r.Status, 403)
 	switch {
@@ -70,7 +64,7 @@ func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 		r.Body.Detail = sentence(d, "refused by policy")
 	}
 	if d.Verdict == memproxy.Hold {
-		r.Body.Code = CodeHeld
+		r.Body.Code = "memproxy_held"
 	}
 	return r
 }
