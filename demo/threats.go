@@ -153,7 +153,6 @@ func (a answer) said(happened string) string {
 		return happened
 	}
 	var refusal struct {
-		Code    string `json:"code"`
 		Reasons []struct {
 			Code   string `json:"code"`
 			Detail string `json:"detail"`

@@ -95,14 +95,19 @@ func spans(t *testing.T, doc *jsondoc.Doc, v *jsondoc.Value, ptr string) {
 	}
 	for _, m := range v.Members {
 		var name string
-		if err := json.Unmarshal(doc.Src[m.NameStart:m.NameEnd], &name); err != nil || name != m.Name {
-			t.Errorf("%q: the name's span is %q", ptr, doc.Src[m.NameStart:m.NameEnd])
+		if err := json.Unmarshal([]byte(nameOf(doc, m)), &name); err != nil || name != m.Name {
+			t.Errorf("%q: the name's span is %q", ptr, nameOf(doc, m))
 		}
 		spans(t, doc, m.Value, jsondoc.Child(ptr, m.Name))
 	}
 	for i, e := range v.Elems {
 		spans(t, doc, e, jsondoc.Index(ptr, i))
 	}
+}
+
+// nameOf is a member's name in the source.
+func nameOf(doc *jsondoc.Doc, m jsondoc.Member) string {
+	return strings.TrimRight(string(doc.Src[m.NameStart:m.Value.Start]), ": \t\r\n")
 }
 
 // Edits by bytes and edits by value have the same result.
@@ -147,7 +152,7 @@ func (ed *editor) edit(v *jsondoc.Value) string {
 		for _, m := range v.Members {
 			text := ed.edit(m.Value) // edits inside dropped values are dropped
 			if !dropped(m.Name) {
-				parts = append(parts, string(ed.doc.Src[m.NameStart:m.NameEnd])+":"+text)
+				parts = append(parts, nameOf(ed.doc, m)+":"+text)
 			}
 		}
 		var added [][]byte

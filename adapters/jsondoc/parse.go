@@ -37,9 +37,9 @@ type Value struct {
 
 // Member is one name and value of an object, in the order of the source.
 type Member struct {
-	Name               string
-	NameStart, NameEnd int
-	Value              *Value
+	Name      string
+	NameStart int // index of the name in the source
+	Value     *Value
 }
 
 // Doc is a parsed body.
@@ -155,7 +155,6 @@ func (p *parser) object(v *Value, depth int) bool {
 		}
 		m, ok := Member{NameStart: p.At}, false
 		m.Name, ok = p.text(true)
-		m.NameEnd = p.At
 		if !ok || p.Space() != ':' {
 			return false
 		}

@@ -103,8 +103,7 @@ func TestSpans(t *testing.T) {
 		}
 	}
 	for i, want := range []string{`"a"`, `"q\"\\"`, `""`} {
-		m := doc.Root.Members[i]
-		if got := src[m.NameStart:m.NameEnd]; got != want {
+		if got := nameOf(doc, doc.Root.Members[i]); got != want {
 			t.Errorf("name %d spans %s, want %s", i, got, want)
 		}
 	}
