@@ -10,9 +10,6 @@ import (
 //
 // Implementations are pure: no I/O, safe for concurrent use, and deterministic.
 type Adapter interface {
-	// Name is the wire format's name, "mem0".
-	Name() string
-
 	// Route finds the row of the route table for a request, by method, decoded path
 	// and query. It returns false if there is none. An ambiguous path (an encoded
 	// slash that changes the row, dot segments) has no row; it is never guessed.

@@ -34,7 +34,6 @@ type fakeAdapter struct {
 	knows     bool            // it has a route
 }
 
-func (f *fakeAdapter) Name() string { return "fake" }
 func (f *fakeAdapter) Route(memproxy.Request) (memproxy.Route, bool) {
 	return memproxy.Route{ID: "fake.route", Kind: f.op.Kind}, f.knows
 }

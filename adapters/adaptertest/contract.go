@@ -22,7 +22,6 @@ import (
 // Adapter is the gate's Adapter and Reader. It is declared again because adapters do
 // not import the gate.
 type Adapter interface {
-	Name() string
 	Route(memproxy.Request) (memproxy.Route, bool)
 	Decode(memproxy.Route, memproxy.Request, []byte) (*memproxy.Operation, error)
 	Encode(memproxy.Route, memproxy.Request, []byte, *memproxy.Operation) (body []byte, query string, err error)

@@ -68,9 +68,6 @@ func New(opt Options) (*Adapter, error) {
 	return a, nil
 }
 
-// Name implements the gate's adapter.
-func (*Adapter) Name() string { return "letta" }
-
 // The kinds of object that a Letta id names.
 const (
 	TargetBlock        memproxy.TargetKind = "block"

@@ -18,9 +18,6 @@ func TestOptions(t *testing.T) {
 			t.Errorf("the confidence key %q is taken", key)
 		}
 	}
-	if a := adapter(t); a.Name() != "letta" {
-		t.Error(a.Name())
-	}
 }
 
 func TestKindOf(t *testing.T) {

@@ -71,9 +71,6 @@ func New(opt Options) (*Adapter, error) {
 	return a, nil
 }
 
-// Name implements the gate's adapter.
-func (*Adapter) Name() string { return "mem0" }
-
 func bad(code memproxy.ReasonCode, status int, pointer, detail string) error {
 	return &memproxy.Malformed{Code: code, Status: status, Pointer: pointer, Detail: detail}
 }

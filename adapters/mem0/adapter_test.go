@@ -20,9 +20,6 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	a := must.Get(mem0.New(mem0.Options{FieldKey: "label", ConfidenceKeys: []string{"sure"}, MaxDepth: 4}))(t)
-	if a.Name() != "mem0" {
-		t.Error(a.Name())
-	}
 	op := decode(t, a, "POST /memories", `{"messages":[{"role":"user","content":"b"}],"metadata":{"label":"gotchas","sure":0.9,"importance":0.9,"field":"x"}}`)
 	if op.Items[0].Field != "gotchas" || len(op.Items[0].Filed) > 0 || len(op.Hints) != 1 || op.Hints[0].Pointer != "/metadata/sure" {
 		t.Errorf("%+v", op)

@@ -21,8 +21,6 @@ import (
 // of lines "id user". The real formats are tested with their adapters.
 type Toy struct{}
 
-func (Toy) Name() string { return "toy" }
-
 func (Toy) Route(q memproxy.Request) (memproxy.Route, bool) {
 	switch q.EscapedPath {
 	case "/memory":
