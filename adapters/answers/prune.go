@@ -42,11 +42,6 @@ func (t *Table) Claims(route, member string, element []byte) bool {
 	return s != nil && s.list != nil && claimed(s.list, element, nil)
 }
 
-// PruneFailed prunes an answer that is not 2xx.
-func (t *Table) PruneFailed(body []byte) (memproxy.Pruned, error) {
-	return prune(t.failed, body)
-}
-
 func prune(s *spec, body []byte) (memproxy.Pruned, error) {
 	whole := memproxy.Pruned{Body: body}
 	switch {

@@ -35,7 +35,7 @@ func (p Pruner) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned,
 		}
 		return p.Answers.readable(rt, reply.Body)
 	}
-	out, err := p.Answers.PruneFailed(reply.Body)
+	out, err := prune(p.Answers.failed, reply.Body)
 	var flaw *memproxy.Malformed
 	emptied := out.Unclaimed > 0 && len(bytes.Trim(out.Body, "{}[] \t\r\n")) == 0
 	switch {
@@ -55,8 +55,12 @@ func (p Pruner) PruneEvent(rt memproxy.Route, event []byte) memproxy.Pruned {
 	return p.Answers.PruneEvent(rt.ID, event)
 }
 
-// Structured reports whether a route's answer has members.
-func (p Pruner) Structured(rt memproxy.Route) bool { return !p.Answers.Raw(rt.ID) }
+// Structured reports whether a route's answer has members: a page and a file have none,
+// because they need not be JSON.
+func (p Pruner) Structured(rt memproxy.Route) bool {
+	s := p.Answers.answers[rt.ID]
+	return s == nil || !s.raw
+}
 
 // readable prunes an answer. If it cannot be parsed, unreadable elements of its lists
 // are removed first.

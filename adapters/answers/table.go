@@ -120,16 +120,6 @@ func Parse(texts ...string) (*Table, error) {
 	return t, nil
 }
 
-// Knows reports whether the table has an entry for a route's answers.
-func (t *Table) Knows(route string) bool { return t.answers[route] != nil }
-
-// Raw reports whether a route's answers need not be JSON, so that they have no
-// members: a page, a file.
-func (t *Table) Raw(route string) bool {
-	s := t.answers[route]
-	return s != nil && s.raw
-}
-
 // Anything reports whether any JSON is claimed for a route.
 func (t *Table) Anything(route string) bool {
 	s := t.answers[route]

@@ -113,7 +113,11 @@ func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
 				wire.Member(d.op, m, jsondoc.Child(ptr, m.Name), as(memproxy.ItemMetadata, target))
 			}
 		}
-		return d.content(orNull(v.Get("text")), jsondoc.Child(ptr, "text"), role, target)
+		text := v.Get("text")
+		if text == nil {
+			return bad(memproxy.PayloadMalformed, 422, jsondoc.Child(ptr, "text"), "content must be text")
+		}
+		return d.content(text, jsondoc.Child(ptr, "text"), role, target)
 	case urlType(typ):
 		for _, m := range v.Members {
 			if m.Name != "type" {
@@ -240,11 +244,4 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 		wire.Member(d.op, m, p, as(memproxy.ItemMetadata, ""))
 	}
 	return nil
-}
-
-func orNull(v *jsondoc.Value) *jsondoc.Value {
-	if v == nil {
-		return &jsondoc.Value{Kind: jsondoc.Number} // a part without text is not a part
-	}
-	return v
 }

@@ -107,7 +107,6 @@ func target(op *memproxy.Operation, v *jsondoc.Value, kind memproxy.TargetKind, 
 // uuid.UUID accepts, with the digits that its int accepts.
 func respelled(id string) bool {
 	bare := strings.Trim(strings.NewReplacer("urn:", "", "uuid:", "").Replace(id), "{}")
-	dashed := len(id) == 36 && id[8] == '-' && id[13] == '-' && id[18] == '-' && id[23] == '-'
 	n, plain := 0, true
 	for _, r := range bare {
 		switch {
@@ -121,7 +120,7 @@ func respelled(id string) bool {
 		}
 		n++
 	}
-	return n == 32 && !(plain && dashed && bare == id)
+	return n == 32 && !(plain && spelling.UUID(id))
 }
 
 // targetJob is the platform's work on a profile. Only the platform knows its owner.

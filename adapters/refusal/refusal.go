@@ -43,10 +43,9 @@ type Refusal struct {
 // New returns the refusal for a decision. Waiting times count from now.
 func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 	r := &Refusal{
-		Status: d.Status, Header: memproxy.Header{"Content-Type": {"application/json"}},
+		Status: cmp.Or(d.Status, 403), Header: memproxy.Header{"Content-Type": {"application/json"}},
 		Body: Body{Code: "memproxy_denied", Decision: d.ID, Reasons: visible(d.Reasons)},
 	}
-	r.Status = cmp.Or(r.Status, 403)
 	switch {
 	case r.Status == 404:
 		r.Body.Detail, r.Body.Reasons = w.NotFound, nil

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,7 +36,7 @@ func Table(t *testing.T, p Adapter, table *answers.Table) {
 		method, _, _ := strings.Cut(at, " ")
 		_, err := p.Decode(rt, memproxy.Request{Method: method}, nil)
 		no, malformed := errors.AsType[*memproxy.Malformed](err)
-		if unread := malformed && no.Code == memproxy.RouteUnknown; !unread && !table.Knows(rt.ID) {
+		if unread := malformed && no.Code == memproxy.RouteUnknown; !unread && !slices.Contains(table.Routes(), rt.ID) {
 			t.Errorf("%s: what it answers with stands in no line of the table", rt.ID)
 		}
 	}
