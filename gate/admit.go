@@ -163,7 +163,7 @@ func failed(ctx context.Context, r *run, s *step) {
 	}
 	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this request"})
 	if s.final {
-		r.settle()
+		_ = decide(ctx, r)
 	}
 }
 
@@ -180,13 +180,8 @@ func (s *step) timed(ctx context.Context, r *run) error {
 	return err
 }
 
-// decide turns the results of the steps into the decision.
+// decide turns the results of the steps into the decision. It does not fail.
 func decide(_ context.Context, r *run) error {
-	r.settle()
-	return nil
-}
-
-func (r *run) settle() {
 	if r.decided = true; r.mode == putBack && r.verdict.Worst == memproxy.Hold {
 		r.verdict.Worst = memproxy.Amend // the requester is the reviewer who would approve it
 	}
@@ -210,6 +205,7 @@ func (r *run) settle() {
 	forwarded := r.enforced() && !d.Verdict.Stops()
 	r.Inspect = forwarded && r.inspects()
 	r.ErrorsByStatus = forwarded && !r.Inspect && r.call.Known && r.call.Backend.closed(r.rules)
+	return nil
 }
 
 // inspects reports whether the adapter can and must read the answer. The answer to
@@ -319,7 +315,7 @@ func following(decision *memproxy.Event, t memproxy.EventType, at time.Time) mem
 // a backend may take, and releases them if a listener never returns a request.
 const holdTime = 5 * time.Minute
 
-// unordered: the call makes no change that could conflict with another request's.
+// unordered: no change that could conflict with another request's.
 func unordered(r *run) bool {
 	return r.op == nil || r.dry() || r.call.Passed || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget
 }

@@ -123,9 +123,7 @@ func (g Agents) Probe(ctx context.Context, a *Admission, p Probe) error {
 	if a.call.Backend.Fetch == nil {
 		return memproxy.ErrUngated
 	}
-	ctx, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
-	defer cancel()
-	reply, err := a.call.Backend.Fetch.Fetch(ctx, p.ask)
+	reply, err := a.call.Backend.ask(ctx, p.ask)
 	if err != nil {
 		return err
 	}
@@ -315,7 +313,7 @@ func (g Agents) admitted(ctx context.Context, a *Admission, id, sha string) bool
 // are of the text that was removed and of the one that was restored. A nil error is
 // success.
 func (g Agents) Undone(ctx context.Context, a *Admission, c memproxy.Change, err error) {
-	ret := &answer{Admission: a, g: g.Gate, status: statusOK}
+	ret := &answer{Admission: a, g: g.Gate, status: 200}
 	if a.op != nil {
 		ret.shown = a.op.Targets
 	}
@@ -328,9 +326,6 @@ func (g Agents) Undone(ctx context.Context, a *Admission, c memproxy.Change, err
 	ret.reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: detail}}
 	g.outcome(ctx, ret)
 }
-
-// statusOK is the recorded status of a successful undo.
-const statusOK = 200
 
 func named(hash string) string {
 	if hash == "" {

@@ -310,13 +310,15 @@ func (ret *answer) decisive() []memproxy.Reason {
 	if ret.Answered == nil {
 		return ret.reasons
 	}
-	led := func(why memproxy.Reason) bool { return slices.Contains(ret.Answered.Reasons, why) }
-	return slices.Concat(those(ret.reasons, led), those(ret.reasons, func(why memproxy.Reason) bool { return !led(why) }))
-}
-
-// those returns the reasons for which is holds.
-func those(reasons []memproxy.Reason, is func(memproxy.Reason) bool) []memproxy.Reason {
-	return slices.DeleteFunc(slices.Clone(reasons), func(why memproxy.Reason) bool { return !is(why) })
+	var led, other []memproxy.Reason
+	for _, why := range ret.reasons {
+		if slices.Contains(ret.Answered.Reasons, why) {
+			led = append(led, why)
+		} else {
+			other = append(other, why)
+		}
+	}
+	return append(led, other...)
 }
 
 // deny answers an admitted call with a refusal, and records that.

@@ -93,8 +93,8 @@ func overBudget(r *run, allowance *memproxy.Allowance) {
 	}
 }
 
-// bill is an operation's reservation on the write budgets until the number of
-// memories that it wrote is known. Copies of an admission share it.
+// bill is an operation's reservation on the write budgets until it is known how many
+// memories it wrote. Copies of an admission share it.
 type bill struct {
 	charge memproxy.Charge
 	paid   *memproxy.Charge // the charge made when the write was held, or nil
@@ -266,7 +266,6 @@ func (acc *accounts) repay(ctx context.Context, a *Admission, history Histories,
 	}
 }
 
-// lower reduces one author's totals.
 func (acc *accounts) lower(ctx context.Context, a *Admission, who memproxy.Tally) {
 	if err := Lower(ctx, acc.opt.Budget, a.rules, a.Decision.ID, a.begun, who); err != nil {
 		acc.opt.Log.WarnContext(ctx, "total not lowered after a deletion", "decision", a.Decision.ID, "error", err)
@@ -311,14 +310,12 @@ func Lower(ctx context.Context, b Budget, rules *Rules, id string, at time.Time,
 
 // budgetEvents records the events that the charge caused.
 func (acc *accounts) budgetEvents(ctx context.Context, a *Admission) {
-	al := a.Decision.Allowance
-	if al == nil {
-		return
+	if al := a.Decision.Allowance; al != nil {
+		if !al.Granted {
+			acc.note(ctx, a, memproxy.EventBudgetExceeded, al)
+		}
+		acc.warnOf(ctx, a, al)
 	}
-	if !al.Granted {
-		acc.note(ctx, a, memproxy.EventBudgetExceeded, al)
-	}
-	acc.warnOf(ctx, a, al)
 }
 
 // warnOf records a warning for each line that the charge took past its warning

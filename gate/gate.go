@@ -142,7 +142,7 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	if opt.Meter == nil {
 		opt.Meter = noMeter{}
 	}
-	opt.Ledger = Metered(opt.Ledger, opt.Meter)
+	opt.Ledger = metered{opt.Ledger, opt.Meter}
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}

@@ -262,7 +262,7 @@ func (g Agents) Changed(ctx context.Context, ruled *Admission, memories []mempro
 	a, op := *ruled, *ruled.op
 	op.Kind = memproxy.Learn // every tool call's changes are reported as for an addition
 	a.op = &op
-	ret := &answer{Admission: &a, g: g.Gate, status: statusOK, reading: &memproxy.Reading{Memories: memories}, self: true}
+	ret := &answer{Admission: &a, g: g.Gate, status: 200, reading: &memproxy.Reading{Memories: memories}, self: true}
 	(&effects{answer: ret}).remember(ctx)
 	g.outcome(ctx, ret)
 }

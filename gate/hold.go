@@ -240,13 +240,8 @@ func answerPoll(ctx context.Context, r *run) error {
 // shown. A ruling with any other reason remains, and so does one about a
 // credential, which is a leak wherever it is stored.
 func setAside(r *run, ruling *memproxy.Ruling) {
-	if !r.rules.NeverRefuse || !r.enforced() || !ruling.Verdict.Stops() || r.verdict.Worst.Stops() || r.op.Kind != memproxy.Learn {
-		return
-	}
-	echoer, ok := r.call.Backend.Adapter.(Echoer)
-	if !ok || !echoer.Echoes(r.call.Route, r.op) || slices.ContainsFunc(ruling.Reasons, func(why memproxy.Reason) bool {
-		return why.Code != memproxy.ScreenRisk
-	}) {
+	if !r.rules.NeverRefuse || !ruling.Verdict.Stops() || r.verdict.Worst.Stops() || !r.traceable() ||
+		slices.ContainsFunc(ruling.Reasons, func(why memproxy.Reason) bool { return why.Code != memproxy.ScreenRisk }) {
 		return
 	}
 	r.aside = memproxy.StateFlagged

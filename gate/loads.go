@@ -136,9 +136,12 @@ func befores(ctx context.Context, ret *answer) error {
 		it.orphan = it.Before != "" && it.row == nil && !ret.rules.OneTenant && !ret.view.Declared
 		before[i] = memproxy.Memory{Text: it.Before, Field: it.Field, Drop: it.Drop || it.orphan}
 	}
-	risks, err := ret.risks(ctx, before)
-	for i, risk := range risks {
-		ret.items[i].orphan = ret.items[i].orphan || risk >= ret.rules.Withhold
+	if ret.rules.Withhold <= 0 {
+		return nil
+	}
+	found, err := ret.judge(ctx, before)
+	for i, j := range found {
+		ret.items[i].orphan = ret.items[i].orphan || j.risk >= ret.rules.Withhold
 	}
 	return err
 }
@@ -234,19 +237,6 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 		found[at.memory] = j
 	}
 	return found, nil
-}
-
-// risks returns the risks of memories' texts, by their index in the list.
-func (ret *answer) risks(ctx context.Context, memories []memproxy.Memory) (map[int]memproxy.PerMille, error) {
-	if ret.rules.Withhold <= 0 {
-		return nil, nil
-	}
-	found, err := ret.judge(ctx, memories)
-	risks := make(map[int]memproxy.PerMille, len(found))
-	for i, j := range found {
-		risks[i] = j.risk
-	}
-	return risks, err
 }
 
 // dangerous returns the spans for which a text is flagged: all but the total over

@@ -206,6 +206,13 @@ func (b *Backend) locator() (Locator, bool) {
 	return loc, ok && b.Fetch != nil
 }
 
+// ask sends one side request.
+func (b *Backend) ask(ctx context.Context, q memproxy.Request) (memproxy.Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
+	defer cancel()
+	return b.Fetch.Fetch(ctx, q)
+}
+
 // fetch asks the backend for objects by id, concurrently within the limit. The result
 // has those that it answered for, and the error is the first of the others'. Nothing is
 // found on a backend without a locator.

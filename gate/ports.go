@@ -128,80 +128,54 @@ type Ledger interface {
 	Retraction(ctx context.Context, tenant, author string, texts []string, since time.Time) (memproxy.Retraction, bool, error)
 }
 
-// NoLedger is a Ledger without records that stores nothing. Explanations use it
-// when no state is opened, and fakes embed it.
+// NoLedger is a Ledger without records that stores nothing: its methods return zeros,
+// and Bind the rows as if all of them were inserted. Explanations use it when no state
+// is opened, and fakes embed it.
 type NoLedger struct{}
 
 var _ Ledger = NoLedger{}
 
-// Lookup returns no records.
 func (NoLedger) Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
 	return nil, nil
 }
-
-// Decision returns none.
 func (NoLedger) Decision(context.Context, string, string) (memproxy.Ownership, bool, error) {
 	return memproxy.Ownership{}, false, nil
 }
-
-// Commit stores nothing.
 func (NoLedger) Commit(context.Context, memproxy.Entry) error { return nil }
-
-// Bind returns the rows as if all of them were inserted.
 func (NoLedger) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
 	return rows, nil
 }
-
-// DeleteScope finds nothing.
 func (NoLedger) DeleteScope(context.Context, string, memproxy.Scope, memproxy.Version) ([]memproxy.Tally, error) {
 	return nil, nil
 }
-
-// ListStatuses returns none.
 func (NoLedger) ListStatuses(context.Context, memproxy.StatusFilter) ([]memproxy.Status, error) {
 	return nil, nil
 }
-
-// History returns none.
 func (NoLedger) History(context.Context, memproxy.MemoryKey, int64, int) ([]memproxy.Version, error) {
 	return nil, nil
 }
-
-// SessionLocked returns the zero Lock.
 func (NoLedger) SessionLocked(context.Context, string, ...string) (memproxy.Lock, error) {
 	return memproxy.Lock{}, nil
 }
-
-// NoteSession locks nothing.
 func (NoLedger) NoteSession(context.Context, memproxy.SessionEvent, ...string) ([]memproxy.Session, error) {
 	return nil, nil
 }
-
-// Corrections returns none.
 func (NoLedger) Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error) {
 	return nil, nil
 }
-
-// Record returns zeros.
 func (NoLedger) Record(context.Context, string, string) (memproxy.Track, error) {
 	return memproxy.Track{}, nil
 }
-
-// Retraction returns none.
 func (NoLedger) Retraction(context.Context, string, string, []string, time.Time) (memproxy.Retraction, bool, error) {
 	return memproxy.Retraction{}, false, nil
 }
 
-// Metered counts the calls of a ledger that fail. The step that made the call
-// decides what a failure means. A Gate wraps its own ledger.
-func Metered(l Ledger, m Meter) Ledger { return metered{l, m} }
-
+// metered counts the calls of a ledger that fail. The step that made the call
+// decides what a failure means.
 type metered struct {
 	of    Ledger
 	meter Meter
 }
-
-var _ Ledger = metered{}
 
 func (m metered) note(ctx context.Context, err error) error {
 	if err != nil && !errors.Is(err, memproxy.ErrStale) {

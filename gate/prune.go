@@ -42,9 +42,10 @@ func members(ctx context.Context, ret *answer) (refused bool, err error) {
 		return false, nil
 	}
 	var p memproxy.Pruned
-	if pass := ret.rules.Unclaimed == UnclaimedPass; ret.single {
+	pass := ret.rules.Unclaimed == UnclaimedPass
+	if ret.single {
 		p = pruner.PruneEvent(ret.call.Route, ret.reply.Body)
-		p.Unreadable, p.Readable = 0, ret.reply.Body
+		p.Unreadable = 0
 	} else if p, err = pruner.Prune(ret.call.Route, ret.reply); err != nil && !pass {
 		return false, err
 	} else if err != nil {
@@ -56,13 +57,13 @@ func members(ctx context.Context, ret *answer) (refused bool, err error) {
 	if p.Unclaimed > 0 {
 		ret.g.opt.Meter.Unclaimed(ctx, ret.call.Backend.Name, p.Unclaimed)
 	}
-	switch {
-	case ret.rules.Unclaimed != UnclaimedPass:
-		ret.reply.Body = p.Body
-	case p.Unreadable > 0:
-		ret.reply.Body = p.Readable
+	if pass {
+		if p.Unreadable > 0 {
+			ret.reply.Body = p.Readable
+		}
+		return false, nil
 	}
-	if p.Type != "" && ret.rules.Unclaimed != UnclaimedPass {
+	if ret.reply.Body = p.Body; p.Type != "" {
 		ret.reply.Header = maps.Clone(ret.reply.Header)
 		ret.reply.Header.Set("Content-Type", p.Type)
 	}
@@ -120,7 +121,8 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 	}
 	ctx, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
 	defer cancel()
-	left := dropped(ret.reading, nil)
+	left := map[string]bool{}
+	dropped(ret.reading, left)
 	for range maxRequests {
 		q, more := fill.Next()
 		if !more {
@@ -166,7 +168,7 @@ func (ret *answer) page(ctx context.Context, sender Sender, reader Reader, fill 
 	case refused:
 		return nil, fmt.Errorf("more of the list is refused")
 	}
-	page.filtered = len(dropped(page.reading, left))
+	page.filtered = dropped(page.reading, left)
 	if err := fill.Take(reply, page.reading); err != nil {
 		return nil, err
 	}
@@ -177,19 +179,16 @@ func (ret *answer) page(ctx context.Context, sender Sender, reader Reader, fill 
 	return page, fill.Add(kept)
 }
 
-// dropped returns the ids that a reading drops and that are not in known, and adds
-// them to known.
-func dropped(rd *memproxy.Reading, known map[string]bool) map[string]bool {
-	out := map[string]bool{}
+// dropped adds the ids that a reading drops to those that are known, and returns how
+// many were not.
+func dropped(rd *memproxy.Reading, known map[string]bool) int {
+	before := len(known)
 	for i := range rd.Memories {
-		if m := &rd.Memories[i]; m.Drop && !known[m.ID] {
-			out[m.ID] = true
-			if known != nil {
-				known[m.ID] = true
-			}
+		if m := &rd.Memories[i]; m.Drop {
+			known[m.ID] = true
 		}
 	}
-	return out
+	return len(known) - before
 }
 
 // absorb adds the pages that an answer was filled up with to its outcome, and

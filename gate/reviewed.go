@@ -146,7 +146,7 @@ func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, con
 		if !ok {
 			return nil, false, nil
 		}
-		reply, err := g.fetch(ctx, b, q)
+		reply, err := b.ask(ctx, q)
 		if err != nil || !ok2xx(reply.Status) {
 			return nil, false, err
 		}
@@ -204,12 +204,6 @@ func arrivedAt(g *Gate, op *memproxy.Operation, m *memproxy.Memory, decision, te
 
 // maxSought is how many pages are read in search of a write.
 const maxSought = 50
-
-func (g Reviewed) fetch(ctx context.Context, b Backend, q memproxy.Request) (memproxy.Reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
-	defer cancel()
-	return b.Fetch.Fetch(ctx, q)
-}
 
 // RestoredStamp is the provenance of a restored memory: the text and the confidence
 // of that version, under the rollback's decision.
@@ -309,7 +303,7 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	}
 	r.walk(ctx)
 	r.verdict.Worst = strictest
-	r.settle()
+	_ = decide(ctx, r)
 	ex.Track, ex.TrackKnown = r.track, r.trackKnown
 	if reply, ok := heldReply(r); ok && r.Decision.Verdict == memproxy.Hold {
 		r.Decision.Status = reply.Status

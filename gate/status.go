@@ -192,9 +192,7 @@ func mark(r *run, reasons []memproxy.Reason) {
 
 // codesOf returns the codes of reasons, sorted and without duplicates.
 func codesOf(reasons []memproxy.Reason) []string {
-	out := memproxy.Codes(reasons)
-	slices.Sort(out)
-	return out
+	return slices.Sorted(slices.Values(memproxy.Codes(reasons)))
 }
 
 // attested is how well the source of the written content is known.

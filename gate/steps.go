@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -70,12 +71,10 @@ func answerRefused(_ context.Context, r *run) error {
 
 // identify determines the principal from the credentials. The payload is not used.
 func identify(ctx context.Context, r *run) error {
-	who := r.call.who
-	if who == nil {
-		p, err := r.g.opt.Identifier.Identify(ctx, r.call.credentials())
-		who = &identified{p, err}
+	if r.call.who == nil {
+		r.g.Identify(ctx, r.call)
 	}
-	p, err := who.principal, who.err
+	p, err := r.call.who.principal, r.call.who.err
 	if no, is := errors.AsType[*memproxy.Rejected](err); is {
 		r.Principal = memproxy.Principal{Kind: memproxy.KindAnonymous, Trust: memproxy.TrustAnonymous}
 		if r.call.Passed && r.call.Flaw == nil && r.rules.Profile == Development {
@@ -130,14 +129,15 @@ func decode(_ context.Context, r *run) error {
 	case c.Passed:
 		body = nil
 	case !c.Known:
-		return unknown(r)
+		unknown(r)
+		return nil
 	}
-	var op *memproxy.Operation
-	var err error
-	if !c.Known {
-		op = &memproxy.Operation{Kind: memproxy.Other, Route: c.Route.ID}
-	} else if op, err = c.Backend.Adapter.Decode(c.Route, c.Request, body); err != nil {
-		return r.verdict.Unreadable(err)
+	op := &memproxy.Operation{Kind: memproxy.Other, Route: c.Route.ID}
+	if c.Known {
+		var err error
+		if op, err = c.Backend.Adapter.Decode(c.Route, c.Request, body); err != nil {
+			return r.verdict.Unreadable(err)
+		}
 	}
 	if much := limits.TooMuch(op); much != "" && !c.Passed {
 		r.verdict.Refuse(memproxy.StatusTooLarge, memproxy.Reason{Code: memproxy.PayloadTooMany, Detail: "the request names " + much})
@@ -168,12 +168,10 @@ func reserved(r *run) {
 // unknown rules on a request to a route that the adapter does not know. A request
 // that could write is refused in every profile; a read passes in development,
 // because a newer backend may have routes that this version does not know.
-func unknown(r *run) error {
-	if r.rules.Profile == Development && safe(r.call.Request.Method) {
-		return nil
+func unknown(r *run) {
+	if r.rules.Profile != Development || !safe(r.call.Request.Method) {
+		r.verdict.Forbid(memproxy.RouteUnknown, "", "memproxy does not know this route, so it cannot rule on it; list it as passthrough if it touches no memory")
 	}
-	r.verdict.Forbid(memproxy.RouteUnknown, "", "memproxy does not know this route, so it cannot rule on it; list it as passthrough if it touches no memory")
-	return nil
 }
 
 func safe(method string) bool { return method == "GET" || method == "HEAD" || method == "OPTIONS" }
@@ -314,14 +312,9 @@ func encode(_ context.Context, r *run) error {
 	if err != nil {
 		return r.verdict.Unreadable(err)
 	}
-	r.Changed = query != r.call.Request.Query || !sameBytes(body, r.call.Body)
+	r.Changed = query != r.call.Request.Query || !bytes.Equal(body, r.call.Body)
 	r.Body, r.Query = body, query
 	return nil
-}
-
-// sameBytes reports whether an adapter returned the slice that it was given.
-func sameBytes(a, b []byte) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // retracted is how long a retracted text limits the confidence of its repetition.

@@ -158,8 +158,7 @@ func referred(ctx context.Context, r *run) error {
 		switch {
 		case row != nil && !v.Sees(row, &memproxy.Memory{}):
 			r.verdict.Missing(ref.Pointer)
-		case ref.Loose:
-		case row == nil && at[ref.ID] == nil && (r.rules.Unattributed != access.Visible || access.Limited(&r.Principal)):
+		case row == nil && !ref.Loose && at[ref.ID] == nil && (r.rules.Unattributed != access.Visible || access.Limited(&r.Principal)):
 			at[ref.ID] = ref
 			ask = append(ask, ref.ID)
 		}
@@ -173,11 +172,7 @@ func referred(ctx context.Context, r *run) error {
 // cursor reports whether a reference is a pagination cursor, which does not select
 // what the request acts on.
 func cursor(pointer string) bool {
-	switch pointer {
-	case "query:before", "query:after", "query:cursor":
-		return true
-	}
-	return strings.HasPrefix(pointer, "header:")
+	return pointer == "query:before" || pointer == "query:after" || pointer == "query:cursor" || strings.HasPrefix(pointer, "header:")
 }
 
 // discover fetches the parents of objects that are not in the ledger. Objects that
@@ -195,10 +190,7 @@ func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy
 			r.verdict.Missing(at[id].Pointer)
 		}
 	}
-	if len(some) == 0 {
-		return nil
-	}
-	if asksTooMuch(r, len(some), "refers to %d objects") {
+	if len(some) == 0 || asksTooMuch(r, len(some), "refers to %d objects") {
 		return nil
 	}
 	found, err := fetch(ctx, r.call, some)

@@ -80,13 +80,9 @@ func bindOne(ret *answer, it *item) {
 
 // receipts answers requests for receipts of writes that were set aside.
 func receipts(_ context.Context, ret *answer) (refused bool, err error) {
-	for i := range ret.items {
-		it := &ret.items[i]
-		if it.display == withhold && it.unsaid == "" && !it.Drop && receipt(ret, it.Memory, it.rec.Status) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(ret.items, func(it item) bool {
+		return it.display == withhold && it.unsaid == "" && !it.Drop && receipt(ret, it.Memory, it.rec.Status)
+	}), nil
 }
 
 // receipt answers for the receipt of a write that was set aside: whether it is
@@ -148,13 +144,16 @@ func derived(ctx context.Context, ret *answer) (refused bool, err error) {
 
 // attacks reports whether one of the texts looks like an attack.
 func attacks(ctx context.Context, ret *answer, texts []string) (bool, error) {
+	if ret.rules.Withhold <= 0 {
+		return false, nil
+	}
 	memories := make([]memproxy.Memory, len(texts))
 	for i, text := range texts {
 		memories[i].Text = text
 	}
-	risks, err := ret.risks(ctx, memories)
-	for _, risk := range risks {
-		if risk >= ret.rules.Withhold {
+	found, err := ret.judge(ctx, memories)
+	for _, j := range found {
+		if j.risk >= ret.rules.Withhold {
 			return true, err
 		}
 	}

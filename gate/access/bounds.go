@@ -13,24 +13,18 @@ func Bounds(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.R
 	for i := range op.Claims {
 		c := &op.Claims[i]
 		limit := p.May(c.Dim)
-		if limit.All {
-			continue
-		}
-		if c.Op != memproxy.ClaimIs {
+		switch {
+		case limit.All:
+		case c.Op != memproxy.ClaimIs:
 			refused = append(refused, memproxy.Reason{
 				Code: memproxy.IdentityBroad, Pointer: c.Pointer,
 				Detail: "a wildcard, an exclusion or an unknown operator on " + string(c.Dim) + " reaches past what this caller may name; " + words[c.Dim].setting + `: "*" of its entry under identity allows it`,
 			})
-			continue
-		}
-		for _, v := range c.Values {
-			if !limit.Allows(v) {
-				refused = append(refused, memproxy.Reason{
-					Code: words[c.Dim].code, Pointer: c.Pointer,
-					Detail: "the payload names " + words[c.Dim].one + " that this caller may not act for; " + words[c.Dim].setting + " of its entry under identity lists them",
-				})
-				break
-			}
+		case slices.ContainsFunc(c.Values, func(v string) bool { return !limit.Allows(v) }):
+			refused = append(refused, memproxy.Reason{
+				Code: words[c.Dim].code, Pointer: c.Pointer,
+				Detail: "the payload names " + words[c.Dim].one + " that this caller may not act for; " + words[c.Dim].setting + " of its entry under identity lists them",
+			})
 		}
 	}
 	if (op.Derived || op.Bulk) && len(op.Targets) == 0 {

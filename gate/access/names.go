@@ -128,9 +128,7 @@ func (n *Names) claim(out *Ruling, c *memproxy.Claim, name string) {
 // are not shown in any case, and excluding them upstream would reveal by the length
 // of a page that they exist.
 func (n *Names) exclude(out *Ruling, c *memproxy.Claim, name string) {
-	switch bond := n.Bond(c.Dim, name); {
-	case bond == Ours, n.Alone, bond == Unknown && n.Visible:
-	default:
+	if bond := n.Bond(c.Dim, name); bond != Ours && !n.Alone && (bond != Unknown || !n.Visible) {
 		n.mask(out, c, name, bond)
 	}
 }

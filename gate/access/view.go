@@ -100,18 +100,18 @@ func (v *View) allows(d memproxy.Dimension, name string) bool {
 // memory.
 func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 	attributed := v.Declared
-	switch bond := Unknown; {
+	switch {
+	case row != nil && row.Scope.Tenant != v.Principal.Tenant:
+		return false
 	case row != nil:
-		if row.Scope.Tenant != v.Principal.Tenant {
-			return false
-		}
 		attributed = true
 	case m.Common:
 		return true
 	case m.Stamp != nil && v.Signed(*m.Stamp):
 		attributed = true
 	default:
-		if bond = v.Descent(m); bond == Foreign {
+		bond := v.Descent(m)
+		if bond == Foreign {
 			return false
 		}
 		attributed = attributed || bond == Ours

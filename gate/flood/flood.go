@@ -67,19 +67,16 @@ func (c *Counter) Note(peer string, known bool, now time.Time) (over bool, until
 	if known {
 		all, rest = &c.all[1], OtherCallers
 	}
+	if c.peers == nil {
+		c.peers = map[string]*flood{}
+	}
+	if c.peers[peer] == nil && len(c.peers) >= maxPeers {
+		peer = rest
+	}
 	f := c.peers[peer]
 	if f == nil {
-		if len(c.peers) >= maxPeers {
-			peer = rest
-			f = c.peers[peer]
-		}
-		if f == nil {
-			f = &flood{since: now}
-			if c.peers == nil {
-				c.peers = map[string]*flood{}
-			}
-			c.peers[peer] = f
-		}
+		f = &flood{since: now}
+		c.peers[peer] = f
 	}
 	f.roll(now)
 	all.roll(now)

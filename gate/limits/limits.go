@@ -128,18 +128,14 @@ func Refusal(ev *memproxy.Event) {
 	}
 	ev.Targets = clipAll(ev.Targets)
 	ev.Fields = clipAll(ev.Fields)
-	if len(ev.Findings) > maxShownNames {
-		ev.Findings = ev.Findings[:maxShownNames]
-	}
+	ev.Findings = ev.Findings[:min(len(ev.Findings), maxShownNames)]
 }
 
-func clipAll(all []string) []string {
-	some := all[:min(len(all), maxShownNames)]
-	var out []string
-	for _, s := range some {
+func clipAll(all []string) (out []string) {
+	for _, s := range all[:min(len(all), maxShownNames)] {
 		out = append(out, shown(s))
 	}
-	if n := len(all) - len(some); n > 0 {
+	if n := len(all) - maxShownNames; n > 0 {
 		out = append(out, "and-"+strconv.Itoa(n)+"-more")
 	}
 	return out

@@ -48,7 +48,7 @@ func New(clock func() time.Time) *Readers {
 	return &Readers{kept: cache.New[Reader, *sight](maxReaders), own: cache.New[Reader, *sight](maxReaders), clock: clock}
 }
 
-// renew returns what is remembered of a reader, and keeps it for another hour.
+// renew returns what is remembered of a reader, for another hour.
 func (rs *Readers) renew(in cache.Cache[Reader, *sight], who Reader) *sight {
 	now := rs.clock()
 	s, ok := in.Get(who)

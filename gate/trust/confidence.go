@@ -80,11 +80,10 @@ func (l *Limit) Clamp(hints []memproxy.Hint) (confidence, claimed memproxy.PerMi
 			lowered = append(lowered, at)
 		}
 	}
-	if len(hints) > 0 {
-		return confidence, claimed, lowered
+	if len(hints) == 0 {
+		if claimed = confidence; l.ceiling < min(l.write, l.table) {
+			lowered = []memproxy.Reason{l.why}
+		}
 	}
-	if l.ceiling < min(l.write, l.table) {
-		lowered = []memproxy.Reason{l.why}
-	}
-	return confidence, confidence, lowered
+	return confidence, claimed, lowered
 }

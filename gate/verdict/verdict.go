@@ -77,8 +77,7 @@ func (v *Sum) Malformed(m *memproxy.Malformed) {
 
 // Unreadable refuses a request that cannot be read, and returns any other error.
 func (v *Sum) Unreadable(err error) error {
-	bad, unreadable := errors.AsType[*memproxy.Malformed](err)
-	if unreadable {
+	if bad, unreadable := errors.AsType[*memproxy.Malformed](err); unreadable {
 		v.Malformed(bad)
 		return nil
 	}
