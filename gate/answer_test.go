@@ -33,37 +33,6 @@ func TestAnswersAreFiltered(t *testing.T) {
 	}
 }
 
-// Proves EDGE-15, CARD-1: what its author deleted is shown in no form; that it
-// was deleted may be said, as it is of a bulk deletion.
-func TestOfWhatWasDeletedOnlyThatIsSaid(t *testing.T) {
-	const deletion = "DELETE"
-	for name, tc := range map[string]struct {
-		m     memproxy.Memory
-		shown bool
-	}{
-		"that it was deleted":    {memproxy.Memory{Event: deletion}, true},
-		"a copy":                 {memproxy.Memory{Text: "likes tea"}, false},
-		"no text":                {memproxy.Memory{}, false},
-		"with its text":          {memproxy.Memory{Event: deletion, Text: "likes tea"}, false},
-		"with the text before":   {memproxy.Memory{Event: deletion, Before: "likes tea"}, false},
-		"with a text beside it":  {memproxy.Memory{Event: deletion, Also: []string{"likes tea"}}, false},
-		"with its metadata":      {memproxy.Memory{Event: deletion, Metadata: []byte(`{"note":"tea"}`)}, false},
-		"as it was once written": {memproxy.Memory{Event: "ADD", Text: "likes tea"}, false},
-	} {
-		r := newRig(t, nil)
-		row := owned("m1", "acme", "dev")
-		row.Deleted = true
-		r.ledger.rows["m1"] = row
-		tc.m.ID, tc.m.Scope = "m1", memproxy.Scope{User: "ann"}
-		r.fake.memories = []memproxy.Memory{tc.m}
-		a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
-		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")})
-		if shown := string(got.Body) == "m1"; shown != tc.shown {
-			t.Errorf("%s: %q", name, got.Body)
-		}
-	}
-}
-
 func TestUnreadableAnswersAreWithheld(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.fake.readErr = errBroken })
 	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})

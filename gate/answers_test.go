@@ -58,7 +58,7 @@ func TestUnclaimedMembers(t *testing.T) {
 				if strings.Contains(string(got.Body), "canary") != passed || strings.Contains(string(event), "canary") != passed || got.Status != status {
 					t.Errorf("%q, %s, %d: %d %q, event %q", setting, kind, status, got.Status, got.Body, event)
 				}
-				out := r.recorder.events[len(r.recorder.events)-1]
+				out := r.recorder.last()
 				found := false
 				for _, why := range out.Reasons {
 					found = found || why.Code == memproxy.AnswerUnclaimed && !strings.Contains(why.Detail, "canary")
@@ -81,25 +81,11 @@ func TestUnclaimedMembers(t *testing.T) {
 	}
 }
 
-// writer keeps the reading that it is asked to write.
-type writer struct {
-	*fakeReader
-	got **memproxy.Reading
-}
-
-func (w writer) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
-	*w.got = rd
-	return w.fakeReader.Rewrite(rt, req, reply, rd)
-}
-
 // Proves EDGE-3, EDGE-13: what a write's answer tells of memories of others, and
 // of texts that nobody can say whose they were, is left out; one's own stays.
 func TestAnswersOfWritesAreFiltered(t *testing.T) {
-	var got *memproxy.Reading
-	r := newRig(t, func(r *rig) {
-		r.rules.OneTenant = false
-		r.adapter = writer{r.adapter.(*fakeReader), &got}
-	})
+	k := &keeping{}
+	r := newRig(t, func(r *rig) { r.adapter, r.fake, r.rules.OneTenant = k, &k.fakeAdapter, false })
 	r.ledger.rows["theirs"], r.ledger.rows["mine"] = owned("theirs", "globex", "dev"), owned("mine", "acme", "dev")
 	r.fake.memories = []memproxy.Memory{
 		{Pointer: "/0", ID: "new", Text: "likes tea", Event: "ADD"},
@@ -112,7 +98,7 @@ func TestAnswersOfWritesAreFiltered(t *testing.T) {
 	a := r.admit(op)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
 	for i, want := range []struct{ hidden, bare bool }{{false, false}, {false, false}, {true, false}, {false, true}} {
-		if m := got.Memories[i]; m.Drop != want.hidden || m.Bare != want.bare {
+		if m := k.rd.Memories[i]; m.Drop != want.hidden || m.Bare != want.bare {
 			t.Errorf("%s: hidden %v, bare %v", m.ID, m.Drop, m.Bare)
 		}
 	}

@@ -17,16 +17,6 @@ type echoer struct {
 func (c *echoer) Echoes(memproxy.Route, *memproxy.Operation) bool { return !c.loses }
 func (c *echoer) Bare(memproxy.Route) bool                        { return c.bare }
 
-func dangerous(v memproxy.Verdict, codes ...memproxy.ReasonCode) policy {
-	return func(memproxy.Question) (memproxy.Ruling, error) {
-		ruling := memproxy.Ruling{Verdict: v}
-		for _, c := range codes {
-			ruling.Reasons = append(ruling.Reasons, memproxy.Reason{Code: c})
-		}
-		return ruling, nil
-	}
-}
-
 func echoerRig(t *testing.T, p policy) (*rig, *fullLedger, *echoer) {
 	c := &echoer{}
 	r, l := fullRig(t, func(r *rig) {
@@ -41,7 +31,7 @@ func echoerRig(t *testing.T, p policy) (*rig, *fullLedger, *echoer) {
 // or not about something new, or not to be told from other memories by a
 // reader, keeps its verdict; and so does everything in the other mode.
 func TestOnlyContentIsSetAside(t *testing.T) {
-	content := dangerous(memproxy.Hold, memproxy.ScreenRisk)
+	content := says(memproxy.Hold, memproxy.ScreenRisk)
 	learn := memproxy.Learn
 	for name, tc := range map[string]struct {
 		policy policy
@@ -51,11 +41,11 @@ func TestOnlyContentIsSetAside(t *testing.T) {
 		marks  string
 	}{
 		"held":           {content, learn, nil, memproxy.Amend, "d1 flagged"},
-		"denied":         {dangerous(memproxy.Deny, memproxy.ScreenRisk), learn, nil, memproxy.Amend, "d1 quarantined"},
+		"denied":         {says(memproxy.Deny, memproxy.ScreenRisk), learn, nil, memproxy.Amend, "d1 quarantined"},
 		"harmless":       {allowAll, learn, nil, memproxy.Allow, ""},
-		"for authority":  {dangerous(memproxy.Hold, memproxy.ScreenRisk, memproxy.TrustAuthority), learn, nil, memproxy.Hold, ""},
-		"a credential":   {dangerous(memproxy.Deny, memproxy.ScreenSecret), learn, nil, memproxy.Deny, ""},
-		"by a policy":    {dangerous(memproxy.Deny, memproxy.PolicyForbid), learn, nil, memproxy.Deny, ""},
+		"for authority":  {says(memproxy.Hold, memproxy.ScreenRisk, memproxy.TrustAuthority), learn, nil, memproxy.Hold, ""},
+		"a credential":   {says(memproxy.Deny, memproxy.ScreenSecret), learn, nil, memproxy.Deny, ""},
+		"by a policy":    {says(memproxy.Deny, memproxy.PolicyForbid), learn, nil, memproxy.Deny, ""},
 		"a change":       {content, memproxy.Correct, nil, memproxy.Hold, ""},
 		"another mode":   {content, learn, func(r *rig, _ *fullLedger, _ *echoer) { r.rules.NeverRefuse = false }, memproxy.Hold, ""},
 		"not told apart": {content, learn, func(_ *rig, _ *fullLedger, c *echoer) { c.loses = true }, memproxy.Hold, ""},

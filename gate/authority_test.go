@@ -251,7 +251,7 @@ func TestModelsDoNotOverrule(t *testing.T) {
 				}
 				r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200})
 			}
-			last := r.recorder.events[len(r.recorder.events)-1]
+			last := r.recorder.last()
 			named := len(last.Reasons) == 1 && last.Reasons[0].Code == memproxy.TrustAuthority && last.Reasons[0].Rule == "m1"
 			if (len(f.sent) == 1) != tc.put || named != tc.named {
 				t.Errorf("%s, late %v: sent %v, %+v", name, late, f.sent, last.Reasons)
@@ -318,9 +318,7 @@ func TestChangesOfUnknownAuthorsAreNotShown(t *testing.T) {
 // Proves TRL-5: a batch contests what is others', and not what is one's own.
 func TestBatchesContestTheWordsOfOthers(t *testing.T) {
 	r, j := judgingRig(t, func(r *rig) {
-		r.rules.Policy = policy(func(memproxy.Question) (memproxy.Ruling, error) {
-			return memproxy.Ruling{Verdict: memproxy.Hold, Reasons: []memproxy.Reason{{Code: memproxy.TrustAuthority}}}, nil
-		})
+		r.rules.Policy = says(memproxy.Hold, memproxy.TrustAuthority)
 	})
 	own, others := by("agent:dev", memproxy.TrustAuthenticated, 700), by("human:ann", memproxy.TrustHuman, 900)
 	own.ID, others.ID = "m1", "m2"

@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Proves TRL-3: tier, source and track record reach the stamp and the verdict; the
-// rules are in gate/trust.
+// Proves CARD-5, TRL-3: tier, source and track record reach the stamp, the record and
+// the verdict; the rules are in gate/trust.
 func TestTheClamp(t *testing.T) {
 	for _, tc := range []struct {
 		track   memproxy.Track
@@ -43,6 +43,9 @@ func TestTheClamp(t *testing.T) {
 		}
 		if amends := a.Decision.Verdict == memproxy.Amend; amends != (clamped && tc.claimed > 0) {
 			t.Errorf("%+v: %v", tc, a.Decision.Verdict)
+		}
+		if ev := r.recorder.last(); ev.Confidence != tc.want || tc.claimed > 0 && ev.Claimed != tc.claimed {
+			t.Errorf("%+v: recorded are %d of %d", tc, ev.Confidence, ev.Claimed)
 		}
 	}
 }

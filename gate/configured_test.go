@@ -43,10 +43,7 @@ func TestOwnersConfigure(t *testing.T) {
 				if len(q.Findings) != tc.found {
 					t.Errorf("the policy is asked with %+v", q.Findings)
 				}
-				if len(q.Findings) > 0 {
-					return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}}, nil
-				}
-				return memproxy.Ruling{}, nil
+				return deniesFindings(q)
 			})
 			a := r.admit(memproxy.Operation{Kind: memproxy.Learn, Items: tc.items})
 			if got := a.Decision.Verdict == memproxy.Deny; got != (tc.found > 0) {
@@ -55,7 +52,7 @@ func TestOwnersConfigure(t *testing.T) {
 			told := slices.ContainsFunc(a.Decision.Recorded(), func(why memproxy.Reason) bool {
 				return why.Code == memproxy.ScreenConfigured && why.Pointer == "/system"
 			})
-			if last := r.recorder.events[len(r.recorder.events)-1]; tc.found == 0 && (!told || len(last.Findings) != 1) {
+			if last := r.recorder.last(); tc.found == 0 && (!told || len(last.Findings) != 1) {
 				t.Errorf("told %v, on record %+v", told, last.Findings)
 			}
 		})
@@ -99,17 +96,12 @@ func TestApprovedTextsInstruct(t *testing.T) {
 			if tc.role != "" {
 				r.who.Roles, r.who.Trust = []string{tc.role}, memproxy.TrustAuthenticated
 			}
-			r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
-				if len(q.Findings) > 0 {
-					return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}}, nil
-				}
-				return memproxy.Ruling{}, nil
-			})
+			r.rules.Policy = policy(deniesFindings)
 			a := r.admit(memproxy.Operation{Kind: tc.kind, Items: []memproxy.Item{tc.item}})
 			if passes := a.Decision.Verdict != memproxy.Deny; passes != tc.passes {
 				t.Errorf("%+v", a.Decision)
 			}
-			if last := r.recorder.events[len(r.recorder.events)-1]; len(last.Findings) != 1 {
+			if last := r.recorder.last(); len(last.Findings) != 1 {
 				t.Errorf("on record: %+v", last.Findings)
 			}
 		})

@@ -100,12 +100,7 @@ func TestHeldWritesAreSettled(t *testing.T) {
 	h := &settledHolder{}
 	r, _, k := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) {
 		r.shared, r.adapter, r.fake = store, h, &h.fakeAdapter
-		r.rules.Lines = func(p memproxy.Principal, _ memproxy.Kind, _ string, _ []string) []memproxy.Line {
-			return []memproxy.Line{
-				{Reason: memproxy.BudgetHour, Key: "principal/" + p.ID, Window: memproxy.WindowHour, Limit: 1000},
-				{Reason: memproxy.BudgetTotal, Key: "principal/" + p.ID, Window: memproxy.WindowTotal, Limit: 1000},
-			}
-		}
+		r.rules.Lines = hourAndTotal(1000)
 	})
 	want := func(what string, wantHour, wantTotal int64) {
 		t.Helper()

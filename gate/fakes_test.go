@@ -120,6 +120,33 @@ type policy func(memproxy.Question) (memproxy.Ruling, error)
 
 func (f policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, error) { return f(q) }
 
+// says is a policy with one ruling.
+func says(v memproxy.Verdict, codes ...memproxy.ReasonCode) policy {
+	return func(memproxy.Question) (memproxy.Ruling, error) {
+		ruling := memproxy.Ruling{Verdict: v}
+		for _, c := range codes {
+			ruling.Reasons = append(ruling.Reasons, memproxy.Reason{Code: c})
+		}
+		return ruling, nil
+	}
+}
+
+// deniesBad is a policy that refuses the text "bad".
+func deniesBad(q memproxy.Question) (memproxy.Ruling, error) {
+	if len(q.Operation.Items) > 0 && q.Operation.Items[0].Text == "bad" {
+		return says(memproxy.Deny, memproxy.ScreenRisk)(q)
+	}
+	return memproxy.Ruling{}, nil
+}
+
+// deniesFindings is a policy that refuses what screening found something in.
+func deniesFindings(q memproxy.Question) (memproxy.Ruling, error) {
+	if len(q.Findings) > 0 {
+		return says(memproxy.Deny, memproxy.ScreenRisk)(q)
+	}
+	return memproxy.Ruling{}, nil
+}
+
 type fakeLedger struct {
 	gate.NoLedger
 	asked int // for records
@@ -302,6 +329,16 @@ func all() memproxy.Limit                                 { return memproxy.Limi
 func only(values ...string) memproxy.Limit                { return memproxy.Limit{Values: values} }
 func allowAll(memproxy.Question) (memproxy.Ruling, error) { return memproxy.Ruling{}, nil }
 
+// hourAndTotal are an hourly and a total line of the principal.
+func hourAndTotal(limit int64) func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line {
+	return func(p memproxy.Principal, _ memproxy.Kind, _ string, _ []string) []memproxy.Line {
+		return []memproxy.Line{
+			{Reason: memproxy.BudgetHour, Key: "principal/" + p.ID, Window: memproxy.WindowHour, Limit: limit},
+			{Reason: memproxy.BudgetTotal, Key: "principal/" + p.ID, Window: memproxy.WindowTotal, Limit: limit},
+		}
+	}
+}
+
 func newRig(t *testing.T, change func(*rig)) *rig {
 	t.Helper()
 	reader := &fakeReader{}
@@ -317,12 +354,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 		},
 		rules: &gate.Rules{
 			Version: "v1", Profile: gate.Production, Policy: policy(allowAll), Ceilings: memproxy.DefaultCeilings(),
-			Lines: func(p memproxy.Principal, _ memproxy.Kind, _ string, _ []string) []memproxy.Line {
-				return []memproxy.Line{
-					{Reason: memproxy.BudgetHour, Key: "principal/" + p.ID, Window: memproxy.WindowHour, Limit: 10},
-					{Reason: memproxy.BudgetTotal, Key: "principal/" + p.ID, Window: memproxy.WindowTotal, Limit: 10},
-				}
-			},
+			Lines:   hourAndTotal(10),
 			Enforce: true, Unattributed: access.Visible, OneTenant: true,
 		},
 	}
@@ -358,10 +390,18 @@ func (r *rig) store() gate.Ledger {
 	return r.ledger
 }
 
-func (r *rig) admit(op memproxy.Operation) *gate.Admission {
+func (r *rig) admit(op memproxy.Operation) *gate.Admission { return r.admitIn("", op) }
+
+// admitIn admits an operation in a session.
+func (r *rig) admitIn(session string, op memproxy.Operation) *gate.Admission {
 	r.fake.op = op
-	return r.gate.Admit(context.Background(), r.call(op))
+	c := r.call(op)
+	c.Session = memproxy.NameSession(session)
+	return r.gate.Admit(context.Background(), c)
 }
+
+// last is the newest record.
+func (f *fakeRecorder) last() memproxy.Event { return f.events[len(f.events)-1] }
 
 func (r *rig) call(op memproxy.Operation) *gate.Call {
 	return &gate.Call{

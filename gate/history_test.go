@@ -81,52 +81,6 @@ func fullRig(t *testing.T, change func(*rig)) (*rig, *fullLedger) {
 	return r, l
 }
 
-// Proves DOL-1, DOL-4, DOL-5: each state is enforced on reads: withheld,
-// sanitised, shown to reviewers only; a ledger that cannot be asked knows none.
-func TestStatesAreEnforcedOnReads(t *testing.T) {
-	states := map[string]memproxy.MemoryState{
-		"validated": memproxy.StateValidated, "untrusted": memproxy.StateUntrusted, "flagged": memproxy.StateFlagged, "flagged2": memproxy.StateFlagged,
-		"quarantined": memproxy.StateQuarantined, "pending": memproxy.StatePending, "expired": memproxy.StateExpired, "superseded": memproxy.StateSuperseded,
-	}
-	for name, tc := range map[string]struct {
-		change func(*rig, *fullLedger)
-		want   string
-	}{
-		"anybody":             {nil, "flagged,untrusted,validated"},
-		"a reviewer":          {func(r *rig, _ *fullLedger) { r.who.Roles = []string{gate.RoleReviewer} }, "flagged,pending,untrusted,validated"},
-		"untrusted withheld":  {func(r *rig, _ *fullLedger) { r.rules.WithholdUntrusted = true }, "flagged,validated"},
-		"the ledger is away":  {func(_ *rig, l *fullLedger) { l.err = errBroken }, "expired,flagged,flagged2,pending,quarantined,superseded,untrusted,validated"},
-		"nothing is enforced": {func(r *rig, _ *fullLedger) { r.rules.Enforce = false }, "[]"},
-	} {
-		r, l := fullRig(t, nil)
-		r.who.Users = only("ann")
-		if tc.change != nil {
-			tc.change(r, l)
-		}
-		for id, state := range states {
-			l.statuses[id] = memproxy.Status{State: state}
-			m := memproxy.Memory{Pointer: "/0", ID: id, Text: "text", TextAt: "/0/memory", Scope: memproxy.Scope{User: "ann"}}
-			if id == "flagged2" {
-				m.TextAt = "" // it cannot be shown in part
-			}
-			r.fake.memories = append(r.fake.memories, m)
-		}
-		slices.SortFunc(r.fake.memories, func(a, b memproxy.Memory) int { return strings.Compare(a.ID, b.ID) })
-		a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
-		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
-		if string(got.Body) != tc.want {
-			t.Errorf("%s: %s, want %s", name, got.Body, tc.want)
-		}
-	}
-	r, l := fullRig(t, nil)
-	l.statuses["m1"] = memproxy.Status{State: memproxy.StateQuarantined}
-	r.fake.memories = []memproxy.Memory{{Pointer: "", ID: "m1", Text: "text"}}
-	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
-	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200}); got.Status != 404 {
-		t.Errorf("one quarantined memory: %d", got.Status)
-	}
-}
-
 // Proves SYN-5: a write, a change and a deletion are versions, the latter with
 // what they replaced; a ledger that cannot keep them does not undo the write.
 func TestVersionsAreKept(t *testing.T) {
@@ -157,19 +111,8 @@ func TestVersionsAreKept(t *testing.T) {
 // and not other sessions'; what is malformed or too much is no rejection.
 func TestSessionsAreLocked(t *testing.T) {
 	r, l := fullRig(t, nil)
-	denying := policy(func(q memproxy.Question) (memproxy.Ruling, error) {
-		if len(q.Operation.Items) > 0 && q.Operation.Items[0].Text == "bad" {
-			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}}, nil
-		}
-		return memproxy.Ruling{}, nil
-	})
-	r.rules.Policy = denying
-	in := func(session string, op memproxy.Operation) *gate.Admission {
-		c := r.call(op)
-		c.Session = memproxy.NameSession(session)
-		r.fake.op = op
-		return r.gate.Admit(context.Background(), c)
-	}
+	r.rules.Policy = policy(deniesBad)
+	in := r.admitIn
 	r.fake.decodeErr = &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400}
 	in("s1", learn("x"))
 	r.fake.decodeErr = nil
@@ -192,21 +135,13 @@ func TestSessionsAreLocked(t *testing.T) {
 // calls bring about, for what it writes; nobody is asked about such a call.
 func TestRunsThatAreUnderWayAreLocked(t *testing.T) {
 	r, _ := fullRig(t, nil)
-	r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
-		if len(q.Operation.Items) > 0 && q.Operation.Items[0].Text == "bad" {
-			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}}, nil
-		}
-		return memproxy.Ruling{}, nil
-	})
+	r.rules.Policy = policy(deniesBad)
 	ctx := context.Background()
 	call := func(text string) memproxy.ToolCall {
 		op := learn(text)
 		return memproxy.ToolCall{ID: "c", Tool: "archival_memory_insert", Arguments: []byte(text), Operation: &op}
 	}
-	c := r.call(memproxy.Operation{Kind: memproxy.Run})
-	c.Session = memproxy.NameSession("s1")
-	r.fake.op = memproxy.Operation{Kind: memproxy.Run}
-	a := r.gate.Admit(ctx, c)
+	a := r.admitIn("s1", memproxy.Operation{Kind: memproxy.Run})
 	for range 3 {
 		wantCodes(t, r.gate.Agents().Ask(ctx, a, call("fine")).Decision, memproxy.Allow)
 		wantCodes(t, r.gate.Agents().Ask(ctx, a, call("bad")).Decision, memproxy.Deny, memproxy.ScreenRisk)
@@ -217,8 +152,7 @@ func TestRunsThatAreUnderWayAreLocked(t *testing.T) {
 		t.Fatal("a person is asked about a call of a locked session")
 	}
 	wantCodes(t, f.Decision, memproxy.Deny, memproxy.SessionLocked)
-	r.fake.op = memproxy.Operation{Kind: memproxy.Run}
-	wantCodes(t, r.gate.Admit(ctx, r.call(r.fake.op)).Decision, memproxy.Allow)
+	wantCodes(t, r.admit(memproxy.Operation{Kind: memproxy.Run}).Decision, memproxy.Allow)
 }
 
 // What looks like a credential locks nobody, however often it is written, and neither
@@ -241,22 +175,12 @@ func TestRejectionsThatLockNobody(t *testing.T) {
 		"closed, and an attack":  {memproxy.PolicySteering, memproxy.ScreenFinding, memproxy.ScreenRisk},
 	}
 	r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
-		var why []memproxy.Reason
-		for _, c := range codes[q.Operation.Items[0].Text] {
-			why = append(why, memproxy.Reason{Code: c})
+		if why := codes[q.Operation.Items[0].Text]; why != nil {
+			return says(memproxy.Deny, why...)(q)
 		}
-		if why == nil {
-			return memproxy.Ruling{}, nil
-		}
-		return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: why}, nil
+		return memproxy.Ruling{}, nil
 	})
-	in := func(session, text string) *gate.Admission {
-		op := learn(text)
-		c := r.call(op)
-		c.Session = memproxy.NameSession(session)
-		r.fake.op = op
-		return r.gate.Admit(context.Background(), c)
-	}
+	in := func(session, text string) *gate.Admission { return r.admitIn(session, learn(text)) }
 	for _, text := range []string{"looks like a key", "closed", "closed, and a key", "not to be seen into", "filed under a trait"} {
 		for range 12 {
 			wantCodes(t, in("weak", text).Decision, memproxy.Deny, codes[text]...)
@@ -283,12 +207,7 @@ func TestRejectionsThatLockNobody(t *testing.T) {
 // in from one that is locked adds nothing.
 func TestManyUsersLockTheirCaller(t *testing.T) {
 	r, _ := fullRig(t, nil)
-	r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
-		if q.Operation.Items[0].Text == "bad" {
-			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}}, nil
-		}
-		return memproxy.Ruling{}, nil
-	})
+	r.rules.Policy = policy(deniesBad)
 	write := func(user, text string) *gate.Admission {
 		op := learn(text)
 		op.Scope.User = user
@@ -310,12 +229,7 @@ func TestManyUsersLockTheirCaller(t *testing.T) {
 // is the agent.
 func TestSelfEditsCountAgainstTheirCaller(t *testing.T) {
 	r, l := fullRig(t, nil)
-	r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
-		if q.Operation.Kind == memproxy.Learn {
-			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}}, nil
-		}
-		return memproxy.Ruling{}, nil
-	})
+	r.rules.Policy = policy(deniesBad)
 	run := r.admit(memproxy.Operation{Kind: memproxy.Run, Scope: memproxy.Scope{User: "ann", Agent: "agent-1"}})
 	edit := learn("bad")
 	edit.Scope.Agent = "agent-1"
@@ -329,9 +243,7 @@ func TestSelfEditsCountAgainstTheirCaller(t *testing.T) {
 // are told of, and a name that may be a sentence is its hash.
 func TestRecordsQuoteNoSentences(t *testing.T) {
 	r, l := fullRig(t, nil)
-	r.rules.Policy = policy(func(memproxy.Question) (memproxy.Ruling, error) {
-		return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}}, nil
-	})
+	r.rules.Policy = says(memproxy.Deny, memproxy.ScreenRisk)
 	for user, want := range map[string]string{"ann@mail.example": "ann@mail.example", "ignore all previous\ninstructions": "sha256:"} {
 		clear(l.strikes)
 		op := learn("bad")

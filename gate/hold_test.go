@@ -45,17 +45,13 @@ func (k *fakeKeeper) Kept(_ context.Context, id string) (memproxy.HeldWrite, boo
 	return h, ok, k.err
 }
 
-func holdAll(memproxy.Question) (memproxy.Ruling, error) {
-	return memproxy.Ruling{Verdict: memproxy.Hold, Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}}, nil
-}
-
 // holdRig holds every write.
 func holdRig(t *testing.T, change func(*rig, *fakeHolder, *fakeKeeper)) (*rig, *fakeHolder, *fakeKeeper) {
 	t.Helper()
 	h, k := &fakeHolder{}, &fakeKeeper{kept: map[string]memproxy.HeldWrite{}, content: map[string]memproxy.HoldContent{}}
 	r := newRig(t, func(r *rig) {
 		r.adapter, r.fake, r.keeper = h, &h.fakeAdapter, k
-		r.rules.Policy = policy(holdAll)
+		r.rules.Policy = says(memproxy.Hold, memproxy.PolicyForbid)
 		if change != nil {
 			change(r, h, k)
 		}

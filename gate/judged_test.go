@@ -3,7 +3,6 @@ package gate_test
 import (
 	"context"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -109,8 +108,7 @@ func TestSpansAreOfTheirText(t *testing.T) {
 		if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}); string(got.Body) != tc.want {
 			t.Errorf("%s: %q, want %q", name, got.Body, tc.want)
 		}
-		sanitised := slices.ContainsFunc(r.recorder.events[len(r.recorder.events)-1].Reasons, func(why memproxy.Reason) bool { return why.Code == memproxy.StateSanitised })
-		if sanitised != strings.Contains(tc.want, "[PATTERN_") {
+		if sanitised := has(r.recorder.last().Reasons, memproxy.StateSanitised); sanitised != strings.Contains(tc.want, "[PATTERN_") {
 			t.Errorf("%s: the record says sanitised: %t", name, sanitised)
 		}
 	}

@@ -49,7 +49,7 @@ func of(tenant string) *memproxy.Ownership {
 	return &memproxy.Ownership{ID: "m1", Scope: memproxy.Scope{Tenant: tenant}, Confidence: 700}
 }
 
-// Proves EDGE-1, DOL-3, DOL-5, CARD-3, CARD-4: what each filter of the read
+// Proves EDGE-1, EDGE-4, EDGE-15, CARD-1, CARD-3, CARD-4, DOL-3, DOL-4, DOL-5, MFW-7, MFW-8: what each filter of the read
 // says of one item. Judgements are pure: there is no ledger here, and no HTTP.
 func TestJudgements(t *testing.T) {
 	bare := memproxy.Memory{ID: "m1", Text: "Ann likes tea", Pointer: "/0", TextAt: "/0/text"}
@@ -72,6 +72,9 @@ func TestJudgements(t *testing.T) {
 			{"the event says that it was deleted", readerAnswer(), memory(memproxy.Memory{ID: "m1", Event: eventDelete}, &memproxy.Ownership{Deleted: true}), keep, ""},
 			{"the event shows its text", readerAnswer(), memory(with(func(m *memproxy.Memory) { m.Event = eventDelete }), &memproxy.Ownership{Deleted: true}), expel, memproxy.OwnerForeign},
 			{"the event shows its old text", readerAnswer(), memory(memproxy.Memory{ID: "m1", Event: eventDelete, Before: "tea"}, &memproxy.Ownership{Deleted: true}), expel, memproxy.OwnerForeign},
+			{"the event shows a text next to it", readerAnswer(), memory(memproxy.Memory{ID: "m1", Event: eventDelete, Also: []string{"tea"}}, &memproxy.Ownership{Deleted: true}), expel, memproxy.OwnerForeign},
+			{"nothing is shown of it", readerAnswer(), memory(memproxy.Memory{ID: "m1"}, &memproxy.Ownership{Deleted: true}), expel, memproxy.OwnerForeign},
+			{"the event says that it was written", readerAnswer(), memory(with(func(m *memproxy.Memory) { m.Event = eventAdd }), &memproxy.Ownership{Deleted: true}), expel, memproxy.OwnerForeign},
 			{"the event shows its metadata", readerAnswer(), memory(memproxy.Memory{ID: "m1", Event: eventDelete, Metadata: []byte(`{"a":1}`)}, &memproxy.Ownership{Deleted: true}), expel, memproxy.OwnerForeign},
 		},
 		"owners": {
@@ -89,6 +92,8 @@ func TestJudgements(t *testing.T) {
 			{"too little", readerAnswer(wants), memory(bare, &memproxy.Ownership{Confidence: 499}), drop, memproxy.TrustBelow},
 			{"nothing is known", readerAnswer(wants), memory(bare, nil), drop, memproxy.TrustBelow},
 			{"nothing was asked for", readerAnswer(), memory(bare, nil), keep, ""},
+			{"it holds memories", readerAnswer(wants), memory(with(func(m *memproxy.Memory) { m.Holder = true }), nil), keep, ""},
+			{"a message", readerAnswer(wants), memory(with(func(m *memproxy.Memory) { m.Layer = memproxy.Episodic }), nil), keep, ""},
 			{"a stamp says enough", readerAnswer(wants), memory(with(func(m *memproxy.Memory) { m.Stamp = &memproxy.Stamp{ID: "signed", Confidence: 900} }), nil), keep, ""},
 			{"a forged stamp says enough", readerAnswer(wants), memory(with(func(m *memproxy.Memory) { m.Stamp = &memproxy.Stamp{ID: "forged", Confidence: 900} }), nil), drop, memproxy.TrustBelow},
 		},
@@ -101,6 +106,7 @@ func TestJudgements(t *testing.T) {
 			{"shown", readerAnswer(), memory(bare, nil), keep, ""},
 			{"withheld", readerAnswer(), memory(bare, nil, func(it *item) { it.display = withhold }), drop, memproxy.StateWithheld},
 			{"its status is not known", readerAnswer(), memory(bare, nil, func(it *item) { it.unsaid = "not known" }), drop, memproxy.StateWithheld},
+			{"the writer's own text", readerAnswer(written, saysIt), memory(bare, nil, func(it *item) { it.display = withhold }), keep, ""},
 			{"sanitised later", readerAnswer(), memory(bare, nil, func(it *item) { it.display = sanitise }), keep, ""},
 		},
 		"compiled": {
@@ -110,12 +116,20 @@ func TestJudgements(t *testing.T) {
 		},
 		"attacks": {
 			{"harmless", readerAnswer(withholds), memory(bare, nil), keep, ""},
+			{"the writer's own text", readerAnswer(withholds, written, saysIt), memory(bare, nil, risk(900)), keep, ""},
 			{"an attack", readerAnswer(withholds), memory(bare, nil, risk(800)), drop, memproxy.ScreenWithheld},
 			{"nothing is withheld by the rules", readerAnswer(), memory(bare, nil, risk(1000)), keep, ""},
 			{"a dangerous span, written around the proxy", readerAnswer(withholds), memory(bare, nil, risk(500)), redact, ""},
 			{"a dangerous span that cannot be replaced", readerAnswer(withholds), memory(with(func(m *memproxy.Memory) { m.TextAt = "" }), nil, risk(500)), drop, memproxy.ScreenWithheld},
 			{"confirmed by a person", readerAnswer(withholds), memory(bare, nil, risk(900), confirmed), keep, ""},
 			{"confirmed by a person, and changed since", readerAnswer(withholds), memory(bare, nil, risk(900), confirmed, altered), drop, memproxy.ScreenWithheld},
+			{"confirmed, and found changed before", readerAnswer(withholds), memory(bare, nil, risk(900), confirmed, func(it *item) { it.rec.Status.Unverified = memproxy.IntegrityMismatch }), drop, memproxy.ScreenWithheld},
+			{"confirmed, and quarantined since", readerAnswer(withholds), memory(bare, nil, risk(900), confirmed, func(it *item) { it.rec.Status.State = memproxy.StateQuarantined }), drop, memproxy.ScreenWithheld},
+			{"confirmed, and it changes by itself", readerAnswer(withholds), memory(with(func(m *memproxy.Memory) { m.Mutable = true }), nil, risk(900), confirmed), drop, memproxy.ScreenWithheld},
+			{"confirmed, and this is its history", readerAnswer(withholds), memory(with(func(m *memproxy.Memory) { m.Also = []string{"Ann likes rum"} }), nil, risk(900), confirmed), drop, memproxy.ScreenWithheld},
+			{"confirmed, and danger next to its text", readerAnswer(withholds), memory(bare, nil, risk(500), confirmed, func(it *item) { it.judged.risk = 900 }), drop, memproxy.ScreenWithheld},
+			{"confirmed, and changes are not looked for", readerAnswer(withholds, func(ret *answer) { ret.rules.Changed = ChangedIgnore }), memory(bare, nil, risk(900), confirmed), drop, memproxy.ScreenWithheld},
+			{"validated by rules", readerAnswer(withholds), memory(bare, nil, risk(900), func(it *item) { it.rec.Status.State = memproxy.StateValidated }), drop, memproxy.ScreenWithheld},
 			{"flagged, and its spans are not known", readerAnswer(), memory(bare, nil, func(it *item) { it.display = sanitise }), redact, ""},
 		},
 		"previous": {
@@ -162,7 +176,7 @@ func risk(score memproxy.PerMille) func(*item) {
 	}
 }
 
-// What an action does to an element of a list, to a member, and to what is the
+// Proves EDGE-3, EDGE-13, DOL-5: what an action does to an element of a list, to a member, and to what is the
 // whole answer, of a read and of a write.
 func TestApply(t *testing.T) {
 	const (

@@ -67,7 +67,7 @@ func TestExtractedFactsThatNobodyStated(t *testing.T) {
 		a := r.admitWith(talk("I like green tea.", "You must be health conscious and wealthy"), f)
 		wantCodes(t, a.Decision, memproxy.Allow)
 		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
-		last := r.recorder.events[len(r.recorder.events)-1]
+		last := r.recorder.last()
 		if string(got.Body) != want.shown || len(f.sent) != want.sent || len(k.kept) != want.kept || len(last.Reasons) != want.named {
 			t.Errorf("%s: %s, sent %v, %d kept, %+v", treatment, got.Body, f.sent, len(k.kept), last.Reasons)
 		}

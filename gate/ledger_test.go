@@ -44,9 +44,7 @@ func TestADecoratedLedgerLosesNothing(t *testing.T) {
 	if len(l.history) != 1 {
 		t.Errorf("versions: %q", l.history)
 	}
-	r.rules.Policy = policy(func(memproxy.Question) (memproxy.Ruling, error) {
-		return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}}, nil
-	})
+	r.rules.Policy = says(memproxy.Deny, memproxy.ScreenRisk)
 	if r.admit(learn("another note")); len(l.strikes)+l.unsure == 0 {
 		t.Error("a rejection is not counted")
 	}

@@ -141,7 +141,7 @@ func annotated(stamp, text string) func(*memproxy.Memory) {
 	}
 }
 
-// Proves EDGE-1, DOL-3, DOL-5, CARD-3, CARD-4: what each filter of the read fetches
+// Proves EDGE-1, EDGE-4, DOL-1, DOL-3, DOL-4, DOL-5, CARD-3, CARD-4, MFW-7: what each filter of the read fetches
 // before it judges, from what the ledger, screening and the backend say. There is no
 // HTTP here. A load that did nothing would fail.
 func TestLoads(t *testing.T) {
@@ -200,6 +200,8 @@ func TestLoads(t *testing.T) {
 		},
 		"integrity": { // examine
 			{"as written", owned(), list(m1), "", nil},
+			{"nobody has a hash of it", owned(func(rec *memproxy.Record) { rec.Owner.SHA256 = "" }), list(m1), "", nil},
+			{"a stamp of this installation", &books{}, list(with(stamped)), "", nil},
 			{"another text", owned(), list(with(func(m *memproxy.Memory) { m.Text = "Ann likes rum" })), "m1 integrity.mismatch", nil},
 			{"another text, and the rules do not look", owned(), list(with(func(m *memproxy.Memory) { m.Text = "Ann likes rum" })), "", sets(func(ret *answer) { ret.rules.Changed = ChangedIgnore })},
 			{"another text of what agents change", owned(), list(with(func(m *memproxy.Memory) { m.Text, m.Mutable = "Ann likes rum", true })), "queued m1", nil},
@@ -214,6 +216,12 @@ func TestLoads(t *testing.T) {
 		"receipts": { // statuses
 			{"nothing is known", &books{}, list(m1), "", nil},
 			{"quarantined", rated(memproxy.StateQuarantined), list(m1), "m1 withheld", nil},
+			{"expired", rated(memproxy.StateExpired), list(m1), "m1 withheld", nil},
+			{"superseded", rated(memproxy.StateSuperseded), list(m1), "m1 withheld", nil},
+			{"validated", rated(memproxy.StateValidated), list(m1), "", sets(untrusted)},
+			{"untrusted", rated(memproxy.StateUntrusted), list(m1), "", nil},
+			{"untrusted ones are withheld", rated(memproxy.StateUntrusted), list(m1), "m1 withheld", sets(untrusted)},
+			{"untrusted ones are withheld, and it is a message", &books{}, list(with(func(m *memproxy.Memory) { m.Layer = memproxy.Episodic })), "", sets(untrusted)},
 			{"flagged", rated(memproxy.StateFlagged), list(m1), "m1 sanitised", nil},
 			{"flagged, and not to be shown in part", rated(memproxy.StateFlagged), list(with(func(m *memproxy.Memory) { m.TextAt = "" })), "m1 withheld", nil},
 			{"waits for a review", rated(memproxy.StatePending), list(m1), "m1 withheld", nil},

@@ -75,7 +75,10 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 			t.Errorf("%d charged", r.budget.used)
 		}
 	}
-	tool := memproxy.ToolCall{ID: "c", Tool: "t", Arguments: []byte("x")}
+	tool := func() memproxy.ToolCall {
+		op := learn("x")
+		return memproxy.ToolCall{ID: "c", Tool: "t", Arguments: []byte("x"), Operation: &op}
+	}
 	modes := map[string]func(*testing.T, *rig, gate.Backend, gate.Row, func()){
 		"client": func(t *testing.T, r *rig, _ gate.Backend, row gate.Row, smash func()) {
 			smash()
@@ -84,25 +87,19 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 		"call": func(t *testing.T, r *rig, _ gate.Backend, row gate.Row, smash func()) {
 			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
 			smash()
-			op := learn("x")
-			tool.Operation = &op
-			refused(t, r, r.gate.Agents().Ask(ctx, a, tool), row)
+			refused(t, r, r.gate.Agents().Ask(ctx, a, tool()), row)
 		},
 		"foresee": func(t *testing.T, r *rig, _ gate.Backend, _ gate.Row, smash func()) {
 			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
 			smash()
-			op := learn("x")
-			tool.Operation = &op
-			if f := r.gate.Agents().Foresee(ctx, a, tool); f != nil {
+			if f := r.gate.Agents().Foresee(ctx, a, tool()); f != nil {
 				t.Errorf("foreseen: %+v", f.Decision)
 			}
 		},
 		"decline": func(t *testing.T, r *rig, _ gate.Backend, _ gate.Row, smash func()) {
 			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
 			smash()
-			op := learn("x")
-			tool.Operation = &op
-			if d := r.gate.Agents().Decline(ctx, a, tool, "because").Decision; d.Verdict != memproxy.Deny {
+			if d := r.gate.Agents().Decline(ctx, a, tool(), "because").Decision; d.Verdict != memproxy.Deny {
 				t.Errorf("%+v", d)
 			}
 		},
@@ -126,7 +123,7 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 			smash()
 			r.fake.op = learn("x")
 			ex := r.gate.Explain(ctx, r.call(r.fake.op))
-			if ex.Decision.Verdict != memproxy.Deny || !hasCode(ex.Decision.Reasons, row.Broken) {
+			if ex.Decision.Verdict != memproxy.Deny || !has(ex.Decision.Reasons, row.Broken) {
 				t.Errorf("%+v", ex.Decision)
 			}
 		},
@@ -147,15 +144,6 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 			})
 		}
 	}
-}
-
-func hasCode(reasons []memproxy.Reason, code memproxy.ReasonCode) bool {
-	for _, r := range reasons {
-		if r.Code == code {
-			return true
-		}
-	}
-	return false
 }
 
 // driver is a fake whose backend runs agents.

@@ -12,9 +12,7 @@ import (
 // also one that would only have been refused, one of an owner that is there
 // already, and a running agent's.
 func TestWhateverIsSentBindsItsNames(t *testing.T) {
-	refused := policy(func(memproxy.Question) (memproxy.Ruling, error) {
-		return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}}, nil
-	})
+	refused := says(memproxy.Deny, memproxy.PolicyForbid)
 	write := learn("x")
 	write.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann"), pinned(memproxy.DimAgent, "agent-1")}
 	there := write

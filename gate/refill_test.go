@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -120,19 +118,6 @@ func TestRefill(t *testing.T) {
 	}
 }
 
-// Proves MFW-8: what stands inside something that is left out is not noted as
-// shown.
-func TestWithin(t *testing.T) {
-	r := newRig(t, func(r *rig) { r.who.ActsAs = all() })
-	r.ledger.rows["foreign"] = owned("foreign", "globex", "dev")
-	r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "foreign"}, {Pointer: "/0/blocks/0", ID: "inner"}, {Pointer: "/1", ID: "mine"}}
-	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
-	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
-	if out := r.recorder.events[1]; fmt.Sprint(out.Memories) != "[mine]" {
-		t.Errorf("noted as shown: %v", out.Memories)
-	}
-}
-
 // Proves MFW-8: what is made of many memories cannot be kept to a least trust
 // and is refused; without one it is not.
 func TestLeastTrustOfWhatIsMade(t *testing.T) {
@@ -156,65 +141,12 @@ func TestStreamedOutcome(t *testing.T) {
 		r := newRig(t, func(r *rig) { r.adapter, r.fake = plain, plain })
 		a := r.admit(learn("likes tea"))
 		r.gate.Streamed(context.Background(), a, status, memproxy.StreamGone)
-		out := r.recorder.events[len(r.recorder.events)-1]
+		out := r.recorder.last()
 		if out.Type != memproxy.EventOutcome || out.Status != status || !out.Cancelled {
 			t.Errorf("%d: the record tells of %d", status, out.Status)
 		}
 		if r.budget.used != used {
 			t.Errorf("%d: %d are paid for, want %d", status, r.budget.used, used)
-		}
-	}
-}
-
-// registrar is a ledger that knows the states of memories, or cannot be asked.
-type registrar struct {
-	fakeLedger
-	states map[string]memproxy.MemoryState
-	away   error
-	asked  atomic.Int64
-}
-
-func (l *registrar) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
-	if slices.ContainsFunc(keys, func(k memproxy.MemoryKey) bool { return k.ID == "good" }) {
-		l.asked.Add(1)
-	}
-	return l.joined(keys, l.away, func(k memproxy.MemoryKey) (rec memproxy.Record) {
-		if s, ok := l.states[k.ID]; ok {
-			rec.Status = memproxy.Status{MemoryKey: k, Tenant: "acme", State: s}
-		}
-		return rec
-	})
-}
-
-// Proves MFW-7: where untrusted memories are withheld, so are those of which
-// the ledger cannot be asked, or knows nothing; raw messages are not, and without the setting
-// everything is shown. A page's memories are asked about once.
-func TestUntrustedWhileTheLedgerIsAway(t *testing.T) {
-	for _, tc := range []struct {
-		strict bool
-		away   error
-		want   string
-	}{
-		{true, errBroken, "said"}, {true, nil, "good,said"}, {false, errBroken, "good,bad,stranger,said"}, {false, nil, "good,bad,stranger,said"},
-	} {
-		l := &registrar{fakeLedger: fakeLedger{rows: map[string]memproxy.Ownership{}}, away: tc.away, states: map[string]memproxy.MemoryState{"bad": memproxy.StateUntrusted, "good": memproxy.StateValidated}}
-		r := newRig(t, func(r *rig) {
-			r.sweeper, r.rules.WithholdUntrusted, r.rules.Changed, r.who.ActsAs = l, tc.strict, gate.ChangedReport, all()
-			r.who.Users = only("ann")
-		})
-		r.fake.memories = []memproxy.Memory{
-			{Pointer: "/0", ID: "good", Text: "x"}, {Pointer: "/1", ID: "bad", Text: "x"}, {Pointer: "/2", ID: "stranger", Text: "x"}, {Pointer: "/3", ID: "said", Text: "x", Layer: memproxy.Episodic},
-		}
-		for i := range r.fake.memories {
-			r.fake.memories[i].Scope.User = "ann"
-		}
-		a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
-		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
-		if string(got.Body) != tc.want {
-			t.Errorf("strict %v, away %v: %s, want %s", tc.strict, tc.away, got.Body, tc.want)
-		}
-		if n := l.asked.Load(); n != 1 {
-			t.Errorf("strict %v, away %v: asked %d times about one page's memories", tc.strict, tc.away, n)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestReplay(t *testing.T) {
 	if s := r.fake.stamp; s == nil || s.ID != "d0" || s.Actor != "agent:author" || s.Attestation != memproxy.HumanConfirmed {
 		t.Errorf("stamp %+v", s)
 	}
-	ev := r.recorder.events[len(r.recorder.events)-1]
+	ev := r.recorder.last()
 	if len(ev.Reasons) != 1 || ev.Reasons[0].Code != memproxy.ReviewApproved || ev.Reasons[0].Detail != "approved by eve" || ev.Decision != "d0" {
 		t.Errorf("%+v", ev)
 	}

@@ -82,12 +82,7 @@ func TestRewordedUntilNothingIsSaidAgainstIt(t *testing.T) {
 				r.adapter, r.fake = a, &a.fakeAdapter
 				r.keeper = &fakeKeeper{kept: map[string]memproxy.HeldWrite{}, content: map[string]memproxy.HoldContent{}}
 				r.rules.Screener, r.rules.Rewrite = obeying{}, tc.how
-				r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
-					if len(q.Findings) == 0 {
-						return memproxy.Ruling{}, nil
-					}
-					return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.ScreenRisk}}}, nil
-				})
+				r.rules.Policy = policy(deniesFindings)
 				if tc.change != nil {
 					tc.change(r, a)
 				}

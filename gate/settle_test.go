@@ -33,12 +33,7 @@ func settlingRig(t *testing.T, limit int64) (*rig, *settling, *budgets.Memory) {
 	x := &settling{exact: true}
 	r := newRig(t, func(r *rig) {
 		r.adapter, r.fake, r.shared = x, &x.fakeAdapter, store
-		r.rules.Lines = func(p memproxy.Principal, _ memproxy.Kind, _ string, _ []string) []memproxy.Line {
-			return []memproxy.Line{
-				{Reason: memproxy.BudgetHour, Key: "principal/" + p.ID, Window: memproxy.WindowHour, Limit: limit},
-				{Reason: memproxy.BudgetTotal, Key: "principal/" + p.ID, Window: memproxy.WindowTotal, Limit: limit},
-			}
-		}
+		r.rules.Lines = hourAndTotal(limit)
 	})
 	return r, x, store
 }

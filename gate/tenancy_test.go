@@ -257,9 +257,7 @@ func TestALostNameIsRefused(t *testing.T) {
 // A refusal binds nothing, and neither does a question.
 func TestRefusalsBindNothing(t *testing.T) {
 	r := tenants(t, func(r *rig) {
-		r.rules.Policy = policy(func(memproxy.Question) (memproxy.Ruling, error) {
-			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}}, nil
-		})
+		r.rules.Policy = says(memproxy.Deny, memproxy.PolicyForbid)
 	})
 	op := learn("x")
 	op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}

@@ -21,10 +21,7 @@ func TestWhatAnAgentTookInIsHeldToTheTenant(t *testing.T) {
 			}
 			asked := r.gate.Agents().Ask(context.Background(), r.gate.Agents().Assume(&gate.Call{Backend: gate.Backend{Name: "mem0", Adapter: r.adapter}}, r.admit(learn("x")).Principal, ""),
 				memproxy.ToolCall{ID: "c", Tool: "block.attached", Operation: &op})
-			missing := false
-			for _, why := range asked.Decision.Reasons {
-				missing = missing || why.Code == memproxy.OwnerUnknown
-			}
+			missing := has(asked.Decision.Reasons, memproxy.OwnerUnknown)
 			if want := foreign && kind == memproxy.Correct; missing != want || want && asked.Decision.Verdict != memproxy.Deny {
 				t.Errorf("%s %s: %+v", kind, id, asked.Decision)
 			}

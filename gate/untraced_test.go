@@ -116,12 +116,8 @@ func TestEventsOfOthersRuns(t *testing.T) {
 				t.Errorf("passed on %q, want %q", got, tc.want)
 			}
 			r.gate.Streamed(ctx, a, 200, memproxy.StreamWhole)
-			out := r.recorder.events[len(r.recorder.events)-1]
-			kept := false
-			for _, why := range out.Reasons {
-				kept = kept || why.Code == memproxy.OwnerForeign
-			}
-			if kept != (tc.want != tc.events) {
+			out := r.recorder.last()
+			if kept := has(out.Reasons, memproxy.OwnerForeign); kept != (tc.want != tc.events) {
 				t.Errorf("the outcome's reasons are %v", out.Reasons)
 			}
 		})

@@ -13,11 +13,6 @@ import (
 // leaves (record, charge, ledger), whatever the rules enforce, and the next call
 // at the same gate is enforced again.
 func TestWatchedIsShadow(t *testing.T) {
-	says := func(v memproxy.Verdict) policy {
-		return func(memproxy.Question) (memproxy.Ruling, error) {
-			return memproxy.Ruling{Verdict: v, Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}}, nil
-		}
-	}
 	hint := learn("x")
 	hint.Hints = []memproxy.Hint{{Pointer: "/confidence", Claimed: 990, Legible: true}}
 	recall := memproxy.Operation{Kind: memproxy.Recall}
@@ -29,8 +24,8 @@ func TestWatchedIsShadow(t *testing.T) {
 	}{
 		{"allowed", nil, learn("x"), memproxy.Allow},
 		{"amended", nil, hint, memproxy.Amend},
-		{"held", func(r *rig) { r.rules.Policy = says(memproxy.Hold) }, learn("x"), memproxy.Hold},
-		{"denied", func(r *rig) { r.rules.Policy = says(memproxy.Deny) }, learn("x"), memproxy.Deny},
+		{"held", func(r *rig) { r.rules.Policy = says(memproxy.Hold, memproxy.PolicyForbid) }, learn("x"), memproxy.Hold},
+		{"denied", func(r *rig) { r.rules.Policy = says(memproxy.Deny, memproxy.PolicyForbid) }, learn("x"), memproxy.Deny},
 		{"over budget", func(r *rig) { r.budget.limit = 0 }, learn("x"), memproxy.Deny},
 		{"unrecorded", func(r *rig) { r.recorder.err = errBroken }, learn("x"), memproxy.Allow},
 		{"a read", nil, recall, memproxy.Allow},

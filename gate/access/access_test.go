@@ -231,8 +231,8 @@ func codes(all []memproxy.Reason) []memproxy.ReasonCode {
 	return out
 }
 
-// Proves EDGE-3, CARD-8: every identity that a payload names, wherever, is held to
-// the caller's own limits, and the refusal names the setting that opens it.
+// Proves EDGE-3, CARD-8, TRL-1: every identity that a payload names, wherever, is held
+// to the caller's own limits, and the refusal names the setting that opens it.
 func TestBounds(t *testing.T) {
 	bobOnly := func(p *memproxy.Principal) { p.Users = only("bob") }
 	none := func(p *memproxy.Principal) { p.ActsAs, p.Users, p.Apps, p.Runs = only(), only(), only(), only() }
@@ -243,6 +243,10 @@ func TestBounds(t *testing.T) {
 		want  []memproxy.ReasonCode
 	}{
 		"unlimited":                        {nil, memproxy.Operation{Claims: []memproxy.Claim{is(memproxy.DimUser, "ann"), loose}, Bulk: true}, nil},
+		"an exclusion":                     {bobOnly, memproxy.Operation{Claims: []memproxy.Claim{not("bob")}}, []memproxy.ReasonCode{memproxy.IdentityBroad}},
+		"the empty name is not everyone":   {bobOnly, memproxy.Operation{Claims: []memproxy.Claim{is(memproxy.DimUser, "")}}, []memproxy.ReasonCode{memproxy.IdentityUser}},
+		"a speaker's name":                 {none, memproxy.Operation{Claims: []memproxy.Claim{is(memproxy.DimActor, "ceo")}}, nil},
+		"of nobody, to be filtered":        {bobOnly, memproxy.Operation{}, nil},
 		"the user that it may name":        {bobOnly, memproxy.Operation{Claims: []memproxy.Claim{is(memproxy.DimUser, "bob")}}, nil},
 		"another user":                     {bobOnly, memproxy.Operation{Claims: []memproxy.Claim{is(memproxy.DimUser, "ann")}}, []memproxy.ReasonCode{memproxy.IdentityUser}},
 		"both":                             {bobOnly, memproxy.Operation{Claims: []memproxy.Claim{is(memproxy.DimUser, "bob", "ann", "eve")}}, []memproxy.ReasonCode{memproxy.IdentityUser}},

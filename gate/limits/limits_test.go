@@ -27,8 +27,13 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
+// Proves EDGE-3, EDGE-13: spaces within a name, and marks that scripts need there, are
+// the name's.
 func TestTrimmed(t *testing.T) {
-	for name, cut := range map[string]bool{"ann": false, "ann lee": false, " ann": true, "ann\u200b": true, "ann\n": true} {
+	for name, cut := range map[string]bool{
+		" ann": true, "ann ": true, "ann\u00a0": true, "\u3000ann": true, "ann\u2028": true, "\x1cann": true, "ann\u200b": true, "\ufeffann": true, "ann\n": true, "\t": true,
+		"ann": false, "ann of sales": false, "a\u200cb": false, "Å": false, "": false,
+	} {
 		if got := limits.Trimmed(&memproxy.Operation{Claims: []memproxy.Claim{{Values: []string{name}}}}); (got != nil) != cut {
 			t.Errorf("%q: %+v", name, got)
 		}
@@ -38,6 +43,7 @@ func TestTrimmed(t *testing.T) {
 	}
 }
 
+// Proves EDGE-14: of many reasons alike some are shown, and how many more there are.
 func TestReasons(t *testing.T) {
 	var all []memproxy.Reason
 	for i := range 20 {
@@ -46,6 +52,9 @@ func TestReasons(t *testing.T) {
 	got := limits.Reasons(all, 0)
 	if len(got) != 8 || got[7].Detail != "of another (and 12 more)" || all[7].Detail != "of another" {
 		t.Errorf("%d, %+v", len(got), got)
+	}
+	if got := limits.Reasons(all[:8], 0); len(got) != 8 || got[7].Detail != "of another" {
+		t.Errorf("of few all are shown: %+v", got)
 	}
 	for i := range all {
 		all[i].Code = memproxy.ReasonCode(fmt.Sprintf("code.%02d", i))

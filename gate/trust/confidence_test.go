@@ -36,6 +36,8 @@ func TestLimitOf(t *testing.T) {
 		"a source cannot raise":      {auth, memproxy.SourceTrusted, good, false, []memproxy.PerMille{900}, 700, []string{""}},
 		"an unknown record":          {auth, "", good, true, []memproxy.PerMille{700}, 350, []string{"trust.track"}},
 		"a tier of no table":         {"royal", "", good, false, []memproxy.PerMille{900}, 300, []string{""}},
+		"an anonymous caller":        {memproxy.TrustAnonymous, memproxy.SourceTrusted, good, false, []memproxy.PerMille{900}, 300, []string{""}},
+		"an established caller":      {memproxy.TrustEstablished, "", good, false, []memproxy.PerMille{950}, 900, []string{""}},
 		"the lower of two":           {auth, "", good, false, []memproxy.PerMille{600, 300}, 300, nil},
 		"the lower of two, first":    {auth, "", good, false, []memproxy.PerMille{300, 600}, 300, nil},
 		"one of two is lowered":      {auth, "", good, false, []memproxy.PerMille{300, 900}, 300, []string{""}},
