@@ -157,8 +157,11 @@ func failed(ctx context.Context, r *run, s *step) {
 	if !r.dry() {
 		r.g.accounts.release(ctx, r.Admission)
 	}
-	if r.decided {
-		unwritten(ctx, r, s.broken, "what goes with this request could not be noted")
+	if r.decided { // what must be recorded with an admitted write could not be
+		r.g.opt.Meter.LedgerFailed(ctx)
+		reply := deny(ctx, r.g, r.Admission, memproxy.StatusUnavailable, s.broken, "what goes with this request could not be noted")
+		r.Decision.Refuse(memproxy.StatusUnavailable, r.Decision.Reasons...)
+		r.Reply = &reply
 		return
 	}
 	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this request"})

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -277,9 +278,7 @@ func (g Agents) Blind(ctx context.Context, a *Admission) (memproxy.Reply, bool) 
 func (g Agents) Assume(c *Call, p memproxy.Principal, decision string) *Admission {
 	r := g.begin(client, c)
 	r.Principal, r.watched = p, true
-	if decision != "" {
-		r.Decision.ID = decision
-	}
+	r.Decision.ID = cmp.Or(decision, r.Decision.ID)
 	r.event = r.decisionEvent(context.Background())
 	return r.Admission
 }

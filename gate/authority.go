@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
@@ -78,14 +79,9 @@ func authoredOf(r *run, target string) authored {
 	m := r.op.Current[target]
 	w := authored{target: target, row: r.owners[target], text: m.Text}
 	if w.row.ID == "" {
-		w.row = memproxy.Ownership{Backend: r.op.Backend, Kind: r.op.TargetKind, ID: target}
-		if m.ID != "" {
-			w.row.ID = m.ID
-		}
+		w.row = memproxy.Ownership{Backend: r.op.Backend, Kind: r.op.TargetKind, ID: cmp.Or(m.ID, target)}
 	}
-	if w.row.Kind == "" {
-		w.row.Kind = memproxy.TargetMemory
-	}
+	w.row.Kind = cmp.Or(w.row.Kind, memproxy.TargetMemory)
 	var stamp memproxy.Stamp
 	if m.Stamp != nil && tamper.SignedFor(r.g.opt.Signer, r.Principal.Tenant, *m.Stamp) {
 		stamp = *m.Stamp
@@ -296,7 +292,7 @@ func (ret *effects) restated() []memproxy.StateChange {
 		}
 		c, ordinary := foreseen(ret.Admission, w.key())
 		if ordinary {
-			c.State, c.Reason = memproxy.StateUntrusted, markOf(ret.marksOf(w.row.ID))
+			c.State, c.Reason = memproxy.StateUntrusted, strings.Join(ret.marksOf(w.row.ID), " ")
 		}
 		// A decision about the old text does not apply to the new one. A withheld memory
 		// stays withheld until it is reviewed.

@@ -24,6 +24,7 @@ import (
 	"github.com/memproxy/memproxy/gate/flood"
 	"github.com/memproxy/memproxy/gate/queue"
 	"github.com/memproxy/memproxy/gate/seen"
+	"github.com/memproxy/memproxy/internal/cache"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
@@ -109,7 +110,7 @@ type Gate struct {
 	opt   Options
 	rules atomic.Pointer[Rules]
 
-	tracks  *tracks
+	tracks  tracks
 	readers *seen.Readers
 
 	rejected flood.Counter
@@ -130,23 +131,17 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 		return nil, errors.New("gate: clock and ids must be injected")
 	}
 	opt.RecordTimeout = cmp.Or(opt.RecordTimeout, DefaultRecordTimeout)
+	opt.Tracer = cmp.Or(opt.Tracer, noop.NewTracerProvider().Tracer(""))
+	opt.Meter = cmp.Or(opt.Meter, Meter(noMeter{}))
+	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
+	opt.Ledger = metered{opt.Ledger, opt.Meter}
 	if opt.Later == nil {
 		opt.Later = func(_ string, f func()) { f() }
 	}
 	if opt.Unconfirmed == nil {
 		opt.Unconfirmed = func(memproxy.Event) {}
 	}
-	if opt.Tracer == nil {
-		opt.Tracer = noop.NewTracerProvider().Tracer("")
-	}
-	if opt.Meter == nil {
-		opt.Meter = noMeter{}
-	}
-	opt.Ledger = metered{opt.Ledger, opt.Meter}
-	if opt.Log == nil {
-		opt.Log = slog.New(slog.DiscardHandler)
-	}
-	g := &Gate{opt: opt, tracks: newTracks(opt.Clock), readers: seen.New(opt.Clock)}
+	g := &Gate{opt: opt, tracks: tracks{cache.New[author, kept](maxTracks), opt.Clock}, readers: seen.New(opt.Clock)}
 	g.notes = notes{&g.opt}
 	g.accounts = accounts{g.notes}
 	g.rejected.Limit = cmp.Or(opt.Rejections, DefaultRejections)

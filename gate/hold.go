@@ -13,16 +13,6 @@ import (
 	"github.com/memproxy/memproxy/gate/content"
 )
 
-// unqueued refuses a write that cannot wait for review. It returns any other error.
-func unqueued(ctx context.Context, r *run, err error) error {
-	if !RefuseHold(&r.Decision, err) {
-		return err
-	}
-	r.g.accounts.release(ctx, r.Admission)
-	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, reasons: r.Decision.Reasons})
-	return answerRefused(ctx, r)
-}
-
 // RefuseHold makes a refusal of the decision on a write that cannot wait for review: there
 // are not enough reviewers, or too many writes of the caller, or of its end user, are
 // waiting. Any other error is not one of these.
@@ -62,7 +52,12 @@ func hold(ctx context.Context, r *run) error {
 	}
 	held, content := toKeep(a, w)
 	if err := keepForReview(ctx, g, held, content); err != nil {
-		return unqueued(ctx, r, err)
+		if !RefuseHold(&r.Decision, err) {
+			return err
+		}
+		g.accounts.release(ctx, r.Admission)
+		g.outcome(ctx, &answer{Admission: r.Admission, g: g, reasons: r.Decision.Reasons})
+		return answerRefused(ctx, r)
 	}
 	g.opt.Steps.At(memproxy.StepHoldKept)
 	if reply, ok := heldReply(r); ok {
@@ -378,13 +373,4 @@ func recallStates(ctx context.Context, r *run) error {
 		r.owners[row.ID] = row
 	}
 	return commit(ctx, r.g, &r.Decision, ret.late, "the author of a memory is not recorded")
-}
-
-// unwritten refuses a write that was admitted, because something that must be
-// recorded with it could not be.
-func unwritten(ctx context.Context, r *run, code memproxy.ReasonCode, detail string) {
-	r.g.opt.Meter.LedgerFailed(ctx)
-	reply := deny(ctx, r.g, r.Admission, memproxy.StatusUnavailable, code, detail)
-	r.Decision.Refuse(memproxy.StatusUnavailable, r.Decision.Reasons...)
-	r.Reply = &reply
 }

@@ -170,27 +170,19 @@ func provenance(ret *answer, it *item) outcome {
 // memory itself may be seen.
 func knownOf(ret *answer, it *item) memproxy.Provenance {
 	p := memproxy.Provenance{Attestation: memproxy.AttestationUnknown, State: memproxy.StateUntrusted}
-	row, known := &it.rec.Owner, it.row != nil
-	own := known && row.Scope.Tenant == ret.Principal.Tenant
-	if own {
-		p.Actor, p.Trust, p.Confidence, p.Source, p.Decision, p.Written = row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Written
+	row, s := it.row, it.Stamp
+	if row == nil && ret.signed(it.Memory) {
+		bound := boundRow(ret.op.Backend, it.Memory, ret.Principal.Tenant)
+		row = &bound
 	}
-	if s := it.Stamp; s != nil && (own || !known) && ret.signed(it.Memory) {
-		if !known {
-			p.Actor, p.Trust, p.Confidence, p.Source, p.Decision, p.Written = s.Actor, s.Trust, s.Confidence, s.Source, s.ID, s.Time
-		}
-		if p.Decision == s.ID {
-			p.Received = s.Received
-		}
-		if p.Decision == s.ID && s.Attestation != "" {
-			p.Attestation = s.Attestation
+	if row != nil && row.Scope.Tenant == ret.Principal.Tenant {
+		p.Actor, p.Trust, p.Confidence, p.Source, p.Decision, p.Written = row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Written
+		if ret.signed(it.Memory) && p.Decision == s.ID {
+			p.Received, p.Attestation = s.Received, cmp.Or(s.Attestation, p.Attestation)
 		}
 	}
 	if st := &it.rec.Status; it.rec.Rated() && st.Tenant == ret.Principal.Tenant {
-		p.State, p.Contested, p.Unverified = st.State, st.Contested, st.Unverified
-		if st.Attestation != "" {
-			p.Attestation = st.Attestation
-		}
+		p.State, p.Contested, p.Unverified, p.Attestation = st.State, st.Contested, st.Unverified, cmp.Or(st.Attestation, p.Attestation)
 	}
 	p.Unverified = cmp.Or(p.Unverified, it.altered)
 	return p
@@ -257,10 +249,7 @@ func restless(ret *answer, it *item) bool {
 	if !ret.rules.WithholdUntrusted || ret.rules.Changed == ChangedIgnore || st.State != memproxy.StateValidated || it.Text == "" || it.TextAt == "" {
 		return false
 	}
-	validated := st.Text
-	if validated == "" {
-		validated = it.rec.Owner.SHA256
-	}
+	validated := cmp.Or(st.Text, it.rec.Owner.SHA256)
 	return validated != "" && validated != tamper.Hash(it.Text)
 }
 

@@ -293,10 +293,6 @@ type kept struct {
 	until time.Time
 }
 
-func newTracks(clock func() time.Time) *tracks {
-	return &tracks{kept: cache.New[author, kept](maxTracks), clock: clock}
-}
-
 func (t *tracks) forget(tenant, id string) { t.kept.Remove(author{tenant, memproxy.Account(id)}) }
 
 // of returns an author's track record, the cached one if the ledger fails. It

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -231,10 +232,7 @@ func (ret *answer) apply(it *item, o outcome) (refused bool) {
 	case o.action == drop && ret.answers && it.TextAt != "":
 		it.Show = new(string)
 	case o.action >= drop:
-		if o.status == 0 {
-			o.status = memproxy.StatusNotFound
-		}
-		ret.refuse(o.status, o.code, o.detail)
+		ret.refuse(cmp.Or(o.status, memproxy.StatusNotFound), o.code, o.detail)
 		ret.filtered++
 		return true
 	}

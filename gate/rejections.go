@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -253,7 +254,7 @@ func floods(r *run) bool {
 		return false
 	}
 	known := d.Status != memproxy.StatusUnauthorized
-	peer := peerOf(r.call)
+	peer := cmp.Or(strings.ToValidUTF8(limits.Clip(r.call.Peer, 64), ""), "unknown address")
 	if known {
 		peer = limits.Clip(r.Principal.Account(), limits.MaxShownName) + " at " + peer
 	}
@@ -271,12 +272,4 @@ func floods(r *run) bool {
 	}}}
 	r.Flooded = true
 	return true
-}
-
-// peerOf is the address that a call is counted under.
-func peerOf(c *Call) string {
-	if c.Peer == "" {
-		return "unknown address"
-	}
-	return strings.ToValidUTF8(limits.Clip(c.Peer, 64), "")
 }

@@ -300,21 +300,17 @@ func stampOf(r *run) memproxy.Stamp {
 	if r.waited != nil {
 		received = r.waited.Created
 	}
-	source := r.op.SourceClaim
-	if source == "" {
-		source = memproxy.SourceUnstated
-	}
 	return memproxy.Stamp{
 		ID:          r.Decision.ID,
 		Actor:       r.Principal.ID,
 		Tenant:      r.Principal.Tenant,
 		Trust:       r.Principal.Trust,
 		Confidence:  r.q.Confidence,
-		Source:      source,
+		Source:      cmp.Or(r.op.SourceClaim, memproxy.SourceUnstated),
 		Attestation: r.attested(r.marks),
 		Time:        r.begun.UTC().Truncate(time.Second),
 		SHA256:      content.Hash(r.op),
-		Mark:        markOf(r.marks),
+		Mark:        strings.Join(r.marks, " "),
 		Received:    received.UTC().Truncate(time.Second),
 		Session:     r.namedSession(),
 		Trigger:     r.call.Route.ID,

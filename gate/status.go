@@ -30,7 +30,7 @@ func (ret *effects) newStates() []memproxy.StateChange {
 		}
 		c, ordinary := foreseen(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID})
 		if ordinary {
-			c.State, c.Reason = memproxy.StateUntrusted, markOf(ret.marksOf(m.ID))
+			c.State, c.Reason = memproxy.StateUntrusted, strings.Join(ret.marksOf(m.ID), " ")
 		}
 		if ret.aside != "" && !ret.confirmed {
 			c.Findings, c.Text = spansIn(ret.Admission, m), memproxy.TextSHA256(m.Text)
@@ -183,13 +183,6 @@ func ending(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) []memproxy.State
 	}}
 }
 
-// mark records the reasons for which the written memories are marked. The write is
-// not refused for them.
-func mark(r *run, reasons []memproxy.Reason) {
-	r.marks = codesOf(reasons)
-	r.verdict.Note(reasons...)
-}
-
 // codesOf returns the codes of reasons, sorted and without duplicates.
 func codesOf(reasons []memproxy.Reason) []string {
 	return slices.Sorted(slices.Values(memproxy.Codes(reasons)))
@@ -214,9 +207,6 @@ func (ret *answer) marksOf(id string) []string {
 	}
 	return ret.marks
 }
-
-// markOf encodes codes for a stamp.
-func markOf(codes []string) string { return strings.Join(codes, " ") }
 
 // layerOf is the layer of a memory that a write makes.
 func layerOf(a *Admission, field string) memproxy.Layer {

@@ -201,7 +201,8 @@ func rule(ctx context.Context, r *run) error {
 		r.verdict.Forbid(memproxy.RunUngated, "", "it would wait for review, and an agent's run cannot wait: what it writes is ruled on while its caller is there")
 	}
 	r.verdict.Ruled(&ruling)
-	mark(r, ruling.Marks)
+	r.marks = codesOf(ruling.Marks) // the write is not refused for them
+	r.verdict.Note(ruling.Marks...)
 	explainFindings(r, ruling.Reasons)
 	if has(ruling.Shadow, memproxy.PolicyError) {
 		r.g.opt.Log.WarnContext(ctx, "a policy that is not enforced could not be evaluated; enforced it would deny", "decision", r.Decision.ID)

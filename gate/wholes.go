@@ -294,7 +294,7 @@ func heard(_ context.Context, ret *answer) (refused bool, err error) {
 		return false, nil
 	}
 	if ret.listener == nil {
-		ret.listener = o.Listen(ret.call.Route)
+		ret.listener, ret.calls = o.Listen(ret.call.Route), map[string]bool{}
 	}
 	calls, results := ret.listener.Hear(ret.reply.Body)
 	for _, c := range calls {
@@ -316,9 +316,6 @@ const maxCalls = 1024
 // heardCall records what an agent says to a tool. A call whose id is used twice, or
 // whose arguments are unclear, is no source.
 func heardCall(ret *answer, who seen.Reader, c memproxy.ToolWords) {
-	if ret.calls == nil {
-		ret.calls = map[string]bool{}
-	}
 	if _, again := ret.calls[c.Call]; again || len(ret.calls) < maxCalls {
 		ret.calls[c.Call] = !again && !c.Unclear
 	}

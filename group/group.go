@@ -7,6 +7,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,9 +77,7 @@ type Group struct {
 
 // New returns an empty group. Its context has ctx's values and ends with ctx.
 func New(ctx context.Context, opt Options) *Group {
-	if opt.Drain == 0 {
-		opt.Drain = DrainTime
-	}
+	opt.Drain = cmp.Or(opt.Drain, DrainTime)
 	if opt.Ticker == nil {
 		opt.Ticker = systemTicker
 	}

@@ -3,6 +3,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -82,13 +83,7 @@ func (q *Queue) leave(c *ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, key := range c.keys {
-		queue := q.keys[key]
-		rest := queue[:0]
-		for _, p := range queue {
-			if p.of != c {
-				rest = append(rest, p)
-			}
-		}
+		rest := slices.DeleteFunc(q.keys[key], func(p place) bool { return p.of == c })
 		if len(rest) == 0 {
 			delete(q.keys, key)
 			continue

@@ -55,9 +55,7 @@ func (v *Sum) Ruled(ruling *memproxy.Ruling) {
 // Refuse denies with an HTTP status.
 func (v *Sum) Refuse(status int, reasons ...memproxy.Reason) {
 	v.Add(memproxy.Deny, reasons...)
-	if v.Status == 0 {
-		v.Status = status
-	}
+	v.Status = cmp.Or(v.Status, status)
 }
 
 // Forbid denies for one reason, with 403.
