@@ -116,10 +116,8 @@ func TestHeldWritesAreSettled(t *testing.T) {
 	}{{1, 200, 1, 1}, {9, 200, 9, 9}, {0, 200, 0, 0}, {3, 422, 4, 0}} {
 		a := r.admit(costs(4))
 		want("held", hour+4, total)
-		approved := k.kept[a.Decision.ID]
-		approved.Reviewer = "human:ann"
 		h.memories = added(tc.made)
-		sent, err := r.gate.Reviewed().Replay(context.Background(), gate.Backend{Name: "mem", Adapter: r.adapter}, approved, k.content[a.Decision.ID])
+		sent, err := r.replay(k.approve(a.Decision.ID))
 		if err != nil || sent.Reply != nil {
 			t.Fatalf("%+v, %v", sent, err)
 		}

@@ -29,7 +29,7 @@ func TestChangesByIDHaveTheirField(t *testing.T) {
 					return memproxy.Ruling{}, nil
 				})
 			})
-			r.ledger.rows["block-1"] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: "block-1", Scope: memproxy.Scope{Tenant: "globex"}}
+			r.ledger.rows["block-1"] = object("block-1", "globex", "")
 			r.fake.merges = true
 			r.fake.located = map[string]memproxy.Memory{"agent-1/authority": {ID: "block-1", Field: "authority"}}
 			op := byID(memproxy.Correct, "agent-1/authority")
@@ -37,18 +37,13 @@ func TestChangesByIDHaveTheirField(t *testing.T) {
 			a := r.admit(op)
 			wantCodes(t, a.Decision, memproxy.Deny, memproxy.OwnerForeign)
 
-			r.ledger.rows["block-1"] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: "block-1", Scope: memproxy.Scope{Tenant: "acme"}}
+			r.ledger.rows["block-1"] = object("block-1", "acme", "")
 			op.Items = []memproxy.Item{{Kind: memproxy.ItemContent, Text: "x", Field: tc.said}}
 			asked = nil
 			a = r.admit(op)
 			wantCodes(t, a.Decision, memproxy.Allow)
-			if len(asked) != len(tc.want) {
-				t.Fatalf("asked about %q, want %q", asked, tc.want)
-			}
-			for i := range asked {
-				if asked[i] != tc.want[i] {
-					t.Errorf("asked about %q, want %q", asked, tc.want)
-				}
+			if !slices.Equal(asked, tc.want) {
+				t.Errorf("asked about %q, want %q", asked, tc.want)
 			}
 		})
 	}

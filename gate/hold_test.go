@@ -45,10 +45,21 @@ func (k *fakeKeeper) Kept(_ context.Context, id string) (memproxy.HeldWrite, boo
 	return h, ok, k.err
 }
 
+// approve returns a held write as a person approves it.
+func (k *fakeKeeper) approve(id string) (memproxy.HeldWrite, memproxy.HoldContent) {
+	h := k.kept[id]
+	h.Reviewer = "human:ann"
+	return h, k.content[id]
+}
+
+func newKeeper() *fakeKeeper {
+	return &fakeKeeper{kept: map[string]memproxy.HeldWrite{}, content: map[string]memproxy.HoldContent{}}
+}
+
 // holdRig holds every write.
 func holdRig(t *testing.T, change func(*rig, *fakeHolder, *fakeKeeper)) (*rig, *fakeHolder, *fakeKeeper) {
 	t.Helper()
-	h, k := &fakeHolder{}, &fakeKeeper{kept: map[string]memproxy.HeldWrite{}, content: map[string]memproxy.HoldContent{}}
+	h, k := &fakeHolder{}, newKeeper()
 	r := newRig(t, func(r *rig) {
 		r.adapter, r.fake, r.keeper = h, &h.fakeAdapter, k
 		r.rules.Policy = says(memproxy.Hold, memproxy.PolicyForbid)
@@ -184,12 +195,10 @@ func TestHoldsAreCharged(t *testing.T) {
 		t.Errorf("%+v", k.content[a.Decision.ID])
 	}
 	h.knows = true
-	approved := k.kept[a.Decision.ID]
-	approved.Reviewer = "human:ann"
 	send := func() *gate.Admission {
 		t.Helper()
 		now = now.Add(time.Second)
-		sent, err := r.gate.Reviewed().Replay(context.Background(), gate.Backend{Name: "mem", Adapter: r.adapter}, approved, k.content[a.Decision.ID])
+		sent, err := r.replay(k.approve(a.Decision.ID))
 		if err != nil || sent.Reply != nil {
 			t.Fatalf("%+v, %v", sent, err)
 		}

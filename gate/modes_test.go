@@ -62,7 +62,7 @@ func TestStepsAreInTheDesign(t *testing.T) {
 // call that cannot be foreseen, and a held write waits on that cannot be ruled on.
 func TestAStepThatFailsRefuses(t *testing.T) {
 	ctx := context.Background()
-	held := memproxy.HeldWrite{ID: "d0", Backend: "mem", Route: "fake.route", Method: "POST", EscapedPath: "/call", Tenant: "acme", Principal: "agent:author"}
+	held := approved("fake.route")
 	refused := func(t *testing.T, r *rig, a *gate.Admission, row gate.Row) {
 		t.Helper()
 		if d := a.Decision; d.Verdict != memproxy.Deny || d.Status != 503 || len(a.Shown().Reasons) == 0 || a.Shown().Reasons[0].Code != row.Broken {

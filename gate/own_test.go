@@ -45,11 +45,7 @@ func TestOperationsByIDNeedTheOwner(t *testing.T) {
 		{name: "unknown to the ledger, another user's", located: map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{User: "bob"}}}, who: func(p *memproxy.Principal) { p.Users = only("ann") }, ids: []string{"m1"}, want: memproxy.OwnerForeign, asked: 1},
 		{name: "nobody says whose", located: map[string]memproxy.Memory{"m1": {ID: "m1"}}, ids: []string{"m1"}, want: memproxy.OwnerForeign, asked: 1},
 		{name: "missing is the backend's to say", status: 404, ids: []string{"m1"}, asked: 1},
-		{name: "unattributed and several tenants, not named", unattr: access.Named, located: map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{User: "ann"}}}, ids: []string{"m1"}, want: memproxy.OwnerForeign, asked: 1},
-		{name: "unattributed and several tenants, named", unattr: access.Named, who: func(p *memproxy.Principal) { p.Users = only("ann") }, located: map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{User: "ann"}}}, ids: []string{"m1"}, asked: 1},
-		{name: "unattributed and hidden", unattr: access.Hidden, who: func(p *memproxy.Principal) { p.Users = only("ann") }, located: map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{User: "ann"}}}, ids: []string{"m1"}, want: memproxy.OwnerForeign, asked: 1},
 		{name: "a stamp of its tenant attributes", unattr: access.Hidden, located: map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{User: "ann"}, Stamp: &memproxy.Stamp{Signature: "signed for acme"}}}, ids: []string{"m1"}, asked: 1},
-		{name: "a stamp of another tenant does not", unattr: access.Hidden, located: map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{User: "ann"}, Stamp: &memproxy.Stamp{Signature: "signed for globex"}}}, ids: []string{"m1"}, want: memproxy.OwnerForeign, asked: 1},
 	} {
 		for _, kind := range []memproxy.Kind{memproxy.Correct, memproxy.Forget, memproxy.Recall} {
 			t.Run(tc.name+"/"+string(kind), func(t *testing.T) {

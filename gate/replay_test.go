@@ -11,15 +11,23 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
+// approved is a held write that reviewer eve approved.
+func approved(route string) memproxy.HeldWrite {
+	return memproxy.HeldWrite{ID: "d0", Backend: "mem", Route: route, Method: "POST", EscapedPath: "/call", Tenant: "acme", Principal: "agent:author", Trust: memproxy.TrustAuthenticated, Reviewer: "eve"}
+}
+
+func (r *rig) replay(h memproxy.HeldWrite, content memproxy.HoldContent) (*gate.Admission, error) {
+	return r.gate.Reviewed().Replay(context.Background(), gate.Backend{Name: "mem", Adapter: r.adapter}, h, content)
+}
+
 // Proves MFW-7, TRL-4: an approved write is sent as it came, in its author's
 // name, under its own decision and with a person's attestation; it pays; the
 // record names the reviewer; policy and screening are not asked again.
 func TestReplay(t *testing.T) {
 	r, _, _ := holdRig(t, nil)
 	r.fake.op, r.fake.knows = learn("x"), true
-	c := r.call(r.fake.op)
-	held := memproxy.HeldWrite{ID: "d0", Backend: "mem", Route: "fake.route", Method: "POST", EscapedPath: "/call", Tenant: "acme", Principal: "agent:author", Trust: memproxy.TrustAuthenticated, Reviewer: "eve"}
-	a, err := r.gate.Reviewed().Replay(context.Background(), c.Backend, held, memproxy.HoldContent{Body: []byte("body")})
+	held := approved("fake.route")
+	a, err := r.replay(held, memproxy.HoldContent{Body: []byte("body")})
 	if err != nil || a.Reply != nil || a.Decision.ID != "d0" || a.Principal.ID != "agent:author" || r.budget.used != 1 {
 		t.Fatalf("%+v %v, %d charged", a, err, r.budget.used)
 	}
@@ -30,13 +38,11 @@ func TestReplay(t *testing.T) {
 	if len(ev.Reasons) != 1 || ev.Reasons[0].Code != memproxy.ReviewApproved || ev.Reasons[0].Detail != "approved by eve" || ev.Decision != "d0" {
 		t.Errorf("%+v", ev)
 	}
-	held.Route = "another"
-	if _, err := r.gate.Reviewed().Replay(context.Background(), c.Backend, held, memproxy.HoldContent{}); !errors.Is(err, gate.ErrGone) {
+	if _, err := r.replay(approved("another"), memproxy.HoldContent{}); !errors.Is(err, gate.ErrGone) {
 		t.Errorf("%v", err)
 	}
-	held.Route = "fake.route"
 	r.budget.limit = 1
-	if a, err := r.gate.Reviewed().Replay(context.Background(), c.Backend, held, memproxy.HoldContent{Body: []byte("body")}); err != nil || a.Reply == nil || a.Decision.Status != 429 {
+	if a, err := r.replay(held, memproxy.HoldContent{Body: []byte("body")}); err != nil || a.Reply == nil || a.Decision.Status != 429 {
 		t.Errorf("over the budget: %+v %v", a, err)
 	}
 }
@@ -46,11 +52,9 @@ func TestReplay(t *testing.T) {
 func TestReplaysAreChargedByAttempt(t *testing.T) {
 	r, _, _ := holdRig(t, nil)
 	r.fake.op, r.fake.knows = learn("x"), true
-	c := r.call(r.fake.op)
-	held := memproxy.HeldWrite{ID: "d0", Backend: "mem", Route: "fake.route", Method: "POST", EscapedPath: "/call", Tenant: "acme", Principal: "agent:author", Trust: memproxy.TrustAuthenticated, Reviewer: "eve"}
 	ids := map[string]bool{}
 	for range 2 {
-		a, err := r.gate.Reviewed().Replay(context.Background(), c.Backend, held, memproxy.HoldContent{Body: []byte("body"), Reserved: 1})
+		a, err := r.replay(approved("fake.route"), memproxy.HoldContent{Body: []byte("body"), Reserved: 1})
 		if err != nil || a.Reply != nil {
 			t.Fatalf("%+v %v", a, err)
 		}
@@ -95,7 +99,7 @@ func (l *listed) Sought(reply memproxy.Reply, decision string) (ids []string, of
 func TestSeekReadsEveryPage(t *testing.T) {
 	r, _, _ := holdRig(t, nil)
 	r.fake.op, r.fake.knows = learn("x"), true
-	held := memproxy.HeldWrite{ID: "d0", Backend: "mem", Route: "fake.route", Method: "POST", EscapedPath: "/call"}
+	held := approved("fake.route")
 	for name, tc := range map[string]struct {
 		decisions           []string
 		grows, known, there bool

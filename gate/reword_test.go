@@ -80,7 +80,7 @@ func TestRewordedUntilNothingIsSaidAgainstIt(t *testing.T) {
 			a := &reworder{}
 			r := newRig(t, func(r *rig) {
 				r.adapter, r.fake = a, &a.fakeAdapter
-				r.keeper = &fakeKeeper{kept: map[string]memproxy.HeldWrite{}, content: map[string]memproxy.HoldContent{}}
+				r.keeper = newKeeper()
 				r.rules.Screener, r.rules.Rewrite = obeying{}, tc.how
 				r.rules.Policy = policy(deniesFindings)
 				if tc.change != nil {

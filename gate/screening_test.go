@@ -70,7 +70,7 @@ func (s *sender) Send(_ context.Context, q memproxy.Request, _ []byte) (memproxy
 func screeningRig(t *testing.T) (*rig, *fakeExtractor, *sender, *fakeKeeper) {
 	t.Helper()
 	x := &fakeExtractor{over: true}
-	k := &fakeKeeper{kept: map[string]memproxy.HeldWrite{}, content: map[string]memproxy.HoldContent{}}
+	k := newKeeper()
 	r := newRig(t, func(r *rig) {
 		r.adapter, r.fake, r.keeper = x, &x.fakeAdapter, k
 		r.rules.Screener, r.rules.Withhold = screener{}, 700

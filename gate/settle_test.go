@@ -8,7 +8,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
-	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -65,39 +64,27 @@ func costs(n int) memproxy.Operation {
 // reserved, and what went over the limit refuses the next one.
 func TestChargesAreSettled(t *testing.T) {
 	r, x, store := settlingRig(t, 20)
-	write := func(cost, wrote int, status int) *gate.Admission {
-		t.Helper()
-		x.memories = added(wrote)
-		a := r.admit(costs(cost))
-		if a.Reply == nil {
-			r.gate.Return(context.Background(), a, memproxy.Reply{Status: status})
+	for _, tc := range []struct {
+		name                string
+		cost, wrote, status int
+		exact               bool  // the answer names everything
+		charged             int64 // in the hour and in all
+	}{
+		{"fewer", 5, 2, 200, true, 2},
+		{"none", 5, 0, 200, true, 2},
+		{"the backend refused it", 5, 3, 400, true, 2},
+		{"nobody knows: it stays reserved", 5, 3, 502, true, 7},
+		{"fewer are named", 3, 1, 200, false, 10},
+		{"more are named", 3, 4, 200, false, 14},
+		{"more", 1, 40, 200, true, 54},
+	} {
+		x.memories, x.exact = added(tc.wrote), tc.exact
+		r.gate.Return(context.Background(), r.admit(costs(tc.cost)), memproxy.Reply{Status: tc.status})
+		if hour, total := charged(t, r, store); hour != tc.charged || total != tc.charged {
+			t.Errorf("%s: charged %d in the hour and %d in all, want %d", tc.name, hour, total, tc.charged)
 		}
-		return a
 	}
-	want := func(wantHour, wantTotal int64) {
-		t.Helper()
-		if hour, total := charged(t, r, store); hour != wantHour || total != wantTotal {
-			t.Errorf("charged %d in the hour and %d in all, want %d and %d", hour, total, wantHour, wantTotal)
-		}
-	}
-	write(5, 2, 200)
-	want(2, 2)
-	write(5, 0, 200)
-	want(2, 2)
-	write(5, 3, 400) // the backend refused it
-	want(2, 2)
-	write(5, 3, 502) // nobody knows: it stays reserved
-	want(7, 7)
-	x.exact = false // the answer does not name everything
-	write(3, 1, 200)
-	want(10, 10)
-	write(3, 4, 200)
-	want(14, 14)
-	x.exact = true
-	write(1, 40, 200)
-	want(54, 54)
-	wantCodes(t, write(1, 1, 200).Decision, memproxy.Deny, memproxy.BudgetTotal)
-	want(54, 54)
+	wantCodes(t, r.admit(costs(1)).Decision, memproxy.Deny, memproxy.BudgetTotal)
 }
 
 // A memory that the backend's model changed is none more, but it was written

@@ -36,7 +36,7 @@ func TestWatchedIsShadow(t *testing.T) {
 					if tc.change != nil {
 						tc.change(r)
 					}
-					r.keeper = &fakeKeeper{kept: map[string]memproxy.HeldWrite{}, content: map[string]memproxy.HoldContent{}}
+					r.keeper = newKeeper()
 					r.rules.Enforce = watch
 				})
 				r.fake.op, r.fake.memories = tc.op, []memproxy.Memory{{ID: "m1", Text: "x"}}
