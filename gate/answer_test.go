@@ -146,20 +146,6 @@ func TestDeletedMemoriesLeaveTheCache(t *testing.T) {
 	}
 }
 
-func TestRefusedByTheBackendIsPaidBack(t *testing.T) {
-	for _, tc := range []struct {
-		status int
-		used   int64
-	}{{200, 1}, {422, 0}, {500, 1}} {
-		r := newRig(t, nil)
-		a := r.admit(learn("x"))
-		r.gate.Return(context.Background(), a, memproxy.Reply{Status: tc.status})
-		if r.budget.used != tc.used {
-			t.Errorf("status %d: %d charged, want %d", tc.status, r.budget.used, tc.used)
-		}
-	}
-}
-
 // Proves TRL-8: budget_warning, budget_exceeded.
 func TestBudgetEvents(t *testing.T) {
 	r := newRig(t, nil)

@@ -17,9 +17,9 @@ type echoer struct {
 func (c *echoer) Echoes(memproxy.Route, *memproxy.Operation) bool { return !c.loses }
 func (c *echoer) Bare(memproxy.Route) bool                        { return c.bare }
 
-func echoerRig(t *testing.T, p policy) (*rig, *fullLedger, *echoer) {
+func echoerRig(t *testing.T, p policy) (*rig, *fakeLedger, *echoer) {
 	c := &echoer{}
-	r, l := fullRig(t, func(r *rig) {
+	r, l := anyAgent(t, func(r *rig) {
 		r.adapter, r.fake = c, &c.fakeAdapter
 		r.rules.NeverRefuse, r.rules.Policy = true, p
 	})
@@ -36,7 +36,7 @@ func TestOnlyContentIsSetAside(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy policy
 		kind   memproxy.Kind
-		change func(*rig, *fullLedger, *echoer)
+		change func(*rig, *fakeLedger, *echoer)
 		want   memproxy.Verdict
 		marks  string
 	}{
@@ -47,10 +47,10 @@ func TestOnlyContentIsSetAside(t *testing.T) {
 		"a credential":   {says(memproxy.Deny, memproxy.ScreenSecret), learn, nil, memproxy.Deny, ""},
 		"by a policy":    {says(memproxy.Deny, memproxy.PolicyForbid), learn, nil, memproxy.Deny, ""},
 		"a change":       {content, memproxy.Correct, nil, memproxy.Hold, ""},
-		"another mode":   {content, learn, func(r *rig, _ *fullLedger, _ *echoer) { r.rules.NeverRefuse = false }, memproxy.Hold, ""},
-		"not told apart": {content, learn, func(_ *rig, _ *fullLedger, c *echoer) { c.loses = true }, memproxy.Hold, ""},
-		"over budget":    {content, learn, func(r *rig, _ *fullLedger, _ *echoer) { r.budget.limit = 0 }, memproxy.Deny, ""},
-		"nothing is written": {content, learn, func(r *rig, l *fullLedger, _ *echoer) {
+		"another mode":   {content, learn, func(r *rig, _ *fakeLedger, _ *echoer) { r.rules.NeverRefuse = false }, memproxy.Hold, ""},
+		"not told apart": {content, learn, func(_ *rig, _ *fakeLedger, c *echoer) { c.loses = true }, memproxy.Hold, ""},
+		"over budget":    {content, learn, func(r *rig, _ *fakeLedger, _ *echoer) { r.budget.limit = 0 }, memproxy.Deny, ""},
+		"nothing is written": {content, learn, func(r *rig, l *fakeLedger, _ *echoer) {
 			r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) { l.err = errBroken; return content(q) })
 		}, memproxy.Deny, "d1 flagged"},
 	} {

@@ -6,65 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy"
 )
-
-// judging is a ledger that knows whose word counts.
-type judging struct {
-	*fakeLedger
-	statuses    map[string]memproxy.Status
-	corrections []memproxy.Correction
-	corrected   []memproxy.Correction
-	dissent     []memproxy.Dissent
-	track       memproxy.Track
-	asked       int // for track records
-	retracted   []memproxy.Retraction
-	restated    []memproxy.StateChange
-	said        *memproxy.Retraction
-
-	broken, noTrack, noRetraction, noCorrections error
-}
-
-func (l *judging) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
-	return l.joined(keys, l.broken, rated(l.statuses))
-}
-func (l *judging) Commit(ctx context.Context, e memproxy.Entry) error {
-	l.restated = append(l.restated, e.States...)
-	l.dissent, l.corrected, l.retracted = append(l.dissent, e.Dissents...), append(l.corrected, e.Corrections...), append(l.retracted, e.Retractions...)
-	if len(e.Dissents) > 0 {
-		return l.broken
-	}
-	return l.fakeLedger.Commit(ctx, e)
-}
-func (l *judging) Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error) {
-	return l.corrections, errors.Join(l.broken, l.noCorrections)
-}
-func (l *judging) Record(context.Context, string, string) (memproxy.Track, error) {
-	l.asked++
-	return l.track, l.noTrack
-}
-func (l *judging) Retraction(context.Context, string, string, []string, time.Time) (memproxy.Retraction, bool, error) {
-	if l.said == nil {
-		return memproxy.Retraction{}, false, l.noRetraction
-	}
-	return *l.said, true, l.noRetraction
-}
-
-func judgingRig(t *testing.T, change func(*rig)) (*rig, *judging) {
-	t.Helper()
-	j := &judging{}
-	r := newRig(t, func(r *rig) {
-		j.fakeLedger = r.ledger
-		r.sweeper = j
-		r.who.ActsAs = all()
-		if change != nil {
-			change(r)
-		}
-	})
-	return r, j
-}
 
 func correct(text string, ids ...string) memproxy.Operation {
 	op := byID(memproxy.Correct, ids...)
@@ -115,7 +59,7 @@ func TestWhoseWordsAreWeighed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked memproxy.Question
-			r, j := judgingRig(t, func(r *rig) {
+			r, j := anyAgent(t, func(r *rig) {
 				r.fake.merges = true
 				r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea", Stamp: tc.stamp}}
 				r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) { asked = q; return memproxy.Ruling{}, nil })
@@ -139,7 +83,7 @@ func TestWhoseWordsAreWeighed(t *testing.T) {
 // A ledger that cannot say whose words they are refuses the change; an addition
 // does not need it.
 func TestUnknownAuthorsAreNotOverruled(t *testing.T) {
-	r, j := judgingRig(t, nil)
+	r, j := anyAgent(t, nil)
 	j.rows["m1"] = by("agent:dev", memproxy.TrustAuthenticated, 700)
 	j.broken = errBroken
 	for _, op := range []memproxy.Operation{correct("coffee", "m1"), byID(memproxy.Forget, "m1")} {
@@ -169,7 +113,7 @@ func TestCorrectionsAreCredited(t *testing.T) {
 		"the same text":       {"agent:ci", "tea", memproxy.Correct, 200, 0},
 		"a deletion":          {"agent:ci", "", memproxy.Forget, 200, 0},
 	} {
-		r, j := judgingRig(t, func(r *rig) {
+		r, j := anyAgent(t, func(r *rig) {
 			r.fake.merges = true
 			r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea"}}
 		})
@@ -200,7 +144,7 @@ func TestCorrectionsAreCredited(t *testing.T) {
 // author's record; in shadow mode nothing is.
 func TestCallsOfAgentsAreCredited(t *testing.T) {
 	for _, enforce := range []bool{true, false} {
-		r, j := judgingRig(t, func(r *rig) {
+		r, j := anyAgent(t, func(r *rig) {
 			r.rules.Enforce = enforce
 		})
 		j.rows["m1"] = by("agent:ci", memproxy.TrustAuthenticated, 300)
@@ -235,7 +179,7 @@ func TestModelsDoNotOverrule(t *testing.T) {
 	} {
 		for _, late := range []bool{false, true} {
 			x, f := &fakeExtractor{over: true}, &sender{status: 200}
-			r, j := judgingRig(t, func(r *rig) { r.adapter, r.fake = x, &x.fakeAdapter; r.who.Kind = tc.who })
+			r, j := anyAgent(t, func(r *rig) { r.adapter, r.fake = x, &x.fakeAdapter; r.who.Kind = tc.who })
 			j.rows["m1"] = by(tc.author, tc.trust, 900)
 			changed := []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "coffee", Before: "tea", Event: tc.event}}
 			if late {
@@ -271,14 +215,14 @@ func TestModelsDoNotOverrule(t *testing.T) {
 // that readers see that the text is another; what is made later is asked for again.
 func TestChangesOfUnknownAuthorsAreNotShown(t *testing.T) {
 	fail := errors.New("the ledger is gone")
-	for name, set := range map[string]func(*judging, error){
-		"owners":      func(j *judging, err error) { j.broken = err },
-		"corrections": func(j *judging, err error) { j.noCorrections = err },
+	for name, set := range map[string]func(*fakeLedger, error){
+		"owners":      func(j *fakeLedger, err error) { j.broken = err },
+		"corrections": func(j *fakeLedger, err error) { j.noCorrections = err },
 	} {
 		changed := []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "coffee", Before: "tea", Event: "UPDATE"}}
-		start := func() (*rig, *judging, *fakeExtractor, *sender) {
+		start := func() (*rig, *fakeLedger, *fakeExtractor, *sender) {
 			x, f := &fakeExtractor{over: true}, &sender{status: 200}
-			r, j := judgingRig(t, func(r *rig) { r.adapter, r.fake = x, &x.fakeAdapter })
+			r, j := anyAgent(t, func(r *rig) { r.adapter, r.fake = x, &x.fakeAdapter })
 			j.rows["m1"] = by("human:ann", memproxy.TrustHuman, 900)
 			return r, j, x, f
 		}
@@ -317,7 +261,7 @@ func TestChangesOfUnknownAuthorsAreNotShown(t *testing.T) {
 
 // Proves TRL-5: a batch contests what is others', and not what is one's own.
 func TestBatchesContestTheWordsOfOthers(t *testing.T) {
-	r, j := judgingRig(t, func(r *rig) {
+	r, j := anyAgent(t, func(r *rig) {
 		r.rules.Policy = says(memproxy.Hold, memproxy.TrustAuthority)
 	})
 	own, others := by("agent:dev", memproxy.TrustAuthenticated, 700), by("human:ann", memproxy.TrustHuman, 900)
@@ -355,13 +299,13 @@ func TestCallsAreWeighed(t *testing.T) {
 		"the ledger is silent":  {kind: memproxy.Correct, ledger: errBroken, want: memproxy.LedgerUnavailable},
 	} {
 		var asked memproxy.Question
-		r, j := judgingRig(t, func(r *rig) {
+		r, j := anyAgent(t, func(r *rig) {
 			r.fake.located = map[string]memproxy.Memory{"a1/human": {ID: "m1", Text: "tea"}}
 			r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) { asked = q; return memproxy.Ruling{}, nil })
 		})
 		j.rows["m1"] = by("human:ann", memproxy.TrustHuman, 900)
 		run := r.admit(memproxy.Operation{Kind: memproxy.Run})
-		r.fetch.err, j.fakeLedger.err = tc.fetch, tc.ledger
+		r.fetch.err, j.err = tc.fetch, tc.ledger
 		a := r.gate.Agents().Ask(context.Background(), run, toolCall(tc.kind, "a1/human"))
 		codes := fmt.Sprint(a.Decision.Recorded())
 		if tc.want == "" && len(a.Decision.Recorded()) > 0 || tc.want != "" && !strings.Contains(codes, string(tc.want)) || asked.AuthorTrust != tc.trust {

@@ -26,7 +26,7 @@ func TestTheClamp(t *testing.T) {
 		{memproxy.Track{Facts: 10, Corrections: 400}, memproxy.TrustAuthenticated, 0, "", 350, "trust.track"},
 		{memproxy.Track{Facts: 10, Corrections: 4}, memproxy.TrustAuthenticated, 900, memproxy.SourceHostile, 300, "-"},
 	} {
-		r, j := judgingRig(t, func(r *rig) { r.who.Trust = tc.trust })
+		r, j := anyAgent(t, func(r *rig) { r.who.Trust = tc.trust })
 		j.track = tc.track
 		op := learn("a note")
 		op.SourceClaim = tc.source
@@ -51,7 +51,7 @@ func TestTheClamp(t *testing.T) {
 }
 
 func TestTrackRecordsAreKeptForAWhile(t *testing.T) {
-	r, j := judgingRig(t, nil)
+	r, j := anyAgent(t, nil)
 	given := func() memproxy.PerMille { r.admit(learn("a note")); return r.fake.stamp.Confidence }
 	j.track = memproxy.Track{Facts: 10}
 	for range 3 {
@@ -59,8 +59,8 @@ func TestTrackRecordsAreKeptForAWhile(t *testing.T) {
 			t.Fatalf("%d", got)
 		}
 	}
-	if j.asked != 1 {
-		t.Errorf("asked %d times", j.asked)
+	if j.tracked != 1 {
+		t.Errorf("asked %d times", j.tracked)
 	}
 	// A correction of the author's ends it at once.
 	j.track.Corrections = 5
@@ -74,7 +74,7 @@ func TestTrackRecordsAreKeptForAWhile(t *testing.T) {
 	}
 
 	// Nobody knows: the worst. The last that was known goes before that.
-	r, j = judgingRig(t, nil)
+	r, j = anyAgent(t, nil)
 	j.noTrack = errors.New("away")
 	if got := given(); got != 350 {
 		t.Errorf("unknown: %d", got)
@@ -85,16 +85,16 @@ func TestTrackRecordsAreKeptForAWhile(t *testing.T) {
 // ledger that cannot say what was said before refuses the write.
 func TestEarlierWordsBind(t *testing.T) {
 	for name, tc := range map[string]struct {
-		said  *memproxy.Retraction
+		said  memproxy.Retraction
 		broke error
 		want  memproxy.PerMille
 	}{
-		"nothing said":         {nil, nil, 700},
-		"said with less":       {&memproxy.Retraction{Confidence: 200, Attestation: memproxy.SelfReported}, nil, 200},
-		"inferred, now stated": {&memproxy.Retraction{Confidence: 200, Attestation: memproxy.Inferred}, nil, 700},
-		"nobody can say":       {nil, errBroken, 0},
+		"nothing said":         {memproxy.Retraction{}, nil, 700},
+		"said with less":       {memproxy.Retraction{Confidence: 200, Attestation: memproxy.SelfReported}, nil, 200},
+		"inferred, now stated": {memproxy.Retraction{Confidence: 200, Attestation: memproxy.Inferred}, nil, 700},
+		"nobody can say":       {memproxy.Retraction{}, errBroken, 0},
 	} {
-		r, j := judgingRig(t, nil)
+		r, j := anyAgent(t, nil)
 		j.said, j.noRetraction = tc.said, tc.broke
 		op := learn("a note")
 		op.Hints = []memproxy.Hint{{Pointer: "/c", Claimed: 700, Legible: true}}

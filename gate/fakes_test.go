@@ -147,78 +147,6 @@ func deniesFindings(q memproxy.Question) (memproxy.Ruling, error) {
 	return memproxy.Ruling{}, nil
 }
 
-type fakeLedger struct {
-	gate.NoLedger
-	asked int // for records
-	mu    sync.Mutex
-	rows  map[string]memproxy.Ownership
-	err   error
-
-	versions []memproxy.Version
-}
-
-func (l *fakeLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
-	return l.joined(keys, nil, func(memproxy.MemoryKey) memproxy.Record { return memproxy.Record{} })
-}
-
-// joined adds the owners to what else a fake knows of objects.
-func (l *fakeLedger) joined(keys []memproxy.MemoryKey, err error, rest func(memproxy.MemoryKey) memproxy.Record) (map[memproxy.MemoryKey]memproxy.Record, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.asked++; l.err != nil || err != nil {
-		return nil, errors.Join(l.err, err)
-	}
-	out := map[memproxy.MemoryKey]memproxy.Record{}
-	for _, k := range keys {
-		rec := rest(k)
-		if row, ok := l.rows[k.ID]; ok && row.Kind == k.Kind {
-			rec.Owner = row
-		}
-		if rec.Owned() || rec.Rated() || rec.Status.Attestation != "" || rec.Listing != memproxy.NotSealed {
-			out[k] = rec
-		}
-	}
-	return out, nil
-}
-
-// rated are records of statuses by the objects' ids.
-func rated(statuses map[string]memproxy.Status) func(memproxy.MemoryKey) memproxy.Record {
-	return func(k memproxy.MemoryKey) memproxy.Record {
-		st, ok := statuses[k.ID]
-		if ok {
-			st.MemoryKey = k
-		}
-		return memproxy.Record{Status: st}
-	}
-}
-
-func (l *fakeLedger) Decision(context.Context, string, string) (memproxy.Ownership, bool, error) {
-	return memproxy.Ownership{}, false, l.err
-}
-
-func (l *fakeLedger) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err != nil {
-		return nil, l.err
-	}
-	out := make([]memproxy.Ownership, len(rows))
-	for i, row := range rows {
-		if _, bound := l.rows[row.ID]; !bound {
-			l.rows[row.ID] = row
-		}
-		out[i] = l.rows[row.ID]
-	}
-	return out, nil
-}
-func (l *fakeLedger) SessionLocked(context.Context, string, ...string) (memproxy.Lock, error) {
-	return memproxy.Lock{}, l.err
-}
-
-func (l *fakeLedger) NoteSession(context.Context, memproxy.SessionEvent, ...string) ([]memproxy.Session, error) {
-	return nil, l.err
-}
-
 type fakeBudget struct {
 	mu       sync.Mutex
 	used     int64
@@ -339,12 +267,24 @@ func hourAndTotal(limit int64) func(memproxy.Principal, memproxy.Kind, string, [
 	}
 }
 
+// anyAgent is a rig whose caller may act for every agent, and its ledger.
+func anyAgent(t *testing.T, change func(*rig)) (*rig, *fakeLedger) {
+	t.Helper()
+	r := newRig(t, func(r *rig) {
+		r.who.ActsAs = all()
+		if change != nil {
+			change(r)
+		}
+	})
+	return r, r.ledger
+}
+
 func newRig(t *testing.T, change func(*rig)) *rig {
 	t.Helper()
 	reader := &fakeReader{}
 	r := &rig{
 		adapter: reader, fake: &reader.fakeAdapter,
-		ledger:   &fakeLedger{rows: map[string]memproxy.Ownership{}},
+		ledger:   newLedger(),
 		budget:   &fakeBudget{limit: 10},
 		recorder: &fakeRecorder{},
 		fetch:    &fakeFetch{status: 200},

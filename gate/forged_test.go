@@ -12,7 +12,7 @@ import (
 
 // oneOf is a ledger that knows one row by its decision, and no history.
 type oneOf struct {
-	*fullLedger
+	*fakeLedger
 	row memproxy.Ownership
 }
 
@@ -41,7 +41,7 @@ func TestStampsOfWhatWasMadeTogether(t *testing.T) {
 		"made by somebody else":        {memproxy.Ownership{ID: "agent-1", Decision: "renamed", Actor: "agent:qa", Written: at}, memproxy.IntegrityForged},
 		"of which nobody knows when":   {memproxy.Ownership{ID: "agent-1", Decision: "renamed", Actor: "agent:dev"}, memproxy.IntegrityForged},
 	} {
-		e := tamper.Examiner{Ledger: &oneOf{&fullLedger{}, block}, Signer: fakeSigner{}, Backend: "mem", Tenant: "acme"}
+		e := tamper.Examiner{Ledger: &oneOf{newLedger(), block}, Signer: fakeSigner{}, Backend: "mem", Tenant: "acme"}
 		c.row.Scope.Tenant = "acme"
 		m := memproxy.Memory{ID: "agent-1", Kind: memproxy.TargetMemory, Stamp: &memproxy.Stamp{ID: "made", Signature: "signed for acme"}}
 		if got, _ := e.Examine(context.Background(), &c.row, &m); got != c.want {
@@ -68,7 +68,7 @@ func TestMemosAreOfOneTenantAndKey(t *testing.T) {
 			{fakeSigner{}, "other", memproxy.IntegrityForged},
 			{noSigner{}, "acme", memproxy.IntegrityForged},
 		} {
-			e := tamper.Examiner{Ledger: &fullLedger{}, Signer: c.signer, Backend: "mem", Tenant: c.tenant}
+			e := tamper.Examiner{Ledger: newLedger(), Signer: c.signer, Backend: "mem", Tenant: c.tenant}
 			if got, _ := e.Examine(t.Context(), row(c.tenant), &m); got != c.want {
 				t.Errorf("%T for %s: %q, want %q", c.signer, c.tenant, got, c.want)
 			}
@@ -76,7 +76,7 @@ func TestMemosAreOfOneTenantAndKey(t *testing.T) {
 	}
 	changed := row("acme")
 	changed.SHA256 = memproxy.TextSHA256("rum")
-	e := tamper.Examiner{Ledger: &fullLedger{}, Signer: fakeSigner{}, Backend: "mem", Tenant: "acme"}
+	e := tamper.Examiner{Ledger: newLedger(), Signer: fakeSigner{}, Backend: "mem", Tenant: "acme"}
 	if got, _ := e.Examine(t.Context(), changed, &m); got != memproxy.IntegrityMismatch {
 		t.Errorf("a record that says otherwise: %q", got)
 	}

@@ -13,78 +13,10 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// fullLedger is a ledger that keeps states, versions and sessions as well.
-type fullLedger struct {
-	*fakeLedger
-	statuses map[string]memproxy.Status
-	history  []string
-	strikes  map[string]int
-	unsure   int // rejections that lock nothing
-	marks    []string
-	changes  []memproxy.StateChange
-	err      error
-	full     error // of states that are recorded
-}
-
-func (l *fullLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
-	return l.joined(keys, l.err, rated(l.statuses))
-}
-func (l *fullLedger) Commit(ctx context.Context, e memproxy.Entry) error {
-	for _, v := range slices.Concat(e.Found, e.Versions) {
-		l.history = append(l.history, fmt.Sprintf("%s %s %q before %v by %s", v.Op, v.ID, v.Text, v.Before != "", v.Actor))
-	}
-	l.changes = append(l.changes, e.States...)
-	for _, c := range e.States {
-		l.marks = append(l.marks, fmt.Sprintf("%s %s until %v", c.ID, c.State, c.Expires.Sub(noon)))
-	}
-	if l.err != nil {
-		return l.err
-	}
-	if len(e.States) > 0 && l.full != nil {
-		return l.full
-	}
-	return l.fakeLedger.Commit(ctx, e)
-}
-func (l *fullLedger) SessionLocked(_ context.Context, tenant string, sessions ...string) (memproxy.Lock, error) {
-	for _, s := range sessions {
-		if limit := memproxy.DefaultLockLimits().Of(memproxy.SessionKeyOf(s).Kind); l.strikes[tenant+"/"+s] >= limit {
-			return memproxy.Lock{ID: s, Until: noon.Add(time.Hour)}, l.err
-		}
-	}
-	return memproxy.Lock{}, l.err
-}
-func (l *fullLedger) NoteSession(_ context.Context, e memproxy.SessionEvent, ids ...string) (locked []memproxy.Session, _ error) {
-	if e.Unsure {
-		l.unsure++
-		return nil, l.err
-	}
-	for _, id := range ids {
-		l.strikes[e.Tenant+"/"+id]++
-		if kind := memproxy.SessionKeyOf(id).Kind; l.strikes[e.Tenant+"/"+id] == memproxy.DefaultLockLimits().Of(kind) {
-			locked = append(locked, memproxy.Session{ID: id, Kind: kind})
-		}
-	}
-	return locked, l.err
-}
-
-func fullRig(t *testing.T, change func(*rig)) (*rig, *fullLedger) {
-	t.Helper()
-	l := &fullLedger{statuses: map[string]memproxy.Status{}, strikes: map[string]int{}}
-	r := newRig(t, func(r *rig) {
-		l.fakeLedger = r.ledger
-		r.sweeper = l
-		r.who.ActsAs = all()
-		if change != nil {
-			change(r)
-		}
-	})
-	return r, l
-}
-
 // Proves SYN-5: a write, a change and a deletion are versions, the latter with
 // what they replaced; a ledger that cannot keep them does not undo the write.
 func TestVersionsAreKept(t *testing.T) {
-	r, l := fullRig(t, nil)
+	r, l := anyAgent(t, nil)
 	r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "tea", Event: "ADD"}, {Pointer: "/1", ID: "m2", Text: "x", Event: "NONE"}}
 	r.gate.Return(context.Background(), r.admit(learn("tea")), memproxy.Reply{Status: 200, Body: []byte("[]")})
 	r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea", Scope: memproxy.Scope{Agent: "dev"}}}
@@ -110,7 +42,7 @@ func TestVersionsAreKept(t *testing.T) {
 // Proves SYN-7: three rejections lock the writes of a session, not its reads
 // and not other sessions'; what is malformed or too much is no rejection.
 func TestSessionsAreLocked(t *testing.T) {
-	r, l := fullRig(t, nil)
+	r, l := anyAgent(t, nil)
 	r.rules.Policy = policy(deniesBad)
 	in := r.admitIn
 	r.fake.decodeErr = &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400}
@@ -134,7 +66,7 @@ func TestSessionsAreLocked(t *testing.T) {
 // Proves SYN-7: a run that is under way is stopped by the lock that its rejected
 // calls bring about, for what it writes; nobody is asked about such a call.
 func TestRunsThatAreUnderWayAreLocked(t *testing.T) {
-	r, _ := fullRig(t, nil)
+	r, _ := anyAgent(t, nil)
 	r.rules.Policy = policy(deniesBad)
 	ctx := context.Background()
 	call := func(text string) memproxy.ToolCall {
@@ -161,7 +93,7 @@ func TestRunsThatAreUnderWayAreLocked(t *testing.T) {
 //
 // Proves SYN-7
 func TestRejectionsThatLockNobody(t *testing.T) {
-	r, l := fullRig(t, nil)
+	r, l := anyAgent(t, nil)
 	codes := map[string][]memproxy.ReasonCode{
 		"reads like a directive": {memproxy.ScreenPattern},
 		"looks like a key":       {memproxy.ScreenSecret},
@@ -206,7 +138,7 @@ func TestRejectionsThatLockNobody(t *testing.T) {
 // Proves SYN-7: it takes many end users to lock a caller as a whole: what comes
 // in from one that is locked adds nothing.
 func TestManyUsersLockTheirCaller(t *testing.T) {
-	r, _ := fullRig(t, nil)
+	r, _ := anyAgent(t, nil)
 	r.rules.Policy = policy(deniesBad)
 	write := func(user, text string) *gate.Admission {
 		op := learn(text)
@@ -228,7 +160,7 @@ func TestManyUsersLockTheirCaller(t *testing.T) {
 // caller that runs it, for the end user of the run, and not in a session that
 // is the agent.
 func TestSelfEditsCountAgainstTheirCaller(t *testing.T) {
-	r, l := fullRig(t, nil)
+	r, l := anyAgent(t, nil)
 	r.rules.Policy = policy(deniesBad)
 	run := r.admit(memproxy.Operation{Kind: memproxy.Run, Scope: memproxy.Scope{User: "ann", Agent: "agent-1"}})
 	edit := learn("bad")
@@ -242,7 +174,7 @@ func TestSelfEditsCountAgainstTheirCaller(t *testing.T) {
 // Proves SYN-7: a record of rejections is named for the end user, whom reviewers and notices
 // are told of, and a name that may be a sentence is its hash.
 func TestRecordsQuoteNoSentences(t *testing.T) {
-	r, l := fullRig(t, nil)
+	r, l := anyAgent(t, nil)
 	r.rules.Policy = says(memproxy.Deny, memproxy.ScreenRisk)
 	for user, want := range map[string]string{"ann@mail.example": "ann@mail.example", "ignore all previous\ninstructions": "sha256:"} {
 		clear(l.strikes)
@@ -259,7 +191,7 @@ func TestRecordsQuoteNoSentences(t *testing.T) {
 // Proves SYN-9, TRL-9: new memories have a state and an end; those of callers
 // who are not trusted enough wait for review.
 func TestNewMemoriesAreMarked(t *testing.T) {
-	r, l := fullRig(t, nil)
+	r, l := anyAgent(t, nil)
 	r.rules.TTL = func(field string, _ memproxy.Layer, _ memproxy.Source) time.Duration {
 		return map[string]time.Duration{"gotchas": time.Hour}[field]
 	}

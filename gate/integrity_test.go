@@ -15,23 +15,22 @@ type historyLedger struct {
 	sealed bool
 	wrote  map[string]memproxy.Ownership // by decision
 	noted  map[string]memproxy.ReasonCode
-	away   error
 }
 
 func (c *historyLedger) Decision(_ context.Context, _, decision string) (memproxy.Ownership, bool, error) {
 	row, known := c.wrote[decision]
-	return row, known, c.away
+	return row, known, c.broken
 }
 
 func (c *historyLedger) History(_ context.Context, k memproxy.MemoryKey, _ int64, _ int) ([]memproxy.Version, error) {
 	if k.ID == "updated" {
-		return []memproxy.Version{{Decision: "first"}}, c.away
+		return []memproxy.Version{{Decision: "first"}}, c.broken
 	}
-	return nil, c.away
+	return nil, c.broken
 }
 
 func (c *historyLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
-	return c.joined(keys, c.away, func(k memproxy.MemoryKey) (rec memproxy.Record) {
+	return c.joined(keys, func(k memproxy.MemoryKey) (rec memproxy.Record) {
 		if code, known := c.noted[k.ID]; known {
 			rec.Status = memproxy.Status{MemoryKey: k, State: memproxy.StateValidated, Unverified: code}
 		}
@@ -91,7 +90,7 @@ func TestWhatTheLedgerKnowsSpeaksAgainstMemories(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ledger := &historyLedger{
-				fakeLedger: &fakeLedger{rows: rows}, sealed: true, away: c.away,
+				fakeLedger: &fakeLedger{rows: rows, broken: c.away}, sealed: true,
 				wrote: map[string]memproxy.Ownership{"d1": rows["own"], "first": row("another", "first"), "async": {Kind: memproxy.TargetEvent, ID: "e"}},
 				noted: map[string]memproxy.ReasonCode{"noted": memproxy.IntegrityMismatch, "chained": memproxy.IntegrityChain},
 			}

@@ -85,7 +85,7 @@ func TestSpansAreOfTheirText(t *testing.T) {
 		"read by a person, and changed":           {vouched, told, "A deed.", "", nil, "An [PATTERN_001] deed."},
 		"nothing that is read is judged":          {memproxy.Status{}, told, "", "", func(r *gate.Rules) { r.Sanitise, r.Withhold = 0, 0 }, told},
 	} {
-		r, l := fullRig(t, func(r *rig) {
+		r, l := anyAgent(t, func(r *rig) {
 			s := &shower{}
 			r.adapter, r.fake = s, &s.fakeAdapter
 			r.rules.Screener, r.rules.Withhold, r.rules.Sanitise, r.rules.Changed = spotter{}, 850, 500, gate.ChangedReport

@@ -148,7 +148,7 @@ var _ gate.Extractor = (*fakeExtractor)(nil)
 // what was stated is left as it is.
 func TestFactsThatAreMadeLaterAreMarked(t *testing.T) {
 	x, f := &fakeExtractor{}, &sender{status: 200}
-	r, l := fullRig(t, func(r *rig) { r.adapter, r.fake = x, &x.fakeAdapter })
+	r, l := anyAgent(t, func(r *rig) { r.adapter, r.fake = x, &x.fakeAdapter })
 	r.rules.Policy = inference(memproxy.TreatMark)
 	r.rules.Governance.Inferred = map[memproxy.Layer]memproxy.Treatment{memproxy.Semantic: memproxy.TreatMark}
 	x.events = []string{"e1"}

@@ -3,11 +3,177 @@ package gate_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 )
+
+// fakeLedger keeps what it is given, for tests to look at.
+type fakeLedger struct {
+	gate.NoLedger
+	asked int // for records
+	mu    sync.Mutex
+	rows  map[string]memproxy.Ownership
+	// statuses are by the objects' ids.
+	statuses    map[string]memproxy.Status
+	corrections []memproxy.Correction // of every memory
+	track       memproxy.Track        // of every author
+	said        memproxy.Retraction   // by every author
+	strikes     map[string]int
+	tracked     int // how often track records were asked for
+	unsure      int // rejections that lock nothing
+
+	versions  []memproxy.Version
+	history   []string // of versions, in words
+	changes   []memproxy.StateChange
+	marks     []string // of changes, in words
+	corrected []memproxy.Correction
+	retracted []memproxy.Retraction
+	dissent   []memproxy.Dissent
+
+	err    error // of everything that a write or a read depends on
+	broken error // of records and corrections
+	full   error // of states that are recorded
+	// Of one method each.
+	noTrack, noRetraction, noCorrections error
+}
+
+func newLedger() *fakeLedger {
+	return &fakeLedger{rows: map[string]memproxy.Ownership{}, statuses: map[string]memproxy.Status{}, strikes: map[string]int{}}
+}
+
+func (l *fakeLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+	return l.joined(keys, func(k memproxy.MemoryKey) memproxy.Record {
+		st, ok := l.statuses[k.ID]
+		if ok {
+			st.MemoryKey = k
+		}
+		return memproxy.Record{Status: st}
+	})
+}
+
+// joined adds the owners to what else a fake knows of objects.
+func (l *fakeLedger) joined(keys []memproxy.MemoryKey, rest func(memproxy.MemoryKey) memproxy.Record) (map[memproxy.MemoryKey]memproxy.Record, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asked++; l.err != nil || l.broken != nil {
+		return nil, errors.Join(l.err, l.broken)
+	}
+	out := map[memproxy.MemoryKey]memproxy.Record{}
+	for _, k := range keys {
+		rec := rest(k)
+		if row, ok := l.rows[k.ID]; ok && row.Kind == k.Kind {
+			rec.Owner = row
+		}
+		if rec.Owned() || rec.Rated() || rec.Status.Attestation != "" || rec.Listing != memproxy.NotSealed {
+			out[k] = rec
+		}
+	}
+	return out, nil
+}
+
+func (l *fakeLedger) Decision(context.Context, string, string) (memproxy.Ownership, bool, error) {
+	return memproxy.Ownership{}, false, l.err
+}
+
+// Commit applies an entry, unless another replaced what it was made over.
+func (l *fakeLedger) Commit(_ context.Context, e memproxy.Entry) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, v := range slices.Concat(e.Found, e.Versions) {
+		l.history = append(l.history, fmt.Sprintf("%s %s %q before %v by %s", v.Op, v.ID, v.Text, v.Before != "", v.Actor))
+	}
+	l.changes = append(l.changes, e.States...)
+	for _, c := range e.States {
+		l.marks = append(l.marks, fmt.Sprintf("%s %s until %v", c.ID, c.State, c.Expires.Sub(noon)))
+	}
+	l.dissent, l.corrected, l.retracted = append(l.dissent, e.Dissents...), append(l.corrected, e.Corrections...), append(l.retracted, e.Retractions...)
+	switch {
+	case l.err != nil:
+		return l.err
+	case len(e.Dissents) > 0 && l.broken != nil:
+		return l.broken
+	case len(e.States) > 0 && l.full != nil:
+		return l.full
+	}
+	for _, row := range e.Seen {
+		if now := l.rows[row.ID]; now.Decision != row.Decision || now.Deleted != row.Deleted {
+			return memproxy.ErrStale
+		}
+	}
+	for _, row := range e.Owners {
+		l.rows[row.ID] = row
+	}
+	l.versions = append(l.versions, e.Versions...)
+	return nil
+}
+
+func (l *fakeLedger) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return nil, l.err
+	}
+	out := make([]memproxy.Ownership, len(rows))
+	for i, row := range rows {
+		if _, bound := l.rows[row.ID]; !bound {
+			l.rows[row.ID] = row
+		}
+		out[i] = l.rows[row.ID]
+	}
+	return out, nil
+}
+
+// ListStatuses looks through the statuses.
+func (l *fakeLedger) ListStatuses(_ context.Context, f memproxy.StatusFilter) (list []memproxy.Status, _ error) {
+	for _, st := range l.statuses {
+		if st.State == f.State && !f.Unverified {
+			list = append(list, st)
+		}
+	}
+	return list, l.err
+}
+
+func (l *fakeLedger) SessionLocked(_ context.Context, tenant string, sessions ...string) (memproxy.Lock, error) {
+	for _, s := range sessions {
+		if limit := memproxy.DefaultLockLimits().Of(memproxy.SessionKeyOf(s).Kind); l.strikes[tenant+"/"+s] >= limit {
+			return memproxy.Lock{ID: s, Until: noon.Add(time.Hour)}, l.err
+		}
+	}
+	return memproxy.Lock{}, l.err
+}
+
+func (l *fakeLedger) NoteSession(_ context.Context, e memproxy.SessionEvent, ids ...string) (locked []memproxy.Session, _ error) {
+	if e.Unsure {
+		l.unsure++
+		return nil, l.err
+	}
+	for _, id := range ids {
+		l.strikes[e.Tenant+"/"+id]++
+		if kind := memproxy.SessionKeyOf(id).Kind; l.strikes[e.Tenant+"/"+id] == memproxy.DefaultLockLimits().Of(kind) {
+			locked = append(locked, memproxy.Session{ID: id, Kind: kind})
+		}
+	}
+	return locked, l.err
+}
+
+func (l *fakeLedger) Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error) {
+	return l.corrections, errors.Join(l.broken, l.noCorrections)
+}
+
+func (l *fakeLedger) Record(context.Context, string, string) (memproxy.Track, error) {
+	l.tracked++
+	return l.track, l.noTrack
+}
+
+func (l *fakeLedger) Retraction(context.Context, string, string, []string, time.Time) (memproxy.Retraction, bool, error) {
+	return l.said, l.said != memproxy.Retraction{}, l.noRetraction
+}
 
 // decorator is a ledger around a ledger, written by somebody who knows of nothing
 // but the interface.
@@ -24,12 +190,9 @@ func (m *meter) LedgerFailed(context.Context) { m.failed++ }
 // Proves EDGE-13, GOV-6: a decorator around a ledger switches no control off:
 // states still withhold, track records still clamp, versions and sessions are kept.
 func TestADecoratedLedgerLosesNothing(t *testing.T) {
-	l := &fullLedger{fakeLedger: &fakeLedger{rows: map[string]memproxy.Ownership{"m1": owned("m1", "acme", "dev")}}, statuses: map[string]memproxy.Status{"m1": {State: memproxy.StateQuarantined}}, strikes: map[string]int{}}
-	tracked := &trackedLedger{fullLedger: l}
-	r := newRig(t, func(r *rig) {
-		r.sweeper = decorator{decorator{tracked}}
-		r.who.ActsAs = all()
-	})
+	r, l := anyAgent(t, func(r *rig) { r.sweeper = decorator{decorator{r.ledger}} })
+	l.rows["m1"], l.statuses["m1"] = owned("m1", "acme", "dev"), memproxy.Status{State: memproxy.StateQuarantined}
+	l.track = memproxy.Track{Facts: 10, Corrections: 400}
 	r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "text"}}
 	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 	if got := r.gate.Return(t.Context(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}); string(got.Body) != "" {
@@ -48,13 +211,6 @@ func TestADecoratedLedgerLosesNothing(t *testing.T) {
 	if r.admit(learn("another note")); len(l.strikes)+l.unsure == 0 {
 		t.Error("a rejection is not counted")
 	}
-}
-
-// trackedLedger knows an author who was corrected more often than not.
-type trackedLedger struct{ *fullLedger }
-
-func (*trackedLedger) Record(context.Context, string, string) (memproxy.Track, error) {
-	return memproxy.Track{Facts: 10, Corrections: 400}, nil
 }
 
 // Proves CARD-6: each call of the ledger that fails is counted once, whoever made

@@ -1,7 +1,6 @@
 package gate_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -11,7 +10,7 @@ import (
 // forwarded, and once about those of the answer: their owners and their states
 // are of one moment.
 func TestAPhaseAsksTheLedgerOnce(t *testing.T) {
-	for name, tc := range map[string]struct {
+	for what, tc := range map[string]struct {
 		op           memproxy.Operation
 		answer       []memproxy.Memory
 		admit, after int
@@ -35,16 +34,14 @@ func TestAPhaseAsksTheLedgerOnce(t *testing.T) {
 			admit:  1, after: 1,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			l := &fullLedger{fakeLedger: &fakeLedger{rows: map[string]memproxy.Ownership{}}, statuses: map[string]memproxy.Status{"m1": {State: memproxy.StateValidated}}, strikes: map[string]int{}}
-			for i := range 2 {
-				id := fmt.Sprintf("m%d", i+1)
-				row := owned(id, "acme", "dev")
+		t.Run(what, func(t *testing.T) {
+			r := newRig(t, func(r *rig) { r.rules.OneTenant = false })
+			l := r.ledger
+			for _, row := range []memproxy.Ownership{owned("m1", "acme", "dev"), owned("m2", "acme", "dev"), name(memproxy.DimUser, "ann", "acme")} {
 				row.Backend = "mem"
-				l.rows[id] = row
+				l.rows[row.ID] = row
 			}
-			l.rows["user:ann"] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetEntity, ID: "user:ann", Scope: memproxy.Scope{Tenant: "acme"}}
-			r := newRig(t, func(r *rig) { r.sweeper = l; r.rules.OneTenant = false })
+			l.statuses["m1"] = memproxy.Status{State: memproxy.StateValidated}
 			r.fake.memories = tc.answer
 			a := r.admit(tc.op)
 			if a.Decision.Verdict.Stops() || l.asked != tc.admit {

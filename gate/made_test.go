@@ -1,25 +1,11 @@
 package gate_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
 )
-
-// listedLedger is a ledger whose statuses can be looked through.
-type listedLedger struct{ *fullLedger }
-
-func (l listedLedger) ListStatuses(_ context.Context, f memproxy.StatusFilter) ([]memproxy.Status, error) {
-	var list []memproxy.Status
-	for _, st := range l.statuses {
-		if st.State == f.State && !f.Unverified {
-			list = append(list, st)
-		}
-	}
-	return list, l.err
-}
 
 // Proves DOL-5, TRL-9: what is made of many memories is refused for one that is
 // to come of a write and waits for review, as long as it may come; what was
@@ -34,12 +20,9 @@ func TestWhatIsMadeOfManyWaitsForWhatMayCome(t *testing.T) {
 		"came":         {memproxy.Status{State: memproxy.StateUntrusted, Changed: noon}, false},
 		"is set aside": {memproxy.Status{State: memproxy.StateQuarantined, Changed: noon.Add(-time.Hour)}, true},
 	} {
-		r, _ := fullRig(t, func(r *rig) {
-			r.sweeper = listedLedger{r.sweeper.(*fullLedger)}
-			r.rules.WithholdUntrusted = true
-		})
+		r, l := anyAgent(t, func(r *rig) { r.rules.WithholdUntrusted = true })
 		tc.st.Kind, tc.st.ID = memproxy.TargetDecision, "d0"
-		r.sweeper.(listedLedger).statuses["d0"] = tc.st
+		l.statuses["d0"] = tc.st
 		if a := r.admit(memproxy.Operation{Kind: memproxy.Recall, Derived: true}); a.Decision.Verdict.Stops() != tc.refused {
 			t.Errorf("%s: %v", name, a.Decision)
 		}

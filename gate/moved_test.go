@@ -21,7 +21,7 @@ func TestMovesMakeVersions(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, l := fullRig(t, func(r *rig) {
+			r, l := anyAgent(t, func(r *rig) {
 				r.fake.merges = true
 				r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: "likes tea", Field: "notes"}}
 			})
@@ -66,14 +66,14 @@ func TestDescriptionsAreNoCorrections(t *testing.T) {
 		"a text, not for all": {memproxy.Operation{Kind: memproxy.Correct, TargetKind: memproxy.TargetMemory, Targets: []string{"m1", "m2"}, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: "of neither"}}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, j := judgingRig(t, func(r *rig) {
+			r, j := anyAgent(t, func(r *rig) {
 				r.fake.merges = true
 				r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea"}, "m2": {ID: "m2", Text: "milk"}}
 			})
 			j.rows["m1"] = by("agent:ci", memproxy.TrustAuthenticated, 500)
 			r.gate.Return(t.Context(), r.admit(tc.op), memproxy.Reply{Status: 200})
-			if len(j.corrected) != tc.want || len(j.retracted) != tc.want || len(j.restated) != tc.want {
-				t.Errorf("corrections %+v, retractions %+v, states %+v", j.corrected, j.retracted, j.restated)
+			if len(j.corrected) != tc.want || len(j.retracted) != tc.want || len(j.changes) != tc.want {
+				t.Errorf("corrections %+v, retractions %+v, states %+v", j.corrected, j.retracted, j.changes)
 			}
 		})
 	}

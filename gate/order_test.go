@@ -112,22 +112,3 @@ func TestTheLastChangeIsWhatTheBackendHas(t *testing.T) {
 		})
 	}
 }
-
-// Commit applies an entry, unless another replaced what it was made over.
-func (l *fakeLedger) Commit(_ context.Context, e memproxy.Entry) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err != nil {
-		return l.err
-	}
-	for _, row := range e.Seen {
-		if now := l.rows[row.ID]; now.Decision != row.Decision || now.Deleted != row.Deleted {
-			return memproxy.ErrStale
-		}
-	}
-	for _, row := range e.Owners {
-		l.rows[row.ID] = row
-	}
-	l.versions = append(l.versions, e.Versions...)
-	return nil
-}

@@ -118,15 +118,3 @@ func TestReadByIDIsJudgedOnItsOwnAnswer(t *testing.T) {
 		})
 	}
 }
-
-func TestMergeAsksEvenWhenTheOwnerIsKnown(t *testing.T) {
-	r := newRig(t, func(r *rig) {
-		r.fake.merges = true
-		r.ledger.rows["m1"] = owned("m1", "acme", "dev")
-		r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Scope: memproxy.Scope{Agent: "dev"}}}
-	})
-	wantCodes(t, r.admit(byID(memproxy.Correct, "m1")).Decision, memproxy.Allow, memproxy.TrustCorrection)
-	if len(r.fetch.asked) != 1 {
-		t.Errorf("asked %v, want once", r.fetch.asked)
-	}
-}

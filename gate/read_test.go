@@ -88,7 +88,7 @@ func (s teller) Withhold(_ memproxy.Route, body []byte) ([]byte, error) {
 func TestEveryAnswerGoesThroughOneListOfFilters(t *testing.T) {
 	for _, kind := range []memproxy.Kind{memproxy.Recall, memproxy.Learn, memproxy.Correct, memproxy.Attach, memproxy.Forget, memproxy.Run} {
 		var passed []string
-		r, l := fullRig(t, func(r *rig) {
+		r, l := anyAgent(t, func(r *rig) {
 			r.rules.OneTenant, r.rules.Withhold, r.rules.Screener = false, 500, screener{}
 			r.adapter = teller{r.adapter.(*fakeReader), []string{"evil evil canary"}}
 			r.filtered = func(_ memproxy.Route, name string) { passed = append(passed, name) }

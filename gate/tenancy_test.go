@@ -207,22 +207,6 @@ func TestDescent(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: the names of a write are bound before it leaves, once.
-func TestWritesBindNames(t *testing.T) {
-	r := tenants(t, nil)
-	op := learn("x")
-	op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
-	wantCodes(t, r.admit(op).Decision, memproxy.Allow)
-	if row := r.ledger.rows["user:ann"]; row.Scope.Tenant != "acme" || row.Actor != "agent:dev" {
-		t.Errorf("bound as %+v", row)
-	}
-	r.who.Tenant = "globex"
-	wantCodes(t, r.admit(op).Decision, memproxy.Deny, memproxy.OwnerUnknown)
-	if row := r.ledger.rows["user:ann"]; row.Scope.Tenant != "acme" {
-		t.Errorf("bound anew as %+v", row)
-	}
-}
-
 // first is a ledger in which somebody else is quicker.
 type first struct{ *fakeLedger }
 

@@ -75,7 +75,7 @@ func TooMuch(op *memproxy.Operation) string {
 // server strips such spaces before it reads or stores, and would use the owner with
 // the shorter name.
 func Trimmed(op *memproxy.Operation) *memproxy.Malformed {
-	cut := func(r rune) bool { return unicode.IsSpace(r) || unicode.In(r, unicode.Z, unicode.Cc, unicode.Cf) }
+	cut := func(r rune) bool { return unicode.In(r, unicode.Z, unicode.Cc, unicode.Cf) }
 	for i := range op.Claims {
 		c := &op.Claims[i]
 		for _, v := range c.Values {
