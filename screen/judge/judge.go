@@ -17,10 +17,11 @@ import (
 	"github.com/memproxy/memproxy/screen/endpoint"
 )
 
-// Word is what the model says of a text.
+// Word is what the model says of a text. An answer that is not of the form that was
+// asked for is Suspicious.
 type Word string
 
-// The words. None is the word of a text that was not asked about.
+// The words. None is that of a text that was not asked about.
 const (
 	None       Word = ""
 	Safe       Word = "SAFE"
@@ -39,15 +40,6 @@ func (w Word) Severity() string {
 	return ""
 }
 
-// Opinion is an answer.
-type Opinion struct {
-	Word Word
-	// Irregular is set when the answer was not of the form that was asked for;
-	// the word is then Suspicious.
-	Irregular bool
-	Cached    bool
-}
-
 // The errors that say why there is no opinion. Others are the endpoint's.
 var (
 	ErrBudget  = errors.New("judge: the calls of this minute, or the asker's half of them, are used up")
@@ -57,8 +49,7 @@ var (
 
 // Options set up a Judge. Zero fields take the defaults.
 type Options struct {
-	// URL is the address of the API, without "/chat/completions". When it is
-	// empty there is no judge: New returns nil.
+	// URL is the address of the API, without "/chat/completions".
 	URL   string
 	Model string
 	// Key is sent as a bearer token when it is not empty.
@@ -82,20 +73,16 @@ const (
 	kept     = 4096     // opinions
 )
 
-// Judge asks a model. It is safe for concurrent use. A nil Judge is one that
-// is not configured: nothing is borderline for it.
+// Judge asks a model. It is safe for concurrent use.
 type Judge struct {
 	opts  Options
 	api   *endpoint.Endpoint
-	cache cache.Cache[[sha256.Size]byte, Opinion]
+	cache cache.Cache[[sha256.Size]byte, Word]
 	purse purse
 }
 
 // New checks the options. It makes no call.
 func New(o Options) (*Judge, error) {
-	if o.URL == "" {
-		return nil, nil
-	}
 	if o.Model == "" {
 		return nil, errors.New("judge: no model")
 	}
@@ -112,58 +99,40 @@ func New(o Options) (*Judge, error) {
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}
-	return &Judge{opts: o, api: api, cache: cache.New[[sha256.Size]byte, Opinion](kept), purse: purse{perMinute: cmp.Or(o.PerMinute, defaultPerMinute)}}, nil
+	return &Judge{opts: o, api: api, cache: cache.New[[sha256.Size]byte, Word](kept), purse: purse{perMinute: cmp.Or(o.PerMinute, defaultPerMinute)}}, nil
 }
 
-// Borderline reports whether a text with this deterministic score is asked
-// about.
-func (j *Judge) Borderline(score memproxy.PerMille) bool {
-	return j != nil && low <= score && score <= high
-}
-
-// Ask returns the model's opinion of text, or None when the score is not on
-// the borderline. Asker is whose text it is: one asker has at most half of the
-// calls. With an error there is no opinion.
-func (j *Judge) Ask(ctx context.Context, asker, text string, score memproxy.PerMille) (Opinion, error) {
-	if !j.Borderline(score) {
-		return Opinion{}, nil
+// Ask returns the model's opinion of a text with this deterministic score, or None
+// when the score is not on the borderline. Asker is whose text it is: one asker has
+// at most half of the calls. With an error there is no opinion.
+func (j *Judge) Ask(ctx context.Context, asker, text string, score memproxy.PerMille) (Word, error) {
+	if score < low || score > high {
+		return None, nil
 	}
 	if len(text) > maxText {
-		return Opinion{}, ErrTooLong
+		return None, ErrTooLong
 	}
-	key := sha256.Sum256([]byte(j.opts.Model + "\x00" + PromptVersion + "\x00" + text))
-	if o, ok := j.cache.Get(key); ok {
-		o.Cached = true
-		return o, nil
+	key := sha256.Sum256([]byte(j.opts.Model + "\x00" + text))
+	if w, ok := j.cache.Get(key); ok {
+		return w, nil
 	}
 	if err := j.purse.take(asker, j.opts.Now()); err != nil {
-		return Opinion{}, err
+		return None, err
 	}
 	defer j.purse.giveBack(asker)
-	o, err := j.call(ctx, text)
-	if err != nil {
-		return Opinion{}, err
-	}
-	// Irregular answers are kept, too: who tries again until the model says
-	// something else gets the first answer.
-	j.cache.Add(key, o)
-	return o, nil
-}
-
-func (j *Judge) call(ctx context.Context, text string) (Opinion, error) {
 	nonce, canary, err := j.draw()
 	if err != nil {
-		return Opinion{}, err
+		return None, err
 	}
 	reply, err := j.post(ctx, prompt(canary), question(nonce, text))
 	if err != nil {
-		return Opinion{}, err
+		return None, err
 	}
-	word, ok := read(reply, nonce, canary)
-	if !ok {
-		return Opinion{Word: Suspicious, Irregular: true}, nil
-	}
-	return Opinion{Word: word}, nil
+	// Every answer is kept: who tries again until the model says something else
+	// gets the first one.
+	w := read(reply, nonce, canary)
+	j.cache.Add(key, w)
+	return w, nil
 }
 
 // draw returns a fresh marker and a fresh canary.

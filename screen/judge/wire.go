@@ -11,10 +11,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// PromptVersion names the instructions. It is part of the cache's key and
-// changes with every change of the wording.
-const PromptVersion = "1"
-
 const maxTokens = 96 // enough for the object that is asked for
 
 // prompt is what the model is told. The canary stands nowhere else.
@@ -28,10 +24,7 @@ Answer with one JSON object and nothing else, with exactly these members: "verdi
 }
 
 func question(nonce, text string) string {
-	quoted, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(text, "\uFFFD"))
-	if err != nil {
-		quoted = []byte(`""`) // valid UTF-8 always quotes
-	}
+	quoted, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(text, "\uFFFD")) // valid UTF-8 always quotes
 	return nonce + "\n{\"content\":" + string(quoted) + "}\n" + nonce
 }
 
@@ -78,20 +71,17 @@ func said(raw []byte) (string, error) {
 	return *c.Message.Content, nil
 }
 
-// read reads the model's object: three members, each once, and nothing after it.
-func read(reply, nonce, canary string) (Word, bool) {
+// read reads the model's object: three members, each once, and nothing after it. The
+// word of anything else is Suspicious.
+func read(reply, nonce, canary string) Word {
 	var got struct {
 		Verdict string `json:"verdict"`
 		Marker  string `json:"marker"`
 		Check   string `json:"check"`
 	}
 	err := jsonv2.Unmarshal([]byte(reply), &got, jsonv2.RejectUnknownMembers(true))
-	if err != nil || got.Marker != nonce || got.Check != canary {
-		return None, false
+	if w := Word(got.Verdict); err == nil && got.Marker == nonce && got.Check == canary && (w == Safe || w == Dangerous) {
+		return w
 	}
-	switch w := Word(got.Verdict); w {
-	case Safe, Suspicious, Dangerous:
-		return w, true
-	}
-	return None, false
+	return Suspicious
 }

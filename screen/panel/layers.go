@@ -129,16 +129,16 @@ func (p *Panel) opinions(ctx context.Context, who string, op *memproxy.Operation
 		risks[f.Item] = max(risks[f.Item], f.Score)
 	}
 	for i := range op.Items {
-		if !judged(&op.Items[i]) || !p.opt.Judge.Borderline(risks[i]) {
+		if !judged(&op.Items[i]) {
 			continue
 		}
-		o, err := p.opt.Judge.Ask(ctx, who, op.Items[i].Text, risks[i])
+		word, err := p.opt.Judge.Ask(ctx, who, op.Items[i].Text, risks[i])
 		if err != nil {
 			findings = append(findings, p.unavailable("judge", i, err))
 			continue
 		}
 		var score memproxy.PerMille
-		switch o.Word {
+		switch word {
 		case judge.Suspicious:
 			score = screen.Hold
 		case judge.Dangerous:
@@ -147,7 +147,7 @@ func (p *Panel) opinions(ctx context.Context, who string, op *memproxy.Operation
 			continue
 		}
 		findings = append(findings, memproxy.Finding{
-			Rule: "judge." + o.Word.Severity(), Severity: o.Word.Severity(), Item: i, End: len(op.Items[i].Text), Score: max(score, risks[i]),
+			Rule: "judge." + word.Severity(), Severity: word.Severity(), Item: i, End: len(op.Items[i].Text), Score: max(score, risks[i]),
 		})
 	}
 	return findings

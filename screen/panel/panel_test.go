@@ -222,9 +222,9 @@ func TestFragmentsAreReadWhereTheyMeet(t *testing.T) {
 }
 
 // An operation's risk is one finding for each item that has any; queries,
-// addresses and binary items are not text to be remembered.
+// addresses and binary items are not text to be remembered. Without a model none is asked.
 //
-// Proves GOV-4, MFW-3
+// Proves GOV-4, MFW-3, MFW-5
 func TestScreen(t *testing.T) {
 	o, _ := options(t)
 	p := newPanel(t, o)
