@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -29,22 +28,18 @@ type Result struct {
 
 const (
 	maxLine = 1 << 20 // bytes of a line; a longer one is a bad line
-	// A batch is what one worker takes at once: enough to hide the cost of
-	// handing it over, little enough to keep all of them busy.
-	batchLines = 128
-	batchBytes = 256 << 10
+	ahead   = 64      // how many lines are read ahead of the one that is written, for each worker
 )
 
-// batch is a stretch of input and, when done is closed, what came of it.
-type batch struct {
-	first int64 // number of its first line, from 1
-	lines []line
-	done  chan struct{}
-
-	out    bytes.Buffer
-	bad    bytes.Buffer
-	result Result
-	err    error
+// answer is a line and, when done is closed, what came of it.
+type answer struct {
+	line
+	done    chan struct{}
+	blank   bool
+	bad     error // why the line cannot be read
+	verdict Verdict
+	out     bytes.Buffer
+	err     error
 }
 
 // line is a line without its newline; long ones are only noted.
@@ -61,45 +56,62 @@ func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (
 	g, ctx := errgroup.WithContext(ctx)
 	workers := runtime.GOMAXPROCS(0)
 	g.SetLimit(workers + 2) // with the reader and the writer
-	// Each batch goes to a worker and, in order, to the writer. The channel is
-	// short, so that a slow writer stops the reader.
-	order := make(chan *batch, 2*workers)
+	// Each line goes to a worker and, in order, to the writer. The channel is
+	// bounded, so that a slow writer stops the reader.
+	order := make(chan *answer, ahead*workers)
 	g.Go(func() error {
 		defer close(order)
-		return readBatches(ctx, in, func(b *batch) error {
-			select {
-			case order <- b:
-			case <-ctx.Done():
-				return ctx.Err()
+		r := bufio.NewReaderSize(in, 64<<10)
+		for {
+			l, err := readOne(r)
+			if err == nil || len(l.raw) > 0 || l.long {
+				a := &answer{line: l, done: make(chan struct{})}
+				select {
+				case order <- a:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				g.Go(func() error {
+					defer close(a.done)
+					a.judge(o.Screen)
+					return nil
+				})
 			}
-			g.Go(func() error {
-				defer close(b.done)
-				b.screen(o.Screen)
+			if err == io.EOF {
 				return nil
-			})
-			return nil
-		})
+			}
+			if err != nil {
+				return fmt.Errorf("hunt: reading: %w", err)
+			}
+		}
 	})
 	var total Result
 	count := o.Progress.Counting()
 	g.Go(func() error {
-		for b := range order {
+		number := 0
+		for a := range order {
 			select {
-			case <-b.done:
+			case <-a.done:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			if b.err != nil {
-				return b.err
+			number++
+			count(1)
+			switch {
+			case a.err != nil:
+				return a.err
+			case a.blank:
+			case a.bad != nil:
+				total.Bad++
+				if _, err := fmt.Fprintf(o.Errors, "line %d: %v\n", number, a.bad); err != nil {
+					return fmt.Errorf("hunt: telling of bad lines: %w", err)
+				}
+			default:
+				total.add(a.verdict.Verdict)
+				if _, err := out.Write(a.out.Bytes()); err != nil {
+					return fmt.Errorf("hunt: writing: %w", err)
+				}
 			}
-			if _, err := o.Errors.Write(b.bad.Bytes()); err != nil {
-				return fmt.Errorf("hunt: telling of bad lines: %w", err)
-			}
-			if _, err := out.Write(b.out.Bytes()); err != nil {
-				return fmt.Errorf("hunt: writing: %w", err)
-			}
-			total.add(b.result)
-			count(len(b.lines))
 		}
 		return nil
 	})
@@ -127,72 +139,22 @@ func StreamUntil(ctx context.Context, in io.Reader, out io.Writer, o StreamOptio
 	}
 }
 
-func (r *Result) add(o Result) {
-	r.Allow += o.Allow
-	r.Amend += o.Amend
-	r.Hold += o.Hold
-	r.Deny += o.Deny
-	r.Bad += o.Bad
-}
-
-func (b *batch) screen(screen Screener) {
-	for i, l := range b.lines {
-		if !l.long && len(bytes.TrimSpace(l.raw)) == 0 {
-			continue
-		}
-		r, err := record{}, errTooLong
-		if !l.long {
-			r, err = readLine(l.raw)
-		}
-		if err != nil {
-			b.result.Bad++
-			fmt.Fprintf(&b.bad, "line %d: %v\n", b.first+int64(i), err)
-			continue
-		}
-		v := screen(r.text)
-		b.result.Counts.add(v.Verdict)
-		if b.err = writeLine(&b.out, r, v); b.err != nil {
-			return
-		}
+func (a *answer) judge(screen Screener) {
+	if a.long {
+		a.bad = errTooLong
+		return
 	}
-	for i := range b.lines {
-		b.lines[i].raw = nil
+	raw := a.raw
+	a.raw = nil // answers wait for those before them, and lines may be long
+	if a.blank = len(bytes.TrimSpace(raw)) == 0; a.blank {
+		return
 	}
-}
-
-func readBatches(ctx context.Context, in io.Reader, hand func(*batch) error) error {
-	r := bufio.NewReaderSize(in, 64<<10)
-	b, size, number := &batch{first: 1, done: make(chan struct{})}, 0, int64(0)
-	flush := func() error {
-		if len(b.lines) == 0 {
-			return nil
-		}
-		err := hand(b)
-		b, size = &batch{first: number + 1, done: make(chan struct{})}, 0
-		return err
+	var r record
+	if r, a.bad = readLine(raw); a.bad != nil {
+		return
 	}
-	for ctx.Err() == nil {
-		l, err := readOne(r)
-		if err == nil || len(l.raw) > 0 || l.long {
-			number++
-			b.lines = append(b.lines, l)
-			size += len(l.raw)
-		}
-		if err == io.EOF {
-			return flush()
-		}
-		if err != nil {
-			return errors.Join(flush(), fmt.Errorf("hunt: reading: %w", err))
-		}
-		// With nothing more at hand a batch goes at once, so that a caller who
-		// writes line by line gets answers line by line.
-		if len(b.lines) == batchLines || size >= batchBytes || r.Buffered() == 0 {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-	}
-	return ctx.Err()
+	a.verdict = screen(r.text)
+	a.err = writeLine(&a.out, r, a.verdict)
 }
 
 // readOne reads one line. Of a line over the limit the rest is read away.
