@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen/classify"
 	"github.com/memproxy/memproxy/screen/directive"
 	"github.com/memproxy/memproxy/screen/normal"
@@ -36,13 +35,7 @@ func (s *Screener) Margin(text string) float64 {
 // without the classifier, and whose margin some other model found. That a
 // reading was hidden counts for the others alone.
 func (s *Screener) Beside(others Report, margin float64, length int) Report {
-	return s.report(s.pack.classified(slices.Clip(others.Findings), margin, 0, length), "", "")
-}
-
-// Weigh is the report of findings for another sensitivity, source or trust than
-// they were found with.
-func (s *Screener) Weigh(findings []memproxy.Finding, source, trust string) Report {
-	return s.report(findings, source, trust)
+	return s.Weigh(s.pack.classified(slices.Clip(others.Findings), margin, 0, length), "", "")
 }
 
 // Sample is what the classifier sees of a text, all readings together, to train

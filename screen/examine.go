@@ -44,32 +44,20 @@ const decodedBonus, hiddenBonus = 100, 200
 // and not weighed: they depend on nothing but the text.
 func (s *Screener) Findings(text string) []memproxy.Finding {
 	reading := normal.Read(text)
-	return settle(s.look(&reading, text, nil, !s.off[LayerClassify]).found)
+	return settle(s.look(&reading, text, !s.off[LayerClassify]))
 }
 
-// seen is what was found in the readings of a text, and not settled yet.
-type seen struct {
-	found   []memproxy.Finding
-	ends    []int // of what each reading has of it, without the classifier
-	negated bool  // a reading takes words back, which are no words of it afterwards
-}
-
-// look runs the layers over every reading of a text: the rules only where they have not
-// seen it yet, without the classifier.
-func (s *Screener) look(reading *normal.Reading, text string, rules *seen, classify bool) (all seen) {
+// look runs the rules, and the classifier or not, over every reading of a text. What it
+// finds is not settled yet, and what the text takes back is no word of its readings any
+// more.
+func (s *Screener) look(reading *normal.Reading, text string, classify bool) (out []memproxy.Finding) {
 	sc := pool.Get().(*scratch)
 	defer pool.Put(sc)
 	code, spans := reading.Code(), codeSpans(text)
 	var taken []bool // bytes of the text that its plain reading takes back
-	var out []memproxy.Finding
-	for i, before := 0, 0; i < len(reading.Views); i++ {
-		v := &reading.Views[i]
-		if rules != nil {
-			out, before = append(out, rules.found[before:rules.ends[i]]...), rules.ends[i]
-		}
-		from := len(out)
+	for i := range reading.Views {
+		v, from := &reading.Views[i], len(out)
 		s.pack.read(v, sc, taken)
-		all.negated = all.negated || len(sc.negated) > 0
 		if i == 0 && len(sc.negated) > 0 {
 			taken = make([]bool, len(text))
 			for _, k := range sc.negated {
@@ -79,10 +67,12 @@ func (s *Screener) look(reading *normal.Reading, text string, rules *seen, class
 				}
 			}
 		}
-		if rules == nil && !s.off[LayerLexicon] {
-			out = s.lexicon(out, v)
+		if !s.off[LayerLexicon] {
+			for _, h := range s.pack.lexicon.Find(v.Text) {
+				out = append(out, finding(v, &s.pack.lexicon.Rules[h.Rule].Rule, h.Start, h.End))
+			}
 		}
-		if rules == nil && !s.off[LayerDirective] {
+		if !s.off[LayerDirective] {
 			out = found(out, v, s.pack.directives, sc)
 			if !v.Rough { // which has words of other languages by chance
 				out = found(out, v, s.pack.tongues, sc)
@@ -91,27 +81,22 @@ func (s *Screener) look(reading *normal.Reading, text string, rules *seen, class
 		if classify && !v.Rough && (i > 0 || !code) && worded(v.Text) {
 			out = s.classifier(out, v, sc)
 		}
-		if v.Rough { // a guess may hold, and not refuse
-			for j := from; j < len(out); j++ {
-				out[j].Score = min(out[j].Score, unreadScore)
+		for j := range out[from:] {
+			f := &out[from+j]
+			if v.Rough { // a guess may hold, and not refuse
+				f.Score = min(f.Score, unreadScore)
 			}
-		}
-		if v.Innocent {
-			shown(out[from:], spans)
-		} else {
-			for j := from; j < len(out); j++ {
-				hid(&out[j], v)
+			if v.Innocent {
+				shown(f, spans)
+			} else {
+				hid(f, v)
 			}
-		}
-		if !classify {
-			all.ends = append(all.ends, len(out))
 		}
 	}
 	if reading.Cut {
 		out = append(out, memproxy.Finding{Rule: RuleBounds, Severity: "high", End: len(text), Score: unreadScore})
 	}
-	all.found = out
-	return all
+	return out
 }
 
 // hid raises a finding where its place does not read as it stands.
@@ -126,9 +111,11 @@ func hid(f *memproxy.Finding, v *normal.View) {
 	f.Score = min(memproxy.Full, f.Score+bonus)
 }
 
-func (s *Screener) lexicon(out []memproxy.Finding, v *normal.View) []memproxy.Finding {
-	for _, h := range s.pack.lexicon.Find(v.Text) {
-		out = append(out, finding(v, &s.pack.lexicon.Rules[h.Rule].Rule, h.Start, h.End))
+// found appends the directives in a reading, whose words the scratch has.
+func found(out []memproxy.Finding, v *normal.View, rules *directive.Rules, sc *scratch) []memproxy.Finding {
+	sc.hits = rules.Find(sc.hits[:0], sc.words)
+	for _, h := range sc.hits {
+		out = append(out, finding(v, &rules.List[h.Rule].Rule, int(sc.words[h.Start].Start), int(sc.words[h.End-1].End)))
 	}
 	return out
 }

@@ -15,7 +15,6 @@ import (
 
 	"maps"
 
-	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen/classify"
 	"github.com/memproxy/memproxy/screen/directive"
 	"github.com/memproxy/memproxy/screen/lexicon"
@@ -340,13 +339,4 @@ func (p *Pack) read(v *normal.View, sc *scratch, taken []bool) {
 		*w = directive.Word{Start: w.Start, End: w.End, Flags: w.Flags & (directive.Opens | directive.Line)}
 	}
 	v.Text = string(rest)
-}
-
-func found(out []memproxy.Finding, v *normal.View, rules *directive.Rules, sc *scratch) []memproxy.Finding {
-	words := sc.words
-	sc.hits = rules.Find(sc.hits[:0], words)
-	for _, h := range sc.hits {
-		out = append(out, finding(v, &rules.List[h.Rule].Rule, int(words[h.Start].Start), int(words[h.End-1].End)))
-	}
-	return out
 }

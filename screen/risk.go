@@ -115,23 +115,16 @@ func codeSpans(text string) []stretch {
 	}
 }
 
-// shown lowers what is code among findings, where it stands in spans.
-func shown(out []memproxy.Finding, spans []stretch) {
-	for i := range out {
-		f := &out[i]
-		if f.Score <= quotedScore || !isCode(f.Rule) {
-			continue
-		}
-		at, exact := slices.BinarySearchFunc(spans, f.Start, func(s stretch, start int) int { return cmp.Compare(s.from, start) })
-		if !exact {
-			at--
-		}
-		if at >= 0 && f.End <= spans[at].to {
-			f.Score = quotedScore
-		}
+// shown lowers a finding of code that stands in one of the spans.
+func shown(f *memproxy.Finding, spans []stretch) {
+	if f.Score <= quotedScore || !slices.ContainsFunc(codeFamilies, func(family string) bool { return strings.HasPrefix(f.Rule, family) }) {
+		return
 	}
-}
-
-func isCode(rule string) bool {
-	return slices.ContainsFunc(codeFamilies, func(family string) bool { return strings.HasPrefix(rule, family) })
+	at, exact := slices.BinarySearchFunc(spans, f.Start, func(s stretch, start int) int { return cmp.Compare(s.from, start) })
+	if !exact {
+		at--
+	}
+	if at >= 0 && f.End <= spans[at].to {
+		f.Score = quotedScore
+	}
 }

@@ -100,25 +100,23 @@ const RuleRisk = "screen.risk"
 // Text judges one text that comes from a source and a principal of a trust
 // tier; both may be empty.
 func (s *Screener) Text(text string, source, trust string) Report {
-	return s.report(s.Findings(text), source, trust)
+	return s.Weigh(s.Findings(text), source, trust)
 }
 
 // Joined is Text of what several texts say together. Where no rule holds in it, the
 // classifier, which was trained on texts that people wrote in one piece, is not asked.
 func (s *Screener) Joined(text string, source, trust string) Report {
 	reading := normal.Read(text)
-	all := s.look(&reading, text, nil, false)
-	if len(all.found) > 0 && !s.off[LayerClassify] {
-		rules := &all
-		if all.negated { // they look again, at what is left
-			rules = nil
-		}
-		all = s.look(&reading, text, rules, true)
+	found := s.look(&reading, text, false)
+	if len(found) > 0 && !s.off[LayerClassify] {
+		found = s.look(&reading, text, true)
 	}
-	return s.report(settle(all.found), source, trust)
+	return s.Weigh(settle(found), source, trust)
 }
 
-func (s *Screener) report(findings []memproxy.Finding, source, trust string) Report {
+// Weigh is the report of findings for a sensitivity, a source and a trust tier that may
+// be others than they were found with.
+func (s *Screener) Weigh(findings []memproxy.Finding, source, trust string) Report {
 	r := Report{Score: s.risk(findings, source, trust), Findings: findings}
 	switch {
 	case int(r.Score) >= s.pack.deny:

@@ -72,7 +72,9 @@ func within(b bounds) *Store {
 // that is refused leaves no trace.
 func (s *Store) Assemble(key Key, id string, texts []string, now time.Time) []Joined {
 	fresh := s.pieces(id, texts, now)
+	s.mu.Lock()
 	all := append(s.tail(key, id, now), fresh...)
+	s.mu.Unlock()
 	if len(all) < 2 {
 		return nil
 	}
@@ -92,17 +94,7 @@ func (s *Store) Commit(key Key, id string, texts []string, now time.Time) {
 	fresh := s.pieces(id, texts, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, ok := s.sessions.Peek(key)
-	if !ok {
-		e = &session{}
-	}
-	kept := make([]*piece, 0, len(e.pieces)+len(fresh))
-	for _, p := range e.pieces {
-		if p.write != id && now.Sub(p.at) < ttl {
-			kept = append(kept, p)
-		}
-	}
-	s.replace(key, bound(append(kept, fresh...), s.bounds), now)
+	s.replace(key, bound(append(s.tail(key, id, now), fresh...), s.bounds), now)
 	for {
 		_, oldest, ok := s.sessions.GetOldest()
 		if !ok || s.bytes <= s.bounds.total && now.Sub(oldest.last) < ttl {
@@ -127,10 +119,8 @@ func (s *Store) replace(key Key, pieces []*piece, last time.Time) {
 }
 
 // tail returns the session's pieces that are still remembered, but for those
-// of write id itself.
+// of write id itself. The lock is held.
 func (s *Store) tail(key Key, id string, now time.Time) []*piece {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	e, ok := s.sessions.Peek(key)
 	if !ok {
 		return nil

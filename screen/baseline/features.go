@@ -41,55 +41,42 @@ var softeners = terms.Set("please you must should shall and then so also just ki
 // read works the features out, in one pass over the words.
 func read(text string) features {
 	var f features
-	sentence := -1   // where it began
-	decided := false // whether its kind is known
-	order := false   // its kind
-	word, from := "", -1
-	closeWord := func(at int) {
-		if from < 0 {
-			return
-		}
-		word = strings.ToLower(text[from:at])
-		if sentence < 0 {
-			sentence = from
-		}
-		if !decided && !softeners[word] {
-			decided, order = true, orderWords[word]
-		}
-		if utf8.RuneCountInString(word) > 2 && !stopWords[word] {
-			f.words++
-			f.bag[terms.Hash(word)%dims]++
-		}
-		from = -1
-	}
-	closeSentence := func(at int) {
-		if sentence >= 0 {
-			f.sentences++
-			if order {
-				if f.orders == 0 {
-					f.first = sentence
-				}
-				f.orders++
-				f.last = at
-			}
-		}
-		sentence, decided, order = -1, false, false
-	}
-	for i, r := range text {
+	word, sentence := -1, -1       // where they began
+	decided, order := false, false // whether the sentence's kind is known, and which it is
+	for i, r := range text + "\n" {
 		if unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) || r == '\'' || r == '’' {
-			if from < 0 {
-				from = i
+			if word < 0 {
+				word = i
 			}
 			continue
 		}
-		closeWord(i)
-		switch r {
-		case '.', '!', '?', '\n', ';', '。', '！', '？', '؟', '।', ':':
-			closeSentence(i)
+		if word >= 0 { // it ends here
+			if sentence < 0 {
+				sentence = word
+			}
+			w := strings.ToLower(text[word:i])
+			if !decided && !softeners[w] {
+				decided, order = true, orderWords[w]
+			}
+			if utf8.RuneCountInString(w) > 2 && !stopWords[w] {
+				f.words++
+				f.bag[terms.Hash(w)%dims]++
+			}
+			word = -1
 		}
+		if sentence < 0 || !strings.ContainsRune(".!?\n;:。！？؟।", r) {
+			continue
+		}
+		f.sentences++
+		if order {
+			if f.orders == 0 {
+				f.first = sentence
+			}
+			f.orders++
+			f.last = i
+		}
+		sentence, decided, order = -1, false, false
 	}
-	closeWord(len(text))
-	closeSentence(len(text))
 	var sum float64
 	for _, n := range f.bag {
 		sum += float64(n) * float64(n)

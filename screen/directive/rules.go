@@ -279,9 +279,9 @@ func (r *Rules) inBlock(dst []Hit, list []Rule, words []Word, at int) []Hit {
 				var start, end int
 				var ok bool
 				if s.together > 0 {
-					start, end, ok = s.findTogether(&masks, present, opens, own, free, stretch)
+					start, end, ok = s.findTogether(&masks, opens, own, free, stretch)
 				} else {
-					start, end, ok = s.find(&masks, present, opens, free, stretch)
+					start, end, ok = s.find(&masks, opens, free, stretch)
 				}
 				if !ok {
 					break
@@ -335,28 +335,35 @@ func where(masks *[maxConcepts]uint64, concepts Set) (words uint64) {
 	return words
 }
 
-// find runs the sequence over the free words of a block as sets of positions.
-// Its work does not depend on what stands in the block.
-func (s *sequence) find(masks *[maxConcepts]uint64, present Set, opens, free uint64, stretch int) (start, end int, ok bool) {
+// places are the free words of a block that may fill each slot, if all have any.
+func (s *sequence) places(masks *[maxConcepts]uint64, opens, free uint64) (of [maxSlots]uint64, ok bool) {
 	for i := range s.slots {
-		if !s.slots[i].any.meets(present) {
-			return 0, 0, false
+		of[i] = where(masks, s.slots[i].any) & free
+		if s.slots[i].opens {
+			of[i] &= opens
+		}
+		if of[i] == 0 {
+			return of, false
 		}
 	}
-	var reach [maxSlots]uint64
-	for i := range s.slots {
+	return of, true
+}
+
+// find runs the sequence over the free words of a block as sets of positions.
+// Its work does not depend on what stands in the block.
+func (s *sequence) find(masks *[maxConcepts]uint64, opens, free uint64, stretch int) (start, end int, ok bool) {
+	reach, ok := s.places(masks, opens, free)
+	for i := 1; ok && i < len(s.slots); i++ {
 		sl := &s.slots[i]
-		here := where(masks, sl.any) & free
-		if sl.opens {
-			here &= opens
+		barrier := opens
+		if sl.cross {
+			barrier = 0
 		}
-		if i > 0 {
-			here &= smear(reach[i-1], (sl.gap+1)*stretch, sl.barrier(opens))
-		}
-		if here == 0 {
-			return 0, 0, false
-		}
-		reach[i] = here
+		reach[i] &= smear(reach[i-1], (sl.gap+1)*stretch, barrier)
+		ok = reach[i] != 0
+	}
+	if !ok {
+		return 0, 0, false
 	}
 	bad := where(masks, s.not)
 	last := len(s.slots) - 1
@@ -376,13 +383,6 @@ func (s *sequence) find(masks *[maxConcepts]uint64, present Set, opens, free uin
 
 func span(from, to int) uint64 {
 	return (^uint64(0) >> (63 - to)) &^ (1<<from - 1)
-}
-
-func (sl *slot) barrier(opens uint64) uint64 {
-	if sl.cross {
-		return 0
-	}
-	return opens
 }
 
 // smear moves every position up to n places on, not across barriers.

@@ -8,18 +8,14 @@ const spoken = 2 // how many words say that a language is
 
 // findTogether finds the first place at which all slots are filled by words of
 // their own, in any order, near each other. Its work is bounded by the block.
-func (s *sequence) findTogether(masks *[maxConcepts]uint64, present Set, opens, own, free uint64, stretch int) (start, end int, ok bool) {
-	var of [maxSlots]uint64
+func (s *sequence) findTogether(masks *[maxConcepts]uint64, opens, own, free uint64, stretch int) (start, end int, ok bool) {
+	of, ok := s.places(masks, opens, free)
+	if !ok {
+		return 0, 0, false
+	}
 	var any uint64
-	for i := range s.slots {
-		if !s.slots[i].any.meets(present) {
-			return 0, 0, false
-		}
-		of[i] = where(masks, s.slots[i].any) & free
-		if s.slots[i].opens {
-			of[i] &= opens
-		}
-		any |= of[i]
+	for _, words := range of {
+		any |= words
 	}
 	bad := where(masks, s.not)
 	for starts := any; starts != 0; starts &= starts - 1 {

@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 var errLetta = errors.New("the answer is not a list")
@@ -58,12 +60,7 @@ func parseList(raw []byte) ([]lettaElement, string, error) {
 // plainID reports whether an id may stand in a path: Letta's are a word, a
 // hyphen and a UUID.
 func plainID(id string) bool {
-	for i := range len(id) {
-		if c := id[i]; !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == ':') {
-			return false
-		}
-	}
-	return id != ""
+	return id != "" && strings.Trim(id, terms.Alnum+"-_:") == ""
 }
 
 // lettaElement is a block, a passage, or an agent, of which the id is read.
@@ -119,10 +116,7 @@ type place struct {
 }
 
 func (p place) String() string {
-	raw, err := json.Marshal(p)
-	if err != nil {
-		return ""
-	}
+	raw, _ := json.Marshal(p) // two strings and a bool
 	return string(raw)
 }
 

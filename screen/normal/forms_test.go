@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,7 +78,7 @@ func TestFormsThatModelsReadAreRead(t *testing.T) {
 		"gzip in gzip in base64": b64(packed(t, string(gz), gzipped)),
 		"braille":                strings.Map(func(r rune) rune { return []rune(braille + "⠀")[strings.IndexRune("abcdefghijklmnopqrstuvwxyz ", r)] }, payload),
 	} {
-		if !readAs(text, payload[:24]) {
+		if r := Read(text); !slices.ContainsFunc(r.Views, func(v View) bool { return strings.Contains(strings.ToLower(v.Text), payload[:24]) }) {
 			t.Errorf("%s: %q is not read", name, text)
 		}
 	}
@@ -108,14 +109,4 @@ func TestFormsThatModelsReadAreRead(t *testing.T) {
 	if rd := Read(bomb); !rd.Cut {
 		t.Error("4 MiB in 4 kB are taken for read")
 	}
-}
-
-func readAs(text, want string) bool {
-	views := Read(text).Views
-	for i := range views {
-		if strings.Contains(strings.ToLower(views[i].Text), want) {
-			return true
-		}
-	}
-	return false
 }

@@ -45,15 +45,6 @@ func TestTextAmongBytesIsRead(t *testing.T) {
 		return string(out[:ascii85.Encode(out, []byte(s))])
 	}
 	wide := func(s string) string { return strings.Join(strings.Split(s, ""), "\x00") + "\x00" }
-	read := func(text, want string) bool {
-		views := Read(text).Views
-		for i := range views {
-			if strings.Contains(views[i].Text, want) {
-				return true
-			}
-		}
-		return false
-	}
 	for name, c := range map[string]struct{ text, want string }{
 		"three bytes before":  {b64([]byte(junk(3) + payload)), payload},
 		"a hundred before":    {b64([]byte(junk(100) + payload)), payload},
@@ -75,7 +66,7 @@ func TestTextAmongBytesIsRead(t *testing.T) {
 		"bytes between words": {b64([]byte(strings.ReplaceAll(payload, " ", "\xff"))), payload},
 		"a digit before hex":  {"7" + hex.EncodeToString([]byte(payload)), payload},
 	} {
-		if !read(c.text, c.want) {
+		if r := Read(c.text); !found(&r, c.want) {
 			t.Errorf("%s: it is not read", name)
 		}
 	}

@@ -205,9 +205,3 @@ func reference(v string) bool {
 	}
 	return strings.Trim(rest, terms.Alnum+"_.") == "" && slices.Contains(holders, first)
 }
-
-// documented reports whether a token says of itself that it is an example, as
-// those of a provider's documentation do.
-func documented(token string) bool {
-	return strings.Contains(strings.ToLower(token), "example")
-}

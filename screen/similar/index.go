@@ -140,21 +140,16 @@ func New(ctx context.Context, o Options) (*Index, error) {
 		}
 	}
 	x := &Index{opts: o, vectors: vectors}
-	return x, x.fits(ctx)
-}
-
-// fits reports thresholds that take harmless texts for attacks.
-func (x *Index) fits(ctx context.Context) error {
-	for _, text := range x.opts.Harmless {
+	for _, text := range o.Harmless {
 		m, err := x.Match(ctx, text, memproxy.SourceUntrusted)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if m.Over() {
-			return fmt.Errorf("similar: %w this embedding: a harmless text scores %d, %d counts: %.60q", ErrUnfitted, m.Score, m.Threshold, text)
+			return nil, fmt.Errorf("similar: %w this embedding: a harmless text scores %d, %d counts: %.60q", ErrUnfitted, m.Score, m.Threshold, text)
 		}
 	}
-	return nil
+	return x, nil
 }
 
 // Match returns the best match of text, whether over the threshold or not. An

@@ -20,9 +20,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy/screen/normal"
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// Fields are the governed fields, for whose content the ADR was written.
+// fields are the governed ones, for whose content the ADR was written.
 var fields = [...]string{"learnings", "preferences", "gotchas", "conventions", "decisions"}
 
 // Governed reports whether a field is one of those of the ADR. The name is
@@ -196,11 +197,9 @@ func word(text string) string {
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || r == '-' }
 
 // common are words next to "agent" that name none.
-func common(w string) bool {
-	return slices.Contains(commonWords, strings.ToLower(w))
-}
+func common(w string) bool { return commonWords[strings.ToLower(w)] }
 
-var commonWords = strings.Fields(`the a an any each every this that our your its another other no of to and or is was has can may must should will does that's which who
+var commonWords = terms.Set(`the a an any each every this that our your its another other no of to and or is was has can may must should will does that's which who
 	in on for by with as at from if when user ai support memory code config name id run runs then not writes reads uses needs`)
 
 // sentences counts a text's sentences and those that are orders.
@@ -211,23 +210,19 @@ func sentences(text string) (all, orders int) {
 			continue
 		}
 		all++
-		for len(words) > 1 && courtesy(words[0]) {
+		for len(words) > 1 && courtesies[words[0]] {
 			words = words[1:]
 		}
-		if slices.Contains(imperatives, words[0]) {
+		if imperatives[words[0]] {
 			orders++
 		}
 	}
 	return all, orders
 }
 
-func courtesy(w string) bool {
-	return slices.Contains(courtesies, w)
-}
+var courtesies = terms.Set("please then also now next first finally and but so just kindly immediately instead")
 
-var courtesies = strings.Fields("please then also now next first finally and but so just kindly immediately instead")
-
-var imperatives = strings.Fields(`
+var imperatives = terms.Set(`
 	accept act add adopt allow always answer append apply approve archive ask assume authorize avoid backup be begin block build bypass call cancel change
 	check choose clean clear click clone close commit compile complete comply confirm connect consider continue convert copy create deactivate declare delete
 	deny deploy disable discard dismiss disregard do don't download drop echo edit email emit enable encode end ensure enter erase escalate execute exit export
