@@ -93,6 +93,9 @@ func paged(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(map[string]any{"count": len(memories), "next": next, "previous": nil, "results": memories[from:to]})
 }
 
+// What a hosted Mem0 holds is found, over pages, with its metadata.
+//
+// Proves SYN-2
 func TestMem0(t *testing.T) {
 	bare := false
 	api, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -154,6 +157,22 @@ func TestMem0Server(t *testing.T) {
 	}
 }
 
+// Which Mem0 it is can be asked: the platform alone answers a ping, and whom it does not
+// know learns nothing.
+func TestMem0Kind(t *testing.T) {
+	for status, want := range map[int]string{http.StatusOK: "platform", http.StatusNotFound: "server", http.StatusMethodNotAllowed: "server", http.StatusForbidden: ""} {
+		api, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/v1/ping/" {
+				t.Errorf("asked %s", r.URL)
+			}
+			w.WriteHeader(status)
+		})
+		if kind, err := Mem0Kind(t.Context(), api); kind != want || (err == nil) != (want != "") || want == "" && !Denied(err) {
+			t.Errorf("%d: %q, %v", status, kind, err)
+		}
+	}
+}
+
 // after answers with the elements that follow an id, at most limit of them.
 func after(w http.ResponseWriter, r *http.Request, elements []map[string]any) {
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
@@ -170,6 +189,9 @@ func after(w http.ResponseWriter, r *http.Request, elements []map[string]any) {
 	io.WriteString(w, "[]")
 }
 
+// What a Letta holds is found: blocks, shared and of nobody, and the archives of all agents.
+//
+// Proves SYN-2
 func TestLetta(t *testing.T) {
 	blocks := []map[string]any{
 		{"id": "block-1", "label": "human", "value": "Ada", "description": "who she is", "metadata": map[string]any{"k": "v"}},
