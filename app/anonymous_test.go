@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -182,6 +184,198 @@ func TestPendingMemoriesAreShownAfterAWeek(t *testing.T) {
 		r.once("upkeep", clock.Now())
 		if list := reader.ask("GET", "/memories?user_id=ann", "").body; strings.Contains(list, "green tea") != tc.shown || strings.Contains(list, "Ann rows") != tc.shown {
 			t.Errorf("after %v more: %s", tc.after, list)
+		}
+	}
+}
+
+// Proves TRL-9: a new caller's writes wait for review, visible to their author only,
+// until enough of them were released or the caller has been known for long enough.
+func TestWritesOfNewCallersWait(t *testing.T) {
+	t.Parallel()
+	for name, known := range map[string]func(r *rig, clock *ledgertest.Clock, first []string){
+		"two were let out": func(r *rig, clock *ledgertest.Clock, first []string) {
+			for _, id := range first {
+				r.does("memory", "promote", "--backend", "mem0", "--reason", "it is so", id)
+			}
+			clock.Pass(time.Minute) // track records are cached
+		},
+		"it has been known for three days": func(r *rig, clock *ledgertest.Clock, first []string) { clock.Pass(72 * time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := ledgertest.NewClock()
+			r := startAt(t, clock.Now, strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1),
+				"SCREENING", "memories: {new: {configured: true, accepted: 2, age: 3d}}"+reviewers())
+			other := r.with(another)
+			var first []string
+			for n := range 2 {
+				text := fmt.Sprintf("Ann keeps %d bees.", n+2)
+				id := r.written(text, "")
+				first = append(first, id)
+				if a := r.do("GET", "/memories/"+id, ""); a.status != 200 || !strings.Contains(r.listed(), text) {
+					t.Errorf("its author does not see it: %d, listed %s", a.status, r.listed())
+				}
+				if a := other.do("GET", "/memories/"+id, ""); a.status != 404 || strings.Contains(other.listed(), text) {
+					t.Errorf("another sees it: %d, listed %s", a.status, other.listed())
+				}
+			}
+			known(r, clock, first)
+			id := r.written("Ann keeps ducks now.", "")
+			if a := other.do("GET", "/memories/"+id, ""); a.status != 200 || !strings.Contains(other.listed(), "ducks") {
+				t.Errorf("no longer new, and another does not see it: %d, listed %s", a.status, other.listed())
+			}
+			if other.written("Bert keeps geese.", ""); strings.Contains(r.listed(), "geese") {
+				t.Errorf("another caller is not new: %s", r.listed())
+			}
+		})
+	}
+}
+
+// Proves TRL-4, TRL-3: a track record earns the higher tier: enough validated memories,
+// over enough time, with few enough corrections; another caller does not benefit.
+func TestTrustTiersAreEarned(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, withPeople(screeningConf), replacements("SCREENING", "  established: {facts: 4, age: 1d, corrected: 0.1}")...)
+	given := func(who string) float64 {
+		t.Helper()
+		_, c, _ := r.fact(r.note(who, "Ann plays go on "+fmt.Sprint(r.back.count())+".", `,"metadata":{"confidence":0.95}`))
+		return c
+	}
+	for n := range 4 {
+		if c := given(""); c != 0.7 {
+			t.Errorf("fact %d: %v, want the tier's 0.7", n, c)
+		}
+	}
+	clock.Pass(time.Hour)
+	if c := given(""); c != 0.7 {
+		t.Errorf("after an hour: %v, want 0.7", c)
+	}
+	clock.Pass(24 * time.Hour)
+	if c := given(""); c != 0.7 {
+		t.Errorf("after a day, and nobody looked at them: %v, want 0.7", c)
+	}
+	r.looksAt(clock)
+	if c := given(""); c != 0.9 {
+		t.Errorf("after a day: %v, want the established 0.9", c)
+	}
+	if rec := r.audit("--principal", "agent:dev", "--last", "1"); !strings.Contains(rec, `"trust":"established"`) {
+		t.Errorf("recorded %s", rec)
+	}
+	if c := given("peer"); c != 0.7 {
+		t.Errorf("another gives %v", c)
+	}
+	r.corrected("", 1)
+	if c := given(""); c >= 0.7 {
+		t.Errorf("corrected once in seven: %v, want less than 0.7", c)
+	}
+}
+
+// looksAt runs the background validation.
+func (r *rig) looksAt(clock *ledgertest.Clock) {
+	r.t.Helper()
+	r.once("upkeep", clock.Now())
+	clock.Pass(time.Minute) // track records are cached
+}
+
+// Proves TRL-4, TRL-9: memories that wait for review, were held, or are quarantined
+// earn no trust, however many and old; once released by a reviewer, they do.
+func TestUnreviewedMemoriesEarnNoTrust(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, screeningConf, "SCREENING", "  established: {facts: 3, age: 1d, corrected: 0.1}\nmemories: {pending: [authenticated]}"+reviewers())
+	given := func() float64 {
+		t.Helper()
+		_, c, _ := r.fact(r.written("Ann plays go on "+fmt.Sprint(r.back.count())+".", `,"metadata":{"confidence":0.95}`))
+		return c
+	}
+	var waiting []string
+	for n := range 5 {
+		waiting = append(waiting, r.written(fmt.Sprintf("Ann keeps %d bees.", n+2), ""))
+		r.do("POST", "/memories", noted(fmt.Sprintf("%s Case %d.", suspicious, n))) // held
+	}
+	clock.Pass(48 * time.Hour)
+	r.looksAt(clock)
+	if c := given(); c != 0.7 {
+		t.Errorf("while all of it waits: %v, want the tier's 0.7", c)
+	}
+	promote := func(id string) {
+		t.Helper()
+		r.does("memory", "promote", "--backend", "mem0", "--reason", "it is so", id)
+		r.looksAt(clock)
+	}
+	promote(waiting[0])
+	promote(waiting[1])
+	if c := given(); c != 0.7 {
+		t.Errorf("two of three were let out: %v, want 0.7", c)
+	}
+	promote(waiting[2])
+	if c := given(); c != 0.9 {
+		t.Errorf("three were let out: %v, want the established 0.9", c)
+	}
+}
+
+// Proves TRL-1, EDGE-14: a cross-site page in a browser on this machine neither reads
+// nor writes through a loopback listener, HTTP or Envoy, where anonymous callers are
+// served.
+func TestBrowserPagesAreNotServedAnonymously(t *testing.T) {
+	t.Parallel()
+	r := start(t, openConf, "SCREENING", "")
+	if err := r.car.listenExtproc(Envoy{Listen: "127.0.0.1:0"}); err != nil {
+		t.Fatal(err)
+	}
+	behind := r.throughEnvoy()
+	for what, tc := range map[string]struct {
+		host, origin, site string
+		served             bool
+	}{
+		"a program":          {"127.0.0.1", "", "", true},
+		"a page's form":      {"127.0.0.1", "https://evil.example", "cross-site", false},
+		"a name led to here": {"evil.example", "http://evil.example", "same-origin", false},
+	} {
+		for _, base := range [...]string{r.base, behind} {
+			for _, method := range [...]string{"POST", "GET"} {
+				q, _ := http.NewRequest(method, base+"/memories?user_id=ann", nil)
+				if method == "POST" {
+					q, _ = http.NewRequest(method, base+"/memories", strings.NewReader(noted("Ann likes green tea.")))
+				}
+				q.Host = tc.host
+				q.Header.Set("Content-Type", "application/json")
+				for name, v := range map[string]string{"Origin": tc.origin, "Sec-Fetch-Site": tc.site} {
+					if v != "" {
+						q.Header.Set(name, v)
+					}
+				}
+				if a := r.send(http.DefaultClient, q); (a.status == 200) != tc.served || !tc.served && a.status != 401 {
+					t.Errorf("%s: %s %s: %d %s", what, method, base, a.status, a.body)
+				}
+			}
+		}
+	}
+}
+
+// Proves GOV-6, TRL-1: Envoy's clients may be remote, so in production the processor
+// refuses anonymous callers unless a setting names that. A TCP port without client
+// certificates is refused, because any process in the pod could pose as Envoy and claim
+// another caller's certificate.
+func TestEnvoyPeersMustBeTrusted(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ identity, listen, weak string }{
+		{"{require: false}", "127.0.0.1:0", "identity.require"},
+		{"{require: false}", "unix:/nowhere/s", "identity.require"},
+		{"{spiffe: {trust_domain: example.org}}", "127.0.0.1:0", "identity.require"},
+		{"{spiffe: {trust_domain: example.org}}", "unix:/nowhere/s", ""},
+	} {
+		text := "profile: production\nstate: " + t.TempDir() + "\nidentity: " + tc.identity + "\nbackends: [{name: mem0, kind: mem0, listen: \"127.0.0.1:0\", upstream: \"http://127.0.0.1:1\"}]\n"
+		cfg, err := config.Parse("memproxy.yaml", []byte(text), func(string) string { return "" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = Serve(t.Context(), cfg, Options{Log: io.Discard, Getenv: func(string) string { return "" }}, &Envoy{Listen: tc.listen})
+		switch {
+		case err == nil: // listening may fail for other reasons
+			t.Errorf("%s on %s serves", tc.identity, tc.listen)
+		case tc.weak == "" && strings.Contains(err.Error(), config.UnsafeEnv), tc.weak != "" && !strings.Contains(err.Error(), config.UnsafeEnv+"="+tc.weak):
+			t.Errorf("%s on %s: %v", tc.identity, tc.listen, err)
 		}
 	}
 }

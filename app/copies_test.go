@@ -1,6 +1,8 @@
 package app
 
 import (
+	"context"
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"os"
@@ -8,9 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -43,5 +47,79 @@ backends:
 	must.Do(t, st.Close(t.Context()))
 	if err := RestoreLedger(t.Context(), cfg, o, file, "testing", true); err != nil {
 		t.Error(err)
+	}
+}
+
+// Proves TRL-7, CARD-7: while another process locks the ledger's file, requests that
+// must look up or bind an owner are refused with 503, reads are served as far as
+// possible, and readiness names the ledger. Afterwards the admitted writes are in the
+// ledger, and everything is served again.
+func TestLockedLedgerFile(t *testing.T) {
+	ring.Slow(t, "SQLite waits for a lock in real time")
+	r := startRig(&rig{t: t, hasty: true}, strings.Replace(plain, "users: [ann]", `users: "*"`, 1))
+	id := r.written("Ann likes milk.", "")
+	r.versioned(id)
+	db := must.Get(sql.Open("sqlite", filepath.Join(r.dir, "state", "ledger.db")))(t)
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	lock := func(how string) {
+		t.Helper()
+		if _, err := db.Exec(how); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock("BEGIN EXCLUSIVE")
+	r.do("GET", "/memories/"+id, "").want(t, 200).has(t, "milk")
+	before := r.back.count()
+	if a := r.do("POST", "/memories", strings.Replace(noted("Zoe likes tea."), "ann", "zoe", 1)); a.status != 503 || r.back.count() != before {
+		t.Errorf("a write under a new name: %d %s, %d requests arrived", a.status, a.body, r.back.count()-before)
+	}
+	r.get("/readyz").want(t, 503).has(t, `"ledger","ok":false`)
+	update := r.do("PUT", "/memories/"+id, `{"text":"Ann likes beer."}`) // its owner is known
+	lock("ROLLBACK")
+	ring.Until(t, "the ledger", func() bool { return r.get("/readyz").status == 200 })
+	r.do("POST", "/memories", strings.Replace(noted("Zoe likes tea."), "ann", "zoe", 1)).want(t, 200)
+	want := map[bool]string{true: "beer", false: "milk"}[update.status == 200]
+	if a := r.do("GET", "/memories/"+id, ""); a.status != 200 || !strings.Contains(a.body, want) || a.header.Get("X-Memproxy-Unverified") != "" {
+		t.Errorf("answered %d, and then shown: %d %v %s", update.status, a.status, a.header, a.body)
+	}
+	r.clean("afterwards")
+}
+
+// A restored ledger has writes that wait although they were sent since the backup. The
+// backend is asked first, whether they were approved in the backup or are approved again:
+// what it has is not sent a second time, and what it does not have is sent, and charged.
+//
+// Proves EDGE-11, TRL-6.
+func TestRestoredHoldsAreNotSentTwice(t *testing.T) {
+	t.Parallel()
+	r := holding(t)
+	held := func(text string) string {
+		return heldID(t, r.do("POST", "/memories", fmt.Sprintf(`{"user_id":"bob","infer":false,"messages":[{"role":"user","content":%q}]}`, text)))
+	}
+	sent, waits := held("Bob sails."), held("Bob rows.")
+	file, backup := filepath.Join(r.dir, "state", "ledger.db"), filepath.Join(t.TempDir(), "backup.db")
+	r.stop() // a copy of its file is then a backup
+	writeFile(t, backup, string(must.Get(os.ReadFile(file))(t)))
+	r.run()
+	done := func(id string) {
+		t.Helper()
+		r.review(id, true)
+		ring.Until(t, "the end of the write", func() bool {
+			h, err := r.car.ledger.Holds.Get(context.Background(), id)
+			return err == nil && h.State == memproxy.HoldDone
+		})
+	}
+	done(sent)
+	r.stop()
+	must.Do(t, ledger.Restore(context.Background(), backup, file, true))
+	r.run()
+	done(sent)
+	done(waits)
+	if list := r.do("GET", "/memories?user_id=bob", "").body; strings.Count(list, `"Bob sails."`) != 1 || strings.Count(list, `"Bob rows."`) != 1 {
+		t.Errorf("written: %s", list)
+	}
+	if n := r.total("agent:dev"); n != 2 {
+		t.Errorf("the author is charged for %d memories, not 2", n)
 	}
 }

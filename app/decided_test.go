@@ -1,7 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -163,4 +165,181 @@ func TestDeletedMemoriesAreNotShown(t *testing.T) {
 	}
 	ring.Until(r.t, "the record", func() bool { return strings.Contains(r.audit("--type", "purge", "--memory", id), `"op":"purge"`) })
 	r.do("GET", "/memories/"+kept, "").want(t, 200).has(t, "green tea")
+}
+
+// Approval of a write that Mem0 executes asynchronously is bound to the resulting text,
+// like that of a synchronous one: it survives stricter rules, and ends when the text
+// changes, through memproxy or directly.
+//
+// Proves EDGE-15, DOL-3.
+func TestApprovalsOfAsyncWritesPersist(t *testing.T) {
+	t.Parallel()
+	pack := t.TempDir()
+	must.Do(t, os.CopyFS(pack, screen.Files()))
+	w, dir := newTold(t), policyDir(t, holdingPolicy)
+	r := start(t, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), dir)...)
+	later := func() {
+		t.Helper()
+		for range 3 {
+			r.once("upkeep", time.Now())
+		}
+	}
+	made, texts, holds := map[string]string{}, map[string]string{}, map[string]string{}
+	for _, lake := range []string{"seven", "eight"} {
+		text := "Bob sails on lake " + lake + "."
+		id := heldID(t, r.do("POST", "/v3/memories/add/", fmt.Sprintf(`{"user_id":"bob","messages":[{"role":"user","content":%q}]}`, text)))
+		r.does("holds", "approve", "--reason", "harmless", id)
+		holds[lake] = id
+	}
+	for lake, id := range holds {
+		ring.Until(r.t, "it is sent", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
+		ring.Until(r.t, "it is there", func() bool {
+			var page struct{ Results []struct{ ID, Memory string } }
+			must.Do(t, json.Unmarshal([]byte(r.behind("POST", "/v3/memories/", `{"filters":{"user_id":"bob"}}`)), &page))
+			for _, m := range page.Results {
+				if strings.Contains(m.Memory, lake) { // the backend's model rewords it
+					made[lake], texts[lake] = m.ID, m.Memory
+				}
+			}
+			return made[lake] != ""
+		})
+		ring.Until(r.t, "its state", func() bool {
+			st := r.stands(made[lake])
+			return st.State == memproxy.StateValidated && st.Reviewed == memproxy.TextSHA256(texts[lake])
+		})
+	}
+	r.do("POST", "/v3/memories/", `{"filters":{"user_id":"bob"}}`) // a read binds the approval to the memories
+	path := filepath.Join(pack, "lexicon.txt")
+	b := must.Get(os.ReadFile(path))(t)
+	before := r.car.rules.current().Version
+	writeFile(t, path, string(b)+"\n\ntest.lake critical 950 overrides\n  \\blake\\b\n")
+	ring.Until(r.t, "the pack", func() bool { return r.car.rules.current().Version != before })
+	later()
+	for lake, id := range made {
+		if st := r.stands(id); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined || st.Attestation != memproxy.HumanConfirmed {
+			t.Errorf("%s, under a new rule: %+v", lake, st)
+		}
+	}
+	r.do("GET", "/memories?user_id=bob", "").has(t, texts["seven"], texts["eight"])
+	r.stop()
+	r.run()
+	r.behind("PUT", "/v1/memories/"+made["eight"]+"/", `{"text":"Bob drowns in lake nine."}`)
+	r.sweep()
+	later()
+	if st := r.stands(made["eight"]); st.State != memproxy.StateQuarantined || st.Reviewed != "" {
+		t.Errorf("another text: %+v", st)
+	}
+	if st := r.stands(made["seven"]); st.State != memproxy.StateValidated {
+		t.Errorf("the same text: %+v", st)
+	}
+}
+
+// enacts edits a policy or pack file, waits until it is in force, and re-evaluates held
+// writes.
+func (r *rig) enacts(file, text string) {
+	r.t.Helper()
+	before := r.car.rules.current().Version
+	writeFile(r.t, file+".tmp", text)
+	must.Do(r.t, os.Rename(file+".tmp", file))
+	ring.Until(r.t, "other rules", func() bool { return r.car.rules.current().Version != before })
+	r.once("reconsider", r.car.clock())
+}
+
+// Proves EDGE-11, MFW-10: when policies or the pack change, held writes are evaluated
+// again; the verdict is recorded, shown to reviewers and sent in a signed notice. By
+// default it settles nothing, and the reviewer decides.
+func TestRuleChangesReevaluateHolds(t *testing.T) {
+	t.Parallel()
+	pack := t.TempDir()
+	must.Do(t, os.CopyFS(pack, screen.Files()))
+	w, dir := newTold(t), policyDir(t, holdingPolicy)
+	r := start(t, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), dir)...)
+	id := heldID(t, r.do("POST", "/v3/memories/add/", sailing(1)))
+	today := func(want string, file, text string) {
+		t.Helper()
+		r.enacts(file, text)
+		if h := r.heldWrite(id); h.Today != want || h.State != memproxy.HoldPending || len(h.Reasons) == 0 {
+			t.Errorf("%+v, want that the current rules say %q", h, want)
+		}
+	}
+	own := filepath.Join(dir, "own.cedar")
+	today("allow", own, harmless)
+	if out, code := r.as(reviewToken, "holds", "list"); code != 0 || !strings.Contains(out, "allow") {
+		t.Errorf("%d %s", code, out)
+	}
+	if out, code := r.as(reviewToken, "holds", "show", id); code != 0 || !strings.Contains(out, "current rules") {
+		t.Errorf("%d %s", code, out)
+	}
+	today("deny", own, closed)
+	today("", own, holdingPolicy)
+	today("allow", own, harmless)
+	lexicon := must.Get(os.ReadFile(filepath.Join(pack, "lexicon.txt")))(t)
+	today("deny", filepath.Join(pack, "lexicon.txt"), string(lexicon)+"\n\ntest.lake critical 950 overrides\n  \\blake number\\b\n")
+	r.once("webhooks", time.Now())
+	if n := len(w.of(memproxy.NoticeRuled, id)); n != 5 {
+		t.Fatalf("%d notices", n)
+	}
+	if n := w.of(memproxy.NoticeRuled, id)[0]; !strings.Contains(n.Text, "current rules say allow") || strings.Contains(string(n.Data), "sails") || w.wrong() > 0 {
+		t.Errorf("told %q of %s, %d badly signed", n.Text, n.Data, w.wrong())
+	}
+	r.does("holds", "approve", "--reason", "harmless", id)
+	if h := r.heldWrite(id); h.Reviewer != "eve" || h.State != memproxy.HoldDone {
+		t.Errorf("%+v", h)
+	}
+}
+
+// Proves EDGE-11: with that setting changed rules settle held writes; those admitted do
+// not count as confirmed by a person.
+func TestRulesSettleHolds(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		how, policy string
+		want        memproxy.HoldState
+		event       string
+	}{
+		{"reject", closed, memproxy.HoldRejected, "FAILED"},
+		{"reject", harmless, memproxy.HoldPending, "PENDING"},
+		{"release", closed, memproxy.HoldRejected, "FAILED"},
+		{"release", harmless, memproxy.HoldDone, "SUCCEEDED"},
+	} {
+		t.Run(tc.how+" "+tc.event, func(t *testing.T) {
+			t.Parallel()
+			w, dir := newTold(t), policyDir(t, holdingPolicy)
+			conf := workflow(w, "", dir)
+			conf[1] = strings.Replace(conf[1], "review:\n", "review:\n  reevaluate: "+tc.how+"\n", 1)
+			r := start(t, screeningConf, conf...)
+			id := heldID(t, r.do("POST", "/v3/memories/add/", sailing(1)))
+			r.enacts(filepath.Join(dir, "own.cedar"), tc.policy)
+			r.once("replays", time.Now())
+			r.once("webhooks", time.Now())
+			if event := r.do("GET", "/v1/event/"+id+"/", "").body; len(w.of(memproxy.NoticeRuled, id)) == 0 || r.heldWrite(id).State != tc.want || !strings.Contains(event, tc.event) {
+				t.Errorf("%s, %s: %+v, event %s", tc.how, tc.want, r.heldWrite(id), event)
+			}
+			list := r.do("GET", "/memories?user_id=bob", "").body
+			if strings.Contains(list, "sails") != (tc.want == memproxy.HoldDone) || strings.Contains(list, string(memproxy.HumanConfirmed)) {
+				t.Errorf("%s, %s: %s", tc.how, tc.want, list)
+			}
+			if rec := r.audit("--type", "review"); strings.Contains(rec, "rules:") != (tc.want != memproxy.HoldPending) {
+				t.Errorf("%s, %s: recorded %s", tc.how, tc.want, rec)
+			}
+		})
+	}
+}
+
+// Proves EDGE-11: rules settle no held write if the audit record fails.
+func TestRulesSettleOnlyWhatIsRecorded(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "review: {reevaluate: release}")
+	held := r.car.holdKeeper()
+	h := memproxy.HeldWrite{ID: "h1", Backend: "mem0", Route: "mem0.server.add", Method: "POST", EscapedPath: "/memories", Principal: "agent:dev", Tenant: "acme", Trust: memproxy.TrustAuthenticated}
+	content := memproxy.HoldContent{Body: []byte(noted("Ann likes tea.")), Header: memproxy.Header{"Content-Type": {"application/json"}}}
+	if v := held.Rule(t.Context(), h, content); v.Policy == "" || !v.Release || v.Verdict.Stops() || !strings.Contains(r.audit("--type", "review"), "hold.approve") {
+		t.Fatalf("%+v", v)
+	}
+	// The chain ends are anchored at the start, or otherwise by Close, which a closed
+	// log refuses.
+	must.Do(t, cmp.Or(r.car.checker.Anchor(t.Context()), r.car.audit.Close(t.Context())))
+	if v := held.Rule(t.Context(), h, content); v.Policy != "" {
+		t.Errorf("without a record: %+v", v)
+	}
 }

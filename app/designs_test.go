@@ -2,13 +2,18 @@ package app
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -97,5 +102,81 @@ func TestFragmentedAttackIsHeld(t *testing.T) {
 				t.Errorf("%s, %q: %d %s %s", c.sources[i], text, a.status, verdict, a.body)
 			}
 		}
+	}
+}
+
+// Proves EDGE-4, TRL-7, TRL-8: a chain break found while old versions are pruned is
+// recorded, counted and logged once, without a sweep. Pruning of intact chains reports
+// nothing.
+func TestBreaksFoundByPruningAreReported(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]memproxy.FaultClass{"nothing": "", "tamper": memproxy.FaultTamper, "forge": memproxy.FaultForge, "delete-middle": memproxy.FaultDelete} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+			id := r.written("Ann has a cat.", "")
+			change := func(n int) {
+				t.Helper()
+				r.do("PUT", "/memories/"+id, fmt.Sprintf(`{"text":"Ann has %d cats."}`, n)).want(t, 200)
+			}
+			for n := range 9 {
+				change(n + 2)
+			}
+			ring.Until(r.t, "ten versions", func() bool { return strings.Count(r.audit("--type", "version"), `"type":"version"`) == 10 })
+			r.vandal(damage[name]...)
+			for n := range 4 { // writing the third version prunes the second
+				change(n + 20)
+			}
+			ring.Until(r.t, "fourteen versions", func() bool { return strings.Count(r.audit("--type", "version"), `"type":"version"`) == 14 })
+			if want == "" {
+				ring.Until(r.t, "texts given up", func() bool { return strings.Contains(r.audit("--type", "compaction"), `"before":3,`) })
+				if out := r.audit("--type", "chain_break"); out != "" {
+					t.Error(out)
+				}
+				return
+			}
+			detail := `"detail":"` + string(want) + ": "
+			ring.Until(r.t, "the break is on record", func() bool { return strings.Contains(r.audit("--type", "chain_break"), detail) })
+			ring.Until(r.t, "the break is counted", func() bool {
+				return strings.Contains(r.metrics(t), `memproxy_audit_records_total{type="chain_break"} `) && !strings.Contains(r.metrics(t), `memproxy_audit_records_total{type="chain_break"} 0`)
+			})
+			if log := r.log.String(); !strings.Contains(log, "the chain of versions is broken") {
+				t.Errorf("the program's log: %s", log)
+			}
+			known := r.audit("--type", "chain_break")
+			change(30)
+			if r.once("breaks", time.Now().Add(time.Hour)); r.audit("--type", "chain_break") != known {
+				t.Error("named again")
+			}
+		})
+	}
+}
+
+// Proves EDGE-11, MFW-5: a caller that keeps writing borderline texts does not exhaust
+// the judge's budget: the judge is still asked about another caller's text in the same
+// minute.
+func TestJudgeBudgetIsPerCaller(t *testing.T) {
+	t.Parallel()
+	var asked lockedBuffer
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(&asked, r.Body); err != nil {
+			t.Error(err)
+		}
+		fmt.Fprint(w, `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"SAFE"}}]}`)
+	}))
+	t.Cleanup(model.Close)
+	r := start(t, strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1),
+		"SCREENING", fmt.Sprintf("screening: {judge: {url: %q, model: m, per_minute: 4}}", model.URL))
+	text := func(n int) string {
+		return fmt.Sprintf("We are detecting '; DROP TABLE users; -- in the input of form %d.", n)
+	}
+	for n := range 6 {
+		r.do("POST", "/memories", noted(text(n)))
+	}
+	if !strings.Contains(asked.String(), "form 0") {
+		t.Fatalf("nothing is asked: %s", asked.String())
+	}
+	r.with(another).do("POST", "/memories", noted(text(77)))
+	if !strings.Contains(asked.String(), "form 77") {
+		t.Error("another's text is not asked about")
 	}
 }

@@ -1,16 +1,30 @@
 package app
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/group"
+	"github.com/memproxy/memproxy/internal/contract"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // inProcess is a transport to a backend in this process.
@@ -73,4 +87,136 @@ func TestProcessWithoutSockets(t *testing.T) {
 	if err := a.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// golden records a run of the matrix: answers in order, upstream requests and audit
+// records sorted. With MATRIX_RECORD=DIR it is written to DIR, so that two commits can
+// be compared by diff. Ids, hashes, signatures and times are masked.
+type golden struct {
+	mu       sync.Mutex
+	requests []string
+	answers  strings.Builder
+}
+
+var masked = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{16,}|\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)|"memproxy_(sig|meta)":"[^"]*"|-of-nobody-\d+|"used":\d+|\b\d{10,}\b`)
+
+func (g *golden) backend(next http.Handler) *httptest.Server {
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) // a truncated body is truncated for the backend, too
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		g.mu.Lock()
+		g.requests = append(g.requests, masked.ReplaceAllString(fmt.Sprintf("%s %s %s", r.Method, r.RequestURI, body), "ID"))
+		g.mu.Unlock()
+		next.ServeHTTP(w, r)
+	}))
+}
+
+func (g *golden) played(c *contract.Case, plain string) {
+	fmt.Fprintf(&g.answers, "%s\n\t%s\n", masked.ReplaceAllString(c.String(), "ID"), masked.ReplaceAllString(plain, "ID"))
+}
+
+func (g *golden) write(t *testing.T, audit string) {
+	dir := os.Getenv("MATRIX_RECORD")
+	if dir == "" {
+		return
+	}
+	var records []string
+	for line := range strings.Lines(audit) {
+		line = regexp.MustCompile(`"(index|trace|span|prev_hash|event_time|time)":("[^"]*"|\d+),?`).ReplaceAllString(line, "")
+		records = append(records, masked.ReplaceAllString(line, "ID"))
+	}
+	slices.Sort(records)
+	slices.Sort(g.requests)
+	for name, text := range map[string]string{"answers": g.answers.String(), "requests": strings.Join(g.requests, "\n"), "audit": strings.Join(records, "")} {
+		if err := os.WriteFile(filepath.Join(dir, t.Name()+"."+name), []byte(text), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Every store that does not answer in time is named, besides the others. A hanging
+// store, whether or not it respects its context, is probed once until it answers. A
+// failing required store makes the sidecar unready, others degrade it.
+//
+// Proves CARD-8, EDGE-14.
+func TestReadinessNamesHangingStores(t *testing.T) { synctest.Test(t, testReadinessNamesHangingStores) }
+
+func testReadinessNamesHangingStores(t *testing.T) {
+	l := group.New(t.Context(), group.Options{Stages: stages, Loops: stageLoops})
+	r := &readiness{begin: l.Go, within: answerTime, clock: time.Now}
+	let := make(chan struct{})
+	var questions atomic.Int32
+	well := func() string { return "well" }
+	r.add(probe{name: "quick", needed: true, well: well, ask: func(context.Context) error { return nil }})
+	r.add(probe{name: "frozen", needed: true, well: well, ask: func(context.Context) error { questions.Add(1); <-let; return nil }})
+	r.add(probe{name: "slow", well: well, ask: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
+	r.add(probe{name: "broken", well: well, ask: func(context.Context) error { return errors.New("disk full") }})
+	look := func(most time.Duration) map[string]string {
+		t.Helper()
+		begun, got := time.Now(), map[string]string{}
+		for _, c := range r.checks() {
+			state := "ok"
+			switch {
+			case !c.OK:
+				state = "not ready"
+			case c.Degraded:
+				state = "degraded"
+			}
+			got[c.Name] = state + ": " + c.Detail
+		}
+		if took := time.Since(begun); took > most {
+			t.Errorf("it took %v", took)
+		}
+		return got
+	}
+	want := func(got map[string]string, name, state string) {
+		t.Helper()
+		if !strings.HasPrefix(got[name], state) {
+			t.Errorf("%s: %q, want %q", name, got[name], state)
+		}
+	}
+	for _, most := range []time.Duration{2 * answerTime, answerTime / 2} { // the second request does not wait again
+		got := look(most)
+		want(got, "quick", "ok: well")
+		want(got, "frozen", "not ready: it does not answer")
+		want(got, "slow", "degraded: it does not answer")
+		want(got, "broken", "degraded: disk full")
+	}
+	for range 5 {
+		look(2 * answerTime)
+	}
+	if n := questions.Load(); n != 1 {
+		t.Errorf("it was asked %d times while it hung", n)
+	}
+	close(let)
+	if err := l.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	want(look(answerTime), "frozen", "ok: well")
+}
+
+// A real sidecar lists its stores in readiness; liveness probes none.
+//
+// Proves CARD-8.
+func TestReadinessNamesEveryStore(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "")
+	ready := r.get("/readyz")
+	for _, name := range []string{"audit", "ledger", "review", "rules"} {
+		if ready.status != 200 || !strings.Contains(ready.body, `"name":"`+name+`","ok":true`) {
+			t.Errorf("%s: %d %s", name, ready.status, ready.body)
+		}
+	}
+	if err := r.car.ledger.Close(); err != nil { // simulates an outage
+		t.Fatal(err)
+	}
+	ring.Until(r.t, "the ledger is named", func() bool { return strings.Contains(r.get("/readyz").body, `"name":"ledger","ok":false`) })
+	r.get("/readyz").want(t, 503).has(t, `"name":"audit","ok":true`)
+	if live := r.get("/healthz"); live.status != 200 {
+		t.Errorf("liveness: %d", live.status)
+	}
+	if err := r.car.Close(t.Context()); err == nil { // the chain ends cannot be anchored
+		t.Error("a stop without a ledger says nothing")
+	}
+	r.car = nil
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -19,6 +21,8 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/upkeep"
 )
 
@@ -155,4 +159,165 @@ func TestJobsRunOnWakeUp(t *testing.T) {
 
 	r.review(first, true)
 	ring.Until(t, "the approved write", func() bool { return r.heldWrite(first).State == memproxy.HoldDone })
+}
+
+// paces is a manual clock and ticker for a sidecar and all its loops.
+type paces struct {
+	mu      sync.Mutex
+	at      time.Time
+	tickers map[*pacing]bool
+}
+
+type pacing struct {
+	every time.Duration
+	next  time.Time
+	tick  chan time.Time
+}
+
+func newPaces() *paces { return &paces{at: time.Now(), tickers: map[*pacing]bool{}} }
+
+func (p *paces) now() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.at
+}
+
+func (p *paces) ticker(every time.Duration) (<-chan time.Time, func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := &pacing{every, p.at.Add(every), make(chan time.Time, 1)}
+	p.tickers[t] = true
+	return t.tick, func() { p.mu.Lock(); defer p.mu.Unlock(); delete(p.tickers, t) }
+}
+
+// pass advances time. A busy loop gets one tick for all that it missed, as with the
+// system's ticker.
+func (p *paces) pass(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at = p.at.Add(d)
+	for t := range p.tickers {
+		if p.at.Before(t.next) {
+			continue
+		}
+		t.next = p.at.Add(t.every)
+		select {
+		case t.tick <- p.at:
+		default:
+		}
+	}
+}
+
+// within advances time in steps until a condition holds.
+func (r *rig) within(p *paces, step time.Duration, what string, ok func() bool) {
+	r.t.Helper()
+	ring.Until(r.t, what, func() bool {
+		if ok() {
+			return true
+		}
+		p.pass(step)
+		return false
+	})
+}
+
+// With the background loops at production's default intervals, a reviewer's decisions
+// survive later rules, a month and a restart. Meanwhile new memories are validated,
+// quarantined ones reported, and deleted ones shredded.
+//
+// Proves EDGE-15, DOL-3, SYN-9.
+func TestReviewDecisionsSurviveBackgroundLoops(t *testing.T) {
+	t.Parallel()
+	stores := map[string]func(*testing.T) string{"a file": func(*testing.T) string { return "" }}
+	if url := os.Getenv("MEMPROXY_TEST_POSTGRES"); url != "" { // set where the test environment has a database
+		stores["Postgres"] = func(t *testing.T) string { return fmt.Sprintf("ledger: {url: %q}\n", ledgertest.Schema(t, url)) }
+	}
+	for name, store := range stores {
+		t.Run(name, func(t *testing.T) { decisionsOutliveLoops(t, store(t)) })
+	}
+}
+
+func decisionsOutliveLoops(t *testing.T, store string) {
+	pack := t.TempDir()
+	must.Do(t, os.CopyFS(pack, screen.Files()))
+	p := newPaces()
+	w := newTold(t)
+	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker}, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}\n%s", pack, store), policyDir(t, holdingPolicy))...)
+	if d := r.car.cfg.Memories.Validate.Time(); d != 5*time.Minute {
+		t.Fatalf("the default is %v", d)
+	}
+	const pass = 5 * time.Minute
+	rule := func(name, words string) {
+		t.Helper()
+		path := filepath.Join(pack, "lexicon.txt")
+		b := must.Get(os.ReadFile(path))(t)
+		before := r.car.rules.current().Version
+		writeFile(t, path, string(b)+fmt.Sprintf("\n\ntest.%s critical 950 overrides\n  \\b%s\\b\n", name, words))
+		r.within(p, 10*time.Second, "the pack", func() bool { return r.car.rules.current().Version != before })
+	}
+	state := func(id string, want memproxy.MemoryState) {
+		t.Helper()
+		r.within(p, pass, fmt.Sprintf("%s being %s", id, want), func() bool { return r.stands(id).State == want })
+	}
+
+	id := heldID(t, r.do("POST", "/memories", sailing(7)))
+	r.does("holds", "approve", "--reason", "harmless", id)
+	r.within(p, time.Second, "the approved write", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
+	bobs := r.heldWrite(id).Result.Memories[0]
+	cat := r.written("Ann keeps a tabby cat.", "")
+	ring.Until(r.t, "its state", func() bool { return r.stands(cat).State == memproxy.StateUntrusted })
+	state(cat, memproxy.StateValidated)
+	rule("cat", "tabby cat")
+	state(cat, memproxy.StateQuarantined)
+	r.within(p, 2*time.Second, "a notice", func() bool { return len(w.of(memproxy.NoticeQuarantined, cat)) == 1 })
+	r.does("memory", "promote", "--backend", "mem0", "--reason", "it is a cat", cat)
+	rule("lake", "lake number")
+	decided := func(when string) {
+		t.Helper()
+		r.within(p, pass, "a look at both under the rules in force", func() bool {
+			now := r.car.rules.current().Version
+			return r.stands(bobs).Rules == now && r.stands(cat).Rules == now
+		})
+		for _, id := range []string{bobs, cat} {
+			if st := r.stands(id); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined {
+				t.Errorf("%s: %+v", when, st)
+			}
+		}
+		if a := r.do("GET", "/memories?user_id=bob", ""); !strings.Contains(a.body, "lake number 7") {
+			t.Errorf("%s: %s", when, a.body)
+		}
+	}
+	decided("at once")
+	for range 24 {
+		p.pass(pass)
+		r.once("upkeep", p.now())
+	}
+	decided("after two hours of looks")
+	r.stop()
+	r.run()
+	decided("after a restart")
+
+	gone := r.written("Ann fears spiders.", "")
+	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: gone}
+	ops := func() (all string) {
+		list := must.Get(r.car.ledger.History(context.Background(), key, 0, 10))(t)
+		for _, v := range list {
+			all += string(v.Op) + " "
+		}
+		return all
+	}
+	ring.Until(r.t, "its version", func() bool { return ops() != "" })
+	r.do("DELETE", "/memories/"+gone, "").want(t, 200)
+	ring.Until(r.t, "its end", func() bool { return strings.Contains(ops(), "delete") })
+	p.pass(29 * 24 * time.Hour)
+	r.once("upkeep", p.now())
+	if strings.Contains(ops(), "purge") {
+		t.Error("it is shredded before its time")
+	}
+	p.pass(2 * 24 * time.Hour)
+	r.within(p, pass, "it being shredded", func() bool { return strings.Contains(ops(), "purge") })
+	for _, id := range []string{bobs, cat} {
+		if st := r.stands(id); st.State != memproxy.StateValidated {
+			t.Errorf("after a month: %+v", st)
+		}
+	}
 }

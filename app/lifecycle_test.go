@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -253,5 +256,62 @@ func TestStopWaitsForSlowStores(t *testing.T) {
 	rows, err := ledger.ByID(context.Background(), r.car.ledger, "mem0", memproxy.TargetMemory, "m0", "m19")
 	if err != nil || len(rows) != 2 || done.Load() != 20 {
 		t.Errorf("%d of 20 stored: %v, %v", done.Load(), rows, err)
+	}
+}
+
+// The log of a start lists version, profile, addresses, reviewers, disabled controls,
+// and whether each backend is reachable.
+//
+// Proves EDGE-18.
+func TestStartIsLogged(t *testing.T) {
+	t.Parallel()
+	up := httptest.NewServer(http.NotFoundHandler())
+	defer up.Close()
+	closed := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	_ = closed.Close()
+	policies := policyDir(t, holdingPolicy)
+	writeFile(t, filepath.Join(policies, "bundle.yaml"), "{disable: [field.name], shadow: [screen.hostile]}")
+	text := fmt.Sprintf(`profile: production
+state: %s
+admin: {listen: "127.0.0.1:0"}
+backends:
+  - {name: here, kind: mem0, listen: "127.0.0.1:0", upstream: "%s"}
+  - {name: away, kind: mem0, listen: "127.0.0.1:0", upstream: "http://%s"}
+identity:
+  keys: [{sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: [dev], users: [ann]}]
+memories: {sweep: 0s, seal: false}
+policy: {dir: "%s"}
+`, ring.Dir(t), up.URL, closed.Addr(), sha("k"), policies)
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
+	log := &lockedBuffer{}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- Serve(ctx, cfg, Options{Log: log, Getenv: allowing(cfg), Version: "v1.2.3", patience: 10}, nil)
+	}()
+	for _, want := range []string{
+		`"msg":"started","version":"v1.2.3","profile":"production","switched_off":["memories.new.configured","memories.seal","memories.sweep"`,
+		`"policy field.name","policy screen.hostile"]`,
+		`"msg":"listening","name":"here"`, `"msg":"listening","name":"admin"`, `held writes are reviewed by`,
+		`"msg":"the backend can be reached","backend":"here"`, `cannot be reached; requests to it are answered 502 until it can","backend":"away"`,
+	} {
+		ring.Until(t, want, func() bool { return strings.Contains(log.String(), want) })
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("%v\n%s", err, log.String())
+	}
+}
+
+// Proves EDGE-15: the stages of a stop fit into Kubernetes' default grace period.
+func TestStagesFitTheGracePeriod(t *testing.T) {
+	t.Parallel()
+	var sum time.Duration
+	for _, s := range stages {
+		sum += s.Time
+	}
+	if sum > 30*time.Second {
+		t.Errorf("a stop may take %v, and Kubernetes kills after 30 s", sum)
 	}
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
@@ -9,19 +10,29 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	sumnote "golang.org/x/mod/sumdb/note"
 
+	"github.com/memproxy/memproxy/envoy/xds/xdstest"
+	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/inject/server"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
@@ -145,4 +156,174 @@ SCREENING`, url)
 	as(r, "team-b:agent").want(t, 401)
 	without := start(t, screeningConf, "SCREENING", strings.NewReplacer("CLUSTER", "", "SCREENING", "").Replace(oidc))
 	as(without, "team-a:agent").want(t, 503)
+}
+
+// askedAs sends a request to an admin listener with a Host header.
+func askedAs(t *testing.T, addr, path, host string) (int, string) {
+	t.Helper()
+	q := must.Get(http.NewRequest(http.MethodGet, "http://"+addr+path, nil))(t)
+	q.Host = host
+	resp := must.Get(http.DefaultClient.Do(q))(t)
+	defer resp.Body.Close()
+	b := must.Get(io.ReadAll(resp.Body))(t)
+	return resp.StatusCode, string(b)
+}
+
+// guarded checks that an admin listener answers requests for its own host names only,
+// probes excepted, and that its metrics count refused connections of the process's
+// listeners.
+func guarded(t *testing.T, admin string, paths, listeners []string) {
+	t.Helper()
+	for _, path := range paths {
+		if code, body := askedAs(t, admin, path, "evil.example"); code != http.StatusMisdirectedRequest {
+			t.Errorf("%s by another's name: %d %.80s", path, code, body)
+		}
+		if code, body := askedAs(t, admin, path, "localhost"); code != http.StatusOK {
+			t.Errorf("%s by its own name: %d %.80s", path, code, body)
+		}
+	}
+	if code, _ := askedAs(t, admin, "/healthz", "10.1.2.3"); code != http.StatusOK {
+		t.Errorf("a probe: %d", code)
+	}
+	_, text := askedAs(t, admin, "/metrics", "localhost")
+	for _, name := range listeners {
+		for _, result := range []string{"refused", "evicted"} {
+			if line := fmt.Sprintf(`memproxy_connections_turned_away_total{listener=%q,result=%q} 0`, name, result); !strings.Contains(text, line) {
+				t.Errorf("no metric %s", line)
+			}
+		}
+	}
+}
+
+// Proves EDGE-14: the control plane's admin listener is guarded.
+func TestControlPlaneIsGuarded(t *testing.T) {
+	t.Parallel()
+	f := newFleetRig(t)
+	f.start()
+	guarded(t, f.plane.AdminAddr, []string{"/fleet", "/fleet/sidecars", "/metrics"}, []string{"fleet", "admin"})
+}
+
+// Proves EDGE-14: the webhook's admin listener is guarded.
+func TestInjectorIsGuarded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ca := must.Get(xdstest.NewCA())(t)
+	must.Do(t, ca.Write(dir, "hooks", "spiffe://example.org/hooks"))
+	raw := must.Get(os.ReadFile("../inject/testdata/config.yaml"))(t)
+	cfg := must.Get(inject.ParseConfig(raw))(t)
+	cfg.Listen, cfg.Admin = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.TLS.Cert, cfg.TLS.Key = filepath.Join(dir, "hooks.crt"), filepath.Join(dir, "hooks.key")
+	log := &lockedBuffer{}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx, cfg, slog.New(slog.NewTextHandler(log, nil))) }()
+	listening := regexp.MustCompile(`name=admin address=(\S+)`)
+	ring.Until(t, "the listener", func() bool { return listening.MatchString(log.String()) })
+	guarded(t, listening.FindStringSubmatch(log.String())[1], []string{"/metrics"}, []string{"webhooks", "admin"})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// Proves EDGE-14: refused connections are counted, also under gRPC, which does not
+// report which connections are idle.
+func TestRefusedConnectionsAreCounted(t *testing.T) {
+	t.Parallel()
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	metrics := prometheus.NewRegistry()
+	bounded := frontend.CountTurnedAway(metrics, "fleet", frontend.Bound(ln, frontend.ListenOptions{Connections: 1, Keep: true}))
+	t.Cleanup(func() { bounded.Close() })
+	go func() {
+		for {
+			if _, err := bounded.Accept(); err != nil {
+				return
+			}
+		}
+	}()
+	for range 3 {
+		if c, err := net.Dial("tcp", ln.Addr().String()); err == nil { // it may be refused immediately
+			defer c.Close()
+		}
+	}
+	show := &http.Server{Handler: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})}
+	shown := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	go show.Serve(shown)
+	t.Cleanup(func() { show.Close() })
+	const want = `memproxy_connections_turned_away_total{listener="fleet",result="refused"} 2`
+	ring.Until(t, want, func() bool {
+		_, text := askedAs(t, shown.Addr().String(), "/metrics", "localhost")
+		return strings.Contains(text, want)
+	})
+}
+
+// Proves EDGE-14: every listener of a sidecar with a processor counts the connections
+// it refuses.
+func TestEveryListenerCountsRefusals(t *testing.T) {
+	t.Parallel()
+	r := startMatrix(t, "mem0", "http://127.0.0.1:1")
+	found := map[string]bool{}
+	for _, l := range r.car.listeners {
+		if found[l.name] = true; l.bounded == nil || l.bounded.Addr().String() != l.ln.Addr().String() {
+			t.Errorf("%s: what it turns away is not counted", l.name)
+		}
+	}
+	if !found["mem0"] || !found["admin"] || !found["extproc"] {
+		t.Errorf("listeners: %v", found)
+	}
+}
+
+// Proves MFW-7, EDGE-11: many callers, and anonymous ones, who fill the queue together
+// leave room for a caller with nothing queued: its first write is held as in an empty
+// queue; its second is limited like theirs.
+func TestQueueHasRoomForNewCallers(t *testing.T) {
+	t.Parallel()
+	var keys strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&keys, "    - {sha256: %q, id: \"agent:c%d\", kind: agent, trust: authenticated, tenant: acme, acts_as: \"*\"}\n", sha(fmt.Sprintf("the-token-of-caller-number-%02d", i)), i)
+	}
+	conf := strings.Replace(screeningConf, "  keys:\n", "  default: {id: \"workload:somebody\", kind: agent, trust: anonymous, tenant: acme, acts_as: \"*\"}\n  keys:\n"+keys.String(), 1)
+	r := start(t, conf, "SCREENING", fmt.Sprintf(`policy: {dir: %q}
+budgets: {anonymous: {writes_per_hour: 1000, writes_total: 1000}}
+review: {max_held: 20, max_held_tenant: 40, reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, policyDir(t, holdingPolicy), sha(reviewToken)))
+	n := 0
+	put := func(caller int) got {
+		n++
+		body := fmt.Sprintf(`{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Boat %d sails."}]}`, n)
+		if caller >= 0 {
+			return r.do("POST", "/memories", body, "X-API-Key", fmt.Sprintf("the-token-of-caller-number-%02d", caller))
+		}
+		q := must.Get(http.NewRequest("POST", r.base+"/memories", strings.NewReader(body)))(t)
+		q.Header.Set("Content-Type", "application/json")
+		q.Header.Set("X-Memproxy-Session", fmt.Sprint("s", n))
+		return r.send(http.DefaultClient, q)
+	}
+	held := func(g got) bool {
+		return g.header.Get("X-Memproxy-Decision") != "" && strings.HasPrefix(g.header.Get("X-Memproxy-Decision"), "hold")
+	}
+	nameless := 0
+	for range 15 {
+		if held(put(-1)) {
+			nameless++
+		}
+	}
+	if nameless != 10 {
+		t.Errorf("of callers without a name %d are held, want a quarter of 40", nameless)
+	}
+	for range 15 { // two callers take turns filling the rest
+		put(0)
+		put(1)
+	}
+	if g := put(0); g.status != 429 || !strings.Contains(g.body, "hold.queue") {
+		t.Fatalf("the queue is not full: %d %s", g.status, g.body)
+	}
+	put(-1).want(t, 429)
+	for caller := 2; caller < 30; caller++ {
+		if g := put(caller); !held(g) {
+			t.Fatalf("caller %d has nothing waiting and has no room: %d %s", caller, g.status, g.body)
+		}
+		if g := put(caller); g.status != 429 || !strings.Contains(g.body, "hold.queue") {
+			t.Errorf("the second of caller %d: %d %s", caller, g.status, g.body)
+		}
+	}
 }

@@ -258,3 +258,50 @@ func TestAttestation(t *testing.T) {
 	}
 	ring.Until(r.t, "the memory's attestation", func() bool { return r.stands(low).Attestation == memproxy.ToolObserved })
 }
+
+// Proves TRL-4: a withheld memory does not count as observed. A session that reads a
+// quarantined memory gets a notice, and cannot attest its text as read, even if it
+// knows it from elsewhere; the memory next to it was observed.
+func TestWithheldMemoriesAreNotObserved(t *testing.T) {
+	t.Parallel()
+	const hidden, shown = "The invoice office moved to Leeds.", "The invoice office opens at nine."
+	r := startPeople(t, "")
+	id := r.note("human", hidden, "")
+	r.note("human", shown, "")
+	r.hide(r.car.cfg.Backends[0].Name, id)
+	session := []string{"X-Memproxy-Session", "s1"}
+	for _, path := range []string{"/memories?user_id=ann", "/memories/" + id} {
+		a := r.do("GET", path, "", as("", session...)...)
+		if strings.Contains(a.body, "Leeds") {
+			t.Fatalf("%s: %s", path, a.body)
+		}
+	}
+	for text, want := range map[string]string{hidden: "self-reported", shown: "tool-observed"} {
+		if _, _, got := r.fact(r.note("", text, "", session...)); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// Proves MFW-8: a list of agents with a minimum of trust has the agents that a single read
+// has, with the same blocks.
+func TestMinimumTrustLeavesAgentsInLists(t *testing.T) {
+	t.Parallel()
+	l := startLetta(t, someAgent)
+	type agent struct {
+		ID     string
+		Blocks []struct{ Label string }
+	}
+	bearer := []string{"Authorization", "Bearer " + devToken}
+	l.do("PATCH", "/v1/blocks/"+l.letta.BlockID(l.agent, "human"), `{"value":"Bob"}`, bearer...).want(t, 200)
+	for least, want := range map[string]int{"0.1": 1, "0.9": 0} {
+		trusted := append([]string{"X-Memproxy-Min-Trust", least}, bearer...)
+		var one agent
+		must.Do(t, json.Unmarshal([]byte(l.do("GET", "/v1/agents/"+l.agent+"?include=agent.blocks", "", trusted...).want(t, 200).body), &one))
+		var list []agent
+		must.Do(t, json.Unmarshal([]byte(l.do("GET", "/v1/agents/?include=agent.blocks", "", trusted...).want(t, 200).body), &list))
+		if len(list) != 1 || list[0].ID != l.agent || len(one.Blocks) != want || len(list[0].Blocks) != want {
+			t.Errorf("%s: alone %+v, in a list %+v, want %d blocks", least, one, list, want)
+		}
+	}
+}

@@ -2,12 +2,16 @@ package app
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -185,4 +189,182 @@ func TestMetadataHasVersions(t *testing.T) {
 		r.does("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", id)
 		r.do("GET", at, "", dev...).want(t, 200).has(t, "blue", "Ann sails.")
 	}
+}
+
+// Reasons why a write route makes no version of a memory.
+const (
+	notRemembered = "what it writes is no text that an agent is shown as a memory of its own"
+	untold        = "its answer does not name what came of it; a read that shows it binds it to its owner"
+	notDecoded    = "it is refused"
+	inLog         = "messages are the log of a conversation, not memories"
+	wholeStore    = "it removes what holds memories, of which the backend does not tell which they were"
+	olderOnly     = "a server of this kind has no such route any more, and its answer tells nothing"
+)
+
+// unversioned lists the write routes without versions, with the reason.
+var unversioned = map[string]string{
+	"mem0.v1.user.create": notRemembered, "mem0.v1.agent.create": notRemembered, "mem0.v1.app.create": notRemembered, "mem0.v1.run.create": notRemembered,
+	"mem0.v1.feedback": notRemembered, "mem0.v3.add": untold, "mem0.rush.add": untold,
+	"openmemory.add": notDecoded, "openmemory.memories": notDecoded, "openmemory.delete": notDecoded, "openmemory.backup": notDecoded,
+	"mem0.v1.entity.delete": wholeStore,
+
+	"letta.modify_internal_core_memory_block": olderOnly, "letta.create_internal_block": olderOnly, "letta.delete_internal_block": olderOnly,
+	"letta.create_internal_template_agent": olderOnly, "letta.create_internal_template_block": olderOnly, "letta.create_internal_template_blocks_batch": olderOnly,
+	"letta.delete_deployment": wholeStore, "letta.create_internal_template_group": notRemembered,
+	"letta.import_agent": untold, "letta.delete_agent": wholeStore, "letta.modify_agent": notRemembered,
+	"letta.capture_messages": inLog, "letta.modify_message": inLog, "letta.reset_messages": inLog, "letta.modify_group_message": inLog, "letta.reset_group_messages": inLog,
+	"letta.create_archive": notRemembered, "letta.delete_archive": wholeStore, "letta.modify_archive": notRemembered,
+	"letta.create_passage_in_archive": untold, "letta.create_passages_in_archive": untold, "letta.delete_passage_from_archive": wholeStore, "letta.modify_passage": olderOnly,
+	"letta.create_conversation": notRemembered, "letta.delete_conversation": inLog, "letta.update_conversation": notRemembered, "letta.fork_conversation": inLog,
+	"letta.create_folder": notRemembered, "letta.delete_folder": wholeStore, "letta.modify_folder": notRemembered, "letta.upload_file_to_folder": untold, "letta.delete_file_from_folder": wholeStore,
+	"letta.git": notDecoded, "letta.create_group": notRemembered, "letta.delete_group": notRemembered, "letta.modify_group": notRemembered,
+	"letta.create_identity": notRemembered, "letta.upsert_identity": notRemembered, "letta.delete_identity": notRemembered, "letta.update_identity": notRemembered, "letta.upsert_properties_for_identity": notRemembered,
+	"letta.delete_job": inLog, "letta.modify_feedback_for_step": inLog, "letta.update_step_transaction_id": inLog, "letta.delete_run": inLog, "letta.create_source": notRemembered, "letta.delete_source": wholeStore, "letta.modify_source": notRemembered,
+	"letta.upload_file_to_source": untold, "letta.delete_file_from_source": wholeStore,
+	"letta.cloud.repositories": notDecoded, "letta.cloud.repository": notDecoded, "letta.cloud.create_template": notRemembered, "letta.cloud.agents_from_template": untold,
+	"letta.cloud.delete_template": notRemembered, "letta.cloud.change_template": notRemembered,
+}
+
+// exchange is one write and the resulting versions of a memory.
+type exchange struct {
+	method, path, body string
+	id                 string
+	want               []string
+}
+
+const oneID, twoID = "7a5bd6d6-3f0a-4c58-9f0e-0123456789ab", "8b6ce7e7-4f1b-4d69-8a1f-123456789abc"
+
+// versioned are the write routes that make versions.
+func versioned() map[string]exchange {
+	add := `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"tea"}]}`
+	seal, update, gone := `seal "old" before "" by `, `update "tea" before "old" by agent:dev`, `delete "" before "old" by agent:dev`
+	const block, passage, agent = "block-00000000-0000-4000-8000-000000000001", "passage-00000000-0000-4000-8000-000000000002", "agent-00000000-0000-4000-8000-000000000003"
+	return map[string]exchange{
+		"mem0.v1.add":               {"POST", "/v1/memories/", add, oneID, []string{`write "tea" before "" by agent:dev`}},
+		"mem0.v1.update":            {"PUT", "/v1/memories/" + oneID + "/", `{"text":"tea"}`, oneID, []string{seal, update}},
+		"mem0.v1.delete":            {"DELETE", "/v1/memories/" + oneID + "/", "", oneID, []string{seal, gone}},
+		"mem0.v1.delete.all":        {"DELETE", "/v1/memories/?user_id=ann", "", oneID, []string{`write "tea" before "" by agent:dev`, `delete "" before "tea" by agent:dev`}},
+		"mem0.v1.batch.update":      {"PUT", "/v1/batch/", `{"memories":[{"memory_id":"` + oneID + `","text":"tea"}]}`, oneID, []string{seal, update}},
+		"mem0.v1.batch.delete":      {"DELETE", "/v1/batch/", `{"memories":[{"memory_id":"` + oneID + `"},{"memory_id":"` + twoID + `"}]}`, twoID, []string{seal, gone}},
+		"mem0.v2.entity.delete":     {"DELETE", "/v2/entities/user/ann/", "", oneID, []string{`write "tea" before "" by agent:dev`, `delete "" before "tea" by agent:dev`}},
+		"mem0.server.add":           {"POST", "/memories", add, oneID, []string{`write "tea" before "" by agent:dev`}},
+		"mem0.server.update":        {"PUT", "/memories/" + oneID, `{"text":"tea"}`, oneID, []string{seal, update}},
+		"mem0.server.delete":        {"DELETE", "/memories/" + oneID, "", oneID, []string{seal, gone}},
+		"mem0.server.delete.all":    {"DELETE", "/memories?user_id=ann", "", oneID, []string{`write "tea" before "" by agent:dev`, `delete "" before "tea" by agent:dev`}},
+		"mem0.server.entity.delete": {"DELETE", "/entities/user/ann", "", oneID, []string{`write "tea" before "" by agent:dev`, `delete "" before "tea" by agent:dev`}},
+
+		"letta.create_agent":             {"POST", "/v1/agents/", `{"name":"t","memory_blocks":[{"label":"human","value":"tea"}]}`, block, []string{`write "tea" before "" by agent:dev`}},
+		"letta.create_block":             {"POST", "/v1/blocks/", `{"label":"human","value":"tea"}`, block, []string{`write "tea" before "" by agent:dev`}},
+		"letta.modify_block":             {"PATCH", "/v1/blocks/" + block, `{"value":"tea"}`, block, []string{seal, update}},
+		"letta.delete_block":             {"DELETE", "/v1/blocks/" + block, "", block, []string{seal, gone}},
+		"letta.modify_core_memory_block": {"PATCH", "/v1/agents/" + agent + "/core-memory/blocks/human", `{"value":"tea"}`, block, []string{seal, update}},
+		"letta.create_passage":           {"POST", "/v1/agents/" + agent + "/archival-memory", `{"text":"tea"}`, passage, []string{`write "tea" before "" by agent:dev`}},
+		"letta.delete_passage":           {"DELETE", "/v1/agents/" + agent + "/archival-memory/" + passage, "", passage, []string{seal, gone}},
+	}
+}
+
+// oneMemory is a backend with a single memory, whose text is "old", and "tea" after a
+// write.
+func oneMemory(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.Header().Set("Content-Type", "application/json")
+	path := strings.TrimSuffix(r.URL.Path, "/")
+	last := path[strings.LastIndexByte(path, '/')+1:]
+	const block = `{"id":"block-00000000-0000-4000-8000-000000000001","label":"human","value":%q,"limit":5000}`
+	const passage = `{"id":"passage-00000000-0000-4000-8000-000000000002","text":%q,"agent_id":"agent-00000000-0000-4000-8000-000000000003"}`
+	text := "tea"
+	if r.Method == "GET" {
+		text = "old"
+	}
+	switch {
+	case strings.Contains(path, "/blocks"):
+		fmt.Fprintf(w, block, text)
+	case strings.Contains(path, "/archival-memory"):
+		fmt.Fprintf(w, "["+passage+"]", text)
+	case strings.HasPrefix(path, "/v1/agents"):
+		fmt.Fprintf(w, `{"id":"agent-00000000-0000-4000-8000-000000000003","name":"t","memory":{"blocks":[`+block+`]},"blocks":[]}`, text)
+	case r.Method == "POST" && strings.HasPrefix(path, "/v1"):
+		fmt.Fprintf(w, `[{"id":%q,"event":"ADD","data":{"memory":"tea"},"memory":"tea"}]`, oneID)
+	case r.Method == "POST":
+		fmt.Fprintf(w, `{"results":[{"id":%q,"event":"ADD","memory":"tea"}]}`, oneID)
+	case r.Method == "GET" && (last == oneID || last == twoID):
+		fmt.Fprintf(w, `{"id":%q,"memory":"old","user_id":"ann","metadata":null}`, last)
+	case r.Method == "PUT" && last != "batch":
+		fmt.Fprintf(w, `{"id":%q,"memory":"tea","text":"tea","user_id":"ann"}`, last)
+	default:
+		fmt.Fprint(w, `{"message":"done"}`)
+	}
+}
+
+// Every route of both backends that adds, changes or deletes memories makes a version
+// with the previous text, or is listed with the reason why not. A new route without a
+// row fails the test.
+//
+// Proves SYN-5.
+func TestEveryWriteRouteMakesVersions(t *testing.T) {
+	ring.Long(t, "one request after another")
+	t.Parallel()
+	m := must.Get(mem0.New(mem0.Options{}))(t)
+	l := must.Get(letta.New(letta.Options{}))(t)
+	cases, known := versioned(), map[string]bool{}
+	each := func(at string, rt memproxy.Route) {
+		if rt.Pass || !slices.Contains([]memproxy.Kind{memproxy.Learn, memproxy.Correct, memproxy.Forget}, rt.Kind) {
+			return
+		}
+		known[rt.ID] = true
+		why, without := unversioned[rt.ID]
+		c, with := cases[rt.ID]
+		switch {
+		case without == with:
+			t.Errorf("%s (%s) must be in one of the two tables", rt.ID, at)
+		case without && why == "":
+			t.Errorf("%s makes no version, and nobody says why", rt.ID)
+		case with:
+			t.Run(rt.ID, func(t *testing.T) { c.run(t, rt.ID) })
+		}
+	}
+	for at, rt := range m.Table() {
+		each(at, rt)
+	}
+	for at, rt := range l.Table() {
+		each(at, rt)
+	}
+	for id := range cases {
+		if !known[id] {
+			t.Errorf("%s is no route", id)
+		}
+	}
+	for id := range unversioned {
+		if !known[id] {
+			t.Errorf("%s is no route", id)
+		}
+	}
+}
+
+func (c exchange) run(t *testing.T, id string) {
+	var seen sync.Map
+	conf := strings.Replace(lettaConf, "acts_as: \"*\"", `acts_as: "*", roles: [memproxy-reviewer, memproxy-admin]`, 1)
+	kind := "letta"
+	if strings.HasPrefix(id, "mem0.") {
+		kind = "mem0"
+	}
+	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			seen.Store(r.Method, true)
+			oneMemory(w, r)
+		})
+	}, "kind: letta", "kind: "+kind)
+	auth := []string{"Authorization", "Bearer " + devToken}
+	if strings.HasPrefix(c.want[0], "write") && len(c.want) > 1 { // one memory is swept
+		l.do("POST", "/memories", `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"tea"}]}`, auth...).want(t, 200)
+		l.remembers(c.id, c.want[:1]...)
+	}
+	a := l.do(c.method, c.path, c.body, auth...)
+	if a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if _, reached := seen.Load(c.method); !reached {
+		t.Fatal("it did not reach the backend")
+	}
+	l.remembers(c.id, c.want...)
 }

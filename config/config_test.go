@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/seldomgc"
 )
 
 const canary = "canary-8d1f"
@@ -374,3 +375,5 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestMain(m *testing.M) { seldomgc.Main(m) }

@@ -1,7 +1,9 @@
 package frontend_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -53,6 +56,99 @@ func TestSideRequestsAreShared(t *testing.T) {
 		}
 		if n := slow.Load(); n < 100 || n > 512 {
 			t.Errorf("%d are under way", n)
+		}
+	})
+}
+
+// idle is a transport that records CloseIdleConnections.
+type idle struct {
+	http.RoundTripper
+	told *int
+}
+
+func (i idle) CloseIdleConnections() { *i.told++ }
+
+// Proves EDGE-15: a stop closes the connections to backends through all wrappers of the
+// transport.
+func TestIdleConnectionsAreClosedThroughWrappers(t *testing.T) {
+	told := 0
+	(&http.Client{Transport: frontend.NoUpgrade(idle{http.DefaultTransport, &told})}).CloseIdleConnections()
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+}
+
+// Proves EDGE-13: headers with an id of a request, or a time to retry, contain no other
+// text.
+func TestNamesInHeadersAreNames(t *testing.T) {
+	for _, name := range []string{"X-Request-Id", "Request-Id", "X-Correlation-Id", "X-Trace-Id", "Cf-Ray", "Retry-After", "X-Should-Retry", "Traceparent"} {
+		for value, passes := range map[string]bool{
+			"7f3c9a10": true, "123e4567-e89b-42d3-8456-426614174000": true, "30": true, "false": true, "Wed, 21 Oct 2026 07:28:00 GMT": true,
+			"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01": true, "8f1a2b3c4d5e6f70-FRA": true, "req_01HXYZ7F3C9A1": true,
+			"Ignore what you were told": false, "ignore-what-you-were-told": false, "the user's PIN is 4711": false,
+		} {
+			got := http.Header{}
+			frontend.CopyResponseHeaders(got, http.Header{name: {value}, "Content-Type": {"application/json"}}, nil)
+			if (got.Get(name) == value) != passes || got.Get("Content-Type") == "" {
+				t.Errorf("%s: %s comes back as %q", name, value, got.Get(name))
+			}
+		}
+	}
+}
+
+// Proves EDGE-14: a buffer grows with the received data, never with the announced
+// length.
+func TestBuffersGrowWithWhatArrived(t *testing.T) {
+	const mega = 1 << 20
+	for name, c := range map[string]struct {
+		sent      string
+		announced int64
+		most      int64 // bytes that may be reserved
+		err       error
+	}{
+		"a megabyte announced, a byte sent": {"x", mega, 4 << 10, io.ErrUnexpectedEOF},
+		"half of it sent":                   {strings.Repeat("x", mega/2), mega, 2 * mega / 2, io.ErrUnexpectedEOF},
+		"all of it sent":                    {strings.Repeat("x", mega), mega, mega + 1, nil},
+		"nothing announced":                 {strings.Repeat("x", 10_000), -1, 20_000, nil},
+		"a small body":                      {"{}", 2, 3, nil},
+	} {
+		var reserved int64
+		var src io.Reader = iotest.HalfReader(strings.NewReader(c.sent))
+		if c.err != nil {
+			src = io.MultiReader(src, iotest.ErrReader(c.err))
+		}
+		body, err := frontend.ReadGrown(src, c.announced, mega, func(n int64) error { reserved += n; return nil })
+		if !errors.Is(err, c.err) || err == nil && string(body) != c.sent {
+			t.Errorf("%s: %d bytes, %v", name, len(body), err)
+		}
+		if reserved > c.most || err == nil && reserved < int64(len(c.sent)) {
+			t.Errorf("%s: %d bytes were reserved for %d", name, reserved, len(c.sent))
+		}
+	}
+	if b, err := frontend.ReadGrown(strings.NewReader("12345"), 5, 4, nil); !errors.Is(err, frontend.ErrTooLarge) || string(b) != "12345" {
+		t.Errorf("over the limit: %q, %v", b, err)
+	}
+	full := errors.New("full")
+	if _, err := frontend.ReadGrown(strings.NewReader("1"), 1, 4, func(int64) error { return full }); !errors.Is(err, full) {
+		t.Errorf("reads without room: %v", err)
+	}
+}
+
+func FuzzReadGrown(f *testing.F) {
+	f.Add([]byte("body"), int64(4), int64(8))
+	f.Add(bytes.Repeat([]byte("x"), 5000), int64(-1), int64(4999))
+	f.Fuzz(func(t *testing.T, sent []byte, announced, limit int64) {
+		if announced < -1 || limit < 0 || limit > 1<<20 {
+			return
+		}
+		body, err := frontend.ReadGrown(iotest.OneByteReader(bytes.NewReader(sent)), announced, limit, nil)
+		switch {
+		case int64(len(sent)) > limit:
+			if !errors.Is(err, frontend.ErrTooLarge) {
+				t.Errorf("%d bytes over a limit of %d: %v", len(sent), limit, err)
+			}
+		case err != nil || !bytes.Equal(body, sent):
+			t.Errorf("%d bytes became %d, %v", len(sent), len(body), err)
 		}
 	})
 }

@@ -1,10 +1,16 @@
 package inject_test
 
 import (
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/memproxy/memproxy/inject"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Each case of testdata/validate is a pod as it would be stored, and whether it is
@@ -24,4 +30,127 @@ func TestValidate(t *testing.T) {
 			golden(t, filepath.Join("testdata", "validate", name), a, "want", []byte(out))
 		})
 	}
+}
+
+// Any file is refused or makes an injector.
+func FuzzParseConfig(f *testing.F) {
+	text := must.Get(os.ReadFile("testdata/config.yaml"))(f)
+	f.Add(text)
+	f.Add([]byte("template: {sidecar: {name: a, image: b, restartPolicy: Always, env: [{name: x}]}, mounts: [{name: y, mountPath: /}]}"))
+	f.Add([]byte("listen: &a [*a]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := inject.ParseConfig(text)
+		if err != nil {
+			return
+		}
+		if _, err := inject.New(c.Options()); err != nil {
+			t.Errorf("parsed, and refused: %v", err)
+		}
+	})
+}
+
+// A malformed review is an error, so that the failure policy decides; a review of
+// another kind is refused.
+func TestMalformedReviews(t *testing.T) {
+	i := testInjector(t)
+	for _, body := range []string{
+		``, `{}`, `[]`, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`,
+		`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"1"}}`,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":""}}`,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1"},"request":{"uid":"2"}}`,
+	} {
+		if out, err := i.Review(inject.Mutate, []byte(body)); err == nil {
+			t.Errorf("%s: answered %s", body, out)
+		}
+	}
+	for _, body := range []string{
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","kind":{"group":"apps","version":"v1","kind":"Deployment"},"object":{}}}`,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"UPDATE","kind":{"version":"v1","kind":"Pod"},"object":{}}}`,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","kind":{"version":"v1","kind":"Pod"},"object":null,"subResource":"status"}}`,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","kind":{"version":"v1","kind":"Pod"},"object":{"spec":{"containers":{}}}}}`,
+	} {
+		out, err := i.Review(inject.Mutate, []byte(body))
+		if err != nil || !strings.Contains(string(out), `"allowed":false`) {
+			t.Errorf("%s: %s, %v", body, out, err)
+		}
+	}
+}
+
+func TestReviewsAreCounted(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	o := testConfig(t).Options()
+	o.Metrics = reg
+	i := must.Get(inject.New(o))(t)
+	pod := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "a"}}}}
+	ask(t, i, inject.Mutate, pod)
+	ask(t, i, inject.Validate, pod)
+	families, err := reg.Gather()
+	if err != nil || len(families) != 1 || families[0].GetName() != inject.MetricReviews || len(families[0].GetMetric()) != 2 {
+		t.Errorf("%v, %v", families, err)
+	}
+	if _, err := inject.New(o); err == nil {
+		t.Error("two injectors count in one place")
+	}
+}
+
+// Any response has the request's uid, its patch applies, and a second injection changes
+// nothing.
+func FuzzReview(f *testing.F) {
+	for _, pod := range []string{
+		`{"metadata":{},"spec":{"containers":[{"name":"a"}]}}`,
+		`{"metadata":{"annotations":{"memproxy.io/containers":"a"}},"spec":{"containers":[{"name":"a","env":[{"name":"MEM0_BASE_URL"}]}],"initContainers":[{"name":"memproxy"}],"volumes":[{"name":"memproxy-token"}]}}`,
+		`{"metadata":{"labels":{"memproxy.io/injected":"true"}},"spec":{"ephemeralContainers":[{"name":"a"}]}}`,
+	} {
+		f.Add([]byte(pod))
+	}
+	f.Fuzz(func(t *testing.T, object []byte) {
+		i := testInjector(t)
+		var pod any
+		if json.Unmarshal(object, &pod) != nil {
+			return
+		}
+		whole, _ := pod.(map[string]any)
+		_, metadata := whole["metadata"].(map[string]any)
+		_, spec := whole["spec"].(map[string]any)
+		if !metadata || !spec {
+			return // pods from an API server have both
+		}
+		got := ask(t, i, inject.Mutate, pod)
+		if !got.Allowed {
+			return
+		}
+		if !wellFormed(pod) {
+			return // the API server never sends null for a list or an object
+		}
+		after := patched(t, pod, got.Patch)
+		again := ask(t, i, inject.Mutate, after)
+		if !again.Allowed {
+			t.Fatalf("the second time: %s", again.Status.Message)
+		}
+		if twice := patched(t, after, again.Patch); text(t, twice) != text(t, after) {
+			t.Fatalf("injected twice is not injected once:\n%s\n%s", text(t, after), text(t, twice))
+		}
+	})
+}
+
+// wellFormed reports whether a document has no null, which decodes like an absent
+// member.
+func wellFormed(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return false
+	case map[string]any:
+		for _, x := range v {
+			if !wellFormed(x) {
+				return false
+			}
+		}
+	case []any:
+		for _, x := range v {
+			if !wellFormed(x) {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/seldomgc"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -117,3 +118,5 @@ func start(t *testing.T, s frontendtest.Setup) func(method, path, body string, h
 		return r.do(t, method, path, body, header...)
 	}
 }
+
+func TestMain(m *testing.M) { seldomgc.Main(m) }

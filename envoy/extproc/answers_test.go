@@ -1,19 +1,27 @@
 package extproc_test
 
 import (
+	"fmt"
+	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-13, CARD-9: events of a stream are filtered through Envoy one by one,
@@ -103,5 +111,158 @@ func TestMembersThatOverrideTheMethod(t *testing.T) {
 	}
 	if resp, _ := r.do("POST", "/custom/x", "{}", "Content-Type", "application/json", "Content-Encoding", "gzip"); resp.StatusCode != 415 {
 		t.Errorf("compressed: %d", resp.StatusCode)
+	}
+}
+
+// Proves EDGE-14: a stream that ends early is reset for Envoy's client, too, and the
+// outcome records the known reason.
+func TestHowStreamsEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		encoding string
+		rest     func(http.ResponseWriter)
+		hangUp   bool
+		want     memproxy.StreamEnd
+	}{
+		"whole": {rest: func(http.ResponseWriter) {}},
+		"torn": {want: memproxy.StreamReset, rest: func(w http.ResponseWriter) {
+			fmt.Fprint(w, "data: ha")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}},
+		"the client hangs up": {want: memproxy.StreamReset, hangUp: true, rest: func(w http.ResponseWriter) {
+			for err := error(nil); err == nil; err = http.NewResponseController(w).Flush() {
+				if _, err := fmt.Fprint(w, "data: more\n\n"); err != nil {
+					return
+				}
+			}
+		}},
+		"too large":  {want: memproxy.StreamTooLarge, rest: func(w http.ResponseWriter) { fmt.Fprint(w, "data: ", strings.Repeat("x", 64<<10), "\n\n") }},
+		"unreadable": {encoding: "br", want: memproxy.StreamTorn, rest: func(http.ResponseWriter) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(r *rig) {
+				r.opt.Backends[0].MaxAnswer, r.parts.Wrote = 16<<10, make(chan memproxy.Event, 4)
+				r.answer = func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "text/event-stream")
+					if tc.encoding != "" {
+						w.Header().Set("Content-Encoding", tc.encoding)
+					}
+					fmt.Fprint(w, "data: first\n\n")
+					_ = http.NewResponseController(w).Flush()
+					tc.rest(w)
+				}
+			})
+			resp := must.Get((&http.Client{Transport: &http.Transport{DisableCompression: true}}).Post(r.URL+"/run", "text/plain", strings.NewReader("x")))(t)
+			if tc.hangUp {
+				resp.Body.Close()
+			}
+			said, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if whole := err == nil && resp.StatusCode == 200; whole != (tc.want == memproxy.StreamWhole) {
+				t.Errorf("%d %.60q, %v", resp.StatusCode, said, err)
+			}
+			if ev := <-r.parts.Wrote; ev.Ended != tc.want || ev.Cancelled != tc.want.Cancelled() {
+				t.Errorf("the outcome says %q, cancelled: %v; want %q", ev.Ended, ev.Cancelled, tc.want)
+			}
+		})
+	}
+}
+
+func check(method, path, body string, headers ...string) *authv3.CheckRequest {
+	m := &corev3.HeaderMap{}
+	for i := 0; i+1 < len(headers); i += 2 {
+		m.Headers = append(m.Headers, &corev3.HeaderValue{Key: headers[i], RawValue: []byte(headers[i+1])})
+	}
+	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
+			Method: method, Path: path, Host: "mem.example", Scheme: "http", RawBody: []byte(body), HeaderMap: m,
+		}},
+		ContextExtensions: map[string]string{"memproxy_backend": "toy"},
+	}}
+}
+
+// Proves CARD-9: the authorization service and its limits.
+func TestCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		in     *authv3.CheckRequest
+		change func(*rig)
+		status int // 0: admitted
+	}{
+		"an add":               {check("POST", "/memory", "tea"), nil, 0},
+		"one that is refused":  {check("POST", "/memory", "malformed"), nil, 400},
+		"a bad credential":     {check("POST", "/memory", "tea", "x-key", "bad"), nil, 401},
+		"a read":               {check("GET", "/memory", ""), nil, 403},
+		"a read, unfiltered":   {check("GET", "/memory", ""), func(r *rig) { r.opt.UnfilteredReads = true }, 0},
+		"a pass":               {check("POST", "/ping", "x"), nil, 0},
+		"unknown":              {check("POST", "/pang", "x"), nil, 403},
+		"half a body":          {check("POST", "/memory", "te", "x-envoy-auth-partial-body", "true"), nil, 413},
+		"a whole one, as told": {check("POST", "/memory", "te", "x-envoy-auth-partial-body", "false"), nil, 0},
+		"a body not sent":      {check("POST", "/memory", "", "content-length", "3"), nil, 503},
+		"no body at all":       {check("POST", "/memory", "", "content-length", "0"), nil, 0},
+		"a body too large":     {check("POST", "/memory", "milk"), func(r *rig) { r.opt.Backends[0].MaxBody = 3 }, 413},
+		"shadow":               {check("POST", "/memory", "malformed"), func(r *rig) { r.rules.Enforce = false }, 0},
+		"a read, in shadow":    {check("GET", "/memory", ""), func(r *rig) { r.rules.Enforce = false }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, c.change)
+			got := must.Get(authv3.NewAuthorizationClient(r.conn).Check(t.Context(), c.in))(t)
+			if (got.GetStatus().GetCode() == int32(codes.OK)) != (c.status == 0) || int(got.GetDeniedResponse().GetStatus().GetCode()) != c.status {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+}
+
+// Proves CARD-9: only headers are changed, and memproxy's own stay.
+func TestCheckChangesHeadersOnly(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.opt.Backends[0].Credential = &frontend.Credential{Header: "Authorization", Value: "Token own"}
+	})
+	in := check("POST", "/memory", "tea", "authorization", "Token theirs", "x-api-key", "k", "x-memproxy-token", "t", "content-md5", "x", "content-length", "3")
+	got := must.Get(authv3.NewAuthorizationClient(r.conn).Check(t.Context(), in))(t)
+	ok := got.GetOkResponse()
+	removed := slices.Clone(ok.GetHeadersToRemove())
+	slices.Sort(removed)
+	if !slices.Equal(removed, []string{"x-api-key", "x-memproxy-token"}) {
+		t.Errorf("removed %q", removed)
+	}
+	set := map[string]string{}
+	for _, h := range ok.GetHeaders() {
+		set[h.GetHeader().GetKey()] = h.GetHeader().GetValue()
+	}
+	if set["authorization"] != "Token own" || set["content-length"] != "" || set[":path"] != "" {
+		t.Errorf("set %q", set)
+	}
+	if h := ok.GetResponseHeadersToAdd(); len(h) != 2 || h[1].GetHeader().GetValue() != "no-store" || h[0].GetHeader().GetValue() != "allow; id=d2" && h[0].GetHeader().GetValue() != "allow; id=d1" {
+		t.Errorf("answer gets %v", h)
+	}
+}
+
+// Proves CARD-9: two different names of a backend are refused.
+func TestCheckNeedsOneBackend(t *testing.T) {
+	r := newRig(t, nil)
+	in := check("POST", "/memory", "tea")
+	in.Attributes.ContextExtensions["memproxy_backend"] = "other"
+	if _, err := authv3.NewAuthorizationClient(r.conn).Check(t.Context(), in); status.Code(err) != codes.FailedPrecondition {
+		t.Error(err)
+	}
+}
+
+// Two runs of a case on both sides of a full minute compare as equal: times are
+// replaced in members, in sentences and in names.
+func TestSettledHidesEveryTime(t *testing.T) {
+	for _, pair := range [][2]string{
+		{`{"detail":"there is room at 2026-11-25T02:07:00Z; more"}`, `{"detail":"there is room at 2026-11-25T02:08:00Z; more"}`},
+		{`{"new_member":"2026-11-25T02:07:59.999999999Z"}`, `{"new_member":"2026-11-25T02:08:00Z"}`},
+		{`until 2026-11-25T02:07:00+02:00.`, `until 2026-11-26T00:00:00-07:00.`},
+		{`{"reset":"2026-11-25T02:07:00Z"}`, `{"reset":""}`},
+		{"retry-after: 59\n", "retry-after: 1\n"},
+	} {
+		if a, b := extproctest.Settled(pair[0]), extproctest.Settled(pair[1]); a != b {
+			t.Errorf("%s and %s differ: %s and %s", pair[0], pair[1], a, b)
+		}
+	}
+	if a, b := extproctest.Settled(`used 1 of 2`), extproctest.Settled(`used 2 of 2`); a == b {
+		t.Error("numbers that are not times are hidden")
 	}
 }

@@ -1,11 +1,14 @@
 package cedar
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/cedar-policy/cedar-go"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
@@ -199,5 +202,120 @@ func TestUnreadAttributesAreNotInTheCacheKey(t *testing.T) {
 	}
 	if n := p.answers.Len(); n != 1 {
 		t.Errorf("%d questions", n)
+	}
+}
+
+// scopes are policies with every form of action scope.
+const scopes = `
+@id("x.all") forbid (principal, action, resource) when { context.items > 2 };
+@id("x.eq") forbid (principal, action == Action::"forget", resource) when { context.bulk };
+@id("x.in") forbid (principal, action in Action::"write", resource) when { context.steering };
+@id("x.set") @verdict("hold") forbid (principal, action in [Action::"read", Action::"correct"], resource) when { context.derived };
+@id("x.is") @enforce("false") forbid (principal is Human, action in [Action::"write", Action::"read"], resource);
+`
+
+// Evaluating an action's part gives the same answer as evaluating all policies.
+func FuzzPartsAnswerAsTheWhole(f *testing.F) {
+	b := policy.Builtin()
+	b.Policies = append(b.Policies, policy.Source{Name: "scopes.cedar", Text: []byte(scopes)})
+	p := must.Get(Compile(b))(f)
+	slow := *p
+	slow.parts = nil
+	for seed := range uint64(300) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		q := randomQuestion(rand.New(rand.NewPCG(seed, 1)))
+		got, gotErr := p.Rule(context.Background(), q)
+		want, wantErr := slow.Rule(context.Background(), q)
+		if (gotErr == nil) != (wantErr == nil) || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v %+v\n part  %+v %v\n whole %+v %v", q.Principal, q.Operation, got, gotErr, want, wantErr)
+		}
+	})
+}
+
+func randomQuestion(r *rand.Rand) memproxy.Question {
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	yes := func() bool { return r.IntN(2) == 0 }
+	op := &memproxy.Operation{
+		Kind: memproxy.Kinds[r.IntN(len(memproxy.Kinds))], Backend: pick("mem0", "other"), Route: "mem0.v3.add",
+		Bulk: yes(), Single: yes(), Steering: yes(), Derived: yes(),
+	}
+	for range r.IntN(4) {
+		op.Items = append(op.Items, memproxy.Item{
+			Kind:  memproxy.ItemKind(pick("content", "content", "metadata", "url")),
+			Field: pick("", "gotchas", "learnings", "authority", "Übrig", "other"), Text: strings.Repeat("x", r.IntN(600)),
+		})
+	}
+	if yes() {
+		op.Backdated = []memproxy.Stamped{{Pointer: "/timestamp"}}
+	}
+	pr := memproxy.Principal{
+		ID: pick("a", "b"), Kind: memproxy.PrincipalKind(pick("agent", "human", "service", "anonymous")), Tenant: pick("", "acme"),
+		Trust: memproxy.Trust(pick("anonymous", "authenticated", "established", "human", "system")), Method: "key",
+	}
+	for _, role := range []string{"dev", "qa", "pm", "architect", "memproxy-admin", "memproxy-forget"} {
+		if r.IntN(4) == 0 {
+			pr.Roles = append(pr.Roles, role)
+		}
+	}
+	return memproxy.Question{
+		Principal: pr, Operation: op, Profile: pick("production", "development"),
+		Ceiling: memproxy.DefaultCeilings().Ceiling(pr.Trust, ""), Confidence: 700, Claimed: 900,
+	}
+}
+
+// Callers that differ in any attribute have different keys: a cache that confuses them
+// would lend one the other's roles.
+func TestCallersAreNotTakenForEachOther(t *testing.T) {
+	base := func() memproxy.Question {
+		return memproxy.Question{
+			Principal: memproxy.Principal{ID: "a", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, Roles: []string{"ab", "c"}},
+			Operation: &memproxy.Operation{Kind: memproxy.Learn, Backend: "mem0"}, Profile: "production", Ceiling: 700,
+		}
+	}
+	for name, change := range map[string]func(*memproxy.Question){
+		"id":      func(q *memproxy.Question) { q.Principal.ID = "b" },
+		"kind":    func(q *memproxy.Question) { q.Principal.Kind = memproxy.KindHuman },
+		"trust":   func(q *memproxy.Question) { q.Principal.Trust = memproxy.TrustHuman },
+		"tenant":  func(q *memproxy.Question) { q.Principal.Tenant = "acme" },
+		"method":  func(q *memproxy.Question) { q.Principal.Method = "oidc" },
+		"roles":   func(q *memproxy.Question) { q.Principal.Roles = []string{"a", "bc"} },
+		"no role": func(q *memproxy.Question) { q.Principal.Roles = nil },
+		"ceiling": func(q *memproxy.Question) { q.Ceiling = 900 },
+		"action":  func(q *memproxy.Question) { q.Operation.Kind = memproxy.Recall },
+		"backend": func(q *memproxy.Question) { q.Operation.Backend = "other" },
+	} {
+		q, other := base(), base()
+		change(&other)
+		if callerOf(&q) == callerOf(&other) {
+			t.Errorf("%s: two callers share a key", name)
+		}
+	}
+}
+
+// Proves EDGE-18: the detail of every built-in denial ends with what allows the
+// operation: a role, a setting, or the rule's id to disable; a hold waits for review.
+func TestDenialsSayWhatAllowsThem(t *testing.T) {
+	t.Parallel()
+	p := must.Get(Compile(policy.Builtin()))(t)
+	n := 0
+	for id, r := range p.rules {
+		_, by, opens := strings.Cut(r.detail, "; ")
+		switch {
+		case r.policy.Effect() == cedar.Permit || r.mark:
+		case r.verdict == memproxy.Hold && !strings.Contains(r.detail, "wait"):
+			t.Errorf("%s holds and says %q", id, r.detail)
+		case r.verdict != memproxy.Deny:
+		case !opens || !strings.HasSuffix(by, " allows it"):
+			t.Errorf("%s denies and says %q", id, r.detail)
+		case strings.Contains(by, "disable: [") && !strings.Contains(by, string(id)):
+			t.Errorf("%s names another rule: %q", id, r.detail)
+		default:
+			n++
+		}
+	}
+	if n < 15 {
+		t.Errorf("%d denials: the test does not find them", n)
 	}
 }

@@ -1,0 +1,217 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// Check reports what prevents a configuration from running on this machine, and nothing
+// otherwise; a running sidecar does not conflict with itself. Check leaves nothing
+// behind.
+//
+// Proves CARD-8
+func TestCheckReportsTheMachine(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer taken.Close()
+	file := filepath.Join(dir, "file")
+	must.Do(t, os.WriteFile(file, nil, 0o600))
+	check := func(listen, state string) string {
+		t.Helper()
+		path := filepath.Join(dir, "memproxy.yaml")
+		text := fmt.Sprintf("profile: production\nstate: %q\nidentity: {keys: [{sha256: %q, id: \"agent:a\", tenant: t}]}\nadmin: {listen: \"127.0.0.1:0\"}\nbackends:\n  - {name: mem0, kind: mem0, listen: %q, upstream: \"http://127.0.0.1:1\"}\n", state, sha("key"), listen)
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+		code, out, errs := invoke(t, "check", "--config", path)
+		if code != 0 {
+			t.Fatalf("exit %d: %s%s", code, out, errs)
+		}
+		var said []string
+		for line := range strings.Lines(out) {
+			if here, ok := strings.CutPrefix(line, "on this machine: "); ok {
+				said = append(said, strings.TrimSpace(here))
+			}
+		}
+		return strings.Join(said, "; ")
+	}
+	fine := filepath.Join(dir, "a", "b")
+	for _, tc := range []struct{ name, listen, state, want string }{
+		{"nothing", "127.0.0.1:0", fine, ""},
+		{"a port in use", taken.Addr().String(), fine, "in use"},
+		{"an address of elsewhere", "192.0.2.1:8081", fine, "cannot be listened on"},
+		{"a state that is a file", "127.0.0.1:0", file, "is not a directory"},
+		{"a state under a file", "127.0.0.1:0", filepath.Join(file, "state"), "state cannot be written"},
+	} {
+		if got := check(tc.listen, tc.state); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+	if _, err := os.Stat(filepath.Dir(fine)); err == nil {
+		t.Error("a check makes directories")
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".memproxy-check-*")); left != nil {
+		t.Errorf("left are %q", left)
+	}
+	r := start(t, screeningConf, "SCREENING", "")
+	listening := strings.TrimPrefix(r.base, "http://")
+	if got := check(listening, r.car.cfg.State); got != "" {
+		t.Errorf("beside the sidecar that listens there: %q", got)
+	}
+}
+
+// Proves TRL-3, CARD-5, EDGE-13: explain lists the locks that apply to a write, with
+// their state in the ledger of a running sidecar, and the filters for an answer.
+func TestExplainShowsLocksAndFilters(t *testing.T) {
+	t.Parallel()
+	r := start(t, strings.Replace(plain, "log: {level: info}", "sessions: {max_rejections: 2}\nlog: {level: info}", 1))
+	bad := `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"x"}]}`
+	for range 3 {
+		r.do("POST", "/memories", bad, "X-Memproxy-Session", "one").want(t, 403)
+	}
+	good := `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"x"}]}`
+	path, body := writeFile(t, filepath.Join(t.TempDir(), "memproxy.yaml"), r.conf), writeFile(t, filepath.Join(t.TempDir(), "body.json"), bad)
+	args := []string{"explain", "--config", path, "--method", "POST", "--path", "/memories", "--body", body, "--as", "agent:dev"}
+	ring.Until(r.t, "the lock", func() bool {
+		_, out, _ := invoke(t, append(args, "--session", "one")...)
+		return strings.Contains(out, "locked until")
+	})
+	var ex struct {
+		Verdict string
+		Locks   []struct {
+			ID, Kind string
+			Until    string `json:"locked_until"`
+		}
+		Filters []gate.Filter
+	}
+	ask := func(more ...string) {
+		t.Helper()
+		ex.Locks, ex.Filters = nil, nil
+		code, out, errs := invoke(t, append(append(args, "--json"), more...)...)
+		if err := json.Unmarshal([]byte(out), &ex); err != nil || code != 0 && code != 3 {
+			t.Fatalf("exit %d, %v: %s %s", code, err, out, errs)
+		}
+	}
+	ask("--session", "one")
+	locked := 0
+	for _, l := range ex.Locks {
+		if l.Until != "" {
+			locked++
+		}
+	}
+	if len(ex.Locks) != 3 || locked != 1 {
+		t.Errorf("%+v", ex.Locks)
+	}
+	if len(ex.Filters) != len(gate.Filters()) || ex.Filters[1].Name != "readable" || ex.Filters[1].What == "" {
+		t.Errorf("%+v", ex.Filters)
+	}
+	writeFile(t, body, good)
+	ask("--session", "another")
+	for _, l := range ex.Locks {
+		if l.Until != "" {
+			t.Errorf("another session is locked: %+v", ex.Locks)
+		}
+	}
+	_, out, _ := invoke(t, "explain", "--config", path, "--path", "/docs", "--as", "agent:dev")
+	if !strings.Contains(out, "passed on unread") || strings.Contains(out, "\nlock ") {
+		t.Errorf("%s", out)
+	}
+}
+
+// screenOf returns what a terminal shows after the output, and the longest text that
+// was overwritten after a carriage return.
+func screenOf(written string) (stands, over string) {
+	var lines []string
+	for line := range strings.SplitSeq(written, "\n") {
+		shown := ""
+		for part := range strings.SplitSeq(line, "\r") {
+			if text := strings.TrimRight(shown, " "); len(text) > len(over) {
+				over = text
+			}
+			shown = part + shown[min(len(part), len(shown)):]
+		}
+		lines = append(lines, strings.TrimRight(shown, " "))
+	}
+	return strings.Join(lines, "\n"), over
+}
+
+// A long command shows progress on a terminal and clears it at the end; into a pipe,
+// and with machine-readable output, it shows none.
+func TestCommandsShowProgress(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`memories: {validate: 0}
+review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"}]}`, sha(reviewToken)))
+	r.versioned(r.written("Ann likes green tea.", ""))
+	conf := writeFile(t, filepath.Join(r.dir, "memproxy.yaml"), r.conf)
+	ask := []string{"--admin", r.admin, "--token-file", writeFile(t, filepath.Join(r.dir, "token"), reviewToken)}
+	verify := []string{"audit", "verify", "--dir", filepath.Join(r.dir, "state", "audit")}
+	hunt := []string{"screen", "--config", conf, "--backend", "mem0", "--api", "server", "--rate", "1000", "--scope", "user=ann"}
+	const lines = `{"text":"Ann likes tea."}` + "\n"
+	type line struct {
+		words []string
+		shows string
+		forms bool // accepts --output
+	}
+	all := []line{
+		{append([]string{"ledger", "sweep"}, ask...), "looked at", true},
+		{append([]string{"audit", "seal", "--backend", "mem0", "--tenant", "acme"}, ask...), "1 looked at", true},
+		{verify, "] 100%", true}, {hunt, "1 texts", false}, {[]string{"screen"}, "1 lines", false},
+	}
+	show := func(l line, stderr func(io.Writer) io.Writer, more ...string) (out, errs string) {
+		var stdout, written lockedBuffer
+		a := &invocation{Args: append(l.words[:len(l.words):len(l.words)], more...), Stdin: strings.NewReader(lines), Stdout: &stdout, Stderr: stderr(&written), Getenv: os.Getenv, Version: "test"}
+		if code := a.run(t.Context()); code != cli.OK {
+			t.Errorf("%q: exit %d, %s", a.Args, code, written.String())
+		}
+		return stdout.String(), written.String()
+	}
+	terminal := func(w io.Writer) io.Writer { return cli.Terminal{Writer: w} }
+	pipe := func(w io.Writer) io.Writer { return w }
+	try := func(l line) {
+		t.Helper()
+		out, piped := show(l, pipe)
+		if strings.Contains(out+piped, "\r") || strings.Contains(piped, l.shows) {
+			t.Errorf("%q shows progress in a pipe: %q", l.words, piped)
+		}
+		_, errs := show(l, terminal)
+		if stands, over := screenOf(errs); !strings.Contains(over, l.shows) || strings.Contains(stands, l.shows) {
+			t.Errorf("%q: of %q stands %q, and stood %q; want %q shown and cleared", l.words, errs, stands, over, l.shows)
+		}
+		if l.forms {
+			if _, errs := show(l, terminal, "--output", "json"); errs != "" {
+				t.Errorf("%q writes for a program: %q", l.words, errs)
+			}
+		}
+	}
+	for _, l := range all {
+		try(l)
+	}
+	r.offline()
+	for _, l := range all[:2] {
+		try(line{append(l.words[:len(l.words)-len(ask):len(l.words)-len(ask)], "--config", conf), l.shows, true})
+	}
+}
+
+// Other output on the same terminal does not mix with the progress line.
+func TestProgressDoesNotMixWithOutput(t *testing.T) {
+	t.Parallel()
+	var written lockedBuffer
+	both := cli.Terminal{Writer: &written}
+	a := &invocation{Args: []string{"screen"}, Stdin: strings.NewReader(strings.Repeat("{\"text\":\"tea\"}\n", 300) + "bad\n"), Stdout: both, Stderr: both, Getenv: os.Getenv, Version: "test"}
+	a.run(t.Context())
+	for line := range strings.Lines(written.String()) {
+		if stands, _ := screenOf(line); strings.Contains(stands, "lines ") {
+			t.Errorf("%q stands in a line with others", stands)
+		}
+	}
+}

@@ -1,0 +1,311 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
+)
+
+const searchingAgent = `{"name":"t","agent_type":"letta_v1_agent","tools":["archival_memory_search"],"memory_blocks":[{"label":"human","value":"Ann"},{"label":"persona","value":"helper"}]}`
+
+// Proves EDGE-1, EDGE-3: results of an agent's search tool are filtered like reads: a
+// passage of another tenant in the same archive is left out, unstreamed and streamed,
+// and the caller sees an ordinary call and its result.
+func TestAgentSearchesAreFiltered(t *testing.T) {
+	t.Parallel()
+	conf := strings.Replace(lettaConf, "identity:\n  keys:\n", `identity:
+  keys:
+    - {sha256: "RIVAL", id: "agent:rival", kind: agent, trust: authenticated, tenant: rival, acts_as: "*"}
+`, 1)
+	for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`} {
+		l := startLettaWith(t, searchingAgent, conf, func(h http.Handler) http.Handler { return h }, "RIVAL", sha("rival-key"))
+		put := func(key, text string) {
+			t.Helper()
+			a := l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", fmt.Sprintf(`{"text":%q}`, text), "X-API-Key", key)
+			if a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+		}
+		l.own(l.agent, "acme") // created before memproxy
+		put(devToken, "tea is at five")
+		l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"tea is for rivals"}`, "X-API-Key", "rival-key").want(t, 404)
+		put(devToken, "tea is for rivals")
+		l.disown("tea is for rivals", "rival")
+		a := l.say("CALL archival_memory_search {\"query\":\"tea\"}\nTHEN\nCALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", more)
+		if a.status != 200 || !strings.Contains(a.body, "tea is at five") || strings.Contains(a.body, "rivals") {
+			t.Errorf("%s: %d %s", more, a.status, a.body)
+		}
+		if strings.Contains(a.body, "approval") || !strings.Contains(a.body, "tool_return_message") {
+			t.Errorf("%s: the caller sees %s", more, a.body)
+		}
+		l.blocks("Ann\nlikes tea", "helper")
+	}
+}
+
+// A search that fails gives the agent an error, a forbidden one is denied, and the
+// server runs neither.
+func TestFailedAndForbiddenSearches(t *testing.T) {
+	t.Parallel()
+	var fail atomic.Bool
+	fail.Store(true)
+	l := startLettaBehind(t, searchingAgent, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if fail.Load() && strings.HasSuffix(r.URL.Path, "/archival_memory_search/run") {
+				panic(http.ErrAbortHandler)
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
+	auth := []string{"Authorization", "Bearer " + devToken}
+	l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"tea is at five"}`, auth...)
+	const script = "CALL archival_memory_search {\"query\":\"tea\"}\nTHEN\nSAY done"
+	a := l.say(script, "")
+	if a.status != 200 || strings.Contains(a.body, "at five") || !strings.Contains(a.body, "the search failed") || !strings.Contains(a.body, "done") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	fail.Store(false)
+	l.say(script, "").has(t, "at five")
+	l.say("CALL archival_memory_search {\"query\":\nTHEN\nSAY done", "").want(t, 200).has(t, "denied", "done")
+}
+
+// disown gives a passage to another tenant, as if it was written before the agent had
+// an owner.
+func (l *lettaRig) disown(text, tenant string) {
+	l.t.Helper()
+	var all []struct{ ID, Text string }
+	must.Do(l.t, json.Unmarshal([]byte(l.behind("GET", "/v1/agents/"+l.agent+"/archival-memory", "")), &all))
+	for _, p := range all {
+		if p.Text != text {
+			continue
+		}
+		l.own(p.ID, tenant)
+		return
+	}
+	l.t.Fatalf("no passage says %q: %+v", text, all)
+}
+
+// own makes a tenant the owner of an object.
+func (l *lettaRig) own(id, tenant string) {
+	l.t.Helper()
+	row := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Actor: "agent:" + tenant, Scope: memproxy.Scope{Tenant: tenant}}
+	must.Do(l.t, l.car.ledger.Commit(l.t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
+}
+
+// Proves EDGE-3, TRL-1: a caller limited to some agents cannot reach objects of another
+// agent of its tenant: not by id, nor by attaching them to an agent, group or identity
+// of its own, nor by attaching something to them. Objects that a permitted caller
+// shares with its agent are available.
+func TestLimitedCallersCannotReachOtherAgents(t *testing.T) {
+	t.Parallel()
+	r := startTenants(t)
+	own := r.agentOf("narrow-key")
+	block := r.letta.BlockID(own, "human")
+	made := r.as("narrow-key", "POST", "/v1/groups/", `{"agent_ids":["`+own+`"],"description":"x"}`)
+	_, group, _ := strings.Cut(made.body, `"id":"`)
+	group, _, _ = strings.Cut(group, `"`)
+	if made.status != 200 || group == "" {
+		t.Fatalf("%d %s", made.status, made.body)
+	}
+	before := r.state()
+	name := strings.NewReplacer("{agent}", r.agent, "{own}", own, "{block}", r.block, "{mine}", block, "{group}", r.group, "{ours}", group,
+		"{archive}", r.archive, "{passage}", r.passage, "{conv}", r.conv, "{message}", r.message, "{identity}", r.identity)
+	for _, c := range [][3]string{
+		{"GET", "/v1/blocks/{block}"},
+		{"GET", "/v1/blocks/{block}/agents"},
+		{"PATCH", "/v1/blocks/{block}", `{"value":"mine"}`},
+		{"PATCH", "/v1/blocks/{block}", `{"label":"renamed"}`},
+		{"DELETE", "/v1/blocks/{block}"},
+		{"PATCH", "/v1/agents/{own}/core-memory/blocks/attach/{block}"},
+		{"PATCH", "/v1/agents/{own}", `{"block_ids":["{block}"]}`},
+		{"POST", "/v1/agents/", `{"name":"x","block_ids":["{block}"]}`},
+		{"POST", "/v1/_internal_templates/agents", `{"name":"x","block_ids":["{block}"]}`},
+		{"POST", "/v1/agents/import", `{"agents":[{"name":"x","block_ids":["{block}"]}]}`},
+		{"PATCH", "/v1/blocks/{block}/identities/attach/{identity}"},
+		{"POST", "/v1/identities/", `{"identifier_key":"k","name":"x","identity_type":"user","block_ids":["{block}"]}`},
+		{"GET", "/v1/groups/{group}"},
+		{"GET", "/v1/groups/{group}/messages"},
+		{"PATCH", "/v1/groups/{group}", `{"description":"mine"}`},
+		{"PATCH", "/v1/groups/{group}/blocks/attach/{mine}"},
+		{"PATCH", "/v1/groups/{ours}/blocks/attach/{block}"},
+		{"PATCH", "/v1/groups/{ours}", `{"shared_block_ids":["{block}"]}`},
+		{"POST", "/v1/groups/", `{"agent_ids":["{own}"],"description":"x","shared_block_ids":["{block}"]}`},
+		{"PATCH", "/v1/agents/{own}/archives/attach/{archive}"},
+		{"POST", "/v1/archives/{archive}/passages", `{"text":"mine"}`},
+		{"DELETE", "/v1/agents/{own}/archival-memory/{passage}"},
+		{"POST", "/v1/conversations/{conv}/fork?agent_id={own}", `{}`},
+		{"PATCH", "/v1/conversations/{conv}", `{"summary":"mine"}`},
+	} {
+		a := r.as("narrow-key", c[0], name.Replace(c[1]), name.Replace(c[2]))
+		if a.status != http.StatusNotFound || !strings.Contains(a.body, "memproxy_denied") || strings.Contains(a.body, canary) {
+			t.Errorf("%s %s %s: %d %s", c[0], c[1], c[2], a.status, a.body)
+		}
+	}
+	for _, path := range []string{"/v1/blocks/", "/v1/groups/", "/v1/agents/", "/v1/archives/", "/v1/conversations/", "/v1/messages/"} {
+		if a := r.as("narrow-key", "GET", path, ""); a.status != 200 || strings.Contains(a.body, canary) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	if after := r.state(); after != before {
+		t.Errorf("it was %s and is %s", before, after)
+	}
+	for _, path := range []string{"/v1/blocks/" + r.block, "/v1/groups/" + r.group} { // a caller that may act for every agent
+		if a := r.as(devToken, "GET", path, ""); a.status != 200 || !strings.Contains(a.body, canary) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	r.as(devToken, "PATCH", "/v1/agents/"+own+"/core-memory/blocks/attach/"+r.block, "").want(t, 200)
+	r.as("narrow-key", "GET", "/v1/agents/"+own, "").want(t, 200).has(t, canary)
+}
+
+// Proves EDGE-16: the effect of a memory tool's call on blocks is predicted and
+// confirmed by the server's answer, so that a self-edit costs no requests besides the
+// run and the look-up of the blocks. One snapshot is read for unpredictable effects:
+// the id of a new passage or block, a renaming.
+func TestRequestsOfASelfEdit(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var asked []string
+	l := startLettaWith(t, writingAgent, lettaConf, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			_, what, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/agents/"), "/")
+			asked = append(asked, strings.TrimSpace(r.Method+" "+what))
+			mu.Unlock()
+			h.ServeHTTP(w, r)
+		})
+	})
+	requests := func(f func() got) []string {
+		t.Helper()
+		mu.Lock()
+		asked = nil
+		mu.Unlock()
+		f().want(t, 200)
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(asked)
+	}
+	say := func(script string) func() got { return func() got { return l.say(script, "") } }
+	requests(say("SAY done"))
+	run := []string{"GET", "POST messages"} // the agent with its tools, and the run
+	for _, c := range []struct {
+		call string
+		want []string
+	}{
+		{`memory_insert {"label":"human","new_string":"likes tea"}`, []string{"GET", "POST messages"}},
+		{`core_memory_append {"label":"human","content":"plays go"}`, []string{"GET", "POST messages"}},
+		// The author of replaced text is looked up whatever the verdict.
+		{`memory_rethink {"label":"human","new_memory":"Ann"}`, []string{"GET", "GET core-memory/blocks/human", "POST messages"}},
+		{`memory_replace {"label":"human","old_string":"Eve","new_string":"x"}`, []string{"GET", "GET core-memory/blocks/human", "POST messages"}},
+		{`memory_insert {"label":"human","new_string":"a"}` + "\nCALL " + `memory_insert {"label":"human","new_string":"b"}`, []string{"GET", "POST messages"}},
+		{`archival_memory_insert {"content":"a"}`, []string{"POST messages", "GET archival-memory"}},
+		{`memory {"command":"create","path":"/memories/notes","description":"d","file_text":"x"}`, []string{"GET", "POST messages", "GET"}},
+	} {
+		if got, want := requests(say("CALL "+c.call+"\nTHEN\nSAY done")), slices.Concat(run, c.want); !slices.Equal(got, want) {
+			t.Errorf("%s:\n got %q\nwant %q", c.call, got, want)
+		}
+	}
+	got := requests(func() got {
+		return l.do("POST", "/v1/agents/"+l.agent+"/tools/core_memory_append/run", `{"args":{"label":"human","content":"chess"}}`, "Authorization", "Bearer "+devToken)
+	})
+	if n := len(got); n == 0 || got[n-1] != "POST tools/core_memory_append/run" {
+		t.Errorf("a tool that is run from outside: %q", got)
+	}
+}
+
+// Proves EDGE-1, TRL-1: an unowned block of the server that is attached to an agent
+// during its run is detached if two tenants share the server; a block that the run
+// created remains.
+func TestUnownedBlocksAttachedDuringARun(t *testing.T) {
+	t.Parallel()
+	var attach atomic.Value // what happens to the agent during its run
+	between := func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if path, ok := attach.Load().(string); ok && path != "" && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/messages") {
+				w := httptest.NewRecorder()
+				if h.ServeHTTP(w, httptest.NewRequest("PATCH", path, nil)); w.Code != 200 {
+					t.Errorf("attach: %d %s", w.Code, w.Body)
+				}
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
+	other := strings.Replace(compensating, "identity:\n  keys:\n", "identity:\n  keys:\n    - {sha256: \"OTHER\", id: \"agent:other\", kind: agent, trust: authenticated, tenant: other, acts_as: \"*\"}\n", 1)
+	l := startLettaWith(t, someAgent, other, between, "OTHER", sha("another token"))
+	made := l.behind("POST", "/v1/blocks/", `{"label":"human","value":"what another tenant keeps"}`)
+	block := made[strings.Index(made, "block-"):]
+	block = block[:strings.Index(block, `"`)]
+	create := func() string {
+		t.Helper()
+		a := l.do("POST", "/v1/agents/", `{"name":"older","agent_type":"memgpt_agent","tools":["memory"],"memory_blocks":[]}`, "Authorization", "Bearer "+devToken)
+		id := a.body[max(0, strings.Index(a.body, `"id":"agent-`)):]
+		if a.status != 200 || id == a.body {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		return id[len(`"id":"`):][:len("agent-00000000-0000-4000-8000-000000000001")]
+	}
+	say := func(agent, script string) {
+		t.Helper()
+		l.do("POST", "/v1/agents/"+agent+"/messages", fmt.Sprintf(`{"input":%q}`, script), "Authorization", "Bearer "+devToken).want(t, 200)
+		l.settled()
+	}
+	agent := create()
+	attach.Store("/v1/agents/" + agent + "/core-memory/blocks/attach/" + block)
+	say(agent, "SAY hello")
+	if got := l.letta.Value(agent, "human"); got != "" {
+		t.Errorf("a block that nobody owns stays with the agent: %q", got)
+	}
+	attach.Store("")
+	agent = create()
+	say(agent, `CALL memory {"command":"create","path":"/memories/human","description":"about Ann","file_text":"likes tea"}`+"\nTHEN\nSAY done")
+	if got := l.letta.Value(agent, "human"); got != "likes tea" {
+		t.Errorf("the run's own block reads %q\n%s", got, l.audit("--type", "decision"))
+	}
+}
+
+// Proves EDGE-3, EDGE-13: an upsert by key is a change of the object with that key.
+// Objects of another tenant, or created behind memproxy, are refused; an unused key
+// creates an object of the caller.
+func TestUpsertsByKey(t *testing.T) {
+	t.Parallel()
+	r := startTenants(t)
+	around := httptest.NewRecorder()
+	r.letta.ServeHTTP(around, httptest.NewRequest("POST", "/v1/identities/", strings.NewReader(`{"identifier_key":"around","name":"`+canary+`","identity_type":"user"}`)))
+	if around.Code != http.StatusOK {
+		t.Fatalf("%d %s", around.Code, around.Body)
+	}
+	for _, tc := range []struct {
+		key, name string // of the caller, and of the identity
+		status    int
+	}{
+		{"other-key", canary, 404}, {"other-key", "around", 404}, {"other-key", "own", 200}, {"other-key", "own", 200},
+		{devToken, "own", 404}, {devToken, canary, 200},
+	} {
+		if a := r.as(tc.key, "PUT", "/v1/identities/", `{"identifier_key":"`+tc.name+`","name":"by `+tc.key+`","identity_type":"user"}`); a.status != tc.status {
+			t.Errorf("%s puts %s: %d %s", tc.key, tc.name, a.status, a.body)
+		}
+	}
+}
+
+// Proves CARD-1: an agent's id used as conversation id means the agent's default
+// conversation, and is gated the same way.
+func TestAgentsIDsAsConversations(t *testing.T) {
+	t.Parallel()
+	l := startLetta(t, someAgent)
+	for _, path := range []string{"/v1/conversations/" + l.agent + "/messages", "/v1/conversations/default/messages"} {
+		body := fmt.Sprintf(`{"agent_id":%q,"input":%q,"streaming":false}`, l.agent, poisoned)
+		if a := l.do("POST", path, body, "Authorization", "Bearer "+devToken); a.status != 200 || !strings.Contains(a.body, `"done"`) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	l.blocks("Ann\nlikes tea\nplays go\nlikes tea\nplays go", "helper")
+	l.do("POST", "/v1/conversations/default/messages", `{"input":"SAY x","streaming":false}`, "Authorization", "Bearer "+devToken).want(t, 404)
+}
