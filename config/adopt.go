@@ -30,7 +30,6 @@ func (c *Config) Adopt(next *Config) (adopted *Config, restart []string) {
 	return &a, differences(&a, next)
 }
 
-// differences lists the settings that differ between two versions of a file.
 func differences(a, b *Config) []string {
 	was, is := Snapshot(a.Settings()), Snapshot(b.Settings())
 	var out []string

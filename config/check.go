@@ -14,14 +14,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// faultIf adds a fault if wrong is true.
 func faultIf(v *reader, wrong bool, line int, format string, args ...any) {
 	if wrong {
 		v.fault(line, format, args...)
 	}
 }
 
-// isSHA256 reports whether a text is a SHA-256 in hex.
 func isSHA256(s string) bool {
 	b, err := hex.DecodeString(s)
 	return err == nil && len(b) == sha256.Size
@@ -111,7 +109,6 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 	}
 }
 
-// emptySHA256 is the SHA-256 of empty input.
 const emptySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 // leadsTo reports whether a URL points to a listener on this machine. It does not

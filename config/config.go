@@ -116,7 +116,7 @@ type Established struct {
 
 // Memproxy converts to the root package's type.
 func (e *Established) Memproxy() memproxy.Earning {
-	return memproxy.Earning{Facts: *e.Facts, Age: e.Age.Time(), Corrected: memproxy.PerMille(*e.Corrected*1000 + 0.5)}
+	return memproxy.Earning{Facts: *e.Facts, Age: e.Age.Time(), Corrected: perMille(*e.Corrected)}
 }
 
 // Principal is a caller in the configuration.
@@ -257,10 +257,10 @@ type Redis struct {
 
 // Audit configures the signed log.
 type Audit struct {
-	Retention Duration `yaml:"retention,omitempty" doc:"how long records are kept; 0: for ever" default:"90d" loose:"down0"`
-	MaxBytes  int64    `yaml:"max_bytes,omitempty" doc:"largest total size of the records, in bytes; the oldest are removed first, once a minute; absent: unlimited" min:"1048576" loose:"down0"`
-	Origin    string   `yaml:"origin,omitempty" doc:"name of the log in its checkpoints; unique to the installation" default:"memproxy/ and the key's fingerprint" loose:"-"`
-	KeyFile   string   `yaml:"key_file,omitempty" doc:"the log's key (Ed25519, PKCS #8 PEM), as keygen makes it; must exist. Logs that share a key need different origins" default:"made in the state directory" loose:"-"`
+	Retention *Duration `yaml:"retention,omitempty" doc:"how long records are kept; 0: for ever" default:"90d" loose:"down0"`
+	MaxBytes  int64     `yaml:"max_bytes,omitempty" doc:"largest total size of the records, in bytes; the oldest are removed first, once a minute; absent: unlimited" min:"1048576" loose:"down0"`
+	Origin    string    `yaml:"origin,omitempty" doc:"name of the log in its checkpoints; unique to the installation" default:"memproxy/ and the key's fingerprint" loose:"-"`
+	KeyFile   string    `yaml:"key_file,omitempty" doc:"the log's key (Ed25519, PKCS #8 PEM), as keygen makes it; must exist. Logs that share a key need different origins" default:"made in the state directory" loose:"-"`
 }
 
 // Telemetry configures the export to an OTLP collector.
@@ -336,4 +336,50 @@ func (c *Config) Principal(id string) (memproxy.Principal, error) {
 		return d.Memproxy(), nil
 	}
 	return memproxy.Principal{}, fmt.Errorf("the configuration has no principal %q; it has %s", id, strings.Join(known, ", "))
+}
+
+// Limits converts the budgets.
+func (b Budgets) Limits() memproxy.Limits {
+	rows := func(m map[string]WriteLimit) map[string]memproxy.WriteLimit {
+		out := make(map[string]memproxy.WriteLimit, len(m))
+		for k, w := range m {
+			out[k] = memproxy.WriteLimit(w)
+		}
+		return out
+	}
+	namespaces := map[string]memproxy.WriteLimit{}
+	for field, w := range rows(b.Namespaces) {
+		namespaces[memproxy.Key(field)] = w
+	}
+	return memproxy.Limits{
+		Default: memproxy.WriteLimit(b.Default), Anonymous: memproxy.WriteLimit(b.Anonymous), Overrides: rows(b.Overrides),
+		Tenants: rows(b.Tenants), Namespaces: namespaces, Together: b.Together, RapidPerMinute: *b.RapidPerMinute,
+	}
+}
+
+// Ceilings converts the ceilings.
+func (c Confidence) Ceilings() memproxy.Ceilings {
+	out := memproxy.DefaultCeilings()
+	for tier, f := range c.Principal {
+		out.Principal[memproxy.Trust(tier)] = perMille(f)
+	}
+	for source, f := range c.Source {
+		out.Source[memproxy.Source(source)] = perMille(f)
+	}
+	if c.Unclaimed != nil {
+		out.Unclaimed = perMille(*c.Unclaimed)
+	}
+	return out
+}
+
+func perMille(f float64) memproxy.PerMille { return memproxy.PerMille(f*1000 + 0.5) }
+
+// ceilingsOf merges the given ceilings into the default ones.
+func ceilingsOf[T ~string](given map[string]float64, byDefault map[T]memproxy.PerMille) map[string]float64 {
+	out := map[string]float64{}
+	for tier, p := range byDefault {
+		out[string(tier)] = float64(p) / 1000
+	}
+	maps.Copy(out, given)
+	return out
 }

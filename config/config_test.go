@@ -236,8 +236,8 @@ func TestDurations(t *testing.T) {
 		{"1h30m", "1h30m0s", 90 * time.Minute},
 		{"48h", "2d", 48 * time.Hour},
 		{"500ms", "500ms", 500 * time.Millisecond},
-		{"0", "0", time.Duration(config.Forever)},
-		{"0d", "0", time.Duration(config.Forever)},
+		{"0", "0s", 0},
+		{"0d", "0s", 0},
 		{"", "90d", 90 * 24 * time.Hour},
 	} {
 		c := parse(t, "audit: {retention: "+tc.text+"}\n"+backend)

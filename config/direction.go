@@ -117,7 +117,6 @@ func entriesOf(list string) []string {
 	return strings.Split(list, ", ")
 }
 
-// amount parses a number or a duration.
 func amount(s string) (float64, bool) {
 	if f, err := strconv.ParseFloat(s, 64); err == nil {
 		return f, true

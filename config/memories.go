@@ -35,7 +35,6 @@ type Newcomers struct {
 	Configured bool      `yaml:"configured" doc:"callers whose id is in the configuration (identity.keys, rules with an id) can be new as well; false: only those identified by an issuer or a trust domain" default:"false" loose:"order:true,false"`
 }
 
-// until converts to the root package's type.
 func (n *Newcomers) until() memproxy.NewUntil {
 	return memproxy.NewUntil{Accepted: *n.Accepted, Age: n.Age.Time()}
 }
@@ -113,7 +112,6 @@ func shorter(a, b time.Duration) time.Duration {
 	return max(a, b)
 }
 
-// firstTTL returns the entry of the first key that is present.
 func (m *Memories) firstTTL(keys ...string) (time.Duration, bool) {
 	for _, key := range keys {
 		if d, said := m.TTL[key]; said {
@@ -175,7 +173,6 @@ type Layer struct {
 	Fields   []string `yaml:"fields,omitempty" doc:"governed fields that belong to it on any route; for tasks the default is task, tasks, task_list, todo, todos, todo_list, plan and plans" loose:"-"`
 }
 
-// of maps the layers by name.
 func (l *Layers) of() map[memproxy.Layer]*Layer {
 	return map[memproxy.Layer]*Layer{memproxy.Episodic: &l.Episodic, memproxy.Semantic: &l.Semantic, memproxy.Task: &l.Task}
 }

@@ -54,7 +54,6 @@ type placed struct {
 	at     []any
 }
 
-// principals are all principals of the file.
 func (c *Config) principals() []placed {
 	var out []placed
 	add := func(p *Principal, method string, at ...any) {

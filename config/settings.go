@@ -144,7 +144,6 @@ func find(n *yaml.Node, path []any) (at *yaml.Node, found bool) {
 	return n, false
 }
 
-// walk collects the settings of a configuration.
 type walk struct {
 	out []Setting
 }

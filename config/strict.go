@@ -64,7 +64,6 @@ func (v *reader) expect(n *yaml.Node, kind yaml.Kind, path, what string) bool {
 	return n.Kind == kind
 }
 
-// mapping checks the keys of a struct.
 func (v *reader) mapping(n *yaml.Node, t reflect.Type, path string) {
 	if !v.expect(n, yaml.MappingNode, named(path), "keys and values") {
 		return
@@ -222,7 +221,6 @@ type field struct {
 	enum, keys []string // allowed values of a scalar or list entry, and keys of a map; nil: any
 	min, max   string   // bounds of numbers and durations; "": none
 	required   bool
-	loose      string // which way it loosens a control, see direction
 	direction  direction
 	index      []int // of the struct field, through inlined structs
 }
@@ -235,12 +233,6 @@ func fieldsOf(t reflect.Type) []field {
 	if known, ok := listed.Load(t); ok {
 		return known.([]field)
 	}
-	out := list(t)
-	listed.Store(t, out)
-	return out
-}
-
-func list(t reflect.Type) []field {
 	var out []field
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -259,9 +251,10 @@ func list(t reflect.Type) []field {
 		out = append(out, field{
 			key: key, doc: f.Tag.Get("doc"), def: f.Tag.Get("default"), typ: f.Type, enum: words(f.Tag.Get("enum")), keys: words(f.Tag.Get("keys")),
 			min: f.Tag.Get("min"), max: f.Tag.Get("max"), required: f.Tag.Get("required") == "true",
-			loose: f.Tag.Get("loose"), direction: directionOf(f.Tag.Get("loose")), index: f.Index,
+			direction: directionOf(f.Tag.Get("loose")), index: f.Index,
 		})
 	}
+	listed.Store(t, out)
 	return out
 }
 

@@ -126,7 +126,6 @@ func (c *Config) productionValue(s *Setting) (value string, there bool) {
 	return "", false
 }
 
-// clone makes a deep copy of a document.
 func clone(n *yaml.Node) *yaml.Node {
 	out := *n
 	out.Content = nil
@@ -136,7 +135,6 @@ func clone(n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// cut removes a key from a document.
 func cut(n *yaml.Node, path []any) {
 	parent, found := find(n, path[:len(path)-1])
 	if !found || parent.Kind != yaml.MappingNode {
@@ -191,13 +189,13 @@ func (c *Config) Allowed(allowed string) ([]string, error) {
 	return out, nil
 }
 
-// directions are the loose tags of all settings, by name.
-func directions(t reflect.Type, prefix string) map[string]string {
-	out := map[string]string{}
+// directions are those of all settings, by name.
+func directions(t reflect.Type, prefix string) map[string]direction {
+	out := map[string]direction{}
 	for _, f := range fieldsOf(t) {
 		typ, name := f.typ, join(prefix, f.key)
-		if f.loose != "" {
-			out[name] = f.loose
+		if f.direction.kind != "" {
+			out[name] = f.direction
 		}
 		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
 			typ = typ.Elem()
@@ -214,6 +212,5 @@ var listEntry = regexp.MustCompile(`\[[^\]]*\]+`)
 
 // directionFor is the direction of a path that is no longer in the configuration.
 func directionFor(path string) direction {
-	name := listEntry.ReplaceAllString(path, "")
-	return directionOf(cmp.Or(directions(reflect.TypeFor[Config](), "")[name], string(neutral)))
+	return directions(reflect.TypeFor[Config](), "")[listEntry.ReplaceAllString(path, "")]
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -69,7 +68,6 @@ type Duration time.Duration
 // durationForm describes a duration in faults.
 const durationForm = "a duration such as 90d, 1h30m or 500ms"
 
-// parseDuration parses a duration, which must not be negative.
 func parseDuration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		f, err := strconv.ParseFloat(days, 64)
@@ -100,33 +98,11 @@ func (d Duration) MarshalYAML() (any, error) { return d.String(), nil }
 
 // String prints whole days as days.
 func (d Duration) String() string {
-	if d == Forever {
-		return "0"
-	}
 	day := 24 * time.Hour
 	if t := time.Duration(d); t > 0 && t%day == 0 {
 		return strconv.FormatInt(int64(t/day), 10) + "d"
 	}
 	return time.Duration(d).String()
-}
-
-// Forever is an unlimited duration: "0" for keys where that means for ever.
-const Forever Duration = -1
-
-// retention is the default retention of the audit log.
-const retention = Duration(90 * 24 * time.Hour)
-
-// UnmarshalYAML distinguishes a retention of 0, which means for ever, from an absent
-// one.
-func (a *Audit) UnmarshalYAML(n *yaml.Node) error {
-	type plain Audit // without this method
-	p := plain{Retention: retention}
-	if err := n.Decode(&p); err != nil {
-		return err
-	}
-	p.Retention = cmp.Or(p.Retention, Forever)
-	*a = Audit(p)
-	return nil
 }
 
 // Names is a list of names, or a single name.
