@@ -37,7 +37,6 @@ type ranks struct {
 	nobodys, idle list.List // of *Conn
 }
 
-// peerConns are the connections of one address.
 type peerConns struct {
 	n     int
 	ranks ranks

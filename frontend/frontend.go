@@ -130,26 +130,20 @@ func Unread(err error) *memproxy.Malformed {
 	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the body's framing cannot be read"}
 }
 
-// Relocated makes a redirect to the upstream lead through the listener; false if it leads
-// elsewhere and is unchanged.
-func Relocated(location string, upstream *url.URL) (string, bool) {
+// Relocate makes a redirect to the upstream lead through the listener. One that leads
+// elsewhere is unchanged.
+func Relocate(h http.Header, upstream *url.URL) {
+	location := h.Get("Location")
 	u, err := url.Parse(location)
 	if err != nil || location == "" || upstream == nil || !strings.EqualFold(u.Host, upstream.Host) {
-		return "", false
+		return
 	}
 	// A relative reference resolves against the URL that the client requested.
 	u.Scheme, u.Host, u.User = "", "", nil
 	if prefix := strings.TrimSuffix(upstream.Path, "/"); prefix != "" {
 		u.Path, u.RawPath = strings.TrimPrefix(u.Path, prefix), ""
 	}
-	return u.String(), true
-}
-
-// Relocate makes a redirect to the upstream lead through the listener.
-func Relocate(h http.Header, upstream *url.URL) {
-	if to, ok := Relocated(h.Get("Location"), upstream); ok {
-		h["Location"] = []string{to}
-	}
+	h["Location"] = []string{u.String()}
 }
 
 // Credential is the backend key that memproxy presents instead of the

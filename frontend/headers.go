@@ -190,7 +190,6 @@ func word(name, folded string) bool {
 // mark reports whether a byte of a header's name separates words.
 func mark(c byte) bool { return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') }
 
-// among reports whether a name is one of a folded list.
 func among(name string, folded []string) bool {
 	return slices.ContainsFunc(folded, func(f string) bool { return len(f) == len(name) && begins(name, f) })
 }
@@ -216,12 +215,10 @@ func begins(name, folded string) bool {
 	return true
 }
 
-// beginsAny reports whether a name has one of several folded prefixes.
 func beginsAny(name string, folded []string) bool {
 	return slices.ContainsFunc(folded, func(prefix string) bool { return begins(name, prefix) })
 }
 
-// holds reports whether a name contains a folded word at any position.
 func holds(name, folded string) bool {
 	for i := range len(name) {
 		if begins(name[i:], folded) {

@@ -68,7 +68,6 @@ type InFlight struct {
 	known, strangers *requests
 }
 
-// waiter is a request that waits for room.
 type waiter struct {
 	take func() bool
 	done chan struct{} // closed once take has succeeded
