@@ -20,7 +20,6 @@ import (
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/internal/tlsfile"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -184,7 +183,7 @@ func (s *App) Listen() error {
 		l.bounded = frontend.Bound(l.ln, frontend.ListenOptions{
 			WriteTimeout: s.cfg.Limits.Write.Time(), Connections: s.cfg.Limits.Connections, ConnectionsPeer: s.cfg.Limits.PerAddress,
 		})
-		stop, failed := proxy.Serve(l.bounded, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, WriteTimeout: s.cfg.Limits.Write.Time(), Cut: l.cut, CutTime: group.CutTime, Log: s.log})
+		stop, failed := proxy.Serve(l.bounded, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, WriteTimeout: s.cfg.Limits.Write.Time(), Cut: l.cut, Log: s.log})
 		s.group.Serve(stageListeners, l.name, stop, failed)
 	}
 	s.group.Own(stageNotes, func(context.Context) error { s.record(memproxy.EventStop, "stopped"); return nil })

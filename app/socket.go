@@ -13,7 +13,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/review"
 )
@@ -94,7 +93,7 @@ func (s *App) listenLocal() error {
 		return errors.Join(err, ln.Close())
 	}
 	s.socket = path
-	stop, failed := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: adminPages(s, s.review.Local()), Cut: s.runner.Cut, CutTime: group.CutTime, Log: s.log})
+	stop, failed := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: adminPages(s, s.review.Local()), Cut: s.runner.Cut, Log: s.log})
 	s.group.Serve(stageListeners, "operators", stop, failed)
 	return nil
 }
@@ -116,7 +115,6 @@ func reviewersAre(c *config.Config, socket string) string {
 	return strings.Join(who, ", ")
 }
 
-// sayWhoReviews logs who can review.
 func (s *App) sayWhoReviews() {
 	who := reviewersAre(s.cfg, s.socket)
 	if who == "nobody" {

@@ -239,3 +239,81 @@ func (p *Proxy) passOn(w *answerWriter, got memproxy.Reply, changed bool, a *gat
 	}
 	p.write(w, got, header, a)
 }
+
+// whole reads an answer to its end, within a limit and the lease. Decoded reports
+// that it was decompressed.
+func whole(ctx context.Context, w *answerWriter, resp *http.Response, a *gate.Admission, limit int64) (body []byte, decoded bool, err error) {
+	lease := w.lease
+	body, decoded, err = frontend.ReadAnswer(resp, limit, func(n int64) error {
+		if a.Writes() { // it happened: its outcome must be known
+			lease.Force(n)
+			return nil
+		}
+		return lease.Grow(ctx, n)
+	})
+	if err == nil && !a.Writes() {
+		err = lease.Work(ctx, frontend.AnswerCost*int64(len(body)))
+	}
+	return body, decoded, err
+}
+
+// answer passes a complete answer through the gate, and sends the result.
+func (p *Proxy) answer(ctx context.Context, w *answerWriter, resp *http.Response, a *gate.Admission, body []byte, decoded bool) {
+	lease := w.lease
+	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
+	got := p.opt.Gate.Return(context.WithoutCancel(ctx), a, reply)
+	w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
+	lease.Done()
+	lease.Keep(int64(len(got.Body)))
+	p.follower.Follow(a)
+	frontend.Listed(a, w.Header().Set)
+	if a.Answered != nil { // the gate answers in the backend's place
+		p.write(w, got, nil, a)
+		return
+	}
+	p.passOn(w, got, decoded || !frontend.SameBytes(got.Body, body), a)
+}
+
+// compensate admits a run that cannot be gated call by call. At its end, its memory
+// writes are ruled on, and undone if they are not admitted. A stream is passed on at
+// once, other answers after that.
+func (p *Proxy) compensate(w *answerWriter, r *http.Request, a *gate.Admission) {
+	ctx, cancel := p.upstreamContext(r.Context(), a)
+	defer cancel()
+	c, err := p.runs.Watch(ctx, a, r.Header)
+	if errors.Is(err, memproxy.ErrUngated) {
+		if reply, refused := p.opt.Gate.Agents().Blind(ctx, a); refused {
+			p.write(w, reply, nil, a)
+			return
+		}
+		p.send(w, r, a, nil)
+		return
+	}
+	if err != nil {
+		p.abandon(w, r, a, err)
+		return
+	}
+	settles := false
+	defer func() {
+		if !settles { // a panic on the way
+			c.Leave()
+		}
+	}()
+	p.opt.Gate.Agents().Watching(ctx, a)
+	p.opt.Steps.At(memproxy.StepRunJournalled)
+	answered := func() {
+		p.opt.Steps.At(memproxy.StepRunAnswered)
+		settles = true
+	}
+	if !c.Background() {
+		w.before = func() {
+			answered()
+			c.Settle(ctx)
+		}
+	}
+	p.send(w, r, a, nil)
+	if !settles {
+		answered()
+		c.Later()
+	}
+}

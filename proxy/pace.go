@@ -90,7 +90,6 @@ func (b *pacedBody) Close() error {
 	return nil
 }
 
-// whole reports whether all of the body was read.
 func (b *pacedBody) whole() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,7 +199,6 @@ func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // ordinary client keeps its connection.
 const drainMost = 256 << 10
 
-// drain reads and discards an unwanted body.
 func drain(r *http.Request) {
 	b, ok := r.Body.(*pacedBody)
 	if !ok || r.ContentLength > drainMost {

@@ -58,7 +58,7 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 func (p public) preflight(w *answerWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), preflightTimeout)
 	defer cancel()
-	out := &http.Request{Method: http.MethodOptions, URL: target(p.opt.Upstream, r.URL, r.URL.RawQuery), Header: http.Header{"User-Agent": nil}}
+	out := p.onward(r, r.URL.RawQuery, http.Header{"User-Agent": nil})
 	frontend.PreflightRequest(out.Header, r.Header)
 	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(ctx))
 	if err != nil {

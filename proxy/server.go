@@ -29,24 +29,20 @@ type ServerOptions struct {
 	// WriteTimeout is how long a client may read nothing of its answer, streams
 	// included. Default frontend.DefaultWriteTimeout.
 	WriteTimeout time.Duration
-	// CutTime is how long requests may take to return after a stop has cut them off.
-	// Default DefaultCutTime.
-	CutTime time.Duration
 	// Cut aborts requests in flight and those that outlive their connection. Nil: not
 	// called.
 	Cut func()
 	Log *slog.Logger
 }
 
-// DefaultCutTime is the default of ServerOptions.CutTime.
-const DefaultCutTime = 3 * time.Second
-
-// Bounds of every listener: the time and the size of a request's header, and how long a
-// connection may be idle.
+// Bounds of every listener: the time and the size of a request's header, how long a
+// connection may be idle, and how long requests that a stop has cut off may take to
+// return.
 const (
 	headerTimeout = 10 * time.Second
 	maxHeader     = 64 << 10
 	idleTimeout   = 120 * time.Second
+	cutTime       = 3 * time.Second
 )
 
 // ErrCutOff reports that requests were still in flight at the end of a stop. Their
@@ -60,7 +56,6 @@ var ErrCutOff = errors.New("requests in flight were cut off")
 func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
 	o.BodyTimeout = cmp.Or(max(o.BodyTimeout, 0), DefaultBodyTimeout)
 	o.WriteTimeout = cmp.Or(max(o.WriteTimeout, 0), frontend.DefaultWriteTimeout)
-	o.CutTime = cmp.Or(max(o.CutTime, 0), DefaultCutTime)
 	bounded := frontend.Bound(ln, frontend.ListenOptions{WriteTimeout: o.WriteTimeout})
 	ln = bounded
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
@@ -97,7 +92,7 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 			}
 			err = errors.Join(ErrCutOff, err)
 		}
-		cut, cancel := context.WithTimeout(context.Background(), o.CutTime)
+		cut, cancel := context.WithTimeout(context.Background(), cutTime)
 		defer cancel()
 		if wait.For(cut, flight.Wait) != nil {
 			err = errors.Join(err, errors.New("requests that were cut off have not returned"))

@@ -4,7 +4,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
-	"net/url"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy/frontend"
@@ -38,8 +38,20 @@ func NewTransport(conf *tls.Config) *http.Transport {
 	}
 }
 
-// target returns the upstream URL of a request: the same path in the same spelling,
-// after the upstream's own prefix.
-func target(upstream, in *url.URL, query string) *url.URL {
-	return frontend.Join(upstream, in.Path, in.EscapedPath(), query, in.ForceQuery)
+// onward returns a request to the backend with these headers, without its body.
+func (p *Proxy) onward(r *http.Request, query string, h http.Header) *http.Request {
+	to := frontend.Join(p.opt.Upstream, r.URL.Path, r.URL.EscapedPath(), query, r.URL.ForceQuery)
+	out := &http.Request{Method: r.Method, URL: to, Header: h}
+	for _, name := range [...]string{"Idempotency-Key", "X-Idempotency-Key"} {
+		// The transport would send such a request again if its connection breaks. It
+		// looks for the name in canonical form only.
+		if values, ok := out.Header[name]; ok {
+			delete(out.Header, name)
+			out.Header[strings.ToLower(name)] = values
+		}
+	}
+	if _, ok := r.Header["User-Agent"]; !ok {
+		out.Header["User-Agent"] = nil // or the transport adds one
+	}
+	return out
 }

@@ -21,7 +21,6 @@ import (
 // maxRequests bounds the requests of one turn. Letta's own bound is 50 steps.
 const maxRequests = 200
 
-// turning is the state of one turn of an agent.
 type turning struct {
 	p    *Proxy
 	w    *answerWriter
@@ -299,7 +298,6 @@ func (t *turning) piece(ctx context.Context, answer, body []byte) {
 	t.p.passOn(t.w, got, !frontend.SameBytes(got.Body, body), t.a)
 }
 
-// events passes on a request's stream, event by event.
 func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error) {
 	body, err := frontend.Inflate(t.on.stream(resp.Body), resp.Header)
 	if err != nil {
@@ -388,5 +386,4 @@ func (t *turning) fail(ctx context.Context, err error) {
 	t.send([][]byte{fmt.Appendf(nil, "event: error\ndata: %s\n\n", bytes.TrimSpace(reply.Body))})
 }
 
-// side sends requests on behalf of the turn's caller.
 func (t *turning) side() *frontend.Side { return t.p.side.For(t.a.Call().Caller()) }
