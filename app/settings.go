@@ -100,7 +100,6 @@ type edits struct {
 	restart []string       // settings of the newest edit that need a restart
 }
 
-// in reads the file.
 func (s *edits) in(ctx context.Context, file string) func() (string, func() error, error) {
 	return func() (string, func() error, error) {
 		text, err := config.Read(file)
@@ -253,7 +252,6 @@ func (s *App) follow(name string, f upkeep.Followed, inForce string, dir string)
 	s.group.Go(name, func(ctx context.Context) { f.Follow(ctx, inForce, looks) })
 }
 
-// policiesIn reads the policies of a directory.
 func policiesIn(dir string, use func(policy.Bundle) error) func() (string, func() error, error) {
 	return func() (string, func() error, error) {
 		b, err := policy.Load(dir)
@@ -294,7 +292,6 @@ func (s *App) packIn(dir string) func() (string, func() error, error) {
 	}
 }
 
-// reload puts a new bundle in force.
 func (s *App) reload(b policy.Bundle) error {
 	if err := s.rules.take(b, s.gate.Use); err != nil {
 		return err

@@ -59,7 +59,6 @@ func openState(ctx context.Context, cfg *config.Config, o Options, unsafe []stri
 	return s, nil
 }
 
-// openRecords is openState without the ledger.
 func openRecords(ctx context.Context, cfg *config.Config, o Options, unsafe []string, level slog.Level) (_ *state, err error) {
 	s := &state{cfg: cfg, opt: o, unsafe: unsafe, clock: o.Clock, broken: upkeep.NewSignal(), noticed: upkeep.NewSignal()}
 	if s.clock == nil {
@@ -147,7 +146,6 @@ func (s *state) openLedger() error {
 	return err
 }
 
-// vault has the keys of the ledger's contents.
 func (s *state) vault() (*keys.Vault, error) {
 	set, err := keys.LoadOrCreateVault(s.path("keys"), rand.Reader)
 	if err != nil {

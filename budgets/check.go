@@ -72,7 +72,6 @@ func Counted(t time.Time) int64 { return Minute(t) - minutesCounted }
 // Later minutes, of a clock that was wrong, do not count.
 func Latest(t time.Time) int64 { return Minute(t) + minutesCounted }
 
-// leaves is when a minute leaves the window.
 func leaves(minute int64) time.Time {
 	return time.Unix((minute+minutesCounted+1)*60, 0).UTC()
 }

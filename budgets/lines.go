@@ -54,7 +54,6 @@ func userKey(principal, user string) string {
 	return "user/" + url.PathEscape(principal) + "/" + url.PathEscape(memproxy.Inert(user))
 }
 
-// times multiplies without overflow.
 func times(n, by int64) int64 {
 	if n > math.MaxInt64/2/by {
 		return math.MaxInt64 / 2

@@ -129,7 +129,6 @@ type template struct {
 	secrets  []string // Secrets reserved for the sidecar
 }
 
-// part is a named element of a list.
 type part struct {
 	name   string
 	value  raw

@@ -29,7 +29,6 @@ func refused(format string, args ...any) answer {
 	return answer{refuse: fmt.Sprintf(format, args...), result: "refused"}
 }
 
-// mutate injects the sidecar or refuses the pod.
 func (i *Injector) mutate(p *pod) answer {
 	wish, err := i.wanted(p)
 	if err != nil {
@@ -104,7 +103,6 @@ func (t *template) collision(p *pod) string {
 	return t.leak(p, true)
 }
 
-// builder collects the operations of a patch.
 type builder struct {
 	ops      []Patch
 	warnings []string

@@ -187,7 +187,6 @@ func parseSettings(path string, text []byte) (settings, error) {
 	return set, errors.Join(faults...)
 }
 
-// read reads a regular UTF-8 file.
 func read(path string) ([]byte, error) {
 	b, err := readFile(path, maxFile)
 	n := 0
@@ -199,7 +198,6 @@ func read(path string) ([]byte, error) {
 	return b, err
 }
 
-// readFile reads a regular file of at most bound bytes.
 func readFile(path string, bound int64) ([]byte, error) {
 	b, err := durable.Head(path, bound+1)
 	switch {

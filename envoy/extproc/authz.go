@@ -167,7 +167,6 @@ func (p *Processor) let(x *exchange, m *headerMutation) *authv3.CheckResponse {
 	return &authv3.CheckResponse{Status: &rpcstatus.Status{Code: int32(codes.OK)}, HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: ok}}
 }
 
-// overwrite sets a header, in place of those of its name.
 func overwrite(name, value string) *corev3.HeaderValueOption {
 	return &corev3.HeaderValueOption{
 		Header:       &corev3.HeaderValue{Key: name, Value: value},
@@ -175,7 +174,6 @@ func overwrite(name, value string) *corev3.HeaderValueOption {
 	}
 }
 
-// denied converts a refusal to ext_authz.
 func denied(r *response) *authv3.CheckResponse {
 	im := r.GetImmediateResponse()
 	no := &authv3.DeniedHttpResponse{

@@ -73,10 +73,8 @@ func answerIn(mode modev3.ProcessingMode_BodySendMode) *modev3.ProcessingMode {
 	}
 }
 
-// headersOnly requests no body.
 func headersOnly() *modev3.ProcessingMode { return answerIn(modev3.ProcessingMode_NONE) }
 
-// answerOnly requests the answer's body, and not the request's.
 func answerOnly() *modev3.ProcessingMode { return answerIn(modev3.ProcessingMode_BUFFERED) }
 
 // whole requests the whole request and its answer, with trailers: a request without a

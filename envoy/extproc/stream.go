@@ -59,7 +59,6 @@ func (an *answer) piece(b *procv3.HttpBody) (*response, error) {
 	return onResponseBody(nil, replaced(out)), nil
 }
 
-// ended records the outcome of a stream.
 func (an *answer) ended(end memproxy.StreamEnd) {
 	x := an.x
 	x.settled = true

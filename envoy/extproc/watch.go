@@ -21,7 +21,6 @@ type watch struct {
 	flaw *memproxy.Malformed
 }
 
-// message takes one message of the stream.
 func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) error {
 	x := w.x
 	switch m := msg.Request.(type) {

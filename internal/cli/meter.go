@@ -146,7 +146,6 @@ func (m *Meter) Progress() memproxy.Progress {
 	return m.set
 }
 
-// set draws the line when it is time.
 func (m *Meter) set(done, total int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

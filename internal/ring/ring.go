@@ -5,7 +5,11 @@
 // no race that the rest does not. CONTRIBUTING.md has the table.
 package ring
 
-import "testing"
+import (
+	"os"
+	"testing"
+	"time"
+)
 
 // Slow marks a test of the slow ring and says why it is there. The core skips
 // it.
@@ -35,4 +39,40 @@ func Share(core, short int) int {
 		return short
 	}
 	return core
+}
+
+// Until waits until ok is true. It is only for tests that cross a process, a
+// socket or a goroutine that they cannot join; all others use testing/synctest
+// or a channel. What is waited for is certain to come, so that the limit of a
+// minute fails nothing but what is stuck.
+func Until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	UntilIn(t, time.Minute, what, ok)
+}
+
+// UntilIn is Until with another limit, for servers that are slow to start.
+func UntilIn(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, limit)
+		}
+	}
+}
+
+// Dir is a new directory for the state of a process that the test runs, in memory
+// where the system has room for it there: no test pulls the plug, so none needs
+// to wait for a disk that is told to flush each decision.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(memory(), "memproxy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }

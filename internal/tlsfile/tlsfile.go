@@ -54,7 +54,6 @@ func (c *Certificate) Get() (*tls.Certificate, error) {
 	return c.loaded, nil
 }
 
-// read is a certificate with its key.
 func read(cert, key string) (pair tls.Certificate, err error) {
 	public, err := durable.Read(cert)
 	if err != nil {

@@ -40,7 +40,6 @@ type Policy struct {
 	answers    cache.Cache[question, *ruling]
 }
 
-// set is an ordered list of policies.
 type set []*rule
 
 // All implements cedar.PolicyIterator.

@@ -31,7 +31,6 @@ type visibility struct {
 	blur   []func(facts reflect.Value) // reduce indistinguishable facts to equal ones
 }
 
-// see adds what a policy observes.
 func (s *visibility) see(p *xast.Policy) {
 	for _, c := range p.Conditions {
 		xast.Inspect(xast.NewNode(c.Body), s.node)

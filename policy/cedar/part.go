@@ -18,7 +18,6 @@ type part struct {
 	marking  set // marks admitted writes
 }
 
-// partOf returns the part of a kind.
 func (p *Policy) partOf(kind memproxy.Kind) part {
 	if part, ok := p.parts[kind]; ok {
 		return part
@@ -26,7 +25,6 @@ func (p *Policy) partOf(kind memproxy.Kind) part {
 	return p.whole
 }
 
-// divide fills the parts.
 func (p *Policy) divide() {
 	p.parts = make(map[memproxy.Kind]part, len(memproxy.Kinds))
 	for _, kind := range memproxy.Kinds {

@@ -50,7 +50,6 @@ type ruling struct {
 	denied, held []memproxy.Reason
 }
 
-// add adds a verdict and its reasons.
 func (r *ruling) add(v memproxy.Verdict, reasons ...memproxy.Reason) {
 	r.Verdict = max(r.Verdict, v)
 	if v == memproxy.Deny {

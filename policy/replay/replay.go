@@ -68,7 +68,6 @@ type Report struct {
 	Changes     []Change `json:"changes"` // newly allowed first
 }
 
-// outcome is the result for one decision.
 type outcome struct {
 	others, unexplained bool
 	from, to            memproxy.Verdict
@@ -140,7 +139,6 @@ func (c *Case) key() string {
 	return fmt.Sprintf("%+v", k) + facts
 }
 
-// one replays a case.
 func (opt Options) one(ctx context.Context, c *Case) (outcome, error) {
 	ours := opt.From.IDs()
 	if slices.Contains(c.Codes, memproxy.ReviewApproved) || c.Verdict.Stops() && !slices.ContainsFunc(c.Rules, func(r string) bool { return slices.Contains(ours, r) }) &&
@@ -239,7 +237,6 @@ func (c *Case) written(f Facts) []memproxy.Written {
 	return out
 }
 
-// question reconstructs the gate's question.
 func (opt Options) question(c *Case, f Facts) memproxy.Question {
 	op := &memproxy.Operation{
 		Kind: c.Kind, Backend: c.Backend, Route: c.Route, Scope: c.Scope,

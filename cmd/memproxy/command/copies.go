@@ -13,7 +13,6 @@ import (
 	"github.com/memproxy/memproxy/internal/cli"
 )
 
-// backup is `memproxy ledger backup`.
 func backup(in *Invocation) *cobra.Command {
 	return onFile(in, "backup FILE", "copy the ledger to a new file, while a sidecar may run on it", "memproxy ledger backup --config memproxy.yaml ledger-backup.db",
 		func(ctx context.Context, cfg *config.Config, file string) error {
@@ -25,7 +24,6 @@ func backup(in *Invocation) *cobra.Command {
 		})
 }
 
-// restore is `memproxy ledger restore`.
 func restore(in *Invocation) *cobra.Command {
 	var force bool
 	var reason string

@@ -14,7 +14,6 @@ import (
 	"github.com/memproxy/memproxy/config"
 )
 
-// initialise writes a first configuration.
 func (in *Invocation) initialise() *cobra.Command {
 	var backend, upstream, out string
 	var mem0, letta, force bool

@@ -63,7 +63,6 @@ func (in *Invocation) screen() *cobra.Command {
 	return c
 }
 
-// scopeFlag adds --scope.
 func scopeFlag(fs *pflag.FlagSet, to *[]memproxy.Scope) {
 	fs.Var(cli.Value("SCOPE", func(s string) error {
 		var sc memproxy.Scope
