@@ -40,6 +40,7 @@ type table struct {
 func tablesOf(t *testing.T, path string) map[string]table {
 	t.Helper()
 	db := opened(t, path)
+	defer db.Close()
 	var names []string
 	query := func(text string) table {
 		rows := must.Get(db.QueryContext(t.Context(), text))(t)

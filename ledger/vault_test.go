@@ -154,6 +154,7 @@ func TestEnvelopesAreBound(t *testing.T) {
 func vandalise(t *testing.T, path string, statements ...string) {
 	t.Helper()
 	db := opened(t, path)
+	defer db.Close()
 	for _, s := range statements {
 		if _, err := db.Exec(s); err != nil {
 			t.Fatalf("%s: %v", s, err)
