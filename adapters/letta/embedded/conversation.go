@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 )
 
 // conversation is one of an agent's histories.
@@ -14,7 +13,6 @@ type conversation struct {
 	Summary  string   `json:"summary"`
 	Messages []string `json:"in_context_message_ids"`
 	Isolated []string `json:"isolated_block_ids"`
-	Last     *string  `json:"last_message_at"`
 }
 
 // conversations are the server's, by id.
@@ -103,12 +101,6 @@ func (s *conversations) talk(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.b.run(w, &q, agent, conv, q.Streaming == nil || *q.Streaming)
-	if conv != "" {
-		s.b.mu.Lock()
-		defer s.b.mu.Unlock()
-		now := time.Now().UTC().Format(time.RFC3339)
-		s.all[conv].Last = &now
-	}
 }
 
 // said lists messages of runs, by default newest first.

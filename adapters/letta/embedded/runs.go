@@ -65,7 +65,7 @@ func (s *runs) list(r *http.Request) any {
 	out := []map[string]any{}
 	for _, l := range slices.Backward(sorted(s.all)) {
 		if of := q.Get("agent_id"); of != "" && of != l.a.ID || q.Get("active") == "true" && !l.going ||
-			q.Get("statuses") != "" && q.Get("statuses") != l.status() || q.Get("before") != "" && l.run >= q.Get("before") || q.Get("after") != "" && l.run <= q.Get("after") || q.Get("stop_reason") != "" && (l.going || l.stop != q.Get("stop_reason")) {
+			q.Get("before") != "" && l.run >= q.Get("before") || q.Get("after") != "" && l.run <= q.Get("after") {
 			continue
 		}
 		if out = append(out, l.record()); q.Get("limit") == strconv.Itoa(len(out)) {
