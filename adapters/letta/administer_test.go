@@ -9,46 +9,30 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// passing says why each passing row may pass: it touches no memory, shows no keys and
-// changes no part of the installation.
+// passing says why rows may pass: they touch no memory, show no keys and change no part
+// of the installation.
 var passing = map[string]string{
-	"letta.warm_internal_search_cache": "starts to load an index that searches use; says only that it did",
-	"letta.list_models":                "which models may be named by their handles; keys stand with providers",
-	"letta.list_embedding_models":      "likewise, for embeddings",
-	"letta.cloud.models":               "the catalogue that Letta Cloud publishes",
-	"letta.count_internal_agents":      "a number: derived, so all of what it is made of must be the caller's to see",
-	"letta.count_agents":               "a number: derived, so all of what it is made of must be the caller's to see",
-	"letta.count_blocks":               "a number: derived, so all of what it is made of must be the caller's to see",
-	"letta.get_total_storage_size":     "a number: derived, so all of what it is made of must be the caller's to see",
-	"letta.count_folders":              "a number: derived, so all of what it is made of must be the caller's to see",
-	"letta.retrieve_metadata":          "sizes and numbers of files: derived, so all of what it is made of must be the caller's to see",
-	"letta.get_folder_by_name":         "a folder's id: derived, so all of what it is made of must be the caller's to see",
-	"letta.list_agents_for_folder":     "ids of agents: derived, so all of what it is made of must be the caller's to see",
-	"letta.count_groups":               "a number: derived, so all of what it is made of must be the caller's to see",
-	"letta.count_identities":           "a number: derived, so all of what it is made of must be the caller's to see",
-	"letta.count_sources":              "a number: derived, so all of what it is made of must be the caller's to see",
-	"letta.get_sources_metadata":       "sizes and numbers of files: derived, so all of what it is made of must be the caller's to see",
-	"letta.get_source_id_by_name":      "a folder's id: derived, so all of what it is made of must be the caller's to see",
-	"letta.get_agents_for_source":      "ids of agents: derived, so all of what it is made of must be the caller's to see",
-	"letta.list_tags":                  "the tags that agents are sorted by: derived, so all of what it is made of must be the caller's to see",
-	"letta.count_tools":                "a number: derived, so all of what it is made of must be the caller's to see",
-	"letta.retrieve_metrics_for_run":   "numbers of a run or a step, which is a target and must be the caller's to see",
-	"letta.retrieve_usage_for_run":     "numbers of a run or a step, which is a target and must be the caller's to see",
-	"letta.retrieve_metrics_for_step":  "numbers of a run or a step, which is a target and must be the caller's to see",
-	"letta.check_health":               "public: a probe",
-	"letta.check_readiness":            "public: a probe",
-	"letta.root":                       "public: a page of the server's own",
-	"letta.docs":                       "public: documentation",
-	"letta.redoc":                      "public: documentation",
-	"letta.openapi":                    "public: documentation",
-	"letta.favicon":                    "public: a picture",
-	"letta.assets":                     "public: files of the server's own page",
+	"starts to load an index that searches use; says only that it did":      `warm_internal_search_cache`,
+	"which models may be named by their handles; keys stand with providers": `list_models list_embedding_models`,
+	"the catalogue that Letta Cloud publishes":                              `cloud.models`,
+	"derived, so all of what it is made of must be the caller's to see: numbers, sizes, ids and tags": `count_internal_agents count_agents count_blocks get_total_storage_size
+		count_folders retrieve_metadata get_folder_by_name list_agents_for_folder count_groups count_identities count_sources get_sources_metadata get_source_id_by_name
+		get_agents_for_source list_tags count_tools`,
+	"numbers of a run or a step, which is a target and must be the caller's to see": `retrieve_metrics_for_run retrieve_usage_for_run retrieve_metrics_for_step`,
+	"public: a probe": `check_health check_readiness`,
+	"public: a page of the server's own, its pictures, or documentation": `root docs redoc openapi favicon assets`,
 }
 
 // Proves EDGE-13: every passing row has a reason here, and no other row has.
 func TestEveryPassingRowSaysWhy(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
-	adaptertest.Passing(t, a, passing)
+	reasons := map[string]string{}
+	for why, ids := range passing {
+		for id := range strings.FieldsSeq(ids) {
+			reasons["letta."+id] = why
+		}
+	}
+	adaptertest.Passing(t, a, reasons)
 	for at, rt := range a.Table() {
 		if rt.Pass && (strings.HasPrefix(at, "* ") || strings.Contains(at, "...") && !rt.Public) {
 			t.Errorf("%s passes and is open-ended", rt.ID)
