@@ -125,7 +125,7 @@ func (p *payload) form(boundary string) error {
 	if !bytes.HasPrefix(p.body, open) {
 		return malformedForm("the form does not begin with its boundary")
 	}
-	found, seen := false, map[string]bool{}
+	seen := map[string]bool{}
 	for at, n := len(open), 0; ; n++ {
 		if n == maxParts {
 			return malformedForm("the form has too many parts")
@@ -142,7 +142,6 @@ func (p *payload) form(boundary string) error {
 			return bad(memproxy.PayloadDuplicate, 400, "part:"+one.name, "a field of the form stands there twice")
 		}
 		if seen[one.name] = true; one.name == "file" {
-			found = true
 			p.start, p.end, p.document = one.start, one.end, one
 		} else {
 			p.fields = append(p.fields, one)
@@ -153,7 +152,7 @@ func (p *payload) form(boundary string) error {
 		case bytes.HasPrefix(rest, []byte("\r\n")):
 			at += 2
 		case bytes.Equal(rest, []byte("--")), bytes.Equal(rest, []byte("--\r\n")):
-			if !found {
+			if !seen["file"] {
 				return malformedForm("the form has no file")
 			}
 			return nil
