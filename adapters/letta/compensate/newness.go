@@ -30,7 +30,7 @@ var errNewness = errors.New("letta: what the run's agent has cannot be told from
 func (w *Watch) mark() {
 	w.now.Marks = map[string][]string{}
 	for _, list := range [...]string{blockList, archiveList} {
-		w.then(w.opt.get(marksQuery, list, ""), func(w *Watch, r memproxy.Reply) (err error) {
+		w.then(w.opt.get(marksQuery, list, ""), func(r memproxy.Reply) (err error) {
 			if missing(r) {
 				return nil // a server without this list: nothing counts as older
 			}
@@ -42,7 +42,7 @@ func (w *Watch) mark() {
 
 // askHeld requests the archives of an agent.
 func (w *Watch) askHeld(a *agent) {
-	w.then(w.opt.get(newestQuery+"&agent_id="+a.ID, archiveList, ""), func(_ *Watch, r memproxy.Reply) (err error) {
+	w.then(w.opt.get(newestQuery+"&agent_id="+a.ID, archiveList, ""), func(r memproxy.Reply) (err error) {
 		if missing(r) {
 			return nil
 		}
@@ -82,7 +82,7 @@ func (w *Watch) compareNew() {
 		if !wanted || marks == nil {
 			continue
 		}
-		w.then(w.opt.get(newestQuery, list, ""), func(w *Watch, r memproxy.Reply) error {
+		w.then(w.opt.get(newestQuery, list, ""), func(r memproxy.Reply) error {
 			found, err := listed(r)
 			if err != nil {
 				return err

@@ -20,7 +20,7 @@ func (w *Watch) askPassages(a *agent, than string) {
 	if than != "" {
 		query += "&before=" + url.QueryEscape(than)
 	}
-	w.then(w.opt.get(query, "agents", a.ID, "archival-memory"), func(w *Watch, r memproxy.Reply) error { return w.passages(a, r) })
+	w.then(w.opt.get(query, "agents", a.ID, "archival-memory"), func(r memproxy.Reply) error { return w.passages(a, r) })
 }
 
 // passages takes one page. The first look reads one page; later ones continue back to

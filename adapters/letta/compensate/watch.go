@@ -44,7 +44,7 @@ type Watch struct {
 // step is a side request and the function that takes its reply.
 type step struct {
 	request memproxy.Request
-	take    func(*Watch, memproxy.Reply) error
+	take    func(memproxy.Reply) error
 }
 
 // Bounds of one look at the agents' memory.
@@ -89,13 +89,13 @@ func (w *Watch) Look() {
 		w.mark()
 	}
 	if c := w.opt.Conversation; c != "" && c != "default" {
-		w.then(w.opt.get("", "conversations", c), (*Watch).conversation)
+		w.then(w.opt.get("", "conversations", c), w.conversation)
 		return
 	}
 	w.askAgent(w.opt.Agent)
 }
 
-func (w *Watch) then(q memproxy.Request, take func(*Watch, memproxy.Reply) error) {
+func (w *Watch) then(q memproxy.Request, take func(memproxy.Reply) error) {
 	w.steps = append(w.steps, step{q, take})
 }
 
@@ -114,7 +114,7 @@ func (w *Watch) Answered(r memproxy.Reply) error {
 	}
 	take := w.steps[0].take
 	w.steps = w.steps[1:]
-	if err := take(w, r); err != nil {
+	if err := take(r); err != nil {
 		w.steps = nil
 		return err
 	}
@@ -187,7 +187,7 @@ func ids(v *jsondoc.Value) []string {
 }
 
 func (w *Watch) askBlock(id string) {
-	w.then(w.opt.get("", "blocks", id), func(w *Watch, r memproxy.Reply) error {
+	w.then(w.opt.get("", "blocks", id), func(r memproxy.Reply) error {
 		if missing(r) {
 			return nil
 		}
@@ -219,7 +219,7 @@ func (w *Watch) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
 
 func (w *Watch) askAgent(id string) {
 	q := w.opt.get("include=agent.blocks&include=agent.managed_group&include=agent.tools", "agents", id)
-	w.then(q, func(w *Watch, r memproxy.Reply) error { return w.agent(id, r) })
+	w.then(q, func(r memproxy.Reply) error { return w.agent(id, r) })
 }
 
 // gone records an agent that does not exist, so that nothing of it can have changed.
@@ -268,7 +268,7 @@ func (w *Watch) agent(id string, r memproxy.Reply) error {
 	w.askHeld(a)
 	w.askPassages(a, "")
 	if w.base == nil {
-		w.then(w.opt.busy(id), func(w *Watch, r memproxy.Reply) error {
+		w.then(w.opt.busy(id), func(r memproxy.Reply) error {
 			runs, err := w.active(r)
 			w.now.Running = append(w.now.Running, runs...)
 			return err
