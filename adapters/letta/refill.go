@@ -44,16 +44,6 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 	return pages.New(o, reply, rd)
 }
 
-// wanted returns the limit in the query; 0 if there is none.
-func wanted(query, name string) (int, bool) {
-	text, said := pages.Param(query, name)
-	if !said {
-		return 0, true
-	}
-	n, err := strconv.Atoi(text)
-	return n, err == nil && n > 0
-}
-
 // onwards continues a list by its cursor.
 func onwards(o *pages.Options, sent memproxy.Request) (ok bool) {
 	if _, backwards := pages.Param(sent.Query, "before"); backwards {
@@ -65,7 +55,7 @@ func onwards(o *pages.Options, sent memproxy.Request) (ok bool) {
 		q.Query = pages.With(pages.With(q.Query, "after", after), "limit", strconv.Itoa(n))
 		return memproxy.SideRequest{Request: q}, after != ""
 	}
-	o.Want, ok = wanted(sent.Query, "limit")
+	o.Want, ok = pages.Limit(sent.Query, "limit")
 	return ok
 }
 
@@ -77,7 +67,7 @@ func again(o *pages.Options, sent memproxy.Request) (ok bool) {
 		q.Query = pages.With(q.Query, "top_k", strconv.Itoa(n))
 		return memproxy.SideRequest{Request: q}, true
 	}
-	o.Want, ok = wanted(sent.Query, "top_k")
+	o.Want, ok = pages.Limit(sent.Query, "top_k")
 	return ok
 }
 

@@ -1,7 +1,6 @@
 package mem0
 
 import (
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,15 +79,9 @@ func longer(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 
 // listed requests a longer list. The limit is in the query.
 func listed(sent memproxy.Request, name string, most, whole int, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
-	values, err := url.ParseQuery(sent.Query)
-	if err != nil {
+	want, ok := pages.Limit(sent.Query, name)
+	if !ok {
 		return nil
-	}
-	want := 0
-	if said := values[name]; len(said) > 0 {
-		if want, err = strconv.Atoi(said[0]); len(said) > 1 || err != nil || want <= 0 {
-			return nil
-		}
 	}
 	return pages.New(pages.Options{
 		Want: want, Max: most, Keys: listKeys[:], Again: true, Whole: whole,

@@ -24,10 +24,10 @@ var (
 type repaged struct {
 	sent     memproxy.Request
 	body     []byte
-	from, to int                // range of the shown elements
-	first    []*memproxy.Memory // memories of the answer that is replaced
-	count    int                // of elements, according to the backend
-	page     int                // number of the next page
+	from, to int               // range of the shown elements
+	first    *memproxy.Reading // of the answer that is replaced
+	count    int               // of elements, according to the backend
+	page     int               // number of the next page
 	over     bool
 	seen     int      // elements read so far
 	shown    int      // elements shown so far
@@ -51,11 +51,7 @@ func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 	if page < 1 || size < 1 || count > maxRepaged || count <= size || page == 1 && !left && !rd.Mixed {
 		return nil
 	}
-	p := &repaged{sent: sent, body: body, from: (page - 1) * size, to: page * size, count: count, page: 1}
-	for i := range rd.Memories {
-		p.first = append(p.first, &rd.Memories[i])
-	}
-	return p
+	return &repaged{sent: sent, body: body, from: (page - 1) * size, to: page * size, first: rd, count: count, page: 1}
 }
 
 // pageOf reads an answer with a page of a list.
@@ -164,8 +160,8 @@ func (p *repaged) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
 	if next != nil && p.to >= p.shown {
 		e.Replace(next, []byte("null"))
 	}
-	for _, m := range p.first {
-		m.Drop = true // the shown elements were read again
+	for i := range p.first.Memories {
+		p.first.Memories[i].Drop = true // the shown elements were read again
 	}
 	reply.Body = e.Apply()
 	if p.from > 0 && p.from >= p.shown {

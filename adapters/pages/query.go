@@ -3,6 +3,7 @@ package pages
 import (
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -31,4 +32,15 @@ func Param(query, name string) (value string, said bool) {
 		return "", true
 	}
 	return value, said
+}
+
+// Limit is the number in a parameter; 0 if it is absent. It returns false if the number
+// cannot be read, or is not positive.
+func Limit(query, name string) (int, bool) {
+	text, said := Param(query, name)
+	if !said {
+		return 0, true
+	}
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n > 0
 }
