@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/pages"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // backend is a list of numbers, some of which are dropped.
@@ -34,10 +35,7 @@ func (b *backend) list(n, after int) []element {
 // answer returns a list, its reading, and the list without the dropped elements.
 func (b *backend) answer(t *testing.T, list []element) (memproxy.Reply, *memproxy.Reading) {
 	t.Helper()
-	body, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(json.Marshal(list))(t)
 	rd := &memproxy.Reading{}
 	for i, e := range list {
 		var n int
@@ -55,10 +53,7 @@ func kept(t *testing.T, list []element, rd *memproxy.Reading) []byte {
 			out = append(out, e)
 		}
 	}
-	body, err := json.Marshal(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(json.Marshal(out))(t)
 	return body
 }
 
@@ -81,31 +76,19 @@ func (b *backend) page(t *testing.T, want, after int, o pages.Options) []string 
 			}
 			b.asked = append(b.asked, q.Request.Query)
 			n, last := 0, after
-			if _, err := fmt.Sscan(q.Request.Query, &n, &last); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fmt.Sscan(q.Request.Query, &n, &last))(t)
 			if o.Again {
 				last = after
 			}
 			list := b.list(n, last)
 			reply, rd := b.answer(t, list)
-			if err := f.Take(reply, rd); err != nil {
-				t.Fatal(err)
-			}
-			if err := f.Add(kept(t, list, rd)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, f.Take(reply, rd))
+			must.Do(t, f.Add(kept(t, list, rd)))
 		}
-		out, err := f.Answer(memproxy.Reply{Body: body})
-		if err != nil {
-			t.Fatal(err)
-		}
-		body = out.Body
+		body = must.Get(f.Answer(memproxy.Reply{Body: body}))(t).Body
 	}
 	var out []element
-	if err := json.Unmarshal(body, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(body, &out))
 	var ids []string
 	for _, e := range out {
 		ids = append(ids, e.ID)
@@ -256,9 +239,7 @@ func FuzzFill(f *testing.F) {
 		if err := fill.Take(read(second)); err != nil {
 			return
 		}
-		if err := fill.Add([]byte(`[]`)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, fill.Add([]byte(`[]`)))
 		out, err := fill.Answer(reply)
 		if err == nil && !json.Valid(out.Body) {
 			t.Errorf("%s became %s", first, out.Body)
