@@ -62,20 +62,12 @@ func InertMethod(name string) string {
 	return InertSession(name)
 }
 
-// inertCharacters are those of plain identifiers.
-const inertCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@/+~=*|-"
-
-// isInert is inertCharacters by byte.
-var isInert = func() (is [256]bool) {
-	for _, c := range []byte(inertCharacters) {
-		is[c] = true
-	}
-	return is
-}()
-
+// plain reports whether a name has only characters of plain identifiers.
 func plain(name string) bool {
 	for i := range len(name) {
-		if !isInert[name[i]] {
+		c := name[i]
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && !isDigit(c) && strings.IndexByte("._:@/+~=*|-", c) < 0 {
 			return false
 		}
 	}
