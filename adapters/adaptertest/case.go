@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"net/textproto"
 	"net/url"
 	"slices"
@@ -93,29 +94,18 @@ func message(data []byte, quoted bool) (first string, header memproxy.Header, bo
 	if first, err = tp.ReadLine(); err != nil {
 		return "", nil, nil, err
 	}
-	header = memproxy.Header{}
-	for {
-		line, err := tp.ReadLine()
-		if err != nil || line == "" {
-			break
-		}
-		name, value, ok := strings.Cut(line, ": ")
-		if !ok {
-			return "", nil, nil, fmt.Errorf("%q is not a header", line)
-		}
-		name = textproto.CanonicalMIMEHeaderKey(name)
-		header[name] = append(header[name], value)
-	}
-	rest := new(bytes.Buffer)
-	if _, err := br.WriteTo(rest); err != nil {
+	lines, err := tp.ReadMIMEHeader()
+	if err != nil && err != io.EOF {
 		return "", nil, nil, err
 	}
-	body = bytes.TrimSuffix(rest.Bytes(), []byte("\n"))
-	if quoted {
-		s, err := strconv.Unquote(string(body))
-		return first, header, []byte(s), err
+	body, err = io.ReadAll(br)
+	body = bytes.TrimSuffix(body, []byte("\n"))
+	if quoted && err == nil {
+		var text string
+		text, err = strconv.Unquote(string(body))
+		body = []byte(text)
 	}
-	return first, header, body, nil
+	return first, memproxy.Header(lines), body, err
 }
 
 func (c *Case) section(name string) *txtar.File {

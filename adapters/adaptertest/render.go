@@ -16,18 +16,8 @@ import (
 type lines struct{ strings.Builder }
 
 func (l *lines) add(words ...string) {
-	n := 0
-	for _, w := range words {
-		if w == "" {
-			continue
-		}
-		if n > 0 {
-			l.WriteByte(' ')
-		}
-		l.WriteString(w)
-		n++
-	}
-	l.WriteByte('\n')
+	words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
+	l.WriteString(strings.Join(words, " ") + "\n")
 }
 
 func when(cond bool, word string) string {

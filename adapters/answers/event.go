@@ -2,6 +2,7 @@ package answers
 
 import (
 	"bytes"
+	"iter"
 
 	"github.com/memproxy/memproxy"
 )
@@ -17,9 +18,6 @@ func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 	var others []byte
 	known := true // it has only known lines, so that it can pass unchanged
 	for line := range lines(event) {
-		if len(line) == 0 {
-			continue
-		}
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch {
@@ -75,25 +73,10 @@ func claimedLine(name, value []byte) bool {
 	return false
 }
 
-// lines iterates over an event's lines, for every line ending: a line feed, a
-// carriage return, or both.
-func lines(event []byte) func(func([]byte) bool) {
-	return func(yield func([]byte) bool) {
-		for len(event) > 0 {
-			i := bytes.IndexAny(event, "\r\n")
-			if i < 0 {
-				yield(event)
-				return
-			}
-			line := event[:i]
-			if event[i] == '\r' && i+1 < len(event) && event[i+1] == '\n' {
-				i++
-			}
-			if event = event[i+1:]; !yield(line) {
-				return
-			}
-		}
-	}
+// lines iterates over an event's lines that are not empty, for every line ending: a line
+// feed, a carriage return, or both.
+func lines(event []byte) iter.Seq[[]byte] {
+	return bytes.FieldsFuncSeq(event, func(r rune) bool { return r == '\r' || r == '\n' })
 }
 
 // formatEvent returns an event with these lines and data.

@@ -3,8 +3,8 @@ package answers
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
-	"strconv"
 )
 
 // sampleDepth bounds how often kinds nest in a sample.
@@ -42,7 +42,6 @@ type sampling struct {
 	says    string // the value of every string, if set
 	errors  string // the value of strings of errors
 	objects int
-	n       int
 }
 
 func (s *sampling) value(of *spec, depth int) any {
@@ -62,8 +61,7 @@ func (s *sampling) value(of *spec, depth int) any {
 	case of.phrases != nil:
 		return cmp.Or(s.errors, "Not Found")
 	}
-	s.n++
-	return "s" + strconv.Itoa(s.n)
+	return "s"
 }
 
 func (s *sampling) object(o *object, depth int) map[string]any {
@@ -77,9 +75,7 @@ func (s *sampling) object(o *object, depth int) map[string]any {
 	}
 	if o.rest == nil {
 		s.objects++
-		for name, value := range s.add {
-			out[name] = value
-		}
+		maps.Copy(out, s.add)
 	}
 	return out
 }
