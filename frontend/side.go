@@ -44,7 +44,7 @@ type SideOptions struct {
 }
 
 // Side sends memproxy's own requests to a backend, on behalf of a caller or with the
-// backend's credential. It implements gate.Sender. Deadlines are the context's.
+// backend's credential. It implements gate.Fetcher. Deadlines are the context's.
 type Side struct {
 	opt            SideOptions
 	caller, tenant string // on whose behalf; "": memproxy itself
@@ -70,12 +70,12 @@ func (s *Side) For(caller, tenant string) *Side {
 	return &Side{s.opt, caller, tenant}
 }
 
-// Fetch implements gate.Fetcher.
+// Fetch sends a request without a body.
 func (s *Side) Fetch(ctx context.Context, q memproxy.Request) (memproxy.Reply, error) {
 	return s.As(ctx, q, nil, q.Header, nil, maxFetch)
 }
 
-// Send implements gate.Sender. Only the request headers that identify the caller
+// Send sends a request with a body. Only the request headers that identify the caller
 // are sent.
 func (s *Side) Send(ctx context.Context, q memproxy.Request, body []byte) (memproxy.Reply, error) {
 	return s.As(ctx, q, body, q.Header, nil, maxSent)

@@ -96,11 +96,7 @@ type Holder interface {
 // with the same credentials, with a deadline of its own, bounded in size.
 type Fetcher interface {
 	Fetch(context.Context, memproxy.Request) (memproxy.Reply, error)
-}
-
-// A Sender is a Fetcher whose requests may have a body.
-type Sender interface {
-	Fetcher
+	// Send is Fetch of a request that may have a body.
 	Send(context.Context, memproxy.Request, []byte) (memproxy.Reply, error)
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
@@ -290,13 +289,10 @@ func (ret *effects) restated() []memproxy.StateChange {
 		if !w.rewrites(ret.op) {
 			continue
 		}
-		c, ordinary := foreseen(ret.Admission, w.key())
-		if ordinary {
-			c.State, c.Reason = memproxy.StateUntrusted, strings.Join(ret.marksOf(w.row.ID), " ")
-		}
 		// A decision about the old text does not apply to the new one. A withheld memory
 		// stays withheld until it is reviewed.
-		c.Attestation, c.Text = ret.attested(ret.marksOf(w.row.ID)), w.replacement(ret.op)
+		c, _ := foreseen(ret.Admission, w.key(), ret.marksOf(w.row.ID))
+		c.Text = w.replacement(ret.op)
 		c.From = []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated}
 		changes = append(changes, c)
 	}

@@ -114,16 +114,16 @@ func (ret *making) retract(ctx context.Context, m *memproxy.Memory, why memproxy
 }
 
 func (ret *making) takeBack(ctx context.Context, m memproxy.Memory) error {
-	sender, ok := ret.call.Backend.Fetch.(Sender)
+	backend := &ret.call.Backend
 	requests, known := ret.extractor.Undo(ret.call.Route, ret.call.Request, m)
-	if !ok || !known {
+	if backend.Fetch == nil || !known {
 		return errUndo
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultFetchTimeout)
 	defer cancel()
 	for _, q := range requests {
 		q.Request.Header, q.Request.Base = ret.call.Request.Header, ret.call.Request.Base
-		reply, err := sender.Send(ctx, q.Request, q.Body)
+		reply, err := backend.Fetch.Send(ctx, q.Request, q.Body)
 		if err != nil {
 			return err
 		}

@@ -97,10 +97,11 @@ func (f *fakeReader) Located(_ memproxy.Route, id string, r memproxy.Reply) (mem
 func (f *fakeReader) Merges(memproxy.Route, *memproxy.Operation) bool { return f.merges }
 
 type fakeFetch struct {
-	mu     sync.Mutex
-	asked  []string
-	status int
-	err    error
+	gate.Fetcher // nil: nothing is sent with a body
+	mu           sync.Mutex
+	asked        []string
+	status       int
+	err          error
 }
 
 func (f *fakeFetch) Fetch(_ context.Context, q memproxy.Request) (memproxy.Reply, error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
@@ -268,7 +269,7 @@ func noPendingMemories(r *run) bool {
 // it, even if this process ends in between. If the status cannot be stored the
 // write is refused.
 func putAside(ctx context.Context, r *run) error {
-	change, ordinary := foreseen(r.Admission, memproxy.MemoryKey{Backend: r.op.Backend, Kind: memproxy.TargetDecision, ID: r.Decision.ID})
+	change, ordinary := foreseen(r.Admission, memproxy.MemoryKey{Backend: r.op.Backend, Kind: memproxy.TargetDecision, ID: r.Decision.ID}, r.marks)
 	if ordinary {
 		return nil
 	}
@@ -288,11 +289,11 @@ func (a *Admission) traceable() bool {
 	return ok && echoer.Echoes(a.call.Route, a.op)
 }
 
-// foreseen is the status that a memory made by the write will have; ordinary
-// reports that it needs none.
-func foreseen(a *Admission, k memproxy.MemoryKey) (c memproxy.StateChange, ordinary bool) {
+// foreseen is the status that a memory made by the write, and marked so, will have;
+// ordinary reports that it needs none in advance.
+func foreseen(a *Admission, k memproxy.MemoryKey, marks []string) (c memproxy.StateChange, ordinary bool) {
 	c = memproxy.StateChange{
-		MemoryKey: k, Tenant: a.Principal.Tenant, Decision: a.Decision.ID, Attestation: a.attested(a.marks),
+		MemoryKey: k, Tenant: a.Principal.Tenant, Decision: a.Decision.ID, Attestation: a.attested(marks),
 		From: []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateExpired},
 	}
 	switch {
@@ -304,6 +305,7 @@ func foreseen(a *Admission, k memproxy.MemoryKey) (c memproxy.StateChange, ordin
 	case a.waits():
 		c.State, c.Reason = memproxy.StatePending, reasonWaits
 	default:
+		c.State, c.Reason = memproxy.StateUntrusted, strings.Join(marks, " ")
 		return c, true
 	}
 	return c, false

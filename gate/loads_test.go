@@ -72,6 +72,7 @@ func (finds) Wrote(memproxy.Screening) {}
 // the object whose name it has, and whose memories carry the stamps of their writes.
 type sideAnswers struct {
 	Adapter
+	Fetcher
 	bare bool
 	err  error
 }

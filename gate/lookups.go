@@ -141,14 +141,11 @@ func images(ctx context.Context, r *run) error {
 	if err != nil {
 		r.g.opt.Log.WarnContext(ctx, "the object that a change replaces cannot be fetched", "decision", r.Decision.ID, "error", err)
 	}
+	if r.op.Current == nil {
+		r.op.Current = make(map[string]memproxy.Memory, len(found))
+	}
 	for id, m := range found {
-		if m.Members == nil {
-			continue
-		}
-		if r.op.Current == nil {
-			r.op.Current = make(map[string]memproxy.Memory, len(found))
-		}
-		if _, known := r.op.Current[id]; !known {
+		if _, known := r.op.Current[id]; !known && m.Members != nil {
 			r.op.Current[id] = m
 		}
 	}

@@ -109,8 +109,7 @@ const maxRequests = 4
 // the pages that it used. If that fails the answer stays short but correct.
 func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages []*answer) {
 	refiller, ok := ret.call.Backend.Adapter.(Refiller)
-	sender, sends := ret.call.Backend.Fetch.(Sender)
-	if !ok || !sends {
+	if !ok || ret.call.Backend.Fetch == nil {
 		return nil
 	}
 	sent := ret.call.Request
@@ -128,7 +127,7 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 		if !more {
 			break
 		}
-		page, err := ret.page(ctx, sender, refiller, fill, q, left)
+		page, err := ret.page(ctx, refiller, fill, q, left)
 		if err != nil {
 			ret.g.opt.Log.WarnContext(ctx, "an answer could not be filled up", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
 			break
@@ -146,8 +145,8 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 
 // page fetches more of a list and filters it like every answer. Left has the ids
 // that were filtered out before.
-func (ret *answer) page(ctx context.Context, sender Sender, reader Reader, fill memproxy.Refill, q memproxy.SideRequest, left map[string]bool) (*answer, error) {
-	reply, err := sender.Send(ctx, q.Request, q.Body)
+func (ret *answer) page(ctx context.Context, reader Reader, fill memproxy.Refill, q memproxy.SideRequest, left map[string]bool) (*answer, error) {
+	reply, err := ret.call.Backend.Fetch.Send(ctx, q.Request, q.Body)
 	if err != nil {
 		return nil, err
 	}

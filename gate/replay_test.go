@@ -70,6 +70,7 @@ func TestReplaysAreChargedByAttempt(t *testing.T) {
 
 // listed is an adapter whose backend lists what writes made in pages of one.
 type listed struct {
+	gate.Fetcher
 	fakeReader
 	decisions []string // of what is listed
 	grows     bool     // by one after each page

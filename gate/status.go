@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -28,14 +27,9 @@ func (ret *effects) newStates() []memproxy.StateChange {
 		if m.ID == "" || m.Drop || m.Event == eventNone || m.Event == eventDelete || m.Layer == memproxy.Episodic {
 			continue
 		}
-		c, ordinary := foreseen(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID})
-		if ordinary {
-			c.State, c.Reason = memproxy.StateUntrusted, strings.Join(ret.marksOf(m.ID), " ")
-		}
-		if ret.aside != "" && !ret.confirmed {
+		c, _ := foreseen(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID}, ret.marksOf(m.ID))
+		if c.Text = tamper.Hash(m.Text); ret.aside != "" && !ret.confirmed {
 			c.Findings, c.Text = spansIn(ret.Admission, m), memproxy.TextSHA256(m.Text)
-		} else {
-			c.Attestation, c.Text = ret.attested(ret.marksOf(m.ID)), tamper.Hash(m.Text)
 		}
 		if ttl := lifetime(ret.Admission, filedUnder(ret.op, m), ret.op.SourceClaim); ttl > 0 {
 			c.Expires = ret.begun.Add(ttl)
@@ -52,7 +46,7 @@ func (ret *effects) overtaken(memories int) []memproxy.StateChange {
 	if memories == 0 || len(ret.reading.Events) > 0 && !ret.reading.Settles || len(ret.receipts) > 1 || ret.aside != "" || !ret.traceable() {
 		return nil
 	}
-	c, ordinary := foreseen(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetDecision, ID: ret.Decision.ID})
+	c, ordinary := foreseen(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetDecision, ID: ret.Decision.ID}, nil)
 	if ordinary {
 		return nil
 	}

@@ -286,7 +286,7 @@ func heard(_ context.Context, ret *answer) (refused bool, err error) {
 	if ret.op.Kind != memproxy.Recall {
 		var own []string
 		for i := range ret.op.Items {
-			own = append(own, trust.Plain(ret.op.Items[i].Text))
+			own = append(own, ret.op.Items[i].Text)
 		}
 		ret.g.readers.Said(who, own)
 	}
@@ -323,11 +323,7 @@ func heardCall(ret *answer, who seen.Reader, c memproxy.ToolWords) {
 		ret.g.readers.SaidUnknown(who)
 		return
 	}
-	var asked []string
-	for _, text := range c.Texts {
-		asked = append(asked, trust.Plain(text))
-	}
-	ret.g.readers.Said(who, asked)
+	ret.g.readers.Said(who, c.Texts)
 }
 
 // nameMissing reports a memory that was requested by its id and that the backend

@@ -121,14 +121,15 @@ func (rs *Readers) Said(who Reader, texts []string) {
 	defer rs.mu.Unlock()
 	s := rs.renew(rs.own, mouth(who))
 	for _, text := range texts {
-		if text == "" || slices.Contains(s.said, text) {
+		plain := trust.Plain(text)
+		if plain == "" || slices.Contains(s.said, plain) {
 			continue
 		}
-		if s.bytes+len(text) > maxSeenBytes || len(s.said) == maxSeen {
+		if s.bytes+len(plain) > maxSeenBytes || len(s.said) == maxSeen {
 			s.full = true // from here on a tool's text may be the caller's own
 			return
 		}
-		s.said, s.bytes = append(s.said, text), s.bytes+len(text)
+		s.said, s.bytes = append(s.said, plain), s.bytes+len(plain)
 	}
 }
 

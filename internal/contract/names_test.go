@@ -40,7 +40,10 @@ func (s *speaker) Identify(context.Context, memproxy.Credentials) (memproxy.Prin
 }
 
 // direct is a backend that is asked within the process.
-type direct struct{ http.Handler }
+type direct struct {
+	http.Handler
+	gate.Fetcher // nil: nothing is sent with a body
+}
 
 func (d direct) Fetch(_ context.Context, q memproxy.Request) (memproxy.Reply, error) {
 	return d.send(q, nil), nil
@@ -249,8 +252,8 @@ func namesStay(t *testing.T) {
 		r := mathrand.New(mathrand.NewPCG(seed, 20))
 		b := must.Get(embedded.New(embedded.Options{}))(t)
 		w := &nameWorld{
-			t: t, gate: g, ledger: l, caller: caller, owner: maps.Clone(listed), back: direct{b},
-			backend: gate.Backend{Name: fmt.Sprint("mem0-", seed), Adapter: adapter, Fetch: direct{b}}, log: []string{fmt.Sprint("seed ", seed)},
+			t: t, gate: g, ledger: l, caller: caller, owner: maps.Clone(listed), back: direct{Handler: b},
+			backend: gate.Backend{Name: fmt.Sprint("mem0-", seed), Adapter: adapter, Fetch: direct{Handler: b}}, log: []string{fmt.Sprint("seed ", seed)},
 		}
 		for id, tenant := range listed { // as a start does
 			must.Get(l.Assign(t.Context(), memproxy.Ownership{Backend: w.backend.Name, Kind: memproxy.TargetEntity, ID: id, Scope: memproxy.Scope{Tenant: tenant}}))(t)

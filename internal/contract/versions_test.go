@@ -27,7 +27,10 @@ func (c *chronicler) Commit(_ context.Context, e memproxy.Entry) error {
 
 // stands is a backend that has one object, whatever is asked for: it is the one
 // that the path names.
-type stands struct{ attached bool }
+type stands struct {
+	gate.Fetcher // nil: nothing is sent with a body
+	attached     bool
+}
 
 func (s *stands) Fetch(_ context.Context, q memproxy.Request) (memproxy.Reply, error) {
 	id := ""
