@@ -368,15 +368,13 @@ func (acc *accounts) counted(ctx context.Context, a *Admission, counter Counter,
 	if !over {
 		return false
 	}
-	b := a.bill
-	b.mu.Lock()
-	for _, id := range ids {
-		if b.first(eventAdd, id) {
-			more++
-		}
+	named := make([]memproxy.Memory, len(ids))
+	for i, id := range ids {
+		named[i].ID = id
 	}
-	b.mu.Unlock()
-	if last, n := b.count(made{added: more}, -1); last {
+	n := a.bill.tally(named, 0)
+	n.added += more
+	if last, n := a.bill.count(n, -1); last {
 		acc.settleTo(ctx, a, n.added, n.added)
 	}
 	return true

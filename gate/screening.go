@@ -21,9 +21,6 @@ const (
 
 // worst returns at most n findings, those with the highest scores first.
 func worst(findings []memproxy.Finding, n int) []memproxy.Finding {
-	if len(findings) == 0 {
-		return nil
-	}
 	sorted := slices.SortedStableFunc(slices.Values(findings), func(a, b memproxy.Finding) int { return int(b.Score) - int(a.Score) })
 	return sorted[:min(len(sorted), n)]
 }
@@ -77,9 +74,6 @@ func (a *Admission) owns() bool {
 // either: what a model makes of the write is compared with the other findings only.
 func divide(r *run, findings []memproxy.Finding) (count, configured []memproxy.Finding) {
 	owns := r.owns()
-	if !owns && len(r.rules.Approved) == 0 {
-		return findings, nil
-	}
 	for _, f := range findings {
 		if f.Item >= 0 && f.Item < len(r.op.Items) && configuration(r, &r.op.Items[f.Item], owns) {
 			configured = append(configured, f)
@@ -154,7 +148,7 @@ func reword(ctx context.Context, r *run, ruling *memproxy.Ruling) error {
 	}
 	for _, change := range changes[r.rules.Rewrite] {
 		texts := without(r, change, has(ruling.Reasons, memproxy.ScreenPattern))
-		if texts == nil {
+		if len(texts) == 0 {
 			continue
 		}
 		next, again, err := inOtherWords(ctx, r, reworder, texts)
@@ -233,9 +227,6 @@ func without(r *run, change change, patterns bool) map[string]string {
 			return nil
 		}
 		texts[it.Pointer] = text
-	}
-	if len(texts) == 0 {
-		return nil
 	}
 	return texts
 }

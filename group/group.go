@@ -166,7 +166,13 @@ func (g *Group) stop(drain context.Context, at int, stage Stage) error {
 	g.stops[at] = nil
 	g.mu.Unlock()
 	if stage.Drain {
-		return atOnce(drain, stops)
+		errs := make([]error, len(stops))
+		var all sync.WaitGroup
+		for i, f := range stops {
+			all.Go(func() { errs[i] = f(drain) })
+		}
+		all.Wait()
+		return errors.Join(errs...)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(drain), stage.Time*max(1, g.opt.Patience))
 	defer cancel()
@@ -174,16 +180,6 @@ func (g *Group) stop(drain context.Context, at int, stage Stage) error {
 	for _, f := range slices.Backward(stops) {
 		errs = append(errs, f(ctx))
 	}
-	return errors.Join(errs...)
-}
-
-func atOnce(ctx context.Context, stops []func(context.Context) error) error {
-	errs := make([]error, len(stops))
-	var all sync.WaitGroup
-	for i, f := range stops {
-		all.Go(func() { errs[i] = f(ctx) })
-	}
-	all.Wait()
 	return errors.Join(errs...)
 }
 

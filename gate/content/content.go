@@ -96,24 +96,18 @@ func NewText(op *memproxy.Operation, target string) string {
 // can be compared with what a backend stores verbatim; of several, the hash of
 // their hashes in order.
 func Hash(op *memproxy.Operation) string {
-	var first [sha256.Size]byte
-	n := 0
-	all := sha256.New()
+	var sums []byte
 	for i := range op.Items {
-		if op.Items[i].Kind != memproxy.ItemContent || op.Items[i].Moved {
-			continue
+		if it := &op.Items[i]; it.Kind == memproxy.ItemContent && !it.Moved {
+			sum := sha256.Sum256([]byte(it.Text))
+			sums = append(sums, sum[:]...)
 		}
-		sum := sha256.Sum256([]byte(op.Items[i].Text))
-		if n == 0 {
-			first = sum
-		}
-		n++
-		all.Write(sum[:])
 	}
-	if n == 1 {
-		return hex.EncodeToString(first[:])
+	if len(sums) != sha256.Size {
+		all := sha256.Sum256(sums)
+		sums = all[:]
 	}
-	return hex.EncodeToString(all.Sum(nil))
+	return hex.EncodeToString(sums)
 }
 
 // Carried returns the texts of existing memories that the operation puts in front
