@@ -103,10 +103,11 @@ func (q *queue) add(it *item) error {
 		return ErrFull
 	}
 	q.waiting = append(q.waiting, it)
-	arm := it.note && !q.armed
+	note := it.note // once the lock is released, the writer may recycle the item
+	arm := note && !q.armed
 	q.armed = q.armed || arm
 	q.mu.Unlock()
-	if !it.note {
+	if !note {
 		wait.Wake(q.wake)
 	} else if arm {
 		time.AfterFunc(q.opt.NoteDelay, func() { wait.Wake(q.wake) })
