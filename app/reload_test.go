@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/memproxy/memproxy/config"
@@ -130,15 +129,12 @@ func TestHangupReloadsPolicies(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, dir, harmless)
 	r := start(t, plain, "log: {level: info}", "log: {level: warn}\npolicy: {dir: \""+dir+"\", poll: 24h}")
-	hangup := func() {
-		must.Do(t, syscall.Kill(syscall.Getpid(), syscall.SIGHUP))
-	}
 	r.do("POST", "/memories", note).want(t, 200)
 	writeBundle(t, dir, closed)
-	hangup()
+	ring.HangUp(t)
 	ring.Until(r.t, "the edit", func() bool { return r.do("POST", "/memories", note).status == 403 })
 	writeBundle(t, dir, broken)
-	hangup()
+	ring.HangUp(t)
 	ring.Until(r.t, "the broken edit is named", func() bool { _, err := r.car.rules.state(); return err != nil })
 	r.do("POST", "/memories", note).want(t, 403)
 }
@@ -153,7 +149,7 @@ type hangsUp struct {
 func (w hangsUp) Write(line []byte) (int, error) {
 	for _, at := range [...]string{"held writes are reviewed", "stopping"} {
 		if bytes.Contains(line, []byte(at)) {
-			must.Do(w.t, syscall.Kill(syscall.Getpid(), syscall.SIGHUP))
+			ring.HangUp(w.t)
 		}
 	}
 	if bytes.Contains(line, []byte(`"started"`)) || bytes.Contains(line, []byte("msg=started")) {
@@ -175,7 +171,7 @@ backends: [{name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: "http://127
 	getenv := func(string) string {
 		if !began {
 			began = true
-			must.Do(t, syscall.Kill(syscall.Getpid(), syscall.SIGHUP))
+			ring.HangUp(t)
 		}
 		return ""
 	}

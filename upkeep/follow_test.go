@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,7 +53,7 @@ func TestAnEditIsReadAtOnce(t *testing.T) {
 // signal reaches the whole process.
 func TestAnEarlyHangupIsHeard(t *testing.T) {
 	heard := upkeep.Hangups()
-	must.Do(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	ring.HangUp(t)
 	ring.Until(t, "the signal", func() bool { return len(heard) == 1 })
 	ctx, cancel := context.WithCancel(t.Context())
 	looks, over := make(chan time.Time), make(chan struct{})
