@@ -64,17 +64,26 @@ func TestOwnersHaveOneSpellingInBodies(t *testing.T) {
 	}
 }
 
+const formType = "multipart/form-data; boundary=b"
+
+// form returns a form of the parts, each with its header.
+func form(parts ...string) []byte {
+	return []byte("--b\r\n" + strings.Join(parts, "\r\n--b\r\n") + "\r\n--b--\r\n")
+}
+
 // Proves EDGE-13: headers that name an identity, and fields of a form.
 func TestOwnersHaveOneSpellingInHeadersAndForms(t *testing.T) {
 	a := adapter(t)
 	for name, refused := range map[string]bool{"User_id": false, "User-Id": true, "Userid": true, "X-Letta-Agent-Id": false, "X_letta_agent_id": true, "X-Request-Id": false, "X-User": false} {
-		req := memproxy.Request{Method: "GET", Path: "/v1/blocks/", EscapedPath: "/v1/blocks/", Header: memproxy.Header{name: {"x"}}}
-		rt, _ := a.Route(req)
+		rt, req := route(t, "GET", "/v1/blocks/")
+		req.Header[name] = []string{"x"}
 		var bad *memproxy.Malformed
 		if _, err := a.Decode(rt, req, nil); (errors.As(err, &bad) && bad.Status == 400) != refused {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	rt, req := route(t, "POST", "/v1/agents/import")
+	req.Header["Content-Type"] = []string{formType}
 	const file = "Content-Disposition: form-data; name=\"file\"; filename=\"a.json\"\r\nContent-Type: application/json\r\n\r\n{}"
 	field := func(name string) string { return "Content-Disposition: form-data; name=\"" + name + "\"\r\n\r\nx" }
 	for what, tc := range map[string]struct {
@@ -98,21 +107,12 @@ func TestOwnersHaveOneSpellingInHeadersAndForms(t *testing.T) {
 		"a form in the form":     {[]string{"Content-Disposition: form-data; name=\"x\"\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n\r\nx\r\n--c--", file}, true},
 		"transfer encoding":      {[]string{"Content-Disposition: form-data; name=\"x\"\r\nContent-Transfer-Encoding: base64\r\n\r\neA==", file}, true},
 	} {
-		body := ""
-		for _, p := range tc.parts {
-			body += "--b\r\n" + p + "\r\n"
-		}
-		req := memproxy.Request{Method: "POST", Path: "/v1/agents/import", EscapedPath: "/v1/agents/import", Header: memproxy.Header{"Content-Type": {"multipart/form-data; boundary=b"}}}
-		rt, _ := a.Route(req)
 		var bad *memproxy.Malformed
-		if _, err := a.Decode(rt, req, []byte(body+"--b--\r\n")); (errors.As(err, &bad) && bad.Status == 400) != tc.refused {
+		if _, err := a.Decode(rt, req, form(tc.parts...)); (errors.As(err, &bad) && bad.Status == 400) != tc.refused {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	form := "--b\r\nContent-Disposition: form-data; name=\"user_id\"\r\n\r\nann\r\n--b\r\n" + file + "\r\n--b--\r\n"
-	req := memproxy.Request{Method: "POST", Path: "/v1/agents/import", EscapedPath: "/v1/agents/import", Header: memproxy.Header{"Content-Type": {"multipart/form-data; boundary=b"}}}
-	rt, _ := a.Route(req)
-	op, err := a.Decode(rt, req, []byte(form))
+	op, err := a.Decode(rt, req, form("Content-Disposition: form-data; name=\"user_id\"\r\n\r\nann", file))
 	if err != nil || len(op.Claims) != 1 || op.Claims[0].Values[0] != "ann" {
 		t.Errorf("an owner in a form: %v %v", op, err)
 	}

@@ -11,9 +11,6 @@ import (
 // reports it, and only there; an answer without a number is an error, not zero.
 func TestCounts(t *testing.T) {
 	a := adapter(t)
-	form := func(file string) string {
-		return "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.json\"\r\nContent-Type: application/json\r\n\r\n" + file + "\r\n--x--\r\n"
-	}
 	for name, tt := range map[string]struct {
 		path, file string
 		ids, want  []string
@@ -25,8 +22,8 @@ func TestCounts(t *testing.T) {
 		"an answer without them": {"/v1/folders/source-1/upload", `{}`, []string{"job-1"}, nil},
 	} {
 		rt, req := route(t, "POST", tt.path)
-		req.Header = memproxy.Header{"Content-Type": {"multipart/form-data; boundary=x"}}
-		op, err := a.Decode(rt, req, []byte(form(tt.file)))
+		req.Header["Content-Type"] = []string{formType}
+		op, err := a.Decode(rt, req, form("Content-Disposition: form-data; name=\"file\"; filename=\"a.json\"\r\nContent-Type: application/json\r\n\r\n"+tt.file))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -132,16 +132,15 @@ func TestEveryReferenceIsTold(t *testing.T) {
 			continue
 		}
 		var payload []byte
-		json, form := a.Bodied(rt.ID)
+		json, uploads := a.Bodied(rt.ID)
 		switch {
 		case json:
 			payload = []byte(body(rt.ID, `"brand_new":"group`+uuid+`","deep":{"er":[{"x":"conv`+uuid+`"}]},"file`+uuid+`":1,"ids":["passage`+uuid+`","mcp_server`+uuid+`"],"content":"see message`+uuid+`","summary":"message`+uuid+`"`))
 			want = append(want, "group"+uuid, "conv"+uuid, "file"+uuid, "passage"+uuid, "mcp_server"+uuid)
-		case form:
-			req.Header["Content-Type"] = []string{"multipart/form-data; boundary=b"}
-			payload = []byte("--b\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\n{\"y\":[\"group" + uuid + "\"]}\r\n--b\r\n" +
-				"Content-Disposition: form-data; name=\"z\"\r\n\r\nconv" + uuid + "\r\n--b\r\n" +
-				"Content-Disposition: form-data; name=\"file\"; filename=\"f.txt\"\r\n\r\nsee message" + uuid + "\r\n--b--\r\n")
+		case uploads:
+			req.Header["Content-Type"] = []string{formType}
+			payload = form("Content-Disposition: form-data; name=\"x\"\r\n\r\n{\"y\":[\"group"+uuid+"\"]}", "Content-Disposition: form-data; name=\"z\"\r\n\r\nconv"+uuid,
+				"Content-Disposition: form-data; name=\"file\"; filename=\"f.txt\"\r\n\r\nsee message"+uuid)
 			want = append(want, "group"+uuid, "conv"+uuid)
 		}
 		op, err := a.Decode(rt, req, payload)
