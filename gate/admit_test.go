@@ -110,7 +110,7 @@ func TestEveryBreakageFailsClosed(t *testing.T) {
 			memproxy.Operation{Kind: memproxy.Correct, Cost: 1, TargetKind: memproxy.TargetMemory, Targets: []string{"m1"}}, memproxy.LedgerUnavailable},
 		{"backend, when asked for an owner", func(r *rig) { r.fetch.err = errBroken },
 			memproxy.Operation{Kind: memproxy.Correct, Cost: 1, TargetKind: memproxy.TargetMemory, Targets: []string{"m1"}}, memproxy.UpstreamUnavailable},
-		{"screener", func(r *rig) { r.rules.Screener = brokenScreener{} }, learn("x"), memproxy.InternalError},
+		{"screener", func(r *rig) { r.rules.Screener = screener{err: errBroken} }, learn("x"), memproxy.InternalError},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, tc.smash)
@@ -124,12 +124,6 @@ func TestEveryBreakageFailsClosed(t *testing.T) {
 			}
 		})
 	}
-}
-
-type brokenScreener struct{ forgetful }
-
-func (brokenScreener) Screen(context.Context, memproxy.Screening) ([]memproxy.Finding, error) {
-	return nil, errBroken
 }
 
 // Proves CARD-3, TRL-10: shadow mode rules, records, and changes nothing.

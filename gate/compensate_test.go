@@ -10,13 +10,9 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// watchman is a fakeAdapter that can say what a run changed.
-type watchman struct{ fakeReader }
+// watchman is a driver that can say what a run changed.
+type watchman struct{ driver }
 
-func (*watchman) Turn(memproxy.Route, memproxy.Request, []byte) (memproxy.Turn, error) {
-	return nil, memproxy.ErrUngated
-}
-func (*watchman) Rearms(memproxy.Route) string { return "" }
 func (*watchman) Watch(memproxy.Route, memproxy.Request, []byte) (memproxy.Watch, error) {
 	return nil, memproxy.ErrUngated
 }
@@ -47,8 +43,7 @@ func TestUngatedRuns(t *testing.T) {
 			r := newRig(t, func(r *rig) {
 				r.rules.Profile, r.rules.Enforce = tc.profile, !tc.shadow
 				if !tc.blind {
-					w := &watchman{}
-					r.adapter, r.fake = w, &w.fakeAdapter
+					r.adapter = &watchman{driver{streamer: streamer{fakeReader: r.adapter.(*fakeReader)}, err: memproxy.ErrUngated}}
 				}
 			})
 			op := memproxy.Operation{Kind: memproxy.Run}

@@ -192,10 +192,7 @@ func (ret *effects) told(p *past, m *memproxy.Memory) {
 // before returns the id and the state of a target before the operation.
 func (ret *effects) before(target string) (id string, m memproxy.Memory) {
 	m = ret.op.Current[target]
-	if m.ID != "" {
-		return m.ID, m
-	}
-	return target, m
+	return cmp.Or(m.ID, target), m
 }
 
 // noDirectToolCall: the request makes no tool call in an agent's place.

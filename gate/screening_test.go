@@ -134,8 +134,8 @@ func TestAttacksAreWithheldFromReaders(t *testing.T) {
 	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("evil evil")}); got.Status != 403 || strings.Contains(string(got.Body), "evil") {
 		t.Errorf("%d %s", got.Status, got.Body)
 	}
-	r.rules.Screener = failing{}
 	a = r.admitWith(memproxy.Operation{Kind: memproxy.Recall}, f)
+	r.rules.Screener = screener{err: errBroken}
 	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("evil evil")}); got.Status != 502 {
 		t.Errorf("%d %s", got.Status, got.Body)
 	}
@@ -155,16 +155,6 @@ func TestWhatIsNotScreenedInTimeIsNotShown(t *testing.T) {
 			t.Errorf("%s: %d %s", kind, got.Status, got.Body)
 		}
 	}
-}
-
-// failing fails on what comes back.
-type failing struct{ forgetful }
-
-func (failing) Screen(_ context.Context, asked memproxy.Screening) ([]memproxy.Finding, error) {
-	if len(asked.Operation.Items) > 0 {
-		return nil, errBroken
-	}
-	return nil, nil
 }
 
 // Proves EDGE-2: what a backend's model made of a write is screened; what is

@@ -117,11 +117,14 @@ func mouth(who Reader) Reader {
 
 // Said records what a caller says itself.
 func (rs *Readers) Said(who Reader, texts []string) {
+	all := make([]string, len(texts))
+	for i, text := range texts {
+		all[i] = trust.Plain(text)
+	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	s := rs.renew(rs.own, mouth(who))
-	for _, text := range texts {
-		plain := trust.Plain(text)
+	for _, plain := range all {
 		if plain == "" || slices.Contains(s.said, plain) {
 			continue
 		}
