@@ -310,15 +310,8 @@ func (ret *answer) decisive() []memproxy.Reason {
 	if ret.Answered == nil {
 		return ret.reasons
 	}
-	var led, other []memproxy.Reason
-	for _, why := range ret.reasons {
-		if slices.Contains(ret.Answered.Reasons, why) {
-			led = append(led, why)
-		} else {
-			other = append(other, why)
-		}
-	}
-	return append(led, other...)
+	led, rest := verdict.Split(ret.reasons, func(why memproxy.Reason) bool { return slices.Contains(ret.Answered.Reasons, why) })
+	return append(led, rest...)
 }
 
 // deny answers an admitted call with a refusal, and records that.

@@ -73,11 +73,11 @@ func members(ctx context.Context, ret *answer) (refused bool, err error) {
 // tellUnclaimed reports members without a claim in the outcome's reasons and in the
 // log. Only the log has their names, because the backend chose them.
 func (ret *answer) tellUnclaimed(ctx context.Context) {
-	u := &ret.leftovers
+	u := ret.leftovers
+	ret.leftovers = leftovers{}
 	if u.filtered > 0 {
 		ret.filtered += u.filtered
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "what is another tenant's was left out of the answer"})
-		u.filtered = 0
 	}
 	if u.unreadable > 0 {
 		ret.filtered += u.unreadable
@@ -85,7 +85,6 @@ func (ret *answer) tellUnclaimed(ctx context.Context) {
 			Code: memproxy.AnswerUnreadable, Detail: fmt.Sprintf("%d elements of the answer that cannot be read were withheld", u.unreadable),
 		})
 		ret.g.opt.Meter.Filtered(ctx, ret.call.Backend.Name, u.unreadable)
-		u.unreadable = 0
 	}
 	if u.n == 0 {
 		return
@@ -99,7 +98,6 @@ func (ret *answer) tellUnclaimed(ctx context.Context) {
 	})
 	ret.g.opt.Log.WarnContext(ctx, "members of an answer that no row claims were "+what, "decision", ret.Decision.ID,
 		"backend", ret.call.Backend.Name, "route", ret.call.Route.ID, "members", u.n, "names", u.names)
-	*u = leftovers{}
 }
 
 // maxRequests bounds the side requests that fill up one answer.

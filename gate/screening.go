@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/gate/verdict"
 	"github.com/memproxy/memproxy/redaction"
 )
 
@@ -74,13 +75,9 @@ func (a *Admission) owns() bool {
 // either: what a model makes of the write is compared with the other findings only.
 func divide(r *run, findings []memproxy.Finding) (count, configured []memproxy.Finding) {
 	owns := r.owns()
-	for _, f := range findings {
-		if f.Item >= 0 && f.Item < len(r.op.Items) && configuration(r, &r.op.Items[f.Item], owns) {
-			configured = append(configured, f)
-		} else {
-			count = append(count, f)
-		}
-	}
+	configured, count = verdict.Split(findings, func(f memproxy.Finding) bool {
+		return f.Item >= 0 && f.Item < len(r.op.Items) && configuration(r, &r.op.Items[f.Item], owns)
+	})
 	return count, configured
 }
 

@@ -100,14 +100,7 @@ func (v *Sum) RefuseNames(refused []memproxy.Reason) {
 // Decisive sorts the reasons for the record and the answer: first those that led to
 // the verdict, so that the first one explains it. Notes are returned separately.
 func (v *Sum) Decisive() (reasons, notes []memproxy.Reason) {
-	led, lesser := v.Reasons[:0:0], v.Reasons[:0:0]
-	for _, why := range v.Reasons {
-		if v.weights[why] == v.Worst {
-			led = append(led, why)
-		} else {
-			lesser = append(lesser, why)
-		}
-	}
+	led, lesser := Split(v.Reasons, func(why memproxy.Reason) bool { return v.weights[why] == v.Worst })
 	Sort(led)
 	Sort(lesser)
 	Sort(v.Notes)
@@ -121,4 +114,16 @@ func Sort(rs []memproxy.Reason) {
 	slices.SortFunc(rs, func(a, b memproxy.Reason) int {
 		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Pointer, b.Pointer))
 	})
+}
+
+// Split divides a list into what is so and the rest, in order.
+func Split[T any](list []T, is func(T) bool) (so, rest []T) {
+	for _, v := range list {
+		if is(v) {
+			so = append(so, v)
+		} else {
+			rest = append(rest, v)
+		}
+	}
+	return so, rest
 }
