@@ -1,14 +1,17 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"sync"
+
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/memproxy/memproxy/internal/durable"
 )
@@ -29,22 +32,13 @@ const (
 
 // tilePath is the C2SP path of tile n at a level; width 0 or 256 means a full tile.
 func tilePath(level int, n int64, width int) string {
-	return "tile/" + strconv.Itoa(level) + "/" + nPath(n, width)
+	path := tlog.Tile{H: tileHeight, L: level, N: n, W: cmp.Or(width, tileWidth)}.Path()
+	return "tile/" + strings.TrimPrefix(path, "tile/8/") // the height is always the same
 }
 
-// bundlePath is the C2SP path of an entry bundle.
-func bundlePath(n int64, width int) string { return "tile/entries/" + nPath(n, width) }
-
-func nPath(n int64, width int) string {
-	p := fmt.Sprintf("%03d", n%1000)
-	for n >= 1000 {
-		n /= 1000
-		p = fmt.Sprintf("x%03d/%s", n%1000, p)
-	}
-	if width > 0 && width < tileWidth {
-		p += ".p/" + strconv.Itoa(width)
-	}
-	return p
+// bundlePath is the C2SP path of an entry bundle, which tlog calls data.
+func bundlePath(n int64, width int) string {
+	return strings.Replace(tilePath(-1, n, width), "data", "entries", 1)
 }
 
 func journalPath(bundle int64) string { return fmt.Sprintf("%s/%012d", journalDir, bundle) }

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -26,7 +25,6 @@ import (
 // app is an invocation of the command.
 type app struct {
 	stdout, stderr io.Writer
-	now            func() time.Time
 }
 
 // Main runs `memproxy audit` with its arguments, until it is done or ctx ends, and
@@ -37,7 +35,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // Command is `memproxy audit`.
 func Command(stdout, stderr io.Writer) *cobra.Command {
-	a := &app{stdout: stdout, stderr: stderr, now: time.Now}
+	a := &app{stdout: stdout, stderr: stderr}
 	return cli.Group("audit", "read and verify the audit log", "memproxy audit verify --dir state/audit", a.verify(), a.tail(), a.query(), a.prove())
 }
 

@@ -21,7 +21,7 @@ import (
 
 // filterFlags adds the flags of a filter. The filter is complete after parsing and
 // finish.
-func (a *app) filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() error) {
+func filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() error) {
 	f = &query.Filter{}
 	for _, o := range []struct {
 		to          *string
@@ -50,10 +50,10 @@ func (a *app) filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() err
 	since := fs.String("since", "", "appended at or after this `time` (RFC 3339, or an age such as 24h or 7d)")
 	until := fs.String("until", "", "appended before this `time`")
 	return f, func() (err error) {
-		if f.Since, err = a.moment("since", *since); err != nil {
+		if f.Since, err = moment("since", *since); err != nil {
 			return err
 		}
-		if f.Until, err = a.moment("until", *until); err != nil {
+		if f.Until, err = moment("until", *until); err != nil {
 			return err
 		}
 		return f.Check()
@@ -61,12 +61,12 @@ func (a *app) filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() err
 }
 
 // moment reads a time, or an age counted back from now.
-func (a *app) moment(name, s string) (time.Time, error) {
+func moment(name, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
 	if age, ok := cli.ParseAge(s); ok {
-		return a.now().Add(-age), nil
+		return time.Now().Add(-age), nil
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
@@ -94,7 +94,7 @@ func (a *app) searching(name, short, example string, run func(context.Context, s
 		return cli.OK, nil
 	})
 	var finish func() error
-	q.filter, finish = a.filterFlags(c.Flags())
+	q.filter, finish = filterFlags(c.Flags())
 	q.output = cli.OutputFlag(c.Flags(), ocsfForm)
 	c.PreRunE = func(*cobra.Command, []string) error { return finish() }
 	return c

@@ -40,9 +40,13 @@ type Filter struct {
 // MaxLast bounds the records that a query keeps in memory.
 const MaxLast = 10000
 
-// closed are the fields with a fixed set of values.
-func (f *Filter) closed() []choice {
-	return []choice{
+// Check refuses values that no record can have: a misspelled query must not look
+// like one without results.
+func (f *Filter) Check() error {
+	for _, c := range []struct {
+		name, value string
+		list        any
+	}{
 		{"action", f.Action, memproxy.Kinds[:]},
 		{"verdict", f.Verdict, []string{"allow", "amend", "hold", "deny"}},
 		{"shadow-verdict", f.Would, []string{"allow", "amend", "hold", "deny"}},
@@ -50,18 +54,7 @@ func (f *Filter) closed() []choice {
 		{"reason", f.Reason, memproxy.ReasonCodes()},
 		{"source", f.Source, []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile, memproxy.SourceUnstated}},
 		{"stage", f.Stage, []memproxy.ActStage{memproxy.ActAttempted, memproxy.ActDone, memproxy.ActRefused, memproxy.ActFailed, memproxy.ActUnknown}},
-	}
-}
-
-type choice struct {
-	name, value string
-	list        any
-}
-
-// Check refuses values that no record can have: a misspelled query must not look
-// like one without results.
-func (f *Filter) Check() error {
-	for _, c := range f.closed() {
+	} {
 		words := strings.Fields(strings.Trim(fmt.Sprint(c.list), "[]"))
 		if c.value != "" && !slices.Contains(words, c.value) {
 			return fmt.Errorf("%s %q is none of %s", c.name, c.value, strings.Join(words, ", "))
