@@ -150,7 +150,7 @@ func TestExemplars(t *testing.T) {
 
 // Labels with external values cannot grow the metrics without bound.
 func TestLabelsAreBounded(t *testing.T) {
-	tel := start(t, telemetry.Options{Recent: -1, SampleRatio: -1})
+	tel := start(t, telemetry.Options{SampleRatio: -1})
 	ev := event("")
 	ev.Budget = nil
 	for i := range 5000 {
@@ -191,7 +191,7 @@ func TestInstrumentsAtOnce(t *testing.T) {
 }
 
 func BenchmarkInstruments(b *testing.B) {
-	tel := start(b, telemetry.Options{Recent: -1})
+	tel := start(b, telemetry.Options{})
 	in := tel.Instruments()
 	plain := event("")
 	plain.Budget = nil

@@ -17,8 +17,6 @@ import (
 // Defaults of Options.
 const (
 	DefaultServiceName = "memproxy"
-	// DefaultRecent is the number of requests kept in memory.
-	DefaultRecent = 256
 	// DefaultExportTimeout bounds one export.
 	DefaultExportTimeout = 10 * time.Second
 	// DefaultMetricInterval is the time between exports of metrics.
@@ -41,9 +39,6 @@ type Options struct {
 	// SampleRatio is the share of traces that are recorded, for requests whose
 	// traceparent does not decide. Zero is all, negative none.
 	SampleRatio float64
-	// Recent is the number of requests kept in memory without a collector. Zero is the
-	// default, negative none.
-	Recent int
 
 	// Log receives warnings about failing exports. Nil: none.
 	Log *slog.Logger
@@ -86,7 +81,6 @@ func (o *Options) complete() error {
 	}
 	o.SampleRatio = cmp.Or(o.SampleRatio, 1)
 	o.ServiceName = cmp.Or(o.ServiceName, DefaultServiceName)
-	o.Recent = cmp.Or(o.Recent, DefaultRecent)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Clock == nil {
 		o.Clock = time.Now

@@ -22,6 +22,8 @@ import (
 )
 
 const (
+	// maxRecent bounds the requests that are kept.
+	maxRecent = 256
 	// maxSteps bounds the spans kept per request; a write usually has usualSteps.
 	maxSteps   = 64
 	usualSteps = 20
@@ -60,10 +62,6 @@ type recentStep struct {
 	Offset int64  `json:"offset_us"` // from the start of the request
 	Micros int64  `json:"duration_us"`
 	Failed bool   `json:"failed,omitempty"`
-}
-
-func newRecent(size int, root sdktrace.Sampler, f fence) *recent {
-	return &recent{root: root, fence: f, done: make([]recentRequest, 0, size)}
 }
 
 // recentSpan is a running request, or a span that is not kept: it is not sampled, or
@@ -231,7 +229,7 @@ func (s *stepSpan) End(...trace.SpanEndOption) {
 func (r *recent) keep(req recentRequest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.done) < cap(r.done) {
+	if len(r.done) < maxRecent {
 		r.done = append(r.done, req)
 		return
 	}

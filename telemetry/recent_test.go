@@ -43,19 +43,19 @@ func recent(t *testing.T, tel *telemetry.Telemetry, query string) (out []kept) {
 
 // Proves CARD-6: without a collector the last requests are available.
 func TestRecentRequests(t *testing.T) {
-	tel := start(t, telemetry.Options{Recent: 3})
+	tel := start(t, telemetry.Options{})
 	if got := recent(t, tel, ""); len(got) != 0 {
 		t.Errorf("before any request: %v", got)
 	}
 	var last trace.SpanContext
-	for range 5 {
+	for range 300 {
 		last = request(t.Context(), tel)
 	}
 	got := recent(t, tel, "")
-	if len(got) != 3 || got[0].Trace != last.TraceID().String() || len(got[0].Steps) != 3 || got[0].Attributes[signal.AttrDecision] != decision {
+	if len(got) != 256 || got[0].Trace != last.TraceID().String() || len(got[0].Steps) != 3 || got[0].Attributes[signal.AttrDecision] != decision {
 		t.Errorf("got %+v", got)
 	}
-	if got := recent(t, tel, "?decision="+decision); len(got) != 3 {
+	if got := recent(t, tel, "?decision="+decision); len(got) != 256 {
 		t.Errorf("by decision: %d", len(got))
 	}
 	if got := recent(t, tel, "?decision=other"); len(got) != 0 {

@@ -93,26 +93,22 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 		root = sdktrace.TraceIDRatioBased(t.opt.SampleRatio)
 	}
 	fence := newFence()
-	if t.opt.OTLP.Endpoint == "" && t.opt.Recent > 0 {
-		t.recent = newRecent(t.opt.Recent, root, fence)
+	if t.opt.OTLP.Endpoint == "" {
+		t.recent = &recent{root: root, fence: fence}
 		t.tracer = t.recent
 		return nil
+	}
+	processor, err := t.exportTraces(ctx, fence)
+	if err != nil {
+		return err
 	}
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxAttribute
 	limits.AttributeCountLimit = maxAttributes
 	limits.EventCountLimit = 0 // an event could quote an error, and an error can quote content
-	options := []sdktrace.TracerProviderOption{
-		sdktrace.WithResource(res), sdktrace.WithRawSpanLimits(limits), sdktrace.WithSampler(sdktrace.ParentBased(root)),
-	}
-	if t.opt.OTLP.Endpoint != "" {
-		processor, err := t.exportTraces(ctx, fence)
-		if err != nil {
-			return err
-		}
-		options = append(options, sdktrace.WithSpanProcessor(processor))
-	}
-	traces := sdktrace.NewTracerProvider(options...)
+	traces := sdktrace.NewTracerProvider(
+		sdktrace.WithResource(res), sdktrace.WithRawSpanLimits(limits), sdktrace.WithSampler(sdktrace.ParentBased(root)), sdktrace.WithSpanProcessor(processor),
+	)
 	t.tracer, t.providers = traces.Tracer(signal.Scope), append(t.providers, traces)
 	return nil
 }
