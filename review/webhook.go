@@ -2,7 +2,6 @@ package review
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -27,8 +26,8 @@ const (
 	webhookTimeout = 10 * time.Second // of one attempt
 	firstDelay     = 2 * time.Second
 	longestDelay   = time.Hour
-	// defaultAttempts last about eight hours in total.
-	defaultAttempts = 18
+	// mostAttempts last about eight hours in total; then a notice is given up.
+	mostAttempts = 18
 	// webhookBatch is the number of notices that are leased at once.
 	webhookBatch = 20
 )
@@ -62,9 +61,7 @@ type WebhookOptions struct {
 	Clock     func() time.Time
 	// Jitter returns a random number in [0, 1).
 	Jitter func() float64
-	// number of attempts before a notice is given up; 0 is 18
-	Attempts int
-	Log      *slog.Logger
+	Log    *slog.Logger
 }
 
 // Webhooks delivers notices, each at least once, and in order unless the receiver
@@ -87,7 +84,6 @@ func NewWebhooks(opt WebhookOptions) (*Webhooks, error) {
 	if len(opt.Secret) < 16 {
 		return nil, errors.New("review: the secret of a webhook has at least 16 bytes")
 	}
-	opt.Attempts = cmp.Or(max(opt.Attempts, 0), defaultAttempts)
 	return &Webhooks{opt: opt, client: http.Client{
 		Transport: opt.Transport, Timeout: webhookTimeout,
 		// A signed notice is not sent to another address.
@@ -130,7 +126,7 @@ func (w *Webhooks) deliver(ctx context.Context, n memproxy.Notice) error {
 	switch {
 	case err == nil:
 		return w.opt.Store.Delivered(ctx, n.ID)
-	case n.Attempts+1 >= w.opt.Attempts:
+	case n.Attempts+1 >= mostAttempts:
 		w.opt.Log.ErrorContext(ctx, "a notice is given up", "notice", n.ID, "attempts", n.Attempts+1, "error", err)
 		return w.opt.Store.Delivered(ctx, n.ID)
 	}

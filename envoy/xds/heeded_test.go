@@ -26,7 +26,7 @@ func TestRepeatedRefusalsAreRateLimited(t *testing.T) {
 	var log bytes.Buffer
 	now := time.Unix(1e9, 0)
 	s := must.Get(New(Options{
-		Fleet: "north", Store: away{}, Clock: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Fleet: "north", Store: away{}, Report: time.Hour, Clock: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		Rules: []Rule{{CommonName: "*", Tenant: "acme"}},
 	}))(t)
 	logged := func(what string, want int) {

@@ -88,7 +88,7 @@ func TestIdentityOfACertificate(t *testing.T) {
 func TestNodeIDsAreBounded(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	s := must.Get(New(Options{
-		Fleet: "north", Store: &Dir{}, Rules: []Rule{{CommonName: "*"}}, Clock: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
+		Fleet: "north", Store: &Dir{}, Report: time.Hour, Rules: []Rule{{CommonName: "*"}}, Clock: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
 	}))(t)
 	mine, theirs := identity{name: "mine"}, identity{name: "theirs"}
 	admit := func(who identity, id string) error {

@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -27,7 +26,7 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// Options configure a Server. Store, Rules, Clock and Log are required.
+// Options configure a Server. All but Plan and Warn are required.
 type Options struct {
 	Fleet string
 	Store Store
@@ -35,19 +34,15 @@ type Options struct {
 	Plan  Plan
 	Clock func() time.Time
 	Log   *slog.Logger
-	// Report is how often sidecars report their decisions. Default 10 s.
+	// Report is how often sidecars report their decisions.
 	Report time.Duration
 	// Warn lists what a release newly allows, a sentence each, when it is first
 	// seen; nil disables it. It may be slow.
 	Warn func(from, to *policy.Release) []string
 }
 
-const (
-	// DefaultReport is the default of Options.Report.
-	DefaultReport = 10 * time.Second
-	// Forget is how long a disconnected sidecar is still listed.
-	Forget = time.Hour
-)
+// Forget is how long a disconnected sidecar is still listed.
+const Forget = time.Hour
 
 // Server is one replica of the control plane. It is safe for concurrent use.
 type Server struct {
@@ -75,8 +70,8 @@ type Server struct {
 
 // New returns a server. It offers nothing before the first Refresh.
 func New(opt Options) (*Server, error) {
-	if opt.Fleet == "" || opt.Store == nil || len(opt.Rules) == 0 || opt.Clock == nil || opt.Log == nil {
-		return nil, errors.New("xds: fleet, store, rules, clock and log are required")
+	if opt.Fleet == "" || opt.Store == nil || len(opt.Rules) == 0 || opt.Clock == nil || opt.Log == nil || opt.Report <= 0 {
+		return nil, errors.New("xds: fleet, store, rules, clock, log and the time between reports are required")
 	}
 	for _, r := range opt.Rules {
 		if err := r.check(); err != nil {
@@ -86,7 +81,6 @@ func New(opt Options) (*Server, error) {
 	if err := opt.Plan.check(); err != nil {
 		return nil, err
 	}
-	opt.Report = cmp.Or(max(opt.Report, 0), DefaultReport)
 	return &Server{
 		opt:         opt,
 		assignments: cache.NewLinearCache(fleetpb.AssignmentType),
