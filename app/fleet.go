@@ -109,14 +109,11 @@ func (m *member) join() error {
 	if m.follower, err = follow.New(opt); err != nil {
 		return err
 	}
-	kept := m.follower.LastGood()
-	inForce := kept != nil && kept.Bundle == m.rules.now.Load().bundle.Version()
-	if inForce {
+	if kept := m.follower.Start(m.rules.now.Load().bundle.Version()); kept != nil {
 		version, _ := m.rules.state()
 		m.meter.name(version, kept.Name())
 		m.log.Info("started with the stored release", "release", kept.Name())
 	}
-	m.follower.Start(inForce)
 	m.group.Go("fleet", m.follower.Run)
 	return nil
 }

@@ -165,7 +165,7 @@ func (f *fleet) sidecar(node fleetpb.Node, certificate string, change ...func(*f
 		c(&opt, s)
 	}
 	s.Follower = must.Get(follow.New(opt))(f.t)
-	s.Start(true)
+	s.Start("") // nothing is stored
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { s.Run(ctx); close(done) }()

@@ -124,25 +124,17 @@ func read(opt Options) (*policy.Release, uint64, error) {
 	return r, k.Floor, nil
 }
 
-// LastGood is the stored release that New found, or nil. Start reports whether it
-// was put in force.
-func (f *Follower) LastGood() *policy.Release {
+// Start is called before Run with the version of the bundle in force. It returns the
+// stored release that New found, or nil if that is not in force: it is requested again.
+func (f *Follower) Start(bundle string) *policy.Release {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.now
-}
-
-// Start reports whether the stored release is in force. It is called before Run; a
-// release that is not in force is requested again.
-func (f *Follower) Start(inForce bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !inForce {
+	if f.now == nil || f.now.Bundle != bundle {
 		f.now = nil
+		return nil
 	}
-	if f.now != nil {
-		f.state.Running, f.newest = f.now.Name(), f.now.Number
-	}
+	f.state.Running, f.newest = f.now.Name(), f.now.Number
+	return f.now
 }
 
 // State returns the current state.

@@ -102,8 +102,8 @@ func TestSidecarVerifiesReleases(t *testing.T) {
 				t.Errorf("%s runs, want %s", got, inForce.Name())
 			}
 			again, err := follow.New(opt)
-			if err != nil || again.LastGood() == nil || again.LastGood().Name() != inForce.Name() {
-				t.Errorf("after a restart: %v %v", again.LastGood(), err)
+			if kept := again.Start(inForce.Bundle); err != nil || kept == nil || kept.Name() != inForce.Name() {
+				t.Errorf("after a restart: %v %v", kept, err)
 			}
 			// The floor never falls: 11 remains and 10 is refused.
 			if err := follow.Take(again, seal(t, policy.Statement{Number: 10}, "x", key)); err == nil {
@@ -151,11 +151,14 @@ func TestKeptReleaseIsChecked(t *testing.T) {
 	opt := (&sidecar{}).options(t)
 	path := opt.Path
 	f := must.Get(follow.New(opt))(t)
-	if f.LastGood() != nil {
+	r := seal(t, policy.Statement{Number: 5, Floor: 4, For: policy.Selector{Tenant: "acme"}}, "x", key)
+	if f.Start(r.Bundle) != nil {
 		t.Error("something was kept")
 	}
-	r := seal(t, policy.Statement{Number: 5, Floor: 4, For: policy.Selector{Tenant: "acme"}}, "x", key)
 	must.Do(t, follow.Take(f, r))
+	if again := must.Get(follow.New(opt))(t); again.Start("another") != nil || again.State().Running != "" {
+		t.Error("a stored release that is not in force runs")
+	}
 	whole := must.Get(os.ReadFile(path))(t)
 	for _, tc := range []struct {
 		name   string
@@ -176,7 +179,7 @@ func TestKeptReleaseIsChecked(t *testing.T) {
 		o := opt
 		tc.change(&o)
 		f, err := follow.New(o)
-		if (err != nil) != tc.fails || err == nil && (f.LastGood() != nil) != tc.kept {
+		if (err != nil) != tc.fails || err == nil && (f.Start(r.Bundle) != nil) != tc.kept {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 		if err == nil && !tc.kept {
