@@ -1,12 +1,9 @@
 package screen_test
 
 import (
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -18,14 +15,7 @@ func TestEverydaySentences(t *testing.T) {
 	s := screener(t, screen.Options{})
 	most := map[string]int{"first": 2, "seen": 7, "second": 1, "third": 6, "attack": 0} // that are judged wrongly
 	wrong := map[string]int{}
-	for line := range strings.Lines(string(must.Get(os.ReadFile("testdata/everyday.tsv"))(t))) {
-		if line[0] == '#' {
-			continue
-		}
-		f := strings.Split(strings.TrimSpace(line), "\t")
-		if len(f) != 3 {
-			t.Fatalf("%q has %d columns, want 3", line, len(f))
-		}
+	for _, f := range columns(t, "everyday.tsv", 3) {
 		for _, source := range []memproxy.Source{"", memproxy.SourceUntrusted} {
 			r := s.Text(f[2], string(source), string(memproxy.TrustAuthenticated))
 			if r.Verdict.Stops() == (f[0] == "attack") {

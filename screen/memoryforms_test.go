@@ -9,25 +9,34 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// form is an attack in the form that memories are poisoned in, and the nearest
-// thing that a person writes down.
-type form struct{ trait, set, attack, harmless string }
-
-func memoryForms(t *testing.T) []form {
+// columns reads the lines of a file of testdata, which have so many columns.
+func columns(t *testing.T, file string, n int) (lines [][]string) {
 	t.Helper()
-	b := must.Get(os.ReadFile("testdata/memoryforms.tsv"))(t)
-	var out []form
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(string(must.Get(os.ReadFile("testdata/" + file))(t))) {
+		f := strings.Split(strings.TrimSpace(line), "\t")
 		if line[0] == '#' {
 			continue
 		}
-		f := strings.Split(strings.TrimSpace(line), "\t")
-		if len(f) != 4 {
-			t.Fatalf("%q has %d columns, want 4", line, len(f))
+		if len(f) != n {
+			t.Fatalf("%s: %q has %d columns, want %d", file, line, len(f), n)
 		}
-		out = append(out, form{f[0], f[1], f[2], f[3]})
+		lines = append(lines, f)
 	}
-	return out
+	return lines
+}
+
+// neighbours holds that poison of a source and a trust is stopped, and the nearest thing
+// that a person writes down is not. It returns what is said of the poison.
+func neighbours(t *testing.T, s *screen.Screener, poison, harmless, source, trust string) screen.Report {
+	t.Helper()
+	r := s.Text(poison, source, trust)
+	if !r.Verdict.Stops() {
+		t.Errorf("%q passes at %d: %v", poison, r.Score, r.Findings)
+	}
+	if r := s.Text(harmless, source, trust); r.Verdict.Stops() {
+		t.Errorf("%q is held at %d: %v", harmless, r.Score, r.Findings)
+	}
+	return r
 }
 
 // What the rules were written by is held, and no neighbour. Of what was set aside
@@ -41,18 +50,19 @@ func TestMemoryForms(t *testing.T) {
 	s := screener(t, screen.Options{})
 	least := map[string]int{"seen": 51, "unseen": 10, "later": 54}
 	held, all := map[string]int{}, map[string]int{}
-	for _, f := range memoryForms(t) {
-		if least[f.set] == 0 {
+	for _, f := range columns(t, "memoryforms.tsv", 4) {
+		trait, set, attack, harmless := f[0], f[1], f[2], f[3]
+		if least[set] == 0 {
 			continue
 		}
-		all[f.set]++
-		if r := s.Text(f.attack, "", ""); r.Verdict.Stops() {
-			held[f.set]++
+		all[set]++
+		if r := s.Text(attack, "", ""); r.Verdict.Stops() {
+			held[set]++
 		} else {
-			t.Logf("%s: passes at %d: %q", f.trait, r.Score, f.attack)
+			t.Logf("%s: passes at %d: %q", trait, r.Score, attack)
 		}
-		if r := s.Text(f.harmless, "", ""); r.Verdict.Stops() {
-			t.Errorf("%s: held at %d: %q %v", f.trait, r.Score, f.harmless, r.Findings)
+		if r := s.Text(harmless, "", ""); r.Verdict.Stops() {
+			t.Errorf("%s: held at %d: %q %v", trait, r.Score, harmless, r.Findings)
 		}
 	}
 	for set, n := range least {

@@ -12,21 +12,6 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// cases reads a language and a text a line.
-func cases(t *testing.T, file string) [][2]string {
-	t.Helper()
-	b := must.Get(os.ReadFile(file))(t)
-	var out [][2]string
-	for line := range strings.Lines(string(b)) {
-		language, text, ok := strings.Cut(strings.TrimSpace(line), "\t")
-		if !ok {
-			t.Fatalf("%s: no tab in %q", file, line)
-		}
-		out = append(out, [2]string{language, text})
-	}
-	return out
-}
-
 // Proves MFW-3, SYN-2: what is planted in nineteen languages is held, by
 // the rules for them alone as well, and their neighbours are not. Each language has
 // an override, a standing order, what asks for the instructions, what an
@@ -35,7 +20,7 @@ func TestTongues(t *testing.T) {
 	all := screener(t, screen.Options{})
 	rules := screener(t, screen.Options{Disable: []string{screen.LayerLexicon, screen.LayerClassify}})
 	n := map[string]int{}
-	for _, c := range cases(t, "testdata/tongues/attacks.tsv") {
+	for _, c := range columns(t, "tongues/attacks.tsv", 2) {
 		n[c[0]]++
 		if !all.Text(c[1], "", "").Verdict.Stops() {
 			t.Errorf("%s: passes: %s", c[0], c[1])
@@ -44,7 +29,7 @@ func TestTongues(t *testing.T) {
 			t.Errorf("%s: passes the rules: %s", c[0], c[1])
 		}
 	}
-	for _, c := range cases(t, "testdata/tongues/benign.tsv") {
+	for _, c := range columns(t, "tongues/benign.tsv", 2) {
 		if r := all.Text(c[1], "", ""); r.Verdict.Stops() {
 			t.Errorf("%s: is held: %s %v", c[0], c[1], r.Findings)
 		}

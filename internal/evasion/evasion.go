@@ -183,7 +183,7 @@ func encodings() []Transform {
 		{"letters by number", func(s string) string { return spell(s, alphabetical, "-", " ") }, spelled},
 		{"ascii85", func(s string) string { return "<~" + b85(s) + "~>" }, nil},
 		{"ascii85 without marks", b85, nil},
-		{"base85", func(s string) string { return rfc1924(s) }, nil},
+		{"base85", rfc1924, nil},
 		{"morse", func(s string) string { return morse(s, "/ ") }, spelled},
 		{"morse with points", func(s string) string {
 			return strings.NewReplacer(".", "·", "-", "−").Replace(morse(s, "  "))
@@ -220,7 +220,7 @@ func orders() []Transform {
 		{"a link of two words", func(s string) string { return chained(s, 2, "word://", "/") }, language},
 		{"numbered words", func(s string) string { return items(s, "\n", func(i int) string { return fmt.Sprintf("%d. ", i+1) }) }, nil},
 		{"numbered words in a line", func(s string) string { return items(s, " ", func(i int) string { return fmt.Sprintf("%d) ", i+1) }) }, nil},
-		{"numbered words out of order", func(s string) string { return shuffled(s) }, language},
+		{"numbered words out of order", shuffled, language},
 		{"bulleted words", func(s string) string { return items(s, "\n", func(int) string { return "- " }) }, nil},
 		{"starred words in a line", func(s string) string { return items(s, " ", func(int) string { return "* " }) }, nil},
 		{"pieces in quotes", func(s string) string { return `"` + strings.Join(chunks(s, 5), `" + "`) + `"` }, unquoted},

@@ -35,25 +35,19 @@ var labels = map[string]string{
 
 // cues are what all of these words say, and "part" before a place.
 var cues = func() map[string]cue {
-	all := map[string]cue{}
-	say := func(w string, more func(*cue)) {
-		c := all[w]
-		more(&c)
-		all[w] = c
+	split, piece, all := terms.Set(splitWords), terms.Set(pieceWords), map[string]cue{}
+	add := func(w string, place int) {
+		all[w] = cue{split: split[w], piece: piece[w], label: labels[w], place: place}
+	}
+	for w := range strings.FieldsSeq(splitWords + " " + pieceWords) {
+		add(w, 0)
+	}
+	for w := range labels {
+		add(w, 0)
 	}
 	for w, n := range places {
-		for _, w := range []string{w, "part" + w} {
-			say(w, func(c *cue) { c.place = n })
-		}
-	}
-	for w := range strings.FieldsSeq(splitWords) {
-		say(w, func(c *cue) { c.split = true })
-	}
-	for w := range strings.FieldsSeq(pieceWords) {
-		say(w, func(c *cue) { c.piece = true })
-	}
-	for w, l := range labels {
-		say(w, func(c *cue) { c.label = l })
+		add(w, n)
+		add("part"+w, n)
 	}
 	return all
 }()

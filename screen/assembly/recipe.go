@@ -34,6 +34,7 @@ const (
 )
 
 type ingredient struct {
+	kind    int
 	write   string
 	at      time.Time
 	suspect bool // of an untrusted or hostile source
@@ -58,25 +59,17 @@ func NewRecipes() *Recipes {
 // other writes left: all kinds are there, of more than one write, and where to
 // send things was said by an untrusted or hostile source. It changes nothing.
 func (r *Recipes) Complete(who Whose, write string, texts []string, suspect bool, now time.Time) []int {
-	if !r.began(who) {
-		return nil // of more than one write
+	left := r.left(who, write, now)
+	if len(left) == 0 {
+		return nil // most have written nothing of it: their texts need not be read
 	}
 	own, which := ingredients(texts)
 	have := own
 	aimed, others := own[aims] && suspect, false
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e, ok := r.kept.Peek(who); ok {
-		for k, list := range e {
-			for _, in := range list {
-				if in.write == write || now.Sub(in.at) >= recipeTime {
-					continue
-				}
-				have[k] = true
-				aimed = aimed || k == aims && in.suspect
-				others = others || !own[k]
-			}
-		}
+	for _, in := range left {
+		have[in.kind] = true
+		aimed = aimed || in.kind == aims && in.suspect
+		others = others || !own[in.kind]
 	}
 	if !aimed || !others || have != [kinds]bool{true, true, true} {
 		return nil
@@ -84,12 +77,18 @@ func (r *Recipes) Complete(who Whose, write string, texts []string, suspect bool
 	return which
 }
 
-// began reports whether anything is kept of somebody. Of most there is nothing,
-// and their texts need not be read for it.
-func (r *Recipes) began(who Whose) bool {
+// left are the ingredients that other writes than one left in somebody's memory.
+func (r *Recipes) left(who Whose, write string, now time.Time) (all []ingredient) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.kept.Contains(who)
+	if kept, ok := r.kept.Peek(who); ok {
+		for _, in := range slices.Concat(kept[:]...) {
+			if in.write != write && now.Sub(in.at) < recipeTime {
+				all = append(all, in)
+			}
+		}
+	}
+	return all
 }
 
 // Commit remembers what a write that went through left.
@@ -113,7 +112,7 @@ func (r *Recipes) Commit(who Whose, write string, texts []string, suspect bool, 
 				at := slices.IndexFunc(list, func(in ingredient) bool { return !in.suspect })
 				list = slices.Delete(list, max(at, 0), max(at, 0)+1)
 			}
-			e[k] = append(list, ingredient{write, now, suspect})
+			e[k] = append(list, ingredient{k, write, now, suspect})
 		}
 	}
 }

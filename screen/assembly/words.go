@@ -49,10 +49,8 @@ var lists = func() (all terms.Table[list]) {
 
 // hash is that of a word in lower case, in whatever script.
 func hash(w string) uint32 {
-	for i := range len(w) {
-		if w[i] >= utf8.RuneSelf {
-			return terms.Word(strings.ToLower(w))
-		}
+	if !terms.ASCII(w) {
+		w = strings.ToLower(w)
 	}
 	return terms.Word(w)
 }

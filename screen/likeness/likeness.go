@@ -124,7 +124,7 @@ func (x *Index) match(text string, source memproxy.Source) (best similar.Match, 
 		with = &scratch{counts: make([]uint8, len(x.exemplars)), sums: make([]float32, len(x.exemplars))}
 	}
 	with.pair = with.pair[:0]
-	from, lower, plain := 0, text, ascii(text)
+	from, lower, plain := 0, text, terms.ASCII(text)
 	if plain {
 		lower = strings.ToLower(text) // once, and every letter stays in its place
 	}
@@ -256,15 +256,6 @@ func sentences(text string) []span {
 // stops are the characters of ASCII at which a sentence may end, between those that
 // stand between words, and edges those that are no part of the word that they stand at.
 var stops, between, edges = terms.BytesOf("!?\n;."), terms.BytesOf("\t\n\v\f\r ,;:!?()[]{}\""), terms.BytesOf(".'`*_<>-")
-
-func ascii(s string) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
 
 // token is a word of a sentence, or two.
 type token struct {

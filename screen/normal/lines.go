@@ -253,7 +253,7 @@ const maxStray = 3 // how many words of the groups' length may stand before them
 func regroup(found []View, v *View, from, to int) []View {
 	s, tail := v.Text, max(from, strings.LastIndexAny(v.Text[:to], " \n\t"))
 	all := ungrouped(s[from:to])
-	less := all[:len(all)-grouping(s[tail:to])]
+	less := all[:len(all)-len(ungrouped(s[tail:to]))]
 	for stray := 0; stray <= maxStray && len(all) >= minRun; stray++ {
 		if t := decodeGroup(all); t != nil {
 			return clean(found, whole(Encoded, t, v, from, to))
@@ -265,7 +265,7 @@ func regroup(found []View, v *View, from, to int) []View {
 		if next < 0 {
 			break
 		}
-		n := grouping(s[from : from+next])
+		n := len(ungrouped(s[from : from+next]))
 		all, less = all[n:], less[min(n, len(less)):]
 		from += next + 1
 	}
@@ -291,16 +291,6 @@ func ungrouped(s string) string {
 		}
 	}
 	return out.String()
-}
-
-// grouping is how many bytes of s part no groups.
-func grouping(s string) (n int) {
-	for i := range len(s) {
-		if !betweenGroups[s[i]] {
-			n++
-		}
-	}
-	return n
 }
 
 // decodeGroup returns the text that groups encode together, or nil.

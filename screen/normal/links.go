@@ -47,11 +47,10 @@ func links(found []View, v *View) []View {
 		web := false
 		if at >= 0 {
 			scheme := schemeStart(s, i, i+at)
-			web = isWeb(s[scheme : i+at])
+			web = s[scheme:i+at] == "http" || s[scheme:i+at] == "https"
 			copied(i, scheme)
 			i += at
-			n, foreign := linkWords(s[i:j])
-			in, all := english().count(s[i:j])
+			n, in, all, foreign := linkWords(s[i:j])
 			if words += n; foreign || in >= minLinked && in*3 >= all || !web && sense(s[i:j]) >= legibleLink {
 				known += n
 			}
@@ -98,8 +97,6 @@ func links(found []View, v *View) []View {
 // legibleLink is how much the letters of a link follow each other where it has words:
 // less than in prose, for what is abbreviated.
 const legibleLink = 4
-
-func isWeb(scheme string) bool { return scheme == "http" || scheme == "https" }
 
 // glued reports texts in which signs stand where spaces should.
 func glued(s string) bool {
@@ -197,21 +194,28 @@ func schemeStart(s string, from, end int) int {
 	return from + len(strings.TrimRight(s[from:end], terms.Alnum+"+.-"))
 }
 
-// linkWords counts the words in the rest of a link, those in scripts without spaces
-// by letter; foreign is set if there are letters beyond ASCII.
-func linkWords(s string) (n int, foreign bool) {
+// linkWords counts the words in the rest of a link that say something, those in scripts
+// without spaces by letter; common ones among all of two letters and more; foreign is
+// set if there are letters beyond ASCII.
+func linkWords(s string) (n, common, all int, foreign bool) {
 	for i := range len(s) {
 		if s[i] >= 0xc0 {
 			n, foreign = n+1, true
 		}
 	}
-	eachWord(s, func(i, j int, _ uint32) {
-		if j-i >= 2 && !slices.Contains(addressWords, strings.ToLower(s[i:j])) {
+	eachWord(s, func(i, j int, h uint32) {
+		if j-i < 2 {
+			return
+		}
+		if all++; wide().common(h) {
+			common++
+		}
+		if !addressWords[strings.ToLower(s[i:j])] {
 			n++
 		}
 	})
-	return n, foreign
+	return n, common, all, foreign
 }
 
 // addressWords are words that most addresses have and that say nothing.
-var addressWords = strings.Fields("www com org net io dev example html php htm http https github blob main master docs en index id")
+var addressWords = terms.Set("www com org net io dev example html php htm http https github blob main master docs en index id")

@@ -57,7 +57,7 @@ func spoken(found []View, v *View) []View {
 		}
 		if w := typed().of(s[i:j], h); w != "" {
 			mistyped++
-			telling = telling || english().word(w)
+			telling = telling || vocab.common(terms.Word(w))
 		}
 	})
 	order.clause(len(s), len(s))

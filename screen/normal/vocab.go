@@ -38,6 +38,7 @@ type known struct {
 	// cost is how surprising it is where any word may stand, by its rank, in sixteenths of
 	// a bit, or 0 where it is in no list.
 	cost   int16
+	common bool // it is one of the words by which a decoding is recognised
 	letter byte // for which it stands in a spelling alphabet
 	small  byte // the kind of a small word
 }
@@ -46,23 +47,6 @@ type known struct {
 // same, and rankCost is what the first of them costs less than their logarithm says.
 const nearRank, rankCost = 8, 43
 
-// newVocabulary ranks the words of lists, each with the most usual first.
-func newVocabulary(lists ...string) *vocabulary {
-	v := &vocabulary{}
-	for _, list := range lists {
-		for rank, w := range strings.Fields(list) {
-			cost, at := int16(16*math.Log2(float64(rank+nearRank)))+rankCost, &v.words.At(terms.Word(w)).cost
-			if *at == 0 || cost < *at {
-				*at = cost
-			}
-			if len(w) >= beginning {
-				v.begins[three(w)/64] |= 1 << (three(w) % 64)
-			}
-		}
-	}
-	return v
-}
-
 const beginning = 3 // how many letters tell whether any word begins so
 
 // three is the place of the first letters of w among all.
@@ -70,13 +54,22 @@ func three(w string) int {
 	return (int(places[w[0]])*27+int(places[w[1]]))*27 + int(places[w[2]])
 }
 
-// english returns the vocabulary, made when it is first asked for and read-only
-// from then on.
-var english = sync.OnceValue(func() *vocabulary { return newVocabulary(common) })
-
-// wide returns the larger vocabulary: for what is known to be words.
+// wide returns the vocabulary, made when it is first asked for and read-only from then
+// on. Words are ranked in their list, which has the most usual first.
 var wide = sync.OnceValue(func() *vocabulary {
-	v := newVocabulary(common, shared)
+	v := &vocabulary{}
+	for list, words := range [...]string{common, shared} {
+		for rank, w := range strings.Fields(words) {
+			is, cost := v.words.At(terms.Word(w)), int16(16*math.Log2(float64(rank+nearRank)))+rankCost
+			if is.cost == 0 || cost < is.cost {
+				is.cost = cost
+			}
+			is.common = is.common || list == 0
+			if len(w) >= beginning {
+				v.begins[three(w)/64] |= 1 << (three(w) % 64)
+			}
+		}
+	}
 	for _, w := range strings.Fields(spellingWords) {
 		v.words.At(terms.Word(w)).letter = w[0]
 	}
@@ -99,18 +92,10 @@ func (v *vocabulary) has(h uint32) bool {
 // word reports whether s, in whatever case, is in the vocabulary.
 func (v *vocabulary) word(s string) bool { return v.has(terms.Word(s)) }
 
-// count counts the words of s, of two letters and more, and those that are known.
-func (v *vocabulary) count(s string) (known, words int) {
-	eachWord(s, func(i, j int, h uint32) {
-		if j-i < 2 {
-			return
-		}
-		words++
-		if v.has(h) {
-			known++
-		}
-	})
-	return known, words
+// common reports whether the word with a hash is a common one.
+func (v *vocabulary) common(h uint32) bool {
+	w, _ := v.words.Get(h)
+	return w.common
 }
 
 // letterPairs says how much likelier one letter follows another in words than by

@@ -106,9 +106,7 @@ func (p *Panel) similar(ctx context.Context, op *memproxy.Operation, findings []
 		if err != nil {
 			return append(findings, p.unavailable("similar", i, err))
 		}
-		if m.Over() {
-			findings = append(findings, memproxy.Finding{Rule: "similar." + m.Family, Severity: "high", Item: i, Start: m.Start, End: m.End, Score: screen.Hold})
-		}
+		findings = resembles(findings, "similar", m, i)
 	}
 	return findings
 }
@@ -153,13 +151,12 @@ func (p *Panel) opinions(ctx context.Context, who string, op *memproxy.Operation
 	return findings
 }
 
-// alike appends the finding of an item that resembles a known attack, by the words
-// that they share. How like is too like depends on the source of the text.
-func (p *Panel) alike(out []memproxy.Finding, m similar.Match, item int, source memproxy.Source) []memproxy.Finding {
-	if m.Threshold = p.opt.Likeness.Threshold(source); !m.Over() {
+// resembles appends the finding of an item that is like a known attack, if that counts.
+func resembles(out []memproxy.Finding, layer string, m similar.Match, item int) []memproxy.Finding {
+	if !m.Over() {
 		return out
 	}
-	return append(out, memproxy.Finding{Rule: "likeness." + m.Family, Severity: "high", Item: item, Start: m.Start, End: m.End, Score: screen.Hold})
+	return append(out, memproxy.Finding{Rule: layer + "." + m.Family, Severity: "high", Item: item, Start: m.Start, End: m.End, Score: screen.Hold})
 }
 
 // RuleRecipe is the rule of a write that completes, with others of whatever

@@ -135,7 +135,9 @@ func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.F
 	}
 	for i, l := range found {
 		if l != nil && p.opt.Likeness != nil {
-			findings = p.alike(findings, l.like, i, s.Operation.SourceClaim)
+			match := l.like // of the text, from whatever source
+			match.Threshold = p.opt.Likeness.Threshold(s.Operation.SourceClaim)
+			findings = resembles(findings, "likeness", match, i)
 		}
 	}
 	return findings, nil

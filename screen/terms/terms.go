@@ -27,6 +27,16 @@ func Hash(s string) uint64 {
 	return h
 }
 
+// ASCII reports whether s has no other bytes than those of ASCII.
+func ASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
 // Start is the 32-bit FNV-1a hash of the empty string.
 const Start = uint32(2166136261)
 
