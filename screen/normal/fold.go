@@ -96,7 +96,7 @@ func foldIn(s string, latin bool) (*builder, odd) {
 			continue
 		}
 		if !unicode.IsLetter(ch) && !unicode.IsMark(ch) {
-			if p := plainSymbol(ch); p != "" {
+			if p := plainSymbols[ch]; p != "" {
 				b.string(p, at)
 				if isLetter(p[0]) {
 					if word < 0 {
@@ -128,7 +128,7 @@ func foldIn(s string, latin bool) (*builder, odd) {
 				unmarked(b, ch, at)
 				continue
 			}
-			if p := alike(ch); p != 0 {
+			if p := alikes[ch]; p != 0 {
 				if unicode.IsUpper(ch) {
 					p &^= 'a' - 'A'
 				}
@@ -241,74 +241,47 @@ func carrier(ch rune) bool {
 	return ch >= 0xe0000 && ch <= 0xe0fff || ch >= 0xfe00 && ch <= 0xfe0e || ch >= 0x200b && ch <= 0x200d || ch == 0x2060 || ch == 0xfeff || ch >= 0x2061 && ch <= 0x2064
 }
 
-// plainSymbol returns the ASCII that a symbol stands for, or "".
-func plainSymbol(ch rune) string {
-	for _, a := range alphabets {
-		if i := ch - a.from; i >= 0 && i < 26 {
-			return string(a.first + i)
+// plainSymbols are the ASCII that symbols stand for: letters that are parenthesised,
+// circled, squared, regional indicators or Braille, and signs in other forms.
+var plainSymbols = func() map[rune]string {
+	all := map[rune]string{}
+	for plain, forms := range map[string]string{
+		"'": "\u2018\u2019\u02bc\u2032", "\"": "\u201c\u201d", "-": "\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "...": "\u2026", "/": "\u2215\u2044",
+		" ":  "\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000\u2800",
+		"\n": "\u2028\u2029\u0085",
+	} {
+		for _, ch := range forms {
+			all[ch] = plain
 		}
 	}
-	if i := strings.IndexRune(braille, ch); i >= 0 {
-		return string('a' + rune(i/utf8.RuneLen(ch)))
+	for i, ch := range []rune(braille) {
+		all[ch] = string('a' + rune(i))
 	}
-	switch {
-	case ch == 0x2018, ch == 0x2019, ch == 0x02bc, ch == 0x2032:
-		return "'"
-	case ch == 0x201c, ch == 0x201d:
-		return "\""
-	case ch >= 0x2010 && ch <= 0x2015, ch == 0x2212:
-		return "-"
-	case ch == 0x2026:
-		return "..."
-	case ch == 0x2215, ch == 0x2044:
-		return "/"
-	case ch == 0xa0, ch >= 0x2000 && ch <= 0x200a, ch == 0x202f, ch == 0x205f, ch == 0x3000, ch == 0x2800:
-		return " "
-	case ch == 0x2028, ch == 0x2029, ch == 0x85:
-		return "\n"
+	for from, first := range map[rune]rune{0x249c: 'a', 0x24b6: 'A', 0x24d0: 'a', 0x1f130: 'a', 0x1f150: 'a', 0x1f170: 'a', 0x1f1e6: 'a'} {
+		for i := range rune(26) {
+			all[from+i] = string(first + i)
+		}
 	}
-	return ""
-}
-
-// alphabets are those of symbols, and the letters that they begin with:
-// parenthesised, circled, squared, and regional indicators.
-var alphabets = [...]struct{ from, first rune }{
-	{0x249c, 'a'}, {0x24b6, 'A'}, {0x24d0, 'a'}, {0x1f130, 'a'}, {0x1f150, 'a'}, {0x1f170, 'a'}, {0x1f1e6, 'a'},
-}
+	return all
+}()
 
 const braille = "⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵" // the letters from a to z
 
-// alike returns the ASCII letter that a letter of another script looks like
-// (the rows of Unicode TR39 whose skeleton is one ASCII letter), or 0.
-func alike(ch rune) byte {
-	if i := strings.IndexRune(alikes[script(ch)], ch); i >= 0 {
-		return alikes[script(ch)][i+utf8.RuneLen(ch)]
+// alikes are the ASCII letters that letters of other scripts look like (the rows of
+// Unicode TR39 whose skeleton is one ASCII letter): Greek, Cyrillic, Armenian, Cherokee,
+// Lisu and syllabics.
+var alikes = func() map[rune]byte {
+	all := map[rune]byte{}
+	pairs := []rune("" +
+		"αaΑaβbΒbγyεeΕeζzΖzηnΗhιiΙiκkΚkΜmνvΝnοoΟoρpΡpσoΣeτtΤtυuΥyχxΧxωwϲcϳjςcϵeϱp" +
+		"аaАaВbвbгrГrеeЕeкkКkМmмmНhнhОoоoпnПnиuИnІiЅsЈjРpСcТtУyХxЬbЯr" +
+		"рpсcтtуyхxіiјjѕsһhԁdԛqԝwѵvѴvӏlӀlьbүyҮyҽeөoӨoңhҡkґrқkяr" +
+		"աwեtզqհhոnսuցgքpօoղnռnյjՕoՏsՍuԼlᎠdᎡrᎢtᎥiᎪaᎫjᎬeᎳwᎷmᎻhᏀgᏂhᏃzᏎsᏏbᏒrᏔwᏙvᏚsᏞlᏟcᏢpᏦkᏴbꭰdꭱrꭲtꭵiꭺaꭻjꭼeꮃwꮇmꮋhꮐgꮓzꮟbꮢrꮪsꮮlꮯcꮲpꮶkꓐbꓑpꓓdꓔtꓖgꓗkꓙjꓚcꓜzꓝfꓟmꓠnꓡlꓢsꓣrꓦvꓧhꓪwꓫxꓬyꓮaꓰeꓲiꓳoꓴuᗩaᗷbᑕcᗪdᕮeᖴfᘜgᕼhᒍjᒪlᗰmᑎnᑭpᖇrᔕsᑌuᐯvᗯwᘔz")
+	for pair := range slices.Chunk(pairs, 2) {
+		all[pair[0]] = byte(pair[1])
 	}
-	return 0
-}
-
-// script chooses the row of alikes.
-func script(ch rune) int {
-	switch {
-	case ch < 0x400:
-		return 0
-	case ch < 0x440:
-		return 1
-	case ch < 0x530:
-		return 2
-	}
-	return 3
-}
-
-// alikes lists letters of other scripts, each followed by the ASCII letter
-// that it looks like: Greek, Cyrillic up to U+043F, the rest of Cyrillic,
-// Armenian, Cherokee, Lisu and syllabics.
-var alikes = [...]string{
-	"αaΑaβbΒbγyεeΕeζzΖzηnΗhιiΙiκkΚkΜmνvΝnοoΟoρpΡpσoΣeτtΤtυuΥyχxΧxωwϲcϳjςcϵeϱp",
-	"аaАaВbвbгrГrеeЕeкkКkМmмmНhнhОoоoпnПnиuИnІiЅsЈjРpСcТtУyХxЬbЯr",
-	"рpсcтtуyхxіiјjѕsһhԁdԛqԝwѵvѴvӏlӀlьbүyҮyҽeөoӨoңhҡkґrқkяr",
-	"աwեtզqհhոnսuցgքpօoղnռnյjОoՕoՏsՍuԼlᎠdᎡrᎢtᎥiᎪaᎫjᎬeᎳwᎷmᎻhᏀgᏂhᏃzᏎsᏏbᏒrᏔwᏙvᏚsᏞlᏟcᏢpᏦkᏴbꭰdꭱrꭲtꭵiꭺaꭻjꭼeꮃwꮇmꮋhꮐgꮓzꮟbꮢrꮪsꮮlꮯcꮲpꮶkꓐbꓑpꓓdꓔtꓖgꓗkꓙjꓚcꓜzꓝfꓟmꓠnꓡlꓢsꓣrꓦvꓧhꓪwꓫxꓬyꓮaꓰeꓲiꓳoꓴuᗩaᗷbᑕcᗪdᕮeᖴfᘜgᕼhᒍjᒪlᗰmᑎnᑭpᖇrᔕsᑌuᐯvᗯw᙭xᘔz",
-}
+	return all
+}()
 
 // smallForms are Latin letters without a decomposition: small capitals,
 // phonetic letters and turned ones.
