@@ -23,8 +23,7 @@ var searched = memproxy.Route{ID: "mem0.server.search", Kind: memproxy.Recall}
 
 func read(tb testing.TB, a *mem0.Adapter, rt memproxy.Route, body string) (*memproxy.Reading, error) {
 	tb.Helper()
-	rd, err := a.Read(rt, memproxy.Request{}, memproxy.Reply{Status: 200, Body: []byte(body)})
-	return rd, err
+	return a.Read(rt, memproxy.Request{}, memproxy.Reply{Status: 200, Body: []byte(body)})
 }
 
 // An element is recognised in another answer to the same route, with another score and
