@@ -6,8 +6,18 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/internal/must"
 )
+
+// rewritten is an answer after a change of its reading.
+func rewritten(t testing.TB, a *mem0.Adapter, rt memproxy.Route, req memproxy.Request, answer string, change func(*memproxy.Reading)) string {
+	t.Helper()
+	reply := memproxy.Reply{Status: 200, Body: []byte(answer)}
+	rd := must.Get(a.Read(rt, req, reply))(t)
+	change(rd)
+	return string(must.Get(a.Rewrite(rt, req, reply, rd))(t))
+}
 
 // Proves MFW-8: requested provenance is in a memory's metadata, whether it has some,
 // has none, or was requested without; a forged copy is replaced. Everything else is
@@ -29,12 +39,9 @@ func TestProvenanceIsTold(t *testing.T) {
 		{"GET /v1/memories/m1/history/", `[{"metadata":null,"old_memory":"canary","memory_id":"m1"}]`, `[{"memory_id":"m1","metadata":{` + told + `}}]`},
 	} {
 		rt, req := routed(t, a, tc.target)
-		reply := memproxy.Reply{Status: 200, Body: []byte(tc.answer)}
-		rd := must.Get(a.Read(rt, req, reply))(t)
-		rd.Memories[0].Told, rd.Memories[0].Bare = p, true
-		got, err := a.Rewrite(rt, req, reply, rd)
-		if err != nil || string(got) != tc.want {
-			t.Errorf("%s\n got: %s %v\nwant: %s", tc.answer, got, err, tc.want)
+		got := rewritten(t, a, rt, req, tc.answer, func(rd *memproxy.Reading) { rd.Memories[0].Told, rd.Memories[0].Bare = p, true })
+		if got != tc.want {
+			t.Errorf("%s\n got: %s\nwant: %s", tc.answer, got, tc.want)
 		}
 	}
 }
@@ -45,11 +52,8 @@ func TestEmptyAnswersOfChanges(t *testing.T) {
 	a := adapter(t)
 	for _, target := range []string{"PUT /v1/memories/m1/", "DELETE /memories/m1"} {
 		rt, req := routed(t, a, target)
-		reply := memproxy.Reply{Status: 204}
-		rd := must.Get(a.Read(rt, req, reply))(t)
-		rd.Mixed, rd.Unrelated = true, true
-		if got, err := a.Rewrite(rt, req, reply, rd); err != nil || len(got) > 0 {
-			t.Errorf("%s: %q, %v", target, got, err)
+		if got := rewritten(t, a, rt, req, "", func(rd *memproxy.Reading) { rd.Mixed, rd.Unrelated = true, true }); got != "" {
+			t.Errorf("%s: %q", target, got)
 		}
 	}
 }
@@ -62,14 +66,13 @@ func TestNothingIsToldBeside(t *testing.T) {
 	rewrite := func(path, answer string, change func(*memproxy.Memory)) string {
 		t.Helper()
 		rt, req := routed(t, a, "GET "+path)
-		reply := memproxy.Reply{Status: 200, Body: []byte(answer)}
-		rd := must.Get(a.Read(rt, req, reply))(t)
-		for i := range rd.Memories {
-			if rd.Memories[i].ID == "m1" {
-				change(&rd.Memories[i])
+		return rewritten(t, a, rt, req, answer, func(rd *memproxy.Reading) {
+			for i := range rd.Memories {
+				if rd.Memories[i].ID == "m1" {
+					change(&rd.Memories[i])
+				}
 			}
-		}
-		return string(must.Get(a.Rewrite(rt, req, reply, rd))(t))
+		})
 	}
 	drop := func(m *memproxy.Memory) { m.Drop = true }
 	const event = `{"id":"e1","status":"SUCCEEDED","payload":{"messages":["bad"]},"results":[{"id":"m1","data":{"memory":"bad"}},{"id":"m2","data":{"memory":"good"}}]}`
@@ -100,9 +103,7 @@ func TestLinksCarryWishes(t *testing.T) {
 	} {
 		rt, req := routed(t, a, "POST /v3/memories/")
 		req.Base, req.Own = "http://p", "memproxy_min_trust=0.7"
-		reply := memproxy.Reply{Status: 200, Body: []byte(`{"next":"` + link + `","results":[]}`)}
-		rd := must.Get(a.Read(rt, req, reply))(t)
-		if got := must.Get(a.Rewrite(rt, req, reply, rd))(t); string(got) != `{"next":`+want+`,"results":[]}` {
+		if got := rewritten(t, a, rt, req, `{"next":"`+link+`","results":[]}`, func(*memproxy.Reading) {}); got != `{"next":`+want+`,"results":[]}` {
 			t.Errorf("%s leads to %s, want %s", link, got, want)
 		}
 	}
