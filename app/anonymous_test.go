@@ -36,10 +36,7 @@ func (r *rig) nobody(address, session string) nobody {
 
 func (n nobody) ask(method, path, body string) got {
 	n.t.Helper()
-	q, err := http.NewRequest(method, n.base+path, strings.NewReader(body))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	q := must.Get(http.NewRequest(method, n.base+path, strings.NewReader(body)))(n.t)
 	q.Header.Set("Content-Type", "application/json")
 	if n.session != "" {
 		q.Header.Set("X-Memproxy-Session", n.session)
@@ -320,9 +317,7 @@ func TestUnreviewedMemoriesEarnNoTrust(t *testing.T) {
 func TestBrowserPagesAreNotServedAnonymously(t *testing.T) {
 	t.Parallel()
 	r := start(t, openConf, "SCREENING", "")
-	if err := r.car.listenExtproc(Envoy{Listen: "127.0.0.1:0"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.car.listenExtproc(Envoy{Listen: "127.0.0.1:0"}))
 	behind := r.throughEnvoy()
 	for what, tc := range map[string]struct {
 		host, origin, site string
@@ -366,11 +361,8 @@ func TestEnvoyPeersMustBeTrusted(t *testing.T) {
 		{"{spiffe: {trust_domain: example.org}}", "unix:/nowhere/s", ""},
 	} {
 		text := "profile: production\nstate: " + t.TempDir() + "\nidentity: " + tc.identity + "\nbackends: [{name: mem0, kind: mem0, listen: \"127.0.0.1:0\", upstream: \"http://127.0.0.1:1\"}]\n"
-		cfg, err := config.Parse("memproxy.yaml", []byte(text), func(string) string { return "" })
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = Serve(t.Context(), cfg, Options{Log: io.Discard, Getenv: func(string) string { return "" }}, &Envoy{Listen: tc.listen})
+		cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), func(string) string { return "" }))(t)
+		err := Serve(t.Context(), cfg, Options{Log: io.Discard, Getenv: func(string) string { return "" }}, &Envoy{Listen: tc.listen})
 		switch {
 		case err == nil: // listening may fail for other reasons
 			t.Errorf("%s on %s serves", tc.identity, tc.listen)

@@ -16,14 +16,7 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-const budgetConf = `profile: production
-state: DIR/state
-admin: {listen: "127.0.0.1:0"}
-backends:
-  - {name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: UPSTREAM}
-identity:
-  keys:
-    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+const budgetConf = withMem0 + `    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
     - {sha256: "PEER", id: "agent:peer", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
 budgets: {default: {writes_per_hour: 100, writes_total: 100}, rapid_per_minute: 0}
 log: {level: error}
@@ -281,7 +274,7 @@ func TestExpiredMemoriesRefundTotals(t *testing.T) {
 // callers who retried during an outage keep their budget.
 func TestOutagesUseNoBudget(t *testing.T) {
 	t.Parallel()
-	r := startBudget(t, "upstream: UPSTREAM", "upstream: \"http://127.0.0.1:1\"")
+	r := startBudget(t, `upstream: "UPSTREAM"`, "upstream: \"http://127.0.0.1:1\"")
 	for range 3 {
 		r.do("POST", "/memories", many(20, false)).want(t, 502)
 	}

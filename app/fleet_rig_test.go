@@ -85,16 +85,9 @@ func (f *fleetRig) start(change ...string) {
 	f.t.Helper()
 	text := strings.NewReplacer(change...).Replace(planeConfig)
 	text = strings.NewReplacer("DIR", f.dir, "PUBLIC", f.public, "LISTEN", `"`+f.addr+`"`).Replace(text)
-	cfg, err := config.ParseControlPlane("control.yaml", []byte(text), os.Getenv)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if f.plane, err = fleet.Open(cfg, fleet.Options{Log: f.log, Getenv: os.Getenv}); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := f.plane.Start(context.Background()); err != nil {
-		f.t.Fatal(err)
-	}
+	cfg := must.Get(config.ParseControlPlane("control.yaml", []byte(text), os.Getenv))(f.t)
+	f.plane = must.Get(fleet.Open(cfg, fleet.Options{Log: f.log, Getenv: os.Getenv}))(f.t)
+	must.Do(f.t, f.plane.Start(context.Background()))
 	f.addr = f.plane.FleetAddr
 }
 
@@ -154,10 +147,7 @@ func (f *fleetRig) status(args ...string) (code int, out, errs string) {
 
 func (f *fleetRig) get(path string, into any) {
 	f.t.Helper()
-	resp, err := http.Get("http://" + f.plane.AdminAddr + path)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	resp := must.Get(http.Get("http://" + f.plane.AdminAddr + path))(f.t)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
@@ -173,23 +163,12 @@ func (f *fleetRig) get(path string, into any) {
 // seal publishes a release that the sign command would refuse to make.
 func (f *fleetRig) seal(number, floor uint64, text string) *policy.Release {
 	f.t.Helper()
-	key, err := fleet.ReadKey(filepath.Join(f.dir, fleet.KeyFile))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	key := must.Get(fleet.ReadKey(filepath.Join(f.dir, fleet.KeyFile)))(f.t)
 	b := policy.Builtin()
 	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(text)})
-	r, err := policy.Seal(b, policy.Statement{Fleet: "north", Number: number, Floor: floor}, key)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	r := must.Get(policy.Seal(b, policy.Statement{Fleet: "north", Number: number, Floor: floor}, key))(f.t)
 	dir := filepath.Join(f.dir, "releases")
-	store, err := xds.NewDir(dir, dir, nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if err := store.Publish(r); err != nil {
-		f.t.Fatal(err)
-	}
+	store := must.Get(xds.NewDir(dir, dir, nil))(f.t)
+	must.Do(f.t, store.Publish(r))
 	return r
 }

@@ -19,14 +19,7 @@ import (
 
 // forgetting are keys of an application that may clear all its users, of one for ann
 // only, of one without the role, and of another tenant.
-const forgetting = `profile: production
-state: DIR/state
-admin: {listen: "127.0.0.1:0"}
-backends:
-  - {name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: "UPSTREAM"}
-identity:
-  keys:
-    - {sha256: "KEY", id: "agent:app", kind: agent, trust: authenticated, tenant: acme, acts_as: "*", roles: [memproxy-forget]}
+const forgetting = withMem0 + `    - {sha256: "KEY", id: "agent:app", kind: agent, trust: authenticated, tenant: acme, acts_as: "*", roles: [memproxy-forget]}
     - {sha256: "ANNS", id: "agent:anns", kind: agent, trust: authenticated, tenant: acme, acts_as: "*", users: [ann], roles: [memproxy-forget]}
     - {sha256: "FEW", id: "agent:few", kind: agent, trust: authenticated, tenant: acme, acts_as: [dev], roles: [memproxy-forget]}
     - {sha256: "PLAIN", id: "agent:plain", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}

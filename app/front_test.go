@@ -48,27 +48,18 @@ func newAuthority(t *testing.T) *authority {
 // issue makes a certificate for a SPIFFE id, or for 127.0.0.1 without one.
 func (a *authority) issue(spiffe string) tls.Certificate {
 	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	if spiffe != "" {
-		u, err := url.Parse(spiffe)
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		u := must.Get(url.Parse(spiffe))(a.t)
 		tmpl.URIs = []*url.URL{u}
 	} else {
 		tmpl.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, tmpl, a.cert, &key.PublicKey, a.key))(a.t)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 

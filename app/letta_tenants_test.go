@@ -14,14 +14,7 @@ import (
 
 // twoTenants has callers of two tenants without limits on names: only the tenant
 // separates them.
-const twoTenants = `profile: production
-state: DIR/state
-admin: {listen: "127.0.0.1:0"}
-backends:
-  - {name: mem0, kind: letta, listen: "127.0.0.1:0", upstream: "LETTA"}
-identity:
-  keys:
-    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+const twoTenants = withLetta + `    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
     - {sha256: "OTHER", id: "agent:rival", kind: agent, trust: authenticated, tenant: rival, acts_as: "*"}
     - {sha256: "NARROW", id: "agent:narrow", kind: agent, trust: authenticated, tenant: acme, acts_as: ["agent-00000000-0000-4000-8000-000000009999"]}
 log: {level: error}

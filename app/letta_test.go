@@ -16,14 +16,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-const lettaConf = `profile: production
-state: DIR/state
-admin: {listen: "127.0.0.1:0"}
-backends:
-  - {name: mem0, kind: letta, listen: "127.0.0.1:0", upstream: "LETTA"}
-identity:
-  keys:
-    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+const lettaConf = withLetta + `    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
 policy: {dir: "DIR/policies"}
 log: {level: error}
 `

@@ -279,7 +279,7 @@ func TestApprovedWritesAreChargedOnce(t *testing.T) {
 	r := startRig(&rig{t: t, clock: clock.Now}, screeningConf, "SCREENING", fmt.Sprintf(`memories: {validate: 0}
 policy: {dir: %q}
 review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, policyDir(t, `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("looked at first")
-forbid (principal, action == Action::"learn", resource);`), sha(reviewToken)), "upstream: UPSTREAM", `upstream: "http://127.0.0.1:1"`)
+forbid (principal, action == Action::"learn", resource);`), sha(reviewToken)), `upstream: "UPSTREAM"`, `upstream: "http://127.0.0.1:1"`)
 	hold := heldID(t, r.do("POST", "/memories", noted("Ann likes green tea.")))
 	r.does("holds", "approve", "--reason", "fine", hold)
 	for range 3 {

@@ -14,14 +14,7 @@ import (
 
 // namesConf has two tenants, each with a key; the names that globex lists are filled
 // in.
-const namesConf = `profile: production
-state: DIR/state
-admin: {listen: "127.0.0.1:0"}
-backends:
-  - {name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: "UPSTREAM"}
-identity:
-  keys:
-    - {sha256: "KEY", id: "agent:acme", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+const namesConf = withMem0 + `    - {sha256: "KEY", id: "agent:acme", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
     - {sha256: "RIVAL", id: "agent:globex", kind: agent, trust: authenticated, tenant: globex, acts_as: "*"LISTED}
 log: {level: error}
 `

@@ -20,6 +20,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/integrity"
+	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -109,15 +110,28 @@ func (b *recordingBackend) count() int {
 
 func sha(secret string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(secret))) }
 
-// plain is a configuration with one agent; %UP, %DIR and others are filled in.
-const plain = `profile: production
+// withMem0 and withLetta begin a configuration, up to the keys of its callers.
+const (
+	withMem0 = `profile: production
 state: DIR/state
 admin: {listen: "127.0.0.1:0"}
 backends:
   - {name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: "UPSTREAM"}
 identity:
   keys:
-    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev], users: [ann]}
+`
+	withLetta = `profile: production
+state: DIR/state
+admin: {listen: "127.0.0.1:0"}
+backends:
+  - {name: mem0, kind: letta, listen: "127.0.0.1:0", upstream: "LETTA"}
+identity:
+  keys:
+`
+)
+
+// plain is a configuration with one agent; %UP, %DIR and others are filled in.
+const plain = withMem0 + `    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev], users: [ann]}
 log: {level: info}
 `
 
@@ -324,6 +338,20 @@ func invoke(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	a := &invocation{Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Getenv: os.Getenv, Version: "test"}
 	code = a.run(context.Background())
 	return code, out.String(), errs.String()
+}
+
+// says runs a command that ends with a code and says a text: on stderr if it failed or
+// could not be read, else on stdout.
+func says(t *testing.T, code int, text string, args ...string) {
+	t.Helper()
+	got, out, errs := invoke(t, args...)
+	said := out
+	if code == cli.Failed || code == cli.Usage {
+		said = errs
+	}
+	if got != code || !strings.Contains(said, text) {
+		t.Errorf("%s: exit %d, want %d and %q: %s%s", strings.Join(args, " "), got, code, text, out, errs)
+	}
 }
 
 func (r *rig) audit(args ...string) string {

@@ -18,14 +18,7 @@ import (
 	"github.com/memproxy/memproxy/screen/baseline"
 )
 
-const screeningConf = `profile: production
-state: DIR/state
-admin: {listen: "127.0.0.1:0"}
-backends:
-  - {name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: UPSTREAM}
-identity:
-  keys:
-    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+const screeningConf = withMem0 + `    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
 SCREENING
 log: {level: error}
 `

@@ -8,14 +8,7 @@ import (
 	"testing"
 )
 
-const tenantsConf = `profile: production
-state: DIR/state
-admin: {listen: "127.0.0.1:0"}
-backends:
-  - {name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: "UPSTREAM"}
-identity:
-  keys:
-    - {sha256: "KEY", id: "agent:acme", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+const tenantsConf = withMem0 + `    - {sha256: "KEY", id: "agent:acme", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
     - {sha256: "RIVAL", id: "agent:globex", kind: agent, trust: authenticated, tenant: globex, acts_as: "*"}
 log: {level: error}
 `

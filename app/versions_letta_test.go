@@ -258,9 +258,7 @@ func putBack(t *testing.T, copied, dir string) {
 			t.Fatal(err)
 		}
 		if err = os.Rename(staged, dir); err == nil {
-			if err = os.RemoveAll(gone); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.RemoveAll(gone))
 			return
 		}
 	}

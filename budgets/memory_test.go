@@ -243,10 +243,7 @@ func TestLinesOfEndUsers(t *testing.T) {
 	n := 0
 	write := func(p memproxy.Principal, user string) bool {
 		n++
-		a, err := store.Charge(t.Context(), memproxy.Charge{ID: fmt.Sprint(n), Cost: 1, Time: budgettest.NewClock().Now(), Lines: budgets.Lines(limits, p, memproxy.Learn, user, nil)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(store.Charge(t.Context(), memproxy.Charge{ID: fmt.Sprint(n), Cost: 1, Time: budgettest.NewClock().Now(), Lines: budgets.Lines(limits, p, memproxy.Learn, user, nil)}))(t)
 		return a.Granted
 	}
 	app := memproxy.Principal{ID: "app", Trust: memproxy.TrustAuthenticated}

@@ -116,10 +116,7 @@ func TestTotalsThatCannotBeShortened(t *testing.T) {
 // Ping reports it and notices when there is room again.
 func TestTotalsWithoutRoom(t *testing.T) {
 	path := write(t, "")
-	m, err := NewMemory(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewMemory(path))(t)
 	t.Cleanup(func() { _ = m.Close() })
 	charge := func(id string, written bool) (int64, error) {
 		a, err := m.Charge(t.Context(), memproxy.Charge{ID: id, Tenant: "acme", Cost: 1, Time: time.Unix(7200, 0), Written: written, Lines: []memproxy.Line{
@@ -130,9 +127,7 @@ func TestTotalsWithoutRoom(t *testing.T) {
 		return a.Lines[0].Used*10 + a.Lines[1].Used, nil
 	}
 	writable := m.totals.f
-	if m.totals.f, err = os.Open(path); err != nil { // opened read-only
-		t.Fatal(err)
-	}
+	m.totals.f = must.Get(os.Open(path))(t) // opened read-only
 	for _, id := range []string{"1", "2", "1"} {
 		if _, err := charge(id, false); err == nil {
 			t.Errorf("%s is granted", id)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // row is a key with its full path.
@@ -136,10 +137,7 @@ func TestDocumentListsEveryKey(t *testing.T) {
 		again[r.Key+line] = strings.TrimSuffix(r.path, "."+r.Key)
 		tables[head] += "| `" + r.path + line
 	}
-	b, err := os.ReadFile(configurationDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(configurationDoc))(t)
 	doc := string(b)
 	tables["unsafe"] = strings.Join(weak, ", ") + "\n"
 	for _, head := range append(heads, "unsafe") {
@@ -162,18 +160,13 @@ func TestDocumentListsEveryKey(t *testing.T) {
 		t.Errorf("the document has %d tables, the structs %d", n, len(heads))
 	}
 	if *update {
-		if err := os.WriteFile(configurationDoc, []byte(doc), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(configurationDoc, []byte(doc), 0o644))
 	}
 }
 
 // The examples in the document are valid configurations.
 func TestDocumentExamplesParse(t *testing.T) {
-	b, err := os.ReadFile(configurationDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(configurationDoc))(t)
 	n := 0
 	for i, part := range strings.Split(string(b), "```yaml\n")[1:] {
 		text, _, _ := strings.Cut(part, "```")
@@ -195,9 +188,7 @@ func TestDocumentExamplesParse(t *testing.T) {
 func valuesOf(t *testing.T, text []byte) map[string]string {
 	t.Helper()
 	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(text, &root))
 	out := map[string]string{}
 	var visit func(n *yaml.Node, path string)
 	visit = func(n *yaml.Node, path string) {

@@ -187,10 +187,7 @@ func TestWhatWeakensProduction(t *testing.T) {
 func TestDevelopmentStaysOnTheMachine(t *testing.T) {
 	for listen, fine := range map[string]bool{"127.0.0.1:8081": true, "localhost:8081": true, "[::1]:8081": true, ":8081": false, "0.0.0.0:8081": false, "10.1.2.3:8081": false, "mem0.internal:8081": false} {
 		for _, profile := range []string{"", "profile: development\n"} {
-			c, err := config.Parse("f", []byte(fmt.Sprintf(profile+"backends: [{name: m, kind: mem0, listen: %q, upstream: \"http://127.0.0.1:1\"}]\n", listen)), func(string) string { return "" })
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(config.Parse("f", []byte(fmt.Sprintf(profile+"backends: [{name: m, kind: mem0, listen: %q, upstream: \"http://127.0.0.1:1\"}]\n", listen)), func(string) string { return "" }))(t)
 			if _, err := c.Allowed(""); (err == nil) != fine {
 				t.Errorf("%s: %v", listen, err)
 			}
@@ -213,10 +210,7 @@ func TestAnonymousWritesStayOnTheMachine(t *testing.T) {
 		{":8081", "{require: false}", false}, {"0.0.0.0:8081", "{default: {id: demo}}", false}, {"10.1.2.3:8081", "{default: {id: demo, trust: authenticated}}", false},
 		{":8081", key, true}, {":8081", "{require: true}", true},
 	} {
-		c, err := config.Parse("f", []byte(fmt.Sprintf("profile: production\nbackends: [{name: m, kind: mem0, listen: %q, upstream: \"http://127.0.0.1:1\"}]\nidentity: %s\n", tc.listen, tc.identity)), func(string) string { return "" })
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(config.Parse("f", []byte(fmt.Sprintf("profile: production\nbackends: [{name: m, kind: mem0, listen: %q, upstream: \"http://127.0.0.1:1\"}]\nidentity: %s\n", tc.listen, tc.identity)), func(string) string { return "" }))(t)
 		if _, err := c.Allowed(""); (err == nil) != tc.fine || err != nil && !strings.Contains(err.Error(), config.UnsafeEnv+"=identity.require") {
 			t.Errorf("%s at %s: %v", tc.identity, tc.listen, err)
 		}

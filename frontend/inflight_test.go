@@ -14,6 +14,14 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
+// grants checks what came of a request for room: nil, or frontend.ErrBusy.
+func grants(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
 // Proves EDGE-14: no address gets all the bytes in flight, a quarter is for small
 // requests, and returned bytes go to those that wait.
 func TestInFlight(t *testing.T) {
@@ -27,30 +35,18 @@ func inFlight(t *testing.T) {
 	f := frontend.NewInFlight(32*mega, 16*mega)
 	a := f.Lease("a")
 	must.Do(t, a.Grow(now, 6*mega))
-	if err := a.Grow(now, mega); err != nil {
-		t.Fatal("alone, and still refused:", err)
-	}
+	grants(t, "alone, and still refused", a.Grow(now, mega), nil)
 	other := f.Lease("a")
-	if err := other.Grow(now, mega); !errors.Is(err, frontend.ErrBusy) {
-		t.Error("one address gets more than its share:", err)
-	}
-	if err := other.Grow(now, 64<<10); err != nil {
-		t.Error("a small request is refused:", err)
-	}
+	grants(t, "one address gets more than its share", other.Grow(now, mega), frontend.ErrBusy)
+	grants(t, "a small request is refused", other.Grow(now, 64<<10), nil)
 	b := f.Lease("b")
-	if err := b.Grow(now, 4*mega); err != nil {
-		t.Error("another address is refused:", err)
-	}
-	if err := f.Lease("c").Grow(now, 4*mega); !errors.Is(err, frontend.ErrBusy) {
-		t.Error("the last quarter goes to a large request:", err)
-	}
+	grants(t, "another address is refused", b.Grow(now, 4*mega), nil)
+	grants(t, "the last quarter goes to a large request", f.Lease("c").Grow(now, 4*mega), frontend.ErrBusy)
 	done := make(chan error)
 	go func() { done <- f.Lease("c").Grow(t.Context(), mega) }()
 	synctest.Wait()
 	a.Release()
-	if err := <-done; err != nil {
-		t.Error("what was given back does not reach who waits:", err)
-	}
+	grants(t, "what was given back does not reach who waits", <-done, nil)
 	b.Keep(mega)
 	b.Force(20 * mega)
 	if n := f.Held(); n != 64<<10+mega+21*mega {
@@ -65,16 +61,10 @@ func inFlight(t *testing.T) {
 	if err := a.Work(now, 12*mega); err != nil {
 		t.Error(err)
 	}
-	if err := b.Work(now, 12*mega); !errors.Is(err, frontend.ErrBusy) {
-		t.Error("more is worked on than there is room for:", err)
-	}
-	if err := b.Work(now, 64<<10); err != nil {
-		t.Error("a small request waits for large ones:", err)
-	}
+	grants(t, "more is worked on than there is room for", b.Work(now, 12*mega), frontend.ErrBusy)
+	grants(t, "a small request waits for large ones", b.Work(now, 64<<10), nil)
 	a.Done()
-	if err := b.Work(now, 40*mega); err != nil {
-		t.Error("alone, and still refused:", err)
-	}
+	grants(t, "alone, and still refused", b.Work(now, 40*mega), nil)
 	b.Release()
 	var none *frontend.InFlight
 	if err := none.Lease("a").Grow(now, 1<<40); err != nil {
@@ -106,9 +96,7 @@ func inFlightOfCallers(t *testing.T) {
 	}
 	ann := f.Lease("a")
 	ann.By("ann")
-	if err := ann.Grow(now, 64<<10); err != nil {
-		t.Error("a caller is shut out by another at its address:", err)
-	}
+	grants(t, "a caller is shut out by another at its address", ann.Grow(now, 64<<10), nil)
 	const many = 2000
 	got := make(chan error, many)
 	for range many {
@@ -125,9 +113,7 @@ func inFlightOfCallers(t *testing.T) {
 		l.Release()
 	}
 	for range many {
-		if err := <-got; err != nil {
-			t.Fatal("what is given back does not reach all who wait:", err)
-		}
+		grants(t, "what is given back does not reach all who wait", <-got, nil)
 	}
 	ann.Release()
 	if n := f.Held(); n != 0 {
@@ -148,12 +134,8 @@ func TestSmallRequestsPassALargeOneThatWaits(t *testing.T) {
 		large := make(chan error)
 		go func() { large <- f.Lease("c").Grow(t.Context(), 5<<20) }()
 		synctest.Wait()
-		if err := f.Lease("d").Grow(now, 64<<10); err != nil {
-			t.Error("4 MiB are free, and a small request is refused:", err)
-		}
-		if err := <-large; !errors.Is(err, frontend.ErrBusy) {
-			t.Error("a large request is served out of what is left for small ones:", err)
-		}
+		grants(t, "4 MiB are free, and a small request is refused", f.Lease("d").Grow(now, 64<<10), nil)
+		grants(t, "a large request is served out of what is left for small ones", <-large, frontend.ErrBusy)
 	})
 }
 
@@ -277,12 +259,8 @@ func TestRequestsUnderWay(t *testing.T) {
 		synctest.Wait()
 		mallory[0].Release()
 		mallory[0].Release()
-		if err := <-got; err != nil {
-			t.Error("a place that was given back does not reach who waits:", err)
-		}
-		if err := <-got; !errors.Is(err, frontend.ErrBusy) {
-			t.Error("one place was given back twice:", err)
-		}
+		grants(t, "a place that was given back does not reach who waits", <-got, nil)
+		grants(t, "one place was given back twice", <-got, frontend.ErrBusy)
 	})
 }
 

@@ -133,14 +133,11 @@ func TestKeys(t *testing.T) {
 // Proves TRL-1: without a default, absent credentials and unknown keys are refused,
 // with different reasons.
 func TestNoDefaultPrincipal(t *testing.T) {
-	id, err := identity.New(identity.Options{Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(identity.New(identity.Options{Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}}))(t)
 	if p, err := id.Identify(t.Context(), memproxy.Credentials{Header: header("X-Api-Key", "key-a")}); err != nil || p.ID != "a" {
 		t.Errorf("%+v, %v", p, err)
 	}
-	_, err = id.Identify(t.Context(), memproxy.Credentials{})
+	_, err := id.Identify(t.Context(), memproxy.Credentials{})
 	refused(t, err, memproxy.IdentityMissing)
 	_, err = id.Identify(t.Context(), memproxy.Credentials{Header: header("Authorization", "Basic x")})
 	refused(t, err, memproxy.IdentityMissing)

@@ -224,15 +224,12 @@ func TestSPIFFERules(t *testing.T) {
 // Proves TRL-1: a token for memproxy takes precedence over the certificate, and if it
 // is invalid the certificate does not replace it.
 func TestTokenComesBeforeCertificate(t *testing.T) {
-	s, err := identity.NewSPIFFE("example.org", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(identity.NewSPIFFE("example.org", nil))(t)
 	id := must.Get(identity.New(identity.Options{SPIFFE: s, Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}}))(t)
 	uris := []string{"spiffe://example.org/ci"}
 	if p, err := id.Identify(t.Context(), memproxy.Credentials{PeerURIs: uris, Header: header("X-Memproxy-Token", "key-a")}); err != nil || p.ID != "a" {
 		t.Errorf("%+v, %v", p, err)
 	}
-	_, err = id.Identify(t.Context(), memproxy.Credentials{PeerURIs: uris, Header: header("X-Memproxy-Token", "what")})
+	_, err := id.Identify(t.Context(), memproxy.Credentials{PeerURIs: uris, Header: header("X-Memproxy-Token", "what")})
 	refused(t, err, memproxy.IdentityInvalid)
 }

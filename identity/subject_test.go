@@ -107,13 +107,8 @@ func TestRedirectsStayOnHTTPS(t *testing.T) {
 	defer tls.Close()
 	d.server = tls
 	defer func() { d.server = plain }()
-	o, err := identity.NewOIDC(identity.OIDCOptions{Issuer: tls.URL, Audience: "memproxy", Clock: d.Now, Timeout: 20 * time.Second, Client: tls.Client()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d.id, err = identity.New(identity.Options{OIDC: o}); err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(identity.NewOIDC(identity.OIDCOptions{Issuer: tls.URL, Audience: "memproxy", Clock: d.Now, Timeout: 20 * time.Second, Client: tls.Client()}))(t)
+	d.id = must.Get(identity.New(identity.Options{OIDC: o}))(t)
 	d.breakage(d.token())
 	if n := d.requests("/keys"); n != 0 {
 		t.Errorf("%d requests for keys in the clear", n)

@@ -14,15 +14,13 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // raw sends bytes to the proxy, then tunnel, and returns the first answer and the rest.
 func (r *rig) raw(t *testing.T, request, tunnel string) (status int, head http.Header, rest string) {
 	t.Helper()
-	conn, err := net.Dial("tcp", r.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", r.Listener.Addr().String()))(t)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	if _, err := io.WriteString(conn, request); err != nil {
@@ -30,10 +28,7 @@ func (r *rig) raw(t *testing.T, request, tunnel string) (status int, head http.H
 	}
 	in := bufio.NewReader(conn)
 	method, _, _ := strings.Cut(request, " ")
-	resp, err := http.ReadResponse(in, &http.Request{Method: method})
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.ReadResponse(in, &http.Request{Method: method}))(t)
 	_, _ = io.ReadAll(resp.Body)
 	_, _ = io.WriteString(conn, tunnel)
 	_ = conn.(*net.TCPConn).CloseWrite()

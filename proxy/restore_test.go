@@ -76,11 +76,8 @@ func TestRemovedMemoriesLeaveTheCache(t *testing.T) {
 			cache.Adapter, r.opt.Adapter = r.opt.Adapter, cache
 			r.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 		})
-		p, err := proxy.New(r.opt)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = p.Own().Remove(t.Context(), memproxy.MemoryKey{Backend: "toy", Kind: memproxy.TargetMemory, ID: "m1"})
+		p := must.Get(proxy.New(r.opt))(t)
+		err := p.Own().Remove(t.Context(), memproxy.MemoryKey{Backend: "toy", Kind: memproxy.TargetMemory, ID: "m1"})
 		if !slices.Equal(cache.gone, want) || (err == nil) != (want != nil) {
 			t.Errorf("%d: removed %q, %v", status, cache.gone, err)
 		}

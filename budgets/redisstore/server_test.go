@@ -84,10 +84,7 @@ func socket(t *testing.T) (*process, string) {
 	if redisServer() == "" {
 		t.Skip("no redis-server on PATH")
 	}
-	dir, err := os.MkdirTemp("", "redis") // short: the path of a socket has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "redis"))(t) // short: the path of a socket has at most 107 bytes
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "s")
 	return launch(t, "--port", "0", "--unixsocket", path, "--dir", dir), "unix://" + path
