@@ -108,15 +108,14 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 			Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant, Observe: s.telemetry.Instruments().Observer(b.Name),
 		},
 		Runtime: frontend.Runtime{Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log}, Gate: s.gate,
-		Transport: s.opt.Transport, PassTransport: s.opt.Transport, SideTransport: s.opt.Transport,
 		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),
 		Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Time(),
 		Steps: s.opt.Steps,
 	}
-	if s.opt.Transport == nil {
-		opt.Transport = proxy.NewTransport(trusted)
-		opt.PassTransport = proxy.NewTransport(trusted)
-		opt.SideTransport = proxy.NewTransport(trusted)
+	for _, via := range [...]*http.RoundTripper{&opt.Transport, &opt.PassTransport, &opt.SideTransport} {
+		if *via = s.opt.Transport; *via == nil {
+			*via = proxy.NewTransport(trusted)
+		}
 	}
 	return opt, nil
 }

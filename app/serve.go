@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -83,10 +82,9 @@ func sayReachable(ctx context.Context, b config.Backend, log *slog.Logger) {
 	if err != nil {
 		return // the configuration was checked
 	}
-	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port)))
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), config.PortOf(u)))
 	if errors.Is(err, context.Canceled) {
 		return // the process stops
 	}

@@ -119,7 +119,7 @@ func leadsTo(upstream, listen string) bool {
 	if err != nil || notSplit != nil || port == "0" {
 		return false
 	}
-	if portOf(u) != port {
+	if PortOf(u) != port {
 		return false
 	}
 	own, other := net.ParseIP(host), net.ParseIP(u.Hostname())
@@ -132,8 +132,8 @@ func leadsTo(upstream, listen string) bool {
 	return strings.EqualFold(host, u.Hostname()) || loopback(host) && loopback(u.Hostname())
 }
 
-// portOf is the port of a URL, explicit or default.
-func portOf(u *url.URL) string {
+// PortOf is the port of a URL, explicit or default.
+func PortOf(u *url.URL) string {
 	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 }
 
@@ -205,7 +205,7 @@ func sameStore(a, b *Backend) bool {
 		if loopback(host) {
 			host = "localhost"
 		}
-		return host + ":" + portOf(u) + strings.TrimRight(u.Path, "/")
+		return host + ":" + PortOf(u) + strings.TrimRight(u.Path, "/")
 	}
 	return plain(a.Upstream) == plain(b.Upstream)
 }

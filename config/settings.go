@@ -127,10 +127,7 @@ func find(n *yaml.Node, path []any) (at *yaml.Node, found bool) {
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
-		key, ok := path[0].(string)
-		if !ok {
-			key = fmt.Sprint(path[0])
-		}
+		key := fmt.Sprint(path[0])
 		for i := 0; i < len(n.Content); i += 2 {
 			if n.Content[i].Value == key {
 				return find(n.Content[i+1], path[1:])

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -65,7 +66,7 @@ func (v *reader) expect(n *yaml.Node, kind yaml.Kind, path, what string) bool {
 }
 
 func (v *reader) mapping(n *yaml.Node, t reflect.Type, path string) {
-	if !v.expect(n, yaml.MappingNode, named(path), "keys and values") {
+	if !v.expect(n, yaml.MappingNode, cmp.Or(path, "the file"), "keys and values") {
 		return
 	}
 	fields, known := fieldsOf(t), []string{}
@@ -204,13 +205,6 @@ func join(path, key string) string {
 		return key
 	}
 	return path + "." + key
-}
-
-func named(path string) string {
-	if path == "" {
-		return "the file"
-	}
-	return path
 }
 
 // field is a key of a mapping, as described by the tags of its struct field.

@@ -157,7 +157,10 @@ func readGrown(src io.Reader, size, announced, limit int64, reserve func(n int64
 	if announced >= 0 {
 		size = min(size, announced+1) // one more, to reach the end without growing
 	}
-	if err := reserved(reserve, size); err != nil {
+	if reserve == nil {
+		reserve = func(int64) error { return nil }
+	}
+	if err := reserve(size); err != nil {
 		return nil, err
 	}
 	buf := make([]byte, 0, size)
@@ -178,18 +181,11 @@ func readGrown(src io.Reader, size, announced, limit int64, reserve func(n int64
 		if more := announced + 1; int64(cap(buf)) < more {
 			size = min(size, more)
 		}
-		if err := reserved(reserve, size-int64(cap(buf))); err != nil {
+		if err := reserve(size - int64(cap(buf))); err != nil {
 			return nil, err
 		}
 		grown := make([]byte, len(buf), size)
 		copy(grown, buf)
 		buf = grown
 	}
-}
-
-func reserved(reserve func(int64) error, n int64) error {
-	if reserve == nil {
-		return nil
-	}
-	return reserve(n)
 }

@@ -74,9 +74,6 @@ func addressed(h http.Header) []string {
 	return out
 }
 
-// corsAnswer is the prefix of the headers of a preflight's answer.
-const corsAnswer = "Access-Control-"
-
 // asking are the headers of a preflight (the Fetch standard, and Private Network
 // Access).
 var asking = [...]string{"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "Access-Control-Request-Private-Network"}
@@ -95,7 +92,7 @@ func PreflightRequest(dst, src http.Header) {
 // how the answer may be cached.
 func PreflightResponse(dst, src http.Header) {
 	for name, values := range src {
-		if strings.HasPrefix(name, corsAnswer) || name == "Vary" || name == "Allow" {
+		if strings.HasPrefix(name, "Access-Control-") || name == "Vary" || name == "Allow" {
 			dst[name] = values
 		}
 	}

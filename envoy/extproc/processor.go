@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,9 +175,7 @@ func (o *Options) complete() error {
 	if o.Gate == nil || len(o.Backends) == 0 {
 		return errors.New("extproc: a gate and a backend are required")
 	}
-	if o.Exchanges <= 0 {
-		o.Exchanges = DefaultExchanges
-	}
+	o.Exchanges = cmp.Or(max(o.Exchanges, 0), DefaultExchanges)
 	o.Runtime.Complete()
 	return nil
 }

@@ -87,9 +87,9 @@ func Compile(b policy.Bundle) (*Policy, error) {
 		return nil, err
 	}
 	byID := func(x, y *rule) int { return strings.Compare(x.id, y.id) }
-	slices.SortFunc(p.whole.enforced, byID)
-	slices.SortFunc(p.whole.shadowed, byID)
-	slices.SortFunc(p.whole.marking, byID)
+	for _, s := range [...]set{p.whole.enforced, p.whole.shadowed, p.whole.marking} {
+		slices.SortFunc(s, byID)
+	}
 	p.divide()
 	p.visibility = visibilityOf(p.rules)
 	p.answers = cache.New[question, *ruling](maxAnswers)

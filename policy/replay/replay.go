@@ -151,7 +151,7 @@ func (opt Options) one(ctx context.Context, c *Case) (outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return outcome{}, err
 	}
-	from, to := opt.ask(ctx, c, *c.Facts)
+	from, to := opt.ask(ctx, c)
 	if !c.explainedBy(from, ours) {
 		return outcome{unexplained: true}, nil
 	}
@@ -200,8 +200,8 @@ func rulesOf(from, to memproxy.Ruling) []string {
 }
 
 // ask evaluates a case under both versions. An error denies, as in the gate.
-func (opt Options) ask(ctx context.Context, c *Case, f Facts) (from, to memproxy.Ruling) {
-	q := opt.question(c, f)
+func (opt Options) ask(ctx context.Context, c *Case) (from, to memproxy.Ruling) {
+	q := opt.question(c)
 	rule := func(r Ruler) memproxy.Ruling {
 		out, err := r.Rule(ctx, q)
 		if err != nil {
@@ -222,7 +222,8 @@ const (
 func (c *Case) writes() bool { return c.Kind == memproxy.Learn || c.Kind == memproxy.Correct }
 
 // written is what a case writes, by field.
-func (c *Case) written(f Facts) []memproxy.Written {
+func (c *Case) written() []memproxy.Written {
+	f := c.Facts
 	if len(f.Writes) > 0 {
 		return f.Writes[:min(len(f.Writes), maxWrites)]
 	}
@@ -237,14 +238,15 @@ func (c *Case) written(f Facts) []memproxy.Written {
 	return out
 }
 
-func (opt Options) question(c *Case, f Facts) memproxy.Question {
+func (opt Options) question(c *Case) memproxy.Question {
+	f := c.Facts
 	op := &memproxy.Operation{
 		Kind: c.Kind, Backend: c.Backend, Route: c.Route, Scope: c.Scope,
 		Bulk: f.Bulk, Single: f.Single, Steering: f.Steering, Derived: f.Derived, SourceClaim: f.Source,
 	}
 	op.LayerClaims = f.Claims[:min(len(f.Claims), maxWrites)]
 	room := maxSize
-	for _, w := range c.written(f) {
+	for _, w := range c.written() {
 		n := min(max(w.Size, 0), room)
 		room -= n
 		kind := memproxy.ItemContent
