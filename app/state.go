@@ -214,7 +214,7 @@ func (s *state) openBudget() (gate.Budget, error) {
 	}
 	s.group.Own(stageStores, func(context.Context) error { return shared.Close() })
 	opt := budgets.DegradingOptions{
-		Shared: shared, Local: local, Deadline: r.Timeout.Time(), Clock: time.Now,
+		Shared: shared, Local: local, Share: memproxy.PerMille(*r.Share * 1000), Deadline: r.Timeout.Time(), Clock: time.Now,
 		Changed: func(err error) {
 			if err != nil {
 				s.log.Warn("the shared budget store is away; a local share of the limits applies", "error", err)
@@ -222,9 +222,6 @@ func (s *state) openBudget() (gate.Budget, error) {
 				s.log.Info("the shared budget store is back")
 			}
 		},
-	}
-	if r.Share != nil {
-		opt.Share = memproxy.PerMille(*r.Share * 1000)
 	}
 	both, err := budgets.NewDegrading(opt)
 	if err != nil {

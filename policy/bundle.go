@@ -7,7 +7,6 @@ import (
 	"embed"
 	"encoding/binary"
 	"encoding/hex"
-	"hash"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -68,16 +67,10 @@ func Builtin() Bundle {
 	return b
 }
 
-// Version is the hex SHA-256 of the bundle's canonical form.
+// Version is the hex SHA-256 of the bundle's canonical form: parts are length-prefixed,
+// lists are sorted and count-prefixed.
 func (b Bundle) Version() string {
 	h := sha256.New()
-	b.write(h)
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-// write writes the canonical form: parts are length-prefixed, lists are sorted and
-// count-prefixed.
-func (b Bundle) write(h hash.Hash) {
 	count := func(n int) {
 		var p [8]byte
 		binary.BigEndian.PutUint64(p[:], uint64(n))
@@ -111,6 +104,7 @@ func (b Bundle) write(h hash.Hash) {
 	}
 	part(text)
 	part(b.Screening)
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 func (s Source) base() string { return filepath.Base(s.Name) }
