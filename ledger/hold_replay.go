@@ -169,12 +169,8 @@ func endContests(t *transaction, id string, to memproxy.HoldState) {
 
 // trimmed limits a result, whose content the backend chooses.
 func trimmed(r memproxy.HoldResult) memproxy.HoldResult {
-	if len(r.Memories) > 1000 {
-		r.Memories = r.Memories[:1000]
-	}
-	if len(r.Detail) > maxNote {
-		r.Detail = r.Detail[:maxNote]
-	}
+	r.Memories = r.Memories[:min(len(r.Memories), 1000)]
+	r.Detail = r.Detail[:min(len(r.Detail), maxNote)]
 	return r
 }
 

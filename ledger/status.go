@@ -21,11 +21,9 @@ func readFindings(st *memproxy.Status, kept string) error {
 		return nil
 	}
 	var with spans
-	if json.Unmarshal([]byte(kept), &with) == nil {
-		st.Findings, st.Text = with.Findings, with.Text
-		return nil
-	}
-	return json.Unmarshal([]byte(kept), &st.Findings) // as it was kept once
+	err := json.Unmarshal([]byte(kept), &with)
+	st.Findings, st.Text = with.Findings, with.Text
+	return err
 }
 
 // spans is how a state's findings are stored: with the hash of their text.

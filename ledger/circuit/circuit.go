@@ -64,13 +64,11 @@ func (c *Breaker) waited(since time.Time, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	switch {
-	case err == nil:
+	late := errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+	if err == nil {
 		c.open = false
-	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded):
-		if now.Sub(since) >= c.patience {
-			c.open, c.until = true, now.Add(leftAlone)
-		}
+	} else if late && now.Sub(since) >= c.patience {
+		c.open, c.until = true, now.Add(leftAlone)
 	}
 }
 
