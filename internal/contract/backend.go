@@ -3,6 +3,7 @@ package contract
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,9 +11,16 @@ import (
 	"sync"
 )
 
-// worldBackend is what the backends of a world share.
-type worldBackend struct {
+// Backend answers as a server without any notion of who asks: whoever names an object is
+// shown it, whole, with its owner's canary in every text, and a collection is shown with
+// everybody's. It remembers whose objects each change named. It is safe for concurrent
+// use.
+//
+// It is not a fake of a server: it answers more than one would, so that what memproxy
+// lets through is seen.
+type Backend struct {
 	owners []*Owner
+	reply  func(b *Backend, r *http.Request, body string) (status int, answer any)
 
 	mu      sync.Mutex
 	touched []string
@@ -21,7 +29,7 @@ type worldBackend struct {
 
 // Touched returns, since it was last asked, "owner METHOD target body" for each
 // change that named an owner's object, or ran with it.
-func (b *worldBackend) Touched() []string {
+func (b *Backend) Touched() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := b.touched
@@ -30,7 +38,7 @@ func (b *worldBackend) Touched() []string {
 }
 
 // touch notes a change and whose objects it names.
-func (b *worldBackend) touch(r *http.Request, named, body string) {
+func (b *Backend) touch(r *http.Request, named, body string) {
 	owners := b.named(named)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -41,7 +49,7 @@ func (b *worldBackend) touch(r *http.Request, named, body string) {
 
 // named are the owners of whom text names an object: as a word of its own, for
 // the digits of a short id stand in many a long one.
-func (b *worldBackend) named(text string) []*Owner {
+func (b *Backend) named(text string) []*Owner {
 	var out []*Owner
 	for _, o := range b.owners {
 		if o.namedIn(text) {
@@ -73,7 +81,7 @@ func stands(text, name string) bool {
 	}
 }
 
-func (b *worldBackend) next() int {
+func (b *Backend) next() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.made++
@@ -94,7 +102,7 @@ func beside(r *http.Request, body string) string {
 
 // tells puts what a backend might say of everybody into an answer's headers:
 // links to other pages, cookies, counts, headers of tomorrow.
-func (b *worldBackend) tells(h http.Header) {
+func (b *Backend) tells(h http.Header) {
 	for _, o := range b.owners {
 		h.Add("Link", `</v1/`+o.Canary+`>; rel="next"`)
 		h.Add("Set-Cookie", "session="+o.Canary)
@@ -106,8 +114,12 @@ func (b *worldBackend) tells(h http.Header) {
 	h.Set("Etag", `"`+b.owners[0].Canary+`"`)
 }
 
-func answer(w http.ResponseWriter, status int, v any) {
+// ServeHTTP implements http.Handler.
+func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	b.tells(w.Header())
+	status, answer := b.reply(b, r, string(body))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the caller may be gone
+	_ = json.NewEncoder(w).Encode(answer) // the caller may be gone
 }

@@ -1,33 +1,19 @@
 package contract
 
 import (
-	"io"
 	"net/http"
 	"slices"
 	"strings"
 )
 
-// LettaBackend answers as a Letta server without any notion of who asks:
-// whoever names an object is shown it, whole, with its owner's canary in every
-// text, and a collection is shown with everybody's. It remembers whose objects
-// each change named. It is safe for concurrent use.
-//
-// It is not a fake of the server: it answers more than the server would, so
-// that what memproxy lets through is seen.
-type LettaBackend struct{ worldBackend }
-
 // NewLettaBackend returns a backend with the objects of a world.
-func NewLettaBackend(w *World) *LettaBackend { return &LettaBackend{worldBackend{owners: w.Owners}} }
+func NewLettaBackend(w *World) *Backend { return &Backend{owners: w.Owners, reply: lettaReply} }
 
-// ServeHTTP implements http.Handler.
-func (b *LettaBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
+func lettaReply(b *Backend, r *http.Request, body string) (int, any) {
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	beside := beside(r, string(body))
-	b.tells(w.Header())
+	beside := beside(r, body)
 	if static(segments) {
-		answer(w, http.StatusOK, map[string]any{"status": "ok"})
-		return
+		return http.StatusOK, map[string]any{"status": "ok"}
 	}
 	switch strings.Trim(r.URL.Path, "/") { // of everybody, whatever parameters are there
 	case "v1/tags":
@@ -35,21 +21,18 @@ func (b *LettaBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for _, o := range b.owners {
 			tags = append(tags, o.Canary)
 		}
-		answer(w, http.StatusOK, tags)
-		return
+		return http.StatusOK, tags
 	case "v1/agents/count":
 		if r.URL.Query().Has("identity_id") || r.URL.Query().Has("identifier_keys") {
-			answer(w, http.StatusOK, 1)
-			return
+			return http.StatusOK, 1
 		}
 	}
 	owners := b.named(r.URL.Path)
 	if slices.ContainsFunc(segments, func(s string) bool { return strings.Contains(s, "-00000099-") || s == "seed-nobody" }) {
-		answer(w, http.StatusNotFound, map[string]any{"detail": "not found"})
-		return
+		return http.StatusNotFound, map[string]any{"detail": "not found"}
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && !reads(segments) {
-		b.touch(r, r.URL.Path+" "+beside, string(body))
+		b.touch(r, r.URL.Path+" "+beside, body)
 	}
 	if len(owners) == 0 {
 		owners = b.named(beside)
@@ -57,21 +40,20 @@ func (b *LettaBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(owners) == 0 {
 		owners = b.owners
 	}
-	if r.Method == http.MethodPost && len(collections[segments[len(segments)-1]]) > 0 && collections[segments[len(segments)-1]] != "message" {
-		answer(w, http.StatusOK, b.create(collections[segments[len(segments)-1]], string(body), b.named(beside)))
-		return
+	kind := collections[segments[len(segments)-1]]
+	if segments[len(segments)-1] == "upload" {
+		kind = "file"
 	}
-	if r.Method == http.MethodPost && segments[len(segments)-1] == "upload" {
-		answer(w, http.StatusOK, b.create("file", string(body), b.named(beside)))
-		return
+	if r.Method == http.MethodPost && kind != "" && kind != "message" {
+		return http.StatusOK, b.create(kind, body, b.named(beside))
 	}
-	answer(w, http.StatusOK, respond(r.Method, segments, owners))
+	return http.StatusOK, respond(r.Method, segments, owners)
 }
 
 // create answers a creation: with an owner's object where the payload has the
 // owner's word, which is how a world is put in place; else with a new one that
 // shows what the payload refers to.
-func (b *LettaBackend) create(kind, body string, named []*Owner) any {
+func (b *Backend) create(kind, body string, named []*Owner) any {
 	for _, o := range b.owners {
 		if strings.Contains(body, o.Objects["word"]) {
 			return object(kind, o)

@@ -2,49 +2,39 @@ package contract
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
 )
 
-// Mem0Backend is to Mem0 what LettaBackend is to Letta.
-type Mem0Backend struct{ worldBackend }
-
 // NewMem0Backend returns a backend with the objects of a world.
-func NewMem0Backend(w *World) *Mem0Backend { return &Mem0Backend{worldBackend{owners: w.Owners}} }
+func NewMem0Backend(w *World) *Backend { return &Backend{owners: w.Owners, reply: mem0Reply} }
 
-// ServeHTTP implements http.Handler.
-func (b *Mem0Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	b.tells(w.Header())
+func mem0Reply(b *Backend, r *http.Request, body string) (int, any) {
 	path := strings.Trim(r.URL.Path, "/")
 	segments := strings.Split(path, "/")
-	beside := beside(r, string(body))
+	beside := beside(r, body)
 	switch path {
 	case "", "docs", "redoc", "openapi.json", "v1/ping", "configure/providers":
-		answer(w, http.StatusOK, map[string]any{"status": "ok", "user_email": "somebody@example.org"})
-		return
+		return http.StatusOK, map[string]any{"status": "ok", "user_email": "somebody@example.org"}
 	}
 	if slices.ContainsFunc(segments, func(s string) bool { return strings.HasPrefix(s, "00000099-") }) {
-		answer(w, http.StatusNotFound, map[string]any{"detail": "Memory not found"})
-		return
+		return http.StatusNotFound, map[string]any{"detail": "Memory not found"}
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && !mem0Reads(path) {
-		b.touch(r, path+" "+beside, string(body))
+		b.touch(r, path+" "+beside, body)
 	}
 	owners := b.named(path)
 	if len(owners) == 0 {
 		owners = b.named(beside)
 	}
-	if strings.Contains(string(body), graphOnly) {
-		if strings.Contains(string(body), "*") {
+	if strings.Contains(body, graphOnly) {
+		if strings.Contains(body, "*") {
 			owners = b.owners
 		}
-		answer(w, http.StatusOK, map[string]any{"results": []any{}, "relations": related(owners)})
-		return
+		return http.StatusOK, map[string]any{"results": []any{}, "relations": related(owners)}
 	}
-	if len(owners) == 0 || strings.Contains(string(body), "*") || strings.Contains(string(body), `"NOT"`) || strings.Contains(string(body), `"ne"`) {
+	if len(owners) == 0 || strings.Contains(body, "*") || strings.Contains(body, `"NOT"`) || strings.Contains(body, `"ne"`) {
 		owners = b.owners
 	}
 	if path == "v1/summary" || path == "v1/exports/get" { // made of all whom it is narrowed to
@@ -52,25 +42,23 @@ func (b *Mem0Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for _, o := range b.narrowed(body) {
 			texts = append(texts, o.Canary)
 		}
-		answer(w, http.StatusOK, map[string]any{"summary": strings.Join(texts, " ")})
-		return
+		return http.StatusOK, map[string]any{"summary": strings.Join(texts, " ")}
 	}
 	if r.Method == http.MethodPost && !mem0Reads(path) {
-		answer(w, http.StatusOK, b.added(path, string(body), owners))
-		return
+		return http.StatusOK, b.added(path, body, owners)
 	}
-	answer(w, http.StatusOK, mem0Answer(r.Method, path, segments, owners))
+	return http.StatusOK, mem0Answer(r.Method, path, segments, owners)
 }
 
 // narrowed are the owners whom the filters of a summary leave, as the platform
 // reads them: what is next to them, or under anything but AND, narrows nothing.
-func (b *Mem0Backend) narrowed(body []byte) []*Owner {
+func (b *Backend) narrowed(body string) []*Owner {
 	var q struct {
 		Filters map[string]any `json:"filters"`
 	}
-	_ = json.Unmarshal(body, &q) // what is no JSON has no filters
+	_ = json.Unmarshal([]byte(body), &q) // what is no JSON has no filters
 	return slices.DeleteFunc(slices.Clone(b.owners), func(o *Owner) bool {
-		return !o.passes(q.Filters) && !stands(string(body), o.Objects["export"]) // which is found by its id
+		return !o.passes(q.Filters) && !stands(body, o.Objects["export"]) // which is found by its id
 	})
 }
 
@@ -121,7 +109,7 @@ func mem0Reads(path string) bool {
 
 // added answers an addition. Beside the new memory it tells of memories of
 // everybody whom the payload names, as an engine does that found them alike.
-func (b *Mem0Backend) added(path, body string, owners []*Owner) any {
+func (b *Backend) added(path, body string, owners []*Owner) any {
 	seeded := false
 	fresh := &Owner{Canary: "new", Objects: mem0Objects("new", 1000+b.next())}
 	for _, o := range b.owners {
