@@ -171,17 +171,7 @@ func pruneOnce(t *transaction, before time.Time) (n int) {
 	return n
 }
 
-const day = 24 * time.Hour
-
-// The defaults of Retention.
-const (
-	DefaultKeepHolds      = 90 * day
-	DefaultKeepSessions   = 90 * day
-	DefaultKeepTombstones = 180 * day
-	DefaultKeepRecords    = 365 * day
-)
-
-// Retention says how long finished items are kept. Zero is the default.
+// Retention says how long finished items are kept. All are required.
 type Retention struct {
 	Holds      time.Duration // settled ones, with their contents
 	Sessions   time.Duration // ended and not locked
@@ -198,17 +188,19 @@ type Removed struct {
 // interrupted and repeated, and does the remaining parts if one fails. Expiry and ends
 // are done by Expire, Purgeable, DeletedBefore, Sessions.End and Holds.Age.
 func (u Upkeep) Maintain(ctx context.Context, now time.Time, r Retention) (Removed, error) {
-	before := func(d, def time.Duration) time.Time { return now.Add(-cmp.Or(max(0, d), def)) }
 	var gone Removed
+	if min(r.Holds, r.Sessions, r.Tombstones, r.Records) <= 0 {
+		return gone, refused("a retention is not positive")
+	}
 	var holds, sessions, tombstones error
-	gone.Holds, holds = Holds(u).Prune(ctx, before(r.Holds, DefaultKeepHolds))
-	gone.Sessions, sessions = pruneSessions(ctx, u.store, before(r.Sessions, DefaultKeepSessions))
-	gone.Tombstones, tombstones = u.Prune(ctx, before(r.Tombstones, DefaultKeepTombstones))
+	gone.Holds, holds = Holds(u).Prune(ctx, now.Add(-r.Holds))
+	gone.Sessions, sessions = pruneSessions(ctx, u.store, now.Add(-r.Sessions))
+	gone.Tombstones, tombstones = u.Prune(ctx, now.Add(-r.Tombstones))
 	errs := []error{holds, sessions, tombstones}
 	heads, err := Chains(u).Heads(ctx)
 	errs = append(errs, err)
 	for _, h := range heads {
-		n, err := Chains(u).Trim(ctx, h.Tenant, before(r.Records, DefaultKeepRecords))
+		n, err := Chains(u).Trim(ctx, h.Tenant, now.Add(-r.Records))
 		gone.Records += n
 		if !errors.Is(err, ErrState) { // else it is broken, and kept: Chains.Verify says why
 			errs = append(errs, err)

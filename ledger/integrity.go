@@ -83,7 +83,7 @@ func (bs Backends) Seal(ctx context.Context, backend string) error {
 
 // longestLease is longer than any lease. One that ends later was given by a wrong clock
 // and counts as expired.
-const longestLease = day
+const longestLease = 24 * time.Hour
 
 // leases is the time by which leases are measured: the database's if it is shared.
 func leases(t *transaction) (at time.Time) {

@@ -50,7 +50,7 @@ func TestListsReuseStatements(t *testing.T) {
 	list := func() (n int) {
 		now = now.Add(time.Second)
 		must.Get(l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new("acme")}))(t)
-		must.Get(l.Upkeep.Maintain(t.Context(), now, Retention{}))(t)
+		must.Get(l.Upkeep.Maintain(t.Context(), now, Retention{time.Hour, time.Hour, time.Hour, time.Hour}))(t)
 		l.queries.Range(func(any, any) bool { n++; return true })
 		return n + len(l.ready)
 	}

@@ -265,7 +265,7 @@ func sessionEnds(t *testing.T, l Life) {
 	prune := func(want int, why string) {
 		t.Helper()
 		l.Clock.Pass(time.Second)
-		if gone, err := l.Upkeep.Maintain(ctx, l.Clock.Now(), ledger.Retention{Sessions: time.Nanosecond}); err != nil || gone.Sessions != want {
+		if gone, err := l.Upkeep.Maintain(ctx, l.Clock.Now(), ledger.Retention{Sessions: time.Nanosecond, Holds: time.Hour, Tombstones: time.Hour, Records: time.Hour}); err != nil || gone.Sessions != want {
 			t.Errorf("pruned %d, %v; want %d: %s", gone.Sessions, err, want, why)
 		}
 	}

@@ -315,9 +315,10 @@ func promoted(t *testing.T, l Life) {
 }
 
 func maintained(t *testing.T, l Life) {
+	const day = 24 * time.Hour
 	maintain := func() {
 		t.Helper()
-		must.Get(l.Upkeep.Maintain(t.Context(), l.Clock.Now(), ledger.Retention{}))(t)
+		must.Get(l.Upkeep.Maintain(t.Context(), l.Clock.Now(), ledger.Retention{Holds: day, Sessions: day, Tombstones: day, Records: day}))(t)
 	}
 	ctx := t.Context()
 	gone := Row("gone")
@@ -336,7 +337,7 @@ func maintained(t *testing.T, l Life) {
 	hold(t, l, "waits", "text")
 	maintain()
 	wantState(t, l, "h", memproxy.HoldRejected)
-	l.Clock.Pass(400 * 24 * time.Hour)
+	l.Clock.Pass(2 * day)
 	maintain()
 	wantErr(t, "a hold that was settled", errOf(l.Holds.Get(ctx, "h")), ledger.ErrUnknown)
 	wantState(t, l, "waits", memproxy.HoldPending)
