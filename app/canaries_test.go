@@ -45,7 +45,7 @@ var wordless = map[string]string{
 		letta.retrieve_metrics_for_step mem0.server.entities mem0.server.requests mem0.server.providers letta.cloud.models`,
 	"the installation's, for who administers it": `
 		letta.sandbox.read letta.sandbox.read_variable letta.list_mcp_servers letta.list_models letta.list_embedding_models
-		letta.mcp_oauth_callback letta.cloud.agent_secrets letta.cloud.agent_mcp_servers mem0.v2.profile.settings mem0.server.configuration mem0.server.keys`,
+		letta.mcp_oauth_callback letta.cloud.agent_secrets letta.cloud.agent_mcp_servers letta.cloud.environments letta.cloud.all_tokens mem0.v2.profile.settings mem0.server.configuration mem0.server.keys`,
 }
 
 // Proves EDGE-13: checks the tenant matrix itself: a canary that no answer shows proves

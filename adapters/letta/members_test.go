@@ -91,7 +91,7 @@ func TestEveryMemberIsGoverned(t *testing.T) {
 				}
 			}
 		}
-		if kind := objectOf(r); kind == "server" && !strings.Contains("letta.warm_internal_search_cache letta.auth letta.cloud.tokens letta.cloud.metadata letta.anthropic_catchall_proxy letta.zai_catchall_proxy", r.id) {
+		if kind := objectOf(r); kind == "server" && !strings.Contains("letta.warm_internal_search_cache letta.auth letta.cloud.environments letta.cloud.environment letta.cloud.all_tokens letta.cloud.tokens letta.cloud.metadata letta.anthropic_catchall_proxy letta.zai_catchall_proxy", r.id) {
 			t.Errorf("%s: its body is of no kind of object", r.id)
 		}
 	}

@@ -165,6 +165,29 @@ func TestEveryDocumentedRoute(t *testing.T) {
 	}
 }
 
+//go:embed testdata/sdk.txt
+var sdkRoutes string
+
+// Proves CARD-1: every route that the SDK requests is known, also those of Letta Cloud,
+// so that a caller with the right role can use all of its methods.
+func TestEveryRouteOfTheSDK(t *testing.T) {
+	a := adapter(t)
+	n := 0
+	for line := range strings.Lines(sdkRoutes) {
+		method, path, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if method == "#" {
+			continue
+		}
+		n++
+		if r, ok := a.Route(memproxy.Request{Method: method, EscapedPath: ids(path)}); !ok || a.Row(r.ID) == nil {
+			t.Errorf("%s %s is unknown", method, path)
+		}
+	}
+	if n != 129 {
+		t.Errorf("%d routes, want 129", n)
+	}
+}
+
 // Proves EDGE-3: another spelling of a path is the same route or none, never one of
 // another class.
 func TestOtherSpellings(t *testing.T) {
