@@ -154,6 +154,13 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 			d.content(m.Value, p, v.Get("role").Text())
 		case m.Name == "user_id", m.Name == "identifier_key", m.Name == "identifier_keys":
 			d.otherIdentity(memproxy.DimUser, m.Value, p) // hasIDForm finds the ids of objects
+		case targetKey(m.Name) != "":
+			for _, e := range m.Value.List() {
+				if hasIDForm(e.Text()) { // an object of the server, which is attached; others are ids inside the file
+					d.target(e.Text())
+				}
+			}
+			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
 		default:
 			wire.Name(d.op, m.Name, p, d.as(memproxy.ItemMetadata))
 			return d.inFile(m.Value, p)

@@ -113,3 +113,22 @@ func TestWithin(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-3, DOL-5: a block of the server that an agent file names is attached, as one
+// that a new agent or group names is, so that it is checked before an agent reads it.
+func TestBlocksThatAreAttached(t *testing.T) {
+	a := adapter(t)
+	const block = "block-00000000-0000-4000-8000-000000000003"
+	for _, tc := range []struct{ path, body string }{
+		{"/v1/agents/", `{"name":"a","block_ids":["` + block + `"]}`},
+		{"/v1/groups/", `{"agent_ids":[],"shared_block_ids":["` + block + `"]}`},
+		{"/v1/agents/import", `{"agents":[{"id":"agent-0","block_ids":["block-0"]}],"groups":[{"id":"group-0","agent_ids":["agent-0"],"shared_block_ids":["` + block + `"]}]}`},
+	} {
+		req := memproxy.Request{Method: "POST", EscapedPath: tc.path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+		rt, _ := a.Route(req)
+		op := must.Get(a.Decode(rt, req, []byte(tc.body)))(t)
+		if got := a.Attaches(rt, op); len(got) != 1 || got[0] != block {
+			t.Errorf("%s attaches %q", tc.path, got)
+		}
+	}
+}
