@@ -309,3 +309,40 @@ func TestAgentsIDsAsConversations(t *testing.T) {
 	l.blocks("Ann\nlikes tea\nplays go\nlikes tea\nplays go", "helper")
 	l.do("POST", "/v1/conversations/default/messages", `{"input":"SAY x","streaming":false}`, "Authorization", "Bearer "+devToken).want(t, 404)
 }
+
+// Proves EDGE-3, EDGE-5: a caller cannot delete what another wrote to a sleeptime agent
+// by giving a folder the name of a block and detaching it, and reads why.
+func TestFoldersAreNotDetachedWithABlock(t *testing.T) {
+	t.Parallel()
+	const folder = "source-00000001-1111-4111-8111-111111111111"
+	var detached atomic.Int64
+	named := "human" // the folder
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := fmt.Sprintf(`{"id":%q,"agent_type":"letta_v1_agent","enable_sleeptime":true,"blocks":[{"id":"block-00000001-1111-4111-8111-111111111111","label":"human","value":"Ann"}],"sources":[{"id":%q,"name":%q}],"tools":[]}`,
+			toolAgent, folder, named)
+		switch {
+		case r.Method == http.MethodPatch:
+			detached.Add(1)
+			out = "null"
+		case strings.HasPrefix(r.URL.Path, "/v1/folders/"):
+			out = fmt.Sprintf(`{"id":%q,"name":%q}`, folder, named)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(out))
+	}))
+	t.Cleanup(up.Close)
+	r := start(t, strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`+"\n", "", 1), "LETTA", up.URL)
+	for _, word := range []string{"folders", "sources"} {
+		if a := r.do("PATCH", "/v1/agents/"+toolAgent+"/"+word+"/detach/"+folder, ""); a.status != 403 || !strings.Contains(a.body, "run.ungated") || !strings.Contains(a.body, "rename one of them") {
+			t.Errorf("%s: %d %s", word, a.status, a.body)
+		}
+	}
+	if n := detached.Load(); n != 0 {
+		t.Errorf("%d requests reached the server", n)
+	}
+	named = "docs"
+	r.do("PATCH", "/v1/agents/"+toolAgent+"/folders/detach/"+folder, "").want(t, 200)
+	if n := detached.Load(); n != 1 {
+		t.Errorf("%d requests reached the server, want 1", n)
+	}
+}

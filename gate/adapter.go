@@ -310,14 +310,14 @@ type Chainer interface {
 	Merge(route memproxy.Route, req memproxy.Request, run string, over bool, answers [][]byte) ([]byte, error)
 }
 
-// A Prober is a Turner with requests that run a single tool outside of a run. What
-// they write depends on the tool of that name.
+// A Prober is a Turner with requests whose effect depends on the state of an agent, such
+// as one that runs a tool outside of a run.
 type Prober interface {
 	Turner
-	// Probe returns the agent whose tool a request runs, and the side request that
-	// describes the tool; false for other requests. Probed reads the answer: nil
-	// for a tool whose effect follows from the request, ErrUngated for one that may
-	// write something else.
+	// Probe returns the agent, and the side request that describes it; false for
+	// other requests. Probed reads the answer: nil if the effect follows from the
+	// request, ErrUngated if it may write something else, wrapped in what it writes
+	// if that is known.
 	Probe(route memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool)
 	Probed(route memproxy.Route, reply memproxy.Reply) error
 }

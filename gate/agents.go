@@ -128,7 +128,11 @@ func (g Agents) Probe(ctx context.Context, a *Admission, p Probe) error {
 	if err != nil {
 		return err
 	}
-	return a.call.Backend.Adapter.(Prober).Probed(a.call.Route, reply)
+	err = a.call.Backend.Adapter.(Prober).Probed(a.call.Route, reply)
+	if errors.Is(err, memproxy.ErrUngated) && err != memproxy.ErrUngated { // it says more
+		a.unruled = err.Error()
+	}
+	return err
 }
 
 // asked is a tool call of a running agent. It is attributed to the principal of the
@@ -350,11 +354,11 @@ func (g Agents) Unsettled(ctx context.Context, a *Admission, givenUp bool, err e
 // be sent.
 func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (memproxy.Reply, bool) {
 	if !a.enforced() || mode != UngatedDeny && a.rules.Profile == Development {
-		g.letThrough(ctx, a, memproxy.ErrUngated.Error())
+		g.letThrough(ctx, a, cmp.Or(a.unruled, memproxy.ErrUngated.Error()))
 		return memproxy.Reply{}, false
 	}
 	g.accounts.release(ctx, a)
-	return deny(ctx, g.Gate, a, memproxy.StatusForbidden, memproxy.RunUngated, memproxy.ErrUngated.Error()+"; those of agents of type letta_v1_agent can, on the messages routes (background: true in place of async), and backends[].ungated: compensate allows others"), true
+	return deny(ctx, g.Gate, a, memproxy.StatusForbidden, memproxy.RunUngated, cmp.Or(a.unruled, memproxy.ErrUngated.Error()+"; those of agents of type letta_v1_agent can, on the messages routes (background: true in place of async), and backends[].ungated: compensate allows others")), true
 }
 
 // letThrough records that a run goes on although its calls are not ruled on.

@@ -333,6 +333,9 @@ type Admission struct {
 	leave func()
 	// watched is set for a run that is admitted and compensated.
 	watched bool
+	// unruled says why the request cannot be ruled on, if the adapter knows more than
+	// that it cannot.
+	unruled string
 	// leftovers are the members without a claim in the answers so far.
 	leftovers leftovers
 	// met has the ledger's answers about the objects that the events of a stream

@@ -2,6 +2,7 @@ package letta
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -161,13 +162,22 @@ func oneRun(docs []*jsondoc.Doc, run string, over bool) []byte {
 }
 
 // Probe implements the gate's prober: a request to run a tool of an agent runs the one
-// that the agent has by that name.
+// that the agent has by that name, and one that detaches a folder may delete a block.
 func (r runs) Probe(rt memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool) {
-	row := r.routes.Row(rt.ID)
-	if agent = rt.Params["agent_id"]; row == nil || row.shape != toolRun || agent == "" {
+	row, include := r.routes.Row(rt.ID), "include=agent.tools"
+	switch agent = rt.Params["agent_id"]; {
+	case row == nil || agent == "":
+		return "", q, false
+	case detachesFolder(row):
+		include = "include=agent.blocks&include=agent.sources"
+	case row.shape != toolRun:
 		return "", q, false
 	}
-	return agent, side(req, "GET", prefixOf(req)+"/agents/"+url.PathEscape(agent), "include=agent.tools"), true
+	return agent, side(req, "GET", prefixOf(req)+"/agents/"+url.PathEscape(agent), include), true
+}
+
+func detachesFolder(r *row) bool {
+	return r.id == "letta.detach_folder_from_agent" || r.id == "letta.detach_source_from_agent"
 }
 
 // Probed implements the gate's prober. The decoder knows tools by name, but the agent
@@ -178,11 +188,14 @@ func (r runs) Probed(rt memproxy.Route, reply memproxy.Reply) error {
 	case reply.Status == 404 || reply.Status == 422 || reply.Status == 400:
 		return nil // no such agent
 	case reply.Status < 200 || reply.Status > 299:
-		return fmt.Errorf("letta: asked for the agent's tools, the server answers %d", reply.Status)
+		return fmt.Errorf("letta: asked for the agent, the server answers %d", reply.Status)
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
 		return err
+	}
+	if row := r.routes.Row(rt.ID); row != nil && detachesFolder(row) {
+		return losesBlock(doc, cmp.Or(rt.Params["folder_id"], rt.Params["source_id"]))
 	}
 	tools := doc.Root.Get("tools")
 	if tools == nil || tools.Kind != jsondoc.Array {
@@ -194,6 +207,37 @@ func (r runs) Probed(rt memproxy.Route, reply memproxy.Reply) error {
 		}
 	}
 	return nil
+}
+
+// losesBlockError says why a folder is not detached.
+type losesBlockError struct{}
+
+func (losesBlockError) Error() string {
+	return "with a folder the server deletes the block of a sleeptime agent whose label is the folder's name; rename one of them"
+}
+
+func (losesBlockError) Unwrap() error { return memproxy.ErrUngated }
+
+// losesBlock reports whether the server deletes a block of the agent when a folder is
+// detached. Older servers kept what a sleeptime agent had read in a folder in a block of
+// the folder's name, and 0.16.8 still deletes such a block, whoever wrote it, even if the
+// folder was not attached.
+func losesBlock(doc *jsondoc.Doc, folder string) error {
+	if !doc.True(doc.Root.Get("enable_sleeptime")) {
+		return nil
+	}
+	for _, e := range doc.Root.Get("sources").List() {
+		if e.Get("id").Text() != folder {
+			continue
+		}
+		for _, b := range slices.Concat(doc.Root.Get("blocks").List(), doc.At("/memory/blocks").List()) {
+			if b.Get("label").Text() == e.Get("name").Text() {
+				return losesBlockError{}
+			}
+		}
+		return nil
+	}
+	return losesBlockError{} // it is not attached, so its name is not known
 }
 
 // toolKind returns what a memory tool of any version of the V1 server does, or "".

@@ -85,3 +85,40 @@ func TestProbe(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-3, EDGE-5: with a folder of a sleeptime agent the server also deletes the
+// agent's block of that name, so such a request is not only a detachment.
+func TestDetachedFoldersLeaveBlocks(t *testing.T) {
+	a := must.Get(New(Options{}))(t)
+	const agent, folder = "agent-00000000-0000-4000-8000-000000000001", "source-00000000-0000-4000-8000-000000000002"
+	for _, tc := range []struct {
+		name, state string
+		refused     bool
+	}{
+		{"a block of the folder's name", `"enable_sleeptime":true,"blocks":[{"label":"human"},{"label":"docs"}],"sources":[{"id":"` + folder + `","name":"docs"}]`, true},
+		{"the same for an older client", `"enable_sleeptime":true,"memory":{"blocks":[{"label":"docs"}]},"sources":[{"id":"` + folder + `","name":"docs"}]`, true},
+		{"no block of the folder's name", `"enable_sleeptime":true,"blocks":[{"label":"human"}],"sources":[{"id":"` + folder + `","name":"docs"}]`, false},
+		{"another folder has the block's name", `"enable_sleeptime":true,"blocks":[{"label":"docs"}],"sources":[{"id":"source-1","name":"docs"},{"id":"` + folder + `","name":"notes"}]`, false},
+		{"a folder that is not attached", `"enable_sleeptime":true,"blocks":[{"label":"docs"}],"sources":[]`, true},
+		{"an agent without a companion", `"enable_sleeptime":false,"blocks":[{"label":"docs"}],"sources":[{"id":"` + folder + `","name":"docs"}]`, false},
+		{"an older server", `"blocks":[{"label":"docs"}],"sources":[{"id":"` + folder + `","name":"docs"}]`, false},
+	} {
+		for _, word := range []string{"folders", "sources"} {
+			req := memproxy.Request{Method: "PATCH", EscapedPath: "/v1/agents/" + agent + "/" + word + "/detach/" + folder}
+			rt, _ := a.Route(req)
+			at, q, ok := a.Probe(rt, req)
+			if !ok || at != agent || q.EscapedPath != "/v1/agents/"+agent || q.Query != "include=agent.blocks&include=agent.sources" {
+				t.Errorf("%s is not asked about: %v %q %+v", word, ok, at, q)
+			}
+			err := a.Probed(rt, memproxy.Reply{Status: 200, Body: []byte(`{` + tc.state + `}`)})
+			if errors.Is(err, memproxy.ErrUngated) != tc.refused || err != nil && !tc.refused {
+				t.Errorf("%s, %s: %v", tc.name, word, err)
+			}
+		}
+	}
+	req := memproxy.Request{Method: "PATCH", EscapedPath: "/v1/agents/" + agent + "/folders/attach/" + folder}
+	rt, _ := a.Route(req)
+	if _, _, ok := a.Probe(rt, req); ok {
+		t.Error("to attach a folder deletes nothing")
+	}
+}
