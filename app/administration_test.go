@@ -167,7 +167,7 @@ policy:`, 1), func(h http.Handler) http.Handler { return h }, "ROOT", sha(adminT
 }
 
 // Proves EDGE-13, EDGE-18: secrets in ordinary answers are removed, also for the owner,
-// unless a caller with the role asks for them.
+// unless a caller with the role asks for them. The source of tools is shown to that role.
 func TestSecretsAreRemovedFromAnswers(t *testing.T) {
 	t.Parallel()
 	showing := func(h http.Handler) http.Handler {
@@ -181,6 +181,10 @@ func TestSecretsAreRemovedFromAnswers(t *testing.T) {
 			}
 			if strings.HasPrefix(r.URL.Path, "/v1/agents/agent-") && strings.HasPrefix(body, "{") && strings.Count(r.URL.Path, "/") == 3 {
 				body = `{"tool_exec_environment_variables":[{"key":"K","value":"secret-canary"}],"secrets":[{"value":"secret-canary"}],` + body[1:]
+			}
+			if strings.HasPrefix(r.URL.Path, "/v1/tools/tool-") {
+				rec, body = httptest.NewRecorder(), `{"id":"`+strings.TrimPrefix(r.URL.Path, "/v1/tools/")+`","name":"roll","tool_type":"custom","source_code":"source-canary","metadata_":{},"tags":[]}`
+				rec.Header().Set("Content-Type", "application/json")
 			}
 			for name, v := range rec.Header() {
 				if name != "Content-Length" {
@@ -208,6 +212,11 @@ policy:`, 1), showing, "ROOT", sha(adminToken), "OWNER", sha("owner-token"))
 	for _, at := range []string{"/secrets", "/mcp-servers"} { // of Letta Cloud
 		if g := l.do("GET", path+at, "", "X-API-Key", "owner-token"); g.status != 200 || strings.Contains(g.body, "canary") {
 			t.Errorf("%s: %d %s", at, g.status, g.body)
+		}
+	}
+	for token, shows := range map[string]bool{adminToken: true, "owner-token": false} { // who makes tools reads them
+		if g := l.do("GET", "/v1/tools/tool-00000001-1111-4111-8111-111111111111", "", "X-API-Key", token); g.status != 200 || strings.Contains(g.body, "canary") != shows {
+			t.Errorf("a tool as %s: %d %s", token, g.status, g.body)
 		}
 	}
 	l.do("PATCH", path, `{"secrets":{"A":"b"}}`, "X-API-Key", "owner-token").want(t, 403).has(t, "policy.admin")

@@ -55,10 +55,10 @@ type Cacher interface {
 
 // A Withholder is an Adapter whose backend shows secrets in ordinary answers.
 type Withholder interface {
-	// Withhold removes the values of secrets from an answer to a caller who is not
-	// an administrator. With none in it, it returns the body itself. An answer that
-	// cannot be read is an error.
-	Withhold(memproxy.Route, []byte) ([]byte, error)
+	// Withhold removes the values of secrets from an answer, and for a caller who may
+	// not administer the backend also what only administrators are shown. With none in
+	// it, it returns the body itself. An answer that cannot be read is an error.
+	Withhold(route memproxy.Route, body []byte, administers bool) ([]byte, error)
 }
 
 // A Locator is an Adapter that can fetch one memory from its backend, so that

@@ -82,7 +82,7 @@ var filters = [...]Filter{
 	{Name: "relations", Effect: Drops, What: "totals and relations that may be of other tenants, relations that look like attacks", stage: takenApart, whole: related},
 	{Name: "provenance", Effect: Marks, What: "where memories come from, for readers who ask", stage: takenApart, judge: provenance},
 	{Name: "names", Effect: Drops, What: "ids of objects of other tenants", stage: rewritten, whole: strangers},
-	{Name: "secrets", Effect: Drops, What: "keys, tokens and environments, for callers who do not administer the backend", stage: rewritten, whole: secrets},
+	{Name: "secrets", Effect: Drops, What: "keys, tokens and environments, unless an administrator asks for them; the source of tools, for everybody else", stage: rewritten, whole: secrets},
 	{Name: "heard", Effect: Notes, What: "results of tools, as possible sources of what the session writes", stage: rewritten, whole: heard},
 }
 

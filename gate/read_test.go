@@ -79,7 +79,7 @@ func (s teller) Without(r memproxy.Reply, gone []string) ([]byte, error) {
 	return body, nil
 }
 
-func (s teller) Withhold(_ memproxy.Route, body []byte) ([]byte, error) {
+func (s teller) Withhold(_ memproxy.Route, body []byte, _ bool) ([]byte, error) {
 	return bytes.ReplaceAll(body, []byte("sk-secret"), nil), nil
 }
 

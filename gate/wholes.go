@@ -262,14 +262,22 @@ func strange(ctx context.Context, ret *answer, refs []memproxy.Ref) (met, error)
 	return m, nil
 }
 
-// secrets removes the backend's secrets from the answers to callers who do not
-// administer it.
-func secrets(_ context.Context, ret *answer) (refused bool, err error) {
+// secrets removes the backend's secrets from ordinary answers, and what else only
+// administrators are shown.
+func secrets(ctx context.Context, ret *answer) (refused bool, err error) {
 	w, ok := ret.call.Backend.Adapter.(Withholder)
 	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) || len(ret.reply.Body) == 0 || ret.op.Kind == memproxy.Admin || ret.op.Administers {
 		return false, nil
 	}
-	ret.reply.Body, err = w.Withhold(ret.call.Route, ret.reply.Body)
+	body := ret.reply.Body
+	if ret.reply.Body, err = w.Withhold(ret.call.Route, body, false); err != nil || len(ret.reply.Body) == len(body) {
+		return false, err
+	}
+	op := *ret.op
+	op.Kind = memproxy.Admin
+	if ruling, no := ret.rules.Policy.Rule(ctx, ret.asking(&op)); no == nil && !ruling.Verdict.Stops() {
+		ret.reply.Body, err = w.Withhold(ret.call.Route, body, true)
+	}
 	return false, err
 }
 

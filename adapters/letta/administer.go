@@ -79,9 +79,11 @@ func extraordinary(v *jsondoc.Value) bool {
 	return false
 }
 
-// Withhold implements the gate's withholder.
-func (a *Adapter) Withhold(_ memproxy.Route, body []byte) ([]byte, error) {
-	return withheld.Strip(body, ofMemory)
+// Withhold implements the gate's withholder. Administrators see the source of tools, which
+// they make: without it a tool that they read and change, or import in an agent file,
+// would lose it.
+func (a *Adapter) Withhold(_ memproxy.Route, body []byte, administers bool) ([]byte, error) {
+	return withheld.Strip(body, func(name string) bool { return administers && name == "source_code" || ofMemory(name) })
 }
 
 // ofMemory reports whether the value of a member belongs to a memory, and is therefore

@@ -71,15 +71,18 @@ func TestSecretsAreWithheld(t *testing.T) {
 "tools":[{"name":"t","source_code":"canary","json_schema":{"parameters":{"properties":{"token":{"type":"string"},"api_key":{"description":"kept"}}}}}],
 "mcp":{"server_url":"http://h","custom_headers":{"Authorization":"canary"},"env":{"A":"canary"},"access_token":"canary","token_enc":"canary"},
 "metadata":{"env":"prod","token":"kept","secret":"kept"},"usage":{"total_tokens":3},"blocks":[{"value":"my password is kept"}]}`
-	got := must.Get(a.Withhold(memproxy.Route{}, []byte(state)))(t)
+	got := must.Get(a.Withhold(memproxy.Route{}, []byte(state), false))(t)
 	if strings.Contains(string(got), "canary") || strings.Count(string(got), "kept") != 4 || !strings.Contains(string(got), `"env":"prod"`) || !strings.Contains(string(got), "https://host/v1") {
 		t.Errorf("%s", got)
 	}
+	if got := must.Get(a.Withhold(memproxy.Route{}, []byte(state), true))(t); strings.Count(string(got), "canary") != 1 || !strings.Contains(string(got), `"source_code":"canary"`) {
+		t.Errorf("to an administrator: %s", got)
+	}
 	plain := []byte(`{"id":"block-1","value":"token of the environment","limit":3}`)
-	if got, err := a.Withhold(memproxy.Route{}, plain); err != nil || &got[0] != &plain[0] {
+	if got, err := a.Withhold(memproxy.Route{}, plain, false); err != nil || &got[0] != &plain[0] {
 		t.Errorf("%s %v", got, err)
 	}
-	if _, err := a.Withhold(memproxy.Route{}, []byte(`{"token":`)); err == nil {
+	if _, err := a.Withhold(memproxy.Route{}, []byte(`{"token":`), false); err == nil {
 		t.Error("what cannot be read is shown")
 	}
 }

@@ -1,6 +1,8 @@
 package letta
 
 import (
+	"slices"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -136,6 +138,8 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 	return d.members(v, ptr, func(m jsondoc.Member, p string) error {
 		d.op.Administers = d.op.Administers || administers(m)
 		switch {
+		case m.Name == "tools" && slices.ContainsFunc(m.Value.List(), sourceless):
+			return bad(memproxy.PayloadMalformed, 422, p, "a tool of the file is without its source, which the server's tool of that name would lose; files that memproxy exports have it for callers with the role memproxy-admin")
 		case memproxy.Reserved(m.Name):
 			d.op.Reserved = append(d.op.Reserved, p)
 		case steeringKey(m.Name), m.Name == "source_code", m.Name == "json_schema", m.Name == "skills":
@@ -167,4 +171,11 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 		}
 		return nil
 	})
+}
+
+// sourceless reports whether an agent file's tool lacks the code that makes it one. The
+// default type is custom.
+func sourceless(tool *jsondoc.Value) bool {
+	kind := tool.Get("tool_type").Text()
+	return tool.Kind == jsondoc.Object && (kind == "" || kind == "custom") && tool.Get("source_code").Text() == ""
 }
