@@ -62,61 +62,34 @@ func NewDir(path, marks string, keys []ed25519.PublicKey) (*Dir, error) {
 
 var fileName = regexp.MustCompile(`^([0-9]{6,20})\.(release|done|stopped|stage-([0-9]{1,3}))$`)
 
-// file is a file of a store: a release, or a mark.
-type file struct {
-	name   string
-	number uint64
-	kind   string // "release", or a MarkKind
-	stage  int
-}
-
-// filesIn lists the files of a store in a directory, without others.
-func filesIn(dir string) (files []file, err error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("xds: %w", err)
-	}
-	for _, e := range entries {
-		m := fileName.FindStringSubmatch(e.Name())
-		if m == nil {
-			continue
-		}
-		kind, _, _ := strings.Cut(m[2], "-")
-		stage, _ := strconv.Atoi(m[3]) // at most three digits
-		if number, err := strconv.ParseUint(m[1], 10, 64); err == nil {
-			files = append(files, file{e.Name(), number, kind, stage})
-		}
-	}
-	return files, nil
-}
-
 // Releases implements Store. A file is read when it is new or changed.
 func (d *Dir) Releases() ([]*policy.Release, []error, error) {
-	files, err := filesIn(d.path)
+	entries, err := os.ReadDir(d.path)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("xds: %w", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []*policy.Release
 	var faults []error
 	present := map[string]*opened{}
-	for _, f := range files {
-		if f.kind != "release" {
+	for _, e := range entries {
+		m := fileName.FindStringSubmatch(e.Name())
+		if m == nil || m[2] != "release" {
 			continue
 		}
-		info, err := os.Stat(filepath.Join(d.path, f.name)) // files of a mounted ConfigMap are links
+		info, err := os.Stat(filepath.Join(d.path, e.Name())) // files of a mounted ConfigMap are links
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
 			return nil, nil, fmt.Errorf("xds: %w", err)
 		}
-		o := d.known[f.name]
+		o := d.known[e.Name()]
 		if o == nil || o.size != info.Size() || !o.mtime.Equal(info.ModTime()) {
 			o = &opened{size: info.Size(), mtime: info.ModTime()}
-			o.release, o.fault = d.open(f)
+			o.release, o.fault = d.open(e.Name(), m[1])
 		}
-		present[f.name] = o
+		present[e.Name()] = o
 		if o.fault != nil {
 			faults = append(faults, o.fault)
 			continue
@@ -128,28 +101,36 @@ func (d *Dir) Releases() ([]*policy.Release, []error, error) {
 	return out, faults, nil
 }
 
-func (d *Dir) open(f file) (*policy.Release, error) {
-	b, err := durable.Head(filepath.Join(d.path, f.name), policy.MaxRelease+1)
+func (d *Dir) open(name, number string) (*policy.Release, error) {
+	b, err := durable.Head(filepath.Join(d.path, name), policy.MaxRelease+1)
 	if err != nil {
 		return nil, fmt.Errorf("xds: %w", err)
 	}
 	r, err := policy.Open(b, d.keys...)
 	if err != nil {
-		return nil, fmt.Errorf("xds: %s: %w", f.name, err)
+		return nil, fmt.Errorf("xds: %s: %w", name, err)
 	}
-	if r.Number != f.number {
-		return nil, fmt.Errorf("xds: %s is release %d", f.name, r.Number)
+	if n, err := strconv.ParseUint(number, 10, 64); err != nil || n != r.Number {
+		return nil, fmt.Errorf("xds: %s is release %d", name, r.Number)
 	}
 	return r, nil
 }
 
 // Last returns the highest number in use, or 0.
-func (d *Dir) Last() (last uint64, err error) {
-	files, err := filesIn(d.path)
-	for _, f := range files {
-		last = max(last, f.number)
+func (d *Dir) Last() (uint64, error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return 0, fmt.Errorf("xds: %w", err)
 	}
-	return last, err
+	var last uint64
+	for _, e := range entries {
+		if m := fileName.FindStringSubmatch(e.Name()); m != nil {
+			if n, err := strconv.ParseUint(m[1], 10, 64); err == nil {
+				last = max(last, n)
+			}
+		}
+	}
+	return last, nil
 }
 
 // Publish adds a release to the directory. A number is used once.
@@ -159,29 +140,36 @@ func (d *Dir) Publish(r *policy.Release) error {
 
 // Marks implements Store.
 func (d *Dir) Marks() ([]Mark, error) {
-	files, err := filesIn(d.marks)
+	entries, err := os.ReadDir(d.marks)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("xds: %w", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out, present := make([]Mark, 0, len(files)), map[string]Mark{}
-	for _, f := range files {
-		if f.kind == "release" {
+	out, present := make([]Mark, 0, len(entries)), map[string]Mark{}
+	for _, e := range entries {
+		if mark, ok := d.read[e.Name()]; ok {
+			present[e.Name()] = mark
+			out = append(out, mark)
 			continue
 		}
-		mark, known := d.read[f.name]
-		if !known {
-			// The file name has everything but the time and the reason; a mark with a
-			// truncated file still counts.
-			mark = Mark{Release: f.number, Kind: MarkKind(f.kind), Stage: f.stage}
-			var text Mark
-			if b, err := durable.Read(filepath.Join(d.marks, f.name)); err == nil && json.Unmarshal(b, &text) == nil {
-				mark.At, mark.Reason, known = text.At, text.Reason, true
-			}
+		m := fileName.FindStringSubmatch(e.Name())
+		if m == nil || m[2] == "release" {
+			continue
 		}
-		if known {
-			present[f.name] = mark
+		number, err := strconv.ParseUint(m[1], 10, 64)
+		if err != nil {
+			continue
+		}
+		kind, _, _ := strings.Cut(m[2], "-")
+		mark := Mark{Release: number, Kind: MarkKind(kind)}
+		mark.Stage, _ = strconv.Atoi(m[3]) // at most three digits
+		// The file name has everything but the time and the reason; a mark with a
+		// truncated file still counts.
+		var text Mark
+		if b, err := durable.Read(filepath.Join(d.marks, e.Name())); err == nil && json.Unmarshal(b, &text) == nil {
+			mark.At, mark.Reason = text.At, text.Reason
+			present[e.Name()] = mark
 		}
 		out = append(out, mark)
 	}
