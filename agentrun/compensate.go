@@ -296,7 +296,7 @@ func (c *Watched) undo(ctx context.Context, change memproxy.Change) (err error) 
 		c.r.opt.Observe(ctx, c.a.Call().Route.ID+"/undo", string(change.Call.Operation.Kind), memproxy.Deny.String(), status, time.Since(start))
 	}()
 	for _, u := range change.Undo {
-		uctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
+		uctx, cancel := c.r.opt.Backend.Within(ctx)
 		reply, err := c.r.send(uctx, u.Request, u.Body, c.caller)
 		cancel()
 		if err != nil {

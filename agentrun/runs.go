@@ -150,7 +150,7 @@ func (r *Runs) send(ctx context.Context, q memproxy.Request, body []byte, caller
 
 // ask sends a request without a body, with the deadline of side requests.
 func (r *Runs) ask(ctx context.Context, q memproxy.Request, caller http.Header) (memproxy.Reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
+	ctx, cancel := r.opt.Backend.Within(ctx)
 	defer cancel()
 	return r.send(ctx, q, nil, caller)
 }

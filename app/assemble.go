@@ -44,7 +44,7 @@ type Options struct {
 
 	sending  time.Duration        // bounds the sending of approved writes and rollbacks, for tests
 	up       func() time.Duration // how long the process has been running, for tests; nil: since New
-	patience time.Duration        // how many times as long stores and stages of a stop may take, for tests on a busy machine; 0 is once
+	patience time.Duration        // how many times as long stores, backends and stages of a stop may take, for tests on a busy machine; 0 is once
 	pace     integrity.Pace       // of reading backends, for tests; zero: the default
 }
 

@@ -105,7 +105,7 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 		Backend: frontend.Backend{
 			Name: b.Name, Adapter: adapter, Upstream: upstream, Credential: credentialOf(b), Passthrough: b.Passthrough,
 			MaxBody: b.Limits.Body, MaxAnswer: b.Limits.Answer, InFlight: s.inFlight.of(b.Name, s.cfg.Limits),
-			Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant, Observe: s.telemetry.Instruments().Observer(b.Name),
+			Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant, SideTimeout: gate.DefaultFetchTimeout * max(1, s.opt.patience), Observe: s.telemetry.Instruments().Observer(b.Name),
 		},
 		Runtime: frontend.Runtime{Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log}, Gate: s.gate,
 		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),

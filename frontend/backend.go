@@ -45,6 +45,8 @@ type Backend struct {
 	Ungated gate.Ungated
 	// Tenant is the only tenant with memories in the backend, or "".
 	Tenant string
+	// SideTimeout is gate.Backend's.
+	SideTimeout time.Duration
 	// Observe receives the route, kind, verdict, status and duration of every request.
 	// Nil: not called.
 	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
@@ -102,7 +104,7 @@ func forwarded(h http.Header, plain bool) http.Header {
 
 // ForGate returns the gate's view of the backend. Fetch sends its side requests.
 func (b *Backend) ForGate(fetch gate.Fetcher) gate.Backend {
-	return gate.Backend{Name: b.Name, Adapter: b.Adapter, Fetch: fetch, Ungated: b.Ungated, Tenant: b.Tenant}
+	return gate.Backend{Name: b.Name, Adapter: b.Adapter, Fetch: fetch, Ungated: b.Ungated, Tenant: b.Tenant, SideTimeout: b.SideTimeout}
 }
 
 // Runtime is a listener's clock, tracer and log.

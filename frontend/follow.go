@@ -111,7 +111,7 @@ func (f *Follower) inquire(ctx context.Context, leave <-chan struct{}, a *gate.A
 			return
 		case <-f.run.After(wait):
 		}
-		fctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
+		fctx, cancel := a.Call().Backend.Within(ctx)
 		reply, err := f.fetch.Fetch(fctx, q)
 		cancel()
 		if err == nil && f.gate.Extracted(ctx, a, reply) {

@@ -339,7 +339,7 @@ func inTurn(ctx context.Context, r *run) error {
 			}
 		}
 	}
-	enter(ctx, r, DefaultFetchTimeout, op.Kind != memproxy.Learn, keys)
+	enter(ctx, r, r.call.Backend.timeout(), op.Kind != memproxy.Learn, keys)
 	return nil
 }
 

@@ -119,7 +119,7 @@ func (ret *making) takeBack(ctx context.Context, m memproxy.Memory) error {
 	if backend.Fetch == nil || !known {
 		return errUndo
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultFetchTimeout)
+	ctx, cancel := backend.Within(context.WithoutCancel(ctx))
 	defer cancel()
 	for _, q := range requests {
 		q.Request.Header, q.Request.Base = ret.call.Request.Header, ret.call.Request.Base

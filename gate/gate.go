@@ -100,7 +100,7 @@ type Options struct {
 
 // Bounds of what a request waits for.
 const (
-	DefaultFetchTimeout  = 5 * time.Second // of one side request to the backend
+	DefaultFetchTimeout  = 5 * time.Second // of Backend
 	DefaultRecordTimeout = 5 * time.Second // of Options
 	fetchParallel        = 8               // side requests of one admission at a time
 )
@@ -182,7 +182,17 @@ type Backend struct {
 	// Tenant is the only tenant with memories in the backend; "" if several share
 	// it. Callers of other tenants are refused.
 	Tenant string
+	// SideTimeout bounds what memproxy asks the backend on behalf of one request, and what
+	// that request waits for. Default DefaultFetchTimeout.
+	SideTimeout time.Duration
 }
+
+// Within returns a context that ends after the backend's timeout.
+func (b *Backend) Within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, b.timeout())
+}
+
+func (b *Backend) timeout() time.Duration { return cmp.Or(b.SideTimeout, DefaultFetchTimeout) }
 
 // Call is one request at the gate.
 type Call struct {

@@ -219,7 +219,7 @@ func precede(ctx context.Context, r *run) error {
 
 // followEdits makes the side requests of a tool call.
 func followEdits(ctx context.Context, a *Admission) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultFetchTimeout)
+	ctx, cancel := a.call.Backend.Within(context.WithoutCancel(ctx))
 	defer cancel()
 	for {
 		q, more := a.edits.Prepare()

@@ -199,7 +199,7 @@ func noReceipt(r *run) bool {
 // the receipt and says so.
 func polled(ctx context.Context, r *run) error {
 	id := r.call.Backend.Adapter.(Holder).Polls(r.call.Route)
-	ctx, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
+	ctx, cancel := r.call.Backend.Within(ctx)
 	defer cancel()
 	h, ok, err := r.g.opt.Keeper.Kept(ctx, id)
 	if err != nil {
@@ -221,7 +221,7 @@ func notPolling(r *run) bool {
 // answerPoll answers in the backend's place.
 func answerPoll(ctx context.Context, r *run) error {
 	if r.held.State == memproxy.HoldDone && len(r.held.Result.Memories) == 0 {
-		asking, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
+		asking, cancel := r.call.Backend.Within(ctx)
 		workedOn(asking, r)
 		cancel()
 	}

@@ -208,7 +208,7 @@ func (b *Backend) locator() (Locator, bool) {
 
 // ask sends one side request.
 func (b *Backend) ask(ctx context.Context, q memproxy.Request) (memproxy.Reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
+	ctx, cancel := b.Within(ctx)
 	defer cancel()
 	return b.Fetch.Fetch(ctx, q)
 }
@@ -221,7 +221,7 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 	if !ok || len(ids) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
+	ctx, cancel := c.Backend.Within(ctx)
 	defer cancel()
 	all, errs := make([]memproxy.Memory, len(ids)), make([]error, len(ids))
 	slots := make(chan struct{}, fetchParallel)

@@ -116,7 +116,7 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 	if fill == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
+	ctx, cancel := ret.call.Backend.Within(ctx)
 	defer cancel()
 	left := map[string]bool{}
 	dropped(ret.reading, left)

@@ -85,7 +85,7 @@ func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 	if a.Reply != nil {
 		return nil
 	}
-	fctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
+	fctx, cancel := t.p.backend.Within(ctx)
 	reply, err := t.side().Send(fctx, req, a.Body)
 	cancel()
 	if err != nil {
@@ -102,7 +102,7 @@ func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 func (t *turning) edited(ctx context.Context, asked *gate.Admission, tc memproxy.ToolCall) {
 	req := tc.Direct.Request
 	req.Header = memproxy.Header(t.r.Header)
-	ctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
+	ctx, cancel := t.p.backend.Within(ctx)
 	defer cancel()
 	reply, err := t.side().Send(ctx, req, tc.Direct.Body)
 	if err != nil {

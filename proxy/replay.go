@@ -37,7 +37,7 @@ func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Requ
 	if a.Reply != nil {
 		return refused(a)
 	}
-	locking, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout) // the rest of the time is for the request
+	locking, cancel := o.p.backend.Within(ctx) // the rest of the time is for the request
 	defer cancel()
 	err := toolsLocked(locking, o.p, a, a.Next, func() { sent = o.send(ctx, a, req) })
 	switch end := context.WithoutCancel(ctx); {

@@ -108,7 +108,7 @@ func (ab *about) oneAnswer(ctx context.Context, side *frontend.Side, answer []by
 	for _, run := range ab.runs[1:] {
 		req := ab.call.Request
 		req.Path, req.EscapedPath = "", strings.Replace(req.EscapedPath, ab.run, run, 1)
-		ctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
+		ctx, cancel := ab.call.Backend.Within(ctx)
 		reply, err := side.For(ab.call.Caller()).Fetch(ctx, req)
 		cancel()
 		if err != nil {

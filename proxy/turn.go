@@ -155,7 +155,7 @@ func (t *turning) prepare(ctx context.Context) error {
 		return err
 	}, func(q memproxy.Request) (memproxy.Reply, error) {
 		q.Header = memproxy.Header(t.r.Header)
-		ctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
+		ctx, cancel := t.p.backend.Within(ctx)
 		defer cancel()
 		return t.side().Fetch(ctx, q)
 	})
