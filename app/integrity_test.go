@@ -232,7 +232,7 @@ func TestOrdinaryUseIsNotReportedAsTampering(t *testing.T) {
 // vandal runs SQL on the ledger's file.
 func (r *rig) vandal(do ...string) {
 	r.t.Helper()
-	db := must.Get(sql.Open("sqlite", filepath.Join(r.dir, "state", "ledger.db")))(r.t)
+	db := must.Get(sql.Open("sqlite", "file:"+filepath.Join(r.dir, "state", "ledger.db")+"?_pragma=busy_timeout(10000)"))(r.t)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	for _, q := range do {
