@@ -80,7 +80,7 @@ func TestInterruptedTurnsAreDue(t *testing.T) {
 func TestTurnsAreBounded(t *testing.T) {
 	ring.Long(t, "one directory read after another")
 	now := time.Unix(1e9, 0)
-	r := runsIn(t.TempDir(), &now)
+	r := runsIn(ring.Dir(t), &now)
 	for i := range maxTurns + 10 {
 		done := opened(t, r, fmt.Sprintf("agent-%06d", maxTurns+10-i))
 		now = now.Add(time.Millisecond)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -18,7 +19,7 @@ import (
 // Proves SYN-7, TRL-5.
 func TestCachedAbsencesAreInvalidated(t *testing.T) {
 	clock := ledgertest.NewClock()
-	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), Clock: clock.Now, CacheSize: 1000})
+	l := open(t, ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: ledgertest.Vault(t), Clock: clock.Now, CacheSize: 1000})
 	ctx := t.Context()
 	stop := make(chan struct{})
 	var askers sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -54,7 +55,7 @@ func TestChainFaults(t *testing.T) {
 		{"newest text given up", []string{`UPDATE version SET compacted = 1 WHERE place = 10`}, memproxy.FaultText, 10, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "ledger.db")
+			path := filepath.Join(ring.Dir(t), "ledger.db")
 			l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 			for i := range 10 {
 				must.Get(l.Append(t.Context(), ledgertest.Version(fmt.Sprint("m", i%3), fmt.Sprint("text ", i))))(t)
@@ -78,7 +79,7 @@ func TestChainFaults(t *testing.T) {
 
 // A record, or the head, with a valid hash and another key's signature is a forgery.
 func TestChainForgery(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	theirs := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 	must.Get(theirs.Append(t.Context(), ledgertest.Version("m", "text")))(t)
 	must.Do(t, theirs.Close())
@@ -92,7 +93,7 @@ func TestChainForgery(t *testing.T) {
 
 // Records appended to a broken chain are intact, and the chain stays broken.
 func TestBrokenChainIsNotRepaired(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 	add := func(text string) {
 		must.Get(l.Append(t.Context(), ledgertest.Version("m", text)))(t)
@@ -111,7 +112,7 @@ func TestBrokenChainIsNotRepaired(t *testing.T) {
 
 // A rollback of the whole ledger, head included, is detected by an anchor.
 func TestAnchorsDetectRollback(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	vault := ledgertest.Vault(t)
 	l := open(t, ledger.Options{Path: path, Vault: vault})
 	add := func(text string) memproxy.ChainHead {

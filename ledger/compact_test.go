@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -25,7 +26,7 @@ func TestTamperedVersionsAreNotPruned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told atomic.Int32
-			opt := ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), KeepVersions: 3, OnBroken: func() { told.Add(1) }}
+			opt := ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: ledgertest.Vault(t), KeepVersions: 3, OnBroken: func() { told.Add(1) }}
 			l := open(t, opt)
 			for i := range 3 {
 				must.Get(l.Append(t.Context(), ledgertest.Version("m", fmt.Sprint("text ", i))))(t)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/redo"
 )
 
@@ -43,7 +44,7 @@ func namesOf(files map[string]string) []string {
 // transaction, is one file with every committed entry; a restore does not apply the
 // redo log of the ledger it replaces.
 func TestBackupHasQueuedEntries(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	file := filepath.Join(dir, "backup.db")
 	opt := Options{Vault: testVault(t), Timeout: 20 * time.Second}
 	queued(t, 3, func(path string) {
@@ -69,7 +70,7 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 
 	// The redo log of the replaced ledger is not applied.
 	left := killed(t, 2)
-	state := filepath.Join(t.TempDir(), "ledger.db")
+	state := filepath.Join(ring.Dir(t), "ledger.db")
 	for suffix, b := range left {
 		must.Do(t, os.WriteFile(state+suffix, b, 0o600))
 	}
@@ -96,7 +97,7 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 
 // Proves EDGE-3: only an intact ledger of this program can be restored.
 func TestRestoreRefusesInvalidLedgers(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	good := filepath.Join(dir, "good.db")
 	l, err := Open(Options{Path: good, Vault: testVault(t)})
 	for i := 0; i < 200 && err == nil; i++ {
@@ -104,7 +105,7 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 	}
 	must.Do(t, errors.Join(err, l.Close()))
 	whole := must.Get(os.ReadFile(good))(t)
-	state := filepath.Join(t.TempDir(), "ledger.db")
+	state := filepath.Join(ring.Dir(t), "ledger.db")
 	must.Do(t, os.WriteFile(state, whole, 0o600))
 	n := 0
 	bad := func(change func(b []byte) []byte) string {
@@ -148,7 +149,7 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 			if err := Restore(t.Context(), c.from, state, true); err == nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
-			if err := Backup(t.Context(), Options{Path: c.from, Vault: testVault(t)}, filepath.Join(t.TempDir(), "b")); err == nil {
+			if err := Backup(t.Context(), Options{Path: c.from, Vault: testVault(t)}, filepath.Join(ring.Dir(t), "b")); err == nil {
 				t.Error("it is backed up as if it were sound")
 			}
 			opens := name == "missing" || name == "empty" || name == "order" // the first two as new ones
@@ -166,14 +167,14 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 // Proves EDGE-3: redo logs of a damaged or lost file are not applied to the restored
 // copy.
 func TestRestoreIgnoresOldRedoLogs(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	copied := filepath.Join(dir, "copy.db")
 	queued(t, 1, func(path string) {
 		must.Do(t, Backup(t.Context(), Options{Path: path, Vault: testVault(t)}, copied))
 	})
 	for name, file := range map[string][]byte{"lost": nil, "damaged": []byte("no database, but longer than a head")} {
 		t.Run(name, func(t *testing.T) {
-			state := filepath.Join(t.TempDir(), "ledger.db")
+			state := filepath.Join(ring.Dir(t), "ledger.db")
 			left := killed(t, 2)
 			left[""] = file
 			for suffix, b := range left {
@@ -212,7 +213,7 @@ func TestForeignSchemasAreRefused(t *testing.T) {
 		"a comparison":  `CREATE UNIQUE INDEX alike ON session (id COLLATE NOCASE)`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			opt := Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: testVault(t)}
+			opt := Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t)}
 			must.Do(t, must.Get(Open(opt))(t).Close())
 			must.Do(t, with(opt.Path, "rw", func(db *sql.DB) error { _, err := db.Exec(addition); return err }))
 			_, opened := Open(opt)
@@ -220,8 +221,8 @@ func TestForeignSchemasAreRefused(t *testing.T) {
 			peeked := Peek(opt, func(*Ledger) error { return nil })
 			for what, err := range map[string]error{
 				"opened": opened, "planned": planned, "peeked into": peeked,
-				"restored":  Restore(t.Context(), opt.Path, filepath.Join(t.TempDir(), "ledger.db"), false),
-				"backed up": Backup(t.Context(), opt, filepath.Join(t.TempDir(), "copy.db")),
+				"restored":  Restore(t.Context(), opt.Path, filepath.Join(ring.Dir(t), "ledger.db"), false),
+				"backed up": Backup(t.Context(), opt, filepath.Join(ring.Dir(t), "copy.db")),
 			} {
 				if !errors.Is(err, ErrForeign) {
 					t.Errorf("%s: %v", what, err)

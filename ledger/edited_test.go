@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -49,7 +50,7 @@ func TestEditedRecordsAreQuarantined(t *testing.T) {
 		"a mark under another key": `UPDATE record SET mac = x'00000000' || substr(mac, 5) WHERE id = 'm'`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			path, told := filepath.Join(t.TempDir(), "ledger.db"), false
+			path, told := filepath.Join(ring.Dir(t), "ledger.db"), false
 			opt := ledger.Options{Path: path, Vault: vault, OnBroken: func() { told = true }}
 			l := open(t, opt)
 			written(t, l, "m", memproxy.StateQuarantined)
@@ -138,7 +139,7 @@ func TestRemovedRecordsAreQuarantined(t *testing.T) {
 			},
 		} {
 			t.Run(name+", "+how, func(t *testing.T) {
-				path := filepath.Join(t.TempDir(), "ledger.db")
+				path := filepath.Join(ring.Dir(t), "ledger.db")
 				opt := ledger.Options{Path: path, Vault: ledgertest.Vault(t)}
 				l := open(t, opt)
 				written(t, l, "m", memproxy.StateQuarantined)
@@ -192,7 +193,7 @@ func TestEditedSessionsAreLocked(t *testing.T) {
 		"the row of before": `UPDATE session SET (strikes, struck, counted, refused, mac) = (SELECT strikes, struck, counted, refused, mac FROM session WHERE id = 'session:b/ann/s') WHERE id = '` + id + `'`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			path, clock := filepath.Join(t.TempDir(), "ledger.db"), ledgertest.NewClock()
+			path, clock := filepath.Join(ring.Dir(t), "ledger.db"), ledgertest.NewClock()
 			opt := ledger.Options{Path: path, Vault: ledgertest.Vault(t), Clock: clock.Now}
 			l := open(t, opt)
 			reject := func(id string, n int) {
@@ -233,7 +234,7 @@ func TestEditedSessionsAreLocked(t *testing.T) {
 
 // Forged votes do not count, and forged notices are not delivered.
 func TestEditedVotesAndNoticesDoNotCount(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t), OnNotice: func() {}})
 	held(t, l, "h1")
 	held(t, l, "h2")
@@ -269,7 +270,7 @@ func TestEditedVotesAndNoticesDoNotCount(t *testing.T) {
 //
 // Proves EDGE-4.
 func TestLedgersOfAnotherKeyAreRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	first, second := ledgertest.Key(t), ledgertest.Key(t)
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t, first)})
 	written(t, l, "m", memproxy.StateValidated)
@@ -299,7 +300,7 @@ func TestSignatureMarksCannotBeRemoved(t *testing.T) {
 //
 // Proves EDGE-4.
 func TestEachEditIsReported(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	opt := ledger.Options{Path: path, Vault: ledgertest.Vault(t)}
 	l := open(t, opt)
 	for _, id := range []string{"a", "b", "c"} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Unseen returns the keys in the store that the in-memory filters report as absent
@@ -38,7 +39,7 @@ func Unseen(t testing.TB, l *Ledger) (missed []string) {
 // Proves EDGE-3: look-ups of absent records cost no query, in a sealed backend too,
 // where they count as planted; records created later are found.
 func TestAbsentRecordsCostNoQuery(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	there := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "there"}
 	row := memproxy.Ownership{Backend: there.Backend, Kind: there.Kind, ID: there.ID, Actor: "agent:dev"}
 	l := must.Get(Open(Options{Path: path}))(t)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -25,7 +26,7 @@ func TestCancelledCallsShareNothingWithTheWriter(t *testing.T) {
 		}
 		return time.Now()
 	}
-	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), Clock: clock})
+	l := open(t, ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: ledgertest.Vault(t), Clock: clock})
 	for name, write := range map[string]func(context.Context) (bool, error){
 		"a claim": func(ctx context.Context) (bool, error) { return l.Backends.Claim(ctx, "seal", "one", time.Hour) },
 		"a breach": func(ctx context.Context) (bool, error) {

@@ -58,7 +58,7 @@ func TestContract(t *testing.T) {
 			ledgertest.Run(t, func(t *testing.T) *ledger.Ledger {
 				opt := opt
 				if opt.Path != "" {
-					opt.Path = filepath.Join(t.TempDir(), "ledger.db")
+					opt.Path = filepath.Join(ring.Dir(t), "ledger.db")
 				}
 				return open(t, opt)
 			})
@@ -67,7 +67,7 @@ func TestContract(t *testing.T) {
 }
 
 func TestSurvivesReopening(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a dir?with=odd&names#%20", "ledger.db")
+	path := filepath.Join(ring.Dir(t), "a dir?with=odd&names#%20", "ledger.db")
 	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	l := open(t, ledger.Options{Path: path})
 	must.Do(t, l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("a")}})) // Close writes what is queued
@@ -86,7 +86,7 @@ func TestSurvivesReopening(t *testing.T) {
 // Open fails for a damaged file and leaves it unchanged.
 func TestDamagedFileIsKept(t *testing.T) {
 	healthy := func(t *testing.T) (string, []byte) {
-		path := filepath.Join(t.TempDir(), "ledger.db")
+		path := filepath.Join(ring.Dir(t), "ledger.db")
 		l := open(t, ledger.Options{Path: path})
 		for i := range 200 {
 			must.Do(t, l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row(fmt.Sprint(i))}}))
@@ -117,7 +117,7 @@ func TestDamagedFileIsKept(t *testing.T) {
 		})
 	}
 	t.Run("empty is new", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "ledger.db")
+		path := filepath.Join(ring.Dir(t), "ledger.db")
 		must.Do(t, os.WriteFile(path, nil, 0o600))
 		open(t, ledger.Options{Path: path})
 	})
@@ -127,8 +127,8 @@ func TestOpenRefuses(t *testing.T) {
 	for name, opt := range map[string]ledger.Options{
 		"timeout":   {Timeout: -1},
 		"queue":     {Queue: -1},
-		"directory": {Path: t.TempDir()},
-		"nowhere":   {Path: filepath.Join(t.TempDir(), "no", "such", "dir", "ledger.db")},
+		"directory": {Path: ring.Dir(t)},
+		"nowhere":   {Path: filepath.Join(ring.Dir(t), "no", "such", "dir", "ledger.db")},
 	} {
 		if l, err := ledger.Open(opt); err == nil {
 			t.Errorf("%s: opened", name)
@@ -140,7 +140,7 @@ func TestOpenRefuses(t *testing.T) {
 // A file locked by another program delays a call by its deadline at most, and the rows
 // are written once it is unlocked.
 func TestLockedFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	l := open(t, ledger.Options{Path: path, Timeout: 50 * time.Millisecond, Queue: 2, OnLost: func(n int, err error) { t.Errorf("%d rows are lost: %v", n, err) }})
 	other := must.Get(sql.Open("sqlite", path))(t)
 	defer other.Close()
@@ -164,7 +164,7 @@ func TestLockedFile(t *testing.T) {
 }
 
 func TestQueueIsBounded(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	var still atomic.Bool
 	inside, release := make(chan struct{}, 1000), make(chan struct{})
 	l := open(t, ledger.Options{Path: path, Queue: 2, Clock: func() time.Time {

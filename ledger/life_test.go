@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -17,7 +18,7 @@ func TestLife(t *testing.T) {
 			t.Parallel()
 			ledgertest.RunLife(t, func(t *testing.T, opt ledger.Options) (one, other *ledger.Ledger) {
 				if file != "" {
-					opt.Path = filepath.Join(t.TempDir(), file)
+					opt.Path = filepath.Join(ring.Dir(t), file)
 				}
 				one = open(t, opt)
 				return one, one
@@ -35,7 +36,7 @@ func TestSteadyTimeOfShortProcesses(t *testing.T) {
 	t.Parallel()
 	const week, run = 7 * 24 * time.Hour, 5 * time.Minute
 	clock, vault := ledgertest.NewClock(), ledgertest.Vault(t)
-	start, path := clock.Now(), filepath.Join(t.TempDir(), "ledger.db")
+	start, path := clock.Now(), filepath.Join(ring.Dir(t), "ledger.db")
 	processes := func(n int, between time.Duration) (came time.Duration) {
 		t.Helper()
 		for range n {

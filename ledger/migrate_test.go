@@ -13,6 +13,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // emptied is a ledger of schema 11 without rows.
@@ -34,7 +35,7 @@ func emptied(t *testing.T, path string) *sql.DB {
 // migrated opens a ledger of schema 11 into which statements were written.
 func migrated(t *testing.T, opt Options, statements string, args ...any) *Ledger {
 	t.Helper()
-	opt.Path, opt.Timeout = filepath.Join(t.TempDir(), "ledger.db"), 20*time.Second
+	opt.Path, opt.Timeout = filepath.Join(ring.Dir(t), "ledger.db"), 20*time.Second
 	db := emptied(t, opt.Path)
 	must.Get(db.Exec(statements, args...))(t)
 	must.Do(t, db.Close())
@@ -67,7 +68,7 @@ func definitions(t *testing.T, db *sql.DB) map[string]string {
 
 // A migrated ledger has the schema of a new one.
 func TestMigratedSchemaEqualsANewOne(t *testing.T) {
-	l := must.Get(Open(Options{Path: filepath.Join(t.TempDir(), "new.db"), Timeout: 20 * time.Second}))(t)
+	l := must.Get(Open(Options{Path: filepath.Join(ring.Dir(t), "new.db"), Timeout: 20 * time.Second}))(t)
 	defer l.Close()
 	want, got := definitions(t, l.reader), definitions(t, migrated(t, Options{}, ``).reader)
 	if len(want) < 20 {
@@ -133,7 +134,7 @@ func TestSessionsAreMigrated(t *testing.T) {
 // one lifts a lock, a shorter duration shortens it.
 func TestChangedLimitsApplyToExistingLocks(t *testing.T) {
 	now := time.Now()
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	with := func(change func(*memproxy.LockLimits), f func(*Ledger)) {
 		t.Helper()
 		limits := memproxy.DefaultLockLimits()
@@ -179,7 +180,7 @@ func TestChangedLimitsApplyToExistingLocks(t *testing.T) {
 // Proves SYN-7: a rejection on one kind of evidence is counted and never locks, however
 // many there are; certain ones do.
 func TestSingleEvidenceRejectionsDoNotLock(t *testing.T) {
-	l := must.Get(Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Clock: time.Now, Timeout: 20 * time.Second}))(t)
+	l := must.Get(Open(Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Clock: time.Now, Timeout: 20 * time.Second}))(t)
 	defer l.Close()
 	const id = "session:a/ann/s"
 	n := 0

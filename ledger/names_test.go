@@ -9,13 +9,14 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves EDGE-3: migration of an earlier ledger adds a row for every name in its
 // memories. A name with memories of several tenants has no owner, even if one of them
 // has bound it: no summary shows one tenant's memories to the other.
 func TestNamesOfEarlierVersions(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	db := emptied(t, path)
 	n := 0
 	row := func(kind, id, tenant, column, name string, deleted int) {

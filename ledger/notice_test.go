@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -15,7 +16,7 @@ import (
 // Proves EDGE-11, MFW-10: while delivery fails, one tenant's notices do not displace
 // those of others.
 func TestUndeliveredNoticesAreLimitedPerTenant(t *testing.T) {
-	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), OnNotice: func() {}, MaxNotices: 8})
+	l := open(t, ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: ledgertest.Vault(t), OnNotice: func() {}, MaxNotices: 8})
 	flag := func(tenant string, n int) {
 		t.Helper()
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprintf("%s-%d", tenant, n)}
@@ -48,7 +49,7 @@ func TestQueuedNoticesWakeTheDeliverer(t *testing.T) {
 	clock := ledgertest.NewClock()
 	noticed := make(chan struct{}, 8)
 	for name, told := range map[string]func(){"a deliverer": func() { noticed <- struct{}{} }, "none": nil} {
-		l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), Clock: clock.Now, OnNotice: told})
+		l := open(t, ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: ledgertest.Vault(t), Clock: clock.Now, OnNotice: told})
 		flagged := memproxy.StateChange{MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}, Tenant: "acme", State: memproxy.StateFlagged, Reason: "test"}
 		must.Get(l.SetState(t.Context(), flagged))(t)
 		want := 0

@@ -156,7 +156,7 @@ func TestMigrationNeedsACopy(t *testing.T) {
 	if _, err := ledger.Open(opt); err == nil || !strings.Contains(err.Error(), "without a copy; make it possible to write "+opt.Path+".before-11") {
 		t.Errorf("opened: %v", err)
 	}
-	if err := ledger.Backup(t.Context(), opt, filepath.Join(t.TempDir(), "backup.db")); err == nil || !strings.Contains(err.Error(), "schema 11") {
+	if err := ledger.Backup(t.Context(), opt, filepath.Join(ring.Dir(t), "backup.db")); err == nil || !strings.Contains(err.Error(), "schema 11") {
 		t.Errorf("backed up: %v", err)
 	}
 	if !maps.Equal(tablesOf(t, opt.Path), was) {

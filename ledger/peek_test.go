@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -15,7 +16,7 @@ import (
 // Proves TRL-3: an author's track record can be read while a sidecar has the ledger
 // open, without creating a file.
 func TestPeek(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	peek := func(path, who string) (track memproxy.Track, err error) {
 		err = ledger.Peek(ledger.Options{Path: path}, func(l *ledger.Ledger) (err error) {
 			track, err = l.Record(t.Context(), "acme", who)
@@ -40,7 +41,7 @@ func TestPeek(t *testing.T) {
 			t.Errorf("%s: %+v %v", who, got, err)
 		}
 	}
-	other := filepath.Join(t.TempDir(), "other.db")
+	other := filepath.Join(ring.Dir(t), "other.db")
 	must.Do(t, os.WriteFile(other, []byte("not a database, and longer than the head of one is"), 0o600))
 	if _, err := peek(other, "agent:dev"); err == nil {
 		t.Error("something else was read")

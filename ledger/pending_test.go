@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -17,7 +18,7 @@ import (
 // Queued rows that are not in the file yet are found, the newest one first; afterwards
 // they are in the file.
 func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	var still atomic.Bool
 	release := make(chan struct{})
 	l := open(t, ledger.Options{Path: path, CacheSize: -1, Clock: func() time.Time {
@@ -49,7 +50,7 @@ func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
 
 // A sweep marks rows put before it and not those put after it, queued or written.
 func TestSweepIsInOrderWithPuts(t *testing.T) {
-	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
+	l := open(t, ledger.Options{Path: filepath.Join(ring.Dir(t), "ledger.db")})
 	before, after := ledgertest.Row("before"), ledgertest.Row("after")
 	ctx := context.Background()
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{before}}))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/redo"
 )
 
@@ -44,7 +45,7 @@ func killed(t *testing.T, n int) (files map[string][]byte) {
 // database.
 func queued(t *testing.T, n int, f func(path string)) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	var still atomic.Bool
 	inside, release := make(chan struct{}, 1000), make(chan struct{})
 	l, err := Open(Options{Path: path, Vault: testVault(t), Clock: func() time.Time {
@@ -71,7 +72,7 @@ func queued(t *testing.T, n int, f func(path string)) {
 // were reported lost. No entry may be partial.
 func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 	t.Helper()
-	dir := must.Get(os.MkdirTemp(t.TempDir(), ""))(t)
+	dir := must.Get(os.MkdirTemp(ring.Dir(t), ""))(t)
 	path := filepath.Join(dir, "ledger.db")
 	for suffix, text := range files {
 		must.Do(t, os.WriteFile(path+suffix, text, 0o600))

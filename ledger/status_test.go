@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Statuses by state, and memories changed out-of-band, are listed by an index: reads
@@ -15,7 +16,7 @@ import (
 //
 // Proves EDGE-4, EDGE-17.
 func TestStatusesAreListedFromAnIndex(t *testing.T) {
-	l := must.Get(Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: testVault(t), Clock: time.Now}))(t)
+	l := must.Get(Open(Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t), Clock: time.Now}))(t)
 	defer l.Close()
 	for index, f := range map[string]memproxy.StatusFilter{
 		"record_state":      {Backend: "mem0", Tenant: new("acme"), State: memproxy.StateFlagged},

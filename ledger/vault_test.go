@@ -15,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -52,7 +53,7 @@ func held(t *testing.T, l *ledger.Ledger, id string) {
 //
 // Proves MFW-7, DOL-4.
 func TestContentsAreEncryptedOnDisk(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	l := open(t, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Vault: ledgertest.Vault(t), OnNotice: func() {}})
 	held(t, l, "h1")
 	v := ledgertest.Version("m1", secretText)
@@ -78,7 +79,7 @@ func TestContentsAreEncryptedOnDisk(t *testing.T) {
 //
 // Proves EDGE-8.
 func TestShreddedKeyIsGone(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	path := filepath.Join(dir, "ledger.db")
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 	held(t, l, "h1")
@@ -101,7 +102,7 @@ func TestShreddedKeyIsGone(t *testing.T) {
 // After a rotation both keys decrypt older contents, and only the new key decrypts
 // newer ones.
 func TestVaultRotation(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	old, next := ledgertest.Key(t), ledgertest.Key(t)
 	for i, keys := range [][]keys.Key{{old}, {next, old}, {next}} {
 		l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t, keys...)})
@@ -135,7 +136,7 @@ func TestEnvelopesAreBound(t *testing.T) {
 		"body of another's": `UPDATE content SET body = (SELECT body FROM content WHERE ref = 'hold/2:h2/') WHERE ref = 'hold/2:h1/'`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "ledger.db")
+			path := filepath.Join(ring.Dir(t), "ledger.db")
 			l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 			held(t, l, "h1")
 			held(t, l, "h2")
@@ -183,7 +184,7 @@ func TestWithoutVault(t *testing.T) {
 // A held write whose row was edited, to be approved or after approval, is not sent: it
 // waits for review again, without votes.
 func TestEditedHoldsAreNotSent(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := filepath.Join(ring.Dir(t), "ledger.db")
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 	approve := func(id string) {
 		must.Get(l.Holds.Approve(t.Context(), id, memproxy.Review{Reviewer: "human:ann", Need: 1}))(t)
@@ -229,7 +230,7 @@ func TestOnlyRegularFilesAreUsed(t *testing.T) {
 		"device": func(path string) error { return os.Symlink(os.DevNull, path) },
 	} {
 		for _, file := range []string{"ledger.db", "ledger.db.redo", "vault.key"} {
-			dir := t.TempDir()
+			dir := ring.Dir(t)
 			must.Do(t, put(filepath.Join(dir, file)))
 			_, err := keys.LoadOrCreateVault(dir, rand.Reader)
 			if file == "vault.key" == (err == nil) {

@@ -15,12 +15,13 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // fullDisk are options of a log whose disk has no room while full is set.
 func fullDisk(t *testing.T) (opt Options, full *atomic.Bool) {
-	full, opt = new(atomic.Bool), testOptions(t.TempDir())
+	full, opt = new(atomic.Bool), testOptions(ring.Dir(t))
 	opt.Sync = func(*os.File) error {
 		if full.Load() {
 			return syscall.ENOSPC
@@ -88,7 +89,7 @@ func TestDiskFullAtABundlesStart(t *testing.T) {
 // memory.
 func TestCheckpointFails(t *testing.T) {
 	var broken atomic.Bool
-	opt := testOptions(t.TempDir())
+	opt := testOptions(ring.Dir(t))
 	opt.Sync = func(f *os.File) error {
 		if broken.Load() && strings.HasPrefix(filepath.Base(f.Name()), checkpointFile) {
 			return syscall.EIO
@@ -130,7 +131,7 @@ func TestCheckpointFails(t *testing.T) {
 func TestDirectoriesAreSyncedWithTheirNames(t *testing.T) {
 	var mu sync.Mutex
 	synced := map[string]int{}
-	opt := testOptions(t.TempDir())
+	opt := testOptions(ring.Dir(t))
 	opt.Sync = func(f *os.File) error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -161,7 +162,7 @@ func blockedLog(t *testing.T, max int) (l *Log, entered <-chan struct{}, free fu
 	t.Helper()
 	gate, in := make(chan struct{}), make(chan struct{}, 1)
 	var hang atomic.Bool
-	opt := testOptions(t.TempDir())
+	opt := testOptions(ring.Dir(t))
 	opt.MaxQueue = max
 	opt.Sync = func(*os.File) error {
 		if hang.Load() {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 const testOrigin = "test.example/log"
@@ -73,7 +74,7 @@ func record(t testing.TB, l *Log, n int) {
 // Proves CARD-7: every record has its index, the receipt is the record's leaf hash, and
 // chain and tree hold across restarts and bundles.
 func TestRecordsSurviveReopening(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	var mu sync.Mutex
 	seen := map[uint64][]byte{}
 	opt := testOptions(dir)
@@ -141,7 +142,7 @@ func treeRoot(t testing.TB, leaves []tlog.Hash) tlog.Hash {
 
 func TestReceipt(t *testing.T) {
 	var last []byte
-	opt := testOptions(t.TempDir())
+	opt := testOptions(ring.Dir(t))
 	told := make(chan struct{}, 1)
 	opt.OnRecord = func(_ uint64, _ memproxy.Event, rec []byte) { last = rec; told <- struct{}{} }
 	l := open(t, opt)
@@ -157,7 +158,7 @@ func TestReceipt(t *testing.T) {
 
 func TestNotesKeepTheirOrder(t *testing.T) {
 	var kinds []memproxy.EventType
-	opt := testOptions(t.TempDir())
+	opt := testOptions(ring.Dir(t))
 	opt.NoteDelay = time.Hour // written only with a record
 	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) { kinds = append(kinds, ev.Type) }
 	l := open(t, opt)
@@ -182,7 +183,7 @@ func TestNotesKeepTheirOrder(t *testing.T) {
 }
 
 func TestOneWriter(t *testing.T) {
-	opt := testOptions(t.TempDir())
+	opt := testOptions(ring.Dir(t))
 	l := open(t, opt)
 	if _, err := Open(opt); !errors.Is(err, ErrLocked) {
 		t.Errorf("a second writer: %v, want ErrLocked", err)
@@ -192,7 +193,7 @@ func TestOneWriter(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	good := testOptions(t.TempDir())
+	good := testOptions(ring.Dir(t))
 	for name, spoil := range map[string]func(*Options){
 		"no dir": func(o *Options) { o.Dir = "" }, "no key": func(o *Options) { o.Key = nil },
 		"no origin": func(o *Options) { o.Origin = "" }, "space": func(o *Options) { o.Origin = "a b" },
@@ -213,7 +214,7 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 func TestKeyFile(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "keys")
+	dir := filepath.Join(ring.Dir(t), "keys")
 	a := must.Get(LoadOrCreateKey(dir))(t)
 	b, err := LoadOrCreateKey(dir)
 	if err != nil || !a.Equal(b) {

@@ -32,7 +32,7 @@ func abandon(t testing.TB, l *Log) {
 // its own commit.
 func crashed(t testing.TB, n int) (opt Options, path string, content []byte) {
 	t.Helper()
-	opt = testOptions(t.TempDir())
+	opt = testOptions(ring.Dir(t))
 	l := open(t, opt)
 	for range n {
 		record(t, l, 1)
@@ -162,7 +162,7 @@ func TestDamageOfSignedRecordsIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			opt := testOptions(t.TempDir())
+			opt := testOptions(ring.Dir(t))
 			l := open(t, opt)
 			record(t, l, 300)
 			closeLog(t, l)
@@ -173,7 +173,7 @@ func TestDamageOfSignedRecordsIsRefused(t *testing.T) {
 		})
 	}
 	// Derived files are rebuilt: partial tiles and leftovers of a crash.
-	opt := testOptions(t.TempDir())
+	opt := testOptions(ring.Dir(t))
 	l := open(t, opt)
 	record(t, l, 300)
 	closeLog(t, l)
@@ -200,7 +200,7 @@ func TestDamageOfSignedRecordsIsRefused(t *testing.T) {
 
 // Proves SYN-6: whole bundles are pruned by age, with a record, but never the last one.
 func TestPrune(t *testing.T) {
-	opt := testOptions(t.TempDir())
+	opt := testOptions(ring.Dir(t))
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	opt.Clock = func() time.Time { return at }
 	var kinds []memproxy.EventType
@@ -241,7 +241,7 @@ func TestPrune(t *testing.T) {
 //
 // Proves SYN-6
 func TestPruneBySize(t *testing.T) {
-	opt := testOptions(t.TempDir())
+	opt := testOptions(ring.Dir(t))
 	l := open(t, opt)
 	record(t, l, 4*256)
 	must.Do(t, l.Flush(context.Background()))
@@ -270,7 +270,7 @@ func FuzzReplay(f *testing.F) {
 	f.Add([]byte(strings.Repeat(frameMagic, 30)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		opt := opt
-		opt.Dir = t.TempDir()
+		opt.Dir = ring.Dir(t)
 		for name, b := range map[string][]byte{journalPath(0): b, checkpointFile: checkpoint} {
 			must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(opt.Dir, name)), 0o700))
 			must.Do(t, os.WriteFile(filepath.Join(opt.Dir, name), b, 0o600))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // A pipe or device in place of one of the log's files is an error: the log neither
@@ -17,7 +18,7 @@ func TestOnlyRegularFilesAreWritten(t *testing.T) {
 		"device": func(path string) error { return os.Symlink(os.DevNull, path) },
 	} {
 		for _, file := range []string{"lock", "checkpoint", "checkpoint" + tempSuffix, journalPath(0), journalPath(0) + tempSuffix} {
-			dir := t.TempDir()
+			dir := ring.Dir(t)
 			opt := testOptions(dir)
 			l := open(t, opt)
 			record(t, l, 1)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // waitReserve waits until the log is idle, and checks that journal n is preallocated.
@@ -27,7 +28,7 @@ func waitReserve(t *testing.T, l *Log, n int64) {
 func TestJournalsArePreallocated(t *testing.T) { synctest.Test(t, journalsArePreallocated) }
 
 func journalsArePreallocated(t *testing.T) {
-	opt := testOptions(t.TempDir())
+	opt := testOptions(ring.Dir(t))
 	opt.Reserve = 300 << 10
 	l := open(t, opt)
 	record(t, l, 1)
@@ -56,7 +57,7 @@ func journalsArePreallocated(t *testing.T) {
 func TestCloseRemovesTheReserve(t *testing.T) { synctest.Test(t, closeRemovesTheReserve) }
 
 func closeRemovesTheReserve(t *testing.T) {
-	opt := testOptions(t.TempDir())
+	opt := testOptions(ring.Dir(t))
 	opt.Reserve = 4 << 10
 	l := open(t, opt)
 	record(t, l, 1)
@@ -81,7 +82,7 @@ func TestZeroedCommitsAreDamage(t *testing.T) {
 
 // Without disk space for preallocation the log is only slower.
 func TestReserveFails(t *testing.T) {
-	opt := testOptions(t.TempDir())
+	opt := testOptions(ring.Dir(t))
 	opt.Reserve = 4 << 10
 	opt.Sync = func(f *os.File) error {
 		if strings.HasSuffix(f.Name(), tempSuffix) && strings.Contains(f.Name(), journalDir) {

@@ -124,7 +124,11 @@ func TestCommandsPrintNothingVile(t *testing.T) {
 		if !known {
 			t.Errorf("%s: the test does not know how to call it", name)
 		}
-		for _, form := range []string{"table", "json", "yaml"} {
+		forms := []string{"table", "json", "yaml"}
+		if name == "demo" {
+			forms = forms[:2] // it takes a second, and YAML is made of the same value as JSON
+		}
+		for _, form := range forms {
 			code, out, errs := invoke(t, append(append(strings.Fields(name), args...), "--output", form)...)
 			if code == 2 || out+errs == "" {
 				t.Errorf("%s: exit %d, %q, %s", name, code, out, errs)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/telemetry/audit"
 	"github.com/memproxy/memproxy/telemetry/audit/auditcmd"
 )
@@ -21,7 +22,7 @@ import (
 // newLog writes n records and returns the log's directory.
 func newLog(t *testing.T, n int) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "audit")
+	dir := filepath.Join(ring.Dir(t), "audit")
 	more(t, dir, 0, n)
 	return dir
 }
@@ -68,7 +69,7 @@ func TestVerify(t *testing.T) {
 	if code, _, errs := run(t, "verify", "--dir", filepath.Dir(dir)); code != 1 || !strings.Contains(errs, "holds no audit log") {
 		t.Errorf("the directory above: exit %d: %s", code, errs)
 	}
-	kept := filepath.Join(t.TempDir(), "checkpoint")
+	kept := filepath.Join(ring.Dir(t), "checkpoint")
 	code, out, errs := run(t, "verify", "--dir", dir, "--key", key)
 	if code != 0 || !strings.HasPrefix(out, "OK   300 records of cmd.example/log, root ") {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
@@ -76,7 +77,7 @@ func TestVerify(t *testing.T) {
 	if _, out, _ := run(t, "verify", "--dir", dir); !strings.Contains(out, "the key is the log's own") {
 		t.Errorf("nothing is said of the key: %s", out)
 	}
-	older := filepath.Join(t.TempDir(), "older")
+	older := filepath.Join(ring.Dir(t), "older")
 	must.Do(t, os.CopyFS(older, os.DirFS(dir)))
 	more(t, dir, 300, 310)
 	b := must.Get(os.ReadFile(filepath.Join(dir, "checkpoint")))(t)
@@ -136,11 +137,11 @@ func TestQueryAndTail(t *testing.T) {
 // Proves EDGE-10: proofs are made and checked with the public key alone.
 func TestProve(t *testing.T) {
 	dir := newLog(t, 20)
-	old := filepath.Join(t.TempDir(), "old")
+	old := filepath.Join(ring.Dir(t), "old")
 	b := must.Get(os.ReadFile(filepath.Join(dir, "checkpoint")))(t)
 	must.Do(t, os.WriteFile(old, b, 0o600))
 	more(t, dir, 20, 290)
-	away := t.TempDir()
+	away := ring.Dir(t)
 	key := filepath.Join(away, "key")
 	vkey := must.Get(os.ReadFile(filepath.Join(dir, "log.vkey")))(t)
 	must.Do(t, os.WriteFile(key, vkey, 0o600))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Each dimension of a record can be queried on its own, names in their original
@@ -17,7 +18,7 @@ import (
 //
 // Proves SYN-6, MFW-9.
 func TestQueryByEveryDimension(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "audit")
+	dir := filepath.Join(ring.Dir(t), "audit")
 	at := time.Now().Add(-10 * 24 * time.Hour)
 	l := openLog(t, dir, &at)
 	for _, ev := range []memproxy.Event{

@@ -16,6 +16,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/telemetry/audit"
 	"github.com/memproxy/memproxy/telemetry/audit/query"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
@@ -62,7 +63,7 @@ func run(t testing.TB, dir string, f query.Filter) (got []int) {
 
 // Proves SYN-6, EDGE-7: queries by agent, field, action, verdict, time and last n.
 func TestQuery(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	l := openLog(t, dir)
 	const size = 700
 	add(t, l, 0, size)
@@ -116,7 +117,7 @@ func TestQuery(t *testing.T) {
 // Proves SYN-6: a record matches by the right member, not because the word occurs
 // elsewhere.
 func TestQueryAsksTheRightMember(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	l := openLog(t, dir)
 	for _, ev := range []memproxy.Event{
 		{Type: memproxy.EventDecision, Kind: memproxy.Learn, Fields: []string{"one"}, Targets: []string{"two"}},
@@ -136,7 +137,7 @@ func TestQueryAsksTheRightMember(t *testing.T) {
 
 // Proves SYN-6: pruned records are absent, without an error.
 func TestQueryOfPrunedLog(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	l := openLog(t, dir)
 	add(t, l, 0, 800)
 	must.Do(t, l.Flush(context.Background()))
@@ -152,7 +153,7 @@ func TestQueryOfPrunedLog(t *testing.T) {
 func TestTailFollows(t *testing.T) { synctest.Test(t, tailFollows) }
 
 func tailFollows(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	l := openLog(t, dir)
 	add(t, l, 0, 254)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -191,7 +192,7 @@ func tailFollows(t *testing.T) {
 // Records that are missing in the middle, or before the end in the checkpoint, are an
 // error and not a shorter result; a journal with a distant number is ignored.
 func TestGapsAreErrors(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	l := openLog(t, dir)
 	add(t, l, 0, 1800)
 	must.Do(t, l.Close(t.Context()))
@@ -208,7 +209,7 @@ func TestGapsAreErrors(t *testing.T) {
 			return os.WriteFile(dir+"/checkpoint", bytes.Join(lines, []byte("\n")), 0o600)
 		},
 	} {
-		at := t.TempDir()
+		at := ring.Dir(t)
 		must.Do(t, errors.Join(os.CopyFS(at, os.DirFS(dir)), cut(at)))
 		for _, f := range []query.Filter{{}, {Last: len(all)}} {
 			if err := query.Query(t.Context(), at, f, func(*verify.Record) error { return nil }); !errors.Is(err, verify.ErrGap) {
@@ -223,7 +224,7 @@ func TestGapsAreErrors(t *testing.T) {
 
 // A pipe or device in place of a file would block, or be read, for ever.
 func TestOnlyRegularFilesAreRead(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	l := openLog(t, dir)
 	add(t, l, 0, 10)
 	must.Do(t, l.Close(t.Context()))

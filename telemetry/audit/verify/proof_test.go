@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
 // Proves EDGE-10: inclusion and consistency proofs are self-contained.
 func TestProofs(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	var older [][]byte
 	for _, n := range []int{0, 1, 6, 249, 1, 300, 143} {
 		if n > 0 {
@@ -96,7 +97,7 @@ func same(a, b *verify.Proof) bool {
 
 // A forked log cannot prove that it continues the original.
 func TestForkHasNoProof(t *testing.T) {
-	dir, other := t.TempDir(), t.TempDir()
+	dir, other := ring.Dir(t), ring.Dir(t)
 	writeLog(t, dir, 20)
 	opt := options(other)
 	opt.Clock = time.Now // another history

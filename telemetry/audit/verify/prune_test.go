@@ -18,7 +18,7 @@ import (
 // remaining records; the same files missing without a record of the pruning are a
 // problem.
 func TestPrunedLog(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	var last time.Time
 	opt := options(dir)
 	clock := opt.Clock
@@ -65,7 +65,7 @@ func TestPrunedLog(t *testing.T) {
 // A log that is written during the verification is not reported as damaged.
 func TestVerifyWhileWritten(t *testing.T) {
 	ring.Slow(t, "reads while another goroutine writes, for a while")
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	opt := options(dir)
 	opt.CheckpointEvery = time.Millisecond
 	opt.Clock = time.Now
@@ -94,7 +94,7 @@ func TestVerifyWhileWritten(t *testing.T) {
 // Records after the last checkpoint are counted, and checked as far as possible without
 // a signature.
 func TestPendingRecords(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	l := must.Get(audit.Open(options(dir)))(t)
 	add(t, l, 300)
 	ctx := context.Background()

@@ -108,7 +108,7 @@ func write(t testing.TB, dir, name string, b []byte) {
 // Proves CARD-7, EDGE-10: every changed byte of any file is detected, and one in a
 // record is reported with the record's index.
 func TestEveryByteCounts(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	writeLog(t, dir, 2)
 	writeLog(t, dir, 3)
 	if r := mustBeGood(t, dir); r.Size != 5 || r.Checkpoints < 3 {
@@ -192,7 +192,7 @@ func TestRecordsCannotBeRearranged(t *testing.T) {
 		"surplus": {func(r [][]byte) [][]byte { return append(r, r[255]) }, 512, verify.FileStrange},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
+			dir := ring.Dir(t)
 			writeLog(t, dir, 600)
 			mustBeGood(t, dir)
 			write(t, dir, bundle, bytes.Join(c.change(split(read(t, dir, bundle))), nil))
@@ -205,7 +205,7 @@ func TestRecordsCannotBeRearranged(t *testing.T) {
 }
 
 func TestMissingFilesAreNamed(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	writeLog(t, dir, 600)
 	for _, name := range files(t, dir) {
 		if name == "lock" || name == "log.vkey" || strings.HasPrefix(name, "checkpoints/") {
@@ -230,7 +230,7 @@ func TestMissingFilesAreNamed(t *testing.T) {
 
 // Proves CARD-7: a log signed with another key is rejected, even if it is consistent.
 func TestAnotherKey(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	opt := options(dir)
 	opt.Key = key(2)
 	writeWith(t, opt, 9)
@@ -245,7 +245,7 @@ func TestAnotherKey(t *testing.T) {
 
 func copyDir(t testing.TB, from string) string {
 	t.Helper()
-	to := t.TempDir()
+	to := ring.Dir(t)
 	must.Do(t, os.CopyFS(to, os.DirFS(from)))
 	return to
 }
@@ -253,7 +253,7 @@ func copyDir(t testing.TB, from string) string {
 // Proves CARD-7, EDGE-10: cutting off the end of a log leaves no trace in it, but a
 // checkpoint kept elsewhere reveals it.
 func TestRollback(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	writeLog(t, dir, 300)
 	old := copyDir(t, dir)
 	writeLog(t, dir, 300)
@@ -276,10 +276,10 @@ func TestRollback(t *testing.T) {
 // Proves CARD-7, EDGE-10: even the holder of the key cannot rewrite records that a
 // checkpoint kept elsewhere covers.
 func TestRewrittenByTheKeyHolder(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	writeLog(t, dir, 300)
 	kept := read(t, dir, "checkpoint")
-	forged := t.TempDir()
+	forged := ring.Dir(t)
 	opt := options(forged)
 	opt.Clock = time.Now // other times, other history
 	writeWith(t, opt, 400)
@@ -293,7 +293,7 @@ func TestRewrittenByTheKeyHolder(t *testing.T) {
 // If bundles and tiles were rebuilt without the key, the signed root does not match,
 // and older checkpoints narrow down the first difference.
 func TestRebuiltWithoutTheKey(t *testing.T) {
-	dir := t.TempDir()
+	dir := ring.Dir(t)
 	writeLog(t, dir, 300)
 	other := copyDir(t, dir)
 	writeLog(t, dir, 200)
