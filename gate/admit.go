@@ -166,7 +166,7 @@ func failed(ctx context.Context, r *run, s *step) {
 	}
 	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this request"})
 	if s.final {
-		_ = decide(ctx, r)
+		r.settle()
 	}
 }
 
@@ -183,8 +183,13 @@ func (s *step) timed(ctx context.Context, r *run) error {
 	return err
 }
 
-// decide turns the results of the steps into the decision. It does not fail.
+// decide turns the results of the steps into the decision.
 func decide(_ context.Context, r *run) error {
+	r.settle()
+	return nil
+}
+
+func (r *run) settle() {
 	if r.decided = true; r.mode == putBack && r.verdict.Worst == memproxy.Hold {
 		r.verdict.Worst = memproxy.Amend // the requester is the reviewer who would approve it
 	}
@@ -208,7 +213,6 @@ func decide(_ context.Context, r *run) error {
 	forwarded := r.enforced() && !d.Verdict.Stops()
 	r.Inspect = forwarded && r.inspects()
 	r.ErrorsByStatus = forwarded && !r.Inspect && r.call.Known && r.call.Backend.closed(r.rules)
-	return nil
 }
 
 // inspects reports whether the adapter can and must read the answer. The answer to

@@ -303,7 +303,7 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	}
 	r.walk(ctx)
 	r.verdict.Worst = strictest
-	_ = decide(ctx, r)
+	r.settle()
 	ex.Track, ex.TrackKnown = r.track, r.trackKnown
 	if reply, ok := heldReply(r); ok && r.Decision.Verdict == memproxy.Hold {
 		r.Decision.Status = reply.Status

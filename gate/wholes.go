@@ -80,9 +80,13 @@ func bindOne(ret *answer, it *item) {
 
 // receipts answers requests for receipts of writes that were set aside.
 func receipts(_ context.Context, ret *answer) (refused bool, err error) {
-	return slices.ContainsFunc(ret.items, func(it item) bool {
-		return it.display == withhold && it.unsaid == "" && !it.Drop && receipt(ret, it.Memory, it.rec.Status)
-	}), nil
+	for i := range ret.items {
+		it := &ret.items[i]
+		if it.display == withhold && it.unsaid == "" && !it.Drop && receipt(ret, it.Memory, it.rec.Status) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // receipt answers for the receipt of a write that was set aside: whether it is
