@@ -179,7 +179,9 @@ func ending(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) []memproxy.State
 
 // codesOf returns the codes of reasons, sorted and without duplicates.
 func codesOf(reasons []memproxy.Reason) []string {
-	return slices.Sorted(slices.Values(memproxy.Codes(reasons)))
+	out := memproxy.Codes(reasons)
+	slices.Sort(out)
+	return out
 }
 
 // attested is how well the source of the written content is known.
