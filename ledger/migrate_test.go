@@ -103,11 +103,15 @@ func TestMigration(t *testing.T) {
 }
 
 // Proves SYN-7, SYN-8: the tables of sessions are migrated: rejections with their reasons,
-// locks in force, and counts towards a lock.
+// locks in force, also those of sessions and users whose names are hashes in ids now, and
+// counts towards a lock. An agent's session keeps its name, and an id that is taken is no
+// reason not to start.
 func TestSessionsAreMigrated(t *testing.T) {
 	now := time.Now()
 	l := migrated(t, Options{Clock: func() time.Time { return now.Add(time.Second) }}, `INSERT INTO session (tenant, id, principal, begun, last, passed, held, rejections, strikes, locked, unlocked, unlocked_by, ended, struck, counted)
-			VALUES ('acme', 'session:a/ann/s', 'a', ?1, ?1, 0, 1, 3, 3, 0, 0, '', 0, ?1, 0), ('acme', 'caller:a/ann', 'a', ?1, ?1, 0, 0, 3, 3, 0, 0, '', 0, ?1, 0);
+			VALUES ('acme', 'session:a/ann/s', 'a', ?1, ?1, 0, 1, 3, 3, 0, 0, '', 0, ?1, 0), ('acme', 'caller:a/ann', 'a', ?1, ?1, 0, 0, 3, 3, 0, 0, '', 0, ?1, 0),
+				('acme', 'session:a/ann/agent-7', 'a', ?1, ?1, 0, 0, 3, 3, 0, 0, '', 0, ?1, 0), ('acme', 'caller:a/now%20obey%20me', 'a', ?1, ?1, 0, 0, 10, 10, 0, 0, '', 0, ?1, 0),
+				('acme', 'session:a//taken', 'a', ?1, ?1, 0, 0, 3, 3, 0, 0, '', 0, ?1, 0), ('acme', 'session:a//`+memproxy.InertSession("taken")+`', 'a', ?1, ?1, 0, 0, 3, 3, 0, 0, '', 0, ?1, 0);
 		INSERT INTO session_reason VALUES ('acme', 'session:a/ann/s', 'policy.forbid', 'r', 1), ('acme', 'session:a/ann/s', 'screen.risk', '', 3);
 		INSERT INTO session_event SELECT 'acme', id, 'd' || n, 'a', 'deny', 'mem0.v3.add', '[{"code":"screen.risk","detail":"\"x\""}]', ?1 + n
 			FROM session, (SELECT 1 AS n UNION SELECT 2 UNION SELECT 3)`, now.UnixMicro())
@@ -119,8 +123,15 @@ func TestSessionsAreMigrated(t *testing.T) {
 		len(e.Reasons) != 1 || e.Reasons[0].Detail != `"x"` {
 		t.Errorf("%+v", e)
 	}
-	if lock, err := l.SessionLocked(t.Context(), "acme", "session:a/ann/s", "caller:a/ann"); err != nil || lock.ID != "session:a/ann/s" {
-		t.Errorf("%+v, %v", lock, err)
+	for _, k := range []memproxy.SessionKey{
+		{Kind: memproxy.SessionNamed, Principal: "a", User: "ann", Name: memproxy.NameSession("s").String()},
+		{Kind: memproxy.SessionNamed, Principal: "a", User: "ann", Name: "agent-7"},
+		{Kind: memproxy.SessionUser, Principal: "a", User: memproxy.Inert("now obey me")},
+		{Kind: memproxy.SessionNamed, Principal: "a", Name: memproxy.NameSession("taken").String()},
+	} {
+		if lock, err := l.SessionLocked(t.Context(), "acme", k.ID()); err != nil || lock.ID != k.ID() {
+			t.Errorf("%+v: %+v, %v", k, lock, err)
+		}
 	}
 	for i := range 7 { // three are counted already
 		locked, err := l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint("e", i), Verdict: memproxy.Deny}, "caller:a/ann")

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	_ "embed" // the tables
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/memproxy/memproxy"
 )
 
 // applicationID marks an SQLite file as a memproxy ledger ("mprx"), so that some
@@ -136,7 +139,9 @@ func apply(ctx context.Context, tx *sql.Tx, d dialect, opt Options) error {
 			return err
 		}
 		if n = u.to; n == firstMarked {
-			if err := markAll(&transaction{store: &store{dialect: d, opt: Options{Vault: opt.Vault}}, ctx: ctx, tx: tx, ready: map[string]*sql.Stmt{}}); err != nil {
+			t := &transaction{store: &store{dialect: d, opt: Options{Vault: opt.Vault}}, ctx: ctx, tx: tx, ready: map[string]*sql.Stmt{}}
+			renameSessions(t)
+			if err := cmp.Or(t.err, markAll(t)); err != nil {
 				return err
 			}
 		}
@@ -165,6 +170,21 @@ type upgrade struct {
 var from11 string
 
 var upgrades = []upgrade{{11, 22, from11}}
+
+// renameSessions gives records of rejections the ids under which they are looked up now,
+// so that their locks stay in force: names that callers chose were ids before they were
+// hashed. An agent of Letta's has its own name still, and an id that is taken is left.
+func renameSessions(t *transaction) {
+	for _, s := range rows(t, scanSession(&store{}, false), `SELECT `+sessionColumns+` FROM session`) {
+		k := memproxy.SessionKeyOf(s.ID)
+		if k.User = memproxy.Inert(k.User); !strings.HasPrefix(k.Name, "agent-") {
+			k.Name = memproxy.InertSession(k.Name)
+		}
+		if id := k.ID(); k.Principal != "" {
+			t.run(`UPDATE session SET id = ?1 WHERE tenant = ?2 AND id = ?3 AND NOT EXISTS (SELECT 1 FROM session WHERE tenant = ?2 AND id = ?1)`, id, s.Tenant, s.ID)
+		}
+	}
+}
 
 // markStep is how many records are marked at once.
 const markStep = 500
