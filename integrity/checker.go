@@ -366,7 +366,7 @@ func (c *Checker) backends(name string) ([]config.Backend, error) {
 	}
 	b, err := c.Config.Backend(name)
 	if err != nil {
-		return nil, errors.Join(memproxy.ErrUnknown, err)
+		return nil, fmt.Errorf("%w: %w", memproxy.ErrUnknown, err)
 	}
 	return []config.Backend{b}, nil
 }

@@ -307,7 +307,7 @@ func stateIn(err error) string {
 	return found
 }
 
-var unavailable = problem{http.StatusServiceUnavailable, "unavailable", "temporarily unavailable"}
+var unavailable = problem{http.StatusServiceUnavailable, "unavailable", "this cannot be done now: the sidecar's log says why (\"review failed\"), and /readyz which part is away"}
 
 // refuse answers with the refusal for an error.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,6 +40,21 @@ func ran(t *testing.T, clock func() time.Time, token, url, line string) (code in
 		return cli.Group("memproxy", "", "", c.Commands()...)
 	}
 	return cli.Main(t.Context(), commands, words, nil, &out, &errs), out.String(), errs.String()
+}
+
+// Proves MFW-9: where no sidecar runs, or its ledger is away, the commands say that, and
+// where the cause is found.
+func TestCommandsWithoutASidecar(t *testing.T) {
+	r := newRig(t)
+	must.Do(t, r.ledger.Close())
+	if code, _, errs := r.run(bobToken, "holds list"); code != 1 || !strings.Contains(errs, `the sidecar's log says why ("review failed")`) {
+		t.Errorf("%d %s", code, errs)
+	}
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	if code, _, errs := ran(t, r.clock.Now, bobToken, gone.URL, "holds list"); code != 1 || !strings.HasPrefix(errs, "memproxy holds list: no sidecar answers: dial tcp") {
+		t.Errorf("%d %s", code, errs)
+	}
 }
 
 // Proves MFW-7, MFW-9, SYN-8.

@@ -168,6 +168,9 @@ func (c *Client) fetch(ctx context.Context, most time.Duration, method, address 
 	}
 	req.Header = header
 	resp, err := c.http.Do(req)
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return nil, 0, fmt.Errorf("no sidecar answers: %w", dial)
+	}
 	if err != nil {
 		return nil, 0, err
 	}

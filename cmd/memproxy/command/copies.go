@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -32,6 +33,8 @@ func restore(in *Invocation) *cobra.Command {
 			err := app.RestoreLedger(ctx, cfg, in.options(""), file, reason, force)
 			if err == nil {
 				fmt.Fprintf(in.Stdout, "the ledger is what %s holds\n", file)
+			} else if !force && errors.Is(err, fs.ErrExist) {
+				err = fmt.Errorf("%w; --force replaces it, and keeps it as ledger.db.replaced", err)
 			}
 			return err
 		})
