@@ -127,6 +127,7 @@ type template struct {
 	labels   map[string]string
 	notes    map[string]string
 	secrets  []string // Secrets reserved for the sidecar
+	claims   []string // how the names of claims end that are made for a pod's sidecar
 }
 
 type part struct {
@@ -191,6 +192,9 @@ func (t Template) compile() (*template, error) {
 		}
 		if !shared[v.name] {
 			out.secrets = append(out.secrets, vol.secrets()...)
+			if vol.Ephemeral != nil {
+				out.claims = append(out.claims, "-"+v.name) // the claim is called POD-VOLUME
+			}
 		}
 	}
 	slices.Sort(out.secrets)

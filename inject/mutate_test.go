@@ -17,7 +17,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-var update = flag.Bool("update", false, "write what came out into the cases")
+var rewrite = flag.Bool("update", false, "write what came out into the cases")
 
 func testConfig(t testing.TB) *inject.Config {
 	t.Helper()
@@ -42,7 +42,18 @@ type verdict struct {
 // ask sends a pod to a webhook like an API server.
 func ask(t testing.TB, i *inject.Injector, w inject.Webhook, object any) verdict {
 	t.Helper()
-	out := must.Get(i.Review(w, fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u1","kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":%s}}`, text(t, object))))(t)
+	return review(t, i, w, `"operation":"CREATE","object":`+text(t, object))
+}
+
+// update asks the validating webhook about a change of a pod.
+func update(t testing.TB, i *inject.Injector, before, after any) verdict {
+	t.Helper()
+	return review(t, i, inject.Validate, `"operation":"UPDATE","oldObject":`+text(t, before)+`,"object":`+text(t, after))
+}
+
+func review(t testing.TB, i *inject.Injector, w inject.Webhook, request string) verdict {
+	t.Helper()
+	out := must.Get(i.Review(w, fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u1","kind":{"version":"v1","kind":"Pod"},%s}}`, request)))(t)
 	var got struct{ Response verdict }
 	must.Do(t, json.Unmarshal(out, &got))
 	if got.Response.UID != "u1" {
@@ -126,7 +137,7 @@ func golden(t *testing.T, path string, a *txtar.Archive, name string, got []byte
 	if bytes.Equal(got, want) {
 		return
 	}
-	if !*update {
+	if !*rewrite {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 		return
 	}

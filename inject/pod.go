@@ -77,6 +77,10 @@ type volume struct {
 			Secret secretRef `json:"secret"`
 		} `json:"sources"`
 	} `json:"projected"`
+	Claim struct {
+		Name string `json:"claimName"`
+	} `json:"persistentVolumeClaim"`
+	Ephemeral raw `json:"ephemeral"`
 }
 
 // JSON pointers of the lists of containers.

@@ -23,6 +23,7 @@ type request struct {
 	SubResource string `json:"subResource"`
 	Operation   string `json:"operation"`
 	Object      raw    `json:"object"`
+	OldObject   raw    `json:"oldObject"`
 }
 
 type kind struct {
@@ -101,6 +102,9 @@ func (i *Injector) answer(w Webhook, q *request) answer {
 		return refused("the pod cannot be read")
 	}
 	if w == Validate {
+		if q.Operation == "UPDATE" && unchanged(q.OldObject, q.Object) {
+			return answer{result: "ok"}
+		}
 		return i.validate(&p, q.Object)
 	}
 	if q.Operation != "CREATE" || q.SubResource != "" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -48,6 +49,32 @@ func (i *Injector) validate(p *pod, object raw) answer {
 		return answer{result: "ok"}
 	}
 	return refused("label %s is there, and the sidecar is not", LabelInjected)
+}
+
+// placement are members of a pod's spec that say where and for how long it runs.
+var placement = []string{
+	"activeDeadlineSeconds", "affinity", "nodeName", "nodeSelector", "schedulingGates", "terminationGracePeriodSeconds", "tolerations",
+}
+
+// unchanged reports whether an update leaves the label and everything that runs as they
+// were. The pod was reviewed when it was created, perhaps against an earlier template:
+// after an upgrade, controllers must still be able to take finalizers off its Jobs' pods.
+func unchanged(before, after raw) bool {
+	var pods [2]struct {
+		Metadata struct {
+			Labels map[string]string `json:"labels"`
+		} `json:"metadata"`
+		Spec map[string]any `json:"spec"`
+	}
+	for k, object := range []raw{before, after} {
+		if json.Unmarshal(object, &pods[k]) != nil || pods[k].Spec == nil {
+			return false
+		}
+		for _, member := range placement {
+			delete(pods[k].Spec, member)
+		}
+	}
+	return pods[0].Metadata.Labels[LabelInjected] == pods[1].Metadata.Labels[LabelInjected] && reflect.DeepEqual(pods[0].Spec, pods[1].Spec)
 }
 
 // loose are members that may differ from the template, at any depth: the API server
@@ -145,6 +172,9 @@ func (t *template) leak(p *pod, injected bool) string {
 		v := &p.Spec.Volumes[k]
 		if t.private(v.Name) {
 			continue // its mounts are checked below
+		}
+		if slices.ContainsFunc(t.claims, func(suffix string) bool { return strings.HasSuffix(v.Claim.Name, suffix) }) {
+			return fmt.Sprintf("volume %s is claim %s, which is a sidecar's alone", v.Name, v.Claim.Name)
 		}
 		for _, s := range v.secrets() {
 			if slices.Contains(t.secrets, s) {

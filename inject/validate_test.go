@@ -154,3 +154,55 @@ func wellFormed(v any) bool {
 	}
 	return true
 }
+
+// Claims of ephemeral volumes are called POD-VOLUME, so that any pod can name them: no
+// pod may have a sidecar's. Proves CARD-8.
+func TestClaimsOfSidecars(t *testing.T) {
+	o := testConfig(t).Options()
+	o.Template.Volumes = append(o.Template.Volumes, map[string]any{"name": "memproxy-state", "ephemeral": map[string]any{"volumeClaimTemplate": map[string]any{}}})
+	i := must.Get(inject.New(o))(t)
+	for claim, want := range map[string]bool{"agent-0-memproxy-state": false, "memproxy-state": true, "agent-0-data": true} {
+		pod := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{
+			"containers": []any{map[string]any{"name": "a"}},
+			"volumes":    []any{map[string]any{"name": "v", "persistentVolumeClaim": map[string]any{"claimName": claim}}},
+		}}
+		for _, w := range []inject.Webhook{inject.Mutate, inject.Validate} {
+			if got := ask(t, i, w, pod); got.Allowed != want {
+				t.Errorf("%s, a pod with claim %s: allowed %t, %s", w, claim, got.Allowed, got.Status.Message)
+			}
+		}
+	}
+}
+
+// A pod that has an earlier installation's sidecar can be updated, and what runs in it
+// cannot be changed. Proves CARD-8.
+func TestUpdatesAfterAnUpgrade(t *testing.T) {
+	o := testConfig(t).Options()
+	before := map[string]any{"metadata": map[string]any{"finalizers": []any{"batch.kubernetes.io/job-tracking"}}, "spec": map[string]any{"containers": []any{map[string]any{"name": "a", "image": "a:1"}}}}
+	before = patched(t, before, ask(t, must.Get(inject.New(o))(t), inject.Mutate, before).Patch).(map[string]any)
+	o.Template.Sidecar["image"] = "memproxy:v2"
+	i := must.Get(inject.New(o))(t)
+	if got := ask(t, i, inject.Validate, before); got.Allowed {
+		t.Fatal("a new pod with another version's sidecar is allowed")
+	}
+	for name, c := range map[string]struct {
+		change func(metadata, spec map[string]any)
+		want   bool
+	}{
+		"finalizers":  {func(m, _ map[string]any) { delete(m, "finalizers") }, true},
+		"tolerations": {func(_, s map[string]any) { s["tolerations"] = []any{map[string]any{"operator": "Exists"}} }, true},
+		"label":       {func(m, _ map[string]any) { m["labels"] = map[string]any{} }, false},
+		"sidecar": {func(_, s map[string]any) {
+			s["initContainers"].([]any)[0].(map[string]any)["image"] = "evil:1"
+		}, false},
+		"debugger": {func(_, s map[string]any) {
+			s["ephemeralContainers"] = []any{map[string]any{"name": "d", "targetContainerName": "memproxy"}}
+		}, false},
+	} {
+		after := yamlDoc(t, []byte(text(t, before))).(map[string]any)
+		c.change(after["metadata"].(map[string]any), after["spec"].(map[string]any))
+		if got := update(t, i, before, after); got.Allowed != c.want {
+			t.Errorf("%s: allowed %t, %s", name, got.Allowed, got.Status.Message)
+		}
+	}
+}
