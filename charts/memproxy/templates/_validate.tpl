@@ -13,10 +13,14 @@
 {{- if and $v.fleet.enabled (not $v.fleet.clientSecret) }}{{ fail "fleet.clientSecret is empty: sidecars have no certificate for the control plane" }}{{ end }}
 {{- if and $v.fleet.enabled (not $v.fleet.address) (not $v.control.enabled) }}{{ fail "fleet.address is empty, and this chart runs no control plane" }}{{ end }}
 {{- if and $v.control.enabled (not (and $v.control.tlsSecret $v.control.releasesClaim $v.control.sidecars)) }}{{ fail "control needs tlsSecret, releasesClaim and sidecars" }}{{ end }}
+{{- if and $v.backends (not $v.identity.pod.enabled) (not $v.identity.token.enabled) (not (hasKey $v.config "identity")) }}{{ fail "identity.pod and identity.token are off, and config.identity is empty: the sidecar could identify nobody" }}{{ end }}
+{{- $names := dict "admin" true "probes" true }}
 {{- $ports := dict (toString (int $v.sidecar.adminPort)) "sidecar.adminPort" }}
 {{- if hasKey $ports (toString (int $v.sidecar.reviewPort)) }}{{ fail "sidecar.reviewPort is sidecar.adminPort's already" }}{{ end }}
 {{- $_ := set $ports (toString (int $v.sidecar.reviewPort)) "sidecar.reviewPort" }}
 {{- range $v.backends }}
+{{- if hasKey $names .name }}{{ fail (printf "backend %s: the name is taken" .name) }}{{ end }}
+{{- $_ := set $names .name true }}
 {{- $port := toString (int .port) }}
 {{- if hasKey $ports $port }}{{ fail (printf "backend %s: port %s is %s's already" .name $port (get $ports $port)) }}{{ end }}
 {{- $_ := set $ports $port .name }}
