@@ -209,18 +209,28 @@ type Extractor interface {
 }
 
 // A Counter is a Reader whose backend can report after some writes how many
-// memories they made: a document that is split, an agent that is created from a
-// file.
+// memories they made, such as of a document that is split.
 type Counter interface {
 	Reader
 	// Counts returns the requests that ask how many memories a write made, by the
 	// ids in its answer; none if the answer reports it already, or no request
 	// could.
-	Counts(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, ids []string) []memproxy.Request
+	Counts(route memproxy.Route, req memproxy.Request, ids []string) []memproxy.Request
 
-	// Counted reads the answer to one of them: the memories that have ids, the
-	// number of further ones, and whether the count is final.
-	Counted(memproxy.Reply) (ids []string, more int64, over bool, err error)
+	// Counted reads the answer to one of them: how many, and whether that is final.
+	Counted(memproxy.Reply) (more int64, over bool, err error)
+}
+
+// A Completer is a Reader whose backend answers some writes with the ids of what they
+// made, and not with what that contains: agents that are created from a file.
+type Completer interface {
+	Reader
+	// Wholes returns the requests for the objects that a write made and that its answer
+	// only names, and whether they contain every memory that it made.
+	Wholes(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, rd *memproxy.Reading) (asks []memproxy.Request, all bool)
+
+	// Whole returns what the answer to one of them contains.
+	Whole(memproxy.Reply) (*memproxy.Reading, error)
 }
 
 // A Reworder is an Adapter that can replace texts in a payload.

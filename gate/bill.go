@@ -227,7 +227,7 @@ func (ret *effects) countsLater(b *bill) bool {
 			ids = append(ids, id)
 		}
 	}
-	ret.counting = counter.Counts(ret.call.Route, ret.call.Request, ret.op, ids)
+	ret.counting = counter.Counts(ret.call.Route, ret.call.Request, ids)
 	b.count(made{}, len(ret.counting))
 	return len(ret.counting) > 0
 }

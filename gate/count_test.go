@@ -15,23 +15,21 @@ import (
 type counting struct {
 	settling
 	asks  int
-	ids   []string
 	more  int64
 	over  bool
 	wrong error
 }
 
-func (c *counting) Counts(memproxy.Route, memproxy.Request, *memproxy.Operation, []string) []memproxy.Request {
+func (c *counting) Counts(memproxy.Route, memproxy.Request, []string) []memproxy.Request {
 	return make([]memproxy.Request, c.asks)
 }
 
-func (c *counting) Counted(memproxy.Reply) ([]string, int64, bool, error) {
-	return c.ids, c.more, c.over, c.wrong
+func (c *counting) Counted(memproxy.Reply) (int64, bool, error) {
+	return c.more, c.over, c.wrong
 }
 
 // Proves TRL-6: what a backend makes of a document or a file is charged once it
-// tells how much that is: less than was estimated, or more; memories that two
-// answers name count once; what nobody can tell stays as estimated.
+// tells how much that is: less than was estimated, or more; what nobody can tell stays as estimated.
 func TestCountsAreSettled(t *testing.T) {
 	r, _, store := settlingRig(t, 1000)
 	x := &counting{asks: 2}
@@ -49,30 +47,30 @@ func TestCountsAreSettled(t *testing.T) {
 			t.Errorf("%s: %d and %d are charged, want %d", what, hour, total, n)
 		}
 	}
-	tell := func(a *gate.Admission, ids []string, more int64, over bool, status int) bool {
-		x.ids, x.more, x.over = ids, more, over
+	tell := func(a *gate.Admission, more int64, over bool, status int) bool {
+		x.more, x.over = more, over
 		return r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: status})
 	}
 	a := write()
 	want("estimated", 100)
-	if len(r.gate.Owed(a)) != 2 || tell(a, nil, 0, false, 200) || tell(a, nil, 0, false, 503) {
+	if len(r.gate.Owed(a)) != 2 || tell(a, 0, false, 200) || tell(a, 0, false, 503) {
 		t.Fatal("it is over before the backend says so")
 	}
 	want("being worked on", 100)
-	tell(a, []string{"b1", "b2"}, 0, true, 200)
+	tell(a, 2, true, 200)
 	want("one of two", 100)
-	tell(a, []string{"b2", "b3"}, 4, true, 200)
+	tell(a, 5, true, 200)
 	want("known", 7)
 	if len(r.gate.Owed(a)) != 0 {
 		t.Error("it is asked about again")
 	}
 	x.asks = 1
-	tell(write(), nil, 150, true, 200)
+	tell(write(), 150, true, 200)
 	want("more than estimated", 157)
-	tell(write(), nil, 0, true, 404)
+	tell(write(), 0, true, 404)
 	want("nothing is left of it", 157)
 	x.wrong = errors.New("a server that does not count")
-	if !tell(write(), nil, 0, false, 200) {
+	if !tell(write(), 0, false, 200) {
 		t.Error("it is asked for ever")
 	}
 	want("nobody can tell", 257)
@@ -127,4 +125,54 @@ func TestHeldWritesAreSettled(t *testing.T) {
 	}
 	r.admit(costs(4)) // nobody approves of it
 	want("never sent", hour+4, total)
+}
+
+// abridging is an adapter whose answers only name what a write made.
+type abridging struct {
+	settling
+	whole *memproxy.Reading
+	wrong error
+}
+
+func (x *abridging) Wholes(memproxy.Route, memproxy.Request, *memproxy.Operation, *memproxy.Reading) ([]memproxy.Request, bool) {
+	return make([]memproxy.Request, 1), true
+}
+
+func (x *abridging) Whole(memproxy.Reply) (*memproxy.Reading, error) { return x.whole, x.wrong }
+
+// Proves TRL-1, TRL-6, EDGE-3: what is in an object that an answer only names is
+// recorded with its agent and charged, except what the request named, which was there
+// before; nothing is recorded of what cannot be read.
+func TestWhatAnAnswerOnlyNamesIsRecorded(t *testing.T) {
+	r, _, store := settlingRig(t, 1000)
+	x := &abridging{}
+	r.adapter, r.fake = x, &x.fakeAdapter
+	write := func() {
+		x.memories = []memproxy.Memory{{ID: "agent-1", Uncounted: true}}
+		x.whole = &memproxy.Reading{
+			Memories: []memproxy.Memory{{ID: "block-1", Text: "tea", Scope: memproxy.Scope{Agent: "agent-1"}}, {ID: "block-0", Text: "milk"}},
+			Made:     []string{"source-1", "source-0"},
+		}
+		op := costs(5)
+		op.Refs = []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "block-0", Loose: true}, {Kind: memproxy.TargetMemory, ID: "source-0", Loose: true}}
+		r.gate.Return(context.Background(), r.admit(op), memproxy.Reply{Status: 200})
+	}
+	x.wrong = errors.New("not an agent")
+	write()
+	if _, there := r.ledger.rows["block-1"]; there {
+		t.Error("recorded unread")
+	}
+	x.wrong = nil
+	write()
+	if row := r.ledger.rows["block-1"]; row.Scope.Agent != "agent-1" || row.Scope.Tenant != r.who.Tenant || row.SHA256 == "" {
+		t.Errorf("%+v", row)
+	}
+	for id, want := range map[string]bool{"source-1": true, "block-0": false, "source-0": false} {
+		if _, there := r.ledger.rows[id]; there != want {
+			t.Errorf("%s: recorded %v", id, there)
+		}
+	}
+	if hour, total := charged(t, r, store); hour != 6 || total != 6 { // as estimated, then the block
+		t.Errorf("%d and %d are charged", hour, total)
+	}
 }

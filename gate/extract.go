@@ -360,7 +360,7 @@ func (acc *accounts) counted(ctx context.Context, a *Admission, counter Counter,
 	} else if !ok2xx(reply.Status) {
 		return false
 	}
-	ids, more, over, err := counter.Counted(reply)
+	more, over, err := counter.Counted(reply)
 	if err != nil {
 		acc.opt.Log.WarnContext(ctx, "the number of memories of a write cannot be read; the estimate remains charged", "decision", a.Decision.ID, "error", err)
 		return true
@@ -368,13 +368,7 @@ func (acc *accounts) counted(ctx context.Context, a *Admission, counter Counter,
 	if !over {
 		return false
 	}
-	named := make([]memproxy.Memory, len(ids))
-	for i, id := range ids {
-		named[i].ID = id
-	}
-	n := a.bill.tally(named, 0)
-	n.added += more
-	if last, n := a.bill.count(n, -1); last {
+	if last, n := a.bill.count(made{added: more}, -1); last {
 		acc.settleTo(ctx, a, n.added, n.added)
 	}
 	return true

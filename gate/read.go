@@ -258,3 +258,37 @@ const (
 	// ChangedIgnore disables the check.
 	ChangedIgnore Changed = "ignore"
 )
+
+// complete adds to the reading what the objects contain that the write made and that
+// its answer only names: it is recorded like what an answer shows. What the request
+// itself names was there before. What cannot be fetched has no record, so no caller sees
+// it who may not see everybody's.
+func complete(ctx context.Context, ret *effects) {
+	completer, ok := ret.call.Backend.Adapter.(Completer)
+	if !ok || ret.reading == nil || ret.op.Kind != memproxy.Learn || ret.call.Backend.Fetch == nil {
+		return
+	}
+	asks, all := completer.Wholes(ret.call.Route, ret.call.Request, ret.op, ret.reading)
+	if len(asks) == 0 {
+		return
+	}
+	ctx, cancel := ret.call.Backend.Within(context.WithoutCancel(ctx))
+	defer cancel()
+	given := func(id string) bool {
+		return slices.ContainsFunc(ret.op.Refs, func(r memproxy.Ref) bool { return r.ID == id })
+	}
+	for _, q := range asks {
+		var rd *memproxy.Reading
+		reply, err := ret.call.Backend.Fetch.Fetch(ctx, q)
+		if err == nil {
+			rd, err = completer.Whole(reply)
+		}
+		if err != nil {
+			ret.g.opt.Log.ErrorContext(ctx, "what a write made cannot be fetched, so it is not recorded", "decision", ret.Decision.ID, "error", err)
+			return
+		}
+		ret.reading.Memories = append(ret.reading.Memories, slices.DeleteFunc(rd.Memories, func(m memproxy.Memory) bool { return given(m.ID) })...)
+		ret.reading.Made = append(ret.reading.Made, slices.DeleteFunc(rd.Made, given)...)
+	}
+	ret.reading.Settles = ret.reading.Settles || all
+}

@@ -43,6 +43,7 @@ func (ret *effects) remember(ctx context.Context) {
 		ret.rules.Screener.Wrote(ret.screening())
 	}
 	settleChange(ctx, ret.g, ret.Admission)
+	complete(ctx, ret)
 	ret.settleBill(ctx)
 	switch ret.op.Kind {
 	case memproxy.Learn:

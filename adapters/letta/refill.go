@@ -2,6 +2,7 @@ package letta
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -91,64 +92,34 @@ func longer(o *pages.Options, sent memproxy.Request, body []byte) bool {
 	return true
 }
 
-// maxCounted bounds the side requests that count the result of one write.
-const maxCounted = 16
-
 // Counts implements the gate's counter: the server reports the number of passages of an
-// uploaded document, and the blocks of an imported agent. It reports no number for an
-// agent file that contains documents.
-func (a *Adapter) Counts(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, ids []string) []memproxy.Request {
-	r := a.Row(rt.ID)
-	if r == nil {
+// uploaded document.
+func (a *Adapter) Counts(rt memproxy.Route, req memproxy.Request, ids []string) []memproxy.Request {
+	if r := a.Row(rt.ID); r == nil || r.shape != upload {
 		return nil
 	}
+	folder := cmp.Or(rt.Params["folder_id"], rt.Params["source_id"])
 	var out []memproxy.Request
 	for _, id := range ids {
-		switch kind := KindOf(id); {
-		case r.shape == upload && kind == TargetFile:
-			folder := cmp.Or(rt.Params["folder_id"], rt.Params["source_id"])
+		if KindOf(id) == TargetFile {
 			out = append(out, side(req, "GET", "/v1/folders/"+url.PathEscape(folder)+"/files/"+url.PathEscape(id), ""))
-		case r.shape == file && kind == TargetAgent && !documents(op):
-			out = append(out, side(req, "GET", "/v1/agents/"+url.PathEscape(id), "include=agent.blocks"))
 		}
-	}
-	if len(out) > maxCounted {
-		return nil
 	}
 	return out
 }
 
-// documents reports whether an agent file contains documents.
-func documents(op *memproxy.Operation) bool {
-	p, ok := op.Parsed.(*payload)
-	if !ok || p.doc == nil {
-		return true
-	}
-	return len(p.doc.Root.Get("files").List()) > 0
-}
-
 // Counted implements the gate's counter.
-func (a *Adapter) Counted(reply memproxy.Reply) (ids []string, more int64, over bool, err error) {
+func (a *Adapter) Counted(reply memproxy.Reply) (more int64, over bool, err error) {
 	if reply.Status == 404 {
-		return nil, 0, true, nil
+		return 0, true, nil
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
-		return nil, 0, false, err
+		return 0, false, err
 	}
 	root := doc.Root
 	if root.Kind != jsondoc.Object {
-		return nil, 0, false, errShape
-	}
-	if KindOf(root.Get("id").Text()) == TargetAgent {
-		blocks := root.Get("blocks")
-		if blocks == nil || blocks.Kind != jsondoc.Array {
-			return nil, 0, false, errShape
-		}
-		for _, e := range blocks.Elems {
-			ids = append(ids, e.Get("id").Text())
-		}
-		return ids, 0, true, nil
+		return 0, false, errShape
 	}
 	status := root.Get("processing_status").Text()
 	chunks := "total_chunks"
@@ -157,7 +128,7 @@ func (a *Adapter) Counted(reply memproxy.Reply) (ids []string, more int64, over 
 	case "error": // chunks that were embedded before the failure stay
 		chunks = "chunks_embedded"
 	default:
-		return nil, 0, false, nil
+		return 0, false, nil
 	}
 	v := root.Get(chunks)
 	switch {
@@ -169,5 +140,47 @@ func (a *Adapter) Counted(reply memproxy.Reply) (ids []string, more int64, over 
 	if more < 0 {
 		err = errShape
 	}
-	return nil, more, true, err
+	return more, true, err
+}
+
+// maxWholes bounds the side requests for the agents of one file.
+const maxWholes = 64
+
+// Wholes implements the gate's completer: an import is answered with the ids of its
+// agents. The passages of documents in the file are counted by no answer.
+func (a *Adapter) Wholes(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, rd *memproxy.Reading) (asks []memproxy.Request, all bool) {
+	if r := a.Row(rt.ID); r == nil || r.shape != file {
+		return nil, false
+	}
+	for i := range rd.Memories {
+		if id := rd.Memories[i].ID; KindOf(id) == TargetAgent && len(asks) < maxWholes {
+			asks = append(asks, side(req, "GET", "/v1/agents/"+url.PathEscape(id), included+"&include=agent.managed_group"))
+		}
+	}
+	p, ok := op.Parsed.(*payload)
+	return asks, ok && p.doc != nil && len(p.doc.Root.Get("files").List()) == 0 && len(asks) < maxWholes
+}
+
+// Whole implements the gate's completer.
+func (a *Adapter) Whole(reply memproxy.Reply) (*memproxy.Reading, error) {
+	if reply.Status != 200 {
+		return nil, fmt.Errorf("letta: asked for an agent, the server answers %d", reply.Status)
+	}
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	if err != nil {
+		return nil, err
+	}
+	agent, blocks := doc.Root.Get("id").Text(), doc.Root.Get("blocks")
+	if KindOf(agent) != TargetAgent || blocks == nil || blocks.Kind != jsondoc.Array {
+		return nil, errShape
+	}
+	f := finding{rd: &memproxy.Reading{}, doc: doc, agent: agent}
+	for i, e := range blocks.Elems {
+		f.rd.Memories = append(f.rd.Memories, f.memory(e, jsondoc.Index("/blocks", i)))
+	}
+	f.group(doc.Root)
+	for _, e := range doc.Root.Get("sources").List() {
+		f.came(e.Get("id").Text())
+	}
+	return f.rd, nil
 }

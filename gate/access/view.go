@@ -94,12 +94,13 @@ func (v *View) allows(d memproxy.Dimension, name string) bool {
 // record (nil: none) and m the backend's data.
 //
 // The tenant comes from the ledger, else from a stamp that verifies under the
-// principal's own tenant, else from the memory's parents and the owners that it
+// principal's own tenant (which does not say whose agent a memory is: if no owner is
+// known, a limited principal sees what it wrote itself), else from the memory's parents and the owners that it
 // names, else from the backend's declaration; else the memory is unattributed.
 // Whatever the tenant, the principal must be allowed to name every owner of the
 // memory.
 func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
-	attributed := v.Declared
+	attributed, stamped := v.Declared, false // stamped by somebody else, without a record
 	switch {
 	case row != nil && row.Scope.Tenant != v.Principal.Tenant:
 		return false
@@ -109,6 +110,7 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 		return true
 	case m.Stamp != nil && v.Signed(*m.Stamp):
 		attributed = true
+		stamped = m.Stamp.Actor != v.Principal.ID
 	default:
 		bond := v.Descent(m)
 		if bond == Foreign {
@@ -140,6 +142,8 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 		}
 	}
 	switch {
+	case stamped && !owned && len(m.Within) == 0 && Limited(v.Principal):
+		return false
 	case attributed:
 		return true
 	case !owned && Limited(v.Principal): // its owner is unknown, and this caller may not see everybody's
