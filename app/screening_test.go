@@ -29,6 +29,29 @@ func noted(text string) string {
 	return fmt.Sprintf(`{"user_id":"ann","infer":false,"messages":[{"role":"user","content":%q}]}`, text)
 }
 
+// Proves SYN-2, MFW-3: a credential in metadata is refused, in a value, as a name, or as
+// what its name says it is, in an add and in a change; members that are called alike, and
+// what stands for a secret, pass.
+func TestCredentialsInMetadata(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "")
+	for metadata, want := range map[string]int{
+		`{"k":"AKIAIOSFODNN7EXAMPLQ"}`:                            403,
+		`{"AKIAIOSFODNN7EXAMPLQ":1}`:                              403,
+		`{"a":{"ghp_16C7e42F292c6912E7710c838347Ae178B4a":[]}}`:   403,
+		`{"password":"hunter2hunter2"}`:                           403,
+		`{"db":{"Password2":["ann@mail.example","S3cr3t!pass"]}}`: 403,
+		`{"API key":"9f8a7c6b5d4e3f2a1b0c"}`:                      403,
+		`{"password":"required","password_policy":"12 characters","next_token":"a1b2c3d4e5","secret":"of the garden"}`: 200,
+		`{"the_user_password_1":1,"conversation_participants":["ann","bob"],"token_count":"12345678a"}`:                200,
+	} {
+		body := strings.Replace(noted("Ann likes tea."), "{", `{"metadata":`+metadata+",", 1)
+		if a := r.do("POST", "/memories", body); a.status != want || want != 200 && !strings.Contains(a.body, "screen.secret") {
+			t.Errorf("%s: %d %s", metadata, a.status, a.body)
+		}
+	}
+}
+
 // Proves SYN-2, GOV-4, MFW-3: writes are screened: an attack is refused with the rules
 // and positions of the findings and without the content, a credential is refused, and
 // ordinary facts pass. With screening off all pass.

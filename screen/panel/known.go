@@ -3,6 +3,7 @@ package panel
 import (
 	"context"
 	"crypto/sha256"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -102,4 +103,26 @@ func personal(text string) (found []memproxy.Finding) {
 		found = append(found, memproxy.Finding{Rule: rule, Severity: hit.Class.Severity(), Start: hit.Start, End: hit.End})
 	}
 	return found
+}
+
+// unescape undoes the escapes of names in pointers.
+var unescape = strings.NewReplacer("~1", "/", "~0", "~")
+
+// labelled finds the credentials in metadata that only their names give away, as in
+// {"password": "…"}: to a layer that looks at one text, the value is any word.
+func labelled(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
+	for i := range op.Items {
+		it := &op.Items[i]
+		_, path, in := strings.Cut(it.Pointer, "/metadata/")
+		if !in || it.Kind != memproxy.ItemMetadata {
+			continue
+		}
+		path = unescape.Replace(path)
+		name := strings.TrimRight(path, "/0123456789") // of a list, what its values are called
+		class := secrets.Given(name[strings.LastIndexByte(name, '/')+1:], it.Text)
+		if class != "" && !strings.HasSuffix("/"+path, "/"+it.Text) { // which is a name by itself
+			findings = append(findings, memproxy.Finding{Rule: prefixSecret + string(class), Severity: class.Severity(), Item: i, End: len(it.Text)})
+		}
+	}
+	return findings
 }

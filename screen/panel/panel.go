@@ -130,6 +130,9 @@ func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.F
 	if writes(s.Operation) {
 		findings = p.persons(s.Operation, findings)
 		if !s.Reading {
+			if p.opt.Secrets {
+				findings = labelled(s.Operation, findings)
+			}
 			findings = p.written(s, findings)
 		}
 	}

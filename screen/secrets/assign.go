@@ -55,12 +55,21 @@ var inName = func() terms.Bytes {
 	return in
 }()
 
+// Given returns the class of a value that is no part of a text, by the name that it
+// has, as a member of an object does; "" is no credential.
+func Given(name, value string) Class {
+	if class, made := named(name); class != "" && secretValue(value, made, true) {
+		return class
+	}
+	return ""
+}
+
 // named says whether a name is a secret's, of which class, and whether its
 // value is made by a machine.
 func named(name string) (class Class, made bool) {
 	flat := strings.Map(func(c rune) rune {
 		switch {
-		case c == '_' || c == '-' || c == '.':
+		case c == '_' || c == '-' || c == '.' || c == ' ':
 			return -1
 		case 'A' <= c && c <= 'Z':
 			return c + 'a' - 'A'

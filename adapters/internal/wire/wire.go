@@ -90,13 +90,14 @@ func sentence(texts []string, text string) []string {
 	return append(texts, text)
 }
 
-// maxName is the length up to which a member's name is not text.
-const maxName = 40
+// maxName is the length up to which a member's name is not text, and maxKey that of a
+// name in metadata, which callers choose: the shortest credentials are longer.
+const maxName, maxKey = 40, 18
 
 // Name adds an item for a member's name that is text, such as a sentence in metadata:
 // agents read names as they read values.
 func Name(op *memproxy.Operation, name, ptr string, like memproxy.Item) {
-	if len(name) > maxName || strings.Contains(ptr, "/metadata") && memproxy.Wordy(name) || name != "" && !spelling.Plain(name) {
+	if len(name) > maxName || strings.Contains(ptr, "/metadata") && (len(name) > maxKey || memproxy.Wordy(name)) || name != "" && !spelling.Plain(name) {
 		Add(op, ptr, name, like)
 	}
 }
