@@ -70,6 +70,40 @@ func TestCheckReportsTheMachine(t *testing.T) {
 	}
 }
 
+// What explain says of a request is what the listener answers it: also of what is decided
+// by the request's head, and of patterns and limits of the backend. Proves EDGE-18.
+func TestExplainAnswersAsTheListener(t *testing.T) {
+	t.Parallel()
+	r := start(t, strings.Replace(plain, "upstream:", "passthrough: [\"GET /custom/*\"], limits: {body: 1024}, upstream:", 1))
+	path := writeFile(t, filepath.Join(t.TempDir(), "memproxy.yaml"), r.conf)
+	good := `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"x"}]}`
+	for _, c := range []struct{ method, path, body, verdict string }{
+		{"POST", "/memories", good, "allow"},
+		{"POST", "/memories", strings.Replace(good, "x", strings.Repeat("x ", 800), 1), "deny"},
+		{"POST", "/memories?_method=DELETE", good, "deny"},
+		{"POST", "/memories?of=method", good, "allow"},
+		{"GET", "/memories?user_id=ann", "", "allow"},
+		{"GET", "/memories?user_id=ann", good, "deny"},
+		{"GET", "/custom/x", "", "allow"},
+		{"POST", "/custom/x", good, "deny"},
+		{"TRACE", "/memories", "", "deny"},
+	} {
+		served := r.do(c.method, c.path, c.body).header.Get("X-Memproxy-Decision")
+		args := []string{"explain", "--config", path, "--method", c.method, "--path", c.path, "--as", "agent:dev", "--json"}
+		if c.body != "" {
+			args = append(args, "--body", writeFile(t, filepath.Join(t.TempDir(), "body.json"), c.body))
+		}
+		_, out, errs := invoke(t, args...)
+		var ex struct{ Verdict string }
+		if err := json.Unmarshal([]byte(out), &ex); err != nil {
+			t.Fatalf("%v: %s %s", err, out, errs)
+		}
+		if verdict, _, _ := strings.Cut(served, ";"); verdict != c.verdict || ex.Verdict != c.verdict {
+			t.Errorf("%s %s: the listener says %q, explain %q, want %s", c.method, c.path, verdict, ex.Verdict, c.verdict)
+		}
+	}
+}
+
 // Proves TRL-3, CARD-5, EDGE-13: explain lists the locks that apply to a write, with
 // their state in the ledger of a running sidecar, and the filters for an answer.
 func TestExplainShowsLocksAndFilters(t *testing.T) {

@@ -126,11 +126,14 @@ func Explain(ctx context.Context, cfg *config.Config, q Question, getenv func(st
 	if err != nil {
 		return nil, err
 	}
-	backend, err := cfg.Backend(q.Backend)
+	of, err := cfg.Backend(q.Backend)
 	if err != nil {
 		return nil, err
 	}
-	adapter, err := adapterFor(backend, cfg.Sources.Table())
+	backend, err := backendOf(of, cfg.Sources.Table())
+	if err == nil {
+		err = backend.Complete()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -148,11 +151,20 @@ func Explain(ctx context.Context, cfg *config.Config, q Question, getenv func(st
 		return nil, fmt.Errorf("path: %w", err)
 	}
 	req := memproxy.Request{Method: strings.ToUpper(q.Method), Path: u.Path, EscapedPath: u.EscapedPath(), Query: u.RawQuery, Header: memproxy.Header{}}
-	route, known := adapter.Route(req)
-	req, wishes, flaw := frontend.ReadWishes(req)
-	e := &Explained{Where: rules.where, Records: []LockState{}, Explanation: g.Explain(ctx, &gate.Call{
-		Backend: gate.Backend{Name: backend.Name, Adapter: adapter, Tenant: backend.Tenant}, Request: req, Route: route, Known: known, Passed: known && route.Pass, Body: q.Body, Flaw: flaw, Wishes: wishes, Session: memproxy.NameSession(q.Session),
-	})}
+	entry := frontend.Entry{
+		Class: backend.Classify(frontend.Head{Request: req, Body: len(q.Body) > 0}),
+		Call:  gate.Call{Backend: backend.ForGate(nil), Request: req, Session: memproxy.NameSession(q.Session)},
+	}
+	if entry.Class.Handling == frontend.Open {
+		entry.Class.Handling = frontend.Passed // a public route asks nobody, so that every caller may use it
+	}
+	var flaw *memproxy.Malformed
+	if int64(len(q.Body)) > backend.MaxBody && entry.Class.Whole() {
+		flaw = frontend.TooLarge(backend.MaxBody)
+	} else {
+		entry.Read(q.Body)
+	}
+	e := &Explained{Where: rules.where, Records: []LockState{}, Explanation: g.Explain(ctx, entry.GateCall(q.Body, flaw))}
 	_, noOperator := socketPath(cfg.State, getenv)
 	if e.Decision.Verdict == memproxy.Hold && !reviewable(cfg, &memproxy.HeldWrite{Tenant: who.Tenant, Principal: who.ID}, noOperator == nil) {
 		gate.RefuseHold(&e.Decision, memproxy.ErrNoReviewer)

@@ -88,8 +88,18 @@ func adapterFor(b config.Backend, sources memproxy.SourceNames) (gate.Adapter, e
 	return mem0.New(mem0.Options{ConfidenceKeys: b.ConfidenceKeys, Sources: sources, FieldKey: b.FieldKey, MaxDepth: b.Limits.Depth})
 }
 
+// backendOf returns what a backend's configuration says of how requests are classified
+// and ruled on, which is the same for the listeners and for Explain.
+func backendOf(b config.Backend, sources memproxy.SourceNames) (frontend.Backend, error) {
+	adapter, err := adapterFor(b, sources)
+	return frontend.Backend{
+		Name: b.Name, Adapter: adapter, Passthrough: b.Passthrough, MaxBody: b.Limits.Body, MaxAnswer: b.Limits.Answer,
+		Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant,
+	}, err
+}
+
 func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
-	adapter, err := adapterFor(b, s.cfg.Sources.Table())
+	backend, err := backendOf(b, s.cfg.Sources.Table())
 	if err != nil {
 		return proxy.Options{}, err
 	}
@@ -101,12 +111,10 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	if err != nil {
 		return proxy.Options{}, err
 	}
+	backend.Upstream, backend.Credential, backend.InFlight = upstream, credentialOf(b), s.inFlight.of(b.Name, s.cfg.Limits)
+	backend.SideTimeout, backend.Observe = gate.DefaultFetchTimeout*max(1, s.opt.patience), s.telemetry.Instruments().Observer(b.Name)
 	opt := proxy.Options{
-		Backend: frontend.Backend{
-			Name: b.Name, Adapter: adapter, Upstream: upstream, Credential: credentialOf(b), Passthrough: b.Passthrough,
-			MaxBody: b.Limits.Body, MaxAnswer: b.Limits.Answer, InFlight: s.inFlight.of(b.Name, s.cfg.Limits),
-			Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant, SideTimeout: gate.DefaultFetchTimeout * max(1, s.opt.patience), Observe: s.telemetry.Instruments().Observer(b.Name),
-		},
+		Backend: backend,
 		Runtime: frontend.Runtime{Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log}, Gate: s.gate,
 		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),
 		Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Time(),
