@@ -65,13 +65,25 @@ func (p *pings) Write(b []byte) (int, error) {
 
 func (p *pings) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
+// counting answers for the usage of each run.
+func counting(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/usage") {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"total_tokens":15}`)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 // Proves EDGE-1, CARD-1: a background run appears as one run with consecutive sequence
 // numbers, and its stream can be resumed from any position: by run id, by its agent or
 // conversation, and by resending the same messages.
 func TestBackgroundRunsAreResumed(t *testing.T) {
 	t.Parallel()
 	for _, more := range []string{`,"streaming":true,"background":true`, `,"streaming":true,"background":true,"stream_tokens":true`} {
-		l := startLettaBehind(t, someAgent, pinging)
+		l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { return counting(pinging(h)) })
 		auth := []string{"Authorization", "Bearer " + devToken}
 		body := fmt.Sprintf(`{"messages":[{"role":"user","content":%q,"otid":"mine-1"}]%s}`, poisoned, more)
 		first := l.do("POST", "/v1/agents/"+l.agent+"/messages", body, auth...)
@@ -104,6 +116,10 @@ func TestBackgroundRunsAreResumed(t *testing.T) {
 		run := l.do("GET", "/v1/runs/"+runs[0], "", auth...)
 		if !strings.Contains(run.body, `"stop_reason":"end_turn"`) || !strings.Contains(run.body, `"id":"`+runs[0]+`"`) {
 			t.Errorf("the run is %s", run.body)
+		}
+		var n int
+		if usage := l.do("GET", "/v1/runs/"+runs[0]+"/usage", "", auth...); usage.status != 200 || must.Get(fmt.Sscanf(usage.body, `{"total_tokens":%d}`, &n))(t) != 1 || n < 30 || n%15 != 0 {
+			t.Errorf("the usage is the first request's: %s", usage.body)
 		}
 		all := l.do("GET", "/v1/runs/"+runs[0]+"/messages", "", auth...)
 		for _, want := range []string{"likes tea", "plays go", "done"} {

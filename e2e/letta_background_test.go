@@ -93,6 +93,14 @@ func TestLettaBackground(t *testing.T) {
 				if !strings.Contains(got.body, `"stop_reason":"end_turn"`) || !strings.Contains(got.body, run) {
 					t.Errorf("the run: %s", got.body)
 				}
+				var usage struct {
+					Total int `json:"total_tokens"`
+				}
+				numbers := call(t, http.MethodGet, car.base+"/v1/runs/"+run+"/usage", "", "", sdk...)
+				steps := call(t, http.MethodGet, car.base+"/v1/runs/"+run+"/steps", "", "", sdk...)
+				if n := strings.Count(steps.body, `"run_id":"`+run+`"`); n < 2 || json.Unmarshal([]byte(numbers.body), &usage) != nil || usage.Total != 15*n {
+					t.Errorf("the numbers are not the turn's: %s of %s", numbers.body, steps.body)
+				}
 				all := call(t, http.MethodGet, car.base+"/v1/runs/"+run+"/messages", "", "", sdk...)
 				if strings.Contains(all.body, "approval") || !strings.Contains(all.body, "plays go") || !strings.Contains(all.body, "done") {
 					t.Errorf("its messages: %s", tail(all.body, 3000))

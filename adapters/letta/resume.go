@@ -68,13 +68,17 @@ func (r runs) RunOf(event []byte) (run string, data bool) {
 	return doc.Root.Get("run_id").Text(), true
 }
 
-// runMessages is the route that lists a run's messages, by default oldest first.
-const runMessages = "letta.list_messages_for_run"
+// The routes that list a run's messages, by default the oldest first, and its steps, by
+// default the newest first.
+const (
+	runMessages = "letta.list_messages_for_run"
+	runSteps    = "letta.list_steps_for_run"
+)
 
 // Asks implements the gate's chainer.
 func (r runs) Asks(rt memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool) {
 	switch rt.ID {
-	case "letta.retrieve_run", runMessages:
+	case "letta.retrieve_run", runMessages, runSteps, "letta.retrieve_usage_for_run", "letta.retrieve_metrics_for_run":
 		return []string{rt.Params["run_id"]}, true
 	case "letta.cancel_message":
 		doc, err := jsondoc.Parse(body, 0)
@@ -89,9 +93,9 @@ func (r runs) Asks(rt memproxy.Route, req memproxy.Request, body []byte) (runs [
 }
 
 // Merge implements the gate's chainer: it presents a turn as its first run, in the
-// state of the last one, with the messages of all. A page is no longer than requested:
-// the server accepts a message of any run as a cursor, so the next page continues after
-// it.
+// state of the last one, with the messages, steps and numbers of all. A page is no longer
+// than requested: the server accepts a message or a step of any run as a cursor, so the
+// next page continues after it.
 func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bool, answers [][]byte) ([]byte, error) {
 	docs := make([]*jsondoc.Doc, len(answers))
 	for i, b := range answers {
@@ -101,11 +105,21 @@ func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bo
 		}
 		docs[i] = doc
 	}
-	if rt.ID == "letta.retrieve_run" {
+	switch rt.ID {
+	case "letta.retrieve_run":
 		return oneRun(docs, run, over), nil
+	case runMessages, runSteps:
+	default:
+		all := make([]ofRun, len(docs))
+		for i, doc := range docs {
+			all[i] = ofRun{doc, doc.Root}
+		}
+		e := docs[0].Edit()
+		sum(e, all)
+		return e.Apply(), nil
 	}
 	q, _ := url.ParseQuery(req.Query)
-	if q.Get("order") == "desc" {
+	if order := q.Get("order"); order == "desc" || order == "" && rt.ID == runSteps {
 		slices.Reverse(docs)
 	}
 	var all [][]byte
@@ -136,6 +150,64 @@ func inRun(raw []byte, run string) []byte {
 	e := doc.Edit()
 	e.Replace(id, strconv.AppendQuote(nil, run))
 	return e.Apply()
+}
+
+// ofRun is a value of one run's answer.
+type ofRun struct {
+	doc *jsondoc.Doc
+	v   *jsondoc.Value
+}
+
+// sum puts the sums of the runs' numbers into the first one's answer, in objects member by
+// member, and joins their lists. What is no number, and the time at which a run started,
+// is the first run's.
+func sum(e *jsondoc.Edits, all []ofRun) {
+	into := all[0].v
+	given := slices.DeleteFunc(slices.Clone(all), func(p ofRun) bool { return p.v == nil || p.v.Kind == jsondoc.Null })
+	if len(given) == 0 {
+		return
+	}
+	switch first := given[0]; {
+	case first.v != into: // the first run has none
+		doc, err := jsondoc.Parse(first.doc.Raw(first.v), 0)
+		if err != nil {
+			return // unreachable: part of a parsed document
+		}
+		sub := doc.Edit()
+		given[0] = ofRun{doc, doc.Root}
+		sum(sub, given)
+		e.Replace(into, sub.Apply())
+	case first.v.Kind == jsondoc.Number:
+		var n int64
+		for _, p := range given {
+			i, _ := p.doc.Int(p.v)
+			n += i
+		}
+		e.Replace(into, strconv.AppendInt(nil, n, 10))
+	case first.v.Kind == jsondoc.Array: // the tools that were used
+		var each [][]byte
+		for _, p := range given {
+			for _, v := range p.v.Elems {
+				if raw := p.doc.Raw(v); !slices.ContainsFunc(each, func(b []byte) bool { return bytes.Equal(b, raw) }) {
+					each = append(each, raw)
+				}
+			}
+		}
+		e.Replace(into, turn.List(each))
+	case into.Kind == jsondoc.Object:
+		for _, m := range into.Members {
+			of := make([]ofRun, len(all))
+			for i, p := range all {
+				of[i].doc = p.doc
+				if p.v != nil && p.v.Kind == jsondoc.Object {
+					of[i].v = p.v.Get(m.Name)
+				}
+			}
+			if m.Name != "run_start_ns" {
+				sum(e, of)
+			}
+		}
+	}
 }
 
 // oneRun returns the last run with the id and the start of the first.

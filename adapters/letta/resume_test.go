@@ -132,6 +132,30 @@ func TestMerge(t *testing.T) {
 	if got, err := a.Merge(list, memproxy.Request{Query: "limit=1"}, "run-1", true, parts); err != nil || string(got) != `[{"id":"m-1"},{"id":"m-1"}]` {
 		t.Errorf("a message of two parts: %s, %v", got, err)
 	}
+	steps := [][]byte{[]byte(`[{"id":"s-1","run_id":"run-1"}]`), []byte(`[{"id":"s-2","run_id":"run-2"}]`)}
+	for query, want := range map[string]string{
+		"":          `[{"id":"s-2","run_id":"run-1"},{"id":"s-1","run_id":"run-1"}]`, // the newest first
+		"order=asc": `[{"id":"s-1","run_id":"run-1"},{"id":"s-2","run_id":"run-1"}]`,
+	} {
+		if got, err := a.Merge(memproxy.Route{ID: "letta.list_steps_for_run"}, memproxy.Request{Query: query}, "run-1", true, steps); err != nil || string(got) != want {
+			t.Errorf("steps, %q: %s, %v", query, got, err)
+		}
+	}
+	for id, tc := range map[string]struct {
+		answers []string
+		want    string
+	}{
+		"letta.retrieve_usage_for_run":   {[]string{`{"total_tokens":15,"d":null,"e":{"x":1},"f":null}`, `{"total_tokens":20,"d":{"cached":3},"e":{"x":2},"f":null}`, `{"total_tokens":1,"d":{"cached":4},"e":null}`}, `{"total_tokens":36,"d":{"cached":7},"e":{"x":3},"f":null}`},
+		"letta.retrieve_metrics_for_run": {[]string{`{"id":"run-1","run_start_ns":5,"run_ns":10,"num_steps":1,"tools_used":["t-1"]}`, `{"id":"run-2","run_start_ns":50,"run_ns":7,"num_steps":2,"tools_used":["t-2","t-1"]}`}, `{"id":"run-1","run_start_ns":5,"run_ns":17,"num_steps":3,"tools_used":["t-1","t-2"]}`},
+	} {
+		var answers [][]byte
+		for _, text := range tc.answers {
+			answers = append(answers, []byte(text))
+		}
+		if got, err := a.Merge(memproxy.Route{ID: id}, memproxy.Request{}, "run-1", true, answers); err != nil || string(got) != tc.want {
+			t.Errorf("%s: %s, %v", id, got, err)
+		}
+	}
 	if _, err := a.Merge(list, memproxy.Request{}, "run-1", true, [][]byte{[]byte(`{`)}); err == nil {
 		t.Error("an answer that cannot be read is merged")
 	}
