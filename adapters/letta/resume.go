@@ -180,7 +180,10 @@ func sum(e *jsondoc.Edits, all []ofRun) {
 	case first.v.Kind == jsondoc.Number:
 		var n int64
 		for _, p := range given {
-			i, _ := p.doc.Int(p.v)
+			i, whole := p.doc.Int(p.v)
+			if !whole {
+				return // the first run's is shown
+			}
 			n += i
 		}
 		e.Replace(into, strconv.AppendInt(nil, n, 10))
