@@ -3,6 +3,7 @@ package review
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -113,7 +114,7 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 		f.State = ""
 	}
 	if f.State != "" && !slices.Contains(memproxy.HoldStates[:], f.State) {
-		return memproxy.HoldPage{}, badRequest("no state is called that")
+		return memproxy.HoldPage{}, badRequest(fmt.Sprint("no state is called that; there are ", openState, ", ", anyState, " and ", memproxy.HoldStates))
 	}
 	if known := c.api.opt.Backends; f.Backend != "" && known != nil && !slices.Contains(known, f.Backend) {
 		return memproxy.HoldPage{}, badRequest("no backend is called that; there are: " + strings.Join(known, ", "))
