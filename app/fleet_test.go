@@ -131,7 +131,7 @@ func TestSidecarRefusesBrokenReleases(t *testing.T) {
 	ring.Until(r.t, "the third release", func() bool { return r.do("POST", "/memories", note).status == 200 })
 	ring.Until(r.t, "the sidecar to say so", func() bool {
 		code, out, _ := f.status()
-		return code == cli.OK && strings.Contains(out, "1 sidecar(s) connected, 0 behind")
+		return code == cli.OK && strings.Contains(out, "1 sidecar(s) connected, 0 behind") && !strings.Contains(out, "refused 000002-")
 	})
 	if a := r.get("/readyz"); !strings.Contains(a.body, `"status":"ready"`) {
 		t.Errorf("readyz after the mend: %s", a.body)

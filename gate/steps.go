@@ -293,10 +293,12 @@ func closed(ctx context.Context, r *run) (bool, error) {
 	if r.op.Kind != memproxy.Admin || !r.enforced() {
 		return false, nil
 	}
-	ruling, err := r.rules.Policy.Rule(ctx, r.asking(r.op))
+	q := r.asking(r.op)
+	ruling, err := r.rules.Policy.Rule(ctx, q)
 	if err != nil || ruling.Verdict != memproxy.Deny {
 		return false, err
 	}
+	r.q = q // its facts are recorded, by which a replay asks newer rules
 	ruling.Shadow, ruling.ShadowVerdict = nil, memproxy.Allow
 	r.verdict.Ruled(&ruling)
 	return true, nil

@@ -41,7 +41,8 @@ func controlStatus(in *Invocation) *cobra.Command {
 }
 
 // printStatus names the releases, then those sidecars that are not where they
-// should be, each with its last refusal and its reason.
+// should be or run something older than they refused, each with its last refusal and its
+// reason.
 func printStatus(to io.Writer, st *fleet.Status) {
 	cli.Printf(to, "fleet %s: %d sidecar(s) connected, %d behind, %d without a release\n", st.Fleet, st.Connected, st.Behind, st.Unassigned)
 	if st.Away != "" {
@@ -72,7 +73,7 @@ func printStatus(to io.Writer, st *fleet.Status) {
 		s := &st.Sidecars[i]
 		runs := cmp.Or(s.Running, "nothing")
 		switch {
-		case s.Rejected != nil:
+		case s.Rejected != nil && (s.Running != s.Assigned || s.Running < s.Rejected.Release): // names begin with the number
 			cli.Printf(to, "%s runs %s and refused %s at %s: %s\n", s.ID, runs, s.Rejected.Release, s.Rejected.At.UTC().Format(time.RFC3339), s.Rejected.Reason)
 		case s.Connected && s.Running != s.Assigned:
 			cli.Printf(to, "%s runs %s and is to run %s\n", s.ID, runs, cmp.Or(s.Assigned, "nothing"))
