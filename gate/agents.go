@@ -358,7 +358,13 @@ func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (mempro
 		return memproxy.Reply{}, false
 	}
 	g.accounts.release(ctx, a)
-	return deny(ctx, g.Gate, a, memproxy.StatusForbidden, memproxy.RunUngated, cmp.Or(a.unruled, memproxy.ErrUngated.Error()+"; those of agents of type letta_v1_agent can, on the messages routes (background: true in place of async), and backends[].ungated: compensate allows others")), true
+	detail := memproxy.ErrUngated.Error() + "; those of agents of type letta_v1_agent can, on the messages routes (background: true in place of async)"
+	if c, can := a.call.Backend.Adapter.(Compensator); can && a.call.Backend.Ungated != UngatedCompensate {
+		if _, err := c.Watch(a.call.Route, a.call.Request, a.Body); err == nil {
+			detail += ", and backends[].ungated: compensate allows such a request"
+		}
+	}
+	return deny(ctx, g.Gate, a, memproxy.StatusForbidden, memproxy.RunUngated, cmp.Or(a.unruled, detail)), true
 }
 
 // letThrough records that a run goes on although its calls are not ruled on.

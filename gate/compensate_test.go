@@ -74,6 +74,29 @@ func TestUngatedRuns(t *testing.T) {
 	}
 }
 
+// seer is a watchman that can look at every run.
+type seer struct{ watchman }
+
+func (*seer) Watch(memproxy.Route, memproxy.Request, []byte) (memproxy.Watch, error) { return nil, nil }
+
+// The refusal of a run names the setting that allows it, if one does.
+func TestARefusedRunSaysWhatAllowsIt(t *testing.T) {
+	for _, covered := range []bool{true, false} {
+		r := newRig(t, func(r *rig) {
+			r.rules.Profile = gate.Production
+			w := watchman{driver{streamer: streamer{fakeReader: r.adapter.(*fakeReader)}, err: memproxy.ErrUngated}}
+			if r.adapter = &w; covered {
+				r.adapter = &seer{w}
+			}
+		})
+		r.fake.op = memproxy.Operation{Kind: memproxy.Run}
+		d := r.gate.Admit(context.Background(), r.call(r.fake.op)).Shown()
+		if wantCodes(t, *d, memproxy.Deny, memproxy.RunUngated); strings.Contains(d.Reasons[0].Detail, "compensate") != covered {
+			t.Errorf("%v: %s", covered, d.Reasons[0].Detail)
+		}
+	}
+}
+
 func changed(text string) memproxy.Change {
 	return memproxy.Change{
 		Key: "block 1", After: text, Before: "was",
