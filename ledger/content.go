@@ -168,9 +168,10 @@ func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memp
 }
 
 // End deletes a rollback and records the version that it made, if any, in one
-// transaction; a memory's record takes over the version's text and decision, so that the
-// text does not count as an out-of-band change. Of a rollback that has ended it returns
-// the existing version.
+// transaction. A memory's record takes over the version's text and decision, so that the
+// text does not count as an out-of-band change, and its confidence and attestation: the
+// restored text is as trustworthy as it was. Of a rollback that has ended it returns the
+// existing version.
 func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error) {
 	var bad error
 	if made != nil {
@@ -184,8 +185,12 @@ func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Ver
 		v := t.append(*made)
 		if r := t.record(v.MemoryKey); open && v.Kind == memproxy.TargetMemory && r.Owned() {
 			row := r.Owner
-			row.SHA256, row.Decision, row.Deleted = v.SHA256, decision, false
+			row.SHA256, row.Decision, row.Confidence, row.Deleted = v.SHA256, decision, v.Confidence, false
 			r.own(&row, t.now())
+			if st := r.Status; r.Rated() {
+				st.Attestation = v.Attestation
+				t.putStatus(r, st, r.prior)
+			}
 		}
 		return v, nil
 	})

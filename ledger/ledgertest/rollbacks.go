@@ -33,13 +33,22 @@ func rollbacks(t *testing.T, l Life) {
 	if again, err := l.Rollbacks.Unfinished(ctx, time.Minute); err != nil || len(again) != 0 {
 		t.Errorf("claimed twice: %+v %v", again, err)
 	}
+	row := Row("m")
+	row.Confidence = 900
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Owners: []memproxy.Ownership{row}, States: []memproxy.StateChange{
+		{MemoryKey: v.MemoryKey, Tenant: v.Tenant, State: memproxy.StateValidated, Attestation: memproxy.HumanConfirmed},
+	}}))
 	made := v
-	made.Op, made.Text, made.Decision = memproxy.OpRollback, "older", "d1"
+	made.Op, made.Text, made.Decision, made.Confidence = memproxy.OpRollback, "older", "d1", 300
 	for range 2 {
 		got, err := l.Rollbacks.End(ctx, "d1", &made)
 		if err != nil || got.Number != 2 || got.Op != memproxy.OpRollback {
 			t.Errorf("ended: %+v %v", got, err)
 		}
+	}
+	known := must.Get(l.Lookup(ctx, v.MemoryKey))(t)
+	if rec := known[v.MemoryKey]; rec.Owner.Confidence != 300 || rec.Owner.Decision != "d1" || rec.Status.Attestation != memproxy.SelfReported || rec.Status.State != memproxy.StateValidated {
+		t.Errorf("the restored text is not as trustworthy as it was: %+v", rec)
 	}
 	if err := l.Rollbacks.Begin(ctx, other, time.Minute); err != nil {
 		t.Errorf("the next one: %v", err)
