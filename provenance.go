@@ -23,10 +23,9 @@ type Provenance struct {
 	Contested bool
 	// Unverified is why the memory is not what was written.
 	Unverified ReasonCode
-	Decision   string // id of the decision that admitted it, or last changed it
-	Written    time.Time
-	// Received is when the write was received: before Written if it waited for a
-	// review. Zero if unknown.
+	Decision   string    // id of the decision that admitted it, or last changed it
+	Written    time.Time // when it was first written
+	// Received is when the write or change of Decision was received. Zero if unknown.
 	Received time.Time
 }
 

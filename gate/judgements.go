@@ -66,26 +66,6 @@ func visible(ret *answer, it *item) outcome {
 	return foreignItem
 }
 
-// confident removes memories below the confidence that the caller asked for: the
-// confidence in the ledger, else the one in a verified stamp.
-func confident(ret *answer, it *item) outcome {
-	least := ret.call.Wishes.MinTrust
-	if ret.answers || least <= 0 || it.Missing || it.Holder || it.Layer == memproxy.Episodic {
-		return outcome{}
-	}
-	is := memproxy.PerMille(-1)
-	switch {
-	case it.row != nil:
-		is = it.row.Confidence
-	case it.Stamp != nil && ret.signed(it.Memory):
-		is = it.Stamp.Confidence
-	}
-	if is >= least {
-		return outcome{}
-	}
-	return outcome{action: drop, code: memproxy.TrustBelow, detail: "the memory is of less confidence than was asked for"}
-}
-
 // unaltered reports memories that differ from what was written, and removes them if
 // the rules say so.
 func unaltered(ret *answer, it *item) outcome {
@@ -97,6 +77,28 @@ func unaltered(ret *answer, it *item) outcome {
 		o.action, o.code, o.detail = drop, memproxy.IntegrityMismatch, "the memory is not what was written and is withheld"
 	}
 	return o
+}
+
+// confident removes memories below the confidence that the caller asked for: the
+// confidence in the ledger, else the one in a verified stamp. Of a memory that is not
+// what was written no confidence is known.
+func confident(ret *answer, it *item) outcome {
+	least := ret.call.Wishes.MinTrust
+	if ret.answers || least <= 0 || it.Missing || it.Holder || it.Layer == memproxy.Episodic {
+		return outcome{}
+	}
+	is := memproxy.PerMille(-1)
+	switch {
+	case it.altered != "":
+	case it.row != nil:
+		is = it.row.Confidence
+	case it.Stamp != nil && ret.signed(it.Memory):
+		is = it.Stamp.Confidence
+	}
+	if is >= least {
+		return outcome{}
+	}
+	return outcome{action: drop, code: memproxy.TrustBelow, detail: "the memory is of less confidence than was asked for"}
 }
 
 // byStatus withholds memories for their status. A write's own content is shown to

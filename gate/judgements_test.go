@@ -91,6 +91,8 @@ func TestJudgements(t *testing.T) {
 			{"enough", readerAnswer(wants), memory(bare, of("acme")), keep, ""},
 			{"too little", readerAnswer(wants), memory(bare, &memproxy.Ownership{Confidence: 499}), drop, memproxy.TrustBelow},
 			{"nothing is known", readerAnswer(wants), memory(bare, nil), drop, memproxy.TrustBelow},
+			{"enough for another text", readerAnswer(wants), memory(bare, of("acme"), altered), drop, memproxy.TrustBelow},
+			{"enough for another memory's stamp", readerAnswer(wants), memory(with(func(m *memproxy.Memory) { m.Stamp = &memproxy.Stamp{ID: "signed", Confidence: 900} }), nil, altered), drop, memproxy.TrustBelow},
 			{"nothing was asked for", readerAnswer(), memory(bare, nil), keep, ""},
 			{"it holds memories", readerAnswer(wants), memory(with(func(m *memproxy.Memory) { m.Holder = true }), nil), keep, ""},
 			{"a message", readerAnswer(wants), memory(with(func(m *memproxy.Memory) { m.Layer = memproxy.Episodic }), nil), keep, ""},

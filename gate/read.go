@@ -65,10 +65,10 @@ var filters = [...]Filter{
 	{Name: "owners", Effect: Drops, What: "memories of other tenants, and of owners that the caller may not name", stage: takenApart,
 		judge: visible, left: leftOut(memproxy.OwnerFiltered, "memories of others")},
 	{Name: "late", Effect: Notes, What: "owners of memories that came to be after their write was answered", stage: takenApart, whole: bindLate},
-	{Name: "confidence", Effect: Drops, What: "memories of less confidence than was asked for", stage: takenApart,
-		judge: confident, left: leftOut(memproxy.TrustBelow, "memories of less confidence than was asked for")},
 	{Name: "integrity", Effect: Marks, What: "memories that are not what was written; withheld where the rules say so", stage: takenApart,
 		load: examine, judge: unaltered}, // it records a reason for each memory
+	{Name: "confidence", Effect: Drops, What: "memories of less confidence than was asked for", stage: takenApart,
+		judge: confident, left: leftOut(memproxy.TrustBelow, "memories of less confidence than was asked for")},
 	{Name: "receipts", Effect: Withholds, What: "results of writes that wait for review: whether they were written, never their texts", stage: takenApart, load: statuses, whole: receipts},
 	{Name: "states", Effect: Withholds, What: "quarantined, pending, expired and superseded memories; flagged ones are sanitised", stage: takenApart,
 		judge: byStatus, left: memproxy.Reason{Code: memproxy.StateWithheld, Detail: "memories were left out of the answer for their state"}},

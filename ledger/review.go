@@ -130,7 +130,8 @@ func approveHold(t *transaction, id string, r memproxy.Review) (memproxy.Tallied
 }
 
 // Reject rejects a hold that waits, or is approved and not yet claimed. One reviewer is
-// enough. Rejecting a rejected hold changes nothing.
+// enough. ErrState for one that is settled or being sent, also by a rejection: its
+// reviewer and reason stay.
 func (hs Holds) Reject(ctx context.Context, id string, r memproxy.Review) error {
 	return hs.change(ctx, checkReview(r), func(t *transaction) error { return rejectHold(t, id, r) })
 }
@@ -142,8 +143,6 @@ func rejectHold(t *transaction, id string, r memproxy.Review) error {
 		return err
 	case r.Reviewer == h.Principal:
 		return ErrOwnReview
-	case h.State == memproxy.HoldRejected:
-		return nil
 	case h.State != memproxy.HoldPending && h.State != memproxy.HoldApproved:
 		return fmt.Errorf("%w: hold %s is %s", ErrState, id, h.State)
 	}

@@ -125,7 +125,7 @@ func holdSettled(t *testing.T, l Life) {
 	ctx := t.Context()
 	hold(t, l, "no", "a text")
 	must.Do(t, l.Holds.Reject(ctx, "no", by("human:ann")))
-	must.Do(t, l.Holds.Reject(ctx, "no", by("human:bob")))
+	wantErr(t, "rejected twice", l.Holds.Reject(ctx, "no", by("human:bob")), ledger.ErrState)
 	if h := wantState(t, l, "no", memproxy.HoldRejected); h.Reviewer != "human:ann" {
 		t.Errorf("the first word stays: %+v", h)
 	}
