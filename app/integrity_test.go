@@ -153,6 +153,13 @@ func TestTamperingBehindMem0(t *testing.T) {
 				}
 			}
 
+			sure := r.do("GET", "/memories?user_id=ann", "", "X-Memproxy-Min-Trust", "0.001")
+			for name, id := range ids {
+				if _, bad := want[name]; setting != "ignore" && strings.Contains(sure.body, id) == bad {
+					t.Errorf("%s, with a minimum trust: shown %v", name, bad)
+				}
+			}
+
 			lost := r.do("GET", "/v1/memories/"+ids["deleted"]+"/", "")
 			if named := lost.header.Get("X-Memproxy-Unverified") == ids["deleted"]; lost.status != 404 || named != (setting != "ignore") {
 				t.Errorf("deleted: %d %v", lost.status, lost.header)

@@ -94,11 +94,11 @@ func (v *View) allows(d memproxy.Dimension, name string) bool {
 // record (nil: none) and m the backend's data.
 //
 // The tenant comes from the ledger, else from a stamp that verifies under the
-// principal's own tenant (which does not say whose agent a memory is: if no owner is
-// known, a limited principal sees what it wrote itself), else from the memory's parents and the owners that it
-// names, else from the backend's declaration; else the memory is unattributed.
-// Whatever the tenant, the principal must be allowed to name every owner of the
-// memory.
+// principal's own tenant, else from the memory's parents and the owners that it names,
+// else from the backend's declaration; else the memory is unattributed. Whatever the
+// tenant, the principal must be allowed to name every owner of the memory. A stamp does
+// not say whose agent a memory is: if no owner is known, a limited principal sees only
+// what it wrote itself.
 func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 	attributed, stamped := v.Declared, false // stamped by somebody else, without a record
 	switch {

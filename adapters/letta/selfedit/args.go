@@ -195,7 +195,7 @@ func plain(v *jsondoc.Value, at string) (string, error) {
 		return "", Malformed(at, "this argument of a memory tool is a text")
 	}
 	if strings.ContainsRune(v.Text(), 0) {
-		return "", Malformed(at, "the character U+0000 is not stored as it stands")
+		return "", Malformed(at, "the character U+0000 cannot be stored unchanged")
 	}
 	return v.Text(), nil
 }

@@ -145,7 +145,7 @@ func (c *toolCall) patch(label string) error {
 		c.op.Kind = memproxy.Learn
 	default:
 		if verbs["delete"] > 0 {
-			return selfedit.Malformed("/patch", "blocks are deleted by a call of their own, and not beside other changes")
+			return selfedit.Malformed("/patch", "a patch that deletes a block must not contain other changes")
 		}
 	}
 	return nil
