@@ -210,30 +210,26 @@ func Wordy(name string) bool {
 	}
 	words, letters, others := 0, 0, 0
 	var before rune
-	end := func() {
-		if letters >= 2 {
-			words++
-		}
-		letters = 0
-	}
 	for _, r := range name {
-		switch {
-		case !unicode.IsLetter(r):
-			if unicode.IsDigit(r) {
-				letters = 0 // "a1b2" is not a word
-			}
-			end()
-		default:
-			if unicode.IsUpper(r) && unicode.IsLower(before) {
-				end()
-			}
+		lower, upper := 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z'
+		other := r > unicode.MaxASCII && unicode.IsLetter(r)
+		switch ends := !lower && !upper && !other || (upper || other && unicode.IsUpper(r)) && unicode.IsLower(before); {
+		case ends && letters >= 2 && !unicode.IsDigit(r): // "a1b2" is not a word
+			words++
+			fallthrough
+		case ends:
+			letters = 0
+		}
+		if lower || upper || other {
 			letters++
-			if r > unicode.MaxASCII {
-				others++
-			}
+		}
+		if other {
+			others++
+		}
+		if words >= sentence || others >= 3*sentence {
+			return true
 		}
 		before = r
 	}
-	end()
-	return words >= sentence || others >= 3*sentence
+	return letters >= 2 && words+1 >= sentence
 }
