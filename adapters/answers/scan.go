@@ -109,7 +109,7 @@ func (c *scan) object(o *object, dict *spec, depth int) bool {
 			return false
 		}
 		name, ok := c.String()
-		if !ok || bytes.IndexByte(name, '\\') >= 0 || c.Space() != ':' {
+		if !ok || c.Escaped || c.Space() != ':' {
 			return false
 		}
 		c.At++

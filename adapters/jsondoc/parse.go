@@ -84,11 +84,12 @@ type parser struct {
 	Scanner
 	max    int
 	strict bool
-	taker  Taker             // may be nil
-	share  int               // see ParseLists
-	list   string            // pointer of the answer's member that is being read
-	later  bool              // strings are set by texts
-	names  map[string]string // one shared copy of each name
+	taker  Taker    // may be nil
+	share  int      // see ParseLists
+	list   string   // pointer of the answer's member that is being read
+	later  bool     // strings are set by texts
+	names  []string // the first names, see shared
+	next   int      // index in names of the one that is expected
 	slab   []Value
 	stored []Member // of complete objects
 	// members and elems of incomplete objects and arrays.
@@ -214,7 +215,7 @@ func (p *parser) text(name bool) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	if bytes.IndexByte(raw, '\\') >= 0 {
+	if p.Escaped {
 		b, err := jsontext.AppendUnquote(nil, p.Src[start:p.At])
 		return string(b), err == nil && (!p.strict || bytes.IndexByte(b, 0) < 0)
 	}
@@ -224,15 +225,33 @@ func (p *parser) text(name bool) (string, bool) {
 		}
 		return string(raw), true
 	}
-	text, known := p.names[string(raw)]
-	if !known {
-		if p.names == nil {
-			p.names = map[string]string{}
+	return p.shared(raw), true
+}
+
+// maxNames bounds the names of which there is one copy for all of their uses.
+const maxNames = 64
+
+// shared is a name of a member. The objects of a list have the same names in the same
+// order, so that the expected one is compared first.
+func (p *parser) shared(raw []byte) string {
+	for range p.names {
+		if p.next == len(p.names) {
+			p.next = 0
 		}
-		text = string(raw)
-		p.names[text] = text
+		p.next++
+		if name := p.names[p.next-1]; name == string(raw) {
+			return name
+		}
 	}
-	return text, true
+	name := string(raw)
+	if p.names == nil {
+		p.names = make([]string, 0, maxNames/4)
+	}
+	if len(p.names) < maxNames {
+		p.names = append(p.names, name)
+		p.next = len(p.names)
+	}
+	return name
 }
 
 // fewMembers is the number of members up to which names are compared in pairs.

@@ -12,6 +12,8 @@ import (
 type Scanner struct {
 	Src []byte
 	At  int // index of the next byte
+	// Escaped is set if the string that was read last has escapes.
+	Escaped bool
 }
 
 // Space skips white space and returns the next byte, or 0 at the end.
@@ -57,6 +59,7 @@ func (s *Scanner) Literal(word string) bool {
 // String reads a string and returns its raw bytes between the quotes.
 func (s *Scanner) String() (raw []byte, ok bool) {
 	from := s.At + 1
+	s.Escaped = false
 	for i := from; i < len(s.Src); i++ {
 		i += plain(s.Src[i:])
 		if i == len(s.Src) {
@@ -74,6 +77,7 @@ func (s *Scanner) String() (raw []byte, ok bool) {
 				return nil, false
 			}
 			i += n - 1
+			s.Escaped = true
 		}
 	}
 	return nil, false
