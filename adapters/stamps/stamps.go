@@ -39,8 +39,10 @@ func Object(members ...[]byte) []byte {
 }
 
 // PerMille formats a share as a JSON number with at most three decimals.
-func PerMille(p memproxy.PerMille) []byte {
-	return strconv.AppendFloat(nil, float64(p)/1000, 'f', -1, 64)
+func PerMille(p memproxy.PerMille) []byte { return appendPerMille(nil, p) }
+
+func appendPerMille(to []byte, p memproxy.PerMille) []byte {
+	return strconv.AppendFloat(to, float64(p)/1000, 'f', -1, 64)
 }
 
 // Members returns the members of a stamp, with commas between. With over, absent ones are
@@ -60,31 +62,36 @@ func Members(s *memproxy.Stamp, over bool) []byte {
 	}
 	share := func(name string, value memproxy.PerMille) {
 		member(name)
-		out = append(out, PerMille(value)...)
+		out = appendPerMille(out, value)
+	}
+	at := func(name string, t time.Time) {
+		member(name)
+		out = append(t.UTC().AppendFormat(append(out, '"'), time.RFC3339), '"')
 	}
 	optional := func(name, value string) {
 		if value != "" || over {
 			text(name, value)
 		}
 	}
-	received := ""
-	if !s.Received.IsZero() {
-		received = s.Received.UTC().Format(time.RFC3339)
-	}
+	received := !s.Received.IsZero()
 	text("id", s.ID)
 	text("actor", s.Actor)
 	text("trust", string(s.Trust))
 	share("confidence", s.Confidence)
 	text("source", string(s.Source))
 	text("attestation", string(s.Attestation))
-	text("ts", s.Time.UTC().Format(time.RFC3339))
+	at("ts", s.Time)
 	text("sha256", s.SHA256)
 	optional("mark", s.Mark)
-	optional("received_at", received)
+	if received {
+		at("received_at", s.Received)
+	} else {
+		optional("received_at", "")
+	}
 	optional("session", s.Session)
 	optional("trigger", s.Trigger)
 	optional("flags", s.Flags)
-	if received != "" || s.Score != 0 || over {
+	if received || s.Score != 0 || over {
 		share("score", s.Score)
 	}
 	optional("meta", s.Metadata)
