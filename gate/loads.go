@@ -104,7 +104,7 @@ func statuses(ctx context.Context, ret *answer) error {
 // compilations determines whether content that the backend derives from memories is
 // hidden from the caller. It asks only if the answer contains some.
 func compilations(ctx context.Context, ret *answer) error {
-	if slices.ContainsFunc(ret.items, func(it item) bool { return it.Compiled && !it.Drop }) {
+	if ret.any(func(it *item) bool { return it.Compiled && !it.Drop }) {
 		ret.hiding = ret.call.Wishes.MinTrust > 0 || hides(ctx, ret.g, ret.Admission)
 	}
 	return nil
@@ -112,12 +112,11 @@ func compilations(ctx context.Context, ret *answer) error {
 
 // screened has the memories screened as the answer shows them.
 func screened(ctx context.Context, ret *answer) error {
-	flagged := slices.ContainsFunc(ret.items, func(it item) bool { return it.display == sanitise })
-	if ret.rules.Withhold <= 0 && ret.rules.Sanitise <= 0 && !flagged {
+	if ret.rules.Withhold <= 0 && ret.rules.Sanitise <= 0 && !ret.any(func(it *item) bool { return it.display == sanitise }) {
 		return nil
 	}
 	found, err := ret.judge(ctx, ret.reading.Memories)
-	ret.screened = found != nil
+	ret.screened = err == nil && ret.rules.Screener != nil
 	for i, j := range found {
 		ret.items[i].judged = j
 	}
@@ -182,21 +181,19 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 	if ret.rules.Screener == nil {
 		return nil, nil
 	}
-	op := &memproxy.Operation{Kind: ret.op.Kind, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope}
-	asked := ret.screening()
-	if ret.op.Kind.Writes() { // it is judged with the source of the write
-		op.SourceClaim = asked.Operation.SourceClaim
-	}
 	type place struct {
 		memory int
 		other  bool // a text next to the memory's own
 	}
 	e := examinerOf(ret.g, ret.Admission)
-	places := make([]place, 0, len(memories))
-	op.Items = make([]memproxy.Item, 0, len(memories))
+	var places []place
+	var items []memproxy.Item
 	add := func(memory int, text string, other bool) {
 		if text != "" {
-			op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: text, Field: memories[memory].Field, Layer: memproxy.Semantic})
+			if items == nil {
+				items, places = make([]memproxy.Item, 0, len(memories)), make([]place, 0, len(memories))
+			}
+			items = append(items, memproxy.Item{Kind: memproxy.ItemContent, Text: text, Field: memories[memory].Field, Layer: memproxy.Semantic})
 			places = append(places, place{memory, other})
 		}
 	}
@@ -215,15 +212,20 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 			}
 		}
 	}
-	found := map[int]judged{}
 	if len(places) == 0 {
-		return found, nil
+		return nil, nil
 	}
-	asked.Operation, asked.Reading = op, true
-	findings, err := ret.rules.Screener.Screen(ctx, asked)
+	op := &memproxy.Operation{Kind: ret.op.Kind, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope, Items: items}
+	if ret.op.Kind.Writes() { // it is judged with the source of the write
+		op.SourceClaim = ret.Principal.Trust.Screened(ret.op.SourceClaim)
+	}
+	findings, err := ret.rules.Screener.Screen(ctx, memproxy.Screening{
+		Principal: ret.Principal, Session: ret.namedSession(), Decision: ret.Decision.ID, Operation: op, Reading: true,
+	})
 	if err != nil {
 		return nil, err
 	}
+	found := make(map[int]judged, len(findings))
 	for _, f := range findings {
 		if f.Item < 0 || f.Item >= len(places) {
 			continue

@@ -27,7 +27,7 @@ type lookups struct {
 }
 
 func newLookups(g *Gate, a *Admission) *lookups {
-	return &lookups{ledger: g.opt.Ledger, backend: a.call.Backend.Name, asked: map[memproxy.MemoryKey]struct{}{}}
+	return &lookups{ledger: g.opt.Ledger, backend: a.call.Backend.Name}
 }
 
 func (ret *answer) lookups() *lookups {
@@ -57,6 +57,9 @@ func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
 		return nil // also after an error: nothing is needed
 	case l.err != nil:
 		return l.err
+	}
+	if l.asked == nil {
+		l.asked = make(map[memproxy.MemoryKey]struct{}, len(keys))
 	}
 	ask := make([]memproxy.MemoryKey, 0, len(keys))
 	for _, k := range keys {

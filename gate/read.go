@@ -152,6 +152,16 @@ type outcome struct {
 	note *memproxy.Reason
 }
 
+// any reports whether an item is so. Items are large, so that they are not copied.
+func (ret *answer) any(is func(*item) bool) bool {
+	for i := range ret.items {
+		if is(&ret.items[i]) {
+			return true
+		}
+	}
+	return false
+}
+
 // through runs the filters of one stage on an answer.
 func (ret *answer) through(ctx context.Context, at stage) (refused bool, err error) {
 	if at == takenApart {

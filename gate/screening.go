@@ -22,7 +22,11 @@ const (
 
 // worst returns at most n findings, those with the highest scores first.
 func worst(findings []memproxy.Finding, n int) []memproxy.Finding {
-	sorted := slices.SortedStableFunc(slices.Values(findings), func(a, b memproxy.Finding) int { return int(b.Score) - int(a.Score) })
+	if len(findings) == 0 {
+		return nil
+	}
+	sorted := slices.Clone(findings)
+	slices.SortStableFunc(sorted, func(a, b memproxy.Finding) int { return int(b.Score) - int(a.Score) })
 	return sorted[:min(len(sorted), n)]
 }
 

@@ -117,13 +117,17 @@ func (p *pair) hash(id string) (hash [hashSize]byte) {
 // Hashes returns the member hashes for a stamp that is written next to this
 // metadata. Null members are skipped, because some stores drop them.
 func Hashes(id string, raw []byte, mixed func(string) bool) string {
-	var all []pair
-	if members(raw, func(p pair) { all = append(all, p) }) != nil {
+	all := make([]pair, 0, maxMembers)
+	if members(raw, func(p pair) {
+		if !p.null() && !mixed(string(p.name)) {
+			all = append(all, p)
+		}
+	}) != nil {
 		return ""
 	}
-	all = slices.DeleteFunc(all, func(p pair) bool { return p.null() || mixed(string(p.name)) })
 	slices.SortFunc(all, func(a, b pair) int { return bytes.Compare(a.name, b.name) })
 	var out strings.Builder
+	out.Grow(min(len(all), maxMembers) * hashSize)
 	for i := range all[:min(len(all), maxMembers)] {
 		hash := all[i].hash(id)
 		out.Write(hash[:])
