@@ -141,7 +141,7 @@ func barred(status int, detail string) *memproxy.Malformed {
 // overrides reports whether frameworks use a header to override the method. Neither
 // backend has a header with such a word in it.
 func overrides(name string) bool {
-	return holds(name, "method") || word(name, "verb") || holds(name, "http-verb") || word(name, "http-action")
+	return holds(name, "method") || word(name, "verb", "http-action") || holds(name, "http-verb")
 }
 
 // queryOverrides reports whether a query has an overriding parameter, in any

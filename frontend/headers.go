@@ -168,17 +168,20 @@ var targets = [...]string{"url", "uri", "path", "script-name", "accel", "sendfil
 
 // rerouting reports whether a header may replace the path.
 func rerouting(name string) bool {
-	return slices.ContainsFunc(targets[:], func(target string) bool { return word(name, target) }) ||
-		begins(name, "x-forwarded-prefix") || name == "Destination"
+	return word(name, targets[:]...) || begins(name, "x-forwarded-prefix") || name == "Destination"
 }
 
-// word reports whether a name contains a folded word, delimited by marks or the
-// ends of the name.
-func word(name, folded string) bool {
+// word reports whether a name contains one of the folded words, delimited by marks or
+// the ends of the name.
+func word(name string, folded ...string) bool {
 	for i := range len(name) {
-		end := i + len(folded)
-		if begins(name[i:], folded) && (i == 0 || mark(name[i-1])) && (end == len(name) || mark(name[end])) {
-			return true
+		if i > 0 && !mark(name[i-1]) {
+			continue
+		}
+		for _, f := range folded {
+			if end := i + len(f); begins(name[i:], f) && (end == len(name) || mark(name[end])) {
+				return true
+			}
 		}
 	}
 	return false
@@ -217,8 +220,8 @@ func beginsAny(name string, folded []string) bool {
 }
 
 func holds(name, folded string) bool {
-	for i := range len(name) {
-		if begins(name[i:], folded) {
+	for i := range len(name) - len(folded) + 1 {
+		if name[i]|0x20 == folded[0] && begins(name[i:], folded) { // it begins with a letter
 			return true
 		}
 	}
