@@ -161,7 +161,7 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 }
 
 func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission, rest io.Reader) *http.Request {
-	out := p.onward(r, a.Query, p.opt.Admitted(r.Header, a))
+	out := p.onward(ctx, r, a.Query, p.opt.Admitted(r.Header, a))
 	out.Method = frontend.Asks(r.Method, a)
 	switch {
 	case rest != nil:
@@ -175,7 +175,7 @@ func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission
 		frontend.DropDigests(out.Header)
 	}
 	p.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
-	return out.WithContext(ctx)
+	return out
 }
 
 // unsentError is the reason why there was no connection for a request.

@@ -23,10 +23,9 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 	inspect, byStatus := p.opt.Gate.InspectsPublic(p.backend, rt)
 	inspect = inspect && r.Method != http.MethodHead
 	known := p.opt.Credential != nil && p.opt.Gate.Knows(r.Context(), creds)
-	out := p.onward(r, r.URL.RawQuery, p.opt.RequestHeaders(r.Header, inspect, known))
 	on, cancel := p.upstreamContext(r.Context(), nil)
 	defer cancel()
-	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(on))
+	resp, err := p.opt.PassTransport.RoundTrip(p.onward(on, r, r.URL.RawQuery, p.opt.RequestHeaders(r.Header, inspect, known)))
 	if err != nil {
 		p.gone(w, r, err)
 		return
@@ -58,9 +57,9 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 func (p public) preflight(w *answerWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), preflightTimeout)
 	defer cancel()
-	out := p.onward(r, r.URL.RawQuery, http.Header{"User-Agent": nil})
+	out := p.onward(ctx, r, r.URL.RawQuery, http.Header{"User-Agent": nil})
 	frontend.PreflightRequest(out.Header, r.Header)
-	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(ctx))
+	resp, err := p.opt.PassTransport.RoundTrip(out)
 	if err != nil {
 		p.gone(w, r, err)
 		return

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -39,9 +40,9 @@ func NewTransport(conf *tls.Config) *http.Transport {
 }
 
 // onward returns a request to the backend with these headers, without its body.
-func (p *Proxy) onward(r *http.Request, query string, h http.Header) *http.Request {
+func (p *Proxy) onward(ctx context.Context, r *http.Request, query string, h http.Header) *http.Request {
 	to := frontend.Join(p.opt.Upstream, r.URL.Path, r.URL.EscapedPath(), query, r.URL.ForceQuery)
-	out := &http.Request{Method: r.Method, URL: to, Header: h}
+	out := (&http.Request{Method: r.Method, URL: to, Header: h}).WithContext(ctx)
 	for _, name := range [...]string{"Idempotency-Key", "X-Idempotency-Key"} {
 		// The transport would send such a request again if its connection breaks. It
 		// looks for the name in canonical form only.
