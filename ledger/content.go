@@ -24,10 +24,12 @@ const (
 
 // ref is the unambiguous name of a content: its prefix, then each part after its length.
 func ref(kind string, parts ...string) string {
+	b := append(make([]byte, 0, 128), kind...)
 	for _, p := range parts {
-		kind += strconv.Itoa(len(p)) + ":" + p + "/"
+		b = append(strconv.AppendInt(b, int64(len(p)), 10), ':')
+		b = append(append(b, p...), '/')
 	}
-	return kind
+	return string(b)
 }
 
 func versionRef(k memproxy.MemoryKey, number int64) string {

@@ -213,7 +213,7 @@ func decodeEntry(text []byte) (*memproxy.Entry, error) {
 
 // histories are the memories of an entry that change in more than the owner.
 func histories(e *memproxy.Entry) []key {
-	var keys []key
+	keys := make([]key, 0, len(e.Found)+len(e.Versions)+len(e.States)+len(e.Renewed))
 	for i := range e.Found {
 		keys = append(keys, e.Found[i].MemoryKey)
 	}

@@ -42,7 +42,7 @@ type recent struct {
 
 	// waiting is what was queued and is not in the store yet. Its owners take
 	// precedence over everything else.
-	waiting map[key]waiting
+	waiting map[key]*waiting
 }
 
 // kept are records by their keys: a *memproxy.Record, the *memproxy.Ownership of one that
@@ -57,7 +57,7 @@ type waiting struct {
 }
 
 func newRecent(size int) (*recent, error) {
-	r := &recent{waiting: map[key]waiting{}}
+	r := &recent{waiting: map[key]*waiting{}}
 	if size < 0 {
 		return r, nil
 	}
@@ -80,13 +80,13 @@ func (r *recent) of(k key) kept {
 func (r *recent) get(found map[key]memproxy.Record, keys []key) (rest []key, moment uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, k := range keys {
+	for i, k := range keys {
 		if rec, ok := r.kept(k); !ok {
-			rest = append(rest, k)
+			rest = append(slices.Grow(rest, len(keys)-i), k)
 		} else if !nothing(&rec) {
 			found[k] = rec
 		}
-		if w := r.waiting[k]; w.owners > 0 {
+		if w := r.waiting[k]; w != nil && w.owners > 0 {
 			found[k] = owned(found[k], &w.owner)
 		}
 	}
@@ -132,14 +132,20 @@ func (r *recent) addWaiting(e *memproxy.Entry, queue func() bool) bool {
 	if !queue() {
 		return false
 	}
-	for i := range e.Owners {
-		k := keyOf(&e.Owners[i])
+	of := func(k key) *waiting {
 		w := r.waiting[k]
-		r.waiting[k] = waiting{e.Owners[i], w.owners + 1, w.changes}
+		if w == nil {
+			w = &waiting{}
+			r.waiting[k] = w
+		}
+		return w
+	}
+	for i := range e.Owners {
+		w := of(keyOf(&e.Owners[i]))
+		w.owner, w.owners = e.Owners[i], w.owners+1
 	}
 	for _, k := range histories(e) {
-		w := r.waiting[k]
-		r.waiting[k] = waiting{w.owner, w.owners, w.changes + 1}
+		of(k).changes++
 	}
 	return true
 }
@@ -150,8 +156,7 @@ func (r *recent) removeWaiting(e *memproxy.Entry) {
 	defer r.mu.Unlock()
 	done := func(k key, owners, changes int) {
 		w := r.waiting[k]
-		r.waiting[k] = waiting{w.owner, w.owners - owners, w.changes - changes}
-		if w.owners+w.changes == 1 {
+		if w.owners, w.changes = w.owners-owners, w.changes-changes; w.owners+w.changes == 0 {
 			delete(r.waiting, k)
 		}
 	}
@@ -174,7 +179,7 @@ func (r *recent) idle() bool {
 func (r *recent) changing(keys []key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.waiting) > 0 && slices.ContainsFunc(keys, func(k key) bool { return r.waiting[k].changes > 0 })
+	return len(r.waiting) > 0 && slices.ContainsFunc(keys, func(k key) bool { w := r.waiting[k]; return w != nil && w.changes > 0 })
 }
 
 // begin removes from the cache what a commit is about to change.

@@ -183,9 +183,9 @@ func rowScanner(of *store) func(scanner) (recordRow, error) {
 func (r *recordRow) blank() bool { return !r.Owned() && !r.Rated() && !r.listed }
 
 // fields are the columns as save writes them.
-func (r *recordRow) fields() *fields {
+func (r *recordRow) fields() fields {
 	o, st := &r.Owner, &r.Status
-	return &fields{
+	return fields{
 		[...]string{
 			r.Backend, string(r.Kind), r.ID,
 			o.Scope.Tenant, o.Scope.User, o.Scope.Agent, o.Scope.App, o.Scope.Run, o.Actor, string(o.Trust), string(o.Source), o.Decision, o.SHA256,

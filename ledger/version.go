@@ -110,7 +110,7 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 func insertRecord(t *transaction, r *record) {
 	t.store.filter.add(r.MemoryKey, versions)
 	t.run(`INSERT INTO version (`+versionColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
-		r.MemoryKey, r.Number, r.Tenant, r.place, r.Field, string(r.Op), r.at, r.Actor, string(r.Trust),
+		r.Backend, string(r.Kind), r.ID, r.Number, r.Tenant, r.place, r.Field, string(r.Op), r.at, r.Actor, string(r.Trust),
 		int64(r.Confidence), string(r.Attestation), r.Decision, r.SHA256, r.Before, r.metadata, int64(r.Score),
 		r.previous, r.behind, r.Link, r.key, r.mac, count(r.Pinned), 0)
 	if !r.textless() {

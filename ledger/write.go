@@ -354,6 +354,8 @@ func (t *transaction) save() {
 		}
 		r.touched, r.dirty = r.touched || r.dirty != 0, 0
 	}
+	var f fields // of one row after the other, as args are
+	var args []any
 	for of, left := range all {
 		slices.SortFunc(left, func(a, b *recordRow) int {
 			return cmp.Or(cmp.Compare(a.Backend, b.Backend), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
@@ -363,9 +365,10 @@ func (t *transaction) save() {
 			if t.store.dialect == postgresDialect && len(left) >= bulkRows {
 				n, text = bulkRows, upserts[of].bulk
 			}
-			args := make([]any, 0, n*recordValues)
+			args = args[:0]
 			for _, r := range left[:n] {
-				args = r.fields().append(args, t.store.opt.Vault)
+				f = r.fields()
+				args = f.append(args, t.store.opt.Vault)
 			}
 			t.run(text, args...)
 			left = left[n:]
