@@ -65,20 +65,20 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweep(c.Time)
-	counts := make([]Count, len(c.Lines))
-	keys := make([]account, len(c.Lines))
+	// Few charges have more lines than these, and allocate.
+	keys, counts := make([]account, 0, 8), make([]Count, 0, 8)
 	granted := true
-	for i, l := range c.Lines {
+	for _, l := range c.Lines {
 		slot, _ := Slot(l.Window, c.Time)
-		keys[i] = account{c.Tenant, l.Key, l.Window, slot}
+		k := account{c.Tenant, l.Key, l.Window, slot}
+		var n Count
 		if l.Window == memproxy.WindowHour {
-			counts[i] = m.hours[keys[i]].count(c, l)
+			n = m.hours[k].count(c, l)
 		} else {
-			counts[i].Used = m.counts[keys[i]]
+			n.Used = m.counts[k]
 		}
-		if Over(c, l, counts[i].Used) {
-			granted = false
-		}
+		keys, counts = append(keys, k), append(counts, n)
+		granted = granted && !Over(c, l, n.Used)
 	}
 	if _, again := m.ids[deed{c.ID, false}]; again {
 		return Settle(c, counts, true, false), nil
@@ -158,7 +158,7 @@ func (m *Memory) keep(c memproxy.Charge, delta int64) error {
 	if m.totals == nil || delta == 0 {
 		return nil
 	}
-	var changes []entry
+	changes := make([]entry, 0, 8)
 	for _, l := range c.Lines {
 		if l.Window == memproxy.WindowTotal && !(l.Soft && delta < 0) {
 			changes = append(changes, entry{c.Tenant, l.Key, delta})

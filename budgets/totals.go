@@ -30,8 +30,9 @@ type totals struct {
 	f     *os.File
 	size  int64 // bytes that are known to be complete
 	lines int
-	most  int  // lines at which the file is compacted
-	full  bool // the last write failed
+	most  int           // lines at which the file is compacted
+	full  bool          // the last write failed
+	buf   *bytes.Buffer // for the next lines
 }
 
 // slack is how many lines the file may have beyond four per account.
@@ -60,12 +61,13 @@ func (t *totals) rewrite(counts map[total]int64) error {
 	if err != nil {
 		return fmt.Errorf("budgets: %w", err)
 	}
-	fresh := totals{path: t.path, f: f, most: 4*len(counts) + slack}
+	fresh := totals{path: t.path, f: f, buf: new(bytes.Buffer), most: 4*len(counts) + slack}
 	all := make([]entry, 0, len(counts))
 	for k, n := range counts {
 		all = append(all, entry{k.tenant, k.key, n})
 	}
 	err = fresh.add(all)
+	fresh.buf = new(bytes.Buffer) // those of a charge are few
 	if err == nil {
 		err = errors.Join(f.Sync(), os.Rename(tmp, t.path))
 	}
@@ -124,18 +126,18 @@ func readTotals(path string) (map[total]int64, error) {
 // add appends changes, all or none: a partial write (disk full) is truncated, so that
 // the next line does not continue a torn one.
 func (t *totals) add(changes []entry) error {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
+	t.buf.Reset()
+	enc := json.NewEncoder(t.buf)
 	for _, c := range changes {
 		if err := enc.Encode(c); err != nil {
 			return fmt.Errorf("budgets: totals: %w", err)
 		}
 	}
-	_, err := t.f.Write(buf.Bytes())
+	_, err := t.f.Write(t.buf.Bytes())
 	if t.full = err != nil; t.full {
 		return errors.Join(fmt.Errorf("budgets: totals: %w", err), t.f.Truncate(t.size))
 	}
-	t.size += int64(buf.Len())
+	t.size += int64(t.buf.Len())
 	t.lines += len(changes)
 	return nil
 }
