@@ -49,6 +49,15 @@ func fullEvent() memproxy.Event {
 	}
 }
 
+func TestTimesHaveNineDigits(t *testing.T) {
+	for _, n := range []int{0, 1, 90, 120_000_000, 123_456_789, 999_999_999} {
+		at := time.Date(2026, 3, 7, 23, 59, 59, n, time.FixedZone("", -3600))
+		if got, want := string(appendTime(nil, at)), `"`+at.UTC().Format(timeFormat)+`"`; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // object is a JSON object of names and values in turn, without the members that a record
 // omits.
 func object(pairs ...any) map[string]any {
