@@ -1,19 +1,19 @@
 package lexicon
 
 import (
+	"strings"
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // scanner finds literals in one pass over a text, folded: where the last three bytes may
-// end the beginning of a literal, those that begin so are compared. Bytes are told apart by
-// seven bits; three at most have the same.
+// be the rarest ones that a literal begins with, those that have these are compared. Bytes
+// are told apart by seven bits; three at most have the same.
 type scanner struct {
-	class    [256]uint32 // of each byte once it is folded; 0 occurs in no literal
-	may      [1 << (3 * classBits) / 64]uint64
-	literals []literal
-	by       [lookBack + 1]terms.Table[[]int32] // literals, by the classes of the last bytes of their beginnings
+	class [256]uint32 // of each byte once it is folded; 0 occurs in no literal
+	may   [1 << (3 * classBits) / 64]uint64
+	by    [lookBack + 1]terms.Table[[]literal] // by the classes of the last bytes of their beginnings
 }
 
 const (
@@ -24,7 +24,7 @@ const (
 
 // literal is what the scanner finds, the beginning of some parts' literals.
 type literal struct {
-	begin, mask uint64 // its first bytes, up to the end of the first character behind two, and which bits they have
+	begin, mask uint64 // its first bytes, up to the end of its rarest ones, and which bits they have
 	rest        string // of maxScanned
 	width       int    // greatest length of maxScanned in a text
 	ends        []ending
@@ -41,10 +41,7 @@ func newScanner(literals map[string][]ending) *scanner {
 	s := &scanner{}
 	classes := uint32(0)
 	for text, ends := range literals {
-		n := 0
-		for n < len(text) && (n < lookBack || !utf8.RuneStart(text[n])) {
-			n++
-		}
+		n := rarest(text)
 		lit := literal{rest: text[n:], width: widthOf(text), ends: ends}
 		key, keyed := uint32(0), min(n, lookBack)
 		for i := range n {
@@ -57,8 +54,7 @@ func newScanner(literals map[string][]ending) *scanner {
 			key = (key<<classBits | *class) & (1<<(classBits*keyed) - 1)
 		}
 		list := s.by[keyed].At(key)
-		*list = append(*list, int32(len(s.literals)))
-		s.literals = append(s.literals, lit)
+		*list = append(*list, lit)
 		for above := uint32(0); above < 1<<(classBits*(lookBack-keyed)); above++ {
 			k := above<<(classBits*keyed) | key
 			s.may[k/64] |= 1 << (k % 64)
@@ -69,6 +65,32 @@ func newScanner(literals map[string][]ending) *scanner {
 	}
 	return s
 }
+
+// rarest is where the three bytes of a literal end that are the rarest in prose, and a
+// character does: literals are compared where these stand.
+func rarest(text string) (end int) {
+	most := -1
+	for n := min(lookBack, len(text)); n <= len(text); n++ {
+		if n < len(text) && !utf8.RuneStart(text[n]) {
+			continue
+		}
+		sum := 0
+		for i := max(0, n-lookBack); i < n; i++ {
+			if rank := strings.IndexByte(byFrequency, text[i]); rank >= 0 {
+				sum += rank
+			} else {
+				sum += len(byFrequency)
+			}
+		}
+		if sum > most {
+			most, end = sum, n
+		}
+	}
+	return end
+}
+
+// byFrequency are the characters of English prose, the most frequent first.
+const byFrequency = " etaoinsrhldcumfpgwybvkxjqz"
 
 // scan calls found with each literal in text and with where its first bytes end, of which
 // there are maxScanned at most.
@@ -94,8 +116,8 @@ func (s *scanner) scan(text string, found func(lit *literal, end int)) {
 		}
 		for n := 1; n <= lookBack; n++ {
 			list, _ := s.by[n].Get(key & (1<<(classBits*n) - 1))
-			for _, id := range list {
-				lit := &s.literals[id]
+			for k := range list {
+				lit := &list[k]
 				if (last^lit.begin)&lit.mask != 0 {
 					continue
 				}
