@@ -136,8 +136,9 @@ const wholeBits = 20 // how much of a hash tells features of a part apart
 // once remembers which features a part of a text has: how often it has them
 // says how long it is, and little else.
 type once struct {
-	seen [1 << wholeBits / 64]uint64
-	list []uint32 // their hashes
+	seen  [1 << wholeBits / 64]uint64
+	list  []uint32 // their hashes
+	chars []rune   // of the part
 	// What it has, in words: another part with the same end that begins before it has
 	// all of that too.
 	first, end int
@@ -184,9 +185,9 @@ func (o *once) words(text string, words []directive.Word, first, end int) {
 }
 
 // grams are what the characters of ASCII stand for in runs of them: any digit for
-// another, and white space too.
-var grams = func() (of [utf8.RuneSelf]rune) {
-	for c := range of {
+// another, and white space too. Bytes of others stand for none.
+var grams = func() (of [256]rune) {
+	for c := range utf8.RuneSelf {
 		switch of[c] = rune(terms.Lower(byte(c))); {
 		case c >= '0' && c <= '9':
 			of[c] = '0'
@@ -218,54 +219,67 @@ func (o *once) grow(part string, words []directive.Word, old int) bool {
 			size = o.add(list, size, hash(kindWholePair, words[i-1].Hash, words[i].Hash))
 		}
 	}
+	o.list = list[:size]
+	if !o.read(part, old) {
+		return false
+	}
 	var one, two, three, four, five uint32 // the hashes of the last 1 to 5 characters
-	run := 0                               // characters so far
 	mix := func(h uint32, c rune) uint32 {
 		h = (h ^ uint32(c)) * 0x9e3779b1
 		return h ^ h>>15
 	}
+	for i, c := range o.chars {
+		one, two, three, four, five = mix(kindGram, c), mix(one, c), mix(two, c), mix(three, c), mix(four, c)
+		if i >= 2 {
+			size = o.add(list, size, three*0x85ebca6b)
+		}
+		if i >= 3 {
+			size = o.add(list, size, four*0x85ebca6b)
+		}
+		if i >= 4 {
+			size = o.add(list, size, five*0x85ebca6b)
+		}
+	}
+	o.list = list[:size]
+	return true
+}
+
+// read fills o with the characters of a part of a text before the byte old, and those
+// whose runs begin before it. It fails where what stands before changes how the rest is
+// read.
+func (o *once) read(part string, old int) bool {
+	chars, n := slices.Grow(o.chars[:0], len(part))[:len(part)], 0
 	space, sign := true, true
 	for i, rest := 0, longestGram; i < len(part) && rest > 0; {
-		var c rune
-		n, was := 1, sign
-		if was || i == old { // what an identifier spells says nothing
-			n = max(1, normal.Identifier(part[i:]))
-		}
-		if i == old && n > 1 && !was || i < old && i+n > old {
-			o.list = list[:size]
-			return false
+		c, size := grams[part[i]], 1
+		if sign || i == old { // what an identifier spells says nothing
+			size = max(1, normal.Identifier(part[i:]))
+			if i == old && size > 1 && !sign || i < old && i+size > old {
+				return false
+			}
 		}
 		switch {
-		case n > 1:
+		case size > 1:
 			c, sign = '0', false
-		case part[i] < utf8.RuneSelf:
-			c = grams[part[i]]
+		case c != 0:
 			sign = c < 'a' && c != '0'
 		default:
-			c, n = utf8.DecodeRuneInString(part[i:])
-			if sign = false; n > 1 && unicode.IsSpace(c) {
+			c, size = utf8.DecodeRuneInString(part[i:])
+			if sign = false; size > 1 && unicode.IsSpace(c) {
 				c = ' '
 			}
 		}
-		i += n
+		i += size
 		if c == ' ' && space {
 			continue
 		}
 		if space = c == ' '; i > old {
 			rest--
 		}
-		one, two, three, four, five = mix(kindGram, c), mix(one, c), mix(two, c), mix(three, c), mix(four, c)
-		if run++; run >= 3 {
-			size = o.add(list, size, three*0x85ebca6b)
-		}
-		if run >= 4 {
-			size = o.add(list, size, four*0x85ebca6b)
-		}
-		if run >= 5 {
-			size = o.add(list, size, five*0x85ebca6b)
-		}
+		chars[n] = c
+		n++
 	}
-	o.list = list[:size]
+	o.chars = chars[:n]
 	return true
 }
 

@@ -168,6 +168,13 @@ const minHex = 8 // how many hexadecimal digits are no word
 // text begins with, or 0. It reads as a number does: what it happens to spell counts
 // neither for nor against the words around it.
 func Identifier(text string) int {
+	if text == "" || !hexDigit[text[0]] {
+		return 0 // most words
+	}
+	return identifier(text)
+}
+
+func identifier(text string) int {
 	n, digits := hexRun(text)
 	switch {
 	case n == 8 && uuid(text):
