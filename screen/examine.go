@@ -220,7 +220,7 @@ func (p *Pack) probability(margin float64) int {
 // classifier of words knows nothing.
 func worded(text string) bool {
 	letters, others := 0, 0
-	for i := range len(text) {
+	for i := 0; i < len(text) && letters*4 < others+len(text)-i; i++ {
 		switch c := text[i]; {
 		case c|0x20 >= 'a' && c|0x20 <= 'z', c >= utf8.RuneSelf:
 			letters++

@@ -103,28 +103,28 @@ func opaque(s string, words []word) ([]span, cue) {
 	return out, c
 }
 
+const maxPieces = 4 // of a secret: the latest
+
 // credentials runs the pieces of a secret together: in the order in which the
 // writes came, and, when they say so themselves, in the order of their places.
 func (j *joiner) credentials() {
-	var found []*piece
+	found := make([]*piece, 0, maxPieces)
 	label, split, own := "", false, false
-	for _, p := range j.all {
+	for _, p := range slices.Backward(j.all) {
 		if len(p.opaque) == 0 {
 			continue
 		}
-		found = append(found, p)
+		if len(found) < maxPieces {
+			found = append(found, p)
+		}
 		own = own || j.fresh(p)
 		split = split || p.cue.split
-		if p.cue.label != "" {
-			label = p.cue.label
-		}
+		label = cmp.Or(label, p.cue.label)
 	}
 	if !own || len(found) < 2 {
 		return
 	}
-	if len(found) > 4 {
-		found = found[len(found)-4:]
-	}
+	slices.Reverse(found)
 	j.secret(found, label, split)
 	// A stable insertion sort by place; pieces without one stay put.
 	ordered, moved := slices.Clone(found), false
@@ -143,7 +143,7 @@ func (j *joiner) credentials() {
 }
 
 func (j *joiner) secret(pieces []*piece, label string, split bool) {
-	var d draft
+	d := draft{segs: make([]Segment, 0, len(pieces))}
 	if split && (label == "password" || label == "api_key") {
 		d.glue(label + ": ")
 	}

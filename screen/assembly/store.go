@@ -125,9 +125,9 @@ func (s *Store) tail(key Key, id string, now time.Time) []*piece {
 	if !ok {
 		return nil
 	}
-	out := make([]*piece, 0, len(e.pieces)+4)
+	out, since := make([]*piece, 0, len(e.pieces)+4), now.Add(-ttl)
 	for _, p := range e.pieces {
-		if p.write != id && now.Sub(p.at) < ttl {
+		if p.at.After(since) && p.write != id {
 			out = append(out, p)
 		}
 	}

@@ -33,10 +33,7 @@ const meansWords = "means equals denotes signifies"
 func definitions(s string, words []word) []def {
 	var out []def
 	for from := 0; from < len(s) && len(out) < maxDefs; {
-		to := len(s)
-		if at := strings.IndexAny(s[from:], "\n;"); at >= 0 {
-			to = from + at
-		}
+		to := lineEnds.Find(s, from)
 		if d, ok := definition(s[:to], inside(words, span{from, to})); ok {
 			out = append(out, d)
 		}
@@ -44,6 +41,8 @@ func definitions(s string, words []word) []def {
 	}
 	return out
 }
+
+var lineEnds = terms.BytesOf("\n;")
 
 // definition reads the line that s ends with, of these words.
 func definition(s string, words []word) (def, bool) {

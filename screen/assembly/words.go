@@ -49,10 +49,14 @@ var lists = func() (all terms.Table[list]) {
 
 // hash is that of a word in lower case, in whatever script.
 func hash(w string) uint32 {
-	if !terms.ASCII(w) {
-		w = strings.ToLower(w)
+	h := terms.Start
+	for i := range len(w) {
+		if w[i] >= utf8.RuneSelf {
+			return terms.Word(strings.ToLower(w))
+		}
+		h = terms.Next(h, terms.Lower(w[i]))
 	}
-	return terms.Word(w)
+	return h
 }
 
 // split appends the words of s.
@@ -92,7 +96,10 @@ func split(words []word, s string) []word {
 	return words
 }
 
-var inWords, digits, joints = terms.BytesOf(terms.Alnum + "'_"), terms.BytesOf(terms.Digits), terms.BytesOf("_-")
+var (
+	inWords, digits, joints = terms.BytesOf(terms.Alnum + "'_"), terms.BytesOf(terms.Digits), terms.BytesOf("_-")
+	mayEnd                  = terms.BytesOf(".!?\n") // a sentence
+)
 
 // stretches are the longest ones of s without any of the bytes that part them.
 func stretches(s string, part *terms.Bytes) iter.Seq[span] {
@@ -150,7 +157,9 @@ func sentences(s string) []span {
 		if r >= utf8.RuneSelf {
 			r, n = utf8.DecodeRuneInString(s[next:])
 		}
-		next += n
+		if next += n; r < utf8.RuneSelf && !mayEnd[r] {
+			continue // most letters
+		}
 		if !ends(r) || r < utf8.RuneSelf && r != '\n' && next < len(s) && s[next] != ' ' && s[next] != '\n' {
 			continue
 		}

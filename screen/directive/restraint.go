@@ -79,7 +79,7 @@ func (r *Rules) Restraints(dst []int, words []Word, text string) []int {
 		if !marked || to-from > block {
 			continue
 		}
-		hits = r.inBlock(hits[:0], r.list, words[from:to], 0)
+		hits = r.inBlock(hits[:0], r.restraining, words[from:to], 0)
 		for _, h := range hits {
 			dst = r.negated(dst, h, words[from:to], from, text)
 		}

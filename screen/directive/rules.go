@@ -14,8 +14,13 @@ import (
 // Rule is one sort of directive.
 type Rule struct {
 	rulefile.Rule
-	seqs  []sequence
-	first int // the number of its first sequence
+	seqs []sequence
+}
+
+// numbered is a sequence and its rule's place in the list that has it.
+type numbered struct {
+	*sequence
+	rule int
 }
 
 // sequence is a pattern: concepts in order, with at most so many words between,
@@ -43,11 +48,17 @@ type Rules struct {
 	loan Set // the concept LOAN of their vocabulary
 	own  Set // the concepts that it knows by name
 	any  Set // concepts of what is the same in every language
+	// where the sequences of List may hold, and those of the restraints
+	directing, restraining *index
+}
+
+// index has the sequences of some rules, by number.
+type index struct {
+	all []numbered
 	// rarest has, for each concept, the sequences that have it in the slot with the fewest
 	// concepts, and in the one with the next more, as bits by their numbers. Few sequences
 	// have both among the concepts of a text.
 	rarest [2][maxConcepts][]uint64
-	count  int // of sequences
 }
 
 // ParseRules reads rules. Their patterns are as CONCEPT 3 OTHER|THIRD 0 ^LAST.
@@ -78,47 +89,47 @@ func ParseRules(file, src string, v *Vocabulary) (*Rules, error) {
 			return nil, fmt.Errorf("%s:%d: rule %s has no pattern", file, rule.Line, rule.ID)
 		}
 	}
-	r.index()
 	r.restrain(v)
+	r.directing, r.restraining = indexOf(r.List), indexOf(r.list)
 	return r, nil
 }
 
-// index numbers the sequences and fills in where they may hold.
-func (r *Rules) index() {
-	for i := range r.List {
-		r.List[i].first = r.count
-		r.count += len(r.List[i].seqs)
+func indexOf(list []Rule) *index {
+	x := &index{}
+	for ri := range list {
+		for i := range list[ri].seqs {
+			x.all = append(x.all, numbered{&list[ri].seqs[i], ri})
+		}
 	}
-	for _, rule := range r.List {
-		for i, s := range rule.seqs {
-			n, slots := rule.first+i, slices.Clone(s.slots)
-			slices.SortStableFunc(slots, func(a, b slot) int { return cmp.Compare(a.any.count(), b.any.count()) })
-			for k := range r.rarest {
-				for c := range maxConcepts {
-					if !slots[min(k, len(slots)-1)].any.meets(bit(c)) {
-						continue
-					}
-					if r.rarest[k][c] == nil {
-						r.rarest[k][c] = make([]uint64, r.count/64+1)
-					}
-					r.rarest[k][c][n/64] |= 1 << (n % 64)
+	for n, s := range x.all {
+		slots := slices.Clone(s.slots)
+		slices.SortStableFunc(slots, func(a, b slot) int { return cmp.Compare(a.any.count(), b.any.count()) })
+		for k := range x.rarest {
+			for c := range maxConcepts {
+				if !slots[min(k, len(slots)-1)].any.meets(bit(c)) {
+					continue
 				}
+				if x.rarest[k][c] == nil {
+					x.rarest[k][c] = make([]uint64, len(x.all)/64+1)
+				}
+				x.rarest[k][c][n/64] |= 1 << (n % 64)
 			}
 		}
 	}
+	return x
 }
 
 // possible are the sequences that may hold where only some concepts are, as bits.
-func (r *Rules) possible(dst []uint64, present Set) []uint64 {
-	dst = append(dst, make([]uint64, 2*(r.count/64+1))...)
+func (x *index) possible(dst []uint64, present Set) []uint64 {
+	dst = append(dst, make([]uint64, 2*(len(x.all)/64+1))...)
 	a, b := dst[:len(dst)/2], dst[len(dst)/2:]
 	for half, of := range present.words() {
 		for ; of != 0; of &= of - 1 {
 			c := half<<6 + bits.TrailingZeros64(of)
-			for i, with := range r.rarest[0][c] {
+			for i, with := range x.rarest[0][c] {
 				a[i] |= with
 			}
-			for i, with := range r.rarest[1][c] {
+			for i, with := range x.rarest[1][c] {
 				b[i] |= with
 			}
 		}
@@ -220,7 +231,7 @@ const block = 64
 // words for each rule.
 func (r *Rules) Find(dst []Hit, words []Word) []Hit {
 	for at := 0; at < len(words); at += block / 2 {
-		dst = r.inBlock(dst, r.List, words[at:min(len(words), at+block)], at)
+		dst = r.inBlock(dst, r.directing, words[at:min(len(words), at+block)], at)
 		if at+block >= len(words) {
 			break
 		}
@@ -232,7 +243,7 @@ func (r *Rules) Find(dst []Hit, words []Word) []Hit {
 // read by characters: what is a word elsewhere is about three of them.
 const minDense = 4
 
-func (r *Rules) inBlock(dst []Hit, list []Rule, words []Word, at int) []Hit {
+func (r *Rules) inBlock(dst []Hit, x *index, words []Word, at int) []Hit {
 	var masks [maxConcepts]uint64
 	var present Set
 	var opens, own uint64
@@ -265,16 +276,9 @@ func (r *Rules) inBlock(dst []Hit, list []Rule, words []Word, at int) []Hit {
 		return dst
 	}
 	var buf [16]uint64
-	may := r.possible(buf[:0], present)
-	if !slices.ContainsFunc(may, func(some uint64) bool { return some != 0 }) {
-		return dst
-	}
-	for ri := range list {
-		for si := range list[ri].seqs {
-			s, n := &list[ri].seqs[si], list[ri].first+si
-			if may[n/64]>>(n%64)&1 == 0 {
-				continue
-			}
+	for i, some := range x.possible(buf[:0], present) {
+		for ; some != 0; some &= some - 1 {
+			s := x.all[i*64+bits.TrailingZeros64(some)]
 			for free := ^uint64(0); free != 0; {
 				var start, end int
 				var ok bool
@@ -290,7 +294,7 @@ func (r *Rules) inBlock(dst []Hit, list []Rule, words []Word, at int) []Hit {
 				if s.together == 0 {
 					start, end = s.whole(words, start, end)
 				}
-				dst = put(dst, Hit{Rule: ri, Start: at + start, End: at + end + 1})
+				dst = put(dst, Hit{Rule: s.rule, Start: at + start, End: at + end + 1})
 			}
 		}
 	}

@@ -293,7 +293,7 @@ func tokens(dst []token, s string) []token {
 			continue
 		case marked && (strings.IndexByte(w, '@') >= 0 || terms.Address(w)):
 			t.hash = address
-		case lightly[w[0]]>>min(len(w), 15)&1 != 0 && light[w]:
+		case slices.Contains(light[w[0]], w):
 			t.hash, t.weight = terms.Hash(w), 0.25
 		default:
 			t.hash, t.telling = terms.Hash(stem(w)), true
@@ -344,14 +344,12 @@ func (v *vector) fill(words []token) {
 	}
 }
 
-var light = terms.Set(`a an the to of in on at by for from with without into and or but is are was be been it its this that these those as if then so
+// light are the words that say little, by their first letter.
+var light = func() (of [256][]string) {
+	for w := range strings.FieldsSeq(`a an the to of in on at by for from with without into and or but is are was be been it its this that these those as if then so
 	user users user's you your i my me we our they their them he she his her will would can could should may might do does did not no has have had all any
-	some when where which who what how there here about just also now please`)
-
-// lightly are the lengths of the words that are light, as bits by their first letter.
-var lightly = func() (of [256]uint16) {
-	for w := range light {
-		of[w[0]] |= 1 << len(w)
+	some when where which who what how there here about just also now please`) {
+		of[w[0]] = append(of[w[0]], w)
 	}
 	return of
 }()

@@ -146,7 +146,7 @@ func TestTokensByDefinition(t *testing.T) {
 				continue
 			case strings.Contains(w, "@"), strings.Contains(w, "://"), terms.Address(w):
 				w = "\x00address"
-			case light[w]:
+			case slices.Contains(light[w[0]], w):
 				tok.weight = 0.25
 			default:
 				w, tok.telling = stem(w), true
@@ -155,11 +155,6 @@ func TestTokensByDefinition(t *testing.T) {
 			out = append(out, tok)
 		}
 		return out
-	}
-	for w := range light {
-		if len(w) >= 15 {
-			t.Errorf("%s is longer than the lengths of light words that are told apart", w)
-		}
 	}
 	random := rand.New(rand.NewPCG(3, 4))
 	pieces := strings.Split("a without The sending x@y evil.com example.org/p .'`*_<>- ' _ .. , ; : ! ? ( ) [ ] { } \" “ ” \t \v \u0085 \u00a0 \u2003 É ß İ 字 \xff \x00 :// ͏", " ")

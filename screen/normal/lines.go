@@ -75,6 +75,10 @@ func list(found []View, v *View) []View {
 // countItems is how many items a list has, and how many words: most texts are none.
 func countItems(s string) (items, words int) {
 	fields(s, func(i, j int, opens bool) {
+		if !opens && items > 0 && isAlnum(s[i]) && isAlnum(s[j-1]) {
+			words++ // most are words
+			return
+		}
 		_, marked := marker(s[i:j], opens)
 		if !marked {
 			words++

@@ -63,13 +63,13 @@ var typed = sync.OnceValue(func() *neighbours {
 	return n
 })
 
-// hashWithout is the hash of w without its letter i.
-func hashWithout(w string, i int) uint32 {
-	h := terms.Start
-	for k := range len(w) {
-		if k != i {
-			h = terms.Next(h, terms.Lower(w[k]))
-		}
+// hashWithout is the hash of w without its letter i, and hashAfter that of what hashes to
+// h with rest behind it.
+func hashWithout(w string, i int) uint32 { return hashAfter(terms.Word(w[:i]), w[i+1:]) }
+
+func hashAfter(h uint32, rest string) uint32 {
+	for k := range len(rest) {
+		h = terms.Next(h, terms.Lower(rest[k]))
 	}
 	return h
 }
@@ -85,8 +85,10 @@ func (n *neighbours) of(w string, h uint32) string {
 	if len(w) < minTyped {
 		return ""
 	}
+	before := terms.Start // what w[:i] hashes to
 	for i := range len(w) {
-		h := hashWithout(w, i)
+		h := hashAfter(before, w[i+1:])
+		before = terms.Next(before, terms.Lower(w[i]))
 		if k, ok := n.whole.Get(h); ok && oneKey(w, n.words[k]) {
 			return n.words[k]
 		}

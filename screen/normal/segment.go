@@ -91,14 +91,21 @@ func evenly(found []View, v *View) []View {
 		return found
 	}
 	var even [maxEven + 1]dense
-	from := 0
+	var told [maxEven + 1]int // how many groups each of them has been told of
+	from, groups := 0, 0
 	for group := range strings.SplitSeq(s, " ") { // an end of a line may stand in one
 		if to := from + len(group); len(group) > 1 || from == 0 && group != "" {
-			for size := 2; size <= maxEven; size++ {
-				even[size].add(len(group) == size, 1, evenOdd, from, to)
+			if size := len(group); size <= maxEven {
+				even[size].add(false, 1, (groups-told[size])*evenOdd, from, to)
+				even[size].add(true, 1, evenOdd, from, to)
+				told[size] = groups + 1
 			}
+			groups++
 		}
 		from += len(group) + 1
+	}
+	for size := range even {
+		even[size].add(false, 1, (groups-told[size])*evenOdd, len(s), len(s))
 	}
 	best := slices.MaxFunc(even[2:], func(a, b dense) int { return a.yes - a.no - b.yes + b.no })
 	in, ok := best.part(s, minEven, sureEven)

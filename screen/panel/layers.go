@@ -24,7 +24,7 @@ func keysOf(s memproxy.Screening) []assembly.Key {
 	if sc.User+sc.Agent+sc.App == "" {
 		memory += "\x00" + sc.Run // else a run is a session in the same memory
 	}
-	keys := []assembly.Key{{Tenant: k.Tenant, Principal: k.Principal, Session: memory}}
+	keys := append(make([]assembly.Key, 0, 2), assembly.Key{Tenant: k.Tenant, Principal: k.Principal, Session: memory})
 	if k.Session != "" && k.Principal == s.Principal.ID {
 		keys = append(keys, k)
 	}

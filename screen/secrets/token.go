@@ -72,7 +72,8 @@ var byFirst = func() (t [256][]format) {
 // token returns the end and class of a token of a known format at i, or 0.
 func token(text string, i int) (int, Class) {
 	rest := text[i:]
-	for _, f := range byFirst[rest[0]] {
+	for k := range byFirst[rest[0]] {
+		f := &byFirst[rest[0]][k] // in its place: most have another prefix
 		if !strings.HasPrefix(rest, f.prefix) {
 			continue
 		}
