@@ -134,6 +134,8 @@ type Resumption struct {
 	Anywhere bool
 	// Starts is set where a run begins if there is no such stream.
 	Starts bool
+	// Active is set where the backend knows a turn by this name only while it lasts.
+	Active bool
 }
 
 // A ToolCall is a tool call of a running agent that waits for a ruling.

@@ -65,12 +65,18 @@ func (p *pings) Write(b []byte) (int, error) {
 
 func (p *pings) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// counting answers for the usage of each run.
+// counting answers for the usage of each run, and that no conversation has an active one.
 func counting(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/usage") {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"total_tokens":15}`)
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, "/v1/conversations/") {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"detail":"INVALID_ARGUMENT: No active runs found for this conversation."}`)
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -112,6 +118,9 @@ func TestBackgroundRunsAreResumed(t *testing.T) {
 			t.Errorf("the same messages again: %s", repeated.body)
 		}
 		l.blocks("Ann\nlikes tea\nplays go", "helper")
+		if over := l.do("POST", "/v1/conversations/default/stream", fmt.Sprintf(`{"agent_id":%q}`, l.agent), auth...); over.status != 400 || !strings.Contains(over.body, "No active runs") {
+			t.Errorf("the active run of a conversation whose turn is over: %d %s", over.status, over.body)
+		}
 
 		run := l.do("GET", "/v1/runs/"+runs[0], "", auth...)
 		if !strings.Contains(run.body, `"stop_reason":"end_turn"`) || !strings.Contains(run.body, `"id":"`+runs[0]+`"`) {
@@ -172,16 +181,30 @@ func TestInterruptedStreamsResume(t *testing.T) {
 	if run := l.do("GET", "/v1/runs/"+runs[0], "", auth...); !strings.Contains(run.body, `"status":"running"`) || !strings.Contains(run.body, `"stop_reason":null`) {
 		t.Errorf("in mid-turn the run is %s", run.body)
 	}
-	done := make(chan string, 1)
-	go func() { done <- l.do("POST", "/v1/runs/"+runs[0]+"/stream", `{"starting_after":1}`, auth...).body }()
+	done := make(chan string, 2)
+	follow := func(path, body string) {
+		q := must.Get(http.NewRequestWithContext(t.Context(), "POST", l.base+path, strings.NewReader(body)))(t)
+		q.Header.Set("Authorization", auth[1])
+		q.Header.Set("Content-Type", "application/json")
+		resp := must.Get(http.DefaultClient.Do(q))(t) // it was found before the turn ended
+		go func() {
+			defer resp.Body.Close()
+			all, _ := io.ReadAll(resp.Body)
+			done <- string(all)
+		}()
+	}
+	follow("/v1/runs/"+runs[0]+"/stream", `{"starting_after":1}`)
+	follow("/v1/conversations/default/stream", fmt.Sprintf(`{"agent_id":%q,"starting_after":1}`, l.agent))
 	close(release)
-	select {
-	case body := <-done:
-		if got := strings.Join(types(body), " "); got != "tool_call_message tool_return_message tool_call_message tool_return_message assistant_message stop_reason usage_statistics" || !strings.Contains(body, "[DONE]") {
-			t.Errorf("read on: %s\n%s", got, body)
+	for range 2 {
+		select {
+		case body := <-done:
+			if got := strings.Join(types(body), " "); got != "tool_call_message tool_return_message tool_call_message tool_return_message assistant_message stop_reason usage_statistics" || !strings.Contains(body, "[DONE]") {
+				t.Errorf("read on: %s\n%s", got, body)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("the resumed stream does not end")
 		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("the resumed stream does not end")
 	}
 	l.blocks("Ann\nlikes tea\nplays go", "helper")
 }

@@ -14,10 +14,14 @@ import (
 // resumes returns the stream of the turn that is requested again, or nil if the backend
 // must answer.
 func resumes(q gate.Resume, streams *agentrun.Streams) *agentrun.Stream {
-	if ch := streams.Find(q.Names...); ch != nil && ch.Readable() && (q.Within == "" || ch.Named(q.Within)) {
-		return ch
+	ch := streams.Find(q.Names...)
+	if ch == nil || !ch.Readable() || q.Within != "" && !ch.Named(q.Within) {
+		return nil
 	}
-	return nil
+	if _, over := ch.State(); over && q.Active {
+		return nil
+	}
+	return ch
 }
 
 // resume sends a turn's stream from an event on, and follows it until it ends.

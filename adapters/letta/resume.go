@@ -49,7 +49,7 @@ func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (mempro
 	case otid != "":
 		q.Names, q.Anywhere = []string{turn.ByOtid(place, otid)}, true
 	default:
-		q.Names = []string{place}
+		q.Names, q.Active = []string{place}, true
 	}
 	q.Within = place
 	return q, true

@@ -27,7 +27,7 @@ func TestResume(t *testing.T) {
 	}{
 		"run":              {route: "letta.retrieve_stream_for_run", params: map[string]string{"run_id": "run-1"}, body: `{"starting_after":7}`, names: []string{"run-1"}, after: 7},
 		"run, no body":     {route: "letta.retrieve_stream_for_run", params: map[string]string{"run_id": "run-1"}, names: []string{"run-1"}},
-		"conversation":     {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "conv-1"}, body: `{}`, names: []string{"in conv-1"}, within: "in conv-1"},
+		"conversation":     {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "conv-1"}, body: `{}`, names: []string{"in conv-1"}, within: "in conv-1", how: " active"},
 		"run in the body":  {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "conv-1"}, body: `{"run_id":"run-2"}`, names: []string{"run-2"}, within: "in conv-1"},
 		"own id":           {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "default"}, body: `{"agent_id":"agent-1","otid":"x"}`, names: []string{"in agent-1 otid x"}, within: "in agent-1", how: "anywhere"},
 		"same messages":    {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"background":true,"messages":[{"otid":"b"},{"otid":"a"}]}`, names: []string{"in agent-1 otids a b"}, how: "anywhere starts"},
@@ -46,6 +46,9 @@ func TestResume(t *testing.T) {
 		}
 		if q.Starts {
 			how += " starts"
+		}
+		if q.Active {
+			how += " active"
 		}
 		if how != tc.how {
 			t.Errorf("%s: %q, want %q", name, how, tc.how)
