@@ -372,14 +372,18 @@ type Memory struct {
 	Told *Provenance
 }
 
+// A Made is an object that came to be with a write, and the agent that it belongs to
+// if the request does not name it.
+type Made struct{ ID, Agent string }
+
 // Reading is what an adapter found in an answer.
 type Reading struct {
 	Memories []Memory
 	// Events are ids of asynchronous writes that the answer names.
 	Events []string
-	// Made are ids of further objects that a write made or returned: the caller
-	// becomes their owner unless they have one.
-	Made []string
+	// Made are further objects that a write made or returned: the caller becomes their
+	// owner unless they have one.
+	Made []Made
 	// Derived are the texts of an answer made of many memories as a whole.
 	Derived []string
 	// Relations are the relations in the answer, derived from memories that it does

@@ -151,7 +151,7 @@ func TestWhatAnAnswerOnlyNamesIsRecorded(t *testing.T) {
 		x.memories = []memproxy.Memory{{ID: "agent-1", Uncounted: true}}
 		x.whole = &memproxy.Reading{
 			Memories: []memproxy.Memory{{ID: "block-1", Text: "tea", Scope: memproxy.Scope{Agent: "agent-1"}}, {ID: "block-0", Text: "milk"}},
-			Made:     []string{"source-1", "source-0"},
+			Made:     []memproxy.Made{{ID: "source-1", Agent: "agent-1"}, {ID: "source-0"}},
 		}
 		op := costs(5)
 		op.Refs = []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "block-0", Loose: true}, {Kind: memproxy.TargetMemory, ID: "source-0", Loose: true}}
@@ -165,6 +165,9 @@ func TestWhatAnAnswerOnlyNamesIsRecorded(t *testing.T) {
 	x.wrong = nil
 	write()
 	if row := r.ledger.rows["block-1"]; row.Scope.Agent != "agent-1" || row.Scope.Tenant != r.who.Tenant || row.SHA256 == "" {
+		t.Errorf("%+v", row)
+	}
+	if row := r.ledger.rows["source-1"]; row.Scope.Agent != "agent-1" {
 		t.Errorf("%+v", row)
 	}
 	for id, want := range map[string]bool{"source-1": true, "block-0": false, "source-0": false} {

@@ -22,7 +22,9 @@ func records(ctx context.Context, ret *answer) error {
 	err := known.memories(ctx, ret.reading.Memories)
 	scopes := make([]memproxy.Scope, 0, 2*len(ret.items))
 	var bare []memproxy.Memory
-	ret.fresh = slices.Clone(ret.reading.Made)
+	for _, made := range ret.reading.Made {
+		ret.fresh = append(ret.fresh, made.ID)
+	}
 	for i := range ret.items {
 		it := &ret.items[i]
 		named = named || it.ID != "" && !it.Drop

@@ -186,7 +186,7 @@ func TestLoads(t *testing.T) {
 			{"nothing is known", &books{}, list(m1), "fresh m1", nil},
 			{"its owner is known", owned(), list(m1), "m1 of acme", nil},
 			{"the ledger fails", failing(), list(m1), "fresh m1, blind", nil},
-			{"what came to be with a write", owned(), list(m1), "m1 of acme, fresh a1", sets(written, func(ret *answer) { ret.reading.Made = []string{"a1"} })},
+			{"what came to be with a write", owned(), list(m1), "m1 of acme, fresh a1", sets(written, func(ret *answer) { ret.reading.Made = []memproxy.Made{{ID: "a1"}} })},
 			{"asked for and ruled on", owned(), list(m1), "m1 of acme, settled", sets(asked, func(ret *answer) {
 				ret.owners = map[string]memproxy.Ownership{"m1": *of("acme")}
 			})},

@@ -22,7 +22,9 @@ type naming struct {
 func (f *naming) Read(rt memproxy.Route, q memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd, err := f.fakeReader.Read(rt, q, reply)
 	if err == nil {
-		rd.Made = f.made
+		for _, id := range f.made {
+			rd.Made = append(rd.Made, memproxy.Made{ID: id})
+		}
 	}
 	return rd, err
 }

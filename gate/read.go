@@ -298,7 +298,7 @@ func complete(ctx context.Context, ret *effects) {
 			return
 		}
 		ret.reading.Memories = append(ret.reading.Memories, slices.DeleteFunc(rd.Memories, func(m memproxy.Memory) bool { return given(m.ID) })...)
-		ret.reading.Made = append(ret.reading.Made, slices.DeleteFunc(rd.Made, given)...)
+		ret.reading.Made = append(ret.reading.Made, slices.DeleteFunc(rd.Made, func(m memproxy.Made) bool { return given(m.ID) })...)
 	}
 	ret.reading.Settles = ret.reading.Settles || all
 }

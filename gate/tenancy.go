@@ -2,6 +2,7 @@ package gate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -214,8 +215,9 @@ func (ret *effects) adopt(ctx context.Context) {
 		return
 	}
 	rows := make([]memproxy.Ownership, len(ret.reading.Made))
-	for i, id := range ret.reading.Made {
-		rows[i] = ret.row(memproxy.TargetMemory, id)
+	for i, made := range ret.reading.Made {
+		rows[i] = ret.row(memproxy.TargetMemory, made.ID)
+		rows[i].Scope.Agent = cmp.Or(made.Agent, rows[i].Scope.Agent)
 	}
 	if _, err := ret.g.opt.Ledger.Bind(ctx, rows...); err != nil {
 		ret.g.opt.Log.ErrorContext(ctx, "ledger not updated", "decision", ret.Decision.ID, "error", err)

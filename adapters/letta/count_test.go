@@ -81,7 +81,7 @@ func TestImportedAgentsAreReadWhole(t *testing.T) {
 		}
 	}
 	whole, err := a.Whole(memproxy.Reply{Status: 200, Body: []byte(`{"id":"agent-1","blocks":[{"id":"block-1","label":"human","value":"Ann"}],"sources":[{"id":"source-1"}],"managed_group":{"id":"group-1","agent_ids":["agent-3"]}}`)})
-	if err != nil || len(whole.Memories) != 1 || whole.Memories[0].ID != "block-1" || whole.Memories[0].Scope.Agent != "agent-1" || !slices.Equal(whole.Made, []string{"group-1", "agent-3", "source-1"}) {
+	if err != nil || len(whole.Memories) != 1 || whole.Memories[0].ID != "block-1" || whole.Memories[0].Scope.Agent != "agent-1" || !slices.Equal(whole.Made, []memproxy.Made{{ID: "group-1", Agent: "agent-3"}, {ID: "agent-3"}, {ID: "source-1", Agent: "agent-1"}}) {
 		t.Errorf("%+v %v", whole, err)
 	}
 	for _, reply := range []memproxy.Reply{{Status: 404}, {Status: 200, Body: []byte(`[]`)}, {Status: 200, Body: []byte(`{"id":"agent-1"}`)}, {Status: 200, Body: []byte(`<`)}} {

@@ -49,19 +49,21 @@ func TestNamesOfAnswers(t *testing.T) {
 
 // Proves EDGE-3: objects that are created along with another belong to the caller: the
 // group and the other agent of one with sleep-time compute, the archive of a first
-// passage, an upserted identity, a tool. Built-in objects do not.
+// passage, an upserted identity, a tool. Built-in objects do not. A group belongs to the
+// agent that manages it, else to its first.
 func TestMadeBeside(t *testing.T) {
 	a := adapter(t)
 	for _, tt := range []struct {
 		method, path, body string
-		want               []string
+		want               []memproxy.Made
 	}{
-		{"POST", "/v1/agents/", `{"id":"agent-1","memory":{"blocks":[]},"managed_group":{"id":"group-1","agent_ids":["agent-2"]}}`, []string{"group-1", "agent-2"}},
-		{"PATCH", "/v1/agents/agent-1", `{"id":"agent-1","multi_agent_group":{"id":"group-1","agent_ids":["agent-2"]}}`, []string{"group-1", "agent-2"}},
+		{"POST", "/v1/agents/", `{"id":"agent-1","memory":{"blocks":[]},"managed_group":{"id":"group-1","agent_ids":["agent-2"]}}`, []memproxy.Made{{ID: "group-1", Agent: "agent-2"}, {ID: "agent-2"}}},
+		{"POST", "/v1/agents/", `{"id":"agent-1","memory":{"blocks":[]},"managed_group":{"id":"group-1","manager_agent_id":"agent-1","agent_ids":["agent-2"]}}`, []memproxy.Made{{ID: "group-1", Agent: "agent-1"}, {ID: "agent-2"}}},
+		{"PATCH", "/v1/agents/agent-1", `{"id":"agent-1","multi_agent_group":{"id":"group-1","manager_agent_id":"agent-1","agent_ids":["agent-2"]}}`, []memproxy.Made{{ID: "group-1", Agent: "agent-1"}, {ID: "agent-2"}}},
 		{"PATCH", "/v1/agents/agent-1", `{"id":"agent-1","managed_group":null}`, nil},
-		{"POST", "/v1/agents/agent-1/archival-memory", `[{"id":"passage-1","text":"t","archive_id":"archive-1"}]`, []string{"archive-1"}},
-		{"PUT", "/v1/identities/", `{"id":"identity-1","agent_ids":["agent-3"]}`, []string{"identity-1"}},
-		{"POST", "/v1/tools/", `{"id":"tool-1","tool_type":"custom"}`, []string{"tool-1"}},
+		{"POST", "/v1/agents/agent-1/archival-memory", `[{"id":"passage-1","text":"t","archive_id":"archive-1"}]`, []memproxy.Made{{ID: "archive-1"}}},
+		{"PUT", "/v1/identities/", `{"id":"identity-1","agent_ids":["agent-3"]}`, []memproxy.Made{{ID: "identity-1"}}},
+		{"POST", "/v1/tools/", `{"id":"tool-1","tool_type":"custom"}`, []memproxy.Made{{ID: "tool-1"}}},
 		{"PUT", "/v1/tools/", `{"id":"tool-2","tool_type":"letta_core"}`, nil},
 		{"PUT", "/v1/tools/", ``, nil},
 	} {

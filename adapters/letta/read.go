@@ -58,7 +58,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 			return rd, err
 		}
 		for _, e := range root.Elems {
-			f.came(e.Get("archive_id").Text()) // the server creates an agent's archive with its first passage
+			f.came(e.Get("archive_id").Text(), "") // the server creates an agent's archive with its first passage
 		}
 		return rd, nil
 	case root.Kind != jsondoc.Object:
@@ -150,11 +150,8 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	switch KindOf(m.ID) {
 	case TargetAgent:
 		m.Scope.Agent, m.Holder = m.ID, true
-	case TargetGroup: // only callers who may act for its leading agent have a part in it
-		m.Scope.Agent = v.Get("manager_agent_id").Text()
-		if list := v.Get("agent_ids").List(); m.Scope.Agent == "" && len(list) > 0 {
-			m.Scope.Agent = list[0].Text()
-		}
+	case TargetGroup:
+		m.Scope.Agent = leader(v)
 	case TargetTool:
 		m.Common = common(v)
 	case TargetIdentity:

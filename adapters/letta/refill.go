@@ -180,7 +180,7 @@ func (a *Adapter) Whole(reply memproxy.Reply) (*memproxy.Reading, error) {
 	}
 	f.group(doc.Root)
 	for _, e := range doc.Root.Get("sources").List() {
-		f.came(e.Get("id").Text())
+		f.came(e.Get("id").Text(), agent)
 	}
 	return f.rd, nil
 }

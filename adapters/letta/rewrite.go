@@ -194,24 +194,37 @@ func createdObjects(rd *memproxy.Reading, reply memproxy.Reply) error {
 	case KindOf(id) == TargetAgent:
 		f.group(doc.Root)
 	case KindOf(id) != TargetTool || !common(doc.Root):
-		f.came(id)
+		f.came(id, "")
 	}
 	return nil
 }
 
-// came records an object that belongs to the caller unless it has an owner.
-func (f *finding) came(id string) {
-	if KindOf(id) != "" && !slices.Contains(f.rd.Made, id) {
-		f.rd.Made = append(f.rd.Made, id)
+// came records an object that belongs to the caller unless it has an owner, with the
+// agent that it belongs to.
+func (f *finding) came(id, agent string) {
+	if KindOf(id) != "" && !slices.ContainsFunc(f.rd.Made, func(m memproxy.Made) bool { return m.ID == id }) {
+		f.rd.Made = append(f.rd.Made, memproxy.Made{ID: id, Agent: agent})
 	}
 }
 
 // group records the group that the server creates with an agent, and the agents in it.
 func (f *finding) group(agent *jsondoc.Value) {
 	for _, g := range turn.Groups(agent) {
-		f.came(g.Get("id").Text())
+		f.came(g.Get("id").Text(), leader(g))
 		for _, e := range g.Get("agent_ids").List() {
-			f.came(e.Text())
+			f.came(e.Text(), "")
 		}
 	}
+}
+
+// leader returns the agent that a group belongs to: only callers who may act for it have
+// a part in the group.
+func leader(group *jsondoc.Value) string {
+	if manager := group.Get("manager_agent_id").Text(); manager != "" {
+		return manager
+	}
+	for _, e := range group.Get("agent_ids").List() {
+		return e.Text()
+	}
+	return ""
 }
