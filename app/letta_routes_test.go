@@ -166,6 +166,43 @@ func TestLimitedCallersCannotReachOtherAgents(t *testing.T) {
 	r.as("narrow-key", "GET", "/v1/agents/"+own, "").want(t, 200).has(t, canary)
 }
 
+// Proves EDGE-3, TRL-1: what the server makes with an agent, the group of one with
+// sleep-time compute, belongs to the agent, and so does a block that was changed in it and
+// had no owner before, because it came from elsewhere.
+func TestWhatComesWithAnAgentBelongsToIt(t *testing.T) {
+	t.Parallel()
+	r := startTenants(t)
+	var sleeper struct {
+		Group struct{ ID string } `json:"managed_group"`
+	}
+	must.Do(t, json.Unmarshal([]byte(r.as(devToken, "POST", "/v1/agents/", `{"name":"sleeper","enable_sleeptime":true,"memory_blocks":[]}`).body), &sleeper))
+	group := sleeper.Group.ID
+	own := r.agentOf("narrow-key")
+	block := r.letta.BlockID(own, "human")
+	outside := func(method, path, body string) string {
+		w := httptest.NewRecorder()
+		r.letta.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+		var made struct{ ID string }
+		must.Do(t, json.Unmarshal(w.Body.Bytes(), &made))
+		return made.ID
+	}
+	found := outside("POST", "/v1/blocks/", `{"label":"notes","value":"none"}`)
+	outside("PATCH", "/v1/agents/"+r.agent+"/core-memory/blocks/attach/"+found, "")
+	r.as(devToken, "PATCH", "/v1/agents/"+r.agent+"/core-memory/blocks/notes", `{"value":"`+canary+`"}`).want(t, 200)
+	r.as(devToken, "GET", "/v1/blocks/"+found, "").want(t, 200)
+	for _, c := range [][2]string{{"GET", "/v1/blocks/" + found}, {"GET", "/v1/groups/" + group}, {"PATCH", "/v1/groups/" + group + "/blocks/attach/" + block}} {
+		if a := r.as("narrow-key", c[0], c[1], ""); a.status != 404 || !strings.Contains(a.body, "memproxy_denied") {
+			t.Errorf("%s %s: %d %s", c[0], c[1], a.status, a.body)
+		}
+	}
+	if a := r.as(devToken, "GET", "/v1/groups/"+group, ""); strings.Contains(a.body, "memproxy_denied") { // the small server has no such route
+		t.Error(a.body)
+	}
+	if a := r.as("narrow-key", "GET", "/v1/blocks/", ""); strings.Contains(a.body, canary) {
+		t.Error(a.body)
+	}
+}
+
 // Proves EDGE-16: the effect of a memory tool's call on blocks is predicted and
 // confirmed by the server's answer, so that a self-edit costs no requests besides the
 // run and the look-up of the blocks. One snapshot is read for unpredictable effects:

@@ -180,14 +180,18 @@ const (
 )
 
 // corrected keeps the author and records the new text's hash. A memory without a
-// known author remains unattributed.
+// known author remains unattributed, until its new stamp is read; if it was changed in an
+// agent, it is recorded with that agent, which no later answer may name.
 func (ret *effects) corrected() {
 	for _, id := range ret.op.Targets {
 		row, known := ret.owners[id]
-		if !known {
-			continue
-		}
 		m := ret.op.Current[id]
+		if !known {
+			if ret.op.Stamp == nil || ret.op.Scope.Agent == "" || m.ID == "" || m.Missing {
+				continue
+			}
+			row = ret.row(memproxy.TargetMemory, m.ID)
+		}
 		switch it, _ := content.Given(ret.op, id); {
 		case it != nil && it.Target != "": // other items are of objects, which have no text of their own
 			row.SHA256 = tamper.Hash(it.Text)
