@@ -2,11 +2,14 @@ package letta_test
 
 import (
 	_ "embed"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 //go:embed testdata/routes.txt
@@ -267,5 +270,32 @@ func TestUnknownRoutes(t *testing.T) {
 	}
 	if r, ok := a.Route(memproxy.Request{Method: "HEAD", EscapedPath: "/v1/blocks/"}); !ok || r.Kind != memproxy.Recall {
 		t.Error("HEAD is not routed as GET")
+	}
+}
+
+// Proves CARD-9, EDGE-1: the example for Envoy sends each run of an agent to the HTTP
+// listener, under both prefixes of the server.
+func TestEnvoySendsRunsToTheHTTPListener(t *testing.T) {
+	example := string(must.Get(os.ReadFile("../../examples/envoy/envoy.yaml"))(t))
+	var byHTTP []*regexp.Regexp
+	for _, m := range regexp.MustCompile(`safe_regex: \{regex: "([^"]+)"`).FindAllStringSubmatch(example, -1) {
+		byHTTP = append(byHTTP, regexp.MustCompile("^(?:"+m[1]+")$"))
+	}
+	sent := func(path string) bool {
+		return slices.ContainsFunc(byHTTP, func(re *regexp.Regexp) bool { return re.MatchString(path) })
+	}
+	for at, rt := range adapter(t).Table() {
+		_, path, _ := strings.Cut(at, " ")
+		rest, known := strings.CutPrefix(ids(path), "/v1/")
+		if !known {
+			continue
+		}
+		if sent("/v1/"+rest) != sent("/latest/"+rest) {
+			t.Errorf("%s differs under /latest", at)
+		}
+		pauses := rt.ID == "letta.send_message" || rt.ID == "letta.create_agent_message_stream" || rt.ID == "letta.send_conversation_message"
+		if !sent("/v1/"+rest) && (pauses || rt.ID == "letta.modify_agent" || rt.ID == "letta.retrieve_stream_for_run") {
+			t.Errorf("%s goes to the processor", at)
+		}
 	}
 }
