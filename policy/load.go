@@ -35,10 +35,21 @@ const (
 // settings is a directory's bundle.yaml.
 type settings struct {
 	// Builtin keeps the built-in policies in addition to the directory's. Default true.
-	Builtin *bool `yaml:"builtin"`
-	Disable []id  `yaml:"disable"`
-	Shadow  []id  `yaml:"shadow"`
+	Builtin *boolean `yaml:"builtin"`
+	Disable []id     `yaml:"disable"`
+	Shadow  []id     `yaml:"shadow"`
 	tables  `yaml:",inline"`
+}
+
+// boolean is true or false; the YAML library would also read the texts "no" and "off".
+type boolean bool
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (b *boolean) UnmarshalYAML(n *yaml.Node) error {
+	if n.ShortTag() != "!!bool" {
+		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: builtin must be true or false", n.Line)}}
+	}
+	return n.Decode((*bool)(b))
 }
 
 // id is a policy id with its line in the file.

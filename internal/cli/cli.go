@@ -87,15 +87,37 @@ func Needs(c *cobra.Command, names ...string) *cobra.Command {
 
 // Group returns a command that has only others below it.
 func Group(use, short, example string, below ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Example: "  " + example, Args: cobra.ArbitraryArgs, DisableFlagsInUseLine: true}
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return errors.New("which command?\n\n" + strings.TrimRight(c.UsageString(), "\n"))
-		}
-		return unknown(c, args[0])
-	}
+	c := &cobra.Command{Use: use, Short: short, Example: "  " + example, Args: cobra.ArbitraryArgs, RunE: choose, DisableFlagsInUseLine: true}
 	c.AddCommand(below...)
 	return c
+}
+
+// choose refuses a command line that ends at a group, or has a word that is none of its
+// commands.
+func choose(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return errors.New("which command?\n\n" + strings.TrimRight(c.UsageString(), "\n"))
+	}
+	return unknown(c, args[0])
+}
+
+// help is cobra's help command, which would answer an unknown word with the help of what
+// is above it and exit code 0.
+func help() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [command]", Short: "help about a command", Example: "  memproxy help serve",
+		RunE: func(c *cobra.Command, args []string) error {
+			about, rest, err := c.Root().Find(args)
+			switch {
+			case err != nil:
+				return err
+			case len(rest) > 0:
+				return unknown(about, rest[0])
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
 }
 
 // unknown is the error for a word that is no command, with those that may have
@@ -127,8 +149,10 @@ func Main(ctx context.Context, commands func(stdout, stderr io.Writer) *cobra.Co
 	root.SetErr(stderr)
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(misspelt(args))
+	root.SetHelpCommand(help())
 	root.InitDefaultCompletionCmd(args...) // which writes to what SetOut was given
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args, completion.RunE = cobra.ArbitraryArgs, choose
 		completion.Example = "  source <(" + completion.CommandPath() + " bash)"
 		for _, shell := range completion.Commands() {
 			shell.Example = "  " + shell.CommandPath()

@@ -70,6 +70,24 @@ func TestHelpOnEveryLevel(t *testing.T) {
 	}
 }
 
+// A word that is no command is an error below help and completion too.
+func TestHelpOfAnUnknownCommand(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"help nope": `unknown command "nope"`, "help holds nope": `unknown command "nope"`, "help serve nope": `unknown command "nope"`,
+		"help hold": "memproxy holds", "completion nope": `unknown command "nope"`,
+	} {
+		if code, out, errs := invoke(t, strings.Fields(line)...); code != 2 || out != "" || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d\n%s%s", line, code, out, errs)
+		}
+	}
+	for line, want := range map[string]string{"help": "Available Commands", "help holds": "memproxy holds list", "help holds list": "--since"} {
+		if code, out, errs := invoke(t, strings.Fields(line)...); code != 0 || errs != "" || !strings.Contains(out, want) {
+			t.Errorf("%s: exit %d\n%s%s", line, code, out, errs)
+		}
+	}
+}
+
 // The demonstration ends in the three commands to go on with, which there are and
 // which need no option.
 func TestDemoSaysWhatIsNext(t *testing.T) {
