@@ -189,7 +189,7 @@ func (a *adoption) seal(ctx context.Context) error {
 	}
 	for {
 		if at, err = a.pass(ctx, at); err != nil {
-			return fmt.Errorf("backend %s: %w", a.backend.Name, err)
+			return err
 		}
 		if at.Pass >= sealPasses || at.Pass > 1 && at.Fresh == 0 {
 			break

@@ -351,7 +351,7 @@ func (c *Checker) sweepAt(ctx context.Context, q review.SweepRequest, rate float
 			seed: maphash.MakeSeed(), there: map[uint64]struct{}{},
 		}
 		if err := w.run(ctx, rate, count); err != nil {
-			errs = append(errs, fmt.Errorf("backend %s: %w", b.Name, err))
+			errs = append(errs, err)
 			continue
 		}
 		report.Backends = append(report.Backends, w.report)

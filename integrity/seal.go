@@ -40,7 +40,7 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 		return s.page(ctx, p.adapter, p.items)
 	})
 	if err != nil {
-		return report, fmt.Errorf("backend %s: %w", s.backend, err)
+		return report, err
 	}
 	// After a partial seal, an unknown object may belong to the part that was not read.
 	if report.Whole = report.Skipped == 0 && len(q.Scopes) == 0; report.Whole {

@@ -85,12 +85,12 @@ type page struct {
 func (c *Checker) walk(ctx context.Context, b config.Backend, w walk, f func(page) error) error {
 	adapter, pager, err := c.Open(ctx, b, w.scopes)
 	if err != nil {
-		return err
+		return &review.Unread{Backend: b.Name, Err: err}
 	}
 	for cursor := w.from; ; {
 		items, next, err := pager.Page(ctx, cursor)
 		if err != nil {
-			return err
+			return &review.Unread{Backend: b.Name, Err: err}
 		}
 		if err := c.checks.make(ctx, c.Clock()); err != nil && !errors.As(err, new(upkeep.Due)) {
 			c.Log.Error("suspicious memories that reads found were not reported", "error", err)

@@ -191,6 +191,11 @@ func (rt route) readable(query string) error {
 		}
 		odd = odd || len(values[name]) > 1
 	}
+	if size := values.Get(limitParam); rt.pages != nil && values.Has(limitParam) {
+		if n, err := strconv.Atoi(size); err != nil || n < 1 || n > maxPage {
+			return badRequest(fmt.Sprintf("%s is a number from 1 to %d", limitParam, maxPage))
+		}
+	}
 	if odd {
 		return badRequest("the query is malformed, or repeats a parameter")
 	}
@@ -252,7 +257,7 @@ type Problem struct {
 }
 
 func problemUnauthorized() problem {
-	return problem{http.StatusUnauthorized, "unauthorized", "a token of a reviewer (review.reviewers in the configuration) is required"}
+	return problem{http.StatusUnauthorized, "unauthorized", fmt.Sprintf("a token of a reviewer (review.reviewers in the configuration) is required; a token has at least %d characters", minToken)}
 }
 
 func badRequest(detail string) problem { return problem{http.StatusBadRequest, "bad_request", detail} }
@@ -320,6 +325,8 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		a.opt.Log.ErrorContext(r.Context(), "review failed", "path", r.Pattern, "error", err)
 		if errors.Is(err, errAudit) {
 			p.detail = "the audit log cannot be written, so nothing was done"
+		} else if unread, ok := errors.AsType[*Unread](err); ok {
+			p.detail = unread.Error()
 		}
 	}
 	if p == notFound() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -67,7 +68,7 @@ func callRoute[Out any](ctx context.Context, in *invocation, rt route, values ma
 	if rt.pages == nil || values[limitParam] != "" {
 		return Call[Out](ctx, in.client, rt.op, values, in.body(rt))
 	}
-	values[limitParam] = "500"
+	values[limitParam] = strconv.Itoa(maxPage)
 	for join := rt.pages.join.(func(*Out, Out) string); ; {
 		page, err := Call[Out](ctx, in.client, rt.op, values, nil)
 		if err != nil {

@@ -26,6 +26,16 @@ type Integrity interface {
 	Accept(context.Context, AcceptRequest) (AcceptReport, error)
 }
 
+// Unread is the error of a sweep or a seal of a backend that cannot be read. The
+// reviewer is told its text, which quotes no content.
+type Unread struct {
+	Backend string
+	Err     error
+}
+
+func (e *Unread) Error() string { return "backend " + e.Backend + " cannot be read: " + e.Err.Error() }
+func (e *Unread) Unwrap() error { return e.Err }
+
 // SweepRequest asks for a sweep.
 type SweepRequest struct {
 	// Backend is its name; "" is all.

@@ -114,7 +114,7 @@ func memoryHistory(c *call, m subject) (HistoryAnswer, error) {
 	if err = errors.Join(err, wrong); err != nil {
 		return HistoryAnswer{}, err
 	}
-	limit = min(cmp.Or(limit, 50), 500)
+	limit = cmp.Or(limit, 50)
 	found, err := c.api.opt.Memories.History(c.ctx(), m.MemoryKey, int64(before), limit+1)
 	answer := HistoryAnswer{Versions: found}
 	if len(found) > limit {

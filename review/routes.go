@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding"
 	"errors"
+	"fmt"
 	"maps"
 	"mime"
 	"net/http"
@@ -44,10 +45,13 @@ type paging struct {
 // limitParam is the parameter for the size of a page.
 const limitParam = "limit"
 
+// maxPage is the largest page.
+const maxPage = 500
+
 // paged makes a route answer in pages. Join appends a page and returns the cursor
 // of the next one, "" at the end.
 func paged[Out any](rt route, cursor param, join func(all *Out, page Out) (next string)) route {
-	rt.query = append(rt.query, cursor, param{limitParam, "size of a page, at most 500"})
+	rt.query = append(rt.query, cursor, param{limitParam, fmt.Sprintf("size of a page, from 1 to %d", maxPage)})
 	rt.pages = &paging{cursor.name, join}
 	return rt
 }
