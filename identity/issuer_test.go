@@ -116,8 +116,12 @@ func newKey(t *testing.T, id string) jose.JSONWebKey {
 // sign makes a token.
 func sign(t *testing.T, alg jose.SignatureAlgorithm, key any, claims map[string]any) string {
 	t.Helper()
+	return signText(t, alg, key, must.Get(json.Marshal(claims))(t))
+}
+
+func signText(t *testing.T, alg jose.SignatureAlgorithm, key any, body []byte) string {
+	t.Helper()
 	s := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithType("JWT")))(t)
-	body := must.Get(json.Marshal(claims))(t)
 	jws := must.Get(s.Sign(body))(t)
 	return must.Get(jws.CompactSerialize())(t)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cache"
@@ -158,12 +159,17 @@ func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal,
 	if err != nil {
 		return memproxy.Principal{}, rejected("the token was not accepted")
 	}
+	var text json.RawMessage
 	var raw map[string]json.RawMessage
-	if err := t.Claims(&raw); err != nil {
+	if err := t.Claims(&text); err != nil || jsonv2.Unmarshal(text, &raw) != nil { // which refuses a claim that occurs twice
 		return memproxy.Principal{}, rejected("the token's claims cannot be read")
 	}
-	if err := notBefore(raw, now); err != nil {
-		return memproxy.Principal{}, err
+	// The verifier reads a text of digits as a time too.
+	if _, ok := seconds(raw["exp"]); !ok {
+		return memproxy.Principal{}, rejected("the token does not say when it ends")
+	}
+	if begin, ok := seconds(raw["nbf"]); raw["nbf"] != nil && (!ok || begin > float64(now.Add(leeway).Unix())) {
+		return memproxy.Principal{}, rejected("the token is not valid yet")
 	}
 	p, err := o.opt.principalOf(raw)
 	if err != nil {
@@ -180,12 +186,7 @@ func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal,
 // leeway is how far two clocks may differ.
 const leeway = time.Minute
 
-func notBefore(raw map[string]json.RawMessage, now time.Time) error {
-	var nbf float64
-	if r, ok := raw["nbf"]; ok {
-		if err := json.Unmarshal(r, &nbf); err != nil || nbf > float64(now.Add(leeway).Unix()) {
-			return rejected("the token is not valid yet")
-		}
-	}
-	return nil
+// seconds reads a time of a token, which is a number (RFC 7519, 2).
+func seconds(claim json.RawMessage) (s float64, ok bool) {
+	return s, claim != nil && string(claim) != "null" && json.Unmarshal(claim, &s) == nil
 }

@@ -1,6 +1,7 @@
 package identity_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -47,6 +48,10 @@ func TestTokens(t *testing.T) {
 		{"ended", false, d.token("exp", at(-time.Second))},
 		{"never ends", false, d.token("exp", nil)},
 		{"ends with a word", false, d.token("exp", "tomorrow")},
+		{"ends with a number in quotes", false, d.token("exp", fmt.Sprint(at(time.Hour)))},
+		{"ends with null", false, d.token("exp", json.RawMessage("null"))},
+		{"begins with a number in quotes", false, d.token("nbf", fmt.Sprint(at(-time.Hour)))},
+		{"a name that occurs twice", false, signText(t, jose.ES256, d.key, bytes.Replace(must.Get(json.Marshal(d.claims()))(t), []byte(`"sub":"42"`), []byte(`"sub":"43","sub":"42"`), 1))},
 		{"begins within the leeway", true, d.token("nbf", at(50*time.Second))},
 		{"begins later", false, d.token("nbf", at(2*time.Minute))},
 		{"begins with a word", false, d.token("nbf", "now")},
