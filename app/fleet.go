@@ -168,13 +168,16 @@ func (m *member) ready() proxy.Check {
 	case st.Running == "":
 		c.Degraded, c.Detail = true, "no release has come yet; the policy directory holds"
 	}
+	if st.Unused != nil {
+		c.Detail = st.Unused.Error() + "; " + c.Detail
+	}
 	if st.Refused != nil {
 		c.Degraded = true
 		c.Detail += "; release " + st.Assigned + " is refused: " + st.Refused.Error()
 	}
 	if !st.Connected && st.Lost != nil {
 		c.Degraded = true
-		c.Detail += "; the control plane is away: " + st.Lost.Error()
+		c.Detail += "; " + st.Lost.Error()
 	}
 	return c
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -99,6 +100,32 @@ func TestSidecarRunsWithoutItsControlPlane(t *testing.T) {
 	if list := f.sidecars(); len(list) != 1 || list[0].ID != "web-1" || list[0].Version != "test" {
 		t.Errorf("the sidecars are %+v", list)
 	}
+}
+
+// Proves CARD-9: /readyz says that the stored release is not used, and that the control
+// plane refuses the sidecar, which is not an outage.
+func TestSidecarSaysWhyItHasNoRelease(t *testing.T) {
+	t.Parallel()
+	f := newFleetRig(t)
+	f.start()
+	f.release(closed)
+	state := filepath.Join(ring.Dir(t), "state")
+	r := f.sidecar("DIR/state", state)
+	ring.Until(r.t, "the first release", func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.closed") })
+	r.stop()
+	kept := filepath.Join(state, lastGoodFile)
+	text := must.Get(os.ReadFile(kept))(t)
+	must.Do(t, os.WriteFile(kept, bytes.Replace(text, []byte("own.closed"), []byte("own.opened"), 1), 0o600))
+	r = f.sidecar("DIR/state", state, "tenant: acme\n    labels", "tenant: other\n    labels")
+	ring.Until(r.t, "the refusal", func() bool {
+		return strings.Contains(r.get("/readyz").body, "the control plane refuses this sidecar: ")
+	})
+	a := r.get("/readyz")
+	a.want(t, 503).has(t, "the stored release is not used: policy: release: the bundle is not the one that was signed; no release has come yet")
+	if strings.Contains(a.body, "away") {
+		t.Errorf("a refusal reads as an outage: %s", a.body)
+	}
+	r.do("POST", "/memories", note).want(t, 403)
 }
 
 // Proves CARD-9: a release that does not compile, or that is older than the floor, is

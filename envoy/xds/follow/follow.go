@@ -11,6 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/internal/wait"
 	"github.com/memproxy/memproxy/policy"
@@ -57,6 +60,8 @@ type State struct {
 	Assigned  string // name of the last assigned release
 	// why the assigned release is not in force, or nil
 	Refused error
+	// why the stored release is not in force, until one is, or nil
+	Unused error
 	// why there is no connection, or nil
 	Lost error
 }
@@ -93,7 +98,11 @@ func New(opt Options) (*Follower, error) {
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	f := &Follower{opt: opt}
 	var err error
-	if f.now, f.floor, err = read(opt); err != nil {
+	f.now, f.floor, err = read(opt)
+	if unused, ok := errors.AsType[*unusedError](err); ok {
+		f.state.Unused, err = unused, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -104,8 +113,17 @@ func New(opt Options) (*Follower, error) {
 func Kept(opt Options) (*policy.Release, error) {
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	r, _, err := read(opt)
+	if unused, ok := errors.AsType[*unusedError](err); ok {
+		opt.Log.Error(unused.Error())
+		err = nil
+	}
 	return r, err
 }
+
+// unusedError says why a stored release is not used.
+type unusedError struct{ error }
+
+func (e *unusedError) Error() string { return "the stored release is not used: " + e.error.Error() }
 
 // read reads the stored release and verifies it again.
 func read(opt Options) (*policy.Release, uint64, error) {
@@ -118,8 +136,7 @@ func read(opt Options) (*policy.Release, uint64, error) {
 		err = (&Follower{opt: opt, floor: k.Floor}).acceptable(r)
 	}
 	if err != nil {
-		opt.Log.Error("the stored release is not used", "error", err)
-		return nil, k.Floor, nil
+		return nil, k.Floor, &unusedError{err}
 	}
 	return r, k.Floor, nil
 }
@@ -129,8 +146,11 @@ func read(opt Options) (*policy.Release, uint64, error) {
 func (f *Follower) Start(bundle string) *policy.Release {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.now == nil || f.now.Bundle != bundle {
-		f.now = nil
+	switch {
+	case f.now == nil:
+		return nil
+	case f.now.Bundle != bundle:
+		f.now, f.state.Unused = nil, &unusedError{errors.New("it does not compile")}
 		return nil
 	}
 	f.state.Running, f.newest = f.now.Name(), f.now.Number
@@ -195,7 +215,7 @@ func (f *Follower) take(name string, encoded []byte) error {
 		f.newest, f.idle = r.Number, nil
 	}
 	f.now, f.floor = r, floor
-	f.state.Running, f.state.Refused = r.Name(), nil
+	f.state.Running, f.state.Refused, f.state.Unused = r.Name(), nil, nil
 	return nil
 }
 
@@ -210,7 +230,7 @@ func (f *Follower) Run(ctx context.Context) {
 		if heard {
 			pause = firstRetry
 		}
-		f.lost(err)
+		f.lost(described(err))
 		_ = wait.Sleep(ctx, time.Duration(f.opt.Jitter()*float64(pause))) // or until ctx ends
 		pause = min(2*pause, lastRetry)
 	}
@@ -223,8 +243,17 @@ func (f *Follower) lost(err error) {
 		s.Connected, s.Lost = false, err
 	})
 	if was.Connected || was.Lost == nil {
-		f.opt.Log.Warn("the control plane is away; the rules in force stay", "error", err)
+		f.opt.Log.Warn("the control plane is not followed; the rules in force stay", "error", err)
 	}
+}
+
+// described says whether the control plane was not reached, or refused this sidecar.
+func described(err error) error {
+	switch s := status.Convert(err); s.Code() {
+	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.ResourceExhausted:
+		return fmt.Errorf("the control plane refuses this sidecar: %s", s.Message())
+	}
+	return fmt.Errorf("the control plane is away: %w", err)
 }
 
 // Bounds of releases that are refused or have no higher number than before. The control
