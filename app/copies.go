@@ -54,9 +54,13 @@ func RestoreLedger(ctx context.Context, cfg *config.Config, o Options, file, rea
 		})
 		return err
 	}
-	if err = record(memproxy.ActAttempted); err == nil {
+	opt := s.ledgerOptions(nil)
+	if opt.Vault, err = s.vault(); err == nil {
+		err = record(memproxy.ActAttempted)
+	}
+	if err == nil {
 		stage := memproxy.ActDone
-		if err = ledger.Restore(ctx, file, s.path("ledger.db"), force); err != nil {
+		if err = ledger.Restore(ctx, opt, file, force); err != nil {
 			stage = memproxy.ActFailed
 		}
 		err = errors.Join(err, record(stage))

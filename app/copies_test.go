@@ -112,7 +112,7 @@ func TestRestoredHoldsAreNotSentTwice(t *testing.T) {
 	}
 	done(sent)
 	r.stop()
-	must.Do(t, ledger.Restore(context.Background(), backup, file, true))
+	must.Do(t, ledger.Restore(context.Background(), ledger.Options{Path: file}, backup, true))
 	r.run()
 	done(sent)
 	done(waits)

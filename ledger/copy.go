@@ -51,15 +51,7 @@ func Backup(ctx context.Context, opt Options, to string) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		var lost error
-		l, err := Open(Options{Path: tmp, Vault: opt.Vault, Timeout: opt.Timeout, Clock: opt.Clock, OnLost: func(_ int, err error) { lost = errors.Join(lost, err) }})
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(l.Close(), lost); err != nil {
-			return err
-		}
-		return with(tmp, "rw", single)
+		return merge(opt, tmp)
 	})
 	if err != nil {
 		return fmt.Errorf("ledger: back up %s: %w", opt.Path, damaged(err))
@@ -67,23 +59,43 @@ func Backup(ctx context.Context, opt Options, to string) error {
 	return nil
 }
 
-// Restore replaces a ledger by a backup after checking that it is whole and that this
-// program can open it. A ledger that a process has open is not touched. An existing one
-// is replaced only with force, and kept under its name and ReplacedSuffix. What waits in
-// the backup for review, or to be sent, may have been sent since, so Claim does not hand
-// it out before the backend was asked.
-func Restore(ctx context.Context, from, path string, force bool) error {
+// merge applies the redo log of a copy, so that the copy is one file and gets its name
+// in one step.
+func merge(opt Options, tmp string) error {
+	var lost error
+	l, err := Open(Options{Path: tmp, Vault: opt.Vault, Timeout: opt.Timeout, Clock: opt.Clock, OnLost: func(_ int, err error) { lost = errors.Join(lost, err) }})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(l.Close(), lost); err != nil {
+		return err
+	}
+	return with(tmp, "rw", single)
+}
+
+// Restore replaces the ledger Options.Path by a backup after checking that it is whole
+// and that this program can open it. A ledger that a process has open is not touched. An
+// existing one is replaced only with force, and kept under its name and ReplacedSuffix.
+// What waits in the backup for review, or to be sent, may have been sent since, so Claim
+// does not hand it out before the backend was asked.
+func Restore(ctx context.Context, opt Options, from string, force bool) error {
+	path := opt.Path
 	err := replicate(ctx, from, path, func(tmp string) error {
-		err := with(tmp, "rw", func(db *sql.DB) error {
-			if n, err := schemaOf(ctx, db, sqliteDialect); err != nil || n == 0 {
+		var from int
+		err := with(tmp, "rw", func(db *sql.DB) (err error) {
+			if from, err = schemaOf(ctx, db, sqliteDialect); err != nil || from == 0 {
 				return errors.Join(err, ErrForeign)
 			}
 			if err := check(ctx, db, "integrity_check"); err != nil {
 				return err
 			}
-			_, err := db.ExecContext(ctx, `UPDATE hold SET lease = 1 WHERE state IN ('pending', 'approved')`)
+			_, err = db.ExecContext(ctx, `UPDATE hold SET lease = 1 WHERE state IN ('pending', 'approved')`)
 			return err
 		})
+		if info, missing := os.Stat(tmp + redo.Suffix); err == nil && missing == nil && info.Size() > 0 { // files of a killed process, not a backup
+			err = merge(opt, tmp)
+			_ = os.Remove(before(tmp, from)) // of a migration, which the backup itself makes good
+		}
 		if err != nil {
 			return err
 		}

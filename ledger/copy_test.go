@@ -53,7 +53,7 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 		if err := Backup(t.Context(), opt, file); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("an existing file: %v", err)
 		}
-		if err := Restore(t.Context(), file, path, true); err == nil || !strings.Contains(err.Error(), "in use") {
+		if err := Restore(t.Context(), Options{Path: path, Vault: testVault(t)}, file, true); err == nil || !strings.Contains(err.Error(), "in use") {
 			t.Errorf("in the place of a ledger that is open: %v", err)
 		}
 	})
@@ -74,10 +74,10 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 	for suffix, b := range left {
 		must.Do(t, os.WriteFile(state+suffix, b, 0o600))
 	}
-	if err := Restore(t.Context(), file, state, false); !errors.Is(err, fs.ErrExist) {
+	if err := Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, file, false); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("over a ledger without force: %v", err)
 	}
-	must.Do(t, Restore(t.Context(), file, state, true))
+	must.Do(t, Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, file, true))
 	files = dirOf(t, filepath.Dir(state))
 	if names := namesOf(files); !slices.Equal(names, []string{"ledger.db", "ledger.db.replaced", "ledger.db.replaced.redo"}) {
 		t.Errorf("there are %q", names)
@@ -85,12 +85,28 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 	if whole, lost := revived(t, map[string][]byte{"": []byte(files["ledger.db"])}, 3); whole != 3 || lost != 0 {
 		t.Errorf("restored: %d of 3 entries, %d lost", whole, lost)
 	}
+	// The files of a killed process are restored as one, whose name is its last step.
+	left = killed(t, 3)
+	into := filepath.Join(ring.Dir(t), "ledger.db")
+	copied := filepath.Join(ring.Dir(t), "copied.db")
+	for suffix, b := range left {
+		must.Do(t, os.WriteFile(copied+suffix, b, 0o600))
+	}
+	must.Do(t, Restore(t.Context(), Options{Path: into, Vault: testVault(t)}, copied, false))
+	alone := dirOf(t, filepath.Dir(into))
+	if names := namesOf(alone); !slices.Equal(names, []string{"ledger.db"}) {
+		t.Errorf("the files of a killed process are restored as %q", names)
+	}
+	if whole, lost := revived(t, map[string][]byte{"": []byte(alone["ledger.db"])}, 3); whole != 3 || lost != 0 {
+		t.Errorf("of a killed process: %d of 3 entries, %d lost", whole, lost)
+	}
+
 	// The replaced ledger is kept with its redo log.
 	before := map[string][]byte{"": []byte(files["ledger.db.replaced"]), redo.Suffix: []byte(files["ledger.db.replaced.redo"])}
 	if whole, _ := revived(t, before, 2); whole != 2 {
 		t.Errorf("what was replaced has %d of 2 entries", whole)
 	}
-	if err := Restore(t.Context(), file, state, true); !errors.Is(err, fs.ErrExist) {
+	if err := Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, file, true); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("over what an earlier restore left: %v", err)
 	}
 }
@@ -146,7 +162,7 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 			INSERT INTO schema_version VALUES (10, 0)`), ErrOlder},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := Restore(t.Context(), c.from, state, true); err == nil || c.want != nil && !errors.Is(err, c.want) {
+			if err := Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, c.from, true); err == nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
 			if err := Backup(t.Context(), Options{Path: c.from, Vault: testVault(t)}, filepath.Join(ring.Dir(t), "b")); err == nil {
@@ -183,7 +199,7 @@ func TestRestoreIgnoresOldRedoLogs(t *testing.T) {
 				}
 				must.Do(t, os.WriteFile(state+suffix, b, 0o600))
 			}
-			must.Do(t, Restore(t.Context(), copied, state, true))
+			must.Do(t, Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, copied, true))
 			files := dirOf(t, filepath.Dir(state))
 			want := []string{"ledger.db", "ledger.db.replaced-wal", "ledger.db.replaced.redo"}
 			if file != nil { // the log has every page and repairs the file
@@ -221,7 +237,7 @@ func TestForeignSchemasAreRefused(t *testing.T) {
 			peeked := Peek(opt, func(*Ledger) error { return nil })
 			for what, err := range map[string]error{
 				"opened": opened, "planned": planned, "peeked into": peeked,
-				"restored":  Restore(t.Context(), opt.Path, filepath.Join(ring.Dir(t), "ledger.db"), false),
+				"restored":  Restore(t.Context(), Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t)}, opt.Path, false),
 				"backed up": Backup(t.Context(), opt, filepath.Join(ring.Dir(t), "copy.db")),
 			} {
 				if !errors.Is(err, ErrForeign) {

@@ -87,7 +87,7 @@ func TestBackupsUnderLoad(t *testing.T) {
 		before := int(acknowledged.Load())
 		file := fmt.Sprint(state, ".backup-", round)
 		must.Do(t, ledger.Backup(t.Context(), opt, file))
-		must.Do(t, ledger.Restore(t.Context(), file, state, true))
+		must.Do(t, ledger.Restore(t.Context(), crashOptions(t, state), file, true))
 		if round > 0 {
 			must.Do(t, os.Remove(state+ledger.ReplacedSuffix))
 		}

@@ -135,7 +135,7 @@ func TestOldLedgerIsMigrated(t *testing.T) {
 		if !maps.Equal(tablesOf(t, plan.Copy), was) {
 			t.Error("the copy is not what was there")
 		}
-		must.Do(t, ledger.Restore(t.Context(), plan.Copy, opt.Path, true))
+		must.Do(t, ledger.Restore(t.Context(), opt, plan.Copy, true))
 		back := tablesOf(t, opt.Path)
 		for name, table := range was {
 			if back[name] != table && (name != "hold" || back[name].rows != table.rows) { // what waits is marked
