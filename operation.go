@@ -187,6 +187,9 @@ type Operation struct {
 	// Masked are replacements for names, by OwnerID: of owners that the caller may
 	// not know of. A read is then answered like one for an unknown name.
 	Masked map[string]string
+	// Hidden are replacements for ids, of Refs that are Loose: of objects that the
+	// caller may not know of. The request then does what it does for an unknown id.
+	Hidden map[string]string
 	Items  []Item
 	Hints  []Hint
 	// Attributions are statements of the payload about its content that readers
@@ -277,7 +280,7 @@ type Ref struct {
 	// Pointer is its place, as in Claim.
 	Pointer string
 	// Loose is set if the backend accepts any text, so that an apparent reference
-	// need not be one: only what is recorded as another tenant's is refused.
+	// need not be one: what the caller may not see is replaced (Operation.Hidden).
 	Loose bool
 }
 

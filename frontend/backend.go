@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -71,14 +73,17 @@ func (b *Backend) Complete() (err error) {
 // Classify determines how a request to the backend is handled.
 func (b *Backend) Classify(h Head) Class { return Classify(b.Adapter, b.patterns, h) }
 
-// Admitted returns the headers with which an admitted request is forwarded. In shadow
+// Admitted returns the headers with which an admitted request is forwarded, without those
+// that name what the caller may not see. In shadow
 // mode a caller that is not identified keeps its own credential, as without memproxy: it
 // may be the backend's, and the backend refuses any other.
 func (b *Backend) Admitted(h http.Header, a *gate.Admission) http.Header {
 	if a.Principal.ID == "" && a.Shadow() {
 		return forwarded(h, a.Inspect)
 	}
-	return b.RequestHeaders(h, a.Inspect, a.Principal.ID != "")
+	out := b.RequestHeaders(h, a.Inspect, a.Principal.ID != "")
+	maps.DeleteFunc(out, func(_ string, values []string) bool { return slices.ContainsFunc(values, a.Hides) })
+	return out
 }
 
 // RequestHeaders returns the headers with which a request is forwarded, with the backend's

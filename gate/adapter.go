@@ -150,7 +150,8 @@ type Namer interface {
 }
 
 // A Masker is an Adapter that can replace the names in a read (Operation.Masked),
-// so that its backend answers as for a name that it does not know.
+// so that its backend answers as for a name that it does not know. It can replace ids
+// (Operation.Hidden) in every body and parameter.
 type Masker interface {
 	// Masks reports whether all names of the operation can be replaced.
 	Masks(memproxy.Route, *memproxy.Operation) bool

@@ -6,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -349,4 +350,53 @@ func idsOf(op *memproxy.Operation, names []string) []string {
 		ids[i] = cmp.Or(op.Current[name].ID, name)
 	}
 	return ids
+}
+
+// conceal replaces the ids of objects that the caller may not see where the backend
+// accepts any text, so that the request does what it does for an unknown id. What a
+// write has is stored, and may be shown to its caller: unknown ids are replaced there,
+// too. It reports whether the adapter can replace ids.
+func conceal(r *run, v *viewer) bool {
+	if _, masks := r.call.Backend.Adapter.(Masker); !masks {
+		return false
+	}
+	if len(r.op.Refs) == 0 {
+		return true
+	}
+	hidden, seen := map[string]string{}, map[string]bool{}
+	stored := r.op.Kind != memproxy.Recall && (!r.alone() || access.Limited(&r.Principal))
+	for i := range r.op.Refs {
+		ref := &r.op.Refs[i]
+		if !ref.Loose || slices.Contains(r.op.Targets, ref.ID) {
+			continue
+		}
+		switch row := r.named.owner(ref.Kind, ref.ID); {
+		case row != nil && v.Sees(row, &memproxy.Memory{}):
+			seen[ref.ID] = true
+		case row != nil:
+			r.verdict.Note(memproxy.Reason{Code: memproxy.OwnerForeign, Pointer: ref.Pointer, Detail: "the request was sent with an id that does not exist: the caller may not see what has the given one"})
+			hidden[ref.ID] = r.Decision.ID
+		case stored && !strings.HasPrefix(ref.Pointer, "header:"):
+			hidden[ref.ID] = r.Decision.ID
+		}
+	}
+	maps.DeleteFunc(hidden, func(id, _ string) bool { return seen[id] })
+	if len(hidden) > 0 {
+		r.op.Hidden = hidden
+	}
+	return true
+}
+
+// Hides reports whether a header has the id of an object that the caller may not see. It
+// is then not forwarded.
+func (a *Admission) Hides(value string) bool {
+	if a.op == nil {
+		return false
+	}
+	for id := range a.op.Hidden {
+		if strings.Contains(value, id) {
+			return true
+		}
+	}
+	return false
 }

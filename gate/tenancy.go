@@ -143,9 +143,12 @@ func referred(ctx context.Context, r *run) error {
 		}
 	}
 	_ = v.lookUp(ctx, scopes, nil) // the view is then blind
-	names := namesOf(r)
+	names, concealed := namesOf(r), conceal(r, &v)
 	for i := range r.op.Refs {
 		ref := &r.op.Refs[i]
+		if ref.Loose && concealed {
+			continue
+		}
 		if ref.Kind == memproxy.TargetEntity {
 			if !names.Refers(ref) {
 				r.verdict.Missing(ref.Pointer)

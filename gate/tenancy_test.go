@@ -186,6 +186,33 @@ func TestReferencesAreHeldToTheTenant(t *testing.T) {
 	}
 }
 
+// Proves EDGE-13: an id where the backend accepts any text is no refusal: another's is
+// sent as one that nobody has, and in what is stored an unknown one too, because its
+// caller may read it.
+func TestIDsOfOthersAreSentAsUnknown(t *testing.T) {
+	for _, kind := range []memproxy.Kind{memproxy.Recall, memproxy.Learn} {
+		for id, hidden := range map[string]bool{"own": false, "theirs": true, "nobody": kind == memproxy.Learn} {
+			r := tenants(t, func(r *rig) { r.adapter = &masking{} }, object("own", "acme", "agent:author"), object("theirs", "globex", "agent:other"))
+			r.fake = &r.adapter.(*masking).fakeAdapter
+			var op memproxy.Operation
+			op.Kind = kind
+			for _, of := range []memproxy.TargetKind{memproxy.TargetMemory, memproxy.TargetEvent} {
+				op.Refs = append(op.Refs, memproxy.Ref{Kind: of, ID: id, Pointer: "/x", Loose: true})
+			}
+			a := r.admit(op)
+			if a.Decision.Verdict.Stops() || len(a.Decision.Reasons) > 0 {
+				t.Errorf("%s of %s: %+v", kind, id, a.Decision)
+			}
+			if a.Hides("a header with "+id) != hidden {
+				t.Errorf("%s of %s: hidden is %v", kind, id, !hidden)
+			}
+			if noted := len(a.Decision.Notes) > 0; noted != (id == "theirs") {
+				t.Errorf("%s of %s: %+v", kind, id, a.Decision.Notes)
+			}
+		}
+	}
+}
+
 // Proves EDGE-3: what the ledger does not know is of the tenant of what it
 // belongs to.
 func TestDescent(t *testing.T) {

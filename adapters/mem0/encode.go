@@ -17,7 +17,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 		return nil, "", errors.New("mem0: no such route: " + rt.ID)
 	}
 	query := ruledQuery(op, widenQuery(r, req.Query))
-	if len(body) == 0 || !stamps.Needed(op) && len(op.Unclaimed) == 0 && !projects(r, op) && len(op.Masked) == 0 {
+	if len(body) == 0 || !stamps.Needed(op) && len(op.Unclaimed) == 0 && !projects(r, op) && len(op.Masked)+len(op.Hidden) == 0 {
 		return body, query, nil
 	}
 	doc, err := parsed(body, op)
@@ -29,6 +29,9 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 		return nil, "", err
 	}
 	maskBody(p.Edits, doc, op)
+	if err := hideBody(p.Edits, doc, op); err != nil {
+		return nil, "", err
+	}
 	for _, ptr := range op.Unclaimed {
 		if !strings.HasPrefix(ptr, queryPrefix) {
 			p.Remove(ptr)

@@ -1,6 +1,7 @@
 package mem0
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,6 +23,26 @@ func (a *Adapter) Masks(_ memproxy.Route, op *memproxy.Operation) bool {
 		}
 	}
 	return true
+}
+
+// hide replaces the hidden ids in a text of ids.
+func hide(op *memproxy.Operation, text string) string {
+	for id, as := range op.Hidden {
+		text = strings.ReplaceAll(text, id, as)
+	}
+	return text
+}
+
+// hideBody replaces the hidden ids, except in members that are removed.
+func hideBody(e *jsondoc.Edits, doc *jsondoc.Doc, op *memproxy.Operation) error {
+	texts := map[string]string{}
+	for i := range op.Refs {
+		ptr := op.Refs[i].Pointer
+		if _, hidden := op.Hidden[op.Refs[i].ID]; hidden && strings.HasPrefix(ptr, "/") && !slices.ContainsFunc(op.Unclaimed, func(gone string) bool { return strings.HasPrefix(ptr, gone) }) {
+			texts[ptr] = hide(op, doc.At(ptr).Text())
+		}
+	}
+	return e.Texts(texts)
 }
 
 // maskBody replaces masked names.

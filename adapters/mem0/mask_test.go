@@ -42,3 +42,31 @@ func TestNamesAreMasked(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-13: an id of another's object is replaced wherever it may be a reference,
+// alone or in a list of several; what is stored as text and the names of owners are not.
+func TestHiddenIDsAreReplaced(t *testing.T) {
+	a := adapter(t)
+	const id, other = "11111111-2222-4333-8444-555555555555", "99999999-2222-4333-8444-555555555555"
+	for _, tc := range []struct{ target, body, want string }{
+		{"GET /v1/memories/?user_id=" + id + "&event_id=" + id, "", "user_id=" + id + "&event_id=new"},
+		{"GET /v1/memories/?user_id=ann&ids=" + other + "%2C" + id, "", "user_id=ann&ids=" + other + "%2Cnew"},
+		{"POST /v3/memories/search/", `{"query":"` + id + `","filters":{"AND":[{"user_id":"` + id + `"},{"memory_ids":["` + id + `","` + other + `"]}]}}`,
+			`{"query":"` + id + `","filters":{"AND":[{"user_id":"` + id + `"},{"memory_ids":["new","` + other + `"]}]}}`},
+		{"POST /v3/memories/add/", `{"messages":["` + id + `"],"user_id":"ann","id":"` + id + `","metadata":{"ref":"` + id + `"},"categories":["` + id + `"]}`,
+			`{"messages":["` + id + `"],"user_id":"ann","id":"new","metadata":{"ref":"` + id + `"},"categories":["` + id + `"]}`},
+		{"POST /v3/memories/add/", `{"messages":["tea"],"user_id":"ann","threadIds":["x","` + id + `"],"linked":"` + id + `,` + other + `"}`,
+			`{"messages":["tea"],"user_id":"ann","linked":"new,` + other + `"}`},
+	} {
+		rt, req := routed(t, a, tc.target)
+		op := decode(t, a, tc.target, tc.body)
+		op.Hidden = map[string]string{id: "new"}
+		body, query, err := a.Encode(rt, req, []byte(tc.body), op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(body) + query; got != tc.want {
+			t.Errorf("%s %s is sent as %s, want %s", tc.target, tc.body, got, tc.want)
+		}
+	}
+}

@@ -73,10 +73,10 @@ func noID(text string) bool { return !spelling.UUID(text) }
 // queryPrefix is the prefix of pointers to query parameters.
 const queryPrefix = "query:"
 
-// ruledQuery returns a query with masked names and without the removed parameters; the
+// ruledQuery returns a query with masked names and hidden ids replaced and without the removed parameters; the
 // rest keeps its spelling.
 func ruledQuery(op *memproxy.Operation, query string) string {
-	if query == "" || len(op.Unclaimed)+len(op.Masked) == 0 {
+	if query == "" || len(op.Unclaimed)+len(op.Masked)+len(op.Hidden) == 0 {
 		return query
 	}
 	var kept []string
@@ -92,6 +92,8 @@ func ruledQuery(op *memproxy.Operation, query string) string {
 			if as, masked := op.Masked[memproxy.OwnerID(dim, value)]; masked && err == nil {
 				pair = key + "=" + url.QueryEscape(as)
 			}
+		} else if value, err := url.QueryUnescape(value); err == nil && refers(jsondoc.Fold(base)) && hide(op, value) != value {
+			pair = key + "=" + url.QueryEscape(hide(op, value))
 		}
 		kept = append(kept, pair)
 	}

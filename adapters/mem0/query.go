@@ -50,8 +50,10 @@ func (d *decoding) ids(key string, list []string) {
 		d.op.Unclaimed = append(d.op.Unclaimed, queryPrefix+base)
 		return
 	}
-	for _, text := range list {
-		looseText(d.op, text, queryPrefix+base)
+	if refers(jsondoc.Fold(base)) {
+		for _, text := range list {
+			looseText(d.op, text, queryPrefix+base)
+		}
 	}
 }
 

@@ -13,8 +13,7 @@ import (
 const maxLoose = 3 * 256
 
 // loose records the values of a payload that have the form of an id: a source, a
-// linked memory, an id in metadata. The platform accepts any value there, so it
-// need not be an id at all. Messages are text.
+// linked memory. The platform accepts any value there, so it need not be an id at all.
 func loose(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
 	switch v.Kind {
 	case jsondoc.String:
@@ -25,15 +24,24 @@ func loose(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
 		}
 	case jsondoc.Object:
 		for _, m := range v.Members {
-			switch m.Name {
-			case "content", "text", "memory", "data", "query", "custom_instructions", "prompt":
-			default:
-				if m.Value.End-m.Value.Start >= spelling.UUIDLen {
-					loose(op, m.Value, jsondoc.Child(ptr, m.Name))
-				}
+			if m.Value.End-m.Value.Start >= spelling.UUIDLen && refers(m.Name) {
+				loose(op, m.Value, jsondoc.Child(ptr, m.Name))
 			}
 		}
 	}
+}
+
+// refers reports whether an id under this name may be a reference. Otherwise it is text
+// that the backend keeps or searches for, the name of an owner, or of something that the
+// credential has: no backend finds an object by it.
+func refers(name string) bool {
+	switch name {
+	case "content", "text", "memory", "data", "query", "custom_instructions", "prompt", "metadata", "categories", "category", "tags",
+		"source", "messages", "deduced_memories", "org_id", "project_id", "prompt_profile_id", "webhook_id", "request_id":
+		return false
+	}
+	_, owner := dimOf(name)
+	return !owner
 }
 
 // looseText records the ids in a text that consists of one id or of several
