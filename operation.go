@@ -184,14 +184,11 @@ type Operation struct {
 	// Refs are all existing objects and owners that the request names, wherever
 	// it names them: path, query, headers, body, filters, references.
 	Refs []Ref
-	// Masked are replacements for names, by OwnerID: of owners that the caller may
-	// not know of. A read is then answered like one for an unknown name.
-	Masked map[string]string
-	// Hidden are replacements for ids, of Refs that are Loose: of objects that the
-	// caller may not know of. The request then does what it does for an unknown id.
-	Hidden map[string]string
-	Items  []Item
-	Hints  []Hint
+	// Masked are replacements for names, by OwnerID, and Hidden for the ids of Refs that
+	// are Loose, of what the caller may not know of. It then counts as unknown.
+	Masked, Hidden map[string]string
+	Items          []Item
+	Hints          []Hint
 	// Attributions are statements of the payload about its content that readers
 	// would believe.
 	Attributions []Attribution

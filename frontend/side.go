@@ -154,13 +154,14 @@ func Join(upstream *url.URL, path, escaped, query string, force bool) *url.URL {
 }
 
 // NoUpgrade rejects 101 Switching Protocols, which would turn the connection into an
-// unfiltered tunnel: the answer is an error, and the connection is closed.
+// unfiltered tunnel: the answer is an error, and the connection is closed. Nor is a
+// connection of Dial used again after an error of the server.
 func NoUpgrade(next http.RoundTripper) http.RoundTripper { return noUpgrade{next} }
 
 type noUpgrade struct{ next http.RoundTripper }
 
 func (f noUpgrade) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := f.next.RoundTrip(r)
+	resp, err := roundTrip(f.next, r)
 	if err == nil && resp.StatusCode < http.StatusOK {
 		_ = resp.Body.Close()
 		return nil, fmt.Errorf("the backend answered %d, which ends no request", resp.StatusCode)

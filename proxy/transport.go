@@ -25,7 +25,7 @@ const (
 // (roots, client certificate); nil is the system's.
 func NewTransport(conf *tls.Config) *http.Transport {
 	return &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		DialContext:           frontend.Dial((&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext),
 		TLSClientConfig:       conf,
 		TLSHandshakeTimeout:   dialTimeout,
 		ForceAttemptHTTP2:     true,

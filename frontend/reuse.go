@@ -1,0 +1,57 @@
+package frontend
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+)
+
+// A server may close a connection after an error of its own without saying so, as
+// uvicorn does after an exception. A request that is sent meanwhile is lost, and a write
+// cannot be repeated. So nothing is sent on a connection after such an answer: a Write
+// that fails before its first byte makes the transport use another connection.
+
+// Dial dials connections that are not used again after an error of the server.
+func Dial(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &upstreamConn{Conn: c}, nil
+	}
+}
+
+type upstreamConn struct {
+	net.Conn
+	failed atomic.Bool // its server answered with an error of its own
+}
+
+func (c *upstreamConn) Write(p []byte) (int, error) {
+	if c.failed.Load() {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
+}
+
+// roundTrip sends a request, and nothing more on its connection if the answer is an
+// error of the server. An answer without a body is left out: its connection may already
+// be in use by another request.
+func roundTrip(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	var on net.Conn
+	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { on = got.Conn }})
+	resp, err := next.RoundTrip(r.WithContext(ctx))
+	if err != nil || resp.StatusCode < http.StatusInternalServerError || resp.ProtoMajor > 1 || resp.ContentLength == 0 {
+		return resp, err
+	}
+	if secured, ok := on.(*tls.Conn); ok {
+		on = secured.NetConn()
+	}
+	if c, ok := on.(*upstreamConn); ok {
+		c.failed.Store(true)
+	}
+	return resp, nil
+}
