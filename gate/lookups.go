@@ -353,9 +353,8 @@ func idsOf(op *memproxy.Operation, names []string) []string {
 }
 
 // conceal replaces the ids of objects that the caller may not see where the backend
-// accepts any text, so that the request does what it does for an unknown id. What a
-// write has is stored, and may be shown to its caller: unknown ids are replaced there,
-// too. It reports whether the adapter can replace ids.
+// accepts any text, so that the request does what it does for an unknown id. It reports
+// whether the adapter can replace ids.
 func conceal(r *run, v *viewer) bool {
 	if _, masks := r.call.Backend.Adapter.(Masker); !masks {
 		return false
@@ -364,7 +363,6 @@ func conceal(r *run, v *viewer) bool {
 		return true
 	}
 	hidden, seen := map[string]string{}, map[string]bool{}
-	stored := r.op.Kind != memproxy.Recall && (!r.alone() || access.Limited(&r.Principal))
 	for i := range r.op.Refs {
 		ref := &r.op.Refs[i]
 		if !ref.Loose || slices.Contains(r.op.Targets, ref.ID) {
@@ -375,8 +373,6 @@ func conceal(r *run, v *viewer) bool {
 			seen[ref.ID] = true
 		case row != nil:
 			r.verdict.Note(memproxy.Reason{Code: memproxy.OwnerForeign, Pointer: ref.Pointer, Detail: "the request was sent with an id that does not exist: the caller may not see what has the given one"})
-			hidden[ref.ID] = r.Decision.ID
-		case stored && !strings.HasPrefix(ref.Pointer, "header:"):
 			hidden[ref.ID] = r.Decision.ID
 		}
 	}

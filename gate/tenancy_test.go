@@ -186,12 +186,11 @@ func TestReferencesAreHeldToTheTenant(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: an id where the backend accepts any text is no refusal: another's is
-// sent as one that nobody has, and in what is stored an unknown one too, because its
-// caller may read it.
+// Proves EDGE-13: an id where the backend accepts any text is not refused: another's is
+// sent as one that does not exist, an unknown one as it is.
 func TestIDsOfOthersAreSentAsUnknown(t *testing.T) {
 	for _, kind := range []memproxy.Kind{memproxy.Recall, memproxy.Learn} {
-		for id, hidden := range map[string]bool{"own": false, "theirs": true, "nobody": kind == memproxy.Learn} {
+		for id, hidden := range map[string]bool{"own": false, "theirs": true, "nobody": false} {
 			r := tenants(t, func(r *rig) { r.adapter = &masking{} }, object("own", "acme", "agent:author"), object("theirs", "globex", "agent:other"))
 			r.fake = &r.adapter.(*masking).fakeAdapter
 			var op memproxy.Operation
