@@ -16,11 +16,8 @@ build: ## build bin/memproxy, reproducibly
 release: ## what users install, for four platforms, into dist/: archives, deb, rpm, image, bills of materials, provenance, checksums
 	$(GO) run ./internal/release -version $(VERSION) $(if $(BUILDER),-builder $(BUILDER)) -out dist
 
-# `go test` vets with some of vet's checks, and for them reads all dependencies anew,
-# under the race detector once more: 44 s of processor time with an empty cache, each
-# time. The target vet has all of the checks, for the same files.
 test: ## the core: quick, deterministic, needs nothing but Go
-	$(GO) test -vet=off ./...
+	$(GO) test ./...
 
 slow: ## the core and all that kills processes, waits for real clocks or plays everything there is
 	$(GO) test -tags slow -timeout 30m ./...
