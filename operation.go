@@ -184,11 +184,14 @@ type Operation struct {
 	// Refs are all existing objects and owners that the request names, wherever
 	// it names them: path, query, headers, body, filters, references.
 	Refs []Ref
-	// Masked are replacements for names, by OwnerID, and Hidden for the ids of Refs that
-	// are Loose, of what the caller may not know of. It then counts as unknown.
-	Masked, Hidden map[string]string
-	Items          []Item
-	Hints          []Hint
+	// Masked are replacements for names, by OwnerID: of owners that the caller may
+	// not know of. A read is then answered like one for an unknown name.
+	Masked map[string]string
+	// Hidden are replacements for ids, of Refs that are Loose: of objects that the
+	// caller may not know of. The request then does what it does for an unknown id.
+	Hidden map[string]string
+	Items  []Item
+	Hints  []Hint
 	// Attributions are statements of the payload about its content that readers
 	// would believe.
 	Attributions []Attribution
@@ -289,116 +292,4 @@ func OwnerID(d Dimension, name string) string { return string(d) + ":" + name }
 type Stamped struct {
 	Pointer string
 	Raw     string
-}
-
-// Memory is one memory as a backend returns it.
-type Memory struct {
-	// Pointer is the JSON pointer of the element in the answer.
-	Pointer string
-	// Kind is the kind of object that ID names; empty means a memory.
-	Kind  TargetKind
-	ID    string
-	Text  string
-	Scope Scope
-	// Field is the governed field that the memory is (a Letta block's label),
-	// or "".
-	Field string
-	// Filed are further governed fields that it is filed under.
-	Filed []string
-	// Limit is how many characters the memory may hold; 0 if that is unknown.
-	Limit int
-	// Within are the parents of the memory, if the answer names them: the agent of
-	// a message, the conversation of a run. A memory without a record belongs to
-	// the tenant of its parents.
-	Within []Ref
-	// Metadata is the memory's metadata as raw JSON, or nil.
-	Metadata []byte
-	// Members are the object's members that a change may set, other than Text, as
-	// encoded by Members; nil if the adapter was not asked for one object.
-	Members []byte
-	// Was are the Members before a change of an agent's own, where it is known.
-	Was []byte
-	// Stamp is the provenance found in the metadata, unverified, or nil.
-	Stamp *Stamp
-	// Memo is shared by all answers that show the memory in the same bytes; nil
-	// where the adapter does not recognise them.
-	Memo *Memo
-	// Layer is Episodic for the raw messages of a conversation; "" is semantic.
-	Layer Layer
-	// Inferred is set if the backend reports that no user stated the memory.
-	Inferred bool
-	// Event is what happened to the memory if the answer reports an event (ADD,
-	// UPDATE, DELETE, NONE), or "".
-	Event string
-	// Before is the text that an update replaced, if the answer has it.
-	Before string
-	// Unreadable is set if the element is not an object, or its owner cannot be
-	// read.
-	Unreadable bool
-	// Bare leaves Before out of the answer.
-	Bare bool
-	// Also are further texts that the element shows, not the memory's as it is:
-	// those of a history entry. They are screened and no more.
-	Also []string
-	// Annotations are texts next to the memory's: of metadata, of who said it. They are
-	// screened, too.
-	Annotations []string
-	// Missing is set if the backend does not have it; Unproven, if the backend
-	// cannot be asked.
-	Missing, Unproven bool
-	// TextAt is the JSON pointer of Text if that is one string of the answer.
-	TextAt string
-	// Mutable is set where the backend's own agents change the text, so that it
-	// need not be the one that last went through memproxy.
-	Mutable bool
-	// Drop is set by the gate: the adapter removes the element. Show, if set,
-	// replaces Text.
-	Drop bool
-	Show *string
-	// Compiled is set for content that the backend derives from memories: the
-	// prompt of an agent among its messages.
-	Compiled bool
-	// Common is set for what the backend provides to everybody, such as its own
-	// tools: it has no owner, and everybody may see it.
-	Common bool
-	// Holder is set for an object that holds memories, each of which is judged by
-	// itself: an agent with its blocks.
-	Holder bool
-	// Uncounted is set for what budgets do not count as a memory, such as an agent
-	// or a folder.
-	Uncounted bool
-	// Told, if set, is the provenance shown to the reader, under ProvenanceKey in
-	// the memory's metadata.
-	Told *Provenance
-}
-
-// A Made is an object that came to be with a write, and the agent that it belongs to
-// if the request does not name it.
-type Made struct{ ID, Agent string }
-
-// Reading is what an adapter found in an answer.
-type Reading struct {
-	Memories []Memory
-	// Events are ids of asynchronous writes that the answer names.
-	Events []string
-	// Made are further objects that a write made or returned: the caller becomes their
-	// owner unless they have one.
-	Made []Made
-	// Derived are the texts of an answer made of many memories as a whole.
-	Derived []string
-	// Relations are the relations in the answer, derived from memories that it does
-	// not name. Unrelated removes them.
-	Relations []string
-	Unrelated bool
-	// Mixed is set if the backend counted, or may have counted, memories of others:
-	// its totals are removed, and a list counts its shown elements.
-	Mixed bool
-	// Links are pointers of absolute URLs that would lead past the proxy.
-	Links []string
-	// Settles is set where the answer to a write names every memory that it
-	// made: the write is then charged for those and no others.
-	Settles bool
-	// Traces is set if the answer may show what memproxy itself did in the backend,
-	// which Rewrite then removes.
-	Traces bool
 }
