@@ -24,12 +24,13 @@ func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, user str
 		own = o.Or(own)
 	}
 	who, once := p.Account(), own
+	account := fit("principal/" + who)
 	out := make([]memproxy.Line, 0, 8)
 	if p.Trust != memproxy.TrustAnonymous && l.Together > 1 {
 		out = pair(out, kind, userKey(who, user), own, memproxy.BudgetHour, memproxy.BudgetTotal)
 		own.PerHour, own.Total = times(own.PerHour, l.Together), times(own.Total, l.Together)
 	}
-	out = pair(out, kind, "principal/"+who, own, memproxy.BudgetHour, memproxy.BudgetTotal)
+	out = pair(out, kind, account, own, memproxy.BudgetHour, memproxy.BudgetTotal)
 	if strings.HasPrefix(p.ID, memproxy.AnonymousPrefix) {
 		all := memproxy.WriteLimit{PerHour: times(once.PerHour, max(1, l.Together)), Total: times(once.Total, max(1, l.Together))}
 		out = pair(out, kind, "principal/"+memproxy.Anonymous, all, memproxy.BudgetHour, memproxy.BudgetTotal)
@@ -43,7 +44,7 @@ func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, user str
 		}
 	}
 	if l.RapidPerMinute > 0 {
-		out = append(out, memproxy.Line{Reason: memproxy.RapidWrites, Key: fit("principal/" + who), Window: memproxy.WindowMinute, Limit: l.RapidPerMinute, Soft: true})
+		out = append(out, memproxy.Line{Reason: memproxy.RapidWrites, Key: account, Window: memproxy.WindowMinute, Limit: l.RapidPerMinute, Soft: true})
 	}
 	return out
 }
