@@ -226,17 +226,13 @@ func rarer(a, b *anchor) *anchor {
 	return a
 }
 
-var letters = terms.BytesOf(terms.Smalls)
-
 func (a *anchor) rarity() int {
 	least := 1 << 10
 	for _, s := range a.literals {
 		n := 0
-		for i, r := range s {
+		for _, r := range s {
 			switch {
 			case r == ' ':
-			case r == '.' && i+1 < len(s) && letters[s[i+1]]: // of a file or a domain, and not of a sentence
-				n += 2
 			case r >= utf8.RuneSelf:
 				n += 2
 			case unicode.IsLetter(r), unicode.IsDigit(r), r == '.', r == ',', r == '-', r == '\'', r == ':':
