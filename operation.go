@@ -203,8 +203,10 @@ type Operation struct {
 	Changes []MemberChange
 	// Administers is set if the payload also changes settings of the installation
 	// (a model's endpoint, keys, an environment), or asks for secrets: the caller
-	// must then be allowed to administer as well.
-	Administers bool
+	// must then be allowed to administer as well. AdministersAt is the pointer of the
+	// first such member, if the payload has one.
+	Administers   bool
+	AdministersAt string
 	// Extracts is set if a model of the backend extracts facts from the content,
 	// which are judged when the backend reports them.
 	Extracts bool

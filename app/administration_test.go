@@ -219,5 +219,5 @@ policy:`, 1), showing, "ROOT", sha(adminToken), "OWNER", sha("owner-token"))
 			t.Errorf("a tool as %s: %d %s", token, g.status, g.body)
 		}
 	}
-	l.do("PATCH", path, `{"secrets":{"A":"b"}}`, "X-API-Key", "owner-token").want(t, 403).has(t, "policy.admin")
+	l.do("PATCH", path, `{"secrets":{"A":"b"}}`, "X-API-Key", "owner-token").want(t, 403).has(t, "policy.admin", `"pointer":"/secrets"`)
 }

@@ -78,7 +78,7 @@ func TestOwnersConfigureLetta(t *testing.T) {
 	}
 	closed := startLetta(t, someAgent)
 	for range 5 {
-		if a := closed.do("PATCH", "/v1/agents/"+closed.agent, `{"system":"You help with code."}`); a.status != 403 || !strings.Contains(a.body, `"policy.steering"`) || isLocked(a) {
+		if a := closed.do("PATCH", "/v1/agents/"+closed.agent, `{"system":"You help with code."}`); a.status != 403 || !strings.Contains(a.body, `"policy.steering"`) || !strings.Contains(a.body, `"pointer":"/system"`) || isLocked(a) {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 	}

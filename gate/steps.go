@@ -197,6 +197,7 @@ func rule(ctx context.Context, r *run) error {
 	setAside(r, &ruling)
 	unfiltered(r)
 	apart(ctx, r)
+	point(r.op, ruling.Reasons)
 	if ruling.Verdict == memproxy.Hold && running(r.call) {
 		r.verdict.Forbid(memproxy.RunUngated, "", "it would wait for review, and an agent's run cannot wait: what it writes is ruled on while its caller is there")
 	}
@@ -224,8 +225,26 @@ func administers(ctx context.Context, r *run) error {
 		r.op.Administers = false
 		return nil
 	}
+	point(&op, ruling.Reasons)
 	r.verdict.Ruled(&ruling)
 	return nil
+}
+
+// point adds to reasons the pointer of the first member that they are about.
+func point(op *memproxy.Operation, reasons []memproxy.Reason) {
+	for i := range reasons {
+		switch why := &reasons[i]; {
+		case why.Pointer != "":
+		case why.Code == memproxy.PolicyAdmin:
+			why.Pointer = op.AdministersAt
+		case why.Code == memproxy.PolicySteering:
+			if n := slices.IndexFunc(op.Items, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemSteering }); n >= 0 {
+				why.Pointer = op.Items[n].Pointer
+			}
+		case why.Code == memproxy.TrustBackdated && len(op.Backdated) > 0:
+			why.Pointer = op.Backdated[0].Pointer
+		}
+	}
 }
 
 // uninstructed: no message claims to instruct the model.

@@ -54,6 +54,13 @@ func administers(m jsondoc.Member) bool {
 	return withheld.Name(m.Name) || withheld.Endpoint(m.Name) || strings.HasPrefix(m.Name, "mcp_") || m.Name == "sandbox_config"
 }
 
+// administers records a member that only an administrator may set.
+func (d *decoding) administers(m jsondoc.Member, ptr string) {
+	if !d.op.Administers && administers(m) {
+		d.op.Administers, d.op.AdministersAt = true, ptr
+	}
+}
+
 // nothing reports whether a value is null, or an empty list or object: agent files
 // contain those.
 func nothing(v *jsondoc.Value) bool {
