@@ -109,7 +109,7 @@ func forwarded(h http.Header, plain bool) http.Header {
 
 // ForGate returns the gate's view of the backend. Fetch sends its side requests.
 func (b *Backend) ForGate(fetch gate.Fetcher) gate.Backend {
-	return gate.Backend{Name: b.Name, Adapter: b.Adapter, Fetch: fetch, Ungated: b.Ungated, Tenant: b.Tenant, SideTimeout: b.SideTimeout}
+	return gate.Backend{Name: b.Name, Adapter: b.Adapter, Fetch: fetch, Ungated: b.Ungated, Lends: b.Credential != nil, Tenant: b.Tenant, SideTimeout: b.SideTimeout}
 }
 
 // Runtime is a listener's clock, tracer and log.

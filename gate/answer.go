@@ -69,7 +69,7 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	}
 	if ret.status != memproxy.StatusNotFound || !ret.Inspect || !ret.absent() {
 		if ret.filtrate(ctx); ret.Answered != nil && ret.Answered.Status == memproxy.StatusBadGateway {
-			span.SetStatus(codes.Error, string(memproxy.UpstreamMalformed))
+			span.SetStatus(codes.Error, string(ret.Answered.Reasons[0].Code))
 		}
 	}
 	if ret.filtered > 0 {
@@ -157,6 +157,10 @@ func (ret *answer) absent() bool {
 // filtrate reads, filters and rewrites the answer. An answer that cannot be read
 // cannot be filtered, and is withheld, and so is one that is not screened in time.
 func (ret *answer) filtrate(ctx context.Context) {
+	if disowned(ret) {
+		ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamUnavailable, notAdmitted)
+		return
+	}
 	refused, err := ret.through(ctx, asSent)
 	if err == nil && !refused {
 		refused, err = ret.sifted(ctx)

@@ -179,6 +179,7 @@ type Backend struct {
 	Adapter Adapter
 	Fetch   Fetcher // nil: nothing can be fetched, unknown owners remain unknown
 	Ungated Ungated // how runs that cannot be gated are treated
+	Lends   bool    // memproxy presents a credential of its own to it
 	// Tenant is the only tenant with memories in the backend; "" if several share
 	// it. Callers of other tenants are refused.
 	Tenant string

@@ -310,3 +310,17 @@ func withData(event, data []byte) []byte {
 	out = append(append(out, "data: "...), bytes.ReplaceAll(data, []byte("\n"), []byte(" "))...)
 	return append(out, "\n\n"...)
 }
+
+// notAdmitted is what a caller is told whom only memproxy's own credential keeps out.
+const notAdmitted = "the backend refuses the credential that memproxy presents to it (backends[].credential); this caller's own was accepted"
+
+// disowned reports whether the backend refused the credential that memproxy presents in
+// place of the caller's, which the caller can do nothing about.
+func disowned(ret *answer) bool {
+	b := &ret.call.Backend
+	if ret.status != memproxy.StatusUnauthorized || !b.Lends || ret.Principal.ID == "" || !ret.enforced() {
+		return false
+	}
+	doorkeeper, ok := b.Adapter.(Doorkeeper)
+	return !ok || doorkeeper.Unauthorized(ret.reply)
+}

@@ -86,6 +86,13 @@ func extraordinary(v *jsondoc.Value) bool {
 	return false
 }
 
+// Unauthorized implements the gate's doorkeeper: if a model's provider refuses a key, the
+// server answers 401 with an error of another form.
+func (a *Adapter) Unauthorized(reply memproxy.Reply) bool {
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	return err == nil && strings.HasPrefix(doc.Root.Get("detail").Text(), "Unauthorized")
+}
+
 // Withhold implements the gate's withholder. Administrators see the source of tools, which
 // they make: without it a tool that they read and change, or import in an agent file,
 // would lose it.

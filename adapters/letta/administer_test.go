@@ -86,3 +86,17 @@ func TestSecretsAreWithheld(t *testing.T) {
 		t.Error("what cannot be read is shown")
 	}
 }
+
+// Proves EDGE-18: the server's 401 for a request is told from the one for a model's key.
+func TestWhoseCredentialTheServerRefuses(t *testing.T) {
+	a := must.Get(New(Options{}))(t)
+	for body, want := range map[string]bool{
+		`{"detail":"Unauthorized"}`: true,
+		`{"error":{"type":"llm_authentication","message":"Authentication failed with the LLM model provider.","detail":"Unauthorized"}}`: false,
+		`Unauthorized`: false,
+	} {
+		if got := a.Unauthorized(memproxy.Reply{Status: 401, Body: []byte(body)}); got != want {
+			t.Errorf("%s: %v", body, got)
+		}
+	}
+}

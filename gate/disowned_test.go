@@ -1,0 +1,49 @@
+package gate_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-18: a caller whom only memproxy's own credential keeps out is told whose it
+// is, and does not take the backend's 401 for a judgement of its own key. A 401 for another
+// reason, and one for a credential that the caller brought, is the backend's.
+func TestARefusedCredentialIsMemproxys(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lends, known, about bool
+		want                int
+	}{
+		"memproxy's":     {true, true, true, 502},
+		"the caller's":   {false, true, true, 401},
+		"of no caller":   {true, false, true, 401},
+		"not the access": {true, true, false, 401},
+	} {
+		r := newRig(t, nil)
+		r.adapter = guarded{r.fake, tc.about}
+		r.fake.op = learn("likes tea")
+		call := r.call(r.fake.op)
+		call.Backend.Lends = tc.lends
+		a := r.gate.Admit(context.Background(), call)
+		if !tc.known {
+			a.Principal.ID = ""
+		}
+		reply := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 401, Body: []byte(`{"detail":"Unauthorized"}`)})
+		if reply.Status != tc.want || strings.Contains(string(reply.Body), "backends[].credential") != (tc.want == 502) {
+			t.Errorf("%s: %d %s", name, reply.Status, reply.Body)
+		}
+		if last := r.recorder.last(); last.Status != 401 {
+			t.Errorf("%s: the backend answered %d in the record", name, last.Status)
+		}
+	}
+}
+
+// guarded tells whether a 401 is about the request's credential.
+type guarded struct {
+	*fakeAdapter
+	about bool
+}
+
+func (g guarded) Unauthorized(memproxy.Reply) bool { return g.about }
