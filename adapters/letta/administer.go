@@ -54,10 +54,10 @@ func administers(m jsondoc.Member) bool {
 	return withheld.Name(m.Name) || withheld.Endpoint(m.Name) || strings.HasPrefix(m.Name, "mcp_") || m.Name == "sandbox_config"
 }
 
-// administers records a member that only an administrator may set.
-func (d *decoding) administers(m jsondoc.Member, ptr string) {
-	if !d.op.Administers && administers(m) {
-		d.op.Administers, d.op.AdministersAt = true, ptr
+// reserves records a member that only an administrator may set.
+func reserves(op *memproxy.Operation, m jsondoc.Member, ptr string) {
+	if !op.Administers && administers(m) {
+		op.Administers, op.AdministersAt = true, ptr
 	}
 }
 

@@ -37,7 +37,7 @@ func (d *decoding) form(v *jsondoc.Value, ptr string) error {
 
 // member reads a member by its name.
 func (d *decoding) member(m jsondoc.Member, ptr string) error {
-	d.administers(m, ptr)
+	reserves(d.op, m, ptr)
 	if kind := targetKey(m.Name); kind != "" {
 		return d.targets(kind, m.Value, ptr)
 	}
@@ -136,7 +136,7 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 		return d.block(v, ptr)
 	}
 	return d.members(v, ptr, func(m jsondoc.Member, p string) error {
-		d.administers(m, p)
+		reserves(d.op, m, p)
 		switch {
 		case m.Name == "tools" && slices.ContainsFunc(m.Value.List(), sourceless):
 			return bad(memproxy.PayloadMalformed, 422, p, "a tool of the file is without its source, which the server's tool of that name would lose; files that memproxy exports have it for callers with the role memproxy-admin")
