@@ -82,29 +82,53 @@ func unchanged(before, after raw) bool {
 var loose = []string{"resources", "sizeLimit"}
 
 // isSidecar reports whether a stored container is the template's, and the first member
-// that differs. The API server fills in defaults and admission adds mounts, so
-// additional members are allowed, except those that change what runs.
+// that differs. Admission adds mounts.
 func (t *template) isSidecar(have map[string]any) (member string, ok bool) {
-	for _, k := range slices.Sorted(maps.Keys(t.object)) {
-		agrees := covers
-		if k == "volumeMounts" {
-			agrees = containsAll
+	members := slices.AppendSeq(slices.Collect(maps.Keys(t.object)), maps.Keys(have))
+	slices.Sort(members)
+	for _, k := range slices.Compact(members) {
+		want, ours := t.object[k]
+		switch {
+		case k == "volumeMounts":
+			ok = containsAll(have[k], want) && t.mayMount(have[k])
+		case ours:
+			ok = slices.Contains(loose, k) || covers(have[k], want)
+		default:
+			ok = mayAdd(k, have[k])
 		}
-		if !slices.Contains(loose, k) && !agrees(have[k], t.object[k]) {
+		if !ok {
 			return k, false
 		}
-	}
-	for _, k := range []string{
-		"args", "command", "env", "envFrom", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe", "volumeDevices", "workingDir",
-	} {
-		if _, ours := t.object[k]; !ours && have[k] != nil {
-			return k, false
-		}
-	}
-	if !t.mayMount(have["volumeMounts"]) {
-		return "volumeMounts", false
 	}
 	return "", true
+}
+
+// additions are the members that an object may have in addition to the template's: what
+// the API server fills in, and what admission restricts (OpenShift's security context
+// constraints), each with its only value; nil: any. Every other member could change what
+// runs, such as subPath, terminationMessagePath elsewhere, or privileged.
+var additions = map[string]any{
+	"imagePullPolicy": nil, "resizePolicy": nil, "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+	"protocol": "TCP", "scheme": "HTTP", "service": "",
+	"failureThreshold": nil, "periodSeconds": nil, "successThreshold": nil, "timeoutSeconds": nil,
+	"apiVersion": "v1", "creationTimestamp": nil, "defaultMode": nil, "divisor": nil, "expirationSeconds": nil, "volumeMode": "Filesystem",
+	"allowPrivilegeEscalation": false, "drop": nil, "privileged": false, "procMount": "Default", "readOnlyRootFilesystem": true,
+	"runAsNonRoot": true, "runAsUser": nil, "seLinuxOptions": nil,
+}
+
+// objects are members of additions that have only such members themselves.
+var objects = []string{"capabilities", "securityContext"}
+
+// mayAdd reports whether an object may have a member that the template's lacks.
+func mayAdd(k string, have any) bool {
+	value, known := additions[k]
+	switch {
+	case slices.Contains(objects, k):
+		return covers(have, map[string]any{})
+	case slices.Contains(loose, k) || have == nil:
+		return true
+	}
+	return known && (value == nil || have == value)
 }
 
 // tokens is where admission mounts tokens of service accounts and clouds. A mount
@@ -132,17 +156,22 @@ func (t *template) mayMount(have any) bool {
 	})
 }
 
-// covers reports whether have contains want: objects may have more members, lists must
-// have the same length.
+// covers reports whether have is want: objects may also have what mayAdd allows, lists
+// must have the same length.
 func covers(have, want any) bool {
 	switch w := want.(type) {
 	case map[string]any:
 		h, ok := have.(map[string]any)
 		if !ok {
-			return len(w) == 0
+			return have == nil && len(w) == 0
 		}
 		for k, v := range w {
 			if !slices.Contains(loose, k) && !covers(h[k], v) {
+				return false
+			}
+		}
+		for k, v := range h {
+			if _, ours := w[k]; !ours && !mayAdd(k, v) {
 				return false
 			}
 		}
