@@ -79,6 +79,10 @@ func TestExplainAnswersAsTheListener(t *testing.T) {
 	good := `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"x"}]}`
 	for _, c := range []struct{ method, path, body, verdict string }{
 		{"POST", "/memories", good, "allow"},
+		{"X-HTTP-Method-Override: DELETE\nPOST", "/memories", good, "deny"},
+		{"Content-Encoding: gzip\nPOST", "/memories", good, "deny"},
+		{"X-Memproxy-Min-Trust: nonsense\nGET", "/memories?user_id=ann", "", "deny"},
+		{"X-Other: x\nPOST", "/memories", good, "allow"},
 		{"POST", "/memories", strings.Replace(good, "x", strings.Repeat("x ", 800), 1), "deny"},
 		{"POST", "/memories?_method=DELETE", good, "deny"},
 		{"POST", "/memories?of=method", good, "allow"},
@@ -88,8 +92,19 @@ func TestExplainAnswersAsTheListener(t *testing.T) {
 		{"POST", "/custom/x", good, "deny"},
 		{"TRACE", "/memories", "", "deny"},
 	} {
-		served := r.do(c.method, c.path, c.body).header.Get("X-Memproxy-Decision")
-		args := []string{"explain", "--config", path, "--method", c.method, "--path", c.path, "--as", "agent:dev", "--json"}
+		header, method, ok := strings.Cut(c.method, "\n")
+		var headers []string // name and value
+		if !ok {
+			method = header
+		} else {
+			name, value, _ := strings.Cut(header, ": ")
+			headers = []string{name, value}
+		}
+		served := r.do(method, c.path, c.body, headers...).header.Get("X-Memproxy-Decision")
+		args := []string{"explain", "--config", path, "--method", method, "--path", c.path, "--as", "agent:dev", "--json"}
+		if ok {
+			args = append(args, "--header", header)
+		}
 		if c.body != "" {
 			args = append(args, "--body", writeFile(t, filepath.Join(t.TempDir(), "body.json"), c.body))
 		}

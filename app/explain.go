@@ -26,6 +26,7 @@ type Question struct {
 	As             string // id of a configured principal; "": the default one
 	Method, Target string // Target: path and query
 	Session        string // as the caller's header would name it
+	Header         memproxy.Header
 	Body           []byte
 }
 
@@ -150,10 +151,16 @@ func Explain(ctx context.Context, cfg *config.Config, q Question, getenv func(st
 	if err != nil {
 		return nil, fmt.Errorf("path: %w", err)
 	}
-	req := memproxy.Request{Method: strings.ToUpper(q.Method), Path: u.Path, EscapedPath: u.EscapedPath(), Query: u.RawQuery, Header: memproxy.Header{}}
+	req := memproxy.Request{Method: strings.ToUpper(q.Method), Path: u.Path, EscapedPath: u.EscapedPath(), Query: u.RawQuery, Header: q.Header}
+	if req.Header == nil {
+		req.Header = memproxy.Header{}
+	}
+	if q.Session != "" {
+		req.Header.Set(frontend.SessionHeader, q.Session)
+	}
 	entry := frontend.Entry{
 		Class: backend.Classify(frontend.Head{Request: req, Body: len(q.Body) > 0}),
-		Call:  gate.Call{Backend: backend.ForGate(nil), Request: req, Session: memproxy.NameSession(q.Session)},
+		Call:  gate.Call{Backend: backend.ForGate(nil), Request: req, Session: frontend.Session(req.Header)},
 	}
 	if entry.Class.Handling == frontend.Open {
 		entry.Class.Handling = frontend.Passed // a public route asks nobody, so that every caller may use it

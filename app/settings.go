@@ -45,7 +45,11 @@ func (s *edits) compare(cfg *config.Config) error {
 	case err != nil:
 		return fmt.Errorf("state: %w", err)
 	default:
-		if err := json.Unmarshal(text, &before); err != nil {
+		err := json.Unmarshal(text, &before)
+		if err == nil && before == nil {
+			err = errors.New("it has none")
+		}
+		if err != nil {
 			// A crash may have truncated the file. It is written again.
 			s.log.Warn("the settings of the last start cannot be read; edits since are not named", "error", err)
 		}

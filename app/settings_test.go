@@ -119,6 +119,37 @@ func TestLooseningEditsAreReported(t *testing.T) {
 	}
 }
 
+// A file of settings that does not list any is reported, and written again.
+func TestDamagedSettingsAreReported(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain)
+	for i, text := range []string{"", "{", "null", "[]"} {
+		r.stop()
+		writeFile(t, filepath.Join(r.dir, "state", settingsFile), text)
+		r.run()
+		if n := strings.Count(r.log.String(), "the settings of the last start cannot be read"); n != i+1 {
+			t.Errorf("%q: the log says it %d times, want %d", text, n, i+1)
+		}
+	}
+}
+
+// An empty directory that was made for the state is closed to other users; what is in
+// one with files is not touched.
+func TestAnEmptyStateDirectoryIsClosed(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]os.FileMode{"": 0o700, "another's": 0o755} {
+		state := filepath.Join(t.TempDir(), "state")
+		must.Do(t, errors.Join(os.Mkdir(state, 0o755), os.Chmod(state, 0o755)))
+		if file != "" {
+			writeFile(t, filepath.Join(state, file), "x")
+		}
+		start(t, plain, "DIR/state", state)
+		if info := must.Get(os.Stat(state))(t); info.Mode().Perm() != want {
+			t.Errorf("with %q in it the mode is %v, want %v", file, info.Mode().Perm(), want)
+		}
+	}
+}
+
 // A record names as many loosened settings and faults as it keeps as they are: a longer text
 // is replaced by its hash.
 //

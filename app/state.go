@@ -76,6 +76,11 @@ func openRecords(ctx context.Context, cfg *config.Config, o Options, unsafe []st
 	if err = s.openTelemetry(ctx); err != nil {
 		return nil, err
 	}
+	// An empty directory that was made for the state, often with mode 0755, becomes as one
+	// that is made here; the root of a volume may belong to another user and stays.
+	if entries, err := os.ReadDir(s.path()); err == nil && len(entries) == 0 {
+		_ = os.Chmod(s.path(), 0o700)
+	}
 	if err = os.MkdirAll(s.path("keys"), 0o700); err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}

@@ -20,8 +20,10 @@ type Store interface {
 
 // Defaults of DegradingOptions.
 const (
-	DefaultShare    memproxy.PerMille = 250
-	DefaultDeadline                   = 50 * time.Millisecond
+	DefaultShare memproxy.PerMille = 250
+	// DefaultDeadline leaves room for a burst of writes on few processors: one late call
+	// sends the whole process to its share.
+	DefaultDeadline = 250 * time.Millisecond
 	// retry is how long the shared store is not called after a failure.
 	retry = time.Second
 	// maxOwed bounds the charges that wait to be replayed to the shared store.

@@ -251,7 +251,7 @@ type WriteLimit struct {
 // Redis is the shared budget store.
 type Redis struct {
 	URL     Secret   `yaml:"url,omitempty" doc:"redis://, rediss:// or unix://; several hosts with commas for a Cluster; ?master=NAME for Sentinel" required:"true" loose:"-"`
-	Timeout Duration `yaml:"timeout,omitempty" doc:"deadline of one charge" default:"50ms" min:"1ms" loose:"-"`
+	Timeout Duration `yaml:"timeout,omitempty" doc:"deadline of one charge; a charge that takes longer sends the replica to its share" default:"250ms" min:"1ms" loose:"-"`
 	Share   *float64 `yaml:"degraded_share,omitempty" doc:"share of each limit that one replica may use while Redis is unavailable, up to 1" default:"0.25" min:"0.001" max:"1" loose:"up"`
 }
 
