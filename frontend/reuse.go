@@ -1,8 +1,10 @@
 package frontend
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -11,8 +13,9 @@ import (
 
 // A server may close a connection after an error of its own without saying so, as
 // uvicorn does after an exception. A request that is sent meanwhile is lost, and a write
-// cannot be repeated. So nothing is sent on a connection after such an answer: a Write
-// that fails before its first byte makes the transport use another connection.
+// cannot be repeated. So a connection is closed at the end of such an answer, and nothing
+// is sent on it meanwhile: a Write that fails before its first byte makes the transport
+// use another connection, if it can get the body again (GetBody).
 
 // Dial dials connections that are not used again after an error of the server.
 func Dial(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -52,6 +55,34 @@ func roundTrip(next http.RoundTripper, r *http.Request) (*http.Response, error) 
 	}
 	if c, ok := on.(*upstreamConn); ok {
 		c.failed.Store(true)
+		resp.Body = &lastBody{resp.Body, c}
 	}
 	return resp, nil
+}
+
+// lastBody is the body of the last answer on a connection.
+type lastBody struct {
+	io.ReadCloser
+	on net.Conn
+}
+
+func (b *lastBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		_ = b.on.Close()
+	}
+	return n, err
+}
+
+func (b *lastBody) Close() error {
+	defer b.on.Close()
+	return b.ReadCloser.Close()
+}
+
+// SetBody gives a request a body that the transport can send again, on another
+// connection, if nothing of it was sent.
+func SetBody(r *http.Request, body []byte) {
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	r.Body, _ = r.GetBody()
+	r.ContentLength = int64(len(body))
 }

@@ -1,12 +1,10 @@
 package frontend
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -114,7 +112,7 @@ func (s *Side) As(ctx context.Context, q memproxy.Request, body []byte, caller, 
 	out.Header.Set("Accept-Encoding", "identity")
 	if body != nil {
 		out.Header.Set("Content-Type", "application/json")
-		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		SetBody(out, body)
 	}
 	return s.send(ctx, out, limit)
 }

@@ -167,9 +167,7 @@ func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission
 	case rest != nil:
 		out.Body, out.ContentLength = io.NopCloser(rest), r.ContentLength
 	case len(a.Body) > 0:
-		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(a.Body)), int64(len(a.Body))
-		body := a.Body
-		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		frontend.SetBody(out, a.Body)
 	}
 	if a.Changed {
 		frontend.DropDigests(out.Header)

@@ -1,11 +1,9 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -71,7 +69,7 @@ func (o *Own) send(ctx context.Context, a *gate.Admission, req memproxy.Request)
 	}
 	out := &http.Request{Method: req.Method, URL: frontend.Join(o.p.opt.Upstream, path, req.EscapedPath, a.Query, false), Header: o.p.opt.RequestHeaders(http.Header(req.Header), true, true)}
 	if len(a.Body) > 0 {
-		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(a.Body)), int64(len(a.Body))
+		frontend.SetBody(out, a.Body)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.p.opt.UpstreamTimeout)
 	defer cancel()
