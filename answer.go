@@ -102,6 +102,9 @@ type Reading struct {
 	// Mixed is set if the backend counted, or may have counted, memories of others:
 	// its totals are removed, and a list counts its shown elements.
 	Mixed bool
+	// Limited is set if the caller may see only some of an owner's memories: the number
+	// that an owner is said to have is removed.
+	Limited bool
 	// Links are pointers of absolute URLs that would lead past the proxy.
 	Links []string
 	// Settles is set where the answer to a write names every memory that it

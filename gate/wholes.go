@@ -121,7 +121,7 @@ func receipt(ret *answer, m *memproxy.Memory, st memproxy.Status) bool {
 // naming them: they are shown if all those memories are the tenant's, and no
 // relation looks like an attack.
 func related(ctx context.Context, ret *answer) (refused bool, err error) {
-	ret.reading.Mixed = !oneOwner(ret)
+	ret.reading.Mixed, ret.reading.Limited = !oneOwner(ret), access.Limited(&ret.Principal)
 	if len(ret.reading.Relations) == 0 {
 		return false, nil
 	}

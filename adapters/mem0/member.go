@@ -168,6 +168,7 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Array {
 		return bad(memproxy.PayloadMalformed, 422, ptr, "memories must be a list")
 	}
+	named := make(map[string]bool, len(v.Elems))
 	for i, e := range v.Elems {
 		at := jsondoc.Index(ptr, i)
 		if e.Kind != jsondoc.Object {
@@ -180,6 +181,10 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 		if id == nil {
 			return bad(memproxy.PayloadMalformed, 422, at, "a batch entry needs a memory_id")
 		}
+		if named[id.Text()] { // of two changes one would be lost, and a second deletion fails after the first
+			return bad(memproxy.PayloadDuplicate, 400, at, "a batch names a memory once")
+		}
+		named[id.Text()] = true
 		for _, m := range e.Members {
 			if err := d.member(m, at, id.Text()); err != nil {
 				return err

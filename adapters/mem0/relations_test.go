@@ -29,6 +29,28 @@ func TestTotalsOfOthersAreLeftOut(t *testing.T) {
 	}
 }
 
+// Proves EDGE-13: to a caller that may see a part of what an owner has, the backend's count
+// of it is not shown, in a list or alone.
+func TestCountsOfAnOwnerAreForUnlimitedCallers(t *testing.T) {
+	a := adapter(t)
+	const counted, bare = `{"id":1,"name":"ann","type":"user","total_memories":7}`, `{"id":1,"name":"ann","type":"user"}`
+	for _, tc := range []struct{ route, answer, limited string }{
+		{"mem0.v1.entities", `{"count":1,"results":[` + counted + `],"total_users":8}`, `{"count":1,"results":[` + bare + `]}`},
+		{"mem0.v2.entity", `[` + counted + `]`, `[` + bare + `]`},
+	} {
+		for _, limited := range []bool{false, true} {
+			want := tc.answer
+			if limited {
+				want = tc.limited
+			}
+			rt := memproxy.Route{ID: tc.route, Kind: memproxy.Recall}
+			if got := rewritten(t, a, rt, memproxy.Request{}, tc.answer, func(rd *memproxy.Reading) { rd.Limited = limited }); got != want {
+				t.Errorf("%s, limited %v: %s", tc.route, limited, got)
+			}
+		}
+	}
+}
+
 // Proves EDGE-13, CARD-2: memories of others, previous texts and relations can be
 // removed from the answer to a write, and the rest is unchanged.
 func TestAnswersOfWritesAreRewritten(t *testing.T) {

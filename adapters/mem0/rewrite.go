@@ -24,7 +24,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		if m.Drop && m.Pointer == "" {
 			return nil, errWhole
 		}
-		changed = changed || m.Drop || m.Bare || m.Told != nil || m.Show != nil && m.TextAt != ""
+		changed = changed || m.Drop || m.Bare || m.Told != nil || m.Show != nil && m.TextAt != "" || rd.Limited && m.Kind == memproxy.TargetEntity
 	}
 	if !changed || len(bytes.TrimSpace(reply.Body)) == 0 { // of a change, in which Read finds nothing
 		return reply.Body, nil
@@ -33,7 +33,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	if err != nil {
 		return nil, err
 	}
-	w := rewriting{doc: doc, e: doc.Edit(), memories: make(map[string]*memproxy.Memory, len(rd.Memories)), unwanted: unwanted}
+	w := rewriting{doc: doc, e: doc.Edit(), memories: make(map[string]*memproxy.Memory, len(rd.Memories)), unwanted: unwanted, limited: rd.Limited}
 	shown, gone := map[string]string{}, rd.Unrelated
 	for i := range rd.Memories {
 		m := &rd.Memories[i]
@@ -124,6 +124,7 @@ type rewriting struct {
 	e        *jsondoc.Edits
 	memories map[string]*memproxy.Memory // by pointer
 	unwanted []string                    // fields that memproxy requested in addition
+	limited  bool                        // counts of an owner are of more than the caller may see
 }
 
 // answer changes the object or the lists that an answer is, and its counts. If the backend
@@ -151,6 +152,9 @@ func (w *rewriting) answer(mixed bool) error {
 		}
 	}
 	w.receipt(root, dropped)
+	if lists > 0 && (mixed || w.limited) {
+		w.e.Object(root, func(name string) bool { return strings.HasPrefix(name, "total_") }, nil)
+	}
 	switch count := root.Get("count"); {
 	case mixed && lists > 0:
 		for _, v := range [...]*jsondoc.Value{count, root.Get("total")} {
@@ -158,7 +162,6 @@ func (w *rewriting) answer(mixed bool) error {
 				w.e.Replace(v, strconv.AppendInt(nil, int64(total-dropped), 10))
 			}
 		}
-		w.e.Object(root, func(name string) bool { return strings.HasPrefix(name, "total_") }, nil)
 	case !mixed && count != nil && count.Kind == jsondoc.Number && dropped > 0:
 		if n, err := strconv.Atoi(string(w.doc.Raw(count))); err == nil {
 			w.e.Replace(count, strconv.AppendInt(nil, int64(max(0, n-dropped)), 10))
@@ -205,6 +208,9 @@ func (w *rewriting) element(v *jsondoc.Value, m *memproxy.Memory, unwanted []str
 	}
 	if input := v.Get("input"); input != nil && m.Show != nil && m.TextAt != "" {
 		w.e.Replace(input, []byte("[]"))
+	}
+	if w.limited && m.Kind == memproxy.TargetEntity {
+		unwanted = append(slices.Clip(unwanted), "total_memories", "memory_count", "count")
 	}
 	if m.Bare {
 		unwanted = append(slices.Clip(unwanted), "previous_memory", "old_memory")
