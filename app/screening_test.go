@@ -42,6 +42,9 @@ func TestCredentialsInMetadata(t *testing.T) {
 		`{"password":"hunter2hunter2"}`:                           403,
 		`{"db":{"Password2":["ann@mail.example","S3cr3t!pass"]}}`: 403,
 		`{"API key":"9f8a7c6b5d4e3f2a1b0c"}`:                      403,
+		`{"password":12345678}`:                                   403,
+		`{"db":{"passwords":[1],"password":[3,12345678]}}`:        403,
+		`{"order":12345678,"password_length":12345}`:              200,
 		`{"password":"required","password_policy":"12 characters","next_token":"a1b2c3d4e5","secret":"of the garden"}`: 200,
 		`{"the_user_password_1":1,"conversation_participants":["ann","bob"],"token_count":"12345678a"}`:                200,
 	} {

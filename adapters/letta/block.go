@@ -222,6 +222,7 @@ func (d *draft) metadata(v *jsondoc.Value, ptr string) error {
 		}
 		d.said.Metadata(d.doc, m)
 		wire.Member(d.op, m, p, d.as(memproxy.ItemMetadata))
+		wire.Numbers(d.op, d.doc, m.Value, p, d.as(memproxy.ItemMetadata))
 	}
 	return nil
 }

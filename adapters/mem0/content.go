@@ -242,6 +242,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 			}
 		}
 		wire.Member(d.op, m, p, as(memproxy.ItemMetadata, ""))
+		wire.Numbers(d.op, d.doc, m.Value, p, as(memproxy.ItemMetadata, ""))
 	}
 	return nil
 }

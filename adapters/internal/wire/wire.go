@@ -58,6 +58,27 @@ func Strings(op *memproxy.Operation, v *jsondoc.Value, ptr string, like memproxy
 	}
 }
 
+// minNumber is how many digits a number that can be a credential has at least, before its
+// fraction.
+const minNumber = 4
+
+// Numbers adds an item for every number in a value that can be a credential: readers are
+// shown a number as they are shown a text.
+func Numbers(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, like memproxy.Item) {
+	if v.Kind == jsondoc.Number {
+		text := string(doc.Raw(v))
+		if whole := strings.TrimLeft(text, "-0123456789"); len(text)-len(whole) >= minNumber {
+			Add(op, ptr, text, like)
+		}
+	}
+	for i, e := range v.Elems {
+		Numbers(op, doc, e, jsondoc.Index(ptr, i), like)
+	}
+	for _, m := range v.Members {
+		Numbers(op, doc, m.Value, jsondoc.Child(ptr, m.Name), like)
+	}
+}
+
 // Member adds an item for a member's name, as Name does, and for every string in its
 // value.
 func Member(op *memproxy.Operation, m jsondoc.Member, ptr string, like memproxy.Item) {
