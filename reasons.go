@@ -30,7 +30,7 @@ const (
 	RunUngated   ReasonCode = "run.ungated"   // an agent whose own memory writes cannot be ruled on before they happen
 
 	PayloadMalformed   ReasonCode = "payload.malformed"  // not the JSON that the route takes
-	PayloadDuplicate   ReasonCode = "payload.duplicate"  // a key twice, or in another letter case; message ids that are in use
+	PayloadDuplicate   ReasonCode = "payload.duplicate"  // a key twice, or in another letter case; a memory twice in a batch; message ids that are in use
 	PayloadEncoding    ReasonCode = "payload.encoding"   // not UTF-8, or a content encoding
 	PayloadTooLarge    ReasonCode = "payload.too_large"  // over the body limit
 	PayloadTooDeep     ReasonCode = "payload.too_deep"   // nested over the limit
