@@ -238,3 +238,34 @@ func TestUnreadableElements(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-13: the adapter is told whether what the backend counted of an owner may be
+// more than the caller may see, on a backend of one tenant too.
+func TestCountsAreOfMoreThanALimitedCallerSees(t *testing.T) {
+	everybody := memproxy.Limit{All: true}
+	for _, limited := range []bool{false, true} {
+		for _, alone := range []bool{false, true} {
+			c := &rewritten{}
+			r := newRig(t, func(r *rig) {
+				c.fakeReader = r.adapter.(*fakeReader)
+				r.adapter, r.rules.OneTenant = c, alone
+				r.who.ActsAs, r.who.Users, r.who.Apps, r.who.Runs = everybody, memproxy.Limit{All: !limited, Values: []string{"ann"}}, everybody, everybody
+			})
+			r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Scope: memproxy.Scope{User: "ann"}}}
+			r.gate.Return(context.Background(), r.admit(memproxy.Operation{Kind: memproxy.Recall}), memproxy.Reply{Status: 200, Body: []byte("x")})
+			if c.read == nil || c.read.Limited != limited {
+				t.Errorf("limited %v, alone %v: %+v", limited, alone, c.read)
+			}
+		}
+	}
+}
+
+type rewritten struct {
+	*fakeReader
+	read *memproxy.Reading
+}
+
+func (c *rewritten) Rewrite(rt memproxy.Route, q memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
+	c.read = rd
+	return c.fakeReader.Rewrite(rt, q, reply, rd)
+}
