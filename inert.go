@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf8"
 )
 
 // TextSHA256 is the hex SHA-256 of a text, to which findings are bound.
@@ -205,31 +206,72 @@ const sentence = 3
 // their owners, so that a wordy name is screened as text. Numbers and keys are not
 // words.
 func Wordy(name string) bool {
-	if len(name) < 2*sentence {
-		return false
+	state, words := uint8(0), uint8(0)
+	for i := range len(name) {
+		c := name[i]
+		if c >= utf8.RuneSelf {
+			return wordyRunes(name)
+		}
+		state = wording[state&^word][letterClass[c]]
+		if words += state / word; words == sentence {
+			return true
+		}
 	}
+	return words == sentence-1 && wording[state&^word][0] >= word
+}
+
+// letterClass has the class of each ASCII character: 1 digits, 2 small letters, 3
+// capitals, 0 all others.
+var letterClass = [utf8.RuneSelf]uint8{
+	'0': 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+	'a': 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2,
+	'A': 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,
+}
+
+// word is set in a state of wording if a word ends with the character.
+const word = 8
+
+// wording are the states in which a text is read, and the next for each class: outside
+// of a word (0), after one capital (1), after more letters and a capital (2), after one
+// small letter (3), after more letters and a small one (4). The letters before a digit
+// are no word, and a small letter before a capital ends one. No branch depends on the
+// characters of a hash.
+var wording = [5][4]uint8{
+	{0, 0, 3, 1},
+	{0, 0, 4, 2},
+	{0 | word, 0, 4, 2},
+	{0, 0, 4, 1},
+	{0 | word, 0, 4, 1 | word},
+}
+
+// wordyRunes is Wordy for any script.
+func wordyRunes(name string) bool {
 	words, letters, others := 0, 0, 0
 	var before rune
-	for _, r := range name {
-		lower, upper := 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z'
-		other := r > unicode.MaxASCII && unicode.IsLetter(r)
-		switch ends := !lower && !upper && !other || (upper || other && unicode.IsUpper(r)) && unicode.IsLower(before); {
-		case ends && letters >= 2 && !unicode.IsDigit(r): // "a1b2" is not a word
+	end := func() {
+		if letters >= 2 {
 			words++
-			fallthrough
-		case ends:
-			letters = 0
 		}
-		if lower || upper || other {
+		letters = 0
+	}
+	for _, r := range name {
+		switch {
+		case !unicode.IsLetter(r):
+			if unicode.IsDigit(r) {
+				letters = 0 // "a1b2" is not a word
+			}
+			end()
+		default:
+			if unicode.IsUpper(r) && unicode.IsLower(before) {
+				end()
+			}
 			letters++
-		}
-		if other {
-			others++
-		}
-		if words >= sentence || others >= 3*sentence {
-			return true
+			if r > unicode.MaxASCII {
+				others++
+			}
 		}
 		before = r
 	}
-	return letters >= 2 && words+1 >= sentence
+	end()
+	return words >= sentence || others >= 3*sentence
 }
