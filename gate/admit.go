@@ -28,6 +28,8 @@ type run struct {
 	blind   bool                // the ledger could not be asked for the targets' owners
 	held    *memproxy.HeldWrite // the held write whose receipt is asked for
 	decided bool                // the decision is made; only its consequences are left
+	lines   []memproxy.Line     // what lined draws from, see costs
+	lined   *memproxy.Operation
 	// under is the admission of the run whose agent makes the tool call.
 	under *Admission
 	tool  memproxy.ToolCall

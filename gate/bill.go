@@ -52,12 +52,13 @@ func linesOf(all []memproxy.Line, totals bool) []memproxy.Line {
 	return slices.DeleteFunc(slices.Clone(all), func(l memproxy.Line) bool { return (l.Window == memproxy.WindowTotal) != totals })
 }
 
-// costs returns what the write draws from the budgets.
+// costs returns what the write draws from the budgets. The lines are determined once
+// for each form of the operation: screening asks before the charge does.
 func costs(r *run) memproxy.Charge {
-	return memproxy.Charge{
-		ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(r.op.Cost), Time: r.begun,
-		Lines: r.rules.Lines(r.Principal, r.op.Kind, r.endUser(), content.Governed(r.op)),
+	if r.lined != r.op {
+		r.lined, r.lines = r.op, r.rules.Lines(r.Principal, r.op.Kind, r.endUser(), content.Governed(r.op))
 	}
+	return memproxy.Charge{ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(r.op.Cost), Time: r.begun, Lines: r.lines}
 }
 
 // overdrawn refuses a write that the budgets would refuse before it is screened,

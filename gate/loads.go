@@ -20,7 +20,7 @@ func records(ctx context.Context, ret *answer) error {
 	ret.settled = len(ret.op.Targets) > 0 && !ret.deferred() && ret.op.Kind != memproxy.Learn
 	named := false
 	err := known.memories(ctx, ret.reading.Memories)
-	scopes := make([]memproxy.Scope, 0, 2*len(ret.items))
+	scopes := make([]*memproxy.Scope, 0, 2*len(ret.items))
 	var bare []memproxy.Memory
 	for _, made := range ret.reading.Made {
 		ret.fresh = append(ret.fresh, made.ID)
@@ -29,7 +29,7 @@ func records(ctx context.Context, ret *answer) error {
 		it := &ret.items[i]
 		named = named || it.ID != "" && !it.Drop
 		if it.know(known); it.row != nil {
-			scopes = append(scopes, it.row.Scope, it.Scope)
+			scopes = append(scopes, &it.row.Scope, &it.Scope)
 			continue
 		}
 		bare = append(bare, *it.Memory)

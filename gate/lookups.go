@@ -229,7 +229,7 @@ func (a *Admission) viewer(signer Signer, known *lookups) viewer {
 // lookUp loads the owners and objects that the scopes of records, and memories
 // without a record, refer to. After an error none of them is known, and the view is
 // blind. The keys in also are looked up along with them.
-func (v *viewer) lookUp(ctx context.Context, scopes []memproxy.Scope, bare []memproxy.Memory, also ...memproxy.MemoryKey) (err error) {
+func (v *viewer) lookUp(ctx context.Context, scopes []*memproxy.Scope, bare []memproxy.Memory, also ...memproxy.MemoryKey) (err error) {
 	defer func() { v.Blind = v.Blind || err != nil }()
 	ask := func(kind memproxy.TargetKind, id string) { also = append(also, v.known.key(kind, id)) }
 	named := func(s *memproxy.Scope, all bool) {
@@ -243,7 +243,7 @@ func (v *viewer) lookUp(ctx context.Context, scopes []memproxy.Scope, bare []mem
 		}
 	}
 	for i := range scopes {
-		named(&scopes[i], false)
+		named(scopes[i], false)
 	}
 	for i := range bare {
 		named(&bare[i].Scope, true)

@@ -256,12 +256,13 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 func judgeTargets(ctx context.Context, r *run) {
 	v := r.viewer(r.g.opt.Signer, r.known)
 	v.Blind = r.blind
-	var scopes []memproxy.Scope
+	var scopes []*memproxy.Scope
 	var bare []memproxy.Memory
 	for _, id := range r.op.Targets {
+		m, asked := r.op.Current[id]
 		if row, known := r.owners[id]; known {
-			scopes = append(scopes, row.Scope, r.op.Current[id].Scope)
-		} else if m, asked := r.op.Current[id]; asked {
+			scopes = append(scopes, &row.Scope, &m.Scope)
+		} else if asked {
 			bare = append(bare, m)
 		}
 	}

@@ -136,10 +136,10 @@ func referred(ctx context.Context, r *run) error {
 	var ask []string
 	at := map[string]*memproxy.Ref{}
 	v := r.viewer(r.g.opt.Signer, r.named)
-	var scopes []memproxy.Scope
+	var scopes []*memproxy.Scope
 	for i := range r.op.Refs {
 		if row := r.named.owner(r.op.Refs[i].Kind, r.op.Refs[i].ID); row != nil {
-			scopes = append(scopes, row.Scope)
+			scopes = append(scopes, &row.Scope)
 		}
 	}
 	_ = v.lookUp(ctx, scopes, nil) // the view is then blind
@@ -325,7 +325,7 @@ func reaches(ctx context.Context, g *Gate, a *Admission, id string) bool {
 	}
 	v := a.viewer(g.opt.Signer, known)
 	if row := known.owner(memproxy.TargetMemory, id); row != nil {
-		return v.lookUp(ctx, []memproxy.Scope{row.Scope}, nil) == nil && v.Sees(row, &memproxy.Memory{})
+		return v.lookUp(ctx, []*memproxy.Scope{&row.Scope}, nil) == nil && v.Sees(row, &memproxy.Memory{})
 	}
 	found, err := fetch(ctx, a.call, []string{id})
 	if err != nil {
