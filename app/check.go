@@ -44,7 +44,7 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 	faults := []error{callers, weakened, err}
 	fault := func(err error, path ...any) {
 		if err != nil {
-			faults = append(faults, cfg.Fault(fmt.Errorf("%v: %w", path[len(path)-1], err), path...))
+			faults = append(faults, cfg.Fault(err, path...))
 		}
 	}
 	for i, b := range cfg.Backends {

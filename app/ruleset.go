@@ -63,12 +63,12 @@ type ruling struct {
 func newRuleset(cfg *config.Config, log *slog.Logger, begin begin) (*ruleset, error) {
 	d, err := newScreeners(cfg.Screening, log, begin)
 	if err != nil {
-		return nil, cfg.Fault(fmt.Errorf("screening: %w", err), "screening", "exemplars")
+		return nil, cfg.Fault(err, "screening")
 	}
 	r := &ruleset{screeners: d, changed: upkeep.NewSignal(), broken: map[string]error{}}
 	pack, err := d.pack()
 	if err != nil {
-		return nil, cfg.Fault(fmt.Errorf("screening: pack: %w", err), "screening", "pack")
+		return nil, cfg.Fault(err, "screening", "pack")
 	}
 	r.now.Store(&ruling{ingredients: ingredients{pack: pack, cfg: cfg}})
 	b, err := firstBundle(cfg, log)

@@ -2,7 +2,9 @@ package config_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,6 +53,17 @@ func section(a *txtar.Archive, name string) []byte {
 		}
 	}
 	return nil
+}
+
+// An error about a value names its line and its key, and not what came from a reference.
+func TestFaultsOfFilesAreLocated(t *testing.T) {
+	text := "backends:\n  - {name: mem0, kind: mem0, listen: \"127.0.0.1:0\", upstream: \"http://127.0.0.1:1\", tls: {upstream_ca: \"${CA}\"}}\n"
+	c := must.Get(config.Parse("memproxy.yaml", []byte(text), func(string) string { return "a-secret-by-mistake" }))(t)
+	_, err := os.Open("a-secret-by-mistake")
+	located := c.Fault(err, "backends", 0, "tls", "upstream_ca")
+	if want := "memproxy.yaml:2: backends[0].tls.upstream_ca: open [redacted]: "; !strings.HasPrefix(located.Error(), want) || !errors.Is(located, fs.ErrNotExist) {
+		t.Errorf("%v, want %s", located, want)
+	}
 }
 
 // All faults of an invalid file are reported with their lines; next to it is the

@@ -56,14 +56,16 @@ func (f Faults) Error() string { return strings.Join(f, "\n") }
 // Parse parses a configuration. Name is used in errors.
 func Parse(name string, text []byte, getenv func(string) string) (*Config, error) {
 	c := &Config{}
+	var hidden []string
 	root, err := parse(name, text, getenv, c, func(v *reader, at func(...any) int) {
 		c.defaults()
 		v.check(c, at)
+		hidden = v.hidden
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.file = &file{name, root, memproxy.TextSHA256(string(text))}
+	c.file = &file{name, root, memproxy.TextSHA256(string(text)), func(what string) string { return without(hidden, what) }}
 	return c, nil
 }
 
@@ -106,14 +108,18 @@ func (v *reader) fault(line int, format string, args ...any) {
 	if len(v.faults) >= maxFaults {
 		return
 	}
-	what := fmt.Sprintf(format, args...)
-	for _, h := range v.hidden {
+	v.faults = append(v.faults, fault{line, without(v.hidden, fmt.Sprintf(format, args...))})
+}
+
+// without replaces hidden values in a message.
+func without(hidden []string, what string) string {
+	for _, h := range hidden {
 		what = strings.ReplaceAll(what, strconv.Quote(h), redacted)
 		if len(h) > 3 { // shorter values may be words of the message
 			what = strings.ReplaceAll(what, h, redacted)
 		}
 	}
-	v.faults = append(v.faults, fault{line, what})
+	return what
 }
 
 func sorted(v *reader) Faults {

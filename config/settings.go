@@ -16,6 +16,7 @@ type file struct {
 	name string
 	root *yaml.Node // with resolved references
 	sum  string
+	hide func(string) string // values of references; a list would be printed with a Config
 }
 
 // Sum is the SHA-256 of the source text.
@@ -102,13 +103,33 @@ func (c *Config) status(s *Setting) string {
 	return StatusOn
 }
 
-// Fault adds the place of a path in the file to an error about its value.
+// Fault adds the place of a path in the file to an error about its value, and hides
+// values of references in its text.
 func (c *Config) Fault(err error, path ...any) error {
 	if err == nil || c.file == nil {
 		return err
 	}
-	return fmt.Errorf("%s:%d: %w", c.file.name, lineOf(c.file.root, path...), err)
+	var key strings.Builder
+	for _, part := range path {
+		if i, is := part.(int); is {
+			fmt.Fprintf(&key, "[%d]", i)
+		} else {
+			fmt.Fprintf(&key, ".%v", part)
+		}
+	}
+	name := key.String()[1:] + ": "
+	what := name + strings.TrimPrefix(c.file.hide(err.Error()), name)
+	return &located{fmt.Sprintf("%s:%d: %s", c.file.name, lineOf(c.file.root, path...), what), err}
 }
+
+// located is an error with its place.
+type located struct {
+	text string
+	err  error
+}
+
+func (p *located) Error() string { return p.text }
+func (p *located) Unwrap() error { return p.err }
 
 // lineAt is the line of a key, or 0 if the file lacks it.
 func (f *file) lineAt(path []any) int {
