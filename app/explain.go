@@ -3,8 +3,10 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/textproto"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -28,6 +30,19 @@ type Question struct {
 	Session        string // as the caller's header would name it
 	Header         memproxy.Header
 	Body           []byte
+}
+
+// AddHeader adds a header, "name: value".
+func (q *Question) AddHeader(line string) error {
+	name, value, ok := strings.Cut(line, ":")
+	if name = textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name)); !ok || name == "" {
+		return errors.New("want name: value")
+	}
+	if q.Header == nil {
+		q.Header = memproxy.Header{}
+	}
+	q.Header[name] = append(q.Header[name], strings.TrimSpace(value))
+	return nil
 }
 
 // Explained is the result of every step for a request, and the details that people

@@ -2,11 +2,8 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net/textproto"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,18 +43,7 @@ func (in *Invocation) explain() *cobra.Command {
 	fs.StringVar(&q.Target, "path", "/", "request `path`, with its query")
 	fs.StringVar(&bodyFile, "body", "", "`file` that holds the body")
 	fs.StringVar(&q.Session, "session", "", "the caller's `session`, as its header would name it")
-	fs.Var(cli.Value("name: value", func(line string) error {
-		name, value, ok := strings.Cut(line, ":")
-		if name = strings.TrimSpace(name); !ok || name == "" {
-			return errors.New("want name: value")
-		}
-		if q.Header == nil {
-			q.Header = memproxy.Header{}
-		}
-		key := textproto.CanonicalMIMEHeaderKey(name)
-		q.Header[key] = append(q.Header[key], strings.TrimSpace(value))
-		return nil
-	}), "header", "a header of the request, with its value; may be repeated. Credentials are not read: --as says who calls")
+	fs.Var(cli.Value("name: value", q.AddHeader), "header", "a header of the request, with its value; may be repeated. Credentials are not read: --as says who calls")
 	fs.StringVar(&q.As, "as", "", "`id` of a configured principal; the default one if absent")
 	output = cli.OutputFlag(fs)
 	return c
