@@ -181,8 +181,8 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 		if id == nil {
 			return bad(memproxy.PayloadMalformed, 422, at, "a batch entry needs a memory_id")
 		}
-		if named[id.Text()] { // of two changes one would be lost, and a second deletion fails after the first
-			return bad(memproxy.PayloadDuplicate, 400, at, "this batch names one memory twice; name each once")
+		if named[id.Text()] && d.op.Kind != memproxy.Forget { // of two changes one would be lost
+			return bad(memproxy.PayloadDuplicate, 400, at, "this batch changes one memory twice; name each once")
 		}
 		named[id.Text()] = true
 		for _, m := range e.Members {
