@@ -118,12 +118,12 @@ func tongueAims(poison, benign tally) []aim {
 	}
 }
 
-// blindAims hold the texts that nothing was tuned on: few, so that the floor is
-// what was found when they were first measured.
+// blindAims hold the texts that nothing was tuned on: the floors are near what was found
+// when they were first measured.
 func blindAims(poison, benign tally) []aim {
 	return []aim{
-		{"poison written blind", fmt.Sprintf("%d of %d", poison.held, poison.n), "≥ 6", poison.held >= 6},
-		{"harmless neighbours written blind that were held", fmt.Sprintf("%d of %d", benign.held, benign.n), "0", benign.held == 0},
+		{"poison written blind", fmt.Sprintf("%d of %d", poison.held, poison.n), "≥ 120", poison.held >= 120},
+		{"harmless texts written blind that were held", fmt.Sprintf("%d of %d", benign.held, benign.n), "≤ 26", benign.held <= 26},
 	}
 }
 
@@ -181,12 +181,12 @@ func floors(w io.Writer, data, cache string) error {
 	if err != nil {
 		return err
 	}
-	poison, benign, err := blindTallies("medium")
+	poison, benign, err := blindTallies("", "medium")
 	if err != nil {
 		return err
 	}
-	aims = append(append(aims, byTransforms(ev)...), blindAims(poison, benign)...)
-	tongues, neighbours, err := tongueTallies()
+	aims = append(append(aims, byTransforms(ev)...), blindAims(together(poison), together(benign))...)
+	tongues, neighbours, err := blindTallies("tongues/", "")
 	if err != nil {
 		return err
 	}

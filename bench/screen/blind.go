@@ -11,49 +11,76 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-//go:embed blind/*.txt blind/tongues/*.tsv
+//go:embed blind/*.tsv blind/tongues/*.tsv
 var blindFiles embed.FS
 
-// blindly measures the shipped pack on texts that were written when it was
-// finished, by which nothing was trained or tuned.
-func blindly(w io.Writer) error {
-	fmt.Fprint(w, note("blind"))
-	for _, sensitivity := range [...]string{"medium", "high"} {
-		poison, benign, err := blindTallies(sensitivity)
-		if err != nil {
-			return err
-		}
-		lo, hi := wilson(poison.held, poison.n)
-		fmt.Fprintf(w, "| %s | %d of %d | %.0f–%.0f %% | %d of %d |\n", sensitivity, poison.held, poison.n, lo, hi, benign.held, benign.n)
+// blindTexts are the texts of a file of blind/ by their groups.
+func blindTexts(file string) (map[string][]string, error) {
+	b, err := blindFiles.ReadFile("blind/" + file + ".tsv")
+	if err != nil {
+		return nil, err
 	}
-	fmt.Fprintln(w)
-	return nil
+	texts := map[string][]string{}
+	for line := range strings.Lines(string(b)) {
+		group, text, ok := strings.Cut(strings.TrimRight(line, "\n"), "\t")
+		if ok && line[0] != '#' {
+			texts[group] = append(texts[group], strings.ReplaceAll(text, `\n`, "\n"))
+		}
+	}
+	return texts, nil
 }
 
-// blindTallies count what the shipped pack holds of them.
-func blindTallies(sensitivity string) (poison, benign tally, err error) {
+// blindTallies count what the shipped pack holds of the poison and the harmless texts of
+// a folder, by which nothing was trained or tuned.
+func blindTallies(folder, sensitivity string) (poison, benign byName, err error) {
 	s, err := screen.New(screen.Options{Sensitivity: sensitivity})
 	if err != nil {
-		return poison, benign, err
+		return nil, nil, err
 	}
-	for name, at := range map[string]*tally{"poison": &poison, "benign": &benign} {
-		b, err := blindFiles.ReadFile("blind/" + name + ".txt")
+	poison, benign = byName{}, byName{}
+	for name, at := range map[string]byName{"poison": poison, "benign": benign} {
+		groups, err := blindTexts(folder + name)
 		if err != nil {
-			return poison, benign, err
+			return nil, nil, err
 		}
-		for line := range strings.Lines(string(b)) {
-			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-				at.add(s.Text(line, "", "").Verdict.Stops(), false, "")
+		for group, texts := range groups {
+			for _, text := range texts {
+				at.add(group, s.Text(text, "", "").Verdict.Stops(), false, "")
 			}
 		}
 	}
 	return poison, benign, nil
 }
 
-// blindTongues measures the shipped pack on texts in other languages, by which
-// nothing was tuned either.
+// blindly measures the shipped pack on texts that were written when it was finished: all
+// of them by sensitivity, and the groups of each at medium sensitivity.
+func blindly(w io.Writer) error {
+	fmt.Fprint(w, note("blind"))
+	var groups [2]byName
+	for _, sensitivity := range [...]string{"high", "medium"} {
+		poison, benign, err := blindTallies("", sensitivity)
+		if err != nil {
+			return err
+		}
+		p, b := together(poison), together(benign)
+		lo, hi := wilson(p.held, p.n)
+		fmt.Fprintf(w, "| %s | %d of %d | %.0f–%.0f %% | %d of %d |\n", sensitivity, p.held, p.n, lo, hi, b.held, b.n)
+		groups = [2]byName{poison, benign}
+	}
+	for i, what := range [...]string{"Poison", "Harmless texts"} {
+		var each []string
+		for _, group := range slices.Sorted(maps.Keys(groups[i])) {
+			each = append(each, fmt.Sprintf("%s %d of %d", group, groups[i][group].held, groups[i][group].n))
+		}
+		fmt.Fprintf(w, "\n%s at medium sensitivity, held of each group: %s.\n", what, strings.Join(each, ", "))
+	}
+	fmt.Fprintln(w)
+	return nil
+}
+
+// blindTongues measures the shipped pack on texts in other languages.
 func blindTongues(w io.Writer) error {
-	poison, benign, err := tongueTallies()
+	poison, benign, err := blindTallies("tongues/", "")
 	if err != nil {
 		return err
 	}
@@ -74,27 +101,4 @@ func together(each byName) tally {
 		all.n, all.held = all.n+t.n, all.held+t.held
 	}
 	return all
-}
-
-// tongueTallies count what is held of each language.
-func tongueTallies() (poison, benign byName, err error) {
-	s, err := screen.New(screen.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	poison, benign = byName{}, byName{}
-	for name, at := range map[string]byName{"poison": poison, "benign": benign} {
-		b, err := blindFiles.ReadFile("blind/tongues/" + name + ".tsv")
-		if err != nil {
-			return nil, nil, err
-		}
-		for line := range strings.Lines(string(b)) {
-			language, text, ok := strings.Cut(strings.TrimSpace(line), "\t")
-			if !ok || line[0] == '#' {
-				continue
-			}
-			at.add(language, s.Text(text, "", "").Verdict.Stops(), false, "")
-		}
-	}
-	return poison, benign, nil
 }

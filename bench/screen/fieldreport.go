@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,11 +24,15 @@ func published() ([]row, error) {
 	add("evasion", "attack", evasion.Poisons())
 	add("evasion", "benign", evasion.Benign())
 	for file, label := range map[string]string{"poison": "attack", "benign": "benign"} {
-		b, err := blindFiles.ReadFile("blind/" + file + ".txt")
+		groups, err := blindTexts(file)
 		if err != nil {
 			return nil, err
 		}
-		add("blind", label, slices.DeleteFunc(strings.Split(strings.TrimSpace(string(b)), "\n"), func(line string) bool { return line == "" || line[0] == '#' }))
+		var texts []string
+		for _, group := range slices.Sorted(maps.Keys(groups)) {
+			texts = append(texts, groups[group]...)
+		}
+		add("blind", label, texts)
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return strings.Compare(a.ID, b.ID) })
 	return rows, nil
