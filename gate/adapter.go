@@ -149,11 +149,11 @@ type Namer interface {
 	Without(reply memproxy.Reply, gone []string) ([]byte, error)
 }
 
-// A Doorkeeper is an Adapter whose backend answers 401 for other reasons too than the
+// A CredentialRefuser is an Adapter whose backend answers 401 for other reasons too than the
 // request's credential, such as a provider of models that refuses the backend's.
-type Doorkeeper interface {
-	// Unauthorized reports whether an answer with the status 401 is about the request's.
-	Unauthorized(memproxy.Reply) bool
+type CredentialRefuser interface {
+	// RefusesCredential reports whether an answer with the status 401 is about the request's.
+	RefusesCredential(memproxy.Reply) bool
 }
 
 // A Masker is an Adapter that can replace the names in a read (Operation.Masked),

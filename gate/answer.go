@@ -157,8 +157,8 @@ func (ret *answer) absent() bool {
 // filtrate reads, filters and rewrites the answer. An answer that cannot be read
 // cannot be filtered, and is withheld, and so is one that is not screened in time.
 func (ret *answer) filtrate(ctx context.Context) {
-	if disowned(ret) {
-		ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamUnavailable, notAdmitted)
+	if ownCredentialRefused(ret) {
+		ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamUnavailable, ownRefused)
 		return
 	}
 	refused, err := ret.through(ctx, asSent)

@@ -311,16 +311,16 @@ func withData(event, data []byte) []byte {
 	return append(out, "\n\n"...)
 }
 
-// notAdmitted is what a caller is told whom only memproxy's own credential keeps out.
-const notAdmitted = "the backend refuses the credential that memproxy presents to it (backends[].credential); this caller's own was accepted"
+// ownRefused is the detail of a refusal of the credential that memproxy presents.
+const ownRefused = "the backend refuses the credential that memproxy presents to it (backends[].credential); this caller's own was accepted"
 
-// disowned reports whether the backend refused the credential that memproxy presents in
+// ownCredentialRefused reports whether the backend refused the credential that memproxy presents in
 // place of the caller's, which the caller can do nothing about.
-func disowned(ret *answer) bool {
+func ownCredentialRefused(ret *answer) bool {
 	b := &ret.call.Backend
 	if ret.status != memproxy.StatusUnauthorized || !b.Lends || ret.Principal.ID == "" || !ret.enforced() {
 		return false
 	}
-	doorkeeper, ok := b.Adapter.(Doorkeeper)
-	return !ok || doorkeeper.Unauthorized(ret.reply)
+	refuser, ok := b.Adapter.(CredentialRefuser)
+	return !ok || refuser.RefusesCredential(ret.reply)
 }

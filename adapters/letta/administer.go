@@ -86,9 +86,9 @@ func extraordinary(v *jsondoc.Value) bool {
 	return false
 }
 
-// Unauthorized implements the gate's doorkeeper: if a model's provider refuses a key, the
+// RefusesCredential implements gate.CredentialRefuser: if a model's provider refuses a key, the
 // server answers 401 with an error of another form.
-func (a *Adapter) Unauthorized(reply memproxy.Reply) bool {
+func (a *Adapter) RefusesCredential(reply memproxy.Reply) bool {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	return err == nil && strings.HasPrefix(doc.Root.Get("detail").Text(), "Unauthorized")
 }
