@@ -95,7 +95,7 @@ func TestWhoseCredentialTheServerRefuses(t *testing.T) {
 		`{"error":{"type":"llm_authentication","message":"Authentication failed with the LLM model provider.","detail":"Unauthorized"}}`: false,
 		`Unauthorized`: false,
 	} {
-		if got := a.Unauthorized(memproxy.Reply{Status: 401, Body: []byte(body)}); got != want {
+		if got := a.RefusesCredential(memproxy.Reply{Status: 401, Body: []byte(body)}); got != want {
 			t.Errorf("%s: %v", body, got)
 		}
 	}
