@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -121,13 +122,20 @@ func ended(ctx context.Context, err error) memproxy.StreamEnd {
 // io.EOF is the answer's end. All answers that are not read as a whole pass through
 // it: whatever ends an answer is in its outcome, and the connection of an
 // incomplete one is aborted.
+//
+// The last piece of the answer to a deletion of everything is sent when its outcome is
+// recorded: nobody who has the answer finds a write that still waits to be sent.
 func (p *Proxy) relay(ctx context.Context, w *answerWriter, a *gate.Admission, status int, next func() ([]byte, error)) {
 	ctl := http.NewResponseController(w)
+	var last []byte
 	var err error
 	for err == nil {
 		var piece []byte
 		if piece, err = next(); len(piece) == 0 {
 			continue
+		}
+		if a != nil && a.Clears() {
+			piece, last = last, bytes.Clone(piece)
 		}
 		if deliver(w, ctl, piece) != nil {
 			err = errGone
@@ -142,6 +150,9 @@ func (p *Proxy) relay(ctx context.Context, w *answerWriter, a *gate.Admission, s
 	}
 	if a != nil {
 		p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, status, end)
+	}
+	if len(last) > 0 {
+		_ = deliver(w, ctl, last) // the caller may have disconnected; the outcome is recorded already
 	}
 }
 

@@ -143,6 +143,42 @@ func TestHowStreamsEnd(t *testing.T) {
 	}
 }
 
+// clearing is a backend whose only request deletes everything of an owner.
+type clearing struct{ frontendtest.Toy }
+
+func (clearing) Route(memproxy.Request) (memproxy.Route, bool) {
+	return memproxy.Route{ID: "toy.clear", Kind: memproxy.Forget}, true
+}
+
+func (clearing) Decode(memproxy.Route, memproxy.Request, []byte) (*memproxy.Operation, error) {
+	return &memproxy.Operation{Kind: memproxy.Forget, Sweeps: true}, nil
+}
+
+// Proves EDGE-15: also in shadow mode, where it is passed on unread, the answer to a
+// deletion of everything is complete only when the deletion is recorded.
+func TestDeletionsAreAnsweredWhenRecorded(t *testing.T) {
+	for _, answer := range []string{"Content-Length: 4\r\n\r\ndone", "Content-Length: 0\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n2\r\ndo\r\n2\r\nne\r\n0\r\n\r\n"} {
+		inBubble(t, func(o *proxy.Options, rules *gate.Rules) { o.Adapter, rules.Enforce = clearing{}, false }, func(_ *http.Request, c net.Conn) {
+			io.WriteString(c, "HTTP/1.1 200 OK\r\n"+answer)
+		}, func(t *testing.T, b *bubble) {
+			b.parts.Wrote = make(chan memproxy.Event)
+			answered := make(chan string, 1)
+			go func() {
+				_, said, err := b.ask(t, "DELETE", "/memory", nil)
+				answered <- fmt.Sprint(said, err)
+			}()
+			synctest.Wait()
+			if len(answered) > 0 {
+				t.Errorf("%q is complete before the record", answer)
+			}
+			<-b.parts.Wrote
+			if said := <-answered; said != "done<nil>" && said != "<nil>" {
+				t.Errorf("%q: %s", answer, said)
+			}
+		})
+	}
+}
+
 // streams requests a stream, calls then after the first event, and passes the received
 // text and the error to check.
 func (b *bubble) streams(t *testing.T, method, path string, then func(io.ReadCloser), check func(string, error)) {
