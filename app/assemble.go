@@ -16,6 +16,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/group"
+	"github.com/memproxy/memproxy/identity"
 	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/review"
@@ -39,14 +40,20 @@ type Options struct {
 	// File is the file of the configuration, which is watched for edits. "": it is
 	// not watched.
 	File string
+	// Patience is how many times as long as usual stores, backends, issuers and stages
+	// of a stop may take, where the machine is busy and nobody waits: in tests and in
+	// the demo. 0 is once.
+	Patience time.Duration
 	// Steps is notified of points at which a crash must lose nothing, for tests.
 	Steps memproxy.Stepper
 
-	sending  time.Duration        // bounds the sending of approved writes and rollbacks, for tests
-	up       func() time.Duration // how long the process has been running, for tests; nil: since New
-	patience time.Duration        // how many times as long stores, backends and stages of a stop may take, for tests on a busy machine; 0 is once
-	pace     integrity.Pace       // of reading backends, for tests; zero: the default
+	sending time.Duration        // bounds the sending of approved writes and rollbacks, for tests
+	up      func() time.Duration // how long the process has been running, for tests; nil: since New
+	pace    integrity.Pace       // of reading backends, for tests; zero: the default
 }
+
+// within is the time that something may take.
+func (o *Options) within(d time.Duration) time.Duration { return d * max(1, o.Patience) }
 
 // An App is everything that serve runs, put together from a configuration.
 type App struct {
@@ -116,14 +123,14 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if s.rules, err = newRuleset(cfg, s.log, s.group.Go); err != nil {
 		return nil, err
 	}
-	if s.callers, err = newCallers(cfg, s.keys.Signing.Derive("anonymous callers")); err != nil {
+	if s.callers, err = newCallers(cfg, s.keys.Signing.Derive("anonymous callers"), o.within(identity.DefaultOIDCTimeout)); err != nil {
 		return nil, err
 	}
 	s.unconfirmed = &memories.Unconfirmed{Log: s.log}
 	s.fleet = &member{App: s, meter: newReleaseMeter(s.telemetry.Instruments())}
 	s.gate, err = gate.New(gate.Options{
 		Identifier: s.callers, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: s.signer,
-		RecordTimeout: gate.DefaultRecordTimeout * max(1, o.patience),
+		RecordTimeout: o.within(gate.DefaultRecordTimeout),
 		Clock:         s.clock, NewID: newID, Keeper: keeper{s.ledger.Holds, func(h *memproxy.HeldWrite) bool {
 			return reviewable(cfg, h, s.socket != "")
 		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Check: s.checker.Check, Steps: o.Steps,

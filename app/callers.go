@@ -20,13 +20,14 @@ import (
 
 // callers identifies callers by the configuration in force.
 type callers struct {
-	key []byte
-	now atomic.Pointer[identity.Identifier]
+	key    []byte
+	issuer time.Duration // bounds a request to an issuer
+	now    atomic.Pointer[identity.Identifier]
 }
 
-func newCallers(cfg *config.Config, key []byte) (*callers, error) {
-	first, err := buildIdentifier(cfg, key)
-	c := &callers{key: key}
+func newCallers(cfg *config.Config, key []byte, issuer time.Duration) (*callers, error) {
+	first, err := buildIdentifier(cfg, key, issuer)
+	c := &callers{key: key, issuer: issuer}
 	c.now.Store(first)
 	return c, err
 }
@@ -37,8 +38,8 @@ func (c *callers) Identify(ctx context.Context, presented memproxy.Credentials) 
 }
 
 // buildIdentifier compiles the identity section. The key derives the names of
-// callers without credentials.
-func buildIdentifier(cfg *config.Config, key []byte) (*identity.Identifier, error) {
+// callers without credentials; issuer bounds a request to an issuer.
+func buildIdentifier(cfg *config.Config, key []byte, issuer time.Duration) (*identity.Identifier, error) {
 	opt := identity.Options{AnonymousKey: key}
 	for _, k := range cfg.Identity.Keys {
 		opt.Keys = append(opt.Keys, identity.Key{SHA256: k.SHA256, Principal: k.Memproxy()})
@@ -58,7 +59,7 @@ func buildIdentifier(cfg *config.Config, key []byte) (*identity.Identifier, erro
 			rules = append(rules, identity.Rule{Name: r.Subject, Principal: r.Memproxy()})
 		}
 		opt.OIDC, err = identity.NewOIDC(identity.OIDCOptions{
-			Client: client, Bearer: bearerIn(o.TokenFile), Rules: rules,
+			Client: client, Timeout: issuer, Bearer: bearerIn(o.TokenFile), Rules: rules,
 			Issuer: o.Issuer, Audience: o.Audience, Prefix: *o.Prefix, Clock: time.Now,
 			Kind: memproxy.PrincipalKind(o.Kind), Trust: memproxy.Trust(o.Trust), MaxTrust: memproxy.Trust(o.MaxTrust),
 			Claims: identity.Claims{

@@ -38,7 +38,7 @@ type Checked struct {
 // Check validates a configuration, its policies and its files without opening
 // its state.
 func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) (*Checked, error) {
-	_, callers := buildIdentifier(cfg, nil)
+	_, callers := buildIdentifier(cfg, nil, 0)
 	unsafe, weakened := cfg.Allowed(getenv(config.UnsafeEnv))
 	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), unowned(ctx))
 	faults := []error{callers, weakened, err}

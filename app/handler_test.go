@@ -50,7 +50,7 @@ func TestProcessWithoutSockets(t *testing.T) {
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
 	unwatched(cfg)
 	var log lockedBuffer
-	a := must.Get(New(t.Context(), cfg, Options{Log: &log, Getenv: allowing(cfg), Version: "test", Transport: inProcess{backend}, patience: 10}))(t)
+	a := must.Get(New(t.Context(), cfg, Options{Log: &log, Getenv: allowing(cfg), Version: "test", Transport: inProcess{backend}, Patience: 10}))(t)
 	ask := func(listener, method, path, body, key string) (int, string) {
 		t.Helper()
 		q := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))

@@ -185,7 +185,7 @@ func Store(ctx context.Context, b config.Backend, api string, scopes []memproxy.
 		return nil, "", err
 	}
 	if trusted != nil {
-		at.Via = proxy.NewTransport(trusted)
+		at.Via = proxy.NewTransport(trusted, 0)
 	}
 	if b.Kind == "letta" {
 		p, err := hunt.Letta(at)

@@ -288,7 +288,7 @@ policy: {dir: "%s"}
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		done <- Serve(ctx, cfg, Options{Log: log, Getenv: allowing(cfg), Version: "v1.2.3", patience: 10}, nil)
+		done <- Serve(ctx, cfg, Options{Log: log, Getenv: allowing(cfg), Version: "v1.2.3", Patience: 10}, nil)
 	}()
 	for _, want := range []string{
 		`"msg":"started","version":"v1.2.3","profile":"production","switched_off":["memories.new.configured","memories.seal","memories.sweep"`,

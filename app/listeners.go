@@ -112,7 +112,7 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 		return proxy.Options{}, err
 	}
 	backend.Upstream, backend.Credential, backend.InFlight = upstream, credentialOf(b), s.inFlight.of(b.Name, s.cfg.Limits)
-	backend.SideTimeout, backend.Observe = gate.DefaultFetchTimeout*max(1, s.opt.patience), s.telemetry.Instruments().Observer(b.Name)
+	backend.SideTimeout, backend.Observe = s.opt.within(gate.DefaultFetchTimeout), s.telemetry.Instruments().Observer(b.Name)
 	opt := proxy.Options{
 		Backend: backend,
 		Runtime: frontend.Runtime{Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log}, Gate: s.gate,
@@ -122,7 +122,7 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	}
 	for _, via := range [...]*http.RoundTripper{&opt.Transport, &opt.PassTransport, &opt.SideTransport} {
 		if *via = s.opt.Transport; *via == nil {
-			*via = proxy.NewTransport(trusted)
+			*via = proxy.NewTransport(trusted, s.opt.within(proxy.DefaultConnectTimeout))
 		}
 	}
 	return opt, nil

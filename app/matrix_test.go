@@ -90,7 +90,7 @@ func startMatrixWith(t *testing.T, kind, up string, change func(string) string) 
 	r := &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}, up: up}
 	r.conf = strings.ReplaceAll(change(matrixConfig(kind, up)), "DIR", r.dir)
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv))(t)
-	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test", patience: 10}
+	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Patience: 10}
 	r.car = must.Get(New(context.Background(), unwatched(cfg), opt))(t)
 	must.Do(t, r.listenBoth(Envoy{Listen: "127.0.0.1:0"}))
 	t.Cleanup(r.stop)

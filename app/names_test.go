@@ -90,7 +90,7 @@ func (r *rig) assembled() (string, error) {
 	r.t.Helper()
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv))(r.t)
 	log := &lockedBuffer{}
-	opt := Options{Log: log, Getenv: allowing(cfg), Version: "test", patience: 10}
+	opt := Options{Log: log, Getenv: allowing(cfg), Version: "test", Patience: 10}
 	var err error
 	if r.car, err = New(context.Background(), unwatched(cfg), opt); err == nil {
 		r.stop()

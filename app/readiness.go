@@ -132,7 +132,7 @@ func (s *asked) check(r *readiness) proxy.Check {
 
 // watchStores has readiness ask the stores that requests depend on; openBudget adds its own.
 func (s *state) watchStores() {
-	s.stores = &readiness{begin: s.group.Go, within: answerTime * max(1, s.opt.patience), clock: time.Now} // deadlines are real, whatever clock is injected
+	s.stores = &readiness{begin: s.group.Go, within: s.opt.within(answerTime), clock: time.Now} // deadlines are real, whatever clock is injected
 	kind := "a file"
 	if s.cfg.Ledger.URL.Reveal() != "" {
 		kind = "Postgres"

@@ -100,7 +100,7 @@ func (s *App) openReview() error {
 	s.review, err = review.New(review.Options{
 		Backends: backends,
 		Holds:    s.ledger.Holds, Memories: s.ledger, Sessions: s.ledger.Sessions, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Integrity: s.checker, Jobs: s.jobs,
-		Need: c.Need, Clock: s.clock, NewID: newID, Log: s.log,
+		Need: c.Need, Clock: s.clock, NewID: newID, Log: s.log, Timeout: s.opt.within(review.DefaultTimeout),
 	})
 	if err != nil {
 		return err

@@ -134,7 +134,7 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 	}
 	identifier := s.callers.now.Load()
 	if !reflect.DeepEqual(cfg.Identity, s.inForce.Identity) { // otherwise cached keys of an issuer are kept
-		if identifier, err = buildIdentifier(cfg, s.callers.key); err != nil {
+		if identifier, err = buildIdentifier(cfg, s.callers.key, s.callers.issuer); err != nil {
 			return err
 		}
 	}

@@ -67,7 +67,7 @@ func openRecords(ctx context.Context, cfg *config.Config, o Options, unsafe []st
 	if s.log, err = telemetry.NewLogger(o.Log, cfg.Log.Format, level); err != nil {
 		return nil, err
 	}
-	s.group = group.New(ctx, group.Options{Stages: stages, Loops: stageLoops, Ticker: o.Ticker, Log: s.log, Patience: o.patience})
+	s.group = group.New(ctx, group.Options{Stages: stages, Loops: stageLoops, Ticker: o.Ticker, Log: s.log, Patience: o.Patience})
 	defer func() {
 		if err != nil {
 			s.abort()
@@ -169,7 +169,7 @@ func (s *state) auditKey() (ed25519.PrivateKey, error) {
 
 // ledgerOptions are a file of one's own, or a database that replicas share.
 func (s *state) ledgerOptions(vault *keys.Vault) ledger.Options {
-	opt := ledger.Options{Timeout: ledger.DefaultTimeout * max(1, s.opt.patience), Path: s.path("ledger.db"), Clock: s.opt.Clock, OnLost: s.lost, OnSteps: s.chronicled, OnBroken: s.broken.Send, Vault: vault, Locks: lockLimits(s.cfg), MaxHolds: s.cfg.Review.MaxHeldAll, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser}
+	opt := ledger.Options{Timeout: s.opt.within(ledger.DefaultTimeout), Path: s.path("ledger.db"), Clock: s.opt.Clock, OnLost: s.lost, OnSteps: s.chronicled, OnBroken: s.broken.Send, Vault: vault, Locks: lockLimits(s.cfg), MaxHolds: s.cfg.Review.MaxHeldAll, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser}
 	opt.Progress = func(part string) { s.log.Info("the ledger is migrated", "part", part) }
 	if s.cfg.Review.Webhook != nil {
 		opt.OnNotice = s.noticed.Send

@@ -97,9 +97,13 @@ func (t *comparison) close() {
 	}
 }
 
+// patience is how many times as long as usual stores and backends may take: all parts
+// share the machine of whoever looks at the demo.
+const patience = 10
+
 func openTheatre(ctx context.Context, dir string, o Options) (*comparison, error) {
 	t := &comparison{}
-	client := &http.Client{Timeout: 10 * time.Second}
+	client := &http.Client{Timeout: time.Minute}
 	direct, err := t.backend()
 	if err != nil {
 		return t, err
@@ -123,7 +127,7 @@ func openTheatre(ctx context.Context, dir string, o Options) (*comparison, error
 	if err != nil {
 		return t, err
 	}
-	car, err := app.New(ctx, cfg, app.Options{Log: o.Stderr, Getenv: o.Getenv, Version: o.Version})
+	car, err := app.New(ctx, cfg, app.Options{Log: o.Stderr, Getenv: o.Getenv, Version: o.Version, Patience: patience})
 	if err != nil {
 		return t, err
 	}

@@ -141,7 +141,7 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	if opt.Unconfirmed == nil {
 		opt.Unconfirmed = func(memproxy.Event) {}
 	}
-	g := &Gate{opt: opt, tracks: tracks{cache.New[author, kept](maxTracks), opt.Clock}, readers: seen.New(opt.Clock)}
+	g := &Gate{opt: opt, tracks: tracks{cache.New[author, kept](maxTracks), opt.Clock, opt.RecordTimeout / trackShare}, readers: seen.New(opt.Clock)}
 	g.notes = notes{&g.opt}
 	g.accounts = accounts{g.notes}
 	g.rejected.Limit = cmp.Or(opt.Rejections, DefaultRejections)

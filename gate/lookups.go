@@ -276,14 +276,15 @@ const (
 	keepTrack = 10 * time.Second
 	// keepGap is how long the ledger is not asked again after it failed.
 	keepGap = time.Second
-	// trackTimeout bounds one lookup.
-	trackTimeout = time.Second
+	// trackShare of the time of an audit record bounds one lookup.
+	trackShare = 5
 )
 
 // tracks caches the track records of recent authors.
 type tracks struct {
-	kept  cache.Cache[author, kept]
-	clock func() time.Time
+	kept   cache.Cache[author, kept]
+	clock  func() time.Time
+	within time.Duration // bounds one lookup
 }
 
 type author struct{ tenant, id string }
@@ -304,7 +305,7 @@ func (t *tracks) of(ctx context.Context, from Ledger, tenant, id string) (mempro
 	if there && now.Before(last.until) {
 		return last.track, last.known, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, trackTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.within)
 	defer cancel()
 	track, err := from.Record(ctx, tenant, id)
 	if err != nil {

@@ -95,7 +95,7 @@ func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend fu
 			}
 		}()
 		transport := func() *http.Transport {
-			tr := proxy.NewTransport(nil)
+			tr := proxy.NewTransport(nil, 0)
 			tr.DialContext = back.dial
 			return tr
 		}

@@ -99,7 +99,7 @@ func TestSideAnswersAreBounded(t *testing.T) {
 	})
 	u := must.Get(url.Parse(r.upstream.URL))(t)
 	budget, free := filled(t)
-	side := must.Get(frontend.NewSide(frontend.SideOptions{Upstream: u, Transport: proxy.NewTransport(nil), InFlight: budget}))(t)
+	side := must.Get(frontend.NewSide(frontend.SideOptions{Upstream: u, Transport: proxy.NewTransport(nil, 0), InFlight: budget}))(t)
 	q := memproxy.Request{Method: "GET", Path: "/memory", EscapedPath: "/memory"}
 	if _, err := side.Fetch(context.Background(), q); !errors.Is(err, frontend.ErrBusy) {
 		t.Errorf("without room: %v", err)
@@ -116,7 +116,7 @@ func TestSideAnswersAreBounded(t *testing.T) {
 func TestReplaysAreBounded(t *testing.T) {
 	t.Parallel()
 	budget, free := filled(t)
-	transport := proxy.NewTransport(nil)
+	transport := proxy.NewTransport(nil, 0)
 	r := newRig(t, func(r *rig) { r.opt.InFlight, r.opt.Transport = budget, transport })
 	p := must.Get(proxy.New(r.opt))(t)
 	held := memproxy.HeldWrite{ID: "h1", Backend: "toy", Route: "toy.add", Method: "POST", EscapedPath: "/memory", Principal: "agent:dev", Kind: memproxy.Learn}

@@ -191,7 +191,7 @@ func TestPassedRequestsDoNotStarveGatedOnes(t *testing.T) {
 	arrived := make(chan struct{}, 64)
 	r := newRig(t, func(r *rig) {
 		few := func() *http.Transport {
-			two := proxy.NewTransport(nil)
+			two := proxy.NewTransport(nil, 0)
 			two.MaxConnsPerHost = 2
 			return two
 		}

@@ -28,11 +28,11 @@ type Options struct {
 	frontend.Backend
 	frontend.Runtime
 	Gate *gate.Gate
-	// Transport sends to the upstream. Nil: NewTransport(nil).
+	// Transport sends to the upstream. Nil: NewTransport(nil, 0).
 	Transport http.RoundTripper
 	// PassTransport sends requests that touch no memory, and SideTransport the proxy's
 	// own. Each has separate connections, so that none of the three can use up
-	// another's. Nil: NewTransport(nil).
+	// another's. Nil: NewTransport(nil, 0).
 	PassTransport, SideTransport http.RoundTripper
 	BodyTimeout                  time.Duration
 	// UpstreamTimeout bounds the time until the backend answers, and between two parts
@@ -77,7 +77,7 @@ func (o *Options) complete() error {
 	o.RunTimeout = cmp.Or(max(o.RunTimeout, 0), DefaultRunTimeout)
 	for _, t := range [...]*http.RoundTripper{&o.Transport, &o.PassTransport, &o.SideTransport} {
 		if *t == nil {
-			*t = NewTransport(nil)
+			*t = NewTransport(nil, 0)
 		}
 		*t = frontend.NoUpgrade(*t)
 	}

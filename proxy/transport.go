@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -16,18 +17,21 @@ const (
 	// upstreamIdle closes idle connections. It is below uvicorn's own 5 s, so that no
 	// request uses a connection that the upstream is closing.
 	upstreamIdle = 4 * time.Second
-	dialTimeout  = 5 * time.Second
+	// DefaultConnectTimeout bounds a connection's set-up, and that of its TLS.
+	DefaultConnectTimeout = 5 * time.Second
 )
 
 // NewTransport returns a transport that changes nothing: no compression, redirects or
 // proxies from the environment. It has a connection for every concurrent request, so
 // that none waits; frontend.InFlight bounds their number. Conf is for https upstreams
-// (roots, client certificate); nil is the system's.
-func NewTransport(conf *tls.Config) *http.Transport {
+// (roots, client certificate); nil is the system's. Connect bounds a connection's set-up;
+// 0 is DefaultConnectTimeout.
+func NewTransport(conf *tls.Config, connect time.Duration) *http.Transport {
+	connect = cmp.Or(connect, DefaultConnectTimeout)
 	return &http.Transport{
-		DialContext:           frontend.Dial((&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext),
+		DialContext:           frontend.Dial((&net.Dialer{Timeout: connect, KeepAlive: 30 * time.Second}).DialContext),
 		TLSClientConfig:       conf,
-		TLSHandshakeTimeout:   dialTimeout,
+		TLSHandshakeTimeout:   connect,
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true,
 		MaxIdleConns:          frontend.MaxRequests,

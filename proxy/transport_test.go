@@ -45,7 +45,7 @@ func TestNoRequestIsLostAfterAnErrorOfTheServer(t *testing.T) {
 			}()
 		}
 	}()
-	transport := frontend.NoUpgrade(proxy.NewTransport(nil))
+	transport := frontend.NoUpgrade(proxy.NewTransport(nil, 0))
 	for i, body := range []string{"fail", "a", "b", "fail", "fail", "c"} {
 		req := must.Get(http.NewRequestWithContext(t.Context(), "POST", "http://"+l.Addr().String(), strings.NewReader(body)))(t)
 		resp, err := transport.RoundTrip(req)

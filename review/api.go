@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// defaultTimeout bounds one request's work in the store.
-	defaultTimeout = 10 * time.Second
+	// DefaultTimeout bounds one request's work in the store.
+	DefaultTimeout = 10 * time.Second
 	// maxBody is the largest body of a request, in bytes.
 	maxBody = 64 << 10
 )
@@ -46,7 +46,7 @@ type Options struct {
 	Need  int
 	Clock func() time.Time
 	NewID func() string
-	// Timeout bounds a request's work in the store. Zero: ten seconds.
+	// Timeout bounds a request's work in the store. Zero: DefaultTimeout.
 	Timeout time.Duration
 	Log     *slog.Logger
 }
@@ -104,7 +104,7 @@ func New(opt Options) (*API, error) {
 		return nil, err
 	}
 	opt.Need = max(1, opt.Need)
-	opt.Timeout = cmp.Or(max(opt.Timeout, 0), defaultTimeout)
+	opt.Timeout = cmp.Or(max(opt.Timeout, 0), DefaultTimeout)
 	a := &API{opt: opt, confirm: make([]byte, 32)}
 	_, _ = rand.Read(a.confirm) // never fails
 	a.mux = a.routes(g.who)
