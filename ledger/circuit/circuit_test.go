@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy/internal/must"
@@ -17,10 +17,10 @@ import (
 // hangs up say, says nothing of it.
 //
 // Proves EDGE-14.
-func TestCircuit(t *testing.T) {
-	var at atomic.Int64
+func TestCircuit(t *testing.T) { synctest.Test(t, circuit) }
+
+func circuit(t *testing.T) {
 	c := New(2 * time.Second)
-	c.now = func() time.Time { return time.Unix(0, at.Load()) }
 	var server net.Conn
 	dials := 0
 	dial := c.Dial(func(context.Context, string, string) (net.Conn, error) {
@@ -48,8 +48,7 @@ func TestCircuit(t *testing.T) {
 		if answers {
 			go func() { _, _ = other.Write([]byte("1")) }()
 		} else {
-			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-			time.AfterFunc(2*time.Millisecond, func() { at.Add(int64(waits)) })
+			_ = conn.SetReadDeadline(time.Now().Add(waits))
 		}
 		_, err := conn.Read(make([]byte, 8))
 		return err
@@ -76,7 +75,7 @@ func TestCircuit(t *testing.T) {
 	if _, err := other.Write([]byte("select")); !errors.Is(err, ErrAway) {
 		t.Errorf("on a connection that was there before: %v", err)
 	}
-	at.Add(int64(leftAlone))
+	time.Sleep(leftAlone)
 	probe := connect() // one
 	away("while one asks", true)
 	if err := ask(probe, 0, true); err != nil {
