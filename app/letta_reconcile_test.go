@@ -84,8 +84,9 @@ func (l *lettaRig) waits() bool {
 func TestAbandonedPausesAreDeclined(t *testing.T) {
 	t.Parallel()
 	l, c := startCut(t, someAgent, lettaConf)
+	before := time.Now()
 	l.breaks(c, 1, poisoned)
-	l.once("runs:mem0", time.Now().Add(20*time.Second))
+	l.once("runs:mem0", before.Add(20*time.Second))
 	if !l.waits() || len(l.open()) != 1 {
 		t.Fatalf("before the interval is over, the agent is free; kept: %v", l.open())
 	}

@@ -31,7 +31,7 @@ type rig struct {
 	dir   string
 	car   *App
 	clock func() time.Time // nil: the real one
-	pace  group.Ticker     // nil: the real one
+	pace  group.Ticker     // nil: no job runs by itself, however long the test takes
 	log   *lockedBuffer
 	base  string
 	admin string
@@ -208,6 +208,9 @@ func believed(clock func() time.Time) func() time.Duration {
 	return func() time.Duration { return 2*time.Hour + clock().Sub(start) }
 }
 
+// unpaced is a ticker that does not tick.
+func unpaced(time.Duration) (<-chan time.Time, func()) { return nil, func() {} }
+
 // run assembles the configured sidecar and starts its listeners.
 func (r *rig) run() {
 	r.t.Helper()
@@ -219,6 +222,9 @@ func (r *rig) run() {
 		unwatched(cfg)
 	}
 	opt := Options{File: r.file, Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, up: r.since, Patience: 10, pace: integrity.Pace{Patience: time.Minute, Rate: 1e6, Slow: integrity.DefaultPace.Slow}}
+	if opt.Ticker == nil {
+		opt.Ticker = unpaced
+	}
 	if r.noWait {
 		opt.pace = integrity.Pace{Rate: 1e6, Slow: 1e6}
 	}
