@@ -68,7 +68,7 @@ func Classify(adapter gate.Adapter, passthrough Patterns, h Head) Class {
 		c.Handling = Open
 	case c.Known && c.Route.Pass:
 		c.Handling = Passed
-	case !c.Known && passthrough.Match(h.Method, h.EscapedPath):
+	case !c.Known && listed(adapter, passthrough, h.Request):
 		c.Name, c.Handling = "passthrough", Passed
 		c.Route.ID = c.Name
 	}
@@ -210,5 +210,12 @@ func asksOfSomething(adapter gate.Adapter, passthrough Patterns, h Head) bool {
 		return false
 	}
 	_, known := adapter.Route(asked)
-	return known || passthrough.Match(asked.Method, asked.EscapedPath)
+	return known || listed(adapter, passthrough, asked)
+}
+
+// listed reports whether passthrough has a request. One that is a route of the adapter
+// with other slashes does not pass: servers that ignore them take it for that route.
+func listed(adapter gate.Adapter, passthrough Patterns, req memproxy.Request) bool {
+	_, meant := gate.Meant(adapter, req)
+	return !meant && passthrough.Match(req.Method, req.EscapedPath)
 }

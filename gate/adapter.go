@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 )
@@ -30,6 +31,33 @@ type Adapter interface {
 	// Refuse writes a decision in the backend's own error dialect. A refusal that may not
 	// last (429, 503) has a Retry-After.
 	Refuse(memproxy.Request, memproxy.Decision) memproxy.Reply
+}
+
+// Meant finds the route that a path without a row has with other slashes: one more or
+// less at its end, or a single one in place of several. Servers that ignore such
+// slashes take the request for that route.
+func Meant(a Adapter, req memproxy.Request) (memproxy.Route, bool) {
+	path := "/" + strings.Join(strings.FieldsFunc(req.EscapedPath, func(c rune) bool { return c == '/' }), "/")
+	for _, req.EscapedPath = range [...]string{path, path + "/"} {
+		if route, ok := a.Route(req); ok {
+			return route, true
+		}
+	}
+	return memproxy.Route{}, false
+}
+
+// unknownHint says how to repeat a request to a path that the adapter does not know. It
+// names routes and no paths, because records have no paths.
+func unknownHint(a Adapter, req memproxy.Request) string {
+	if route, ok := Meant(a, req); ok {
+		return "with other slashes it is " + route.ID + ": check the end of the path and of the base URL"
+	}
+	if _, req.EscapedPath, _ = strings.Cut(strings.TrimLeft(req.EscapedPath, "/"), "/"); req.EscapedPath != "" {
+		if route, ok := Meant(a, req); ok {
+			return "without the first segment of its path it is " + route.ID + ": the base URL takes no path"
+		}
+	}
+	return "list it as passthrough if it touches no memory"
 }
 
 // A Reader is an Adapter that can filter the answers to reads. The answers of other

@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -182,6 +183,38 @@ func TestUnknownRoutes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Proves EDGE-18: a path that is a route with other slashes, or behind the path of a base
+// URL, is refused with the name of that route, and not with the advice to let it pass.
+func TestMisspeltPathsAreNamed(t *testing.T) {
+	r := newRig(t, nil)
+	for path, want := range map[string]string{
+		"/memory/":     "with other slashes it is toy.add:",
+		"//memory":     "with other slashes it is toy.add:",
+		"/v1/memory":   "without the first segment of its path it is toy.add:",
+		"/v1//memory/": "without the first segment of its path it is toy.add:",
+		"/memories":    "list it as passthrough",
+		"/a/b/memory":  "list it as passthrough",
+		"/memory/x":    "list it as passthrough",
+		"//":           "list it as passthrough",
+	} {
+		c := r.call(memproxy.Operation{})
+		c.Known, c.Route, c.Request.Method, c.Request.EscapedPath = false, memproxy.Route{}, "POST", path
+		c.Backend.Adapter = onlyMemory{r.fake}
+		a := r.gate.Admit(context.Background(), c)
+		wantCodes(t, a.Decision, memproxy.Deny, memproxy.RouteUnknown)
+		if detail := a.Decision.Reasons[0].Detail; !strings.Contains(detail, "; "+want) {
+			t.Errorf("%s: %q, want %q", path, detail, want)
+		}
+	}
+}
+
+// onlyMemory is an adapter with one route.
+type onlyMemory struct{ *fakeAdapter }
+
+func (onlyMemory) Route(q memproxy.Request) (memproxy.Route, bool) {
+	return memproxy.Route{ID: "toy.add"}, q.EscapedPath == "/memory"
 }
 
 func TestMalformedIsRefusedWithItsStatusAndRecorded(t *testing.T) {

@@ -170,7 +170,7 @@ func reserved(r *run) {
 // because a newer backend may have routes that this version does not know.
 func unknown(r *run) {
 	if r.rules.Profile != Development || !safe(r.call.Request.Method) {
-		r.verdict.Forbid(memproxy.RouteUnknown, "", "memproxy does not know this route, so it cannot rule on it; list it as passthrough if it touches no memory")
+		r.verdict.Forbid(memproxy.RouteUnknown, "", "memproxy does not know this route, so it cannot rule on it; "+unknownHint(r.call.Backend.Adapter, r.call.Request))
 	}
 }
 

@@ -50,6 +50,8 @@ func TestPassthroughOpensPlainPathsOnly(t *testing.T) {
 		{"POST", "/jobs/7/run/x", false},
 		{"GET", "/customs", false},
 		{"GET", "/custom/%2e%2e/x", false},
+		{"GET", "/custom/known", true},
+		{"GET", "/custom/known/", false}, // a server that ignores the slash takes it for the route
 	} {
 		n := r.count()
 		resp, _ := r.do(t, tc.method, tc.path, "")
