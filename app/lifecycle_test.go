@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -267,6 +268,12 @@ func TestStartIsLogged(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewServer(http.NotFoundHandler())
 	defer up.Close()
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	encrypted := httptest.NewTLSServer(http.NotFoundHandler())
+	defer encrypted.Close()
+	roots := filepath.Join(t.TempDir(), "roots.pem")
+	writeFile(t, roots, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: encrypted.Certificate().Raw})))
 	closed := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	_ = closed.Close()
 	policies := policyDir(t, holdingPolicy)
@@ -277,11 +284,13 @@ admin: {listen: "127.0.0.1:0"}
 backends:
   - {name: here, kind: mem0, listen: "127.0.0.1:0", upstream: "%s"}
   - {name: away, kind: mem0, listen: "127.0.0.1:0", upstream: "http://%s"}
+  - {name: plain, kind: mem0, listen: "127.0.0.1:0", upstream: "https://%s"}
+  - {name: tls, kind: mem0, listen: "127.0.0.1:0", upstream: "%s", tls: {upstream_ca: %s}}
 identity:
   keys: [{sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: [dev], users: [ann]}]
 memories: {sweep: 0s, seal: false}
 policy: {dir: "%s"}
-`, ring.Dir(t), up.URL, closed.Addr(), sha("k"), policies)
+`, ring.Dir(t), up.URL, closed.Addr(), other.Listener.Addr(), encrypted.URL, roots, sha("k"), policies)
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
 	log := &lockedBuffer{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -295,6 +304,7 @@ policy: {dir: "%s"}
 		`"policy field.name","policy screen.hostile"]`,
 		`"msg":"listening","name":"here"`, `"msg":"listening","name":"admin"`, `held writes are reviewed by`,
 		`"msg":"the backend can be reached","backend":"here"`, `cannot be reached; requests to it are answered 502 until it can","backend":"away"`,
+		`until it can","backend":"plain","error":"tls: first record does not look like a TLS handshake"`, `"msg":"the backend can be reached","backend":"tls"`,
 	} {
 		ring.Until(t, want, func() bool { return strings.Contains(log.String(), want) })
 	}

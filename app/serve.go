@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -84,7 +85,13 @@ func sayReachable(ctx context.Context, b config.Backend, log *slog.Logger) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), config.PortOf(u)))
+	var dialer interface {
+		DialContext(ctx context.Context, network, address string) (net.Conn, error)
+	} = new(net.Dialer)
+	if trusted, err := upstreamTLS(b.TLS); err == nil && u.Scheme == "https" {
+		dialer = &tls.Dialer{Config: trusted}
+	}
+	c, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), config.PortOf(u)))
 	if errors.Is(err, context.Canceled) {
 		return // the process stops
 	}

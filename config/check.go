@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,6 +138,11 @@ func PortOf(u *url.URL) string {
 	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 }
 
+func isPort(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 16)
+	return err == nil
+}
+
 func (v *reader) listen(addr string, line int) {
 	_, port, err := net.SplitHostPort(addr)
 	if n, numErr := strconv.ParseUint(port, 10, 16); err != nil || numErr != nil || n == 0 && port != "0" {
@@ -150,6 +156,8 @@ func (v *reader) url(s string, line int, key, instead string) {
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		v.fault(line, "%s must begin with http:// or https://", key)
+	case !isPort(PortOf(u)):
+		v.fault(line, "%s has port %s: want at most 65535", key, u.Port())
 	case u.User != nil:
 		v.fault(line, "%s must not carry a credential; %s", key, instead)
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
@@ -214,6 +222,9 @@ func oneUpstream(a, b *Backend) string {
 	return fmt.Sprintf("backends %s and %s have one upstream: whose memories and names are is kept for each, so neither knows what came in by the other", a.Name, b.Name)
 }
 
+// apiVersion is the end of a base URL that has the version of an API in it.
+var apiVersion = regexp.MustCompile(`/v[0-9]+/?$`)
+
 // Warnings describes valid but questionable settings.
 func (c *Config) Warnings() []string {
 	var out []string
@@ -226,6 +237,9 @@ func (c *Config) Warnings() []string {
 		host, _, err := net.SplitHostPort(b.Listen)
 		if err == nil && b.TLS.Cert == "" && !loopback(host) {
 			out = append(out, fmt.Sprintf("backend %s listens on %s without TLS: callers present their keys in the clear", b.Name, b.Listen))
+		}
+		if version := apiVersion.FindString(b.Upstream); version != "" {
+			out = append(out, fmt.Sprintf("the upstream of backend %s ends in %s, and so begin the routes of its API: the backend would get them twice", b.Name, version))
 		}
 		if b.Credential.Reveal() == "" && strings.HasPrefix(b.Upstream, "https://") {
 			out = append(out, fmt.Sprintf("backend %s has no credential: one that wants a key refuses approved writes, rollbacks, the seal and sweeps", b.Name))

@@ -330,6 +330,8 @@ func TestWarnings(t *testing.T) {
 		{"identity: {oidc: {issuer: \"http://127.0.0.1:99\", audience: a}}\n" + backend, ""},
 		{two("https://mem0.example"), "backend b has no credential"},
 		{two("https://mem0.example, credential: k"), ""},
+		{two("http://mem0.example/v1/"), "ends in /v1/,"},
+		{two("http://mem0.example/v1/mem0"), ""},
 	} {
 		got := strings.Join(parse(t, tc.text).Warnings(), "\n")
 		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
