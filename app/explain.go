@@ -140,7 +140,7 @@ func Explain(ctx context.Context, cfg *config.Config, q Question, getenv func(st
 	}
 	who, err := cfg.Principal(q.As)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--as: %w", err)
 	}
 	of, err := cfg.Backend(q.Backend)
 	if err != nil {

@@ -319,11 +319,8 @@ func (c *Config) Backend(name string) (Backend, error) {
 
 // Principal returns the configured principal of an id; "": the default one.
 func (c *Config) Principal(id string) (memproxy.Principal, error) {
-	if id == "" {
-		if c.Identity.Default == nil {
-			return memproxy.Principal{}, fmt.Errorf("the configuration has no default principal: name one")
-		}
-		return c.Identity.Default.Memproxy(), nil
+	if d := c.Identity.Default; d != nil && (id == "" || id == d.ID) {
+		return d.Memproxy(), nil
 	}
 	var known []string
 	for _, k := range c.Identity.Keys {
@@ -332,10 +329,11 @@ func (c *Config) Principal(id string) (memproxy.Principal, error) {
 		}
 		known = append(known, k.ID)
 	}
-	if d := c.Identity.Default; d != nil && d.ID == id {
-		return d.Memproxy(), nil
+	what := "default principal"
+	if id != "" {
+		what = fmt.Sprintf("principal %q", id)
 	}
-	return memproxy.Principal{}, fmt.Errorf("the configuration has no principal %q; it has %s", id, strings.Join(known, ", "))
+	return memproxy.Principal{}, fmt.Errorf("the configuration has no %s; it has %s", what, strings.Join(known, ", "))
 }
 
 // Limits converts the budgets.

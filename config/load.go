@@ -265,7 +265,7 @@ func (v *reader) scalar(n *yaml.Node) {
 		}
 		value := v.getenv(name[1])
 		if value == "" {
-			v.fault(n.Line, "there is no environment variable %s", name[1])
+			v.fault(n.Line, "environment variable %s is not set, or is empty", name[1])
 		}
 		values = append(values, value)
 		return value
