@@ -27,6 +27,7 @@ type run struct {
 	known   *lookups            // what the ledger answered so far
 	blind   bool                // the ledger could not be asked for the targets' owners
 	held    *memproxy.HeldWrite // the held write whose receipt is asked for
+	clamped bool                // the content has a confidence
 	decided bool                // the decision is made; only its consequences are left
 	lines   []memproxy.Line     // what lined draws from, see costs
 	lined   *memproxy.Operation
@@ -289,8 +290,8 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 		if r.q.Operation != nil {
 			ev.Facts = memproxy.FactsOf(&r.q)
 		}
-		if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
-			ev.Confidence, ev.Claimed = r.q.Confidence, -1
+		if r.clamped {
+			ev.Confidence = r.q.Confidence
 			if len(op.Hints) > 0 {
 				ev.Claimed = r.q.Claimed
 			}

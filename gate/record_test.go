@@ -40,3 +40,16 @@ func TestHangingLogIsRefusedInTime(t *testing.T) {
 		t.Errorf("%d charged for a write that was not forwarded", r.budget.used)
 	}
 }
+
+// Proves CARD-7: the record of a request that is refused before its content is weighed
+// says neither that a confidence of zero was claimed nor that one was given.
+func TestUnweighedContentHasNoConfidence(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.who.ActsAs = memproxy.Limit{} })
+	op := learn("x")
+	op.Hints = []memproxy.Hint{{Pointer: "/c", Claimed: 990, Legible: true}}
+	op.Claims = []memproxy.Claim{claim(memproxy.DimAgent, memproxy.ClaimIs, "ceo")}
+	wantCodes(t, r.admit(op).Decision, memproxy.Deny, memproxy.IdentityActsAs)
+	if ev := r.recorder.last(); ev.Claimed != -1 || ev.Confidence != -1 {
+		t.Errorf("claimed %d, given %d", ev.Claimed, ev.Confidence)
+	}
+}

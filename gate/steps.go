@@ -377,5 +377,6 @@ func clamp(ctx context.Context, r *run) error {
 	} else if len(lowered) > 0 {
 		r.verdict.Add(memproxy.Amend, lowered...)
 	}
+	r.clamped = true
 	return nil
 }
