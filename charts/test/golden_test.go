@@ -186,3 +186,22 @@ spec:
 	}
 	compareWithInjection(t, pod)
 }
+
+// Where the chart installs no webhook, none is away. Proves CARD-10.
+func TestAlertsAreOfWhatIsInstalled(t *testing.T) {
+	for _, installed := range []bool{true, false} {
+		v := values(t, "full")
+		v["injector"].(map[string]any)["enabled"] = installed
+		rules := find(t, documents(t, render(t, v)), "PrometheusRule", "")
+		text, err := yaml.Marshal(rules["spec"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(text), "MemproxyInjectorAway"); got != installed {
+			t.Errorf("injector.enabled is %v, MemproxyInjectorAway is there: %v", installed, got)
+		}
+		if !strings.Contains(string(text), "MemproxyFailsClosed") {
+			t.Errorf("injector.enabled is %v, and the sidecar's alerts are not there", installed)
+		}
+	}
+}
