@@ -19,6 +19,10 @@ import (
 // because a transaction costs much more than what is in it. A queued entry that cannot be written is lost and reported to
 // Options.OnLost. Commit waits while too many entries are queued.
 //
+// An entry about more than maxPart objects is applied in parts, one transaction each, and
+// Commit waits for all of them: it is visible, and logged if it is queued, part by part. An
+// entry with Seen, Dissents, Corrections or Retractions is never divided.
+//
 // An entry over owners that others replaced is memproxy.ErrStale; see Entry.Seen.
 // A part that cannot be stored is ErrRow, and nothing is written: a key without
 // backend, kind or id, or a string that is longer than 1,024 bytes, contains NUL or is
@@ -39,6 +43,9 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 		}
 	}
 	apply := func(t *transaction) error { return applyEntry(t, own, secret) }
+	if all := parts(own); len(all) > 1 {
+		return commitParts(ctx, l.store, all)
+	}
 	if own.Queued && l.opt.URL == "" {
 		queued, logged, err := l.enqueue(own, apply)
 		if queued && !logged { // a process that is killed would lose it
@@ -48,13 +55,73 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 			return err
 		}
 	}
-	err = l.do(ctx, &job{size: size(own), also: apply})
-	if own.Queued && retryable(err) { // an acknowledged write is recorded once the database answers again
-		if queued, _, _ := l.enqueue(own, apply); queued {
+	return commitNow(ctx, l.store, own, apply)
+}
+
+// commitNow waits until an entry is in the database. An entry that may be queued is queued
+// if the database is away: an acknowledged write is recorded once it answers again.
+func commitNow(ctx context.Context, s *store, e *memproxy.Entry, apply func(*transaction) error) error {
+	err := s.do(ctx, &job{size: size(e), also: apply})
+	if e.Queued && retryable(err) {
+		if queued, _, _ := s.enqueue(e, apply); queued {
 			return nil
 		}
 	}
 	return err
+}
+
+// commitParts commits the parts of a large entry. Of all large entries at most one part
+// waits for the writer at a time, so that no other write has to wait for more than that,
+// and large entries take turns.
+func commitParts(ctx context.Context, s *store, all []*memproxy.Entry) error {
+	for _, part := range all {
+		select {
+		case s.large <- struct{}{}:
+		case <-ctx.Done():
+			return fmt.Errorf("ledger: wait to write: %w", ctx.Err())
+		}
+		err := commitNow(ctx, s, part, func(t *transaction) error { return applyEntry(t, part, nil) })
+		<-s.large
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxPart is how many objects of one entry share a transaction.
+const maxPart = 128
+
+// parts divides an entry, of which each object stays in one part. An entry that applies
+// only if nothing else was changed is not divided, nor are corrections of others' texts.
+func parts(e *memproxy.Entry) (all []*memproxy.Entry) {
+	if size(e) <= maxPart || len(e.Seen)+len(e.Dissents)+len(e.Corrections)+len(e.Retractions) > 0 {
+		return []*memproxy.Entry{e}
+	}
+	at := map[key]*memproxy.Entry{}
+	of := func(k key) *memproxy.Entry {
+		if at[k] == nil {
+			if len(at)%maxPart == 0 {
+				all = append(all, &memproxy.Entry{Queued: e.Queued})
+			}
+			at[k] = all[len(all)-1]
+		}
+		return at[k]
+	}
+	share(e.Found, func(v *memproxy.Version) *[]memproxy.Version { return &of(v.MemoryKey).Found })
+	share(e.Versions, func(v *memproxy.Version) *[]memproxy.Version { return &of(v.MemoryKey).Versions })
+	share(e.States, func(c *memproxy.StateChange) *[]memproxy.StateChange { return &of(c.MemoryKey).States })
+	share(e.Renewed, func(r *memproxy.Renewal) *[]memproxy.Renewal { return &of(r.MemoryKey).Renewed })
+	share(e.Owners, func(o *memproxy.Ownership) *[]memproxy.Ownership { return &of(keyOf(o)).Owners })
+	return all
+}
+
+// share appends each element to the list that it belongs to.
+func share[T any](all []T, to func(*T) *[]T) {
+	for i := range all {
+		list := to(&all[i])
+		*list = append(*list, all[i])
+	}
 }
 
 // ownEntry is a validated copy of an entry, so that the caller may reuse its slices.
@@ -93,7 +160,7 @@ func valid[T any](all []T, check func(*T) error) error {
 
 // size is how many rows an entry writes, about.
 func size(c *memproxy.Entry) int {
-	return max(1, len(c.Found)+len(c.Versions)+len(c.States)+len(c.Owners))
+	return max(1, len(c.Found)+len(c.Versions)+len(c.States)+len(c.Renewed)+len(c.Owners))
 }
 
 // enqueue queues an entry, which is visible at once and, if it is logged, survives a

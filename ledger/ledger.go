@@ -86,7 +86,8 @@ type store struct {
 	gate    sync.RWMutex // held to send on jobs, locked to close it
 	closed  bool
 	jobs    chan *job
-	kept    atomic.Int64 // entries that were acknowledged and wait for room on the disk
+	large   chan struct{} // full while a part of a large entry waits for the writer
+	kept    atomic.Int64  // entries that were acknowledged and wait for room on the disk
 	stopped chan struct{}
 }
 

@@ -1,0 +1,62 @@
+package ledger_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// Proves EDGE-14: what one answer brings is committed in parts, so that no other write
+// waits for more than one of them, however many callers bring much at once. Everything of
+// a memory is in one part.
+func TestLargeEntriesAreCommittedInParts(t *testing.T) {
+	var mu sync.Mutex
+	var sizes []int // of the transactions, by versions
+	opt := crashOptions(t, filepath.Join(ring.Dir(t), "ledger.db"))
+	opt.OnSteps = func(steps []ledger.Step) {
+		mu.Lock()
+		defer mu.Unlock()
+		sizes = append(sizes, len(steps))
+	}
+	l := open(t, opt)
+	const callers, each = 4, 600
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			e := memproxy.Entry{Queued: c%2 == 0}
+			for i := range each {
+				id := fmt.Sprint(c, "/", i)
+				v := ledgertest.Version(id, "text of "+id)
+				e.Owners = append(e.Owners, ledgertest.Row(id))
+				e.Versions = append(e.Versions, v)
+				e.States = append(e.States, memproxy.StateChange{MemoryKey: v.MemoryKey, Tenant: "acme", State: memproxy.StatePending})
+			}
+			slices.Reverse(e.States)
+			if err := l.Commit(t.Context(), e); err != nil {
+				t.Error(err)
+			}
+			// Commit waited for all parts: the last ones are there.
+			for _, id := range []string{e.Owners[0].ID, e.Owners[each-1].ID} {
+				got, err := ledger.ByID(t.Context(), l, e.Owners[0].Backend, memproxy.TargetMemory, id)
+				if r := got[id]; err != nil || !r.Owned() || r.Status.State != memproxy.StatePending {
+					t.Errorf("%s: %+v, %v", id, r, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	sum := 0
+	for _, n := range sizes {
+		sum += n
+	}
+	if most := slices.Max(append(sizes, 0)); most > 128 || sum != callers*each {
+		t.Errorf("%d versions in all, at most %d in a transaction; want %d and 128", sum, most, callers*each)
+	}
+}
