@@ -11,6 +11,13 @@ type Tally struct {
 	Memories      int64
 }
 
+// Swept is what a deletion of everything within a scope ended.
+type Swept struct {
+	Tallies []Tally // of the memories, by author
+	// Holds are the writes that waited for review, or to be sent, and now never are.
+	Holds []HeldWrite
+}
+
 // TenantNobody is the tenant of names that several tenants share: nobody may use
 // them, because no caller is of this tenant.
 const TenantNobody = "\x01"

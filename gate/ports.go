@@ -97,10 +97,10 @@ type Ledger interface {
 	Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
 
 	// DeleteScope records tombstones for the backend's memories within the scope,
-	// of any tenant, and returns their owners, even along with an error. An empty
-	// field of the scope matches everything. Their histories end with a version
-	// like v, if it has an operation.
-	DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error)
+	// of any tenant, ends the writes within it that wait, and returns both, even along
+	// with an error. An empty field of the scope matches everything. The memories'
+	// histories end with a version like v, if it has an operation.
+	DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (memproxy.Swept, error)
 
 	// ListStatuses returns a page of statuses, in the order of their keys.
 	ListStatuses(context.Context, memproxy.StatusFilter) ([]memproxy.Status, error)
@@ -145,8 +145,8 @@ func (NoLedger) Commit(context.Context, memproxy.Entry) error { return nil }
 func (NoLedger) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
 	return rows, nil
 }
-func (NoLedger) DeleteScope(context.Context, string, memproxy.Scope, memproxy.Version) ([]memproxy.Tally, error) {
-	return nil, nil
+func (NoLedger) DeleteScope(context.Context, string, memproxy.Scope, memproxy.Version) (memproxy.Swept, error) {
+	return memproxy.Swept{}, nil
 }
 func (NoLedger) ListStatuses(context.Context, memproxy.StatusFilter) ([]memproxy.Status, error) {
 	return nil, nil
@@ -203,7 +203,7 @@ func (m metered) Bind(ctx context.Context, all ...memproxy.Ownership) ([]memprox
 	return got, m.note(ctx, err)
 }
 
-func (m metered) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error) {
+func (m metered) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (memproxy.Swept, error) {
 	got, err := m.of.DeleteScope(ctx, backend, scope, v)
 	return got, m.note(ctx, err)
 }

@@ -3,6 +3,8 @@ package gate_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,18 +52,39 @@ func TestAnAddDoesNotTakeOverWhatItTouched(t *testing.T) {
 type sweeping struct {
 	*fakeLedger
 	scopes []memproxy.Scope
-	gone   []memproxy.Tally
+	gone   memproxy.Swept
 	err    error
 }
 
-func (s *sweeping) DeleteScope(_ context.Context, _ string, scope memproxy.Scope, _ memproxy.Version) ([]memproxy.Tally, error) {
+func (s *sweeping) DeleteScope(_ context.Context, _ string, scope memproxy.Scope, _ memproxy.Version) (memproxy.Swept, error) {
 	s.scopes = append(s.scopes, scope)
 	return s.gone, s.err
 }
 
+// Proves EDGE-15: held writes that a deletion of all that an owner has ends are on record,
+// each as its own tenant's.
+func TestHeldWritesThatADeletionEndsAreRecorded(t *testing.T) {
+	led := &sweeping{gone: memproxy.Swept{Holds: []memproxy.HeldWrite{{ID: "h-1", Tenant: "acme", Backend: "mem0"}, {ID: "h-2", Tenant: "other", Backend: "mem0"}}}}
+	r := newRig(t, func(r *rig) { led.fakeLedger = r.ledger; r.sweeper = led })
+	a := r.admit(memproxy.Operation{Kind: memproxy.Forget, Bulk: true, Sweeps: true, Scope: memproxy.Scope{User: "ann"}})
+	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+	var got []string
+	for _, ev := range r.recorder.events {
+		if ev.Type == memproxy.EventReview {
+			got = append(got, fmt.Sprint(ev.Decision, " ", ev.Principal.Tenant, " ", ev.Principal.ID, " ", ev.Act.Action, " ", ev.Act.Stage))
+			if !strings.Contains(ev.Act.Reason, a.Decision.ID) {
+				t.Errorf("%s: %q does not name the deletion", ev.Decision, ev.Act.Reason)
+			}
+		}
+	}
+	if want := []string{"h-1 acme system:memproxy hold.clear done", "h-2 other system:memproxy hold.clear done"}; !slices.Equal(got, want) {
+		t.Errorf("recorded %q; want %q", got, want)
+	}
+}
+
 // Proves TRL-6: totals fall when memories are deleted, in bulk too.
 func TestBulkDeletionsLowerTotals(t *testing.T) {
-	led := &sweeping{gone: []memproxy.Tally{{Tenant: "acme", Actor: "agent:a", Memories: 2}, {Tenant: "acme", Actor: "agent:b", Memories: 1}}}
+	led := &sweeping{gone: memproxy.Swept{Tallies: []memproxy.Tally{{Tenant: "acme", Actor: "agent:a", Memories: 2}, {Tenant: "acme", Actor: "agent:b", Memories: 1}}}}
 	r := newRig(t, func(r *rig) { led.fakeLedger = r.ledger; r.sweeper = led })
 	r.budget.used = 9
 	op := memproxy.Operation{Kind: memproxy.Forget, Bulk: true, Sweeps: true, Scope: memproxy.Scope{User: "ann", Agent: "dev"},

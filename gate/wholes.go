@@ -388,13 +388,15 @@ func (ret *effects) swept(ctx context.Context) {
 	if ret.enforced() {
 		v = ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)
 	}
-	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
-	gone, err := ret.g.opt.Ledger.DeleteScope(sctx, ret.op.Backend, ret.op.Scope, v)
-	cancel()
+	// However many memories it had: the ledger bounds each of its steps.
+	swept, err := ret.g.opt.Ledger.DeleteScope(context.WithoutCancel(ctx), ret.op.Backend, ret.op.Scope, v)
 	if err != nil {
 		ret.g.opt.Log.ErrorContext(ctx, "bulk deletion not recorded in the ledger", "decision", ret.Decision.ID, "error", err)
 	}
-	for _, who := range gone {
+	for _, who := range swept.Tallies {
 		ret.g.accounts.lower(ctx, ret.Admission, who)
+	}
+	for i := range swept.Holds {
+		ret.g.accounts.add(ctx, cleared(&swept.Holds[i], ret.Decision.ID, now))
 	}
 }

@@ -214,48 +214,34 @@ func (u Upkeep) Maintain(ctx context.Context, now time.Time, r Retention) (Remov
 // of the scope matches everything; a scope without any owner is refused with ErrRow,
 // because it would match every memory.
 //
-// Held writes within the scope that wait for review, or to be sent, fail.
+// Held writes within the scope that wait for review, or to be sent, fail, and are
+// returned.
 //
 // Histories in the scope that have not ended get a version like v, which says who
 // deleted them and by which decision; none if v has no operation.
-func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error) {
+func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (memproxy.Swept, error) {
 	if err := storableParts("scope", backend, scope.User, scope.Agent, scope.App, scope.Run); err != nil {
-		return nil, err
+		return memproxy.Swept{}, err
 	}
 	if backend == "" || !scope.Owned() {
-		return nil, refused("a backend and an owner are required")
+		return memproxy.Swept{}, refused("a backend and an owner are required")
+	}
+	holds, err := clearHolds(ctx, l.store, backend, scope)
+	if err != nil {
+		return memproxy.Swept{Holds: holds}, err
 	}
 	tallies, err := sweepScope(ctx, l.store, backend, scope)
+	swept := memproxy.Swept{Tallies: tallies, Holds: holds}
 	if err != nil || v.Op == "" {
-		return tallies, err
+		return swept, err
 	}
-	return tallies, endHistories(ctx, l.store, backend, scope, v)
-}
-
-// clearHolds ends the writes that wait within a scope, when everything there was deleted:
-// approved later, they would bring it back. One that is being sent is marked, and is not
-// sent again.
-func clearHolds(t *transaction, backend string, scope memproxy.Scope) {
-	for _, h := range rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE state IN ('pending', 'approved', 'replaying') AND backend = ?`, backend) {
-		if !within(h.Scope, scope) {
-			continue
-		}
-		to, r := h.State, h.Result
-		if r.Cleared = true; to != memproxy.HoldReplaying {
-			to, r = memproxy.HoldFailed, whenCleared()
-			endContests(t, h.ID, to)
-		}
-		t.run(`UPDATE hold SET state = ?, result = ? WHERE id = ? AND state = ?`, string(to), asJSON(r), h.ID, string(h.State))
-	}
+	return swept, endHistories(ctx, l.store, backend, scope, v)
 }
 
 func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Scope) (by []memproxy.Tally, _ error) {
 	at, after := map[memproxy.Tally]int{}, ""
 	for {
 		found, err := result(ctx, s, job{}, func(t *transaction) (found []memproxy.Ownership, _ error) {
-			if after == "" {
-				clearHolds(t, backend, scope)
-			}
 			for _, r := range t.lock(expireStep, `backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND id > ?2
 				AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run) ORDER BY id`,
 				backend, after, scope.User, scope.Agent, scope.App, scope.Run) {

@@ -257,3 +257,38 @@ func roomFor(t *transaction, h memproxy.HeldWrite) error {
 	}
 	return fmt.Errorf("%w: %w", ErrFull, &memproxy.HoldsFull{Key: "holds", Limit: total, Setting: "review.max_held_tenant"})
 }
+
+// clearHolds ends the writes that wait within a scope, when everything there was deleted:
+// approved later, they would bring it back. One that is being sent is marked, and is not
+// sent again. It returns those that it ended, in their last state.
+func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Scope) (ended []memproxy.HeldWrite, _ error) {
+	for after := ""; ; {
+		seen, err := result(ctx, s, job{}, func(t *transaction) ([]memproxy.HeldWrite, error) {
+			waiting := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold
+				WHERE state IN ('pending', 'approved', 'replaying') AND backend = ? AND id > ? ORDER BY id LIMIT ?`, backend, after, expireStep)
+			for i := range waiting {
+				if within(waiting[i].Scope, scope) {
+					clearHold(t, &waiting[i])
+				}
+			}
+			return waiting, nil
+		})
+		for i := range seen {
+			if after = seen[i].ID; seen[i].State == memproxy.HoldFailed {
+				ended = append(ended, seen[i])
+			}
+		}
+		if err != nil || len(seen) < expireStep {
+			return ended, err
+		}
+	}
+}
+
+func clearHold(t *transaction, h *memproxy.HeldWrite) {
+	was := h.State
+	if h.Result.Cleared = true; was != memproxy.HoldReplaying {
+		h.State, h.Result = memproxy.HoldFailed, whenCleared()
+		endContests(t, h.ID, h.State)
+	}
+	t.run(`UPDATE hold SET state = ?, result = ? WHERE id = ? AND state = ?`, string(h.State), asJSON(h.Result), h.ID, string(was))
+}

@@ -101,7 +101,7 @@ func sweeps(t *testing.T, l Life) {
 	for round, want := range []int64{2, 0} {
 		gone := must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, end))(t)
 		var n int64
-		for _, by := range gone {
+		for _, by := range gone.Tallies {
 			n += by.Memories
 		}
 		if n != want {

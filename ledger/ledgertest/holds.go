@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -236,7 +237,11 @@ func holdCleared(t *testing.T, l Life) {
 		}[:steps] {
 			must.Do(t, step())
 		}
-		must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, memproxy.Version{}))(t)
+		swept := must.Get(l.DeleteScope(ctx, "mem0", memproxy.Scope{User: "ann"}, memproxy.Version{}))(t)
+		sent := steps == 2 || steps == 4 // it ends later, with its attempt
+		if ended := slices.ContainsFunc(swept.Holds, func(h memproxy.HeldWrite) bool { return h.ID == name && h.State == memproxy.HoldFailed }); ended == sent {
+			t.Errorf("%s: the deletion ended %+v", name, swept.Holds)
+		}
 		if steps == 2 || steps == 4 { // nothing was sent
 			must.Do(t, l.Holds.Release(ctx, name, claim.Token))
 		}

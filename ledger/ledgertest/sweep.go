@@ -26,7 +26,7 @@ func swept(t *testing.T, s *ledger.Ledger) {
 	gone.Deleted = true
 	put(t, s, row("1", "ann", "a1", "x"), row("2", "ann", "a2", "x"), row("3", "ann", "", "y"), row("4", "bob", "a1", "x"), other, receipt, gone)
 
-	got := must.Get(s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{User: "ann"}, memproxy.Version{}))(t)
+	got := must.Get(s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{User: "ann"}, memproxy.Version{}))(t).Tallies
 	slices.SortFunc(got, func(a, b memproxy.Tally) int { return int(b.Memories - a.Memories) })
 	if len(got) != 2 || got[0].Actor != "x" || got[0].Memories != 2 || got[0].Tenant != Row("").Scope.Tenant || got[1].Actor != "y" || got[1].Memories != 1 {
 		t.Errorf("tallies %+v: want two of x and one of y", got)
@@ -37,7 +37,7 @@ func swept(t *testing.T, s *ledger.Ledger) {
 			t.Errorf("%s: deleted %v, want %v", id, left[id].Deleted, deleted)
 		}
 	}
-	if again, err := s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{User: "ann"}, memproxy.Version{}); err != nil || len(again) != 0 {
+	if again, err := s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{User: "ann"}, memproxy.Version{}); err != nil || len(again.Tallies) != 0 {
 		t.Errorf("a second sweep: %+v, %v; want nothing left", again, err)
 	}
 	if _, err := s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{}, memproxy.Version{}); !errors.Is(err, ledger.ErrRow) {
