@@ -86,9 +86,9 @@ var admission = [...]step{
 	{signal.SpanRule, client | call | foresee | putBack | recheck | explain, false, memproxy.PolicyError, undecoded, rule},
 	{signal.SpanEncode, client | replay | putBack, false, memproxy.InternalError, unsent, encode},
 	{signal.SpanCharge, client | call | replay | explain, false, memproxy.InternalError, costsNothing, charge},
-	{signal.SpanBind, client | call | replay | putBack, false, memproxy.LedgerUnavailable, nothingToBind, bind},
-	// A held write is charged for its place in the review queue.
+	// A held write is charged for its place in the review queue, and binds its names.
 	{signal.SpanReserve, client | call, true, memproxy.InternalError, unreserved, charge},
+	{signal.SpanBind, client | call | replay | putBack, true, memproxy.LedgerUnavailable, nothingToBind, bind},
 	{signal.SpanDecide, client | call | foresee | decline | replay | putBack | recheck, true, memproxy.InternalError, decided, decide},
 	// The record is durable before anything is forwarded.
 	{signal.SpanRecord, client | call | decline | replay | putBack, true, memproxy.AuditUnavailable, nil, record},

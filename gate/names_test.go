@@ -49,6 +49,13 @@ func TestWhateverIsSentBindsItsNames(t *testing.T) {
 			}
 		})
 	}
+	t.Run("that waits for review", func(t *testing.T) { // what its owner deletes meanwhile includes it
+		r := tenants(t, func(r *rig) { r.rules.Policy, r.keeper = says(memproxy.Hold, memproxy.PolicyForbid), newKeeper() })
+		wantCodes(t, r.admit(write).Decision, memproxy.Hold, memproxy.PolicyForbid)
+		if row, bound := r.ledger.rows["user:ann"]; !bound || row.Scope.Tenant != "acme" || r.budget.used != 1 {
+			t.Errorf("bound %v: %+v, %d charged", bound, row, r.budget.used)
+		}
+	})
 	t.Run("in shadow mode, of an owner that is there", func(t *testing.T) {
 		r := tenants(t, func(r *rig) {
 			r.rules.Enforce = false

@@ -236,13 +236,14 @@ func (ret *effects) exported() {
 }
 
 // nothingToBind reports whether a request has no names to bind: all of them have rows,
-// or it will not be sent. In shadow mode it is always sent.
+// or it will neither be sent nor wait. In shadow mode it is always sent.
 func nothingToBind(r *run) bool {
-	return r.op == nil || r.dry() || len(r.unbound) == 0 || r.verdict.Worst.Stops() && r.enforced()
+	return r.op == nil || r.dry() || len(r.unbound) == 0 || r.verdict.Worst.Stops() && r.enforced() && !r.keeps()
 }
 
 // bind records the caller's tenant as the owner of the names that a write uses
-// first, before the write is forwarded: of two tenants that use a name at once one
+// first, before the write is forwarded or waits for review, so that what its owner
+// deletes meanwhile includes it: of two tenants that use a name at once one
 // gets it, and the other's write is refused.
 func bind(ctx context.Context, r *run) error {
 	var rows []memproxy.Ownership
@@ -273,7 +274,7 @@ func bind(ctx context.Context, r *run) error {
 			r.bill.bound = true
 		}
 	}
-	if r.verdict.Worst.Stops() {
+	if r.verdict.Worst.Stops() && !r.keeps() {
 		r.g.accounts.release(ctx, r.Admission)
 	}
 	return nil

@@ -249,10 +249,25 @@ func (f *first) Bind(ctx context.Context, rows ...memproxy.Ownership) ([]memprox
 // Of two tenants that use a name at once one has it, and the other's write does
 // not leave and costs nothing.
 func TestALostNameIsRefused(t *testing.T) {
-	r := tenants(t, func(r *rig) { r.sweeper = &first{r.ledger} })
+	for _, would := range []memproxy.Verdict{memproxy.Allow, memproxy.Hold} {
+		lostName(t, would)
+	}
+}
+
+func lostName(t *testing.T, would memproxy.Verdict) {
+	k := newKeeper()
+	r := tenants(t, func(r *rig) {
+		r.sweeper, r.keeper = &first{r.ledger}, k
+		if would == memproxy.Hold {
+			r.rules.Policy = says(would, memproxy.PolicyForbid)
+		}
+	})
 	op := learn("x")
 	op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
-	wantCodes(t, r.admit(op).Decision, memproxy.Deny, memproxy.OwnerUnknown)
+	d := r.admit(op).Decision
+	if d.Verdict != memproxy.Deny || d.Status != 404 || d.Reasons[0].Code != memproxy.OwnerUnknown || len(k.kept) > 0 {
+		t.Errorf("%s: %+v, kept %v", would, d, k.kept)
+	}
 	if r.budget.used != 0 {
 		t.Errorf("%d charged", r.budget.used)
 	}
