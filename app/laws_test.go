@@ -184,6 +184,9 @@ var stepLaws = []struct {
 		if c.added || c.may.approved || c.may.rollback || c.may.upkeep || p.human {
 			return true
 		}
+		if c.memory.unanswered && len(c.memory.ranks) == 1 {
+			return true // its author is unknown (docs/trust.md)
+		}
 		for key, rank := range c.memory.ranks {
 			if own := c.memory.author.key == p.key || p.reviewer; key != p.key && (!own || rank > p.ceiling) {
 				return false

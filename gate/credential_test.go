@@ -46,4 +46,4 @@ type guarded struct {
 	about bool
 }
 
-func (g guarded) Unauthorized(memproxy.Reply) bool { return g.about }
+func (g guarded) RefusesCredential(memproxy.Reply) bool { return g.about }
