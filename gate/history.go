@@ -323,3 +323,9 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 	})
 	return e
 }
+
+// Clears reports whether everything of an owner is deleted: the end of the answer must
+// then wait for the record of it.
+func (a *Admission) Clears() bool {
+	return a.op != nil && a.op.Kind == memproxy.Forget && a.op.Sweeps
+}

@@ -357,12 +357,6 @@ func nameMissing(ctx context.Context, ret *answer) {
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
 }
 
-// Clears reports whether everything of an owner is deleted: the end of the answer must
-// then wait for the record of it.
-func (a *Admission) Clears() bool {
-	return a.op != nil && a.op.Kind == memproxy.Forget && a.op.Sweeps
-}
-
 // unread records what follows from an answer that was passed on unread. A call that the
 // backend refused is not charged. What a request in shadow mode deleted is neither sent
 // later, when it waits for review, nor answered from the adapter's cache.
