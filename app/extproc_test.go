@@ -89,7 +89,7 @@ func TestExtprocCommand(t *testing.T) {
 		if code != cli.OK {
 			t.Errorf("%d %s", code, log.String())
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(ring.Limit):
 		t.Fatal("it does not stop")
 	}
 }
@@ -296,7 +296,7 @@ func receive(t *testing.T, from <-chan string) string {
 	select {
 	case s := <-from:
 		return s
-	case <-time.After(60 * time.Second):
+	case <-time.After(ring.Limit):
 		t.Fatal("nothing came")
 		return ""
 	}

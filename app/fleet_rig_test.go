@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/xds"
@@ -95,7 +94,7 @@ func (f *fleetRig) stop() {
 	if f.plane == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), ring.Limit)
 	defer cancel()
 	if err := f.plane.Close(ctx); err != nil {
 		f.t.Error(err)

@@ -23,6 +23,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // authority signs certificates.
@@ -72,7 +73,7 @@ func (a *authority) file(name, kind string, der []byte) string {
 func (a *authority) client(certs ...tls.Certificate) *http.Client {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
-	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+	return &http.Client{Timeout: ring.Limit, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: certs}, DisableKeepAlives: true,
 	}}
 }

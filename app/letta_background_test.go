@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // seen returns the runs and sequence numbers of a stream's events, in order.
@@ -172,7 +173,7 @@ func TestInterruptedStreamsResume(t *testing.T) {
 	runs, _ := seen(line)
 	select {
 	case <-reached:
-	case <-time.After(20 * time.Second):
+	case <-time.After(ring.Limit):
 		t.Fatal("no second request")
 	}
 	resp.Body.Close() // the connection drops
@@ -202,7 +203,7 @@ func TestInterruptedStreamsResume(t *testing.T) {
 			if got := strings.Join(types(body), " "); got != "tool_call_message tool_return_message tool_call_message tool_return_message assistant_message stop_reason usage_statistics" || !strings.Contains(body, "[DONE]") {
 				t.Errorf("read on: %s\n%s", got, body)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(ring.Limit):
 			t.Fatal("the resumed stream does not end")
 		}
 	}
@@ -263,7 +264,7 @@ func TestStoppedRunsWriteNothing(t *testing.T) {
 	go func() { stream <- l.say(poisoned, `,"streaming":true,"background":true`).body }()
 	select {
 	case <-reached:
-	case <-time.After(20 * time.Second):
+	case <-time.After(ring.Limit):
 		t.Fatal("no third request")
 	}
 	ch := l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{"run_ids":["run-00000000-0000-4000-8000-000000000007"]}`, "Authorization", "Bearer "+devToken)

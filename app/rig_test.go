@@ -252,7 +252,7 @@ func (r *rig) stop() {
 	if r.car == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), ring.Limit)
 	defer cancel()
 	if err := r.car.Close(ctx); err != nil {
 		r.t.Error(err)

@@ -41,7 +41,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		return c
 	}
 	ask := func(c net.Conn) error {
-		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(ring.Limit))
 		if _, err := io.WriteString(c, "GET /memory HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func TestNobodysBodyIsNotRead(t *testing.T) {
 	for _, path := range []string{"/memory", "/keys"} {
 		start := time.Now()
 		c := dial(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nX-Key: bad\r\nContent-Length: 1048576\r\n\r\nx")
-		_ = c.SetReadDeadline(start.Add(20 * time.Second))
+		_ = c.SetReadDeadline(start.Add(ring.Limit))
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil || resp.StatusCode != 401 || held.Held() > 0 {
 			t.Fatal(path, resp, err, held.Held())
@@ -149,7 +149,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 		select {
 		case c := <-codes:
 			counts[c]++
-		case <-time.After(20 * time.Second):
+		case <-time.After(ring.Limit):
 			t.Fatal("nobody is refused, with", held.Held(), "bytes held")
 		}
 	}
@@ -214,7 +214,7 @@ func TestPassedRequestsDoNotStarveGatedOnes(t *testing.T) {
 	}
 	<-arrived
 	<-arrived
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), ring.Limit)
 	defer cancel()
 	q, _ := http.NewRequestWithContext(ctx, "GET", r.URL+"/memory", nil)
 	resp, err := http.DefaultClient.Do(q)

@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // raw sends bytes to the proxy, then tunnel, and returns the first answer and the rest.
@@ -22,7 +23,7 @@ func (r *rig) raw(t *testing.T, request, tunnel string) (status int, head http.H
 	t.Helper()
 	conn := must.Get(net.Dial("tcp", r.Listener.Addr().String()))(t)
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(ring.Limit))
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Fatal(err)
 	}

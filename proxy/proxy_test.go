@@ -289,18 +289,21 @@ func TestChunksThatCannotBeRead(t *testing.T) {
 		"zz\r\nabc\r\n0\r\n\r\n": "400", "5\r\nabcdefgh\r\n0\r\n\r\n": "400", "-1\r\n\r\n": "400", "ffffffffffffffffff\r\nabc": "400",
 		"3\r\nabc\r\n0\r\n\r\n": "200", "3\r\nab": "408",
 	} {
-		r := newRig(t, func(r *rig) { r.opt.BodyTimeout = 200 * time.Millisecond })
-		conn := must.Get(net.Dial("tcp", r.Listener.Addr().String()))(t)
-		fmt.Fprint(conn, "POST /memory HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"+chunks)
-		var out bytes.Buffer
-		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
-		_, _ = io.Copy(&out, conn)
-		_ = conn.Close()
-		if got := out.String(); !strings.HasPrefix(got, "HTTP/1.1 "+want) || want != "200" && !strings.Contains(got, `"payload.`) {
-			t.Errorf("%q: %s", chunks, got)
-		}
-		if (r.count() > 0) != (want == "200") {
-			t.Errorf("%q: %d arrived", chunks, r.count())
+		arrived := 0
+		inBubble(t, nil, func(q *http.Request, c net.Conn) {
+			arrived++
+			_, _ = io.Copy(io.Discard, q.Body)
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}, func(t *testing.T, b *bubble) {
+			conn := b.dial(t, "POST /memory HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"+chunks)
+			got, _ := io.ReadAll(conn)
+			_ = conn.Close()
+			if !strings.HasPrefix(string(got), "HTTP/1.1 "+want) || want != "200" && !strings.Contains(string(got), `"payload.`) {
+				t.Errorf("%q: %s", chunks, got)
+			}
+		})
+		if (arrived > 0) != (want == "200") {
+			t.Errorf("%q: %d arrived", chunks, arrived)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/internal/wait"
 	"github.com/memproxy/memproxy/telemetry"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -244,7 +245,7 @@ func TestShutdownFlushes(t *testing.T) {
 	r := receive(t, nil)
 	tel := start(t, telemetry.Options{OTLP: r.otlp()})
 	request(t.Context(), tel)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), ring.Limit)
 	defer cancel()
 	must.Do(t, tel.Shutdown(ctx))
 	r.mu.Lock()

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -240,7 +239,7 @@ func TestStopping(t *testing.T) {
 	<-came
 	stopped := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), ring.Limit)
 		defer cancel()
 		stopped <- r.stop(ctx)
 	}()
@@ -252,10 +251,8 @@ func TestStopping(t *testing.T) {
 	if got := <-done; got.status != 200 || got.body != "m1 ann\n" {
 		t.Errorf("%+v", got)
 	}
-	select {
-	case <-stopped:
-	case <-time.After(25 * time.Second):
-		t.Error("it does not stop")
+	if err := <-stopped; err != nil {
+		t.Errorf("it does not stop: %v", err)
 	}
 }
 

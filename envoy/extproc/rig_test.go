@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -21,6 +20,7 @@ import (
 	"github.com/memproxy/memproxy/frontend/frontendtest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // rig is a processor behind a small Envoy, with a scripted backend.
@@ -63,7 +63,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	r.serve.Processor, r.serve.Authorize = p, true
 	r.stop, _ = extproc.Serve(ln, r.serve)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), ring.Limit)
 		defer cancel()
 		_ = r.stop(ctx) // some tests stop it themselves
 	})
@@ -90,7 +90,7 @@ func (r *rig) do(method, path, body string, header ...string) (*http.Response, s
 	for i := 0; i+1 < len(header); i += 2 {
 		q.Header.Add(header[i], header[i+1])
 	}
-	resp := must.Get((&http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableCompression: true}}).Do(q))(r.t)
+	resp := must.Get((&http.Client{Timeout: ring.Limit, Transport: &http.Transport{DisableCompression: true}}).Do(q))(r.t)
 	defer resp.Body.Close()
 	b := must.Get(io.ReadAll(resp.Body))(r.t)
 	return resp, string(b)

@@ -84,7 +84,7 @@ func (f *fleet) start() {
 		f.t.Fatal(err)
 	}
 	f.stop = sync.OnceFunc(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), ring.Limit)
 		defer cancel()
 		if err := stop(ctx); err != nil {
 			f.t.Error(err)

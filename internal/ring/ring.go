@@ -41,13 +41,16 @@ func Share(core, short int) int {
 	return core
 }
 
+// Limit ends what hangs. What a test waits for is certain to come, on any machine.
+const Limit = time.Minute
+
 // Until waits until ok is true. It is only for tests that cross a process, a
 // socket or a goroutine that they cannot join; all others use testing/synctest
 // or a channel. What is waited for is certain to come, so that the limit of a
 // minute fails nothing but what is stuck.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	UntilIn(t, time.Minute, what, ok)
+	UntilIn(t, Limit, what, ok)
 }
 
 // UntilIn is Until with another limit, for servers that are slow to start.
