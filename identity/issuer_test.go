@@ -20,6 +20,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // provider is an OpenID provider in the test's process.
@@ -158,7 +159,7 @@ func newDesk(t *testing.T, change func(*identity.OIDCOptions)) *desk {
 	t.Helper()
 	d := &desk{clock: &clock{now: time.Date(2031, 3, 14, 12, 0, 0, 0, time.UTC)}, provider: newProvider(t), key: newKey(t, "k1")}
 	d.publish(d.key)
-	opt := identity.OIDCOptions{Issuer: d.server.URL, Audience: "memproxy", Prefix: "oidc:", Clock: d.Now, Timeout: 20 * time.Second}
+	opt := identity.OIDCOptions{Issuer: d.server.URL, Audience: "memproxy", Prefix: "oidc:", Clock: d.Now, Timeout: ring.Limit}
 	if change != nil {
 		change(&opt)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves TRL-1, CARD-10: the tokens of a cluster contain only a service account's name;
@@ -65,7 +66,7 @@ func TestTokenForTheIssuer(t *testing.T) {
 	d.server = tls
 	defer func() { d.server = plain }()
 	opt := identity.OIDCOptions{
-		Issuer: tls.URL, Audience: "memproxy", Clock: d.Now, Timeout: 20 * time.Second, Client: tls.Client(),
+		Issuer: tls.URL, Audience: "memproxy", Clock: d.Now, Timeout: ring.Limit, Client: tls.Client(),
 		Bearer: func() (string, error) { return token, gone },
 	}
 	o := must.Get(identity.NewOIDC(opt))(t)
@@ -107,7 +108,7 @@ func TestRedirectsStayOnHTTPS(t *testing.T) {
 	defer tls.Close()
 	d.server = tls
 	defer func() { d.server = plain }()
-	o := must.Get(identity.NewOIDC(identity.OIDCOptions{Issuer: tls.URL, Audience: "memproxy", Clock: d.Now, Timeout: 20 * time.Second, Client: tls.Client()}))(t)
+	o := must.Get(identity.NewOIDC(identity.OIDCOptions{Issuer: tls.URL, Audience: "memproxy", Clock: d.Now, Timeout: ring.Limit, Client: tls.Client()}))(t)
 	d.id = must.Get(identity.New(identity.Options{OIDC: o}))(t)
 	d.breakage(d.token())
 	if n := d.requests("/keys"); n != 0 {

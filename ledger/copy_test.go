@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -46,7 +45,7 @@ func namesOf(files map[string]string) []string {
 func TestBackupHasQueuedEntries(t *testing.T) {
 	dir := ring.Dir(t)
 	file := filepath.Join(dir, "backup.db")
-	opt := Options{Vault: testVault(t), Timeout: 20 * time.Second}
+	opt := Options{Vault: testVault(t), Timeout: ring.Limit}
 	queued(t, 3, func(path string) {
 		opt.Path = path
 		must.Do(t, Backup(t.Context(), opt, file))
@@ -115,7 +114,7 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 	dir := ring.Dir(t)
 	good := filepath.Join(dir, "good.db")
-	l, err := Open(Options{Path: good, Vault: testVault(t)})
+	l, err := Open(Options{Timeout: ring.Limit, Path: good, Vault: testVault(t)})
 	for i := 0; i < 200 && err == nil; i++ {
 		err = l.Commit(t.Context(), queuedEntry(strings.Repeat("m", i+1)))
 	}

@@ -42,11 +42,11 @@ func TestAbsentRecordsCostNoQuery(t *testing.T) {
 	path := filepath.Join(ring.Dir(t), "ledger.db")
 	there := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "there"}
 	row := memproxy.Ownership{Backend: there.Backend, Kind: there.Kind, ID: there.ID, Actor: "agent:dev"}
-	l := must.Get(Open(Options{Path: path}))(t)
+	l := must.Get(Open(Options{Path: path, Timeout: ring.Limit}))(t)
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
 	must.Do(t, l.Backends.Seal(t.Context(), "sealed"))
 	must.Do(t, l.Close())
-	l = must.Get(Open(Options{Path: path}))(t)
+	l = must.Get(Open(Options{Path: path, Timeout: ring.Limit}))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	l.loading.Wait()
 	if all, err := l.Lookup(t.Context(), there); err != nil || len(all) != 1 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -15,7 +16,7 @@ import (
 // Proves MFW-7, EDGE-11: each caller, and each of its end users, has a limit of held
 // writes that does not reduce others' room.
 func TestQueueLimitsPerCallerAndUser(t *testing.T) {
-	l := must.Get(ledger.Open(ledger.Options{Vault: ledgertest.Vault(t), MaxPrincipalHolds: 5, MaxUserHolds: 3}))(t)
+	l := must.Get(ledger.Open(ledger.Options{Timeout: ring.Limit, Vault: ledgertest.Vault(t), MaxPrincipalHolds: 5, MaxUserHolds: 3}))(t)
 	defer l.Close()
 	n := 0
 	put := func(tenant, principal, user, full string) {
@@ -45,7 +46,7 @@ func TestQueueLimitsPerCallerAndUser(t *testing.T) {
 // Proves TRL-1: anonymous sessions of one address share one queue limit and one record;
 // another address has its own.
 func TestAnonymousSessionsShareAQueue(t *testing.T) {
-	l := must.Get(ledger.Open(ledger.Options{Vault: ledgertest.Vault(t), MaxPrincipalHolds: 3}))(t)
+	l := must.Get(ledger.Open(ledger.Options{Timeout: ring.Limit, Vault: ledgertest.Vault(t), MaxPrincipalHolds: 3}))(t)
 	defer l.Close()
 	here, there := strings.Repeat("0a", 8), strings.Repeat("0b", 8)
 	for i, tc := range []struct{ address, session, full string }{

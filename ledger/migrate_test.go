@@ -68,7 +68,7 @@ func definitions(t *testing.T, db *sql.DB) map[string]string {
 
 // A migrated ledger has the schema of a new one.
 func TestMigratedSchemaEqualsANewOne(t *testing.T) {
-	l := must.Get(Open(Options{Path: filepath.Join(ring.Dir(t), "new.db"), Timeout: 20 * time.Second}))(t)
+	l := must.Get(Open(Options{Path: filepath.Join(ring.Dir(t), "new.db"), Timeout: ring.Limit}))(t)
 	defer l.Close()
 	want, got := definitions(t, l.reader), definitions(t, migrated(t, Options{}, ``).reader)
 	if len(want) < 20 {
@@ -150,7 +150,7 @@ func TestChangedLimitsApplyToExistingLocks(t *testing.T) {
 		t.Helper()
 		limits := memproxy.DefaultLockLimits()
 		change(&limits)
-		l := must.Get(Open(Options{Path: path, Locks: &limits, Clock: func() time.Time { return now }, Timeout: 20 * time.Second}))(t)
+		l := must.Get(Open(Options{Path: path, Locks: &limits, Clock: func() time.Time { return now }, Timeout: ring.Limit}))(t)
 		defer l.Close()
 		f(l)
 	}
@@ -191,7 +191,7 @@ func TestChangedLimitsApplyToExistingLocks(t *testing.T) {
 // Proves SYN-7: a rejection on one kind of evidence is counted and never locks, however
 // many there are; certain ones do.
 func TestSingleEvidenceRejectionsDoNotLock(t *testing.T) {
-	l := must.Get(Open(Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Clock: time.Now, Timeout: 20 * time.Second}))(t)
+	l := must.Get(Open(Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Clock: time.Now, Timeout: ring.Limit}))(t)
 	defer l.Close()
 	const id = "session:a/ann/s"
 	n := 0

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
@@ -45,7 +44,7 @@ func TestNamesOfEarlierVersions(t *testing.T) {
 		"user:bob": memproxy.TenantNobody, "user:emptied": "acme", "user:left": "acme", "user:asked": memproxy.TenantNobody,
 	}
 	for range 2 { // idempotent
-		l := must.Get(Open(Options{Path: path, Vault: testVault(t), Timeout: 20 * time.Second}))(t)
+		l := must.Get(Open(Options{Path: path, Vault: testVault(t), Timeout: ring.Limit}))(t)
 		rows := must.Get(ByID(t.Context(), l, "mem0", memproxy.TargetEntity, slices.Collect(maps.Keys(want))...))(t)
 		for id, tenant := range want {
 			if got, is := rows[id]; !is || got.Owner.Scope.Tenant != tenant || tenant == memproxy.TenantNobody && got.Owner.Actor != "" {

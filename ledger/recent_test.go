@@ -14,7 +14,7 @@ import (
 // Proves EDGE-3: the cache of records is correct after every kind of change, and
 // answers once both parts of a record are cached.
 func TestRecentCacheAgreesWithTheStore(t *testing.T) {
-	l := must.Get(Open(Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), CacheSize: 100}))(t)
+	l := must.Get(Open(Options{Timeout: ring.Limit, Path: filepath.Join(ring.Dir(t), "ledger.db"), CacheSize: 100}))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	ctx, k := t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
 	row := memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:dev"}
@@ -103,7 +103,7 @@ func TestRecentKeepsAllParts(t *testing.T) {
 // Proves EDGE-3: a concurrent reader finds a committed record from the moment Commit
 // returns to the writer.
 func TestRecentCacheIsNeverStale(t *testing.T) {
-	l := must.Get(Open(Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), CacheSize: 100}))(t)
+	l := must.Get(Open(Options{Timeout: ring.Limit, Path: filepath.Join(ring.Dir(t), "ledger.db"), CacheSize: 100}))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	ctx, k := t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
 	stop := make(chan struct{})

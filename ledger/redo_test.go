@@ -48,7 +48,7 @@ func queued(t *testing.T, n int, f func(path string)) {
 	path := filepath.Join(ring.Dir(t), "ledger.db")
 	var still atomic.Bool
 	inside, release := make(chan struct{}, 1000), make(chan struct{})
-	l, err := Open(Options{Path: path, Vault: testVault(t), Clock: func() time.Time {
+	l, err := Open(Options{Timeout: ring.Limit, Path: path, Vault: testVault(t), Clock: func() time.Time {
 		if still.Load() {
 			inside <- struct{}{}
 			<-release // the writer waits in its transaction
@@ -78,7 +78,7 @@ func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 		must.Do(t, os.WriteFile(path+suffix, text, 0o600))
 	}
 	for round := range 2 { // the second time nothing is left to apply
-		l := must.Get(Open(Options{Path: path, Vault: testVault(t), OnLost: func(int, error) { lost++ }}))(t)
+		l := must.Get(Open(Options{Timeout: ring.Limit, Path: path, Vault: testVault(t), OnLost: func(int, error) { lost++ }}))(t)
 		whole = 0
 		for i := range n {
 			want := queuedEntry(fmt.Sprint("m", i))

@@ -16,7 +16,7 @@ import (
 //
 // Proves EDGE-4, EDGE-17.
 func TestStatusesAreListedFromAnIndex(t *testing.T) {
-	l := must.Get(Open(Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t), Clock: time.Now}))(t)
+	l := must.Get(Open(Options{Timeout: ring.Limit, Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t), Clock: time.Now}))(t)
 	defer l.Close()
 	for index, f := range map[string]memproxy.StatusFilter{
 		"record_state":      {Backend: "mem0", Tenant: new("acme"), State: memproxy.StateFlagged},
@@ -46,7 +46,7 @@ func TestStatusesAreListedFromAnIndex(t *testing.T) {
 // kept until the ledger is closed.
 func TestListsReuseStatements(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	l := must.Get(Open(Options{Vault: testVault(t), Clock: func() time.Time { return now }}))(t)
+	l := must.Get(Open(Options{Timeout: ring.Limit, Vault: testVault(t), Clock: func() time.Time { return now }}))(t)
 	defer l.Close()
 	list := func() (n int) {
 		now = now.Add(time.Second)

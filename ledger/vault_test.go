@@ -236,7 +236,7 @@ func TestOnlyRegularFilesAreUsed(t *testing.T) {
 			if file == "vault.key" == (err == nil) {
 				t.Errorf("a %s as %s: keys: %v", name, file, err)
 			}
-			l, err := ledger.Open(ledger.Options{Path: filepath.Join(dir, "ledger.db"), Vault: ledgertest.Vault(t)})
+			l, err := ledger.Open(ledger.Options{Timeout: ring.Limit, Path: filepath.Join(dir, "ledger.db"), Vault: ledgertest.Vault(t)})
 			if file == "vault.key" != (err == nil) {
 				t.Errorf("a %s as %s: %v", name, file, err)
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
@@ -171,7 +172,7 @@ func reviewer(id, token string, tenants memproxy.Limit, roles ...review.Role) re
 func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, clock: ledgertest.NewClock(), up: &upstream{status: 200}, audit: &recorder{}}
-	r.ledger = must.Get(ledger.Open(ledger.Options{Clock: r.clock.Now, Vault: ledgertest.Vault(t), OnNotice: func() {}, Timeout: 20 * time.Second}))(t)
+	r.ledger = must.Get(ledger.Open(ledger.Options{Clock: r.clock.Now, Vault: ledgertest.Vault(t), OnNotice: func() {}, Timeout: ring.Limit}))(t)
 	t.Cleanup(func() { _ = r.ledger.Close() })
 	log := slog.New(slog.DiscardHandler)
 	r.runner = r.runs(r.up)

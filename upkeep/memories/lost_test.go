@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -15,7 +16,7 @@ import (
 // Proves EDGE-4: while the ledger cannot be used, changes without an answer keep waiting,
 // and no more than a few of them are tried in a round.
 func TestChangesWaitForTheLedger(t *testing.T) {
-	l := must.Get(ledger.Open(ledger.Options{Clock: time.Now}))(t)
+	l := must.Get(ledger.Open(ledger.Options{Timeout: ring.Limit, Clock: time.Now}))(t)
 	must.Do(t, l.Close())
 	k := &Keeper{Options: Options{
 		Ledger: l, Log: slog.New(slog.DiscardHandler), Unconfirmed: &Unconfirmed{Log: slog.New(slog.DiscardHandler)}, Backend: func(string) *proxy.Own { return &proxy.Own{} },
