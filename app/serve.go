@@ -51,7 +51,7 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 	}
 	s.edits.warn(cfg)
 	for _, b := range cfg.Backends {
-		s.group.Go("upstream", func(ctx context.Context) { sayReachable(ctx, b, s.log) })
+		s.group.Go("upstream", func(ctx context.Context) { sayReachable(ctx, b, s.opt.within(reachTime), s.log) })
 	}
 	// Starting leaves tens of megabytes of garbage, which would stay resident until
 	// as much again was allocated. Requests are served meanwhile.
@@ -78,12 +78,12 @@ const reachTime = 3 * time.Second
 
 // sayReachable logs whether a backend can be connected to. An unreachable backend
 // does not prevent the start.
-func sayReachable(ctx context.Context, b config.Backend, log *slog.Logger) {
+func sayReachable(ctx context.Context, b config.Backend, within time.Duration, log *slog.Logger) {
 	u, err := url.Parse(b.Upstream)
 	if err != nil {
 		return // the configuration was checked
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	var dialer interface {
 		DialContext(ctx context.Context, network, address string) (net.Conn, error)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/telemetry"
 	logspb "go.opentelemetry.io/proto/otlp/collector/logs/v1"
 	metricspb "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
@@ -106,7 +107,7 @@ func (r *receiver) keep(raw []byte, h http.Header, m proto.Message) {
 func (r *receiver) otlp() telemetry.OTLP {
 	return telemetry.OTLP{
 		Endpoint: r.URL, Headers: telemetry.Headers{"X-Collector-Key": "canary-collector-key"},
-		Timeout: 5 * time.Second, MetricInterval: time.Hour, BatchDelay: time.Hour, // exported when the test flushes
+		Timeout: ring.Limit, MetricInterval: time.Hour, BatchDelay: time.Hour, // exported when the test flushes
 	}
 }
 

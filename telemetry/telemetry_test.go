@@ -201,7 +201,7 @@ func TestFailingCollector(t *testing.T) {
 			now := time.Unix(1000, 0)
 			opt.Log, opt.Clock = slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now }
 			tel := start(t, opt)
-			long, done := context.WithTimeout(t.Context(), 30*time.Second) // far above any expected duration
+			long, done := context.WithTimeout(t.Context(), ring.Limit)
 			defer done()
 			if wait.For(long, func() {
 				for range 2000 { // far more than the queue can hold
@@ -210,7 +210,7 @@ func TestFailingCollector(t *testing.T) {
 			}) != nil {
 				t.Fatal("requests wait for the collector")
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), ring.Limit)
 			defer cancel()
 			_ = tel.Flush(ctx) // may fail; the checks follow
 			text := scrape(t, tel, "")

@@ -82,7 +82,7 @@ type Play struct {
 // delete at last. Its error is of the matrix itself.
 func (p *Play) Run() error {
 	p.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	p.client.Timeout = 30 * time.Second
+	p.client.Timeout = time.Minute
 	p.client.Transport = &http.Transport{MaxIdleConnsPerHost: max(1, p.Workers)}
 	for _, sees := range []bool{false, true} {
 		for _, deletes := range []bool{false, true} {

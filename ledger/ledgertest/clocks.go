@@ -8,7 +8,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
-	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 )
 
@@ -73,7 +72,7 @@ func oneClock(t *testing.T, exec func(url, statement string), address string) {
 	url := Schema(t, address)
 	exec(url, `CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT pg_catalog.clock_timestamp() + interval ''1 day'''`)
 	before, after, _ := strings.Cut(url+"&", "&")
-	l := OpenPostgres(t, ledger.Options{URL: before + "%2Cpg_catalog&" + after, Vault: Vault(t), Timeout: ring.Limit})
+	l := OpenPostgres(t, ledger.Options{URL: before + "%2Cpg_catalog&" + after, Vault: Vault(t), Timeout: time.Minute})
 	h, c := Held("h", "a text")
 	must.Get(l.Holds.Put(t.Context(), h, c))(t)
 	must.Get(l.Holds.Approve(t.Context(), "h", by("human:ann")))(t)

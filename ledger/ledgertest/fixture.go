@@ -12,7 +12,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
-	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
@@ -42,7 +41,7 @@ func OldOptions(t testing.TB) ledger.Options {
 	k := must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(t)
 	later := NewClock()
 	later.Pass(time.Hour)
-	return ledger.Options{Vault: Vault(t, k), Clock: later.Now, Timeout: ring.Limit, KeepVersions: 3}
+	return ledger.Options{Vault: Vault(t, k), Clock: later.Now, Timeout: time.Minute, KeepVersions: 3}
 }
 
 // RunOld checks that a ledger has what the fixtures hold.

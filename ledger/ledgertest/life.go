@@ -10,7 +10,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
-	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
@@ -125,7 +124,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		t.Run(c.name, func(t *testing.T) {
 			clock := NewClock()
 			one, other := open(t, ledger.Options{
-				Clock: clock.Now, Vault: Vault(t), OnNotice: func() {}, Timeout: ring.Limit, MaxHolds: 60, MaxPrincipalHolds: 100, MaxUserHolds: 100,
+				Clock: clock.Now, Vault: Vault(t), OnNotice: func() {}, Timeout: time.Minute, MaxHolds: 60, MaxPrincipalHolds: 100, MaxUserHolds: 100,
 			})
 			c.run(t, Life{one, clock, other})
 		})

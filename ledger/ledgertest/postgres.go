@@ -8,12 +8,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
-	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 )
 
@@ -22,7 +22,7 @@ import (
 func RunPostgres(t *testing.T, address string) {
 	t.Run("Run", func(t *testing.T) {
 		Run(t, func(t *testing.T) *ledger.Ledger {
-			return OpenPostgres(t, ledger.Options{URL: Schema(t, address), Timeout: ring.Limit})
+			return OpenPostgres(t, ledger.Options{URL: Schema(t, address), Timeout: time.Minute})
 		})
 	})
 	t.Run("RunLife", func(t *testing.T) {
@@ -50,7 +50,7 @@ func Schema(t testing.TB, address string) string {
 	name := "test_" + strings.ToLower(rand.Text())
 	must.Get(db.ExecContext(t.Context(), `CREATE SCHEMA `+name))(t)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), ring.Limit)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if _, err := db.ExecContext(ctx, `DROP SCHEMA `+name+` CASCADE`); err != nil {
 			t.Errorf("drop the schema: %v", err)
@@ -77,7 +77,7 @@ func postgresOpens(t *testing.T, address string) {
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
-				l, err := ledger.Open(ledger.Options{URL: url, Timeout: ring.Limit})
+				l, err := ledger.Open(ledger.Options{URL: url, Timeout: time.Minute})
 				if err != nil {
 					t.Errorf("open: %v", err)
 					return
@@ -93,7 +93,7 @@ func postgresOpens(t *testing.T, address string) {
 	t.Run("another program's tables are refused", func(t *testing.T) {
 		url := Schema(t, address)
 		exec(url, `CREATE TABLE ownership (id INT)`)
-		wantErr(t, "open", errOf(ledger.Open(ledger.Options{URL: url, Timeout: ring.Limit})), ledger.ErrForeign)
+		wantErr(t, "open", errOf(ledger.Open(ledger.Options{URL: url, Timeout: time.Minute})), ledger.ErrForeign)
 	})
 	t.Run("tables that are made while it waits for the lock are seen", func(t *testing.T) {
 		url := Schema(t, address)
@@ -103,7 +103,7 @@ func postgresOpens(t *testing.T, address string) {
 		must.Get(tx.ExecContext(t.Context(), `SELECT pg_advisory_xact_lock(x'6d707278'::BIGINT)`))(t)
 		opened := make(chan error, 1)
 		go func() {
-			_, err := ledger.Open(ledger.Options{URL: url, Timeout: ring.Limit})
+			_, err := ledger.Open(ledger.Options{URL: url, Timeout: time.Minute})
 			opened <- err
 		}()
 		_, err := tx.ExecContext(t.Context(), `DO $$ BEGIN
@@ -138,15 +138,15 @@ func postgresOpens(t *testing.T, address string) {
 		}
 		RunOld(t, OpenPostgres(t, opt))
 		url := Schema(t, address)
-		must.Do(t, OpenPostgres(t, ledger.Options{URL: url, Timeout: ring.Limit}).Close())
+		must.Do(t, OpenPostgres(t, ledger.Options{URL: url, Timeout: time.Minute}).Close())
 		if upgraded, fresh := columns(t, opt.URL), columns(t, url); upgraded != fresh || fresh == "" {
 			t.Errorf("upgraded:\n%s\nnew:\n%s", upgraded, fresh)
 		}
 	})
 	t.Run("what is edited, or written by an older program, does not count", func(t *testing.T) {
 		url, vault := Schema(t, address), Vault(t)
-		l := OpenPostgres(t, ledger.Options{URL: url, Timeout: ring.Limit, Vault: vault})
-		other := OpenPostgres(t, ledger.Options{URL: url, Timeout: ring.Limit, Vault: vault})
+		l := OpenPostgres(t, ledger.Options{URL: url, Timeout: time.Minute, Vault: vault})
+		other := OpenPostgres(t, ledger.Options{URL: url, Timeout: time.Minute, Vault: vault})
 		e := memproxy.Entry{Owners: []memproxy.Ownership{Row("m"), Row("lost")}, Versions: []memproxy.Version{Version("m", "a"), Version("lost", "b")}}
 		must.Do(t, l.Commit(t.Context(), e))
 		seen := func(id string) memproxy.Record {
@@ -180,9 +180,9 @@ func postgresOpens(t *testing.T, address string) {
 	})
 	t.Run("a newer schema is refused", func(t *testing.T) {
 		url := Schema(t, address)
-		must.Do(t, OpenPostgres(t, ledger.Options{URL: url, Timeout: ring.Limit}).Close())
+		must.Do(t, OpenPostgres(t, ledger.Options{URL: url, Timeout: time.Minute}).Close())
 		exec(url, `INSERT INTO memproxy_schema VALUES (99, 0)`)
-		wantErr(t, "open", errOf(ledger.Open(ledger.Options{URL: url, Timeout: ring.Limit})), ledger.ErrNewer)
+		wantErr(t, "open", errOf(ledger.Open(ledger.Options{URL: url, Timeout: time.Minute})), ledger.ErrNewer)
 	})
 }
 

@@ -164,7 +164,7 @@ func send(addr string, r Request) (got sent, err error) {
 		return sent{}, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return sent{}, err
 	}
 	if _, err := conn.Write(r.bytes()); err != nil {
@@ -194,7 +194,7 @@ func send(addr string, r Request) (got sent, err error) {
 // which follows the answer.
 func told(l Listener, id string) (text string, reasons []string, err error) {
 	var last error
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		span, err := spanOf(l, id)
 		if err != nil {
 			last = err
