@@ -209,8 +209,10 @@ func TestStatus(t *testing.T) {
 	if out, code := run("--json"); code != 0 || !strings.Contains(out, `"waiting": 1`) {
 		t.Errorf("%d %s", code, out)
 	}
-	if out, code := run("--admin", r.admin); code != 2 || !strings.Contains(out, "no token for --admin") {
-		t.Errorf("an address without a token: %d %s", code, out)
+	for _, admin := range []string{r.admin, "http://127.0.0.1:9901"} { // the default, if it is given, is no socket either
+		if out, code := run("--admin", admin); code != 2 || !strings.Contains(out, "no token for --admin") {
+			t.Errorf("an address without a token: %d %s", code, out)
+		}
 	}
 	token = "a reviewer's token, long enough"
 	if out, code := run("--admin", "http://127.0.0.1:1"); code != 1 || !strings.Contains(out, "not known") {

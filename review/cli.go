@@ -82,6 +82,7 @@ func (c CLI) command(v verb) *cobra.Command {
 	}
 	fs := out.Flags()
 	fs.StringVar(&in.admin, "admin", defaultAdmin, "address of the admin listener, with a token")
+	in.named = func() bool { return fs.Changed("admin") }
 	fs.StringVar(&in.socket, "socket", DefaultSocket, "socket of the local operator, used without a token; $"+SocketEnv)
 	fs.StringVar(&in.tokenFile, "token-file", "", "file with the reviewer's token; else $"+TokenEnv)
 	in.output = cli.OutputFlag(fs)
@@ -126,7 +127,7 @@ func (in *invocation) connect() error {
 		return usageError("the token cannot be read: " + err.Error())
 	}
 	opt := ClientOptions{URL: in.admin, Token: token}
-	if opt.Token == "" && in.admin != defaultAdmin {
+	if opt.Token == "" && in.named() {
 		return usageError("no token for --admin: give --token-file or set " + TokenEnv + ", or leave --admin out to use the operator's socket")
 	} else if opt.Token == "" {
 		opt.Socket = in.socket
@@ -188,6 +189,7 @@ type invocation struct {
 	ids                      []string
 	given                    map[string]*pflag.Flag // by the API's name
 	admin, tokenFile, socket string
+	named                    func() bool // --admin was given
 	output                   *cli.Output
 }
 

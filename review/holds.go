@@ -114,7 +114,7 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 		f.State = ""
 	}
 	if f.State != "" && !slices.Contains(memproxy.HoldStates[:], f.State) {
-		return memproxy.HoldPage{}, badRequest(fmt.Sprint("no state is called that; there are ", openState, ", ", anyState, " and ", memproxy.HoldStates))
+		return memproxy.HoldPage{}, badRequest(fmt.Sprintf("state %q is none of %s, %s, %s", f.State, openState, anyState, strings.Join(strings.Fields(strings.Trim(fmt.Sprint(memproxy.HoldStates), "[]")), ", ")))
 	}
 	if known := c.api.opt.Backends; f.Backend != "" && known != nil && !slices.Contains(known, f.Backend) {
 		return memproxy.HoldPage{}, badRequest("no backend is called that; there are: " + strings.Join(known, ", "))

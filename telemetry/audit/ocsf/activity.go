@@ -76,7 +76,11 @@ func (e *event) touched(r *verify.Record, op *verify.Operation) {
 			e.Resources = append(e.Resources, resource{UID: id, Type: kind})
 		}
 	}
-	add("memory", op.Targets)
+	kind := "memory"
+	if r.Review != nil {
+		kind, _, _ = strings.Cut(r.Review.Action, ".") // what the reviewer acts on: hold, session, memory
+	}
+	add(kind, op.Targets)
 	if r.Outcome != nil {
 		add("memory", r.Outcome.Memories)
 	}
