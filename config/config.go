@@ -309,12 +309,14 @@ func (d Duration) Time() time.Duration { return time.Duration(d) }
 
 // Backend returns the backend of a name; "": the only one.
 func (c *Config) Backend(name string) (Backend, error) {
+	var names []string
 	for _, b := range c.Backends {
 		if b.Name == name || name == "" && len(c.Backends) == 1 {
 			return b, nil
 		}
+		names = append(names, b.Name)
 	}
-	return Backend{}, fmt.Errorf("the configuration has no backend %q", name)
+	return Backend{}, fmt.Errorf("the configuration has no backend %q; it has %s", name, strings.Join(names, ", "))
 }
 
 // Principal returns the configured principal of an id; "": the default one.

@@ -7,8 +7,10 @@ package auditcmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,7 +54,9 @@ func missing(dir string) (int, error) {
 	if dir == "" {
 		return cli.OK, nil // checking a proof needs no log
 	}
-	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+	if st, err := os.Stat(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return cli.Failed, err
+	} else if err != nil || !st.IsDir() {
 		return cli.Usage, fmt.Errorf("%s is not a directory; --dir names the directory audit of a state directory", dir)
 	}
 	for _, name := range [...]string{"checkpoint", "tile", "journal"} {
