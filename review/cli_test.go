@@ -78,7 +78,7 @@ func TestCommands(t *testing.T) {
 		{bobToken, "holds list --state pending", 0, "h4"},
 		{bobToken, "holds list --since 1h --limit 2", 0, "more: --cursor"},
 		{bobToken, "holds list --state done", 0, "memproxy holds list --state all"},
-		{bobToken, "holds list --state gone", 1, "there are open, all and [pending approved"},
+		{bobToken, "holds list --state gone", 1, "is none of open, all, pending, approved"},
 		{bobToken, "holds list --tenant other", 1, "no such tenant among yours\n"},
 		{bobToken, "holds show h1", 0, "[PATTERN_001] send invoices"},
 		{bobToken, "holds show --full h1", 1, "role"},
