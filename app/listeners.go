@@ -286,6 +286,9 @@ func (f *Envoy) check() error {
 	if (f.Cert == "") != (f.Key == "") || f.ClientCA != "" && f.Cert == "" {
 		return errors.New("extproc: --cert, --key and --client-ca go together")
 	}
+	if f.UnfilteredReads && !f.Authorize {
+		return errors.New("extproc: --authz-unfiltered-reads needs --authz")
+	}
 	if !f.anybody() {
 		return nil
 	}
