@@ -79,6 +79,40 @@ func TestReceiptsNameTheCreatedMemories(t *testing.T) {
 	r.do("GET", "/v1/memories/"+event.Results[0].ID+"/", "").want(t, 200).has(t, "sails")
 }
 
+// Proves CARD-6, CARD-10: an approved write is one request in traces and log when it is
+// sent: with its decision, its steps and the upstream request in one span, whose trace
+// is the record's.
+func TestApprovedWritesAreTraced(t *testing.T) {
+	t.Parallel()
+	conf := strings.Replace(screeningConf, "level: error", "level: info", 1)
+	r := start(t, conf, "SCREENING", fmt.Sprintf("policy: {dir: %q}", policyDir(t, holdingPolicy)))
+	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
+	r.review(id, true)
+	var spans []struct {
+		Trace      string `json:"trace_id"`
+		Name       string
+		Attributes map[string]any
+		Steps      []struct{ Name string }
+	}
+	ring.Until(t, "the span of the write that is sent", func() bool {
+		must.Do(t, json.Unmarshal([]byte(r.get("/debug/spans?decision="+id).body), &spans))
+		return len(spans) == 2
+	})
+	sent := spans[0] // the newest
+	steps := fmt.Sprint(sent.Steps)
+	if a := sent.Attributes; sent.Name != spans[1].Name || a["memproxy.verdict"] != "allow" || a["http.response.status_code"] != 200.0 ||
+		!strings.Contains(steps, "gate.record") || !strings.Contains(steps, "proxy.forward") || !strings.Contains(steps, "gate.return") {
+		t.Errorf("%+v", sent)
+	}
+	if records := r.audit("--decision", id, "--type", "decision"); sent.Trace == spans[1].Trace || !strings.Contains(records, sent.Trace) {
+		t.Errorf("trace %s; records %s", sent.Trace, records)
+	}
+	logged := fmt.Sprintf(`"msg":"decision","decision":%q,"verdict":`, id)
+	if log := r.log.String(); !strings.Contains(log, logged+`"hold"`) || !strings.Contains(log, logged+`"allow"`) {
+		t.Errorf("the log: %s", log)
+	}
+}
+
 // Proves MFW-7, DOL-2: a held write is answered like an asynchronous one, is reported
 // under its receipt, and is sent only after approval, with the approval in its
 // provenance; a rejected write is never sent.

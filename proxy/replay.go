@@ -8,9 +8,13 @@ import (
 	"net/url"
 	"slices"
 
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // Own sends memproxy's own requests to a backend: approved writes, restored versions,
@@ -19,6 +23,8 @@ type Own struct{ p *Proxy }
 
 // Replay sends a held write that was approved.
 func (o *Own) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.Sent {
+	ctx, span := o.p.opt.Tracer.Start(ctx, signal.SpanServer+h.Route, trace.WithSpanKind(trace.SpanKindServer))
+	defer span.End()
 	a, err := o.p.opt.Gate.Reviewed().Replay(ctx, o.p.backend, h, content)
 	if errors.Is(err, gate.ErrGone) { // no further attempt finds the route
 		return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy no longer knows the route of this write"}}
@@ -26,12 +32,16 @@ func (o *Own) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy
 	if err != nil {
 		return memproxy.Unsent(err)
 	}
-	return o.dispatch(ctx, a, memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Header: content.Header})
+	return o.dispatch(ctx, span, a, memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Header: content.Header})
 }
 
 // dispatch sends one of memproxy's own requests that the gate has admitted, on behalf
-// of its sender. It is sent as a client's would be.
-func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Request) (sent memproxy.Sent) {
+// of its sender. It is sent, logged and traced as a client's would be; span is the
+// request's.
+func (o *Own) dispatch(ctx context.Context, span trace.Span, a *gate.Admission, req memproxy.Request) (sent memproxy.Sent) {
+	e := frontend.Entry{Class: frontend.Class{Name: a.Call().Route.ID}}
+	defer func() { e.End(span, a, req.Method, sent.Result.Status) }()
+	frontend.LogDecision(ctx, o.p.opt.Log, o.p.opt.Name, a)
 	if a.Reply != nil {
 		return refused(a)
 	}
@@ -73,6 +83,9 @@ func (o *Own) send(ctx context.Context, a *gate.Admission, req memproxy.Request)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.p.opt.UpstreamTimeout)
 	defer cancel()
+	ctx, span := o.p.opt.Tracer.Start(ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
+	defer span.End()
+	o.p.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
 	resp, err := o.p.opt.Transport.RoundTrip(out.WithContext(ctx))
 	var body []byte
 	if err == nil {
@@ -116,8 +129,10 @@ func refused(a *gate.Admission) memproxy.Sent {
 	return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused it: " + detail}}
 }
 
-// Reconsider evaluates a held write under the rules in force.
+// Reconsider evaluates a held write under the rules in force. Its span is of no request.
 func (o *Own) Reconsider(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
+	ctx, span := o.p.opt.Tracer.Start(ctx, signal.SpanServer+h.Route)
+	defer span.End()
 	return o.p.opt.Gate.Reviewed().Reconsider(ctx, o.p.backend, h, content)
 }
 

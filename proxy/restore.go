@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"net/url"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // ErrNoRestore reports that a backend cannot restore a memory.
@@ -87,11 +90,14 @@ func (o *Own) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.V
 	if q.Request.Path, err = url.PathUnescape(q.Request.EscapedPath); err != nil {
 		return memproxy.Unsent(err)
 	}
+	route, _ := o.p.opt.Adapter.Route(q.Request) // PutBack refuses an unknown one
+	ctx, span := o.p.opt.Tracer.Start(ctx, signal.SpanServer+route.ID, trace.WithSpanKind(trace.SpanKindServer))
+	defer span.End()
 	a, err := o.p.opt.Gate.Reviewed().PutBack(ctx, o.p.backend, q, decision, reviewer, to.Tenant)
 	if err != nil {
 		return memproxy.Unsent(err)
 	}
-	return o.dispatch(ctx, a, q.Request)
+	return o.dispatch(ctx, span, a, q.Request)
 }
 
 // Remove deletes a memory in the backend. A missing one counts as deleted.
