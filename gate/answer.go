@@ -72,9 +72,6 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 			span.SetStatus(codes.Error, string(ret.Answered.Reasons[0].Code))
 		}
 	}
-	if ret.filtered > 0 {
-		span.SetAttributes(attribute.Int(signal.AttrFiltered, ret.filtered))
-	}
 	kept := &effects{answer: ret}
 	kept.remember(ctx)
 	g.outcome(ctx, ret)
@@ -329,7 +326,7 @@ func deny(ctx context.Context, g *Gate, a *Admission, status int, code memproxy.
 // outcome records the result of the call.
 func (g *Gate) outcome(ctx context.Context, ret *answer) {
 	defer ret.Leave()
-	ret.Memories = ret.shown
+	ret.Memories, ret.leftOut = ret.shown, ret.filtered
 	ret.tellUnclaimed(ctx)
 	ret.tellKept(ctx)
 	ev := following(&ret.event, memproxy.EventOutcome, g.opt.Clock())
@@ -337,6 +334,13 @@ func (g *Gate) outcome(ctx context.Context, ret *answer) {
 	ev.Ended = ret.ended
 	ev.Reasons = ret.decisive()
 	g.notes.add(ctx, ev)
+}
+
+// Attributes appends the decision's span attributes, under their documented names.
+func (a *Admission) Attributes(to []attribute.KeyValue) []attribute.KeyValue {
+	ev := a.event
+	ev.Filtered = a.leftOut
+	return signal.AppendEvent(to, &ev, a.op != nil && a.op.Bulk)
 }
 
 // maxHeaders bounds the names of headers that are remembered as reported.

@@ -6,7 +6,10 @@ import (
 	"slices"
 	"testing"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // Proves EDGE-3: what others own does not come back from searches and lists.
@@ -30,6 +33,9 @@ func TestAnswersAreFiltered(t *testing.T) {
 	out := r.recorder.events[1]
 	if out.Type != memproxy.EventOutcome || out.Filtered != 4 || fmt.Sprint(out.Memories) != "[mine anns]" {
 		t.Errorf("outcome %+v: want 4 filtered and the ids that were shown", out)
+	}
+	if list := a.Attributes(nil); !slices.Contains(list, attribute.Int(signal.AttrFiltered, 4)) {
+		t.Errorf("attributes of the request's span: %v", list)
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -25,7 +24,6 @@ import (
 	"github.com/memproxy/memproxy/gate/queue"
 	"github.com/memproxy/memproxy/gate/seen"
 	"github.com/memproxy/memproxy/internal/cache"
-	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // A Meter counts and times. Implementations never block.
@@ -349,6 +347,8 @@ type Admission struct {
 	unruled string
 	// leftovers are the members without a claim in the answers so far.
 	leftovers leftovers
+	// leftOut is the number of memories that were left out of the answer.
+	leftOut int
 	// met has the ledger's answers about the objects that the events of a stream
 	// named so far.
 	met met
@@ -390,10 +390,4 @@ func (a *Admission) Shadow() bool { return !a.enforced() }
 // refused in shadow mode as well.
 func (a *Admission) enforced() bool {
 	return (a.rules.Enforce || a.call.Barred || a.waited != nil || a.call.restores) && !a.call.Watch
-}
-
-// Attributes appends the decision's span attributes, under their documented
-// names.
-func (a *Admission) Attributes(to []attribute.KeyValue) []attribute.KeyValue {
-	return signal.AppendEvent(to, &a.event, a.op != nil && a.op.Bulk)
 }
