@@ -12,7 +12,7 @@ import (
 
 // The reasons why a line cannot be read. They quote nothing of it.
 var (
-	errNotObject = errors.New("not a JSON object")
+	errNotObject = errors.New("not a JSON object, or it repeats a member or is not UTF-8")
 	errTrailing  = errors.New("something follows the object")
 	errNoText    = errors.New(`"text" is missing or no string`)
 	errBadID     = errors.New(`"id" is no string and no number`)

@@ -53,13 +53,13 @@ func TestStream(t *testing.T) {
 {"id":null,"verdict":"allow","score":0,"findings":[]}
 {"id":"ü","verdict":"hold","score":600,"findings":[{"rule":"toy.evil","severity":"medium","start":23,"end":27}]}
 `
-	wantErrors := `line 5: not a JSON object
-line 6: not a JSON object
+	wantErrors := `line 5: not a JSON object, or it repeats a member or is not UTF-8
+line 6: not a JSON object, or it repeats a member or is not UTF-8
 line 7: "id" is no string and no number
 line 8: "text" is missing or no string
 line 9: "text" is missing or no string
 line 10: something follows the object
-line 11: not a JSON object
+line 11: not a JSON object, or it repeats a member or is not UTF-8
 line 12: longer than the limit
 `
 	var out, errs bytes.Buffer
