@@ -49,15 +49,15 @@ const question = "?"
 func sentences(text string) []string {
 	var out []string
 	for text != "" {
-		end := strings.IndexFunc(text, func(r rune) bool { return strings.ContainsRune("\n!?。！？", r) })
-		if dot := strings.Index(text, ". "); dot >= 0 && (end < 0 || dot < end) {
-			end = dot
+		end, mark := len(text), "" // found in one scan: a text may have as many sentences as bytes
+		for i, r := range text {
+			if strings.ContainsRune("\n!?。！？", r) || r == '.' && strings.HasPrefix(text[i:], ". ") {
+				end, mark = i, string(r)
+				break
+			}
 		}
-		sentence, asks := text, false
-		if text = ""; end >= 0 {
-			mark := []rune(sentence[end:])[0]
-			sentence, text, asks = sentence[:end], sentence[end+len(string(mark)):], mark == '?' || mark == '？'
-		}
+		sentence, asks := text[:end], mark == "?" || mark == "？"
+		text = text[end+len(mark):]
 		var words []string
 		for w := range strings.FieldsFuncSeq(strings.ToLower(sentence), func(r rune) bool {
 			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && !strings.ContainsRune(",;:，；", r)

@@ -1,6 +1,7 @@
 package trust_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -108,4 +109,14 @@ func FuzzStated(f *testing.F) {
 			t.Errorf("%q is stated no more", text)
 		}
 	})
+}
+
+// Proves EDGE-14: a text at the body limit that consists of the ends of sentences takes one
+// scan. A scan of the rest of the text for each of them would take minutes.
+func TestManySentences(t *testing.T) {
+	for _, end := range []string{". ", "\n", "!", "?", "。", ". \n"} {
+		if said := strings.Repeat("."+end, 1<<20/(1+len(end))) + "\nI like tea."; !states(said, "User likes tea") {
+			t.Errorf("%q: not stated", end)
+		}
+	}
 }
