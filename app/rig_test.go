@@ -208,8 +208,15 @@ func believed(clock func() time.Time) func() time.Duration {
 	return func() time.Duration { return 2*time.Hour + clock().Sub(start) }
 }
 
-// unpaced is a ticker that does not tick.
-func unpaced(time.Duration) (<-chan time.Time, func()) { return nil, func() {} }
+// unpaced is a ticker that ticks only where directories are read again, each second or
+// more often: what waits there for an edit waits for a tick.
+func unpaced(every time.Duration) (<-chan time.Time, func()) {
+	if every > time.Second {
+		return nil, func() {}
+	}
+	t := time.NewTicker(every)
+	return t.C, t.Stop
+}
 
 // run assembles the configured sidecar and starts its listeners.
 func (r *rig) run() {
