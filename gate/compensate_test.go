@@ -79,7 +79,8 @@ type seer struct{ watchman }
 
 func (*seer) Watch(memproxy.Route, memproxy.Request, []byte) (memproxy.Watch, error) { return nil, nil }
 
-// The refusal of a run names the setting that allows it, if one does.
+// The refusal of a run names the setting that allows it, if one does, and its record
+// is a refusal's.
 func TestARefusedRunSaysWhatAllowsIt(t *testing.T) {
 	for _, covered := range []bool{true, false} {
 		r := newRig(t, func(r *rig) {
@@ -93,6 +94,9 @@ func TestARefusedRunSaysWhatAllowsIt(t *testing.T) {
 		d := r.gate.Admit(context.Background(), r.call(r.fake.op)).Shown()
 		if wantCodes(t, *d, memproxy.Deny, memproxy.RunUngated); strings.Contains(d.Reasons[0].Detail, "compensate") != covered {
 			t.Errorf("%v: %s", covered, d.Reasons[0].Detail)
+		}
+		if last := r.recorder.last(); last.Verdict != memproxy.Deny || last.Type != memproxy.EventOutcome {
+			t.Errorf("%v: recorded as %s with the verdict %s", covered, last.Type, last.Verdict)
 		}
 	}
 }
