@@ -50,6 +50,7 @@ var clients = []client{
 	{name: "Letta Code", packages: "@letta-ai/letta-code 0.25.9, letta 0.34.12", address: "`LETTA_BASE_URL`; see [below](#letta-code)", opens: []string{"memproxy-owner"}},
 	{name: "Letta Code SDK", packages: "@letta-ai/letta-code-sdk 0.1.14", address: "`LETTA_BASE_URL`; as Letta Code", backend: "letta", script: "letta_code_sdk.mjs", opens: []string{"memproxy-owner"}},
 	{name: "Letta for the Vercel AI SDK", packages: "@letta-ai/vercel-ai-sdk-provider 1.4.0", address: "`LETTA_BASE_URL`, or `createLetta({ baseUrl })`", backend: "letta", script: "letta_vercel.mjs"},
+	{name: "OpenAI, on Letta's gateway", packages: "openai 3.52.0", address: "`OpenAI(base_url=\"http://127.0.0.1:8281/v1\")`", backend: "letta", script: "openai_gateway.py", opens: []string{"ungated: compensate"}, direct: true},
 	{name: "Letta's memory SDK", packages: "letta-memory 0.1.5", address: "[a line](#frameworks-without-a-setting)", backend: "letta", script: "letta_memory.py", opens: []string{"ungated: compensate", "memproxy-forget"}},
 	{name: "letta-evals", packages: "letta-evals 0.26.0", address: "`LETTA_BASE_URL`", backend: "letta", script: "letta_evals.py", opens: []string{"memproxy-owner", "memproxy-forget"}, venv: "clients-letta-evals", direct: true},
 }

@@ -178,6 +178,25 @@ def letta_memory():
     }
 
 
+def openai_gateway():
+    from openai import OpenAI
+
+    client = OpenAI(base_url=os.environ["LETTA_BASE_URL"] + "/v1", api_key=os.environ["LETTA_API_KEY"])
+    blocks = [{"label": "human", "value": "", "limit": 2000}]
+    agent = client.post("/agents/", cast_to=object, body=MODEL | {"name": f"gateway-{os.getpid()}", "memory_blocks": blocks})["id"]
+
+    def add(text):  # the server answers streams only
+        insert = json.dumps({"label": "human", "new_string": text})
+        asked = [{"role": "user", "content": f"CALL memory_insert {insert}\nTHEN\nSAY noted"}]
+        said = client.chat.completions.create(model=agent, messages=asked, stream=True)
+        return "".join(part.choices[0].delta.content or "" for part in said if part.choices)
+
+    return {
+        "add": add,
+        "find": lambda: client.get(f"/agents/{agent}/core-memory/blocks/human", cast_to=object)["value"],
+    }
+
+
 # The graders ask no model, and with prices of its own it downloads no list of them.
 SUITE = """
 name: memory
