@@ -116,17 +116,18 @@ func same(a, b *Value) bool {
 // that known reports count as the real ones. Two spellings with the same value are
 // harmless, and clients send them.
 func Alias(v *Value, known func(string) bool) (Member, bool) {
-	for i := range v.Members {
-		name := v.Members[i].Name
-		if known(name) {
-			continue
+	real := map[string][]*Value{} // by squashed name
+	var others []Member
+	for _, m := range v.Members {
+		if known(m.Name) {
+			real[Squash(m.Name)] = append(real[Squash(m.Name)], m.Value)
+		} else {
+			others = append(others, m)
 		}
-		squashed := Squash(name)
-		for j := range v.Members {
-			other := v.Members[j].Name
-			if i != j && len(other) >= len(squashed) && known(other) && Squash(other) == squashed && !same(v.Members[i].Value, v.Members[j].Value) {
-				return v.Members[i], true
-			}
+	}
+	for _, m := range others {
+		if slices.ContainsFunc(real[Squash(m.Name)], func(of *Value) bool { return !same(m.Value, of) }) {
+			return m, true
 		}
 	}
 	return Member{}, false

@@ -2,6 +2,7 @@ package jsondoc_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -102,4 +103,17 @@ func FuzzParseRequest(f *testing.F) {
 		}
 		walk(doc.Root)
 	})
+}
+
+// Proves EDGE-14: an object of many members is looked through once.
+func TestAliasOfManyMembers(t *testing.T) {
+	const n = 2000
+	v, calls := &jsondoc.Value{Kind: jsondoc.Object}, 0
+	for i := range n {
+		v.Members = append(v.Members, jsondoc.Member{Name: fmt.Sprint("k", i), Value: &jsondoc.Value{}})
+	}
+	_, found := jsondoc.Alias(v, func(string) bool { calls++; return false })
+	if found || calls > n {
+		t.Errorf("found %v, %d names asked about; want none and %d", found, calls, n)
+	}
 }

@@ -74,9 +74,13 @@ func (n *Names) Cased(v *jsondoc.Value, ptr string, known func(string) bool) err
 	if m, ok := jsondoc.Alias(v, known); ok {
 		return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key stands there in two spellings")
 	}
+	present := map[string]bool{}
 	for _, m := range v.Members { // of a claim alone: some readers take it for the claim and others ignore it; null is harmless
-		if claim := n.Claim(m.Name); claim != "" && claim != m.Name && m.Value.Kind != jsondoc.Null && v.Get(claim) == nil {
-			return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key in another spelling")
+		if claim := n.Claim(m.Name); claim != "" && claim != m.Name && m.Value.Kind != jsondoc.Null && !present[claim] {
+			if v.Get(claim) == nil {
+				return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key in another spelling")
+			}
+			present[claim] = true
 		}
 	}
 	return nil
