@@ -315,8 +315,7 @@ func (ret *answer) decisive() []memproxy.Reason {
 	return append(led, rest...)
 }
 
-// deny answers an admitted call, which is not sent, with a refusal. The outcome's
-// record has that verdict: the decision's had allowed the call.
+// deny refuses a call that its decision admitted, and records that verdict.
 func deny(ctx context.Context, g *Gate, a *Admission, status int, code memproxy.ReasonCode, detail string) memproxy.Reply {
 	ret := &answer{Admission: a, g: g}
 	a.event.Verdict, a.event.Would = memproxy.Deny, memproxy.Deny

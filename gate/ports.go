@@ -86,8 +86,9 @@ type Ledger interface {
 	// decision, so that a memory that comes back with its stamp can be bound.
 	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
 
-	// Commit applies the changes of one decision atomically. They are visible to
-	// this process when Commit returns. It returns ErrStale if other processes on
+	// Commit applies the changes of one decision, those of one memory atomically, and
+	// all of them unless they are of more than 128. They are visible to this process
+	// when Commit returns. It returns ErrStale if other processes on
 	// the same store replaced a row that the entry has Seen.
 	Commit(context.Context, memproxy.Entry) error
 
