@@ -171,16 +171,14 @@ func (s *spec) hasForm(v *jsondoc.Value) bool {
 }
 
 func (p *pruning) members(v *jsondoc.Value, at string, of func(string) *spec) {
-	var gone []string
-	for i := range v.Members {
-		m := &v.Members[i]
+	p.e.Object(v, func(m *jsondoc.Member) bool {
 		s := of(m.Name)
-		if s == nil || !p.value(m.Value, s, at+"/"+short(m.Name)) {
-			gone = append(gone, m.Name)
+		gone := s == nil || !p.value(m.Value, s, at+"/"+short(m.Name))
+		if gone {
 			p.removed(at, m.Name)
 		}
-	}
-	p.e.Object(v, func(name string) bool { return slices.Contains(gone, name) }, nil)
+		return gone
+	}, nil)
 }
 
 func short(name string) string {

@@ -61,10 +61,11 @@ func (e *Edits) add(start, end int, text []byte) {
 
 // Object removes the members for which drop returns true, and appends added (whole
 // members, `"name":value`, without commas).
-func (e *Edits) Object(v *Value, drop func(string) bool, added [][]byte) {
+func (e *Edits) Object(v *Value, drop func(*Member) bool, added [][]byte) {
 	spans := make([]span, len(v.Members))
-	for i, m := range v.Members {
-		spans[i] = span{m.NameStart, m.Value.End, drop != nil && drop(m.Name)}
+	for i := range v.Members {
+		m := &v.Members[i]
+		spans[i] = span{m.NameStart, m.Value.End, drop != nil && drop(m)}
 	}
 	e.list(v, spans, added)
 }

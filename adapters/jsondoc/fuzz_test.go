@@ -151,7 +151,7 @@ func (ed *editor) edit(v *jsondoc.Value) string {
 	case jsondoc.Object:
 		for _, m := range v.Members {
 			text := ed.edit(m.Value) // edits inside dropped values are dropped
-			if !dropped(m.Name) {
+			if !dropped(&m) {
 				parts = append(parts, nameOf(ed.doc, m)+":"+text)
 			}
 		}

@@ -116,13 +116,19 @@ func same(a, b *Value) bool {
 // that known reports count as the real ones. Two spellings with the same value are
 // harmless, and clients send them.
 func Alias(v *Value, known func(string) bool) (Member, bool) {
-	real := map[string][]*Value{} // by squashed name
 	var others []Member
+	for _, m := range v.Members {
+		if !known(m.Name) {
+			others = append(others, m)
+		}
+	}
+	if len(others) == 0 {
+		return Member{}, false
+	}
+	real := map[string][]*Value{} // by squashed name
 	for _, m := range v.Members {
 		if known(m.Name) {
 			real[Squash(m.Name)] = append(real[Squash(m.Name)], m.Value)
-		} else {
-			others = append(others, m)
 		}
 	}
 	for _, m := range others {

@@ -86,7 +86,7 @@ func longer(o *pages.Options, sent memproxy.Request, body []byte) bool {
 	o.Again, o.Max, o.Whole = true, maxSearch, someSearch
 	o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
 		e := doc.Edit()
-		e.Object(doc.Root, func(name string) bool { return name == "limit" }, [][]byte{[]byte(`"limit":` + strconv.Itoa(n))})
+		e.Object(doc.Root, func(m *jsondoc.Member) bool { return m.Name == "limit" }, [][]byte{[]byte(`"limit":` + strconv.Itoa(n))})
 		return memproxy.SideRequest{Request: sent, Body: e.Apply()}, true
 	}
 	return true

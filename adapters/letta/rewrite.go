@@ -161,11 +161,10 @@ func (w *rewriting) thin(ptr string) {
 			return w.drop[jsondoc.Index(ptr, i)] || nested && m != nil && m.Drop
 		})
 	case jsondoc.Object:
-		gone := func(name string) bool {
-			at := jsondoc.Child(ptr, name)
-			return w.drop[at] && w.doc.At(at).Kind == jsondoc.String
+		gone := func(m *jsondoc.Member) bool {
+			return m.Value.Kind == jsondoc.String && w.drop[jsondoc.Child(ptr, m.Name)]
 		}
-		if slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return gone(m.Name) }) {
+		if slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return gone(&m) }) {
 			w.e.Object(v, gone, nil)
 		}
 	}

@@ -97,7 +97,9 @@ func (holder) Verbatim(body []byte, text string) ([]byte, error) {
 		return nil, err
 	}
 	e := doc.Edit()
-	e.Object(doc.Root, func(name string) bool { return name == "messages" || name == "deduced_memories" || name == "infer" }, [][]byte{
+	e.Object(doc.Root, func(m *jsondoc.Member) bool {
+		return m.Name == "messages" || m.Name == "deduced_memories" || m.Name == "infer"
+	}, [][]byte{
 		append([]byte(`"messages":`), messages...), []byte(`"infer":false`),
 	})
 	return e.Apply(), nil

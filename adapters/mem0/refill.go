@@ -71,7 +71,7 @@ func longer(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 			for _, name := range names {
 				added = append(added, []byte(`"`+name+`":`+strconv.Itoa(n)))
 			}
-			e.Object(doc.Root, func(name string) bool { return slices.Contains(names, name) }, added)
+			e.Object(doc.Root, func(m *jsondoc.Member) bool { return slices.Contains(names, m.Name) }, added)
 			return memproxy.SideRequest{Request: sent, Body: e.Apply()}, true
 		},
 	}, reply, rd)

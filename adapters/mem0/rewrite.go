@@ -153,7 +153,7 @@ func (w *rewriting) answer(mixed bool) error {
 	}
 	w.receipt(root, dropped)
 	if lists > 0 && (mixed || w.limited) {
-		w.e.Object(root, func(name string) bool { return strings.HasPrefix(name, "total_") }, nil)
+		w.e.Object(root, func(m *jsondoc.Member) bool { return strings.HasPrefix(m.Name, "total_") }, nil)
 	}
 	switch count := root.Get("count"); {
 	case mixed && lists > 0:

@@ -124,8 +124,12 @@ func (p *Patch) Empty() bool {
 }
 
 func (p *Patch) settle() {
+	removed := make(map[*jsondoc.Value]bool, len(p.removed))
+	for _, v := range p.removed {
+		removed[v] = true
+	}
 	for _, v := range p.objects {
-		p.Object(v, func(name string) bool { return memproxy.Reserved(name) || slices.Contains(p.removed, v.Get(name)) }, p.added[v])
+		p.Object(v, func(m *jsondoc.Member) bool { return memproxy.Reserved(m.Name) || removed[m.Value] }, p.added[v])
 	}
 	p.objects = nil
 }

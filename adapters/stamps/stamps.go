@@ -152,14 +152,14 @@ func Tell(e *jsondoc.Edits, el *jsondoc.Value, p *memproxy.Provenance, unwanted 
 		text = append([]byte(`"`+memproxy.ProvenanceKey+`":`), text...)
 		meta := el.Get("metadata")
 		if meta != nil && meta.Kind == jsondoc.Object && !slices.Contains(unwanted, "metadata") {
-			e.Object(meta, func(name string) bool { return name == memproxy.ProvenanceKey }, [][]byte{text})
+			e.Object(meta, func(m *jsondoc.Member) bool { return m.Name == memproxy.ProvenanceKey }, [][]byte{text})
 		} else {
 			unwanted = append(slices.Clone(unwanted), "metadata")
 			added = [][]byte{slices.Concat([]byte(`"metadata":{`), text, []byte("}"))}
 		}
 	}
 	if len(unwanted)+len(added) > 0 {
-		e.Object(el, func(name string) bool { return slices.Contains(unwanted, name) }, added)
+		e.Object(el, func(m *jsondoc.Member) bool { return slices.Contains(unwanted, m.Name) }, added)
 	}
 	return nil
 }

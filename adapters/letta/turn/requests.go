@@ -101,7 +101,7 @@ func (t *Turn) Next() ([]byte, error) {
 		added = append(added, strconv.AppendInt([]byte(`"max_steps":`), n, 10))
 	}
 	e := t.caller.root.Edit()
-	e.Object(t.caller.root.Root, func(name string) bool { return slices.Contains(drop, name) }, added)
+	e.Object(t.caller.root.Root, func(m *jsondoc.Member) bool { return slices.Contains(drop, m.Name) }, added)
 	t.tools.rules.register(t.pause.calls, running)
 	t.let = foresee(t.pause.calls, &t.caller, &t.view)
 	t.out.names = map[string]string{}

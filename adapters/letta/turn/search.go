@@ -32,8 +32,8 @@ func (c *call) direct(prefix, agent string) *memproxy.SideRequest {
 	args := []byte(c.arguments)
 	if doc, err := jsondoc.Parse(args, 0); err == nil && doc.Root.Kind == jsondoc.Object {
 		e := doc.Edit()
-		e.Object(doc.Root, func(name string) bool {
-			return selfedit.Aside(name) || strings.HasPrefix(name, memproxy.StampPrefix)
+		e.Object(doc.Root, func(m *jsondoc.Member) bool {
+			return selfedit.Aside(m.Name) || strings.HasPrefix(m.Name, memproxy.StampPrefix)
 		}, nil)
 		if tags := doc.Root.Get("tags"); tags != nil && tags.Kind == jsondoc.Array {
 			e.Array(tags, func(i int) bool { return strings.HasPrefix(tags.Elems[i].Text(), memproxy.StampPrefix) })
