@@ -50,7 +50,7 @@ func TestAcceptingABreak(t *testing.T) {
 			}
 			list := r.listed()
 			for i, id := range ids {
-				if st := r.stands(id); st.Unverified != "" || !strings.Contains(list, id) {
+				if st := r.statusOf(id); st.Unverified != "" || !strings.Contains(list, id) {
 					t.Errorf("memory %d is marked %q: %s", i, st.Unverified, list)
 				}
 			}
@@ -66,14 +66,14 @@ func TestAcceptingABreak(t *testing.T) {
 			r.versioned(later)
 			anchor()
 			must.Do(t, r.car.audit.Flush(context.Background()))
-			if after := strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`); after != before+1 || r.stands(later).Unverified != "" {
-				t.Errorf("%d anchors, then %d; written later: %q", before, after, r.stands(later).Unverified)
+			if after := strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`); after != before+1 || r.statusOf(later).Unverified != "" {
+				t.Errorf("%d anchors, then %d; written later: %q", before, after, r.statusOf(later).Unverified)
 			}
 
 			breaks := strings.Count(r.audit("--type", "chain_break"), `"type":"chain_break"`)
 			r.vandal(`UPDATE version SET actor = 'human:boss' WHERE id = '` + later + `'`)
-			if r.sweep().Findings() == 0 || r.stands(later).Unverified != memproxy.IntegrityChain {
-				t.Errorf("the next break: %+v", r.stands(later))
+			if r.sweep().Findings() == 0 || r.statusOf(later).Unverified != memproxy.IntegrityChain {
+				t.Errorf("the next break: %+v", r.statusOf(later))
 			}
 			if after := strings.Count(r.audit("--type", "chain_break"), `"type":"chain_break"`); after != breaks+1 {
 				t.Errorf("%d breaks on record, then %d", breaks, after)
@@ -138,7 +138,7 @@ func TestAcceptanceRequiresTheRecordedBreak(t *testing.T) {
 	}
 	r.vandal(`UPDATE content SET body = x'00'`)
 	got, err := accept("acme")
-	if err != nil || len(got.Left) == 0 || r.stands(ids[0]).Unverified != memproxy.IntegrityChain {
-		t.Errorf("texts: %+v, %v, %+v", got, err, r.stands(ids[0]))
+	if err != nil || len(got.Left) == 0 || r.statusOf(ids[0]).Unverified != memproxy.IntegrityChain {
+		t.Errorf("texts: %+v, %v, %+v", got, err, r.statusOf(ids[0]))
 	}
 }

@@ -77,9 +77,9 @@ func TestBackendIsSealedAtFirstStart(t *testing.T) {
 	marks := map[string]memproxy.ReasonCode{
 		mine: "", old[0]: "", old[1]: "", old[2]: memproxy.IntegrityMismatch, seen: memproxy.IntegrityUnknown, unread: memproxy.IntegrityUnknown,
 	}
-	r.within(p, 10*time.Minute, "the sweep", func() bool { return r.stands(unread).Unverified != "" && r.records(memproxy.EventSweep) > 0 })
+	r.within(p, 10*time.Minute, "the sweep", func() bool { return r.statusOf(unread).Unverified != "" && r.records(memproxy.EventSweep) > 0 })
 	for id, want := range marks {
-		if got := r.stands(id).Unverified; got != want {
+		if got := r.statusOf(id).Unverified; got != want {
 			t.Errorf("%s is marked %q, want %q", id, got, want)
 		}
 	}
@@ -102,8 +102,8 @@ func TestBackendIsSealedAtFirstStart(t *testing.T) {
 	}
 	sweeps := r.records(memproxy.EventSweep)
 	r.within(p, 10*time.Minute, "the next sweep", func() bool { return r.records(memproxy.EventSweep) > sweeps })
-	if n := r.records(memproxy.EventSeal); n != 2 || r.stands(late).Unverified != memproxy.IntegrityUnknown || r.stands(old[0]).Unverified != "" {
-		t.Errorf("%d records of seals; %+v; %+v", n, r.stands(late), r.stands(old[0]))
+	if n := r.records(memproxy.EventSeal); n != 2 || r.statusOf(late).Unverified != memproxy.IntegrityUnknown || r.statusOf(old[0]).Unverified != "" {
+		t.Errorf("%d records of seals; %+v; %+v", n, r.statusOf(late), r.statusOf(old[0]))
 	}
 }
 
@@ -145,7 +145,7 @@ func TestSealingCanBeDisabled(t *testing.T) {
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true}, screeningConf, "SCREENING", "memories: {seal: false}")
 	late := r.planted("Ann has a boat.")
 	r.within(p, 10*time.Minute, "a sweep", func() bool { return r.records(memproxy.EventSweep) > 0 })
-	if a := r.do("GET", "/v1/memories/"+late+"/", ""); a.header.Get("X-Memproxy-Unverified") != "" || r.stands(late).Unverified != "" || r.records(memproxy.EventSeal) > 0 {
+	if a := r.do("GET", "/v1/memories/"+late+"/", ""); a.header.Get("X-Memproxy-Unverified") != "" || r.statusOf(late).Unverified != "" || r.records(memproxy.EventSeal) > 0 {
 		t.Errorf("%v %s", a.header, r.audit("--type", "seal"))
 	}
 	if strings.Contains(r.metrics(t), "memproxy_backend_sealed{") || len(r.car.unsafe) != 1 || r.car.unsafe[0] != "memories.seal" {
@@ -268,7 +268,7 @@ func TestMemoriesPlantedInLettaAreFound(t *testing.T) {
 	}
 	events := l.audit("--type", "integrity")
 	for id, want := range map[string]memproxy.ReasonCode{list[0].ID: "", list[1].ID: memproxy.IntegrityUnknown, block.ID: memproxy.IntegrityUnknown} {
-		if got := l.stands(id).Unverified; got != want || strings.Contains(events, id) != (want != "") {
+		if got := l.statusOf(id).Unverified; got != want || strings.Contains(events, id) != (want != "") {
 			t.Errorf("%s is marked %q, want %q", id, got, want)
 		}
 	}

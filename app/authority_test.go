@@ -184,11 +184,11 @@ func TestReviewedCorrectionsEndTheContest(t *testing.T) {
 		r := startPeople(t, "")
 		id := r.note("peer", "Ann likes green tea.", "")
 		a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`)
-		if !r.stands(id).Contested {
+		if !r.statusOf(id).Contested {
 			t.Fatal("it is not contested")
 		}
 		r.review(heldID(t, a), approve)
-		ring.Until(r.t, "the end of the contest", func() bool { return !r.stands(id).Contested })
+		ring.Until(r.t, "the end of the contest", func() bool { return !r.statusOf(id).Contested })
 		text, _, attestation := r.fact(id)
 		if approve && (text != "Ann likes coffee." || attestation != "human-confirmed") || !approve && text != "Ann likes green tea." {
 			t.Errorf("approved %v: %q, %s", approve, text, attestation)
@@ -213,7 +213,7 @@ func TestAFailedCorrectionEndsTheContest(t *testing.T) {
 	held := heldID(t, r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`))
 	r.behind("DELETE", "/v1/memories/"+id+"/", "")
 	r.review(held, true)
-	ring.Until(r.t, "the end of the contest", func() bool { return !r.stands(id).Contested })
+	ring.Until(r.t, "the end of the contest", func() bool { return !r.statusOf(id).Contested })
 	if h := r.heldWrite(held); h.State != memproxy.HoldFailed || h.Result.Status != 404 {
 		t.Errorf("%s, %+v", h.State, h.Result)
 	}
@@ -225,7 +225,7 @@ func TestAnchoredFactsAreChangedByPeopleOnly(t *testing.T) {
 	t.Parallel()
 	r := startPeople(t, "")
 	id := r.note("", "Ann likes green tea.", "")
-	ring.Until(r.t, "its state", func() bool { return r.stands(id).State != "" })
+	ring.Until(r.t, "its state", func() bool { return r.statusOf(id).State != "" })
 	if _, err := r.car.ledger.SetState(t.Context(), memproxy.StateChange{
 		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme",
 		State: memproxy.StateValidated, Attestation: memproxy.LogAnchored,
@@ -240,7 +240,7 @@ func TestAnchoredFactsAreChangedByPeopleOnly(t *testing.T) {
 	r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`, as("human")...).want(t, 200)
 	// Validation of the old text does not apply to the new one.
 	ring.Until(r.t, "its new state", func() bool {
-		st := r.stands(id)
+		st := r.statusOf(id)
 		return st.State == memproxy.StateUntrusted && st.Attestation == memproxy.SelfReported
 	})
 }

@@ -55,7 +55,7 @@ func TestTwoCredentialsMustMatch(t *testing.T) {
 
 // Proves TRL-10: in shadow mode a caller that is not identified reaches the backend with
 // its own credential or none, never with the backend's, at both listeners.
-func TestShadowModeLendsNobodyTheCredential(t *testing.T) {
+func TestShadowModeKeepsTheCredentialFromUnidentifiedCallers(t *testing.T) {
 	t.Parallel()
 	sent := make(chan string, 1)
 	f := facesBefore(t, extproctest.Settings{"profile": "production", "enforce": "false", "kind": "mem0", "body": "65536", "writes_per_hour": "10000", "credential": "backend-key"},

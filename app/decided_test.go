@@ -52,14 +52,14 @@ func TestReviewDecisionsPersist(t *testing.T) {
 	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails on lake number 7."}]}`))
 	r.does("holds", "approve", "--reason", "harmless", id)
 	bobs := r.heldWrite(id).Result.Memories[0]
-	ring.Until(r.t, "its state", func() bool { return r.stands(bobs).State == memproxy.StateValidated })
+	ring.Until(r.t, "its state", func() bool { return r.statusOf(bobs).State == memproxy.StateValidated })
 	// Ann's memory is quarantined by a later rule, which is reported, and promoted.
 	cat := r.written("Ann keeps a tabby cat.", "")
-	ring.Until(r.t, "its state", func() bool { return r.stands(cat).State == memproxy.StateUntrusted })
+	ring.Until(r.t, "its state", func() bool { return r.statusOf(cat).State == memproxy.StateUntrusted })
 	later()
 	rule("cat", "tabby cat")
 	later()
-	if st := r.stands(cat); st.State != memproxy.StateQuarantined {
+	if st := r.statusOf(cat); st.State != memproxy.StateQuarantined {
 		t.Fatalf("%+v", st)
 	}
 	shown("quarantined", "ann", "tabby", false)
@@ -77,7 +77,7 @@ func TestReviewDecisionsPersist(t *testing.T) {
 		shown(when, "bob", "lake number 7", true)
 		shown(when, "ann", "tabby", true)
 		for _, id := range []string{bobs, cat} {
-			if st := r.stands(id); st.State != memproxy.StateValidated || st.Attestation != memproxy.HumanConfirmed {
+			if st := r.statusOf(id); st.State != memproxy.StateValidated || st.Attestation != memproxy.HumanConfirmed {
 				t.Errorf("%s: %+v", when, st)
 			}
 		}
@@ -93,7 +93,7 @@ func TestReviewDecisionsPersist(t *testing.T) {
 	r.stop()
 	r.run()
 	stay("after a restart")
-	if st := r.stands(bobs); st.CurrentRules != memproxy.StateQuarantined {
+	if st := r.statusOf(bobs); st.CurrentRules != memproxy.StateQuarantined {
 		t.Errorf("what the rules say is not noted: %+v", st)
 	}
 	if r.once("webhooks", time.Now()); len(w.of(memproxy.NoticeMemoryRuled, bobs)) == 0 {
@@ -104,7 +104,7 @@ func TestReviewDecisionsPersist(t *testing.T) {
 	}
 	// The decision does not apply to another text.
 	r.do("PUT", "/memories/"+cat, `{"text":"Ann keeps a dog."}`).want(t, 200)
-	ring.Until(r.t, "it is judged anew", func() bool { st := r.stands(cat); return st.State == memproxy.StateUntrusted && st.Reviewed == "" })
+	ring.Until(r.t, "it is judged anew", func() bool { st := r.statusOf(cat); return st.State == memproxy.StateUntrusted && st.Reviewed == "" })
 }
 
 // A memory that its author deleted is not shown by any route or version, to any role,
@@ -204,7 +204,7 @@ func TestApprovalsOfAsyncWritesPersist(t *testing.T) {
 			return made[lake] != ""
 		})
 		ring.Until(r.t, "its state", func() bool {
-			st := r.stands(made[lake])
+			st := r.statusOf(made[lake])
 			return st.State == memproxy.StateValidated && st.Reviewed == memproxy.TextSHA256(texts[lake])
 		})
 	}
@@ -216,7 +216,7 @@ func TestApprovalsOfAsyncWritesPersist(t *testing.T) {
 	ring.Until(r.t, "the pack", func() bool { return r.car.rules.current().Version != before })
 	later()
 	for lake, id := range made {
-		if st := r.stands(id); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined || st.Attestation != memproxy.HumanConfirmed {
+		if st := r.statusOf(id); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined || st.Attestation != memproxy.HumanConfirmed {
 			t.Errorf("%s, under a new rule: %+v", lake, st)
 		}
 	}
@@ -226,10 +226,10 @@ func TestApprovalsOfAsyncWritesPersist(t *testing.T) {
 	r.behind("PUT", "/v1/memories/"+made["eight"]+"/", `{"text":"Bob drowns in lake nine."}`)
 	r.sweep()
 	later()
-	if st := r.stands(made["eight"]); st.State != memproxy.StateQuarantined || st.Reviewed != "" {
+	if st := r.statusOf(made["eight"]); st.State != memproxy.StateQuarantined || st.Reviewed != "" {
 		t.Errorf("another text: %+v", st)
 	}
-	if st := r.stands(made["seven"]); st.State != memproxy.StateValidated {
+	if st := r.statusOf(made["seven"]); st.State != memproxy.StateValidated {
 		t.Errorf("the same text: %+v", st)
 	}
 }

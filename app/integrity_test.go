@@ -177,7 +177,7 @@ func TestTamperingBehindMem0(t *testing.T) {
 				if n := strings.Count(events, `"targets":["`+ids[name]+`"]`); n != 1 {
 					t.Errorf("%s stands %d times in the log", name, n)
 				}
-				if st := r.stands(ids[name]); string(st.Unverified) != strings.Fields(want[name])[1] {
+				if st := r.statusOf(ids[name]); string(st.Unverified) != strings.Fields(want[name])[1] {
 					t.Errorf("%s is marked %q", name, st.Unverified)
 				}
 			}
@@ -193,14 +193,14 @@ func TestTamperingBehindMem0(t *testing.T) {
 			// Repairs, behind the proxy or through it, clear the finding.
 			put("tampered", `{"text":"Ann plays go."}`)
 			r.do("PUT", "/v1/memories/"+ids["cut"]+"/", `{"text":"Ann sails."}`).want(t, 200)
-			ring.Until(r.t, "the change is a version", func() bool { return r.stands(ids["cut"]).Unverified == "" })
+			ring.Until(r.t, "the change is a version", func() bool { return r.statusOf(ids["cut"]).Unverified == "" })
 			got := classes(r.sweep())
 			replaced := r.audit("--type", "decision", "--reason", "integrity.mismatch")
 			if strings.Contains(replaced, ids["cut"]) != (setting != "ignore") || strings.Count(replaced, "\n") > 1 {
 				t.Errorf("what was replaced is named in: %s", replaced)
 			}
-			if got[ids["tampered"]] != "" || got[ids["cut"]] != "" || r.stands(ids["tampered"]).Unverified != "" {
-				t.Errorf("put right: %v, %+v", got, r.stands(ids["tampered"]))
+			if got[ids["tampered"]] != "" || got[ids["cut"]] != "" || r.statusOf(ids["tampered"]).Unverified != "" {
+				t.Errorf("put right: %v, %+v", got, r.statusOf(ids["tampered"]))
 			}
 		})
 	}
@@ -312,12 +312,12 @@ func TestChainBreaksAreReported(t *testing.T) {
 			list := r.listed()
 			for i, id := range ids {
 				behind := !strings.Contains(c.last, fmt.Sprint(i))
-				if (r.stands(id).Unverified == memproxy.IntegrityChain) != behind && c.name != "truncate" && c.name != "delete-middle" {
-					t.Errorf("memory %d is marked %q", i, r.stands(id).Unverified)
+				if (r.statusOf(id).Unverified == memproxy.IntegrityChain) != behind && c.name != "truncate" && c.name != "delete-middle" {
+					t.Errorf("memory %d is marked %q", i, r.statusOf(id).Unverified)
 				}
 			}
-			if r.stands(later).Unverified != memproxy.IntegrityChain || strings.Contains(list, "a dog") {
-				t.Errorf("written behind the break: %q, %s", r.stands(later).Unverified, list)
+			if r.statusOf(later).Unverified != memproxy.IntegrityChain || strings.Contains(list, "a dog") {
+				t.Errorf("written behind the break: %q, %s", r.statusOf(later).Unverified, list)
 			}
 			// Further writes neither repair nor anchor it.
 			before := r.audit("--type", "chain_anchor")

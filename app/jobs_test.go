@@ -256,7 +256,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	}
 	state := func(id string, want memproxy.MemoryState) {
 		t.Helper()
-		r.within(p, pass, fmt.Sprintf("%s being %s", id, want), func() bool { return r.stands(id).State == want })
+		r.within(p, pass, fmt.Sprintf("%s being %s", id, want), func() bool { return r.statusOf(id).State == want })
 	}
 
 	id := heldID(t, r.do("POST", "/memories", sailing(7)))
@@ -264,7 +264,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	r.within(p, time.Second, "the approved write", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
 	bobs := r.heldWrite(id).Result.Memories[0]
 	cat := r.written("Ann keeps a tabby cat.", "")
-	ring.Until(r.t, "its state", func() bool { return r.stands(cat).State == memproxy.StateUntrusted })
+	ring.Until(r.t, "its state", func() bool { return r.statusOf(cat).State == memproxy.StateUntrusted })
 	state(cat, memproxy.StateValidated)
 	rule("cat", "tabby cat")
 	state(cat, memproxy.StateQuarantined)
@@ -275,10 +275,10 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 		t.Helper()
 		r.within(p, pass, "a look at both under the rules in force", func() bool {
 			now := r.car.rules.current().Version
-			return r.stands(bobs).Rules == now && r.stands(cat).Rules == now
+			return r.statusOf(bobs).Rules == now && r.statusOf(cat).Rules == now
 		})
 		for _, id := range []string{bobs, cat} {
-			if st := r.stands(id); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined {
+			if st := r.statusOf(id); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined {
 				t.Errorf("%s: %+v", when, st)
 			}
 		}
@@ -316,7 +316,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	p.pass(2 * 24 * time.Hour)
 	r.within(p, pass, "it being shredded", func() bool { return strings.Contains(ops(), "purge") })
 	for _, id := range []string{bobs, cat} {
-		if st := r.stands(id); st.State != memproxy.StateValidated {
+		if st := r.statusOf(id); st.State != memproxy.StateValidated {
 			t.Errorf("after a month: %+v", st)
 		}
 	}

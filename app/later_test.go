@@ -88,7 +88,7 @@ func standsAsAtOnce(t *testing.T, body string, told bool) {
 			t.Errorf("another caller sees it: %s", a.body)
 		}
 	}
-	if st := r.stands(id); st.State != memproxy.StatePending || st.Expires.Before(began.Add(700*time.Hour)) {
+	if st := r.statusOf(id); st.State != memproxy.StatePending || st.Expires.Before(began.Add(700*time.Hour)) {
 		t.Errorf("it does not wait, or does not end: %+v", st)
 	}
 	if told {
@@ -109,7 +109,7 @@ func TestMemoriesOfUnknownOutcomeExpire(t *testing.T) {
 	ring.Until(r.t, "its end", func() bool {
 		_, rest, _ := strings.Cut(r.do("POST", "/v3/memories/", `{"filters":{"user_id":"ann"}}`).body, `"id":"`)
 		id, _, found := strings.Cut(rest, `"`)
-		return found && r.stands(id).Expires.After(began.Add(700*time.Hour))
+		return found && r.statusOf(id).Expires.After(began.Add(700*time.Hour))
 	})
 }
 
@@ -141,7 +141,7 @@ func TestApprovalsSurviveARestart(t *testing.T) {
 		return true
 	})
 	approved := func() bool {
-		st := r.stands(made)
+		st := r.statusOf(made)
 		return st.State == memproxy.StateValidated && st.Reviewed == memproxy.TextSHA256(text) && st.Attestation == memproxy.HumanConfirmed
 	}
 	ring.Until(r.t, "the approval", approved)
@@ -152,7 +152,7 @@ func TestApprovalsSurviveARestart(t *testing.T) {
 	for range 3 {
 		r.once("upkeep", clock.Now())
 	}
-	if st := r.stands(made); !approved() || st.CurrentRules != memproxy.StateQuarantined {
+	if st := r.statusOf(made); !approved() || st.CurrentRules != memproxy.StateQuarantined {
 		t.Errorf("under a new rule: %+v", st)
 	}
 
@@ -167,7 +167,7 @@ func TestApprovalsSurviveARestart(t *testing.T) {
 	var page struct{ Results []struct{ ID, Memory string } }
 	must.Do(t, json.Unmarshal([]byte(r.do("POST", "/v3/memories/", all).body), &page))
 	for _, m := range page.Results {
-		if st := r.stands(m.ID); m.ID != made && (st.Reviewed != "" || st.Attestation == memproxy.HumanConfirmed) {
+		if st := r.statusOf(m.ID); m.ID != made && (st.Reviewed != "" || st.Attestation == memproxy.HumanConfirmed) {
 			t.Errorf("a copied stamp is taken for an approval: %+v", st)
 		}
 	}

@@ -120,10 +120,10 @@ func TestNeverRefuseSetsContentAside(t *testing.T) {
 			if list := r.listed(); !strings.Contains(list, "green tea") {
 				t.Errorf("the harmless one is not shown: %s", list)
 			}
-			if st := r.stands(r.upstreamIDs("invoices")[0]); st.State != memproxy.StateQuarantined {
+			if st := r.statusOf(r.upstreamIDs("invoices")[0]); st.State != memproxy.StateQuarantined {
 				t.Errorf("%+v", st)
 			}
-			if st := r.stands(r.upstreamIDs("refunds")[0]); st.State != memproxy.StateFlagged {
+			if st := r.statusOf(r.upstreamIDs("refunds")[0]); st.State != memproxy.StateFlagged {
 				t.Errorf("%+v", st)
 			}
 			if rec := r.audit("--type", "decision"); !strings.Contains(rec, `"screen.stored"`) {

@@ -196,7 +196,7 @@ func TestLedgerPutBackIsDetected(t *testing.T) {
 
 // Proves EDGE-4: an unchanged chain end is anchored again before pruning of the log may
 // remove its record, and not earlier.
-func TestAnchorsAreKeptUp(t *testing.T) {
+func TestAnchorsAreRenewed(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	r := startAt(t, p.now, screeningConf, "SCREENING", "memories: {validate: 0}")
@@ -221,8 +221,8 @@ func TestPeriodicSweeps(t *testing.T) {
 	id := r.written("Ann likes green tea.", "")
 	r.versioned(id)
 	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
-	if r.once("sweeps", time.Now()); r.stands(id).Unverified != memproxy.IntegrityMismatch {
-		t.Errorf("%+v", r.stands(id))
+	if r.once("sweeps", time.Now()); r.statusOf(id).Unverified != memproxy.IntegrityMismatch {
+		t.Errorf("%+v", r.statusOf(id))
 	}
 }
 

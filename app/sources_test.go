@@ -75,14 +75,14 @@ func TestLowTierSourcesAreScreenedStrictly(t *testing.T) {
 		if a := r.do("GET", "/memories/"+id, ""); a.status != 200 {
 			t.Errorf("%s: its author reads %d %s", source, a.status, a.body)
 		}
-		if want := map[bool]memproxy.MemoryState{true: memproxy.StateUntrusted, false: memproxy.StatePending}[seen]; r.stands(id).State != want {
-			t.Errorf("%s: %s", source, r.stands(id).State)
+		if want := map[bool]memproxy.MemoryState{true: memproxy.StateUntrusted, false: memproxy.StatePending}[seen]; r.statusOf(id).State != want {
+			t.Errorf("%s: %s", source, r.statusOf(id).State)
 		}
 	}
 	id := r.written("Ann rows.", "")
 	r.do("PUT", "/memories/"+id, `{"text":"Ann rows no more.","metadata":{"source":"moltbook:x"}}`).want(t, 200)
-	if a := other.do("GET", "/memories/"+id, ""); a.status != 404 || strings.Contains(other.listed(), "no more") || r.stands(id).State != memproxy.StatePending {
-		t.Errorf("changed from a hostile source: another reads %d %s, %s", a.status, a.body, r.stands(id).State)
+	if a := other.do("GET", "/memories/"+id, ""); a.status != 404 || strings.Contains(other.listed(), "no more") || r.statusOf(id).State != memproxy.StatePending {
+		t.Errorf("changed from a hostile source: another reads %d %s, %s", a.status, a.body, r.statusOf(id).State)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestValidationUsesTheSource(t *testing.T) {
 	r.run()
 	r.once("upkeep", clock.Now())
 	for id, want := range states {
-		if st := r.stands(id); st.State != want {
+		if st := r.statusOf(id); st.State != want {
 			t.Errorf("%s: %s (%s), want %s", id, st.State, st.Reason, want)
 		}
 	}
@@ -134,7 +134,7 @@ func TestNoClaimedSourceScreensMoreLeniently(t *testing.T) {
 	later.run()
 	later.once("upkeep", clock.Now())
 	for id, want := range map[string]memproxy.MemoryState{agents: memproxy.StateFlagged, people: memproxy.StateValidated} {
-		if st := later.stands(id); st.State != want {
+		if st := later.statusOf(id); st.State != want {
 			t.Errorf("%s: %s (%s), want %s", id, st.State, st.Reason, want)
 		}
 	}

@@ -256,7 +256,7 @@ func TestAttestation(t *testing.T) {
 	if _, c, a := r.fact(low); c != 0.7 || a != "tool-observed" {
 		t.Errorf("%v, %s", c, a)
 	}
-	ring.Until(r.t, "the memory's attestation", func() bool { return r.stands(low).Attestation == memproxy.ToolObserved })
+	ring.Until(r.t, "the memory's attestation", func() bool { return r.statusOf(low).Attestation == memproxy.ToolObserved })
 }
 
 // Proves TRL-4: a withheld memory does not count as observed. A session that reads a

@@ -55,10 +55,10 @@ func TestLifetimes(t *testing.T) {
 // is known.
 func (r *rig) over(clock *ledgertest.Clock, id string) {
 	r.t.Helper()
-	ring.Until(r.t, "its end", func() bool { return r.stands(id).Expires.After(clock.Now()) })
-	clock.Pass(r.stands(id).Expires.Sub(clock.Now()) + time.Second)
+	ring.Until(r.t, "its end", func() bool { return r.statusOf(id).Expires.After(clock.Now()) })
+	clock.Pass(r.statusOf(id).Expires.Sub(clock.Now()) + time.Second)
 	r.once("upkeep", clock.Now())
-	if st := r.stands(id); st.State != memproxy.StateExpired {
+	if st := r.statusOf(id); st.State != memproxy.StateExpired {
 		r.t.Fatalf("%+v", st)
 	}
 }
@@ -78,12 +78,12 @@ func TestExpiryOnMem0(t *testing.T) {
 	if a := r.do("GET", "/memories/"+bad, ""); a.status != 404 {
 		t.Errorf("by id: %d", a.status)
 	}
-	if st := r.stands(good); st.Expires.Before(clock.Now().Add(700*time.Hour)) || st.State == memproxy.StateExpired {
+	if st := r.statusOf(good); st.Expires.Before(clock.Now().Add(700*time.Hour)) || st.State == memproxy.StateExpired {
 		t.Errorf("%+v", st)
 	}
 	r.do("PUT", "/memories/"+bad, `{"text":"Ann moved to Rome.","metadata":{"source":"verified"}}`).want(t, 200)
 	ring.Until(r.t, "what was written again is back", func() bool { return strings.Contains(r.listed(), "Rome") })
-	if st := r.stands(bad); st.Expires.Before(clock.Now().Add(700 * time.Hour)) {
+	if st := r.statusOf(bad); st.Expires.Before(clock.Now().Add(700 * time.Hour)) {
 		t.Errorf("confirmed: %+v", st)
 	}
 	brief := r.written("The build is slow.", `,"metadata":{"source":"hostile"}`)
@@ -146,7 +146,7 @@ func TestChangesWithoutASourceKeepTheShorterLifetime(t *testing.T) {
 		}
 		must.Do(t, r.car.ledger.Sync(t.Context()))
 		must.Do(t, l.car.ledger.Sync(t.Context()))
-		for where, st := range map[string]memproxy.Status{"a memory": r.stands(id), "a block": l.stands(of)} {
+		for where, st := range map[string]memproxy.Status{"a memory": r.statusOf(id), "a block": l.statusOf(of)} {
 			if got := st.Expires.Sub(clock.Now()); (got - tc.want*time.Hour).Abs() > time.Minute {
 				t.Errorf("%s, %s: %v, want %d h", name, where, got, tc.want)
 			}
@@ -159,7 +159,7 @@ func TestChangesWithoutASourceKeepTheShorterLifetime(t *testing.T) {
 	clock.Pass(time.Hour)
 	r.do("POST", "/memories", `{"user_id":"ann","messages":[{"role":"user","content":"Ann likes white tea."}]}`).want(t, 200)
 	must.Do(t, r.car.ledger.Sync(t.Context()))
-	if got := r.stands(id).Expires.Sub(clock.Now()); (got - 2*time.Hour).Abs() > time.Minute {
+	if got := r.statusOf(id).Expires.Sub(clock.Now()); (got - 2*time.Hour).Abs() > time.Minute {
 		t.Errorf("by the backend's model: %v", got)
 	}
 }
@@ -209,7 +209,7 @@ func TestConfirmationsRenewGovernedFields(t *testing.T) {
 	lasts := func(id string, until time.Duration) {
 		t.Helper()
 		ring.Until(r.t, fmt.Sprintf("an end on day %d", until/day), func() bool {
-			return r.stands(id).Expires.Sub(begun.Add(until)).Abs() < time.Hour
+			return r.statusOf(id).Expires.Sub(begun.Add(until)).Abs() < time.Hour
 		})
 	}
 	shown := func(want ...string) {
@@ -224,7 +224,7 @@ func TestConfirmationsRenewGovernedFields(t *testing.T) {
 	}
 	lasts(kept, 30*day)
 	lasts(left, 30*day)
-	ring.Until(r.t, "no end", func() bool { st := r.stands(free); return st.ID != "" && st.Expires.IsZero() })
+	ring.Until(r.t, "no end", func() bool { st := r.statusOf(free); return st.ID != "" && st.Expires.IsZero() })
 	clock.Pass(20 * day)
 	r.do("PUT", "/memories/"+kept, `{"text":"The tests run in four minutes."}`).want(t, 200)
 	lasts(kept, 50*day)
@@ -249,7 +249,7 @@ func TestFieldLifetimesApplyToEverySpelling(t *testing.T) {
 	r := startAt(t, clock.Now, screeningConf, "SCREENING", `memories: {ttl: {Format: 10d, tone: 20d}}`)
 	ends := func(what, id string, at time.Time) {
 		t.Helper()
-		ring.Until(r.t, what, func() bool { return r.stands(id).Expires.Sub(at).Abs() < time.Hour })
+		ring.Until(r.t, what, func() bool { return r.statusOf(id).Expires.Sub(at).Abs() < time.Hour })
 	}
 	for name, tc := range map[string]struct {
 		filed string
@@ -287,7 +287,7 @@ func TestExpiryDoesNotDependOnTheJob(t *testing.T) {
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, screeningConf, "SCREENING", `memories: {validate: 0, ttl: {format: 1h}}`)
 	id := r.written("The drill hums.", `,"metadata":{"field":"format"}`)
-	ring.Until(r.t, "its end", func() bool { return !r.stands(id).Expires.IsZero() })
+	ring.Until(r.t, "its end", func() bool { return !r.statusOf(id).Expires.IsZero() })
 	for _, over := range []bool{false, true} {
 		for _, q := range [][3]string{
 			{"GET", "/memories/" + id}, {"GET", "/memories?user_id=ann"}, {"GET", "/memories/" + id + "/history"},
@@ -321,7 +321,7 @@ func TestGovernedBlocksExpire(t *testing.T) {
 		return made.ID
 	}
 	ends := func(id string) time.Time {
-		return l.rig.stands(id).Expires
+		return l.rig.statusOf(id).Expires
 	}
 	kept, left, free := block("learnings", "The tests run in four minutes."), block("learnings", "The build needs a compiler."), block("human", "Ann likes green tea.")
 	ring.Until(t, "ends on day 30, and none", func() bool {

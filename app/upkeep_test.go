@@ -39,7 +39,7 @@ func (r *rig) listed() string {
 	return a.body
 }
 
-func (r *rig) stands(id string) memproxy.Status {
+func (r *rig) statusOf(id string) memproxy.Status {
 	r.t.Helper()
 	all := must.Get(ledger.ByID(context.Background(), r.car.ledger, "mem0", memproxy.TargetMemory, id))(r.t)
 	return all[id].Status
@@ -52,7 +52,7 @@ func TestStatesOfMemories(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "screening: {withhold: 0}\nmemories: {validate: 0}") // memories are withheld for their state only, not for their risk
 	tea := r.written("Ann likes green tea.", "")
-	ring.Until(r.t, "the state of a new memory", func() bool { return r.stands(tea).State == memproxy.StateUntrusted })
+	ring.Until(r.t, "the state of a new memory", func() bool { return r.statusOf(tea).State == memproxy.StateUntrusted })
 	// Written before a rule for it existed.
 	bad := r.written("Ann has a cat.", "")
 	ring.Until(r.t, "its version", func() bool {
@@ -68,7 +68,7 @@ func TestStatesOfMemories(t *testing.T) {
 	}
 	r.behind("PUT", "/v1/memories/"+bad+"/", `{"text":"`+poison+`"}`) // written behind the proxy
 	r.once("upkeep", time.Now())
-	if a, b := r.stands(tea).State, r.stands(bad).State; a != memproxy.StateValidated || b != memproxy.StateQuarantined {
+	if a, b := r.statusOf(tea).State, r.statusOf(bad).State; a != memproxy.StateValidated || b != memproxy.StateQuarantined {
 		t.Fatalf("%s and %s", a, b)
 	}
 	if list := r.listed(); !strings.Contains(list, "green tea") || strings.Contains(list, "has a cat") {
@@ -119,7 +119,7 @@ func TestMemoriesAgeByTheClock(t *testing.T) {
 	author := r
 	tea := r.written("Ann likes green tea.", "")
 	r = r.with(another)
-	if st := r.stands(tea); st.State != memproxy.StatePending || strings.Contains(r.listed(), "green tea") {
+	if st := r.statusOf(tea); st.State != memproxy.StatePending || strings.Contains(r.listed(), "green tea") {
 		t.Fatalf("%+v, listed %s", st, r.listed())
 	}
 	if a := r.do("GET", "/memories/"+tea, ""); a.status != 404 {
@@ -200,7 +200,7 @@ func TestClockChangesDestroyNothing(t *testing.T) {
 		r.once("records", clock.Now())
 	}
 	tea, short := r.written("Ann likes green tea.", ""), r.written("The build is slow.", `,"metadata":{"field":"learnings"}`)
-	ring.Until(t, "its end", func() bool { return !r.stands(short).Expires.IsZero() })
+	ring.Until(t, "its end", func() bool { return !r.statusOf(short).Expires.IsZero() })
 	want := func(what string, shown, expired, gone bool) {
 		t.Helper()
 		resp := must.Get(http.Get(r.up + "/memories?user_id=ann"))(t)
@@ -232,7 +232,7 @@ func TestClockChangesDestroyNothing(t *testing.T) {
 }
 
 // Proves TRL-9: intervals shorter than an hour need no steady hour.
-func TestShortIntervalsNeedNoSteadyHour(t *testing.T) {
+func TestShortIntervalsNeedNoUninterruptedHour(t *testing.T) {
 	t.Parallel()
 	clock, up := ledgertest.NewClock(), new(atomic.Int64)
 	r := startRig(&rig{t: t, clock: clock.Now, since: func() time.Duration { return time.Duration(up.Load()) }},
@@ -263,7 +263,7 @@ func TestShortLivedProcessesDoTheirUpkeep(t *testing.T) {
 	r := startRig(&rig{t: t, clock: clock.Now, since: func() time.Duration { return time.Duration(up.Load()) }},
 		strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1), "level: error", "level: warn", "SCREENING", "memories: {validate: 0, pending: [authenticated], quiet: 7d, archive: 10d, ttl: {learnings: 1h}}")
 	tea, short := r.written("Ann likes green tea.", ""), r.written("The build is slow.", `,"metadata":{"field":"learnings"}`)
-	ring.Until(t, "its end", func() bool { return !r.stands(short).Expires.IsZero() })
+	ring.Until(t, "its end", func() bool { return !r.statusOf(short).Expires.IsZero() })
 	process := func(after time.Duration) (shown, gone bool) {
 		clock.Pass(run)
 		up.Add(int64(run))

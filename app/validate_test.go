@@ -32,12 +32,12 @@ func TestValidationReadsTheBackend(t *testing.T) {
 		r.versioned(ids[name])
 	}
 	poisoned := func(name string) { r.behind("PUT", "/v1/memories/"+ids[name]+"/", `{"text":"`+poison+`"}`) }
-	state := func(name string) memproxy.MemoryState { return r.stands(ids[name]).State }
+	state := func(name string) memproxy.MemoryState { return r.statusOf(ids[name]).State }
 	poisoned("early")
 	r.within(p, time.Minute, "the validation", func() bool {
 		return state("whole") == memproxy.StateValidated && state("late") == memproxy.StateValidated && state("early") == memproxy.StateQuarantined
 	})
-	if st := r.stands(ids["early"]); st.Unverified != memproxy.IntegrityMismatch || st.Text != memproxy.TextSHA256(poison) {
+	if st := r.statusOf(ids["early"]); st.Unverified != memproxy.IntegrityMismatch || st.Text != memproxy.TextSHA256(poison) {
 		t.Errorf("changed before it was looked at: %+v", st)
 	}
 	if log := r.audit("--type", "integrity"); strings.Count(log, `"type":"integrity"`) != 1 || !strings.Contains(log, ids["early"]) || strings.Contains(log, "invoices") {
@@ -85,11 +85,11 @@ func TestNothingIsValidatedDuringAnOutage(t *testing.T) {
 	r.versioned(id)
 	away.Store(true)
 	r.within(p, time.Minute, "the attempt", func() bool { return strings.Contains(r.log.String(), "does not answer") })
-	if st := r.stands(id); st.State != memproxy.StateUntrusted {
+	if st := r.statusOf(id); st.State != memproxy.StateUntrusted {
 		t.Errorf("%+v", st)
 	}
 	away.Store(false)
-	r.within(p, time.Minute, "the validation", func() bool { return r.stands(id).State == memproxy.StateValidated })
+	r.within(p, time.Minute, "the validation", func() bool { return r.statusOf(id).State == memproxy.StateValidated })
 }
 
 // Proves DOL-3: validation checks ten memories per round.
@@ -105,7 +105,7 @@ func TestValidationRunsInBatches(t *testing.T) {
 		r.once("upkeep", time.Now())
 		looked := 0
 		for _, id := range ids {
-			if r.stands(id).State == memproxy.StateValidated {
+			if r.statusOf(id).State == memproxy.StateValidated {
 				looked++
 			}
 		}
@@ -137,7 +137,7 @@ func TestValidationIsFair(t *testing.T) {
 	}
 	for pass, want := range []int{15, 5, 0} {
 		r.once("upkeep", time.Now())
-		if st := r.stands(last); st.Rules != r.car.rules.current().Version {
+		if st := r.statusOf(last); st.Rules != r.car.rules.current().Version {
 			t.Fatalf("pass %d: the other tenant's memory waits: %+v", pass, st)
 		}
 		if got := left(); got != want {
@@ -159,7 +159,7 @@ func TestValidationFlags(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.once("upkeep", time.Now())
-		if got := r.stands(id).State; got != want {
+		if got := r.statusOf(id).State; got != want {
 			t.Errorf("%q is %s, want %s", text, got, want)
 		}
 	}

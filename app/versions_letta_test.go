@@ -126,7 +126,7 @@ SAY done`, ""); a.status != 200 {
 	}
 	l.remembers(ids[0], `self_edit "The build takes ten minutes." before "" by agent:dev`)
 	l.remembers(ids[1], `self_edit "Ann plays go." before "" by agent:dev`)
-	ring.Until(l.t, "their states", func() bool { return l.stands(ids[0]).State == memproxy.StateUntrusted })
+	ring.Until(l.t, "their states", func() bool { return l.statusOf(ids[0]).State == memproxy.StateUntrusted })
 	owners, err := ledger.ByID(t.Context(), l.car.ledger, "mem0", memproxy.TargetMemory, ids...)
 	if err != nil || len(owners) != 2 || owners[ids[0]].Owner.Actor != "agent:dev" || owners[ids[0]].Owner.SHA256 != sha("The build takes ten minutes.") {
 		t.Errorf("%+v %v", owners, err)

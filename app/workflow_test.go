@@ -172,11 +172,11 @@ func TestTwoReviewers(t *testing.T) {
 		shown bool
 	}{{bobsToken, 1, false}, {reviewToken, 0, false}, {reviewToken, 0, false}, {secondToken, 0, true}} {
 		out, code := r.as(step.token, "memory", "promote", "--backend", "mem0", "--reason", "true", tea)
-		if shown := r.stands(tea).State != memproxy.StatePending; code != step.code || shown != step.shown {
+		if shown := r.statusOf(tea).State != memproxy.StatePending; code != step.code || shown != step.shown {
 			t.Errorf("%d %s, shown %v", code, out, shown)
 		}
 	}
-	if st := r.stands(tea); st.Attestation != memproxy.HumanConfirmed || !strings.Contains(st.Reason, "max") {
+	if st := r.statusOf(tea); st.Attestation != memproxy.HumanConfirmed || !strings.Contains(st.Reason, "max") {
 		t.Errorf("%+v", st)
 	}
 }

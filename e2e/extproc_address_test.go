@@ -77,7 +77,7 @@ func TestEnvoyIsNotCommandedByClients(t *testing.T) {
 // Proves EDGE-14: behind the real Envoy a rejection counts against the address
 // that the client has there, and not against Envoy's: a flood from one address
 // leaves another's refusals as they were.
-func TestEnvoyTellsTheClientsAddress(t *testing.T) {
+func TestEnvoyForwardsTheClientsAddress(t *testing.T) {
 	t.Parallel()
 	s := serveProcessor(t, "mem0", http.NotFoundHandler(), `profile: production
 state: %[3]s

@@ -13,7 +13,7 @@ import (
 // Proves EDGE-2: what the real engine's model makes of a harmless write is
 // screened: an instruction that was in none of the words is deleted again, not
 // shown, and named in the record with both hashes; the rest stays.
-func TestExtractionsAreTakenBack(t *testing.T) {
+func TestExtractionsAreRetracted(t *testing.T) {
 	t.Parallel()
 	eng := startEngine(t)
 	dir := t.TempDir()

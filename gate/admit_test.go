@@ -143,7 +143,7 @@ func TestShadowForwardsUnchangedAndRecordsWhatItWouldHaveDone(t *testing.T) {
 	}
 }
 
-func TestShadowedPolicyDoesNotBite(t *testing.T) {
+func TestShadowPolicyIsNotEnforced(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		r.rules.Policy = policy(func(memproxy.Question) (memproxy.Ruling, error) {
 			return memproxy.Ruling{ShadowVerdict: memproxy.Deny, Shadow: []memproxy.Reason{{Code: memproxy.PolicyBulk}}}, nil

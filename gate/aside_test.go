@@ -73,7 +73,7 @@ func TestOnlyContentIsSetAside(t *testing.T) {
 
 // Proves DOL-2: while the ledger is away, nobody knows what was set aside, and
 // nothing is shown; where it answers, what came of other writes is.
-func TestNothingIsShownUnknown(t *testing.T) {
+func TestUnknownElementsAreNotShown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		broken, bare bool
 		want         string

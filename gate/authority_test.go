@@ -31,7 +31,7 @@ func signed(actor string, trust memproxy.Trust, given memproxy.PerMille, a mempr
 
 // Proves TRL-5, EDGE-5: what the policy is asked with about the words that
 // would be changed: by the ledger, by the stamp, by later corrections (gate/trust).
-func TestWhoseWordsAreWeighed(t *testing.T) {
+func TestAuthorityOfReplacedTexts(t *testing.T) {
 	forged := signed("human:ann", memproxy.TrustHuman, 900, memproxy.LogAnchored)
 	forged.Signature = "signed for globex"
 	for name, tc := range map[string]struct {

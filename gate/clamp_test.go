@@ -83,7 +83,7 @@ func TestTrackRecordsAreKeptForAWhile(t *testing.T) {
 
 // Proves TRL-5: an earlier word binds, unless its source is known better now. A
 // ledger that cannot say what was said before refuses the write.
-func TestEarlierWordsBind(t *testing.T) {
+func TestEarlierTextsBind(t *testing.T) {
 	for name, tc := range map[string]struct {
 		said  memproxy.Retraction
 		broke error
@@ -114,7 +114,7 @@ func TestEarlierWordsBind(t *testing.T) {
 
 // Proves TRL-3, TRL-1: what readers would believe of the content, and is not the
 // caller's to say (gate/trust), is removed and reported.
-func TestAttributionsAreTakenOff(t *testing.T) {
+func TestAttributionsAreStripped(t *testing.T) {
 	r := newRig(t, nil)
 	op := learn("x")
 	op.Scope.User = "ann"

@@ -9,7 +9,7 @@ import (
 // Proves EDGE-3, EDGE-13: who may not administer is answered alike whatever an
 // administrative request names: one's own, another tenant's, nobody's, in a claim
 // or as a reference, also of a kind that no backend can be asked about.
-func TestTheClosedDoorTellsNothing(t *testing.T) {
+func TestRefusedAdministrationDisclosesNothing(t *testing.T) {
 	for _, kind := range []memproxy.TargetKind{memproxy.TargetMemory, memproxy.TargetEvent} {
 		bodies := map[string]bool{}
 		for _, who := range []string{"own", "theirs", "nobody"} {

@@ -52,7 +52,7 @@ func TestStampsOfWhatWasMadeTogether(t *testing.T) {
 
 // What was found out about the bytes of a memory counts for the tenant and the key
 // that it was found out for, and for no other.
-func TestMemosAreOfOneTenantAndKey(t *testing.T) {
+func TestCachedAnswersAreOfOneTenantAndKey(t *testing.T) {
 	m := memproxy.Memory{ID: "m1", Text: "tea", TextAt: "/memory", Memo: new(memproxy.Memo), Stamp: &memproxy.Stamp{ID: "d1", Signature: "signed for acme"}}
 	row := func(tenant string) *memproxy.Ownership {
 		return &memproxy.Ownership{ID: "m1", Decision: "d1", SHA256: memproxy.TextSHA256("tea"), Scope: memproxy.Scope{Tenant: tenant}}

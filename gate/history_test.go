@@ -92,7 +92,7 @@ func TestRunsThatAreUnderWayAreLocked(t *testing.T) {
 // closed. What a governed field refuses locks its session.
 //
 // Proves SYN-7
-func TestRejectionsThatLockNobody(t *testing.T) {
+func TestRejectionsThatDoNotLock(t *testing.T) {
 	r, l := anyAgent(t, nil)
 	codes := map[string][]memproxy.ReasonCode{
 		"reads like a directive": {memproxy.ScreenPattern},

@@ -44,7 +44,7 @@ func (c *historyLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (m
 // Proves EDGE-4: stamps that belong to another memory, memories that nobody
 // wrote, and what was found before, are named and left out where that is set;
 // their neighbours are not, and nobody is accused while the ledger is away.
-func TestWhatTheLedgerKnowsSpeaksAgainstMemories(t *testing.T) {
+func TestLedgerRecordsContradictMemories(t *testing.T) {
 	row := func(id, decision string) memproxy.Ownership {
 		return memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme"}, Decision: decision}
 	}

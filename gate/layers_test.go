@@ -44,7 +44,7 @@ func talk(user, assistant string) memproxy.Operation {
 // Proves GOV-3: of what a backend's model makes of a conversation, what the
 // user said stays; what only the model or the assistant says is taken back,
 // taken back and kept for review, or stays and is named.
-func TestExtractedFactsThatNobodyStated(t *testing.T) {
+func TestExtractedFactsWithoutAStatement(t *testing.T) {
 	for treatment, want := range map[memproxy.Treatment]struct {
 		shown string
 		sent  int
@@ -81,7 +81,7 @@ func TestExtractedFactsThatNobodyStated(t *testing.T) {
 
 // Proves GOV-3: what is made later is asked for where inferred facts are ruled
 // on, also without any screening, and ruled on alike.
-func TestFactsThatNobodyStatedAreFollowed(t *testing.T) {
+func TestFactsWithoutAStatementAreFollowed(t *testing.T) {
 	r, x, f, _ := screeningRig(t)
 	r.rules.Screener, r.rules.Policy = nil, inference(memproxy.TreatRefuse)
 	r.rules.Governance.Inferred = map[memproxy.Layer]memproxy.Treatment{memproxy.Semantic: memproxy.TreatRefuse}

@@ -113,7 +113,7 @@ func TestAnswersThatCannotBeLookedThroughAreWithheld(t *testing.T) {
 
 // Proves EDGE-3: what came to be next to a write is its caller's, and what was
 // somebody's stays so.
-func TestWhatIsMadeBesideIsAdopted(t *testing.T) {
+func TestObjectsCreatedAlongWithAWriteAreAdopted(t *testing.T) {
 	r := named(t, func(_ *rig, f *naming) { f.made = []string{"new", "theirs"} }, object("theirs", "globex", "agent:b"))
 	a := r.admit(memproxy.Operation{Kind: memproxy.Correct, Cost: 1})
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})

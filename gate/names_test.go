@@ -79,7 +79,7 @@ func TestWhateverIsSentBindsItsNames(t *testing.T) {
 
 // Proves EDGE-3: a name that is another tenant's by any of its rows is, whatever
 // the others say; and a wildcard is no name that anybody comes to have.
-func TestOneForeignRowIsEnough(t *testing.T) {
+func TestOneForeignRecordIsEnough(t *testing.T) {
 	op := learn("x")
 	op.Claims = []memproxy.Claim{pinned(memproxy.DimAgent, "agent-1")}
 	op.Refs = []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-1", Pointer: "/x"}}

@@ -13,7 +13,7 @@ import (
 
 // Proves EDGE-3: a backend whose model updates or deletes other memories on an
 // add does not thereby make its caller their owner.
-func TestAnAddDoesNotTakeOverWhatItTouched(t *testing.T) {
+func TestAnAddDoesNotChangeOwners(t *testing.T) {
 	r := newRig(t, nil)
 	bob := memproxy.Scope{Tenant: "acme", User: "bob"}
 	for _, id := range []string{"upd", "del"} {

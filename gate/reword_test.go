@@ -55,7 +55,7 @@ func (obeying) Screen(_ context.Context, s memproxy.Screening) ([]memproxy.Findi
 // taken only where nothing is said against what is left, as the backend reads
 // it; else the ruling stands. Other reasons than the content's, other kinds of
 // operation, shadow mode and a store that keeps no evidence change nothing.
-func TestRewordedUntilNothingIsSaidAgainstIt(t *testing.T) {
+func TestRewordedTextsAreScreenedAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text   string
 		how    memproxy.Rewriting

@@ -160,7 +160,7 @@ func TestWhatIsNotScreenedInTimeIsNotShown(t *testing.T) {
 // Proves EDGE-2: what a backend's model made of a write is screened; what is
 // worse than the write is deleted, kept for review and not shown; both hashes
 // stand in the record.
-func TestExtractionsAreTakenBack(t *testing.T) {
+func TestExtractionsAreRetracted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		input   string
 		status  int
@@ -263,7 +263,7 @@ func (s leaky) Screen(ctx context.Context, asked memproxy.Screening) ([]memproxy
 
 // Proves EDGE-2: what is extracted after the answer is asked for and screened
 // as well.
-func TestLateExtractionsAreTakenBack(t *testing.T) {
+func TestLateExtractionsAreRetracted(t *testing.T) {
 	r, x, f, k := screeningRig(t)
 	x.events = []string{"e1"}
 	a := r.admitWith(learn("a note"), f)
@@ -284,7 +284,7 @@ func TestLateExtractionsAreTakenBack(t *testing.T) {
 
 // A screener that judges writes by those before is notified of the ones that went
 // through, and of no other.
-func TestWitnessesAreToldOfWrites(t *testing.T) {
+func TestScreenersAreNotifiedOfWrites(t *testing.T) {
 	var told []string
 	r, _, f, _ := screeningRig(t)
 	r.rules.Screener = screener{wrote: &told}

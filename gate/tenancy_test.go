@@ -78,7 +78,7 @@ func TestNamesAreHeldToTheTenant(t *testing.T) {
 
 // Proves EDGE-13: another tenant's name and one that nobody has come to the same
 // refusal, byte for byte.
-func TestAnothersNameIsNoDifferentFromNobodys(t *testing.T) {
+func TestForeignAndUnknownNamesAreRefusedAlike(t *testing.T) {
 	var bodies [2]string
 	for i, who := range []string{"theirs", "nobody"} {
 		r := tenants(t, nil, name(memproxy.DimUser, "theirs", "globex"))
@@ -96,7 +96,7 @@ func pinned(d memproxy.Dimension, values ...string) memproxy.Claim {
 
 // Proves EDGE-13: a list that can be filtered is asked for under a name that
 // nobody has, so that the backend answers as it does for one.
-func TestListsOfOthersAreAskedForUnderNobodysName(t *testing.T) {
+func TestForeignListsAreRequestedUnderAnUnusedName(t *testing.T) {
 	for who, masked := range map[string]bool{"own": false, "theirs": true, "nobody": true} {
 		r := tenants(t, func(r *rig) { r.adapter = &masking{} }, name(memproxy.DimUser, "own", "acme"), name(memproxy.DimUser, "theirs", "globex"))
 		r.fake = &r.adapter.(*masking).fakeAdapter
@@ -115,7 +115,7 @@ func TestListsOfOthersAreAskedForUnderNobodysName(t *testing.T) {
 
 // Proves EDGE-3: what is made of many memories is given only where all of them
 // are the tenant's.
-func TestWhatIsMadeOfManyIsTheTenants(t *testing.T) {
+func TestDerivedTextsBelongToTheTenant(t *testing.T) {
 	summary := memproxy.Operation{Kind: memproxy.Recall, Derived: true}
 	pins := func(values ...string) memproxy.Operation {
 		op := summary
@@ -324,7 +324,7 @@ func TestTenancyFailsClosed(t *testing.T) {
 
 // Proves EDGE-3, EDGE-13: where several tenants share a backend, a target that
 // it does not have is refused in the words in which another tenant's is.
-func TestWhatIsMissingIsNoDifferentFromAnothers(t *testing.T) {
+func TestMissingAndForeignMemoriesAreAnsweredAlike(t *testing.T) {
 	var bodies []string
 	for _, id := range []string{"theirs", "nobody"} {
 		r := tenants(t, func(r *rig) { r.fetch.status = 404 }, object("theirs", "globex", "agent:other"))

@@ -32,7 +32,7 @@ func TestLife(t *testing.T) {
 // does not.
 //
 // Proves SYN-9
-func TestSteadyTimeOfShortProcesses(t *testing.T) {
+func TestUptimeOfShortProcesses(t *testing.T) {
 	t.Parallel()
 	const week, run = 7 * 24 * time.Hour, 5 * time.Minute
 	clock, vault := ledgertest.NewClock(), ledgertest.Vault(t)

@@ -17,7 +17,7 @@ import (
 )
 
 // Another spelling of a memory route does not pass without a ruling.
-func TestSpelledPathsDoNotOpenTheGate(t *testing.T) {
+func TestSpellingsOfPathsAreGated(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.opt.Passthrough = []string{"* /custom/*"} })
 	for _, path := range []string{
 		"/memory/", "//memory", "/./memory", "/custom/../memory", "/custom/%2e%2e/memory", "/custom/..%2fmemory",
@@ -84,7 +84,7 @@ func TestOwnHeadersAreNotBelieved(t *testing.T) {
 // Proves EDGE-13: identified callers are sent with the backend's credential on every
 // route, and credentials for memproxy never reach the backend. Without a backend
 // credential, the client's own is forwarded.
-func TestCredentialIsLentToTheIdentified(t *testing.T) {
+func TestOnlyIdentifiedCallersGetTheCredential(t *testing.T) {
 	for _, tc := range []struct {
 		method, path, key string
 		want              string // "" nothing, "-" refused
@@ -146,7 +146,7 @@ func TestOwnTokenIsNotForwardedTwice(t *testing.T) {
 }
 
 // A certificate that no root verifies identifies nobody.
-func TestUnverifiedCertificatesAreNobody(t *testing.T) {
+func TestUnverifiedCertificatesIdentifyNoCaller(t *testing.T) {
 	spiffe, _ := url.Parse("spiffe://example.org/agent/evil")
 	for _, verified := range []bool{false, true} {
 		r := newRig(t, nil)

@@ -76,7 +76,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 
 // Proves EDGE-14: the body of an unidentified caller is not read, and the answer does
 // not wait for it; an ordinary client with a bad credential keeps its connection.
-func TestNobodysBodyIsNotRead(t *testing.T) {
+func TestBodiesOfUnidentifiedCallersAreNotRead(t *testing.T) {
 	t.Parallel()
 	held := frontend.NewInFlight(1<<20, 1<<20)
 	r := newRig(t, func(r *rig) { r.opt.InFlight = held })

@@ -93,7 +93,7 @@ func (b *bubble) dial(t *testing.T, request string) net.Conn {
 // Proves EDGE-14: the end of a body remains its end for a transport that reads on after
 // the server has closed it; an incomplete body is not read after the handler has
 // returned, and the connection is not reused.
-func TestTheEndOfABodyStays(t *testing.T) {
+func TestTheEndOfABodyIsForwarded(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			var body io.Reader

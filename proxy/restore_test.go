@@ -196,7 +196,7 @@ func (still) Accept(string)                     {}
 
 // Proves EDGE-13: HEAD reveals no more than the filtered GET: its length is that of the
 // visible part.
-func TestHeadTellsWhatTheFilteredGetDoes(t *testing.T) {
+func TestHeadAnswersLikeTheFilteredGet(t *testing.T) {
 	var lengths [2][2]string
 	for i, others := range []string{"", "m2 bob\nm3 carol-with-a-long-name\n"} {
 		r := newRig(t, func(r *rig) {

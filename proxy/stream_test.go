@@ -256,7 +256,7 @@ func TestTheAnswerMustBegin(t *testing.T) {
 }
 
 // Proves EDGE-14: a client that reads slowly does not count as silence of the backend.
-func TestSlowReadersAreNoSilence(t *testing.T) {
+func TestSlowReadersAreNotIdleStreams(t *testing.T) {
 	for _, route := range streamers {
 		t.Run(route.name, func(t *testing.T) {
 			const events, size = 40, 4 << 10

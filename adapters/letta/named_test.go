@@ -51,7 +51,7 @@ func TestNamesOfAnswers(t *testing.T) {
 // group and the other agent of one with sleep-time compute, the archive of a first
 // passage, an upserted identity, a tool. Built-in objects do not. A group belongs to the
 // agent that manages it, else to its first.
-func TestMadeBeside(t *testing.T) {
+func TestObjectsCreatedAlongWithAnother(t *testing.T) {
 	a := adapter(t)
 	for _, tt := range []struct {
 		method, path, body string

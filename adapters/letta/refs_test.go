@@ -106,7 +106,7 @@ func body(id string, members string) string {
 // Proves EDGE-3, EDGE-13: on every route an id is a reference wherever it is: in the
 // path, in a query or a header of any name, and in any member of the body that is not
 // text, at any depth.
-func TestEveryReferenceIsTold(t *testing.T) {
+func TestEveryReferenceIsFound(t *testing.T) {
 	a := adapter(t)
 	places := 0
 	for at, row := range a.Table() {

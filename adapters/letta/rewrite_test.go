@@ -32,7 +32,7 @@ func rewritten(t *testing.T, method, path, answer string, change func(*memproxy.
 
 // Proves MFW-8: a memory's provenance is in its metadata at every place; its neighbour
 // is unchanged.
-func TestProvenanceIsTold(t *testing.T) {
+func TestProvenanceIsShown(t *testing.T) {
 	p := &memproxy.Provenance{Actor: "agent:dev", Confidence: 700, Attestation: memproxy.AttestationUnknown, State: memproxy.StateValidated}
 	other := `{"id":"` + otherBlock + `","value":"y"}`
 	block := func(more string) string { return `{"id":"` + readBlock + `","value":"x"` + more + `}` }

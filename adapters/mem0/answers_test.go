@@ -101,7 +101,7 @@ func TestUnreadableElementsAreLeftOut(t *testing.T) {
 
 // Proves EDGE-13, EDGE-3: an element whose owner has an unknown form is removed as a
 // whole: without that member it would seem to have no owner.
-func TestOwnersInAnotherFormAreNobodys(t *testing.T) {
+func TestOwnersOfUnknownFormRemoveTheElement(t *testing.T) {
 	a := adapter(t)
 	for _, name := range []string{"id", "user_id", "agent_id", "app_id", "run_id"} {
 		for _, owner := range []string{`["ann"]`, `{"id":"ann"}`, `[]`, `{}`} {

@@ -22,7 +22,7 @@ func rewritten(t testing.TB, a *mem0.Adapter, rt memproxy.Route, req memproxy.Re
 // Proves MFW-8: requested provenance is in a memory's metadata, whether it has some,
 // has none, or was requested without; a forged copy is replaced. Everything else is
 // unchanged.
-func TestProvenanceIsTold(t *testing.T) {
+func TestProvenanceIsShown(t *testing.T) {
 	a := adapter(t)
 	const told = `"memproxy_provenance":{"actor":"agent:dev","trust":"authenticated","confidence":0.7,"source":"unstated",` +
 		`"attestation":"self-reported","state":"validated","contested":false,"decision":"d1","written":"2026-03-14T12:00:00Z"}`
@@ -61,7 +61,7 @@ func TestEmptyAnswersOfChanges(t *testing.T) {
 // Proves MFW-8: a result of a write that is not shown is removed from the write's
 // receipt as well, and no other member repeats a text that is shown in part. The
 // receipt of another write is unchanged.
-func TestNothingIsToldBeside(t *testing.T) {
+func TestHiddenResultsLeaveTheReceipt(t *testing.T) {
 	a := adapter(t)
 	rewrite := func(path, answer string, change func(*memproxy.Memory)) string {
 		t.Helper()

@@ -62,7 +62,7 @@ func TestRoundTrip(t *testing.T) {
 
 // Proves EDGE-4: a stamp is sealed for the metadata that are sent with it, without
 // members that the edits change and without memproxy's own.
-func TestBeside(t *testing.T) {
+func TestStampCoversMetadataSentWithIt(t *testing.T) {
 	doc := must.Get(jsondoc.Parse([]byte(`{"about":"tea","confidence":0.9,"deep":{"memproxy_x":1,"a":2},"list":[1,{"c":0.9}],"Memproxy_sig":"x","\u00fc":1.50}`), 0))(t)
 	p := must.Get(stamps.NewPatch(doc, &memproxy.Operation{Reserved: []string{"/deep/memproxy_x"}}))(t)
 	p.Replace(doc.At("/confidence"), []byte("0.7"))

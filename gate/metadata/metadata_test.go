@@ -19,7 +19,7 @@ func none(string) bool { return false }
 // Proves EDGE-4: a stamp speaks for the metadata next to it, however a backend
 // writes them; what was changed, renamed or taken out is seen, and what came to
 // it is not.
-func TestStampsSpeakForMetadata(t *testing.T) {
+func TestStampsCoverMetadata(t *testing.T) {
 	const written = `{"about":"tea","n":0.70,"deep":{"b":[1,2],"a":"x"},"nil":null,"memproxy_id":"d","role":"user"}`
 	mixed := func(name string) bool { return name == "role" }
 	s := memproxy.Stamp{ID: "d", Metadata: metadata.Hashes("d", []byte(written), mixed)}

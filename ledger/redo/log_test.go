@@ -64,7 +64,7 @@ func TestErase(t *testing.T) {
 }
 
 // An entry that the queue refuses leaves neither a number nor a frame that counts.
-func TestRefusedEntriesAreTakenBack(t *testing.T) {
+func TestRefusedEntriesAreRolledBack(t *testing.T) {
 	file := must.Get(os.Create(filepath.Join(t.TempDir(), "log")))(t)
 	l := must.Get(Open(file, testVault(t), 4, nil, nil))(t)
 	t.Cleanup(func() { _ = l.Close() })

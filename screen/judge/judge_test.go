@@ -224,7 +224,7 @@ func TestBudget(t *testing.T) {
 // and of those at once.
 //
 // Proves EDGE-11
-func TestNobodyUsesUpTheJudge(t *testing.T) {
+func TestOneCallerCannotExhaustTheJudge(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	var calls atomic.Int64
 	arrived, release := make(chan struct{}), make(chan struct{})

@@ -90,7 +90,7 @@ func TestOnlyRulesThatLookBackShadowOtherTools(t *testing.T) {
 
 // Proves EDGE-16: the request ends where the server would count a required call from
 // before a pause as missing, or would continue after a call that ends the turn.
-func TestLegsEndByRules(t *testing.T) {
+func TestUpstreamRequestsEndByRules(t *testing.T) {
 	required := `{"type":"required_before_exit","tool_name":"memory_insert"}`
 	exit := `{"type":"exit_loop","tool_name":"mail"}`
 	for _, tc := range []struct{ name, rules, calls, want string }{
