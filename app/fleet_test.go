@@ -77,16 +77,23 @@ func TestFleetRulesASidecar(t *testing.T) {
 	}
 }
 
+// following starts a control plane with a release and a sidecar that has taken it, with
+// its state directory.
+func following(t *testing.T) (f *fleetRig, r *rig, state string) {
+	t.Helper()
+	f, state = newFleetRig(t), filepath.Join(ring.Dir(t), "state")
+	f.start()
+	f.release(closed)
+	r = f.sidecar("DIR/state", state)
+	ring.Until(r.t, "the first release", func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.closed") })
+	return f, r, state
+}
+
 // Proves CARD-9: a sidecar continues without its control plane, restarts from the
 // stored release, and follows again when the control plane returns.
 func TestSidecarRunsWithoutItsControlPlane(t *testing.T) {
 	t.Parallel()
-	f := newFleetRig(t)
-	f.start()
-	f.release(closed)
-	state := filepath.Join(ring.Dir(t), "state")
-	r := f.sidecar("DIR/state", state)
-	ring.Until(r.t, "the first release", func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.closed") })
+	f, r, state := following(t)
 	f.stop()
 	ring.Until(r.t, "degraded", func() bool { return strings.Contains(r.get("/readyz").body, "the control plane is away") })
 	r.do("POST", "/memories", note).want(t, 403).has(t, "own.closed")
@@ -106,12 +113,7 @@ func TestSidecarRunsWithoutItsControlPlane(t *testing.T) {
 // plane refuses the sidecar, which is not an outage.
 func TestSidecarSaysWhyItHasNoRelease(t *testing.T) {
 	t.Parallel()
-	f := newFleetRig(t)
-	f.start()
-	f.release(closed)
-	state := filepath.Join(ring.Dir(t), "state")
-	r := f.sidecar("DIR/state", state)
-	ring.Until(r.t, "the first release", func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.closed") })
+	f, r, state := following(t)
 	r.stop()
 	kept := filepath.Join(state, lastGoodFile)
 	text := must.Get(os.ReadFile(kept))(t)
