@@ -222,7 +222,12 @@ func (c *Checker) chains(ctx context.Context, texts bool, count func(int)) ([]me
 			}
 		}
 	}
-	return out, c.Ledger.Backends.Edits(func(d memproxy.Discrepancy) error { return edited(ctx, c, d) })
+	return out, c.edits(ctx)
+}
+
+// edits records the rows of the ledger that were found changed outside of memproxy.
+func (c *Checker) edits(ctx context.Context) error {
+	return c.Ledger.Backends.Edits(func(d memproxy.Discrepancy) error { return edited(ctx, c, d) })
 }
 
 // row is an edited row of the ledger as a fault of its tenant's chain.
@@ -243,13 +248,16 @@ func edited(ctx context.Context, c *Checker, d memproxy.Discrepancy) error {
 // changed version, because every further write of that memory finds it again.
 const breakPause = time.Minute
 
-// verifying is the job that verifies all chains after a write found a changed version,
-// since others may have been changed too. So such a breach is recorded as one that a
-// sweep finds.
+// verifying is the job that records rows that were found changed, and verifies all chains
+// after a write found a changed version, since others may have been changed too. So such
+// a breach is recorded as one that a sweep finds.
 func (c *Checker) verifying(found upkeep.Signal) upkeep.Job {
 	var next time.Time
 	return upkeep.Job{Name: "breaks", Wake: found, Once: func(ctx context.Context, now time.Time) error {
 		if now.Before(next) {
+			if err := c.edits(ctx); err != nil {
+				return err
+			}
 			return upkeep.Due{In: next.Sub(now)}
 		}
 		defer func() { next = c.Clock().Add(breakPause) }()
