@@ -222,11 +222,11 @@ func (c *Checker) chains(ctx context.Context, texts bool, count func(int)) ([]me
 			}
 		}
 	}
-	return out, c.edits(ctx)
+	return out, recordEdits(ctx, c)
 }
 
-// edits records the rows of the ledger that were found changed outside of memproxy.
-func (c *Checker) edits(ctx context.Context) error {
+// recordEdits records the rows of the ledger that were found changed outside of memproxy.
+func recordEdits(ctx context.Context, c *Checker) error {
 	return c.Ledger.Backends.Edits(func(d memproxy.Discrepancy) error { return edited(ctx, c, d) })
 }
 
@@ -255,7 +255,7 @@ func (c *Checker) verifying(found upkeep.Signal) upkeep.Job {
 	var next time.Time
 	return upkeep.Job{Name: "breaks", Wake: found, Once: func(ctx context.Context, now time.Time) error {
 		if now.Before(next) {
-			if err := c.edits(ctx); err != nil {
+			if err := recordEdits(ctx, c); err != nil {
 				return err
 			}
 			return upkeep.Due{In: next.Sub(now)}
