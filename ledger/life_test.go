@@ -16,6 +16,9 @@ func TestLife(t *testing.T) {
 	for name, file := range map[string]string{"file": "ledger.db", "memory": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if file == "" {
+				ring.Long(t, "the same steps as in a file, of fewer goroutines: readers and the writer share a connection")
+			}
 			ledgertest.RunLife(t, func(t *testing.T, opt ledger.Options) (one, other *ledger.Ledger) {
 				if file != "" {
 					opt.Path = filepath.Join(ring.Dir(t), file)
