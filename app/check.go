@@ -28,6 +28,7 @@ type Checked struct {
 	cfg       *config.Config
 	Version   string   // of the rules
 	Unsafe    []string // settings that weaken production, and are allowed to
+	Warnings  []string // valid settings that deserve a second look
 	Here      []string // why it cannot run on this machine, a sentence each
 	Reviewers string   // who may review held writes
 	// NoOperator is why the operator of this machine cannot review without a
@@ -68,7 +69,7 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	out := &Checked{rules: rules, cfg: cfg, Here: surroundings(cfg, getenv), Unsafe: unsafe}
+	out := &Checked{rules: rules, cfg: cfg, Here: surroundings(cfg, getenv), Unsafe: unsafe, Warnings: append(cfg.Warnings(), unmatched(cfg)...)}
 	out.Version, _ = rules.state()
 	socket, err := socketPath(cfg.State, getenv)
 	out.Reviewers, out.NoOperator = reviewersAre(cfg, socket), err

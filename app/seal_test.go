@@ -256,4 +256,7 @@ func TestSealsTakeNothingOfOtherTenants(t *testing.T) {
 	if a := r.do("GET", "/memories", "", rival...); strings.Contains(a.body, "there of ann") {
 		t.Errorf("another's: %s", a.body)
 	}
+	if code, out, errs := invoke(t, "audit", "seal", "--config", r.offline(), "--backend", "mem0", "--tenant", "globex"); code != cli.Failed || !strings.Contains(out, "does not count as sealed") {
+		t.Errorf("a partial seal: exit %d %s%s", code, out, errs)
+	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/policy"
@@ -191,9 +192,23 @@ func (s *edits) failed(err error) {
 
 // warn logs valid settings that deserve a second look.
 func (s *edits) warn(cfg *config.Config) {
-	for _, w := range cfg.Warnings() {
+	for _, w := range append(cfg.Warnings(), unmatched(cfg)...) {
 		s.log.Warn(w)
 	}
+}
+
+// unmatched names the entries of passthrough that do nothing, a sentence each.
+func unmatched(cfg *config.Config) (out []string) {
+	for _, b := range cfg.Backends {
+		adapter, err := adapterFor(b, cfg.Sources.Table())
+		if err != nil {
+			continue // the start fails for it
+		}
+		for _, entry := range frontend.Unmatched(adapter, b.Passthrough) {
+			out = append(out, fmt.Sprintf("passthrough %q of backend %s matches no request: the adapter decides on these paths, or none is spelled like it", entry, b.Name))
+		}
+	}
+	return out
 }
 
 // unidentified is the check that names the identity under which callers without a

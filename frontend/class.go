@@ -3,6 +3,7 @@ package frontend
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -87,13 +88,14 @@ func (c *Class) Ruled() bool { return c.Handling == Gated || c.Handling == Passe
 // Whole reports whether the body is read before the gate rules.
 func (c *Class) Whole() bool { return c.Handling == Gated || c.Fields }
 
+// crossing are the methods that routes may have.
+var crossing = [...]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+
 // protocol refuses requests outside of the protocol that is ruled on: a method
 // without routes, a protocol upgrade, an override of the method in the request
 // line.
 func protocol(h Head) *memproxy.Malformed {
-	switch h.Method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
-	default:
+	if !slices.Contains(crossing[:], h.Method) {
 		return barred(http.StatusMethodNotAllowed, "this method does not cross memproxy")
 	}
 	for _, v := range h.Sent["Upgrade"] {

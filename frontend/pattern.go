@@ -4,8 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
 )
 
 // Patterns are passthrough entries: routes that the adapter does not know and that
@@ -62,6 +66,48 @@ func (p pattern) matches(method, escapedPath string) bool {
 		segments = segments[:min(len(segments), len(p.segments))]
 	}
 	return slices.EqualFunc(p.segments, segments, func(want, has string) bool { return want == "*" || want == has })
+}
+
+// Unmatched returns the passthrough entries that no request can match: those with a method
+// that does not cross, a path as no request has it, and paths that are all the adapter's.
+func Unmatched(adapter gate.Adapter, entries []string) (out []string) {
+	for _, entry := range entries {
+		if p, err := parsePattern(entry); err == nil && !p.reached(adapter) {
+			out = append(out, entry)
+		}
+	}
+	return out
+}
+
+// reached reports whether one of some requests that are alike what it matches is passed.
+func (p pattern) reached(adapter gate.Adapter) bool {
+	methods, tails := []string{p.method}, []string{""}
+	if p.method == "*" {
+		methods = crossing[:]
+	}
+	if p.rest {
+		tails = []string{"", "/x", "/x/", "/x/x", "/x/x/x", "/x/x/x/x"}
+	}
+	var base strings.Builder
+	for _, s := range p.segments {
+		if s == "*" {
+			s = "x"
+		}
+		base.WriteString("/" + s)
+	}
+	for _, tail := range tails {
+		path := base.String() + tail
+		u, err := url.ParseRequestURI(path)
+		if err != nil || u.EscapedPath() != path || u.RawQuery != "" {
+			continue
+		}
+		for _, method := range methods {
+			if Classify(adapter, Patterns{p}, Head{Request: memproxy.Request{Method: method, EscapedPath: path}}).Name == "passthrough" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // plain reports whether a path has a single interpretation: no dot segments, no

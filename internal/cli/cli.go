@@ -5,6 +5,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -150,6 +151,15 @@ func Main(ctx context.Context, commands func(stdout, stderr io.Writer) *cobra.Co
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(misspelt(args))
 	root.SetHelpCommand(help())
+	var wrong error // of --help after a word that is no command
+	whole := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if words := c.Flags().Args(); c.HasSubCommands() && len(words) > 0 {
+			wrong = unknown(c, words[0])
+			return
+		}
+		whole(c, args)
+	})
 	root.InitDefaultCompletionCmd(args...) // which writes to what SetOut was given
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		completion.Args, completion.RunE = cobra.ArbitraryArgs, choose
@@ -159,6 +169,7 @@ func Main(ctx context.Context, commands func(stdout, stderr io.Writer) *cobra.Co
 		}
 	}
 	c, err := root.ExecuteContextC(ctx)
+	err = cmp.Or(err, wrong)
 	var code Exit
 	switch {
 	case err == nil:

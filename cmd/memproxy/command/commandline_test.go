@@ -75,6 +75,7 @@ func TestHelpOfAnUnknownCommand(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		"help nope": `unknown command "nope"`, "help holds nope": `unknown command "nope"`, "help serve nope": `unknown command "nope"`,
+		"incident --help": `unknown command "incident"`, "holds nope -h": `unknown command "nope"`, "--help nope": `unknown command "nope"`,
 		"help hold": "memproxy holds", "completion nope": `unknown command "nope"`,
 	} {
 		if code, out, errs := invoke(t, strings.Fields(line)...); code != 2 || out != "" || !strings.Contains(errs, want) {

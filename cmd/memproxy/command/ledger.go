@@ -32,7 +32,9 @@ func (in *Invocation) ledger() *cobra.Command {
 func (in *Invocation) seal() *cobra.Command {
 	var q review.SealRequest
 	c := attended(in, "seal", "take over what a backend held before memproxy", "memproxy audit seal --config memproxy.yaml --backend mem0 --tenant acme",
-		"seal", &q, &q.Progress, review.Integrity.Seal, nil)
+		"seal", &q, &q.Progress, review.Integrity.Seal, func(r review.SealReport) bool {
+			return r.Whole || len(q.Scopes) > 0 && r.Skipped == 0 && !r.Partial // all that was asked for
+		})
 	storeFlags(c, &q.Backend, &q.Reason, &q.Scopes)
 	c.Flags().StringVar(&q.Tenant, "tenant", "", "whose the memories are from now on; absent: of the one `tenant` of an installation without tenants")
 	return cli.Needs(c, "backend")

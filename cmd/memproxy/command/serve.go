@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -74,6 +75,12 @@ func (in *Invocation) extproc() *cobra.Command {
 	fs.BoolVar(&f.Authorize, "authz", false, "serve ext_authz as well: decisions only")
 	fs.BoolVar(&f.UnfilteredReads, "authz-unfiltered-reads", false, "let ext_authz admit reads, whose answers it cannot filter")
 	fs.DurationVar(&f.Grace, "grace", 2*time.Second, "at a stop, how long health says so before connections close")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if f.Grace < 0 {
+			return errors.New("--grace is negative")
+		}
+		return nil
+	}
 	return c
 }
 

@@ -24,7 +24,7 @@ func (in *Invocation) check(use, short, example string, print bool) *cobra.Comma
 		if err != nil {
 			return err
 		}
-		for _, w := range cfg.Warnings() {
+		for _, w := range found.Warnings {
 			fmt.Fprintln(in.Stderr, "warning:", w)
 		}
 		for _, name := range found.Unsafe {
