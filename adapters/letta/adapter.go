@@ -124,7 +124,16 @@ func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Rep
 	if req.Method != "GET" || d.Status != memproxy.StatusBadGateway || !refusal.Says(d, memproxy.UpstreamUnavailable) {
 		r.Header["X-Should-Retry"] = []string{"false"}
 	}
+	if strings.HasSuffix(strings.TrimSuffix(req.EscapedPath, "/"), "/chat/completions") {
+		r.Body.Error = openAIError(&r.Body)
+	}
 	return r.Reply()
+}
+
+// openAIError is a refusal on the routes of OpenAI's SDKs, which show its message alone.
+func openAIError(b *refusal.Body) any {
+	why := strings.Join(append(memproxy.Codes(b.Reasons), "decision "+b.Decision), ", ")
+	return map[string]any{"message": b.Detail + " (" + why + ")", "type": b.Code, "param": nil, "code": b.Code}
 }
 
 // The members of answers: those in the server's OpenAPI document, and others.

@@ -71,6 +71,18 @@ func TestRefuse(t *testing.T) {
 	if r.Header.Get("Retry-After") != "91" || *body.Limit != 10 || *body.Remaining != 0 || body.Reset != "2026-09-01T12:01:30Z" {
 		t.Errorf("%v %s", r.Header, r.Body)
 	}
+	// The SDKs of OpenAI show the message of the error alone.
+	d = memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.RunUngated, Detail: "it cannot; backends[].ungated: compensate allows it"}}}
+	for path, want := range map[string]string{
+		"/v1/chat/completions": "it cannot; backends[].ungated: compensate allows it (run.ungated, decision d-1)", "/v1/voice-beta/agent-1/chat/completions": "it cannot; backends[].ungated: compensate allows it (run.ungated, decision d-1)",
+		"/v1/agents/agent-1/messages": "",
+	} {
+		var told struct{ Error struct{ Message string } }
+		body := a.Refuse(memproxy.Request{Method: "POST", EscapedPath: path}, d).Body
+		if must.Do(t, json.Unmarshal(body, &told)); told.Error.Message != want {
+			t.Errorf("%s: %s", path, body)
+		}
+	}
 	d = memproxy.Decision{ID: "d-1", Verdict: memproxy.Hold}
 	if r := a.Refuse(memproxy.Request{}, d); !strings.Contains(string(r.Body), `"code":"memproxy_held"`) {
 		t.Errorf("%s", r.Body)

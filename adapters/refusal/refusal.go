@@ -19,7 +19,7 @@ import (
 // Error.
 type Body struct {
 	Detail   string            `json:"detail"`
-	Error    string            `json:"error,omitempty"`
+	Error    any               `json:"error,omitempty"`
 	Code     string            `json:"code"`
 	Decision string            `json:"decision_id"`
 	Reasons  []memproxy.Reason `json:"reasons,omitempty"`
