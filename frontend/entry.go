@@ -92,7 +92,7 @@ func (e *Entry) Refuse(a *gate.Admission, unread *memproxy.Malformed) memproxy.R
 func (e *Entry) End(span trace.Span, a *gate.Admission, method string, status int) (verdict string) {
 	verdict = "pass"
 	if a != nil {
-		verdict = a.Decision.Verdict.String()
+		verdict = a.Shown().Verdict.String() // as the header has it
 	}
 	if !span.IsRecording() {
 		return verdict

@@ -318,7 +318,6 @@ func (ret *answer) decisive() []memproxy.Reason {
 // deny refuses a call that its decision admitted, and records that verdict.
 func deny(ctx context.Context, g *Gate, a *Admission, status int, code memproxy.ReasonCode, detail string) memproxy.Reply {
 	ret := &answer{Admission: a, g: g}
-	a.event.Verdict, a.event.Would = memproxy.Deny, memproxy.Deny
 	ret.refuse(status, code, detail)
 	g.outcome(ctx, ret)
 	return ret.reply
@@ -330,6 +329,9 @@ func (g *Gate) outcome(ctx context.Context, ret *answer) {
 	ret.Memories, ret.leftOut = ret.shown, ret.filtered
 	ret.tellUnclaimed(ctx)
 	ret.tellKept(ctx)
+	if d := ret.Shown(); d.Verdict == memproxy.Deny { // as header, span and metric have it
+		ret.event.Verdict, ret.event.Would = d.Verdict, d.Verdict
+	}
 	ev := following(&ret.event, memproxy.EventOutcome, g.opt.Clock())
 	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.ended.Cancelled()
 	ev.Ended = ret.ended

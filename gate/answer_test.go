@@ -46,6 +46,10 @@ func TestUnreadableAnswersAreWithheld(t *testing.T) {
 	if got.Status != 502 {
 		t.Errorf("status %d, want 502: what cannot be read cannot be filtered", got.Status)
 	}
+	last := r.recorder.events[len(r.recorder.events)-1]
+	if last.Verdict != memproxy.Deny || a.Shown().Verdict != memproxy.Deny || a.Decision.Verdict != memproxy.Allow {
+		t.Errorf("the outcome says %s, the header %s", last.Verdict, a.Shown().Verdict)
+	}
 	a = r.admit(memproxy.Operation{Kind: memproxy.Recall})
 	got = r.gate.Return(context.Background(), a, memproxy.Reply{Status: 400, Body: []byte("bad uuid")})
 	if got.Status != 400 || string(got.Body) != "bad uuid" {

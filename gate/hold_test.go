@@ -226,6 +226,9 @@ func TestHoldsAreCharged(t *testing.T) {
 	k.err = &memproxy.HoldsFull{Key: "holds/agent:dev", Limit: 100}
 	wantStatus(429, memproxy.HoldQueue)
 	want("no room", 4, 4)
+	if last := r.recorder.events[len(r.recorder.events)-1]; last.Type != memproxy.EventOutcome || last.Verdict != memproxy.Deny {
+		t.Errorf("the record ends with %s %s", last.Type, last.Verdict)
+	}
 	k.err = nil
 	r.admit(costs(6))
 	want("all of the hour", 10, 4)
