@@ -191,8 +191,9 @@ func (t Template) compile() (*template, error) {
 			return nil, fmt.Errorf("volume %s: its name does not begin with %s", v.name, VolumePrefix)
 		}
 		if !shared[v.name] {
-			out.secrets = append(out.secrets, vol.secrets()...)
-			if vol.Ephemeral != nil {
+			secrets, _ := vol.references()
+			out.secrets = append(out.secrets, secrets...)
+			if vol["ephemeral"] != nil {
 				out.claims = append(out.claims, "-"+v.name) // the claim is called POD-VOLUME
 			}
 		}

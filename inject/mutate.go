@@ -162,7 +162,7 @@ func (b *builder) list(path string, length int, want []part, front bool, each fu
 
 func (b *builder) volumes(p *pod, t *template) {
 	b.list("/spec/volumes", len(p.Spec.Volumes), t.volumes, false, func(w part) []int {
-		if k := slices.IndexFunc(p.Spec.Volumes, func(v volume) bool { return v.Name == w.name }); k >= 0 {
+		if k := slices.IndexFunc(p.Spec.Volumes, func(v volume) bool { return v.name() == w.name }); k >= 0 {
 			return []int{k}
 		}
 		return nil

@@ -2,7 +2,9 @@ package inject
 
 import (
 	"iter"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -21,6 +23,7 @@ type pod struct {
 		HostNetwork           bool        `json:"hostNetwork"`
 		HostPID               bool        `json:"hostPID"`
 		ShareProcessNamespace bool        `json:"shareProcessNamespace"`
+		HostnameOverride      string      `json:"hostnameOverride"`
 		HostAliases           []raw       `json:"hostAliases"`
 		DNSPolicy             string      `json:"dnsPolicy"`
 		DNSConfig             struct {
@@ -35,12 +38,13 @@ type pod struct {
 
 // container is the part of a container, of any kind, that is read.
 type container struct {
-	Name         string     `json:"name"`
-	Env          []variable `json:"env"`
-	EnvFrom      []envFrom  `json:"envFrom"`
-	VolumeMounts []mount    `json:"volumeMounts"`
-	Target       string     `json:"targetContainerName"`
-	Ports        []struct {
+	Name          string     `json:"name"`
+	Env           []variable `json:"env"`
+	EnvFrom       []envFrom  `json:"envFrom"`
+	VolumeMounts  []mount    `json:"volumeMounts"`
+	VolumeDevices []mount    `json:"volumeDevices"`
+	Target        string     `json:"targetContainerName"`
+	Ports         []struct {
 		Port int `json:"containerPort"`
 	} `json:"ports"`
 }
@@ -50,6 +54,9 @@ type variable struct {
 	Value     string `json:"value"`
 	ValueFrom *struct {
 		Secret secretRef `json:"secretKeyRef"`
+		File   struct {
+			Volume string `json:"volumeName"`
+		} `json:"fileKeyRef"`
 	} `json:"valueFrom"`
 }
 
@@ -67,20 +74,12 @@ type mount struct {
 	Path string `json:"mountPath"`
 }
 
-type volume struct {
-	Name   string `json:"name"`
-	Secret struct {
-		Name string `json:"secretName"`
-	} `json:"secret"`
-	Projected struct {
-		Sources []struct {
-			Secret secretRef `json:"secret"`
-		} `json:"sources"`
-	} `json:"projected"`
-	Claim struct {
-		Name string `json:"claimName"`
-	} `json:"persistentVolumeClaim"`
-	Ephemeral raw `json:"ephemeral"`
+// volume is a pod's volume, of any kind.
+type volume map[string]any
+
+func (v volume) name() string {
+	name, _ := v["name"].(string)
+	return name
 }
 
 // JSON pointers of the lists of containers.
@@ -116,17 +115,49 @@ func (i *Injector) unsuitable(p *pod) string {
 		return "the pod's containers share a process namespace: they could look into the sidecar"
 	case s.OS.Name != "" && s.OS.Name != "linux":
 		return "the sidecar runs on Linux only"
-	case !i.opt.PodNames && (len(s.HostAliases) > 0 || s.DNSPolicy == "None" || len(s.DNSConfig.Nameservers)+len(s.DNSConfig.Searches) > 0):
+	case !i.opt.PodNames && (len(s.HostAliases) > 0 || s.HostnameOverride != "" || s.DNSPolicy == "None" || len(s.DNSConfig.Nameservers)+len(s.DNSConfig.Searches) > 0):
 		return "the pod resolves names in its own way: it could send the sidecar, and the backend's credential, somewhere else"
 	}
 	return ""
 }
 
-// secrets are the names of the Secrets that a volume exposes; "": none.
-func (v *volume) secrets() []string {
-	out := []string{v.Secret.Name}
-	for _, s := range v.Projected.Sources {
-		out = append(out, s.Secret.Name)
+// references are the names of the Secrets and claims that a volume refers to, at any
+// depth: each kind of volume has members of its own for them.
+func (v volume) references() (secrets, claims []string) {
+	var walk func(map[string]any)
+	walk = func(source map[string]any) {
+		for k, x := range source {
+			switch name, _ := x.(string); k {
+			case "secretName":
+				secrets = append(secrets, name)
+			case "claimName":
+				claims = append(claims, name)
+			}
+			for _, m := range objects(x) {
+				name, _ := m["name"].(string)
+				switch {
+				case strings.HasPrefix(k, "dataSource"):
+					claims = append(claims, name)
+				case k == "secret", strings.HasSuffix(k, "ecretRef"):
+					secrets = append(secrets, name)
+				}
+				walk(m)
+			}
+		}
+	}
+	walk(v)
+	return secrets, claims
+}
+
+// objects are the objects of a value that is one, or a list of them.
+func objects(v any) (out []map[string]any) {
+	switch v := v.(type) {
+	case map[string]any:
+		return []map[string]any{v}
+	case []any:
+		for _, x := range v {
+			out = append(out, objects(x)...)
+		}
 	}
 	return out
 }
@@ -140,6 +171,19 @@ func (c *container) secrets() (out []string) {
 	}
 	for _, e := range c.EnvFrom {
 		out = append(out, e.Secret.Name)
+	}
+	return out
+}
+
+// volumes are the names of the volumes that a container mounts or takes variables from.
+func (c *container) volumes() (out []string) {
+	for _, m := range slices.Concat(c.VolumeMounts, c.VolumeDevices) {
+		out = append(out, m.Name)
+	}
+	for _, v := range c.Env {
+		if v.ValueFrom != nil {
+			out = append(out, v.ValueFrom.File.Volume)
+		}
 	}
 	return out
 }

@@ -94,6 +94,9 @@ func (i *Injector) Review(w Webhook, body []byte) ([]byte, error) {
 }
 
 func (i *Injector) answer(w Webhook, q *request) answer {
+	if w == Validate && q.SubResource == "exec" {
+		return i.exec(q.Object)
+	}
 	if q.Kind != (kind{Version: "v1", Kind: "Pod"}) {
 		return refused("the webhook was asked about a %s; it rules on pods", q.Kind.Kind)
 	}

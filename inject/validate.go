@@ -51,6 +51,21 @@ func (i *Injector) validate(p *pod, object raw) answer {
 	return refused("label %s is there, and the sidecar is not", LabelInjected)
 }
 
+// exec answers for a command in a container of a pod that runs. In the sidecar it would
+// have the sidecar's Secrets.
+func (i *Injector) exec(options raw) answer {
+	var o struct {
+		Container string `json:"container"`
+	}
+	if err := json.Unmarshal(options, &o); err != nil {
+		return refused("the options of the command cannot be read")
+	}
+	if o.Container == i.template.name {
+		return refused("the command would run in container %s, with the sidecar's Secrets", o.Container)
+	}
+	return answer{result: "ok"}
+}
+
 // placement are members of a pod's spec that say where and for how long it runs.
 var placement = []string{
 	"activeDeadlineSeconds", "affinity", "nodeName", "nodeSelector", "schedulingGates", "terminationGracePeriodSeconds", "tolerations",
@@ -116,14 +131,14 @@ var additions = map[string]any{
 	"runAsNonRoot": true, "runAsUser": nil, "seLinuxOptions": nil,
 }
 
-// objects are members of additions that have only such members themselves.
-var objects = []string{"capabilities", "securityContext"}
+// nested are members of additions that have only such members themselves.
+var nested = []string{"capabilities", "metadata", "securityContext"}
 
 // mayAdd reports whether an object may have a member that the template's lacks.
 func mayAdd(k string, have any) bool {
 	value, known := additions[k]
 	switch {
-	case slices.Contains(objects, k):
+	case slices.Contains(nested, k):
 		return covers(have, map[string]any{})
 	case slices.Contains(loose, k) || have == nil:
 		return true
@@ -197,17 +212,19 @@ func containsAll(have, want any) bool {
 // or could read them from it. If injected, the pod has or gets the sidecar, whose
 // container is compared as a whole; otherwise its name is not exempt.
 func (t *template) leak(p *pod, injected bool) string {
-	for k := range p.Spec.Volumes {
-		v := &p.Spec.Volumes[k]
-		if t.private(v.Name) {
+	for _, v := range p.Spec.Volumes {
+		if t.private(v.name()) {
 			continue // its mounts are checked below
 		}
-		if slices.ContainsFunc(t.claims, func(suffix string) bool { return strings.HasSuffix(v.Claim.Name, suffix) }) {
-			return fmt.Sprintf("volume %s is claim %s, which is a sidecar's alone", v.Name, v.Claim.Name)
+		secrets, claims := v.references()
+		for _, c := range claims {
+			if slices.ContainsFunc(t.claims, func(suffix string) bool { return strings.HasSuffix(c, suffix) }) {
+				return fmt.Sprintf("volume %s takes from claim %s, which is a sidecar's alone", v.name(), c)
+			}
 		}
-		for _, s := range v.secrets() {
+		for _, s := range secrets {
 			if slices.Contains(t.secrets, s) {
-				return fmt.Sprintf("volume %s shows Secret %s, which is the sidecar's alone", v.Name, s)
+				return fmt.Sprintf("volume %s shows Secret %s, which is the sidecar's alone", v.name(), s)
 			}
 		}
 	}
@@ -223,9 +240,9 @@ func (t *template) leak(p *pod, injected bool) string {
 				return fmt.Sprintf("container %s takes from Secret %s, which is the sidecar's alone", c.Name, s)
 			}
 		}
-		for _, m := range c.VolumeMounts {
-			if t.private(m.Name) {
-				return fmt.Sprintf("container %s mounts volume %s, which is the sidecar's alone", c.Name, m.Name)
+		for _, v := range c.volumes() {
+			if t.private(v) {
+				return fmt.Sprintf("container %s mounts volume %s, which is the sidecar's alone", c.Name, v)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package inject_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -156,20 +157,61 @@ func wellFormed(v any) bool {
 }
 
 // Claims of ephemeral volumes are called POD-VOLUME, so that any pod can name them: no
-// pod may have a sidecar's. Proves CARD-8.
+// pod may have a sidecar's, or a copy. Proves CARD-8.
 func TestClaimsOfSidecars(t *testing.T) {
-	o := testConfig(t).Options()
-	o.Template.Volumes = append(o.Template.Volumes, map[string]any{"name": "memproxy-state", "ephemeral": map[string]any{"volumeClaimTemplate": map[string]any{}}})
-	i := must.Get(inject.New(o))(t)
+	i := must.Get(inject.New(withClaim(t)))(t)
 	for claim, want := range map[string]bool{"agent-0-memproxy-state": false, "memproxy-state": true, "agent-0-data": true} {
-		pod := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{
-			"containers": []any{map[string]any{"name": "a"}},
-			"volumes":    []any{map[string]any{"name": "v", "persistentVolumeClaim": map[string]any{"claimName": claim}}},
-		}}
-		for _, w := range []inject.Webhook{inject.Mutate, inject.Validate} {
-			if got := ask(t, i, w, pod); got.Allowed != want {
-				t.Errorf("%s, a pod with claim %s: allowed %t, %s", w, claim, got.Allowed, got.Status.Message)
+		for _, volume := range []string{
+			"{name: v, persistentVolumeClaim: {claimName: %s}}",
+			"{name: v, ephemeral: {volumeClaimTemplate: {spec: {dataSource: {kind: PersistentVolumeClaim, name: %s}}}}}",
+			"{name: v, ephemeral: {volumeClaimTemplate: {spec: {dataSourceRef: {kind: PersistentVolumeClaim, name: %s}}}}}",
+		} {
+			pod := yamlDoc(t, fmt.Appendf(nil, "{metadata: {}, spec: {containers: [{name: a}], volumes: ["+volume+"]}}", claim))
+			for _, w := range []inject.Webhook{inject.Mutate, inject.Validate} {
+				if got := ask(t, i, w, pod); got.Allowed != want {
+					t.Errorf("%s, a pod with %s of %s: allowed %t, %s", w, volume, claim, got.Allowed, got.Status.Message)
+				}
 			}
+		}
+	}
+}
+
+// withClaim are options with a volume that is made for the pod.
+func withClaim(t testing.TB) inject.Options {
+	t.Helper()
+	o := testConfig(t).Options()
+	state := yamlDoc(t, []byte("{name: memproxy-state, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}"))
+	o.Template.Volumes = append(o.Template.Volumes, state.(map[string]any))
+	return o
+}
+
+// The API server writes metadata into the template of a claim, empty or with a time that
+// is not set; names and annotations there would be somebody's. Proves CARD-8.
+func TestStoredClaimTemplate(t *testing.T) {
+	i := must.Get(inject.New(withClaim(t)))(t)
+	for metadata, want := range map[string]bool{"{}": true, "{creationTimestamp: null}": true, "{annotations: {a: b}}": false} {
+		pod := yamlDoc(t, []byte("{metadata: {}, spec: {containers: [{name: a}]}}"))
+		pod = patched(t, pod, ask(t, i, inject.Mutate, pod).Patch)
+		for _, v := range pod.(map[string]any)["spec"].(map[string]any)["volumes"].([]any) {
+			if e, ok := v.(map[string]any)["ephemeral"].(map[string]any); ok {
+				e["volumeClaimTemplate"].(map[string]any)["metadata"] = yamlDoc(t, []byte(metadata))
+			}
+		}
+		if got := ask(t, i, inject.Validate, pod); got.Allowed != want {
+			t.Errorf("metadata %s: allowed %t, %s", metadata, got.Allowed, got.Status.Message)
+		}
+	}
+}
+
+// A command in the sidecar would have its Secrets; one in the agent is nobody's concern.
+// Proves CARD-8.
+func TestCommandsInTheSidecar(t *testing.T) {
+	i := testInjector(t)
+	for container, want := range map[string]bool{"memproxy": false, "agent": true, "": true} {
+		body := fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CONNECT","subResource":"exec","kind":{"version":"v1","kind":"PodExecOptions"},"object":{"container":%q,"command":["sh"]}}}`, container)
+		out := must.Get(i.Review(inject.Validate, body))(t)
+		if got := strings.Contains(string(out), `"allowed":true`); got != want {
+			t.Errorf("a command in %q: %s", container, out)
 		}
 	}
 }
