@@ -114,6 +114,15 @@ func TestRefusedValues(t *testing.T) {
 		{"sidecars without a certificate", `{fleet: {enabled: true, name: f, keys: [k], address: "c:1"}}`, "no certificate"},
 		{"shadow mode that the sidecar does not start with", `{config: {enforce: false}}`, "MEMPROXY_ALLOW_UNSAFE"},
 		{"a digest that is none", `{image: {digest: latest}}`, "digest"},
+		{"one variable for two backends", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x"}, {name: b, kind: mem0, port: 8082, upstream: "http://x"}]}`, "MEM0_BASE_URL would lead to two backends"},
+		{"a host that the pod could be", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://mem0:8000", credential: {secretName: s, key: k}}]}`, "lead to itself"},
+		{"a host that the pod's namespace could have", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://mem0.memory/v1", credential: {secretName: s, key: k}}]}`, "lead to itself"},
+		{"the webhook's own namespace", `{namespaces: [agents, memproxy-system]}`, "pods of memproxy-system never get the sidecar"},
+		{"the cluster's namespace", `{namespaces: [kube-system]}`, "pods of kube-system never get the sidecar"},
+		{"the webhook's ports in one", `{injector: {port: 9902}}`, "injector.adminPort"},
+		{"the control plane's ports in one", `{fleet: {name: f, keys: [k]}, control: {enabled: true, tlsSecret: a, releasesClaim: b, sidecars: [{}], port: 9903}}`, "control.adminPort"},
+		{"a size that is none", `{sidecar: {state: {sizeLimit: big}}}`, "sizeLimit"},
+		{"a volume without a size", `{sidecar: {state: {ephemeralVolume: {storageClassName: fast}}}}`, "size"},
 		{"root", `{sidecar: {runAsUser: 0}}`, "runAsUser"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -135,8 +144,12 @@ func TestRefusedValues(t *testing.T) {
 		})
 	}
 	// And next to them, what must not be refused: a policy whose author says
-	// that the backend takes no credential.
+	// that the backend takes no credential, and hosts that no pod could be.
 	v := values(t, "least")
+	for _, upstream := range []string{"https://mem0", "http://10.0.0.9:8000", "http://[fd00::9]:8000", "http://mem0.memory.svc:8000"} {
+		v["backends"] = []any{map[string]any{"name": "a", "kind": "mem0", "port": 8081, "upstream": upstream, "credential": map[string]any{"secretName": "s", "key": "k"}}}
+		render(t, v)
+	}
 	v["backends"] = []any{map[string]any{"name": "a", "kind": "mem0", "port": 8081, "upstream": "http://x",
 		"pods": map[string]any{"namespace": "n", "selector": map[string]any{"a": "b"}, "port": 1, "allowWithoutCredential": true}}}
 	render(t, v)

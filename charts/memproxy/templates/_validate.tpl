@@ -3,6 +3,11 @@
 {{- $v := .Values }}
 {{- if and $v.injector.enabled (not $v.backends) }}{{ fail "backends is empty: the sidecar would gate nothing" }}{{ end }}
 {{- if and $v.injector.enabled (not $v.namespaces) }}{{ fail "namespaces is empty: no pod could find the sidecar's configuration" }}{{ end }}
+{{- range $ns := list "kube-system" .Release.Namespace }}
+{{- if and $v.injector.enabled (has $ns $v.namespaces) }}{{ fail (printf "namespaces: pods of %s never get the sidecar, as the webhook and the cluster start without it" $ns) }}{{ end }}
+{{- end }}
+{{- if and $v.injector.enabled (eq $v.injector.port $v.injector.adminPort) }}{{ fail "injector.port is injector.adminPort's already" }}{{ end }}
+{{- if and $v.control.enabled (eq $v.control.port $v.control.adminPort) }}{{ fail "control.port is control.adminPort's already" }}{{ end }}
 {{- if and $v.injector.enabled (eq $v.certificates.mode "existing") }}
 {{- if not (and $v.certificates.existingSecret $v.certificates.caBundle) }}{{ fail "certificates.mode existing needs existingSecret and caBundle" }}{{ end }}
 {{- end }}
@@ -24,8 +29,14 @@
 {{- $port := toString (int .port) }}
 {{- if hasKey $ports $port }}{{ fail (printf "backend %s: port %s is %s's already" .name $port (get $ports $port)) }}{{ end }}
 {{- $_ := set $ports $port .name }}
+{{- if and .credential (regexMatch "^http://[^.:/\\[]+([.][^.:/]+)?(:|/|$)" .upstream) }}{{ fail (printf "backend %s: a pod could have the host of %s lead to itself and get the credential: write NAME.NAMESPACE.svc, or use HTTPS" .name .upstream) }}{{ end }}
 {{- if and .pods (not .credential) $v.networkPolicy.enabled }}
 {{- if not (dig "allowWithoutCredential" false .pods) }}{{ fail (printf "backend %s: a NetworkPolicy without a credential keeps agents' pods out and not agents: they share the pod with the sidecar. Give credential, or say pods.allowWithoutCredential" .name) }}{{ end }}
 {{- end }}
+{{- end }}
+{{- $variables := dict }}
+{{- range include "memproxy.env" . | fromYamlArray }}
+{{- if hasKey $variables .name }}{{ fail (printf "%s would lead to two backends: name the variables of each in backends[].env" .name) }}{{ end }}
+{{- $_ := set $variables .name true }}
 {{- end }}
 {{- end }}
