@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"path"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -139,4 +142,41 @@ func TestCompensatedRunsDoNotOverrule(t *testing.T) {
 			t.Errorf("by %q: dissent %q", author, got)
 		}
 	}
+}
+
+// Proves EDGE-5, TRL-5: a file that another wrote is not deleted through a folder that it
+// is not in. The server shows a file in its own folder only, and deletes it through any.
+func TestFilesAreDeletedByTheirAuthors(t *testing.T) {
+	t.Parallel()
+	const folder, other = "source-00000001-1111-4111-8111-111111111111", "source-00000002-1111-4111-8111-111111111111"
+	const file = "file-00000001-1111-4111-8111-111111111111"
+	var deleted atomic.Int64
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out, status := fmt.Sprintf(`{"id":%q,"source_id":%q,"file_name":"notes.txt"}`, file, folder), 200
+		switch base := path.Base(r.URL.Path); {
+		case r.Method == http.MethodDelete:
+			deleted.Add(1)
+			out, status = "", 204
+		case r.Method == http.MethodGet && base == file && !strings.Contains(r.URL.Path, folder):
+			out, status = `{"detail":"not found in folder"}`, 404
+		case base == folder, base == other:
+			out = fmt.Sprintf(`{"id":%q,"name":"docs"}`, base)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(out))
+	}))
+	t.Cleanup(up.Close)
+	r := start(t, strings.Replace(withPeople(lettaConf), `policy: {dir: "DIR/policies"}`+"\n", "", 1), replacements("LETTA", up.URL)...)
+	form := "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"notes.txt\"\r\nContent-Type: text/plain\r\n\r\nAnn likes tea\r\n--b--\r\n"
+	r.do("POST", "/v1/folders/"+folder+"/upload", form, as("peer", "Content-Type", "multipart/form-data; boundary=b")...).want(t, 200)
+	for _, in := range []string{folder, other} {
+		r.do("DELETE", "/v1/folders/"+in+"/"+file, "", as("")...).want(t, 403)
+		r.do("DELETE", "/v1/sources/"+in+"/"+file, "", as("")...).want(t, 403)
+	}
+	if n := deleted.Load(); n != 0 {
+		t.Errorf("%d deletions reached the server", n)
+	}
+	r.do("DELETE", "/v1/folders/"+other+"/"+file, "", as("peer")...).want(t, 204)
+	r.do("DELETE", "/v1/folders/"+other+"/"+file, "", as("")...).want(t, 204) // it is gone, which the server says
 }

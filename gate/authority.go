@@ -41,7 +41,7 @@ func loadAuthors(ctx context.Context, r *run, targets []string) {
 	brings, rewritten := brings(r.call, r.op), content.Replaced(r.op)
 	for _, target := range targets {
 		inspectTarget(ctx, r, target)
-		if r.op.Current[target].Missing || slices.Contains(brings, target) && !slices.Contains(rewritten, target) {
+		if absent(r, target) || slices.Contains(brings, target) && !slices.Contains(rewritten, target) {
 			continue // it does not exist, or its text is not changed
 		}
 		r.authored = append(r.authored, authoredOf(r, target))
@@ -56,6 +56,14 @@ func loadAuthors(ctx context.Context, r *run, targets []string) {
 				"the memory was changed after the write was held, so it is not the text that the reviewer let it replace")
 		}
 	}
+}
+
+// absent reports whether a target does not exist. Where the backend does not find it is
+// where the request says that it is, which a backend may ignore when it changes it, so
+// what the ledger has a live record of exists.
+func absent(r *run, target string) bool {
+	row, known := r.owners[target]
+	return r.op.Current[target].Missing && (!known || row.Deleted)
 }
 
 // taken are the targets that a request takes away from an object, as a block from an
