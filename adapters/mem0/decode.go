@@ -58,7 +58,11 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 		}
 	}
 	if d.doc != nil && projects(r, d.op) && rt.Params != nil {
-		if f := projection(d.doc); f != nil {
+		f, err := projection(d.doc)
+		if err != nil {
+			return nil, err
+		}
+		if f != nil {
 			rt.Params["fields"] = strings.Join(f, ",")
 		}
 	}

@@ -19,20 +19,27 @@ func projects(r *row, op *memproxy.Operation) bool {
 	return r.dialect == hosted && op.Kind == memproxy.Recall && !op.Derived && (r.shape == search || r.shape == list)
 }
 
-// projection returns the fields that the client requests in a body, or nil.
-func projection(doc *jsondoc.Doc) []string {
+// projection returns the fields that the client requests in a body, or nil. A request
+// for them in another form than the documented one could not be extended.
+func projection(doc *jsondoc.Doc) ([]string, error) {
 	var out []string
-	for _, e := range doc.Root.Get("fields").List() {
+	v := doc.Root.Get("fields")
+	if v != nil && v.Kind != jsondoc.Null && v.Kind != jsondoc.Array {
+		return nil, errFields
+	}
+	for _, e := range v.List() {
 		if e.Kind != jsondoc.String {
-			return nil
+			return nil, errFields
 		}
 		out = append(out, e.Text())
 	}
-	return out
+	return out, nil
 }
 
+var errFields = bad(memproxy.PayloadMalformed, 400, "/fields", "fields must be a list of names")
+
 func widenBody(e *jsondoc.Edits, doc *jsondoc.Doc) {
-	fields := projection(doc)
+	fields, _ := projection(doc) // Decode refused what is no list
 	if fields == nil {
 		return
 	}
@@ -64,7 +71,7 @@ func widenQuery(r *row, query string) string {
 // queryFields is the list of fields that the client requests in a query, or nil.
 // Single reports that one value has them all.
 func queryFields(r *row, raw string) (have []string, single bool) {
-	if r.dialect != hosted || r.kind != memproxy.Recall || r.flags&derived != 0 || !strings.Contains(raw, "fields=") {
+	if r.dialect != hosted || r.kind != memproxy.Recall || r.flags&derived != 0 {
 		return nil, false
 	}
 	switch r.shape {

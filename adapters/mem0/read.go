@@ -188,7 +188,9 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 		m.Stamp = stamps.Parse(meta, f.doc)
 		m.Scope = merge(m.Scope, scope(meta))
 	}
-	m.Unreadable = unreadable(v) || unreadable(meta)
+	// A memory that is answered without its id cannot be looked up, so nothing is known of its state.
+	nameless := m.ID == "" && m.Kind == "" && f.rt.Kind == memproxy.Recall
+	m.Unreadable = nameless || unreadable(v) || unreadable(meta)
 	m.Annotations = annotations(v)
 	f.rd.Memories = append(f.rd.Memories, m)
 	if m.Kind == memproxy.TargetEvent {
