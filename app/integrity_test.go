@@ -14,10 +14,20 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/review"
 )
+
+// A machine on which everything takes longer is given the time in the background, too.
+func TestChecksHavePatience(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+	if got := r.car.checker.RecordTime; got != 10*integrity.DefaultRecordTime {
+		t.Errorf("a record may take %v", got)
+	}
+}
 
 // behind sends a request directly to the backend, bypassing the proxy.
 func (r *rig) behind(method, path, body string) string {

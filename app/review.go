@@ -86,7 +86,7 @@ func (s *App) proxyOf(backend string) *proxy.Proxy {
 func (s *App) openReview() error {
 	var err error
 	s.runner, err = review.NewRunner(review.RunnerOptions{
-		Store: s.ledger.Holds, Versions: s.ledger, Rollbacks: s.ledger.Rollbacks, Replayer: replayer{s}, Timeout: s.opt.sending, Recorder: s.audit, Clock: s.clock, Steps: s.opt.Steps, Log: s.log,
+		Store: s.ledger.Holds, Versions: s.ledger, Rollbacks: s.ledger.Rollbacks, Replayer: replayer{s}, Timeout: s.opt.sending, RecordTimeout: s.opt.within(review.DefaultTimeout), Recorder: s.audit, Clock: s.clock, Steps: s.opt.Steps, Log: s.log,
 	})
 	if err != nil {
 		return err

@@ -113,7 +113,7 @@ func (q *checks) due(now time.Time) (due []check, waiting int) {
 // check reports a memory and flags it, if nothing was recorded of it since the read.
 func (q *checks) check(ctx context.Context, k check) error {
 	c := q.c
-	ctx, cancel := context.WithTimeout(ctx, recordTime)
+	ctx, cancel := context.WithTimeout(ctx, c.RecordTime)
 	defer cancel()
 	records, err := c.Ledger.Lookup(ctx, k.MemoryKey)
 	if err != nil {

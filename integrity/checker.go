@@ -5,6 +5,7 @@
 package integrity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,13 @@ type Options struct {
 	// Turns returns those of a backend, nil if it runs no agents.
 	Turns func(backend string) Turns
 	Pace  Pace // zero: DefaultPace
+	// RecordTime limits the time to write an audit record, and to look one memory up;
+	// 0: DefaultRecordTime.
+	RecordTime time.Duration
 }
+
+// DefaultRecordTime is RecordTime in production.
+const DefaultRecordTime = 10 * time.Second
 
 // Pace is the speed of reading backends, and how long to wait for writes.
 type Pace struct {
@@ -98,6 +105,7 @@ func New(opt Options) *Checker {
 	if opt.Pace == (Pace{}) {
 		opt.Pace = DefaultPace
 	}
+	opt.RecordTime = cmp.Or(opt.RecordTime, DefaultRecordTime)
 	c := &Checker{Options: opt, adopted: adopted{sets: map[string]bool{}}}
 	if c.Turns == nil {
 		c.Turns = func(string) Turns { return nil }
@@ -114,11 +122,8 @@ func (c *Checker) event(t memproxy.EventType, tenant, backend, detail string, ta
 	}
 }
 
-// recordTime limits the time to write an audit record.
-const recordTime = 10 * time.Second
-
 func (c *Checker) record(ctx context.Context, ev memproxy.Event) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.RecordTime)
 	defer cancel()
 	_, err := c.Audit.Record(ctx, ev)
 	return err

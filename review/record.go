@@ -10,10 +10,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// recordTimeout bounds the record of a result, which is written even if the client
-// has disconnected.
-const recordTimeout = 10 * time.Second
-
 // reviewed returns the record of an act.
 func reviewed(now time.Time, who memproxy.Principal, act memproxy.Act, backend, decision string, targets ...string) memproxy.Event {
 	return memproxy.Event{
@@ -72,7 +68,7 @@ func (c *call) decided(answer any, err error) {
 	if err == nil {
 		addDetails(&ev, answer)
 	}
-	note(c.ctx(), c.api.opt.Recorder, c.api.opt.Log, ev)
+	note(c.ctx(), c.api.opt.Timeout, c.api.opt.Recorder, c.api.opt.Log, ev)
 }
 
 // setVerdict sets the verdict in the record of a refusal.
@@ -82,9 +78,10 @@ func setVerdict(ev *memproxy.Event) {
 	}
 }
 
-// note records the result of an action that is already done or refused.
-func note(ctx context.Context, to Recorder, log *slog.Logger, ev memproxy.Event) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+// note records the result of an action that is already done or refused, also if the
+// client is gone.
+func note(ctx context.Context, within time.Duration, to Recorder, log *slog.Logger, ev memproxy.Event) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	if _, err := to.Record(ctx, ev); err != nil {
 		log.ErrorContext(ctx, "the result of a review action could not be recorded", "action", ev.Act.Action, "stage", string(ev.Act.Stage), "decision", ev.Decision, "error", err)
@@ -181,7 +178,7 @@ func (r *Runner) event(h *memproxy.HeldWrite, act memproxy.Act) memproxy.Event {
 
 // attempt records that an approved write is about to be sent.
 func (r *Runner) attempt(ctx context.Context, h *memproxy.HeldWrite) error {
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.opt.RecordTimeout)
 	defer cancel()
 	if _, err := r.opt.Recorder.Record(ctx, r.event(h, memproxy.Act{Stage: memproxy.ActAttempted})); err != nil {
 		return errors.Join(errAudit, err)
@@ -193,7 +190,7 @@ func (r *Runner) attempt(ctx context.Context, h *memproxy.HeldWrite) error {
 func (r *Runner) recordResult(ctx context.Context, h *memproxy.HeldWrite, act memproxy.Act, result memproxy.HoldResult) {
 	ev := r.event(h, act)
 	ev.Status, ev.Memories = result.Status, result.Memories
-	note(ctx, r.opt.Recorder, r.opt.Log, ev)
+	note(ctx, r.opt.RecordTimeout, r.opt.Recorder, r.opt.Log, ev)
 }
 
 // recordRollback records the result of a rollback that another process began, or this one
@@ -204,5 +201,5 @@ func (r *Runner) recordRollback(ctx context.Context, b *memproxy.Rollback, stage
 	if setVerdict(&ev); made != nil {
 		rolledBack(&ev, RollbackAnswer{Version: made})
 	}
-	note(ctx, r.opt.Recorder, r.opt.Log, ev)
+	note(ctx, r.opt.RecordTimeout, r.opt.Recorder, r.opt.Log, ev)
 }

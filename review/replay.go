@@ -22,6 +22,9 @@ type RunnerOptions struct {
 	// Timeout bounds one sending; 0 is a minute. A claim or a rollback is leased for
 	// twice that, so that it expires only when the sending has ended.
 	Timeout time.Duration
+	// RecordTimeout bounds the record of a sending, before it and of its result; 0:
+	// DefaultTimeout.
+	RecordTimeout time.Duration
 	// Recorder records each attempt to send an approved write, its result, and the
 	// results of rollbacks that Recover settled.
 	Recorder Recorder
@@ -43,12 +46,9 @@ func NewRunner(opt RunnerOptions) (*Runner, error) {
 	if opt.Store == nil || opt.Versions == nil || opt.Rollbacks == nil || opt.Replayer == nil || opt.Recorder == nil || opt.Clock == nil || opt.Log == nil || opt.Timeout < 0 {
 		return nil, errors.New("review: a runner needs stores, a replayer, a recorder, a clock and a log")
 	}
-	opt.Timeout = cmp.Or(opt.Timeout, time.Minute)
+	opt.Timeout, opt.RecordTimeout = cmp.Or(opt.Timeout, time.Minute), cmp.Or(opt.RecordTimeout, DefaultTimeout)
 	return &Runner{opt: opt, wake: make(chan struct{}, 1), sendings: newSendings()}, nil
 }
-
-// settleTimeout bounds the record of a sending's result.
-const settleTimeout = 10 * time.Second
 
 // Replay sends one approved hold and returns its result. It is not stopped when the
 // client disconnects. A hold that is being sent, or was sent, is returned
@@ -61,7 +61,7 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 
 // replay is Replay, and returns also whether there was no connection to the backend.
 func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, away bool, _ error) {
-	sending, done, ok := r.begin(ctx, r.opt.Timeout+settleTimeout)
+	sending, done, ok := r.begin(ctx, r.opt.Timeout+r.opt.RecordTimeout)
 	if !ok {
 		return memproxy.HeldWrite{}, false, errStopping
 	}
@@ -97,7 +97,7 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 		cancel()
 	}
 	r.opt.Steps.At(memproxy.StepReplaySent)
-	settling, cancel := context.WithTimeout(ctx, settleTimeout)
+	settling, cancel := context.WithTimeout(ctx, r.opt.RecordTimeout)
 	defer cancel()
 	switch sent.Outcome {
 	case memproxy.OutcomeDone:

@@ -3,7 +3,6 @@ package memories
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
@@ -21,8 +20,6 @@ const (
 	// had their turn.
 	validateLook = 20_000
 	validatePage = 1000
-	// lookTime limits the request for a memory's present text.
-	lookTime = 10 * time.Second
 	// lastKind sorts after every kind of memory.
 	lastKind memproxy.TargetKind = "~"
 )
@@ -160,7 +157,7 @@ func (k *Keeper) present(ctx context.Context, st *memproxy.Status) (string, erro
 // backendText returns the text of a memory in its backend. known is false if the backend
 // cannot return it.
 func (k *Keeper) backendText(ctx context.Context, p *proxy.Own, key memproxy.MemoryKey) (text string, known bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, k.Integrity.RecordTime) // as where a finding is looked up
 	defer cancel()
 	m, err := p.Look(ctx, key)
 	switch {
