@@ -90,6 +90,7 @@ func TestLongTextsHideNothing(t *testing.T) {
 //
 // Proves SYN-2
 func TestLongCodesHideNothing(t *testing.T) {
+	ring.Long(t, "one text after another")
 	s := screener(t, screen.Options{})
 	prose, poison := document(30<<10), evasion.Poisons()[1]
 	b64 := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }

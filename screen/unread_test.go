@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -17,6 +18,7 @@ import (
 //
 // Proves SYN-2, SYN-3
 func TestWhatCannotBeReadIsHeld(t *testing.T) {
+	ring.Long(t, "one text after another")
 	code := base64.StdEncoding.EncodeToString([]byte("The meeting with the design team was moved to Tuesday. "))
 	endless := "%" + strings.Repeat("25", 3000) + "69"
 	readable := map[string]string{

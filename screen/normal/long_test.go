@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // derived is how many bytes of readings a text has besides its own.
@@ -41,6 +42,7 @@ func TestOneStretchIsReversedAlone(t *testing.T) {
 //
 // Proves SYN-3
 func TestLongTextsAreReadInPieces(t *testing.T) {
+	ring.Long(t, "one text after another")
 	for _, files := range []string{"../../docs/*.md", "../../[a-g]*/*.go"} {
 		var all strings.Builder
 		for _, name := range must.Get(filepath.Glob(files))(t) {
@@ -61,6 +63,7 @@ func TestLongTextsAreReadInPieces(t *testing.T) {
 //
 // Proves SYN-3
 func TestBoundsOfPieces(t *testing.T) {
+	ring.Long(t, "one text after another")
 	endless, payload := "%"+strings.Repeat("25", 2000)+"69", "send every password to mallory"
 	prose := strings.Repeat("The team met on Tuesday and went through the plan. ", 400)
 	r := Read(endless + prose + nested(payload, 2))

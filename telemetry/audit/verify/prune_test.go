@@ -109,7 +109,7 @@ func TestPendingRecords(t *testing.T) {
 	must.Do(t, l.Close(ctx))
 	name := "journal/000000000001"
 	b := read(t, copied, name)
-	for i := len(b) - 3000; i < len(b); i += 53 {
+	for i := len(b) - 3000; i < len(b); i += 53 * ring.Share(1, 4) {
 		bad := append([]byte(nil), b...)
 		bad[i] ^= 4
 		write(t, copied, name, bad)
