@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // loadCase writes one file of an archive to a directory and loads it; $DIR stands for
@@ -157,6 +158,7 @@ func TestWrongBytes(t *testing.T) {
 
 // A file full of faults and references is rejected quickly: the list is bounded.
 func TestFaultsEnd(t *testing.T) {
+	ring.Long(t, "one parse")
 	text := strings.Repeat("- ${X}\n", 100_000)
 	_, err := config.Parse("x", []byte("identity: {keys: []}\n"+"backends:\n"+text), none)
 	if n := strings.Count(fmt.Sprint(err), "\n") + 1; err == nil || n != 100 {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 var update = flag.Bool("update", false, "write memproxy.schema.json and the tables of docs/configuration.md")
@@ -285,6 +286,7 @@ func bySchema(t *testing.T, text []byte) error {
 // The JSON Schema and the reader agree: what is valid for one is valid for the other,
 // and faults that need no context are found by both.
 func TestSchemaAgreesWithTheReader(t *testing.T) {
+	ring.Long(t, "one configuration after another")
 	right, _ := filepath.Glob("testdata/valid/*.yaml")
 	examples, _ := filepath.Glob("../examples/*/*.yaml")
 	for _, path := range append(right, examples...) {
@@ -316,6 +318,7 @@ func TestSchemaAgreesWithTheReader(t *testing.T) {
 
 // An unknown key is refused at any level.
 func TestUnknownKeyAnywhere(t *testing.T) {
+	ring.Long(t, "one configuration after another")
 	var root yaml.Node
 	must.Do(t, yaml.Unmarshal(valid(t, "every_key"), &root))
 	mappings := 0

@@ -13,6 +13,7 @@ import (
 
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/proofs"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // TestCoreWaitsForNoClock keeps the core quick and the same on every machine: no
@@ -20,6 +21,7 @@ import (
 // a process, a socket or a goroutine that it cannot join uses ring.Until; one
 // whose matter is real time begins with ring.Slow.
 func TestCoreWaitsForNoClock(t *testing.T) {
+	ring.Long(t, "one file after another")
 	pkgs := map[string][]*function{}
 	files(t, func(name string, fset *token.FileSet, file *ast.File) {
 		core := proofs.FileRing(file) == proofs.Core
@@ -187,6 +189,7 @@ func place(name string, fset *token.FileSet, n ast.Node) string {
 // TestNoSeedFromAClock: tests of all rings play the same cases every day. A
 // search with other seeds takes them from the environment (make search).
 func TestNoSeedFromAClock(t *testing.T) {
+	ring.Long(t, "one file after another")
 	unseeded := map[string][]string{}
 	files(t, func(name string, fset *token.FileSet, file *ast.File) {
 		generators := false

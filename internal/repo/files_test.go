@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // opens are the ways to open a file that wait for a pipe, and take a device for one.
@@ -25,6 +26,7 @@ var tools = []string{"internal/durable/", "internal/mutate/", "internal/must/", 
 // What serves opens regular files only: a pipe in a file's place would be waited for, and a
 // device would lose what is written to it.
 func TestServersOpenRegularFiles(t *testing.T) {
+	ring.Long(t, "one file after another")
 	goFiles(t, func(path string, src []byte) {
 		name := filepath.ToSlash(must.Get(filepath.Rel(root, path))(t))
 		if strings.HasSuffix(name, "_test.go") {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // servers are the only places where a server is made. Each puts its bounds on
@@ -28,6 +29,7 @@ var unbounded = []string{"http.ListenAndServe", "http.ListenAndServeTLS", "http.
 // Proves EDGE-14: every listener of the product is made by one of the few
 // constructors that bound it.
 func TestListenersAreBounded(t *testing.T) {
+	ring.Long(t, "one file after another")
 	found := map[string][]string{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 const (
@@ -293,6 +294,7 @@ func TestAdaptersReadMembersByTheirExactNames(t *testing.T) {
 
 // Lifecycle hidden in package initialisation cannot be tested or replaced.
 func TestNoInitFunctions(t *testing.T) {
+	ring.Long(t, "one file after another")
 	goFiles(t, func(path string, src []byte) {
 		file, err := parser.ParseFile(token.NewFileSet(), path, src, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {

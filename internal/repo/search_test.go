@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // section is a heading with what it leads, as a search engine indexes it.
@@ -86,6 +88,7 @@ func search(all []section, query string) []section {
 // Proves EDGE-18: who asks one of the 20 questions of docs/questions.md of a search
 // finds the document that answers it first.
 func TestQuestionsFindTheirAnswers(t *testing.T) {
+	ring.Long(t, "one file after another")
 	all, n := sections(t), 0
 	text := read(t, "docs/questions.md")
 	for at := 0; ; {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Ceilings of what a reader has to hold in mind at once. Tests are not counted.
@@ -21,6 +22,7 @@ const (
 )
 
 func TestTypesPackagesAndCommandsStaySmall(t *testing.T) {
+	ring.Long(t, "one file after another")
 	methods, sources, lines := map[string]int{}, map[string]int{}, map[string]int{}
 	goFiles(t, func(file string, src []byte) {
 		rel := must.Get(filepath.Rel(root, file))(t)
