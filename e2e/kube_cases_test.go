@@ -28,6 +28,11 @@ func (in *installation) refused(t *testing.T) {
 		{"false-sidecar", "agents", `, annotations: {memproxy.io/inject: "false"}`, `initContainers: [{name: memproxy, image: m, env: [{name: K, valueFrom: {secretKeyRef: {name: mem0-credential, key: key}}}]` + restricted + `}]`, "the sidecar's alone"},
 		{"takes-another", "agents", `, annotations: {memproxy.io/inject: "false"}`, `volumes: [{name: x, secret: {secretName: other}}]`, ""},
 		{"own-names", "agents", "", `hostAliases: [{ip: 10.0.0.9, hostnames: [mem0.memory]}]`, "resolves names in its own way"},
+		{"own-host-name", "agents", "", "hostnameOverride: mem0.memory.svc", "resolves names in its own way"},
+		{"file-of-the-sidecar", "agents", "", `initContainers: [{name: i, image: m, env: [{name: K, valueFrom: {fileKeyRef: {volumeName: memproxy-state, path: env, key: K}}}]` + restricted + `}]`, "the sidecar's alone"},
+		{"gives-the-key-to-a-driver", "agents", `, annotations: {memproxy.io/inject: "false"}`, `volumes: [{name: x, csi: {driver: files.example, nodePublishSecretRef: {name: mem0-credential}}}]`, "the sidecar's alone"},
+		{"another-native-sidecar", "agents", "", `initContainers: [{name: logs, image: m, restartPolicy: Always` + restricted + `}]`, ""},
+		{"own-context", "agents", "", `restartPolicy: Never, securityContext: {fsGroup: 2000, runAsUser: 2000, seccompProfile: {type: RuntimeDefault}}`, ""},
 		{"own-names-elsewhere", "elsewhere", "", `hostAliases: [{ip: 10.0.0.9, hostnames: [mem0.memory]}]`, ""},
 		{"with-init", "agents", "", `initContainers: [{name: migrate, image: m` + restricted + `}]`, ""},
 	} {
@@ -47,6 +52,12 @@ func (in *installation) refused(t *testing.T) {
 		t.Error("a pod of a namespace without the label was touched")
 	}
 	in.changed(t)
+	for container, want := range map[string]int{"memproxy": http.StatusForbidden, "agent": http.StatusBadRequest} { // it runs on no node
+		code, out, _ := in.do(http.MethodPost, in.path("Pod", "agents")+"/plain/exec?command=sh&stdout=true&container="+container, asJSON, nil)
+		if message, _ := out["message"].(string); code != want || (want == http.StatusForbidden) != strings.Contains(message, "with the sidecar's Secrets") {
+			t.Errorf("a command in %s: %d %s, want %d", container, code, message, want)
+		}
+	}
 }
 
 // changed: neither can a pod that is there be changed into a way around.

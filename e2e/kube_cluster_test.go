@@ -135,7 +135,10 @@ func (c *cluster) do(method, path, contentType string, body any) (int, map[strin
 		b := must.Get(json.Marshal(body))(c.t)
 		r = bytes.NewReader(b)
 	}
-	q := must.Get(http.NewRequest(method, c.url+path+"?fieldValidation=Strict", r))(c.t)
+	if !strings.Contains(path, "?") {
+		path += "?fieldValidation=Strict"
+	}
+	q := must.Get(http.NewRequest(method, c.url+path, r))(c.t)
 	q.Header.Set("Authorization", "Bearer "+adminToken)
 	q.Header.Set("Content-Type", contentType)
 	resp := must.Get(c.client.Do(q))(c.t)
