@@ -129,8 +129,6 @@ func (g *Gate) Piece(ctx context.Context, a *Admission, reply memproxy.Reply) me
 	return ret.reply
 }
 
-func ok2xx(status int) bool { return status >= 200 && status <= 299 }
-
 func (ret *answer) refuse(status int, code memproxy.ReasonCode, detail string) {
 	d := ret.Decision
 	d.Refuse(status, memproxy.Reason{Code: code, Detail: detail})

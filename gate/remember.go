@@ -375,3 +375,5 @@ func boundRow(backend string, m *memproxy.Memory, tenant string) memproxy.Owners
 	}
 	return row
 }
+
+func ok2xx(status int) bool { return status >= 200 && status <= 299 }
