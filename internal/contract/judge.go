@@ -40,7 +40,7 @@ func (p *Play) judge(c *Case, got *Answer, arrived []Arrival) {
 			continue
 		}
 		for _, o := range p.World.Owners {
-			if !c.Caller.May(o) && o.namedIn(a.URI+" "+a.Body) && !restored(a.Method+" "+a.URI+" "+a.Body, p.World) {
+			if !c.Caller.May(o) && p.reaches(c, o, a) && !restored(a.Method+" "+a.URI+" "+a.Body, p.World) {
 				p.fail("%s: %d, and what is of %s is reached by %s %s %s", c, got.Status, o.Name, a.Method, a.URI, a.Body)
 			}
 		}
@@ -62,6 +62,43 @@ func (p *Play) judge(c *Case, got *Answer, arrived []Arrival) {
 		}
 	}
 }
+
+// A text is a name that a caller wrote where any text may stand.
+type text struct {
+	writer *Owner
+	name   string
+}
+
+// wrote remembers the names that a case writes as text. They stay in the caller's own
+// memories: memproxy sends the metadata that a memory has along with a change of it.
+func (p *Play) wrote(c *Case) {
+	if !strings.Contains(c.place.kind, "?") || c.Method == http.MethodGet || c.Method == http.MethodHead {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, o := range p.World.Owners {
+		for _, name := range o.Names() {
+			if !c.Caller.May(o) && stands(c.request(), name) {
+				p.texts[text{c.Caller.Owner, name}] = true
+			}
+		}
+	}
+}
+
+// reaches reports whether a change that arrived for a case names an object of the owner. A
+// name that only its body has is text if the caller wrote it as text in another case.
+func (p *Play) reaches(c *Case, o *Owner, a Arrival) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(o.Names(), func(name string) bool {
+		known := p.texts[text{c.Caller.Owner, name}] && !stands(c.request(), name)
+		return stands(a.URI, name) || stands(a.Body, name) && !known
+	})
+}
+
+// request is what a case sends, as text.
+func (c *Case) request() string { return fmt.Sprint(c.Target, " ", c.Body, " ", c.Header) }
 
 // restored reports whether a change is memproxy's own: it puts a text back that
 // the backend said it had replaced.

@@ -74,6 +74,7 @@ type Play struct {
 	playing sync.RWMutex // held alone to look at what is there
 	mu      sync.Mutex
 	changes int
+	texts   map[text]bool
 	traces  atomic.Int64
 }
 
@@ -81,6 +82,7 @@ type Play struct {
 // that all of it is there when they try, and of each kind of caller those that
 // delete at last. Its error is of the matrix itself.
 func (p *Play) Run() error {
+	p.texts = map[text]bool{}
 	p.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	p.client.Timeout = time.Minute
 	p.client.Transport = &http.Transport{MaxIdleConnsPerHost: max(1, p.Workers)}
@@ -210,6 +212,7 @@ func (p *Play) group(cases []*Case) error {
 
 // one plays a case.
 func (p *Play) one(c *Case) (*Answer, error) {
+	p.wrote(c)
 	p.playing.RLock()
 	got, arrived, err := p.ask(p.Base, c)
 	p.playing.RUnlock()

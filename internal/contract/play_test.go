@@ -55,3 +55,37 @@ func TestTheLastErrorIsReported(t *testing.T) {
 		t.Errorf("the pass ended with %v", err)
 	}
 }
+
+// A name of another owner's that a caller wrote as text comes back in the body of a later
+// change of its own memory. In the path, in the case's own request, or when another owner
+// wrote it, it reaches the object.
+func TestTextsThatComeBackReachNothing(t *testing.T) {
+	w := small(Mem0Owner, Mem0Unknown())
+	neighbour, other := w.Owners[1], w.Owners[2]
+	caller := &Caller{Name: "other", Owner: other, Sees: []*Owner{other}}
+	name, own := neighbour.Objects["memory"], "/v1/memories/"+other.Objects["memory"]+"/"
+	changes := Route{ID: "mem0.v1.update", Kind: memproxy.Correct}
+	noted := `{"text":"tea","metadata":{"memory_id":"` + name + `"}}`
+	for _, tc := range []struct {
+		name, target, body string
+		arrived            Arrival
+		wrote, want        bool
+	}{
+		{"its own text", own, `{"text":"tea"}`, Arrival{"PUT", own, noted}, true, false},
+		{"nobody wrote it", own, `{"text":"tea"}`, Arrival{"PUT", own, noted}, false, true},
+		{"in the request", own, noted, Arrival{"PUT", own, noted}, true, true},
+		{"in the path", own, `{"text":"tea"}`, Arrival{"PUT", "/v1/memories/" + name + "/", noted}, true, true},
+	} {
+		failed := false
+		p := &Play{World: w, Fail: func(string, ...any) { failed = true }, texts: map[text]bool{}}
+		if tc.wrote {
+			p.wrote(&Case{Route: changes, Method: "PUT", Target: own, Body: noted, Caller: caller, place: place{kind: "memory?"}})
+		} else {
+			p.wrote(&Case{Route: changes, Method: "PUT", Target: own, Body: noted, Caller: &Caller{Owner: w.Owners[0]}, place: place{kind: "memory?"}})
+		}
+		p.judge(&Case{Route: changes, Method: "PUT", Target: tc.target, Body: tc.body, Caller: caller}, &Answer{Status: 200}, []Arrival{tc.arrived})
+		if failed != tc.want {
+			t.Errorf("%s: failed %v", tc.name, failed)
+		}
+	}
+}
