@@ -88,6 +88,9 @@ type Template struct {
 	// Sidecar is the container, a native sidecar: the first init container, with
 	// restartPolicy Always.
 	Sidecar map[string]any `yaml:"sidecar"`
+	// Ports are the ones that the sidecar listens at on the pod's loopback address. Other
+	// containers may use neither these nor those that Sidecar declares.
+	Ports []int `yaml:"ports"`
 	// Volumes are added to the pod. Their names begin with VolumePrefix.
 	Volumes []map[string]any `yaml:"volumes"`
 	// Env is set in every other container and overrides existing variables.
@@ -160,6 +163,7 @@ func (t Template) compile() (*template, error) {
 	case t.Sidecar["restartPolicy"] != "Always":
 		return nil, errors.New("sidecar: restartPolicy is not Always: it would end before the other containers start")
 	}
+	out.ports = slices.Clone(t.Ports)
 	for _, p := range c.Ports {
 		out.ports = append(out.ports, p.Port)
 	}

@@ -128,11 +128,11 @@ var additions = map[string]any{
 	"failureThreshold": nil, "periodSeconds": nil, "successThreshold": nil, "timeoutSeconds": nil,
 	"apiVersion": "v1", "creationTimestamp": nil, "defaultMode": nil, "divisor": nil, "expirationSeconds": nil, "volumeMode": "Filesystem",
 	"allowPrivilegeEscalation": false, "drop": nil, "privileged": false, "procMount": "Default", "readOnlyRootFilesystem": true,
-	"runAsNonRoot": true, "runAsUser": nil, "seLinuxOptions": nil,
+	"runAsNonRoot": true, "runAsUser": nil, "seLinuxOptions": nil, "type": "RuntimeDefault",
 }
 
 // nested are members of additions that have only such members themselves.
-var nested = []string{"capabilities", "metadata", "securityContext"}
+var nested = []string{"capabilities", "metadata", "seccompProfile", "securityContext"}
 
 // mayAdd reports whether an object may have a member that the template's lacks.
 func mayAdd(k string, have any) bool {

@@ -7,6 +7,7 @@ pods: {{ .Values.injector.pods }}
 pod_names: {{ .Values.injector.podNames }}
 template:
   sidecar: {{- include "memproxy.sidecar" . | nindent 4 }}
+  ports: [{{ int .Values.sidecar.reviewPort }}{{ range .Values.backends }}, {{ int .port }}{{ end }}]
   volumes: {{- include "memproxy.volumes" . | nindent 4 }}
   env: {{- include "memproxy.env" . | trim | nindent 4 }}
   mounts: {{- include "memproxy.volumeMounts" . | trim | nindent 4 }}
