@@ -5,6 +5,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,6 +91,32 @@ func TestControlConfigurationIsValid(t *testing.T) {
 	}
 }
 
+// No other container takes a port at which the sidecar listens, wherever the values
+// put it. Proves CARD-8.
+func TestInjectorKnowsTheSidecarsPorts(t *testing.T) {
+	v := values(t, "full")
+	v["config"] = map[string]any{"admin": map[string]any{"listen": "127.0.0.1:9999"}}
+	v["backends"].([]any)[1].(map[string]any)["extra"] = map[string]any{"listen": "127.0.0.1:8099"}
+	docs := documents(t, render(t, v))
+	c, err := inject.ParseConfig([]byte(dig(t, find(t, docs, "ConfigMap", "-injector"), "data", "inject.yaml").(string)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := inject.New(c.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, port := range []int{9999, 9901, 8081, 8099, 8083} {
+		pod := map[string]any{"metadata": map[string]any{"annotations": map[string]any{inject.AnnotationInject: "true"}}, "spec": map[string]any{
+			"containers": []any{map[string]any{"name": "agent", "ports": []any{map[string]any{"containerPort": port}}}},
+		}}
+		got := review(t, i, pod)
+		if free := port == 8083; got.Allowed != free || free == strings.Contains(got.Status.Message, "the sidecar's") {
+			t.Errorf("port %d: allowed %t, %s", port, got.Allowed, got.Status.Message)
+		}
+	}
+}
+
 // injected asks the injector of the full values what it makes of a pod.
 func injected(t testing.TB, pod map[string]any) []inject.Patch {
 	t.Helper()
@@ -105,37 +132,44 @@ func injected(t testing.TB, pod map[string]any) []inject.Patch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	review, err := json.Marshal(map[string]any{
+	got := review(t, i, pod)
+	if !got.Allowed {
+		t.Fatal(got.Status.Message)
+	}
+	var patch []inject.Patch
+	if len(got.Patch) > 0 {
+		if err := json.Unmarshal(got.Patch, &patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return patch
+}
+
+type verdict struct {
+	Allowed bool
+	Patch   []byte
+	Status  struct{ Message string }
+}
+
+// review asks the mutating webhook about a new pod.
+func review(t testing.TB, i *inject.Injector, pod map[string]any) verdict {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{
 		"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
 		"request": map[string]any{"uid": "1", "operation": "CREATE", "kind": map[string]any{"version": "v1", "kind": "Pod"}, "object": pod},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := i.Review(inject.Mutate, review)
+	out, err := i.Review(inject.Mutate, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got struct {
-		Response struct {
-			Allowed bool
-			Patch   []byte
-			Status  struct{ Message string }
-		}
-	}
+	var got struct{ Response verdict }
 	if err := json.Unmarshal(out, &got); err != nil {
 		t.Fatal(err)
 	}
-	if !got.Response.Allowed {
-		t.Fatal(got.Response.Status.Message)
-	}
-	var patch []inject.Patch
-	if len(got.Response.Patch) > 0 {
-		if err := json.Unmarshal(got.Response.Patch, &patch); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return patch
+	return got.Response
 }
 
 // compareWithInjection: what the webhook does to an included pod changes
@@ -185,6 +219,38 @@ func at(t testing.TB, v any, path string) any {
 		}
 	}
 	return v
+}
+
+// A webhook outside the cluster shows a certificate for its own address. Proves CARD-8.
+func TestCertificateIsForTheWebhooksAddress(t *testing.T) {
+	service := []any{"memproxy-injector.memproxy-system.svc", "memproxy-injector.memproxy-system.svc.cluster.local"}
+	for url, want := range map[string][2][]any{
+		"":                                  {service, nil},
+		"https://hook.example:8443/inject/": {append(slices.Clone(service), "hook.example"), nil},
+		"https://10.0.0.9:8443":             {service, {"10.0.0.9"}},
+		"https://[fd00::9]":                 {service, {"fd00::9"}},
+	} {
+		v := values(t, "least")
+		v["injector"] = map[string]any{"url": url}
+		spec := dig(t, find(t, documents(t, render(t, v)), "Certificate", "-injector"), "spec")
+		ips, _ := dig(t, spec, "ipAddresses").([]any)
+		if names := dig(t, spec, "dnsNames"); !reflect.DeepEqual(names, want[0]) || !slices.Equal(ips, want[1]) {
+			t.Errorf("%q: names %v, addresses %v", url, names, ips)
+		}
+	}
+}
+
+// Nodes are drained of one replica at a time, of the webhook and of the control plane.
+// Proves CARD-8.
+func TestDisruptionBudgets(t *testing.T) {
+	docs := documents(t, render(t, values(t, "full")))
+	for _, component := range []string{"injector", "control"} {
+		pods := dig(t, find(t, docs, "Deployment", "-"+component), "spec", "selector")
+		spec := dig(t, find(t, docs, "PodDisruptionBudget", "-"+component), "spec")
+		if dig(t, spec, "maxUnavailable") != 1 || !reflect.DeepEqual(dig(t, spec, "selector"), pods) {
+			t.Errorf("%s: %v, the pods are %v", component, spec, pods)
+		}
+	}
 }
 
 // Every container that the chart runs is held to the same: nothing that it

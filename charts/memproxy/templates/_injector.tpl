@@ -7,7 +7,8 @@ pods: {{ .Values.injector.pods }}
 pod_names: {{ .Values.injector.podNames }}
 template:
   sidecar: {{- include "memproxy.sidecar" . | nindent 4 }}
-  ports: [{{ int .Values.sidecar.reviewPort }}{{ range .Values.backends }}, {{ int .port }}{{ end }}]
+  {{- $c := include "memproxy.config" . | fromYaml }}
+  ports: [{{ regexFind "[0-9]+$" $c.admin.listen }}{{ range $c.backends }}, {{ regexFind "[0-9]+$" .listen }}{{ end }}]
   volumes: {{- include "memproxy.volumes" . | nindent 4 }}
   env: {{- include "memproxy.env" . | trim | nindent 4 }}
   mounts: {{- include "memproxy.volumeMounts" . | trim | nindent 4 }}

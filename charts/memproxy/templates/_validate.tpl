@@ -12,6 +12,7 @@
 {{- if not (and $v.certificates.existingSecret $v.certificates.caBundle) }}{{ fail "certificates.mode existing needs existingSecret and caBundle" }}{{ end }}
 {{- end }}
 {{- if and (eq (toString (dig "enforce" true $v.config)) "false") (not (contains "MEMPROXY_ALLOW_UNSAFE" (toJson $v.sidecar.env))) }}{{ fail "config.enforce is false: the sidecar starts with that only if sidecar.env has {name: MEMPROXY_ALLOW_UNSAFE, value: enforce}" }}{{ end }}
+{{- if hasKey (dig "admin" dict $v.config) "probes" }}{{ fail "config.admin.probes would move the listener away from where the kubelet's probes and Prometheus ask: set sidecar.adminPort" }}{{ end }}
 {{- if and $v.postgres.existingSecret (not (and $v.keys.existingSecret (has "vault.key" $v.keys.files))) }}{{ fail "postgres needs keys.existingSecret with vault.key among keys.files: sidecars take what another key signed for edited" }}{{ end }}
 {{- if and $v.identity.token.enabled (not $v.identity.token.issuer) }}{{ fail "identity.token needs the cluster's issuer" }}{{ end }}
 {{- if and (or $v.fleet.enabled $v.control.enabled) (not (and $v.fleet.name $v.fleet.keys)) }}{{ fail "fleet needs name and keys: releases are named and signed" }}{{ end }}
