@@ -33,6 +33,7 @@ func (in *installation) refused(t *testing.T) {
 		{"gives-the-key-to-a-driver", "agents", `, annotations: {memproxy.io/inject: "false"}`, `volumes: [{name: x, csi: {driver: files.example, nodePublishSecretRef: {name: mem0-credential}}}]`, "the sidecar's alone"},
 		{"another-native-sidecar", "agents", "", `initContainers: [{name: logs, image: m, restartPolicy: Always` + restricted + `}]`, ""},
 		{"own-context", "agents", "", `restartPolicy: Never, securityContext: {fsGroup: 2000, runAsUser: 2000, seccompProfile: {type: RuntimeDefault}}`, ""},
+		{"takes-a-port", "agents", "", `initContainers: [{name: i, image: m, ports: [{containerPort: 9904}]` + restricted + `}]`, "uses port 9904, which is the sidecar's"},
 		{"own-names-elsewhere", "elsewhere", "", `hostAliases: [{ip: 10.0.0.9, hostnames: [mem0.memory]}]`, ""},
 		{"with-init", "agents", "", `initContainers: [{name: migrate, image: m` + restricted + `}]`, ""},
 	} {
