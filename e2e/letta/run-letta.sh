@@ -69,8 +69,10 @@ answers() (
   printf 'GET /_e2e/health HTTP/1.0\r\n\r\n' >&3
   read -r -t 2 _ status _ <&3 && [ "$status" = 200 ]
 ) 2>/dev/null
+# Ten minutes: the start is Python importing Letta, which shares the processors with
+# whatever else the machine does. A server that ends is reported at once.
 for wanted in "$stub_port" "$port"; do
-  for _ in $(seq 1 1200); do
+  for _ in $(seq 1 6000); do
     for pid in "${pids[@]}"; do
       kill -0 "$pid" 2>/dev/null || { tail -20 "$data/server.log" >&2; fail "a server ended before it was ready"; }
     done
