@@ -14,8 +14,9 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if r == nil {
 		return nil, "", errors.New("letta: no such route: " + rt.ID)
 	}
+	_, query := r.onlyTypes(req.Query)
 	if len(body) == 0 || r.shape == upload || !stamps.Needed(op) {
-		return body, req.Query, nil
+		return body, query, nil
 	}
 	p, err := parsed(r, req, body, op, a.opt.MaxDepth)
 	if err != nil {
@@ -32,10 +33,10 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 		patch{w}.stamp(r, p.doc.Root, op)
 	}
 	if w.Empty() {
-		return body, req.Query, nil
+		return body, query, nil
 	}
 	out, err := p.patched(w.Apply())
-	return out, req.Query, err
+	return out, query, err
 }
 
 // Reword implements the gate's reworder.

@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
+	"github.com/memproxy/memproxy/adapters/pages"
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
@@ -19,10 +20,34 @@ func pausedHistory(body []byte) bool {
 	return bytes.Contains(body, []byte(`approval_request_message`)) || bytes.Contains(body, []byte(`approval_response_message`))
 }
 
+// messageTypes are the types of messages that the server knows (0.16.8).
+var messageTypes = [...]string{
+	"system_message", "user_message", "assistant_message", "reasoning_message", "hidden_reasoning_message", "tool_call_message", "tool_return_message",
+	"approval_request_message", "approval_response_message", "summary_message", "event_message",
+}
+
+// onlyTypes returns the types to which a request limits a list of messages, nil for all,
+// and its query without them. The server reads a page and then leaves out other types,
+// and it keeps memory calls as approval requests: memproxy asks for the whole page, and
+// leaves out other types when the calls are calls again. The server refuses types that
+// it does not know.
+func (r *row) onlyTypes(query string) (types []string, rest string) {
+	const name = "include_return_message_types"
+	q, err := url.ParseQuery(query)
+	if err != nil || r == nil || slices.ContainsFunc(q[name], func(t string) bool { return !slices.Contains(messageTypes[:], t) }) {
+		return nil, query
+	}
+	switch r.id {
+	case "letta.list_messages", "letta.list_conversation_messages", "letta.list_group_messages", "letta.list_all_messages":
+		return q[name], pages.Without(query, name)
+	}
+	return nil, query
+}
+
 // unpause makes a list of messages read as if the gate had not paused the agent:
 // approval requests for memory tools become tool calls, and memproxy's own answers are
-// removed.
-func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
+// removed, as are messages of other types than those asked for.
+func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string) {
 	list := doc.Root
 	if list.Kind == jsondoc.Object {
 		list = list.Get("messages")
@@ -54,12 +79,11 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 		}
 	}
 	goesOn := !ends(query, len(list.Elems))
+	kinds := make(map[*jsondoc.Value]string, len(list.Elems)) // types as they are shown
 	for _, m := range list.Elems {
+		kinds[m] = m.Get("message_type").Text()
 		calls := asked(m)
-		if len(calls) == 0 {
-			continue
-		}
-		all := true
+		all := len(calls) > 0
 		for _, c := range calls {
 			id := c.Get("tool_call_id").Text()
 			// A call whose answer is on another page is attributed by its tool. A call
@@ -70,13 +94,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 			for _, c := range calls {
 				ours[c.Get("tool_call_id").Text()] = true
 			}
-			e.Replace(m.Get("message_type"), []byte(`"tool_call_message"`))
-		}
-	}
-	for _, m := range list.Elems {
-		id := m.Get("tool_call_id").Text()
-		if name := turn.Nameless(m); name != nil && ours[id] && names[id] != "" {
-			e.Replace(name, turn.Quoted(names[id])) // as the server names the results of its own tools
+			kinds[m] = "tool_call_message"
 		}
 	}
 	// Removed if memproxy gave all answers in it.
@@ -84,9 +102,21 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 		given := inMessage(m, "approval_response_message", "approvals")
 		return len(given) > 0 && !slices.ContainsFunc(given, func(a *jsondoc.Value) bool { return !ours[a.Get("tool_call_id").Text()] })
 	}
-	if slices.ContainsFunc(list.Elems, func(m *jsondoc.Value) bool { return !removed(m) }) { // an empty page would end a client's paging
-		e.Array(list, func(i int) bool { return removed(list.Elems[i]) })
-	}
+	some := slices.ContainsFunc(list.Elems, func(m *jsondoc.Value) bool { return !removed(m) }) // an empty page would end a client's paging
+	e.Array(list, func(i int) bool {
+		m := list.Elems[i]
+		if some && removed(m) || types != nil && !slices.Contains(types, kinds[m]) {
+			return true
+		}
+		if kind := m.Get("message_type"); kind.Text() != kinds[m] {
+			e.Replace(kind, turn.Quoted(kinds[m]))
+		}
+		id := m.Get("tool_call_id").Text()
+		if name := turn.Nameless(m); name != nil && ours[id] && names[id] != "" {
+			e.Replace(name, turn.Quoted(names[id])) // as the server names the results of its own tools
+		}
+		return false
+	})
 }
 
 // asked returns the calls for which a message requests approval.

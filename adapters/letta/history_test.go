@@ -53,6 +53,40 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 	}
 }
 
+// Proves EDGE-1: a list of some types of messages has the memory calls, and none of the
+// gate's approvals.
+func TestHistoryByType(t *testing.T) {
+	const (
+		asked  = `{"id":"message-1","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c1"}]}`
+		yes    = `{"id":"message-2","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c1","approve":true,"reason":"(memproxy decision d0)"}]}`
+		theirs = `{"id":"message-4","message_type":"approval_request_message","tool_calls":[{"name":"my_tool","arguments":"{}","tool_call_id":"c2"}]}`
+		said   = `{"id":"message-7","message_type":"assistant_message","content":"done"}`
+		all    = "[" + asked + "," + yes + "," + theirs + "," + said + "]"
+	)
+	called := strings.Replace(asked, "approval_request", "tool_call", 1)
+	a := must.Get(New(Options{}))(t)
+	const only = "include_return_message_types="
+	for _, path := range []string{"/v1/agents/agent-1/messages", "/v1/conversations/conv-1/messages", "/v1/groups/group-1/messages", "/v1/messages/"} {
+		rt, req := Routed(t, a, "GET", path)
+		for _, tc := range []struct{ query, sent, stored, shown string }{
+			{only + "tool_call_message&limit=9", "limit=9", all, "[" + called + "]"},
+			{"after=message-0&" + only + "tool_call_message&" + only + "assistant_message", "after=message-0", all, "[" + called + "," + said + "]"},
+			{only + "approval_request_message", "", all, "[" + theirs + "]"},
+			{only + "approval_response_message", "", all, "[]"},
+			{only + "tool_call_message", "", "[" + said + "]", "[]"},
+			{only + "other", only + "other", "[" + said + "]", "[" + said + "]"}, // the server refuses it
+		} {
+			req.Query = tc.query
+			reply := memproxy.Reply{Status: 200, Body: []byte(tc.stored)}
+			_, sent, err := a.Encode(rt, req, nil, &memproxy.Operation{Kind: memproxy.Recall})
+			got, failed := a.Rewrite(rt, req, reply, must.Get(a.Read(rt, req, reply))(t))
+			if err != nil || failed != nil || sent != tc.sent || string(got) != tc.shown {
+				t.Errorf("%s?%s: sent %q, %v %v\n got  %s\n want %s", path, tc.query, sent, err, failed, got, tc.shown)
+			}
+		}
+	}
+}
+
 // Proves EDGE-1: on a page that others follow no call is an open question.
 func TestPagesThatGoOn(t *testing.T) {
 	for query, open := range map[string]bool{

@@ -17,7 +17,8 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		nested: map[string]string{}, copies: map[copied]*memproxy.Memory{}, drop: map[string]bool{},
 		shown: map[string]string{}, told: map[string]*memproxy.Provenance{},
 	}
-	if r := a.Row(rt.ID); r != nil && r.is(inside) {
+	r := a.Row(rt.ID)
+	if r != nil && r.is(inside) {
 		w.agent("")
 	}
 	for i := range rd.Memories {
@@ -30,7 +31,9 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 			return nil, err
 		}
 	}
-	if !rd.Traces && len(w.drop)+len(w.shown)+len(w.told) == 0 {
+	types, query := r.onlyTypes(req.Query)
+	history := rd.Traces || types != nil
+	if !history && len(w.drop)+len(w.shown)+len(w.told) == 0 {
 		return reply.Body, nil
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)
@@ -39,18 +42,17 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	}
 	w.doc, w.e = doc, doc.Edit()
 	out, err := w.apply()
-	if err != nil || !rd.Traces {
+	if err != nil || !history {
 		return out, err
 	}
 	if doc, err = jsondoc.Parse(out, 0); err != nil {
 		return nil, err
 	}
 	e := doc.Edit()
-	query := req.Query
 	if rt.ID == runMessages {
 		query += "&order=asc" // the server's default; the first value of a name counts
 	}
-	unpause(e, doc, query)
+	unpause(e, doc, query, types)
 	return e.Apply(), nil
 }
 

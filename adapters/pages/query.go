@@ -9,12 +9,16 @@ import (
 
 // With is a query with a parameter set, and all else as it was.
 func With(query, name, value string) string {
-	parts := slices.DeleteFunc(strings.Split(query, "&"), func(part string) bool {
+	return strings.TrimPrefix(Without(query, name)+"&"+name+"="+url.QueryEscape(value), "&")
+}
+
+// Without is a query without a parameter, and all else as it was.
+func Without(query, name string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(query, "&"), func(part string) bool {
 		key, _, _ := strings.Cut(part, "=")
 		plain, err := url.QueryUnescape(key)
 		return part == "" || err == nil && plain == name
-	})
-	return strings.Join(append(parts, name+"="+url.QueryEscape(value)), "&")
+	}), "&")
 }
 
 // Param is the value of a parameter, and whether it stands in the query. What
