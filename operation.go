@@ -175,8 +175,8 @@ type Operation struct {
 	Scope   Scope  // the identities that the payload names plainly
 	Claims  []Claim
 	// Targets are the ids of existing memories (or of objects of TargetKind) that
-	// the operation names; Kept are those that a deletion leaves, as it only empties
-	// them.
+	// the operation names; Kept are those that it leaves as they are: a deletion that only
+	// empties them, a change of another object that only refers to them.
 	Targets, Kept []string
 	// Upserts is the target that is created if it does not exist, by a key.
 	Upserts    string

@@ -38,10 +38,13 @@ func loadAuthors(ctx context.Context, r *run, targets []string) {
 	case r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget:
 		return
 	}
-	brings, rewritten := brings(r.call, r.op), content.Replaced(r.op)
+	left, rewritten := brings(r.call, r.op), content.Replaced(r.op)
+	if r.op.Kind == memproxy.Correct {
+		left = slices.Concat(left, r.op.Kept)
+	}
 	for _, target := range targets {
 		inspectTarget(ctx, r, target)
-		if absent(r, target) || slices.Contains(brings, target) && !slices.Contains(rewritten, target) {
+		if absent(r, target) || slices.Contains(left, target) && !slices.Contains(rewritten, target) {
 			continue // it does not exist, or its text is not changed
 		}
 		r.authored = append(r.authored, authoredOf(r, target))
@@ -60,10 +63,12 @@ func loadAuthors(ctx context.Context, r *run, targets []string) {
 
 // absent reports whether a target does not exist. Where the backend does not find it is
 // where the request says that it is, which a backend may ignore when it changes it, so
-// what the ledger has a live record of exists.
+// what the ledger has a live record of exists. What was deleted does not, if the backend
+// was asked and shows nothing of it: some cannot say that a memory is missing.
 func absent(r *run, target string) bool {
 	row, known := r.owners[target]
-	return r.op.Current[target].Missing && (!known || row.Deleted)
+	m, asked := r.op.Current[target]
+	return m.Missing && !known || asked && row.Deleted && m.Text == "" && m.Members == nil
 }
 
 // taken are the targets that a request takes away from an object, as a block from an

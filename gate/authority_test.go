@@ -80,6 +80,45 @@ func TestAuthorityOfReplacedTexts(t *testing.T) {
 	}
 }
 
+// Proves TRL-5, EDGE-5: an object that a change only refers to is not changed, and a memory
+// that was deleted has no author's say, also where the backend cannot say that it is gone.
+func TestWhatIsLeftHasNoAuthorsSay(t *testing.T) {
+	own, another := by("agent:dev", memproxy.TrustAuthenticated, 700), by("agent:ci", memproxy.TrustEstablished, 800)
+	gone := another
+	another.ID, gone.ID, gone.Deleted = "m2", "m3", true
+	refers := correct("coffee", "m1")
+	refers.Targets = append(refers.Targets, "m2")
+	refers.Kept = []string{"m2"}
+	rewrites := correct("coffee", "m1", "m2")
+	rewrites.Kept = []string{"m2"}
+	emptied := byID(memproxy.Forget, "m1", "m2")
+	emptied.Kept = []string{"m2"}
+	for name, tc := range map[string]struct {
+		op     memproxy.Operation
+		others bool
+	}{
+		"referred to":                   {refers, false},
+		"changed":                       {correct("coffee", "m1", "m2"), true},
+		"referred to, and given a text": {rewrites, true},
+		"emptied":                       {emptied, true},
+		"deleted":                       {byID(memproxy.Forget, "m3"), false},
+		"deleted, and shown":            {byID(memproxy.Forget, "m4"), true},
+	} {
+		var asked memproxy.Question
+		r, j := anyAgent(t, func(r *rig) {
+			r.fake.merges = true
+			r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea"}, "m2": {ID: "m2", Text: "tea"}, "m3": {ID: "m3"}, "m4": {ID: "m4", Text: "tea"}}
+			r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) { asked = q; return memproxy.Ruling{}, nil })
+		})
+		shown := gone
+		shown.ID = "m4"
+		j.rows["m1"], j.rows["m2"], j.rows["m3"], j.rows["m4"] = own, another, gone, shown
+		if a := r.admit(tc.op); a.Reply != nil || asked.Others != tc.others {
+			t.Errorf("%s: others %v, want %v; %+v", name, asked.Others, tc.others, a.Decision)
+		}
+	}
+}
+
 // A ledger that cannot say whose words they are refuses the change; an addition
 // does not need it.
 func TestUnknownAuthorsAreNotOverruled(t *testing.T) {

@@ -185,6 +185,9 @@ func (d *draft) targets(kind memproxy.TargetKind, v *jsondoc.Value, ptr string) 
 		if err := checkID(v.Text(), kind, ptr); err != nil {
 			return err
 		}
+		if d.op.Kind == memproxy.Correct && !slices.Contains(d.op.Targets, v.Text()) {
+			d.op.Kept = append(d.op.Kept, v.Text()) // the object in the path is changed
+		}
 		d.target(v.Text())
 		return nil
 	}

@@ -134,3 +134,25 @@ func TestBlocksThatAreAttached(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-5: a change of an object leaves those that its body refers to as they are, and
+// never the one in its path.
+func TestWhatAChangeRefersTo(t *testing.T) {
+	a := adapter(t)
+	const agent, folder = "agent-00000000-0000-4000-8000-000000000001", "source-00000000-0000-4000-8000-000000000002"
+	for _, tc := range []struct {
+		path, body string
+		kept       []string
+	}{
+		{"/v1/agents/" + agent, `{"source_ids":["` + folder + `"]}`, []string{folder}},
+		{"/v1/agents/" + agent, `{"folder_ids":["` + folder + `"],"name":"a"}`, []string{folder}},
+		{"/v1/agents/" + agent, `{"name":"a"}`, nil},
+		{"/v1/folders/" + folder, `{"name":"b","source_ids":["` + folder + `"]}`, nil},
+	} {
+		req := memproxy.Request{Method: "PATCH", EscapedPath: tc.path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
+		rt, _ := a.Route(req)
+		if op := must.Get(a.Decode(rt, req, []byte(tc.body)))(t); !slices.Equal(op.Kept, tc.kept) {
+			t.Errorf("%s %s keeps %q, want %q", tc.path, tc.body, op.Kept, tc.kept)
+		}
+	}
+}
