@@ -84,7 +84,6 @@ type Play struct {
 func (p *Play) Run() error {
 	p.texts = map[text]bool{}
 	p.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	p.client.Timeout = time.Minute
 	p.client.Transport = &http.Transport{MaxIdleConnsPerHost: max(1, p.Workers)}
 	for _, sees := range []bool{false, true} {
 		for _, deletes := range []bool{false, true} {
@@ -351,6 +350,14 @@ func (p *Play) count(c *Case, decision string, arrived []Arrival) {
 	}
 }
 
+// How long an answer may take to begin, and to end once it has begun. Turns of one agent wait
+// for each other, with nothing sent meanwhile; a stream that is open for ever costs all of its
+// time.
+const (
+	headTime = 10 * time.Minute
+	bodyTime = time.Minute
+)
+
 // Send sends one request, with headers as pairs of names and values.
 func Send(base, method, target, body string, header ...string) (*Answer, error) {
 	return send(http.DefaultClient, base, method, target, body, header)
@@ -367,11 +374,16 @@ func send(client *http.Client, base, method, target, body string, header []strin
 	for i := 0; i+1 < len(header); i += 2 {
 		q.Header.Add(header[i], header[i+1])
 	}
-	resp, err := client.Do(q)
+	ctx, cancel := context.WithCancelCause(q.Context())
+	defer cancel(nil)
+	over := time.AfterFunc(headTime, func() { cancel(context.DeadlineExceeded) })
+	defer over.Stop()
+	resp, err := client.Do(q.WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
+	over.Reset(bodyTime)
 	b, err := io.ReadAll(resp.Body)
 	endless := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") && errors.Is(err, context.DeadlineExceeded)
 	if err != nil && !endless { // Letta sends keep-alives on the stream of a run without events for ever

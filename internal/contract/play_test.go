@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -88,4 +90,26 @@ func TestTextsThatComeBackReachNothing(t *testing.T) {
 			t.Errorf("%s: failed %v", tc.name, failed)
 		}
 	}
+}
+
+// An answer may begin late, as a turn that waits for others does: only what has begun must
+// end within a minute.
+func TestAnswersMayBeginLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &http.Client{Transport: answers(func(q *http.Request) (*http.Response, error) {
+			time.Sleep(5 * time.Minute)
+			body, w := io.Pipe()
+			go func() {
+				defer w.CloseWithError(context.DeadlineExceeded)
+				_, _ = io.WriteString(w, ": ping\n\n")
+				<-q.Context().Done()
+			}()
+			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: body}, q.Context().Err()
+		})}
+		begun := time.Now()
+		a, err := send(client, "http://server", "GET", "/", "", nil)
+		if took := time.Since(begun); err != nil || a.Body != ": ping\n\n" || took != 5*time.Minute+bodyTime {
+			t.Errorf("%+v after %v: %v", a, took, err)
+		}
+	})
 }
