@@ -187,6 +187,12 @@ func TestOwnersInstructMem0(t *testing.T) {
 				t.Fatalf("%s: %d %s", name, a.status, a.body)
 			}
 		}
+		for _, member := range []string{"prompt_profile_id", "custom_prompt", "graph_prompt", "custom_fact_extraction_prompt", "customInstructions"} {
+			a := r.do("POST", "/v3/memories/add/", fmt.Sprintf(`{"user_id":"ann","messages":[{"role":"user","content":"I like tea."}],%q:"p-1"}`, member))
+			if name == "authenticated" && (a.status != 403 || !strings.Contains(a.body, `"policy.steering"`)) {
+				t.Errorf("%s of a key that owns nothing: %d %s", member, a.status, a.body)
+			}
+		}
 		if a := r.do("POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"I like tea."}]}`); a.status != 200 {
 			t.Errorf("%s, after refusals by policy: %d %s", name, a.status, a.body)
 		}

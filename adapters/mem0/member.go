@@ -1,6 +1,9 @@
 package mem0
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -42,6 +45,14 @@ func steeringKey(name string) bool {
 	return false
 }
 
+// steers reports whether a member may instruct the backend's own model: a known one, or
+// one whose name has the words of one, which some version of a server may read.
+func steers(name string) bool {
+	bare := jsondoc.Squash(name)
+	return steeringKey(name) || strings.HasSuffix(bare, "schema") ||
+		slices.ContainsFunc([]string{"prompt", "instruction", "customcategor"}, func(word string) bool { return strings.Contains(bare, word) })
+}
+
 // configures reports whether a member tells the extractor what to remember or to
 // ignore.
 func configures(name string) bool {
@@ -75,10 +86,10 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 	if dim, ok := entityDim(d.doc.Root.Get("entity_type").Text()); ok && m.Name == "entity_id" {
 		d.claim(dim, v, ptr, true, false)
 	}
-	if steeringKey(m.Name) || d.row.shape == config {
+	if steers(m.Name) || d.row.shape == config {
 		if v.Kind != jsondoc.Null {
 			first := len(d.op.Items)
-			d.op.Steering = d.op.Steering || steeringKey(m.Name)
+			d.op.Steering = d.op.Steering || steers(m.Name)
 			wire.Member(d.op, m, ptr, as(memproxy.ItemSteering, of))
 			for i := first; i < len(d.op.Items); i++ {
 				d.op.Items[i].Configures = configures(m.Name)
