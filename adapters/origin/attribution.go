@@ -15,11 +15,12 @@ import (
 func attributionOf(name string) memproxy.AttributionKind {
 	switch name {
 	case "actorid", "actor", "author", "authorid", "authorrole", "authoredby", "createdby", "createdbyid", "writtenby", "updatedby",
-		"updatedbyid", "lastupdatedby", "lastupdatedbyid", "modifiedby", "saidby", "statedby", "speaker", "speakerid", "speakerrole",
+		"toldby", "recordedby", "notedby", "enteredby", "editedby", "updatedbyid", "lastupdatedby", "lastupdatedbyid", "modifiedby", "saidby", "statedby", "speaker", "speakerid", "speakerrole",
 		"attributedto", "attribution", "role", "principal", "principalid":
 		return memproxy.AttributesAuthor
 	case "verified", "isverified", "verifiedby", "verification", "validated", "validatedby", "trusted", "istrusted", "trusttier",
-		"approvedby", "reviewedby", "humanconfirmed", "humanverified", "userconfirmed", "userverified", "onbehalfof", "confirmedby", "attestation", "attestedby", "provenance", "authoritative":
+		"approvedby", "reviewedby", "humanconfirmed", "humanverified", "userconfirmed", "userverified", "onbehalfof", "confirmedby", "attestation", "attestedby",
+		"endorsedby", "signedby", "certifiedby", "authorizedby", "authorisedby", "checkedby", "vettedby", "vouchedby", "vouchedforby", "witnessedby", "provenance", "authoritative":
 		return memproxy.AttributesStatus
 	}
 	if strings.HasPrefix(name, "memproxy") {
