@@ -96,7 +96,11 @@ func visible(reasons []memproxy.Reason) []memproxy.Reason {
 
 func sentence(d memproxy.Decision, otherwise string) string {
 	for _, r := range visible(d.Reasons) {
-		if r.Detail != "" {
+		switch {
+		case r.Detail == "":
+		case r.Pointer != "" && (r.Code == memproxy.PayloadMalformed || r.Code == memproxy.PayloadDuplicate):
+			return r.Detail + ": " + r.Pointer // SDKs show the sentence, and not the reasons
+		default:
 			return r.Detail
 		}
 	}

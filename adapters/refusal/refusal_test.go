@@ -30,3 +30,16 @@ func TestForeignIsRefusedAsMissing(t *testing.T) {
 		t.Errorf("other reasons are worded anew: %s", a)
 	}
 }
+
+// Proves EDGE-18: the sentence about an unreadable payload names the place, which SDKs do
+// not show otherwise; the sentence of a ruling is unchanged.
+func TestUnreadablePlaceIsNamed(t *testing.T) {
+	for code, want := range map[memproxy.ReasonCode]string{
+		memproxy.PayloadMalformed: "not JSON: query:metadata", memproxy.PayloadDuplicate: "not JSON: query:metadata", memproxy.ScreenRisk: "not JSON",
+	} {
+		d := memproxy.Decision{Verdict: memproxy.Deny, Status: 400, Reasons: []memproxy.Reason{{Code: code, Pointer: "query:metadata", Detail: "not JSON"}}}
+		if got := refusal.New(d, refusal.Words{}, func() time.Time { return time.Time{} }).Body.Detail; got != want {
+			t.Errorf("%s: %q, want %q", code, got, want)
+		}
+	}
+}
