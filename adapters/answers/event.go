@@ -39,7 +39,7 @@ func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 	case len(data) == 1 && string(joined) == "[DONE]":
 		return whole
 	}
-	p, err := prune(s, joined)
+	p, err := prune(s, joined, nil)
 	if err != nil || s == nil {
 		return memproxy.Pruned{Unclaimed: 1, Names: []string{"/-"}}
 	}

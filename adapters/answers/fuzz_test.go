@@ -60,11 +60,11 @@ func FuzzPrune(f *testing.F) {
 					tt.Fatalf("%s: the scan lets %q pass, and %d members are not claimed", route, body, p.n)
 				}
 			}
-			p, err := prune(s, body)
+			p, err := prune(s, body, nil)
 			if err != nil {
 				continue
 			}
-			again, err := prune(s, p.Body)
+			again, err := prune(s, p.Body, nil)
 			if err != nil || again.Unclaimed > 0 || !bytes.Equal(again.Body, p.Body) {
 				tt.Fatalf("%s: %q becomes %q, and that %q (%v)", route, body, p.Body, again.Body, err)
 			}

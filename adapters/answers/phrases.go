@@ -3,6 +3,7 @@ package answers
 import (
 	"bytes"
 	_ "embed" // the phrases are data
+	"maps"
 	"slices"
 	"strings"
 
@@ -106,8 +107,8 @@ func split(parts []part, said string) (fills []string, ok bool) {
 }
 
 // worded rewrites a text by the phrase that it matches: the content of a hole that
-// does not belong there becomes "?".
-func (p phrases) worded(said string, depth int) (best string, words int) {
+// does not belong there becomes "?", unless the path of the request is the source of it.
+func (p phrases) worded(said string, own map[string]string, depth int) (best string, words int) {
 	for _, parts := range p {
 		fills, ok := split(parts, said)
 		if !ok {
@@ -122,10 +123,10 @@ func (p phrases) worded(said string, depth int) (best string, words int) {
 				break
 			}
 			fill, inside := fills[i], 0
-			if !p.fills(part.hole, fill, depth) {
+			if !p.fills(part.hole, fill, depth) && !slices.Contains(slices.Collect(maps.Values(own)), fill) {
 				fill = "?"
 				if part.hole == "phrase" && depth > 0 {
-					if again, m := p.worded(fills[i], depth-1); m > 0 {
+					if again, m := p.worded(fills[i], own, depth-1); m > 0 {
 						fill, inside = again, m
 					}
 				}
@@ -199,7 +200,7 @@ func (p phrases) flaws(said string) string {
 		}
 		place := p.place(where) + ": "
 		if len(msg) <= maxPhrase && !p.has(place+msg) {
-			if words, n := p.worded(msg, 2); n > 0 {
+			if words, n := p.worded(msg, nil, 2); n > 0 {
 				msg = words
 			}
 		}
@@ -228,12 +229,12 @@ func (s *spec) admits(said string) bool {
 }
 
 // replacement returns the text to show instead of one that is not admitted.
-func (s *spec) replacement(said string) string {
+func (s *spec) replacement(said string, own map[string]string) string {
 	if flaws := s.phrases.flaws(said); flaws != "" {
 		return flaws
 	}
 	if len(said) <= maxSaid {
-		if words, n := s.phrases.worded(said, 2); n > 0 {
+		if words, n := s.phrases.worded(said, own, 2); n > 0 {
 			return words
 		}
 	}

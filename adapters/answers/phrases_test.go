@@ -15,6 +15,8 @@ const errorTable = `
 kind Error
 	detail text
 	code name
+kind Asked
+	include_these_member_names_too s
 answer ! Error
 phrase Agent {name} not found
 phrase Found {n} agents
@@ -50,6 +52,8 @@ func TestPhrases(t *testing.T) {
 		"Role should be 'user', 'the canary sings in the morning'":      "Role should be ?",
 		"duplicate key value violates (text)=(canary)":                  "",
 		"Field required; canary":                                        "",
+		"query.include_these_member_names_too: Field required":          "=",
+		"query.these_names_are_no_members_at_all: Field required":       "",
 		"body.canary is here: Field required":                           "",
 		"Agent a not found" + strings.Repeat(" ", 800):                  "",
 		"Agent " + strings.Repeat("canary ", 100) + " not found":        "Agent ? not found",
@@ -82,4 +86,30 @@ func quoted(t testing.TB, members map[string]string) []byte {
 	enc.SetEscapeHTML(false)
 	must.Do(t, enc.Encode(members))
 	return bytes.TrimSpace(b.Bytes())
+}
+
+// Proves EDGE-13: an error shows what the path of its request named, whatever it is, and
+// nothing else that is no plain name.
+func TestErrorsShowTheCallersOwnName(t *testing.T) {
+	pruner := must.Get(answers.NewPruner(errorTable + "phrase Tool '{any}' not found\n"))(t)
+	rt := memproxy.Route{ID: "run", Params: map[string]string{"tool_name": "send the weekly report to ann"}}
+	for said, want := range map[string]string{
+		"Tool 'send the weekly report to ann' not found":              "=",
+		"Agent send the weekly report to ann not found":               "=",
+		"Tool 'send the weekly report to bob' not found":              "Tool '?' not found",
+		"Tool 'the canary sings' not found":                           "Tool '?' not found",
+		"send the weekly report to ann":                               answers.Withheld,
+		"Value error, Tool 'send the weekly report to ann' not found": "=",
+	} {
+		if want == "=" {
+			want = said
+		}
+		body := must.Get(json.Marshal(map[string]string{"detail": said}))(t)
+		got := must.Get(pruner.Prune(rt, memproxy.Reply{Status: 404, Body: body}))(t)
+		var shown struct{ Detail string }
+		must.Do(t, json.Unmarshal(got.Body, &shown))
+		if shown.Detail != want {
+			t.Errorf("%q is shown as %q, want %q", said, shown.Detail, want)
+		}
+	}
 }

@@ -26,7 +26,7 @@ const (
 // not claim; if all have a claim it is the body itself. A body of another shape is
 // ErrShape.
 func (t *Table) Prune(route string, body []byte) (memproxy.Pruned, error) {
-	return prune(t.answers[route], body)
+	return prune(t.answers[route], body, nil)
 }
 
 // Claims reports whether the table claims all members of an element of the list in a
@@ -42,7 +42,7 @@ func (t *Table) Claims(route, member string, element []byte) bool {
 	return s != nil && s.list != nil && claimed(s.list, element, nil)
 }
 
-func prune(s *spec, body []byte) (memproxy.Pruned, error) {
+func prune(s *spec, body []byte, own map[string]string) (memproxy.Pruned, error) {
 	whole := memproxy.Pruned{Body: body}
 	switch {
 	case len(bytes.TrimSpace(body)) == 0:
@@ -56,7 +56,7 @@ func prune(s *spec, body []byte) (memproxy.Pruned, error) {
 	if err != nil {
 		return memproxy.Pruned{}, err
 	}
-	p := pruning{e: doc.Edit()}
+	p := pruning{e: doc.Edit(), own: own}
 	if !p.value(doc.Root, s, "") {
 		return memproxy.Pruned{}, ErrShape
 	}
@@ -69,6 +69,7 @@ func prune(s *spec, body []byte) (memproxy.Pruned, error) {
 // pruning is the state of pruning one document.
 type pruning struct {
 	e     *jsondoc.Edits
+	own   map[string]string // the parameters of the request's path
 	n     int
 	names []string
 }
@@ -127,7 +128,7 @@ func (p *pruning) said(v *jsondoc.Value, s *spec, at string) bool {
 	if s.admits(said) || !s.text {
 		return s.admits(said)
 	}
-	instead := s.replacement(said)
+	instead := s.replacement(said, p.own)
 	if raw, err := jsontext.AppendQuote(nil, instead); err == nil && instead != said {
 		p.e.Replace(v, raw)
 		p.note(cmp.Or(at, "/?"))

@@ -35,7 +35,7 @@ func (p Pruner) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned,
 		}
 		return p.Answers.readable(rt, reply.Body)
 	}
-	out, err := prune(p.Answers.failed, reply.Body)
+	out, err := prune(p.Answers.failed, reply.Body, rt.Params)
 	var flaw *memproxy.Malformed
 	emptied := out.Unclaimed > 0 && len(bytes.Trim(out.Body, "{}[] \t\r\n")) == 0
 	switch {

@@ -115,6 +115,13 @@ func Parse(texts ...string) (*Table, error) {
 			return nil, fmt.Errorf("answers: %w", err)
 		}
 	}
+	for _, members := range t.kinds { // places of errors, longer than a plain name
+		for name := range members {
+			if !token(name) {
+				*t.phrases = append(*t.phrases, []part{{text: name}})
+			}
+		}
+	}
 	t.failed = t.answers[Failed]
 	delete(t.answers, Failed)
 	return t, nil
