@@ -41,6 +41,15 @@ func Share(core, short int) int {
 	return core
 }
 
+// Sample is the cases of a list that are played, the first among them; see Share.
+func Sample[T any](all []T, core, short int) []T {
+	var out []T
+	for i := 0; i < len(all); i += Share(core, short) {
+		out = append(out, all[i])
+	}
+	return out
+}
+
 // Limit ends what hangs. What a test waits for is certain to come, on any machine.
 const Limit = time.Minute
 
