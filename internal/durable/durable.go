@@ -3,6 +3,7 @@
 package durable
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -100,8 +101,18 @@ func Head(path string, n int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, n))
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	// Of a large file there is room for a part: its size may be wrong by any amount.
+	b := bytes.NewBuffer(make([]byte, 0, min(info.Size(), n, maxRoom)+bytes.MinRead))
+	_, err = b.ReadFrom(io.LimitReader(f, n))
+	return b.Bytes(), err
 }
+
+// maxRoom bounds the room that is made for a file before it is read, in bytes.
+const maxRoom = 1 << 20
 
 // maxGiven bounds what a command reads of a file that it was given, in bytes.
 const maxGiven = 64 << 20
