@@ -133,7 +133,7 @@ func startListeners(t *testing.T, c *extproctest.Case) *twoListeners {
 // facesBefore is twoListeners in front of any backend.
 func facesBefore(t *testing.T, settings extproctest.Settings, backend http.Handler) *twoListeners {
 	t.Helper()
-	f := &twoListeners{name: settings["kind"], rig: &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}}
+	f := &twoListeners{name: settings["kind"], rig: &rig{t: t, dir: stateDir(t), log: &lockedBuffer{}}}
 	up := httptest.NewServer(backend)
 	t.Cleanup(up.Close)
 	f.up = up.URL

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -169,7 +168,7 @@ func startRig(r *rig, conf string, change ...string) *rig {
 	t := r.t
 	t.Helper()
 	b := must.Get(embedded.New(embedded.Options{}))(t)
-	r.dir, r.log, r.back = ring.Dir(t), &lockedBuffer{}, &recordingBackend{to: b}
+	r.dir, r.log, r.back = stateDir(t), &lockedBuffer{}, &recordingBackend{to: b}
 	up := httptest.NewServer(r.back)
 	t.Cleanup(up.Close)
 	r.up = up.URL
@@ -365,15 +364,6 @@ func says(t *testing.T, code int, text string, args ...string) {
 	if got != code || !strings.Contains(said, text) {
 		t.Errorf("%s: exit %d, want %d and %q: %s%s", strings.Join(args, " "), got, code, text, out, errs)
 	}
-}
-
-func (r *rig) audit(args ...string) string {
-	r.t.Helper()
-	code, out, errs := invoke(r.t, append([]string{"audit", "query", "--dir", filepath.Join(r.dir, "state", "audit"), "--json"}, args...)...)
-	if code != 0 {
-		r.t.Fatalf("audit query: %s", errs)
-	}
-	return out
 }
 
 const note = `{"user_id":"ann","agent_id":"dev","infer":false,"messages":[{"role":"user","content":"likes tea"}]}`

@@ -58,7 +58,7 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	ring.Until(l.t, "both versions on record", func() bool {
-		out := l.audit("--memory", l.agent, "--json")
+		out := l.audit("--memory", l.agent)
 		return strings.Contains(out, all[1].SHA256) && strings.Contains(out, all[0].SHA256)
 	})
 	if out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", l.agent); code != 0 {
