@@ -60,12 +60,12 @@ func TestCanariesAreSeenByTheirOwners(t *testing.T) {
 		i := slices.IndexFunc(w.Callers, func(c *contract.Caller) bool { return c.Name == "star" })
 		w.Callers = []*contract.Caller{w.Callers[i], root}
 		seen := map[string]string{}
-		for c, err := range f.Cases(w, routes) {
+		reads := func(c *contract.Case) bool {
+			return c.Class == contract.Own && c.Place == "" && c.Method == http.MethodGet && !c.Route.Public
+		}
+		for c, err := range f.Cases(w, ring.Sample(routes, 1, 4), reads) {
 			if err != nil {
 				t.Fatal(err)
-			}
-			if c.Class != contract.Own || c.Place != "" || c.Method != http.MethodGet || c.Route.Public {
-				continue
 			}
 			a := must.Get(contract.Send(r.base, c.Method, c.Target, c.Body, c.Header...))(t)
 			if strings.Contains(a.Body, c.Caller.Owner.Canary) {
@@ -86,7 +86,7 @@ func TestCanariesAreSeenByTheirOwners(t *testing.T) {
 				t.Errorf("%s: %.90q, and the reason is %q", id, body, why)
 			}
 		}
-		if shown < 25 {
+		if shown < 25/ring.Share(1, 4) {
 			t.Errorf("%d answers show a canary", shown)
 		}
 	}
@@ -206,7 +206,7 @@ func TestBackendErrorTextsAreWithheld(t *testing.T) {
 		for _, envoy := range []bool{false, true} {
 			addr := f.listener(t, envoy).Addr
 			tried, kept := 0, 0
-			for _, line := range requests {
+			for _, line := range ring.Sample(requests, 1, 3) {
 				for i := range forms {
 					status := statuses[tried%len(statuses)]
 					now.Store(&answer{status, i})

@@ -142,12 +142,15 @@ func (f *Format) body(r *Route, method string) (string, error) {
 	return "", fmt.Errorf("contract: nothing says what payload %s %s takes", method, r.ID)
 }
 
-// Cases yields the whole matrix, in the order of the table, the classes of one
-// place and caller together. A route that the format does not cover ends it with
-// an error.
-func (f *Format) Cases(w *World, routes []Route) iter.Seq2[*Case, error] {
-	return f.cases(w, routes, func(string, *Caller) bool { return true }, func(*Case) bool { return true })
+// Cases yields the cases of the matrix that plays selects, in the order of the table, the
+// classes of one place and caller together. Plays sees a case before it has a request, and
+// keeps no pointer to it. A route that the format does not cover ends it with an error.
+func (f *Format) Cases(w *World, routes []Route, plays func(*Case) bool) iter.Seq2[*Case, error] {
+	return f.cases(w, routes, func(string, *Caller) bool { return true }, plays)
 }
+
+// Every selects every case.
+func Every(*Case) bool { return true }
 
 // cases are the cases with methods and callers that are wanted, of which those that
 // are played get a request.
@@ -172,8 +175,9 @@ func (f *Format) route(w *World, r *Route, method string, wanted func(string, *C
 	if err != nil {
 		return yield(nil, err)
 	}
+	out := Case{Route: *r, Method: method, body: body} // one for all: few are played, and request copies those
 	for _, p := range all {
-		name := p.String()
+		out.Place, out.place = p.String(), p
 		for _, c := range w.Callers {
 			if !wanted(method, c) {
 				continue
@@ -182,7 +186,7 @@ func (f *Format) route(w *World, r *Route, method string, wanted func(string, *C
 				if p.where == "" && class != Own {
 					continue // nothing is named
 				}
-				out := Case{Route: *r, Place: name, Class: class, Caller: c, Method: method, place: p, body: body}
+				out.Class, out.Caller = class, c
 				if plays(&out) && !yield(f.request(w, &out)) {
 					return false
 				}

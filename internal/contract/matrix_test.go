@@ -36,7 +36,7 @@ func TestEveryRouteIsInTheMatrix(t *testing.T) {
 				method, path, _ := strings.Cut(at, " ")
 				r := Route{ID: rt.ID, Method: method, Path: path, Kind: rt.Kind}
 				seen := map[string]bool{}
-				for c, err := range tc.f.Cases(tc.w, []Route{r}) {
+				for c, err := range tc.f.Cases(tc.w, []Route{r}, Every) {
 					if err != nil {
 						t.Fatalf("%s: %v", at, err)
 					}
@@ -58,7 +58,7 @@ func TestEveryRouteIsInTheMatrix(t *testing.T) {
 			}
 			for _, path := range []string{"/v1/things/{thing_of_tomorrow}", "/v1/things/{rest...}"} {
 				failed := false
-				for _, err := range tc.f.Cases(tc.w, []Route{{ID: "tomorrow", Method: "GET", Path: path}}) {
+				for _, err := range tc.f.Cases(tc.w, []Route{{ID: "tomorrow", Method: "GET", Path: path}}, Every) {
 					failed = failed || err != nil
 				}
 				if !failed {
@@ -78,7 +78,7 @@ func TestSharesAreTheWhole(t *testing.T) {
 	for n, played := range map[int]map[string]uint32{1: first, 2: again} {
 		w := small(LettaOwner, LettaUnknown())
 		w.Owners[2].Objects["agent"] += strings.Repeat("0", n)
-		for c, err := range Letta().Cases(w, routes) {
+		for c, err := range Letta().Cases(w, routes, Every) {
 			if err != nil {
 				t.Fatal(err)
 			}
