@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -18,7 +21,8 @@ import (
 // ends are anchored again, and the next break is reported.
 func TestAcceptingABreak(t *testing.T) {
 	t.Parallel()
-	for name, do := range damage {
+	for _, name := range ring.Sample(slices.Sorted(maps.Keys(damage)), 1, 2) {
+		do := damage[name]
 		if do == nil {
 			continue
 		}

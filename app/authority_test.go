@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,14 +100,16 @@ func (r *rig) dissent(id string) []string {
 func TestAuthority(t *testing.T) {
 	t.Parallel()
 	const green, coffee = "Ann likes green tea.", "Ann likes coffee."
-	for name, q := range map[string]struct{ method, path, body, dissent string }{
+	cases := map[string]struct{ method, path, body, dissent string }{
 		"server update":    {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`, coffee},
 		"platform update":  {"PUT", "/v1/memories/ID/", `{"text":"Ann likes coffee."}`, coffee},
 		"batch update":     {"PUT", "/v1/batch/", `{"memories":[{"memory_id":"ID","text":"Ann likes coffee."}]}`, coffee},
 		"server deletion":  {"DELETE", "/memories/ID", "", ""},
 		"platform removal": {"DELETE", "/v1/memories/ID/", "", ""},
 		"batch deletion":   {"DELETE", "/v1/batch/", `{"memories":[{"memory_id":"ID"}]}`, ""},
-	} {
+	}
+	for _, name := range ring.Sample(slices.Sorted(maps.Keys(cases)), 1, 3) {
+		q := cases[name]
 		t.Run(name, func(t *testing.T) {
 			r := startPeople(t, "")
 			change := func(id, who string) got {

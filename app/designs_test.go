@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,7 +112,9 @@ func TestFragmentedAttackIsHeld(t *testing.T) {
 // nothing.
 func TestBreaksFoundByPruningAreReported(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]memproxy.FaultClass{"nothing": "", "tamper": memproxy.FaultTamper, "forge": memproxy.FaultForge, "delete-middle": memproxy.FaultDelete} {
+	cases := map[string]memproxy.FaultClass{"nothing": "", "tamper": memproxy.FaultTamper, "forge": memproxy.FaultForge, "delete-middle": memproxy.FaultDelete}
+	for _, name := range ring.Sample(slices.Sorted(maps.Keys(cases)), 1, 2) {
+		want := cases[name]
 		t.Run(name, func(t *testing.T) {
 			r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 			id := r.written("Ann has a cat.", "")

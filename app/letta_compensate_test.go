@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -75,13 +76,15 @@ func (l *lettaRig) settled() {
 // refused writes are undone, the admitted ones remain.
 func TestUngatedRunsAreCompensated(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct{ agent, route, more, path string }{
+	cases := map[string]struct{ agent, route, more, path string }{
 		"an older loop":                   {olderAgent, "/messages", ``, ""},
 		"an older loop, streamed":         {olderAgent, "/messages", `,"streaming":true`, ""},
 		"the older stream":                {olderAgent, "/messages/stream", ``, ""},
 		"in the background":               {someAgent, "/messages/async", ``, ""},
 		"an older loop in the background": {olderAgent, "/messages/async", ``, ""},
-	} {
+	}
+	for _, name := range ring.Sample(slices.Sorted(maps.Keys(cases)), 1, 2) {
+		tc := cases[name]
 		t.Run(name, func(t *testing.T) {
 			l := startCompensating(t, tc.agent)
 			a := l.do("POST", "/v1/agents/"+l.agent+tc.route, fmt.Sprintf(`{"input":%q%s}`, poisoned, tc.more), "Authorization", "Bearer "+devToken)

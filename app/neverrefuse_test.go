@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -90,7 +91,7 @@ func (r *rig) upstreamIDs(word string) []string {
 // and by its receipt. Ordinary memories are shown.
 func TestNeverRefuseSetsContentAside(t *testing.T) {
 	t.Parallel()
-	for name, add := range map[string]struct{ path, more string }{
+	cases := map[string]struct{ path, more string }{
 		"server":                 {"/memories", `,"infer":false`},
 		"server, extracted":      {"/memories", ``},
 		"v1":                     {"/v1/memories/", `,"infer":false`},
@@ -98,7 +99,9 @@ func TestNeverRefuseSetsContentAside(t *testing.T) {
 		"v1, later":              {"/v1/memories/", ``},
 		"platform, extracted":    {"/v3/memories/add/", ``},
 		"platform, word by word": {"/v3/memories/add/", `,"infer":false`},
-	} {
+	}
+	for _, name := range ring.Sample(slices.Sorted(maps.Keys(cases)), 1, 3) {
+		add := cases[name]
 		t.Run(name, func(t *testing.T) {
 			r := start(t, screeningConf, "SCREENING", never)
 			write := func(text string) got {

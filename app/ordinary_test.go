@@ -14,6 +14,7 @@ import (
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // ordinaryCall is one request of an application, the role or setting that it needs (""
@@ -199,7 +200,7 @@ func openedWith(t *testing.T, backend, opens string) func(method, path, body str
 func TestRefusalsStateTheLimit(t *testing.T) {
 	t.Parallel()
 	said := regexp.MustCompile(`"detail":"([^"]*)"`)
-	for _, tc := range []struct {
+	for _, tc := range ring.Sample([]struct {
 		name, more, refused string
 		times               int
 		want                []string
@@ -212,7 +213,7 @@ func TestRefusalsStateTheLimit(t *testing.T) {
 		{"what a policy closes", "", strings.Replace(note, `"infer"`, `"custom_instructions":"x","infer"`, 1), 20, nil},
 		{"what cannot be seen", "", strings.Replace(note, `"likes tea"`, `{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}`, 1), 20, nil},
 		{"what is filed under a trait", "", strings.Replace(note, `"infer"`, `"metadata":{"topic":"health"},"infer"`, 1), 20, nil},
-	} {
+	}, 1, 3) {
 		r := start(t, rigged(t, "mem0-server", "UPSTREAM")+"sessions: {max_user_rejections: 10}\n"+tc.more+"\n")
 		for range tc.times {
 			r.do("POST", "/memories", tc.refused, "X-Memproxy-Session", "s1")
@@ -238,7 +239,7 @@ func TestIdentityRefusalsNameTheSetting(t *testing.T) {
 	narrow := [2]string{`acts_as: "*"`, `acts_as: [shop]`}
 	users := [2]string{`# users: [ann, bob]`, `users: [ann]`}
 	const bobs = `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"likes tea"}]}`
-	for _, tc := range []struct {
+	for _, tc := range ring.Sample([]struct {
 		name, method, path, body, key string
 		change                        [2]string
 		status                        int
@@ -250,7 +251,7 @@ func TestIdentityRefusalsNameTheSetting(t *testing.T) {
 		{"a key", "POST", "/memories", note, "another", [2]string{}, 401, "identity.keys lists the SHA-256 of those that are"},
 		{"no key", "POST", "/memories", note, "", [2]string{}, 401, "identity says which are accepted"},
 		{"another tenant", "POST", "/memories", note, devToken, [2]string{"      tenant: main\n", "      tenant: other\n"}, 403, "backends[].tenant and the tenant of its entry under identity differ"},
-	} {
+	}, 1, 3) {
 		conf := rigged(t, "mem0-server", "UPSTREAM")
 		if !strings.Contains(conf, tc.change[0]) {
 			t.Fatalf("%s: the file has no %q", tc.name, tc.change[0])

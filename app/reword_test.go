@@ -61,7 +61,7 @@ const tea = "Ann drinks green tea in the m\u00f6rning."
 // Proves GOV-5, DOL-4, DOL-6
 func TestDangerousTextsAreRewritten(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	for _, c := range ring.Sample([]struct {
 		how, text, verdict, stored string
 	}{
 		{"off", tea + " " + poison, "deny", ""},
@@ -76,7 +76,7 @@ func TestDangerousTextsAreRewritten(t *testing.T) {
 		{"soft", tea + " " + poison + " \u00c9mile sails.", "amend", tea + " [PATTERN_001] \u00c9mile sails."},
 		{"soft", tea + " " + suspicious, "amend", tea + " [PATTERN_001]"},
 		{"soft", tea + " The key is AKIAIOSFODNN7EXAMPLQ. " + suspicious, "deny", ""},
-	} {
+	}, 1, 3) {
 		t.Run(c.how+" "+c.text[:min(len(c.text), 64)], func(t *testing.T) {
 			r := rewording(t, c.how)
 			for range 2 {

@@ -29,8 +29,9 @@ func filled(t *testing.T) (budget *frontend.InFlight, free func()) {
 	return budget, other.Release
 }
 
-// answerOf returns n bytes that the toy's filters can read.
-func answerOf(n int) string { return strings.Repeat("m1 ann\n", n/7) }
+// answerOf returns n bytes that the toy's filters can read: memories of 1 KiB, since each
+// takes the filters as long as any other.
+func answerOf(n int) string { return strings.Repeat("m"+strings.Repeat("1", 1018)+" ann\n", n>>10) }
 
 // Proves EDGE-14: the answers in an agent's turn, in one piece or as a stream, and its
 // events count in the budget of bytes in flight: they fail without room, and succeed

@@ -280,8 +280,11 @@ func TestPanicsAreLogged(t *testing.T) {
 // the backend at once.
 func TestOneCallerDoesNotStopOthers(t *testing.T) {
 	const slow = 25 * time.Second
-	for _, path := range []string{"/memory", "/keys", "/health"} {
-		for _, enforce := range []bool{true, false} {
+	for i, path := range []string{"/memory", "/keys", "/health"} {
+		for j, enforce := range []bool{true, false} {
+			if (i+j)%ring.Share(1, 2) != 0 {
+				continue // under -short each path in one of the modes
+			}
 			var arrived atomic.Int64
 			held := frontend.NewInFlight(0, 0)
 			inBubble(t, func(o *proxy.Options, r *gate.Rules) { o.InFlight, r.Enforce = held, enforce }, func(q *http.Request, c net.Conn) {
