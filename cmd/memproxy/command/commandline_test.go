@@ -21,6 +21,7 @@ import (
 	"github.com/memproxy/memproxy/cmd/memproxy/command"
 	"github.com/memproxy/memproxy/demo"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -127,6 +128,7 @@ func shellWords(t *testing.T, line string) (words []string) {
 // An option of several letters has two dashes. With one it is refused, at each
 // level, and the message has the right spelling.
 func TestOneDashIsRefused(t *testing.T) {
+	ring.Long(t, "one command line after another")
 	t.Parallel()
 	a := &command.Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
 	n := 0

@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy/cmd/memproxy/command"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/proofs"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // root leads from this package to the module's.
@@ -105,6 +106,7 @@ func spoken(sentence string) []string {
 // Every command line that a document, an alert or a template of the chart shows is
 // one that the program takes, and every option that a document names is one of it.
 func TestCommandLinesInDocuments(t *testing.T) {
+	ring.Long(t, "one document after another")
 	lines, options := 0, map[string]bool{"enable-feature": true} // of Prometheus
 	var visit func(*cobra.Command)
 	visit = func(c *cobra.Command) {
