@@ -10,6 +10,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -99,7 +100,8 @@ func sentence(d memproxy.Decision, otherwise string) string {
 		switch {
 		case r.Detail == "":
 		case r.Pointer != "" && (r.Code == memproxy.PayloadMalformed || r.Code == memproxy.PayloadDuplicate):
-			return r.Detail + ": " + r.Pointer // SDKs show the sentence, and not the reasons
+			// SDKs show the sentence, and not the reasons. Terminals must not obey a name in it.
+			return r.Detail + ": " + strings.Trim(strconv.QuoteToASCII(r.Pointer), `"`)
 		default:
 			return r.Detail
 		}

@@ -42,4 +42,8 @@ func TestUnreadablePlaceIsNamed(t *testing.T) {
 			t.Errorf("%s: %q, want %q", code, got, want)
 		}
 	}
+	d := memproxy.Decision{Verdict: memproxy.Deny, Status: 400, Reasons: []memproxy.Reason{{Code: memproxy.PayloadDuplicate, Pointer: "/a\x1b[2J\u202eb", Detail: "twice"}}}
+	if got, want := refusal.New(d, refusal.Words{}, func() time.Time { return time.Time{} }).Body.Detail, `twice: /a\x1b[2J\u202eb`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
