@@ -59,7 +59,7 @@ func TestLockedLedgerFile(t *testing.T) {
 	r := startRig(&rig{t: t, hasty: true}, strings.Replace(plain, "users: [ann]", `users: "*"`, 1))
 	id := r.written("Ann likes milk.", "")
 	r.versioned(id)
-	db := must.Get(sql.Open("sqlite", filepath.Join(r.dir, "state", "ledger.db")))(t)
+	db := must.Get(sql.Open("sqlite", "file:"+filepath.Join(r.dir, "state", "ledger.db")+"?_pragma=busy_timeout(60000)"))(t) // the sidecar may be writing
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	lock := func(how string) {
