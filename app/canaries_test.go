@@ -86,7 +86,7 @@ func TestCanariesAreSeenByTheirOwners(t *testing.T) {
 				t.Errorf("%s: %.90q, and the reason is %q", id, body, why)
 			}
 		}
-		if shown < 25/ring.Share(1, 4) {
+		if shown < 25/ring.Share(1, 6) { // routes of a sample show fewer
 			t.Errorf("%d answers show a canary", shown)
 		}
 	}
