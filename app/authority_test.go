@@ -107,6 +107,11 @@ func TestAuthority(t *testing.T) {
 		"server deletion":  {"DELETE", "/memories/ID", "", ""},
 		"platform removal": {"DELETE", "/v1/memories/ID/", "", ""},
 		"batch deletion":   {"DELETE", "/v1/batch/", `{"memories":[{"memory_id":"ID"}]}`, ""},
+		// A member that names an export elsewhere does not make the targets exports.
+		"server update, export":   {"PUT", "/memories/ID", `{"text":"Ann likes coffee.","memory_export_id":"ID"}`, coffee},
+		"platform update, export": {"PUT", "/v1/memories/ID/", `{"memory_export_id":"ID","text":"Ann likes coffee."}`, coffee},
+		"batch update, export":    {"PUT", "/v1/batch/", `{"memories":[{"memory_id":"ID","text":"Ann likes coffee.","memory_export_id":"ID"}]}`, coffee},
+		"batch deletion, export":  {"DELETE", "/v1/batch/", `{"memories":[{"memory_id":"ID","memory_export_id":"ID"}],"memory_export_id":"ID"}`, ""},
 	}
 	for _, name := range ring.Sample(slices.Sorted(maps.Keys(cases)), 1, 3) {
 		q := cases[name]
@@ -114,7 +119,7 @@ func TestAuthority(t *testing.T) {
 			r := startPeople(t, "")
 			change := func(id, who string) got {
 				t.Helper()
-				return r.do(q.method, strings.Replace(q.path, "ID", id, 1), strings.Replace(q.body, "ID", id, 1), as(who)...)
+				return r.do(q.method, strings.Replace(q.path, "ID", id, 1), strings.ReplaceAll(q.body, "ID", id), as(who)...)
 			}
 			for _, tc := range []struct{ author, by string }{{"human", ""}, {"better", ""}, {"better", "reviewer"}, {"peer", ""}} {
 				id := r.note(tc.author, green, "")

@@ -101,6 +101,9 @@ func target(op *memproxy.Operation, v *jsondoc.Value, kind memproxy.TargetKind, 
 	if respelled(id) || id == "." || id == ".." || strings.Contains(id, "/") || strings.ContainsFunc(id, routetable.Unfit) {
 		return bad(memproxy.PayloadPath, 422, ptr, "this cannot be an id")
 	}
+	if len(op.Targets) > 0 && op.TargetKind != kind { // all are looked up as objects of one kind
+		return bad(memproxy.PayloadMalformed, 422, ptr, "one request cannot be about objects of two kinds")
+	}
 	op.Targets, op.TargetKind = append(op.Targets, id), kind
 	return nil
 }

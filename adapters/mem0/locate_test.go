@@ -1,6 +1,8 @@
 package mem0_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -69,6 +71,33 @@ func TestMerges(t *testing.T) {
 	} {
 		if got := a.Merges(memproxy.Route{ID: id}, nil); got != want {
 			t.Errorf("Merges(%s) = %v", id, got)
+		}
+	}
+}
+
+// Proves EDGE-3, EDGE-5: whatever else a body names, the memories that a request changes
+// are looked up as memories, or the request is refused.
+func TestNoMemberMakesATargetAnotherObject(t *testing.T) {
+	const id, other = "11111111-2222-4333-8444-555555555555", "99999999-2222-4333-8444-555555555555"
+	a := adapter(t)
+	for target, body := range map[string]string{
+		"PUT /memories/" + id:          `{"text":"tea",MEMBER}`,
+		"PUT /v1/memories/" + id + "/": `{MEMBER,"text":"tea"}`,
+		"POST /v1/feedback/":           `{"memory_id":"` + id + `","feedback":"POSITIVE",MEMBER}`,
+		"PUT /v1/batch/":               `{"memories":[{"memory_id":"` + id + `","text":"tea",MEMBER}],MEMBER}`,
+		"DELETE /v1/batch/":            `{MEMBER,"memories":[{MEMBER,"memory_id":"` + id + `"}]}`,
+	} {
+		rt, req := routed(t, a, target)
+		for _, name := range []string{
+			"memory_export_id", "export_id", "memory_id", "memory_ids", "event_id", "event", "job", "job_id", "id", "ids", "entity_id", "entity_type", "entities",
+			"source_id", "target_id", "webhook_id", "schema", "type", "kind", "filters", "run_id", "memories",
+		} {
+			for _, value := range []string{`"` + id + `"`, `"` + other + `"`, `["` + other + `"]`, `{"id":"` + other + `"}`} {
+				op, err := a.Decode(rt, req, []byte(strings.ReplaceAll(body, "MEMBER", `"`+name+`":`+value)))
+				if err == nil && (op.TargetKind != memproxy.TargetMemory || !slices.Contains(op.Targets, id)) {
+					t.Errorf("%s with %s %s is about %s %q", target, name, value, op.TargetKind, op.Targets)
+				}
+			}
 		}
 	}
 }

@@ -132,7 +132,7 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 			return target(d.op, v, memproxy.TargetMemory, ptr)
 		}
 	case "memory_export_id":
-		if v.Kind != jsondoc.Null {
+		if d.row.id == "mem0.v1.export.get" && v.Kind != jsondoc.Null {
 			return target(d.op, v, memproxy.TargetExport, ptr)
 		}
 	case "timestamp", "observation_date", "observation_datetime", "created_at", "updated_at":
