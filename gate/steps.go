@@ -143,7 +143,7 @@ func decode(_ context.Context, r *run) error {
 		r.verdict.Refuse(memproxy.StatusTooLarge, memproxy.Reason{Code: memproxy.PayloadTooMany, Detail: "the request names " + much})
 		return nil
 	}
-	if flaw := limits.Trimmed(op); flaw != nil {
+	if flaw := cmp.Or(limits.Trimmed(op), content.Stray(op)); flaw != nil {
 		r.verdict.Malformed(flaw)
 		return nil
 	}

@@ -59,6 +59,20 @@ func Replaced(op *memproxy.Operation) []string {
 	return out
 }
 
+// Stray returns the flaw of an operation with targets that changes an object which is none of
+// them: the owners and authors of its targets alone would be looked up.
+func Stray(op *memproxy.Operation) *memproxy.Malformed {
+	if len(op.Targets) == 0 {
+		return nil
+	}
+	for i := range op.Items {
+		if it := &op.Items[i]; it.Target != "" && !slices.Contains(op.Targets, it.Target) {
+			return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 422, Pointer: it.Pointer, Detail: "the request names other objects than the one that it changes"}
+		}
+	}
+	return nil
+}
+
 // Given returns the item with the text that a correction gives a target, and the first
 // that says that its metadata or its field changes; nil where there is none. An item
 // that names no target has the text of the only one, unless that keeps its own: then it

@@ -68,3 +68,17 @@ func texts(items []memproxy.Item) []string {
 	}
 	return out
 }
+
+// Proves EDGE-3, EDGE-5: an operation with targets changes no other object.
+func TestStray(t *testing.T) {
+	items := []memproxy.Item{{Pointer: "/text", Target: "a"}, {Pointer: "/args", Target: "b"}, {Pointer: "/query"}}
+	for _, tc := range []struct {
+		targets []string
+		at      string
+	}{{nil, ""}, {[]string{"a", "b"}, ""}, {[]string{"a"}, "/args"}, {[]string{"c"}, "/text"}} {
+		flaw := content.Stray(&memproxy.Operation{Targets: tc.targets, Items: items})
+		if (flaw == nil) != (tc.at == "") || flaw != nil && (flaw.Pointer != tc.at || flaw.Status != 422) {
+			t.Errorf("%q: %+v", tc.targets, flaw)
+		}
+	}
+}
