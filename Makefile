@@ -31,7 +31,7 @@ times: ## the tests of the core that take over two seconds alone, on a machine t
 check: vet lint race modules ## what must be green before a commit lands, beside the core
 
 vet:
-	$(GO) vet ./... && $(GO) vet -tags e2e,e2ekube ./e2e/...
+	$(GO) vet -tags e2e,e2ekube,slow ./...
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 
 lint:
