@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"testing"
 
@@ -337,4 +338,39 @@ func TestToolsByNameAreTheServersOwn(t *testing.T) {
 	}
 	one := startLetta(t, someAgent)
 	one.do("POST", "/v1/agents/", `{"name":"a","memory_blocks":[],"tools":["my_tool"]}`).want(t, 200)
+}
+
+// Proves EDGE-3: where tenants share a server, another tenant's file in the caller's own
+// folder reads like one that nobody has, which the server (0.16.8) answers with 500.
+func TestFilesOfOtherTenantsReadAsUnknown(t *testing.T) {
+	t.Parallel()
+	const foreign, owned, unknown = "file-00000000-0000-4000-8000-0000000000f1", "file-00000000-0000-4000-8000-0000000000f2", "file-00000000-0000-4000-8000-0000000000f3"
+	l := startLettaWith(t, someAgent, twoTenants, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			switch id := path.Base(r.URL.Path); id {
+			case unknown:
+				w.WriteHeader(500)
+				fmt.Fprint(w, `{"detail":"An unknown error occurred"}`)
+			case foreign, owned:
+				w.WriteHeader(404)
+				fmt.Fprintf(w, `{"detail":"File with id=%s not found in folder %s"}`, id, lettaFolder)
+			default:
+				h.ServeHTTP(w, r)
+			}
+		})
+	}, "OTHER", sha("rival-key"), "NARROW", sha("narrow-key"))
+	l.own(lettaFolder, "acme")
+	l.own(owned, "rival")
+	for _, at := range []string{"/v1/folders/", "/v1/sources/"} {
+		var said []string
+		for _, id := range []string{foreign, owned, unknown} {
+			a := l.do("GET", at+lettaFolder+"/files/"+id, "", "X-API-Key", devToken)
+			_, decision, _ := strings.Cut(a.header.Get("X-Memproxy-Decision"), "; id=")
+			said = append(said, fmt.Sprint(a.status, " ", strings.NewReplacer(id, "ID", decision, "D").Replace(a.body)))
+		}
+		if said[0] != said[1] || said[1] != said[2] || !strings.HasPrefix(said[0], "404 ") {
+			t.Errorf("%s: %q", at, said)
+		}
+	}
 }
