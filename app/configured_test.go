@@ -192,6 +192,10 @@ func TestOwnersInstructMem0(t *testing.T) {
 			if name == "authenticated" && (a.status != 403 || !strings.Contains(a.body, `"policy.steering"`)) {
 				t.Errorf("%s of a key that owns nothing: %d %s", member, a.status, a.body)
 			}
+			a = r.do("POST", "/v3/memories/add/?"+member+"=p-1", `{"user_id":"ann","messages":[{"role":"user","content":"I like tea."}]}`)
+			if name == "authenticated" && (a.status != 403 || !strings.Contains(a.body, `"policy.steering"`)) {
+				t.Errorf("the parameter %s of a key that owns nothing: %d %s", member, a.status, a.body)
+			}
 		}
 		if a := r.do("POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"I like tea."}]}`); a.status != 200 {
 			t.Errorf("%s, after refusals by policy: %d %s", name, a.status, a.body)

@@ -46,10 +46,11 @@ func steeringKey(name string) bool {
 }
 
 // steers reports whether a member may instruct the backend's own model: a known one, or
-// one whose name has the words of one, which some version of a server may read.
+// one whose name has the words of one, which some version of a server may read. A number
+// of tokens (prompt_tokens) is a measure; a version can choose a prompt.
 func steers(name string) bool {
 	bare := jsondoc.Squash(name)
-	return steeringKey(name) || strings.HasSuffix(bare, "schema") ||
+	return steeringKey(name) || strings.HasSuffix(bare, "schema") || !strings.HasSuffix(bare, "tokens") &&
 		slices.ContainsFunc([]string{"prompt", "instruction", "customcategor"}, func(word string) bool { return strings.Contains(bare, word) })
 }
 

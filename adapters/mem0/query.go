@@ -35,12 +35,25 @@ func (d *decoding) query() error {
 			if base == "delete_linked" && d.op.Kind == memproxy.Forget && slices.ContainsFunc(list, func(v string) bool { return v != "false" && v != "0" && v != "" }) {
 				d.op.Bulk = true // the backend determines what else is deleted
 			}
+			if steers(base) {
+				d.steered(base, list)
+			}
 			continue
 		}
 		named(d.op, dim, list[0], queryPrefix+base)
 	}
 	headers(d.op, d.req.Header)
 	return nil
+}
+
+// steered reads a parameter as a member of the body with its name is read: which of the
+// two a server takes depends on its version.
+func (d *decoding) steered(base string, list []string) {
+	for _, text := range list {
+		it := as(memproxy.ItemSteering, "")
+		it.Pointer, it.Text, it.Configures = queryPrefix+base, text, configures(base)
+		d.op.Items, d.op.Steering = append(d.op.Items, it), true
+	}
 }
 
 // ids records the ids in a parameter, or its removal.
