@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -153,6 +154,63 @@ func TestDirectoriesAreSyncedWithTheirNames(t *testing.T) {
 		if synced["tile/entries"] != round+1 || synced["tile/0"] != round+1 || synced["tile"] != want {
 			t.Errorf("round %d: synced %v, want tile %d times", round, synced, want)
 		}
+	}
+	closeLog(t, l)
+}
+
+// A checkpoint writes the partial files that changed, and itself: a tile of a higher level
+// stays in place, past the time for which old ones are kept, until another directory may
+// have taken the log's place.
+func TestCheckpointsWriteWhatChanged(t *testing.T) {
+	opt := testOptions(ring.Dir(t))
+	files := func() map[string]os.FileInfo {
+		all := map[string]os.FileInfo{}
+		must.Do(t, filepath.WalkDir(opt.Dir, func(name string, e os.DirEntry, err error) error {
+			if err == nil && !e.IsDir() && filepath.Base(filepath.Dir(name)) != journalDir {
+				all[strings.TrimPrefix(name, opt.Dir+"/")], err = e.Info()
+			}
+			return err
+		}))
+		return all
+	}
+	l := open(t, opt)
+	record(t, l, tileWidth)
+	above := tilePath(1, 0, 1)
+	for round := range keepPartials + 2 {
+		record(t, l, 1)
+		before := files()
+		must.Do(t, l.Flush(t.Context()))
+		var wrote []string
+		for name, now := range files() {
+			if was := before[name]; was == nil || !os.SameFile(was, now) {
+				wrote = append(wrote, name)
+			}
+		}
+		slices.Sort(wrote)
+		want := []string{checkpointFile, tilePath(0, 1, round+1), bundlePath(1, round+1)}
+		if round > 0 && !slices.Equal(wrote, want) || files()[above] == nil {
+			t.Errorf("round %d: wrote %q, want %q; %s is there: %v", round, wrote, want, above, files()[above] != nil)
+		}
+	}
+	noted := 0
+	l.publisher.disk.named.Range(func(name, _ any) bool {
+		if strings.Contains(name.(string), ".p/") {
+			noted++
+		}
+		return true
+	})
+	if want := 2*keepPartials + 1; noted != want {
+		t.Errorf("%d partial files are noted, want those %d in place", noted, want)
+	}
+	must.Do(t, os.Remove(filepath.Join(opt.Dir, above)))
+	must.Do(t, os.Rename(filepath.Join(opt.Dir, journalPath(1)), filepath.Join(opt.Dir, "away")))
+	if _, err := l.Record(t.Context(), fullEvent()); err == nil {
+		t.Error("a record in a journal that is not in its place")
+	}
+	record(t, l, 1)
+	must.Do(t, l.Flush(t.Context()))
+	if files()[above] == nil {
+		t.Errorf("%s is not written again", above)
 	}
 	closeLog(t, l)
 }

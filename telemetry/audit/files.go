@@ -48,7 +48,7 @@ func archivePath(size uint64) string  { return fmt.Sprintf("%s/%020d", archiveDi
 type disk struct {
 	root  string
 	sync  func(*os.File) error
-	named *sync.Map // directories whose own names are durable
+	named *sync.Map // directories whose own names are durable, and partial files that are in place
 }
 
 func newDisk(root string, syncs func(*os.File) error) disk {
@@ -85,6 +85,19 @@ func (d disk) replace(name string, content []byte, synced bool) error {
 		return fmt.Errorf("audit: write %s: %w", name, err)
 	}
 	return nil
+}
+
+// once writes a partial file, unless this process did: its name says how much of the log
+// it holds, so that its content never changes.
+func (d disk) once(name string, content []byte) error {
+	if _, there := d.named.Load(name); there {
+		return nil
+	}
+	err := d.replace(name, content, false)
+	if err == nil {
+		d.named.Store(name, true)
+	}
+	return err
 }
 
 // syncDir makes the names in a directory durable, and the directory's own name up to

@@ -95,10 +95,10 @@ func (p *publisher) lay(bundles []bundle) (levels, []string, error) {
 	put := func(name string, content []byte, full bool) error {
 		if full {
 			dirs[path.Dir(name)] = true
-		} else {
-			partials = append(partials, name)
+			return p.disk.replace(name, content, true)
 		}
-		return p.disk.replace(name, content, full)
+		partials = append(partials, name)
+		return p.disk.once(name, content)
 	}
 	for _, b := range bundles {
 		if err := put(bundlePath(b.n, len(b.leaves)), b.buf, len(b.leaves) == tileWidth); err != nil {
@@ -166,6 +166,7 @@ func (p *publisher) tidy(full []bundle, partials []string) {
 		if slices.ContainsFunc(p.recent[1:], func(names []string) bool { return slices.Contains(names, name) }) {
 			continue
 		}
+		p.disk.named.Delete(name)
 		_ = os.Remove(p.disk.path(name))
 		_ = os.Remove(p.disk.path(path.Dir(name))) // the .p directory, if empty now
 	}
