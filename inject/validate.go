@@ -128,11 +128,12 @@ var additions = map[string]any{
 	"failureThreshold": nil, "periodSeconds": nil, "successThreshold": nil, "timeoutSeconds": nil,
 	"apiVersion": "v1", "creationTimestamp": nil, "defaultMode": nil, "divisor": nil, "expirationSeconds": nil, "volumeMode": "Filesystem",
 	"allowPrivilegeEscalation": false, "drop": nil, "privileged": false, "procMount": "Default", "readOnlyRootFilesystem": true,
-	"runAsNonRoot": true, "runAsUser": nil, "seLinuxOptions": nil, "type": "RuntimeDefault",
+	"level": nil, "runAsNonRoot": true, "runAsUser": nil, "type": "RuntimeDefault",
 }
 
 // nested are members of additions that have only such members themselves.
-var nested = []string{"capabilities", "metadata", "seccompProfile", "securityContext"}
+// Of SELinux' options only the level is one: a type such as spc_t confines nothing.
+var nested = []string{"capabilities", "metadata", "seLinuxOptions", "seccompProfile", "securityContext"}
 
 // mayAdd reports whether an object may have a member that the template's lacks.
 func mayAdd(k string, have any) bool {

@@ -96,7 +96,7 @@ func TestControlConfigurationIsValid(t *testing.T) {
 func TestInjectorKnowsTheSidecarsPorts(t *testing.T) {
 	v := values(t, "full")
 	v["config"] = map[string]any{"admin": map[string]any{"listen": "127.0.0.1:9999"}}
-	v["backends"].([]any)[1].(map[string]any)["extra"] = map[string]any{"listen": "127.0.0.1:8099"}
+	v["backends"].([]any)[1].(map[string]any)["port"] = 8099
 	docs := documents(t, render(t, v))
 	c, err := inject.ParseConfig([]byte(dig(t, find(t, docs, "ConfigMap", "-injector"), "data", "inject.yaml").(string)))
 	if err != nil {

@@ -13,6 +13,9 @@
 {{- end }}
 {{- if and (eq (toString (dig "enforce" true $v.config)) "false") (not (contains "MEMPROXY_ALLOW_UNSAFE" (toJson $v.sidecar.env))) }}{{ fail "config.enforce is false: the sidecar starts with that only if sidecar.env has {name: MEMPROXY_ALLOW_UNSAFE, value: enforce}" }}{{ end }}
 {{- if hasKey (dig "admin" dict $v.config) "probes" }}{{ fail "config.admin.probes would move the listener away from where the kubelet's probes and Prometheus ask: set sidecar.adminPort" }}{{ end }}
+{{- if hasKey $v.config "backends" }}{{ fail "config.backends would move the listeners away from what the pods' variables name: set backends, with further keys in backends[].extra" }}{{ end }}
+{{- if hasKey $v.control.config "listen" }}{{ fail "control.config.listen would move the listener away from the Service: set control.port" }}{{ end }}
+{{- if hasKey (dig "admin" dict $v.control.config) "listen" }}{{ fail "control.config.admin.listen would move the listener away from the Service and the kubelet's probes: set control.adminPort" }}{{ end }}
 {{- if and $v.postgres.existingSecret (not (and $v.keys.existingSecret (has "vault.key" $v.keys.files))) }}{{ fail "postgres needs keys.existingSecret with vault.key among keys.files: sidecars take what another key signed for edited" }}{{ end }}
 {{- if and $v.identity.token.enabled (not $v.identity.token.issuer) }}{{ fail "identity.token needs the cluster's issuer" }}{{ end }}
 {{- if and (or $v.fleet.enabled $v.control.enabled) (not (and $v.fleet.name $v.fleet.keys)) }}{{ fail "fleet needs name and keys: releases are named and signed" }}{{ end }}
@@ -25,6 +28,7 @@
 {{- if hasKey $ports (toString (int $v.sidecar.reviewPort)) }}{{ fail "sidecar.reviewPort is sidecar.adminPort's already" }}{{ end }}
 {{- $_ := set $ports (toString (int $v.sidecar.reviewPort)) "sidecar.reviewPort" }}
 {{- range $v.backends }}
+{{- if hasKey (.extra | default dict) "listen" }}{{ fail (printf "backend %s: extra.listen would move the listener away from what the pods' variables name: set port" .name) }}{{ end }}
 {{- if hasKey $names .name }}{{ fail (printf "backend %s: the name is taken" .name) }}{{ end }}
 {{- $_ := set $names .name true }}
 {{- $port := toString (int .port) }}
