@@ -56,7 +56,7 @@ type Options struct {
 	Drain  time.Duration
 	Ticker Ticker // nil: the system's
 	Log    *slog.Logger
-	// Patience multiplies the times of the stages; 0: 1.
+	// Patience multiplies the times of the stages and the drain's; 0: 1.
 	Patience time.Duration
 }
 
@@ -77,7 +77,8 @@ type Group struct {
 
 // New returns an empty group. Its context has ctx's values and ends with ctx.
 func New(ctx context.Context, opt Options) *Group {
-	opt.Drain = cmp.Or(opt.Drain, DrainTime)
+	opt.Patience = max(1, opt.Patience)
+	opt.Drain = cmp.Or(opt.Drain, DrainTime) * opt.Patience
 	if opt.Ticker == nil {
 		opt.Ticker = systemTicker
 	}
@@ -174,7 +175,7 @@ func (g *Group) stop(drain context.Context, at int, stage Stage) error {
 		all.Wait()
 		return errors.Join(errs...)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(drain), stage.Time*max(1, g.opt.Patience))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(drain), stage.Time*g.opt.Patience)
 	defer cancel()
 	var errs []error
 	for _, f := range slices.Backward(stops) {

@@ -23,8 +23,8 @@ const (
 	stores
 )
 
-func newGroup(ctx context.Context, log *bytes.Buffer) *group.Group {
-	return group.New(ctx, group.Options{Loops: loops, Log: slog.New(slog.NewTextHandler(log, nil)), Stages: []group.Stage{
+func newGroup(ctx context.Context, log *bytes.Buffer, patience time.Duration) *group.Group {
+	return group.New(ctx, group.Options{Patience: patience, Loops: loops, Log: slog.New(slog.NewTextHandler(log, nil)), Stages: []group.Stage{
 		servers: {Name: "servers", Drain: true}, loops: {Name: "loops", Time: time.Second}, lanes: {Name: "lanes", Time: 2 * time.Second}, stores: {Name: "stores", Time: time.Second},
 	}})
 }
@@ -35,7 +35,7 @@ func newGroup(ctx context.Context, log *bytes.Buffer) *group.Group {
 // Proves EDGE-15.
 func TestStagesOfAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t.Context(), new(bytes.Buffer))
+		g := newGroup(t.Context(), new(bytes.Buffer), 2)
 		var order []string
 		note := func(what string) func(context.Context) error {
 			return func(ctx context.Context) error {
@@ -55,8 +55,8 @@ func TestStagesOfAStop(t *testing.T) {
 		g.Go("the other", func(ctx context.Context) { <-ctx.Done(); order = append(order, "a loop") })
 		began := time.Now()
 		err := g.Close(t.Context())
-		if took := time.Since(began); took != 3*time.Second {
-			t.Errorf("it took %v, want the time of the two stages that hang", took)
+		if took := time.Since(began); took != 2*3*time.Second {
+			t.Errorf("it took %v, want twice the time of the two stages that hang", took)
 		}
 		close(hung)
 		if err == nil || !strings.Contains(err.Error(), "stopping loops: still running: the hanging one") || !strings.Contains(err.Error(), "stopping lanes") || strings.Contains(err.Error(), "the other") {
@@ -76,11 +76,11 @@ func TestStagesOfAStop(t *testing.T) {
 // Proves EDGE-15.
 func TestRunEndsWithItsContextOrAServer(t *testing.T) {
 	broken := errors.New("the socket is gone")
-	for _, fails := range []bool{false, true} {
-		t.Run(fmt.Sprintf("fails %v", fails), func(t *testing.T) {
+	for patience, fails := range []bool{false, false, true} {
+		t.Run(fmt.Sprintf("fails %v, patience %d", fails, patience), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				g := newGroup(t.Context(), &log)
+				g := newGroup(t.Context(), &log, time.Duration(patience))
 				failed := make(chan error, 1)
 				var drained time.Duration
 				g.Serve(servers, "admin", func(ctx context.Context) error {
@@ -100,7 +100,7 @@ func TestRunEndsWithItsContextOrAServer(t *testing.T) {
 				}
 				err := <-over
 				cancel()
-				if drained != group.DrainTime {
+				if drained != group.DrainTime*time.Duration(max(1, patience)) {
 					t.Errorf("requests had %v to finish", drained)
 				}
 				if errors.Is(err, broken) != fails || fails && !strings.Contains(err.Error(), "admin: ") || !fails && err != nil {
