@@ -88,7 +88,7 @@ const (
 // New opens the state and builds the gate and its listeners. Nothing listens yet. On an
 // error everything that was opened is closed again.
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error) {
-	unsafe, err := cfg.Allowed(o.Getenv(config.UnsafeEnv))
+	unsafe, err := allowed(cfg, o.Getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,10 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if s.budget, err = s.openBudget(); err != nil {
 		return nil, err
 	}
-	if s.rules, err = newRuleset(cfg, s.log, s.group.Go); err != nil {
+	if s.rules, err = newRuleset(cfg, s.log, s.group.Go); err == nil {
+		err = s.keepsBuiltin(&s.rules.now.Load().bundle)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if s.callers, err = newCallers(cfg, s.keys.Signing.Derive("anonymous callers"), o.within(identity.DefaultOIDCTimeout)); err != nil {

@@ -40,7 +40,7 @@ type Checked struct {
 // its state.
 func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) (*Checked, error) {
 	_, callers := buildIdentifier(cfg, nil, 0)
-	unsafe, weakened := cfg.Allowed(getenv(config.UnsafeEnv))
+	unsafe, weakened := allowed(cfg, getenv)
 	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), unowned(ctx))
 	faults := []error{callers, weakened, err}
 	fault := func(err error, path ...any) {

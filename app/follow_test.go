@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/upkeep"
@@ -218,4 +220,38 @@ func policyFiles(t *testing.T, files map[string]string) string {
 		writeFile(t, filepath.Join(d, name), text)
 	}
 	return d
+}
+
+// Proves GOV-6: a policy directory that leaves the built-in policies out weakens
+// production: it is refused unless the environment allows it by name, also when it is
+// edited, and is reported like a setting.
+func TestBuiltinPoliciesAreLeftOutByName(t *testing.T) {
+	dir := policyDir(t, holdingPolicy)
+	bundle := func(text string) *policy.Bundle {
+		writeFile(t, filepath.Join(dir, "bundle.yaml"), text)
+		b := must.Get(policy.Load(dir))(t)
+		return &b
+	}
+	bundle("builtin: true")
+	r := start(t, plain, "log: {level: info}", fmt.Sprintf("policy: {dir: %q}", dir))
+	if err := r.car.reload(*bundle("builtin: false")); err == nil || !strings.Contains(err.Error(), config.BuiltinPolicies+" in "+config.UnsafeEnv) {
+		t.Errorf("an edit leaves them out: %v", err)
+	}
+	must.Do(t, r.car.reload(*bundle("disable: [surface.bulk]")))
+	bundle("builtin: false")
+	cfg := *r.car.cfg
+	if _, err := New(t.Context(), &cfg, Options{Log: r.log, Getenv: func(string) string { return "" }}); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "bundle.yaml")+": ") || !strings.Contains(err.Error(), config.UnsafeEnv+"="+config.BuiltinPolicies) {
+		t.Errorf("a start leaves them out: %v", err)
+	}
+
+	allowed := start(t, plain, "log: {level: info}", fmt.Sprintf("policy: {dir: %q}", dir))
+	allowed.get("/readyz").want(t, 200).has(t, config.BuiltinPolicies, "degraded")
+	if log := allowed.log.String(); !strings.Contains(log, "UNSAFE: ") || !strings.Contains(log, `"setting":"policy.builtin"`) {
+		t.Errorf("the log: %s", log)
+	}
+	must.Do(t, allowed.car.reload(*bundle("builtin: true")))
+	must.Do(t, allowed.car.reload(*bundle("builtin: false")))
+	if records := allowed.audit(); !strings.Contains(records, `"unsafe":["policy.builtin"]`) {
+		t.Errorf("the records: %s", records)
+	}
 }

@@ -126,7 +126,7 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 		return fmt.Errorf("profile: restart to change from %s to %s", s.cfg.Profile, next.Profile)
 	}
 	cfg, restart := s.inForce.Adopt(next)
-	unsafe, err := cfg.Allowed(s.opt.Getenv(config.UnsafeEnv))
+	unsafe, err := allowed(cfg, s.opt.Getenv)
 	if err != nil {
 		return err
 	}
@@ -312,11 +312,35 @@ func (s *App) packIn(dir string) func() (string, func() error, error) {
 }
 
 func (s *App) reload(b policy.Bundle) error {
-	if err := s.rules.take(b, s.gate.Use); err != nil {
+	err := s.keepsBuiltin(&b)
+	if err == nil {
+		err = s.rules.take(b, s.gate.Use)
+	}
+	if err != nil {
 		return err
 	}
 	s.reloaded()
 	return nil
+}
+
+// keepsBuiltin refuses the policies of a directory that leaves the built-in ones out,
+// unless production was started so.
+func (s *App) keepsBuiltin(b *policy.Bundle) error {
+	if b.Alone() == "" || s.cfg.Profile != "production" || slices.Contains(s.unsafe, config.BuiltinPolicies) {
+		return nil
+	}
+	return fmt.Errorf("%s: builtin: false leaves the built-in policies out, which weakens production: restart with %s in %s", b.Alone(), config.BuiltinPolicies, config.UnsafeEnv)
+}
+
+// allowed returns the names of what weakens production, in the configuration and in the
+// policy directory, or why it may not. A directory that cannot be loaded is reported
+// where its policies are.
+func allowed(cfg *config.Config, getenv func(string) string) ([]string, error) {
+	if cfg.Policy.Dir != "" {
+		b, _ := policy.Load(cfg.Policy.Dir)
+		cfg.PolicyAlone(b.Alone())
+	}
+	return cfg.Allowed(getenv(config.UnsafeEnv))
 }
 
 // reloaded reports new rules in metrics, log and audit log.

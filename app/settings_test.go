@@ -205,6 +205,10 @@ func TestCheckPrintsTheProfile(t *testing.T) {
 	policies := policyDir(t, holdingPolicy)
 	writeFile(t, filepath.Join(policies, "bundle.yaml"), "builtin: false")
 	writeFile(t, path, strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:1", "KEY", sha(devToken)).Replace(plain)+"policy: {dir: "+policies+"}\n")
+	if code, _, errs := invoke(t, "check", "--config", path); code != cli.Failed || !strings.Contains(errs, config.UnsafeEnv+"="+config.BuiltinPolicies) {
+		t.Errorf("without the built-in policies, not allowed: exit %d %s", code, errs)
+	}
+	t.Setenv(config.UnsafeEnv, config.BuiltinPolicies)
 	if _, out, errs := invoke(t, "check", "--config", path); !regexp.MustCompile(`policy screen\.hostile +off +- +bundle\.yaml: builtin`).MatchString(out) || strings.Contains(out, "policy access.") {
 		t.Errorf("without the built-in policies:\n%s%s", out, errs)
 	}

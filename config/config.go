@@ -46,6 +46,8 @@ type Config struct {
 	// behindEnvoy: clients of Envoy are served, wherever Envoy listens. anyEnvoy: any
 	// process of the machine can claim to be Envoy.
 	behindEnvoy, anyEnvoy bool
+	// alone is the file that leaves the built-in policies out; "": they are kept.
+	alone string
 }
 
 // Admin is the admin listener.

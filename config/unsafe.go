@@ -148,10 +148,20 @@ func cut(n *yaml.Node, path []any) {
 	}
 }
 
+// BuiltinPolicies is the name in UnsafeEnv for builtin: false in a policy directory.
+const BuiltinPolicies = "policy.builtin"
+
+// PolicyAlone declares which file leaves the built-in policies out, "" for none.
+func (c *Config) PolicyAlone(file string) { c.alone = file }
+
 // Unsafe returns the settings that weaken production, or a development profile that
 // other hosts can reach.
 func (c *Config) Unsafe() []Setting {
-	return slices.DeleteFunc(c.Settings(), func(s Setting) bool { return s.Unsafe == "" })
+	out := slices.DeleteFunc(c.Settings(), func(s Setting) bool { return s.Unsafe == "" })
+	if c.alone != "" && c.Profile == "production" {
+		out = append(out, Setting{Path: BuiltinPolicies, Name: BuiltinPolicies, Value: "false", Status: StatusOff, From: c.alone, Line: 1, Unsafe: "builtin: false leaves the built-in policies out"})
+	}
+	return out
 }
 
 // Allowed returns the distinct names of the settings that weaken production. Settings
@@ -159,7 +169,7 @@ func (c *Config) Unsafe() []Setting {
 // unknown names in it.
 func (c *Config) Allowed(allowed string) ([]string, error) {
 	list := strings.FieldsFunc(allowed, func(r rune) bool { return r == ',' || r == ' ' })
-	known := slices.Sorted(maps.Keys(directions(reflect.TypeFor[Config](), "")))
+	known := append(slices.Sorted(maps.Keys(directions(reflect.TypeFor[Config](), ""))), BuiltinPolicies)
 	var faults Faults
 	for _, name := range list {
 		if !slices.Contains(known, name) {

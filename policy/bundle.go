@@ -31,6 +31,7 @@ type Bundle struct {
 	Policies []Source // sorted by name
 	Schema   Source
 	places   map[string]string // "file:line" of the ids in Disabled and Shadowed, if read from a file
+	alone    string            // the file that leaves the built-in policies out; "": they are kept
 
 	// Disabled are ids of policies that are left out.
 	Disabled []string

@@ -78,6 +78,9 @@ func (b *Bundle) named(file string, ids []id) []string {
 // the file that lists such ids.
 func (b *Bundle) Place(id string) string { return cmp.Or(b.places[id], settingsFile) }
 
+// Alone is the file of a directory that leaves the built-in policies out, or "".
+func (b *Bundle) Alone() string { return b.alone }
+
 // Load reads a directory: every *.cedar, an optional *.cedarschema that replaces the
 // built-in one, and an optional bundle.yaml with
 //
@@ -140,10 +143,12 @@ func Load(dir string) (Bundle, error) {
 	if own.Schema.Text == nil {
 		own.Schema = base.Schema
 	}
+	file := filepath.Join(dir, settingsFile)
 	if set.Builtin == nil || *set.Builtin {
 		own.Policies = append(base.Policies, own.Policies...)
+	} else {
+		own.alone = file
 	}
-	file := filepath.Join(dir, settingsFile)
 	own.places = map[string]string{}
 	own.Disabled, own.Shadowed = own.named(file, set.Disable), own.named(file, set.Shadow)
 	if err := set.into(&own); err != nil {
