@@ -121,7 +121,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 		return nil, err
 	}
 	if s.rules, err = newRuleset(cfg, s.log, s.group.Go); err == nil {
-		err = s.keepsBuiltin(&s.rules.now.Load().bundle)
+		err = keepsBuiltin(cfg, unsafe, &s.rules.now.Load().bundle)
 	}
 	if err != nil {
 		return nil, err

@@ -312,7 +312,7 @@ func (s *App) packIn(dir string) func() (string, func() error, error) {
 }
 
 func (s *App) reload(b policy.Bundle) error {
-	err := s.keepsBuiltin(&b)
+	err := keepsBuiltin(s.cfg, s.unsafe, &b)
 	if err == nil {
 		err = s.rules.take(b, s.gate.Use)
 	}
@@ -325,8 +325,8 @@ func (s *App) reload(b policy.Bundle) error {
 
 // keepsBuiltin refuses the policies of a directory that leaves the built-in ones out,
 // unless production was started so.
-func (s *App) keepsBuiltin(b *policy.Bundle) error {
-	if b.Alone() == "" || s.cfg.Profile != "production" || slices.Contains(s.unsafe, config.BuiltinPolicies) {
+func keepsBuiltin(cfg *config.Config, unsafe []string, b *policy.Bundle) error {
+	if b.Alone() == "" || cfg.Profile != "production" || slices.Contains(unsafe, config.BuiltinPolicies) {
 		return nil
 	}
 	return fmt.Errorf("%s: builtin: false leaves the built-in policies out, which weakens production: restart with %s in %s", b.Alone(), config.BuiltinPolicies, config.UnsafeEnv)
@@ -338,7 +338,7 @@ func (s *App) keepsBuiltin(b *policy.Bundle) error {
 func allowed(cfg *config.Config, getenv func(string) string) ([]string, error) {
 	if cfg.Policy.Dir != "" {
 		b, _ := policy.Load(cfg.Policy.Dir)
-		cfg.PolicyAlone(b.Alone())
+		config.PolicyAlone(cfg, b.Alone())
 	}
 	return cfg.Allowed(getenv(config.UnsafeEnv))
 }

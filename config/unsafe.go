@@ -152,7 +152,7 @@ func cut(n *yaml.Node, path []any) {
 const BuiltinPolicies = "policy.builtin"
 
 // PolicyAlone declares which file leaves the built-in policies out, "" for none.
-func (c *Config) PolicyAlone(file string) { c.alone = file }
+func PolicyAlone(c *Config, file string) { c.alone = file }
 
 // Unsafe returns the settings that weaken production, or a development profile that
 // other hosts can reach.

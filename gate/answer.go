@@ -67,7 +67,7 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	if ret.status == memproxy.StatusNotFound && ret.Inspect {
 		nameMissing(ctx, ret)
 	}
-	if !ret.Inspect || !ret.notThere() || !ret.absent() {
+	if !ret.Inspect || !notThere(ret) || !ret.absent() {
 		if ret.filtrate(ctx); ret.Answered != nil && ret.Answered.Status == memproxy.StatusBadGateway {
 			span.SetStatus(codes.Error, string(ret.Answered.Reasons[0].Code))
 		}
@@ -142,7 +142,7 @@ func (ret *answer) refuse(status int, code memproxy.ReasonCode, detail string) {
 // by the wording. If the ledger knows the target to be the caller's, the backend's
 // answer is kept.
 func (ret *answer) absent() bool {
-	if len(ret.unowned()) == 0 || !ret.enforced() || ret.alone() {
+	if len(unowned(ret)) == 0 || !ret.enforced() || ret.alone() {
 		return false
 	}
 	ret.refuse(memproxy.StatusNotFound, memproxy.OwnerUnknown, "this is not there for this caller's tenant")

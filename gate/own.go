@@ -200,7 +200,7 @@ func answersItself(a *Admission, loc Locator, ask []string) bool {
 }
 
 // unowned returns the targets of a request without an owner in the ledger.
-func (ret *answer) unowned() (out []string) {
+func unowned(ret *answer) (out []string) {
 	if ret.op != nil {
 		for _, id := range ret.op.Targets {
 			if _, known := ret.owners[id]; !known {
@@ -213,9 +213,9 @@ func (ret *answer) unowned() (out []string) {
 
 // notThere reports whether the answer to a request says that what it names does not
 // exist: by 404, or by a failure that the adapter knows to mean it.
-func (ret *answer) notThere() bool {
+func notThere(ret *answer) bool {
 	loc, ok := ret.call.Backend.Adapter.(Locator)
-	if ask := ret.unowned(); ok && ret.status >= 500 && answersItself(ret.Admission, loc, ask) {
+	if ask := unowned(ret); ok && ret.status >= 500 && answersItself(ret.Admission, loc, ask) {
 		_, err := loc.Located(ret.call.Route, ask[0], ret.reply)
 		return err == nil
 	}

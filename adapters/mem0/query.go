@@ -36,7 +36,7 @@ func (d *decoding) query() error {
 				d.op.Bulk = true // the backend determines what else is deleted
 			}
 			if steers(base) {
-				d.steered(base, list)
+				steered(d.op, base, list)
 			}
 			continue
 		}
@@ -48,11 +48,11 @@ func (d *decoding) query() error {
 
 // steered reads a parameter as a member of the body with its name is read: which of the
 // two a server takes depends on its version.
-func (d *decoding) steered(base string, list []string) {
+func steered(op *memproxy.Operation, base string, list []string) {
 	for _, text := range list {
 		it := as(memproxy.ItemSteering, "")
 		it.Pointer, it.Text, it.Configures = queryPrefix+base, text, configures(base)
-		d.op.Items, d.op.Steering = append(d.op.Items, it), true
+		op.Items, op.Steering = append(op.Items, it), true
 	}
 }
 
