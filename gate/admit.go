@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/codes"
@@ -327,17 +328,28 @@ const holdTime = 5 * time.Minute
 
 // unordered: no change that could conflict with another request's.
 func unordered(r *run) bool {
-	return r.op == nil || r.dry() || r.call.Passed || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget
+	return r.op == nil || r.dry() || r.call.Passed || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget && r.op.Kind != memproxy.Attach
 }
 
 // inTurn waits until no other change of the targets is under way. Additions to an
 // owner and bulk deletions of it also wait for one another; additions do not wait
-// for other additions.
+// for other additions. A change of an object that is named by an agent's label waits
+// for changes of the agent, which may give the label to another object.
 func inTurn(ctx context.Context, r *run) error {
 	op := r.op
 	var keys []string
 	for _, id := range op.Targets {
 		keys = append(keys, orderKey(r, op.TargetKind, id))
+	}
+	names := content.Replaced(op)
+	for i := range op.Changes {
+		names = append(names, op.Changes[i].Object)
+	}
+	for _, name := range names {
+		if agent, _, labelled := strings.Cut(name, "/"); labelled && agent != "" {
+			name = agent
+		}
+		keys = append(keys, orderKey(r, memproxy.TargetMemory, name))
 	}
 	if op.Kind == memproxy.Learn || op.Sweeps {
 		for _, dim := range [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun} {
