@@ -159,6 +159,27 @@ func ReadMembers(raw []byte) (map[string]any, error) {
 	return all, nil
 }
 
+// Lost returns the texts, such as ids, that lists of an object lose when they are set; now
+// are its members, as written by Members.
+func (c *MemberChange) Lost(now []byte) []string {
+	had, err := ReadMembers(now)
+	if err != nil {
+		return nil
+	}
+	var lost []string
+	for name, raw := range c.Set {
+		list, _ := had[name].([]any)
+		v, _ := number(raw)
+		keeps, _ := v.([]any)
+		for _, e := range list {
+			if text, is := e.(string); is && !slices.Contains(keeps, e) {
+				lost = append(lost, text)
+			}
+		}
+	}
+	return lost
+}
+
 // Item is one piece of content in an operation.
 type Item struct {
 	Kind    ItemKind

@@ -66,6 +66,9 @@ func TestAuthorityInLetta(t *testing.T) {
 		"by its detachment": {change: func(l *lettaRig, block, who string) got {
 			return l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/detach/"+block, "", as(who)...)
 		}, after: ""},
+		"by a list of its agent's blocks": {change: func(l *lettaRig, _, who string) got {
+			return l.do("PATCH", "/v1/agents/"+l.agent, `{"block_ids":[]}`, as(who)...)
+		}, after: ""},
 		"by a tool that is run from outside": {change: func(l *lettaRig, _, who string) got {
 			return l.do("POST", "/v1/agents/"+l.agent+"/tools/memory_rethink/run", `{"args":{"label":"human","new_memory":"`+spy+`"}}`, as(who)...)
 		}, after: spy, dissents: true},

@@ -49,6 +49,10 @@ func loadAuthors(ctx context.Context, r *run, targets []string) {
 		}
 		r.authored = append(r.authored, authoredOf(r, target))
 	}
+	if err := loadLost(ctx, r); err != nil {
+		ledgerFailed(ctx, r, err, noAuthors)
+		return
+	}
 	if err := recorded(ctx, r.Admission, r.known, r.authored); err != nil {
 		ledgerFailed(ctx, r, err, noAuthors)
 	}

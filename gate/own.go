@@ -95,6 +95,27 @@ func loadOwners(ctx context.Context, r *run, targets []string) error {
 	return err
 }
 
+// loadLost adds the authors of what the lists of another's object lose, such as an
+// agent's blocks: it is taken away from there, as by a request that names it.
+func loadLost(ctx context.Context, r *run) error {
+	var lost []string
+	for i := range r.op.Changes {
+		if c := &r.op.Changes[i]; !authoredOf(r, c.Object).Own {
+			lost = append(lost, c.Lost(r.op.Current[c.Object].Members)...)
+		}
+	}
+	if err := r.known.need(ctx, r.known.keys(r.op.TargetKind, lost...)...); err != nil {
+		return err
+	}
+	for _, id := range lost {
+		if row := r.known.owner(r.op.TargetKind, id); row != nil && !row.Deleted {
+			r.owners[id] = *row
+			r.authored = append(r.authored, authoredOf(r, id))
+		}
+	}
+	return nil
+}
+
 // nameFields fills in the field that a change is written to if the payload does not
 // name it: a block that is changed by its id. A change that moves a memory to
 // another field, or out of one, writes to both. A memory that is moved without a
