@@ -302,3 +302,26 @@ func complete(ctx context.Context, ret *effects) {
 	}
 	ret.reading.Settles = ret.reading.Settles || all
 }
+
+// unowned returns the targets of a request without an owner in the ledger.
+func unowned(ret *answer) (out []string) {
+	if ret.op != nil {
+		for _, id := range ret.op.Targets {
+			if _, known := ret.owners[id]; !known {
+				out = append(out, id)
+			}
+		}
+	}
+	return out
+}
+
+// notThere reports whether the answer to a request says that what it names does not
+// exist: by 404, or by a failure that the adapter knows to mean it.
+func notThere(ret *answer) bool {
+	loc, ok := ret.call.Backend.Adapter.(Locator)
+	if ask := unowned(ret); ok && ret.status >= 500 && answersItself(ret.Admission, loc, ask) {
+		_, err := loc.Located(ret.call.Route, ask[0], ret.reply)
+		return err == nil
+	}
+	return ret.status == memproxy.StatusNotFound
+}

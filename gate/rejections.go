@@ -273,3 +273,21 @@ func floods(r *run) bool {
 	r.Flooded = true
 	return true
 }
+
+// notes writes events to the audit log that follow a recorded decision.
+type notes struct{ opt *Options }
+
+func (n *notes) add(ctx context.Context, ev memproxy.Event) {
+	if err := n.opt.Recorder.Note(ev); err != nil {
+		n.opt.Log.ErrorContext(ctx, "audit note lost", "decision", ev.Decision, "type", string(ev.Type), "error", err)
+	}
+}
+
+// following is an event that follows a decision: it does not repeat what was
+// decided on.
+func following(decision *memproxy.Event, t memproxy.EventType, at time.Time) memproxy.Event {
+	ev := *decision
+	ev.Type, ev.Time = t, at
+	ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil
+	return ev
+}
