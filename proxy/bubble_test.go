@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,18 +24,28 @@ import (
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
+	due    time.Time // ends Accept; zero: never
 }
 
-func newPipes() *pipes { return &pipes{make(chan net.Conn), make(chan struct{})} }
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
 
 func (p *pipes) Accept() (net.Conn, error) {
+	var due <-chan time.Time
+	if !p.due.IsZero() {
+		due = time.After(time.Until(p.due))
+	}
 	select {
 	case c := <-p.conns:
 		return c, nil
 	case <-p.closed:
 		return nil, net.ErrClosed
+	case <-due:
+		return nil, os.ErrDeadlineExceeded
 	}
 }
+
+// SetDeadline is only for the goroutine that accepts.
+func (p *pipes) SetDeadline(t time.Time) error { p.due = t; return nil }
 
 func (p *pipes) Close() error {
 	select {
@@ -49,13 +60,26 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"
 
 func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 	client, server := net.Pipe()
+	return client, p.offer(server)
+}
+
+// offer hands the listener a connection.
+func (p *pipes) offer(server net.Conn) error {
 	select {
 	case p.conns <- server:
-		return client, nil
+		return nil
 	case <-p.closed:
-		return nil, net.ErrClosed
+		return net.ErrClosed
 	}
 }
+
+// pipeFrom is the server's end of a pipe from an address.
+type pipeFrom struct {
+	net.Conn
+	remote net.TCPAddr
+}
+
+func (p *pipeFrom) RemoteAddr() net.Addr { return &p.remote }
 
 // bubble is a rig in a synctest bubble: a client, the product's own listener, and a
 // backend, connected by pipes.

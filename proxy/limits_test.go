@@ -27,51 +27,65 @@ import (
 // Proves EDGE-14: if a listener is full, connections without a request are closed for
 // new ones, those with a request stay, and one address does not get all places.
 func TestConnectionsAreBounded(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, nil)
-	// One waiting connection a millisecond gets a place, and the oldest without a
-	// caller is closed: a new connection has as many milliseconds to send its request
-	// as there are places.
-	addr := r.serve(t, proxy.ServerOptions{}, frontend.ListenOptions{Connections: 512, ConnectionsPeer: 384})
-	_, port, _ := net.SplitHostPort(addr)
-	from := func(local string) net.Conn {
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(local)}}
-		c := must.Get(d.Dial("tcp", net.JoinHostPort("127.0.0.1", port)))(t)
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
-	ask := func(c net.Conn) error {
-		_ = c.SetDeadline(time.Now().Add(ring.Limit))
-		if _, err := io.WriteString(c, "GET /memory HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+	inBubble(t, nil, func(_ *http.Request, c net.Conn) {
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nm1 ann\n")
+	}, func(t *testing.T, b *bubble) {
+		front := newPipes()
+		stop, _ := proxy.Serve(frontend.Bound(front, frontend.ListenOptions{Connections: 512, ConnectionsPeer: 384}), proxy.ServerOptions{Handler: b.proxy})
+		var all []net.Conn
+		defer func() {
+			for _, c := range all {
+				c.Close()
+			}
+			must.Do(t, stop(t.Context()))
+		}()
+		from := func(address string) net.Conn {
+			client, server := net.Pipe()
+			all = append(all, client)
+			must.Do(t, front.offer(&pipeFrom{server, net.TCPAddr{IP: net.ParseIP(address), Port: len(all)}}))
+			return client
+		}
+		ask := func(c net.Conn) error {
+			_ = c.SetDeadline(time.Now().Add(time.Millisecond)) // of the bubble: none passes during an answer
+			if _, err := io.WriteString(c, "GET /memory HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+				return err
+			}
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(io.Discard, resp.Body)
 			return err
 		}
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			return err
+		flood := func(address func(i int) string) { // heads that do not end, and are read when they get a place
+			for i := range 600 {
+				c := from(address(i))
+				go io.WriteString(c, "GET /memory HTTP/1.1\r\nHost: ")
+			}
 		}
-		_, err = io.Copy(io.Discard, resp.Body)
-		return err
-	}
-	ordinary := from("127.0.0.3")
-	must.Do(t, ask(ordinary))
-	for range 600 { // slow headers, from one address and from many
-		io.WriteString(from("127.0.0.1"), "GET /memory HTTP/1.1\r\nHost: ")
-	}
-	if err := ask(ordinary); err != nil {
-		t.Errorf("an ordinary client lost its connection to slow headers of one address: %v", err)
-	}
-	for i := range 600 {
-		io.WriteString(from(fmt.Sprintf("127.0.%d.%d", 1+i/200, i%200+1)), "GET /memory HTTP/1.1\r\nHost: ")
-	}
-	if err := ask(ordinary); err != nil {
-		t.Errorf("an ordinary client lost its connection to slow headers: %v", err)
-	}
-	if err := ask(from("127.0.0.4")); err != nil {
-		t.Errorf("a newcomer is not served: %v", err)
-	}
-	if err := ask(from("127.0.0.1")); err != nil {
-		t.Errorf("a newcomer of the flood's address is not served: %v", err)
-	}
+		one := func(int) string { return "127.0.0.1" }
+		many := func(i int) string { return fmt.Sprintf("127.0.%d.%d", 1+i/200, i%200+1) }
+		silent, ordinary := from("127.0.0.5"), from("127.0.0.3")
+		must.Do(t, ask(ordinary))
+		flood(one)
+		time.Sleep(time.Second) // each that waited has got a place, in turn
+		if err := ask(silent); err != nil {
+			t.Errorf("a client lost its connection, on which it had sent nothing, to slow headers of one address: %v", err)
+		}
+		flood(many)
+		time.Sleep(time.Second)
+		if err := ask(ordinary); err != nil {
+			t.Errorf("an ordinary client lost its connection to slow headers: %v", err)
+		}
+		flood(many)
+		for _, newcomer := range []string{"127.0.0.4", "127.0.0.1"} { // the second at a flood's address
+			c := from(newcomer)
+			time.Sleep(100 * time.Millisecond) // meanwhile others get places, one each millisecond
+			if err := ask(c); err != nil {
+				t.Errorf("a newcomer at %s is not served: %v", newcomer, err)
+			}
+		}
+	})
 }
 
 // Proves EDGE-14: the body of an unidentified caller is not read, and the answer does
