@@ -30,7 +30,7 @@ type Options struct {
 	Getenv  func(string) string
 	Version string
 
-	// Clock, if set, replaces the system clock in ledger, gate and review.
+	// Clock, if set, replaces the system clock in ledger, gate, review and agents' runs.
 	Clock func() time.Time
 	// Ticker paces the background jobs; nil: the system's.
 	Ticker group.Ticker

@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/proxy"
 )
 
 // direct sends a message to the server, bypassing the sidecar.
@@ -46,12 +47,19 @@ func (c *cut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.Handler.ServeHTTP(w, r)
 }
 
-// startCut starts a sidecar in front of such a server.
+// startStill starts a sidecar whose clock stands still and whose jobs run only with once.
+func startStill(t *testing.T, agent, conf string, between func(http.Handler) http.Handler) *lettaRig {
+	t.Helper()
+	p := newPaces()
+	return startLettaRig(&rig{t: t, clock: p.now, pace: p.ticker}, agent, conf, between)
+}
+
+// startCut starts such a sidecar in front of a server that breaks off.
 func startCut(t *testing.T, agent, conf string) (*lettaRig, *cut) {
 	t.Helper()
 	c := &cut{}
 	c.after.Store(-1 << 20)
-	return startLettaWith(t, agent, conf, func(h http.Handler) http.Handler { c.Handler = h; return c }), c
+	return startStill(t, agent, conf, func(h http.Handler) http.Handler { c.Handler = h; return c }), c
 }
 
 // breaks makes a turn break off before its numbered request, from 0.
@@ -68,8 +76,11 @@ func (l *lettaRig) open() []string {
 	return files
 }
 
+// in is the time of the sidecar's clock after d.
+func (l *lettaRig) in(d time.Duration) time.Time { return l.clock().Add(d) }
+
 // later is after every interval, and before the longest run must have ended.
-func later() time.Time { return time.Now().Add(10 * time.Minute) }
+func (l *lettaRig) later() time.Time { return l.in(10 * time.Minute) }
 
 // waits reports whether the agent waits for an approval.
 func (l *lettaRig) waits() bool {
@@ -84,13 +95,12 @@ func (l *lettaRig) waits() bool {
 func TestAbandonedPausesAreDeclined(t *testing.T) {
 	t.Parallel()
 	l, c := startCut(t, someAgent, lettaConf)
-	before := time.Now()
 	l.breaks(c, 1, poisoned)
-	l.once("runs:mem0", before.Add(20*time.Second))
+	l.once("runs:mem0", l.in(proxy.DefaultReconcile-1))
 	if !l.waits() || len(l.open()) != 1 {
 		t.Fatalf("before the interval is over, the agent is free; kept: %v", l.open())
 	}
-	l.once("runs:mem0", time.Now().Add(40*time.Second))
+	l.once("runs:mem0", l.in(proxy.DefaultReconcile))
 	if l.waits() || len(l.open()) != 0 {
 		t.Errorf("the agent waits; kept: %v", l.open())
 	}
@@ -132,7 +142,7 @@ func TestAbandonedPausesOfConversationsAreDeclined(t *testing.T) {
 	c.after.Store(1)
 	path := "/v1/conversations/" + conv.ID + "/messages"
 	l.do("POST", path, fmt.Sprintf(`{"input":%q,"streaming":false}`, poisoned), "Authorization", "Bearer "+devToken).want(t, http.StatusBadGateway)
-	l.once("runs:mem0", later())
+	l.once("runs:mem0", l.later())
 	if left := l.open(); len(left) != 0 {
 		t.Errorf("kept: %v", left)
 	}
@@ -166,12 +176,12 @@ func TestPausesOfOthersAreLeftAlone(t *testing.T) {
 			if name == "shadow mode" || name == "switched off" {
 				kept = 0
 			}
-			l.once("runs:mem0", later())
+			l.once("runs:mem0", l.later())
 			if !l.waits() || len(l.open()) != kept {
 				t.Errorf("somebody else's pause was answered; kept: %v", l.open())
 			}
 			l.blocks("Ann", "helper")
-			l.once("runs:mem0", time.Now().Add(time.Hour))
+			l.once("runs:mem0", l.in(time.Hour))
 			if !l.waits() || len(l.open()) != 0 {
 				t.Errorf("after an hour, kept: %v", l.open())
 			}
@@ -185,14 +195,14 @@ func TestPausesOfCurrentTurnsAreNotDeclined(t *testing.T) {
 	t.Parallel()
 	var l *lettaRig
 	var requests atomic.Int32
-	l = startLettaWith(t, someAgent, lettaConf, func(h http.Handler) http.Handler {
+	l = startStill(t, someAgent, lettaConf, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/messages") {
 				switch requests.Add(1) {
 				case 2:
 					panic(http.ErrAbortHandler)
 				case 4: // the model thinks while the pause ages
-					l.once("runs:mem0", later())
+					l.once("runs:mem0", l.later())
 				}
 			}
 			h.ServeHTTP(w, r)
@@ -215,11 +225,11 @@ func TestFailedDeclinesAreRetried(t *testing.T) {
 	t.Parallel()
 	m, c := &meddler{}, &cut{}
 	c.after.Store(-1 << 20)
-	l := startLettaWith(t, someAgent, lettaConf, func(h http.Handler) http.Handler { m.Handler = h; c.Handler = m; return c })
+	l := startStill(t, someAgent, lettaConf, func(h http.Handler) http.Handler { m.Handler = h; c.Handler = m; return c })
 	l.breaks(c, 1, poisoned)
 	for i, refused := range []string{http.MethodGet, http.MethodPost} {
 		m.set(func(w http.ResponseWriter, r *http.Request) bool { return r.Method == refused && refusal(w) })
-		at := time.Now().Add(time.Duration(i+1) * 5 * time.Minute)
+		at := l.in(time.Duration(i+1) * 5 * time.Minute)
 		if err := l.car.Once(context.Background(), "runs:mem0", at); err == nil || !strings.Contains(err.Error(), "backend mem0: a pause could not be declined") {
 			t.Errorf("%s is refused: %v", refused, err)
 		}
@@ -229,7 +239,7 @@ func TestFailedDeclinesAreRetried(t *testing.T) {
 		l.once("runs:mem0", at.Add(time.Second)) // not due
 	}
 	m.set(nil)
-	l.once("runs:mem0", time.Now().Add(20*time.Minute))
+	l.once("runs:mem0", l.in(20*time.Minute))
 	if l.waits() || len(l.open()) != 0 {
 		t.Errorf("kept: %v", l.open())
 	}
@@ -241,14 +251,14 @@ func TestFailedDeclinesAreRetried(t *testing.T) {
 func TestCompletedTurnsCostNoRequests(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int32
-	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, "level: error", "level: warn", 1), func(h http.Handler) http.Handler {
+	l := startStill(t, someAgent, strings.Replace(lettaConf, "level: error", "level: warn", 1), func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { requests.Add(1); h.ServeHTTP(w, r) })
 	})
 	if a := l.say(poisoned, ""); a.status != 200 || len(l.open()) != 0 {
 		t.Fatalf("%d %s; kept: %v", a.status, a.body, l.open())
 	}
 	before := requests.Load()
-	l.once("runs:mem0", later())
+	l.once("runs:mem0", l.later())
 	if n := requests.Load() - before; n != 0 {
 		t.Errorf("%d requests", n)
 	}

@@ -115,7 +115,7 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	backend.SideTimeout, backend.Observe = s.opt.within(gate.DefaultFetchTimeout), s.telemetry.Instruments().Observer(b.Name)
 	opt := proxy.Options{
 		Backend: backend,
-		Runtime: frontend.Runtime{Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log}, Gate: s.gate,
+		Runtime: frontend.Runtime{Clock: s.clock, Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log}, Gate: s.gate,
 		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),
 		Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Time(),
 		Steps: s.opt.Steps,
