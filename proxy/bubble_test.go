@@ -30,16 +30,17 @@ type pipes struct {
 func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
 
 func (p *pipes) Accept() (net.Conn, error) {
-	var due <-chan time.Time
+	ctx, cancel := context.Background(), func() {}
 	if !p.due.IsZero() {
-		due = time.After(time.Until(p.due))
+		ctx, cancel = context.WithDeadline(ctx, p.due)
 	}
+	defer cancel()
 	select {
 	case c := <-p.conns:
 		return c, nil
 	case <-p.closed:
 		return nil, net.ErrClosed
-	case <-due:
+	case <-ctx.Done():
 		return nil, os.ErrDeadlineExceeded
 	}
 }
