@@ -6,7 +6,6 @@
 package ring
 
 import (
-	"os"
 	"testing"
 	"time"
 )
@@ -70,21 +69,4 @@ func UntilIn(t testing.TB, limit time.Duration, what string, ok func() bool) {
 			t.Fatalf("%s: not within %v", what, limit)
 		}
 	}
-}
-
-// Dir is a new directory for the state of a process that the test runs, in memory
-// where the system has room for it there: no test pulls the plug, so none needs
-// to wait for a disk that is told to flush each decision.
-func Dir(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp(memory(), "memproxy")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }
