@@ -201,7 +201,14 @@ func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []
 	if ring.IsSlow {
 		p.Share = 25 // MATRIX_SHARE=1 plays all cases
 	}
-	p.Played = g.played
+	size, shown := 0, 0
+	p.Played = func(c *contract.Case, plain string) {
+		if part := p.Cases * 100 / max(1, size); part > shown { // a full play takes long
+			shown = part
+			t.Logf("%d of %d cases, %d faults", p.Cases, size, failed)
+		}
+		g.played(c, plain)
+	}
 	p.Fail = func(format string, args ...any) {
 		if failed++; failed <= 2000 {
 			t.Errorf(format, args...)
@@ -212,6 +219,7 @@ func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []
 			*at = uint32(n)
 		}
 	}
+	size = p.Size()
 	must.Do(t, p.Run())
 	audit := r.audit()
 	g.write(t, audit)

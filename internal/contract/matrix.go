@@ -166,6 +166,19 @@ func (f *Format) cases(w *World, routes []Route, wanted func(method string, c *C
 	}
 }
 
+// Size is the number of cases that Run plays.
+func (p *Play) Size() (n int) {
+	count := func(c *Case) bool {
+		if p.plays(c) {
+			n++
+		}
+		return false
+	}
+	for range p.Format.cases(p.World, p.Routes, func(string, *Caller) bool { return true }, count) {
+	}
+	return n
+}
+
 func (f *Format) route(w *World, r *Route, method string, wanted func(string, *Caller) bool, plays func(*Case) bool, yield func(*Case, error) bool) bool {
 	body, err := f.body(r, method)
 	if err != nil {
