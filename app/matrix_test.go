@@ -148,7 +148,7 @@ func TestNoRouteOfLettaCrossesTenants(t *testing.T) {
 	t.Parallel()
 	w := matrixWorld(contract.LettaOwner, contract.LettaUnknown())
 	back := contract.NewLettaBackend(w)
-	g := &golden{}
+	g := newGolden()
 	up := g.backend(back)
 	t.Cleanup(up.Close)
 	r := startMatrix(t, "letta", up.URL)
@@ -185,7 +185,7 @@ func TestNoRouteOfMem0CrossesTenants(t *testing.T) {
 	t.Parallel()
 	w := matrixWorld(contract.Mem0Owner, contract.Mem0Unknown())
 	back := contract.NewMem0Backend(w)
-	g := &golden{}
+	g := newGolden()
 	up := g.backend(back)
 	t.Cleanup(up.Close)
 	r := startMatrix(t, "mem0", up.URL)
