@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/screen/normal"
 )
 
-// Margin is the classifier's margin of a text: that of the worst window of any
-// of its readings, for evaluation. It is -Inf where there is nothing to judge.
+// Margin returns the classifier's highest margin over all readings of a text, for
+// evaluation. It is -Inf if there is nothing to classify.
 func (s *Screener) Margin(text string) float64 {
 	sc := pool.Get().(*scratch)
 	defer pool.Put(sc)
@@ -31,23 +31,24 @@ func (s *Screener) Margin(text string) float64 {
 	return worst
 }
 
-// Beside is the report of a text whose other findings are those of a Screener
-// without the classifier, and whose margin some other model found. That a
-// reading was hidden counts for the others alone.
+// Beside returns the report for a text from the findings of a Screener without the
+// classifier and the margin that another model gave. length is that of the text in bytes.
+// hiddenBonus applies to the other findings only.
 func (s *Screener) Beside(others Report, margin float64, length int) Report {
 	return s.Weigh(s.pack.classified(slices.Clip(others.Findings), margin, 0, length), "", "")
 }
 
-// Sample is what the classifier sees of a text, all readings together, to train
-// it with: for the model of windows, in which those of two readings never meet,
-// and for the model of whole texts, of whose features Parts ends each part.
+// Sample has the classifier's training features of a text, all readings together. Windows
+// are for the model of windows; readings are spaced so that no window spans two of them.
+// Whole are for the model of whole texts; Parts has the index in Whole at which each part
+// ends.
 type Sample struct {
 	Words          int
 	Windows, Whole []classify.Feature
 	Parts          []int32
 }
 
-// Sample returns what the classifier sees of a text.
+// Sample returns the training features of a text.
 func (p *Pack) Sample(text string) (s Sample) {
 	var sc scratch
 	r := normal.Read(text)
@@ -59,7 +60,7 @@ func (p *Pack) Sample(text string) (s Sample) {
 			s.Words = (s.Words/classify.Stride + 3) * classify.Stride
 		}
 		sc.words = p.vocabulary.Read(sc.words[:0], r.Views[i].Text)
-		last := nothing
+		last := noPrevious
 		for i := range sc.words {
 			for _, h := range last.features(&sc, 0, i) {
 				s.Windows = append(s.Windows, classify.Feature{Hash: h, At: int32(s.Words + i)})
@@ -77,7 +78,7 @@ func (p *Pack) Sample(text string) (s Sample) {
 	return s
 }
 
-// WithModels returns the pack with another classifier: an encoded model of
+// WithModels returns a copy of the pack with another classifier: an encoded model of
 // windows, and one of whole texts.
 func (p *Pack) WithModels(windows, whole []byte) (*Pack, error) {
 	q := *p

@@ -14,47 +14,47 @@ import (
 	"github.com/memproxy/memproxy/screen/rulefile"
 )
 
-// scratch is what one examination needs and the next may use again.
+// scratch is the reusable memory of one examination.
 type scratch struct {
 	words     []directive.Word
 	negated   []int
 	hits      []directive.Hit
 	features  []uint32         // of one word
-	places    []place          // of the words
-	strides   []classify.Total // by which windows of them are judged
-	aside     []classify.Total // the same of some that are judged apart
-	sentences []classify.Span  // that are dangerous by themselves
-	said      []said           // sentences so far
-	judged    int              // words, each time they were judged in a sentence or several
-	part      once
-	lift      []float32 // what the whole says, for every classify.Stride words
+	prefixes  []prefix         // one per word, and one for the end of the text
+	strides   []classify.Total // totals at every classify.Stride words, from which windows are scored
+	isolated  []classify.Total // the same for a range that is scored as a separate text
+	dangerous []classify.Span  // scored as separate texts, over the hold threshold
+	sentences []sentence       // sentences read so far
+	judged    int              // words scored as sentences; a word counts each time
+	part      featureSet
+	lift      []float32 // margin of the enclosing part, for every classify.Stride words
 }
 
 var pool = sync.Pool{New: func() any { return new(scratch) }}
 
-// maxFindings bounds what is kept of one text: the strongest, and one finding
-// for the whole stretch in which the others lie.
+// maxFindings bounds the findings of one text: the strongest are kept, and one more
+// covers the span of all others.
 const maxFindings = 32
 
-// decodedBonus is added to what is found only in a reading that had to be
-// decoded, and hiddenBonus to what the classifier finds there: somebody hid it.
+// decodedBonus is added to the score of a rule's finding in a reading that had to be
+// decoded, and hiddenBonus to that of the classifier: the author concealed the content.
 const decodedBonus, hiddenBonus = 100, 200
 
-// Findings runs the layers over every reading of a text. They are sorted by place
-// and not weighed: they depend on nothing but the text.
+// Findings runs the enabled layers over every reading of a text. The findings are sorted
+// by position and not weighed: they depend only on the text.
 func (s *Screener) Findings(text string) []memproxy.Finding {
 	reading := normal.Read(text)
 	return settle(s.look(&reading, text, !s.off[LayerClassify]))
 }
 
-// look runs the rules, and the classifier or not, over every reading of a text. What it
-// finds is not settled yet, and what the text takes back is no word of its readings any
-// more.
+// look runs the rules, and optionally the classifier, over every reading of a text. The
+// findings are not sorted or deduplicated (see settle). Words that a restraint negates
+// are blanked in the readings.
 func (s *Screener) look(reading *normal.Reading, text string, classify bool) (out []memproxy.Finding) {
 	sc := pool.Get().(*scratch)
 	defer pool.Put(sc)
 	code, spans := reading.Code(), codeSpans(text)
-	var taken []bool // bytes of the text that its plain reading takes back
+	var taken []bool // bytes of the text that a restraint negates in its plain reading
 	for i := range reading.Views {
 		v, from := &reading.Views[i], len(out)
 		s.pack.read(v, sc, taken)
@@ -73,9 +73,9 @@ func (s *Screener) look(reading *normal.Reading, text string, classify bool) (ou
 			}
 		}
 		if !s.off[LayerDirective] {
-			out = found(out, v, s.pack.directives, sc)
-			if !v.Rough { // which has words of other languages by chance
-				out = found(out, v, s.pack.tongues, sc)
+			out = appendDirectives(out, v, s.pack.directives, sc)
+			if !v.Rough { // a rough reading has words of other languages by chance
+				out = appendDirectives(out, v, s.pack.tongues, sc)
 			}
 		}
 		if classify && !v.Rough && (i > 0 || !code) && worded(v.Text) {
@@ -83,13 +83,13 @@ func (s *Screener) look(reading *normal.Reading, text string, classify bool) (ou
 		}
 		for j := range out[from:] {
 			f := &out[from+j]
-			if v.Rough { // a guess may hold, and not refuse
+			if v.Rough { // a guess may cause a hold but not a refusal
 				f.Score = min(f.Score, unreadScore)
 			}
 			if v.Innocent {
-				shown(f, spans)
+				lowerQuoted(f, spans)
 			} else {
-				hid(f, v)
+				raiseHidden(f, v)
 			}
 		}
 	}
@@ -99,8 +99,9 @@ func (s *Screener) look(reading *normal.Reading, text string, classify bool) (ou
 	return out
 }
 
-// hid raises a finding where its place does not read as it stands.
-func hid(f *memproxy.Finding, v *normal.View) {
+// raiseHidden raises the score of a finding whose span reads differently in the text as
+// written.
+func raiseHidden(f *memproxy.Finding, v *normal.View) {
 	bonus := memproxy.PerMille(decodedBonus)
 	if f.Rule == RuleClassifier {
 		bonus = hiddenBonus
@@ -111,8 +112,8 @@ func hid(f *memproxy.Finding, v *normal.View) {
 	f.Score = min(memproxy.Full, f.Score+bonus)
 }
 
-// found appends the directives in a reading, whose words the scratch has.
-func found(out []memproxy.Finding, v *normal.View, rules *directive.Rules, sc *scratch) []memproxy.Finding {
+// appendDirectives appends the directives in a reading. sc.words has its words.
+func appendDirectives(out []memproxy.Finding, v *normal.View, rules *directive.Rules, sc *scratch) []memproxy.Finding {
 	sc.hits = rules.Find(sc.hits[:0], sc.words)
 	for _, h := range sc.hits {
 		out = append(out, finding(v, &rules.List[h.Rule].Rule, int(sc.words[h.Start].Start), int(sc.words[h.End-1].End)))
@@ -120,17 +121,17 @@ func found(out []memproxy.Finding, v *normal.View, rules *directive.Rules, sc *s
 	return out
 }
 
-// finding is that of a rule in bytes start to end of a reading.
+// finding returns the finding of a rule for bytes start to end of a reading.
 func finding(v *normal.View, r *rulefile.Rule, start, end int) memproxy.Finding {
 	f := memproxy.Finding{Rule: r.ID, Severity: r.Severity, Score: memproxy.PerMille(r.Score)}
 	f.Start, f.End = v.Span(start, end)
 	return f
 }
 
-// RuleClassifier is the rule of the classifier's finding.
+// RuleClassifier is the rule of the classifier's findings.
 const RuleClassifier = "classify.window"
 
-const minClassified = 150 // the least score of the classifier that is a finding
+const minClassified = 150 // classifier scores below this are no finding
 
 func (s *Screener) classifier(out []memproxy.Finding, v *normal.View, sc *scratch) []memproxy.Finding {
 	if len(sc.words) == 0 {
@@ -140,10 +141,10 @@ func (s *Screener) classifier(out []memproxy.Finding, v *normal.View, sc *scratc
 	lift := s.lift(v, sc)
 	best := s.worst(v, sc, lift)
 	spans := []classify.Span{best}
-	if s.pack.probability(float64(best.Margin)) >= s.pack.hold { // then every such place is told
+	if s.pack.probability(float64(best.Margin)) >= s.pack.hold { // report every place over the threshold
 		all := places(s.pack.model.Over(sc.strides, len(sc.words), lift, s.pack.zero), sc)
 		told := len(all)
-		for _, one := range sc.sentences {
+		for _, one := range sc.dangerous {
 			if !slices.ContainsFunc(all[:told], func(w classify.Span) bool { return w.Start <= one.Start && one.End <= w.End }) {
 				all = append(all, one)
 			}
@@ -159,7 +160,8 @@ func (s *Screener) classifier(out []memproxy.Finding, v *normal.View, sc *scratc
 	return out
 }
 
-// classified appends the finding of a margin, if it is one.
+// classified appends the classifier's finding for a margin, if its score reaches
+// minClassified.
 func (p *Pack) classified(out []memproxy.Finding, margin float64, start, end int) []memproxy.Finding {
 	score := p.probability(margin)
 	if score < minClassified {
@@ -168,8 +170,9 @@ func (p *Pack) classified(out []memproxy.Finding, margin float64, start, end int
 	return append(out, memproxy.Finding{Rule: RuleClassifier, Severity: severity(score, p), Score: memproxy.PerMille(score), Start: start, End: end})
 }
 
-// places keeps of spans, the highest first, those that are dangerous by themselves,
-// and the first of every part: next to a payload everything in its part is lifted.
+// places filters spans, which are sorted by margin, highest first. It keeps those that
+// are over zero without the margin of their part (lift), and the first of every part:
+// lift raises every window of a part that contains a payload.
 func places(spans []classify.Span, sc *scratch) []classify.Span {
 	seen := map[int32]bool{}
 	return slices.DeleteFunc(spans, func(sp classify.Span) bool {
@@ -180,12 +183,12 @@ func places(spans []classify.Span, sc *scratch) []classify.Span {
 	})
 }
 
-// minWhole is how many words a part has that can be dangerous as a whole: how a bare
-// address or a name is spelled says little.
+// minWhole is the minimum number of words of a part whose margin as a whole can raise the
+// risk: the spelling of a bare address or name says little.
 const minWhole = 5
 
-// lift is what the parts of a text say as wholes, for the windows in them. A
-// stride that lies in two parts has what the worse of them says.
+// lift returns the margin of each part as a whole, for every classify.Stride words. A
+// stride that overlaps two parts gets the higher margin.
 func (s *Screener) lift(v *normal.View, sc *scratch) []float32 {
 	sc.lift = slices.Grow(sc.lift[:0], len(sc.words)/classify.Stride+1)[:len(sc.words)/classify.Stride+1]
 	none := float32(math.Inf(-1))
@@ -204,20 +207,22 @@ func (s *Screener) lift(v *normal.View, sc *scratch) []float32 {
 	})
 	for i := range sc.lift {
 		if sc.lift[i] == none {
-			sc.lift[i] = 0 // nothing is said of it
+			sc.lift[i] = 0 // no part covers it
 		}
 	}
 	return sc.lift
 }
 
-// probability turns a margin into per mille: the hold threshold at zero.
+// probability converts a margin to per mille with a logistic function: the pack's number
+// "zero" gives 500, the hold threshold.
 func (p *Pack) probability(margin float64) int {
 	x := (margin*1000 - float64(p.weights["zero"])) / float64(p.weights["scale"])
 	return int(1000 / (1 + math.Exp(-x)))
 }
 
-// worded reports texts that are not digits and signs for the most part, of which a
-// classifier of words knows nothing.
+// worded reports whether a text has at least one letter for every four other visible
+// characters. The classifier knows words and has nothing to say of digits and
+// punctuation.
 func worded(text string) bool {
 	letters, others := 0, 0
 	for i := 0; i < len(text) && letters*4 < others+len(text)-i; i++ {
@@ -231,9 +236,10 @@ func worded(text string) bool {
 	return letters*4 >= others
 }
 
-// settle sorts findings by place, keeps the strongest of each rule and place, and
-// where there are too many the strongest of each rule before others of it: what
-// a text repeats does not crowd out another kind of evidence.
+// settle sorts findings by position, and keeps the strongest of each rule and span. If
+// there are more than maxFindings, the strongest finding of each rule is kept before
+// further findings of that rule, so that a repeated match does not crowd out other
+// evidence.
 func settle(f []memproxy.Finding) []memproxy.Finding {
 	if len(f) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// The kinds of feature; each seeds its hashes.
+// The kinds of feature of a window. The kind seeds the hash (feature hashing).
 const (
 	kindWord = iota + 1
 	kindPair
@@ -24,7 +24,7 @@ const (
 	kindStem
 )
 
-const reach = 6 // how many words behind a concept others make a pair with it
+const reach = 6 // the distance in words up to which two concepts make a pair
 
 func hash(kind int, a, b uint32) uint32 {
 	h := uint32(kind)*0x9e3779b1 ^ a
@@ -34,20 +34,21 @@ func hash(kind int, a, b uint32) uint32 {
 	return h * 0x27d4eb2f
 }
 
-// before are the words before one that make features with it: the last that counts and
-// the one before that, or -1.
-type before struct{ last, other int }
+// previous has the indices of the two words that a next word makes pairs with: the last
+// one that has features, and the one before it. -1 is none.
+type previous struct{ last, other int }
 
-// nothing stands before the first word of a text.
-var nothing = before{-1, -1}
+// noPrevious is the previous of the first word of a text.
+var noPrevious = previous{-1, -1}
 
-// features are what the classifier sees of word i of a text that begins with word first,
-// until it is asked for others. Of concepts it knows the first 64, with which it was trained.
-func (b *before) features(sc *scratch, first, i int) []uint32 {
+// features returns the classifier's features of word i, in a text that begins at word
+// first, and advances b. The result is valid until the next call. Only the first 64
+// concepts count: the models were trained with those.
+func (b *previous) features(sc *scratch, first, i int) []uint32 {
 	words, dst := sc.words, sc.features[:0]
 	w := &words[i]
 	if w.Flags&directive.Number != 0 && b.last >= 0 && words[b.last].Flags&directive.Number != 0 {
-		return append(dst, 0, 0) // a table says nothing by its numbers, and they thin out the rest
+		return append(dst, 0, 0) // no evidence: neutral features that lower the margin
 	}
 	dst = append(dst, hash(kindWord, w.Hash, 0), hash(kindStem, w.Stem, 0))
 	if b.last >= 0 {
@@ -66,7 +67,7 @@ func (b *before) features(sc *scratch, first, i int) []uint32 {
 	for c := w.Concepts.First; c != 0; c &= c - 1 {
 		a := uint32(bits.TrailingZeros64(c))
 		if i > first && words[i-1].Concepts.First>>a&1 != 0 {
-			continue // the same phrase
+			continue // the same phrase as the word before
 		}
 		dst = append(dst, hash(kindConcept, a, 0))
 		for j := max(first, i-reach); j < i; j++ {
@@ -79,76 +80,75 @@ func (b *before) features(sc *scratch, first, i int) []uint32 {
 	return dst
 }
 
-// place is what is known of the words before one: the total of their features, and which
-// of them make features with it.
-type place struct {
+// prefix has the total weight of the features of all words before one, and the words that
+// its next word makes pairs with.
+type prefix struct {
 	classify.Total
-	before
+	previous
 }
 
-// measure works out the places of a text's words and that behind the last, and what its
-// windows are judged by.
+// measure fills sc.prefixes, one for each word and one for the end, and sc.strides, from
+// which windows are scored.
 func (sc *scratch) measure(m *classify.Model) {
-	at := place{before: nothing}
-	sc.places, sc.strides = sc.places[:0], sc.strides[:0]
+	at := prefix{previous: noPrevious}
+	sc.prefixes, sc.strides = sc.prefixes[:0], sc.strides[:0]
 	for i := range sc.words {
-		if sc.places = append(sc.places, at); i%classify.Stride == 0 {
+		if sc.prefixes = append(sc.prefixes, at); i%classify.Stride == 0 {
 			sc.strides = append(sc.strides, at.Total)
 		}
 		at.Total = at.Plus(m.Weigh(at.features(sc, 0, i)))
 	}
-	sc.places, sc.strides = append(sc.places, at), append(sc.strides, at.Total)
+	sc.prefixes, sc.strides = append(sc.prefixes, at), append(sc.strides, at.Total)
 }
 
-// apart works out what the windows of the words from first to end are judged by, were
-// they a text of their own. Only the first of them have other features in it.
-func (sc *scratch) apart(m *classify.Model, first, end int) []classify.Total {
-	at, i := place{before: nothing}, first
-	strides := sc.aside[:0]
-	for ; i < end && (i < first+reach || at.before != sc.places[i].before); i++ {
+// isolate returns the totals from which the windows of words first to end are scored as a
+// text of their own. Only the features of the first few words differ from those in the
+// whole text; the rest is computed from sc.prefixes.
+func (sc *scratch) isolate(m *classify.Model, first, end int) []classify.Total {
+	at, i := prefix{previous: noPrevious}, first
+	strides := sc.isolated[:0]
+	for ; i < end && (i < first+reach || at.previous != sc.prefixes[i].previous); i++ {
 		if (i-first)%classify.Stride == 0 {
 			strides = append(strides, at.Total)
 		}
 		at.Total = at.Plus(m.Weigh(at.features(sc, first, i)))
 	}
-	other := at.Less(sc.places[i].Total)
+	other := at.Less(sc.prefixes[i].Total)
 	for i = first + len(strides)*classify.Stride; i < end; i += classify.Stride {
-		strides = append(strides, sc.places[i].Plus(other))
+		strides = append(strides, sc.prefixes[i].Plus(other))
 	}
-	sc.aside = append(strides, sc.places[end].Plus(other))
-	return sc.aside
+	sc.isolated = append(strides, sc.prefixes[end].Plus(other))
+	return sc.isolated
 }
 
-// The kinds of feature by which a text is judged whole, behind those by which
-// its windows are.
+// The kinds of feature of a whole text. Their numbers are distinct from those of windows.
 const (
 	kindGram = iota + 32
 	kindWholeWord
 	kindWholePair
 )
 
-// partBytes is how much of a text is judged together. A longer text is judged
-// in parts: the whole of a page would drown the one paragraph that matters.
+// partBytes is the size of the parts in which a long text is judged as a whole: over a
+// whole page the benign prose would outweigh the one paragraph that matters.
 const partBytes = 2 << 10
 
-const wholeBits = 20 // how much of a hash tells features of a part apart
+const wholeBits = 20 // bits of a feature's hash by which a featureSet deduplicates
 
-// once remembers which features a part of a text has: how often it has them
-// says how long it is, and little else.
-type once struct {
+// featureSet is the set of features of a part of a text. Each feature counts once: how
+// often it occurs depends on the length of the text and says little else.
+type featureSet struct {
 	seen  [1 << wholeBits / 64]uint64
 	list  []uint32 // their hashes
 	chars []rune   // of the part
-	// What it has, in words: another part with the same end that begins before it has
-	// all of that too.
+	// The words that the set covers. A part that begins earlier and has the same end is a
+	// superset, and is added incrementally.
 	first, end int
-	total      classify.Total // of the first of them
+	total      classify.Total // of list[:total.N]
 }
 
-// add puts a feature behind the first n of list, which has room, unless the part has
-// it, and returns how many there are. It does not branch: which of them are new is hard
-// to foresee.
-func (o *once) add(list []uint32, n int, h uint32) int {
+// add writes h to list[n], which must have room, and returns n+1 if the set did not have
+// it, or n. It is branch-free: which features are new is hard to predict.
+func (o *featureSet) add(list []uint32, n int, h uint32) int {
 	i := h >> (32 - wholeBits)
 	list[n] = h
 	n += int(^o.seen[i>>6] >> (i & 63) & 1)
@@ -156,23 +156,25 @@ func (o *once) add(list []uint32, n int, h uint32) int {
 	return n
 }
 
-// clear forgets everything, in the time that it took to learn it.
-func (o *once) clear() {
+// clear empties the set. It takes time proportional to the number of features, not to the
+// size of seen.
+func (o *featureSet) clear() {
 	for _, h := range o.list {
 		o.seen[h>>(32-wholeBits+6)] = 0
 	}
 	o.list, o.total, o.first, o.end = o.list[:0], classify.Total{}, 0, 0
 }
 
-// margin is what a model says of all features.
-func (o *once) margin(m *classify.Model) float32 {
+// margin returns the margin of all features by a model.
+func (o *featureSet) margin(m *classify.Model) float32 {
 	o.total = o.total.Plus(m.Weigh(o.list[o.total.N:]))
 	return m.Margin(o.total)
 }
 
-// words fills o with what the words of a text from first to end have by themselves. Of
-// those that o has already, only how the others go on in them is read again.
-func (o *once) words(text string, words []directive.Word, first, end int) {
+// words fills o with the features of words first to end of a text. If o has the features
+// of a shorter range with the same end, only the words before it, and the pairs and
+// n-grams that cross into it, are added.
+func (o *featureSet) words(text string, words []directive.Word, first, end int) {
 	from, to := int(words[first].Start), int(words[end-1].End)
 	if o.end == end && first < o.first {
 		if o.grow(text[from:to], words[first:o.first+1], int(words[o.first].Start)-from) {
@@ -184,8 +186,8 @@ func (o *once) words(text string, words []directive.Word, first, end int) {
 	o.first, o.end = first, end
 }
 
-// grams are what the characters of ASCII stand for in runs of them: any digit for
-// another, and white space too. Bytes of others stand for none.
+// grams maps ASCII characters to their representation in character n-grams: lower case,
+// any digit as 0, any white space as a space. Bytes outside of ASCII map to 0.
 var grams = func() (of [256]rune) {
 	for c := range utf8.RuneSelf {
 		switch of[c] = rune(terms.Lower(byte(c))); {
@@ -198,19 +200,20 @@ var grams = func() (of [256]rune) {
 	return of
 }()
 
-// whole fills o with what one part of a text has: its words and pairs of words,
-// and its runs of three to five characters, which know a word in another form
-// and a language by its spelling. part is the text, and words are its words.
-func (o *once) whole(part string, words []directive.Word) {
+// whole fills o with the features of one part of a text: its words, pairs of words, and
+// character n-grams of three to five characters, which recognise inflected forms and a
+// language by its spelling. part is the text, and words are its words.
+func (o *featureSet) whole(part string, words []directive.Word) {
 	o.clear()
 	o.grow(part, words, len(part))
 }
 
-const longestGram = 5 // characters in a run
+const longestGram = 5 // the length of the longest character n-gram
 
-// grow adds what a part of a text has before the byte old, from which on o has it, and
-// what goes on from there. It fails where what stands before changes how the rest is read.
-func (o *once) grow(part string, words []directive.Word, old int) bool {
+// grow adds the features of a part that begin before byte old; o has those from old on.
+// It returns false if the text before old changes how the rest is read: then o must be
+// filled anew.
+func (o *featureSet) grow(part string, words []directive.Word, old int) bool {
 	before, most := len(o.list), 2*len(words)+3*(old+longestGram*utf8.UTFMax)
 	list, size := slices.Grow(o.list, most)[:before+most], before
 	for i := range words {
@@ -223,7 +226,7 @@ func (o *once) grow(part string, words []directive.Word, old int) bool {
 	if !o.read(part, old) {
 		return false
 	}
-	var one, two, three, four, five uint32 // the hashes of the last 1 to 5 characters
+	var one, two, three, four, five uint32 // hashes of the last 1 to 5 characters
 	mix := func(h uint32, c rune) uint32 {
 		h = (h ^ uint32(c)) * 0x9e3779b1
 		return h ^ h>>15
@@ -244,15 +247,15 @@ func (o *once) grow(part string, words []directive.Word, old int) bool {
 	return true
 }
 
-// read fills o with the characters of a part of a text before the byte old, and those
-// whose runs begin before it. It fails where what stands before changes how the rest is
-// read.
-func (o *once) read(part string, old int) bool {
+// read fills o.chars with the normalised characters of a part before byte old, and those
+// after it that n-grams beginning before old reach. It returns false if the text before
+// old changes how the rest is read.
+func (o *featureSet) read(part string, old int) bool {
 	chars, n := slices.Grow(o.chars[:0], len(part))[:len(part)], 0
 	space, sign := true, true
 	for i, rest := 0, longestGram; i < len(part) && rest > 0; {
 		c, size := grams[part[i]], 1
-		if sign || i == old { // what an identifier spells says nothing
+		if sign || i == old { // the characters of an identifier say nothing
 			size = max(1, normal.Identifier(part[i:]))
 			if i == old && size > 1 && !sign || i < old && i+size > old {
 				return false
@@ -283,8 +286,8 @@ func (o *once) read(part string, old int) bool {
 	return true
 }
 
-// parts calls f with every part of a text that has words, its words, and their
-// places.
+// parts calls f with every part of a text that has words, the part's words, and the index
+// of the first one.
 func parts(text string, words []directive.Word, f func(part string, words []directive.Word, first int)) {
 	first := 0
 	for from := 0; from < len(text); {

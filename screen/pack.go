@@ -31,10 +31,10 @@ const (
 	fileWhole      = "whole.bin"
 	fileMust       = "must.txt"
 	fileMustNot    = "mustnot.txt"
-	fileTongues    = "tongues/rules.txt" // for languages other than English
+	fileTongues    = "tongues/rules.txt" // directives in languages other than English
 )
 
-// dirTongues has the words of those, a file each.
+// dirTongues is the directory of the vocabularies of those languages, one file each.
 const dirTongues = "tongues"
 
 var packFiles = [...]string{fileNumbers, fileLexicon, fileVocabulary, fileDirectives, fileWeights, fileWhole, fileMust, fileMustNot, fileTongues}
@@ -44,8 +44,8 @@ const maxPackFile = 4 << 20 // bounds each file of a pack, in bytes
 //go:embed pack
 var embedded embed.FS
 
-// Pack is everything that screening looks for, and the numbers by which it
-// weighs what it finds. It is immutable and has one version.
+// Pack has the rules, vocabularies and models of screening, and the numbers by which
+// findings are weighed. It is immutable and identified by its version.
 type Pack struct {
 	name       string
 	version    string
@@ -58,8 +58,8 @@ type Pack struct {
 	whole      *classify.Model  // of whole texts
 	weights    map[string]int   // the numbers of pack.txt
 	hold, deny int
-	zero       float32           // the margin that says as much for as against
-	share      float32           // how much of its margin the whole of a text adds
+	zero       float32           // the margin at which the evidence is balanced
+	share      float32           // the factor for the margin of a part as a whole
 	families   map[string]string // by rule
 }
 
@@ -67,8 +67,8 @@ var builtin = sync.OnceValues(func() (*Pack, error) {
 	return Load(Files())
 })
 
-// Default returns the built-in pack. It is loaded, and its regression cases
-// run, the first time; a test proves that it loads.
+// Default returns the built-in pack. The first call loads it and runs its regression
+// cases. It panics if the pack is broken; a test proves that it loads.
 func Default() *Pack {
 	p, err := builtin()
 	if err != nil {
@@ -77,8 +77,8 @@ func Default() *Pack {
 	return p
 }
 
-// Load reads a pack from the root of a file system and runs its regression
-// cases. An error names file and line, and the pack is not to be used.
+// Load reads a pack from the root of a file system and runs its regression cases. An
+// error names file and line; a pack with an error must not be used.
 func Load(fsys fs.FS) (*Pack, error) {
 	p, files, err := parse(fsys)
 	if err != nil {
@@ -90,8 +90,8 @@ func Load(fsys fs.FS) (*Pack, error) {
 	return p, nil
 }
 
-// Draft reads a pack without running its regression cases: to train the models
-// with which it is to pass them.
+// Draft reads a pack without running its regression cases, for training the models with
+// which the pack must pass them.
 func Draft(fsys fs.FS) (*Pack, error) {
 	p, _, err := parse(fsys)
 	return p, err
@@ -157,7 +157,7 @@ func (p *Pack) models(windows, whole []byte) (err error) {
 	return nil
 }
 
-// read hands over the files of a pack, and returns its digest.
+// read calls file with each file of a pack and returns the digest of all.
 func read(fsys fs.FS, file func(name string, b []byte)) (digest string, err error) {
 	spoken, err := fs.Glob(fsys, dirTongues+"/*.txt")
 	if err != nil {
@@ -174,7 +174,7 @@ func read(fsys fs.FS, file func(name string, b []byte)) (digest string, err erro
 			return "", fmt.Errorf("screen: %w", err)
 		}
 		if !info.Mode().IsRegular() {
-			return "", fmt.Errorf("screen: %s is not a file", name) // a pipe would be waited for
+			return "", fmt.Errorf("screen: %s is not a file", name) // reading a pipe could block forever
 		}
 		b, err := fs.ReadFile(fsys, name)
 		if err != nil {
@@ -190,8 +190,8 @@ func read(fsys fs.FS, file func(name string, b []byte)) (digest string, err erro
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// Digest is the SHA-256 of a pack's files, hexadecimal. It takes a hundredth of
-// the work of Load, and says whether there is anything new to load.
+// Digest returns the SHA-256 of a pack's files in hexadecimal. It takes a hundredth of
+// the work of Load and tells whether the pack has changed.
 func Digest(fsys fs.FS) (string, error) { return read(fsys, func(string, []byte) {}) }
 
 // Digest is that of the files that the pack was loaded from.
@@ -204,14 +204,14 @@ func (p *Pack) Version() string { return p.version }
 // directives are families of their own.
 func (p *Pack) Family(rule string) string { return cmp.Or(p.families[rule], rule) }
 
-// required are the numbers that a pack must have.
+// required lists the keys that pack.txt must have.
 var required = []string{
 	"hold", "deny", "sensitivity low", "sensitivity medium", "sensitivity high",
 	"source trusted", "source verified", "source untrusted", "source hostile",
 	"trust anonymous", "trust authenticated", "trust established", "trust human", "trust system", "zero", "scale", "whole",
 }
 
-// numbers reads pack.txt: a key of one or two words, and a number.
+// numbers parses pack.txt. Each line has a key of one or two words, and a whole number.
 func (p *Pack) numbers(src string) error {
 	p.weights = map[string]int{}
 	for n, line := range rulefile.Lines(src) {
@@ -246,8 +246,8 @@ func (p *Pack) numbers(src string) error {
 	return nil
 }
 
-// regress runs the cases that must and must not be held, one a line. A case is
-// judged at medium sensitivity, without source or trust.
+// regress screens the lines of must.txt, which must be held, and of mustnot.txt, which
+// must not. Cases are judged at medium sensitivity, without source or trust.
 func (p *Pack) regress(files map[string]string) error {
 	s, err := newScreener(Options{Pack: p})
 	if err != nil {
@@ -275,26 +275,26 @@ func (p *Pack) regress(files map[string]string) error {
 	return nil
 }
 
-// Hold and Deny are the risks, per mille, at which the built-in policies hold
-// and refuse. The built-in pack has the same.
+// Hold and Deny are the risks per mille at which the built-in policies hold and refuse.
+// The built-in pack has the same thresholds.
 const (
 	Hold = 500
 	Deny = 850
 )
 
-// Files are the built-in pack's files, to begin one's own with.
+// Files returns the files of the built-in pack, as a base for a custom one.
 func Files() fs.FS {
 	sub, err := fs.Sub(embedded, "pack")
 	if err != nil {
-		panic(err) // the directory is compiled in
+		panic(err) // cannot happen: the directory is embedded
 	}
 	return sub
 }
 
-const maxTongues = 200 // bounds the files of words that a pack has
+const maxTongues = 200 // bounds the vocabulary files of a pack
 
-// readTongues reads the directives of languages other than English: the words of all
-// of them say the same concepts, and one set of rules is for all.
+// readTongues reads the vocabularies and directives of languages other than English. All
+// languages share one set of concepts and one set of rules.
 func (p *Pack) readTongues(files map[string]string) error {
 	var spoken []directive.Source
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -315,8 +315,10 @@ func (p *Pack) readTongues(files map[string]string) error {
 	return p.include(fileTongues, p.tongues)
 }
 
-// read reads the words of a text but for those that its restraints take back, which
-// keep their places and mean nothing. A guess takes back what the plain reading does.
+// read fills sc.words with the words of a reading, and blanks those that its restraints
+// negate ("never send …"): they keep their positions and lose their meaning. negated has
+// the bytes that the plain reading negates; a rough reading, which is a guess, blanks
+// these too.
 func (p *Pack) read(v *normal.View, sc *scratch, taken []bool) {
 	sc.words = p.vocabulary.Read(sc.words[:0], v.Text)
 	sc.negated = p.directives.Restraints(sc.negated[:0], sc.words, v.Text)

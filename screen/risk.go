@@ -9,24 +9,24 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-const corroborates = 400 // the least score of a finding that counts as evidence of its own kind next to another's
+const corroborates = 400 // a second family of findings counts as corroboration from this score on
 
-// certain is the score from which a rule refuses by itself: more than any of the
-// built-in pack has, so that it takes a person's own rule, or one of these in what
-// somebody hid.
+// certain is the score from which one rule refuses without corroboration. No rule of the
+// built-in pack reaches it by itself: it takes an operator's own rule, or a built-in rule
+// with the bonus for hidden content.
 const certain = 950
 
-const agreement = 300 // how much, in per mille, a finding of another family adds of what is left to certainty
+const agreement = 300 // per mille of its score that a finding of another family adds, of the remainder to 1000
 
-// risk adds findings up: the strongest counts whole, the strongest of every
-// other family adds a share of what is left. Then sensitivity, source and
-// trust move the sum. Text without findings has no risk, whoever wrote it.
+// risk combines findings to one score: the strongest counts in full, and the strongest of
+// every other family adds a share of the remainder to 1000. Sensitivity, source and trust
+// then shift the sum. A text without findings has no risk, whoever wrote it.
 //
-// One kind of evidence holds and does not refuse, however strong it is: who
-// writes about an attack uses its words. A refusal takes findings of two
-// families, or one and a source that is known to be hostile, or a rule of a
-// person who is certain. What nobody could read to its end is held at every sensitivity, whoever wrote it, and
-// refused from a source that is not to be trusted.
+// Evidence of one family holds and does not refuse, however strong it is: texts about an
+// attack use the words of the attack. A refusal takes findings of two families, or a
+// source known to be hostile, or a rule whose score reaches certain. A text that could
+// not be read to its end is held at every sensitivity, whoever wrote it, and refused if
+// the source is untrusted or hostile.
 func (s *Screener) risk(findings []memproxy.Finding, source, trust string) memproxy.PerMille {
 	if len(findings) == 0 {
 		return 0
@@ -69,21 +69,22 @@ func (s *Screener) risk(findings []memproxy.Finding, source, trust string) mempr
 	return memproxy.PerMille(max(0, min(1000, sum)))
 }
 
-// unread reports findings that say that a text was not read to its end.
+// unread reports whether a finding says that a text was not read to its end.
 func unread(f memproxy.Finding) bool { return f.Rule == RuleBounds }
 
-// quotedScore is the most that markup, a query or a command counts which stands
-// in code as Markdown sets it: it is shown there, and does nothing.
+// quotedScore is the most that markup, a query or a command scores inside of a Markdown
+// code span: there it is displayed and not run.
 const quotedScore = 350
 
-// codeFamilies are those of what is code, and not an instruction to a reader.
+// codeFamilies are the prefixes of rules that match code and not instructions to a
+// reader.
 var codeFamilies = []string{"markup.", "sql.", "shell.", "template."}
 
 type stretch struct{ from, to int }
 
-// codeSpans are the stretches of text between backticks: fences, and what stands
-// between as many backticks on one line. An open fence is none: what follows it
-// is read as text.
+// codeSpans returns the Markdown code spans of text: fenced blocks, and text between
+// equal numbers of backticks on one line. A fence that is never closed is not a code
+// span: the text after it is read as text.
 func codeSpans(text string) []stretch {
 	var out []stretch
 	for at := 0; ; {
@@ -97,7 +98,7 @@ func codeSpans(text string) []stretch {
 			n++
 		}
 		rest := text[from+n:]
-		if n < 3 { // a line
+		if n < 3 { // an inline span ends on its line
 			if end := strings.IndexByte(rest, '\n'); end >= 0 {
 				rest = rest[:end]
 			}
@@ -106,7 +107,7 @@ func codeSpans(text string) []stretch {
 		at = from + n
 		if end < 0 {
 			if n >= 3 {
-				return out // no fence further on has an end either, but for longer ones
+				return out // no later fence has an end either, unless it is longer
 			}
 			continue
 		}
@@ -115,8 +116,8 @@ func codeSpans(text string) []stretch {
 	}
 }
 
-// shown lowers a finding of code that stands in one of the spans.
-func shown(f *memproxy.Finding, spans []stretch) {
+// lowerQuoted lowers the score of a finding of code that lies in one of the spans.
+func lowerQuoted(f *memproxy.Finding, spans []stretch) {
 	if f.Score <= quotedScore || !slices.ContainsFunc(codeFamilies, func(family string) bool { return strings.HasPrefix(f.Rule, family) }) {
 		return
 	}

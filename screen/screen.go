@@ -1,13 +1,13 @@
-// Package screen judges content without a model server: it reads a text in
-// every way in which a model might (package normal), looks for fixed
-// expressions (lexicon) and directives (directive), asks a small classifier
-// (classify), and adds the findings up to one risk per mille.
+// Package screen judges content without a model server. It produces every reading of a
+// text that a model might see (package normal: the text as written and its decoded
+// forms), looks for fixed expressions (lexicon) and directives (directive), asks a small
+// linear classifier (classify), and combines the findings into one risk score per mille.
 //
-// It promises that the same text, pack and options give the same answer; that
-// its work is linear in the text; that spans point into the text as it was
-// written; and that a text which cannot be judged is a finding that holds,
-// never silence. What it cannot see (a lie told as a fact, a convention that
-// was planted) is for authority, provenance and review to stop.
+// Invariants: the same text, pack and options give the same answer; the work is linear in
+// the length of the text; spans point into the text as it was written; a text that cannot
+// be judged produces a finding that holds it, never silence. Screening cannot see a lie
+// told as a fact or a planted convention; authority, provenance and review have to stop
+// those.
 package screen
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/memproxy/memproxy/screen/normal"
 )
 
-// The layers, by which they are switched off.
+// The names of the layers in Options.Disable.
 const (
 	LayerLexicon   = "lexicon"
 	LayerDirective = "directive"
@@ -30,18 +30,18 @@ var layers = []string{LayerLexicon, LayerDirective, LayerClassify}
 
 // Options configure a Screener.
 type Options struct {
-	// Pack is what is looked for; nil is the built-in pack.
+	// Pack has the rules and models; nil means the built-in pack.
 	Pack *Pack
 	// Sensitivity is low, medium (the default) or high.
 	Sensitivity string
-	// Sources are sensitivities for content of certain sources (trusted,
-	// verified, untrusted, hostile; "unstated" is for what states none).
+	// Sources maps a source (trusted, verified, untrusted, hostile, or "unstated" for
+	// content without a source) to the sensitivity for its content.
 	Sources map[string]string
-	// Disable names layers that are left out.
+	// Disable names layers that do not run.
 	Disable []string
 }
 
-// Screener judges texts. It is safe for concurrent use.
+// Screener judges texts. It is immutable and safe for concurrent use.
 type Screener struct {
 	pack   *Pack
 	shift  int
@@ -49,7 +49,8 @@ type Screener struct {
 	off    map[string]bool
 }
 
-// New returns a Screener.
+// New returns a Screener. It fails if the options name an unknown sensitivity, source or
+// layer.
 func New(o Options) (*Screener, error) {
 	if o.Pack == nil {
 		p, err := builtin()
@@ -85,26 +86,26 @@ func newScreener(o Options) (*Screener, error) {
 	return s, nil
 }
 
-// Report is what screening says of one text.
+// Report is the result of screening one text.
 type Report struct {
-	// Score is the risk, per mille, moved by sensitivity, source and trust.
+	// Score is the risk per mille, adjusted for sensitivity, source and trust.
 	Score   memproxy.PerMille `json:"score"`
 	Verdict memproxy.Verdict  `json:"verdict"` // allow, hold or deny
-	// Findings are sorted by place. Their scores are not moved.
+	// Findings are sorted by position. Their scores are not adjusted.
 	Findings []memproxy.Finding `json:"findings"`
 }
 
-// RuleRisk is the rule of the finding that carries an item's whole risk.
+// RuleRisk is the rule of the finding that carries the total risk of an item.
 const RuleRisk = "screen.risk"
 
-// Text judges one text that comes from a source and a principal of a trust
-// tier; both may be empty.
+// Text screens one text from a source, written by a principal of a trust tier. Both may
+// be empty.
 func (s *Screener) Text(text string, source, trust string) Report {
 	return s.Weigh(s.Findings(text), source, trust)
 }
 
-// Joined is Text of what several texts say together. Where no rule holds in it, the
-// classifier, which was trained on texts that people wrote in one piece, is not asked.
+// Joined screens a text that was assembled from several texts. The classifier was trained
+// on texts written in one piece, so it runs only if a rule matched the assembled text.
 func (s *Screener) Joined(text string, source, trust string) Report {
 	reading := normal.Read(text)
 	found := s.look(&reading, text, false)
@@ -114,8 +115,7 @@ func (s *Screener) Joined(text string, source, trust string) Report {
 	return s.Weigh(settle(found), source, trust)
 }
 
-// Weigh is the report of findings for a sensitivity, a source and a trust tier that may
-// be others than they were found with.
+// Weigh returns the report for findings, for any sensitivity, source and trust tier.
 func (s *Screener) Weigh(findings []memproxy.Finding, source, trust string) Report {
 	r := Report{Score: s.risk(findings, source, trust), Findings: findings}
 	switch {
@@ -127,9 +127,9 @@ func (s *Screener) Weigh(findings []memproxy.Finding, source, trust string) Repo
 	return r
 }
 
-// Judge appends to out what was found in an item of an operation and, if it is
-// anything, RuleRisk with the sum for a source and a principal of a trust tier;
-// both may be empty. No finding scores more than the sum.
+// Judge appends to out the findings of an item of an operation and, if there are any, one
+// RuleRisk finding with the total risk for the source and the trust tier of the
+// principal. Both may be empty. No finding scores more than the total.
 func (s *Screener) Judge(out, found []memproxy.Finding, item int, source memproxy.Source, trust memproxy.Trust) []memproxy.Finding {
 	if len(found) == 0 {
 		return out
@@ -144,12 +144,12 @@ func (s *Screener) Judge(out, found []memproxy.Finding, item int, source memprox
 	return append(out, top)
 }
 
-// Version names the pack that judges.
+// Version returns the version of the pack.
 func (s *Screener) Version() string { return s.pack.Version() }
 
-// RuleBounds is the rule of the finding for a text that nests deeper, or gives
-// more, than is read: what the rest says is unknown. No layer has it, and no
-// setting switches it off.
+// RuleBounds is the rule of the finding for a text that nests more deeply, or expands to
+// more, than is read: the content of the rest is unknown. The rule belongs to no layer
+// and cannot be disabled.
 const RuleBounds = "form.bounds"
 
 const unreadScore = 700 // the score of RuleBounds

@@ -8,14 +8,15 @@ import (
 	"github.com/memproxy/memproxy/screen/normal"
 )
 
-// worst is the window that is most like poison: in its part, or, in a text of
-// several sentences, one by itself or with those around it, and in links a line.
-// Whatever harmless prose somebody puts around it says nothing about it then. A
-// sentence by itself says less than one in its place, and weighs less, unless it
-// stands out. The scratch has those that are dangerous afterwards.
+// worst returns the window with the highest margin. Windows are scored in their part and,
+// if the text has several sentences, also with each sentence alone and with neighbouring
+// sentences as separate texts; in a Linked reading with each line alone. Benign prose
+// around a payload then does not lower its score. A sentence alone has less evidence than
+// one in context, so its margin is reduced, unless it differs from the text around it.
+// sc.dangerous has the sentences over the threshold afterwards.
 func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.Span {
 	best := s.pack.model.Score(sc.strides, len(sc.words), lift)
-	sc.sentences, sc.said, sc.judged = sc.sentences[:0], sc.said[:0], 0
+	sc.dangerous, sc.sentences, sc.judged = sc.dangerous[:0], sc.sentences[:0], 0
 	linked, least, less := v.Name == normal.Linked, leastAlone, float32(s.pack.weights["apart"])/1000
 	marks, most := ".!?\n", mostAlone
 	switch {
@@ -24,8 +25,8 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 	case len(sc.words) < paragraph:
 		return best
 	}
-	zero, all := s.pack.zero, sc.places[len(sc.words)].Total
-	alone := func(from, end int, less float32) (said, bool) {
+	zero, all := s.pack.zero, sc.prefixes[len(sc.words)].Total
+	alone := func(from, end int, less float32) (sentence, bool) {
 		what, one := s.alone(v, sc, from, end, least)
 		if end-from < least {
 			return what, false
@@ -36,7 +37,7 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 			best = one
 		}
 		if one.Margin >= zero {
-			sc.sentences = append(sc.sentences, one)
+			sc.dangerous = append(sc.dangerous, one)
 		}
 		return what, one.Margin >= zero
 	}
@@ -53,48 +54,49 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 				}
 			}
 		}
-		sc.said = append(sc.said, what)
+		sc.sentences = append(sc.sentences, what)
 		sum, top := what.Total, what.margin
-		for k := len(sc.said) - 2; !linked && !found && k >= 0; k-- {
-			first := &sc.said[k]
-			if end-first.from > mostTogether || len(sc.said)-k > mostSaid {
+		for k := len(sc.sentences) - 2; !linked && !found && k >= 0; k-- {
+			first := &sc.sentences[k]
+			if end-first.from > mostTogether || len(sc.sentences)-k > mostSaid {
 				break
 			}
 			sum, top = sum.Plus(first.Total), max(top, first.margin)
 			if max(top, s.pack.model.Margin(sum)) >= zero-far {
-				_, found = alone(first.from, end, less+lessForTwo*float32(len(sc.said)-1-k))
+				_, found = alone(first.from, end, less+lessForTwo*float32(len(sc.sentences)-1-k))
 			}
 		}
 		if found {
-			sc.said = sc.said[:0]
+			sc.sentences = sc.sentences[:0]
 		}
 		from = end
 	}
 	return best
 }
 
-// said is what the words of a sentence weigh: those of several add up to what they
-// say together, but for what the last of one says with the first of the next.
-type said struct {
+// sentence has the total weight of a sentence's features. Totals of several sentences add
+// up to that of their concatenation, except for the features that cross from one into the
+// next.
+type sentence struct {
 	classify.Total
-	from   int     // its first word
-	margin float32 // of its windows
+	from   int     // index of its first word
+	margin float32 // the highest of its windows
 }
 
-// begins reports whether a sentence may begin with word i although no mark stands
-// before it: prose around a payload that ends without one runs on from it.
+// begins reports whether a sentence may begin at word i although no punctuation precedes
+// it: prose after a payload may follow it without a full stop.
 func begins(text string, words []directive.Word, i int) bool {
 	first, before := text[words[i].Start], text[words[i-1].Start]
 	return 'A' <= first && first <= 'Z' && words[i].Flags&directive.Capital == 0 && 'a' <= before && before <= 'z'
 }
 
-// alone is what the words from first to end are by themselves, the whole of them only
-// where they are at least so many.
-func (s *Screener) alone(v *normal.View, sc *scratch, first, end, least int) (said, classify.Span) {
+// alone scores words first to end as a separate text. The margin of the whole is added if
+// there are at least least words and the windows are not far below zero.
+func (s *Screener) alone(v *normal.View, sc *scratch, first, end, least int) (sentence, classify.Span) {
 	sc.judged += end - first
-	apart := sc.apart(s.pack.model, first, end)
+	apart := sc.isolate(s.pack.model, first, end)
 	one := s.pack.model.Score(apart, end-first, nil)
-	what := said{apart[len(apart)-1], first, one.Margin}
+	what := sentence{apart[len(apart)-1], first, one.Margin}
 	one.Start, one.End = first+one.Start, first+one.End
 	if one.Margin < s.pack.zero-far || end-first < least {
 		return what, one
@@ -105,25 +107,25 @@ func (s *Screener) alone(v *normal.View, sc *scratch, first, end, least int) (sa
 }
 
 const (
-	paragraph = 16 // how many words a text has in which something may be buried: fewer are one sentence, mostly
-	// A sentence that is judged alone has so many words.
+	paragraph = 16 // words of a text in which a payload may be buried: a shorter text is one sentence, mostly
+	// The bounds, in words, of a sentence that is scored alone.
 	leastAlone, mostAlone = 6, 48
-	maxCuts               = 3  // bounds the places of a sentence at which another may begin
-	mostTogether          = 80 // how many words sentences have that are judged together
-	mostSaid              = 16 // how many sentences are: of a word each, 80 would be judged in every stretch of them
-	lessForTwo            = .4 // how much less several sentences weigh than one: any of them are more like poison, here and there, than any one
-	// The margin of what stands around them, where that is harmless beyond doubt, and
-	// where it is of their kind: they stand out in one, and weigh less in the other, the
-	// more so the more of it there is.
+	maxCuts               = 3  // bounds the positions within a sentence at which another may begin
+	mostTogether          = 80 // bounds the words of sentences that are scored together
+	mostSaid              = 16 // bounds the sentences that are scored together: 80 sentences of one word would be scored in every combination
+	lessForTwo            = .4 // the reduction for each further sentence: among many combinations one resembles poison by chance
+	// The reduction of a sentence's margin depends on the margin of the text around it:
+	// none at bland, where that text is benign beyond doubt and the sentence stands out;
+	// full at middling, where it is of the same kind; and at most steep times.
 	bland, middling, steep = -11, -8, 1.1
-	hopeless               = 6 // how far below zero the margin of a sentence is that is judged neither in parts nor with the next
-	// far is how much less than zero the windows of a sentence may say that the
-	// whole of it is asked: it makes up for more in next to none.
+	hopeless               = 6 // a sentence whose margin is this far below zero is not split
+	// far is the distance below zero of a sentence's windows up to which its margin as a
+	// whole is computed: that margin almost never makes up for more.
 	far = 2.3
 )
 
-// passage is where the words from i on end before which a byte of marks stands, and
-// not in an address: at most so many.
+// passage returns the end of the sentence that begins at word i: the next word after a
+// byte of marks that is not inside an address, or i+most.
 func passage(text string, words []directive.Word, i int, marks string, most int) int {
 	end := i + 1
 	for end < len(words) && end-i < most && (!strings.ContainsAny(text[words[end-1].End:words[end].Start], marks) || address(text, int(words[end].Start))) {
@@ -132,10 +134,9 @@ func passage(text string, words []directive.Word, i int, marks string, most int)
 	return end
 }
 
-const longAddress = 64 // how much of a word is looked at for signs of an address
+const longAddress = 64 // bytes of a word in which signs of an address are looked for
 
-// address reports whether the word in which text[i] stands began as an address, and
-// goes on there.
+// address reports whether text[i] continues a word that began as an address.
 func address(text string, i int) bool {
 	word := text[max(0, i-longAddress):i]
 	word = word[strings.LastIndexAny(word, " \n\t\"(<")+1:]

@@ -43,7 +43,7 @@ func FuzzWholeGrows(f *testing.F) {
 	vocabulary := Default().vocabulary
 	f.Fuzz(func(t *testing.T, text string, from uint8) {
 		words := vocabulary.Read(nil, text)
-		var grown, fresh once
+		var grown, fresh featureSet
 		for first := min(int(from), len(words)-1); first >= 0; first-- {
 			grown.words(text, words, first, len(words))
 			fresh.whole(text[words[first].Start:words[len(words)-1].End], words[first:])
@@ -72,14 +72,14 @@ func FuzzApartIsAsAlone(f *testing.F) {
 		all, alone := scratch{words: words}, scratch{words: words[first:end]}
 		all.measure(pack.model)
 		alone.measure(pack.model)
-		if got := all.apart(pack.model, first, end); !slices.Equal(got, alone.strides) {
+		if got := all.isolate(pack.model, first, end); !slices.Equal(got, alone.strides) {
 			t.Fatalf("%q, words %d to %d: %v, not %v", text, first, end, got, alone.strides)
 		}
 	})
 }
 
 // features20 are the features of a part as it tells them apart, in the order of their hashes.
-func features20(o *once) (all []uint32) {
+func features20(o *featureSet) (all []uint32) {
 	for _, h := range o.list {
 		all = append(all, h>>(32-wholeBits))
 	}
