@@ -8,15 +8,16 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// cue is what a piece says about the piece of a secret in it.
+// cue has what a text says about a piece of a secret in it.
 type cue struct {
-	split bool   // it speaks of a first, a last, a rest
-	piece bool   // it says that it is a part, a half, a piece
-	label string // what the whole is: "password" or "api_key", or ""
-	place int    // first, second …; 0 when it does not say
+	split bool   // it mentions a first, a last, a rest …
+	piece bool   // it calls itself a part, a half, a piece …
+	label string // the kind of the whole secret: "password", "api_key" …, or ""
+	place int    // the position in the secret; 0 if not stated
 }
 
-// places say where in the whole a piece belongs. The last comes last.
+// places maps words to the position of a piece in the whole. The last piece has the
+// highest number.
 var places = map[string]int{
 	"first": 1, "1st": 1, "start": 1, "starts": 1, "begins": 1, "beginning": 1, "prefix": 1, "1": 1,
 	"second": 2, "2nd": 2, "2": 2, "middle": 2, "third": 3, "3rd": 3, "3": 3, "fourth": 4, "4": 4,
@@ -33,7 +34,7 @@ var labels = map[string]string{
 	"card": "card", "iban": "iban", "ssn": "ssn",
 }
 
-// cues are what all of these words say, and "part" before a place.
+// cues maps each of these words, and "part" before a position, to its cue.
 var cues = func() map[string]cue {
 	split, piece, all := terms.Set(splitWords), terms.Set(pieceWords), map[string]cue{}
 	add := func(w string, place int) {
@@ -57,10 +58,11 @@ const (
 	maxOpaque = 256
 )
 
-// noSecret are the bytes that no secret has.
+// noSecret are the bytes that no secret contains.
 var noSecret = terms.BytesOf(" \t\n\r\"'`=<>()[],;")
 
-// opaque returns what in s may be a piece of a secret, and what is said of it.
+// opaque returns the spans of s that may be pieces of a secret, at most 4, and the cue of
+// the text.
 func opaque(s string, words []word) ([]span, cue) {
 	var c cue
 	for i := range words {
@@ -89,8 +91,8 @@ func opaque(s string, words []word) ([]span, cue) {
 			out = append(out, span{at.from, at.from + len(t)})
 		}
 	}
-	// A piece that is split off in so many words may be letters only: "the
-	// second half is tiger". Its last word is it.
+	// A piece that is explicitly called a part may be letters only: "the second half is
+	// tiger". Then the last word is the piece.
 	if len(out) == 0 && c.piece && len(words) > 1 {
 		out = append(out, words[len(words)-1].span)
 	}
@@ -98,15 +100,15 @@ func opaque(s string, words []word) ([]span, cue) {
 		out = out[len(out)-4:]
 	}
 	if !c.split && c.label == "" && !(len(out) == 1 && out[0].len() == len(strings.TrimSpace(s))) {
-		return nil, c // nor one in a line
+		return nil, c // other text surrounds it
 	}
 	return out, c
 }
 
-const maxPieces = 4 // of a secret: the latest
+const maxPieces = 4 // the latest pieces of a secret that are joined
 
-// credentials runs the pieces of a secret together: in the order in which the
-// writes came, and, when they say so themselves, in the order of their places.
+// credentials joins the pieces of a secret: in the order of the writes and, if the texts
+// state positions, in the order of those.
 func (j *joiner) credentials() {
 	found := make([]*piece, 0, maxPieces)
 	label, split, own := "", false, false

@@ -1,16 +1,13 @@
-// Package assembly finds payloads that are spread over several writes.
+// Package assembly finds payloads that are split over several writes.
 //
-// A [Store] keeps a bounded tail of what each session wrote lately. Asked
-// about a new write, it answers with the texts that the write would assemble
-// with that tail: a sentence that was begun before, numbered parts, a base64
-// string in pieces, a name that was given a meaning earlier and is used now, a
-// condition here and its instruction there, halves of a credential.
+// A [Store] keeps a bounded tail of the recent writes of each session. For a new write it
+// returns the texts that the write forms together with that tail: a sentence continued
+// from an earlier write, numbered parts, a base64 string in pieces, a use of a name that
+// was defined earlier, a condition and its instruction, parts of a credential.
 //
-// The package promises three things. It never judges: a joined text is
-// screened by whoever screens texts, and a finding counts when it crosses from
-// one write into another ([Joined.Crosses]); each write by itself was judged
-// already. It joins only what looks unfinished, numbered, encoded, named or
-// conditional, so that ordinary facts that follow each other stay apart. And
-// its memory is bounded, whatever is written: in sessions, writes, bytes and
-// time.
+// Invariants: the package never judges. The caller screens each joined text, and counts a
+// finding only if it spans more than one write ([Joined.Crosses]), since every write was
+// screened by itself. Only texts that look unfinished, numbered, encoded, named or
+// conditional are joined, so that unrelated facts are not. Memory is bounded whatever is
+// written: in sessions, writes, bytes and time.
 package assembly

@@ -7,13 +7,14 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-const minRun = 8 // the shortest encoded stretch that is taken for one
+const minRun = 8 // the shortest run of bytes that counts as encoded
 
-// noCode are all bytes but those of base64 and hex; padding follows these.
+// noCode are all bytes except those of base64, base64url and hex. Padding is matched
+// separately.
 var noCode = terms.BytesOf(terms.Alnum + "_+/-").Not()
 
-// longestRun returns the longest stretch of base64 or hex in s that does not
-// read like a word: it mixes cases, or letters and digits.
+// longestRun returns the longest run of base64 or hex in s that is unlike a word: it
+// mixes upper and lower case, or letters and digits.
 func longestRun(s string) (best span) {
 	for at := range stretches(s, &noCode) {
 		t := s[at.from:at.to]
@@ -27,8 +28,8 @@ func longestRun(s string) (best span) {
 	return best
 }
 
-// encoded joins the encoded stretches of the session when together they are a
-// text: hashes and identifiers in consecutive writes are not.
+// encoded joins the encoded runs of the session if they decode together. Consecutive
+// hashes and identifiers do not.
 func (j *joiner) encoded() {
 	var runs []*piece
 	size := 0
@@ -45,18 +46,18 @@ func (j *joiner) encoded() {
 	}
 	var b strings.Builder
 	b.Grow(size)
-	from := make([]int, len(runs)) // where each stretch begins in the row of all
+	from := make([]int, len(runs)) // offset of each run in row
 	for i := len(runs) - 1; i >= 0; i-- {
 		from[i] = b.Len()
 		b.WriteString(runs[i].body[runs[i].run.from:runs[i].run.to])
 	}
 	row := b.String()
-	alone := 0 // how many of the newest are each encoded by itself, with its own padding
+	alone := 0 // how many of the newest decode by themselves, with padding of their own
 	for alone < len(runs) && runs[alone].decoded != "" {
 		alone++
 	}
-	// From the newest backwards, the longest row that decodes; a stretch in an
-	// earlier write that has nothing to do with it spoils only longer rows.
+	// Tries the longest concatenation first. An unrelated run in an earlier write makes
+	// only the longer concatenations fail.
 	for n := len(runs); n >= 2; n-- {
 		together := normal.Decoded(row[from[n-1]:]) != ""
 		if !together && n > alone {

@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// dangles are words after which a sentence cannot stop.
+// dangles are words after which a sentence cannot end.
 const dangles = `a an the and or but nor to of in on at by for from with without into onto upon about as than that which who whose
  this these those my your his her its our their every each any all some no not never always please must should shall will would can could may might
  is are was were be been if when whenever while until unless because before after then also whatever whichever so just only previous prior above
  von zu der die das und oder mit ohne immer nie el la los las de del que y o con sin siempre nunca le les des du et ou avec sans toujours jamais ve veya ile her asla`
 
-const short = 3 // the longest unfinished text, in words, that counts as a fragment by its size alone
+const short = 3 // up to this many words, a text without an end mark counts as a fragment
 
-// goesOn reports whether t begins in the middle of something.
-func goesOn(t string) bool {
+// continues reports whether t begins in the middle of a sentence.
+func continues(t string) bool {
 	if strings.HasPrefix(t, "..") {
 		return true
 	}
@@ -25,9 +25,8 @@ func goesOn(t string) bool {
 	return unicode.IsLower(r) || strings.ContainsRune("…,;:)]/-+=", r)
 }
 
-// left reports whether the sentence t, of these words, stops in the middle of
-// something.
-func left(t string, words []word) bool {
+// unfinished reports whether the sentence t, which has these words, is unfinished.
+func unfinished(t string, words []word) bool {
 	r, _ := utf8.DecodeLastRuneInString(t)
 	if strings.HasSuffix(t, "...") || strings.ContainsRune("…,;:([{/-+=&\\", r) {
 		return true
@@ -38,17 +37,18 @@ func left(t string, words []word) bool {
 	return len(words) > 0 && (words[len(words)-1].in&dangling != 0 || len(words) <= short && len(t) <= 12*short)
 }
 
-// edges are the first and the last sentence of a text, for the cut between two
-// writes.
+// edges has the first and the last sentence of a text, for sentences that are cut between
+// two writes.
 type edges struct {
 	head   span
-	goesOn bool // the head begins in the middle
-	open   span // the last sentence, when nothing ends it
-	hangs  bool // its last word or sign says that it cannot stop there
+	continues bool // head begins in the middle of a sentence
+	open   span // the last sentence, if no end mark closes it
+	hangs  bool // the last word or character of open cannot end a sentence
 }
 
-// fragments returns the stretches of s, by its sentences, that are no whole sentence (a first one that
-// goes on from somewhere, a last one that is left open), and its edges.
+// fragments returns the incomplete sentences of s, of which all has the spans: a first
+// one that continues an earlier text and a last one that is unfinished. It also returns
+// the edges of s.
 func fragments(s string, words []word, all []span) (out []span, e edges) {
 	if len(all) == 0 {
 		return nil, e
@@ -56,12 +56,12 @@ func fragments(s string, words []word, all []span) (out []span, e edges) {
 	first, last := all[0], all[len(all)-1]
 	t := s[last.from:last.to]
 	words = inside(words, last)
-	open := left(t, words)
-	e.head, e.goesOn = first, goesOn(s[first.from:first.to])
-	if len(all) > 1 && e.goesOn {
+	open := unfinished(t, words)
+	e.head, e.continues = first, continues(s[first.from:first.to])
+	if len(all) > 1 && e.continues {
 		out = append(out, first)
 	}
-	if open || len(all) == 1 && e.goesOn {
+	if open || len(all) == 1 && e.continues {
 		out = append(out, last)
 	}
 	if r, _ := utf8.DecodeLastRuneInString(t); open || !ends(r) {
@@ -76,24 +76,25 @@ type stretch struct {
 	s span
 }
 
-const maxCuts = 3 // how many earlier texts a text that goes on is tried with: the latest that were left open
+const maxCuts = 3 // bounds the unfinished earlier texts, latest first, that a continuing text is joined with
 
-// fragments joins the open sentences of the session in the order in which
-// they came. Whole sentences between them are left out: an author who hides
-// a payload puts innocent writes in between.
+// fragments joins the incomplete sentences of the session in the order of the writes.
+// Whole sentences between them are skipped: an author who splits a payload puts harmless
+// writes in between.
 func (j *joiner) fragments() {
 	chain := j.chain()
 	if len(chain) >= 2 {
 		j.continued(chain, " ")
 	}
 	j.cuts(chain)
-	// Run together, for a cut inside a word.
+	// Joined without a space, for a cut inside a word.
 	if len(chain) >= 2 && len(chain) <= 3 {
 		j.continued(chain, "")
 	}
 }
 
-// chain returns the fragments that are such by themselves, oldest first.
+// chain returns the sentences that are incomplete by themselves, oldest first, up to
+// maxLength bytes.
 func (j *joiner) chain() []stretch {
 	var out []stretch
 	size := 0
@@ -109,15 +110,15 @@ func (j *joiner) chain() []stretch {
 	return out
 }
 
-// cuts joins what is a fragment only together with another: a text that begins in the
-// middle with the latest that were not ended, and a whole sentence with the
-// latest that could not stop where they did.
+// cuts joins sentences that are incomplete only in pairs: a text that begins in the
+// middle of a sentence with the latest texts that have no end mark, and a whole sentence
+// with the latest texts whose last word cannot end a sentence.
 func (j *joiner) cuts(chain []stretch) {
 	for i := len(j.all) - 1; i >= 0; i-- {
 		p := j.all[i]
 		from := slices.IndexFunc(chain, func(s stretch) bool { return s.p == p })
 		rest := []stretch{{p, p.edges.head}}
-		if from >= 0 && p.edges.goesOn {
+		if from >= 0 && p.edges.continues {
 			rest = chain[from:]
 		}
 		if p.edges.head.len() == 0 || !slices.ContainsFunc(rest, func(s stretch) bool { return j.fresh(s.p) }) {
@@ -126,7 +127,7 @@ func (j *joiner) cuts(chain []stretch) {
 		tried := 0
 		for k := i - 1; k >= 0 && tried < maxCuts; k-- {
 			q := j.all[k]
-			if q.edges.open.len() == 0 || !q.edges.hangs && !p.edges.goesOn {
+			if q.edges.open.len() == 0 || !q.edges.hangs && !p.edges.continues {
 				continue
 			}
 			tried++
@@ -146,7 +147,7 @@ func (j *joiner) continued(parts []stretch, glue string) {
 	j.emit(Continued, &d)
 }
 
-// trimDots takes the dots away that mark a text as to be continued.
+// trimDots removes the dots that mark a text as continued.
 func trimDots(s string, p span) span {
 	t := s[p.from:p.to]
 	if strings.HasSuffix(t, "...") || strings.HasSuffix(t, "…") {

@@ -2,29 +2,29 @@ package assembly
 
 import "slices"
 
-// Kind says why texts were joined.
+// Kind is the reason why texts were joined.
 type Kind string
 
 // The kinds of joined text.
 const (
-	Continued  Kind = "continued"  // a sentence that is begun in one write and goes on in another
+	Continued  Kind = "continued"  // a sentence that is split over two or more writes
 	Parts      Kind = "parts"      // numbered parts
 	Encoded    Kind = "encoded"    // pieces of one base64 or hex string
-	Variable   Kind = "variable"   // a name defined in one write and used in another
-	Trigger    Kind = "trigger"    // a condition in one write and an instruction in another
+	Variable   Kind = "variable"   // a name that is defined in one write and used in another
+	Trigger    Kind = "trigger"    // a condition in one write and its instruction in another
 	Credential Kind = "credential" // pieces of one secret
 )
 
-// Segment is a stretch of a joined text that was taken from a write.
+// Segment is a part of a joined text that was taken from a write.
 type Segment struct {
 	Start, End int    // bytes of Joined.Text
 	Write      string // the id of the write
 	Text       int    // which of the write's texts
-	From, To   int    // bytes of that text; as many as End-Start unless it was decoded
+	From, To   int    // byte span in that text; its length differs from End-Start only if the text was decoded
 }
 
-// Joined is a text to screen in addition to the write's own. What stands
-// between its segments is glue and came from nobody.
+// Joined is a text to screen in addition to the write's own texts. Bytes between its
+// segments are glue that no write contains.
 type Joined struct {
 	Kind     Kind
 	Text     string
@@ -36,9 +36,8 @@ func (j Joined) Same(o Joined) bool {
 	return j.Kind == o.Kind && j.Text == o.Text && slices.Equal(j.Segments, o.Segments)
 }
 
-// Crosses reports whether the span of a finding in j.Text touches two
-// different texts. A finding that does not cross was found in the one text
-// already, or is none.
+// Crosses reports whether the span of a finding in j.Text touches two different texts. A
+// finding within one text was reported when that text was screened.
 func (j Joined) Crosses(start, end int) bool {
 	first := -1
 	for i, s := range j.Segments {
@@ -54,8 +53,8 @@ func (j Joined) Crosses(start, end int) bool {
 	return false
 }
 
-// In returns the spans of write id's texts that the span of a finding
-// touches, so that a finding is attributed to bytes that the caller has sent.
+// In returns the spans of the texts of write id that a finding touches, so that the
+// finding is attributed to bytes that the caller sent.
 func (j Joined) In(id string, start, end int) []Segment {
 	var out []Segment
 	for _, s := range j.Segments {
@@ -75,7 +74,7 @@ func (j Joined) In(id string, start, end int) []Segment {
 
 type joiner struct {
 	id  string
-	all []*piece // earlier ones first, then the write's own
+	all []*piece // the earlier ones, then those of the new write
 	out []Joined
 }
 
@@ -93,18 +92,18 @@ func (d *draft) take(p *piece, s span) {
 	}
 }
 
-// decoded appends text that stands for body[from:to] of a piece.
+// decoded appends text that body[from:to] of a piece decodes to.
 func (d *draft) decoded(p *piece, s span, text string) {
 	start := len(d.text)
 	d.text = append(d.text, text...)
 	d.segs = append(d.segs, Segment{Start: start, End: len(d.text), Write: p.write, Text: p.index, From: p.offset + s.from, To: p.offset + s.to})
 }
 
-// glue appends what came from nobody.
+// glue appends text that no write contains.
 func (d *draft) glue(s string) { d.text = append(d.text, s...) }
 
-// emit keeps a draft that joins two texts, one of them the write's own, within
-// the bounds and not joined in the same words already.
+// emit appends a draft to j.out if it joins two different texts, one of them of the new
+// write, is within the bounds, and is not in j.out yet.
 func (j *joiner) emit(kind Kind, d *draft) {
 	if len(j.out) >= maxJoined || len(d.text) > maxLength || len(d.segs) < 2 {
 		return

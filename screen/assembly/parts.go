@@ -8,18 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// part is a piece's number in a series; number 0 is none. rest is the piece
-// without the mark.
+// part is the number of a piece in a series, 0 if it has none, and the span of the piece
+// without the number's mark.
 type part struct {
 	number int
 	rest   span
 }
 
-// partPattern is the mark of a part: brackets, a word, the number, how many there
-// are, and signs. "step" is not among the words: instructions for people have steps.
+// partPattern matches the mark of a part: brackets, a word, the number, the total, and
+// punctuation. "step" is not among the words: instructions for people have steps.
 var partPattern = regexp.MustCompile(`(?i)^([(\[*# ]*)(part|pt|chunk|fragment|piece|segment|teil|parça|parte|partie|часть)?[ _#]*(\d{1,3})(?: *(?:/|of )(\d{0,3}))?([)\]*]* *[:.-]*)`)
 
-const maxPart = 64 // the highest number that is a part's
+const maxPart = 64 // the highest number of a part
 
 // findPart looks for the mark of a part at the beginning or the end of s:
 // "part 1 of 3:", "[2/3]", "(3/3)", "fragment 2 -".
@@ -46,7 +46,7 @@ func findPart(s string) part {
 // and where the mark ends, or 0.
 func partMark(t string) (number, end int) {
 	var m []string
-	first := strings.TrimLeft(t, "([*# _") // most texts begin with no such word, and have no number there
+	first := strings.TrimLeft(t, "([*# _") // quick check: most texts begin with no such word or number
 	if first != "" && (first[0] >= utf8.RuneSelf || strings.IndexByte("0123456789pcfst", first[0]|0x20) >= 0) && digits.In(t) {
 		m = partPattern.FindStringSubmatch(t)
 	}
@@ -54,7 +54,7 @@ func partMark(t string) (number, end int) {
 		return 0, 0
 	}
 	number, _ = strconv.Atoi(m[3])
-	total, _ := strconv.Atoi(m[4]) // 0: it does not say
+	total, _ := strconv.Atoi(m[4]) // 0: not stated
 	if number == 0 || number > maxPart {
 		return 0, 0
 	}
@@ -68,8 +68,8 @@ func partMark(t string) (number, end int) {
 	return number, len(m[0])
 }
 
-// parts joins the parts of a series in the order of their numbers; of two with
-// one number the later one counts.
+// parts joins the parts of a series in the order of their numbers. Of two parts with one
+// number the later one counts.
 func (j *joiner) parts() {
 	var found []*piece
 	own := false

@@ -11,16 +11,15 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// Whose says whose memories a recipe is read from, in whatever session and by
-// whomever they were written.
+// Whose identifies the memory that a recipe is read from, across sessions and authors.
 type Whose struct {
 	Tenant, User, Agent, App string
 }
 
-// Recipes remembers which parts of a way to carry data out were written to whose
-// memory: what to pack it with, what to send it with, where to. Each is
-// harmless; together they are an instruction that nobody wrote in one piece. It
-// is safe for concurrent use.
+// Recipes remembers which ingredients of an exfiltration recipe were written to each
+// memory: how to pack data, how to send it, and where to. Each is harmless by itself;
+// together they are an instruction that no single write contains. It is safe for
+// concurrent use.
 type Recipes struct {
 	mu   sync.Mutex
 	kept simplelru.LRUCache[Whose, *[kinds][]ingredient]
@@ -37,13 +36,13 @@ type ingredient struct {
 	kind    int
 	write   string
 	at      time.Time
-	suspect bool // of an untrusted or hostile source
+	suspect bool // from an untrusted or hostile source
 }
 
-const keptEach = 4 // bounds the ingredients of a kind that are remembered of one memory
+const keptEach = 4 // bounds the remembered ingredients of one kind in one memory
 
-// recipeMemories are those of which ingredients are kept, the least recently
-// written going first, and recipeTime is for how long.
+// recipeMemories bounds the memories with ingredients, of which the least recently
+// written is dropped first. recipeTime is how long an ingredient is remembered.
 const (
 	recipeMemories = 4096
 	recipeTime     = 30 * 24 * time.Hour
@@ -55,13 +54,13 @@ func NewRecipes() *Recipes {
 	return &Recipes{kept: kept}
 }
 
-// Complete returns the texts of a write by which a recipe is complete, with what
-// other writes left: all kinds are there, of more than one write, and where to
-// send things was said by an untrusted or hostile source. It changes nothing.
+// Complete returns the indices of the texts of a write that complete a recipe with the
+// ingredients of other writes: all kinds are present, from more than one write, and the
+// destination came from an untrusted or hostile source. It changes nothing.
 func (r *Recipes) Complete(who Whose, write string, texts []string, suspect bool, now time.Time) []int {
 	left := r.left(who, write, now)
 	if len(left) == 0 {
-		return nil // most have written nothing of it: their texts need not be read
+		return nil // most memories have no ingredients: the texts need not be read
 	}
 	own, which := ingredients(texts)
 	have := own
@@ -77,7 +76,7 @@ func (r *Recipes) Complete(who Whose, write string, texts []string, suspect bool
 	return which
 }
 
-// left are the ingredients that other writes than one left in somebody's memory.
+// left returns the ingredients that writes other than the given one left in a memory.
 func (r *Recipes) left(who Whose, write string, now time.Time) (all []ingredient) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +90,7 @@ func (r *Recipes) left(who Whose, write string, now time.Time) (all []ingredient
 	return all
 }
 
-// Commit remembers what a write that went through left.
+// Commit remembers the ingredients of a write that went through.
 func (r *Recipes) Commit(who Whose, write string, texts []string, suspect bool, now time.Time) {
 	own, which := ingredients(texts)
 	if len(which) == 0 {
@@ -107,7 +106,8 @@ func (r *Recipes) Commit(who Whose, write string, texts []string, suspect bool, 
 	for k, is := range own {
 		if is {
 			list := slices.DeleteFunc(e[k], func(in ingredient) bool { return in.write == write || now.Sub(in.at) >= recipeTime })
-			// What an untrusted source said is not pushed out by others.
+			// Ingredients of untrusted sources are evicted last, so that trusted writes
+			// cannot push them out.
 			for len(list) >= keptEach {
 				at := slices.IndexFunc(list, func(in ingredient) bool { return !in.suspect })
 				list = slices.Delete(list, max(at, 0), max(at, 0)+1)
@@ -117,7 +117,7 @@ func (r *Recipes) Commit(who Whose, write string, texts []string, suspect bool, 
 	}
 }
 
-// roles are the words that say something of a recipe, by hash: bits of what they name.
+// roles maps the hash of a word to the set of ingredient kinds that it names.
 var roles = func() (all terms.Table[byte]) {
 	for k, words := range [kinds]string{
 		packs:   "tar zip gzip 7z compress compressing compressed archive archiving bundle dump mysqldump pg_dump backup backups pack",
@@ -131,12 +131,13 @@ var roles = func() (all terms.Table[byte]) {
 	return all
 }()
 
-// noRole are the bytes that no such word has.
+// noRole are the bytes that no such word contains.
 var noRole = terms.BytesOf(" \t\n,;!?()[]{}\"'`<>")
 
 var around = terms.BytesOf(".:*_")
 
-// ingredients says which parts of a recipe texts have, and which of them have any.
+// ingredients returns which kinds of ingredient the texts have, and the indices of the
+// texts that have any.
 func ingredients(texts []string) (all [kinds]bool, which []int) {
 	for i, text := range texts {
 		found := ingredientsOf(text)
@@ -169,7 +170,7 @@ func ingredientsOf(text string) (found [kinds]bool) {
 	return found
 }
 
-// bare is a word of s without the signs around it.
+// bare returns a word of s without the punctuation around it.
 func bare(s string, at span) string {
 	from := min(around.End(s, at.from), at.to)
 	return s[from:max(from, around.Begin(s, at.to))]

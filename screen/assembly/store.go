@@ -14,14 +14,14 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// Key says whose writes belong together. Session is the run or session that
-// the caller is in, or the scope that it writes to when it names none.
+// Key identifies the writes that are joined. Session is the run or session of the caller,
+// or the scope that it writes to if it names none.
 type Key struct {
 	Tenant, Principal, Session string
 }
 
 type bounds struct {
-	sessions int // least recently used go first
+	sessions int // the least recently used are evicted first
 	writes   int // of each session
 	bytes    int // of text of each session
 	total    int // of text in all
@@ -29,26 +29,26 @@ type bounds struct {
 
 const (
 	ttl       = time.Hour // how long a write is remembered
-	maxJoined = 8         // texts answered
+	maxJoined = 8         // texts returned
 	maxLength = 4096      // of one joined text in bytes
 )
 
-const maxRead = 256 // how many texts' readings are kept, of at most maxText bytes each
+const maxRead = 256 // bounds the cached readings, each of at most maxText bytes
 
-// Store remembers the tails of sessions. It is safe for concurrent use.
+// Store remembers the recent writes of sessions. It is safe for concurrent use.
 type Store struct {
 	bounds bounds
-	// What was read lately: a write is looked at when it is judged, and again
-	// when it went through.
+	// A cache of readings: a write is read when it is judged, and again when it went
+	// through.
 	read cache.Cache[string, reading]
 
 	mu       sync.Mutex
-	sessions simplelru.LRUCache[Key, *session] // by last write, which is also by age
+	sessions simplelru.LRUCache[Key, *session] // in order of the last write, and so of age
 	bytes    int
 }
 
-// session is the tail of one session, oldest first. Its pieces are never
-// changed once they are in it, so that a reader may keep the slice.
+// session has the recent pieces of one session, oldest first. A piece is immutable once
+// it is in a session, so that readers may keep the slice.
 type session struct {
 	pieces []*piece
 	bytes  int
@@ -60,16 +60,15 @@ func New() *Store {
 	return within(bounds{sessions: 4096, writes: 32, bytes: 16 << 10, total: 16 << 20})
 }
 
-// within returns an empty store with bounds, which are positive.
+// within returns an empty store with bounds, which must be positive.
 func within(b bounds) *Store {
 	s := &Store{bounds: b, read: cache.New[string, reading](maxRead)}
 	s.sessions, _ = simplelru.NewLRU(b.sessions, func(_ Key, e *session) { s.bytes -= e.bytes })
 	return s
 }
 
-// Assemble returns what the texts of write id would assemble with the
-// session's earlier writes and with each other. It changes nothing: a write
-// that is refused leaves no trace.
+// Assemble returns the texts that the texts of write id form with the session's earlier
+// writes and with each other. It changes nothing: a refused write leaves no trace.
 func (s *Store) Assemble(key Key, id string, texts []string, now time.Time) []Joined {
 	fresh := s.pieces(id, texts, now)
 	s.mu.Lock()
@@ -104,9 +103,9 @@ func (s *Store) Commit(key Key, id string, texts []string, now time.Time) {
 	}
 }
 
-// replace puts a session's new tail in place. The lock is held.
+// replace sets a session's pieces. The lock must be held.
 func (s *Store) replace(key Key, pieces []*piece, last time.Time) {
-	s.sessions.Remove(key) // gives its bytes back
+	s.sessions.Remove(key) // the eviction callback subtracts its bytes
 	if len(pieces) == 0 {
 		return
 	}
@@ -118,8 +117,8 @@ func (s *Store) replace(key Key, pieces []*piece, last time.Time) {
 	s.sessions.Add(key, e)
 }
 
-// tail returns the session's pieces that are still remembered, but for those
-// of write id itself. The lock is held.
+// tail returns the session's unexpired pieces, except those of write id. The lock must be
+// held.
 func (s *Store) tail(key Key, id string, now time.Time) []*piece {
 	e, ok := s.sessions.Peek(key)
 	if !ok {
@@ -134,7 +133,7 @@ func (s *Store) tail(key Key, id string, now time.Time) []*piece {
 	return out
 }
 
-// bound drops the oldest pieces until the session's bounds hold.
+// bound drops the oldest pieces until the rest is within the session's bounds.
 func bound(pieces []*piece, b bounds) []*piece {
 	bytes, from := 0, len(pieces)
 	for from > 0 && len(pieces)-from < b.writes {
@@ -146,18 +145,18 @@ func bound(pieces []*piece, b bounds) []*piece {
 	return pieces[from:]
 }
 
-// maxText is how much of one text is kept: of a longer one the head, where a
-// sentence can go on, and the tail, where one can be left open.
+// maxText bounds what is kept of one text, in bytes. Of a longer text the head and the
+// tail are kept: the head can continue a sentence, and the tail can leave one unfinished.
 const maxText = 2048
 
-const overhead = 256 // what a piece costs besides its text, roughly
+const overhead = 256 // the approximate memory of a piece besides its text, in bytes
 
 type span struct{ from, to int }
 
 func (s span) len() int { return s.to - s.from }
 
-// piece is one text of one write, or the head or tail of a long one, with
-// everything that joining asks about it worked out once.
+// piece is one text of a write, or the head or tail of a long one, with the features that
+// joining needs computed once.
 type piece struct {
 	write  string
 	index  int // of the text in its write
@@ -167,26 +166,26 @@ type piece struct {
 	reading
 }
 
-// reading is what a text says by itself. Its slices are never changed.
+// reading has the features of a text by itself. Its slices are immutable.
 type reading struct {
-	frags []span // stretches that are no whole sentence
+	frags []span // incomplete sentences
 	edges edges
 	part  part
-	run   span // the longest encoded stretch
-	// decoded is the text that run encodes by itself, or "".
+	run   span // the longest encoded run
+	// decoded is the text that run decodes to by itself, or "".
 	decoded string
 	defs    []def
 	uses    []use
 	cond    span // a condition without its consequence
-	action  span // a sentence that begins with an instruction
+	action  span // a sentence that begins with an imperative
 	opaque  []span
 	cue     cue
 }
 
 func (p *piece) size() int { return len(p.body) + len(p.write) + overhead }
 
-// pieces takes a write apart. At most bounds.writes pieces come of one write,
-// the last ones: a larger write would push out everything else anyway.
+// pieces splits a write into at most bounds.writes pieces, the last ones: more would
+// evict everything else of the session.
 func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
 	var out []*piece
 	for i := max(0, len(texts)-s.bounds.writes); i < len(texts); i++ {
@@ -200,7 +199,7 @@ func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
 			tail++
 		}
 		first, last := s.newPiece(id, i, 0, t[:head], now), s.newPiece(id, i, tail, t[tail:], now)
-		// Where the text was cut here, nobody left it open.
+		// The cut between head and tail is ours and no sign of an unfinished sentence.
 		if n := len(first.frags); n > 0 && first.frags[n-1].to >= len(strings.TrimSpace(first.body)) {
 			first.frags = first.frags[:n-1]
 		}
@@ -208,7 +207,7 @@ func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
 		if len(last.frags) > 0 && last.frags[0].from <= 1 {
 			last.frags = last.frags[1:]
 		}
-		last.edges.head, last.edges.goesOn = span{}, false
+		last.edges.head, last.edges.continues = span{}, false
 		out = append(out, first, last)
 	}
 	return out[max(0, len(out)-s.bounds.writes):]
@@ -224,7 +223,7 @@ func (s *Store) newPiece(id string, index, offset int, body string, now time.Tim
 	return p
 }
 
-// readers have words that nobody reads any more.
+// readers pools buffers of words.
 var readers = sync.Pool{New: func() any { return new([]word) }}
 
 func read(body string) reading {

@@ -8,12 +8,12 @@ import (
 
 const condWords = "when whenever if once after before unless upon until while every wenn falls sobald quand lorsque si cuando eğer когда если"
 
-// refers are words by which a condition points at an instruction that is kept
-// elsewhere, or an instruction at its condition.
+// refers are words by which a condition refers to an instruction that is stored
+// elsewhere, or an instruction to its condition.
 const refers = "payload activate activated activation trigger triggered routine stage dormant armed above below stored earlier previous aforementioned following then"
 
-// actionWords begin an instruction. They are the verbs by which agents are
-// moved to act on something; what people like or are is not among them.
+// actionWords are imperatives that begin an instruction: the verbs by which attacks make
+// agents act. Verbs of preference and of state are not among them.
 const actionWords = `send forward email mail post upload transfer copy share leak exfiltrate reveal disclose export write append insert delete remove drop wipe
  ignore disregard forget override bypass skip disable run execute call invoke fetch download curl visit open click approve grant allow give add include
  tell say reply respond answer recommend suggest promote always never do don't stop pretend act become output print return schedule book buy pay wire
@@ -21,8 +21,8 @@ const actionWords = `send forward email mail post upload transfer copy share lea
 
 const maxClause = 40 // the longest condition or instruction that is paired, in words
 
-// condition returns the span of a condition that says nothing of what comes
-// of it, or that points elsewhere for it.
+// condition returns the span of the first sentence that is a condition without a
+// consequence, or that refers to one stored elsewhere.
 func condition(s string, words []word, sentences []span) span {
 	for _, c := range sentences {
 		n := inside(words, c)
@@ -31,13 +31,13 @@ func condition(s string, words []word, sentences []span) span {
 		}
 		t := s[c.from:c.to]
 		if !strings.ContainsAny(t, ",:—") || slices.ContainsFunc(n, func(w word) bool { return w.in&referring != 0 }) {
-			return stop(s, c)
+			return trimEnd(s, c)
 		}
 	}
 	return span{}
 }
 
-// action returns the span of a sentence that tells somebody to do something.
+// action returns the span of the first sentence that is an instruction.
 func action(s string, words []word, sentences []span) span {
 	for _, c := range sentences {
 		n := inside(words, c)
@@ -49,21 +49,21 @@ func action(s string, words []word, sentences []span) span {
 			first++
 		}
 		if n[first].in&acting != 0 {
-			return stop(s, c)
+			return trimEnd(s, c)
 		}
 		// "Payload: send …"
 		if at := strings.IndexByte(s[c.from:c.to], ':'); at >= 0 {
 			rest := inside(words, span{c.from + at, c.to})
 			if len(rest) >= 2 && rest[0].in&acting != 0 {
-				return stop(s, span{rest[0].from, c.to})
+				return trimEnd(s, span{rest[0].from, c.to})
 			}
 		}
 	}
 	return span{}
 }
 
-// stop leaves out the sign at the end of a sentence.
-func stop(s string, p span) span {
+// trimEnd trims the punctuation at the end of a sentence.
+func trimEnd(s string, p span) span {
 	for p.to > p.from {
 		r, n := utf8.DecodeLastRuneInString(s[p.from:p.to])
 		if !ends(r) && r != ',' {
@@ -74,7 +74,7 @@ func stop(s string, p span) span {
 	return p
 }
 
-const maxPairs = 3 // bounds how many earlier pieces a new condition or instruction is paired with, the latest first
+const maxPairs = 3 // bounds the earlier pieces, latest first, that a new condition or instruction is paired with
 
 func (j *joiner) triggers() {
 	for i := len(j.all) - 1; i >= 0 && j.fresh(j.all[i]); i-- {

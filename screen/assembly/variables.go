@@ -7,13 +7,13 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// def gives a name a meaning; the name is in lower case.
+// def is the definition of a name, which is in lower case.
 type def struct {
 	name  string
 	value span
 }
 
-// use stands for a named meaning: text[from:to] is replaced by it.
+// use is a reference to a defined name, whose span is replaced by the definition.
 type use struct {
 	name string
 	at   span
@@ -23,12 +23,12 @@ const (
 	maxDefs    = 8
 	maxUses    = 16
 	maxDefName = 40
-	maxName    = 3 // words in a name
+	maxName    = 3 // the most words of a name
 )
 
 const meansWords = "means equals denotes signifies"
 
-// definitions finds what s gives a name to, by line: "x = …", "let x be …",
+// definitions returns the definitions in s, at most one per line: "x = …", "let x be …",
 // "Protocol Omega: …", "x means …".
 func definitions(s string, words []word) []def {
 	var out []def
@@ -44,7 +44,7 @@ func definitions(s string, words []word) []def {
 
 var lineEnds = terms.BytesOf("\n;")
 
-// definition reads the line that s ends with, of these words.
+// definition parses the last line of s, which has these words.
 func definition(s string, words []word) (def, bool) {
 	if len(words) < 2 {
 		return def{}, false
@@ -54,7 +54,7 @@ func definition(s string, words []word) (def, bool) {
 	case "let", "define", "set", "var", "const", "remember", "note", "def", "call", "the":
 		first = 1
 	}
-	// The name ends where a sign or a word says that its meaning follows.
+	// The name ends before punctuation or a word that introduces its meaning.
 	for n := first; n < len(words) && n < first+maxName; n++ {
 		after := words[n].to
 		next := strings.TrimLeft(s[after:min(len(s), after+4)], " \"'`*")
@@ -91,11 +91,11 @@ func definition(s string, words []word) (def, bool) {
 	return def{}, false
 }
 
-// runWords stand before a name that is to be put into action.
+// runWords precede a name that is to be executed.
 const runWords = "run execute activate follow perform apply trigger start invoke use launch do call eval print decode expand initiate"
 
-// uses finds where s stands for something that is named elsewhere: $x, ${x},
-// {x}, {{x}}, x + y, "execute protocol omega".
+// uses returns the references to names in s: $x, ${x}, {x}, {{x}}, x + y, "execute
+// protocol omega".
 func uses(s string, words []word) []use {
 	var out []use
 	sums := strings.IndexByte(s, '+') >= 0
@@ -111,16 +111,16 @@ func uses(s string, words []word) []use {
 			if name := fold(s, words, i); len(name) <= maxDefName && named {
 				out = append(out, use{name, at})
 			} else if len(name) <= maxDefName {
-				out = ran(out, s, words[i+1:])
+				out = runNames(out, s, words[i+1:])
 			}
 		}
 	}
 	return out
 }
 
-// ran appends what is run by the word before words: what the next ones name, the longest
-// name first.
-func ran(out []use, s string, words []word) []use {
+// runNames appends the names that may follow a word of runWords, the longest first. words are
+// the words after it.
+func runNames(out []use, s string, words []word) []use {
 	from := 0
 	for w := fold(s, words, from); w == "the" || w == "my" || w == "this"; w = fold(s, words, from) {
 		from++
@@ -136,7 +136,8 @@ func ran(out []use, s string, words []word) []use {
 
 var opens = terms.BytesOf("{%<[$")
 
-// bracketed widens a word to the marks of a variable around it.
+// bracketed returns the span of a word with the variable syntax around it, and whether
+// there is any.
 func bracketed(s string, w span) (span, bool) {
 	before, after := s[:w.from], s[w.to:]
 	if before == "" || !opens[before[len(before)-1]] {
@@ -155,18 +156,18 @@ func summed(s string, w span) bool {
 	return strings.HasSuffix(before, "+") || strings.HasPrefix(after, "+")
 }
 
-// variables replaces names by the meanings that other writes gave them: in the
-// new texts by the earlier meanings, in the earlier texts by the new ones.
+// variables replaces names with the definitions of other writes: in the new texts by
+// earlier definitions, and in the earlier texts by new ones.
 func (j *joiner) variables() {
 	type meaning struct {
 		p     *piece
 		value span
 	}
 	if !slices.ContainsFunc(j.all, func(p *piece) bool { return len(p.uses) > 0 }) {
-		return // most sessions
+		return // most sessions use no names
 	}
 	known := map[string]meaning{}
-	for _, p := range j.all { // the latest meaning wins
+	for _, p := range j.all { // the latest definition wins
 		for _, d := range p.defs {
 			known[d.name] = meaning{p, d.value}
 		}
@@ -183,7 +184,7 @@ func (j *joiner) variables() {
 			if !ok || m.p == p || u.at.from < at {
 				continue
 			}
-			// A plus between two names joins their meanings.
+			// A plus between two names concatenates their values.
 			if gap := (span{at, u.at.from}); at == 0 || strings.Trim(p.body[gap.from:gap.to], " +") != "" {
 				d.take(p, gap)
 			}

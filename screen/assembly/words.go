@@ -14,21 +14,21 @@ import (
 // word is a word of a text: letters, digits, marks, apostrophes and underscores.
 type word struct {
 	span
-	in list // the lists that have it
+	in list // the lists that contain it
 }
 
-// list is a set of lists of words. A word is looked up once, for all of them.
+// list is a bit set of word lists. A word is looked up once for all of them.
 type list uint8
 
 const (
 	conditional list = 1 << iota // begins a condition
-	referring                    // points at what is kept elsewhere
-	leading                      // stands before an instruction
-	acting                       // begins one
-	running                      // stands before what is run
-	meaning                      // stands between a name and its meaning
-	dangling                     // no sentence stops there
-	cueing                       // says something of a piece of a secret, or has parts that may
+	referring                    // refers to something stored elsewhere
+	leading                      // may precede an imperative
+	acting                       // an imperative
+	running                      // precedes a name that is executed
+	meaning                      // separates a name from its definition
+	dangling                     // cannot end a sentence
+	cueing                       // has a cue about a piece of a secret, or has parts that may
 )
 
 var lists = func() (all terms.Table[list]) {
@@ -47,7 +47,7 @@ var lists = func() (all terms.Table[list]) {
 	return all
 }()
 
-// hash is that of a word in lower case, in whatever script.
+// hash returns the hash of a word in lower case, in any script.
 func hash(w string) uint32 {
 	h := terms.Start
 	for i := range len(w) {
@@ -101,7 +101,7 @@ var (
 	mayEnd                  = terms.BytesOf(".!?\n") // a sentence
 )
 
-// stretches are the longest ones of s without any of the bytes that part them.
+// stretches yields the maximal spans of s without any byte of part.
 func stretches(s string, part *terms.Bytes) iter.Seq[span] {
 	return func(yield func(span) bool) {
 		for from := 0; from < len(s); from++ {
@@ -121,7 +121,7 @@ func inside(words []word, p span) []word {
 	return words[from:max(from, to)]
 }
 
-// fold returns word i of s in lower case, or "".
+// fold returns word i of s in lower case, or "" if there is none.
 func fold(s string, words []word, i int) string {
 	if i < 0 || i >= len(words) {
 		return ""
@@ -147,8 +147,8 @@ func ends(r rune) bool {
 	return false
 }
 
-// sentences returns the spans of the sentences of s, with their ends. A sign
-// inside a word (3.14, example.com, ?q=) ends nothing.
+// sentences returns the spans of the sentences of s, including their end marks.
+// Punctuation inside a word (3.14, example.com, ?q=) ends no sentence.
 func sentences(s string) []span {
 	out := make([]span, 0, 8)
 	from := 0
@@ -158,7 +158,7 @@ func sentences(s string) []span {
 			r, n = utf8.DecodeRuneInString(s[next:])
 		}
 		if next += n; r < utf8.RuneSelf && !mayEnd[r] {
-			continue // most letters
+			continue // most bytes
 		}
 		if !ends(r) || r < utf8.RuneSelf && r != '\n' && next < len(s) && s[next] != ' ' && s[next] != '\n' {
 			continue
