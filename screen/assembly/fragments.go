@@ -40,10 +40,10 @@ func unfinished(t string, words []word) bool {
 // edges has the first and the last sentence of a text, for sentences that are cut between
 // two writes.
 type edges struct {
-	head   span
+	head      span
 	continues bool // head begins in the middle of a sentence
-	open   span // the last sentence, if no end mark closes it
-	hangs  bool // the last word or character of open cannot end a sentence
+	open      span // the last sentence, if no end mark closes it
+	hangs     bool // the last word or character of open cannot end a sentence
 }
 
 // fragments returns the incomplete sentences of s, of which all has the spans: a first
