@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Key is whose profile it is. User is whom the memory is about, or the
-// principal when the write names nobody.
+// Key identifies a profile. User is the user that the memory is about, or the principal
+// if the write names none.
 type Key struct {
 	Tenant string `json:"tenant"`
 	User   string `json:"user"`
@@ -28,9 +28,9 @@ const (
 
 // Options set up a Store. Zero fields take the defaults.
 type Options struct {
-	Users int // profiles kept at most, least recently used go first; default 10000
-	// A profile is learnt when it has seen LearnWrites texts, by default 20, or is
-	// seven days old and has seen at least five.
+	Users int // bounds the profiles; the least recently used are evicted first; default 10000
+	// A profile gives findings after LearnWrites texts, by default 20, or at an age of
+	// seven days with at least five texts.
 	LearnWrites int
 }
 
@@ -40,8 +40,8 @@ const (
 	learnFor           = 7 * 24 * time.Hour
 	fewest             = 5
 
-	maxText           = 16 << 10 // how much of a text is looked at
-	maxDomainFindings = 4        // how many new domains one text reports
+	maxText           = 16 << 10 // bytes of a text that are read
+	maxDomainFindings = 4        // bounds the new domains that one text reports
 )
 
 // Store holds profiles. It is safe for concurrent use.
@@ -65,9 +65,9 @@ func New(o Options) (*Store, error) {
 	return &Store{opts: o, profiles: profiles}, nil
 }
 
-// Check compares the texts of a write with the profile and returns where they
-// depart from it; Item is the index of the text. While the profile is being
-// learnt there are no findings. It changes nothing.
+// Check compares the texts of a write with the profile and returns the deviations; Item
+// is the index of the text. There are none while the profile is being learnt. Check
+// changes nothing.
 func (s *Store) Check(key Key, texts []string, now time.Time) []memproxy.Finding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *Store) Check(key Key, texts []string, now time.Time) []memproxy.Finding
 	return out
 }
 
-// Learn takes the texts of a write that went through into the profile.
+// Learn adds the texts of a write that went through to the profile.
 func (s *Store) Learn(key Key, texts []string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

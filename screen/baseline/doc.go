@@ -1,15 +1,12 @@
-// Package baseline learns how a user's memories usually read and tells when
-// one departs from it: a domain that never came up, a topic far from the
-// others, instructions from somebody who only ever stated facts, many more
-// writes than in other hours.
+// Package baseline learns what a user's memories are usually like and reports deviations:
+// a domain that is new, a topic far from the others, instructions from a user who only
+// stated facts so far, many more writes than in other hours (anomaly detection).
 //
-// A deviation is a hint and never proof: findings are of low or medium
-// severity, and none is given while the profile is still being learnt. Who
-// poisons slowly teaches the baseline; it is no substitute for the layers that
-// look at content.
+// A deviation is a hint and no proof: findings are of low or medium severity, and there
+// are none while the profile is still being learnt. An attacker who poisons slowly shifts
+// the baseline; the package does not replace the layers that look at content.
 //
-// The package promises that its state is bounded in users and in bytes of each
-// user, holds hashes and counts and no content, and can be written to JSON and
-// read back. It reads no clock. Only writes that went through should be
-// learnt.
+// Invariants: the state is bounded in users and in bytes per user, holds hashes and
+// counts and no content, and can be written as JSON and read back. The package reads no
+// clock. Callers should learn only writes that went through.
 package baseline

@@ -11,12 +11,12 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// features are what one text says of its author's habits.
+// features are the properties of one text that a profile is compared by.
 type features struct {
-	bag   [dims]float32 // of length one
-	words int           // that count for the topic
-	// sentences and those that tell somebody to do something; first and last
-	// span the latter.
+	bag   [dims]float32 // normalised bag of words, by feature hashing
+	words int           // words that are in the bag
+	// sentences is the number of all, orders of those that are instructions. first and
+	// last are the span from the first to the last instruction.
 	sentences, orders int
 	first, last       int
 }
@@ -38,11 +38,11 @@ var orderWords = terms.Set(`always never send forward email post upload ignore d
 
 var softeners = terms.Set("please you must should shall and then so also just kindly from now on whenever bitte lütfen")
 
-// read works the features out, in one pass over the words.
+// read computes the features of a text in one pass.
 func read(text string) features {
 	var f features
-	word, sentence := -1, -1       // where they began
-	decided, order := false, false // whether the sentence's kind is known, and which it is
+	word, sentence := -1, -1       // start of the current one
+	decided, order := false, false // whether the kind of the sentence is known, and whether it is an instruction
 	for i, r := range text + "\n" {
 		if unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) || r == '\'' || r == '’' {
 			if word < 0 {
@@ -50,7 +50,7 @@ func read(text string) features {
 			}
 			continue
 		}
-		if word >= 0 { // it ends here
+		if word >= 0 { // the word ends here
 			if sentence < 0 {
 				sentence = word
 			}
@@ -89,22 +89,22 @@ func read(text string) features {
 	return f
 }
 
-// domain is a name in a text, by the hash of its registrable part.
+// domain is a host name in a text, by the hash of its registrable part.
 type domain struct {
 	hash       uint64
 	start, end int
 }
 
-const maxFound = 32 // how many domains of one text are looked at
+const maxFound = 32 // bounds the domains read in one text
 
-// tops are top-level domains by which a bare name (no scheme, no www, no @) is
-// taken for a domain and not for a file or the end of a sentence.
+// tops are the top-level domains by which a bare name (no scheme, no www, no @) counts as
+// a domain and not as a file name or the end of a sentence.
 var tops = terms.Set("com org net io ai dev app co info biz xyz top site online shop store cloud ru cn de fr uk tr es it nl pl br in jp eu us example test")
 
-// seconds are second-level names under which countries register.
+// seconds are second-level domains under which country registries register names.
 var seconds = terms.Set("co com org net gov edu ac gen or ne")
 
-// domains finds the host names in text: of URLs, of mail addresses, and bare.
+// domains returns the host names in text: of URLs, of mail addresses, and bare.
 func domains(text string) []domain {
 	var out []domain
 	for i := 0; i < len(text) && len(out) < maxFound; {
@@ -124,8 +124,8 @@ func domains(text string) []domain {
 
 var inHost = terms.BytesOf(terms.Alnum + ".-")
 
-// registrable returns the part of a host name that somebody registered, an
-// address as it is, or "".
+// registrable returns the registrable domain of a host name, an IP address as it is if
+// plain (taken from a URL or a mail address), or "".
 func registrable(host string, plain bool) string {
 	if _, err := netip.ParseAddr(host); err == nil {
 		if plain {

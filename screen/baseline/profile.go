@@ -9,40 +9,40 @@ import (
 )
 
 const (
-	dims       = 128 // of the bag of words
-	maxDomains = 64  // remembered; the one that was seen longest ago goes first
+	dims       = 128 // dimensions of the bag of words
+	maxDomains = 64  // the least recently seen is evicted first
 
-	// decay is how much of what was learnt stays when one more text is learnt,
-	// once the profile is learnt: about the last hundred texts count.
+	// decay is the weight that remains of what was learnt, per text: a window of about
+	// the last hundred texts.
 	decay     = 0.99
-	hourDecay = 0.98 // the same for hours: about the last two days count
+	hourDecay = 0.98 // the same per hour: about the last two days
 
-	// farLikeness is below what a topic is unusual at all, and farSpread how
-	// many deviations below the usual likeness it must lie.
+	// A topic is unusual if its likeness is below farLikeness and more than farSpread
+	// standard deviations below the mean.
 	farLikeness = 0.10
 	farSpread   = 3.0
 	minWords    = 5 // a shorter text has no topic
 
-	// usualShare is the most of instructions that a profile without them has,
-	// suddenShare the least of a text that has them.
+	// usualShare is the highest share of instructions of a profile that has none, and
+	// suddenShare the lowest share of a text that deviates from it.
 	usualShare  = 0.15
 	suddenShare = 0.50
 )
 
-// profile is what is known of one user. Its fields are those of a snapshot.
+// profile is the state of one user. Its fields are those of a snapshot.
 type profile struct {
 	First   time.Time `json:"first"`
 	Writes  int64     `json:"writes"`
 	Domains []uint64  `json:"domains,omitempty"` // hashes, last seen last
-	// Centroid is the decaying sum of the texts' bags of words; empty when no
-	// text was long enough.
+	// Centroid is the decaying sum of the texts' bags of words; empty if no text was long
+	// enough.
 	Centroid []float32 `json:"centroid,omitempty"`
-	// Likeness is how like the centroid the texts are, and Share how much of
-	// them is instructions.
+	// Likeness is the cosine similarity of texts to the centroid, Share the share of
+	// instructions in texts.
 	Likeness gauge `json:"likeness"`
 	Share    gauge `json:"share"`
-	// Hour is the hour that is being counted, in hours since 1970, Count the
-	// texts in it, and Hourly the texts of earlier hours.
+	// Hour is the current hour in hours since 1970, Count the number of texts in it, and
+	// Hourly the number of texts in earlier hours.
 	Hour   int64 `json:"hour"`
 	Count  int64 `json:"count"`
 	Hourly gauge `json:"hourly"`
@@ -66,7 +66,7 @@ func (p *profile) learnt(o Options, now time.Time) bool {
 	return p.Writes >= int64(o.LearnWrites) || p.Writes >= fewest && now.Sub(p.First) >= learnFor
 }
 
-// compare returns where a text departs from the profile.
+// compare returns the deviations of a text from the profile.
 func (p *profile) compare(item int, text string) []memproxy.Finding {
 	text = text[:min(len(text), maxText)]
 	var out []memproxy.Finding
@@ -93,8 +93,8 @@ func (p *profile) compare(item int, text string) []memproxy.Finding {
 	return out
 }
 
-// like is how like the profile's a text's words are, from 0 to 1, if both have
-// enough of them.
+// like returns the cosine similarity of a text and the profile, from 0 to 1. It returns
+// false if either has too few words.
 func (p *profile) like(t features) (float64, bool) {
 	if t.words < minWords || len(p.Centroid) == 0 {
 		return 0, false
@@ -110,11 +110,11 @@ func (p *profile) like(t features) (float64, bool) {
 	return max(0, ab/math.Sqrt(aa*bb)), true
 }
 
-// rate compares the texts of this hour, n more included, with those of other
-// hours: the bound is four deviations, of a Poisson process at least, above
-// the mean, and never under six.
+// rate compares the number of texts in this hour, including n more, with that of other
+// hours. The bound is four standard deviations (at least those of a Poisson process)
+// above the mean, and at least six.
 func (p *profile) rate(n int, now time.Time) (memproxy.Finding, bool) {
-	q := *p // the hour may have gone on since the last write
+	q := *p // time may have passed since the last write
 	q.tick(now)
 	if q.Hourly.Weight < 2 {
 		return memproxy.Finding{}, false
@@ -131,7 +131,7 @@ func (p *profile) rate(n int, now time.Time) (memproxy.Finding, bool) {
 	return f, true
 }
 
-const maxIdle = 200 // how many empty hours are counted at once: more change nothing
+const maxIdle = 200 // bounds the empty hours that are counted; more change nothing
 
 // tick closes the hours that have ended.
 func (p *profile) tick(now time.Time) {
@@ -140,7 +140,7 @@ func (p *profile) tick(now time.Time) {
 		p.Hour = hour
 	}
 	if hour <= p.Hour {
-		return // the same, or a clock that went back
+		return // the same hour, or a clock that went backwards
 	}
 	p.Hourly.add(float64(p.Count), hourDecay)
 	for range min(hour-p.Hour-1, maxIdle) {
@@ -149,7 +149,7 @@ func (p *profile) tick(now time.Time) {
 	p.Hour, p.Count = hour, 0
 }
 
-// learn takes one text in.
+// learn adds one text.
 func (p *profile) learn(text string, now time.Time) {
 	text = text[:min(len(text), maxText)]
 	p.tick(now)

@@ -9,9 +9,8 @@ import (
 	"slices"
 )
 
-// Version is the version of the snapshot's format. A snapshot of another
-// version is refused: a baseline that is learnt anew is worth more than one
-// that is misread.
+// Version is the version of the snapshot format. Other versions are refused: learning
+// anew is better than misreading.
 const Version = 1
 
 const maxProfile = 16 << 10 // bounds a profile in a snapshot, in bytes
@@ -26,9 +25,8 @@ type row struct {
 	Profile *profile `json:"profile"`
 }
 
-// Snapshot writes all profiles as JSON, one value a line: a head, then a row
-// for each user, least recently used first. It holds user ids, so it belongs
-// into a file that only the proxy can read.
+// Snapshot writes all profiles as JSON lines: a head, then a row per user, least recently
+// used first. It contains user ids, so the file should be readable by the proxy only.
 func (s *Store) Snapshot(w io.Writer) error {
 	rows := s.rows()
 	enc := json.NewEncoder(w)
@@ -43,7 +41,7 @@ func (s *Store) Snapshot(w io.Writer) error {
 	return nil
 }
 
-// rows copies the profiles, so that nobody waits for a slow writer.
+// rows copies the profiles, so that a slow writer does not hold the lock.
 func (s *Store) rows() []row {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,9 +56,9 @@ func (s *Store) rows() []row {
 	return out
 }
 
-// Restore replaces the profiles by those of a snapshot. A snapshot that is
-// cut, of another version, or holds a value that no profile can have is an
-// error, and the store stays as it was.
+// Restore replaces the profiles with those of a snapshot. A snapshot that is truncated,
+// of another version, or has a value that no profile can have is an error, and the store
+// is unchanged.
 func (s *Store) Restore(r io.Reader) error {
 	limited := &io.LimitedReader{R: r, N: int64(s.opts.Users)*maxProfile + maxProfile}
 	dec := json.NewDecoder(limited)
@@ -98,7 +96,7 @@ func (s *Store) Restore(r io.Reader) error {
 	return nil
 }
 
-// check refuses what no profile can be.
+// check returns an error for values that no profile can have.
 func (p *profile) check() error {
 	if p == nil {
 		return errors.New("no profile")

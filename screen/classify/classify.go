@@ -1,10 +1,10 @@
-// Package classify is a linear model over hashed features, looked at through
-// windows so that a payload buried in a long text counts as much as one that
-// stands alone.
+// Package classify is a logistic regression over hashed features (feature hashing),
+// applied to a sliding window so that a payload buried in a long text scores as high as
+// one that stands alone.
 //
-// It promises that its answer depends on the features only, that its work is
-// linear in them, and that a model is what its bytes say: training is
-// reproducible and weights are whole numbers.
+// Invariants: the result depends on the features only, the work is linear in their
+// number, and the bytes of a model define it: training is reproducible and weights are
+// whole numbers.
 package classify
 
 import (
@@ -17,16 +17,15 @@ import (
 	"slices"
 )
 
-// Feature is one property of a text: a hash, and the index of the word at
-// which it stands. The hash 0 means nothing in particular; it counts as a
-// feature and is never learned.
+// Feature is one property of a text: a hash, and the index of its word. Hash 0 is the
+// neutral feature; it counts as a feature and is never learned.
 type Feature struct {
 	Hash uint32
 	At   int32
 }
 
-// Window and Stride are the words that are judged together, and how far the
-// next window begins.
+// Window is the number of words of a window, and Stride the distance between the starts
+// of two windows.
 const (
 	Window = 32
 	Stride = 16
@@ -36,28 +35,27 @@ const (
 type Model struct {
 	bits    uint8
 	weights []int8
-	scale   float32 // what one step of a weight is worth
+	scale   float32 // value of one unit of a weight
 	bias    float32
 }
 
-// Span is the window that decided, in words, and its margin: positive is
-// poison.
+// Span is a window, in words, and its margin (log-odds): positive means poison.
 type Span struct {
 	Start, End int
 	Margin     float32
 }
 
-// A Total is what some features weigh together, wherever they stand, and how many there
-// are. Totals of several lists add up.
+// A Total is the sum of the weights of some features and their number. Totals of several
+// lists add up.
 type Total struct{ Sum, N int32 }
 
-// Less is a total without another that is part of it.
+// Less returns t without a total that is part of it.
 func (t Total) Less(o Total) Total { return Total{t.Sum - o.Sum, t.N - o.N} }
 
-// Plus is two totals together.
+// Plus returns the sum of two totals.
 func (t Total) Plus(o Total) Total { return Total{t.Sum + o.Sum, t.N + o.N} }
 
-// Weigh returns the total of features by their hashes.
+// Weigh returns the total of features, given by their hashes.
 func (m *Model) Weigh(features []uint32) Total {
 	t := Total{N: int32(len(features))}
 	if len(m.weights) > 0 {
@@ -69,7 +67,8 @@ func (m *Model) Weigh(features []uint32) Total {
 	return t
 }
 
-// Margin returns the margin of features by their total.
+// Margin returns the margin of features by their total. It is -Inf for a model without
+// weights.
 func (m *Model) Margin(t Total) float32 {
 	if len(m.weights) == 0 {
 		return float32(math.Inf(-1))
@@ -77,10 +76,10 @@ func (m *Model) Margin(t Total) float32 {
 	return float32(t.Sum)*m.scale/float32(Norm(int(t.N))) + m.bias
 }
 
-// Score returns the window with the highest margin. words is how many the text has, and
-// before has the total of all features before every Stride of them, and of the whole
-// text. lift is what else is known of the words, added to the margin: one number for
-// every Stride of them, or nil.
+// Score returns the window with the highest margin. words is the number of words of the
+// text. before has prefix sums: the total of all features before every Stride words, and
+// last that of the whole text. lift is added to the margins: one number per Stride words,
+// or nil.
 func (m *Model) Score(before []Total, words int, lift []float32) Span {
 	best := Span{Margin: float32(math.Inf(-1))}
 	m.windows(before, words, lift, func(s Span) {
@@ -91,8 +90,8 @@ func (m *Model) Score(before []Total, words int, lift []float32) Span {
 	return best
 }
 
-// Over returns the windows whose margin is at least least, the highest first;
-// of those that overlap, the highest alone.
+// Over returns the windows whose margin is at least least, highest first. Of overlapping
+// windows only the highest is returned.
 func (m *Model) Over(before []Total, words int, lift []float32, least float32) []Span {
 	var all, out []Span
 	m.windows(before, words, lift, func(s Span) {
@@ -128,18 +127,19 @@ func (m *Model) windows(before []Total, words int, lift []float32, f func(Span))
 	}
 }
 
-const thin = 16 // added to the number of a window's features: a few words are less certain than many
+const thin = 16 // smoothing of the number of features: a few words are less certain than many
 
-// Norm is what the sum of a window's weights is divided by, in training too.
+// Norm is the divisor of the sum of a window's weights, in training too.
 func Norm(features int) float64 { return math.Sqrt(float64(features + thin)) }
 
-// Magic begins an encoded model: behind it stand the binary logarithm of its size,
-// what one step of a weight is worth, the bias, the weights and a checksum.
+// Magic begins an encoded model. The binary logarithm of its size, the value of one unit
+// of a weight, the bias, the weights and a CRC-32 follow.
 const Magic = "mpclass1"
 
 var errModel = errors.New("classify: not a model")
 
-// Decode reads a model. What is not one, or was changed, is an error.
+// Decode parses a model. It returns an error for other data, and for a model that was
+// corrupted.
 func Decode(b []byte) (*Model, error) {
 	const head = len(Magic) + 9
 	if len(b) < head+4 || string(b[:len(Magic)]) != Magic {

@@ -1,8 +1,8 @@
 // Package endpoint posts to a model behind an OpenAI-compatible API.
 //
-// It promises that a call has a deadline and a bounded answer, that the key goes
-// to the configured address only (redirects are refused), and that no key, no
-// address and nothing of a request or an answer appears in an error.
+// Invariants: a call has a deadline and a bounded answer; the key is sent to the
+// configured address only (redirects are refused); no error contains a key, an address,
+// or a part of a request or an answer.
 package endpoint
 
 import (
@@ -24,9 +24,9 @@ type Endpoint struct {
 	http     http.Client
 }
 
-// New returns the route of the API at base: "embeddings" of
-// "https://api.example.com/v1". It makes no call. A key that is not empty is sent
-// as a bearer token. The timeout is that of one call, with its answer.
+// New returns the endpoint of a route of the API at base: "embeddings" of
+// "https://api.example.com/v1". It makes no call. A key that is not empty is sent as a
+// bearer token. The timeout is for one call including its answer.
 func New(base, route, key string, timeout time.Duration) (*Endpoint, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
@@ -38,8 +38,8 @@ func New(base, route, key string, timeout time.Duration) (*Endpoint, error) {
 	}}, nil
 }
 
-// Post sends in as JSON and returns the answer, which has at most so many bytes
-// and the status 200.
+// Post sends in as JSON and returns the answer. A status other than 200, or an answer of
+// more than most bytes, is an error.
 func (e *Endpoint) Post(ctx context.Context, in any, most int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()

@@ -1,6 +1,5 @@
-// Package rulefile reads the text files of a screening pack.
-//
-// It promises that every error names file and line.
+// Package rulefile parses the text files of a screening pack. Every error names file and
+// line.
 package rulefile
 
 import (
@@ -20,8 +19,8 @@ type Rule struct {
 	Line     int // in its file
 }
 
-// Lines returns the lines of a file with their numbers, without those that are blank
-// or a comment, and without the spaces at their ends.
+// Lines yields the lines of a file with their numbers, without blank lines, comments and
+// trailing white space.
 func Lines(src string) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		n := 0

@@ -1,9 +1,9 @@
 package terms
 
-// Bytes is a set of bytes: a table, in which one look tells.
+// Bytes is a set of bytes as a lookup table.
 type Bytes [256]bool
 
-// What ASCII has of letters and digits.
+// The letters and digits of ASCII.
 const (
 	Smalls   = "abcdefghijklmnopqrstuvwxyz"
 	Capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -11,7 +11,7 @@ const (
 	Alnum    = Smalls + Capitals + Digits
 )
 
-// BytesOf are the bytes of chars.
+// BytesOf returns the set of the bytes of chars.
 func BytesOf(chars string) (set Bytes) {
 	for i := range len(chars) {
 		set[chars[i]] = true
@@ -19,7 +19,7 @@ func BytesOf(chars string) (set Bytes) {
 	return set
 }
 
-// Not are all other bytes.
+// Not returns the complement of b.
 func (b Bytes) Not() Bytes {
 	for c := range b {
 		b[c] = !b[c]
@@ -27,7 +27,7 @@ func (b Bytes) Not() Bytes {
 	return b
 }
 
-// End is where bytes of the set end that stand from s[i] on.
+// End returns the end of the run of bytes of the set that begins at s[i].
 func (b *Bytes) End(s string, i int) int {
 	for i < len(s) && b[s[i]] {
 		i++
@@ -35,7 +35,7 @@ func (b *Bytes) End(s string, i int) int {
 	return i
 }
 
-// Find is where the first byte of the set stands from s[i] on, or the end of s.
+// Find returns the index of the first byte of the set in s[i:], or len(s).
 func (b *Bytes) Find(s string, i int) int {
 	for i < len(s) && !b[s[i]] {
 		i++
@@ -43,7 +43,7 @@ func (b *Bytes) Find(s string, i int) int {
 	return i
 }
 
-// Begin is where bytes of the set begin that stand before s[i].
+// Begin returns the start of the run of bytes of the set that ends before s[i].
 func (b *Bytes) Begin(s string, i int) int {
 	for i > 0 && b[s[i-1]] {
 		i--
@@ -51,12 +51,12 @@ func (b *Bytes) Begin(s string, i int) int {
 	return i
 }
 
-// In reports whether s has any of the set.
+// In reports whether s contains a byte of the set.
 func (b *Bytes) In(s string) bool {
 	return b.Find(s, 0) < len(s)
 }
 
-// Lower is c in lower case, if it is a letter of ASCII.
+// Lower returns c in lower case if it is an ASCII letter.
 func Lower(c byte) byte {
 	if 'A' <= c && c <= 'Z' {
 		return c + 'a' - 'A'
@@ -64,7 +64,7 @@ func Lower(c byte) byte {
 	return c
 }
 
-// Word is the 32-bit hash of a word, with the letters of ASCII in lower case.
+// Word returns the 32-bit FNV-1a hash of a word with its ASCII letters in lower case.
 func Word(w string) uint32 {
 	h := Start
 	for i := range len(w) {

@@ -1,7 +1,7 @@
 package terms
 
-// Table maps hashes of words to values, with open addressing; at most half of it is
-// used. The hash 0 is that of 1.
+// Table maps hashes of words to values. It is an open-addressing hash table that is at
+// most half full. Hash 0 is treated as 1.
 type Table[V any] struct {
 	keys []uint32
 	vals []V
@@ -17,7 +17,8 @@ func (t *Table[V]) slot(h uint32) uint32 {
 	return i
 }
 
-// At is the place of the value of a hash, for it to be set.
+// At returns a pointer to the value of a hash, which it adds if it is missing. The next
+// call of At invalidates the pointer.
 func (t *Table[V]) At(h uint32) *V {
 	if 2*t.used >= len(t.keys) {
 		old, size := *t, max(64, 2*len(t.keys))
@@ -37,7 +38,7 @@ func (t *Table[V]) At(h uint32) *V {
 	return &t.vals[i]
 }
 
-// Get returns the value of a hash, and whether it has one.
+// Get returns the value of a hash, and whether there is one.
 func (t *Table[V]) Get(h uint32) (v V, ok bool) {
 	if t.used == 0 {
 		return v, false

@@ -1,7 +1,7 @@
-// Package terms has what the layers of screening share that look words up.
+// Package terms has the hashes, byte sets and tables that the layers of screening share
+// to look words up.
 //
-// It promises that a hash is the same in every process: models and snapshots hold
-// hashes.
+// Hashes are the same in every process and version: models and snapshots store them.
 package terms
 
 import (
@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Set has the words of a list, which spaces part.
+// Set returns the set of the words of a list, which white space separates.
 func Set(list string) map[string]bool {
 	set := map[string]bool{}
 	for w := range strings.FieldsSeq(list) {
@@ -18,7 +18,7 @@ func Set(list string) map[string]bool {
 	return set
 }
 
-// Hash is the 64-bit FNV-1a hash of s.
+// Hash returns the 64-bit FNV-1a hash of s.
 func Hash(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {
@@ -27,7 +27,7 @@ func Hash(s string) uint64 {
 	return h
 }
 
-// ASCII reports whether s has no other bytes than those of ASCII.
+// ASCII reports whether s is ASCII.
 func ASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
@@ -40,11 +40,11 @@ func ASCII(s string) bool {
 // Start is the 32-bit FNV-1a hash of the empty string.
 const Start = uint32(2166136261)
 
-// Next is the 32-bit hash h with one byte more.
+// Next returns the hash h extended by one byte.
 func Next(h uint32, c byte) uint32 { return (h ^ uint32(c)) * 16777619 }
 
-// Head is the beginning of s, of at most so many bytes, with no character cut. It has
-// that many of what is not UTF-8, so that whoever takes a text apart by it comes to its end.
+// Head returns a prefix of s of at most most bytes that splits no character. If s is not
+// valid UTF-8 there, it is exactly most bytes long, so that a loop over s makes progress.
 func Head(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -57,8 +57,8 @@ func Head(s string, most int) string {
 	return s[:most]
 }
 
-// Address reports whether a word is an address outside: a URL, a mail address,
-// a domain name.
+// Address reports whether a word is an external address: a URL, a mail address, or a
+// domain name.
 func Address(w string) bool {
 	if strings.IndexByte(w, '.') < 0 && strings.IndexByte(w, ':') < 0 {
 		return false // most words
@@ -79,5 +79,5 @@ func Address(w string) bool {
 	return !strings.ContainsFunc(w[dot+1:], func(r rune) bool { return r < 'a' || r > 'z' }) && !fileEnd[w[dot+1:]]
 }
 
-// fileEnd are what files end in, and domain names hardly.
+// fileEnd are file extensions that are hardly ever top-level domains.
 var fileEnd = Set("md txt json yaml yml go py js ts tsx jsx html css csv toml xml pdf png jpg gz tar zip log sql env lock mod sum conf cfg ini exe dll")
