@@ -1,11 +1,11 @@
-// Package directive tells directives from facts: who is told to do what, when,
-// and to whom. Words of several languages map to a few dozen concepts, and
-// rules are short sequences of concepts, or concepts that stand together in any
-// order, as languages differ in theirs.
+// Package directive distinguishes directives from facts: who is told to do what, when,
+// and to whom. A vocabulary maps words of several languages to a few dozen concepts.
+// Rules are short sequences of concepts, or sets of concepts near each other in any
+// order, since word order differs between languages.
 //
-// It promises that reading and finding are linear in the text whatever stands
-// in it, and that a hit names the words that made it. It knows words, not
-// meaning: a quoted attack reads like an attack, and a lie reads like a fact.
+// Invariants: reading and matching are linear in the text, whatever it contains, and a
+// hit has the span of the words that matched. The package knows words, not meaning: a
+// quoted attack reads like an attack, and a lie reads like a fact.
 package directive
 
 import (
@@ -18,11 +18,11 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// Set is a set of concepts: one bit each, of which the classifier of the pack knows
-// the First 64. A struct stays in registers, which an array does not.
+// Set is a bit set of concepts. The classifier of the pack uses the first 64 only
+// (First). A struct stays in registers, which an array does not.
 type Set struct{ First, second, third uint64 }
 
-const maxConcepts = 64 * 3 // how many concepts a vocabulary may have
+const maxConcepts = 64 * 3 // the most concepts of a vocabulary
 
 func bit(i int) Set {
 	var s [3]uint64
@@ -40,34 +40,34 @@ func (s Set) count() int {
 	return bits.OnesCount64(s.First) + bits.OnesCount64(s.second) + bits.OnesCount64(s.third)
 }
 
-// Concepts that Read itself sets; a vocabulary must define them (they may have
-// no words).
+// Concepts that Read assigns itself. A vocabulary must define them, with or without
+// words.
 const (
 	conceptURL   = "URL"     // a web address or a domain name
 	conceptEmail = "EMAIL"   // an email address
 	conceptNum   = "NUMBERS" // a number of at least three digits
-	conceptTLD   = "TLD"     // the last part of a domain name; kept only behind a dot
+	conceptTLD   = "TLD"     // a top-level domain; kept only after a dot
 )
 
-// conceptName, which a vocabulary may define, marks words with a capital letter that
-// begin no sentence.
+// conceptName marks capitalised words that do not begin a sentence. A vocabulary may
+// define it.
 const conceptName = "NAME"
 
-// conceptLoan, which a vocabulary may define, marks words that are English,
-// too: what stands together is a rule's only where other words say that the
-// language of the vocabulary is spoken.
+// conceptLoan marks words that also exist in English. A vocabulary may define it: a
+// "together" pattern holds only if other words show that the text is in the vocabulary's
+// language.
 const conceptLoan = "LOAN"
 
-// Word is one word of a text, or one character where script has no spaces.
+// Word is one word of a text, or one character of a script without spaces.
 type Word struct {
 	Start, End int32
 	Hash       uint32 // of the word in lower case
-	Stem       uint32 // of its first five letters
+	Stem       uint32 // of its first five bytes
 	Concepts   Set
 	Flags      Flag
 }
 
-// Flag marks words by their place and form.
+// Flag describes the position and form of a word.
 type Flag uint8
 
 // The flags.
@@ -83,12 +83,12 @@ const (
 // Vocabulary maps words and phrases to concepts. It is immutable.
 type Vocabulary struct {
 	names    []string
-	index    map[string]int // concepts of the files given last, by name
-	own      Set            // all of these
+	index    map[string]int // concepts of the files that were added last, by name
+	own      Set            // the set of those concepts
 	exact    terms.Table[meaning]
 	prefixes terms.Table[meaning]
-	prefixed [1 << 12]uint64 // a bit per prefix hash, to look only where one may be
-	openings [1 << 12]uint64 // the same for the words ahead of a last word that is given by its prefix
+	prefixed [1 << 12]uint64 // Bloom filter of prefixes, to skip most look-ups
+	openings [1 << 12]uint64 // Bloom filter of phrase beginnings whose last word is given as a prefix
 	url      Set
 	email    Set
 	tld      Set
@@ -97,7 +97,7 @@ type Vocabulary struct {
 	longest  int // words in the longest phrase
 }
 
-// Concept returns the set of one concept, or the empty one.
+// Concept returns the set of the concept with a name, or the empty set.
 func (v *Vocabulary) Concept(name string) Set {
 	i, ok := v.index[name]
 	if !ok {
@@ -109,7 +109,7 @@ func (v *Vocabulary) Concept(name string) Set {
 // Source is a file of a pack.
 type Source struct{ Name, Text string }
 
-// entry is one word or phrase of a vocabulary, and where it stands.
+// entry is one word or phrase of a vocabulary file, and its location.
 type entry struct {
 	phrase  string
 	concept int
@@ -117,11 +117,10 @@ type entry struct {
 	line    int
 }
 
-// ParseVocabulary reads a vocabulary. A line that begins in the first column
-// names a concept and a colon; words and phrases follow, separated by commas,
-// on that line and on indented ones. A word that ends in * stands for every
-// word that begins so. # begins a comment. What several files say of a concept
-// is taken together. Errors name file and line.
+// ParseVocabulary parses a vocabulary. A line that begins in the first column has a
+// concept and a colon; words and phrases follow, separated by commas, on that line and on
+// indented lines. A word that ends in * matches every word with that prefix. # begins a
+// comment. Files may add words to the same concept. Errors name file and line.
 func ParseVocabulary(files ...Source) (*Vocabulary, error) {
 	return new(Vocabulary).With(files...)
 }
@@ -147,7 +146,7 @@ func (v *Vocabulary) With(files ...Source) (*Vocabulary, error) {
 	for name, set := range map[string]*Set{conceptURL: &v.url, conceptEmail: &v.email, conceptTLD: &v.tld, conceptNum: &v.numbers, conceptName: &v.name} {
 		*set = set.or(v.Concept(name))
 	}
-	var plain Vocabulary // splits phrases into words and knows none
+	var plain Vocabulary // an empty vocabulary, to split phrases into words
 	for _, e := range entries {
 		if err := v.put(&plain, e.phrase, bit(e.concept)); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", e.file, e.line, err)
@@ -195,7 +194,7 @@ func (v *Vocabulary) parse(entries []entry, f Source) ([]entry, error) {
 	return entries, nil
 }
 
-// put enters one word or phrase. An empty vocabulary, plain, splits it.
+// put adds one word or phrase. plain is an empty vocabulary that splits it into words.
 func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept Set) error {
 	phrase, prefix := strings.CutSuffix(phrase, "*")
 	if strings.Contains(phrase, "*") {
@@ -230,15 +229,16 @@ func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept Set) error {
 	return nil
 }
 
-const minPrefix = 3 // bytes of a prefix
+const minPrefix = 3 // the shortest prefix, in bytes
 
-// prefixSalt tells the beginning of a phrase's last word from a whole word.
+// prefixSalt distinguishes the hash of a prefix of a phrase's last word from that of a
+// whole word.
 const prefixSalt = 0x5bd1e995
 
 func joinHash(a, b uint32) uint32 { return (a*31 + 7) ^ b*0x9e3779b1 }
 
-// meaning is what is known of a word, of the beginning of one, or of several words.
+// meaning is the entry of a word, of the beginning of a phrase, or of a phrase.
 type meaning struct {
 	concepts Set
-	more     bool // something longer begins so
+	more     bool // a longer phrase begins with it
 }

@@ -14,11 +14,11 @@ const (
 	kindLower
 	kindUpper
 	kindDigit
-	kindStop // ends a sentence when space follows
+	kindStop // ends a sentence if white space follows
 	kindLine
 )
 
-// kinds are those of bytes.
+// kinds maps each byte to its kind.
 var kinds = func() (of [256]uint8) {
 	for c := range of {
 		switch {
@@ -37,7 +37,7 @@ var kinds = func() (of [256]uint8) {
 	return of
 }()
 
-const stemBytes = 5 // how many bytes of a word make its stem
+const stemBytes = 5 // length of a stem
 
 // Read appends the words of text to dst.
 func (v *Vocabulary) Read(dst []Word, text string) []Word {
@@ -53,7 +53,7 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 			case dense(ch):
 				h := terms.Word(text[i : i+n])
 				dst = append(dst, Word{Start: int32(i), End: int32(i + n), Hash: h, Stem: h, Flags: flags | Dense})
-				v.look(&dst[len(dst)-1])
+				v.addConcepts(&dst[len(dst)-1])
 				flags = 0
 				i += n
 				continue
@@ -93,7 +93,7 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 			continue
 		}
 		dst = append(dst, Word{Start: int32(i), Flags: flags})
-		w := &dst[len(dst)-1] // in its place: copies of it would take a third of the time
+		w := &dst[len(dst)-1] // a pointer: copying words would take a third of the time
 		if n := normal.Identifier(text[i:]); n > 0 {
 			w.Hash, w.Stem = 2, 2
 			w.Flags |= Number
@@ -118,10 +118,10 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 	return dst
 }
 
-// word reads the word that begins at text[i] into w and returns where it ends.
+// word reads the word that begins at text[i] into w and returns its end.
 func (v *Vocabulary) word(text string, i int, w *Word) int {
 	h := terms.Start
-	lowerSeen, letters, bytes, rest := false, 0, 0, 0 // rest are the bytes of a letter that follow
+	lowerSeen, letters, bytes, rest := false, 0, 0, 0 // rest: continuation bytes of the current letter
 	var concepts Set
 	for ; i < len(text); i++ {
 		c := text[i]
@@ -136,7 +136,7 @@ func (v *Vocabulary) word(text string, i int, w *Word) int {
 			letters++
 		case k == kindDigit:
 		case c == '\'' && bytes > 0 && contracted(text[i+1:]):
-			continue // don't is dont
+			continue // don't is read as dont
 		case c < utf8.RuneSelf:
 			goto end
 		default:
@@ -171,13 +171,12 @@ end:
 	} else if !lowerSeen && letters >= 2 {
 		w.Flags |= Capital
 	}
-	v.look(w)
+	v.addConcepts(w)
 	return i
 }
 
-// contracted reports whether what stands behind an apostrophe is the end of its
-// word, as in don't and you're. Behind an elision, as in l'utilisateur, another
-// word begins.
+// contracted reports whether the letters after an apostrophe end its word, as in don't
+// and you're. After an elision, as in l'utilisateur, another word begins.
 func contracted(rest string) bool {
 	n := 0
 	for n < len(rest) && kinds[rest[n]] == kindLower {
@@ -186,8 +185,8 @@ func contracted(rest string) bool {
 	return n == 1 || n == 2
 }
 
-// look adds what the vocabulary says of the whole word.
-func (v *Vocabulary) look(w *Word) {
+// addConcepts adds the concepts of the whole word.
+func (v *Vocabulary) addConcepts(w *Word) {
 	if m, ok := v.exact.Get(w.Hash); ok {
 		w.Concepts = m.concepts.or(w.Concepts)
 		if m.more {
@@ -196,7 +195,7 @@ func (v *Vocabulary) look(w *Word) {
 	}
 }
 
-// phrases gives every word of a known phrase the phrase's concepts.
+// phrases adds the concepts of each known phrase to all words of it.
 func (v *Vocabulary) phrases(words []Word, text string) {
 	for i := range words {
 		if words[i].Flags&starter == 0 {
@@ -222,8 +221,8 @@ func (v *Vocabulary) phrases(words []Word, text string) {
 	}
 }
 
-// opening returns the concepts of phrases that begin with the words hashed to h
-// and whose last word begins like word.
+// opening returns the concepts of phrases whose first words hash to h and whose last word
+// is given by a prefix of word.
 func (v *Vocabulary) opening(h uint32, word string) (found Set) {
 	if v.openings[h>>6&(1<<12-1)]>>(h&63)&1 == 0 {
 		return found
@@ -239,9 +238,9 @@ func (v *Vocabulary) opening(h uint32, word string) (found Set) {
 	return found
 }
 
-const maxPrefix = 24 // the longest beginning of a word that is looked up in phrases
+const maxPrefix = 24 // the longest prefix of a word that is looked up in phrases
 
-// dense reports characters of scripts that put no spaces between words.
+// dense reports whether a character is of a script without spaces between words.
 func dense(ch rune) bool {
 	return ch >= 0x3040 && ch <= 0x30ff || ch >= 0x3400 && ch <= 0x9fff || ch >= 0xf900 && ch <= 0xfaff || ch >= 0x20000 && ch <= 0x3ffff ||
 		ch >= 0x0e00 && ch <= 0x0e7f

@@ -9,18 +9,18 @@ import (
 // anyone without asking me"), as opposed to orders with the same words.
 type restraints struct {
 	list []Rule // the rules of score 0
-	nots []Set  // by rule: concepts that the sentence must not have
+	nots []Set  // by rule: concepts that exclude a restraint
 	acts Set    // acts that the rules forbid
-	join Set    // conjunctions, after which another order may begin
+	join Set    // conjunctions, which another order may follow
 	when Set    // conditions
-	noun Set    // determiners, after which the word of an act is a noun
+	noun Set    // determiners: the word of an act after one is a noun
 	till Set    // "without", "until": the person to ask follows
 	told Set    // concepts that are allowed after till
 	mark Set    // words that forbid, or demand to be asked first
-	asks Set    // the latter
+	asks Set    // words that demand to be asked first
 	name Set    // names
-	skip Set    // what says that something need not, or must not, be done
-	none Set    // words without a meaning of their own: mark, and particles
+	skip Set    // words that say that something need not or must not be done
+	none Set    // words that carry no concept of their own: mark, and particles
 }
 
 // restrain moves the rules of score 0 from List to list.
@@ -52,8 +52,8 @@ func (v *Vocabulary) each(names ...string) (all Set) {
 	return all
 }
 
-// concepts are those of a rule's patterns: of what forbids and what is forbidden, and not
-// of what that is done to.
+// concepts returns the concepts of the first two slots of a rule's patterns: of the
+// prohibition and of the forbidden act, but not of its object.
 func (r *Rule) concepts() (all Set) {
 	for _, s := range r.seqs {
 		for _, sl := range s.slots[:min(2, len(s.slots))] {
@@ -63,9 +63,9 @@ func (r *Rule) concepts() (all Set) {
 	return all
 }
 
-// Restraints appends the places of words that the sentences of text take back which only
-// forbid an act, or only demand to be asked before it: those of the act, and of who is to
-// be asked. The others of such a sentence say what they say elsewhere.
+// Restraints appends the indices of the words that are negated, because their sentence
+// only forbids an act, or only demands that a person is asked first: the words of the act
+// and of the person to ask. Other words of the sentence keep their meaning.
 func (r *Rules) Restraints(dst []int, words []Word, text string) []int {
 	var hits []Hit
 	for from := range words {
@@ -87,18 +87,19 @@ func (r *Rules) Restraints(dst []int, words []Word, text string) []int {
 	return dst
 }
 
-// ends reports whether a sentence from one word on ends before another. A clause behind a
-// colon or semicolon may make an exception of what the one before forbids.
+// ends reports whether the sentence that begins at word from ends before word to. A
+// clause after a colon or semicolon belongs to the sentence, as it may make an exception
+// to the prohibition.
 func ends(words []Word, from, to int, text string) bool {
 	return to > from && words[to].Flags&Opens != 0 && strings.Trim(text[words[to-1].End:words[to].Start], " ;:；：") != ""
 }
 
-const maxLeave = 5 // how many words after till name the person to ask
+const maxLeave = 5 // words after till that may name the person to ask
 
-// negated appends the words that a sentence takes back, if it orders nothing besides the
-// restraint of a hit: it forbids no demand to be asked and is no condition, has no other
-// act except as a noun, and no concept that the rule excludes, except where it names the
-// person to ask.
+// negated appends the words that a sentence negates, if it gives no order besides the
+// restraint of hit h. That is: it does not forbid being asked, is not conditional, has no
+// other act except as a noun, and none of the concepts that the rule excludes, except
+// where it names the person to ask. at is the index of the sentence's first word.
 func (r *Rules) negated(dst []int, h Hit, words []Word, at int, text string) []int {
 	before := len(dst)
 	own := r.list[h.Rule].concepts().less(r.none)

@@ -11,63 +11,63 @@ import (
 	"github.com/memproxy/memproxy/screen/rulefile"
 )
 
-// Rule is one sort of directive.
+// Rule is one kind of directive.
 type Rule struct {
 	rulefile.Rule
 	seqs []sequence
 }
 
-// numbered is a sequence and its rule's place in the list that has it.
+// numbered is a sequence and the index of its rule.
 type numbered struct {
 	*sequence
 	rule int
 }
 
-// sequence is a pattern: concepts in order, with at most so many words between,
-// or in any order.
+// sequence is a pattern: concepts in order, with a bounded number of words between them,
+// or concepts in any order.
 type sequence struct {
 	slots    []slot
-	not      Set  // concepts that must not stand in the span, nor three words before
-	together int  // in any order, within so many words; 0 is in order
-	cross    bool // together, and one sentence may end in between
+	not      Set  // concepts that must not occur in the span, or in the three words before it
+	together int  // if not 0: any order, within this many words
+	cross    bool // for together: one sentence end may lie in between
 }
 
 type slot struct {
 	any   Set  // one of these concepts
-	opens bool // and at the beginning of a sentence
-	gap   int  // words allowed between the slot before and this one
-	cross bool // the gap may cross the end of a sentence
+	opens bool // only at the beginning of a sentence
+	gap   int  // most words between the previous slot and this one
+	cross bool // the gap may contain a sentence end
 }
 
-const maxGap = 16 // bounds the words between two slots
+const maxGap = 16 // the largest gap
 
 // Rules are compiled rules. They are immutable.
 type Rules struct {
 	List []Rule
 	restraints
-	loan Set // the concept LOAN of their vocabulary
-	own  Set // the concepts that it knows by name
-	any  Set // concepts of what is the same in every language
-	// where the sequences of List may hold, and those of the restraints
+	loan Set // the concept LOAN of the vocabulary
+	own  Set // the vocabulary's own concepts
+	any  Set // concepts of tokens that are the same in every language
+	// indexes of the sequences of List, and of the restraints
 	directing, restraining *index
 }
 
-// index has the sequences of some rules, by number.
+// index finds the sequences of some rules by concept (an inverted index).
 type index struct {
 	all []numbered
-	// rarest has, for each concept, the sequences that have it in the slot with the fewest
-	// concepts, and in the one with the next more, as bits by their numbers. Few sequences
-	// have both among the concepts of a text.
+	// rarest has bit sets of sequences: for each concept, those that have it in the slot
+	// with the fewest concepts, and those that have it in the slot with the second
+	// fewest. Few sequences match a text in both.
 	rarest [2][maxConcepts][]uint64
 }
 
-// ParseRules reads rules. Their patterns are as CONCEPT 3 OTHER|THIRD 0 ^LAST.
-// A number is how many words may stand between; 4 when absent; followed by ~ it
-// may cross sentences. ^ wants the beginning of a sentence. "not A|B" at the
-// end refuses spans with those concepts. A pattern that begins with "together 8"
-// holds where its concepts stand in any order within eight words, of which two at
-// least are of the vocabulary and not LOAN; with ~, one sentence may end in between.
-// A rule of score 0 is no directive, and says which sentences are restraints.
+// ParseRules parses rules. A pattern looks like CONCEPT 3 OTHER|THIRD 0 ^LAST. A number
+// is the most words in between, 4 if absent; followed by ~ the gap may cross sentences. ^
+// requires the beginning of a sentence. "not A|B" at the end rejects spans with those
+// concepts. A pattern that begins with "together 8" matches its concepts in any order
+// within eight words, of which at least two are of the vocabulary and not LOAN; with ~
+// one sentence may end in between. A rule of score 0 is no directive: it recognises
+// restraints.
 func ParseRules(file, src string, v *Vocabulary) (*Rules, error) {
 	r := &Rules{loan: v.Concept(conceptLoan), own: v.own, any: v.url.or(v.email).or(v.tld).or(v.numbers)}
 	err := rulefile.Parse(file, src, func(head rulefile.Rule) { r.List = append(r.List, Rule{Rule: head}) }, func(pattern string) error {
@@ -119,7 +119,7 @@ func indexOf(list []Rule) *index {
 	return x
 }
 
-// possible are the sequences that may hold where only some concepts are, as bits.
+// possible returns a bit set of the sequences that can match these concepts.
 func (x *index) possible(dst []uint64, present Set) []uint64 {
 	dst = append(dst, make([]uint64, 2*(len(x.all)/64+1))...)
 	a, b := dst[:len(dst)/2], dst[len(dst)/2:]
@@ -188,7 +188,7 @@ func parseSequence(f []string, v *Vocabulary) (sequence, error) {
 	return s, nil
 }
 
-// within reads "together 8~".
+// within parses "together 8~".
 func (s *sequence) within(f []string) error {
 	if len(f) < 3 {
 		return fmt.Errorf("want: together, a number of words, and concepts")
@@ -202,7 +202,7 @@ func (s *sequence) within(f []string) error {
 	return nil
 }
 
-// set reads A|B|C.
+// set parses A|B|C.
 func (v *Vocabulary) set(list string) (set Set, err error) {
 	for _, name := range strings.Split(list, "|") {
 		c := v.Concept(name)
@@ -216,19 +216,18 @@ func (v *Vocabulary) set(list string) (set Set, err error) {
 
 const maxSlots = 6
 
-// Hit is a rule that holds for a span of words.
+// Hit is a match of a rule.
 type Hit struct {
-	Rule       int // index into List
+	Rule       int // index in List
 	Start, End int // words
 }
 
-// block is how many words are looked at together: one bit each. Blocks
-// overlap by half, so that a span of 32 words is never cut.
+// block is the number of words that are matched together, one bit each. Blocks overlap by
+// half, so that no span of up to 32 words is cut.
 const block = 64
 
-// Find appends the hits in words to dst: every place at which a rule holds,
-// and places of one rule that overlap as one. There are at most as many as
-// words for each rule.
+// Find appends the matches of rules in words to dst. Overlapping matches of one rule are
+// merged. Each rule has at most as many hits as there are words.
 func (r *Rules) Find(dst []Hit, words []Word) []Hit {
 	for at := 0; at < len(words); at += block / 2 {
 		dst = r.inBlock(dst, r.directing, words[at:min(len(words), at+block)], at)
@@ -239,8 +238,8 @@ func (r *Rules) Find(dst []Hit, words []Word) []Hit {
 	return dst
 }
 
-// minDense is how many characters of a script without spaces make a block be
-// read by characters: what is a word elsewhere is about three of them.
+// minDense is the number of characters of a script without spaces from which a block is
+// measured in characters: a word is about three of them.
 const minDense = 4
 
 func (r *Rules) inBlock(dst []Hit, x *index, words []Word, at int) []Hit {
@@ -256,7 +255,7 @@ func (r *Rules) inBlock(dst []Hit, x *index, words []Word, at int) []Hit {
 		dense += int(words[i].Flags & Dense)
 		of := words[i].Concepts.and(r.own)
 		if of.empty() {
-			continue // most words
+			continue // most words have no concept
 		}
 		for half, c := range of.words() {
 			for ; c != 0; c &= c - 1 {
@@ -294,14 +293,14 @@ func (r *Rules) inBlock(dst []Hit, x *index, words []Word, at int) []Hit {
 				if s.together == 0 {
 					start, end = s.whole(words, start, end)
 				}
-				dst = put(dst, Hit{Rule: s.rule, Start: at + start, End: at + end + 1})
+				dst = addHit(dst, Hit{Rule: s.rule, Start: at + start, End: at + end + 1})
 			}
 		}
 	}
 	return dst
 }
 
-// whole widens a span to the whole phrases at its ends.
+// whole extends a span to the whole phrases at its ends.
 func (s *sequence) whole(words []Word, start, end int) (int, int) {
 	first, last := s.slots[0].any, s.slots[len(s.slots)-1].any
 	for start > 0 && words[start-1].Concepts.and(words[start].Concepts).meets(first) && words[start].Flags&Opens == 0 {
@@ -313,9 +312,9 @@ func (s *sequence) whole(words []Word, start, end int) (int, int) {
 	return start, end
 }
 
-// put appends a hit, or widens the one of its rule that it overlaps: two
-// sequences, or the block before, may have found the same place.
-func put(hits []Hit, h Hit) []Hit {
+// addHit appends a hit, or merges it with an overlapping one of its rule, which another
+// sequence or the previous block found.
+func addHit(hits []Hit, h Hit) []Hit {
 	for i := len(hits) - 1; i >= 0; i-- {
 		o := &hits[i]
 		if o.Rule == h.Rule && o.End > h.Start && o.Start < h.End {
@@ -329,7 +328,7 @@ func put(hits []Hit, h Hit) []Hit {
 	return append(hits, h)
 }
 
-// where are the words of a block that have any of some concepts.
+// where returns the words of a block that have any of some concepts.
 func where(masks *[maxConcepts]uint64, concepts Set) (words uint64) {
 	for half, c := range concepts.words() {
 		for ; c != 0; c &= c - 1 {
@@ -339,7 +338,7 @@ func where(masks *[maxConcepts]uint64, concepts Set) (words uint64) {
 	return words
 }
 
-// places are the free words of a block that may fill each slot, if all have any.
+// places returns the free words that may fill each slot, if every slot has one.
 func (s *sequence) places(masks *[maxConcepts]uint64, opens, free uint64) (of [maxSlots]uint64, ok bool) {
 	for i := range s.slots {
 		of[i] = where(masks, s.slots[i].any) & free
@@ -353,8 +352,8 @@ func (s *sequence) places(masks *[maxConcepts]uint64, opens, free uint64) (of [m
 	return of, true
 }
 
-// find runs the sequence over the free words of a block as sets of positions.
-// Its work does not depend on what stands in the block.
+// find matches the sequence against the free words of a block, as bit sets of positions.
+// Its work does not depend on the content of the block.
 func (s *sequence) find(masks *[maxConcepts]uint64, opens, free uint64, stretch int) (start, end int, ok bool) {
 	reach, ok := s.places(masks, opens, free)
 	for i := 1; ok && i < len(s.slots); i++ {
@@ -389,7 +388,7 @@ func span(from, to int) uint64 {
 	return (^uint64(0) >> (63 - to)) &^ (1<<from - 1)
 }
 
-// smear moves every position up to n places on, not across barriers.
+// smear returns the positions up to n after one in m, not across a barrier.
 func smear(m uint64, n int, barrier uint64) uint64 {
 	var out uint64
 	for range n {

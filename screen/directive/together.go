@@ -2,12 +2,12 @@ package directive
 
 import "math/bits"
 
-const around = 4 // how many words before and behind what stands together say, too, which language is spoken
+const around = 4 // words before and after a match that count for the language, too
 
-const spoken = 2 // how many words say that a language is
+const spoken = 2 // words that show that a language is spoken
 
-// findTogether finds the first place at which all slots are filled by words of
-// their own, in any order, near each other. Its work is bounded by the block.
+// findTogether finds the first place at which distinct words fill all slots, in any
+// order, near each other. Its work is bounded by the block.
 func (s *sequence) findTogether(masks *[maxConcepts]uint64, opens, own, free uint64, stretch int) (start, end int, ok bool) {
 	of, ok := s.places(masks, opens, free)
 	if !ok {
@@ -34,8 +34,8 @@ func (s *sequence) findTogether(masks *[maxConcepts]uint64, opens, own, free uin
 	return 0, 0, false
 }
 
-// sentence is the words from start to the end of its sentence, or of the next
-// one where the pattern may cross.
+// sentence returns the words from start to the end of its sentence or, if the pattern may
+// cross one, of the next sentence.
 func (s *sequence) sentence(start int, opens uint64) uint64 {
 	after := opens &^ span(0, start)
 	if s.cross && after != 0 {
@@ -47,8 +47,8 @@ func (s *sequence) sentence(start int, opens uint64) uint64 {
 	return 1<<bits.TrailingZeros64(after) - 1
 }
 
-// fill gives each slot the first word that it may have and that no slot before
-// it has, and returns the last of them.
+// fill assigns to each slot, in order, the first free word that fits, and returns the
+// last assigned word.
 func fill(of []uint64, here uint64) (end int, ok bool) {
 	for i := range of {
 		w := of[i] & here
