@@ -11,40 +11,43 @@ import (
 	"unicode/utf8"
 )
 
-// automaton tells whether a pattern matches anywhere in a text, in one step a character:
-// the expression, which also tells where, takes hundreds of times as long, and around
-// most literals there is no match. Its states are made when a text first leads to them
-// (Thompson, Regular expression search algorithm, CACM 11, 1968).
+// automaton is a lazy DFA that reports whether a pattern matches anywhere in a text, with
+// one step per character. The regular expression, which also finds the position, takes
+// hundreds of times as long, and there is no match around most literals. States are
+// created when a text first reaches them (Thompson, Regular expression search algorithm,
+// CACM 11, 1968).
 type automaton struct {
 	prog  *syntax.Prog
-	begin []rune                // of each class of characters that the pattern does not tell apart, but for the first
-	ascii [utf8.RuneSelf]uint16 // the classes of these
+	begin []rune                // the first character of each equivalence class, except class 0
+	ascii [utf8.RuneSelf]uint16 // classes of ASCII characters
 	first *state
 
 	mu    sync.Mutex
 	known map[string]*state
 }
 
-// state is what may follow, and the character before: one of its kind.
+// state is a set of instructions that may be next, and a representative of the previous
+// character's kind.
 type state struct {
-	waiting []uint32 // instructions that look at the next character
+	waiting []uint32 // instructions that consume the next character
 	before  rune
-	next    []atomic.Pointer[state] // by class; the last is the end of the text
+	next    []atomic.Pointer[state] // by class; the last entry is for the end of the text
 }
 
-// maxStates bounds what is remembered of a pattern: more begins anew.
+// maxStates bounds the cached states of a pattern. When it is reached the cache is
+// dropped.
 const maxStates = 256
 
-// matched is where every automaton is that has found a match.
+// matched is the accepting state of every automaton.
 var matched = new(state)
 
-// endOfText is a character that none is.
+// endOfText stands for the end of the text; no character has this value.
 const endOfText = -1
 
 func newAutomaton(re *regexp.Regexp) *automaton {
 	tree, err := syntax.Parse(re.String(), syntax.Perl)
 	if err != nil {
-		panic(err) // regexp parsed it in the same way
+		panic(err) // regexp parsed the same syntax
 	}
 	prog, err := syntax.Compile(tree.Simplify())
 	if err != nil {
@@ -52,7 +55,7 @@ func newAutomaton(re *regexp.Regexp) *automaton {
 	}
 	a := &automaton{prog: prog, known: map[string]*state{}}
 	own := func(from, to rune) { a.begin = append(a.begin, from, to+1) }
-	for _, r := range [...]struct{ from, to rune }{{'\n', '\n'}, {'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}} { // what boundaries look at
+	for _, r := range [...]struct{ from, to rune }{{'\n', '\n'}, {'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}} { // the kinds that word and line boundaries distinguish
 		own(r.from, r.to)
 	}
 	for _, in := range prog.Inst {
@@ -86,7 +89,7 @@ func (a *automaton) class(c rune) int {
 	return i
 }
 
-// in reports whether the pattern matches in text.
+// in reports whether the pattern matches anywhere in text.
 func (a *automaton) in(text string) bool {
 	s := a.first
 	for i := 0; i < len(text); {
@@ -106,7 +109,7 @@ func (a *automaton) in(text string) bool {
 	return a.after(s, len(a.begin)+1) == matched
 }
 
-// after returns the state that a class of characters leads to.
+// after returns the state after a character of a class.
 func (a *automaton) after(s *state, class int) *state {
 	if next := s.next[class].Load(); next != nil {
 		return next
@@ -114,14 +117,14 @@ func (a *automaton) after(s *state, class int) *state {
 	return a.step(s, class)
 }
 
-// step works out what after returns.
+// step computes the transition that after returns.
 func (a *automaton) step(s *state, class int) *state {
 	c := rune(endOfText)
 	switch {
 	case class == 0:
 		c = 0
 	case class <= len(a.begin):
-		c = a.begin[class-1] // as good as any of its class
+		c = a.begin[class-1] // any member represents the class
 	}
 	holds := syntax.EmptyOpContext(s.before, c)
 	var next []uint32
@@ -153,7 +156,7 @@ func (a *automaton) step(s *state, class int) *state {
 			}
 		}
 	}
-	switch { // one character of each kind that boundaries tell apart
+	switch { // keep one character of each kind that boundaries distinguish
 	case syntax.IsWordChar(c):
 		c = 'a'
 	case c >= 0 && c != '\n':
@@ -164,7 +167,7 @@ func (a *automaton) step(s *state, class int) *state {
 	return to
 }
 
-// state returns that of instructions and the character before them.
+// state returns the state for a set of instructions and the previous character.
 func (a *automaton) state(waiting []uint32, before rune) *state {
 	slices.Sort(waiting)
 	waiting = slices.Compact(waiting)
@@ -176,7 +179,7 @@ func (a *automaton) state(waiting []uint32, before rune) *state {
 	defer a.mu.Unlock()
 	s, ok := a.known[string(key)]
 	if !ok {
-		if len(a.known) >= maxStates { // whoever is in one of them goes on
+		if len(a.known) >= maxStates { // a concurrent match keeps its pointer and goes on
 			clear(a.known)
 			for i := range a.first.next {
 				a.first.next[i].Store(nil)

@@ -6,18 +6,18 @@ import (
 	"unicode/utf8"
 )
 
-// maxHits bounds the places of one rule that are told apart in a text. More of
-// the same would not change what is done.
+// maxHits bounds the reported matches of one rule in a text. More of the same would not
+// change the outcome.
 const maxHits = 16
 
 type span struct{ from, to int }
 
-// stretches are those of one search in which parts may match, and the parts that have
-// any: most have none in most texts.
+// stretches is the state of one search: the spans in which each part may match, and the
+// parts that have any. Most parts have none in most texts.
 type stretches struct {
 	around [][]span // by part
 	parts  []int
-	rules  []int // how many of its parts, by rule
+	rules  []int // number of its parts with spans, by rule
 }
 
 func (st *stretches) clear(l *Lexicon) {
@@ -27,15 +27,14 @@ func (st *stretches) clear(l *Lexicon) {
 	st.parts = st.parts[:0]
 }
 
-// Find returns where rules hold in text, in their order there. Where one holds
-// in more places than are told apart, its last hit reaches over all the rest,
-// to the text's end.
+// Find returns the matches of all rules in text, in order. If a rule has more than
+// maxHits matches, its last hit extends to the end of the text.
 func (l *Lexicon) Find(text string) []Hit {
 	if l.rarest == nil {
 		return nil
 	}
 	var st *stretches
-	near := false // the rarest part of some rule may match
+	near := false // whether the rarest part of a "near" rule may match
 	add := func(lit *literal, end int) {
 		for _, e := range lit.ends {
 			if _, ok := follows(text[end:], e.rest); !ok {
@@ -50,7 +49,7 @@ func (l *Lexicon) Find(text string) []Hit {
 				st.rules[p.rule]++
 				near = near || p.near
 			}
-			// One more character on either side is what a boundary of words looks at.
+			// A word boundary looks at one more character on either side.
 			*around = join(*around, span{max(0, end-lit.width-p.anchor.before-utf8.UTFMax), min(len(text), end+p.anchor.after+utf8.UTFMax)})
 		}
 	}
@@ -80,8 +79,8 @@ func (l *Lexicon) Find(text string) []Hit {
 	return sorted(hits)
 }
 
-// together leaves those stretches of each part that have one of every other part
-// within the rule's distance.
+// together keeps those spans of each part that have a span of every other part within the
+// rule's distance.
 func (r *Rule) together(parts [][]span) {
 	for i := range parts {
 		for j, others := range parts {
@@ -96,15 +95,15 @@ func (r *Rule) together(parts [][]span) {
 	}
 }
 
-// matches returns the matches of a part in stretches of a text around literals, the
-// first of them where that is enough to tell a rule's places apart. One that reaches to where its stretch was cut off does not count: the cut made
-// it, as no match with a literal reaches so far.
+// matches returns the matches of a part in the spans around its literals, only the first
+// ones if more cannot change the rule's hits. A match that touches the edge of its span
+// is ignored: the cut made it, since no true match reaches so far from its literal.
 func (p *part) matches(text string, around []span) []span {
 	var out []span
 	for _, in := range around {
 		most := -1
 		if !p.near {
-			if most = maxHits + 3 - len(out); len(out) > maxHits { // two may have been cut off
+			if most = maxHits + 3 - len(out); len(out) > maxHits { // two may touch an edge
 				break
 			}
 		}
@@ -121,7 +120,7 @@ func (p *part) matches(text string, around []span) []span {
 	return out
 }
 
-// hits appends the places in which a rule holds, by the matches of its parts.
+// hits appends the hits of a rule, computed from the matches of its parts.
 func (r *Rule) hits(hits []Hit, ri int, text string, matches func(i int) []span) []Hit {
 	var found []span
 	for i := range r.parts {
@@ -157,9 +156,8 @@ func sorted(hits []Hit) []Hit {
 	return hits
 }
 
-// near widens spans by the closest of the places of one more part, and leaves
-// those out that have none within the rule's distance. Places are in their
-// order in the text.
+// near extends each span to the closest match of one more part, and drops spans that have
+// none within the rule's distance. places is sorted.
 func (r *Rule) near(spans, places []span) []span {
 	var wider []span
 	for _, s := range spans {

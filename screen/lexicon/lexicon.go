@@ -1,11 +1,11 @@
-// Package lexicon finds fixed expressions: markup that runs, marks of chat
-// templates, forged turns, shell one-liners.
+// Package lexicon finds fixed expressions: markup that runs, chat-template markers,
+// forged turns, shell one-liners.
 //
-// It promises one linear pass over a text for all rules together, positions
-// for what was found, and a linter that keeps patterns out whose cost an
-// attacker could choose: nearness is a number of bytes compared in Go, never a
-// bounded gap in a pattern. The pass finds literals of which each match has
-// one; a pattern is tried only around them.
+// Invariants: one linear pass over a text serves all rules; every match has a position;
+// and a linter rejects patterns with a cost that an attacker could choose (ReDoS):
+// distance is a number of bytes compared in Go, never a bounded gap in a pattern. The
+// pass finds literals, of which every match contains one, and a pattern is tried only
+// around them.
 package lexicon
 
 import (
@@ -21,12 +21,12 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// Rule is one expression, or several that stand near each other.
+// Rule is one expression, or several that occur near each other.
 type Rule struct {
 	rulefile.Rule
-	Within int // bytes from the start of the first part to the end of the last
+	Within int // most bytes from the start of the first part to the end of the last; 0: any part alone matches
 	parts  []part
-	first  int // the place of its first part among those of all rules
+	first  int // index of its first part in Lexicon.parts
 }
 
 // part is a pattern and the literals around which it is tried.
@@ -35,7 +35,7 @@ type part struct {
 	any     func() *automaton
 	anchor  *anchor
 	repeats repetitions
-	near    bool // it counts near the rule's others alone
+	near    bool // it matches only near the rule's other parts
 	rule    int
 }
 
@@ -44,19 +44,19 @@ type part struct {
 type Lexicon struct {
 	Rules     []Rule
 	parts     []part
-	rarest    *scanner  // of the rarest part of what must stand near others, and of all other parts
-	nearby    *scanner  // of those others
-	stretches sync.Pool // of *stretches, to be used again
+	rarest    *scanner  // literals of single parts, and of the rarest part of each "near" rule
+	nearby    *scanner  // literals of the other parts of "near" rules
+	stretches sync.Pool // of *stretches
 }
 
-// Hit is a place where a rule holds, in bytes of the text.
+// Hit is a match of a rule, in bytes of the text.
 type Hit struct {
 	Rule, Start, End int
 }
 
-// Parse reads a lexicon. The patterns of its rules are in RE2 syntax. Any may
-// match, without regard to case; "near N" before them asks that all of the patterns
-// that follow match, within N bytes.
+// Parse parses a lexicon. Patterns are in RE2 syntax and ignore case. A rule matches if
+// any of its patterns does. If "near N" precedes them, all patterns must match within N
+// bytes.
 func Parse(file, src string) (*Lexicon, error) {
 	l := &Lexicon{}
 	err := rulefile.Parse(file, src, func(head rulefile.Rule) { l.Rules = append(l.Rules, Rule{Rule: head}) }, func(p string) error {
@@ -70,7 +70,7 @@ func Parse(file, src string) (*Lexicon, error) {
 			return nil, fmt.Errorf("%s:%d: rule %s has no pattern", file, r.Line, r.ID)
 		}
 		rarest := func(a, b part) int { return cmp.Compare(b.anchor.rarity(), a.anchor.rarity()) }
-		if r.Within > 0 { // the others are tried where the rarest matches
+		if r.Within > 0 { // the others are tried only where the rarest matches
 			slices.SortStableFunc(r.parts, rarest)
 		}
 		for _, p := range r.parts {
@@ -109,11 +109,11 @@ func (l *Lexicon) index() {
 	}
 }
 
-const leastRarity = 2 // that of two letters
+const leastRarity = 2 // the rarity of two letters
 
-const maxWithin = 400 // bounds how far apart the parts of a rule may stand
+const maxWithin = 400 // the largest N of "near N"
 
-// add takes in a pattern of the rule, or how near its patterns are to each other.
+// add adds a line of a rule: a pattern, or "near N".
 func (r *Rule) add(p string) error {
 	if w, ok := strings.CutPrefix(p, "near "); ok && len(r.parts) == 0 {
 		within, err := strconv.Atoi(w)
@@ -131,7 +131,7 @@ func (r *Rule) add(p string) error {
 	if err != nil {
 		return err
 	}
-	any := sync.OnceValue(func() *automaton { return newAutomaton(re) }) // most patterns are never looked for
+	any := sync.OnceValue(func() *automaton { return newAutomaton(re) }) // most are never needed
 	r.parts = append(r.parts, part{re: re, any: any, anchor: anchorOf(tree), repeats: repetitionsOf(tree)})
 	return nil
 }

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-const maxRepeat = 12 // the longest counted repetition that a pattern may have: an automaton copies what is repeated
+const maxRepeat = 12 // the highest counted repetition: an automaton copies what is repeated
 
-// lint refuses patterns whose cost is not small and even: gaps (".*" and the
-// like, bounded or not, for which nearness is there), long counted repetitions,
-// nested repetitions, patterns that match the empty text, and those that no
-// literal finds. Parse refuses rules of which no literal is rare.
+// lint rejects patterns whose cost is not small and predictable: gaps (".*" and the like,
+// bounded or not; use near instead), high counted repetitions, nested repetitions,
+// patterns that match the empty text, and patterns without a literal that every match
+// contains. Parse rejects rules without a rare literal.
 func lint(pattern string) (*syntax.Regexp, error) {
 	re, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)
 	switch {
@@ -26,7 +26,7 @@ func lint(pattern string) (*syntax.Regexp, error) {
 	return re, err
 }
 
-// even refuses gaps, and repetitions that are long or nested.
+// even rejects gaps, and repetitions that are high or nested.
 func even(re *syntax.Regexp, pattern string, repeated bool) error {
 	switch re.Op {
 	case syntax.OpStar, syntax.OpPlus, syntax.OpRepeat:
@@ -49,7 +49,7 @@ func even(re *syntax.Regexp, pattern string, repeated bool) error {
 	return nil
 }
 
-// wide reports expressions that match most characters, which repeated make a
+// wide reports whether an expression matches most characters, so that its repetition is a
 // gap.
 func wide(re *syntax.Regexp) bool {
 	switch re.Op {

@@ -11,43 +11,40 @@ import (
 )
 
 const (
-	// maxExact and maxClass bound the strings that are tried in place of an
-	// expression, and the characters of a class among them; maxLiteral bounds
-	// the bytes of one.
+	// maxExact bounds the strings that an expression is expanded to, maxClass the
+	// characters of a class that is expanded, and maxLiteral the bytes of a literal.
 	maxExact   = 96
 	maxClass   = 4
 	maxLiteral = 24
 )
 
-// anchor is a set of literals of which each match of a pattern contains one,
-// folded. A match starts at most before bytes ahead of the literal, and ends
-// at most after bytes behind where the literal starts, where what may be
-// repeated without bound is there once. See repetitions.
+// anchor is a set of case-folded literals of which every match of a pattern contains one.
+// A match starts at most before bytes ahead of the literal, and ends at most after bytes
+// past its start, if each unbounded repetition occurs once. See repetitions.
 type anchor struct {
 	literals      []string
 	before, after int
 }
 
-// extent is what is known of the matches of an expression: all their texts,
-// folded (nil where they are too many), the greatest length in bytes, unbounded
-// repetitions taken once, and the rarest anchor.
+// extent describes the matches of an expression: all their folded texts (nil if there are
+// too many), the greatest length in bytes with each unbounded repetition once, and the
+// rarest anchor.
 type extent struct {
 	exact []string
 	max   int
 	best  *anchor
 }
 
-// anchorOf returns the literals by which pattern is looked for, or nil where
-// it has none.
+// anchorOf returns the literals by which a pattern is found, or nil if it has none.
 func anchorOf(re *syntax.Regexp) *anchor {
 	return measure(re.Simplify()).anchor()
 }
 
-// newAnchor shortens literals, drops the spaces ahead of them, and leaves out
-// those that begin with another.
+// newAnchor truncates literals, trims leading spaces, and drops literals with another
+// literal as a prefix.
 func newAnchor(literals []string, before, after int) *anchor {
 	var trimmed, short []string
-	spaces := 0 // ahead of a literal
+	spaces := 0 // trimmed from a literal, at most
 	for _, s := range literals {
 		t := strings.TrimLeft(s, " ")
 		if t == "" {
@@ -97,7 +94,7 @@ func measure(re *syntax.Regexp) extent {
 	case syntax.OpPlus:
 		once := measure(re.Sub[0])
 		return extent{max: once.max, best: once.anchor()}
-	case syntax.OpStar, syntax.OpRepeat: // Simplify leaves none of the latter
+	case syntax.OpStar, syntax.OpRepeat: // Simplify expands counted repetitions
 		return extent{max: measure(re.Sub[0]).max}
 	case syntax.OpAlternate:
 		return alternate(re.Sub)
@@ -158,12 +155,12 @@ func concat(subs []*syntax.Regexp) extent {
 		total += parts[i].max
 	}
 	out := extent{max: total}
-	consider := func(a *anchor, start, end int) { // the bytes ahead of the part, and up to its end
+	consider := func(a *anchor, start, end int) { // start and end: the greatest lengths of the text before the part, and up to its end
 		if a != nil {
 			out.best = rarer(out.best, &anchor{a.literals, start + a.before, a.after + total - end})
 		}
 	}
-	run, start, end := []string{""}, 0, 0 // the texts of the parts in a row that are exact
+	run, start, end := []string{""}, 0, 0 // the texts of the current run of exact parts
 	whole := true
 	flush := func(next []string, at int) {
 		if !slices.Contains(run, "") {
@@ -179,7 +176,7 @@ func concat(subs []*syntax.Regexp) extent {
 			flush(p.exact, end)
 		default:
 			consider(p.best, end, end+p.max)
-			last, at := []string{""}, end+p.max // what a repetition begins and ends with
+			last, at := []string{""}, end+p.max // a repetition begins and ends with its operand
 			if subs[i].Op == syntax.OpPlus {
 				if e := measure(subs[i].Sub[0]); e.exact != nil && len(run)*len(e.exact) <= maxExact {
 					last, at = e.exact, end
@@ -246,8 +243,8 @@ func (a *anchor) rarity() int {
 	return min(least, 8) // longer literals are all rare
 }
 
-// fold maps the characters that (?i) takes for one another to one of them, and
-// so each digit and each space: what stands for many is looked for once.
+// fold maps characters that (?i) treats as equal to one of them, every digit to 0, and
+// every ASCII white space to a space: one literal then stands for many.
 func fold(r rune) rune {
 	if r < utf8.RuneSelf {
 		return rune(foldASCII[r])
@@ -278,7 +275,8 @@ var foldASCII = func() (to [utf8.RuneSelf]byte) {
 	return to
 }()
 
-// width is the greatest length in bytes of what (?i) takes for r.
+// width returns the greatest length in bytes of a character that (?i) treats as equal to
+// r.
 func width(r rune) int {
 	n := utf8.RuneLen(r)
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {

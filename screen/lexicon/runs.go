@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// repetitions are the unbounded ones of a pattern, as in \s+: a match may be as
-// long as the text has characters of theirs in a row.
+// repetitions describes the unbounded repetitions of a pattern, as in \s+: a match is as
+// long as the text has repeatable characters in a row.
 type repetitions struct {
 	count  int
-	length int    // greatest length in bytes of a match that has each once
-	runes  []rune // of all of them, in ranges
+	length int    // greatest length in bytes of a match with each repetition once
+	runes  []rune // characters of all repetitions, as ranges
 }
 
 func repetitionsOf(re *syntax.Regexp) repetitions {
@@ -54,11 +54,11 @@ func (r *repetitions) has(c rune) bool {
 	return false
 }
 
-// extend makes stretches so long that no repetition is cut off at either end. A
-// repetition begins within a match's length of the literal, or of where another
-// ends; so each end moves over what is repeated, and by that length, as often as
-// there are repetitions. Stretches are in their order, and so are the runs that
-// each step moves over: each run is walked once.
+// extend extends spans so that no repetition is cut off at either end. A repetition
+// begins within a match's length of the literal, or of the end of another repetition. So
+// each end moves over repeatable characters and then by that length, once per repetition.
+// Spans are sorted, and so are the runs that each step moves over, so that each run is
+// walked once and the work is linear.
 func (r *repetitions) extend(text string, around []span) []span {
 	if r.count == 0 || len(around) == 0 {
 		return around
@@ -76,8 +76,8 @@ func (r *repetitions) extend(text string, around []span) []span {
 	return out
 }
 
-// ahead is where the run of repeated characters ends that at stands in; known is
-// one that was walked.
+// ahead returns the end of the run of repeatable characters at at. known caches the last
+// run.
 func (r *repetitions) ahead(text string, known *span, at int) int {
 	if known.from <= at && at < known.to {
 		return known.to
@@ -97,7 +97,8 @@ func (r *repetitions) ahead(text string, known *span, at int) int {
 	return at
 }
 
-// back is where the run of repeated characters begins that at stands behind.
+// back returns the start of the run of repeatable characters that ends at at. known
+// caches the last run.
 func (r *repetitions) back(text string, known *span, at int) int {
 	for at > 0 && at < len(text) && !utf8.RuneStart(text[at]) {
 		at--
@@ -118,7 +119,7 @@ func (r *repetitions) back(text string, known *span, at int) int {
 	return at
 }
 
-// join adds a stretch to others, of which it takes in those that it reaches.
+// join adds a span to a sorted list and merges it with those that it touches.
 func join(list []span, s span) []span {
 	for n := len(list); n > 0 && s.from <= list[n-1].to; n-- {
 		s.from, s.to = min(s.from, list[n-1].from), max(s.to, list[n-1].to)

@@ -7,36 +7,37 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// scanner finds literals in one pass over a text, folded: where the last three bytes may
-// be the rarest ones that a literal begins with, those that have these are compared. Bytes
-// are told apart by seven bits; three at most have the same.
+// scanner finds literals in one pass over a case-folded text. It looks up the last bytes
+// read, by their classes, and compares only the literals whose key (the rarest three
+// bytes of their beginning) has these classes. Seven bits per byte; at most three byte
+// values share a class.
 type scanner struct {
-	class [256]uint32 // of each byte once it is folded; 0 occurs in no literal
+	class [256]uint32 // class of each folded byte; 0 occurs in no literal
 	may   [1 << (3 * classBits) / 64]uint64
-	by    [lookBack + 1]terms.Table[[]literal] // by the classes of the last bytes of their beginnings
+	by    [lookBack + 1]terms.Table[[]literal] // by the classes of the key's bytes
 }
 
 const (
 	classBits  = 7
 	lookBack   = 3 // bytes
-	maxScanned = 6 // bytes of a literal around which others may follow
+	maxScanned = 6 // literals are truncated to this many bytes; see ending
 )
 
-// literal is what the scanner finds, the beginning of some parts' literals.
+// literal is a string that the scanner finds: the truncated literal of some parts.
 type literal struct {
-	begin, mask uint64 // its first bytes, up to the end of its rarest ones, and which bits they have
-	rest        string // of maxScanned
-	width       int    // greatest length of maxScanned in a text
+	begin, mask uint64 // its first bytes up to the end of its key, and the mask of those bytes
+	rest        string // the rest, up to maxScanned bytes
+	width       int    // greatest length of those bytes in a text
 	ends        []ending
 }
 
-// ending is the rest of a literal of a part.
+// ending is the rest of a literal of a part, after maxScanned bytes.
 type ending struct {
 	rest string
 	part int
 }
 
-// newScanner returns one for literals, each with what follows it.
+// newScanner returns a scanner for literals, each with its possible endings.
 func newScanner(literals map[string][]ending) *scanner {
 	s := &scanner{}
 	classes := uint32(0)
@@ -66,8 +67,8 @@ func newScanner(literals map[string][]ending) *scanner {
 	return s
 }
 
-// rarest is where the three bytes of a literal end that are the rarest in prose, and a
-// character does: literals are compared where these stand.
+// rarest returns the end of a literal's key: its three bytes that are the rarest in
+// prose, ending at a character boundary.
 func rarest(text string) (end int) {
 	most := -1
 	for n := min(lookBack, len(text)); n <= len(text); n++ {
@@ -89,11 +90,11 @@ func rarest(text string) (end int) {
 	return end
 }
 
-// byFrequency are the characters of English prose, the most frequent first.
+// byFrequency has the characters of English prose, the most frequent first.
 const byFrequency = " etaoinsrhldcumfpgwybvkxjqz"
 
-// scan calls found with each literal in text and with where its first bytes end, of which
-// there are maxScanned at most.
+// scan calls found with each literal in text, and the offset at which its first bytes (at
+// most maxScanned) end.
 func (s *scanner) scan(text string, found func(lit *literal, end int)) {
 	const all = 1<<(classBits*lookBack) - 1
 	var last uint64
@@ -129,7 +130,7 @@ func (s *scanner) scan(text string, found func(lit *literal, end int)) {
 	}
 }
 
-// follows reports whether text begins with what is folded to rest, and how long it is.
+// follows reports whether text begins with text that folds to rest, and its length.
 func follows(text, rest string) (n int, ok bool) {
 	for rest != "" {
 		if n == len(text) {

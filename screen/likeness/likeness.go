@@ -1,9 +1,9 @@
-// Package likeness compares the sentences of a text with known attacks, by the
-// words that they share: layer 2 of the memory firewall without a model.
+// Package likeness compares the sentences of a text with known attacks by their words:
+// layer 2 of the memory firewall without a model. The score is a cosine similarity of
+// weighted words and word pairs.
 //
-// It promises that its work is linear in the text, that every sentence is
-// looked at, and that the thresholds which count are fitted to this measure: a
-// set of them that takes harmless sentences for attacks is refused.
+// Invariants: the work is linear in the text, every sentence is compared, and thresholds
+// are validated: a set of them that takes harmless sentences for attacks is refused.
 package likeness
 
 import (
@@ -28,19 +28,18 @@ type Options struct {
 	Exemplars []similar.Exemplar
 	// Thresholds are DefaultThresholds when zero.
 	Thresholds similar.Thresholds
-	// Harmless are sentences that are no attack from whatever source. One that
-	// is over the threshold of a hostile source refuses the thresholds.
+	// Harmless are sentences that are no attack from any source. New fails if one is over
+	// the threshold for hostile sources.
 	Harmless []string
 }
 
-// Index is a set of exemplars. It does not change and is safe for concurrent
-// use.
+// Index is a set of exemplars. It is immutable and safe for concurrent use.
 type Index struct {
 	exemplars  []similar.Exemplar
 	thresholds similar.Thresholds
-	by         map[uint64][]posting // of each feature
-	may        [1 << 12]uint64      // a bit per hash of a feature, to look only where one may be
-	aims       []bool               // the exemplar names an address: that is its point
+	by         map[uint64][]posting // the exemplars that have a feature, by its hash
+	may        [1 << 12]uint64      // Bloom filter of the features, to skip most look-ups
+	aims       []bool               // whether an exemplar names an address, which is its point
 	scratch    sync.Pool            // of *scratch
 }
 
@@ -49,32 +48,32 @@ type posting struct {
 	weight   float32
 }
 
-// scratch is the memory of one match, used for each of its sentences. Counts and
-// sums are zero between two sentences, and between two matches.
+// scratch is the reusable memory of a match. Counts and sums are zero between two
+// sentences and between two matches.
 type scratch struct {
-	counts []uint8   // of each exemplar, telling words in common, up to minShared
-	sums   []float32 // of each exemplar, the likeness
+	counts []uint8   // per exemplar: significant words in common, up to minShared
+	sums   []float32 // per exemplar: the likeness
 	vector
-	words []token // of a sentence
-	pair  []token // of the one before, and then of both
+	words []token // of the current sentence
+	pair  []token // of the previous sentence, then of both
 }
 
-// minShared is how many telling words two sentences that are alike share at
-// least: an address and a word are in every mail.
-// Short ones that are nearly the same do with one less.
+// minShared is the number of significant words that similar sentences must share: many
+// mails share an address and a word. Sentences with a likeness of at least nearlyTheSame
+// need one less.
 const (
 	minShared     = 3
 	nearlyTheSame = 0.85
 )
 
-// DefaultThresholds are those that fit this measure: of the harmless rows of
-// the development data none is over the one of an untrusted source.
+// DefaultThresholds returns thresholds fitted to this measure: no harmless row of the
+// development data is over the one for untrusted sources.
 func DefaultThresholds() similar.Thresholds {
 	return similar.Thresholds{Trusted: 850, Verified: 750, Untrusted: 600, Hostile: 500}
 }
 
-// New returns the index. It fails where there are no exemplars, where one has
-// no words, and where the thresholds do not fit.
+// New returns the index of the exemplars. It fails without exemplars, for an exemplar
+// without words, and for thresholds that do not fit.
 func New(o Options) (*Index, error) {
 	if o.Thresholds == (similar.Thresholds{}) {
 		o.Thresholds = DefaultThresholds()
@@ -106,17 +105,17 @@ func New(o Options) (*Index, error) {
 	return x, nil
 }
 
-// Threshold is the score from which a match counts in a text from a source.
+// Threshold returns the score from which a match counts for a source.
 func (x *Index) Threshold(source memproxy.Source) memproxy.PerMille { return x.thresholds.For(source) }
 
-// Match returns the best match of a sentence of the text, or of two in a row,
+// Match returns the best match of a sentence of the text, or of two consecutive ones,
 // whether over the threshold or not.
 func (x *Index) Match(text string, source memproxy.Source) similar.Match {
 	m, _ := x.match(text, source)
 	return m
 }
 
-// match also returns its work: the words that it looked at, each time it did.
+// match also returns its work: the number of words it compared, each time it did.
 func (x *Index) match(text string, source memproxy.Source) (best similar.Match, work int) {
 	best = similar.Match{Exemplar: -1, Threshold: x.Threshold(source)}
 	with, ok := x.scratch.Get().(*scratch)
@@ -126,7 +125,7 @@ func (x *Index) match(text string, source memproxy.Source) (best similar.Match, 
 	with.pair = with.pair[:0]
 	from, lower, plain := 0, text, terms.ASCII(text)
 	if plain {
-		lower = strings.ToLower(text) // once, and every letter stays in its place
+		lower = strings.ToLower(text) // once for all sentences: lower case keeps the offsets of ASCII
 	}
 	for _, s := range sentences(text) {
 		sentence := lower[s.from:s.to]
@@ -136,7 +135,7 @@ func (x *Index) match(text string, source memproxy.Source) (best similar.Match, 
 		with.words = tokens(with.words[:0], sentence)
 		for i := range with.words {
 			if t := &with.words[i]; t.telling {
-				t.telling = x.of(t.hash) != nil // others have nothing in common with any
+				t.telling = x.of(t.hash) != nil // no exemplar has it
 			}
 		}
 		x.compare(&best, with.words, s, with)
@@ -152,27 +151,27 @@ func (x *Index) match(text string, source memproxy.Source) (best similar.Match, 
 	return best, work
 }
 
-const aimless = 0.7 // what is left of the likeness to an exemplar that names an address where the sentence names none
+const aimless = 0.7 // factor for a sentence without an address, for exemplars that name one
 
-// address is the hash of every address.
+// address is the hash that stands for every address.
 var address = terms.Hash("\x00address")
 
 func aims(words []token) bool {
 	return slices.ContainsFunc(words, func(t token) bool { return t.hash == address })
 }
 
-const maxPair = 30 // how many words two sentences may have that are compared as one
+const maxPair = 30 // the most words of two sentences that are compared as one
 
-// of are the exemplars that have a feature.
+// of returns the exemplars that have a feature.
 func (x *Index) of(hash uint64) []posting {
 	if x.may[hash>>6&(1<<12-1)]>>(hash&63)&1 == 0 {
-		return nil // most features
+		return nil // no exemplar has most features
 	}
 	return x.by[hash]
 }
 
-// near reports whether any exemplar shares enough words for a closer look: most
-// sentences share none. Counts are zero before and after.
+// near reports whether any exemplar shares enough words to be compared in full, which is
+// rare. Counts are zero before and after.
 func (x *Index) near(words []token, counts []uint8) bool {
 	found := false
 	for _, t := range words {
@@ -187,7 +186,7 @@ func (x *Index) near(words []token, counts []uint8) bool {
 	return found
 }
 
-// compare makes the match of a sentence the best one, if it is better.
+// compare replaces best with the match of a sentence if it is better.
 func (x *Index) compare(best *similar.Match, words []token, s span, with *scratch) {
 	if !x.near(words, with.counts) {
 		return
@@ -220,7 +219,7 @@ func (x *Index) compare(best *similar.Match, words []token, s span, with *scratc
 
 type span struct{ from, to int }
 
-const maxSentence = 400 // bounds a sentence, in bytes: text without full stops is cut
+const maxSentence = 400 // the longest sentence in bytes: text without full stops is cut
 
 func sentences(text string) []span {
 	out := make([]span, 0, 8)
@@ -253,22 +252,22 @@ func sentences(text string) []span {
 	return out
 }
 
-// stops are the characters of ASCII at which a sentence may end, between those that
-// stand between words, and edges those that are no part of the word that they stand at.
+// stops are the ASCII characters that may end a sentence, between those that separate
+// words, and edges those that are trimmed from the ends of a word.
 var stops, between, edges = terms.BytesOf("!?\n;."), terms.BytesOf("\t\n\v\f\r ,;:!?()[]{}\""), terms.BytesOf(".'`*_<>-")
 
-// token is a word of a sentence, or two.
+// token is a word of a sentence, or a pair of words.
 type token struct {
 	hash    uint64
 	weight  float32
-	telling bool // one word that says something, and is no address
+	telling bool // a single significant word that is no address
 }
 
-// tokens appends the words of a sentence in lower case. Addresses are alike, whosever they
-// are.
+// tokens appends the words of a sentence in lower case. All addresses become the same
+// token.
 func tokens(dst []token, s string) []token {
 	for i := 0; i < len(s); {
-		from, n, marked := i, 0, false // a sign that addresses have
+		from, n, marked := i, 0, false // marked: has a character of addresses
 		for ; i < len(s); i += n {
 			c := s[i]
 			if n = 1; c < utf8.RuneSelf {
@@ -284,7 +283,7 @@ func tokens(dst []token, s string) []token {
 			}
 		}
 		w := s[from:i]
-		i += n // what stands between
+		i += n // skip the separator
 		w = w[edges.End(w, 0):]
 		w = w[:edges.Begin(w, len(w))]
 		t := token{weight: 1}
@@ -303,15 +302,15 @@ func tokens(dst []token, s string) []token {
 	return dst
 }
 
-// vector is a sentence's features, each once and in the order of their hashes, with
-// weights that make a vector of length one: its words, and neighbours together.
+// vector has the features of a sentence, its words and pairs of neighbours, each once and
+// sorted by hash. The weights are normalised to length one.
 type vector struct {
 	features []token
-	all      []token  // with what is there several times
-	order    []uint64 // the hash of each, with its place in all in the lowest bits
+	all      []token  // with duplicates
+	order    []uint64 // the hash of each, with its index in all in the lowest bits
 }
 
-// fill makes v that of a sentence of these words.
+// fill sets v to the vector of a sentence with these words.
 func (v *vector) fill(words []token) {
 	v.all, v.order, v.features = v.all[:0], v.order[:0], v.features[:0]
 	place := uint64(1)<<bits.Len(uint(2*len(words))) - 1
@@ -344,7 +343,7 @@ func (v *vector) fill(words []token) {
 	}
 }
 
-// light are the words that say little, by their first letter.
+// light are words of little significance, by their first letter.
 var light = func() (of [256][]string) {
 	for w := range strings.FieldsSeq(`a an the to of in on at by for from with without into and or but is are was be been it its this that these those as if then so
 	user users user's you your i my me we our they their them he she his her will would can could should may might do does did not no has have had all any
@@ -354,10 +353,10 @@ var light = func() (of [256][]string) {
 	return of
 }()
 
-// stem takes the commonest endings off.
+// stem removes the most common endings.
 func stem(w string) string {
 	if strings.IndexByte("gnsde", w[len(w)-1]) < 0 {
-		return w // most words
+		return w // most words have none
 	}
 	for _, end := range [...]string{"ing", "ions", "ion", "ed", "es", "s", "e"} {
 		if rest, ok := strings.CutSuffix(w, end); ok && len(rest) > 3 {
