@@ -16,34 +16,34 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// API is how a backend is asked. Zero fields take the defaults.
+// API configures the requests to a backend. Zero fields take the defaults.
 type API struct {
 	// URL is the backend's address: "https://api.mem0.ai".
 	URL string
-	// Header holds the credential: {"Authorization": "Token …"}.
+	// Header has the credential: {"Authorization": "Token …"}.
 	Header http.Header
 
-	Size    int               // elements of one page; default 100, of a Mem0 server, which has no pages, 1000
-	Timeout time.Duration     // of one try, with its answer; default 30 s
-	Via     http.RoundTripper // default a transport of its own
+	Size    int               // elements of a page; default 100, or 1000 for a Mem0 server, which has no pages
+	Timeout time.Duration     // of one attempt including its answer; default 30 s
+	Via     http.RoundTripper // default: a new http.Transport
 	Sleep   func(context.Context, time.Duration) error
 }
 
 const (
 	defaultTimeout = 30 * time.Second
 	tries          = 5
-	backoff        = 500 * time.Millisecond // before the second try, doubled for each more
+	backoff        = 500 * time.Millisecond // before the second attempt, doubled for each further one
 	maxWait        = time.Minute
 	maxBody        = 32 << 20 // bytes of an answer
 )
 
-// statusError is an answer of another status than 200.
+// statusError is a response with a status other than 200.
 type statusError int
 
 // Error implements error.
 func (s statusError) Error() string { return fmt.Sprintf("the backend answered %d", int(s)) }
 
-// Denied reports whether an error is a backend's answer to who may not ask it.
+// Denied reports whether an error is a backend's response of 401 or 403.
 func Denied(err error) bool {
 	var no statusError
 	return errors.As(err, &no) && (no == http.StatusUnauthorized || no == http.StatusForbidden)
@@ -74,8 +74,8 @@ func newCaller(a API, size int) (*caller, error) {
 	}}, nil
 }
 
-// call asks for one page, again when the backend is busy, broken or out of
-// reach. Every call reads, POSTs of lists included, so that it may be repeated.
+// call requests one page, and retries if the backend is overloaded, failing or
+// unreachable. Every request reads only, POSTs of lists included, so a retry is safe.
 func (c *caller) call(ctx context.Context, method string, path []string, query url.Values, body []byte) ([]byte, error) {
 	wait := backoff
 	for try := 1; ; try++ {
@@ -93,8 +93,8 @@ func (c *caller) call(ctx context.Context, method string, path []string, query u
 	}
 }
 
-// once makes one try. With an error, after is negative when trying again is of
-// no use, and otherwise how long the backend asks to wait.
+// once makes one attempt. With an error, after is negative if a retry is useless, and
+// otherwise the delay of Retry-After, or 0.
 func (c *caller) once(ctx context.Context, method string, path []string, query url.Values, body []byte) (raw []byte, after time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.api.Timeout)
 	defer cancel()

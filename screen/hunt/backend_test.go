@@ -353,8 +353,8 @@ func FuzzParseLetta(f *testing.F) {
 		for _, b := range blocks {
 			b.items("block", "value", b.Value, memproxy.Scope{})
 		}
-		if p, err := parsePlace(cursor); err == nil && cursor != "" {
-			if q, err := parsePlace(p.String()); err != nil || q != p {
+		if p, err := parsePassageCursor(cursor); err == nil && cursor != "" {
+			if q, err := parsePassageCursor(p.String()); err != nil || q != p {
 				t.Fatalf("%+v came back as %+v, %v", p, q, err)
 			}
 		}

@@ -15,14 +15,15 @@ import (
 
 var errLetta = errors.New("the answer is not a list")
 
-// Letta walks a Letta server: its blocks, then the archival memory of all agents.
+// Letta returns the pager of a Letta server: its blocks, then the archival memory of all
+// agents.
 func Letta(a API) (Pager, error) {
 	c, err := newCaller(a, 100)
 	return sequence{lettaBlocks{c}, lettaPassages{c}}, err
 }
 
-// list asks for the elements after an id, oldest first, and returns them with
-// the id of the last one, "" when there are none.
+// list requests the elements after an id, oldest first, and returns them with the id of
+// the last one, or "" if there are none.
 func (c *caller) list(ctx context.Context, path []string, q url.Values, size int, after string) ([]lettaElement, string, error) {
 	q.Set("limit", strconv.Itoa(size))
 	if after != "" {
@@ -52,18 +53,18 @@ func parseList(raw []byte) ([]lettaElement, string, error) {
 	}
 	last := out[len(out)-1].ID
 	if !plainID(last) {
-		return nil, "", errLetta // the next page could not be asked for
+		return nil, "", errLetta // it would be in the URL of the next page
 	}
 	return out, last, nil
 }
 
-// plainID reports whether an id may stand in a path: Letta's are a word, a
-// hyphen and a UUID.
+// plainID reports whether an id is safe in a path: Letta's ids are a word, a hyphen and a
+// UUID.
 func plainID(id string) bool {
 	return id != "" && strings.Trim(id, terms.Alnum+"-_:") == ""
 }
 
-// lettaElement is a block, a passage, or an agent, of which the id is read.
+// lettaElement is a block or a passage, or an agent, of which only the id is read.
 type lettaElement struct {
 	ID          string          `json:"id"`
 	Value       *string         `json:"value"` // of a block
@@ -80,12 +81,12 @@ func (e lettaElement) items(kind, field string, text *string, owner memproxy.Sco
 	return append([]Item{item}, metadata(item, e.Metadata)...)
 }
 
-// lettaBlocks walks the blocks of all agents by GET /v1/blocks/, shared ones
-// once.
+// lettaBlocks pages through the blocks of all agents by GET /v1/blocks/. A shared block
+// appears once.
 type lettaBlocks struct{ *caller }
 
-// Page reads the blocks after the one whose id is the cursor. Only an empty
-// page is the last. The description of a block is in the prompt next to its value.
+// Page reads the blocks after the one whose id is the cursor. The last page is empty. A
+// block's description is an item too: Letta puts it into the prompt next to the value.
 func (p lettaBlocks) Page(ctx context.Context, cursor string) ([]Item, string, error) {
 	q := url.Values{"order": {"asc"}, "show_hidden_blocks": {"true"}}
 	blocks, last, err := p.list(ctx, []string{"v1/blocks/"}, q, p.api.Size, cursor)
@@ -102,43 +103,43 @@ func (p lettaBlocks) Page(ctx context.Context, cursor string) ([]Item, string, e
 	return items, last, nil
 }
 
-// lettaPassages walks the archival memory of all agents: the agents by GET
-// /v1/agents/, one after the other, and of each its passages by GET
+// lettaPassages pages through the archival memory of all agents: it lists the agents by
+// GET /v1/agents/, one at a time, and the passages of each by GET
 // /v1/agents/{id}/archival-memory.
 type lettaPassages struct{ *caller }
 
-// place is the cursor of a walk over passages: with In, after a passage of
-// that agent; without, before the agent that follows Agent.
-type place struct {
+// passageCursor is a cursor of lettaPassages. If In is set, the next page has the passages of
+// Agent after the passage After; otherwise the next agent follows Agent.
+type passageCursor struct {
 	Agent string `json:"agent"`
 	In    bool   `json:"in,omitempty"`
 	After string `json:"after,omitempty"`
 }
 
-func (p place) String() string {
-	raw, _ := json.Marshal(p) // two strings and a bool
+func (p passageCursor) String() string {
+	raw, _ := json.Marshal(p) // cannot fail: two strings and a bool
 	return string(raw)
 }
 
-func parsePlace(cursor string) (place, error) {
-	var p place
+func parsePassageCursor(cursor string) (passageCursor, error) {
+	var p passageCursor
 	if cursor == "" {
 		return p, nil
 	}
 	if err := json.Unmarshal([]byte(cursor), &p); err != nil || !plainID(p.Agent) || !p.In && p.After != "" {
-		return place{}, errors.New("the cursor is no place among passages")
+		return passageCursor{}, errors.New("the cursor is no place among passages")
 	}
 	return p, nil
 }
 
 // Page makes one request: for the next agent, or for an agent's next passages.
 func (p lettaPassages) Page(ctx context.Context, cursor string) ([]Item, string, error) {
-	at, err := parsePlace(cursor)
+	at, err := parsePassageCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
 	if !at.In {
-		// One at a time: an agent comes with its tools and its prompt.
+		// One agent per request: an agent comes with its tools and its prompt.
 		_, next, err := p.list(ctx, []string{"v1/agents/"}, url.Values{"order": {"asc"}}, 1, at.Agent)
 		if err != nil || next == "" {
 			return nil, "", err
@@ -146,14 +147,14 @@ func (p lettaPassages) Page(ctx context.Context, cursor string) ([]Item, string,
 		if next == at.Agent {
 			return nil, "", ErrCircle
 		}
-		return nil, place{Agent: next, In: true}.String(), nil
+		return nil, passageCursor{Agent: next, In: true}.String(), nil
 	}
 	passages, last, err := p.list(ctx, []string{"v1/agents", at.Agent, "archival-memory"}, url.Values{"ascending": {"true"}}, p.api.Size, at.After)
 	if err != nil {
 		return nil, "", err
 	}
 	if last == "" {
-		return nil, place{Agent: at.Agent}.String(), nil
+		return nil, passageCursor{Agent: at.Agent}.String(), nil
 	}
 	if last == at.After {
 		return nil, "", ErrCircle
@@ -162,5 +163,5 @@ func (p lettaPassages) Page(ctx context.Context, cursor string) ([]Item, string,
 	for _, e := range passages {
 		items = append(items, e.items("passage", "text", e.Text, memproxy.Scope{Agent: at.Agent})...)
 	}
-	return items, place{Agent: at.Agent, In: true, After: last}.String(), nil
+	return items, passageCursor{Agent: at.Agent, In: true, After: last}.String(), nil
 }

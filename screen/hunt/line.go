@@ -19,15 +19,15 @@ var (
 	errTooLong   = errors.New("longer than the limit")
 )
 
-// record is a line of input: an id as it was written, and a text.
+// record is a line of input: its id as it was written, and its text.
 type record struct {
-	id   jsontext.Value // a string, a number, or null when there was none
+	id   jsontext.Value // a string, a number, or null if there was none
 	text string
 }
 
-// readLine reads {"id","text"}; other members are passed over. Members that
-// come twice and text that is not UTF-8 are errors, so that no reader sees
-// another text than was screened.
+// readLine parses {"id","text"}; other members are ignored. Duplicate members and invalid
+// UTF-8 are errors, so that every other reader of the line sees the text that was
+// screened.
 func readLine(line []byte) (record, error) {
 	var in struct {
 		ID   jsontext.Value `json:"id"`
@@ -54,7 +54,7 @@ func readLine(line []byte) (record, error) {
 	return r, nil
 }
 
-// writeLine appends the answer to a record, with its newline.
+// writeLine appends the result for a record and a newline.
 func writeLine(out *bytes.Buffer, r record, v Verdict) error {
 	err := json.NewEncoder(out).Encode(struct {
 		ID json.RawMessage `json:"id"`

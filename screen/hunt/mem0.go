@@ -25,8 +25,7 @@ type mem0Memory struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
-// items returns the memory's text and the strings of its metadata, which
-// agents are shown too.
+// items returns the memory's text and the strings of its metadata, which agents see too.
 func (m mem0Memory) items(raw json.RawMessage) []Item {
 	owner := memproxy.Scope{User: str(m.User), Agent: str(m.Agent), App: str(m.App), Run: str(m.Run)}
 	if owner.Run == "" {
@@ -43,12 +42,12 @@ func str(s *string) string {
 	return *s
 }
 
-// mem0Page is a list of memories: bare, or the "results" of a page.
+// mem0Page is a list of memories: a bare array, or the "results" of a page.
 type mem0Page struct {
 	items []Item
 	n     int  // memories
-	paged bool // it is a page
-	more  bool // and says that another follows
+	paged bool // it has "results"
+	more  bool // it has a "next" page
 }
 
 func parseMem0(raw []byte) (mem0Page, error) {
@@ -75,8 +74,8 @@ func parseMem0(raw []byte) (mem0Page, error) {
 	return out, nil
 }
 
-// Mem0Kind asks a backend which Mem0 it is: "platform" for the hosted one's
-// API, "server" for the self-hosted one's.
+// Mem0Kind determines which Mem0 API a backend has: "platform" for the hosted one,
+// "server" for the self-hosted one. It makes one request.
 func Mem0Kind(ctx context.Context, a API) (string, error) {
 	c, err := newCaller(a, 1)
 	if err != nil {
@@ -93,21 +92,20 @@ func Mem0Kind(ctx context.Context, a API) (string, error) {
 	return "", fmt.Errorf("the API of Mem0 cannot be determined: %w", err)
 }
 
-// mem0Pages walks a hosted project by POST /v3/memories/.
+// mem0Pages pages through a hosted project by POST /v3/memories/.
 type mem0Pages struct{ *caller }
 
-// everything is the filter of a list of what belongs to any user, agent, app or
-// run.
+// everything is the filter that matches the memories of any user, agent, app or run.
 const everything = `{"filters":{"OR":[{"user_id":"*"},{"agent_id":"*"},{"app_id":"*"},{"run_id":"*"}]},"show_expired":true}`
 
-// Mem0 walks a hosted project.
+// Mem0 returns the pager of a hosted project.
 func Mem0(a API) (Pager, error) {
 	c, err := newCaller(a, 100)
 	return mem0Pages{c}, err
 }
 
-// Page reads the page whose number is the cursor. The links in an answer lead
-// wherever the backend says; only their presence counts.
+// Page reads the page whose number is the cursor. The URLs of links in the response are
+// not followed, since the backend chooses them; only their presence counts.
 func (p mem0Pages) Page(ctx context.Context, cursor string) ([]Item, string, error) {
 	page := 1
 	if cursor != "" {
@@ -127,25 +125,25 @@ func (p mem0Pages) Page(ctx context.Context, cursor string) ([]Item, string, err
 	case err != nil:
 		return nil, "", err
 	case !list.paged && list.n >= p.api.Size:
-		return nil, "", ErrTruncated // a server that knows no pages
+		return nil, "", ErrTruncated // a server without pages truncated the list
 	case !list.more:
 		return list.items, "", nil
 	}
 	return list.items, strconv.Itoa(page + 1), nil
 }
 
-// ErrTruncated is the error of a scope with as many memories as can be asked
-// for: there may be more, and the server has no pages.
+// ErrTruncated is returned for a scope with as many memories as one request may return:
+// there may be more, and the server has no pages.
 var ErrTruncated = errors.New("the server gave as many memories as it was asked for and has no pages: narrow the scope by agent or run")
 
-// mem0Server walks a scope of a self-hosted server by GET /memories.
+// mem0Server reads a scope of a self-hosted server by GET /memories.
 type mem0Server struct {
 	*caller
 	scope memproxy.Scope
 }
 
-// Mem0Server walks scopes of a self-hosted server, one after the other. Without
-// any the whole store is read at once, which takes an administrator's key.
+// Mem0Server returns the pager of scopes of a self-hosted server. Without scopes it reads
+// the whole store at once, which takes an administrator's key.
 func Mem0Server(a API, scopes ...memproxy.Scope) (Pager, error) {
 	for _, s := range scopes {
 		if s.User == "" && s.Agent == "" && s.Run == "" {
@@ -171,7 +169,7 @@ func (p mem0Server) Page(ctx context.Context, _ string) ([]Item, string, error) 
 			q.Set(name, value)
 		}
 	}
-	// Both names of the limit: "limit" is the one of 1.x servers.
+	// Both names of the limit: servers of version 1.x use "limit".
 	q.Set("top_k", strconv.Itoa(p.api.Size))
 	q.Set("limit", strconv.Itoa(p.api.Size))
 	q.Set("show_expired", "true")
@@ -184,7 +182,7 @@ func (p mem0Server) Page(ctx context.Context, _ string) ([]Item, string, error) 
 	case err != nil:
 		return nil, "", err
 	case list.n == p.api.Size || list.n > p.api.Size && s != (memproxy.Scope{}):
-		// The whole store may come whole, whatever was asked for.
+		// The response for the whole store may exceed the limit; then it is complete.
 		return nil, "", ErrTruncated
 	}
 	return list.items, "", nil

@@ -13,10 +13,10 @@ const (
 	maxDepth   = 16
 )
 
-// metadata returns the strings in a memory's metadata as items of their own,
-// by JSON pointer, the keys of the proxy's own among them: who wrote to the
-// store past the proxy may have used them. Metadata with more strings, or
-// deeper, than is taken apart is one item, as it is written.
+// metadata returns the strings in a memory's metadata as items, named by JSON pointer.
+// The proxy's own keys are included: a writer that bypassed the proxy may have used them.
+// Metadata with more than maxStrings strings or deeper than maxDepth is one item, as raw
+// JSON.
 func metadata(of Item, raw json.RawMessage) []Item {
 	var v any
 	if len(raw) == 0 || json.Unmarshal(raw, &v) != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Report returns a report that writes one JSON line for each item that would
-// not pass: {"id","kind","field","owner","verdict","score","findings"}. It
-// quotes the content, as "text", where content is set.
+// Report returns a function for WalkOptions.Report that writes one JSON line for each
+// item that would be stopped: {"id","kind","field","owner","verdict","score","findings"}.
+// The content is added as "text" if content is set.
 func Report(w io.Writer, content bool) func(Item, Verdict) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -41,8 +41,8 @@ func Report(w io.Writer, content bool) func(Item, Verdict) error {
 	}
 }
 
-// OpenReport opens the file of a report: a new one, or that of the walk that goes
-// on.
+// OpenReport opens the file of a report: it appends for a walk that is resumed, and
+// truncates the file for a new one.
 func OpenReport(path string, walk State) (*os.File, error) {
 	mode := os.O_WRONLY | os.O_CREATE | os.O_APPEND
 	if walk.Version == 0 {
@@ -51,8 +51,8 @@ func OpenReport(path string, walk State) (*os.File, error) {
 	return os.OpenFile(path, mode, 0o600)
 }
 
-// Summary writes what a walk came to: by verdict, then the rules of what would
-// not pass, the most frequent first.
+// Summary writes the result of a walk: the counts by verdict, then the rules of the texts
+// that would be stopped, most frequent first.
 func (s State) Summary(w io.Writer) {
 	end := "finished"
 	if !s.Done {

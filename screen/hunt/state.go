@@ -14,23 +14,23 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// State is how far a walk came. The zero value is a walk that has not begun.
+// State is the progress of a walk. The zero value is a walk that has not begun.
 type State struct {
 	Version int       `json:"version"`
 	Name    string    `json:"name"`
 	Cursor  string    `json:"cursor"`
 	Done    bool      `json:"done"`
 	Pages   int64     `json:"pages"`
-	Skipped int64     `json:"skipped"` // texts that were not screened: over the limit, or not given
+	Skipped int64     `json:"skipped"` // texts that were not screened: too long, or not returned
 	Started time.Time `json:"started"`
 	Updated time.Time `json:"updated"`
 	Counts
-	// Rules are, of the texts that would not pass, in how many each rule found
+	// Rules counts, for each rule, the texts that would be stopped in which it found
 	// something.
 	Rules map[string]int64 `json:"rules,omitempty"`
 }
 
-// with returns the state with a text's verdict counted, and leaves s alone.
+// with returns the state with a text's verdict counted. It does not change s.
 func (s State) with(v Verdict) State {
 	s.Counts.add(v.Verdict)
 	if !v.Verdict.Stops() {
@@ -54,9 +54,9 @@ const (
 	maxState     = 1 << 20
 )
 
-// LoadState reads a state file. No path, or no file, is a walk that has not
-// begun. A file that cannot be read as a state is an error: to begin anew
-// somebody must remove it.
+// LoadState reads a state file. An empty path or a missing file is a walk that has not
+// begun. A file that is not a valid state is an error: to begin again an operator must
+// remove it.
 func LoadState(path string) (State, error) {
 	if path == "" {
 		return State{}, nil
@@ -93,7 +93,7 @@ func parseState(raw []byte) (State, error) {
 	return s, nil
 }
 
-// Save writes the state durably and as a whole. No path: nowhere.
+// Save writes the state atomically and durably. An empty path saves nothing.
 func (s State) Save(path string) error {
 	if path == "" {
 		return nil

@@ -16,11 +16,11 @@ import (
 // StreamOptions set up a Stream.
 type StreamOptions struct {
 	Screen   Screener
-	Errors   io.Writer         // gets a line for every line that cannot be read: "line 7: …"
+	Errors   io.Writer         // receives a line for every line that cannot be read: "line 7: …"
 	Progress memproxy.Progress // in lines
 }
 
-// Result is what came of a stream.
+// Result is the outcome of a stream.
 type Result struct {
 	Counts
 	Bad int64 // lines that could not be read
@@ -28,10 +28,10 @@ type Result struct {
 
 const (
 	maxLine = 1 << 20 // bytes of a line; a longer one is a bad line
-	ahead   = 64      // how many lines are read ahead of the one that is written, for each worker
+	ahead   = 64      // lines that are read ahead of the output, per worker
 )
 
-// answer is a line and, when done is closed, what came of it.
+// answer is a line and, once done is closed, its result.
 type answer struct {
 	line
 	done    chan struct{}
@@ -42,22 +42,22 @@ type answer struct {
 	err     error
 }
 
-// line is a line without its newline; long ones are only noted.
+// line is a line without its newline. A line over the limit has no content.
 type line struct {
 	raw  []byte
 	long bool
 }
 
 // Stream reads JSON lines {"id","text"} and writes, in the same order,
-// {"id","verdict","score","findings"}. Blank lines are passed over, lines that
-// cannot be read are told and counted. An error is one of reading or writing,
-// or the context's; what was written until then is whole lines.
+// {"id","verdict","score","findings"}. Blank lines are skipped; lines that cannot be read
+// are reported and counted. An error is one of reading or writing, or the context's; the
+// output so far is whole lines.
 func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (Result, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	workers := runtime.GOMAXPROCS(0)
-	g.SetLimit(workers + 2) // with the reader and the writer
-	// Each line goes to a worker and, in order, to the writer. The channel is
-	// bounded, so that a slow writer stops the reader.
+	g.SetLimit(workers + 2) // plus the reader and the writer
+	// Each line goes to a worker and, in order, to the writer. The channel is bounded: a
+	// slow writer stops the reader (back-pressure).
 	order := make(chan *answer, ahead*workers)
 	g.Go(func() error {
 		defer close(order)
@@ -119,8 +119,9 @@ func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (
 	return total, err
 }
 
-// StreamUntil is Stream for an input whose reads cannot be called off, as those of a
-// terminal: it returns when ctx ends, and the process is to end then.
+// StreamUntil is Stream for an input whose reads cannot be cancelled, such as a terminal.
+// It returns when ctx ends and leaks the reading goroutine, so the process should exit
+// then.
 func StreamUntil(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (Result, error) {
 	type end struct {
 		Result
@@ -145,7 +146,7 @@ func (a *answer) judge(screen Screener) {
 		return
 	}
 	raw := a.raw
-	a.raw = nil // answers wait for those before them, and lines may be long
+	a.raw = nil // frees the line: answers queue until the earlier ones are written
 	if a.blank = len(bytes.TrimSpace(raw)) == 0; a.blank {
 		return
 	}
@@ -157,7 +158,7 @@ func (a *answer) judge(screen Screener) {
 	a.err = writeLine(&a.out, r, a.verdict)
 }
 
-// readOne reads one line. Of a line over the limit the rest is read away.
+// readOne reads one line. The rest of a line over the limit is discarded.
 func readOne(r *bufio.Reader) (line, error) {
 	var l line
 	for {

@@ -16,10 +16,9 @@ type Finding struct {
 	End      int    `json:"end"`
 }
 
-const maxQuote = 80 // bytes of a finding that are shown
+const maxQuote = 80 // bytes of a finding that are quoted
 
-// Quote is where in the text something was found, in a form that does nothing to a
-// terminal.
+// Quote returns the text of a finding, escaped so that it has no effect on a terminal.
 func (f Finding) Quote(text string) string {
 	start := min(max(f.Start, 0), len(text))
 	words := text[start:min(max(f.End, start), len(text))]
@@ -29,14 +28,15 @@ func (f Finding) Quote(text string) string {
 	return strconv.QuoteToGraphic(words)
 }
 
-// Verdict is what screening says of one text. Its JSON is fixed: other programs read it.
+// Verdict is the result of screening one text. Its JSON is a fixed format: other programs
+// read it.
 type Verdict struct {
 	Verdict  memproxy.Verdict  `json:"verdict"`
 	Score    memproxy.PerMille `json:"score"`
 	Findings findings          `json:"findings"`
 }
 
-// findings are a list in JSON, where there are none, too.
+// findings is a list that is encoded as [] and not as null if it is empty.
 type findings []Finding
 
 // MarshalJSON implements json.Marshaler.
@@ -44,10 +44,10 @@ func (f findings) MarshalJSON() ([]byte, error) {
 	return json.Marshal(append([]Finding{}, f...))
 }
 
-// A Screener judges a text. It is called from several goroutines at once.
+// A Screener judges a text. It must be safe for concurrent use.
 type Screener func(text string) Verdict
 
-// Counts are how many texts were ruled in which way.
+// Counts has the number of texts by verdict.
 type Counts struct {
 	Allow int64 `json:"allow"`
 	Amend int64 `json:"amend"`
@@ -64,7 +64,7 @@ func (c *Counts) add(v memproxy.Verdict) {
 	case memproxy.Hold:
 		c.Hold++
 	default:
-		c.Deny++ // also a verdict that nobody knows
+		c.Deny++ // fail closed: an unknown verdict counts as deny
 	}
 }
 

@@ -18,22 +18,21 @@ import (
 type Item struct {
 	ID    string // the backend's id of the memory
 	Kind  string // "memory", "block", "passage"
-	Field string // where in it the text stands: "memory", "value", "metadata/note"
+	Field string // the field of the memory that has the text: "memory", "value", "metadata/note"
 	Owner memproxy.Scope
 	Text  string
-	// Raw is the whole element as the backend wrote it, of the item that is the
-	// memory's own text; of its metadata's items it is "".
+	// Raw is the whole element as the backend returned it. It is set on the item of the
+	// memory's own text and empty on those of its metadata.
 	Raw string
-	// Unread marks an item that the backend named without its text, or
-	// without its name: it is counted as skipped.
+	// Unread marks an element that the backend returned without its text or its id: it is
+	// counted as skipped.
 	Unread bool
 }
 
-// A Pager reads a store page by page. The empty cursor is the first page, and
-// next is the cursor of the page after it, "" when there is none. A page may
-// be empty and still have a next one. Reading a cursor again reads the same
-// page as far as the store did not change. An error means that the page could
-// not be read; there are no partial pages.
+// A Pager reads a store page by page. The empty cursor is the first page. next is the
+// cursor of the following page, or "" for the last page. An empty page may have a next
+// one. Reading a cursor again returns the same page unless the store changed. An error
+// means that the page could not be read; there are no partial pages.
 type Pager interface {
 	Page(ctx context.Context, cursor string) (items []Item, next string, err error)
 }
@@ -41,22 +40,21 @@ type Pager interface {
 // WalkOptions set up a Walk. Zero fields take the defaults.
 type WalkOptions struct {
 	Screen Screener
-	// Report gets every item that was screened, in order.
+	// Report is called with every item that was screened, in order.
 	Report func(Item, Verdict) error
-	// Name says which store is walked; a state file of another store is
-	// refused. It must hold no credential.
+	// Name identifies the store; a state file with another name is refused. It must
+	// contain no credential.
 	Name string
-	// StateFile is where the place is kept; "": nowhere, and a walk that is
-	// stopped begins anew.
+	// StateFile keeps the progress. If it is empty, a walk that is stopped begins again.
 	StateFile string
-	// Rate is pages a second at most; default 2.
+	// Rate is the maximum of pages per second; default 2.
 	Rate float64
-	// Skipped gets every item that was not screened: its text is longer than a
-	// megabyte, or the backend did not give it.
+	// Skipped is called with every item that was not screened, because its text is longer
+	// than maxItem or the backend did not return it.
 	Skipped  func(Item)
 	Progress memproxy.Progress // in texts
 	Now      func() time.Time  // default time.Now
-	// Sleep waits, or returns the context's error; default a timer.
+	// Sleep waits, or returns the context's error; default: a timer.
 	Sleep func(context.Context, time.Duration) error
 }
 
@@ -65,17 +63,16 @@ const (
 	maxItem     = 1 << 20 // bytes of a text
 )
 
-// The errors of a walk that cannot go on.
+// Errors that end a walk.
 var (
 	ErrOtherWalk = errors.New("hunt: the state file is of another store")
 	ErrCircle    = errors.New("hunt: the backend leads back to the page that was just read")
 )
 
-// Walk screens everything that a store holds and returns how far it came. With
-// a state file it begins where the last walk stopped; of a walk that was
-// finished it only returns what came of it. After a page was reported its end
-// is kept durably: a walk that is killed reports at most one page twice and
-// none not at all.
+// Walk screens everything in a store and returns the progress. With a state file it
+// resumes where the last walk stopped; for a finished walk it returns the saved state.
+// The progress is saved durably after the items of a page were reported, so a walk that
+// is killed reports at most one page twice and skips none.
 func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 	if o.Rate < 0 {
 		return State{}, errors.New("hunt: a rate is negative")
@@ -108,8 +105,8 @@ func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 		if next != "" && next == state.Cursor {
 			return state, ErrCircle
 		}
-		// The counts go into a copy: a page that is stopped half-way is read,
-		// and counted, again.
+		// The counts go into a copy: a page that is interrupted is read and counted
+		// again.
 		after := state
 		for _, item := range items {
 			if err := ctx.Err(); err != nil {
@@ -142,11 +139,10 @@ func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 	return state, nil
 }
 
-// sequence walks several kinds of memory of a store, one after the other.
+// sequence reads several pagers, one after the other.
 type sequence []Pager
 
-// Page reads a page of the pager whose number stands before the colon of the
-// cursor.
+// Page reads a page of the pager whose index is before the colon of the cursor.
 func (s sequence) Page(ctx context.Context, cursor string) ([]Item, string, error) {
 	at, inner := 0, ""
 	if cursor != "" {

@@ -1,18 +1,16 @@
-// Package judge asks a language model about texts on the borderline, over an
-// OpenAI-compatible endpoint: is this safe, suspicious or dangerous to keep in
-// an agent's memory?
+// Package judge asks a language model for a second opinion on borderline texts, over an
+// OpenAI-compatible endpoint: is the text safe, suspicious or dangerous to keep in an
+// agent's memory?
 //
-// The layer is optional and never alone. Only texts whose deterministic score
-// lies between two bounds are asked about. An error (no answer in time, budget
-// used up, too long a text) means that there is no opinion: the caller goes on
-// with the deterministic score and never with a lower one.
+// The layer is optional and never decides alone. Only texts whose deterministic score is
+// between two bounds are sent. An error (timeout, budget exhausted, text too long) means
+// that there is no opinion: the caller keeps the deterministic score and never lowers it.
 //
-// The text that is judged is hostile to the judge. It is sent as a JSON string
-// between markers that are drawn for each call, and the answer must be one
-// JSON object with one of three words, the marker, and a canary that only the
-// instructions contain: a model that follows the text and no longer its
-// instructions does not give it. Every other answer counts as suspicious, also
-// one that calls the text safe and adds a word.
+// The text is hostile to the judge (prompt injection). It is sent as a JSON string
+// between random markers of each call. The answer must be one JSON object with one of
+// three words, the marker, and a canary that only the instructions contain: a model that
+// follows the text instead of its instructions does not return it. Every other answer
+// counts as suspicious, even one that calls the text safe and adds a word.
 //
-// No text and no key appears in an error.
+// No error contains the text or the key.
 package judge

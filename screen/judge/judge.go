@@ -17,11 +17,11 @@ import (
 	"github.com/memproxy/memproxy/screen/endpoint"
 )
 
-// Word is what the model says of a text. An answer that is not of the form that was
-// asked for is Suspicious.
+// Word is the model's opinion of a text. An answer in any other form than the requested
+// one is Suspicious.
 type Word string
 
-// The words. None is that of a text that was not asked about.
+// The words. None means that the model was not asked.
 const (
 	None       Word = ""
 	Safe       Word = "SAFE"
@@ -29,7 +29,7 @@ const (
 	Dangerous  Word = "DANGEROUS"
 )
 
-// Severity is the severity of a finding that the word makes: "" for none.
+// Severity returns the severity of the finding for a word, or "" if the word makes none.
 func (w Word) Severity() string {
 	switch w {
 	case Suspicious:
@@ -40,7 +40,7 @@ func (w Word) Severity() string {
 	return ""
 }
 
-// The errors that say why there is no opinion. Others are the endpoint's.
+// The errors that mean that there is no opinion. Others are the endpoint's.
 var (
 	ErrBudget  = errors.New("judge: the calls of this minute, or the asker's half of them, are used up")
 	ErrBusy    = errors.New("judge: too many calls are under way, in all or for the asker")
@@ -54,10 +54,10 @@ type Options struct {
 	Model string
 	// Key is sent as a bearer token when it is not empty.
 	Key       string
-	Timeout   time.Duration    // of one call, with its answer; default 5 s
+	Timeout   time.Duration    // of one call including its answer; default 5 s
 	PerMinute int              // calls; default 60
 	Now       func() time.Time // default time.Now
-	Random    io.Reader        // default crypto/rand; read from one call at a time
+	Random    io.Reader        // default crypto/rand; reads are serialised
 }
 
 // The defaults of Options, and the bounds of a Judge.
@@ -70,7 +70,7 @@ const (
 	inFlight = 4        // calls at once
 	maxText  = 8 << 10  // bytes
 	maxBody  = 64 << 10 // bytes of an answer
-	kept     = 4096     // opinions
+	kept     = 4096     // cached opinions
 )
 
 // Judge asks a model. It is safe for concurrent use.
@@ -102,9 +102,9 @@ func New(o Options) (*Judge, error) {
 	return &Judge{opts: o, api: api, cache: cache.New[[sha256.Size]byte, Word](kept), purse: purse{perMinute: cmp.Or(o.PerMinute, defaultPerMinute)}}, nil
 }
 
-// Ask returns the model's opinion of a text with this deterministic score, or None
-// when the score is not on the borderline. Asker is whose text it is: one asker has
-// at most half of the calls. With an error there is no opinion.
+// Ask returns the model's opinion of a text with a deterministic score, or None if the
+// score is not on the borderline. asker identifies the caller whose text it is: one asker
+// gets at most half of the calls. With an error there is no opinion.
 func (j *Judge) Ask(ctx context.Context, asker, text string, score memproxy.PerMille) (Word, error) {
 	if score < low || score > high {
 		return None, nil
@@ -128,14 +128,14 @@ func (j *Judge) Ask(ctx context.Context, asker, text string, score memproxy.PerM
 	if err != nil {
 		return None, err
 	}
-	// Every answer is kept: who tries again until the model says something else
-	// gets the first one.
+	// Every answer is cached: a caller who retries until the model changes its mind gets
+	// the first answer.
 	w := read(reply, nonce, canary)
 	j.cache.Add(key, w)
 	return w, nil
 }
 
-// draw returns a fresh marker and a fresh canary.
+// draw returns a random marker and a random canary.
 func (j *Judge) draw() (nonce, canary string, err error) {
 	j.purse.mu.Lock() // an injected source need not be safe for concurrent use
 	defer j.purse.mu.Unlock()
@@ -146,23 +146,23 @@ func (j *Judge) draw() (nonce, canary string, err error) {
 	return hex.EncodeToString(b[:8]), hex.EncodeToString(b[8:]), nil
 }
 
-// purse holds the budget: calls of one minute of the clock, and calls at once.
-// No asker has more than half of either, so that the others' texts are asked
-// about while one writes all that it can.
+// purse is the budget: calls per clock minute, and concurrent calls. One asker gets at
+// most half of either, so that a caller that floods the judge does not use up the calls
+// for others' texts.
 type purse struct {
 	perMinute int
 
 	mu         sync.Mutex
 	minute     int64
 	spent, out int
-	of         map[string]*share // by asker; of this minute, or under way
+	of         map[string]*share // by asker; with calls in this minute or in flight
 }
 
-// share is what one asker spent this minute, and has under way.
+// share has the calls of one asker in this minute, and in flight.
 type share struct{ spent, out int }
 
-// take pays for a call. Nobody waits: a request that is held up for the
-// judge's sake is worse than one without its opinion.
+// take reserves a call, or fails at once. It never waits: a request without an opinion is
+// better than one that is delayed by the judge.
 func (p *purse) take(asker string, now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,7 +193,7 @@ func (p *purse) take(asker string, now time.Time) error {
 	return nil
 }
 
-// giveBack ends a call; what it cost is spent.
+// giveBack ends a call. The call stays counted for its minute.
 func (p *purse) giveBack(asker string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,5 +201,5 @@ func (p *purse) giveBack(asker string) {
 	p.of[asker].out--
 }
 
-// half is one asker's share; one call is never too much.
+// half returns one asker's share, at least 1.
 func half(n int) int { return max(1, n/2) }
