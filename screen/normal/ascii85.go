@@ -5,24 +5,23 @@ import (
 	"strings"
 )
 
-const min85 = 20 // the shortest word that is taken for base85: sixteen bytes
+const min85 = 20 // the shortest base85 word: sixteen bytes
 
-// digits85 are those of an alphabet of base85, by byte; -1 is none.
+// digits85 is an alphabet of base85: the value of each byte, -1 if it is no digit.
 type digits85 struct {
 	value [256]int8
-	adobe bool // spaces do not count, z stands for four zeros, and what is too large for four bytes wraps
+	adobe bool // white space is ignored, z is four zero bytes, and values that exceed four bytes wrap
 }
 
-// alphabets85 are Adobe's, that of RFC 1924, which Python and git use, and that of
-// ZeroMQ.
+// alphabets85 are those of Adobe, of RFC 1924 (also Python and git), and of ZeroMQ.
 var alphabets85 = [...]*digits85{
 	{values("!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstu"), true},
 	{values("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"), false},
 	{values("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"), false},
 }
 
-// base85 decodes words that are base85 in one of its alphabets. Lines between
-// <~ and ~> are one word.
+// base85 decodes words that are base85 in one of its alphabets. Text between <~ and ~> is
+// one word.
 func base85(found []View, v *View) []View {
 	s := v.Text
 	last := strings.LastIndex(s, "~>")
@@ -43,7 +42,7 @@ func base85(found []View, v *View) []View {
 		}
 		if j-i >= min85 {
 			out := decode85(text)
-			// A sentence's own quotes and full stop may stand around it.
+			// Quotes and a full stop of the sentence may surround it.
 			if bare := strings.Trim(text, "\"'`.,:;()"); out == nil && len(bare) < len(text) {
 				out = decode85(bare)
 			}
@@ -56,12 +55,13 @@ func base85(found []View, v *View) []View {
 	return found
 }
 
-// decode85 returns the text that s encodes, or that is among what it encodes, or nil.
+// decode85 returns the text that s decodes to, or the text among the bytes it decodes to,
+// or nil.
 func decode85(s string) []byte {
 	if len(s) < min85 {
 		return nil
 	}
-	var all [len(alphabets85)][]byte // what it encodes in each alphabet
+	var all [len(alphabets85)][]byte // result per alphabet
 	b := newBuilder(len(all) * len(s))
 	defer b.free()
 	for k, digits := range alphabets85 {
@@ -81,7 +81,7 @@ func decode85(s string) []byte {
 	return nil
 }
 
-// decode appends the bytes that s stands for to dst, or returns nil.
+// decode appends the bytes that s encodes to dst, or returns nil.
 func (d *digits85) decode(dst []byte, s string) []byte {
 	var x uint64
 	n := 0 // digits in x
@@ -109,7 +109,7 @@ func (d *digits85) decode(dst []byte, s string) []byte {
 	if n == 0 {
 		return dst
 	}
-	for range 5 - n { // what is missing at the end
+	for range 5 - n { // padding
 		x = x*85 + 84
 	}
 	if n == 1 || x >= 1<<32 && !d.adobe {

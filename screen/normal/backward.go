@@ -2,14 +2,14 @@ package normal
 
 import "strings"
 
-// order counts in which order small words stand, in a text and in each clause of it: "to
-// the" in English, "the to" in English backward.
+// order counts the order of function words, in a text and in each of its clauses: "to
+// the" in English, "the to" in reversed word order.
 type order struct {
 	text      string
 	all, here struct{ forward, backward int }
 	before    byte
-	from, end int // where the clause begins, and its last word ends
-	words     int // in it
+	from, end int // where the clause begins, and where its last word ends
+	words     int // in the clause
 	clauses   []span
 }
 
@@ -23,8 +23,8 @@ func (o *order) word(kind byte) {
 	o.before = kind
 }
 
-// clause begins another one where signs before the word from i to j end one, and keeps
-// the last if it runs backward.
+// clause starts a new clause if a mark before the word from i to j ends the current one,
+// which is kept if it is in reverse order.
 func (o *order) clause(i, j int) {
 	ended := i == len(o.text)
 	for k := o.end; k < i && !ended; k++ {
@@ -41,8 +41,8 @@ func (o *order) clause(i, j int) {
 	o.words, o.end = o.words+1, j
 }
 
-// smallWords are those before which an article or the like stands (p), articles (d),
-// and what may be one or stand alone (e).
+// smallWords are function words: those that precede an article (p), articles (d), and
+// words that may be an article or stand alone (e).
 var smallWords = map[byte]string{
 	'p': `to of in on at from for with by and or that if when as is are about into over under without before after between against
 		do not will can must should have has was were be you we they tell ignore send give reveal forget disregard obey let`,
@@ -50,9 +50,9 @@ var smallWords = map[byte]string{
 	'e': "all any every this its these",
 }
 
-// backward reads parts of v backward, word by word.
+// backward returns the reading of parts of v with their words in reverse order.
 func backward(v *View, parts []span) View {
-	b, words := newBuilder(len(v.Text)), newBuilder(0) // the places of words
+	b, words := newBuilder(len(v.Text)), newBuilder(0) // words.at: spans of words
 	defer b.free()
 	defer words.free()
 	for _, part := range parts {
@@ -76,8 +76,8 @@ func backward(v *View, parts []span) View {
 	return mapped(Backward, b, v)
 }
 
-// ends counts what the ends of a text say for its running backward: a full stop
-// behind its first word, and a capital on its last one alone.
+// ends counts the evidence at the ends of a text for reversed word order: a full stop
+// after its first word, and a capital only on its last word.
 func ends(s string) int {
 	s = strings.TrimSpace(s)
 	first, last := strings.IndexAny(s, " \n"), strings.LastIndexAny(s, " \n")

@@ -8,36 +8,36 @@ import (
 )
 
 const (
-	// stretch is how many letters, and ends of words, are judged together, and
-	// leastStretch of them at the end of a text.
+	// stretch is the number of letters and word ends that are scored together,
+	// leastStretch the minimum at the end of a text.
 	stretch, leastStretch = 32, 10
-	// mirror is the cipher that mirrors the alphabet; others are shifts.
+	// mirror is the Atbash cipher; others are shifts (Caesar).
 	mirror    = 26
-	minOpaque = 12 // how many letters that are no language are tried as an encoding that was enciphered or turned round
-	manySigns = 4  // how many letters a text has for each of its signs and digits, at least, that is language
+	minOpaque = 12 // the fewest letters of non-language that are tried as an enciphered or reversed encoding
+	manySigns = 4  // language has at least this many letters per digit or punctuation mark
 )
 
-// key is a cipher, and whether the text was turned round, too.
+// key is a cipher, and whether the text is also reversed.
 type key struct {
 	by   int
-	back int // 1 if it was
+	back int // 1: reversed
 }
 
-// underKey are the parts of a text that read as words under a key, and how many letters
-// they have.
+// underKey has the parts of a text that become language under a key, and their number of
+// letters.
 type underKey struct {
 	letters int
 	parts   []span
 }
 
-// cipher looks for stretches whose letters do not follow each other as they do in
-// words, and reads them under the ciphers in which they do: the usual ones, and of
-// the others those in which most of the text does. It reports how much of the text
-// is no language, and where.
+// cipher finds stretches of v with the bigram score of non-language, and appends their
+// readings under the keys that turn them into language (frequency analysis): the usual
+// keys (reversal alone, ROT13, Atbash), and otherwise those that decipher the most
+// letters. It also returns how much of the text is not language, and where.
 func cipher(found []View, v *View) (_ []View, strange int, opaque []span) {
 	s, p := v.Text, pairs()
 	var under [mirror + 1][2]underKey
-	all, marked := 0, 0 // letters and signs
+	all, marked := 0, 0 // letters; punctuation and digits
 	from, sum, n, near, signs, last := 0, 0, 0, 0, 0, byte(apart)
 	judge := func(to int) {
 		if sum < fluent*n || signs*manySigns > n {
@@ -47,7 +47,7 @@ func cipher(found []View, v *View) (_ []View, strange int, opaque []span) {
 			all += n
 			if sum < fluent*n {
 				strange += near
-				if near*9 >= n*5 { // and not words of two or three letters
+				if near*9 >= n*5 { // words of two or three letters have no reliable score
 					if k := crack(s[from:to], sum/n, n); k != (key{}) {
 						u := &under[k.by][k.back]
 						u.letters, u.parts = u.letters+n, widen(u.parts, s, from, to)
@@ -106,8 +106,8 @@ func cipher(found []View, v *View) (_ []View, strange int, opaque []span) {
 	return found, strange, opaque
 }
 
-// widen adds what lies from one place of s to another to stretches that are no language,
-// with what stands around it: words of code may look like others.
+// widen adds a span of s, with context, to spans of non-language: some words of a cipher
+// text may look like language.
 func widen(opaque []span, s string, from, to int) []span {
 	from, to = max(0, from-2*stretch), min(len(s), to+2*stretch)
 	if k := strings.LastIndexByte(s[max(0, from-longest):from], ' '); k >= 0 {
@@ -127,10 +127,10 @@ func widen(opaque []span, s string, from, to int) []span {
 	return append(opaque, span{from, to})
 }
 
-const longest = 256 // how long a word is of which all is tried as code
+const longest = 256 // the longest word whose whole length is tried as code
 
-// crack finds the cipher under which the letters of s follow each other as in
-// words, and a good deal more so than they do as they stand.
+// crack returns the key that gives the letters of s the best bigram score, if it is that
+// of language and well above the current average score now.
 func crack(s string, now, n int) key {
 	p := pairs()
 	least := max(fluent, now+better)
@@ -160,7 +160,7 @@ func crack(s string, now, n int) key {
 	return found
 }
 
-// ciphers are what the places of the alphabet stand for under each cipher.
+// ciphers maps alphabet indices under each cipher.
 var ciphers = func() (all [mirror + 1][27]byte) {
 	for by := range all {
 		for c := range apart {
@@ -172,7 +172,7 @@ var ciphers = func() (all [mirror + 1][27]byte) {
 	return all
 }()
 
-// deciphered reads v under a cipher. Case is kept.
+// deciphered returns the reading of v under a key. Case is kept.
 func deciphered(v *View, k key) View {
 	out := *v
 	if k.by != 0 {
@@ -184,8 +184,8 @@ func deciphered(v *View, k key) View {
 	return out
 }
 
-// letters are what bytes stand for under each cipher, and signs under one that moves
-// all signs of ASCII by half of their number (ROT47).
+// letters maps bytes under each cipher; signs maps them under ROT47, which rotates all
+// visible ASCII characters by half of their number.
 var letters, signs = func() (by [mirror + 1][256]byte, signs [256]byte) {
 	for c := range signs {
 		signs[c] = byte(c)
@@ -202,7 +202,7 @@ var letters, signs = func() (by [mirror + 1][256]byte, signs [256]byte) {
 	return by, signs
 }()
 
-// shifted reads v with another byte in the place of each.
+// shifted returns the reading of v with each byte mapped.
 func shifted(v *View, to *[256]byte) View {
 	b := newBuilder(len(v.Text))
 	defer b.free()
@@ -212,7 +212,7 @@ func shifted(v *View, to *[256]byte) View {
 	return View{Name: Cipher, Text: string(b.text), orig: v.orig, at: v.at, base: v.base, from: v.from, to: v.to, whole: v.whole, ciphered: true}
 }
 
-// placed gives a reading that was shifted the places of its bytes.
+// placed sets the offsets of a reading that was shifted.
 func placed(v View) View {
 	if v.at == nil && !v.whole {
 		v.at = make([]int32, len(v.Text))
@@ -223,16 +223,16 @@ func placed(v View) View {
 	return v
 }
 
-const manyEscapes = 8 // bytes of a text for each of its escapes, at most, that is enciphered
+const manyEscapes = 8 // a text with an escape in at most this many bytes is an escaped text that was enciphered
 
-// probe tries what is no language as an encoding that was enciphered or turned
-// round: what decodes is kept, and the attempts are no readings.
+// probe tries non-language as an encoding that was enciphered or reversed. Results that
+// decode are kept; the attempts themselves are no readings.
 func probe(found []View, v *View, m marks) []View {
 	turned := shifted(v, &signs)
 	back := deciphered(v, key{0, 1})
 	for _, t := range [...]struct {
 		View
-		marks // of letters for letters, those of v
+		marks // a letter substitution has the marks of v
 	}{{turned, scan(turned.Text)}, {back, scan(back.Text)}, {deciphered(v, key{13, 0}), m}, {deciphered(v, key{mirror, 0}), m}} {
 		before := len(found)
 		if n := len(t.Text); (strings.Count(t.Text, "%")+strings.Count(t.Text, "&")+strings.Count(t.Text, `\`))*manyEscapes >= n {
@@ -252,8 +252,8 @@ func probe(found []View, v *View, m marks) []View {
 	return found
 }
 
-// moved reads the part of v in which most words are letters once each of their signs is
-// moved by half of their number, and are not before.
+// moved applies ROT47 to the part of v in which most words become letters by it, and were
+// not letters before.
 func moved(found []View, v *View) []View {
 	s := v.Text
 	var part dense
@@ -284,7 +284,7 @@ func moved(found []View, v *View) []View {
 	for i := range text {
 		text[i] = signs[text[i]]
 	}
-	// How few letters among signs follow each other says nothing.
+	// A score from few letters among punctuation says nothing.
 	if now := s[in.start:in.end]; !language(string(text)) || legible(now, 70, -fluent) && sense(string(text)) < sense(now)+better {
 		return found
 	}
@@ -302,7 +302,7 @@ func reversed(v *View) View {
 	return mapped(Reversed, b, v)
 }
 
-// turned reads every word of v backward, signs inside of it included.
+// turned reverses every word of v, including the characters inside of it.
 func turned(v *View) View {
 	s := v.Text
 	b := newBuilder(len(s))

@@ -8,15 +8,15 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// minRun is the shortest run that is taken for an encoding: twelve bytes in
-// base64, eight in hex. Shorter ones say too little.
+// minRun is the shortest run that is decoded: twelve bytes in base64, eight in hex.
+// Shorter runs have too little content.
 const minRun = 16
 
 var inRun = terms.BytesOf(terms.Alnum + "+/_-")
 
 func isRun(c byte) bool { return inRun[c] }
 
-// runs decodes unbroken runs of letters and digits.
+// runs decodes unbroken runs of encoded characters.
 func runs(found []View, v *View) []View {
 	s := v.Text
 	for i := 0; i < len(s); i++ {
@@ -29,7 +29,7 @@ func runs(found []View, v *View) []View {
 			kinds |= classes[s[j]]
 			j++
 		}
-		// Lines of one wrapped encoding are one run.
+		// Lines of a wrapped encoding are one run.
 		for j-i >= 32 && j+1 < len(s) && s[j] == '\n' && isRun(s[j+1]) {
 			k := inRun.End(s, j+1)
 			if k-j < 17 && k < len(s) && s[k] != '=' && s[k] != '\n' {
@@ -59,14 +59,14 @@ func runs(found []View, v *View) []View {
 	return found
 }
 
-// digits are those of a code: how many bits each has, and what a byte stands for; -1
-// is none.
+// digits are the digits of an encoding: bits per digit, and the value of each byte, -1 if
+// it is no digit.
 type digits struct {
 	bits  uint
 	value [256]int8
 }
 
-// values are what the signs of an alphabet stand for, by their order in it.
+// values returns the value of each byte by its position in an alphabet.
 func values(alphabet string) (of [256]int8) {
 	for c := range of {
 		of[c] = int8(strings.IndexByte(alphabet, byte(c)))
@@ -74,7 +74,7 @@ func values(alphabet string) (of [256]int8) {
 	return of
 }
 
-// caseless are digits whose letters are capitals and may be small.
+// caseless returns digits whose capital letters may also be lower case.
 func caseless(alphabet string, bits uint) *digits {
 	d := digits{bits, values(alphabet)}
 	for c := 'a'; c <= 'z'; c++ {
@@ -83,8 +83,8 @@ func caseless(alphabet string, bits uint) *digits {
 	return &d
 }
 
-// codec is a way to write bytes in digits: its alphabets, and what of a run is digits of
-// whole bytes, "" where none is.
+// codec is an encoding of bytes: its alphabets, and a function that returns the digits of
+// a run that make whole bytes, or "" if the run cannot be in this encoding.
 type codec struct {
 	alphabets []*digits
 	whole     func(run string) string
@@ -103,8 +103,7 @@ var (
 		}
 		return s
 	}}
-	// codec32 has the usual alphabet and the one with the order of hexadecimal digits
-	// (RFC 4648), and Crockford's.
+	// codec32 has the alphabets base32 and base32hex (RFC 4648), and Crockford's.
 	codec32 = &codec{[]*digits{
 		caseless(terms.Capitals+"234567", 5), caseless("0123456789ABCDEFGHIJKLMNOPQRSTUV", 5), caseless("0123456789ABCDEFGHJKMNPQRSTVWXYZ", 5),
 	}, func(s string) string {
@@ -113,24 +112,24 @@ var (
 		}
 		return s[:len(s)-len(s)%8+tail32[len(s)%8]]
 	}}
-	// codec64 has the usual alphabet and that of URLs.
+	// codec64 has the standard alphabet and that of URLs together.
 	codec64 = &codec{[]*digits{func() *digits {
 		d := digits{6, values(terms.Capitals + terms.Smalls + terms.Digits + "+/")}
 		d.value['-'], d.value['_'] = d.value['+'], d.value['/']
 		return &d
 	}()}, func(s string) string {
 		if len(s)%4 == 1 {
-			return s[:len(s)-1] // the last digit has no whole byte
+			return s[:len(s)-1] // the last digit is no whole byte
 		}
 		return s
 	}}
 )
 
-// tail32 is how many of so many last digits of base32 are whole bytes.
+// tail32 is the number of digits, of a last group of this length, that make whole bytes.
 var tail32 = [8]int{0, 0, 2, 2, 4, 5, 5, 7}
 
-// decode appends what a run stands for to dst: of several alphabets, in the first in which
-// it is text. It returns nil where it is not in the code.
+// decode appends the bytes that a run encodes to dst, in the first alphabet that gives
+// text. It returns nil if the run is not in this encoding.
 func (c *codec) decode(dst []byte, run string) (first []byte) {
 	if run = c.whole(run); run == "" {
 		return nil
@@ -150,8 +149,8 @@ func (c *codec) decode(dst []byte, run string) (first []byte) {
 	return first
 }
 
-// decode appends the whole bytes that s stands for to dst, or returns nil where a byte
-// is no digit.
+// decode appends the whole bytes that s encodes to dst. It returns nil if a byte is no
+// digit.
 func (d *digits) decode(dst []byte, s string) []byte {
 	x, n := uint32(0), uint(0)
 	for i := range len(s) {
@@ -168,13 +167,13 @@ func (d *digits) decode(dst []byte, s string) []byte {
 	return dst
 }
 
-const glance = 32 // how many digits of a run tell, nearly always, that it encodes no text
+const glance = 32 // this many digits of a run are enough, nearly always, to see that it encodes no text
 
-// mayBegin reports whether the first digits of s may be those of a text: in UTF-16,
-// or in UTF-8, of which it looks at the lengths of characters alone.
+// mayBegin reports whether the first digits of s may encode text: UTF-16, or UTF-8, of
+// which only the lengths of characters are checked.
 func (d *digits) mayBegin(s string) bool {
 	x, n := uint32(0), uint(0)
-	count, more, bad := 0, 0, false // bytes, and how many go on with a character
+	count, more, bad := 0, 0, false // count: bytes; more: continuation bytes expected
 	for i := range min(len(s), glance) {
 		v := d.value[s[i]]
 		if v < 0 {
@@ -209,8 +208,8 @@ func (d *digits) mayBegin(s string) bool {
 	return true
 }
 
-// decodeRun returns the text that a run encodes, or nil. What is no text at its
-// beginning is not decoded to its end: a text may have thousands of candidates.
+// decodeRun returns the text that a run encodes, or nil. A run whose beginning is not
+// text is not decoded further: a text may have thousands of candidates.
 func decodeRun(s string) []byte {
 	if s = strings.Trim(s, "-_"); len(s) < 8 {
 		return nil
@@ -227,8 +226,8 @@ func decodeRun(s string) []byte {
 	return nil
 }
 
-// Decoded returns the text that a run of letters and digits encodes, or "". Its end may
-// be missing, and with it a part of the last character.
+// Decoded returns the text that a run encodes, or "". The run may be truncated within a
+// character.
 func Decoded(run string) string {
 	run = strings.TrimRight(run, "=")
 	for cut := 0; cut <= utf8.UTFMax && cut < len(run); cut++ {
@@ -239,14 +238,14 @@ func Decoded(run string) string {
 	return ""
 }
 
-const opening = 64 // how many digits of a code are decoded first
+const opening = 64 // digits that are decoded first
 
-// opens reports bytes with which a text may begin that is readable, and cut off here.
+// opens reports whether b, which may be truncated, may be the beginning of text.
 func opens(b []byte) bool {
 	if len(b) > 1 && (b[0] == 0 || b[1] == 0) { // UTF-16
 		return true
 	}
-	for len(b) >= 2*utf8.UTFMax { // the last ones may be half a letter
+	for len(b) >= 2*utf8.UTFMax { // the last bytes may be part of a character
 		c, n := utf8.DecodeRune(b)
 		if c == utf8.RuneError && n == 1 {
 			return false
@@ -256,7 +255,7 @@ func opens(b []byte) bool {
 	return len(b) > 0
 }
 
-// readable returns b if it is text, in UTF-8 or in UTF-16, or nil.
+// readable returns b if it is text in UTF-8 or UTF-16 (converted), or nil.
 func readable(b []byte) []byte {
 	if n := len(b); n >= 4 && n%2 == 0 && (b[0] == 0 || b[1] == 0) {
 		narrow := make([]byte, 0, n/2)

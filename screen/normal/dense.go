@@ -1,14 +1,14 @@
 package normal
 
-// dense finds the part of a text in which most words are of a kind: it begins where as
-// much speaks for it as against it, and ends where the most does.
+// dense finds the part of a text in which most words have a property: the span with the
+// maximum sum of gains less losses (maximum subarray, Kadane's algorithm).
 type dense struct {
 	span
 	best, sum, from int
-	yes, no         int // what speaks for it in all, and against
+	yes, no         int // sums of all gains and of all losses
 }
 
-// add counts a word by what it says for the part, or against.
+// add adds the word from i to j: gain if it has the property, loss if not.
 func (d *dense) add(is bool, gain, loss, i, j int) {
 	if !is {
 		if d.no += loss; d.sum > 0 {
@@ -24,8 +24,9 @@ func (d *dense) add(is bool, gain, loss, i, j int) {
 	}
 }
 
-// part reports where words are of the kind: in all of s, if no more speaks against it, or
-// in a part for which so much speaks as cannot be by chance.
+// part returns the part with the property, and whether it is significant: all of s if the
+// gains are at least least and outweigh the losses, or the best span if its sum is at
+// least sure.
 func (d *dense) part(s string, least, sure int) (span, bool) {
 	if d.yes >= least && d.yes >= d.no {
 		return span{0, len(s)}, true

@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// unescape resolves percent escapes, character entities and backslash escapes.
-// Nothing is added when nothing was escaped.
+// unescape resolves percent escapes, character entities and backslash escapes. It appends
+// nothing if there are none.
 func unescape(found []View, v *View) []View {
 	s := v.Text
 	b := (*builder)(nil)
@@ -33,9 +33,9 @@ func unescape(found []View, v *View) []View {
 			b.copy(s, 0, i)
 		}
 		switch {
-		case ch < 0: // the end of a line that goes on
+		case ch < 0: // a soft line break
 		case ch <= 0xff && strings.IndexByte("%=\\", s[i]) >= 0 && s[i+1] != 'u' && s[i+1] != 'U':
-			b.byte(byte(ch), int32(i)) // bytes of UTF-8, one by one
+			b.byte(byte(ch), int32(i)) // one byte of UTF-8
 		default:
 			b.rune(ch, int32(i))
 		}
@@ -54,13 +54,13 @@ func unescape(found []View, v *View) []View {
 	return clean(found, mapped(Unescaped, b, v))
 }
 
-var mayEscape = terms.BytesOf(`%=&\U`) // the bytes with which an escape begins
+var mayEscape = terms.BytesOf(`%=&\U`) // the first bytes of escapes
 
-// minQuoted is how many escapes of quoted-printable a text must have to be read
-// as such: fewer are sums and assignments.
+// minQuoted is the number of quoted-printable escapes from which a text is read as such:
+// fewer are assignments and equations.
 const minQuoted = 3
 
-// quoted reports whether s has escapes of quoted-printable (RFC 2045, 6.7).
+// quoted reports whether s is quoted-printable (RFC 2045, 6.7).
 func quoted(s string) bool {
 	n := 0
 	for {
@@ -77,8 +77,8 @@ func quoted(s string) bool {
 	}
 }
 
-// quotedAt decodes the escape that begins with the = at s[i]: a byte, or -1 for
-// a line's end that is none. Length 0 means no escape.
+// quotedAt decodes the escape at s[i], which is =: a byte, or -1 for a soft line break.
+// Length 0 means no escape.
 func quotedAt(s string, i int) (rune, int) {
 	if rest := s[i+1:]; strings.HasPrefix(rest, "\n") {
 		return -1, 2
@@ -93,8 +93,8 @@ func quotedAt(s string, i int) (rune, int) {
 	return 0, 0
 }
 
-// clean appends a derived reading, folded where it is not clean ASCII, and what its
-// invisible characters say.
+// clean appends a derived reading, folded unless it is clean ASCII, and the messages in
+// its invisible characters.
 func clean(found []View, v View) []View {
 	if scan(v.Text)&markWide == 0 {
 		return append(found, v)
@@ -107,14 +107,14 @@ func clean(found []View, v View) []View {
 	return append(found, folded)
 }
 
-const minPoints = 3 // how many code points of Unicode a text must name to be read as such
+const minPoints = 3 // the number of code points (U+…) from which a text is read as such
 
-// pointed reports whether s spells characters by their numbers, as U+0069.
+// pointed reports whether s has characters as code points, as in U+0069.
 func pointed(s string) bool { return strings.Contains(s, "U+") && strings.Count(s, "U+") >= minPoints }
 
-// escapes are the ways to write a character by its number, in the order in which they are
-// tried: how one begins, in which base, how many digits it has, what follows them, and
-// whether it may be left out. The last are those of style sheets.
+// escapes are the numeric escapes, in the order in which they are tried: beginning, base,
+// number of digits, terminator, and whether the terminator is optional. The last two are
+// those of CSS.
 var escapes = [...]struct {
 	begin             string
 	base, least, most int
@@ -127,8 +127,8 @@ var escapes = [...]struct {
 	{`\`, 16, 6, 6, " ", true}, {`\`, 16, 2, 5, " ", false},
 }
 
-// escapeAt decodes the escape that begins at s[i], in a text that is quoted-printable or
-// not; length 0 means none.
+// escapeAt decodes the escape at s[i]. printed says whether the text is quoted-printable.
+// Length 0 means no escape.
 func escapeAt(s string, i int, printed bool) (rune, int) {
 	rest := s[i:]
 	switch {
@@ -163,7 +163,7 @@ func escapeAt(s string, i int, printed bool) (rune, int) {
 	return 0, 0
 }
 
-// entityAt decodes the entity with a name that begins at s[i].
+// entityAt decodes the named entity at s[i].
 func entityAt(s string, i int) (rune, int) {
 	end := strings.IndexByte(s[i:min(len(s), i+12)], ';')
 	if end < 3 {
@@ -191,13 +191,12 @@ func unhex(c byte) int {
 
 var emphasis = terms.BytesOf("*~`_")
 
-// strip takes out markup that stands inside words: emphasis, and tags and
-// comments between two letters.
+// strip removes markup inside words: emphasis, and tags and comments between two letters.
 func strip(found []View, v *View) []View {
 	s := v.Text
 	b := newBuilder(len(s))
 	defer b.free()
-	inside := 0 // pieces taken from within words
+	inside := 0 // pieces of markup removed from words
 	for i := 0; i < len(s); {
 		c := s[i]
 		switch {
@@ -230,8 +229,7 @@ func strip(found []View, v *View) []View {
 	return append(found, mapped(Stripped, b, v))
 }
 
-// tagsEnd returns the end of the tags and comments that begin at s[i] and
-// follow each other, or 0.
+// tagsEnd returns the end of consecutive tags and comments at s[i], or 0.
 func tagsEnd(s string, i int) int {
 	end := tagEnd(s, i)
 	for next := end; next > 0 && next < len(s) && s[next] == '<'; {

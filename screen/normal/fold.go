@@ -9,23 +9,24 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// odd is what fold found that is hardly written in good faith.
+// odd counts what fold found that is rarely written in good faith.
 type odd struct {
-	invisible int // carriers of messages
-	alike     int // words whose letters imitate others
-	own       int // words in another script that imitate none
-	turned    int // letters that stand on their heads
+	invisible int // invisible characters that can carry a message
+	alike     int // words with homoglyphs
+	own       int // words in another script without homoglyphs
+	turned    int // upside-down letters
 }
 
-// minTurned letters on their heads are a text on its head.
+// minTurned is the number of upside-down letters from which a text is read as upside
+// down.
 const minTurned = 4
 
-// read appends the readings of what is odd in v, which b folds.
+// read appends the readings derived from what is odd in v, which b folds.
 func (o odd) read(found []View, v *View, b *builder) []View {
 	if o.invisible > 0 {
 		found = hidden(found, v)
 	}
-	if o.turned >= minTurned { // others are each other's
+	if o.turned >= minTurned { // ASCII letters that are upside-down forms of each other
 		t := builder{text: []byte(heads.Replace(string(b.text))), at: slices.Clone(b.at)}
 		plain := mapped(Plain, &t, v)
 		found = append(found, reversed(&plain))
@@ -33,14 +34,14 @@ func (o odd) read(found []View, v *View, b *builder) []View {
 	return found
 }
 
-// heads are letters that are others upside down.
+// heads maps ASCII letters to those that they are upside down.
 var heads = strings.NewReplacer("n", "u", "u", "n", "b", "q", "q", "b", "d", "p", "p", "d")
 
-// fold makes the plain reading of a text that is not clean ASCII. Invisible
-// characters go; compatibility forms (fullwidth, mathematical, circled) become
-// plain; Latin letters lose their marks; letters beyond ASCII become lower
-// case; look-alikes become Latin, but only in words where scripts are mixed or
-// that stand alone in a Latin text.
+// fold returns the plain reading of a text that is not clean ASCII. Invisible characters
+// are removed; compatibility forms (fullwidth, mathematical, circled) become plain
+// (NFKD); Latin letters lose diacritics; letters beyond ASCII become lower case;
+// homoglyphs become Latin letters, but only in words of mixed scripts, or in words of
+// homoglyphs only in a Latin text.
 func fold(s string) (*builder, odd) {
 	b, o := foldIn(s, mostlyLatin(s))
 	if o.alike > o.own {
@@ -49,14 +50,13 @@ func fold(s string) (*builder, odd) {
 	return b, o
 }
 
-// foldIn is fold of a text that is Latin, so that a word of look-alikes is one, too,
-// or not.
+// foldIn is fold; latin says whether a word of homoglyphs only is an imitation.
 func foldIn(s string, latin bool) (*builder, odd) {
 	var o odd
 	b := newBuilder(len(s) + 16)
-	word := -1 // start in b of the current word
+	word := -1 // start of the current word in b
 	var kinds uint8
-	var likes []like // the look-alikes of the current word
+	var likes []like // the homoglyphs of the current word
 	flush := func() {
 		if len(likes) > 0 && (kinds&kindLatin != 0 || kinds&kindOwn == 0 && latin) {
 			skeleton(b, likes)
@@ -110,7 +110,7 @@ func foldIn(s string, latin bool) (*builder, odd) {
 			}
 		}
 		if unicode.Is(unicode.Mn, ch) && len(b.text) > 0 && b.text[len(b.text)-1] < utf8.RuneSelf {
-			continue // a mark on a Latin letter
+			continue // a diacritic of a Latin letter
 		}
 		if unicode.IsLetter(ch) {
 			if word < 0 {
@@ -148,8 +148,8 @@ func foldIn(s string, latin bool) (*builder, odd) {
 	return b, o
 }
 
-// mostlyLatin reports whether a text has more ASCII letters than others, so
-// that a word in another script may be an imitation.
+// mostlyLatin reports whether a text has more ASCII letters than others, so that a word
+// in another script may be an imitation.
 func mostlyLatin(s string) bool {
 	ascii, other := 0, 0
 	for i := 0; i < len(s); i++ {
@@ -164,16 +164,17 @@ func mostlyLatin(s string) bool {
 
 const (
 	kindLatin uint8 = 1 << iota // has Latin letters
-	kindOwn                     // has letters that look like no Latin one
+	kindOwn                     // has letters that are no homoglyph of a Latin one
 )
 
-// like is a letter in a builder, and the ASCII letter that it looks like.
+// like is a homoglyph in a builder, and its ASCII letter.
 type like struct {
 	pos int
 	as  byte
 }
 
-// unmarked writes the base letters of a compatibility or accented character.
+// unmarked writes the base letters of a compatibility character or a letter with
+// diacritics.
 func unmarked(b *builder, ch rune, at int32) {
 	if p, ok := smallForms[ch]; ok {
 		b.string(p, at)
@@ -202,7 +203,7 @@ func unmarked(b *builder, ch rune, at int32) {
 	}
 }
 
-// skeleton puts the ASCII letters in the place of those that look like them.
+// skeleton replaces homoglyphs with their ASCII letters.
 func skeleton(b *builder, likes []like) {
 	to := likes[0].pos
 	next := 0
@@ -221,7 +222,7 @@ func skeleton(b *builder, likes []like) {
 	b.text, b.at = b.text[:to], b.at[:to]
 }
 
-// invisible reports characters that take no room when the text is shown.
+// invisible reports whether a character has no width when the text is displayed.
 func invisible(ch rune) bool {
 	switch {
 	case ch >= 0x200b && ch <= 0x200f, ch >= 0x202a && ch <= 0x202e, ch >= 0x2060 && ch <= 0x206f,
@@ -230,19 +231,19 @@ func invisible(ch rune) bool {
 		return true
 	}
 	switch ch {
-	case 0xfeff, 0x00ad, 0x034f, 0x061c, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x3164, 0xffa0, 0x2820: // the last one says in Braille that a capital follows
+	case 0xfeff, 0x00ad, 0x034f, 0x061c, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x3164, 0xffa0, 0x2820: // U+2820 announces a capital letter in Braille
 		return true
 	}
 	return false
 }
 
-// carrier reports invisible characters that can carry a message of their own.
+// carrier reports whether an invisible character can carry a message.
 func carrier(ch rune) bool {
 	return ch >= 0xe0000 && ch <= 0xe0fff || ch >= 0xfe00 && ch <= 0xfe0e || ch >= 0x200b && ch <= 0x200d || ch == 0x2060 || ch == 0xfeff || ch >= 0x2061 && ch <= 0x2064
 }
 
-// plainSymbols are the ASCII that symbols stand for: letters that are parenthesised,
-// circled, squared, regional indicators or Braille, and signs in other forms.
+// plainSymbols maps symbols to ASCII: parenthesised, circled and squared letters,
+// regional indicators and Braille, and variants of punctuation.
 var plainSymbols = func() map[rune]string {
 	all := map[rune]string{}
 	for plain, forms := range map[string]string{
@@ -267,9 +268,8 @@ var plainSymbols = func() map[rune]string {
 
 const braille = "⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵" // the letters from a to z
 
-// alikes are the ASCII letters that letters of other scripts look like (the rows of
-// Unicode TR39 whose skeleton is one ASCII letter): Greek, Cyrillic, Armenian, Cherokee,
-// Lisu and syllabics.
+// alikes maps homoglyphs to ASCII letters (the rows of Unicode TR39 whose skeleton is one
+// ASCII letter): Greek, Cyrillic, Armenian, Cherokee, Lisu and syllabics.
 var alikes = func() map[rune]byte {
 	all := map[rune]byte{}
 	pairs := []rune("" +
@@ -283,8 +283,8 @@ var alikes = func() map[rune]byte {
 	return all
 }()
 
-// smallForms are Latin letters without a decomposition: small capitals,
-// phonetic letters and turned ones.
+// smallForms maps Latin letters without a decomposition: small capitals, phonetic letters
+// and upside-down ones.
 var smallForms = map[rune]string{
 	'ᴀ': "a", 'ʙ': "b", 'ᴄ': "c", 'ᴅ': "d", 'ᴇ': "e", 'ꜰ': "f", 'ɢ': "g", 'ʜ': "h", 'ɪ': "i", 'ᴊ': "j", 'ᴋ': "k", 'ʟ': "l",
 	'ᴍ': "m", 'ɴ': "n", 'ᴏ': "o", 'ᴘ': "p", 'ǫ': "q", 'ʀ': "r", 'ꜱ': "s", 'ᴛ': "t", 'ᴜ': "u", 'ᴠ': "v", 'ᴡ': "w", 'ʏ': "y", 'ᴢ': "z",

@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// hidden appends what invisible characters of v spell: tag characters, bytes in
-// variation selectors, and bits in two characters that nobody sees.
+// hidden appends the messages in invisible characters of v: tag characters, bytes in
+// variation selectors, and bits in two zero-width characters.
 func hidden(found []View, v *View) []View {
 	var tags, bytes []byte
 	var silent []rune
 	first, last := -1, 0
-	flag := false // within a flag made of tags, which is a letter of its own
+	flag := false // within an emoji flag of tag characters, which is legitimate
 	for i, ch := range v.Text {
 		if carrier(ch) {
 			if first < 0 {
@@ -51,9 +51,9 @@ func hidden(found []View, v *View) []View {
 	return found
 }
 
-const minSilent = 32 // how many invisible characters may carry bits
+const minSilent = 32 // the fewest invisible characters that are read as bits
 
-// inBits reads the two most frequent of invisible characters as bits, both ways.
+// inBits reads the two most frequent invisible characters as bits, with either one as 1.
 func inBits(silent []rune) [][]byte {
 	count := map[rune]int{}
 	for _, r := range silent {
@@ -80,8 +80,8 @@ func inBits(silent []rune) [][]byte {
 	return out[:]
 }
 
-// printable reports whether b is text: valid UTF-8, hardly any control
-// characters, and more than half letters, digits and spaces.
+// printable reports whether b is text: valid UTF-8, hardly any control characters, and
+// more than a third letters, digits and spaces.
 func printable(b []byte) bool {
 	if !utf8.Valid(b) {
 		return false

@@ -7,13 +7,14 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// leetLetters is what a digit or sign may stand for in a word, the likeliest first.
+// leetLetters maps a byte to the letters that it may stand for in a word, the likeliest
+// first.
 var leetLetters = [256]string{
 	'0': "o", '1': "il", '!': "il", '|': "li", '3': "e", '4': "a", '@': "a", '5': "s", '$': "s", '6': "gb", '9': "gq", '7': "tl",
 	'+': "t", '8': "b", '2': "z", '(': "c", '<': "c", '#': "h",
 }
 
-// leetPieces are letters that are drawn with several signs, the longest first.
+// leetPieces are letters drawn with several characters, the longest first.
 var leetPieces = [...]struct {
 	sign   string
 	letter byte
@@ -23,9 +24,9 @@ var leetPieces = [...]struct {
 	{"|2", 'r'}, {"|>", 'p'}, {"_|", 'j'}, {"><", 'x'},
 }
 
-var draws = terms.BytesOf(`/\|()[]_>`) // with which they begin
+var draws = terms.BytesOf(`/\|()[]_>`) // the first characters of leetPieces
 
-// drawn returns the letter that several signs draw at the beginning of s.
+// drawn returns the letter that several characters at the beginning of s draw.
 func drawn(s string) (letter byte, n int) {
 	if draws[s[0]] {
 		for _, p := range leetPieces {
@@ -46,13 +47,14 @@ func bracket(s string) bool {
 	return end > 0 && s[end] > ' '
 }
 
-// glyph is what one letter of a word of leetspeak may be, and where it stands.
+// glyph is one position of a leetspeak word: the letters that it may be, and its span.
 type glyph struct {
 	may      string
 	from, to int
 }
 
-// leet reads digits and signs in words as letters, when that gives words.
+// leet appends the reading of v with digits and punctuation as letters, if that gives
+// known words.
 func leet(found []View, v *View) []View {
 	s := v.Text
 	b := newBuilder(len(s))
@@ -68,7 +70,7 @@ func leet(found []View, v *View) []View {
 			}
 		}
 		j, letters, digits := letter.End(s, i), 0, 0
-		if j > i && (j == len(s) || leetLetters[s[j]] == "" && !draws[s[j]]) { // most words
+		if j > i && (j == len(s) || leetLetters[s[j]] == "" && !draws[s[j]]) { // most words have no such character
 			b.copy(s, i, j)
 			i = j
 			continue
@@ -99,7 +101,7 @@ func leet(found []View, v *View) []View {
 			n, ok = guess(s, word)
 		}
 		if len(word) == 0 || !ok && strings.IndexByte("(<#+|[", s[i]) >= 0 {
-			b.byte(s[i], int32(i)) // a sign before a word, or none of one
+			b.byte(s[i], int32(i)) // punctuation before a word, or alone
 			i++
 			continue
 		}
@@ -126,8 +128,8 @@ func leet(found []View, v *View) []View {
 	return append(found, mapped(Leet, b, v))
 }
 
-// numeral returns the length of what stands at s[i] where it is a UUID, or a number
-// that is part of a date, a time or an address, or 0: none of them is a word.
+// numeral returns the length of the UUID at s[i], or of the number at s[i] if it is part
+// of a date, a time or an address, or 0. None of them is leetspeak.
 func numeral(s string, i int) int {
 	if uuid(s[i:]) {
 		return uuidBytes
@@ -144,12 +146,12 @@ func numeral(s string, i int) int {
 
 const (
 	maxLeet    = 24 // the longest word of leetspeak
-	maxGuesses = 64 // how many ways of reading one are tried
-	sureLeet   = 8  // how many words are leetspeak whatever else there is
+	maxGuesses = 64 // bounds the letter combinations that are tried for a word
+	sureLeet   = 8  // this many leetspeak words suffice regardless of the rest
 )
 
-// guess chooses letters for a word so that it is known: with, or without, the signs
-// at its end, which may end a sentence. It returns how many of its letters belong to it.
+// guess chooses letters for a word so that it becomes a known word, with or without
+// punctuation at its end. It returns the number of glyphs that belong to the word.
 func guess(s string, word []glyph) (n int, ok bool) {
 	tries := maxGuesses
 	for n = len(word); n > 0; n-- {
@@ -163,7 +165,8 @@ func guess(s string, word []glyph) (n int, ok bool) {
 	return n, false
 }
 
-// spellOut looks for a known word among those that the glyphs may be, and keeps it.
+// spellOut searches the combinations of letters for a known word (backtracking), and
+// keeps its letters in word.
 func spellOut(word []glyph, h uint32, tries *int) bool {
 	if len(word) == 0 {
 		*tries--

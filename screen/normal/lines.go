@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// minItems is how many items make a list, and minGroups how many groups of
-// digits and letters a line.
+// minItems is the fewest items of a list, and minGroups the fewest groups of encoded
+// characters in a line.
 const (
 	minItems  = 4
 	minGroups = 4
 )
 
-// item is one of a list: its number, or that of the one before it, and its words.
+// item is a list item: its number, or that of the item before it, and its words.
 type item struct {
 	number int
 	words  []span
@@ -23,9 +23,9 @@ type item struct {
 
 type span struct{ start, end int }
 
-// list joins the words of a list: numbered, bulleted, lettered, quoted or bare
-// lines, and numbers within a line. Items that are numbered out of order are put
-// in it.
+// list appends the words of a list joined to one text. Items are numbered, bulleted,
+// lettered, quoted or bare lines, or numbers within a line. Items that are numbered out
+// of order are sorted.
 func list(found []View, v *View) []View {
 	s := v.Text
 	if n, words := countItems(s); n < minItems || words > 2*n+4 || words < minItems {
@@ -72,11 +72,11 @@ func list(found []View, v *View) []View {
 	return append(found, out)
 }
 
-// countItems is how many items a list has, and how many words: most texts are none.
+// countItems returns the number of items and of words. Most texts are no list.
 func countItems(s string) (items, words int) {
 	fields(s, func(i, j int, opens bool) {
 		if !opens && items > 0 && isAlnum(s[i]) && isAlnum(s[j-1]) {
-			words++ // most are words
+			words++ // most fields are words
 			return
 		}
 		_, marked := marker(s[i:j], opens)
@@ -90,7 +90,7 @@ func countItems(s string) (items, words int) {
 	return items, words
 }
 
-// numbered reports lists whose items have the numbers of one, in whatever order.
+// numbered reports whether the items have the numbers of one list, in any order.
 func numbered(items []item) bool {
 	seen := map[int]bool{}
 	for _, it := range items {
@@ -102,10 +102,10 @@ func numbered(items []item) bool {
 	return true
 }
 
-// unquoted is what stands between the quotes of a field, or all of it.
+// unquoted returns the span within the quotes of a field, or all of it.
 func unquoted(s string, from, to int) (int, int) {
 	if isAlnum(s[from]) {
-		return from, to // most words
+		return from, to // most fields
 	}
 	i := to - len(strings.TrimLeft(s[from:to], "[{(,"))
 	j := i + len(strings.TrimRight(s[i:to], "]}),"))
@@ -115,7 +115,8 @@ func unquoted(s string, from, to int) (int, int) {
 	return from, to
 }
 
-// fields calls f for every field of s, and says whether it opens a line.
+// fields calls f for every white-space-separated field of s. opens says whether the field
+// is the first of a line.
 func fields(s string, f func(i, j int, opens bool)) {
 	opens := true
 	for i := 0; i < len(s); {
@@ -134,11 +135,11 @@ func fields(s string, f func(i, j int, opens bool)) {
 	}
 }
 
-// marker reports fields that begin an item, and their number where they have one:
-// 1. 2) (3) 4: a) - * • #, and bare numbers at the beginning of a line.
+// marker reports whether a field begins a list item, and its number if it has one: 1. 2)
+// (3) 4: a) - * • #, and bare numbers at the beginning of a line.
 func marker(w string, opens bool) (number int, ok bool) {
 	if !opens && isAlnum(w[0]) && isAlnum(w[len(w)-1]) {
-		return 0, false // most words
+		return 0, false // most fields
 	}
 	switch w {
 	case "-", "*", "+", "•", "·", "–", "—", "‣", "◦", "#", ">", "|", "->", "→":
@@ -159,12 +160,12 @@ func marker(w string, opens bool) (number int, ok bool) {
 	return 0, len(inner) == 1 && isLetter(inner[0]) && len(w) > 1
 }
 
-// grouped decodes base64, base32 and hex that are written in groups of the same
-// length, as keys and fingerprints are, and whole lines of groups of any length.
+// grouped decodes base64, base32 and hex in groups of equal length, as in keys and
+// fingerprints, and in whole lines of groups of any length.
 func grouped(found []View, v *View) []View {
 	s := v.Text
 	var from, to, size, n int // of the groups so far
-	plain := true             // nothing but letters of one case
+	plain := true             // letters of one case only
 	flush := func() {
 		if n >= minGroups && (!plain || size != to-from) {
 			found = regroup(found, v, from, to)
@@ -201,7 +202,7 @@ func grouped(found []View, v *View) []View {
 		switch {
 		case n > 0 && same:
 			n++
-		case n >= minGroups-1 && j-i < size: // the last is shorter
+		case n >= minGroups-1 && j-i < size: // the last group may be shorter
 			n++
 			to = j
 			flush()
@@ -215,11 +216,11 @@ func grouped(found []View, v *View) []View {
 	})
 	line()
 	flush()
-	return apiece(found, v)
+	return decodeWords(found, v)
 }
 
-// apiece decodes texts of which every word is base64 of its own.
-func apiece(found []View, v *View) []View {
+// decodeWords decodes a text in which every word is base64 by itself.
+func decodeWords(found []View, v *View) []View {
 	s := v.Text
 	n := 0
 	var out []byte
@@ -242,18 +243,18 @@ func apiece(found []View, v *View) []View {
 	return append(found, whole(Encoded, out[:len(out)-1], v, 0, len(s)))
 }
 
-const maxApiece = 64 // the longest word that is decoded by itself when all are
+const maxApiece = 64 // the longest such word
 
-// separated reports fingerprints: groups with signs between them.
+// separated reports whether a word is a fingerprint: groups with separators.
 func separated(w string) bool {
 	n := strings.Count(w, ":") + strings.Count(w, ",") + strings.Count(w, "-")
 	return n >= minGroups && n*9 >= len(w)
 }
 
-const maxStray = 3 // how many words of the groups' length may stand before them
+const maxStray = 3 // words of the sentence before the groups that may have their length
 
-// regroup decodes the groups of v between two places as one run. A word of the
-// sentence before them may be as long as they are, and the one behind shorter.
+// regroup decodes the groups of v between two offsets as one run. The word before them
+// may have the same length, and the one after them may be shorter.
 func regroup(found []View, v *View, from, to int) []View {
 	s, tail := v.Text, max(from, strings.LastIndexAny(v.Text[:to], " \n\t"))
 	all := ungrouped(s[from:to])
@@ -276,7 +277,7 @@ func regroup(found []View, v *View, from, to int) []View {
 	return found
 }
 
-// inGroups are the bytes of groups, and betweenGroups those that part them.
+// inGroups are the bytes of groups, and betweenGroups those that separate them.
 var inGroups, betweenGroups = func() (in, between [256]bool) {
 	for c := range in {
 		sign := strings.IndexByte("=:,", byte(c)) >= 0
@@ -285,7 +286,7 @@ var inGroups, betweenGroups = func() (in, between [256]bool) {
 	return in, between
 }()
 
-// ungrouped is s without what parts groups.
+// ungrouped returns s without the separators of groups.
 func ungrouped(s string) string {
 	var out strings.Builder
 	out.Grow(len(s))

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	minLinked = 3 // how many words a link must have, besides those that addresses are made of, for these to be read
-	seldom    = 3 // how many signs that part words there are for each that is in one
+	minLinked = 3 // the fewest words of a link, besides those of any address, for it to be read
+	seldom    = 3 // a character that occurs in a word this much less often than separators is no separator
 )
 
-// links opens what "://", or other signs in the place of spaces, make one word of:
-// the words in an address, in its path, its query and its fragment, are read as
-// words, whatever the scheme. The text around them stays, because a sentence may go
-// on in the next link. What has names of parameters is read with and without them.
+// links appends the reading of v with the words of URLs, of any scheme, as words: those
+// in host, path, query and fragment. Text that uses other characters as spaces is read
+// alike. The surrounding text stays, because a sentence may continue in the next link. A
+// link with parameter names is read with and without them.
 func links(found []View, v *View) []View {
 	s := v.Text
 	glued := glued(s)
@@ -31,10 +31,10 @@ func links(found []View, v *View) []View {
 		bare.copy(s, i, j)
 	}
 	sum, opened, known, words, values := 0, 0, 0, 0, 0
-	innocent := !glued // there are but addresses on the web
-	chained := false   // nothing but spaces since the last link
+	innocent := !glued // only web addresses
+	chained := false   // only white space since the last link
 	fields(s, func(i, j int, _ bool) {
-		for k := i; k > 0 && s[k-1] <= ' '; k-- { // what parts this field from the last
+		for k := i; k > 0 && s[k-1] <= ' '; k-- { // the white space before this field
 			b.space(s[k-1], k-1)
 			bare.space(s[k-1], k-1)
 		}
@@ -94,11 +94,11 @@ func links(found []View, v *View) []View {
 	return found
 }
 
-// legibleLink is how much the letters of a link follow each other where it has words:
-// less than in prose, for what is abbreviated.
+// legibleLink is the bigram score from which a link has words: less than that of prose,
+// because of abbreviations.
 const legibleLink = 4
 
-// glued reports texts in which signs stand where spaces should.
+// glued reports whether a text uses other characters as spaces.
 func glued(s string) bool {
 	spaces, signs := 0, 0
 	for i := 1; i+1 < len(s); i++ {
@@ -123,7 +123,7 @@ func (b *builder) copy(s string, i, j int) {
 	}
 }
 
-// space writes c, but no second space.
+// space writes c, but no white space after white space.
 func (b *builder) space(c byte, at int) {
 	if n := len(b.text); c > ' ' || n == 0 || b.text[n-1] > ' ' {
 		b.byte(c, int32(at))
@@ -132,17 +132,18 @@ func (b *builder) space(c byte, at int) {
 	}
 }
 
-// word takes back the letters at the end: a name.
+// word removes the letters at the end: a parameter name.
 func (b *builder) word() {
 	n := len(bytes.TrimRight(b.text, terms.Alnum))
 	b.text, b.at = b.text[:n], b.at[:n]
 }
 
-// valueSigns stand between the values of a link, and wordSigns between their words.
+// valueSigns separate the values of a link, and wordSigns the words.
 const valueSigns, wordSigns = "=#?&", "/+-_.@"
 
-// inWords returns the signs that stand in words of the value with which s begins, as
-// in an address or a name, because others part them.
+// inWords returns the characters of wordSigns that belong to words in the value at the
+// beginning of s, as in an address or a name, because other characters separate its
+// words.
 func inWords(s string) string {
 	s = strings.TrimPrefix(s, "://")
 	if end := strings.IndexAny(s, valueSigns); end >= 0 {
@@ -160,9 +161,9 @@ func inWords(s string) string {
 	}, wordSigns)
 }
 
-// linkByte is what byte i of a link that goes up to end reads as: a value may be
-// a sentence of its own, as are the parts of an address on the web, signs part words, and those that end a clause do so where
-// a word follows.
+// linkByte returns the character that byte i of a link ending at end is read as. A value
+// may be a sentence of its own, and so may the parts of a web address; separators become
+// spaces; and punctuation is kept where it ends a clause.
 func linkByte(s string, i, end int, web bool) byte {
 	switch c := s[i]; c {
 	case '=', '#', '?':
@@ -185,8 +186,8 @@ func linkByte(s string, i, end int, web bool) byte {
 	}
 }
 
-// schemeStart is where the scheme begins that ends before end: it is no word of
-// what the link says. At the end of a text there is none.
+// schemeStart returns the start of the scheme that ends at end, which is no word of the
+// link's content. At the end of a text there is none.
 func schemeStart(s string, from, end int) int {
 	if end == len(s) {
 		return end
@@ -194,9 +195,9 @@ func schemeStart(s string, from, end int) int {
 	return from + len(strings.TrimRight(s[from:end], terms.Alnum+"+.-"))
 }
 
-// linkWords counts the words in the rest of a link that say something, those in scripts
-// without spaces by letter; common ones among all of two letters and more; foreign is
-// set if there are letters beyond ASCII.
+// linkWords counts the words of a link: n are those that say something, letters of
+// scripts without spaces included; all are those of two letters or more, and common the
+// common ones among them. foreign is set if there are letters beyond ASCII.
 func linkWords(s string) (n, common, all int, foreign bool) {
 	for i := range len(s) {
 		if s[i] >= 0xc0 {

@@ -7,22 +7,22 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// A long text is read in pieces, each with bounds of its own: a feature anywhere would
-// make a reading of all of it, and the next feature a reading of that. A piece ends
-// where a line does, or a word, if there is an end near, and shares its end with the
-// next, so that what is written over a border is whole in one of them.
+// A long text is read in pieces, each with bounds of its own. Read as a whole, one
+// feature anywhere would give a reading of the whole text, and the next feature a reading
+// of that. A piece ends at a line end or between words if there is one near. It overlaps
+// the next piece, so that a payload across a border is whole in one of them.
 const (
-	maxWhole = 12 << 10 // how long a text is that is read as a whole
+	maxWhole = 12 << 10 // the longest text that is read as a whole
 	onePiece = 4 << 10
 	overlap  = 1 << 10
-	nearEdge = 512 // how far back a line, or a word, is looked for that ends
+	nearEdge = 512 // how far back the end of a line or word is searched
 )
 
-// derivation appends the readings that one gives rise to.
+// derivation appends the readings derived from v.
 type derivation func(found []View, v *View, m marks) []View
 
-// read appends the readings that v gives rise to. Those of the pieces of a long one are
-// followed to their end.
+// read appends the readings derived from v. Those of the pieces of a long text are
+// followed to the end.
 func (r *reader) read(found []View, v *View, m marks, depth int, by derivation) []View {
 	if len(v.Text) <= maxWhole {
 		return by(found, v, m)
@@ -36,7 +36,7 @@ func (r *reader) read(found []View, v *View, m marks, depth int, by derivation) 
 	for i := before; i < len(found); i++ {
 		d := &found[i]
 		if d.start == d.end && !d.cut {
-			continue // it was not decoded: it is read in pieces
+			continue // not decoded: the pieces are read instead
 		}
 		found[kept] = *d
 		kept++
@@ -49,7 +49,7 @@ func (r *reader) read(found []View, v *View, m marks, depth int, by derivation) 
 	return found[:kept]
 }
 
-// pieces follows the readings of the pieces of v between two places.
+// pieces follows the readings of the pieces of v between two offsets.
 func (r *reader) pieces(v *View, from, to, depth int, by derivation) {
 	for from < to {
 		end := to
@@ -66,7 +66,7 @@ func (r *reader) pieces(v *View, from, to, depth int, by derivation) {
 	}
 }
 
-// edge is a place up to i at which a piece of s may begin or end.
+// edge returns an offset up to i at which a piece of s may begin or end.
 func edge(s string, i int) int {
 	i = len(terms.Head(s, i))
 	for _, end := range [...]string{"\n", " \t\r"} {
@@ -77,17 +77,17 @@ func edge(s string, i int) int {
 	return i
 }
 
-// A reading of more than leastTrimmed bytes is read where it is another text than what
-// it was made from: near is how much of what stands around that is read with it.
+// Of a reading over leastTrimmed bytes only the parts are read that differ from the
+// reading it was derived from, with near bytes of context.
 const leastTrimmed, near = 2 << 10, 320
 
-// changed are the stretches of b in which it is not parent, and what stands around them;
-// nil is all of it. White space that is left out is no change.
+// changed returns the spans in which b differs from parent, with context; nil means all
+// of it. Omitted white space is no difference.
 func (b *builder) changed(parent string) (out []span) {
 	if len(b.text) <= leastTrimmed {
 		return nil
 	}
-	next, sum := 0, 0 // what would come next in parent
+	next, sum := 0, 0 // next offset in parent if nothing differs
 	add := func(i int) {
 		from, to := max(0, i-near), min(len(b.text), i+near)
 		if last := len(out) - 1; last >= 0 && from <= out[last].end {
@@ -114,7 +114,7 @@ func (b *builder) changed(parent string) (out []span) {
 	return out
 }
 
-// trimmed has of each reading what is another text.
+// trimmed reduces readings to the parts that differ.
 func trimmed(found []View) []View {
 	if !slices.ContainsFunc(found, func(d View) bool { return d.changed != nil }) {
 		return found
@@ -136,7 +136,7 @@ func trimmed(found []View) []View {
 	return out
 }
 
-// begin is where the word or the letter begins that stands at s[i].
+// begin returns the start of the word, or character, at s[i].
 func begin(s string, i int) int {
 	i = len(terms.Head(s, i))
 	if k := strings.LastIndexAny(s[max(0, i-longest):i], " \n\t"); k >= 0 && i > 0 {

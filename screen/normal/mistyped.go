@@ -63,8 +63,8 @@ var typed = sync.OnceValue(func() *neighbours {
 	return n
 })
 
-// hashWithout is the hash of w without its letter i, and hashAfter that of what hashes to
-// h with rest behind it.
+// hashWithout returns the hash of w without letter i, and hashAfter that of the text with
+// hash h followed by rest.
 func hashWithout(w string, i int) uint32 { return hashAfter(terms.Word(w[:i]), w[i+1:]) }
 
 func hashAfter(h uint32, rest string) uint32 {
@@ -85,7 +85,7 @@ func (n *neighbours) of(w string, h uint32) string {
 	if len(w) < minTyped {
 		return ""
 	}
-	before := terms.Start // what w[:i] hashes to
+	before := terms.Start // the hash of w[:i]
 	for i := range len(w) {
 		h := hashAfter(before, w[i+1:])
 		before = terms.Next(before, terms.Lower(w[i]))
@@ -119,7 +119,7 @@ func oneKey(long, short string) bool {
 	case len(long) > len(short):
 		return strings.EqualFold(long[i+1:], short[i:])
 	case i == len(short):
-		return false // the same
+		return false // equal words
 	}
 	if strings.EqualFold(long[i+1:], short[i+1:]) {
 		return true

@@ -1,12 +1,11 @@
-// Package normal reads a text the way a model would: without what is
-// invisible, with look-alike letters as the letters they look like, and with
-// what is escaped, encoded, enciphered or spread out in the clear.
+// Package normal reads a text the way a model would: without invisible characters, with
+// homoglyphs as the letters they look like, and with escaped, encoded, enciphered or
+// spaced-out text in the clear. Each result is a reading ([View]); readings are for
+// matching only.
 //
-// It promises that the text itself is never changed (readings are for matching
-// only), that every byte of a reading leads back to a span of the original,
-// that natural scripts keep their letters, and that its work is linear in the
-// text: decoders have bounds on depth, on number and on size, and a long text is
-// read in pieces.
+// Invariants: the text itself is never changed; every byte of a reading maps to a span of
+// the original; natural scripts keep their letters; the work is linear in the text:
+// decoders have bounds on depth, number and size, and a long text is read in pieces.
 package normal
 
 import (
@@ -19,53 +18,51 @@ import (
 
 // Names of readings, as they appear in findings.
 const (
-	Plain     = "plain"     // the text, folded: case is kept for ASCII letters
-	Hidden    = "hidden"    // what invisible characters spell
+	Plain     = "plain"     // the text, folded; ASCII letters keep their case
+	Hidden    = "hidden"    // the message in invisible characters
 	Unescaped = "unescaped" // percent, entity, and backslash escapes resolved
-	Stripped  = "stripped"  // markup inside words taken out
-	Leet      = "leet"      // digits and signs in words read as letters
-	Joined    = "joined"    // letters that stand apart joined to words
-	Split     = "split"     // words that were run together taken apart
-	Cipher    = "cipher"    // shifted or mirrored alphabets
+	Stripped  = "stripped"  // markup inside words removed
+	Leet      = "leet"      // digits and punctuation in words read as letters
+	Joined    = "joined"    // spaced-out letters joined to words
+	Split     = "split"     // run-together words separated
+	Cipher    = "cipher"    // shifted or mirrored alphabets (Caesar, Atbash, ROT47)
 	Reversed  = "reversed"  // letters in reverse order
 	Encoded   = "encoded"   // base64, base85, base32, hex, binary, octal, decimal, morse, spelling alphabets
 	Linked    = "linked"    // the words in links
-	Listed    = "listed"    // words that stand in a list, one an item
-	Scrambled = "scrambled" // words whose inner letters were mixed or of which a key was hit wrong, and pig Latin
+	Listed    = "listed"    // a list with one word per item
+	Scrambled = "scrambled" // words with mixed inner letters or typing errors, without vowels, and pig Latin
 	Backward  = "backward"  // words in reverse order
 )
 
-// The bounds of the work on one text. They are on work and not on the number of
-// readings, which an author could spend on harmless ones. They are enough for all
-// that base64 can nest in a text: every level is three quarters of the one above.
+// The bounds of the work on one text. They bound work and not the number of readings,
+// which an author could use up with harmless ones. They suffice for all levels of base64
+// that fit into a text: every level is three quarters of the one above.
 const (
-	maxDepth = 24 // how deep readings may nest
-	// maxExtra is how many bytes of derived readings a text may have, as a
-	// multiple of its own length plus 16 KiB. Each reading counts for viewCost
-	// bytes more than it has.
+	maxDepth = 24 // the depth to which readings nest
+	// maxExtra bounds the bytes of derived readings of a text, as a multiple of its
+	// length plus 16 KiB. Each reading costs its length plus viewCost.
 	maxExtra = 24
-	// A long text may have maxTotal times its own length plus baseTotal, and each of its
-	// pieces maxExtra times its own plus 16 KiB.
+	// A long text may have readings of maxTotal times its length plus baseTotal, and each
+	// of its pieces of maxExtra times its own plus 16 KiB.
 	maxTotal, baseTotal = 6, 256 << 10
 )
 
-const manyAlike = 4 // how many words whose letters imitate others are no slips
+const manyAlike = 4 // from this many homoglyph words on, they are no accident
 
-const viewCost = 64 // the work on a reading that is independent of its length, in bytes
+const viewCost = 64 // the work on a reading that does not depend on its length, in bytes
 
-// Reading is all that was read in a text.
+// Reading has all readings of a text.
 type Reading struct {
 	// Views begins with the plain reading.
 	Views []View
-	// Cut is set when the bounds ended the work before everything was read:
-	// nobody knows what the rest says.
+	// Cut is set if the bounds ended the work: what the rest says is unknown.
 	Cut bool
 }
 
-// Code reports whether the text is nothing but code for another, or escapes for the
-// most part, and has a reading without them: as language it says nothing.
+// Code reports whether almost all of the text is encoded, or most of it is escapes, and a
+// decoded reading exists. Such a text says nothing as language.
 func (r *Reading) Code() bool {
-	var encoded, escaped stretched
+	var encoded, escaped spanSum
 	for i := range r.Views {
 		switch v := &r.Views[i]; {
 		case v.Depth != 1:
@@ -80,37 +77,37 @@ func (r *Reading) Code() bool {
 	return max(encoded.sum, escaped.sum)*100 >= len(r.Views[0].orig)*codePercent
 }
 
-// stretched sums up parts of a text in their order.
-type stretched struct{ sum, end int }
+// spanSum sums the lengths of spans that are added in order, and counts overlaps once.
+type spanSum struct{ sum, end int }
 
-func (s *stretched) add(from, to int) {
+func (s *spanSum) add(from, to int) {
 	if to > s.end {
 		s.sum, s.end = s.sum+to-max(from, s.end), to
 	}
 }
 
-// escapedLength is how many times as long as its reading a text is that is escapes
-// for the most part: the shortest escape has three bytes.
+// escapedLength is the ratio of a text's length to its unescaped length from which it is
+// mostly escapes: the shortest escape has three bytes.
 const escapedLength = 2
 
-const codePercent = 95 // how much of a text is code where all is but signs around it
+const codePercent = 95 // the percentage of a text that is encoded if all but punctuation around it is
 
 type reader struct {
-	extra int // bytes of derived readings that are still allowed in a text or a piece of one
-	total int // and in all of it
-	known map[same]struct{}
+	extra int // bytes of derived readings left for a text or a piece
+	total int // and for the whole text
+	known map[viewKey]struct{}
 	out   Reading
 }
 
-// same is one text in one place: two orders of taking off what hides it lead to
-// the same reading, which is read once.
-type same struct {
+// viewKey identifies a reading by its text and place: two orders of decoding steps that lead
+// to the same reading are followed once.
+type viewKey struct {
 	text     string
 	from, to int32
 }
 
 func (r *reader) seen(v *View) bool {
-	k := same{text: v.Text, from: int32(v.from), to: int32(v.to)}
+	k := viewKey{text: v.Text, from: int32(v.from), to: int32(v.to)}
 	if !v.whole && len(v.Text) > 0 {
 		k.from, k.to = v.origin(0), v.origin(len(v.Text)-1)
 	}
@@ -118,7 +115,7 @@ func (r *reader) seen(v *View) bool {
 		return true
 	}
 	if r.known == nil {
-		r.known = make(map[same]struct{}, 8)
+		r.known = make(map[viewKey]struct{}, 8)
 	}
 	r.known[k] = struct{}{}
 	return false
@@ -148,8 +145,8 @@ func Read(text string) Reading {
 	return r.out
 }
 
-// follow reads what was found in a text, or a piece, of so many bytes, what that gives
-// rise to, and so on.
+// follow processes readings found in a text or piece of a length in bytes, those derived
+// from them, and so on (breadth-first).
 func (r *reader) follow(found []View, depth, bytes int) {
 	before := r.extra
 	r.extra = maxExtra*bytes + 16<<10
@@ -163,8 +160,8 @@ func (r *reader) follow(found []View, depth, bytes int) {
 	r.extra = before
 }
 
-// level keeps the readings of one depth, those first that are most likely meant,
-// and returns what they give rise to.
+// level keeps the readings of one depth, the most plausible first, and returns those
+// derived from them.
 func (r *reader) level(found []View, depth int) []View {
 	found = trimmed(found)
 	for i := range found {
@@ -180,7 +177,7 @@ func (r *reader) level(found []View, depth int) []View {
 		switch {
 		case v.cut:
 			r.cut()
-		case !r.pay(v):
+		case !r.charge(v):
 		case v.sense >= meant || v.decoded():
 			r.out.Views = append(r.out.Views, *v)
 			next = r.read(next, v, scan(v.Text), depth, derive)
@@ -194,20 +191,19 @@ func (r *reader) level(found []View, depth int) []View {
 	return next
 }
 
-// meant is how much the letters of a guess follow each other as in words where it
-// may be meant: less than in prose.
+// meant is the score of sense from which a guess is plausible: less than that of prose.
 const meant = 2
 
-// maxGuessed is how many guesses in a row lead to a reading at most: whoever puts more of
-// them into each other is not understood by the model that is to read it.
+// maxGuessed bounds consecutive guesses: a model that is to follow a payload does not
+// understand more transformations on top of each other.
 const maxGuessed = 3
 
-// spread reports whether words may still be in pieces, or apart, in v: what puts them
-// together comes before what guesses at each.
+// spread reports whether words of v may still be split or spaced out. Joining them comes
+// before guessing at single words.
 func (v *View) spread() bool { return !v.worded && v.guesses < maxGuessed-1 }
 
-// guessed reports readings that there are of any text: what is no language in
-// them is no reading, and may be code that was written in that way.
+// guessed reports whether v is a transformation that exists for any text. If the result
+// is not language it is no reading, but it may be encoded.
 func (v *View) guessed() bool {
 	switch v.Name {
 	case Leet, Joined, Split, Stripped, Linked, Listed, Scrambled, Backward:
@@ -216,12 +212,11 @@ func (v *View) guessed() bool {
 	return false
 }
 
-// decoded reports readings that somebody must have written as code: few texts are
-// others by chance when they are decoded.
+// decoded reports whether v was decoded. Few texts decode by chance.
 func (v *View) decoded() bool { return v.Name == Encoded || v.Name == Hidden || v.Name == Unescaped }
 
-// pay reports whether the bounds allow another reading.
-func (r *reader) pay(v *View) bool {
+// charge accounts for a reading, and reports whether the bounds allow it.
+func (r *reader) charge(v *View) bool {
 	if len(v.Text) == 0 || r.extra == 0 || r.seen(v) {
 		return false
 	}
@@ -235,13 +230,14 @@ func (r *reader) pay(v *View) bool {
 	return true
 }
 
-// cut ends the work on a text, or on a piece of one.
+// cut ends the work on a text or piece, because a bound was reached.
 func (r *reader) cut() {
 	r.out.Cut = true
 	r.extra = 0
 }
 
-// derive appends the readings that v gives rise to. What is code is no words.
+// derive appends the readings derived from v. If all of v is encoded, it has no words to
+// transform.
 func derive(found []View, v *View, m marks) []View {
 	if v.Name == Backward {
 		return found
@@ -250,21 +246,21 @@ func derive(found []View, v *View, m marks) []View {
 	if all || v.guesses == maxGuessed {
 		return found
 	}
-	if v.spread() { // what puts words together comes before what takes them apart
+	if v.spread() { // joining words comes before separating them
 		found = links(found, v)
 		found = list(found, v)
 	}
 	return words(found, v, m)
 }
 
-// encoded is code of what is no language.
+// encoded appends only the decoded readings of v, which is not language.
 func encoded(found []View, v *View, m marks) []View {
 	found, _ = code(found, v, m)
 	return found
 }
 
-// code appends what v says as code: escaped, encoded, or enciphered. It reports
-// whether v is nothing but code for another text.
+// code appends the unescaped, decoded and deciphered readings of v. It reports whether v
+// is nothing but code for another text.
 func code(found []View, v *View, m marks) ([]View, bool) {
 	before := len(found)
 	if found = encodings(found, v, m); covers(found[before:], v) {
@@ -284,7 +280,7 @@ func code(found []View, v *View, m marks) ([]View, bool) {
 				}
 				found = probe(found, &p, m)
 				for i := before; i < len(found); i++ {
-					found[i].start = -1 // it stands elsewhere, or backward
+					found[i].start = -1 // its offsets are not those in v
 				}
 			}
 		}
@@ -292,8 +288,8 @@ func code(found []View, v *View, m marks) ([]View, bool) {
 	return found, false
 }
 
-// covers reports whether all of v was decoded to what is a text, or code again: nothing
-// is both by chance and another text under a cipher.
+// covers reports whether all of v was decoded to text, or to more code. No cipher text
+// decodes by chance.
 func covers(decoded []View, v *View) bool {
 	n, end := 0, 0
 	for i := range decoded {
@@ -305,14 +301,14 @@ func covers(decoded []View, v *View) bool {
 	return n > 0 && n*100 >= len(v.Text)*codePercent
 }
 
-// clear reports whether v was decoded to what is a text, or code again.
+// clear reports whether v was decoded to text, or to more code.
 func (v *View) clear() bool {
 	return v.Name == Encoded && v.whole && (language(v.Text) || foreign(v.Text) || len(v.Text) >= opening && strings.IndexFunc(v.Text, noRun) < 0)
 }
 
 func noRun(c rune) bool { return c >= utf8.RuneSelf || !isRun(byte(c)) && c != '=' }
 
-// encodings appends what stands in v escaped or encoded.
+// encodings appends the unescaped and decoded readings of v.
 func encodings(found []View, v *View, m marks) []View {
 	if m&markEscape != 0 || quoted(v.Text) || pointed(v.Text) {
 		found = unescape(found, v)
@@ -320,13 +316,13 @@ func encodings(found []View, v *View, m marks) []View {
 	if m&markMarkup != 0 && v.spread() {
 		found = strip(found, v)
 	}
-	if v.piece { // of what was decoded as a whole
-		return pieces(apiece(found, v), v)
+	if v.piece { // codes were decoded in the whole text
+		return pieces(decodeWords(found, v), v)
 	}
 	return pieces(codes(found, v, m), v)
 }
 
-// codes appends what stands in v encoded.
+// codes appends the decoded readings of v.
 func codes(found []View, v *View, m marks) []View {
 	if m&markRun != 0 {
 		found = runs(found, v)
@@ -351,7 +347,7 @@ type builder struct {
 	at   []int32
 }
 
-// builders are those that were used: most of what is tried gives no reading.
+// builders pools builders: most attempts give no reading.
 var builders = sync.Pool{New: func() any { return new(builder) }}
 
 func newBuilder(n int) *builder {
@@ -360,7 +356,7 @@ func newBuilder(n int) *builder {
 	return b
 }
 
-// free gives b back. Readings have copies of what is in it.
+// free returns b to the pool. Readings have copies of its content.
 func (b *builder) free() {
 	if b != nil {
 		builders.Put(b)
@@ -372,7 +368,7 @@ func (b *builder) byte(c byte, at int32) {
 	b.at = append(b.at, at)
 }
 
-// string writes s, all of which stands at one place.
+// string writes s, with the same offset for all bytes.
 func (b *builder) string(s string, at int32) {
 	for i := range len(s) {
 		b.byte(s[i], at)

@@ -10,9 +10,9 @@ import (
 
 var hexDigit = terms.BytesOf(terms.Digits + "abcdefABCDEF")
 
-const minNumbers = 6 // how many numbers are taken for characters
+const minNumbers = 6 // the fewest numbers that are decoded
 
-// groups decodes sequences of at least six numbers as characters.
+// groups decodes sequences of at least minNumbers numbers as character codes.
 func groups(found []View, v *View) []View {
 	s := v.Text
 	for i := 0; i < len(s); {
@@ -56,10 +56,10 @@ func groups(found []View, v *View) []View {
 	return found
 }
 
-const manyNumbers = 24 // as many as are hardly ever all signs by chance
+const manyNumbers = 24 // this many numbers are hardly all printable by chance
 
-// decodeGroups reads a list of numbers in the base in which it is language, or else
-// in those in which it is signs, which may be code in their turn.
+// decodeGroups decodes a list of numbers in the base in which it is language (sure), or
+// else in those in which it is printable (guesses), which may be encoded again.
 func decodeGroups(list []string) (sure []byte, guesses [][]byte) {
 	var among []byte
 	for _, base := range [...]int{2, 16, 10, 8} {
@@ -93,7 +93,7 @@ func decodeGroups(list []string) (sure []byte, guesses [][]byte) {
 	return nil, guesses
 }
 
-// number reads a byte in a base.
+// number parses a byte in a base.
 func number(s string, base int) (c byte, ok bool) {
 	n := 0
 	for i := range len(s) {
@@ -105,10 +105,10 @@ func number(s string, base int) (c byte, ok bool) {
 	return byte(n), s != ""
 }
 
-const maxCall = 32 // how much stands between the arguments of two calls, as in chr(73)+chr(103)
+const maxCall = 32 // the most bytes between the arguments of two calls, as in chr(73)+chr(103)
 
-// betweenNumbers is how many bytes part two numbers of a list at the beginning of s:
-// a few signs, or the end of one call and the beginning of the next.
+// betweenNumbers returns the length of the separator between two numbers at the beginning
+// of s: punctuation, or the end of one call and the beginning of the next.
 func betweenNumbers(s string) int {
 	if strings.HasPrefix(s, ")") {
 		for n := 1; n < min(len(s), maxCall) && !isDigit(s[n]); n++ {

@@ -6,10 +6,10 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-const maxPiece = 400 // the longest string that may be a piece of a text, in bytes
+const maxPiece = 400 // the longest string that is joined, in bytes
 
-// pieces reads strings in quotes as one text where known words go from one to the
-// next, as in a program that puts a text together: "Ign" + "ore a" + "ll".
+// pieces joins quoted strings if known words continue from one to the next, as in code
+// that concatenates a text: "Ign" + "ore a" + "ll".
 func pieces(found []View, v *View) []View {
 	s := v.Text
 	if v.pieced || !v.spread() || strings.Count(s, `"`) < 4 && strings.Count(s, "'") < 4 {
@@ -17,7 +17,7 @@ func pieces(found []View, v *View) []View {
 	}
 	b := newBuilder(len(s))
 	defer b.free()
-	var seams []int // where pieces begin
+	var seams []int // offsets at which pieces begin
 	for i := 0; i < len(s); i++ {
 		if s[i] != '"' && s[i] != '\'' || i > 0 && isAlnum(s[i-1]) {
 			continue
@@ -28,7 +28,7 @@ func pieces(found []View, v *View) []View {
 		}
 		from := i + 1
 		i = from + n
-		if n == 0 || i+1 < len(s) && (isAlnum(s[i+1]) || s[i+1] == ':') { // a name of JSON
+		if n == 0 || i+1 < len(s) && (isAlnum(s[i+1]) || s[i+1] == ':') { // a JSON member name
 			continue
 		}
 		seams = append(seams, len(b.text))
@@ -51,10 +51,10 @@ func pieces(found []View, v *View) []View {
 	return append(found, out)
 }
 
-const piecesAWord = 6 // in how many pieces a text is, at most, for each word that goes from one to the next
+const piecesAWord = 6 // the most pieces per word that continues from one to the next
 
-// stuttered reads what is written with every sign several times.
-func stuttered(found []View, v *View) []View {
+// unrepeat reads text in which every character is repeated.
+func unrepeat(found []View, v *View) []View {
 	s, same := v.Text, 0
 	for i := 1; i < len(s); i++ {
 		if terms.Lower(s[i]) == terms.Lower(s[i-1]) {
@@ -93,7 +93,7 @@ func stuttered(found []View, v *View) []View {
 	return append(found, mapped(Joined, b, v))
 }
 
-// run is how many letters or signs at the beginning of s are the same.
+// run returns the number of equal characters at the beginning of s.
 func run(s string) int {
 	n := 1
 	for n < len(s) && terms.Lower(s[n]) == terms.Lower(s[0]) {

@@ -6,8 +6,8 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// marks say which work a text may need. A text without marks has only its
-// plain reading (and those that its words may give rise to).
+// marks says which decoders a text may need. A text without marks has only its plain
+// reading, and those derived from its words.
 type marks uint16
 
 const (
@@ -16,10 +16,10 @@ const (
 	markMarkup                    // < or emphasis inside a word
 	markRun                       // 16 or more letters and digits in a row, with digits or mixed case
 	markGroups                    // groups of digits, or of dots and dashes
-	markSpread                    // single letters that stand apart
-	markLeet                      // digits or signs inside words
-	markCrowded                   // crowded letters in a row and more
-	markToken                     // 20 or more bytes without a space, signs among them
+	markSpread                    // single letters with separators
+	markLeet                      // digits or punctuation inside words
+	markCrowded                   // crowded or more letters in a row
+	markToken                     // 20 or more bytes without a space, with punctuation
 )
 
 const (
@@ -58,13 +58,13 @@ func isLetter(c byte) bool { return letter[c] }
 func isDigit(c byte) bool  { return digit[c] }
 func isAlnum(c byte) bool  { return alnum[c] }
 
-// Some sets of bytes by their classes.
+// Sets of bytes.
 var (
 	letter, digit, alnum = terms.BytesOf(terms.Smalls + terms.Capitals), terms.BytesOf(terms.Digits), terms.BytesOf(terms.Alnum)
 	noLetter             = letter.Not()
 )
 
-const minToken = 20 // how many bytes without a space are no word
+const minToken = 20 // bytes without a space that are no word
 
 func scan(s string) marks {
 	var m marks
@@ -84,7 +84,7 @@ func scan(s string) marks {
 		if token >= minToken && signs >= 2 {
 			m |= markToken
 		}
-		c := byte(' ') // what ends the text
+		c := byte(' ') // a sentinel at the end of the text
 		if i < len(s) {
 			c = s[i]
 		}
@@ -97,7 +97,7 @@ func scan(s string) marks {
 		if token >= minToken && signs >= 2 {
 			m |= markToken
 		}
-		// Not a letter: what ended, and what is it?
+		// A non-letter: classify what it ends, and what it is.
 		if letters == 1 && (i < 2 || !isAlnum(s[i-2])) {
 			if apart++; apart == 4 {
 				m |= markSpread
@@ -162,14 +162,13 @@ func scan(s string) marks {
 	return m
 }
 
-const minHex = 8 // how many hexadecimal digits are no word
+const minHex = 8 // hexadecimal digits that are no word
 
-// Identifier returns the length of the UUID (RFC 9562) or hexadecimal number that a
-// text begins with, or 0. It reads as a number does: what it happens to spell counts
-// neither for nor against the words around it.
+// Identifier returns the length of the UUID (RFC 9562) or hexadecimal number at the
+// beginning of a text, or 0. It is treated as a number: its spelling is no evidence.
 func Identifier(text string) int {
 	if text == "" || !hexDigit[text[0]] {
-		return 0 // most words
+		return 0 // most words begin with no hexadecimal digit
 	}
 	return identifier(text)
 }
@@ -204,8 +203,8 @@ func uuid(text string) bool {
 	return true
 }
 
-// hexRun returns how many hexadecimal digits a text begins with, and how many of
-// them are decimal ones; 0 where a word goes on behind them.
+// hexRun returns the number of hexadecimal digits at the beginning of a text, and how
+// many of them are decimal; 0 if they are part of a longer word.
 func hexRun(text string) (n, digits int) {
 	for ; n < len(text); n++ {
 		switch c := text[n] | 0x20; {

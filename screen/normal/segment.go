@@ -9,31 +9,31 @@ import (
 )
 
 const (
-	// crowded is how many letters without a space are taken for several words, and
-	// crowdedText in a text that has hardly any spaces.
+	// crowded is the number of letters without a space that may be several words, and
+	// crowdedText that in a text with hardly any spaces.
 	crowded, crowdedText = 18, 6
-	fewSpaces            = 20 // how many bytes such a text has for each
+	fewSpaces            = 20 // such a text has more bytes than this per space
 )
 
-// split takes apart words that were run together, and sentences, whose signs stand
-// without spaces then.
+// split separates words that were run together, and sentences, whose punctuation has no
+// spaces then.
 func split(found []View, v *View) []View {
 	all, b := newBuilder(len(v.Text)), newBuilder(len(v.Text)+len(v.Text)/4)
 	defer all.free()
 	defer b.free()
 	all.copy(v.Text, 0, len(v.Text))
 	taken := parting(b, v.Text, all.at)
-	if taken < crowded && taken*fewSpaces < len(v.Text) || taken == 0 { // letters of a code
+	if taken < crowded && taken*fewSpaces < len(v.Text) || taken == 0 { // probably encoded letters
 		return found
 	}
 	return append(found, mapped(Split, b, v))
 }
 
-// spaceless reports texts that have hardly any spaces.
+// spaceless reports whether a text has hardly any spaces.
 func spaceless(s string) bool { return strings.Count(s, " ")*fewSpaces < len(s) }
 
-// parting writes s, whose bytes stand at places, with spaces between its words, and
-// returns how many letters were taken apart.
+// parting writes s, whose bytes have the offsets at, with spaces between its words, and
+// returns the number of letters in separated words.
 func parting(b *builder, s string, at []int32) (taken int) {
 	least, bare := crowded, spaceless(s)
 	if bare {
@@ -62,8 +62,8 @@ func parting(b *builder, s string, at []int32) (taken int) {
 	return taken
 }
 
-// sentenceGap reports whether a space belongs before s[i] in a sentence: behind signs
-// that end a clause, and on the outer sides of brackets and quotes.
+// sentenceGap reports whether a sentence should have a space before s[i]: after
+// punctuation that ends a clause, and outside of brackets and quotes.
 func sentenceGap(s string, i int, quote bool) bool {
 	before, c := s[i-1], s[i]
 	switch {
@@ -83,17 +83,17 @@ func sentenceGap(s string, i int, quote bool) bool {
 	return false
 }
 
-// evenly joins letters that stand in groups of one length, whatever they part, and
-// finds the words in them.
-func evenly(found []View, v *View) []View {
+// regrouped joins letters in groups of one length, which ignore word boundaries, and finds
+// the words in them.
+func regrouped(found []View, v *View) []View {
 	s := v.Text
 	if strings.Count(s, " ") < minEven {
 		return found
 	}
 	var even [maxEven + 1]dense
-	var told [maxEven + 1]int // how many groups each of them has been told of
+	var told [maxEven + 1]int // groups that were added to each dense
 	from, groups := 0, 0
-	for group := range strings.SplitSeq(s, " ") { // an end of a line may stand in one
+	for group := range strings.SplitSeq(s, " ") { // a group may contain a line end
 		if to := from + len(group); len(group) > 1 || from == 0 && group != "" {
 			if size := len(group); size <= maxEven {
 				even[size].add(false, 1, (groups-told[size])*evenOdd, from, to)
@@ -131,28 +131,28 @@ func evenly(found []View, v *View) []View {
 }
 
 const (
-	// maxEven is the longest group of letters, and minEven how many there are, or sureEven
-	// in a text with others, and one for each evenOdd of them may have another length: a letter
-	// of several bytes.
+	// maxEven is the longest group of letters. minEven is the fewest groups, or sureEven
+	// in a text with other words; one group in evenOdd may have another length, because
+	// of a letter of several bytes.
 	maxEven, minEven, sureEven, evenOdd = 8, 5, 10, 4
 )
 
 const (
 	maxWord = 14 // the longest word of the vocabulary
-	// What words cost that no list has, in sixteenths of a bit, besides their letters;
-	// other forms of a known one; one that goes on where a small letter stands before
-	// a capital; the article; and a letter, but for the one before it.
+	// Costs in sixteenths of a bit: of a word that is in no list, besides its letters; of
+	// an inflected form of a known word; of a word with a capital after a lower-case
+	// letter; of the words "a" and "I"; and of a letter, less its bigram score.
 	strangeWord, formOf, overHump, article, letterCost = 16 * 12, 16 * 2, 16 * 16, 16 * 6, 76
 )
 
-// cut is the best way to part the letters before one: what it costs, how many of them
-// are of known words, and how long the last word is.
+// cut is the best segmentation of a prefix: its cost, the number of letters in known
+// words, and the length of the last word.
 type cut struct{ cost, known, n int32 }
 
-// segment puts spaces between the words of b.text[from:]: those among which the
-// letters are the least surprising, known words by how usual they are and strange ones
-// by how their letters follow each other. It reports whether half of the letters are
-// of known words, or it is language with words in capitals, and leaves b alone otherwise.
+// segment puts spaces between the words of b.text[from:]. It takes the segmentation with
+// the lowest cost: known words cost by their rank, and unknown ones by their bigram
+// scores. It returns false and leaves b unchanged if less than half of the letters are in
+// known words, unless the text is language with capitalised words.
 func segment(b *builder, from int) bool {
 	w := string(b.text[from:])
 	best, humps := cuts(w)
@@ -174,7 +174,8 @@ func segment(b *builder, from int) bool {
 	return true
 }
 
-// cuts finds the best way to part every beginning of w, and counts its humps.
+// cuts returns the best segmentation of every prefix of w (dynamic programming, as the
+// Viterbi algorithm), and the number of humps.
 func cuts(w string) (best []cut, humps int) {
 	p, vocab := pairs(), wide()
 	best = make([]cut, len(w)+1)
@@ -183,8 +184,8 @@ func cuts(w string) (best []cut, humps int) {
 			best[i+n] = cut{c, best[i].known + int32(n), int32(n)}
 		}
 	}
-	// A strange word that begins at start costs through, less what letters up to there
-	// cost when they go on, the least.
+	// through is the lowest cost at which an unknown word begins, at start, less the cost
+	// of the letters up to there.
 	sum, through, start := int32(0), int32(math.MaxInt32), 0
 	for i := range len(w) + 1 {
 		last := byte(apart)
@@ -232,7 +233,7 @@ func cuts(w string) (best []cut, humps int) {
 			if n == 2 || i+n == len(w) || strings.IndexByte("sdeil", terms.Lower(w[i+n])) < 0 {
 				continue
 			}
-			for _, end := range [...]string{"s", "d", "ed", "ing", "ly"} { // other forms of it
+			for _, end := range [...]string{"s", "d", "ed", "ing", "ly"} { // inflected forms
 				if m := n + len(end); i+m <= len(w) && strings.EqualFold(w[i+n:i+m], end) {
 					put(i, m, cost+formOf)
 				}
@@ -242,7 +243,7 @@ func cuts(w string) (best []cut, humps int) {
 	return best, humps
 }
 
-const minHumps = 3 // how many capitals behind small letters part words
+const minHumps = 3 // capitals after lower-case letters (camel case) that separate words
 
-// hump reports whether w[i] is a capital behind a small letter.
+// hump reports whether w[i] is a capital after a lower-case letter.
 func hump(w string, i int) bool { return classes[w[i]] == cUpper && classes[w[i-1]] == cLower }

@@ -9,11 +9,11 @@ import (
 
 // spelling is a way to write letters one by one.
 type spelling struct {
-	least int                                        // how many in a row are a text
-	first terms.Bytes                                // the bytes with which a letter may begin
-	next  func(s string, i int) (letter byte, n int) // what stands at s[i], and how long it is: 0 is nothing
-	gap   func(c byte) bool                          // what may stand between two of them
-	meant func(string) bool                          // whether the letters say something
+	least int                                        // the fewest letters of a text
+	first terms.Bytes                                // the first bytes of a letter
+	next  func(s string, i int) (letter byte, n int) // parses the letter at s[i]; n is its length, 0 for none
+	gap   func(c byte) bool                          // whether a byte may separate two letters
+	meant func(string) bool                          // whether the result is plausible
 }
 
 const (
@@ -23,19 +23,19 @@ const (
 )
 
 const (
-	minAlphabet = 12 // how many numbers are taken for letters
-	minSpelled  = 5  // words of a spelling alphabet in a row
-	minJoined   = 12 // how many letters without a gap are taken for several words
+	minAlphabet = 12 // the fewest numbers that are read as letters
+	minSpelled  = 5  // the fewest words of a spelling alphabet
+	minJoined   = 12 // letters without a gap that may be several words
 )
 
 var spellings = [...]spelling{
 	byNumber: {minAlphabet, digit, byPlace, func(c byte) bool { return !isAlnum(c) }, language},
-	inMorse:  {minNumbers, beeps, beeped, func(c byte) bool { return strings.IndexByte(" \n/|,*", c) >= 0 }, func(s string) bool { return legible(s, 90, 3) }},
-	byWord:   {minSpelled, letter, worded, func(c byte) bool { return !isLetter(c) }, func(s string) bool { return strings.TrimSpace(s) != "" }},
+	inMorse:  {minNumbers, beeps, morseLetter, func(c byte) bool { return strings.IndexByte(" \n/|,*", c) >= 0 }, func(s string) bool { return legible(s, 90, 3) }},
+	byWord:   {minSpelled, letter, spellingWord, func(c byte) bool { return !isLetter(c) }, func(s string) bool { return strings.TrimSpace(s) != "" }},
 }
 
-// spelledOut reads letters that are written one by one. What stands between most of them
-// parts letters, and anything else parts words.
+// spelledOut decodes letters that are written one by one. The most frequent separator
+// separates letters; any other separates words.
 func spelledOut(found []View, v *View, by *spelling) []View {
 	s := v.Text
 	var letters []byte
@@ -69,8 +69,8 @@ func spelledOut(found []View, v *View, by *spelling) []View {
 	return found
 }
 
-// spaced writes letters with a space where another gap than the usual one stands before
-// them, and finds the words in those that none parts.
+// spaced writes letters, with a space where the separator is not the usual one, and
+// segments long words.
 func spaced(letters []byte, gaps []string) *builder {
 	count, usual := map[string]int{}, ""
 	for _, gap := range gaps[1:] {
@@ -79,7 +79,7 @@ func spaced(letters []byte, gaps []string) *builder {
 		}
 	}
 	b := newBuilder(len(letters) + len(letters)/4)
-	from := 0 // where the last word begins
+	from := 0 // start of the last word
 	for k, c := range letters {
 		if k > 0 && gaps[k] != usual || c == ' ' {
 			if b.part(from); c != ' ' {
@@ -93,14 +93,14 @@ func spaced(letters []byte, gaps []string) *builder {
 	return b
 }
 
-// part finds the words in the letters from a place on.
+// part segments the letters from an offset on.
 func (b *builder) part(from int) {
 	if len(b.text)-from >= minJoined {
 		segment(b, from)
 	}
 }
 
-// byPlace reads a number from 1 to 26 as a letter of the alphabet.
+// byPlace parses a number from 1 to 26 as a letter of the alphabet.
 func byPlace(s string, i int) (letter byte, n int) {
 	if i > 0 && isAlnum(s[i-1]) {
 		return 0, 0
@@ -113,10 +113,10 @@ func byPlace(s string, i int) (letter byte, n int) {
 	return 'a' - 1 + is, n
 }
 
-const maxBeeps = 6 // of one letter, digit or sign
+const maxBeeps = 6 // of one letter, digit or punctuation mark
 
-// beeped reads dots and dashes, whatever signs are used for them, as Morse code.
-func beeped(s string, i int) (letter byte, n int) {
+// morseLetter parses dots and dashes, in any of their characters, as Morse code.
+func morseLetter(s string, i int) (letter byte, n int) {
 	_, before := utf8.DecodeLastRuneInString(s[:i])
 	if _, is := beep(s[i-before:]); is > 0 && before > 0 {
 		return 0, 0
@@ -134,7 +134,7 @@ func beeped(s string, i int) (letter byte, n int) {
 	return ' ', n
 }
 
-// beep is the dot (0) or dash (1) that s begins with; length 0 means none.
+// beep parses a dot (0) or dash (1) at the beginning of s; length 0 means none.
 func beep(s string) (bit, n int) {
 	if s == "" || !beeps[s[0]] {
 		return 0, 0
@@ -153,15 +153,14 @@ var beeps = terms.BytesOf(dots + dashes)
 
 const dots, dashes = ".·•∙⋅・●", "-_−–—▬━"
 
-// The codes as bits behind a leading one (dash is one), and what they mean.
+// Morse codes as bits after a leading 1 (a dash is 1), and their characters.
 const (
 	morseLetters = "\x05\x18\x1a\x0c\x02\x12\x0e\x10\x04\x17\x0d\x14\x07\x06\x0f\x16\x1d\x0a\x08\x03\x09\x11\x0b\x19\x1b\x1c\x3f\x2f\x27\x23\x21\x20\x30\x38\x3c\x3e\x5e"
 	morsePlain   = "abcdefghijklmnopqrstuvwxyz0123456789'"
 )
 
-// spellingWords are the words of the alphabets of ICAO and of the older ones of
-// English, which stand for the letters that they begin with, and spellingGaps those that
-// stand for a space.
+// spellingWords are the words of the ICAO spelling alphabet and of older English ones,
+// each of which stands for its first letter. spellingGaps stand for a space.
 const (
 	spellingWords = `alfa alpha bravo charlie delta echo foxtrot golf hotel india juliett juliet kilo lima mike november oscar papa
 quebec romeo sierra tango uniform victor whiskey whisky xray yankee zulu able baker dog easy fox george how item jig king love nan oboe peter
@@ -169,8 +168,8 @@ queen roger sugar tare uncle william yoke zebra`
 	spellingGaps = "space stop break dash"
 )
 
-// worded reads a word of a spelling alphabet.
-func worded(s string, i int) (c byte, n int) {
+// spellingWord parses a word of a spelling alphabet.
+func spellingWord(s string, i int) (c byte, n int) {
 	if i > 0 && isLetter(s[i-1]) {
 		return 0, 0
 	}

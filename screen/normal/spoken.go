@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	minScrambled = 3 // words that are others with their inner letters mixed
-	minAnagram   = 5 // letters of a word that are one other in any order
-	minPig       = 4 // words of pig Latin
-	minBare      = 4 // words without vowels, for each manyBare of which one may have some
+	minScrambled = 3 // fewest words with mixed inner letters
+	minAnagram   = 5 // fewest letters of a word whose letters are in any order
+	minPig       = 4 // fewest words of pig Latin
+	minBare      = 4 // fewest words without vowels; one word in manyBare may have some
 	manyBare     = 3
-	sureBare     = 6  // in a text of other words
-	minBackward  = 4  // words of a text that may run backward
-	sureBackward = 1  // signs that it does
-	mostWords    = 30 // of a clause for each sign that it does
+	sureBare     = 6  // fewest of them in a text with other words
+	minBackward  = 4  // fewest words of a text in reversed word order
+	sureBackward = 1  // evidence that suffices for it
+	mostWords    = 30 // the most words per piece of evidence
 )
 
-// spoken adds the readings of texts whose words a person would read at once
-// and a table of words does not: with their inner letters mixed, without vowels,
-// spelled, in pig Latin, and in reverse order.
+// spoken appends the readings of texts that a person understands at once and a word list
+// does not: with mixed inner letters, without vowels, in a spelling alphabet, in pig
+// Latin, and in reversed word order.
 func spoken(found []View, v *View) []View {
 	s, vocab := v.Text, wide()
 	words, scrambled, spelled, longest := 0, 0, 0, 0
@@ -79,14 +79,14 @@ func spoken(found []View, v *View) []View {
 		2*(strange-mistyped) <= known+mistyped && (v.Name == Plain || v.decoded()) {
 		found = append(found, retyped(v))
 	}
-	if part, ok := bare.part(s, minBare, sureBare); ok { // and not a few abbreviations
+	if part, ok := bare.part(s, minBare, sureBare); ok { // more than a few abbreviations
 		found = append(found, replaced(v, part, restored))
 	}
-	if part, ok := pigs.part(s, minPig, minPig); ok { // no language ends every second word so
+	if part, ok := pigs.part(s, minPig, minPig); ok { // no language has this ending in every second word
 		found = append(found, replaced(v, part, unpig))
 	}
 	if v.Name == Reversed || v.guessed() && order.all.backward*mostWords+ends(s) < max(sureBackward, words*(len(s)/leastTrimmed)) {
-		return found // there are both ways
+		return found // v is a reversal of another reading
 	}
 	if all := order.all; words >= minBackward && all.backward >= all.forward && !v.piece && strings.ContainsAny(strings.TrimSpace(s), " \n\t") {
 		b := backward(v, []span{{0, len(s)}})
@@ -115,8 +115,8 @@ func eachWord(s string, f func(i, j int, h uint32)) {
 	}
 }
 
-// inner is the signature of a word: its ends, its length, and its inner letters
-// in any order.
+// inner is the signature of a word: its first and last letter, its length, and an
+// order-independent hash of its inner letters.
 type inner struct {
 	first, last byte
 	n           int
@@ -132,15 +132,15 @@ func signature(w string) inner {
 	return k
 }
 
-// anagram is the signature of a word all of whose letters may be in any order.
+// anagram returns the signature of a word with all letters in any order.
 func anagram(w string) inner {
 	k := signature(" " + w + " ")
 	k.first, k.last = 0, 0
 	return k
 }
 
-// scrambles are the known words of four letters and more by signature, and those of
-// five and more by anagram. One that two of them have is the first's.
+// scrambles maps signatures of known words of four letters or more, and anagrams of those
+// of five or more, to the most usual word.
 var scrambles = sync.OnceValue(func() map[inner]string {
 	all := map[inner]string{}
 	for _, w := range slices.Backward(usual()) {
@@ -156,8 +156,7 @@ var scrambles = sync.OnceValue(func() map[inner]string {
 
 var vowel, vowels = terms.BytesOf("aeiouAEIOU"), strings.NewReplacer("a", "", "e", "", "i", "", "o", "", "u", "")
 
-// skeletons are known words by what is left of them without their vowels: of those
-// that leave the same, the most usual one.
+// skeletons maps known words without their vowels to the most usual word.
 var skeletons = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
 	for _, w := range slices.Backward(append(strings.Fields("your are is use and"), usual()...)) {
@@ -166,7 +165,8 @@ var skeletons = sync.OnceValue(func() map[string]string {
 	return all
 })
 
-// restored is the word of a skeleton, or another form of one, or "".
+// restored returns the word, or inflected form of a word, that bare is without its
+// vowels, or "".
 func restored(bare string) string {
 	bare = strings.ToLower(bare)
 	if w := skeletons()[bare]; w != "" {
@@ -181,10 +181,10 @@ func restored(bare string) string {
 	return ""
 }
 
-const leastStem = 4 // how many consonants a word has of which there may be other forms
+const leastStem = 4 // fewest consonants of a word whose inflected forms are recognised
 
-// replaced reads v with other words in the place of those between two places for which
-// another gives one.
+// replaced returns the reading of v with the words in a span replaced by those that
+// another returns; "" keeps a word.
 func replaced(v *View, in span, another func(string) string) View {
 	s := v.Text
 	b := newBuilder(len(s))
@@ -208,15 +208,16 @@ func replaced(v *View, in span, another func(string) string) View {
 	return mapped(Scrambled, b, v)
 }
 
-// unpig returns the word that a word of pig Latin stands for, or "". Of one that is
-// not known consonants at the end began it, as many as make it most like a word.
+// unpig returns the word that a word of pig Latin stands for, or "". In an unknown word
+// the consonants at the end are moved to the front, as many as give the best bigram
+// score.
 func unpig(w string) string {
 	if len(w) < 4 || !strings.EqualFold(w[len(w)-2:], "ay") {
 		return ""
 	}
 	stem := strings.ToLower(w[:len(w)-2])
 	last := stem[len(stem)-1]
-	bare := stem[:len(stem)-1] // of a word that begins with a vowel
+	bare := stem[:len(stem)-1] // the candidate for a word that begins with a vowel
 	known := len(bare) > 1 && wide().word(bare)
 	if last == 'w' && known {
 		return bare

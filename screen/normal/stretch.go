@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// minStretch is how many bytes of text in a row hardly ever occur in bytes that are not
-// text: random ones are letters and signs for three in eight.
+// minStretch is the number of consecutive bytes of text that hardly occurs in binary
+// data: three in eight random bytes are printable.
 const minStretch = 20
 
-// stretches returns the text that is in a code whose bytes are not text as a whole, or
-// nil: a file with words in it, or a code that other digits precede. All is false where
-// more is packed in it than is unpacked.
+// stretches returns the text within the bytes that s encodes, if these are not text as a
+// whole: a file with words in it, or an encoding after other digits. all is false if some
+// of it is compressed and exceeds a bound.
 func stretches(s string) (text []byte, all bool) {
 	all = true
 	if len(s) < 2*minStretch {
@@ -35,16 +35,16 @@ func stretches(s string) (text []byte, all bool) {
 	return append(append(text, textIn(codec32.decode(buf, s))...), textIn(codec2.decode(buf, s))...), all
 }
 
-// maxPacked is how many times as long as its code a packed text is at most: prose is
-// three times as long.
+// maxPacked bounds decompression, as a multiple of the compressed length: prose
+// compresses to a third.
 const maxPacked = 4
 
-// maxLayers is how many times a text is unpacked that was packed again.
+// maxLayers bounds nested compression.
 const maxLayers = 4
 
-// inflate unpacks what gzip or zlib packed, as far as it is whole, so many times at
-// most. All is false, and nothing is unpacked, where that is a text too long for its
-// code, or packed more often. Other bytes are returned as they are.
+// inflate decompresses gzip or zlib data, even if truncated, up to layers times. all is
+// false, and nothing is returned, if the data exceeds maxPacked or maxLayers (a
+// decompression bomb). Other data is returned as it is.
 func inflate(b []byte, layers int) (out []byte, all bool) {
 	var r io.Reader
 	var err error
@@ -74,8 +74,8 @@ func inflate(b []byte, layers int) (out []byte, all bool) {
 	return inflate(out, layers-1)
 }
 
-// textIn returns the text among bytes: each part of it that is long enough, or all of
-// it where most bytes are text, and language. Every second byte of UTF-16 may be zero.
+// textIn returns the text among bytes: every long enough part, or all of it if most bytes
+// are text and it is language. Zero bytes are dropped if there are many, as in UTF-16.
 func textIn(b []byte) (text []byte) {
 	if bytes.Count(b, []byte{0})*4 > len(b) {
 		b = bytes.ReplaceAll(b, []byte{0}, nil)
@@ -83,7 +83,7 @@ func textIn(b []byte) (text []byte) {
 	most, parts := 0, 0
 	for i := 0; i < len(b); i++ {
 		if c := b[i]; c < utf8.RuneSelf && !shown[c] || c >= utf8.RuneSelf && !utf8.RuneStart(c) {
-			parts++ // most bytes that are no text
+			parts++ // most bytes that are not text
 			continue
 		}
 		n := shows(b[i:])
@@ -107,7 +107,7 @@ func textIn(b []byte) (text []byte) {
 	return text
 }
 
-// shows is how many bytes at the beginning of b are characters that are shown.
+// shows returns the length of the printable prefix of b.
 func shows(b []byte) (n int) {
 	for n < len(b) {
 		if c := b[n]; c < utf8.RuneSelf {
@@ -118,7 +118,7 @@ func shows(b []byte) (n int) {
 			continue
 		}
 		if !utf8.RuneStart(b[n]) || n+1 < len(b) && utf8.RuneStart(b[n+1]) {
-			break // most bytes that are no text
+			break // most bytes that are not text
 		}
 		c, size := utf8.DecodeRune(b[n:])
 		if c == utf8.RuneError && size == 1 || !unicode.IsPrint(c) && !unicode.IsSpace(c) {
@@ -129,7 +129,7 @@ func shows(b []byte) (n int) {
 	return n
 }
 
-// shown are the characters of ASCII that are.
+// shown says which ASCII characters are printable.
 var shown = func() (of [utf8.RuneSelf]bool) {
 	for c := range of {
 		of[c] = unicode.IsPrint(rune(c)) || unicode.IsSpace(rune(c))

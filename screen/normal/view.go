@@ -11,45 +11,46 @@ import (
 type View struct {
 	Name string
 	Text string
-	// Depth counts the decodings that led here; 0 is the text itself.
+	// Depth is the number of decoding steps; 0 is the text itself.
 	Depth int
-	// Rough readings are guesses at what is hardly language: rules are looked
-	// for in them, and what knows language by its statistics cannot judge them.
+	// Rough readings are guesses that are hardly language: rules apply to them, but
+	// statistical models cannot judge them.
 	Rough bool
 
-	// Innocent readings are of what is written in all innocence: the text itself,
-	// links, lists, and what may run backward and mostly does not. Others were hidden.
+	// Innocent readings need no intent to hide: the text itself, links, lists, and a
+	// reversed word order that is merely possible. The content of other readings was
+	// hidden.
 	Innocent bool
 
-	cut   bool // it stands for more than is read
-	piece bool // it is a piece of a longer reading, whose codes were decoded
-	// worded is set where words were guessed at one by one, pieced where strings in quotes
-	// were put together, and guesses is how many of both led to it since it was decoded.
+	cut   bool // decoding exceeded a bound
+	piece bool // a piece of a longer reading whose codes were decoded already
+	// worded: words were guessed one by one. pieced: quoted strings were joined. guesses
+	// is the number of guesses since the last decoding.
 	worded, pieced bool
 	guesses        uint8
-	ciphered       bool // a cipher, or the order of letters, was undone since it was decoded
+	ciphered       bool // a cipher or a reversal was undone since the last decoding
 
-	sense int // how much its letters follow each other as in words
+	sense int // average bigram score, see sense
 
-	at   []int32 // original offset of each byte; nil: base and the byte's own
+	at   []int32 // original offset of each byte; nil: base plus the index
 	base int32
 	orig string
-	// from and to are the span of a reading that is not mapped byte by byte.
+	// from and to are the span of a reading without offsets per byte.
 	from, to int
 	whole    bool
-	// start and end are where it stands in the reading that it was decoded from.
+	// start and end are the span in the reading that this one was decoded from.
 	start, end int
 
-	// changed are the stretches in which it is another text than the reading that it was
-	// made from, with what stands around them; nil is all of it.
+	// changed are the spans in which the text differs from the parent reading's, with
+	// their context; nil means all of it.
 	changed []span
 
-	likeness []likeness // of the original from first on, made when it is first asked for
+	likeness []likeness // prefix counts for the original from first on, computed on demand
 	first    int
 }
 
-// Span returns where bytes start to end of the reading stand in the original.
-// The span is never empty unless the original is.
+// Span returns the span in the original of bytes start to end of the reading. It is not
+// empty unless the original is.
 func (v *View) Span(start, end int) (int, int) {
 	if v.whole {
 		return v.from, v.to
@@ -64,7 +65,7 @@ func (v *View) Span(start, end int) (int, int) {
 	}
 	lo, hi := v.at[start], v.at[start]
 	if n := end - start; n > 64 && v.Name != Backward {
-		// Letters run forward or backward, so that the ends tell.
+		// The offsets are monotonic, so the ends are the extremes.
 		lo, hi = min(v.at[start], v.at[end-1]), max(v.at[start], v.at[end-1])
 	} else {
 		for _, o := range v.at[start:end] {
@@ -75,8 +76,8 @@ func (v *View) Span(start, end int) (int, int) {
 	return int(lo), int(hi) + max(n, 1)
 }
 
-// Altered reports whether the reading of a span of the original is another text than
-// it, and not only by a sign here and there.
+// Altered reports whether the reading of a span of the original differs from it by more
+// than occasional characters.
 func (v *View) Altered(from, to int) bool {
 	if v.whole || v.at == nil {
 		return v.whole
@@ -89,19 +90,19 @@ func (v *View) Altered(from, to int) bool {
 	return (b.same-a.same)*altered < max(b.read-a.read, int32(to-from))*(altered-1)
 }
 
-// likeness is how many bytes of a reading lead to the bytes of the original before
-// one, and how many of them are the same.
+// likeness has prefix counts: the bytes of a reading that map to the original before an
+// offset, and how many of them are equal.
 type likeness struct{ read, same int32 }
 
-// compare counts, for every byte of the original in which it lies, what was read in it,
-// so that a text with many findings is compared once.
+// compare computes the prefix counts once, so that a text with many findings is compared
+// once.
 func (v *View) compare() []likeness {
 	v.first = int(slices.Min(v.at))
 	sum := make([]likeness, int(slices.Max(v.at))-v.first+2)
 	next, last := int32(0), int32(-1)
 	for i, at := range v.at {
 		pos := at
-		if at == last { // the rest of a letter
+		if at == last { // a continuation byte
 			pos = next
 		}
 		l := &sum[int(at)-v.first+1]
@@ -118,7 +119,7 @@ func (v *View) compare() []likeness {
 	return sum
 }
 
-const altered = 12 // how many letters there are for each that reads otherwise, at most, where a text is another
+const altered = 12 // a span is altered if more than one byte in this many differs
 
 func (v *View) origin(i int) int32 {
 	if v.at == nil {
@@ -127,7 +128,7 @@ func (v *View) origin(i int) int32 {
 	return v.at[min(i, len(v.at)-1)]
 }
 
-// part is what bytes start to end of the reading are by themselves.
+// part returns the reading of bytes start to end of v.
 func (v *View) part(start, end int) View {
 	p := View{Name: v.Name, Depth: v.Depth, Text: v.Text[start:end], Rough: v.Rough, Innocent: v.Innocent, worded: v.worded, pieced: v.pieced, guesses: v.guesses, ciphered: v.ciphered, orig: v.orig, base: v.base + int32(start), from: v.from, to: v.to, whole: v.whole}
 	if v.at != nil {
@@ -136,13 +137,13 @@ func (v *View) part(start, end int) View {
 	return p
 }
 
-// whole makes a reading of which every byte stands for the same span of v.
+// whole returns a reading of which every byte maps to the same span of v.
 func whole(name string, text []byte, v *View, start, end int) View {
 	from, to := v.Span(start, end)
 	return View{Name: name, Text: string(text), orig: v.orig, from: from, to: to, whole: true, start: start, end: end}
 }
 
-// mapped finishes a reading whose offsets point into parent.
+// mapped returns the reading in b, whose offsets point into parent.
 func mapped(name string, b *builder, parent *View) View {
 	v := View{Name: name, Text: string(b.text), orig: parent.orig, changed: b.changed(parent.Text), worded: parent.worded || name == Split || name == Leet || name == Scrambled, pieced: parent.pieced, ciphered: parent.ciphered || name == Cipher || name == Reversed}
 	if v.guesses = parent.guesses; v.guessed() {

@@ -10,52 +10,51 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// common are words by which a decoding is recognised as language: the most
-// frequent words of English, and the words of instructions.
+// common has the words by which decoded text is recognised as language: the most frequent
+// English words, and words of instructions.
 //
 //go:embed common.txt
 var common string
 
-// shared are words that many sources of texts share, the most shared first
-// (go run ./bench/screen -words): by which words are told where nothing parts
-// them, or their letters are out of order.
+// shared has words that many sources of texts share, the most shared first (go run
+// ./bench/screen -words). They are for recognising words without spaces, or with mixed
+// letters.
 //
 //go:embed words.txt
 var shared string
 
-// usual are all of these words, the most usual first.
+// usual returns all of these words, the most usual first.
 func usual() []string { return strings.Fields(common + " " + shared) }
 
-// vocabulary is what is known of words, by hash. The table is small and quick, and wrong
-// on about one strange word in a million.
+// vocabulary has the known words by hash. The table is small and fast, and wrong for
+// about one unknown word in a million (hash collisions).
 type vocabulary struct {
 	words  terms.Table[known]
-	begins [27*27*27/64 + 1]uint64 // with which three letters words begin, a bit each
+	begins [27*27*27/64 + 1]uint64 // bit set of the first three letters of words
 }
 
-// known is what is known of a word.
+// known is the entry of a word.
 type known struct {
-	// cost is how surprising it is where any word may stand, by its rank, in sixteenths of
-	// a bit, or 0 where it is in no list.
+	// cost is the word's information content by its rank, in sixteenths of a bit, or 0
+	// for a word that is in no list.
 	cost   int16
-	common bool // it is one of the words by which a decoding is recognised
-	letter byte // for which it stands in a spelling alphabet
-	small  byte // the kind of a small word
+	common bool // it is in the list common
+	letter byte // the letter that it means in a spelling alphabet
+	small  byte // its kind in smallWords
 }
 
-// The frequency of words falls with their rank (Zipf): nearRank ranks have much the
-// same, and rankCost is what the first of them costs less than their logarithm says.
+// The frequency of words falls with their rank (Zipf's law): the first nearRank ranks
+// cost about the same, and rankCost is an offset of the logarithm.
 const nearRank, rankCost = 8, 43
 
-const beginning = 3 // how many letters tell whether any word begins so
+const beginning = 3 // length of the beginnings in vocabulary.begins
 
-// three is the place of the first letters of w among all.
+// three returns the index of the first three letters of w in vocabulary.begins.
 func three(w string) int {
 	return (int(places[w[0]])*27+int(places[w[1]]))*27 + int(places[w[2]])
 }
 
-// wide returns the vocabulary, made when it is first asked for and read-only from then
-// on. Words are ranked in their list, which has the most usual first.
+// wide returns the vocabulary. It is built once, and read-only.
 var wide = sync.OnceValue(func() *vocabulary {
 	v := &vocabulary{}
 	for list, words := range [...]string{common, shared} {
@@ -89,7 +88,7 @@ func (v *vocabulary) has(h uint32) bool {
 	return w.cost != 0
 }
 
-// word reports whether s, in whatever case, is in the vocabulary.
+// word reports whether s is in the vocabulary, in any case.
 func (v *vocabulary) word(s string) bool { return v.has(terms.Word(s)) }
 
 // common reports whether the word with a hash is a common one.
@@ -98,9 +97,10 @@ func (v *vocabulary) common(h uint32) bool {
 	return w.common
 }
 
-// letterPairs says how much likelier one letter follows another in words than by
-// chance, in sixteenths of a bit: 26 is what parts words. It knows language by its
-// letters where no list has its words, in most languages that are written in Latin.
+// letterPairs is a character bigram model: for each pair, the log-likelihood ratio of the
+// second letter following the first in words against chance, in sixteenths of a bit.
+// Index 26 is the word boundary. It recognises language for which there is no word list,
+// in most languages in Latin script.
 type letterPairs [27][27]int16
 
 var pairs = sync.OnceValue(func() *letterPairs {
@@ -128,9 +128,9 @@ var pairs = sync.OnceValue(func() *letterPairs {
 	return &p
 })
 
-const apart = 26 // the place of what is no letter
+const apart = 26 // index of any byte that is no letter
 
-// places are those of bytes in the alphabet.
+// places maps each byte to its index in the alphabet.
 var places = func() (p [256]byte) {
 	for c := range p {
 		if p[c] = apart; isLetter(byte(c)) {
@@ -141,13 +141,13 @@ var places = func() (p [256]byte) {
 }()
 
 const (
-	// fluent is how much letters follow each other, on average, in language: all
-	// but one in twenty of its stretches have more.
+	// fluent is the average bigram score of language: all but one in twenty windows of
+	// prose score higher.
 	fluent = 7
-	better = 6 // how much more they do so under the right cipher
+	better = 6 // the minimum gain in score under the right cipher
 )
 
-// sense is how much the letters of s follow each other as in words, on average.
+// sense returns the average bigram score of s.
 func sense(s string) int {
 	p := pairs()
 	sum, n, last := 0, 0, byte(apart)
@@ -163,13 +163,13 @@ func sense(s string) int {
 	return sum / max(n, 1)
 }
 
-const minLanguage = 6 // how many letters tell language from chance
+const minLanguage = 6 // the fewest letters that distinguish language from chance
 
-// language reports texts whose letters follow each other as in words and are most of it.
+// language reports whether s is mostly letters and its bigram score is that of language.
 func language(s string) bool { return legible(s, 70, fluent) }
 
-// legible reports texts of whose signs so many percent are letters, which follow each
-// other so much as in words.
+// legible reports whether at least percent of the visible characters of s are letters,
+// and its bigram score is at least least.
 func legible(s string, percent, least int) bool {
 	letters, signs := 0, 0
 	for i := range len(s) {
@@ -183,8 +183,8 @@ func legible(s string, percent, least int) bool {
 	return letters >= minLanguage && letters*100 >= signs*percent && sense(s) >= least
 }
 
-// foreign reports texts that are mostly in other scripts than Latin, of whose letters
-// nothing is known.
+// foreign reports whether s is mostly in scripts other than Latin, for which there is no
+// model.
 func foreign(s string) bool {
 	n := 0
 	for i := range len(s) {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// words adds the readings that depend on single words: leetspeak, letters that
-// stand apart, and words run together.
+// words appends the readings derived from single words: leetspeak, spaced-out letters,
+// and words run together.
 func words(found []View, v *View, m marks) []View {
 	if m&markLeet != 0 {
 		found = leet(found, v)
@@ -19,16 +19,16 @@ func words(found []View, v *View, m marks) []View {
 		found = split(found, v)
 	}
 	if v.spread() {
-		found = evenly(stuttered(parted(found, v), v), v)
+		found = regrouped(unrepeat(despaced(found, v), v), v)
 	}
 	return spoken(found, v)
 }
 
-// minSpread is how many single letters in a row are taken for a word that is known, and
-// sureSpread for any.
+// minSpread is the number of single letters in a row that are joined to a known word, and
+// sureSpread to any word.
 const minSpread, sureSpread = 5, 8
 
-// join puts letters that stand apart together: "i g n o r e", "i.g.n.o.r.e".
+// join joins spaced-out letters: "i g n o r e", "i.g.n.o.r.e".
 func join(found []View, v *View) []View {
 	s := v.Text
 	b := newBuilder(len(s))
@@ -53,7 +53,7 @@ func join(found []View, v *View) []View {
 			k = alnum.Find(s[:end], gap)
 			spreadGap(b, s, gap, k, sep)
 		}
-		if letters >= sureSpread || wide().word(string(b.text[from:])) { // and not the names in a formula
+		if letters >= sureSpread || wide().word(string(b.text[from:])) { // a known word, and not the variables of a formula
 			joined++
 		}
 		if word := b.text[from:]; bytes.IndexByte(word, ' ') < 0 && len(word) >= minJoined {
@@ -70,13 +70,13 @@ func join(found []View, v *View) []View {
 	return append(found, mapped(Joined, b, v))
 }
 
-// spreadGap writes what stands between two letters that stand apart by sep: the
-// signs of a sentence, and a space where words part.
+// spreadGap writes what lies between two letters that are separated by sep: punctuation,
+// and a space at a word boundary.
 func spreadGap(b *builder, s string, from, to int, sep byte) {
 	apart := false
 	for k := from; k < to; k++ {
 		switch c := s[k]; {
-		case c >= utf8.RuneSelf && c < 0xc0: // the rest of a sign
+		case c >= utf8.RuneSelf && c < 0xc0: // a continuation byte
 		case c == sep:
 			apart = apart || k > from && s[k-1] == sep
 		case c == ' ':
@@ -96,10 +96,10 @@ func spreadGap(b *builder, s string, from, to int, sep byte) {
 	}
 }
 
-const maxGap = 6 // how much may stand between two letters of a run
+const maxGap = 6 // the most bytes between two letters of a run
 
-// spreadRun measures the run of single letters that begins at s[i]: how many
-// letters, and where it ends.
+// spreadRun returns the number of letters in the run of single letters at s[i], and its
+// end.
 func spreadRun(s string, i int) (letters, end int) {
 	for k := i; k < len(s) && isAlnum(s[k]) && (k+1 == len(s) || !isAlnum(s[k+1])); k = alnum.Find(s[:min(len(s), end+maxGap)], end) {
 		letters, end = letters+1, k+1
@@ -107,7 +107,7 @@ func spreadRun(s string, i int) (letters, end int) {
 	return letters, max(end, i+1)
 }
 
-// separator is what follows most letters of a run.
+// separator returns the byte that follows most letters of a run.
 func separator(run string) (sep byte) {
 	var after [256]int
 	for k := 1; k < len(run); k++ {
@@ -120,9 +120,9 @@ func separator(run string) (sep byte) {
 	return sep
 }
 
-// parted reads a text of which every second sign is the same: letters may be signs,
-// too, as in what was escaped before it was spread.
-func parted(found []View, v *View) []View {
+// despaced reads a text in which every second character is the same separator. The others
+// may be any characters, since the text may have been escaped before it was spaced out.
+func despaced(found []View, v *View) []View {
 	s, sep, most := v.Text, "", 0
 	for _, c := range [...]string{"|", "_", "-", ".", "/", "·", "\n"} {
 		if n := strings.Count(s, c); n > most {
