@@ -15,17 +15,17 @@ var exemplars string
 //go:embed harmless.txt
 var harmless string
 
-// Exemplars are the built-in known attacks.
+// Exemplars returns the built-in known attacks.
 func Exemplars() []similar.Exemplar {
 	out, err := ParseExemplars("exemplars.txt", exemplars)
 	if err != nil {
-		panic(err) // it is compiled in
+		panic(err) // cannot happen: the file is embedded
 	}
 	return out
 }
 
-// Harmless are the built-in texts that are no attack and stand next to the
-// known ones, for thresholds to be held against.
+// Harmless returns the built-in texts that are similar to known attacks and harmless, to
+// validate thresholds with.
 func Harmless() []string {
 	var out []string
 	for _, line := range rulefile.Lines(harmless) {
@@ -34,10 +34,10 @@ func Harmless() []string {
 	return out
 }
 
-const maxExemplar = 2000 // bounds one known attack, in bytes
+const maxExemplar = 2000 // the longest exemplar, in bytes
 
-// ParseExemplars reads known attacks, one a line: the family, a tab, the text.
-// # begins a comment. Errors name file and line.
+// ParseExemplars parses known attacks, one per line: the family, a tab, the text. #
+// begins a comment. Errors name file and line.
 func ParseExemplars(file, src string) ([]similar.Exemplar, error) {
 	var out []similar.Exemplar
 	for n, line := range rulefile.Lines(src) {

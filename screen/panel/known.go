@@ -12,27 +12,28 @@ import (
 )
 
 const (
-	// DefaultCacheSize is how many texts' judgements are kept at least, and half of how
-	// many at most, in 8 MB: what is read again and again is judged once.
+	// DefaultCacheSize is the number of texts whose results are cached: at least this
+	// many, at most twice as many, in 8 MB. A text that is read again and again is judged
+	// once.
 	DefaultCacheSize = 65536
-	// readTime bounds the screening of one answer. What was judged until then is kept,
-	// so that the next reads of it get on from there.
+	// readTime bounds the screening of one answer. The results so far stay cached, so
+	// that a retry continues from there.
 	readTime = 30 * time.Second
 )
 
-// looks is what the layers find that look at one text alone, whoever wrote it.
-// Nil is nothing.
+// looks has the findings of the layers that depend on the text alone. Nil means none.
 type looks struct {
 	danger   []memproxy.Finding // of the deterministic layer, not weighed yet
 	personal []memproxy.Finding // credentials and personal data
-	like     similar.Match      // the known attack that it resembles most
+	like     similar.Match      // the most similar known attack
 }
 
 type textHash = [sha256.Size]byte
 
-// known returns what is found in an operation's texts, by their items' places. A write
-// has its caller's place already. A read takes one for each text that has to be looked
-// at, so that the caller's reads take turns and a short one does not wait for a long one.
+// known returns the findings of an operation's texts, by item index. A write has its
+// caller's slot already. A read takes a slot for each text that is not cached, so that
+// the reads of one caller alternate and a short one does not wait for a long one
+// (head-of-line blocking).
 func (p *Panel) known(ctx context.Context, s memproxy.Screening) (found []*looks, err error) {
 	found = make([]*looks, len(s.Operation.Items))
 	begun := p.opt.Clock()
@@ -55,8 +56,8 @@ func (p *Panel) known(ctx context.Context, s memproxy.Screening) (found []*looks
 	return found, ctx.Err()
 }
 
-// look returns what is found in a text, and keeps it. A text is looked at once, however
-// many ask for it meanwhile.
+// look returns the findings of a text and caches them. Concurrent requests for one text
+// share one computation.
 func (p *Panel) look(ctx context.Context, s memproxy.Screening, sum textHash, text string) (*looks, error) {
 	if s.Reading {
 		leave, err := p.shares.enter(ctx, asker(&s.Principal))
@@ -92,8 +93,8 @@ func (o *Options) examine(text string) *looks {
 	return &l
 }
 
-// personal finds credentials and personal data. They have no score: whether they
-// are kept is a question of their own, for the policy.
+// personal finds credentials and personal data. They have no score: whether they may be
+// kept is for the policy to decide.
 func personal(text string) (found []memproxy.Finding) {
 	for _, hit := range secrets.Scan(text) {
 		rule := "pii." + string(hit.Class)
@@ -105,11 +106,11 @@ func personal(text string) (found []memproxy.Finding) {
 	return found
 }
 
-// unescape undoes the escapes of names in pointers.
+// unescape resolves the escapes of JSON pointers.
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
-// labelled finds the credentials in metadata that only their names give away, as in
-// {"password": "…"}: to a layer that looks at one text, the value is any word.
+// labelled finds credentials in metadata that are recognisable only by their member name,
+// as in {"password": "…"}: by itself the value is an ordinary word.
 func labelled(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
 	for i := range op.Items {
 		it := &op.Items[i]
@@ -118,9 +119,9 @@ func labelled(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Fi
 			continue
 		}
 		path = unescape.Replace(path)
-		name := strings.TrimRight(path, "/0123456789") // of a list, what its values are called
+		name := strings.TrimRight(path, "/0123456789") // list elements have the name of the list
 		class := secrets.Given(name[strings.LastIndexByte(name, '/')+1:], it.Text)
-		if class != "" && !strings.HasSuffix("/"+path, "/"+it.Text) { // which is a name by itself
+		if class != "" && !strings.HasSuffix("/"+path, "/"+it.Text) { // the text is a member name, not a value
 			findings = append(findings, memproxy.Finding{Rule: prefixSecret + string(class), Severity: class.Severity(), Item: i, End: len(it.Text)})
 		}
 	}

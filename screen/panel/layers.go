@@ -15,14 +15,15 @@ import (
 	"github.com/memproxy/memproxy/screen/synapse"
 )
 
-// keysOf says whose earlier writes count: the caller's to the same memory, and those
-// of its session, unless it is whoever it says in each. A session is the caller's to
-// name, and so it may name another for each piece.
+// keysOf returns the keys of the earlier writes that a write is joined with: those of the
+// caller to the same memory, and those of its session, unless the caller is anonymous
+// with a session of its own choice (several ids of one account). The session alone is not
+// enough: the caller chooses its name, and could use another session for each piece.
 func keysOf(s memproxy.Screening) []assembly.Key {
 	sc, k := s.Operation.Scope, assembly.Key{Tenant: s.Principal.Tenant, Principal: s.Principal.Account(), Session: s.Session}
 	memory := "\x00" + sc.User + "\x00" + sc.Agent + "\x00" + sc.App
 	if sc.User+sc.Agent+sc.App == "" {
-		memory += "\x00" + sc.Run // else a run is a session in the same memory
+		memory += "\x00" + sc.Run // with any of these set, a run is a session in the same memory
 	}
 	keys := append(make([]assembly.Key, 0, 2), assembly.Key{Tenant: k.Tenant, Principal: k.Principal, Session: memory})
 	if k.Session != "" && k.Principal == s.Principal.ID {
@@ -31,14 +32,13 @@ func keysOf(s memproxy.Screening) []assembly.Key {
 	return keys
 }
 
-// assembled screens what the write makes together with its session's earlier
-// ones. What was found in the one text already, or lies in earlier ones alone,
-// is not held against it.
+// assembled screens the texts that the write forms together with earlier ones. A finding
+// within one text, or within earlier writes only, is not attributed to this write.
 func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
 	var all []assembly.Joined
 	for _, key := range keysOf(s) {
 		for _, j := range p.opt.Assembly.Assemble(key, s.Decision, texts(s.Operation), p.opt.Clock()) {
-			if !slices.ContainsFunc(all, j.Same) { // a session's writes to one memory are in both
+			if !slices.ContainsFunc(all, j.Same) { // writes of the session to this memory are under both keys
 				all = append(all, j)
 			}
 		}
@@ -60,7 +60,7 @@ func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []m
 		}
 		for _, f := range report.Findings {
 			if strings.HasPrefix(f.Rule, "classify.") {
-				continue // it was trained on texts that people wrote, not on joined ones
+				continue // the classifier was trained on texts written in one piece
 			}
 			if j.Kind == assembly.Encoded || j.Crosses(f.Start, f.End) {
 				f.Rule, f.Score = "assembled."+f.Rule, report.Score
@@ -71,8 +71,8 @@ func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []m
 	return findings
 }
 
-// attribute adds a finding in a joined text at the write's own parts of it.
-// Several joins may show the same; the worst of them is kept.
+// attribute adds a finding in a joined text at the parts of it that this write contains.
+// If several joins give the same finding, the highest score is kept.
 func attribute(findings []memproxy.Finding, j assembly.Joined, write string, f memproxy.Finding) []memproxy.Finding {
 	for _, seg := range j.In(write, f.Start, f.End) {
 		own := f
@@ -89,14 +89,14 @@ func attribute(findings []memproxy.Finding, j assembly.Joined, write string, f m
 	return findings
 }
 
-// unavailable says that a layer has no answer.
+// unavailable logs that a layer failed and returns the finding for it.
 func (p *Panel) unavailable(layer string, item int, err error) memproxy.Finding {
 	p.opt.Log.Warn("a layer of screening has no answer; the others' stand", "layer", layer, "error", err)
 	return memproxy.Finding{Rule: layer + ".unavailable", Severity: "low", Item: item}
 }
 
-// similar compares with known attacks. How like is too like depends on the
-// source of the text.
+// similar compares items with known attacks by embedding. The threshold depends on the
+// source.
 func (p *Panel) similar(ctx context.Context, op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
 	for i := range op.Items {
 		if !judged(&op.Items[i]) {
@@ -111,8 +111,8 @@ func (p *Panel) similar(ctx context.Context, op *memproxy.Operation, findings []
 	return findings
 }
 
-// asker is whose calls of the judge count together: those of one account, and
-// those of all whom nobody knows, because whoever wants has another identity.
+// asker returns the key by which calls are counted for fair shares: the account, or one
+// key for all anonymous callers, since anyone can have many anonymous identities.
 func asker(p *memproxy.Principal) string {
 	if p.Trust == memproxy.TrustAnonymous {
 		return "anonymous"
@@ -120,7 +120,7 @@ func asker(p *memproxy.Principal) string {
 	return p.Tenant + "\x00" + p.Account()
 }
 
-// opinions asks a model about what is on the borderline.
+// opinions asks the judge about borderline items.
 func (p *Panel) opinions(ctx context.Context, who string, op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
 	risks := make(map[int]memproxy.PerMille)
 	for _, f := range findings {
@@ -151,7 +151,8 @@ func (p *Panel) opinions(ctx context.Context, who string, op *memproxy.Operation
 	return findings
 }
 
-// resembles appends the finding of an item that is like a known attack, if that counts.
+// resembles appends the finding for an item that matches a known attack over the
+// threshold.
 func resembles(out []memproxy.Finding, layer string, m similar.Match, item int) []memproxy.Finding {
 	if !m.Over() {
 		return out
@@ -159,12 +160,12 @@ func resembles(out []memproxy.Finding, layer string, m similar.Match, item int) 
 	return append(out, memproxy.Finding{Rule: layer + "." + m.Family, Severity: "high", Item: item, Start: m.Start, End: m.End, Score: screen.Hold})
 }
 
-// RuleRecipe is the rule of a write that completes, with others of whatever
-// session and day, a way to carry data out.
+// RuleRecipe is the rule of a write that completes an exfiltration recipe together with
+// other writes, of any session and day.
 const RuleRecipe = "assembled.recipe"
 
-// cooked holds what completes a recipe.
-func (p *Panel) cooked(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
+// recipes adds a finding that holds for each text that completes a recipe.
+func (p *Panel) recipes(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
 	written := texts(s.Operation)
 	for _, i := range p.opt.Recipes.Complete(memoryOf(s), s.Decision, written, suspect(s.Operation), p.opt.Clock()) {
 		findings = append(findings, memproxy.Finding{Rule: RuleRecipe, Severity: "high", Item: i, End: len(written[i]), Score: screen.Hold})
@@ -172,20 +173,20 @@ func (p *Panel) cooked(s memproxy.Screening, findings []memproxy.Finding) []memp
 	return findings
 }
 
-// memoryOf says into whose memory a write goes.
+// memoryOf returns the memory that a write goes to.
 func memoryOf(s memproxy.Screening) assembly.Whose {
 	sc := s.Operation.Scope
 	return assembly.Whose{Tenant: s.Principal.Tenant, User: sc.User, Agent: sc.Agent, App: sc.App}
 }
 
-// suspect reports whether content comes from where it could be manipulated.
+// suspect reports whether content comes from a source that an attacker may control.
 func suspect(op *memproxy.Operation) bool {
 	return op.SourceClaim == memproxy.SourceUntrusted || op.SourceClaim == memproxy.SourceHostile
 }
 
-// validated finds the mandatory patterns of governed fields, and what is odd in
-// how they are written. The patterns count elsewhere too where the source is
-// not trusted. They have no score: what they mean is for the policy to say.
+// validated adds the mandatory patterns in governed fields, and the heuristics of their
+// style. Patterns count in all fields if the source is suspect. They have no score: the
+// policy decides.
 func (p *Panel) validated(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
 	var own []string
 	for i := range s.Operation.Items {
@@ -208,24 +209,23 @@ func (p *Panel) validated(s memproxy.Screening, findings []memproxy.Finding) []m
 	return findings
 }
 
-// names are those by which the one who writes may call itself.
+// names returns the names by which the writer may call itself.
 func names(p *memproxy.Principal, op *memproxy.Operation) []string {
 	out := append([]string{op.Scope.Agent}, p.Roles...)
 	_, name, _ := strings.Cut(p.ID, ":")
 	return append(out, name)
 }
 
-// whose is the profile that a write is compared with: of the user whom it is
-// about, else of the principal.
-func whose(s memproxy.Screening) baseline.Key {
+// profileOf returns the baseline profile for a write: that of the user it is about, else
+// that of the principal.
+func profileOf(s memproxy.Screening) baseline.Key {
 	if u := s.Operation.Scope.User; u != "" {
 		return baseline.Key{Tenant: s.Principal.Tenant, User: u}
 	}
 	return baseline.Key{Tenant: s.Principal.Tenant, User: "\x00" + s.Principal.Account()}
 }
 
-// filled are the texts that a write brings, without the empty places, and
-// their items.
+// filled returns the non-empty texts of a write, and the index of their items.
 func filled(op *memproxy.Operation) (out []string, items []int) {
 	for i, t := range texts(op) {
 		if t != "" {
@@ -235,12 +235,11 @@ func filled(op *memproxy.Operation) (out []string, items []int) {
 	return out, items
 }
 
-// departures adds where a write departs from what is usual for its user. To be
-// unusual is a hint: it holds nothing by itself, unless the content comes from
-// a hostile source.
-func (p *Panel) departures(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
+// deviations adds the baseline's deviations. They are hints: by themselves they hold
+// nothing, unless the source is hostile.
+func (p *Panel) deviations(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
 	list, items := filled(s.Operation)
-	for _, f := range p.opt.Baseline.Check(whose(s), list, p.opt.Clock()) {
+	for _, f := range p.opt.Baseline.Check(profileOf(s), list, p.opt.Clock()) {
 		f.Item = items[f.Item]
 		if s.Operation.SourceClaim != memproxy.SourceHostile {
 			f.Score = min(f.Score, screen.Hold-1)

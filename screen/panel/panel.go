@@ -1,16 +1,14 @@
-// Package panel puts the layers of screening together as one screener for the
-// gate: the deterministic one (package screen), credentials and personal data
-// (secrets), what governed fields may say (synapse), what a write assembles with
-// its session's earlier ones (assembly), likeness to known attacks (likeness)
-// and, where they are configured, how a user's memories usually read
-// (baseline), similarity to known attacks (similar) and a model's opinion on
-// the borderline (judge).
+// Package panel combines the layers of screening to one screener for the gate: the
+// deterministic one (package screen), credentials and personal data (secrets), content
+// validation of governed fields (synapse), payloads split over writes (assembly),
+// likeness to known attacks (likeness) and, where configured, anomalies of a user's
+// memories (baseline), embedding similarity to known attacks (similar), and a model's
+// opinion on borderline texts (judge).
 //
-// It promises that a layer beyond the deterministic one can raise a risk and
-// never lower it; that a layer which fails is said to have failed, by a finding
-// without a score, and leaves the others' as they are; that only what this very
-// write adds is held against it; and that one caller's texts are screened on at
-// most half of the processors at once.
+// Invariants: a layer beyond the deterministic one can raise a risk and never lower it. A
+// layer that fails is reported by a finding without a score, and the others' findings
+// stay. A write is charged only with what it adds itself. The texts of one caller are
+// screened on at most half of the processors at once.
 package panel
 
 import (
@@ -36,12 +34,13 @@ import (
 	"github.com/memproxy/memproxy/screen/similar"
 )
 
-// A Matcher finds the known attack that a text is most like.
+// A Matcher finds the known attack that a text is most similar to.
 type Matcher interface {
 	Match(ctx context.Context, text string, source memproxy.Source) (similar.Match, error)
 }
 
-// Options are the layers. Nil ones are left out, but for Base.
+// Options has the layers. Layers that are nil or false do not run. Base and Clock are
+// required.
 type Options struct {
 	Base     *screen.Screener
 	Secrets  bool
@@ -54,8 +53,8 @@ type Options struct {
 	Judge    *judge.Judge
 	Clock    func() time.Time
 	Log      *slog.Logger
-	// CacheSize is how many texts' judgements are kept: 0 is DefaultCacheSize,
-	// less is none.
+	// CacheSize is the number of texts whose results are cached: 0 means
+	// DefaultCacheSize, a negative number disables the cache.
 	CacheSize int
 }
 
@@ -64,12 +63,12 @@ type Options struct {
 type Panel struct {
 	opt     Options
 	shares  *shares
-	cache   *cache.Generations[textHash, *looks] // nil: nothing is kept
+	cache   *cache.Generations[textHash, *looks] // nil: no cache
 	looking *singleflight.Group
 	examine func(text string) *looks
 }
 
-// New checks the options.
+// New returns a Panel. It fails without Base or Clock.
 func New(opt Options) (*Panel, error) {
 	if opt.Base == nil || opt.Clock == nil {
 		return nil, errors.New("panel: the screener and the clock are required")
@@ -100,8 +99,8 @@ func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Fi
 	return p.moderate(s.Operation, findings), nil
 }
 
-// compute asks the layers that cost processor time, of which one caller gets a
-// share. A read of texts that are known costs none.
+// compute runs the layers that cost processor time, within the caller's fair share. A
+// read of cached texts needs no share.
 func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.Finding, error) {
 	if s.Operation == nil {
 		return nil, errors.New("panel: no operation")
@@ -138,7 +137,7 @@ func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.F
 	}
 	for i, l := range found {
 		if l != nil && p.opt.Likeness != nil {
-			match := l.like // of the text, from whatever source
+			match := l.like // the match is cached; its threshold depends on the source
 			match.Threshold = p.opt.Likeness.Threshold(s.Operation.SourceClaim)
 			findings = resembles(findings, "likeness", match, i)
 		}
@@ -146,7 +145,7 @@ func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.F
 	return findings, nil
 }
 
-// written asks the layers that look at a write, and at what there was before it.
+// written runs the layers that look at a write together with earlier ones.
 func (p *Panel) written(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
 	if p.opt.Synapse {
 		findings = p.validated(s, findings)
@@ -155,17 +154,17 @@ func (p *Panel) written(s memproxy.Screening, findings []memproxy.Finding) []mem
 		findings = p.assembled(s, findings)
 	}
 	if p.opt.Recipes != nil {
-		findings = p.cooked(s, findings)
+		findings = p.recipes(s, findings)
 	}
 	if p.opt.Baseline != nil {
-		findings = p.departures(s, findings)
+		findings = p.deviations(s, findings)
 	}
 	return findings
 }
 
-// moderate keeps what instructs on purpose (system prompts, tool descriptions,
-// instructions to an extractor) from being held for instructing. Who may write
-// such text is a question for the policy. What is unmistakable stays so.
+// moderate caps the score of text that instructs on purpose (system prompts, tool
+// descriptions, instructions to an extractor), so that it is not held for instructing.
+// Who may write such text is for the policy to decide. Scores from screen.Deny on stay.
 func (p *Panel) moderate(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
 	for i := range findings {
 		f := &findings[i]
@@ -194,12 +193,12 @@ func (p *Panel) Wrote(s memproxy.Screening) {
 	}
 	if p.opt.Baseline != nil {
 		if list, _ := filled(s.Operation); len(list) > 0 {
-			p.opt.Baseline.Learn(whose(s), list, p.opt.Clock())
+			p.opt.Baseline.Learn(profileOf(s), list, p.opt.Clock())
 		}
 	}
 }
 
-// judged reports whether an item is text that is kept.
+// judged reports whether an item is text that is stored.
 func judged(it *memproxy.Item) bool {
 	switch it.Kind {
 	case memproxy.ItemURL, memproxy.ItemData, memproxy.ItemQuery:
@@ -208,13 +207,13 @@ func judged(it *memproxy.Item) bool {
 	return it.Text != ""
 }
 
-// writes reports whether an operation puts texts into memory. What is said to
-// an agent is not: what it makes of it is judged when it writes.
+// writes reports whether an operation puts texts into memory. A message to an agent does
+// not: the agent's own writes are judged.
 func writes(op *memproxy.Operation) bool {
 	return op.Kind == memproxy.Learn || op.Kind == memproxy.Correct
 }
 
-// texts are what an operation writes, at their items' places.
+// texts returns what an operation writes, by item index.
 func texts(op *memproxy.Operation) []string {
 	out := make([]string, len(op.Items))
 	for i := range op.Items {
@@ -225,28 +224,27 @@ func texts(op *memproxy.Operation) []string {
 	return out
 }
 
-// prefixSecret begins the rules of credentials; policies know it.
+// prefixSecret is the prefix of credential rules; policies use it.
 const prefixSecret = "secret."
 
 func secret(rule string) bool { return strings.HasPrefix(rule, prefixSecret) }
 
-// Report is what the panel says of a text that stands alone.
+// Report is the result for a text by itself.
 type Report struct {
-	// Score is the highest risk of any layer, moved by sensitivity, source and
-	// trust as for the gate.
+	// Score is the highest risk of any layer, adjusted for sensitivity, source and trust
+	// as for the gate.
 	Score   memproxy.PerMille
 	Verdict memproxy.Verdict // allow, hold or deny, by the score alone
-	// Findings are sorted by place.
+	// Findings are sorted by position.
 	Findings []memproxy.Finding
-	// Secret is set where a credential was found. It is no risk; whether it may
-	// be kept is a question for the policy.
+	// Secret is set if a credential was found. That is no risk; whether it may be kept is
+	// for the policy to decide.
 	Secret bool
 }
 
-// Text judges a text as if it were to be written from a source and by a
-// principal of a trust tier; both may be empty. It belongs to no session and
-// no user, so that neither assembly nor the baseline has anything to say. The
-// error is the context's.
+// Text screens a text as if it were written from a source by a principal of a trust tier;
+// both may be empty. It belongs to no session and no user, so assembly and the baseline
+// do not run. The error is the context's.
 func (p *Panel) Text(ctx context.Context, text string, source memproxy.Source, trust memproxy.Trust) (Report, error) {
 	alone := *p
 	alone.opt.Assembly, alone.opt.Baseline, alone.shares = nil, nil, nil
@@ -264,7 +262,7 @@ func (p *Panel) Text(ctx context.Context, text string, source memproxy.Source, t
 	for _, f := range found {
 		r.Score = max(r.Score, f.Score)
 		r.Secret = r.Secret || secret(f.Rule)
-		if f.Rule != screen.RuleRisk { // the sum; the others say what it is made of
+		if f.Rule != screen.RuleRisk { // the total; the other findings explain it
 			r.Findings = append(r.Findings, f)
 		}
 	}

@@ -11,16 +11,17 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-const shareWait = 10 * time.Second // bounds how long a screening waits for others of its caller
+const shareWait = 10 * time.Second // the longest wait for other screenings of the same caller
 
-// errBusy: the texts are not screened in time. Those that were are known the next time.
+// errBusy is returned if the texts cannot be screened in time. The results so far are
+// cached for a retry.
 var errBusy = &memproxy.Malformed{
 	Code: memproxy.LimitInFlight, Status: http.StatusServiceUnavailable,
 	Detail: "too many texts of this caller are being screened; try again",
 }
 
-// shares bound how many screenings of one caller compute at once. A caller waits
-// for its own screenings and for no other caller's.
+// shares bounds the concurrent screenings of each caller (a semaphore per caller). A
+// caller waits for its own screenings only.
 type shares struct {
 	most int
 
@@ -30,11 +31,11 @@ type shares struct {
 
 type share struct {
 	places *semaphore.Weighted
-	users  int // that have a place or wait for one
+	users  int // holders and waiters; the entry is deleted at 0
 }
 
-// enter waits for a place of a caller and returns what gives it back. Malformed:
-// there was none in time. Nil shares bound nothing.
+// enter takes a slot of the caller and returns the function that releases it. It returns
+// errBusy if there is none in time. Nil shares do not limit anything.
 func (s *shares) enter(ctx context.Context, caller string) (leave func(), err error) {
 	if s == nil {
 		return func() {}, nil

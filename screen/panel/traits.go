@@ -8,13 +8,13 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// RuleTrait is the rule of a text that says what kind of person somebody is. It
-// has no score: whether that may be kept is a question for the policy.
+// RuleTrait is the rule of a text that describes someone's personality. It has no score:
+// whether it may be kept is for the policy to decide.
 const RuleTrait = "trait.person"
 
-// traits are ways to say what kind of person somebody is: temper and mind,
-// weaknesses, convictions. What people do, own, like or suffer from is none. Each
-// begins with head and ends with one of the alternatives of tail.
+// traits are the patterns of statements about personality: temper, mind, weaknesses,
+// convictions. What people do, own, like or suffer from is none. A match has a head and
+// then one of the alternatives of tail.
 var traits = [...]struct{ head, tail string }{
 	{`\b(is|am|are|was|seems?|appears?|sounds|feels|tends to be|comes across as)\s+(?:(?:to be|a|an|very|rather|quite|somewhat|highly|generally|often|probably|likely|emotionally|easily|chronically|deeply|fairly|too|so|and)\s+){0,4}`,
 		`anxious|neurotic|narcissistic|introvert|introverted|extrovert|extroverted|insecure|gullible|naive|impulsive|paranoid|depressed|lonely|unstable|manipulable|manipulated|persuaded|influenced|submissive|dominant|agreeable|conscientious|disagreeable|short-tempered|temperamental|hostile|passive-aggressive|perfectionist|pessimistic|optimistic|intelligent|unintelligent|stupid|lazy|dishonest|untrustworthy|vulnerable|suggestible|conservative|liberal|left-wing|right-wing|atheist|homosexual|heterosexual|bisexual`},
@@ -24,9 +24,9 @@ var traits = [...]struct{ head, tail string }{
 		`personality type|personality trait|psychological profile|attachment style|political leaning|sexual orientation`},
 }
 
-// patterns are the traits compiled. lastWords has the last word of every match, by
-// hash, with one bit for each pattern that it ends: looking for these words costs a
-// small part of what the patterns do.
+// patterns has the compiled traits. lastWords maps the hash of the last word of every
+// match to a bit set of patterns: looking for these words costs a fraction of running the
+// patterns.
 var patterns, lastWords = compileTraits()
 
 func compileTraits() (patterns [len(traits)]*regexp.Regexp, last terms.Table[uint8]) {
@@ -40,13 +40,13 @@ func compileTraits() (patterns [len(traits)]*regexp.Regexp, last terms.Table[uin
 }
 
 const (
-	spaces        = "\t\n\f\r " // what \s stands for
-	maxTraitWords = 16          // more than any match has
+	spaces        = "\t\n\f\r " // the characters of \s
+	maxTraitWords = 16          // more words than any match has
 )
 
-// mayMatch returns a bit for each pattern that may match a text, and the stretch in
-// which its matches lie. Patterns fold two letters beyond ASCII to ASCII ones; any may
-// match a text with these.
+// mayMatch returns the set of patterns that may match a text, and the span that contains
+// all matches. Case folding maps two characters beyond ASCII to ASCII letters; in a text
+// with one of these any pattern may match.
 func mayMatch(text string) (may uint8, from, to int) {
 	if strings.Contains(text, "\u017f") || strings.Contains(text, "\u212a") {
 		return 1<<len(traits) - 1, 0, len(text)
@@ -93,4 +93,4 @@ func (p *Panel) persons(op *memproxy.Operation, findings []memproxy.Finding) []m
 	return findings
 }
 
-const maxTraits = 8 // bounds the places of one pattern
+const maxTraits = 8 // the most matches of one pattern in an item

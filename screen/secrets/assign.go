@@ -12,18 +12,18 @@ const (
 	maxValue = 256
 )
 
-// passwordNames end the names of what people choose: any value but a
-// placeholder counts. secretNames end the names of what machines make: the
-// value must look made.
+// passwordNames are suffixes of the names of values that people choose: any value except
+// a placeholder counts. secretNames are suffixes of the names of generated values: the
+// value must look generated.
 var (
 	passwordNames = []string{"password", "passwd", "passphrase", "pwd", "passwort", "kennwort", "parola", "sifre", "şifre", "şifresi", "Şifre", "Şifresi", "contraseña", "contrasena", "motdepasse", "senha", "пароль", "Пароль", "密码", "パスワード"}
 	secretNames   = []string{"secret", "apikey", "token", "accesskey", "secretkey", "privatekey", "credential", "credentials", "authkey", "encryptionkey", "signingkey", "apisecret"}
-	// notSecret are names that end alike and are public or fleeting.
+	// notSecret are suffixes of names that end alike but are public or short-lived.
 	notSecret = []string{"pagetoken", "nexttoken", "continuationtoken", "synctoken", "pushtoken", "cancellationtoken", "eostoken", "bostoken", "padtoken", "unktoken", "stoptoken", "maxtoken", "publictoken"}
 )
 
-// assigned returns the span of the value that is given to a secret's name by
-// the : or = at i.
+// assigned returns the span and class of the value that the : or = at i assigns to a
+// secret's name.
 func assigned(text string, i int) (int, int, Class) {
 	before := text[max(0, i-3):i]
 	stop := i - len(before) + len(strings.TrimRight(before, " \"'*`"))
@@ -46,7 +46,7 @@ func assigned(text string, i int) (int, int, Class) {
 	return from, to, class
 }
 
-// inName are the bytes of names, in whatever script.
+// inName are the bytes of names, in any script.
 var inName = func() terms.Bytes {
 	in := word64Dot
 	for c := range 0x80 {
@@ -55,8 +55,8 @@ var inName = func() terms.Bytes {
 	return in
 }()
 
-// Given returns the class of a value that is no part of a text, by the name that it
-// has, as a member of an object does; "" is no credential.
+// Given returns the class of a value with a name, such as a member of an object; "" means
+// no credential.
 func Given(name, value string) Class {
 	if class, made := named(name); class != "" && secretValue(value, made, true) {
 		return class
@@ -64,8 +64,8 @@ func Given(name, value string) Class {
 	return ""
 }
 
-// named says whether a name is a secret's, of which class, and whether its
-// value is made by a machine.
+// named returns the class of secret that a name denotes, "" for none, and whether its
+// values are generated.
 func named(name string) (class Class, made bool) {
 	flat := strings.Map(func(c rune) rune {
 		switch {
@@ -90,8 +90,7 @@ func named(name string) (class Class, made bool) {
 	return Credential, true
 }
 
-// value returns the span of the value that begins after from, and whether it
-// stands in quotes.
+// value returns the span of the value after from, and whether it is quoted.
 func value(text string, from int) (start, end int, quoted bool) {
 	before := text[from:min(len(text), from+4)]
 	from += len(before) - len(strings.TrimLeft(before, " \t*"))
@@ -110,8 +109,8 @@ func value(text string, from int) (start, end int, quoted bool) {
 	return from, from + len(strings.TrimRight(bare, ".,;:)]}")), false
 }
 
-// saidNames name secrets in prose; made ones are made by machines. verbs stand
-// between them and the secret.
+// saidNames are names of secrets in prose, with whether their values are generated. verbs
+// may follow them.
 var (
 	saidNames = []struct {
 		name string
@@ -120,8 +119,7 @@ var (
 	verbs = []string{" is now ", " is ", " to ", " ist ", " was "}
 )
 
-// said returns the span of a secret that is told in words from i on:
-// "password is …", "API key is …".
+// said returns the span of a secret in a sentence at i: "password is …", "API key is …".
 func said(text string, i int) (int, int, Class) {
 	at, made := i, false
 	for _, s := range saidNames {
@@ -138,16 +136,16 @@ func said(text string, i int) (int, int, Class) {
 		return 0, 0, ""
 	}
 	from, to, _ := value(text, at+len(verbs[verb]))
-	// A word in a sentence is no password: it takes a digit or a sign.
+	// An ordinary word in a sentence is no password: a digit or symbol is required.
 	if v := text[from:to]; !secretValue(v, made, false) || !hasDigit(v) && !strings.ContainsAny(v, "!@#$%^&*_=+") {
 		return 0, 0, ""
 	}
 	return from, to, Credential
 }
 
-// secretValue reports whether v can be a secret. Of made ones a length of
-// eight, a letter and a digit are asked; of chosen ones, when they stand
-// bare, a digit or a sign, since "password: required" is prose.
+// secretValue reports whether v can be a secret. Generated values need eight characters,
+// a letter and a digit; chosen ones, if not quoted, a digit or symbol, since "password:
+// required" is prose.
 func secretValue(v string, made, quoted bool) bool {
 	if len(v) < 4 || made && !hasDigit(v) || placeholder(v) {
 		return false
@@ -164,14 +162,14 @@ func secretValue(v string, made, quoted bool) bool {
 	return hasDigit(v) || strings.ContainsAny(v, "!@#$%^&*+")
 }
 
-// standIns are values that documentation writes where a secret would stand.
+// standIns are placeholder values in documentation.
 var standIns = []string{
 	"password", "passwd", "pass", "pwd", "secret", "token", "apikey", "api_key", "api-key", "key", "none", "null", "nil",
 	"true", "false", "string", "str", "required", "optional", "undefined", "redacted", "hidden", "masked", "changeme",
 	"change_me", "todo", "tbd", "empty", "unset", "unknown", "n/a", "missing", "invalid", "wrong", "forgotten", "default",
 }
 
-// within are pieces that only a stand-in has.
+// within are substrings that only placeholders have.
 var within = []string{"your", "example", "<", "${", "{{", "$(", "%(", "xxxx", "****", "....", "••", "env[", "environ", "getenv", "process.env", "secrets.", "import.meta", "vault:", "op://", "placeholder", "redacted", "insert", "replace", "1password", "lastpass", "bitwarden", "keepass"}
 
 // placeholder reports whether v stands for a secret and is none.
@@ -183,16 +181,17 @@ func placeholder(v string) bool {
 		return true // a variable
 	}
 	if v == "!secret" || v == "!vault" || v == "!env" {
-		return true // a tag of YAML: the value stands elsewhere
+		return true // a YAML tag: the value is stored elsewhere
 	}
 	flat := strings.ToLower(v)
 	if strings.HasPrefix(flat, "https://") || strings.HasPrefix(flat, "http://") || reference(flat) {
-		return true // where a secret is had or reset; one inside a link is found there
+		return true // a page about the secret; a secret inside of a link is found separately
 	}
 	return slices.Contains(standIns, flat) || slices.ContainsFunc(within, func(s string) bool { return strings.Contains(flat, s) })
 }
 
-// variable reports a name of the shell in capitals of several words: DB_PASSWORD1.
+// variable reports whether name is a shell variable in capitals with several words:
+// DB_PASSWORD1.
 func variable(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; !isUpper(c) && c != '_' && (i == 0 || !isDigit(c)) {
@@ -202,11 +201,10 @@ func variable(name string) bool {
 	return strings.Contains(name, "_")
 }
 
-// holders begin the names of what code reads a secret from.
+// holders are first components of expressions that read a secret.
 var holders = []string{"config", "cfg", "conf", "settings", "self", "this", "props", "env", "ctx", "app", "options", "opts", "params", "args", "req", "request", "process", "var", "local", "data", "module"}
 
-// reference reports whether v names a place in code and is no value: a path of
-// names that begins with a holder.
+// reference reports whether v is an expression in code, as config.password, and no value.
 func reference(v string) bool {
 	first, rest, ok := strings.Cut(v, ".")
 	if !ok || rest == "" {

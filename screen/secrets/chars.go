@@ -6,7 +6,7 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// The kinds of bytes at which something may begin, or by which it is recognised.
+// The kinds of bytes at which a finder may start.
 const (
 	letter = iota + 1
 	digit
@@ -31,7 +31,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
 func isAlpha(c byte) bool { return kinds[c] == letter }
 
-// Alphabets of what is looked for. Most tokens use that of base64url, word64.
+// Alphabets of the formats. Most tokens use base64url, word64.
 var (
 	alnum, digits                           = terms.BytesOf(terms.Alnum), terms.BytesOf(terms.Digits)
 	upperDigit, hex                         = terms.BytesOf(terms.Capitals + terms.Digits), terms.BytesOf(terms.Digits + "abcdef")
@@ -39,12 +39,12 @@ var (
 	word64, word64Dot                       = terms.BytesOf(terms.Alnum + "_-"), terms.BytesOf(terms.Alnum + "_-.")
 )
 
-// hasFold reports whether s begins with prefix, in whatever case.
+// hasFold reports whether s begins with prefix, ignoring case.
 func hasFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-// variety counts the different bytes of s, up to n.
+// variety returns the number of distinct bytes of s, up to n.
 func variety(s string, n int) int {
 	var seen [256]bool
 	count := 0

@@ -1,11 +1,10 @@
 // Package secrets finds credentials and personal data in text, by class.
 //
-// It promises three things. A scan is linear in the text, whatever the text
-// is: every look around a byte is bounded by a constant. A hit is a byte span
-// in the text as it was given. And where a format has a structure (a checksum,
-// a length, a decodable header) the structure is checked, so that ordinary
+// Invariants: a scan is linear in any text, because every look around a byte is bounded
+// by a constant. A hit is a byte span in the text as it was given. If a format has
+// structure (a checksum, a length, a decodable header) it is validated, so that ordinary
 // numbers, hashes and identifiers are no hits.
 //
-// The package reports where something stands and never what it says; callers
-// must not log the span's text either.
+// The package reports positions and never content; callers must not log the text of a
+// span either.
 package secrets

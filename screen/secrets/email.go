@@ -13,14 +13,14 @@ const (
 	maxDomain = 253
 )
 
-// email returns the span of an address around the @ at i.
+// email returns the span of the mail address around the @ at i.
 func email(text string, i int) (int, int) {
 	first := max(0, i-maxLocal-1)
 	start := first + inLocal.Begin(text[first:i], i-first)
 	start = alnum.Find(text[:i], start)
 	local := text[start:i]
 	if local == "" || len(local) > maxLocal || local[len(local)-1] == '.' || local == "git" {
-		return 0, 0 // git@host:path is an address of code
+		return 0, 0 // git@host:path is a repository
 	}
 	end := alnumDotHyphen.End(text[:min(len(text), i+1+maxDomain)], i+1)
 	domain := strings.TrimRight(text[i+1:end], ".-")
@@ -33,8 +33,8 @@ func email(text string, i int) (int, int) {
 
 var inLocal = terms.BytesOf(terms.Alnum + "._%+-")
 
-// topLevel reports whether s could be a top-level domain and is no file
-// extension (icon@2x.png) or version.
+// topLevel reports whether s can be a top-level domain and is no file extension
+// (icon@2x.png) or version.
 func topLevel(s string) bool {
 	if len(s) < 2 || len(s) > 24 {
 		return false

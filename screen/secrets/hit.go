@@ -1,6 +1,6 @@
 package secrets
 
-// Class names what was found.
+// Class is the kind of a hit.
 type Class string
 
 // The classes. Credentials first, then personal data.
@@ -29,21 +29,22 @@ const (
 	Phone            Class = "phone" // +country…, or the North American forms
 )
 
-// traits are the severity of a class, and its rank: of two hits that overlap, the
-// higher one stays.
+// traits has the severity and rank of a class. Of two overlapping hits, that of the
+// higher rank is kept.
 type traits struct {
 	severity string
 	rank     int
 }
 
-// special are the traits of classes that differ from a token of a known format.
+// special has the traits of classes that differ from those of a token with a known
+// format.
 var special = map[Class]traits{
 	Email: {"low", 0}, Phone: {"low", 0},
 	IBAN: {"medium", 1}, PaymentCard: {"high", 1}, USSSN: {"high", 1}, TurkishID: {"high", 1}, GermanTaxID: {"high", 1},
 	Credential: {"high", rankSecret}, AWSSecretKey: {"critical", 3}, JWT: {"high", 4}, SlackWebhook: {"high", 5}, ConnectionString: {"critical", 5},
 }
 
-const rankSecret = 2 // the least rank of a credential
+const rankSecret = 2 // the lowest rank of a credential
 
 func (c Class) traits() traits {
 	if t, ok := special[c]; ok {
@@ -52,14 +53,14 @@ func (c Class) traits() traits {
 	return traits{"critical", 4}
 }
 
-// Severity is how bad it is when c stands in a memory: critical and high for
-// what opens a door or an account, medium and low for what names a person.
+// Severity returns how serious it is if c is in a memory: critical and high for what
+// gives access to a system or an account, medium and low for what identifies a person.
 func (c Class) Severity() string { return c.traits().severity }
 
 // Secret reports whether c is a credential, as opposed to personal data.
 func (c Class) Secret() bool { return c.traits().rank >= rankSecret }
 
-// Hit is one thing found: text[Start:End].
+// Hit is a match: text[Start:End].
 type Hit struct {
 	Class      Class
 	Start, End int

@@ -11,11 +11,11 @@ const (
 	maxGroups = 8
 )
 
-// run is a number as it is written, in groups with one separator between them.
+// run is a number as written: groups of digits with one separator between them.
 type run struct {
 	digits [maxDigits]byte
 	n      int
-	groups [maxGroups]int // their lengths
+	groups [maxGroups]int // group lengths
 	g      int
 	sep    byte // 0 for one group
 }
@@ -24,9 +24,9 @@ func (r *run) shape(lengths ...int) bool { return slices.Equal(r.groups[:r.g], l
 
 func (r *run) text() string { return string(r.digits[:r.n]) }
 
-// number reads the number that begins at i and returns where to go on. Of the
-// meanings that it may have, over all the places where it may end, the longest
-// is taken: a card number may be followed by its date.
+// number classifies the number at i and returns where to continue. The number may end
+// after any group; the longest reading with a class is taken, since a card number may be
+// followed by its date.
 func (s *scanner) number(i int) int {
 	var r run
 	var class Class
@@ -60,7 +60,7 @@ func (s *scanner) number(i int) int {
 
 func separator(c byte) bool { return c == ' ' || c == '-' || c == '.' }
 
-// meaning says what the number text[start:end] is, or "".
+// meaning returns the class of the number text[start:end], or "".
 func (s *scanner) meaning(r *run, start, end int) Class {
 	if r.n < 9 || !s.alone(start, end) {
 		return ""
@@ -82,8 +82,8 @@ func (s *scanner) meaning(r *run, start, end int) Class {
 	return ""
 }
 
-// alone reports whether the span is a number of its own and not a part of an
-// identifier, a decimal, a path, an order number or a longer number.
+// alone reports whether the span is a complete number, and not a part of an identifier, a
+// decimal, a path, an order number or a longer number.
 func (s *scanner) alone(start, end int) bool {
 	if start > 0 {
 		switch c := s.text[start-1]; c {
@@ -106,14 +106,14 @@ func (s *scanner) alone(start, end int) bool {
 	return true
 }
 
-// card reports whether the digits are in an issuer's range, of its length,
-// grouped as cards are, and pass Luhn's check.
+// card reports whether the digits are in an issuer's range with its length, grouped as on
+// cards, and pass the Luhn check.
 func card(r *run) bool {
 	if r.sep == '.' || r.g > 1 && !r.shape(4, 4, 4, 4) && !r.shape(4, 6, 5) && !r.shape(4, 6, 4) && !r.shape(4, 4, 4, 4, 3) {
 		return false
 	}
 	d, n := r.text(), r.n
-	four, _ := strconv.Atoi(d[:4]) // they are digits
+	four, _ := strconv.Atoi(d[:4]) // cannot fail: they are digits
 	two, three := four/100, four/10
 	var known bool
 	switch {
@@ -145,8 +145,8 @@ func luhn(d string) bool {
 	return sum%10 == 0
 }
 
-// ssn reports whether the nine digits are a social security number: written
-// 3-2-4, or in one piece after words that say so, in a range that is issued.
+// ssn reports whether the nine digits are a US social security number: written 3-2-4, or
+// in one piece after words that say so, in an issued range.
 func ssn(r *run, before string) bool {
 	if !r.shape(3, 2, 4) || r.sep == '.' {
 		if before = strings.ToLower(before); r.g != 1 || !strings.Contains(before, "ssn") && !strings.Contains(before, "social security") {
@@ -207,7 +207,7 @@ func germanTaxID(d string) bool {
 	return repeated == 1 && (11-product)%10 == int(d[10]-'0')
 }
 
-// turkishMobile reports 05xx xxx xx xx, in its usual groupings.
+// turkishMobile reports whether r is 05xx xxx xx xx, in its usual groupings.
 func turkishMobile(r *run) bool {
 	return r.digits[0] == '0' && r.digits[1] == '5' &&
 		(r.g == 1 || r.shape(4, 3, 2, 2) || r.shape(1, 3, 3, 2, 2) || r.shape(4, 3, 4))
@@ -217,7 +217,7 @@ func turkishMobile(r *run) bool {
 // parenthesis at i, or 0.
 func phone(text string, i int) int {
 	if i > 0 && (alnum[text[i-1]] || text[i-1] == '+' || text[i-1] == '/') {
-		return 0 // a sum, a call, or base64
+		return 0 // arithmetic, a call, or base64
 	}
 	plus := text[i] == '+'
 	digits, end, open, last := 0, 0, false, byte(0)
@@ -257,7 +257,7 @@ func phone(text string, i int) int {
 	return 0
 }
 
-// ibanLength is the length of each country's account numbers.
+// ibanLength is the length of an IBAN by country.
 var ibanLength = map[string]int{
 	"AD": 24, "AE": 23, "AL": 28, "AT": 20, "AZ": 28, "BA": 20, "BE": 16, "BG": 22, "BH": 22, "BR": 29,
 	"BY": 28, "CH": 21, "CR": 22, "CY": 28, "CZ": 24, "DE": 22, "DK": 18, "DO": 28, "EE": 20, "EG": 29,
@@ -269,8 +269,8 @@ var ibanLength = map[string]int{
 	"SV": 28, "TL": 23, "TN": 24, "TR": 26, "UA": 29, "VA": 22, "VG": 24, "XK": 20,
 }
 
-// iban returns the end of an account number at i, with or without spaces
-// between its groups of four, or 0.
+// iban returns the end of an IBAN at i, with or without spaces between its groups of
+// four, or 0.
 func iban(text string, i int) int {
 	if len(text)-i < 15 || !isUpper(text[i]) || !isUpper(text[i+1]) || !isDigit(text[i+2]) || !isDigit(text[i+3]) {
 		return 0

@@ -5,20 +5,19 @@ import (
 	"slices"
 )
 
-const maxHits = 1024 // bounds what one scan reports. A text with more is a list of secrets, and the first thousand say so.
+const maxHits = 1024 // the most hits of a scan; more would not change the outcome
 
-// scanner holds the text of one scan and what the finders remember so as to
-// stay linear.
+// scanner has the text of a scan, and what the finders cache to stay linear.
 type scanner struct {
 	text string
 	hits []Hit
-	// pemEnd is the next "-----END" at or after the place where it was last
-	// looked for; -1: not looked for yet, len(text): none.
+	// pemEnd is the offset of the next "-----END" from the last look-up on; -1: not
+	// looked up yet, past the end: none.
 	pemEnd int
 }
 
-// Scan returns what it finds in text, by start. Hits do not overlap: where two
-// would, the specific one stays. At most 1024 hits are returned.
+// Scan returns the hits in text, sorted by start, at most 1024. Hits do not overlap: the
+// more specific one is kept.
 func Scan(text string) []Hit {
 	s := scanner{text: text, pemEnd: -1}
 	for i := 0; i < len(text) && len(s.hits) < maxHits; {
@@ -27,12 +26,12 @@ func Scan(text string) []Hit {
 	return settle(s.hits)
 }
 
-// at looks at what begins at i, and returns where to go on.
+// at looks for a hit at i, and returns where to continue.
 func (s *scanner) at(i int) int {
 	switch kinds[s.text[i]] {
 	case letter:
 		if i > 0 && alnum[s.text[i-1]] {
-			return alnum.End(s.text, i) // nothing begins among letters and digits
+			return alnum.End(s.text, i) // no hit begins inside of a word
 		}
 		return s.word(i)
 	case digit:
@@ -62,7 +61,7 @@ func (s *scanner) word(i int) int {
 	return alnum.End(s.text, i)
 }
 
-// mark looks for what begins at, or is recognised by, a punctuation mark.
+// mark looks for hits that begin at, or are recognised by, a punctuation mark.
 func (s *scanner) mark(i int) int {
 	switch c := s.text[i]; c {
 	case '@':
@@ -97,9 +96,8 @@ func (s *scanner) add(class Class, start, end int) int {
 	return end
 }
 
-// settle sorts the hits and removes the lesser of two that overlap: a
-// credential found by its own format wins over one found by its label, and
-// either over personal data inside it.
+// settle sorts the hits and resolves overlaps by rank: a credential found by its format
+// wins over one found by its label, and either over personal data inside of it.
 func settle(hits []Hit) []Hit {
 	slices.SortFunc(hits, func(a, b Hit) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End), cmp.Compare(a.Class, b.Class))

@@ -13,8 +13,8 @@ const (
 	maxJWTPart   = 8192
 )
 
-// jwt returns the end of a JSON web token at i, or 0. It must begin a run of
-// its alphabet, so that each run is read once.
+// jwt returns the end of a JSON web token at i, or 0. It must start at a boundary of its
+// alphabet, so that each run is read once.
 func jwt(text string, i int) int {
 	if !strings.HasPrefix(text[i:], "ey") || i > 0 && word64Dot[text[i-1]] {
 		return 0
@@ -28,7 +28,7 @@ func jwt(text string, i int) int {
 	}
 	signature, _, _ = strings.Cut(signature, ".")
 	if len(signature) < 16 {
-		return 0 // unsigned, or cut short: opens nothing
+		return 0 // unsigned or truncated: it gives no access
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(header)
 	if err != nil {
@@ -41,7 +41,7 @@ func jwt(text string, i int) int {
 		return 0
 	}
 	if claims, err := base64.RawURLEncoding.DecodeString(payload); err == nil && strings.Contains(string(claims), `"John Doe"`) && strings.Contains(string(claims), `"1234567890"`) {
-		return 0 // the token that every description of them shows
+		return 0 // the well-known example token
 	}
 	return i + len(header) + len(payload) + len(signature) + 2
 }
@@ -49,10 +49,10 @@ func jwt(text string, i int) int {
 const (
 	pemBegin = "-----BEGIN "
 	pemStop  = "-----END"
-	maxPEM   = 16 << 10 // the longest key that is taken for one: RSA 16384 is 13 kB
+	maxPEM   = 16 << 10 // the longest key: RSA 16384 is 13 kB
 )
 
-// pem returns the span of a private key that is armoured at i.
+// pem returns the span of a PEM private key at i.
 func (s *scanner) pem(i int) (int, int) {
 	if !strings.HasPrefix(s.text[i:], pemBegin) {
 		return 0, 0
@@ -64,7 +64,7 @@ func (s *scanner) pem(i int) (int, int) {
 		return 0, 0
 	}
 	body := from + stop + 5
-	if s.pemEnd < body { // looked for once for all keys before it
+	if s.pemEnd < body { // searched once for all keys before it
 		s.pemEnd = len(s.text) + maxPEM + 1
 		if at := strings.Index(s.text[body:], pemStop); at >= 0 {
 			s.pemEnd = body + at
@@ -72,9 +72,9 @@ func (s *scanner) pem(i int) (int, int) {
 	}
 	if s.pemEnd-body > maxPEM {
 		if !keyed(s.text[body:min(len(s.text), body+maxPEMGap+minPEM)]) {
-			return 0, 0 // a label that somebody speaks of
+			return 0, 0 // the label is mentioned in prose
 		}
-		return i, body // no end, or another's: the label alone is reported
+		return i, body // no end, or that of another key: only the label is reported
 	}
 	if !keyed(s.text[body:min(s.pemEnd, body+maxPEMGap+minPEM)]) {
 		return 0, 0
@@ -86,14 +86,14 @@ func (s *scanner) pem(i int) (int, int) {
 	return i, end
 }
 
-// A key begins with at least minPEM characters of it, no further behind the label
-// than maxPEMGap: headers may stand between.
+// A key has at least minPEM characters at most maxPEMGap bytes after the label: headers
+// may precede them.
 const (
 	minPEM    = 16
 	maxPEMGap = 256
 )
 
-// keyed reports whether text has a run of letters and digits that can be a key's.
+// keyed reports whether text has a base64 run that can be part of a key.
 func keyed(text string) bool {
 	run := 0
 	for i := range len(text) {
@@ -115,8 +115,8 @@ var inScheme, inPath, inHosts = terms.BytesOf(terms.Alnum + "+.-"), terms.BytesO
 
 const slackHook = "hooks.slack.com/services/"
 
-// address returns the span of a URL that carries a password, or is one. i is
-// its colon.
+// address returns the span of a URL that contains a password, or is a secret itself. i is
+// the offset of its colon.
 func address(text string, i int) (int, int, Class) {
 	if !strings.HasPrefix(text[i:], "://") {
 		return 0, 0, ""
@@ -141,7 +141,7 @@ func address(text string, i int) (int, int, Class) {
 	}
 	user, password, ok := strings.Cut(rest[:stop], ":")
 	if !ok || placeholder(password) || user == password && (strings.HasPrefix(rest[stop:], "@localhost") || strings.HasPrefix(rest[stop:], "@127.0.0.1")) {
-		return 0, 0, "" // the last is how every database's tutorial begins
+		return 0, 0, "" // the last is the default of database tutorials
 	}
 	end := i + 3 + stop + 1
 	host := end

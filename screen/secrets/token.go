@@ -6,22 +6,23 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// format is a token that is known by its prefix, in the table by one of several.
+// format describes a token that is recognised by its prefix; the table has several
+// prefixes per entry.
 type format struct {
 	prefix   string
 	class    Class
 	alphabet *terms.Bytes
 	// min and max are the lengths of what follows the prefix.
 	min, max int
-	// mixed asks for a letter and a digit after the prefix, where the prefix
-	// alone could begin a word.
+	// mixed requires a letter and a digit after the prefix, if the prefix alone could
+	// begin a word.
 	mixed bool
 }
 
-const maxToken = 512 // bounds how far a token is followed
+const maxToken = 512 // the longest token
 
-// formats are tried in order, by first byte: of two with one prefix the longer
-// stands first.
+// formats are tried in order, by first byte: of two with a common prefix the longer is
+// first.
 var formats = []format{
 	{"AKIA", AWSAccessKey, &upperDigit, 16, 16, false},
 	{"ASIA ABIA ACCA", AWSAccessKey, &upperDigit, 16, 16, true},
@@ -73,7 +74,7 @@ var byFirst = func() (t [256][]format) {
 func token(text string, i int) (int, Class) {
 	rest := text[i:]
 	for k := range byFirst[rest[0]] {
-		f := &byFirst[rest[0]][k] // in its place: most have another prefix
+		f := &byFirst[rest[0]][k] // a pointer avoids a copy
 		if !strings.HasPrefix(rest, f.prefix) {
 			continue
 		}
@@ -83,10 +84,10 @@ func token(text string, i int) (int, Class) {
 			continue
 		}
 		if variety(body, 5) < 5 || f.mixed && !(hasDigit(body) && hasLetter(body)) {
-			continue // a row of x, or words joined by hyphens
+			continue // repeated characters, or words joined by hyphens
 		}
 		if strings.Contains(strings.ToLower(body), "example") {
-			continue // as those of a provider's documentation say of themselves
+			continue // an example from a provider's documentation
 		}
 		return i + len(f.prefix) + len(body), f.class
 	}

@@ -14,12 +14,11 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// An Embedder turns texts into vectors of one length, one for each text, in
-// order. Similar texts have vectors in similar directions; a vector of zeros
-// is similar to nothing. An error means that no vector can be had; there are
-// no partial answers. Implementations are safe for concurrent use, keep a
-// deadline of their own, and the vectors belong to them: callers do not write
-// to them.
+// An Embedder returns one vector for each text, in order, all of one length. Similar
+// texts have vectors in similar directions; a zero vector is similar to nothing. On an
+// error there are no partial results. Implementations must be safe for concurrent use and
+// have a deadline of their own. The vectors belong to the Embedder: callers must not
+// modify them.
 type Embedder interface {
 	Embed(ctx context.Context, texts []string) ([][]float32, error)
 }
@@ -31,19 +30,19 @@ type Exemplar struct {
 	Family string
 }
 
-// Thresholds are the scores from which a match counts, by the trust of the
-// text's source. The less a source is trusted, the less it takes.
+// Thresholds are the scores from which a match counts, by the trust of the text's source.
+// The less a source is trusted, the lower its threshold.
 type Thresholds struct {
 	Trusted, Verified, Untrusted, Hostile memproxy.PerMille
 }
 
-// DefaultThresholds are those of the memory firewall literature.
+// DefaultThresholds returns the thresholds of the memory firewall literature.
 func DefaultThresholds() Thresholds {
 	return Thresholds{Trusted: 850, Verified: 750, Untrusted: 600, Hostile: 450}
 }
 
-// Check reports thresholds that are none, or that take more of what is less
-// trusted.
+// Check returns an error if a threshold is out of range, or higher for a less trusted
+// source.
 func (t Thresholds) Check() error {
 	for _, n := range []memproxy.PerMille{t.Trusted, t.Verified, t.Untrusted, t.Hostile} {
 		if n <= 0 || n > memproxy.Full {
@@ -56,12 +55,12 @@ func (t Thresholds) Check() error {
 	return nil
 }
 
-// ErrUnfitted says that thresholds do not fit the measure that is used: they
-// take what is harmless for an attack.
+// ErrUnfitted means that thresholds do not fit the measure in use: harmless texts are
+// over them.
 var ErrUnfitted = errors.New("the thresholds do not fit")
 
-// For is the threshold for a source. A source that is unstated or unknown
-// counts as untrusted.
+// For returns the threshold for a source. An unstated or unknown source counts as
+// untrusted.
 func (t Thresholds) For(s memproxy.Source) memproxy.PerMille {
 	switch s {
 	case memproxy.SourceTrusted:
@@ -80,22 +79,20 @@ type Options struct {
 	Exemplars []Exemplar
 	// Thresholds default to DefaultThresholds when zero.
 	Thresholds Thresholds
-	// Harmless are texts that are no attack. Cosines of one model mean something
-	// else than those of another: where one of these is over the threshold of an
-	// untrusted source, the thresholds do not fit and New fails.
+	// Harmless are texts that are no attack. Cosines of different models are not
+	// comparable: New fails if one of these is over the threshold for untrusted sources.
 	Harmless []string
 }
 
 const (
 	windowSize = 320 // bytes of a window
-	maxWindows = 32  // of one text that are compared, spread evenly over a longer one
+	maxWindows = 32  // windows of one text that are compared, evenly spread over a longer one
 )
 
-// Index is a set of exemplars. It does not change and is safe for concurrent
-// use.
+// Index is a set of exemplars. It is immutable and safe for concurrent use.
 type Index struct {
 	opts    Options
-	vectors [][]float32 // of length one
+	vectors [][]float32 // normalised to length one
 }
 
 // Match is the best match of a text.
@@ -111,8 +108,8 @@ type Match struct {
 // Over reports whether the match counts.
 func (m Match) Over() bool { return m.Exemplar >= 0 && m.Score >= m.Threshold }
 
-// New embeds the exemplars. It fails when an option is out of bounds, when
-// the embedder fails, and when an exemplar has no direction.
+// New embeds the exemplars. It fails if an option is out of range, the embedder fails,
+// the vector of an exemplar is zero, or the thresholds do not fit.
 func New(ctx context.Context, o Options) (*Index, error) {
 	if o.Embedder == nil {
 		return nil, errors.New("similar: no embedder")
@@ -152,8 +149,8 @@ func New(ctx context.Context, o Options) (*Index, error) {
 	return x, nil
 }
 
-// Match returns the best match of text, whether over the threshold or not. An
-// error is the embedder's.
+// Match returns the best match of text, whether over the threshold or not. An error is
+// the embedder's.
 func (x *Index) Match(ctx context.Context, text string, source memproxy.Source) (Match, error) {
 	best := Match{Exemplar: -1, Threshold: x.opts.Thresholds.For(source)}
 	spans := windows(text, windowSize, maxWindows)
@@ -184,8 +181,8 @@ func (x *Index) Match(ctx context.Context, text string, source memproxy.Source) 
 	return best, nil
 }
 
-// embed asks the embedder, checks that it answered for every text, and
-// normalises the answers into vectors of our own.
+// embed calls the embedder, checks that there is a vector for every text, and returns
+// normalised copies.
 func embed(ctx context.Context, e Embedder, texts []string) ([][]float32, error) {
 	vectors, err := e.Embed(ctx, texts)
 	if err != nil {
@@ -203,7 +200,7 @@ func embed(ctx context.Context, e Embedder, texts []string) ([][]float32, error)
 	return out, nil
 }
 
-// normal returns v at length one, or a copy of zeros.
+// normal returns v normalised to length one, or a copy of a zero vector.
 func normal(v []float32) ([]float32, error) {
 	sum := 0.0
 	for _, f := range v {
@@ -233,10 +230,10 @@ func dot(a, b []float32) float32 {
 
 type span struct{ from, to int }
 
-// windows cuts text into stretches of at most size bytes, at the ends of
-// sentences where there are any, else between words, else between characters.
-// Of a text with more than limit windows, limit are taken, spread evenly, the
-// first and the last among them; limit is at least 2.
+// windows splits text into spans of at most size bytes: at the ends of sentences if
+// possible, else between words, else between characters. If there are more than limit, it
+// returns limit of them, evenly spread, including the first and the last; limit must be
+// at least 2.
 func windows(text string, size, limit int) []span {
 	var out []span
 	for from := 0; from < len(text); {
@@ -260,8 +257,8 @@ func windows(text string, size, limit int) []span {
 	return picked
 }
 
-// cut returns where to end a window that fills s: after its last sentence, if
-// that leaves a quarter of it; else after its last word; else at its end.
+// cut returns the end of a window in s: after its last sentence, or else its last word,
+// if that keeps a quarter of s; else at its end.
 func cut(s string) int {
 	if at := strings.LastIndexAny(s, ".!?\n。！？"); at >= len(s)/4 {
 		_, n := utf8.DecodeRuneInString(s[at:])

@@ -1,12 +1,11 @@
-// Package synapse is the content validation of ADR-SYNAPSE-001 for memory that
-// agents edit themselves: its table of mandatory patterns, with other forms of the
-// same, and its heuristics. docs/adr/0009-synapse-pack.md has the tables and what was
-// decided where they are silent.
+// Package synapse implements the content validation of ADR-SYNAPSE-001 for memory that
+// agents edit themselves: its table of mandatory patterns with variants, and its
+// heuristics. docs/adr/0009-synapse-pack.md has the tables and the decisions on what the
+// ADR leaves open.
 //
-// It promises that a pattern is found in the text as it is and in every way in
-// which a model might read it, and that its work is linear in the text. It
-// says what was found and gives no score: what a pattern means depends on the
-// field and on the source, and is for the policy to say.
+// Invariants: a pattern is found in the text as written and in every reading of package
+// normal, and the work is linear in the text. Findings have no score: what a pattern
+// means depends on the field and on the source, and is for the policy to decide.
 package synapse
 
 import (
@@ -23,17 +22,17 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// fields are the governed ones, for whose content the ADR was written.
+// fields are the governed fields of the ADR.
 var fields = [...]string{"learnings", "preferences", "gotchas", "conventions", "decisions"}
 
-// Governed reports whether a field is one of those of the ADR. The name is
-// compared as policies compare it.
+// Governed reports whether a field is governed. Names are compared as policies compare
+// them.
 func Governed(field string) bool { return slices.Contains(fields[:], field) }
 
-// Prefix begins the ids of all rules.
+// Prefix is the prefix of all rule ids.
 const Prefix = "synapse."
 
-// Hit is a rule that holds for a span of the text, in bytes.
+// Hit is a match of a rule, as a span of the text in bytes.
 type Hit struct {
 	Rule       string
 	Severity   string // high for a pattern, medium for a heuristic
@@ -45,7 +44,7 @@ type pattern struct {
 	re   *regexp.Regexp
 }
 
-// patterns begin with a literal where they can: most texts have none of them.
+// patterns begin with a literal if possible, which makes a text without it cheap.
 var patterns = [...]pattern{
 	{Prefix + "directive", regexp.MustCompile(`(?i)<system[-_]?`)},
 	{Prefix + "directive", regexp.MustCompile(`(?i)\[system\b`)},
@@ -58,10 +57,10 @@ var patterns = [...]pattern{
 	{Prefix + "line", regexp.MustCompile(`(?im)^[ \t>*#_.\d)-]*(?:rule|instruction|directive|command|system\s+prompt|(?-i:SYSTEM|CRITICAL|URGENT|(?:HIGHEST|TOP)\s+PRIORITY))[*_]*\s*:`)},
 }
 
-const maxHits = 32 // bounds the places of one pattern that are told apart; the last reaches over the rest
+const maxHits = 32 // the most matches of one pattern in a reading; the last extends to the end
 
-// Patterns finds the mandatory patterns in a text, read as it is and in every
-// way of package normal.
+// Patterns returns the mandatory patterns in a text, as written and in every reading of
+// package normal.
 func Patterns(text string) []Hit {
 	var out []Hit
 	find := func(in string, span func(int, int) (int, int)) {
@@ -89,17 +88,17 @@ func Patterns(text string) []Hit {
 	return slices.Compact(out)
 }
 
-// The ADR's thresholds, and those of the numbers about which it is silent.
+// The thresholds of the ADR, and numbers that it does not give.
 const (
-	maxEntropy       = 4.5 // bits a character
-	minEntropyLength = 32  // characters; a shorter text has less than that whatever it says
-	maxAgents        = 2   // others that a memory may mention
+	maxEntropy       = 4.5 // bits per character
+	minEntropyLength = 32  // characters; the entropy of a shorter text cannot be higher
+	maxAgents        = 2   // other agents that a memory may mention
 	orderPercent     = 60  // of the sentences
-	minSentences     = 3   // fewer say nothing about a share
+	minSentences     = 3   // with fewer a percentage says nothing
 )
 
-// Heuristics says in which ways a text is suspicious as a whole. Own are the
-// names of the agent that writes, which may mention itself.
+// Heuristics returns in which ways a text is suspicious as a whole. own has the names of
+// the writing agent, which may mention itself.
 func Heuristics(text string, own []string) []Hit {
 	var out []Hit
 	add := func(rule string) { out = append(out, Hit{Prefix + rule, "medium", 0, len(text)}) }
@@ -115,8 +114,8 @@ func Heuristics(text string, own []string) []Hit {
 	return out
 }
 
-// entropy is a text's, in bits a character. Scripts with many letters have more
-// than any threshold by nature: of those it is 0.
+// entropy returns the Shannon entropy of a text in bits per character. It is 0 for text
+// in mostly non-Latin scripts: those with many letters exceed any threshold by nature.
 func entropy(text string) float64 {
 	n, other := 0, 0
 	counts := map[rune]int{}
@@ -138,9 +137,9 @@ func entropy(text string) float64 {
 	return h
 }
 
-// mentions are the agents and roles that a text speaks of: "@qa", "agent qa",
-// "agent:qa", "agent-qa", "the qa agent". An address, a package's scope and the author are none. More than
-// are of interest are not looked for.
+// mentions returns the agents and roles that a text mentions: "@qa", "agent qa",
+// "agent:qa", "agent-qa", "the qa agent". Mail addresses, package scopes and the author
+// are none. The search stops after maxAgents+1.
 func mentions(text string, own []string) []string {
 	var out []string
 	note := func(name string) {
@@ -169,9 +168,9 @@ func mentions(text string, own []string) []string {
 				note(of)
 			case strings.EqualFold(last, "agent") && !common(w):
 				note(w)
-			case low == "agent" && last != "" && !common(last) && (before == "" || common(before)): // "the qa agent", and not "told agent qa"
+			case low == "agent" && last != "" && !common(last) && (before == "" || common(before)): // "the qa agent", but not "told agent qa"
 				note(last)
-				w = "" // what follows is what it does
+				w = "" // the next word is a verb
 			}
 			before, last = last, w
 			i += max(len(low), n)
@@ -185,7 +184,7 @@ func mentions(text string, own []string) []string {
 	return out
 }
 
-// word is the name at the beginning of a text.
+// word returns the name at the beginning of a text.
 func word(text string) string {
 	end := strings.IndexFunc(text, func(r rune) bool { return !inWord(r) })
 	if end < 0 {
@@ -196,13 +195,13 @@ func word(text string) string {
 
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || r == '-' }
 
-// common are words next to "agent" that name none.
+// common reports whether a word next to "agent" is no name.
 func common(w string) bool { return commonWords[strings.ToLower(w)] }
 
 var commonWords = terms.Set(`the a an any each every this that our your its another other no of to and or is was has can may must should will does that's which who
 	in on for by with as at from if when user ai support memory code config name id run runs then not writes reads uses needs`)
 
-// sentences counts a text's sentences and those that are orders.
+// sentences returns the number of sentences of a text, and of those that are imperatives.
 func sentences(text string) (all, orders int) {
 	for s := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(".!?;\n。！？", r) }) {
 		words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' })

@@ -1,8 +1,8 @@
 // Package remote embeds texts over an OpenAI-compatible endpoint.
 //
-// It promises what package endpoint promises of a call, that an answer which
-// does not hold exactly one finite vector for each text is an error, and that an
-// endpoint that keeps failing is left alone for a while ([ErrOpen]).
+// Besides the invariants of package endpoint: an answer without exactly one finite vector
+// for each text is an error, and an endpoint that keeps failing is not called for a while
+// (circuit breaker, [ErrOpen]).
 package remote
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// ErrOpen is returned without a call while the endpoint is left alone.
+// ErrOpen is returned without a call while the circuit breaker is open.
 var ErrOpen = errors.New("remote: the endpoint failed repeatedly and is left alone for now")
 
 // Options set up a Client.
@@ -33,7 +33,7 @@ type Options struct {
 	// Key is sent as a bearer token when it is not empty.
 	Key string
 
-	Timeout time.Duration    // of one call, with its answer; default 5 s
+	Timeout time.Duration    // of one call including its answer; default 5 s
 	Now     func() time.Time // default time.Now
 }
 
@@ -42,7 +42,7 @@ const (
 	batchSize      = 64       // texts of one call
 	maxText        = 8 << 10  // bytes of a text that are sent
 	maxBody        = 16 << 20 // bytes of an answer
-	kept           = 4096     // vectors
+	kept           = 4096     // cached vectors
 	maxDim         = 8192
 )
 
@@ -69,11 +69,11 @@ func New(o Options) (*Client, error) {
 	return &Client{opts: o, api: api, cache: cache.New[[sha256.Size]byte, []float32](kept)}, nil
 }
 
-// Embed returns one vector for each text. Those that were embedded lately come
-// from the cache. It fails as a whole.
+// Embed returns one vector for each text, cached ones without a call. It fails as a
+// whole.
 func (c *Client) Embed(ctx context.Context, texts []string) ([][]float32, error) {
 	out := make([][]float32, len(texts))
-	missing := map[[sha256.Size]byte][]int{} // by content, so that twins are asked for once
+	missing := map[[sha256.Size]byte][]int{} // by content, so that duplicates are requested once
 	var order [][sha256.Size]byte
 	for i, t := range texts {
 		key := sha256.Sum256([]byte(c.opts.Model + "\x00" + t))
@@ -107,8 +107,8 @@ func (c *Client) Embed(ctx context.Context, texts []string) ([][]float32, error)
 	return out, nil
 }
 
-// call asks for one batch. The breaker counts what the endpoint did wrong,
-// not a caller that gave up.
+// call requests one batch. The circuit breaker counts failures of the endpoint, not a
+// caller that gave up.
 func (c *Client) call(ctx context.Context, texts []string) ([][]float32, error) {
 	if !c.breaker.allow(c.opts.Now()) {
 		return nil, ErrOpen
@@ -161,16 +161,16 @@ func parse(raw []byte, want int) ([][]float32, error) {
 }
 
 const (
-	maxFailures = 5 // in a row, until the endpoint is left alone
+	maxFailures = 5 // consecutive failures that open the breaker
 	cooldown    = 30 * time.Second
 )
 
-// breaker counts failures in a row. After maxFailures no call is made for the
-// cooldown, then one, which decides how it goes on.
+// breaker is a circuit breaker. After maxFailures consecutive failures it rejects calls
+// for the cooldown, then allows one, whose result closes it or opens it again.
 type breaker struct {
 	mu       sync.Mutex
 	failures int
-	until    time.Time // no call is made before
+	until    time.Time // calls are rejected before this time
 }
 
 func (b *breaker) allow(now time.Time) bool {
@@ -182,15 +182,15 @@ func (b *breaker) allow(now time.Time) bool {
 	if now.Before(b.until) {
 		return false
 	}
-	b.until = never // while this call is under way
+	b.until = never // rejects others while the trial call is in flight
 	return true
 }
 
-// never is later than any call.
+// never is later than the time of any call.
 var never = time.Unix(1<<40, 0)
 
-// note takes in how a call ended: well, badly, or, with its caller gone, in a way
-// that says nothing of the endpoint.
+// note records the result of a call. gone means that the caller cancelled it, which says
+// nothing about the endpoint.
 func (b *breaker) note(err error, gone bool, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
