@@ -14,22 +14,22 @@ import (
 	"github.com/memproxy/memproxy/screen/panel"
 )
 
-// layers are those that judge one text by itself. What they find adds up, so
-// that to leave one out is to leave its findings out.
+// layers are the layers that judge one text by itself. Their findings add up, so
+// disabling a layer is the same as removing its findings.
 var layers = []string{screen.LayerLexicon, screen.LayerDirective, otherLanguages, screen.LayerClassify, likenessLayer}
 
-// The rules of other languages are a part of the layer directive; likeness is a
-// layer of package panel.
+// The rules of other languages are part of the layer directive; likeness is a layer of
+// package panel.
 const (
 	otherLanguages = "directive, the languages other than English"
 	likenessLayer  = "likeness"
 )
 
-// ruleFiles are the files of the pack whose rules belong to a layer.
+// ruleFiles maps the rule files of the pack to their layers.
 var ruleFiles = map[string]string{"lexicon.txt": screen.LayerLexicon, "directives.txt": screen.LayerDirective, "tongues/rules.txt": otherLanguages}
 
-// layersOfRules says to which layer each rule belongs. What could not be read to
-// its end belongs to none: that finding cannot be switched off.
+// layersOfRules maps each rule to its layer. screen.RuleBounds has none: that finding
+// cannot be disabled.
 func layersOfRules() (map[string]string, error) {
 	of := map[string]string{screen.RuleClassifier: screen.LayerClassify}
 	for file, layer := range ruleFiles {
@@ -66,8 +66,8 @@ func newAblation(p *screen.Pack) (*ablation, error) {
 	return &ablation{s, of, like}, err
 }
 
-// held reports for all layers together, and then for each that is left out,
-// whether a text is held of which those of package screen found so much.
+// held reports whether a text with these findings of package screen is held: first with
+// all layers, then without each layer.
 func (a *ablation) held(text string, found []memproxy.Finding) []bool {
 	alike := a.like.Match(text, "").Over()
 	out := []bool{alike || a.weigh.Weigh(found, "", "").Verdict.Stops()}
@@ -80,13 +80,13 @@ func (a *ablation) held(text string, found []memproxy.Finding) []bool {
 	return out
 }
 
-// without is what is held without a layer.
+// without has the results without a layer.
 type without struct {
 	attacks, family byName
 	benign, hidden  tally
 }
 
-// ablate counts for all layers together, and then for each that is left out.
+// ablate returns the results with all layers, and then without each layer.
 func ablate(b setting, res []result) ([]without, error) {
 	a, err := newAblation(b.pack)
 	if err != nil {
@@ -127,7 +127,7 @@ func ablate(b setting, res []result) ([]without, error) {
 	return out, nil
 }
 
-// writeAblation says what each layer is worth.
+// writeAblation writes the contribution of each layer.
 func writeAblation(w io.Writer, b setting, res []result) error {
 	rows, err := ablate(b, res)
 	if err != nil {

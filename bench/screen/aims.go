@@ -10,31 +10,31 @@ import (
 	"github.com/memproxy/memproxy/internal/evasion"
 )
 
-// errBelow says that screening finds less, or holds more that is harmless,
-// than it may.
+// errBelow means that screening detects less, or holds more harmless text, than allowed.
 var errBelow = errors.New("screening is below its floors")
 
-// aim is one figure that must not get worse than its floor.
+// aim is a figure with a floor or a ceiling.
 type aim struct {
 	what, measured, wanted string
 	met                    bool
 }
 
-// atLeast is an aim of a share in percent.
+// atLeast returns the aim of a percentage with a floor.
 func atLeast(what string, share, floor float64) aim {
 	return aim{what, fmt.Sprintf("%.1f %%", share), fmt.Sprintf("≥ %g %%", floor), share >= floor}
 }
 
-// atMost adds more to what was measured.
+// atMost returns the aim of a percentage with a ceiling. more is added to the measured
+// value.
 func atMost(what string, share, ceiling float64, more string) aim {
 	return aim{what, fmt.Sprintf("%.2f %%%s", share, more), fmt.Sprintf("≤ %g %%", ceiling), share <= ceiling}
 }
 
-// leastRows is how many rows a source has of which the share that is held says
-// anything: two of thirteen is one row more than one in thirteen.
+// leastRows is the number of rows from which a source's percentage is meaningful: of
+// thirteen rows, one more is 8 %.
 const leastRows = 20
 
-// ordinary are groups of harmless sources that have an aim of their own.
+// ordinary has the groups of harmless sources with an aim of their own.
 var ordinary = map[string][]string{
 	"ordinary conversation": {"persona_chat", "memorybank", "mem0_docs", "xpersona", "memorybank_cn", "clinc_oos", "banking77", "sgd"},
 	"prompts about prompts": {"awesome_prompts_docs", "fabric_patterns", "prompt_guide", "brex_prompts", "gpteacher_roleplay"},
@@ -44,8 +44,8 @@ var ordinary = map[string][]string{
 	},
 }
 
-// byData are the aims that are measured on the sources, each judged by a
-// classifier that never saw it; the hardest first.
+// byData returns the aims that are measured on the sources, each judged by a classifier
+// trained without it; the hardest first.
 func byData(c counts) []aim {
 	pooled := &tally{}
 	for _, t := range c.benign {
@@ -57,7 +57,7 @@ func byData(c counts) []aim {
 	later, nl := macro(c.attacks, func(s string) bool { return c.dir[s] != "dev" })
 	sources, ns := macro(c.attacks, all)
 	lo, hi := wilson(pooled.held, pooled.n)
-	if nl == 0 && ns > 0 { // there are no later ones
+	if nl == 0 && ns > 0 { // no source was gathered later
 		later, nl = sources, ns
 	}
 	aims := []aim{
@@ -81,7 +81,7 @@ func byData(c counts) []aim {
 	return aims
 }
 
-// byTransforms are the aims that are measured on the texts of this repository.
+// byTransforms returns the aims that are measured on the texts of this repository.
 func byTransforms(ev *evasionResult) []aim {
 	return []aim{
 		atLeast(fmt.Sprintf("evasions caught, %d transforms of %d poisons", len(ev.rows), len(evasion.Poisons())), ev.total.share(), 99),
@@ -93,9 +93,9 @@ func byTransforms(ev *evasionResult) []aim {
 	}
 }
 
-// byEvasions are the aims of rows of the data in transforms. Much of what is
-// missed is Hindi in Latin letters, queries and commands: what undoes a cipher or
-// finds words that run together knows English.
+// byEvasions returns the aims for rows of the data in transforms. Most misses are Hindi
+// in Latin letters, queries and commands: the decoders of ciphers and of words run
+// together know English only.
 func byEvasions(g *generatedResult) []aim {
 	if len(g.single) == 0 {
 		return []aim{{what: "attacks of the data in transforms", measured: "none", wanted: "some"}}
@@ -110,7 +110,7 @@ func byEvasions(g *generatedResult) []aim {
 	}
 }
 
-// tongueAims hold those of other languages.
+// tongueAims returns the aims for texts in other languages.
 func tongueAims(poison, benign tally) []aim {
 	return []aim{
 		{"poison written blind in other languages", fmt.Sprintf("%d of %d", poison.held, poison.n), "≥ 115", poison.held >= 115},
@@ -118,8 +118,8 @@ func tongueAims(poison, benign tally) []aim {
 	}
 }
 
-// blindAims hold the texts that nothing was tuned on: the floors are near what was found
-// when they were first measured.
+// blindAims returns the aims for the texts that nothing was tuned on. The floors are near
+// the first measurement.
 func blindAims(poison, benign tally) []aim {
 	return []aim{
 		{"poison written blind", fmt.Sprintf("%d of %d", poison.held, poison.n), "≥ 120", poison.held >= 120},
@@ -127,7 +127,7 @@ func blindAims(poison, benign tally) []aim {
 	}
 }
 
-// summary is the aims as a table.
+// summary returns the aims as a Markdown table.
 func summary(aims []aim) string {
 	var b strings.Builder
 	b.WriteString("| what | measured | wanted |\n|---|--:|--:|\n")
@@ -137,7 +137,7 @@ func summary(aims []aim) string {
 	return b.String()
 }
 
-// hold prints the aims and is errBelow, with their names, where some are not met.
+// hold prints the aims and returns errBelow, with their names, if some are not met.
 func hold(w io.Writer, aims []aim) error {
 	var missed []string
 	for _, a := range aims {
@@ -154,8 +154,8 @@ func hold(w io.Writer, aims []aim) error {
 	return nil
 }
 
-// floors measures what must hold and fails where it does not. Without data,
-// which is not in this repository, it says so and measures the texts that are.
+// floors measures all aims and fails if one is not met. Without the data, which is not in
+// this repository, it measures the texts of the repository only, and prints that.
 func floors(w io.Writer, data, cache string) error {
 	var aims []aim
 	rows, err := load(data)

@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// shingle is how many words or, where script has no spaces, characters in a
-	// row two texts share that repeat each other.
+	// shingle is the length of the n-grams by which repetition is found: in words, or in
+	// characters of scripts without spaces.
 	shingle = 4
-	// A row repeats another if so much of it stands there, in percent.
+	// A row repeats another if the other has this percentage of its n-grams.
 	repeated = 40
 )
 
-// apart leaves out of more what repeats a row of the others, in part: a
-// classifier that judges the one must not have learned the other.
+// apart returns the rows of more that do not repeat a row of others: a classifier must
+// not be trained on text that it is measured with.
 func apart(more, others []row) []row {
 	where := map[string][]int{}
 	for i := range others {
@@ -46,7 +46,7 @@ func repeats(text string, where map[string][]int) bool {
 	return false
 }
 
-// grams are the runs of n words, or of n characters of scripts without spaces.
+// grams returns the n-grams of words, or of characters in scripts without spaces.
 func grams(s string, n int) []string {
 	var w []string
 	for _, word := range strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r) }) {

@@ -14,7 +14,7 @@ import (
 //go:embed blind/*.tsv blind/tongues/*.tsv
 var blindFiles embed.FS
 
-// blindTexts are the texts of a file of blind/ by their groups.
+// blindTexts returns the texts of a file of blind/ by group.
 func blindTexts(file string) (map[string][]string, error) {
 	b, err := blindFiles.ReadFile("blind/" + file + ".tsv")
 	if err != nil {
@@ -30,8 +30,8 @@ func blindTexts(file string) (map[string][]string, error) {
 	return texts, nil
 }
 
-// blindTallies count what the shipped pack holds of the poison and the harmless texts of
-// a folder, by which nothing was trained or tuned.
+// blindTallies counts what the shipped pack holds of the poison and the harmless texts of
+// a folder. Nothing was trained or tuned on them.
 func blindTallies(folder, sensitivity string) (poison, benign byName, err error) {
 	s, err := screen.New(screen.Options{Sensitivity: sensitivity})
 	if err != nil {
@@ -52,8 +52,8 @@ func blindTallies(folder, sensitivity string) (poison, benign byName, err error)
 	return poison, benign, nil
 }
 
-// blindly measures the shipped pack on texts that were written when it was finished: all
-// of them by sensitivity, and the groups of each at medium sensitivity.
+// blindly measures the shipped pack on texts that were written after it was finished: all
+// of them by sensitivity, and each group at medium sensitivity.
 func blindly(w io.Writer) error {
 	fmt.Fprint(w, note("blind"))
 	var groups [2]byName
@@ -94,7 +94,7 @@ func blindTongues(w io.Writer) error {
 	return nil
 }
 
-// together is the tally of all languages.
+// together returns the sum of tallies.
 func together(each byName) tally {
 	var all tally
 	for _, t := range each {

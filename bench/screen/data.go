@@ -21,24 +21,24 @@ type row struct {
 	Kind    string `json:"kind"`
 	License string `json:"license"`
 	Dir     string `json:"-"` // the directory it was read from
-	// Only teaches: it is of a directory with a plus sign, and not measured.
+	// only: for training, not measured (of a directory with a plus sign).
 	only bool
 }
 
 func (r *row) attack() bool { return r.Label == "attack" }
 
-// own reports texts that were written for this project.
+// own reports whether the text was written for this project.
 func (r *row) own() bool { return strings.HasPrefix(r.Source, "own_") }
 
-// measured reports rows that are judged, by classifiers that do not know them.
+// measured reports whether the row is measured, by classifiers trained without it.
 func (r *row) measured() bool { return !r.only && !r.own() }
 
-// errNoData says that there are no sources to measure.
+// errNoData means that there are no sources to measure.
 var errNoData = errors.New("no *.jsonl")
 
-// load reads every *.jsonl of dirs, which commas separate, sorted by source.
-// Those of a directory with a plus sign before it only teach, stand behind the
-// others, and are left out where they repeat one of them.
+// load reads every *.jsonl of dirs, a comma-separated list, sorted by source. Rows of a
+// directory with a plus sign are for training only; they follow the others, and are
+// omitted if they repeat one of them.
 func load(dirs string) ([]row, error) {
 	var measured, teaching []string
 	for dir := range strings.SplitSeq(dirs, ",") {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The families of attacks: styles, not files. A family is left out whole, in
-// whatever source it stands, and judged by what the others taught.
+// The families of attacks: styles, not files. A family is left out of training as a
+// whole, in all sources, and judged by the resulting classifier.
 const (
 	famOverride   = "overrides"
 	famJailbreak  = "personas and framings"
@@ -26,7 +26,7 @@ var families = []string{
 	famOverride, famJailbreak, famExtraction, famAuthority, famMemory, famDocument, famTool, famMarkup, famEncoding, famTask, famPlanted, famLanguage,
 }
 
-// bySource are the families of sources whose kinds do not tell.
+// bySource has the families of sources whose kinds do not tell.
 var bySource = map[string]string{
 	"patt_xss": famMarkup, "patt_injection": famMarkup, "spikee_obfuscated": famEncoding, "mix_obfuscated": famEncoding,
 	"inthewild_jailbreak": famJailbreak, "easyjailbreak": famJailbreak, "jbb_artifacts": famJailbreak, "agentfw_jb": famJailbreak,
@@ -36,7 +36,8 @@ var bySource = map[string]string{
 	"hinglish": famLanguage, "ko_redteam": famLanguage, "carbon_judge": famDocument, "email_agent": famDocument, "redteamcua": famDocument, "agentdojo": famDocument, "agentdyn": famDocument, "injecagent": famDocument,
 }
 
-// byKind are the families by what a source calls its rows, the first that fits.
+// byKind finds the family by a substring of the kind that a source gives its rows; the
+// first match counts.
 var byKind = []struct {
 	family string
 	words  []string
@@ -54,11 +55,11 @@ var byKind = []struct {
 	{famTask, []string{"question", "output_format", "few_shot", "repeated", "overload", "splitting", "mixed", "distraction", "long-output", "denial"}},
 }
 
-// spoken finds the language of a kind, where it is not English.
+// spoken matches the language of a kind other than English.
 var spoken = regexp.MustCompile(`/(ar|bn|de|es|fa|fr|hi|hi-latn|id|it|ja|ko|nl|pl|pt|ru|sv|ta|te|th|tr|uk|ur|vi|zh|kn)$`)
 
-// familyOf reads a row's family from its source and the kind that the source
-// gave it. It is coarse: sources name their kinds by technique or by goal.
+// familyOf returns a row's family by its source and kind. It is coarse: sources name
+// their kinds by technique or by goal.
 func familyOf(r *row) string {
 	if f := bySource[r.Source]; f != "" {
 		return f

@@ -18,8 +18,8 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// peer is a detector that others publish, and the corpora that are its author's
-// own: on these it is not measured.
+// peer is a published detector. own has its author's own corpora, on which it is not
+// measured.
 type peer struct {
 	name, title string
 	own         []string
@@ -47,45 +47,46 @@ var requirements string
 var corpora string
 
 const (
-	// fieldEach rows of each source and label are judged: some take 100 ms for one.
+	// fieldEach is the number of rows measured of each source and label: some detectors
+	// take 100 ms per row.
 	fieldEach = 20
 	// fieldTime bounds one detector's run.
 	fieldTime = 30 * time.Minute
 )
 
-// errLate says that a detector's time is over.
+// errLate means that a detector ran out of time.
 var errLate = errors.New("its time is over")
 
-// measured is what one detector makes of the rows.
+// measured has the results of one detector.
 type measured struct {
 	Title   string   `json:"title"`
-	Later   float64  `json:"later"`   // macro detection over sources gathered later, in percent
+	Later   float64  `json:"later"`   // mean detection over sources gathered later, in percent
 	Sources float64  `json:"sources"` // over all
 	Benign  float64  `json:"benign"`  // harmless rows held, in percent
-	Worst   string   `json:"worst"`   // the harmless source of which most is held
-	Most    float64  `json:"most"`    // so much, in percent
+	Worst   string   `json:"worst"`   // the harmless source with the most rows held
+	Most    float64  `json:"most"`    // its percentage
 	P50     float64  `json:"p50"`     // microseconds
 	P95     float64  `json:"p95"`
 	Failed  int      `json:"failed,omitempty"` // rows on which it failed
-	Late    int      `json:"late,omitempty"`   // rows for which its time was not enough
+	Late    int      `json:"late,omitempty"`   // rows that it did not judge in time
 	Own     []string `json:"own,omitempty"`    // corpora that it was not measured on
 }
 
-// answer is a detector's, of one text.
+// answer is a detector's answer for one text.
 type answer struct {
 	Held  bool    `json:"held"`
 	Us    float64 `json:"us"`
 	Error string  `json:"error"`
 }
 
-// fieldRun measures every detector on the same rows and writes what came of it.
+// fieldRun measures every detector on the same rows and writes the results.
 func fieldRun(w io.Writer, data, cache, python, out string) error {
 	rows, ours, err := fieldRows(w, data, cache)
 	if err != nil {
 		return err
 	}
 	table := []measured{ours}
-	keep := func() error { // as far as it is
+	keep := func() error { // after each detector
 		b, err := json.MarshalIndent(fieldResult{Rows: len(rows), Table: table}, "", "\t")
 		if err != nil {
 			return err
@@ -109,18 +110,18 @@ func fieldRun(w io.Writer, data, cache, python, out string) error {
 	return nil
 }
 
-// fieldResult is kept, so that a report can have it that was made without the
-// other detectors.
+// fieldResult is the stored result, so that a report can be made without the other
+// detectors.
 type fieldResult struct {
 	Rows  int        `json:"rows"`
 	Table []measured `json:"table"`
-	// Left says what could not be measured, a sentence each.
+	// Left says what could not be measured, one sentence each.
 	Left []string `json:"left,omitempty"`
 }
 
-// fieldRows are the rows that all judge, and what memproxy makes of them: each by
-// a classifier that never saw its source. Without the corpora they are the texts
-// of this repository.
+// fieldRows returns the rows for all detectors, and memproxy's results: each row is
+// judged by a classifier trained without its source. Without the corpora the rows are the
+// texts of this repository.
 func fieldRows(w io.Writer, data, cache string) ([]*row, measured, error) {
 	s, err := screen.New(screen.Options{})
 	if err != nil {
@@ -156,15 +157,15 @@ func fieldRows(w io.Writer, data, cache string) ([]*row, measured, error) {
 	return rows, m, err
 }
 
-// timed is what the shipped pack says, and how long it took.
+// timed returns the answer of the shipped pack and the time it took.
 func timed(s *screen.Screener, r *row) answer {
 	begin := time.Now()
 	held := s.Text(r.Text, "", "").Verdict.Stops()
 	return answer{Held: held, Us: float64(time.Since(begin).Nanoseconds()) / 1000}
 }
 
-// sample takes so many rows of each source, the same ones always, in an order in
-// which the first of them say something about all.
+// sample returns fieldEach rows of each source and label, always the same, in an order in
+// which any prefix is representative.
 func sample(rows []row) []*row {
 	order := make([]*row, 0, len(rows))
 	for i := range rows {
@@ -184,13 +185,13 @@ func sample(rows []row) []*row {
 	return order
 }
 
-// missing says which corpora are not there, and where they are published.
+// missing prints that the corpora are missing, and where they are published.
 func missing(w io.Writer, data string) {
 	fmt.Fprintf(w, "No corpora in %s: only the texts of this repository are measured. Each corpus is a file NAME.jsonl, a line a row:\n"+
 		"{\"id\",\"text\",\"label\":\"attack\" or \"benign\",\"source\":NAME,\"kind\",\"license\"}. They are published at:\n\n%s\n", data, corpora)
 }
 
-// measure runs the detector in a process of its own.
+// measure runs the detector in a separate process.
 func (p peer) measure(python string, rows []*row) (measured, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), fieldTime)
 	defer cancel()
@@ -223,7 +224,7 @@ func (p peer) measure(python string, rows []*row) (measured, error) {
 		}
 		return a, json.Unmarshal(lines.Bytes(), &a)
 	}
-	if _, err = ask(&row{Text: "Ann likes tea."}); err == nil { // it starts
+	if _, err = ask(&row{Text: "Ann likes tea."}); err == nil { // the detector starts
 		var m measured
 		if m, err = tallied(p, rows, ask); err == nil && m.Late > 0 {
 			_ = cmd.Wait() // it was ended
@@ -237,7 +238,7 @@ func (p peer) measure(python string, rows []*row) (measured, error) {
 	return measured{}, fmt.Errorf("%w: %s", err, strings.TrimSpace(errs.String()))
 }
 
-// tallied asks a detector about each row that is not of its own corpora.
+// tallied runs a detector on each row that is not of its own corpora.
 func tallied(p peer, rows []*row, ask func(*row) (answer, error)) (measured, error) {
 	m := measured{Title: p.title, Own: p.own}
 	attacks, benign, pooled := byName{}, byName{}, tally{}

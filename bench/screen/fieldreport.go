@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/internal/evasion"
 )
 
-// published are the texts of this repository as rows, for where there are no
+// published returns the texts of this repository as rows, as a substitute for the
 // corpora.
 func published() ([]row, error) {
 	var rows []row
@@ -38,12 +38,12 @@ func published() ([]row, error) {
 	return rows, nil
 }
 
-// fieldKept is what `make bench-field` found last.
+// fieldKept is the last result of `make bench-field`.
 //
 //go:embed field/results.json
 var fieldKept []byte
 
-// writeField is the part of the report that sets the detectors side by side.
+// writeField writes the comparison of detectors.
 func writeField(w io.Writer, kept []byte) error {
 	var f fieldResult
 	if err := json.Unmarshal(kept, &f); err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// generatedResult is what became of rows of the data in every transform, and in
-// two of them one in the other: attacks that are stopped as they stand, and
-// harmless rows that are not.
+// generatedResult has the results for rows of the data in every transform, and in pairs
+// of nested transforms: attacks that are stopped without a transform, and harmless rows
+// that are not.
 type generatedResult struct {
 	attacks, benign int // rows
 	single          []transformed
@@ -23,26 +23,26 @@ type generatedResult struct {
 	pairMissed      byName // by either transform
 }
 
-// transformed is what became of the rows in one transform.
+// transformed has the results of one transform.
 type transformed struct {
 	name           string
 	caught, benign tally
 }
 
-// Bounds of the rows that are transformed: letters enough to be an attack, few
-// enough that what a model would still read of it is all there.
+// Bounds of the rows that are transformed: long enough to be an attack, and short enough
+// that a model still reads all of it.
 const (
 	leastBytes, mostBytes = 24, 1500
-	// plainShare of a text are letters of English, spaces and ordinary punctuation.
+	// plainShare is the least share of English letters, spaces and ordinary punctuation.
 	plainShare = 0.97
 	leastWords = 4
-	// pairsEach is in how many pairs each row is.
+	// pairsEach is the number of pairs of transforms for each row.
 	pairsEach = 12
-	// evadedEach rows of each source are transformed for the report and the floors.
+	// evadedEach is the number of rows of each source for the report and the floors.
 	evadedEach = 4
 )
 
-// generate transforms so many rows of each source, the same ones always.
+// generate transforms each rows of each source, always the same.
 func generate(rows []row, each int) (*generatedResult, error) {
 	s, err := screen.New(screen.Options{})
 	if err != nil {
@@ -98,8 +98,7 @@ func generate(rows []row, each int) (*generatedResult, error) {
 	return g, nil
 }
 
-// choose takes rows of each source, attacks and harmless ones, in an order that
-// says nothing about them.
+// choose returns rows of each source, attacks and harmless ones, selected by hash.
 func choose(rows []row, each int, fits func(*row) bool) []*row {
 	order := make([]*row, len(rows))
 	for i := range rows {
@@ -121,8 +120,8 @@ func choose(rows []row, each int, fits func(*row) bool) []*row {
 	return out
 }
 
-// plain reports words in letters, which rows that are hidden already may be, too: what is made of marks (markup, code, an
-// encoding) is no longer what it was in most transforms.
+// plain reports whether s is words in letters, as some rows that are already hidden are,
+// too. Text made of symbols (markup, code, an encoding) does not survive most transforms.
 func plain(s string) bool {
 	n := 0
 	for _, c := range []byte(s) {
@@ -133,7 +132,7 @@ func plain(s string) bool {
 	return float64(n) >= plainShare*float64(len(s)) && len(strings.Fields(s)) >= leastWords
 }
 
-// number is one of many that belong to a name.
+// number returns the n-th pseudo-random number of a name.
 func number(name string, n int) int {
 	h := fnv.New32a()
 	fmt.Fprint(h, n, " ", name)
@@ -155,7 +154,7 @@ func (g *generatedResult) write(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// missed prints which rows a transform hid, and which harmless ones it made look
+// missed prints the rows that each transform hid, and the harmless ones that it made look
 // like an attack.
 func (g *generatedResult) missed(w io.Writer) {
 	for _, t := range g.single {

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// licences are the beginnings of those under which a text may teach a model
-// that is shipped.
+// licences are the prefixes of licences under which a text may be used to train a shipped
+// model.
 var licences = []string{"MIT", "Apache-2.0", "CC0", "CC BY 3.0", "CC BY 4.0"}
 
-// permitted reports whether every licence of a row is among them. A licence may
-// be followed by a note in brackets, and several stand between slashes.
+// permitted reports whether every licence of a row is among them. A licence may be
+// followed by a note in brackets, and several are separated by slashes.
 func permitted(license string) bool {
 	license, _, _ = strings.Cut(license, "(")
 	for l := range strings.SplitSeq(license, "/") {
@@ -25,9 +25,9 @@ func permitted(license string) bool {
 	return true
 }
 
-// trainable reports whether a row may teach: its licence permits it, and its
-// label is about its text. An ordinary task slipped into a mail ("what is the
-// capital of ...") is an attack by its place, and as text it is harmless.
+// trainable reports whether a row may be used for training: its licence permits it, and
+// its label is about its text. An ordinary task injected into a mail ("what is the
+// capital of ...") is an attack because of its place, and harmless as text.
 func (r *row) trainable() bool {
 	if r.own() {
 		return true
@@ -38,14 +38,14 @@ func (r *row) trainable() bool {
 	return permitted(r.License) && r.Kind != "tool_output/table" // tables: CC BY-SA 4.0
 }
 
-// elsewhere are the sources whose attacks are not in their words: requests for
-// harm, which a moderator judges; plain questions to an agent; and ordinary
-// questions in other languages, from which a model learns that those languages
-// are poison. They are measured.
+// elsewhere are the sources whose attacks cannot be recognised by their words: requests
+// for harm, which are a matter for moderation; plain questions to an agent; and ordinary
+// questions in other languages, which would teach a model that those languages are
+// poison. They are measured.
 var elsewhere = map[string]bool{"jbb_artifacts": true, "hinglish": true, "deepteam": true, "tasktracker": true, "tasktracker_docs": true}
 
-// kin groups sources that share texts, or come from one project. When one is
-// evaluated, none of its kin is trained on: stricter than leaving out the one.
+// kin groups sources that share texts or come from one project. A source is measured by a
+// model trained without all of its kin.
 var kin = [][]string{
 	{"memgar_scenarios", "memgar_envelope"},
 	{"spikee", "spikee_obfuscated", "spikee_fp"},
@@ -69,13 +69,13 @@ var kin = [][]string{
 	{"mix_web", "mix_tool", "mix_code", "mix_memory", "mix_mail", "mix_obfuscated"},
 }
 
-// payloads are the sources whose attacks the mix_ sources put into carriers.
+// payloads are the sources whose attacks the mix_ sources embed in carriers.
 var payloads = []string{
 	"pif_bench", "lc_injection", "authensor", "agent_firewall_hw", "deepteam", "agentshield", "atlas_seeds", "prompt_shield", "agentfw_jb", "jkelly_bench", "hinglish",
 }
 
-// composed are the sources made of others, and what they are made of. A
-// composed source and its parts never teach a model that judges the other.
+// composed maps sources that are made of others to those. A composed source and its parts
+// are never used to train a model that judges the other.
 var composed = map[string][]string{
 	"mix_web":          append([]string{"ms_playbook", "go_vulndb", "nodejs_org"}, payloads...),
 	"mix_tool":         append([]string{"clinc_oos", "banking77"}, payloads...),
@@ -96,8 +96,8 @@ func kinOf(source string) []string {
 	return []string{source}
 }
 
-// related returns the sources that are left out with source: its kin, what they
-// are composed of, and what is composed of them. It is sorted.
+// related returns the sources that are left out together with source: its kin, the parts
+// of composed ones, and those composed of them. It is sorted.
 func related(source string) []string {
 	out := slices.Clone(kinOf(source))
 	for _, s := range kinOf(source) {

@@ -21,26 +21,26 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
-// The bounds of ADR-SYNAPSE-001 on what a write waits for.
+// The bounds of ADR-SYNAPSE-001 on the delay of a write.
 const (
 	maxValidation = 5 * time.Millisecond
 	maxAudit      = 2 * time.Millisecond
 )
 
-// latencyRounds is how often each is measured in a batch. The best of several
+// latencyRounds is the number of measurements in a batch. The best of latencyBatches
 // batches counts: other programs on the machine slow some of them down.
 const (
 	latencyRounds  = 400
 	latencyBatches = 5
 )
 
-// errSlow says that a bound does not hold.
+// errSlow means that a bound is exceeded.
 var errSlow = errors.New("a write waits for longer than it may")
 
-// latency measures what a write of the longest governed field waits for: the
-// layers that are on by default with the built-in rules, and the durable record
-// of the ruling. It fails where the median of no batch is within the bound; the higher
-// percentiles are printed, and are the machine's as much as ours.
+// latency measures the delay of a write of the longest governed field: the layers that
+// are on by default with the built-in rules, and the durable record of the ruling. It
+// fails if the median of every batch exceeds the bound. Higher percentiles are printed
+// only: they depend on the machine as much as on memproxy.
 func latency(w io.Writer, validation, record time.Duration) error {
 	text := strings.Repeat("The build of the web client needs the cache of the day before, says Ann. ", 7)[:500]
 	validate, err := validator(text)
@@ -90,7 +90,8 @@ func latency(w io.Writer, validation, record time.Duration) error {
 	return errors.Join(append(failed, log.Close(context.Background()))...)
 }
 
-// validator screens and rules on a write of a text to a governed field.
+// validator returns a function that screens and rules on a write of a text to a governed
+// field.
 func validator(text string) (func() error, error) {
 	base, err := screen.New(screen.Options{})
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// bench is the data with what the classifier sees of it.
+// bench has the data and its training features.
 type bench struct {
 	rows []row
 	bags []bag // one per row
 	pack *screen.Pack
-	// group numbers the sources; kin have one number.
+	// group numbers the sources; kin have the same number.
 	group map[string]int
 }
 
-// bag is what the two models see of a row. Weights are set by fit.
+// bag has the examples of a row for the two models. fit sets their weights.
 type bag struct{ windows, whole example }
 
 func newBench(rows []row, p *screen.Pack) *bench {
@@ -56,12 +56,12 @@ func parallel(n int, f func(int)) {
 	wg.Wait()
 }
 
-// poisonShare is how much of all weight poisoned texts have.
+// poisonShare is the share of poisoned texts in the total weight.
 const poisonShare = 0.35
 
-// fit trains on every row that may be trained on and is not left out. Sources
-// count by the root of their size, so that a large one does not drown the
-// others.
+// fit trains the two models on every row that may be used and is not left out. The weight
+// of a source grows with the square root of its size, so that a large one does not
+// dominate.
 func (b *bench) fit(without func(*row) bool) (windows, whole []byte) {
 	type group struct {
 		source string
@@ -94,34 +94,33 @@ func (b *bench) fit(without func(*row) bool) (windows, whole []byte) {
 	return fitted(narrow, windowTraining()), fitted(wide, wholeTraining())
 }
 
-// margins are what the classifier says of a row: of one that knew neither its
-// source nor its kin, and, of an attack, of one that did not know its family.
+// margins are the classifier's margins for a row: Source of a model trained without its
+// source and kin, and Family, for an attack, of one trained without its family.
 type margins struct {
 	ID     string  `json:"id"`
 	Source float64 `json:"source"`
 	Family float64 `json:"family"`
 }
 
-// result is what is found in one row with each of its margins.
+// result has the report for a row with each of its margins.
 type result struct{ source, family screen.Report }
 
-// fold is one training: what it does without, and which rows it judges.
+// fold is one fold of the cross-validation: the rows it is trained without, and the rows
+// it judges.
 type fold struct {
 	without func(*row) bool
 	judge   func(*row) bool
 	put     func(*margins, float64)
 }
 
-// Sources are left out together, a few at a time: stricter than one by one, and
-// a good deal faster. A training goes without at most packedRows attacks, or
-// packedSources harmless sources.
+// Several sources are left out together: stricter than one by one, and much faster. A
+// fold leaves out at most packedRows attacks, or packedSources harmless sources.
 const (
 	packedRows    = 300
 	packedSources = 7
 )
 
-// folds are the trainings that leave out sources, and those that leave out
-// families.
+// folds returns the folds that leave out sources, and those that leave out families.
 func (b *bench) folds() []fold {
 	attacks, here, sources := map[string]int{}, map[string]bool{}, []string(nil)
 	for i := range b.rows {
@@ -138,7 +137,7 @@ func (b *bench) folds() []fold {
 		}
 	}
 	var units []*unit
-	open := map[string]*unit{} // the unit of a sort that is not full
+	open := map[string]*unit{} // the current unit of each sort
 	taken := map[string]bool{}
 	for _, s := range sources {
 		if taken[s] {
@@ -176,14 +175,14 @@ func (b *bench) folds() []fold {
 	return out
 }
 
-// unit is what one training leaves out.
+// unit has the sources that one fold leaves out.
 type unit struct {
 	judged, without []string
 	attacks         int
 }
 
-// family is the fold that leaves out one family of attacks, and every source of
-// which a row of it is composed, or that is composed of them.
+// family returns the fold that leaves out one family of attacks, and every source that
+// its rows are composed of or that is composed of them.
 func (b *bench) family(name string) fold {
 	of := func(r *row) bool { return !r.own() && r.attack() && familyOf(r) == name }
 	parts := map[string]bool{}
@@ -208,7 +207,7 @@ func (b *bench) family(name string) fold {
 	}
 }
 
-// train finds the margins of every row, in the folds that leave it out.
+// train computes the margins of every row, in the folds that leave it out.
 func (b *bench) train() ([]margins, error) {
 	out := make([]margins, foreign(b.rows))
 	for i := range out {
@@ -237,8 +236,8 @@ func (b *bench) train() ([]margins, error) {
 	return out, errors.Join(errs...)
 }
 
-// foreign is how many rows are measured: those of this project, and those that
-// only teach, stand behind them.
+// foreign returns the number of measured rows. The project's own rows, and those for
+// training only, follow them.
 func foreign(rows []row) int {
 	n := slices.IndexFunc(rows, func(r row) bool { return !r.measured() })
 	if n < 0 {
@@ -247,10 +246,10 @@ func foreign(rows []row) int {
 	return n
 }
 
-// noMargin is the margin of a text in which there is nothing to judge.
+// noMargin is the margin of a text without anything to classify.
 const noMargin = -99
 
-// judge puts the margins together with what the rules find.
+// judge combines the margins with the findings of the rules.
 func judge(rows []row, p *screen.Pack, found []margins) ([]result, error) {
 	rules, err := screen.New(screen.Options{Pack: p, Disable: []string{screen.LayerClassify}})
 	if err != nil {

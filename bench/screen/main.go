@@ -1,5 +1,5 @@
-// Command screen measures screening, leave-one-source-out, and trains the
-// classifier that the built-in pack ships.
+// Command screen measures screening by leave-one-source-out cross-validation, and trains
+// the classifier of the built-in pack.
 package main
 
 import (
@@ -62,7 +62,7 @@ func main() {
 	}
 }
 
-// hidden prints what transforms hide.
+// hidden prints how well screening detects transformed rows.
 func hidden(w io.Writer, rows []row, each int) error {
 	g, err := generate(rows, each)
 	if err != nil {
@@ -72,14 +72,14 @@ func hidden(w io.Writer, rows []row, each int) error {
 	return nil
 }
 
-// setting is a pack and the data, those of this project included.
+// setting is a pack and the data, including this project's own texts.
 type setting struct {
 	rows []row
 	pack *screen.Pack
 }
 
-// set loads the built-in pack, whose cases the models that are to be trained need
-// not pass yet.
+// set loads the built-in pack without its regression cases, which models that are still
+// to be trained cannot pass.
 func set(rows []row) (setting, error) {
 	mine, err := ownRows()
 	if err != nil {
@@ -89,10 +89,9 @@ func set(rows []row) (setting, error) {
 	return setting{append(rows, mine...), p}, err
 }
 
-// measure judges rows, each source and each family by a classifier that never
-// saw it. The margins that the classifiers find are kept in the file cache, if it
-// has a name: as long as neither the data nor the vocabulary change, rules and
-// thresholds are tried without training again.
+// measure judges rows, each source and each family by a classifier that was trained
+// without it. The margins are cached in a file, if cache is not empty: while the data and
+// the vocabulary do not change, rules and thresholds can be tried without training.
 func measure(rows []row, cache string) (setting, []result, error) {
 	s, err := set(rows)
 	if err != nil {
@@ -114,7 +113,7 @@ func measure(rows []row, cache string) (setting, []result, error) {
 	return s, res, err
 }
 
-// cached reads margins; there are none where there is no file.
+// cached reads cached margins. It returns nil without a file.
 func cached(name string) ([]margins, error) {
 	if name == "" {
 		return nil, nil
@@ -141,7 +140,7 @@ func keep(name string, found []margins) error {
 	return os.WriteFile(name, b, 0o644)
 }
 
-// teach writes the models that the built-in pack ships.
+// teach trains the models of the built-in pack and writes them.
 func teach(rows []row, dir string) error {
 	s, err := set(rows)
 	if err != nil {

@@ -10,12 +10,11 @@ import (
 //go:embed own/*.txt
 var ownFiles embed.FS
 
-// expansions is how many texts are made of each line that has alternatives.
+// expansions is the number of texts that are made of each line with alternatives.
 const expansions = 8
 
-// ownRows returns the texts that were written for this project, with their
-// alternatives expanded by a fixed seed. They are trained on in every fold and
-// never measured.
+// ownRows returns the texts that were written for this project, with alternatives
+// expanded by a fixed seed. They are trained on in every fold and never measured.
 func ownRows() ([]row, error) {
 	rng := rand.New(rand.NewPCG(11, 11))
 	var rows []row

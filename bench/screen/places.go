@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// places prints where a rule held, or with the rule "missed" what was not held
-// and with "held" what was: "RULE,attack|benign|SOURCE,N".
+// places prints the matches of a rule, or for the rule "missed" the rows that were not
+// held, and for "held" those that were. show is "RULE,attack|benign|SOURCE,N".
 func places(b setting, res []result, show string) error {
 	f := strings.Split(show, ",")
 	if len(f) != 3 {

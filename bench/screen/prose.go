@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// prose is the fixed text of the report, each part behind its name.
+// prose has the fixed text of the report, in named parts.
 //
 //go:embed prose.txt
 var prose string
 
-// note is a part of it.
+// note returns a part of prose by name.
 func note(name string) string {
 	_, text, _ := strings.Cut(prose, "<!-- "+name+" -->\n")
 	text, _, _ = strings.Cut(text, "<!-- ")

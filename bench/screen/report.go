@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// tally counts how many of a group were held.
+// tally counts the rows of a group, and those that were held.
 type tally struct {
 	n, held int
 	missed  []string // ids of attacks that were not held, or of harmless rows that were
@@ -34,7 +34,7 @@ func (t *tally) add(held, wrong bool, id string) {
 	}
 }
 
-// byName are tallies of several groups.
+// byName has tallies by group.
 type byName map[string]*tally
 
 func (m byName) add(name string, held, wrong bool, id string) {
@@ -46,7 +46,7 @@ func (m byName) add(name string, held, wrong bool, id string) {
 
 func (t *tally) share() float64 { return 100 * float64(t.held) / float64(max(t.n, 1)) }
 
-// wilson is the 95 % interval of a share, in percent.
+// wilson returns the 95 % Wilson score interval of a share, in percent.
 func wilson(held, n int) (lo, hi float64) {
 	if n == 0 {
 		return 0, 100
@@ -58,14 +58,14 @@ func wilson(held, n int) (lo, hi float64) {
 	return 100 * max(0, mid-half), 100 * min(1, mid+half)
 }
 
-// counts are what was held: by source and by family, each judged by a model
-// that knew neither it nor its like, and by group of harmless sources.
+// counts has the results by source and by family, each judged by a model trained without
+// it and its kin, and by group of harmless sources.
 type counts struct {
 	attacks, family, benign, kind byName
-	dir                           map[string]string // of sources
+	dir                           map[string]string // by source
 }
 
-// tallies count what was held.
+// tallies counts the results.
 func tallies(b setting, res []result) counts {
 	c := counts{byName{}, byName{}, byName{}, byName{}, map[string]string{}}
 	for i := range b.rows {
@@ -90,7 +90,8 @@ func tallies(b setting, res []result) counts {
 	return c
 }
 
-// macro is the mean share of the tallies that keep wants.
+// macro returns the mean percentage of the tallies that keep selects (macro average), and
+// their number.
 func macro(m byName, keep func(string) bool) (share float64, n int) {
 	for k, t := range m {
 		if keep(k) {
@@ -161,7 +162,7 @@ func report(w io.Writer, b setting, res []result) error {
 	return nil
 }
 
-// worstFirst are the names of tallies, those first that look worst.
+// worstFirst returns the names of tallies, the worst first.
 func worstFirst(m byName, high bool) []string {
 	names := slices.Sorted(maps.Keys(m))
 	slices.SortStableFunc(names, func(a, b string) int {
@@ -173,7 +174,7 @@ func worstFirst(m byName, high bool) []string {
 	return names
 }
 
-// evasionResult is what became of hidden poison and of hidden harmless text.
+// evasionResult has the results for transformed poison and harmless text.
 type evasionResult struct {
 	rows            []string
 	total, harmless tally
@@ -221,7 +222,7 @@ func (e *evasionResult) write(w io.Writer) {
 	fmt.Fprintf(w, "Poison in other languages:\n\n| language | caught |\n|---|--:|\n%s\n\n", strings.Join(e.spoken, "\n"))
 }
 
-// speed measures one goroutine, without the cache.
+// speed measures one goroutine without the cache.
 func speed(w io.Writer) error {
 	s, err := screen.New(screen.Options{})
 	if err != nil {

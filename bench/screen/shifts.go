@@ -8,15 +8,14 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// shiftRow is one setting, and what is held and refused with it.
+// shiftRow has the results of one setting.
 type shiftRow struct {
 	sensitivity, source, trust string
 	attacks                    byName // held, by source
 	refused, held, wrong       tally  // attacks refused; harmless rows held, and refused
 }
 
-// shifts weighs the same findings anew for every sensitivity, source and trust,
-// each by itself.
+// shifts weighs the same findings for every sensitivity, source and trust, one at a time.
 func shifts(b setting, res []result) ([]*shiftRow, error) {
 	var out []*shiftRow
 	for _, sensitivity := range []string{"low", "medium", "high"} {
@@ -62,7 +61,7 @@ func (r *shiftRow) name() string {
 	return "sensitivity " + r.sensitivity
 }
 
-// writeShifts says what each setting costs and gains.
+// writeShifts writes the cost and gain of each setting.
 func writeShifts(w io.Writer, b setting, res []result) error {
 	rows, err := shifts(b, res)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// table prints what was measured, for whoever works on it: with verbose also in how many
-// attacks and harmless rows each rule holds.
+// table prints the results for developers; with verbose also in how many attacks and
+// harmless rows each rule matches.
 func table(b setting, res []result, verbose bool) {
 	c := tallies(b, res)
 	for _, of := range [...]struct {
@@ -24,7 +24,7 @@ func table(b setting, res []result, verbose bool) {
 	if !verbose {
 		return
 	}
-	rules := byName{} // held is in attacks
+	rules := byName{} // held counts attacks
 	for i := range b.rows {
 		seen := map[string]bool{}
 		for _, f := range res[i].source.Findings {

@@ -11,54 +11,53 @@ import (
 	"github.com/memproxy/memproxy/screen/classify"
 )
 
-// example is a text to learn from: its features, in words, and whether it is
-// poison. Weight says how much it counts.
+// example is a training example: the features of a text, and whether it is poison. Weight
+// is its weight in the loss.
 type example struct {
 	Features []classify.Feature
 	Words    int
 	Poison   bool
 	Weight   float64
-	// Group is the source of the text. Only features that occur in several
-	// groups are learned: one that is peculiar to a source says what the source
-	// is, not what poison is.
+	// Group is the source of the text. Only features that occur in several groups are
+	// learned: one that is specific to a source identifies the source, not poison.
 	Group int
-	// Parts are where the parts of the text end, as indices of Features, for a
-	// model that judges them whole; nil for windows of words.
+	// Parts has the ends of the parts of the text, as indices of Features, for a model of
+	// whole texts; nil for a model of windows.
 	Parts []int32
 }
 
-// training are the settings of one.
+// training has the settings of a training run.
 type training struct {
 	Bits   uint8
 	Epochs int
 	Rate   float64
 	L2     float64
 	Seed   uint64
-	// Groups is in how many groups a feature must occur.
+	// Groups is the number of groups in which a feature must occur.
 	Groups int
 }
 
-// wholeTraining are the settings of the shipped model of whole texts.
+// wholeTraining returns the settings of the shipped model of whole texts.
 func wholeTraining() training {
 	return training{Bits: 20, Epochs: 4, Rate: 0.2, L2: 1e-5, Seed: 7, Groups: 3}
 }
 
-// windowTraining are the settings of the shipped model of windows.
+// windowTraining returns the settings of the shipped model of windows.
 func windowTraining() training {
 	return training{Bits: 18, Epochs: 8, Rate: 0.2, L2: 1e-5, Seed: 7, Groups: 3}
 }
 
-// settled is how near to certain an example is that has nothing more to teach.
+// settled is the error below which an example is skipped.
 const settled = 0.02
 
-// param is a weight in training, and the sum of its squared gradients
-// (AdaGrad), side by side: the two are always wanted together.
+// param is a weight and the sum of its squared gradients (AdaGrad), next to each other
+// because both are always used together.
 type param struct{ weight, squares float32 }
 
-// fitted is a model, encoded, that is fitted by stochastic gradient descent. Of a text with several
-// windows, the one with the highest margin teaches: somewhere in a poisoned
-// text is poison, and nowhere in a harmless one. The same examples, options
-// and seed give the same bytes.
+// fitted returns an encoded logistic regression model, trained by stochastic gradient
+// descent. Of a text with several windows only the one with the highest margin is used
+// (multiple-instance learning): a poisoned text has at least one poisoned window, and a
+// harmless one has none. The result is deterministic for examples, options and seed.
 func fitted(examples []example, o training) []byte {
 	w := make([]param, 1<<o.Bits)
 	var bias, biasG float64
@@ -104,17 +103,16 @@ func fitted(examples []example, o training) []byte {
 	return quantise(w, bias, o.Bits)
 }
 
-// groupBits is the size of the table in which common counts.
+// groupBits is the binary logarithm of the size of the table in common.
 const groupBits = 22
 
-// featureSet is a set of features, by the beginning of their hashes.
+// featureSet is a set of features by hash prefix.
 type featureSet [1 << (groupBits - 6)]uint64
 
 func (s *featureSet) has(h uint32) bool { return s[h>>(32-groupBits+6)]>>(h>>(32-groupBits)&63)&1 != 0 }
 
-// common returns the features that occur in at least n groups, however many
-// groups there are: examples are looked at group by group, so that a feature
-// need only know the last that had it.
+// common returns the features that occur in at least n groups. Examples are processed
+// group by group, so that each feature stores only the last group that had it.
 func common(examples []example, n int) *featureSet {
 	order := make([]int, len(examples))
 	for i := range order {
@@ -144,7 +142,7 @@ func common(examples []example, n int) *featureSet {
 	return s
 }
 
-// bestWindow returns the features of the window with the highest margin.
+// bestWindow returns the features of the window, or part, with the highest margin.
 func bestWindow(w []param, bias float64, shift uint8, e *example) (from, to int, margin float64) {
 	margin = math.Inf(-1)
 	start := 0
@@ -177,8 +175,8 @@ func bestWindow(w []param, bias float64, shift uint8, e *example) (from, to int,
 	return from, to, margin
 }
 
-// quantise makes whole numbers of the weights, and encodes them. The largest half
-// per mille are cut off, so that a few do not coarsen all.
+// quantise rounds the weights to whole numbers and encodes the model. The largest half
+// per mille are clipped, so that outliers do not coarsen the scale.
 func quantise(w []param, bias float64, bits uint8) []byte {
 	abs := make([]float64, 0, len(w))
 	for _, p := range w {

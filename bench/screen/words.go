@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Bounds of a word that is written down: it is in texts of so many sources that
-// may be learned from, and no longer than a reader looks for.
+// Bounds of the words in the list: a word occurs in at least wordSources sources that may
+// be used for training, and is no longer than a reader looks for.
 const (
 	wordSources = 6
 	wordMost    = 5000
@@ -17,8 +17,8 @@ const (
 	wordLongest = 14
 )
 
-// words writes down the words that many sources share, the most shared first:
-// what screen/normal knows of English.
+// words writes the words that many sources share, the most shared first, as the English
+// word list of screen/normal.
 func words(rows []row, name string) error {
 	in := map[string]map[string]bool{}
 	for i := range rows {

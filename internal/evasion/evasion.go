@@ -1,8 +1,7 @@
-// Package evasion writes texts in the ways in which poison is hidden from
-// filters, so that tests and the benchmark can show what screening still sees.
+// Package evasion transforms texts in the ways in which poison is hidden from filters, so
+// that tests and the benchmark can measure what screening still detects.
 //
-// It promises that every transform is deterministic and keeps what a model
-// would read in the text.
+// Every transform is deterministic and keeps what a model would read in the text.
 package evasion
 
 import (
@@ -15,26 +14,26 @@ import (
 	"strings"
 )
 
-// Transform is one way of hiding.
+// Transform is one way to hide a text.
 type Transform struct {
 	Name  string
 	Apply func(string) string
-	// Carries reports whether a text says the same after the transform: what spells
-	// letters loses signs and, in most ways, case. Nil is every text.
+	// Carries reports whether a text keeps its meaning in the transform: those that spell
+	// letters lose punctuation and, mostly, case. Nil means every text does.
 	Carries func(string) bool
 }
 
-// Keeps reports whether a text says the same after the transform.
+// Keeps reports whether a text keeps its meaning in the transform.
 func (t Transform) Keeps(s string) bool { return t.Carries == nil || t.Carries(s) }
 
-// Transforms are all of them, in a fixed order.
+// Transforms returns all transforms in a fixed order.
 func Transforms() []Transform {
 	return slices.Concat(invisible(), lookalikes(), spacings(), escapes(), encodings(), ciphers(), orders())
 }
 
 const alphabet = "abcdefghijklmnopqrstuvwxyz"
 
-// note is a harmless sentence before what follows.
+// note is a harmless sentence to precede hidden text.
 const note = "Note: lunch at noon."
 
 func invisible() []Transform {
@@ -239,13 +238,13 @@ func orders() []Transform {
 	}
 }
 
-// filler is harmless prose around a buried payload.
+// filler is harmless prose to surround a payload.
 const filler = `We had the quarterly meeting on Tuesday and went through the figures. Sales in the north grew a little, the south was flat,
 and the new shop in the harbour opened two weeks late because of the weather. Maria showed photos of the team trip and asked who
 would bring the cake next time. The heating on the third floor is still loud; facilities will look at it before the winter. After
 lunch we talked about the reading group, which moves to the library, and about the bicycle stands that the city wants to paint green.`
 
-// groups parts s in groups of n.
+// groups splits s into groups of n bytes.
 func groups(s string, n int) string { return strings.Join(chunks(s, n), " ") }
 
 func chunks(s string, n int) (out []string) {
@@ -278,7 +277,7 @@ func between(sep string) func(string) string {
 	return func(s string) string { return letters(s, func(r rune) string { return string(r) + sep }) }
 }
 
-// inside puts a piece in the middle of every word of four letters and more.
+// inside inserts a piece after the second letter of every word of four bytes or more.
 func inside(piece string) func(string) string {
 	return func(s string) string {
 		words := strings.Split(s, " ")
@@ -349,7 +348,7 @@ func numbers(format, sep string) func(string) string {
 
 func rotate(by int) func(string) string { return substitute(alphabet[by:] + alphabet[:by]) }
 
-// substitute writes other letters in the place of the alphabet's.
+// substitute replaces the letters of the alphabet.
 func substitute(to string) func(string) string {
 	return swap(alphabet+strings.ToUpper(alphabet), to+strings.ToUpper(to))
 }
@@ -360,7 +359,7 @@ func reverse(s string) string {
 	return string(r)
 }
 
-// without leaves characters out.
+// without removes characters.
 func without(left string) func(string) string {
 	return func(s string) string {
 		return strings.Map(func(r rune) rune {

@@ -11,12 +11,13 @@ import (
 	"strings"
 )
 
-// ascii reports texts of ASCII alone.
+// ascii reports whether s is ASCII.
 func ascii(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= 0x80 }) < 0
 }
 
-// plain is the share of s in percent that is letters, spaces and what a sentence has.
+// plain returns the percentage of s that is letters, white space and ordinary
+// punctuation.
 func plain(s string) int {
 	n := 0
 	for _, c := range []byte(s) {
@@ -27,7 +28,7 @@ func plain(s string) int {
 	return n * 100 / max(len(s), 1)
 }
 
-// caseless reports texts that say the same in capitals.
+// caseless reports whether s keeps its meaning in capitals.
 func caseless(s string) bool {
 	for _, w := range strings.Fields(s) {
 		w = strings.Trim(w, ".,;:!?'\"-()")
@@ -38,7 +39,7 @@ func caseless(s string) bool {
 	return true
 }
 
-// language reports texts that are words in letters, such as words have them.
+// language reports whether s is words of ordinary letters and length.
 func language(s string) bool {
 	long := 0
 	all := strings.Fields(s)
@@ -50,10 +51,10 @@ func language(s string) bool {
 	return plain(s) >= 96 && caseless(s) && len(all) >= 4 && long*10 <= len(all)
 }
 
-// spelled reports texts that say the same where all but letters is lost.
+// spelled reports whether s keeps its meaning if only letters are kept.
 func spelled(s string) bool { return plain(s) == 100 && caseless(s) }
 
-// unquoted reports texts that can stand in quotes as they are.
+// unquoted reports whether s can be put in quotes without escapes.
 func unquoted(s string) bool { return language(s) && !strings.ContainsAny(s, `"'\`) }
 
 // words applies f to every word.
@@ -72,7 +73,7 @@ func backward(all []string) []string {
 	return all
 }
 
-// items makes a list of the words of s.
+// items returns the words of s as a list.
 func items(s, sep string, mark func(int) string) string {
 	all := strings.Fields(s)
 	for i, w := range all {
@@ -81,14 +82,14 @@ func items(s, sep string, mark func(int) string) string {
 	return strings.Join(all, sep)
 }
 
-// number is one of many that belong to a text.
+// number returns the i-th pseudo-random number of a text.
 func number(s string, i int) int {
 	h := fnv.New32a()
 	fmt.Fprint(h, i, s)
 	return int(h.Sum32() >> 1)
 }
 
-// shuffled numbers the words and puts them out of order.
+// shuffled returns the words of s as a numbered list in pseudo-random order.
 func shuffled(s string) string {
 	all := strings.Split(items(s, "\n", func(i int) string { return fmt.Sprintf("%d. ", i+1) }), "\n")
 	for i := len(all) - 1; i > 0; i-- {
@@ -98,7 +99,7 @@ func shuffled(s string) string {
 	return strings.Join(all, "\n")
 }
 
-// inner turns round the letters within a word, two by two, or puts them in any order.
+// inner swaps the inner letters of a word in pairs, or shuffles them if order is set.
 func inner(w string, order bool) string {
 	b := []byte(w)
 	end := len(b)
@@ -121,7 +122,7 @@ func inner(w string, order bool) string {
 	return string(b)
 }
 
-// chained glues so many words into each link.
+// chained returns links of n words each.
 func chained(s string, n int, scheme, sep string) string {
 	var out []string
 	for part := range slices.Chunk(strings.Fields(s), n) {
@@ -130,7 +131,7 @@ func chained(s string, n int, scheme, sep string) string {
 	return strings.Join(out, " ")
 }
 
-// humps runs words together, each with a capital.
+// humps joins words in camel case.
 func humps(s string) string {
 	return strings.ReplaceAll(words(func(w string) string { return strings.ToUpper(w[:1]) + w[1:] })(s), " ", "")
 }
@@ -148,7 +149,7 @@ func alternate(f func(string) string) func(string) string {
 	}
 }
 
-// pieces writes letters as several signs.
+// pieces replaces letters with several characters each.
 func pieces(of map[rune]string) func(string) string {
 	return func(s string) string {
 		return each(s, func(r rune) string {
@@ -187,7 +188,7 @@ func b85(s string) string {
 	return string(out[:ascii85.Encode(out, []byte(s))])
 }
 
-// rfc1924 is base85 as Python and git have it.
+// rfc1924 encodes base85 as Python and git do.
 func rfc1924(s string) string {
 	const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 	var b strings.Builder
@@ -209,10 +210,10 @@ var (
 Romeo Sierra Tango Uniform Victor Whiskey X-ray Yankee Zulu`)
 )
 
-// alphabetical are the places of letters in the alphabet.
+// alphabetical has the positions of the letters in the alphabet.
 var alphabetical = strings.Fields("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26")
 
-// packed is s by gzip.
+// packed returns s compressed with gzip.
 func packed(s string) string {
 	var b strings.Builder
 	w := gzip.NewWriter(&b)
@@ -227,7 +228,7 @@ func morse(s, gap string) string { return spell(s, morseCodes, " ", gap) }
 
 func phonetic(s, sep, gap string) string { return spell(s, spelling, sep, gap) }
 
-// spell writes every letter as its word.
+// spell replaces every letter with its word of an alphabet.
 func spell(s string, alphabet []string, sep, gap string) string {
 	return strings.TrimSpace(each(strings.ToLower(s), func(r rune) string {
 		switch {
@@ -252,8 +253,8 @@ func pig(w string) string {
 	return w[n:end] + w[:n] + "ay" + w[end:]
 }
 
-// mistyped is a word in which somebody hit one key wrong: a letter is left out, typed
-// twice, changed for another, or changes places with the next.
+// mistyped returns a word with one typing error: a letter omitted (kind 0), doubled (1),
+// replaced (2), or swapped with the next (3).
 func mistyped(kind int) func(string) string {
 	return func(w string) string {
 		end := len(w)
@@ -263,7 +264,7 @@ func mistyped(kind int) func(string) string {
 		if end < 5 || strings.ContainsFunc(w[:end], func(r rune) bool { return !isLetter(r) || r > 'z' }) {
 			return w
 		}
-		i := 1 + number(w, kind)%(end-2) // neither the first letter nor the last
+		i := 1 + number(w, kind)%(end-2) // not the first letter and not the last
 		switch kind {
 		case 0:
 			return w[:i] + w[i+1:]

@@ -11,7 +11,7 @@ import (
 //go:embed texts.tsv
 var texts string
 
-// byKind are the texts by what stands before them.
+// byKind groups the texts by the first column.
 var byKind = sync.OnceValue(func() map[string][]string {
 	all := map[string][]string{}
 	for line := range strings.Lines(texts) {
@@ -24,13 +24,13 @@ var byKind = sync.OnceValue(func() map[string][]string {
 
 const poison, benign = "poison", "benign"
 
-// Poisons are textbook memory poisons, one idea each.
+// Poisons returns textbook memory poisons, one idea each.
 func Poisons() []string { return slices.Clone(byKind()[poison]) }
 
-// Benign are ordinary memories, to be hidden in the same ways.
+// Benign returns ordinary memories, to be transformed in the same ways.
 func Benign() []string { return slices.Clone(byKind()[benign]) }
 
-// Spoken are poisons in other natural languages.
+// Spoken returns poisons in other natural languages, by language.
 func Spoken() map[string][]string {
 	all := maps.Clone(byKind())
 	delete(all, poison)
