@@ -194,10 +194,10 @@ func read(fsys fs.FS, file func(name string, b []byte)) (digest string, err erro
 // the work of Load and tells whether the pack has changed.
 func Digest(fsys fs.FS) (string, error) { return read(fsys, func(string, []byte) {}) }
 
-// Digest is that of the files that the pack was loaded from.
+// Digest returns the digest of the files that the pack was loaded from.
 func (p *Pack) Digest() string { return p.digest }
 
-// Version is the pack's name and the beginning of its SHA-256.
+// Version returns the pack's name and the beginning of its SHA-256.
 func (p *Pack) Version() string { return p.version }
 
 // Family returns the family of a rule. Rules outside the lexicon and the

@@ -227,14 +227,14 @@ func (p peer) measure(python string, rows []*row) (measured, error) {
 	if _, err = ask(&row{Text: "Ann likes tea."}); err == nil { // the detector starts
 		var m measured
 		if m, err = tallied(p, rows, ask); err == nil && m.Late > 0 {
-			_ = cmd.Wait() // it was ended
+			_ = cmd.Wait() // the context killed it
 			return m, nil
 		} else if err == nil {
 			return m, errors.Join(in.Close(), cmd.Wait())
 		}
 	}
 	cancel()
-	_ = cmd.Wait() // it was ended
+	_ = cmd.Wait() // the context killed it
 	return measured{}, fmt.Errorf("%w: %s", err, strings.TrimSpace(errs.String()))
 }
 

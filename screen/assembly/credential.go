@@ -128,7 +128,7 @@ func (j *joiner) credentials() {
 	}
 	slices.Reverse(found)
 	j.secret(found, label, split)
-	// A stable insertion sort by place; pieces without one stay put.
+	// A stable insertion sort by position; pieces without one keep their place.
 	ordered, moved := slices.Clone(found), false
 	for i := 1; i < len(ordered); i++ {
 		for k := i; k > 0 && ordered[k].cue.place > 0 && ordered[k-1].cue.place > ordered[k].cue.place; k-- {

@@ -98,7 +98,7 @@ func split(words []word, s string) []word {
 
 var (
 	inWords, digits, joints = terms.BytesOf(terms.Alnum + "'_"), terms.BytesOf(terms.Digits), terms.BytesOf("_-")
-	mayEnd                  = terms.BytesOf(".!?\n") // a sentence
+	mayEnd                  = terms.BytesOf(".!?\n") // bytes that may end a sentence
 )
 
 // stretches yields the maximal spans of s without any byte of part.

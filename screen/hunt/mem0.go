@@ -161,7 +161,7 @@ func Mem0Server(a API, scopes ...memproxy.Scope) (Pager, error) {
 	return all, err
 }
 
-// Page reads the scope, which is one page.
+// Page reads the whole scope, which is one page.
 func (p mem0Server) Page(ctx context.Context, _ string) ([]Item, string, error) {
 	s, q := p.scope, url.Values{}
 	for name, value := range map[string]string{"user_id": s.User, "agent_id": s.Agent, "run_id": s.Run} {

@@ -68,5 +68,5 @@ func (c *Counts) add(v memproxy.Verdict) {
 	}
 }
 
-// Screened is the number of texts in all.
+// Screened returns the total number of texts.
 func (c Counts) Screened() int64 { return c.Allow + c.Amend + c.Hold + c.Deny }

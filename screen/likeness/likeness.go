@@ -235,7 +235,7 @@ func sentences(text string) []span {
 		if n = 1; r >= utf8.RuneSelf {
 			r, n = utf8.DecodeRuneInString(text[i:])
 		} else if !stops[r] && i-from <= maxSentence {
-			continue // most letters
+			continue // most bytes end no sentence
 		}
 		end := false
 		switch r {

@@ -13,7 +13,7 @@ const (
 	minMistyped   = 2
 	oftenMistyped = 8
 
-	minTyped = 5 // letters of the words that they are; shorter ones are too alike
+	minTyped = 5 // fewest letters of a correct word; shorter ones are too similar to each other
 	maxTyped = 24
 )
 
@@ -37,8 +37,8 @@ func retyped(v *View) View {
 // letter is deleted from either or both (symmetric deletion, as in SymSpell, W. Garbe, 2012).
 type neighbours struct {
 	words []string
-	// Both tables map hashes to places in words: without has each word without one of
-	// its letters, whole the words themselves. Of several words the most usual is kept.
+	// Both tables map hashes to indices in words: without has each word with one letter
+	// omitted, whole the words themselves. Of several words the most usual is kept.
 	without terms.Table[uint16]
 	whole   terms.Table[uint16]
 }
@@ -105,11 +105,11 @@ func plural(w string) bool {
 	return terms.Lower(w[n]) == 's' && terms.Lower(w[n-1]) != 's' && wide().word(w[:n])
 }
 
-// oneKey reports whether the edit distance of two words is one; short has as many letters
-// as long, or one less.
+// oneKey reports whether the edit distance of two words is one. short must have as many
+// letters as long, or one less.
 func oneKey(long, short string) bool {
 	if len(long) != len(short) && len(long) != len(short)+1 {
-		return false // equal hashes, which an attacker can search for
+		return false // a hash collision, which an attacker can search for
 	}
 	i := 0
 	for i < len(short) && terms.Lower(long[i]) == terms.Lower(short[i]) {

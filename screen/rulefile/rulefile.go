@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Rule is the head of a rule.
+// Rule is the first line of a rule.
 type Rule struct {
 	ID       string
 	Severity string // low, medium, high, critical
@@ -33,12 +33,12 @@ func Lines(src string) iter.Seq2[int, string] {
 	}
 }
 
-// Parse reads rules. A rule begins in the first column:
+// Parse parses rules. A rule begins in the first column:
 //
 //	id severity score family
 //
-// and its patterns follow, indented, one a line. It calls rule with the head of each
-// rule, and then pattern with its patterns.
+// and its patterns follow, indented, one per line. Parse calls rule with the head of each
+// rule, and then pattern with each of its patterns.
 func Parse(file, src string, rule func(Rule), pattern func(string) error) error {
 	seen := map[string]bool{}
 	for n, line := range Lines(src) {
