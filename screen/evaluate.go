@@ -33,7 +33,7 @@ func (s *Screener) Margin(text string) float64 {
 
 // Beside returns the report for a text from the findings of a Screener without the
 // classifier and the margin that another model gave. length is that of the text in bytes.
-// hiddenBonus applies to the other findings only.
+// The bonus for hidden readings is in the other findings only.
 func (s *Screener) Beside(others Report, margin float64, length int) Report {
 	return s.Weigh(s.pack.classified(slices.Clip(others.Findings), margin, 0, length), "", "")
 }

@@ -72,14 +72,17 @@ func (j Joined) In(id string, start, end int) []Segment {
 	return out
 }
 
+// joiner collects the joined texts of one call of Assemble.
 type joiner struct {
 	id  string
 	all []*piece // the earlier ones, then those of the new write
 	out []Joined
 }
 
+// fresh reports whether p is of the new write.
 func (j *joiner) fresh(p *piece) bool { return p.write == j.id }
 
+// draft is a joined text that is being put together.
 type draft struct {
 	text []byte
 	segs []Segment
