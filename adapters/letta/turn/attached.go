@@ -11,19 +11,19 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// use says what a tool can do to memory.
-type use int
+// toolEffect is what a tool can do to memory.
+type toolEffect int
 
 const (
-	harmless use = iota
-	gated        // it is one of memoryTools
-	unseen       // its writes cannot be predicted
+	harmless      toolEffect = iota
+	gated                    // it is one of memoryTools
+	unpredictable            // its writes cannot be predicted
 )
 
-// useOf classifies what the server runs when an agent calls a tool. The type of the
-// tool decides: the server finds its own tools by name, and a custom tool may have the
-// same name.
-func useOf(tool *jsondoc.Value) use {
+// effectOf classifies a tool by what the server runs when an agent calls it. The tool's
+// type decides and not only its name, because a custom tool may have the name of a
+// built-in one.
+func effectOf(tool *jsondoc.Value) toolEffect {
 	name := tool.Get("name").Text()
 	_, memory := memoryTools[name]
 	switch tool.Get("tool_type").Text() {
@@ -35,10 +35,10 @@ func useOf(tool *jsondoc.Value) use {
 		if memory {
 			return gated
 		}
-		return unseen
+		return unpredictable
 	case "letta_builtin":
-		if name == "run_code_with_tools" { // which calls other tools outside of the agent loop
-			return unseen
+		if name == "run_code_with_tools" { // it calls other tools outside of the agent loop
+			return unpredictable
 		}
 		return harmless
 	case "letta_files_core", "external_mcp", "external_composio", "external_langchain":
@@ -49,21 +49,21 @@ func useOf(tool *jsondoc.Value) use {
 		}
 	case "custom":
 	default: // a type of a newer server
-		return unseen
+		return unpredictable
 	}
-	// Custom code can change the agent's blocks if it has a parameter for the agent's
-	// state. Code that cannot be read counts as having one.
+	// Custom code can change the agent's blocks only if it has a parameter for the agent's
+	// state. Code that is missing counts as having that parameter.
 	source := tool.Get("source_code").Text()
 	if strings.TrimSpace(source) == "" || tool.Get("source_type").Text() != "typescript" && takesState(source) {
-		return unseen
+		return unpredictable
 	}
 	return harmless
 }
 
-// Unseen reports whether the writes of a tool cannot be predicted. read is set if the
-// caller decodes calls of the server's own tool of this name.
+// Unseen reports whether the writes of a tool cannot be predicted. Set read if the caller
+// can decode calls of the server's built-in tool of that name.
 func Unseen(tool *jsondoc.Value, read bool) bool {
-	if useOf(tool) != unseen {
+	if effectOf(tool) != unpredictable {
 		return false
 	}
 	switch tool.Get("tool_type").Text() {
@@ -79,8 +79,9 @@ func takesState(source string) bool {
 	return strings.Contains(norm.NFKC.String(source), "agent_state")
 }
 
-// attached records which of the agent's tools are gated.
-func (s *toolset) attached(doc *jsondoc.Doc) error {
+// readAttached reads the agent's tools and tool rules, and shadows the tools that use
+// memory. It returns memproxy.ErrUngated if the agent's writes cannot be gated.
+func (s *toolset) readAttached(doc *jsondoc.Doc) error {
 	tools := doc.Root.Get("tools")
 	if tools == nil || tools.Kind != jsondoc.Array {
 		return errors.New("letta: an agent without its tools")
@@ -93,15 +94,15 @@ func (s *toolset) attached(doc *jsondoc.Doc) error {
 	for _, tool := range tools.Elems {
 		name := tool.Get("name").Text()
 		s.rules.available = append(s.rules.available, name)
-		switch u := useOf(tool); {
-		case u == unseen:
+		switch u := effectOf(tool); {
+		case u == unpredictable:
 			unseens++
 			continue
 		case u == harmless:
 			continue
 		case !memoryTools[name].search:
 			writers++
-		case !pauses: // its results are not filtered; it writes nothing
+		case !pauses: // a search writes nothing, but its results are not filtered
 			continue
 		}
 		s.server[name] = true
@@ -109,16 +110,16 @@ func (s *toolset) attached(doc *jsondoc.Doc) error {
 			return err
 		}
 	}
-	if writers > 0 && !pauses || unseens > 0 || followed(doc) || len(s.server) > 0 && s.rules.beyond {
+	if writers > 0 && !pauses || unseens > 0 || followed(doc) || len(s.server) > 0 && s.rules.unsupported {
 		return memproxy.ErrUngated
 	}
-	return s.bound(doc, tools)
+	return s.shadowForRules(doc, tools)
 }
 
-// bound also shadows the agent's other tools if a rule depends on earlier calls: the
-// server forgets those at every pause.
-func (s *toolset) bound(doc *jsondoc.Doc, tools *jsondoc.Value) error {
-	if len(s.server) == 0 || !s.rules.remember {
+// shadowForRules shadows the agent's other tools as well if a tool rule depends on earlier
+// calls. The server forgets earlier calls at every pause, so memproxy applies the rule.
+func (s *toolset) shadowForRules(doc *jsondoc.Doc, tools *jsondoc.Value) error {
+	if len(s.server) == 0 || !s.rules.needsHistory {
 		return nil
 	}
 	for _, tool := range tools.Elems {
@@ -129,23 +130,22 @@ func (s *toolset) bound(doc *jsondoc.Doc, tools *jsondoc.Value) error {
 		if err := s.shadow(doc, tool, name); err != nil {
 			return err
 		}
-		s.free[name] = s.gated[name]
+		s.forRules[name] = s.gated[name]
 	}
 	return nil
 }
 
-// shadow names a server tool as a client tool, so that the server pauses before it
-// runs. A tool that requires a person's approval by the agent's rules stays the
-// caller's to approve.
+// shadow lists a server tool as a client tool, so that the server pauses before it runs
+// the tool. If an agent's rule requires a person's approval, the caller still approves it.
 func (s *toolset) shadow(doc *jsondoc.Doc, tool *jsondoc.Value, name string) error {
-	if slices.Contains(s.named, name) {
-		return nil // the caller runs its own tool instead, or approves the server's: see pending
+	if slices.Contains(s.ownNames, name) {
+		return nil // the caller runs a tool of its own, or approves the server's: see takePending
 	}
 	shadow, err := shadowOf(doc, tool, name)
 	if err != nil {
 		return err
 	}
-	s.gated[name] = !s.rules.asks(name)
+	s.gated[name] = !s.rules.requiresApproval(name)
 	s.shadowed = append(s.shadowed, shadow)
 	return nil
 }

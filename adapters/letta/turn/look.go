@@ -9,11 +9,11 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// maxOwn bounds the isolated blocks of a conversation.
-const maxOwn = 64
+// maxIsolated bounds the isolated blocks of a conversation that are requested.
+const maxIsolated = 64
 
-// look is a side request for an agent's memory, and the function that takes its answer.
-type look struct {
+// lookup is a side request for an agent's memory, and the function that reads its answer.
+type lookup struct {
 	request memproxy.Request
 	take    func(*jsondoc.Doc)
 }
@@ -25,30 +25,30 @@ func WritesBlocks(name string) bool {
 
 // view holds the blocks that the waiting calls write to.
 type view struct {
-	opt     *Options
-	agent   string
-	looks   []look // side requests that precede the rulings
-	blocks  []selfedit.Block
-	there   []memproxy.Memory // the same blocks, as gate memories
-	own     map[string]string // ids of the conversation's isolated blocks, which replace the agent's, by label
-	looked  bool              // the blocks are known
-	looking bool              // they are being requested
+	opt      *Options
+	agent    string
+	lookups  []lookup // side requests to send before the rulings
+	blocks   []selfedit.Block
+	memories []memproxy.Memory // the same blocks, as gate memories
+	isolated map[string]string // ids of the conversation's isolated blocks, which replace the agent's, by label
+	loaded   bool              // the blocks are known
+	loading  bool              // they are being requested
 }
 
-// look requests the agent's blocks, and the conversation's isolated blocks, which
-// replace them.
-func (v *view) look(o *Options, agent string) {
-	v.opt, v.agent, v.blocks, v.there, v.looked, v.looking = o, agent, nil, nil, false, true
-	v.own = map[string]string{}
-	v.looks = []look{{Get(o.Prefix+"/agents/"+agent, "include=agent.blocks"), v.agentBlocks}}
+// requestBlocks requests the agent's blocks, and the conversation's isolated blocks, which
+// replace agent blocks of the same label.
+func (v *view) requestBlocks(o *Options, agent string) {
+	v.opt, v.agent, v.blocks, v.memories, v.loaded, v.loading = o, agent, nil, nil, false, true
+	v.isolated = map[string]string{}
+	v.lookups = []lookup{{Get(o.Prefix+"/agents/"+agent, "include=agent.blocks"), v.agentBlocks}}
 	if c := o.Conversation; c != "" && c != "default" {
-		v.looks = append(v.looks, look{Get(o.Prefix+"/conversations/"+c, ""), v.isolated})
+		v.lookups = append(v.lookups, lookup{Get(o.Prefix+"/conversations/"+c, ""), v.requestIsolated})
 	}
 }
 
-// seen takes the answer to a look. Calls are not ruled on if it fails.
-func (v *view) seen(r memproxy.Reply) error {
-	if len(v.looks) == 0 {
+// takeReply reads the answer to the first lookup. If it fails, no waiting call is ruled on.
+func (v *view) takeReply(r memproxy.Reply) error {
+	if len(v.lookups) == 0 {
 		return fmt.Errorf("letta: an answer to nothing that was asked")
 	}
 	if r.Status < 200 || r.Status > 299 {
@@ -58,28 +58,29 @@ func (v *view) seen(r memproxy.Reply) error {
 	if err != nil {
 		return err
 	}
-	take := v.looks[0].take
-	v.looks = v.looks[1:]
+	take := v.lookups[0].take
+	v.lookups = v.lookups[1:]
 	take(doc)
-	v.looked = len(v.looks) == 0
-	v.looking = v.looking && !v.looked
+	v.loaded = len(v.lookups) == 0
+	v.loading = v.loading && !v.loaded
 	return nil
 }
 
-// whole requests the waiting calls as the server stores them. A stream may omit
-// fragments of a call that precede its id, so that the arguments put together from it
-// differ from those that would run.
-func (p *pause) whole(o *Options, agent string) look {
+// requestStored requests the waiting calls as the server stores them. A stream may omit
+// fragments of a call that precede its id; the arguments joined from the stream then
+// differ from the stored ones, which the server would run.
+func (p *pause) requestStored(o *Options, agent string) lookup {
 	if c := o.Conversation; c != "" && c != "default" {
-		return look{Get(o.Prefix+"/conversations/"+c+"/messages", "order=desc&limit=20"), func(doc *jsondoc.Doc) { p.confirm(pauseOf(doc.Root)) }}
+		return lookup{Get(o.Prefix+"/conversations/"+c+"/messages", "order=desc&limit=20"), func(doc *jsondoc.Doc) { p.setStored(pauseOf(doc.Root)) }}
 	}
-	return look{Get(o.Prefix+"/agents/"+agent, "include=agent.pending_approval"), func(doc *jsondoc.Doc) { p.confirm(doc.Root.Get("pending_approval")) }}
+	return lookup{Get(o.Prefix+"/agents/"+agent, "include=agent.pending_approval"), func(doc *jsondoc.Doc) { p.setStored(doc.Root.Get("pending_approval")) }}
 }
 
-// confirm sets the arguments of the waiting calls to the stored ones. Calls that differ
-// from the stream's get none, which is refused. An agent that makes no calls in parallel
-// streams all that its model makes, and has only the first: the others do not wait.
-func (p *pause) confirm(told *jsondoc.Value) {
+// setStored sets the arguments of the waiting calls to the stored ones. If the stored
+// calls are not a subset of the streamed ones, all get empty arguments, which are refused.
+// An agent without parallel calls streams every call of its model and stores only the
+// first; the others are dropped.
+func (p *pause) setStored(told *jsondoc.Value) {
 	var waiting []*call
 	if told != nil && told.Kind == jsondoc.Object {
 		waiting = callsOf(told)
@@ -99,35 +100,35 @@ func (p *pause) confirm(told *jsondoc.Value) {
 	}
 }
 
-// agentBlocks takes the agent's blocks.
+// agentBlocks records the blocks in the answer with the agent.
 func (v *view) agentBlocks(doc *jsondoc.Doc) {
 	list := doc.Root.Get("blocks")
 	if list == nil || list.Kind != jsondoc.Array {
 		list = doc.Root.Get("memory").Get("blocks")
 	}
 	for _, e := range list.List() {
-		v.block(doc, e)
+		v.setBlock(doc, e)
 	}
 }
 
-// isolated requests the conversation's isolated blocks.
-func (v *view) isolated(doc *jsondoc.Doc) {
+// requestIsolated requests the isolated blocks that the answer with the conversation lists.
+func (v *view) requestIsolated(doc *jsondoc.Doc) {
 	for _, e := range doc.Root.Get("isolated_block_ids").List() {
-		if id := e.Text(); plainID(id) && len(v.looks) < maxOwn {
-			v.looks = append(v.looks, look{Get(v.opt.Prefix+"/blocks/"+id, ""), func(doc *jsondoc.Doc) {
-				v.block(doc, doc.Root)
-				v.own[doc.Root.Get("label").Text()] = id
+		if id := e.Text(); plainID(id) && len(v.lookups) < maxIsolated {
+			v.lookups = append(v.lookups, lookup{Get(v.opt.Prefix+"/blocks/"+id, ""), func(doc *jsondoc.Doc) {
+				v.setBlock(doc, doc.Root)
+				v.isolated[doc.Root.Get("label").Text()] = id
 			}})
 		}
 	}
 }
 
-// place makes a call change the conversation's isolated blocks, where there are any,
-// and reports whether there are.
-func (v *view) place(op *memproxy.Operation) (own bool) {
+// retarget sets the targets of a call to the conversation's isolated blocks. It reports
+// whether the call writes to at least one of them.
+func (v *view) retarget(op *memproxy.Operation) (own bool) {
 	for i := range op.Items {
 		it := &op.Items[i]
-		id, here := v.own[it.Field]
+		id, here := v.isolated[it.Field]
 		if own = own || here; here && it.Target != "" {
 			it.Target = id
 		}
@@ -135,8 +136,8 @@ func (v *view) place(op *memproxy.Operation) (own bool) {
 	return own
 }
 
-// block records a block. It replaces an earlier one with the same label.
-func (v *view) block(doc *jsondoc.Doc, e *jsondoc.Value) {
+// setBlock records a block. It replaces an earlier block with the same label.
+func (v *view) setBlock(doc *jsondoc.Doc, e *jsondoc.Value) {
 	m := v.opt.Memory(doc, e, v.agent)
 	b := selfedit.Block{
 		Label: e.Get("label").Text(), Value: e.Get("value").Text(), Description: e.Get("description").Text(),
@@ -144,9 +145,9 @@ func (v *view) block(doc *jsondoc.Doc, e *jsondoc.Value) {
 	}
 	for i := range v.blocks {
 		if v.blocks[i].Label == b.Label {
-			v.blocks[i], v.there[i] = b, m
+			v.blocks[i], v.memories[i] = b, m
 			return
 		}
 	}
-	v.blocks, v.there = append(v.blocks, b), append(v.there, m)
+	v.blocks, v.memories = append(v.blocks, b), append(v.memories, m)
 }

@@ -95,7 +95,7 @@ func TestMade(t *testing.T) {
 		}}, agent: "agent-1", known: true, asked: true}
 		var calls []*call
 		for i, r := range c.calls {
-			cl := &call{id: fmt.Sprint(i), name: r.tool, arguments: r.arguments, mine: true}
+			cl := &call{id: fmt.Sprint(i), name: r.tool, arguments: r.arguments, byGate: true}
 			if r.status == "denied" {
 				cl.decision.Verdict = memproxy.Deny
 			}
@@ -120,12 +120,12 @@ func TestMade(t *testing.T) {
 		}
 		tn.wait(calls, "message-1")
 		answers(c.before)
-		tn.let = foresee(calls, &tn.caller, &tn.view)
+		tn.allowed = predict(calls, &tn.caller, &tn.view)
 		for i, r := range c.calls {
 			if r.status != "" {
 				raw := must.Get(json.Marshal(map[string]any{"tool_returns": []any{map[string]string{"tool_call_id": fmt.Sprint(i), "status": r.status, "tool_return": r.said}}}))(t)
 				doc := must.Get(jsondoc.Parse(raw, 0))(t)
-				tn.let.returns(doc.Root)
+				tn.allowed.setResults(doc.Root)
 			}
 		}
 		tn.pause.calls = nil

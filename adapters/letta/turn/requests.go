@@ -11,36 +11,36 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// Waiting returns the calls that the gate has yet to rule on. A pause with calls that
-// the caller must answer goes to the caller first, and its answer brings the calls
-// back.
+// Waiting returns the calls that the gate has yet to rule on. If the caller must answer
+// some calls of a pause, the caller sees the pause first, and the gate rules on its calls
+// when the caller's answer arrives.
 func (t *Turn) Waiting() []memproxy.ToolCall {
-	return t.unruled(func(c *call) bool { return c.mine })
+	return t.unruled(func(c *call) bool { return c.byGate })
 }
 
-// unruled returns the wanted calls without a ruling. Each is read against the blocks as
-// the calls before it leave them.
+// unruled returns the wanted calls without a ruling. Each call is decoded against the
+// blocks as the calls before it leave them.
 func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 	var out []memproxy.ToolCall
 	var blocks *[]selfedit.Block
-	if t.view.looked {
+	if t.view.loaded {
 		blocks = new(t.view.blocks)
 	}
 	for _, c := range t.pause.calls {
-		if c.ruled || !c.mine && !c.person {
+		if c.ruled || !c.byGate && !c.needsPerson {
 			continue
 		}
-		asked := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments), Left: c.left}
+		asked := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments), Left: c.inherited}
 		op, err := operation(c.name, t.agent, c.arguments, blocks)
 		switch {
-		case t.tools.free[c.name]: // only declined, in recovery
+		case t.tools.forRules[c.name]: // writes no memory; recovery declines it
 		case err != nil:
 			if !errors.As(err, &asked.Flaw) {
 				asked.Flaw = selfedit.Malformed("", "the arguments cannot be read")
 			}
 		case memoryTools[c.name].search:
 			asked.Search = c.direct(t.opt.Prefix, t.agent)
-		case t.view.place(op): // a call from outside would change the agent's block
+		case t.view.retarget(op): // a direct call would change the agent's block instead of the isolated one
 			if asked.Operation = op; len(op.Reserved) > 0 {
 				asked.Operation, asked.Flaw = nil, selfedit.Malformed(op.Reserved[0], "this is memproxy's own, and the call cannot be changed in a block of the conversation's own")
 			}
@@ -63,16 +63,16 @@ func (t *Turn) Rule(id string, d memproxy.Decision) {
 	}
 }
 
-// Next returns the body of the next request: first the caller's, with its memory tools
-// named as client tools, then answers to the pauses.
+// Next returns the body of the next request: first the caller's request with the agent's
+// memory tools as client tools, then the answers to the pauses.
 func (t *Turn) Next() ([]byte, error) {
 	t.requests++
 	first := t.requests == 1
 	if first && len(t.tools.gated) == 0 && len(t.pause.calls) == 0 {
 		return t.opt.Body, nil
 	}
-	running := t.caller.runs(t.pause.calls)
-	limit := t.tools.rules.limit(t.pause.calls, running)
+	running := t.caller.callsToRun(t.pause.calls)
+	limit := t.tools.rules.stepLimit(t.pause.calls, running)
 	drop := []string{"client_tools", "include_return_message_types"}
 	tools, err := json.Marshal(append(slices.Clone(t.tools.own), t.tools.shadowed...))
 	if err != nil {
@@ -81,8 +81,8 @@ func (t *Turn) Next() ([]byte, error) {
 	added := [][]byte{append([]byte(`"client_tools":`), tools...)}
 	runs := false
 	if len(t.pause.calls) > 0 {
-		t.out.owed, runs = t.caller.owe(t.pause.calls)
-		messages, err := t.caller.continued(first, &t.pause)
+		t.out.missingReturns, runs = t.caller.missingReturns(t.pause.calls)
+		messages, err := t.caller.approvalMessages(first, &t.pause)
 		if err != nil {
 			return nil, err
 		}
@@ -103,21 +103,21 @@ func (t *Turn) Next() ([]byte, error) {
 	e := t.caller.root.Edit()
 	e.Object(t.caller.root.Root, func(m *jsondoc.Member) bool { return slices.Contains(drop, m.Name) }, added)
 	t.tools.rules.register(t.pause.calls, running)
-	t.let = foresee(t.pause.calls, &t.caller, &t.view)
+	t.allowed = predict(t.pause.calls, &t.caller, &t.view)
 	t.out.names = map[string]string{}
 	for _, c := range t.pause.calls {
-		if c.mine {
+		if c.byGate {
 			t.out.names[c.id] = c.name
 		}
 	}
-	t.pause.calls, t.pause.request = nil, ""
-	t.out.stop, t.out.use, t.out.done = nil, nil, false // they ended the request before
+	t.pause.calls, t.pause.messageID = nil, ""
+	t.out.stopEvent, t.out.usageEvent, t.out.done = nil, nil, false // of the previous request
 	t.out.shift = t.out.seq
 	return e.Apply(), nil
 }
 
-// stepsLeft returns the rest of the caller's step budget; 0 if it set none. The server
-// needs one more step to run approved calls.
+// stepsLeft returns how many of the caller's max_steps are left, or 0 if the caller set no
+// limit. The server needs one more step to run approved calls.
 func (by *caller) stepsLeft(taken int64, runs bool) int64 {
 	n, ok := by.root.Int(by.root.Root.Get("max_steps"))
 	if !ok {
@@ -129,10 +129,10 @@ func (by *caller) stepsLeft(taken int64, runs bool) int64 {
 	return max(1, n)
 }
 
-// continued returns the messages of a request that answers a pause. The first request
-// also has the caller's other messages.
-func (by *caller) continued(first bool, p *pause) ([]byte, error) {
-	approval := map[string]any{"type": "approval", "approval_request_id": p.request}
+// approvalMessages returns the messages of a request that answers a pause. The first
+// request also has the caller's other messages.
+func (by *caller) approvalMessages(first bool, p *pause) ([]byte, error) {
+	approval := map[string]any{"type": "approval", "approval_request_id": p.messageID}
 	var answers []any
 	all := true
 	for _, c := range p.calls {
@@ -140,11 +140,11 @@ func (by *caller) continued(first bool, p *pause) ([]byte, error) {
 		all = all && yes
 		answers = append(answers, answer)
 	}
-	// Agent loops differ in whether they read the older or the newer fields.
+	// Some agent loops read the older field (approve), others the newer one (approvals).
 	approval["approvals"], approval["approve"] = answers, all
 	messages := []any{approval}
 	if first {
-		messages = append(messages, by.said()...)
+		messages = append(messages, by.otherMessages()...)
 	}
 	return json.Marshal(messages)
 }
@@ -157,18 +157,18 @@ func (by *caller) answerTo(c *call) (any, bool) {
 		return map[string]any{"type": "approval", "tool_call_id": c.id, "approve": false, "reason": reason}, false
 	}
 	switch {
-	case c.mine && c.decision.Verdict.Stops():
+	case c.byGate && c.decision.Verdict.Stops():
 		return deny(reasonOf(c.decision))
 	case own != nil && own.raw != nil:
 		return own.raw, own.approves
 	case own != nil && !own.approves:
 		return deny("denied by the user")
-	case c.mine && c.result != nil:
+	case c.byGate && c.result != nil:
 		return c.result, true
 	}
 	yes := map[string]any{"type": "approval", "tool_call_id": c.id, "approve": true}
-	if c.mine {
-		yes["reason"] = Mark + c.decision.ID + ")" // the server stores it, so that histories show who approved
+	if c.byGate {
+		yes["reason"] = Mark + c.decision.ID + ")" // stored by the server, so that histories show who approved
 	}
 	return yes, true
 }
@@ -188,8 +188,8 @@ func reasonOf(d memproxy.Decision) string {
 	return reason + " " + Mark + d.ID + ")"
 }
 
-// said returns the caller's messages without its answers to the pause.
-func (by *caller) said() []any {
+// otherMessages returns the caller's messages other than answers to the pause.
+func (by *caller) otherMessages() []any {
 	var out []any
 	if v := by.root.Root.Get("input"); v != nil && v.Kind != jsondoc.Null {
 		out = append(out, map[string]any{"type": "message", "role": "user", "content": json.RawMessage(by.root.Raw(v))})
@@ -202,16 +202,16 @@ func (by *caller) said() []any {
 	return out
 }
 
-// paused takes the calls of a request that ended in a pause. They wait for rulings if
-// all are the gate's or if a tool rule requires a person's approval; otherwise the
+// paused records the calls of a request that ended in a pause. They wait for rulings if the
+// gate rules on all of them or if a tool rule requires a person's approval; otherwise the
 // caller answers first.
 func (t *Turn) paused(calls []*call, request string) {
 	mine, others, asks := false, false, false
 	for _, c := range calls {
-		c.mine, c.person = t.tools.gated[c.name], t.tools.asks(c)
-		mine, others, asks = mine || c.mine, others || !c.mine, asks || c.person
+		c.byGate, c.needsPerson = t.tools.gated[c.name], t.tools.needsPerson(c)
+		mine, others, asks = mine || c.byGate, others || !c.byGate, asks || c.needsPerson
 	}
-	t.pause.calls, t.pause.request = nil, ""
+	t.pause.calls, t.pause.messageID = nil, ""
 	switch {
 	case asks:
 		t.wait(calls, request)
@@ -221,20 +221,20 @@ func (t *Turn) paused(calls []*call, request string) {
 	}
 }
 
-// wait records the calls of the pause to answer.
+// wait records the calls of a pause to answer, and requests the blocks that they write to.
 func (t *Turn) wait(calls []*call, request string) {
-	t.pause.calls, t.pause.request, t.view.looked, t.view.looking, t.view.looks = calls, request, false, false, nil
+	t.pause.calls, t.pause.messageID, t.view.loaded, t.view.loading, t.view.lookups = calls, request, false, false, nil
 	for _, c := range calls {
 		switch {
-		case !c.mine && !c.person:
-		case t.tools.free[c.name] && !t.opt.Recovers:
+		case !c.byGate && !c.needsPerson:
+		case t.tools.forRules[c.name] && !t.opt.Recovers:
 			c.ruled, c.decision = true, memproxy.Decision{ID: "none", Verdict: memproxy.Allow}
-		case WritesBlocks(c.name) && t.view.looks == nil && !t.opt.Recovers:
-			t.view.look(&t.opt, t.agent)
+		case WritesBlocks(c.name) && t.view.lookups == nil && !t.opt.Recovers:
+			t.view.requestBlocks(&t.opt, t.agent)
 		}
 	}
 	if t.out.pieces && len(t.unruled(func(*call) bool { return true })) > 0 {
-		t.view.looks = append(t.view.looks, t.pause.whole(&t.opt, t.agent))
+		t.view.lookups = append(t.view.lookups, t.pause.requestStored(&t.opt, t.agent))
 	}
 }
 

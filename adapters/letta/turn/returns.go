@@ -18,16 +18,17 @@ type toolReturn struct {
 	name, message string
 }
 
-// owe collects the results of calls that the server does not run, and reports whether
-// other calls run. A token stream of the server has results only if something ran, but
-// the caller saw the calls and expects their results.
-func (by *caller) owe(calls []*call) (owed []toolReturn, runs bool) {
+// missingReturns returns the results of calls that the server does not run, and reports
+// whether other calls run. If no call runs, the server's token stream has no results, but
+// the caller saw the calls and expects their results. In all other cases the server sends
+// them, and owed is nil.
+func (by *caller) missingReturns(calls []*call) (owed []toolReturn, runs bool) {
 	for _, c := range calls {
-		if c.mine && c.result != nil && !c.decision.Verdict.Stops() {
+		if c.byGate && c.result != nil && !c.decision.Verdict.Stops() {
 			owed = append(owed, *c.result)
 			continue
 		}
-		if !c.mine || !c.decision.Verdict.Stops() {
+		if !c.byGate || !c.decision.Verdict.Stops() {
 			answer := by.answerOf(c.id)
 			runs = runs || answer == nil || answer.approves
 			continue
@@ -43,21 +44,21 @@ func (by *caller) owe(calls []*call) (owed []toolReturn, runs bool) {
 	return owed, runs
 }
 
-// returned returns the owed results as an event, unless the server's next event is a
-// result.
-func (s *stitched) returned(kind string, doc *jsondoc.Doc) [][]byte {
-	if len(s.owed) == 0 || kind == "ping" {
+// missingReturnEvent returns the missing results as an event, to be sent before the given
+// one. It returns nil if the given event is itself a result.
+func (s *stitched) missingReturnEvent(kind string, doc *jsondoc.Doc) [][]byte {
+	if len(s.missingReturns) == 0 || kind == "ping" {
 		return nil
 	}
-	owed := s.owed
-	s.owed = nil
+	owed := s.missingReturns
+	s.missingReturns = nil
 	if kind == "tool_return_message" {
 		return nil
 	}
 	first := owed[0]
 	var seq any
 	if n, ok := numberOf(doc); ok {
-		// It takes the number of the event that follows it.
+		// The result takes the number of the event that follows it; later events shift by one.
 		seq = n + s.shift
 		s.shift++
 	}

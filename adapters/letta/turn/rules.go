@@ -10,17 +10,17 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// rules are an agent's tool rules and the history that they depend on. The server
-// forgets the history at every pause, so memproxy counts instead, as the server does
-// (letta/helpers/tool_rule_solver.py).
+// rules are an agent's tool rules and the history of calls that they depend on. The server
+// forgets the history at every pause, so memproxy keeps it and applies the rules as the
+// server does (letta/helpers/tool_rule_solver.py).
 type rules struct {
-	list      []rule
-	available []string // names of the agent's tools
-	history   []string // of the calls that ran; the server records each twice
-	last      string   // the newest result of a call
-	remember  bool     // a rule depends on the history
-	beyond    bool     // a rule cannot be carried over a pause
-	ends      string   // stop reason, if memproxy ends the turn
+	list         []rule
+	available    []string // names of the agent's tools
+	history      []string // of the calls that ran; the server records each twice
+	last         string   // the newest result of a call
+	needsHistory bool     // a rule depends on the history
+	unsupported  bool     // a rule cannot be carried over a pause
+	stopReason   string   // set if memproxy ends the turn
 }
 
 type rule struct {
@@ -37,27 +37,27 @@ func (r *rules) read(doc *jsondoc.Doc) error {
 		switch one.kind {
 		case "requires_approval", "exit_loop", "continue_loop":
 		case "run_first", "constrain_child_tools", "parent_last_tool", "required_before_exit":
-			r.remember = true
+			r.needsHistory = true
 		case "max_count_per_step":
 			n, err := strconv.Atoi(string(doc.Raw(v.Get("max_count_limit"))))
 			if err != nil {
 				return fmt.Errorf("letta: a tool rule without a whole number")
 			}
-			r.remember, one.limit = true, n
+			r.needsHistory, one.limit = true, n
 		case "conditional":
-			r.remember, one.strict = true, doc.True(v.Get("require_output_mapping"))
+			r.needsHistory, one.strict = true, doc.True(v.Get("require_output_mapping"))
 		default:
-			r.beyond = true // a rule of another version
+			r.unsupported = true // a rule of another version
 		}
-		r.beyond = r.beyond || prefills(v)
+		r.unsupported = r.unsupported || prefills(v)
 		r.list = append(r.list, one)
 	}
 	return nil
 }
 
-// prefills reports whether a rule replaces the model's arguments. After a pause the
-// server would replace them again, so a call would run with other arguments than the
-// gate saw.
+// prefills reports whether a rule replaces the model's arguments. The server would replace
+// them again after a pause, so that the call would run with other arguments than those
+// that the gate ruled on.
 func prefills(v *jsondoc.Value) bool {
 	given := func(v *jsondoc.Value) bool {
 		args := v.Get("args")
@@ -70,10 +70,10 @@ func (r *rules) has(kind, tool string) bool {
 	return slices.ContainsFunc(r.list, func(one rule) bool { return one.kind == kind && one.tool == tool })
 }
 
-// asks reports whether a person must approve the calls of a tool.
-func (r *rules) asks(tool string) bool { return r.has("requires_approval", tool) }
+// requiresApproval reports whether a person must approve the calls of a tool.
+func (r *rules) requiresApproval(tool string) bool { return r.has("requires_approval", tool) }
 
-// valid returns the tools that may be called now; all if none would be left.
+// valid returns the tools that the rules allow now, or all tools if the rules allow none.
 func (r *rules) valid() []string {
 	var first []string
 	for _, one := range r.list {
@@ -86,7 +86,7 @@ func (r *rules) valid() []string {
 	}
 	valid := slices.Clone(r.available)
 	for i := range r.list {
-		valid = slices.DeleteFunc(valid, func(tool string) bool { return !r.list[i].lets(tool, r) })
+		valid = slices.DeleteFunc(valid, func(tool string) bool { return !r.list[i].allows(tool, r) })
 	}
 	if len(valid) == 0 {
 		return r.available
@@ -94,8 +94,8 @@ func (r *rules) valid() []string {
 	return valid
 }
 
-// lets reports whether a rule allows a call of a tool.
-func (one *rule) lets(tool string, r *rules) bool {
+// allows reports whether a rule allows a call of a tool.
+func (one *rule) allows(tool string, r *rules) bool {
 	after := len(r.history) > 0 && r.history[len(r.history)-1] == one.tool
 	child := slices.ContainsFunc(one.json.Get("children").List(), func(e *jsondoc.Value) bool { return e.Text() == tool })
 	switch one.kind {
@@ -104,7 +104,7 @@ func (one *rule) lets(tool string, r *rules) bool {
 	case "parent_last_tool":
 		return after == child
 	case "conditional":
-		return !after || one.leads(tool, r.last)
+		return !after || one.allowsAfter(tool, r.last)
 	case "max_count_per_step":
 		n := 0
 		for _, called := range r.history {
@@ -117,8 +117,8 @@ func (one *rule) lets(tool string, r *rules) bool {
 	return true
 }
 
-// leads reports whether a conditional rule allows a tool after a result.
-func (one *rule) leads(tool, result string) bool {
+// allowsAfter reports whether a conditional rule allows a tool after a result.
+func (one *rule) allowsAfter(tool, result string) bool {
 	if doc, err := jsondoc.Parse([]byte(result), 0); err == nil && doc.Root.Kind == jsondoc.Object {
 		if next := one.json.Get("child_output_mapping").Get(doc.Root.Get("message").Text()); next != nil {
 			return next.Text() == tool
@@ -128,21 +128,21 @@ func (one *rule) leads(tool, result string) bool {
 	return !one.strict && (other == "" || other == tool)
 }
 
-// owed reports whether a tool must still be called before the agent may stop.
-func (r *rules) owed(called []string) bool {
+// missesRequired reports whether a tool must still be called before the agent may stop.
+func (r *rules) missesRequired(called []string) bool {
 	return slices.ContainsFunc(r.list, func(one rule) bool {
 		return one.kind == "required_before_exit" && slices.Contains(r.available, one.tool) && !slices.Contains(called, one.tool)
 	})
 }
 
-func (r *rules) requires() bool {
+func (r *rules) hasRequired() bool {
 	return slices.ContainsFunc(r.list, func(one rule) bool { return one.kind == "required_before_exit" })
 }
 
 // constrain denies the calls of a pause that the agent's rules forbid, with the
 // server's error text.
 func (s *toolset) constrain(calls []*call) {
-	if !s.rules.remember || s.recovers {
+	if !s.rules.needsHistory || s.recovers {
 		return
 	}
 	valid := s.rules.valid()
@@ -156,11 +156,11 @@ func (s *toolset) constrain(calls []*call) {
 	}
 }
 
-// runs returns the names of the calls that run once the pause is answered.
-func (by *caller) runs(calls []*call) []string {
+// callsToRun returns the names of the calls that run once the pause is answered.
+func (by *caller) callsToRun(calls []*call) []string {
 	var out []string
 	for _, c := range calls {
-		if own := by.answerOf(c.id); c.mine && c.decision.Verdict.Stops() || own != nil && !own.approves {
+		if own := by.answerOf(c.id); c.byGate && c.decision.Verdict.Stops() || own != nil && !own.approves {
 			continue
 		}
 		out = append(out, c.name)
@@ -168,7 +168,8 @@ func (by *caller) runs(calls []*call) []string {
 	return out
 }
 
-// register records the calls that the request runs, twice each, as the server does.
+// register adds the calls that the request runs to the history, twice each, as the server
+// does.
 func (r *rules) register(calls []*call, runs []string) {
 	for _, name := range runs {
 		r.history = append(r.history, name, name)
@@ -180,44 +181,45 @@ func (r *rules) register(calls []*call, runs []string) {
 	}
 }
 
-// limit returns how many steps the agent's rules leave for the next request; 0 for no
-// limit. If the server would count a required call from before a pause as missing, the
-// request ends with the model's next message. If a call that memproxy answers ends the
-// turn, the request ends with that answer.
-func (r *rules) limit(calls []*call, runs []string) int64 {
-	owed := r.owed(append(slices.Clone(r.history), runs...))
-	r.ends = ""
+// stepLimit returns the number of steps that the agent's rules allow for the next request,
+// or 0 for no limit. If the server would count a required call from before a pause as
+// missing, the request ends with the model's next message. If memproxy answers a call that
+// ends the turn, the request ends with that answer.
+func (r *rules) stepLimit(calls []*call, runs []string) int64 {
+	owed := r.missesRequired(append(slices.Clone(r.history), runs...))
+	r.stopReason = ""
 	if len(calls) > 0 && !owed && len(runs) == len(calls) {
 		ends := slices.ContainsFunc(runs, func(name string) bool { return r.has("exit_loop", name) })
 		answered := slices.ContainsFunc(calls, func(c *call) bool { return c.result != nil })
-		if ends && (answered || r.requires()) {
-			r.ends = "tool_rule"
+		if ends && (answered || r.hasRequired()) {
+			r.stopReason = "tool_rule"
 			return 1
 		}
 	}
-	if !r.requires() || owed {
+	if !r.hasRequired() || owed {
 		return 0
 	}
-	r.ends = "end_turn"
+	r.stopReason = "end_turn"
 	if len(calls) > 0 {
-		return 2 // the calls, and the model's next word
+		return 2 // one step for the calls, one for the model's next message
 	}
 	return 1
 }
 
-// reminds reports whether a message is the server's reminder of a required call that
-// was made before a pause.
-func (r *rules) reminds(doc *jsondoc.Doc) bool {
-	return r.ends != "" && doc.Root.Get("message_type").Text() == "user_message" && strings.Contains(string(doc.Src), "ToolRuleViolated: You must call ")
+// isStaleReminder reports whether a message is the server's reminder of a required call
+// that was already made, before a pause.
+func (r *rules) isStaleReminder(doc *jsondoc.Doc) bool {
+	return r.stopReason != "" && doc.Root.Get("message_type").Text() == "user_message" && strings.Contains(string(doc.Src), "ToolRuleViolated: You must call ")
 }
 
-// ruledOut corrects the stop reason of a request that memproxy ended by a rule.
-func (r *rules) ruledOut(doc *jsondoc.Doc, stop *jsondoc.Value) (*jsondoc.Doc, error) {
+// fixStopReason corrects the stop reason of a request that memproxy ended by stepLimit. It
+// returns the same document if nothing changes.
+func (r *rules) fixStopReason(doc *jsondoc.Doc, stop *jsondoc.Value) (*jsondoc.Doc, error) {
 	reason := stop.Get("stop_reason")
-	if is := reason.Text(); r.ends == "" || is != "max_steps" && is != "end_turn" || is == r.ends {
+	if is := reason.Text(); r.stopReason == "" || is != "max_steps" && is != "end_turn" || is == r.stopReason {
 		return doc, nil
 	}
 	e := doc.Edit()
-	e.Replace(reason, []byte(`"`+r.ends+`"`))
+	e.Replace(reason, []byte(`"`+r.stopReason+`"`))
 	return jsondoc.Parse(e.Apply(), 0)
 }

@@ -167,28 +167,28 @@ func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 func TestTheTypeOfAToolDecides(t *testing.T) {
 	for _, tc := range []struct {
 		tool string
-		want use
+		want toolEffect
 	}{
 		{`{"name":"memory_insert","tool_type":"letta_sleeptime_core"}`, gated},
 		{`{"name":"memory_insert"}`, gated},
 		{`{"name":"memory_insert","tool_type":"custom","source_code":"def memory_insert(label: str): pass"}`, harmless},
-		{`{"name":"memory_insert","tool_type":"custom","source_code":"def memory_insert(agent_state, label: str): pass"}`, unseen},
-		{`{"name":"notes","tool_type":"custom","source_code":"def notes(agent_state: \"AgentState\"): pass"}`, unseen},
-		{`{"name":"notes","tool_type":"custom","source_code":"def notes(ａｇent_state): pass"}`, unseen},
+		{`{"name":"memory_insert","tool_type":"custom","source_code":"def memory_insert(agent_state, label: str): pass"}`, unpredictable},
+		{`{"name":"notes","tool_type":"custom","source_code":"def notes(agent_state: \"AgentState\"): pass"}`, unpredictable},
+		{`{"name":"notes","tool_type":"custom","source_code":"def notes(ａｇent_state): pass"}`, unpredictable},
 		{`{"name":"notes","tool_type":"custom","source_type":"typescript","source_code":"function notes(agent_state) {}"}`, harmless},
-		{`{"name":"notes","tool_type":"yet to come","source_code":"def notes(agent_state): pass"}`, unseen},
-		{`{"name":"notes","tool_type":"yet to come","source_code":"def notes(label: str): pass"}`, unseen},
-		{`{"name":"notes","tool_type":"custom"}`, unseen},
-		{`{"name":"notes","tool_type":"custom","source_code":null}`, unseen},
-		{`{"name":"notes","tool_type":"custom","source_code":" \n"}`, unseen},
-		{`{"name":"notes","tool_type":"custom","source_code":["def notes(agent_state): pass"]}`, unseen},
-		{`{"name":"notes","tool_type":"custom","source_type":"typescript"}`, unseen},
-		{`{"name":"notes"}`, unseen},
+		{`{"name":"notes","tool_type":"yet to come","source_code":"def notes(agent_state): pass"}`, unpredictable},
+		{`{"name":"notes","tool_type":"yet to come","source_code":"def notes(label: str): pass"}`, unpredictable},
+		{`{"name":"notes","tool_type":"custom"}`, unpredictable},
+		{`{"name":"notes","tool_type":"custom","source_code":null}`, unpredictable},
+		{`{"name":"notes","tool_type":"custom","source_code":" \n"}`, unpredictable},
+		{`{"name":"notes","tool_type":"custom","source_code":["def notes(agent_state): pass"]}`, unpredictable},
+		{`{"name":"notes","tool_type":"custom","source_type":"typescript"}`, unpredictable},
+		{`{"name":"notes"}`, unpredictable},
 		{`{"name":"notes","source_code":"def notes(label: str): pass"}`, harmless},
-		{`{"name":"memory_append_all","tool_type":"letta_memory_core"}`, unseen},
+		{`{"name":"memory_append_all","tool_type":"letta_memory_core"}`, unpredictable},
 		{`{"name":"memory_finish_edits","tool_type":"letta_sleeptime_core"}`, harmless},
 		{`{"name":"send_message","tool_type":"letta_core"}`, harmless},
-		{`{"name":"run_code_with_tools","tool_type":"letta_builtin"}`, unseen},
+		{`{"name":"run_code_with_tools","tool_type":"letta_builtin"}`, unpredictable},
 		{`{"name":"run_code","tool_type":"letta_builtin"}`, harmless},
 		{`{"name":"memory_insert","tool_type":"external_mcp"}`, harmless},
 		{`{"name":"archival_memory_search","tool_type":"letta_core"}`, gated},
@@ -201,7 +201,7 @@ func TestTheTypeOfAToolDecides(t *testing.T) {
 		got := harmless
 		switch {
 		case errors.Is(err, memproxy.ErrUngated):
-			got = unseen
+			got = unpredictable
 		case err != nil:
 			t.Fatal(err)
 		case len(turn.tools.gated) > 0:
@@ -267,8 +267,8 @@ func TestBlocksOfAConversationsOwn(t *testing.T) {
 		{`{"label":"persona","new_memory":"x"}`, "agent-1/persona", ""},
 		{`{"label":"human","new_memory":"x","memproxy_trust":"system"}`, "", "/memproxy_trust"},
 	} {
-		v := view{looked: true, own: map[string]string{"human": "block-9"}, blocks: []selfedit.Block{{Label: "human", Value: "a"}, {Label: "persona", Value: "a"}}}
-		turn := &Turn{agent: "agent-1", view: v, pause: pause{calls: []*call{{id: "c-1", name: "memory_rethink", arguments: tc.arguments, mine: true}}}}
+		v := view{loaded: true, isolated: map[string]string{"human": "block-9"}, blocks: []selfedit.Block{{Label: "human", Value: "a"}, {Label: "persona", Value: "a"}}}
+		turn := &Turn{agent: "agent-1", view: v, pause: pause{calls: []*call{{id: "c-1", name: "memory_rethink", arguments: tc.arguments, byGate: true}}}}
 		c := turn.Waiting()[0]
 		switch {
 		case tc.flaw != "":
@@ -280,13 +280,13 @@ func TestBlocksOfAConversationsOwn(t *testing.T) {
 		}
 	}
 	v := view{}
-	v.look(&Options{Prefix: "/v1", Memory: remember, Conversation: "conv-1"}, "agent-1")
+	v.requestBlocks(&Options{Prefix: "/v1", Memory: remember, Conversation: "conv-1"}, "agent-1")
 	for _, body := range []string{`{"blocks":[{"label":"human","value":"a"}]}`, `{"isolated_block_ids":["block-9"]}`, `{"label":"human","value":"b"}`} {
-		if err := v.seen(memproxy.Reply{Status: 200, Body: []byte(body)}); err != nil {
+		if err := v.takeReply(memproxy.Reply{Status: 200, Body: []byte(body)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !v.looked || v.own["human"] != "block-9" || len(v.blocks) != 1 || v.blocks[0].Value != "b" {
+	if !v.loaded || v.isolated["human"] != "block-9" || len(v.blocks) != 1 || v.blocks[0].Value != "b" {
 		t.Errorf("%+v", v)
 	}
 }

@@ -10,13 +10,13 @@ import (
 )
 
 // Runs implements memproxy.Resumable.
-func (t *Turn) Runs() []string { return t.out.chain }
+func (t *Turn) Runs() []string { return t.out.runIDs }
 
 // Seq implements memproxy.Resumable.
-func (t *Turn) Seq() (n int64, said bool) { return t.out.seq, t.out.said }
+func (t *Turn) Seq() (n int64, said bool) { return t.out.seq, t.out.numbered }
 
-// Names implements memproxy.Resumable: the server keeps the streams of background runs,
-// and also finds them by the ids that the caller gave its messages.
+// Names implements memproxy.Resumable. Only background runs have names: the server keeps
+// their streams, and finds them by conversation or by the caller's message ids (otids).
 func (t *Turn) Names() []string {
 	if !t.caller.root.Yes(t.caller.root.Root.Get("background")) {
 		return nil
@@ -33,8 +33,8 @@ func (t *Turn) Names() []string {
 	return names
 }
 
-// Again returns the name of the stream that the server would resume for a request, or
-// "".
+// Again returns the name of the stream that the server would resume for a request with
+// the same message ids, or "".
 func Again(agent, conversation string, body []byte) string {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil || !doc.Yes(doc.Root.Get("background")) {
@@ -46,7 +46,7 @@ func Again(agent, conversation string, body []byte) string {
 	return ""
 }
 
-// Place returns the name of a conversation, or of the agent's own.
+// Place returns the stream name of a conversation, or of the agent's own conversation.
 func Place(agent, conversation string) string {
 	if conversation != "" && conversation != "default" {
 		return "in " + conversation
@@ -72,16 +72,16 @@ func otids(doc *jsondoc.Doc) []string {
 	return ids
 }
 
-// run records the id of a request's run and returns the first run's. Malformed ids are
-// not recorded.
+// run records the id of a request's run and returns the id of the turn's first run.
+// Malformed ids are not recorded.
 func (s *stitched) run(id string) (first string) {
-	if plainID(id) && !slices.Contains(s.chain, id) {
-		s.chain = append(s.chain, id)
+	if plainID(id) && !slices.Contains(s.runIDs, id) {
+		s.runIDs = append(s.runIDs, id)
 	}
-	if len(s.chain) == 0 {
+	if len(s.runIDs) == 0 {
 		return id
 	}
-	return s.chain[0]
+	return s.runIDs[0]
 }
 
 // plainID reports whether an id needs no escaping in JSON and in a path.
@@ -98,12 +98,12 @@ func numberOf(doc *jsondoc.Doc) (int64, bool) {
 	return n, err == nil
 }
 
-// number gives an event the first request's run and a number that continues the earlier
-// requests'. It returns the same document if nothing changes.
+// number changes an event's run to the turn's first run, and its number to continue the
+// numbers of earlier requests. It returns the same document if nothing changes.
 func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	e := doc.Edit()
 	n, ok := numberOf(doc)
-	if s.said = ok; ok {
+	if s.numbered = ok; ok {
 		s.seq = n + s.shift
 		if s.shift > 0 {
 			e.Replace(doc.Root.Get("seq_id"), strconv.AppendInt(nil, s.seq, 10))
@@ -112,9 +112,9 @@ func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	return s.inFirst(doc, e)
 }
 
-// inFirst sets the run of a message to the first request's, along with the edits in e,
-// and names the tool of a result that memproxy supplied, as the server names its own. It
-// returns the same document if nothing changes.
+// inFirst applies the edits in e, sets the run of a message to the turn's first run, and
+// adds the tool's name to a result that memproxy supplied, as in the server's own results.
+// It returns the same document if nothing changes.
 func (s *stitched) inFirst(doc *jsondoc.Doc, e *jsondoc.Edits) (*jsondoc.Doc, error) {
 	id := doc.Root.Get("run_id")
 	if is := id.Text(); plainID(is) && is != s.run(is) {
@@ -131,7 +131,8 @@ func (s *stitched) inFirst(doc *jsondoc.Doc, e *jsondoc.Edits) (*jsondoc.Doc, er
 	return jsondoc.Parse(e.Apply(), 0)
 }
 
-// Nameless returns the empty name of a tool's result; nil for any other message.
+// Nameless returns the name member of a tool result if it is null; nil for any other
+// message.
 func Nameless(m *jsondoc.Value) *jsondoc.Value {
 	if name := m.Get("name"); name != nil && name.Kind == jsondoc.Null && m.Get("message_type").Text() == "tool_return_message" {
 		return name

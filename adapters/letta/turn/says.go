@@ -11,9 +11,10 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// says records what a call writes and where. The text that it replaces or removes is
-// not content: text that may not be written may be removed.
-func (c *toolCall) says() error {
+// readTexts adds an item for each text that a call writes, with the block that it is
+// written to. Replaced or removed text is not content, because forbidden text may be
+// removed.
+func (c *toolCall) readTexts() error {
 	switch c.name {
 	case "memory_apply_patch":
 		return c.patch(c.args.Text("label"))
@@ -27,9 +28,9 @@ func (c *toolCall) says() error {
 	case path != "":
 		labels = selfedit.Labels(path)
 	}
-	for _, label := range labels { // a call that fits its tool has no other arguments of these names
+	for _, label := range labels { // selfedit.Read accepted only the tool's own parameters
 		for _, a := range [...]string{"content", "new_content", "new_string", "new_str", "new_memory", "insert_text"} {
-			c.text(a, label)
+			c.addArgument(a, label)
 		}
 	}
 	for _, list := range [...]string{"tags", "chunks"} {
@@ -40,20 +41,20 @@ func (c *toolCall) says() error {
 	return nil
 }
 
-// text adds an argument as content of a block, if it is present.
-func (c *toolCall) text(argument, label string) {
+// addArgument adds an argument as content of a block, if it is present.
+func (c *toolCall) addArgument(argument, label string) {
 	if c.doc.Root.Get(argument) != nil {
 		c.add("/"+argument, c.args.Text(argument), label)
 	}
 }
 
-// command reads the one tool that has many commands.
+// command reads the tool named memory, whose argument command selects what it does.
 func (c *toolCall) command() error {
 	labels := selfedit.Labels(c.args.Text("path"))
 	every := func(arguments ...string) {
 		for _, label := range labels {
 			for _, a := range arguments {
-				c.text(a, label)
+				c.addArgument(a, label)
 			}
 		}
 	}
@@ -79,23 +80,23 @@ func (c *toolCall) command() error {
 	return nil
 }
 
-// rename reads a change of a description or of a label; the server makes the first if
-// both are present.
+// rename reads the change of a description or of a label. If the arguments have both, the
+// server changes the description only.
 func (c *toolCall) rename(labels []string) {
 	if c.args.Text("path") != "" && c.args.Text("description") != "" {
 		for _, label := range labels {
-			c.text("description", label)
+			c.addArgument("description", label)
 		}
 		return
 	}
 	if to := c.args.Text("new_path"); to != "" && c.args.Text("old_path") != "" {
-		c.moved("/old_path", "/new_path", selfedit.Labels(c.args.Text("old_path")), selfedit.Labels(to))
+		c.recordRename("/old_path", "/new_path", selfedit.Labels(c.args.Text("old_path")), selfedit.Labels(to))
 	}
 }
 
-// moved records a renaming: the new label is content, which agents read, and both
-// blocks are written to.
-func (c *toolCall) moved(from, to string, was, becomes []string) {
+// recordRename adds items for a renaming. The new label is content, because agents read
+// it, and both labels count as written fields.
+func (c *toolCall) recordRename(from, to string, was, becomes []string) {
 	for _, label := range becomes {
 		c.add(to, label, label)
 	}
@@ -104,14 +105,14 @@ func (c *toolCall) moved(from, to string, was, becomes []string) {
 	}
 }
 
-// patch reads a unified diff of one block, or one with headers of many. Added text is
-// content, and every named block is a written field. A patch that deletes a block must
-// do nothing else, because a call is ruled on as one kind of change.
+// patch reads a unified diff of one block, or a patch with headers for several blocks.
+// Added text is content, and every named block is a written field. A patch that deletes a
+// block must do nothing else, because a call is ruled on as one kind of change.
 func (c *toolCall) patch(label string) error {
 	patch := c.args.Text("patch")
 	actions, refused := selfedit.Actions(patch)
 	if refused {
-		return nil // the server reports the error; all texts are items
+		return nil // the server reports the error; operation makes all texts items
 	}
 	if actions == nil {
 		c.add("/patch", strings.Join(selfedit.Added(selfedit.Lines(patch)), "\n"), label)
@@ -131,7 +132,7 @@ func (c *toolCall) patch(label string) error {
 		case "update":
 			c.add("/patch", strings.Join(selfedit.Added(selfedit.Lines(strings.Join(a.Lines, "\n"))), "\n"), a.Label)
 		case "rename":
-			c.moved("/patch", "/patch", selfedit.Labels("/memories/"+a.From), labels)
+			c.recordRename("/patch", "/patch", selfedit.Labels("/memories/"+a.From), labels)
 		case "delete":
 			for _, l := range labels {
 				c.add("/patch", "", l)
@@ -151,33 +152,34 @@ func (c *toolCall) patch(label string) error {
 	return nil
 }
 
-// makes adds the result of the call: the new texts of blocks, and every block that is
-// written. It leaves the blocks as the call does.
-func (c *toolCall) makes(blocks *[]selfedit.Block) {
+// addEffects adds the predicted effects of the call: the new texts of blocks, and every
+// written block. It updates blocks to the state after the call.
+func (c *toolCall) addEffects(blocks *[]selfedit.Block) {
 	effect := selfedit.Run(c.name, c.args, *blocks)
 	for _, ch := range effect.Changes {
 		label := ch.After.Label
 		if ch.Kind == selfedit.Detached {
-			c.unsaid("", label)
+			c.addMissing("", label)
 			continue
 		}
-		c.unsaid(ch.Text(), label)
+		c.addMissing(ch.Text(), label)
 		if ch.After.Description != ch.Before.Description {
-			c.unsaid(ch.After.Description, label)
+			c.addMissing(ch.After.Description, label)
 		}
 		if ch.After.Label != ch.Before.Label && ch.Kind == selfedit.Written {
-			c.unsaid("", ch.Before.Label)
+			c.addMissing("", ch.Before.Label)
 		}
 		if n := size(ch.After.Value); n > size(ch.Before.Value) || ch.After.Label != ch.Before.Label {
-			c.holds(n, label)
+			c.addExistingSize(n, label)
 		}
 	}
 	*blocks = effect.Blocks
 }
 
-// holds counts what a block that grows holds besides what the call writes to it: the
-// size of a field is that of all its text.
-func (c *toolCall) holds(n int, label string) {
+// addExistingSize adds an item for the part of a growing or renamed block that the call
+// does not write, because a field's size limit applies to all of its text. n is the block's
+// size after the call, in characters.
+func (c *toolCall) addExistingSize(n int, label string) {
 	for i := range c.op.Items {
 		if it := &c.op.Items[i]; it.Field == label {
 			n -= it.Characters()
@@ -190,12 +192,12 @@ func (c *toolCall) holds(n int, label string) {
 	}
 }
 
-// size is the number of characters of a block. The line break that the server puts in
-// front of the first entry does not count.
+// size returns the number of characters of a block's value. White space around it does not
+// count: the server puts a line break in front of the first entry.
 func size(value string) int { return utf8.RuneCountInString(strings.TrimSpace(value)) }
 
-// unsaid adds a text of a block that no item contains yet.
-func (c *toolCall) unsaid(text, label string) {
+// addMissing adds a text of a block unless an item of that block already contains it.
+func (c *toolCall) addMissing(text, label string) {
 	if !slices.ContainsFunc(c.op.Items, func(it memproxy.Item) bool {
 		return it.Field == label && (text == "" || strings.Contains(it.Text, text))
 	}) {

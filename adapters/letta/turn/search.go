@@ -26,8 +26,8 @@ func reserved(root *jsondoc.Value) []string {
 	return out
 }
 
-// direct returns the call as a request to run the same tool, without reserved
-// arguments.
+// direct returns a request to the server's route that runs a tool, for the same call
+// without reserved arguments.
 func (c *call) direct(prefix, agent string) *memproxy.SideRequest {
 	args := []byte(c.arguments)
 	if doc, err := jsondoc.Parse(args, 0); err == nil && doc.Root.Kind == jsondoc.Object {
@@ -68,7 +68,7 @@ func resultOf(c *call, found memproxy.Reply) *toolReturn {
 	r.Status = "success"
 	switch v := doc.Root.Get("func_return"); {
 	case v == nil || v.Kind == jsondoc.Null:
-		r.Return = "None" // as the server returns it
+		r.Return = "None" // the server's text for no result
 	case v.Kind == jsondoc.String:
 		r.Return = v.Text()
 	default:

@@ -11,37 +11,37 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// stitched combines the answers of several requests into one.
+// stitched combines the answers of the turn's requests into one.
 type stitched struct {
-	tools *toolset
-	let   *following
-	types []string // include_return_message_types, or nil
+	tools   *toolset
+	allowed *allowedCalls
+	types   []string // include_return_message_types, or nil
 
-	last     []byte // the last JSON answer
-	messages [][]byte
-	usage    map[string]int64
-	runs     []json.RawMessage
-	requests int
-	stop     json.RawMessage   // the last stop_reason event
-	use      json.RawMessage   // the last usage event
-	done     bool              // [DONE] was received
-	owed     []toolReturn      // results that the server may omit
-	names    map[string]string // of the calls that memproxy answered, by their ids
-	partial  map[string]*call
-	order    []string
-	request  string
-	pieces   bool   // the pause arrived in fragments
-	kept     int    // bytes that are kept of a streaming pause
-	late     []late // held back parts of a pause
+	last           []byte // the last JSON answer
+	messages       [][]byte
+	usage          map[string]int64
+	runs           []json.RawMessage
+	requests       int
+	stopEvent      json.RawMessage   // the last stop_reason event
+	usageEvent     json.RawMessage   // the last usage event
+	done           bool              // [DONE] was received
+	missingReturns []toolReturn      // results that the server may omit
+	names          map[string]string // of the calls that memproxy answered, by their ids
+	partial        map[string]*call
+	order          []string
+	request        string
+	pieces         bool       // the pause arrived in fragments
+	heldBytes      int        // buffered bytes of a streaming pause
+	held           []heldPart // held back parts of a pause
 
-	chain []string // ids of the requests' runs
-	seq   int64    // number of the last event shown
-	said  bool     // the last event had a number
-	shift int64    // offset of this request's event numbers
+	runIDs   []string // ids of the requests' runs
+	seq      int64    // number of the last event shown
+	numbered bool     // the last event had a number
+	shift    int64    // offset of this request's event numbers
 }
 
-// add adds a request's usage. The size of the context is not summed: the last one
-// counts.
+// add adds a request's usage to the sums. The size of the context is not summed: the last
+// request's counts.
 func (s *stitched) add(doc *jsondoc.Doc, usage *jsondoc.Value) {
 	if usage == nil {
 		return
@@ -67,7 +67,7 @@ func (s *stitched) add(doc *jsondoc.Doc, usage *jsondoc.Value) {
 	}
 }
 
-// total returns a usage object with the sums instead of its own numbers.
+// total returns a usage object with its numbers replaced by the sums.
 func (s *stitched) total(raw []byte) ([]byte, error) {
 	doc, err := jsondoc.Parse(raw, 0)
 	if err != nil || s.requests < 2 {
@@ -91,13 +91,13 @@ func (s *stitched) total(raw []byte) ([]byte, error) {
 	return e.Apply(), nil
 }
 
-// Whole takes the JSON answer of a request.
+// Whole reads the JSON answer of a request.
 func (t *Turn) Whole(body []byte) error {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
 		return err
 	}
-	if doc, err = t.tools.rules.ruledOut(doc, doc.Root.Get("stop_reason")); err != nil {
+	if doc, err = t.tools.rules.fixStopReason(doc, doc.Root.Get("stop_reason")); err != nil {
 		return err
 	}
 	t.out.requests++
@@ -115,8 +115,8 @@ func (t *Turn) Whole(body []byte) error {
 		}
 		if m.Root.Get("message_type").Text() == "approval_request_message" {
 			calls, request = callsOf(m.Root), m.Root.Get("id").Text()
-			if slices.ContainsFunc(calls, t.tools.asks) {
-				t.out.late = append(t.out.late, late{doc: m, at: len(t.out.messages)})
+			if slices.ContainsFunc(calls, t.tools.needsPerson) {
+				t.out.held = append(t.out.held, heldPart{doc: m, at: len(t.out.messages)})
 				continue
 			}
 		}
@@ -126,8 +126,8 @@ func (t *Turn) Whole(body []byte) error {
 	if doc.Root.Get("stop_reason").Get("stop_reason").Text() == "requires_approval" {
 		t.paused(calls, request)
 	}
-	if !t.pause.asking() {
-		t.out.told()
+	if !t.pause.asksPerson() {
+		t.out.insertHeld()
 	}
 	return nil
 }
@@ -169,24 +169,24 @@ func List(values [][]byte) []byte {
 	return slices.Concat([]byte{'['}, bytes.Join(values, []byte{','}), []byte{']'})
 }
 
-// shown returns a message as the caller sees it: a pause that the gate answers becomes
-// an ordinary tool call, and types that the caller did not request are removed.
+// shown returns a message as the caller sees it: the calls of a pause that the gate answers
+// become ordinary tool calls, and types that the caller did not request are removed.
 func (s *stitched) shown(doc *jsondoc.Doc) [][]byte {
 	m := doc.Root
 	kind := m.Get("message_type").Text()
-	if s.tools.rules.reminds(doc) {
+	if s.tools.rules.isStaleReminder(doc) {
 		return nil
 	}
 	if kind == "tool_return_message" {
 		s.tools.rules.last = m.Get("tool_return").Text()
-		s.let.returns(m)
+		s.allowed.setResults(m)
 	}
 	if kind != "approval_request_message" {
 		return s.wanted(kind, doc.Raw(m))
 	}
 	calls := callsOf(m)
-	mine := slices.ContainsFunc(calls, s.tools.hides)
-	others := slices.ContainsFunc(calls, func(c *call) bool { return !s.tools.hides(c) })
+	mine := slices.ContainsFunc(calls, s.tools.gateAnswers)
+	others := slices.ContainsFunc(calls, func(c *call) bool { return !s.tools.gateAnswers(c) })
 	if !mine {
 		return s.wanted(kind, doc.Raw(m))
 	}
@@ -197,21 +197,21 @@ func (s *stitched) shown(doc *jsondoc.Doc) [][]byte {
 	return out
 }
 
-// part returns an approval request as a message of another type, with the calls that
-// the gate answers or with the others.
+// part returns an approval request as a message of type kind, with the calls that the gate
+// answers if mine is set, else with the others.
 func (s *toolset) part(doc *jsondoc.Doc, kind string, mine bool) []byte {
 	root, e := doc.Root, doc.Edit()
 	e.Replace(root.Get("message_type"), strconv.AppendQuote(nil, kind))
 	if list := root.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {
 		var kept *jsondoc.Value
 		e.Array(list, func(i int) bool {
-			drop := s.hides(callOf(list.Elems[i])) != mine
+			drop := s.gateAnswers(callOf(list.Elems[i])) != mine
 			if !drop && kept == nil {
 				kept = list.Elems[i]
 			}
 			return drop
 		})
-		// The older field holds the first call.
+		// The older field tool_call holds the first call.
 		if one := root.Get("tool_call"); one != nil && kept != nil && one.Kind == jsondoc.Object {
 			e.Replace(one, doc.Raw(kept))
 		}
@@ -219,8 +219,8 @@ func (s *toolset) part(doc *jsondoc.Doc, kind string, mine bool) []byte {
 	return e.Apply()
 }
 
-// wanted applies the caller's include_return_message_types, which is not forwarded
-// because it could hide the pause.
+// wanted applies the caller's include_return_message_types. It is not forwarded, because
+// the server would then leave out the pause.
 func (s *stitched) wanted(kind string, raw []byte) [][]byte {
 	if s.types != nil && !slices.Contains(s.types, kind) {
 		return nil

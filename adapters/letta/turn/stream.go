@@ -10,19 +10,20 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// maxKept bounds the bytes that are kept of a streaming pause. Over it the turn fails;
-// the agent stays paused, and the next turn asks the server for the calls.
+// maxKept bounds the buffered bytes of a streaming pause. If a pause is longer the turn
+// fails; the agent stays paused, and the next turn requests the calls from the server.
 const maxKept = 8 << 20
 
 var errPieces = errors.New("letta: a pause streams more than can be kept of it")
 
-// Event takes one server-sent event of a request and returns the events that the caller
-// sees now. The ends of requests are held back: only the last one ends the stream.
+// Event reads one server-sent event of a request and returns the events to send to the
+// caller now. The events that end a request are held back, because only those of the last
+// request end the stream.
 func (t *Turn) Event(event []byte) ([][]byte, error) {
-	t.out.said = false
+	t.out.numbered = false
 	name, data := Fields(event)
 	switch {
-	case name != "": // an error, a cancellation
+	case name != "": // an error or a cancellation
 		return named(t, event, name, data)
 	case len(data) == 0: // a comment
 		return [][]byte{event}, nil
@@ -36,7 +37,7 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 		return [][]byte{event}, nil // another format, which cannot be a pause
 	}
 	kind := doc.Root.Get("message_type").Text()
-	owed := t.out.returned(kind, doc)
+	owed := t.out.missingReturnEvent(kind, doc)
 	numbered, err := t.out.number(doc)
 	if err != nil {
 		return nil, err
@@ -52,7 +53,7 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 	switch kind {
 	case "stop_reason":
 		reason := doc.Root.Get("stop_reason").Text()
-		ended, err := t.tools.rules.ruledOut(doc, doc.Root)
+		ended, err := t.tools.rules.fixStopReason(doc, doc.Root)
 		if err == nil && ended != doc {
 			event = dataEvent(ended.Src)
 		}
@@ -62,12 +63,12 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 			t.paused(calls, request)
 		}
 		t.out.pieces = false
-		if err != nil || t.pause.asking() {
+		if err != nil || t.pause.asksPerson() {
 			return nil, err
 		}
-		return t.out.untold(), nil
+		return t.out.heldEvents(), nil
 	case "usage_statistics":
-		t.out.use = data
+		t.out.usageEvent = data
 		t.out.add(doc, doc.Root)
 		return nil, nil
 	case "approval_request_message":
@@ -82,7 +83,7 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 	}
 }
 
-// Fields are an event's name and data (WHATWG HTML, section 9.2.6).
+// Fields returns an event's name and data (WHATWG HTML, section 9.2.6).
 func Fields(event []byte) (name string, data []byte) {
 	lines := 0
 	for line := range bytes.Lines(event) {
@@ -107,18 +108,19 @@ func dataEvent(data []byte) []byte {
 // message.
 func (s *stitched) stopped(event []byte) (calls []*call, request string) {
 	s.requests++
-	s.stop = event
+	s.stopEvent = event
 	calls = make([]*call, len(s.order))
 	for i, id := range s.order {
 		calls[i] = s.partial[id]
 		calls[i].arguments, calls[i].pieces = string(calls[i].pieces), nil
 	}
 	request = s.request
-	s.partial, s.order, s.request, s.kept = nil, nil, "", 0
+	s.partial, s.order, s.request, s.heldBytes = nil, nil, "", 0
 	return calls, request
 }
 
-// pause returns what the caller sees of a pause, whole or a fragment.
+// pause reads a message of a pause, whole or a fragment, and returns the events to send to
+// the caller now.
 func (s *stitched) pause(doc *jsondoc.Doc) ([][]byte, error) {
 	if s.partial == nil {
 		s.partial = map[string]*call{}
@@ -126,35 +128,35 @@ func (s *stitched) pause(doc *jsondoc.Doc) ([][]byte, error) {
 	s.request = doc.Root.Get("id").Text()
 	list := doc.Root.Get("tool_calls")
 	whole := list != nil && list.Kind == jsondoc.Array
-	l := late{doc: doc, fragment: !whole, at: -1}
+	l := heldPart{doc: doc, fragment: !whole, at: -1}
 	s.pieces = s.pieces || l.fragment
 	for _, c := range callsOf(doc.Root) {
 		l.calls = append(l.calls, s.fragment(c))
 	}
-	late := len(s.late) > 0 || slices.ContainsFunc(l.calls, s.tools.asks)
+	late := len(s.held) > 0 || slices.ContainsFunc(l.calls, s.tools.needsPerson)
 	if late {
-		s.kept += len(doc.Src)
+		s.heldBytes += len(doc.Src)
 	}
-	if s.kept > maxKept {
+	if s.heldBytes > maxKept {
 		return nil, errPieces
 	}
 	if late {
-		s.late = append(s.late, l)
+		s.held = append(s.held, l)
 		return nil, nil
 	}
-	return events(s.tell(l)), nil
+	return events(s.shownPart(l)), nil
 }
 
-// tell returns a message or a fragment of a pause as the caller sees it.
-func (s *stitched) tell(l late) [][]byte {
+// shownPart returns a message or a fragment of a pause as the caller sees it.
+func (s *stitched) shownPart(l heldPart) [][]byte {
 	doc := l.doc
 	switch {
 	case !l.fragment:
 		return s.shown(doc)
-	case !slices.ContainsFunc(l.calls, s.tools.hides):
+	case !slices.ContainsFunc(l.calls, s.tools.gateAnswers):
 		return s.wanted("approval_request_message", doc.Src)
 	}
-	// A fragment of one call; the first fragment had the name.
+	// A fragment belongs to one call. Only the first fragment has the tool's name.
 	e := doc.Edit()
 	e.Replace(doc.Root.Get("message_type"), strconv.AppendQuote(nil, "tool_call_message"))
 	return s.wanted("tool_call_message", e.Apply())
@@ -174,7 +176,7 @@ func (s *stitched) fragment(f *call) *call {
 	}
 	c.name = cmp.Or(c.name, f.name)
 	c.pieces = append(c.pieces, f.arguments...)
-	s.kept += len(f.arguments)
+	s.heldBytes += len(f.arguments)
 	return c
 }
 
@@ -186,9 +188,9 @@ func events(raws [][]byte) [][]byte {
 	return out
 }
 
-// named returns an event with a name in the turn's run and numbering, after the end of
-// the request, which was held back: the server sends the reason for which it stopped
-// before the error, and clients stop reading at the error.
+// named returns a named event with the turn's run and number. If it ends the turn, the
+// held events that end the request precede it: the server sends the stop reason before the
+// error, and clients stop reading at the error.
 func named(t *Turn, event []byte, name string, data []byte) (out [][]byte, err error) {
 	if doc, flaw := jsondoc.Parse(data, 0); flaw == nil && doc.Root.Kind == jsondoc.Object {
 		numbered, err := t.out.number(doc)
@@ -199,24 +201,24 @@ func named(t *Turn, event []byte, name string, data []byte) (out [][]byte, err e
 			event = slices.Concat([]byte("event: "+name+"\n"), dataEvent(numbered.Src))
 		}
 	}
-	if !t.Paused() { // else it is not the end
+	if !t.Paused() { // a paused turn continues
 		out = t.Tail()
-		t.out.stop, t.out.use, t.out.done = nil, nil, false
+		t.out.stopEvent, t.out.usageEvent, t.out.done = nil, nil, false
 	}
 	return append(out, event), nil
 }
 
-// Tail returns the events that end the stream: the last request's, with the usage of
-// all.
+// Tail returns the events that end the stream: those of the last request, with the usage
+// of all requests.
 func (t *Turn) Tail() [][]byte {
 	var out [][]byte
-	if t.out.stop != nil {
-		out = append(out, t.out.stop)
+	if t.out.stopEvent != nil {
+		out = append(out, t.out.stopEvent)
 	}
-	if t.out.use != nil {
-		total, err := t.out.total(t.out.use)
+	if t.out.usageEvent != nil {
+		total, err := t.out.total(t.out.usageEvent)
 		if err != nil {
-			total = t.out.use
+			total = t.out.usageEvent
 		}
 		out = append(out, dataEvent(total))
 	}

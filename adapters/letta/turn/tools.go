@@ -9,18 +9,19 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// memoryTool is a tool whose calls are ruled on. The names are those of the server's
-// function sets (letta/functions/function_sets), of all its versions.
+// memoryTool describes a tool whose calls are ruled on.
 type memoryTool struct {
 	kind   memproxy.Kind
-	search bool                  // it only reads
+	search bool                  // the tool only reads memory
 	read   func(*toolCall) error // reads the arguments of a tool that selfedit does not cover
 }
 
 // writes reports whether calls of the tool change the agent's own memory.
 func (t memoryTool) writes() bool { return t.kind != "" && !t.search && t.read == nil }
 
-// memoryTools are the tools that write or search the memory of the agent or of others.
+// memoryTools are the tools that write or search the memory of the agent or of other
+// agents, by name, in the function sets of all versions of the server
+// (letta/functions/function_sets).
 var memoryTools = map[string]memoryTool{
 	"core_memory_append":     {kind: memproxy.Learn},
 	"core_memory_replace":    {kind: memproxy.Correct},
@@ -41,10 +42,10 @@ var memoryTools = map[string]memoryTool{
 
 	"send_message_to_agent_and_wait_for_reply": {kind: memproxy.Learn, read: (*toolCall).recipient},
 	"send_message_to_agent_async":              {kind: memproxy.Learn, read: (*toolCall).recipient},
-	"send_message_to_agents_matching_tags":     {kind: memproxy.Learn, read: (*toolCall).everybody},
+	"send_message_to_agents_matching_tags":     {kind: memproxy.Learn, read: (*toolCall).broadcast},
 }
 
-// Gated reports whether the calls of a tool are ruled on.
+// Gated reports whether calls of a tool with this name are ruled on.
 func Gated(name string) bool {
 	_, yes := memoryTools[name]
 	return yes
@@ -57,16 +58,16 @@ func Searches(name string) bool { return memoryTools[name].search }
 // Names returns the gated tools, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(memoryTools)) }
 
-// Read reads the arguments of a call of a gated tool, without the agent's blocks.
+// Read decodes a call of a gated tool without knowing the agent's blocks.
 func Read(name, agent, arguments string) (*memproxy.Operation, error) {
 	return operation(name, agent, arguments, nil)
 }
 
-// Target returns the name of a block of which only the label is known.
+// Target returns the target for a block of which only the label is known.
 func Target(agent, label string) string { return agent + "/" + label }
 
-// Replaces reports whether a call changes text in blocks, as opposed to adding some. A
-// call that cannot be read counts as changing it.
+// Replaces reports whether a call changes or removes text in blocks, as opposed to adding
+// text. A call that cannot be decoded counts as changing text.
 func Replaces(name, agent, arguments string) bool {
 	op, err := Read(name, agent, arguments)
 	return err != nil || op.Kind == memproxy.Correct || op.Kind == memproxy.Forget
@@ -80,9 +81,9 @@ type toolCall struct {
 	op   *memproxy.Operation
 }
 
-// operation reads the arguments of a call to a memory tool, as the server's agent loop
-// reads them. If the blocks are known, it adds the changes that the call would make to
-// them.
+// operation decodes a call of a memory tool as the server's agent loop reads it. If blocks
+// is not nil, operation adds the predicted effects and updates blocks to the state after
+// the call. Errors are *memproxy.Malformed.
 func operation(name, agent, arguments string, blocks *[]selfedit.Block) (*memproxy.Operation, error) {
 	tool := memoryTools[name]
 	if selfedit.Unreadable(arguments) {
@@ -104,18 +105,18 @@ func operation(name, agent, arguments string, blocks *[]selfedit.Block) (*mempro
 		err = tool.read(c)
 	default:
 		if c.args, fits, err = selfedit.Read(name, doc); err == nil && fits {
-			err = c.says()
+			err = c.readTexts()
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	if fits && blocks != nil {
-		c.makes(blocks)
+		c.addEffects(blocks)
 	}
 	if len(c.op.Items) == 0 && c.op.Kind != memproxy.Forget {
 		// No argument was recognised: all texts are content.
-		c.all("", doc.Root)
+		c.addAllTexts("", doc.Root)
 	}
 	c.replaces(agent, 0)
 	return c.op, nil
@@ -130,8 +131,8 @@ func OfAgent(agent string, kind memproxy.Kind, cost int) *memproxy.Operation {
 	}
 }
 
-// replaces sets the targets whose text the call would change, for the items from one on,
-// so that their authors can be looked up.
+// replaces sets the targets whose text the call would change, so that their authors can be
+// looked up. from is the index of the first item to set.
 func (c *toolCall) replaces(agent string, from int) {
 	if c.op.Kind != memproxy.Correct && c.op.Kind != memproxy.Forget {
 		return
@@ -149,23 +150,23 @@ func (c *toolCall) add(pointer, text, label string) {
 	})
 }
 
-// all adds every text of the arguments as content.
-func (c *toolCall) all(pointer string, v *jsondoc.Value) {
+// addAllTexts adds every string of the arguments as content.
+func (c *toolCall) addAllTexts(pointer string, v *jsondoc.Value) {
 	switch v.Kind {
 	case jsondoc.Object:
 		for _, m := range v.Members {
-			c.all(jsondoc.Child(pointer, m.Name), m.Value)
+			c.addAllTexts(jsondoc.Child(pointer, m.Name), m.Value)
 		}
 	case jsondoc.Array:
 		for i, e := range v.Elems {
-			c.all(jsondoc.Index(pointer, i), e)
+			c.addAllTexts(jsondoc.Index(pointer, i), e)
 		}
 	case jsondoc.String:
 		c.add(pointer, v.Text(), c.label())
 	}
 }
 
-// label returns the block that the arguments name.
+// label returns the label of the block that the arguments name, or "".
 func (c *toolCall) label() string {
 	for _, name := range [...]string{"label", "target_block_label", "path", "old_path"} {
 		if text := c.doc.Root.Get(name).Text(); text != "" {
@@ -175,8 +176,8 @@ func (c *toolCall) label() string {
 	return ""
 }
 
-// recipient claims the agent that receives the message, because it is written into that
-// agent's memory.
+// recipient claims the agent that receives a message, because the message is written into
+// that agent's memory.
 func (c *toolCall) recipient() error {
 	if err := c.message(); err != nil {
 		return err
@@ -192,8 +193,8 @@ func (c *toolCall) recipient() error {
 	return nil
 }
 
-// message reads the text of a message to another agent. The server would convert
-// another type with Python's str.
+// message reads the text of a message to another agent. Other types than a string are
+// refused, because the server converts them with Python's str.
 func (c *toolCall) message() error {
 	v := c.doc.Root.Get("message")
 	if v == nil {
@@ -206,8 +207,9 @@ func (c *toolCall) message() error {
 	return nil
 }
 
-// everybody claims all agents with a tag; which ones cannot be determined here.
-func (c *toolCall) everybody() error {
+// broadcast adds an unclear claim for a message to all agents with certain tags, because
+// the recipients cannot be determined here.
+func (c *toolCall) broadcast() error {
 	if err := c.message(); err != nil {
 		return err
 	}

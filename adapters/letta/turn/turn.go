@@ -11,12 +11,12 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// pausingLoop is the agent type that can be made to pause by naming client tools.
+// pausingLoop is the type of agents that pause before they run a client tool.
 const pausingLoop = "letta_v1_agent"
 
 // Options describe the turn.
 type Options struct {
-	// Recovers is set for a turn that only declines the waiting calls.
+	// Recovers is set for a turn that only declines the waiting calls of an earlier turn.
 	Recovers bool
 	// Prefix is the path prefix of the server's routes as the caller spelled it: "/v1".
 	Prefix string
@@ -43,44 +43,46 @@ type Turn struct {
 	pause    pause // the pause to answer
 	requests int
 
-	let following // the calls that the last request allowed
+	allowed allowedCalls // the calls that the last request allowed
 
 	out stitched
 }
 
 // caller is the request that started the turn.
 type caller struct {
-	root  *jsondoc.Doc
-	given []given // the caller's own answers to a pause
+	root       *jsondoc.Doc
+	ownAnswers []callerAnswer // the caller's own answers to a pause
 }
 
-// toolset holds the agent's tools and the client tools of the request.
+// toolset holds the agent's tools and the client tools of the request. A shadowed tool is
+// a server tool that the request lists as a client tool, so that the server pauses before
+// it runs the tool.
 type toolset struct {
 	rules    rules
 	recovers bool
 	own      []json.RawMessage // the caller's
-	named    []string          // names of own
+	ownNames []string          // names of own
 	shadowed []json.RawMessage
 	gated    map[string]bool // attached tools that are shadowed and that the gate, not the caller, approves
-	free     map[string]bool // gated tools that are shadowed only to apply the agent's tool rules
+	forRules map[string]bool // gated tools that are shadowed only to apply the agent's tool rules
 	server   map[string]bool // attached memory tools, shadowed or not
 	refused  map[string]bool // ids of calls that were refused before a person was asked
 }
 
-// pause holds the waiting calls, in order.
+// pause holds the calls for which the server waits, in order.
 type pause struct {
-	calls   []*call
-	request string // id of their message
-	left    string // the run that left the pause, until its status was fetched
+	calls     []*call
+	messageID string // id of the approval request
+	fromRun   string // the earlier turn's run that paused; "" once its status was fetched
 }
 
-// call is one waiting tool call.
+// call is one tool call of a pause.
 type call struct {
 	id, name, arguments string
 	pieces              []byte // of its arguments, as they stream
-	mine                bool   // the gate rules on it; else the caller does
-	left                bool   // an earlier turn made it, and this caller answers no call of that turn
-	person              bool   // a tool rule requires a person's approval, which is missing
+	byGate              bool   // the gate rules on it; else the caller does
+	inherited           bool   // an earlier turn made it, and this caller answers no call of that turn
+	needsPerson         bool   // a tool rule requires a person's approval, which is missing
 	ruled               bool
 	decision            memproxy.Decision
 	result              *toolReturn // of a search that memproxy made
@@ -93,20 +95,20 @@ func New(opt Options) (*Turn, error) {
 		return nil, err
 	}
 	t := &Turn{opt: opt, caller: caller{root: doc}, agent: opt.Agent, tools: toolset{
-		recovers: opt.Recovers, gated: map[string]bool{}, free: map[string]bool{}, refused: map[string]bool{}, server: map[string]bool{},
+		recovers: opt.Recovers, gated: map[string]bool{}, forRules: map[string]bool{}, refused: map[string]bool{}, server: map[string]bool{},
 	}}
-	t.out.tools, t.out.let = &t.tools, &t.let
+	t.out.tools, t.out.allowed = &t.tools, &t.allowed
 	for _, e := range doc.Root.Get("include_return_message_types").List() {
 		t.out.types = append(t.out.types, e.Text())
 	}
 	for _, e := range doc.Root.Get("client_tools").List() {
-		t.tools.own, t.tools.named = append(t.tools.own, doc.Raw(e)), append(t.tools.named, e.Get("name").Text())
+		t.tools.own, t.tools.ownNames = append(t.tools.own, doc.Raw(e)), append(t.tools.ownNames, e.Get("name").Text())
 	}
 	return t, nil
 }
 
-// Key returns the agent that the request names, else its conversation. Each runs one
-// turn at a time, and conversations of an agent may share blocks.
+// Key returns the key for running turns one at a time: the agent that the request names,
+// because its conversations may share blocks, else the conversation.
 func (t *Turn) Key() string {
 	if t.opt.Agent != "" {
 		return t.opt.Agent
@@ -117,13 +119,13 @@ func (t *Turn) Key() string {
 // Agent returns the agent that runs, once it is known.
 func (t *Turn) Agent() string { return t.agent }
 
-// Prepare returns the next side request: for the conversation's agent; the agent with
-// its tools and its pause; the conversation's messages, which hold its pause; the run
-// that left the pause; the memory that the last request's calls changed, if unknown;
-// and the blocks that the waiting calls write to.
+// Prepare returns the next side request, in this order: the conversation, for its agent;
+// the agent with its tools and its pause; the conversation's messages, which contain its
+// pause; the run that left the pause; the memory that the last request's calls changed,
+// unless it is known; and the blocks that the waiting calls write to.
 func (t *Turn) Prepare() (memproxy.Request, bool) {
-	if !t.let.settled && len(t.let.calls) > 0 {
-		settle(t)
+	if !t.allowed.requested && len(t.allowed.calls) > 0 {
+		requestResults(t)
 	}
 	switch {
 	case t.agent == "":
@@ -132,10 +134,10 @@ func (t *Turn) Prepare() (memproxy.Request, bool) {
 		return Get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.tools&include=agent.pending_approval&include=agent.managed_group"), true
 	case !t.asked:
 		return Get(t.opt.Prefix+"/conversations/"+t.opt.Conversation+"/messages", "order=desc&limit=20"), true
-	case t.pause.left != "":
-		return Get(t.opt.Prefix+"/runs/"+t.pause.left, ""), true
-	case len(t.view.looks) > 0:
-		return t.view.looks[0].request, true
+	case t.pause.fromRun != "":
+		return Get(t.opt.Prefix+"/runs/"+t.pause.fromRun, ""), true
+	case len(t.view.lookups) > 0:
+		return t.view.lookups[0].request, true
 	}
 	return memproxy.Request{}, false
 }
@@ -144,19 +146,20 @@ func (t *Turn) Prepare() (memproxy.Request, bool) {
 // without one in an older format.
 const SDKVersion = "1.12.1"
 
-// Get returns a side request. Those for a caller are sent with the caller's headers.
+// Get returns a side request. Side requests for a caller are sent with the caller's
+// headers.
 func Get(path, query string) memproxy.Request {
 	return memproxy.Request{Method: "GET", EscapedPath: path, Query: query, Header: memproxy.Header{"X-Stainless-Package-Version": {SDKVersion}}}
 }
 
-// Prepared takes the reply to the request of Prepare.
+// Prepared reads the reply to the request of Prepare.
 func (t *Turn) Prepared(r memproxy.Reply) error {
 	switch {
-	case t.pause.left != "" && t.known && t.asked:
-		t.pause.leftBehind(r)
+	case t.pause.fromRun != "" && t.known && t.asked:
+		t.pause.takeRunStatus(r)
 		return nil
 	case t.known && t.asked:
-		return t.view.seen(r)
+		return t.view.takeReply(r)
 	}
 	if r.Status < 200 || r.Status > 299 {
 		// The server reports the missing object itself when the request is sent.
@@ -179,16 +182,16 @@ func (t *Turn) Prepared(r memproxy.Reply) error {
 	}
 	if !t.known {
 		t.known = true
-		if err := t.tools.attached(doc); err != nil {
+		if err := t.tools.readAttached(doc); err != nil {
 			return err
 		}
 		if t.asked = t.opt.Conversation == "" || t.opt.Conversation == "default" || len(t.tools.server) == 0; t.asked {
-			t.pending(doc.Root.Get("pending_approval"))
+			t.takePending(doc.Root.Get("pending_approval"))
 		}
 		return nil
 	}
 	t.asked = true
-	t.pending(pauseOf(doc.Root))
+	t.takePending(pauseOf(doc.Root))
 	return nil
 }
 
@@ -216,7 +219,7 @@ func followed(doc *jsondoc.Doc) bool {
 
 // Groups returns the groups that an agent leads.
 func Groups(agent *jsondoc.Value) (groups []*jsondoc.Value) {
-	for _, name := range [...]string{"managed_group", "multi_agent_group"} { // the older name of the same
+	for _, name := range [...]string{"managed_group", "multi_agent_group"} { // the second is the older name
 		if g := agent.Get(name); g != nil && g.Kind == jsondoc.Object {
 			groups = append(groups, g)
 		}
@@ -224,7 +227,8 @@ func Groups(agent *jsondoc.Value) (groups []*jsondoc.Value) {
 	return groups
 }
 
-// shadowOf returns a server tool in the form of a client tool.
+// shadowOf returns the client tool that shadows a server tool, with the same name,
+// description and parameters.
 func shadowOf(doc *jsondoc.Doc, tool *jsondoc.Value, name string) (json.RawMessage, error) {
 	shadow := struct {
 		Name        string          `json:"name"`
@@ -241,73 +245,73 @@ func shadowOf(doc *jsondoc.Doc, tool *jsondoc.Value, name string) (json.RawMessa
 	return json.Marshal(shadow)
 }
 
-// pending takes the pause that an earlier turn left: calls that the gate has to rule
-// on, because that turn was interrupted or because the caller approves them now. An
-// approval makes the server run its own tool, even if a client tool has the same name;
-// only a result from the caller does not.
-func (t *Turn) pending(p *jsondoc.Value) {
+// takePending reads the pause that an earlier turn left. The gate rules on its calls if
+// that turn was interrupted, or if the caller approves them now: an approval makes the
+// server run its own tool, even if a client tool has the same name. If the caller sends a
+// result instead, the server runs nothing.
+func (t *Turn) takePending(p *jsondoc.Value) {
 	if p == nil || p.Kind != jsondoc.Object {
 		return
 	}
 	calls := callsOf(p)
-	t.caller.answers(calls)
+	t.caller.readAnswers(calls)
 	mine, open := false, false
 	answered := slices.ContainsFunc(calls, func(c *call) bool { return t.caller.answerOf(c.id) != nil })
 	for _, c := range calls {
 		answer := t.caller.answerOf(c.id)
-		c.mine = t.tools.gated[c.name] || t.tools.server[c.name] && answer != nil && answer.approves
-		c.left = !answered
-		c.person = answer == nil && t.tools.asks(c)
-		mine, open = mine || c.mine || c.person, open || !c.mine && !c.person && answer == nil
+		c.byGate = t.tools.gated[c.name] || t.tools.server[c.name] && answer != nil && answer.approves
+		c.inherited = !answered
+		c.needsPerson = answer == nil && t.tools.needsPerson(c)
+		mine, open = mine || c.byGate || c.needsPerson, open || !c.byGate && !c.needsPerson && answer == nil
 	}
 	if !mine || open {
-		return // no call is the gate's, or the caller has yet to answer, which the server reports to it
+		return // the gate rules on no call, or the caller has yet to answer one, which the server reports
 	}
 	t.wait(calls, p.Get("id").Text())
 	if id := p.Get("run_id").Text(); plainID(id) {
-		t.pause.left = id
+		t.pause.fromRun = id
 	}
 }
 
-// leftBehind takes the status of the run that left the pause. The calls of a cancelled
+// takeRunStatus reads the status of the run that left the pause. The calls of a cancelled
 // run are denied. A run that no longer exists counts as not cancelled.
-func (p *pause) leftBehind(r memproxy.Reply) {
-	p.left = ""
+func (p *pause) takeRunStatus(r memproxy.Reply) {
+	p.fromRun = ""
 	doc, err := jsondoc.Parse(r.Body, 0)
 	if r.Status != 200 || err != nil || doc.Root.Get("status").Text() != "cancelled" {
 		return
 	}
 	for _, c := range p.calls {
-		if c.person {
-			continue // left to the person or to the policy
+		if c.needsPerson {
+			continue // a person or the policy decides
 		}
 		c.ruled = true
 		c.decision = memproxy.Decision{ID: "none", Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Detail: "the run was cancelled"}}}
 	}
 }
 
-// given is the caller's own answer to a waiting call.
-type given struct {
+// callerAnswer is the caller's own answer to a waiting call.
+type callerAnswer struct {
 	id       string
 	raw      json.RawMessage
 	approves bool
 }
 
-func (by *caller) answerOf(id string) *given {
-	for i := range by.given {
-		if by.given[i].id == id {
-			return &by.given[i]
+func (by *caller) answerOf(id string) *callerAnswer {
+	for i := range by.ownAnswers {
+		if by.ownAnswers[i].id == id {
+			return &by.ownAnswers[i]
 		}
 	}
 	return nil
 }
 
-// answers records the caller's own answers. The older forms answer all calls at once:
-// an approval without a list, and one with a message id in place of a call id.
-func (by *caller) answers(calls []*call) {
+// readAnswers records the caller's own answers. Two older forms answer all calls at once:
+// an approval without a list, and one with a message id where a call id is expected.
+func (by *caller) readAnswers(calls []*call) {
 	all := func(approve *jsondoc.Value) {
 		for _, c := range calls {
-			by.give(c.id, nil, by.root.Yes(approve))
+			by.addAnswer(c.id, nil, by.root.Yes(approve))
 		}
 	}
 	for _, m := range by.root.Root.Get("messages").List() {
@@ -320,7 +324,7 @@ func (by *caller) answers(calls []*call) {
 				if v != nil && strings.HasPrefix(id, "message-") {
 					all(v)
 				} else {
-					by.give(id, by.root.Raw(e), by.root.Yes(v))
+					by.addAnswer(id, by.root.Raw(e), by.root.Yes(v))
 				}
 			}
 		}
@@ -330,14 +334,14 @@ func (by *caller) answers(calls []*call) {
 	}
 }
 
-// give records an answer. If a call has two, the first is forwarded, and either may
-// approve: servers differ in which one they use.
-func (by *caller) give(id string, raw json.RawMessage, approves bool) {
+// addAnswer records an answer. Servers differ in which of two answers to a call they use:
+// the first is forwarded, and the call counts as approved if either approves.
+func (by *caller) addAnswer(id string, raw json.RawMessage, approves bool) {
 	if a := by.answerOf(id); a != nil {
 		a.approves = a.approves || approves
 		return
 	}
-	by.given = append(by.given, given{id, raw, approves})
+	by.ownAnswers = append(by.ownAnswers, callerAnswer{id, raw, approves})
 }
 
 // isAnswer reports whether a message answers a pause, in any form that the server
