@@ -115,10 +115,10 @@ func bad(code memproxy.ReasonCode, status int, pointer, detail string) error {
 	return &memproxy.Malformed{Code: code, Status: status, Pointer: pointer, Detail: detail}
 }
 
-// Refuse implements the gate's adapter. The SDKs show detail, and all of it where there
-// is no error.message. They retry 409, 429 and 5xx, writes too. The header disables
-// that, except for a read that the backend did not answer: they retry that without
-// memproxy, too.
+// Refuse implements the gate's adapter. The SDKs show detail, in full if there is no
+// error.message. They retry 409, 429 and 5xx, also for writes. The header x-should-retry
+// disables retries, except for a read that the backend did not answer, which the SDKs
+// would also retry without memproxy.
 func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Reply {
 	r := refusal.New(d, refusal.Words{NotFound: "Not found", Unauthorized: "Unauthorized"}, a.opt.Now)
 	if req.Method != "GET" || d.Status != memproxy.StatusBadGateway || !refusal.Says(d, memproxy.UpstreamUnavailable) {
@@ -130,7 +130,8 @@ func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Rep
 	return r.Reply()
 }
 
-// openAIError is a refusal on the routes of OpenAI's SDKs, which show its message alone.
+// openAIError returns the refusal's error member on OpenAI-compatible routes. OpenAI's
+// SDKs show only its message.
 func openAIError(b *refusal.Body) any {
 	why := strings.Join(append(memproxy.Codes(b.Reasons), "decision "+b.Decision), ", ")
 	return map[string]any{"message": b.Detail + " (" + why + ")", "type": b.Code, "param": nil, "code": b.Code}

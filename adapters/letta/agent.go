@@ -17,12 +17,12 @@ func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
 			return each(m.Value, ptr, d.block)
 		case "initial_message_sequence":
 			return each(m.Value, ptr, d.message)
-		case "memory_variables": // they become text of blocks
-			wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemContent))
+		case "memory_variables": // the server inserts them into blocks
+			wire.Strings(d.op, m.Value, ptr, d.newItem(memproxy.ItemContent))
 		case "tools", "tool_ids":
-			// The tools of an existing agent change.
+			// Changing the tools of an existing agent steers it.
 			d.op.Steering = d.op.Steering || d.op.Kind == memproxy.Correct && m.Value.Kind != jsondoc.Null
-			wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemMetadata))
+			wire.Strings(d.op, m.Value, ptr, d.newItem(memproxy.ItemMetadata))
 		default:
 			return d.member(m, ptr)
 		}
@@ -37,7 +37,7 @@ func (d *decoding) form(v *jsondoc.Value, ptr string) error {
 
 // member reads a member by its name.
 func (d *decoding) member(m jsondoc.Member, ptr string) error {
-	reserves(d.op, m, ptr)
+	recordAdministrative(d.op, m, ptr)
 	if kind := targetKey(m.Name); kind != "" {
 		return d.targets(kind, m.Value, ptr)
 	}
@@ -51,12 +51,12 @@ func (d *decoding) member(m jsondoc.Member, ptr string) error {
 	case "args":
 		d.arguments(m.Value, ptr)
 	case "text", "value", "summary", "properties":
-		wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemContent))
+		wire.Strings(d.op, m.Value, ptr, d.newItem(memproxy.ItemContent))
 	case "content":
 		d.content(m.Value, ptr, "")
 	case "query", "query_text", "name_search":
-		wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemQuery))
-	case "isolated_block_labels": // the server copies them
+		wire.Strings(d.op, m.Value, ptr, d.newItem(memproxy.ItemQuery))
+	case "isolated_block_labels": // the server copies the agent's blocks with these labels
 		for i := range d.op.Claims {
 			if c := &d.op.Claims[i]; c.Dim == memproxy.DimAgent && len(c.Values) == 1 {
 				for _, e := range m.Value.List() {
@@ -68,7 +68,7 @@ func (d *decoding) member(m jsondoc.Member, ptr string) error {
 		}
 		d.other(m, ptr)
 	case "callback_url":
-		wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemURL))
+		wire.Strings(d.op, m.Value, ptr, d.newItem(memproxy.ItemURL))
 	case "created_at":
 		d.backdated(m.Value, ptr)
 	case "manager_config": // it contains the agent that leads a group
@@ -84,14 +84,14 @@ func (d *decoding) member(m jsondoc.Member, ptr string) error {
 
 // steer reads an instruction to the backend's model.
 func (d *draft) steer(v *jsondoc.Value, ptr string) {
-	if nothing(v) && (v.Kind == jsondoc.Null || d.op.Kind == memproxy.Learn) { // a change to nothing removes the old instruction
+	if isEmpty(v) && (v.Kind == jsondoc.Null || d.op.Kind == memproxy.Learn) { // an update to an empty value removes the old instruction
 		return
 	}
 	d.op.Steering = true
-	wire.Strings(d.op, v, ptr, d.as(memproxy.ItemSteering))
+	wire.Strings(d.op, v, ptr, d.newItem(memproxy.ItemSteering))
 }
 
-// config reads free-form settings, any string of which may steer the model.
+// config reads free-form settings. Any of their strings may steer the model.
 func (d *decoding) config(root *jsondoc.Value, ptr string) error {
 	return d.members(root, ptr, func(m jsondoc.Member, ptr string) error {
 		if memproxy.Reserved(m.Name) {
@@ -99,15 +99,15 @@ func (d *decoding) config(root *jsondoc.Value, ptr string) error {
 		} else if dim, ok := dimOf(m.Name); ok {
 			d.claim(dim, m.Value, ptr)
 		} else {
-			wire.Member(d.op, m, ptr, d.as(memproxy.ItemSteering))
+			wire.Member(d.op, m, ptr, d.newItem(memproxy.ItemSteering))
 		}
 		return nil
 	})
 }
 
-// wrapped reads the list of objects in one member, and the other members.
+// wrapped reads the members of an object, one of which is the list name of objects.
 func (d *decoding) wrapped(root *jsondoc.Value, name string, one func(*jsondoc.Value, string) error) error {
-	if err := cased(d.a.names, root, ""); err != nil {
+	if err := checkSpelling(d.a.names, root, ""); err != nil {
 		return err
 	}
 	if root.Get(name) == nil {
@@ -121,30 +121,30 @@ func (d *decoding) wrapped(root *jsondoc.Value, name string, one func(*jsondoc.V
 	})
 }
 
-// inFile reads an agent file of any version. Elements of a list of blocks are blocks
-// even without a value; elsewhere an object with a label and a value is one.
-func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
+// agentFile reads an agent file of any version. The elements of a list of blocks are
+// blocks even without a value. Elsewhere an object with a label and a value is a block.
+func (d *decoding) agentFile(v *jsondoc.Value, ptr string) error {
 	switch v.Kind {
 	case jsondoc.Array:
-		return v.Each(ptr, d.inFile)
+		return v.Each(ptr, d.agentFile)
 	case jsondoc.Object:
 	default:
-		wire.Strings(d.op, v, ptr, d.as(memproxy.ItemMetadata))
+		wire.Strings(d.op, v, ptr, d.newItem(memproxy.ItemMetadata))
 		return nil
 	}
 	if v.Get("label") != nil && v.Get("value") != nil {
 		return d.block(v, ptr)
 	}
 	return d.members(v, ptr, func(m jsondoc.Member, p string) error {
-		reserves(d.op, m, p)
+		recordAdministrative(d.op, m, p)
 		switch {
-		case m.Name == "tools" && slices.ContainsFunc(m.Value.List(), sourceless):
+		case m.Name == "tools" && slices.ContainsFunc(m.Value.List(), lacksSource):
 			return bad(memproxy.PayloadMalformed, 422, p, "a tool of the file is without its source, which the server's tool of that name would lose; files that memproxy exports have it for callers with the role memproxy-admin")
 		case memproxy.Reserved(m.Name):
 			d.op.Reserved = append(d.op.Reserved, p)
 		case steeringKey(m.Name), m.Name == "source_code", m.Name == "json_schema", m.Name == "skills":
 			if m.Name == "message_ids" || m.Name == "in_context_message_ids" {
-				wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
+				wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 				break
 			}
 			d.steer(m.Value, p)
@@ -160,22 +160,22 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 			d.otherIdentity(memproxy.DimUser, m.Value, p) // hasIDForm finds the ids of objects
 		case targetKey(m.Name) != "":
 			for _, e := range m.Value.List() {
-				if hasIDForm(e.Text()) { // an object of the server, which is attached; others are ids inside the file
+				if hasIDForm(e.Text()) { // the server attaches its object with this id; other ids are local to the file
 					d.target(e.Text())
 				}
 			}
-			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
+			wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 		default:
-			wire.Name(d.op, m.Name, p, d.as(memproxy.ItemMetadata))
-			return d.inFile(m.Value, p)
+			wire.Name(d.op, m.Name, p, d.newItem(memproxy.ItemMetadata))
+			return d.agentFile(m.Value, p)
 		}
 		return nil
 	})
 }
 
-// sourceless reports whether an agent file's tool lacks the code that makes it one. The
-// default type is custom.
-func sourceless(tool *jsondoc.Value) bool {
+// lacksSource reports whether a custom tool in an agent file has no source code. The
+// default tool type is custom.
+func lacksSource(tool *jsondoc.Value) bool {
 	kind := tool.Get("tool_type").Text()
 	return tool.Kind == jsondoc.Object && (kind == "" || kind == "custom") && tool.Get("source_code").Text() == ""
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
-// known reports whether a member has a meaning in some payload.
+// known reports whether a member name has a meaning in the payload of some route.
 func known(name string) bool {
 	switch name {
 	case "value", "label", "description", "limit", "metadata", "tags", "read_only", "text", "created_at", "messages", "input",
@@ -27,8 +27,8 @@ func known(name string) bool {
 	return dim || steeringKey(name) || targetKey(name) != ""
 }
 
-// steeringKey reports whether a member instructs the backend's model, decides what the
-// model sees first, or which calls require approval.
+// steeringKey reports whether a member instructs the backend's model, selects the messages
+// in its context, or decides which calls require approval.
 func steeringKey(name string) bool {
 	switch name {
 	case "system", "system_prompt", "override_system", "instructions", "tool_rules", "message_ids", "secrets",
@@ -38,17 +38,17 @@ func steeringKey(name string) bool {
 	return false
 }
 
-// block reads one block. The field that its text is written to is its label, or else
-// the one in the path.
+// block reads one block. The governed field is the label in the body, else the label in
+// the path.
 func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 	first := len(d.op.Items)
 	target, addressed := "", ""
 	if d.op.Kind == memproxy.Correct && len(d.op.Targets) > 0 {
 		target, addressed = d.op.Targets[0], d.params["label"]
 	}
-	value, text := given(v.Get("value")), jsondoc.Child(ptr, "value")
+	value, text := nonNull(v.Get("value")), jsondoc.Child(ptr, "value")
 	// The model reads label and description next to the value. Without a value they are
-	// all that is written.
+	// the only written text, and so the content.
 	about := memproxy.ItemMetadata
 	if value == nil {
 		about = memproxy.ItemContent
@@ -78,32 +78,32 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 		it := &d.op.Items[i]
 		it.Field = field
 		if it.Pointer == text {
-			it.Target = target // no other item is the block's text
+			it.Target = target // the block's text; other items have no target
 		}
 	}
 	if addressed != "" && addressed != field {
-		d.written("path:label", addressed, target) // its old label is written to as well
+		d.addMove("path:label", addressed, target) // a renaming writes to the old label as well
 	}
 	if target != "" && value == nil {
-		// The text is unchanged, and counts in the field that it now has.
-		d.written("path:block_id", field, target)
+		// The unchanged text counts as written to the field that it now has.
+		d.addMove("path:block_id", field, target)
 	}
 	d.cost++
-	if limit, ok := d.doc.Int(v.Get("limit")); ok && value != nil { // servers from 0.16.7 on do not check it
-		return within(value.Text(), limit, text)
+	if limit, ok := d.doc.Int(v.Get("limit")); ok && value != nil { // servers from 0.16.7 on do not enforce it
+		return checkLimit(value.Text(), limit, text)
 	}
 	return nil
 }
 
-// written records a write to a block without a text.
-func (d *draft) written(ptr, field, target string) {
+// addMove adds an item for a write to a block that contains no text.
+func (d *draft) addMove(ptr, field, target string) {
 	d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Field: field, Target: target, Moved: true})
 }
 
-func content(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent }
+func isContent(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent }
 
-// given returns v, or nil if it is null: in updates null means unchanged.
-func given(v *jsondoc.Value) *jsondoc.Value {
+// nonNull returns v, or nil if it is null: in updates null means unchanged.
+func nonNull(v *jsondoc.Value) *jsondoc.Value {
 	if v == nil || v.Kind == jsondoc.Null {
 		return nil
 	}
@@ -115,15 +115,15 @@ func (d *draft) text(v *jsondoc.Value, ptr string, kind memproxy.ItemKind) error
 	switch v.Kind {
 	case jsondoc.Null:
 	case jsondoc.String:
-		wire.Add(d.op, ptr, v.Text(), d.as(kind))
+		wire.Add(d.op, ptr, v.Text(), d.newItem(kind))
 	default:
 		return bad(memproxy.PayloadMalformed, 422, ptr, "this must be a string")
 	}
 	return nil
 }
 
-// within checks a block's text against its limit.
-func within(text string, limit int64, ptr string) error {
+// checkLimit checks a block's text against its limit in characters.
+func checkLimit(text string, limit int64, ptr string) error {
 	if int64(utf8.RuneCountInString(text)) <= limit {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (d *draft) other(m jsondoc.Member, ptr string) {
 	if dim, ok := dimOf(m.Name); ok {
 		switch {
 		case m.Name == "agent_ids", m.Name == "manager_agent_id", m.Name == "other_agent_id",
-			m.Name == "identifier_key" && len(d.op.Targets) > 0: // a new key of the identity in the path
+			m.Name == "identifier_key" && len(d.op.Targets) > 0: // a new key for the identity in the path
 			d.otherIdentity(dim, m.Value, ptr)
 		default:
 			d.claim(dim, m.Value, ptr)
@@ -149,12 +149,12 @@ func (d *draft) other(m jsondoc.Member, ptr string) {
 	}
 	if d.op.Kind.Writes() {
 		origin.AssertedBy(d.op, d.doc, m, ptr)
-		wire.Name(d.op, m.Name, ptr, d.as(memproxy.ItemMetadata))
+		wire.Name(d.op, m.Name, ptr, d.newItem(memproxy.ItemMetadata))
 		kind := memproxy.ItemMetadata
 		if withheld.Asks(m) {
 			kind = memproxy.ItemURL
 		}
-		wire.Strings(d.op, m.Value, ptr, d.as(kind))
+		wire.Strings(d.op, m.Value, ptr, d.newItem(kind))
 	}
 }
 
@@ -213,7 +213,7 @@ func (d *draft) metadata(v *jsondoc.Value, ptr string) error {
 			d.op.Reserved = append(d.op.Reserved, p)
 			continue
 		case slices.Contains(d.opt.ConfidenceKeys, m.Name):
-			// A confidence in a run or an attachment is not a claim.
+			// Only a write can claim a confidence for its content.
 			if d.op.Kind == memproxy.Learn || d.op.Kind == memproxy.Correct {
 				d.op.Hints = append(d.op.Hints, origin.Hint(d.doc, m.Value, p))
 			}
@@ -221,8 +221,8 @@ func (d *draft) metadata(v *jsondoc.Value, ptr string) error {
 			d.op.SourceClaim = origin.Source(d.opt.Sources, d.op.SourceClaim, m.Value)
 		}
 		d.said.Metadata(d.doc, m)
-		wire.Member(d.op, m, p, d.as(memproxy.ItemMetadata))
-		wire.Numbers(d.op, d.doc, m.Value, p, d.as(memproxy.ItemMetadata))
+		wire.Member(d.op, m, p, d.newItem(memproxy.ItemMetadata))
+		wire.Numbers(d.op, d.doc, m.Value, p, d.newItem(memproxy.ItemMetadata))
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 // chat reads a request that runs an agent.
 func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
-	if d.row.id == "letta.create_chat_completion" { // the server refuses the names of models
+	if d.row.id == "letta.create_chat_completion" { // its model must be the id of an agent
 		if err := checkID(v.Get("model").Text(), TargetAgent, jsondoc.Child(ptr, "model")); err != nil {
 			return err
 		}
@@ -25,12 +25,12 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 		case "input", "prompt":
 			d.content(m.Value, p, "user")
 		case "client_tools", "client_skills", "tools", "functions", "response_schema", "response_format":
-			// Descriptions of tools for the model apply to this request only.
-			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemSteering))
+			// The model reads these descriptions during this request only.
+			wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemSteering))
 		case "model", "user":
-			switch { // a chat completion's agent and user
+			switch { // a chat completion names its agent and its user here
 			case d.row.id != "letta.create_chat_completion":
-				wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
+				wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 			case m.Name == "model":
 				d.claim(memproxy.DimAgent, m.Value, p)
 			default:
@@ -58,23 +58,23 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 				return bad(memproxy.PayloadMalformed, 422, p, "role must be a string")
 			}
 			if m.Value.Kind != jsondoc.String {
-				wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
+				wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 			} else {
-				wire.Name(d.op, m.Value.Text(), p, d.as(memproxy.ItemMetadata))
+				wire.Name(d.op, m.Value.Text(), p, d.newItem(memproxy.ItemMetadata))
 			}
-			if m.Name == "role" && role.Text() == "system" && d.row.systems() {
+			if m.Name == "role" && role.Text() == "system" && d.row.systemReachesModel() {
 				d.op.Attributions = append(d.op.Attributions, memproxy.Attribution{Pointer: p, Kind: memproxy.AttributesInstruction, Values: []string{"system"}, Legible: true, Instead: "user"})
 			}
 		case "content", "text":
 			n := len(d.op.Items)
 			d.content(m.Value, p, role.Text())
-			if d.row.prompts(role.Text()) {
-				d.instructs(n)
+			if d.row.isPrompt(role.Text()) {
+				d.markSteering(n)
 			}
 		case "approvals", "tool_returns", "tool_calls", "tool_call", "reason", "tool_return", "reasoning":
 			d.content(m.Value, p, "tool")
 		case "sender_id":
-			dim := memproxy.DimUser // the user or the agent in whose name the message is sent
+			dim := memproxy.DimUser // the user or agent on whose behalf the message is sent
 			if KindOf(m.Value.Text()) == TargetAgent {
 				dim = memproxy.DimAgent
 			}
@@ -83,14 +83,14 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 			if m.Value.Kind == jsondoc.String {
 				d.claims(memproxy.DimActor, []string{m.Value.Text()}, p, false)
 			}
-			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
+			wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 		case "created_at", "date":
 			d.backdated(m.Value, p)
 		case "agent_id", "conversation_id": // a file contains its own; hasIDForm finds the ids of objects
 			if d.row.shape != file {
 				return d.member(m, p)
 			}
-			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
+			wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 		default:
 			return d.member(m, p)
 		}
@@ -98,21 +98,21 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 	})
 }
 
-// prompts reports whether an agent begins with a message of a role as its system
-// prompt: an agent file's first one is the prompt itself, whatever the file's
-// system is, and one that a new agent's history has is read with the prompt.
-func (r *row) prompts(role string) bool {
+// isPrompt reports whether a message with this role acts as an agent's system prompt. The
+// first such message of an agent file is the prompt itself, whatever the file's member
+// system contains; one in a new agent's initial messages is read together with the prompt.
+func (r *row) isPrompt(role string) bool {
 	return (r.shape == file || r.shape == agent) && (role == "system" || role == "developer")
 }
 
-// systems reports whether a message with the role system reaches the model as such. Of
-// chat completions only the user's last message does.
-func (r *row) systems() bool {
+// systemReachesModel reports whether a message with the role system reaches the model with
+// that role. Of a chat completion only the user's last message reaches the model.
+func (r *row) systemReachesModel() bool {
 	return (r.shape == chat || r.shape == batch) && !strings.HasSuffix(r.path, "/chat/completions")
 }
 
-// instructs makes steering of the texts from the n-th item on.
-func (d *draft) instructs(n int) {
+// markSteering turns the content from the n-th item on into steering.
+func (d *draft) markSteering(n int) {
 	for i := n; i < len(d.op.Items); i++ {
 		if it := &d.op.Items[i]; it.Kind == memproxy.ItemContent {
 			it.Kind, d.op.Steering = memproxy.ItemSteering, true
@@ -120,12 +120,12 @@ func (d *draft) instructs(n int) {
 	}
 }
 
-// content reads a content value at any depth. Strings are content; images and files are
-// not read.
+// content reads a content value at any depth. Strings are content; data and addresses of
+// images and files are recorded as such.
 func (d *draft) content(v *jsondoc.Value, ptr, role string) {
 	switch v.Kind {
 	case jsondoc.String:
-		wire.Add(d.op, ptr, v.Text(), d.as(memproxy.ItemContent))
+		wire.Add(d.op, ptr, v.Text(), d.newItem(memproxy.ItemContent))
 		it := &d.op.Items[len(d.op.Items)-1]
 		if it.Role = role; role != "" {
 			it.Layer = memproxy.Episodic // a message of a history
@@ -138,12 +138,12 @@ func (d *draft) content(v *jsondoc.Value, ptr, role string) {
 		typ := v.Get("type").Text()
 		for _, m := range v.Members {
 			p := jsondoc.Child(ptr, m.Name)
-			wire.Name(d.op, m.Name, p, d.as(memproxy.ItemContent))
+			wire.Name(d.op, m.Name, p, d.newItem(memproxy.ItemContent))
 			switch {
 			case m.Name == "type" && m.Value.Kind == jsondoc.String:
-				wire.Name(d.op, m.Value.Text(), p, d.as(memproxy.ItemMetadata))
+				wire.Name(d.op, m.Value.Text(), p, d.newItem(memproxy.ItemMetadata))
 			case strings.HasPrefix(typ, "image"), typ == "file", typ == "document", m.Name == "image_url", m.Name == "source":
-				d.unseen(m.Value, p)
+				d.attachment(m.Value, p)
 			default:
 				d.content(m.Value, p, role)
 			}
@@ -151,29 +151,29 @@ func (d *draft) content(v *jsondoc.Value, ptr, role string) {
 	}
 }
 
-// unseen adds items for the data or the address of an image or a file.
-func (d *draft) unseen(v *jsondoc.Value, ptr string) {
+// attachment adds items for the data or the address of an image or a file.
+func (d *draft) attachment(v *jsondoc.Value, ptr string) {
 	switch v.Kind {
 	case jsondoc.String:
 		kind := memproxy.ItemData
 		if strings.Contains(v.Text(), "://") {
 			kind = memproxy.ItemURL
 		}
-		wire.Add(d.op, ptr, v.Text(), d.as(kind))
+		wire.Add(d.op, ptr, v.Text(), d.newItem(kind))
 	case jsondoc.Object:
 		for _, m := range v.Members {
 			p := jsondoc.Child(ptr, m.Name)
-			wire.Name(d.op, m.Name, p, d.as(memproxy.ItemMetadata))
+			wire.Name(d.op, m.Name, p, d.newItem(memproxy.ItemMetadata))
 			switch m.Name {
 			case "type", "media_type", "detail":
-				wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
+				wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 			default:
-				d.unseen(m.Value, p)
+				d.attachment(m.Value, p)
 			}
 		}
 	case jsondoc.Array:
 		for i, e := range v.Elems {
-			d.unseen(e, jsondoc.Index(ptr, i))
+			d.attachment(e, jsondoc.Index(ptr, i))
 		}
 	}
 }
@@ -192,8 +192,8 @@ func (d *decoding) capture(root *jsondoc.Value, ptr string) error {
 	})
 }
 
-// toolRun reads a direct call of an agent's tool. Tools that write memory are writes,
-// those that read it are reads; other tools run.
+// toolRun reads a direct call of an agent's tool. The call's kind is a write if the tool
+// writes memory and a read if it reads memory; otherwise it stays a run.
 func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 	err := d.members(root, ptr, func(m jsondoc.Member, p string) error {
 		if m.Name != "args" || m.Value.Kind != jsondoc.Object {
@@ -226,7 +226,7 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 		return nil
 	}
 	replaces := args == nil || turn.Replaces(tool, d.params["agent_id"], string(d.doc.Raw(args)))
-	// The text is written to each block that the call names.
+	// Each block that the call names gets its own items with the text.
 	plain := slices.Clone(d.op.Items)
 	d.op.Items = d.op.Items[:0]
 	for i, label := range labels {
@@ -235,7 +235,7 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 				d.op.Items = append(d.op.Items, it)
 			}
 		}
-		if !slices.ContainsFunc(plain, content) {
+		if !slices.ContainsFunc(plain, isContent) {
 			d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: "/args", Layer: memproxy.Semantic, Field: label})
 		}
 	}
@@ -247,22 +247,23 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-// arguments reads the arguments of a tool. The server requests an address among them.
+// arguments reads the arguments of a tool. An argument with an address may make the server
+// send a request to it.
 func (d *draft) arguments(v *jsondoc.Value, ptr string) {
 	for i, e := range v.Elems {
 		d.arguments(e, jsondoc.Index(ptr, i))
 	}
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
-		wire.Name(d.op, m.Name, p, d.as(memproxy.ItemContent))
+		wire.Name(d.op, m.Name, p, d.newItem(memproxy.ItemContent))
 		if withheld.Asks(m) {
-			wire.Add(d.op, p, m.Value.Text(), d.as(memproxy.ItemURL))
+			wire.Add(d.op, p, m.Value.Text(), d.newItem(memproxy.ItemURL))
 		} else {
 			d.arguments(m.Value, p)
 		}
 	}
 	if v.Kind == jsondoc.String {
-		wire.Strings(d.op, v, ptr, d.as(memproxy.ItemContent))
+		wire.Strings(d.op, v, ptr, d.newItem(memproxy.ItemContent))
 	}
 }
 
@@ -281,7 +282,7 @@ func (d *decoding) otherTool(args *jsondoc.Value) error {
 		return err
 	}
 	d.op.Kind = op.Kind
-	for _, c := range op.Claims[1:] { // the first is the agent itself
+	for _, c := range op.Claims[1:] { // the first claims the agent that sends
 		c.Pointer = "/args" + c.Pointer
 		if !slices.ContainsFunc(d.op.Claims, func(known memproxy.Claim) bool { return known.Pointer == c.Pointer }) {
 			d.op.Claims = append(d.op.Claims, c)

@@ -24,7 +24,7 @@ func dimOf(key string) (memproxy.Dimension, bool) {
 	return "", false
 }
 
-// targetKey returns the kind of the existing objects that a key names.
+// targetKey returns the kind of existing object that a member names by id, or "".
 func targetKey(key string) memproxy.TargetKind {
 	switch key {
 	case "block_ids", "shared_block_ids":
@@ -61,7 +61,7 @@ func (d *decoding) path() error {
 			if kind == "" {
 				continue
 			}
-			if name == "run_id" && KindOf(value) == TargetJob { // runs of older servers are jobs
+			if name == "run_id" && KindOf(value) == TargetJob { // in older servers runs are jobs
 				kind = TargetJob
 			}
 			if err := checkID(value, kind, "path:"+name); err != nil {
@@ -72,7 +72,7 @@ func (d *decoding) path() error {
 			}
 			if !d.row.is(lists) {
 				d.target(value)
-				if d.row.keeps(name) {
+				if d.row.leavesObject(name) {
 					d.op.Kept = append(d.op.Kept, value)
 				}
 			}
@@ -81,21 +81,21 @@ func (d *decoding) path() error {
 	return nil
 }
 
-// keeps reports whether a deletion leaves the object that a parameter names: only the
-// last segment of the path is deleted.
-func (r *row) keeps(param string) bool {
+// leavesObject reports whether a deletion leaves the object that a path parameter names:
+// it deletes only the object in the last segment.
+func (r *row) leavesObject(param string) bool {
 	return r.kind == memproxy.Forget && (r.method != "DELETE" || !strings.HasSuffix(r.path, "/{"+param+"}"))
 }
 
-// ownTalk is the conversation id of an agent's own conversation.
-const ownTalk = "default"
+// ownConversation is the conversation id for an agent's own conversation.
+const ownConversation = "default"
 
-// conversation reads a conversation's id. For an agent's own, agent_id names the agent;
-// old clients send the agent's id instead.
+// conversation reads a conversation's id. For an agent's own conversation the body's
+// agent_id names the agent; old clients send the agent's id as the conversation id.
 func (d *draft) conversation(value string) error {
 	const ptr = "path:conversation_id"
 	switch {
-	case value == ownTalk:
+	case value == ownConversation:
 		return nil
 	case KindOf(value) == TargetAgent:
 		d.claims(memproxy.DimAgent, []string{value}, ptr, true)
@@ -109,8 +109,9 @@ func (d *draft) conversation(value string) error {
 	return nil
 }
 
-// checkID refuses a value that cannot be an id of this kind. Ids of a body become a
-// path segment of the request that looks the object up.
+// checkID refuses a value that cannot be an id of this kind. An id from a body becomes a
+// path segment of the side request that looks the object up, so it must not contain
+// characters with a meaning in paths.
 func checkID(value string, kind memproxy.TargetKind, ptr string) error {
 	if KindOf(value) != kind || len(value) > 128 || !spelling.Word(value, "-_") {
 		return bad(memproxy.PayloadPath, 422, ptr, "this is not an id of the kind "+string(kind))
@@ -137,7 +138,7 @@ func (d *draft) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 	case jsondoc.Null:
 		return
 	case jsondoc.String:
-		if c.Values = []string{v.Text()}; dim == memproxy.DimRun && v.Text() == ownTalk {
+		if c.Values = []string{v.Text()}; dim == memproxy.DimRun && v.Text() == ownConversation {
 			return
 		}
 	case jsondoc.Array:
@@ -160,7 +161,7 @@ func (d *draft) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 	d.op.Claims = append(d.op.Claims, c)
 }
 
-// otherIdentity reads an identity that does not narrow the operation.
+// otherIdentity reads an identity that does not narrow the operation to its owner.
 func (d *draft) otherIdentity(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 	n := len(d.op.Claims)
 	d.claim(dim, v, ptr)
@@ -186,7 +187,7 @@ func (d *draft) targets(kind memproxy.TargetKind, v *jsondoc.Value, ptr string) 
 			return err
 		}
 		if d.op.Kind == memproxy.Correct && !slices.Contains(d.op.Targets, v.Text()) {
-			d.op.Kept = append(d.op.Kept, v.Text()) // the object in the path is changed
+			d.op.Kept = append(d.op.Kept, v.Text()) // only the object in the path is changed
 		}
 		d.target(v.Text())
 		return nil
@@ -224,10 +225,10 @@ func (d *decoding) headers() error {
 }
 
 // narrows reports whether a query parameter narrows the request. The server ignores
-// parameters that a route does not define, so an aggregate, which cannot be filtered,
-// is narrowed only by those that its route is known to define (0.16.8).
+// parameters that a route does not define. An aggregate cannot be filtered afterwards, so
+// it is narrowed only by parameters that its route is known to define (0.16.8).
 func (r *row) narrows(param string) bool {
-	if r.shape == search { // narrowed by its body
+	if r.shape == search { // the body narrows a search
 		return false
 	}
 	if !r.is(derived) && !r.is(bulk) {
@@ -256,16 +257,16 @@ func (d *decoding) query() error {
 		if low := strings.ToLower(base); low != base && known(low) {
 			return bad(memproxy.PayloadDuplicate, 400, ptr, "a known key in another letter case")
 		}
-		if dim, ok := dimOf(base); ok && !(dim == memproxy.DimRun && list[0] == ownTalk) {
+		if dim, ok := dimOf(base); ok && !(dim == memproxy.DimRun && list[0] == ownConversation) {
 			d.claims(dim, list, ptr, d.row.narrows(base))
 		}
 		switch base {
 		case "query", "query_text", "search", "value_search", "label_search", "description_search":
 			for _, text := range list {
-				wire.Add(d.op, ptr, text, d.as(memproxy.ItemQuery))
+				wire.Add(d.op, ptr, text, d.newItem(memproxy.ItemQuery))
 			}
 		case "include", "include_relationships":
-			if slices.ContainsFunc(list, func(what string) bool { return !relation(what) }) {
+			if slices.ContainsFunc(list, func(what string) bool { return !agentRelation(what) }) {
 				d.op.Administers = true // an agent's secrets are not memory
 			}
 		case "archive_id", "source_id":
@@ -274,21 +275,21 @@ func (d *decoding) query() error {
 					return err
 				}
 			}
-		case "duplicate_handling": // the file that the server deletes cannot be determined beforehand
+		case "duplicate_handling": // replace deletes a file that cannot be determined beforehand
 			d.op.Administers = d.op.Administers || d.row.shape == upload && slices.Contains(list, "replace")
 		case "name":
 			if d.row.shape == upload {
-				wire.Add(d.op, ptr, strings.Join(list, "\n"), d.as(memproxy.ItemMetadata))
+				wire.Add(d.op, ptr, strings.Join(list, "\n"), d.newItem(memproxy.ItemMetadata))
 			}
 		}
 	}
 	return nil
 }
 
-// relation reports whether a caller who may see an agent may also request this part of
-// it, by its current or its older name. Secrets, environments and unknown parts are
-// administration.
-func relation(what string) bool {
+// agentRelation reports whether a caller who may see an agent may also request this part
+// of it, by its current or its older name. Secrets, environments and unknown parts are for
+// administrators.
+func agentRelation(what string) bool {
 	switch strings.TrimPrefix(what, "agent.") {
 	case "", "blocks", "memory", "file_blocks", "identities", "identity_ids", "managed_group", "multi_agent_group",
 		"pending_approval", "sources", "tags", "tools":

@@ -20,7 +20,7 @@ type decoding struct {
 	params  map[string]string
 	raw     []byte
 	payload *payload // of raw; nil if it is empty
-	cost    int      // memories counted so far
+	cost    int      // number of memories read so far
 }
 
 // Decode implements the gate's adapter.
@@ -35,20 +35,20 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	if r.shape == chat || r.shape == batch || r.shape == gateway || r.shape == capture {
 		d.layer = memproxy.Episodic
 	}
-	for _, read := range [...]func() error{d.path, d.headers, d.query, d.body, d.settle, d.refs, d.alters} {
+	for _, read := range [...]func() error{d.path, d.headers, d.query, d.body, d.settle, d.refs, d.recordMemberChanges} {
 		if err := read(); err != nil {
 			return nil, err
 		}
 	}
 	if r.shape == search && rt.Params != nil && d.doc != nil { // without an agent the server searches all agents
-		rt.Params[searched] = d.doc.Root.Get("agent_id").Text()
+		rt.Params[searchedAgent] = d.doc.Root.Get("agent_id").Text()
 	}
 	return d.op, nil
 }
 
-// searched is a parameter that no path has. In it Decode stores the agent to which a
+// searchedAgent is a parameter that no path has. Decode stores in it the agent to which a
 // search is limited, for Read.
-const searched = "searched agent"
+const searchedAgent = "searched agent"
 
 // body parses the payload and reads it by the route's shape.
 func (d *decoding) body() error {
@@ -58,7 +58,7 @@ func (d *decoding) body() error {
 		return err
 	}
 	if p == nil {
-		return r.bodyless()
+		return r.checkMissingBody()
 	}
 	d.payload, d.doc, d.op.Parsed = p, p.doc, p
 	for _, f := range p.fields {
@@ -73,7 +73,7 @@ func (d *decoding) body() error {
 	root := d.doc.Root
 	switch {
 	case root.Kind == jsondoc.Null:
-		return r.bodyless()
+		return r.checkMissingBody()
 	case root.Kind == jsondoc.Array && r.shape == blocks:
 		return each(root, "", d.block)
 	case root.Kind == jsondoc.Array && strings.HasSuffix(r.path, "/properties"):
@@ -93,14 +93,14 @@ func (d *decoding) body() error {
 	return d.form(root, "")
 }
 
-// bodies are the decoders of objects by shape; other shapes are forms.
+// bodies are the decoders of objects by shape. Objects of other shapes are read by form.
 var bodies = map[shape]func(d *decoding, v *jsondoc.Value, ptr string) error{
 	block: (*decoding).block, agent: (*decoding).agent, passage: (*decoding).passage, chat: (*decoding).chat, gateway: (*decoding).chat,
-	capture: (*decoding).capture, toolRun: (*decoding).toolRun, file: (*decoding).inFile, config: (*decoding).config,
+	capture: (*decoding).capture, toolRun: (*decoding).toolRun, file: (*decoding).agentFile, config: (*decoding).config,
 }
 
-// bodyless accepts a missing body for the shapes that need none.
-func (r *row) bodyless() error {
+// checkMissingBody accepts a missing body for the shapes that need none.
+func (r *row) checkMissingBody() error {
 	switch r.shape {
 	case bare, form, config, search:
 		return nil
@@ -110,7 +110,7 @@ func (r *row) bodyless() error {
 
 // members reads the members of an object, each with its pointer.
 func (d *decoding) members(v *jsondoc.Value, ptr string, one func(m jsondoc.Member, ptr string) error) error {
-	if err := cased(d.a.names, v, ptr); err != nil {
+	if err := checkSpelling(d.a.names, v, ptr); err != nil {
 		return err
 	}
 	for _, m := range v.Members {
@@ -140,12 +140,12 @@ func each(v *jsondoc.Value, ptr string, one func(*jsondoc.Value, string) error) 
 // settle sets the fields that depend on the whole payload.
 func (d *decoding) settle() error {
 	op := d.op
-	anybody(op, d.row.shape)
+	claimAnyAgent(op, d.row.shape)
 	talks := KindOf(d.params["conversation_id"]) == TargetConversation
 	for i := range op.Claims {
 		c := &op.Claims[i]
 		if talks && (c.Pointer == "/agent_id" || c.Pointer == "query:agent_id") {
-			c.Pins = false // the conversation's own agent runs, whatever the request names
+			c.Pins = false // the server runs the conversation's agent, whatever agent the request names
 		}
 		if c.Op != memproxy.ClaimIs || len(c.Values) != 1 || !c.Pins {
 			continue
@@ -160,15 +160,15 @@ func (d *decoding) settle() error {
 	case memproxy.Learn, memproxy.Correct:
 		op.Cost = max(1, d.cost, estimate(op, d.row.shape))
 	case memproxy.Forget:
-		// An agent's memory is deleted with it; nothing narrows or widens that.
+		// Deleting an agent deletes its memory; claims in the request do not change that.
 		op.Single = d.row.id == "letta.delete_agent" && len(op.Claims) == 1 && len(op.Targets) == 1 && d.doc == nil && d.req.Query == ""
 	}
 	return nil
 }
 
-// anybody claims every agent for a run that names none, because the backend then
+// claimAnyAgent claims every agent for a run that names none, because the backend then
 // chooses one.
-func anybody(op *memproxy.Operation, s shape) {
+func claimAnyAgent(op *memproxy.Operation, s shape) {
 	runs := op.Kind == memproxy.Run && (s == chat || s == batch || s == gateway)
 	named := len(op.Targets) > 0 || slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return c.Dim == memproxy.DimAgent })
 	if runs && !named {
@@ -186,14 +186,14 @@ type draft struct {
 	said origin.Claims
 }
 
-// as returns an item of a kind, in the payload's layer.
-func (d *draft) as(kind memproxy.ItemKind) memproxy.Item {
+// newItem returns an item of a kind, in the payload's layer.
+func (d *draft) newItem(kind memproxy.ItemKind) memproxy.Item {
 	return memproxy.Item{Kind: kind, Layer: d.layer}
 }
 
-// cased refuses names that some readers would take for known ones. Tool parameters are
-// excepted: their authors choose the names.
-func cased(names *spelling.Names, v *jsondoc.Value, pointer string) error {
+// checkSpelling refuses member names that some readers could take for known ones. Names of
+// tool parameters are not compared with owners' names, because tool authors choose them.
+func checkSpelling(names *spelling.Names, v *jsondoc.Value, pointer string) error {
 	if strings.Contains(pointer, "json_schema") {
 		names = &spelling.Names{}
 	}

@@ -22,7 +22,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if err != nil {
 		return nil, "", err
 	}
-	if err := fits(r, p.doc.Root, op); err != nil {
+	if err := checkCurrentLimit(r, p.doc.Root, op); err != nil {
 		return nil, "", err
 	}
 	w, err := stamps.NewPatch(p.doc, op)
@@ -67,11 +67,12 @@ func parsed(r *row, req memproxy.Request, body []byte, op *memproxy.Operation, d
 	return newPayload(r, req, body, depth)
 }
 
-// patch adds stamps to a body.
+// patch is a stamps.Patch that knows which objects of a body to stamp.
 type patch struct{ *stamps.Patch }
 
-// stamp stamps every object with metadata. Agent archival passages, archives,
-// conversations, identities and groups have none: only the ledger records their origin.
+// stamp stamps every object that can have metadata. Agent archival passages, archives,
+// conversations, identities and groups have no metadata: only the ledger records their
+// origin.
 func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	switch {
 	case op.Kind == memproxy.Correct:
@@ -101,7 +102,7 @@ func (p patch) homes(list *jsondoc.Value, op *memproxy.Operation) {
 	}
 }
 
-// write stamps an object's metadata. If it has none, kept members are added.
+// write stamps an object's metadata. If the object has no metadata, kept members are added.
 func (p patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]byte) {
 	if holder.Kind != jsondoc.Object {
 		return
@@ -109,12 +110,12 @@ func (p patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]byt
 	p.Stamp(op, holder, holder.Get("metadata"), kept, false)
 }
 
-// update stamps a change. The server replaces metadata as a whole, so the current
-// metadata are sent along if the client sends none. If the text is unchanged, its stamp
-// is kept and sealed again for the new metadata.
+// update stamps a change. The server replaces metadata as a whole, so the current metadata
+// is included if the client sends none. If the text is unchanged, its stamp is kept and
+// sealed again for the new metadata.
 func (p patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []byte) {
-	meta := given(holder.Get("metadata"))
-	if given(holder.Get("value")) == nil {
+	meta := nonNull(holder.Get("metadata"))
+	if nonNull(holder.Get("value")) == nil {
 		if old := stamps.Kept(current, true); meta != nil && len(old) > 0 {
 			if stamp := stamps.ParseRaw(current); stamp != nil && op.Seal != nil {
 				sealed := op.Seal(*stamp, p.WithoutReserved(meta))

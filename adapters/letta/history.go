@@ -26,11 +26,11 @@ var messageTypes = [...]string{
 	"approval_request_message", "approval_response_message", "summary_message", "event_message",
 }
 
-// onlyTypes returns the types to which a request limits a list of messages, nil for all,
-// and its query without them. The server reads a page and then leaves out other types,
-// and it keeps memory calls as approval requests: memproxy asks for the whole page, and
-// leaves out other types when the calls are calls again. The server refuses types that
-// it does not know.
+// onlyTypes returns the message types to which a request limits a list (nil for all) and
+// the query without that parameter. The server applies the limit to a page after reading
+// it, and stores memory calls as approval requests. So memproxy requests the page without
+// the limit, turns approval requests back into calls, and then applies the limit itself.
+// If the query has an unknown type, it is unchanged, because the server refuses it.
 func (r *row) onlyTypes(query string) (types []string, rest string) {
 	const name = "include_return_message_types"
 	q, err := url.ParseQuery(query)
@@ -44,9 +44,9 @@ func (r *row) onlyTypes(query string) (types []string, rest string) {
 	return nil, query
 }
 
-// unpause makes a list of messages read as if the gate had not paused the agent:
-// approval requests for memory tools become tool calls, and memproxy's own answers are
-// removed, as are messages of other types than those asked for.
+// unpause changes a list of messages to what it would be if the gate had not paused the
+// agent: approval requests for memory tools become tool calls, and memproxy's own answers
+// are removed. It also removes messages of types that the caller did not request.
 func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string) {
 	list := doc.Root
 	if list.Kind == jsondoc.Object {
@@ -57,37 +57,37 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string) {
 	}
 	names := map[string]string{} // by ids of the calls that required approval
 	for _, m := range list.Elems {
-		for _, c := range asked(m) {
+		for _, c := range approvalCalls(m) {
 			names[c.Get("tool_call_id").Text()] = c.Get("name").Text()
 		}
 	}
-	given, ours := map[string]bool{}, map[string]bool{} // ids of the answered calls, and of those that memproxy answered
-	newest, ran := "", map[string]bool{}                // calls with a result were answered
+	given, ours := map[string]bool{}, map[string]bool{} // ids of answered calls, and of calls that memproxy answered
+	newest, ran := "", map[string]bool{}                // newest date, and ids of calls with a result
 	for _, m := range list.Elems {
 		for _, a := range inMessage(m, "approval_response_message", "approvals") {
 			id := a.Get("tool_call_id").Text()
 			given[id] = true
-			// Results that memproxy supplied carry no mark.
+			// A result that memproxy supplied has no reason with turn.Mark.
 			ours[id] = ours[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.Gated(names[id])
 		}
 		for _, r := range inMessage(m, "tool_return_message", "tool_returns") {
 			ran[r.Get("tool_call_id").Text()] = true
 		}
-		// The server rewrites the system message, which then has the newest date.
+		// The system message is left out: the server rewrites it and renews its date.
 		if m.Get("message_type").Text() != "system_message" {
 			newest = max(newest, m.Get("date").Text())
 		}
 	}
-	goesOn := !ends(query, len(list.Elems))
-	kinds := make(map[*jsondoc.Value]string, len(list.Elems)) // types as they are shown
+	goesOn := !mayEndWithNewest(query, len(list.Elems))
+	kinds := make(map[*jsondoc.Value]string, len(list.Elems)) // message types to show
 	for _, m := range list.Elems {
 		kinds[m] = m.Get("message_type").Text()
-		calls := asked(m)
+		calls := approvalCalls(m)
 		all := len(calls) > 0
 		for _, c := range calls {
 			id := c.Get("tool_call_id").Text()
-			// A call whose answer is on another page is attributed by its tool. A call
-			// without an answer is an open question.
+			// If the answer is on another page, the tool decides whether memproxy gave it. A
+			// call without an answer still waits for one.
 			all = all && (ours[id] || !given[id] && (goesOn || ran[id] || m.Get("date").Text() < newest) && turn.Gated(names[id]))
 		}
 		if all {
@@ -97,8 +97,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string) {
 			kinds[m] = "tool_call_message"
 		}
 	}
-	// Removed if memproxy gave all answers in it.
-	removed := func(m *jsondoc.Value) bool {
+	removed := func(m *jsondoc.Value) bool { // memproxy gave all answers in the message
 		given := inMessage(m, "approval_response_message", "approvals")
 		return len(given) > 0 && !slices.ContainsFunc(given, func(a *jsondoc.Value) bool { return !ours[a.Get("tool_call_id").Text()] })
 	}
@@ -119,12 +118,13 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string) {
 	})
 }
 
-// asked returns the calls for which a message requests approval.
-func asked(m *jsondoc.Value) []*jsondoc.Value {
+// approvalCalls returns the calls for which a message requests approval.
+func approvalCalls(m *jsondoc.Value) []*jsondoc.Value {
 	return inMessage(m, "approval_request_message", "tool_calls")
 }
 
-// inMessage returns the elements of a list in a message of one type, and none in others.
+// inMessage returns the elements of a list in a message of type kind, and none for other
+// messages.
 func inMessage(m *jsondoc.Value, kind, list string) []*jsondoc.Value {
 	if m.Get("message_type").Text() != kind {
 		return nil
@@ -135,10 +135,10 @@ func inMessage(m *jsondoc.Value, kind, list string) []*jsondoc.Value {
 // defaultPage is the server's default number of messages per page.
 const defaultPage = 100
 
-// ends reports whether a page of n messages may contain the newest one: it is the first
-// page in descending order, or a page in ascending order that is not full. On other
-// pages a later message follows every pause.
-func ends(query string, n int) bool {
+// mayEndWithNewest reports whether a page of n messages may contain the newest message: it
+// is the first page in descending order, or a page in ascending order that is not full. On
+// other pages every pause is followed by a later message.
+func mayEndWithNewest(query string, n int) bool {
 	q, err := url.ParseQuery(query)
 	if err != nil {
 		return true
@@ -146,11 +146,11 @@ func ends(query string, n int) bool {
 	if q.Get("order") != "asc" {
 		return q.Get("before") == ""
 	}
-	return n < page(q)
+	return n < pageLimit(q)
 }
 
-// page returns how many messages a query requests.
-func page(q url.Values) int {
+// pageLimit returns how many messages a query requests.
+func pageLimit(q url.Values) int {
 	if limit, err := strconv.Atoi(q.Get("limit")); err == nil && limit > 0 {
 		return limit
 	}
@@ -180,9 +180,9 @@ func (holder) Polled(memproxy.Route, memproxy.Request, memproxy.HeldWrite) mempr
 
 func atBlock(method, id string, body []byte) []memproxy.SideRequest {
 	if KindOf(id) != TargetBlock {
-		return nil // a passage is located through its agent, and cannot be changed
+		return nil // passages have no route of their own and cannot be changed
 	}
-	q := side(memproxy.Request{}, method, "/v1/blocks/"+url.PathEscape(id), "")
+	q := sideRequest(memproxy.Request{}, method, "/v1/blocks/"+url.PathEscape(id), "")
 	if body != nil {
 		q.Header.Set("Content-Type", "application/json")
 	}
@@ -194,11 +194,11 @@ func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.SideRequest {
 	if k.Kind != memproxy.TargetObject {
 		return atBlock("GET", k.ID, nil)
 	}
-	path, query := whole(memproxy.Route{}, k.ID)
+	path, query := fullLocationOf(memproxy.Route{}, k.ID)
 	if path == "" {
 		return nil
 	}
-	return []memproxy.SideRequest{{Request: side(memproxy.Request{}, "GET", path, query)}}
+	return []memproxy.SideRequest{{Request: sideRequest(memproxy.Request{}, "GET", path, query)}}
 }
 
 // Found implements the gate's restorer.

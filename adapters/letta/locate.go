@@ -16,7 +16,7 @@ import (
 
 // Locate implements the gate's locator.
 func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string) memproxy.Request {
-	out := side(req, "GET", "", "")
+	out := sideRequest(req, "GET", "", "")
 	r := a.Row(rt.ID)
 	kind := KindOf(target)
 	named := (inPath(rt, target) || kind == TargetLabel) && (rt.Params["file_id"] == "" || kind == TargetFile)
@@ -24,36 +24,37 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 		out.EscapedPath = req.EscapedPath
 		return out
 	}
-	if strings.HasPrefix(target, "/") { // an object without an id is located by its path
+	if strings.HasPrefix(target, "/") { // the target of an object without an id is its path
 		out.EscapedPath, out.Query, _ = strings.Cut(target, "?")
 		return out
 	}
-	out.EscapedPath, out.Query = place(rt, target)
+	out.EscapedPath, out.Query = locationOf(rt, target)
 	if r != nil && (r.kind == memproxy.Correct || r.kind == memproxy.Attach || r.kind == memproxy.Forget || r.kind == memproxy.Admin) {
-		out.EscapedPath, out.Query = whole(rt, target)
+		out.EscapedPath, out.Query = fullLocationOf(rt, target)
 	}
 	return out
 }
 
-// whole returns the location of a target with all members that can be changed.
-func whole(rt memproxy.Route, target string) (path, query string) {
-	path, query = place(rt, target)
+// fullLocationOf returns the location at which the server returns a target with all
+// members that can be changed.
+func fullLocationOf(rt memproxy.Route, target string) (path, query string) {
+	path, query = locationOf(rt, target)
 	if KindOf(target) == TargetAgent {
 		query = included
 	}
 	return path, query
 }
 
-// place returns the path and query at which the server returns a target, or "" if it
-// has no such route.
-func place(rt memproxy.Route, target string) (path, query string) {
+// locationOf returns the path and query at which the server returns a target, or "" if the
+// server has no such route.
+func locationOf(rt memproxy.Route, target string) (path, query string) {
 	id := url.PathEscape(target)
 	agent := url.PathEscape(rt.Params["agent_id"])
 	switch kind := KindOf(target); kind {
 	case TargetLabel:
 		name, label, _ := strings.Cut(target, "/")
 		return "/v1/agents/" + url.PathEscape(name) + "/core-memory/blocks/" + url.PathEscape(label), ""
-	case TargetPassage: // its archive, or the agent's newest passages
+	case TargetPassage: // the server has no route for one passage
 		switch archive := rt.Params["archive_id"]; {
 		case !inPath(rt, target):
 			return "", ""
@@ -69,13 +70,13 @@ func place(rt memproxy.Route, target string) (path, query string) {
 			return "", ""
 		case folder != "":
 			return "/v1/folders/" + url.PathEscape(folder) + "/files/" + id, ""
-		case agent != "": // a file opened by an agent
+		case agent != "": // a file that the agent opened
 			return "/v1/agents/" + agent + "/files", ""
 		}
 	case TargetIdentity:
 		return "/v1/identities/" + id, ""
 	case TargetJob:
-		if rt.Params["run_id"] == target { // older servers' runs are jobs
+		if rt.Params["run_id"] == target { // in older servers runs are jobs
 			return "/v1/runs/" + id, ""
 		}
 		return "/v1/jobs/" + id, ""
@@ -90,28 +91,27 @@ func inPath(rt memproxy.Route, target string) bool {
 	return slices.Contains(slices.Collect(maps.Values(rt.Params)), target)
 }
 
-// side returns a request that memproxy makes itself, with the headers of the caller's
-// request, if there is one.
-func side(of memproxy.Request, method, path, query string) memproxy.Request {
+// sideRequest returns a request that memproxy makes itself, with the headers of the
+// caller's request, if there is one.
+func sideRequest(of memproxy.Request, method, path, query string) memproxy.Request {
 	h := make(memproxy.Header, len(of.Header)+1)
 	maps.Copy(h, of.Header)
 	h.Set("X-Stainless-Package-Version", turn.SDKVersion)
 	return memproxy.Request{Method: method, EscapedPath: path, Query: query, Header: h, Base: of.Base}
 }
 
-// Located implements the gate's locator. A passage or a file that is not in the listed
-// page counts as existing without a known owner; so does a file for which the server
-// answers 500.
+// Located implements the gate's locator. A passage or a file counts as existing without a
+// known owner if it is not in the listed page, and a file also if the server answers 500.
 func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error) {
 	switch {
 	case reply.Status == 404 || reply.Status == 422 || reply.Status == 400:
-		return memproxy.Memory{ID: target, Missing: true}, nil // a malformed id does not exist either
+		return memproxy.Memory{ID: target, Missing: true}, nil // 400 and 422: the id is malformed
 	case reply.Status == 500 && KindOf(target) == TargetFile:
 		return memproxy.Memory{ID: target}, nil // the V1 server (0.16.8) answers 500 for a file that does not exist, in any folder
 	case reply.Status < 200 || reply.Status > 299:
 		return memproxy.Memory{}, fmt.Errorf("letta: the backend answered %d", reply.Status)
 	}
-	body, err := stripped(reply.Body)
+	body, err := withoutSecrets(reply.Body)
 	if err != nil {
 		return memproxy.Memory{}, err
 	}
@@ -123,32 +123,32 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 	switch kind := KindOf(target); kind {
 	case TargetPassage:
 		if archive := rt.Params["archive_id"]; archive != "" {
-			return memproxy.Memory{ID: target, Within: belongs(nil, archive, ""), Unproven: true}, nil
+			return memproxy.Memory{ID: target, Within: appendParent(nil, archive, ""), Unproven: true}, nil
 		}
 		f.agent = rt.Params["agent_id"]
-		return f.among(target)
+		return f.inList(target)
 	case TargetMessage:
-		return f.among(target)
+		return f.inList(target)
 	case TargetFile:
 		if doc.Root.Kind != jsondoc.Object || doc.Root.Get("id") == nil {
 			f.agent = rt.Params["agent_id"]
-			return f.among(target)
+			return f.inList(target)
 		}
 	case TargetLabel:
 		f.agent, _, _ = strings.Cut(target, "/")
-		return f.one("", target)
+		return f.single("", target)
 	}
 	if key, keyed := strings.CutPrefix(target, byKey); keyed {
-		return f.keyed(key, target)
+		return f.byIdentifierKey(key, target)
 	}
 	if strings.HasPrefix(target, "/") {
-		return f.one("", target)
+		return f.single("", target)
 	}
-	return f.one(target, target)
+	return f.single(target, target)
 }
 
-// among finds a target in a list.
-func (f *finding) among(target string) (memproxy.Memory, error) {
+// inList finds a target in a list.
+func (f *finding) inList(target string) (memproxy.Memory, error) {
 	list := f.doc.Root
 	if v := list.Get("files"); v != nil {
 		list = v
@@ -163,12 +163,12 @@ func (f *finding) among(target string) (memproxy.Memory, error) {
 	return memproxy.Memory{ID: target}, nil
 }
 
-// byKey is the path that lists the identities with a key, without the key.
+// byKey is the location of the identities with a key, up to the key.
 const byKey = "/v1/identities/?identifier_key="
 
-// keyed finds the identity that has a key. Several of them, in different projects, are
-// an error: it is unknown which one the server would use.
-func (f *finding) keyed(key, target string) (m memproxy.Memory, err error) {
+// byIdentifierKey finds the identity that has a key. Several identities with the key, in
+// different projects, are an error, because it is unknown which one the server would use.
+func (f *finding) byIdentifierKey(key, target string) (m memproxy.Memory, err error) {
 	m = memproxy.Memory{ID: target, Missing: true}
 	for _, e := range f.doc.Root.Elems {
 		if url.QueryEscape(e.Get("identifier_key").Text()) != key {
@@ -183,8 +183,8 @@ func (f *finding) keyed(key, target string) (m memproxy.Memory, err error) {
 	return m, nil
 }
 
-// one reads a single object, which must be the requested one.
-func (f *finding) one(id, target string) (memproxy.Memory, error) {
+// single reads an answer with one object, which must be the requested one.
+func (f *finding) single(id, target string) (memproxy.Memory, error) {
 	root := f.doc.Root
 	if root.Kind != jsondoc.Object {
 		return memproxy.Memory{}, errors.New("letta: the backend answered with something else than one object")
@@ -204,9 +204,9 @@ func (f *finding) one(id, target string) (memproxy.Memory, error) {
 	return m, nil
 }
 
-// Merges implements the gate's locator. The current object is needed because the server
-// replaces metadata as a whole and no longer enforces the limits of blocks, and because
-// a request that names a block by its id does not contain the block's label.
+// Merges implements the gate's locator: it reports whether a change needs the current
+// object. The server replaces metadata as a whole and no longer enforces the limits of
+// blocks, and a request that names a block by its id does not contain the block's label.
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	r := a.Row(rt.ID)
 	p, ok := op.Parsed.(*payload)
@@ -214,28 +214,29 @@ func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 		return false
 	}
 	root := p.doc.Root
-	if r.shape == block && (rt.Params["label"] == "" || given(root.Get("label")) != nil || given(root.Get("value")) != nil) {
+	if r.shape == block && (rt.Params["label"] == "" || nonNull(root.Get("label")) != nil || nonNull(root.Get("value")) != nil) {
 		return true
 	}
-	return given(root.Get("metadata")) != nil
+	return nonNull(root.Get("metadata")) != nil
 }
 
-// fits checks a new text against the block's current limit, if the change does not set
-// another.
-func fits(r *row, root *jsondoc.Value, op *memproxy.Operation) error {
+// checkCurrentLimit checks a new text against the block's current limit, unless the change
+// sets another limit.
+func checkCurrentLimit(r *row, root *jsondoc.Value, op *memproxy.Operation) error {
 	if r.shape != block || op.Kind != memproxy.Correct || len(op.Targets) == 0 {
 		return nil
 	}
-	value, limit := given(root.Get("value")), op.Current[op.Targets[0]].Limit
-	if value == nil || limit == 0 || given(root.Get("limit")) != nil {
+	value, limit := nonNull(root.Get("value")), op.Current[op.Targets[0]].Limit
+	if value == nil || limit == 0 || nonNull(root.Get("limit")) != nil {
 		return nil
 	}
-	return within(value.Text(), int64(limit), "/value")
+	return checkLimit(value.Text(), int64(limit), "/value")
 }
 
-// found reads the result of a search tool: a list of passages, or an object with
-// messages, which have no ids here. A result that is one string cannot be filtered.
-func found(rd *memproxy.Reading, rt memproxy.Route, body []byte) error {
+// readToolResult reads the result of a search tool: a list of passages, or an object with
+// messages, which have no ids here. A result that is a string cannot be filtered and is
+// errShape.
+func readToolResult(rd *memproxy.Reading, rt memproxy.Route, body []byte) error {
 	if !turn.Searches(rt.Params["tool_name"]) {
 		return nil
 	}
@@ -257,9 +258,9 @@ func found(rd *memproxy.Reading, rt memproxy.Route, body []byte) error {
 	return errShape
 }
 
-// holding are the members that name the parents of an object, as opposed to its author,
-// its sender or its users.
-var holding = [...]string{
+// parentMembers are the members that name an object's parents, and not its author, its
+// sender or its users.
+var parentMembers = [...]string{
 	"agent_id", "manager_agent_id", "conversation_id", "group_id", "run_id", "step_id", "archive_id", "source_id", "folder_id", "file_id",
 }
 
@@ -267,21 +268,21 @@ var holding = [...]string{
 func parents(v *jsondoc.Value, within []memproxy.Ref) []memproxy.Ref {
 	out := within[:len(within):len(within)]
 	self := v.Get("id").Text()
-	for _, name := range holding {
-		out = belongs(out, v.Get(name).Text(), self)
+	for _, name := range parentMembers {
+		out = appendParent(out, v.Get(name).Text(), self)
 	}
 	if KindOf(self) == TargetGroup { // a group belongs to its agents
 		for _, e := range v.Get("agent_ids").List() {
-			out = belongs(out, e.Text(), self)
+			out = appendParent(out, e.Text(), self)
 		}
 	}
 	if KindOf(self) == TargetJob { // the job of an upload
-		out = belongs(out, v.Get("metadata").Get("source_id").Text(), self)
+		out = appendParent(out, v.Get("metadata").Get("source_id").Text(), self)
 	}
 	return out
 }
 
-func belongs(out []memproxy.Ref, id, self string) []memproxy.Ref {
+func appendParent(out []memproxy.Ref, id, self string) []memproxy.Ref {
 	r := memproxy.Ref{Kind: memproxy.TargetMemory, ID: id}
 	if KindOf(id) == "" || id == self || slices.Contains(out, r) {
 		return out
@@ -289,10 +290,10 @@ func belongs(out []memproxy.Ref, id, self string) []memproxy.Ref {
 	return append(out, r)
 }
 
-// holders returns the objects that hold every element of an answer: those that the path
-// names, and those in a query by which the server is known to select. Ids in a path
-// that only select are not among them.
-func holders(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.Ref {
+// requestParents returns the objects that every element of an answer is part of, according
+// to the request: those in the path, unless its ids only select elements, and those in a
+// query parameter by which the server is known to select.
+func requestParents(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.Ref {
 	var out []memproxy.Ref
 	if r == nil {
 		return nil
@@ -302,11 +303,11 @@ func holders(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.Ref {
 			switch paramKind(name) {
 			case TargetFolder:
 				if rt.Params["file_id"] != "" {
-					continue // the server shows a file under any source, and its answer names the right one
+					continue // the server shows a file under any folder; its answer names the right folder
 				}
 				fallthrough
 			case TargetAgent, TargetConversation, TargetGroup, TargetRun, TargetStep, TargetArchive, TargetFile, TargetJob:
-				out = belongs(out, rt.Params[name], "")
+				out = appendParent(out, rt.Params[name], "")
 			}
 		}
 	}
@@ -317,19 +318,20 @@ func holders(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.Ref {
 	case "letta.list_all_messages":
 		by = "conversation_id"
 	case "letta.list_conversation_messages":
-		if rt.Params["conversation_id"] == ownTalk {
+		if rt.Params["conversation_id"] == ownConversation {
 			by = "agent_id"
 		}
 	}
 	if by != "" {
 		if q, err := url.ParseQuery(req.Query); err == nil && len(q[by]) == 1 {
-			out = belongs(out, q[by][0], "")
+			out = appendParent(out, q[by][0], "")
 		}
 	}
 	return out
 }
 
-// common reports whether a tool is built into the server.
-func common(tool *jsondoc.Value) bool {
+// isBuiltInTool reports whether the type of a tool in an answer says that it is built into
+// the server.
+func isBuiltInTool(tool *jsondoc.Value) bool {
 	return strings.HasPrefix(tool.Get("tool_type").Text(), "letta_")
 }

@@ -16,11 +16,11 @@ import (
 var bodyTable string
 
 // otherMember replaces member names that the server's document does not have, so that
-// requests cannot add names without bound.
+// clients cannot create an unbounded number of names in policies and budgets.
 const otherMember = "other"
 
-// members are the known member names by kind of object, and by the route whose body has
-// them; false for a name that is not plain.
+// members has the known member names, under each kind of object and under the id of each
+// route whose body has them. The value is false for a name that is not plain.
 type members map[string]map[string]bool
 
 // newMembers parses the table. A kind of object has the members of all request bodies
@@ -49,7 +49,7 @@ func newMembers(rows *routes) members {
 	return known
 }
 
-// objectOf returns the kind of object in a row's body.
+// objectOf returns the kind of object that a row's body is or changes.
 func objectOf(r *row) string {
 	switch r.shape {
 	case block, blocks:
@@ -59,14 +59,13 @@ func objectOf(r *row) string {
 	case passage, passages:
 		return "passage"
 	case chat, batch, gateway, capture:
-		return "run" // of an agent; its messages are objects of their own
+		return "run" // the messages in it are objects of their own kind
 	case toolRun:
 		return "call"
 	case file, upload:
 		return "file"
 	}
-	// The last collection in its path.
-	kind := "server"
+	kind := "server" // unless the path has a collection, of which the last counts
 	for word := range strings.SplitSeq(r.path, "/") {
 		if name, ok := collections[word]; ok {
 			kind = name
@@ -110,8 +109,7 @@ func (m members) member(root, pointer string) string {
 		}
 	}
 	if name == "" {
-		// An element that is not an object is text of its parent.
-		name = "content"
+		name = "content" // an element that is not an object
 	}
 	if !m[kind][name] {
 		name = otherMember
@@ -123,7 +121,7 @@ func index(word string) bool {
 	return word != "" && strings.Trim(word, "0123456789") == ""
 }
 
-// govern sets the member of each text of a write.
+// govern sets the member name of each text of a write.
 func (d *decoding) govern() {
 	if !d.op.Kind.Writes() && d.op.Kind != memproxy.Admin {
 		return
@@ -136,9 +134,9 @@ func (d *decoding) govern() {
 	}
 }
 
-// configures reports whether a steering member is an agent's configuration. Agent files
-// do not count, because others may have planted text in them. Neither do names of
-// skills, which are files that an agent reads.
+// configures reports whether a steering member is an agent's configuration. Agent files do
+// not count, because an attacker may have planted text in them. Neither do names of skills,
+// which are files that an agent reads.
 func (r *row) configures(member string) bool {
 	switch r.shape {
 	case agent:
@@ -150,8 +148,8 @@ func (r *row) configures(member string) bool {
 }
 
 // Disclosed implements the gate's discloser: the answer to a change contains the whole
-// object, such as an agent with its blocks. The answer to a run contains no memory:
-// results of its tools were filtered before.
+// object, such as an agent with its blocks. The answer to a run needs no reading, because
+// the results of its tools were filtered before.
 func (a *Adapter) Disclosed(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
 	r := a.Row(rt.ID)
@@ -167,13 +165,13 @@ func (a *Adapter) Disclosed(rt memproxy.Route, req memproxy.Request, reply mempr
 	if err != nil {
 		return nil, err
 	}
-	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: holders(r, rt, req)}
+	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: requestParents(r, rt, req)}
 	if doc.Root.Kind == jsondoc.Object {
 		return rd, f.element(doc.Root, "")
 	}
 	return rd, doc.Root.Each("", func(v *jsondoc.Value, ptr string) error {
 		if v.Kind != jsondoc.Object {
-			return nil // a name
+			return nil // a list of names contains no memory
 		}
 		return f.element(v, ptr)
 	})

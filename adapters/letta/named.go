@@ -14,9 +14,9 @@ import (
 // with the server's default limits is fifty agents with everything attached.
 const maxNamed = 20000
 
-// Names implements the gate's namer: every object in an answer, at any depth, as an
-// object with an id or by id alone. A string counts as an id unless its member is known
-// to hold free text.
+// Names implements the gate's namer. It returns a reference for every id in an answer, at
+// any depth, whether the answer contains the object or only its id. A string with the form
+// of an id counts unless its member is known to hold free text.
 func (a *Adapter) Names(_ memproxy.Route, reply memproxy.Reply) ([]memproxy.Ref, error) {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *Adapter) Without(reply memproxy.Reply, gone []string) ([]byte, error) {
 		at := strings.LastIndexByte(ptr, '/')
 		parent := doc.At(ptr[:at])
 		switch {
-		case parent == nil || heldBy(gone, ptr[:at]):
+		case parent == nil || removedWith(gone, ptr[:at]):
 		case parent.Kind == jsondoc.Array:
 			i, err := strconv.Atoi(ptr[at+1:])
 			if err != nil {
@@ -89,8 +89,9 @@ func (a *Adapter) Without(reply memproxy.Reply, gone []string) ([]byte, error) {
 	return e.Apply(), nil
 }
 
-// heldBy reports whether a value that contains the pointer is removed.
-func heldBy(gone []string, ptr string) bool {
+// removedWith reports whether the value at the pointer, or a value that contains it, is
+// removed.
+func removedWith(gone []string, ptr string) bool {
 	for ; ptr != ""; ptr = ptr[:strings.LastIndexByte(ptr, '/')] {
 		if slices.Contains(gone, ptr) {
 			return true
@@ -118,17 +119,17 @@ func newHeaders() *spelling.Names {
 	return spelling.New(names, nil, nil)
 }
 
-// byName are the members of payloads, at any depth, that name an object by name instead
-// of by id, and its kind. The server searches all tenants' objects and cannot report
-// the owner, so such a name is refused where several tenants share the server. An id
+// byName maps members that identify an object by name instead of by id, at any depth of a
+// payload, to the kind of object. The server searches the objects of all tenants and cannot
+// report the owner, so such a name is refused where several tenants share the server. An id
 // works instead.
 var byName = map[string]string{
 	"tools":         "tool",
 	"from_template": "template",
 }
 
-// builtIn reports whether a tool is part of every server, as of 0.16.8. memproxy knows
-// what such tools do, and they have no owner.
+// builtIn reports whether a tool name is that of a tool of every server (0.16.8). memproxy
+// knows what such tools do, and they have no owner.
 func builtIn(tool string) bool {
 	switch tool {
 	case "send_message", "conversation_search", "archival_memory_insert", "archival_memory_search",
@@ -141,9 +142,9 @@ func builtIn(tool string) bool {
 	return false
 }
 
-// Attaches implements the gate's Attacher: the blocks that a request attaches, names in an
-// agent or a group, or copies into a conversation by label. Content of archives and
-// folders is checked when an agent searches it.
+// Attaches implements the gate's Attacher. It returns the blocks that a request attaches,
+// lists in an agent or a group, or copies into a conversation by label. Content of archives
+// and folders is checked when an agent searches it.
 func (a *Adapter) Attaches(rt memproxy.Route, op *memproxy.Operation) []string {
 	switch op.Kind {
 	case memproxy.Attach, memproxy.Learn, memproxy.Correct:
@@ -153,7 +154,7 @@ func (a *Adapter) Attaches(rt memproxy.Route, op *memproxy.Operation) []string {
 	named := rt.ID == "letta.attach_core_memory_block" || rt.ID == "letta.attach_block_to_group"
 	var out []string
 	for _, id := range op.Targets {
-		// A block in the path of another route is only changed or detached.
+		// Other routes only change or detach the block in their path.
 		copied := KindOf(id) == TargetLabel && rt.ID == "letta.create_conversation"
 		if (copied || KindOf(id) == TargetBlock && (named || id != rt.Params["block_id"])) && !slices.Contains(out, id) {
 			out = append(out, id)

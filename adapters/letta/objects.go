@@ -13,37 +13,37 @@ import (
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
-// Members of objects other than a memory's text, and the changes that requests make to
-// them. The table of bodies lists the members of each kind of object; no route is named
-// here.
+// This file reads members of objects other than a memory's text, and the changes that
+// requests make to them. bodies.txt lists the members of each kind of object.
 
-// textual are the members that hold a memory's text, which has its own history, by kind
-// of object.
+// textual has the members that hold a memory's text, by kind of object. Texts have a
+// version history of their own.
 var textual = map[string][]string{"block": {"value"}, "passage": {"text"}, "message": {"content", "reasoning"}}
 
-// running reports whether a member changes with every run of an agent. Versions contain
-// it only if a request sets it.
-func running(name string) bool { return strings.HasPrefix(name, "last_") }
+// changesByItself reports whether a member changes with every run of an agent. Versions
+// contain it only if a request sets it.
+func changesByItself(name string) bool { return strings.HasPrefix(name, "last_") }
 
-// keptOut reports whether a member is a secret, which no version contains. A tool's
-// source code is not one, because it is what the tool does.
-func keptOut(name string) bool { return withheld.Name(name) && name != "source_code" }
+// isSecret reports whether a member is a secret, which no version contains. A tool's source
+// code does not count, because it defines what the tool does.
+func isSecret(name string) bool { return withheld.Name(name) && name != "source_code" }
 
-// stripped returns an answer without secrets, at any depth.
-func stripped(body []byte) ([]byte, error) {
-	return withheld.Strip(body, func(name string) bool { return name == "source_code" || ofMemory(name) })
+// withoutSecrets returns a body without the values of secrets, at any depth.
+func withoutSecrets(body []byte) ([]byte, error) {
+	return withheld.Strip(body, func(name string) bool { return name == "source_code" || belongsToMemory(name) })
 }
 
-// references maps lists of objects in answers to the members that set their ids.
-var references = map[string]string{"blocks": "block_ids", "tools": "tool_ids", "sources": "source_ids", "identities": "identity_ids"}
+// idMembers maps lists of objects in answers to the members that set their ids in
+// requests.
+var idMembers = map[string]string{"blocks": "block_ids", "tools": "tool_ids", "sources": "source_ids", "identities": "identity_ids"}
 
 // unordered are the lists that the server stores as relations and returns in any order.
 func unordered() []string {
 	return []string{"tags", "block_ids", "shared_block_ids", "tool_ids", "source_ids", "folder_ids", "identity_ids", "file_ids"}
 }
 
-// image returns the members of an object in an answer, except a memory's text; nil
-// without a table.
+// image returns the members of an object in an answer, except a memory's text and secrets,
+// as memproxy.MemberChange encodes them. It returns nil if m is nil.
 func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
 	known := m[kind]
 	if m == nil || v.Kind != jsondoc.Object {
@@ -52,20 +52,20 @@ func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
 	c := memproxy.MemberChange{Set: map[string][]byte{}, Unordered: unordered()}
 	for _, e := range v.Members {
 		name := strings.TrimSuffix(e.Name, "_")
-		if ids, refs := references[e.Name]; refs && e.Value.Kind == jsondoc.Array {
+		if ids, refs := idMembers[e.Name]; refs && e.Value.Kind == jsondoc.Array {
 			if _, sets := known[ids]; sets && v.Get(ids) == nil {
 				c.Set[ids] = idsIn(e.Value)
 			}
 			continue
 		}
 		_, sets := known[e.Name]
-		if len(known) == 0 { // a kind that the server's document does not describe
+		if len(known) == 0 { // the server's document does not describe this kind
 			sets = name != "created_at" && name != "updated_at"
 		}
 		if !sets && name == "metadata" {
 			_, sets = known["metadata"]
 		}
-		if sets && !running(e.Name) && e.Value.Kind != jsondoc.Null {
+		if sets && !changesByItself(e.Name) && e.Value.Kind != jsondoc.Null {
 			set(&c, kind, e, doc)
 		}
 	}
@@ -79,7 +79,7 @@ func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
 // set adds a member to a change, unless it is a memory's text or a secret.
 func set(c *memproxy.MemberChange, kind string, m jsondoc.Member, doc *jsondoc.Doc) {
 	switch name := m.Name; {
-	case name == "id", slices.Contains(textual[kind], name), keptOut(name), memproxy.Reserved(name):
+	case name == "id", slices.Contains(textual[kind], name), isSecret(name), memproxy.Reserved(name):
 	case name == "metadata" && m.Value.Kind == jsondoc.Object:
 		c.Set[name] = stamps.Object(stamps.Kept(doc.Raw(m.Value), false)...)
 	default:
@@ -87,7 +87,7 @@ func set(c *memproxy.MemberChange, kind string, m jsondoc.Member, doc *jsondoc.D
 	}
 }
 
-// idsIn returns the ids of objects as a JSON list.
+// idsIn returns the ids of a list of objects as a JSON list.
 func idsIn(v *jsondoc.Value) []byte {
 	var ids [][]byte
 	for _, e := range v.Elems {
@@ -98,7 +98,7 @@ func idsIn(v *jsondoc.Value) []byte {
 	return turn.List(ids)
 }
 
-// objectKind returns the kind of object that an id names, as in the table of bodies.
+// objectKind returns the kind of object that an id names, as bodies.txt spells it.
 func objectKind(id string) string {
 	switch kind := KindOf(id); kind {
 	case TargetLabel:
@@ -110,11 +110,11 @@ func objectKind(id string) string {
 	}
 }
 
-// alters records the request's changes to an object's members.
-func (d *decoding) alters() error {
+// recordMemberChanges records the request's changes to an object's members.
+func (d *decoding) recordMemberChanges() error {
 	switch {
 	case d.op.Kind == memproxy.Attach, d.op.Kind == memproxy.Admin && d.row.verb() != "":
-		return d.attaches()
+		return d.recordReferenceChanges()
 	case d.op.Kind != memproxy.Correct && (d.op.Kind != memproxy.Admin || d.req.Method != "PATCH" && d.req.Method != "PUT"):
 		return nil
 	case d.doc == nil || d.doc.Root == nil:
@@ -122,7 +122,7 @@ func (d *decoding) alters() error {
 	}
 	kind, c := objectOf(d.row), memproxy.MemberChange{Object: d.row.object(d.req, d.params), Set: map[string][]byte{}, Unordered: unordered()}
 	root, doc := d.doc.Root, d.doc
-	if clean, err := stripped(doc.Src); err != nil {
+	if clean, err := withoutSecrets(doc.Src); err != nil {
 		return err
 	} else if len(clean) != len(doc.Src) {
 		if doc, err = jsondoc.Parse(clean, 0); err != nil {
@@ -144,8 +144,8 @@ func (d *decoding) alters() error {
 	return nil
 }
 
-// object returns the location of the row's object: its id, or the path if it has none.
-// It is "" for an object that the body names.
+// object returns the location of the object that a row changes: its id, or the request's
+// path if it has none. It returns "" if only the body names the object.
 func (r *row) object(req memproxy.Request, params map[string]string) string {
 	segments := strings.Split(r.path, "/")
 	if r.shape == block && params["label"] != "" {
@@ -166,8 +166,8 @@ func (r *row) object(req memproxy.Request, params map[string]string) string {
 	return ""
 }
 
-// verb returns what a row does with the reference at the end of its path, such as
-// "attach", "detach", "close-all" or "approval".
+// verb returns what a row does with the reference in its path, such as "attach", "detach",
+// "close-all" or "approval"; "" if it does nothing with one.
 func (r *row) verb() string {
 	for word := range strings.SplitSeq(r.path, "/") {
 		switch word {
@@ -178,8 +178,9 @@ func (r *row) verb() string {
 	return ""
 }
 
-// attaches records the changes to the references of the path's first object.
-func (d *decoding) attaches() error {
+// recordReferenceChanges records a change to the list in which the path's first object
+// refers to the path's last one.
+func (d *decoding) recordReferenceChanges() error {
 	var named []string // the path's parameters
 	for word := range strings.SplitSeq(d.row.path, "/") {
 		if name, param := strings.CutPrefix(word, "{"); param {
@@ -199,7 +200,7 @@ func (d *decoding) attaches() error {
 	c.View = list == "file_ids"
 	switch verb := d.row.verb(); {
 	case verb == "approval":
-		if err := approves(&c, d.req.Query, d.doc, element); err != nil {
+		if err := recordApprovalRule(&c, d.req.Query, d.doc, element); err != nil {
 			return err
 		}
 	case verb == "close-all":
@@ -213,9 +214,9 @@ func (d *decoding) attaches() error {
 	return nil
 }
 
-// approves records that a tool of an agent requires a person's approval, or no longer
-// does.
-func approves(c *memproxy.MemberChange, query string, doc *jsondoc.Doc, tool string) error {
+// recordApprovalRule records the change of the tool rule that requires a person's approval
+// for a tool of an agent.
+func recordApprovalRule(c *memproxy.MemberChange, query string, doc *jsondoc.Doc, tool string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return bad(memproxy.PayloadMalformed, 400, "", "the query cannot be read")
@@ -235,11 +236,11 @@ func approves(c *memproxy.MemberChange, query string, doc *jsondoc.Doc, tool str
 	return nil
 }
 
-// included requests the relations that an agent's answer omits by default.
+// included is the query for the relations that an answer with an agent omits by default.
 const included = "include=agent.blocks&include=agent.tools&include=agent.sources&include=agent.identities&include=agent.tags"
 
-// settable returns the path prefix and the members of the route that changes objects of
-// a kind.
+// settable returns the path of the route that changes objects of a kind, up to the id, and
+// the members that the route accepts. The path is "" if there is no such route.
 func (m members) settable(kind string) (path string, names map[string]bool) {
 	for i := range table {
 		r := &table[i]
@@ -250,9 +251,9 @@ func (m members) settable(kind string) (path string, names map[string]bool) {
 	return "", nil
 }
 
-// restore returns the request that sets an object's members to those of a
-// version, as far as they differ. It leaves out members that change with every run,
-// lists of messages, and members that the route does not accept.
+// restore returns the request that sets an object's members to those of a version, as far
+// as they differ. It leaves out members that change with every run, lists of messages, and
+// members that the route does not accept.
 func (m members) restore(to memproxy.Version, now memproxy.Memory) []memproxy.SideRequest {
 	want, err := memproxy.ReadMembers([]byte(to.Text))
 	if err != nil {
@@ -271,10 +272,10 @@ func (m members) restore(to memproxy.Version, now memproxy.Memory) []memproxy.Si
 	for name, takes := range takes {
 		v, had := want[name]
 		switch {
-		case !takes, name == "message_ids", running(name), slices.Contains(textual[kind], name), reflect.DeepEqual(v, there[name]):
+		case !takes, name == "message_ids", changesByItself(name), slices.Contains(textual[kind], name), reflect.DeepEqual(v, there[name]):
 		case had:
 			c[name] = v
-		default: // a member that the version lacks
+		default: // the version lacks the member, so it becomes empty
 			switch there[name].(type) {
 			case string:
 				c[name] = ""
@@ -292,7 +293,7 @@ func (m members) restore(to memproxy.Version, now memproxy.Memory) []memproxy.Si
 	if err != nil {
 		return nil
 	}
-	q := side(memproxy.Request{}, "PATCH", path+url.PathEscape(to.ID), "")
+	q := sideRequest(memproxy.Request{}, "PATCH", path+url.PathEscape(to.ID), "")
 	q.Path = path + to.ID
 	q.Header.Set("Content-Type", "application/json")
 	return []memproxy.SideRequest{{Request: q, Body: body}}

@@ -14,24 +14,24 @@ type listener struct {
 	rt    memproxy.Route
 	shape shape
 	names map[string]string // of the tools, by call id
-	// parts are the arguments of unfinished calls by id, order their ids, size their
-	// total length in bytes, over whether some did not fit.
+	// parts are the arguments of unfinished calls by call id, order their ids, and size
+	// their total length in bytes. over reports that a bound was exceeded.
 	parts map[string]string
 	order []string
 	size  int
 	over  bool
 }
 
-// Bounds of the unfinished calls that are kept. Those over them are reported as one
-// unclear call.
+// Bounds of the buffered unfinished calls. Calls beyond them are reported as one unclear
+// call.
 const (
 	maxHeardCalls = 1024
 	maxHeardParts = 1 << 20 // bytes
 )
 
-// Listen implements the gate's observer: it extracts the texts of tool calls, and of
-// the results of calls that the server ran. Results of the caller's own tools are in
-// its requests, which the gate reads.
+// Listen implements the gate's observer: it extracts the texts of tool calls, and of the
+// results of calls that the server ran. Results of the caller's own tools are in the
+// caller's requests, which the gate reads.
 func (a *Adapter) Listen(rt memproxy.Route) memproxy.Listener {
 	l := &listener{rt: rt, names: map[string]string{}, parts: map[string]string{}}
 	if r := a.Row(rt.ID); r != nil {
@@ -69,11 +69,11 @@ func (l *listener) Hear(body []byte) (calls, results []memproxy.ToolWords) {
 		// In a token stream a call arrives in fragments, and the next message of
 		// another kind ends it. Otherwise a list of calls is complete.
 		if list := m.Get("tool_calls"); len(told) == 0 && m.Get("message_type").Text() != "ping" || list != nil && list.Kind == jsondoc.Array {
-			calls = l.told(calls)
+			calls = l.completed(calls)
 		}
 	}
 	if len(messages) != 1 || messages[0] != doc.Root {
-		calls = l.told(calls) // no message follows
+		calls = l.completed(calls) // a whole answer, so no further message follows
 	}
 	for _, m := range messages {
 		if m.Kind != jsondoc.Object || m.Get("message_type").Text() != "tool_return_message" {
@@ -94,8 +94,8 @@ func (l *listener) Hear(body []byte) (calls, results []memproxy.ToolWords) {
 	return calls, results
 }
 
-// part records a call or a fragment of one. The first fragment has the name, and one
-// without an id belongs to the last call.
+// part records a call or a fragment of one. The first fragment has the tool's name. A
+// fragment without an id belongs to the last call.
 func (l *listener) part(c *jsondoc.Value) {
 	id := c.Get("tool_call_id").Text()
 	if id == "" && len(l.order) > 0 {
@@ -119,10 +119,10 @@ func (l *listener) part(c *jsondoc.Value) {
 	}
 }
 
-// told appends the completed calls.
-func (l *listener) told(calls []memproxy.ToolWords) []memproxy.ToolWords {
+// completed appends the buffered calls, which are complete, and clears the buffer.
+func (l *listener) completed(calls []memproxy.ToolWords) []memproxy.ToolWords {
 	for _, id := range l.order {
-		calls = append(calls, told(id, l.parts[id]))
+		calls = append(calls, callText(id, l.parts[id]))
 	}
 	if l.over {
 		calls = append(calls, memproxy.ToolWords{Unclear: true})
@@ -132,8 +132,8 @@ func (l *listener) told(calls []memproxy.ToolWords) []memproxy.ToolWords {
 	return calls
 }
 
-// callsOf returns the tool calls of a message, each once: the server repeats a single
-// one in tool_call.
+// callsOf returns the tool calls of a message, each once: the server repeats a single call
+// in tool_call and in tool_calls.
 func callsOf(m *jsondoc.Value) []*jsondoc.Value {
 	if list := m.Get("tool_calls").List(); len(list) > 0 {
 		return list
@@ -144,9 +144,9 @@ func callsOf(m *jsondoc.Value) []*jsondoc.Value {
 	return nil
 }
 
-// told returns the strings and member names in a call's arguments. Arguments that are
-// incomplete, or that the server's lenient parser alone would accept, are unclear.
-func told(id, arguments string) memproxy.ToolWords {
+// callText returns the strings and member names in a call's arguments. Arguments are
+// unclear if they are incomplete, or if only the server's lenient parser accepts them.
+func callText(id, arguments string) memproxy.ToolWords {
 	if arguments == "" {
 		return memproxy.ToolWords{Call: id}
 	}
@@ -158,8 +158,8 @@ func told(id, arguments string) memproxy.ToolWords {
 }
 
 // speaks reports whether a tool's result comes from a third party. Of the server's own
-// tools only those count that fetch pages or files: code computes what an agent wrote,
-// other agents belong to the caller, and memories are checked when they are read.
+// tools only those that fetch pages or files count: run_code executes code that the agent
+// wrote, other agents belong to the caller, and memories are checked when they are read.
 func speaks(name string) bool {
 	switch name {
 	case "":
@@ -170,8 +170,8 @@ func speaks(name string) bool {
 	return !builtIn(name) && !turn.Gated(name) && toolKind(name) == ""
 }
 
-// result appends what a call returned, unless it failed: an error may repeat the
-// arguments.
+// result appends the result of a call. It skips failed calls, because an error may repeat
+// the arguments.
 func result(out []memproxy.ToolWords, name string, v *jsondoc.Value) []memproxy.ToolWords {
 	id := v.Get("tool_call_id").Text()
 	if id == "" || !speaks(name) || v.Get("status").Text() != "success" {

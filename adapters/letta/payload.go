@@ -17,15 +17,15 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// payload is a body and the JSON document in it: the whole body, a part of a form, or
-// the text of a JSON string in either.
+// payload is a body and the JSON document in it. The document is the whole body or a part
+// of a form, and in either it may be encoded as a JSON string.
 type payload struct {
 	body       []byte
-	start, end int // position of the document in the body
-	quoted     bool
+	start, end int  // position of the document in the body
+	quoted     bool // the document is encoded as a JSON string
 	doc        *jsondoc.Doc
 	fields     []part // parts of a form other than the file
-	document   part   // the uploaded part
+	document   part   // the part named file
 }
 
 // newPayload parses a body. It returns nil if there is none.
@@ -45,7 +45,7 @@ func newPayload(r *row, req memproxy.Request, body []byte, depth int) (*payload,
 	}
 	read := jsondoc.ParseRequest
 	if r.kind == memproxy.Recall {
-		read = jsondoc.Parse // nothing is stored
+		read = jsondoc.Parse // a read stores nothing
 	}
 	if p.doc, err = read(body[p.start:p.end], depth); err != nil {
 		if boundary == "" {
@@ -54,14 +54,13 @@ func newPayload(r *row, req memproxy.Request, body []byte, depth int) (*payload,
 		return nil, err
 	}
 	if r.shape == file && p.doc.Root.Kind == jsondoc.String {
-		// Old clients send the file as a JSON string of JSON.
-		p.quoted = true
+		p.quoted = true // old clients encode the file as a JSON string
 		p.doc, err = jsondoc.ParseRequest([]byte(p.doc.Root.Text()), depth)
 	}
 	return p, err
 }
 
-// patched returns the body with a new text of the document.
+// patched returns the body with a new document.
 func (p *payload) patched(doc []byte) ([]byte, error) {
 	if p.quoted {
 		var err error
@@ -78,8 +77,8 @@ func (p *payload) patched(doc []byte) ([]byte, error) {
 	return append(out, p.body[p.end:]...), nil
 }
 
-// media refuses bodies whose type the backend might read differently. It returns the
-// boundary of a form.
+// media refuses bodies whose content type the backend might read differently. It returns
+// the boundary of a form, or "" if the body is not a form.
 func media(r *row, req memproxy.Request, body []byte) (boundary string, err error) {
 	kind, params, err := spelling.ContentType(req.Header)
 	switch {
@@ -93,7 +92,7 @@ func media(r *row, req memproxy.Request, body []byte) (boundary string, err erro
 		if !plainBoundary(params["boundary"]) {
 			return "", bad(memproxy.PayloadContentType, 415, "", "the form's boundary cannot be read in one way")
 		}
-		return params["boundary"], spelling.UTF8(params) // also of names and fields
+		return params["boundary"], spelling.UTF8(params) // the charset also applies to field names
 	case !spelling.JSON(kind) || r.shape == upload:
 		return "", bad(memproxy.PayloadContentType, 415, "", "this route does not take this content type")
 	}
@@ -118,7 +117,7 @@ func malformedForm(detail string) error {
 	return bad(memproxy.PayloadMalformed, 400, "", detail)
 }
 
-// form parses a form and refuses everything that parsers read differently. One part
+// form parses a multipart form, and refuses one that parsers read differently. One part
 // must be named file.
 func (p *payload) form(boundary string) error {
 	open, delim := []byte("--"+boundary+"\r\n"), []byte("\r\n--"+boundary)
@@ -224,11 +223,11 @@ func (d *decoding) fields(p part) error {
 	case p.name == "secrets" || p.name == "env_vars_json":
 		d.op.Steering = d.op.Steering || len(p.data) > 0
 		d.op.Administers = d.op.Administers || len(p.data) > 0
-		wire.Add(d.op, ptr, string(p.data), d.as(memproxy.ItemSteering))
+		wire.Add(d.op, ptr, string(p.data), d.newItem(memproxy.ItemSteering))
 	case !utf8.Valid(p.data):
-		wire.Add(d.op, ptr, p.media, d.as(memproxy.ItemData))
+		wire.Add(d.op, ptr, p.media, d.newItem(memproxy.ItemData))
 	case len(p.data) > 0:
-		wire.Add(d.op, ptr, string(p.data), d.as(memproxy.ItemMetadata))
+		wire.Add(d.op, ptr, string(p.data), d.newItem(memproxy.ItemMetadata))
 	}
 	return nil
 }
@@ -237,9 +236,8 @@ func (d *decoding) fields(p part) error {
 // file: 300 tokens of four bytes.
 const chunkBytes = 1200
 
-// estimate returns the number of memories that a body creates if it does not list them:
-// one for each text of an agent file that is not a message, and one for each captured
-// message.
+// estimate returns the number of memories that a body creates if it does not list them: one
+// for each text of an agent file outside of messages, and one for each captured message.
 func estimate(op *memproxy.Operation, s shape) int {
 	n := 0
 	for i := range op.Items {
@@ -250,24 +248,24 @@ func estimate(op *memproxy.Operation, s shape) int {
 	return n
 }
 
-// document reads an uploaded file. Plain text is content; other files are only known to
-// exist.
+// document reads an uploaded file. Plain text becomes content. Of other files only the
+// media type is recorded, as data that memproxy cannot screen.
 func (d *decoding) document(one part) {
 	if one.filename != "" {
-		wire.Add(d.op, "part:file/filename", one.filename, d.as(memproxy.ItemMetadata))
+		wire.Add(d.op, "part:file/filename", one.filename, d.newItem(memproxy.ItemMetadata))
 	}
 	query, _ := url.ParseQuery(d.req.Query)
 	if plainText(one, cmp.Or(query.Get("name"), one.filename)) {
-		wire.Add(d.op, "part:file", string(one.data), d.as(memproxy.ItemContent))
+		wire.Add(d.op, "part:file", string(one.data), d.newItem(memproxy.ItemContent))
 	} else {
-		wire.Add(d.op, "part:file", one.media, d.as(memproxy.ItemData))
+		wire.Add(d.op, "part:file", one.media, d.newItem(memproxy.ItemData))
 	}
 	d.cost = (len(one.data) + chunkBytes - 1) / chunkBytes
 }
 
-// plainText reports whether name, type and bytes of a file all indicate text. The
-// server uses the name in the query before the file's own, and the type if the name has
-// no extension. It converts documents whatever their bytes are.
+// plainText reports whether the name, type and bytes of a file all indicate text. The
+// server prefers the name in the query to the file's own, and uses the type if the name has
+// no extension. It converts other documents to text whatever their bytes are.
 func plainText(p part, name string) bool {
 	kind, _, _ := strings.Cut(strings.ToLower(p.media), ";")
 	kind = strings.TrimSpace(kind)
@@ -280,7 +278,7 @@ func plainText(p part, name string) bool {
 	default:
 		return false
 	}
-	// Python sees no extension in ".txt", and a media type in "data:a/b,c.txt".
+	// Python finds no extension in ".txt", and a media type in "data:a/b,c.txt".
 	base := strings.TrimSuffix(name, ext)
 	plain := strings.ContainsFunc(base, unicode.IsLetter) || strings.ContainsFunc(base, unicode.IsDigit)
 	return text && plain && !strings.Contains(base, ":") && utf8.Valid(p.data) && bytes.IndexByte(p.data, 0) < 0

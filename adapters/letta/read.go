@@ -19,9 +19,9 @@ var (
 	errWhole = errors.New("letta: the answer is one memory and cannot be given without it")
 )
 
-// Read implements the gate's reader. It finds every memory in the answer to a read, and
-// the new objects in the answer to a creation. Other answers contain nothing that is
-// new to the gate and are not read.
+// Read implements the gate's reader. It finds every memory in the answer to a read, and the
+// new objects in the answer to a creation. It does not read other answers, because they
+// contain no memory that is new to the gate; see Disclosed for answers to changes.
 func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
 	r := a.Row(rt.ID)
@@ -30,7 +30,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	case !reads && len(bytes.TrimSpace(reply.Body)) == 0:
 		return rd, nil
 	case r != nil && r.shape == toolRun:
-		return rd, found(rd, rt, reply.Body)
+		return rd, readToolResult(rd, rt, reply.Body)
 	case r != nil && r.is(makes):
 		return rd, createdObjects(rd, reply)
 	case r == nil, rt.Derived, !reads && rt.Kind != memproxy.Learn:
@@ -41,13 +41,13 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		return nil, err
 	}
 	rd.Traces = reads && pausedHistory(reply.Body)
-	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: holders(r, rt, req)}
+	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: requestParents(r, rt, req)}
 	if !reads {
-		defer counted(rd, r)
+		defer markCounted(rd, r)
 		f.bodies = a.bodies
 	}
 	if r.shape == search {
-		f.agent = rt.Params[searched]
+		f.agent = rt.Params[searchedAgent]
 	}
 	root := doc.Root
 	switch {
@@ -58,7 +58,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 			return rd, err
 		}
 		for _, e := range root.Elems {
-			f.came(e.Get("archive_id").Text(), "") // the server creates an agent's archive with its first passage
+			f.recordUnowned(e.Get("archive_id").Text(), "") // an agent's first passage creates its archive
 		}
 		return rd, nil
 	case root.Kind != jsondoc.Object:
@@ -66,7 +66,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	case r.is(inside) && reads:
 		f.inside(root)
 	case !reads:
-		return rd, f.made(root, r)
+		return rd, f.created(root, r)
 	default:
 		for _, key := range listKeys {
 			if v := root.Get(key); v != nil && v.Kind == jsondoc.Array && root.Get("id") == nil {
@@ -78,14 +78,14 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	return rd, nil
 }
 
-// listKeys are the members in which answers keep their elements.
+// listKeys are the members of answers that list their elements.
 var listKeys = [...]string{"results", "files", "messages", "agents", "blocks", "items", "data"}
 
 // finding is the state of reading one answer.
 type finding struct {
 	rd    *memproxy.Reading
 	doc   *jsondoc.Doc
-	agent string // whose memory the route reads, or ""
+	agent string // the agent whose memory the route reads, or ""
 	// objects that hold all elements, according to the request
 	within []memproxy.Ref
 	// bodies, if set, are needed for an object's members other than a memory's text
@@ -104,10 +104,10 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	m.Pointer = ptr
 	m.Scope.Agent = cmp.Or(m.Scope.Agent, v.Get("agent_id").Text())
 	if text := v.Get("embedded_text").Text(); inner != v && text != "" {
-		m.Also = append(m.Also, text) // the same text, as it was indexed
+		m.Also = append(m.Also, text) // the text as it was indexed
 	}
 	if KindOf(m.ID) == TargetTool {
-		if common(inner) {
+		if isBuiltInTool(inner) {
 			return nil // every tenant has the built-in tools
 		}
 		m.Text, m.TextAt = "", "" // a tool's description is not memory
@@ -122,7 +122,8 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-// wrapped returns the object of an element and its pointer: search results contain it.
+// wrapped returns the object in an element of a search result with its pointer, or the
+// element itself if it wraps no object.
 func wrapped(v *jsondoc.Value, ptr string) (*jsondoc.Value, string) {
 	for _, key := range [...]string{"passage", "message"} {
 		if in := v.Get(key); in != nil && in.Kind == jsondoc.Object && v.Get("id") == nil {
@@ -153,14 +154,14 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	case TargetGroup:
 		m.Scope.Agent = leader(v)
 	case TargetTool:
-		m.Common = common(v)
+		m.Common = isBuiltInTool(v)
 	case TargetIdentity:
 		m.Scope.User = m.ID
 	case TargetMessage:
 		m.Layer = memproxy.Episodic
-		// The first of an agent's messages is the prompt, which contains its blocks.
+		// The system message is the compiled prompt, which contains the agent's blocks.
 		m.Compiled = v.Get("message_type").Text() == "system_message" || v.Get("role").Text() == "system"
-	case TargetPassage: // the server never changes one
+	case TargetPassage: // immutable
 	default:
 		m.Mutable = true
 	}
@@ -192,7 +193,7 @@ func textOf(v *jsondoc.Value) (text, key string) {
 		case t == nil:
 		case t.Kind == jsondoc.String:
 			return t.Text(), key
-		case t.Kind == jsondoc.Array: // parts of a message
+		case t.Kind == jsondoc.Array: // the parts of a message
 			var parts []string
 			for _, e := range t.Elems {
 				if text := e.Get("text"); text != nil {
@@ -205,11 +206,11 @@ func textOf(v *jsondoc.Value) (text, key string) {
 	return "", ""
 }
 
-// homes are the pointers of blocks in an agent's state, or in its memory alone. The
-// first two hold the same blocks.
-var homes = [...]string{"/memory/blocks", "/blocks", "/memory/file_blocks", "/file_blocks"}
+// blockLists are the pointers of the lists of blocks in an agent's state, or in its memory
+// alone. The first two lists have the same blocks.
+var blockLists = [...]string{"/memory/blocks", "/blocks", "/memory/file_blocks", "/file_blocks"}
 
-// inside reads the blocks of one agent. Access to the agent itself was decided by the
+// inside reads the blocks of one agent. Access to the agent itself was decided for the
 // path.
 func (f *finding) inside(root *jsondoc.Value) {
 	if root.Get("id") != nil {
@@ -224,7 +225,7 @@ func (f *finding) blocks(ptr, agent string) {
 	f.agent = agent
 	defer func() { f.agent = was }()
 	var seen []string
-	for _, home := range homes {
+	for _, home := range blockLists {
 		for i, e := range f.doc.At(ptr + home).List() {
 			if e.Kind != jsondoc.Object {
 				f.rd.Memories = append(f.rd.Memories, memproxy.Memory{Pointer: jsondoc.Index(ptr+home, i), Unreadable: true})
@@ -240,9 +241,9 @@ func (f *finding) blocks(ptr, agent string) {
 	}
 }
 
-// made reads the answer to a creation: the new object, its blocks, and the ids of its
-// agents. The object gets the pointer of its id, because it contains the others.
-func (f *finding) made(root *jsondoc.Value, r *row) error {
+// created reads the answer to a creation: the new object, its blocks, and the ids of its
+// agents. The object's pointer is that of its id, because the object contains the others.
+func (f *finding) created(root *jsondoc.Value, r *row) error {
 	if id := root.Get("id"); id != nil && id.Kind == jsondoc.String {
 		m := f.memory(root, "/id")
 		m.Members = f.bodies.image(objectKind(m.ID), root, f.doc)
@@ -254,7 +255,7 @@ func (f *finding) made(root *jsondoc.Value, r *row) error {
 	}
 	for _, key := range [...]string{"agent_ids", "isolated_block_ids"} {
 		if key == "agent_ids" && r.shape != file && r.shape != agent {
-			continue // a group or an identity only names its agents
+			continue // groups and identities refer to existing agents
 		}
 		for i, e := range root.Get(key).List() {
 			if e.Kind != jsondoc.String {
@@ -270,9 +271,9 @@ func (f *finding) made(root *jsondoc.Value, r *row) error {
 	return nil
 }
 
-// counted marks which new objects a budget counts, and whether the answer names all of
-// them.
-func counted(rd *memproxy.Reading, r *row) {
+// markCounted marks the new objects that no budget counts, and whether the answer lists all
+// new objects.
+func markCounted(rd *memproxy.Reading, r *row) {
 	switch r.shape {
 	case block, blocks, passage, passages:
 		rd.Settles = true

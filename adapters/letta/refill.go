@@ -12,18 +12,18 @@ import (
 	"github.com/memproxy/memproxy/adapters/pages"
 )
 
-// Numbers of elements that the server returns: at most, and at least if the request
-// sets no limit.
+// The server's largest numbers of elements per answer, and its smallest default numbers,
+// for lists and for searches.
 const (
-	maxList    = 1000
-	maxSearch  = 100
-	someList   = 50
-	someSearch = 5
+	maxList       = 1000
+	maxSearch     = 100
+	defaultList   = 50
+	defaultSearch = 5
 )
 
-// Refill implements the gate's refiller: lists continue after their last element,
-// searches are repeated with a higher limit. A list that pages backwards is not
-// refilled: the server returns the start of the range before the cursor, not its end.
+// Refill implements the gate's refiller: lists continue after their last element, and
+// searches are repeated with a higher limit. A list that pages backwards is not refilled,
+// because the server returns the start of the range before the cursor, not its end.
 func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	r := a.Row(rt.ID)
 	if r == nil || rt.Kind != memproxy.Recall || rt.Derived || r.is(inside) {
@@ -33,11 +33,11 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 	var ok bool
 	switch {
 	case r.id == "letta.search_archival_memory":
-		ok = again(&o, sent)
+		ok = refillByQueryLimit(&o, sent)
 	case r.shape == search:
-		ok = longer(&o, sent, body)
+		ok = refillByBodyLimit(&o, sent, body)
 	case r.shape == bare && sent.Method == "GET":
-		ok = onwards(&o, sent)
+		ok = refillByCursor(&o, sent)
 	}
 	if !ok {
 		return nil
@@ -45,12 +45,12 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 	return pages.New(o, reply, rd)
 }
 
-// onwards continues a list by its cursor.
-func onwards(o *pages.Options, sent memproxy.Request) (ok bool) {
+// refillByCursor continues a list after its last element.
+func refillByCursor(o *pages.Options, sent memproxy.Request) (ok bool) {
 	if _, backwards := pages.Param(sent.Query, "before"); backwards {
 		return false
 	}
-	o.Max, o.Whole = maxList, someList
+	o.Max, o.Whole = maxList, defaultList
 	o.Ask = func(n int, after string) (memproxy.SideRequest, bool) {
 		q := sent
 		q.Query = pages.With(pages.With(q.Query, "after", after), "limit", strconv.Itoa(n))
@@ -60,9 +60,9 @@ func onwards(o *pages.Options, sent memproxy.Request) (ok bool) {
 	return ok
 }
 
-// again repeats a search whose limit is in the query.
-func again(o *pages.Options, sent memproxy.Request) (ok bool) {
-	o.Again, o.Max, o.Whole = true, maxSearch, someSearch
+// refillByQueryLimit repeats a search whose limit is in the query.
+func refillByQueryLimit(o *pages.Options, sent memproxy.Request) (ok bool) {
+	o.Again, o.Max, o.Whole = true, maxSearch, defaultSearch
 	o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
 		q := sent
 		q.Query = pages.With(q.Query, "top_k", strconv.Itoa(n))
@@ -72,18 +72,18 @@ func again(o *pages.Options, sent memproxy.Request) (ok bool) {
 	return ok
 }
 
-// longer repeats a search whose limit is in the body.
-func longer(o *pages.Options, sent memproxy.Request, body []byte) bool {
+// refillByBodyLimit repeats a search whose limit is in the body.
+func refillByBodyLimit(o *pages.Options, sent memproxy.Request, body []byte) bool {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
 		return false
 	}
-	if v := doc.Root.Get("limit"); given(v) != nil {
+	if v := doc.Root.Get("limit"); nonNull(v) != nil {
 		if o.Want, err = strconv.Atoi(string(doc.Raw(v))); err != nil || o.Want <= 0 {
 			return false
 		}
 	}
-	o.Again, o.Max, o.Whole = true, maxSearch, someSearch
+	o.Again, o.Max, o.Whole = true, maxSearch, defaultSearch
 	o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
 		e := doc.Edit()
 		e.Object(doc.Root, func(m *jsondoc.Member) bool { return m.Name == "limit" }, [][]byte{[]byte(`"limit":` + strconv.Itoa(n))})
@@ -102,7 +102,7 @@ func (a *Adapter) Counts(rt memproxy.Route, req memproxy.Request, ids []string) 
 	var out []memproxy.Request
 	for _, id := range ids {
 		if KindOf(id) == TargetFile {
-			out = append(out, side(req, "GET", "/v1/folders/"+url.PathEscape(folder)+"/files/"+url.PathEscape(id), ""))
+			out = append(out, sideRequest(req, "GET", "/v1/folders/"+url.PathEscape(folder)+"/files/"+url.PathEscape(id), ""))
 		}
 	}
 	return out
@@ -125,7 +125,7 @@ func (a *Adapter) Counted(reply memproxy.Reply) (more int64, over bool, err erro
 	chunks := "total_chunks"
 	switch status {
 	case "completed":
-	case "error": // chunks that were embedded before the failure stay
+	case "error": // chunks that were embedded before the failure remain stored
 		chunks = "chunks_embedded"
 	default:
 		return 0, false, nil
@@ -135,7 +135,7 @@ func (a *Adapter) Counted(reply memproxy.Reply) (more int64, over bool, err erro
 	case v != nil && v.Kind == jsondoc.Number:
 		more, err = strconv.ParseInt(string(doc.Raw(v)), 10, 64)
 	case status == "completed":
-		err = errShape // an older server without counts
+		err = errShape // older servers do not count
 	}
 	if more < 0 {
 		err = errShape
@@ -146,15 +146,16 @@ func (a *Adapter) Counted(reply memproxy.Reply) (more int64, over bool, err erro
 // maxWholes bounds the side requests for the agents of one file.
 const maxWholes = 64
 
-// Wholes implements the gate's completer: an import is answered with the ids of its
-// agents. The passages of documents in the file are counted by no answer.
+// Wholes implements the gate's completer: the answer to an import has only the ids of its
+// agents, so each agent is requested. all is false if there are too many agents, or if the
+// file has documents, because no answer reports the number of their passages.
 func (a *Adapter) Wholes(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, rd *memproxy.Reading) (asks []memproxy.Request, all bool) {
 	if r := a.Row(rt.ID); r == nil || r.shape != file {
 		return nil, false
 	}
 	for i := range rd.Memories {
 		if id := rd.Memories[i].ID; KindOf(id) == TargetAgent && len(asks) < maxWholes {
-			asks = append(asks, side(req, "GET", "/v1/agents/"+url.PathEscape(id), included+"&include=agent.managed_group"))
+			asks = append(asks, sideRequest(req, "GET", "/v1/agents/"+url.PathEscape(id), included+"&include=agent.managed_group"))
 		}
 	}
 	p, ok := op.Parsed.(*payload)
@@ -180,7 +181,7 @@ func (a *Adapter) Whole(reply memproxy.Reply) (*memproxy.Reading, error) {
 	}
 	f.group(doc.Root)
 	for _, e := range doc.Root.Get("sources").List() {
-		f.came(e.Get("id").Text(), agent)
+		f.recordUnowned(e.Get("id").Text(), agent)
 	}
 	return f.rd, nil
 }

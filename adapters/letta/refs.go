@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// maxRefs bounds the objects that one request may name: each is looked up in the
-// ledger, and some in the server.
+// maxRefs bounds the objects that one request may name. Each is looked up in the ledger,
+// and some on the server.
 const maxRefs = 1000
 
 // refs records every existing object and every owner that the request names, in its
@@ -55,7 +55,7 @@ func (d *decoding) refs() error {
 	}
 	r.owners()
 	if key := d.doc; key != nil && d.row.id == "letta.upsert_identity" {
-		if v := given(key.Root.Get("identifier_key")); v != nil && v.Kind == jsondoc.String {
+		if v := nonNull(key.Root.Get("identifier_key")); v != nil && v.Kind == jsondoc.String {
 			d.op.Upserts = byKey + url.QueryEscape(v.Text())
 			d.target(d.op.Upserts)
 		}
@@ -86,13 +86,13 @@ func (r *referring) add(kind memproxy.TargetKind, id, ptr string) {
 	r.op.Refs = append(r.op.Refs, at)
 }
 
-// path records the object that a path parameter names by id, or by name if its owner
-// cannot be looked up, and the ids in any other value.
+// path records the object that a path parameter names by id, or by name if its owner cannot
+// be looked up, and the ids in other parameters.
 func (r *referring) path(name, value string) {
 	switch {
 	case paramKind(name) != "" && KindOf(value) != "":
 		r.add(memproxy.TargetMemory, value, "path:"+name)
-	case unasked(name) && r.row.kind != memproxy.Admin:
+	case lacksOwner(name) && r.row.kind != memproxy.Admin:
 		r.add(targetName, name+":"+value, "path:"+name)
 		fallthrough
 	default:
@@ -100,11 +100,11 @@ func (r *referring) path(name, value string) {
 	}
 }
 
-// targetName is the kind of objects that are given by name and whose owner neither the
-// ledger nor the server can report.
+// targetName is the kind of objects that a request identifies by name, whose owner neither
+// the ledger nor the server can report.
 const targetName memproxy.TargetKind = "name"
 
-// ids records the ids in a value: one, or several separated by commas, as some routes
+// ids records the ids in a value: one id, or several separated by commas, which some routes
 // accept.
 func (r *referring) ids(value, ptr string) {
 	if len(value) < minID {
@@ -163,8 +163,8 @@ func holdsText(name string) bool {
 	return false
 }
 
-// owners records the identities that the request claims, and its targets. An identity's
-// key is left out: the request that sets it creates it, and the claim carries it.
+// owners records the identities that the request claims, and its targets. It leaves out an
+// identity's key: the request that sets a key creates it, and the claim already has it.
 func (r *referring) owners() {
 	for _, id := range r.op.Targets {
 		if KindOf(id) != TargetLabel {
@@ -178,7 +178,7 @@ func (r *referring) owners() {
 		}
 		for _, v := range c.Values {
 			switch kind := KindOf(v); {
-			case kind != "" && kind != TargetLabel: // labels occur in paths only; elsewhere such a value is an unknown name
+			case kind != "" && kind != TargetLabel: // only paths have labels; elsewhere such a value is an unknown name
 				r.add(memproxy.TargetMemory, v, c.Pointer)
 			case !strings.Contains(c.Pointer, "identifier_key"):
 				r.add(memproxy.TargetEntity, memproxy.OwnerID(c.Dim, v), c.Pointer)
@@ -200,8 +200,8 @@ func hasIDForm(s string) bool {
 	return s[at-1] == '-' && spelling.UUID(s[at:]) && spelling.Word(s[:at-1], "-_")
 }
 
-// paramKind returns the kind of object that a path parameter names by its id, or "". A
-// test knows why the others name none.
+// paramKind returns the kind of object that a path parameter names by its id, or "". A test
+// has the reason for every parameter without a kind.
 func paramKind(param string) memproxy.TargetKind {
 	switch param {
 	case "batch_id":
@@ -226,9 +226,9 @@ func changedKind(param string) memproxy.TargetKind {
 	}
 }
 
-// unasked reports whether a path parameter names an object whose owner cannot be looked
-// up: where several tenants share the server, it cannot be named.
-func unasked(param string) bool {
+// lacksOwner reports whether a path parameter names an object whose owner cannot be looked
+// up. Such an object is refused where several tenants share the server.
+func lacksOwner(param string) bool {
 	switch param {
 	case "connection", "deployment_id", "mcp_server_id", "mcp_server_name", "rest", "schedule", "template_version":
 		return true

@@ -22,7 +22,7 @@ func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (mempro
 	case "letta.send_message", "letta.create_agent_message_stream", "letta.send_conversation_message":
 		agent, conversation := where(rt, body)
 		if name := turn.Again(agent, conversation, body); name != "" {
-			// The server finds the run by the messages' ids, whoever sent them.
+			// The server finds the run by the messages' ids, whoever sends them.
 			return memproxy.Resumption{Names: []string{name}, Anywhere: true, Starts: true}, true
 		}
 		return memproxy.Resumption{}, false
@@ -40,7 +40,7 @@ func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (mempro
 		q.Names = []string{run}
 		return q, true
 	}
-	// Ids in the body are only claimed; access was decided for the conversation.
+	// Ids in the body are unverified claims: access was decided for the conversation only.
 	agent, conversation := where(rt, body)
 	place := turn.Place(agent, conversation)
 	switch run, otid := doc.Root.Get("run_id").Text(), doc.Root.Get("otid").Text(); {
@@ -92,10 +92,10 @@ func (r runs) Asks(rt memproxy.Route, req memproxy.Request, body []byte) (runs [
 	return runs, false
 }
 
-// Merge implements the gate's chainer: it presents a turn as its first run, in the
-// state of the last one, with the messages, steps and numbers of all. A page is no longer
-// than requested: the server accepts a message or a step of any run as a cursor, so the
-// next page continues after it.
+// Merge implements the gate's chainer: it presents the runs of a turn as its first run, in
+// the state of the last run, with the messages, steps and numbers of all runs. A page is
+// not longer than requested. The server accepts a message or a step of any run as a cursor,
+// so the next page continues after it.
 func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bool, answers [][]byte) ([]byte, error) {
 	docs := make([]*jsondoc.Doc, len(answers))
 	for i, b := range answers {
@@ -110,9 +110,9 @@ func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bo
 		return oneRun(docs, run, over), nil
 	case runMessages, runSteps:
 	default:
-		all := make([]ofRun, len(docs))
+		all := make([]runValue, len(docs))
 		for i, doc := range docs {
-			all[i] = ofRun{doc, doc.Root}
+			all[i] = runValue{doc, doc.Root}
 		}
 		e := docs[0].Edit()
 		sum(e, all)
@@ -123,7 +123,7 @@ func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bo
 		slices.Reverse(docs)
 	}
 	var all [][]byte
-	left, last := page(q), ""
+	left, last := pageLimit(q), ""
 	for _, doc := range docs {
 		for _, m := range doc.Root.Elems {
 			if id := m.Get("id").Text(); id != last { // several parts of one message have its id
@@ -137,7 +137,7 @@ func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bo
 	return turn.List(all), nil
 }
 
-// inRun sets the run of a message to the one that callers know.
+// inRun sets the run of a message to run, the id that callers know.
 func inRun(raw []byte, run string) []byte {
 	doc, err := jsondoc.Parse(raw, 0)
 	if err != nil {
@@ -152,29 +152,29 @@ func inRun(raw []byte, run string) []byte {
 	return e.Apply()
 }
 
-// ofRun is a value of one run's answer.
-type ofRun struct {
+// runValue is a value in the answer about one run.
+type runValue struct {
 	doc *jsondoc.Doc
 	v   *jsondoc.Value
 }
 
-// sum puts the sums of the runs' numbers into the first one's answer, in objects member by
-// member, and joins their lists. What is no number, and the time at which a run started,
-// is the first run's.
-func sum(e *jsondoc.Edits, all []ofRun) {
+// sum replaces numbers in the first run's answer by the sums over all runs, in objects
+// member by member, and joins lists without duplicates. Other values, and the time at which
+// a run started, stay those of the first run.
+func sum(e *jsondoc.Edits, all []runValue) {
 	into := all[0].v
-	given := slices.DeleteFunc(slices.Clone(all), func(p ofRun) bool { return p.v == nil || p.v.Kind == jsondoc.Null })
+	given := slices.DeleteFunc(slices.Clone(all), func(p runValue) bool { return p.v == nil || p.v.Kind == jsondoc.Null })
 	if len(given) == 0 {
 		return
 	}
 	switch first := given[0]; {
-	case first.v != into: // the first run has none
+	case first.v != into: // the first run has no value, so that of a later run is its base
 		doc, err := jsondoc.Parse(first.doc.Raw(first.v), 0)
 		if err != nil {
 			return // unreachable: part of a parsed document
 		}
 		sub := doc.Edit()
-		given[0] = ofRun{doc, doc.Root}
+		given[0] = runValue{doc, doc.Root}
 		sum(sub, given)
 		e.Replace(into, sub.Apply())
 	case first.v.Kind == jsondoc.Number:
@@ -182,12 +182,12 @@ func sum(e *jsondoc.Edits, all []ofRun) {
 		for _, p := range given {
 			i, whole := p.doc.Int(p.v)
 			if !whole {
-				return // the first run's is shown
+				return // not an integer: the first run's number stays
 			}
 			n += i
 		}
 		e.Replace(into, strconv.AppendInt(nil, n, 10))
-	case first.v.Kind == jsondoc.Array: // the tools that were used
+	case first.v.Kind == jsondoc.Array: // such as the list of used tools
 		var each [][]byte
 		for _, p := range given {
 			for _, v := range p.v.Elems {
@@ -199,7 +199,7 @@ func sum(e *jsondoc.Edits, all []ofRun) {
 		e.Replace(into, turn.List(each))
 	case into.Kind == jsondoc.Object:
 		for _, m := range into.Members {
-			of := make([]ofRun, len(all))
+			of := make([]runValue, len(all))
 			for i, p := range all {
 				of[i].doc = p.doc
 				if p.v != nil && p.v.Kind == jsondoc.Object {
@@ -213,7 +213,8 @@ func sum(e *jsondoc.Edits, all []ofRun) {
 	}
 }
 
-// oneRun returns the last run with the id and the start of the first.
+// oneRun returns the last run with the id and the start of the first. Unless the turn is
+// over, the run is shown as running.
 func oneRun(docs []*jsondoc.Doc, run string, over bool) []byte {
 	first, last := docs[0], docs[len(docs)-1]
 	e := last.Edit()
@@ -236,8 +237,9 @@ func oneRun(docs []*jsondoc.Doc, run string, over bool) []byte {
 	return e.Apply()
 }
 
-// Probe implements the gate's prober: a request to run a tool of an agent runs the one
-// that the agent has by that name, and one that detaches a folder may delete a block.
+// Probe implements the gate's prober. Two kinds of request need the agent's state: one that
+// runs a tool, because the agent may have a custom tool of that name, and one that detaches
+// a folder, because the server may delete a block with it.
 func (r runs) Probe(rt memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool) {
 	row, include := r.routes.Row(rt.ID), "include=agent.tools"
 	switch agent = rt.Params["agent_id"]; {
@@ -248,20 +250,20 @@ func (r runs) Probe(rt memproxy.Route, req memproxy.Request) (agent string, q me
 	case row.shape != toolRun:
 		return "", q, false
 	}
-	return agent, side(req, "GET", prefixOf(req)+"/agents/"+url.PathEscape(agent), include), true
+	return agent, sideRequest(req, "GET", prefixOf(req)+"/agents/"+url.PathEscape(agent), include), true
 }
 
 func detachesFolder(r *row) bool {
 	return r.id == "letta.detach_folder_from_agent" || r.id == "letta.detach_source_from_agent"
 }
 
-// Probed implements the gate's prober. The decoder knows tools by name, but the agent
-// may have a custom tool of the same name. The server does not run a tool that the
-// agent lacks.
+// Probed implements the gate's prober. The decoder identifies tools by name only, but the
+// agent may have a custom tool of that name: it is refused if its writes cannot be
+// predicted. The server does not run a tool that the agent lacks.
 func (r runs) Probed(rt memproxy.Route, reply memproxy.Reply) error {
 	switch {
 	case reply.Status == 404 || reply.Status == 422 || reply.Status == 400:
-		return nil // no such agent
+		return nil // the agent does not exist, and the server reports it
 	case reply.Status < 200 || reply.Status > 299:
 		return fmt.Errorf("letta: asked for the agent, the server answers %d", reply.Status)
 	}
@@ -284,7 +286,7 @@ func (r runs) Probed(rt memproxy.Route, reply memproxy.Reply) error {
 	return nil
 }
 
-// losesBlockError says why a folder is not detached.
+// losesBlockError reports why detaching a folder is refused.
 type losesBlockError struct{}
 
 func (losesBlockError) Error() string {
@@ -293,10 +295,10 @@ func (losesBlockError) Error() string {
 
 func (losesBlockError) Unwrap() error { return memproxy.ErrUngated }
 
-// losesBlock reports whether the server deletes a block of the agent when a folder is
-// detached. Older servers kept what a sleeptime agent had read in a folder in a block of
-// the folder's name, and 0.16.8 still deletes such a block, whoever wrote it, even if the
-// folder was not attached.
+// losesBlock returns an error if the server may delete a block of the agent when a folder
+// is detached. Older servers stored what a sleeptime agent read in a folder in a block with
+// the folder's name. 0.16.8 still deletes a block with that name, whoever wrote it, even if
+// the folder was not attached.
 func losesBlock(doc *jsondoc.Doc, folder string) error {
 	if !doc.True(doc.Root.Get("enable_sleeptime")) {
 		return nil
@@ -312,7 +314,7 @@ func losesBlock(doc *jsondoc.Doc, folder string) error {
 		}
 		return nil
 	}
-	return losesBlockError{} // it is not attached, so its name is not known
+	return losesBlockError{} // the folder is not attached, so its name is unknown
 }
 
 // toolKind returns what a memory tool of any version of the V1 server does, or "".
@@ -331,13 +333,13 @@ func toolKind(name string) memproxy.Kind {
 	return ""
 }
 
-// names reports whether a tool's argument names a block or a command, and is no text to
+// names reports whether a tool's argument names a block or a command and is not text to
 // write.
 func names(tool, arg string) bool {
 	return arg == "command" || arg != "patch" && slices.Contains(selfedit.Naming(tool), arg)
 }
 
-// labelsOf returns the blocks that a call writes to.
+// labelsOf returns the labels of the blocks that a call writes to.
 func labelsOf(tool string, args *jsondoc.Value) []string {
 	var out []string
 	add := func(labels ...string) {

@@ -14,7 +14,7 @@ import (
 // Rewrite implements the gate's reader.
 func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
 	w := rewriting{
-		nested: map[string]string{}, copies: map[copied]*memproxy.Memory{}, drop: map[string]bool{},
+		nested: map[string]string{}, copies: map[blockInAgent]*memproxy.Memory{}, drop: map[string]bool{},
 		shown: map[string]string{}, told: map[string]*memproxy.Provenance{},
 	}
 	r := a.Row(rt.ID)
@@ -27,7 +27,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		}
 	}
 	for i := range rd.Memories {
-		if err := w.take(&rd.Memories[i]); err != nil {
+		if err := w.record(&rd.Memories[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -50,40 +50,40 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	}
 	e := doc.Edit()
 	if rt.ID == runMessages {
-		query += "&order=asc" // the server's default; the first value of a name counts
+		query += "&order=asc" // this route's default; an order in the request precedes it and counts
 	}
 	unpause(e, doc, query, types)
 	return e.Apply(), nil
 }
 
-// rewriting is the state of changing one answer. All copies of a block within an agent
-// are changed.
+// rewriting is the state of changing one answer. An agent's state lists a block more than
+// once; every copy is changed.
 type rewriting struct {
 	doc    *jsondoc.Doc
 	e      *jsondoc.Edits
-	nested map[string]string           // pointers of lists of blocks, to the pointer of their agent
-	copies map[copied]*memproxy.Memory // changed blocks in those lists
-	drop   map[string]bool             // pointers of dropped values and of their parents
-	n      int                         // dropped elements of the list
-	shown  map[string]string           // new texts by pointer
+	nested map[string]string                 // from the pointer of a list of blocks to that of its agent
+	copies map[blockInAgent]*memproxy.Memory // changed blocks in those lists
+	drop   map[string]bool                   // pointers of dropped values and of their parents
+	n      int                               // number of dropped elements outside of agents
+	shown  map[string]string                 // new texts by pointer
 	told   map[string]*memproxy.Provenance
 }
 
-// copied is a block of the agent at a pointer.
-type copied struct{ agent, id string }
+// blockInAgent identifies a block by its id within the agent at a pointer.
+type blockInAgent struct{ agent, id string }
 
 func (w *rewriting) agent(ptr string) {
-	for _, home := range homes {
+	for _, home := range blockLists {
 		w.nested[ptr+home] = ptr
 	}
 }
 
-// take records the changes to one memory.
-func (w *rewriting) take(m *memproxy.Memory) error {
+// record records the changes to one memory.
+func (w *rewriting) record(m *memproxy.Memory) error {
 	at := max(0, strings.LastIndexByte(m.Pointer, '/'))
 	agent, nested := w.nested[m.Pointer[:at]]
 	if nested && m.ID != "" {
-		w.copies[copied{agent, m.ID}] = m
+		w.copies[blockInAgent{agent, m.ID}] = m
 	}
 	switch {
 	case m.Drop && m.Pointer == "":
@@ -94,7 +94,7 @@ func (w *rewriting) take(m *memproxy.Memory) error {
 			w.n++
 			return nil
 		}
-		for _, home := range homes { // two of them hold the same blocks
+		for _, home := range blockLists { // two of the lists have the same blocks
 			w.drop[agent+home] = true
 		}
 	default:
@@ -103,7 +103,7 @@ func (w *rewriting) take(m *memproxy.Memory) error {
 	return nil
 }
 
-// change records a memory's new text and provenance at one of its places.
+// change records the new text and provenance of one copy of a memory.
 func (w *rewriting) change(m *memproxy.Memory, ptr, text string) {
 	if m.Show != nil && text != "" {
 		w.shown[text] = *m.Show
@@ -114,7 +114,7 @@ func (w *rewriting) change(m *memproxy.Memory, ptr, text string) {
 }
 
 func (w *rewriting) apply() ([]byte, error) {
-	w.spread()
+	w.addCopies()
 	if err := w.e.Texts(w.shown); err != nil {
 		return nil, err
 	}
@@ -127,17 +127,17 @@ func (w *rewriting) apply() ([]byte, error) {
 		}
 	}
 	for ptr := range w.drop {
-		w.thin(ptr)
+		w.removeDropped(ptr)
 	}
-	w.count()
+	w.lowerCount()
 	return w.e.Apply(), nil
 }
 
-// spread adds the other places of changed blocks.
-func (w *rewriting) spread() {
+// addCopies records the changes for the other copies of changed blocks.
+func (w *rewriting) addCopies() {
 	for home, agent := range w.nested {
 		for i, e := range w.doc.At(home).List() {
-			if m := w.copies[copied{agent, e.Get("id").Text()}]; m != nil && !m.Drop {
+			if m := w.copies[blockInAgent{agent, e.Get("id").Text()}]; m != nil && !m.Drop {
 				at, text := jsondoc.Index(home, i), ""
 				if m.TextAt != "" && e.Get("value").Text() != "" {
 					text = at + "/value"
@@ -148,9 +148,9 @@ func (w *rewriting) spread() {
 	}
 }
 
-// thin removes dropped elements from a list, or dropped members from an object, and all
-// copies of a dropped block within an agent.
-func (w *rewriting) thin(ptr string) {
+// removeDropped removes dropped elements from the list at a pointer, or dropped members
+// from the object there. From an agent's lists it also removes copies of dropped blocks.
+func (w *rewriting) removeDropped(ptr string) {
 	v := w.doc.At(ptr)
 	if v == nil {
 		return
@@ -159,7 +159,7 @@ func (w *rewriting) thin(ptr string) {
 	switch v.Kind {
 	case jsondoc.Array:
 		w.e.Array(v, func(i int) bool {
-			m := w.copies[copied{agent, v.Elems[i].Get("id").Text()}]
+			m := w.copies[blockInAgent{agent, v.Elems[i].Get("id").Text()}]
 			return w.drop[jsondoc.Index(ptr, i)] || nested && m != nil && m.Drop
 		})
 	case jsondoc.Object:
@@ -172,8 +172,8 @@ func (w *rewriting) thin(ptr string) {
 	}
 }
 
-// count lowers the number of elements that some answers report.
-func (w *rewriting) count() {
+// lowerCount subtracts the dropped elements from the count that some answers report.
+func (w *rewriting) lowerCount() {
 	c := w.doc.Root.Get("count")
 	if c == nil || c.Kind != jsondoc.Number || w.n == 0 {
 		return
@@ -183,8 +183,8 @@ func (w *rewriting) count() {
 	}
 }
 
-// createdObjects reads the objects that such a request created: the object itself if it is no
-// agent, and the group of an agent.
+// createdObjects reads the objects that a request with the flag makes created: the object
+// in the answer unless it is an agent or a built-in tool, and the group of an agent.
 func createdObjects(rd *memproxy.Reading, reply memproxy.Reply) error {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
@@ -194,15 +194,15 @@ func createdObjects(rd *memproxy.Reading, reply memproxy.Reply) error {
 	switch id := doc.Root.Get("id").Text(); {
 	case KindOf(id) == TargetAgent:
 		f.group(doc.Root)
-	case KindOf(id) != TargetTool || !common(doc.Root):
-		f.came(id, "")
+	case KindOf(id) != TargetTool || !isBuiltInTool(doc.Root):
+		f.recordUnowned(id, "")
 	}
 	return nil
 }
 
-// came records an object that belongs to the caller unless it has an owner, with the
-// agent that it belongs to.
-func (f *finding) came(id, agent string) {
+// recordUnowned records an object that becomes the caller's unless it already has an owner,
+// with the agent that it belongs to.
+func (f *finding) recordUnowned(id, agent string) {
 	if KindOf(id) != "" && !slices.ContainsFunc(f.rd.Made, func(m memproxy.Made) bool { return m.ID == id }) {
 		f.rd.Made = append(f.rd.Made, memproxy.Made{ID: id, Agent: agent})
 	}
@@ -211,15 +211,15 @@ func (f *finding) came(id, agent string) {
 // group records the group that the server creates with an agent, and the agents in it.
 func (f *finding) group(agent *jsondoc.Value) {
 	for _, g := range turn.Groups(agent) {
-		f.came(g.Get("id").Text(), leader(g))
+		f.recordUnowned(g.Get("id").Text(), leader(g))
 		for _, e := range g.Get("agent_ids").List() {
-			f.came(e.Text(), "")
+			f.recordUnowned(e.Text(), "")
 		}
 	}
 }
 
-// leader returns the agent that a group belongs to: only callers who may act for it have
-// a part in the group.
+// leader returns the agent that a group belongs to. Only callers who may act for that agent
+// have access to the group.
 func leader(group *jsondoc.Value) string {
 	if manager := group.Get("manager_agent_id").Text(); manager != "" {
 		return manager

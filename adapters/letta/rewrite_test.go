@@ -13,7 +13,7 @@ const (
 	readAgent  = "agent-11111111-1111-4111-8111-111111111111"
 	readBlock  = "block-22222222-2222-4222-8222-222222222222"
 	otherBlock = "block-33333333-3333-4333-8333-333333333333"
-	told       = `"memproxy_provenance":{"actor":"agent:dev","confidence":0.7,"attestation":"unknown","state":"validated","contested":false}`
+	callText   = `"memproxy_provenance":{"actor":"agent:dev","confidence":0.7,"attestation":"unknown","state":"validated","contested":false}`
 )
 
 // rewritten returns an answer with a change applied to each of its memories.
@@ -36,9 +36,9 @@ func TestProvenanceIsShown(t *testing.T) {
 	p := &memproxy.Provenance{Actor: "agent:dev", Confidence: 700, Attestation: memproxy.AttestationUnknown, State: memproxy.StateValidated}
 	other := `{"id":"` + otherBlock + `","value":"y"}`
 	block := func(more string) string { return `{"id":"` + readBlock + `","value":"x"` + more + `}` }
-	with := `,"metadata":{` + told + `}`
+	with := `,"metadata":{` + callText + `}`
 	for _, tc := range []struct{ method, path, answer, want string }{
-		{"GET", "/v1/blocks/" + readBlock, block(`,"metadata":{"a":1}`), block(`,"metadata":{"a":1,` + told + `}`)},
+		{"GET", "/v1/blocks/" + readBlock, block(`,"metadata":{"a":1}`), block(`,"metadata":{"a":1,` + callText + `}`)},
 		{"GET", "/v1/blocks/", `[` + block(`,"metadata":null`) + `,` + other + `]`, `[` + block(with) + `,` + other + `]`},
 		{
 			"GET", "/v1/agents/" + readAgent,

@@ -16,8 +16,8 @@ var routeText string
 
 var table = parseRoutes(routeText)
 
-// row is one line of the route table. In a path, {name} matches one segment, {name...}
-// the rest. Paths are under /v1; the server also has each under /latest. A trailing
+// row is one line of the route table. In a path, {name} matches one segment, and {name...}
+// the rest. Paths begin with /v1; the server also serves them under /latest. A trailing
 // slash is ignored, because the server redirects.
 type row struct {
 	method, path, id string
@@ -31,19 +31,19 @@ type shape uint8
 
 const (
 	opaque   shape = iota // not decoded: the gate refuses, or the route is Pass
-	bare                  // path and query say everything
+	bare                  // no body: all data is in path and query
 	form                  // one object: ids, texts, metadata
 	block                 // one block, new or changed
 	blocks                // a list of blocks
-	agent                 // an agent with its memory inside
+	agent                 // an agent with its memory
 	passage               // one passage
 	passages              // passages[]
 	chat                  // messages or input
 	batch                 // requests[], each a chat
-	gateway               // another provider's chat, with an agent behind it
-	capture               // turns of a chat that took place elsewhere
-	toolRun               // args of the tool in the path
-	search                // query texts and whose memory to look in
+	gateway               // a chat in another provider's format, which runs an agent
+	capture               // turns of a chat with another provider, to be stored
+	toolRun               // arguments of the tool in the path
+	search                // query texts and the agent whose memory is searched
 	file                  // an agent file: JSON, or JSON in a form
 	upload                // a document in a form
 	config                // free-form settings whose strings steer or configure
@@ -55,14 +55,14 @@ const (
 	bulk flag = 1 << iota
 	steering
 	derived
-	pass    // touches no memory
-	public  // pass, for anybody: no identity, no record
+	pass    // neither reads nor writes memory
+	public  // pass, without identity and without record
 	self    // the agent in the path is the target
-	lists   // the ids in the path only select: each element is checked by itself
+	lists   // the ids in the path only select elements, each of which is checked by itself
 	inside  // the answer contains an agent's memory
-	itself  // the answer is the object that the path names last
-	stamped // the body's object has metadata, which hold its stamp
-	makes   // may create objects for the caller although the kind is not a creation
+	itself  // the answer is the last object that the path names
+	stamped // the body's object has metadata, which holds its stamp
+	makes   // may create objects for the caller, although the route's kind is not a creation
 	rearms  // changes which of an agent's tools are gated
 	pauses  // the agent can be made to pause before its tools write
 )

@@ -18,15 +18,16 @@ type runs struct {
 	now    func() time.Time
 }
 
-// Turn implements the gate's turner: on the listed routes an agent can be made to pause
-// before its tools write. On others that run agents it cannot.
+// Turn implements the gate's turner. On routes with the flag pauses an agent can be made to
+// pause before its tools write. On other routes that run agents it cannot, and Turn returns
+// memproxy.ErrUngated.
 func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Turn, error) {
 	row := r.routes.Row(rt.ID)
 	if row == nil || row.kind != memproxy.Run {
 		return nil, nil
 	}
 	if !row.is(pauses) {
-		// A completion asks the agent's model, without its memory and tools.
+		// A completion calls the agent's model without the agent's memory and tools.
 		if row.id != "letta.generate_completion" && (row.shape == chat || row.shape == batch || row.shape == gateway) {
 			return nil, memproxy.ErrUngated
 		}
@@ -40,7 +41,7 @@ func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (mempro
 	return t, nil
 }
 
-// ToolRun implements the gate's editor: a request that runs an agent's tool.
+// ToolRun implements the gate's editor for requests that run an agent's tool.
 func (r runs) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) memproxy.ToolRun {
 	if row := r.routes.Row(rt.ID); row == nil || row.shape != toolRun {
 		return nil
@@ -61,7 +62,7 @@ func (r runs) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) memp
 }
 
 // memory reads a block or a passage of an agent. Agents also change labels and
-// descriptions, so a block has its members.
+// descriptions, so the members of a block are included.
 func (m members) memory(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory {
 	f := finding{rd: &memproxy.Reading{}, doc: doc, agent: agent}
 	out := f.memory(v, "")
@@ -71,15 +72,15 @@ func (m members) memory(doc *jsondoc.Doc, v *jsondoc.Value, agent string) mempro
 	return out
 }
 
-// where returns the agent and the conversation of a request, as far as it names them.
-// An agent's own conversation is "": the request names it "default" with the agent in
-// the body, or by the agent's id.
+// where returns the agent and the conversation of a request, as far as it names them. An
+// agent's own conversation is "": requests name it "default", with the agent in the body,
+// or by the agent's id.
 func where(rt memproxy.Route, body []byte) (agent, conversation string) {
 	agent, conversation = rt.Params["agent_id"], rt.Params["conversation_id"]
 	switch {
 	case KindOf(conversation) == TargetAgent:
 		return conversation, ""
-	case conversation == ownTalk:
+	case conversation == ownConversation:
 		if agent = member(body, "agent_id"); agent != "" {
 			conversation = ""
 		}
@@ -95,8 +96,8 @@ func (r runs) Rearms(rt memproxy.Route) string {
 	return ""
 }
 
-// Recover implements the gate's recoverer: a turn's key is the id of a conversation, or
-// of an agent for its own conversation.
+// Recover implements the gate's recoverer. key is the turn's key: the id of an agent, or of
+// a conversation.
 func (r runs) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
 	path := "/v1/agents/"
 	opt := turn.Options{Prefix: "/v1", Agent: key, Body: []byte(`{"messages":[],"streaming":false}`), Memory: r.bodies.memory, Recovers: true}
@@ -107,12 +108,13 @@ func (r runs) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
 	if err != nil {
 		return memproxy.Request{}, nil, err
 	}
-	return side(memproxy.Request{}, "POST", path+url.PathEscape(key)+"/messages", ""), t, nil
+	return sideRequest(memproxy.Request{}, "POST", path+url.PathEscape(key)+"/messages", ""), t, nil
 }
 
-// Watch implements the gate's compensator: for runs that cannot be paused, but whose
-// agents are known beforehand and whose end can be awaited. Batches take hours, and a
-// run behind another provider's chat writes at an unknown time after the answer.
+// Watch implements the gate's compensator for runs that cannot be paused, but whose agents
+// are known beforehand and whose end can be awaited. It returns memproxy.ErrUngated for
+// batches, which take hours, and for chats in another provider's format, whose run writes
+// at an unknown time after the answer.
 func (r runs) Watch(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Watch, error) {
 	opt := compensate.Options{Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Conversation: rt.Params["conversation_id"]}
 	switch rt.ID {
