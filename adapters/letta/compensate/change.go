@@ -10,14 +10,14 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
-// difference compares the memory before a run and after it.
+// difference compares the snapshots before and after a run.
 type difference struct {
 	opt           *Options
 	before, after *picture
 }
 
-// Changes implements memproxy.Watch: first the texts of blocks, then for each agent its
-// attached blocks and its archive.
+// Changes implements memproxy.Watch. It returns first the changed blocks, then for each
+// agent the attached and detached blocks and the changes of the archive.
 func (w *Watch) Changes() []memproxy.Change {
 	d := difference{&w.opt, w.base, w.now}
 	var out []memproxy.Change
@@ -27,7 +27,7 @@ func (w *Watch) Changes() []memproxy.Change {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(w.now.Blocks)) {
-		if before, after := w.base.Blocks[id], w.now.Blocks[id]; before != nil && before.all() != after.all() {
+		if before, after := w.base.Blocks[id], w.now.Blocks[id]; before != nil && before.contentHash() != after.contentHash() {
 			add(d.rewritten(before, after))
 		}
 	}
@@ -37,39 +37,39 @@ func (w *Watch) Changes() []memproxy.Change {
 			continue
 		}
 		for _, id := range a.Blocks {
-			if !before.has(id) {
+			if !before.hasBlock(id) {
 				add(d.attached(a, w.now.Blocks[id]))
 			}
 		}
 		for _, id := range before.Blocks {
-			if !a.has(id) {
+			if !a.hasBlock(id) {
 				add(d.detached(a, w.base.Blocks[id]))
 			}
 		}
-		d.archived(before, a, add)
+		d.archiveChanges(before, a, add)
 	}
 	return out
 }
 
 // Cut implements memproxy.Watch.
 func (w *Watch) Cut() bool {
-	return slices.ContainsFunc(w.now.Agents, func(a *agent) bool { return a.cut })
+	return slices.ContainsFunc(w.now.Agents, func(a *agent) bool { return a.truncated })
 }
 
 // Accept implements memproxy.Watch.
 func (w *Watch) Accept(key string) { w.accepted[key] = true }
 
-// archived adds the changes of an agent's archive.
-func (d *difference) archived(before, after *agent, add func(memproxy.Change)) {
+// archiveChanges adds the changes of an agent's archive.
+func (d *difference) archiveChanges(before, after *agent, add func(memproxy.Change)) {
 	for i := range after.Passages {
 		p := &after.Passages[i]
 		old := before.passage(p.ID)
 		first := before.oldest()
 		switch {
-		case old == nil && !before.holds(p) && d.there(archiveList, p.Archive):
-			// From an archive that was attached to the agent; it may belong to anybody.
-		case old == nil && lacks(before, after, p.Text):
-			// A passage that was restored, under another id.
+		case old == nil && !before.inArchives(p) && d.existedBefore(archiveList, p.Archive):
+			// From an older archive that was attached to the agent; it may have another owner.
+		case old == nil && hasOtherCopy(before, after, p.Text):
+			// An undo restored a deleted passage, under another id.
 		case old != nil && old.Text != p.Text:
 			add(d.replaced(after, old, p))
 		case old == nil && (before.Whole || first == nil || !when(p.Created).Before(when(first.Created))):
@@ -78,19 +78,19 @@ func (d *difference) archived(before, after *agent, add func(memproxy.Change)) {
 	}
 	for i := range before.Passages {
 		p := &before.Passages[i]
-		if !after.holds(p) {
-			continue // its archive was detached from the agent, which no tool can do
+		if !after.inArchives(p) {
+			continue // the archive was detached from the agent, which no tool can do
 		}
-		// A passage beyond the last page that was read may still exist.
-		if last := after.oldest(); after.passage(p.ID) == nil && !lacks(after, before, p.Text) && (after.Whole || last == nil || when(p.Created).After(when(last.Created))) {
+		// A passage older than the last read one may still exist.
+		if last := after.oldest(); after.passage(p.ID) == nil && !hasOtherCopy(after, before, p.Text) && (after.Whole || last == nil || when(p.Created).After(when(last.Created))) {
 			add(d.forgotten(after, p))
 		}
 	}
 }
 
-// lacks reports whether one archive has a passage with this text whose id is not in the
-// other.
-func lacks(has, not *agent, text string) bool {
+// hasOtherCopy reports whether one archive has a passage with this text whose id is not in
+// the other archive.
+func hasOtherCopy(has, not *agent, text string) bool {
 	return slices.ContainsFunc(has.Passages, func(p passage) bool { return p.Text == text && not.passage(p.ID) == nil })
 }
 
@@ -104,7 +104,7 @@ func (d *difference) operation(kind memproxy.Kind, cost int, target string, item
 	return op
 }
 
-// change returns a difference. The text in says is hashed.
+// change returns a difference. says is the written text, which is hashed.
 func change(what, id, after string, op *memproxy.Operation, says string, undo ...memproxy.SideRequest) memproxy.Change {
 	key := what + " " + id + " " + after
 	return memproxy.Change{Key: key, Call: memproxy.ToolCall{ID: key, Tool: what, Arguments: []byte(says), Operation: op}, Undo: undo}
@@ -119,8 +119,8 @@ func (d *difference) request(method string, body any, parts ...string) memproxy.
 	return s
 }
 
-// rewritten is a block whose content changed. Its whole text is ruled on, because the
-// model will read all of it.
+// rewritten returns the change of a block's content. The whole text is ruled on, because
+// the model will read all of it.
 func (d *difference) rewritten(before, after *block) memproxy.Change {
 	undo := map[string]any{}
 	var items []memproxy.Item
@@ -135,66 +135,66 @@ func (d *difference) rewritten(before, after *block) memproxy.Change {
 	if before.Label != after.Label {
 		items = append(items, memproxy.Item{Pointer: "/label", Field: before.Label})
 	}
-	c := change("block", after.ID, after.all(), d.operation(memproxy.Correct, 1, after.ID, items...), after.Value, d.request("PATCH", undo, "blocks", after.ID))
-	c.Before, c.After = before.hash(), after.hash()
+	c := change("block", after.ID, after.contentHash(), d.operation(memproxy.Correct, 1, after.ID, items...), after.Value, d.request("PATCH", undo, "blocks", after.ID))
+	c.Before, c.After = before.valueHash(), after.valueHash()
 	if len(undo) == 1 && before.Value != after.Value { // a stamp covers the value only
 		c.Stamp = after.stamp
 	}
 	if before.Value != after.Value {
-		c.Memories = d.made("UPDATE", after.ID, after.Label, before.Value, after.Value)
+		c.Memories = d.memories("UPDATE", after.ID, after.Label, before.Value, after.Value)
 	}
 	return c
 }
 
-// attached is a block that an agent gained. Undo detaches it and does not delete it,
-// because it may be older than the run.
+// attached returns the change of an agent that gained a block. Undo detaches the block and
+// does not delete it, because it may be older than the run.
 func (d *difference) attached(a *agent, b *block) memproxy.Change {
 	items := []memproxy.Item{{Pointer: "/value", Text: b.Value, Field: b.Label, Target: b.ID}}
 	if d := b.Description; d != "" {
 		items = append(items, memproxy.Item{Pointer: "/description", Text: d, Field: b.Label})
 	}
 	op := d.operation(memproxy.Correct, 1, b.ID, items...)
-	if d.there(blockList, b.ID) { // its owner must be known, as if a request attached it
+	if d.existedBefore(blockList, b.ID) { // access to it is checked as if a request attached it
 		op.Refs = append(op.Refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: b.ID, Pointer: "target:" + b.ID})
 	}
-	c := change("block.attached", a.ID+" "+b.ID, b.all(), op, b.Value, d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "detach", b.ID))
-	c.After = b.hash()
-	c.Memories = d.made("", b.ID, b.Label, "", b.Value)
+	c := change("block.attached", a.ID+" "+b.ID, b.contentHash(), op, b.Value, d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "detach", b.ID))
+	c.After = b.valueHash()
+	c.Memories = d.memories("", b.ID, b.Label, "", b.Value)
 	return c
 }
 
-// detached is a block that an agent lost.
+// detached returns the change of an agent that lost a block.
 func (d *difference) detached(a *agent, b *block) memproxy.Change {
 	op := d.operation(memproxy.Forget, 0, b.ID, memproxy.Item{Pointer: "/label", Field: b.Label})
 	c := change("block.detached", a.ID+" "+b.ID, "", op, "", d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "attach", b.ID))
-	c.Before = b.hash()
+	c.Before = b.valueHash()
 	return c
 }
 
 func (d *difference) learned(a *agent, p *passage) memproxy.Change {
-	c := change("passage", p.ID, hash(p.Text), d.operation(memproxy.Learn, 1, p.ID, said(p)...), p.Text, d.deletion(a, p))
+	c := change("passage", p.ID, hash(p.Text), d.operation(memproxy.Learn, 1, p.ID, passageItems(p)...), p.Text, d.deletion(a, p))
 	c.After = hash(p.Text)
-	c.Memories = d.made("ADD", p.ID, "", "", p.Text)
+	c.Memories = d.memories("ADD", p.ID, "", "", p.Text)
 	return c
 }
 
 func (d *difference) replaced(a *agent, before, after *passage) memproxy.Change {
-	c := change("passage", after.ID, hash(after.Text), d.operation(memproxy.Correct, 1, after.ID, said(after)...), after.Text,
+	c := change("passage", after.ID, hash(after.Text), d.operation(memproxy.Correct, 1, after.ID, passageItems(after)...), after.Text,
 		d.deletion(a, after), d.insertion(a, before))
 	c.Before, c.After = hash(before.Text), hash(after.Text)
-	c.Memories = d.made("UPDATE", after.ID, "", before.Text, after.Text)
+	c.Memories = d.memories("UPDATE", after.ID, "", before.Text, after.Text)
 	return c
 }
 
-// forgotten is a deleted passage. Undo gives it another id.
+// forgotten returns the deletion of a passage. Undo inserts it under another id.
 func (d *difference) forgotten(a *agent, p *passage) memproxy.Change {
 	c := change("passage.deleted", p.ID, "", d.operation(memproxy.Forget, 0, p.ID), "", d.insertion(a, p))
 	c.Before = hash(p.Text)
-	c.Memories = d.made("DELETE", p.ID, "", p.Text, "")
+	c.Memories = d.memories("DELETE", p.ID, "", p.Text, "")
 	return c
 }
 
-func said(p *passage) []memproxy.Item {
+func passageItems(p *passage) []memproxy.Item {
 	items := []memproxy.Item{{Pointer: "/text", Text: p.Text}}
 	for _, tag := range p.Tags {
 		items = append(items, memproxy.Item{Kind: memproxy.ItemMetadata, Pointer: "/tags", Text: tag})
@@ -217,7 +217,7 @@ func (d *difference) insertion(a *agent, p *passage) memproxy.SideRequest {
 	return d.request("POST", body, "agents", a.ID, "archival-memory")
 }
 
-// made returns the memory that a change resulted in.
-func (d *difference) made(event, id, field, before, after string) []memproxy.Memory {
+// memories returns the memory that a change resulted in.
+func (d *difference) memories(event, id, field, before, after string) []memproxy.Memory {
 	return []memproxy.Memory{{ID: id, Field: field, Event: event, Before: before, Text: after, Scope: memproxy.Scope{Agent: d.opt.Agent}, Mutable: true}}
 }

@@ -8,11 +8,10 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Blocks that a run adds, and the archive that is created with an agent's first
-// passage, belong to the run. An older object that was attached to the agent during the
-// run may belong to anybody. The server reports no creation time of blocks but lists
-// them newest first: whatever precedes the entries that were newest at the first look
-// is new.
+// New blocks, and the archive that an agent's first passage creates, belong to the run. An
+// older object that was attached to the agent during the run may belong to another owner.
+// The server does not report when blocks were created, but lists them newest first. So the
+// first look records the newest entries as marks, and later entries before them are new.
 
 // Lists that are compared, and their queries at the first look and at later ones.
 const (
@@ -22,37 +21,36 @@ const (
 	newestQuery = "order=desc&limit=100"
 )
 
-// errNewness reports that an object cannot be dated before or after the start of the
-// run.
+// errNewness reports that it is unknown whether an object is older than the run.
 var errNewness = errors.New("letta: what the run's agent has cannot be told from what was there before")
 
-// mark records the newest entries of both lists before the run.
-func (w *Watch) mark() {
+// requestMarks requests the newest entries of both lists before the run.
+func (w *Watch) requestMarks() {
 	w.now.Marks = map[string][]string{}
 	for _, list := range [...]string{blockList, archiveList} {
-		w.then(w.opt.get(marksQuery, list, ""), func(r memproxy.Reply) (err error) {
+		w.enqueue(w.opt.get(marksQuery, list, ""), func(r memproxy.Reply) (err error) {
 			if missing(r) {
-				return nil // a server without this list: nothing counts as older
+				return nil // the server lacks this list, so every object counts as new
 			}
-			w.now.Marks[list], err = listed(r)
+			w.now.Marks[list], err = listIDs(r)
 			return err
 		})
 	}
 }
 
-// askHeld requests the archives of an agent.
-func (w *Watch) askHeld(a *agent) {
-	w.then(w.opt.get(newestQuery+"&agent_id="+a.ID, archiveList, ""), func(r memproxy.Reply) (err error) {
+// requestArchives requests the archives of an agent.
+func (w *Watch) requestArchives(a *agent) {
+	w.enqueue(w.opt.get(newestQuery+"&agent_id="+a.ID, archiveList, ""), func(r memproxy.Reply) (err error) {
 		if missing(r) {
 			return nil
 		}
-		a.Archives, err = listed(r)
+		a.Archives, err = listIDs(r)
 		return err
 	})
 }
 
-// listed returns the ids in a list, not nil if it is empty.
-func listed(r memproxy.Reply) ([]string, error) {
+// listIDs returns the ids in a list. It is not nil for an empty list.
+func listIDs(r memproxy.Reply) ([]string, error) {
 	doc, err := document(r, jsondoc.Array, "a list")
 	if err != nil {
 		return nil, err
@@ -64,17 +62,17 @@ func listed(r memproxy.Reply) ([]string, error) {
 	return out, nil
 }
 
-// compareNew requests the newest entries of each list from which an agent gained an
-// object.
+// compareNew requests the newest entries of each list from which an agent gained an object,
+// to find out which objects are new.
 func (w *Watch) compareNew() {
 	blocks, archives := false, false
 	for _, a := range w.now.Agents {
 		before := w.base.agent(a.ID)
 		for _, id := range a.Blocks {
-			blocks = blocks || before != nil && !before.has(id)
+			blocks = blocks || before != nil && !before.hasBlock(id)
 		}
 		for i := range a.Passages {
-			archives = archives || before != nil && !before.holds(&a.Passages[i])
+			archives = archives || before != nil && !before.inArchives(&a.Passages[i])
 		}
 	}
 	for list, wanted := range map[string]bool{blockList: blocks, archiveList: archives} {
@@ -82,8 +80,8 @@ func (w *Watch) compareNew() {
 		if !wanted || marks == nil {
 			continue
 		}
-		w.then(w.opt.get(newestQuery, list, ""), func(r memproxy.Reply) error {
-			found, err := listed(r)
+		w.enqueue(w.opt.get(newestQuery, list, ""), func(r memproxy.Reply) error {
+			found, err := listIDs(r)
 			if err != nil {
 				return err
 			}
@@ -94,19 +92,19 @@ func (w *Watch) compareNew() {
 			if i < 0 {
 				i = len(found)
 			}
-			w.now.made = append(w.now.made, found[:i]...)
+			w.now.newIDs = append(w.now.newIDs, found[:i]...)
 			return nil
 		})
 	}
 }
 
-// there reports whether an object existed before the run.
-func (d *difference) there(list, id string) bool {
-	return d.before.Marks[list] != nil && !slices.Contains(d.after.made, id)
+// existedBefore reports whether an object is older than the run.
+func (d *difference) existedBefore(list, id string) bool {
+	return d.before.Marks[list] != nil && !slices.Contains(d.after.newIDs, id)
 }
 
-// holds reports whether a passage is in an archive of the agent, as far as that is
-// known.
-func (a *agent) holds(p *passage) bool {
+// inArchives reports whether a passage is in an archive of the agent. It is true if the
+// archives are unknown.
+func (a *agent) inArchives(p *passage) bool {
 	return p.Archive == "" || a.Archives == nil || slices.Contains(a.Archives, p.Archive)
 }

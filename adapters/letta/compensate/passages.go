@@ -13,18 +13,18 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
-// askPassages requests the newest passages of an agent's archive, or those older than
-// one.
-func (w *Watch) askPassages(a *agent, than string) {
+// requestPassages requests the newest passages of an agent's archive, or those older than
+// the passage with the id than.
+func (w *Watch) requestPassages(a *agent, than string) {
 	query := turn.Newest
 	if than != "" {
 		query += "&before=" + url.QueryEscape(than)
 	}
-	w.then(w.opt.get(query, "agents", a.ID, "archival-memory"), func(r memproxy.Reply) error { return w.passages(a, r) })
+	w.enqueue(w.opt.get(query, "agents", a.ID, "archival-memory"), func(r memproxy.Reply) error { return w.passages(a, r) })
 }
 
-// passages takes one page. The first look reads one page; later ones continue back to
-// it, so that they see all new passages.
+// passages reads one page. The first look reads one page only; later looks read older pages
+// until they reach its passages, so that they find all new ones.
 func (w *Watch) passages(a *agent, r memproxy.Reply) error {
 	doc, err := document(r, jsondoc.Array, "passages")
 	if err != nil {
@@ -45,26 +45,25 @@ func (w *Watch) passages(a *agent, r memproxy.Reply) error {
 		}
 	}
 	a.Whole = len(doc.Root.Elems) < pageSize
-	if w.pages++; a.Whole || fresh == 0 || w.base == nil || w.base.reached(a) {
+	if w.pages++; a.Whole || fresh == 0 || w.base == nil || w.base.caughtUp(a) {
 		return nil
 	}
 	if w.pages > maxPages {
-		a.cut = true
+		a.truncated = true
 		return nil
 	}
-	// Before the other steps, so that the pages follow each other.
-	rest := w.steps
+	rest := w.steps // sent after the next page
 	w.steps = nil
-	w.askPassages(a, a.oldest().ID)
+	w.requestPassages(a, a.oldest().ID)
 	w.steps = append(w.steps, rest...)
 	return nil
 }
 
-// reached reports whether a look has reached the passages of the first one.
-func (p *picture) reached(a *agent) bool {
+// caughtUp reports whether a look has reached the passages of this earlier one.
+func (p *picture) caughtUp(a *agent) bool {
 	before := p.agent(a.ID)
 	if before == nil {
-		return true // an agent that joined during the run: one page is enough
+		return true // the agent joined during the run, so one page is enough
 	}
 	first := before.oldest()
 	return first != nil && (a.passage(first.ID) != nil || when(a.oldest().Created).Before(when(first.Created)))
@@ -89,12 +88,12 @@ func (w *Watch) Runs(r memproxy.Reply) (bool, error) {
 	return slices.ContainsFunc(runs, func(id string) bool { return !slices.Contains(w.base.Running, id) }), err
 }
 
-// endless is how long a run counts as active if the server never records its end.
-const endless = 10 * time.Minute
+// maxUnendedRun is how long a run counts as active if the server never records its end.
+const maxUnendedRun = 10 * time.Minute
 
-// active returns the active runs of a list. A conversation's run that is answered in
-// one piece stays "created" for ever, and ends with its answer. A reopened watch did
-// not see the answer, so it waits until endless has passed.
+// active returns the active runs of a list. A conversation's run that is answered in one
+// piece keeps the status "created" although it ends with its answer. A reopened watch did
+// not see the answer, so it counts such a run as active for maxUnendedRun.
 func (w *Watch) active(r memproxy.Reply) ([]string, error) {
 	if r.Status < 200 || r.Status > 299 {
 		return nil, fmt.Errorf("letta: asked for runs, the server answers %d", r.Status)
@@ -116,7 +115,7 @@ func (w *Watch) active(r memproxy.Reply) ([]string, error) {
 			continue
 		}
 		if run.Status == "created" && run.Metadata.Type == "send_conversation_message" && run.Conversation == nil &&
-			(!w.reopened || w.clock().Sub(when(run.Created)) > endless) {
+			(!w.reopened || w.clock().Sub(when(run.Created)) > maxUnendedRun) {
 			continue
 		}
 		out = append(out, run.ID)

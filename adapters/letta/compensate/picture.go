@@ -11,34 +11,34 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// picture is the memory of some agents at one time.
+// picture is a snapshot of the memory of the run's agents.
 type picture struct {
 	Agents []*agent          `json:"agents"`
 	Blocks map[string]*block `json:"blocks"`
 	// Isolated are the blocks of the conversation and of the group.
 	Isolated []string `json:"isolated,omitempty"`
 	// Running are the runs that were active at the first look. The watch does not wait
-	// for them: they belong to others, or were left by a crash.
+	// for them: other requests started them, or a crash left them.
 	Running []string `json:"running,omitempty"`
 	// Marks are the newest ids in the server's lists at the first look.
 	Marks map[string][]string `json:"marks,omitempty"`
 
-	made []string // ids in those lists that are newer
+	newIDs []string // ids in those lists that are newer
 }
 
 // agent is one agent of a picture.
 type agent struct {
 	ID     string   `json:"id"`
 	Blocks []string `json:"blocks"` // attached, by id
-	// Passages are the newest of its archive, newest first.
+	// Passages are the newest passages of its archive, newest first.
 	Passages []passage `json:"passages"`
-	// Whole is set if the archive has no others.
+	// Whole is set if the archive has no other passages.
 	Whole bool `json:"whole,omitempty"`
 	// Archives are the ids of its archives; nil if the server does not report them.
 	Archives []string `json:"archives"`
 	Gone     bool     `json:"gone,omitempty"`
 
-	cut bool // there are more new passages than were read
+	truncated bool // there are more new passages than were read
 }
 
 type block struct {
@@ -67,7 +67,7 @@ func (p *picture) agent(id string) *agent {
 	return nil
 }
 
-func (a *agent) has(block string) bool { return slices.Contains(a.Blocks, block) }
+func (a *agent) hasBlock(block string) bool { return slices.Contains(a.Blocks, block) }
 
 func (a *agent) passage(id string) *passage {
 	for i := range a.Passages {
@@ -112,19 +112,19 @@ func hash(texts ...string) string {
 	return hex.EncodeToString(all.Sum(nil))
 }
 
-// hash identifies the value of a block.
-func (b *block) hash() string {
+// valueHash returns the hash of a block's value; "" for nil.
+func (b *block) valueHash() string {
 	if b == nil {
 		return ""
 	}
 	return hash(b.Value)
 }
 
-// all identifies everything of a block that reaches the model.
-func (b *block) all() string { return hash(b.Label, b.Value, b.Description) }
+// contentHash returns a hash of all texts of a block that the model reads.
+func (b *block) contentHash() string { return hash(b.Label, b.Value, b.Description) }
 
-// kept is the stored form of a watch: its options and its first look.
-type kept struct {
+// storedWatch is the stored form of a watch: its options and the snapshot before the run.
+type storedWatch struct {
 	Options Options  `json:"options"`
 	Base    *picture `json:"base"`
 }
@@ -136,7 +136,7 @@ var errTooMuch = errors.New("letta: the agents remember more than can be kept be
 
 // Picture implements memproxy.Watch.
 func (w *Watch) Picture() ([]byte, error) {
-	b, err := json.Marshal(kept{w.opt, w.base})
+	b, err := json.Marshal(storedWatch{w.opt, w.base})
 	if err == nil && len(b) > maxPicture {
 		err = errTooMuch
 	}
@@ -145,7 +145,7 @@ func (w *Watch) Picture() ([]byte, error) {
 
 // Open restores a watch from its stored form.
 func Open(raw []byte, clock func() time.Time) (memproxy.Watch, error) {
-	var k kept
+	var k storedWatch
 	if err := json.Unmarshal(raw, &k); err != nil {
 		return nil, err
 	}

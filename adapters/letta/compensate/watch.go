@@ -35,10 +35,10 @@ type Watch struct {
 	base, now *picture
 	accepted  map[string]bool
 	clock     func() time.Time
-	reopened  bool // by another process than the one that started the run
+	reopened  bool // restored by Open, so that the run's answer was not seen
 	steps     []step
 	pages     int
-	revisited bool // blocks that are no longer attached were requested
+	revisited bool // detached blocks and new list entries were requested
 }
 
 // step is a side request and the function that takes its reply.
@@ -47,9 +47,9 @@ type step struct {
 	take    func(memproxy.Reply) error
 }
 
-// Bounds of one look at the agents' memory.
+// Bounds of one look. A look is one reading of the agents' memory, before or after the run.
 const (
-	// pageSize is the number of passages per request, as turn.Newest has it.
+	// pageSize is the number of passages per request, the limit in turn.Newest.
 	pageSize = 10
 	// maxPages bounds how many pages of new passages one look reads.
 	maxPages  = 100
@@ -57,7 +57,7 @@ const (
 	maxBlocks = 4096
 )
 
-// errBounds reports that the memory exceeds the bounds of a look.
+// errBounds reports that the agents' memory exceeds the bounds of a look.
 var errBounds = errors.New("letta: there is more to look at than is looked at")
 
 // New returns the watch over a run that is about to start.
@@ -86,16 +86,16 @@ func (o *Options) path(parts ...string) string {
 func (w *Watch) Look() {
 	w.now, w.pages, w.steps, w.revisited = &picture{Blocks: map[string]*block{}}, 0, nil, false
 	if w.base == nil {
-		w.mark()
+		w.requestMarks()
 	}
 	if c := w.opt.Conversation; c != "" && c != "default" {
-		w.then(w.opt.get("", "conversations", c), w.conversation)
+		w.enqueue(w.opt.get("", "conversations", c), w.conversation)
 		return
 	}
-	w.askAgent(w.opt.Agent)
+	w.requestAgent(w.opt.Agent)
 }
 
-func (w *Watch) then(q memproxy.Request, take func(memproxy.Reply) error) {
+func (w *Watch) enqueue(q memproxy.Request, take func(memproxy.Reply) error) {
 	w.steps = append(w.steps, step{q, take})
 }
 
@@ -119,11 +119,11 @@ func (w *Watch) Answered(r memproxy.Reply) error {
 		return err
 	}
 	if len(w.steps) == 0 && w.base != nil && !w.revisited {
-		// A detached block may still belong to other agents, with another text.
+		// A detached block may still be attached to other agents, with a changed text.
 		w.revisited = true
 		for _, id := range slices.Sorted(maps.Keys(w.base.Blocks)) {
 			if w.now.Blocks[id] == nil {
-				w.askBlock(id)
+				w.requestBlock(id)
 			}
 		}
 		w.compareNew()
@@ -136,8 +136,8 @@ func (w *Watch) Answered(r memproxy.Reply) error {
 	return nil
 }
 
-// missing reports whether an object does not exist. Other errors than 404 may have
-// other causes.
+// missing reports whether the server says that an object does not exist. Statuses other
+// than 404 can have other causes.
 func missing(r memproxy.Reply) bool { return r.Status == 404 }
 
 func object(r memproxy.Reply) (*jsondoc.Doc, error) { return document(r, jsondoc.Object, "one thing") }
@@ -157,7 +157,7 @@ func document(r memproxy.Reply, kind jsondoc.Kind, asked string) (*jsondoc.Doc, 
 func (w *Watch) conversation(r memproxy.Reply) error {
 	if missing(r) {
 		if w.base != nil {
-			w.now.gone(w.opt.Agent)
+			w.now.recordMissing(w.opt.Agent)
 		}
 		return nil // the server reports it when the run starts
 	}
@@ -168,10 +168,10 @@ func (w *Watch) conversation(r memproxy.Reply) error {
 	if w.opt.Agent = doc.Root.Get("agent_id").Text(); w.opt.Agent == "" {
 		return memproxy.ErrUngated
 	}
-	w.askAgent(w.opt.Agent)
+	w.requestAgent(w.opt.Agent)
 	for _, id := range ids(doc.Root.Get("isolated_block_ids")) {
 		w.now.Isolated = append(w.now.Isolated, id)
-		w.askBlock(id)
+		w.requestBlock(id)
 	}
 	return nil
 }
@@ -186,8 +186,8 @@ func ids(v *jsondoc.Value) []string {
 	return out
 }
 
-func (w *Watch) askBlock(id string) {
-	w.then(w.opt.get("", "blocks", id), func(r memproxy.Reply) error {
+func (w *Watch) requestBlock(id string) {
+	w.enqueue(w.opt.get("", "blocks", id), func(r memproxy.Reply) error {
 		if missing(r) {
 			return nil
 		}
@@ -217,19 +217,19 @@ func (w *Watch) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
 	return b.ID, nil
 }
 
-func (w *Watch) askAgent(id string) {
+func (w *Watch) requestAgent(id string) {
 	q := w.opt.get("include=agent.blocks&include=agent.managed_group&include=agent.tools", "agents", id)
-	w.then(q, func(r memproxy.Reply) error { return w.agent(id, r) })
+	w.enqueue(q, func(r memproxy.Reply) error { return w.agent(id, r) })
 }
 
-// gone records an agent that does not exist, so that nothing of it can have changed.
-func (p *picture) gone(id string) {
+// recordMissing records an agent that does not exist, and so has no changes.
+func (p *picture) recordMissing(id string) {
 	p.Agents = append(p.Agents, &agent{ID: id, Gone: true})
 }
 
 func (w *Watch) agent(id string, r memproxy.Reply) error {
 	if missing(r) {
-		w.now.gone(id)
+		w.now.recordMissing(id)
 		return nil
 	}
 	doc, err := object(r)
@@ -239,7 +239,7 @@ func (w *Watch) agent(id string, r memproxy.Reply) error {
 	if doc.Root.Get("id").Text() != id {
 		return errors.New("letta: asked for one agent, the server answers with another")
 	}
-	if w.base == nil && reaches(doc.Root.Get("tools")) {
+	if w.base == nil && messagesAgents(doc.Root.Get("tools")) {
 		return memproxy.ErrUngated
 	}
 	a := &agent{ID: id, Blocks: []string{}}
@@ -265,10 +265,10 @@ func (w *Watch) agent(id string, r memproxy.Reply) error {
 			}
 		}
 	}
-	w.askHeld(a)
-	w.askPassages(a, "")
+	w.requestArchives(a)
+	w.requestPassages(a, "")
 	if w.base == nil {
-		w.then(w.opt.busy(id), func(r memproxy.Reply) error {
+		w.enqueue(w.opt.busy(id), func(r memproxy.Reply) error {
 			runs, err := w.active(r)
 			w.now.Running = append(w.now.Running, runs...)
 			return err
@@ -277,7 +277,7 @@ func (w *Watch) agent(id string, r memproxy.Reply) error {
 	return nil
 }
 
-// group requests the agents of a group, which run after the agent, and its shared
+// group requests the agents of a group, which run after the agent, and the group's shared
 // blocks.
 func (w *Watch) group(g *jsondoc.Value) error {
 	if g == nil || g.Kind != jsondoc.Object {
@@ -290,20 +290,20 @@ func (w *Watch) group(g *jsondoc.Value) error {
 		if len(w.steps) > maxAgents {
 			return errBounds
 		}
-		w.askAgent(id)
+		w.requestAgent(id)
 	}
 	for _, id := range ids(g.Get("shared_block_ids")) {
 		if !slices.Contains(w.now.Isolated, id) {
 			w.now.Isolated = append(w.now.Isolated, id)
-			w.askBlock(id)
+			w.requestBlock(id)
 		}
 	}
 	return nil
 }
 
-// reaches reports whether an agent can send messages to other agents: the watch does
-// not read those, and a message cannot be undone.
-func reaches(tools *jsondoc.Value) bool {
+// messagesAgents reports whether an agent can send messages to other agents. The watch does
+// not read the memory of those agents, and a message cannot be undone.
+func messagesAgents(tools *jsondoc.Value) bool {
 	if tools == nil {
 		return false
 	}

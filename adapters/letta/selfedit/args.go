@@ -14,7 +14,7 @@ type shape int
 
 const (
 	text shape = iota
-	whole
+	integer
 	texts
 	chunks
 )
@@ -25,7 +25,7 @@ type param struct {
 	optional bool
 }
 
-// Args are the arguments of a call by parameter. A null argument is absent.
+// Args are the arguments of a call by parameter.
 type Args struct {
 	text  map[string]string
 	whole map[string]int
@@ -40,7 +40,7 @@ func (a Args) has(name string) bool {
 // Text returns a text argument, or "".
 func (a Args) Text(name string) string { return a.text[name] }
 
-// either returns the argument of one of two names, of which older servers have one.
+// either returns the argument of a parameter that has another name in older servers.
 func (a Args) either(name, older string) string {
 	if a.has(name) {
 		return a.Text(name)
@@ -71,7 +71,7 @@ var signatures = map[string]string{
 }
 
 // shapes are the types of the parameters that are not text.
-var shapes = map[string]shape{"insert_line": whole, "tags": texts, "chunks": chunks}
+var shapes = map[string]shape{"insert_line": integer, "tags": texts, "chunks": chunks}
 
 // params returns the parameters of a tool, nil if it is unknown.
 func params(tool string) (all []param) {
@@ -93,15 +93,15 @@ func Naming(tool string) (names []string) {
 	return names
 }
 
-// Aside reports whether an argument is for the agent loop and not for the tool.
+// Aside reports whether the agent loop reads an argument and does not pass it to the tool.
 func Aside(name string) bool {
 	return name == "request_heartbeat" || name == "thinking" || name == "inner_thoughts"
 }
 
-// Read reads the arguments of a call. Fits is false if the server would not call the
-// tool with them: an argument is missing, or has no parameter. An argument whose type
-// differs from its parameter's is an error, because Python would convert it to a text
-// that nobody wrote.
+// Read reads the arguments of a call. fits is false if the server would not call the tool
+// with them: an argument is missing, or has no parameter. An argument whose type differs
+// from its parameter's is a *memproxy.Malformed, because Python would convert it to a text
+// that differs from what was written.
 func Read(tool string, doc *jsondoc.Doc) (args Args, fits bool, err error) {
 	args = Args{text: map[string]string{}, whole: map[string]int{}, list: map[string][]string{}}
 	known := params(tool)
@@ -116,9 +116,9 @@ func Read(tool string, doc *jsondoc.Doc) (args Args, fits bool, err error) {
 			continue
 		}
 		if m.Value.Kind == jsondoc.Null && (tool == "memory" && known[at].optional || known[at].shape == texts) {
-			continue // as if it were absent
+			continue // null counts as absent
 		}
-		if err := args.take(known[at], doc, m.Value); err != nil {
+		if err := args.readArgument(known[at], doc, m.Value); err != nil {
 			return args, false, err
 		}
 	}
@@ -126,7 +126,7 @@ func Read(tool string, doc *jsondoc.Doc) (args Args, fits bool, err error) {
 		_, list := args.list[p.name]
 		fits = fits && (p.optional || args.has(p.name) || list)
 	}
-	if tool != "memory" { // exactly one of two spellings is given
+	if tool != "memory" { // exactly one of the two names must be given
 		for _, pair := range [...][2]string{{"old_string", "old_str"}, {"new_string", "new_str"}} {
 			if slices.ContainsFunc(known, func(p param) bool { return p.name == pair[0] }) {
 				fits = fits && args.has(pair[0]) != args.has(pair[1])
@@ -136,14 +136,14 @@ func Read(tool string, doc *jsondoc.Doc) (args Args, fits bool, err error) {
 	return args, fits, nil
 }
 
-func (a *Args) take(p param, doc *jsondoc.Doc, v *jsondoc.Value) error {
+func (a *Args) readArgument(p param, doc *jsondoc.Doc, v *jsondoc.Value) error {
 	at := jsondoc.Child("", p.name)
 	switch p.shape {
 	case text:
-		s, err := plain(v, at)
+		s, err := readText(v, at)
 		a.text[p.name] = s
 		return err
-	case whole:
+	case integer:
 		n, err := strconv.Atoi(string(doc.Raw(v)))
 		if v.Kind != jsondoc.Number || err != nil {
 			return Malformed(at, "this argument of a memory tool is a whole number")
@@ -163,7 +163,7 @@ func (a *Args) take(p param, doc *jsondoc.Doc, v *jsondoc.Value) error {
 			}
 			continue
 		}
-		s, err := plain(e, at)
+		s, err := readText(e, at)
 		if err != nil {
 			return err
 		}
@@ -188,9 +188,9 @@ func (a *Args) chunk(name, at string, v *jsondoc.Value) error {
 	return nil
 }
 
-// plain returns a text. U+0000 is refused, because the server removes it before it
-// stores the text.
-func plain(v *jsondoc.Value, at string) (string, error) {
+// readText returns a string argument. U+0000 is refused, because the server removes it
+// before it stores the text.
+func readText(v *jsondoc.Value, at string) (string, error) {
 	if v.Kind != jsondoc.String {
 		return "", Malformed(at, "this argument of a memory tool is a text")
 	}
@@ -200,11 +200,11 @@ func plain(v *jsondoc.Value, at string) (string, error) {
 	return v.Text(), nil
 }
 
-// Malformed returns the error of arguments that cannot be read in one way.
+// Malformed returns the error for invalid or ambiguous arguments.
 func Malformed(pointer, detail string) *memproxy.Malformed {
 	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Pointer: pointer, Detail: detail}
 }
 
 // Unreadable reports whether the agent loop would read only a part of the arguments: it
-// splits them between two braces, even within a string.
+// splits them at "}{", even within a string.
 func Unreadable(arguments string) bool { return strings.Contains(arguments, "}{") }

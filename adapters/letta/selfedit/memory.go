@@ -24,7 +24,7 @@ type Change struct {
 	Before, After Block
 }
 
-// ChangeKind says what happened to a block.
+// ChangeKind is what happened to a block.
 type ChangeKind int
 
 // Kinds of change.
@@ -34,10 +34,10 @@ const (
 	Detached                   // no longer attached to the agent; the block still exists
 )
 
-// errServer reports that the server refuses the call. Changes made before it stay.
+// errServer reports that the server refuses the call. The changes before the error remain.
 var errServer = errors.New("the server refuses the call")
 
-// Effect is what a call leaves in an agent's memory.
+// Effect is the effect of a call on an agent's memory.
 type Effect struct {
 	Changes  []Change  // of blocks, in order
 	Passages []Passage // that were added
@@ -72,9 +72,9 @@ func Run(tool string, args Args, blocks []Block) (e Effect) {
 	return e
 }
 
-// memory is the server's state during a call: the blocks in the database, and the
-// agent's view of them, which a call changes first. A renaming does not change the
-// view.
+// memory is the server's state during a call: the blocks in the database (rows), and the
+// agent's copy of them (view), which most tools change before they store it. A renaming
+// changes the database only.
 type memory struct {
 	rows     []*row
 	view     []*entry
@@ -110,8 +110,8 @@ func (m *memory) editable(label string) (*entry, error) {
 	return e, err
 }
 
-// save is the server's update_memory_if_changed: it stores every block of the view that
-// the agent still has under that label.
+// save does what the server's update_memory_if_changed does: it stores every block of the
+// view for which the agent still has a block with that label.
 func (m *memory) save() {
 	for _, e := range m.view {
 		at := slices.IndexFunc(m.rows, func(r *row) bool { return r.attached && r.Label == e.Label })
@@ -122,7 +122,7 @@ func (m *memory) save() {
 	}
 }
 
-// set changes a block through the view, store only the stored block.
+// set changes a block in the view and saves the whole view. store changes one block only.
 func (m *memory) set(e *entry, value string) {
 	e.Value = value
 	m.save()
@@ -152,10 +152,10 @@ func (m *memory) call(tool string, a Args) error {
 	case "memory_insert":
 		return m.insert(a.Text("label"), a.either("new_string", "new_str"), a, m.set)
 	case "memory_str_insert":
-		return m.insert(flat(a.Text("path")), a.Text("insert_text"), a, store)
+		return m.insert(flatLabel(a.Text("path")), a.Text("insert_text"), a, store)
 	case "memory_rethink":
 		e, err := m.editable(a.Text("label"))
-		if err != nil || shown(a.Text("new_memory")) {
+		if err != nil || looksRendered(a.Text("new_memory")) {
 			return errServer
 		}
 		m.set(e, a.Text("new_memory"))
@@ -178,7 +178,7 @@ func (m *memory) call(tool string, a Args) error {
 	return nil
 }
 
-// rethink replaces a whole block, as in older agent loops.
+// rethink replaces a block's value, or creates the block, as in older agent loops.
 func (m *memory) rethink(label, value string) error {
 	e, err := m.block(label)
 	if err != nil {
@@ -192,7 +192,7 @@ func (m *memory) rethink(label, value string) error {
 // replace replaces a text that occurs exactly once.
 func (m *memory) replace(label, from, to string, set func(*entry, string)) error {
 	e, err := m.editable(label)
-	if err != nil || shown(from) || numbered(to) {
+	if err != nil || looksRendered(from) || numbered(to) {
 		return errServer
 	}
 	from, to = ExpandTabs(from), ExpandTabs(to)
@@ -206,7 +206,7 @@ func (m *memory) replace(label, from, to string, set func(*entry, string)) error
 
 func (m *memory) insert(label, text string, a Args, set func(*entry, string)) error {
 	e, err := m.editable(label)
-	if err != nil || shown(text) {
+	if err != nil || looksRendered(text) {
 		return errServer
 	}
 	lines := strings.Split(ExpandTabs(e.Value), "\n")
@@ -233,7 +233,7 @@ func (m *memory) create(label, description, value string) {
 	m.save()
 }
 
-// detach detaches a block from the agent. A missing block is not a failure.
+// detach detaches a block from the agent. It succeeds if the agent has no such block.
 func (m *memory) detach(label string) error {
 	e, err := m.block(label)
 	if err != nil {
@@ -252,7 +252,7 @@ func (m *memory) detach(label string) error {
 	return nil
 }
 
-// command executes the tool that has many commands.
+// command executes the tool named memory, whose argument command selects what it does.
 func (m *memory) command(a Args) error {
 	has := func(names ...string) bool {
 		return !slices.ContainsFunc(names, func(n string) bool { return !a.has(n) })
@@ -277,12 +277,12 @@ func (m *memory) command(a Args) error {
 		if _, at := a.whole["insert_line"]; !at || !has("path", "insert_text") {
 			return errServer
 		}
-		return m.insert(flat(a.Text("path")), a.Text("insert_text"), a, store)
+		return m.insert(flatLabel(a.Text("path")), a.Text("insert_text"), a, store)
 	case "delete":
 		if !has("path") {
 			return errServer
 		}
-		return m.detach(flat(a.Text("path")))
+		return m.detach(flatLabel(a.Text("path")))
 	case "rename":
 		return m.rename(a)
 	}
@@ -292,13 +292,13 @@ func (m *memory) command(a Args) error {
 func (m *memory) rename(a Args) error {
 	switch {
 	case a.Text("path") != "" && a.Text("description") != "":
-		e, err := m.block(flat(a.Text("path")))
+		e, err := m.block(flatLabel(a.Text("path")))
 		if err == nil {
 			e.row.Description = a.Text("description")
 		}
 		return err
 	case a.Text("old_path") != "" && a.Text("new_path") != "":
-		return m.relabel(flat(a.Text("old_path")), flat(a.Text("new_path")))
+		return m.relabel(flatLabel(a.Text("old_path")), flatLabel(a.Text("new_path")))
 	}
 	return errServer
 }
@@ -311,8 +311,8 @@ func (m *memory) relabel(from, to string) error {
 	return err
 }
 
-// Text returns the changed lines of a block, in full: an added or joined text can have
-// another meaning together with the rest of its line.
+// Text returns the changed lines of a block. It returns whole lines, because an added or
+// joined text can have another meaning together with the rest of its line.
 func (c Change) Text() string {
 	before, after := strings.Split(c.Before.Value, "\n"), strings.Split(c.After.Value, "\n")
 	if !strings.Contains(c.After.Value, "\t") { // the server replaces tabs by spaces

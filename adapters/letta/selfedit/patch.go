@@ -31,9 +31,9 @@ func header(line string) (head, label string, is bool) {
 	return "", "", false
 }
 
-// Actions returns the operations of a patch; none if it has no headers and applies to
-// the block that the call names. Refused reports that the server rejects the patch as a
-// whole.
+// Actions returns the operations of a patch. It returns none for a patch without headers,
+// which applies to the block that the call names. refused reports that the server rejects
+// the whole patch.
 func Actions(patch string) (actions []Action, refused bool) {
 	lines := splitLines(ExpandTabs(patch))
 	if !slices.ContainsFunc(lines, func(l string) bool { _, _, is := header(l); return is }) {
@@ -68,7 +68,7 @@ func Actions(patch string) (actions []Action, refused bool) {
 		case updateBlock:
 			flush()
 			open = &Action{Verb: "update", Label: label}
-		case moveTo: // the open operation continues, and is listed after it
+		case moveTo: // listed before the open operation, which continues
 			actions = append(actions, Action{Verb: "rename", From: last, Label: label})
 		default:
 			open.take(lines[i])
@@ -81,7 +81,7 @@ func Actions(patch string) (actions []Action, refused bool) {
 	return actions, false
 }
 
-// take adds a line to the body of an operation.
+// take adds a line to the body of an operation; nil ignores it.
 func (a *Action) take(line string) {
 	switch {
 	case a == nil:
@@ -137,8 +137,8 @@ func Added(lines []string) []string {
 // Lines returns the lines of a patch for one block.
 func Lines(patch string) []string { return splitLines(ExpandTabs(patch)) }
 
-// applied returns a value with a patch applied.
-func applied(value string, lines []string) (string, error) {
+// applyPatch returns a value with a patch for one block applied.
+func applyPatch(value string, lines []string) (string, error) {
 	current := strings.Split(ExpandTabs(value), "\n")
 	all := hunks(lines)
 	if len(all) == 0 {
@@ -172,9 +172,9 @@ func applied(value string, lines []string) (string, error) {
 	return strings.Join(current, "\n"), nil
 }
 
-// patch executes the tool that applies patches.
+// patch executes memory_apply_patch.
 func (m *memory) patch(label, patch string) error {
-	if shown(patch) {
+	if looksRendered(patch) {
 		return errServer
 	}
 	actions, refused := Actions(patch)
@@ -193,9 +193,9 @@ func (m *memory) patch(label, patch string) error {
 			}
 			m.create(labelIn(path(a.Label)), a.Description, a.Value())
 		case "delete":
-			err = m.detach(flat(path(a.Label)))
+			err = m.detach(flatLabel(path(a.Label)))
 		case "rename":
-			err = m.relabel(flat(path(a.From)), flat(path(a.Label)))
+			err = m.relabel(flatLabel(path(a.From)), flatLabel(path(a.Label)))
 		case "update":
 			err = m.apply(a.Label, Lines(strings.Join(a.Lines, "\n")))
 		}
@@ -213,7 +213,7 @@ func (m *memory) apply(label string, lines []string) error {
 	if err != nil {
 		return err
 	}
-	value, err := applied(e.Value, lines)
+	value, err := applyPatch(e.Value, lines)
 	if err == nil {
 		m.set(e, value)
 	}

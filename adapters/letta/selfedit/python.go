@@ -81,20 +81,22 @@ func numbered(s string) bool {
 	return false
 }
 
-// shown reports whether the server takes a text for a copy of its own view of a block.
-func shown(s string) bool { return numbered(s) || strings.Contains(s, lineWarning) }
+// looksRendered reports whether the server takes a text for a copy of a block as it shows
+// it to the model, with line numbers.
+func looksRendered(s string) bool { return numbered(s) || strings.Contains(s, lineWarning) }
 
 // labelIn returns the label in a path of the memory tools.
 func labelIn(path string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path, "/memories/"), "/")
 }
 
-// flat returns the label for commands that replace slashes by underscores.
-func flat(path string) string { return strings.ReplaceAll(labelIn(path), "/", "_") }
+// flatLabel returns the label for commands that replace slashes by underscores.
+func flatLabel(path string) string { return strings.ReplaceAll(labelIn(path), "/", "_") }
 
-// Labels returns the labels that a path may mean, because commands differ.
+// Labels returns the labels that a path may mean, because the commands convert it
+// differently.
 func Labels(path string) []string {
-	exact, plain := labelIn(path), flat(path)
+	exact, plain := labelIn(path), flatLabel(path)
 	if exact == plain {
 		return []string{exact}
 	}
