@@ -96,7 +96,7 @@ func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Rep
 //go:embed answers.txt
 var answerTable string
 
-// pruners parses the answer table once for all adapters, because it never changes.
+// pruners parses the answer table once for all adapters; the result is read-only.
 var pruners = sync.OnceValues(func() (answertable.Pruner, error) {
 	return answertable.NewPruner(answerTable)
 })

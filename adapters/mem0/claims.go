@@ -27,11 +27,10 @@ func entityDim(typ string) (memproxy.Dimension, bool) {
 	return dim, slices.Contains(dims[:], dim)
 }
 
-// narrows reports whether the backend uses an owner at the place of a claim. It
-// ignores places that a route does not have: a request that derives from many
-// memories, or changes many, is narrowed only by places that its route is known to
-// support, because its result cannot be filtered afterwards; nor can what a read
-// counts, or draws as relations.
+// narrows reports whether a claim limits the request to its owner. The backend ignores
+// owners in places that a route does not support. The result of a bulk or derived request
+// cannot be filtered afterwards, and neither can counts and relations in the answer to a
+// read, so these are narrowed only by places that their route is known to support.
 func (r *row) narrows(c *memproxy.Claim) bool {
 	if r.flags&(derived|bulk) == 0 && r.kind != memproxy.Recall {
 		return true
@@ -40,24 +39,24 @@ func (r *row) narrows(c *memproxy.Claim) bool {
 	known := c.Dim != memproxy.DimApp || r.dialect == hosted // the server has no apps
 	switch r.shape {
 	case search:
-		older := r.id == "mem0.v1.search" // it has no owners in filters
+		older := r.id == "mem0.v1.search" // does not support owners in filters
 		return known && ((older || r.dialect == server) && c.Pointer == "/"+own || !older && inFilters(c.Pointer))
 	case list:
 		return inFilters(c.Pointer)
 	case entity:
 		return known && c.Pointer == "path:entity_id"
 	case query:
-		return known && slices.Contains(narrowed[:], r.id) && c.Pointer == queryPrefix+own
+		return known && slices.Contains(narrowedByQuery[:], r.id) && c.Pointer == queryPrefix+own
 	}
 	return false
 }
 
-// narrowed are the routes that look for owners in the query.
-var narrowed = [...]string{"mem0.v1.list", "mem0.server.list", "mem0.v1.delete.all", "mem0.server.delete.all"}
+// narrowedByQuery are the routes that support owners in the query string.
+var narrowedByQuery = [...]string{"mem0.v1.list", "mem0.server.list", "mem0.v1.delete.all", "mem0.server.delete.all"}
 
-// inFilters reports whether the platform is documented to use an owner at a place
-// of the payload: a member of the filters or of the list in its AND, in that
-// spelling, by equality.
+// inFilters reports whether the platform is documented to apply an owner at this pointer:
+// a member of filters or of an object in its AND, in the documented spelling, compared by
+// equality.
 func inFilters(pointer string) bool {
 	rest, ok := strings.CutPrefix(pointer, "/filters/")
 	parts := strings.Split(rest, "/")
@@ -69,8 +68,9 @@ func inFilters(pointer string) bool {
 	return ok && owner && equal && parts[0] != "session_id"
 }
 
-// named adds a claim of one name that narrows the whole operation; "*" is everybody.
-func named(op *memproxy.Operation, dim memproxy.Dimension, name, ptr string) {
+// addNameClaim adds a claim of one name that narrows the whole operation. The name "*"
+// stands for every owner and does not narrow.
+func addNameClaim(op *memproxy.Operation, dim memproxy.Dimension, name, ptr string) {
 	c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: []string{name}, Pointer: ptr, Pins: true}
 	if name == "*" {
 		c.Op, c.Pins = memproxy.ClaimAny, false
@@ -79,14 +79,14 @@ func named(op *memproxy.Operation, dim memproxy.Dimension, name, ptr string) {
 }
 
 // claim reads an identity value: a string, a list of strings, null, or an object of
-// operators, {"in":[…]}, each of which is a claim of its own. Pins is set if the claim
-// narrows the whole operation; negated if it is under NOT.
+// operators such as {"in":[…]}, each of which is a claim of its own. pins is set if the
+// claim narrows the whole operation, negated if it is inside NOT.
 func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, pins, negated bool) {
 	c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Pointer: ptr}
 	switch {
 	case v.Kind == jsondoc.Null:
 	case v.Kind == jsondoc.String, v.Kind == jsondoc.Array:
-		claimed(d.op, c, v, pins, negated)
+		addClaim(d.op, c, v, pins, negated)
 	case len(v.Members) > 0:
 		for _, m := range v.Members {
 			c.Pointer, c.Op = jsondoc.Child(ptr, m.Name), memproxy.ClaimUnclear
@@ -96,7 +96,7 @@ func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, p
 			case "ne", "nin":
 				c.Op = memproxy.ClaimExclude
 			}
-			claimed(d.op, c, m.Value, pins, negated)
+			addClaim(d.op, c, m.Value, pins, negated)
 		}
 	default:
 		c.Op = memproxy.ClaimUnclear
@@ -107,9 +107,9 @@ func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, p
 	}
 }
 
-// claimed adds a claim of the names in a value, a string or a list of strings. Of any
-// other value it is unclear what the backend makes.
-func claimed(op *memproxy.Operation, c memproxy.Claim, v *jsondoc.Value, pins, negated bool) {
+// addClaim adds a claim of the names in a value, a string or a list of strings. A claim
+// with any other value is unclear, because it is unknown how the backend reads it.
+func addClaim(op *memproxy.Operation, c memproxy.Claim, v *jsondoc.Value, pins, negated bool) {
 	list := v.Elems
 	if v.Kind == jsondoc.String {
 		list = []*jsondoc.Value{v}
@@ -133,8 +133,8 @@ func claimed(op *memproxy.Operation, c memproxy.Claim, v *jsondoc.Value, pins, n
 	op.Claims = append(op.Claims, c)
 }
 
-// filters reads a filter at any depth. Inside AND a claim narrows as the whole
-// does; inside OR and NOT it does not.
+// filters reads a filter at any depth. A claim inside AND narrows the operation if the
+// surrounding filter does; a claim inside OR or NOT never does.
 func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) error {
 	switch v.Kind {
 	case jsondoc.Null:
@@ -171,8 +171,8 @@ func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) err
 				err = d.filters(m.Value, p, false, negated)
 			}
 		default:
-			if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin { // a backend may store it
-				wire.Member(d.op, m, p, as(memproxy.ItemMetadata, ""))
+			if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin { // the backend may store the filter
+				wire.Member(d.op, m, p, newItem(memproxy.ItemMetadata, ""))
 			}
 		}
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/origin"
 )
 
-// messages reads a conversation. Every content must be of a known shape, because
-// any other would reach the backend unscreened.
+// messages reads a conversation. Content of an unknown shape is refused, because it would
+// reach the backend unscreened.
 func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 	if v.Kind == jsondoc.String && d.row.dialect == hosted {
 		return d.content(v, ptr, "user", "") // old clients send one string
@@ -41,8 +41,8 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 				if f.Value.Kind != jsondoc.String {
 					return bad(memproxy.PayloadMalformed, 422, p, "role must be a string")
 				}
-				wire.Name(d.op, role, p, as(memproxy.ItemMetadata, ""))
-				if !speaks(role) { // it is stored, and read as the speaker's
+				wire.Name(d.op, role, p, newItem(memproxy.ItemMetadata, ""))
+				if !isSpeaker(role) { // readers of the memory would take the role for the speaker
 					origin.Speaker(d.op, d.doc, f.Value, p, "user")
 				}
 			case "content":
@@ -54,18 +54,19 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 				if f.Value.Kind == jsondoc.String {
 					d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: memproxy.DimActor, Op: memproxy.ClaimIs, Values: []string{f.Value.Text()}, Pointer: p})
 				}
-				wire.Strings(d.op, f.Value, p, as(memproxy.ItemMetadata, ""))
+				wire.Strings(d.op, f.Value, p, newItem(memproxy.ItemMetadata, ""))
 			default:
 				origin.AssertedBy(d.op, d.doc, f, p)
-				wire.Member(d.op, f, p, as(memproxy.ItemMetadata, ""))
+				wire.Member(d.op, f, p, newItem(memproxy.ItemMetadata, ""))
 			}
 		}
 	}
 	return nil
 }
 
-// speaks reports whether a role only names a speaker of a conversation.
-func speaks(role string) bool {
+// isSpeaker reports whether a role is an ordinary role in a conversation, which claims
+// nothing else about the speaker.
+func isSpeaker(role string) bool {
 	switch memproxy.Key(role) {
 	case "", "user", "human", "assistant", "ai", "agent", "bot", "model", "llm", "system", "developer", "tool", "function":
 		return true
@@ -110,7 +111,7 @@ func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
 	case typ == "text":
 		for _, m := range v.Members {
 			if m.Name != "type" && m.Name != "text" {
-				wire.Member(d.op, m, jsondoc.Child(ptr, m.Name), as(memproxy.ItemMetadata, target))
+				wire.Member(d.op, m, jsondoc.Child(ptr, m.Name), newItem(memproxy.ItemMetadata, target))
 			}
 		}
 		text := v.Get("text")
@@ -121,11 +122,11 @@ func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
 	case urlType(typ):
 		for _, m := range v.Members {
 			if m.Name != "type" {
-				wire.Name(d.op, m.Name, jsondoc.Child(ptr, m.Name), as(memproxy.ItemMetadata, target))
+				wire.Name(d.op, m.Name, jsondoc.Child(ptr, m.Name), newItem(memproxy.ItemMetadata, target))
 				urls(d.op, m.Value, jsondoc.Child(ptr, m.Name))
 			}
 		}
-		return nil // without a URL the backend ignores the part, or refuses it
+		return nil // the backend ignores or refuses a part without a URL
 	}
 	return bad(memproxy.PayloadMalformed, 422, ptr, "an unknown type of content")
 }
@@ -141,7 +142,7 @@ func urls(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
 		op.Items = append(op.Items, memproxy.Item{Kind: kind, Pointer: ptr, Text: v.Text()})
 	case jsondoc.Object:
 		for _, m := range v.Members {
-			wire.Name(op, m.Name, jsondoc.Child(ptr, m.Name), as(memproxy.ItemMetadata, ""))
+			wire.Name(op, m.Name, jsondoc.Child(ptr, m.Name), newItem(memproxy.ItemMetadata, ""))
 			urls(op, m.Value, jsondoc.Child(ptr, m.Name))
 		}
 	case jsondoc.Array:
@@ -165,8 +166,8 @@ func (d *decoding) texts(v *jsondoc.Value, ptr string) error {
 	return err
 }
 
-// layer returns the layer that content is written to. The backend makes facts of a
-// conversation or, for a procedural memory, a report of work done; with infer off it
+// layer returns the layer that content is written to. The backend extracts facts from a
+// conversation, or for a procedural memory a report of work done; with infer false it
 // stores the messages unchanged.
 func (d *decoding) layer(role string) memproxy.Layer {
 	switch {
@@ -180,8 +181,8 @@ func (d *decoding) layer(role string) memproxy.Layer {
 	return memproxy.Semantic
 }
 
-// inferred reports whether text of a role is not a user's statement. The engine ignores
-// system messages unless it extracts facts.
+// inferred reports whether text of a role is not a user's own statement. System messages
+// count only if the engine extracts facts, because otherwise it ignores them.
 func (d *decoding) inferred(role string) bool {
 	return !memproxy.UserRole(role) && (role != "system" || d.extracts())
 }
@@ -201,16 +202,16 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 		if d.op.Kind.Writes() {
 			return bad(memproxy.PayloadMalformed, 422, ptr, "metadata must be an object")
 		}
-		wire.Strings(d.op, v, ptr, as(memproxy.ItemMetadata, ""))
+		wire.Strings(d.op, v, ptr, newItem(memproxy.ItemMetadata, ""))
 		return nil
 	}
 	if err := noClaims.Cased(v, ptr, metadataKey); err != nil {
 		return err
 	}
 	prefix := strings.TrimSuffix(ptr, "metadata")
-	for _, name := range [...]string{d.a.opt.FieldKey, "category", "categories"} { // the one that counts as the field first
+	for _, name := range [...]string{d.a.opt.FieldKey, "category", "categories"} { // the first present one becomes Item.Field
 		if f := v.Get(name); f != nil && d.op.Kind.Writes() {
-			if err := d.filed(f, jsondoc.Child(ptr, name), prefix); err != nil {
+			if err := d.recordFiling(f, jsondoc.Child(ptr, name), prefix); err != nil {
 				return err
 			}
 		}
@@ -225,7 +226,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 		if low := jsondoc.Fold(m.Name); low != m.Name && (d.a.opt.governs(low) || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
 			return bad(memproxy.PayloadDuplicate, 400, p, "a known key in another letter case")
 		}
-		if dim, ok := dimOf(d.a.names.Claim(m.Name)); ok { // readers of metadata take either spelling
+		if dim, ok := dimOf(d.a.names.Claim(m.Name)); ok { // readers of metadata accept other spellings too
 			d.claim(dim, m.Value, p, false, false)
 		}
 		d.said.Metadata(d.doc, m)
@@ -241,8 +242,8 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 				d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: p, Raw: string(d.doc.Raw(m.Value))})
 			}
 		}
-		wire.Member(d.op, m, p, as(memproxy.ItemMetadata, ""))
-		wire.Numbers(d.op, d.doc, m.Value, p, as(memproxy.ItemMetadata, ""))
+		wire.Member(d.op, m, p, newItem(memproxy.ItemMetadata, ""))
+		wire.Numbers(d.op, d.doc, m.Value, p, newItem(memproxy.ItemMetadata, ""))
 	}
 	return nil
 }

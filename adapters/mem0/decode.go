@@ -19,7 +19,7 @@ type decoding struct {
 	a   *Adapter
 	row *row
 	req memproxy.Request
-	// params are the path's.
+	// params are the parameters in the path.
 	params map[string]string
 	doc    *jsondoc.Doc
 	op     *memproxy.Operation
@@ -39,16 +39,16 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID,
 	}}
 	if err := r.media(req.Header, body); err != nil {
-		return nil, r.unreadable(err)
+		return nil, r.withStatus(err)
 	}
 	if len(body) > 0 {
 		read := jsondoc.ParseRequest
 		if rt.Kind == memproxy.Recall {
-			read = jsondoc.Parse // nothing is stored
+			read = jsondoc.Parse // a read stores nothing
 		}
 		doc, err := read(body, a.opt.MaxDepth)
 		if err != nil {
-			return nil, r.unreadable(err)
+			return nil, r.withStatus(err)
 		}
 		d.doc, d.op.Parsed = doc, doc
 	}
@@ -66,19 +66,19 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 			rt.Params["fields"] = strings.Join(f, ",")
 		}
 	}
-	d.alters()
+	d.recordChanges()
 	return d.op, nil
 }
 
-// unreadable returns the error with the status of the route's server.
-func (r *row) unreadable(err error) error {
+// withStatus returns the error with the status that the route's server would use.
+func (r *row) withStatus(err error) error {
 	if r.dialect == hosted {
 		return err
 	}
 	return refusal.Unprocessable(err)
 }
 
-// media refuses bodies whose type the backend might interpret differently.
+// media refuses bodies whose content type the backend might interpret differently.
 func (r *row) media(h memproxy.Header, body []byte) error {
 	kind, params, err := spelling.ContentType(h)
 	if err != nil || len(body) == 0 || kind == "" {
@@ -90,29 +90,28 @@ func (r *row) media(h memproxy.Header, body []byte) error {
 	return spelling.UTF8(params)
 }
 
-// target records the id of a target. An id from a body becomes a path segment of
-// the request that fetches the memory, so ids that could lead elsewhere are
-// refused.
+// target records the id of a target. An id from a body becomes a path segment of the side
+// request that fetches the memory, so an id that could change the path is refused.
 func target(op *memproxy.Operation, v *jsondoc.Value, kind memproxy.TargetKind, ptr string) error {
 	id := v.Text()
 	if v.Kind != jsondoc.String || id == "" {
 		return bad(memproxy.PayloadMalformed, 422, ptr, "an id must be a string")
 	}
-	if respelled(id) || id == "." || id == ".." || strings.Contains(id, "/") || strings.ContainsFunc(id, routetable.Unfit) {
+	if respelledUUID(id) || id == "." || id == ".." || strings.Contains(id, "/") || strings.ContainsFunc(id, routetable.Unfit) {
 		return bad(memproxy.PayloadPath, 422, ptr, "this cannot be an id")
 	}
-	if len(op.Targets) > 0 && op.TargetKind != kind { // all are looked up as objects of one kind
+	if len(op.Targets) > 0 && op.TargetKind != kind { // an operation has one TargetKind for all targets
 		return bad(memproxy.PayloadMalformed, 422, ptr, "one request cannot be about objects of two kinds")
 	}
 	op.Targets, op.TargetKind = append(op.Targets, id), kind
 	return nil
 }
 
-// respelled reports whether an id is a UUID in a spelling other than the server's:
-// without dashes, in braces, as a URN, in capitals. The server accepts all of them
-// for the same memory, and the ledger has only one. The criterion is what Python's
-// uuid.UUID accepts, with the digits that its int accepts.
-func respelled(id string) bool {
+// respelledUUID reports whether an id is a UUID in a spelling other than the server's:
+// without dashes, in braces, as a URN or in upper case. The server accepts all of them for
+// the same memory, but the ledger knows only one. A spelling counts if Python's uuid.UUID
+// accepts it, including the digits that Python's int accepts.
+func respelledUUID(id string) bool {
 	bare := strings.Trim(strings.NewReplacer("urn:", "", "uuid:", "").Replace(id), "{}")
 	n, plain := 0, true
 	for _, r := range bare {
@@ -130,14 +129,15 @@ func respelled(id string) bool {
 	return n == 32 && !(plain && spelling.UUID(id))
 }
 
-// targetJob is the platform's work on a profile. Only the platform knows its owner.
+// targetJob is a job of the platform that makes a profile. Only the platform knows its
+// owner.
 const targetJob memproxy.TargetKind = "job"
 
 // path reads the identities and targets in the path.
 func (d *decoding) path() error {
 	op, params := d.op, d.params
 	if id, ok := params["id"]; ok {
-		if respelled(id) {
+		if respelledUUID(id) {
 			return bad(memproxy.PayloadPath, 422, "path:id", "this cannot be an id")
 		}
 		op.Targets, op.TargetKind = []string{id}, memproxy.TargetMemory
@@ -145,7 +145,7 @@ func (d *decoding) path() error {
 			op.TargetKind = memproxy.TargetEvent
 		}
 	}
-	if job, ok := params["job"]; ok { // the platform shows it to anybody who names it
+	if job, ok := params["job"]; ok { // the platform shows a job to every caller with its id
 		op.Refs = append(op.Refs, memproxy.Ref{Kind: targetJob, ID: job, Pointer: "path:job"})
 	}
 	if name, ok := params["entity_id"]; ok {
@@ -156,7 +156,7 @@ func (d *decoding) path() error {
 		if !known {
 			return bad(memproxy.PayloadPath, 400, "path:entity_type", "an unknown kind of entity")
 		}
-		named(d.op, dim, name, "path:entity_id")
+		addNameClaim(d.op, dim, name, "path:entity_id")
 	}
 	return nil
 }
@@ -166,13 +166,13 @@ func (d *decoding) body() error {
 	if d.doc == nil {
 		switch d.row.shape {
 		case addBody, search, update, batch:
-			return d.row.unreadable(bad(memproxy.PayloadMalformed, 400, "", "this route needs a JSON body"))
+			return d.row.withStatus(bad(memproxy.PayloadMalformed, 400, "", "this route needs a JSON body"))
 		}
 		return nil
 	}
 	root := d.doc.Root
 	if root.Kind != jsondoc.Object {
-		return d.row.unreadable(bad(memproxy.PayloadMalformed, 400, "", "the body must be a JSON object"))
+		return d.row.withStatus(bad(memproxy.PayloadMalformed, 400, "", "the body must be a JSON object"))
 	}
 	if err := d.a.names.Cased(root, "", topKey); err != nil {
 		return err
@@ -185,11 +185,11 @@ func (d *decoding) body() error {
 	return nil
 }
 
-// settle derives what follows from the whole payload.
+// settle sets the fields that depend on the whole payload.
 func (d *decoding) settle() error {
 	op := d.op
 	if d.doc != nil {
-		loose(d.op, d.doc.Root, "")
+		addLooseRefs(d.op, d.doc.Root, "")
 	}
 	d.govern()
 	for i := range op.Claims {
@@ -217,15 +217,15 @@ func (d *decoding) settle() error {
 	case memproxy.Correct:
 		op.Cost = max(1, len(op.Targets))
 	case memproxy.Forget:
-		op.Sweeps = op.Bulk && len(op.Targets) == 0 && op.Scope.Owned() && plain(op, d.doc, d.req.Query) && d.row.id != "mem0.v1.entity.delete" // the owner behind its number is unknown
+		op.Sweeps = op.Bulk && len(op.Targets) == 0 && op.Scope.Owned() && onlyOwners(op, d.doc, d.req.Query) && d.row.id != "mem0.v1.entity.delete" // the owner behind its number is unknown
 		op.Single = op.Sweeps && d.row.single(op)
 	}
 	return nil
 }
 
-// single reports whether a sweep is for one owner, in a parameter that the route's
-// server supports: it ignores unknown parameters, and then deletes what the others
-// select.
+// single reports whether a sweep deletes the memories of one owner, named in a parameter
+// that the route's server supports. The server ignores unknown parameters, and would delete
+// everything that the other parameters select.
 func (r *row) single(op *memproxy.Operation) bool {
 	if len(op.Claims) != 1 {
 		return false
@@ -235,9 +235,9 @@ func (r *row) single(op *memproxy.Operation) bool {
 	return strings.TrimSpace(name) == name && !strings.Contains(name, "*") && r.narrows(c)
 }
 
-// plain reports whether the operation is narrowed by plain identities only, without
-// any other selection in query or body.
-func plain(op *memproxy.Operation, doc *jsondoc.Doc, query string) bool {
+// onlyOwners reports whether the request selects memories by owners only, each a single
+// name. Besides owners the query may have the credential's organisation and project.
+func onlyOwners(op *memproxy.Operation, doc *jsondoc.Doc, query string) bool {
 	if doc != nil && len(doc.Root.Members) > 0 {
 		return false
 	}
@@ -259,8 +259,8 @@ func inMetadata(c *memproxy.Claim) bool {
 	return strings.Contains(c.Pointer, "/metadata/") || strings.HasPrefix(c.Pointer, "query:metadata")
 }
 
-// cost returns how many memories an add is expected to write: one for each message and
-// each text. It is an estimate where the backend's model decides.
+// cost returns how many memories an addition is expected to write: one for each message and
+// each text. If the backend's model extracts facts it is an estimate.
 func cost(op *memproxy.Operation) int {
 	n, last := 0, ""
 	for _, it := range op.Items {
@@ -269,7 +269,7 @@ func cost(op *memproxy.Operation) int {
 		}
 		at := it.Pointer
 		if parts := strings.SplitN(at, "/", 4); len(parts) == 4 {
-			at = "/" + parts[1] + "/" + parts[2] // the parts of a message are one
+			at = "/" + parts[1] + "/" + parts[2] // the parts of a message count as one
 		}
 		if at != last {
 			n, last = n+1, at

@@ -18,30 +18,31 @@ import (
 const (
 	// maxElements bounds the memory of the cached elements, in bytes.
 	maxElements = 24 << 20
-	// headSize is the length of the prefix that an element is looked up by. The backend
-	// begins elements with their id.
+	// headSize is the length of the prefix by which an element is looked up, in bytes. The
+	// backend's elements begin with their id.
 	headSize = 48
 )
 
-// elements caches recently read elements, by the route, the member of the answer
-// that lists them, and their first bytes. An element is parsed by these and its
-// bytes alone, so an answer that repeats it need not be parsed there. A score,
-// which belongs to the search and not to the memory, may differ.
+// elements caches recently read elements of lists. The key is the route, the member of the
+// answer that has the list, and the element's first bytes. The reading of an element
+// depends only on route, member and bytes, so an element with the same bytes need not be
+// parsed again. Only its score may differ, which belongs to the search and not to the
+// memory.
 type elements struct {
 	cache.Cache[head, *element]
-	read *sightings
+	seen *doorkeeper
 }
 
-// sightings is a filter in front of the cache (a "doorkeeper", as in TinyLFU): an
-// element is cached when it is read for the second time, so that a list that is read
-// once evicts nothing. It is approximate: elements may share a mark.
-type sightings struct {
+// doorkeeper is the admission filter of the cache, as in TinyLFU: an element is cached when
+// it is read for the second time, so that a list that is read once evicts nothing. It is
+// approximate, because elements may share a mark.
+type doorkeeper struct {
 	seed  maphash.Seed
 	marks [1 << 15]atomic.Uint32
 }
 
-// again reports whether an element of these bytes was read before, and marks it.
-func (s *sightings) again(before, after []byte) bool {
+// seenBefore reports whether an element with these bytes was read before, and marks it.
+func (s *doorkeeper) seenBefore(before, after []byte) bool {
 	sum := maphash.Bytes(s.seed, before) ^ bits.ReverseBytes64(maphash.Bytes(s.seed, after))
 	mark := uint32(sum>>32) | 1
 	return s.marks[sum%uint64(len(s.marks))].Swap(mark) == mark
@@ -56,23 +57,24 @@ type head struct {
 type element struct {
 	before string          // the whole element, or the bytes before its score
 	after  string          // the bytes after its score
-	memory memproxy.Memory // without its metadata, which are in the answer
+	memory memproxy.Memory // without metadata, which is sliced from the answer
 	text   string          // pointer of the text, relative to the element
-	// meta is where the metadata begin: from the start of the element if they are
-	// before its score, else from its end. Their length is zero if there are none.
+	// meta is the offset of the metadata: from the start of the element if the metadata
+	// precedes the score, else from its end and negative. length is 0 without metadata.
 	meta, length int
 	// claimed is set once it is known that the answer table claims all members.
 	claimed atomic.Bool
 }
 
 func newElements() elements {
-	return elements{cache.NewWeighed[head](maxElements, (*element).size), &sightings{seed: maphash.MakeSeed()}}
+	return elements{cache.NewWeighed[head](maxElements, (*element).size), &doorkeeper{seed: maphash.MakeSeed()}}
 }
 
 // size is an estimate of an element's memory: its bytes, and a constant.
 func (e *element) size() int { return len(e.before) + len(e.after) + 1536 }
 
-// headOf is the cache key of an element; short ones are not cached.
+// headOf returns the cache key of the element at the start of rest. ok is false if the
+// element is not cached, for example because it is too short.
 func headOf(rt memproxy.Route, member string, rest []byte) (h head, ok bool) {
 	listed := member == "" || slices.Contains(listKeys[:], member)
 	if !listed || rt.Kind != memproxy.Recall || len(rest) < headSize {
@@ -83,9 +85,9 @@ func headOf(rt memproxy.Route, member string, rest []byte) (h head, ok bool) {
 	return h, true
 }
 
-// recognise returns the cached element with which an answer continues, and its
-// length there.
-func (e elements) recognise(rt memproxy.Route, member string, rest []byte) (*element, int) {
+// lookup returns the cached element at the start of rest, and its length there; 0 if there
+// is none.
+func (e elements) lookup(rt memproxy.Route, member string, rest []byte) (*element, int) {
 	h, ok := headOf(rt, member, rest)
 	if !ok {
 		return nil, 0
@@ -110,11 +112,12 @@ func (a *Adapter) Forget(ids ...string) {
 	}
 }
 
-// claimed recognises, for pruning, elements in which everything is claimed. What
-// follows from their bytes alone is found out once.
+// claimed returns the function that recognises cached elements for pruning. Whether the
+// answer table claims all members of an element depends on its bytes alone, so it is
+// determined once for each element.
 func (e elements) claimed(rt memproxy.Route, table *answers.Table) answers.Known {
 	return func(member string, rest []byte) int {
-		known, n := e.recognise(rt, member, rest)
+		known, n := e.lookup(rt, member, rest)
 		if n == 0 {
 			return 0
 		}
@@ -128,8 +131,8 @@ func (e elements) claimed(rt memproxy.Route, table *answers.Table) answers.Known
 	}
 }
 
-// memberOf is the member of an answer that a list's pointer leads to, "" for the answer
-// itself. Ok: its elements are memories.
+// memberOf returns the member of an answer that a list's pointer identifies, or "" for the
+// answer itself. ok reports whether the list's elements are memories.
 func memberOf(list string) (member string, ok bool) {
 	if list == "" {
 		return "", true
@@ -137,20 +140,20 @@ func memberOf(list string) (member string, ok bool) {
 	return list[1:], slices.Contains(listKeys[:], list[1:])
 }
 
-// Known implements the parser's taker: it reads a cached element.
+// Known implements jsondoc.Taker: it reads a cached element.
 func (f *finding) Known(list string, i int, rest []byte) int {
 	member, ok := memberOf(list)
 	if !ok {
 		return 0
 	}
-	e, n := f.a.elements.recognise(f.rt, member, rest)
+	e, n := f.a.elements.lookup(f.rt, member, rest)
 	if n > 0 {
-		f.rd.Memories = append(f.rd.Memories, e.at(list, i, rest[:n]))
+		f.rd.Memories = append(f.rd.Memories, e.memoryAt(list, i, rest[:n]))
 	}
 	return n
 }
 
-// Take implements the parser's taker: it reads an element, and caches it.
+// Take implements jsondoc.Taker: it reads an element, and caches it.
 func (f *finding) Take(list string, i int, v *jsondoc.Value, text string) bool {
 	member, ok := memberOf(list)
 	if !ok {
@@ -160,31 +163,34 @@ func (f *finding) Take(list string, i int, v *jsondoc.Value, text string) bool {
 	if err := f.element(v, jsondoc.Index(list, i)); err != nil {
 		f.err = cmp.Or(f.err, err)
 	} else if n < len(f.rd.Memories) && v.Kind == jsondoc.Object {
-		f.keep(member, v, text, &f.rd.Memories[n])
+		f.cacheElement(member, v, text, &f.rd.Memories[n])
 	}
 	return true
 }
 
-// match is the length of this element at the start of rest, or 0 if rest starts with
-// another.
+// match returns the length of this element at the start of rest, or 0 if rest does not
+// begin with it.
 func (e *element) match(rest []byte) int {
-	if !begins(rest, e.before) {
+	if !hasPrefix(rest, e.before) {
 		return 0
 	}
 	if e.after == "" {
 		return len(e.before)
 	}
 	s := jsondoc.Scanner{Src: rest, At: len(e.before)}
-	if !s.Number() || !begins(rest[s.At:], e.after) {
+	if !s.Number() || !hasPrefix(rest[s.At:], e.after) {
 		return 0
 	}
 	return s.At + len(e.after)
 }
 
-func begins(b []byte, with string) bool { return len(b) >= len(with) && string(b[:len(with)]) == with }
+func hasPrefix(b []byte, with string) bool {
+	return len(b) >= len(with) && string(b[:len(with)]) == with
+}
 
-// at returns the element's memory at its place in an answer, where it is raw.
-func (e *element) at(list string, i int, raw []byte) memproxy.Memory {
+// memoryAt returns the element's memory at a position of a list. raw is the element in the
+// answer.
+func (e *element) memoryAt(list string, i int, raw []byte) memproxy.Memory {
 	m := e.memory
 	if from := e.meta; e.length > 0 {
 		if from < 0 {
@@ -199,10 +205,10 @@ func (e *element) at(list string, i int, raw []byte) memproxy.Memory {
 	return m
 }
 
-// keep caches a memory that was read from an element of a list, and whose strings are
-// slices of text: for a thousand elements the garbage collector then scans a thousand
-// texts, not twenty thousand. Later readings share its memo.
-func (f *finding) keep(member string, v *jsondoc.Value, text string, m *memproxy.Memory) {
+// cacheElement caches a memory that was read from an element of a list. The memory's strings
+// are slices of text, so that for a thousand elements the garbage collector scans a thousand
+// strings and not twenty thousand. Later readings share the memory's Memo.
+func (f *finding) cacheElement(member string, v *jsondoc.Value, text string, m *memproxy.Memory) {
 	raw := f.doc.Raw(v)
 	h, ok := headOf(f.rt, member, raw)
 	if !ok || m.Kind != "" || text == "" {
@@ -212,7 +218,7 @@ func (f *finding) keep(member string, v *jsondoc.Value, text string, m *memproxy
 	if score := v.Get("score"); score != nil && score.Kind == jsondoc.Number {
 		before, after = raw[:score.Start-v.Start], raw[score.End-v.Start:]
 	}
-	if !f.a.elements.read.again(before, after) {
+	if !f.a.elements.seen.seenBefore(before, after) {
 		return
 	}
 	m.Memo = new(memproxy.Memo)

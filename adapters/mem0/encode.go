@@ -16,7 +16,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if r == nil {
 		return nil, "", errors.New("mem0: no such route: " + rt.ID)
 	}
-	query := ruledQuery(op, widenQuery(r, req.Query))
+	query := rewriteQuery(op, widenQuery(r, req.Query))
 	if len(body) == 0 || !stamps.Needed(op) && len(op.Unclaimed) == 0 && !projects(r, op) && len(op.Masked)+len(op.Hidden) == 0 {
 		return body, query, nil
 	}
@@ -29,7 +29,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 		return nil, "", err
 	}
 	maskBody(p.Edits, doc, op)
-	if err := hideBody(p.Edits, doc, op); err != nil {
+	if err := replaceHiddenInBody(p.Edits, doc, op); err != nil {
 		return nil, "", err
 	}
 	for _, ptr := range op.Unclaimed {
@@ -84,21 +84,20 @@ func stamp(p *stamps.Patch, r *row, root *jsondoc.Value, op *memproxy.Operation)
 }
 
 func stampHolder(p *stamps.Patch, r *row, holder *jsondoc.Value, op *memproxy.Operation, target string) {
-	if !speaksOf(r, holder) {
+	if !takesStamp(r, holder) {
 		return
 	}
 	meta := holder.Get("metadata")
 	var kept [][]byte
 	if meta == nil && r.dialect == hosted && r.kind == memproxy.Correct {
-		// The platform replaces metadata on update: the present metadata must
-		// be included, or it is lost.
+		// The platform replaces metadata on update, so the current metadata is included.
 		kept = stamps.Kept(op.Current[target].Metadata, false)
 	}
-	p.Stamp(op, holder, meta, kept, r.kind == memproxy.Correct && r.dialect != hosted) // a server merges
+	p.Stamp(op, holder, meta, kept, r.kind == memproxy.Correct && r.dialect != hosted) // the server merges metadata
 }
 
-// speaksOf reports whether the holder writes something that a stamp can cover.
-func speaksOf(r *row, holder *jsondoc.Value) bool {
+// takesStamp reports whether the holder writes a text or metadata, which a stamp covers.
+func takesStamp(r *row, holder *jsondoc.Value) bool {
 	switch {
 	case r.shape == addBody:
 		return true
@@ -111,9 +110,9 @@ func speaksOf(r *row, holder *jsondoc.Value) bool {
 	})
 }
 
-// Echoes implements the gate's Echoer: every memory that the engine makes of an
-// addition, verbatim or extracted, at once or later, gets the addition's metadata.
-// Relations of a graph have none.
+// Echoes implements the gate's Echoer. The engine copies an addition's metadata to every
+// memory that it makes of the addition, verbatim or extracted, at once or later. Relations
+// of a graph have no metadata, so Echoes is false if the addition enables the graph.
 func (a *Adapter) Echoes(rt memproxy.Route, op *memproxy.Operation) bool {
 	switch rt.ID {
 	case "mem0.v3.add", "mem0.v1.add", "mem0.server.add":
@@ -128,8 +127,7 @@ func (a *Adapter) Echoes(rt memproxy.Route, op *memproxy.Operation) bool {
 	return graph == nil || graph.Kind == jsondoc.Null || doc.False(graph)
 }
 
-// Bare implements the gate's Echoer: histories and events show texts without
-// metadata.
+// Bare implements the gate's Echoer: histories and events show texts without metadata.
 func (a *Adapter) Bare(rt memproxy.Route) bool {
 	return strings.Contains(rt.ID, "history") || strings.HasPrefix(rt.ID, "mem0.v1.event")
 }

@@ -9,18 +9,19 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// needed are the fields without which an answer cannot be filtered. A client
-// that projects them away gets them removed again on the way back.
+// needed are the fields without which an answer cannot be filtered. memproxy adds them to
+// the fields that a client requests, and removes them from the answer again.
 var needed = append([]string{"id", "metadata"}, owners[:]...)
 
-// projects reports whether a body may carry a projection: other servers than the
-// hosted one have none, and answer with all fields.
+// projects reports whether a body can select fields. Only the hosted platform supports
+// that; other servers answer with all fields.
 func projects(r *row, op *memproxy.Operation) bool {
 	return r.dialect == hosted && op.Kind == memproxy.Recall && !op.Derived && (r.shape == search || r.shape == list)
 }
 
-// projection returns the fields that the client requests in a body, or nil. A request
-// for them in another form than the documented one could not be extended.
+// projection returns the fields that the client requests in a body, or nil. A member
+// fields in another form than the documented one is refused, because memproxy could not
+// extend it.
 func projection(doc *jsondoc.Doc) ([]string, error) {
 	var out []string
 	v := doc.Root.Get("fields")
@@ -39,37 +40,37 @@ func projection(doc *jsondoc.Doc) ([]string, error) {
 var errFields = bad(memproxy.PayloadMalformed, 400, "/fields", "fields must be a list of names")
 
 func widenBody(e *jsondoc.Edits, doc *jsondoc.Doc) {
-	fields, _ := projection(doc) // Decode refused what is no list
+	fields, _ := projection(doc) // Decode refused bodies for which it fails
 	if fields == nil {
 		return
 	}
 	var more [][]byte
-	for _, n := range lacking(fields) {
+	for _, n := range missingFields(fields) {
 		more = append(more, []byte(`"`+n+`"`))
 	}
 	e.Append(doc.Root.Get("fields"), more)
 }
 
-// widenQuery adds the needed fields to fields=a,b in a query. Where that is not
-// written as one list, it is not known whether the server takes all values or splits
-// the last one: the fields are added in both ways.
+// widenQuery adds the needed fields to fields=a,b in a query. If the client did not write
+// one list, it is unknown whether the server takes all values of the parameter or splits
+// the last value, so the fields are added in both ways.
 func widenQuery(r *row, query string) string {
 	have, single := queryFields(r, query)
-	missing := lacking(have)
+	missing := missingFields(have)
 	if len(have) == 0 || len(missing) == 0 {
 		return query
 	}
 	pairs := strings.Split(query, "&")
 	if i := slices.IndexFunc(pairs, func(p string) bool { return strings.HasPrefix(p, "fields=") }); i >= 0 && single && len(have) > 1 {
-		pairs[i] += "," + strings.Join(missing, ",") // a list in one value stays one
+		pairs[i] += "," + strings.Join(missing, ",")
 		return strings.Join(pairs, "&")
 	}
 	last := url.QueryEscape(have[len(have)-1])
 	return query + "&fields=" + strings.Join(missing, "&fields=") + "&fields=" + last + "," + strings.Join(missing, ",")
 }
 
-// queryFields is the list of fields that the client requests in a query, or nil.
-// Single reports that one value has them all.
+// queryFields returns the fields that the client requests in a query, or nil. single
+// reports whether one value of the parameter has them all.
 func queryFields(r *row, raw string) (have []string, single bool) {
 	if r.dialect != hosted || r.kind != memproxy.Recall || r.flags&derived != 0 {
 		return nil, false
@@ -86,7 +87,7 @@ func queryFields(r *row, raw string) (have []string, single bool) {
 	return strings.FieldsFunc(strings.Join(values["fields"], ","), func(r rune) bool { return r == ',' }), len(values["fields"]) == 1
 }
 
-// lacking returns the needed fields that are not requested.
-func lacking(have []string) []string {
+// missingFields returns the needed fields that are not requested.
+func missingFields(have []string) []string {
 	return slices.DeleteFunc(slices.Clone(needed), func(n string) bool { return slices.Contains(have, n) })
 }

@@ -8,34 +8,34 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// filing is one place of a payload that assigns content to governed fields.
+// filing is a member of a payload that assigns content to governed fields.
 type filing struct {
-	at     string // of the metadata, or of the member
-	prefix string // of what it applies to: its own entry in a batch, else everything
+	at     string // its pointer
+	prefix string // of the pointers to which it applies: its own entry in a batch, else all
 	fields []string
 }
 
-// governs reports whether a metadata name assigns the content next to it to a
-// governed field.
+// governs reports whether a member of metadata assigns the memory's content to a governed
+// field.
 func (o *Options) governs(name string) bool {
 	return name == o.FieldKey || name == "category" || name == "categories"
 }
 
-// filed records the governed fields that a member names: one, or a list.
-func (d *decoding) filed(v *jsondoc.Value, ptr, prefix string) error {
+// recordFiling records the governed fields that a member names: one, or a list.
+func (d *decoding) recordFiling(v *jsondoc.Value, ptr, prefix string) error {
 	names, ok := fieldNames(d.doc, v)
 	if !ok {
 		return bad(memproxy.PayloadMalformed, 422, ptr, "what a memory is filed under must be a name, or a list of names")
 	}
 	if len(names) > 0 {
-		// The content may follow it, so govern applies it at the end.
+		// The content may follow in the payload, so govern applies the filing at the end.
 		d.filings = append(d.filings, filing{at: ptr, prefix: prefix, fields: names})
 	}
 	return nil
 }
 
-// fieldNames are the names in a value: a string, a number or a boolean, which
-// are compared as they are written, or a list of them.
+// fieldNames returns the names in a value: a string, a number or a boolean as it is
+// written, or a list of these.
 func fieldNames(doc *jsondoc.Doc, v *jsondoc.Value) (names []string, ok bool) {
 	switch v.Kind {
 	case jsondoc.Null:
@@ -59,21 +59,21 @@ func fieldNames(doc *jsondoc.Doc, v *jsondoc.Value) (names []string, ok bool) {
 	return names, true
 }
 
-// govern assigns the governed fields to the content that they apply to. Content
-// that is moved without its text is written to its fields too.
+// govern assigns the governed fields to the content that they apply to. A change without a
+// text also gets an item, because it writes the existing text to the fields.
 func (d *decoding) govern() {
 	for _, f := range d.filings {
 		found := false
 		for i := range d.op.Items {
 			it := &d.op.Items[i]
 			if it.Kind == memproxy.ItemContent && strings.HasPrefix(it.Pointer, f.prefix) {
-				file(it, f.fields)
+				addFields(it, f.fields)
 				found = true
 			}
 		}
 		if !found {
-			it := d.moved(f.at, f.prefix)
-			file(&it, f.fields)
+			it := d.movedItem(f.at, f.prefix)
+			addFields(&it, f.fields)
 			d.op.Items = append(d.op.Items, it)
 		}
 	}
@@ -91,8 +91,8 @@ func (d *decoding) govern() {
 	}
 }
 
-// moved is the item for a memory that gets other fields without a new text.
-func (d *decoding) moved(ptr, prefix string) memproxy.Item {
+// movedItem returns the item for a memory that gets other fields without a new text.
+func (d *decoding) movedItem(ptr, prefix string) memproxy.Item {
 	it := memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Moved: true}
 	switch {
 	case d.op.Kind != memproxy.Correct:
@@ -104,8 +104,8 @@ func (d *decoding) moved(ptr, prefix string) memproxy.Item {
 	return it
 }
 
-// file adds governed fields to an item.
-func file(it *memproxy.Item, fields []string) {
+// addFields adds governed fields to an item.
+func addFields(it *memproxy.Item, fields []string) {
 	for _, f := range fields {
 		switch {
 		case it.Field == "":
@@ -116,14 +116,14 @@ func file(it *memproxy.Item, fields []string) {
 	}
 }
 
-// fieldsOf are the governed fields that a memory's metadata names: the one that
-// counts as its field first.
+// fieldsOf returns the governed fields that a memory's metadata names: the first one, which
+// is the memory's field, and the others.
 func (o *Options) fieldsOf(doc *jsondoc.Doc, meta *jsondoc.Value) (field string, filed []string) {
 	var it memproxy.Item
 	for _, name := range [...]string{o.FieldKey, "category", "categories"} {
 		if v := meta.Get(name); v != nil {
 			names, _ := fieldNames(doc, v)
-			file(&it, names)
+			addFields(&it, names)
 		}
 	}
 	return it.Field, it.Filed

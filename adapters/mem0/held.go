@@ -7,18 +7,18 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// waits is the message in the answer to a held write.
-const waits = "The memory waits for review"
+// heldMessage is the message in the answer to a held write.
+const heldMessage = "The memory waits for review"
 
 // holder answers held additions in the form of the platform's asynchronous ones.
 type holder struct{ routes *routes }
 
-// Held implements the gate's Holder. An addition is answered as an asynchronous
-// one: the platform's clients know that answer, and request the event again later.
-// A request that clients take for completed at once (a change, a deletion, an
-// addition to an agent's public board) has no such form.
+// Held implements the gate's Holder. A held addition gets the answer to an asynchronous
+// addition, which the platform's clients know: they request its event again later. Requests
+// that are always completed at once (a change, a deletion, an addition to an agent's public
+// board) have no such answer.
 func (holder) Held(rt memproxy.Route, _ memproxy.Request, op *memproxy.Operation, d memproxy.Decision) (memproxy.Reply, bool) {
-	event := map[string]any{"message": waits, "status": "PENDING", "event_id": d.ID}
+	event := map[string]any{"message": heldMessage, "status": "PENDING", "event_id": d.ID}
 	switch rt.ID {
 	case "mem0.v3.add":
 		return ok(event), true
@@ -28,7 +28,7 @@ func (holder) Held(rt memproxy.Route, _ memproxy.Request, op *memproxy.Operation
 		}
 		return ok([]any{event}), true
 	case "mem0.server.add":
-		return ok(map[string]any{"results": []any{}}), true // "nothing was extracted"
+		return ok(map[string]any{"results": []any{}}), true // means that nothing was extracted
 	}
 	return memproxy.Reply{}, false
 }
@@ -77,7 +77,7 @@ func (holder) Polled(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite)
 	return ok(out)
 }
 
-// stampTime is how the platform writes times.
+// stampTime is the platform's time format.
 const stampTime = "2006-01-02T15:04:05.000000Z07:00"
 
 func ok(v any) memproxy.Reply {
@@ -85,8 +85,8 @@ func ok(v any) memproxy.Reply {
 	return memproxy.Reply{Status: 200, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: body}
 }
 
-// Verbatim implements the gate's Extractor. What the model made of a conversation is
-// nothing that its user said.
+// Verbatim implements the gate's Extractor. The text has the role assistant, because a
+// model extracted it and no user said it.
 func (holder) Verbatim(body []byte, text string) ([]byte, error) {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {

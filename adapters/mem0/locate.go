@@ -16,7 +16,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 	out := memproxy.Request{Method: "GET", Header: req.Header, Base: req.Base}
 	r := a.Row(rt.ID)
 	switch {
-	case strings.HasPrefix(target, "/"): // settings are located by their own path
+	case strings.HasPrefix(target, "/"): // the target of settings is their path
 		out.EscapedPath = target
 	case rt.Params["job"] == target && target != "":
 		return memproxy.Request{} // no route returns its owner
@@ -34,7 +34,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error) {
 	switch {
 	case reply.Status == 404 || reply.Status == 400 || reply.Status == 422:
-		return memproxy.Memory{ID: target, Missing: true}, nil // a malformed id does not exist either
+		return memproxy.Memory{ID: target, Missing: true}, nil // 400 and 422: the id is malformed
 	case reply.Status < 200 || reply.Status > 299:
 		return memproxy.Memory{}, fmt.Errorf("mem0: the backend answered %d", reply.Status)
 	}
@@ -60,22 +60,23 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 	return m, nil
 }
 
-// Merges implements the gate's Locator. The platform replaces metadata, so an
-// update without metadata must include the present one; and in both dialects the
-// field that an update writes to is determined by the memory, not by the payload.
+// Merges implements the gate's Locator: it reports whether a change needs the current
+// memory. The platform replaces metadata, so an update without metadata must include the
+// current metadata. In both dialects the memory and not the payload determines the field
+// that an update writes to.
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	r := a.Row(rt.ID)
 	return r != nil && r.changes()
 }
 
-// seekable is the number of memories that every unpaged list can hold, and wideList the
-// number of one that was asked for so many. A list of that length may be incomplete.
-const seekable, wideList = 100, 1000
+// smallList is the shortest limit of an unpaged list, and wideList the limit that Seek
+// requests. A list with exactly smallList or at least wideList memories may be incomplete.
+const smallList, wideList = 100, 1000
 
 var errFull = errors.New("mem0: there are more memories than one list holds")
 
-// Seek implements the gate's Seeker: an addition's stamp is in the metadata of
-// every memory made from it, in the scope that it names.
+// Seek implements the gate's Seeker. It lists the memories of an addition's scope: every
+// memory made from the addition has its stamp in the metadata.
 func (a *Adapter) Seek(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, page int) (memproxy.Request, bool) {
 	path, q := "/v1/memories/", url.Values{"page": {strconv.Itoa(page)}, "page_size": {strconv.Itoa(maxPage)}}
 	switch rt.ID {
@@ -113,7 +114,7 @@ func (a *Adapter) Sought(reply memproxy.Reply, decision string) (ids []string, o
 		of, err = strconv.Atoi(string(doc.Raw(doc.Root.Get("count"))))
 		return ids, of, doc.Root.Get("next").Kind == jsondoc.String, err
 	}
-	if n := len(rd.Memories); len(ids) == 0 && (n == seekable || n >= wideList) {
+	if n := len(rd.Memories); len(ids) == 0 && (n == smallList || n >= wideList) {
 		return nil, 0, false, errFull
 	}
 	return ids, 0, false, nil

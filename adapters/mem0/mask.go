@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Masks implements the gate's Masker: names can be replaced in bodies and as
-// separate parameters, but not in paths or in JSON inside the query.
+// Masks implements the gate's Masker: names can be replaced in bodies and in query
+// parameters of their own, but not in paths or in JSON inside the query.
 func (a *Adapter) Masks(_ memproxy.Route, op *memproxy.Operation) bool {
 	for i := range op.Claims {
 		c := &op.Claims[i]
@@ -25,27 +25,28 @@ func (a *Adapter) Masks(_ memproxy.Route, op *memproxy.Operation) bool {
 	return true
 }
 
-// hide replaces the hidden ids in a text of ids.
-func hide(op *memproxy.Operation, text string) string {
+// replaceHidden replaces the hidden ids in a text of ids.
+func replaceHidden(op *memproxy.Operation, text string) string {
 	for id, as := range op.Hidden {
 		text = strings.ReplaceAll(text, id, as)
 	}
 	return text
 }
 
-// hideBody replaces the hidden ids, except in members that are removed.
-func hideBody(e *jsondoc.Edits, doc *jsondoc.Doc, op *memproxy.Operation) error {
+// replaceHiddenInBody replaces the hidden ids in a body, except in members that are
+// removed.
+func replaceHiddenInBody(e *jsondoc.Edits, doc *jsondoc.Doc, op *memproxy.Operation) error {
 	texts := map[string]string{}
 	for i := range op.Refs {
 		ptr := op.Refs[i].Pointer
 		if _, hidden := op.Hidden[op.Refs[i].ID]; hidden && strings.HasPrefix(ptr, "/") && !slices.ContainsFunc(op.Unclaimed, func(gone string) bool { return strings.HasPrefix(ptr, gone) }) {
-			texts[ptr] = hide(op, doc.At(ptr).Text())
+			texts[ptr] = replaceHidden(op, doc.At(ptr).Text())
 		}
 	}
 	return e.Texts(texts)
 }
 
-// maskBody replaces masked names.
+// maskBody replaces the masked names in a body.
 func maskBody(e *jsondoc.Edits, doc *jsondoc.Doc, op *memproxy.Operation) {
 	if len(op.Masked) == 0 {
 		return
@@ -65,7 +66,7 @@ func maskBody(e *jsondoc.Edits, doc *jsondoc.Doc, op *memproxy.Operation) {
 		}
 		for _, one := range all {
 			if as, masked := op.Masked[memproxy.OwnerID(c.Dim, one.Text())]; masked {
-				e.Replace(one, strconv.AppendQuote(nil, as)) // an id of our own: ASCII
+				e.Replace(one, strconv.AppendQuote(nil, as)) // memproxy generated the id, so it is ASCII
 			}
 		}
 	}

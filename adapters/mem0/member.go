@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
-// topKey reports whether a name has a meaning at the top level. A spelling of it in
-// another letter case is refused, because some parsers would accept it.
+// topKey reports whether a member name has a meaning at the top level. Another letter case
+// of such a name is refused, because some parsers would accept it.
 func topKey(name string) bool {
 	switch name {
 	case "messages", "deduced_memories", "text", "data", "memory_content", "content", "query", "filters", "metadata",
@@ -45,9 +45,10 @@ func steeringKey(name string) bool {
 	return false
 }
 
-// steers reports whether a member may instruct the backend's own model: a known one, or
-// one whose name has the words of one, which some version of a server may read. A number
-// of tokens (prompt_tokens) is a measure; a version can choose a prompt.
+// steers reports whether a member may instruct the backend's own model: a known steering
+// key, or a name with the words of one, which some version of a server may read. Names of
+// token counts (prompt_tokens) are excepted. A member such as prompt_version is not,
+// because it can select a prompt.
 func steers(name string) bool {
 	bare := jsondoc.Squash(name)
 	return steeringKey(name) || strings.HasSuffix(bare, "schema") || !strings.HasSuffix(bare, "tokens") &&
@@ -60,20 +61,21 @@ func configures(name string) bool {
 	return name == "custom_instructions" || name == "includes" || name == "excludes"
 }
 
-// noClaims checks messages and metadata, in which no member names the request's owner.
+// noClaims checks the spelling of members in messages and metadata, where no member names
+// the request's owner.
 var noClaims spelling.Names
 
-// member reads one member of the payload, at "", or of a batch's entry, where it
-// applies to the memory with that id. A member without a specific meaning is still
-// content: its strings are screened and it is forwarded unchanged.
+// member reads one member of the object at a pointer: of the whole payload ("") or of an
+// entry of a batch. id is the memory that the object changes, if any. A member without a
+// specific meaning is forwarded unchanged, but its strings are screened.
 func (d *decoding) member(m jsondoc.Member, at, id string) error {
 	ptr, v, whole := jsondoc.Child(at, m.Name), m.Value, at == ""
-	of := id // target of items that are no content
+	of := id // target of items other than content
 	if whole {
 		of = ""
 	}
 	switch {
-	case d.nameless(m.Name) && other(v):
+	case d.unknownName(m.Name) && hasNonID(v):
 		d.op.Unclaimed = append(d.op.Unclaimed, ptr)
 		return nil
 	case memproxy.Reserved(m.Name):
@@ -91,7 +93,7 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		if v.Kind != jsondoc.Null {
 			first := len(d.op.Items)
 			d.op.Steering = d.op.Steering || steers(m.Name)
-			wire.Member(d.op, m, ptr, as(memproxy.ItemSteering, of))
+			wire.Member(d.op, m, ptr, newItem(memproxy.ItemSteering, of))
 			for i := first; i < len(d.op.Items); i++ {
 				d.op.Items[i].Configures = configures(m.Name)
 			}
@@ -108,8 +110,8 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		return d.texts(v, ptr)
 	case "text", "data", "memory_content", "content":
 		if id != "" && m.Name != "text" {
-			// The text of a change is in the member text. The servers ignore the others, and
-			// old ones store the whole body as the text.
+			// A change has its text in the member text. Servers ignore the other members, but
+			// old servers store the whole body as the text, so the others are removed.
 			d.op.Unclaimed = append(d.op.Unclaimed, ptr)
 			return nil
 		}
@@ -143,7 +145,7 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		}
 	case "categories", "category":
 		if d.op.Kind.Writes() {
-			if err := d.filed(v, ptr, at+"/"); err != nil {
+			if err := d.recordFiling(v, ptr, at+"/"); err != nil {
 				return err
 			}
 		}
@@ -160,18 +162,18 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 	}
 	if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin {
 		origin.AssertedBy(d.op, d.doc, m, ptr)
-		wire.Name(d.op, m.Name, ptr, as(memproxy.ItemMetadata, of))
+		wire.Name(d.op, m.Name, ptr, newItem(memproxy.ItemMetadata, of))
 		kind := memproxy.ItemMetadata
 		if withheld.Asks(m) {
 			kind = memproxy.ItemURL
 		}
-		wire.Strings(d.op, v, ptr, as(kind, of))
+		wire.Strings(d.op, v, ptr, newItem(kind, of))
 	}
 	return nil
 }
 
-// as returns an item of a kind with a target.
-func as(kind memproxy.ItemKind, target string) memproxy.Item {
+// newItem returns an item of a kind with a target.
+func newItem(kind memproxy.ItemKind, target string) memproxy.Item {
 	return memproxy.Item{Kind: kind, Layer: memproxy.Semantic, Target: target}
 }
 
@@ -193,7 +195,7 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 		if id == nil {
 			return bad(memproxy.PayloadMalformed, 422, at, "a batch entry needs a memory_id")
 		}
-		if named[id.Text()] && d.op.Kind != memproxy.Forget { // of two changes one would be lost
+		if named[id.Text()] && d.op.Kind != memproxy.Forget { // the backend would lose one of two changes
 			return bad(memproxy.PayloadDuplicate, 400, at, "this batch changes one memory twice; name each once")
 		}
 		named[id.Text()] = true

@@ -10,12 +10,11 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// naming are the members of a payload's root, and the parameters of a query, that
-// name something, with how the named things are treated. Any other one that looks
-// like a name refers to something that no known backend has: servers ignore it, so
-// it is removed, and cannot become a reference on a later version. Asking the
-// ledger for its owner would reveal which names other tenants use. Values in the
-// form of an id are kept, and looked up as such.
+// naming has the known members of a payload's root and parameters of a query that identify
+// an object or an owner, with how each is treated (an allow list). Any other name that
+// looks like one, such as "x_id", is removed: known servers ignore it, but a later version
+// may use it as a reference. Its owner is not looked up, because that would reveal which
+// names other tenants use. A value in the form of an id is kept, and looked up as an id.
 var naming = map[string]string{
 	"user_id":           "an owner: claimed",
 	"agent_id":          "an owner: claimed",
@@ -38,8 +37,9 @@ var naming = map[string]string{
 	"request_id":        "the client's own name of the request",
 }
 
-// names reports whether a member or a parameter looks like a name of something.
-func names(name string) bool {
+// looksLikeName reports whether the name of a member or a parameter has the form of one
+// that identifies an object: it ends in "id" or "ids" as a word of its own.
+func looksLikeName(name string) bool {
 	for _, end := range [...]string{"Id", "Ids", "ID", "IDs"} {
 		if rest, ok := strings.CutSuffix(name, end); ok && rest != "" && strings.ToUpper(rest) != rest {
 			return true
@@ -52,30 +52,30 @@ func names(name string) bool {
 	return slices.ContainsFunc([]string{"_id", "_ids", "-id", "-ids", ".id", ".ids"}, func(end string) bool { return strings.HasSuffix(low, end) })
 }
 
-// nameless reports whether a member or a parameter has a name that naming does not
-// list. It is removed if its value is other than ids.
-func (d *decoding) nameless(name string) bool {
-	if _, row := naming[jsondoc.Fold(name)]; row || !names(name) || d.row.kind == memproxy.Admin || d.row.kind == memproxy.Other {
+// unknownName reports whether a member or a parameter looks like one that identifies an
+// object, but is not in naming. It is removed unless its value consists of ids.
+func (d *decoding) unknownName(name string) bool {
+	if _, row := naming[jsondoc.Fold(name)]; row || !looksLikeName(name) || d.row.kind == memproxy.Admin || d.row.kind == memproxy.Other {
 		return false
 	}
-	// Other spellings of an owner are claims or refused (spelling.Names).
+	// Other spellings of an owner's name are claims or are refused; see spelling.Names.
 	return !memproxy.Reserved(name) && d.a.names.Claim(name) == ""
 }
 
-// other reports whether a value has a string, at any depth, that is no id.
-func other(v *jsondoc.Value) bool {
-	return v.Kind == jsondoc.String && noID(v.Text()) || slices.ContainsFunc(v.Elems, other) ||
-		slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return other(m.Value) })
+// hasNonID reports whether a value has a string, at any depth, that is not an id.
+func hasNonID(v *jsondoc.Value) bool {
+	return v.Kind == jsondoc.String && notID(v.Text()) || slices.ContainsFunc(v.Elems, hasNonID) ||
+		slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return hasNonID(m.Value) })
 }
 
-func noID(text string) bool { return !spelling.UUID(text) }
+func notID(text string) bool { return !spelling.UUID(text) }
 
 // queryPrefix is the prefix of pointers to query parameters.
 const queryPrefix = "query:"
 
-// ruledQuery returns a query with masked names and hidden ids replaced and without the removed parameters; the
-// rest keeps its spelling.
-func ruledQuery(op *memproxy.Operation, query string) string {
+// rewriteQuery returns a query with masked names and hidden ids replaced, and without the
+// removed parameters. The other parameters keep their spelling.
+func rewriteQuery(op *memproxy.Operation, query string) string {
 	if query == "" || len(op.Unclaimed)+len(op.Masked)+len(op.Hidden) == 0 {
 		return query
 	}
@@ -92,8 +92,8 @@ func ruledQuery(op *memproxy.Operation, query string) string {
 			if as, masked := op.Masked[memproxy.OwnerID(dim, value)]; masked && err == nil {
 				pair = key + "=" + url.QueryEscape(as)
 			}
-		} else if value, err := url.QueryUnescape(value); err == nil && refers(jsondoc.Fold(base)) && hide(op, value) != value {
-			pair = key + "=" + url.QueryEscape(hide(op, value))
+		} else if value, err := url.QueryUnescape(value); err == nil && mayRefer(jsondoc.Fold(base)) && replaceHidden(op, value) != value {
+			pair = key + "=" + url.QueryEscape(replaceHidden(op, value))
 		}
 		kept = append(kept, pair)
 	}
@@ -102,7 +102,7 @@ func ruledQuery(op *memproxy.Operation, query string) string {
 
 // headers records the ids in the request's headers, whatever their names.
 func headers(op *memproxy.Operation, h memproxy.Header) {
-	var long []string // headers that may have ids
+	var long []string // headers that are long enough for an id
 	for name, list := range h {
 		if slices.ContainsFunc(list, func(text string) bool { return len(text) >= spelling.UUIDLen }) {
 			long = append(long, name)
@@ -111,13 +111,13 @@ func headers(op *memproxy.Operation, h memproxy.Header) {
 	slices.Sort(long)
 	for _, name := range long {
 		for _, text := range h[name] {
-			looseText(op, text, "header:"+strings.ToLower(name))
+			addLooseIDs(op, text, "header:"+strings.ToLower(name))
 		}
 	}
 }
 
-// newNames are the names that identify a request's owners, and the other known
-// query parameters: page, size, and cascading deletion.
+// newNames returns the names that identify a request's owners, and the other query
+// parameters that must not be ambiguous.
 func newNames() *spelling.Names {
 	return spelling.New(
 		owners[:], nil,

@@ -12,12 +12,12 @@ import (
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
-// Members of memories other than the text, settings, and the changes that requests make
-// to them. All members count except those in aside.
+// This file reads settings and members of memories other than the text, and the changes
+// that requests make to them.
 
-// aside reports whether a member of a memory is its text, or maintained by the
-// backend itself.
-func aside(name string) bool {
+// excluded reports whether a member of a memory is not versioned as a member: its text, a
+// value that the backend maintains, a secret, or part of a stamp.
+func excluded(name string) bool {
 	switch name {
 	case "id", "memory_id", "memory", "text", "data", "memory_content", "content", "hash", "created_at", "updated_at", "score", "score_details", "structured_attributes":
 		return true
@@ -25,7 +25,8 @@ func aside(name string) bool {
 	return withheld.Name(name) || memproxy.Reserved(name)
 }
 
-// image returns a memory's members other than its text, or settings without secrets.
+// image returns the members of a memory or of settings that are versioned, without secrets,
+// as memproxy.MemberChange encodes them.
 func image(body []byte) []byte {
 	c, ok := otherMembers(body, false)
 	if !ok {
@@ -38,8 +39,8 @@ func image(body []byte) []byte {
 	return members
 }
 
-// otherMembers returns the members of an object except its text and secrets. Where the
-// server merges metadata, they are merged instead of set.
+// otherMembers returns the members of an object except its text and secrets, as a change
+// that sets them. With merges, metadata is merged instead, as the self-hosted server does.
 func otherMembers(object []byte, merges bool) (c memproxy.MemberChange, ok bool) {
 	clean, err := withheld.Strip(object, func(name string) bool { return name == "metadata" })
 	if err != nil {
@@ -52,7 +53,7 @@ func otherMembers(object []byte, merges bool) (c memproxy.MemberChange, ok bool)
 	c.Set = map[string][]byte{}
 	for _, m := range doc.Root.Members {
 		switch {
-		case aside(m.Name), m.Value.Kind == jsondoc.Null:
+		case excluded(m.Name), m.Value.Kind == jsondoc.Null:
 		case m.Name == "metadata" && m.Value.Kind == jsondoc.Object:
 			kept := stamps.Object(stamps.Kept(doc.Raw(m.Value), false)...)
 			if merges {
@@ -67,21 +68,21 @@ func otherMembers(object []byte, merges bool) (c memproxy.MemberChange, ok bool)
 	return c, true
 }
 
-// alters records the request's changes of a memory's metadata, or of settings.
-func (d *decoding) alters() {
+// recordChanges records the request's changes to members of memories, or to settings.
+func (d *decoding) recordChanges() {
 	if d.doc == nil || d.doc.Root == nil || d.doc.Root.Kind != jsondoc.Object {
 		return
 	}
 	switch {
 	case d.op.Kind == memproxy.Admin && d.changesSettings():
-		d.alter(d.req.EscapedPath, d.doc.Root)
+		d.recordChange(d.req.EscapedPath, d.doc.Root)
 	case d.op.Kind != memproxy.Correct:
 	case d.row.shape == batch:
 		for _, entry := range d.doc.Root.Get("memories").List() {
-			d.alter(entry.Get("memory_id").Text(), entry)
+			d.recordChange(entry.Get("memory_id").Text(), entry)
 		}
 	case len(d.op.Targets) == 1:
-		d.alter(d.op.Targets[0], d.doc.Root)
+		d.recordChange(d.op.Targets[0], d.doc.Root)
 	}
 }
 
@@ -93,7 +94,7 @@ func (d *decoding) changesSettings() bool {
 		return true
 	case "POST":
 		if d.row.method == "*" {
-			return false // it creates an object
+			return false // the request creates an object
 		}
 		r, _ := d.a.routes.Match("GET", d.req.EscapedPath)
 		return r != nil && r.path == d.row.path
@@ -101,8 +102,8 @@ func (d *decoding) changesSettings() bool {
 	return false
 }
 
-// alter records the changes to the members of one holder.
-func (d *decoding) alter(object string, holder *jsondoc.Value) {
+// recordChange records the changes to the members of one object, which holder contains.
+func (d *decoding) recordChange(object string, holder *jsondoc.Value) {
 	if object == "" || holder.Kind != jsondoc.Object {
 		return
 	}
@@ -113,9 +114,9 @@ func (d *decoding) alter(object string, holder *jsondoc.Value) {
 	}
 }
 
-// restoreObject returns the requests that restore the metadata of a version, in either
-// dialect. They include the present text, as the server requires. No request of the
-// backend can restore other members.
+// restoreObject returns the requests that restore the metadata of a version, one for each
+// dialect. They include the current text, because the server requires a text. The backend
+// has no request that could restore other members.
 func restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.SideRequest {
 	want, err := memproxy.ReadMembers([]byte(to.Text))
 	there, unread := memproxy.ReadMembers([]byte(now.Text))
@@ -126,7 +127,7 @@ func restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.SideRequ
 	old, _ := there["metadata"].(map[string]any)
 	merged := make(map[string]any, len(meta)+len(old))
 	for name := range old {
-		merged[name] = nil // a server that merges keeps members that are left out
+		merged[name] = nil // the server merges, so it keeps members that are left out
 	}
 	maps.Copy(merged, meta)
 	if meta == nil {
@@ -140,5 +141,5 @@ func restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.SideRequ
 		}
 		bodies = append(bodies, body)
 	}
-	return each("PUT", to.ID, bodies...)
+	return bothDialects("PUT", to.ID, bodies...)
 }

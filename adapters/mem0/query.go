@@ -9,9 +9,9 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// query reads the identities in the query string, and the ids in its parameters, whatever
-// their names. Each identity may occur once, in one spelling and without brackets:
-// backends differ in how they treat anything else. The headers' ids follow.
+// query reads the identities in the query string, and the ids in all parameters and
+// headers. Each identity may occur once, in one spelling and without brackets, because
+// backends differ in how they read other forms.
 func (d *decoding) query() error {
 	values, err := d.a.names.Parse(d.req.Query)
 	if err != nil {
@@ -19,7 +19,7 @@ func (d *decoding) query() error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		list := values[key]
-		d.ids(key, list)
+		d.queryIDs(key, list)
 		base := jsondoc.Fold(key)
 		nested := ""
 		if i := strings.IndexByte(base, '['); i >= 0 {
@@ -33,39 +33,40 @@ func (d *decoding) query() error {
 				}
 			}
 			if base == "delete_linked" && d.op.Kind == memproxy.Forget && slices.ContainsFunc(list, func(v string) bool { return v != "false" && v != "0" && v != "" }) {
-				d.op.Bulk = true // the backend determines what else is deleted
+				d.op.Bulk = true // the backend decides which linked memories are deleted
 			}
 			if steers(base) {
-				steered(d.op, base, list)
+				addSteering(d.op, base, list)
 			}
 			continue
 		}
-		named(d.op, dim, list[0], queryPrefix+base)
+		addNameClaim(d.op, dim, list[0], queryPrefix+base)
 	}
 	headers(d.op, d.req.Header)
 	return nil
 }
 
-// steered reads a parameter as a member of the body with its name is read: which of the
-// two a server takes depends on its version.
-func steered(op *memproxy.Operation, base string, list []string) {
+// addSteering reads a parameter that may instruct the backend's model. It is treated like a
+// member of the body with that name, because it depends on the server's version which of
+// the two it reads.
+func addSteering(op *memproxy.Operation, base string, list []string) {
 	for _, text := range list {
-		it := as(memproxy.ItemSteering, "")
+		it := newItem(memproxy.ItemSteering, "")
 		it.Pointer, it.Text, it.Configures = queryPrefix+base, text, configures(base)
 		op.Items, op.Steering = append(op.Items, it), true
 	}
 }
 
-// ids records the ids in a parameter, or its removal.
-func (d *decoding) ids(key string, list []string) {
+// queryIDs records the ids in a parameter, or that the parameter is removed.
+func (d *decoding) queryIDs(key string, list []string) {
 	base, _, _ := strings.Cut(key, "[")
-	if base != "metadata" && base != "filters" && d.nameless(base) && slices.ContainsFunc(list, noID) {
+	if base != "metadata" && base != "filters" && d.unknownName(base) && slices.ContainsFunc(list, notID) {
 		d.op.Unclaimed = append(d.op.Unclaimed, queryPrefix+base)
 		return
 	}
-	if refers(jsondoc.Fold(base)) {
+	if mayRefer(jsondoc.Fold(base)) {
 		for _, text := range list {
-			looseText(d.op, text, queryPrefix+base)
+			addLooseIDs(d.op, text, queryPrefix+base)
 		}
 	}
 }

@@ -24,7 +24,7 @@ var listKeys = [...]string{"results", "memories", "items"}
 // Read implements the gate's reader.
 func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	if rt.Derived || rt.Kind == memproxy.Admin {
-		return receipts(rt, reply)
+		return readDerived(rt, reply)
 	}
 	rd := &memproxy.Reading{}
 	if rt.Kind != memproxy.Recall && len(bytes.TrimSpace(reply.Body)) == 0 {
@@ -70,17 +70,17 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	return rd, nil
 }
 
-// receipts reads the id of a job, and the texts of a derived answer.
-func receipts(rt memproxy.Route, reply memproxy.Reply) (*memproxy.Reading, error) {
+// readDerived reads the texts of a derived answer and the id of a job.
+func readDerived(rt memproxy.Route, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
 		rd.Derived = []string{string(reply.Body)}
-		return rd, nil // free text cannot be filtered; the request was narrowed instead
+		return rd, nil // plain text cannot be filtered, so the request was narrowed before
 	}
 	if rt.Kind == memproxy.Recall {
 		var texts memproxy.Operation
-		wire.Strings(&texts, doc.Root, "", as(memproxy.ItemContent, ""))
+		wire.Strings(&texts, doc.Root, "", newItem(memproxy.ItemContent, ""))
 		for i := range texts.Items {
 			rd.Derived = append(rd.Derived, texts.Items[i].Text)
 		}
@@ -111,18 +111,18 @@ type finding struct {
 	err error // of an element
 }
 
-// maxGuess bounds the memories for which room is made before they are read.
+// maxGuess bounds the number of memories for which space is allocated in advance.
 const maxGuess = 1024
 
-// parse parses the answer and reads the elements of its lists meanwhile, unless it is to
-// be read as a whole.
+// parse parses the answer and, unless whole is set, reads the elements of its lists while
+// it parses.
 func (f *finding) parse(whole bool) (*jsondoc.Doc, error) {
 	if whole {
 		return jsondoc.Parse(f.doc.Src, 0)
 	}
 	objects := bytes.Count(f.doc.Src, []byte("{")) // a memory with metadata has two
 	f.rd.Memories = make([]memproxy.Memory, 0, min((objects+1)/2, maxGuess))
-	share := 0 // what a write answers is remembered, and would retain the elements
+	share := 0 // strings of an answer to a write are retained, and must not retain whole elements
 	if f.rt.Kind == memproxy.Recall {
 		share = jsondoc.MaxShared
 	}
@@ -188,7 +188,7 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 		m.Stamp = stamps.Parse(meta, f.doc)
 		m.Scope = merge(m.Scope, scope(meta))
 	}
-	// A memory that is answered without its id cannot be looked up, so nothing is known of its state.
+	// A memory without its id cannot be looked up in the ledger, so its status is unknown.
 	nameless := m.ID == "" && m.Kind == "" && f.rt.Kind == memproxy.Recall
 	m.Unreadable = nameless || unreadable(v) || unreadable(meta)
 	m.Annotations = annotations(v)
@@ -199,9 +199,9 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-// annotations returns the texts of an element other than the memory's own. Its results
-// are read separately, and instructions to the extractor in an event's request are no
-// memory.
+// annotations returns the texts of an element other than the memory's own. It leaves out
+// the results, which are read separately, and instructions to the extractor in an event's
+// request, which are not memory.
 func annotations(v *jsondoc.Value) (texts []string) {
 	for _, m := range v.Members {
 		switch name, object := m.Name, m.Value.Kind == jsondoc.Object; {
@@ -224,7 +224,8 @@ func annotations(v *jsondoc.Value) (texts []string) {
 // owners are the members that name a memory's owners.
 var owners = [...]string{"user_id", "agent_id", "app_id", "run_id", "session_id"}
 
-// unreadable reports whether an object has an owner that is not a name.
+// unreadable reports whether an owner in an object is neither a string nor null, or the id
+// is an object or a list.
 func unreadable(v *jsondoc.Value) bool {
 	if v == nil || v.Kind != jsondoc.Object {
 		return false

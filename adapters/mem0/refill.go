@@ -10,19 +10,19 @@ import (
 	"github.com/memproxy/memproxy/adapters/pages"
 )
 
-// The backends' maximum sizes of answers, and their smallest default sizes.
+// The backends' largest numbers of elements per answer, and their smallest default numbers.
 const (
-	maxSearch   = 1000
-	maxPage     = 200
-	someSearch  = 10
-	someList    = 20
-	maxRepaged  = 4 * maxPage // elements that one answer's side requests can read
-	defaultPage = 100
+	maxSearch     = 1000
+	maxPage       = 200
+	defaultSearch = 10
+	defaultList   = 20
+	maxRepaged    = 4 * maxPage // length of the longest list whose pages are recounted
+	defaultPage   = 100
 )
 
-// Refill implements the gate's Refiller. Ranked and limited lists are requested
-// again with a higher limit. Numbered pages are recounted without the dropped
-// elements, if the whole list can be read each time; longer lists have short pages.
+// Refill implements the gate's Refiller. Ranked and limited lists are requested again with
+// a higher limit. Numbered pages are recounted without the dropped elements, unless the list
+// has more than maxRepaged elements; such a list keeps short pages.
 func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	r := a.Row(rt.ID)
 	if r == nil || rt.Kind != memproxy.Recall || rt.Derived {
@@ -30,26 +30,26 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 	}
 	switch {
 	case r.shape == search:
-		return longer(sent, body, reply, rd)
+		return refillSearch(sent, body, reply, rd)
 	case r.id == "mem0.server.list":
-		return listed(sent, "top_k", maxSearch, someList, reply, rd)
+		return refillList(sent, "top_k", maxSearch, defaultList, reply, rd)
 	case r.id == "mem0.v1.list" && !strings.Contains(sent.Query, "page"):
-		return listed(sent, "limit", maxPage, defaultPage, reply, rd)
+		return refillList(sent, "limit", maxPage, defaultPage, reply, rd)
 	case r.dialect == hosted:
 		return repage(sent, body, reply, rd)
 	}
 	return nil
 }
 
-// longer requests a longer search. The limit is in the body.
-func longer(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
+// refillSearch repeats a search with a higher limit, which is in the body.
+func refillSearch(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
 		return nil
 	}
 	var names []string
 	want := 0
-	for _, name := range [...]string{"limit", "top_k"} { // if both are present, the second counts
+	for _, name := range [...]string{"limit", "top_k"} { // if both are present, the server uses top_k
 		v := doc.Root.Get(name)
 		if v == nil {
 			continue
@@ -64,7 +64,7 @@ func longer(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 		names = []string{"top_k"}
 	}
 	return pages.New(pages.Options{
-		Want: want, Max: maxSearch, Keys: listKeys[:], Again: true, Whole: someSearch,
+		Want: want, Max: maxSearch, Keys: listKeys[:], Again: true, Whole: defaultSearch,
 		Ask: func(n int, _ string) (memproxy.SideRequest, bool) {
 			e := doc.Edit()
 			var added [][]byte
@@ -77,8 +77,8 @@ func longer(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 	}, reply, rd)
 }
 
-// listed requests a longer list. The limit is in the query.
-func listed(sent memproxy.Request, name string, most, whole int, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
+// refillList repeats a list with a higher limit, which is in the query.
+func refillList(sent memproxy.Request, name string, most, whole int, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	want, ok := pages.Limit(sent.Query, name)
 	if !ok {
 		return nil

@@ -8,33 +8,34 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// maxLoose bounds the references that are looked up for one request. Further ones
-// are treated as text, which any of them may be.
+// maxLoose bounds the references that are looked up for one request. Further values are
+// treated as text: the platform accepts any text in these places.
 const maxLoose = 3 * 256
 
-// loose records the values of a payload that have the form of an id: a source, a
-// linked memory. The platform accepts any value there, so it need not be an id at all.
-func loose(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
+// addLooseRefs records the values of a payload that have the form of an id, such as a
+// source or a linked memory. The platform accepts any value there, so such a reference is
+// loose: it need not identify an object.
+func addLooseRefs(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
 	switch v.Kind {
 	case jsondoc.String:
-		looseText(op, v.Text(), ptr)
+		addLooseIDs(op, v.Text(), ptr)
 	case jsondoc.Array:
 		for i, e := range v.Elems {
-			loose(op, e, jsondoc.Index(ptr, i))
+			addLooseRefs(op, e, jsondoc.Index(ptr, i))
 		}
 	case jsondoc.Object:
 		for _, m := range v.Members {
-			if m.Value.End-m.Value.Start >= spelling.UUIDLen && refers(m.Name) {
-				loose(op, m.Value, jsondoc.Child(ptr, m.Name))
+			if m.Value.End-m.Value.Start >= spelling.UUIDLen && mayRefer(m.Name) {
+				addLooseRefs(op, m.Value, jsondoc.Child(ptr, m.Name))
 			}
 		}
 	}
 }
 
-// refers reports whether an id under this name may be a reference. Otherwise it is text
-// that the backend keeps or searches for, the name of an owner, or of something that the
-// credential has: no backend finds an object by it.
-func refers(name string) bool {
+// mayRefer reports whether an id in a member with this name may be a reference. Other
+// members have text that the backend stores or searches for, names of owners, or names of
+// objects of the credential; no backend finds an object by them.
+func mayRefer(name string) bool {
 	switch name {
 	case "content", "text", "memory", "data", "query", "custom_instructions", "prompt", "metadata", "categories", "category", "tags",
 		"source", "messages", "deduced_memories", "org_id", "project_id", "prompt_profile_id", "webhook_id", "request_id":
@@ -44,9 +45,9 @@ func refers(name string) bool {
 	return !owner
 }
 
-// looseText records the ids in a text that consists of one id or of several
-// separated by commas. The kind of object is unknown.
-func looseText(op *memproxy.Operation, text, ptr string) {
+// addLooseIDs records the ids in a text with one id, or several separated by commas. The
+// kind of object is unknown, so a reference of each kind is recorded.
+func addLooseIDs(op *memproxy.Operation, text, ptr string) {
 	if len(text) < spelling.UUIDLen {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// relations reads the graph in an answer, one text for each relation.
+// relations adds one text for each relation of the graph in an answer.
 func relations(rd *memproxy.Reading, v *jsondoc.Value) {
 	if v == nil {
 		return
@@ -29,9 +29,9 @@ func relations(rd *memproxy.Reading, v *jsondoc.Value) {
 	}
 }
 
-// unrelate empties an answer's relations: the memories that they were derived from are
-// unknown.
-func unrelate(e *jsondoc.Edits, doc *jsondoc.Doc, gone bool) {
+// clearRelations empties an answer's relations if gone is set: memories were dropped, and it
+// is unknown which relations were derived from them.
+func clearRelations(e *jsondoc.Edits, doc *jsondoc.Doc, gone bool) {
 	v := doc.Root.Get("relations")
 	switch {
 	case v == nil || !gone:

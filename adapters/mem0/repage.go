@@ -17,26 +17,25 @@ var (
 	errLong = errors.New("mem0: the list could not be looked through to its end")
 )
 
-// repaged is one page of a list, counted without the dropped elements: page 2 begins
-// where page 1 ends, whatever was dropped, so that pages do not reveal how many
-// memories of others are in between. For that the list is read from its beginning each
-// time.
+// repaged is one page of a list, counted without the dropped elements: page 2 begins where
+// page 1 ends, whatever was dropped, so that pages do not reveal how many memories of other
+// owners are in between. Each time the list is read from its beginning.
 type repaged struct {
 	sent     memproxy.Request
 	body     []byte
-	from, to int               // range of the shown elements
-	first    *memproxy.Reading // of the answer that is replaced
-	count    int               // of elements, according to the backend
+	from, to int               // the page, as a range of the elements that are not dropped
+	first    *memproxy.Reading // reading of the answer that is replaced
+	count    int               // length of the list, according to the backend
 	page     int               // number of the next page
-	over     bool
-	seen     int      // elements read so far
-	shown    int      // elements shown so far
+	complete bool
+	seen     int      // number of elements read so far
+	shown    int      // number of those that were not dropped
 	raws     [][]byte // elements of the page
 }
 
-// repage returns how a page is recounted, or nil if that is not needed or not possible:
-// the first page, if nothing is dropped and the list has no memories of others; a list
-// of one page; a list that is too long to read.
+// repage returns the refill that recounts a page. It returns nil if that is not needed (the
+// list has one page, or this is the first page, nothing is dropped and the list has no
+// memories of other owners) or not possible (the list is too long).
 func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	doc, _, err := pageOf(reply.Body)
 	if err != nil {
@@ -65,8 +64,8 @@ func pageOf(body []byte) (doc *jsondoc.Doc, list *jsondoc.Value, err error) {
 	return doc, list, nil
 }
 
-// number returns a number in the query, else in the body, else the default; 0 if it
-// cannot be parsed.
+// number returns a number in the query, else in the body, else otherwise; 0 if it cannot be
+// parsed.
 func number(query string, body []byte, name string, otherwise int) int {
 	text, said := pages.Param(query, name)
 	if !said && len(body) > 0 {
@@ -91,7 +90,7 @@ func number(query string, body []byte, name string, otherwise int) int {
 
 // Next implements memproxy.Refill.
 func (p *repaged) Next() (memproxy.SideRequest, bool) {
-	if p.over || p.page > maxRepaged/maxPage {
+	if p.complete || p.page > maxRepaged/maxPage {
 		return memproxy.SideRequest{}, false
 	}
 	q := p.sent
@@ -110,11 +109,11 @@ func (p *repaged) Take(reply memproxy.Reply, rd *memproxy.Reading) error {
 		return err
 	}
 	p.seen += len(list.Elems)
-	p.over = len(list.Elems) == 0 || p.seen >= p.count
+	p.complete = len(list.Elems) == 0 || p.seen >= p.count
 	out := false
 	for i := range rd.Memories {
 		m := &rd.Memories[i]
-		switch inner := strings.Count(m.Pointer, "/") > 2; { // of an event's results
+		switch inner := strings.Count(m.Pointer, "/") > 2; { // a result inside of an event
 		case inner:
 			m.Drop = m.Drop || out
 			continue
@@ -139,11 +138,11 @@ func (p *repaged) Add(kept []byte) error {
 	return nil
 }
 
-// Answer implements memproxy.Refill. A page after the last shown one is answered as the
-// platform answers a page after its own last. A list that could not be read to its end
-// keeps the backend's pages.
+// Answer implements memproxy.Refill. A page behind the end is answered like the platform
+// answers one behind its own end. If the list could not be read to its end, the backend's
+// page is kept.
 func (p *repaged) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
-	if !p.over {
+	if !p.complete {
 		return reply, errLong
 	}
 	doc, list, err := pageOf(reply.Body)
@@ -161,7 +160,7 @@ func (p *repaged) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
 		e.Replace(next, []byte("null"))
 	}
 	for i := range p.first.Memories {
-		p.first.Memories[i].Drop = true // the shown elements were read again
+		p.first.Memories[i].Drop = true // the elements to show were read again
 	}
 	reply.Body = e.Apply()
 	if p.from > 0 && p.from >= p.shown {

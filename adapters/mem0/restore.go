@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
-// pathOf returns a memory's path on the server or on the platform.
+// pathOf returns a memory's path in a dialect.
 func pathOf(d dialect, id string) string {
 	if d == server {
 		return "/memories/" + url.PathEscape(id)
@@ -17,8 +17,9 @@ func pathOf(d dialect, id string) string {
 	return "/v1/memories/" + url.PathEscape(id) + "/"
 }
 
-// each returns a request to both, with their bodies if there are any.
-func each(method string, id string, bodies ...[]byte) []memproxy.SideRequest {
+// bothDialects returns a request in the server's dialect and one in the platform's, with
+// their bodies in that order if there are any.
+func bothDialects(method string, id string, bodies ...[]byte) []memproxy.SideRequest {
 	if id == "" {
 		return nil
 	}
@@ -34,10 +35,9 @@ func each(method string, id string, bodies ...[]byte) []memproxy.SideRequest {
 }
 
 // Find implements the gate's restorer.
-func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.SideRequest { return each("GET", k.ID) }
+func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.SideRequest { return bothDialects("GET", k.ID) }
 
-// Found implements the gate's Restorer. The server answers null for a missing
-// memory.
+// Found implements the gate's Restorer. The server answers null for a missing memory.
 func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Memory, error) {
 	m, err := a.Located(memproxy.Route{ID: "mem0.v1.get", Kind: memproxy.Recall}, k.ID, reply)
 	if k.Kind == memproxy.TargetObject {
@@ -46,10 +46,10 @@ func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Me
 	return m, err
 }
 
-// Restore implements the gate's Restorer: a memory is updated to the text of the
-// version, with its present metadata and a new stamp. The platform replaces
-// metadata, so all of it is sent. If the version has another field than the memory
-// has now, the field is restored too.
+// Restore implements the gate's Restorer: it updates a memory to the text of the version,
+// with the memory's current metadata and a new stamp. The platform replaces metadata, so
+// all of it is sent. If the version has another field than the memory, the field is
+// restored too.
 func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.SideRequest {
 	if to.Kind == memproxy.TargetObject {
 		return restoreObject(to, now)
@@ -68,12 +68,11 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 		}
 		bodies = append(bodies, body)
 	}
-	return each("PUT", to.ID, bodies...)
+	return bothDialects("PUT", to.ID, bodies...)
 }
 
-// filedAs returns a memory's own metadata with the field of the version. Where the
-// server merges metadata, other names of the field are set to null, because leaving
-// them out would keep them.
+// filedAs returns a memory's own metadata with the field of the version. With merges, other
+// names of the field are set to null, because the server would keep them otherwise.
 func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]byte {
 	kept := stamps.Kept(now.Metadata, false)
 	if field == "" || memproxy.Key(field) == memproxy.Key(now.Field) && len(now.Filed) == 0 {
@@ -100,7 +99,7 @@ func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]by
 // Remove implements the gate's restorer.
 func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.SideRequest {
 	if k.Kind == memproxy.TargetObject {
-		return nil // metadata does not expire by itself
+		return nil // only memories are removed
 	}
-	return each("DELETE", k.ID)
+	return bothDialects("DELETE", k.ID)
 }

@@ -26,7 +26,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		}
 		changed = changed || m.Drop || m.Bare || m.Told != nil || m.Show != nil && m.TextAt != "" || rd.Limited && m.Kind == memproxy.TargetEntity
 	}
-	if !changed || len(bytes.TrimSpace(reply.Body)) == 0 { // of a change, in which Read finds nothing
+	if !changed || len(bytes.TrimSpace(reply.Body)) == 0 { // the answer to a write may be empty
 		return reply.Body, nil
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)
@@ -47,9 +47,9 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		return nil, err
 	}
 	for _, ptr := range rd.Links {
-		w.e.Replace(doc.At(ptr), ledBack(doc.At(ptr).Text(), req))
+		w.e.Replace(doc.At(ptr), proxyLink(doc.At(ptr).Text(), req))
 	}
-	unrelate(w.e, doc, gone)
+	clearRelations(w.e, doc, gone)
 	if err := w.answer(rd.Mixed); err != nil {
 		return nil, err
 	}
@@ -61,20 +61,19 @@ func unwanted(r *row, rt memproxy.Route, req memproxy.Request) []string {
 	if r == nil || rt.Kind != memproxy.Recall || rt.Derived {
 		return nil
 	}
-	have, _ := queryFields(r, req.Query) // if both are present, the query takes precedence
+	have, _ := queryFields(r, req.Query) // the query takes precedence over the body
 	if len(have) == 0 && rt.Params["fields"] != "" {
 		have = strings.Split(rt.Params["fields"], ",")
 	}
 	if len(have) == 0 {
 		return nil
 	}
-	return lacking(have)
+	return missingFields(have)
 }
 
-// ledBack rewrites a link of the backend to lead through memproxy, with the
-// client's parameters for memproxy itself. A link that cannot be rewritten becomes
-// null.
-func ledBack(link string, req memproxy.Request) []byte {
+// proxyLink returns a link of the backend changed to lead through memproxy, with the
+// client's parameters for memproxy itself, as JSON. It is null if the link cannot be parsed.
+func proxyLink(link string, req memproxy.Request) []byte {
 	u, err := url.Parse(link)
 	if err != nil {
 		return []byte("null")
@@ -93,9 +92,9 @@ func ledBack(link string, req memproxy.Request) []byte {
 	return text
 }
 
-// results reads the memories that an event reports for a write. They show the state
-// at the time of the write, so none of them is shown in part. The event has their
-// owners.
+// results reads the memories that an event reports for a write. They have the state at the
+// time of the write, so they are shown in full or not at all. Their owners are those of the
+// event.
 func results(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) error {
 	list := ev.Get("results")
 	if list == nil || list.Kind != jsondoc.Array {
@@ -111,7 +110,7 @@ func results(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) error 
 			Text: cmp.Or(v.Get("memory").Text(), v.Get("data").Get("memory").Text()),
 		}
 		if m.Text != "" {
-			m.Metadata = of.Metadata // which the stamp covers
+			m.Metadata = of.Metadata // covered by the event's stamp
 		}
 		rd.Memories = append(rd.Memories, m)
 	}
@@ -124,11 +123,12 @@ type rewriting struct {
 	e        *jsondoc.Edits
 	memories map[string]*memproxy.Memory // by pointer
 	unwanted []string                    // fields that memproxy requested in addition
-	limited  bool                        // counts of an owner are of more than the caller may see
+	limited  bool                        // an owner's counts include memories that the caller may not see
 }
 
-// answer changes the object or the lists that an answer is, and its counts. If the backend
-// also counted others' memories, totals are removed and a list counts its shown elements.
+// answer changes the object or the lists of an answer, and its counts. mixed is set if the
+// backend also counted memories of other owners: totals are then removed, and a count
+// becomes the number of shown elements.
 func (w *rewriting) answer(mixed bool) error {
 	root := w.doc.Root
 	if root.Kind == jsondoc.Array {
@@ -151,7 +151,7 @@ func (w *rewriting) answer(mixed bool) error {
 			total, lists = total+len(v.Elems), lists+1
 		}
 	}
-	w.receipt(root, dropped)
+	w.clearPayload(root, dropped)
 	if lists > 0 && (mixed || w.limited) {
 		w.e.Object(root, func(m *jsondoc.Member) bool { return strings.HasPrefix(m.Name, "total_") }, nil)
 	}
@@ -170,8 +170,8 @@ func (w *rewriting) answer(mixed bool) error {
 	return nil
 }
 
-// list removes the dropped elements of a list and changes the others, with the lists
-// inside of events.
+// list removes the dropped elements of a list and changes the others, including the results
+// inside of events. It returns the number of dropped elements.
 func (w *rewriting) list(v *jsondoc.Value, ptr string) (dropped int, err error) {
 	if v == nil || v.Kind != jsondoc.Array {
 		return 0, nil
@@ -194,14 +194,14 @@ func (w *rewriting) list(v *jsondoc.Value, ptr string) (dropped int, err error) 
 		if err != nil {
 			return 0, err
 		}
-		w.receipt(el, inside)
+		w.clearPayload(el, inside)
 	}
 	w.e.Array(v, func(i int) bool { return gone[i] })
 	return dropped, nil
 }
 
-// element changes a shown element. The messages that a replaced text was made from are
-// emptied, because they repeat it. M is nil where Read found no memory.
+// element changes a shown element. If its text is replaced, the messages from which the text
+// was made are removed, because they repeat it. m is nil if Read found no memory.
 func (w *rewriting) element(v *jsondoc.Value, m *memproxy.Memory, unwanted []string) error {
 	if m == nil {
 		return stamps.Tell(w.e, v, nil, unwanted...)
@@ -218,9 +218,9 @@ func (w *rewriting) element(v *jsondoc.Value, m *memproxy.Memory, unwanted []str
 	return stamps.Tell(w.e, v, m.Told, unwanted...)
 }
 
-// receipt empties the payload of a write of which results were dropped: it has the same
-// content.
-func (w *rewriting) receipt(event *jsondoc.Value, dropped int) {
+// clearPayload empties the payload of an event of which results were dropped, because it
+// repeats their content.
+func (w *rewriting) clearPayload(event *jsondoc.Value, dropped int) {
 	if payload := event.Get("payload"); payload != nil && dropped > 0 {
 		w.e.Replace(payload, []byte("{}"))
 	}

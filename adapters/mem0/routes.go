@@ -19,7 +19,7 @@ const (
 	batch                // memories[]
 	event                // one receipt in the path
 	entity               // one entity in the path
-	config               // free-form settings whose strings steer or configure
+	config               // free-form settings, whose strings may steer the backend's model
 )
 
 // dialect is the server whose conventions a route follows.
@@ -52,8 +52,8 @@ const (
 	bulk flag = 1 << iota
 	steering
 	derived
-	pass   // touches no memory
-	public // pass, without identity and record
+	pass   // neither reads nor writes memory
+	public // pass, without identity and without record
 )
 
 // table has every route of the formats. Literal segments take precedence over
@@ -85,7 +85,7 @@ var table = [...]row{
 	{"POST", "/v1/summary/", "mem0.v1.summary", memproxy.Recall, derived, list, hosted},
 	{"GET", "/v2/entities/user/{entity_id}/profile/", "mem0.v2.profile", memproxy.Recall, derived, entity, hosted},
 	{"POST", "/v2/profiles/jobs/", "mem0.v2.profile.job", memproxy.Admin, steering, config, hosted},
-	{"GET", "/v2/profiles/jobs/{job}/", "mem0.v2.profile.job.get", memproxy.Recall, derived, query, hosted}, // the answer about a sample is a profile
+	{"GET", "/v2/profiles/jobs/{job}/", "mem0.v2.profile.job.get", memproxy.Recall, derived, query, hosted}, // a job's answer may contain a profile
 	{"GET", "/v2/profiles/settings/", "mem0.v2.profile.settings", memproxy.Admin, 0, query, hosted},
 	{"POST", "/v2/profiles/settings/", "mem0.v2.profile.settings.set", memproxy.Admin, steering, config, hosted},
 	// Hosted platform: entities.
