@@ -7,16 +7,15 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// PruneEvent returns one server-sent event of a route's stream (WHATWG HTML,
-// section 9.2) without members that have no claim. An event whose data as a whole
-// is of another shape is removed: the body is then empty. Comments, which keep a
-// connection open, and the end mark pass.
+// PruneEvent returns one server-sent event of a route's stream (WHATWG HTML, section 9.2)
+// without members that have no claim. If the data is not of the route's shape, the whole
+// event is removed and the body is empty. Keep-alive comments and the end mark [DONE] pass.
 func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 	whole := memproxy.Pruned{Body: event}
 	s := t.events[route]
 	var data [][]byte
 	var others []byte
-	known := true // it has only known lines, so that it can pass unchanged
+	known := true // the event has only known lines, so that it can pass unchanged
 	for line := range lines(event) {
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
@@ -50,13 +49,13 @@ func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 	return p
 }
 
-// claimedLine reports whether a line without data is of a known kind: a name, a
-// number, or a keep-alive comment (sse-starlette adds the time). None of them has
-// room for a text.
+// claimedLine reports whether a line other than data is of a known kind: an event name, an
+// id, a retry time, or a keep-alive comment (sse-starlette adds the time). None of them can
+// carry a text.
 func claimedLine(name, value []byte) bool {
 	switch string(name) {
 	case "event", "id":
-		return plain(string(value))
+		return plainName(string(value))
 	case "retry":
 		return len(value) <= 10 && len(bytes.Trim(value, "0123456789")) == 0
 	case "":
@@ -73,8 +72,8 @@ func claimedLine(name, value []byte) bool {
 	return false
 }
 
-// lines iterates over an event's lines that are not empty, for every line ending: a line
-// feed, a carriage return, or both.
+// lines iterates over an event's lines that are not empty. A line ends with a line feed, a
+// carriage return, or both.
 func lines(event []byte) iter.Seq[[]byte] {
 	return bytes.FieldsFuncSeq(event, func(r rune) bool { return r == '\r' || r == '\n' })
 }

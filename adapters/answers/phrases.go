@@ -20,19 +20,20 @@ var framework string
 const Withheld = "memproxy withholds what the backend said of this error; answers.unclaimed: pass shows it"
 
 const (
-	maxPhrase = 600  // bytes of a text that is passed on
-	maxSaid   = 8192 // bytes of a text that is rewritten
-	minWords  = 10   // bytes of a phrase's own in rewritten text
+	maxPhrase    = 600  // largest size of a text that is passed on, in bytes
+	maxRewritten = 8192 // largest size of a text that is rewritten, in bytes
+	minLiteral   = 10   // smallest size of the literal text in a rewritten one, in bytes
 )
 
-// phrases are the known texts of a backend's errors. An error's text can contain
-// anything: a memory, the words of a model or a tool, another tenant's names. So
-// only texts pass that are written in the backend's own program, and whose variable
-// parts are a number, a plain name or another phrase.
+// phrases are the known texts of a backend's errors (an allow list). An error's text can
+// contain anything: a memory, output of a model or a tool, another tenant's names. So only
+// texts of the backend's own program pass, and only if their variable parts are numbers,
+// plain names or other phrases.
 type phrases [][]part
 
-// part is text of a phrase, and the hole that follows it: "", "n" (a number),
-// "name", "names" (quoted names in a list), "phrase", or "any", which is never shown.
+// part is a literal text of a phrase and the variable part (hole) that follows it: "" for
+// none, "n" (a number), "name", "names" (quoted names in a list), "phrase", or "any", which
+// is never shown.
 type part struct{ text, hole string }
 
 func parsePhrase(line string) []part {
@@ -49,44 +50,46 @@ func parsePhrase(line string) []part {
 	return out
 }
 
-// has reports whether a text is one of the phrases, or a list of validation errors
-// as flaws writes it.
-func (p phrases) has(said string) bool {
+// matches reports whether a text is one of the phrases, or a list of validation errors in
+// the form that validationErrors returns.
+func (p phrases) matches(said string) bool {
 	switch {
 	case said == "":
 		return true
 	case len(said) > maxPhrase:
 		return false
 	}
-	return p.within(said, 2) || !slices.ContainsFunc(strings.Split(said, "; "), func(flaw string) bool {
+	return p.matchesPhrase(said, 2) || !slices.ContainsFunc(strings.Split(said, "; "), func(flaw string) bool {
 		loc, msg, ok := strings.Cut(flaw, ": ")
-		return !ok || p.place(strings.Split(loc, ".")) != loc || !p.within(msg, 2)
+		return !ok || p.pathText(strings.Split(loc, ".")) != loc || !p.matchesPhrase(msg, 2)
 	})
 }
 
-// place is the path to a member, with "?" for parts that are not plain names.
-func (p phrases) place(loc []string) string {
+// pathText returns the path to a member as text, with "?" for parts that are not plain
+// names.
+func (p phrases) pathText(loc []string) string {
 	for i, at := range loc {
-		if !token(at) && !p.within(at, 0) {
+		if !isToken(at) && !p.matchesPhrase(at, 0) {
 			loc[i] = "?"
 		}
 	}
 	return strings.Join(loc, ".")
 }
 
-// within reports whether a text is one of the phrases alone.
-func (p phrases) within(said string, depth int) bool {
+// matchesPhrase reports whether a text is one of the phrases. depth is how often phrases in
+// holes may nest.
+func (p phrases) matchesPhrase(said string, depth int) bool {
 	return slices.ContainsFunc(p, func(parts []part) bool {
 		fills, ok := split(parts, said)
 		for i := range fills {
-			ok = ok && p.fills(parts[i].hole, fills[i], depth)
+			ok = ok && p.fitsHole(parts[i].hole, fills[i], depth)
 		}
 		return ok
 	})
 }
 
-// split returns the contents of the holes of a phrase in a text. A hole ends at the
-// first or last occurrence of the phrase's next part: no phrase repeats that part.
+// split returns the contents of the holes of a phrase in a text. A hole ends at the first
+// occurrence of the next part's text, which no phrase repeats.
 func split(parts []part, said string) (fills []string, ok bool) {
 	for i, part := range parts {
 		rest, ok := strings.CutPrefix(said, part.text)
@@ -106,9 +109,10 @@ func split(parts []part, said string) (fills []string, ok bool) {
 	return fills, said == ""
 }
 
-// worded rewrites a text by the phrase that it matches: the content of a hole that
-// does not belong there becomes "?", unless the path of the request is the source of it.
-func (p phrases) worded(said string, own map[string]string, depth int) (best string, words int) {
+// rewritten rewrites a text by the phrase that it matches best: the content of a hole
+// becomes "?" if it is not of the hole's kind, unless it is a parameter of the path. words
+// is the number of literal bytes of the phrase in the result; 0 if no phrase matches.
+func (p phrases) rewritten(said string, own map[string]string, depth int) (best string, words int) {
 	for _, parts := range p {
 		fills, ok := split(parts, said)
 		if !ok {
@@ -123,10 +127,10 @@ func (p phrases) worded(said string, own map[string]string, depth int) (best str
 				break
 			}
 			fill, inside := fills[i], 0
-			if !p.fills(part.hole, fill, depth) && !slices.Contains(slices.Collect(maps.Values(own)), fill) {
+			if !p.fitsHole(part.hole, fill, depth) && !slices.Contains(slices.Collect(maps.Values(own)), fill) {
 				fill = "?"
 				if part.hole == "phrase" && depth > 0 {
-					if again, m := p.worded(fills[i], own, depth-1); m > 0 {
+					if again, m := p.rewritten(fills[i], own, depth-1); m > 0 {
 						fill, inside = again, m
 					}
 				}
@@ -134,16 +138,16 @@ func (p phrases) worded(said string, own map[string]string, depth int) (best str
 			out.WriteString(fill)
 			n += inside
 		}
-		if n >= minWords && n > words && out.Len() <= maxPhrase {
+		if n >= minLiteral && n > words && out.Len() <= maxPhrase {
 			best, words = out.String(), n
 		}
 	}
 	return best, words
 }
 
-func (p phrases) fills(hole, fill string, depth int) bool {
+func (p phrases) fitsHole(hole, fill string, depth int) bool {
 	if fill == "?" {
-		return true // it was rewritten before
+		return true // replaced by rewritten
 	}
 	switch hole {
 	case "any":
@@ -151,20 +155,20 @@ func (p phrases) fills(hole, fill string, depth int) bool {
 	case "n":
 		return fill != "" && len(fill) <= 24 && strings.Trim(fill, "-.0123456789") == ""
 	case "name":
-		return token(fill)
+		return isToken(fill)
 	case "names":
 		for _, quoted := range strings.Split(strings.ReplaceAll(fill, " or ", ", "), ", ") {
-			if name, ok := unquoted(quoted); !ok || !token(name) && !p.has(name) {
+			if name, ok := unquoted(quoted); !ok || !isToken(name) && !p.matches(name) {
 				return false
 			}
 		}
 		return true
 	}
-	return depth > 0 && p.within(fill, depth-1)
+	return depth > 0 && p.matchesPhrase(fill, depth-1)
 }
 
-// token reports whether a text is a plain name or an id, which carries no message.
-func token(s string) bool { return s != "" && len(s) <= 80 && memproxy.Inert(s) == s }
+// isToken reports whether a text is a plain name or an id, which carries no message.
+func isToken(s string) bool { return s != "" && len(s) <= 80 && memproxy.Inert(s) == s }
 
 func unquoted(s string) (string, bool) {
 	if len(s) < 2 || s[0] != s[len(s)-1] || s[0] != '\'' && s[0] != '"' {
@@ -173,10 +177,10 @@ func unquoted(s string) (string, bool) {
 	return s[1 : len(s)-1], true
 }
 
-// flaws rewrites a list of validation errors that a server sends in Python's
-// notation, one phrase each: the list quotes the invalid input, which may be
-// anybody's. It is "" if there is none.
-func (p phrases) flaws(said string) string {
+// validationErrors rewrites a list of validation errors that a server sends in Python's
+// notation to one phrase for each error. The list quotes the invalid input, which may be
+// another tenant's. It returns "" if the text is not such a list.
+func (p phrases) validationErrors(said string) string {
 	var out []string
 	for len(out) < 8 {
 		_, rest, ok := strings.Cut(said, "'loc': (")
@@ -198,20 +202,20 @@ func (p phrases) flaws(said string) string {
 				where[i] = name
 			}
 		}
-		place := p.place(where) + ": "
-		if len(msg) <= maxPhrase && !p.has(place+msg) {
-			if words, n := p.worded(msg, nil, 2); n > 0 {
+		place := p.pathText(where) + ": "
+		if len(msg) <= maxPhrase && !p.matches(place+msg) {
+			if words, n := p.rewritten(msg, nil, 2); n > 0 {
 				msg = words
 			}
 		}
-		if flaw := place + msg; p.has(flaw) && len(strings.Join(out, "; "))+len(flaw) < maxPhrase-2 {
+		if flaw := place + msg; p.matches(flaw) && len(strings.Join(out, "; "))+len(flaw) < maxPhrase-2 {
 			out = append(out, flaw)
 		}
 	}
 	return strings.Join(out, "; ")
 }
 
-// admitsJSON reports whether a spec admits a string, in its JSON form.
+// admitsJSON reports whether a spec admits a string, given as the raw JSON between quotes.
 func (s *spec) admitsJSON(raw []byte) bool {
 	switch {
 	case s.scalar:
@@ -222,19 +226,19 @@ func (s *spec) admitsJSON(raw []byte) bool {
 	return s.admits(string(raw))
 }
 
-// admits reports whether a spec of errors admits a text: a phrase, or a plain name
-// if it may be one.
+// admits reports whether a spec of errors admits a text: a phrase, or also a plain name if
+// the spec is name.
 func (s *spec) admits(said string) bool {
-	return s.phrases != nil && (s.phrases.has(said) || !s.text && token(said))
+	return s.phrases != nil && (s.phrases.matches(said) || !s.text && isToken(said))
 }
 
-// replacement returns the text to show instead of one that is not admitted.
+// replacement returns the text to show in place of one that is not admitted.
 func (s *spec) replacement(said string, own map[string]string) string {
-	if flaws := s.phrases.flaws(said); flaws != "" {
+	if flaws := s.phrases.validationErrors(said); flaws != "" {
 		return flaws
 	}
-	if len(said) <= maxSaid {
-		if words, n := s.phrases.worded(said, own, 2); n > 0 {
+	if len(said) <= maxRewritten {
+		if words, n := s.phrases.rewritten(said, own, 2); n > 0 {
 			return words
 		}
 	}

@@ -22,15 +22,15 @@ const (
 	maxName  = 64
 )
 
-// Prune returns a 2xx answer's body without the members that the route's line does
-// not claim; if all have a claim it is the body itself. A body of another shape is
-// ErrShape.
+// Prune returns a 2xx answer's body without the members that the route's line does not
+// claim, or the body itself if all are claimed. It returns ErrShape for a body of another
+// shape.
 func (t *Table) Prune(route string, body []byte) (memproxy.Pruned, error) {
 	return prune(t.answers[route], body, nil)
 }
 
-// Claims reports whether the table claims all members of an element of the list in a
-// member of a route's answer, or of the answer itself if member is "".
+// Claims reports whether the table claims all members of an element of a list. The list is
+// the given member of the route's answer, or the answer itself if member is "".
 func (t *Table) Claims(route, member string, element []byte) bool {
 	s := t.answers[route]
 	if s != nil && member != "" {
@@ -74,9 +74,9 @@ type pruning struct {
 	names []string
 }
 
-// removed records a removed member. Its name is reported only if it is plain, because a
-// writer may have chosen it.
-func (p *pruning) removed(at, name string) { p.note(at + "/" + short(name)) }
+// removed records a removed member. Its name is reported only if it is plain, because the
+// writer of a memory may have chosen it.
+func (p *pruning) removed(at, name string) { p.note(at + "/" + shownName(name)) }
 
 func (p *pruning) note(place string) {
 	p.n++
@@ -85,10 +85,9 @@ func (p *pruning) note(place string) {
 	}
 }
 
-func plain(name string) bool { return name != "" && len(name) <= 40 && spelling.Word(name, "_-") }
+func plainName(name string) bool { return name != "" && len(name) <= 40 && spelling.Word(name, "_-") }
 
-// value reports whether a value is claimed, and removes the parts of it that are
-// not.
+// value reports whether a value is claimed, and removes the parts of it that are not.
 func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
 	if s.any || v.Kind == jsondoc.Null {
 		return true
@@ -116,14 +115,14 @@ func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
 		p.e.Array(v, func(i int) bool { return gone[i] })
 		return true
 	case jsondoc.String:
-		return s.scalar || p.said(v, s, at)
+		return s.scalar || p.errorText(v, s, at)
 	}
 	return s.holdsScalars()
 }
 
-// said reports whether a string in an error is claimed. A text that is not a known
+// errorText reports whether a string in an error is claimed. A text that is not a known
 // phrase is replaced.
-func (p *pruning) said(v *jsondoc.Value, s *spec, at string) bool {
+func (p *pruning) errorText(v *jsondoc.Value, s *spec, at string) bool {
 	said := v.Text()
 	if s.admits(said) || !s.text {
 		return s.admits(said)
@@ -145,8 +144,8 @@ func (p *pruning) object(v *jsondoc.Value, o *object, at string) bool {
 		}
 	}
 	for i := range v.Members {
-		if m := o.members[v.Members[i].Name]; m != nil && m.names && !m.spec.hasForm(v.Members[i].Value) {
-			return false // it names an object or an owner in an unknown form
+		if m := o.members[v.Members[i].Name]; m != nil && m.identifies && !m.spec.hasForm(v.Members[i].Value) {
+			return false // the member that identifies the object or its owner has an unknown form
 		}
 	}
 	p.members(v, at, func(name string) *spec {
@@ -158,7 +157,7 @@ func (p *pruning) object(v *jsondoc.Value, o *object, at string) bool {
 	return true
 }
 
-// hasForm reports whether a value has a form of its spec, whatever it contains.
+// hasForm reports whether a value has one of the spec's forms, without looking into it.
 func (s *spec) hasForm(v *jsondoc.Value) bool {
 	switch {
 	case s.any, v.Kind == jsondoc.Null:
@@ -174,7 +173,7 @@ func (s *spec) hasForm(v *jsondoc.Value) bool {
 func (p *pruning) members(v *jsondoc.Value, at string, of func(string) *spec) {
 	p.e.Object(v, func(m *jsondoc.Member) bool {
 		s := of(m.Name)
-		gone := s == nil || !p.value(m.Value, s, at+"/"+short(m.Name))
+		gone := s == nil || !p.value(m.Value, s, at+"/"+shownName(m.Name))
 		if gone {
 			p.removed(at, m.Name)
 		}
@@ -182,8 +181,8 @@ func (p *pruning) members(v *jsondoc.Value, at string, of func(string) *spec) {
 	}, nil)
 }
 
-func short(name string) string {
-	if plain(name) {
+func shownName(name string) string {
+	if plainName(name) {
 		return name
 	}
 	return "?"

@@ -10,30 +10,30 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Pruner implements the gate's pruner by a table.
+// Pruner implements the gate's pruner with a table.
 type Pruner struct {
 	Answers *Table
-	// Known recognises elements of a route's 2xx answers, which Prune then skips; nil:
-	// none.
+	// Known returns the function that recognises elements of a route's 2xx answers, which
+	// Prune then skips. It may be nil.
 	Known func(memproxy.Route) Known
 }
 
-// NewPruner reads the parts of a table.
+// NewPruner returns the pruner for the table in texts.
 func NewPruner(texts ...string) (Pruner, error) {
 	t, err := Parse(texts...)
 	return Pruner{Answers: t}, err
 }
 
-// Prune prunes an answer by its route and status. An error that is not of the
-// backend's form (a proxy's page, a stack trace) keeps its status and loses its
-// body, because it has no members to check, and so does one of which nothing is left.
+// Prune prunes an answer by its route and status. An error that is not of the backend's
+// form (a proxy's page, a stack trace) keeps its status, but its body is replaced, because
+// it has no members to check. So is the body of an error in which no member is claimed.
 func (p Pruner) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
 	if reply.Status >= 200 && reply.Status <= 299 {
 		s := p.Answers.answers[rt.ID]
 		if p.Known != nil && s != nil && !s.raw && claimed(s, reply.Body, p.Known(rt)) {
 			return memproxy.Pruned{Body: reply.Body}, nil
 		}
-		return p.Answers.readable(rt, reply.Body)
+		return p.Answers.pruneReadable(rt, reply.Body)
 	}
 	out, err := prune(p.Answers.failed, reply.Body, rt.Params)
 	var flaw *memproxy.Malformed
@@ -50,21 +50,21 @@ func (p Pruner) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned,
 	return out, err
 }
 
-// PruneEvent prunes an event of a stream that a route answers with.
+// PruneEvent prunes an event of a route's stream.
 func (p Pruner) PruneEvent(rt memproxy.Route, event []byte) memproxy.Pruned {
 	return p.Answers.PruneEvent(rt.ID, event)
 }
 
-// Structured reports whether a route's answer has members: a page and a file have none,
-// because they need not be JSON.
+// Structured reports whether a route's answer has members. It is false for pages and files,
+// which need not be JSON.
 func (p Pruner) Structured(rt memproxy.Route) bool {
 	s := p.Answers.answers[rt.ID]
 	return s == nil || !s.raw
 }
 
-// readable prunes an answer. If it cannot be parsed, unreadable elements of its lists
-// are removed first.
-func (t *Table) readable(rt memproxy.Route, body []byte) (memproxy.Pruned, error) {
+// pruneReadable prunes an answer. If the answer cannot be parsed, unreadable elements of its
+// lists are removed first.
+func (t *Table) pruneReadable(rt memproxy.Route, body []byte) (memproxy.Pruned, error) {
 	p, err := t.Prune(rt.ID, body)
 	var flaw *memproxy.Malformed
 	if !errors.As(err, &flaw) {

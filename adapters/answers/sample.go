@@ -7,12 +7,11 @@ import (
 	"slices"
 )
 
-// sampleDepth bounds how often kinds nest in a sample.
+// sampleDepth bounds how deep kinds nest in a sample.
 const sampleDepth = 3
 
-// Sample returns an answer of a route with every claimed member, for tests: each
-// object also gets the members that add returns. It also returns the number of
-// objects.
+// Sample returns an answer of a route with every claimed member, for tests, and the number
+// of objects in it. Each object also gets the members in add.
 func (t *Table) Sample(route string, add map[string]any) (body []byte, objects int) {
 	s := sampling{add: add}
 	body, _ = json.Marshal(s.value(t.answers[route], 0)) // made of maps, lists and strings
@@ -26,8 +25,8 @@ func (t *Table) SampleFailed(says string) []byte {
 	return body
 }
 
-// SampleEvent returns an event of a route's stream; nil if it has none. If says is
-// set, every string of an error in it is says.
+// SampleEvent returns an event of a route's stream; nil if the route has none. If says is
+// set, it is the value of every string of an error in the event.
 func (t *Table) SampleEvent(route string, add map[string]any, says string) (event []byte, objects int) {
 	if t.events[route] == nil {
 		return nil, 0

@@ -9,13 +9,13 @@ import (
 )
 
 // Known returns the length of a recognised element of a list at the start of rest, or 0.
-// The list is a member of the answer, or the answer itself. It must only recognise
-// elements for which Claims returned true.
+// The list is the given member of the answer, or the answer itself if member is "". Known
+// must only recognise elements for which Claims returned true.
 type Known func(member string, rest []byte) int
 
-// claimed reports whether a body is JSON with only claimed members. It builds no
-// document, and returns false in doubt, so that Prune parses the body. If it returns
-// true, Prune would return the body unchanged.
+// claimed reports whether a body is JSON with only claimed members. It is the fast path of
+// Prune: it builds no document, and if it returns true, Prune would return the body
+// unchanged. In doubt it returns false, so that Prune parses the body.
 func claimed(s *spec, body []byte, known Known) bool {
 	if !utf8.Valid(body) {
 		return false
@@ -28,11 +28,11 @@ type scan struct {
 	jsondoc.Scanner
 	known  Known    // may be nil
 	member string   // member of the answer that is being read
-	names  [][]byte // names without a line of their own, in the enclosing objects
+	names  [][]byte // names without a line in the table, in the enclosing objects
 }
 
 const (
-	// maxOthers bounds the names of one object that are compared with each other.
+	// maxOthers bounds the names without a line of one object, which are compared in pairs.
 	maxOthers = 64
 	// maxListed is the greatest depth of arrays whose elements may be recognised.
 	maxListed = 1
@@ -79,7 +79,7 @@ func (c *scan) value(s *spec, depth int) bool {
 
 func (c *scan) list(s *spec, depth int) bool {
 	for more, ok := c.Open(']'), true; more; {
-		if n := c.recognised(depth); n > 0 {
+		if n := c.knownElement(depth); n > 0 {
 			c.At += n
 		} else if !c.value(s, depth+1) {
 			return false
@@ -91,18 +91,18 @@ func (c *scan) list(s *spec, depth int) bool {
 	return true
 }
 
-// recognised returns the length of the known list element at this position, or 0.
-func (c *scan) recognised(depth int) int {
+// knownElement returns the length of the recognised list element at this position, or 0.
+func (c *scan) knownElement(depth int) int {
 	if c.known == nil || depth > maxListed || c.Space() != '{' {
 		return 0
 	}
 	return c.known(c.member, c.Src[c.At:])
 }
 
-// object scans an object whose members o or dict claims; with neither, everything
-// is claimed.
+// object scans an object. Its members are claimed by o or dict; if both are nil, every
+// member is claimed.
 func (c *scan) object(o *object, dict *spec, depth int) bool {
-	var seen [4]uint64 // members read so far; a duplicate is left to the slow path
+	var seen [4]uint64 // bit set of the members read so far; Prune handles duplicates
 	others := len(c.names)
 	for more := c.Open('}'); more; {
 		if c.Space() != '"' {

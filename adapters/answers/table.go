@@ -20,13 +20,14 @@ type Table struct {
 // Failed is the name of a table's entry for errors.
 const Failed = "!"
 
-// spec is the set of forms of one value. Null is always claimed, because it carries
-// nothing.
+// spec is the set of allowed forms of one value. Null is always claimed, because it carries
+// no data.
 type spec struct {
 	any, raw, scalar bool
 	object           *object
 	list, dict       *spec
-	// phrases is set for strings of errors: a text, or a plain name.
+	// phrases is set for strings of errors. text is set if they must be phrases; otherwise
+	// plain names are claimed as well.
 	phrases *phrases
 	text    bool
 }
@@ -34,25 +35,25 @@ type spec struct {
 // holdsScalars reports whether numbers, true and false are claimed.
 func (s *spec) holdsScalars() bool { return s.scalar || s.phrases != nil }
 
-// object is the set of forms of an object's members.
+// object is the set of allowed forms of an object's members.
 type object struct {
 	members map[string]*member
 	rest    *spec // spec of members without a line; nil: not claimed
-	closed  bool  // a member identifies its kind
+	closed  bool  // the value of a member identifies the object's kind
 }
 
 type member struct {
 	spec  *spec
 	only  []string // the allowed values, if limited
 	index int
-	// names is set for members that identify an object or its owner. If one is of
-	// another form than its line says, the whole object has no claim: without that
-	// member it would seem to have no owner.
-	names bool
+	// identifies is set for members that identify an object or its owner. If such a member
+	// has another form than its line says, the whole object has no claim, because without
+	// the member it would seem to have no owner.
+	identifies bool
 }
 
-// naming reports whether a member of that name identifies an object or its owner.
-func naming(name string) bool {
+// identifies reports whether a member of that name identifies an object or its owner.
+func identifies(name string) bool {
 	return name == "id" || strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "_ids")
 }
 
@@ -110,14 +111,14 @@ func Parse(texts ...string) (*Table, error) {
 			out[route] = s
 		}
 	}
-	for kind := range t.kinds { // also kinds that no route uses
+	for kind := range t.kinds { // also compiles kinds that no route uses
 		if _, err := t.object([]string{kind}); err != nil {
 			return nil, fmt.Errorf("answers: %w", err)
 		}
 	}
-	for _, members := range t.kinds { // places of errors, longer than a plain name
+	for _, members := range t.kinds { // paths in errors contain member names, some longer than a token
 		for name := range members {
-			if !token(name) {
+			if !isToken(name) {
 				*t.phrases = append(*t.phrases, []part{{text: name}})
 			}
 		}
@@ -206,7 +207,7 @@ func (t *Table) spec(text string) (*spec, error) {
 	return s, err
 }
 
-// object compiles an object of several kinds: it may have the members of all, and a
+// object compiles an object of several kinds. It may have the members of all kinds, and a
 // member that identifies the kind must name one of them.
 func (t *Table) object(kinds []string) (*object, error) {
 	slices.Sort(kinds)
@@ -233,7 +234,7 @@ func (t *Table) object(kinds []string) (*object, error) {
 			o.rest = s
 			continue
 		}
-		m := &member{spec: s, index: len(o.members), names: naming(name)}
+		m := &member{spec: s, index: len(o.members), identifies: identifies(name)}
 		if len(all) == len(kinds) && !slices.ContainsFunc(all, func(text string) bool { return !strings.HasPrefix(text, "=") }) {
 			for _, text := range all {
 				m.only = append(m.only, text[1:])
