@@ -21,7 +21,7 @@ type splice struct {
 	order      int
 }
 
-// kept is 0 for a removal, which takes precedence over a change of the same bytes.
+// kept is the sort key that puts a removal before a change of the same bytes.
 func (s splice) kept() int {
 	if s.start < s.end && len(s.text) == 0 {
 		return 0
@@ -35,13 +35,13 @@ func (d *Doc) Edit() *Edits { return &Edits{doc: d} }
 // Empty reports whether there are no edits.
 func (e *Edits) Empty() bool { return len(e.ops) == 0 }
 
-// Replace puts raw JSON text in place of a value.
+// Replace replaces a value by raw JSON text.
 func (e *Edits) Replace(v *Value, raw []byte) {
 	e.add(v.Start, v.End, raw)
 }
 
-// Kept returns a value as the edits so far leave it; false if an edit changes something
-// inside it.
+// Kept returns a value's JSON text after the edits so far. whole is false if an edit changes
+// a part of the value.
 func (e *Edits) Kept(v *Value) (raw []byte, whole bool) {
 	raw = e.doc.Src[v.Start:v.End]
 	for _, op := range e.ops {
@@ -91,8 +91,8 @@ type span struct {
 	drop       bool
 }
 
-// list removes spans with the comma that separates them from their neighbours, adds
-// others at the end, and keeps the other bytes, including edits inside them.
+// list removes the spans to drop, each with the comma that separates it from a neighbour,
+// and adds elements at the end. Other bytes are kept, including edits inside them.
 func (e *Edits) list(v *Value, spans []span, added [][]byte) {
 	last := -1 // the last kept span
 	for i := 0; i < len(spans); i++ {
@@ -124,9 +124,8 @@ func (e *Edits) list(v *Value, spans []span, added [][]byte) {
 	e.add(at, at, text)
 }
 
-// Apply returns the source with the edits spliced in; with none, the source itself.
-// Edits are nested or disjoint: one inside text that a wider edit removes is
-// dropped.
+// Apply returns the source with the edits applied, or the source itself if there are none.
+// Edits must be nested or disjoint. An edit inside of removed text has no effect.
 func (e *Edits) Apply() []byte {
 	if len(e.ops) == 0 {
 		return e.doc.Src
@@ -153,8 +152,8 @@ func (e *Edits) Apply() []byte {
 	return append(out, e.doc.Src[at:]...)
 }
 
-// Texts replaces strings by their JSON pointers. A pointer to no value, or to another
-// kind of value, is an error, because the text would remain.
+// Texts replaces strings, given by their JSON pointers. A pointer without a value, or to a
+// value other than a string, is an error, because the text to hide would remain.
 func (e *Edits) Texts(texts map[string]string) error {
 	for ptr, text := range texts {
 		v := e.doc.At(ptr)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Backends in Python convert values of another type (pydantic's lax mode, and the
-// parameters of a query): 1, "yes" and "on" are true, and "5" and 5.0 are 5.
+// Backends in Python convert values of other types, in pydantic's lax mode and in query
+// parameters: 1, "yes" and "on" become true, and "5" and 5.0 become 5.
 
 // Yes reports whether a server may convert a value to true: any value except those
 // known to be false.
@@ -33,7 +33,7 @@ func Yes(text string) bool {
 	return true
 }
 
-// Int returns the integer to which a server converts a value; false if unknown.
+// Int returns the integer to which a server converts a value; false if it is unknown.
 func (d *Doc) Int(v *Value) (int64, bool) {
 	if v == nil || v.Kind != Number && v.Kind != String {
 		return 0, false

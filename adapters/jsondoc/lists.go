@@ -1,31 +1,31 @@
 package jsondoc
 
-// A Taker reads the elements of an answer's lists while they are parsed: of an array
-// that is the answer itself, or a member of it. List is the array's pointer, and i the
+// A Taker reads the elements of an answer's lists during parsing. A list is an array that is
+// the answer itself or a member of it. In the methods, list is the array's pointer and i the
 // element's index.
 type Taker interface {
 	// Known returns the length of an element at the start of rest that needs no parsing,
 	// or 0. It must be a complete object that Parse accepts.
 	Known(list string, i int, rest []byte) int
-	// Take reads an element, and reports whether the document is to be without it; its
-	// values are then used again. The strings in it may be slices of text, which is its
-	// source; text is "" if they are not.
+	// Take reads an element. If it returns true, the document does not contain the element,
+	// and v must not be used afterwards, because the parser reuses its memory. text is the
+	// element's source if its strings are slices of it, else "".
 	Take(list string, i int, v *Value, text string) bool
 }
 
-// MaxShared is the length up to which the strings of an element are slices of one string,
-// which is retained as long as any of them.
+// MaxShared is a suitable limit for the parameter share of ParseLists, in bytes. A string of
+// an element then retains the element's whole source, which is at most this long.
 const MaxShared = 4 << 10
 
-// ParseLists parses an answer without the elements that t takes. The strings of elements
-// of up to share bytes are slices of one string each. If it fails, t has read elements of
-// an answer that does not count.
+// ParseLists parses an answer into a document without the elements that t takes. In an
+// element of up to share bytes all strings are slices of one string, which saves
+// allocations. If ParseLists fails, the elements that t has read must be discarded.
 func ParseLists(src []byte, t Taker, share int) (*Doc, error) {
 	return parser{max: DefaultMaxDepth, taker: t, share: share}.parse(src)
 }
 
-// listed reads an element of one of the answer's lists.
-func (p *parser) listed(i, depth int) bool {
+// listElement reads an element of one of the answer's lists.
+func (p *parser) listElement(i, depth int) bool {
 	if p.Space() == '{' {
 		if n := p.taker.Known(p.list, i, p.Src[p.At:]); n > 0 {
 			p.At += n
@@ -33,9 +33,9 @@ func (p *parser) listed(i, depth int) bool {
 		}
 	}
 	slab, stored := p.slab, p.stored
-	p.later = true
+	p.deferStrings = true
 	v := p.value(depth + 1)
-	p.later = false
+	p.deferStrings = false
 	if v == nil {
 		return false
 	}
@@ -43,25 +43,27 @@ func (p *parser) listed(i, depth int) bool {
 	if v.End-v.Start <= p.share {
 		text = string(p.Src[v.Start:v.End])
 	}
-	p.texts(v, text, v.Start)
+	p.setStrings(v, text, v.Start)
 	if !p.taker.Take(p.list, i, v, text) {
 		p.elems = append(p.elems, v)
 		return true
 	}
-	p.slab, p.stored = freed(p.slab, slab), freed(p.stored, stored)
+	p.slab, p.stored = reusable(p.slab, slab), reusable(p.stored, stored)
 	return true
 }
 
-// freed is the part of a slab that was in use before, when it may have been another one.
-func freed[T any](now, before []T) []T {
+// reusable returns the slab now, cut back to the part that was in use before the element.
+// before is the slab at that time; if it was another slab, all of now is free.
+func reusable[T any](now, before []T) []T {
 	if cap(before) > 0 && cap(now) > 0 && &now[:1][0] == &before[:1][0] {
 		return before
 	}
 	return now[:0]
 }
 
-// texts sets the strings in an element of which text is the source from start on.
-func (p *parser) texts(v *Value, text string, start int) {
+// setStrings sets the strings in an element. text is the element's source, which begins at
+// index start, or "".
+func (p *parser) setStrings(v *Value, text string, start int) {
 	if from, to := v.Start+1, v.End-1; v.Kind == String && v.text == "" {
 		if text == "" {
 			v.text = string(p.Src[from:to])
@@ -70,9 +72,9 @@ func (p *parser) texts(v *Value, text string, start int) {
 		}
 	}
 	for _, e := range v.Elems {
-		p.texts(e, text, start)
+		p.setStrings(e, text, start)
 	}
 	for i := range v.Members {
-		p.texts(v.Members[i].Value, text, start)
+		p.setStrings(v.Members[i].Value, text, start)
 	}
 }

@@ -58,7 +58,7 @@ func Parse(src []byte, maxDepth int) (*Doc, error) {
 }
 
 func (p parser) parse(src []byte) (*Doc, error) {
-	if err := plainText(src); err != nil {
+	if err := checkEncoding(src); err != nil {
 		return nil, err
 	}
 	p.Src = src
@@ -69,8 +69,8 @@ func (p parser) parse(src []byte) (*Doc, error) {
 	return &Doc{Src: src, Root: root}, nil
 }
 
-// plainText refuses bodies that some JSON parsers read as text in another encoding.
-func plainText(src []byte) error {
+// checkEncoding refuses bodies that some JSON parsers read as text in another encoding.
+func checkEncoding(src []byte) error {
 	switch {
 	case len(bytes.TrimSpace(src)) == 0:
 		return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Detail: "the body is empty"}
@@ -82,31 +82,30 @@ func plainText(src []byte) error {
 
 type parser struct {
 	Scanner
-	max    int
-	strict bool
-	taker  Taker    // may be nil
-	share  int      // see ParseLists
-	list   string   // pointer of the answer's member that is being read
-	later  bool     // strings are set by texts
-	names  []string // the first names, see shared
-	next   int      // index in names of the one that is expected
-	slab   []Value
-	stored []Member // of complete objects
+	max          int
+	strict       bool
+	taker        Taker    // may be nil
+	share        int      // see ParseLists
+	list         string   // pointer of the answer's member that is being read
+	deferStrings bool     // strings are set by texts
+	names        []string // the first names, see shared
+	next         int      // index in names of the one that is expected
+	slab         []Value
+	stored       []Member // of complete objects
 	// members and elems of incomplete objects and arrays.
 	members []Member
 	elems   []*Value
 }
 
-// make returns a value from a slab, so that a body of ordinary size takes one
-// allocation for all its values. Their number is at most that of commas and brackets,
-// plus one.
-func (p *parser) make(kind Kind) *Value {
+// newValue returns a value from a slab, so that a body of ordinary size needs one allocation
+// for all its values. The number of values is at most that of commas and brackets plus one.
+func (p *parser) newValue(kind Kind) *Value {
 	if len(p.slab) == cap(p.slab) {
 		n := 1024
 		switch {
 		case p.slab != nil:
 		case p.taker != nil && len(p.Src) > 2048:
-			n = 64 // used for one element after the other
+			n = 64 // reused for each element of a list
 		default:
 			n = min(4*n, 1+bytes.Count(p.Src, []byte(","))+bytes.Count(p.Src, []byte("["))+bytes.Count(p.Src, []byte("{")))
 		}
@@ -116,14 +115,14 @@ func (p *parser) make(kind Kind) *Value {
 	return &p.slab[len(p.slab)-1]
 }
 
-// value reads a value. It returns nil if the body is refused; refusal then finds the
-// reason.
+// value reads a value. It returns nil if the body is refused; the function refusal then
+// finds the reason.
 func (p *parser) value(depth int) *Value {
 	if depth > p.max {
 		return nil
 	}
 	c := p.Space()
-	v, ok := p.make(Kind(c)), false
+	v, ok := p.newValue(Kind(c)), false
 	switch c {
 	case '{':
 		ok = p.object(v, depth)
@@ -172,10 +171,10 @@ func (p *parser) object(v *Value, depth int) bool {
 		}
 	}
 	v.Members, p.members = p.store(p.members[first:]), p.members[:first]
-	return !repeated(v.Members)
+	return !hasDuplicate(v.Members)
 }
 
-// store copies the members of an object to where those of others are.
+// store copies the members of an object to the slab with the members of complete objects.
 func (p *parser) store(members []Member) []Member {
 	n := len(p.stored)
 	if cap(p.stored)-n < len(members) {
@@ -191,7 +190,7 @@ func (p *parser) array(v *Value, depth int) bool {
 	listed := p.taker != nil && (depth == 0 || depth == 1 && p.list != "")
 	for i := 0; more; i++ {
 		if listed {
-			ok = p.listed(i, depth)
+			ok = p.listElement(i, depth)
 		} else if e := p.value(depth + 1); e != nil {
 			p.elems = append(p.elems, e)
 		} else {
@@ -208,7 +207,7 @@ func (p *parser) array(v *Value, depth int) bool {
 	return true
 }
 
-// text reads a string; names are shared.
+// text reads a string. Equal names share one string.
 func (p *parser) text(name bool) (string, bool) {
 	start := p.At
 	raw, ok := p.String()
@@ -220,20 +219,21 @@ func (p *parser) text(name bool) (string, bool) {
 		return string(b), err == nil && (!p.strict || bytes.IndexByte(b, 0) < 0)
 	}
 	if !name {
-		if p.later {
+		if p.deferStrings {
 			return "", true
 		}
 		return string(raw), true
 	}
-	return p.shared(raw), true
+	return p.intern(raw), true
 }
 
-// maxNames bounds the names of which there is one copy for all of their uses.
-const maxNames = 64
+// maxInterned bounds the interned names.
+const maxInterned = 64
 
-// shared is a name of a member. The objects of a list have the same names in the same
-// order, so that the expected one is compared first.
-func (p *parser) shared(raw []byte) string {
+// intern returns a member's name, with one string for all its uses. The objects of a list
+// have the same names in the same order, so the name that followed last time is compared
+// first.
+func (p *parser) intern(raw []byte) string {
 	for range p.names {
 		if p.next == len(p.names) {
 			p.next = 0
@@ -245,9 +245,9 @@ func (p *parser) shared(raw []byte) string {
 	}
 	name := string(raw)
 	if p.names == nil {
-		p.names = make([]string, 0, maxNames/4)
+		p.names = make([]string, 0, maxInterned/4)
 	}
-	if len(p.names) < maxNames {
+	if len(p.names) < maxInterned {
 		p.names = append(p.names, name)
 		p.next = len(p.names)
 	}
@@ -257,8 +257,8 @@ func (p *parser) shared(raw []byte) string {
 // fewMembers is the number of members up to which names are compared in pairs.
 const fewMembers = 64
 
-// repeated reports whether a name occurs twice among members.
-func repeated(members []Member) bool {
+// hasDuplicate reports whether a name occurs twice among members.
+func hasDuplicate(members []Member) bool {
 	if len(members) > fewMembers {
 		seen := make(map[string]struct{}, len(members))
 		for i := range members {
@@ -321,7 +321,7 @@ func (v *Value) Text() string {
 	return v.text
 }
 
-// Raw returns the value's source text, nil for nil.
+// Raw returns the value's source text; nil for nil.
 func (d *Doc) Raw(v *Value) []byte {
 	if v == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// refusal returns why and where a body is refused. It parses the body again, with a
-// decoder that reports errors.
+// refusal returns the error with the reason and the position for which a body is refused. It
+// parses the body again, with a decoder that reports errors.
 func refusal(src []byte, maxDepth int, strict bool) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(src))
 	refuse := func(code memproxy.ReasonCode, detail string) error {

@@ -16,11 +16,11 @@ import (
 // and what was accepted must be readable in every answer.
 const DefaultRequestDepth = 32
 
-// ParseRequest parses a client's body. Beyond what Parse refuses it refuses values
-// that a backend in Python would store differently, or could not return: numbers
-// that are neither a finite double nor a 64-bit integer, and the character NUL,
-// which databases cannot store. maxDepth bounds the nesting; 0 is
-// DefaultRequestDepth. Errors are *memproxy.Malformed.
+// ParseRequest parses a client's body. In addition to what Parse refuses, it refuses values
+// that a backend in Python would store differently or could not return: numbers that are
+// neither a finite double nor a 64-bit integer, and the character NUL, which databases
+// cannot store. maxDepth bounds the nesting; 0 means DefaultRequestDepth. Errors are
+// *memproxy.Malformed.
 func ParseRequest(src []byte, maxDepth int) (*Doc, error) {
 	return parser{max: cmp.Or(max(maxDepth, 0), DefaultRequestDepth), strict: true}.parse(src)
 }
@@ -58,9 +58,9 @@ func storable(text string) bool {
 	return !strings.ContainsAny(mantissa, "123456789")
 }
 
-// Fold returns a name in lower case, in compatibility form and without invisible
-// characters, for comparison with look-alikes. "USER_ID", "ｕser_id" and "uſer_id" fold
-// to "user_id".
+// Fold returns a name in lower case, in Unicode compatibility form (NFKC) and without
+// invisible characters, to compare spellings of a name. "USER_ID", "ｕser_id" and "uſer_id"
+// fold to "user_id".
 func Fold(name string) string {
 	plain := true
 	for i := 0; i < len(name) && plain; i++ {
@@ -91,10 +91,10 @@ func Squash(name string) string {
 	}, Fold(name))
 }
 
-// same reports whether two values are equal, as far as that can be determined
-// without their source: numbers count as different. So do objects, because a stamp
-// is written into one of them only.
-func same(a, b *Value) bool {
+// sameValue reports whether two values are equal. Numbers count as different, because their
+// source is not at hand. Objects count as different, because a stamp is written into only
+// one of them.
+func sameValue(a, b *Value) bool {
 	if a.Kind != b.Kind {
 		return false
 	}
@@ -106,15 +106,14 @@ func same(a, b *Value) bool {
 	case Null:
 		return true
 	case Array:
-		return slices.EqualFunc(a.Elems, b.Elems, same)
+		return slices.EqualFunc(a.Elems, b.Elems, sameValue)
 	}
 	return false
 }
 
-// Alias returns a member of an object whose name is another spelling of a name that
-// is also present, or false: readers with aliases accept either of them. Only names
-// that known reports count as the real ones. Two spellings with the same value are
-// harmless, and clients send them.
+// Alias returns a member of an object whose name is another spelling of a known name that
+// is also present, or false. Such a pair is ambiguous, because readers with aliases accept
+// either member. Two spellings with the same value are harmless, and clients send them.
 func Alias(v *Value, known func(string) bool) (Member, bool) {
 	var others []Member
 	for _, m := range v.Members {
@@ -132,7 +131,7 @@ func Alias(v *Value, known func(string) bool) (Member, bool) {
 		}
 	}
 	for _, m := range others {
-		if slices.ContainsFunc(real[Squash(m.Name)], func(of *Value) bool { return !same(m.Value, of) }) {
+		if slices.ContainsFunc(real[Squash(m.Name)], func(of *Value) bool { return !sameValue(m.Value, of) }) {
 			return m, true
 		}
 	}

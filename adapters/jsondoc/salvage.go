@@ -5,14 +5,14 @@ import (
 	"cmp"
 )
 
-// maxSalvage bounds the depth of lists that are searched for unreadable elements,
-// so that a body is read a bounded number of times.
+// maxSalvage bounds the depth at which lists are searched for unreadable elements. Each
+// level reads the body again.
 const maxSalvage = 8
 
-// Salvage returns a body that Parse refuses without the unreadable elements of its
-// lists: with a duplicate name, an invalid number, text in another encoding, or
-// nesting that is too deep. Gone is the number of removed elements. It is not ok if
-// the body around the lists cannot be read either; Parse accepts the result.
+// Salvage removes unreadable elements from the lists of a body that Parse refuses: elements
+// with a duplicate name, an invalid number, text in another encoding, or too deep nesting.
+// gone is the number of removed elements. Parse accepts the result. ok is false if the body
+// outside of the lists cannot be read either.
 func Salvage(src []byte, maxDepth int) (out []byte, gone int, ok bool) {
 	s := salvage{Scanner: Scanner{Src: src}, max: cmp.Or(max(maxDepth, 0), DefaultMaxDepth)}
 	s.Space()
@@ -33,7 +33,7 @@ type salvage struct {
 	gone int
 }
 
-// value passes the value at this place, and writes its readable part. It is not ok if
+// value skips the value at this position and writes its readable part. It returns false if
 // there is none; nothing is then written.
 func (s *salvage) value(depth int) (ok bool) {
 	from := s.At
@@ -48,7 +48,7 @@ func (s *salvage) value(depth int) (ok bool) {
 	was, gone := len(s.out), s.gone
 	s.At = from
 	if opening := s.Src[from]; depth < maxSalvage && (opening == '[' || opening == '{') {
-		ok = s.inside(opening, depth)
+		ok = s.container(opening, depth)
 	}
 	if s.At = end; !ok {
 		s.out, s.gone = s.out[:was], gone
@@ -56,9 +56,9 @@ func (s *salvage) value(depth int) (ok bool) {
 	return ok
 }
 
-// inside writes the readable elements of a list, or an object if its names and values are
-// readable, its lists without the other elements.
-func (s *salvage) inside(opening byte, depth int) bool {
+// container writes the readable elements of a list. It writes an object if its names and
+// values are readable, after unreadable elements are removed from its lists.
+func (s *salvage) container(opening byte, depth int) bool {
 	closing := opening + 2
 	s.out = append(s.out, opening)
 	names := map[string]bool{}
@@ -89,7 +89,8 @@ func (s *salvage) inside(opening byte, depth int) bool {
 	return true
 }
 
-// name writes a readable name that the object does not have yet, and the colon.
+// name writes a member's name and the colon. It returns false if the name is unreadable or
+// a duplicate.
 func (s *salvage) name(seen map[string]bool) bool {
 	from := s.At
 	if !s.skip() || s.Src[from] != '"' {
@@ -107,13 +108,13 @@ func (s *salvage) name(seen map[string]bool) bool {
 	return true
 }
 
-// skip passes a value, by its brackets and quotes alone.
+// skip skips a value by its brackets and quotes only.
 func (s *salvage) skip() bool {
 	var open []byte
 	for s.At < len(s.Src) {
 		switch c := s.Src[s.At]; c {
 		case '"':
-			if !s.quoted() {
+			if !s.skipString() {
 				return false
 			}
 		case '{', '[':
@@ -144,8 +145,8 @@ func (s *salvage) skip() bool {
 	return false
 }
 
-// quoted passes a string.
-func (s *salvage) quoted() bool {
+// skipString skips a string.
+func (s *salvage) skipString() bool {
 	for s.At++; s.At < len(s.Src); s.At++ {
 		switch s.Src[s.At] {
 		case '\\':

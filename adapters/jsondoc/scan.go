@@ -12,7 +12,7 @@ import (
 type Scanner struct {
 	Src []byte
 	At  int // index of the next byte
-	// Escaped is set if the string that was read last has escapes.
+	// Escaped is set if the last read string has escapes.
 	Escaped bool
 }
 
@@ -83,8 +83,8 @@ func (s *Scanner) String() (raw []byte, ok bool) {
 	return nil, false
 }
 
-// plain returns how many leading bytes of a string are literal, in steps of eight: none
-// of them ends the string, starts an escape or is a control character.
+// plain returns the number of literal leading bytes of a string, in steps of eight: none of
+// them ends the string, starts an escape or is a control character.
 func plain(b []byte) int {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	n := 0
