@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// attributionOf returns what a member claims by its squashed name: names under which
-// backends show provenance, and memproxy's own.
+// attributionOf returns what a member with this squashed name claims, or "". The names are
+// those under which backends show provenance, and memproxy's own.
 func attributionOf(name string) memproxy.AttributionKind {
 	switch name {
 	case "actorid", "actor", "author", "authorid", "authorrole", "authoredby", "createdby", "createdbyid", "writtenby", "updatedby",
@@ -29,8 +29,9 @@ func attributionOf(name string) memproxy.AttributionKind {
 	return ""
 }
 
-// claimsCredibility reports whether a member claims by its squashed name how credible its
-// content is. A number is clamped, and another value is a status.
+// claimsCredibility reports whether a member with this squashed name claims how credible
+// its content is. If its value is a number, it is clamped like a confidence; any other value
+// counts as a claimed status.
 func claimsCredibility(name string) bool {
 	switch name {
 	case "confidence", "confidencescore", "confidencelevel", "certainty", "trust", "trustscore", "trustlevel", "reliability", "credibility":
@@ -39,8 +40,8 @@ func claimsCredibility(name string) bool {
 	return false
 }
 
-// Asserted records the attributions and credibility claims in a value, at any depth.
-// Skip excludes members of the value itself that were already read.
+// Asserted records the attributions and credibility claims in a value, at any depth. skip
+// excludes members of the value itself that were already read; it may be nil.
 func Asserted(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, skip func(string) bool) {
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return
@@ -56,7 +57,7 @@ func Asserted(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr st
 	}
 }
 
-// AssertedBy records what a member and its value assert.
+// AssertedBy records the attributions and credibility claims in a member and its value.
 func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr string) {
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return
@@ -69,7 +70,7 @@ func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr 
 		return
 	case claimsCredibility(name):
 		kind = memproxy.AttributesStatus
-	case (name == "source" || name == "sourcetrust") && slices.ContainsFunc(words(m.Value), claimsTrust):
+	case (name == "source" || name == "sourcetrust") && slices.ContainsFunc(stringsIn(m.Value), claimsTrust):
 		kind = memproxy.AttributesStatus
 	}
 	if kind == "" {
@@ -79,8 +80,8 @@ func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr 
 	attribute(op, doc, memproxy.Attribution{Pointer: ptr, Kind: kind}, m.Value)
 }
 
-// lookAlikes are Cyrillic, Greek and further Latin letters, and the ASCII letters that they
-// look like to a reader.
+// lookAlikes maps Cyrillic, Greek and further Latin letters (homoglyphs) to the ASCII
+// letters that they look like.
 var lookAlikes = map[rune]rune{
 	'\u0430': 'a', '\u03b1': 'a', '\u0432': 'b', '\u0185': 'b', '\u0441': 'c', '\u03f2': 'c', '\u0435': 'e',
 	'\u03b5': 'e', '\u04bb': 'h', '\u043d': 'h', '\u0456': 'i', '\u0131': 'i', '\u03b9': 'i', '\u0458': 'j',
@@ -99,8 +100,8 @@ func lookAlike(r rune) rune {
 	return cmp.Or(lookAlikes[r], r)
 }
 
-// Speaker records a message's speaker, by name or by role. Instead replaces the claim
-// where it cannot be removed.
+// Speaker records a message's speaker, by name or by role. instead is the replacement for a
+// claim that cannot be removed.
 func Speaker(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr, instead string) {
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
 		attribute(op, doc, memproxy.Attribution{Pointer: ptr, Kind: memproxy.AttributesAuthor, Instead: instead}, v)
@@ -108,16 +109,16 @@ func Speaker(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr, in
 }
 
 func attribute(op *memproxy.Operation, doc *jsondoc.Doc, at memproxy.Attribution, v *jsondoc.Value) {
-	if denies(doc, v) {
+	if isHarmless(doc, v) {
 		return
 	}
-	at.Values = words(v)
+	at.Values = stringsIn(v)
 	at.Legible = v.Kind == jsondoc.String || v.Kind == jsondoc.Array && len(at.Values) == len(v.Elems)
 	op.Attributions = append(op.Attributions, at)
 }
 
-// words returns the strings of a value: itself, or the elements of a list.
-func words(v *jsondoc.Value) []string {
+// stringsIn returns the strings of a value: itself, or the elements of a list.
+func stringsIn(v *jsondoc.Value) []string {
 	if v.Kind == jsondoc.String {
 		return []string{v.Text()}
 	}
@@ -130,8 +131,8 @@ func words(v *jsondoc.Value) []string {
 	return out
 }
 
-// claimsTrust reports whether a source claims to be trusted. Other sources only name
-// where content comes from.
+// claimsTrust reports whether the name of a source claims that the source is trusted. Other
+// names only say where content comes from.
 func claimsTrust(source string) bool {
 	switch memproxy.Key(source) {
 	case "trusted", "verified", "validated", "system", "memproxy", "admin", "administrator", "operator", "developer", "human-confirmed",
@@ -141,10 +142,10 @@ func claimsTrust(source string) bool {
 	return false
 }
 
-// denies reports whether a value claims nothing, or lowers the credibility: such a
+// isHarmless reports whether a value claims nothing, or only lowers the credibility. Such a
 // claim is accepted.
-func denies(doc *jsondoc.Doc, v *jsondoc.Value) bool {
-	if negative(doc, v) {
+func isHarmless(doc *jsondoc.Doc, v *jsondoc.Value) bool {
+	if isNegative(doc, v) {
 		return true
 	}
 	switch memproxy.Key(v.Text()) {

@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Hint reads a claimed confidence. It is rounded up to the per mille, so that a value
-// over a ceiling never equals it. Anything but a number from 0 to 1 counts as full
+// Hint reads a claimed confidence. It is rounded up to the per mille, so that a value above
+// a ceiling never becomes equal to it. Anything but a number from 0 to 1 counts as full
 // confidence.
 func Hint(doc *jsondoc.Doc, v *jsondoc.Value, ptr string) memproxy.Hint {
 	h := memproxy.Hint{Pointer: ptr, Raw: string(doc.Raw(v)), Claimed: memproxy.Full}
@@ -22,9 +22,9 @@ func Hint(doc *jsondoc.Doc, v *jsondoc.Value, ptr string) memproxy.Hint {
 	return h
 }
 
-// least is the smallest number that is compared exactly. Smaller ones only count as
-// zero or not: an exact reading of 1e-300 takes 300 digits.
-const least = 1e-6
+// minExact is the smallest number that is read exactly. Smaller ones are only distinguished
+// from zero, because an exact value of 1e-300 needs 300 digits.
+const minExact = 1e-6
 
 // perMille parses a number from 0 to 1, exactly and not as a double, and rounds it up
 // to the per mille.
@@ -33,14 +33,14 @@ func perMille(text string) (memproxy.PerMille, bool) {
 	if err != nil || f < 0 || f > 1 {
 		return 0, false
 	}
-	if f < least {
+	if f < minExact {
 		mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
 		if !strings.ContainsAny(mantissa, "123456789") {
 			return 0, true
 		}
 		return 1, !strings.HasPrefix(text, "-")
 	}
-	if digits, ok := strings.CutPrefix(text, "0."); ok && len(digits) <= 3 { // as nearly every one is written
+	if digits, ok := strings.CutPrefix(text, "0."); ok && len(digits) <= 3 { // fast path for the usual form
 		n, err := strconv.ParseUint((digits + "000")[:3], 10, 16)
 		return memproxy.PerMille(n), err == nil
 	}

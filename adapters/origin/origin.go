@@ -1,9 +1,9 @@
 // Package origin reads what a payload claims about its content's layer, speaker and
 // categories, in the same way for every backend.
 //
-// Guarantees: a claim only adds rules. A claimed layer counts in addition to the one
-// that route and role determine; a claim that content was inferred is believed, and one
-// that it was stated is not.
+// Guarantees: a claim can make the rules for content stricter, never weaker. A claimed layer
+// counts in addition to the one that route and role determine. A claim that content was
+// inferred is believed; a claim that a user stated it is not.
 package origin
 
 import (
@@ -18,7 +18,7 @@ import (
 type Claims struct {
 	layers   []memproxy.Layer
 	keys     []string
-	speakers []string // claimed speakers, by name
+	speakers []string // names of claimed speakers
 	inferred bool
 }
 
@@ -30,9 +30,9 @@ func (c *Claims) Metadata(doc *jsondoc.Doc, m jsondoc.Member) {
 	case "layer", "type", "memory_type", "memory_layer", "kind":
 		c.Layer(text)
 	case "inferred", "deduced", "derived", "implicit":
-		c.inferred = c.inferred || !negative(doc, m.Value)
+		c.inferred = c.inferred || !isNegative(doc, m.Value)
 	case "explicit", "stated":
-		c.inferred = c.inferred || negative(doc, m.Value)
+		c.inferred = c.inferred || isNegative(doc, m.Value)
 	case "attributed_to", "attribution", "role", "said_by", "author_role":
 		c.inferred = c.inferred || text != "" && !memproxy.UserRole(text)
 	case "actor_id", "actor", "speaker":
@@ -47,20 +47,19 @@ func (c *Claims) Metadata(doc *jsondoc.Doc, m jsondoc.Member) {
 // key records the names of a member and of those inside it.
 func (c *Claims) key(m jsondoc.Member) {
 	c.keys = append(c.keys, m.Name)
-	c.inside(m.Value)
+	c.keysIn(m.Value)
 }
 
-func (c *Claims) inside(v *jsondoc.Value) {
+func (c *Claims) keysIn(v *jsondoc.Value) {
 	for _, m := range v.Members {
 		c.key(m)
 	}
 	for _, e := range v.Elems {
-		c.inside(e)
+		c.keysIn(e)
 	}
 }
 
-// Filed records a category or tag, or a list of them. A tag may name a
-// layer.
+// Filed records a category or tag, or a list of them. A tag may name a layer.
 func (c *Claims) Filed(v *jsondoc.Value) {
 	switch v.Kind {
 	case jsondoc.String:
@@ -93,8 +92,8 @@ func LayerOf(word string) (memproxy.Layer, bool) {
 	return "", false
 }
 
-// negative reports whether a value denies its name.
-func negative(doc *jsondoc.Doc, v *jsondoc.Value) bool {
+// isNegative reports whether a value denies the claim in its name, such as "inferred": false.
+func isNegative(doc *jsondoc.Doc, v *jsondoc.Value) bool {
 	said := string(doc.Raw(v))
 	if v.Kind == jsondoc.String {
 		said = memproxy.Key(v.Text())
@@ -102,10 +101,10 @@ func negative(doc *jsondoc.Doc, v *jsondoc.Value) bool {
 	return slices.Contains([]string{"false", "null", "0", "", "no", "none"}, said)
 }
 
-// Settle applies the claims to an operation whose items have the layer and role of the
-// route. If the backend's model extracts facts from a conversation in which a user
-// speaks, other speakers do not make the conversation inferred: the extracted facts are
-// judged instead.
+// Settle applies the claims to an operation whose items already have the layer and role of
+// the route. If the backend's model extracts facts from a conversation in which a user
+// speaks, other speakers do not make the conversation inferred, because the extracted facts
+// are judged later.
 func (c *Claims) Settle(op *memproxy.Operation) {
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return
@@ -113,7 +112,7 @@ func (c *Claims) Settle(op *memproxy.Operation) {
 	op.LayerClaims, op.Keys = c.layers, c.keys
 	agent := op.Scope.Agent
 	all := c.inferred || agent != "" && slices.Contains(c.speakers, agent)
-	voices := map[string]bool{} // messages that bear the agent's name
+	voices := map[string]bool{} // pointer prefixes of messages with the agent's name
 	for i := range op.Claims {
 		cl := &op.Claims[i]
 		if cl.Dim == memproxy.DimActor && agent != "" && slices.Contains(cl.Values, agent) {
@@ -139,8 +138,8 @@ func (c *Claims) Settle(op *memproxy.Operation) {
 	}
 }
 
-// Source returns the tier of a claimed source: the lowest of the earlier one and those
-// of all names in v. A number counts as an unknown name.
+// Source returns the tier of a claimed source: the lowest of before and the tiers of all
+// names in v. A number counts as an unknown name.
 func Source(table memproxy.SourceNames, before memproxy.Source, v *jsondoc.Value) memproxy.Source {
 	rank := [...]memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile}
 	var tier memproxy.Source

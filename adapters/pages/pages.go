@@ -1,10 +1,10 @@
 // Package pages refills the lists of answers from which memories were removed, with
 // further elements of the same list.
 //
-// Guarantees: no element occurs twice, the order is the backend's, and a list never has
-// more elements than requested, so that clients can continue after the id of its last
-// element. The package sends nothing and decides nothing: which elements are dropped is
-// decided before Take.
+// Guarantees: no element occurs twice, the order is the backend's, and a list never has more
+// elements than requested, so that clients can continue after the id of its last element.
+// The package sends no requests, and it decides which elements to drop only for duplicates
+// and for elements beyond the requested number.
 package pages
 
 import (
@@ -25,41 +25,40 @@ var errList = errors.New("pages: the answer holds no list of the kind that is fi
 
 // Options describe the list of one answer.
 type Options struct {
-	// number of elements that the caller requested; 0: as many as the answer has
+	// Want is the number of elements that the caller requested; 0 if it set no limit.
 	Want int
-	// largest number that the backend returns at once
+	// Max is the largest number of elements that the backend returns at once.
 	Max int
-	// Keys are the members that may hold the list. The list may also be the whole
-	// answer.
+	// Keys are the members that may have the list. The list may also be the whole answer.
 	Keys []string
-	// Ask returns the request for n elements, after the element with an id if the list
-	// has cursors. False: there is no such request.
+	// Ask returns the request for n elements, after the element with the id after if the
+	// list has cursors. It returns false if there is no such request.
 	Ask func(n int, after string) (memproxy.SideRequest, bool)
-	// Again is set for ranked lists: each answer starts with the first element, and
-	// only a longer one has more.
+	// Again is set for ranked lists, which have no cursor: every answer starts with the
+	// first element, so more elements need a higher limit.
 	Again bool
 	// Whole is the backend's smallest default length: a shorter list is complete if the
 	// caller set no limit.
 	Whole int
-	// Emptied is set where several elements share an id: such a list is refilled only
-	// if nothing is left of it.
+	// Emptied is set if several elements may share an id. Such a list is refilled only if
+	// all of its elements were dropped.
 	Emptied bool
 }
 
 // fill refills one list. It is not safe for concurrent use.
 type fill struct {
 	opt      Options
-	have     int             // shown elements
+	shown    int             // shown elements
 	seen     map[string]bool // ids in the answers so far
 	last     string          // id of the backend's last element
-	asked    int             // the limit of the last request
-	over     bool            // there are no more elements
+	limit    int             // the limit of the last request
+	complete bool            // there are no more elements
 	requests int
 	more     [][]byte // elements to add
 }
 
-// New returns the refill of an answer with its reading; nil if nothing was dropped or
-// the list cannot be continued.
+// New returns the refill of an answer, whose reading is rd. It returns nil if no element was
+// dropped or the list cannot be continued.
 func New(o Options, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	if !slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return m.Drop }) {
 		return nil
@@ -68,20 +67,20 @@ func New(o Options, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill 
 	if err != nil || len(list.Elems) == 0 {
 		return nil
 	}
-	f := &fill{opt: o, seen: map[string]bool{}, asked: o.Want}
+	f := &fill{opt: o, seen: map[string]bool{}, limit: o.Want}
 	n := len(list.Elems)
 	if o.Want == 0 {
-		f.opt.Want, f.asked = n, n
-		f.over = n < o.Whole
+		f.opt.Want, f.limit = n, n
+		f.complete = n < o.Whole
 	}
 	f.take(rd, base, n)
-	if f.over || f.full() {
+	if f.complete || f.full() {
 		return nil
 	}
 	return f
 }
 
-// list finds the list of an answer, and its pointer.
+// list returns the parsed answer, its list, and the list's pointer.
 func (o *Options) list(body []byte) (doc *jsondoc.Doc, list *jsondoc.Value, base string, err error) {
 	if doc, err = jsondoc.Parse(body, 0); err != nil {
 		return nil, nil, "", err
@@ -97,16 +96,16 @@ func (o *Options) list(body []byte) (doc *jsondoc.Doc, list *jsondoc.Value, base
 	return nil, nil, "", errList
 }
 
-func (f *fill) full() bool { return f.have >= f.opt.Want || f.opt.Emptied && f.have > 0 }
+func (f *fill) full() bool { return f.shown >= f.opt.Want || f.opt.Emptied && f.shown > 0 }
 
 // Next implements memproxy.Refill.
 func (f *fill) Next() (memproxy.SideRequest, bool) {
-	if f.over || f.full() {
+	if f.complete || f.full() {
 		return memproxy.SideRequest{}, false
 	}
-	n := max(f.opt.Want-f.have, 10)
+	n := max(f.opt.Want-f.shown, 10)
 	if f.opt.Again {
-		n = f.asked * growth
+		n = f.limit * growth
 	}
 	for range f.requests {
 		if !f.opt.Again {
@@ -114,10 +113,10 @@ func (f *fill) Next() (memproxy.SideRequest, bool) {
 		}
 	}
 	n = min(n, f.opt.Max)
-	if f.opt.Again && n <= f.asked {
+	if f.opt.Again && n <= f.limit {
 		return memproxy.SideRequest{}, false
 	}
-	f.requests, f.asked = f.requests+1, n
+	f.requests, f.limit = f.requests+1, n
 	return f.opt.Ask(n, f.last)
 }
 
@@ -131,10 +130,10 @@ func (f *fill) Take(reply memproxy.Reply, rd *memproxy.Reading) error {
 	return nil
 }
 
-// take reads the n elements of an answer, and drops those of earlier answers and those
-// over the limit.
+// take reads the n elements of an answer. It drops elements of earlier answers, and elements
+// beyond the requested number.
 func (f *fill) take(rd *memproxy.Reading, base string, n int) {
-	f.over = f.over || n == 0 || !f.opt.Emptied && n < f.asked
+	f.complete = f.complete || n == 0 || !f.opt.Emptied && n < f.limit
 	places := make(map[string]*memproxy.Memory, n)
 	for i := range rd.Memories {
 		places[rd.Memories[i].Pointer] = &rd.Memories[i]
@@ -144,13 +143,13 @@ func (f *fill) take(rd *memproxy.Reading, base string, n int) {
 	for i := range n {
 		m := places[jsondoc.Index(base, i)]
 		if m == nil || m.ID == "" {
-			f.over = true // an element without an id cannot be compared with earlier ones
+			f.complete = true // an element without an id cannot be compared with earlier ones
 			continue
 		}
 		ids = append(ids, m.ID)
 		switch {
 		case m.Drop:
-		case f.seen[m.ID], f.requests > 0 && f.have >= f.opt.Want && m.ID != part:
+		case f.seen[m.ID], f.requests > 0 && f.shown >= f.opt.Want && m.ID != part:
 			m.Drop = true
 			inner := m.Pointer + "/"
 			for j := range rd.Memories {
@@ -159,7 +158,7 @@ func (f *fill) take(rd *memproxy.Reading, base string, n int) {
 				}
 			}
 		default:
-			f.have++
+			f.shown++
 			part = m.ID
 		}
 	}

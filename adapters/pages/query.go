@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// With is a query with a parameter set, and all else as it was.
+// With returns a query with a parameter set. Other parameters are unchanged.
 func With(query, name, value string) string {
 	return strings.TrimPrefix(Without(query, name)+"&"+name+"="+url.QueryEscape(value), "&")
 }
 
-// Without is a query without a parameter, and all else as it was.
+// Without returns a query without a parameter. Other parameters are unchanged.
 func Without(query, name string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(query, "&"), func(part string) bool {
 		key, _, _ := strings.Cut(part, "=")
@@ -21,8 +21,8 @@ func Without(query, name string) string {
 	}), "&")
 }
 
-// Param is the value of a parameter, and whether it stands in the query. What
-// is repeated has no value.
+// Param returns the value of a parameter, and whether the query has the parameter. The value
+// is "" if the parameter is repeated.
 func Param(query, name string) (value string, said bool) {
 	for part := range strings.SplitSeq(query, "&") {
 		key, text, _ := strings.Cut(part, "=")
@@ -38,8 +38,8 @@ func Param(query, name string) (value string, said bool) {
 	return value, said
 }
 
-// Limit is the number in a parameter; 0 if it is absent. It returns false if the number
-// cannot be read, or is not positive.
+// Limit returns the number in a parameter; 0 if it is absent. It returns false if the number
+// cannot be parsed, or is not positive.
 func Limit(query, name string) (int, bool) {
 	text, said := Param(query, name)
 	if !said {

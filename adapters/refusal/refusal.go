@@ -1,7 +1,7 @@
 // Package refusal builds memproxy's refusals for every backend: the body that names the
 // decision and its reasons, and how long to wait.
 //
-// Somebody else's memory and one that does not exist are refused in the same words.
+// A memory of another owner and a memory that does not exist are refused in the same words.
 package refusal
 
 import (
@@ -29,7 +29,7 @@ type Body struct {
 	Reset    string            `json:"reset,omitempty"` // RFC 3339
 }
 
-// Words are a backend's own texts.
+// Words are a backend's own texts for 404 and 401.
 type Words struct{ NotFound, Unauthorized string }
 
 // Refusal is a refusal that a dialect can extend.
@@ -37,7 +37,7 @@ type Refusal struct {
 	Status int
 	Header memproxy.Header
 	Body   Body
-	// exhausted budget line, if any
+	// Line is the exhausted budget line, if any.
 	Line *memproxy.LineState
 }
 
@@ -57,7 +57,7 @@ func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 		r.wait(d.Allowance, now)
 	case r.Status >= 500:
 		r.Body.Detail = sentence(d, "memproxy could not let this request through")
-		if !Says(d, memproxy.UpstreamMalformed) { // the backend processed the request, and would answer the same
+		if !Says(d, memproxy.UpstreamMalformed) { // the backend would give the same answer to a retry
 			r.Header["Retry-After"] = []string{"1"}
 		}
 	default:
@@ -69,8 +69,8 @@ func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 	return r
 }
 
-// Unprocessable gives an unreadable body the status of FastAPI. Invalid UTF-8 and
-// excessive depth are 400 there as well.
+// Unprocessable changes the status for an unreadable body to FastAPI's 422. For invalid
+// UTF-8 and excessive depth it stays 400, as in FastAPI.
 func Unprocessable(err error) error {
 	if m, ok := errors.AsType[*memproxy.Malformed](err); ok && (m.Code == memproxy.PayloadMalformed || m.Code == memproxy.PayloadContentType) {
 		m.Status = 422
@@ -83,8 +83,8 @@ func Says(d memproxy.Decision, code memproxy.ReasonCode) bool {
 	return slices.ContainsFunc(d.Reasons, func(r memproxy.Reason) bool { return r.Code == code })
 }
 
-// visible returns the reasons as the caller may know them: a reason about somebody
-// else's object is replaced by the one about a missing object.
+// visible returns the reasons that the caller may see: a reason about another owner's object
+// is replaced by the one about a missing object.
 func visible(reasons []memproxy.Reason) []memproxy.Reason {
 	out := slices.Clone(reasons)
 	for i := range out {
@@ -100,7 +100,8 @@ func sentence(d memproxy.Decision, otherwise string) string {
 		switch {
 		case r.Detail == "":
 		case r.Pointer != "" && (r.Code == memproxy.PayloadMalformed || r.Code == memproxy.PayloadDuplicate):
-			// SDKs show the sentence, and not the reasons. Terminals must not obey a name in it.
+			// SDKs show this sentence, not the reasons, so it includes the pointer. The pointer
+			// is quoted, because a name in it may contain terminal escape sequences.
 			return r.Detail + ": " + strings.Trim(strconv.QuoteToASCII(r.Pointer), `"`)
 		default:
 			return r.Detail
@@ -109,7 +110,8 @@ func sentence(d memproxy.Decision, otherwise string) string {
 	return otherwise
 }
 
-// wait adds the waiting time in whole seconds, because some clients parse nothing else.
+// wait adds the exhausted budget and the waiting time, in whole seconds because some clients
+// parse nothing else.
 func (r *Refusal) wait(al *memproxy.Allowance, now func() time.Time) {
 	al = cmp.Or(al, &memproxy.Allowance{Refused: -1})
 	if al.Refused >= 0 && al.Refused < len(al.Lines) {

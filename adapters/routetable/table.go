@@ -1,9 +1,8 @@
 // Package routetable finds the row of a route table for a request's path.
 //
-// An ambiguous path matches no row: one with an encoded slash that leads elsewhere once
-// it is decoded, dot segments, characters at which servers cut, a second spelling of a
-// literal segment. So a path that a server would route differently is unknown, and
-// never guessed.
+// An ambiguous path, which a server might route differently, matches no row. It has an
+// encoded slash that leads to another route once it is decoded, dot segments, characters at
+// which servers cut the path, or a second spelling of a literal segment.
 package routetable
 
 import (
@@ -34,8 +33,8 @@ type Table[R any] struct {
 	at   func(*R) (method, path string, route memproxy.Route)
 	rows []R
 	byID map[string]*R
-	// byMethod has the candidate rows by number of segments, most literal segments
-	// first. "*" is for all other methods.
+	// byMethod has the candidate rows by method and number of segments, those with the most
+	// literal segments first. "*" is for all other methods.
 	byMethod map[string]*[MaxSegments + 1][]*pattern[R]
 	literals map[string]bool
 }
@@ -48,20 +47,20 @@ type segments struct {
 
 // pattern is a row's parsed path.
 type pattern[R any] struct {
-	row    *R
-	method string
-	words  []word
-	fixed  int  // number of literal words
-	open   bool // the last word matches the rest
+	row      *R
+	method   string
+	words    []word
+	literals int  // number of literal words
+	open     bool // the last word matches the rest
 }
 
-// word is a literal or, with a name, a parameter.
+// word is a segment of a pattern: a literal or, with a name, a parameter.
 type word struct{ literal, name string }
 
-// New indexes rows. At returns a row's method, "*" for all, its path and its route. In
-// a path, {name} matches one segment that is not empty, {name...} the rest. If several
-// rows match, the one with the most literal segments wins, then one that names the
-// method, then the earlier.
+// New indexes rows. at returns a row's method ("*" for all), its path and its route. In a
+// path, {name} matches one segment that is not empty, {name...} the rest. If several rows
+// match, the one with the most literal segments wins, then one that names the method, then
+// the earlier one.
 func New[R any](rows []R, at func(*R) (method, path string, route memproxy.Route), opt Options) *Table[R] {
 	t := &Table[R]{
 		opt: opt, at: at, rows: rows, byID: make(map[string]*R, len(rows)),
@@ -95,7 +94,7 @@ func New[R any](rows []R, at func(*R) (method, path string, route memproxy.Route
 	for _, bySize := range t.byMethod {
 		for _, ps := range bySize {
 			slices.SortStableFunc(ps, func(a, b *pattern[R]) int {
-				return cmp.Or(cmp.Compare(b.fixed, a.fixed), cmp.Compare(b.method, a.method)) // "*" sorts before any letter
+				return cmp.Or(cmp.Compare(b.literals, a.literals), cmp.Compare(b.method, a.method)) // "*" sorts before any letter
 			})
 		}
 	}
@@ -121,7 +120,7 @@ func (t *Table[R]) compile(r *R) *pattern[R] {
 			p.words = append(p.words, word{name: w[1 : len(w)-1]})
 		default:
 			p.words = append(p.words, word{literal: w})
-			p.fixed++
+			p.literals++
 			if w != "" {
 				t.literals[w] = true
 			}
@@ -130,8 +129,8 @@ func (t *Table[R]) compile(r *R) *pattern[R] {
 	return p
 }
 
-// fits reports whether a path of the same length matches the pattern.
-func (p *pattern[R]) fits(s *segments) bool {
+// matches reports whether a path with the same number of segments matches the pattern.
+func (p *pattern[R]) matches(s *segments) bool {
 	for i, w := range p.words {
 		switch {
 		case w.name == "...":
@@ -211,7 +210,7 @@ func (t *Table[R]) find(method string, s *segments) *pattern[R] {
 	}
 	bySize := cmp.Or(t.byMethod[method], t.byMethod["*"])
 	for _, p := range bySize[s.n] {
-		if p.fits(s) {
+		if p.matches(s) {
 			return p
 		}
 	}
@@ -256,8 +255,8 @@ func (t *Table[R]) split(escaped string, s *segments) (slashes, ok bool) {
 	return slashes, true
 }
 
-// Unfit reports characters that no segment may contain, because servers cut or rewrite
-// paths at them.
+// Unfit reports whether no segment may contain a character, because servers cut or rewrite
+// paths at it.
 func Unfit(r rune) bool { return r < 0x20 || r == 0x7f || r == '\\' }
 
 // respelled reports whether an encoded segment is a second spelling of a literal

@@ -1,10 +1,10 @@
-// Package spelling reads the names that identify the owner of a request, in query
-// strings, forms, headers and JSON bodies, only where all servers and clients read them
-// in the same way.
+// Package spelling reads the names that identify the owner of a request, in query strings,
+// forms, headers and JSON bodies, and refuses those that servers and clients read
+// differently (parser differentials).
 //
-// A name that one reader takes for an owner's and another does not is refused: other
-// spellings, brackets, repetitions, doubly encoded names, and names and values that are
-// not plain text.
+// A name is refused if one reader takes it for an owner's and another does not: other
+// spellings, brackets, repetitions, doubly encoded names, and names and values that are not
+// plain text.
 package spelling
 
 import (
@@ -25,8 +25,8 @@ type Names struct {
 	lists, single []string
 }
 
-// New returns the names: claims name an owner and have one value; lists are claims that
-// may be repeated; single are other known parameters, which have one value as well.
+// New returns the names. claims name an owner and have one value. lists are claims that may
+// be repeated. single are other known parameters, which also have one value.
 func New(claims, lists, single []string) *Names {
 	n := &Names{claims: map[string]string{}, lists: lists, single: single}
 	for _, name := range slices.Concat(claims, lists) {
@@ -35,7 +35,7 @@ func New(claims, lists, single []string) *Names {
 	return n
 }
 
-// Claim returns the claim that a name is a spelling of, or "".
+// Claim returns the claim of which a name is a spelling, or "".
 func (n *Names) Claim(name string) string {
 	if len(name) > maxClaim {
 		return n.claims[jsondoc.Squash(name)]
@@ -61,10 +61,10 @@ func (n *Names) Claim(name string) string {
 // maxClaim is the maximum length of a name for the fast path of Claim.
 const maxClaim = 64
 
-// Cased refuses members of an object that readers could take for known ones: in another
-// letter case or with look-alike letters, another spelling of a present member
-// ("userId" next to "user_id"), and any other spelling of a claim, also without the
-// claim. Errors are *memproxy.Malformed.
+// Cased refuses members of an object that some readers could take for known ones: a known
+// name in another letter case or with look-alike letters, another spelling of a present
+// member ("userId" next to "user_id"), and any other spelling of a claim, even if the claim
+// itself is absent. Errors are *memproxy.Malformed.
 func (n *Names) Cased(v *jsondoc.Value, ptr string, known func(string) bool) error {
 	for _, m := range v.Members {
 		if low := jsondoc.Fold(m.Name); low != m.Name && known(low) {
@@ -75,7 +75,7 @@ func (n *Names) Cased(v *jsondoc.Value, ptr string, known func(string) bool) err
 		return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key stands there in two spellings")
 	}
 	present := map[string]bool{}
-	for _, m := range v.Members { // of a claim alone: some readers take it for the claim and others ignore it; null is harmless
+	for _, m := range v.Members { // some readers take another spelling for the claim, others ignore it; null is harmless
 		if claim := n.Claim(m.Name); claim != "" && claim != m.Name && m.Value.Kind != jsondoc.Null && !present[claim] {
 			if v.Get(claim) == nil {
 				return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key in another spelling")
@@ -131,8 +131,8 @@ func (n *Names) param(key string, list []string) error {
 	return nil
 }
 
-// differ reports whether a parameter has different values. All readers agree on equal
-// ones.
+// differ reports whether a repeated parameter has different values. Equal values are
+// unambiguous.
 func differ(list []string) bool {
 	return slices.ContainsFunc(list[1:], func(v string) bool { return v != list[0] })
 }
@@ -151,8 +151,8 @@ func Word(s, marks string) bool {
 	})
 }
 
-// brackets splits a key: a[b][] is a with b and "" in brackets. Text in brackets must
-// not contain characters with a meaning in keys or encodings.
+// brackets splits a key with brackets: "a[b][]" is the base "a" with the nested keys "b" and
+// "". ok is false if a nested key contains characters with a meaning in keys or encodings.
 func brackets(key string) (base string, nested []string, ok bool) {
 	i := strings.IndexByte(key, '[')
 	if i < 0 {
@@ -179,7 +179,7 @@ func control(r rune) bool { return r < 0x20 || r == 0x7f }
 func (n *Names) Field(name string) error {
 	ptr := "part:" + name
 	switch claim := n.Claim(name); {
-	case !Plain(name), name == "_charset_": // in HTML it names the encoding of the other fields
+	case !Plain(name), name == "_charset_": // in HTML, _charset_ names the encoding of the other fields
 		return refused(memproxy.PayloadMalformed, "part", "the name of a form's field cannot be read in one way")
 	case claim != "" && claim != name:
 		return refused(memproxy.PayloadDuplicate, ptr, "a known field in another spelling")
@@ -187,8 +187,8 @@ func (n *Names) Field(name string) error {
 	return nil
 }
 
-// Header checks the names of a request's headers against those that name an identity:
-// servers that convert headers to variables accept several spellings. Errors are
+// Header refuses headers whose names are other spellings of one that names an identity,
+// because servers that convert headers to variables accept several spellings. Errors are
 // *memproxy.Malformed.
 func (n *Names) Header(h memproxy.Header) error {
 	for name := range h {

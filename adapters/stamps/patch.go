@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Patch collects the changes to a body: lowered confidences, and for each object the
-// removal of memproxy's own keys and the added members.
+// Patch collects the changes to a body: lowered confidences, removed or replaced
+// attributions, and for each object the removed reserved keys and the added members.
 type Patch struct {
 	*jsondoc.Edits
 	doc     *jsondoc.Doc
@@ -72,8 +72,8 @@ func (p *Patch) Add(v *jsondoc.Value, members ...[]byte) {
 	p.added[v] = append(p.added[v], members...)
 }
 
-// WithoutReserved returns metadata without memproxy's own members, as an object, as the
-// patch leaves it. Members in which it adds or removes something are left out.
+// WithoutReserved returns the metadata object as the patch leaves it, without memproxy's own
+// members. Members in which the patch adds or removes something are left out.
 func (p *Patch) WithoutReserved(meta *jsondoc.Value) []byte {
 	if meta == nil || meta.Kind != jsondoc.Object {
 		return nil
@@ -96,8 +96,9 @@ func (p *Patch) WithoutReserved(meta *jsondoc.Value) []byte {
 	return append(out, '}')
 }
 
-// Stamp adds a stamp to a holder's metadata. Kept members are added if it has none.
-// Over makes a backend that merges metadata forget the members of an older stamp.
+// Stamp adds a stamp to a holder's metadata. If the holder has no metadata, kept members are
+// added. Set over for a backend that merges metadata, so that no member of an older stamp
+// remains.
 func (p *Patch) Stamp(op *memproxy.Operation, holder, meta *jsondoc.Value, kept [][]byte, over bool) {
 	if meta != nil && meta.Kind == jsondoc.Object {
 		p.Add(meta, Members(op.StampFor(p.WithoutReserved(meta)), over))
@@ -113,17 +114,17 @@ func (p *Patch) Stamp(op *memproxy.Operation, holder, meta *jsondoc.Value, kept 
 
 // Apply returns the patched body.
 func (p *Patch) Apply() []byte {
-	p.settle()
+	p.applyObjects()
 	return p.Edits.Apply()
 }
 
 // Empty reports whether the patch changes nothing.
 func (p *Patch) Empty() bool {
-	p.settle()
+	p.applyObjects()
 	return p.Edits.Empty()
 }
 
-func (p *Patch) settle() {
+func (p *Patch) applyObjects() {
 	removed := make(map[*jsondoc.Value]bool, len(p.removed))
 	for _, v := range p.removed {
 		removed[v] = true

@@ -14,8 +14,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Kept returns the members of metadata in JSON: memproxy's own, or the others. It
-// returns none if raw is not an object.
+// Kept returns members of a metadata object as raw JSON: memproxy's own if ours is set, else
+// the others. It returns none if raw is not an object.
 func Kept(raw []byte, ours bool) [][]byte {
 	if len(raw) == 0 {
 		return nil
@@ -45,9 +45,9 @@ func appendPerMille(to []byte, p memproxy.PerMille) []byte {
 	return strconv.AppendFloat(to, float64(p)/1000, 'f', -1, 64)
 }
 
-// Members returns the members of a stamp, with commas between. With over, absent ones are
-// empty instead of left out: backends that merge metadata would keep those of an older
-// stamp.
+// Members returns the members of a stamp, separated by commas. With over, absent members are
+// empty instead of left out, because a backend that merges metadata would otherwise keep
+// those of an older stamp.
 func Members(s *memproxy.Stamp, over bool) []byte {
 	out := make([]byte, 0, 1024)
 	member := func(name string) {
@@ -99,7 +99,7 @@ func Members(s *memproxy.Stamp, over bool) []byte {
 	return out
 }
 
-// ParseRaw reads a stamp out of metadata in JSON.
+// ParseRaw reads a stamp from metadata in JSON, like Parse.
 func ParseRaw(metadata []byte) *memproxy.Stamp {
 	doc, err := jsondoc.Parse(metadata, 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
@@ -108,7 +108,7 @@ func ParseRaw(metadata []byte) *memproxy.Stamp {
 	return Parse(doc.Root, doc)
 }
 
-// Parse reads a stamp out of metadata, or returns nil. It is not verified.
+// Parse reads a stamp from metadata, or returns nil. It does not verify the stamp.
 func Parse(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
 	if meta.Get("memproxy_id") == nil || meta.Get("memproxy_sig") == nil {
 		return nil
@@ -121,15 +121,15 @@ func Parse(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
 	return &memproxy.Stamp{
 		ID: text("memproxy_id"), Actor: text("memproxy_actor"), Trust: memproxy.Trust(text("memproxy_trust")),
 		Source: memproxy.Source(text("memproxy_source")), Attestation: memproxy.Attestation(text("memproxy_attestation")),
-		Confidence: share(meta.Get("memproxy_confidence"), doc), Time: at("memproxy_ts"), SHA256: text("memproxy_sha256"),
+		Confidence: parsePerMille(meta.Get("memproxy_confidence"), doc), Time: at("memproxy_ts"), SHA256: text("memproxy_sha256"),
 		Mark: text("memproxy_mark"), Received: at("memproxy_received_at"), Session: text("memproxy_session"),
-		Trigger: text("memproxy_trigger"), Score: share(meta.Get("memproxy_score"), doc), Flags: text("memproxy_flags"),
+		Trigger: text("memproxy_trigger"), Score: parsePerMille(meta.Get("memproxy_score"), doc), Flags: text("memproxy_flags"),
 		Metadata: text("memproxy_meta"), Signature: text("memproxy_sig"),
 	}
 }
 
-// share parses the result of PerMille; 0 if it is invalid.
-func share(v *jsondoc.Value, doc *jsondoc.Doc) memproxy.PerMille {
+// parsePerMille parses a number as PerMille formats it; 0 if it is invalid.
+func parsePerMille(v *jsondoc.Value, doc *jsondoc.Doc) memproxy.PerMille {
 	if v == nil || v.Kind != jsondoc.Number {
 		return 0
 	}
@@ -140,8 +140,8 @@ func share(v *jsondoc.Value, doc *jsondoc.Doc) memproxy.PerMille {
 	return memproxy.PerMille(f*1000 + 0.5)
 }
 
-// Tell adds provenance, if known, to the metadata of an element of an answer, and
-// removes unwanted members.
+// Tell adds provenance to the metadata of an element of an answer, unless p is nil, and
+// removes the unwanted members of the element.
 func Tell(e *jsondoc.Edits, el *jsondoc.Value, p *memproxy.Provenance, unwanted ...string) error {
 	var added [][]byte
 	if p != nil {

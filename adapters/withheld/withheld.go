@@ -1,7 +1,7 @@
 // Package withheld removes secrets from a backend's answers: keys of providers, tokens
 // and environments of tools, sources of tools, secrets of webhooks.
 //
-// An answer without secrets is unchanged; in any other only their values change.
+// An answer without secrets is unchanged; in others only the values of secrets change.
 package withheld
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Name reports whether a member holds a secret, by its whole name or its last word.
-// Counts of tokens do not.
+// Name reports whether a member's name says that it holds a secret: by the whole name, or by
+// its last word. Counts of tokens are not secrets.
 func Name(name string) bool {
 	low := strings.ReplaceAll(strings.ToLower(name), "-", "_")
 	switch low {
@@ -45,8 +45,8 @@ func Asks(m jsondoc.Member) bool {
 	return endsIn(strings.ToLower(m.Name), "url", "uri", "endpoint", "callback", "hook")
 }
 
-// Keep reports whether an object is skipped because it belongs to a memory and contains
-// no secrets of the backend.
+// Keep reports whether a member is skipped, because its value belongs to a memory and
+// contains no secrets of the backend.
 type Keep func(name string) bool
 
 // Strip removes the values of secrets at any depth: a string becomes null, a list or an
@@ -64,8 +64,8 @@ func Strip(body []byte, keep Keep) ([]byte, error) {
 	return s.edits.Apply(), nil
 }
 
-// mayHold reports whether an answer may contain such a member; most do not, and are not
-// parsed.
+// mayHold reports whether an answer may contain a member with a secret. Most answers do not,
+// and need not be parsed.
 func mayHold(body []byte) bool {
 	return slices.ContainsFunc([]string{"env", "ENV", "ecret", "ECRET", "assword", "uthorization", "eader", "oken", "_key", "apikey", "apiKey", "redential", "source_code", "ndpoint", "_url"}, func(word string) bool {
 		return bytes.Contains(body, []byte(word))
@@ -86,7 +86,7 @@ func (s *stripping) value(v *jsondoc.Value) {
 		case s.keep != nil && s.keep(m.Name):
 		case Name(m.Name):
 			s.blank(m.Value)
-		case Endpoint(m.Name) && carries(m.Value):
+		case Endpoint(m.Name) && mayContainSecret(m.Value):
 			s.edits.Replace(m.Value, []byte("null"))
 		default:
 			s.value(m.Value)
@@ -94,8 +94,9 @@ func (s *stripping) value(v *jsondoc.Value) {
 	}
 }
 
-// carries reports whether an address contains more than a location.
-func carries(v *jsondoc.Value) bool {
+// mayContainSecret reports whether an address has credentials, a query or a fragment, which
+// may contain a secret.
+func mayContainSecret(v *jsondoc.Value) bool {
 	return v.Kind == jsondoc.String && strings.ContainsAny(v.Text(), "@?#")
 }
 

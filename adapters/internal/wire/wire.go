@@ -1,7 +1,7 @@
-// Package wire has the steps of decoding that all backends' formats share.
+// Package wire has the steps of decoding that the formats of all backends share.
 //
-// It leaves no string out: every string of a value, and every name in it that is text,
-// becomes an item of the operation.
+// Guarantees: every string of a value, and every member name in it that is text, becomes an
+// item of the operation, so that no text reaches the backend unscreened.
 package wire
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// Fill sets the scope from a claim of one name. It returns false if another place of a
-// write names a different owner.
+// Fill sets the scope from a claim of one name. For a write it returns false if the scope
+// already has a different owner in that dimension.
 func Fill(s *memproxy.Scope, c *memproxy.Claim, write bool) bool {
 	var at *string
 	switch c.Dim {
@@ -58,16 +58,16 @@ func Strings(op *memproxy.Operation, v *jsondoc.Value, ptr string, like memproxy
 	}
 }
 
-// minNumber is how many digits a number that can be a credential has at least, before its
-// fraction.
-const minNumber = 4
+// minDigits is the smallest number of digits, before the fraction, of a number that can be a
+// credential.
+const minDigits = 4
 
-// Numbers adds an item for every number in a value that can be a credential: readers are
-// shown a number as they are shown a text.
+// Numbers adds an item for every number in a value that can be a credential, because readers
+// see numbers as they see texts.
 func Numbers(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, like memproxy.Item) {
 	if v.Kind == jsondoc.Number {
 		text := string(doc.Raw(v))
-		if whole := strings.TrimLeft(text, "-0123456789"); len(text)-len(whole) >= minNumber {
+		if whole := strings.TrimLeft(text, "-0123456789"); len(text)-len(whole) >= minDigits {
 			Add(op, ptr, text, like)
 		}
 	}
@@ -86,8 +86,7 @@ func Member(op *memproxy.Operation, m jsondoc.Member, ptr string, like memproxy.
 	Strings(op, m.Value, ptr, like)
 }
 
-// Sentences appends the strings in a value that read like sentences, and the names
-// that do.
+// Sentences appends the strings and member names in a value that read like sentences.
 func Sentences(texts []string, v *jsondoc.Value) []string {
 	if v.Kind == jsondoc.String {
 		texts = sentence(texts, v.Text())
@@ -106,17 +105,17 @@ func sentence(texts []string, text string) []string {
 	case !memproxy.Wordy(text):
 		return texts
 	case texts == nil:
-		texts = make([]string, 0, 4) // as a stamp has
+		texts = make([]string, 0, 4) // the number in a stamp
 	}
 	return append(texts, text)
 }
 
-// maxName is the length up to which a member's name is not text, and maxKey that of a
-// name in metadata, which callers choose: the shortest credentials are longer.
+// maxName is the length up to which a member's name does not count as text. maxKey is that
+// length in metadata, where callers choose the names: the shortest credentials are longer.
 const maxName, maxKey = 40, 18
 
-// Name adds an item for a member's name that is text, such as a sentence in metadata:
-// agents read names as they read values.
+// Name adds an item for a member's name that is text, such as a sentence in metadata,
+// because agents read names as they read values.
 func Name(op *memproxy.Operation, name, ptr string, like memproxy.Item) {
 	if len(name) > maxName || strings.Contains(ptr, "/metadata") && (len(name) > maxKey || memproxy.Wordy(name)) || name != "" && !spelling.Plain(name) {
 		Add(op, ptr, name, like)
