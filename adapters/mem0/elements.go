@@ -30,7 +30,7 @@ const (
 // memory.
 type elements struct {
 	cache.Cache[head, *element]
-	seen *doorkeeper
+	doorkeeper *doorkeeper
 }
 
 // doorkeeper is the admission filter of the cache, as in TinyLFU: an element is cached when
@@ -218,7 +218,7 @@ func (f *finding) cacheElement(member string, v *jsondoc.Value, text string, m *
 	if score := v.Get("score"); score != nil && score.Kind == jsondoc.Number {
 		before, after = raw[:score.Start-v.Start], raw[score.End-v.Start:]
 	}
-	if !f.a.elements.seen.seenBefore(before, after) {
+	if !f.a.elements.doorkeeper.seenBefore(before, after) {
 		return
 	}
 	m.Memo = new(memproxy.Memo)
