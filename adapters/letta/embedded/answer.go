@@ -39,7 +39,7 @@ func (l *answer) stream(w http.ResponseWriter) {
 	send := l.begin(w)
 	for _, m := range l.wanted() {
 		if l.q.Tokens && m.Type == "tool_return_message" && !m.ran {
-			continue // like the server: a token stream reports only executed calls
+			continue // the server's token streams report only executed calls
 		}
 		if l.q.Tokens && (m.Type == "tool_call_message" || m.Type == "approval_request_message") {
 			l.tokens(m, send)
@@ -84,8 +84,8 @@ func (l *answer) fail(w http.ResponseWriter, detail string) {
 	fmt.Fprintf(w, "event: error\ndata: %s\n\ndata: [DONE]\n\n", b)
 }
 
-// tokens sends calls in fragments: the name first, then pieces of the arguments. Each
-// is an object where a whole message has a list.
+// tokens sends calls in fragments: first the name, then pieces of the arguments. A fragment
+// has its call in an object, and a whole message has its calls in a list.
 func (l *answer) tokens(m message, send func(any)) {
 	part := func(id string, name, args any) {
 		c := map[string]any{"name": name, "arguments": args, "tool_call_id": id}

@@ -63,10 +63,10 @@ func (b *Backend) dropPassage(r *http.Request) any {
 	return notFound("Passage")
 }
 
-// deleted answers a deletion.
+// deleted is the answer to a deletion.
 var deleted = map[string]string{"message": "deleted"}
 
-// search is the search tool: it finds passages that contain a word of the query.
+// search implements the search tool: it finds passages that contain a word of the query.
 func (a *agent) search(query string) []found {
 	out := []found{}
 	for _, p := range a.passages {
@@ -77,12 +77,12 @@ func (a *agent) search(query string) []found {
 	return out
 }
 
-// running is a request to run a tool directly.
-type running struct {
+// toolRequest is a request to run a tool directly.
+type toolRequest struct {
 	Args map[string]string `json:"args"`
 }
 
-func (b *Backend) runTool(r *http.Request, q *running) any {
+func (b *Backend) runTool(r *http.Request, q *toolRequest) any {
 	return b.ofAgent(func(a *agent, r *http.Request) any {
 		name := r.PathValue("name")
 		if name == "archival_memory_search" {

@@ -77,7 +77,7 @@ type tool struct {
 	Schema map[string]any `json:"json_schema"`
 }
 
-// newTool returns a tool as the server reports it: a built-in tool has no code.
+// newTool returns a built-in tool as the server reports it, without source code.
 func newTool(id, name string, schema map[string]any) tool {
 	t := tool{ID: id, Name: name, Schema: schema}
 	switch {
@@ -135,7 +135,7 @@ func New() *Backend {
 	return b
 }
 
-// locked returns a handler that holds the lock and answers with the result of do: a
+// locked returns a handler that calls do with the lock held and answers with its result, a
 // refusal or a value.
 func (b *Backend) locked(do func(r *http.Request) any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -145,7 +145,7 @@ func (b *Backend) locked(do func(r *http.Request) any) http.HandlerFunc {
 	}
 }
 
-// reading is locked for a route with a body.
+// reading is like locked, for a route with a body.
 func reading[Q any](b *Backend, do func(r *http.Request, q *Q) any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := new(Q)
@@ -212,8 +212,8 @@ func (b *Backend) ofAgent(do func(a *agent, r *http.Request) any) func(*http.Req
 	}
 }
 
-// hiring is a request to create an agent.
-type hiring struct {
+// agentRequest is a request to create an agent.
+type agentRequest struct {
 	Name   string   `json:"name"`
 	Type   string   `json:"agent_type"`
 	Blocks []*block `json:"memory_blocks"`
@@ -222,13 +222,13 @@ type hiring struct {
 	Rules  []rule   `json:"tool_rules"`
 }
 
-func (b *Backend) create(_ *http.Request, q *hiring) any {
+func (b *Backend) create(_ *http.Request, q *agentRequest) any {
 	a := &agent{ID: b.id("agent"), Name: q.Name, Type: cmp.Or(q.Type, pausing), Blocks: q.Blocks, Sleep: q.Sleep, Rules: q.Rules}
 	for _, bl := range a.Blocks {
 		bl.ID = b.id("block")
 		b.blocks.all[bl.ID] = bl
 	}
-	if a.Sleep { // another agent with the same blocks runs afterwards
+	if a.Sleep { // a sleeptime agent with the same blocks runs after each turn
 		fellow := &agent{ID: b.id("agent"), Name: q.Name + "-sleeptime", Type: "sleeptime_agent", Blocks: append([]*block{}, a.Blocks...), Tools: []tool{}}
 		b.agents[fellow.ID] = fellow
 		a.Group = &group{ID: b.id("group"), Agents: []string{fellow.ID}}

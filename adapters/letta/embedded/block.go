@@ -131,8 +131,8 @@ func (a *agent) drop(bl *block) {
 	a.Blocks = slices.DeleteFunc(slices.Clone(a.Blocks), func(x *block) bool { return x == bl })
 }
 
-// memory is the tool with many commands, as far as they attach or detach blocks; the
-// lock is held.
+// memory implements the commands of the tool memory that attach or detach blocks; the lock
+// is held.
 func (s *blocks) memory(a *agent, args map[string]string) error {
 	label := func(path string) string { return strings.TrimPrefix(args[path], "/memories/") }
 	path := "path"
@@ -159,17 +159,17 @@ func (s *blocks) memory(a *agent, args map[string]string) error {
 	return nil
 }
 
-// block calls f with an agent's first block of a label, if there is one.
-func (b *Backend) block(agentID, label string, f func(*block)) {
-	b.about(agentID, func(a *agent) {
+// withBlock calls f with an agent's first block of a label, if there is one.
+func (b *Backend) withBlock(agentID, label string, f func(*block)) {
+	b.withAgent(agentID, func(a *agent) {
 		if i := a.at(label); i >= 0 {
 			f(a.Blocks[i])
 		}
 	})
 }
 
-// about calls f with an agent, if there is one.
-func (b *Backend) about(agentID string, f func(*agent)) {
+// withAgent calls f with an agent, if there is one.
+func (b *Backend) withAgent(agentID string, f func(*agent)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if a := b.agents[agentID]; a != nil {
@@ -179,25 +179,25 @@ func (b *Backend) about(agentID string, f func(*agent)) {
 
 // Value returns a block's value, for tests.
 func (b *Backend) Value(agentID, label string) (value string) {
-	b.block(agentID, label, func(bl *block) { value = bl.Value })
+	b.withBlock(agentID, label, func(bl *block) { value = bl.Value })
 	return value
 }
 
 // SetValue changes a block out-of-band, for tests.
 func (b *Backend) SetValue(agentID, label, value string) {
-	b.block(agentID, label, func(bl *block) { bl.Value = value })
+	b.withBlock(agentID, label, func(bl *block) { bl.Value = value })
 }
 
 // BlockID returns the id of an agent's block, or "", for tests.
 func (b *Backend) BlockID(agentID, label string) (id string) {
-	b.block(agentID, label, func(bl *block) { id = bl.ID })
+	b.withBlock(agentID, label, func(bl *block) { id = bl.ID })
 	return id
 }
 
 // Passages returns the texts of an agent's archive, oldest first, for tests.
 func (b *Backend) Passages(agentID string) []string {
 	out := []string{}
-	b.about(agentID, func(a *agent) {
+	b.withAgent(agentID, func(a *agent) {
 		for _, p := range a.passages {
 			out = append(out, p.Text)
 		}
@@ -207,7 +207,7 @@ func (b *Backend) Passages(agentID string) []string {
 
 // PassageIDs returns the ids of an agent's archive, oldest first, for tests.
 func (b *Backend) PassageIDs(agentID string) (out []string) {
-	b.about(agentID, func(a *agent) {
+	b.withAgent(agentID, func(a *agent) {
 		for _, p := range a.passages {
 			out = append(out, p.ID)
 		}
@@ -217,7 +217,7 @@ func (b *Backend) PassageIDs(agentID string) (out []string) {
 
 // Labels returns the labels of an agent's blocks, sorted, for tests.
 func (b *Backend) Labels(agentID string) (out []string) {
-	b.about(agentID, func(a *agent) {
+	b.withAgent(agentID, func(a *agent) {
 		for _, bl := range a.Blocks {
 			out = append(out, bl.Label)
 		}

@@ -15,7 +15,7 @@ type conversation struct {
 	Isolated []string `json:"isolated_block_ids"`
 }
 
-// conversations are the server's, by id.
+// conversations are the server's conversations, by id.
 type conversations struct {
 	b   *Backend
 	all map[string]*conversation
@@ -42,14 +42,14 @@ func (s *conversations) routes() {
 	s.b.mux.HandleFunc("POST /v1/conversations/{talk}/messages", s.talk)
 	s.b.mux.HandleFunc("GET /v1/conversations/{talk}/messages", s.b.locked(func(r *http.Request) any {
 		agent, conv, ok := s.place(r.PathValue("talk"), r.URL.Query().Get("agent_id"))
-		return s.said(r, ok, func(l *answer) bool { return l.a.ID == agent && l.in == conv })
+		return s.listMessages(r, ok, func(l *answer) bool { return l.a.ID == agent && l.in == conv })
 	}))
 	s.b.mux.HandleFunc("GET /v1/agents/{id}/messages", s.b.locked(func(r *http.Request) any {
 		agent, _, ok := s.place("default", r.PathValue("id"))
-		return s.said(r, ok, func(l *answer) bool { return l.a.ID == agent })
+		return s.listMessages(r, ok, func(l *answer) bool { return l.a.ID == agent })
 	}))
 	s.b.mux.HandleFunc("GET /v1/messages/{$}", s.b.locked(func(r *http.Request) any {
-		return s.said(r, true, func(*answer) bool { return true })
+		return s.listMessages(r, true, func(*answer) bool { return true })
 	}))
 	s.b.mux.HandleFunc("GET /v1/messages/{message}", s.b.locked(func(r *http.Request) any {
 		for _, l := range s.b.runs.all {
@@ -72,9 +72,8 @@ func (s *conversations) create(r *http.Request, c *conversation) any {
 	return c
 }
 
-// place returns the agent and the conversation that a conversation id means: "default"
-// is used together with an agent, and older clients send an agent's id. The lock is
-// held.
+// place returns the agent and the conversation that a conversation id identifies. "default"
+// is used together with an agent id, and older clients send an agent's id. The lock is held.
 func (s *conversations) place(name, agent string) (of, conv string, ok bool) {
 	switch c := s.all[name]; {
 	case c != nil:
@@ -103,8 +102,8 @@ func (s *conversations) talk(w http.ResponseWriter, r *http.Request) {
 	s.b.run(w, &q, agent, conv, q.Streaming == nil || *q.Streaming)
 }
 
-// said lists messages of runs, by default newest first.
-func (s *conversations) said(r *http.Request, ok bool, of func(*answer) bool) any {
+// listMessages lists messages of runs, by default newest first.
+func (s *conversations) listMessages(r *http.Request, ok bool, of func(*answer) bool) any {
 	if !ok {
 		return refusal{http.StatusNotFound, "not found"}
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// object is an object that the server only stores: a group, an identity, a folder, a
-// custom tool, an archive.
+// object is an object that this server stores without using it: a group, an identity, a
+// folder, a custom tool or an archive.
 type object map[string]any
 
 func (o object) id() string { s, _ := o["id"].(string); return s }
@@ -18,9 +18,9 @@ func (o object) of(agent string) bool {
 	return slices.Contains(ids, any(agent))
 }
 
-// kept maps path segments to kinds of stored object, and to the members that the server
-// adds.
-var kept = map[string]struct {
+// storedKinds maps path segments to the id prefix of a kind of stored object, and to the
+// members that the server adds.
+var storedKinds = map[string]struct {
 	prefix string
 	added  object
 }{
@@ -38,7 +38,7 @@ type objects struct {
 }
 
 func (s *objects) routes() {
-	for segment, k := range kept {
+	for segment, k := range storedKinds {
 		path := "/v1/" + segment + "/"
 		made := reading(s.b, func(r *http.Request, sent *object) any {
 			o := *sent

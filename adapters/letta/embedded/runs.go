@@ -58,7 +58,7 @@ func (l *answer) record() map[string]any {
 	return r
 }
 
-// list lists runs, newest first, at most limit. As on the server, before selects older
+// list lists runs, newest first, at most limit. As on the real server, before selects older
 // runs.
 func (s *runs) list(r *http.Request) any {
 	q := r.URL.Query()
@@ -75,7 +75,7 @@ func (s *runs) list(r *http.Request) any {
 	return out
 }
 
-// async starts a run and answers before it does anything.
+// async starts a background run and answers before the run begins.
 func (b *Backend) async(r *http.Request, q *request) any {
 	return b.ofAgent(func(a *agent, _ *http.Request) any {
 		q.ClientTools, q.Back = nil, true // background runs ignore client tools
@@ -84,7 +84,7 @@ func (b *Backend) async(r *http.Request, q *request) any {
 		go func() {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			if status, _ := l.take(); status != 0 {
+			if status, _ := l.process(); status != 0 {
 				l.stop = "error"
 			}
 			l.follow()
@@ -137,8 +137,8 @@ func (l *answer) status() string {
 	return "completed"
 }
 
-// cancel stops runs too late, as happens on the server while the model is working: the
-// call that the model wrote still waits.
+// cancel marks runs as cancelled, but leaves their waiting calls. The real server does the
+// same if it cancels a run while the model is working.
 func (s *runs) cancel(_ *http.Request, q *cancelling) any {
 	out := map[string]string{}
 	for _, id := range q.Runs {

@@ -103,7 +103,7 @@ func textOf(raw json.RawMessage) string {
 	var parts []struct {
 		Text string `json:"text"`
 	}
-	_ = json.Unmarshal(raw, &parts) // nothing was said
+	_ = json.Unmarshal(raw, &parts) // without parts the text is empty
 	var all []string
 	for _, p := range parts {
 		all = append(all, p.Text)
@@ -128,7 +128,7 @@ type answer struct {
 	follows  []string // runs of the agents of the group
 }
 
-// pausing is the agent type that client tools make pause.
+// pausing is the type of agents that pause before they run a client tool.
 const pausing = "letta_v1_agent"
 
 func (b *Backend) send(w http.ResponseWriter, r *http.Request) {
@@ -148,7 +148,7 @@ func (b *Backend) run(w http.ResponseWriter, q *request, agent, conv string, str
 		return
 	}
 	l := &answer{b: b, a: a, q: q, run: b.id("run"), in: conv}
-	status, detail := l.take()
+	status, detail := l.process()
 	b.runs.keep(l)
 	if status == 0 {
 		l.follow()
@@ -166,8 +166,8 @@ func (b *Backend) run(w http.ResponseWriter, q *request, agent, conv string, str
 	}
 }
 
-// take processes the request. It returns an error status, or 0.
-func (l *answer) take() (status int, detail string) {
+// process processes the request. It returns an error status, or 0.
+func (l *answer) process() (status int, detail string) {
 	said := ""
 	if l.q.Input != nil {
 		said = textOf(l.q.Input)
@@ -250,7 +250,7 @@ func (l *answer) add(m message) {
 	l.messages = append(l.messages, m)
 }
 
-// returned runs the approved calls and adds their results: first those that the caller
+// returned runs the approved calls and adds the results: first those that the caller
 // supplied, as the server does.
 func (l *answer) returned(calls []toolCall, answered map[string]toolReturn) {
 	var rs []toolReturn
@@ -294,7 +294,7 @@ func (l *answer) call(c toolCall) (string, error) {
 		return l.b.Pages[args["url"]], nil
 	case "echo": // a custom tool
 		return args["text"], nil
-	case "run_code": // its result was in no message
+	case "run_code": // without every plus, so that the result differs from every message
 		return strings.ReplaceAll(args["code"], "+", ""), nil
 	}
 	i := a.at(args["label"])

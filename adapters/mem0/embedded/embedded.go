@@ -1,16 +1,15 @@
-// Package embedded is a small Mem0 in one process: an http.Handler with the hosted
-// platform's dialect (/v1, /v2, /v3, /api) and the self-hosted server's (/memories,
-// /search, …) over one list of memories. The demo and the tests use it instead of a
-// Mem0.
+// Package embedded is a small Mem0 server for the demo and the tests: an http.Handler with
+// the dialects of the hosted platform (/v1, /v2, /v3, /api) and of the self-hosted server
+// (/memories, /search, …) over one list of memories.
 //
-// It trusts its callers as the real servers do, because that is what the gate is for:
-// it believes ids in payloads, stores any metadata and any confidence, does not check
-// owners of operations by id, lets an accepted key read and write for every user, and
+// It trusts its callers like the real servers, because the gate must protect against that:
+// it believes ids in payloads, stores any metadata and any confidence, does not check the
+// owner of a memory given by id, lets an accepted key read and write for every user, and
 // lets filters smuggle identities as Mem0's engine does.
 //
 // It runs no model (an extraction keeps each message of the user unchanged), fetches no
-// URLs and stores nothing on disk. Its errors have the right status and some text. The
-// exact errors and the needs of clients are tested in e2e, with the real engine.
+// URLs and stores nothing on disk. Its errors have the right status, but not the exact
+// text. The tests in e2e cover exact errors and the needs of clients with the real engine.
 package embedded
 
 import (
@@ -46,9 +45,8 @@ type Options struct {
 	// AdminKey is the self-hosted administrator's key, in addition to Keys. Without it
 	// every accepted caller is an administrator.
 	AdminKey string
-	// Deferred leaves events PENDING until Step is called. Otherwise their
-	// work is done before the request is answered, though the answer still
-	// says PENDING.
+	// Deferred leaves events PENDING until Step is called. Otherwise the work of an event
+	// is done before its request is answered, although the answer says PENDING.
 	Deferred bool
 	// MaxMemories bounds the store; at the limit the oldest memory is removed. 0 means
 	// DefaultMaxMemories.
@@ -73,8 +71,8 @@ func New(opt Options) (*Backend, error) {
 	return &Backend{opt: opt, store: s, routes: routes(s)}, nil
 }
 
-// Step does the work of the oldest pending event and reports whether there was one.
-// Without Options.Deferred there is none.
+// Step does the work of the oldest pending event and reports whether there was one. There
+// is none without Options.Deferred.
 func (b *Backend) Step() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,8 +99,8 @@ type call struct {
 	admin bool
 }
 
-// last returns the last value of a query parameter, which counts in the frameworks
-// behind both dialects.
+// last returns the last value of a query parameter, the one that the frameworks of both
+// dialects use.
 func (c *call) last(name string) string {
 	if v := c.query[name]; len(v) > 0 {
 		return v[len(v)-1]
@@ -113,7 +111,7 @@ func (c *call) last(name string) string {
 // failure is an answer other than 200.
 type failure struct {
 	status int
-	member string // member that holds the text; "" is the dialect's
+	member string // member that has the text; "" for the dialect's usual one
 	text   any
 }
 
@@ -127,7 +125,7 @@ func badRequest(format string, args ...any) error {
 	return fail(http.StatusBadRequest, format, args...)
 }
 
-// detailed returns an error of the framework behind a dialect.
+// detailed returns an error in the form of the frameworks of both dialects.
 func detailed(status int, text string) error { return &failure{status, "detail", text} }
 
 // created is the body of an answer with 201.
@@ -191,8 +189,8 @@ func (b *Backend) answer(c *call) (any, error) {
 	return rt.serve(c)
 }
 
-// parse parses a JSON object. Names match exactly, and the last of equal ones counts,
-// as in Mem0's Python.
+// parse parses a JSON object. Names match exactly, and the last duplicate wins, as in
+// Python.
 func parse(raw []byte) (object, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()

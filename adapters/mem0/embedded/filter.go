@@ -17,8 +17,8 @@ const (
 	engine   grammar = false
 )
 
-// filter returns a predicate for a filter. Siblings are ANDed; an OR beside an AND is
-// ignored.
+// filter returns a predicate for a filter. Its members are combined with AND; a member OR
+// is ignored if there is also a member AND.
 func (g grammar) filter(filter object) (func(*memory) bool, error) {
 	if _, err := g.passes(&memory{}, filter); err != nil {
 		return nil, err

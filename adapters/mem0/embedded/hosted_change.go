@@ -68,7 +68,7 @@ func (b writes) settled(c *call, results []any) (id string) {
 	return e.ID
 }
 
-// addition reads an add. It believes the identities in the payload.
+// addition reads an addition. It believes the identities in the payload.
 func (b writes) addition(c *call) (infer bool, do func() ([]any, error), err error) {
 	messages, _ := c.body["messages"].([]any)
 	if words := text(c.body, "messages"); words != "" {
@@ -90,12 +90,12 @@ func (b writes) addition(c *call) (infer bool, do func() ([]any, error), err err
 	}
 	if meta, isObject := c.body["metadata"].(object); isObject {
 		app := template.of["app"]
-		template.tag(meta)
+		template.addMetadata(meta)
 		if template.created = text(meta, "created_at"); app != "" {
 			template.of["app"] = app
 		}
 	}
-	if n := c.body["timestamp"]; n != nil { // backdating is allowed
+	if n := c.body["timestamp"]; n != nil { // Mem0 lets clients backdate memories
 		if template.created, err = epoch(n); err != nil {
 			return false, nil, err
 		}
@@ -111,8 +111,8 @@ func (b writes) addition(c *call) (infer bool, do func() ([]any, error), err err
 	}, nil
 }
 
-// hostedScope reads ids at the top level, or in filters, where Python's option objects
-// put them.
+// hostedScope reads ids at the top level, or in filters, where the option objects of the
+// Python client put them.
 func hostedScope(body object) (map[string]string, error) {
 	inFilters, _ := body["filters"].(object)
 	both := object{}
@@ -193,7 +193,7 @@ func (m *memory) rewrite(c *call, body object) error {
 		if !isText {
 			return badRequest("text must be a string")
 		}
-		next.say(words)
+		next.setText(words)
 		changed = true
 	}
 	if v := body["metadata"]; v != nil {
@@ -202,14 +202,14 @@ func (m *memory) rewrite(c *call, body object) error {
 			return badRequest("metadata must be an object")
 		}
 		next.metadata = nil
-		next.tag(meta)
+		next.addMetadata(meta)
 		changed = true
 	}
 	if day, given := body["expiration_date"]; given {
 		if err := checkDay(day); err != nil {
 			return err
 		}
-		next.expires = shown(day)
+		next.expires = orCleared(day)
 		changed = true
 	}
 	if v := body["timestamp"]; v != nil {
@@ -221,9 +221,9 @@ func (m *memory) rewrite(c *call, body object) error {
 	} else if !changed {
 		return badRequest("At least one of text, metadata, timestamp or expiration_date is required")
 	}
-	if changed { // a new date alone is not in the history
+	if changed { // a change of the date only is not in the history
 		next.updated = c.now
-		next.note("UPDATE", m.text, next.text, c.now)
+		next.addHistory("UPDATE", m.text, next.text, c.now)
 	}
 	*m = next
 	return nil

@@ -19,8 +19,8 @@ import (
 // owner is the account of all objects.
 const owner = "owner@example.com"
 
-// sessionKey is the hosted platform's name for the run of a memory, except in answers
-// of a v3 search.
+// sessionKey is the hosted platform's member for the run of a memory, except in answers of
+// a v3 search.
 const sessionKey = "session_id"
 
 func ping(*call) (any, error) {
@@ -36,8 +36,8 @@ func hosted(m *memory, runKey string) object {
 	}
 }
 
-// projected keeps only the named fields of a memory, without ids and metadata unless
-// named. Without fields it returns all.
+// projected returns only the named fields of a memory; ids and metadata are included only
+// if they are named. If fields is empty it returns all.
 func projected(row object, fields any) object {
 	var names []string
 	switch v := fields.(type) {
@@ -87,7 +87,7 @@ func (b reads) found(c *call, filters any, threshold float64, runKey string) ([]
 		return nil, badRequest("query is required")
 	}
 	k := 10
-	for _, name := range [...]string{"limit", "top_k"} { // the second one counts
+	for _, name := range [...]string{"limit", "top_k"} { // top_k takes precedence
 		if n, isNumber := c.body[name].(json.Number); isNumber {
 			if i, err := n.Int64(); err == nil && i > 0 {
 				k = int(min(i, 1000))
@@ -320,8 +320,8 @@ func (b reads) profile(c *call) (any, error) {
 	return object{"profile": object{}, "status": "not_enabled", "entity_type": "user", "entity_id": c.args[0], "updated_at": nil, "generation_count": 0, "error": nil}, nil
 }
 
-// paged returns one page of rows. The query takes precedence over the body. Its links
-// are absolute and lead to this backend, around any proxy.
+// paged returns one page of rows. The query takes precedence over the body. The links are
+// absolute and lead to this backend, bypassing any proxy.
 func paged[T, R any](c *call, rows []T, shape func(T) R) (object, error) {
 	number, err := positive(c, "page", 1)
 	if err != nil {
@@ -387,6 +387,6 @@ func positive(c *call, name string, fallback int) (int, error) {
 	return n, nil
 }
 
-// wantsPage reports whether an older list is paged: it is a bare array unless both
+// wantsPage reports whether a list of an older version is paged: it is an array unless both
 // parameters are given.
 func wantsPage(c *call) bool { return c.query.Has("page") && c.query.Has("page_size") }

@@ -16,7 +16,7 @@ const needID = "At least one of user_id, agent_id or run_id is required."
 // serverKinds are the entities that the engine knows.
 var serverKinds = []string{"user", "agent", "run"}
 
-// hash is MD5 because Mem0's is; nothing relies on its strength.
+// hash returns the MD5 of the text, as Mem0 does. It is not used for security.
 func (m *memory) hash() string {
 	sum := md5.Sum([]byte(m.text))
 	return hex.EncodeToString(sum[:])
@@ -42,7 +42,7 @@ func (b server) add(c *call) (any, error) {
 	}
 	template := memory{of: of, input: messages, expires: c.body["expiration_date"]}
 	if meta, isObject := c.body["metadata"].(object); isObject {
-		template.tag(meta)
+		template.addMetadata(meta)
 		template.created = text(meta, "created_at") // backdating through metadata
 		if day := c.body["expiration_date"]; day != nil {
 			template.expires = day
@@ -59,8 +59,8 @@ func (b server) add(c *call) (any, error) {
 	})}, err
 }
 
-// isOff reports whether Pydantic converts a value to false. A gate that only checks for
-// false takes a verbatim add for an extraction.
+// isOff reports whether Pydantic converts a value to false. A gate that only compared with
+// the literal false would take a verbatim addition for an extraction.
 func isOff(v any) bool {
 	switch v := v.(type) {
 	case bool:
@@ -73,8 +73,8 @@ func isOff(v any) bool {
 	return false
 }
 
-// engineOf returns a memory as the engine shows it, without absent fields. The engine
-// treats ids of apps as metadata.
+// engineOf returns a memory as the engine shows it, without absent fields. To the engine an
+// app id is metadata.
 func engineOf(m *memory) object {
 	meta := m.metadata
 	if app := m.of["app"]; app != "" {
@@ -98,7 +98,7 @@ func (b server) get(c *call) (any, error) {
 		return nil, nil
 	}
 	out := engineOf(m)
-	out["score"] = nil // present, although there was no search
+	out["score"] = nil // the real server includes it although this is no search
 	return out, nil
 }
 
@@ -125,14 +125,14 @@ func (b server) update(c *call) (any, error) {
 		return nil, err
 	}
 	was := m.text
-	if m.tag(meta); dated {
-		m.expires = shown(day)
+	if m.addMetadata(meta); dated {
+		m.expires = orCleared(day)
 	}
 	if worded {
-		m.say(words)
+		m.setText(words)
 	}
 	m.updated = c.now
-	m.note("UPDATE", was, m.text, c.now)
+	m.addHistory("UPDATE", was, m.text, c.now)
 	return done("Memory updated successfully!")
 }
 
@@ -158,7 +158,7 @@ func (b server) history(c *call) (any, error) {
 	}), nil
 }
 
-// list without an id shows the raw store to an administrator.
+// list lists memories. Without an id it shows the raw store to an administrator.
 func (b server) list(c *call) (any, error) {
 	k := 20 // the default
 	if c.query.Has("top_k") {

@@ -18,10 +18,10 @@ var kinds = [...]string{"user", "agent", "app", "run"}
 // memory is one stored memory.
 type memory struct {
 	id, text               string
-	of                     map[string]string // owners by kind
+	of                     map[string]string // owners by kind of entity
 	metadata               object
 	role, actor, attribute any // nil means absent
-	expires                any // nil: absent; cleared; or the given value
+	expires                any // nil if absent, else cleared or the given value
 	created, updated       string
 	input                  []any // the messages that it was made from
 	words                  bag
@@ -36,39 +36,39 @@ type change struct {
 	actor, role any
 }
 
-// cleared is the value of a promoted field that was set to null: Mem0 then shows the
-// key with null.
+// cleared is the value of a field (role, attributed_to, expiration_date) that was set to
+// null: Mem0 then shows the field with null.
 var cleared = json.RawMessage("null")
 
-// shown returns nil for absent, and null for cleared.
-func shown(v any) any {
+// orCleared returns v, or cleared if a field is set to null.
+func orCleared(v any) any {
 	if v == nil {
 		return cleared
 	}
 	return v
 }
 
-func (m *memory) say(text string) { m.text, m.words = text, bagOf(text) }
+func (m *memory) setText(text string) { m.text, m.words = text, bagOf(text) }
 
-func (m *memory) note(event string, old, text any, at string) {
+func (m *memory) addHistory(event string, old, text any, at string) {
 	m.history = append(m.history, change{uuid.NewString(), event, old, text, at, m.actor, m.role})
 }
 
-// tag adds a caller's metadata as Mem0's engine does: in one namespace with its own
-// fields. Identities of the engine are dropped, computed fields are overwritten, and
-// role, attributed_to, expiration_date and app_id are believed, whoever sent them.
-func (m *memory) tag(meta object) {
+// addMetadata adds a caller's metadata as Mem0's engine does, in one namespace with its own
+// fields: identities and computed fields are ignored, and role, attributed_to,
+// expiration_date and app_id are believed, whoever sent them.
+func (m *memory) addMetadata(meta object) {
 	kept := object{}
 	maps.Copy(kept, m.metadata)
 	for key, value := range meta {
 		switch key {
 		case "user_id", "agent_id", "run_id", "actor_id", "data", "hash", "created_at", "updated_at", "text_lemmatized":
 		case "role":
-			m.role = shown(value)
+			m.role = orCleared(value)
 		case "attributed_to":
-			m.attribute = shown(value)
+			m.attribute = orCleared(value)
 		case "expiration_date":
-			m.expires = shown(value)
+			m.expires = orCleared(value)
 		case "app_id":
 			if m.of = maps.Clone(m.of); text(meta, key) != "" {
 				m.of["app"] = text(meta, key)
@@ -148,7 +148,7 @@ func (s *store) byID(id string) *memory {
 	return s.memories[i]
 }
 
-// past returns an existing or a deleted memory.
+// past returns an existing or a deleted memory, or nil.
 func (s *store) past(id string) *memory {
 	if m := s.byID(id); m != nil {
 		return m
@@ -179,10 +179,10 @@ func within(of map[string]string) func(*memory) bool {
 	}
 }
 
-// remember stores a conversation, in both dialects. Verbatim, every message except the
-// system's becomes a memory. Otherwise it imitates the model: each statement of the
-// user becomes one, except questions and facts that the scope already has; an agent
-// without a user also remembers its own messages.
+// remember stores a conversation, in both dialects. Without infer every message except
+// system messages becomes a memory. With infer it imitates the model: each statement of the
+// user becomes a memory, except questions and facts that the scope already has; in a scope
+// with an agent and no user, the agent's own messages become memories as well.
 func (s *store) remember(template memory, messages []any, infer bool, now string) ([]*memory, error) {
 	if err := checkDay(template.expires); err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (s *store) remember(template memory, messages []any, infer bool, now string
 			continue
 		}
 		m := template
-		m.say(words)
+		m.setText(words)
 		if infer {
 			question := strings.HasSuffix(strings.TrimSpace(words), "?")
 			same := func(x *memory) bool { return x.text == words && within(m.of)(x) }
@@ -215,7 +215,7 @@ func (s *store) remember(template memory, messages []any, infer bool, now string
 			}
 		}
 		m.id = uuid.NewString()
-		m.note("ADD", nil, words, m.created)
+		m.addHistory("ADD", nil, words, m.created)
 		if len(s.memories) >= s.max {
 			s.memories = s.memories[1:]
 		}
@@ -228,7 +228,7 @@ func (s *store) remember(template memory, messages []any, infer bool, now string
 // delete removes a memory without checking its owner; its history stays.
 func (s *store) delete(m *memory, now string) {
 	s.memories = slices.DeleteFunc(s.memories, func(x *memory) bool { return x == m })
-	m.note("DELETE", m.text, nil, now)
+	m.addHistory("DELETE", m.text, nil, now)
 	m.updated = now
 	s.deleted[m.id] = m
 }
@@ -238,7 +238,7 @@ type event struct {
 	ID        string  `json:"id"`
 	Type      string  `json:"event_type"`
 	Status    string  `json:"status"`
-	Payload   any     `json:"payload"` // the request, raw content included
+	Payload   any     `json:"payload"` // the request, including raw content
 	Metadata  any     `json:"metadata"`
 	Results   []any   `json:"results"`
 	Created   string  `json:"created_at"`
@@ -287,7 +287,7 @@ func (s *store) allEvents(c *call) (any, error) {
 	return paged(c, all, itself)
 }
 
-// entity is an id that memories have.
+// entity is an owner that some memories have.
 type entity struct {
 	ID      int    `json:"id"`
 	Name    string `json:"name"`

@@ -14,17 +14,17 @@ type bag struct {
 	norm   float64
 }
 
-// noise are stop words.
-var noise = strings.Fields("a an and are as at be by do does for from has have how in it is of on or s " +
+// stopWords are left out of bags.
+var stopWords = strings.Fields("a an and are as at be by do does for from has have how in it is of on or s " +
 	"that the their this to user was what when where which who will with")
 
-// bagOf counts a text's words: lower case, without noise and plural endings.
+// bagOf counts a text's words in lower case, without stop words and plural endings.
 func bagOf(text string) bag {
 	b := bag{counts: make(map[string]float64)}
 	for w := range strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool {
 		return r != '_' && !unicode.IsLetter(r) && !unicode.IsNumber(r)
 	}) {
-		if slices.Contains(noise, w) {
+		if slices.Contains(stopWords, w) {
 			continue
 		}
 		if len(w) > 3 {
@@ -43,8 +43,8 @@ func bagOf(text string) bag {
 	return b
 }
 
-// likeness is the cosine similarity of two bags, from 0 (no word in common) to 1.
-func (b bag) likeness(other bag) float64 {
+// similarity is the cosine similarity of two bags, from 0 (no word in common) to 1.
+func (b bag) similarity(other bag) float64 {
 	var dot float64
 	for w, n := range b.counts {
 		dot += n * other.counts[w]
@@ -63,7 +63,7 @@ func rank(query string, from []*memory, threshold float64, k int) []hit {
 	q := bagOf(query)
 	hits := []hit{}
 	for _, m := range from {
-		if s := q.likeness(m.words); s >= threshold {
+		if s := q.similarity(m.words); s >= threshold {
 			hits = append(hits, hit{m, s})
 		}
 	}
