@@ -16,9 +16,9 @@ import (
 // canary is a text that cannot be a name, a number or an id.
 const canary = "canary, a text 7f3a"
 
-// Told checks that every text in the payload of a write, as a value or as a name, is in
-// the operation, or that the payload is refused. It tries every place of the body; only
-// removed values may be missing.
+// Told checks that every text in the payload of a write, as a value or as a name, is in the
+// operation, or that the payload is refused. It puts the canary in every place of the body;
+// only values that are removed may be missing from the operation.
 func Told(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, body []byte) {
 	t.Helper()
 	op, err := a.Decode(rt, req, body)
@@ -94,8 +94,8 @@ func tells(op *memproxy.Operation) bool {
 	return strings.Contains(strings.Join(all, "\n"), canary)
 }
 
-// RunTold runs Told on every route of the table, with every body in the *.txtar files
-// of fsys that the route reads. Filled returns a path for a row's pattern.
+// RunTold runs Told on every route of the table, with every body in the *.txtar files of
+// fsys that the route reads. filled returns a path for a row's pattern.
 func RunTold(t *testing.T, a Tabled, fsys fs.FS, filled func(pattern string) string) {
 	var bodies [][]byte
 	for _, c := range cases(t, fsys) {
@@ -114,7 +114,7 @@ func RunTold(t *testing.T, a Tabled, fsys fs.FS, filled func(pattern string) str
 		t.Run(rt.ID, func(t *testing.T) {
 			for i, body := range bodies {
 				if (i+row)%share != 0 {
-					continue // for another row
+					continue // the path belongs to another row
 				}
 				if Told(t, a, rt, req, body); t.Failed() {
 					return

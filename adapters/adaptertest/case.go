@@ -17,7 +17,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Case is one txtar file. Its comment says what it shows. Its sections:
+// Case is one txtar file. The file's comment says what the case shows. Its sections:
 //
 //	request    request line, headers, an empty line, the body
 //	route      id, kind and flags of the route, or "none"
@@ -32,8 +32,7 @@ import (
 //	answer     the result of Rewrite, or "unchanged"
 //
 // A body ends before its section's last newline. In a section named "request quoted" or
-// "reply quoted" the body is a Go string literal, for bytes that a text file cannot
-// hold.
+// "reply quoted" the body is a Go string literal, for bytes that a text file cannot contain.
 type Case struct {
 	Request memproxy.Request
 	Body    []byte
@@ -42,7 +41,7 @@ type Case struct {
 	archive *txtar.Archive
 }
 
-// expectations are the sections with results of the adapter.
+// expectations are the sections with the adapter's results.
 var expectations = []string{"route", "operation", "malformed", "forward", "reading", "answer"}
 
 var order = []string{"request", "request quoted", "route", "operation", "malformed", "gate", "forward", "reply", "reply quoted", "reading", "drop", "answer"}

@@ -1,9 +1,9 @@
-// Package adaptertest is the contract of all adapters.
+// Package adaptertest has the contract tests of all adapters.
 //
 // A case is one txtar file, named after what it shows (see Case). In addition to its
 // expectations, every case must satisfy the laws of the gate's Adapter and Reader: no
-// panics, no unintended changes, patched bodies read back the same, and refusals are
-// JSON.
+// panics, no unintended changes, a patched body decodes to the same operation, and refusals
+// are JSON.
 package adaptertest
 
 import (
@@ -36,7 +36,7 @@ type Tabled interface {
 	Table() iter.Seq2[string, memproxy.Route]
 }
 
-// requestTo returns a request without a body to a row, "METHOD /pattern". Filled returns a
+// requestTo returns a request without a body to a row, "METHOD /pattern". filled returns a
 // path for a pattern.
 func requestTo(row string, filled func(pattern string) string) memproxy.Request {
 	method, pattern, _ := strings.Cut(row, " ")
@@ -53,7 +53,8 @@ const Base = "https://proxy.test"
 var update = flag.Bool("update", false, "write the expectations of the cases in testdata anew")
 
 // Run checks an adapter against the *.txtar files of fsys. With -update it writes the
-// expectations of the cases to testdata/ under the same names; review the difference.
+// adapter's results as expectations to testdata/ under the same names; review the
+// difference.
 func Run(t *testing.T, a Adapter, fsys fs.FS) {
 	for _, c := range cases(t, fsys) {
 		t.Run(strings.TrimSuffix(c.name, ".txtar"), func(t *testing.T) {

@@ -20,8 +20,8 @@ type Format struct {
 	Request func(*Dice) (req memproxy.Request, body, answer string)
 }
 
-// Dice generates documents from bytes, with the format's words at valid and at invalid
-// places. After the last byte it throws zeros.
+// Dice generates documents from bytes, with the format's words in valid and in invalid
+// places. After the last byte Throw returns 0.
 type Dice struct {
 	f     *Format
 	bytes []byte
@@ -88,7 +88,7 @@ func (d *Dice) Object(depth int) string {
 	return d.Of("{", "{ ") + strings.Join(parts, d.Of(",", ", ")) + d.Of("}", "\n}")
 }
 
-// With returns an object that has the needed members.
+// With returns an object that has the needed members, and sometimes others.
 func (d *Dice) With(depth int, needed string) string {
 	o := strings.TrimLeft(d.Object(depth)[1:], " \n")
 	if o == "}" {

@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Own reports whether a string in a body belongs to the format: a role, a type, a
-// selector.
+// Own reports whether a string in a body belongs to the format (a role, a type, a selector),
+// so that it need not be in the operation.
 type Own func(op *memproxy.Operation, ptr, text string) bool
 
 // Fuzz checks the laws with arbitrary requests and answers, seeded with the cases of
@@ -59,13 +59,12 @@ func (f *Format) laws(t *testing.T, a Adapter, own Own, data []byte) {
 	}
 }
 
-// stores reports whether the backend stores the body of such an operation.
+// stores reports whether the backend stores the body of an operation of a kind.
 func stores(k memproxy.Kind) bool {
 	return k.Writes() && k != memproxy.Attach && k != memproxy.Forget
 }
 
-// seen checks that every string of a value is in the operation, except the format's
-// own.
+// seen checks that every string of a value is in the operation, except those of the format.
 func seen(t *testing.T, op *memproxy.Operation, v *jsondoc.Value, ptr string, own Own) {
 	t.Helper()
 	for _, m := range v.Members {

@@ -80,8 +80,8 @@ func determined(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request
 	}
 }
 
-// patches checks that an operation without changes forwards the body unchanged, that
-// after all changes which a gate can make the rest is intact, and that the forwarded
+// patches checks that an operation without changes forwards the body unchanged, that all
+// changes which a gate can make leave the rest of the body intact, and that the forwarded
 // body decodes to the same operation.
 func patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, body []byte) {
 	t.Helper()
@@ -161,8 +161,8 @@ func patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 	s.value(was.Root, is.Root, "")
 }
 
-// seals checks that each stamp is sealed for the metadata that are forwarded with it,
-// and that every unchanged member is included.
+// seals checks that each stamp is sealed for the metadata that is forwarded with it, and
+// that the seal includes every unchanged member.
 func seals(t *testing.T, op *memproxy.Operation, encode func(*memproxy.Operation) []byte) {
 	t.Helper()
 	op.Seal = func(s memproxy.Stamp, metadata []byte) memproxy.Stamp {
@@ -172,7 +172,7 @@ func seals(t *testing.T, op *memproxy.Operation, encode func(*memproxy.Operation
 	defer func() { op.Seal = nil }()
 	doc, err := jsondoc.Parse(encode(op), 0)
 	if err != nil {
-		return // forms are sealed by the same code
+		return // the body is a form, which the same code seals
 	}
 	var walk func(v *jsondoc.Value)
 	walk = func(v *jsondoc.Value) {
@@ -270,7 +270,7 @@ func (s *survival) members(was, is *jsondoc.Value, ptr string) {
 
 func stamped(v *jsondoc.Value) bool { return v.Get(memproxy.StampPrefix+"id") != nil }
 
-// refusals checks that every decision is JSON that names the decision and its reasons.
+// refusals checks that every refusal is JSON that names the decision and its reasons.
 func refusals(t *testing.T, a Adapter, req memproxy.Request) {
 	t.Helper()
 	for _, status := range []int{0, 400, 401, 403, 404, 413, 415, 422, 429, 503} {
@@ -296,7 +296,7 @@ func refusals(t *testing.T, a Adapter, req memproxy.Request) {
 		if body.Detail == "" || body.Code == "" || body.Decision != "d-1" {
 			t.Errorf("%d: the body lacks detail, code or decision_id: %s", status, reply.Body)
 		}
-		// A missing memory and somebody else's have the same answer.
+		// A missing memory and one of another owner have the same answer.
 		if gives := len(body.Reasons) == 1 && body.Reasons[0] == d.Reasons[0]; gives == (status == 404) {
 			t.Errorf("%d: reasons %+v", status, body.Reasons)
 		}
@@ -311,7 +311,7 @@ func refusals(t *testing.T, a Adapter, req memproxy.Request) {
 func thins(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) {
 	t.Helper()
 	rd, err := a.Read(rt, req, reply)
-	if err != nil || rd.Traces { // removed traces are for the adapter's own tests
+	if err != nil || rd.Traces { // the adapter's own tests cover the removal of traces
 		return
 	}
 	base, err := a.Rewrite(rt, req, reply, rd)
@@ -338,13 +338,13 @@ func thins(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, rep
 	}
 }
 
-// projected reports whether a request asks for some fields of the elements alone.
+// projected reports whether a request selects some fields of the elements.
 func projected(rt memproxy.Route, req memproxy.Request) bool {
 	query, _ := url.ParseQuery(req.Query)
 	return rt.Params["fields"] != "" || query.Has("fields")
 }
 
-// left compares an answer without memory i to the rest of the reading.
+// left compares an answer without memory i to the reading without it.
 func left(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading, out []byte, i int) {
 	t.Helper()
 	thin := reply
@@ -372,7 +372,7 @@ func left(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, repl
 	}
 }
 
-// Passing checks that exactly the rows with a reason pass, that they govern nothing,
+// Passing checks that exactly the rows with a reason have Pass set, that their kind is Other,
 // and that only such rows are public.
 func Passing(t *testing.T, a Tabled, reasons map[string]string) {
 	t.Helper()

@@ -8,9 +8,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// misspelled are queries that name an owner in a way that servers in Python, clients in
-// Node and the proxy read differently. NAME is the claim; Name and nAME are parts of
-// other spellings of it.
+// misspelled are queries that name an owner in a way that servers in Python, clients in Node
+// and the proxy read differently. NAME stands for the claim; Name and nAME stand for parts
+// of other spellings of it.
 var misspelled = []string{
 	"CAMEL=x", "UPPER=x", "DASHED=x", "DOTTED=x", "NAME[]=x", "NAME[0]=x", "NAME[in]=x", "NAME%5B%5D=x", "NAME=x&NAME=y", "NAME=x&UPPER=x",
 	"NAME=x;NAME=y", "NAME=x;a=b", "%2575ser_id=x", "NAME%2500=x", "NAME%00=x", "%00NAME=x", "+NAME=x", "NAME+=x", "NAME%20=x", "NAME%0A=x", "%EF%BB%BFNAME=x",
@@ -21,8 +21,8 @@ var misspelled = []string{
 // spelled are queries that all readers read in the same way.
 var spelled = []string{"", "NAME=x", "NAME=x&NAME=x", "NAME=%2561", "unknown=1&unknown=2", "unknown%5B%5D=1&unknown%5B%5D=2", "camelCase=1&with-dash=2", "a[b][c]=1", "flag", "NAME=x&&unknown="}
 
-// RunSpelled checks every route of an adapter's table: a query names the owner in one
-// way or is refused with 400. Filled returns a path for a row's pattern.
+// RunSpelled checks that every route of an adapter's table refuses the misspelled queries
+// with 400 and accepts the spelled ones. filled returns a path for a row's pattern.
 func RunSpelled(t *testing.T, a Tabled, claim string, filled func(pattern string) string) {
 	first, last, _ := strings.Cut(claim, "_")
 	names := strings.NewReplacer("NAME", claim, "CAMEL", first+strings.ToUpper(last[:1])+last[1:], "UPPER", strings.ToUpper(claim), "DASHED", first+"-"+last, "DOTTED", first+"."+last)
@@ -43,7 +43,7 @@ func RunSpelled(t *testing.T, a Tabled, claim string, filled func(pattern string
 		}
 		plain := ask("")
 		if rt.Public || plain != nil && plain.Code == memproxy.RouteUnknown {
-			continue // not ruled on, or refused with any query
+			continue // the gate does not rule on the route, or the adapter refuses every query
 		}
 		for _, query := range misspelled {
 			if bad := ask(query); bad == nil || bad.Status != 400 {

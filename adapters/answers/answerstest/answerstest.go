@@ -24,10 +24,10 @@ type Adapter interface {
 	PruneEvent(memproxy.Route, []byte) memproxy.Pruned
 }
 
-// Table tests that every route that is read has a row, and for every row that an answer
-// with all claimed members is unchanged, that members without a claim are removed from
-// every object in it, and that strings of errors that are not known phrases are
-// replaced.
+// Table tests that every route whose answer is read has a row in the table. For every row it
+// tests that an answer with all claimed members is unchanged, that members without a claim
+// are removed from every object in it, and that strings of errors are replaced unless they
+// are known phrases.
 func Table(t *testing.T, p Adapter, table *answers.Table) {
 	t.Helper()
 	rows := map[string]bool{}
