@@ -58,18 +58,19 @@ func Length(w memproxy.Window) time.Duration {
 	return -1
 }
 
-// The hour is a sliding window of minutes. The writes of a minute count until the whole
-// minute is an hour old, so that any sixty minutes hold at most the limit.
+// The hour is a sliding window of minutes. Writes count until their whole minute is an
+// hour old, so that no sixty minutes contain more than the limit.
 const minutesCounted = 60
 
 // Minute is the number of t's minute since the epoch.
 func Minute(t time.Time) int64 { return t.Unix() / 60 }
 
-// Counted is the first minute in the window at t.
+// Counted is the first minute in the sliding window at t.
 func Counted(t time.Time) int64 { return Minute(t) - minutesCounted }
 
-// Latest is the last minute in the window at t: another replica's clock may be ahead.
-// Later minutes, of a clock that was wrong, do not count.
+// Latest is the last minute in the sliding window at t. It is in the future, because
+// the clock of another replica may be ahead. Later minutes come from a wrong clock and
+// do not count.
 func Latest(t time.Time) int64 { return Minute(t) + minutesCounted }
 
 func leaves(minute int64) time.Time {
@@ -79,14 +80,15 @@ func leaves(minute int64) time.Time {
 // Count is the state of a line's account.
 type Count struct {
 	Used int64
-	// Frees (of an hour) is the minute whose leaving makes room for the charge, or, if
-	// there is room now, the oldest minute in the window; 0: none.
+	// Frees is set for an hour line: the minute that has to leave the window to make room
+	// for the charge. If there is room already, it is the oldest minute in the window; 0
+	// if the window is empty.
 	Frees int64
 }
 
-// Slot is the number of t's window and when it ends. Minute windows are aligned to the
-// clock so that all replicas count in the same one. The hour has a single slot that
-// contains its minutes.
+// Slot returns the number of t's window and the time at which the window ends. Minute
+// windows are aligned to the clock so that all replicas count in the same one. The hour
+// has a single slot that contains its minutes.
 func Slot(w memproxy.Window, t time.Time) (slot int64, reset time.Time) {
 	d := Length(w)
 	if d <= 0 || w == memproxy.WindowHour {
@@ -104,7 +106,7 @@ func Settle(c memproxy.Charge, counts []Count, granted, fresh bool) memproxy.All
 		st := memproxy.LineState{Line: l, Used: counts[i].Used}
 		switch _, st.Reset = Slot(l.Window, c.Time); {
 		case l.Window != memproxy.WindowHour:
-		case counts[i].Frees == 0: // no minute that leaves makes room
+		case counts[i].Frees == 0: // the charge costs more than the limit, or the window is empty
 			st.Reset = c.Time.Add(time.Hour).UTC()
 		default:
 			st.Reset = leaves(counts[i].Frees)
@@ -114,7 +116,7 @@ func Settle(c memproxy.Charge, counts []Count, granted, fresh bool) memproxy.All
 			if !l.Soft {
 				at = l.Limit - l.Limit/5 // 80 %, rounded up, without overflow
 			} else {
-				at++ // a soft line warns when it is exceeded, a hard one at the mark
+				at++ // a soft line warns when it is exceeded, a hard line at 80 %
 			}
 			st.Warn = st.Used >= at && st.Used-c.Cost < at
 		}
@@ -128,7 +130,8 @@ func Settle(c memproxy.Charge, counts []Count, granted, fresh bool) memproxy.All
 	return a
 }
 
-// Over reports whether a line with that count refuses the charge.
+// Over reports whether a line with that count refuses the charge. Soft lines and
+// charges for memories that already exist (Written) are never refused.
 func Over(c memproxy.Charge, l memproxy.Line, used int64) bool {
 	return !c.Written && !l.Soft && l.Limit >= 0 && used+c.Cost > l.Limit
 }

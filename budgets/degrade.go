@@ -21,8 +21,8 @@ type Store interface {
 // Defaults of DegradingOptions.
 const (
 	DefaultShare memproxy.PerMille = 250
-	// DefaultDeadline leaves room for a burst of writes on few processors: one late call
-	// sends the whole process to its share.
+	// DefaultDeadline tolerates a burst of writes on a machine with few processors: a
+	// single late call switches the whole process to its share.
 	DefaultDeadline = 250 * time.Millisecond
 	// retry is how long the shared store is not called after a failure.
 	retry = time.Second
@@ -33,7 +33,7 @@ const (
 // DegradingOptions configure a Degrading store.
 type DegradingOptions struct {
 	Shared, Local Store
-	// Share is the part of each limit that this process may use alone while the shared
+	// Share is the part of each limit that this process may use by itself while the shared
 	// store is unavailable: about one over the number of replicas.
 	Share memproxy.PerMille
 	// Deadline bounds one call to the shared store.
@@ -44,13 +44,13 @@ type DegradingOptions struct {
 	Changed func(error)
 }
 
-// Degrading charges the shared store. While that does not answer in time, it charges a
-// share of the limits in the local store, and replays those charges to the shared store
-// once it answers again.
+// Degrading charges the shared store. While the shared store does not answer in time,
+// Degrading charges the local store with a share of the limits, and replays those
+// charges to the shared store once it answers again.
 type Degrading struct {
 	opt   DegradingOptions
 	mu    sync.Mutex
-	until time.Time // the shared store is not called until then
+	until time.Time // the shared store is not called before this time
 	away  bool
 	probe bool // a call is probing the shared store
 	owed  []owed
@@ -68,7 +68,7 @@ type owed struct {
 // maxReplays is how often the replay of a charge is tried.
 const maxReplays = 3
 
-// NewDegrading returns the store.
+// NewDegrading validates the options and returns the store.
 func NewDegrading(opt DegradingOptions) (*Degrading, error) {
 	if opt.Shared == nil || opt.Local == nil || opt.Clock == nil {
 		return nil, errors.New("budgets: a degrading store needs two stores and a clock")
@@ -83,7 +83,8 @@ func NewDegrading(opt DegradingOptions) (*Degrading, error) {
 	return &Degrading{opt: opt}, nil
 }
 
-// Charge implements the gate's budget.
+// Charge implements Store. It returns the shared store's allowance, or that of the
+// local store with reduced limits.
 func (d *Degrading) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowance, error) {
 	if err := Check(c); err != nil {
 		return memproxy.Allowance{}, err
@@ -97,10 +98,10 @@ func (d *Degrading) Charge(ctx context.Context, c memproxy.Charge) (memproxy.All
 	if err == nil && a.Granted && !c.Peek {
 		d.owe(owed{charge: c})
 	}
-	return a, err // its lines have the share as their limit
+	return a, err // its lines contain the reduced limits
 }
 
-// Release implements the gate's budget.
+// Release implements Store.
 func (d *Degrading) Release(ctx context.Context, c memproxy.Charge) error {
 	if err := Check(c); err != nil {
 		return err
@@ -112,7 +113,8 @@ func (d *Degrading) Release(ctx context.Context, c memproxy.Charge) error {
 	return d.opt.Local.Release(ctx, c)
 }
 
-// shared calls the shared store if that may be used, and reports whether it answered.
+// shared calls the shared store if try permits it, and reports whether the store
+// answered.
 func (d *Degrading) shared(ctx context.Context, call func(context.Context) error) bool {
 	ask, probe := d.try()
 	if !ask {
@@ -125,7 +127,8 @@ func (d *Degrading) shared(ctx context.Context, call func(context.Context) error
 	return err == nil
 }
 
-// share reduces every limit of a charge to the share, at least one.
+// share reduces every limit of a charge to this process's share, but to no less than
+// one.
 func (d *Degrading) share(c memproxy.Charge) memproxy.Charge {
 	lines := make([]memproxy.Line, len(c.Lines))
 	for i, l := range c.Lines {
@@ -155,7 +158,8 @@ func (d *Degrading) try() (ask, probe bool) {
 }
 
 // tried records the result of a call. While the store is unavailable only the probe can
-// mark it available: the result of an earlier call says nothing about now.
+// mark it available: a call that began before the failure says nothing about the
+// present.
 func (d *Degrading) tried(probe bool, err error) {
 	d.mu.Lock()
 	was := d.away
@@ -193,8 +197,8 @@ func (d *Degrading) startReplay(debts []owed) {
 	d.replays.Go(func() { d.replayAll(debts) })
 }
 
-// Close waits for the replay in progress; other debts are dropped. The stores stay
-// open.
+// Close waits for the replay in progress and drops the charges that still wait. The two
+// stores stay open.
 func (d *Degrading) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true

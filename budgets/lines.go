@@ -10,11 +10,12 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Lines are the budgets that a write of p on behalf of an end user draws on: hour and
-// total of p for that user ("": no named user), those of p for all users, its tenant's,
-// each field's, and the soft line that reports rapid writes. All callers without a
-// credential share one more bound, whatever users and sessions they name, because they
-// can choose names freely. Corrections add no memories, so they have no total lines.
+// Lines returns the budget lines that a write by p on behalf of an end user is charged
+// to: the hour and the total of p for that user ("" means no named user), of p for all
+// users, of p's tenant and of each field, and a soft line that reports rapid writes.
+// All callers without a credential share one more pair of lines, because they can
+// choose the names of users and sessions freely. Corrections add no memories, so they
+// are not charged to totals.
 func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line {
 	own := l.Default
 	if p.Trust == memproxy.TrustAnonymous {
@@ -49,8 +50,8 @@ func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, user str
 	return out
 }
 
-// userKey is the account of a principal for one end user. The user's name is
-// caller-chosen, so it is escaped as in records.
+// userKey is the account of a principal for one end user. The caller chooses the user's
+// name, so it is escaped as it is in audit records.
 func userKey(principal, user string) string {
 	return "user/" + url.PathEscape(principal) + "/" + url.PathEscape(memproxy.Inert(user))
 }
@@ -62,9 +63,9 @@ func times(n, by int64) int64 {
 	return n * by
 }
 
-// fit shortens a key to what stores accept. An id of a principal may be valid and still be
-// too long once it is escaped: the key then ends in a hash of all of it. No other key can
-// be the same, because escaping leaves no #.
+// fit shortens a key to the length that stores accept. The escaped form of a valid
+// principal id may be too long; such a key ends in "#" and a hash of the whole key.
+// Escaped keys contain no "#", so the result cannot collide with another key.
 func fit(key string) string {
 	if len(key) <= MaxKey {
 		return key

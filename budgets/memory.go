@@ -10,13 +10,14 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Bounds of remembered charge ids, for idempotence.
+// Charge ids are remembered, for idempotence, up to this age and this number.
 const (
 	remembered    = 10 * time.Minute
 	maxRemembered = 100_000
 )
 
-// Memory counts in this process. Windows follow the times of the charges.
+// Memory is a store that counts in this process. Windows follow the times of the
+// charges, not a clock.
 type Memory struct {
 	mu     sync.Mutex
 	counts map[account]int64
@@ -24,7 +25,7 @@ type Memory struct {
 	ids    map[deed]time.Time
 	order  []deed  // oldest first
 	swept  int64   // hour of the last sweep
-	totals *totals // nil: totals are not persistent
+	totals *totals // nil: totals are not stored in a file
 }
 
 // deed is a charge or release that took effect.
@@ -39,8 +40,8 @@ type account struct {
 	slot        int64
 }
 
-// NewMemory returns a store with the totals of the file, if there is one. Totals survive
-// a restart there; without a path they do not.
+// NewMemory returns a store. With a path it loads the totals from that file, and they
+// survive a restart; without a path they do not.
 func NewMemory(path string) (*Memory, error) {
 	m := &Memory{counts: map[account]int64{}, hours: map[account]sliding{}, ids: map[deed]time.Time{}}
 	if path == "" {
@@ -57,7 +58,7 @@ func NewMemory(path string) (*Memory, error) {
 	return m, nil
 }
 
-// Charge implements the gate's budget.
+// Charge implements Store.
 func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowance, error) {
 	if err := Check(c); err != nil {
 		return memproxy.Allowance{}, err
@@ -65,7 +66,7 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweep(c.Time)
-	// Few charges have more lines than these, and allocate.
+	// Most charges have fewer lines than this, so the slices need no allocation.
 	keys, counts := make([]account, 0, 8), make([]Count, 0, 8)
 	granted := true
 	for _, l := range c.Lines {
@@ -88,7 +89,7 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 	}
 	err := m.keep(c, c.Cost)
 	if err != nil && !c.Written {
-		return memproxy.Allowance{}, err // nothing is forwarded, so nothing counts
+		return memproxy.Allowance{}, err // after an error nothing is forwarded, so nothing is counted
 	}
 	for i, k := range keys {
 		counts[i].Used += c.Cost
@@ -108,7 +109,7 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 	return Settle(c, counts, true, true), err
 }
 
-// Release implements the gate's budget.
+// Release implements Store.
 func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 	if err := Check(c); err != nil {
 		return err
@@ -143,7 +144,8 @@ func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 	return err
 }
 
-// Ping returns an error while totals cannot be written: charges of totals fail then.
+// Ping returns an error while the file of totals cannot be written, because charges to
+// totals fail then.
 func (m *Memory) Ping(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,7 +155,7 @@ func (m *Memory) Ping(context.Context) error {
 	return m.totals.add([]entry{{Key: "room"}}) // a no-op entry
 }
 
-// keep appends changes of totals to the file.
+// keep appends the changes of totals to the file.
 func (m *Memory) keep(c memproxy.Charge, delta int64) error {
 	if m.totals == nil || delta == 0 {
 		return nil
@@ -184,7 +186,7 @@ func (m *Memory) shorten() {
 	m.totals.shorten(counts)
 }
 
-// remember adds a deed and drops expired ones.
+// remember adds a charge or release and drops expired ones.
 func (m *Memory) remember(id deed, at time.Time) {
 	m.ids[id] = at
 	m.order = append(m.order, id)
@@ -237,7 +239,7 @@ func (s sliding) during(at time.Time) sliding {
 	return s[first:end]
 }
 
-// count is the state of a line when a charge arrives.
+// count returns the state of a line's account before a charge.
 func (s sliding) count(c memproxy.Charge, l memproxy.Line) Count {
 	s = s.during(c.Time)
 	var out Count
@@ -271,6 +273,6 @@ func (s sliding) add(at time.Time, n int64) sliding {
 	case n > 0:
 		s = slices.Insert(s, i, written{minute, n})
 	}
-	first, _ := s.find(Counted(at)) // later minutes stay: at may be in the past
+	first, _ := s.find(Counted(at)) // later minutes are kept: at may be in the past
 	return slices.DeleteFunc(s[first:], func(w written) bool { return w.n <= 0 })
 }

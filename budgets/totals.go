@@ -12,30 +12,31 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// total identifies an account without expiry.
+// total identifies an account that never expires.
 type total struct{ tenant, key string }
 
-// entry is one line of the file: a change of a total.
+// entry is one line of the file: a change of a total by a number of writes.
 type entry struct {
 	Tenant string `json:"t,omitempty"`
 	Key    string `json:"k"`
 	Delta  int64  `json:"d"`
 }
 
-// totals is an append-only file of changes, compacted to one line per account when it
-// is opened and when it has grown long. The changes of a charge are one write without
-// fsync: a crash of the process loses nothing, a power failure the last moments.
+// totals is an append-only file of changes. It is compacted to one line per account
+// when it is opened and when it has grown long. The changes of a charge are one write
+// without fsync: a crash of the process loses nothing, a power failure may lose the
+// last changes.
 type totals struct {
-	path  string
-	f     *os.File
-	size  int64 // bytes that are known to be complete
-	lines int
-	most  int           // lines at which the file is compacted
-	full  bool          // the last write failed
-	buf   *bytes.Buffer // for the next lines
+	path      string
+	f         *os.File
+	size      int64 // size of the file up to its last complete line
+	lines     int
+	compactAt int           // lines at which the file is compacted
+	full      bool          // the last write failed
+	buf       *bytes.Buffer // encodes the next lines
 }
 
-// slack is how many lines the file may have beyond four per account.
+// slack is the number of lines that the file may have in addition to four per account.
 const slack = 10_000
 
 func openTotals(path string) (*totals, map[total]int64, error) {
@@ -53,21 +54,21 @@ func openTotals(path string) (*totals, map[total]int64, error) {
 	return t, counts, nil
 }
 
-// rewrite compacts the file to one line per account. If it fails, the old file stays in
-// use.
+// rewrite compacts the file to one line per account. If that fails, the old file stays
+// in use.
 func (t *totals) rewrite(counts map[total]int64) error {
 	tmp := t.path + ".new"
 	f, err := durable.Open(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return fmt.Errorf("budgets: %w", err)
 	}
-	fresh := totals{path: t.path, f: f, buf: new(bytes.Buffer), most: 4*len(counts) + slack}
+	fresh := totals{path: t.path, f: f, buf: new(bytes.Buffer), compactAt: 4*len(counts) + slack}
 	all := make([]entry, 0, len(counts))
 	for k, n := range counts {
 		all = append(all, entry{k.tenant, k.key, n})
 	}
 	err = fresh.add(all)
-	fresh.buf = new(bytes.Buffer) // those of a charge are few
+	fresh.buf = new(bytes.Buffer) // the buffer for all accounts is large, that of one charge is small
 	if err == nil {
 		err = errors.Join(f.Sync(), os.Rename(tmp, t.path))
 	}
@@ -123,7 +124,7 @@ func readTotals(path string) (map[total]int64, error) {
 	return counts, nil
 }
 
-// add appends changes, all or none: a partial write (disk full) is truncated, so that
+// add appends changes, all or none. A partial write (disk full) is truncated, so that
 // the next line does not continue a torn one.
 func (t *totals) add(changes []entry) error {
 	t.buf.Reset()
@@ -143,13 +144,13 @@ func (t *totals) add(changes []entry) error {
 }
 
 // long reports whether the file should be compacted.
-func (t *totals) long() bool { return t.lines > t.most }
+func (t *totals) long() bool { return t.lines > t.compactAt }
 
-// shorten compacts the file. If that fails the long file stays valid, and the next
-// attempt is put off.
+// shorten compacts the file. If that fails, the long file stays valid and the next
+// attempt is made at twice its length.
 func (t *totals) shorten(counts map[total]int64) {
 	if t.rewrite(counts) != nil {
-		t.most *= 2
+		t.compactAt *= 2
 	}
 }
 

@@ -67,7 +67,7 @@ func TestTotalsStayShort(t *testing.T) {
 	if err != nil || len(counts) != 0 {
 		t.Fatal(counts, err)
 	}
-	f.most = 3
+	f.compactAt = 3
 	for range 4 {
 		must.Do(t, f.add([]entry{{"acme", "k", 2}}))
 	}
@@ -75,8 +75,8 @@ func TestTotalsStayShort(t *testing.T) {
 		t.Fatal("four lines are not long")
 	}
 	f.shorten(map[total]int64{{"acme", "k"}: 8})
-	if f.long() || f.lines != 1 || f.most != 4+slack {
-		t.Errorf("%d lines, at most %d", f.lines, f.most)
+	if f.long() || f.lines != 1 || f.compactAt != 4+slack {
+		t.Errorf("%d lines, at most %d", f.lines, f.compactAt)
 	}
 	must.Do(t, f.add([]entry{{"acme", "k", 1}}))
 	must.Do(t, f.close())
@@ -96,10 +96,10 @@ func TestTotalsThatCannotBeShortened(t *testing.T) {
 	if err := os.Mkdir(path+".new", 0o700); err != nil { // blocks the new file
 		t.Fatal(err)
 	}
-	f.most = 1
+	f.compactAt = 1
 	f.shorten(map[total]int64{{"", "k"}: 1})
-	if f.most != 2 {
-		t.Errorf("the next try is at %d lines", f.most)
+	if f.compactAt != 2 {
+		t.Errorf("the next try is at %d lines", f.compactAt)
 	}
 	must.Do(t, f.add([]entry{{"", "k", 1}}))
 	must.Do(t, f.close())

@@ -104,8 +104,8 @@ func hourIsGivenBack(t *testing.T, b *bench) {
 	b.refuse(b.ask(1, line), 0, 3)
 }
 
-// Charges of a clock that is far ahead stop counting once the clock is right; those of
-// a replica whose clock is minutes ahead count.
+// Charges whose times are far ahead stop counting once the clock is right; those of a
+// replica whose clock is a few minutes ahead count.
 func hourOfAWrongClock(t *testing.T, b *bench) {
 	line := hour("principal/a", 3)
 	for ahead, counts := range map[time.Duration]int64{10 * time.Minute: 1, 90 * time.Minute: 0, 9 * 365 * 24 * time.Hour: 0} {

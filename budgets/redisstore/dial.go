@@ -14,7 +14,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// errURL gives no details: the URL contains a password, and errors are logged.
+// errURL omits the parser's message: the URL contains a password, and errors are
+// logged.
 var errURL = errors.New("redisstore: the URL cannot be read")
 
 type target struct {
@@ -87,12 +88,12 @@ func parse(raw string) (target, error) {
 	return t, nil
 }
 
-// client makes the client for a server, a Cluster or a Sentinel, without connecting.
-// Retries are off: a retried charge would need the first result to be known, and
-// Degrading falls back faster. The context's deadline applies, which is not go-redis's
-// default.
+// client returns a client for a server, a Cluster or a Sentinel, without connecting.
+// Retries are off: retrying a charge would require knowing the result of the first
+// attempt, and Degrading falls back faster. Calls end at the context's deadline, which
+// go-redis ignores by default.
 func (t target) client(timeout time.Duration) redis.UniversalClient {
-	logging.Disable() // it logs as plain text what is returned as errors
+	logging.Disable() // go-redis prints as plain text the errors that it also returns
 	o := t.one
 	o.MaxRetries, o.ContextTimeoutEnabled, o.DialerRetries = -1, true, 1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
@@ -115,7 +116,7 @@ func (t target) client(timeout time.Duration) redis.UniversalClient {
 			MaxRedirects: 3, MaxRetries: -1, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: o.PoolSize,
 			DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 			DisableIdentity: true, MaintNotificationsConfig: quiet(),
-			DisableRoutingPolicies: true, // they send COMMAND, for longer than the context allows
+			DisableRoutingPolicies: true, // go-redis would send COMMAND for it, for longer than the context allows
 		})
 	case t.master != "":
 		return redis.NewFailoverClient(&redis.FailoverOptions{
@@ -129,13 +130,13 @@ func (t target) client(timeout time.Duration) redis.UniversalClient {
 	return redis.NewClient(o)
 }
 
-// quiet disables hosted Redis's hand-over notices: a broken connection is an outage,
-// which Degrading handles.
+// quiet disables go-redis's support for hand-over notices of hosted Redis: a broken
+// connection is an outage, which Degrading handles.
 func quiet() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// scripts runs the scripts with go-redis. The client is not embedded, because the
+// scripts runs the Lua scripts with go-redis. The client is not embedded, because the
 // compiler would generate wrappers for its 500 methods.
 type scripts struct {
 	client              redis.UniversalClient
@@ -154,9 +155,9 @@ func (s scripts) release(ctx context.Context, keys []string, args []any) error {
 func (s scripts) ping(ctx context.Context) error { return s.failed(ctx, s.client.Ping(ctx).Err()) }
 func (s scripts) close() error                   { return s.client.Close() }
 
-// failed reduces a server's error to its code: the rest may contain the password (from
-// a server without AUTH) or any text for the log. It also reloads a Cluster's slot map,
-// which go-redis would do only once a minute, in case the node was replaced.
+// failed reduces a server's error to its code, because the rest may contain the
+// password (from a server without AUTH) or arbitrary text. It also reloads a Cluster's
+// slot map, in case the node was replaced; go-redis would reload it only once a minute.
 func (s scripts) failed(ctx context.Context, err error) error {
 	if c, ok := s.client.(*redis.ClusterClient); ok && err != nil {
 		c.ReloadState(ctx)
@@ -172,15 +173,15 @@ func (s scripts) failed(ctx context.Context, err error) error {
 	return errors.New("the server answers " + code)
 }
 
-// maxCode is longer than any error code of Redis.
+// maxCode is longer than any error code of Redis, in bytes.
 const maxCode = 16
 
-// most bounds a reply: its bytes and the lengths that it announces. go-redis allocates
-// an announced length in advance and panics if it cannot. The longest valid reply is
-// the list of a Cluster's nodes.
-const most = 1 << 20
+// maxReply bounds a reply: its size and the lengths that it announces, in bytes.
+// go-redis allocates an announced length in advance and panics if it cannot. The
+// longest valid reply is the list of a Cluster's nodes.
+const maxReply = 1 << 20
 
-// bounded limits what may be read after each write.
+// bounded is a connection that limits how much may be read after each write.
 type bounded struct {
 	net.Conn
 	left   int
@@ -188,13 +189,13 @@ type bounded struct {
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	b.left = most
+	b.left = maxReply
 	return b.Conn.Write(p)
 }
 
-// Read counts numbers wherever a length could start, because it does not parse text;
-// text with such numbers is rare and short. After the limit every read fails, since
-// go-redis reads on after an error.
+// Read checks numbers wherever an announced length could start, because it does not
+// parse the protocol; text with such numbers is rare and short. Once the limit is
+// exceeded every read fails, because go-redis continues to read after an error.
 func (b *bounded) Read(p []byte) (n int, err error) {
 	if b.left >= 0 {
 		n, err = b.Conn.Read(p)
@@ -205,7 +206,7 @@ func (b *bounded) Read(p []byte) (n int, err error) {
 		case strings.IndexByte("$*%~>|!=+", c) >= 0:
 			b.length = 0
 		case b.length >= 0 && '0' <= c && c <= '9':
-			b.length = min(10*b.length+int(c-'0'), most+1)
+			b.length = min(10*b.length+int(c-'0'), maxReply+1)
 		case b.length >= 0:
 			b.left, b.length = b.left-b.length, -1
 		}
@@ -216,8 +217,8 @@ func (b *bounded) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// plain is a connection without TLS. go-redis checks the socket for whether the server
-// closed it.
+// plain is a connection without TLS. It exposes the socket, from which go-redis detects
+// that the server closed the connection.
 type plain struct{ bounded }
 
 func (p *plain) SyscallConn() (syscall.RawConn, error) { return p.Conn.(syscall.Conn).SyscallConn() }

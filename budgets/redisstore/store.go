@@ -24,11 +24,11 @@ var chargeLua string
 //go:embed release.lua
 var releaseLua string
 
-// remembered is how long charge ids are kept for idempotence: longer than any retry or
-// replay.
+// remembered is how long charge ids are kept for idempotence. It is longer than any
+// retry or replay takes.
 const remembered = 10 * time.Minute
 
-// DefaultTimeout bounds dialling, writing and reading, unless the context ends earlier.
+// DefaultTimeout bounds each dial, write and read, unless the context ends earlier.
 const DefaultTimeout = 250 * time.Millisecond
 
 // Options configure a Store.
@@ -43,14 +43,14 @@ type Options struct {
 	Prefix string
 }
 
-// Store counts in Redis.
+// Store is a budget store in Redis.
 type Store struct {
 	server server
 	prefix string
 }
 
-// server runs the scripts. Being an interface without go-redis's types, it spares
-// packages that import this one the compilation of its generic functions.
+// server runs the scripts. The interface mentions no types of go-redis, which spares
+// packages that import this one the compilation of go-redis's generic functions.
 type server interface {
 	charge(ctx context.Context, keys []string, args []any) ([]int64, error)
 	release(ctx context.Context, keys []string, args []any) error
@@ -58,8 +58,8 @@ type server interface {
 	close() error
 }
 
-// New returns a store without connecting: a Redis that is down at the start is handled
-// like a later outage.
+// New returns a store without connecting, so that a Redis that is down at the start is
+// handled like a later outage.
 func New(opt Options) (*Store, error) {
 	opt.Timeout, opt.Prefix = cmp.Or(opt.Timeout, DefaultTimeout), cmp.Or(opt.Prefix, "memproxy")
 	if strings.ContainsAny(opt.Prefix, "{}") {
@@ -72,7 +72,8 @@ func New(opt Options) (*Store, error) {
 	return &Store{server: scripts{t.client(opt.Timeout), redis.NewScript(chargeLua), redis.NewScript(releaseLua)}, prefix: opt.Prefix}, nil
 }
 
-// tag is the hash tag of a tenant's keys, so that a charge has one Cluster slot.
+// tag returns the hash tag of a tenant's keys. It puts all keys of a charge into one
+// slot of a Cluster.
 func (s *Store) tag(tenant string) string {
 	if tenant == "" || tenant[0] == '#' || strings.ContainsAny(tenant, "{}") || len(tenant) > 64 {
 		sum := sha256.Sum256([]byte(tenant))
@@ -105,10 +106,10 @@ func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowan
 	args = append(args, c.Cost, remember, budgets.Minute(c.Time), budgets.Counted(c.Time))
 	for _, l := range c.Lines {
 		soft := 0
-		if l.Soft || c.Written { // refuses nothing
+		if l.Soft || c.Written { // such a line never refuses
 			soft = 1
 		}
-		// Keep windows for twice their length, for replicas whose clocks are behind.
+		// Windows are kept for twice their length, for replicas whose clocks are behind.
 		args = append(args, l.Limit, soft, 2*budgets.Length(l.Window).Milliseconds(), slides(l))
 	}
 	reply, err := s.server.charge(ctx, s.keys(c, "charge"), args)
@@ -125,7 +126,7 @@ func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowan
 	return budgets.Settle(c, counts, reply[0] == 1, reply[1] == 1), nil
 }
 
-// slides is 1 for an hour, which is a sliding window.
+// slides returns 1 for an hour line, which has a sliding window, else 0.
 func slides(l memproxy.Line) int {
 	if l.Window == memproxy.WindowHour {
 		return 1
