@@ -11,21 +11,22 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// errUnbroken: there is nothing to accept.
+// errUnbroken means that the chain has no fault that could be accepted.
 var errUnbroken = fmt.Errorf("%w: that chain has no faults to accept", memproxy.ErrState)
 
-// hashed is the prefix of the name of a tenant of which only anchors are left.
+// hashed is the prefix of a tenant's name if only the anchors of its chain are left:
+// the rest is the tenant's hash in the anchors.
 const hashed = "sha256:"
 
-// Accept implements review.Integrity. The acceptance and the faults are recorded before
-// anything changes, and the new head is anchored before it is returned.
+// Accept implements review.Integrity. It records the acceptance and the faults in the
+// audit log before it changes anything, and anchors the new head before it returns it.
 func (c *Checker) Accept(ctx context.Context, q review.AcceptRequest) (review.AcceptReport, error) {
 	report := review.AcceptReport{Tenant: q.Tenant, Head: memproxy.ChainHead{Tenant: q.Tenant}}
 	if !c.working.TryLock() {
 		return report, errWorking
 	}
 	defer c.working.Unlock()
-	c.anchors.mu.Lock() // no fault is reported meanwhile
+	c.anchors.mu.Lock() // Anchor must not report a fault while it is being accepted
 	defer c.anchors.mu.Unlock()
 	last, err := c.anchored(ctx)
 	if err != nil {
@@ -51,7 +52,7 @@ func (c *Checker) Accept(ctx context.Context, q review.AcceptRequest) (review.Ac
 		}
 	}
 	breached := false
-	if !lost { // of a chain that is gone only the end was recorded
+	if !lost { // a chain that was deleted has no stored faults, only anchors
 		if breached, err = c.breached(ctx, q.Tenant); err != nil {
 			return report, err
 		}
@@ -80,7 +81,8 @@ func (c *Checker) Accept(ctx context.Context, q review.AcceptRequest) (review.Ac
 	return report, nil
 }
 
-// wrong returns the unaccepted faults of a chain.
+// wrong returns the unaccepted faults of a chain. lost means that nothing is left of
+// it.
 func (c *Checker) wrong(ctx context.Context, tenant string, lost bool, reached anchor) ([]memproxy.ChainFault, error) {
 	if lost {
 		if reached.Position == 0 {
@@ -103,12 +105,12 @@ func (c *Checker) wrong(ctx context.Context, tenant string, lost bool, reached a
 	return faults, err
 }
 
-// gone is the fault of a chain of which nothing is left.
+// gone returns the fault of a chain of which nothing is left.
 func gone(tenant string) memproxy.ChainFault {
 	return memproxy.ChainFault{Class: memproxy.FaultTruncate, Tenant: tenant, Position: 1, Detail: "the whole chain is gone"}
 }
 
-// kindsOf are the distinct classes of faults.
+// kindsOf lists the distinct classes of faults.
 func kindsOf(faults []memproxy.ChainFault) string {
 	var out []string
 	for i := range faults {

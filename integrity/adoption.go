@@ -18,28 +18,29 @@ import (
 )
 
 // The pace of sealing backends at their first start. Each page is read within the
-// client's own deadlines (screen/hunt), at slowRate.
+// client's own deadlines (screen/hunt), at Pace.Slow.
 const (
 	// sealPoll is how often unsealed backends are tried.
 	sealPoll = time.Minute
-	// sealPatience is the longest pause after a backend could not be read; it begins
-	// with sealPoll and doubles.
+	// sealPatience is the longest pause between attempts to read a backend. The pauses
+	// begin with sealPoll and double.
 	sealPatience = time.Hour
-	// sealLease is how long another process waits for a killed one. Reading a page with
-	// all retries takes less.
+	// sealLease is how long other processes wait for one that was killed. It is longer
+	// than reading a page with all retries takes.
 	sealLease = 10 * time.Minute
-	// sealPasses limits the passes. The second finds objects that moved between pages
-	// during deletions; more are needed only if a pass found something.
+	// sealPasses limits the passes over a backend. The second pass finds objects that
+	// moved between pages during deletions; further passes are needed only if a pass found
+	// something.
 	sealPasses = 3
-	// sealTries is the number of consecutive failures after which the cursor is
-	// dropped: its memory may have been deleted.
+	// sealTries is the number of consecutive failures after which the cursor is dropped,
+	// because its memory may have been deleted.
 	sealTries = 3
 )
 
-// errClaimed: another process has the lease.
+// errClaimed means that another process holds the lease.
 var errClaimed = errors.New("another process seals this backend")
 
-// adopted records, by backend, whether it is sealed.
+// adopted records, for each backend, whether it is sealed.
 type adopted struct {
 	mu   sync.Mutex
 	sets map[string]bool
@@ -51,18 +52,17 @@ func (a *adopted) set(backend string, sealed bool) {
 	a.sets[backend] = sealed
 }
 
-// Sealed returns the backends that are sealed at their first start, with whether that
-// is done.
+// Sealed reports for each backend whether its content at the first start is recorded.
 func (c *Checker) Sealed() map[string]bool {
 	c.adopted.mu.Lock()
 	defer c.adopted.mu.Unlock()
 	return maps.Clone(c.adopted.sets)
 }
 
-// adoptions are jobs that seal unsealed backends in the background; nothing waits for
-// them.
+// adoptions returns the jobs that seal unsealed backends in the background. No other
+// job waits for them.
 func (c *Checker) adoptions() []upkeep.Job {
-	holder := "" // no other process has the ledger: what a killed one had claimed is ours
+	holder := "" // a ledger file has one process, which may take over the lease of a killed one
 	if shared(c.Config) {
 		holder = c.NewID()
 	}
@@ -75,21 +75,21 @@ func (c *Checker) adoptions() []upkeep.Job {
 	return jobs
 }
 
-// adoption records what one backend holds without a known author, as ids and hashes
-// that belong to nobody, so that no tenant gets what may be another's. An operator who
-// knows the owners assigns them with `memproxy audit seal`.
+// adoption seals one backend: it records what the backend holds without a known author,
+// as ids and hashes without an owner, so that no tenant gets another tenant's memories.
+// An operator who knows the owners assigns them with `memproxy audit seal`.
 type adoption struct {
 	c        *Checker
 	backend  config.Backend
 	holder   string
 	sealed   bool
-	next     time.Time // not before
-	failed   error     // why there is a next
+	next     time.Time // time of the next attempt
+	failed   error     // why the last attempt failed
 	failures int
 }
 
-// attempt continues the seal, unless the backend is sealed. After failures to read it
-// the pauses grow.
+// attempt continues the seal, unless the backend is sealed. The pauses grow while the
+// backend cannot be read.
 func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 	if a.sealed || now.Before(a.next) {
 		return a.failed
@@ -120,15 +120,16 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 	if hunt.Denied(err) && a.backend.Credential.Reveal() == "" {
 		err = fmt.Errorf("%w: memproxy lists what it holds with backends[].credential, which is not set", err)
 	}
-	// The error keeps one text, so that it is logged once.
+	// The text of the error does not change between attempts, so that it is logged once.
 	a.failed = fmt.Errorf("backend %s is not sealed yet: out-of-band additions cannot be distinguished from its earlier content: %w", a.backend.Name, err)
 	return a.failed
 }
 
-// unsealed reports whether a seal that is in the audit log is missing in the ledger, and
-// restores it: removing it would have out-of-band memories sealed as if they had been
-// there before. It does nothing for a shared ledger, whose seal may be in another
-// process's log, and for an empty ledger, which is a new one.
+// unsealed reports whether the audit log has a completed seal that is missing in the
+// ledger, and restores it. Otherwise, someone who removed the seal would have
+// out-of-band memories sealed as if they had been there before. unsealed does nothing
+// for a shared ledger, because the seal may be in the log of another process, and for
+// an empty ledger, which is new.
 func (a *adoption) unsealed(ctx context.Context) (bool, error) {
 	if shared(a.c.Config) {
 		return false, nil
@@ -155,7 +156,7 @@ func (a *adoption) unsealed(ctx context.Context) (bool, error) {
 	return true, a.c.Ledger.Backends.Seal(ctx, a.backend.Name)
 }
 
-// The details of a seal's records.
+// The details of the audit records of a seal.
 const (
 	sealBegun = "begun: what is there is recorded, without an owner"
 	sealDone  = " memories that nobody is known to have written were there before"
@@ -226,7 +227,8 @@ func (a *adoption) pass(ctx context.Context, at memproxy.Sealing) (memproxy.Seal
 	return at, err
 }
 
-// page returns the memories of a page without a known author. A stamp names its author.
+// page returns the memories of a page that have no known author. A stamp names the
+// author.
 func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
 	owners, err := recordsOf(ctx, a.c, a.backend.Name, p.items)
 	if err != nil {
@@ -235,14 +237,14 @@ func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
 	var out []memproxy.Found
 	for _, item := range p.items {
 		if rec := owners[item.ID]; rec.Owned() || item.ID == "" || item.Raw == "" {
-			continue // a part of the one before is without Raw
+			continue // part of the preceding item, which has the Raw
 		}
 		f := memproxy.Found{MemoryKey: memproxy.MemoryKey{Backend: a.backend.Name, Kind: memproxy.TargetMemory, ID: item.ID}}
 		m, err := read(p.adapter, item)
 		switch {
 		case err == nil && m.Stamp != nil:
 			continue
-		case err == nil && !item.Unread: // an unreadable one was there all the same
+		case err == nil && !item.Unread: // an unreadable memory was there as well
 			f.SHA256 = memproxy.TextSHA256(m.Text)
 		}
 		out = append(out, f)

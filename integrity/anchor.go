@@ -9,25 +9,25 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// anchorAgain is after what time an unchanged head is anchored again, because the log
-// may delete old records.
+// anchorAgain is the age at which an unchanged head is anchored again, because the
+// audit log may delete old records.
 const anchorAgain = 24 * time.Hour
 
-// anchor is the head of a chain and the time it was recorded.
+// anchor is the head of a chain and the time at which it was recorded.
 type anchor struct {
 	memproxy.ChainHead
 	noted time.Time
 }
 
-// anchors are the heads that were recorded last, by tenant.
+// anchors holds the last recorded head of each tenant's chain.
 type anchors struct {
 	mu   sync.Mutex
 	last map[string]anchor // by the tenant's hash; nil until the log was read
 }
 
 // Anchor records the present heads of the chains that grew. Each chain must still
-// contain its last anchor. One that does not is broken and is not anchored any more, so
-// the newest anchor vouches for all before it.
+// contain its last anchor. A chain that does not is broken and is not anchored any
+// more, so that the newest anchor of a chain covers everything before it.
 func (c *Checker) Anchor(ctx context.Context) error {
 	c.anchors.mu.Lock()
 	defer c.anchors.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *Checker) breached(ctx context.Context, tenant string) (bool, error) {
 	return slices.ContainsFunc(known, func(b memproxy.Breach) bool { return !b.Accepted }), err
 }
 
-// anchorEvent is the record of a head. It names no tenant.
+// anchorEvent returns the audit event of a head. It contains name, not the tenant.
 func anchorEvent(now time.Time, name string, h memproxy.ChainHead) memproxy.Event {
 	return memproxy.Event{
 		Type: memproxy.EventAnchor, Time: now, Targets: []string{name}, Items: int(h.Position), ContentSHA256: h.Link,

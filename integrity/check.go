@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// maxChecks limits the memories that wait for a check. Those beyond are found again
-	// by the next read or by the sweep.
+	// maxChecks limits the memories that wait for a check. The next read or sweep finds
+	// those above it again.
 	maxChecks = 1024
-	// checkSettle is how long the ledger may take to record an agent's edit after its
-	// turn has ended.
+	// checkSettle is how long the ledger may take, after the end of an agent's turn, to
+	// record what the agent edited.
 	checkSettle = 5 * time.Second
 )
 
-// checks are the memories that the sweep takes first, because a read showed another
-// text than the recorded one. A Letta agent changes its blocks inside the backend, and
+// checks are the memories that the sweep checks first, because a read returned another
+// text than the recorded one. A Letta agent edits its blocks inside the backend, and
 // the ledger records that after the turn. So each check waits until every turn that was
-// running has ended; a text that is still not recorded then is an out-of-band change.
+// running has ended; a text that is not recorded by then is an out-of-band change.
 type checks struct {
 	c    *Checker
 	mu   sync.Mutex
@@ -32,7 +32,7 @@ type checks struct {
 	wake upkeep.Signal
 }
 
-// check is a memory and the hash of its recorded text, "" for none.
+// check identifies a memory, with the hash of its recorded text or "".
 type check struct {
 	memproxy.MemoryKey
 	tenant, recorded string
@@ -44,8 +44,9 @@ type waiting struct {
 	quiet    time.Time // when its turns were first found to have ended
 }
 
-// Check makes the sweep check a memory first, because a read showed another text than
-// row has. It reports false if agents do not write such memories.
+// Check asks the sweep to check a memory first, because a read returned another text
+// than the one in row. It returns false if the backend's agents do not write such
+// memories, which need no wait.
 func (c *Checker) Check(row memproxy.Ownership) bool {
 	b, err := c.Config.Backend(row.Backend)
 	t := c.Turns(row.Backend)
@@ -63,8 +64,8 @@ func (c *Checker) Check(row memproxy.Ownership) bool {
 	return true
 }
 
-// Differs records that the backend shows another text of a memory than row has: at once
-// or, if an agent may be writing it, after its turn.
+// Differs reports that the backend holds another text of a memory than row: at once or,
+// if an agent may be writing it, after the agent's turn.
 func (c *Checker) Differs(ctx context.Context, row memproxy.Ownership) error {
 	b, err := c.Config.Backend(row.Backend)
 	if err != nil || c.Check(row) || !c.Traits(b, row.ID).Listed {
@@ -73,8 +74,8 @@ func (c *Checker) Differs(ctx context.Context, row memproxy.Ownership) error {
 	return c.reportFinding(ctx, differs(memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, row.Scope.Tenant))
 }
 
-// make runs the checks that are due. It returns upkeep.Due while others wait.
-func (q *checks) make(ctx context.Context, now time.Time) error {
+// runDue runs the checks that are due. It returns upkeep.Due while others wait.
+func (q *checks) runDue(ctx context.Context, now time.Time) error {
 	due, waiting := q.due(now)
 	var errs []error
 	for _, k := range due {
@@ -110,7 +111,7 @@ func (q *checks) due(now time.Time) (due []check, waiting int) {
 	return due, len(q.open)
 }
 
-// check reports a memory and flags it, if nothing was recorded of it since the read.
+// check reports and flags a memory, unless something was recorded of it since the read.
 func (q *checks) check(ctx context.Context, k check) error {
 	c := q.c
 	ctx, cancel := context.WithTimeout(ctx, c.RecordTime)
@@ -132,7 +133,7 @@ func (q *checks) check(ctx context.Context, k check) error {
 	return c.reportFinding(ctx, differs(k.MemoryKey, k.tenant))
 }
 
-// differs is the finding that a text is not the recorded one.
+// differs returns the finding that a text differs from the recorded one.
 func differs(k memproxy.MemoryKey, tenant string) *memproxy.Discrepancy {
 	return &memproxy.Discrepancy{
 		MemoryKey: k, Tenant: tenant, Class: memproxy.FaultTamper, Code: memproxy.IntegrityMismatch,

@@ -1,7 +1,7 @@
-// Package integrity finds out-of-band changes: it compares what a backend holds, and
-// the chains of the ledger, with what was recorded, and flags and reports differences.
-// It seals what a backend held before memproxy, anchors the heads of the chains in the
-// audit log, and repairs nothing.
+// Package integrity finds out-of-band changes. It compares the content of a backend and
+// the hash chains of the ledger with what was recorded, and flags and reports the
+// differences. It seals what a backend held before memproxy and anchors the heads of
+// the chains in the audit log. It repairs nothing.
 package integrity
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// Traits describe how objects of a sort are compared.
+// Traits describe how objects of one sort are compared.
 type Traits struct {
 	// Listed: the backend's pages contain objects of this sort.
 	Listed bool
@@ -38,12 +38,12 @@ type Traits struct {
 	AgentsAdd, AgentsEdit bool
 }
 
-// Turns are the turns of a backend's agents that run through this process.
+// Turns gives access to the turns of a backend's agents that run through this process.
 type Turns interface {
-	// TurnsBegun returns a function that reports whether a turn that is running now is
+	// TurnsBegun returns a function that reports whether any of the turns running now is
 	// still running.
 	TurnsBegun() (underway func() bool)
-	// LongestTurn is the longest duration of a turn.
+	// LongestTurn returns the maximum duration of a turn.
 	LongestTurn() time.Duration
 }
 
@@ -57,15 +57,15 @@ type Options struct {
 	Log      *slog.Logger
 	Clock    func() time.Time
 	NewID    func() string
-	// Open opens a backend for reading; with scopes, only what is in them.
+	// Open opens a backend for reading. With scopes, only objects in them are read.
 	Open func(ctx context.Context, b config.Backend, scopes []memproxy.Scope) (gate.Locator, hunt.Pager, error)
-	// Traits returns those of an object, by its id.
+	// Traits returns the traits of an object, by its id.
 	Traits func(b config.Backend, id string) Traits
-	// Turns returns those of a backend, nil if it runs no agents.
+	// Turns returns the turns of a backend, or nil if it runs no agents.
 	Turns func(backend string) Turns
 	Pace  Pace // zero: DefaultPace
-	// RecordTime limits the time to write an audit record, and to look one memory up;
-	// 0: DefaultRecordTime.
+	// RecordTime limits the time to write an audit record, and to look up one memory; 0 is
+	// DefaultRecordTime.
 	RecordTime time.Duration
 }
 
@@ -74,12 +74,13 @@ const DefaultRecordTime = 10 * time.Second
 
 // Pace is the speed of reading backends, and how long to wait for writes.
 type Pace struct {
-	// Settle is how long an apparent difference may take to resolve: a write that has
-	// reached the backend and not yet the ledger.
+	// Settle is how long a write that has reached the backend may take to reach the
+	// ledger. Differences that are gone by then are not reported.
 	Settle time.Duration
 	// Patience is how long a sweep waits for running turns of agents.
 	Patience time.Duration
-	// Rate is the maximum of pages a second if a person waits, Slow in the background.
+	// Rate is the maximum number of pages per second while a person waits, Slow that in
+	// the background.
 	Rate, Slow float64
 }
 
@@ -100,7 +101,7 @@ type Checker struct {
 	adopted   adopted
 }
 
-// New returns a Checker, which does nothing by itself; see Jobs.
+// New returns a Checker. It starts nothing; see Jobs.
 func New(opt Options) *Checker {
 	if opt.Pace == (Pace{}) {
 		opt.Pace = DefaultPace
@@ -114,7 +115,7 @@ func New(opt Options) *Checker {
 	return c
 }
 
-// event is an event about the stores instead of a request.
+// event returns an event about a store, as opposed to a request.
 func (c *Checker) event(t memproxy.EventType, tenant, backend, detail string, targets ...string) memproxy.Event {
 	return memproxy.Event{
 		Type: t, Time: c.Clock(), Backend: backend, Targets: targets, Claimed: -1, Confidence: -1, Detail: detail,
@@ -129,7 +130,7 @@ func (c *Checker) record(ctx context.Context, ev memproxy.Event) error {
 	return err
 }
 
-// tenants are all known tenants: of the configuration and of the chains.
+// tenants returns all known tenants: those of the configuration and those with a chain.
 func (c *Checker) tenants(ctx context.Context) ([]string, error) {
 	heads, err := c.Ledger.Chains.Heads(ctx)
 	if err != nil {
@@ -149,11 +150,11 @@ func (c *Checker) tenants(ctx context.Context) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// tenantHash names a tenant in an anchor, so that readers of the log do not learn the
-// customers' names.
+// tenantHash is the name of a tenant in an anchor, so that readers of the log do not
+// learn the names of customers.
 func tenantHash(tenant string) string { return memproxy.TextSHA256("memproxy tenant\x00" + tenant) }
 
-// anchored are the newest anchors in the log, by the hash of the tenant.
+// anchored returns the newest anchors in the log, by the hash of the tenant.
 func (c *Checker) anchored(ctx context.Context) (map[string]anchor, error) {
 	if err := c.Audit.Flush(ctx); err != nil {
 		return nil, err
@@ -171,7 +172,7 @@ func (c *Checker) anchored(ctx context.Context) (map[string]anchor, error) {
 	return out, err
 }
 
-// chains verifies all chains, also against their anchors in the log, and reports and
+// chains verifies all chains, also against their anchors in the log. It reports and
 // stores the breaches.
 func (c *Checker) chains(ctx context.Context, texts bool, count func(int)) ([]memproxy.ChainReport, error) {
 	anchors, err := c.anchored(ctx)
@@ -230,17 +231,18 @@ func (c *Checker) chains(ctx context.Context, texts bool, count func(int)) ([]me
 	return out, recordEdits(ctx, c)
 }
 
-// recordEdits records the rows of the ledger that were found changed outside of memproxy.
+// recordEdits reports the rows of the ledger that were found changed outside of
+// memproxy.
 func recordEdits(ctx context.Context, c *Checker) error {
 	return c.Ledger.Backends.Edits(func(d memproxy.Discrepancy) error { return edited(ctx, c, d) })
 }
 
-// row is an edited row of the ledger as a fault of its tenant's chain.
+// row converts an edited row of the ledger to a fault of its tenant's chain.
 func row(d memproxy.Discrepancy) memproxy.ChainFault {
 	return memproxy.ChainFault{Class: memproxy.FaultRow, Tenant: d.Tenant, MemoryKey: d.MemoryKey, Detail: d.Detail}
 }
 
-// edited records a row of the ledger that was changed outside of memproxy.
+// edited reports a row of the ledger that was changed outside of memproxy.
 func edited(ctx context.Context, c *Checker, d memproxy.Discrepancy) error {
 	if err := recordFinding(ctx, c, &d); err != nil {
 		return err
@@ -249,13 +251,13 @@ func edited(ctx context.Context, c *Checker, d memproxy.Discrepancy) error {
 	return nil
 }
 
-// breakPause is the shortest time between two verifications that were triggered by a
-// changed version, because every further write of that memory finds it again.
+// breakPause is the minimum time between two verifications that a changed version
+// triggers, because every further write of that memory finds the change again.
 const breakPause = time.Minute
 
-// verifying is the job that records rows that were found changed, and verifies all chains
-// after a write found a changed version, since others may have been changed too. So such
-// a breach is recorded as one that a sweep finds.
+// verifying returns the job that reports changed rows, and verifies all chains after a
+// write found a changed version, since others may have been changed too. Such a breach
+// is recorded in the same way as one that a sweep finds.
 func (c *Checker) verifying(found upkeep.Signal) upkeep.Job {
 	var next time.Time
 	return upkeep.Job{Name: "breaks", Wake: found, Once: func(ctx context.Context, now time.Time) error {
@@ -275,10 +277,10 @@ func (c *Checker) verifying(found upkeep.Signal) upkeep.Job {
 	}}
 }
 
-// reportBreach reports a fault of a chain once, and flags the memories behind it.
-// Nothing is repaired.
+// reportBreach reports a fault of a chain once, and flags the memories that have
+// records at or after it. It repairs nothing.
 func (c *Checker) reportBreach(ctx context.Context, f memproxy.ChainFault) error {
-	if known, err := c.reported(ctx, f); known || err != nil || f.Class == memproxy.FaultRow { // see edited
+	if known, err := c.reported(ctx, f); known || err != nil || f.Class == memproxy.FaultRow { // edited reports rows
 		return err
 	}
 	ev := c.event(memproxy.EventChainBreak, f.Tenant, f.Backend, string(f.Class)+": "+f.Detail)
@@ -290,7 +292,7 @@ func (c *Checker) reportBreach(ctx context.Context, f memproxy.ChainFault) error
 		return err
 	}
 	c.Log.Error("the chain of versions is broken", "class", string(f.Class), "position", f.Position, "detail", f.Detail)
-	if f.Class == memproxy.FaultText { // of this memory; later versions are not affected
+	if f.Class == memproxy.FaultText { // only this memory is affected, and later versions are not
 		_, err := c.Ledger.Backends.Flag(ctx, memproxy.IntegrityFlag{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
 		return err
 	}
@@ -333,7 +335,7 @@ func recordFinding(ctx context.Context, c *Checker, f *memproxy.Discrepancy) err
 	return c.record(ctx, ev)
 }
 
-// errWorking: only one runs at a time.
+// errWorking means that a sweep or seal is running; only one runs at a time.
 var errWorking = fmt.Errorf("%w: a sweep or a seal is under way", memproxy.ErrState)
 
 // Sweep implements review.Integrity.
@@ -341,8 +343,8 @@ func (c *Checker) Sweep(ctx context.Context, q review.SweepRequest) (review.Swee
 	return c.sweepAt(ctx, q, c.Pace.Rate)
 }
 
-// sweepAt is Sweep at a rate. A backend that cannot be read does not keep the others
-// from being compared.
+// sweepAt is Sweep with a limit of pages per second. If a backend cannot be read, the
+// others are compared all the same.
 func (c *Checker) sweepAt(ctx context.Context, q review.SweepRequest, rate float64) (review.SweepReport, error) {
 	if !c.working.TryLock() {
 		return review.SweepReport{}, errWorking
@@ -372,7 +374,7 @@ func (c *Checker) sweepAt(ctx context.Context, q review.SweepRequest, rate float
 	return report, errors.Join(errs...)
 }
 
-// backends are the named one, or all.
+// backends returns the named backend, or all if name is "".
 func (c *Checker) backends(name string) ([]config.Backend, error) {
 	if name == "" {
 		return c.Config.Backends, nil

@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	// anchorPoll is how often the heads of the chains are recorded in the audit log,
-	// out of reach of an editor of the ledger. Records that are cut off a chain within
-	// that time of their writing are not detected by the anchor.
+	// anchorPoll is how often the heads of the chains are recorded in the audit log, which
+	// an editor of the ledger cannot change. The anchor does not reveal the removal of
+	// records at the end of a chain that were written after the last anchor.
 	anchorPoll = time.Minute
-	// sweepPoll is how often it is checked whether a sweep is due, sweepAgain how soon
-	// a failed one is tried again, and sweepTime limits one.
+	// sweepPoll is how often the job checks whether a sweep is due, sweepAgain the pause
+	// before a failed sweep is repeated, and sweepTime the maximum duration of one.
 	sweepPoll  = time.Minute
 	sweepAgain = 5 * time.Minute
 	sweepTime  = 6 * time.Hour
 )
 
-// Jobs are the background jobs of a Checker. broken triggers the verification of the
+// Jobs returns the background jobs of a Checker. broken triggers a verification of the
 // chains.
 func (c *Checker) Jobs(broken upkeep.Signal) []upkeep.Job {
 	jobs := []upkeep.Job{
 		{Name: "anchors", Every: anchorPoll, Wake: upkeep.AtOnce(), Once: func(ctx context.Context, _ time.Time) error { return c.Anchor(ctx) }},
 		c.verifying(broken),
 		{Name: "sweeps", Every: min(sweepPoll, c.Config.Memories.Sweep.Time()), Wake: c.checks.wake, Once: func(ctx context.Context, now time.Time) error {
-			checked := c.checks.make(ctx, now)
+			checked := c.checks.runDue(ctx, now)
 			if err := c.sweepDue(ctx); err != nil {
 				return errors.Join(err, checked)
 			}
@@ -43,8 +43,8 @@ func (c *Checker) Jobs(broken upkeep.Signal) []upkeep.Job {
 }
 
 // sweepDue sweeps the backends and the chains if no process that shares the ledger did
-// within the interval, also across restarts, and logs the number of findings; the audit
-// log has each of them.
+// so within the interval, across restarts too. It logs the number of findings; the
+// audit log has each of them.
 func (c *Checker) sweepDue(ctx context.Context) error {
 	const name = "sweep"
 	holder, every := c.NewID(), c.Config.Memories.Sweep.Time()
@@ -62,7 +62,7 @@ func (c *Checker) sweepDue(ctx context.Context) error {
 	defer cancel()
 	report, err := c.sweepAt(sctx, review.SweepRequest{}, c.Pace.Slow)
 	if err != nil {
-		_, _ = c.Ledger.Backends.Claim(ctx, name, holder, min(sweepAgain, every)) // else it is tried an interval later
+		_, _ = c.Ledger.Backends.Claim(ctx, name, holder, min(sweepAgain, every)) // on failure the sweep is repeated one interval later
 		return fmt.Errorf("the backends were not swept: %w", err)
 	}
 	if n := report.Findings(); n > 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/screen/hunt"
 )
 
-// finding is a discrepancy, of another text with the hashes of the present and the
-// recorded one.
+// finding is a discrepancy. If the text differs, has and wants are the hashes of the
+// present and the recorded text.
 type finding struct {
 	memproxy.Discrepancy
 	has, wants string
@@ -26,7 +26,7 @@ func (w *storeSweep) finding(tenant, id string, class memproxy.FaultClass, code 
 	}}
 }
 
-// recorded is the memory's owner in the ledger.
+// recorded returns the memory as the ledger has it.
 func (f *finding) recorded() memproxy.Ownership {
 	return memproxy.Ownership{Backend: f.Backend, Kind: f.Kind, ID: f.ID, Scope: memproxy.Scope{Tenant: f.Tenant}, SHA256: f.wants}
 }
@@ -35,10 +35,10 @@ func (f *finding) recorded() memproxy.Ownership {
 type looked struct {
 	items, known, unknown, skipped int
 	found                          map[string]finding // by id
-	sound                          []string           // ids of memories as recorded
+	sound                          []string           // ids of memories that are as recorded
 }
 
-// look compares the items of a page with what is known of them.
+// look compares the items of a page with the ledger.
 func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error) {
 	out := looked{found: map[string]finding{}}
 	for _, item := range items {
@@ -52,7 +52,7 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 	}
 	for _, item := range items {
 		if item.Raw == "" && !item.Unread {
-			continue // a part of the one before
+			continue // part of the preceding item
 		}
 		out.items++
 		if item.Unread {
@@ -62,7 +62,7 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 		rec := records[item.ID]
 		row, known := rec.Owner, rec.Owned()
 		if rec.Status.Unverified == memproxy.IntegrityLedger {
-			if row.Scope.Tenant != memproxy.TenantNobody { // else the row is found with its tenant's chain
+			if row.Scope.Tenant != memproxy.TenantNobody { // otherwise the verification of its tenant's chain reports the row
 				out.found[item.ID] = w.finding(rec.Status.Tenant, item.ID, memproxy.FaultTamper, memproxy.IntegrityLedger, rec.Status.Reason)
 			}
 			continue
@@ -98,8 +98,8 @@ func (w *storeSweep) examiner(tenant string) *tamper.Examiner {
 	return &tamper.Examiner{Ledger: w.c.Ledger, Signer: w.c.Signer, Backend: w.backend.Name, Tenant: tenant}
 }
 
-// stranger judges a memory without a record: written out-of-band, before memproxy, or
-// by a write whose answer names no ids.
+// stranger judges a memory without a record. It was written out-of-band, before
+// memproxy, or by a write whose answer names no ids.
 func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *looked) {
 	if m.Stamp != nil {
 		for _, tenant := range w.tenants {
@@ -109,7 +109,7 @@ func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *look
 			if code, detail := w.examiner(tenant).Examine(ctx, nil, m); code != "" {
 				out.found[m.ID] = w.finding(tenant, m.ID, classOf(code, memproxy.FaultInsert), code, detail)
 			}
-			return // a read will record its owner
+			return // the next read records its owner
 		}
 		out.found[m.ID] = w.finding("", m.ID, memproxy.FaultForge, memproxy.IntegrityForged, "the provenance is not signed by this installation")
 		return
@@ -121,8 +121,8 @@ func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *look
 	out.unknown++
 }
 
-// listed judges a memory that the backend held when it was sealed, by its text then or
-// by the one that was written through memproxy since.
+// listed judges a memory that the backend held when it was sealed, by its text at that
+// time or by the text that was written through memproxy since.
 func (w *storeSweep) listed(ctx context.Context, was string, m *memproxy.Memory, out *looked) error {
 	history, err := w.c.Ledger.History(ctx, memproxy.MemoryKey{Backend: w.backend.Name, Kind: memproxy.TargetMemory, ID: m.ID}, 0, 1)
 	if err != nil {
@@ -158,8 +158,8 @@ func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memp
 	if err != nil {
 		return nil, err
 	}
-	// A row may have been edited before rows were signed: of a single write it must say
-	// the same as the version.
+	// The row may have been edited before rows had marks. If there is a single write, the
+	// row must have the hash of its version.
 	if len(history) == 1 && history[0].Decision == row.Decision && row.SHA256 != "" && history[0].SHA256 != "" && history[0].SHA256 != row.SHA256 {
 		f := w.finding(tenant, m.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "the ledger's row is not what its signed version says")
 		return &f, nil
@@ -184,7 +184,8 @@ func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memp
 	return &f, nil
 }
 
-// classOf is the class of a stamp's fault: changed metadata next to it, or another.
+// classOf returns the class of a stamp's fault: FaultMetadata if the metadata was
+// changed, else otherwise.
 func classOf(code memproxy.ReasonCode, otherwise memproxy.FaultClass) memproxy.FaultClass {
 	if code == memproxy.IntegrityMetadata {
 		return memproxy.FaultMetadata
@@ -192,11 +193,11 @@ func classOf(code memproxy.ReasonCode, otherwise memproxy.FaultClass) memproxy.F
 	return otherwise
 }
 
-// shortened reports whether a text is a version's text, cut off.
+// shortened reports whether a text is the beginning of a version's text.
 func (w *storeSweep) shortened(ctx context.Context, v memproxy.Version, text string) (bool, error) {
 	whole, err := w.c.Ledger.Version(ctx, v.MemoryKey, v.Number)
 	if errors.Is(err, ledger.ErrShredded) || errors.Is(err, ledger.ErrSealed) || errors.Is(err, ledger.ErrUnknown) {
-		return false, nil // the chain's verification says so
+		return false, nil // the verification of the chain reports this
 	}
 	return err == nil && len(text) < len(whole.Text) && strings.Contains(whole.Text, strings.TrimRight(text, " \n….")), err
 }
@@ -224,8 +225,8 @@ func (w *storeSweep) clear(ctx context.Context, seen looked) error {
 	return nil
 }
 
-// finish distinguishes exchanged texts from others, reports each new finding and flags
-// its memory, and records the sweep.
+// finish distinguishes exchanged texts from other changes, reports each new finding,
+// flags its memory, and records the sweep.
 func (w *storeSweep) finish(ctx context.Context) error {
 	wanted := map[string]bool{}
 	for i := range w.found {

@@ -13,13 +13,14 @@ import (
 )
 
 // lookedBack is how many of the newest records are searched for changes without an
-// outcome: those that were under way when a process was killed are among its last.
+// outcome. Changes that were in progress when a process was killed are among its last
+// records.
 const lookedBack = 4096
 
-// Lost returns the admitted changes and deletions of earlier processes, those with a
-// record before an index of the log, that no backend is recorded to have answered: the
-// answer was lost or a server error, or the process was killed before it recorded it.
-// Names are as recorded.
+// Lost returns the admitted changes and deletions with a record before an index of the
+// log, that is those of earlier processes, to which no backend is recorded to have
+// answered: the answer was lost or a server error, or the process was killed before it
+// recorded the answer. Names are in their recorded form.
 func Lost(ctx context.Context, c *Checker, before uint64) ([]memproxy.Event, error) {
 	lost, order := map[string]memproxy.Event{}, []string{}
 	err := query.Query(ctx, c.AuditDir, query.Filter{Last: lookedBack}, func(r *verify.Record) error {
@@ -50,7 +51,7 @@ func Lost(ctx context.Context, c *Checker, before uint64) ([]memproxy.Event, err
 	return out, err
 }
 
-// Deletion is what the ledger records of a memory that an unanswered deletion removed.
+// Deletion returns the ledger's entry for a memory that an unanswered deletion removed.
 func Deletion(ev *memproxy.Event, row *memproxy.Ownership) memproxy.Entry {
 	after := *row
 	after.Deleted = true
@@ -60,8 +61,9 @@ func Deletion(ev *memproxy.Event, row *memproxy.Ownership) memproxy.Entry {
 	}}}
 }
 
-// deleted reports whether a deletion without an answer names a missing memory, and records
-// it: what the backend shows only in lists, such as Letta's passages, cannot be asked for.
+// deleted reports whether an unanswered deletion names a missing memory, and records
+// the deletion. It covers objects that the backend returns in lists only, such as
+// Letta's passages, about which the outcome job cannot ask.
 func (w *storeSweep) deleted(ctx context.Context, row *memproxy.Ownership) (bool, error) {
 	if !w.asked {
 		lost, err := Lost(ctx, w.c, math.MaxUint64)
@@ -79,14 +81,15 @@ func (w *storeSweep) deleted(ctx context.Context, row *memproxy.Ownership) (bool
 		if err == nil {
 			w.c.Log.Info("a deletion without an answer is recorded", "decision", ev.Decision, "memory", row.ID)
 		} else if errors.Is(err, memproxy.ErrStale) {
-			err = nil // another change of it is recorded
+			err = nil // another change of the memory is recorded
 		}
 		return true, err
 	}
 	return false, nil
 }
 
-// Wrote reports whether a memory is as the decision left it, by its stamp.
+// Wrote reports whether the memory's stamp is valid and is the decision's, so that the
+// memory is as that decision left it.
 func Wrote(c *Checker, decision, tenant string, m *memproxy.Memory) bool {
 	return m.Stamp != nil && m.Stamp.ID == decision && tamper.SignedFor(c.Signer, tenant, *m.Stamp)
 }

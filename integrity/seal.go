@@ -12,10 +12,10 @@ import (
 	"github.com/memproxy/memproxy/screen/hunt"
 )
 
-// Seal implements review.Integrity: what a backend held before memproxy gets an owner
-// and a first version, without an author and with no confidence. Memories with a
-// receipt or a valid stamp keep theirs, so a seal may be repeated. Memories that name
-// an owner or an object of another tenant are skipped.
+// Seal implements review.Integrity: it gives what a backend held before memproxy an
+// owner and a first version, without an author and without confidence. Memories with a
+// receipt or a valid stamp keep their owner, so a seal may be repeated. Memories that
+// name an owner or an object of another tenant are skipped.
 func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealReport, error) {
 	report := review.SealReport{Backend: q.Backend, Tenant: q.Tenant}
 	if !c.working.TryLock() {
@@ -58,7 +58,7 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 type sealing struct {
 	c                         *Checker
 	backend, tenant, decision string
-	narrow                    bool // only what names an owner of the tenant's
+	narrow                    bool // only memories that name an owner of the tenant
 	report                    *review.SealReport
 }
 
@@ -70,7 +70,7 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 	var unknown []memproxy.Memory
 	for _, item := range items {
 		if item.Raw == "" && !item.Unread {
-			continue // a part of the one before
+			continue // part of the preceding item
 		}
 		s.report.Items++
 		switch rec := owners[item.ID]; {
@@ -83,7 +83,7 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 		}
 		m, err := read(adapter, item)
 		if err != nil || m.Stamp != nil && !tamper.SignedFor(s.c.Signer, s.tenant, *m.Stamp) {
-			s.report.Skipped++ // a sweep names it
+			s.report.Skipped++ // a sweep reports it
 			continue
 		}
 		unknown = append(unknown, m)
@@ -118,8 +118,8 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 	return err
 }
 
-// bonds returns the owners of memories without a record, by the owners and objects that
-// they name.
+// bonds returns a function that gives the owner of a memory without a record, from the
+// owners and objects that the memory names.
 func (s *sealing) bonds(ctx context.Context, all []memproxy.Memory) (func(*memproxy.Memory) access.Bond, error) {
 	var keys []memproxy.MemoryKey
 	for i := range all {
@@ -143,7 +143,8 @@ func (s *sealing) bonds(ctx context.Context, all []memproxy.Memory) (func(*mempr
 	return view.Descent, err
 }
 
-// row is the owner of a memory without a known author, unless its stamp names one.
+// row returns the owner of a memory: without a known author, unless its stamp names
+// one.
 func (s *sealing) row(m *memproxy.Memory) memproxy.Ownership {
 	row := memproxy.Ownership{
 		Backend: s.backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope, Trust: memproxy.TrustAnonymous,

@@ -21,7 +21,7 @@ import (
 // maxListed limits the findings of one backend that a report lists.
 const maxListed = 1000
 
-// storeSweep is one comparison of a whole backend.
+// storeSweep is one comparison of a whole backend with the ledger.
 type storeSweep struct {
 	c       *Checker
 	backend config.Backend
@@ -32,12 +32,12 @@ type storeSweep struct {
 	begun   time.Time
 	report  review.BackendSweep
 
-	// there has the ids, as hashes under seed: some megabytes for a
-	// million memories.
+	// there has the ids that the backend returned, as hashes with seed: some megabytes for
+	// a million memories.
 	seed  maphash.Seed
 	there map[uint64]struct{}
-	found []finding        // to be reported at the end
-	lost  []memproxy.Event // deletions without an answer, once asked
+	found []finding        // reported at the end
+	lost  []memproxy.Event // deletions without an answer, set once asked is true
 	asked bool
 }
 
@@ -65,23 +65,23 @@ func (w *storeSweep) run(ctx context.Context, rate float64, count func(int)) (er
 	return err
 }
 
-// walk says which part of a backend to read, and how fast.
+// walk selects the part of a backend to read, and the rate.
 type walk struct {
 	scopes []memproxy.Scope
 	from   string  // the cursor of the first page
-	rate   float64 // pages a second at most
+	rate   float64 // maximum of pages per second
 }
 
-// page is one of a walk.
+// page is one page of a walk.
 type page struct {
 	adapter gate.Locator
 	items   []hunt.Item
-	again   func() ([]hunt.Item, error) // reads it anew
+	again   func() ([]hunt.Item, error) // reads the page anew
 	next    string                      // cursor of the next one, "" at the end
 }
 
-// walk calls f with each page of a backend. Memories that reads find suspicious
-// meanwhile are checked between the pages, because a large backend takes hours.
+// walk calls f with each page of a backend. Between the pages it checks memories that
+// reads found suspicious, because reading a large backend takes hours.
 func (c *Checker) walk(ctx context.Context, b config.Backend, w walk, f func(page) error) error {
 	adapter, pager, err := c.Open(ctx, b, w.scopes)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *Checker) walk(ctx context.Context, b config.Backend, w walk, f func(pag
 		if err != nil {
 			return &review.Unread{Backend: b.Name, Err: err}
 		}
-		if err := c.checks.make(ctx, c.Clock()); err != nil && !errors.As(err, new(upkeep.Due)) {
+		if err := c.checks.runDue(ctx, c.Clock()); err != nil && !errors.As(err, new(upkeep.Due)) {
 			c.Log.Error("suspicious memories that reads found were not reported", "error", err)
 		}
 		at := cursor
@@ -116,10 +116,10 @@ func (c *Checker) walk(ctx context.Context, b config.Backend, w walk, f func(pag
 	}
 }
 
-// Settle waits for writes that have not yet reached the ledger.
+// Settle waits until writes that reached the backend have reached the ledger.
 func (c *Checker) Settle(ctx context.Context) error { return wait.Sleep(ctx, c.Pace.Settle) }
 
-// recordsOf are what the ledger has of the items of a page, by id.
+// recordsOf returns the ledger's records of the items of a page, by id.
 func recordsOf(ctx context.Context, c *Checker, backend string, items []hunt.Item) (map[string]memproxy.Record, error) {
 	ids := make([]string, len(items))
 	for i := range items {
@@ -128,7 +128,7 @@ func recordsOf(ctx context.Context, c *Checker, backend string, items []hunt.Ite
 	return ledger.ByID(ctx, c.Ledger, backend, memproxy.TargetMemory, ids...)
 }
 
-// read reads a store's item with the adapter that the gate uses.
+// read parses a store's item with the adapter that the gate uses.
 func read(adapter gate.Locator, item hunt.Item) (memproxy.Memory, error) {
 	route, body := memproxy.Route{}, item.Raw
 	if item.Kind == "passage" { // returned in lists only
@@ -146,8 +146,8 @@ func read(adapter gate.Locator, item hunt.Item) (memproxy.Memory, error) {
 
 func (w *storeSweep) hash(id string) uint64 { return maphash.String(w.seed, id) }
 
-// page compares one page. Apparent differences are compared again after pending writes
-// had time to arrive.
+// page compares one page. If it finds differences, it compares again after pending
+// writes had time to arrive.
 func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() ([]hunt.Item, error)) error {
 	underway := w.underway()
 	seen, err := w.look(ctx, items)
@@ -180,7 +180,7 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 			}
 		}
 	}
-	for _, item := range items { // in their order
+	for _, item := range items { // in the order of the page
 		if f, yes := seen.found[item.ID]; yes && item.Raw != "" {
 			if err := w.find(ctx, f); err != nil {
 				return err
@@ -197,8 +197,8 @@ func (w *storeSweep) changing(f finding) bool {
 	return f.Code == memproxy.IntegrityUnknown && t.AgentsAdd || f.Code == memproxy.IntegrityMismatch && t.AgentsEdit
 }
 
-// settle waits for pending writes: for those of agents until the turns that were
-// running have ended. It reports false if that takes too long.
+// settle waits for pending writes, and for writes of agents until the turns that were
+// running have ended. It returns false if that takes longer than Pace.Patience.
 func (w *storeSweep) settle(ctx context.Context, seen looked, underway func() bool) (settled bool, err error) {
 	begun := w.c.Clock()
 	if err := w.c.Settle(ctx); err != nil || !underway() || !slices.ContainsFunc(slices.Collect(maps.Values(seen.found)), w.changing) {
@@ -212,10 +212,11 @@ func (w *storeSweep) settle(ctx context.Context, seen looked, underway func() bo
 			return false, err
 		}
 	}
-	return true, w.c.Settle(ctx) // for what the last turn wrote
+	return true, w.c.Settle(ctx) // the last turn's writes need time as well
 }
 
-// find lists a finding. Above maxListed, findings are reported and flagged at once.
+// find adds a finding to the list. Above maxListed, findings are reported and flagged
+// at once.
 func (w *storeSweep) find(ctx context.Context, f finding) error {
 	if len(w.found) >= maxListed {
 		w.report.More++
@@ -225,8 +226,8 @@ func (w *storeSweep) find(ctx context.Context, f finding) error {
 	return nil
 }
 
-// underway returns a function that reports whether the turns of the backend's agents
-// that run now are still running.
+// underway returns a function that reports whether any of the turns of the backend's
+// agents that run now is still running.
 func (w *storeSweep) underway() func() bool {
 	if t := w.c.Turns(w.backend.Name); t != nil {
 		return t.TurnsBegun()
@@ -234,8 +235,8 @@ func (w *storeSweep) underway() func() bool {
 	return func() bool { return false }
 }
 
-// holds reports whether the walk reads objects of an id's sort at all: the ledger also
-// has agents, messages and others that are not memories.
+// holds reports whether the walk reads objects like row: the ledger also has agents,
+// messages and other objects that are not memories.
 func (w *storeSweep) holds(row *memproxy.Ownership) bool {
 	within := func(s memproxy.Scope) bool {
 		return (s.User == "" || s.User == row.Scope.User) && (s.Agent == "" || s.Agent == row.Scope.Agent) && (s.Run == "" || s.Run == row.Scope.Run)
@@ -261,7 +262,7 @@ func (w *storeSweep) missing(ctx context.Context) error {
 		if err := w.c.Settle(ctx); err != nil {
 			return err
 		}
-		for i := range rows { // some may have been deleted through memproxy while the walk was under way
+		for i := range rows { // some may have been deleted through memproxy during the walk
 			tenant, id := rows[i].Scope.Tenant, rows[i].ID
 			code, detail, err := w.examiner(tenant).Absent(ctx, id)
 			if err != nil {
