@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// looksOfAReread is how often files are read for one reread: two equal looks mean
-	// that no edit was in progress.
+	// looksOfAReread is how often the files are read for one reread: two equal results
+	// mean that no edit was in progress.
 	looksOfAReread = 2
-	// editPace is how long after an edit the first look is, and between the two.
+	// editPace is the time from an edit to the first look, and from that to the second.
 	editPace = 100 * time.Millisecond
 )
 
-// Hangups returns a channel that receives each SIGHUP from now on, so that none is lost
-// before Rereads runs.
+// Hangups returns a channel that receives each SIGHUP from now on, so that a signal
+// that arrives before Rereads runs is not lost.
 func Hangups() chan os.Signal {
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGHUP)
@@ -32,7 +32,7 @@ func Hangups() chan os.Signal {
 // Rereads sends to looks whenever files are to be read again, until ctx ends: at every
 // tick, on SIGHUP, and soon after an edit in their directory. The ticks cover volumes
 // that do not notify of changes. If the process itself writes to the directory (own),
-// only ticks and SIGHUP count, because each of its writes would cause a reread.
+// edits do not count, because each of its own writes would cause a reread.
 func Rereads(ctx context.Context, tick <-chan time.Time, heard chan os.Signal, looks chan<- time.Time, dir, own string) {
 	defer signal.Stop(heard)
 	edited := make(chan struct{}, 1)
@@ -71,7 +71,7 @@ func Rereads(ctx context.Context, tick <-chan time.Time, heard chan os.Signal, l
 	}
 }
 
-// same reports whether two paths are one directory, also through links.
+// same reports whether two paths name the same directory, links resolved.
 func same(a, b string) bool {
 	at, err := os.Stat(a)
 	if err != nil {
@@ -82,13 +82,13 @@ func same(a, b string) bool {
 }
 
 // watch sends to edited when something changes in a directory, and returns a function
-// that stops it. A watcher that lost events counts as an edit.
+// that stops the watch. Lost events count as an edit.
 func watch(dir string, edited chan<- struct{}) (stop func()) {
 	w, err := fsnotify.NewWatcher()
 	if err == nil {
 		err = w.Add(dir)
 	}
-	if err != nil { // the ticks are enough
+	if err != nil { // the ticks suffice
 		if w != nil {
 			_ = w.Close()
 		}
@@ -101,7 +101,7 @@ func watch(dir string, edited chan<- struct{}) (stop func()) {
 			var more bool
 			select {
 			case _, more = <-w.Events:
-			case _, more = <-w.Errors: // the watcher waits until they are received
+			case _, more = <-w.Errors: // the watcher blocks until errors are received
 			}
 			if !more {
 				return
@@ -112,11 +112,11 @@ func watch(dir string, edited chan<- struct{}) (stop func()) {
 	return func() { _ = w.Close(); <-over }
 }
 
-// ErrUnsettled means that the version changed while it was put in force: an edit is in
-// progress.
+// ErrUnsettled means that the version changed while it was put in force, so an edit is
+// in progress.
 var ErrUnsettled = errors.New("upkeep: it was edited meanwhile")
 
-// Followed is content of files that may be edited while the process runs.
+// Followed describes files that may be edited while the process runs.
 type Followed struct {
 	// Look returns the present version and a function that puts it in force. An error
 	// means that it cannot be read.
@@ -125,14 +125,14 @@ type Followed struct {
 	Failed func(error)
 }
 
-// Follow puts edits in force at looks until ctx ends; inForce is the version at the
-// start.
+// Follow puts edits in force, one check for each value received from looks, until ctx
+// ends. inForce is the version at the start.
 //
-// It compares versions instead of times, so that a swapped symlink (as of a ConfigMap)
-// is seen and a touched file is not. Two looks in a row must agree: what is read in the
-// middle of an edit is ignored, content and errors alike. A refused version is tried
-// again at every look. When a broken edit is reverted, the version in force is put in
-// force once more, which reports that all is well.
+// Follow compares versions instead of times, so that it notices a swapped symlink (as
+// of a ConfigMap) and ignores a touched file. Two looks in a row must agree: what is
+// read in the middle of an edit is ignored, content and errors alike. A refused version
+// is tried again at every look. When a broken edit is reverted, the version in force is
+// put in force once more, which reports the recovery.
 func (f Followed) Follow(ctx context.Context, inForce string, looks <-chan time.Time) {
 	last, failed := inForce, ""
 	for {

@@ -13,13 +13,13 @@ type runner struct {
 	ended chan struct{}
 
 	// The fields below belong to the goroutine of run.
-	again    <-chan time.Time // before the next turn, nil for not
-	stop     func()           // of again
-	failures int              // in a row
-	failed   string           // the last one, so that it is logged once
+	again    <-chan time.Time // fires before the next regular round; nil if none is scheduled
+	stop     func()           // stops the timer of again
+	failures int              // consecutive failures
+	failed   string           // text of the last error, so that an error is logged once
 }
 
-// asked is a round with a waiting caller.
+// asked is a request for a round; its caller waits for the result.
 type asked struct {
 	now  time.Time
 	done chan<- error
@@ -103,14 +103,14 @@ func (r *runner) round(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// retry schedules a round before the next tick, replacing a scheduled one; zero
-// schedules none.
+// retry schedules a round before the next tick and replaces a scheduled one. Zero
+// cancels it.
 func (r *runner) retry(in time.Duration) {
 	if r.stop != nil {
 		r.stop()
 		r.again, r.stop = nil, nil
 	}
-	if in > 0 && (r.Every == 0 || in < r.Every) { // else its turn is no later
+	if in > 0 && (r.Every == 0 || in < r.Every) { // otherwise the regular round is no later
 		r.again, r.stop = r.opt.Ticker(in)
 	}
 }

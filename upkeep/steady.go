@@ -8,17 +8,18 @@ import (
 )
 
 const (
-	// steadyFor is how long a clock has to run evenly before it is trusted with any
-	// time: NTP corrects a clock that is wrong at the start within minutes.
+	// steadyFor is how long a clock has to run without a step before it is trusted with
+	// any duration: NTP corrects a clock that is wrong at the start within minutes.
 	steadyFor = time.Hour
-	// steadyStep is the smallest step that counts as one.
+	// steadyStep is the smallest jump of the clock that counts as a step.
 	steadyStep = time.Minute
 )
 
-// Steady says whether a clock can be trusted for what cannot be undone: deleting,
-// destroying or showing something because a time has passed. It can once it has run for
-// that time, or an hour if that is shorter, without a step, counted from the start of the
-// process. Until then what the ledger knows of earlier processes counts.
+// Steady decides whether a clock can be trusted for what cannot be undone: deleting,
+// destroying or showing something because a duration has passed. The clock is trusted
+// with a duration once it has run for that duration, or for steadyFor if that is
+// shorter, without a step since the start of the process. Until then Steady uses what
+// the ledger knows from earlier processes.
 type Steady struct {
 	clock func() time.Time
 	up    func() time.Duration
@@ -26,27 +27,27 @@ type Steady struct {
 	log   *slog.Logger
 
 	mu    sync.Mutex
-	began time.Time     // start of up, by the present clock
-	since time.Duration // of up: from when it has been even
+	began time.Time     // what the present clock showed when up was zero
+	since time.Duration // value of up since which the clock has had no step
 
 	noting sync.Mutex
-	noted  time.Duration // of up: what the ledger has
+	noted  time.Duration // value of up that the ledger has recorded
 }
 
 // NewSteady watches a clock. up returns how long the process has been running, which
-// setting the clock does not change. ran adds to how long processes ran, and returns a
-// time that has certainly come (ledger.Upkeep.Ran).
+// does not change when the clock is set. ran adds to the recorded running time of
+// processes, and returns a time that has certainly passed (ledger.Upkeep.Ran).
 func NewSteady(clock func() time.Time, up func() time.Duration, ran func(context.Context, time.Duration) (time.Time, error), log *slog.Logger) *Steady {
 	s := &Steady{clock: clock, up: up, ran: ran, log: log}
 	s.began = s.beginning(up())
 	return s
 }
 
-// beginning is what the clock would have shown when up was zero.
+// beginning returns what the clock would have shown when up was zero.
 func (s *Steady) beginning(up time.Duration) time.Time { return s.clock().Round(0).Add(-up) }
 
 // Wait returns how long it takes until the clock can be trusted to have measured a
-// duration; zero: it can now.
+// duration. Zero means that it can be trusted now.
 func (s *Steady) Wait(passed time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,8 +62,8 @@ func (s *Steady) Wait(passed time.Duration) time.Duration {
 }
 
 // Came returns the time to compare with for items that end after age: now if the clock
-// can be trusted for that long, else a time that has certainly passed, zero if none is
-// known.
+// can be trusted with that duration, else a time that has certainly passed, or zero if
+// none is known.
 func (s *Steady) Came(ctx context.Context, now time.Time, age time.Duration) (time.Time, error) {
 	if s.Wait(age) == 0 {
 		return now, nil
@@ -70,8 +71,8 @@ func (s *Steady) Came(ctx context.Context, now time.Time, age time.Duration) (ti
 	return s.note(ctx)
 }
 
-// Note records in the ledger how long this process has run, for processes that are too
-// short-lived to trust the clock by themselves.
+// Note records in the ledger how long this process has run, for processes that do not
+// run long enough to trust the clock by themselves.
 func (s *Steady) Note(ctx context.Context) error {
 	_, err := s.note(ctx)
 	return err

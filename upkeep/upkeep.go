@@ -15,18 +15,18 @@ import (
 // A Job is recurring background work.
 type Job struct {
 	Name string
-	// Every is the longest time between two rounds. Zero: only when woken, due or
+	// Every is the longest time between two rounds. Zero means only when woken, due or
 	// requested.
 	Every time.Duration
 	// Wake starts a round. A signal that was sent before the job was started counts, so
-	// a job with a full signal begins with a round.
+	// that a job with a full channel begins with a round.
 	Wake <-chan struct{}
-	// Once runs a round. It returns soon after its context ends. An error of type Due
-	// is none.
+	// Once runs a round. It returns soon after its context ends. An error of type Due is
+	// not a failure.
 	Once func(ctx context.Context, now time.Time) error
 }
 
-// Due says that a round succeeded and that the next is due before Every.
+// Due reports that a round succeeded and that the next one is due before Every.
 type Due struct{ In time.Duration }
 
 // Error implements error.
@@ -35,27 +35,27 @@ func (d Due) Error() string { return fmt.Sprintf("due again in %v", d.In) }
 // A Signal wakes a job. Signals that arrive while one is pending are merged.
 type Signal chan struct{}
 
-// NewSignal returns a signal that was not sent.
+// NewSignal returns a signal that has not been sent.
 func NewSignal() Signal { return make(Signal, 1) }
 
-// AtOnce returns a signal that was sent: a job that it wakes begins with a round.
+// AtOnce returns a signal that has been sent: a job that it wakes begins with a round.
 func AtOnce() Signal {
 	s := NewSignal()
 	s.Send()
 	return s
 }
 
-// Send never blocks.
+// Send sends the signal. It never blocks.
 func (s Signal) Send() { wait.Wake(s) }
 
-// Errors of Jobs.Once that are not the job's.
+// The errors of Jobs.Once that are not errors of the job.
 var (
 	ErrUnknown = errors.New("upkeep: no such job")
 	ErrEnded   = errors.New("upkeep: the process stops")
 )
 
-// A failed job is tried again after firstRetry, which doubles with every failure in a
-// row, up to its next regular round: Every, or longestRetry if that is zero.
+// A failed job is repeated after firstRetry. The pause doubles with every consecutive
+// failure, up to the next regular round: Every, or longestRetry if that is zero.
 const (
 	firstRetry   = time.Second
 	longestRetry = time.Minute
@@ -64,9 +64,10 @@ const (
 // Options are the dependencies of Jobs.
 type Options struct {
 	// Begin runs a function in the background until its context ends. The process waits
-	// for it before it closes what jobs use.
+	// for the function before it closes what jobs use.
 	Begin func(name string, run func(context.Context))
-	// Ticker ticks every d until it is stopped. Nil is the system's.
+	// Ticker returns a channel that ticks every d until it is stopped. Nil is the
+	// system's.
 	Ticker func(d time.Duration) (tick <-chan time.Time, stop func())
 	Clock  func() time.Time
 	Log    *slog.Logger
@@ -114,7 +115,7 @@ func (j *Jobs) All() iter.Seq2[string, time.Duration] {
 }
 
 // Once runs a round of a job at the given time and returns its error. The round
-// outlives ctx, and ends with the process.
+// continues when ctx ends, and stops with the process.
 func (j *Jobs) Once(ctx context.Context, name string, now time.Time) error {
 	j.mu.Lock()
 	all := j.all

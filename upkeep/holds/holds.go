@@ -1,5 +1,5 @@
-// Package holds maintains the review queue: when the rules change, waiting writes are
-// judged again, and writes that wait for too long are reported.
+// Package holds maintains the review queue. It judges waiting writes again when the
+// rules change, and reports writes that have waited for too long.
 package holds
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// A Keeper maintains the held writes of a process. Its members are required, and it does
-// nothing until its jobs run.
+// A Keeper maintains the held writes of a process. All members are required. A Keeper
+// does nothing until its jobs run.
 type Keeper struct {
 	Config   *config.Config
 	Holds    ledger.Holds
@@ -27,11 +27,11 @@ type Keeper struct {
 	Audit    *audit.Log
 	Log      *slog.Logger
 	Clock    func() time.Time
-	// Rules returns those in force; Changed is sent when they change.
+	// Rules returns the rules in force. Changed is sent when they change.
 	Rules   func() *gate.Rules
 	Changed upkeep.Signal
-	// Backend returns memproxy's own access to a backend, nil if there is none of that
-	// name.
+	// Backend returns memproxy's own access to a backend, or nil if there is no backend of
+	// that name.
 	Backend func(name string) *proxy.Own
 	// Settled is called when the rules have released writes for sending.
 	Settled func()
@@ -40,27 +40,27 @@ type Keeper struct {
 // agePoll is how often the age of waiting writes is checked.
 const agePoll = time.Minute
 
-// Jobs are a keeper's background jobs.
+// Jobs returns the background jobs of the keeper.
 func (k *Keeper) Jobs() []upkeep.Job {
 	return []upkeep.Job{k.reconsidering(), {Name: "ageing", Every: agePoll, Once: k.age}}
 }
 
-// Times of looking at holds again.
+// Times of judging holds again.
 const (
 	reconsiderOne  = 10 * time.Second // one hold, including requests to the backend
-	reconsiderAll  = 5 * time.Minute  // one round; the next goes on where it was
-	reconsiderPoll = time.Minute      // after a round that did not reach the end, at the latest
-	// reconsiderLate is when a second pass finds writes that the old rules held, whose
-	// requests were in progress when the rules changed.
+	reconsiderAll  = 5 * time.Minute  // one round; the next continues where it stopped
+	reconsiderPoll = time.Minute      // the longest pause after a round that did not reach the end
+	// reconsiderLate is the delay of a second pass. It finds writes that the old rules
+	// held and whose requests were still in progress when the rules changed.
 	reconsiderLate = 5 * time.Second
 )
 
-// reconsidering judges waiting writes when rules come into force, and once more after
-// reconsiderLate. It stops there, so that two processes of one ledger with different
-// rules do not alternate.
+// reconsidering returns the job that judges waiting writes when rules come into force,
+// and once more after reconsiderLate. It stops there, so that two processes with one
+// ledger and different rules do not alternate.
 func (k *Keeper) reconsidering() upkeep.Job {
 	var version string     // the latest version in force
-	var settled, over bool // whether a round reached the end, and one after late
+	var settled, over bool // settled: a round reached the end; over: so did a round after reconsiderLate
 	var late time.Time
 	return upkeep.Job{Name: "reconsider", Every: reconsiderPoll, Wake: k.Changed, Once: func(ctx context.Context, now time.Time) error {
 		if now := k.Rules().Version; version != now {
@@ -83,8 +83,8 @@ func (k *Keeper) reconsidering() upkeep.Job {
 	}}
 }
 
-// reconsider judges every waiting write by the present rules. The verdict is stored; it
-// settles a hold only if the configuration says so.
+// reconsider judges every waiting write by the present rules and stores the verdict. A
+// verdict settles a hold only if the configuration says so.
 func (k *Keeper) reconsider(ctx context.Context, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, reconsiderAll)
 	defer cancel()
@@ -106,8 +106,8 @@ func (k *Keeper) reconsider(ctx context.Context, version string) error {
 	return err
 }
 
-// Rule is the verdict of the rules in force on a held write; zero if there is none for
-// now.
+// Rule returns the verdict of the rules in force on a held write, or zero if there can
+// be none at present.
 func (k *Keeper) Rule(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.Reevaluation {
 	stays := memproxy.Reevaluation{Verdict: memproxy.Hold, Reasons: h.Reasons, Findings: h.Findings, Score: h.Score, Policy: k.Rules().Version}
 	p := k.Backend(h.Backend)
@@ -154,7 +154,7 @@ const (
 	actReject  = "hold.reject"
 )
 
-// ruledOut records that the rules settled a hold.
+// ruledOut records that the rules have settled a hold.
 func (k *Keeper) ruledOut(h memproxy.HeldWrite) {
 	act := memproxy.Act{Action: actApprove, Stage: memproxy.ActDone, Reason: h.Note}
 	if h.State == memproxy.HoldRejected {

@@ -14,10 +14,12 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// maxUnconfirmed bounds the changes that wait to be asked about, and all their targets.
+// maxUnconfirmed bounds the changes that wait to be asked about, and the number of
+// their targets together.
 const maxUnconfirmed = 1 << 16
 
-// Unconfirmed are changes and deletions that the backend did not confirm, oldest first.
+// Unconfirmed is a queue of changes and deletions that the backend did not confirm,
+// oldest first.
 // It is safe for concurrent use.
 type Unconfirmed struct {
 	Log *slog.Logger
@@ -27,8 +29,8 @@ type Unconfirmed struct {
 	size    int
 }
 
-// Add adds a change to those that are asked about in the next round. If too many wait it
-// is left to the next process, which finds it in the audit log.
+// Add queues a change for the next round. If the queue is full, the change is left to
+// the next process, which finds it in the audit log.
 func (u *Unconfirmed) Add(ev memproxy.Event) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -37,7 +39,8 @@ func (u *Unconfirmed) Add(ev memproxy.Event) {
 		u.Log.Warn("too many changes without an answer wait: this one is asked about at the next start", "decision", ev.Decision)
 		return
 	}
-	// Names are cloned because they may be parts of a request's body.
+	// Names are cloned because they may be slices of a request's body, which they would
+	// keep in memory.
 	of := memproxy.Event{
 		Decision: ev.Decision, Kind: ev.Kind, Backend: ev.Backend,
 		Principal: memproxy.Principal{ID: ev.Principal.ID, Tenant: ev.Principal.Tenant, Trust: ev.Principal.Trust},
@@ -49,7 +52,7 @@ func (u *Unconfirmed) Add(ev memproxy.Event) {
 	u.waiting = append(u.waiting, of)
 }
 
-// next removes and returns the oldest.
+// next removes and returns the oldest change.
 func (u *Unconfirmed) next() (ev memproxy.Event, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -67,15 +70,15 @@ func (u *Unconfirmed) len() int {
 	return len(u.waiting)
 }
 
-// maxFailures is how many changes in a row are asked about in vain in one round, so that
-// a backend that is away is not asked about all of them.
+// maxFailures is the number of consecutive failures that ends a round, so that an
+// unavailable backend is not asked about every change.
 const maxFailures = 4
 
-// outcomes asks the backends what became of changes and deletions without an answer, and
-// of those that an earlier process sent and did not record because it was killed.
-// Otherwise a deleted text would stay readable in the backend's history, and a sweep
-// would report the change as one that bypassed memproxy. A change waits for the next
-// round while the backend does not answer or the ledger cannot be used.
+// outcomes asks the backends for the outcome of changes and deletions without an
+// answer, including those that an earlier process sent and could not record because it
+// was killed. Otherwise a deleted text would stay readable in the backend's history,
+// and a sweep would report the change as one that bypassed memproxy. A change waits for
+// the next round while the backend does not answer or the ledger is unavailable.
 func (k *Keeper) outcomes(ctx context.Context, now time.Time) error {
 	if !k.found {
 		lost, err := integrity.Lost(ctx, k.Integrity, k.before)
@@ -91,7 +94,7 @@ func (k *Keeper) outcomes(ctx context.Context, now time.Time) error {
 	for n, failures := k.Unconfirmed.len(), 0; n > 0 && failures < maxFailures; n-- {
 		ev, _ := k.Unconfirmed.next()
 		if err := k.outcome(ctx, &ev, now); err != nil {
-			k.Unconfirmed.Add(ev) // last, so that none keeps the others from being asked about
+			k.Unconfirmed.Add(ev) // at the end of the queue, so that one change cannot block the others
 			failed, failures = err, failures+1
 		} else {
 			failures = 0
@@ -103,7 +106,8 @@ func (k *Keeper) outcomes(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// outcome fetches the targets of one change and records what it did.
+// outcome fetches the targets of one change from the backend and records what the
+// change did.
 func (k *Keeper) outcome(ctx context.Context, ev *memproxy.Event, now time.Time) error {
 	own := k.Backend(ev.Backend)
 	if own == nil {
@@ -111,7 +115,7 @@ func (k *Keeper) outcome(ctx context.Context, ev *memproxy.Event, now time.Time)
 	}
 	return k.targets(ctx, ev, func(row *memproxy.Ownership) error {
 		if row.Deleted || row.Decision == ev.Decision || memproxy.Inert(row.Scope.Tenant) != memproxy.Inert(ev.Principal.Tenant) {
-			return nil // it is recorded, or was refused
+			return nil // the outcome is recorded, or the change was refused
 		}
 		m, err := own.Look(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID})
 		switch {
@@ -119,12 +123,12 @@ func (k *Keeper) outcome(ctx context.Context, ev *memproxy.Event, now time.Time)
 			return err
 		case errors.Is(err, proxy.ErrNoRestore):
 			return nil
-		case err != nil: // such as a credential that may not read it
+		case err != nil: // such as a credential without permission to read it
 			k.Log.Warn("the outcome of a change without an answer stays unknown", "decision", ev.Decision, "error", err)
 			return nil
 		}
 		if err = k.became(ctx, ev, row, &m, now); errors.Is(err, memproxy.ErrStale) {
-			return nil // another change of it is recorded
+			return nil // another change of the memory is recorded
 		}
 		return err
 	})
@@ -172,7 +176,7 @@ func (k *Keeper) targets(ctx context.Context, ev *memproxy.Event, f func(*mempro
 	}
 }
 
-// became records the change if the backend's memory shows that it was made.
+// became records the change if the backend's memory shows that the change was made.
 func (k *Keeper) became(ctx context.Context, ev *memproxy.Event, row *memproxy.Ownership, m *memproxy.Memory, now time.Time) error {
 	e := integrity.Deletion(ev, row)
 	after, v := &e.Owners[0], &e.Versions[0]
@@ -188,7 +192,7 @@ func (k *Keeper) became(ctx context.Context, ev *memproxy.Event, row *memproxy.O
 				e.Corrections = []memproxy.Correction{corrected(row, ev, s, now)}
 			}
 		} else {
-			e.Versions = nil // only its metadata
+			e.Versions = nil // only the metadata changed
 		}
 	default:
 		return nil
@@ -203,8 +207,8 @@ func (k *Keeper) became(ctx context.Context, ev *memproxy.Event, row *memproxy.O
 	return nil
 }
 
-// corrected is the correction of another's text by an answerless change. What a person
-// approved is a person's.
+// corrected returns the correction of another author's text by an unanswered change. If
+// a person approved the change, the correction is that person's.
 func corrected(row *memproxy.Ownership, ev *memproxy.Event, s *memproxy.Stamp, now time.Time) memproxy.Correction {
 	c := memproxy.Correction{
 		Backend: row.Backend, Kind: row.Kind, ID: row.ID, Tenant: row.Scope.Tenant, Author: row.Actor,

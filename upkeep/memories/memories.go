@@ -1,6 +1,6 @@
-// Package memories runs the time-based work on memories: it judges those that the rules
-// in force have not seen, expires them, promotes pending ones that nobody corrected for
-// long enough, and purges what is past its retention.
+// Package memories runs the time-based work on memories. It judges memories that the
+// rules in force have not judged, expires memories, promotes pending ones that were not
+// corrected for long enough, and purges what is past its retention.
 package memories
 
 import (
@@ -25,17 +25,17 @@ type Options struct {
 	Config *config.Config
 	Ledger *ledger.Ledger
 	Log    *slog.Logger
-	// Rules returns those in force.
+	// Rules returns the rules in force.
 	Rules func() *gate.Rules
-	// Budget has the totals, which fall when memories are purged.
+	// Budget has the totals, which are reduced when memories are purged.
 	Budget gate.Budget
-	// Backend returns memproxy's own access to a backend, nil if there is none of that
-	// name.
+	// Backend returns memproxy's own access to a backend, or nil if there is no backend of
+	// that name.
 	Backend   func(name string) *proxy.Own
 	Integrity *integrity.Checker
-	// Steady says whether the clock can be trusted.
+	// Steady reports whether the clock can be trusted.
 	Steady *upkeep.Steady
-	// Unconfirmed are the changes whose outcome is not known.
+	// Unconfirmed has the changes whose outcome is unknown.
 	Unconfirmed *Unconfirmed
 	// Note records an event about the process.
 	Note func(t memproxy.EventType, detail string)
@@ -45,27 +45,27 @@ type Options struct {
 type Keeper struct {
 	Options
 	before uint64 // index of this process's first record
-	found  bool   // changes of earlier processes are among the unconfirmed ones
-	// stopped is where the last pass over the memories of each state stopped.
+	found  bool   // the changes of earlier processes were added to Unconfirmed
+	// stopped is the memory at which the last pass over each state stopped.
 	stopped map[memproxy.MemoryState]memproxy.MemoryKey
 }
 
-// New returns a keeper that does nothing until its jobs run.
+// New returns a keeper. It does nothing until its jobs run.
 func New(opt Options) *Keeper {
 	return &Keeper{Options: opt, stopped: map[memproxy.MemoryState]memproxy.MemoryKey{}, before: opt.Integrity.Audit.Size()}
 }
 
-// maintainEvery is how often items past their retention are deleted. The first time is
-// an hour after the start, because not every process lives for a day.
+// maintainEvery is how often items past their retention are deleted. The first round is
+// an hour after the start, because not every process runs for a day.
 const maintainEvery = 24 * time.Hour
 
-// Jobs are a keeper's background jobs. With memories.validate: 0 the first runs only on
-// request.
+// Jobs returns the background jobs of the keeper. With memories.validate: 0 the first
+// one runs only on request.
 func (k *Keeper) Jobs() []upkeep.Job {
 	every := k.Config.Memories.Validate.Time()
 	var start upkeep.Signal
 	if every > 0 {
-		start = upkeep.AtOnce() // not every process lives as long
+		start = upkeep.AtOnce() // the process may not run for a whole interval
 	}
 	return []upkeep.Job{
 		{Name: "upkeep", Every: every, Wake: start, Once: k.upkeep},
@@ -74,9 +74,10 @@ func (k *Keeper) Jobs() []upkeep.Job {
 	}
 }
 
-// upkeep expires memories, promotes pending ones that nobody corrected for long enough,
-// and judges those that the present rules have not seen. What time decides goes by a
-// time that has certainly come; reads follow the clock in any case.
+// upkeep expires memories, promotes pending ones that were not corrected for long
+// enough, and judges those that the present rules have not judged. Whatever depends on
+// elapsed time uses a time that has certainly passed (Steady.Came); reads use the clock
+// in any case.
 func (k *Keeper) upkeep(ctx context.Context, now time.Time) error {
 	m := &k.Config.Memories
 	errs := []error{k.validate(ctx)}
@@ -99,7 +100,7 @@ func (k *Keeper) upkeep(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// shortest is the shortest time to live that is configured, a day if none is.
+// shortest returns the shortest configured time to live, or a day if there is none.
 func shortest(m *config.Memories) time.Duration {
 	least := 24 * time.Hour
 	for _, ttl := range m.TTL {
@@ -120,7 +121,7 @@ func (k *Keeper) expire(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// promote shows pending memories that nobody corrected for long enough.
+// promote makes pending memories readable that nobody has corrected for long enough.
 func (k *Keeper) promote(ctx context.Context, now time.Time) error {
 	list, err := k.Ledger.ListStatuses(ctx, memproxy.StatusFilter{State: memproxy.StatePending, QuietSince: now.Add(-k.Config.Memories.Quiet.Time()), Limit: 100})
 	if err != nil {
@@ -137,7 +138,7 @@ func (k *Keeper) promote(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// purge deletes memories that expired long ago, first in the backend and then in the
+// purge deletes memories that expired long ago, in the backend first and then in the
 // ledger.
 func (k *Keeper) purge(ctx context.Context, now time.Time) error {
 	list, err := k.Ledger.Upkeep.Purgeable(ctx, now.Add(-k.Config.Memories.Archive.Time()), 100)
@@ -192,7 +193,8 @@ func (k *Keeper) shred(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// maintain deletes items past their retention, and again once the clock can be trusted.
+// maintain deletes items past their retention. It runs again once the clock can be
+// trusted.
 func (k *Keeper) maintain(ctx context.Context, now time.Time) error {
 	const least = time.Hour // no retention is shorter
 	var gone ledger.Removed

@@ -12,26 +12,27 @@ import (
 )
 
 const (
-	// validateBatch is how many memories of a tenant in a state are judged at a time
-	// (DOL-3), and validateMost how many of all tenants in one pass.
+	// validateBatch is how many memories of one tenant in one state a pass judges (DOL-3),
+	// and validateMost the number for all tenants together.
 	validateBatch = 10
 	validateMost  = 1000
-	// validateLook is how many due memories a pass searches for tenants that have not
-	// had their turn.
+	// validateLook is how many due memories a pass reads in search of tenants that it has
+	// not served yet.
 	validateLook = 20_000
 	validatePage = 1000
 	// lastKind sorts after every kind of memory.
 	lastKind memproxy.TargetKind = "~"
 )
 
-// validate judges memories that the rules in force have not seen as they are: new ones,
-// those that were changed out-of-band, and all of them after a change of the rules.
+// validate judges memories that the rules in force have not judged in their present
+// state: new ones, those that were changed out-of-band, and, after a change of the
+// rules, all.
 func (k *Keeper) validate(ctx context.Context) error {
 	rules := k.Rules()
 	if rules.Screener == nil {
 		return nil
 	}
-	away := map[string]bool{} // unavailable backends, whose memories stay due
+	away := map[string]bool{} // unavailable backends, whose memories remain due
 	for _, state := range []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated, memproxy.StateFlagged} {
 		if err := k.validateState(ctx, rules, state, away); err != nil {
 			return err
@@ -41,7 +42,8 @@ func (k *Keeper) validate(ctx context.Context) error {
 }
 
 // validateState judges a batch of each tenant's memories in a state, so that a tenant
-// with many does not delay the others. The next pass continues where it stops.
+// with many memories does not delay the others. The next pass continues where this one
+// stops.
 func (k *Keeper) validateState(ctx context.Context, rules *gate.Rules, state memproxy.MemoryState, away map[string]bool) error {
 	after, taken := k.stopped[state], map[string]int{}
 	delete(k.stopped, state)
@@ -65,8 +67,8 @@ func (k *Keeper) validateState(ctx context.Context, rules *gate.Rules, state mem
 				if err != nil {
 					k.Log.Warn("memories are not validated while their backend does not answer", "backend", st.Backend, "error", err)
 				}
-				after = memproxy.MemoryKey{Backend: st.Backend, Kind: lastKind} // past all that it holds
-				break                                                           // the rest of the page may be of the same backend
+				after = memproxy.MemoryKey{Backend: st.Backend, Kind: lastKind} // skips the rest of this backend
+				break                                                           // the rest of the page may belong to it
 			}
 			if err != nil {
 				return err
@@ -108,7 +110,8 @@ func (k *Keeper) validateOne(ctx context.Context, rules *gate.Rules, st *memprox
 	return err
 }
 
-// judged is the state that findings imply for a memory.
+// judged returns the state that findings imply for a memory, with the reason and the
+// findings to store.
 func judged(findings []memproxy.Finding) (memproxy.MemoryState, string, []memproxy.Finding) {
 	var risk memproxy.PerMille
 	var spans []memproxy.Finding
@@ -127,10 +130,10 @@ func judged(findings []memproxy.Finding) (memproxy.MemoryState, string, []mempro
 	return memproxy.StateValidated, "nothing was found in it", nil
 }
 
-// present is the present text of a memory: that in its backend, which may have been
-// changed out-of-band, or, if the backend cannot return a single memory (Letta's
-// passages, a backend that refuses), the text that was last written through memproxy.
-// "" means unknown. A text that was not written through memproxy is reported.
+// present returns the present text of a memory: the one in its backend, which may have
+// been changed out-of-band, or, if the backend cannot return a single memory (Letta's
+// passages, a backend that refuses), the one that was last written through memproxy. ""
+// means unknown. present reports a text that was not written through memproxy.
 func (k *Keeper) present(ctx context.Context, st *memproxy.Status) (string, error) {
 	p := k.Backend(st.Backend)
 	for settled := false; ; settled = true {
@@ -154,8 +157,8 @@ func (k *Keeper) present(ctx context.Context, st *memproxy.Status) (string, erro
 	}
 }
 
-// backendText returns the text of a memory in its backend. known is false if the backend
-// cannot return it.
+// backendText returns the text of a memory in its backend. known is false if the
+// backend cannot return it.
 func (k *Keeper) backendText(ctx context.Context, p *proxy.Own, key memproxy.MemoryKey) (text string, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, k.Integrity.RecordTime) // as where a finding is looked up
 	defer cancel()
@@ -169,8 +172,8 @@ func (k *Keeper) backendText(ctx context.Context, p *proxy.Own, key memproxy.Mem
 	return m.Text, true, nil
 }
 
-// newest is the text of a memory that was last written through memproxy, or "" if
-// unknown.
+// newest returns the text of a memory that was last written through memproxy, or "" if
+// it is unknown.
 func (k *Keeper) newest(ctx context.Context, key memproxy.MemoryKey) (string, error) {
 	list, err := k.Ledger.History(ctx, key, 0, 1)
 	if err != nil || len(list) == 0 || list[0].Op == memproxy.OpDelete {
