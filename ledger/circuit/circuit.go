@@ -1,4 +1,4 @@
-// Package circuit breaks the circuit to a database that does not answer.
+// Package circuit is a circuit breaker for a database that does not answer.
 package circuit
 
 import (
@@ -14,37 +14,37 @@ import (
 // Dial opens a connection, as (*net.Dialer).DialContext does.
 type Dial = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// ErrAway: the database did not answer in time a moment ago, and is left alone
-// for a while.
+// ErrAway means that the database did not answer in time a moment ago, so that no call
+// is made for a while.
 var ErrAway = errors.New("the database does not answer")
 
-// leftAlone is how long a database that did not answer is left alone. Then one
-// call asks it again.
-const leftAlone = 2 * time.Second
+// openFor is how long the circuit stays open after the database did not answer. Then
+// one call is let through as a probe.
+const openFor = 2 * time.Second
 
-// Breaker keeps a database that is frozen from costing every call its whole
-// deadline: the first that it leaves without an answer is the last that waits
-// for it, but for one from time to time, until it answers again. So a request
-// that asks it ten times waits once.
+// Breaker spares calls the wait for a frozen database. Once one call has waited for its
+// deadline in vain, the circuit is open: further calls fail at once, except for a probe
+// from time to time, until the database answers again. A request that makes ten calls
+// waits only once.
 //
-// It is at the connections and not at the calls, so that no call can go round
-// it: what is to be sent is refused at once, and so are new connections.
+// Breaker works on connections and not on calls, so that no call can bypass it: while
+// the circuit is open, writes to connections and new connections fail at once.
 type Breaker struct {
-	patience time.Duration // a wait that breaks off after less says nothing of the database
+	patience time.Duration // a wait that ends earlier says nothing about the database
 	now      func() time.Time
 
 	mu    sync.Mutex
 	open  bool
-	until time.Time // nobody asks before
+	until time.Time // while open, no call is let through before
 }
 
-// New is for calls that last as long as timeout at most.
+// New returns a Breaker for calls of at most timeout.
 func New(timeout time.Duration) *Breaker {
 	return &Breaker{patience: timeout / 2, now: time.Now}
 }
 
-// ask reports whether the database may be asked.
-func (c *Breaker) ask() error {
+// allow returns ErrAway while the circuit is open, except for a probe.
+func (c *Breaker) allow() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.open {
@@ -54,12 +54,12 @@ func (c *Breaker) ask() error {
 	if now.Before(c.until) {
 		return ErrAway
 	}
-	c.until = now.Add(leftAlone) // this one asks for all
+	c.until = now.Add(openFor) // the caller is the probe
 	return nil
 }
 
-// waited records how a wait for the database ended. Callers who give up say
-// nothing of it, unless it has had the time of a call by then.
+// waited records how a wait for the database ended. A caller that gave up says nothing
+// about the database, unless it had waited for half of a call's timeout.
 func (c *Breaker) waited(since time.Time, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,14 +68,14 @@ func (c *Breaker) waited(since time.Time, err error) {
 	if err == nil {
 		c.open = false
 	} else if late && now.Sub(since) >= c.patience {
-		c.open, c.until = true, now.Add(leftAlone)
+		c.open, c.until = true, now.Add(openFor)
 	}
 }
 
-// Dial connects through the circuit.
+// Dial returns a dialer that connects through the circuit.
 func (c *Breaker) Dial(next Dial) Dial {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if err := c.ask(); err != nil {
+		if err := c.allow(); err != nil {
 			return nil, err
 		}
 		since := c.now()
@@ -85,25 +85,24 @@ func (c *Breaker) Dial(next Dial) Dial {
 			return nil, err
 		}
 		made := &guarded{Conn: conn, breaker: c}
-		made.asked.Store(true) // what a connection is made for may be asked on it
+		made.allowed.Store(true) // the request that the connection was opened for may be sent
 		return made, nil
 	}
 }
 
-// guarded is a connection on which nothing is asked while the circuit is
-// open.
+// guarded is a connection on which no new request is sent while the circuit is open.
 type guarded struct {
 	net.Conn
 	breaker *Breaker
-	asked   atomic.Bool // its question was let through, and what belongs to it is
+	allowed atomic.Bool // the request in progress was let through, so its further writes are too
 }
 
 func (c *guarded) Write(b []byte) (int, error) {
-	if !c.asked.Load() {
-		if err := c.breaker.ask(); err != nil {
+	if !c.allowed.Load() {
+		if err := c.breaker.allow(); err != nil {
 			return 0, err
 		}
-		c.asked.Store(true)
+		c.allowed.Store(true)
 	}
 	return c.Conn.Write(b)
 }
@@ -111,8 +110,8 @@ func (c *guarded) Write(b []byte) (int, error) {
 func (c *guarded) Read(b []byte) (int, error) {
 	since := c.breaker.now()
 	n, err := c.Conn.Read(b)
-	c.asked.Store(false)
-	if n > 0 { // it answers, whatever comes after
+	c.allowed.Store(false)
+	if n > 0 { // the database answers, whatever the error is
 		c.breaker.waited(since, nil)
 	} else {
 		c.breaker.waited(since, err)

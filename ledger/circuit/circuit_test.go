@@ -75,7 +75,7 @@ func circuit(t *testing.T) {
 	if _, err := other.Write([]byte("select")); !errors.Is(err, ErrAway) {
 		t.Errorf("on a connection that was there before: %v", err)
 	}
-	time.Sleep(leftAlone)
+	time.Sleep(openFor)
 	probe := connect() // one
 	away("while one asks", true)
 	if err := ask(probe, 0, true); err != nil {

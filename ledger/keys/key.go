@@ -1,9 +1,9 @@
-// Package keys has what an installation signs and encrypts with: the signatures of
-// provenance stamps (Signer), and the encryption of held writes and versions (Vault).
+// Package keys has the keys that an installation signs and encrypts with: Signer signs
+// provenance stamps, and Vault encrypts held writes and versions.
 //
-// It promises that a stamp which Verify accepts was signed here, for the tenant that the
-// reader says, and is unchanged; that an envelope opens for its item and tenant only; and
-// that no key is printed or logged.
+// It promises that a stamp which Verify accepts was signed here, for the tenant that
+// the reader names, and is unchanged; that an envelope opens only for its item and
+// tenant; and that no key is printed or logged.
 package keys
 
 import (
@@ -26,8 +26,8 @@ import (
 // Size is the size of a key in bytes.
 const Size = 32
 
-// Key is a secret of the installation: stamps are signed with one, contents
-// encrypted under another. It prints as its id.
+// Key is a secret of the installation, which signs stamps or encrypts contents. It
+// prints as its id.
 type Key struct{ secret [Size]byte }
 
 // New makes a key from Size secret bytes.
@@ -43,7 +43,7 @@ func New(secret []byte) (Key, error) {
 	return k, nil
 }
 
-// ID names the key in signatures, without telling anything of it: 8 hex digits.
+// ID identifies the key in signatures, as 8 hex digits that reveal nothing of the secret.
 func (k Key) ID() string {
 	h := sha256.New()
 	io.WriteString(h, "memproxy stamp key id\x00")
@@ -51,8 +51,8 @@ func (k Key) ID() string {
 	return hex.EncodeToString(h.Sum(nil)[:4])
 }
 
-// Derive returns a key for another purpose, from which neither this key nor
-// that of a further purpose can be found out.
+// Derive returns a key for another purpose. Neither this key nor a key for a further
+// purpose can be computed from it.
 func (k Key) Derive(purpose string) []byte { return k.derive("memproxy derived key\x00" + purpose) }
 
 func (k Key) derive(info string) []byte {
@@ -66,21 +66,21 @@ func (k Key) derive(info string) []byte {
 // String returns the id; a key does not print its secret.
 func (k Key) String() string { return "key " + k.ID() }
 
-// Format keeps every verb from printing the secret.
+// Format prints the id for every verb, so that none prints the secret.
 func (k Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.String()) }
 
-// LogValue keeps the secret out of logs.
+// LogValue logs the id instead of the secret.
 func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
-// Set are an installation's keys of one kind.
+// Set is an installation's keys of one kind.
 type Set struct {
 	Signing Key
-	// Verifying are older keys: what they signed stays valid, what they
-	// encrypted legible.
+	// Verifying has older keys. What they signed stays valid, and what they encrypted can
+	// still be decrypted.
 	Verifying []Key
 }
 
-// byID are all keys of a set by their ids, which signatures name.
+// byID returns all keys of a set by id.
 func (s *Set) byID(kind keyKind) (map[string]Key, error) {
 	keys := map[string]Key{}
 	for _, k := range append([]Key{s.Signing}, s.Verifying...) {
@@ -93,8 +93,8 @@ func (s *Set) byID(kind keyKind) (map[string]Key, error) {
 	return keys, nil
 }
 
-// keyKind is what a directory of keys holds: NAME.key is current, NAME-*.key
-// are older.
+// keyKind is the kind of the keys in a directory: NAME.key is the current key,
+// NAME-*.key are older ones.
 type keyKind string
 
 // The kinds of keys.
@@ -104,10 +104,10 @@ const (
 )
 
 // LoadOrCreate reads the stamp keys of a directory: stamp.key signs, every
-// stamp-NAME.key verifies only. To rotate, rename stamp.key to stamp-NAME.key
-// and start again: a new stamp.key is made. Files hold base64 and have mode
-// 0600; one that everybody may read is an error. Of two processes that start
-// in an empty directory at once, both get the same key.
+// stamp-NAME.key only verifies. To rotate, rename stamp.key to stamp-NAME.key and
+// restart, which creates a new stamp.key. The files contain base64 and have mode 0600;
+// one that others may read is an error. If two processes start in an empty directory at
+// once, both get the same key.
 func LoadOrCreate(dir string, random io.Reader) (Set, error) {
 	return stampKeys.loadOrCreate(dir, random)
 }
@@ -170,12 +170,12 @@ func readSecret(path string) ([]byte, error) {
 	}
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil {
-		err = fmt.Errorf("%s: not base64", path) // the decoder's error would quote a byte of it
+		err = fmt.Errorf("%s: not base64", path) // the decoder's error would quote a byte of the key
 	}
 	return secret, err
 }
 
-// create makes a file with a new key, unless there is one.
+// create makes a file with a new key, unless it exists.
 func (kind keyKind) create(dir, path string, random io.Reader) error {
 	secret := make([]byte, Size)
 	_, err := io.ReadFull(random, secret)
@@ -185,7 +185,7 @@ func (kind keyKind) create(dir, path string, random io.Reader) error {
 	if err == nil {
 		err = durable.Create(path, []byte(base64.StdEncoding.EncodeToString(secret)+"\n"))
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) { // of two processes the first one's counts
+	if err != nil && !errors.Is(err, fs.ErrExist) { // if two processes create a key, the first one's is used
 		return fmt.Errorf("keys: make a %s key: %w", kind, err)
 	}
 	return nil

@@ -16,46 +16,46 @@ import (
 )
 
 const (
-	// stampDomain keeps these signatures apart from everything else that is
-	// ever signed with the same key. It is the format's version too.
+	// stampDomain separates these signatures from everything else that is signed with the
+	// same key. It is also the version of the format.
 	stampDomain = "memproxy stamp 1"
-	// laterDomain is that of stamps that say how the write came about.
+	// laterDomain is the domain of stamps that describe how the write came about.
 	laterDomain = "memproxy stamp 2"
-	// sigPrefix begins a signature: version, then key id, then the MAC.
+	// sigPrefix begins a signature: version, then key id, then MAC.
 	sigPrefix = "1."
 	sigSize   = len(sigPrefix) + 8 + 1 + 43
-	// tenantKeys is how many derived keys are kept at least.
+	// tenantKeys is the minimum number of derived keys that are cached.
 	tenantKeys = 1024
 )
 
-// Signer signs and checks provenance stamps: HMAC-SHA-256 over every field,
-// under a key that is derived for the tenant, so that a stamp of one tenant
-// never verifies as another's. It is safe for concurrent use.
+// Signer signs and verifies provenance stamps with HMAC-SHA-256 over every field. The
+// key is derived for the tenant, so that a stamp of one tenant never verifies as
+// another's. A Signer is safe for concurrent use.
 //
-// A signature is "1.", the id of the installation's key, ".", and the MAC in
-// base64url: 54 characters.
+// A signature is "1.", the id of the installation's key, ".", and the MAC in base64url:
+// 54 characters.
 type Signer struct {
 	signing Key
 	keys    map[string]Key                          // by id
-	derived *cache.Generations[tenantKey, *macPool] // a MAC for each tenant in use
+	derived *cache.Generations[tenantKey, *macPool] // MACs of each tenant in use
 	id      string
 }
 
 type tenantKey struct{ id, tenant string }
 
-// macPool keeps HMAC states of one tenant's key: to key one costs as much as
-// to use it.
+// macPool keeps HMAC states for one tenant's key, because initialising a state costs as
+// much as using it.
 type macPool struct{ pool sync.Pool }
 
-// mac is a state, the buffer of what it is to sum, and the sum.
+// mac is an HMAC state with buffers for its input and its sum.
 type mac struct {
 	hash.Hash
 	buf []byte
 	out [sha256.Size]byte
 }
 
-// NewSigner returns a signer that signs with keys.Signing and accepts all of
-// the keys.
+// NewSigner returns a signer that signs with keys.Signing and accepts signatures of all
+// keys.
 func NewSigner(keys Set) (*Signer, error) {
 	if keys.Signing == (Key{}) {
 		return nil, errors.New("keys: no key to sign stamps with")
@@ -67,8 +67,8 @@ func NewSigner(keys Set) (*Signer, error) {
 	return &Signer{keys.Signing, byID, cache.NewGenerations[tenantKey, *macPool](tenantKeys), keys.Signing.ID()}, nil
 }
 
-// Sign returns the stamp with its Signature. The time is cut to the second in
-// UTC, as it is written.
+// Sign returns the stamp with its Signature. Its time is truncated to the second, in
+// UTC, which is how it is written.
 func (s *Signer) Sign(st memproxy.Stamp) memproxy.Stamp {
 	st.Time = time.Unix(st.Time.Unix(), 0).UTC()
 	if !st.Received.IsZero() {
@@ -85,11 +85,11 @@ func (s *Signer) Sign(st memproxy.Stamp) memproxy.Stamp {
 	return st
 }
 
-// strict accepts only one of the spellings that decode to one MAC.
+// strict refuses encodings of a MAC other than the canonical one.
 var strict = base64.RawURLEncoding.Strict()
 
-// Verify reports whether the stamp, with its Tenant filled in by the reader,
-// is this installation's and unchanged.
+// Verify reports whether the stamp was signed by this installation for its Tenant,
+// which the reader fills in, and is unchanged.
 func (s *Signer) Verify(st memproxy.Stamp) bool {
 	rest, ok := strings.CutPrefix(st.Signature, sigPrefix)
 	if !ok || len(st.Signature) != sigSize {
@@ -120,8 +120,8 @@ func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]b
 	b := AppendFields(h.buf[:0], []string{domain, st.ID, st.Actor, st.Tenant, string(st.Trust)}, int64(st.Confidence))
 	b = AppendFields(b, []string{string(st.Source), string(st.Attestation)}, st.Time.Unix())
 	b = AppendField(b, st.SHA256)
-	// Stamps from before there were marks, hashes of metadata, and how the write
-	// came about, verify as they did.
+	// Stamps from before marks, hashes of metadata and the origin of the write were added
+	// keep their original encoding, so that they still verify.
 	if domain == laterDomain {
 		b = AppendFields(b, []string{st.Mark, st.Metadata}, st.Received.Unix())
 		b = AppendFields(b, []string{st.Session, st.Trigger}, int64(st.Score))
@@ -134,17 +134,17 @@ func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]b
 	pool.end(h, b, sum[:])
 }
 
-// end puts the MAC over b, which begins in h's buffer, into sum.
+// end writes to sum the MAC over b, which begins in h's buffer.
 func (p *macPool) end(h *mac, b, sum []byte) {
 	h.Reset()
 	h.Write(b)
 	copy(sum, h.Sum(h.out[:0]))
-	if h.buf = b; cap(b) <= 4<<10 { // a stamp is about a tenth of that, and so is a row
+	if h.buf = b; cap(b) <= 4<<10 { // stamps and rows take about a tenth of that
 		p.pool.Put(h)
 	}
 }
 
-// sum puts the MAC over what row appends into sum.
+// sum writes to sum the MAC over what row appends.
 func (p *macPool) sum(row func([]byte) []byte, sum []byte) {
 	h := p.pool.Get().(*mac)
 	p.end(h, row(h.buf[:0]), sum)
@@ -156,13 +156,13 @@ func newMACPool(key []byte) *macPool {
 	return p
 }
 
-// later reports whether a stamp says how the write came about.
+// later reports whether a stamp describes how the write came about.
 func later(st *memproxy.Stamp) bool {
 	return !st.Received.IsZero() || st.Session != "" || st.Trigger != "" || st.Score != 0 || st.Flags != ""
 }
 
-// AppendField appends a string with its length before it, so that no two
-// different stamps have one encoding.
+// AppendField appends a string after its length, so that no two different stamps have
+// the same encoding.
 func AppendField(b []byte, s string) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(len(s)))
 	return append(b, s...)
@@ -179,8 +179,8 @@ func AppendFields(b []byte, texts []string, numbers ...int64) []byte {
 	return b
 }
 
-// macs returns the tenant's MACs. Verify asks for the tenants of callers only,
-// so a forger cannot fill the cache.
+// macs returns the pool for a tenant's key. Verify is called for tenants of callers
+// only, so a forger cannot fill the cache.
 func (s *Signer) macs(key Key, id, tenant string) *macPool {
 	k := tenantKey{id, tenant}
 	p, ok := s.derived.Get(k)

@@ -17,25 +17,27 @@ import (
 
 // The errors of encrypted contents.
 var (
-	// ErrNoVault: the ledger was opened without a Vault.
+	// ErrNoVault means that the ledger was opened without a Vault.
 	ErrNoVault = errors.New("ledger: no key to encrypt contents with")
-	// ErrShredded: the content's key was destroyed, or there never was one.
+	// ErrShredded means that the content's key was destroyed, or that there is no such
+	// content.
 	ErrShredded = fmt.Errorf("ledger: %w", memproxy.ErrGone)
-	// ErrSealed: a content that none of the keys opens: it was changed, moved
-	// to another item, or its key is missing.
+	// ErrSealed means that no key opens the content: it was changed or moved to another
+	// item, or its key is missing.
 	ErrSealed = errors.New("ledger: the content does not open")
 )
 
-// vaultDomain is the version of the format, bound into every envelope.
+// vaultDomain is the version of the format. It is part of the associated data of every
+// envelope.
 const vaultDomain = "memproxy vault 1"
 
-// Vault encrypts contents: AES-256-GCM under a fresh key for each item, which
-// is itself encrypted under the installation's key. Both are bound to the
-// item's name and tenant, so that an envelope opens nowhere else. It also
-// signs the chains of versions and the rows of the store. It is safe for concurrent use.
+// Vault encrypts contents with AES-256-GCM under a fresh key for each item, which is
+// itself encrypted under the installation's key (envelope encryption). Both are bound to
+// the item's name and tenant, so that an envelope opens nowhere else. Vault also signs the
+// chains of versions and the rows of the store. It is safe for concurrent use.
 //
-// To rotate, start with a new signing key and the old one among Verifying, which
-// is needed as long as there is something from before.
+// To rotate the key, start with a new signing key and the old one in Verifying. The old
+// key is needed as long as something exists that was encrypted or signed with it.
 //
 // A nil Vault encrypts and opens nothing (ErrNoVault), signs and verifies nothing, and
 // leaves rows without a mark.
@@ -43,7 +45,7 @@ type Vault struct {
 	current string // id of the key that encrypts
 	keys    map[string]vaultKey
 
-	mu     sync.Mutex // random need not be safe
+	mu     sync.Mutex // random need not be safe for concurrent use
 	random io.Reader
 }
 
@@ -52,16 +54,15 @@ type vaultKey struct {
 	chain, row *macPool
 }
 
-// LoadOrCreateVault reads the vault keys of a directory, vault.key and
-// vault-NAME.key, as LoadOrCreate reads the stamp keys. Without them held
-// writes and texts of versions cannot be read: back them up, elsewhere than
-// the ledger.
+// LoadOrCreateVault reads the vault keys of a directory, vault.key and vault-NAME.key,
+// as LoadOrCreate reads the stamp keys. Without them held writes and texts of versions
+// cannot be read: back them up, in another place than the ledger.
 func LoadOrCreateVault(dir string, random io.Reader) (Set, error) {
 	return vaultKeys.loadOrCreate(dir, random)
 }
 
-// NewVault returns a vault that encrypts under keys.Signing and opens what any
-// of the keys encrypted. Random gives keys and nonces; crypto/rand.Reader.
+// NewVault returns a vault that encrypts under keys.Signing and opens what any of the
+// keys encrypted. random supplies keys and nonces; use crypto/rand.Reader.
 func NewVault(keys Set, random io.Reader) (*Vault, error) {
 	if keys.Signing == (Key{}) || random == nil {
 		return nil, errors.New("keys: a vault needs a key and a source of randomness")
@@ -78,7 +79,7 @@ func NewVault(keys Set, random io.Reader) (*Vault, error) {
 	return v, nil
 }
 
-// newGCM encrypts under a key of Size bytes.
+// newGCM returns AES-256-GCM with a key of Size bytes.
 func newGCM(key []byte) cipher.AEAD {
 	block, err := aes.NewCipher(key)
 	if err == nil {
@@ -97,7 +98,7 @@ type Envelope struct {
 	Body    []byte // nonce and content
 }
 
-// bound is the associated data of an envelope.
+// bound returns the associated data of an envelope.
 func bound(use, ref, tenant string) []byte {
 	return AppendFields(make([]byte, 0, 64+len(ref)+len(tenant)), []string{vaultDomain, use, ref, tenant})
 }
@@ -117,8 +118,8 @@ func (v *Vault) Seal(ref, tenant string, plain []byte) (Envelope, error) {
 	return Envelope{v.current, wrapped, body}, err
 }
 
-// Open decrypts what Seal encrypted for the same item and tenant: ErrShredded where its
-// key was destroyed, ErrSealed where it cannot be opened.
+// Open decrypts what Seal encrypted for the same item and tenant. ErrShredded means
+// that its key was destroyed, ErrSealed that it cannot be opened.
 func (v *Vault) Open(ref, tenant string, e Envelope) ([]byte, error) {
 	if v == nil {
 		return nil, ErrNoVault
@@ -180,7 +181,7 @@ func (v *Vault) fill(b []byte) error {
 	return nil
 }
 
-// Sign returns the MAC over a chain's record and the id of its key.
+// Sign returns the MAC of a chain's record and the id of the key.
 func (v *Vault) Sign(use string, data []byte) (id string, mac []byte) {
 	if v == nil {
 		return "", nil
@@ -188,7 +189,7 @@ func (v *Vault) Sign(use string, data []byte) (id string, mac []byte) {
 	return v.current, v.keys[v.current].signed(use, data)
 }
 
-// Signed reports whether the MAC is this installation's.
+// Signed reports whether the MAC was made by this installation.
 func (v *Vault) Signed(use, id string, data, mac []byte) bool {
 	if v == nil {
 		return false
@@ -204,30 +205,30 @@ func (k vaultKey) signed(use string, data []byte) []byte {
 }
 
 const (
-	rowKey = 4  // bytes of a mark that name its key
-	rowMAC = 16 // and of its MAC: to guess one takes 2^128 edits
+	rowKey = 4  // bytes of a mark that identify its key
+	rowMAC = 16 // bytes of its MAC: forging one takes 2^128 guesses
 )
 
-// rowMarks are what marks that begin like this one are made with, nil if its key is
-// missing.
+// rowMarks returns the MACs for the key that a mark names, or nil if that key is missing.
 func (v *Vault) rowMarks(mark []byte) *macPool {
 	var id [2 * rowKey]byte
 	return v.keys[string(id[:hex.Encode(id[:], mark[:rowKey])])].row
 }
 
-// MarkRow returns the mark of a row of the store: the id of the current key, and a
-// MAC over what row appends, which should name the table and have the row's key.
+// MarkRow returns the mark of a row of the store: the id of the current key, and a MAC
+// over what row appends. row should append the name of the table and the key of the
+// row, so that a mark is not valid for another row.
 func (v *Vault) MarkRow(row func([]byte) []byte) []byte {
 	if v == nil {
 		return []byte{}
 	}
 	mark := make([]byte, rowKey+sha256.Size)
-	_, _ = hex.Decode(mark, []byte(v.current)) // which ID wrote
+	_, _ = hex.Decode(mark, []byte(v.current)) // cannot fail: ID wrote it
 	v.keys[v.current].row.sum(row, mark[rowKey:])
 	return mark[:rowKey+rowMAC]
 }
 
-// MarkedRow reports whether the mark is this installation's and of that row.
+// MarkedRow reports whether the mark was made by this installation for that row.
 func (v *Vault) MarkedRow(row func([]byte) []byte, mark []byte) bool {
 	if v == nil || len(mark) != rowKey+rowMAC {
 		return v == nil
@@ -240,12 +241,12 @@ func (v *Vault) MarkedRow(row func([]byte) []byte, mark []byte) bool {
 	return key != nil && hmac.Equal(sum[:rowMAC], mark[rowKey:])
 }
 
-// MarkKnown reports whether a mark is under a key that the vault has.
+// MarkKnown reports whether the vault has the key of a mark.
 func (v *Vault) MarkKnown(mark []byte) bool {
 	return v == nil || len(mark) < rowKey || v.rowMarks(mark) != nil
 }
 
-// Current is the id of the key that encrypts.
+// Current returns the id of the key that encrypts.
 func (v *Vault) Current() string { return v.current }
 
 // SealEntry encrypts a numbered entry of a log under the current key.
@@ -253,7 +254,7 @@ func (v *Vault) SealEntry(number uint64, entry []byte) ([]byte, error) {
 	return v.encrypt(v.keys[v.current].redo, entry, bound("redo", strconv.FormatUint(number, 10), ""))
 }
 
-// OpenEntry decrypts what SealEntry encrypted under a key of this id.
+// OpenEntry decrypts what SealEntry encrypted under the key with this id.
 func (v *Vault) OpenEntry(id string, number uint64, sealed []byte) ([]byte, error) {
 	key, known := v.keys[id]
 	if !known {

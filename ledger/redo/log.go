@@ -1,11 +1,11 @@
-// Package redo is the log of queued ledger entries that may not be in the database yet,
-// so that a killed process loses none of them: an entry is written to the file, and so to
-// the kernel, before its caller goes on. Like SQLite's own log it is not synced, so a
-// power failure may lose the last ones. Entries are encrypted under the vault's
-// keys and numbered. The database stores the number of the last one that it has, in the
-// same transaction, so that each is applied once.
+// Package redo is the write-ahead log of queued ledger entries that may not be in the
+// database yet. An entry is written to the file, and so to the kernel, before its
+// caller goes on, so that a killed process loses none. Like SQLite's WAL the file is
+// not synced, so a power failure may lose the last entries. Entries are encrypted under
+// the vault's keys and numbered. The database stores the number of the last entry that
+// it has, in the same transaction as the entry, so that each is applied once.
 //
-// A frame is its length, the entry's number, the length and name of the key, the sealed
+// A frame is its length, the entry's number, the length and name of the key, the encrypted
 // entry, and zeros up to a multiple of four. Frames of length zero were erased.
 package redo
 
@@ -25,35 +25,35 @@ const (
 	Suffix = ".redo"
 	// maxSize limits the file. Above it, entries wait until the database has caught up.
 	maxSize = 16 << 20
-	// headSize is the size of a frame without the key's name and the sealed entry.
+	// headSize is the size of a frame without the key's name and the encrypted entry.
 	headSize = 4 + 8 + 1
-	// keepFrame is the largest buffer that is kept for the next frame.
+	// keepFrame is the size of the largest buffer that is reused for the next frame.
 	keepFrame = 64 << 10
 )
 
-// Log is an open log. A nil Log keeps nothing. It is safe for concurrent use.
+// Log is an open log. A nil Log logs nothing. It is safe for concurrent use.
 type Log struct {
 	vault *keys.Vault
 
-	mu    sync.Mutex // held from numbering an entry until it is queued
+	mu    sync.Mutex // held from the numbering of an entry until it is queued
 	file  *os.File
-	frame []byte // for the next entry
-	last  uint64 // entry that was appended
+	frame []byte // buffer for the next frame
+	last  uint64 // number of the last entry that was appended
 	ends  []end
-	done  int64 // end of the last frame that was applied, or was lost
-	wiped int64 // of these, what was overwritten
+	done  int64 // end of the last frame that was applied or lost
+	wiped int64 // how much of that was overwritten
 }
 
-// end is where the frame of an entry ends.
+// end is the position at which the frame of an entry ends.
 type end struct {
 	number uint64
 	at     int64
 }
 
-// Open reads a log and calls entry with each entry after the one numbered applied, in
-// their order. An entry that was changed in the file is left out and reported to lost. A
-// partial frame at the end is ignored: its caller was never answered. The Log owns the
-// file; after an error it is closed.
+// Open reads a log and calls entry, in order, with each entry after the one numbered
+// applied. An entry that was changed in the file is skipped and reported to lost. A
+// partial frame at the end is ignored, because its caller was never answered. The Log
+// owns the file and closes it after an error.
 func Open(file *os.File, vault *keys.Vault, applied uint64, entry func(number uint64, plain []byte) error, lost func(error)) (*Log, error) {
 	l := &Log{vault: vault, file: file, last: applied}
 	if err := l.read(entry, lost); err != nil {
@@ -88,10 +88,10 @@ func (l *Log) read(entry func(number uint64, plain []byte) error, lost func(erro
 	return nil
 }
 
-// Append adds an entry and has it queued under its number, so that the log and the queue
-// have one order; an entry that queue refuses is taken back. If the file cannot be
-// written, the entry is queued under zero and is not logged. If the log is full, it is
-// neither.
+// Append logs an entry and calls queue with its number, so that the log and the queue
+// have the same order. If queue refuses the entry, it is removed from the log. If the
+// file cannot be written, the entry is queued with the number zero and is not logged.
+// If the log is full, it is neither logged nor queued.
 func (l *Log) Append(plain []byte, queue func(number uint64) bool) (queued, logged bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +108,7 @@ func (l *Log) Append(plain []byte, queue func(number uint64) bool) (queued, logg
 	return true, true
 }
 
-// append returns an entry's number, or zero if there is no room.
+// append logs an entry and returns its number, or zero if the log is full.
 func (l *Log) append(plain []byte) (uint64, error) {
 	from := l.end()
 	if from+int64(len(plain)) > maxSize {
@@ -143,8 +143,9 @@ func (l *Log) end() int64 {
 	return l.done
 }
 
-// Applied is called when the entries up to a number are in the database or lost. Once
-// all are, the file is truncated. erase overwrites those entries and syncs the file.
+// Applied records that the entries up to a number are in the database or lost. When
+// that is true of all entries, the file is truncated. erase overwrites those entries
+// and syncs the file.
 func (l *Log) Applied(number uint64, erase bool) error {
 	if l == nil || number == 0 && !erase {
 		return nil
@@ -182,7 +183,7 @@ func (l *Log) Close() error {
 	return l.file.Close()
 }
 
-// readFrame reads a frame: its length, zero if it is not whole, and the entry.
+// readFrame reads a frame. n is its length, or zero if the frame is not complete.
 func readFrame(vault *keys.Vault, text []byte) (n int, number uint64, plain []byte, err error) {
 	if len(text) < 4 {
 		return 0, 0, nil, nil
@@ -200,8 +201,9 @@ func readFrame(vault *keys.Vault, text []byte) (n int, number uint64, plain []by
 	return (n + 3) &^ 3, number, plain, err
 }
 
-// Unapplied is the part of a copied log after an applied entry. The file may have been
-// truncated and rewritten while it was copied; a frame torn by that had been applied.
+// Unapplied returns the part of a copied log after an applied entry. The file may have
+// been truncated and rewritten during the copy; a frame that was torn by that had been
+// applied.
 func Unapplied(text []byte, applied uint64) []byte {
 	for at := 0; at+headSize <= len(text); {
 		n := binary.BigEndian.Uint32(text[at:])
