@@ -10,21 +10,21 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// keyFilter answers for keys that are not in the store without a query: the ids in an
-// addition's answer are new, and looking them up would cost a tenth of a write. It
-// holds Bloom filters over the keys of the tables below. Keys are never removed from
-// them, so a removed key is queried in vain. It is used only where this process alone
-// writes the store (nil otherwise), and answers nothing until load has added the keys
-// that were there at the start.
+// keyFilter reports, without a query, keys that are certainly not in the store: the ids
+// in the answer to an addition are new, and looking them up would cost a tenth of a
+// write. It has Bloom filters over the keys of the two tables below. Keys are never
+// removed from the filters, so a removed key costs a query. keyFilter is used only
+// where this process alone writes the store (nil otherwise), and rules out no key until
+// load has added the keys that were there at the start.
 type keyFilter struct {
 	mu      sync.Mutex
-	filters []*bloom.BloomFilter // each for twice as many keys as the one before
-	room    uint                 // keys that the last filter still has room for
-	sealed  map[string]bool      // backends in which an unknown object was planted
-	whole   bool                 // load has added what was there at the start
+	filters []*bloom.BloomFilter // each has room for twice as many keys as the one before
+	room    uint                 // number of keys that the last filter can still take
+	sealed  map[string]bool      // sealed backends, in which an object without a record was written out-of-band
+	whole   bool                 // load has finished
 }
 
-// keySet is a table of keys: records for Lookup, versions for the writer.
+// keySet selects a table: records for Lookup, versions for the writer.
 type keySet byte
 
 const (
@@ -33,22 +33,22 @@ const (
 )
 
 const (
-	// firstFilter is how many keys the first filter holds, in 160 KiB.
+	// firstFilter is the number of keys that the first filter takes, in 160 KiB.
 	firstFilter = 1 << 17
-	// falseSeen is the filters' rate of false positives.
+	// falseSeen is the false positive rate of the filters.
 	falseSeen = 0.01
 )
 
-// member is a key in a set as the filters hash it.
+// member returns the bytes that the filters hash for a key of a table.
 func member(set keySet, k *key) []byte {
 	text := append(make([]byte, 0, 128), byte(set))
 	for _, part := range [...]string{k.Backend, string(k.Kind), k.ID} {
-		text = append(append(text, part...), 0) // which no part has
+		text = append(append(text, part...), 0) // a separator that no part contains
 	}
 	return text
 }
 
-// add notes keys before they are in the store.
+// add adds a key to the filters of some tables, before it is written to the store.
 func (s *keyFilter) add(k key, sets ...keySet) {
 	if s == nil {
 		return
@@ -73,8 +73,8 @@ func (s *keyFilter) has(text []byte) bool {
 	return slices.ContainsFunc(s.filters, func(f *bloom.BloomFilter) bool { return f.Test(text) })
 }
 
-// unknown reports whether the store certainly has nothing of an object, and
-// whether its backend was sealed without it.
+// unknown reports whether a table certainly has no row for an object, and whether the
+// object's backend is sealed.
 func (s *keyFilter) unknown(set keySet, k key) (unknown, sealed bool) {
 	if s == nil {
 		return false, false
@@ -84,14 +84,15 @@ func (s *keyFilter) unknown(set keySet, k key) (unknown, sealed bool) {
 	return s.whole && !s.has(member(set, &k)), s.sealed[k.Backend]
 }
 
-// absent reports whether the store certainly has no record of an object, and
-// what Lookup says then: nothing, unless the backend was sealed without it.
+// absent reports whether the store certainly has no record of an object, and returns
+// what Lookup returns in that case: an empty record, or one that says that the sealed
+// backend did not hold the object.
 func (s *keyFilter) absent(k key) (rec memproxy.Record, absent bool) {
 	unknown, sealed := s.unknown(records, k)
 	if sealed {
 		rec.Listing = memproxy.Unlisted
 	}
-	if unknown { // else its record was removed
+	if unknown { // a history without a record means that the record was removed
 		unknown, _ = s.unknown(versions, k)
 	}
 	return rec, unknown
@@ -109,7 +110,7 @@ func (s *keyFilter) seal(backends ...string) {
 }
 
 // load adds the keys that were there at the start; the writer adds later ones before it
-// writes them. Until load is done, and after an error, every key is queried.
+// writes them. Until load has finished, and if it fails, every key is queried.
 func (s *keyFilter) load(ctx context.Context, of *store) error {
 	if s == nil {
 		return nil
@@ -131,7 +132,7 @@ func (s *keyFilter) load(ctx context.Context, of *store) error {
 }
 
 func (s *keyFilter) loadKeys(ctx context.Context, of *store, table string, set keySet) error {
-	rows, err := of.reader.QueryContext(ctx, `SELECT backend, kind, id FROM `+table) // of a million keys, none is collected
+	rows, err := of.reader.QueryContext(ctx, `SELECT backend, kind, id FROM `+table) // the rows are streamed, because there may be a million
 	if err != nil {
 		return err
 	}

@@ -27,8 +27,8 @@ func validDissent(d *memproxy.Dissent) error {
 		storableParts("dissent", d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Decision, d.Reason, d.SHA256), need(d.Decision != "", "a dissent has a decision"))
 }
 
-// contest records that a caller would have changed a memory and was not trusted enough,
-// with the proposed text encrypted.
+// contest records that a caller tried to change a memory and was not trusted enough.
+// The proposed text is encrypted.
 func contest(t *transaction, d *memproxy.Dissent) {
 	k := memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}
 	n := t.run(`INSERT INTO dissent (backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed)
@@ -62,7 +62,7 @@ func setContested(t *transaction, k memproxy.MemoryKey, tenant string, contested
 	t.putStatus(r, st, r.prior)
 }
 
-// closeDissents closes the dissents of a decision, once it is settled for good.
+// closeDissents closes the dissents of a decision once the decision is final.
 func closeDissents(t *transaction, decision string) {
 	for _, k := range rows(t, scanKey, `UPDATE dissent SET closed = ? WHERE decision = ? AND closed = 0 RETURNING backend, kind, id`,
 		t.now(), decision) {
@@ -77,8 +77,8 @@ func endContest(t *transaction, k memproxy.MemoryKey) {
 	}
 }
 
-// Dissents returns a memory's dissents, newest first; with text set, each with its
-// text, or "" if that was destroyed.
+// Dissents returns the dissents on a memory, newest first. With text set each has its
+// text, or "" if the text was destroyed.
 func (l *Ledger) Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) ([]memproxy.Dissent, error) {
 	if err := validKey(k); err != nil {
 		return nil, err
@@ -103,8 +103,8 @@ func scanDissent(s scanner) (d memproxy.Dissent, err error) {
 	return d, err
 }
 
-// Corrections returns who changed a memory that was another's, newest first,
-// as far as it was not pruned.
+// Corrections returns the changes of a memory by others than its author, newest first,
+// as far as they were not pruned.
 func (l *Ledger) Corrections(ctx context.Context, k memproxy.MemoryKey) ([]memproxy.Correction, error) {
 	if err := validKey(k); err != nil {
 		return nil, err
@@ -120,10 +120,10 @@ func (l *Ledger) Corrections(ctx context.Context, k memproxy.MemoryKey) ([]mempr
 // dropped. It is ten hours' worth of an ordinary write budget.
 const maxRetracted = 1024
 
-// wordsOf is the keyed hash of a text's words, whatever their case and what is
-// between them; "" where it has none. Without the key, texts cannot be guessed from
-// the database.
-func wordsOf(secret []byte, text string) string {
+// wordHash is the keyed hash of the words of a text, without regard to case,
+// punctuation and spacing; "" if the text has no words. The key prevents guessing texts
+// from the database.
+func wordHash(secret []byte, text string) string {
 	mac, n := hmac.New(sha256.New, secret), 0
 	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 		n++
@@ -140,12 +140,12 @@ func validRetraction(r *memproxy.Retraction) error {
 }
 
 // retracted records texts that their authors deleted or replaced, as keyed hashes with
-// the confidence that they had. Above maxRetracted, an author's oldest are dropped.
+// the confidence of the text. Above maxRetracted, an author's oldest are dropped.
 func retracted(t *transaction, secret []byte, all []memproxy.Retraction) {
 	authors := map[account]bool{}
 	for i := range all {
 		r := &all[i]
-		words := wordsOf(secret, r.Text)
+		words := wordHash(secret, r.Text)
 		if words == "" || r.Author == "" {
 			continue
 		}
@@ -155,24 +155,24 @@ func retracted(t *transaction, secret []byte, all []memproxy.Retraction) {
 		authors[account{r.Tenant, r.Author}] = true
 	}
 	for who := range authors {
-		t.records[absent(retractionKind, who.tenant, who.actor)[0]] = nil
+		t.records[absentKeys(retractionKind, who.tenant, who.actor)[0]] = nil
 		t.run(`DELETE FROM retraction WHERE tenant = ?1 AND author = ?2 AND words IN
 			(SELECT words FROM retraction WHERE tenant = ?1 AND author = ?2 ORDER BY at DESC, words LIMIT 100000 OFFSET ?3)`,
 			who.tenant, who.actor, maxRetracted)
 	}
 }
 
-// Retraction returns an author's newest retraction since a time of a text that has the
-// same words as one of texts, or as all of them together; false when there is none.
-// Its Text is empty.
+// Retraction returns the newest retraction by an author, since a time, of a text that
+// has the same words as one of texts or as all of them joined. found is false if there
+// is none. The Text of the result is empty.
 func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []string, since time.Time) (r memproxy.Retraction, found bool, err error) {
-	ask, moment := l.recent.get(nil, absent(retractionKind, tenant, author))
+	ask, moment := l.recent.get(nil, absentKeys(retractionKind, tenant, author))
 	if len(ask) == 0 {
 		return r, false, errors.Join(ctx.Err(), l.alive())
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
 	defer cancel()
-	// Every write asks this, and most authors have retracted nothing.
+	// Every write asks for this, and most authors have retracted nothing.
 	_, some, err := first(queryRows(ctx, l.store, "look up retractions", scanOne[int64], `SELECT 1 FROM retraction WHERE tenant = ? AND author = ? LIMIT 1`, tenant, author))
 	switch {
 	case err != nil:
@@ -187,7 +187,7 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 	}
 	var words []string
 	for _, text := range append([]string{strings.Join(texts, "\n")}, texts...) {
-		if w := wordsOf(key, text); w != "" {
+		if w := wordHash(key, text); w != "" {
 			words = append(words, w)
 		}
 	}
@@ -199,7 +199,7 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 		tenant, author, micros(since), asJSON(words)))
 }
 
-// Record returns the track record of an actor of a tenant; zero for an unknown one.
+// Record returns the track record of an actor of a tenant, zero for an unknown actor.
 func (l *Ledger) Record(ctx context.Context, tenant, actor string) (memproxy.Track, error) {
 	t, _, err := first(querySettled(ctx, l.store, "look up an actor", scanTrack, byActor, tenant, actor))
 	return t, err
@@ -212,7 +212,7 @@ func validCorrection(c *memproxy.Correction) error {
 }
 
 // correct counts a correction against the author, once per memory and decision, and
-// records who corrected whom and why, until Prune.
+// records until Prune who corrected whom and why.
 func correct(t *transaction, c *memproxy.Correction) {
 	if c.Author == "" || c.Author == c.Corrector {
 		return
@@ -233,7 +233,7 @@ func scanTrack(s scanner) (t memproxy.Track, err error) {
 	return t, err
 }
 
-// countAccepted counts a memory for its author that was released from review, or
+// countAccepted credits the author of a memory that was released from review or
 // promoted by a person.
 func countAccepted(t *transaction, r *recordRow, was, is memproxy.MemoryState, person bool) {
 	out := was == memproxy.StatePending && (is == memproxy.StateUntrusted || is == memproxy.StateValidated)
@@ -242,9 +242,9 @@ func countAccepted(t *transaction, r *recordRow, was, is memproxy.MemoryState, p
 	}
 }
 
-// countValidated counts a memory for its author once when it is validated, and no
-// longer when it is flagged or quarantined. Other changes of state do not count: they
-// lead to another review.
+// countValidated credits the author of a memory once when it is validated, and
+// withdraws that when it is flagged or quarantined. Other changes of state do not
+// count, because another review follows them.
 func countValidated(t *transaction, r *recordRow, is memproxy.MemoryState) {
 	var by int64
 	switch is {

@@ -12,12 +12,12 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// chainDomain is the version of the links' encoding.
+// chainDomain is the version of the encoding that links are hashes of.
 const chainDomain = "memproxy version 1"
 
-// link hashes all fields of a version with the links of the memory's previous version
-// and of the tenant's previous record. It leaves out what may change later (pinned,
-// compacted) and the place, so that a moved record can still be recognised.
+// link hashes all fields of a version together with the links of the memory's previous
+// version and of the tenant's previous record. It excludes fields that may change later
+// (pinned, compacted) and the place, so that a moved record is still recognised.
 func (r *record) link() []byte {
 	sum := sha256.Sum256(keys.AppendFields(make([]byte, 0, 1<<10), []string{
 		chainDomain, r.Backend, string(r.Kind), r.ID, r.Tenant, r.Field, string(r.Op), r.Actor, string(r.Trust), string(r.Attestation),
@@ -26,19 +26,19 @@ func (r *record) link() []byte {
 	return sum[:]
 }
 
-// head is the two ends of a tenant's chain.
+// head describes both ends of a tenant's chain: its last record, and the base.
 type head struct {
 	tenant string
 	place  int64
 	link   string
-	// base is the place up to which records were trimmed.
+	// base is the place of the last record that was trimmed.
 	base     int64
 	baseLink string
 	key      string
 	mac      []byte
-	grown    bool // to be written
-	// broken is set when the head was not signed by this installation. It is then never
-	// signed again: appending does not repair a break, only a person accepts it.
+	grown    bool // putHeads has to write it
+	// broken is set if the head was not signed by this installation. A broken head is
+	// never signed again: appending does not repair a break, only a person accepts it.
 	broken bool
 }
 
@@ -48,9 +48,9 @@ func (h *head) data() []byte {
 
 const headColumns = `tenant, place, link, base, base_link, vault, mac`
 
-// The purposes under which heads are signed. Heads of a ledger whose rows have marks are
-// signed under a purpose of their own, so a ledger that was made to look older, to have
-// its rows trusted as they are, is recognised.
+// The purposes under which heads are signed. A ledger whose rows have marks signs its
+// heads under a purpose of its own. This detects a ledger that was made to look as old
+// as one without marks, whose rows are trusted when it is migrated.
 const (
 	unmarkedHead = "chain"
 	markedHead   = "chain of a ledger with marks"
@@ -70,9 +70,9 @@ func scanHead(vault *keys.Vault, as string) func(scanner) (head, error) {
 
 const lastRecord = `SELECT ` + versionColumns + ` FROM version WHERE tenant = ? ORDER BY place DESC LIMIT 1`
 
-// head returns the tenant's head, which no other transaction changes until this one is
-// over. A new chain begins here. One that is marked as grown is written once, at the end
-// of the transaction, however many versions were appended.
+// head returns the tenant's head, locked against other transactions until this one
+// ends, and begins a chain for a new tenant. A head that is marked as grown is written
+// once, at the end of the transaction, however many versions were appended.
 func (t *transaction) head(tenant string) *head {
 	if t.store.opt.Vault == nil {
 		t.err = cmp.Or(t.err, ErrNoVault)
@@ -113,12 +113,12 @@ func (t *transaction) putHeads() {
 	}
 }
 
-// Chains verifies the tenants' chains of versions and records their breaches.
+// Chains verifies the tenants' hash chains of versions and records their breaches.
 type Chains struct{ *store }
 
-// Heads returns the heads of all tenants' chains. Kept where an editor of this store
-// cannot reach, as in the audit log, they let Verify detect a chain whose whole end was
-// cut off.
+// Heads returns the heads of all tenants' chains. If they are kept where an editor of
+// this store cannot reach, as in the audit log, they let Verify detect a chain whose
+// end was cut off.
 func (cs Chains) Heads(ctx context.Context) ([]memproxy.ChainHead, error) {
 	found, err := querySettled(ctx, cs.store, "list chains", scanHead(cs.opt.Vault, markedHead), `SELECT `+headColumns+` FROM chain ORDER BY tenant`)
 	out := make([]memproxy.ChainHead, len(found))
@@ -128,10 +128,9 @@ func (cs Chains) Heads(ctx context.Context) ([]memproxy.ChainHead, error) {
 	return out, err
 }
 
-// Trim removes the records of compacted versions from before a time, moves the
-// beginning of the chain behind them, and returns how many it removed. Older records of
-// versions whose text is kept stay; their later deletion is no longer detected, their
-// change is.
+// Trim removes the records of compacted versions from before a time, moves the base of the
+// chain after them, and returns how many it removed. Older records of versions whose text
+// is kept remain. Their later deletion is no longer detected; changes of them are.
 func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int, error) {
 	bad := need(storable(tenant) == nil && !before.IsZero(), "trim: a tenant and a time are required")
 	return result(ctx, cs.store, job{bad: bad}, func(t *transaction) (int, error) {
@@ -139,7 +138,7 @@ func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int
 		if h.broken {
 			return 0, fmt.Errorf("%w: the chain of the tenant is broken and is kept as it is", ErrState)
 		}
-		// The last record of before, as long as the one after it is there too.
+		// The last record from before the time becomes the base.
 		last, there := row(t, scanRecord, `SELECT `+versionColumns+` FROM version
 			WHERE tenant = ? AND place > ? AND at < ? ORDER BY place DESC LIMIT 1`, tenant, h.base, micros(before))
 		if !there {
@@ -154,9 +153,9 @@ func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int
 // happened to it, for example after a restore from a backup. From then on the chain is
 // verified from its present head, and older records each alone. The faults that Verify
 // found and all breaches are stored as accepted, except texts that differ from their
-// hashes, which stay faults. Flags of memories are cleared, except those of such texts.
-// It returns the head from which the chain continues and the number of memories whose
-// flag was cleared.
+// hashes, which remain faults. The flags of memories are cleared, except those of such
+// texts. Accept returns the head from which the chain continues and the number of
+// memories whose flag was cleared.
 func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.ChainFault) (memproxy.ChainHead, int, error) {
 	type accepted struct {
 		end     memproxy.ChainHead
@@ -174,11 +173,11 @@ func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.Ch
 	return out.end, out.cleared, err
 }
 
-// rebase begins a chain anew, signed, behind its last record.
+// rebase starts a tenant's chain anew after its last record, with a signed head.
 func rebase(t *transaction, tenant string) *head {
 	h := t.head(tenant)
-	// A head that was rolled back or removed may be before existing records, which the
-	// next versions must not collide with.
+	// A head that was rolled back or removed may be before existing records. The places of
+	// the next versions must not collide with those.
 	last, there := row(t, scanRecord, lastRecord, tenant)
 	if there && (last.place > h.place || h.broken && last.place == h.place) {
 		h.place, h.link = last.place, last.Link
@@ -187,8 +186,8 @@ func rebase(t *transaction, tenant string) *head {
 	return h
 }
 
-// acceptBreaches stores all faults up to the new beginning as accepted. Nothing is
-// written behind it yet, so what is found there later is a new fault.
+// acceptBreaches stores all faults up to the new base as accepted. Nothing follows the
+// base yet, so any fault that is found there later is new.
 func acceptBreaches(t *transaction, h *head, faults []memproxy.ChainFault) error {
 	clear(t.breached)
 	now := t.now()
@@ -225,11 +224,11 @@ func clearFlags(t *transaction, tenant string, faults []memproxy.ChainFault) int
 	return max(0, n)
 }
 
-// maxFlagged limits the memories that one transaction flags.
+// maxFlagged limits the number of memories that one transaction flags.
 const maxFlagged = 10000
 
 // NoteBreach stores a fault of a tenant's chain, flags the memories that have records
-// at or behind its position, and reports whether the fault is new. Accept undoes it.
+// at or after its position, and reports whether the fault is new. Accept undoes both.
 func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, error) {
 	return changed(ctx, cs.store, storableParts("fault", f.Tenant, string(f.Class), f.Detail), func(t *transaction) (fresh bool, err error) {
 		clear(t.breached)
@@ -257,8 +256,8 @@ func (cs Chains) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach
 	}, `SELECT tenant, place, class, detail, at, accepted > 0 FROM breach WHERE tenant = ? ORDER BY place, class LIMIT 1000`, tenant)
 }
 
-// isBreached reports whether a tenant's chain has a fault that is not accepted. Code
-// that changes that in the same transaction clears t.breached.
+// isBreached reports whether a tenant's chain has an unaccepted fault. It caches the
+// result in t.breached, which code that changes breaches in the transaction clears.
 func isBreached(t *transaction, tenant string) bool {
 	broken, known := t.breached[tenant]
 	if !known {

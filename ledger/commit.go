@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// maxTries is how often a transaction is tried that conflicts with another proxy's.
+// maxTries is how often a transaction that conflicts with that of another proxy is tried.
 const maxTries = 5
 
-// persist commits a group, and retries if it conflicts with another proxy's
-// transaction.
+// persist commits a group. It retries if the transaction conflicts with that of another
+// proxy.
 func (s *store) persist(group []*job) error {
 	for try := 1; ; try++ {
 		err := s.commit(group)
@@ -22,8 +22,9 @@ func (s *store) persist(group []*job) error {
 	}
 }
 
-// commit does a group in one transaction. It has a deadline of its own instead of the
-// callers': one caller's short deadline must not undo the others.
+// commit runs the jobs of a group in one transaction. The transaction has its own
+// deadline instead of the callers', because one caller's short deadline must not undo
+// the jobs of the others.
 func (s *store) commit(group []*job) (err error) {
 	ctx, cancel := s.writing()
 	defer cancel()
@@ -42,12 +43,12 @@ func (s *store) commit(group []*job) (err error) {
 	}
 	t := &transaction{store: s, ctx: ctx, tx: tx, records: make(map[key]*recordRow, len(group)), heads: map[string]*head{}, ready: map[string]*sql.Stmt{}, counted: map[account]int64{}, breached: map[string]bool{}}
 	defer s.prepareNew(t)
-	defer func() { _ = tx.Rollback() }() // first of all; after a commit that succeeded it does nothing
+	defer func() { _ = tx.Rollback() }() // runs before the other deferred calls, and does nothing after a successful commit
 	for _, j := range group {
-		if j.ctx.Err() != nil || j.also == nil {
+		if j.ctx.Err() != nil || j.run == nil {
 			continue
 		}
-		if err := j.also(t); t.err != nil || err != nil {
+		if err := j.run(t); t.err != nil || err != nil {
 			return cmp.Or(t.err, err)
 		}
 	}
@@ -76,7 +77,7 @@ func (s *store) commit(group []*job) (err error) {
 	return nil
 }
 
-// putNumber stores which entries of the redo log are applied.
+// putNumber stores the number of the last redo log entry that is applied.
 func putNumber(t *transaction, group []*job) {
 	var last uint64
 	for _, j := range group {
@@ -87,8 +88,8 @@ func putNumber(t *transaction, group []*job) {
 	}
 }
 
-// writing is the context of one transaction. SQLite's is bounded by the busy
-// timeout and needs none, which saves a goroutine a statement.
+// writing returns the context of one transaction. SQLite's needs no deadline, because
+// the busy timeout bounds it; this saves a goroutine for each statement.
 func (s *store) writing() (context.Context, context.CancelFunc) {
 	if s.dialect == sqliteDialect {
 		return context.Background(), func() {}
@@ -96,9 +97,9 @@ func (s *store) writing() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), s.opt.Timeout)
 }
 
-// setDurability makes SQLite's next transaction wait for the disk, or overwrite what
-// it removes, if a job of the group needs that. Both are settings of the writer's one
-// connection, which restore resets.
+// setDurability makes SQLite's next transaction wait for the disk, or overwrite what it
+// removes, if a job of the group needs that. Both are settings of the writer's only
+// connection. restore resets them.
 func (s *store) setDurability(ctx context.Context, group []*job) (restore func() error, err error) {
 	if s.dialect != sqliteDialect {
 		return func() error { return nil }, nil
@@ -110,8 +111,8 @@ func (s *store) setDurability(ctx context.Context, group []*job) (restore func()
 		before, after = append(before, "synchronous=FULL"), append(after, "synchronous=NORMAL")
 	}
 	if erase {
-		// The log keeps old pages until it is taken over. Readers may keep it from
-		// being cut now; then the next one does it.
+		// The WAL keeps old pages until a checkpoint truncates it. Readers may prevent the
+		// truncation now; then the next group does it.
 		before, after = append(before, "secure_delete=ON"), append(after, "secure_delete=FAST", "wal_checkpoint(TRUNCATE)")
 	}
 	set := func(pragmas []string) error {
@@ -125,9 +126,9 @@ func (s *store) setDurability(ctx context.Context, group []*job) (restore func()
 	return func() error { return set(after) }, set(before)
 }
 
-// prepareNew prepares the statements that a transaction ran for the first time, for
-// later ones. Only the writer uses them, and there are as many as there are statements
-// in this package.
+// prepareNew keeps the statements that a transaction ran for the first time as prepared
+// statements for later transactions. Only the writer uses them, and their number is
+// bounded by the statements in this package.
 func (s *store) prepareNew(t *transaction) {
 	for text := range t.ready {
 		if s.ready[text] != nil {
@@ -139,8 +140,8 @@ func (s *store) prepareNew(t *transaction) {
 	}
 }
 
-// stmt is the prepared statement of a text. Postgres's driver prepares statements by
-// itself.
+// stmt returns the prepared statement for a text, or nil for Postgres, whose driver
+// prepares statements by itself.
 func (t *transaction) stmt(text string) *sql.Stmt {
 	if t.err != nil || t.store.dialect != sqliteDialect {
 		return nil
@@ -157,10 +158,10 @@ func (t *transaction) stmt(text string) *sql.Stmt {
 	return stmt
 }
 
-// ofKey is the condition on a key, which is one argument.
+// ofKey is the condition that selects a key, which is passed as one argument.
 const ofKey = ` WHERE backend = ? AND kind = ? AND id = ?`
 
-// columns are the arguments of a statement, with the columns of a key in place of it.
+// columns replaces a key among the arguments of a statement by its three columns.
 func columns(args []any) []any {
 	for i, arg := range args {
 		if k, is := arg.(key); is {
@@ -188,13 +189,13 @@ func (t *transaction) run(text string, args ...any) (n int64) {
 	return n
 }
 
-// one scans the row of a query for one into to, if there is one.
+// one scans the only row of a query into to and reports whether there is one.
 func (t *transaction) one(text string, args []any, to ...any) bool {
 	found := rows(t, func(s scanner) (struct{}, error) { return struct{}{}, s.Scan(to...) }, text, args...)
 	return len(found) > 0
 }
 
-// rows collects rows in a transaction.
+// rows returns the rows of a query in the transaction.
 func rows[T any](t *transaction, scan func(scanner) (T, error), text string, args ...any) (all []T) {
 	stmt := t.stmt(text)
 	if t.err != nil {
@@ -212,13 +213,13 @@ func rows[T any](t *transaction, scan func(scanner) (T, error), text string, arg
 	return all
 }
 
-// row is the row of a query for one, if there is one.
+// row returns the first row of a query in the transaction, if there is one.
 func row[T any](t *transaction, scan func(scanner) (T, error), text string, args ...any) (found T, there bool) {
 	found, there, _ = first(rows(t, scan, text, args...), nil)
 	return found, there
 }
 
-// querySettled is queryRows after a flush: it sees all queued entries.
+// querySettled is queryRows after a flush, so that it sees all queued entries.
 func querySettled[T any](ctx context.Context, s *store, call string, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
 	if err := s.flush(ctx); err != nil {
 		return nil, err
@@ -226,8 +227,8 @@ func querySettled[T any](ctx context.Context, s *store, call string, scan func(s
 	return queryRows(ctx, s, call, scan, text, args...)
 }
 
-// queryRows collects rows outside of any transaction, without those still queued. A
-// text that no row can have, and that Postgres refuses, matches nothing.
+// queryRows returns rows that are committed, outside of any transaction and without queued
+// entries. A text that no row can contain and that Postgres refuses matches nothing.
 func queryRows[T any](ctx context.Context, s *store, call string, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()
@@ -245,7 +246,7 @@ func queryRows[T any](ctx context.Context, s *store, call string, scan func(scan
 	return all, nil
 }
 
-// fetch collects rows.
+// fetch returns the rows of a query.
 func fetch[T any](ctx context.Context, s *store, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
 	found, err := s.query(ctx, text, args...)
 	if err != nil {
@@ -254,7 +255,7 @@ func fetch[T any](ctx context.Context, s *store, scan func(scanner) (T, error), 
 	return collect(found, scan)
 }
 
-// query uses a prepared statement for each text, of which there are few: SQLite takes
+// query keeps a prepared statement for each text, of which there are few: SQLite takes
 // longer to parse a statement than to execute it. Postgres's driver does the same by
 // itself.
 func (s *store) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
@@ -287,7 +288,7 @@ func collect[T any](found *sql.Rows, scan func(scanner) (T, error)) ([]T, error)
 	return all, found.Err()
 }
 
-// first is the row of a query for one, if there is one.
+// first returns the first of the found rows, if there is one.
 func first[T any](found []T, err error) (row T, there bool, _ error) {
 	if err != nil || len(found) == 0 {
 		return row, false, err
@@ -295,7 +296,7 @@ func first[T any](found []T, err error) (row T, there bool, _ error) {
 	return found[0], true, nil
 }
 
-// oneOrUnknown is first, with ErrUnknown if there is no row.
+// oneOrUnknown is first, with the error ErrUnknown if there is no row.
 func oneOrUnknown[T any](found []T, err error, what string) (T, error) {
 	row, there, err := first(found, err)
 	if err == nil && !there {
@@ -304,11 +305,11 @@ func oneOrUnknown[T any](found []T, err error, what string) (T, error) {
 	return row, err
 }
 
-// change runs f in a transaction that is on disk when it returns, unless something is
-// bad about the arguments of the call. f may run twice, and may still be running when
+// change runs f in a transaction that is on disk when change returns. If bad is set, it
+// is returned and nothing is done. f may run twice, and may still be running when
 // change returns because its context ended.
 func (s *store) change(ctx context.Context, bad error, f func(*transaction) error) error {
-	return s.do(ctx, &job{bad: bad, durable: true, also: f})
+	return s.do(ctx, &job{bad: bad, durable: true, run: f})
 }
 
 // exec is change with one statement.
@@ -325,7 +326,7 @@ func changed[T any](ctx context.Context, s *store, bad error, f func(*transactio
 // still be writing to its own.
 func result[T any](ctx context.Context, s *store, j job, f func(*transaction) (T, error)) (T, error) {
 	var out, none T
-	j.also = func(t *transaction) (err error) {
+	j.run = func(t *transaction) (err error) {
 		out, err = f(t)
 		return err
 	}
@@ -335,8 +336,8 @@ func result[T any](ctx context.Context, s *store, j job, f func(*transaction) (T
 	return out, nil
 }
 
-// countEach runs f for all in one transaction, if all pass the check, and returns how
-// often it reported a change. The caller may reuse the slice.
+// countEach runs f for all elements in one transaction if all pass the check, and
+// returns the number of calls that reported a change. The caller may reuse the slice.
 func countEach[T any](ctx context.Context, s *store, all []T, check func(*T) error, f func(*transaction, *T) bool) (int, error) {
 	own := slices.Clone(all)
 	if len(own) == 0 {
@@ -350,8 +351,8 @@ func countEach[T any](ctx context.Context, s *store, all []T, check func(*T) err
 	})
 }
 
-// inSteps repeats f, which handles at most a step of rows in one transaction, until
-// fewer are left, and returns how many were handled, also along with an error.
+// inSteps repeats f, which handles at most step rows in one transaction, until fewer
+// than that are left. It returns how many rows were handled, also along with an error.
 func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction) (int, error)) (int, error) {
 	for total := 0; ; {
 		n, err := result(ctx, s, j, f)
@@ -361,12 +362,12 @@ func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction
 	}
 }
 
-// refused is an error about the arguments of a call, not about the store.
+// refused returns an error about the arguments of a call, as opposed to one of the store.
 func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrRow}, args...)...)
 }
 
-// need refuses the arguments of a call unless they are as it needs them.
+// need returns an error about the arguments of a call if a requirement is not met.
 func need(met bool, format string, args ...any) error {
 	if met {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// The prefixes of refs: what a content belongs to.
+// The prefixes of refs, by the sort of content.
 const (
 	refHold     = "hold/"
 	refApproval = "approval/"
@@ -22,7 +22,8 @@ const (
 	refPace     = "pace"
 )
 
-// ref is the unambiguous name of a content: its prefix, then each part after its length.
+// ref returns the unambiguous name of a content: the prefix, then the length and text
+// of each part.
 func ref(kind string, parts ...string) string {
 	b := append(make([]byte, 0, 128), kind...)
 	for _, p := range parts {
@@ -36,7 +37,7 @@ func versionRef(k memproxy.MemoryKey, number int64) string {
 	return ref(refVersion, k.Backend, string(k.Kind), k.ID, strconv.FormatInt(number, 10))
 }
 
-// encrypt writes a content in the transaction. An existing one is kept.
+// encrypt stores a content, encrypted, unless there is one under that ref.
 func (t *transaction) encrypt(ref, tenant string, plain []byte) {
 	e, err := t.store.opt.Vault.Seal(ref, tenant, plain)
 	t.err = cmp.Or(t.err, err)
@@ -51,7 +52,7 @@ func scanEnvelope(s scanner) (e keys.Envelope, err error) {
 	return e, err
 }
 
-// decrypt reads a content. ErrShredded when it is gone.
+// decrypt returns the plain text of a content, or ErrShredded if it is gone.
 func (s *store) decrypt(ctx context.Context, ref, tenant string) ([]byte, error) {
 	sealed, there, err := first(queryRows(ctx, s, "read a content", scanEnvelope, envelopeOf, ref))
 	switch {
@@ -64,7 +65,7 @@ func (s *store) decrypt(ctx context.Context, ref, tenant string) ([]byte, error)
 }
 
 // compact destroys the oldest texts above Options.KeepVersions and records that. If a
-// version was tampered with, all are kept as evidence and the memory is flagged;
+// version was tampered with, all texts are kept as evidence and the memory is flagged;
 // Chains.Verify reports the place.
 func compact(t *transaction, r *record) {
 	if r.Number <= int64(t.store.opt.KeepVersions) {
@@ -81,7 +82,7 @@ func compact(t *transaction, r *record) {
 	}
 	for i := range old {
 		gone := &old[i]
-		giveUp(t, r.MemoryKey, gone.Number)
+		destroyText(t, r.MemoryKey, gone.Number)
 		gone.Before, gone.SHA256 = gone.SHA256, ""
 		gone.Actor, gone.Decision, gone.Op = memproxy.SystemActor, r.Decision, memproxy.OpCompact
 		t.step(gone, memproxy.OpCompact, gone.Number, 0)
@@ -94,7 +95,7 @@ func isSound(t *transaction, r *record) bool {
 	return there && next.previous == r.Link && r.fault(t.store.opt.Vault) == ""
 }
 
-func giveUp(t *transaction, k memproxy.MemoryKey, number int64) {
+func destroyText(t *transaction, k memproxy.MemoryKey, number int64) {
 	t.run(`UPDATE version SET compacted = 1, pinned = 0`+ofKey+` AND number = ?`, k, number)
 	t.run(`DELETE FROM content WHERE ref = ?`, versionRef(k, number))
 }
@@ -102,7 +103,7 @@ func giveUp(t *transaction, k memproxy.MemoryKey, number int64) {
 // shredVersions destroys the texts of all versions of a memory.
 func shredVersions(t *transaction, k memproxy.MemoryKey) {
 	for _, number := range rows(t, scanOne[int64], `SELECT number FROM version`+ofKey+` AND compacted = 0`, k) {
-		giveUp(t, k, number)
+		destroyText(t, k, number)
 	}
 }
 
@@ -113,20 +114,20 @@ func scanRollback(s scanner) (r memproxy.Rollback, err error) {
 	return r, err
 }
 
-// Rollbacks stores the rollbacks in progress, so that a killed process leaves none half
-// done.
+// Rollbacks stores the rollbacks in progress, so that one interrupted by the end of the
+// process can be finished.
 type Rollbacks struct{ *store }
 
-// KeepFound records texts that the backend holds and no version has, before they are
-// overwritten. They are in the history when it returns.
+// KeepFound records texts that the backend holds and that are in no version, before
+// they are overwritten. They are in the history when KeepFound returns.
 func (rs Rollbacks) KeepFound(ctx context.Context, found ...memproxy.Version) error {
 	in, err := sealed(found)
 	return rs.change(ctx, err, func(t *transaction) error { each(t, in, keepFound); return nil })
 }
 
-// Agree adds a reviewer's approval of a rollback to a version. Once Need distinct reviewers
-// other than the version's author approved it, over one text, the votes are used up.
-// ErrOwnReview for the author.
+// Agree adds a reviewer's approval of a rollback to a version. Once Need distinct
+// reviewers other than the version's author have approved it for the same present text,
+// their votes are used up. The author gets ErrOwnReview.
 func (rs Rollbacks) Agree(ctx context.Context, to memproxy.Version, by memproxy.Review) (memproxy.Tallied, error) {
 	return changed(ctx, rs.store, cmp.Or(validKey(to.MemoryKey), checkReview(by)), func(t *transaction) (memproxy.Tallied, error) {
 		over, _ := t.lastVersion(to.MemoryKey)
@@ -139,14 +140,14 @@ func (rs Rollbacks) Agree(ctx context.Context, to memproxy.Version, by memproxy.
 	})
 }
 
-// Begin records that a memory is about to be restored to a version. It is durable on
-// return: if this process ends, Unfinished returns it. ErrState while another rollback
-// of the memory is in progress.
+// Begin records that a memory is about to be restored to a version. The record is
+// durable on return, so that Unfinished returns the rollback if this process ends.
+// ErrState means that another rollback of the memory is in progress.
 func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.Duration) error {
 	bad := cmp.Or(validKey(r.MemoryKey), storableParts("rollback", r.Tenant, r.Decision, r.Reviewer, r.Reason, r.Before),
 		need(r.Decision != "" && r.Number > 0, "a rollback has a decision and a version"))
 	return rs.change(ctx, bad, func(t *transaction) error {
-		now := leases(t)
+		now := leaseTime(t)
 		n := t.run(`INSERT INTO rollback (`+rollbackColumns+`, lease) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
 			r.Decision, r.MemoryKey, r.Tenant, r.Number, r.Reviewer, r.Reason, r.Before, micros(now), micros(now.Add(lease)))
 		if n == 0 {
@@ -156,11 +157,11 @@ func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.D
 	})
 }
 
-// Unfinished claims the rollbacks whose lease has expired for another lease, and
-// returns them, oldest first.
+// Unfinished claims the rollbacks whose lease has expired for a new lease and returns
+// them, oldest first.
 func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error) {
 	return changed(ctx, rs.store, nil, func(t *transaction) ([]memproxy.Rollback, error) {
-		now := leases(t)
+		now := leaseTime(t)
 		mine := rows(t, scanRollback, `UPDATE rollback SET lease = ?1 WHERE (lease <= ?2 OR lease > ?3) AND decision IN
 			(SELECT decision FROM rollback WHERE lease <= ?2 OR lease > ?3 ORDER BY begun LIMIT 100) RETURNING `+rollbackColumns,
 			micros(now.Add(lease)), micros(now), micros(now.Add(longestLease)))
@@ -170,10 +171,10 @@ func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memp
 }
 
 // End deletes a rollback and records the version that it made, if any, in one
-// transaction. A memory's record takes over the version's text and decision, so that the
-// text does not count as an out-of-band change, and its confidence and attestation: the
-// restored text is as trustworthy as it was. Of a rollback that has ended it returns the
-// existing version.
+// transaction. A memory's record gets the version's text hash and decision, so that the
+// text does not count as an out-of-band change, and its confidence and attestation,
+// because the restored text is as trustworthy as before. For a rollback that has ended
+// already, End returns the existing version.
 func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error) {
 	var bad error
 	if made != nil {

@@ -17,11 +17,11 @@ import (
 // ReplacedSuffix is appended to the name of the ledger that Restore replaced.
 const ReplacedSuffix = ".replaced"
 
-// errNoFile: only files can be backed up and restored.
+// errNoFile means that the ledger is a Postgres database: only files can be copied.
 var errNoFile = errors.New("ledger: it is not a file: Postgres is backed up by pg_dump and restored by pg_restore")
 
-// Backup copies the file Options.Path to a new file, also while a process is writing to
-// the ledger. The copy has every entry that was committed before, including those in the
+// Backup copies the file Options.Path to a new file. A process may be writing to the
+// ledger. The copy has every entry that was committed before, including entries in that
 // process's redo log, which are applied to the copy before it gets its name.
 func Backup(ctx context.Context, opt Options, to string) error {
 	if opt.Path == "" {
@@ -32,7 +32,7 @@ func Backup(ctx context.Context, opt Options, to string) error {
 	}
 	err := replicate(ctx, opt.Path, to, func(tmp string) error {
 		var applied uint64
-		err := with(tmp, "rw", func(db *sql.DB) error {
+		err := withFile(tmp, "rw", func(db *sql.DB) error {
 			if n, err := schemaOf(ctx, db, sqliteDialect); err != nil || n < schema {
 				return errors.Join(err, fmt.Errorf("it has schema %d, not %d: back it up with the memproxy that wrote it, or start this one", n, schema))
 			}
@@ -59,8 +59,8 @@ func Backup(ctx context.Context, opt Options, to string) error {
 	return nil
 }
 
-// merge applies the redo log of a copy, so that the copy is one file and gets its name
-// in one step.
+// merge applies the redo log of a copy, so that the copy is a single file and gets its
+// name in one step.
 func merge(opt Options, tmp string) error {
 	var lost error
 	l, err := Open(Options{Path: tmp, Vault: opt.Vault, Timeout: opt.Timeout, Clock: opt.Clock, OnLost: func(_ int, err error) { lost = errors.Join(lost, err) }})
@@ -70,19 +70,19 @@ func merge(opt Options, tmp string) error {
 	if err := errors.Join(l.Close(), lost); err != nil {
 		return err
 	}
-	return with(tmp, "rw", single)
+	return withFile(tmp, "rw", singleFile)
 }
 
-// Restore replaces the ledger Options.Path by a backup after checking that it is whole
-// and that this program can open it. A ledger that a process has open is not touched. An
-// existing one is replaced only with force, and kept under its name and ReplacedSuffix.
-// What waits in the backup for review, or to be sent, may have been sent since, so Claim
-// does not hand it out before the backend was asked.
+// Restore replaces the ledger Options.Path by a backup, after checking that the backup is
+// whole and that this program can open it. It refuses a ledger that a process has open. It
+// replaces an existing ledger only with force, and keeps that under its name and
+// ReplacedSuffix. Writes that wait in the backup for review, or to be sent, may have been
+// sent since. Claim therefore returns none of them before the backend was asked.
 func Restore(ctx context.Context, opt Options, from string, force bool) error {
 	path := opt.Path
 	err := replicate(ctx, from, path, func(tmp string) error {
 		var from int
-		err := with(tmp, "rw", func(db *sql.DB) (err error) {
+		err := withFile(tmp, "rw", func(db *sql.DB) (err error) {
 			if from, err = schemaOf(ctx, db, sqliteDialect); err != nil || from == 0 {
 				return errors.Join(err, ErrForeign)
 			}
@@ -94,7 +94,7 @@ func Restore(ctx context.Context, opt Options, from string, force bool) error {
 		})
 		if info, missing := os.Stat(tmp + redo.Suffix); err == nil && missing == nil && info.Size() > 0 { // files of a killed process, not a backup
 			err = merge(opt, tmp)
-			_ = os.Remove(before(tmp, from)) // of a migration, which the backup itself makes good
+			_ = os.Remove(before(tmp, from)) // a migration's copy, which is not needed: the backup remains
 		}
 		if err != nil {
 			return err
@@ -110,12 +110,12 @@ func Restore(ctx context.Context, opt Options, from string, force bool) error {
 	return nil
 }
 
-// replace links a ledger to its new name; its old name is replaced by the copy later.
-// Its logs are first written into the file, unless that is damaged, and are moved even
-// without a file, since SQLite would apply them to the copy.
+// replace links the old ledger to its new name; the copy replaces the old name later.
+// SQLite's logs are first merged into the file, unless it is damaged. They are moved
+// even without a file, because SQLite would apply them to the copy.
 func replace(path string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		if err := with(path, "rw", single); err != nil && !errors.Is(damaged(err), ErrDamaged) {
+		if err := withFile(path, "rw", singleFile); err != nil && !errors.Is(damaged(err), ErrDamaged) {
 			return fmt.Errorf("%s is in use: %w", path, err)
 		}
 		if err := os.Link(path, path+ReplacedSuffix); err != nil {
@@ -130,22 +130,23 @@ func replace(path string) error {
 	return nil
 }
 
-// single makes the database one file. No other process may have it open.
-func single(db *sql.DB) error {
+// singleFile merges SQLite's log into the database file. No other process may have it
+// open.
+func singleFile(db *sql.DB) error {
 	_, err := db.Exec(`PRAGMA journal_mode = DELETE`)
 	return err
 }
 
-// Plan is the migration that a start would make.
+// Plan describes the migration that a start would make.
 type Plan struct {
-	From int    `json:"from"` // its schema, 0 where there is none yet
+	From int    `json:"from"` // schema of the store, 0 if there is none yet
 	To   int    `json:"to"`
-	Rows int64  `json:"rows,omitempty"` // that would be written, of a file
-	Copy string `json:"copy,omitempty"` // file that would be made first
+	Rows int64  `json:"rows,omitempty"` // rows that would be written, for a file
+	Copy string `json:"copy,omitempty"` // file that would be created first, as a backup
 }
 
-// Rehearse returns what Open would do and changes nothing. A file is migrated on a copy,
-// which is then removed.
+// Rehearse returns what Open would do, without changing the store. The migration of a
+// file is tried on a copy, which is removed.
 func Rehearse(ctx context.Context, opt Options) (p Plan, err error) {
 	if err := opt.complete(); err != nil {
 		return p, err
@@ -161,7 +162,7 @@ func Rehearse(ctx context.Context, opt Options) (p Plan, err error) {
 	if _, err := os.Lstat(opt.Path); errors.Is(err, fs.ErrNotExist) {
 		return p, nil
 	}
-	err = with(opt.Path, "rw", func(db *sql.DB) (err error) {
+	err = withFile(opt.Path, "rw", func(db *sql.DB) (err error) {
 		p.From, err = schemaOf(ctx, db, sqliteDialect)
 		return err
 	})
@@ -171,7 +172,7 @@ func Rehearse(ctx context.Context, opt Options) (p Plan, err error) {
 	p.Copy = before(opt.Path, p.From)
 	over := errors.New("the rehearsal is over")
 	err = replicate(ctx, opt.Path, p.Copy, func(tmp string) error {
-		return with(tmp, "rw", func(db *sql.DB) error {
+		return withFile(tmp, "rw", func(db *sql.DB) error {
 			tx, err := db.BeginTx(ctx, nil)
 			if err != nil {
 				return err
@@ -192,9 +193,9 @@ func Rehearse(ctx context.Context, opt Options) (p Plan, err error) {
 	return p, fmt.Errorf("ledger: migrate a copy of %s: %w", opt.Path, err)
 }
 
-// Peek opens a store that another process may have open, for as long as f reads from it:
-// a database as a ledger, and a file read-only, without migrating or locking it. f is not
-// called for a file that does not exist.
+// Peek opens a store while f reads from it; another process may have it open. A
+// database is opened as a ledger, a file read-only, without migrating or locking it. f
+// is not called for a file that does not exist.
 func Peek(opt Options, f func(*Ledger) error) error {
 	if opt.URL != "" {
 		l, err := Open(opt)
@@ -208,7 +209,7 @@ func Peek(opt Options, f func(*Ledger) error) error {
 	}
 	err := opt.complete()
 	if err == nil {
-		err = with(opt.Path, "ro", func(db *sql.DB) error {
+		err = withFile(opt.Path, "ro", func(db *sql.DB) error {
 			if _, err := schemaOf(context.Background(), db, sqliteDialect); err != nil {
 				return err
 			}
@@ -221,8 +222,8 @@ func Peek(opt Options, f func(*Ledger) error) error {
 	return nil
 }
 
-// with opens an existing file, "ro" or "rw", while f runs.
-func with(path, mode string, f func(*sql.DB) error) error {
+// withFile opens an existing file, in mode "ro" or "rw", while f runs.
+func withFile(path, mode string, f func(*sql.DB) error) error {
 	dsn, err := dsn(path, "mode="+mode+"&_pragma=busy_timeout(2000)&_pragma=trusted_schema(0)")
 	if err != nil {
 		return err
@@ -238,8 +239,8 @@ func with(path, mode string, f func(*sql.DB) error) error {
 // partial is the prefix of the names of unfinished copies.
 func partial(to string) string { return "." + filepath.Base(to) + "-" }
 
-// dropPartial removes the unfinished copies of killed starts, so that repeatedly killed
-// starts do not fill the disk.
+// dropPartial removes the unfinished copies of killed starts, which would otherwise
+// fill the disk.
 func dropPartial(to string) error {
 	entries, err := os.ReadDir(filepath.Dir(to))
 	for _, e := range entries {
@@ -250,11 +251,11 @@ func dropPartial(to string) error {
 	return err
 }
 
-// replicate copies a file and its redo log, also while a process is writing to them. The
-// copy gets its name once it is complete and ready, if set, returned; after an error
-// there is none.
+// replicate copies a file and its redo log, while another process may be writing to
+// them. The copy gets its name once it is complete and ready, if set, has returned.
+// After an error there is no copy.
 func replicate(ctx context.Context, from, to string, ready func(tmp string) error) error {
-	// The log is read before the database, which has what leaves the log meanwhile.
+	// The redo log is read first: entries that leave it meanwhile are in the database.
 	log, err := durable.Read(from + redo.Suffix)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -265,12 +266,12 @@ func replicate(ctx context.Context, from, to string, ready func(tmp string) erro
 	}
 	tmp := f.Name()
 	defer func() {
-		_ = f.Close() // it was synced, or is of no use
+		_ = f.Close() // the file was synced, or is discarded
 		for _, suffix := range [...]string{"", "-wal", "-shm", "-journal", redo.Suffix} {
-			_ = os.Remove(tmp + suffix) // most are not there
+			_ = os.Remove(tmp + suffix) // usually only some of them exist
 		}
 	}()
-	err = with(from, "rw", func(db *sql.DB) error {
+	err = withFile(from, "rw", func(db *sql.DB) error {
 		_, err := db.ExecContext(ctx, `VACUUM INTO ?`, tmp)
 		return err
 	})
@@ -284,8 +285,8 @@ func replicate(ctx context.Context, from, to string, ready func(tmp string) erro
 		return err
 	}
 	if info, err := os.Stat(tmp + redo.Suffix); err != nil || info.Size() == 0 {
-		_ = os.Remove(tmp + redo.Suffix) // it is not there, or was applied
-		_ = os.Remove(to + redo.Suffix)  // of an earlier copy
+		_ = os.Remove(tmp + redo.Suffix) // it does not exist, or was applied
+		_ = os.Remove(to + redo.Suffix)  // left by an earlier copy
 	} else if err := os.Rename(tmp+redo.Suffix, to+redo.Suffix); err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 	}
 	made := func(statements string) string {
 		path := bad(func([]byte) []byte { return nil })
-		must.Do(t, with(path, "rw", func(db *sql.DB) error { _, err := db.Exec(statements); return err }))
+		must.Do(t, withFile(path, "rw", func(db *sql.DB) error { _, err := db.Exec(statements); return err }))
 		return path
 	}
 	for name, c := range map[string]struct {
@@ -230,7 +230,7 @@ func TestForeignSchemasAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			opt := Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t)}
 			must.Do(t, must.Get(Open(opt))(t).Close())
-			must.Do(t, with(opt.Path, "rw", func(db *sql.DB) error { _, err := db.Exec(addition); return err }))
+			must.Do(t, withFile(opt.Path, "rw", func(db *sql.DB) error { _, err := db.Exec(addition); return err }))
 			_, opened := Open(opt)
 			_, planned := Rehearse(t.Context(), opt)
 			peeked := Peek(opt, func(*Ledger) error { return nil })

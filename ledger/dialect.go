@@ -17,8 +17,8 @@ import (
 	sqlitelib "modernc.org/sqlite/lib"
 )
 
-// dialect is the SQL of a store. Statements are written once, for SQLite: ? and ?N for
-// parameters, and table definitions in the types that ddl translates.
+// dialect is the SQL variant of a store. Statements are written once, for SQLite: with
+// ? and ?N for parameters, and with column types that ddl translates.
 type dialect int
 
 const (
@@ -26,11 +26,11 @@ const (
 	postgresDialect
 )
 
-// sql translates a statement, which must contain no question marks but parameters.
+// sql translates a statement, whose question marks must all be parameters.
 func (d dialect) sql(text string) string {
 	if d == sqliteDialect {
-		// SQLite looks at a limit's value to plan the query, and plans it again for each
-		// value that is bound, unless it is an expression.
+		// SQLite plans a query by the value of its limit, and plans it again for each bound
+		// value, unless the limit is an expression.
 		return strings.ReplaceAll(text, "LIMIT ?", "LIMIT 0 + ?")
 	}
 	text = strings.NewReplacer(viaUnverified, "", viaExpires, "").Replace(text)
@@ -54,8 +54,8 @@ func (d dialect) sql(text string) string {
 	}
 }
 
-// ddl translates definitions and migrations of tables, which may end in a section for
-// SQLite alone and one for Postgres alone. Text compares by bytes in both dialects.
+// ddl translates the definitions and migrations of tables. A text may end in a section
+// for SQLite only and one for Postgres only. Both dialects compare text by bytes.
 func (d dialect) ddl(text string) string {
 	text, postgres, _ := strings.Cut(text, "\n-- Postgres only")
 	text, sqlite, _ := strings.Cut(text, "\n-- SQLite only")
@@ -76,7 +76,7 @@ func (d dialect) applied() string {
 	return "schema_version"
 }
 
-// advice is what to do about a damaged file. Starting with an empty ledger is safe,
+// advice tells what to do about a damaged file. Starting with an empty ledger is safe,
 // because it fills up again in use; the message says what is lost.
 const advice = "nothing was changed; restore a backup (`memproxy ledger restore`), " +
 	"or salvage it with `sqlite3 FILE .recover`, or move it aside to start empty: " +
@@ -95,8 +95,8 @@ func damaged(err error) error {
 	return err
 }
 
-// retryable reports whether an error is the store's (a full disk, a lock, no answer) and
-// not the entry's, so that the same entry can be written later.
+// retryable reports whether an error comes from the store (a full disk, a lock, no
+// answer) and not from the entry, so that the same entry can be written later.
 func retryable(err error) bool {
 	var se *sqlite.Error
 	var pe *pgconn.PgError
@@ -108,16 +108,16 @@ func retryable(err error) bool {
 			return true
 		}
 		return false
-	case errors.As(err, &pe): // it is out of something, stops, breaks or is read-only
+	case errors.As(err, &pe): // a resource is exhausted, the server stops or breaks, or it is read-only
 		return slices.Contains([]string{"53", "57", "58", "08", "40", "25"}, pe.Code[:min(2, len(pe.Code))])
 	}
 	return errors.Is(err, circuit.ErrAway) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ne) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, net.ErrClosed)
 }
 
-// transient reports whether a transaction failed because of a concurrent one, was rolled
-// back, and may be retried.
+// transient reports whether a transaction was rolled back because of a concurrent one
+// and may be retried.
 func transient(err error) bool {
 	var pe *pgconn.PgError
-	return errors.As(err, &pe) && strings.HasPrefix(pe.Code, "40") // deadlock, serialization
+	return errors.As(err, &pe) && strings.HasPrefix(pe.Code, "40") // deadlock or serialization failure
 }

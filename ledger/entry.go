@@ -14,20 +14,21 @@ import (
 )
 
 // Commit applies an entry, whole or not at all, in one transaction that it may share
-// with others. Later calls of this ledger see it at once. Other processes on the same
-// store see it when Commit returns or, if it is queued for a file, up to 0.1 s later,
-// because a transaction costs much more than what is in it. A queued entry that cannot be written is lost and reported to
-// Options.OnLost. Commit waits while too many entries are queued.
+// with others. Later calls of this ledger see the entry at once. Other processes on the
+// same store see it when Commit returns, or up to 0.1 s later if the entry is queued
+// for a file, because a transaction costs much more than its contents. A queued entry
+// that cannot be written is lost and reported to Options.OnLost. Commit waits while too
+// many entries are queued.
 //
-// An entry about more than maxPart objects is applied in parts, one transaction each, and
-// Commit waits for all of them: it is visible, and logged if it is queued, part by part. An
-// entry with Seen, Dissents, Corrections or Retractions is never divided.
+// An entry about more than maxPart objects is applied in parts, one transaction each.
+// It becomes visible, and is logged if it is queued, part by part. Commit waits for all
+// parts. An entry with Seen, Dissents, Corrections or Retractions is never divided.
 //
-// An entry over owners that others replaced is memproxy.ErrStale; see Entry.Seen.
-// A part that cannot be stored is ErrRow, and nothing is written: a key without
-// backend, kind or id, or a string that is longer than 1,024 bytes, contains NUL or is
-// not UTF-8. After the error of a context it is unknown whether the entry was applied.
-// Times are kept to the microsecond.
+// An entry whose Seen owners were replaced by others is refused with memproxy.ErrStale;
+// see Entry.Seen. An entry with a part that cannot be stored is refused with ErrRow: a key
+// without backend, kind or id, or a string that is longer than 1,024 bytes, contains NUL
+// or is not UTF-8. Nothing is written in either case. After the error of a context it is
+// unknown whether the entry was applied. Times are kept to the microsecond.
 func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 	if c.Empty() || ctx.Err() != nil {
 		return ctx.Err()
@@ -48,8 +49,8 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 	}
 	if own.Queued && l.opt.URL == "" {
 		queued, logged, err := l.enqueue(own, apply)
-		if queued && !logged { // a process that is killed would lose it
-			_ = l.Sync(ctx) // where there is no room it stays queued
+		if queued && !logged { // a killed process would lose the entry
+			_ = l.Sync(ctx) // the entry stays queued if the disk is full
 		}
 		if queued || err != nil {
 			return err
@@ -58,10 +59,11 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 	return commitNow(ctx, l.store, own, apply)
 }
 
-// commitNow waits until an entry is in the database. An entry that may be queued is queued
-// if the database is away: an acknowledged write is recorded once it answers again.
+// commitNow waits until an entry is in the database. If the database is unavailable, an
+// entry that may be queued is queued, so that an acknowledged write is recorded once
+// the database answers again.
 func commitNow(ctx context.Context, s *store, e *memproxy.Entry, apply func(*transaction) error) error {
-	err := s.do(ctx, &job{size: size(e), also: apply})
+	err := s.do(ctx, &job{size: size(e), run: apply})
 	if e.Queued && retryable(err) {
 		if queued, _, _ := s.enqueue(e, apply); queued {
 			return nil
@@ -70,8 +72,8 @@ func commitNow(ctx context.Context, s *store, e *memproxy.Entry, apply func(*tra
 	return err
 }
 
-// commitParts commits the parts of a large entry. Of all large entries at most one part
-// waits for the writer at a time, so that no other write has to wait for more than that,
+// commitParts commits the parts of a large entry. The parts of all large entries wait
+// for the writer one at a time, so that another write waits for at most one of them,
 // and large entries take turns.
 func commitParts(ctx context.Context, s *store, all []*memproxy.Entry) error {
 	for _, part := range all {
@@ -89,11 +91,12 @@ func commitParts(ctx context.Context, s *store, all []*memproxy.Entry) error {
 	return nil
 }
 
-// maxPart is how many objects of one entry share a transaction.
+// maxPart is the maximum number of objects of one entry in one transaction.
 const maxPart = 128
 
-// parts divides an entry, of which each object stays in one part. An entry that applies
-// only if nothing else was changed is not divided, nor are corrections of others' texts.
+// parts divides an entry so that all changes of an object are in one part. An entry
+// that applies only if nothing else was changed is not divided, nor are corrections of
+// others' texts.
 func parts(e *memproxy.Entry) (all []*memproxy.Entry) {
 	if size(e) <= maxPart || len(e.Seen)+len(e.Dissents)+len(e.Corrections)+len(e.Retractions) > 0 {
 		return []*memproxy.Entry{e}
@@ -116,7 +119,7 @@ func parts(e *memproxy.Entry) (all []*memproxy.Entry) {
 	return all
 }
 
-// share appends each element to the list that it belongs to.
+// share appends each element to the list that to returns for it.
 func share[T any](all []T, to func(*T) *[]T) {
 	for i := range all {
 		list := to(&all[i])
@@ -124,7 +127,7 @@ func share[T any](all []T, to func(*T) *[]T) {
 	}
 }
 
-// ownEntry is a validated copy of an entry, so that the caller may reuse its slices.
+// ownEntry returns a validated copy of an entry, so that the caller may reuse its slices.
 func ownEntry(opt *Options, c *memproxy.Entry) (*memproxy.Entry, error) {
 	if opt.Vault == nil && len(c.Found)+len(c.Versions)+len(c.Dissents) > 0 {
 		return nil, ErrNoVault
@@ -141,7 +144,7 @@ func ownEntry(opt *Options, c *memproxy.Entry) (*memproxy.Entry, error) {
 	if own.Owners, err = copyOwners(c.Owners); err != nil {
 		return nil, err
 	}
-	if !own.Queued || opt.URL != "" { // where this process is the only one, changes have their turn
+	if !own.Queued || opt.URL != "" { // a process that is the only writer applies changes in order
 		own.Seen = slices.Clone(c.Seen)
 	}
 	return own, errors.Join(
@@ -158,13 +161,13 @@ func valid[T any](all []T, check func(*T) error) error {
 	return nil
 }
 
-// size is how many rows an entry writes, about.
+// size estimates how many rows an entry writes.
 func size(c *memproxy.Entry) int {
 	return max(1, len(c.Found)+len(c.Versions)+len(c.States)+len(c.Renewed)+len(c.Owners))
 }
 
-// enqueue queues an entry, which is visible at once and, if it is logged, survives a
-// killed process. Both are false when there is no room in the queue.
+// enqueue queues an entry, which is then visible at once. queued is false if the queue
+// is full. logged reports whether the entry survives the death of the process.
 func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queued, logged bool, err error) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
@@ -172,9 +175,9 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queu
 		return false, false, ErrClosed
 	}
 	if s.kept.Load() > int64(s.opt.Queue) {
-		return false, false, nil // findings of reads can wait for the next read
+		return false, false, nil // too many entries are kept: Commit waits for the database instead
 	}
-	j := &job{ctx: context.Background(), size: size(e), also: apply, after: func() { s.recent.removeWaiting(e) }}
+	j := &job{ctx: context.Background(), size: size(e), run: apply, after: func() { s.recent.removeWaiting(e) }}
 	queue := func(number uint64) bool {
 		j.number = number
 		return s.recent.addWaiting(e, func() bool {
@@ -197,8 +200,8 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queu
 	return queued, logged, nil
 }
 
-// openRedo opens the redo log and returns the entries that the database does not have
-// yet.
+// openRedo opens the redo log and returns the entries in it that the database does not
+// have yet.
 func openRedo(ctx context.Context, s *store) (left []*job, err error) {
 	if s.opt.Path == "" || s.opt.Vault == nil {
 		return nil, nil
@@ -214,15 +217,15 @@ func openRedo(ctx context.Context, s *store) (left []*job, err error) {
 	s.redo, err = redo.Open(file, s.opt.Vault, applied, func(number uint64, plain []byte) error {
 		e, err := decodeEntry(plain)
 		if err == nil {
-			left = append(left, &job{ctx: context.Background(), size: size(e), number: number, also: func(t *transaction) error { return applyEntry(t, e, nil) }})
+			left = append(left, &job{ctx: context.Background(), size: size(e), number: number, run: func(t *transaction) error { return applyEntry(t, e, nil) }})
 		}
 		return err
 	}, func(err error) { s.opt.OnLost(1, fmt.Errorf("ledger: %w", err)) })
 	return left, err
 }
 
-// resume applies the entries that the last process left in the redo log, before the
-// ledger is used.
+// resume applies the entries that the last process left in the redo log. It runs before
+// the ledger is used.
 func resume(s *store, left []*job) error {
 	if s.redo == nil {
 		return nil
@@ -237,14 +240,14 @@ func resume(s *store, left []*job) error {
 	return s.redo.Applied(0, true)
 }
 
-// loggedVersion is a version with the members that its JSON leaves out.
+// loggedVersion is a version with the members that its JSON omits.
 type loggedVersion struct {
 	memproxy.Version
 	Text     string `json:"text,omitempty"`
 	Metadata []byte `json:"metadata,omitempty"`
 }
 
-// loggedEntry is an entry as the redo log has it.
+// loggedEntry is the form of an entry in the redo log.
 type loggedEntry struct {
 	Found, Versions []loggedVersion        `json:",omitempty"`
 	States          []memproxy.StateChange `json:",omitempty"`
@@ -278,7 +281,7 @@ func decodeEntry(text []byte) (*memproxy.Entry, error) {
 	return &memproxy.Entry{Found: all(in.Found), Versions: all(in.Versions), States: in.States, Renewed: in.Renewed, Owners: in.Owners}, nil
 }
 
-// histories are the memories of an entry that change in more than the owner.
+// histories returns the memories of an entry of which more than the owner changes.
 func histories(e *memproxy.Entry) []key {
 	keys := make([]key, 0, len(e.Found)+len(e.Versions)+len(e.States)+len(e.Renewed))
 	for i := range e.Found {
@@ -296,8 +299,9 @@ func histories(e *memproxy.Entry) []key {
 	return keys
 }
 
-// applyEntry applies an entry. States come before owners: a memory's initial state says
-// nothing about its author, who is counted from the memory's first review on.
+// applyEntry applies an entry. States come before owners, so that a memory's initial
+// state does not count for or against its author. Counting begins with the memory's
+// first review.
 func applyEntry(t *transaction, e *memproxy.Entry, secret []byte) error {
 	for i := range e.Seen {
 		seen := &e.Seen[i]

@@ -10,13 +10,13 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// expireStep is how many memories one transaction lets expire.
+// expireStep is the maximum number of memories that one transaction marks as expired.
 const expireStep = 500
 
 // Upkeep expires and purges memories, and deletes items past their retention.
 type Upkeep struct{ *store }
 
-// Expire marks memories whose time is over by then as expired and returns them, at most
+// Expire marks memories whose lifetime ended by at as expired and returns them, at most
 // expireStep; call it until it returns none. Pinned memories never expire, and
 // quarantined ones stay quarantined.
 func (u Upkeep) Expire(ctx context.Context, at time.Time) ([]memproxy.Status, error) {
@@ -36,25 +36,25 @@ func (u Upkeep) Expire(ctx context.Context, at time.Time) ([]memproxy.Status, er
 	})
 }
 
-// Pin exempts a memory from expiry and purging, or ends that.
+// Pin exempts a memory from expiry and purging, or ends the exemption.
 func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, pinned bool) error {
-	return l.do(ctx, &job{bad: validKey(k), also: func(t *transaction) error {
-		live(t, k, func(st *memproxy.Status) { st.Pinned = pinned })
+	return l.do(ctx, &job{bad: validKey(k), run: func(t *transaction) error {
+		changeLifetime(t, k, func(st *memproxy.Status) { st.Pinned = pinned })
 		return nil
 	}})
 }
 
 func renew(t *transaction, r *memproxy.Renewal) {
-	live(t, r.MemoryKey, func(st *memproxy.Status) {
+	changeLifetime(t, r.MemoryKey, func(st *memproxy.Status) {
 		if !r.Sooner || st.Expires.IsZero() || r.Expires.Before(st.Expires) {
 			st.Expires = r.Expires
 		}
 	})
 }
 
-// live changes a memory's lifetime. An expired memory that is live again gets back the
-// state that it had.
-func live(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) {
+// changeLifetime changes a memory's lifetime. An expired memory whose new lifetime has
+// not ended gets its earlier state back.
+func changeLifetime(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) {
 	now := t.store.opt.Clock()
 	r, st := t.status(k)
 	prior := r.prior
@@ -70,15 +70,15 @@ func live(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) {
 	t.putStatus(r, st, prior)
 }
 
-// Purgeable returns memories that expired before a time, at most limit. The caller
+// Purgeable returns at most limit memories that expired before a time. The caller
 // deletes them in the backend first and then calls Purge.
 func (u Upkeep) Purgeable(ctx context.Context, before time.Time, limit int) ([]memproxy.Status, error) {
 	return querySettled(ctx, u.store, "list expired memories", scanStatus(u.store), `SELECT `+recordColumns+` FROM record
 		WHERE state = 'expired' AND pinned = 0 AND changed < ? ORDER BY backend, kind, id LIMIT ?`, micros(before), min(limit, 1000))
 }
 
-// DeletedBefore returns memories that were deleted before a time and still have a
-// history, at most limit. The caller purges them.
+// DeletedBefore returns at most limit memories that were deleted before a time and
+// still have texts in their history. The caller purges them.
 func (u Upkeep) DeletedBefore(ctx context.Context, before time.Time, limit int) ([]memproxy.MemoryKey, error) {
 	return querySettled(ctx, u.store, "list deleted memories", scanKey, `SELECT backend, kind, id FROM version v WHERE op = 'delete' AND at < ?1 AND NOT EXISTS
 		(SELECT 1 FROM version n WHERE n.backend = v.backend AND n.kind = v.kind AND n.id = v.id AND n.number > v.number)
@@ -89,12 +89,12 @@ func (u Upkeep) DeletedBefore(ctx context.Context, before time.Time, limit int) 
 		LIMIT ?2`, micros(before), min(limit, 1000))
 }
 
-// Purge destroys the texts of a memory's versions, pinned ones included, records that
-// as a version, deletes its status and dissents, and leaves a tombstone: its history
-// is kept without any text.
+// Purge destroys the texts of a memory's versions, pinned ones included, and records
+// that as a version. It deletes the memory's status and dissents, and leaves a
+// tombstone and the history without any text.
 func (u Upkeep) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decision string) error {
 	bad := cmp.Or(validKey(k), storableParts("purge", actor, decision))
-	return u.do(ctx, &job{bad: bad, durable: true, erase: true, also: func(t *transaction) error {
+	return u.do(ctx, &job{bad: bad, durable: true, erase: true, run: func(t *transaction) error {
 		if last, known := t.lastVersion(k); known && last.Op != memproxy.OpPurge {
 			t.append(memproxy.Version{
 				MemoryKey: k, Tenant: last.Tenant, Field: last.Field, Op: memproxy.OpPurge, Actor: actor, Decision: decision,
@@ -107,8 +107,8 @@ func (u Upkeep) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decision
 	}})
 }
 
-// forget deletes everything of a memory but its versions, and leaves a tombstone of its
-// owner.
+// forget deletes everything about a memory except its versions, and leaves a tombstone
+// for its owner.
 func forget(t *transaction, k memproxy.MemoryKey) {
 	r := t.record(k)
 	if r.Owned() && !r.Owner.Deleted {
@@ -126,9 +126,9 @@ func forgetStatus(t *transaction, r *recordRow) {
 	dropDissents(t, r.key, rows(t, scanOne[string], `DELETE FROM dissent`+ofKey+` RETURNING decision`, r.key))
 }
 
-// deletedSince reports whether a memory was deleted through the proxy after a version:
-// its text must not be read from then on, and is shredded later. A memory that is
-// missing from the backend for another reason does not count as deleted.
+// deletedSince reports whether a memory was deleted through the proxy after a version.
+// The text of that version must not be read from then on, and is shredded later. A
+// memory that is missing from the backend for another reason does not count as deleted.
 func deletedSince(ctx context.Context, of *store, k memproxy.MemoryKey, number int64) (bool, error) {
 	found, err := querySettled(ctx, of, "look up a deletion", scanOne[int64],
 		`SELECT 1 FROM version WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND number > ?4 AND op IN ('delete', 'purge') AND actor <> ''
@@ -136,13 +136,13 @@ func deletedSince(ctx context.Context, of *store, k memproxy.MemoryKey, number i
 	return len(found) > 0, err
 }
 
-// pruneStep is how many rows one transaction prunes, so that other writes are not
-// delayed.
+// pruneStep is the maximum number of rows that one transaction prunes, so that other
+// writes are not delayed.
 const pruneStep = 500
 
 // Prune removes the tombstones of memories that were deleted before a time, with their
-// statuses, dissents and votes, and the retractions and corrections from before it. It
-// returns how many tombstones it removed, also along with an error. A memory without a
+// statuses, dissents and votes, and the retractions and corrections from before that time.
+// It returns how many tombstones it removed, also along with an error. A memory without a
 // tombstone is unknown: its owner is looked up in the backend, which does not have it.
 func (u Upkeep) Prune(ctx context.Context, before time.Time) (int, error) {
 	if before.IsZero() {
@@ -153,7 +153,7 @@ func (u Upkeep) Prune(ctx context.Context, before time.Time) (int, error) {
 
 func pruneOnce(t *transaction, before time.Time) (n int) {
 	t.save()
-	for _, table := range [...]string{"correction", "retraction", "vote"} { // also agreement that led to nothing for so long
+	for _, table := range [...]string{"correction", "retraction", "vote"} { // votes of that age led to no decision
 		t.run(`DELETE FROM `+table+` WHERE at < ?`, before.UnixMicro())
 	}
 	gone := rows(t, scanKey, `SELECT backend, kind, id FROM record WHERE deleted > 0 AND deleted < ? LIMIT ?`, before.UnixMicro(), pruneStep)
@@ -171,22 +171,23 @@ func pruneOnce(t *transaction, before time.Time) (n int) {
 	return n
 }
 
-// Retention says how long finished items are kept. All are required.
+// Retention is how long finished items are kept. All members are required.
 type Retention struct {
-	Holds      time.Duration // settled ones, with their contents
-	Sessions   time.Duration // ended and not locked
-	Tombstones time.Duration // of deleted memories, with notes of corrections
-	Records    time.Duration // of versions whose text was given up
+	Holds      time.Duration // of settled holds, with their contents
+	Sessions   time.Duration // of sessions that have ended and are not locked
+	Tombstones time.Duration // of deleted memories, with the records of corrections
+	Records    time.Duration // of versions whose text was destroyed
 }
 
-// Removed counts what Maintain removed.
+// Removed is the number of items that Maintain removed.
 type Removed struct {
 	Holds, Sessions, Tombstones, Records int
 }
 
-// Maintain removes what is past its retention by now. It is called periodically, may be
-// interrupted and repeated, and does the remaining parts if one fails. Expiry and ends
-// are done by Expire, Purgeable, DeletedBefore, Sessions.End and Holds.Age.
+// Maintain removes what is past its retention at now. It is called periodically, may be
+// interrupted and repeated, and continues with the other parts if one fails. It does
+// not expire memories or end sessions; see Expire, Purgeable, DeletedBefore,
+// Sessions.End and Holds.Age.
 func (u Upkeep) Maintain(ctx context.Context, now time.Time, r Retention) (Removed, error) {
 	var gone Removed
 	if min(r.Holds, r.Sessions, r.Tombstones, r.Records) <= 0 {
@@ -202,7 +203,7 @@ func (u Upkeep) Maintain(ctx context.Context, now time.Time, r Retention) (Remov
 	for _, h := range heads {
 		n, err := Chains(u).Trim(ctx, h.Tenant, now.Add(-r.Records))
 		gone.Records += n
-		if !errors.Is(err, ErrState) { // else it is broken, and kept: Chains.Verify says why
+		if !errors.Is(err, ErrState) { // ErrState: the chain is broken and kept, which Chains.Verify reports
 			errs = append(errs, err)
 		}
 	}
@@ -211,14 +212,14 @@ func (u Upkeep) Maintain(ctx context.Context, now time.Time, r Retention) (Remov
 
 // DeleteScope marks the memories of a backend within a scope as deleted, whatever their
 // tenant, and returns their number by author, also along with an error. An empty field
-// of the scope matches everything; a scope without any owner is refused with ErrRow,
-// because it would match every memory.
+// of the scope matches everything. A scope without any owner would match every memory
+// and is refused with ErrRow.
 //
 // Held writes within the scope that wait for review, or to be sent, fail, and are
 // returned.
 //
-// Histories in the scope that have not ended get a version like v, which says who
-// deleted them and by which decision; none if v has no operation.
+// Histories in the scope that have not ended get a version like v, which has the actor
+// and decision of the deletion. If v has no operation, they get none.
 func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (memproxy.Swept, error) {
 	if err := storableParts("scope", backend, scope.User, scope.Agent, scope.App, scope.Run); err != nil {
 		return memproxy.Swept{}, err
@@ -257,7 +258,7 @@ func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Sc
 		for i := range found {
 			row := &found[i]
 			who := memproxy.Tally{Tenant: row.Scope.Tenant, Actor: row.Actor, Trust: row.Trust, User: row.Scope.User, Field: fields[row.ID]}
-			if after = max(after, row.ID); row.Actor == "" { // nobody's, or edited
+			if after = max(after, row.ID); row.Actor == "" { // rows without an author, or edited ones, count for nobody
 				continue
 			}
 			i, seen := at[who]
@@ -274,7 +275,7 @@ func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Sc
 	}
 }
 
-// firstFields are the governed fields that memories were first written to, by id.
+// firstFields returns the governed fields that memories were first written to, by id.
 func firstFields(ctx context.Context, s *store, backend string, rows []memproxy.Ownership) (map[string]string, error) {
 	ids, fields := make([]string, len(rows)), map[string]string{}
 	for i := range rows {
@@ -289,8 +290,8 @@ func firstFields(ctx context.Context, s *store, backend string, rows []memproxy.
 	return fields, err
 }
 
-// endHistories appends a version like v to each memory within a scope that is
-// deleted and whose history does not end yet.
+// endHistories appends a version like v to each deleted memory within a scope whose
+// history has not ended yet.
 func endHistories(ctx context.Context, s *store, backend string, scope memproxy.Scope, v memproxy.Version) error {
 	if s.opt.Vault == nil {
 		return ErrNoVault
@@ -306,7 +307,7 @@ func endHistories(ctx context.Context, s *store, backend string, scope memproxy.
 			return err
 		}
 		after = ids[len(ids)-1]
-		err = s.do(ctx, &job{also: func(t *transaction) error {
+		err = s.do(ctx, &job{run: func(t *transaction) error {
 			for _, id := range ids {
 				k := memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: id}
 				last, known := t.lastVersion(k)
@@ -326,34 +327,34 @@ func endHistories(ctx context.Context, s *store, backend string, scope memproxy.
 	}
 }
 
-// pace is how evenly the ledger's clock ran while processes used the ledger.
+// pace records whether the ledger's clock ran evenly while processes used the ledger.
 type pace struct {
-	Came time.Time     // has certainly come
+	Came time.Time     // a time that has certainly passed
 	Mark time.Time     // what the clock showed when Ran was zero
-	Last time.Time     // what it showed last
+	Last time.Time     // what the clock showed last
 	Ran  time.Duration // how long processes have run since Mark
 }
 
-// Ran adds how long a process has run since it last told, and returns a time that has
-// certainly come, zero if none is known: what the ledger's clock showed before processes
-// ran for an hour in which it was not set back. A clock that was ahead would have been
-// corrected by then, and a time that came stays one that came.
+// Ran adds how long a process has run since it last called Ran. It returns a time that
+// has certainly passed, or zero if none is known. That is the time that the ledger's
+// clock showed before processes ran for an hour in which it was not set back: a clock
+// that was ahead would have been corrected by then.
 func (u Upkeep) Ran(ctx context.Context, more time.Duration) (time.Time, error) {
 	vault := u.opt.Vault
 	if vault == nil {
 		return time.Time{}, nil
 	}
 	return changed(ctx, u.store, nil, func(t *transaction) (time.Time, error) {
-		now, p := leases(t), pace{}
+		now, p := leaseTime(t), pace{}
 		if e, there := row(t, scanEnvelope, envelopeOf, refPace); there {
-			if plain, err := vault.Open(refPace, "", e); err == nil { // else it was edited, or is under a key that is gone: it begins again
+			if plain, err := vault.Open(refPace, "", e); err == nil { // otherwise it was edited or its key is gone, and begins again
 				_ = json.Unmarshal(plain, &p)
 			}
 		}
 		if now.Before(p.Last.Add(-time.Minute)) || p.Mark.IsZero() {
 			p.Mark, p.Last, p.Ran = now, now, 0
 		}
-		p.Ran += max(0, min(more, now.Sub(p.Last))) // several processes run at once
+		p.Ran += max(0, min(more, now.Sub(p.Last))) // concurrent processes must not count the same time twice
 		p.Last = later(p.Last, now)
 		if p.Ran >= time.Hour {
 			p.Came, p.Mark, p.Ran = later(p.Came, p.Mark), now, 0

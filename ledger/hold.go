@@ -15,18 +15,17 @@ import (
 
 // The errors of holds and reviews.
 var (
-	// ErrUnknown: the item does not exist.
+	// ErrUnknown means that the item does not exist.
 	ErrUnknown = fmt.Errorf("ledger: %w", memproxy.ErrUnknown)
-	// ErrState: the item's state does not allow the operation.
+	// ErrState means that the item's state does not allow the operation.
 	ErrState = fmt.Errorf("ledger: %w", memproxy.ErrState)
-	// ErrConflict: another item has the id.
+	// ErrConflict means that another item has the id.
 	ErrConflict = errors.New("ledger: the id is taken")
-	// ErrOwnReview: authors may not review their own writes.
+	// ErrOwnReview means that the reviewer is the author, who may not review.
 	ErrOwnReview = fmt.Errorf("ledger: %w", memproxy.ErrOwnReview)
 )
 
-// maxHeld is the largest content of a hold in bytes; the gate's body limit is
-// far below.
+// maxHeld is the largest content of a hold in bytes. The gate's body limit is far below.
 const maxHeld = 32 << 20
 
 const holdColumns = `id, backend, route, method, path, tenant, principal, trust, session, scope, kind,
@@ -53,7 +52,7 @@ func asJSON(v any) string { return string(inJSON(v)) }
 func inJSON(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic("ledger: " + err.Error()) // our own structs of strings and numbers
+		panic("ledger: " + err.Error()) // the values are structs of strings and numbers from this module
 	}
 	return text
 }
@@ -62,8 +61,8 @@ func inJSON(v any) []byte {
 type Holds struct{ *store }
 
 // Put stores a held write, its content encrypted, and returns it with Created, State
-// and Similarity set. It is on disk when Put returns. Repeating an id with the same
-// content changes nothing; with another content it is ErrConflict. When a limit on
+// and Similarity set. The hold is on disk when Put returns. Repeating an id with the
+// same content changes nothing; with another content it is ErrConflict. When a limit on
 // waiting holds is reached the error is a *memproxy.HoldsFull, and also ErrFull if it
 // is the tenant's limit. A write with the state memproxy.HoldRewritten does not wait:
 // it takes no room in the queue and causes no notice.
@@ -133,13 +132,13 @@ func getHold(t *transaction, id string) (memproxy.HeldWrite, error) {
 	return oneOrUnknown(found, t.err, "hold "+id)
 }
 
-// Get returns a hold without its content. ErrUnknown when there is none.
+// Get returns a hold without its content, or ErrUnknown.
 func (hs Holds) Get(ctx context.Context, id string) (memproxy.HeldWrite, error) {
 	found, err := queryRows(ctx, hs.store, "look up a hold", scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
 	return oneOrUnknown(found, err, "hold "+id)
 }
 
-// Content returns a hold with its content. ErrShredded when it is gone.
+// Content returns a hold with its content, or ErrShredded if the content is gone.
 func (hs Holds) Content(ctx context.Context, id string) (memproxy.HeldWrite, memproxy.HoldContent, error) {
 	var c memproxy.HoldContent
 	h, err := hs.Get(ctx, id)
@@ -156,7 +155,7 @@ func (hs Holds) Content(ctx context.Context, id string) (memproxy.HeldWrite, mem
 	return h, c, nil
 }
 
-// List returns a page of holds, oldest first. An invalid cursor is ErrRow.
+// List returns a page of holds, oldest first. It refuses an invalid cursor with ErrRow.
 func (hs Holds) List(ctx context.Context, f memproxy.HoldFilter) (memproxy.HoldPage, error) {
 	c, err := holdConditions(f)
 	if err != nil {
@@ -196,7 +195,7 @@ func holdConditions(f memproxy.HoldFilter) (c conditions, err error) {
 	c.text("backend", "backend = ?", f.Backend)
 	c.text("principal", "principal = ?", f.Principal)
 	c.text("similarity", "similarity = ?", f.Similarity)
-	c.text("the session", "session IN (?, ?)", f.Session, memproxy.InertSession(f.Session)) // what the caller calls it, or as it is kept
+	c.text("the session", "session IN (?, ?)", f.Session, memproxy.InertSession(f.Session)) // the session's name as the caller writes it, or as it is stored
 	c.text("the version of the rules", "policy <> ?", f.NotPolicy)
 	c.tenant("tenant", f.Tenant)
 	if !f.Since.IsZero() {
@@ -215,15 +214,15 @@ func holdConditions(f memproxy.HoldFilter) (c conditions, err error) {
 	return c, c.bad
 }
 
-// roomFor refuses a hold when the limit of waiting holds of its caller, its end user,
+// roomFor refuses a hold when the limit on waiting holds of its caller, its end user,
 // all anonymous callers or its tenant is reached. No caller can fill the queue for
-// others, and neither can many together: an authenticated caller without a waiting hold
-// may have one more, up to twice the tenant's limit.
+// others, and many callers together cannot either: an authenticated caller without a
+// waiting hold may have one more, up to twice the tenant's limit.
 func roomFor(t *transaction, h memproxy.HeldWrite) error {
 	all, user, total := t.store.opt.MaxPrincipalHolds, t.store.opt.MaxUserHolds, t.store.opt.MaxHolds
 	account := memproxy.Account(h.Principal)
 	whose, who := `principal = ?`, []any{h.Tenant, account}
-	if strings.HasPrefix(account, memproxy.AnonymousPrefix) { // the sessions of one address share a limit
+	if strings.HasPrefix(account, memproxy.AnonymousPrefix) { // all sessions of one address share a limit
 		whose, who = `(principal = ? OR principal > ? AND principal < ?)`, []any{h.Tenant, account, account + "-", account + "."}
 	}
 	scopes := rows(t, scanOne[string], `SELECT scope FROM hold WHERE tenant = ? AND `+whose+` AND state = 'pending' LIMIT ?`, append(who, all)...)
@@ -258,9 +257,10 @@ func roomFor(t *transaction, h memproxy.HeldWrite) error {
 	return fmt.Errorf("%w: %w", ErrFull, &memproxy.HoldsFull{Key: "holds", Limit: total, Setting: "review.max_held_tenant"})
 }
 
-// clearHolds ends the writes that wait within a scope, when everything there was deleted:
-// approved later, they would bring it back. One that is being sent is marked, and is not
-// sent again. It returns those that it ended, in their last state.
+// clearHolds ends the writes that wait within a scope after everything in the scope was
+// deleted. If they were approved later, they would restore deleted data. A write that
+// is being sent is marked, and is not sent again. clearHolds returns the holds that it
+// ended, in their last state.
 func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Scope) (ended []memproxy.HeldWrite, _ error) {
 	for after := ""; ; {
 		seen, err := result(ctx, s, job{}, func(t *transaction) ([]memproxy.HeldWrite, error) {

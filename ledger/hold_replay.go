@@ -21,16 +21,16 @@ import (
 )
 
 // Claim hands an approved hold to exactly one caller, who sends it to the backend. From
-// then on the write may have been sent, so whatever happens to the caller the hold is
-// not handed out again. The caller ends the claim with Finish, Fail, or, if it is
-// certain that nothing was sent, Release. A claim whose lease expires before that is
-// Stranded, and Resolve ends it after the backend was asked; so is one that waited in a
-// ledger that was restored, at its first Claim. ErrState when the hold is not approved.
+// then on the write may have been sent, so the hold is not handed out again, whatever
+// happens to the caller. The caller ends the claim with Finish, Fail or, if it is certain
+// that nothing was sent, Release. A claim whose lease expires before that is Stranded, and
+// Resolve ends it after the backend was asked. The first Claim of a hold that waited in a
+// restored ledger makes it Stranded too. ErrState means that the hold is not approved.
 func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error) {
 	if lease <= 0 {
 		return memproxy.Replay{}, refused("a claim needs a lease")
 	}
-	h, c, err := hs.Content(ctx, id) // before the claim, which would strand a content that does not open
+	h, c, err := hs.Content(ctx, id) // before the claim, because a claimed hold whose content cannot be opened would be stranded
 	if err != nil {
 		return memproxy.Replay{}, err
 	}
@@ -44,9 +44,9 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	token := hex.EncodeToString(random)
 	until, err := changed(ctx, hs.store, nil, func(t *transaction) (until int64, _ error) {
 		if t.run(`UPDATE hold SET state = 'replaying', token = '' WHERE id = ? AND state = 'approved' AND lease > 0`, id) == 1 {
-			return 0, nil // its lease, by Restore, is over
+			return 0, nil // Restore set a lease that has expired
 		}
-		until = micros(leases(t).Add(lease))
+		until = micros(leaseTime(t).Add(lease))
 		if t.run(`UPDATE hold SET state = 'replaying', token = ?, lease = ? WHERE id = ? AND state = 'approved'`, token, until, id) == 0 {
 			return 0, wrongState(t, id, memproxy.HoldApproved)
 		}
@@ -62,8 +62,8 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	return memproxy.Replay{Hold: h, Content: c, Token: token}, nil
 }
 
-// approved checks that a hold is unchanged since its approval. One whose row was edited
-// goes back to review, and its votes are deleted.
+// approved checks that a hold is unchanged since its approval. A hold whose row was
+// edited goes back to review, and its votes are deleted.
 func (hs Holds) approved(ctx context.Context, h *memproxy.HeldWrite) error {
 	if h.State != memproxy.HoldApproved {
 		return nil // Claim reports it
@@ -91,9 +91,9 @@ func withdrawApproval(t *transaction, id string) {
 	t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, id))
 }
 
-// approvalOf is a hash over what an approval covers: everything of a hold that is sent
-// or recorded, and who approved it. It is stored encrypted under the installation's
-// key, so that an edit of the hold's row cannot make or change an approval.
+// approvalOf hashes everything that an approval covers: what is sent or recorded of the
+// hold, and who approved it. The hash is stored encrypted under the installation's key,
+// so that an edit of the hold's row can neither make nor change an approval.
 func approvalOf(h *memproxy.HeldWrite) []byte {
 	text := asJSON([...]any{
 		h.ID, h.Backend, h.Route, h.Method, h.EscapedPath, h.Tenant, h.Principal, h.Trust, h.Session, h.Scope, h.Kind, h.Reasons, h.ContentSHA256,
@@ -103,7 +103,7 @@ func approvalOf(h *memproxy.HeldWrite) []byte {
 	return sum[:]
 }
 
-// wrongState is the error for a hold that is not in the wanted state.
+// wrongState returns the error for a hold that is not in the wanted state.
 func wrongState(t *transaction, id string, want memproxy.HoldState) error {
 	h, err := getHold(t, id)
 	if err != nil {
@@ -113,7 +113,7 @@ func wrongState(t *transaction, id string, want memproxy.HoldState) error {
 }
 
 // Finish records that the backend accepted the write. Only the holder of the claim can
-// finish it; repeating it with the same token is no error.
+// finish it. Repeating the call with the same token is not an error.
 func (hs Holds) Finish(ctx context.Context, id, token string, r memproxy.HoldResult) error {
 	return hs.endClaim(ctx, id, token, memproxy.HoldDone, r)
 }
@@ -159,36 +159,36 @@ func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.Hold
 	})
 }
 
-// endContests closes the dissents of a hold that was written or has failed for good.
-// One that is approved again is still to be sent.
+// endContests closes the dissents of a hold that was written or has failed for good. A
+// hold that is approved again is still to be sent.
 func endContests(t *transaction, id string, to memproxy.HoldState) {
 	if to != memproxy.HoldApproved {
 		closeDissents(t, id)
 	}
 }
 
-// trimmed limits a result, whose content the backend chooses.
+// trimmed limits the size of a result, which the backend determines.
 func trimmed(r memproxy.HoldResult) memproxy.HoldResult {
 	r.Memories = r.Memories[:min(len(r.Memories), 1000)]
 	r.Detail = r.Detail[:min(len(r.Detail), maxNote)]
 	return r
 }
 
-// Stranded returns claims whose lease has expired: their process is gone, and it is
+// Stranded returns the claims whose lease has expired: their process is gone, and it is
 // unknown whether the write was sent.
 func (hs Holds) Stranded(ctx context.Context) ([]memproxy.HeldWrite, error) {
 	return result(ctx, hs.store, job{}, func(t *transaction) ([]memproxy.HeldWrite, error) {
-		now := leases(t)
+		now := leaseTime(t)
 		return rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE state = 'replaying' AND (lease < ?1 OR lease > ?2) ORDER BY created, id LIMIT ?3`,
 			micros(now), micros(now.Add(longestLease)), maxBatch), nil
 	})
 }
 
-// Resolve ends a stranded claim after the backend was asked: as done when it has the
-// write, approved when it certainly has not, failed when the write is abandoned. A write
-// that arrived and was changed or deleted since is not sent again: in place of approved
-// it is done if the ledger has its versions, and failed if all that an owner has was
-// deleted. Resolve returns the state.
+// Resolve ends a stranded claim after the backend was asked: as done if the backend has
+// the write, approved if it certainly does not have it, failed if the write is
+// abandoned. A write that arrived and was changed or deleted since is not sent again:
+// instead of approved it becomes done if the ledger has its versions, and failed if
+// everything of its owner was deleted. Resolve returns the resulting state.
 func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) (memproxy.HoldState, error) {
 	ends := to == memproxy.HoldDone || to == memproxy.HoldApproved || to == memproxy.HoldFailed
 	if to == memproxy.HoldApproved {
@@ -207,12 +207,12 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 			if err != nil {
 				return "", err
 			}
-			claimed := t.one(`SELECT 1 FROM hold WHERE id = ? AND token <> ''`, []any{id}, new(int)) // not just restored: an attempt was charged
+			claimed := t.one(`SELECT 1 FROM hold WHERE id = ? AND token <> ''`, []any{id}, new(int)) // claimed, not just restored: the attempt was charged
 			if r.Again = h.Result.Again || claimed; h.Result.Cleared {
 				to, r = memproxy.HoldFailed, whenCleared()
 			}
 		}
-		now := leases(t)
+		now := leaseTime(t)
 		n := t.run(`UPDATE hold SET state = ?, lease = 0, token = '', result = ? WHERE id = ? AND state = 'replaying' AND (lease < ? OR lease > ?)`,
 			string(to), asJSON(trimmed(r)), id, micros(now), micros(now.Add(longestLease)))
 		if n == 0 {
@@ -223,13 +223,13 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 	})
 }
 
-// whenCleared is the result of a write that is not sent, or not again, because everything
-// of its owner was deleted.
+// whenCleared returns the result of a write that is not sent, or not again, because
+// everything of its owner was deleted.
 func whenCleared() memproxy.HoldResult {
 	return memproxy.HoldResult{Cleared: true, Detail: "everything of its owner was deleted after it was held"}
 }
 
-// within reports whether a scope has the owners of another.
+// within reports whether every owner that the scope of names is also the owner in s.
 func within(s, of memproxy.Scope) bool {
 	return !slices.ContainsFunc([]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun}, func(d memproxy.Dimension) bool {
 		return of.In(d) != "" && of.In(d) != s.In(d)
@@ -237,9 +237,9 @@ func within(s, of memproxy.Scope) bool {
 }
 
 // Shred destroys the content of a hold irrecoverably. A waiting or approved hold
-// becomes rejected; one that is being sent is ErrState.
+// becomes rejected. ErrState means that the hold is being sent.
 func (hs Holds) Shred(ctx context.Context, id string, r memproxy.Review) error {
-	return hs.do(ctx, &job{bad: checkReview(r), durable: true, erase: true, also: func(t *transaction) error {
+	return hs.do(ctx, &job{bad: checkReview(r), durable: true, erase: true, run: func(t *transaction) error {
 		h, err := lockHold(t, id)
 		if err != nil {
 			return err
@@ -250,7 +250,7 @@ func (hs Holds) Shred(ctx context.Context, id string, r memproxy.Review) error {
 		case memproxy.HoldPending, memproxy.HoldApproved:
 			settleHold(t, id, memproxy.HoldRejected, r)
 		}
-		// The key of the content is destroyed, and the content.
+		// Destroys both the content and the key that it is encrypted under.
 		t.run(`UPDATE content SET vault = '', wrapped = ?1, body = ?1 WHERE ref = ?2 AND vault <> ''`, []byte{}, ref(refHold, id))
 		return nil
 	}})
@@ -271,25 +271,24 @@ func (hs Holds) Prune(ctx context.Context, before time.Time) (int, error) {
 	})
 }
 
-// A sketch is a SimHash of 64 bits over the words and word pairs of a text:
-// texts that differ in little have sketches that differ in few bits. It is
-// keyed, so that nobody can find out from the database what a text says by
-// sketching guesses. Few words say too little about an angle: of five features,
-// three in common put one pair of texts in seventy within sketchLike, by the
-// key's chance. So a short text's sketch is a hash of its words, and only the
-// same words are like it.
+// A sketch is a 64-bit SimHash over the words and word pairs of a text: similar texts
+// have sketches that differ in few bits. The hash is keyed, so that an editor of the
+// database cannot recover texts by sketching guesses. SimHash is unreliable for few
+// words: of texts with five features, three of them in common, one pair in seventy
+// would be within sketchLike, depending on the key. So the sketch of a short text is a
+// hash of all its words, and only a text with the same words is similar.
 type sketch uint64
 
 const (
-	// sketchLike is the largest distance of similar texts. Unrelated ones
-	// differ in 32 bits give or take 4: two of a thousand groups meet by
-	// chance about once in ten million.
+	// sketchLike is the largest Hamming distance of similar texts. Sketches of unrelated
+	// texts differ in 32 bits on average, with a standard deviation of 4: of a thousand
+	// groups, two are similar by chance about once in ten million.
 	sketchLike = 10
-	// sketchShort is how many words a text needs to be compared by its angle.
+	// sketchShort is the number of words from which on SimHash is used.
 	sketchShort = 12
-	// sketchWords bounds the words that count.
+	// sketchWords limits the words that are sketched.
 	sketchWords = 4096
-	// sketchGroups bounds the groups that a new hold is compared with.
+	// sketchGroups limits the groups that a new hold is compared with.
 	sketchGroups = 1000
 )
 
@@ -302,8 +301,8 @@ func parseSketch(text string) (sketch, bool) {
 
 func (s sketch) like(o sketch) bool { return bits.OnesCount64(uint64(s^o)) <= sketchLike }
 
-// sketchOf normalises (letters in lower case, every number the same, all else
-// a gap) and sketches. A text without words has the sketch 0.
+// sketchOf sketches normalised texts: letters in lower case, all numbers alike, all
+// else separators. A text without words has the sketch 0.
 func sketchOf(secret []byte, texts []memproxy.HeldText) sketch {
 	hash := func(feature string) uint64 {
 		mac := hmac.New(sha256.New, secret)
@@ -353,8 +352,8 @@ func sketchOf(secret []byte, texts []memproxy.HeldText) sketch {
 	return s
 }
 
-// similarityOf returns the similarity of a new hold: that of the newest waiting hold
-// of the tenant that is alike, else its own.
+// similarityOf returns the similarity of a new hold: that of the newest similar group
+// of the tenant's waiting holds, else the hold's own.
 func similarityOf(t *transaction, tenant string, s sketch) string {
 	groups := rows(t, scanOne[string], `SELECT similarity FROM hold WHERE tenant = ? AND state = 'pending'
 		GROUP BY similarity ORDER BY max(created) DESC, similarity LIMIT ?`, tenant, sketchGroups)
@@ -366,9 +365,9 @@ func similarityOf(t *transaction, tenant string, s sketch) string {
 	return s.String()
 }
 
-// sketchKey is the key of sketches and of the hashes of retracted texts; nil without a
-// vault. It is made once and stored as a content, so that it survives a rotation of the
-// vault's keys.
+// sketchKey returns the key of sketches and of the hashes of retracted texts; nil
+// without a vault. The key is created once and stored as a content, so that it survives
+// a rotation of the vault's keys.
 func (s *store) sketchKey(ctx context.Context) ([]byte, error) {
 	if s.opt.Vault == nil {
 		return nil, nil
@@ -383,7 +382,7 @@ func (s *store) sketchKey(ctx context.Context) ([]byte, error) {
 	if err := s.change(ctx, nil, func(t *transaction) error { t.encrypt(refSimilar, "", key); return nil }); err != nil {
 		return nil, err
 	}
-	if key, err = s.decrypt(ctx, refSimilar, ""); err != nil { // of two processes, the first one's
+	if key, err = s.decrypt(ctx, refSimilar, ""); err != nil { // if two processes create a key, the first one's is stored
 		return nil, err
 	}
 	s.similar.Store(&key)

@@ -11,13 +11,13 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// Backends stores what is known of each backend as a whole: what it should hold, how far
-// it is recorded, and what comparisons found.
+// Backends stores the state of each backend as a whole: its inventory, the progress of
+// its seal, and the results of comparisons.
 type Backends struct{ *store }
 
 // Flag sets or clears the integrity flags of memories and returns how many it changed.
-// Their states stay as they are. A memory that is flagged because its tenant's chain is
-// broken stays flagged until Chains.Accept.
+// The memories' states do not change. A memory that is flagged because its tenant's
+// chain is broken stays flagged until Chains.Accept.
 func (bs Backends) Flag(ctx context.Context, flags ...memproxy.IntegrityFlag) (int, error) {
 	return countEach(ctx, bs.store, flags, func(d *memproxy.IntegrityFlag) error {
 		return cmp.Or(validKey(d.MemoryKey), storableParts("doubt", d.Tenant, string(d.Code)))
@@ -30,16 +30,16 @@ func (t *transaction) flag(d *memproxy.IntegrityFlag) bool {
 		return false
 	}
 	if st.Unverified = d.Code; d.Code == memproxy.IntegrityMismatch || d.Code == "" {
-		st.Rules = "" // no rules have seen the text that is there now
+		st.Rules = "" // the rules have not judged the present text
 	}
 	st.Tenant = cmp.Or(st.Tenant, d.Tenant)
 	t.putStatus(r, st, r.prior)
 	return true
 }
 
-// updateFlag updates a memory's integrity flag for a new version: behind a breach it is
-// flagged; otherwise a text that went through the proxy clears the flag of one that did
-// not.
+// updateFlag updates a memory's integrity flag for a new version. If the tenant's chain
+// is broken the memory is flagged. Otherwise a text that was written through the proxy
+// clears the flag of an earlier out-of-band change.
 func updateFlag(t *transaction, r *record) {
 	if isBreached(t, r.Tenant) {
 		t.flag(&memproxy.IntegrityFlag{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
@@ -54,39 +54,40 @@ func updateFlag(t *transaction, r *record) {
 	}
 }
 
-// Inventory returns a page of the objects of a kind that a backend should hold, in the
-// order of their ids: those after an id, at most limit, without tombstones. Those that
-// the backend lacks were deleted out-of-band.
+// Inventory returns the objects of a kind that a backend should hold, ordered by id:
+// those after an id, at most limit, without tombstones. Objects that are missing in the
+// backend were deleted out-of-band.
 func (bs Backends) Inventory(ctx context.Context, backend string, kind memproxy.TargetKind, after string, limit int) ([]memproxy.Ownership, error) {
 	limit = min(cmp.Or(max(0, limit), chunk), chunk)
 	return querySettled(ctx, bs.store, "list memories", scanOwner(bs.store), `SELECT `+recordColumns+` FROM record
 		WHERE backend = ? AND kind = ? AND id > ? AND owned = 1 AND deleted = 0 ORDER BY id LIMIT ?`, backend, string(kind), after, limit)
 }
 
-// Sealed reports whether everything that a backend held was recorded once, so that an
-// object without a record was written out-of-band.
+// Sealed reports whether all content of a backend was recorded once, so that an object
+// without a record was written out-of-band.
 func (bs Backends) Sealed(ctx context.Context, backend string) (bool, error) {
 	found, err := queryRows(ctx, bs.store, "look up a seal", scanOne[string], `SELECT backend FROM sealed WHERE backend = ?`, backend)
 	return len(found) > 0, err
 }
 
-// Seal records that everything that a backend holds is recorded.
+// Seal records that all content of a backend is recorded.
 func (bs Backends) Seal(ctx context.Context, backend string) error {
 	return bs.change(ctx, need(backend != "" && storable(backend) == nil, "a backend is required"), func(t *transaction) error {
 		t.run(`DELETE FROM sealing WHERE backend = ?`, backend)
 		t.sealed = append(t.sealed, backend)
-		t.records[everything] = nil // objects without a record are now known to be out-of-band
+		t.records[everything] = nil // drops cached records: an object without a record is now known to be out-of-band
 		t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, t.now())
 		return nil
 	})
 }
 
-// longestLease is longer than any lease. One that ends later was given by a wrong clock
-// and counts as expired.
+// longestLease is longer than any lease. A lease that ends later was given by a wrong
+// clock and counts as expired.
 const longestLease = 24 * time.Hour
 
-// leases is the time by which leases are measured: the database's if it is shared.
-func leases(t *transaction) (at time.Time) {
+// leaseTime is the time that leases are measured by: that of the database if several
+// processes share it.
+func leaseTime(t *transaction) (at time.Time) {
 	if !t.store.opt.shared {
 		return t.store.opt.Clock()
 	}
@@ -94,21 +95,21 @@ func leases(t *transaction) (at time.Time) {
 	return at
 }
 
-// Claim takes or renews a lease on a task that one process at a time does, and reports
-// whether the holder has it: if the task was free, if the lease had expired (or ends so
-// late that a wrong clock gave it), or if the holder had it already.
+// Claim takes or renews a lease on a task that one process at a time does. It reports
+// whether holder has the lease: if the task was free, if the lease had expired (or ends
+// so late that it was given by a wrong clock), or if holder had it already.
 func (bs Backends) Claim(ctx context.Context, name, holder string, lease time.Duration) (bool, error) {
 	bad := need(name != "" && storable(name) == nil && storable(holder) == nil && lease > 0, "a claim needs a name and a lease")
 	return changed(ctx, bs.store, bad, func(t *transaction) (bool, error) {
-		now := leases(t)
+		now := leaseTime(t)
 		return t.run(`INSERT INTO claim (name, holder, until) VALUES (?1, ?2, ?3)
 			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
 			WHERE claim.holder = excluded.holder OR claim.until <= ?4 OR claim.until > ?5`, name, holder, micros(now.Add(lease)), micros(now), micros(now.Add(2*lease))) > 0, nil
 	})
 }
 
-// Sealing returns how far a backend's memories are recorded, and false where
-// that has not begun or is over.
+// Sealing returns the progress of recording a backend's memories, and false if that has
+// not begun or has finished.
 func (bs Backends) Sealing(ctx context.Context, backend string) (memproxy.Sealing, bool, error) {
 	return first(querySettled(ctx, bs.store, "look up a seal", func(s scanner) (at memproxy.Sealing, err error) {
 		err = s.Scan(&at.Backend, &at.Cursor, &at.Pass, &at.Fresh, &at.Found)
@@ -117,8 +118,8 @@ func (bs Backends) Sealing(ctx context.Context, backend string) (memproxy.Sealin
 }
 
 // RecordFound stores memories that a backend holds and that have no known author,
-// together with the progress at, and returns that with the newly recorded memories
-// added to its counts. Existing records stay as they are.
+// together with the progress at. It returns that progress with the newly recorded
+// memories added to its counts. Existing records are not changed.
 func (bs Backends) RecordFound(ctx context.Context, at memproxy.Sealing, found ...memproxy.Found) (memproxy.Sealing, error) {
 	bad := cmp.Or(storableParts("sealing", at.Backend, at.Cursor), need(at.Backend != "", "a backend is required"), valid(found, func(f *memproxy.Found) error {
 		return cmp.Or(validKey(f.MemoryKey), storableParts("find", f.SHA256), need(f.Backend == at.Backend, "one backend is required"))
@@ -149,11 +150,11 @@ func (bs Backends) RecordFound(ctx context.Context, at memproxy.Sealing, found .
 	return next, nil
 }
 
-// editedRow is what is wrong with a row whose mark is not of what it says.
+// editedRow is the reason for a row whose mark does not match its content.
 const editedRow = "its row in the ledger was changed outside of memproxy"
 
-// distrusted replaces an edited record: it is owned by nobody and quarantined. The row
-// itself is kept as evidence until a person accepts it.
+// distrusted returns the record that replaces an edited one: it has no owner and is
+// quarantined. The row itself is kept as evidence until a person accepts it.
 func distrusted(s *store, f *fields) recordRow {
 	k, why := f.key(), editedRow
 	if !s.opt.Vault.MarkKnown(f.mark) {
@@ -170,22 +171,22 @@ func quarantinedStatus(k key, tenant, why string) memproxy.Status {
 	return memproxy.Status{MemoryKey: k, Tenant: tenant, State: memproxy.StateQuarantined, Reason: why, Unverified: memproxy.IntegrityLedger}
 }
 
-// lostQuery finds ids that have a history and no record. A write makes both, and a
+// lostQuery finds ids with a history and without a record. A write makes both, and a
 // record is removed only some time after its memory was deleted.
 const lostQuery = `SELECT backend, kind, id FROM version v WHERE backend = ?1 AND kind = ?2 AND id IN (SELECT value FROM json_each(?3)) AND kind <> 'object'
 	AND op NOT IN ('delete', 'purge') AND NOT EXISTS (SELECT 1 FROM version n WHERE n.backend = v.backend AND n.kind = v.kind AND n.id = v.id AND n.number > v.number)
 	AND NOT EXISTS (SELECT 1 FROM record r WHERE r.backend = v.backend AND r.kind = v.kind AND r.id = v.id AND (r.owned > 0 OR r.state <> '' OR r.listed > 0))`
 
-// lost is the status of a memory whose record was removed. It has no owner; its author
-// may write it again, and a reviewer may promote it.
-func lost(s *store, k key) memproxy.Status {
+// lostStatus returns the status of a memory whose record was removed. The memory has no
+// owner; its author may write it again, and a reviewer may promote it.
+func lostStatus(s *store, k key) memproxy.Status {
 	const why = "its row in the ledger was removed outside of memproxy"
 	s.edits.note(k, "", why)
 	return quarantinedStatus(k, "", why)
 }
 
-// askLost adds to had those of some objects whose records were removed.
-func askLost(ctx context.Context, s *store, had map[key]memproxy.Record, group key, ids []string) error {
+// addLost adds to had a status for each object whose record was removed.
+func addLost(ctx context.Context, s *store, had map[key]memproxy.Record, group key, ids []string) error {
 	var ask []string
 	for _, id := range ids {
 		group.ID = id
@@ -199,16 +200,17 @@ func askLost(ctx context.Context, s *store, had map[key]memproxy.Record, group k
 	}
 	found, err := fetch(ctx, s, scanKey, lostQuery, group.Backend, string(group.Kind), asJSON(ask))
 	for _, k := range found {
-		had[k] = memproxy.Record{Status: lost(s, k)}
+		had[k] = memproxy.Record{Status: lostStatus(s, k)}
 	}
 	return err
 }
 
-// maxEdits limits the edited rows that are remembered as reported; further ones are
+// maxEdits limits the edited rows that are remembered as reported. Further rows are
 // reported again when they are read again.
 const maxEdits = 10000
 
-// edits collects the rows that were found edited, each once, until they are reported.
+// edits collects the rows that were found edited until they are reported. Each row is
+// reported once.
 type edits struct {
 	mu      sync.Mutex
 	found   map[key]bool
@@ -238,8 +240,8 @@ func (e *edits) forget(k key) {
 	delete(e.found, k)
 }
 
-// Edits calls report with each row that was found changed outside of memproxy, once. A
-// row whose report fails is reported with the rest by the next call.
+// Edits calls report once for each row that was found changed outside of memproxy. A
+// row whose report fails is reported again, with the remaining rows, by the next call.
 func (bs Backends) Edits(report func(memproxy.Discrepancy) error) error {
 	e := bs.edits
 	for {
@@ -260,7 +262,7 @@ func (bs Backends) Edits(report func(memproxy.Discrepancy) error) error {
 	}
 }
 
-// maxEdited is how many edited records are listed.
+// maxEdited limits the edited records that VerifyRecords returns.
 const maxEdited = 100
 
 // VerifyRecords reads all records and returns at most maxEdited edited ones, with the
@@ -290,7 +292,8 @@ func marked(v *keys.Vault, f *fields) bool {
 	return blank || v.MarkedRow(f.row, f.mark)
 }
 
-// acceptRows accepts the edited records of a tenant as they are, and marks them.
+// acceptRows accepts the edited records of a tenant as they are and writes valid marks
+// for them.
 func acceptRows(t *transaction, tenant string) (n int) {
 	t.save()
 	for after := (key{}); ; {

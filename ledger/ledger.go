@@ -1,21 +1,19 @@
-// Package ledger stores who owns each memory and who wrote it, its status and
-// history, and the held writes that wait for review.
+// Package ledger stores the owner, author, status and history of each memory, and the
+// held writes that wait for review.
 //
 // It promises:
 //
-//   - Once Commit has returned, every later call sees the entry. It is written to
-//     the file a fraction of a second later; until then it is in a redo log next to
-//     the file, if there is a Vault to encrypt it with, so a killed process loses
-//     nothing. A power failure may lose the last entries, which opens no gap in the
-//     gate: a memory's signed stamp names its author, and the owner of a memory
-//     without a stamp is looked up in the backend, which is cheaper than a sync before
-//     every answer.
-//   - Lookup returns what is recorded of an object (its owner, its status, and
-//     whether its sealed backend held it) and omits objects without a record. An id
-//     that could not be stored counts as unknown and does not fail the lookup of the
-//     others.
+//   - Once Commit has returned, every later call sees the entry. The entry is written to
+//     the file a fraction of a second later. Until then it is in a redo log next to the
+//     file, if there is a Vault to encrypt it, so that a killed process loses nothing. A
+//     power failure may lose the last entries, which does not open a gap in the gate: a
+//     memory's signed stamp names its author, and the owner of a memory without a stamp
+//     is looked up in the backend, which is cheaper than a sync before every answer.
+//   - Lookup returns what is recorded of an object (its owner, its status, and whether
+//     its sealed backend held it) and omits objects without a record. An id that cannot
+//     be stored counts as unknown and does not fail the lookup of the others.
 //   - A held write (Holds.Put) and each decision about it are on disk when the call
-//     returns. It is handed out for sending exactly once (Holds.Claim); if it is
+//     returns. The write is handed out for sending exactly once (Holds.Claim); if it is
 //     unknown whether it was sent, it is Stranded and never repeated.
 //   - Contents (of holds, versions and dissents) are encrypted, each under a key of
 //     its own that is bound to its item and tenant; shredding a content destroys that
@@ -50,7 +48,7 @@ import (
 	"github.com/memproxy/memproxy/ledger/redo"
 )
 
-// chunk is how many ids one query asks for.
+// chunk is the maximum number of ids in one query.
 const chunk = 1000
 
 // Ledger is the store of owners, statuses and histories. Its fields are views of the
@@ -66,37 +64,37 @@ type Ledger struct {
 	Upkeep    Upkeep
 }
 
-// store is what the ledger and its parts share: the database, what is kept of it in
-// memory, and the one writer.
+// store has what the ledger and its parts share: the database, the caches, and the only
+// writer.
 type store struct {
 	opt            Options
 	dialect        dialect
 	writer, reader *sql.DB
 	recent         *recent
-	filter         *keyFilter // nil where others write the store too
+	filter         *keyFilter // nil if other processes write the store too
 	edits          *edits
-	redo           *redo.Log      // nil where nothing is queued
-	loading        sync.WaitGroup // seen, until stopLoading
+	redo           *redo.Log      // nil if entries are never queued
+	loading        sync.WaitGroup // of filter.load, which runs in the background until stopLoading
 	stopLoading    context.CancelFunc
 	similar        atomic.Pointer[[]byte] // the key of sketches, once it was read
 
-	ready   map[string]*sql.Stmt // of writer, by text; see prepareNew
-	queries sync.Map             // of reader, by text; see query
+	ready   map[string]*sql.Stmt // of the writer, by text; see prepareNew
+	queries sync.Map             // of readers, by text; see query
 
-	gate    sync.RWMutex // held to send on jobs, locked to close it
+	gate    sync.RWMutex // read-locked to send on jobs, locked to close it
 	closed  bool
 	jobs    chan *job
-	large   chan struct{} // full while a part of a large entry waits for the writer
-	kept    atomic.Int64  // entries that were acknowledged and wait for room on the disk
+	large   chan struct{} // semaphore: holds an element while a part of a large entry waits for the writer
+	kept    atomic.Int64  // acknowledged entries that the store could not take yet; see write
 	stopped chan struct{}
 }
 
-// Lookup returns the records of objects, by key. Objects without a record are left
-// out, unless their backend was sealed without them; tombstones are included, with
-// Owner.Deleted set. Any number of keys may be given. Lookup sees every Commit that
-// returned before it. After an error nothing is known of any object.
+// Lookup returns the records of any number of objects, by key. It omits objects without
+// a record, unless their backend was sealed without them, and includes tombstones, with
+// Owner.Deleted set. Lookup sees every Commit that returned before it. After an error
+// nothing is known of any object.
 //
-// A memory is reported as expired from the moment its time is over, also before
+// Lookup reports a memory as expired from the moment its lifetime ends, even before
 // Expire has marked it.
 func (l *Ledger) Lookup(ctx context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
 	found, err := l.lookup(ctx, keys)
@@ -113,8 +111,8 @@ func (l *Ledger) lookup(ctx context.Context, keys []key) (map[key]memproxy.Recor
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// An id that cannot be stored has no record. Failing instead would let one
-	// malformed id in an answer hide the records of all the others.
+	// An id that cannot be stored has no record. If it were an error, one malformed id in
+	// an answer would hide the records of all the others.
 	if slices.ContainsFunc(keys, unstorable) {
 		keys = slices.DeleteFunc(slices.Clone(keys), unstorable)
 	}
@@ -139,13 +137,13 @@ func (l *Ledger) lookup(ctx context.Context, keys []key) (map[key]memproxy.Recor
 	defer cancel()
 	had := make(map[memproxy.MemoryKey]memproxy.Record, len(ask))
 	for some := range slices.Chunk(ask, chunk) {
-		if err := l.ask(ctx, had, some); err != nil {
+		if err := l.queryRecords(ctx, had, some); err != nil {
 			return nil, l.wrap("look up records", err)
 		}
 	}
 	l.recent.fill(moment, ask, had)
 	for k, rec := range had {
-		if put := found[k]; put.Owned() { // and on its way to the store
+		if put := found[k]; put.Owned() { // and is queued
 			rec = owned(rec, &put.Owner)
 		}
 		found[k] = rec
@@ -178,8 +176,8 @@ func ByID(ctx context.Context, l interface {
 var recordQuery = `SELECT ` + recordColumns + ` FROM record WHERE backend = ?1 AND kind = ?2 AND id IN (SELECT value FROM json_each(?3))
 	UNION ALL SELECT backend` + strings.Repeat(", ''", recordTexts-1) + strings.Repeat(", 0", recordNumbers) + `, NULL FROM sealed WHERE backend = ?1`
 
-// ask adds the stored records of objects to had.
-func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Record, keys []memproxy.MemoryKey) error {
+// queryRecords adds the stored records of objects to had.
+func (s *store) queryRecords(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Record, keys []memproxy.MemoryKey) error {
 	groups := map[key][]string{} // ids by backend and kind
 	for _, k := range keys {
 		group := key{Backend: k.Backend, Kind: k.Kind}
@@ -199,7 +197,7 @@ func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Rec
 		if err != nil {
 			return err
 		}
-		if err := askLost(ctx, s, had, group, ids); err != nil {
+		if err := addLost(ctx, s, had, group, ids); err != nil {
 			return err
 		}
 		for _, id := range ids {
@@ -213,11 +211,11 @@ func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Rec
 	return nil
 }
 
-// Decision returns one owner that was recorded for the write of a decision: that of
-// the receipt if there is one, else that of one of the memories. Scope and author are
-// the same for all of them.
+// Decision returns one of the owners that were recorded for the write of a decision:
+// that of the receipt if there is one, else that of one of the memories. All of them
+// have the same scope and author.
 func (l *Ledger) Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error) {
-	// A receipt stands for the whole write, so it sorts first, and deleted rows last.
+	// The receipt represents the whole write, so it sorts first; deleted rows sort last.
 	return first(querySettled(ctx, l.store, "look up a decision", scanOwner(l.store), `SELECT `+recordColumns+` FROM record
 		WHERE backend = ? AND decision = ? AND decision <> ''
 		ORDER BY kind <> 'event', deleted > 0, kind, id LIMIT 1`, backend, decision))
@@ -241,7 +239,8 @@ func (s *store) alive() error {
 	return nil
 }
 
-// micros is a time as it is stored: microseconds, zero for none.
+// micros is the stored form of a time: microseconds since the epoch, zero for the zero
+// time.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

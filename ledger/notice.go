@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// notify queues a notice in the transaction that it reports, so that both are committed
-// or neither.
+// notify queues a notice in the transaction that it is about, so that both are
+// committed or neither.
 func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, data any) {
 	if t.store.opt.OnNotice == nil {
 		return
@@ -28,8 +28,8 @@ func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, d
 		WHERE tenant = (SELECT tenant FROM notice GROUP BY tenant ORDER BY COUNT(*) DESC, tenant LIMIT 1) ORDER BY created, id LIMIT 1)`, t.store.opt.MaxNotices)
 }
 
-// shown is the data of a notice with names defused (see memproxy.Inert), because its
-// receiver may be a model.
+// shown returns the data of a notice with all names made inert (see memproxy.Inert),
+// because the receiver may be a model.
 func shown(data any) any {
 	switch v := data.(type) {
 	case memproxy.HeldWrite:
@@ -49,10 +49,10 @@ func shown(data any) any {
 // Notices is the queue of events that a webhook delivers.
 type Notices struct{ *store }
 
-// Due leases the notices that are due to the caller, oldest first, at most limit. A
+// Due leases at most limit of the notices that are due to the caller, oldest first. A
 // notice that is not Delivered or Delayed before the lease expires is handed out again,
-// so each is delivered at least once. next is when the next of all remaining notices is
-// due, zero if there are none.
+// so that each is delivered at least once. next is the time at which the next of the
+// remaining notices is due, or zero if there are none.
 func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (notices []memproxy.Notice, next time.Time, err error) {
 	now := ns.opt.Clock()
 	type found struct {
@@ -64,7 +64,7 @@ func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (noti
 			(SELECT id FROM notice WHERE due <= ?2 OR due > ?3 ORDER BY created, id LIMIT ?4) RETURNING `+noticeColumns,
 			micros(now.Add(lease)), micros(now), micros(now.Add(longestLease)), limit)
 		for _, n := range due {
-			if n.Data == nil { // edited
+			if n.Data == nil { // the row was edited
 				t.run(`DELETE FROM notice WHERE id = ?`, n.ID)
 			} else {
 				out.mine = append(out.mine, n)
@@ -79,7 +79,7 @@ func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (noti
 
 const noticeColumns = `id, kind, tenant, subject, created, data, attempts, mac`
 
-// scanNotice reads notices. One that was edited has no data.
+// scanNotice reads notices. An edited one has no data.
 func scanNotice(of *store) func(scanner) (memproxy.Notice, error) {
 	return func(s scanner) (n memproxy.Notice, err error) {
 		var mark []byte
@@ -98,7 +98,7 @@ func noticeRow(n *memproxy.Notice) func([]byte) []byte {
 	}
 }
 
-// Delivered deletes a notice that was delivered, or is given up.
+// Delivered deletes a notice that was delivered or is given up.
 func (ns Notices) Delivered(ctx context.Context, id string) error {
 	return ns.exec(ctx, `DELETE FROM notice WHERE id = ?`, id)
 }

@@ -26,58 +26,59 @@ import (
 
 // The errors of Open and of calls.
 var (
-	// ErrDamaged: the file is not a readable database.
+	// ErrDamaged means that the file is not a readable database.
 	ErrDamaged = errors.New("the ledger file is damaged")
-	// ErrForeign: the file is a database of some other program.
+	// ErrForeign means that the file is a database of another program.
 	ErrForeign = errors.New("the file is not a memproxy ledger")
-	// ErrNewer: the file was written by a newer memproxy.
+	// ErrNewer means that the file was written by a newer memproxy.
 	ErrNewer = errors.New("the ledger was written by a newer memproxy")
-	// ErrOlder: the file was written by a memproxy that is too old to migrate from.
+	// ErrOlder means that the file was written by a memproxy that is too old to migrate from.
 	ErrOlder = errors.New("the ledger was written by a memproxy that is too old to upgrade from")
-	// ErrKey: the rows are signed with keys that the Vault does not have.
+	// ErrKey means that the rows are signed with keys that the Vault does not have.
 	ErrKey = errors.New("the ledger's rows are signed with another vault.key")
-	// ErrNoVault: the ledger was opened without a Vault.
+	// ErrNoVault means that the ledger was opened without a Vault.
 	ErrNoVault = keys.ErrNoVault
 	// ErrShredded and ErrSealed: contents that cannot be opened, see keys.Vault.
 	ErrShredded = keys.ErrShredded
 	ErrSealed   = keys.ErrSealed
-	// ErrClosed: the ledger is closed.
+	// ErrClosed means that the ledger is closed.
 	ErrClosed = errors.New("ledger: closed")
-	// ErrFull: a limit is reached.
+	// ErrFull means that a limit is reached.
 	ErrFull = errors.New("ledger: full")
-	// ErrRow: a row that cannot be stored; see Ledger.Commit.
+	// ErrRow means that a row cannot be stored; see Ledger.Commit.
 	ErrRow = fmt.Errorf("ledger: row %w", memproxy.ErrRefused)
 )
 
 const (
-	// openTimeout limits the checks and migrations of Open, which read every row: a
+	// openTimeout limits the checks and migrations of Open, which read every row. A
 	// million rows take some seconds.
 	openTimeout = 10 * time.Minute
-	// checkLimit is the largest file that is checked whole on Open, which
-	// takes about a second per 500 MB. Damage to a larger one shows when the
+	// checkLimit is the size in bytes of the largest file that Open checks completely,
+	// which takes about a second per 500 MB. Damage to a larger file is found when the
 	// damaged page is read.
 	checkLimit = 256 << 20
 )
 
-// mapped is how much of the file readers map into memory, in bytes. Reading a page that
-// is not in their cache then needs no system call and no copy, which is a third of a
-// cold look-up. If the disk fails under a mapping, the process ends and so fails closed,
-// as it does under SQLite's WAL index, which is always mapped.
+// mapped is how much of the file readers map into memory, in bytes. Reading a page
+// outside of their cache then needs no system call and no copy, which are a third of
+// the cost of a cold look-up. If the disk fails under the mapping, the process ends and
+// thereby fails closed. The same applies to SQLite's WAL index, which is always mapped.
 const mapped = 1 << 30
 
-// The writer's transactions change pages all over the file, since ids are random.
+// A transaction of the writer changes pages all over the file, because ids are random.
 const (
-	// writerCache is how many KiB of pages the writer keeps, those of a transaction
-	// among them: more would be written before its end, and once more when it ends.
+	// writerCache is the size of the writer's page cache in KiB. It has to hold the pages
+	// of a transaction: pages that do not fit are written before the transaction ends, and
+	// once more when it ends.
 	writerCache = 16 << 10
-	// checkpointAfter is the size of SQLite's own log, in pages of 4 KiB, from which on
-	// it is copied to the file, each page once, however often it was written meanwhile.
+	// checkpointAfter is the size of SQLite's WAL, in pages of 4 KiB, at which it is
+	// copied to the file. A page that was written several times is copied once.
 	checkpointAfter = 4096
 )
 
-// Open opens the ledger, and creates or migrates the store if needed. A damaged file, or
-// one of another program or of a newer or much older memproxy, is an error (ErrDamaged,
-// ErrForeign, ErrNewer, ErrOlder) and is not changed.
+// Open opens the ledger, and creates or migrates the store if needed. It refuses a
+// damaged file, and a file of another program or of a newer or much older memproxy
+// (ErrDamaged, ErrForeign, ErrNewer, ErrOlder), and does not change such a file.
 func Open(opt Options) (*Ledger, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err
@@ -106,7 +107,8 @@ func Open(opt Options) (*Ledger, error) {
 	return l, nil
 }
 
-// open returns the entries of the redo log that are still to be applied.
+// open opens the store and returns the entries of the redo log that are still to be
+// applied.
 func (s *store) open() (left []*job, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
@@ -130,14 +132,14 @@ func (s *store) open() (left []*job, err error) {
 	if err := s.checkKey(ctx); err != nil {
 		return nil, err
 	}
-	// The start fails if a table is missing, whatever schema the store claims to have.
-	if err := s.ask(ctx, map[key]memproxy.Record{}, []key{everything}); err != nil {
+	// The start fails if a table is missing, whatever the version of the schema says.
+	if err := s.queryRecords(ctx, map[key]memproxy.Record{}, []key{everything}); err != nil {
 		return nil, err
 	}
 	return openRedo(ctx, s)
 }
 
-// checkKey refuses a ledger in which no row is signed with a key of the Vault: if the
+// checkKey refuses a ledger in which no row is signed with a key of the Vault. If the
 // key was lost, or is not shared by all sidecars, every memory would be quarantined.
 func (s *store) checkKey(ctx context.Context) error {
 	marks, err := fetch(ctx, s, scanOne[[]byte], `SELECT mac FROM record WHERE length(mac) > 0 LIMIT ?`, 64)
@@ -147,8 +149,8 @@ func (s *store) checkKey(ctx context.Context) error {
 	return fmt.Errorf("%w: keys/vault.key in the state directory must be the one of all sidecars that use this ledger; without it, move the ledger aside to start empty", ErrKey)
 }
 
-// connect opens one connection for the writer and a few for readers. In
-// memory they are the same one, because a second would be another database.
+// connect opens one connection for the writer and some for readers. An in-memory
+// database has only one connection, because a second would open another database.
 func (s *store) connect(ctx context.Context) error {
 	if s.opt.Path == "" {
 		db, err := sql.Open("sqlite", "file::memory:?"+pragmas(&s.opt, "MEMORY"))
@@ -188,8 +190,8 @@ func (s *store) connect(ctx context.Context) error {
 	return check(ctx, s.writer, "quick_check")
 }
 
-// check goes through the whole file: "quick_check", or "integrity_check", which
-// takes a few times as long and also compares rows with their order and indexes.
+// check verifies the whole file: "quick_check", or "integrity_check", which takes a few
+// times as long and also compares rows with their order and indexes.
 func check(ctx context.Context, db *sql.DB, how string) error {
 	var verdict string
 	if err := db.QueryRowContext(ctx, `PRAGMA `+how+`(1)`).Scan(&verdict); err != nil {
@@ -201,7 +203,7 @@ func check(ctx context.Context, db *sql.DB, how string) error {
 	return nil
 }
 
-// dsn is the data source name of a file.
+// dsn returns the data source name of a file.
 func dsn(path, query string) (string, error) {
 	abs, err := filepath.Abs(path)
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(abs), RawQuery: query}).String(), err
@@ -210,7 +212,7 @@ func dsn(path, query string) (string, error) {
 func pragmas(opt *Options, journal string) string {
 	q := url.Values{"_txlock": {"immediate"}}
 	q["_pragma"] = []string{
-		fmt.Sprintf("busy_timeout(%d)", opt.Timeout.Milliseconds()), // first: the next one may have to wait
+		fmt.Sprintf("busy_timeout(%d)", opt.Timeout.Milliseconds()), // first, because the next pragma may have to wait
 		"journal_mode(" + journal + ")",
 		"synchronous(NORMAL)",
 		"trusted_schema(0)",
@@ -218,8 +220,8 @@ func pragmas(opt *Options, journal string) string {
 	return q.Encode()
 }
 
-// claim creates the file with mode 0600, or checks an existing one's first bytes before
-// SQLite opens it; an empty file counts as new. It returns the size.
+// claim creates the file with mode 0600, or checks the first bytes of an existing file
+// before SQLite opens it. An empty file counts as new. claim returns the size.
 func claim(path string) (int64, error) {
 	f, err := durable.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -238,8 +240,8 @@ func claim(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// Close writes what is queued and closes the file. Later calls are ErrClosed.
-// It waits as long as one call may take.
+// Close writes what is queued and closes the store. Later calls return ErrClosed. Close
+// waits as long as one call may take.
 func (l *Ledger) Close() error {
 	l.gate.Lock()
 	if l.closed {
@@ -257,7 +259,7 @@ func (l *Ledger) Close() error {
 
 func (s *store) closeDBs() error {
 	var errs []error
-	for _, db := range [...]*sql.DB{s.reader, s.writer} { // the writer last: it empties the WAL
+	for _, db := range [...]*sql.DB{s.reader, s.writer} { // the writer last, because it checkpoints the WAL
 		if db != nil {
 			errs = append(errs, db.Close())
 		}
@@ -266,18 +268,18 @@ func (s *store) closeDBs() error {
 }
 
 const (
-	// postgresReaders is how many queries a proxy runs at once.
+	// postgresReaders is the number of queries that a proxy runs concurrently.
 	postgresReaders = 8
-	// postgresLifetime is how long a connection is used, so that the proxies of a fleet
+	// postgresLifetime limits the age of a connection, so that the proxies of a fleet
 	// reconnect to a new primary by themselves.
 	postgresLifetime = 5 * time.Minute
 )
 
-// connectPostgres opens one connection for the writer; readers connect when needed.
+// connectPostgres opens one connection for the writer. Readers connect when needed.
 func (s *store) connectPostgres(ctx context.Context) error {
 	config, err := pgx.ParseConfig(s.opt.URL)
 	if err != nil {
-		return errors.New("not the URL of a Postgres database") // the error could quote the password
+		return errors.New("not the URL of a Postgres database") // the parser's error could quote the password
 	}
 	config.ConnectTimeout = s.opt.Timeout
 	config.DialFunc = circuit.New(s.opt.Timeout).Dial(config.DialFunc)
@@ -294,7 +296,7 @@ func (s *store) connectPostgres(ctx context.Context) error {
 	return s.writer.PingContext(ctx)
 }
 
-// Ping checks that the database can be read and written. On a file it waits for queued
+// Ping checks that the database can be read and written. For a file it waits for queued
 // entries.
 func (l *Ledger) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
@@ -303,8 +305,8 @@ func (l *Ledger) Ping(ctx context.Context) error {
 	if err := l.reader.QueryRowContext(ctx, `SELECT 1`).Scan(&one); err != nil {
 		return l.wrap("ask whether it answers", err)
 	}
-	return l.do(ctx, &job{also: func(t *transaction) error {
-		t.run(`UPDATE redo SET applied = applied`) // an empty transaction needs no room
+	return l.do(ctx, &job{run: func(t *transaction) error {
+		t.run(`UPDATE redo SET applied = applied`) // an empty transaction would succeed on a full disk
 		return nil
 	}})
 }

@@ -11,19 +11,18 @@ import (
 
 // The defaults of Options.
 const (
-	// DefaultCacheSize is the number of records kept in memory, about 700 bytes each
-	// that nobody has ruled on, and 1,000 otherwise.
+	// DefaultCacheSize is the number of records kept in memory: about 700 bytes each
+	// without a status, 1,000 with one.
 	DefaultCacheSize = 24576
-	// DefaultTimeout bounds one call. It is far over what a local disk needs
-	// and under what a caller of a memory service would wait.
+	// DefaultTimeout bounds one call. It is much longer than a local disk needs, and
+	// shorter than a caller of a memory service would wait.
 	DefaultTimeout = 2 * time.Second
 	// DefaultQueue is the number of writes that may wait for the disk.
 	DefaultQueue = 4096
-	// DefaultMaxHolds is more than a team reviews, and about 100 MB of bodies
-	// of ordinary size.
+	// DefaultMaxHolds is more than a team can review, and about 100 MB of bodies of
+	// ordinary size.
 	DefaultMaxHolds = 10000
-	// DefaultMaxPrincipalHolds and DefaultMaxUserHolds are parts of a queue
-	// that leave room for others.
+	// DefaultMaxPrincipalHolds and DefaultMaxUserHolds leave most of the queue to others.
 	DefaultMaxPrincipalHolds = 100
 	DefaultMaxUserHolds      = 50
 	// DefaultKeepVersions is the number of SYN-5.
@@ -32,57 +31,55 @@ const (
 
 // Options configure a ledger. The zero value is a ledger in memory.
 type Options struct {
-	// Path is the SQLite file, created with mode 0600 when missing. Empty: in
-	// memory, gone on Close.
+	// Path is the SQLite file, created with mode 0600 if it is missing. Without a path the
+	// ledger is in memory and is lost on Close.
 	Path string
 	// URL is a Postgres database that several proxies share, instead of Path:
-	// "postgres://user:password@host/database", with "?search_path=NAME" for a
-	// schema of its own. It is a secret. Nothing is cached then and every write
-	// waits for its commit, so that all proxies see the same.
+	// "postgres://user:password@host/database", with "?search_path=NAME" for a schema of
+	// its own. It is a secret. With a URL nothing is cached and every write waits for its
+	// commit, so that all proxies see the same state.
 	URL string
-	// Clock gives the time of deletions. Nil is time.Now, and for the leases of a
-	// Postgres its own clock: those of the processes that share it may differ.
+	// Clock returns the time of deletions. Nil is time.Now, and for leases in Postgres the
+	// database's clock, because the clocks of the processes that share it may differ.
 	Clock func() time.Time
-	// CacheSize is the number of records kept in memory. Zero is the default,
-	// negative keeps none.
+	// CacheSize is the number of records kept in memory. Zero is the default; a negative
+	// number disables the cache.
 	CacheSize int
 	// Timeout bounds one call. Zero is the default.
 	Timeout time.Duration
 	// Queue bounds the writes that wait for the disk. Zero is the default.
 	Queue int
-	// Vault encrypts contents and signs the chains of versions. Nil: holds
-	// and versions are ErrNoVault.
+	// Vault encrypts contents and signs the chains of versions. Without it, holds and
+	// versions are refused with ErrNoVault.
 	Vault *keys.Vault
 	// MaxHolds limits the waiting holds of one tenant; one more is ErrFull, unless it
 	// is the first of an authenticated caller. Anonymous callers may use a quarter of
 	// them. Zero is the default.
 	MaxHolds int
-	// MaxPrincipalHolds bounds those of one principal, MaxUserHolds those of
-	// one end user of it; one more is a *memproxy.HoldsFull. Zero is the
-	// default.
+	// MaxPrincipalHolds bounds the waiting holds of one principal, MaxUserHolds those of
+	// one end user of a principal; one more is a *memproxy.HoldsFull. Zero is the default.
 	MaxPrincipalHolds, MaxUserHolds int
-	// KeepVersions is how many versions of a memory keep their text, besides
-	// the pinned ones. Zero is the default.
+	// KeepVersions is the number of versions of a memory that keep their text, in addition
+	// to the pinned ones. Zero is the default.
 	KeepVersions int
-	// Locks say how many rejections lock writes, and for how long. Nil are the
-	// defaults.
+	// Locks sets how many rejections lock writes, and for how long. Nil is the defaults.
 	Locks *memproxy.LockLimits
 	// OnNotice is called after notices were committed for delivery (Notices.Due,
 	// Delivered): when a write is held or ages, a session is locked or ends, or a memory
-	// is flagged or quarantined. The writer calls it, so it must not block. Nil: nothing
-	// delivers notices, and none are queued.
+	// is flagged or quarantined. The writer calls it, so it must not block. If it is nil,
+	// no notices are queued.
 	OnNotice func()
 	// MaxNotices limits the undelivered notices. Above it, the oldest notices of the
 	// tenant with the most are dropped, so that one tenant cannot crowd out the others.
 	// Zero is 10,000.
 	MaxNotices int
 	// OnSteps is called with the committed steps of memories' histories: new versions,
-	// texts that were compacted, and purges. The writer calls it, so it must not block.
-	// Nil: not called.
+	// compacted texts, and purges. The writer calls it, so it must not block. Nil: not
+	// called.
 	OnSteps func([]Step)
-	// OnBroken is called when a version or row differs from what was written. For a
-	// version this is found before its text is compacted, and Chains.Verify reports the
-	// place. It is called after the memory's flag was committed and must not block. Nil:
+	// OnBroken is called when a version or row differs from what was written. A changed
+	// version is found before its text is compacted, and Chains.Verify reports the place.
+	// OnBroken is called after the memory's flag was committed and must not block. Nil:
 	// not called.
 	OnBroken func()
 	// Progress is called with a description of each part of a migration that Open
@@ -92,7 +89,7 @@ type Options struct {
 	// must not block. Nil: not called.
 	OnLost func(rows int, err error)
 
-	shared bool // leases go by the database's clock
+	shared bool // leases are measured by the database's clock
 }
 
 func (o *Options) complete() error {
@@ -145,8 +142,8 @@ type Step struct {
 	Trust                            memproxy.Trust
 }
 
-// step notes what was done to a history. What was found when a backend was
-// taken over is not: a record of the whole tells of it.
+// step notes a change of a history for OnSteps. What was found when a backend was
+// sealed is not noted, because the audit log records the seal as a whole.
 func (t *transaction) step(r *record, op memproxy.VersionOp, before, after int64) {
 	if r.Op == memproxy.OpSeal && r.Decision == "" {
 		return

@@ -11,16 +11,17 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// The kinds of what every write asks for and is absent nearly always: whether a session is
-// locked, and whether an author has retracted anything. That it is absent is cached like a
-// record, of which none has such a kind.
+// Two kinds of keys for things that every write looks up and that are nearly always
+// absent: the lock of a session, and a retraction by an author. Their absence is cached
+// like a record. No record has such a kind.
 const (
 	lockKind       = "\x00lock"
 	retractionKind = "\x00retraction"
 )
 
-// absent are the keys of a tenant's locks or authors.
-func absent(kind memproxy.TargetKind, tenant string, ids ...string) []key {
+// absentKeys returns the keys under which the absence of a tenant's locks or
+// retractions is cached.
+func absentKeys(kind memproxy.TargetKind, tenant string, ids ...string) []key {
 	keys := make([]key, len(ids))
 	for i, id := range ids {
 		keys[i] = key{Backend: tenant, Kind: kind, ID: id}
@@ -28,29 +29,30 @@ func absent(kind memproxy.TargetKind, tenant string, ids ...string) []key {
 	return keys
 }
 
-// recent is a bounded cache of records. The writer updates what it commits; readers
-// add what they looked up, unless a commit came in between, since their rows may then
-// be stale.
+// recent is a bounded cache of records. The writer adds what it commits. Readers add
+// what they looked up, unless a commit began or ended in between, because their rows
+// may then be stale.
 //
 // During a commit the records that it changes are not cached. Otherwise a reader could
 // see the new record in the store and then the old one in the cache.
 type recent struct {
 	mu    sync.Mutex
-	rows  kept   // nil: nothing is kept
-	locks kept   // what is absent of lockKind and retractionKind, which takes no room from records
-	clock uint64 // counts begins and ends of commits; odd during one
+	rows  recordCache // nil: nothing is cached
+	locks recordCache // absences of lockKind and retractionKind, which take no room from records
+	clock uint64      // counts the begins and ends of commits; odd during a commit
 
-	// waiting is what was queued and is not in the store yet. Its owners take
-	// precedence over everything else.
+	// waiting has the changes that are queued and not in the store yet. Their owners take
+	// precedence over the cache and the store.
 	waiting map[key]*waiting
 }
 
-// kept are records by their keys: a *memproxy.Record, the *memproxy.Ownership of one that
-// has nothing else, which is half of it, or nil if nothing is known of the object.
-type kept = lru.LRUCache[key, any]
+// recordCache holds records by key: a *memproxy.Record, a *memproxy.Ownership for a
+// record that has only an owner, which is half the size, or nil if there is nothing
+// about the object.
+type recordCache = lru.LRUCache[key, any]
 
-// waiting is what is queued of one object: its newest owner, and how many queued
-// changes of its owner and of anything else there are.
+// waiting has the queued changes of one object: its newest owner, the number of changes
+// of the owner, and the number of other changes.
 type waiting struct {
 	owner           memproxy.Ownership
 	owners, changes int
@@ -67,21 +69,21 @@ func newRecent(size int) (*recent, error) {
 	return r, cmp.Or(err, lerr)
 }
 
-// of is where a key is kept.
-func (r *recent) of(k key) kept {
+// of returns the cache for a key.
+func (r *recent) of(k key) recordCache {
 	if k.Kind == lockKind || k.Kind == retractionKind {
 		return r.locks
 	}
 	return r.rows
 }
 
-// get adds the cached records to found and returns the keys that the store has to be
-// asked for. moment is for fill.
+// get adds the cached records to found and returns the keys that have to be looked up
+// in the store. moment is to be passed to fill.
 func (r *recent) get(found map[key]memproxy.Record, keys []key) (rest []key, moment uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, k := range keys {
-		if rec, ok := r.kept(k); !ok {
+		if rec, ok := r.cached(k); !ok {
 			rest = append(slices.Grow(rest, len(keys)-i), k)
 		} else if !nothing(&rec) {
 			found[k] = rec
@@ -93,7 +95,7 @@ func (r *recent) get(found map[key]memproxy.Record, keys []key) (rest []key, mom
 	return rest, r.clock
 }
 
-func (r *recent) kept(k key) (rec memproxy.Record, ok bool) {
+func (r *recent) cached(k key) (rec memproxy.Record, ok bool) {
 	if r.rows == nil {
 		return rec, false
 	}
@@ -107,7 +109,8 @@ func (r *recent) kept(k key) (rec memproxy.Record, ok bool) {
 	return rec, ok
 }
 
-// fill caches what the store had of objects at a moment.
+// fill caches what the store had for the asked keys. It does nothing if a commit began
+// since moment.
 func (r *recent) fill(moment uint64, asked []key, had map[key]memproxy.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,15 +120,15 @@ func (r *recent) fill(moment uint64, asked []key, had map[key]memproxy.Record) {
 	for _, k := range asked {
 		rec := had[k]
 		if !rec.Owned() {
-			k.ID = strings.Clone(k.ID) // it may be a slice of an answer
+			k.ID = strings.Clone(k.ID) // the id may be a slice of an answer, which it would keep in memory
 		}
 		r.keep(k, rec)
 	}
 }
 
 // addWaiting makes an entry's owners visible if queue accepts the entry. Both happen
-// under one lock, so that two entries of one object have the same order here and in
-// the store.
+// under one lock, so that the order of two entries for one object is the same here and
+// in the store.
 func (r *recent) addWaiting(e *memproxy.Entry, queue func() bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,14 +171,15 @@ func (r *recent) removeWaiting(e *memproxy.Entry) {
 	}
 }
 
-// idle reports whether everything is in the store.
+// idle reports whether nothing is queued.
 func (r *recent) idle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.waiting) == 0
 }
 
-// changing reports whether more than the owner of one of the objects is on its way.
+// changing reports whether a change of more than the owner is queued for one of the
+// objects.
 func (r *recent) changing(keys []key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,14 +221,14 @@ func (r *recent) end(all map[key]*recordRow) {
 }
 
 func (r *recent) keep(k key, rec memproxy.Record) {
-	if rec.Owned() { // the strings of its key are those that it has
+	if rec.Owned() { // the key shares the record's strings
 		k.ID, rec.Owner.Backend, rec.Owner.Kind = rec.Owner.ID, k.Backend, k.Kind
 	}
 	switch {
 	case nothing(&rec):
 		r.of(k).Add(k, nil)
 	case rec.Rated() || rec.Listing != memproxy.NotSealed || rec.FirstSeen != "":
-		all := rec // keeps rec on the stack
+		all := rec // the copy keeps rec on the stack
 		r.rows.Add(k, &all)
 	default:
 		owner := rec.Owner
@@ -237,11 +241,11 @@ func nothing(rec *memproxy.Record) bool {
 	return !rec.Owned() && !rec.Rated() && rec.Listing == memproxy.NotSealed
 }
 
-// owned is a record with an owner, which replaces what its listing says.
+// owned returns a record with an owner, which replaces the record's listing.
 func owned(rec memproxy.Record, owner *memproxy.Ownership) memproxy.Record {
 	rec.Owner, rec.Listing, rec.FirstSeen = *owner, memproxy.NotSealed, ""
 	return rec
 }
 
-// everything stands for all objects among those that a commit changes.
+// everything is a key that stands for all objects in the set that a commit changes.
 var everything key

@@ -22,7 +22,7 @@ func checkReview(r memproxy.Review) error {
 		need(plain(r.Note, maxNote), "the note of a review is not UTF-8 of at most %d bytes", maxNote))
 }
 
-// lockHold returns a hold, locked against other transactions until this one is over.
+// lockHold returns a hold, locked against other transactions until this one ends.
 func lockHold(t *transaction, id string) (memproxy.HeldWrite, error) {
 	found := rows(t, scanHold, `UPDATE hold SET aged = aged WHERE id = ? RETURNING `+holdColumns, id)
 	return oneOrUnknown(found, t.err, "hold "+id)
@@ -30,7 +30,7 @@ func lockHold(t *transaction, id string) (memproxy.HeldWrite, error) {
 
 const voteColumns = `subject, reviewer, at, note, mac`
 
-// vote is a reviewer's approval as it is stored. An edited one does not count.
+// vote is a reviewer's approval as it is stored. An edited row does not count.
 type vote struct {
 	subject, reviewer string
 	at                int64
@@ -54,8 +54,8 @@ func scanVote(of *store) func(scanner) (vote, error) {
 	}
 }
 
-// vote stores a reviewer's approval and returns how many there are. The author's own
-// never counts.
+// vote stores a reviewer's approval and returns the tally. The author's own vote never
+// counts.
 func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.Tallied, error) {
 	tally := memproxy.Tallied{Need: max(1, r.Need)}
 	if r.Reviewer == author {
@@ -71,8 +71,8 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.
 	return tally, nil
 }
 
-// votesOn is the subject of votes on what becomes of a memory. They are for the text that
-// the reviewers decided on: after a change of it they do not count.
+// votesOn returns the subject of votes about a memory. about includes the text that the
+// reviewers saw, so that the votes do not count for a changed text.
 func votesOn(k memproxy.MemoryKey, about ...string) string {
 	return ref(refMemory, append([]string{k.Backend, string(k.Kind), k.ID}, about...)...)
 }
@@ -83,7 +83,7 @@ func (t *transaction) dropVotes(k memproxy.MemoryKey) {
 	t.run(`DELETE FROM vote WHERE substr(subject, 1, ?) = ?`, utf8.RuneCountInString(of), of)
 }
 
-// settleHold moves a hold out of review, and closes the dissents of a rejected one.
+// settleHold ends the review of a hold, and closes the dissents if it is rejected.
 func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.Review) {
 	t.run(`UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ?`,
 		string(state), r.Reviewer, micros(t.store.opt.Clock()), r.Note, id)
@@ -91,17 +91,17 @@ func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.
 	case memproxy.HoldRejected:
 		closeDissents(t, id)
 	case memproxy.HoldApproved:
-		if h, err := getHold(t, id); err == nil { // otherwise the transaction has failed
+		if h, err := getHold(t, id); err == nil { // on an error the transaction fails
 			t.run(`DELETE FROM content WHERE ref = ?`, ref(refApproval, id))
 			t.encrypt(ref(refApproval, id), h.Tenant, approvalOf(&h))
 		}
 	}
 }
 
-// Approve adds a reviewer's approval. The hold is approved, and ready for Claim, once
-// Need distinct reviewers other than its author approved it. Approving an approved hold
-// changes nothing. ErrState when it was already sent or settled, ErrOwnReview for the
-// author, ErrShredded when its content was destroyed.
+// Approve adds a reviewer's approval. The hold is approved, and ready for Claim, once Need
+// distinct reviewers other than its author have approved it. Approving an approved hold
+// changes nothing. ErrState means that it was already sent or settled, ErrOwnReview that
+// the reviewer is the author, ErrShredded that its content was destroyed.
 func (hs Holds) Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error) {
 	return changed(ctx, hs.store, checkReview(r), func(t *transaction) (memproxy.Tallied, error) { return approveHold(t, id, r) })
 }
@@ -130,8 +130,8 @@ func approveHold(t *transaction, id string, r memproxy.Review) (memproxy.Tallied
 }
 
 // Reject rejects a hold that waits, or is approved and not yet claimed. One reviewer is
-// enough. ErrState for one that is settled or being sent, also by a rejection: its
-// reviewer and reason stay.
+// enough. ErrState means that the hold is settled, rejected ones included, or being
+// sent; the earlier reviewer and reason are kept.
 func (hs Holds) Reject(ctx context.Context, id string, r memproxy.Review) error {
 	return hs.change(ctx, checkReview(r), func(t *transaction) error { return rejectHold(t, id, r) })
 }
@@ -150,13 +150,13 @@ func rejectHold(t *transaction, id string, r memproxy.Review) error {
 	return nil
 }
 
-// maxBatch is how many holds one batch settles.
+// maxBatch is the maximum number of holds that one batch settles.
 const maxBatch = 500
 
-// ReviewGroup approves or rejects all waiting holds of one similarity group of a tenant
-// that were created before a time, or none. There must be exactly expect of them, so
-// that a reviewer settles only what was shown, and nothing that was added to the group
-// since. ErrState otherwise.
+// ReviewGroup approves or rejects, all or none, the waiting holds of one similarity
+// group of a tenant that were created before a time. There must be exactly expect of
+// them, so that a reviewer settles only what was shown, and nothing that was added to
+// the group since. Otherwise it returns ErrState.
 func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error) {
 	c := conditions{}
 	c.tenant("tenant", tenant)
@@ -189,10 +189,10 @@ func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity stri
 // Reevaluate calls f for a new verdict on every waiting hold that was last judged by
 // another version of the rules, page by page, and returns how many it settled. If the
 // verdict differs from the last one, a notice is queued. f must not change the same
-// hold. Holds whose content does not open stay in the queue. An error of f ends it; the
-// next call continues there.
+// hold. Holds whose content cannot be opened stay in the queue. An error of f ends
+// Reevaluate; the next call continues with the remaining holds.
 //
-// after, unless nil, is called with each settled hold.
+// after, unless it is nil, is called with each settled hold.
 func (hs Holds) Reevaluate(ctx context.Context, policy string, f func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error), after func(memproxy.HeldWrite)) (settled int, err error) {
 	filter := memproxy.HoldFilter{State: memproxy.HoldPending, NotPolicy: policy}
 	for {
@@ -238,7 +238,7 @@ func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluat
 	}
 	return changed(ctx, hs.store, need(storable(v.Policy) == nil, "the version of the rules"), func(t *transaction) (done bool, err error) {
 		h, err := lockHold(t, id)
-		if err != nil || h.State != memproxy.HoldPending { // settled by somebody meanwhile
+		if err != nil || h.State != memproxy.HoldPending { // it was settled meanwhile
 			return false, err
 		}
 		was := h.Today
@@ -253,7 +253,7 @@ func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluat
 		default:
 			h.Today = v.Verdict.String()
 		}
-		if h.Today == "" { // why it waits, or waits no longer
+		if h.Today == "" { // why it still waits, or no longer waits
 			h.Reasons, h.Findings, h.Score = v.Reasons, v.Findings, v.Score
 		}
 		t.run(`UPDATE hold SET reasons = ?, findings = ?, score = ?, policy = ?, today = ? WHERE id = ?`,
@@ -268,8 +268,8 @@ func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluat
 	})
 }
 
-// Age returns the holds that have waited since before a time and were not returned
-// before, and queues a notice for each.
+// Age returns the holds that have waited since before a time and that it has not
+// returned yet, and queues a notice for each.
 func (hs Holds) Age(ctx context.Context, before time.Time) ([]memproxy.HeldWrite, error) {
 	aged, err := changed(ctx, hs.store, nil, func(t *transaction) ([]memproxy.HeldWrite, error) {
 		aged := rows(t, scanHold, `UPDATE hold SET aged = ? WHERE id IN
@@ -287,7 +287,7 @@ func (hs Holds) Age(ctx context.Context, before time.Time) ([]memproxy.HeldWrite
 	return aged, nil
 }
 
-// clean makes text from outside storable.
+// clean makes external text storable: valid UTF-8 of limited length without NUL.
 func clean(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
 	if len(text) > maxText {

@@ -16,23 +16,24 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// maxText is the longest string of a row, in bytes. Backends' ids are UUIDs or short
+// maxText is the longest string of a row, in bytes. Ids of backends are UUIDs or short
 // slugs.
 const maxText = 1024
 
 type key = memproxy.MemoryKey
 
-// recordColumns are texts and then numbers, as rowScanner reads them.
+// recordColumns lists the columns with texts and then those with numbers, which is the
+// order of fields.
 const recordColumns = `backend, kind, id, tenant, "user", agent, app, run, actor, trust, source, decision, sha256,
 	state, status_tenant, prior, reason, status_decision, attestation, rules, findings, unverified, reviewed, current, first_seen,
 	owned, confidence, written, deleted, validated, changed, contested, pinned, expires, listed, mac`
 
 const recordTexts, recordNumbers, recordValues = 25, 10, 36
 
-// bulkRows is how many rows are sent to Postgres at once.
+// bulkRows is the number of rows in one statement for Postgres.
 const bulkRows = 50
 
-// part is the owner of a record, its status, or its listing, or several of them.
+// part is a set of the parts of a record: its owner, its status and its listing.
 type part int
 
 const (
@@ -46,8 +47,9 @@ const (
 	statusColumns = `state, status_tenant, prior, reason, status_decision, attestation, rules, findings, unverified, reviewed, current, changed, contested, pinned, expires`
 )
 
-// upserts write parts of a record, by part: an index of which no column is set is left
-// as it is. The mark is always written: it is over all parts.
+// upserts has, by part, the statement that writes the columns of these parts, for one
+// row and for bulkRows. Columns of other parts are not set, so that their indexes are
+// not touched. The mark is always written, because it covers all parts.
 var upserts = func() (by [ownerPart | statusPart | listingPart + 1]struct{ one, bulk string }) {
 	for of := range by {
 		columns := "mac"
@@ -69,8 +71,8 @@ var upserts = func() (by [ownerPart | statusPart | listingPart + 1]struct{ one, 
 
 const (
 	oneRecord = `SELECT ` + recordColumns + ` FROM record` + ofKey
-	// lockRecord locks a record against other proxies until the transaction is over, also
-	// one that does not exist yet; save deletes rows that stay empty.
+	// lockRecord locks a record against other proxies until the transaction ends. It
+	// inserts a record that does not exist; save deletes rows that stay empty.
 	lockRecord = `INSERT INTO record (backend, kind, id, mac) VALUES (?, ?, ?, '') ON CONFLICT (backend, kind, id) DO UPDATE SET prior = record.prior RETURNING ` + recordColumns
 )
 
@@ -78,14 +80,14 @@ const (
 type recordRow struct {
 	key
 	memproxy.Record
-	deleted   int64                // when it was deleted
-	validated bool                 // it counts for its author
-	prior     memproxy.MemoryState // before it expired
-	findings  string               // of the status, as they are stored
-	listed    bool                 // also where an owner ends what that says
-	firstSeen string               // likewise
+	deleted   int64                // time of the deletion
+	validated bool                 // the memory counts for its author
+	prior     memproxy.MemoryState // state before it expired
+	findings  string               // stored form of the status's findings
+	listed    bool                 // the record has a listing, which an owner supersedes
+	firstSeen string               // part of the listing
 
-	// stored: there is a row. sure: its listing is known, also without an owner.
+	// stored: there is a row. sure: the listing is known, even without an owner.
 	stored, sure bool
 	dirty        part // what save has to write
 	touched      bool // something was changed in this transaction
@@ -95,7 +97,8 @@ type recordRow struct {
 	edited, begun, lost bool
 }
 
-// fields are the columns of a record but its mark, which is over all of them.
+// fields has the columns of a record. mark is a MAC over all the others: it detects
+// rows that were changed outside of memproxy.
 type fields struct {
 	texts   [recordTexts]string
 	numbers [recordNumbers]int64
@@ -106,19 +109,19 @@ func (f *fields) key() key {
 	return key{Backend: f.texts[0], Kind: memproxy.TargetKind(f.texts[1]), ID: f.texts[2]}
 }
 
-// tenant is whose the record says that its object is.
+// tenant returns the tenant that the record names.
 func (f *fields) tenant() string { return cmp.Or(f.texts[3], f.texts[14]) }
 
-// nextRecords are records after a key, in order.
+// nextRecords selects the records after a key, in order.
 const nextRecords = `SELECT ` + recordColumns + ` FROM record WHERE (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`
 
-// scanFields reads records as they are, edited or not.
+// scanFields reads a row without checking its mark.
 func scanFields(from scanner) (f fields, err error) {
 	err = from.Scan(f.columns(&f.mark)...)
 	return f, err
 }
 
-// columns are where a row's are scanned to.
+// columns returns the destinations for scanning a row.
 func (f *fields) columns(mark any) []any {
 	to := make([]any, 0, recordValues)
 	for i := range f.texts {
@@ -141,8 +144,8 @@ func (f *fields) row(b []byte) []byte {
 	return b
 }
 
-// rowScanner reads records without an allocation for each. With a vault, a record with
-// an invalid mark is replaced by distrusted.
+// rowScanner reads records without an allocation per row. With a vault it returns
+// distrusted instead of a record with an invalid mark.
 func rowScanner(of *store) func(scanner) (recordRow, error) {
 	var f fields
 	s, n, to := &f.texts, &f.numbers, f.columns((*sql.RawBytes)(&f.mark))
@@ -179,10 +182,10 @@ func rowScanner(of *store) func(scanner) (recordRow, error) {
 	}
 }
 
-// blank reports whether a row is empty, which is as if it did not exist.
+// blank reports whether a row is empty, which means the same as no row.
 func (r *recordRow) blank() bool { return !r.Owned() && !r.Rated() && !r.listed }
 
-// fields are the columns as save writes them.
+// fields returns the columns that save writes.
 func (r *recordRow) fields() fields {
 	o, st := &r.Owner, &r.Status
 	return fields{
@@ -199,7 +202,7 @@ func (r *recordRow) fields() fields {
 	}
 }
 
-// append appends the values of a record's columns, with its mark.
+// append appends the values of a record's columns and the mark.
 func (f *fields) append(args []any, v *keys.Vault) []any {
 	for _, text := range f.texts {
 		args = append(args, text)
@@ -226,7 +229,7 @@ func scanStatus(of *store) func(scanner) (memproxy.Status, error) {
 	}
 }
 
-// own gives a record an owner. A tombstone keeps the time of the first deletion.
+// own sets the owner of a record. A tombstone keeps the time of the first deletion.
 func (r *recordRow) own(row *memproxy.Ownership, now int64) {
 	if r.edited {
 		return
@@ -247,7 +250,7 @@ func keyOf(row *memproxy.Ownership) key {
 // scanner is a *sql.Row or *sql.Rows.
 type scanner interface{ Scan(...any) error }
 
-// scanOne reads rows of one column.
+// scanOne reads rows with a single column.
 func scanOne[T any](s scanner) (v T, err error) {
 	err = s.Scan(&v)
 	return v, err
@@ -258,7 +261,7 @@ func scanKey(s scanner) (k key, err error) {
 	return k, err
 }
 
-// when reads a time that was written by micros.
+// when reads a time in the form of micros.
 type when time.Time
 
 func (w *when) Scan(column any) error {
@@ -270,7 +273,8 @@ func (w *when) Scan(column any) error {
 	return nil
 }
 
-// flag reads a number that is over zero, such as count's or the time of a deletion.
+// flag reads a number as true if it is positive, such as a count or the time of a
+// deletion.
 type flag bool
 
 func (f *flag) Scan(column any) error {
@@ -282,7 +286,7 @@ func (f *flag) Scan(column any) error {
 	return nil
 }
 
-// parsed reads what was written by asJSON.
+// parsed reads JSON that asJSON wrote.
 type parsed struct{ to any }
 
 func (p parsed) Scan(column any) error {
@@ -295,7 +299,7 @@ func (p parsed) Scan(column any) error {
 	return fmt.Errorf("%T is no JSON", column)
 }
 
-// stored is the row as it will be read back.
+// stored returns an owner as it will be read back.
 func stored(row memproxy.Ownership) memproxy.Ownership {
 	if !row.Written.IsZero() {
 		row.Written = row.Written.UTC().Truncate(time.Microsecond)
@@ -303,9 +307,9 @@ func stored(row memproxy.Ownership) memproxy.Ownership {
 	return row
 }
 
-// storable is an error if a string cannot be part of a row. NUL and invalid UTF-8 are
-// refused because stores treat them differently, and two ids that become equal in the
-// store would give two memories one owner.
+// storable returns an error if a string cannot be part of a row. NUL and invalid UTF-8
+// are refused because databases treat them differently: two ids that the database takes
+// for the same would give two memories one owner.
 func storable(s string) error {
 	switch {
 	case len(s) > maxText:
@@ -318,12 +322,12 @@ func storable(s string) error {
 	return nil
 }
 
-// plain reports whether a text has at most so many bytes, is UTF-8 and has no NUL.
-func plain(text string, most int) bool {
-	return len(text) <= most && strings.IndexByte(text, 0) < 0 && utf8.ValidString(text)
+// plain reports whether a text is at most a number of bytes long, is UTF-8 and has no NUL.
+func plain(text string, limit int) bool {
+	return len(text) <= limit && strings.IndexByte(text, 0) < 0 && utf8.ValidString(text)
 }
 
-// storableParts is an error that names what a string belongs to that is not storable.
+// storableParts returns an error that starts with of if one of the parts is not storable.
 func storableParts(of string, parts ...string) error {
 	for _, s := range parts {
 		if err := storable(s); err != nil {
@@ -338,16 +342,17 @@ func validate(row *memproxy.Ownership) error {
 		row.Actor, string(row.Trust), string(row.Source), row.Decision, row.SHA256))
 }
 
-// Bind inserts owners of objects that have none, and returns for each the owner that is
-// stored then, tombstones included. They are on disk when it returns. If several
-// proxies or callers bind one id at once, the first wins and all get the same answer.
+// Bind inserts owners for objects that have none, and returns for each object the owner
+// that is then stored, tombstones included. The owners are on disk when Bind returns.
+// If several proxies or callers bind one id at once, the first wins and all get the
+// same answer.
 func (l *Ledger) Bind(ctx context.Context, bound ...memproxy.Ownership) ([]memproxy.Ownership, error) {
 	return bindRows(ctx, l.store, bound, func(*transaction, *memproxy.Ownership) bool { return false })
 }
 
-// Assign is Bind for names of owners that an operator lists: a name that belongs to
-// another tenant, or to nobody, is given to the row's tenant, unless another tenant has
-// memories under it that are not deleted.
+// Assign is Bind for names of owners that an operator lists. It gives a name that
+// belongs to another tenant, or to none, to the row's tenant, unless another tenant has
+// memories under that name that are not deleted.
 func (l *Ledger) Assign(ctx context.Context, listed ...memproxy.Ownership) ([]memproxy.Ownership, error) {
 	return bindRows(ctx, l.store, listed, func(t *transaction, row *memproxy.Ownership) bool {
 		dim, name, _ := strings.Cut(row.ID, ":")
@@ -358,7 +363,7 @@ func (l *Ledger) Assign(ctx context.Context, listed ...memproxy.Ownership) ([]me
 	})
 }
 
-// bindRows inserts owners. One replaces another tenant's if free allows it.
+// bindRows inserts owners. A row replaces the owner of another tenant if free allows it.
 func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free func(*transaction, *memproxy.Ownership) bool) ([]memproxy.Ownership, error) {
 	own, err := copyOwners(bound)
 	if err != nil || len(own) == 0 {

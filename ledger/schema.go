@@ -14,29 +14,30 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// applicationID marks an SQLite file as a memproxy ledger ("mprx"), so that some
-// other program's database is refused and not written into. In Postgres it is the
-// key of the advisory lock under which tables are made.
+// applicationID marks an SQLite file as a memproxy ledger ("mprx"), so that the
+// database of another program is refused and not changed. In Postgres it is the key of
+// the advisory lock under which the tables are created.
 const applicationID = 0x6d707278
 
-// before is the name of the copy that is made of a file before it is migrated.
+// before returns the name of the copy of a file that is made before the file is migrated.
 func before(path string, schema int) string { return fmt.Sprintf("%s.before-%d", path, schema) }
 
-// oddities names what changes what a statement does and no memproxy puts into a file: a
-// trigger, a view in a table's place, rows that a conflict drops or that compare otherwise.
+// oddities finds objects in a file that change the effect of statements and that no
+// memproxy creates: a trigger, a view instead of a table, a conflict clause that drops
+// rows, another collation.
 const oddities = `SELECT coalesce(min(type || ' ' || name), '') FROM sqlite_schema
 	WHERE sql NOT LIKE 'CREATE TABLE %' AND sql NOT LIKE 'CREATE INDEX %' AND sql NOT LIKE 'CREATE UNIQUE INDEX %' OR sql LIKE '%CONFLICT%' OR sql LIKE '%COLLATE%'`
 
-// schemaOf returns the number of the store's schema, 0 for an empty store. One of a
-// newer program is refused: this program would not keep its promises.
+// schemaOf returns the version of the store's schema, 0 for an empty store. It refuses
+// that of a newer program, whose guarantees this program would not keep.
 func schemaOf(ctx context.Context, q interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
 }, d dialect) (int, error) {
 	var ours, empty bool
 	var err error
 	if d == postgresDialect {
-		// Not to_regclass: a session remembers that a table is missing until it next
-		// locks one, so after the wait for migrate's lock it would miss the tables made meanwhile.
+		// Not to_regclass: a session remembers that a table is missing until it next locks one.
+		// After the wait for migrate's lock it would miss tables that were created meanwhile.
 		err = q.QueryRowContext(ctx, `SELECT coalesce(bool_or(relname = 'memproxy_schema'), false), count(*) = 0
 			FROM pg_class WHERE relname IN ('memproxy_schema', 'ownership', 'record') AND pg_table_is_visible(oid)`).Scan(&ours, &empty)
 	} else {
@@ -70,9 +71,9 @@ func schemaOf(ctx context.Context, q interface {
 	return n, nil
 }
 
-// migrate brings an empty or older store up to date, and copies an older file first. It
-// is one transaction: a start that fails or is killed leaves the store as it was, usable
-// by the older program.
+// migrate brings an empty or older store up to date, and copies an older file first.
+// The migration is one transaction: if the start fails or is killed, the store is
+// unchanged and the older program can still use it.
 func migrate(ctx context.Context, s *store) (failed error) {
 	from, err := schemaOf(ctx, s.writer, s.dialect)
 	if err != nil || from == schema {
@@ -85,7 +86,7 @@ func migrate(ctx context.Context, s *store) (failed error) {
 			return fmt.Errorf("nothing is migrated without a copy; make it possible to write %s (it takes as much room as the ledger) and start again: %w", to, err)
 		}
 	}
-	if from > 0 { // what becomes of contents is left nowhere else
+	if from > 0 { // overwrites what the migration removes, so that no texts remain in unused pages
 		restore, err := s.setDurability(ctx, []*job{{erase: true}})
 		if err != nil {
 			return err
@@ -107,7 +108,7 @@ func migrate(ctx context.Context, s *store) (failed error) {
 }
 
 // apply creates the tables of an empty store, or runs the upgrades of an older schema.
-// If proxies that share a store start at once, one migrates it and the others wait.
+// If several proxies start on one store, one of them migrates it and the others wait.
 func apply(ctx context.Context, tx *sql.Tx, d dialect, opt Options) error {
 	begin := fmt.Sprintf(`PRAGMA application_id = %d`, applicationID)
 	if d == postgresDialect {
@@ -153,14 +154,14 @@ func apply(ctx context.Context, tx *sql.Tx, d dialect, opt Options) error {
 var newTables string
 
 const (
-	// schema is the number of the tables in schema.sql.
+	// schema is the version of the tables in schema.sql.
 	schema = 22
-	// firstMarked is the first schema whose rows have marks.
+	// firstMarked is the first version of the schema whose rows have marks.
 	firstMarked = 22
 )
 
-// upgrade leads from the schema of one released program to that of the next, in the SQL
-// that dialect.ddl translates. A released one is never edited.
+// upgrade migrates the schema of one released program to that of the next, in the SQL
+// that dialect.ddl translates. A released upgrade is never edited.
 type upgrade struct {
 	from, to int
 	text     string
@@ -171,9 +172,10 @@ var from11 string
 
 var upgrades = []upgrade{{11, 22, from11}}
 
-// renameSessions gives records of rejections the ids under which they are looked up now,
-// so that their locks stay in force: names that callers chose were ids before they were
-// hashed. An agent of Letta's has its own name still, and an id that is taken is left.
+// renameSessions gives records of rejections the ids under which they are looked up
+// now, so that their locks stay in force: earlier ids contained names that callers
+// chose, which are now hashed. Agents of Letta keep their names. A record whose new id
+// is taken keeps the old one.
 func renameSessions(t *transaction) {
 	for _, s := range rows(t, scanSession(&store{}, false), `SELECT `+sessionColumns+` FROM session`) {
 		k := memproxy.SessionKeyOf(s.ID)
@@ -186,12 +188,12 @@ func renameSessions(t *transaction) {
 	}
 }
 
-// markStep is how many records are marked at once.
+// markStep is the number of records that one statement marks.
 const markStep = 500
 
 // markAll marks the rows that were written before marks existed, which are trusted as
-// they are. If the head of a chain shows that the ledger had marks, they were removed,
-// and no row is marked.
+// they are. If the head of a chain shows that the ledger had marks, the marks were
+// removed, and no row is marked.
 func markAll(t *transaction) error {
 	vault := t.store.opt.Vault
 	if vault == nil {

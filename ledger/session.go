@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	maxRefused = 25  // refusals of a record that are kept one by one, if no more lock it; the counts go on
-	maxReasons = 200 // reasons of a record that are counted
-	endStep    = 200 // sessions that one transaction ends
+	maxRefused = 25  // newest refusals kept per record, unless more are needed for its lock; counts include all
+	maxReasons = 200 // distinct reasons counted per record
+	endStep    = 200 // sessions ended by one transaction
 
 	sessionColumns = `tenant, id, principal, begun, last, held, rejections, strikes, struck, counted, unlocked, unlocked_by, ended, reasons, refused, mac`
-	asked          = `SELECT ` + sessionColumns + ` FROM session WHERE tenant = ? AND id IN (SELECT value FROM json_each(?))`
+	sessionsByID   = `SELECT ` + sessionColumns + ` FROM session WHERE tenant = ? AND id IN (SELECT value FROM json_each(?))`
 )
 
 // sessionRow is a record of rejections as it is stored.
@@ -32,19 +32,19 @@ type sessionRow struct {
 	edited  bool
 }
 
-// row is what locks depend on.
+// row appends the fields that locks depend on, for the mark.
 func (r *sessionRow) row(b []byte) []byte {
 	return keys.AppendFields(b, []string{"session", r.Tenant, r.ID, r.Principal, r.refused}, int64(r.Strikes), micros(r.Struck), micros(r.Counted))
 }
 
-// mark writes what locks depend on.
+// mark writes the fields that locks depend on, with a new mark.
 func (r *sessionRow) mark(t *transaction) {
 	t.run(`UPDATE session SET principal = ?, strikes = ?, struck = ?, counted = ?, refused = ?, mac = ? WHERE tenant = ? AND id = ?`,
 		r.Principal, r.Strikes, micros(r.Struck), micros(r.Counted), r.refused, t.store.opt.Vault.MarkRow(r.row), r.Tenant, r.ID)
 }
 
-// scanSession reads records of rejections, with the refused writes or without. An edited
-// one counts as a lock that begins now.
+// scanSession reads records of rejections, optionally with the refused writes. A record
+// that was edited counts as locked from now on.
 func scanSession(of *store, refused bool) func(scanner) (sessionRow, error) {
 	return func(s scanner) (v sessionRow, err error) {
 		var mark []byte
@@ -64,27 +64,27 @@ func scanSession(of *store, refused bool) func(scanner) (sessionRow, error) {
 	}
 }
 
-// sessions are records of rejections, with their locks.
+// sessions returns records of rejections with their locks.
 func (o *Options) sessions(rows []sessionRow) []memproxy.Session {
 	all := make([]memproxy.Session, len(rows))
 	for i := range rows {
 		all[i] = rows[i].Session
-		o.lock(&all[i])
+		o.setLock(&all[i])
 	}
 	return all
 }
 
-// lock sets whether the present limits lock a record.
-func (o *Options) lock(s *memproxy.Session) {
+// setLock sets whether the present limits lock a record.
+func (o *Options) setLock(s *memproxy.Session) {
 	s.Limit, s.Locked, s.Until = o.Locks.Of(s.Kind), time.Time{}, time.Time{}
-	// A strike at a time to come is one of a clock that was wrong.
+	// The time of a strike in the future was given by a wrong clock.
 	if until, now := s.Struck.Add(o.Locks.For), o.Clock(); s.Limit > 0 && s.Strikes >= s.Limit && now.Before(until) && now.After(s.Struck.Add(-o.Locks.For)) {
 		s.Locked, s.Until = s.Struck, until
 	}
 }
 
-// last is the lock of some records that ends last, or the zero Lock.
-func (o *Options) last(rows ...sessionRow) (lock memproxy.Lock) {
+// lastLock returns the lock of some records that ends last, or the zero Lock.
+func (o *Options) lastLock(rows ...sessionRow) (lock memproxy.Lock) {
 	found := o.sessions(rows)
 	for i := range found {
 		if found[i].Until.After(lock.Until) {
@@ -94,10 +94,10 @@ func (o *Options) last(rows ...sessionRow) (lock memproxy.Lock) {
 	return lock
 }
 
-// inForce is the condition that limits lock a record.
+// inForce is the condition that a record is locked under the present limits.
 const inForce = `(struck > ? AND struck < ? AND strikes >= CASE WHEN id LIKE 'caller:%/%' THEN CAST(? AS BIGINT) WHEN id LIKE 'caller:%' THEN ? ELSE ? END)`
 
-// limits are the arguments of inForce for the present limits.
+// limits returns the arguments of inForce for the present limits.
 func (o *Options) limits() []any {
 	least := func(kind memproxy.SessionKind) int { return cmp.Or(o.Locks.Of(kind), math.MaxInt32) } // 0 never locks
 	now := o.Clock()
@@ -105,37 +105,38 @@ func (o *Options) limits() []any {
 }
 
 // SessionLocked returns the lock in force on any of some records of rejections, the one
-// that ends last, or the zero Lock. While acknowledged entries cannot be written it is an
-// error: every write calls it before it is forwarded, and no further write may be
-// acknowledged then.
+// that ends last, or the zero Lock. It returns an error while acknowledged entries
+// cannot be written: every write calls SessionLocked before it is forwarded, and no
+// further write may be acknowledged then.
 func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string) (memproxy.Lock, error) {
 	if l.kept.Load() > 0 {
-		if err := l.do(ctx, &job{}); err != nil { // which tries to write them
+		if err := l.do(ctx, &job{}); err != nil { // tries to write the entries
 			return memproxy.Lock{}, err
 		}
 	}
-	ask, moment := l.recent.get(nil, absent(lockKind, tenant, ids...))
+	ask, moment := l.recent.get(nil, absentKeys(lockKind, tenant, ids...))
 	if len(ask) == 0 {
 		return memproxy.Lock{}, errors.Join(ctx.Err(), l.alive())
 	}
-	found, err := queryRows(ctx, l.store, "look up locks", scanSession(l.store, false), asked, tenant, asJSON(ids))
+	found, err := queryRows(ctx, l.store, "look up locks", scanSession(l.store, false), sessionsByID, tenant, asJSON(ids))
 	if slices.ContainsFunc(found, func(r sessionRow) bool { return r.edited }) {
 		found, err = changed(ctx, l.store, nil, func(t *transaction) ([]sessionRow, error) { return lockEdited(t, tenant, ids), nil })
 	}
-	lock := l.opt.last(found...)
-	if err == nil && lock.ID == "" { // only a rejection locks, and it ends the absence
+	lock := l.opt.lastLock(found...)
+	if err == nil && lock.ID == "" { // the absence can be cached: only a rejection locks a record, and it ends the absence
 		l.recent.fill(moment, ask, nil)
 	}
 	return lock, err
 }
 
-// lockEdited locks the records among some that were edited, for as long as any other.
+// lockEdited finds the edited records among some and locks them, for as long as any
+// other lock.
 func lockEdited(t *transaction, tenant string, ids []string) []sessionRow {
-	found := rows(t, scanSession(t.store, false), asked, tenant, asJSON(ids))
+	found := rows(t, scanSession(t.store, false), sessionsByID, tenant, asJSON(ids))
 	for i := range found {
 		if r := &found[i]; r.edited {
 			r.mark(t)
-			t.store.opt.lock(&r.Session)
+			t.store.opt.setLock(&r.Session)
 			t.notify(memproxy.NoticeLocked, r.Tenant, r.ID, r.Session)
 		}
 	}
@@ -166,13 +167,13 @@ func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids .
 
 func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy.Session, locked bool) {
 	at := t.now()
-	t.records[absent(lockKind, e.Tenant, id)[0]] = nil
-	// That it is updated keeps other writers of the record away.
+	t.records[absentKeys(lockKind, e.Tenant, id)[0]] = nil
+	// The update locks the row against other writers.
 	r, _ := row(t, scanSession(t.store, true), `INSERT INTO session (tenant, id, principal, begun, last, held, rejections, strikes, unlocked, unlocked_by, ended, mac)
 		VALUES (?1, ?2, ?3, ?4, ?4, 0, 0, 0, 0, '', 0, '') ON CONFLICT (tenant, id) DO UPDATE SET last = excluded.last, ended = 0
 		RETURNING `+sessionColumns, e.Tenant, id, e.Principal, at)
 	s = r.Session
-	t.store.opt.lock(&s)
+	t.store.opt.setLock(&s)
 	s.Principal = e.Principal
 	if slices.ContainsFunc(s.Refused, func(r memproxy.SessionEvent) bool { return r.Decision == e.Decision }) {
 		return s, false
@@ -186,7 +187,7 @@ func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy
 	} else if s.Rejections++; !e.Unsure {
 		was := s.Locked
 		strike(&s, e.Time, t.store.opt.Locks.Window)
-		t.store.opt.lock(&s)
+		t.store.opt.setLock(&s)
 		locked = was.IsZero() && !s.Locked.IsZero()
 	}
 	t.run(`UPDATE session SET held = ?, rejections = ?, reasons = ? WHERE tenant = ? AND id = ?`, s.Held, s.Rejections, asJSON(s.Reasons), e.Tenant, id)
@@ -199,10 +200,10 @@ func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy
 	return s, locked
 }
 
-// strike counts one more rejection, which is in s.Refused already: for a session since
-// it began, for a caller within the window.
+// strike counts one more rejection, which is in s.Refused already: since the beginning
+// for a session, within the window for a caller.
 func strike(s *memproxy.Session, at time.Time, window time.Duration) {
-	if s.Limit > 0 && s.Strikes >= s.Limit && s.Locked.IsZero() { // a lock that is over
+	if s.Limit > 0 && s.Strikes >= s.Limit && s.Locked.IsZero() { // the lock is over
 		s.Strikes, s.Counted = 0, at
 	}
 	s.Struck = at
@@ -237,12 +238,12 @@ func tally(s *memproxy.Session, reasons []memproxy.Reason) {
 // Ledger.SessionLocked before and Ledger.NoteSession after a write.
 type Sessions struct{ *store }
 
-// Get returns a record by its id, or by the caller's name of a session if that is
-// unique, with its reasons and newest refusals; a nil tenant matches all. ErrUnknown
-// when there is none, ErrState when several have the name.
+// Get returns a record by its id, or by the caller's name for a session if that is
+// unique, with its reasons and newest refusals. A nil tenant matches all tenants.
+// ErrUnknown means that there is none, ErrState that several have the name.
 func (ss Sessions) Get(ctx context.Context, tenant *string, id string) (memproxy.Session, error) {
 	const named = `id LIKE 'session:%' AND substr(id, length(id) - length(CAST(? AS TEXT)) + 1) = ?`
-	suffix, kept := memproxy.NameSuffix(id), memproxy.NameSuffix(memproxy.InertSession(id)) // of a name that an agent gave, and of a caller's as it is kept
+	suffix, kept := memproxy.NameSuffix(id), memproxy.NameSuffix(memproxy.InertSession(id)) // a name given by an agent, and the stored form of one given by a caller
 	for _, by := range [...]struct {
 		where string
 		args  []any
@@ -263,8 +264,7 @@ func (ss Sessions) Get(ctx context.Context, tenant *string, id string) (memproxy
 	return memproxy.Session{}, fmt.Errorf("%w: session", ErrUnknown)
 }
 
-// List returns a page of records with their reasons: those that are locked, or
-// all of them.
+// List returns a page of records with their reasons: the locked ones, or all.
 func (ss Sessions) List(ctx context.Context, f memproxy.SessionFilter) (memproxy.SessionPage, error) {
 	c := conditions{}
 	c.text("principal", "principal = ?", f.Principal)
@@ -300,8 +300,8 @@ func splitCursor(text string) (id, tenant string, err error) {
 	return rest[:n], rest[n:], nil
 }
 
-// Unlock ends a record's lock and resets its rejections. ErrState when it is not locked,
-// ErrOwnReview for its own principal.
+// Unlock ends a record's lock and resets its rejections. ErrState means that the record
+// is not locked, ErrOwnReview that the reviewer is its principal.
 func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error {
 	return ss.change(ctx, checkReview(r), func(t *transaction) error {
 		found := rows(t, scanSession(t.store, false), `UPDATE session SET last = last WHERE tenant = ? AND id = ? RETURNING `+sessionColumns, tenant, id)
@@ -310,7 +310,7 @@ func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Rev
 			return fmt.Errorf("%w: session", ErrUnknown)
 		case found[0].Principal == r.Reviewer:
 			return ErrOwnReview
-		case t.store.opt.last(found...).ID == "":
+		case t.store.opt.lastLock(found...).ID == "":
 			return fmt.Errorf("%w: the session is not locked", ErrState)
 		}
 		s, now := &found[0], micros(t.store.opt.Clock())+1
@@ -321,8 +321,8 @@ func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Rev
 	})
 }
 
-// End ends the sessions that were idle since a time, queues a notice for each, and
-// returns how many.
+// End ends the sessions that have been idle since a time, queues a notice for each, and
+// returns their number.
 func (ss Sessions) End(ctx context.Context, idleSince time.Time) (int, error) {
 	return inSteps(ctx, ss.store, job{}, endStep, func(t *transaction) (int, error) {
 		ended := t.store.opt.sessions(rows(t, scanSession(t.store, false), `UPDATE session SET ended = ? WHERE (tenant, id) IN
@@ -335,8 +335,8 @@ func (ss Sessions) End(ctx context.Context, idleSince time.Time) (int, error) {
 	})
 }
 
-// pruneSessions deletes the records that ended before a time, except locked ones, which
-// that would unlock.
+// pruneSessions deletes the records that ended before a time, except locked ones,
+// because deleting those would unlock them.
 func pruneSessions(ctx context.Context, s *store, before time.Time) (int, error) {
 	return inSteps(ctx, s, job{}, pruneStep, func(t *transaction) (int, error) {
 		return int(t.run(`DELETE FROM session WHERE (tenant, id) IN (SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND NOT `+inForce+` LIMIT ?)`,

@@ -12,9 +12,10 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// readFindings reads a status's stored findings.
+// readFindings parses the stored findings of a status.
 func readFindings(st *memproxy.Status, kept string) error {
-	// Nearly all statuses have no findings, and parsing JSON costs as much as the row.
+	// Nearly all statuses have no findings, and parsing JSON would cost as much as reading
+	// the row.
 	text, _ := strings.CutPrefix(kept, `{"text":"`)
 	if text, plain := strings.CutSuffix(text, `","findings":null}`); plain && !strings.ContainsAny(text, `"\`) {
 		st.Text = text
@@ -26,13 +27,14 @@ func readFindings(st *memproxy.Status, kept string) error {
 	return err
 }
 
-// spans is how a state's findings are stored: with the hash of their text.
+// spans is the stored form of a status's findings, with the hash of the text that they
+// are about.
 type spans struct {
 	Text     string             `json:"text"`
 	Findings []memproxy.Finding `json:"findings"`
 }
 
-// findingsOf is a status's findings as they are stored.
+// findingsOf returns the stored form of a status's findings.
 func findingsOf(st *memproxy.Status) string {
 	if st.State == "" {
 		return ""
@@ -40,7 +42,7 @@ func findingsOf(st *memproxy.Status) string {
 	return asJSON(spans{st.Text, st.Findings})
 }
 
-// ListStatuses returns a page of statuses, in the order of their keys.
+// ListStatuses returns a page of statuses, ordered by key.
 func (l *Ledger) ListStatuses(ctx context.Context, f memproxy.StatusFilter) ([]memproxy.Status, error) {
 	query, args, err := statusQuery(&f, l.opt.Clock())
 	if err != nil {
@@ -49,14 +51,14 @@ func (l *Ledger) ListStatuses(ctx context.Context, f memproxy.StatusFilter) ([]m
 	return querySettled(ctx, l.store, "list statuses", scanStatus(l.store), query, args...)
 }
 
-// viaUnverified makes SQLite use the small index; without statistics it would choose the
-// primary key. Postgres has statistics.
+// viaUnverified and viaExpires make SQLite use a small index. Without statistics it
+// would choose the primary key; Postgres has statistics.
 const (
 	viaUnverified = " INDEXED BY record_unverified"
-	viaExpires    = " INDEXED BY record_expires" // likewise
+	viaExpires    = " INDEXED BY record_expires"
 )
 
-// overdue is memproxy.Status.Overdue as a condition.
+// overdue is memproxy.Status.Overdue as an SQL condition.
 const overdue = `expires > 0 AND expires <= ? AND pinned = 0 AND state NOT IN ('expired', 'quarantined')`
 
 func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []any, err error) {
@@ -84,11 +86,11 @@ func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []
 	return `SELECT ` + recordColumns + ` FROM ` + from + c.where() + ` ORDER BY backend, kind, id LIMIT ?`, append(c.args, n), c.bad
 }
 
-// conditions select the rows of a list, with their arguments.
+// conditions are the conditions of a list, with their arguments.
 type conditions struct {
 	all  []string
 	args []any
-	bad  error // a part that cannot be stored
+	bad  error // set if a part of the filter cannot be stored
 }
 
 func (c *conditions) where() string {
@@ -102,7 +104,7 @@ func (c *conditions) add(condition string, args ...any) {
 	c.all, c.args = append(c.all, condition), append(c.args, columns(args)...)
 }
 
-// text adds a condition, unless the part of the filter that it is for is empty.
+// text adds a condition on a part of a filter, unless value is empty.
 func (c *conditions) text(part, condition, value string, also ...any) {
 	if err := storable(value); err != nil {
 		c.bad = cmp.Or(c.bad, refused("%s %v", part, err))
@@ -111,7 +113,7 @@ func (c *conditions) text(part, condition, value string, also ...any) {
 	}
 }
 
-// tenant adds a condition on the tenant, which may be "", unless it is nil.
+// tenant adds a condition on the tenant, which may be "", unless tenant is nil.
 func (c *conditions) tenant(column string, tenant *string) {
 	if tenant == nil {
 		return
@@ -122,9 +124,9 @@ func (c *conditions) tenant(column string, tenant *string) {
 	c.add(column+" = ?", *tenant)
 }
 
-// SetState changes the states of memories, all in one transaction, and returns how many
-// it changed. Those whose state is not among a change's From, or has changed since it
-// was Seen, stay as they are. A memory without a record counts as untrusted.
+// SetState changes the states of memories in one transaction and returns how many it
+// changed. A memory whose state is not in a change's From, or has changed since Seen,
+// is not changed. A memory without a record counts as untrusted.
 func (l *Ledger) SetState(ctx context.Context, changes ...memproxy.StateChange) (int, error) {
 	return countEach(ctx, l.store, changes, validChange, (*transaction).setState)
 }
@@ -138,7 +140,7 @@ func validChange(c *memproxy.StateChange) error {
 	return cmp.Or(validKey(c.MemoryKey), need(slices.Contains(memproxy.MemoryStates[:], c.State), "no state is called %.20q", c.State), storableParts("change", c.Tenant, c.Reason, c.Decision, c.Rules, c.Text, string(c.Attestation)))
 }
 
-// status returns a memory's record and its status; a new untrusted one if there is none.
+// status returns a memory's record and its status. A memory without a status is untrusted.
 func (t *transaction) status(k memproxy.MemoryKey) (r *recordRow, st memproxy.Status) {
 	r = t.record(k)
 	if st = r.Status; !r.Rated() {
@@ -166,8 +168,8 @@ func count(b bool) int64 {
 }
 
 // setState changes a state and reports whether it did. A person's decision about a text
-// stays in force until the text changes: what the rules would decide is recorded, and a
-// notice queued.
+// stays in force until the text changes: then only what the rules would decide is
+// recorded, and a notice queued.
 func (t *transaction) setState(c *memproxy.StateChange) bool {
 	r, st := t.status(c.MemoryKey)
 	if r.edited || len(c.From) > 0 && !slices.Contains(c.From, st.State) || !c.Seen.IsZero() && !c.Seen.Equal(st.Changed) {
@@ -221,7 +223,7 @@ func keepDecided(t *transaction, c *memproxy.StateChange, r *recordRow, st mempr
 	if c.State == memproxy.StateFlagged || c.State == memproxy.StateQuarantined {
 		st.CurrentRules = c.State
 	}
-	if st.State == memproxy.StateExpired && !st.Expires.IsZero() && st.Expires.After(t.store.opt.Clock()) { // written again, with the same text
+	if st.State == memproxy.StateExpired && !st.Expires.IsZero() && st.Expires.After(t.store.opt.Clock()) { // the same text was written again
 		st.State, prior = prior, ""
 	}
 	if t.putStatus(r, st, prior); st.CurrentRules != "" && st.CurrentRules != was {
@@ -229,7 +231,7 @@ func keepDecided(t *transaction, c *memproxy.StateChange, r *recordRow, st mempr
 	}
 }
 
-// textOf is the hash of the text that a change is about.
+// textOf returns the hash of the text that a change is about.
 func textOf(t *transaction, r *recordRow, c *memproxy.StateChange) string {
 	if c.Text != "" {
 		return c.Text
@@ -241,9 +243,9 @@ func textOf(t *transaction, r *recordRow, c *memproxy.StateChange) string {
 const refMemory = "memory/"
 
 // Promote adds a reviewer's approval to a memory that is pending, untrusted, flagged or
-// quarantined. Once Need distinct reviewers other than its author approved its text, it is
-// validated and attested as human-confirmed. ErrState for a memory in another state,
-// ErrOwnReview for the author.
+// quarantined. Once Need distinct reviewers other than its author have approved its
+// text, the memory is validated and attested as human-confirmed. ErrState means that
+// the memory is in another state, ErrOwnReview that the reviewer is the author.
 func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.Review) (memproxy.Tallied, error) {
 	return changed(ctx, l.store, cmp.Or(validKey(k), checkReview(by)), func(t *transaction) (tally memproxy.Tallied, err error) {
 		r, st := t.status(k)

@@ -12,48 +12,48 @@ import (
 )
 
 const (
-	// verifyStep is how many records one query reads.
+	// verifyStep is the number of records that one query reads.
 	verifyStep = 1000
-	// maxFaults ends a verification that finds nothing but faults.
+	// maxFaults is the number of unaccepted faults at which a verification ends.
 	maxFaults = 100
 )
 
-// VerifyOptions say how much is checked.
+// VerifyOptions select what is checked.
 type VerifyOptions struct {
-	// Texts has every text decrypted and compared with its hash.
+	// Texts decrypts every text and compares it with its hash.
 	Texts bool
-	// Anchor is a head that was kept elsewhere; nil: none.
+	// Anchor is a head that was kept elsewhere, or nil.
 	Anchor *memproxy.ChainHead
 	// Count, if set, is called with the number of further records checked.
 	Count func(int)
 }
 
-// verifier walks one chain.
+// verifier walks the chain of one tenant.
 type verifier struct {
 	store  *store
 	opt    VerifyOptions
 	head   head
 	report memproxy.ChainReport
-	last   record // the record before; its place is 0 at first
-	sound  bool   // of the record before
-	open   int    // faults that nobody accepted
+	last   record // the preceding record; its place is 0 at the start
+	sound  bool   // whether the preceding record was sound
+	open   int    // number of unaccepted faults
 
-	accepted map[fault]bool // what a person takes as it is
+	accepted map[fault]bool // faults that a person accepted
 }
 
-// fault identifies a breach.
+// fault identifies a fault of a chain.
 type fault struct {
 	place int64
 	class memproxy.FaultClass
 }
 
-// Verify walks the chain of a tenant's versions and reports what was done to it
-// out-of-band: records that were changed, truncated, deleted, reordered or forged. It
-// changes nothing. The error is about the store; faults are in the report, at most
-// about maxFaults that are not accepted.
+// Verify walks the chain of a tenant's versions and reports records that were changed,
+// truncated, deleted, reordered or forged out-of-band. It changes nothing. The error is
+// about the store; faults are in the report, at most about maxFaults that are not
+// accepted.
 //
-// A rollback of the whole end, head included, to an earlier state can be detected only
-// with an Anchor.
+// A rollback of the end of the chain, head included, to an earlier state can be
+// detected only with an Anchor.
 func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (memproxy.ChainReport, error) {
 	v := &verifier{store: cs.store, opt: opt, sound: true, report: memproxy.ChainReport{Tenant: tenant}, accepted: map[fault]bool{}}
 	known, err := cs.Breaches(ctx, tenant)
@@ -78,11 +78,11 @@ func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 		v.last = record{place: v.head.base}
 		v.last.Link = v.head.baseLink
 	}
-	// Records that are written after the head was read are left to the next run.
+	// The next run checks records that are written after the head was read.
 	err = v.records(ctx, ` WHERE tenant = ? AND place > ? ORDER BY place`, []any{tenant}, v.last.place, func(r *record) (int64, error) {
 		return r.place, v.step(ctx, r, headed)
 	})
-	if err == nil { // those that stay before the trimmed beginning, each alone
+	if err == nil { // records before the base that were not trimmed, each by itself
 		err = v.records(ctx, ` WHERE tenant = ? AND place <= ? AND place > ? ORDER BY place`, []any{tenant, v.head.base}, 0, func(r *record) (int64, error) {
 			v.report.Checked++
 			v.selfCheck(r)
@@ -95,7 +95,7 @@ func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 	return v.report, v.end(ctx, headed)
 }
 
-// records checks what is found after a number, in steps; check returns that of each.
+// records passes the records after a number to check, which returns the number of each.
 func (v *verifier) records(ctx context.Context, where string, of []any, after int64, check func(*record) (int64, error)) error {
 	for v.open < maxFaults {
 		found, err := querySettled(ctx, v.store, "read versions", scanRecord, `SELECT `+versionColumns+` FROM version`+where+` LIMIT ?`,
@@ -130,10 +130,11 @@ func (v *verifier) add(f memproxy.ChainFault) {
 	v.report.Faults = append(v.report.Faults, f)
 }
 
-// step checks one record and how it follows the one before.
+// step checks one record and its link to the preceding one.
 func (v *verifier) step(ctx context.Context, r *record, headed bool) error {
 	if headed && r.place > v.head.place {
-		// Written since the head was read, or forged: the signature shows which.
+		// The record was written after the head was read, or is forged: the signature shows
+		// which.
 		if v.selfCheck(r) {
 			now, there, err := headOf(ctx, v.store, r.Tenant)
 			if err != nil {
@@ -160,7 +161,7 @@ func (v *verifier) step(ctx context.Context, r *record, headed bool) error {
 	return v.text(ctx, r)
 }
 
-// selfCheck checks a record by itself: unchanged, and signed by this installation.
+// selfCheck checks that a record is unchanged and signed by this installation.
 func (v *verifier) selfCheck(r *record) bool {
 	class := r.fault(v.store.opt.Vault)
 	switch class {
@@ -239,7 +240,7 @@ func (v *verifier) end(ctx context.Context, headed bool) error {
 		return nil
 	}
 	found, err := reaches(ctx, v.store, v.head, *v.opt.Anchor)
-	if err == nil && found != nil && (found.Class != memproxy.FaultDelete || v.open == 0) { // else it was named where it is missing
+	if err == nil && found != nil && (found.Class != memproxy.FaultDelete || v.open == 0) { // otherwise the missing record is reported already
 		v.add(*found)
 	}
 	return err
@@ -259,10 +260,10 @@ func (cs Chains) Reaches(ctx context.Context, anchor memproxy.ChainHead) (*mempr
 	return reaches(ctx, cs.store, h, anchor)
 }
 
-// unsigned is the detail of a head with an invalid signature.
+// unsigned is the detail of the fault of a head with an invalid signature.
 const unsigned = "the end of the chain is not signed by this installation"
 
-// headOf is the head of a tenant's chain, if there is one.
+// headOf returns the head of a tenant's chain, if there is one.
 func headOf(ctx context.Context, s *store, tenant string) (head, bool, error) {
 	return first(querySettled(ctx, s, "look up a chain", scanHead(s.opt.Vault, markedHead), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant))
 }
@@ -272,7 +273,7 @@ func reaches(ctx context.Context, s *store, h head, a memproxy.ChainHead) (*memp
 		return &memproxy.ChainFault{Class: class, Tenant: a.Tenant, Position: place, Detail: detail}, nil
 	}
 	switch {
-	case a.Position == 0, a.Position < h.base: // trimmed since
+	case a.Position == 0, a.Position < h.base: // the anchored record has been trimmed
 		return nil, nil
 	case a.Position > h.place:
 		return fault(memproxy.FaultTruncate, h.place+1, fmt.Sprintf("the chain reached to %d once", a.Position))
@@ -294,8 +295,8 @@ func reaches(ctx context.Context, s *store, h head, a memproxy.ChainHead) (*memp
 	return nil, nil
 }
 
-// VerifyMemory checks the untrimmed chain of one memory's versions, with texts. A
-// truncated end is detected by Chains.Verify only.
+// VerifyMemory checks the untrimmed chain of one memory's versions, with texts. It does
+// not detect a truncated end, which Chains.Verify does.
 func (l *Ledger) VerifyMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.ChainReport, error) {
 	if err := validKey(k); err != nil {
 		return memproxy.ChainReport{}, err
@@ -307,7 +308,7 @@ func (l *Ledger) VerifyMemory(ctx context.Context, k memproxy.MemoryKey) (mempro
 		v.report.Checked++
 		sound := v.selfCheck(r)
 		switch {
-		case last == nil: // what was before it may have been trimmed
+		case last == nil: // records before it may have been trimmed
 		case r.Number != last.Number+1:
 			v.fault(memproxy.FaultDelete, r.place, r, "the version before this one is missing")
 		case sound && r.previous != last.Link:

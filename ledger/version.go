@@ -12,24 +12,25 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// maxPinned bounds the pinned versions of one memory.
+// maxPinned limits the pinned versions of one memory.
 const maxPinned = 100
 
 const versionColumns = `backend, kind, id, number, tenant, place, field, op, at, actor, trust, confidence, attestation,
 	decision, sha256, preimage, metadata, score, previous, behind, link, vault, mac, pinned, compacted`
 
-// oneVersion is a version of a memory by its number.
+// oneVersion selects a version of a memory by its number.
 const oneVersion = `SELECT ` + versionColumns + ` FROM version` + ofKey + ` AND number = ?`
 
-// record is a version as it is stored, with its links in the chains.
+// record is a version as it is stored, with its links in the memory's chain and in the
+// tenant's.
 type record struct {
 	memproxy.Version
-	at       int64  // micros of Time
-	place    int64  // in the tenant's chain, from 1
-	metadata string // hash of Metadata, "" of none
-	previous string // link of the memory's version before, "" of none
-	behind   string // link of the tenant's record before, "" of none
-	key      string // id of the key of mac
+	at       int64  // Time in the form of micros
+	place    int64  // position in the tenant's chain, from 1
+	metadata string // hash of Metadata, "" if there is none
+	previous string // link of the memory's previous version, "" if there is none
+	behind   string // link of the tenant's previous record, "" if there is none
+	key      string // id of the key that mac was made with
 	mac      []byte
 }
 
@@ -40,17 +41,17 @@ func scanRecord(s scanner) (r record, err error) {
 	return r, err
 }
 
-// versionText is what is encrypted of a version.
+// versionText is the part of a version that is encrypted.
 type versionText struct {
 	Text     string `json:"text,omitempty"`
 	Metadata []byte `json:"metadata,omitempty"`
 }
 
-// Append records versions, all in one transaction, and returns them with Number, Time
-// and Link set, and SHA256 and Before if they were empty. A version with the decision,
-// operation and text of the memory's last one is a repetition and changes nothing. Above
-// Options.KeepVersions, the texts of the oldest unpinned versions of the memory's field
-// are destroyed.
+// Append records versions in one transaction and returns them with Number, Time and
+// Link set, and SHA256 and Before if they were empty. A version with the decision,
+// operation and text of the memory's last version is a repetition and changes nothing.
+// Above Options.KeepVersions, the texts of the oldest unpinned versions of the memory's
+// field are destroyed.
 func (l *Ledger) Append(ctx context.Context, versions ...memproxy.Version) ([]memproxy.Version, error) {
 	if len(versions) == 0 {
 		return nil, ctx.Err()
@@ -71,18 +72,18 @@ func validVersion(v *memproxy.Version) error {
 		need(v.Op != "", "a version has an operation"), need(len(v.Text)+len(v.Metadata) <= maxHeld, "the text of a version is longer than %d bytes", maxHeld))
 }
 
-// append adds one version to the memory's chain and the tenant's.
+// append adds one version to the chain of the memory and that of the tenant.
 func (t *transaction) append(v memproxy.Version) memproxy.Version {
-	head := t.head(v.Tenant) // first: it locks out other writers of the tenant
+	head := t.head(v.Tenant) // first, because it locks out other writers of the tenant
 	if v.Kind != memproxy.TargetObject {
-		r := t.record(v.MemoryKey) // before there is a history, without which a record may be missing
+		r := t.record(v.MemoryKey) // before the history begins: a history without a record means that the record was removed
 		r.begun = r.begun || v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge
 	}
 	last, known := t.lastVersion(v.MemoryKey)
 	if v.Text != "" || v.SHA256 == "" && v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge {
 		v.SHA256 = hexHash([]byte(v.Text))
 	}
-	// An agent's own edit may be repeated by a process that resumed another's work.
+	// A process that resumes another's work may repeat an agent's own edit.
 	repeated := v.Decision != "" && last.Decision == v.Decision || v.Op == memproxy.OpSelfEdit && last.Before == v.Before
 	if known && repeated && last.Op == v.Op && last.SHA256 == v.SHA256 {
 		last.Text, last.Metadata = v.Text, v.Metadata
@@ -118,10 +119,10 @@ func insertRecord(t *transaction, r *record) {
 	}
 }
 
-// textless versions have no content of their own.
+// textless reports whether a version has no content of its own.
 func (r *record) textless() bool { return r.Op == memproxy.OpDelete || r.Op == memproxy.OpPurge }
 
-// lastVersion is the newest version of a memory; zero when there is none.
+// lastVersion returns the newest version of a memory. known is false if there is none.
 func (t *transaction) lastVersion(k memproxy.MemoryKey) (last record, known bool) {
 	if unknown, _ := t.store.filter.unknown(versions, k); unknown {
 		return record{}, false
@@ -129,9 +130,8 @@ func (t *transaction) lastVersion(k memproxy.MemoryKey) (last record, known bool
 	return row(t, scanRecord, `SELECT `+versionColumns+` FROM version`+ofKey+` ORDER BY number DESC LIMIT 1`, k)
 }
 
-// BeginHistories begins the history of memories that have none, with a first version
-// that has no author and the lowest trust. It returns how many it began, and may be
-// repeated.
+// BeginHistories begins the history of memories that have none, with a first version that
+// has no author and the lowest trust. It returns how many it began, and may be repeated.
 func (bs Backends) BeginHistories(ctx context.Context, found ...memproxy.Version) (int, error) {
 	in, err := sealed(found)
 	if err != nil {
@@ -140,7 +140,8 @@ func (bs Backends) BeginHistories(ctx context.Context, found ...memproxy.Version
 	return countEach(ctx, bs.store, in, validVersion, beginHistory)
 }
 
-// sealed are found memories as their histories begin with them.
+// sealed returns the first versions of found memories: without an author, with the
+// lowest trust.
 func sealed(found []memproxy.Version) ([]memproxy.Version, error) {
 	in := slices.Clone(found)
 	for i := range in {
@@ -156,7 +157,7 @@ func beginHistory(t *transaction, v *memproxy.Version) (began bool) {
 		return false
 	}
 	t.append(*v)
-	if v.Kind == memproxy.TargetObject { // which has no status of its own
+	if v.Kind == memproxy.TargetObject { // objects have no status
 		return true
 	}
 	r, st := t.status(v.MemoryKey)
@@ -168,8 +169,8 @@ func beginHistory(t *transaction, v *memproxy.Version) (began bool) {
 	return true
 }
 
-// keepFound records the text before a change, unless it is known: as the beginning of a
-// history, or as a version because the text was changed out-of-band.
+// keepFound records the text before a change, unless the text is known: as the
+// beginning of a history, or as a version because the text was changed out-of-band.
 func keepFound(t *transaction, v *memproxy.Version) {
 	if beginHistory(t, v) {
 		return
@@ -186,8 +187,8 @@ func hexHash(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// History returns versions of a memory, the newest first, without texts: those
-// below number before (0: all), at most limit.
+// History returns versions of a memory, newest first, without texts: at most limit of
+// those with a number below before (0 means all).
 func (l *Ledger) History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error) {
 	if err := validKey(k); err != nil {
 		return nil, err
@@ -202,9 +203,8 @@ func (l *Ledger) History(ctx context.Context, k memproxy.MemoryKey, before int64
 	return out, err
 }
 
-// Version returns one version with its text and metadata, checked against the
-// hashes that were recorded. ErrUnknown when there is none, ErrShredded when
-// its text was given up.
+// Version returns one version with its text and metadata, checked against the recorded
+// hashes. ErrUnknown means that there is none, ErrShredded that its text was destroyed.
 func (l *Ledger) Version(ctx context.Context, k memproxy.MemoryKey, number int64) (memproxy.Version, error) {
 	if err := validKey(k); err != nil {
 		return memproxy.Version{}, err
@@ -242,10 +242,10 @@ func readText(ctx context.Context, s *store, r *record) error {
 	return nil
 }
 
-// PinVersion exempts a version's text from compaction, or ends that. ErrShredded when
-// the text is already destroyed, ErrFull when too many versions are pinned.
+// PinVersion exempts a version's text from compaction, or ends the exemption. ErrShredded
+// means that the text is already destroyed, ErrFull that too many versions are pinned.
 func (l *Ledger) PinVersion(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error {
-	return l.do(ctx, &job{bad: validKey(k), also: func(t *transaction) error {
+	return l.do(ctx, &job{bad: validKey(k), run: func(t *transaction) error {
 		var compacted, n int64
 		known := t.one(`SELECT compacted FROM version`+ofKey+` AND number = ?`, []any{k, number}, &compacted)
 		t.one(`SELECT count(*) FROM version`+ofKey+` AND pinned = 1`, []any{k}, &n)

@@ -12,59 +12,61 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// maxGroup is how many rows share one transaction that a caller waits for, and maxQueued
-// how many of queued entries do, which takes up to a tenth of a second. The more share it, the
-// more of them change the same pages of the file, each of which is written once.
+// maxGroup is the number of rows at which a transaction that a caller waits for is
+// complete, and maxQueued that of a transaction of queued entries, which takes up to a
+// tenth of a second. A larger group changes more rows on the same pages of the file,
+// each of which is written once.
 const maxGroup, maxQueued = 512, 2048
 
-// linger is how long entries without a waiting caller may wait to share a transaction.
+// linger is the maximum time that entries without a waiting caller wait for others to
+// share a transaction with.
 const linger = 100 * time.Millisecond
 
-// job is one write on its way to the writer.
+// job is one write for the writer.
 type job struct {
-	bad  error           // about the arguments of the call: nothing is done
-	ctx  context.Context // a job whose caller gave up before its turn is skipped
-	size int             // rows that it writes, about
-	// number is that of its entry in the redo log, if it is there.
+	bad  error           // an error about the arguments of the call: nothing is done
+	ctx  context.Context // the job is skipped if its caller gave up before its turn
+	size int             // estimated number of rows that it writes
+	// number is the number of its entry in the redo log, or 0.
 	number uint64
-	also   func(*transaction) error // nil: nothing
+	run    func(*transaction) error // nil: the job does nothing but wait for its turn
 	done   chan error               // nil: no caller waits
 	// after, if set, is called when the job is done or lost.
 	after func()
-	// durable jobs are on disk when they are done; erase jobs also overwrite what they
+	// durable jobs are on disk when they are done. erase jobs also overwrite what they
 	// remove.
 	durable, erase bool
 }
 
-// transaction is the writer's, with what it changed. After the first error of a
-// statement no further statement is executed, and nothing is committed.
+// transaction is a transaction of the writer, with what it changed. After the first
+// error of a statement no further statement is executed, and nothing is committed.
 type transaction struct {
 	store   *store
 	ctx     context.Context // bounds the whole group's commit
 	tx      *sql.Tx
 	err     error
-	records map[key]*recordRow   // that it read or changed; nil: read them anew
-	ready   map[string]*sql.Stmt // by text, in this transaction
-	heads   map[string]*head     // of chains, by tenant
-	steps   []Step               // of memories' histories
-	sealed  []string             // backends of which everything is known from now on
+	records map[key]*recordRow   // records that were read or changed; nil: changed, and to be read anew
+	ready   map[string]*sql.Stmt // statements used in this transaction, by text
+	heads   map[string]*head     // heads of chains, by tenant
+	steps   []Step               // changes of histories, for OnSteps
+	sealed  []string             // backends that the transaction seals
 
-	// counted are the memories that authors with a row of their own added, which
-	// is written once for the whole group.
+	// counted is the number of memories that each author added and whose counting was put
+	// off: an author's row is written once for the whole group.
 	counted  map[account]int64
-	breached map[string]bool // whether a tenant's chain has an open fault, once it was asked for
+	breached map[string]bool // cached result of isBreached, by tenant
 
-	broken  bool // a version is not as it was written
+	broken  bool // a version differs from what was written
 	noticed bool // a notice was queued
 }
 
-// now is the time as rows keep it.
+// now returns the time in the form in which rows store it, never 0.
 func (t *transaction) now() int64 { return max(1, micros(t.store.opt.Clock())) }
 
-// account is an author as memories are counted for it.
+// account identifies an author whose memories are counted.
 type account struct{ tenant, actor string }
 
-// countFact counts a memory for its author, whose row is there when it returns.
+// countFact counts a memory for its author. The author's row exists when it returns.
 func countFact(t *transaction, who account) {
 	if n, began := t.counted[who]; began {
 		t.counted[who] = n + 1
@@ -75,10 +77,9 @@ func countFact(t *transaction, who account) {
 		ON CONFLICT (tenant, actor) DO UPDATE SET facts = actor.facts + 1`, who.tenant, who.actor, t.now())
 }
 
-// putCounts writes what countFact put off.
+// putCounts writes the counts that countFact put off.
 func putCounts(t *transaction) {
-	// In one order for all: two processes that wait for each other's rows would
-	// have to begin again.
+	// All processes use the same order: two that wait for each other's rows would deadlock.
 	for _, who := range slices.SortedFunc(maps.Keys(t.counted), func(a, b account) int {
 		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.actor, b.actor))
 	}) {
@@ -88,8 +89,7 @@ func putCounts(t *transaction) {
 	}
 }
 
-// flush waits until all queued entries are committed, so that a query of the file
-// sees them.
+// flush waits until all queued entries are committed, so that a query sees them.
 func (s *store) flush(ctx context.Context) error {
 	if s.recent.idle() {
 		return nil
@@ -97,7 +97,7 @@ func (s *store) flush(ctx context.Context) error {
 	return s.do(ctx, &job{})
 }
 
-// Sync returns when every entry that was queued before is committed or lost.
+// Sync waits until every entry that was queued before is committed or lost.
 func (l *Ledger) Sync(ctx context.Context) error { return l.do(ctx, &job{}) }
 
 // copyOwners validates and copies owners, so that the caller may reuse its slice.
@@ -119,7 +119,7 @@ func (s *store) do(ctx context.Context, j *job) error {
 	if j.bad != nil {
 		return j.bad
 	}
-	if err := ctx.Err(); err != nil { // an ended context must not be admitted by chance
+	if err := ctx.Err(); err != nil { // the select below could choose to send although the context has ended
 		return fmt.Errorf("ledger: write: %w", err)
 	}
 	j.ctx, j.done = ctx, make(chan error, 1)
@@ -150,7 +150,7 @@ func (s *store) send(ctx context.Context, j *job) error {
 
 // write is the loop of the single writer. Jobs that arrive during a commit share the
 // next transaction (group commit). Queued entries that the store cannot take now are
-// kept, and come first in every later transaction until it can.
+// kept, and come first in every later transaction until they are written.
 func (s *store) write() {
 	defer close(s.stopped)
 	var kept []*job
@@ -160,16 +160,16 @@ func (s *store) write() {
 		kept = attempt(s, group)
 	}
 	for _, j := range attempt(s, kept) {
-		if j.number == 0 { // else the next process finds it in the redo log
+		if j.number == 0 { // otherwise the next process finds it in the redo log
 			s.answer(j, ErrClosed)
 		}
 	}
 }
 
-// attempt does jobs, together or each on its own, and returns the queued entries
-// that must be retried. Jobs after such an entry are kept too, or fail if a caller
-// waits: the order is preserved, and no caller is answered as if the ledger were up to
-// date. The number of kept entries is stored before any caller is answered.
+// attempt does jobs, together or, if that fails, one by one, and returns the queued
+// entries that must be retried. Jobs after such an entry are kept too, or fail if a
+// caller waits: the order is preserved, and no caller is answered as if the ledger were
+// up to date. The number of kept entries is stored before any caller is answered.
 func attempt(s *store, group []*job) (kept []*job) {
 	if len(group) == 0 {
 		return nil
@@ -180,7 +180,7 @@ func attempt(s *store, group []*job) (kept []*job) {
 		finish(s, group, nil)
 		return nil
 	}
-	var full error            // why those before this one are kept
+	var full error            // why preceding entries are kept
 	for i, j := range group { // one job may cause the failure: commit each on its own
 		if len(group) > 1 {
 			if err = full; err == nil {
@@ -212,13 +212,13 @@ func finish(s *store, group []*job, err error) {
 		if err == nil && j.erase {
 			s.answer(j, left)
 		} else {
-			s.answer(j, err) // a log that was not cut is cut after the next group
+			s.answer(j, err) // a redo log that was not truncated is truncated after the next group
 		}
 	}
 }
 
-// gather adds the waiting jobs to a group. As long as no caller waits for an answer it
-// lingers for more, because a transaction costs much more than a row.
+// gather adds waiting jobs to a group. As long as no caller waits for an answer it
+// waits for more, up to linger, because a transaction costs much more than a row.
 func (s *store) gather(group []*job) []*job {
 	n := 0
 	for _, j := range group {
@@ -259,7 +259,7 @@ func (s *store) answer(j *job, err error) {
 		j.after()
 	}
 	if err == nil {
-		err = j.ctx.Err() // skipped, or its caller is gone
+		err = j.ctx.Err() // the job was skipped, or its caller is gone
 	}
 	if err != nil {
 		err = fmt.Errorf("ledger: write: %w", damaged(err))
@@ -281,8 +281,8 @@ func putOwner(t *transaction, owner *memproxy.Ownership) {
 	r.own(owner, t.now())
 }
 
-// record returns an object's record, locked against other transactions until this
-// one is over. save writes what is changed in it.
+// record returns an object's record, locked against other transactions until this one
+// ends. save writes changes of it.
 func (t *transaction) record(k key) *recordRow {
 	if r := t.records[k]; r != nil {
 		return r
@@ -298,7 +298,7 @@ func (t *transaction) record(k key) *recordRow {
 		}
 		if known, _ := t.store.filter.unknown(versions, k); !known && r.blank() {
 			for _, k := range rows(t, scanKey, lostQuery, k.Backend, string(k.Kind), asJSON([]string{k.ID})) {
-				r.Status, r.lost = lost(t.store, k), true
+				r.Status, r.lost = lostStatus(t.store, k), true
 			}
 		}
 	}
@@ -306,18 +306,18 @@ func (t *transaction) record(k key) *recordRow {
 	return &r
 }
 
-// lock returns at most so many records that match a condition, locked as by record.
-func (t *transaction) lock(most int, where string, args ...any) (all []*recordRow) {
+// lock returns at most limit records that match a condition, locked as by record.
+func (t *transaction) lock(limit int, where string, args ...any) (all []*recordRow) {
 	t.save()
 	where += fmt.Sprintf(` LIMIT ?%d`, len(args)+1)
 	text := `SELECT ` + recordColumns + ` FROM record WHERE ` + where
 	if t.store.dialect == postgresDialect {
 		text += ` FOR UPDATE`
 	}
-	found := rows(t, rowScanner(t.store), text, append(args, most)...)
+	found := rows(t, rowScanner(t.store), text, append(args, limit)...)
 	for i := range found {
 		r := &found[i]
-		if old, known := t.records[r.key]; known { // nil: it was changed, and is not in memory
+		if old, known := t.records[r.key]; known { // nil: changed, and not in memory
 			r.touched = old == nil || old.touched
 		}
 		t.records[r.key] = r
@@ -334,7 +334,7 @@ func (t *transaction) save() {
 		if r == nil || r.edited {
 			continue
 		}
-		if r.begun && r.blank() { // a history without a record is one that somebody removed
+		if r.begun && r.blank() { // gives the history a record: a history without one would count as removed
 			_, st := t.status(r.key)
 			t.putStatus(r, st, "")
 		}
@@ -354,7 +354,7 @@ func (t *transaction) save() {
 		}
 		r.touched, r.dirty = r.touched || r.dirty != 0, 0
 	}
-	var f fields // of one row after the other, as args are
+	var f fields // reused for each row, like args
 	var args []any
 	for of, left := range all {
 		slices.SortFunc(left, func(a, b *recordRow) int {
