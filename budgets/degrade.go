@@ -113,8 +113,7 @@ func (d *Degrading) Release(ctx context.Context, c memproxy.Charge) error {
 	return d.opt.Local.Release(ctx, c)
 }
 
-// shared calls the shared store if try permits it, and reports whether the store
-// answered.
+// shared calls the shared store if try permits it, and reports whether the store answered.
 func (d *Degrading) shared(ctx context.Context, call func(context.Context) error) bool {
 	ask, probe := d.try()
 	if !ask {
@@ -127,8 +126,7 @@ func (d *Degrading) shared(ctx context.Context, call func(context.Context) error
 	return err == nil
 }
 
-// share reduces every limit of a charge to this process's share, but to no less than
-// one.
+// share reduces every limit of a charge to this process's share, but to no less than one.
 func (d *Degrading) share(c memproxy.Charge) memproxy.Charge {
 	lines := make([]memproxy.Line, len(c.Lines))
 	for i, l := range c.Lines {
@@ -158,8 +156,7 @@ func (d *Degrading) try() (ask, probe bool) {
 }
 
 // tried records the result of a call. While the store is unavailable only the probe can
-// mark it available: a call that began before the failure says nothing about the
-// present.
+// mark it available: a call that began before the failure says nothing about the present.
 func (d *Degrading) tried(probe bool, err error) {
 	d.mu.Lock()
 	was := d.away

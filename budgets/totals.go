@@ -22,10 +22,9 @@ type entry struct {
 	Delta  int64  `json:"d"`
 }
 
-// totals is an append-only file of changes. It is compacted to one line per account
-// when it is opened and when it has grown long. The changes of a charge are one write
-// without fsync: a crash of the process loses nothing, a power failure may lose the
-// last changes.
+// totals is an append-only file of changes. It is compacted to one line per account when
+// it is opened and when it has grown long. The changes of a charge are one write without
+// fsync: a crash of the process loses nothing, a power failure may lose the last changes.
 type totals struct {
 	path      string
 	f         *os.File

@@ -81,8 +81,7 @@ func (c *Checker) Accept(ctx context.Context, q review.AcceptRequest) (review.Ac
 	return report, nil
 }
 
-// wrong returns the unaccepted faults of a chain. lost means that nothing is left of
-// it.
+// wrong returns the unaccepted faults of a chain. lost means that nothing is left of it.
 func (c *Checker) wrong(ctx context.Context, tenant string, lost bool, reached anchor) ([]memproxy.ChainFault, error) {
 	if lost {
 		if reached.Position == 0 {

@@ -227,8 +227,7 @@ func (a *adoption) pass(ctx context.Context, at memproxy.Sealing) (memproxy.Seal
 	return at, err
 }
 
-// page returns the memories of a page that have no known author. A stamp names the
-// author.
+// page returns the memories of a page that have no known author. A stamp names the author.
 func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
 	owners, err := recordsOf(ctx, a.c, a.backend.Name, p.items)
 	if err != nil {

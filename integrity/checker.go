@@ -231,8 +231,7 @@ func (c *Checker) chains(ctx context.Context, texts bool, count func(int)) ([]me
 	return out, recordEdits(ctx, c)
 }
 
-// recordEdits reports the rows of the ledger that were found changed outside of
-// memproxy.
+// recordEdits reports the rows of the ledger that were found changed outside of memproxy.
 func recordEdits(ctx context.Context, c *Checker) error {
 	return c.Ledger.Backends.Edits(func(d memproxy.Discrepancy) error { return edited(ctx, c, d) })
 }

@@ -143,8 +143,7 @@ func (s *sealing) bonds(ctx context.Context, all []memproxy.Memory) (func(*mempr
 	return view.Descent, err
 }
 
-// row returns the owner of a memory: without a known author, unless its stamp names
-// one.
+// row returns the owner of a memory: without a known author, unless its stamp names one.
 func (s *sealing) row(m *memproxy.Memory) memproxy.Ownership {
 	row := memproxy.Ownership{
 		Backend: s.backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope, Trust: memproxy.TrustAnonymous,

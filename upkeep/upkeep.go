@@ -66,8 +66,7 @@ type Options struct {
 	// Begin runs a function in the background until its context ends. The process waits
 	// for the function before it closes what jobs use.
 	Begin func(name string, run func(context.Context))
-	// Ticker returns a channel that ticks every d until it is stopped. Nil is the
-	// system's.
+	// Ticker returns a channel that ticks every d until it is stopped. Nil is the system's.
 	Ticker func(d time.Duration) (tick <-chan time.Time, stop func())
 	Clock  func() time.Time
 	Log    *slog.Logger

@@ -14,8 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// errURL omits the parser's message: the URL contains a password, and errors are
-// logged.
+// errURL omits the parser's message: the URL contains a password, and errors are logged.
 var errURL = errors.New("redisstore: the URL cannot be read")
 
 type target struct {

@@ -24,9 +24,8 @@ const (
 	lastKind memproxy.TargetKind = "~"
 )
 
-// validate judges memories that the rules in force have not judged in their present
-// state: new ones, those that were changed out-of-band, and, after a change of the
-// rules, all.
+// validate judges memories that the rules in force have not judged in their present state:
+// new ones, those that were changed out-of-band, and, after a change of the rules, all.
 func (k *Keeper) validate(ctx context.Context) error {
 	rules := k.Rules()
 	if rules.Screener == nil {
@@ -41,9 +40,8 @@ func (k *Keeper) validate(ctx context.Context) error {
 	return nil
 }
 
-// validateState judges a batch of each tenant's memories in a state, so that a tenant
-// with many memories does not delay the others. The next pass continues where this one
-// stops.
+// validateState judges a batch of each tenant's memories in a state, so that a tenant with
+// many memories does not delay the others. The next pass continues where this one stops.
 func (k *Keeper) validateState(ctx context.Context, rules *gate.Rules, state memproxy.MemoryState, away map[string]bool) error {
 	after, taken := k.stopped[state], map[string]int{}
 	delete(k.stopped, state)
