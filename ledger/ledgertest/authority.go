@@ -9,13 +9,13 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// longFact is long.
+// longFact is a text of many words.
 const longFact = "The customer told us in March that invoices are to be sent to the accounting office in Leeds and to nobody else, " +
 	"that every delivery is announced by telephone to the gatekeeper on the day before, that pallets go back empty with the next lorry, " +
 	"and that nobody but the head of purchasing may change any of this in writing or by word of mouth"
 
-// Proves TRL-5: a text that its author retracted is known again by its words, in
-// other letters, and one that says something else is not.
+// retractions proves TRL-5: a text that its author retracted is recognised by its
+// words, however they are written, and a text that says something else is not.
 func retractions(t *testing.T, s Life) {
 	ctx, now := t.Context(), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	said := func(text string, given memproxy.PerMille, at time.Time) memproxy.Retraction {
@@ -46,7 +46,7 @@ func retractions(t *testing.T, s Life) {
 			t.Errorf("%s %s %.30q since %v: %+v %v %v, want %d", tc.tenant, tc.author, tc.text, tc.since, got, found, err, tc.want)
 		}
 	}
-	// The newest counts, whatever it is.
+	// The newest retraction counts, whatever its confidence is.
 	again := said("Ann likes green tea.", 600, now.Add(time.Hour))
 	again.Attestation = memproxy.ToolObserved
 	must.Do(t, s.Commit(ctx, memproxy.Entry{Retractions: []memproxy.Retraction{again}}))
@@ -57,7 +57,7 @@ func retractions(t *testing.T, s Life) {
 	if err := s.Commit(ctx, memproxy.Entry{Retractions: []memproxy.Retraction{{Author: "a\x00", Text: "x"}}}); err == nil {
 		t.Error("a hostile author was taken")
 	}
-	// An author cannot make the store grow without end.
+	// An author cannot make the store grow without limit.
 	var many []memproxy.Retraction
 	for i := range 1100 {
 		many = append(many, said(fmt.Sprintf("fact number %d of many", i), 100, now.Add(time.Duration(i+2)*time.Hour)))

@@ -81,7 +81,7 @@ func manyIDs(t *testing.T, s *ledger.Ledger) {
 		rows[i] = Row(id)
 	}
 	put(t, s, rows...)
-	ask := append([]string{"missing", ids[7]}, ids...) // one twice, one unknown
+	ask := append([]string{"missing", ids[7]}, ids...) // one id twice, one unknown id
 	got := owners(t, s, ask...)
 	if len(got) != len(ids) {
 		t.Fatalf("%d of %d found", len(got), len(ids))
@@ -102,7 +102,7 @@ func oddIDs(t *testing.T, s *ledger.Ledger) {
 	}
 }
 
-// hostile are strings that no store takes.
+// hostile returns strings that no store accepts.
 func hostile() []string {
 	return []string{"a\x00b", "\xff", "a\xc3", strings.Repeat("x", 1025)}
 }
@@ -217,7 +217,7 @@ func noted(t *testing.T, s *ledger.Ledger) {
 		r.Confidence = memproxy.PerMille(i)
 		must.Do(t, s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{r, Row("b")}}))
 	}
-	r.ID = "reused" // the store has its own copy
+	r.ID = "reused" // the store must have its own copy
 	must.Do(t, s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: nil}))
 	must.Do(t, s.Sync(t.Context()))
 	if got := owners(t, s, "a", "b"); got["a"].Confidence != 49 || len(got) != 2 {
@@ -239,7 +239,7 @@ func facts(t *testing.T, s *ledger.Ledger) {
 	event, deleted, nobody, foreign := Row("e"), Row("d"), Row("n"), Row("f")
 	event.Kind, deleted.Deleted, nobody.Actor, foreign.Scope.Tenant = memproxy.TargetEvent, true, "", "globex"
 	put(t, s, Row("a"), Row("b"), event, deleted, nobody, foreign)
-	put(t, s, Row("a")) // again
+	put(t, s, Row("a")) // a repetition
 	if got := record(t, s, "acme", "agent:dev"); got != (memproxy.Track{Facts: 2}) {
 		t.Errorf("got %+v", got)
 	}
@@ -251,8 +251,8 @@ func facts(t *testing.T, s *ledger.Ledger) {
 	}
 }
 
-// accepted: what waited and was let out counts for its author, once, and so does
-// what a person vouched for; what was never let out does not.
+// accepted: a memory that is released from review counts for its author once, and so
+// does one that a person promoted; one that was never released does not.
 func accepted(t *testing.T, s *ledger.Ledger) {
 	put(t, s, Row("a"), Row("b"), Row("c"), Row("d"))
 	change := func(id string, state memproxy.MemoryState, person bool) {
@@ -264,7 +264,7 @@ func accepted(t *testing.T, s *ledger.Ledger) {
 		change(id, memproxy.StatePending, false)
 	}
 	change("a", memproxy.StateUntrusted, false)
-	change("a", memproxy.StateValidated, false) // it was let out already
+	change("a", memproxy.StateValidated, false) // it was released already
 	change("b", memproxy.StateQuarantined, false)
 	change("d", memproxy.StateValidated, false)
 	if got := record(t, s, "acme", "agent:dev"); got != (memproxy.Track{Facts: 4, Accepted: 1, Validated: 2}) {
@@ -274,8 +274,8 @@ func accepted(t *testing.T, s *ledger.Ledger) {
 	if got := record(t, s, "acme", "agent:dev"); got != (memproxy.Track{Facts: 4, Accepted: 2, Validated: 3}) {
 		t.Errorf("got %+v", got)
 	}
-	// What is found sound again counts once, what is found wrong no more, and
-	// what still waits not at all.
+	// A memory that is validated again counts once, one that is flagged no longer counts,
+	// and one that still waits does not count.
 	change("a", memproxy.StateUntrusted, false)
 	change("a", memproxy.StateValidated, false)
 	change("d", memproxy.StateFlagged, false)

@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-// clockAhead: what a process whose clock was ten years ahead for a while had
-// claimed, put off or locked is over once the clock is right.
+// clockAhead: claims, delays and locks of a process whose clock was ten years ahead for
+// a while are over once the clock is right.
 func clockAhead(t *testing.T, l Life) {
 	const wrong, session = 10 * 365 * 24 * time.Hour, "session:agent:dev/ann/s"
 	ctx, v := t.Context(), Version("m", "text")
@@ -66,8 +66,9 @@ func clockAhead(t *testing.T, l Life) {
 	must.Get(l.Holds.Resolve(ctx, "h", memproxy.HoldApproved, memproxy.HoldResult{}))(t)
 }
 
-// oneClock: leases of processes that share a database go by its clock, so that one
-// whose own clock is ten minutes ahead takes nothing that another is at.
+// oneClock: leases of processes that share a database use the database's clock, so that
+// a process whose own clock is ten minutes ahead does not take over what another is
+// working on.
 func oneClock(t *testing.T, exec func(url, statement string), address string) {
 	url := Schema(t, address)
 	exec(url, `CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT pg_catalog.clock_timestamp() + interval ''1 day'''`)

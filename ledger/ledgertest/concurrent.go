@@ -9,9 +9,9 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-// concurrent has writers raise the confidence of their own rows while readers
-// look at all of them: nobody ever sees a row go back, pairs that are put
-// together are seen as put, and a writer reads what it wrote.
+// concurrent runs writers that raise the confidence of their own rows and readers of
+// all rows: no reader sees a row go back, pairs that are written together are read
+// together, and a writer reads what it wrote.
 func concurrent(t *testing.T, s *ledger.Ledger) {
 	const writers, readers, rounds = 8, 4, 40
 	pair := func(w, round int) []memproxy.Ownership {

@@ -16,8 +16,8 @@ func stateOf(id string, state memproxy.MemoryState) memproxy.StateChange {
 	return memproxy.StateChange{MemoryKey: mem(id), Tenant: "acme", State: state, Decision: "d"}
 }
 
-// entries: what one decision makes of its memories is there together, for whoever
-// asks this process at once, and what cannot be is not there at all.
+// entries: all changes of a decision become visible in this process together and at
+// once; an entry that cannot be stored changes nothing.
 func entries(t *testing.T, l Life) {
 	ctx := t.Context()
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Queued: true,
@@ -25,7 +25,7 @@ func entries(t *testing.T, l Life) {
 		Versions: []memproxy.Version{Version("m", "changed")},
 		States:   []memproxy.StateChange{stateOf("m", memproxy.StateFlagged)},
 	}))
-	history := must.Get(l.History(ctx, mem("m"), 0, 10))(t) // whoever asks waits for it
+	history := must.Get(l.History(ctx, mem("m"), 0, 10))(t) // the query waits until the entry is committed
 	if len(history) != 2 || history[0].Op != memproxy.OpUpdate || history[0].Before != hash("was there") || history[1].Op != memproxy.OpSeal {
 		t.Errorf("history %+v", history)
 	}
@@ -53,7 +53,7 @@ func entries(t *testing.T, l Life) {
 	if records, err := ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "n"); err != nil || len(records) != 0 {
 		t.Errorf("half of it is kept: %+v, %v", records, err)
 	}
-	// Over an owner that another process replaced or deleted, nothing is applied.
+	// If another process replaced or deleted an owner, nothing is applied.
 	one, other, gone := Row("born"), Row("born"), Row("born")
 	one.Decision, other.Decision, gone.Deleted = "d-one", "d-other", true
 	must.Do(t, l.Other.Commit(ctx, memproxy.Entry{Seen: []memproxy.Ownership{Row("born")}, Owners: []memproxy.Ownership{other}}))
@@ -67,7 +67,7 @@ func entries(t *testing.T, l Life) {
 		t.Errorf("a stale entry was applied: %+v, %v", records["born"].Owner, err)
 	}
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Seen: []memproxy.Ownership{other}, Owners: []memproxy.Ownership{one}}))
-	// Many at a time share transactions and one chain.
+	// Many concurrent entries share transactions and one chain.
 	var all sync.WaitGroup
 	for i := range 60 {
 		all.Go(func() {
@@ -79,14 +79,13 @@ func entries(t *testing.T, l Life) {
 		})
 	}
 	all.Wait()
-	must.Do(t, l.Sync(ctx)) // another process finds it once it is committed
+	must.Do(t, l.Sync(ctx)) // another process sees it once it is committed
 	if report := sound(t, l); report.Checked != 63 {
 		t.Errorf("%d records, want 63", report.Checked)
 	}
 }
 
-// sweeps: a deletion of a scope ends the histories in it, once, and says whose
-// memories they were also of a second one, which finds none.
+// sweeps: a deletion of a scope ends the histories in it once; a second one finds none.
 func sweeps(t *testing.T, l Life) {
 	ctx := t.Context()
 	for _, id := range []string{"m", "n", "bobs"} {

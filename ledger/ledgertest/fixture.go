@@ -16,8 +16,9 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// Fixtures of schema 11 with every kind of row, made at a729c69 by testdata/a729c69.go.txt
-// as a test of package ledger; the second is what pg_dump --inserts says of a database.
+// Fixtures of schema 11 with every kind of row, made at a729c69 by
+// testdata/a729c69.go.txt as a test of package ledger. The second is the output of
+// pg_dump --inserts.
 var (
 	//go:embed testdata/a729c69.db.gz
 	oldFile []byte
@@ -25,7 +26,7 @@ var (
 	oldPostgres []byte
 )
 
-// OldFile is a ledger file that a729c69 wrote.
+// OldFile returns a ledger file that a729c69 wrote.
 func OldFile(t testing.TB) []byte { return unzip(t, oldFile) }
 
 func unzip(t testing.TB, zipped []byte) []byte {
@@ -35,7 +36,7 @@ func unzip(t testing.TB, zipped []byte) []byte {
 	return b
 }
 
-// OldOptions open the fixtures.
+// OldOptions returns options that open the fixtures.
 func OldOptions(t testing.TB) ledger.Options {
 	t.Helper()
 	k := must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(t)
@@ -44,7 +45,7 @@ func OldOptions(t testing.TB) ledger.Options {
 	return ledger.Options{Vault: Vault(t, k), Clock: later.Now, Timeout: time.Minute, KeepVersions: 3}
 }
 
-// RunOld checks that a ledger has what the fixtures hold.
+// RunOld checks that a ledger has the content of the fixtures.
 func RunOld(t *testing.T, l *ledger.Ledger) {
 	t.Helper()
 	ctx := t.Context()
@@ -97,7 +98,7 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 	if want := []string{"h0 pending true true", "h1 approved true true", "h2 rejected true true", "h3 pending true true"}; err != nil || !slices.Equal(waiting, want) {
 		t.Errorf("holds %q, %v", waiting, err)
 	}
-	for i, who := range []string{"human:bob", "human:ann"} { // the stored vote is for no text, and does not count
+	for i, who := range []string{"human:bob", "human:ann"} { // the stored vote is not for a text and does not count
 		if tally, err := l.Promote(ctx, mem("m3"), memproxy.Review{Reviewer: who, Note: "so did I", Need: 2}); err != nil || tally.Settled != (i == 1) {
 			t.Errorf("the vote of %s: %+v, %v", who, tally, err)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-// takenDown: what a backend held is known by its hashes, once, and how far that
-// is survives; the seal ends it.
+// takenDown: the content of a backend is recorded once, by its hashes. The progress
+// survives a restart, and the seal ends it.
 func takenDown(t *testing.T, l Life) {
 	if _, begun, err := l.Backends.Sealing(t.Context(), "mem0"); begun || err != nil {
 		t.Errorf("before: %v, %v", begun, err)
@@ -54,7 +54,7 @@ func takenDown(t *testing.T, l Life) {
 	}
 }
 
-// claimed: one process at a time has a claim; who has it may prolong it.
+// claimed: one process at a time has a claim, and that process may extend it.
 func claimed(t *testing.T, l Life) {
 	claim := func(by *ledger.Ledger, name, holder string, want bool) {
 		t.Helper()

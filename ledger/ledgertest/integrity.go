@@ -16,8 +16,8 @@ func cast(t *testing.T, l Life, id string, code memproxy.ReasonCode) int {
 	return n
 }
 
-// doubted: what speaks against a memory stays next to its state, until nothing
-// does or a text through the proxy takes the other's place.
+// doubted: an integrity flag is independent of a memory's state. It stays until it is
+// cleared or a text that was written through the proxy replaces the flagged one.
 func doubted(t *testing.T, l Life) {
 	set(t, l, "m", memproxy.StateValidated)
 	if n := cast(t, l, "m", memproxy.IntegrityMismatch); n != 1 {
@@ -51,8 +51,8 @@ func doubted(t *testing.T, l Life) {
 	}
 }
 
-// breached: a break is kept, and until a person accepts it doubts what is behind it and what
-// comes later.
+// breached: a breach is stored and flags the memories with records after it, later ones
+// included, until a person accepts it.
 func breached(t *testing.T, l Life) {
 	for i := range 4 {
 		must.Get(l.Append(t.Context(), Version(fmt.Sprint("m", i), "text")))(t)
@@ -87,7 +87,8 @@ func breached(t *testing.T, l Life) {
 		t.Errorf("%+v, %v", none, err)
 	}
 
-	// A person accepts it: what was behind it counts again, and what comes later.
+	// A person accepts the breach: the flags are cleared, and later versions are not
+	// flagged.
 	text := memproxy.ChainFault{Class: memproxy.FaultText, Tenant: "acme", Position: 4, MemoryKey: mem("m3"), Detail: "the text is gone"}
 	end, cleared, err := l.Chains.Accept(t.Context(), "acme", []memproxy.ChainFault{f, text})
 	must.Do(t, err)
@@ -113,7 +114,7 @@ func breached(t *testing.T, l Life) {
 	}
 }
 
-// backendSealed: of which backends everything is known.
+// backendSealed: sealed backends are stored.
 func backendSealed(t *testing.T, l Life) {
 	is := func(backend string) bool {
 		t.Helper()

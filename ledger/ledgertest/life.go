@@ -14,16 +14,16 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// Clock is a time that a test moves. It is safe for concurrent use.
+// Clock is a clock that a test sets. It is safe for concurrent use.
 type Clock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-// NewClock returns a clock that is at noon of some day.
+// NewClock returns a clock that shows noon of a fixed day.
 func NewClock() *Clock { return &Clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
 
-// Now is the clock's time. Each call moves it by a microsecond, as time does.
+// Now returns the clock's time. Each call advances it by a microsecond.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -31,7 +31,7 @@ func (c *Clock) Now() time.Time {
 	return c.now
 }
 
-// Pass moves the clock.
+// Pass advances the clock.
 func (c *Clock) Pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,8 +47,7 @@ func Key(t testing.TB) keys.Key {
 	return k
 }
 
-// Vault returns a vault under some keys, the first of which encrypts; without
-// any, under a new one.
+// Vault returns a vault with some keys, the first of which encrypts, or with a new key.
 func Vault(t testing.TB, under ...keys.Key) *keys.Vault {
 	t.Helper()
 	if len(under) == 0 {
@@ -58,18 +57,18 @@ func Vault(t testing.TB, under ...keys.Key) *keys.Vault {
 	return v
 }
 
-// Life is a ledger with the clock that it goes by.
+// Life is a ledger with its clock.
 type Life struct {
 	*ledger.Ledger
 	Clock *Clock
-	// Other is a second ledger on the same store, where the store is shared;
-	// else the same one.
+	// Other is a second ledger on the same store if the store is shared, else the same
+	// ledger.
 	Other *ledger.Ledger
 }
 
-// RunLife checks the life of a memory after the verdict: holds, states,
-// versions, corrections, sessions, notices. Open returns a new, empty store
-// with the options, twice if it is shared, and closes it at the end.
+// RunLife tests holds, states, versions, corrections, sessions and notices. Open
+// returns a new, empty store with the options, twice if it is shared, and closes it at
+// the end.
 func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *ledger.Ledger)) {
 	for _, c := range []struct {
 		name string

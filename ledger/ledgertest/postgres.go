@@ -17,8 +17,8 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-// RunPostgres checks both contracts on a Postgres database, each case in a
-// schema of its own, which it drops.
+// RunPostgres tests both contracts on a Postgres database, each case in a schema of its
+// own, which is dropped afterwards.
 func RunPostgres(t *testing.T, address string) {
 	t.Run("Run", func(t *testing.T) {
 		Run(t, func(t *testing.T) *ledger.Ledger {
@@ -34,7 +34,7 @@ func RunPostgres(t *testing.T, address string) {
 	t.Run("Open", func(t *testing.T) { postgresOpens(t, address) })
 }
 
-// OpenPostgres opens a ledger for the length of the test.
+// OpenPostgres opens a ledger until the end of the test.
 func OpenPostgres(t testing.TB, opt ledger.Options) *ledger.Ledger {
 	t.Helper()
 	l := must.Get(ledger.Open(opt))(t)
@@ -42,8 +42,8 @@ func OpenPostgres(t testing.TB, opt ledger.Options) *ledger.Ledger {
 	return l
 }
 
-// Schema makes an empty schema for the length of the test and returns the URL
-// of a database whose tables are in it.
+// Schema creates an empty schema until the end of the test and returns the URL of the
+// database with that schema.
 func Schema(t testing.TB, address string) string {
 	t.Helper()
 	db := must.Get(sql.Open("pgx", address))(t)
@@ -64,7 +64,7 @@ func Schema(t testing.TB, address string) string {
 	return u.String()
 }
 
-// postgresOpens checks what is special about opening a shared store.
+// postgresOpens tests opening a shared store.
 func postgresOpens(t *testing.T, address string) {
 	exec := func(url, statement string) {
 		t.Helper()
@@ -122,13 +122,13 @@ func postgresOpens(t *testing.T, address string) {
 		opt.URL = Schema(t, address)
 		exec(opt.URL, string(unzip(t, oldPostgres)))
 		want := ledger.Plan{From: 11, To: 22}
-		for range 2 { // to tell what a start would do does not do it
+		for range 2 { // Rehearse must not migrate
 			plan, err := ledger.Rehearse(t.Context(), opt)
 			if err != nil || plan != want {
 				t.Errorf("rehearsed: %+v, %v", plan, err)
 			}
 		}
-		exec(opt.URL, `CREATE TABLE sealing (a INT)`) // in the way of the migration
+		exec(opt.URL, `CREATE TABLE sealing (a INT)`) // makes the migration fail
 		if _, err := ledger.Open(opt); err == nil {
 			t.Error("it was migrated over another table")
 		}
@@ -186,7 +186,7 @@ func postgresOpens(t *testing.T, address string) {
 	})
 }
 
-// columns are those of all tables, in order, and the indexes.
+// columns lists the columns and indexes of all tables, in order.
 func columns(t *testing.T, address string) string {
 	t.Helper()
 	db := must.Get(sql.Open("pgx", address))(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// rollbacks: one of a memory at a time; what is begun is claimed by one once
-// its lease is over; it ends with its version or without, once.
+// rollbacks: a memory has one rollback at a time. A rollback in progress is claimed
+// once after its lease, and ends once, with or without a version.
 func rollbacks(t *testing.T, l Life) {
 	ctx := t.Context()
 	v := Version("m", "text")
@@ -66,8 +66,8 @@ func rollbacks(t *testing.T, l Life) {
 	}
 }
 
-// foundTexts: what was in the backend and no version has is kept; what one
-// has is not told again.
+// foundTexts: a text that is in the backend and in no version is recorded; a text that
+// is in a version is not recorded again.
 func foundTexts(t *testing.T, l Life) {
 	ctx := t.Context()
 	found := func(text string) {
@@ -84,8 +84,8 @@ func foundTexts(t *testing.T, l Life) {
 	if err != nil || len(vs) != 3 || vs[0].Op != memproxy.OpSeal || vs[0].Actor != "" || vs[0].Attestation != memproxy.AttestationUnknown {
 		t.Errorf("%+v %v", vs, err)
 	}
-	// An edit that is found again, by a process that took up what another had
-	// left, is that one; the same text over another is a new one.
+	// An edit that is found again, by a process that resumed another's work, is the same
+	// edit; the same text after another one is a new edit.
 	edit := Version("e", "b")
 	edit.Op, edit.Before = memproxy.OpSelfEdit, hash("a")
 	for i, before := range []string{"a", "a", "c"} {

@@ -35,7 +35,7 @@ func sessionLocks(t *testing.T, l Life) {
 	}
 	isLocked(false)
 	note(event("d1", memproxy.Deny, memproxy.PolicyForbid), false)
-	note(event("d1", memproxy.Deny, memproxy.PolicyForbid), false) // the same once more
+	note(event("d1", memproxy.Deny, memproxy.PolicyForbid), false) // a repetition
 	note(event("d2", memproxy.Hold, memproxy.PolicyForbid), false)
 	note(event("d3", memproxy.Deny, memproxy.PolicyForbid, memproxy.TrustClamped), false)
 	isLocked(false)
@@ -72,7 +72,7 @@ func sessionLocks(t *testing.T, l Life) {
 	}
 }
 
-// sessionWindows: rejections that count within a window only.
+// sessionWindows: a caller's rejections count within a window only.
 func sessionWindows(t *testing.T, l Life) {
 	n := 0
 	note := func(want bool) {
@@ -100,14 +100,14 @@ func sessionWindows(t *testing.T, l Life) {
 			l.Clock.Pass(time.Second)
 		}
 	}
-	for range 9 { // an unlocked one begins anew
+	for range 9 { // counting begins anew after an unlock
 		note(false)
 	}
 	note(true)
 }
 
-// sessionLocksEnd: a lock lasts an hour from the last rejection that counted,
-// and counting begins anew.
+// sessionLocksEnd: a lock ends an hour after the last rejection that counted, and
+// counting begins anew.
 func sessionLocksEnd(t *testing.T, l Life) {
 	for _, id := range []string{"session:agent:dev/ann/s", "caller:agent:dev/ann", "caller:agent:dev"} {
 		limit := memproxy.DefaultLockLimits().Of(memproxy.SessionKeyOf(id).Kind)
@@ -153,8 +153,8 @@ func sessionLocksEnd(t *testing.T, l Life) {
 	}
 }
 
-// sessionLists: what is locked is listed with whose it is, why and until when;
-// one principal's lock is none of another's.
+// sessionLists: locked records are listed with their principal, reasons and end; a
+// principal's lock does not affect another principal.
 func sessionLists(t *testing.T, l Life) {
 	note := func(tenant, id, principal string, times int) {
 		t.Helper()
@@ -246,8 +246,8 @@ func sessionLists(t *testing.T, l Life) {
 	}
 }
 
-// sessionEnds: a session in which nothing happens ends, is reported once, and is
-// forgotten later, unless it is locked.
+// sessionEnds: an idle session ends, is reported once, and is deleted later, unless it
+// is locked.
 func sessionEnds(t *testing.T, l Life) {
 	ctx := t.Context()
 	note := func(id string, verdict memproxy.Verdict, decisions ...string) {
@@ -298,8 +298,8 @@ func sessionEnds(t *testing.T, l Life) {
 	}
 }
 
-// sessionsOfUsers: one event counts in all of its records, and what comes in while
-// an end user's record is locked adds nothing to the caller's.
+// sessionsOfUsers: one event counts in all of its records. While an end user's record
+// is locked, events do not count in the caller's.
 func sessionsOfUsers(t *testing.T, l Life) {
 	for i := range 100 {
 		locked, err := l.NoteSession(t.Context(), event(fmt.Sprint("d", i), memproxy.Deny, memproxy.ScreenRisk), "session:a/ann/s", "caller:a/ann", "caller:a")

@@ -17,7 +17,7 @@ func set(t *testing.T, l Life, id string, state memproxy.MemoryState, from ...me
 	return n
 }
 
-// status is the status as every ledger of the store sees it.
+// status returns the status, which every ledger of the store must see.
 func status(t *testing.T, l Life, id string) memproxy.Status {
 	t.Helper()
 	got := must.Get(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, id))(t)
@@ -32,7 +32,7 @@ func statesSet(t *testing.T, l Life) {
 	if st := status(t, l, "m1"); st.State != "" {
 		t.Errorf("nothing is recorded, got %+v", st)
 	}
-	set(t, l, "m1", memproxy.StateQuarantined) // after the absence was looked up
+	set(t, l, "m1", memproxy.StateQuarantined) // after its absence was looked up
 	st := status(t, l, "m1")
 	if st.State != memproxy.StateQuarantined || st.Reason != "because" || st.Decision != "d-m1" || st.Rules != "p1" || st.Changed.IsZero() {
 		t.Errorf("got %+v", st)
@@ -209,7 +209,7 @@ func contested(t *testing.T, l Life) {
 	d := memproxy.Dissent{Text: "the sky is green", SHA256: "ab", Correction: memproxy.Correction{
 		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Trust: memproxy.TrustAnonymous, Decision: "d1", Reason: "thinks so"}}
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
-	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}})) // the same once more
+	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}})) // a repetition
 	d.Decision, d.Text = "d2", "the sky is red"
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
 	if st := status(t, l, "m"); !st.Contested || st.State != memproxy.StateUntrusted {
@@ -223,8 +223,8 @@ func contested(t *testing.T, l Life) {
 	if err != nil || len(who) != 1 || !who["m"].Status.Contested || who["m"].Owner.Actor != "agent:dev" || who["m"].Status.Attestation != "" {
 		t.Errorf("records %+v, %v", who, err)
 	}
-	// The last word on the write that dissents is the last word on the dissent, and
-	// the last dissent's end that of the contest.
+	// A final decision on the write closes its dissent, and the last closed dissent ends
+	// the contest.
 	put(t, l.Ledger, Row("n"))
 	d.ID = "n"
 	for _, d.Decision = range []string{"rejected", "failed", "resolved", "approved"} {
@@ -235,7 +235,7 @@ func contested(t *testing.T, l Life) {
 	if st := status(t, l, "n"); !st.Contested {
 		t.Error("one dissent is still open")
 	}
-	for _, id := range [...]string{"failed", "resolved"} { // the backend refused it, or nobody knows
+	for _, id := range [...]string{"failed", "resolved"} { // the backend refused it, or the outcome is unknown
 		must.Get(l.Holds.Approve(ctx, id, by("human:ann")))(t)
 		claim := must.Get(l.Holds.Claim(ctx, id, time.Minute))(t)
 		if id == "failed" {
@@ -299,8 +299,8 @@ func promoted(t *testing.T, l Life) {
 	set(t, l, "gone", memproxy.StateExpired)
 	wantErr(t, "an expired one", errOf(l.Promote(ctx, mem("gone"), by("human:ann"))), ledger.ErrState)
 	wantErr(t, "a promoted one", errOf(l.Promote(ctx, mem("m"), by("human:ann"))), ledger.ErrState)
-	// What was decided stays, whatever is noted of the same text, until another
-	// is there.
+	// A person's decision stays in force, whatever the rules say of the same text, until
+	// the text changes.
 	must.Get(l.SetState(ctx, memproxy.StateChange{MemoryKey: mem("m"), State: memproxy.StateQuarantined, Rules: "p9"}))(t)
 	if st := status(t, l, "m"); st.State != memproxy.StateValidated || st.CurrentRules != memproxy.StateQuarantined || st.Rules != "p9" || st.Attestation != memproxy.HumanConfirmed {
 		t.Errorf("the rules undid it: %+v", st)
@@ -370,7 +370,7 @@ func inventory(t *testing.T, l Life) {
 			got, after = got+row.ID, row.ID
 		}
 	}
-	if got != "Cad" { // by bytes in every store
+	if got != "Cad" { // all stores compare by bytes
 		t.Errorf("inventory %q", got)
 	}
 }

@@ -1,8 +1,7 @@
-// Package ledgertest is the contract of a ledger. It promises that a store
-// which passes Run can be behind the gate: what was put is found, what is
-// not known is absent, one odd id does not spoil a lookup, writers and readers
-// do not see each other's halves, and a closed store says so. RunLife is the
-// contract of everything that comes after: holds, states, versions, sessions.
+// Package ledgertest is the contract of a ledger. A store that passes Run can serve the
+// gate: what was written is found, what is unknown is absent, one malformed id does not
+// fail a lookup, writers and readers see no partial entries, and a closed store returns
+// an error. RunLife is the contract of holds, states, versions and sessions.
 package ledgertest
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-// Run checks the contract. Open returns a new, empty store; Run closes it.
+// Run tests the contract. Open returns a new, empty store; Run closes it.
 func Run(t *testing.T, open func(*testing.T) *ledger.Ledger) {
 	for _, c := range []struct {
 		name string
@@ -52,7 +51,7 @@ func Run(t *testing.T, open func(*testing.T) *ledger.Ledger) {
 	}
 }
 
-// Row returns a full row of a memory.
+// Row returns a complete row of a memory.
 func Row(id string) memproxy.Ownership {
 	return memproxy.Ownership{
 		Backend: "mem0", Kind: memproxy.TargetMemory, ID: id,

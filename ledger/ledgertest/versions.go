@@ -37,7 +37,7 @@ func appendAll(t *testing.T, l Life, vs ...memproxy.Version) []memproxy.Version 
 	return out
 }
 
-// sound wants the tenant's chain without a fault.
+// sound expects the tenant's chain to have no fault.
 func sound(t *testing.T, l Life) memproxy.ChainReport {
 	t.Helper()
 	report, err := l.Other.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true})
