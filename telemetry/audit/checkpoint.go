@@ -10,7 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// checkpoint signs the tree's size and root.
+// checkpoint returns a signed note with the tree's size and root.
 func (p *publisher) checkpoint(size uint64, root tlog.Hash) ([]byte, error) {
 	text := p.opt.Origin + "\n" + strconv.FormatUint(size, 10) + "\n" + root.String() + "\n"
 	msg, err := note.Sign(&note.Note{Text: text}, p.signer)

@@ -16,7 +16,7 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// committer is the writer: it appends the queue to the journal, with one sync for
+// committer is the writer. It appends the queue to the journal, with one fsync for
 // everything that waits.
 type committer struct {
 	opt      *Options
@@ -50,7 +50,7 @@ func (c *committer) run(stop <-chan struct{}) {
 		case <-stop:
 			closing = true
 		}
-		// Callers that are about to join the group get to the queue first: groups are
+		// Callers that are about to join the group get to the queue first. Groups are then
 		// larger, and a write costs less (docs/performance.md).
 		runtime.Gosched()
 		batch := c.queue.takeAll(c.spare)
@@ -62,9 +62,9 @@ func (c *committer) run(stop <-chan struct{}) {
 	}
 }
 
-// commit makes a batch durable and releases its callers. A batch that crosses the
-// end of a bundle needs two frames, in two files. With an error it returns the items
-// that are left.
+// commit makes a batch durable and releases its callers. A batch that crosses the end
+// of a bundle needs two frames, in two files. With an error it returns the items that
+// were not committed.
 func (c *committer) commit(batch []*item) (left []*item, err error) {
 	if err := c.mend(); err != nil {
 		return batch, err
@@ -75,7 +75,7 @@ func (c *committer) commit(batch []*item) (left []*item, err error) {
 	if err := c.progress.lagging(); err != nil {
 		return batch, err
 	}
-	t := c.progress.tip // only this goroutine moves it
+	t := c.progress.tip // only this goroutine changes it
 	if now := c.opt.Clock(); now.After(t.time) {
 		t.time = now
 	}
@@ -136,8 +136,8 @@ func (c *committer) append(t tip, it *item, part int) tip {
 	return t
 }
 
-// flush makes the frame durable and moves the tip after it. After an error the
-// content of the journal after the tip is undefined: mend writes it again.
+// flush makes the frame durable and advances the tip. After an error the content of the
+// journal after the tip is undefined, and mend writes it again.
 func (c *committer) flush(t tip) (err error) {
 	defer func() { c.progress.wrote(err) }()
 	payload := len(c.frame.buf)
@@ -147,7 +147,7 @@ func (c *committer) flush(t tip) (err error) {
 	if fresh {
 		c.offset = 0
 		if c.journal = c.reserve.take(n); c.journal != nil {
-			fresh = false // its name is durable
+			fresh = false // the file's name is durable
 		} else if c.journal, err = durable.Open(c.disk.path(journalPath(n)), os.O_WRONLY|os.O_CREATE|os.O_TRUNC); err != nil {
 			return fmt.Errorf("audit: %w", err)
 		}
@@ -181,10 +181,10 @@ func (c *committer) flush(t tip) (err error) {
 	return nil
 }
 
-// inPlace returns an error if a path no longer names the open file: the directory
-// was moved, or replaced by an earlier copy, while the log was running, and what is
-// written to the file would be lost with the process. mend writes the journal again
-// under its path.
+// inPlace returns an error if a path no longer names the open file: the directory was
+// moved, or replaced by an earlier copy, while the log was running. What is written to
+// such a file would be lost with the process. mend writes the journal again under its
+// path.
 func inPlace(f *os.File, path string) error {
 	named, err := os.Stat(path)
 	open, closed := f.Stat()
@@ -197,16 +197,16 @@ func inPlace(f *os.File, path string) error {
 	return nil
 }
 
-// fact is a durable record that is to be passed to the hook.
+// fact is a durable record to be passed to the hook.
 type fact struct {
 	index  uint64
 	event  memproxy.Event
 	record []byte
 }
 
-// collect gathers the frame's records for the hook, in the bundle's own memory. The
-// items belong to their callers again once those are released, and callers do not
-// wait for the hook.
+// collect gathers the frame's records for the hook. They point into the bundle's
+// memory, because the items are reused once their callers are released, and callers do
+// not wait for the hook.
 func (c *committer) collect(b *bundle) {
 	rest := b.buf[len(b.buf)-(len(c.frame.buf)-frameHeader-frameTrailer):]
 	for i, it := range c.owners {
@@ -234,8 +234,8 @@ func (c *committer) release(batch []*item) {
 	c.facts = c.facts[:0]
 }
 
-// refuse answers the callers of a batch that was not written. Notes have no waiting
-// caller, so they are kept for the next attempt.
+// refuse answers the callers of a batch that was not written with the error. Notes have
+// no waiting caller, so they are kept for the next attempt.
 func (c *committer) refuse(batch []*item, err error) {
 	var notes []*item
 	for _, it := range batch {
@@ -248,9 +248,9 @@ func (c *committer) refuse(batch []*item, err error) {
 	c.queue.putBack(notes)
 }
 
-// mend replaces a journal that failed: the durable records are written to a new
-// file, which takes the old one's name. After a failed sync the old file's content
-// on disk is unknown.
+// mend replaces a journal that failed: it writes the durable records to a new file,
+// which takes the old one's name. After a failed fsync the content of the old file on
+// disk is unknown.
 func (c *committer) mend() error {
 	n, b, why := c.progress.damage()
 	if why == nil {

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// datasync makes a file's content durable without its times, which would cost another
-// commit of the file system.
+// datasync makes a file's content durable without its timestamps, which would cost
+// another commit of the file system.
 func datasync(f *os.File) error {
 	for {
 		err := syscall.Fdatasync(int(f.Fd()))

@@ -13,25 +13,25 @@ import (
 // version is the record format, docs/audit-format.md.
 const version = 1
 
-// A body is an event as canonical JSON, without the members that only the writer
-// knows. Callers encode their own events, so that the single writer has little to
-// do; the writer splices its three members in at their sorted positions.
+// A body is an event as canonical JSON, without the members that only the writer knows.
+// Callers encode their own events, so that the single writer has little to do: it
+// inserts its three members at their sorted positions.
 type body struct {
 	buf []byte
-	// index, prev and time are where the members of those names go.
+	// index, prev and time are the offsets at which those members are inserted.
 	index, prev, time int
 }
 
-// place is the position of a record among those of the same event.
+// place describes a record among those of the same event.
 type place struct {
 	part, parts int   // 1 of 1 for nearly every event
-	keptFrom    int64 // of a prune record: the first index that stays; else -1
+	keptFrom    int64 // first index that a prune record keeps, else -1
 }
 
 // whole is the place of an event that fits one record.
 var whole = place{part: 1, parts: 1, keptFrom: -1}
 
-// writer appends members of one object, comma first but for the first one.
+// writer appends members of one object, separated by commas.
 type writer struct {
 	b    []byte
 	bare bool // the object is still empty
@@ -99,8 +99,8 @@ func listOf[T ~string](w *writer, key string, values []T) {
 	w.b = append(w.b, ']')
 }
 
-// objects writes a list of n objects, unless it is empty. The body of the loop over
-// the result writes the members of each.
+// objects writes a list of n objects, unless n is 0. The loop over the result writes
+// the members of each object.
 func (w *writer) objects(key string, n int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if n == 0 {
@@ -122,7 +122,7 @@ func (w *writer) objects(key string, n int) iter.Seq[int] {
 	}
 }
 
-// encode appends an event to buf. Members are sorted by name; empty, zero or
+// encode appends an event to buf. Members are sorted by name. Empty, zero and
 // inapplicable members are omitted.
 func encode(buf []byte, ev *memproxy.Event, at place) body {
 	w := writer{b: append(buf[:0], '{'), bare: true}
@@ -240,8 +240,8 @@ func (w *writer) reasons(rs []memproxy.Reason) {
 	}
 }
 
-// facts are written as an object even if it is empty, which means that nothing was
-// special; without facts it is omitted.
+// facts writes an object even if it is empty, which means that nothing was special. It
+// is omitted if there are no facts.
 func (w *writer) facts(f *memproxy.Facts) {
 	if f == nil {
 		return
@@ -306,7 +306,7 @@ func (w *writer) budget(lines []memproxy.LineState) {
 	}
 }
 
-// maxWriterMembers bounds the size of the members that splice adds.
+// maxWriterMembers bounds the size of the members that splice inserts.
 const maxWriterMembers = len(`,"index":9007199254740991,"prev_hash":"","time":"2006-01-02T15:04:05.000000000Z"`) + 2*tlog.HashSize
 
 // splice writes the record: the body with the writer's own members.

@@ -7,8 +7,8 @@ func requested(ev *memproxy.Event) bool {
 	return ev.Decision != "" || ev.Type == memproxy.EventDecision || ev.Type == memproxy.EventOutcome
 }
 
-// ruled reports whether an event has a verdict: a request's has, an act's once it is
-// completed, and changes of memories' histories have none.
+// ruled reports whether an event has a verdict. Requests have one, acts once they are
+// completed. Changes of memories' histories have none.
 func ruled(ev *memproxy.Event) bool {
 	switch ev.Type {
 	case memproxy.EventVersion, memproxy.EventCompaction, memproxy.EventPurge:

@@ -30,13 +30,13 @@ const (
 	tileHeight = 8   // log2 of tileWidth
 )
 
-// tilePath is the C2SP path of tile n at a level; width 0 or 256 means a full tile.
+// tilePath returns the C2SP path of tile n at a level. Width 0 or 256 means a full tile.
 func tilePath(level int, n int64, width int) string {
 	path := tlog.Tile{H: tileHeight, L: level, N: n, W: cmp.Or(width, tileWidth)}.Path()
 	return "tile/" + strings.TrimPrefix(path, "tile/8/") // the height is always the same
 }
 
-// bundlePath is the C2SP path of an entry bundle, which tlog calls data.
+// bundlePath returns the C2SP path of an entry bundle, which tlog calls data.
 func bundlePath(n int64, width int) string {
 	return strings.Replace(tilePath(-1, n, width), "data", "entries", 1)
 }
@@ -44,11 +44,11 @@ func bundlePath(n int64, width int) string {
 func journalPath(bundle int64) string { return fmt.Sprintf("%s/%012d", journalDir, bundle) }
 func archivePath(size uint64) string  { return fmt.Sprintf("%s/%020d", archiveDir, size) }
 
-// disk writes files below root.
+// disk writes files below the directory root.
 type disk struct {
 	root  string
 	sync  func(*os.File) error
-	named *sync.Map // directories whose own names are durable, and partial files that are in place
+	named *sync.Map // directories whose names are durable, and partial files that were written
 }
 
 func newDisk(root string, syncs func(*os.File) error) disk {
@@ -58,7 +58,7 @@ func newDisk(root string, syncs func(*os.File) error) disk {
 func (d disk) path(name string) string { return filepath.Join(d.root, filepath.FromSlash(name)) }
 
 // replace atomically replaces the content of a file. If synced, the content is durable
-// before it gets its name; syncing the directory is left to the caller.
+// before it gets its name. Syncing the directory is left to the caller.
 func (d disk) replace(name string, content []byte, synced bool) error {
 	path := d.path(name)
 	f, err := durable.Open(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
@@ -87,8 +87,8 @@ func (d disk) replace(name string, content []byte, synced bool) error {
 	return nil
 }
 
-// once writes a partial file, unless this process did: its name says how much of the log
-// it holds, so that its content never changes.
+// once writes a partial file, unless this process has written it. The content of a
+// partial file never changes, because its name says how much of the log it holds.
 func (d disk) once(name string, content []byte) error {
 	if _, there := d.named.Load(name); there {
 		return nil
@@ -100,8 +100,8 @@ func (d disk) once(name string, content []byte) error {
 	return err
 }
 
-// syncDir makes the names in a directory durable, and the directory's own name up to
-// the root, which is synced only once.
+// syncDir makes the names in a directory durable, and, once, the directory's own name
+// up to the root.
 func (d disk) syncDir(name string) error {
 	dir := d.path(name)
 	f, err := os.Open(dir)

@@ -7,9 +7,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// inert replaces names that callers chose: a record contains no text of a caller. Names
-// that are not plain identifiers become hashes, and so do JSON members that neither API
-// has.
+// inert replaces names that callers chose, because a record must not contain text of a
+// caller. Names that are not plain identifiers become hashes, and so do JSON members
+// that neither API has.
 func inert(ev memproxy.Event) memproxy.Event {
 	ev.Session = memproxy.InertSession(ev.Session)
 	ev.Method = memproxy.InertMethod(ev.Method)
@@ -46,7 +46,7 @@ func inert(ev memproxy.Event) memproxy.Event {
 	return ev
 }
 
-// each maps a list; it returns the list itself if nothing changes.
+// each maps a list. It returns the list itself if nothing changes.
 func each[T comparable](list []T, as func(T) T) []T {
 	var own []T
 	for i, v := range list {
@@ -63,7 +63,7 @@ func each[T comparable](list []T, as func(T) T) []T {
 	return list
 }
 
-// inertPointer is a JSON pointer as recorded: "/metadata/tag" becomes
+// inertPointer returns the recorded form of a JSON pointer: "/metadata/tag" becomes
 // "/metadata/sha256:…".
 func inertPointer(ptr string) string {
 	if ptr == "" {
@@ -97,7 +97,7 @@ func inertPointer(ptr string) string {
 
 func isIndex(s string) bool { return len(s) < 10 && strings.Trim(s, "0123456789") == "" }
 
-// eachPart maps what is between the slashes of a text.
+// eachPart maps the parts of a text between slashes.
 func eachPart(text string, as func(string) string) string {
 	for part := range strings.SplitSeq(text, "/") {
 		if as(part) != part {

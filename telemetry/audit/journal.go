@@ -12,16 +12,16 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// The journal holds the records that are durable and not yet all signed, one
-// file for each bundle of 256. A commit appends one frame:
+// The journal holds the records that are durable and not all signed yet, one file for
+// each bundle of 256. A commit appends one frame, in big endian:
 //
 //	"mpj1" | first index, 8 | records, 4 | payload length, 4 | payload | mac, 32 | crc32c, 4
 //
-// in big endian. The payload is the records as stored in the entry bundle. The mac
-// is keyed, over the first index, the number of records and the leaf hash of the
-// last, which covers all earlier records by prev_hash; it is checked when a log is
-// opened, so that nobody can append records after the last checkpoint while the
-// writer is stopped. The checksum finds torn frames, and needs no key.
+// The payload is the records as stored in the entry bundle. The mac is a keyed hash
+// over the first index, the number of records and the leaf hash of the last record,
+// which covers all earlier records by prev_hash. It is checked when a log is opened, so
+// that nobody can append records after the last checkpoint while the writer is stopped.
+// The checksum detects torn frames without the key.
 const (
 	frameMagic   = "mpj1"
 	frameHeader  = 4 + 8 + 4 + 4
@@ -34,7 +34,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var errTorn = errors.New("torn frame")
 
-// frameMAC is the keyed hash of frames. It is not for concurrent use.
+// frameMAC computes the keyed hash of frames. It is not safe for concurrent use.
 type frameMAC struct{ h hash.Hash }
 
 func newFrameMAC(seed []byte) frameMAC {
@@ -53,8 +53,8 @@ func (m frameMAC) sum(b []byte, first uint64, count int, last tlog.Hash) []byte 
 	return m.h.Sum(b)
 }
 
-// A frame is one commit. Building one starts with begin, appends the payload
-// to buf and ends with end.
+// A frame is one commit. begin starts it, the payload is appended to buf, and end
+// completes it.
 type frame struct {
 	first uint64
 	count int
@@ -76,8 +76,8 @@ func (f *frame) end(m frameMAC) {
 	f.buf = binary.BigEndian.AppendUint32(f.buf, crc32.Checksum(f.buf, castagnoli))
 }
 
-// readFrame reads the frame at the start of b. It returns errTorn for anything but
-// a whole frame.
+// readFrame reads the frame at the start of b. It returns errTorn if there is no
+// complete frame.
 func readFrame(b []byte) (first uint64, payload, mac []byte, count, size int, err error) {
 	if len(b) < frameHeader+frameTrailer || string(b[:4]) != frameMagic {
 		return 0, nil, nil, 0, 0, errTorn
@@ -95,8 +95,8 @@ func readFrame(b []byte) (first uint64, payload, mac []byte, count, size int, er
 	return binary.BigEndian.Uint64(b[4:]), b[frameHeader:end], b[end : size-4], int(c), size, nil
 }
 
-// wholeFrameIn reports whether a whole frame starts anywhere in b. Data before a
-// whole frame was not torn by a crash, which can only tear the last frame.
+// wholeFrameIn reports whether a complete frame starts anywhere in b. A crash can tear
+// only the last frame, so damage before a complete frame has another cause.
 func wholeFrameIn(b []byte) bool {
 	for {
 		i := bytes.Index(b, []byte(frameMagic))
@@ -110,7 +110,7 @@ func wholeFrameIn(b []byte) bool {
 	}
 }
 
-// entries splits the records of a bundle: each has its length before it.
+// entries splits the records of a bundle, each of which is preceded by its length.
 func entries(b []byte) ([][]byte, error) {
 	var out [][]byte
 	for len(b) > 0 {

@@ -70,7 +70,7 @@ func createKey(dir string) (ed25519.PrivateKey, error) {
 	return key, d.syncDir(".")
 }
 
-// VerifierKey is the public key in the format of package note:
+// VerifierKey returns the public key in the format of package note:
 // "<origin>+<hash>+<base64>".
 func VerifierKey(origin string, pub ed25519.PublicKey) (string, error) {
 	vkey, err := note.NewEd25519VerifierKey(origin, pub)

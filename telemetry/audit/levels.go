@@ -7,7 +7,7 @@ import (
 )
 
 // levels is the right edge of the tree: for each level the hashes of the tile that is
-// not full. It suffices to continue the tree.
+// not full. The edge suffices to extend the tree.
 type levels struct {
 	size   int64
 	hashes [][]tlog.Hash // hashes[L] has (size >> 8L) % 256 of them
@@ -43,7 +43,7 @@ func (lv *levels) add(leaf tlog.Hash, full func(level int, n int64, hashes []tlo
 	}
 }
 
-// root is the tree's root hash (RFC 6962): the perfect subtrees on the edge,
+// root returns the tree's root hash (RFC 6962): the perfect subtrees on the edge,
 // folded from the right.
 func (lv levels) root() tlog.Hash {
 	if lv.size == 0 {
@@ -65,7 +65,7 @@ func (lv levels) root() tlog.Hash {
 	return root
 }
 
-// subtree is the root of a perfect tree over a power of two of hashes.
+// subtree returns the root of a perfect tree over a power of two of hashes.
 func subtree(hs []tlog.Hash) tlog.Hash {
 	if len(hs) == 1 {
 		return hs[0]

@@ -21,15 +21,15 @@ var (
 	ErrCorrupt = errors.New("audit: the log is damaged; it is not written on")
 )
 
-// retryEvery is how often a log that cannot write tries again on its own.
+// retryEvery is how often a log that cannot write tries again without being asked.
 const retryEvery = time.Second
 
 // Log is an open audit log. Its methods are safe for concurrent use.
 //
 // Three goroutines serve it. The writer (committer) appends queued records to the
-// journal with one fsync and releases their callers. The publisher follows with
-// entry bundles, tiles and the signed checkpoint, all of which are derived from the
-// journal and made again after a crash. The reserve preallocates the next journal.
+// journal with one fsync and releases their callers. The publisher derives entry
+// bundles, tiles and the signed checkpoint from the journal, again after a crash. The
+// reserve preallocates the next journal.
 type Log struct {
 	opt  Options
 	held *os.File // lock file
@@ -99,10 +99,10 @@ func Open(opt Options) (*Log, error) {
 // openTimeout bounds the recording of a repair.
 const openTimeout = 30 * time.Second
 
-// Record writes an event and returns when it is durable. An error means that
-// the event must be taken as not recorded, though a record that was being
-// written when ctx ended, or when the disk failed, may still be found in the
-// log. The event's slices must not be changed afterwards.
+// Record writes an event and returns when it is durable. After an error the event must
+// be treated as not recorded, although a record that was being written when ctx ended,
+// or when the disk failed, may still be found in the log. The event's slices must not
+// be changed afterwards.
 func (l *Log) Record(ctx context.Context, ev memproxy.Event) (memproxy.Receipt, error) {
 	return l.record(ctx, &ev, whole)
 }
@@ -128,14 +128,13 @@ func (l *Log) queued(ctx context.Context, it *item) (r memproxy.Receipt, err err
 		l.queue.recycle(it)
 		return r, err
 	case <-ctx.Done():
-		it.withdraw() // the writer skips it, unless it has it in hand
+		it.withdraw() // the writer skips it, unless it has taken it already
 		return r, ctx.Err()
 	}
 }
 
-// Note queues an event without waiting, in order. It is written with the next
-// record, or within Options.NoteDelay. Events in the queue are lost if the process
-// is killed.
+// Note queues an event without waiting, in order. It is written with the next record, or
+// within Options.NoteDelay. Events in the queue are lost if the process is killed.
 func (l *Log) Note(ev memproxy.Event) error {
 	it := l.queue.item(&ev, whole)
 	it.note = true
@@ -146,7 +145,7 @@ func (l *Log) Note(ev memproxy.Event) error {
 	return nil
 }
 
-// Flush returns when all that was queued before is durable and covered by a
+// Flush waits until everything that was queued before is durable and covered by a
 // signed checkpoint.
 func (l *Log) Flush(ctx context.Context) error {
 	if _, err := l.queued(ctx, l.queue.barrier()); err != nil {
@@ -155,9 +154,8 @@ func (l *Log) Flush(ctx context.Context) error {
 	return l.publisher.publish(false)
 }
 
-// Close writes the queue, signs it and releases the directory. It returns ctx's
-// error if that takes too long; the files are then closed by the end of the
-// process.
+// Close writes and signs the queued events and releases the directory. It returns ctx's
+// error if that takes too long; the files are then closed when the process ends.
 func (l *Log) Close(ctx context.Context) error {
 	l.closing.Do(func() {
 		l.queue.close()
@@ -177,7 +175,7 @@ func (l *Log) Close(ctx context.Context) error {
 	}
 }
 
-// drained reports what the writer could not write before it ended.
+// drained returns an error if the writer ended before it wrote everything.
 func (l *Log) drained() error {
 	if waiting, _ := l.queue.state(); waiting > 0 {
 		broken, _ := l.progress.failing()
@@ -206,19 +204,19 @@ func (l *Log) Healthy() error {
 	return errors.Join(l.progress.failing())
 }
 
-// Size is the number of durable records, pruned ones included.
+// Size returns the number of durable records, pruned ones included.
 func (l *Log) Size() uint64 {
 	size, _ := l.progress.sizes()
 	return size
 }
 
-// Lag is how far the log is behind.
+// Lag is how far the log lags behind.
 type Lag struct {
 	Queued   int    // events that wait for the disk
 	Unsigned uint64 // durable records that wait for a checkpoint
 }
 
-// Lag returns how far the log is behind.
+// Lag returns how far the log lags behind.
 func (l *Log) Lag() Lag {
 	waiting, _ := l.queue.state()
 	size, signed := l.progress.sizes()

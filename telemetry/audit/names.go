@@ -9,7 +9,7 @@ import (
 //go:embed members.txt
 var listed string
 
-// members are the names of members that the two APIs have.
+// members returns the names of members that the two APIs have.
 var members = sync.OnceValue(func() map[string]bool {
 	out := map[string]bool{}
 	for name := range strings.FieldsSeq(listed) {
@@ -19,6 +19,6 @@ var members = sync.OnceValue(func() map[string]bool {
 })
 
 // member reports whether a name is a member of one of the two APIs. Other names are
-// recorded as hashes: for a new member of an API the reader has to look into the
-// request, but a name made up by a caller must not get into the log.
+// recorded as hashes, because a name made up by a caller must not get into the log. For
+// a member that is new in an API the reader has to look at the request.
 func member(name string) bool { return members()[name] }

@@ -23,19 +23,19 @@ const (
 
 // Options configure a log. Dir, Key and Origin are required.
 type Options struct {
-	// Dir is the directory of the log, used for nothing else. It is created if it is
+	// Dir is the directory of the log, which contains nothing else. It is created if it is
 	// missing.
 	Dir string
 	// Key signs checkpoints. It must not change during the life of a log.
 	Key ed25519.PrivateKey
-	// Origin names the log and the key in its signatures. It is unique to the
+	// Origin names the log and the key in its signatures. It must be unique to the
 	// installation ("memproxy/pod-7"), without spaces and plus signs.
 	Origin string
 
-	// Clock returns the time of append; nil is time.Now.
+	// Clock returns the time of append. Nil is time.Now.
 	Clock func() time.Time
-	// Sync makes a file durable; nil is (*os.File).Sync, and fdatasync for commits
-	// where available.
+	// Sync makes a file durable. Nil is (*os.File).Sync, and fdatasync for commits where
+	// available.
 	Sync func(*os.File) error
 	// CheckpointEvery is how long records may wait for a signature. Zero is the default.
 	CheckpointEvery time.Duration
@@ -44,15 +44,13 @@ type Options struct {
 	// NoteDelay bounds how long a noted event waits to share another's fsync. Zero is
 	// the default.
 	NoteDelay time.Duration
-	// Unsafe are the settings that weaken production: every record names them.
+	// Unsafe lists the settings that weaken production. Every record contains them.
 	Unsafe []string
-	// Reserve is the size to which journals are preallocated, in bytes, so that
-	// commits need not grow the file: a bundle of 256 records takes 150 to 300 KB.
-	// Zero disables it.
+	// Reserve is the size to which journals are preallocated, in bytes, so that commits do
+	// not grow the file. A bundle of 256 records takes 150 to 300 KB. Zero disables it.
 	Reserve int64
-	// OnRecord, when set, is called once for each durable record, in order,
-	// after its caller was released. It must not block. The record must not
-	// be changed.
+	// OnRecord, if set, is called once for each durable record, in order, after its caller
+	// was released. It must not block and must not change the record.
 	OnRecord func(index uint64, event memproxy.Event, record []byte)
 
 	commit func(*os.File) error

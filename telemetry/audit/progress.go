@@ -12,48 +12,48 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// maxUnpublished is how many bundles may wait for tiles and a checkpoint before
-// records are refused.
+// maxUnpublished is the number of bundles that may wait for tiles and a checkpoint
+// before records are refused.
 const maxUnpublished = 64
 
-// progress is the state of the log: what is durable, which only the writer
-// advances, and what of that is signed, which only the publisher does.
+// progress is the state of the log: what is durable, which only the writer advances,
+// and what is signed, which only the publisher advances.
 type progress struct {
 	every time.Duration // see Options.CheckpointEvery
-	wake  chan struct{} // the publisher's
+	wake  chan struct{} // wakes the publisher
 
 	mu      sync.Mutex
 	tip     tip
-	bundles []*bundle // durable records not all in full bundles yet, in order
+	bundles []*bundle // bundles that are not full or not published yet, in order
 	signed  uint64    // size of the last checkpoint
 	broken  error     // why the journal cannot be written, or nil
 	stale   error     // why the checkpoint cannot be written, or nil
-	due     bool      // a wake for the publisher is on its way
+	due     bool      // the publisher will be woken
 }
 
-// tip is where the next record goes.
+// tip is the position of the next record, and the hash of the preceding one.
 type tip struct {
 	next uint64
 	prev tlog.Hash
 	time time.Time
 }
 
-// bundle has up to 256 records as stored in the entry bundle. Both slices only
-// grow, so a copy of their headers is a snapshot.
+// bundle has up to 256 records as stored in the entry bundle. Both slices only grow, so
+// that a copy of their headers is a snapshot.
 type bundle struct {
 	n      int64
 	buf    []byte
 	leaves []tlog.Hash
 }
 
-// advance adds durable records to the bundle in memory, from where the
-// publisher takes them.
+// advance adds durable records to the bundle in memory, from which the publisher reads
+// them.
 func (p *progress) advance(t tip, n int64, payload []byte, leaves []tlog.Hash) *bundle {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if k := len(p.bundles); k == 0 || p.bundles[k-1].n != n {
 		room := 0
-		if k > 0 { // records differ little in length
+		if k > 0 { // records have similar lengths
 			room = len(p.bundles[k-1].buf) * 9 / 8
 		}
 		p.bundles = append(p.bundles, &bundle{n: n, buf: make([]byte, 0, room), leaves: make([]tlog.Hash, 0, tileWidth)})
@@ -76,7 +76,7 @@ func (p *progress) wrote(err error) {
 	p.broken = err
 }
 
-// damage returns the bundle that is being filled with its durable part, nil if
+// damage returns the bundle that is being filled, with its durable part, or nil if
 // there is none, and why the journal cannot be written, or nil.
 func (p *progress) damage() (n int64, b *bundle, why error) {
 	p.mu.Lock()
@@ -87,8 +87,8 @@ func (p *progress) damage() (n int64, b *bundle, why error) {
 	return int64(p.tip.next / tileWidth), b, p.broken
 }
 
-// lagging refuses records when checkpoints have not been written for so long
-// that memory would fill.
+// lagging returns an error if checkpoints have not been written for so long that memory
+// would fill.
 func (p *progress) lagging() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +98,7 @@ func (p *progress) lagging() error {
 	return nil
 }
 
-// durable is a snapshot of the records to be signed.
+// durable returns a snapshot of the records to be signed.
 func (p *progress) durable() (size uint64, bundles []bundle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,8 +110,8 @@ func (p *progress) durable() (size uint64, bundles []bundle) {
 	return p.tip.next, bundles
 }
 
-// published records a checkpoint of that size, or why there is none. It returns the
-// full bundles, which can be released.
+// published records a checkpoint of that size, or why it could not be written. It
+// returns the full bundles, which are no longer needed.
 func (p *progress) published(size uint64, err error) (full []bundle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +129,7 @@ func (p *progress) published(size uint64, err error) (full []bundle) {
 	return full
 }
 
-// failing are the errors of the last attempts to write the journal and the
+// failing returns the errors of the last attempts to write the journal and the
 // checkpoint, or nil.
 func (p *progress) failing() (journal, checkpoint error) {
 	p.mu.Lock()
@@ -137,7 +137,7 @@ func (p *progress) failing() (journal, checkpoint error) {
 	return p.broken, p.stale
 }
 
-// sizes are how many records are durable and how many of them are signed.
+// sizes returns how many records are durable and how many of them are signed.
 func (p *progress) sizes() (durable, signed uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

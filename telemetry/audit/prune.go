@@ -12,10 +12,10 @@ import (
 )
 
 // Prune removes records that were appended before a time, and the oldest ones while all
-// bundles together have more than maxBytes (0: no limit), in whole bundles of 256 and
-// never the last one, and returns their number. Their hashes remain: proofs and
-// checkpoints of the whole log can still be made and checked. The removal is
-// recorded first, so that the verifier can distinguish it from a theft.
+// bundles together have more than maxBytes (0: no limit). It removes whole bundles of
+// 256, never the last one, and returns the number of records. Their hashes remain, so
+// that proofs and checkpoints of the whole log can still be made and checked. The
+// removal is recorded first, so that the verifier can distinguish it from tampering.
 func (l *Log) Prune(ctx context.Context, before time.Time, maxBytes int64) (uint64, error) {
 	from, to, err := l.publisher.prunable(before, maxBytes)
 	if err != nil || from == to {
@@ -36,7 +36,7 @@ func (l *Log) Prune(ctx context.Context, before time.Time, maxBytes int64) (uint
 	return l.publisher.remove(ctx, from, to)
 }
 
-// remove deletes the bundles from one to before another.
+// remove deletes the bundles from one up to, but not including, another.
 func (p *publisher) remove(ctx context.Context, from, to int64) (uint64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,9 +55,9 @@ func (p *publisher) remove(ctx context.Context, from, to int64) (uint64, error) 
 	return uint64(to-from) * tileWidth, nil
 }
 
-// prunable finds the bundles whose records are all older than before, and the oldest
-// ones beyond maxBytes. The last full bundle remains: the chain continues from it when
-// the log is opened.
+// prunable returns the bundles whose records are all older than before, and the oldest
+// ones beyond maxBytes. The last full bundle remains, because the hash chain continues
+// from it when the log is opened.
 func (p *publisher) prunable(before time.Time, maxBytes int64) (from, to int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

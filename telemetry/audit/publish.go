@@ -19,13 +19,13 @@ const (
 	// archiveEvery is how often a checkpoint is archived, in addition to those at
 	// opening, closing and pruning.
 	archiveEvery = time.Hour
-	// keepPartials is for how many checkpoints partial tiles remain, so that a
-	// reader with an older checkpoint can finish.
+	// keepPartials is the number of checkpoints for which partial tiles are kept, so that
+	// a reader with an older checkpoint can finish.
 	keepPartials = 8
 )
 
-// publisher writes entry bundles, tiles and the signed checkpoint of durable
-// records. They are derived from the journal, and made again after a crash.
+// publisher writes entry bundles, tiles and the signed checkpoint of durable records.
+// They are derived from the journal, again after a crash.
 type publisher struct {
 	opt      *Options
 	disk     disk
@@ -53,14 +53,14 @@ func (p *publisher) run(stop <-chan struct{}) {
 		}
 		wake, again = p.progress.wake, nil
 		if err := p.publish(false); err != nil {
-			wake, again = nil, time.After(retryEvery) // until then nothing else wakes it
+			wake, again = nil, time.After(retryEvery) // nothing else wakes it until then
 		}
 	}
 }
 
 // publish writes bundles, tiles and a checkpoint for all durable records. The
-// checkpoint is written last, once everything it covers is in place, and the journals
-// of full bundles are removed after that.
+// checkpoint is written last, once everything it covers is in place. Then the journals
+// of full bundles are removed.
 func (p *publisher) publish(archive bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +71,7 @@ func (p *publisher) publish(archive bool) error {
 	if int64(size) == p.edge.size && !archive {
 		return nil
 	}
-	edge, partials, err := p.lay(bundles)
+	edge, partials, err := p.writeTiles(bundles)
 	if err == nil {
 		err = p.announce(edge, archive)
 	}
@@ -85,10 +85,10 @@ func (p *publisher) publish(archive bool) error {
 	return nil
 }
 
-// lay writes bundles and tiles, and returns the new edge of the tree and the partial
-// files. Full files are synced with their names; partial ones can be rebuilt from the
-// journal.
-func (p *publisher) lay(bundles []bundle) (levels, []string, error) {
+// writeTiles writes bundles and tiles, and returns the new edge of the tree and the
+// partial files. Full files are synced together with their names; partial ones can be
+// rebuilt from the journal.
+func (p *publisher) writeTiles(bundles []bundle) (levels, []string, error) {
 	edge := p.edge.clone()
 	dirs := map[string]bool{}
 	var partials []string
@@ -152,8 +152,8 @@ func (p *publisher) announce(edge levels, archive bool) error {
 }
 
 // tidy removes files that the last checkpoint made superfluous: journals of full
-// bundles, and partial files that are several checkpoints old. Leftovers do no
-// harm; opening the log removes them.
+// bundles, and partial files that are several checkpoints old. Remaining ones do no
+// harm and are removed when the log is opened.
 func (p *publisher) tidy(full []bundle, partials []string) {
 	for _, b := range full {
 		_ = os.Remove(p.disk.path(journalPath(b.n)))
@@ -174,7 +174,7 @@ func (p *publisher) tidy(full []bundle, partials []string) {
 }
 
 // sweep removes leftovers of a crash near the tree's edge: temporary files, and partial
-// tiles that are full by now.
+// tiles that are full now.
 func (p *publisher) sweep() error {
 	current := map[string]bool{}
 	dirs := map[string]bool{".": true, journalDir: true, archiveDir: true}

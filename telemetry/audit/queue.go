@@ -23,7 +23,7 @@ type item struct {
 	done  chan error // receives the result
 }
 
-// The states of an item: the goroutine that moves it out of queued owns it.
+// The states of an item. The goroutine that moves it out of queued owns it.
 const (
 	queued int32 = iota
 	taken
@@ -61,7 +61,7 @@ func newQueue(opt *Options) *queue {
 	return q
 }
 
-// item is an encoded event, not queued yet.
+// item returns an encoded event that is not queued yet.
 func (q *queue) item(ev *memproxy.Event, at place) *item {
 	it := q.barrier()
 	if len(q.opt.Unsafe) > 0 {
@@ -75,23 +75,23 @@ func (q *queue) item(ev *memproxy.Event, at place) *item {
 	return it
 }
 
-// barrier is an item without a record: it completes when everything queued before it is
-// durable.
+// barrier returns an item without a record. It completes when everything queued before
+// it is durable.
 func (q *queue) barrier() *item {
 	it := q.pool.Get().(*item)
 	it.reset()
 	return it
 }
 
-// recycle returns an item without other references to the pool.
+// recycle returns an item to the pool. The caller must have the only reference.
 func (q *queue) recycle(it *item) {
 	if len(it.bodies) == 0 || cap(it.bodies[0].buf) <= keepBuffer {
 		q.pool.Put(it)
 	}
 }
 
-// add appends an item to the queue. An item with a waiting caller wakes the writer;
-// a note waits briefly for others.
+// add appends an item to the queue. An item with a waiting caller wakes the writer; a
+// note waits for others up to Options.NoteDelay.
 func (q *queue) add(it *item) error {
 	q.mu.Lock()
 	if q.closed {

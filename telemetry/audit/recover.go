@@ -24,10 +24,10 @@ type recovery struct {
 	verifier note.Verifier
 }
 
-// restore determines the state of the log. The checkpoint says how much is signed;
-// full tiles and the journal must agree with it. Journal records beyond the
-// checkpoint were durable, and are kept if their frames have this writer's MAC. It
-// describes the repair, if one was needed.
+// restore determines the state of the log. The checkpoint says how much is signed, and
+// full tiles and the journal must agree with it. Journal records after the checkpoint
+// were durable, and are kept if their frames have this writer's MAC. restore returns a
+// description of the repair, if one was needed.
 func (r *recovery) restore() (repair string, err error) {
 	msg, err := r.disk.read(checkpointFile)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *recovery) restore() (repair string, err error) {
 	if err != nil {
 		return "", err
 	}
-	// Nothing is changed before this check: a damaged log is left as it was found.
+	// Nothing is changed before this check, so that a damaged log is left as it was found.
 	if got := r.publisher.edge.root(); got != root {
 		return "", fmt.Errorf("%w: the first %d records do not have the root that the checkpoint signs", ErrCorrupt, size)
 	}
@@ -68,8 +68,8 @@ func (r *recovery) restore() (repair string, err error) {
 	return end.repair(r.progress.tip.next, size), nil
 }
 
-// tail describes the end of the journal: the last file, if there is one, the length
-// of its whole frames and of the torn data after them.
+// tail describes the end of the journal: the last file, if there is one, the length of
+// its complete frames, and that of the torn data after them.
 type tail struct {
 	file      bool
 	n         int64
@@ -105,14 +105,14 @@ func (r *recovery) create() error {
 	return r.disk.replace(vkeyFile, []byte(r.vkey+"\n"), true)
 }
 
-// loadEdge rebuilds the tree's edge above the leaves from full tiles. The root hash
-// verifies them.
+// loadEdge rebuilds the tree's edge above the leaves from full tiles. The caller
+// verifies them by the root hash.
 func (r *recovery) loadEdge(size uint64) error {
 	r.publisher.edge = levels{size: int64(size)}
 	for level := 0; size>>(tileHeight*level) > 0; level++ {
 		r.publisher.edge.hashes = append(r.publisher.edge.hashes, make([]tlog.Hash, 0, tileWidth))
 		if level == 0 {
-			continue // from the journal
+			continue // read from the journal
 		}
 		end := int64(size >> (tileHeight * level))
 		for n := end / tileWidth * tileWidth; n < end; n++ {
@@ -129,7 +129,7 @@ func (r *recovery) loadEdge(size uint64) error {
 	return nil
 }
 
-// replay reads the journal from the bundle that the checkpoint ends in.
+// replay reads the journal from the bundle in which the checkpoint ends.
 func (r *recovery) replay(size uint64) (end tail, err error) {
 	r.progress.signed = size
 	n := int64(size / tileWidth)
@@ -167,7 +167,7 @@ func (r *recovery) replay(size uint64) (end tail, err error) {
 }
 
 // unneeded lists the journals of bundles before from, which are full, signed and in
-// place, and those from to on, which are preallocated and were never used.
+// place, and those from to on, which were preallocated and never used.
 func (r *recovery) unneeded(from, to int64) (bundles []int64, err error) {
 	list, err := os.ReadDir(r.disk.path(journalDir))
 	if err != nil {
@@ -190,7 +190,8 @@ func (r *recovery) unneeded(from, to int64) (bundles []int64, err error) {
 	return bundles, nil
 }
 
-// replayFile applies the frames of a journal and returns where the valid ones end.
+// replayFile applies the frames of a journal and returns the position at which the
+// valid ones end.
 func (r *recovery) replayFile(n int64, b []byte, size uint64) (good int, err error) {
 	bad := func(what string) error {
 		return fmt.Errorf("%w: journal of bundle %d after record count %d: %s", ErrCorrupt, n, r.progress.tip.next, what)
@@ -259,7 +260,7 @@ func (r *recovery) resume(end tail) error {
 	return nil
 }
 
-// last returns the last record of a full bundle, with its time of append.
+// last returns the last record of a full bundle and its time of append.
 func (d disk) last(n int64) (record []byte, at time.Time, err error) {
 	name := bundlePath(n, 0)
 	b, err := d.read(name)
@@ -277,8 +278,8 @@ func (d disk) last(n int64) (record []byte, at time.Time, err error) {
 	return record, at, err
 }
 
-// appended is a record's time of append. The searched text cannot occur in a string,
-// because quotes are escaped there.
+// appended returns a record's time of append. The searched text cannot occur in a
+// string, because quotes are escaped there.
 func appended(record []byte) (time.Time, error) {
 	_, rest, ok := bytes.Cut(record, []byte(`,"time":"`))
 	if !ok || len(rest) < len(timeFormat) {

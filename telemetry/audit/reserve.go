@@ -9,23 +9,23 @@ import (
 )
 
 // A commit to a file that does not grow takes the disk about a third less time than an
-// append, and does not wait for other work of the file system. So the next bundle's
-// journal is preallocated with zeros while the current one fills.
+// append, and does not wait for other work of the file system. So the journal of the
+// next bundle is preallocated with zeros while the current one fills.
 
 // reserve preallocates the next bundle's journal.
 type reserve struct {
 	disk disk
-	size int64      // of a journal; 0: disabled
+	size int64      // size of a journal; 0 disables the reserve
 	wake chan int64 // requested bundles
 	stop <-chan struct{}
 
 	mu    sync.Mutex
 	begun int64 // the latest bundle with a journal in use
-	ahead *laidOut
+	ahead *preallocated
 }
 
-// laidOut is a preallocated journal that is not in use yet.
-type laidOut struct {
+// preallocated is a journal that is not in use yet.
+type preallocated struct {
 	n int64
 	f *os.File
 }
@@ -46,14 +46,14 @@ func (r *reserve) run() {
 	for {
 		select {
 		case n := <-r.wake:
-			_ = r.layOut(n) // on failure the writer creates the file itself
+			_ = r.preallocate(n) // on failure the writer creates the file itself
 		case <-r.stop:
 			return
 		}
 	}
 }
 
-func (r *reserve) layOut(n int64) error {
+func (r *reserve) preallocate(n int64) error {
 	path := r.disk.path(journalPath(n))
 	f, err := durable.Open(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
@@ -70,11 +70,11 @@ func (r *reserve) layOut(n int64) error {
 		err = r.unlessBegun(n, func() error { return os.Rename(path+tempSuffix, path) })
 	}
 	if err == nil {
-		// A writer that needs it before this is finished creates the file itself.
+		// If a writer needs it before this has finished, it creates the file itself.
 		err = r.disk.syncDir(journalDir)
 	}
 	if err == nil {
-		err = r.unlessBegun(n, func() error { r.ahead = &laidOut{n, f}; return nil })
+		err = r.unlessBegun(n, func() error { r.ahead = &preallocated{n, f}; return nil })
 	}
 	if err != nil {
 		_ = f.Close()
@@ -83,7 +83,7 @@ func (r *reserve) layOut(n int64) error {
 	return err
 }
 
-// unlessBegun calls do unless bundle n has a journal in use, or the log is closed.
+// unlessBegun calls do, unless bundle n has a journal in use or the log is closed.
 func (r *reserve) unlessBegun(n int64, do func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,5 +126,5 @@ func (r *reserve) drop() {
 	}
 }
 
-// blank reports whether b is only preallocated space.
+// blank reports whether b contains nothing but preallocated space.
 func blank(b []byte) bool { return len(bytes.TrimRight(b, "\x00")) == 0 }

@@ -11,8 +11,7 @@ const maxBody = 1<<16 - 1 - maxWriterMembers - len(`,"part":{"n":900719925474099
 
 // encodeAll encodes an event into as few records as possible. That is nearly always
 // one; an answer with thousands of memories needs several, which repeat the short
-// members and divide the long ones. Nothing is omitted. It uses the memory of bodies,
-// which another event needs no longer.
+// members and divide the long ones. Nothing is omitted. It reuses the memory of bodies.
 func encodeAll(bodies []body, ev *memproxy.Event, at place) []body {
 	own := inert(*ev)
 	bodies = slices.Grow(bodies[:0], 1)[:1]

@@ -10,10 +10,11 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// ocsfForm is the Open Cybersecurity Schema Framework, one event per line.
+// ocsfForm is the output format of the Open Cybersecurity Schema Framework, one event
+// per line.
 const ocsfForm cli.Output = "ocsf"
 
-// printer writes records in a form.
+// printer returns a function that writes records in an output format.
 func (a *app) printer(form cli.Output, dir string) func(*verify.Record) error {
 	write := func(b []byte) error {
 		_, err := a.stdout.Write(append(b[:len(b):len(b)], '\n'))

@@ -24,7 +24,7 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// app is an invocation of the command.
+// app is one invocation of the command.
 type app struct {
 	stdout, stderr io.Writer
 }
@@ -41,10 +41,10 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 	return cli.Group("audit", "read and verify the audit log", "memproxy audit verify --dir state/audit", a.verify(), a.tail(), a.query(), a.prove())
 }
 
-// source is a log that is verified, and its public key.
+// source identifies a log to verify, and its public key.
 type source struct{ dir, key string }
 
-// keyFlag is for what verifies: a query prints what is there.
+// keyFlag adds --key to commands that verify. A query prints the log without verifying it.
 func (l *source) keyFlag(c *cobra.Command) {
 	c.Flags().StringVar(&l.key, "key", "", "`file` with the log's public key (log.vkey), kept elsewhere; without it the log's own copy is used")
 }
@@ -67,7 +67,7 @@ func missing(dir string) (int, error) {
 	return cli.Failed, fmt.Errorf("%s holds no audit log; that of a state directory is in its subdirectory audit", dir)
 }
 
-// leaf makes a subcommand that reads a log.
+// leaf returns a subcommand that reads a log.
 func (a *app) leaf(dir *string, name, short, example string, run func(context.Context) (int, error)) *cobra.Command {
 	c := cli.Leaf(name, short, "memproxy audit "+name+" --dir state/audit"+example, func(ctx context.Context) int {
 		code, err := missing(*dir)

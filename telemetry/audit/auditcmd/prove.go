@@ -31,7 +31,7 @@ func (a *app) prove() *cobra.Command {
 	return c
 }
 
-// proof is the request to make or check a proof.
+// proof is a request to make or check a proof.
 type proof struct {
 	source
 	index                 int64
@@ -90,7 +90,7 @@ func (a *app) proving(ctx context.Context, q proof) (int, error) {
 	return cli.OK, nil
 }
 
-// find is the first record of type decision with an id.
+// find returns the index of the first record of type decision with an id.
 func find(ctx context.Context, dir, decision string) (int64, error) {
 	index := int64(-1)
 	err := query.Query(ctx, dir, query.Filter{Decision: decision, Type: "decision"}, func(r *verify.Record) error {

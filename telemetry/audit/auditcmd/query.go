@@ -19,8 +19,8 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// filterFlags adds the flags of a filter. The filter is complete after parsing and
-// finish.
+// filterFlags adds the flags of a filter. The filter is complete after the flags are
+// parsed and finish was called.
 func filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() error) {
 	f = &query.Filter{}
 	for _, o := range []struct {
@@ -60,7 +60,7 @@ func filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() error) {
 	}
 }
 
-// moment reads a time, or an age counted back from now.
+// moment parses a time, or an age counted back from now.
 func moment(name, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -75,14 +75,14 @@ func moment(name, s string) (time.Time, error) {
 	return t, nil
 }
 
-// search says which records to print, and how.
+// search selects the records to print and the output format.
 type search struct {
 	dir    string
 	filter *query.Filter
 	output *cli.Output
 }
 
-// searching makes a subcommand that prints records.
+// searching returns a subcommand that prints records.
 func (a *app) searching(name, short, example string, run func(context.Context, search, func(*verify.Record) error) error) *cobra.Command {
 	var q search
 	c := a.leaf(&q.dir, name, short, example, func(ctx context.Context) (int, error) {
@@ -130,7 +130,7 @@ func (a *app) tail() *cobra.Command {
 }
 
 // line formats a record for people. Values from outside are quoted unless they are
-// plain, so that nobody can write to the terminal through the log.
+// plain, so that no log entry can inject terminal escape sequences.
 func line(r *verify.Record) string {
 	f := []string{strconv.FormatUint(r.Index, 10), r.Time, plain(r.Type)}
 	put := func(name, value string) {

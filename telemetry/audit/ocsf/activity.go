@@ -34,7 +34,7 @@ func (e *event) activity(r *verify.Record) {
 
 func known(s string) string { return cmp.Or(s, "unknown") }
 
-// crud is the operation's verb in OCSF.
+// crud returns OCSF's verb for an operation.
 func crud(kind string) (int, string) {
 	switch kind {
 	case "learn":
@@ -69,7 +69,7 @@ func (e *event) who(r *verify.Record) {
 	e.SrcEndpoint = &entity{Name: known(p.ID)}
 }
 
-// touched adds the memories and fields concerned.
+// touched adds the memories and fields that a request concerned.
 func (e *event) touched(r *verify.Record, op *verify.Operation) {
 	add := func(kind string, ids []string) {
 		for _, id := range ids {
@@ -88,7 +88,8 @@ func (e *event) touched(r *verify.Record, op *verify.Operation) {
 	e.Resources = slices.CompactFunc(e.Resources, func(a, b resource) bool { return a == b })
 }
 
-// fault reports whether the gate refuses for this reason because it cannot decide.
+// fault reports whether the gate refuses for this reason because it cannot decide, as
+// opposed to deciding against the request.
 func fault(code memproxy.ReasonCode) bool {
 	return code == "internal.error" || code == "policy.error" || strings.HasSuffix(string(code), ".unavailable")
 }
@@ -136,7 +137,7 @@ func (e *event) control(r *verify.Record) {
 	}
 }
 
-// act describes a reviewer's action: an attempt has no status of its own yet.
+// act describes a reviewer's action. An attempt has no status of its own yet.
 func (e *event) act(a *verify.Review) {
 	e.IsAlert = false
 	switch memproxy.ActStage(a.Stage) {
@@ -152,7 +153,7 @@ func (e *event) act(a *verify.Review) {
 	e.StatusCode, e.StatusDetail = a.Rule, a.Reason
 }
 
-// sentence describes the event for people.
+// sentence describes the event in a sentence for people.
 func sentence(r *verify.Record, op *verify.Operation) string {
 	who := "somebody"
 	if r.Principal != nil && r.Principal.ID != "" {

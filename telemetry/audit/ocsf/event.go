@@ -15,9 +15,9 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// Event writes a record as one OCSF event: a JSON object without a line end. Origin is
-// the log's name in its checkpoints; "": unknown. It fails on a record whose time cannot
-// be read, which Decode never returns.
+// Event writes a record as one OCSF event: a JSON object without a line end. origin is
+// the log's name in its checkpoints, or "" if it is unknown. It fails if the record's
+// time cannot be read, which does not happen for records that Decode returned.
 func Event(r *verify.Record, origin string) ([]byte, error) {
 	logged, err := r.At()
 	if err != nil {
@@ -62,10 +62,10 @@ func Event(r *verify.Record, origin string) ([]byte, error) {
 
 var severities = [...]string{"Unknown", "Informational", "Low", "Medium", "High", "Critical"}
 
-// maker is the product that the events are of.
+// maker is the product that OCSF requires in an event.
 var maker = product{Name: "memproxy", VendorName: "memproxy"}
 
-// threats adds the references to public catalogues for the reasons.
+// threats adds the public catalogues' references for the reasons.
 func (e *event) threats(r *verify.Record) {
 	var atlas []string
 	for _, reason := range r.Reasons {
@@ -142,7 +142,7 @@ func (e *event) finding(r *verify.Record) {
 	}
 }
 
-// rest are the members that OCSF does not define.
+// rest returns the members that OCSF does not define.
 func rest(r *verify.Record) unmapped {
 	u := unmapped{
 		Trace: r.Trace, ContentSHA256: r.ContentSHA256, Degraded: r.Degraded, Unsafe: r.Unsafe, KeptFrom: r.KeptFrom,

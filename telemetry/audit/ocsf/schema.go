@@ -8,15 +8,15 @@ import (
 // SchemaVersion is the version of OCSF that the events follow.
 const SchemaVersion = "1.6.0"
 
-// The classes that are used.
+// The OCSF classes of the events.
 const (
 	classFinding   = 2004 // Detection Finding
 	classLifecycle = 6002 // Application Lifecycle
 	classAPI       = 6003 // API Activity
 )
 
-// event is the union of the members that the three classes use here. They are in an
-// order that people can read.
+// event is the union of the members that the three classes use here, in an order that
+// is easy to read.
 type event struct {
 	ClassUID     int    `json:"class_uid"`
 	ClassName    string `json:"class_name"`
@@ -95,7 +95,7 @@ type user struct {
 	Org    *entity `json:"org,omitzero"`
 }
 
-// entity is any object that is known by a name or an id alone.
+// entity is an object that is known only by a name or an id.
 type entity struct {
 	UID  string `json:"uid,omitzero"`
 	Name string `json:"name,omitzero"`
@@ -150,8 +150,7 @@ type fingerprint struct {
 	Value       string `json:"value"`
 }
 
-// unmapped has the members that OCSF does not define, under the names of the
-// record.
+// unmapped has the members that OCSF does not define, under their names in the record.
 type unmapped struct {
 	Trace         string              `json:"trace,omitzero"`
 	Would         string              `json:"would,omitzero"`

@@ -6,7 +6,7 @@ import "github.com/memproxy/memproxy"
 // Applications, and MITRE ATLAS. Either may be "".
 type threat struct{ asi, atlas string }
 
-// threatOf returns the entries for a reason. They are those of the table in
+// threatOf returns the entries for a reason, which are those of the table in
 // docs/reasons.md; a test compares them.
 func threatOf(code memproxy.ReasonCode) threat {
 	switch code {
@@ -50,7 +50,7 @@ func threatOf(code memproxy.ReasonCode) threat {
 	return threat{}
 }
 
-// techniques are ATLAS' names of techniques and sub-techniques.
+// techniques has the names of ATLAS techniques and sub-techniques.
 var techniques = map[string]string{
 	"AML.T0012":     "Valid Accounts",
 	"AML.T0029":     "Denial of AI Service",

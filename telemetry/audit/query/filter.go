@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// Filter selects records. Zero fields match everything. Names match in their original
-// spelling or as recorded.
+// Filter selects records. Zero fields match everything. Names match as callers wrote
+// them or as they are recorded.
 type Filter struct {
 	Principal string    // principal id
 	Agent     string    // principal id, or the agent named in the payload
@@ -40,8 +40,8 @@ type Filter struct {
 // MaxLast bounds the records that a query keeps in memory.
 const MaxLast = 10000
 
-// Check refuses values that no record can have: a misspelled query must not look
-// like one without results.
+// Check refuses values that no record can have, so that a misspelled query does not
+// look like one without results.
 func (f *Filter) Check() error {
 	for _, c := range []struct {
 		name, value string
@@ -96,8 +96,8 @@ func (f *Filter) memory(r *verify.Record, op *verify.Operation) bool {
 		slices.ContainsFunc(r.Versions, func(v verify.Version) bool { return v.Memory == id })
 }
 
-// hints are byte strings that every selected record contains, so that most others need
-// not be decoded.
+// hints returns byte strings that every selected record contains, so that most other
+// records need not be decoded.
 func (f *Filter) hints() (out [][]byte) {
 	for _, s := range []string{
 		memproxy.InertSession(f.Session), memproxy.Inert(f.User), memproxy.InertID(f.Memory),

@@ -19,29 +19,29 @@ type reader struct {
 	dir   verify.Dir
 	f     Filter
 	hints [][]byte
-	// seen: a bundle had records; empty: a later bundle that had none.
+	// seen: a bundle with records was read; empty: a later bundle without any.
 	seen  bool
 	empty *int64
 }
 
-// Query passes the selected records to each, in order. It stops at the first error: of
+// Query passes the selected records to each, in order. It stops at the first error of
 // each, of ctx, or of a record that cannot be read.
 func Query(ctx context.Context, dir string, f Filter, each func(*verify.Record) error) error {
 	_, err := query(ctx, dir, f, each)
 	return err
 }
 
-// ErrBackend means that no record names the backend of a query: a misspelled name must
-// not look like an empty result.
+// ErrBackend means that no record names the backend of a query. Without it a misspelled
+// name would look like an empty result.
 var ErrBackend = errors.New("no record names the backend")
 
-// ErrLast means that more records are asked for than a query keeps in memory, or fewer
-// than none.
+// ErrLast means that a query asked for a negative number of records, or for more than
+// it keeps in memory.
 var ErrLast = fmt.Errorf("a query is for 0 to %d of the last records", MaxLast)
 
-// Named checks whether records in dir name f.Backend, which has no fixed set of values.
-// The error wraps ErrBackend and lists the backends in the log; a log without any is
-// not an error.
+// Named returns an error if no record in dir names f.Backend, because backends have no
+// fixed set of names. The error wraps ErrBackend and lists the backends in the log. A
+// log that names no backend is not an error.
 func Named(ctx context.Context, dir string, f Filter) error {
 	if f.Backend == "" {
 		return nil
@@ -62,7 +62,7 @@ func Named(ctx context.Context, dir string, f Filter) error {
 // maxNamed bounds the names of backends that an error lists.
 const maxNamed = 100
 
-// query returns the index after the last record it read.
+// query returns the index after the last record that it read.
 func query(ctx context.Context, dir string, f Filter, each func(*verify.Record) error) (next uint64, err error) {
 	if f.Last < 0 || f.Last > MaxLast {
 		return 0, ErrLast
@@ -107,7 +107,7 @@ func pass(found []*verify.Record, each func(*verify.Record) error) error {
 }
 
 // bundle returns the selected records of a bundle from an index on, and the index after
-// its last record.
+// the bundle's last record.
 func (r *reader) bundle(n int64, from uint64) (found []*verify.Record, end uint64, err error) {
 	raws, err := r.dir.Records(n)
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *reader) bundle(n int64, from uint64) (found []*verify.Record, end uint6
 	switch {
 	case len(raws) > 0 && r.empty != nil && *r.empty != n:
 		return nil, 0, fmt.Errorf("records %d to %d: %w", *r.empty*256, *r.empty*256+255, verify.ErrGap)
-	case len(raws) > 0: // the last bundle was empty and has been filled
+	case len(raws) > 0: // r.empty is nil, or this bundle, which has been filled meanwhile
 		r.seen, r.empty = true, nil
 	case r.seen:
 		r.empty = &n
@@ -164,7 +164,7 @@ func (r *reader) last(ctx context.Context, from, to int64, each func(*verify.Rec
 	return next, pass(kept, each)
 }
 
-// firstTime is the time of append of a bundle's first record.
+// firstTime returns the time of append of a bundle's first record.
 func (r *reader) firstTime(n int64) (time.Time, bool) {
 	raws, err := r.dir.Records(n)
 	if err != nil || len(raws) == 0 {
@@ -178,8 +178,8 @@ func (r *reader) firstTime(n int64) (time.Time, bool) {
 	return at, err == nil
 }
 
-// since finds the first bundle by binary search: times of append never decrease. A
-// bundle without a readable record counts as later: the last may be preallocated.
+// since finds the first bundle by binary search, because times of append never decrease. A
+// bundle without a readable record counts as later: the last journal may be preallocated.
 func (r *reader) since(from, to int64) int64 {
 	k := sort.Search(int(to-from), func(k int) bool {
 		at, ok := r.firstTime(from + int64(k))
@@ -231,7 +231,7 @@ func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, each fu
 	}
 }
 
-// end is the index after the last record.
+// end returns the index after the last record.
 func (r *reader) end() (uint64, error) {
 	from, to, err := r.dir.Bundles()
 	if err != nil || from == to {
@@ -244,7 +244,7 @@ func (r *reader) end() (uint64, error) {
 	return end, err
 }
 
-// more passes the records from index next on.
+// more passes the records from index next on to each.
 func (r *reader) more(next uint64, each func(*verify.Record) error) (uint64, error) {
 	for {
 		found, end, err := r.bundle(int64(next/256), next)

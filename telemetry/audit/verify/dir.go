@@ -19,8 +19,8 @@ import (
 // Dir is a log's directory. Its methods verify only what they need.
 type Dir string
 
-// maxFile bounds the size of a file: a bundle or journal of the longest records, one
-// frame each.
+// maxFile bounds the size of a file, in bytes: a bundle or journal of the longest
+// records, with one frame each.
 const maxFile = width * (1<<16 + 64)
 
 var errTooLarge = errors.New("larger than any file of a log")
@@ -39,7 +39,7 @@ func (d Dir) read(name string) ([]byte, error) {
 }
 
 // tile returns a tile or bundle with at least w entries: the full file, the partial one
-// of that width, or a wider one. Nil: there is none.
+// of that width, or a wider one; nil if there is none.
 func (d Dir) tile(level int, n int64, w int) (b []byte, name string, err error) {
 	name = tileName(level, n)
 	if b, err = d.read(name); b != nil || err != nil {
@@ -59,7 +59,7 @@ func (d Dir) tile(level int, n int64, w int) (b []byte, name string, err error) 
 
 // partials lists the widths of a tile's partial files, in order.
 func (d Dir) partials(name string) []int {
-	list, _ := d.names(name + ".p") // most tiles have none
+	list, _ := d.names(name + ".p") // most tiles have none, and an error counts as none
 	var ws []int
 	for _, w := range list {
 		if w > 0 && w < width {
@@ -70,7 +70,7 @@ func (d Dir) partials(name string) []int {
 	return ws
 }
 
-// names lists the files of a directory whose name is a number.
+// names lists the files of a directory whose names are numbers.
 func (d Dir) names(dir string) ([]int64, error) {
 	list, err := os.ReadDir(filepath.Join(string(d), filepath.FromSlash(dir)))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,8 +96,8 @@ type journalFrame struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// splitJournal reads the frames of a journal. Data after the last whole frame is
-// returned as rest. Only the writer can check the frames' MACs.
+// splitJournal reads the frames of a journal and returns data after the last complete
+// frame as rest. It does not check the frames' MACs, which only the writer can.
 func splitJournal(b []byte) (frames []journalFrame, rest []byte) {
 	const head, tail = 20, 36
 	for len(b) >= head+tail && string(b[:4]) == "mpj1" {
@@ -122,8 +122,8 @@ func splitJournal(b []byte) (frames []journalFrame, rest []byte) {
 }
 
 // Records returns the available records of bundle n, signed or not: from the bundle,
-// from the journal while the bundle is not full, or from the widest partial bundle.
-// None: pruned, or not written yet.
+// from the journal while the bundle is not full, or from the widest partial bundle. It
+// returns none if they were pruned or not written yet.
 func (d Dir) Records(n int64) ([][]byte, error) {
 	for range 2 { // the journal may become a bundle in between
 		if b, err := d.read(tileName(entryLevel, n)); b != nil || err != nil {
@@ -148,20 +148,20 @@ func (d Dir) Records(n int64) ([][]byte, error) {
 	return records, err
 }
 
-// Origin is the log's name from its checkpoint, unchecked; "" if there is none.
+// Origin returns the log's name from its unverified checkpoint, or "" if there is none.
 func (d Dir) Origin() string {
-	msg, _ := d.read(CheckpointFile) // other readers report errors
+	msg, _ := d.read(CheckpointFile) // other readers report the error
 	name, _, _ := strings.Cut(string(msg), "\n")
 	return name
 }
 
-// ErrGap means that records are missing between others, or before the end in the
-// checkpoint: the rest would look complete.
+// ErrGap means that records are missing between others, or before the end that the
+// checkpoint names, so that the remaining records would look complete.
 var ErrGap = errors.New("records are missing; memproxy audit verify names them")
 
 // Bundles returns the range of bundles that may have records: from the first that was
-// not pruned to after the last. It uses the checkpoint unverified, but requires the
-// bundle that the checkpoint ends in.
+// not pruned up to, but not including, to. It does not verify the checkpoint, but
+// requires the bundle in which the checkpoint ends.
 func (d Dir) Bundles() (from, to int64, err error) {
 	msg, err := d.read(CheckpointFile)
 	if err != nil {
@@ -188,7 +188,7 @@ func (d Dir) Bundles() (from, to int64, err error) {
 			to++
 		}
 	}
-	// Pruning removes bundles from the front: find the first by binary search.
+	// Pruning removes bundles from the front, so a binary search finds the first one.
 	there := func(i int) bool {
 		_, err := os.Stat(filepath.Join(string(d), filepath.FromSlash(tileName(entryLevel, int64(i)))))
 		return err == nil

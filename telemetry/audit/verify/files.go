@@ -13,12 +13,12 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// readJournals compares the journals with the tree, and follows the chain into
+// readJournals compares the journals with the tree, and follows the hash chain into
 // records that are not signed yet.
 func (r *run) readJournals() error {
 	defer r.extend()
 	if _, err := os.Stat(filepath.Join(r.opt.Dir, journalDir)); errors.Is(err, fs.ErrNotExist) {
-		return nil // a copy for readers without the writer's files
+		return nil // a copy for readers may lack the writer's files
 	}
 	ns, err := r.dir.names(journalDir)
 	if err != nil {
@@ -32,7 +32,7 @@ func (r *run) readJournals() error {
 			return err
 		}
 		if b == nil {
-			continue // became a bundle meanwhile
+			continue // it became a bundle meanwhile
 		}
 		edge = edge || n == r.c.Size/width
 		if next, err = r.readJournal(n, b, next); err != nil {
@@ -105,8 +105,8 @@ func (r *run) pending(i int64, raw []byte, leaf tlog.Hash, name string) bool {
 	return true
 }
 
-// extend grows the signed tree by the pending records, so that files which the
-// writer laid out before it could sign them can be checked as well.
+// extend adds the pending records to the signed tree, so that files which the writer
+// wrote before it could sign them can be checked as well.
 func (r *run) extend() {
 	r.beyond = map[tileID][]tlog.Hash{}
 	r.base = r.base.clone()
@@ -118,7 +118,7 @@ func (r *run) extend() {
 	}
 }
 
-// reference is the expected content of tile n of a level, as far as it is known.
+// reference returns the expected content of tile n of a level, as far as it is known.
 func (r *run) reference(level int, n int64) ([]tlog.Hash, error) {
 	if h, ok := r.beyond[tileID{level, n}]; ok {
 		return h, nil
@@ -130,7 +130,7 @@ func (r *run) reference(level int, n int64) ([]tlog.Hash, error) {
 	case n == edge:
 		return r.base.rows[level], nil
 	}
-	b, err := r.dir.read(tileName(level, n)) // compared with the tree already
+	b, err := r.dir.read(tileName(level, n)) // already compared with the tree
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +138,8 @@ func (r *run) reference(level int, n int64) ([]tlog.Hash, error) {
 	return h, nil
 }
 
-// walk checks every file: files that do not belong to the log are reported, and
-// those that the tree did not need are compared with it.
+// walk checks every file. It reports files that do not belong to the log, and compares
+// those that were not needed for the tree with it.
 func (r *run) walk(ctx context.Context) error {
 	return filepath.WalkDir(r.opt.Dir, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -214,7 +214,7 @@ func (r *run) tileFile(name string, level int, n int64, w int) error {
 	}
 	switch {
 	case known == w && len(got) == w && whole:
-	case known < w && len(want) < w && r.moved(): // written in the meantime
+	case known < w && len(want) < w && r.moved(): // written meanwhile
 	case len(want) < w:
 		r.rep.strange(name, level, n, known, "holds more than the log accounts for")
 	default:

@@ -26,17 +26,17 @@ const (
 	timeFormat = "2006-01-02T15:04:05.000000000Z"
 )
 
-// entryLevel denotes the entry bundles in place of a level of tiles.
+// entryLevel stands for the entry bundles where a level of tiles is expected.
 const entryLevel = -1
 
-// tileName is tlog's path of a tile, without the height, which is constant, and with
-// "entries" for bundles.
+// tileName returns tlog's path of a tile without the height, which is constant, and
+// with "entries" for bundles.
 func tileName(level int, n int64) string {
 	path := tlog.Tile{H: height, L: level, N: n, W: width}.Path()
 	return strings.Replace("tile/"+strings.TrimPrefix(path, tlogTiles), "tile/data/", "tile/entries/", 1)
 }
 
-// tlogTiles is the prefix of tlog's paths of tiles of this height.
+// tlogTiles is the prefix of tlog's paths for tiles of this height.
 const tlogTiles = "tile/8/"
 
 func journalName(n int64) string { return fmt.Sprintf("%s/%012d", journalDir, n) }
@@ -72,8 +72,8 @@ func ParseCheckpoint(msg []byte, v note.Verifier) (Checkpoint, error) {
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	// Package note accepts base64 with non-zero trailing bits. Here a checkpoint
-	// has only one encoding.
+	// Package note accepts base64 with non-zero trailing bits. Here a checkpoint must have
+	// a unique encoding.
 	for _, line := range strings.Split(string(msg[len(n.Text):]), "\n") {
 		if i := strings.LastIndexByte(line, ' '); i >= 0 {
 			if _, err := base64.StdEncoding.Strict().DecodeString(line[i+1:]); err != nil {
@@ -88,8 +88,8 @@ func ParseCheckpoint(msg []byte, v note.Verifier) (Checkpoint, error) {
 	return c, nil
 }
 
-// parseText reads a checkpoint's text, unverified. Further lines are extensions, which
-// are allowed and ignored.
+// parseText reads a checkpoint's text without verifying it. Further lines are
+// extensions, which are ignored.
 func parseText(text string) (Checkpoint, error) {
 	f := strings.SplitN(text, "\n", 4)
 	if len(f) != 4 || f[0] == "" {
@@ -121,8 +121,8 @@ func ParseKey(key string) (note.Verifier, error) {
 	return v, nil
 }
 
-// splitBundle reads the records of a bundle. Data after the last whole record is
-// returned as rest.
+// splitBundle reads the records of a bundle and returns data after the last complete
+// record as rest.
 func splitBundle(b []byte) (records [][]byte, rest []byte) {
 	for len(b) >= 2 {
 		n := int(b[0])<<8 | int(b[1])

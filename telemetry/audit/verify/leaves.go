@@ -9,7 +9,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// tileDiff is a tile above the lowest level that differs from one of the trees, or
+// tileDiff is a tile above the lowest level that differs from one of the two trees, or
 // from both.
 type tileDiff struct {
 	file, detail string
@@ -18,12 +18,12 @@ type tileDiff struct {
 
 // chain is the state that the next record must continue.
 type chain struct {
-	prev [2]tlog.Hash // of the preceding record: computed from it, and from its tile
+	prev [2]tlog.Hash // hash of the preceding record, computed from it and read from its tile
 	time time.Time
 }
 
-// readLeaves reads all records and lowest tiles up to the checkpoint, once and in
-// order, and stores only the edges of the trees.
+// readLeaves reads all records and tiles of the lowest level up to the checkpoint, once
+// and in order. It stores only the edges of the trees.
 func (r *run) readLeaves(ctx context.Context) error {
 	r.byEntry, r.byTile = &tree{}, &tree{}
 	var failed error
@@ -36,7 +36,7 @@ func (r *run) readLeaves(ctx context.Context) error {
 		}
 	}
 	r.reach(0)
-	// A concurrent writer removes the last bundle's partial files: read them first.
+	// A concurrent writer removes the last bundle's partial files, so they are read first.
 	edge, err := r.readBundle(r.c.Size / width)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (r *run) readBundle(n int64) (b raw, err error) {
 	return b, err
 }
 
-// leavesOf checks the records of one bundle, each on its own, against its predecessor
+// leavesOf checks the records of one bundle: each by itself, against its predecessor
 // and against its hash in the tile.
 func (r *run) leavesOf(n int64, b raw) {
 	w := int(min(width, r.c.Size-n*width))
@@ -144,8 +144,8 @@ func (r *run) leavesOf(n int64, b raw) {
 	}
 }
 
-// check checks one record and reports whether it added a problem. Further problems
-// of the same bundle have little value.
+// check checks one record and reports whether it added a problem. Further problems of
+// the same bundle are of little use.
 func (r *run) check(i int64, b raw, j int, leaf, hash tlog.Hash) bool {
 	if j >= len(b.records) {
 		r.rep.add(i, Missing, b.recordFile, "the bundle ends before it")
@@ -168,9 +168,9 @@ func (r *run) check(i int64, b raw, j int, leaf, hash tlog.Hash) bool {
 	return true
 }
 
-// follows checks a record's link and time, and records a pruning.
+// follows checks a record's link and time. It also notes a recorded pruning.
 func (r *run) follows(i int64, rec *Record, file string) bool {
-	at, _ := rec.At() // checked by Decode
+	at, _ := rec.At() // Decode checked it
 	bad := true
 	switch {
 	case rec.PrevHash != hex.EncodeToString(r.chain.prev[0][:]) && rec.PrevHash != hex.EncodeToString(r.chain.prev[1][:]):

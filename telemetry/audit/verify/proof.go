@@ -20,15 +20,15 @@ const (
 // ErrProof is wrapped by the errors of invalid proofs.
 var ErrProof = errors.New("the proof does not hold")
 
-// Proof is a self-contained document: with the public key it proves, offline, that
-// a record is in the log (inclusion), or that a newer state of the log continues an
-// older one (consistency).
+// Proof is a self-contained document. With the public key it proves, offline, that a
+// record is in the log (inclusion), or that a newer state of the log continues an older
+// one (consistency).
 type Proof struct {
 	V      int    `json:"v"` // 1
 	Kind   string `json:"kind"`
 	Origin string `json:"origin"`
-	// Index, LeafHash (hex) and Record are set in inclusion proofs. Record is the
-	// record's bytes as a string, absent if it was pruned.
+	// Index, LeafHash (hex) and Record are set in inclusion proofs. Record has the
+	// record's bytes as a string, and is absent if the record was pruned.
 	Index    int64  `json:"index,omitzero"`
 	LeafHash string `json:"leaf_hash,omitzero"`
 	Record   string `json:"record,omitzero"`
@@ -40,12 +40,12 @@ type Proof struct {
 	Hashes []tlog.Hash `json:"hashes"`
 }
 
-// Marshal writes the document.
+// Marshal encodes the document.
 func (p *Proof) Marshal() ([]byte, error) {
 	return json.Marshal(p, jsontext.WithIndent("  "))
 }
 
-// Prover makes proofs from a log's files and checks them before it returns them.
+// Prover makes proofs from a log's files. It checks each proof before returning it.
 type Prover struct {
 	dir Dir
 	key string
@@ -53,11 +53,11 @@ type Prover struct {
 	c   Checkpoint
 }
 
-// Key is the public key in use.
+// Key returns the public key in use.
 func (p *Prover) Key() string { return p.key }
 
-// NewProver opens a log for proofs for its checkpoint. If key is empty, the one in the
-// directory is used.
+// NewProver opens a log to make proofs for its checkpoint. If key is empty, the key in
+// the directory is used.
 func NewProver(dir, key string) (*Prover, error) {
 	p := &Prover{dir: Dir(dir), key: key}
 	if key == "" {
@@ -82,7 +82,7 @@ func NewProver(dir, key string) (*Prover, error) {
 	return p, err
 }
 
-// Include proves that record index is in the log.
+// Include returns a proof that record index is in the log.
 func (p *Prover) Include(index int64) (*Proof, error) {
 	if index < 0 || index >= p.c.Size {
 		return nil, fmt.Errorf("no record %d: the checkpoint signs %d", index, p.c.Size)
@@ -106,7 +106,7 @@ func (p *Prover) Include(index int64) (*Proof, error) {
 	return doc, doc.check(p.v)
 }
 
-// Continue proves that the log continues the state of an older checkpoint.
+// Continue returns a proof that the log continues the state of an older checkpoint.
 func (p *Prover) Continue(older []byte) (*Proof, error) {
 	old, err := ParseCheckpoint(older, p.v)
 	if err != nil {
@@ -140,12 +140,12 @@ func (p *Prover) readHashes(indexes []int64) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-// maxProof bounds a proof document: the longest record as escaped JSON, two
+// maxProof bounds a proof document, in bytes: the longest record as escaped JSON, two
 // checkpoints and 64 hashes.
 const maxProof = 1 << 20
 
-// CheckProof checks a proof document with the public key alone. The error of an invalid
-// one wraps ErrProof.
+// CheckProof checks a proof document with only the public key. The error of an invalid
+// proof wraps ErrProof.
 func CheckProof(doc []byte, key string) (*Proof, error) {
 	v, err := ParseKey(key)
 	if err != nil {

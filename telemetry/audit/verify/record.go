@@ -121,8 +121,8 @@ type BudgetLine struct {
 	Window  string `json:"window,omitzero"`
 }
 
-// Finding is a finding of screening in one of the operation's items: the bytes from
-// Start to End of its text, which is not recorded.
+// Finding is a finding of screening in one of the operation's items. Start and End are
+// byte offsets in the item's text, which is not recorded.
 type Finding struct {
 	End   int    `json:"end"`
 	Item  int    `json:"item"`
@@ -131,7 +131,7 @@ type Finding struct {
 	Start int    `json:"start"`
 }
 
-// Part is set if an event takes several records.
+// Part is set if an event is divided into several records.
 type Part struct {
 	N  int `json:"n"`
 	Of int `json:"of"`
@@ -165,7 +165,7 @@ func Decode(raw []byte) (*Record, error) {
 	return r, nil
 }
 
-// At is the time of append.
+// At returns the time of append.
 func (r *Record) At() (time.Time, error) {
 	t, err := time.Parse(timeFormat, r.Time)
 	if err == nil && t.Format(timeFormat) != r.Time {

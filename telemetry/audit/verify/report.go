@@ -11,7 +11,7 @@ type Kind string
 
 // The kinds of problem.
 const (
-	KeyBad      Kind = "key"       // the public key is not one, or not the expected one
+	KeyBad      Kind = "key"       // the public key is invalid, or not the expected one
 	Unsigned    Kind = "signature" // a checkpoint is missing, unreadable or not signed by the key
 	RolledBack  Kind = "rollback"  // a checkpoint signs records that the log no longer has
 	Forked      Kind = "fork"      // a checkpoint signs other records than the log has
@@ -55,16 +55,15 @@ type Report struct {
 	Origin string `json:"origin"`
 	Size   int64  `json:"size"` // records that the checkpoint signs
 	Root   string `json:"root"` // base64
-	// Pruned is the number of leading records that were removed by a recorded
-	// pruning; their hashes were verified.
+	// Pruned is the number of leading records that a recorded pruning removed; their
+	// hashes were verified.
 	Pruned int64 `json:"pruned"`
-	// Pending is the number of chained records after the checkpoint. A closed log has
-	// none.
+	// Pending is the number of chained records after the checkpoint. A closed log has none.
 	Pending int64 `json:"pending"`
 	// Checkpoints is the number of older checkpoints that are consistent with the log.
 	Checkpoints int `json:"checkpoints"`
-	// OwnKey is set if the public key was taken from the log's directory: the
-	// report then does not prove who wrote the log.
+	// OwnKey is set if the public key was taken from the log's directory. The report then
+	// does not prove who wrote the log.
 	OwnKey   bool      `json:"own_key"`
 	Problems []Problem `json:"problems"`
 }
@@ -72,7 +71,7 @@ type Report struct {
 // OK reports whether there are no problems.
 func (r *Report) OK() bool { return len(r.Problems) == 0 }
 
-// First is the first bad record, or the first problem if no record is bad.
+// First returns the first bad record, or the first problem if no record is bad.
 func (r *Report) First() (Problem, bool) {
 	if r.OK() {
 		return Problem{}, false
@@ -87,12 +86,12 @@ func (r *Report) add(index int64, kind Kind, file, format string, args ...any) {
 // order sorts problems: records by index, then files.
 func (r *Report) order() {
 	slices.SortStableFunc(r.Problems, func(a, b Problem) int {
-		return cmp.Compare(uint64(a.Index), uint64(b.Index)) // -1 is the largest
+		return cmp.Compare(uint64(a.Index), uint64(b.Index)) // -1 becomes the largest
 	})
 	r.Problems = r.Problems[:min(len(r.Problems), maxProblems)]
 }
 
-// strange adds a file that differs from the tree, once.
+// strange reports a file that differs from the tree, once.
 func (r *Report) strange(name string, level int, n int64, k int, what string) {
 	index := int64(-1)
 	kind := TileBad
@@ -110,8 +109,7 @@ func (r *Report) strange(name string, level int, n int64, k int, what string) {
 	r.add(index, kind, name, "%s", what)
 }
 
-// misplaced reports a record in the wrong place, and whether the right one is
-// missing.
+// misplaced reports a record in the wrong place, and whether the right one is missing.
 func (r *Report) misplaced(i int64, rec *Record, b raw) {
 	for _, other := range b.records {
 		if o, err := Decode(other); err == nil && o.Index == uint64(i) {
@@ -122,7 +120,7 @@ func (r *Report) misplaced(i int64, rec *Record, b raw) {
 	r.add(i, Missing, b.recordFile, "record %d stands in its place", rec.Index)
 }
 
-// named reports whether a problem of a record was reported.
+// named reports whether there is a problem with a record.
 func (r *Report) named() bool {
 	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Index >= 0 })
 }

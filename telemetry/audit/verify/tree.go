@@ -7,8 +7,8 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// tree computes roots and tiles from leaves in order. It stores one hash for each
-// bit of its size, and the tiles that are being filled.
+// tree computes roots and tiles from leaves in order. It stores one hash for each bit
+// of its size, and the tiles that are not full.
 type tree struct {
 	size  int64
 	nodes [64]tlog.Hash
@@ -30,8 +30,8 @@ func (t *tree) add(h tlog.Hash) {
 	t.size++
 }
 
-// put appends a hash to the row of its level. Hash k of level L is that of the
-// subtree over leaves k<<8L and on.
+// put appends a hash to the row of its level. Hash k of level L is the root of the
+// subtree over the 256^L leaves from k<<8L on.
 func (t *tree) put(level int, h tlog.Hash) {
 	if level == len(t.rows) {
 		t.rows = append(t.rows, nil)
@@ -45,7 +45,7 @@ func (t *tree) put(level int, h tlog.Hash) {
 	}
 }
 
-// root is the RFC 6962 root hash.
+// root returns the RFC 6962 root hash.
 func (t *tree) root() tlog.Hash {
 	if t.size == 0 {
 		return sha256.Sum256(nil)

@@ -18,27 +18,27 @@ import (
 // Options select what to verify.
 type Options struct {
 	Dir string
-	// Key is the public key, "<origin>+<hash>+<base64>". Empty: the one in the
-	// log's directory, which proves only that the log agrees with itself.
+	// Key is the public key, "<origin>+<hash>+<base64>". If it is empty, the key in the
+	// log's directory is used, which proves only that the log is consistent with itself.
 	Key string
-	// Trusted are checkpoints that were kept elsewhere. Only they can reveal that
-	// the end of a log was cut off.
+	// Trusted has checkpoints that were kept elsewhere. Only they reveal that the end of a
+	// log was cut off.
 	Trusted [][]byte
 	// Settle is how long to wait, after a problem was found, for signs of a concurrent
-	// writer; if there are any, the log is read again. Zero is 300 ms, negative does
-	// not wait.
+	// writer; if there are any, the log is read again. Zero is 300 ms, negative does not
+	// wait.
 	Settle   time.Duration
 	Progress memproxy.Progress // in records
 }
 
 const (
 	defaultSettle = 300 * time.Millisecond
-	// attempts bounds how often a log that is being written is read again.
+	// attempts is how often a log that is being written is read at most.
 	attempts = 3
 )
 
-// Verify checks a whole log. Problems are in the report; an error means that the
-// log could not be read.
+// Verify checks a whole log. Problems are in the report; an error means that the log
+// could not be read.
 func Verify(ctx context.Context, opt Options) (*Report, error) {
 	opt.Settle = cmp.Or(opt.Settle, defaultSettle)
 	for n := 1; ; n++ {
@@ -60,18 +60,18 @@ type run struct {
 	rep  *Report
 	v    note.Verifier
 	c    Checkpoint
-	msg  []byte // the checkpoint as first read
+	msg  []byte // the checkpoint as it was first read
 	live bool
 
 	marks   []mark // older checkpoints, by size
-	reached int    // number of marks with roots
+	reached int    // number of marks whose roots are known
 	// byEntry is the tree of the records, byTile the tree of the hashes in the lowest
-	// tiles. The one with the signed root is correct.
+	// tiles. The tree with the signed root is the correct one.
 	byEntry, byTile *tree
 	base            *tree
 	tiles           []tileDiff
 	gone            []int64 // missing bundles
-	keptFrom        int64   // of the last record of a pruning
+	keptFrom        int64   // first index that the last recorded pruning kept
 	chain           chain
 	tail            []tlog.Hash // leaves after the checkpoint
 	beyond          map[tileID][]tlog.Hash
@@ -128,7 +128,7 @@ func (r *run) moved() bool {
 	return r.live
 }
 
-// readCheckpoints reads the key, the checkpoint and older checkpoints. It reports false
+// readCheckpoints reads the key, the checkpoint and older checkpoints. It returns false
 // if nothing can be verified.
 func (r *run) readCheckpoints() (bool, error) {
 	own, err := r.dir.read(KeyFile)
@@ -178,8 +178,8 @@ func (r *run) readCheckpoints() (bool, error) {
 	return true, nil
 }
 
-// mark adds an older checkpoint. One with more records than the log proves that the log
-// was cut off.
+// mark adds an older checkpoint. A checkpoint with more records than the log proves
+// that the log was cut off.
 func (r *run) mark(msg []byte, file string, size int64) {
 	c, err := ParseCheckpoint(msg, r.v)
 	switch {
@@ -194,8 +194,8 @@ func (r *run) mark(msg []byte, file string, size int64) {
 	}
 }
 
-// judge decides which of the two trees is signed and reports the differences from it.
-// False: neither is.
+// judge decides which of the two trees has the signed root and reports where the other
+// differs. It returns false if neither has.
 func (r *run) judge() bool {
 	switch r.c.Root {
 	case r.byEntry.root():
@@ -227,8 +227,7 @@ func (r *run) judge() bool {
 	return true
 }
 
-// bracket finds the range of sizes in which the log first differs from what was
-// signed.
+// bracket returns the range of sizes in which the log first differs from what was signed.
 func (r *run) bracket() (lo, hi int64) {
 	hi = r.c.Size
 	for _, m := range r.marks {
@@ -253,8 +252,8 @@ func (r *run) judgeMarks() {
 	}
 }
 
-// judgeGone distinguishes pruned bundles from missing ones: a pruning is recorded
-// before it is done.
+// judgeGone distinguishes pruned bundles from missing ones, because a pruning is
+// recorded before it is done.
 func (r *run) judgeGone() {
 	for _, n := range r.gone {
 		if (n+1)*width <= r.keptFrom {
