@@ -17,12 +17,12 @@ import (
 	"github.com/prometheus/otlptranslator"
 )
 
-// exportBatch bounds the spans or records of one export. A request has about ten spans,
+// exportBatch limits the spans or records of one export. A request has about ten spans,
 // so the usual 512 would be only fifty requests.
 const exportBatch = 2048
 
-// client is the HTTP client of the exporters. It follows no redirects: the headers are
-// secrets for the endpoint alone.
+// client returns the HTTP client of the exporters. It follows no redirects, because the
+// headers contain secrets for the endpoint alone.
 func (o *OTLP) client() *http.Client {
 	return &http.Client{
 		Transport:     wordless{http.DefaultTransport.(*http.Transport).Clone()},
@@ -31,8 +31,8 @@ func (o *OTLP) client() *http.Client {
 	}
 }
 
-// wordless reduces an error response to its status: exporters quote the rest in errors,
-// which are logged.
+// wordless reduces an error response to its status, because exporters quote the body in
+// errors, which are logged.
 type wordless struct{ http.RoundTripper }
 
 func (w wordless) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -47,7 +47,7 @@ func (w wordless) RoundTrip(q *http.Request) (*http.Response, error) {
 // errPartly replaces the error of a partial success, which quotes the collector.
 var errPartly = errors.New("the collector refused a part")
 
-// prometheus is the reader behind /metrics. Names have the same spelling for every
+// prometheus returns the reader behind /metrics. Names have the same spelling for every
 // scraper, because dashboards depend on it.
 func (t *Telemetry) prometheus() (sdkmetric.Reader, error) {
 	return promexporter.New(

@@ -8,7 +8,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// fence is the set of attribute keys that may be exported.
+// fence is the allow list of attribute keys that may be exported.
 type fence map[attribute.Key]bool
 
 func newFence() fence {
@@ -19,7 +19,7 @@ func newFence() fence {
 	return f
 }
 
-// attributes filters a list; it returns the list itself if all may be exported.
+// attributes filters a list. It returns the list itself if all of it may be exported.
 func (f fence) attributes(list []attribute.KeyValue) []attribute.KeyValue {
 	stays := func(kv attribute.KeyValue) bool { return !f[kv.Key] }
 	if !slices.ContainsFunc(list, stays) {
@@ -28,7 +28,7 @@ func (f fence) attributes(list []attribute.KeyValue) []attribute.KeyValue {
 	return slices.DeleteFunc(slices.Clone(list), stays)
 }
 
-// fencedSpan is a span without attributes that must not be exported.
+// fencedSpan is a span without events and without attributes that must not be exported.
 type fencedSpan struct {
 	sdktrace.ReadOnlySpan
 	attrs []attribute.KeyValue

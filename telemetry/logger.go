@@ -9,11 +9,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// NewLogger returns the program's logger, which writes from a level on; format is "json"
-// (also when empty) or "text". Lines that are written with a request's context have
-// trace_id and span_id; the decision id is the attribute "decision", set by the caller.
-// Values that are or look like credentials or content are replaced (see redact), and
-// strings are cut at 1 KB.
+// NewLogger returns the program's logger, which writes records from a level on. format
+// is "json" (also when empty) or "text". Lines that are written with a request's
+// context have trace_id and span_id; the caller sets the decision id as the attribute
+// "decision". Values that are or look like credentials or content are replaced (see
+// redactor), and strings are cut at 1 KB.
 func NewLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: newRedactor().attr}
 	switch format {
@@ -25,7 +25,7 @@ func NewLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, erro
 	return nil, fmt.Errorf(`telemetry: unknown log format %q; "json" or "text"`, format)
 }
 
-// tracedHandler adds the ids of the context's span.
+// tracedHandler adds the trace and span ids of the context to each record.
 type tracedHandler struct{ slog.Handler }
 
 // Handle implements slog.Handler.

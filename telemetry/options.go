@@ -27,8 +27,8 @@ const (
 	DefaultQueue = 8192
 )
 
-// Options configure telemetry. The zero value serves metrics for Prometheus and keeps
-// recent requests in memory.
+// Options configure telemetry. With the zero value, metrics are served for Prometheus
+// and recent requests are kept in memory.
 type Options struct {
 	ServiceName string // service.name; DefaultServiceName
 	Version     string // service.version
@@ -36,13 +36,13 @@ type Options struct {
 
 	// OTLP is the collector. Without an endpoint nothing is exported.
 	OTLP OTLP
-	// SampleRatio is the share of traces that are recorded, for requests whose
-	// traceparent does not decide. Zero is all, negative none.
+	// SampleRatio is the share of traces that are recorded, for requests without a
+	// sampling decision in traceparent. Zero is all, negative none.
 	SampleRatio float64
 
-	// Log receives warnings about failing exports. Nil: none.
+	// Log receives warnings about failing exports. Nil disables them.
 	Log *slog.Logger
-	// Clock limits these warnings to one a minute. Nil is time.Now.
+	// Clock is used to limit these warnings to one a minute. Nil is time.Now.
 	Clock func() time.Time
 }
 
@@ -53,12 +53,12 @@ type OTLP struct {
 	Endpoint string
 	// Headers are sent with each export. They are secrets.
 	Headers Headers
-	// Zero values of these are the defaults.
+	// Zero values of the following fields are the defaults.
 	Timeout, MetricInterval, BatchDelay time.Duration
 	Queue                               int
 }
 
-// Headers are header values that do not print.
+// Headers are header values that are never printed.
 type Headers map[string]string
 
 // String returns the names only.
@@ -99,7 +99,7 @@ func (o *OTLP) complete() error {
 	u, err := url.Parse(o.Endpoint)
 	switch {
 	case err != nil:
-		return errors.New("telemetry: the OTLP endpoint is not a URL") // the error would quote it
+		return errors.New("telemetry: the OTLP endpoint is not a URL") // the parser's error would quote it
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
 		return errors.New("telemetry: the OTLP endpoint must be an http or https URL with a host")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":

@@ -15,11 +15,11 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// quiet is the shortest time between two warnings about failing exports of a signal.
+// quiet is the minimum time between two warnings about failing exports of a signal.
 const quiet = time.Minute
 
 // outlet counts the exports of a signal. The exporters below never return an error,
-// because OpenTelemetry's global handler would log each.
+// because OpenTelemetry's global error handler would log each.
 type outlet struct {
 	name                string
 	offered, ok, failed atomic.Int64
@@ -86,7 +86,7 @@ type metricExporter struct {
 	out *outlet
 }
 
-// Export implements sdkmetric.Exporter. A batch counts as one item.
+// Export implements sdkmetric.Exporter. A batch is counted as one item.
 func (e metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
 	e.out.offered.Add(1)
 	return e.out.sent(1, e.Exporter.Export(ctx, m))

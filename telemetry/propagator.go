@@ -7,10 +7,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// stateless is W3C trace context without the caller's tracestate, which would be
-// exported with every span of the request: it has room for sentences, and text of a
-// caller must not reach the person or model that reads traces. The header itself is
-// forwarded to the backend unchanged.
+// stateless propagates W3C trace context without the caller's tracestate, which would
+// be exported with every span of the request. tracestate has room for sentences, and
+// text of a caller must not reach the person or model that reads traces. The header
+// itself is forwarded to the backend unchanged.
 type stateless struct{ propagation.TraceContext }
 
 // Extract implements propagation.TextMapPropagator.

@@ -22,23 +22,24 @@ import (
 )
 
 const (
-	// maxRecent bounds the requests that are kept.
+	// maxRecent is the number of requests that are kept.
 	maxRecent = 256
-	// maxSteps bounds the spans kept per request; a write usually has usualSteps.
+	// maxSteps limits the spans kept per request; a write usually has usualSteps.
 	maxSteps   = 64
 	usualSteps = 20
 )
 
 // recent keeps the last requests with their steps, for an installation without a
-// collector. It is both their tracer and the HTTP handler. The SDK's spans, with
-// everything that an exporter needs, would cost several times as much.
+// collector. It is both the tracer that records them and the HTTP handler that serves
+// them. The SDK's spans, with everything that an exporter needs, would cost several
+// times as much.
 type recent struct {
 	embedded.Tracer
-	root  sdktrace.Sampler // decides on traces that begin here
+	root  sdktrace.Sampler // the sampling decision for traces that begin here
 	fence fence
 
 	mu   sync.Mutex
-	done []recentRequest // a ring
+	done []recentRequest // a ring buffer
 	next int
 }
 
@@ -56,7 +57,7 @@ type recentRequest struct {
 	attrs []attribute.KeyValue // source of Attributes
 }
 
-// recentStep is a span below a request.
+// recentStep is a span within a request.
 type recentStep struct {
 	Name   string `json:"name"`
 	Offset int64  `json:"offset_us"` // from the start of the request
@@ -64,8 +65,8 @@ type recentStep struct {
 	Failed bool   `json:"failed,omitempty"`
 }
 
-// recentSpan is a running request, or a span that is not kept: it is not sampled, or
-// not part of a request.
+// recentSpan is a running request, or a span that is not kept because it is not sampled
+// or not part of a request.
 type recentSpan struct {
 	noop.Span
 	of    *recent
@@ -81,14 +82,14 @@ type recentSpan struct {
 	steps  []recentStep
 }
 
-// stepSpan is a running step of a request. It is not in its context: what happens in a
-// step happens in the request, and steps have no ids.
+// stepSpan is a running step of a request. It is not put into the context, because
+// steps have no ids: what is started within a step belongs to the request.
 type stepSpan struct {
 	noop.Span
 	of            *recentSpan
 	name          string
 	start         time.Time
-	ended, failed bool // under the request's lock
+	ended, failed bool // guarded by the request's lock
 }
 
 // Start implements trace.Tracer.
@@ -102,7 +103,7 @@ func (r *recent) Start(ctx context.Context, name string, opts ...trace.SpanStart
 	case above.kept:
 		return ctx, &stepSpan{of: above, name: name, start: time.Now()}
 	default:
-		return ctx, above // it stands for what is below it and not kept either
+		return ctx, above // the parent represents spans below it that are not kept either
 	}
 	s := &recentSpan{of: r, name: name, start: time.Now()}
 	id := trace.SpanID(random())
@@ -117,7 +118,7 @@ func (r *recent) Start(ctx context.Context, name string, opts ...trace.SpanStart
 	return trace.ContextWithSpan(ctx, s), s
 }
 
-// begin makes the context of a trace's first span.
+// begin returns the context of a trace's first span.
 func (r *recent) begin(ctx context.Context, name string, id trace.SpanID) trace.SpanContext {
 	c := trace.SpanContextConfig{SpanID: id}
 	high, low := random(), random()
@@ -129,7 +130,7 @@ func (r *recent) begin(ctx context.Context, name string, id trace.SpanID) trace.
 	return trace.NewSpanContext(c)
 }
 
-// random is half an id. It is not zero, which would be invalid.
+// random returns half an id. It is never zero, which would be invalid.
 func random() (b [8]byte) {
 	binary.NativeEndian.PutUint64(b[:], max(1, rand.Uint64()))
 	return b
@@ -138,14 +139,15 @@ func random() (b [8]byte) {
 // SpanContext implements trace.Span.
 func (s *recentSpan) SpanContext() trace.SpanContext { return s.sc }
 
-// IsRecording implements trace.Span. A step does not: only its name and time are kept.
+// IsRecording implements trace.Span. It is false for a step, of which only the name and
+// time are kept.
 func (s *recentSpan) IsRecording() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kept && !s.ended
 }
 
-// SetStatus implements trace.Span. The description could quote content.
+// SetStatus implements trace.Span. It drops the description, which could quote content.
 func (s *recentSpan) SetStatus(code codes.Code, _ string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +215,7 @@ func (s *stepSpan) SetStatus(code codes.Code, _ string) {
 	s.failed = s.failed || code == codes.Error
 }
 
-// End implements trace.Span. A step that ends after its request is left out.
+// End implements trace.Span. A step that ends after its request is dropped.
 func (s *stepSpan) End(...trace.SpanEndOption) {
 	took := time.Since(s.start).Microseconds()
 	r := s.of
@@ -237,7 +239,7 @@ func (r *recent) keep(req recentRequest) {
 	r.next = (r.next + 1) % len(r.done)
 }
 
-// list returns the requests, newest first, optionally of one decision.
+// list returns the requests, newest first, or only those of one decision.
 func (r *recent) list(decision string) []recentRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,8 +260,7 @@ func (r *recent) list(decision string) []recentRequest {
 	return out
 }
 
-// ServeHTTP serves the recent requests as JSON, newest first; "?decision=ID" selects
-// one.
+// ServeHTTP serves the recent requests as JSON, newest first; "?decision=ID" selects one.
 func (r *recent) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

@@ -10,9 +10,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// OnRecord is a hook of the audit log. It exports a copy of the record as the body,
-// with the decision's attributes, linked to the request's trace. It neither blocks nor
-// fails: a copy that is lost is still in the audit log.
+// OnRecord is a hook of the audit log. It exports a copy of the record as the body of a
+// log record, with the decision's attributes and linked to the request's trace. It
+// neither blocks nor fails: a copy that is lost is still in the audit log.
 func (t *Telemetry) OnRecord(_ uint64, ev memproxy.Event, record []byte) {
 	ctx := context.Background()
 	t.instruments.Recorded(ctx, ev.Type)
@@ -42,8 +42,8 @@ func (t *Telemetry) OnRecord(_ uint64, ev memproxy.Event, record []byte) {
 	t.records.Emit(traced(ctx, ev.Trace), r)
 }
 
-// traced adds the trace that an event names to the context. The hook runs long
-// after the request, so the span itself no longer exists.
+// traced adds the trace that an event names to the context. The hook runs long after
+// the request, when the span no longer exists.
 func traced(ctx context.Context, id string) context.Context {
 	traceID, err := trace.TraceIDFromHex(id)
 	if err != nil {
@@ -52,7 +52,7 @@ func traced(ctx context.Context, id string) context.Context {
 	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID}))
 }
 
-// severityOf is the severity of an event.
+// severityOf returns the severity of an event.
 func severityOf(ev *memproxy.Event) (log.Severity, string) {
 	switch {
 	case ev.Type == memproxy.EventRepair, ev.Type == memproxy.EventChainBreak:

@@ -18,8 +18,8 @@ const (
 )
 
 // redactor is the last line of defence against secrets in the log, in case a caller
-// logs one: an attribute with a telling name, a header map, an error that quotes a URL
-// or an Authorization header.
+// logs one: in an attribute with a telling name, a header map, an error that quotes a
+// URL, or an Authorization header.
 type redactor struct{ looks *regexp.Regexp }
 
 func newRedactor() redactor {
@@ -32,7 +32,7 @@ func newRedactor() redactor {
 			`|://[^/\s"@]+@`)} // userinfo
 }
 
-// triggers are the possible beginnings of matches, in lower case. Searching for them
+// triggers are the beginnings of possible matches, in lower case. Searching for them
 // first avoids the regular expression for ordinary lines.
 func triggers() []string {
 	return []string{"bearer", "token", "basic", "apikey", "eyj", "sk-", "pk-", "m0-", "key=", "secret=", "password=", "sig=", "signature=", "auth=", "://"}
@@ -52,8 +52,8 @@ func (r redactor) attr(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// value renders a value of a complex type. Values of unknown types are not printed,
-// because they may contain anything.
+// value renders a value of a complex type. It does not print values of unknown types,
+// which may contain anything.
 func (r redactor) value(v any) slog.Value {
 	switch v := v.(type) {
 	case nil:

@@ -23,7 +23,7 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// Bounds of a span's attributes. They are ids and codes, so longer ones are an attack
+// Limits of a span's attributes. They are ids and codes, so longer ones are an attack
 // or a bug.
 const (
 	maxAttribute  = 256
@@ -35,7 +35,7 @@ type Telemetry struct {
 	opt         Options
 	tracer      trace.Tracer
 	records     log.Logger // nil without a collector
-	logs        *outlet    // that of the records
+	logs        *outlet    // counts the exports of the records
 	recent      *recent    // nil with a collector
 	registry    *prometheus.Registry
 	instruments *signal.Instruments
@@ -44,7 +44,7 @@ type Telemetry struct {
 }
 
 // provider is a provider of the SDK. The interface spares packages that import
-// telemetry the compilation of its generic functions.
+// telemetry the compilation of the SDK's generic functions.
 type provider interface {
 	ForceFlush(context.Context) error
 	Shutdown(context.Context) error
@@ -75,7 +75,7 @@ func Start(ctx context.Context, opt Options) (*Telemetry, error) {
 }
 
 // resource describes this process. OTEL_RESOURCE_ATTRIBUTES adds attributes, usually
-// the pod's name and namespace.
+// the names of the pod and its namespace.
 func (t *Telemetry) resource(ctx context.Context) (*resource.Resource, error) {
 	attrs := slices.DeleteFunc([]attribute.KeyValue{
 		attribute.String("service.name", t.opt.ServiceName), attribute.String("service.version", t.opt.Version), attribute.String("service.instance.id", t.opt.Instance),
@@ -105,7 +105,7 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxAttribute
 	limits.AttributeCountLimit = maxAttributes
-	limits.EventCountLimit = 0 // an event could quote an error, and an error can quote content
+	limits.EventCountLimit = 0 // an event could quote an error, and an error content
 	traces := sdktrace.NewTracerProvider(
 		sdktrace.WithResource(res), sdktrace.WithRawSpanLimits(limits), sdktrace.WithSampler(sdktrace.ParentBased(root)), sdktrace.WithSpanProcessor(processor),
 	)
@@ -158,7 +158,8 @@ func (t *Telemetry) Tracer() trace.Tracer { return t.tracer }
 // Instruments returns the instruments that record the metrics.
 func (t *Telemetry) Instruments() *signal.Instruments { return t.instruments }
 
-// Propagator reads and writes W3C trace context and baggage.
+// Propagator reads and writes W3C trace context, without tracestate of callers, and
+// baggage.
 func (t *Telemetry) Propagator() propagation.TextMapPropagator {
 	return propagation.NewCompositeTextMapPropagator(stateless{}, propagation.Baggage{})
 }
@@ -173,7 +174,7 @@ func (t *Telemetry) Metrics() http.Handler {
 	})
 }
 
-// Spans serves the recent requests as JSON; nil with a collector.
+// Spans serves the recent requests as JSON. It is nil with a collector.
 func (t *Telemetry) Spans() http.Handler {
 	if t.recent == nil {
 		return nil
@@ -186,8 +187,8 @@ func (t *Telemetry) Flush(ctx context.Context) error {
 	return t.each(ctx, provider.ForceFlush)
 }
 
-// Shutdown exports pending signals and stops, within the context's deadline.
-// Signals that cannot be exported by then are lost.
+// Shutdown exports pending signals and stops, within the context's deadline. Signals
+// that are not exported by then are lost.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
 	return t.each(ctx, provider.Shutdown)
 }

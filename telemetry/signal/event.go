@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// AppendKey appends the attributes for searching log records. The rest is in the record
-// itself.
+// AppendKey appends the attributes by which log records are searched. The record itself
+// has the rest.
 func AppendKey(to []attribute.KeyValue, ev *memproxy.Event) []attribute.KeyValue {
 	to = append(to,
 		attribute.String(AttrDecision, ev.Decision),
@@ -30,8 +30,8 @@ func appendReasons(to []attribute.KeyValue, ev *memproxy.Event) []attribute.KeyV
 	return append(to, attribute.StringSlice(AttrReasons, memproxy.Codes(ev.Reasons)))
 }
 
-// AppendEvent appends the attributes of a decision for its span. bulk: the operation is
-// a bulk one.
+// AppendEvent appends the attributes of a decision for its span. bulk is set for a bulk
+// operation.
 func AppendEvent(to []attribute.KeyValue, ev *memproxy.Event, bulk bool) []attribute.KeyValue {
 	to = append(to,
 		attribute.String(AttrDecision, ev.Decision),
@@ -69,8 +69,8 @@ func AppendEvent(to []attribute.KeyValue, ev *memproxy.Event, bulk bool) []attri
 	return appendFindings(to, ev.Findings)
 }
 
-// appendFindings appends the findings of screening, the worst first, as "rule
-// item:start-end", and the total risk.
+// appendFindings appends the findings of screening as "rule item:start-end", the worst
+// first, and the total risk.
 func appendFindings(to []attribute.KeyValue, findings []memproxy.Finding) []attribute.KeyValue {
 	if len(findings) == 0 {
 		return to

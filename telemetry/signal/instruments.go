@@ -24,7 +24,7 @@ type Instruments struct {
 	request, step, used                               histogram
 }
 
-// NewInstruments makes every metric's instrument.
+// NewInstruments creates the instrument of every metric.
 func NewInstruments(meter metric.Meter) (*Instruments, error) {
 	in := &Instruments{meter: meter, gauges: map[string]metric.Observable{}}
 	counters := map[string]*counter{
@@ -57,8 +57,8 @@ func NewInstruments(meter metric.Meter) (*Instruments, error) {
 	return in, nil
 }
 
-// begin exports zeros for rare events. A counter that first appears as 1 has no
-// increase for a query, and an alert would miss the first event.
+// begin exports zeros for rare events. For a query, a counter that first appears as 1
+// has no increase, and an alert would miss the first event.
 func (in *Instruments) begin() {
 	ctx := context.Background()
 	for _, t := range [...]memproxy.EventType{memproxy.EventRepair, memproxy.EventChainBreak, memproxy.EventIntegrity} {
@@ -76,7 +76,7 @@ func (in *Instruments) Decided(ctx context.Context, ev *memproxy.Event) {
 		reason = ev.Reasons[0].Code
 	}
 	if !ev.Verdict.Stops() && slices.ContainsFunc(ev.Reasons, func(r memproxy.Reason) bool { return r.Code == memproxy.PolicyError }) {
-		reason = memproxy.PolicyError // distinguish a failed shadow policy from one that permits
+		reason = memproxy.PolicyError // distinguishes a failed shadow policy from one that permits
 	}
 	labels := in.decisions.of(ev.Backend, string(ev.Kind), ev.Verdict.String(), ev.Would.String(), string(reason))
 	if ev.Decision != "" && trace.SpanContextFromContext(ctx).IsSampled() {
@@ -112,12 +112,12 @@ func (in *Instruments) charged(ctx context.Context, ev *memproxy.Event) {
 	}
 }
 
-// Step records the duration of a step of an admission or a return.
+// Step records the duration of one step of an admission or a return.
 func (in *Instruments) Step(ctx context.Context, step string, d time.Duration) {
 	in.step.record(ctx, d.Seconds(), step)
 }
 
-// Filtered counts memories left out of a response.
+// Filtered counts memories that were left out of a response.
 func (in *Instruments) Filtered(ctx context.Context, backend string, n int) {
 	in.filtered.add(ctx, n, backend)
 }
@@ -131,10 +131,10 @@ func (in *Instruments) Unclaimed(ctx context.Context, backend string, n int) {
 // LedgerFailed counts a failed ledger call.
 func (in *Instruments) LedgerFailed(ctx context.Context) { in.ledgerErrors.add(ctx, 1) }
 
-// Observer returns what records the durations of a backend's whole requests, in the form
-// of proxy.Options.Observe. The verdict is the decision's, or "pass". The route is not a
-// label because there are many; spans have it. Observer exports a zero for the backend's
-// rare event, as begin does for those of the process.
+// Observer returns a function that records the durations of a backend's requests, in
+// the form of proxy.Options.Observe. The verdict is the decision's, or "pass". The
+// route is not a label because there are too many; spans have it. Observer exports a
+// zero for the backend's rare event, as begin does for those of the process.
 func (in *Instruments) Observer(backend string) func(ctx context.Context, route, kind, verdict string, status int, d time.Duration) {
 	in.degraded.add(context.Background(), 0, backend)
 	return func(ctx context.Context, _, kind, verdict string, status int, d time.Duration) {

@@ -8,15 +8,15 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// maxSets bounds the label combinations of an instrument. Only custom reason codes of
-// policies can reach it.
+// maxSets limits the label combinations of an instrument. Only custom reason codes of
+// policies can reach the limit.
 const maxSets = 1000
 
 // maxLabels is the largest number of labels of a metric.
 const maxLabels = 5
 
-// sets caches the options of one instrument's label combinations, because building one
-// costs more than recording with it. Beyond the bound all further combinations share
+// sets caches the options of one instrument's label combinations, because building them
+// costs more than recording with them. Above maxSets all further combinations share
 // one, so that callers cannot grow the metrics without limit.
 type sets struct {
 	names []string // labels, in the order of the catalogue
@@ -25,14 +25,14 @@ type sets struct {
 	all map[[maxLabels]string]*set
 }
 
-// set is a label combination with its options for both kinds of instruments.
+// set has the options of one label combination, for both kinds of instruments.
 type set struct {
 	add    []metric.AddOption
 	record []metric.RecordOption
 	labels []attribute.KeyValue
 }
 
-// of returns the combination of values, one per label.
+// of returns the set for a combination of values, one per label.
 func (s *sets) of(values ...string) *set {
 	var k [maxLabels]string
 	copy(k[:], values)

@@ -3,7 +3,7 @@ package signal
 // Scope is the instrumentation scope of all signals.
 const Scope = "github.com/memproxy/memproxy"
 
-// Names of spans. A request has one server span, named SpanServer and the route id; the
+// Names of spans. A request has one server span, named SpanServer and the route id. The
 // others are below it.
 const (
 	SpanServer   = "memproxy "
@@ -76,7 +76,7 @@ const (
 	AttrHTTPStatus = "http.response.status_code"
 )
 
-// Metrics in OpenTelemetry's spelling; Metric.Prometheus has the other one.
+// Names of metrics in OpenTelemetry's spelling; Metric.Prometheus has that of Prometheus.
 const (
 	MetricDecisions       = "memproxy.decisions"
 	MetricRequestDuration = "memproxy.request.duration"
@@ -128,8 +128,8 @@ const (
 	ResultRefused = "refused" // a charge, or new rules
 	ResultOK      = "ok"      // new rules in force, or an export
 	ResultFailed  = "failed"  // an export
-	ResultEvicted = "evicted" // a connection without an accepted caller or idle, closed for another
-	ResultOffered = "offered" // to the exporter; neither ok nor failed: waiting, or dropped because the queue was full
+	ResultEvicted = "evicted" // a connection without an accepted caller, or an idle one, closed to make room
+	ResultOffered = "offered" // to the exporter; if neither ok nor failed, it waits or was dropped because the queue was full
 )
 
 // Values of LabelState.
@@ -138,7 +138,7 @@ const (
 	StateUnsigned = "unsigned" // durable, waits for a signed checkpoint
 )
 
-// Other is the label value beyond the bound on label combinations.
+// Other replaces the label values of combinations above maxSets.
 const Other = "other"
 
 // NoReason is the LabelReason of a decision without a reason.

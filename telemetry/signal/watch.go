@@ -11,27 +11,27 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Sources are called when metrics are collected. They must not block. Nil ones are
+// Sources supply values when metrics are collected. They must not block. Nil ones are
 // skipped.
 type Sources struct {
-	// AuditLag returns the number of events that wait for the disk, and of durable
+	// AuditLag returns the number of events that wait for the disk, and that of durable
 	// records that wait for a signed checkpoint.
 	AuditLag func() (queued, unsigned int64)
 	// Rules returns the version of the rules in force.
 	Rules func() string
-	// Version of the program.
+	// Version is the version of the program.
 	Version string
 	// Exports returns the counts of exports by signal.
 	Exports func() []Exported
-	// Unsafe are the settings that weaken production.
+	// Unsafe lists the settings that weaken production.
 	Unsafe []string
-	// Sealed returns, by backend, whether its initial content was recorded.
+	// Sealed reports for each backend whether its initial content was recorded.
 	Sealed func() map[string]bool
-	// Bounds returns the counts of the listeners' bounds.
+	// Bounds returns the counters of the listeners' limits.
 	Bounds func() []Bounds
 }
 
-// Bounds are the counts of one listener's bounds.
+// Bounds has the counters of one listener's limits.
 type Bounds struct {
 	Listener         string
 	Refused, Evicted int64 // connections
@@ -39,11 +39,11 @@ type Bounds struct {
 	NoRoom           int64 // requests
 }
 
-// Exported has the export counts of a signal.
+// Exported has the export counters of a signal.
 type Exported struct {
 	Signal string // traces, metrics, logs
-	// Offered counts everything to be exported. The rest after OK and Failed is
-	// waiting, or was dropped because the queue was full.
+	// Offered counts everything to be exported. What is neither in OK nor in Failed waits,
+	// or was dropped because the queue was full.
 	Offered, OK, Failed int64
 }
 
