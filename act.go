@@ -7,12 +7,13 @@ type Act struct {
 	// Action names it: "hold.approve", "memory.rollback", "hold.replay".
 	Action string
 	Stage  ActStage
-	// Rule is why it was refused or failed: "own_review", "role", "state",
-	// "stale", and the other codes of the review's answers.
+	// Rule is the code of the rule that refused the act, or of its failure: "own_review",
+	// "role", "state", "stale" and the other codes of the review API.
 	Rule string
 	// Reason is the reason that the reviewer gave.
 	Reason string
-	// Have of Need reviewers agreed; zero if they are not counted.
+	// Have is how many reviewers agreed so far, Need how many must. Both are 0 where
+	// reviewers are not counted.
 	Have, Need int
 }
 
@@ -28,20 +29,21 @@ const (
 	ActUnknown   ActStage = "unknown" // it was sent, and its result is unknown
 )
 
-// VersionChange is one step in the history of a memory, as it is recorded.
+// VersionChange is one step in the history of a memory, as an audit event records it.
 type VersionChange struct {
 	Memory string // the backend's id
-	// Kind is TargetObject where the history is of the object's members, else "".
+	// Kind is TargetObject for the history of an object's members, and "" for the history
+	// of a memory's text.
 	Kind  TargetKind
 	Op    VersionOp
 	Field string
-	// Before and After are the numbers of the versions; zero is none. Of a
-	// compaction Before is the version whose text was dropped.
+	// Before and After are the version numbers on both sides of the change; 0 means none.
+	// For a compaction Before is the version whose text was deleted.
 	Before, After int64
-	// BeforeSHA256 and SHA256 are the hex hashes of their texts, "" where there
-	// is none.
+	// BeforeSHA256 and SHA256 are the hex SHA-256 hashes of the texts of Before and
+	// After; "" where there is none.
 	BeforeSHA256, SHA256 string
 }
 
-// SystemActor is the principal of memproxy's own actions.
+// SystemActor is the principal id of memproxy's own actions.
 const SystemActor = "system:memproxy"

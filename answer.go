@@ -9,12 +9,11 @@ type Memory struct {
 	ID    string
 	Text  string
 	Scope Scope
-	// Field is the governed field that the memory is (a Letta block's label),
-	// or "".
+	// Field is the governed field that holds the memory (a Letta block's label), or "".
 	Field string
-	// Filed are further governed fields that it is filed under.
+	// Filed are further governed fields of the memory.
 	Filed []string
-	// Limit is how many characters the memory may hold; 0 if that is unknown.
+	// Limit is the maximum length of the memory in characters; 0 if unknown.
 	Limit int
 	// Within are the parents of the memory, if the answer names them: the agent of
 	// a message, the conversation of a run. A memory without a record belongs to
@@ -22,67 +21,68 @@ type Memory struct {
 	Within []Ref
 	// Metadata is the memory's metadata as raw JSON, or nil.
 	Metadata []byte
-	// Members are the object's members that a change may set, other than Text, as
-	// encoded by Members; nil if the adapter was not asked for one object.
+	// Members are the members of the object that a change may set, other than Text,
+	// encoded by the function Members. It is nil unless the adapter was asked for exactly
+	// one object.
 	Members []byte
-	// Was are the Members before a change of an agent's own, where it is known.
+	// Was is Members before an agent's own edit, where it is known.
 	Was []byte
 	// Stamp is the provenance found in the metadata, unverified, or nil.
 	Stamp *Stamp
-	// Memo is shared by all answers that show the memory in the same bytes; nil
-	// where the adapter does not recognise them.
+	// Memo is shared by all answers that show the memory with identical bytes. It is nil
+	// if the adapter does not recognise repeated bytes.
 	Memo *Memo
 	// Layer is Episodic for the raw messages of a conversation; "" is semantic.
 	Layer Layer
-	// Inferred is set if the backend reports that no user stated the memory.
+	// Inferred is set if the backend reports that a model inferred the memory and no user
+	// stated it.
 	Inferred bool
 	// Event is what happened to the memory if the answer reports an event (ADD,
 	// UPDATE, DELETE, NONE), or "".
 	Event string
 	// Before is the text that an update replaced, if the answer has it.
 	Before string
-	// Unreadable is set if the element is not an object, or its owner cannot be
-	// read.
+	// Unreadable is set if the element is not an object, or if its owner cannot be read.
 	Unreadable bool
-	// Bare leaves Before out of the answer.
+	// Bare tells the adapter to omit Before from the answer.
 	Bare bool
-	// Also are further texts that the element shows, not the memory's as it is:
-	// those of a history entry. They are screened and no more.
+	// Also are further texts that the element shows but that are not the memory's present
+	// text, such as those of a history entry. They are only screened.
 	Also []string
-	// Annotations are texts next to the memory's: of metadata, of who said it. They are
-	// screened, too.
+	// Annotations are texts next to the memory's text, such as metadata and the name of
+	// the speaker. They are screened, too.
 	Annotations []string
-	// Missing is set if the backend does not have it; Unproven, if the backend
-	// cannot be asked.
+	// Missing is set if the backend does not have the memory. Unproven is set if that is
+	// unknown because the backend cannot be asked.
 	Missing, Unproven bool
-	// TextAt is the JSON pointer of Text if that is one string of the answer.
+	// TextAt is the JSON pointer of Text, if Text is exactly one string of the answer.
 	TextAt string
-	// Mutable is set where the backend's own agents change the text, so that it
-	// need not be the one that last went through memproxy.
+	// Mutable is set if the backend's own agents change the text, so that a text other
+	// than the last one that passed through memproxy is legitimate.
 	Mutable bool
-	// Drop is set by the gate: the adapter removes the element. Show, if set,
-	// replaces Text.
+	// Drop and Show are set by the gate: Drop removes the element from the answer, and
+	// Show, if not nil, replaces Text.
 	Drop bool
 	Show *string
-	// Compiled is set for content that the backend derives from memories: the
-	// prompt of an agent among its messages.
+	// Compiled is set for content that the backend derives from memories, such as an
+	// agent's system prompt among its messages.
 	Compiled bool
-	// Common is set for what the backend provides to everybody, such as its own
-	// tools: it has no owner, and everybody may see it.
+	// Common is set for what the backend provides to every caller, such as its built-in
+	// tools. It has no owner, and every caller may see it.
 	Common bool
-	// Holder is set for an object that holds memories, each of which is judged by
-	// itself: an agent with its blocks.
+	// Holder is set for an object that contains memories, such as an agent with its
+	// blocks. Each of these memories is judged separately.
 	Holder bool
-	// Uncounted is set for what budgets do not count as a memory, such as an agent
-	// or a folder.
+	// Uncounted is set for objects that budgets do not count as a memory, such as an
+	// agent or a folder.
 	Uncounted bool
-	// Told, if set, is the provenance shown to the reader, under ProvenanceKey in
+	// Told, if not nil, is the provenance to show to the reader, under ProvenanceKey in
 	// the memory's metadata.
 	Told *Provenance
 }
 
-// A Made is an object that came to be with a write, and the agent that it belongs to
-// if the request does not name it.
+// Made is an object that a write created. Agent is the agent that it belongs to, if the
+// request does not name it.
 type Made struct{ ID, Agent string }
 
 // Reading is what an adapter found in an answer.
@@ -90,84 +90,86 @@ type Reading struct {
 	Memories []Memory
 	// Events are ids of asynchronous writes that the answer names.
 	Events []string
-	// Made are further objects that a write made or returned: the caller becomes their
-	// owner unless they have one.
+	// Made are further objects that a write created or returned. The caller becomes the
+	// owner of those without an owner.
 	Made []Made
-	// Derived are the texts of an answer made of many memories as a whole.
+	// Derived are texts of the answer that the backend derived from several memories.
 	Derived []string
-	// Relations are the relations in the answer, derived from memories that it does
-	// not name. Unrelated removes them.
+	// Relations are the relations in the answer. They are derived from memories that the
+	// answer does not name. Unrelated tells Rewrite to remove them.
 	Relations []string
 	Unrelated bool
-	// Mixed is set if the backend counted, or may have counted, memories of others:
-	// its totals are removed, and a list counts its shown elements.
+	// Mixed is set if the backend counted, or may have counted, memories of other owners.
+	// Rewrite then removes its totals, and the count of a list becomes the number of
+	// elements shown.
 	Mixed bool
-	// Limited is set if the caller may see only some of an owner's memories: the number
-	// that an owner is said to have is removed.
+	// Limited is set if the caller may see only some of an owner's memories. Rewrite then
+	// removes the number of memories that the backend reports for the owner.
 	Limited bool
-	// Links are pointers of absolute URLs that would lead past the proxy.
+	// Links are JSON pointers of absolute URLs that would lead the client around the
+	// proxy.
 	Links []string
-	// Settles is set where the answer to a write names every memory that it
-	// made: the write is then charged for those and no others.
+	// Settles is set if the answer to a write names every memory that it created, so that
+	// the write is charged for exactly these.
 	Settles bool
-	// Traces is set if the answer may show what memproxy itself did in the backend,
-	// which Rewrite then removes.
+	// Traces is set if the answer may show memproxy's own actions in the backend. Rewrite
+	// then removes them.
 	Traces bool
 }
 
-// Pruned is an answer, or one event of a stream, without the members that no row claims.
+// Pruned is an answer, or one event of a stream, without the members that have no claim
+// in the adapter's table.
 type Pruned struct {
-	// Body is the remaining body: the body itself if every member has a claim.
+	// Body is the remaining body. It is the original body if every member has a claim.
 	Body []byte
-	// Unclaimed is how many members and elements were left out.
+	// Unclaimed is the number of members and elements that were removed.
 	Unclaimed int
-	// Names are where some of them were, as patterns: /results/-/name. A name
-	// that does not look like one is "?".
+	// Names are the positions of some of the removed members, as patterns such as
+	// /results/-/name. A member whose name does not look like an identifier is "?".
 	Names []string
-	// Unreadable is how many elements of lists were left out because they cannot
-	// be read, and Readable the body without these alone; nil where there are
-	// none.
+	// Unreadable is the number of list elements that were removed because they cannot be
+	// read. Readable is the body without these elements only; nil if there are none.
 	Unreadable int
 	Readable   []byte
-	// Type is the media type of the body where that is another than it was.
+	// Type is the media type of the new body, if it differs from that of the original.
 	Type string
 }
 
-// StreamEnd is how a streamed answer ended. Only a complete one ends regularly for
-// the client: for every other the connection is aborted, or the stream ends with an
-// error event.
+// StreamEnd is how a streamed answer ended. The client sees a regular end only for
+// StreamWhole. For every other end memproxy aborts the connection, or ends the stream
+// with an error event.
 type StreamEnd string
 
-// The ends of streams, as audit records have them.
+// The ends of streams, as recorded in the audit log.
 const (
-	StreamWhole    StreamEnd = ""            // it is complete, or was not streamed
-	StreamTorn     StreamEnd = "torn"        // the backend broke off, or sent invalid data
-	StreamSilent   StreamEnd = "silent"      // the backend sent nothing for too long
-	StreamTooLarge StreamEnd = "too_large"   // one event is over the limit
-	StreamNoRoom   StreamEnd = "no_room"     // too many bytes were in flight to hold an event
+	StreamWhole    StreamEnd = ""            // complete, or not streamed
+	StreamTorn     StreamEnd = "torn"        // the backend closed the connection early, or sent invalid data
+	StreamSilent   StreamEnd = "silent"      // the backend was idle for too long
+	StreamTooLarge StreamEnd = "too_large"   // one event exceeds the limit
+	StreamNoRoom   StreamEnd = "no_room"     // no room to buffer an event: too many bytes in flight
 	StreamStopped  StreamEnd = "stopped"     // memproxy was stopped
-	StreamGone     StreamEnd = "client_gone" // the client hung up, or read nothing for too long
-	StreamReset    StreamEnd = "reset"       // Envoy reset it, for an unknown reason
+	StreamGone     StreamEnd = "client_gone" // the client disconnected, or did not read for too long
+	StreamReset    StreamEnd = "reset"       // Envoy reset the stream for an unknown reason
 )
 
-// Cancelled reports whether the client may be the one that ended it.
+// Cancelled reports whether the client may have ended the stream.
 func (e StreamEnd) Cancelled() bool { return e == StreamGone || e == StreamReset }
 
-// A Refill fills up a list from which memories were removed, with further ones. It
-// is not for concurrent use.
+// Refill fills up a list from which memories were removed with further memories. It is
+// not for concurrent use.
 //
-// Next is called until it reports false; Take and Add are called with the answer to
-// each request, and Answer at the end.
+// The caller calls Next until it reports false, passes the answer to each request to Take
+// and Add, and calls Answer at the end.
 type Refill interface {
-	// Next returns the next side request. False: the list is full, or there is
-	// no more.
+	// Next returns the next side request. It reports false if the list is full or the
+	// backend has no more.
 	Next() (SideRequest, bool)
-	// Take takes an answer with its marked reading, and marks as Drop what is in
-	// the list already or exceeds it.
+	// Take takes an answer and its judged reading. It sets Drop on memories that the list
+	// has already or that exceed its size.
 	Take(Reply, *Reading) error
-	// Add appends the rest of the answer, as returned by Rewrite.
+	// Add appends the memories of the answer that remain after Rewrite.
 	Add(kept []byte) error
-	// Answer returns the answer with the additions.
+	// Answer returns the original answer with the added memories.
 	Answer(Reply) (Reply, error)
 }
 

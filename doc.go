@@ -1,14 +1,11 @@
-// Package memproxy is the vocabulary of the memory gate: what an operation on
-// an agent's memory is, who asks for it, how far it is trusted, and what was
-// ruled.
+// Package memproxy defines the types of the memory gate: an operation on an agent's
+// memory, the principal that asks for it, how far it is trusted, and the ruling.
 //
-// It imports only the standard library and holds nouns, never behaviour that
-// needs I/O. The verbs live in package gate, which declares the small
-// interfaces that the leaves (identity, policy/cedar, budgets, ledger,
-// telemetry/audit, adapters) satisfy.
+// It imports only the standard library and contains no behaviour that needs I/O. Package
+// gate has the behaviour, and declares the small interfaces that other packages implement
+// (identity, policy/cedar, budgets, ledger, telemetry/audit, adapters).
 //
-// Two conventions run through every package. A verdict is data: an error
-// always means breakage and never "no". And confidence and trust are whole
-// numbers per mille (0 to 1000), so that policies, stamps and audit records
-// compare exactly.
+// Two conventions apply in every package. A verdict is data: an error always means that
+// something failed, and never "no". Confidence and trust are whole numbers per mille (0
+// to 1000), so that policies, stamps and audit records compare exactly.
 package memproxy

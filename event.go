@@ -9,38 +9,38 @@ import (
 // EventType is the type of an audit event.
 type EventType string
 
-// The event types. Learn, correct, forget and the others of the provenance
-// literature are the Kind of a decision; these are the rows of the log.
+// The types of log entries. What an operation does to memory (learn, correct, forget and
+// so on) is its Kind, which a decision event records.
 const (
-	EventDecision       EventType = "decision"        // ruled on, before anything leaves
-	EventOutcome        EventType = "outcome"         // its result
+	EventDecision       EventType = "decision"        // a ruling, recorded before the request is forwarded
+	EventOutcome        EventType = "outcome"         // the result of a request
 	EventBudgetWarning  EventType = "budget_warning"  // 80 % of a budget is used
-	EventBudgetExceeded EventType = "budget_exceeded" // a budget refused
+	EventBudgetExceeded EventType = "budget_exceeded" // a budget refused a write
 	EventRapidWrites    EventType = "rapid_writes"
-	// EventCrossCorrection records that a principal changed another author's
-	// memory, and why that was admitted.
+	// EventCrossCorrection records that a principal changed another author's memory, and
+	// why it was allowed to.
 	EventCrossCorrection EventType = "cross_correction"
-	// EventRejections has the number of rejected requests of one address that were
-	// not recorded one by one.
+	// EventRejections has the number of rejected requests from one address that were not
+	// recorded individually.
 	EventRejections EventType = "rejections"
-	EventReload     EventType = "reload" // rules were replaced, or a broken edit was not
+	EventReload     EventType = "reload" // rules were replaced, or an invalid edit was not loaded
 	EventStart      EventType = "start"
 	EventStop       EventType = "stop"
-	EventRepair     EventType = "repair"       // a torn tail was cut after a crash
+	EventRepair     EventType = "repair"       // an incomplete record at the end of the log was cut off after a crash
 	EventPrune      EventType = "prune"        // old records of the log were removed
 	EventReview     EventType = "review"       // a reviewer's action, or access to content
-	EventLock       EventType = "session_lock" // rejections locked the writes of a session, or of a principal
+	EventLock       EventType = "session_lock" // too many rejections locked the writes of a session or a principal
 
-	EventVersion    EventType = "version"    // a memory has another version
-	EventCompaction EventType = "compaction" // texts of old versions were given up
-	EventPurge      EventType = "purge"      // content was destroyed, or records of it were removed
+	EventVersion    EventType = "version"    // a memory has a new version
+	EventCompaction EventType = "compaction" // texts of old versions were deleted
+	EventPurge      EventType = "purge"      // content was destroyed, or its records were removed
 
-	EventAnchor     EventType = "chain_anchor" // where a tenant's chain of versions ends
-	EventChainBreak EventType = "chain_break"  // the chain differs from what was written
-	EventAccept     EventType = "chain_accept" // a person takes a broken chain as it is
-	EventIntegrity  EventType = "integrity"    // a memory in the backend differs from what was written, or no longer does
-	EventSeal       EventType = "seal"         // the memories of a backend were taken over, with the lowest trust
-	EventSweep      EventType = "sweep"        // a backend and the chains were looked through
+	EventAnchor     EventType = "chain_anchor" // the head of a tenant's hash chain of versions
+	EventChainBreak EventType = "chain_break"  // the hash chain differs from what was written
+	EventAccept     EventType = "chain_accept" // a person accepted a broken chain
+	EventIntegrity  EventType = "integrity"    // a memory in the backend differs, or no longer differs, from what was written
+	EventSeal       EventType = "seal"         // existing memories of a backend were recorded with the lowest trust
+	EventSweep      EventType = "sweep"        // a backend and the hash chains were checked
 )
 
 // EventTypes lists the types, sorted.
@@ -52,17 +52,16 @@ func EventTypes() []EventType {
 	}
 }
 
-// Event is one fact for the audit log. It holds hashes of content and never
-// content, and no credential. The log adds index, time of append and the hash
-// of the previous record.
+// Event is one entry of the audit log. It contains hashes of content, never content, and
+// no credentials. The log adds the index, the time, and the hash of the previous record.
 type Event struct {
 	Type     EventType
 	Time     time.Time
-	Decision string // decision id; ties events of one request together
+	Decision string // decision id; links the events of one request
 	Trace    string // W3C trace id, hex, or ""
 	Session  string // the caller's session or run id, or ""
 
-	Principal Principal // only ID, Kind, Tenant, Trust and Method are recorded; roles are among the Facts
+	Principal Principal // only ID, Kind, Tenant, Trust and Method are recorded; roles are in Facts
 	Kind      Kind
 	Backend   string
 	Route     string
@@ -78,50 +77,50 @@ type Event struct {
 	Would   Verdict
 	Reasons []Reason
 	Policy  string // version of the rules
-	// Findings are the findings of screening: rules and places, the worst first. If
-	// there are too many only the worst are included.
+	// Findings are the rules and positions that screening found, the worst first. If
+	// there are too many, only the worst are included.
 	Findings []Finding
-	// Facts are the further inputs of policies; nil if no policy was asked, or
-	// there are too many facts.
+	// Facts are the further inputs of the policy. It is nil if no policy was asked, or if
+	// the facts exceed their bounds.
 	Facts *Facts
 
-	Claimed    PerMille // confidence asked for; -1 when none was
-	Confidence PerMille // confidence given; -1 when it does not apply
+	Claimed    PerMille // requested confidence; -1 if none
+	Confidence PerMille // granted confidence; -1 if not applicable
 	Budget     []LineState
 	Degraded   bool
-	// Unsafe are the settings that weaken production while this happened. The
-	// log fills it in.
+	// Unsafe are the settings that weakened a production profile at the time of the
+	// event. The log fills it in.
 	Unsafe []string
 
-	// Act is set in events about an action; Versions are the changes of memories'
-	// histories in the event.
+	// Act is set in events about a reviewer's or memproxy's own action. Versions are the
+	// changes of the histories of memories.
 	Act      *Act
 	Versions []VersionChange
 
-	// Outcome fields.
-	Status    int       // the backend's HTTP status, 0 when it was not reached
-	Memories  []string  // ids that were written or shown
-	Filtered  int       // items left out of the answer
-	Cancelled bool      // the caller hung up
+	// The result of the request.
+	Status    int       // the backend's HTTP status; 0 if it was not reached
+	Memories  []string  // ids of written or returned memories
+	Filtered  int       // number of items removed from the answer
+	Cancelled bool      // the client disconnected
 	Ended     StreamEnd // how a streamed answer ended
 
-	// Detail is a sentence for events that are not about a request.
+	// Detail is a sentence for events that do not belong to a request.
 	Detail string
 }
 
 // Receipt proves that an event is in the log.
 type Receipt struct {
 	Index uint64 // position in the log
-	Hash  string // hex, leaf hash
+	Hash  string // leaf hash, hex
 }
 
-// Facts are the inputs of policies that an Event does not have otherwise: names of
-// roles, sizes and kinds, and never content. With them a recorded decision can be
-// replayed against other policies.
+// Facts are the inputs of the policy that an Event does not have otherwise: names of
+// roles, sizes and kinds, never content. With them a recorded decision can be replayed
+// against other policies.
 type Facts struct {
 	Roles  []string  `json:"roles"`
 	Writes []Written `json:"writes"`
-	// Claims are further layers that the payload claims.
+	// Claims are the layers that the payload's metadata claims.
 	Claims []Layer `json:"claims"`
 
 	// As in Operation.
@@ -148,7 +147,7 @@ type Facts struct {
 	Ceiling           PerMille    `json:"ceiling"`
 }
 
-// Written is an amount that a call writes to a place.
+// Written is the amount of text that a call writes to one field or member.
 type Written struct {
 	Field    string `json:"field"`
 	Member   string `json:"member"` // as in Item
@@ -157,13 +156,13 @@ type Written struct {
 	Size     int    `json:"size"` // characters
 }
 
-// The bounds of Facts: if they are exceeded no facts are recorded.
+// The bounds of Facts. If they are exceeded, no facts are recorded.
 const (
-	maxFacts     = 64   // roles, and writes
-	maxFactBytes = 8192 // of all names together
+	maxFacts     = 64   // number of roles, and of writes
+	maxFactBytes = 8192 // total length of all names, in bytes
 )
 
-// FactsOf are the facts of a question, or nil where there are too many of them.
+// FactsOf returns the facts of a question, or nil if they exceed the bounds.
 func FactsOf(q *Question) *Facts {
 	op := q.Operation
 	f := &Facts{
@@ -186,7 +185,7 @@ func FactsOf(q *Question) *Facts {
 			one := *it
 			one.Field = field
 			w := Written{Member: it.Member}
-			if it.Kind == ItemContent { // the rules of fields, layers and inference are about content
+			if it.Kind == ItemContent { // rules of fields, layers and inference apply to content only
 				w.Field, w.Layer, w.Inferred = Key(field), q.Governance.LayerOf(&one), it.Inferred && it.Text != ""
 			}
 			k := slices.IndexFunc(f.Writes, func(o Written) bool {
@@ -206,7 +205,7 @@ func FactsOf(q *Question) *Facts {
 	return f
 }
 
-// Risk is how dangerous findings are: as much as the worst of them.
+// Risk returns the risk of the worst finding.
 func Risk(findings []Finding) PerMille {
 	risk, _, _ := riskOf(findings)
 	return risk

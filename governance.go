@@ -6,45 +6,45 @@ import (
 	"strings"
 )
 
-// A Treatment is how a write is treated to which a rule of the layers applies.
+// Treatment is what happens to a write to which a layer rule applies.
 type Treatment string
 
 // The treatments, weakest first.
 const (
 	TreatAllow  Treatment = "allow"
-	TreatMark   Treatment = "mark"   // admitted, and marked in stamp, ledger and record
-	TreatHold   Treatment = "hold"   // waits for review
+	TreatMark   Treatment = "mark"   // admitted, and marked in the stamp, the ledger and the record
+	TreatHold   Treatment = "hold"   // held for review
 	TreatRefuse Treatment = "refuse" // denied
 )
 
-// Rewriting is how far memproxy may change a text that looks dangerous before it is
-// stored, instead of refusing it.
+// Rewriting is how far memproxy may change a dangerous text before it is stored, as an
+// alternative to refusing it.
 type Rewriting string
 
 // The rewritings, weakest first.
 const (
 	RewriteOff  Rewriting = "off"
-	RewriteSoft Rewriting = "soft" // dangerous sentences become placeholders
-	RewriteHard Rewriting = "hard" // where that is not enough, their lines go
+	RewriteSoft Rewriting = "soft" // dangerous sentences are replaced by placeholders
+	RewriteHard Rewriting = "hard" // if that is not enough, their whole lines are removed
 )
 
-// Governance is how the layers of memory are governed: which keys may be written,
-// and how facts without a statement are treated. The zero value allows everything.
-// Names are compared in lower case.
+// Governance is the rules of the layers of memory: which keys may be written, and how
+// inferred facts are treated. The zero value allows everything. Names are compared in
+// lower case.
 type Governance struct {
-	// Namespaces are the keys that may be written. Outside is the treatment of
-	// others; "" is allow.
+	// Namespaces are the keys that may be written. Outside is the treatment of all other
+	// keys; "" is allow.
 	Namespaces []string
 	Outside    Treatment
-	// Inferred is the treatment of inferred facts, by the layer they are written
-	// to; "" is allow.
+	// Inferred is the treatment of inferred facts, by the layer to which they are
+	// written; "" is allow.
 	Inferred map[Layer]Treatment
-	// Fields are governed fields that belong to a layer on every route.
+	// Fields assigns governed fields to a layer, on every route.
 	Fields map[string]Layer
 }
 
-// LayerOf is the layer of an item: that of its field if the field belongs to one,
-// else the adapter's. Content with a field is never a raw message.
+// LayerOf returns the layer of an item: that of its field if Fields has the field, else
+// the adapter's. Content with a field is never episodic.
 func (g *Governance) LayerOf(it *Item) Layer {
 	name := Key(it.Field)
 	if l, ok := g.Fields[name]; ok {
@@ -56,9 +56,8 @@ func (g *Governance) LayerOf(it *Item) Layer {
 	return it.Layer
 }
 
-// Namespace is the treatment of content with a field: allow if it has no field, if
-// the field is one of the namespaces, or if it belongs to another layer than the
-// semantic one.
+// Namespace returns the treatment of content in a field. It is allow if the field is "",
+// is one of Namespaces, or belongs to a layer other than the semantic one.
 func (g *Governance) Namespace(field string) Treatment {
 	if field = Key(field); field == "" || g.Outside == "" || slices.Contains(g.Namespaces, field) {
 		return TreatAllow
@@ -69,13 +68,13 @@ func (g *Governance) Namespace(field string) Treatment {
 	return g.Outside
 }
 
-// Inference is the treatment of inferred content of a layer.
+// Inference returns the treatment of inferred content of a layer.
 func (g *Governance) Inference(l Layer) Treatment {
 	return cmp.Or(g.Inferred[l], TreatAllow)
 }
 
-// UserRole reports whether a speaker's role is a user's. Content without a role was
-// written by the caller itself, as a statement.
+// UserRole reports whether a speaker's role is that of a user. Content without a role
+// counts as the caller's own statement.
 func UserRole(role string) bool {
 	switch Key(role) {
 	case "", "user", "human":
@@ -84,23 +83,24 @@ func UserRole(role string) bool {
 	return false
 }
 
-// Key is a key as keys are compared: in lower case, without space around it.
+// Key returns a key in the form in which keys are compared: lower case, without
+// surrounding white space.
 func Key(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
 
-// DefaultNamespaces are the keys that may be written by default: shared project
-// settings, the governed fields of the built-in bundle, and the blocks that every
-// Letta agent has.
+// DefaultNamespaces returns the keys that may be written by default: shared project
+// settings, the governed fields of the built-in bundle, and the blocks that every Letta
+// agent has.
 func DefaultNamespaces() []string {
 	return slices.Concat([]string{"format", "tone", "project", "constraints"}, GovernedFields(), []string{"human", "persona"})
 }
 
-// GovernedFields are the fields to which the built-in bundle gives writers and
+// GovernedFields returns the fields for which the built-in bundle defines writers and
 // sizes.
 func GovernedFields() []string {
 	return []string{"learnings", "preferences", "gotchas", "conventions", "decisions"}
 }
 
-// DefaultTaskFields are the fields of the task layer by default.
+// DefaultTaskFields returns the fields that belong to the task layer by default.
 func DefaultTaskFields() []string {
 	return []string{"task", "tasks", "task_list", "todo", "todos", "todo_list", "plan", "plans"}
 }
@@ -110,7 +110,7 @@ type Layer string
 
 // The layers.
 const (
-	Episodic Layer = "episodic" // raw messages
-	Semantic Layer = "semantic" // facts, blocks
+	Episodic Layer = "episodic" // raw messages of a conversation
+	Semantic Layer = "semantic" // facts and blocks
 	Task     Layer = "task"     // work items
 )

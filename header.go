@@ -2,11 +2,11 @@ package memproxy
 
 import "net/textproto"
 
-// UserAgent marks memproxy's own requests, as opposed to forwarded ones.
+// UserAgent identifies memproxy's own requests, as opposed to forwarded ones.
 const UserAgent = "memproxy"
 
-// Header holds header fields by canonical name. It is a list per name: a
-// header that comes twice is two values. An http.Header converts to it.
+// Header holds header fields by canonical name. Each name has a list, so that a repeated
+// header keeps all of its values. http.Header converts to it.
 type Header map[string][]string
 
 // Get returns the first value of name, or "".

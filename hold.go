@@ -11,15 +11,15 @@ import (
 // HoldState is the state of a held write.
 type HoldState string
 
-// The states of a hold. pending → approved → replaying → done or failed; pending →
-// rejected. An approved one may still be rejected, until it is claimed. A rewritten
-// one needs no review: it is the evidence of a write that was stored in rewritten
+// The states of a hold: pending → approved → replaying → done or failed; pending →
+// rejected. An approved hold may still be rejected until a replay claims it. A rewritten
+// hold needs no review: it keeps the evidence of a write that was stored in rewritten
 // form.
 const (
 	HoldPending   HoldState = "pending"
 	HoldApproved  HoldState = "approved"
 	HoldRejected  HoldState = "rejected"
-	HoldReplaying HoldState = "replaying" // claimed: it may have been sent
+	HoldReplaying HoldState = "replaying" // claimed by a replay; it may have been sent
 	HoldDone      HoldState = "done"
 	HoldFailed    HoldState = "failed"
 	HoldRewritten HoldState = "rewritten"
@@ -28,77 +28,79 @@ const (
 // HoldStates lists the states.
 var HoldStates = [...]HoldState{HoldPending, HoldApproved, HoldRejected, HoldReplaying, HoldDone, HoldFailed, HoldRewritten}
 
-// HeldWrite is a held write without its content.
+// HeldWrite is the record of a held write, without its content.
 type HeldWrite struct {
-	ID          string `json:"id"` // the decision's
+	ID          string `json:"id"` // the decision id
 	Backend     string `json:"backend"`
 	Route       string `json:"route"`
 	Method      string `json:"method"`
 	EscapedPath string `json:"path"`
 	Tenant      string `json:"tenant"`
-	Principal   string `json:"principal"` // its author's id
+	Principal   string `json:"principal"` // principal id of the author
 	Trust       Trust  `json:"trust"`
 	Session     string `json:"session,omitempty"`
 	Scope       Scope  `json:"scope"`
 	Kind        Kind   `json:"kind"`
-	// Reasons and Findings are why; neither quotes content.
+	// Reasons and Findings are why the write was held. Neither quotes content.
 	Reasons  []Reason  `json:"reasons,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
 	Score    PerMille  `json:"score"`
-	Policy   string    `json:"policy"` // version of the rules that ruled last
-	// Today is their verdict, where it is another than to hold it; the reasons
-	// are those for which it was held.
+	Policy   string    `json:"policy"` // version of the rules that ruled on it last
+	// Today is the verdict of the current rules, if it is not Hold. Reasons remain those
+	// for which the write was held.
 	Today string `json:"today,omitempty"`
 	// ContentSHA256 is the hex hash of the body as received.
 	ContentSHA256 string    `json:"content_sha256"`
 	Created       time.Time `json:"created"`
 
 	State    HoldState `json:"state"`
-	Reviewer string    `json:"reviewer,omitempty"` // of the final decision
+	Reviewer string    `json:"reviewer,omitempty"` // of the final review
 	Reviewed time.Time `json:"reviewed,omitzero"`
 	Note     string    `json:"note,omitempty"`
-	// Similarity names the group of similar holds of the tenant that this one
-	// was put into. The store gives it.
+	// Similarity is the id of the tenant's group of similar holds to which this one
+	// belongs. The store sets it.
 	Similarity string `json:"similarity"`
-	// Lease is until when a replay has it to itself. If it waits and has one, it is in a
-	// restored ledger and may have been sent since the backup.
+	// Lease is until when one replay has the exclusive right to send the write. A pending
+	// hold with a lease comes from a restored ledger: it may have been sent after the
+	// backup was made.
 	Lease  time.Time  `json:"lease,omitzero"`
 	Result HoldResult `json:"result,omitzero"`
 }
 
 // HoldResult is the result of sending an approved write upstream.
 type HoldResult struct {
-	Status   int      `json:"status"`             // the backend's HTTP status, 0 when it was not reached
-	Memories []string `json:"memories,omitempty"` // ids that the backend gave
+	Status   int      `json:"status"`             // the backend's HTTP status; 0 if it was not reached
+	Memories []string `json:"memories,omitempty"` // ids that the backend returned
 	Detail   string   `json:"detail,omitempty"`   // for a person; quotes no content
-	// Again reports that the write was sent before and the backend does not have it. The
+	// Again reports that the write was sent before but the backend does not have it. The
 	// earlier attempt was charged.
 	Again bool `json:"again,omitempty"`
-	// Cleared reports that everything of its owner was deleted after it was held.
+	// Cleared reports that all memories of the write's owner were deleted after it was
+	// held.
 	Cleared bool `json:"cleared,omitempty"`
 }
 
-// HoldContent is the part of a hold that is encrypted at rest. A query and
-// headers are in it because a write may carry its text there.
+// HoldContent is the part of a hold that is encrypted at rest. It includes the query and
+// headers because a write may carry text there.
 type HoldContent struct {
 	Query  string `json:"query,omitempty"`
-	Header Header `json:"header,omitempty"` // selected by the gate; never a credential
+	Header Header `json:"header,omitempty"` // selected by the gate; never credentials
 	Body   []byte `json:"body,omitempty"`
-	// Reserved is how many memories were charged when the write was held.
+	// Reserved is the number of memories that were charged when the write was held.
 	Reserved int64 `json:"reserved,omitempty"`
-	// Objects are the ids of what the write changes, by the names that it has for
-	// them: a block's label. An approval is for those.
+	// Objects are the ids of the objects that the write changes, by the names that the
+	// write has for them (a block's label). An approval applies to these ids only.
 	Objects map[string]string `json:"objects,omitempty"`
-	// Author is the author, as known at the time of the write.
+	// Author is the author as authenticated at the time of the write.
 	Author *Principal `json:"author,omitempty"`
-	// Before are the hashes of the texts that the write replaces or deletes, as they
-	// were when it was held, by the memories' ids.
+	// Before are the hashes, by memory id, of the texts that the write replaces or
+	// deletes, as of when it was held.
 	Before map[string]string `json:"before,omitempty"`
-	// Texts are the operation's items, in their order: Finding.Item and its
-	// span point into them.
+	// Texts are the operation's items, in order. Finding.Item and the span of a finding
+	// refer to them.
 	Texts []HeldText `json:"texts,omitempty"`
-	// Rewritten are the texts that replace some of them, by their pointers. Body is
-	// the rewritten one if the write waits, and the original if it was sent.
+	// Rewritten are the rewritten texts, by JSON pointer. Body is the rewritten body if
+	// the write is pending, and the original one if it was sent.
 	Rewritten []HeldText `json:"rewritten,omitempty"`
 }
 
@@ -108,12 +110,12 @@ type HeldText struct {
 	Text    string `json:"text"`
 }
 
-// HoldsFull is the error of a store of holds in which as many of one caller, or
-// of one end user of it, wait as may. It is a refusal and no breakage.
+// HoldsFull is the error of a store of holds if the caller, or one of its end users, has
+// the maximum number of pending holds. It is a refusal, not a failure.
 type HoldsFull struct {
 	Key     string // "holds/PRINCIPAL", "holds/PRINCIPAL/USER", "holds/anonymous", or "holds" of a tenant
 	Limit   int
-	Setting string // that the limit comes from
+	Setting string // the setting that defines the limit
 }
 
 // Error makes HoldsFull an error.
@@ -121,31 +123,31 @@ func (h *HoldsFull) Error() string {
 	return fmt.Sprintf("%s: %d writes wait for review", h.Key, h.Limit)
 }
 
-// ErrNoReviewer is the error of a store of holds without reviewers. It is a
-// refusal, not breakage.
+// ErrNoReviewer is the error of a store of holds if no reviewer is configured. It is a
+// refusal, not a failure.
 var ErrNoReviewer = errors.New("there is no reviewer for held writes")
 
 // HoldFilter selects holds. Empty fields select all.
 type HoldFilter struct {
 	State              HoldState
 	Open               bool    // pending, approved or replaying
-	Tenant             *string // nil is every one, "" those without
+	Tenant             *string // nil selects every tenant, "" holds without one
 	Backend, Principal string
 	Session            string
 	Similarity         string
-	// NotPolicy excludes holds that this version of the rules ruled on last.
+	// NotPolicy excludes holds on which this version of the rules ruled last.
 	NotPolicy     string
 	Since, Before time.Time // Created in [Since, Before)
-	// After is the Cursor of the page before.
+	// After is HoldPage.Next of the previous page.
 	After string
-	// Limit is the size of a page; 0 is 50, at most 500.
+	// Limit is the page size: at most 500; 0 is 50.
 	Limit int
 }
 
 // HoldPage is a page of holds, oldest first.
 type HoldPage struct {
 	Holds []HeldWrite `json:"holds"`
-	// Next is the cursor of the next page, "" on the last.
+	// Next is the cursor of the next page; "" on the last page.
 	Next string `json:"next,omitempty"`
 }
 
@@ -153,15 +155,14 @@ type HoldPage struct {
 type Review struct {
 	Reviewer string
 	Note     string
-	// Need is how many distinct reviewers must agree; less than one is one.
+	// Need is how many distinct reviewers must agree; values below 1 count as 1.
 	Need int
-	// AuthorGone is why the author could no longer write, as the reviewer was
-	// informed; "" if it still could.
+	// AuthorGone is the reason, as shown to the reviewer, why the author could no longer
+	// write; "" if it still could.
 	AuthorGone string
 }
 
-// Lapsed explains why an author could no longer write, by its authentication
-// method.
+// Lapsed explains why an author can no longer write, by its authentication method.
 func (p Principal) Lapsed() string {
 	switch p.Method {
 	case "key":
@@ -174,28 +175,29 @@ func (p Principal) Lapsed() string {
 	return "the author presented nothing, and who does is not taken for it any more"
 }
 
-// TellAuthorGone adds to the reasons of a hold that the reviewer was informed why
-// its author could no longer write.
+// TellAuthorGone adds a reason to the hold: the reviewer was informed why its author
+// could no longer write.
 func (h *HeldWrite) TellAuthorGone(why string) {
 	h.Reasons = append(h.Reasons, Reason{Code: IdentityInvalid, Detail: why + "; its approver was notified"})
 }
 
-// ToldAuthorGone reports whether that was noted. A write by an invalid credential
-// is refused and never held, so that no other reason of a hold has this code.
+// ToldAuthorGone reports whether TellAuthorGone was called. No other reason of a hold has
+// the code IdentityInvalid, because a write with an invalid credential is refused and
+// never held.
 func (h *HeldWrite) ToldAuthorGone() bool {
 	return slices.ContainsFunc(h.Reasons, func(r Reason) bool { return r.Code == IdentityInvalid })
 }
 
 // Tallied is the result of a review.
 type Tallied struct {
-	// Settled is set once enough reviewers agreed.
+	// Settled is set once enough reviewers have agreed.
 	Settled bool `json:"settled"`
-	// Have of Need reviewers agreed.
+	// Have is how many reviewers agreed, Need how many must.
 	Have int `json:"have"`
 	Need int `json:"need"`
 }
 
-// Replay is a claim to send one approved write upstream.
+// Replay is the exclusive claim to send one approved write upstream.
 type Replay struct {
 	Hold    HeldWrite
 	Content HoldContent
@@ -205,21 +207,21 @@ type Replay struct {
 
 // Reevaluation is a new verdict on a pending hold.
 type Reevaluation struct {
-	// Verdict: Hold leaves it waiting with the new reasons. Deny rejects it if
-	// Reject is set, Allow and Amend approve it if Release is; otherwise it remains
-	// waiting with the verdict recorded.
+	// Verdict is the new verdict. Hold leaves the hold pending with the new reasons. Deny
+	// rejects it if Reject is set, Allow and Amend approve it if Release is set;
+	// otherwise it remains pending with the verdict recorded.
 	Verdict         Verdict
 	Reject, Release bool
 	Reasons         []Reason
 	Findings        []Finding
 	Score           PerMille
-	// Policy is the version of the rules. Empty: there is no verdict, and the
-	// hold stays as it is.
+	// Policy is the version of the rules. If it is "" there is no verdict, and the hold
+	// remains unchanged.
 	Policy string
 }
 
-// RulesReviewer is the reviewer of holds that a change of the rules to a version
-// settles. It is not a person: what it admits is not confirmed by one.
+// RulesReviewer returns the reviewer of holds that a reload of the rules decides. It is
+// not a person, so a write that it admits does not count as confirmed by a person.
 func RulesReviewer(version string) string { return rulesReviewer + version }
 
 // ByRules reports whether the rules made the final decision on a hold.
@@ -237,52 +239,52 @@ const (
 	NoticeRuled  NoticeKind = "hold.reevaluated"
 	NoticeLocked NoticeKind = "session.locked"
 	NoticeEnded  NoticeKind = "session.ended"
-	// A stored memory was flagged or quarantined, or the current rules would do so
-	// to one that a person has validated.
+	// NoticeFlagged and NoticeQuarantined: a stored memory was flagged or quarantined, or
+	// the current rules would do so although a person has validated it.
 	NoticeFlagged     NoticeKind = "memory.flagged"
 	NoticeQuarantined NoticeKind = "memory.quarantined"
 	NoticeMemoryRuled NoticeKind = "memory.reevaluated"
 )
 
-// Notice is a message for external subscribers. It has no content.
+// Notice is a message to external subscribers. It contains no content.
 type Notice struct {
 	ID      string     `json:"id"`
 	Kind    NoticeKind `json:"kind"`
 	Tenant  string     `json:"tenant"`
-	Subject string     `json:"subject"` // id of the hold, session or memory
+	Subject string     `json:"subject"` // id of the hold, the session or the memory
 	Created time.Time  `json:"created"`
-	// Data is the JSON of the hold, the session or the memory's status.
+	// Data is the JSON of the hold, the session, or the memory's status.
 	Data []byte `json:"-"`
 	// Attempts is the number of failed deliveries.
 	Attempts int `json:"-"`
 }
 
-// Outcome is the result of a request that memproxy sends on behalf of somebody: an
-// approved write, or a rollback. The zero value is unknown: the request may have
-// been processed, and only the backend can tell.
+// Outcome is the result of a request that memproxy sends on behalf of a principal: an
+// approved write, or a rollback. The zero value is unknown: the request may have been
+// processed, and only the backend can tell.
 type Outcome uint8
 
 // The outcomes.
 const (
-	OutcomeUnknown  Outcome = iota // the backend may have taken it
-	OutcomeDone                    // the backend took it
+	OutcomeUnknown  Outcome = iota // the backend may have processed it
+	OutcomeDone                    // the backend processed it
 	OutcomeRefused                 // memproxy refused it; nothing was sent
 	OutcomeRejected                // the backend refused it
 	OutcomeUnsent                  // nothing was sent; another attempt may succeed
-	OutcomeDenied                  // the backend refused memproxy's credential, and so did nothing
+	OutcomeDenied                  // the backend rejected memproxy's credential and did nothing
 )
 
-// Sent is the result of a request that memproxy sends on behalf of somebody.
+// Sent is the result of a request that memproxy sent on behalf of a principal.
 type Sent struct {
 	Outcome Outcome
-	Result  HoldResult // of OutcomeRefused its Detail is the reason
-	Err     error      // why, of OutcomeUnsent and OutcomeUnknown
+	Result  HoldResult // for OutcomeRefused, Detail is the reason
+	Err     error      // the error, for OutcomeUnsent and OutcomeUnknown
 }
 
 const unauthorized, requestTimeout = 401, 408
 
-// Answered is the outcome of a request that the backend answered. A backend that
-// breaks or takes too long may have written before it did.
+// Answered returns the outcome of a request that the backend answered. A backend that
+// answers with a server error or a timeout may have written before.
 func Answered(r HoldResult) Sent {
 	switch {
 	case r.Status >= 200 && r.Status < 300:
@@ -296,12 +298,12 @@ func Answered(r HoldResult) Sent {
 	return Sent{Result: r}
 }
 
-// Unsent is the outcome of a request that did not leave.
+// Unsent returns the outcome of a request that was not sent.
 func Unsent(err error) Sent { return Sent{Outcome: OutcomeUnsent, Err: err} }
 
-// ErrAway says that there was no connection to a backend.
+// ErrAway means that no connection to a backend could be made.
 var ErrAway = errors.New("no connection to the backend")
 
-// SentOrNot is the outcome of a request of which an error leaves open whether it
-// was taken.
+// SentOrNot returns the outcome of a request that failed with an error after which it may
+// or may not have been processed.
 func SentOrNot(err error) Sent { return Sent{Err: err} }

@@ -9,17 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// TextSHA256 is the hex SHA-256 of a text, to which findings are bound.
+// TextSHA256 returns the hex SHA-256 of a text, to which findings are bound.
 func TextSHA256(text string) string {
 	sum := Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// copies are pooled buffers of Sum256.
+// copies pools the buffers of Sum256.
 var copies = sync.Pool{New: func() any { return new([]byte) }}
 
-// Sum256 returns the SHA-256 of a text. A conversion of the text would allocate a copy of
-// it for each call.
+// Sum256 returns the SHA-256 of a text. It copies the text to a pooled buffer, because a
+// conversion would allocate for each call.
 func Sum256(text string) [sha256.Size]byte {
 	b := copies.Get().(*[]byte)
 	*b = append((*b)[:0], text...)
@@ -33,20 +33,19 @@ func Sum256(text string) [sha256.Size]byte {
 // inertSize is the longest name that is recorded unchanged, in bytes.
 const inertSize = 128
 
-// hashPrefix is the prefix of a hash that is recorded instead of a text.
+// hashPrefix begins a hash that is recorded as a replacement for a text.
 const hashPrefix = "sha256:"
 
-// Bounds of a plain identifier. "ann.smith@shop", "team-7/build-bot" and a UUID
-// are within them; "ignore-all-previous-instructions" is not, nor is that
-// without the dashes.
+// The bounds of a plain identifier. "ann.smith@shop", "team-7/build-bot" and a UUID are
+// within them; "ignore-all-previous-instructions" is not, with or without its hyphens.
 const (
-	inertWords = 3  // words, see wordsOf
-	inertRun   = 24 // letters in a row
+	inertWords = 3  // number of words, see wordsOf
+	inertRun   = 24 // number of letters in one word
 )
 
-// Inert is a name as it is recorded: unchanged if it is a plain identifier of at
-// most three words, else a hash of it. Readers of a log, people or models, must not
-// read sentences that a caller wrote, whatever separates the words.
+// Inert returns a name in the form in which it is recorded: unchanged if it is a plain
+// identifier of at most three words, else as a hash. Readers of a log, people or models,
+// must not read sentences that a caller wrote, whatever separates the words.
 func Inert(name string) string {
 	if len(name) <= inertSize && (isInertHash(name) || fewWords(name) && plain(name)) {
 		return name
@@ -54,7 +53,8 @@ func Inert(name string) string {
 	return inertHash(name)
 }
 
-// InertMethod is a method as recorded: HTTP allows any token as a method.
+// InertMethod returns a method in the form in which it is recorded. HTTP allows any token
+// as a method.
 func InertMethod(name string) string {
 	switch name {
 	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE":
@@ -63,7 +63,7 @@ func InertMethod(name string) string {
 	return InertSession(name)
 }
 
-// plain reports whether a name has only characters of plain identifiers.
+// plain reports whether a name consists of the characters of plain identifiers only.
 func plain(name string) bool {
 	for i := range len(name) {
 		c := name[i]
@@ -75,8 +75,8 @@ func plain(name string) bool {
 	return true
 }
 
-// fewWords reports whether a name is within the bounds. In an email address a
-// domain of at most three labels counts as one word.
+// fewWords reports whether a name is within the bounds. The domain of an email address
+// counts as one word if it has at most three labels.
 func fewWords(name string) bool {
 	most := inertWords
 	if local, domain, mail := strings.Cut(name, "@"); mail {
@@ -88,10 +88,10 @@ func fewWords(name string) bool {
 	return words <= most && run <= inertRun
 }
 
-// wordsOf counts the words of a name and the letters of its longest one. A word
-// is two letters or more, up to a mark, a digit or a capital after a small one;
-// next to a digit, where letters of hexadecimal ids stand, it is three or more
-// of which one is no hexadecimal digit.
+// wordsOf counts the words of a name and the letters of its longest word. A word is two
+// or more letters; a separator, a digit, or a capital after a small letter ends it. Next
+// to a digit, where hexadecimal ids have letters, a word needs three letters of which at
+// least one is not a hexadecimal digit.
 func wordsOf(name string) (words, longest int) {
 	letters, hex, before := 0, true, byte(0)
 	end := func(after byte) {
@@ -119,13 +119,13 @@ func wordsOf(name string) (words, longest int) {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// SessionName is the name of a caller's session as memproxy knows it: a hash. The
-// caller's own name for it is dropped where it is received, so that it cannot be in
-// a log line, a held write, a notice or a record. The zero value is no name.
+// SessionName is the hash of a caller's name for its session. memproxy drops the name
+// itself on receipt, so that it cannot reach a log line, a held write, a notice or a
+// record. The zero value means no name.
 type SessionName struct{ hash string }
 
-// NameSession is the only constructor of a SessionName. It is idempotent. A name in
-// the form of memproxy's own records is no name.
+// NameSession is the only constructor of a SessionName. It is idempotent. It ignores a
+// name that has the form of memproxy's own record ids.
 func NameSession(name string) SessionName {
 	if strings.HasPrefix(name, CallerPrefix) {
 		return SessionName{}
@@ -133,7 +133,7 @@ func NameSession(name string) SessionName {
 	return SessionName{InertSession(name)}
 }
 
-// String is the hash, "" where there is no name.
+// String returns the hash; "" if there is no name.
 func (n SessionName) String() string { return n.hash }
 
 // IsZero reports whether there is no name.
@@ -142,19 +142,20 @@ func (n SessionName) IsZero() bool { return n.hash == "" }
 // MarshalText writes the hash.
 func (n SessionName) MarshalText() ([]byte, error) { return []byte(n.hash), nil }
 
-// UnmarshalText reads a hash. Another text is hashed.
+// UnmarshalText reads a hash. It hashes any other text.
 func (n *SessionName) UnmarshalText(text []byte) error {
 	*n = NameSession(string(text))
 	return nil
 }
 
-// InertScope is a scope with its names as they are recorded.
+// InertScope returns a scope with its names in the form in which they are recorded.
 func InertScope(s Scope) Scope {
 	s.User, s.Agent, s.App, s.Run = Inert(s.User), Inert(s.Agent), Inert(s.App), Inert(s.Run)
 	return s
 }
 
-// InertPath is an escaped path with callers' names as they are recorded.
+// InertPath returns an escaped path with callers' names in the form in which they are
+// recorded.
 func InertPath(escaped string) string {
 	parts := strings.Split(escaped, "/")
 	for i, part := range parts {
@@ -163,8 +164,8 @@ func InertPath(escaped string) string {
 	return strings.Join(parts, "/")
 }
 
-// InertSession is the name of a session as it is recorded: always a hash, because a
-// caller may choose any name. It is idempotent.
+// InertSession returns a session name in the form in which it is recorded: always as a
+// hash, because a caller may choose any name. It is idempotent.
 func InertSession(name string) string {
 	if name == "" || isInertHash(name) {
 		return name
@@ -172,8 +173,8 @@ func InertSession(name string) string {
 	return inertHash(name)
 }
 
-// InertID is an id of a target as it is recorded. Ids of rejection records keep the
-// principal and hide the session's name.
+// InertID returns a target id in the form in which it is recorded. Ids of rejection
+// records keep the principal and hide the session's name.
 func InertID(id string) string {
 	if !strings.HasPrefix(id, sessionPrefix) && !strings.HasPrefix(id, CallerPrefix) {
 		return Inert(id)
@@ -197,14 +198,13 @@ func isInertHash(s string) bool {
 	return err == nil
 }
 
-// sentence is how many words make a name read like a sentence.
+// sentence is the number of words from which a name reads like a sentence.
 const sentence = 3
 
-// Wordy reports whether a name, of an owner or of a member, reads like a sentence:
-// three words or more, separated by marks, spaces or capitals, or as many letters
-// of a script without spaces. Agents are shown names along with the memories of
-// their owners, so that a wordy name is screened as text. Numbers and keys are not
-// words.
+// Wordy reports whether the name of an owner or a member reads like a sentence: three or
+// more words, separated by punctuation, spaces or capitals, or as many letters of a
+// script without spaces. Agents see such names together with memories, so a wordy name is
+// screened as text. Numbers and keys are not words.
 func Wordy(name string) bool {
 	state, words := uint8(0), uint8(0)
 	for i := range len(name) {
@@ -220,22 +220,22 @@ func Wordy(name string) bool {
 	return words == sentence-1 && wording[state&^word][0] >= word
 }
 
-// letterClass has the class of each ASCII character: 1 digits, 2 small letters, 3
-// capitals, 0 all others.
+// letterClass is the class of each ASCII character: 1 for digits, 2 for small letters, 3
+// for capitals, 0 for all others.
 var letterClass = [utf8.RuneSelf]uint8{
 	'0': 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
 	'a': 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2,
 	'A': 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,
 }
 
-// word is set in a state of wording if a word ends with the character.
+// word is a flag in a state of wording: the character ends a word.
 const word = 8
 
-// wording are the states in which a text is read, and the next for each class: outside
-// of a word (0), after one capital (1), after more letters and a capital (2), after one
-// small letter (3), after more letters and a small one (4). The letters before a digit
-// are no word, and a small letter before a capital ends one. No branch depends on the
-// characters of a hash.
+// wording is the state machine of Wordy: the next state, by state and class. The states
+// are: outside of a word (0), after one capital (1), after more letters and a capital
+// (2), after one small letter (3), after more letters and a small one (4). Letters before
+// a digit are not a word, and a capital after a small letter begins a new word. The code
+// has no branch that depends on the characters of a hash.
 var wording = [5][4]uint8{
 	{0, 0, 3, 1},
 	{0, 0, 4, 2},
@@ -244,7 +244,7 @@ var wording = [5][4]uint8{
 	{0 | word, 0, 4, 1 | word},
 }
 
-// wordyRunes is Wordy for any script.
+// wordyRunes is Wordy for all scripts.
 func wordyRunes(name string) bool {
 	words, letters, others := 0, 0, 0
 	var before rune

@@ -12,35 +12,36 @@ import (
 	"unicode/utf8"
 )
 
-// TargetObject is the key of the history of an object's members: a memory's
-// metadata, or everything in an object that is not a memory. Its versions are JSON.
+// TargetObject is the kind of the history of an object's members: the metadata of a
+// memory, or all members of an object that is not a memory. Its versions are JSON.
 const TargetObject TargetKind = "object"
 
-// A MemberChange is an operation's change of an object's members: its name,
-// description, instructions, tags, metadata, attachments. The text of a memory is
-// not a member; it is an Item.
+// MemberChange is an operation's change of an object's members: its name, description,
+// instructions, tags, metadata, attachments. The text of a memory is not a member; it is
+// an Item.
 type MemberChange struct {
-	// Object locates the object: an id as in Operation.Targets, or the path of an
-	// object without one. It is "" if only the answer has it.
+	// Object locates the object: an id as in Operation.Targets, or the path of an object
+	// without an id. It is "" if only the answer names the object.
 	Object string
-	// Set are the members' new values in JSON, by name.
+	// Set are the new values of members, in JSON, by name.
 	Set map[string][]byte
-	// Merge are objects whose members the backend merges into the present ones.
+	// Merge are objects, by member name, that the backend merges into the existing ones.
 	Merge map[string][]byte
-	// Add and Remove are elements, in JSON, that lists gain and lose, by the
-	// list's name. An object in a list is one that is named where it has all
-	// members of that: backends add some of their own.
+	// Add and Remove are the elements, in JSON, that are added to and removed from lists,
+	// by the list's name. An object matches every object in the list that has at least
+	// its members, because backends add members of their own; Add replaces the ones it
+	// matches.
 	Add, Remove map[string][]byte
-	// View is set if the lists are what is looked at, like open files, so that
-	// nobody's memory is taken away with an element.
+	// View is set if the lists only determine what an agent looks at, like open files.
+	// Removing an element then removes no memory.
 	View bool
-	// Unordered are lists without an order: the backend may return them in another
-	// one each time. Lists of texts are stored sorted.
+	// Unordered are the names of lists without an order, which the backend may return in
+	// a different order each time. Their texts are stored sorted.
 	Unordered []string
 }
 
-// Over applies the change to the members of an object, as written by Members; now
-// is nil if they are unknown.
+// Over applies the change to the members of an object, encoded by Members. now is nil if
+// they are unknown.
 func (c *MemberChange) Over(now []byte) ([]byte, error) {
 	all := map[string]any{}
 	if len(now) > 0 {
@@ -74,7 +75,8 @@ func (c *MemberChange) Over(now []byte) ([]byte, error) {
 	return Members(all)
 }
 
-// ordered is a list of texts in their order; another list stays as it is.
+// ordered returns a sorted copy of a list of texts. Other lists are returned in their
+// order.
 func ordered(list []any) []any {
 	out := slices.Clone(list)
 	for _, v := range out {
@@ -86,8 +88,8 @@ func ordered(list []any) []any {
 	return out
 }
 
-// merged returns an object in which the members of another replace those of the same
-// name, at every depth. A value that is no object is replaced as a whole.
+// merged merges an object into another, recursively. A value that is not an object is
+// replaced.
 func merged(now, over any) any {
 	there, ok := now.(map[string]any)
 	members, both := over.(map[string]any)
@@ -98,14 +100,14 @@ func merged(now, over any) any {
 	return there
 }
 
-// without is a list without one element.
+// without returns a list without one element.
 func without(list, element any) []any {
 	old, _ := list.([]any)
 	return slices.DeleteFunc(slices.Clone(old), func(v any) bool { return covers(v, element) })
 }
 
-// covers reports whether a value is one that is named, or an object with all of
-// its members.
+// covers reports whether a value equals named, or is an object with at least the members
+// of named.
 func covers(v, named any) bool {
 	all, ok := v.(map[string]any)
 	some, both := named.(map[string]any)
@@ -120,8 +122,8 @@ func covers(v, named any) bool {
 	return true
 }
 
-// Members encodes members as versions store them: JSON, sorted by name at every
-// depth, with unchanged numbers.
+// Members encodes members as versions store them: JSON, sorted by name at every depth,
+// with the numbers as written.
 func Members(all map[string]any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -132,7 +134,7 @@ func Members(all map[string]any) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// number reads JSON and leaves its numbers as they are written.
+// number decodes JSON and keeps its numbers as written.
 func number(raw []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -159,8 +161,8 @@ func ReadMembers(raw []byte) (map[string]any, error) {
 	return all, nil
 }
 
-// Lost returns the texts, such as ids, that lists of an object lose when they are set; now
-// are its members, as written by Members.
+// Lost returns the texts, such as ids, that the object's lists lose by the change. now
+// are its members, encoded by Members.
 func (c *MemberChange) Lost(now []byte) []string {
 	had, err := ReadMembers(now)
 	if err != nil {
@@ -185,51 +187,50 @@ type Item struct {
 	Kind    ItemKind
 	Pointer string // JSON pointer into the body
 	Text    string
-	Role    string // the speaker's role, as claimed
+	Role    string // the speaker's role, as the payload claims it
 	// Field is the governed field (a Letta block label, a Mem0 metadata field
 	// or category) that the item is written to, or "".
 	Field string
-	// Filed are further governed fields that it is written to. The rules of
-	// each hold for it.
+	// Filed are further governed fields that it is written to. The rules of each of them
+	// apply.
 	Filed []string
-	// Member is the member of the backend's object that the text belongs to, as
-	// policies and budgets name it: "agent.system", "tool.source_code". It is "" if
-	// the adapter does not name members. It is not a field, and rules of fields do
-	// not apply to it.
+	// Member is the member of the backend's object that has the text, as policies and
+	// budgets name it: "agent.system", "tool.source_code". It is "" if the adapter does
+	// not name members. It is not a field, so rules of fields do not apply to it.
 	Member string
-	// Moved is set if the text remains unchanged in the backend and only its
-	// metadata or its field changes. Text is empty then, and Size is the number of
-	// characters that the fields gain.
+	// Moved is set if the text remains unchanged in the backend and only its metadata or
+	// field changes. Text is then empty, and Size is the number of characters that the
+	// fields gain.
 	Moved bool
 	Size  int
 	Layer Layer
 	// Configures is set if the text is the deployment's own configuration (a system
-	// prompt, descriptions of tools for a model, instructions to an extractor) and
-	// not a memory. Adapters name such places one by one; it applies to items of
-	// kind ItemSteering only.
+	// prompt, descriptions of tools for a model, instructions to an extractor) and not a
+	// memory. Adapters list such positions individually; it applies to items of kind
+	// ItemSteering only.
 	Configures bool
-	// Inferred is set if the text is not a user's statement: a model's words, or
-	// content that the payload itself calls inferred.
+	// Inferred is set if the text is not a user's statement: it was written by a model,
+	// or the payload calls it inferred.
 	Inferred bool
 	// Target is the id of the memory that the item replaces, or "".
 	Target string
 }
 
-// Hint is one confidence that the caller claims: one place in the payload.
+// Hint is one confidence value that the caller claims, at one position of the payload.
 type Hint struct {
 	Pointer string
-	// Raw is the JSON text as it was, for the audit of a clamp.
+	// Raw is the original JSON text, for the audit record of a clamped value.
 	Raw string
-	// Claimed is the value read, capped to 0..1000. Legible is false when the
-	// value was not a number from 0 to 1; it then counts as the highest claim.
+	// Claimed is the value, capped to 0..1000. Legible is false if the value was not a
+	// number from 0 to 1; it then counts as the highest claim.
 	Claimed PerMille
 	Legible bool
-	// Effective is set by the gate; the adapter writes it when it differs.
+	// Effective is set by the gate. The adapter writes it if it differs from Claimed.
 	Effective PerMille
 }
 
-// Written are the governed fields that the item is written to: Field and
-// Filed, each once, or one "" where there is none.
+// Written returns the governed fields that the item is written to: Field and Filed
+// without repetition, or one "" if there are none.
 func (it *Item) Written() []string {
 	if len(it.Filed) == 0 {
 		return []string{it.Field}
@@ -248,7 +249,7 @@ func (it *Item) Written() []string {
 	return out
 }
 
-// Characters is the number of characters that the item's fields gain.
+// Characters returns the number of characters by which the item's fields grow.
 func (it *Item) Characters() int {
 	if it.Moved {
 		return it.Size

@@ -2,12 +2,11 @@ package memproxy
 
 import "sync/atomic"
 
-// A Memo caches what follows from a memory's bytes alone, such as whether its stamp
-// verifies. The caller decides what that is. It is safe for concurrent use; a nil
-// *Memo caches nothing.
+// Memo caches a value that depends on a memory's bytes alone, such as whether its stamp
+// verifies. It is safe for concurrent use. A nil Memo caches nothing.
 type Memo struct{ found atomic.Value }
 
-// Load returns the value that was stored last, or nil.
+// Load returns the last stored value, or nil.
 func (m *Memo) Load() any {
 	if m == nil {
 		return nil
@@ -15,7 +14,7 @@ func (m *Memo) Load() any {
 	return m.found.Load()
 }
 
-// Store caches a value. Its type must be the same throughout the process.
+// Store caches a value. The values of all memos must have the same type (atomic.Value).
 func (m *Memo) Store(v any) {
 	if m != nil {
 		m.found.Store(v)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// CallerPrefix begins the ids of records of a principal's rejections across all
-// sessions; sessionPrefix begins those of sessions. A session name from a caller
-// that has the first prefix is ignored.
+// CallerPrefix begins the ids of the records of a principal's rejections in all sessions,
+// sessionPrefix those of one session. A caller's session name that begins with
+// CallerPrefix is ignored.
 const (
 	CallerPrefix  = "caller:"
 	sessionPrefix = "session:"
@@ -19,28 +19,28 @@ const (
 // SessionKind is the scope in which rejections are counted.
 type SessionKind string
 
-// The kinds. Each belongs to one principal of one tenant: no principal's rejections
-// count against another.
+// The kinds. Each record belongs to one principal of one tenant: rejections of one
+// principal never count against another.
 const (
-	// SessionNamed is one session of a principal and of the end user whom the
+	// SessionNamed is one session of a principal, on behalf of the end user that its
 	// writes name.
 	SessionNamed SessionKind = "session"
-	// SessionUser is a principal on behalf of one end user, or of none that its
-	// writes name, in all sessions.
+	// SessionUser is a principal on behalf of one end user, or without one, in all
+	// sessions.
 	SessionUser SessionKind = "user"
 	// SessionPrincipal is a principal as a whole.
 	SessionPrincipal SessionKind = "principal"
 )
 
-// SessionKey has the parts of a rejection record's id.
+// SessionKey is the parts of a rejection record's id.
 type SessionKey struct {
 	Kind                  SessionKind
 	Principal, User, Name string
 }
 
-// ID is the record's id: "session:PRINCIPAL/USER/NAME", "caller:PRINCIPAL/USER"
-// or "caller:PRINCIPAL", each part escaped as in the path of a URL. Two keys
-// have two ids, however their parts are spelled.
+// ID returns the record's id: "session:PRINCIPAL/USER/NAME", "caller:PRINCIPAL/USER" or
+// "caller:PRINCIPAL", with each part escaped as in the path of a URL. Different keys
+// always have different ids.
 func (k SessionKey) ID() string {
 	switch k.Kind {
 	case SessionPrincipal:
@@ -51,11 +51,11 @@ func (k SessionKey) ID() string {
 	return sessionPrefix + idPart(k.Principal) + "/" + idPart(k.User) + "/" + idPart(k.Name)
 }
 
-// NameSuffix is the end of the ids of all sessions with a name.
+// NameSuffix returns the suffix of the ids of all sessions with a name.
 func NameSuffix(name string) string { return "/" + idPart(name) }
 
-// SessionKeyOf reads an id. One that has no such form is the name of a session
-// as earlier versions recorded it.
+// SessionKeyOf parses an id. An id without the form of SessionKey.ID is a session name as
+// earlier versions recorded it.
 func SessionKeyOf(id string) SessionKey {
 	if rest, ok := strings.CutPrefix(id, CallerPrefix); ok {
 		principal, user, both := strings.Cut(rest, "/")
@@ -72,7 +72,8 @@ func SessionKeyOf(id string) SessionKey {
 	return SessionKey{Kind: SessionNamed, Name: id}
 }
 
-// maxIDPart bounds one part of an id in bytes: a longer one ends in a hash.
+// maxIDPart is the maximum length of one part of an id in bytes. The end of a longer part
+// is replaced by a hash.
 const maxIDPart = 200
 
 func idPart(s string) string {
@@ -95,24 +96,25 @@ func plainPart(s string) string {
 	return s
 }
 
-// LockLimits are how many rejections lock writes, and for how long. They also apply
-// to earlier rejections. Zero rejections never lock.
+// LockLimits are how many rejections lock writes, and for how long. They also apply to
+// rejections before a change of the limits. A limit of zero never locks.
 type LockLimits struct {
-	// Session are the rejections of one session since it began, or since its
-	// last lock ended; User those of a principal for one end user within the
-	// Window, and Principal all of a principal within it.
+	// Session limits the rejections of one session since it began or since its last lock
+	// ended. User limits those of a principal for one end user within Window, and
+	// Principal all of a principal within Window.
 	Session, User, Principal int
 	Window                   time.Duration
-	// For is how long a lock lasts, from the last rejection that counted.
+	// For is the duration of a lock, from the last counted rejection.
 	For time.Duration
 }
 
-// DefaultLockLimits are those of SYN-7 and of the configuration.
+// DefaultLockLimits returns the limits of requirement SYN-7, which are the defaults of
+// the configuration.
 func DefaultLockLimits() LockLimits {
 	return LockLimits{Session: 3, User: 10, Principal: 100, Window: time.Hour, For: time.Hour}
 }
 
-// Of is the number that locks a kind of record.
+// Of returns the number of rejections that locks a kind of record.
 func (l LockLimits) Of(kind SessionKind) int {
 	switch kind {
 	case SessionUser:
@@ -123,28 +125,28 @@ func (l LockLimits) Of(kind SessionKind) int {
 	return l.Session
 }
 
-// Lock is a lock that is in force.
+// Lock is a lock in force.
 type Lock struct {
-	ID    string // of the record
-	Limit int    // the rejections that lock it
+	ID    string // id of the record
+	Limit int    // the number of rejections that locks
 	Until time.Time
 }
 
 // SessionFilter selects records of rejections.
 type SessionFilter struct {
-	Tenant    *string // nil is every one, "" those without
-	Principal string  // "" is every one
+	Tenant    *string // nil selects every tenant, "" records without one
+	Principal string  // "" selects every principal
 	// All includes records that are not locked.
 	All bool
-	// After is Next of the page before.
+	// After is SessionPage.Next of the previous page.
 	After string
-	// Limit is the size of a page; 0 is 50, at most 500.
+	// Limit is the page size: at most 500; 0 is 50.
 	Limit int
 }
 
-// SessionPage is a page of records, in the order of their ids.
+// SessionPage is a page of records, ordered by id.
 type SessionPage struct {
 	Sessions []Session `json:"sessions"`
-	// Next is After for the next page, "" on the last.
+	// Next is SessionFilter.After for the next page; "" on the last page.
 	Next string `json:"next,omitempty"`
 }

@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// SourceNames maps the names of sources in callers' claims
-// ("email:ann@example.org", "web_fetch") to tiers. A name stands for itself and for
-// all names that continue it after a colon or another separator: "email" for
-// "email:ann@example.org". The longest match counts; "*" is every other name.
+// SourceNames maps names of sources, as callers claim them ("email:ann@example.org",
+// "web_fetch"), to tiers. An entry applies to its name and to all names that extend it
+// after a colon or another separator: "email" applies to "email:ann@example.org". The
+// longest match wins; "*" is every other name.
 type SourceNames map[string]Source
 
-// DefaultSourceNames is the table of the memory firewall: what the user says
-// directly; the user's own mail and calendar, channels and known tools; external
-// content that could be manipulated; and content that is assumed to be adversarial.
+// DefaultSourceNames returns the default table, from the most trusted to the least: what
+// the user says directly; the user's own mail and calendar, channels and known tools;
+// external content that could be manipulated; and content that is assumed to be
+// adversarial.
 func DefaultSourceNames() SourceNames {
 	out := SourceNames{}
 	for tier, names := range map[Source][]string{
@@ -38,7 +39,7 @@ func DefaultSourceNames() SourceNames {
 	return out
 }
 
-// With is the table with other entries over it.
+// With returns the table with the entries of over added or replaced.
 func (s SourceNames) With(over map[string]Source) SourceNames {
 	out := SourceNames{}
 	maps.Copy(out, s)
@@ -51,7 +52,7 @@ func (s SourceNames) With(over map[string]Source) SourceNames {
 	return out
 }
 
-// Of is the table for content of a user: mail of the user's own address is
+// Of returns the table for content of one user: mail from the user's own address is
 // verified, unless the table has an entry for that address.
 func (s SourceNames) Of(user string) SourceNames {
 	own := sourceName("email:" + user)
@@ -61,11 +62,11 @@ func (s SourceNames) Of(user string) SourceNames {
 	return s.With(map[string]Source{own: SourceVerified})
 }
 
-// Screened is the source as which content is screened when a caller of tier t
-// claims a source. A claim can make screening stricter for every caller. It makes
-// screening more lenient only as far as the tier itself is trusted: people and
-// systems can claim trusted content, established callers verified content, and for
-// all others the source remains unstated ("").
+// Screened returns the source tier under which content is screened when a caller of tier
+// t claims a source. Every caller can make screening stricter. A claim makes screening
+// more lenient only as far as the caller is trusted: people and systems can claim trusted
+// content, established callers verified content, and for all others the source remains
+// unstated ("").
 func (t Trust) Screened(claimed Source) Source {
 	switch {
 	case claimed != SourceTrusted && claimed != SourceVerified, t == TrustHuman, t == TrustSystem:
@@ -76,13 +77,13 @@ func (t Trust) Screened(claimed Source) Source {
 	return ""
 }
 
-// maxSourceName bounds how much of a name is compared.
+// maxSourceName is how many bytes of a name are compared.
 const maxSourceName = 256
 
-// Tier is the tier of a name, or "" if the table has no entry for it. A name that
-// continues another after a colon, a slash or a similar separator belongs to it.
-// One that continues it after an underscore or a dot is a separate name
-// ("user_upload"), and never gets a better tier from it.
+// Tier returns the tier of a name, or "" if the table has no entry for it. A name that
+// extends an entry after a colon, a slash or a similar separator gets its tier. A name
+// that extends one after an underscore or a dot is a different name ("user_upload"), and
+// never gets a better tier from it.
 func (s SourceNames) Tier(name string) Source {
 	name = sourceName(name[:min(len(name), maxSourceName)])
 	own := true
@@ -104,12 +105,12 @@ func (s SourceNames) Tier(name string) Source {
 }
 
 const (
-	separators = ":/@#?" // end a name to which the continuation belongs
-	joints     = "_."    // join words to a separate name
+	separators = ":/@#?" // end an entry's name; what follows belongs to the entry
+	joints     = "_."    // join words to a different name
 )
 
-// sourceName normalises a name: lower case, without surrounding white space, and
-// with words joined alike whether by a hyphen, a space or an underscore.
+// sourceName normalises a name: lower case, without surrounding white space, without
+// trailing separators, with hyphens and spaces replaced by underscores.
 func sourceName(name string) string {
 	name = strings.ToLower(strings.TrimSpace(name))
 	name = strings.TrimRight(name, separators+joints+"*")

@@ -1,25 +1,25 @@
 package memproxy
 
-// Step is a point between two effects, neither of which may be lost or repeated
-// when the process ends there. Tests end it at each of them.
+// Step is a point between two side effects, where a crash must neither lose nor repeat
+// one of them. Tests end the process at each step.
 type Step string
 
-// The steps, in the order of their work.
+// The steps, in order.
 const (
-	StepHoldRecorded     Step = "hold.recorded"     // a held write is on record and not stored yet
-	StepHoldKept         Step = "hold.kept"         // it is stored and not answered yet
-	StepReplayClaimed    Step = "replay.claimed"    // an approved write is claimed and not sent yet
+	StepHoldRecorded     Step = "hold.recorded"     // a held write is in the audit log, and not in the ledger yet
+	StepHoldKept         Step = "hold.kept"         // it is in the ledger, and the caller has no answer yet
+	StepReplayClaimed    Step = "replay.claimed"    // an approved write is claimed, and not sent yet
 	StepReplaySent       Step = "replay.sent"       // it is sent, and its result is not stored yet
 	StepReplaySettled    Step = "replay.settled"    // the result is stored
-	StepRollbackRecorded Step = "rollback.recorded" // a rollback is on record and not begun
-	StepRollbackBegun    Step = "rollback.begun"    // it is begun and nothing is sent yet
-	StepRollbackSent     Step = "rollback.sent"     // the backend has it, and its version is not stored yet
+	StepRollbackRecorded Step = "rollback.recorded" // a rollback is in the audit log, and not begun
+	StepRollbackBegun    Step = "rollback.begun"    // it is begun, and nothing is sent yet
+	StepRollbackSent     Step = "rollback.sent"     // the backend has the text, and its version is not stored yet
 	StepRollbackSettled  Step = "rollback.settled"  // the version is stored
-	StepRunJournalled    Step = "run.journalled"    // what a run may change is written down, and the run is not forwarded yet
-	StepRunAnswered      Step = "run.answered"      // the backend has answered, and nothing is ruled on yet
-	StepRunRuled         Step = "run.ruled"         // a change was ruled on, and is not taken back yet
-	StepRunUndone        Step = "run.undone"        // it is taken back, and that is not on record yet
-	StepRunSettled       Step = "run.settled"       // all is ruled on, and the journal has the run still
+	StepRunJournalled    Step = "run.journalled"    // the journal has the state before a run, and the run is not forwarded yet
+	StepRunAnswered      Step = "run.answered"      // the backend has answered, and no change is ruled on yet
+	StepRunRuled         Step = "run.ruled"         // a change was ruled on, and is not undone yet
+	StepRunUndone        Step = "run.undone"        // it is undone, and that is not recorded yet
+	StepRunSettled       Step = "run.settled"       // every change is ruled on, and the run is still in the journal
 )
 
 // Steps lists the steps.
@@ -28,11 +28,11 @@ var Steps = [...]Step{
 	StepRollbackSettled, StepRunJournalled, StepRunAnswered, StepRunRuled, StepRunUndone, StepRunSettled,
 }
 
-// A Stepper is notified of the steps, each before the next effect begins. A nil
-// Stepper is not called.
+// Stepper is called at each step, before the next side effect. A nil Stepper is not
+// called.
 type Stepper func(Step)
 
-// At reports a step.
+// At calls the Stepper, if there is one.
 func (f Stepper) At(s Step) {
 	if f != nil {
 		f(s)

@@ -29,7 +29,7 @@ const (
 // Trusts lists the tiers, lowest first.
 var Trusts = [...]Trust{TrustAnonymous, TrustAuthenticated, TrustEstablished, TrustHuman, TrustSystem}
 
-// Source is how far the origin of content is trusted, whoever brings it.
+// Source is how far the origin of content is trusted, whichever principal delivers it.
 type Source string
 
 // The source tiers, highest first.
@@ -38,20 +38,20 @@ const (
 	SourceVerified  Source = "verified"
 	SourceUntrusted Source = "untrusted"
 	SourceHostile   Source = "hostile"
-	// SourceUnstated marks content without a stated origin. It has no ceiling of
-	// its own: the principal's applies.
+	// SourceUnstated marks content of unstated origin. It has no ceiling of its own; the
+	// ceiling of the principal applies.
 	SourceUnstated Source = "unstated"
 )
 
-// Attestation is how well a memory's source is known, weakest first.
+// Attestation is how well a memory's source is known.
 type Attestation string
 
-// The attestations.
+// The attestations, weakest first.
 const (
-	// AttestationUnknown marks a memory that was there before the proxy, or was
-	// written around it.
+	// AttestationUnknown marks a memory that is older than the proxy, or was written out
+	// of band.
 	AttestationUnknown Attestation = "unknown"
-	Inferred           Attestation = "inferred" // a model's conclusion that nobody stated
+	Inferred           Attestation = "inferred" // inferred by a model, and not stated by a person
 	SelfReported       Attestation = "self-reported"
 	ToolObserved       Attestation = "tool-observed"
 	ContentHashed      Attestation = "content-hashed"
@@ -64,26 +64,25 @@ var Attestations = [...]Attestation{
 	AttestationUnknown, Inferred, SelfReported, ToolObserved, ContentHashed, HumanConfirmed, LogAnchored,
 }
 
-// Outranks reports whether a source is known better by a than by b. A value that is
-// not in the list ranks with unknown.
+// Outranks reports whether attestation a is stronger than b. A value that is not in
+// Attestations ranks as unknown.
 func (a Attestation) Outranks(b Attestation) bool {
 	return slices.Index(Attestations[1:], a) > slices.Index(Attestations[1:], b)
 }
 
 // Track is the track record of an author's facts.
 type Track struct {
-	// Facts is how many memories were ever remembered as the author's.
+	// Facts is how many of the author's memories were ever stored.
 	Facts int64 `json:"facts"`
-	// Corrections is how many corrections by others they received.
+	// Corrections is how many corrections by others these memories received.
 	Corrections int64 `json:"corrections"`
-	// Accepted counts facts that were promoted from review, or vouched for by a
-	// person.
+	// Accepted counts memories that were promoted from review, or confirmed by a person.
 	Accepted int64 `json:"accepted,omitempty"`
-	// Validated is how many were looked at and found sound, by the rules or by a
-	// person, and were not flagged or quarantined since.
+	// Validated is how many were examined and accepted, by the rules or by a person, and
+	// were not flagged or quarantined since.
 	Validated int64 `json:"validated,omitempty"`
-	// Since is when the first was recorded; zero if unknown, which for an author
-	// with facts means long ago.
+	// Since is when the first memory was recorded. Zero means unknown; for an author with
+	// facts it then counts as long ago.
 	Since time.Time `json:"since,omitzero"`
 }
 
@@ -91,14 +90,13 @@ type Track struct {
 const (
 	// TrackFloor is the factor of the worst track record.
 	TrackFloor PerMille = 500
-	// trackSmoothing is the number of uncorrected facts that each author is
-	// credited with, so that one early correction costs a newcomer a tenth and not
-	// a half.
+	// trackSmoothing is the number of uncorrected facts with which each author starts, so
+	// that one early correction costs a new author a tenth and not a half.
 	trackSmoothing = 10
 )
 
-// Factor is the factor for the ceiling of the author's tier: 1 - corrections /
-// (facts + 10), and never less than TrackFloor. Without corrections it is Full.
+// Factor returns the factor for the ceiling of the author's tier: 1 - corrections /
+// (facts + 10), and at least TrackFloor. Without corrections it is Full.
 func (t Track) Factor() PerMille {
 	facts, corrections := max(0, t.Facts), max(0, t.Corrections)
 	if share := float64(corrections) / (float64(facts) + trackSmoothing); share < 0.5 {
@@ -107,7 +105,7 @@ func (t Track) Factor() PerMille {
 	return TrackFloor
 }
 
-// Ceilings are the highest confidences that tiers may claim.
+// Ceilings are the highest confidences that each tier may claim.
 type Ceilings struct {
 	Principal map[Trust]PerMille
 	Source    map[Source]PerMille
@@ -115,7 +113,7 @@ type Ceilings struct {
 	Unclaimed PerMille
 }
 
-// DefaultCeilings are the ceilings of the built-in bundle.
+// DefaultCeilings returns the ceilings of the built-in bundle.
 func DefaultCeilings() Ceilings {
 	return Ceilings{
 		Principal: map[Trust]PerMille{
@@ -128,7 +126,7 @@ func DefaultCeilings() Ceilings {
 	}
 }
 
-// Lifted are ceilings without an effect.
+// Lifted returns ceilings that limit nothing.
 func (c Ceilings) Lifted() Ceilings {
 	out := Ceilings{Principal: map[Trust]PerMille{}, Source: map[Source]PerMille{}, Unclaimed: c.Unclaimed}
 	for t := range c.Principal {
@@ -140,7 +138,7 @@ func (c Ceilings) Lifted() Ceilings {
 	return out
 }
 
-// Ceiling is the highest confidence that a principal of tier t may give to content
+// Ceiling returns the highest confidence that a principal of tier t may give to content
 // from source s. Unknown tiers count as the lowest.
 func (c Ceilings) Ceiling(t Trust, s Source) PerMille {
 	p, ok := c.Principal[t]
@@ -168,22 +166,22 @@ const (
 	KindAnonymous PrincipalKind = "anonymous"
 )
 
-// Credentials are what a caller presents, outside of the payload.
+// Credentials are what a caller presents outside of the payload.
 type Credentials struct {
 	Header Header
-	// PeerURIs are the URI SANs of the client certificate, only when the TLS
-	// stack verified it against the configured roots.
+	// PeerURIs are the URI SANs of the client certificate. They are set only if the TLS
+	// stack verified the certificate against the configured roots.
 	PeerURIs []string
-	// Peer is the remote address of the connection, without its port, or "". It is
-	// never taken from a header.
+	// Peer is the remote address of the connection without the port, or "". It is never
+	// taken from a header.
 	Peer string
-	// Host is the host that the request names, with a port or without.
+	// Host is the requested host, with or without a port.
 	Host string
-	// Session is the session that the caller names, or none.
+	// Session is the session that the caller names; the zero value is none.
 	Session SessionName
 }
 
-// Limit lists the values of one identity dimension that a principal may name. The
+// Limit is the set of values of one identity dimension that a principal may name. The
 // zero value allows none.
 type Limit struct {
 	All    bool
@@ -198,8 +196,8 @@ func (l Limit) Allows(value string) bool {
 // Principal is an authenticated caller.
 type Principal struct {
 	ID string
-	// Group is the name by which policies and budgets know the principal, if it is
-	// not ID: that of all callers without credentials together.
+	// Group is the name by which policies and budgets know the principal, if it is not
+	// ID: all callers without credentials share one name.
 	Group  string
 	Kind   PrincipalKind
 	Tenant string
@@ -213,8 +211,8 @@ type Principal struct {
 	ActsAs, Users, Apps, Runs Limit
 }
 
-// May returns the principal's limit in dimension d. The actor dimension is
-// never limited: it is recorded and carries no authority.
+// May returns the principal's limit in dimension d. The actor dimension is never limited:
+// it is recorded and carries no authority.
 func (p Principal) May(d Dimension) Limit { return *p.limit(d) }
 
 func (p *Principal) limit(d Dimension) *Limit {
@@ -231,7 +229,7 @@ func (p *Principal) limit(d Dimension) *Limit {
 	return &Limit{All: true}
 }
 
-// Naming is the principal with a name more that it may use in dimension d.
+// Naming returns the principal with one more name that it may use in dimension d.
 func (p Principal) Naming(d Dimension, name string) Principal {
 	if limit := p.limit(d); !limit.Allows(name) {
 		limit.Values = append(slices.Clone(limit.Values), name)
@@ -239,8 +237,8 @@ func (p Principal) Naming(d Dimension, name string) Principal {
 	return p
 }
 
-// StampPrefix begins every metadata key that is the proxy's own. Clients'
-// keys with this prefix are removed and reported.
+// StampPrefix begins every metadata key of the proxy's own. Clients' keys with this
+// prefix are removed and reported.
 const StampPrefix = "memproxy_"
 
 // Reserved reports whether a metadata key is the proxy's own, ignoring case.
@@ -248,32 +246,32 @@ func Reserved(key string) bool {
 	return len(key) >= len(StampPrefix) && strings.EqualFold(key[:len(StampPrefix)], StampPrefix)
 }
 
-// Stamp is the provenance that travels with a memory in its metadata, as flat
-// scalar keys with StampPrefix, under 1 KB in all.
+// Stamp is the provenance of a memory that is stored in its metadata, as flat scalar keys
+// with StampPrefix, under 1 KB in total.
 type Stamp struct {
 	ID          string      // decision id of the write
 	Actor       string      // principal id
-	Tenant      string      // signed, not written: the reader knows it or fails
+	Tenant      string      // signed but not stored: verification fails for another tenant
 	Trust       Trust       //
 	Confidence  PerMille    //
 	Source      Source      //
 	Attestation Attestation //
-	Time        time.Time   // when the proxy ruled, to the second, UTC
-	SHA256      string      // hex, of the content as it was ruled on
-	Mark        string      // codes of the reasons for which it is marked, with spaces between; "" is not written
-	// Received is when the proxy took the write in: before Time where a person
-	// approved it later. Zero is not written, in stamps of before.
+	Time        time.Time   // when the proxy ruled on it, to the second, UTC
+	SHA256      string      // hex SHA-256 of the content that was ruled on
+	Mark        string      // codes of the reasons for the mark, separated by spaces; "" is not stored
+	// Received is when the proxy received the write; it is earlier than Time if a person
+	// approved the write later. Zero is not stored, as in older stamps.
 	Received  time.Time
-	Session   string   // hash of the caller's name of its session; "" is not written
-	Trigger   string   // what led to the write: id of the route, or "rollback"; "" is not written
-	Score     PerMille // how dangerous screening found it
-	Flags     string   // the worst of the rules that found something, with spaces between
-	Metadata  string   // hashes of the members of metadata that it was written next to; "" is not written
-	Signature string   // over all the above
+	Session   string   // hash of the caller's name for its session; "" is not stored
+	Trigger   string   // what caused the write: a route id, or "rollback"; "" is not stored
+	Score     PerMille // risk that screening found
+	Flags     string   // the highest-ranking rules that matched, separated by spaces
+	Metadata  string   // hashes of the metadata members it was stored with; "" is not stored
+	Signature string   // over all fields above
 }
 
-// Rejected is the error of a credential that was presented and not accepted,
-// or is missing where none is allowed.
+// Rejected is the error for a credential that was presented and not accepted, or that is
+// missing where one is required.
 type Rejected struct {
 	Code   ReasonCode // identity.missing or identity.invalid
 	Detail string     // for a person; never quotes the credential

@@ -2,15 +2,15 @@ package memproxy
 
 import "errors"
 
-// ErrUngated says that a backend cannot be made to pause before an agent's
-// tools write.
+// ErrUngated means that the backend cannot be made to pause before an agent's tools
+// write.
 var ErrUngated = errors.New("the agent's own memory writes cannot be ruled on before they happen")
 
-// Edits follow the changes that admitted calls make to an agent's memory.
+// Edits determines the changes that admitted calls make to an agent's memory.
 type Edits interface {
-	// Prepare returns a side request that has to be made before the calls run,
-	// or after them; Prepared takes its answer. An agent that cannot be made to
-	// pause is ErrUngated.
+	// Prepare returns a side request that must be made before or after the calls run;
+	// Prepared takes its answer. The error is ErrUngated for an agent that cannot be made
+	// to pause.
 	Prepare() (Request, bool)
 	Prepared(Reply) error
 
@@ -18,200 +18,202 @@ type Edits interface {
 	// streamed.
 	Whole(body []byte) error
 
-	// Made returns the changes of the last request's calls, once Prepare has no
-	// more requests; without the preparation they are unknown. Each change is a
-	// memory with its event in Event (ADD, UPDATE; "": a passage) and the whole
-	// text before in Before. If members other than the text changed, a separate
-	// memory with the event NONE has the new Members and the old ones in Was.
+	// Made returns the changes of the last request's calls, once Prepare has no more
+	// requests; without the preparation they are unknown. Each change is a memory with
+	// the event in Event (ADD, UPDATE; "" is a passage) and the whole previous text in
+	// Before. If members other than the text changed, a separate memory with the event
+	// NONE has the new members in Members and the old ones in Was.
 	Made() []Edit
 }
 
-// A ToolRun is a tool call that a request makes in an agent's place.
+// ToolRun is a tool call that a client's request makes in place of an agent.
 type ToolRun interface {
 	Edits
-	// Makes adds to the operation, as decoded from the request, what the call would
-	// make of the memory that Prepare asked for.
+	// Makes adds to the operation, as decoded from the request, the content that the call
+	// would write, computed from the memory that Prepare fetched.
 	Makes(*Operation)
 }
 
-// Edit is the changes of one call.
+// Edit is the set of changes of one tool call.
 type Edit struct {
-	Call     string // its id; "" of a request that is the call
+	Call     string // id of the call; "" if the request itself is the call
 	Memories []Memory
 }
 
-// A Turn is one run of an agent, over as many requests to the backend
-// as its gated tool calls need: the backend pauses before each of them. It is
-// not for concurrent use.
+// Turn is one run of an agent, with as many requests to the backend as its gated tool
+// calls need: the backend pauses before each of them. It is not for concurrent use.
 //
-// Prepare and Prepared are called until Prepare reports false, before the first
-// request and after each, and then Made. If a person is Asked, Rule is called for
-// each call that is refused whatever the person answers, and Handed until it reports
-// no more. While the turn is Paused, or if it has not begun, Rule is called for each
-// waiting call, then Next, and Whole or Event with the answer, until a request does
+// The caller calls Prepare and Prepared until Prepare reports false, before the first
+// request and after each request, and then Made. If calls are Asked, the caller passes
+// each refused call to Rule, whatever the person will answer, and calls Handed until it
+// reports no more. While the turn is Paused or has not begun, the caller calls Rule for
+// each waiting call, then Next, then Whole or Event with the answer, until a request does
 // not end in a pause.
 type Turn interface {
 	Edits
-	// Key identifies the agent's run. Turns of one key are sequential.
+	// Key identifies the agent's run. Turns with the same key run one after another.
 	Key() string
-	// Agent is the agent that runs, once it is known, else "". Its tools must
-	// not change from then on until the turn is over.
+	// Agent returns the id of the running agent, or "" until it is known. From then on
+	// its tools must not change until the turn is over.
 	Agent() string
 
 	// Next returns the body of the next request.
 	Next() ([]byte, error)
 
-	// Event takes one server-sent event of an answer that streams, and returns the
-	// events to pass on now.
+	// Event takes one server-sent event of a streamed answer, and returns the events to
+	// forward now.
 	Event(event []byte) ([][]byte, error)
 
-	// Paused reports whether the request ended in a pause that needs a further
-	// request, whether or not a call in it waits for a ruling.
+	// Paused reports whether the request ended in a pause that needs another request,
+	// whether or not one of the calls waits for a ruling.
 	Paused() bool
 
-	// Asked are the calls of the pause that a rule of the agent submits to a
-	// person. The caller has not seen them yet: Handed applies the decisions of
-	// Rule, and returns what the caller sees of the pause, event by event if it
-	// streams. A refused call is answered like any other, and the person is not
-	// asked about it.
+	// Asked returns the calls of the pause for which a rule of the agent requires a
+	// person's approval. The caller has not seen them yet. Handed applies the decisions
+	// of Rule and returns what the caller sees of the pause, event by event if the answer
+	// is streamed. A refused call is answered like any other call, and no person is asked
+	// about it.
 	Asked() []ToolCall
 	Handed() (events [][]byte, more bool, err error)
 
-	// Waiting are the calls that wait for a ruling. Rule takes it; Result takes the
-	// result of an admitted search, as filtered by the read path.
+	// Waiting returns the calls that wait for a ruling. Rule takes the ruling; Result
+	// takes the result of an admitted search, as filtered by the read path.
 	Waiting() []ToolCall
 	Rule(id string, d Decision)
 	Result(id string, found Reply)
 
-	// Answer is the whole answer for the caller; Tail are the last events of
-	// one that streamed.
+	// Answer returns the whole answer for the caller; Tail returns the last events of a
+	// streamed one.
 	Answer() ([]byte, error)
 	Tail() [][]byte
 }
 
-// A Resumable is a Turn that the backend can replay later: each request is a
-// separate run there, where callers know of one.
+// Resumable is a Turn that the backend can replay later. Each of its requests is a
+// separate run in the backend; callers know the first one only.
 type Resumable interface {
 	Turn
-	// Runs are the ids of the requests' runs so far. The first is the caller's.
+	// Runs returns the ids of the runs so far. The first is the one that the caller
+	// knows.
 	Runs() []string
-	// Names are the names, other than its runs, by which callers may request the
-	// stream. None if the backend does not store it.
+	// Names returns the names, other than its runs, by which callers may request the
+	// stream; none if the backend does not store it.
 	Names() []string
-	// Seq is the number of the backend's latest event, and whether that event has
-	// the number itself: the last few of a stream have none.
+	// Seq returns the number of the backend's latest event, and whether that event
+	// carries the number: the last events of a stream have none.
 	Seq() (n int64, said bool)
 }
 
 // ToolWords are the texts in the arguments of a tool call, or in its result.
 type ToolWords struct {
-	// Call is the call's id; "" where the request itself was the call.
+	// Call is the id of the call; "" if the request itself is the call.
 	Call  string
 	Texts []string
-	// Unclear is set if the arguments, or their call, could not be read whole.
+	// Unclear is set if the arguments, or the call, could not be read completely.
 	Unclear bool
 }
 
-// A Listener observes what an agent says to tools and what they return, in the
-// answers or the events of one run, in order. It is not for concurrent use.
+// Listener observes the arguments that an agent passes to tools and what the tools
+// return, in the answers or the events of one run, in order. It is not for concurrent
+// use.
 type Listener interface {
-	// Hear returns the calls that are complete, and the results, of an answer or of
-	// one event. It returns none of what cannot be read.
+	// Hear returns the complete calls and the results of an answer or of one event. It
+	// omits whatever it cannot read.
 	Hear(body []byte) (calls, results []ToolWords)
 }
 
-// A Resumption asks for a stream again.
+// Resumption is a request for a stream that began earlier.
 type Resumption struct {
 	// Names are the names by which it is requested, the most specific first.
 	Names []string
-	// Within, if set, is another name that it must go by: where the caller was
-	// found to be at home.
+	// Within, if set, is a further name that the stream must match: it was verified to
+	// belong to the caller.
 	Within string
 	// After is the number of the last event that the caller has.
 	After int64
-	// Anywhere is set where the backend goes by a name of its callers' making
-	// alone, wherever the run with such a stream took place.
+	// Anywhere is set if the backend looks up the stream only by a name that callers
+	// choose, regardless of the agent or conversation of the run.
 	Anywhere bool
-	// Starts is set where a run begins if there is no such stream.
+	// Starts is set if the backend begins a new run when there is no such stream.
 	Starts bool
-	// Active is set where the backend knows a turn by this name only while it lasts.
+	// Active is set if the backend knows a turn by this name only while the turn is
+	// running.
 	Active bool
 }
 
 // A ToolCall is a tool call of a running agent that waits for a ruling.
 type ToolCall struct {
 	ID, Tool string
-	// Arguments are as the model wrote them; their hash is recorded.
+	// Arguments are the bytes that the model wrote; their hash is recorded.
 	Arguments []byte
-	// Left reports that an earlier turn made the call and broke off: its caller may have
-	// been another one, with less authority.
+	// Left reports that an interrupted earlier turn made the call. Its caller may have
+	// been a different one, with less authority.
 	Left bool
 	// Operation is the effect of the call; nil if Flaw is set.
 	Operation *Operation
 	Flaw      *Malformed
-	// Direct is the client request that is equivalent to a call that writes,
-	// without reserved members, for a call that is held and approved later, or
-	// admitted with changes; else nil.
+	// Direct is the client request that is equivalent to a writing call, without reserved
+	// members; nil if there is none. It is sent for a call that is held and approved
+	// later, or admitted with changes.
 	Direct *SideRequest
-	// Search is the request by which a call that only reads is made from
-	// outside, so that its answer passes the read path; else nil.
+	// Search is the request that memproxy makes for a call that only reads, so that the
+	// answer passes through the read path; nil if there is none.
 	Search *SideRequest
 }
 
-// SideRequest is a request to the backend that no client made, with its body.
+// SideRequest is a request of memproxy's own to the backend, with its body.
 type SideRequest struct {
 	Request Request
 	Body    []byte
 }
 
-// A Watch compares what agents remember before and after a run that cannot be
-// paused. It is not for concurrent use.
+// Watch compares what agents remember before and after a run that cannot be paused. It is
+// not for concurrent use.
 //
-// A look at the memory is: Look, then Ask and Answered until Ask reports false.
-// Later looks are compared with the first one.
+// To take a snapshot of the memory call Look, then Ask and Answered until Ask reports
+// false. Later snapshots are compared with the first one.
 type Watch interface {
-	// Look begins a look.
+	// Look begins a snapshot.
 	Look()
-	// Ask returns the next side request of a look; Answered takes its answer. A run
-	// whose changes cannot be determined is ErrUngated.
+	// Ask returns the next side request of a snapshot; Answered takes its answer. The
+	// error is ErrUngated for a run whose changes cannot be determined.
 	Ask() (Request, bool)
 	Answered(Reply) error
 
-	// Agents are those whose memory the run may change, sorted, as of the last
-	// look; before the first, as far as the request names them.
+	// Agents returns the agents whose memory the run may change, sorted, as of the last
+	// snapshot; before the first, those that the request names.
 	Agents() []string
-	// Background reports whether the run only begins when it is answered.
+	// Background reports whether the run continues after its request is answered.
 	Background() bool
-	// Picture is the state that changes are compared with, for Rewatch. It contains
+	// Picture returns the state with which changes are compared, for Rewatch. It contains
 	// memories.
 	Picture() ([]byte, error)
 
-	// Busy are the requests for the agents' runs under way; Runs reports whether an
-	// answer to one of them contains any.
+	// Busy returns the requests that list the agents' running runs. Runs reports whether
+	// an answer to one of them contains any.
 	Busy() []Request
 	Runs(Reply) (bool, error)
 
-	// Changes are the differences between the first look and the last, without
-	// those that were accepted. Cut reports whether there was more than one
-	// look can take in.
+	// Changes returns the differences between the first snapshot and the last, without
+	// the accepted ones. Cut reports whether an agent has more new memories than one
+	// snapshot can hold.
 	Changes() []Change
 	Cut() bool
-	// Accept adds a change to the state that later looks are compared with.
+	// Accept adds a change to the state with which later snapshots are compared.
 	Accept(key string)
 }
 
-// A Change is one difference in what agents remember.
+// Change is one difference in what agents remember.
 type Change struct {
-	// Key is the same for the same difference, however often it is found.
+	// Key identifies the difference. It is the same each time the difference is found.
 	Key string
-	// Call is the difference as the tool call that it may have been.
+	// Call is the tool call that may have made the difference.
 	Call ToolCall
-	// Undo are the requests that take it back, in order.
+	// Undo are the requests that undo it, in order.
 	Undo []SideRequest
-	// Memories are the changed memories, as they are recorded once the change is
-	// admitted: with the whole text before in Before.
+	// Memories are the changed memories, to be recorded once the change is admitted, with
+	// the whole previous text in Before.
 	Memories []Memory
-	// Before and After are the hashes of the two texts, hex, or "" for none.
+	// Before and After are the hex hashes of the two texts; "" for none.
 	Before, After string
 	// Stamp is the provenance found next to the new text, unverified, or nil.
 	Stamp *Stamp

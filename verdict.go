@@ -13,7 +13,7 @@ type Verdict uint8
 const (
 	Allow Verdict = iota // forwarded unchanged
 	Amend                // forwarded with changes
-	Hold                 // stored by the proxy, not forwarded
+	Hold                 // stored by the proxy and not forwarded
 	Deny                 // refused
 )
 
@@ -40,22 +40,22 @@ func (v *Verdict) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Stops reports whether the operation does not reach the backend.
+// Stops reports whether the operation is not forwarded to the backend.
 func (v Verdict) Stops() bool { return v >= Hold }
 
-// Reason is why a verdict is not a plain allow. Code is from the closed vocabulary
+// Reason is one reason for a verdict other than Allow. Code is from the closed vocabulary
 // in reasons.go.
 type Reason struct {
 	Code ReasonCode `json:"code"`
-	// Rule is the policy or screening rule that fired, or "".
+	// Rule is the policy or screening rule that matched, or "".
 	Rule string `json:"rule,omitempty"`
 	// Detail is one sentence for a person. It never quotes content.
 	Detail string `json:"detail,omitempty"`
-	// Pointer is where in the payload, or "".
+	// Pointer is the JSON pointer of the position in the payload, or "".
 	Pointer string `json:"pointer,omitempty"`
 }
 
-// Codes are the codes of reasons, each once, in the order of the reasons.
+// Codes returns the distinct codes of reasons, in their order.
 func Codes(reasons []Reason) []string {
 	codes := make([]string, 0, len(reasons))
 	for i := range reasons {
@@ -70,44 +70,42 @@ func Codes(reasons []Reason) []string {
 type Ruling struct {
 	Verdict Verdict
 	Reasons []Reason
-	// Led is how many of Reasons, the first, led to the verdict: the others are
-	// those of weaker ones. Zero: all.
+	// Led is how many of Reasons, from the first, led to the verdict. The others are the
+	// reasons of weaker verdicts. Zero means all.
 	Led int
-	// Shadow are the reasons of policies that are not enforced; they would
-	// have led to ShadowVerdict.
+	// Shadow are the reasons of policies in shadow mode, which are not enforced. They
+	// would have led to ShadowVerdict.
 	Shadow        []Reason
 	ShadowVerdict Verdict
 	// Marks are the reasons for which the written memories are marked. They refuse
-	// nothing, and are empty if the verdict does.
+	// nothing, and are empty if the verdict refuses.
 	Marks []Reason
 }
 
-// Decision is the outcome of the whole gate for one request.
+// Decision is the outcome of all controls of the gate for one request.
 type Decision struct {
-	// ID ties the response header, log line, span, metric exemplar and audit
-	// record together.
+	// ID links the response header, log line, span, metric exemplar and audit record.
 	ID string
-	// Verdict is what was done. Would is what full enforcement would have done;
-	// they differ only in shadow mode.
+	// Verdict is what was done. Would is what full enforcement would have done. They
+	// differ only in shadow mode.
 	Verdict Verdict
 	Would   Verdict
-	// Reasons led to the verdict or to a lesser one, the decisive ones first;
-	// each group is sorted by code, rule and pointer. Refusals show them to the
-	// caller.
+	// Reasons led to the verdict or to a weaker one, the decisive ones first; each group
+	// is sorted by code, rule and pointer. The caller sees them in a refusal.
 	Reasons []Reason
-	// Notes are for the record alone. They may contain what the caller must not
-	// learn, such as whether another tenant has an object of that name, so nothing
-	// that a caller receives may depend on them.
+	// Notes are for the record only. They may contain what the caller must not learn,
+	// such as whether another tenant has an object of that name. Nothing that a caller
+	// receives may depend on them.
 	Notes  []Reason
 	Policy string // version of the pinned rules
-	// Status is the HTTP status of the refusal: 400, 401, 403, 404, 413, 415, 422,
-	// 429, 503. Zero if nothing is refused.
+	// Status is the HTTP status of the refusal: 400, 401, 403, 404, 413, 415, 422, 429 or
+	// 503. Zero if nothing is refused.
 	Status int
-	// Allowance is set when a write budget was charged or refused.
+	// Allowance is set if a write budget was charged or refused.
 	Allowance *Allowance
 }
 
-// Refuse makes a refusal of a decision that was taken. Enforcement refuses it as well.
+// Refuse turns a decision into a refusal, in shadow mode as well.
 func (d *Decision) Refuse(status int, reasons ...Reason) {
 	d.Verdict, d.Would, d.Status, d.Reasons = Deny, Deny, status, reasons
 }
@@ -115,7 +113,7 @@ func (d *Decision) Refuse(status int, reasons ...Reason) {
 // Recorded returns the reasons and the notes, for the record.
 func (d Decision) Recorded() []Reason { return slices.Concat(d.Reasons, d.Notes) }
 
-// Shown returns the decision as a refusal may show it: without its notes.
+// Shown returns the decision without its notes, as a refusal may show it.
 func (d Decision) Shown() Decision {
 	d.Notes = nil
 	return d
@@ -125,7 +123,7 @@ func (d Decision) Shown() Decision {
 type Finding struct {
 	Rule     string   `json:"rule"`
 	Severity string   `json:"severity"` // low, medium, high, critical
-	Item     int      `json:"item"`     // index into Operation.Items
+	Item     int      `json:"item"`     // index in Operation.Items
 	Start    int      `json:"start"`    // byte span in the item's original text
 	End      int      `json:"end"`
 	Score    PerMille `json:"score"`
@@ -135,37 +133,36 @@ type Finding struct {
 type Question struct {
 	Principal Principal
 	Operation *Operation
-	// Brought is existing content that the operation puts in front of an agent
-	// without repeating it, such as an attached block: the rules of fields and
-	// their sizes apply to it as to written content.
+	// Brought is existing content that the operation places in an agent's context without
+	// repeating it, such as an attached block. The rules of fields and sizes apply to it
+	// as to written content.
 	Brought []Item
 	// Owners are the known owners of the operation's targets.
 	Owners   []Ownership
 	Findings []Finding
-	// AuthorTrust is how far the most trusted other author or corrector of the
-	// targets is trusted; zero if there is none, or none is known.
+	// AuthorTrust is the trust, per mille, of the most trusted other author or corrector
+	// of the targets; zero if there is none or none is known.
 	AuthorTrust PerMille
-	// Others is set if somebody else is the original author of a target.
-	// AuthorAttestation is the best attestation of a target's source; "" if
-	// unknown.
+	// Others is set if another principal is the original author of a target.
+	// AuthorAttestation is the best attestation of a target's source; "" if unknown.
 	Others            bool
 	AuthorAttestation Attestation
-	// Attestation is how well the source of the written content is known, and Track
-	// the factor of the principal's track record.
+	// Attestation is how well the source of the written content is known. Track is the
+	// factor of the principal's track record.
 	Attestation Attestation
 	Track       PerMille
-	// Confidence is the effective confidence of the write, Claimed the one that the
-	// caller asked for (equal to Confidence if none was claimed).
+	// Confidence is the effective confidence of the write. Claimed is the one that the
+	// caller asked for, or Confidence if it asked for none.
 	Confidence, Claimed PerMille
 	// Ceiling is the highest confidence of the principal's tier.
 	Ceiling PerMille
 	// Profile is "development" or "production".
 	Profile string
-	// Governance is how layers and keys are governed.
+	// Governance is the rules of layers and keys.
 	Governance Governance
 }
 
-// Content are the items of the operation, and those that it brings.
+// Content returns the items of the operation and those in Brought.
 func (q *Question) Content() []Item {
 	if len(q.Brought) == 0 {
 		return q.Operation.Items
@@ -173,8 +170,8 @@ func (q *Question) Content() []Item {
 	return slices.Concat(q.Operation.Items, q.Brought)
 }
 
-// Malformed is the error with which an adapter refuses a payload that it
-// cannot or will not read. It is the caller's fault and answered with Status.
+// Malformed is the error with which an adapter refuses a payload that it cannot or must
+// not read. It is the caller's fault, and is answered with Status.
 type Malformed struct {
 	Code    ReasonCode
 	Status  int    // 400, 413, 415 or 422
@@ -193,12 +190,12 @@ func (m *Malformed) Error() string {
 // Screening is the input of a screener: an operation and its principal.
 type Screening struct {
 	Principal Principal
-	// Session is the caller's session, from a header, the run or "".
+	// Session is the caller's session, from a header or the run; "" if none.
 	Session string
-	// Decision is the id under which the operation is ruled on.
+	// Decision is the id of the decision on the operation.
 	Decision  string
 	Operation *Operation
-	// Reading is set for a backend's answer: it was written earlier, and by
-	// somebody else.
+	// Reading is set for a backend's answer, whose content was written earlier, possibly
+	// by another principal.
 	Reading bool
 }
