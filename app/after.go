@@ -8,9 +8,9 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// after runs work that callers do not wait for. Work with the same key runs in
-// order, other work in parallel, so that the ledger commits it together. Work that
-// exceeds the queue, or arrives after close, runs at once.
+// after runs work for which callers do not wait. Work with the same key runs in order,
+// other work in parallel, so that the ledger can commit it together (group commit). Work
+// that does not fit into its queue, or arrives after close, runs synchronously.
 type after struct {
 	seed maphash.Seed
 
@@ -20,7 +20,7 @@ type after struct {
 	all    sync.WaitGroup
 }
 
-// newAfter returns a number of queues, each of a size.
+// newAfter returns an after with lines queues of size entries each.
 func newAfter(lines, size int) *after {
 	a := &after{seed: maphash.MakeSeed(), work: make([]chan func(), lines)}
 	for i := range a.work {
@@ -54,7 +54,7 @@ func (a *after) queue(key string, f func()) bool {
 	}
 }
 
-// close finishes the remaining work.
+// close waits until the remaining work is done.
 func (a *after) close(ctx context.Context) error {
 	a.mu.Lock()
 	if !a.closed {

@@ -1,5 +1,6 @@
-// Package app is the process: it opens the state, builds the gate and its listeners
-// from a configuration, runs the background jobs, and stops everything in order.
+// Package app is the running process: it opens the state, builds the gate and its
+// listeners from a configuration, runs the background jobs, and stops everything in
+// order.
 package app
 
 import (
@@ -26,67 +27,68 @@ import (
 
 // Options are the inputs of a process that are not in its configuration.
 type Options struct {
-	Log     io.Writer // of the log
+	Log     io.Writer // receives the log
 	Getenv  func(string) string
 	Version string
 
-	// Clock, if set, replaces the system clock in ledger, gate, review and agents' runs.
+	// Clock, if set, replaces the system clock in the ledger, the gate, the review and
+	// agents' runs.
 	Clock func() time.Time
-	// Ticker paces the background jobs; nil: the system's.
+	// Ticker paces the background jobs. The default is the system's ticker.
 	Ticker group.Ticker
-	// Transport, if set, is the way to every backend. With Handler a process can be
-	// used without a socket.
+	// Transport, if set, sends the requests to every backend. With Handler, a process can
+	// be used without a socket.
 	Transport http.RoundTripper
-	// File is the file of the configuration, which is watched for edits. "": it is
-	// not watched.
+	// File is the configuration file, which is watched for edits. If it is "", nothing is
+	// watched.
 	File string
-	// Patience is how many times as long as usual stores, backends, issuers and stages
-	// of a stop may take, where the machine is busy and nobody waits: in tests and in
-	// the demo. 0 is once.
+	// Patience multiplies the timeouts of stores, backends, issuers and the stages of a
+	// stop, for tests and the demo, where the machine may be busy and no caller waits. 0
+	// counts as 1.
 	Patience time.Duration
-	// Steps is notified of points at which a crash must lose nothing, for tests.
+	// Steps is called at points at which a crash must lose nothing, for tests.
 	Steps memproxy.Stepper
 
-	sending time.Duration        // bounds the sending of approved writes and rollbacks, for tests
-	up      func() time.Duration // how long the process has been running, for tests; nil: since New
-	pace    integrity.Pace       // of reading backends, for tests; zero: the default
+	sending time.Duration        // timeout for sending approved writes and rollbacks, for tests
+	up      func() time.Duration // how long the process has been running, for tests; the default counts from New
+	pace    integrity.Pace       // pace of reading backends, for tests; zero is the default
 }
 
-// within is the time that something may take.
+// within returns a timeout multiplied by Patience.
 func (o *Options) within(d time.Duration) time.Duration { return d * max(1, o.Patience) }
 
-// An App is everything that serve runs, put together from a configuration.
+// App is everything that the serve command runs, built from a configuration.
 type App struct {
 	*state
 	gate      *gate.Gate
 	callers   *callers
-	edits     *edits // of the configuration
+	edits     *edits // watches the configuration file
 	steady    *upkeep.Steady
 	rules     *ruleset
 	fleet     *member
 	listeners []*listener
-	bounded   sync.Mutex // listeners, while metrics look at them
+	bounded   sync.Mutex // guards listeners against concurrent reads by metrics
 	inFlight  shares
 	proxies   []*proxy.Proxy
 	jobs      *upkeep.Jobs
 	later     *after
 	runner    *review.Runner
 	review    *review.API
-	socket    string // of the local operator, "" where there is none
+	socket    string // path of the local operator's socket; "" if there is none
 	webhooks  *review.Webhooks
 	checker   *integrity.Checker
 
 	unconfirmed *memories.Unconfirmed
 }
 
-// Bounds of deferred work: the number of queues, and the length of each.
+// Bounds of deferred work: the number of queues, and the capacity of each.
 const (
 	laterLines = 32
 	laterQueue = 256
 )
 
-// New opens the state and builds the gate and its listeners. Nothing listens yet. On an
-// error everything that was opened is closed again.
+// New opens the state and builds the gate and its listeners, which do not listen yet. On
+// an error it closes everything that it opened.
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error) {
 	unsafe, err := allowed(cfg, o.Getenv)
 	if err != nil {
@@ -158,11 +160,11 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	return s, nil
 }
 
-// newID returns a decision id: a UUID of version 7, unguessable and in the
-// order of time.
+// newID returns a decision id: a UUID of version 7, which is unguessable and ordered by
+// time.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// record writes an event that is about the process, not about a request.
+// record writes an audit event that is about the process, not about a request.
 func (s *App) record(t memproxy.EventType, detail string) {
 	ev := memproxy.Event{Type: t, Time: time.Now(), Policy: s.rules.current().Version, Claimed: -1, Confidence: -1, Detail: detail}
 	if err := s.audit.Note(ev); err != nil {
@@ -170,5 +172,5 @@ func (s *App) record(t memproxy.EventType, detail string) {
 	}
 }
 
-// namesAtOnce is how many names are bound in one transaction.
+// namesAtOnce is how many names are bound to tenants in one transaction.
 const namesAtOnce = 256

@@ -18,10 +18,10 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-// callers identifies callers by the configuration in force.
+// callers identifies callers by the current configuration.
 type callers struct {
 	key    []byte
-	issuer time.Duration // bounds a request to an issuer
+	issuer time.Duration // timeout of a request to an issuer
 	now    atomic.Pointer[identity.Identifier]
 }
 
@@ -37,8 +37,9 @@ func (c *callers) Identify(ctx context.Context, presented memproxy.Credentials) 
 	return c.now.Load().Identify(ctx, presented)
 }
 
-// buildIdentifier compiles the identity section. The key derives the names of
-// callers without credentials; issuer bounds a request to an issuer.
+// buildIdentifier compiles the identity section of the configuration. key is the key of
+// the hashes in the ids of callers without credentials; issuer is the timeout of a
+// request to an issuer.
 func buildIdentifier(cfg *config.Config, key []byte, issuer time.Duration) (*identity.Identifier, error) {
 	opt := identity.Options{AnonymousKey: key}
 	for _, k := range cfg.Identity.Keys {
@@ -84,7 +85,7 @@ func buildIdentifier(cfg *config.Config, key []byte, issuer time.Duration) (*ide
 	return found, cfg.Fault(err, "identity")
 }
 
-// Fingerprint returns the 16 hex digits that name a key in the log's origin.
+// Fingerprint returns the 16 hex digits that identify a key in the log's origin.
 func Fingerprint(key ed25519.PrivateKey) string {
 	return memproxy.TextSHA256(string(key.Public().(ed25519.PublicKey)))[:16]
 }
@@ -103,11 +104,11 @@ func issuerClient(o *config.OIDC) (*http.Client, error) {
 	return &http.Client{Transport: t}, nil
 }
 
-// maxBearer bounds a token's file, in bytes.
+// maxBearer is the maximum size of a token's file in bytes.
 const maxBearer = 64 << 10
 
-// bearerIn returns a function that reads a token from its file, because projected tokens
-// are replaced before they expire. Nil for no file.
+// bearerIn returns a function that reads a token from its file each time, because
+// projected tokens are replaced before they expire. It returns nil if path is "".
 func bearerIn(path string) func() (string, error) {
 	if path == "" {
 		return nil
@@ -122,10 +123,10 @@ func bearerIn(path string) func() (string, error) {
 	}
 }
 
-// bindNames binds the names in the configuration to their tenants in the ledger,
-// which is the only authority on names. A contradiction is a fault: in production
-// memproxy does not start; elsewhere the ledger's record remains and the log
-// reports it.
+// bindNames binds the names in the configuration to their tenants in the ledger, which is
+// the only authority on names. If the ledger has a name for another tenant, memproxy does
+// not start in production; in other profiles the ledger's record remains and the log
+// reports the contradiction.
 func bindNames(ctx context.Context, cfg *config.Config, l *ledger.Ledger, now time.Time, log *slog.Logger) error {
 	var faults config.Faults
 	for i := range cfg.Backends {
@@ -142,7 +143,7 @@ func bindNames(ctx context.Context, cfg *config.Config, l *ledger.Ledger, now ti
 			if err != nil {
 				return fmt.Errorf("bind the names that the configuration lists: %w", err)
 			}
-			objects, err := ledger.ByID(ctx, l, b.Name, memproxy.TargetMemory, ids...) // an agent of Letta's is one
+			objects, err := ledger.ByID(ctx, l, b.Name, memproxy.TargetMemory, ids...) // Letta's agents are stored as memories
 			if err != nil {
 				return fmt.Errorf("bind the names that the configuration lists: %w", err)
 			}
@@ -165,8 +166,8 @@ func bindNames(ctx context.Context, cfg *config.Config, l *ledger.Ledger, now ti
 	return nil
 }
 
-// contradicted describes a listed name that the ledger has as another tenant's,
-// with a remedy.
+// contradicted describes a configured name that the ledger has for another tenant, and
+// how to fix it.
 func contradicted(backend string, n config.Listed, whose string) string {
 	dim, name, _ := strings.Cut(n.ID, ":")
 	has := fmt.Sprintf("by the ledger it is tenant %q's", whose)

@@ -26,18 +26,17 @@ import (
 type Checked struct {
 	rules     *ruleset
 	cfg       *config.Config
-	Version   string   // of the rules
-	Unsafe    []string // settings that weaken production, and are allowed to
-	Warnings  []string // valid settings that deserve a second look
-	Here      []string // why it cannot run on this machine, a sentence each
-	Reviewers string   // who may review held writes
-	// NoOperator is why the operator of this machine cannot review without a
-	// token, or nil.
+	Version   string   // version of the rules
+	Unsafe    []string // settings that weaken production and are explicitly allowed
+	Warnings  []string // valid settings that are probably not intended
+	Here      []string // sentences: why the configuration cannot run on this machine
+	Reviewers string   // describes who may review held writes
+	// NoOperator is the reason why the local operator cannot review without a token, or
+	// nil.
 	NoOperator error
 }
 
-// Check validates a configuration, its policies and its files without opening
-// its state.
+// Check validates a configuration, its policies and its files without opening the state.
 func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) (*Checked, error) {
 	_, callers := buildIdentifier(cfg, nil, 0)
 	unsafe, weakened := allowed(cfg, getenv)
@@ -76,9 +75,9 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 	return out, nil
 }
 
-// Print writes the controls that the file sets, the policies that are not built in, all
-// that is weakened, and how many there are besides; or all of them. Of each it writes
-// whether it is on, with which value, and where that comes from.
+// Print writes the controls that the file sets, the policies that are not built in, every
+// weakened control, and the number of the others; with all it writes all of them. For
+// each control it writes whether it is on, its value, and where the value comes from.
 func (c *Checked) Print(to io.Writer, all bool) {
 	w := &strings.Builder{}
 	settings, policies := 0, 0
@@ -117,23 +116,23 @@ func (c *Checked) Print(to io.Writer, all bool) {
 	if w.Len() > 0 {
 		table := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
 		fmt.Fprint(table, "CONTROL\tIS\tVALUE\tFROM\n", w)
-		_ = table.Flush() // readers notice that it is truncated
+		_ = table.Flush() // readers notice a truncated table
 	}
 	if !all {
 		fmt.Fprintf(to, "%d more controls (defaults, and those of callers) and %d built-in policies: --controls lists them\n", settings, policies)
 	}
 }
 
-// surroundings lists what would prevent a configuration from running on this
-// machine at present, a sentence each. It leaves nothing behind. Configurations are
-// also checked on other machines, so none of this makes one invalid.
+// surroundings lists, in sentences, what would prevent a configuration from running on
+// this machine at present. It leaves no files behind. None of this makes a configuration
+// invalid, because configurations are also checked on other machines.
 func surroundings(cfg *config.Config, getenv func(string) string) []string {
 	var out []string
 	if err := writable(cfg.State); err != nil {
 		out = append(out, fmt.Sprintf("state cannot be written: %v", err))
 	}
 	if path, err := socketPath(cfg.State, getenv); err == nil && answers(path) {
-		return out // the addresses are its own
+		return out // a running memproxy uses the addresses already
 	}
 	addrs := []string{cfg.Admin.Listen, cfg.Admin.Probes}
 	for _, b := range cfg.Backends {
@@ -147,7 +146,7 @@ func surroundings(cfg *config.Config, getenv func(string) string) []string {
 		case err != nil:
 			out = append(out, fmt.Sprintf("%s cannot be listened on: %v", addr, err))
 		default:
-			_ = ln.Close() // it was only tried
+			_ = ln.Close() // the listener was opened to test the address only
 		}
 	}
 	return out
@@ -163,8 +162,8 @@ func answers(path string) bool {
 	return true
 }
 
-// writable tries to write into a directory, or, where it is not there yet, into the
-// nearest one above it.
+// writable tries to create a file in a directory or, if that does not exist, in its
+// nearest existing parent.
 func writable(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -191,9 +190,8 @@ func writable(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// MakeKeys makes the keys that Serve would make at its first start, in a directory
-// that is empty or absent, and returns the file of the log's public key and the log's
-// origin.
+// MakeKeys makes the keys that Serve would make at its first start, in a directory that
+// is empty or absent. It returns the file of the log's public key and the log's origin.
 func MakeKeys(dir string) (public, origin string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", "", err

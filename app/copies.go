@@ -16,7 +16,8 @@ import (
 // errDatabase: a ledger in Postgres is not a file.
 var errDatabase = errors.New("the ledger is in Postgres: back it up with pg_dump, restore it with pg_restore")
 
-// BackupLedger copies the ledger to a file, while a sidecar may run on it.
+// BackupLedger copies the ledger to a file. A sidecar may use the ledger at the same
+// time.
 func BackupLedger(ctx context.Context, cfg *config.Config, file string) error {
 	s := &state{cfg: cfg}
 	opt := s.ledgerOptions(nil)
@@ -33,8 +34,8 @@ func BackupLedger(ctx context.Context, cfg *config.Config, file string) error {
 	return ledger.Backup(ctx, opt, file)
 }
 
-// RestoreLedger replaces the ledger by a copy, after it has recorded that. It fails while
-// a sidecar runs on the state.
+// RestoreLedger records the restoration and then replaces the ledger by a copy. It fails
+// if a sidecar has the state open.
 func RestoreLedger(ctx context.Context, cfg *config.Config, o Options, file, reason string, force bool) error {
 	if cfg.Ledger.URL.Reveal() != "" {
 		return errDatabase
@@ -68,7 +69,8 @@ func RestoreLedger(ctx context.Context, cfg *config.Config, o Options, file, rea
 	return errors.Join(err, s.closeSoon(ctx))
 }
 
-// PlanMigration returns what a start would do with the ledger, and changes nothing.
+// PlanMigration returns what the next start would do with the ledger, and changes
+// nothing.
 func PlanMigration(ctx context.Context, cfg *config.Config) (ledger.Plan, error) {
 	opt := (&state{cfg: cfg}).ledgerOptions(nil)
 	opt.Progress = nil

@@ -24,10 +24,10 @@ import (
 
 // Question is a request to be explained.
 type Question struct {
-	Backend        string // its name; "": the only one
-	As             string // id of a configured principal; "": the default one
+	Backend        string // name of the backend; "" if there is only one
+	As             string // id of a configured principal; "" is the default one
 	Method, Target string // Target: path and query
-	Session        string // as the caller's header would name it
+	Session        string // the session, as the caller's header would name it
 	Header         memproxy.Header
 	Body           []byte
 }
@@ -45,21 +45,20 @@ func (q *Question) AddHeader(line string) error {
 	return nil
 }
 
-// Explained is the result of every step for a request, and the details that people
-// ask for.
+// Explained is the result of every step for a request, with further details for people.
 type Explained struct {
 	gate.Explanation
-	// Where returns the position of a rule, "file:line", or "".
+	// Where returns the position of a policy, "file:line", or "".
 	Where func(rule string) string
-	// Content describes each content item: its layer, and how inferences are
-	// treated there.
+	// Content describes each content item: its layer, and how inferred content is treated
+	// in that layer.
 	Content []string
-	// Record is the caller's track record, nil if it was not needed.
+	// Record is the caller's track record; nil if it was not needed.
 	Record  *TrackRecord
-	Records []LockState // of rejections, that could lock the write
+	Records []LockState // rejection records that could lock the write
 }
 
-// TrackRecord is a track record. One that could not be looked up counts as the
+// TrackRecord is an author's track record. If it could not be read, it counts as the
 // worst.
 type TrackRecord struct {
 	memproxy.Track
@@ -67,7 +66,7 @@ type TrackRecord struct {
 	Factor memproxy.PerMille `json:"factor"`
 }
 
-// LockState is a record of rejections.
+// LockState is the state of one rejection record.
 type LockState struct {
 	ID    string    `json:"id"`
 	Kind  string    `json:"kind"`
@@ -84,7 +83,7 @@ func (e *Explained) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// explained is an operation in the names of the audit log, without its texts.
+// explained is an operation without its texts, with the member names of the audit log.
 type explained struct {
 	Kind    memproxy.Kind   `json:"kind"`
 	Backend string          `json:"backend"`
@@ -115,7 +114,7 @@ func operationOf(op *memproxy.Operation) *explained {
 	return e
 }
 
-// account is a line of a budget in the names of the audit log.
+// account is a budget line with the member names of the audit log.
 type account struct {
 	Account string              `json:"account"`
 	Reason  memproxy.ReasonCode `json:"reason"`
@@ -132,7 +131,7 @@ func accountsOf(lines []memproxy.Line) []account {
 	return all
 }
 
-// Explain runs a request through every step without effect.
+// Explain runs a request through every step without side effects.
 func Explain(ctx context.Context, cfg *config.Config, q Question, getenv func(string) string) (*Explained, error) {
 	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), unowned(ctx))
 	if err != nil {
@@ -178,7 +177,7 @@ func Explain(ctx context.Context, cfg *config.Config, q Question, getenv func(st
 		Call:  gate.Call{Backend: backend.ForGate(nil), Request: req, Session: frontend.Session(req.Header)},
 	}
 	if entry.Class.Handling == frontend.Open {
-		entry.Class.Handling = frontend.Passed // a public route asks nobody, so that every caller may use it
+		entry.Class.Handling = frontend.Passed // a public route identifies no caller, so every caller may use it
 	}
 	var flaw *memproxy.Malformed
 	if int64(len(q.Body)) > backend.MaxBody && entry.Class.Whole() {
@@ -208,8 +207,8 @@ func Explain(ctx context.Context, cfg *config.Config, q Question, getenv func(st
 	return e, nil
 }
 
-// contents describes the items of an operation for the layer rules: position,
-// layer, whether the item is inferred, and the consequence.
+// contents describes the items of an operation as the layer rules see them: position,
+// layer, whether the item is inferred, and the treatment.
 func contents(op *memproxy.Operation, g *memproxy.Governance) (out []string) {
 	for i := range op.Items {
 		it := &op.Items[i]
@@ -242,20 +241,20 @@ func contents(op *memproxy.Operation, g *memproxy.Governance) (out []string) {
 	return out
 }
 
-// plainKey matches keys that are names and not text.
+// plainKey matches keys that are names and not free text.
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,40}$`)
 
-// still implements the collaborators of a gate without effects, for Explain.
+// still implements the gate's collaborators without side effects, for Explain.
 type still struct{ who memproxy.Principal }
 
-// stillLedger reads the caller's track record and locks only.
+// stillLedger only reads the caller's track record and locks.
 type stillLedger struct {
 	gate.NoLedger
 	who   memproxy.Principal
 	store ledger.Options
 }
 
-// SessionLocked reads the locks out of the ledger.
+// SessionLocked reads the locks from the ledger.
 func (s stillLedger) SessionLocked(ctx context.Context, _ string, ids ...string) (lock memproxy.Lock, err error) {
 	err = ledger.Peek(s.store, func(l *ledger.Ledger) (err error) {
 		lock, err = l.SessionLocked(ctx, s.who.Tenant, ids...)
@@ -264,7 +263,7 @@ func (s stillLedger) SessionLocked(ctx context.Context, _ string, ids ...string)
 	return lock, err
 }
 
-// Record reads the record out of the ledger, which is not changed by it.
+// Record reads the track record from the ledger without changing it.
 func (s stillLedger) Record(ctx context.Context, _, _ string) (track memproxy.Track, err error) {
 	err = ledger.Peek(s.store, func(l *ledger.Ledger) (err error) {
 		track, err = l.Record(ctx, s.who.Tenant, s.who.ID)
@@ -273,7 +272,7 @@ func (s stillLedger) Record(ctx context.Context, _, _ string) (track memproxy.Tr
 	return track, err
 }
 
-// Lookup returns every target as the caller's own: explain does not look up owners.
+// Lookup returns every target as owned by the caller: Explain does not look up owners.
 func (s stillLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
 	out := make(map[memproxy.MemoryKey]memproxy.Record, len(keys))
 	for _, k := range keys {

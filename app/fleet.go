@@ -23,12 +23,12 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// lastGoodFile is the release in force, within the state directory.
+// lastGoodFile is the file of the current release, in the state directory.
 const lastGoodFile = "rules.last-good"
 
-// firstBundle is the first bundle of a sidecar: the stored release, else the policy
-// directory. In a fleet nothing replaces the fleet's rules: without either,
-// everything is refused until the first release arrives.
+// firstBundle returns the bundle with which a sidecar starts: the stored release, else
+// the policy directory. In a fleet only the fleet's own rules count: without a stored
+// release and a directory, every request is refused until the first release arrives.
 func firstBundle(cfg *config.Config, log *slog.Logger) (policy.Bundle, error) {
 	if cfg.Policy.Control != nil {
 		opt, err := followOptions(cfg, "", log)
@@ -56,8 +56,8 @@ func firstBundle(cfg *config.Config, log *slog.Logger) (policy.Bundle, error) {
 	return b, cfg.Fault(err, "policy", "dir")
 }
 
-// followOptions are the configured options of the fleet, without those of a running
-// sidecar.
+// followOptions returns the configured options of the follower, without those that need a
+// running sidecar.
 func followOptions(cfg *config.Config, version string, log *slog.Logger) (follow.Options, error) {
 	c := cfg.Policy.Control
 	keys, err := config.PublicKeys(c.Keys)
@@ -68,8 +68,8 @@ func followOptions(cfg *config.Config, version string, log *slog.Logger) (follow
 	}, err
 }
 
-// tablesOf are the limits and ceilings of a bundle, or the configuration's
-// where the bundle has none.
+// tablesOf returns the limits and ceilings of a bundle, or the configuration's if the
+// bundle has none.
 func tablesOf(b policy.Bundle, cfg *config.Config) (memproxy.Limits, memproxy.Ceilings) {
 	limits, ceilings := cfg.Budgets.Limits(), cfg.Confidence.Ceilings()
 	if b.Limits != nil {
@@ -84,15 +84,15 @@ func tablesOf(b policy.Bundle, cfg *config.Config) (memproxy.Limits, memproxy.Ce
 	return limits, ceilings
 }
 
-// member is this sidecar's part in a fleet.
+// member connects this sidecar to its fleet.
 type member struct {
 	*App
-	follower *follow.Follower // nil: there is no fleet
+	follower *follow.Follower // nil if there is no fleet
 	meter    *releaseMeter
 }
 
-// join starts to follow the control plane, if there is one. The ruleset has the
-// first bundle already.
+// join starts to follow the control plane, if there is one. The ruleset already has the
+// first bundle.
 func (m *member) join() error {
 	c := m.cfg.Policy.Control
 	if c == nil {
@@ -118,7 +118,8 @@ func (m *member) join() error {
 	return nil
 }
 
-// clientTLS is the sidecar's identity for its control plane.
+// clientTLS returns the TLS configuration with which the sidecar authenticates to its
+// control plane.
 func clientTLS(c *config.Control) (*tls.Config, error) {
 	cert, err := tlsfile.Open(c.TLS.Cert, c.TLS.Key)
 	if err != nil {
@@ -130,12 +131,12 @@ func clientTLS(c *config.Control) (*tls.Config, error) {
 	}
 	name := c.TLS.Name
 	if name == "" {
-		name, _, _ = net.SplitHostPort(c.Address) // checked with the configuration
+		name, _, _ = net.SplitHostPort(c.Address) // the address was validated with the configuration
 	}
 	return &tls.Config{GetClientCertificate: cert.Client, RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13}, nil
 }
 
-// take puts a release in force. It is on disk before it rules.
+// take puts a release in force. keep stores it on disk first.
 func (m *member) take(r *policy.Release, keep func() error) error {
 	err := m.rules.take(r.Contents, func(rules *gate.Rules) error {
 		if err := keep(); err != nil {
@@ -158,7 +159,7 @@ func (m *member) take(r *policy.Release, keep func() error) error {
 	return nil
 }
 
-// ready is the state of the connection to the control plane, for /readyz.
+// ready is the readiness check of the connection to the control plane.
 func (m *member) ready() proxy.Check {
 	st := m.follower.State()
 	c := proxy.Check{Name: "control", OK: true, Detail: "release " + st.Running}
@@ -182,13 +183,13 @@ func (m *member) ready() proxy.Check {
 	return c
 }
 
-// releaseMeter counts decisions by release, for the reports to the control plane, and forwards
-// all calls to another meter.
+// releaseMeter counts decisions by release, for the reports to the control plane, and
+// forwards all calls to another meter.
 type releaseMeter struct {
 	gate.Meter
 
 	mu     sync.Mutex
-	names  map[string]string // release by version of the rules
+	names  map[string]string // release, by version of the rules
 	counts map[string]*follow.Count
 }
 
@@ -196,7 +197,7 @@ func newReleaseMeter(m gate.Meter) *releaseMeter {
 	return &releaseMeter{Meter: m, names: map[string]string{}, counts: map[string]*follow.Count{}}
 }
 
-// name records the release of a version of the rules.
+// name records which release a version of the rules belongs to.
 func (t *releaseMeter) name(version, release string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,15 +205,16 @@ func (t *releaseMeter) name(version, release string) {
 		return
 	}
 	if len(t.names) >= maxNames {
-		clear(t.names) // only requests that are still under way would miss theirs
+		clear(t.names) // only requests in flight lose the name of their release
 	}
 	t.names[version] = release
 }
 
-// maxNames bounds the versions that are remembered.
+// maxNames is how many versions are remembered.
 const maxNames = 100
 
-// breakage are the reasons of decisions that were caused by a failure.
+// breakage lists the reasons of decisions that were caused by a failure and not by the
+// caller.
 var breakage = []memproxy.ReasonCode{
 	memproxy.PolicyError, memproxy.AuditUnavailable, memproxy.LedgerUnavailable, memproxy.InternalError,
 }
@@ -241,7 +243,7 @@ func (t *releaseMeter) Decided(ctx context.Context, ev *memproxy.Event) {
 	}
 }
 
-// drain returns the counts since the last call, by release.
+// drain returns the counts by release since the last call.
 func (t *releaseMeter) drain() []follow.Count {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
-// newChecker checks the state that is open.
+// newChecker returns a checker of the open state.
 func (s *App) newChecker() *integrity.Checker {
 	return integrity.New(integrity.Options{
 		Config: s.cfg, Audit: s.audit, AuditDir: s.path("audit"), Ledger: s.ledger, Signer: s.signer, Log: s.log, Clock: s.clock, NewID: newID, Pace: s.opt.pace, RecordTime: s.opt.within(integrity.DefaultRecordTime),
@@ -39,8 +39,8 @@ func (s *App) newChecker() *integrity.Checker {
 	})
 }
 
-// openInventory opens a backend's memories for a scan, and the adapter that reads
-// them.
+// openInventory returns a pager of a backend's memories, for a scan, and the adapter that
+// parses them.
 func openInventory(ctx context.Context, b config.Backend, sources memproxy.SourceNames, scopes []memproxy.Scope) (gate.Locator, hunt.Pager, error) {
 	a, err := adapterFor(b, sources)
 	if err != nil {
@@ -52,14 +52,14 @@ func openInventory(ctx context.Context, b config.Backend, sources memproxy.Sourc
 	}
 	api := "auto"
 	if len(scopes) > 0 {
-		api = "server" // the others give everything
+		api = "server" // lists by scope; the other APIs list everything
 	}
 	pager, _, err := Store(ctx, b, api, scopes)
 	return adapter, pager, err
 }
 
-// traitsOf are those of an object. Of Letta's only blocks and passages are read
-// one by one; its agents write both.
+// traitsOf returns the properties of an object. Of Letta's objects only blocks and
+// passages can be read individually, and its agents change both.
 func traitsOf(b config.Backend, id string) integrity.Traits {
 	if b.Kind != "letta" {
 		return integrity.Traits{Listed: true}
@@ -69,13 +69,13 @@ func traitsOf(b config.Backend, id string) integrity.Traits {
 	return integrity.Traits{Listed: there, AgentsAdd: there, AgentsEdit: kind == letta.TargetBlock}
 }
 
-// Attended names the installation for Attend.
+// Attended selects the installation on which Attend works.
 type Attended struct {
-	Config *config.Config // nil: the sidecar at Admin
-	Admin  string         // address of the admin listener of a sidecar that runs; "": the configuration's
-	Token  string         // a reviewer's; "": the operator's of this machine
-	// Progress receives the progress if a running sidecar does the work; here
-	// receives it otherwise by its request.
+	Config *config.Config // if nil, the sidecar at Admin
+	Admin  string         // admin address of a running sidecar; "" is the configuration's
+	Token  string         // a reviewer's token; "" is the local operator
+	// Progress receives the progress of work in a running sidecar. Work in this process
+	// reports its progress through its request.
 	Progress memproxy.Progress
 	Options
 }
@@ -83,9 +83,9 @@ type Attended struct {
 // adminDefault is the default address of a sidecar's admin listener.
 const adminDefault = "http://127.0.0.1:9901"
 
-// Attend runs an operation of the API: in this process if no sidecar has the state
-// open, otherwise through the running sidecar's API. The log and the ledger have a
-// single writer, so a state that a sidecar has open is not touched.
+// Attend runs an operation of the review API: in this process if no sidecar has the state
+// open, else through the API of the running sidecar, because the log and the ledger allow
+// one writer only.
 func Attend[In, Out any](ctx context.Context, a Attended, op string, q In, here func(review.Integrity, context.Context, In) (Out, error)) (out Out, err error) {
 	opt := review.ClientOptions{URL: cmp.Or(a.Admin, adminDefault), Token: a.Token, Progress: a.Progress}
 	switch {
@@ -123,16 +123,16 @@ func Attend[In, Out any](ctx context.Context, a Attended, op string, q In, here 
 // Hunt is a scan of the memories in a backend.
 type Hunt struct {
 	Backend config.Backend
-	API     string // which Mem0 it is: "platform", "server", or "auto" to ask it
+	API     string // API of Mem0: "platform", "server", or "auto" to detect it
 	Scopes  []memproxy.Scope
 	Judge   hunt.Screener
-	// Report receives the memories that would be held if they were written now, and
-	// File, if set, is a file for it. Content includes their texts.
+	// Report receives the memories that would be held if they were written now. File, if
+	// set, is a file for the same report. Content includes the texts.
 	Report   io.Writer
 	File     string
 	Content  bool
-	State    string  // file for the position; "": none
-	Rate     float64 // pages a second at most
+	State    string  // file that stores the position; "" for none
+	Rate     float64 // maximum number of pages per second
 	Progress memproxy.Progress
 	Log      io.Writer // skipped memories and the summary, for people
 }
@@ -162,7 +162,7 @@ func (h Hunt) Walk(ctx context.Context) error {
 		},
 	})
 	err = errors.Join(err, done())
-	if state.Version == 0 { // it did not begin
+	if state.Version == 0 { // the scan did not begin
 		return err
 	}
 	state.Summary(h.Log)
@@ -172,9 +172,9 @@ func (h Hunt) Walk(ctx context.Context) error {
 	return err
 }
 
-// Store returns a pager of all that a backend holds, read with the backend's credential,
-// and the name of its API. With "auto" a Mem0 is asked which API it has, "platform" or
-// "server".
+// Store returns a pager of everything that a backend has, read with the backend's
+// credential, and the name of its API. "auto" detects whether a Mem0 has the API
+// "platform" or "server".
 func Store(ctx context.Context, b config.Backend, api string, scopes []memproxy.Scope) (hunt.Pager, string, error) {
 	at := hunt.API{URL: b.Upstream}
 	if c := credentialOf(b); c != nil {
@@ -210,10 +210,10 @@ func Store(ctx context.Context, b config.Backend, api string, scopes []memproxy.
 	return p, "mem0-platform", err
 }
 
-// probeTime bounds the question which Mem0 a backend is.
+// probeTime is the timeout of the detection of a Mem0's API.
 const probeTime = time.Minute
 
-// credentialOf is how the backend's own credential is presented, or nil.
+// credentialOf returns how the backend's own credential is sent, or nil.
 func credentialOf(b config.Backend) *frontend.Credential {
 	key := b.Credential.Reveal()
 	if key == "" {

@@ -17,23 +17,23 @@ import (
 	"github.com/memproxy/memproxy/upkeep/memories"
 )
 
-// The poll intervals for work without a wake-up.
+// The intervals of work that nothing wakes up.
 const (
 	// summariseEvery is how often rejections that were only counted are recorded.
 	summariseEvery = 10 * time.Second
-	// pruneEvery is how often the audit log is looked through for old records.
+	// pruneEvery is how often old records of the audit log are looked for.
 	pruneEvery = time.Hour
-	// replayPoll is for claims of a killed process, whose leases expire without a
-	// notification, and for approvals in a process that shares the ledger.
+	// replayPoll finds claims of a killed process, whose leases expire without a
+	// notification, and approvals made by another process on the same ledger.
 	replayPoll = 5 * time.Second
-	// noticePoll is for notices of a process that shares the ledger and died.
+	// noticePoll finds notices of a process on the same ledger that died.
 	noticePoll = 30 * time.Second
 )
 
-// startJobs starts the background jobs. A feature that is not configured has no
-// job; with memories.validate: 0 the upkeep job runs only on request.
+// startJobs starts the background jobs. A feature that is not configured has no job. With
+// memories.validate: 0 the upkeep job runs only on request.
 func (s *App) startJobs() {
-	s.runner.Wake() // work left by the previous process
+	s.runner.Wake() // there may be work left by the previous process
 	s.jobs.Start(upkeep.Job{Name: "replays", Every: replayPoll, Wake: s.runner.Woken(), Once: func(ctx context.Context, _ time.Time) error { return s.runner.Recover(ctx) }})
 	if s.webhooks != nil {
 		s.noticed.Send()
@@ -62,8 +62,8 @@ func (s *App) startJobs() {
 	s.keepBaseline()
 }
 
-// pruning removes records of the audit log that are older than keep, and the oldest ones
-// while the log has more than maxBytes. Zero means no limit.
+// pruning returns a job that removes records of the audit log that are older than keep,
+// and the oldest ones while the log exceeds maxBytes. Zero means no limit.
 func pruning(log *audit.Log, steady *upkeep.Steady, keep time.Duration, maxBytes int64) func(context.Context, time.Time) error {
 	return func(ctx context.Context, now time.Time) error {
 		var before time.Time
@@ -85,8 +85,9 @@ func pruning(log *audit.Log, steady *upkeep.Steady, keep time.Duration, maxBytes
 	}
 }
 
-// runsJob settles the broken-off runs of a backend's agents. Each backend has its
-// own job, because an agent that is released runs for as long as its model does.
+// runsJob returns a job that settles the interrupted runs of a backend's agents. Each
+// backend has its own job, because an agent that is released runs as long as its model
+// takes.
 func runsJob(b *config.Backend, runs *agentrun.Runs) upkeep.Job {
 	every := b.Reconcile.Time()
 	if every <= 0 {
@@ -102,8 +103,8 @@ func (s *App) holdKeeper() *holds.Keeper {
 	}
 }
 
-// delivering delivers queued notices, and asks to be run again when a notice is due
-// for a retry.
+// delivering returns a job that delivers queued notices, and schedules its next run for
+// when a notice is due for a retry.
 func delivering(hooks *review.Webhooks) func(context.Context, time.Time) error {
 	return func(ctx context.Context, now time.Time) error {
 		next, err := hooks.Deliver(ctx)

@@ -31,11 +31,11 @@ type listener struct {
 	handler    http.Handler
 	tls        *tls.Config
 	ln         net.Listener
-	bounded    *frontend.Listener // ln, with its bounds; nil: another server's
-	inFlight   *frontend.InFlight // the memory of its requests; nil: it is not counted
-	refused    func() int64       // requests over the processor's bound; nil: none are
-	cut        func()             // ends requests that outlive their callers; nil: none do
-	bodies     time.Duration      // how long a body may take; 0: the default
+	bounded    *frontend.Listener // ln with its limits; nil for another server's listener
+	inFlight   *frontend.InFlight // memory budget of its requests; nil if it is not limited
+	refused    func() int64       // number of requests over the processor's limit; nil if it has none
+	cut        func()             // cancels requests that outlive their callers; nil if there are none
+	bodies     time.Duration      // timeout of request bodies; 0 is the default
 }
 
 // buildListeners builds a proxy for each backend, and the admin listener.
@@ -68,8 +68,8 @@ func (s *App) buildListeners() error {
 	return nil
 }
 
-// adminPages are the pages of the admin listener and of the operator's socket, which differ
-// in whom they let review.
+// adminPages returns the pages of the admin listener or of the operator's socket. They
+// differ only in who may review.
 func adminPages(s *App, review http.Handler) http.Handler {
 	return proxy.NewAdmin(proxy.AdminOptions{
 		Review: review, Hosts: s.cfg.Admin.Hosts,
@@ -88,8 +88,8 @@ func adapterFor(b config.Backend, sources memproxy.SourceNames) (gate.Adapter, e
 	return mem0.New(mem0.Options{ConfidenceKeys: b.ConfidenceKeys, Sources: sources, FieldKey: b.FieldKey, MaxDepth: b.Limits.Depth})
 }
 
-// backendOf returns what a backend's configuration says of how requests are classified
-// and ruled on, which is the same for the listeners and for Explain.
+// backendOf returns the part of a backend's configuration that determines how requests
+// are classified and ruled on. It is the same for the listeners and for Explain.
 func backendOf(b config.Backend, sources memproxy.SourceNames) (frontend.Backend, error) {
 	adapter, err := adapterFor(b, sources)
 	return frontend.Backend{
@@ -128,8 +128,8 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	return opt, nil
 }
 
-// shares bound the memory of bodies and answers, by backend. Both listeners of a
-// backend share one.
+// shares limits the memory of bodies and answers, by backend. Both listeners of a backend
+// share one limit.
 type shares map[string]*frontend.InFlight
 
 func (s shares) of(backend string, limits config.Intake) *frontend.InFlight {
@@ -139,7 +139,8 @@ func (s shares) of(backend string, limits config.Intake) *frontend.InFlight {
 	return s[backend]
 }
 
-// upstreamTLS returns a configuration that trusts the configured roots; nil: the system's.
+// upstreamTLS returns a TLS configuration that trusts the configured roots, or the
+// system's if there are none.
 func upstreamTLS(t config.TLS) (*tls.Config, error) {
 	if t.UpstreamCA == "" {
 		return nil, nil
@@ -151,8 +152,8 @@ func upstreamTLS(t config.TLS) (*tls.Config, error) {
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
-// listenTLS returns a listener's TLS. With client roots, presented certificates are
-// verified; callers without one are identified in other ways.
+// listenTLS returns a listener's TLS configuration. If client roots are configured, a
+// presented certificate is verified; callers without one are identified in other ways.
 func listenTLS(t config.TLS) (*tls.Config, error) {
 	cert, err := tlsfile.Open(t.Cert, t.Key)
 	if err != nil {
@@ -168,7 +169,7 @@ func listenTLS(t config.TLS) (*tls.Config, error) {
 	return conf, nil
 }
 
-// Listen opens every address and starts serving.
+// Listen opens every address and starts to serve.
 func (s *App) Listen() error {
 	for _, l := range s.listeners {
 		ln, err := net.Listen("tcp", l.addr)
@@ -182,7 +183,7 @@ func (s *App) Listen() error {
 	}
 	s.sayWhoReviews()
 	for _, p := range s.proxies {
-		if err := p.Runs().Resettle(s.clock()); err != nil { // before serving: agents of runs left over are locked
+		if err := p.Runs().Resettle(s.clock()); err != nil { // before serving, so that agents of leftover runs are locked
 			s.log.Error("the journal of runs cannot be read", "error", err)
 		}
 	}
@@ -201,7 +202,7 @@ func (s *App) Listen() error {
 	return err
 }
 
-// bounds are the listeners' memory in use and refused connections.
+// bounds returns the listeners' memory in use and refused connections.
 func (s *App) bounds() []signal.Bounds {
 	s.bounded.Lock()
 	defer s.bounded.Unlock()
@@ -222,8 +223,8 @@ func (s *App) bounds() []signal.Bounds {
 	return out
 }
 
-// Handler returns a listener's handler, by its name: a backend's, "admin" or
-// "probes". nil: no listener has that name.
+// Handler returns the handler of a listener, by its name: a backend's, "admin" or
+// "probes". It is nil if no listener has that name.
 func (s *App) Handler(listener string) http.Handler {
 	for _, l := range s.listeners {
 		if l.name == listener {
@@ -233,7 +234,7 @@ func (s *App) Handler(listener string) http.Handler {
 	return nil
 }
 
-// Once runs a round of a background job as if it were now.
+// Once runs one round of a background job, as of now.
 func (s *App) Once(ctx context.Context, job string, now time.Time) error {
 	return s.jobs.Once(ctx, job, now)
 }
@@ -248,7 +249,7 @@ func (s *App) Addr(name string) string {
 	return ""
 }
 
-// ready are the checks of /readyz.
+// ready returns the checks of /readyz.
 func (s *App) ready() []proxy.Check {
 	version, broken := s.rules.state()
 	rules := proxy.Check{Name: "rules", OK: true, Degraded: broken != nil, Detail: "version " + version}
@@ -269,19 +270,19 @@ func (s *App) ready() []proxy.Check {
 	return checks
 }
 
-// Envoy configures the listener of the external processor: by flags, because it belongs
-// to the wiring of one pod, as Envoy's bootstrap does.
+// Envoy configures the listener of the external processor. It is set by flags, because it
+// belongs to the wiring of one pod, as Envoy's bootstrap does.
 type Envoy struct {
 	Listen              string // host:port, or unix:PATH
-	Cert, Key, ClientCA string // files, PEM
-	Authorize           bool   // serve ext_authz as well: decisions only
-	UnfilteredReads     bool   // let ext_authz admit reads, whose answers it cannot filter
-	// Grace is how long, at a stop, health reports it before connections close.
+	Cert, Key, ClientCA string // PEM files
+	Authorize           bool   // also serve ext_authz, which can only decide on requests
+	UnfilteredReads     bool   // let ext_authz admit reads although it cannot filter their answers
+	// Grace is how long the health check reports a stop before connections close.
 	Grace time.Duration
 }
 
-// check refuses a listener that unauthenticated peers could reach, because the
-// processor trusts what the peer says about callers.
+// check refuses a listener that unauthenticated peers could reach, because the processor
+// trusts what its peer says about callers.
 func (f *Envoy) check() error {
 	if (f.Cert == "") != (f.Key == "") || f.ClientCA != "" && f.Cert == "" {
 		return errors.New("extproc: --cert, --key and --client-ca go together")
@@ -302,10 +303,10 @@ func (f *Envoy) check() error {
 	return errors.New("extproc: --listen is not a loopback address or a unix socket, so it needs --cert, --key and --client-ca: every process that can connect could claim to be any caller")
 }
 
-// anybody reports whether any process of the machine can connect to the processor.
+// anybody reports whether any process on the machine can connect to the processor.
 func (f *Envoy) anybody() bool { return f.ClientCA == "" && !strings.HasPrefix(f.Listen, "unix:") }
 
-// listenExtproc serves the processor.
+// listenExtproc serves the external processor.
 func (s *App) listenExtproc(f Envoy) error {
 	p, err := s.processor(f.UnfilteredReads)
 	if err != nil {
@@ -336,11 +337,11 @@ func (s *App) listenExtproc(f Envoy) error {
 	s.group.Serve(stageListeners, l.name, stop, failed)
 	s.bounded.Lock()
 	defer s.bounded.Unlock()
-	s.listeners = append([]*listener{l}, s.listeners...) // the first to close
+	s.listeners = append([]*listener{l}, s.listeners...) // it closes first
 	return nil
 }
 
-// removeSocket removes the socket of a killed process.
+// removeSocket removes the socket that a killed process left.
 func removeSocket(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -355,7 +356,7 @@ func removeSocket(path string) error {
 	return os.Remove(path)
 }
 
-// processor builds the Envoy listener over the same gate as the HTTP one.
+// processor builds the Envoy listener on the same gate as the HTTP listeners.
 func (s *App) processor(unfilteredReads bool) (*extproc.Processor, error) {
 	opt := extproc.Options{
 		Runtime: frontend.Runtime{Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log},

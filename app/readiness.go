@@ -11,23 +11,23 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// Times of readiness.
+// Timing of readiness checks.
 const (
-	// answerTime is how long a store may take to answer, and so the longest that
-	// /readyz takes. A kubelet gives a probe a second.
+	// answerTime is how long a store may take to answer, and therefore the longest that
+	// /readyz takes. A kubelet gives a probe one second by default.
 	answerTime = 750 * time.Millisecond
-	// answerFresh is how long an answer holds: however often /readyz is asked,
-	// stores are asked as often.
+	// answerFresh is how long an answer is cached, so that frequent requests to /readyz
+	// do not load the stores.
 	answerFresh = time.Second
 )
 
-// A probe asks a store whether it answers.
+// probe checks whether a store answers.
 type probe struct {
 	name string
-	// needed reports that little can be served without the store; without any other
-	// the sidecar is degraded.
+	// needed is set if hardly any request can be served without the store. A failure of
+	// any other store makes the sidecar degraded.
 	needed bool
-	// well is the detail of a store that answers.
+	// well returns the detail for a store that answers.
 	well func() string
 	ask  func(context.Context) error
 }
@@ -36,15 +36,15 @@ type probe struct {
 type asked struct {
 	probe
 	mu    sync.Mutex
-	since time.Time     // when the question that is under way was asked
-	done  chan struct{} // closed when it is answered; nil: none is under way
-	at    time.Time     // of the last answer
+	since time.Time     // when the check in progress began
+	done  chan struct{} // closed when the check ends; nil if none is in progress
+	at    time.Time     // when the last check ended
 	err   error
 }
 
-// readiness asks the stores, each on its own and for as long as within says. One
-// that hangs is asked once, until it answers: /readyz neither waits for it again
-// nor piles questions up.
+// readiness checks the stores concurrently, each for at most within. A store that hangs
+// has one check in progress until it answers: /readyz does not wait for it again and does
+// not start another.
 type readiness struct {
 	begin  begin
 	within time.Duration
@@ -54,7 +54,7 @@ type readiness struct {
 
 func (r *readiness) add(p probe) { r.stores = append(r.stores, &asked{probe: p}) }
 
-// checks are the stores', in their order.
+// checks returns the checks of the stores, in their order.
 func (r *readiness) checks() []proxy.Check {
 	late, cancel := context.WithTimeout(context.Background(), r.within)
 	defer cancel()
@@ -69,7 +69,7 @@ func (r *readiness) checks() []proxy.Check {
 		s.mu.Lock()
 		left := r.within - r.clock().Sub(s.since)
 		s.mu.Unlock()
-		if left <= 0 { // its time was over before this request
+		if left <= 0 { // the timeout passed before this request
 			continue
 		}
 		select {
@@ -84,8 +84,9 @@ func (r *readiness) checks() []proxy.Check {
 	return out
 }
 
-// question starts a probe, unless one is under way or was answered recently. It
-// returns the channel that is closed with the answer, nil if there is a recent one.
+// question starts the check of a probe, unless one is in progress or there is a recent
+// answer. It returns a channel that is closed when the check ends, or nil if there is a
+// recent answer.
 func (s *asked) question(r *readiness) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,9 +131,10 @@ func (s *asked) check(r *readiness) proxy.Check {
 	return c
 }
 
-// watchStores has readiness ask the stores that requests depend on; openBudget adds its own.
+// watchStores adds the stores that requests depend on to the readiness; openBudget adds
+// its own.
 func (s *state) watchStores() {
-	s.stores = &readiness{begin: s.group.Go, within: s.opt.within(answerTime), clock: time.Now} // deadlines are real, whatever clock is injected
+	s.stores = &readiness{begin: s.group.Go, within: s.opt.within(answerTime), clock: time.Now} // timeouts are in real time, even with an injected clock
 	kind := "a file"
 	if s.cfg.Ledger.URL.Reveal() != "" {
 		kind = "Postgres"
@@ -145,8 +147,8 @@ func (s *state) watchStores() {
 	}})
 }
 
-// auditAnswers returns an error if the log is broken, or queued records do not
-// reach the disk.
+// auditAnswers returns an error if the log is broken, or if queued records do not reach
+// the disk.
 func (s *state) auditAnswers(ctx context.Context) error {
 	if err := s.audit.Healthy(); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// replayer sends what reviewers approved through the proxy of its backend.
+// replayer sends what reviewers approved through the proxy of the backend.
 type replayer struct{ s *App }
 
 var errNoBackend = errors.New("the configuration has no such backend any more")
@@ -71,7 +71,7 @@ func (r replayer) Restore(ctx context.Context, to memproxy.Version, now memproxy
 	return own.Restore(ctx, to, now, decision, reviewer)
 }
 
-// proxyOf is the proxy of a backend, or nil.
+// proxyOf returns the proxy of a backend, or nil.
 func (s *App) proxyOf(backend string) *proxy.Proxy {
 	for i := range s.cfg.Backends {
 		if s.cfg.Backends[i].Name == backend && i < len(s.proxies) {
@@ -81,8 +81,7 @@ func (s *App) proxyOf(backend string) *proxy.Proxy {
 	return nil
 }
 
-// openReview builds the review API, the sending of approved writes, and the
-// notices.
+// openReview builds the review API, the sender of approved writes, and the notices.
 func (s *App) openReview() error {
 	var err error
 	s.runner, err = review.NewRunner(review.RunnerOptions{
@@ -129,14 +128,14 @@ func reviewersOf(rows []config.Reviewer) []review.Reviewer {
 	return out
 }
 
-// keeper is the gate's keeper of held writes.
+// keeper implements gate.Keeper, the store of held writes.
 type keeper struct {
 	holds    ledger.Holds
-	reviewed func(*memproxy.HeldWrite) bool // whether there are enough to review it
+	reviewed func(*memproxy.HeldWrite) bool // reports whether enough reviewers exist for it
 }
 
-// reviewable reports whether there are enough reviewers for a held write, one of whom may
-// be the machine's operator.
+// reviewable reports whether there are enough reviewers for a held write. The local
+// operator can be one of them.
 func reviewable(cfg *config.Config, h *memproxy.HeldWrite, operator bool) bool {
 	there := review.Deciding(reviewersOf(cfg.Review.Reviewers), h)
 	if operator {

@@ -22,42 +22,42 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// ingredients are the sources of the rules.
+// ingredients are the sources from which rules are compiled.
 type ingredients struct {
 	bundle policy.Bundle
-	pack   *screen.Pack // the sidecar's own; the bundle may bring another
+	pack   *screen.Pack // the sidecar's own pack; the bundle may contain another
 	cfg    *config.Config
 }
 
-// The sources that can be edited.
+// The sources that can be edited at run time.
 const (
-	fromPolicies      = "policies" // the directory, or a release of the fleet
+	fromPolicies      = "policies" // the policy directory, or a release of the fleet
 	fromPack          = "pack"
 	fromConfiguration = "configuration"
 )
 
-// ruleset compiles bundles into rules and remembers how the last attempt went.
+// ruleset compiles bundles into rules and remembers the outcome of the last attempt.
 type ruleset struct {
 	screeners *screeners
-	// changed is sent whenever other rules come into force, from wherever: the
+	// changed is sent whenever other rules come into force, whatever the source: the
 	// policy directory, a pack, a release of the fleet, a start.
 	changed upkeep.Signal
 
-	// swap is held from reading the rules in force to replacing them: a bundle and
-	// a pack that arrive at the same time must not undo each other.
+	// swap is held from reading the rules in force until they are replaced, so that a
+	// bundle and a pack that arrive at the same time do not undo each other.
 	swap sync.Mutex
 	now  atomic.Pointer[ruling] // in force
 
 	mu     sync.Mutex
-	broken map[string]error // by source: why its newest edit is not in force
+	broken map[string]error // by source: why the newest edit is not in force
 }
 
-// ruling is a set of rules and what it was made of.
+// ruling is a set of rules and the sources that it was compiled from.
 type ruling struct {
 	ingredients
 	rules  *gate.Rules
 	cedar  *cedar.Policy
-	looser []string // what it loosened
+	looser []string // what the last edit loosened
 }
 
 func newRuleset(cfg *config.Config, log *slog.Logger, begin begin) (*ruleset, error) {
@@ -78,14 +78,14 @@ func newRuleset(cfg *config.Config, log *slog.Logger, begin begin) (*ruleset, er
 	return r, r.take(b, func(*gate.Rules) error { return nil })
 }
 
-// take is edit for another bundle.
+// take is edit with another bundle.
 func (r *ruleset) take(b policy.Bundle, use func(*gate.Rules) error) error {
 	return r.edit(fromPolicies, func(in *ingredients) { in.bundle = b }, use)
 }
 
-// edit replaces one source of the rules in force, compiles rules and puts them in force
-// by use. What does not compile, or rules that are refused, change nothing. Errors of other
-// sources remain recorded.
+// edit replaces one source of the rules in force, compiles the rules and puts them in
+// force with use. If they do not compile, or use refuses them, nothing changes. Errors of
+// other sources remain recorded.
 func (r *ruleset) edit(what string, change func(*ingredients), use func(*gate.Rules) error) error {
 	r.swap.Lock()
 	defer r.swap.Unlock()
@@ -130,7 +130,7 @@ func (r *ruleset) edit(what string, change func(*ingredients), use func(*gate.Ru
 		return err
 	}
 	next := &ruling{ingredients: in, rules: rules, cedar: compiled}
-	if was := r.now.Load(); was.cedar != nil && len(was.cedar.Rules()) > 0 { // a fleet's first release follows none
+	if was := r.now.Load(); was.cedar != nil && len(was.cedar.Rules()) > 0 { // the first release of a fleet replaces no rules
 		next.looser = append(cedar.Looser(was.cedar, compiled), policy.Raised(was.bundle, b)...)
 	}
 	r.now.Store(next)
@@ -139,8 +139,8 @@ func (r *ruleset) edit(what string, change func(*ingredients), use func(*gate.Ru
 	return nil
 }
 
-// sanitiseFrom is the risk from which spans of a text that was written out-of-band
-// are hidden: the risk from which a write would have been held.
+// sanitiseFrom returns the risk from which dangerous spans of a text that was written out
+// of band are hidden. It is the risk from which a write would have been held.
 func sanitiseFrom(c config.Screening) memproxy.PerMille {
 	if *c.Withhold == 0 {
 		return 0 // reads are not screened
@@ -149,8 +149,8 @@ func sanitiseFrom(c config.Screening) memproxy.PerMille {
 }
 
 // versionOf hashes everything that decisions depend on: sidecars with the same version
-// decide alike. Sections are hashed whole, so that new settings are included, but without
-// the paths of files.
+// decide alike. It hashes whole sections, so that new settings are included, but leaves
+// out the paths of files.
 func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 	counted, judged := cfg.Budgets, cfg.Screening
 	counted.Redis, judged.Approved, judged.Pack = nil, nil, pack.Version()
@@ -159,33 +159,34 @@ func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 		counted, judged, approved.Texts(cfg.Screening.Approved),
 	})
 	if err != nil {
-		panic(err) // plain numbers and strings
+		panic(err) // cannot fail: only plain numbers and strings
 	}
 	return memproxy.TextSHA256(b.Version() + string(rest))[:16]
 }
 
 func (r *ruleset) current() *gate.Rules { return r.now.Load().rules }
 
-// fail records why an edit of a source is not in force; nil: it is.
+// fail records why an edit of a source is not in force; nil records that it is.
 func (r *ruleset) fail(what string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.broken[what] = err
 }
 
-// state is the version in force and why a newer one is not.
+// state returns the version in force, and why a newer one is not.
 func (r *ruleset) state() (version string, broken error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.current().Version, errors.Join(r.broken[fromPolicies], r.broken[fromPack])
 }
 
-// relaxed lists the built-in policies that would refuse, hold or mark and do not decide, as
-// a bundle leaves them out or shadows them. What has no policies permits nothing.
+// relaxed lists the built-in policies that refuse, hold or mark but do not decide here,
+// because the bundle leaves them out or shadows them. A bundle without policies permits
+// nothing.
 func (r *ruling) relaxed() (out []cedar.RuleInfo) {
 	shipped, err := cedar.Compile(policy.Builtin())
 	if err != nil {
-		panic(err) // embedded at build time
+		panic(err) // cannot fail: embedded at build time
 	}
 	inForce := r.cedar.Rules()
 	for _, rule := range shipped.Rules() {
@@ -198,7 +199,7 @@ func (r *ruling) relaxed() (out []cedar.RuleInfo) {
 	return out
 }
 
-// where returns the position of a rule, "file:line", or "".
+// where returns the position of a policy, "file:line", or "".
 func (r *ruleset) where(rule string) string {
 	if file, line, ok := r.now.Load().cedar.Where(rule); ok {
 		return fmt.Sprintf("%s:%d", file, line)

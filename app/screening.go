@@ -29,8 +29,8 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// screeners builds screeners. The state of its layers, such as sessions and answers of
-// models, outlives a reload of the pack.
+// screeners builds screeners. The state of the layers, such as sessions and cached
+// answers of models, survives a reload of the pack.
 type screeners struct {
 	cfg      config.Screening
 	log      *slog.Logger
@@ -42,8 +42,8 @@ type screeners struct {
 	judge    *judge.Judge
 }
 
-// newScreeners opens the layers. A model that is unavailable now is tried again later,
-// in the background, by begin.
+// newScreeners opens the layers. A model that is unavailable is tried again in the
+// background, started with begin.
 func newScreeners(cfg config.Screening, log *slog.Logger, begin begin) (*screeners, error) {
 	d := &screeners{cfg: cfg, log: log}
 	if !*cfg.Enabled {
@@ -85,10 +85,10 @@ func newScreeners(cfg config.Screening, log *slog.Logger, begin begin) (*screene
 	return d, nil
 }
 
-// maxExemplars bounds a file of known attacks, in bytes.
+// maxExemplars is the maximum size of a file of known attacks, in bytes.
 const maxExemplars = 4 << 20
 
-// exemplarsOf reads an operator's own known attacks.
+// exemplarsOf reads the operator's own known attacks.
 func exemplarsOf(file string) ([]similar.Exemplar, error) {
 	src, err := durable.Head(file, maxExemplars+1)
 	if err != nil {
@@ -100,7 +100,7 @@ func exemplarsOf(file string) ([]similar.Exemplar, error) {
 	return panel.ParseExemplars(file, string(src))
 }
 
-// pack reads the pack.
+// pack reads the screening pack.
 func (d *screeners) pack() (*screen.Pack, error) {
 	if d.cfg.Pack == "" {
 		return screen.Default(), nil
@@ -108,7 +108,7 @@ func (d *screeners) pack() (*screen.Pack, error) {
 	return screen.Load(os.DirFS(d.cfg.Pack))
 }
 
-// screener is the panel with a pack, or nil if screening is off.
+// screener returns the panel with a pack, or nil if screening is off.
 func (d *screeners) screener(p *screen.Pack) (gate.Screener, error) {
 	if !*d.cfg.Enabled {
 		return nil, nil
@@ -116,7 +116,7 @@ func (d *screeners) screener(p *screen.Pack) (gate.Screener, error) {
 	return d.panel(p)
 }
 
-// panel is the layers with a pack.
+// panel returns all layers with a pack.
 func (d *screeners) panel(p *screen.Pack) (*panel.Panel, error) {
 	own := slices.DeleteFunc(slices.Clone(d.cfg.Disable), func(name string) bool {
 		return slices.Contains([]string{"secrets", "assembly", "synapse", "likeness"}, name)
@@ -131,7 +131,7 @@ func (d *screeners) panel(p *screen.Pack) (*panel.Panel, error) {
 	})
 }
 
-// Judging is how existing texts are judged. Empty fields are taken from the
+// Judging configures how existing texts are judged. Empty fields are taken from the
 // configuration.
 type Judging struct {
 	Source            memproxy.Source
@@ -139,10 +139,10 @@ type Judging struct {
 	Sensitivity, Pack string
 }
 
-// Judge returns a screener of texts that works until ctx ends: with the layers of
-// the configuration, or the built-in ones if it is nil. With a configuration of the
-// production profile it refuses credentials, like the policy of that profile. Texts
-// that cannot be judged are held.
+// Judge returns a screener of texts that works until ctx ends, with the layers of the
+// configuration, or the built-in ones if cfg is nil. With a configuration of the
+// production profile it refuses credentials, like that profile's policy. Texts that
+// cannot be judged are held.
 func Judge(ctx context.Context, cfg *config.Config, q Judging, log io.Writer) (hunt.Screener, error) {
 	set := config.Screening{Enabled: new(true), Sensitivity: "medium"}
 	refuses := false
@@ -153,14 +153,14 @@ func Judge(ctx context.Context, cfg *config.Config, q Judging, log io.Writer) (h
 		return nil, errors.New("screening is off in the configuration")
 	}
 	set.Sensitivity, set.Pack = cmp.Or(q.Sensitivity, set.Sensitivity), cmp.Or(q.Pack, set.Pack)
-	set.Baseline = nil // a text of no author departs from no habits
+	set.Baseline = nil // a text without an author has no baseline to compare with
 	p, err := layers(ctx, set, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})))
 	if err != nil {
 		return nil, fmt.Errorf("screening: %w", err)
 	}
 	return func(text string) hunt.Verdict {
 		r, err := p.Text(ctx, text, q.Source, q.Trust)
-		if err != nil { // the context's error: the caller ends by itself
+		if err != nil { // the error is the context's, and the caller checks that itself
 			return hunt.Verdict{Verdict: memproxy.Hold, Score: screen.Hold, Findings: []hunt.Finding{{Rule: "screen.unreadable", Severity: "high", End: len(text)}}}
 		}
 		v := hunt.Verdict{Verdict: r.Verdict, Score: r.Score, Findings: make([]hunt.Finding, len(r.Findings))}
@@ -174,7 +174,7 @@ func Judge(ctx context.Context, cfg *config.Config, q Judging, log io.Writer) (h
 	}, nil
 }
 
-// layers are those that a configuration asks for, until ctx ends.
+// layers returns the layers of a configuration, until ctx ends.
 func layers(ctx context.Context, cfg config.Screening, log *slog.Logger) (*panel.Panel, error) {
 	d, err := newScreeners(cfg, log, unowned(ctx))
 	if err != nil {
@@ -187,7 +187,7 @@ func layers(ctx context.Context, cfg config.Screening, log *slog.Logger) (*panel
 	return d.panel(pack)
 }
 
-// matcherOf opens the embedding and, with it, the known attacks.
+// matcherOf opens the embedding model, and with it the index of known attacks.
 func matcherOf(c *config.Similar, known []similar.Exemplar, log *slog.Logger, begin begin) (panel.Matcher, error) {
 	opt := similar.Options{Exemplars: known, Harmless: panel.Harmless()}
 	if t := c.Thresholds; t != nil {
@@ -204,10 +204,10 @@ func matcherOf(c *config.Similar, known []similar.Exemplar, log *slog.Logger, be
 	return m, nil
 }
 
-// lazyMatcher compares once its model could be asked for the known attacks.
+// lazyMatcher matches only after the model has embedded the known attacks.
 type lazyMatcher struct{ index atomic.Pointer[similar.Index] }
 
-// retry is how long a model that is away is left alone.
+// retry is the delay between attempts to reach an unavailable model.
 const retry = time.Minute
 
 var errNotYet = errors.New("the embedding model could not be asked yet")
@@ -243,20 +243,19 @@ func (m *lazyMatcher) Match(ctx context.Context, text string, source memproxy.So
 	return x.Match(ctx, text, source)
 }
 
-// snapshots is how often the baselines of users are saved: a crash loses at most as
-// much.
+// snapshots is how often the users' baselines are saved. A crash loses at most that much.
 const snapshots = 5 * time.Minute
 
-// keepBaseline loads the baseline, and saves it periodically and at the end. A
-// snapshot that cannot be read is set aside, and learning starts again: a baseline
-// is a hint, and no reason not to start.
+// keepBaseline loads the users' baselines, and saves them periodically and at the end. A
+// snapshot that cannot be read is set aside, and learning starts again: a baseline is
+// only a hint, so the process starts without it.
 func (s *App) keepBaseline() {
 	store, path := s.rules.screeners.baseline, s.path("baseline.json")
 	if store == nil {
 		return
 	}
 	restore(store, path, s.log)
-	// The snapshot's owner alone may read it: it has the users' ids.
+	// durable.Replace makes the file readable to its owner only. It contains user ids.
 	save := func(context.Context) error {
 		return durable.Replace(path, func(f *os.File) error { return store.Snapshot(f) })
 	}

@@ -26,11 +26,11 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 		}
 		cfg.BehindEnvoy(envoy.anybody())
 	}
-	// A SIGHUP ends nothing, also while the sidecar starts and stops.
+	// SIGHUP must never end the process, not even while the sidecar starts or stops.
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGHUP)
 	defer signal.Stop(heard)
-	// The sidecar outlives ctx by the drain: requests in flight must finish.
+	// The sidecar outlives ctx by the drain, in which requests in flight finish.
 	s, err := New(context.WithoutCancel(ctx), cfg, opt)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 		err = s.listenExtproc(*envoy)
 	}
 	if err != nil {
-		_ = s.Close(context.Background()) // the listener's error is the one to show
+		_ = s.Close(context.Background()) // the listener's error is the one to report
 		return err
 	}
 	s.record(memproxy.EventStart, detail)
@@ -53,14 +53,14 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 	for _, b := range cfg.Backends {
 		s.group.Go("upstream", func(ctx context.Context) { sayReachable(ctx, b, s.opt.within(reachTime), s.log) })
 	}
-	// Starting leaves tens of megabytes of garbage, which would stay resident until
-	// as much again was allocated. Requests are served meanwhile.
+	// Starting leaves tens of megabytes of garbage, which would stay resident until as
+	// much again is allocated. Requests are served meanwhile.
 	debug.FreeOSMemory()
 	return s.group.Run(ctx)
 }
 
-// switchedOff lists the controls that are off, by their settings, except settings
-// that are strictest when off, and the built-in policies that do not decide.
+// switchedOff lists the settings of the controls that are off, except settings that are
+// strictest when off, and the built-in policies that do not decide.
 func switchedOff(cfg *config.Config, now *ruling) (off []string) {
 	for _, set := range cfg.Settings() {
 		if set.Status == config.StatusOff && !set.Strictest() {
@@ -73,7 +73,7 @@ func switchedOff(cfg *config.Config, now *ruling) (off []string) {
 	return off
 }
 
-// reachTime bounds the connection by which it is seen whether a backend is there.
+// reachTime is the timeout of the test connection to a backend.
 const reachTime = 3 * time.Second
 
 // sayReachable logs whether a backend can be connected to. An unreachable backend
@@ -81,7 +81,7 @@ const reachTime = 3 * time.Second
 func sayReachable(ctx context.Context, b config.Backend, within time.Duration, log *slog.Logger) {
 	u, err := url.Parse(b.Upstream)
 	if err != nil {
-		return // the configuration was checked
+		return // already validated with the configuration
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -93,7 +93,7 @@ func sayReachable(ctx context.Context, b config.Backend, within time.Duration, l
 	}
 	c, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), config.PortOf(u)))
 	if errors.Is(err, context.Canceled) {
-		return // the process stops
+		return // the process is stopping
 	}
 	if err != nil {
 		log.Warn("the backend cannot be reached; requests to it are answered 502 until it can", "backend", b.Name, "error", err)
@@ -119,18 +119,19 @@ func hangup(ctx context.Context, log *slog.Logger) {
 }
 
 const (
-	// gcPercent lets the heap grow to five times its live size before a collection.
-	// The sidecar keeps little and allocates much, so the default of 100 would
+	// gcPercent lets the heap grow to five times its live size before a collection. The
+	// sidecar keeps little and allocates much, so with the default of 100 it would
 	// collect every few milliseconds under load.
 	gcPercent = 400
-	// memoryLimit is where collections become frequent all the same. The resident
-	// memory is larger by the program, the embedded database outside of the heap,
-	// and allocations during a collection: together they stay within 256 MiB.
+	// memoryLimit is the heap size near which collections become frequent regardless of
+	// gcPercent. The resident memory also includes the program, the embedded database's
+	// memory outside of the heap, and allocations during a collection; together they stay
+	// within 256 MiB.
 	memoryLimit = 168 << 20
 )
 
-// TuneMemory sets the garbage collector's parameters for a small heap, unless GOGC and
-// GOMEMLIMIT are set.
+// TuneMemory sets the garbage collector's parameters for a small heap. GOGC and
+// GOMEMLIMIT take precedence.
 func TuneMemory(getenv func(string) string) {
 	if getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)

@@ -25,15 +25,15 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// settingsFile has the settings of the last start.
+// settingsFile stores the settings of the last start.
 const settingsFile = "settings.json"
 
-// maxListed is how many bytes of sentences about an edit a record has room for, with the
-// escapes of quotes: a longer text would be replaced by its hash.
+// maxListed is how many bytes of sentences about an edit fit into a record, with escaped
+// quotes. A record would have a hash of a longer text.
 const maxListed = 700
 
-// compare names the settings that weaken production, as errors, and those that are looser
-// than at the last start or edit, and remembers these.
+// compare reports the settings that weaken production, as errors, and those that are
+// looser than at the last start or edit. It then stores the present settings.
 func (s *edits) compare(cfg *config.Config) error {
 	for _, set := range s.cfg.Unsafe() {
 		s.log.Error("UNSAFE: a setting weakens production", "setting", set.Path, "value", set.Value, "why", set.Unsafe, "from", set.From, "allowed_by", config.UnsafeEnv)
@@ -51,7 +51,7 @@ func (s *edits) compare(cfg *config.Config) error {
 			err = errors.New("it has none")
 		}
 		if err != nil {
-			// A crash may have truncated the file. It is written again.
+			// A crash may have truncated the file. It is written again below.
 			s.log.Warn("the settings of the last start cannot be read; edits since are not named", "error", err)
 		}
 	}
@@ -77,12 +77,12 @@ func (s *edits) loosened(what string, edits []string) {
 	}
 }
 
-// notInForce records that an edit is refused, and why.
+// notInForce records that an edit was refused, and why.
 func (s *edits) notInForce(what string, err error) {
 	s.record(memproxy.EventReload, what+" was not put in force: "+sentencesOf(strings.Split(err.Error(), "\n")))
 }
 
-// sentencesOf joins sentences, as far as a record keeps them unchanged.
+// sentencesOf joins as many sentences as fit unchanged into a record.
 func sentencesOf(list []string) string {
 	out := ""
 	for i, text := range list {
@@ -96,11 +96,11 @@ func sentencesOf(list []string) string {
 	return out
 }
 
-// edits watches the configuration file and applies edits.
+// edits watches the configuration file and applies its edits.
 type edits struct {
 	*App
 	mu      sync.Mutex
-	inForce *config.Config // the configuration, which is the start's where a restart is needed
+	inForce *config.Config // the current configuration; settings that need a restart have their old values
 	broken  error          // why the newest edit is not in force, or nil
 	restart []string       // settings of the newest edit that need a restart
 }
@@ -122,7 +122,7 @@ func (s *edits) in(ctx context.Context, file string) func() (string, func() erro
 }
 
 func (s *edits) take(ctx context.Context, next *config.Config) error {
-	if next.Profile != s.cfg.Profile { // all defaults hang on it
+	if next.Profile != s.cfg.Profile { // all defaults depend on the profile
 		return fmt.Errorf("profile: restart to change from %s to %s", s.cfg.Profile, next.Profile)
 	}
 	cfg, restart := s.inForce.Adopt(next)
@@ -130,11 +130,11 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Equal(unsafe, s.unsafe) { // each record names them from the start on
+	if !slices.Equal(unsafe, s.unsafe) { // every audit record names them, from the start of the process
 		return fmt.Errorf("what weakens production is decided at the start: restart to change from [%s] to [%s]", strings.Join(s.unsafe, ", "), strings.Join(unsafe, ", "))
 	}
 	identifier := s.callers.now.Load()
-	if !reflect.DeepEqual(cfg.Identity, s.inForce.Identity) { // otherwise cached keys of an issuer are kept
+	if !reflect.DeepEqual(cfg.Identity, s.inForce.Identity) { // otherwise keep the cached keys of issuers
 		if identifier, err = buildIdentifier(cfg, s.callers.key, s.callers.issuer); err != nil {
 			return err
 		}
@@ -161,17 +161,18 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 	if len(restart) > 0 {
 		s.log.Warn("a part of the edit of the configuration needs a restart", "settings", restart)
 	}
-	if err := s.compare(cfg); err != nil { // the edit is in force all the same
+	if err := s.compare(cfg); err != nil { // the edit is in force nevertheless
 		s.log.Error("the settings cannot be kept; the next start names edits since the last it knows", "error", err)
 	}
 	return nil
 }
 
-// errOutage is every failure of the ledger: the store's own texts name ports and times,
-// so that each attempt would look like another failure and be reported again.
+// errOutage replaces every failure of the ledger: the store's own messages contain ports
+// and times, so each attempt would look like a new failure and be reported again.
 var errOutage = errors.New("the ledger does not answer, and owns the names that the configuration lists; it is tried again")
 
-// oneOutage returns the contradictions that bindNames found, or errOutage.
+// oneOutage returns the contradictions that bindNames found, or errOutage for any other
+// error.
 func oneOutage(err error) error {
 	if faults, ok := errors.AsType[config.Faults](err); ok {
 		return faults
@@ -179,8 +180,8 @@ func oneOutage(err error) error {
 	return errOutage
 }
 
-// failed keeps the configuration in force and reports the failure in log, metrics
-// and audit log.
+// failed keeps the current configuration and reports the failure in the log, metrics and
+// the audit log.
 func (s *edits) failed(err error) {
 	s.mu.Lock()
 	s.broken = err
@@ -190,19 +191,19 @@ func (s *edits) failed(err error) {
 	s.notInForce("an edit of the configuration", err)
 }
 
-// warn logs valid settings that deserve a second look.
+// warn logs valid settings that are probably not intended.
 func (s *edits) warn(cfg *config.Config) {
 	for _, w := range append(cfg.Warnings(), unmatched(cfg)...) {
 		s.log.Warn(w)
 	}
 }
 
-// unmatched names the entries of passthrough that do nothing, a sentence each.
+// unmatched lists, in sentences, the passthrough entries that match no route.
 func unmatched(cfg *config.Config) (out []string) {
 	for _, b := range cfg.Backends {
 		adapter, err := adapterFor(b, cfg.Sources.Table())
 		if err != nil {
-			continue // the start fails for it
+			continue // this error prevents the start elsewhere
 		}
 		for _, entry := range frontend.Unmatched(adapter, b.Passthrough) {
 			out = append(out, fmt.Sprintf("passthrough %q of backend %s matches no request: the adapter decides on these paths, or none is spelled like it", entry, b.Name))
@@ -211,8 +212,8 @@ func unmatched(cfg *config.Config) (out []string) {
 	return out
 }
 
-// unidentified is the check that names the identity under which callers without a
-// credential are served; false: they are refused.
+// unidentified returns a check that names the identity of callers without credentials. It
+// reports false if such callers are refused.
 func (s *edits) unidentified() (proxy.Check, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,7 +221,8 @@ func (s *edits) unidentified() (proxy.Check, bool) {
 	return proxy.Check{Name: "identity", OK: true, Detail: detail}, detail != ""
 }
 
-// check reports whether the file is in force.
+// check is the readiness check of the configuration file: it fails if the newest edit is
+// not in force.
 func (s *edits) check() proxy.Check {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,7 +251,7 @@ func (s *App) watch() {
 	}
 	if dir := s.cfg.Policy.Dir; dir != "" && s.cfg.Policy.Control == nil {
 		policies := upkeep.Followed{Look: policiesIn(dir, s.reload), Failed: func(err error) { s.reloadFailed(fromPolicies, err) }}
-		s.follow("policy", policies, s.rules.now.Load().bundle.Version(), dir) // a change since it was read is an edit
+		s.follow("policy", policies, s.rules.now.Load().bundle.Version(), dir) // so that an edit since the policies were read is noticed
 	}
 	if dir := s.cfg.Screening.Pack; dir != "" && *s.cfg.Screening.Enabled {
 		pack := upkeep.Followed{Look: s.packIn(dir), Failed: func(err error) { s.reloadFailed(fromPack, err) }}
@@ -281,9 +283,9 @@ func policiesIn(dir string, use func(policy.Bundle) error) func() (string, func(
 	}
 }
 
-// packIn reads the digest of a screening pack. Only a new pack is loaded, and a
-// broken one only once, because loading takes so long that a stop has to wait for
-// it.
+// packIn returns a function that reads the digest of a screening pack. Only a new pack is
+// loaded, and an invalid one only once, because loading takes long and a stop has to wait
+// for it.
 func (s *App) packIn(dir string) func() (string, func() error, error) {
 	var broken error
 	var of string
@@ -323,8 +325,8 @@ func (s *App) reload(b policy.Bundle) error {
 	return nil
 }
 
-// keepsBuiltin refuses the policies of a directory that leaves the built-in ones out,
-// unless production was started so.
+// keepsBuiltin refuses a policy directory that leaves the built-in policies out, unless
+// production was started with that explicitly allowed.
 func keepsBuiltin(cfg *config.Config, unsafe []string, b *policy.Bundle) error {
 	if b.Alone() == "" || cfg.Profile != "production" || slices.Contains(unsafe, config.BuiltinPolicies) {
 		return nil
@@ -332,9 +334,9 @@ func keepsBuiltin(cfg *config.Config, unsafe []string, b *policy.Bundle) error {
 	return fmt.Errorf("%s: builtin: false leaves the built-in policies out, which weakens production: restart with %s in %s", b.Alone(), config.BuiltinPolicies, config.UnsafeEnv)
 }
 
-// allowed returns the names of what weakens production, in the configuration and in the
-// policy directory, or why it may not. A directory that cannot be loaded is reported
-// where its policies are.
+// allowed returns the settings that weaken production, in the configuration and in the
+// policy directory, or an error if one of them is not explicitly allowed. A directory
+// that cannot be loaded is reported where its policies are compiled.
 func allowed(cfg *config.Config, getenv func(string) string) ([]string, error) {
 	if cfg.Policy.Dir != "" {
 		b, _ := policy.Load(cfg.Policy.Dir)
@@ -343,7 +345,7 @@ func allowed(cfg *config.Config, getenv func(string) string) ([]string, error) {
 	return cfg.Allowed(getenv(config.UnsafeEnv))
 }
 
-// reloaded reports new rules in metrics, log and audit log.
+// reloaded reports new rules in metrics, the log and the audit log.
 func (s *App) reloaded() {
 	version, _ := s.rules.state()
 	if f := s.fleet.follower; f != nil { // the same release, with another pack
@@ -355,8 +357,8 @@ func (s *App) reloaded() {
 	s.edits.loosened("the rules", s.rules.now.Load().looser)
 }
 
-// reloadFailed keeps the last good rules and reports the failure in metrics, log
-// and audit log.
+// reloadFailed keeps the last good rules and reports the failure in metrics, the log and
+// the audit log.
 func (s *App) reloadFailed(what string, err error) {
 	s.rules.fail(what, err)
 	s.telemetry.Instruments().Reloaded(context.Background(), false)

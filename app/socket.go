@@ -20,18 +20,19 @@ import (
 // reviewSocket is the name of the operator's socket in the state directory.
 const reviewSocket = "review.sock"
 
-// maxSocket is how long the path of a socket may be, in bytes, without the
-// zero at its end.
+// maxSocket is the maximum length of a socket's path in bytes, without the terminating
+// zero byte.
 const maxSocket = 107
 
-// errNoOperator: this system cannot identify the local operator.
+// errNoOperator: this operating system cannot identify the process at the other end of a
+// socket.
 var errNoOperator = errors.New("this operating system does not say who is at the other end of a socket")
 
-// socketPath is where the operator's socket is: review.sock in the state
-// directory, or where that path is too long for one,
+// socketPath returns the path of the operator's socket: review.sock in the state
+// directory or, if that path is too long for a socket,
 // $XDG_RUNTIME_DIR/memproxy/HASH.sock (without that variable
-// TMPDIR/memproxy-UID/HASH.sock), HASH being the first 16 digits of the
-// SHA-256 of the state directory's absolute path.
+// TMPDIR/memproxy-UID/HASH.sock). HASH is the first 16 hex digits of the SHA-256 of the
+// state directory's absolute path.
 func socketPath(state string, getenv func(string) string) (string, error) {
 	if !review.NamesOperators {
 		return "", errNoOperator
@@ -54,7 +55,7 @@ func socketPath(state string, getenv func(string) string) (string, error) {
 	return path, nil
 }
 
-// ownDir makes a directory that is this user's alone, or fails.
+// ownDir creates a directory that only this user can access, or fails.
 func ownDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -69,23 +70,23 @@ func ownDir(dir string) error {
 	return nil
 }
 
-// listenLocal lets the operator of this machine review, over a socket that only the
-// user that memproxy runs as can open.
+// listenLocal lets the operator of this machine review through a socket that only
+// memproxy's own user can open.
 func (s *App) listenLocal() error {
 	path, err := socketPath(s.cfg.State, s.opt.Getenv)
 	if err == nil && filepath.Base(path) != reviewSocket {
 		err = ownDir(filepath.Dir(path))
 	}
-	if err != nil { // it costs the local operator, not the service
+	if err != nil { // only the local operator is affected, not the service
 		s.log.Warn("the operator of this machine cannot review without a token: there is no socket", "error", err)
 		return nil
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
-		_ = os.Remove(path) // left by a killed process; an error shows up when listening
+		_ = os.Remove(path) // left by a killed process; an error appears when listening
 	}
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
-		// The directory may lie on a file system without sockets.
+		// The directory may be on a file system without sockets.
 		s.log.Warn("the operator of this machine cannot review without a token: there is no socket", "path", path, "error", err)
 		return nil
 	}
@@ -98,7 +99,7 @@ func (s *App) listenLocal() error {
 	return nil
 }
 
-// reviewersAre names those who can review held writes.
+// reviewersAre describes who can review held writes.
 func reviewersAre(c *config.Config, socket string) string {
 	var who []string
 	for _, r := range c.Review.Reviewers {

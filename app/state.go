@@ -24,8 +24,7 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// state is what a process has open: its log, its telemetry, and the persistent
-// stores.
+// state is what a process has open: the log, telemetry, and the persistent stores.
 type state struct {
 	cfg    *config.Config
 	opt    Options
@@ -38,15 +37,15 @@ type state struct {
 	audit     *audit.Log
 	ledger    *ledger.Ledger
 	keys      keys.Set
-	signer    *keys.Signer // of stamps
+	signer    *keys.Signer // signs stamps
 	budget    gate.Budget
 	stores    *readiness
-	broken    upkeep.Signal // a version is not as it was written
-	noticed   upkeep.Signal // a notice was queued
+	broken    upkeep.Signal // sent when a version differs from what was written
+	noticed   upkeep.Signal // sent when a notice was queued
 }
 
-// openState opens the log, telemetry and the stores, without their users. On an
-// error everything that was opened is closed again.
+// openState opens the log, telemetry and the stores. On an error it closes everything
+// that it opened.
 func openState(ctx context.Context, cfg *config.Config, o Options, unsafe []string, level slog.Level) (*state, error) {
 	s, err := openRecords(ctx, cfg, o, unsafe, level)
 	if err != nil {
@@ -76,8 +75,9 @@ func openRecords(ctx context.Context, cfg *config.Config, o Options, unsafe []st
 	if err = s.openTelemetry(ctx); err != nil {
 		return nil, err
 	}
-	// An empty directory that was made for the state, often with mode 0755, becomes as one
-	// that is made here; the root of a volume may belong to another user and stays.
+	// An empty directory that was prepared for the state, often with mode 0755, gets the
+	// mode of one that is created here. The root of a volume may belong to another user
+	// and stays as it is.
 	if entries, err := os.ReadDir(s.path()); err == nil && len(entries) == 0 {
 		_ = os.Chmod(s.path(), 0o700)
 	}
@@ -99,7 +99,7 @@ func (s *state) openTelemetry(ctx context.Context) error {
 	for name, v := range s.cfg.Telemetry.Headers {
 		headers[name] = v.Reveal()
 	}
-	host, _ := os.Hostname() // an unnamed host is an unnamed instance
+	host, _ := os.Hostname() // without a host name the instance has no name
 	opt := telemetry.Options{
 		ServiceName: s.cfg.Telemetry.Service, Version: s.opt.Version, Instance: host,
 		OTLP: telemetry.OTLP{Endpoint: s.cfg.Telemetry.OTLP, Headers: headers}, SampleRatio: *s.cfg.Telemetry.Sample, Log: s.log,
@@ -116,7 +116,7 @@ func (s *state) openTelemetry(ctx context.Context) error {
 	return nil
 }
 
-// journalReserve holds a bundle of records of ordinary size.
+// journalReserve is room for a batch of records of ordinary size.
 const journalReserve = 256 << 10
 
 func (s *state) openAudit() error {
@@ -159,7 +159,7 @@ func (s *state) vault() (*keys.Vault, error) {
 	return keys.NewVault(set, rand.Reader)
 }
 
-// auditKey is the log's key: one that is made elsewhere, or the state's own.
+// auditKey returns the log's signing key: a configured one, or the state's own.
 func (s *state) auditKey() (ed25519.PrivateKey, error) {
 	if path := s.cfg.Audit.KeyFile; path != "" {
 		return audit.LoadKey(path)
@@ -167,7 +167,8 @@ func (s *state) auditKey() (ed25519.PrivateKey, error) {
 	return audit.LoadOrCreateKey(s.path("keys"))
 }
 
-// ledgerOptions are a file of one's own, or a database that replicas share.
+// ledgerOptions returns the options of the ledger: a file of this process alone, or a
+// database that replicas share.
 func (s *state) ledgerOptions(vault *keys.Vault) ledger.Options {
 	opt := ledger.Options{Timeout: s.opt.within(ledger.DefaultTimeout), Path: s.path("ledger.db"), Clock: s.opt.Clock, OnLost: s.lost, OnSteps: s.chronicled, OnBroken: s.broken.Send, Vault: vault, Locks: lockLimits(s.cfg), MaxHolds: s.cfg.Review.MaxHeldAll, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser}
 	opt.Progress = func(part string) { s.log.Info("the ledger is migrated", "part", part) }
@@ -180,7 +181,7 @@ func (s *state) ledgerOptions(vault *keys.Vault) ledger.Options {
 	return opt
 }
 
-// lockLimits are the numbers of rejections that lock writes. They also apply to
+// lockLimits returns the numbers of rejections that lock writes. They also apply to
 // rejections counted before this start.
 func lockLimits(cfg *config.Config) *memproxy.LockLimits {
 	c, limits := cfg.Sessions, memproxy.DefaultLockLimits()
@@ -189,20 +190,20 @@ func lockLimits(cfg *config.Config) *memproxy.LockLimits {
 	return &limits
 }
 
-// lost is notified of ownership that could not be written: its memories are asked
-// for upstream again.
+// lost is called with ownership rows that could not be written. Their owners are fetched
+// from the backend again when needed.
 func (s *state) lost(rows int, err error) {
 	s.telemetry.Instruments().LedgerFailed(context.Background())
 	s.log.Error("the ledger lost rows", "rows", rows, "error", err)
 }
 
-// openBudget opens the budgets: in this process, or in Redis, with this process as
-// the fallback when Redis is unavailable.
+// openBudget opens the budgets: in this process, or in Redis, with this process as the
+// fallback when Redis is unavailable.
 func (s *state) openBudget() (gate.Budget, error) {
 	r := s.cfg.Budgets.Redis
 	path := s.path("budgets.jsonl")
 	if r != nil {
-		path = "" // the totals are Redis's; the local share is for an outage
+		path = "" // Redis has the totals; the local share is only for an outage
 	}
 	local, err := budgets.NewMemory(path)
 	if err != nil {
@@ -251,43 +252,42 @@ func (s *state) openBudget() (gate.Budget, error) {
 	return both, nil
 }
 
-// sharedOptions give one dial, read or write the time of a charge, if that is more
-// than the default: it must not fail while the charge may still wait.
+// sharedOptions lets one dial, read or write take as long as a charge may, if that is
+// more than the default. A connection must not time out while the charge may still wait.
 func sharedOptions(r *config.Redis) redisstore.Options {
 	return redisstore.Options{URL: r.URL.Reveal(), Timeout: max(r.Timeout.Time(), redisstore.DefaultTimeout)}
 }
 
-// Flush returns once all that was recorded so far is on disk.
+// Flush returns once everything recorded so far is on disk.
 func (s *state) Flush(ctx context.Context) error { return s.audit.Flush(ctx) }
 
-// The stages of stopping, first to last.
+// The stages of a stop, in order.
 const (
-	// stageListeners: nothing is accepted any more, and requests in flight are
-	// finished; those that remain at the end of the drain are cut off and waited
-	// for.
+	// stageListeners: no connection is accepted, and requests in flight finish. Those
+	// that remain at the end of the drain are cut off, and their handlers are waited for.
 	stageListeners = iota
-	// stageSending: the results of approved writes and rollbacks under way are
-	// recorded; those that take longer are cut off, and the next process asks the
-	// backend for their outcome.
+	// stageSending: the results of approved writes and rollbacks in progress are
+	// recorded. Those that take longer are cut off, and the next process asks the backend
+	// for their outcome.
 	stageSending
-	// stageLoops: all background work has returned.
+	// stageLoops: all background jobs have returned.
 	stageLoops
 	// stageProxies: work that outlives its request (settling runs, polling for the
 	// outcome of writes) has returned, and connections to backends are closed.
 	stageProxies
-	// stageLater: work that callers did not wait for is done.
+	// stageLater: work for which callers did not wait is done.
 	stageLater
 	// stageNotes: what is known only at the end is recorded.
 	stageNotes
-	// stageStores: budgets, ledger and audit log are flushed and closed, the
-	// newest first, so that the log, which all others write to, is the last.
+	// stageStores: budgets, ledger and audit log are flushed and closed, in reverse order
+	// of opening. The log is last, because all others write to it.
 	stageStores
 	// stageTelemetry: pending metrics and traces are sent.
 	stageTelemetry
 )
 
-// stages are those of the process. Together they stay within the 30 s that
-// Kubernetes gives by default.
+// stages are the stages with their timeouts. Together they stay within Kubernetes'
+// default of 30 s.
 var stages = []group.Stage{
 	stageListeners: {Name: "listeners", Time: group.DrainTime + group.CutTime, Drain: true},
 	stageSending:   {Name: "sending", Time: 3 * time.Second},
@@ -302,35 +302,36 @@ var stages = []group.Stage{
 // begin starts background work, as group.Group.Go does.
 type begin = func(name string, f func(context.Context))
 
-// unowned begins work that is not waited for: a command's, which ends with its process.
+// unowned returns a begin whose work is not waited for, for commands that end with their
+// process.
 func unowned(ctx context.Context) begin {
 	return func(_ string, f func(context.Context)) { go f(ctx) }
 }
 
-// Close stops everything. ctx bounds requests in flight. After it has returned
-// nothing of the process runs, or the error says what does.
+// Close stops everything. ctx bounds requests in flight. When it returns, nothing of the
+// process runs any more, or the error names what does.
 func (s *state) Close(ctx context.Context) error { return s.group.Close(ctx) }
 
-// closeTime bounds the closing of a state that was opened for one question.
+// closeTime is the timeout of closing a state that was opened for one operation.
 const closeTime = 20 * time.Second
 
-// closeSoon closes a state that was opened for one question, also if that was broken off.
+// closeSoon closes a state that was opened for one operation, even if ctx is cancelled.
 func (s *state) closeSoon(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	return s.Close(ctx)
 }
 
-// abort closes what a failed assembly had opened.
+// abort closes what a failed New had opened.
 func (s *state) abort() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.Close(ctx) // the error that led here is the one to show
+	_ = s.Close(ctx) // the error that led here is the one to report
 }
 
-// chronicled records the changes of memories' histories: every version, with its
-// predecessor, and every text that was dropped or destroyed. The changes of one
-// decision are one event.
+// chronicled records the changes of memories' histories: every version with its
+// predecessor, and every text that was deleted or destroyed. The changes of one decision
+// are one event.
 func (s *state) chronicled(steps []ledger.Step) {
 	for len(steps) > 0 {
 		n := 1
