@@ -13,10 +13,10 @@ import (
 type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	// Degraded reports that the check works with restrictions: an operator should
-	// look at it, and the pod stays in service.
+	// Degraded is set if the check works with restrictions: an operator should look at
+	// it, but the pod stays in service.
 	Degraded bool `json:"degraded,omitempty"`
-	// what is wrong or what is in force, without secrets
+	// Detail is what is wrong or what is in force, without secrets.
 	Detail string `json:"detail,omitempty"`
 }
 
@@ -26,21 +26,21 @@ type AdminOptions struct {
 	Ready func() []Check
 	// Metrics serves /metrics.
 	Metrics http.Handler
-	// Spans serves /debug/spans, the recent spans of an installation without a
-	// collector. Nil: not served.
+	// Spans serves /debug/spans, the recent spans of an installation without a collector.
+	// If it is nil, the path is not served.
 	Spans http.Handler
-	// Fleet serves /fleet, the state of a fleet. Nil: not served.
+	// Fleet serves /fleet, the state of a fleet. If it is nil, the path is not served.
 	Fleet http.Handler
-	// Review serves /v1/, the review of holds, memories and sessions, to
-	// authenticated callers. Nil: not served.
+	// Review serves /v1/, the review of holds, memories and sessions, to authenticated
+	// callers. If it is nil, the path is not served.
 	Review http.Handler
-	// Hosts are the host names for everything except a probe's status. Loopback names
-	// and the connection's own address are always accepted.
+	// Hosts are the host names under which everything except the status of a probe is
+	// served. Loopback names and the connection's own address are always accepted.
 	Hosts Hosts
 }
 
-// NewAdmin returns the admin handler: /healthz and the status of /readyz for every
-// client, everything else only under one of its host names.
+// NewAdmin returns the admin handler. It serves /healthz and the status of /readyz to
+// every client, and everything else only under an accepted host name.
 func NewAdmin(o AdminOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -79,12 +79,12 @@ func reply(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the prober may have disconnected
 }
 
-// Hosts are the accepted host names of a listener, in addition to loopback addresses
-// and "localhost", without ports. A web page whose own name resolves to this listener
-// (DNS rebinding) sends that name, and is refused.
+// Hosts are the accepted host names of a listener, without ports, in addition to loopback
+// addresses and "localhost". A web page whose own name resolves to this listener (DNS
+// rebinding) sends its own name as Host, and is refused.
 type Hosts []string
 
-// accepts reports whether a request's Host header is accepted.
+// accepts reports whether the Host header of a request is accepted.
 func (h Hosts) accepts(r *http.Request) bool {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -92,8 +92,8 @@ func (h Hosts) accepts(r *http.Request) bool {
 	}
 	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 	if ip, err := netip.ParseAddr(host); err == nil {
-		// DNS rebinding needs a name: a browser that uses an address in the URL is
-		// protected by the same-origin policy.
+		// DNS rebinding needs a name: the same-origin policy protects browsers that use
+		// an address in the URL.
 		return ip.IsLoopback() || h.named(ip.String()) || local(r, ip)
 	}
 	return host == "localhost" || h.named(host)

@@ -9,9 +9,9 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// foresee lets the gate rule in advance on the calls of a pause that a person is about
-// to approve, so that nobody is asked to approve a call that would be refused. The rest
-// of the pause is then passed on to the caller. It reports whether memproxy has no more
+// foresee lets the gate rule in advance on the calls of a pause that a person is about to
+// approve, so that no person is asked to approve a call that would be refused. It then
+// forwards the rest of the pause to the caller. It reports whether memproxy has no more
 // calls to answer, which ends a turn that has begun.
 func (t *turning) foresee(ctx context.Context) (over bool, err error) {
 	calls := t.turn.Asked()
@@ -36,7 +36,7 @@ func (t *turning) foresee(ctx context.Context) (over bool, err error) {
 		if t.status != 0 {
 			err = t.end(ctx)
 		}
-		return true, err // a refused call comes back with the caller's answer to the others
+		return true, err // a refused call is sent together with the caller's answer to the others
 	}
 	for _, f := range refused {
 		t.p.opt.Gate.Agents().Refused(ctx, f)
@@ -44,7 +44,7 @@ func (t *turning) foresee(ctx context.Context) (over bool, err error) {
 	return false, nil
 }
 
-// end sends the rest of the answer when no further request follows.
+// end sends the rest of the answer if no further request follows.
 func (t *turning) end(ctx context.Context) error {
 	if t.streams {
 		t.ending = true
@@ -60,11 +60,11 @@ func (t *turning) end(ctx context.Context) error {
 	return nil
 }
 
-// errSearch reports that the adapter has no route for its own request.
+// errSearch means that the adapter has no route for its own search request.
 var errSearch = errors.New("the search of a tool call is no route of the backend")
 
-// search makes a search on behalf of the agent, as if the caller had sent it: admitted,
-// filtered and recorded like any request.
+// search makes a search on behalf of the agent, as if the caller had sent it: it is
+// admitted, filtered and recorded like any request.
 func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 	req := tc.Search.Request
 	asker := t.a.Call()
@@ -97,7 +97,7 @@ func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 }
 
 // edited sends a call that was admitted with changes. The backend's protocol for pauses
-// cannot express them, so memproxy makes the changed call itself and answers the pause
+// cannot express changes, so memproxy makes the changed call itself and answers the pause
 // with the result.
 func (t *turning) edited(ctx context.Context, asked *gate.Admission, tc memproxy.ToolCall) {
 	req := tc.Direct.Request
@@ -112,8 +112,8 @@ func (t *turning) edited(ctx context.Context, asked *gate.Admission, tc memproxy
 }
 
 // keep lets the gate record what the calls of a request changed, after the backend has
-// run them: each change is a version with the whole text before and after. A change
-// that cannot be determined is logged and does not fail the call.
+// run them: each change is a version with the whole text before and after. A change that
+// cannot be determined is logged and does not fail the call.
 func (t *turning) keep(ctx context.Context, broke bool, ruled map[string]*gate.Admission) error {
 	if broke {
 		ctx = context.WithoutCancel(ctx)

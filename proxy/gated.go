@@ -19,14 +19,14 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// ruled passes a request through the gate. The body is read first, unless the request
-// touches no memory and a field of its body cannot matter: then it is streamed.
+// ruled asks the gate about a request. It reads the body first, unless the request
+// accesses no memory and no member of its body can matter; such a body is streamed.
 func (p *Proxy) ruled(w *answerWriter, r *http.Request, e *frontend.Entry) *gate.Admission {
 	var body []byte
-	var rest io.Reader // is streamed
+	var rest io.Reader // the streamed body
 	var unread *memproxy.Malformed
 	switch {
-	case !e.Identify(r.Context()): // the body of a caller who is not accepted is not read
+	case !e.Identify(r.Context()): // do not read the body of a caller that is not accepted
 		drain(r)
 	case !accept(w, r, e):
 	case e.Class.Whole():
@@ -77,15 +77,15 @@ func (p *Proxy) obey(w *answerWriter, r *http.Request, a *gate.Admission, next g
 	}
 }
 
-// takeBody reads the body up to the limit; ServeHTTP sets its deadline. A body over the
-// limit is a flaw, which the gate refuses and records; rest is then the whole body,
-// because shadow mode still forwards it.
+// takeBody reads the body up to the limit; ServeHTTP sets its deadline. A larger body is
+// a flaw, which the gate refuses and records. rest is then the whole body, because shadow
+// mode still forwards it.
 func takeBody(w *answerWriter, r *http.Request, limit int64) (body []byte, rest io.Reader, flaw *memproxy.Malformed) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil, nil
 	}
 	if r.ContentLength > limit {
-		return nil, r.Body, frontend.TooLarge(limit) // without waiting for it
+		return nil, r.Body, frontend.TooLarge(limit) // refuse by the declared length, without reading the body
 	}
 	lease := w.lease
 	body, err := frontend.ReadGrown(r.Body, r.ContentLength, limit, func(n int64) error { return lease.Grow(r.Context(), n) })
@@ -103,15 +103,15 @@ func takeBody(w *answerWriter, r *http.Request, limit int64) (body []byte, rest 
 	return body, nil, nil
 }
 
-// forward sends an admitted request, unless the run is to be watched: compensate sends
-// that one, after the turn that detected it has released its locks.
+// forward sends an admitted request. It leaves a run that must be watched to compensate,
+// which sends it after the turn that detected it has released its locks.
 func (p *Proxy) forward(w *answerWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
 	if !a.Watched() {
 		p.send(w, r, a, rest)
 	}
 }
 
-// send sends an admitted request and passes the answer back through the gate.
+// send sends an admitted request and returns the answer through the gate.
 func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
 	on, cancel := p.upstreamContext(r.Context(), a)
 	defer cancel()
@@ -176,12 +176,12 @@ func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission
 	return out
 }
 
-// unsentError is the reason why there was no connection for a request.
+// unsentError is the reason why no connection could be made for a request.
 type unsentError struct{ error }
 
 func (e unsentError) Unwrap() error { return e.error }
 
-// unsent marks the error of a request that was not sent at all.
+// unsent marks the error of a request that was never sent.
 func unsent(err error) error {
 	if wire := (*net.OpError)(nil); errors.As(err, &wire) && wire.Op == "dial" {
 		return unsentError{err}
@@ -189,8 +189,8 @@ func unsent(err error) error {
 	return err
 }
 
-// abandon answers for a backend that did not answer, or whose answer cannot be read,
-// and records the outcome.
+// abandon answers for a backend that did not answer, or whose answer cannot be read, and
+// records the outcome.
 func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err error) {
 	if why := frontend.Unreadable(err, p.opt.MaxAnswer); why != nil {
 		p.opt.Log.WarnContext(r.Context(), "answer withheld", "backend", p.opt.Name, "decision", a.Decision.ID, "error", err)
@@ -213,7 +213,7 @@ func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err
 	p.write(w, reply, nil, a)
 }
 
-// write sends a whole answer, with the upstream's headers if there are any.
+// write sends a complete answer, with the upstream's headers if there are any.
 func (p *Proxy) write(w *answerWriter, reply memproxy.Reply, upstream http.Header, a *gate.Admission) {
 	h := w.Header()
 	if upstream != nil {
@@ -228,8 +228,8 @@ func (p *Proxy) write(w *answerWriter, reply memproxy.Reply, upstream http.Heade
 	_, _ = w.Write(reply.Body) // the caller may have disconnected; the outcome is recorded already
 }
 
-// passOn sends a backend's answer as the gate returned it; changed reports that its
-// bytes are not the backend's.
+// passOn sends a backend's answer as the gate returned it. changed means that its bytes
+// differ from the backend's.
 func (p *Proxy) passOn(w *answerWriter, got memproxy.Reply, changed bool, a *gate.Admission) {
 	header := http.Header(got.Header)
 	if changed {
@@ -238,12 +238,12 @@ func (p *Proxy) passOn(w *answerWriter, got memproxy.Reply, changed bool, a *gat
 	p.write(w, got, header, a)
 }
 
-// whole reads an answer to its end, within a limit and the lease. Decoded reports
+// whole reads an answer to its end, within a size limit and the lease. decoded reports
 // that it was decompressed.
 func whole(ctx context.Context, w *answerWriter, resp *http.Response, a *gate.Admission, limit int64) (body []byte, decoded bool, err error) {
 	lease := w.lease
 	body, decoded, err = frontend.ReadAnswer(resp, limit, func(n int64) error {
-		if a.Writes() { // it happened: its outcome must be known
+		if a.Writes() { // the write has happened, so its outcome must become known
 			lease.Force(n)
 			return nil
 		}
@@ -265,16 +265,16 @@ func (p *Proxy) answer(ctx context.Context, w *answerWriter, resp *http.Response
 	lease.Keep(int64(len(got.Body)))
 	p.follower.Follow(a)
 	frontend.Listed(a, w.Header().Set)
-	if a.Answered != nil { // the gate answers in the backend's place
+	if a.Answered != nil { // the gate answers instead of the backend
 		p.write(w, got, nil, a)
 		return
 	}
 	p.passOn(w, got, decoded || !frontend.SameBytes(got.Body, body), a)
 }
 
-// compensate admits a run that cannot be gated call by call. At its end, its memory
-// writes are ruled on, and undone if they are not admitted. A stream is passed on at
-// once, other answers after that.
+// compensate forwards a run whose calls cannot be gated individually. At its end its
+// memory writes are ruled on, and undone if they are not admitted. A stream is forwarded
+// immediately, any other answer after that.
 func (p *Proxy) compensate(w *answerWriter, r *http.Request, a *gate.Admission) {
 	ctx, cancel := p.upstreamContext(r.Context(), a)
 	defer cancel()
@@ -293,7 +293,7 @@ func (p *Proxy) compensate(w *answerWriter, r *http.Request, a *gate.Admission) 
 	}
 	settles := false
 	defer func() {
-		if !settles { // a panic on the way
+		if !settles { // reached only by a panic
 			c.Leave()
 		}
 	}()

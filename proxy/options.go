@@ -14,12 +14,12 @@ import (
 
 // Defaults of Options.
 const (
-	// DefaultBodyTimeout bounds how long a client may take to send a body.
+	// DefaultBodyTimeout is how long a client may take to send a body.
 	DefaultBodyTimeout = 30 * time.Second
-	// DefaultUpstreamTimeout is the longest that the Mem0 Python client waits.
+	// DefaultUpstreamTimeout is how long the Mem0 Python client waits at most.
 	DefaultUpstreamTimeout = 300 * time.Second
 	DefaultRunTimeout      = 30 * time.Minute
-	// DefaultReconcile is how long a pause may wait by default.
+	// DefaultReconcile is how long an interrupted turn's pause waits by default.
 	DefaultReconcile = 30 * time.Second
 )
 
@@ -28,30 +28,28 @@ type Options struct {
 	frontend.Backend
 	frontend.Runtime
 	Gate *gate.Gate
-	// Transport sends to the upstream. Nil: NewTransport(nil, 0).
+	// Transport sends to the upstream. The default is NewTransport(nil, 0).
 	Transport http.RoundTripper
-	// PassTransport sends requests that touch no memory, and SideTransport the proxy's
-	// own. Each has separate connections, so that none of the three can use up
-	// another's. Nil: NewTransport(nil, 0).
+	// PassTransport sends requests that access no memory, and SideTransport memproxy's
+	// own. Each has separate connections, so that none of the three can exhaust
+	// another's. The default is NewTransport(nil, 0).
 	PassTransport, SideTransport http.RoundTripper
 	BodyTimeout                  time.Duration
-	// UpstreamTimeout bounds the time until the backend answers, and between two parts
-	// of a streamed answer, which may last for longer. Letta sends a keep-alive every
-	// 20 s.
+	// UpstreamTimeout bounds the time until the backend answers, and the time between two
+	// parts of a streamed answer; the stream as a whole may last longer. Letta sends a
+	// keep-alive every 20 s.
 	UpstreamTimeout time.Duration
-	// RunTimeout is UpstreamTimeout for an agent's turn, with all its requests.
-	// Default 30 min.
+	// RunTimeout bounds an agent's turn, with all its requests. The default is 30 min.
 	RunTimeout time.Duration
 
-	// Journal is the directory for turns in progress and for runs that are admitted and
-	// compensated; Ungated requires it for those. Its files contain memories.
+	// Journal is the directory of turns in progress and of runs that are admitted and
+	// compensated; Ungated requires it for the latter. Its files contain memories.
 	Journal string
-	// Reconcile is how long an agent may wait after its turn was interrupted until its
-	// pending calls are declined. Zero: until its next turn.
+	// Reconcile is how long an agent whose turn was interrupted waits until its pending
+	// calls are declined. With zero it waits until its next turn.
 	Reconcile time.Duration
 
-	// Steps is notified of points at which a crash must lose nothing. Nil: not
-	// notified.
+	// Steps is called at points at which a crash must lose nothing, if it is not nil.
 	Steps memproxy.Stepper
 }
 

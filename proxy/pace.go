@@ -11,12 +11,12 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// drainTimeout bounds the reading of the rest of an unwanted body.
+// drainTimeout is how long the rest of an unwanted body is read.
 const drainTimeout = time.Second
 
-// paced puts a deadline on the body of a request, on every route and for every
-// reader, and on writes to one stream of a multiplexed connection (HTTP/2). A
-// request that is paced already is left unchanged.
+// paced sets deadlines on reading a request's body, on every route and for every reader,
+// and on writes to one stream of a multiplexed connection (HTTP/2). It leaves a request
+// unchanged that is paced already.
 func paced(w http.ResponseWriter, r *http.Request, timeout, stall time.Duration) (*answerWriter, *http.Request) {
 	if aw, is := w.(*answerWriter); is {
 		return aw, r
@@ -26,20 +26,21 @@ func paced(w http.ResponseWriter, r *http.Request, timeout, stall time.Duration)
 		return aw, r
 	}
 	aw.body = &pacedBody{ReadCloser: r.Body, ctl: http.NewResponseController(w), allowed: timeout, left: timeout}
-	// The deadline also covers what the server itself reads of the body, if no
+	// The deadline also covers the part of the body that the server itself reads if no
 	// handler does.
-	_ = aw.body.ctl.SetReadDeadline(time.Now().Add(timeout)) // unsupported only in tests' recorders
-	r = r.WithContext(r.Context())                           // the server looks at the body in its own request
+	_ = aw.body.ctl.SetReadDeadline(time.Now().Add(timeout)) // fails only with the recorders of tests
+	r = r.WithContext(r.Context())                           // the server keeps the body in its own request
 	r.Body = aw.body
 	return aw, r
 }
 
-// pacedBody is a request body with a minimum pace: its reader may wait for as long as
-// allowed, and received data extends that. Time without a read does not count.
+// pacedBody is a request body with a minimum rate: each read may wait for the timeout,
+// and received data extends the deadline. Time without a read does not count.
 //
-// A transport reads it in its own goroutine, also after the answer has begun and after
-// its end. Therefore the end of the body is recorded, whatever the server does with its
-// own body, and no read starts once the handler has returned.
+// A transport reads the body in its own goroutine, also after the answer has begun and
+// after it has ended. pacedBody therefore records the end of the body, whatever the
+// server does with the underlying body, and lets no read start once the handler has
+// returned.
 type pacedBody struct {
 	io.ReadCloser
 	ctl     *http.ResponseController
@@ -48,7 +49,7 @@ type pacedBody struct {
 	mu     sync.Mutex
 	left   time.Duration
 	ended  bool
-	closed bool // by its reader, or because the handler is done
+	closed bool // by its reader, or because the handler has returned
 }
 
 // Read fails if the body does not arrive in time.
@@ -63,7 +64,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	b.left = min(b.allowed, b.left-time.Since(start)+time.Duration(n)*time.Second/frontend.Slowest)
 	if err == io.EOF {
 		b.ended = true
-		_ = b.ctl.SetReadDeadline(time.Time{}) // from here on the server detects whether the caller disconnects
+		_ = b.ctl.SetReadDeadline(time.Time{}) // from here on the server watches for a disconnect of the caller
 	}
 	return n, err
 }
@@ -81,8 +82,8 @@ func (b *pacedBody) begin(start time.Time) error {
 	return nil
 }
 
-// Close ends reading. The body itself is closed by the server, when the handler
-// is done.
+// Close ends reading. The server closes the underlying body when the handler has
+// returned.
 func (b *pacedBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,7 +97,7 @@ func (b *pacedBody) whole() bool {
 	return b.ended
 }
 
-// hurry shortens the deadline of a body whose rest is unwanted.
+// hurry shortens the deadline of a body whose rest is not wanted.
 func (b *pacedBody) hurry() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,19 +106,20 @@ func (b *pacedBody) hurry() {
 	}
 }
 
-// answerWriter records the status that was sent, and puts a deadline on writes. Over
-// HTTP/1 the connection has one; a stream of a multiplexed connection needs its own.
+// answerWriter records the status that was sent, and sets deadlines on writes. An HTTP/1
+// connection has its own write deadline; a stream of a multiplexed connection needs this
+// one.
 type answerWriter struct {
 	http.ResponseWriter
-	body        *pacedBody // nil without one
+	body        *pacedBody // nil if the request has none
 	code        int        // 0 until the answer begins
 	multiplexed bool
 	stall       time.Duration
-	accepted    func(remote, caller string) // or nil
+	accepted    func(remote, caller string) // may be nil
 	lease       *frontend.Lease
-	torn        bool   // the answer is incomplete: the connection is aborted without its end, or the HTTP/2 stream reset
-	ruled       bool   // the answer is for one caller only
-	before      func() // is called before an answer that is no stream of events; or nil
+	torn        bool   // the answer is incomplete: abort the connection without a regular end, or reset the HTTP/2 stream
+	ruled       bool   // the answer is for one caller only, and must not be cached
+	before      func() // called before an answer that is not a stream of events; may be nil
 }
 
 func (w *answerWriter) WriteHeader(code int) {
@@ -143,7 +145,7 @@ func (w *answerWriter) Write(b []byte) (written int, err error) {
 	ctl := http.NewResponseController(w.ResponseWriter)
 	for {
 		piece := b[:min(len(b), frontend.WritePiece)]
-		_ = ctl.SetWriteDeadline(time.Now().Add(w.stall)) // unsupported only in tests' recorders
+		_ = ctl.SetWriteDeadline(time.Now().Add(w.stall)) // fails only with the recorders of tests
 		n, err := w.ResponseWriter.Write(piece)
 		written += n
 		if b = b[n:]; err != nil || len(b) == 0 {
@@ -164,8 +166,8 @@ func (w *answerWriter) FlushError() error {
 	return ctl.Flush()
 }
 
-// end marks the end of the handler. It bounds what the server itself still reads of
-// the body and sends of a stream.
+// end marks the end of the handler. It limits how long the server may still read the body
+// and send a stream.
 func (w *answerWriter) end() {
 	if w.code == 0 {
 		w.begin(http.StatusOK)
@@ -179,12 +181,12 @@ func (w *answerWriter) end() {
 	}
 }
 
-// begin marks the start of the answer. An HTTP/1 connection on which the request's
-// body has not ended by then is closed after the answer, with Connection: close. If
-// it were kept, the server would read the rest of the body and close it while the
-// transport still reads it; the transport would abort the upstream connection and
-// with it the answer. Delaying the answer until the body has ended could wait for
-// ever, if the backend does not read on.
+// begin marks the start of the answer. If the request's body has not ended by then, an
+// HTTP/1 connection is closed after the answer, with Connection: close. If the connection
+// were kept, the server would read the rest of the body and close it while the transport
+// still reads it; the transport would then abort the upstream connection, and the answer
+// with it. Waiting for the end of the body could last for ever, if the backend does not
+// read on.
 func (w *answerWriter) begin(code int) {
 	if w.body != nil && !w.multiplexed && !w.body.whole() {
 		w.Header().Set("Connection", "close")
@@ -195,8 +197,8 @@ func (w *answerWriter) begin(code int) {
 // Unwrap lets http.ResponseController reach the connection.
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// drainMost bounds, in bytes, how much of an unwanted body is read so that an
-// ordinary client keeps its connection.
+// drainMost is how much of an unwanted body is read, in bytes, so that an ordinary client
+// can keep its connection.
 const drainMost = 256 << 10
 
 func drain(r *http.Request) {
@@ -208,13 +210,12 @@ func drain(r *http.Request) {
 	_, _ = io.CopyN(io.Discard, b, drainMost) // if the body does not arrive, the connection is closed
 }
 
-// dawdleTime is how long the sender of a flood of rejected requests waits for an
-// answer.
+// dawdleTime is the delay of answers to the sender of a flood of rejected requests.
 const dawdleTime = time.Second
 
-// accept attributes a request to its caller before the body is read: its connection,
-// bytes and place then count as the caller's. If the caller has too many, the request
-// is refused, in shadow mode as well.
+// accept attributes a request to its caller before the body is read: its connection, its
+// bytes and its slot then count as the caller's. A request that exceeds the caller's
+// share is refused, in shadow mode as well.
 func accept(w *answerWriter, r *http.Request, e *frontend.Entry) (accepted bool) {
 	if w.accepted != nil {
 		caller, _ := e.Call.Caller()
@@ -223,8 +224,8 @@ func accept(w *answerWriter, r *http.Request, e *frontend.Entry) (accepted bool)
 	return e.Enter(r.Context())
 }
 
-// decided adds the decision's header to an answer, and marks it as not cacheable. The
-// sender of a flood is delayed, which costs the sender more than memproxy.
+// decided adds the decision's header to an answer, and marks the answer as not cacheable.
+// It delays the sender of a flood, which costs that sender more than memproxy.
 func decided(w *answerWriter, r *http.Request, a *gate.Admission) {
 	if a.Flooded {
 		_ = wait.Sleep(r.Context(), dawdleTime) // or until the sender disconnects

@@ -25,7 +25,7 @@ type Proxy struct {
 	side     *frontend.Side
 	follower *frontend.Follower
 
-	// Turns of agents.
+	// Locks and recorded streams of agents' turns.
 	locks   agentrun.Locks
 	streams agentrun.Streams
 	runs    *agentrun.Runs
@@ -55,8 +55,8 @@ func New(opt Options) (*Proxy, error) {
 	return p, nil
 }
 
-// Runs returns the runs of the backend's agents. Runs left by an earlier process are
-// settled by Resettle, before requests are served, and by Once.
+// Runs returns the runs of the backend's agents. Runs of an earlier process are settled
+// by Resettle, before requests are served, and by Once.
 func (p *Proxy) Runs() *agentrun.Runs { return p.runs }
 
 // Own returns the sender of memproxy's own requests to the backend; nil if p is nil.
@@ -76,7 +76,7 @@ func (p *Proxy) Close(ctx context.Context) error {
 	return err
 }
 
-// ServeHTTP passes one request through the gate, as a whole or by its head. Only CORS
+// ServeHTTP passes one request through the gate, with or without its body. Only CORS
 // preflights and public routes are not ruled on.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
@@ -89,7 +89,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Header = http.Header(req.Header)
 	aw, r := paced(w, r, p.opt.BodyTimeout, frontend.DefaultWriteTimeout)
 	defer aw.end()
-	aw.Header()["Content-Type"] = nil // net/http would guess one from the body
+	aw.Header()["Content-Type"] = nil // otherwise net/http would guess a type from the body
 	peer := frontend.Peer(r.RemoteAddr)
 	aw.lease = p.opt.InFlight.Lease(peer)
 	defer aw.lease.Release()
@@ -121,7 +121,7 @@ func describe(r *http.Request) memproxy.Request {
 	if r.TLS != nil {
 		scheme = "https"
 	}
-	// A TLS-terminating hop in front of the sidecar sets this. It only affects
+	// A TLS-terminating proxy in front of the sidecar sets this header. It only affects
 	// links in answers, so a forged value has no effect on security.
 	if f := r.Header.Get("X-Forwarded-Proto"); f == "http" || f == "https" {
 		scheme = f

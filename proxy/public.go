@@ -9,16 +9,16 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 )
 
-// preflightTimeout bounds a CORS preflight.
+// preflightTimeout is the timeout of a CORS preflight.
 const preflightTimeout = 10 * time.Second
 
-// public carries out requests that are not ruled on: for public routes, and browsers'
+// public serves requests that are not ruled on: public routes, and browsers' CORS
 // preflights.
 type public struct{ *Proxy }
 
-// open forwards a request for a public route. If the backend has a credential of
-// its own, identified callers are sent with it, and the credentials of all others
-// are removed, because they are meant for memproxy.
+// open forwards a request on a public route. If the backend has its own credential, it is
+// sent for identified callers. The credentials of all other callers are removed, because
+// they are meant for memproxy.
 func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds memproxy.Credentials) {
 	inspect, byStatus := p.opt.Gate.InspectsPublic(p.backend, rt)
 	inspect = inspect && r.Method != http.MethodHead
@@ -52,8 +52,8 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 	p.passOn(w, reply, decoded || !frontend.SameBytes(reply.Body, body), nil)
 }
 
-// preflight forwards a CORS preflight: only its CORS headers are sent, and only
-// those of its answer are returned.
+// preflight forwards a CORS preflight. Only its CORS headers are sent, and only those of
+// the answer are returned.
 func (p public) preflight(w *answerWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), preflightTimeout)
 	defer cancel()
@@ -70,7 +70,7 @@ func (p public) preflight(w *answerWriter, r *http.Request) {
 	w.WriteHeader(frontend.PreflightStatus(resp.StatusCode))
 }
 
-// gone answers if the backend did not and there is no admission.
+// gone answers when the backend did not answer and there is no admission.
 func (p public) gone(w *answerWriter, r *http.Request, err error) {
 	p.opt.Log.WarnContext(r.Context(), "upstream did not answer", "backend", p.opt.Name, "error", err)
 	p.write(w, frontend.Gone(), nil, nil)

@@ -18,7 +18,7 @@ import (
 )
 
 // Own sends memproxy's own requests to a backend: approved writes, restored versions,
-// requests for one memory.
+// reads of one memory.
 type Own struct{ p *Proxy }
 
 // Replay sends a held write that was approved.
@@ -26,7 +26,7 @@ func (o *Own) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy
 	ctx, span := o.p.opt.Tracer.Start(ctx, signal.SpanServer+h.Route, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
 	a, err := o.p.opt.Gate.Reviewed().Replay(ctx, o.p.backend, h, content)
-	if errors.Is(err, gate.ErrGone) { // no further attempt finds the route
+	if errors.Is(err, gate.ErrGone) { // the route no longer exists, so no later attempt can succeed
 		return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy no longer knows the route of this write"}}
 	}
 	if err != nil {
@@ -35,9 +35,9 @@ func (o *Own) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy
 	return o.dispatch(ctx, span, a, memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Header: content.Header})
 }
 
-// dispatch sends one of memproxy's own requests that the gate has admitted, on behalf
-// of its sender. It is sent, logged and traced as a client's would be; span is the
-// request's.
+// dispatch sends one of memproxy's own requests that the gate has admitted, on behalf of
+// its author. It is sent, logged and traced like a client's request; span is the span of
+// the request.
 func (o *Own) dispatch(ctx context.Context, span trace.Span, a *gate.Admission, req memproxy.Request) (sent memproxy.Sent) {
 	e := frontend.Entry{Class: frontend.Class{Name: a.Call().Route.ID}}
 	defer func() { e.End(span, a, req.Method, sent.Result.Status) }()
@@ -45,14 +45,14 @@ func (o *Own) dispatch(ctx context.Context, span trace.Span, a *gate.Admission, 
 	if a.Reply != nil {
 		return refused(a)
 	}
-	locking, cancel := o.p.backend.Within(ctx) // the rest of the time is for the request
+	locking, cancel := o.p.backend.Within(ctx) // the remaining time is for the request
 	defer cancel()
 	err := toolsLocked(locking, o.p, a, a.Next, func() { sent = o.send(ctx, a, req) })
 	switch end := context.WithoutCancel(ctx); {
 	case errors.Is(err, memproxy.ErrUngated):
 		agents := o.p.opt.Gate.Agents()
 		_, refused := agents.Ungated(end, a)
-		if a.Watched() { // there is no run to compensate
+		if a.Watched() { // the request is no run, so there is nothing to compensate
 			_, refused = agents.Blind(end, a)
 		}
 		if !refused {
@@ -106,8 +106,8 @@ func (o *Own) send(ctx context.Context, a *gate.Admission, req memproxy.Request)
 	return memproxy.Answered(memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories})
 }
 
-// sentOrNot is the outcome of a request that failed: without a connection nothing was
-// sent, else it is open whether it was taken.
+// sentOrNot returns the outcome of a request that failed. Without a connection nothing
+// was sent; otherwise it is unknown whether the backend processed it.
 func sentOrNot(err error) memproxy.Sent {
 	if errors.As(unsent(err), new(unsentError)) {
 		return memproxy.Unsent(fmt.Errorf("%w: %w", memproxy.ErrAway, err))
@@ -115,7 +115,7 @@ func sentOrNot(err error) memproxy.Sent {
 	return memproxy.SentOrNot(err)
 }
 
-// refused is the outcome of a request that the gate refuses. A refusal because of a
+// refused returns the outcome of a request that the gate refused. A refusal because of a
 // failure can be retried; any other is final.
 func refused(a *gate.Admission) memproxy.Sent {
 	detail := "refused"
@@ -129,15 +129,16 @@ func refused(a *gate.Admission) memproxy.Sent {
 	return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused it: " + detail}}
 }
 
-// Reconsider evaluates a held write under the rules in force. Its span is of no request.
+// Reconsider evaluates a held write under the current rules. Its span belongs to no
+// request.
 func (o *Own) Reconsider(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
 	ctx, span := o.p.opt.Tracer.Start(ctx, signal.SpanServer+h.Route)
 	defer span.End()
 	return o.p.opt.Gate.Reviewed().Reconsider(ctx, o.p.backend, h, content)
 }
 
-// Sought asks the backend whether an approved write with an unknown outcome
-// arrived; known is false if the backend cannot tell.
+// Sought asks the backend whether an approved write with an unknown outcome arrived.
+// known is false if the backend cannot tell.
 func (o *Own) Sought(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
 	return o.p.opt.Gate.Reviewed().Seek(ctx, o.p.backend, h, content)
 }

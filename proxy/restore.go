@@ -14,13 +14,13 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// ErrNoRestore reports that a backend cannot restore a memory.
+// ErrNoRestore means that a backend has no request that restores a memory.
 var ErrNoRestore = errors.New("this backend has no request that puts a memory back")
 
-// ErrUnanswered reports that a backend does not answer at present.
+// ErrUnanswered means that a backend does not answer at present.
 var ErrUnanswered = errors.New("the backend does not answer")
 
-// Now reads a memory's present state from the backend. A missing one has Missing set,
+// Now reads a memory's present state from the backend. A missing memory has Missing set,
 // and is recorded as deleted.
 func (o *Own) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
 	m, err := o.Look(ctx, k)
@@ -30,7 +30,7 @@ func (o *Own) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, e
 	return m, err
 }
 
-// Look is Now without the record. The error is ErrUnanswered if a later attempt may
+// Look is Now without recording. The error is ErrUnanswered if a later attempt may
 // succeed, and ErrNoRestore if the backend has no request for one memory.
 func (o *Own) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
 	restorer, ok := o.p.opt.Adapter.(gate.Restorer)
@@ -49,7 +49,7 @@ func (o *Own) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, 
 	return restorer.Found(k, reply)
 }
 
-// Restore restores a version of a memory, on behalf of a reviewer; now is the result of
+// Restore restores a version of a memory on behalf of a reviewer; now is the result of
 // Now.
 func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
 	restorer, ok := o.p.opt.Adapter.(gate.Restorer)
@@ -75,10 +75,10 @@ func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Mem
 	return memproxy.Answered(result)
 }
 
-// putBack restores the members of an object, by a request that is ruled on like any
-// other, because the current rules may refuse what it names and says.
+// putBack restores the members of an object. The request is ruled on like any other,
+// because the current rules may refuse its content or what it refers to.
 func (o *Own) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
-	i, _, err := o.first(ctx, restorer.Find(to.MemoryKey)) // index of the dialect that the backend knows
+	i, _, err := o.first(ctx, restorer.Find(to.MemoryKey)) // index of the API that the backend has
 	if err != nil {
 		return memproxy.Unsent(err)
 	}
@@ -90,7 +90,7 @@ func (o *Own) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.V
 	if q.Request.Path, err = url.PathUnescape(q.Request.EscapedPath); err != nil {
 		return memproxy.Unsent(err)
 	}
-	route, _ := o.p.opt.Adapter.Route(q.Request) // PutBack refuses an unknown one
+	route, _ := o.p.opt.Adapter.Route(q.Request) // PutBack refuses an unknown route
 	ctx, span := o.p.opt.Tracer.Start(ctx, signal.SpanServer+route.ID, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
 	a, err := o.p.opt.Gate.Reviewed().PutBack(ctx, o.p.backend, q, decision, reviewer, to.Tenant)
@@ -100,7 +100,7 @@ func (o *Own) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.V
 	return o.dispatch(ctx, span, a, q.Request)
 }
 
-// Remove deletes a memory in the backend. A missing one counts as deleted.
+// Remove deletes a memory in the backend. A missing memory counts as deleted.
 func (o *Own) Remove(ctx context.Context, k memproxy.MemoryKey) error {
 	restorer, ok := o.p.opt.Adapter.(gate.Restorer)
 	if !ok {
@@ -116,8 +116,8 @@ func (o *Own) Remove(ctx context.Context, k memproxy.MemoryKey) error {
 	return err
 }
 
-// uncache removes a memory from the adapter's cache that was deleted or replaced by a
-// request of memproxy's own.
+// uncache removes a memory from the adapter's cache after a request of memproxy's own
+// deleted or replaced it.
 func (o *Own) uncache(id string) {
 	if cacher, caches := o.p.opt.Adapter.(gate.Cacher); caches {
 		cacher.Forget(id)
@@ -126,10 +126,10 @@ func (o *Own) uncache(id string) {
 
 func done(status int) bool { return status >= 200 && status <= 299 }
 
-// first sends the requests in order until the backend knows one, and returns its answer
-// and index. A backend that refuses the credential of one dialect is sent the request
-// of the next one, too; if it knows none, the refusal is returned. Without requests it
-// returns ErrNoRestore.
+// first sends the requests, one for each API of the backend, in order until the backend
+// knows one, and returns its answer and index. If a backend rejects the credential for
+// one API, the request of the next one is sent, too; if it knows none, the rejection is
+// returned. Without requests the error is ErrNoRestore.
 func (o *Own) first(ctx context.Context, requests []memproxy.SideRequest) (int, memproxy.Reply, error) {
 	if len(requests) == 0 {
 		return 0, memproxy.Reply{}, ErrNoRestore

@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// resumes returns the stream of the turn that is requested again, or nil if the backend
-// must answer.
+// resumes returns the recorded stream of the requested turn, or nil if the backend must
+// answer.
 func resumes(q gate.Resume, streams *agentrun.Streams) *agentrun.Stream {
 	ch := streams.Find(q.Names...)
 	if ch == nil || !ch.Readable() || q.Within != "" && !ch.Named(q.Within) {
@@ -52,11 +52,11 @@ func (p *Proxy) resume(w *answerWriter, r *http.Request, a *gate.Admission, ch *
 	})
 }
 
-// about is a request about turns that consist of several runs.
+// about is a request about turns that consist of several runs of the backend.
 type about struct {
 	chainer gate.Chainer
 	call    *gate.Call
-	// run is the turn that is read, runs are all its runs.
+	// run is the id of the turn that is read, runs are the ids of all its runs.
 	run  string
 	runs []string
 	over bool
@@ -64,8 +64,8 @@ type about struct {
 	led map[string]string
 }
 
-// asks returns the turns that a request is about, or nil. A request that stops runs is
-// redirected to the active runs.
+// asks returns the turns that a request is about, or nil. It redirects a request that
+// stops runs to the active runs.
 func asks(a *gate.Admission, streams *agentrun.Streams) *about {
 	chainer, ok := a.Call().Backend.Adapter.(gate.Chainer)
 	if !ok || a.Shadow() {
@@ -100,7 +100,8 @@ func asks(a *gate.Admission, streams *agentrun.Streams) *about {
 
 func quoted(id string) []byte { return []byte(`"` + id + `"`) }
 
-// oneAnswer merges the backend's answers into one about the runs that the caller named.
+// oneAnswer merges the backend's answers into one answer about the runs that the caller
+// named.
 func (ab *about) oneAnswer(ctx context.Context, side *frontend.Side, answer []byte) ([]byte, error) {
 	for to, from := range ab.led {
 		answer = bytes.ReplaceAll(answer, quoted(from), quoted(to))

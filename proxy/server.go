@@ -20,22 +20,22 @@ import (
 // ServerOptions configure a listener.
 type ServerOptions struct {
 	Handler http.Handler
-	// TLS makes it an https listener. With ClientCAs and
-	// VerifyClientCertIfGiven, callers can be identified by certificate.
+	// TLS makes it an https listener. With ClientCAs and VerifyClientCertIfGiven, callers
+	// can be identified by their certificates.
 	TLS *tls.Config
-	// BodyTimeout is how long the reader of a request's body may wait; received data
-	// extends that. Default DefaultBodyTimeout.
+	// BodyTimeout is how long one read of a request's body may wait; received data
+	// extends the deadline. The default is DefaultBodyTimeout.
 	BodyTimeout time.Duration
-	// WriteTimeout is how long a client may read nothing of its answer, streams
-	// included. Default frontend.DefaultWriteTimeout.
+	// WriteTimeout is how long a client may leave its answer unread, streams included.
+	// The default is frontend.DefaultWriteTimeout.
 	WriteTimeout time.Duration
-	// Cut aborts requests in flight and those that outlive their connection. Nil: not
-	// called.
+	// Cut aborts requests in flight and those that outlive their connection, if it is not
+	// nil.
 	Cut func()
 	Log *slog.Logger
 }
 
-// Bounds of every listener: the time and the size of a request's header, how long a
+// Limits of every listener: the time and the size of a request's header, how long a
 // connection may be idle, and how long requests that a stop has cut off may take to
 // return.
 const (
@@ -45,14 +45,14 @@ const (
 	cutTime       = 3 * time.Second
 )
 
-// ErrCutOff reports that requests were still in flight at the end of a stop. Their
+// ErrCutOff means that requests were still in flight at the end of a stop. Their
 // connections were closed.
 var ErrCutOff = errors.New("requests in flight were cut off")
 
-// Serve serves on the listener until the returned function is called, which stops
-// accepting and waits for requests in flight until its context ends. Those that
-// remain are cut off (ErrCutOff), and waited for until their outcome is recorded.
-// Failed receives the error if serving ends by itself.
+// Serve serves on the listener until stop is called. stop accepts no more connections and
+// waits for requests in flight until its context ends. It then cuts off the remaining
+// ones (ErrCutOff), and waits until their outcome is recorded. failed receives the error
+// if serving ends by itself.
 func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
 	o.BodyTimeout = cmp.Or(max(o.BodyTimeout, 0), DefaultBodyTimeout)
 	o.WriteTimeout = cmp.Or(max(o.WriteTimeout, 0), frontend.DefaultWriteTimeout)
@@ -63,8 +63,8 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	srv := &http.Server{
 		Handler: flight, TLSConfig: o.TLS, ReadHeaderTimeout: headerTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		// No WriteTimeout and no ReadTimeout, because streams may last for any time.
-		// Bodies and each write have deadlines of their own.
+		// There is no WriteTimeout and no ReadTimeout, because streams may last for any
+		// time. Bodies and each write have their own deadlines.
 		DisableGeneralOptionsHandler: true,
 		ConnState:                    bounded.State,
 		ErrorLog:                     slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // errors of clients' connections
@@ -101,15 +101,15 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	}, errs
 }
 
-// inFlight counts the requests in handlers. The server does not wait for those whose
-// connections it has closed; they still write to stores that must stay open.
+// inFlight counts the requests in handlers. The server does not wait for requests whose
+// connections it has closed, but they still write to stores, which must stay open.
 type inFlight struct {
 	ServerOptions
 	sync.WaitGroup
-	accepted func(remote, caller string) // receives the callers that are accepted on a connection
+	accepted func(remote, caller string) // receives the accepted callers of a connection
 }
 
-// ServeHTTP bounds a request in time. It logs a panic and aborts the connection.
+// ServeHTTP sets the deadlines of a request. It logs a panic and aborts the connection.
 func (f *inFlight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.Add(1)
 	defer f.Done()

@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// Reasons for which a request to the backend ends before its answer.
+// Causes for which a request to the backend is cancelled before its answer is complete.
 var (
 	errSilent  = fmt.Errorf("the backend sent nothing for too long: %w", context.DeadlineExceeded)
 	errStopped = errors.New("memproxy was stopped")
@@ -22,15 +22,16 @@ var (
 )
 
 // watchdog is the context of a request to the backend. It ends if the backend sends
-// nothing for too long: no header, or no more of a stream. A stream lasts for as long
-// as the backend sends. An answer that is read as a whole has the same time in total.
+// nothing for too long: no header, or no more of a stream. A stream may last as long as
+// the backend sends. An answer that is read as a whole has the same time in total.
 type watchdog struct {
 	context.Context
 	most  time.Duration
 	timer *time.Timer
 }
 
-// newWatchdog returns a watchdog that also ends with severed, when the process stops.
+// newWatchdog returns a watchdog that also ends with severed, which ends when the process
+// stops.
 func newWatchdog(ctx, severed context.Context, most time.Duration) (*watchdog, context.CancelFunc) {
 	ctx, cut := context.WithCancelCause(ctx)
 	w := &watchdog{ctx, most, time.AfterFunc(most, func() { cut(errSilent) })}
@@ -38,7 +39,7 @@ func newWatchdog(ctx, severed context.Context, most time.Duration) (*watchdog, c
 	return w, func() { stopped(); w.timer.Stop(); cut(nil) }
 }
 
-// Err returns DeadlineExceeded after the time, like any deadline.
+// Err returns DeadlineExceeded after the timeout, like any deadline.
 func (w *watchdog) Err() error {
 	if err := w.Context.Err(); err == nil || context.Cause(w.Context) != errSilent {
 		return err
@@ -47,7 +48,7 @@ func (w *watchdog) Err() error {
 }
 
 // stream reads a streamed answer. Time that the client needs to read does not count as
-// silence of the backend.
+// idle time of the backend.
 func (w *watchdog) stream(r io.Reader) io.Reader {
 	return readFunc(func(p []byte) (int, error) {
 		w.timer.Reset(w.most)
@@ -59,7 +60,7 @@ func (w *watchdog) stream(r io.Reader) io.Reader {
 	})
 }
 
-// upload is a streamed request body: the backend's time to answer starts with the last
+// upload wraps a streamed request body: the backend's time to answer starts with the last
 // piece that it read.
 func (w *watchdog) upload(body io.ReadCloser) io.ReadCloser {
 	return struct {
@@ -76,9 +77,9 @@ type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// upstreamContext lets a write finish when the caller hangs up, so that its outcome is
-// known, and also a run that is ruled on afterwards; a read ends with its caller. A is
-// nil for a public route.
+// upstreamContext returns the context of the upstream request. A write continues when the
+// caller disconnects, so that its outcome becomes known, and so does a run that is ruled
+// on afterwards; a read ends with its caller. a is nil for a public route.
 func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (*watchdog, context.CancelFunc) {
 	switch {
 	case a == nil:
@@ -90,13 +91,11 @@ func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (*watchd
 	return newWatchdog(ctx, p.severed, p.opt.UpstreamTimeout)
 }
 
-// Cut ends all requests in flight, including those that outlive their callers:
-// their outcome is recorded as unknown, and they return. No request can be made
-// afterwards.
+// Cut ends all requests in flight, including those that outlive their callers. Their
+// outcome is recorded as unknown, and they return. No request can be made afterwards.
 func (p *Proxy) Cut() { p.cut() }
 
-// ended classifies the error that ended a stream; nil and io.EOF are its regular
-// end.
+// ended classifies the error that ended a stream; nil and io.EOF are a regular end.
 func ended(ctx context.Context, err error) memproxy.StreamEnd {
 	cause := context.Cause(ctx)
 	switch {
@@ -118,13 +117,14 @@ func ended(ctx context.Context, err error) memproxy.StreamEnd {
 	return memproxy.StreamGone
 }
 
-// relay sends an answer piece by piece, as next returns it, until next fails;
-// io.EOF is the answer's end. All answers that are not read as a whole pass through
-// it: whatever ends an answer is in its outcome, and the connection of an
-// incomplete one is aborted.
+// relay sends an answer piece by piece, as next returns the pieces, until next fails;
+// io.EOF is the regular end. Every answer that is not read as a whole passes through
+// relay: its outcome records what ended the answer, and the connection of an incomplete
+// answer is aborted.
 //
-// The last piece of the answer to a deletion of everything is sent when its outcome is
-// recorded: nobody who has the answer finds a write that still waits to be sent.
+// The last piece of the answer to a bulk deletion is sent only after its outcome is
+// recorded, so that a caller with the complete answer finds no held write of the deleted
+// owner that could still be sent.
 func (p *Proxy) relay(ctx context.Context, w *answerWriter, a *gate.Admission, status int, next func() ([]byte, error)) {
 	ctl := http.NewResponseController(w)
 	var last []byte
@@ -145,7 +145,7 @@ func (p *Proxy) relay(ctx context.Context, w *answerWriter, a *gate.Admission, s
 	if end != memproxy.StreamWhole {
 		w.torn = true
 	}
-	if end != memproxy.StreamWhole && end != memproxy.StreamGone { // clients hang up at any time
+	if end != memproxy.StreamWhole && end != memproxy.StreamGone { // clients may disconnect at any time
 		p.opt.Log.WarnContext(ctx, "a stream broke off", "backend", p.opt.Name, "ended", string(end), "error", err)
 	}
 	if a != nil {
@@ -156,7 +156,7 @@ func (p *Proxy) relay(ctx context.Context, w *answerWriter, a *gate.Admission, s
 	}
 }
 
-// deliver sends pieces to the client now.
+// deliver sends pieces to the client immediately.
 func deliver(w *answerWriter, ctl *http.ResponseController, pieces ...[]byte) error {
 	for _, b := range pieces {
 		if _, err := w.Write(b); err != nil {
@@ -169,7 +169,7 @@ func deliver(w *answerWriter, ctl *http.ResponseController, pieces ...[]byte) er
 	return nil
 }
 
-// back copies the headers of the backend's answer to the client's. A is nil for a
+// back copies the headers of the backend's answer to the client's answer. a is nil for a
 // public route.
 func (p *Proxy) back(dst, src http.Header, a *gate.Admission) {
 	frontend.CopyResponseHeaders(dst, src, func(names []string) bool {
@@ -177,7 +177,7 @@ func (p *Proxy) back(dst, src http.Header, a *gate.Admission) {
 	})
 }
 
-// stream passes on an answer as it arrives. A is nil for a public route.
+// stream forwards an answer as it arrives. a is nil for a public route.
 func (p *Proxy) stream(on *watchdog, w *answerWriter, resp *http.Response, a *gate.Admission) {
 	p.back(w.Header(), resp.Header, a)
 	w.WriteHeader(resp.StatusCode)
@@ -189,7 +189,7 @@ func (p *Proxy) stream(on *watchdog, w *answerWriter, resp *http.Response, a *ga
 	})
 }
 
-// filtered passes on a stream, filtered by the gate event by event. An error means that
+// filtered forwards a stream after the gate has filtered each event. An error means that
 // the stream cannot be read and that nothing was sent.
 func (p *Proxy) filtered(on *watchdog, w *answerWriter, resp *http.Response, a *gate.Admission) error {
 	body, err := frontend.Inflate(on.stream(resp.Body), resp.Header)

@@ -12,20 +12,21 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 )
 
-// Bounds of connections to an upstream.
+// Limits of connections to an upstream.
 const (
-	// upstreamIdle closes idle connections. It is below uvicorn's own 5 s, so that no
-	// request uses a connection that the upstream is closing.
+	// upstreamIdle is when idle connections are closed. It is below uvicorn's 5 s, so
+	// that no request uses a connection that the upstream is closing.
 	upstreamIdle = 4 * time.Second
-	// DefaultConnectTimeout bounds a connection's set-up, and that of its TLS.
+	// DefaultConnectTimeout is the timeout of a connection's set-up, and of its TLS
+	// handshake.
 	DefaultConnectTimeout = 5 * time.Second
 )
 
 // NewTransport returns a transport that changes nothing: no compression, redirects or
-// proxies from the environment. It has a connection for every concurrent request, so
-// that none waits; frontend.InFlight bounds their number. Conf is for https upstreams
-// (roots, client certificate); nil is the system's. Connect bounds a connection's set-up;
-// 0 is DefaultConnectTimeout.
+// proxies from the environment. Each concurrent request has its own connection, so that
+// none waits; frontend.InFlight limits their number. conf is for https upstreams (roots,
+// client certificate); nil is the system's. connect is the timeout of a connection's
+// set-up; 0 is DefaultConnectTimeout.
 func NewTransport(conf *tls.Config, connect time.Duration) *http.Transport {
 	connect = cmp.Or(connect, DefaultConnectTimeout)
 	return &http.Transport{
@@ -43,20 +44,20 @@ func NewTransport(conf *tls.Config, connect time.Duration) *http.Transport {
 	}
 }
 
-// onward returns a request to the backend with these headers, without its body.
+// onward returns a request to the backend with the headers h and without a body.
 func (p *Proxy) onward(ctx context.Context, r *http.Request, query string, h http.Header) *http.Request {
 	to := frontend.Join(p.opt.Upstream, r.URL.Path, r.URL.EscapedPath(), query, r.URL.ForceQuery)
 	out := (&http.Request{Method: r.Method, URL: to, Header: h}).WithContext(ctx)
 	for _, name := range [...]string{"Idempotency-Key", "X-Idempotency-Key"} {
-		// The transport would send such a request again if its connection breaks. It
-		// looks for the name in canonical form only.
+		// net/http's transport retries requests with these headers if a connection
+		// breaks. It looks for their canonical names only.
 		if values, ok := out.Header[name]; ok {
 			delete(out.Header, name)
 			out.Header[strings.ToLower(name)] = values
 		}
 	}
 	if _, ok := r.Header["User-Agent"]; !ok {
-		out.Header["User-Agent"] = nil // or the transport adds one
+		out.Header["User-Agent"] = nil // otherwise the transport adds one
 	}
 	return out
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// maxRequests bounds the requests of one turn. Letta's own bound is 50 steps.
+// maxRequests is the maximum number of requests of one turn. Letta's own limit is 50
+// steps.
 const maxRequests = 200
 
 type turning struct {
@@ -28,21 +29,21 @@ type turning struct {
 	a    *gate.Admission
 	turn memproxy.Turn
 	on   *watchdog
-	// begun is set once the caller has received a status: a failure must then be
-	// reported in the stream. gone is set when the caller hung up: the turn is
-	// finished all the same, or the agent would wait for ever.
+	// begun is set once the caller has received a status; a later failure must be
+	// reported in the stream. gone is set when the caller disconnected; the turn is
+	// finished nevertheless, because the agent would wait for ever.
 	begun, gone bool
-	refused     bool // the caller has the backend's answer to a later request, an error
+	refused     bool // the caller received the backend's error answer to a later request
 	status      int
-	header      http.Header // of the first request's answer, if it was not streamed
+	header      http.Header // header of the first answer, if it was not streamed
 	agent       string      // the agent whose tools are locked
 	held        agentrun.Held
 	resumes     bool             // the agent's last turn was interrupted and had the same caller
-	streams     bool             // the last request's answer streamed
-	body        []byte           // of the last request's answer, if it was not streamed
+	streams     bool             // the last answer was streamed
+	body        []byte           // body of the last answer, if it was not streamed
 	kept        *agentrun.Stream // the recorded stream, if the backend can resume turns
 	seq         int64
-	ending      bool // the events that are sent are the last ones
+	ending      bool // the events being sent are the last ones
 }
 
 // locked forwards a request that changes or runs an agent's tools.
@@ -58,9 +59,9 @@ func (p *Proxy) locked(w *answerWriter, r *http.Request, a *gate.Admission, next
 	}
 }
 
-// toolsLocked sends an admitted request. If it changes an agent's tools, no turn of the
-// agent is in progress meanwhile: a tool that is added during a turn would write without
-// a pause. If it runs one of them, it is sent once it is known which one.
+// toolsLocked sends an admitted request. If the request changes an agent's tools, no turn
+// of the agent may be in progress: a tool that is added during a turn would write without
+// a pause. If it runs a tool, it is sent once it is known which one.
 func toolsLocked(ctx context.Context, p *Proxy, a *gate.Admission, next gate.Next, send func()) error {
 	agent, share := "", int64(agentrun.Shared)
 	probe, probes := next.(gate.Probe)
@@ -78,7 +79,7 @@ func toolsLocked(ctx context.Context, p *Proxy, a *gate.Admission, next gate.Nex
 	if err != nil {
 		return err
 	}
-	defer unlock() // a watch takes the lock for itself
+	defer unlock() // a watched run takes this lock itself
 	if probes {
 		if err := p.opt.Gate.Agents().Probe(ctx, a, probe); err != nil {
 			return err
@@ -130,8 +131,7 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 	p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, t.status, end)
 }
 
-// ungated refuses a run that cannot be gated, or forwards it if the rules admit
-// that.
+// ungated refuses a run that cannot be gated, or forwards it if the rules allow that.
 func (p *Proxy) ungated(w *answerWriter, r *http.Request, a *gate.Admission) {
 	if reply, refused := p.opt.Gate.Agents().Ungated(r.Context(), a); refused {
 		w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
@@ -182,7 +182,7 @@ func (t *turning) requests(ctx context.Context) error {
 			}
 		}
 		over, err := t.request(ctx)
-		looked := t.keep(ctx, err != nil, ruled) // also after an interrupted request: its calls may have run
+		looked := t.keep(ctx, err != nil, ruled) // also after an interrupted request, because its calls may have run
 		if err != nil || over {
 			return err
 		}
@@ -193,7 +193,7 @@ func (t *turning) requests(ctx context.Context) error {
 	return agentrun.ErrRequests
 }
 
-// ruledOn is the ruling on a call. One that another caller's turn left is declined: this
+// ruledOn rules on a call. It declines a call that another caller's turn left: this
 // turn's caller may have more authority, and the agent can make the call again.
 func (t *turning) ruledOn(ctx context.Context, call memproxy.ToolCall) *gate.Admission {
 	if call.Left && !t.resumes {
@@ -202,7 +202,7 @@ func (t *turning) ruledOn(ctx context.Context, call memproxy.ToolCall) *gate.Adm
 	return t.p.opt.Gate.Agents().Ask(ctx, t.a, call)
 }
 
-// request sends one request and reports whether the turn has ended.
+// request sends one request and reports whether the turn is over.
 func (t *turning) request(ctx context.Context) (over bool, err error) {
 	body, err := t.turn.Next()
 	if err != nil {
@@ -229,7 +229,7 @@ func (t *turning) request(ctx context.Context) (over bool, err error) {
 		if first {
 			return true, t.failed(ctx, resp)
 		}
-		// A conflict, which clients would try again, is memproxy's and not theirs.
+		// Clients retry on a conflict. This one is about memproxy's request, not theirs.
 		if !t.begun && resp.StatusCode != http.StatusConflict {
 			t.status = resp.StatusCode
 			if err = t.failed(ctx, resp); err != nil {
@@ -244,7 +244,7 @@ func (t *turning) request(ctx context.Context) (over bool, err error) {
 	return t.whole(ctx, resp)
 }
 
-// whole handles a request's JSON answer.
+// whole handles a JSON answer.
 func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) {
 	body, free, err := t.read(ctx, resp)
 	defer free()
@@ -265,8 +265,8 @@ func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) 
 	return true, t.end(ctx)
 }
 
-// read reads an answer within the lease. A request for which there is no room ends
-// the turn: the agent waits, and its next turn continues.
+// read reads an answer within the lease. If there is no room for it, the turn ends: the
+// agent waits, and its next turn continues.
 func (t *turning) read(ctx context.Context, resp *http.Response) (body []byte, free func(), err error) {
 	lease := t.w.lease
 	before := lease.Holds()
@@ -274,7 +274,7 @@ func (t *turning) read(ctx context.Context, resp *http.Response) (body []byte, f
 	return body, func() { lease.Keep(before) }, err
 }
 
-// failed passes on a backend's refusal to run the agent.
+// failed returns a backend's refusal to run the agent.
 func (t *turning) failed(ctx context.Context, resp *http.Response) error {
 	body, free, err := t.read(ctx, resp)
 	defer free()
@@ -286,8 +286,8 @@ func (t *turning) failed(ctx context.Context, resp *http.Response) error {
 	return nil
 }
 
-// piece sends an answer of the run, with the original body for comparison, after
-// the gate has filtered it.
+// piece sends an answer of the run after the gate has filtered it; body is the original,
+// for comparison.
 func (t *turning) piece(ctx context.Context, answer, body []byte) {
 	got := t.p.opt.Gate.Piece(ctx, t.a, memproxy.Reply{Status: t.status, Header: memproxy.Header(t.header), Body: answer})
 	if got.Status != t.status {
@@ -346,13 +346,13 @@ func (t *turning) note(events [][]byte) {
 	case t.ending || seq == t.seq && !said:
 		seq = 0
 	case seq == t.seq: // a keep-alive event repeats the last number, and is replayed with that event
-	case len(events) > 0: // withheld events are numbered when they are sent
+	case len(events) > 0: // withheld events get their number when they are sent
 		t.seq = seq
 	}
 	t.kept.Note(turn, seq, events)
 }
 
-// pass sends events without unclaimed members.
+// pass sends events without their unclaimed members.
 func (t *turning) pass(ctx context.Context, events [][]byte) {
 	for i, e := range events {
 		events[i] = t.p.opt.Gate.Event(ctx, t.a, e)
@@ -360,7 +360,7 @@ func (t *turning) pass(ctx context.Context, events [][]byte) {
 	t.send(events)
 }
 
-// send writes events to a caller that may have disconnected.
+// send writes events. The caller may have disconnected.
 func (t *turning) send(events [][]byte) {
 	t.note(events)
 	if t.gone || len(events) == 0 {
