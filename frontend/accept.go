@@ -9,33 +9,32 @@ import (
 	"time"
 )
 
-// Bounds of newcomers to a full listener.
+// Limits of the queue of a full listener.
 const (
-	// maxWaiting bounds the connections that wait for a place. They cost a file
-	// descriptor each, and no more than that.
+	// maxWaiting limits the connections that wait for a slot. Each costs one file
+	// descriptor, and no more.
 	maxWaiting = 16 << 10
-	// spareFiles are the file descriptors that are left for everything else.
+	// spareFiles is the number of file descriptors left for everything else.
 	spareFiles = 2048
 	// waitMost is how long a connection waits.
 	waitMost = 10 * time.Second
-	// evictEach is the average time between two connections that are closed for others,
-	// and evictBurst how many may be closed at once.
+	// evictEach is the average interval between two connections that are closed to make
+	// room, and evictBurst how many may be closed at once (token bucket).
 	evictEach  = time.Millisecond
 	evictBurst = 64
 )
 
-// queue are connections that wait for a place in a full listener. The newest gets
-// the next place: clients that flood a listener fill the queue and wait there
-// instead of reconnecting, and a client that connects once is served at once. Only
-// Accept uses it.
+// queue has the connections that wait for a slot in a full listener. It is last in, first
+// out: clients that flood a listener fill the queue and wait there instead of
+// reconnecting, and a client that connects once is served at once. Only Accept uses it.
 type queue struct {
 	most    int
 	waiting list.List // of *Conn, newest first
-	evicts  time.Time // when a connection may next be closed for another
+	evicts  time.Time // when the next connection may be closed to make room
 }
 
 // queueFor returns the queue of a listener with a limit of connections. Without spare
-// file descriptors there is no queue, and connections without a place are closed.
+// file descriptors there is no queue, and connections without a slot are closed.
 func queueFor(ln net.Listener, connections int) queue {
 	if _, ok := ln.(interface{ SetDeadline(time.Time) error }); !ok {
 		return queue{} // without a deadline, Accept would not return to the waiting connections
@@ -80,18 +79,18 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// until bounds the wait for the next connection while others wait for a place.
+// until limits the wait for the next connection while others wait for a slot.
 func (l *Listener) until(now time.Time) {
 	var deadline time.Time
 	if l.queue.waiting.Len() > 0 {
 		deadline = now.Add(evictEach)
 	}
 	if timed, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
-		_ = timed.SetDeadline(deadline) // an error of a closed listener is also returned by Accept
+		_ = timed.SetDeadline(deadline) // Accept also returns the error of a closed listener
 	}
 }
 
-// next returns the newest waiting connection, if there is a place for it.
+// next returns the newest waiting connection, if there is a slot for it.
 func (l *Listener) next(now time.Time) *Conn {
 	q := &l.queue
 	for e := q.waiting.Back(); e != nil && now.Sub(e.Value.(*Conn).came) > waitMost; e = q.waiting.Back() {
@@ -104,7 +103,8 @@ func (l *Listener) next(now time.Time) *Conn {
 	return q.waiting.Remove(e).(*Conn)
 }
 
-// enters gives a connection a place if there is one, or if another can be closed.
+// enters gives a connection a slot, if one is free or can be freed by closing another
+// connection.
 func (l *Listener) enters(c *Conn, now time.Time) bool {
 	evict := !l.conns.keep && !l.queue.evicts.After(now)
 	ok, over := l.conns.admit(c, evict)
@@ -113,7 +113,7 @@ func (l *Listener) enters(c *Conn, now time.Time) bool {
 			l.queue.evicts = early
 		}
 		l.queue.evicts = l.queue.evicts.Add(evictEach)
-		_ = over.Conn.Close() // it is not counted any more
+		_ = over.Conn.Close() // it is no longer counted
 	}
 	return ok
 }
@@ -125,7 +125,7 @@ func (l *Listener) turnAway(e *list.Element) {
 	l.conns.refused++
 	l.conns.mu.Unlock()
 	if t, is := c.Conn.(*net.TCPConn); is {
-		_ = t.SetLinger(0) // reset, so that the kernel keeps no state of it
+		_ = t.SetLinger(0) // reset, so that the kernel keeps no state for the connection
 	}
 	_ = c.Conn.Close()
 }

@@ -15,14 +15,15 @@ import (
 )
 
 var (
-	// ErrTooLarge reports that an answer is over the limit.
+	// ErrTooLarge means that an answer exceeds the limit.
 	ErrTooLarge = errors.New("answer over the limit")
-	// ErrEncoded reports that an answer is encoded and cannot be decoded.
+	// ErrEncoded means that an answer is encoded although identity was requested, and
+	// cannot be decoded.
 	ErrEncoded = errors.New("identity was asked for")
 )
 
-// Unreadable returns why an answer that arrived could not be read, for the client; nil
-// if it did not arrive.
+// Unreadable returns the reason, for the client, why an answer that arrived could not be
+// read. It is nil if no answer arrived.
 func Unreadable(err error, limit int64) *memproxy.Malformed {
 	flaw := &memproxy.Malformed{Code: memproxy.UpstreamMalformed, Status: http.StatusBadGateway}
 	switch {
@@ -39,8 +40,8 @@ func Unreadable(err error, limit int64) *memproxy.Malformed {
 	return flaw
 }
 
-// MaxPublic bounds the answers of public routes that are read, such as a server's
-// status or a key's owner.
+// MaxPublic is the maximum size, in bytes, of an answer of a public route that memproxy
+// reads, such as a server's status or the owner of a key.
 const MaxPublic = 256 << 10
 
 // Asks returns the method of the upstream request. A HEAD whose answer would be
@@ -53,10 +54,10 @@ func Asks(method string, a *gate.Admission) string {
 	return method
 }
 
-// ReadAnswer reads an answer whole, up to limit bytes. It reserves the announced length
-// at once: answers that hold a part and wait for the rest would wait for each other. An
+// ReadAnswer reads a whole answer of up to limit bytes. It reserves the announced length
+// at once, because answers that each hold a part and wait for the rest would deadlock. An
 // answer of unknown length grows (see ReadGrown). Some servers compress although identity
-// was requested: the answer is then decompressed, and decoded is true.
+// was requested; the answer is then decompressed, and decoded is true.
 func ReadAnswer(resp *http.Response, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
 	if compressed(resp.Header) {
 		return decode(resp.Body, resp.Header, limit, reserve)
@@ -99,8 +100,8 @@ func decode(src io.Reader, h http.Header, limit int64, reserve func(int64) error
 	return body, true, nil
 }
 
-// encodingOf is an answer's Content-Encoding. Several headers are one list (RFC 9110,
-// section 5.3), as clients read them.
+// encodingOf returns an answer's Content-Encoding. Several headers form one list, as
+// clients read them (RFC 9110, section 5.3).
 func encodingOf(h http.Header) string { return strings.Join(h["Content-Encoding"], ",") }
 
 func compressed(h http.Header) bool {
@@ -108,7 +109,7 @@ func compressed(h http.Header) bool {
 	return encoding != "" && !strings.EqualFold(encoding, "identity")
 }
 
-// Inflate decompresses an answer. An unrequested encoding that memproxy cannot
+// Inflate decompresses an answer. An encoding that memproxy did not request and cannot
 // decode is an error: an answer that cannot be read cannot be filtered.
 func Inflate(src io.Reader, h http.Header) (io.Reader, error) {
 	switch encoding := encodingOf(h); {
@@ -124,14 +125,15 @@ func Inflate(src io.Reader, h http.Header) (io.Reader, error) {
 	return zr, nil
 }
 
-// Failed is the reply for a backend's error of which only the status is shown.
+// Failed returns the reply for a backend's error of which the client sees the status
+// only.
 func Failed(status int) memproxy.Reply {
-	body, _ := json.Marshal(map[string]string{"detail": fmt.Sprintf("the backend answered %d", status)}) // strings can be encoded
+	body, _ := json.Marshal(map[string]string{"detail": fmt.Sprintf("the backend answered %d", status)}) // cannot fail for strings
 	return memproxy.Reply{Status: status, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: body}
 }
 
-// Gone is the reply if a backend did not answer, or its answer cannot be read, and
-// there is no admission whose adapter could refuse.
+// Gone returns the reply for a backend that did not answer, or whose answer cannot be
+// read, when there is no admission whose adapter could format the refusal.
 func Gone() memproxy.Reply {
 	return memproxy.Reply{
 		Status: http.StatusBadGateway, Header: memproxy.Header{"Content-Type": {"application/json"}},
@@ -139,23 +141,23 @@ func Gone() memproxy.Reply {
 	}
 }
 
-// firstBuffer is the initial size of a request's body, in bytes, whatever its announced
-// length: its sender is not known yet.
+// firstBuffer is the initial buffer size for a request's body, in bytes, whatever its
+// announced length, because the sender is not authenticated yet.
 const firstBuffer = 4 << 10
 
-// ReadGrown reads src to its end, up to limit bytes. The buffer grows with the data
-// received, at most to twice its size, and never by the announced length:
-// announced, or -1, only bounds the growth. Reserve, if set, is called before each
+// ReadGrown reads src to its end, up to limit bytes. The buffer grows with the received
+// data, at most to twice its size, and is never allocated by the announced length;
+// announced, or -1, only limits the growth. reserve, if not nil, is called before each
 // growth with the number of additional bytes, and its error ends the reading.
 //
-// With ErrTooLarge it also returns the bytes read so far, more than limit of them.
+// With ErrTooLarge it also returns the bytes read so far, which are more than limit.
 func ReadGrown(src io.Reader, announced, limit int64, reserve func(n int64) error) ([]byte, error) {
 	return readGrown(src, firstBuffer, announced, limit, reserve)
 }
 
 func readGrown(src io.Reader, size, announced, limit int64, reserve func(n int64) error) ([]byte, error) {
 	if announced >= 0 {
-		size = min(size, announced+1) // one more, to reach the end without growing
+		size = min(size, announced+1) // one more byte, to detect the end without growing
 	}
 	if reserve == nil {
 		reserve = func(int64) error { return nil }

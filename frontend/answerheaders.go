@@ -9,18 +9,18 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// answering are the headers of answers that are passed on to clients, folded.
-// Other headers have no claim. The list has headers for
+// answering lists the headers of answers that are returned to clients, in lower case.
+// Every other header is unclaimed. The list has headers for
 //
-//   - the type and length of the body, which are dropped if it changes;
+//   - the type and length of the body, which are dropped if the body changes;
 //   - caching;
 //   - retries by clients;
 //   - support requests: the backend's ids of the request;
 //   - what a browser may do with the answer.
 //
 // Some headers of backends are left out on purpose: Set-Cookie, because the session
-// belongs to the credential that memproxy presents; Link and X-Total-Count, which
-// follow from unfiltered memories and bypass memproxy; ETag and Last-Modified, which
+// belongs to the credential that memproxy presents; Link and X-Total-Count, which are
+// computed from unfiltered memories or bypass memproxy; ETag and Last-Modified, which
 // reveal changes that the caller cannot see; Content-Location and Refresh, which lead
 // elsewhere; Server-Timing, which reveals how much was searched; Accept-Ranges and
 // Content-Range, because memproxy never requests a part of an answer.
@@ -37,8 +37,8 @@ var (
 	answeringWith = [...]string{"access-control-", "ratelimit-", "x-ratelimit-"}
 )
 
-// naming are the headers with an id of the request, or the time of a retry. A value
-// that reads like a sentence is neither.
+// naming lists the headers that have an id of the request or the time of a retry. A value
+// that reads like a sentence is neither, and is dropped.
 var naming = [...]string{
 	"retry-after", "retry-after-ms", "x-should-retry", "x-request-id", "request-id", "x-correlation-id", "x-trace-id", "traceparent", "cf-ray", "x-upload-result",
 }
@@ -49,21 +49,21 @@ var expected = [...]string{
 	"server", "x-envoy-upstream-service-time", "etag", "last-modified", "accept-ranges", "alt-svc", "via", "x-powered-by", "server-timing", "nel", "report-to", "strict-transport-security",
 }
 
-// maxAnswering bounds a header's value, in bytes.
+// maxAnswering is the maximum length of a header's value, in bytes.
 const maxAnswering = 1024
 
-// Others decides about the unclaimed headers of an answer, by their names: it reports
-// whether they pass.
+// Others decides on the unclaimed headers of an answer, by their names. It reports
+// whether they are returned to the client.
 type Others func(names []string) (pass bool)
 
-// CopyResponseHeaders copies the headers of an answer to the client. Others may be nil: headers
-// without a claim are then dropped.
+// CopyResponseHeaders copies the headers of an answer to the client's answer. If others
+// is nil, unclaimed headers are dropped.
 func CopyResponseHeaders(dst, src http.Header, others Others) {
 	listed := connection(src)
 	var rest, told []string
 	for name, values := range src {
 		switch {
-		// Alt-Svc would lead clients to the backend past memproxy.
+		// Alt-Svc would lead clients around memproxy to the backend.
 		case own(name), ends(name, listed), name == "Alt-Svc":
 		case answers(name, values):
 			dst[name] = values
@@ -102,15 +102,15 @@ func plainValue(v string) bool {
 	return err == nil || memproxy.Inert(v) == v
 }
 
-// leadsBack reports whether a redirect resolves against the URL that the client
-// requested, and so leads back to memproxy.
+// leadsBack reports whether a redirect is relative to the URL that the client requested,
+// and therefore leads to memproxy.
 func leadsBack(location string) bool {
 	u, err := url.Parse(location)
 	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.ContainsAny(location, "\\\t\r\n") && !strings.HasPrefix(location, "//")
 }
 
-// Uncached marks an answer as not cacheable. It was filtered for one caller, or
-// refused to it, whatever the backend says about its caching.
+// Uncached marks an answer as not cacheable, whatever the backend says: it was filtered
+// for one caller, or is a refusal to that caller.
 func Uncached(h http.Header) {
 	for name := range h {
 		if cachingHeader(name) {

@@ -20,10 +20,10 @@ import (
 
 // Defaults of Backend.
 const (
-	// DefaultMaxBody fits the largest batch that the hosted Mem0 API takes
+	// DefaultMaxBody has room for the largest batch that the hosted Mem0 API accepts
 	// (1,000 memories) at 1 KiB each.
 	DefaultMaxBody = 1 << 20
-	// DefaultMaxAnswer bounds an answer that must be read before it is passed on.
+	// DefaultMaxAnswer limits an answer that must be read before it is returned.
 	DefaultMaxAnswer = 16 << 20
 )
 
@@ -35,25 +35,26 @@ type Backend struct {
 	Upstream *url.URL
 	// Credential replaces the client's backend credential, if set.
 	Credential *Credential
-	// Passthrough are patterns "METHOD /path/*" of routes that the adapter does not
-	// know and that touch no memory.
+	// Passthrough are patterns "METHOD /path/*" of routes that the adapter does not know
+	// and that access no memory.
 	Passthrough []string
-	// MaxBody bounds a request's body and MaxAnswer an answer that is read as a whole,
+	// MaxBody limits a request's body, and MaxAnswer an answer that is read as a whole,
 	// in bytes. Envoy's own buffers must be at least as large.
 	MaxBody, MaxAnswer int64
-	// InFlight bounds the bytes of bodies and answers in memory. Nil: not bounded.
+	// InFlight limits the bytes of bodies and answers in memory. If it is nil, there is
+	// no limit.
 	InFlight *InFlight
-	// Ungated is how runs that cannot be gated call by call are treated.
+	// Ungated is the treatment of runs whose tool calls cannot be gated individually.
 	Ungated gate.Ungated
 	// Tenant is the only tenant with memories in the backend, or "".
 	Tenant string
-	// SideTimeout is gate.Backend's.
+	// SideTimeout is the same as in gate.Backend.
 	SideTimeout time.Duration
-	// Observe receives the route, kind, verdict, status and duration of every request.
-	// Nil: not called.
+	// Observe is called with the route, kind, verdict, status and duration of every
+	// request, if it is not nil.
 	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
 
-	patterns Patterns // of Passthrough
+	patterns Patterns // compiled from Passthrough
 }
 
 // Complete sets the defaults.
@@ -74,9 +75,9 @@ func (b *Backend) Complete() (err error) {
 func (b *Backend) Classify(h Head) Class { return Classify(b.Adapter, b.patterns, h) }
 
 // Admitted returns the headers with which an admitted request is forwarded, without those
-// that name what the caller may not see. In shadow
-// mode a caller that is not identified keeps its own credential, as without memproxy: it
-// may be the backend's, and the backend refuses any other.
+// that name what the caller may not see. In shadow mode an unidentified caller keeps its
+// own credential, as it would without memproxy: it may be the backend's, and the backend
+// rejects every other.
 func (b *Backend) Admitted(h http.Header, a *gate.Admission) http.Header {
 	if a.Principal.ID == "" && a.Shadow() {
 		return forwarded(h, a.Inspect)
@@ -86,8 +87,9 @@ func (b *Backend) Admitted(h http.Header, a *gate.Admission) http.Header {
 	return out
 }
 
-// RequestHeaders returns the headers with which a request is forwarded, with the backend's
-// credential if the caller is known. Plain asks for an answer without compression.
+// RequestHeaders returns the headers with which a request is forwarded, with the
+// backend's credential if the caller is known. plain requests an answer without
+// compression.
 func (b *Backend) RequestHeaders(h http.Header, plain, known bool) http.Header {
 	out := forwarded(h, plain)
 	if known {
@@ -107,16 +109,16 @@ func forwarded(h http.Header, plain bool) http.Header {
 	return out
 }
 
-// ForGate returns the gate's view of the backend. Fetch sends its side requests.
+// ForGate returns the gate's view of the backend. fetch sends its side requests.
 func (b *Backend) ForGate(fetch gate.Fetcher) gate.Backend {
 	return gate.Backend{Name: b.Name, Adapter: b.Adapter, Fetch: fetch, Ungated: b.Ungated, Lends: b.Credential != nil, Tenant: b.Tenant, SideTimeout: b.SideTimeout}
 }
 
 // Runtime is a listener's clock, tracer and log.
 type Runtime struct {
-	// Clock measures durations and ages. Default time.Now.
+	// Clock measures durations and ages. The default is time.Now.
 	Clock func() time.Time
-	// After waits between polls of the backend. Default time.After.
+	// After waits between polls of the backend. The default is time.After.
 	After      func(time.Duration) <-chan time.Time
 	Tracer     trace.Tracer
 	Propagator propagation.TextMapPropagator

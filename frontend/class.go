@@ -13,40 +13,39 @@ import (
 // Handling is how much of a request is read and ruled on.
 type Handling uint8
 
-// The kinds of handling, in decreasing order.
+// The kinds of handling, from the most thorough to the least.
 const (
 	// Gated requests are read as a whole and ruled on, and so are their answers.
 	Gated Handling = iota
-	// Passed requests touch no memory: the caller is identified, and the request is
-	// ruled on, recorded and streamed both ways.
+	// Passed requests access no memory. The caller is identified, and the request is
+	// ruled on, recorded and streamed in both directions.
 	Passed
-	// Open requests are public, and without a body: the caller is not identified,
-	// and nothing is recorded.
+	// Open requests are public and have no body. The caller is not identified, and
+	// nothing is recorded.
 	Open
-	// Preflight requests are CORS preflights. Neither they nor their answers have a
-	// body.
+	// Preflight requests are CORS preflights. The request and the answer have no body.
 	Preflight
 )
 
 // Class is how a request is handled, as determined by its head.
 type Class struct {
-	// the route's name, for spans and metrics
+	// Name is the name of the route for spans and metrics.
 	Name  string
 	Route memproxy.Route
 	// Known is set if the adapter has a row for the route.
 	Known    bool
 	Handling Handling
-	// Fields is set if the body must be read before a Passed request is forwarded,
+	// Fields is set if the body of a Passed request must be read before it is forwarded,
 	// because its fields can override the method.
 	Fields bool
-	// Flaw is set if the method or protocol of the request is not allowed: it is
-	// refused and recorded on every route, in shadow mode as well.
+	// Flaw is set if the method or protocol of the request is not allowed. The request is
+	// then refused and recorded on every route, in shadow mode as well.
 	Flaw *memproxy.Malformed
 }
 
 // Head is the input of Classify.
 type Head struct {
-	// Request has the Forwardable headers, Sent all of them.
+	// Request has the Forwardable headers only; Sent has all of them.
 	memproxy.Request
 	Sent memproxy.Header
 	// Body is set if a body follows or may follow.
@@ -88,12 +87,11 @@ func (c *Class) Ruled() bool { return c.Handling == Gated || c.Handling == Passe
 // Whole reports whether the body is read before the gate rules.
 func (c *Class) Whole() bool { return c.Handling == Gated || c.Fields }
 
-// crossing are the methods that routes may have.
+// crossing lists the methods that routes may have.
 var crossing = [...]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
-// protocol refuses requests outside of the protocol that is ruled on: a method
-// without routes, a protocol upgrade, an override of the method in the request
-// line.
+// protocol refuses requests whose meaning the gate would not see: a method without
+// routes, a protocol upgrade, or a method override in the request line.
 func protocol(h Head) *memproxy.Malformed {
 	if !slices.Contains(crossing[:], h.Method) {
 		return barred(http.StatusMethodNotAllowed, "this method does not cross memproxy")
@@ -101,7 +99,7 @@ func protocol(h Head) *memproxy.Malformed {
 	for _, v := range h.Sent["Upgrade"] {
 		for name := range strings.SplitSeq(v, ",") {
 			// A server may ignore an offer (RFC 9110, section 7.8), and some clients
-			// offer h2c with every first request. The header is not forwarded.
+			// offer h2c in every first request. The header is not forwarded.
 			if name = strings.TrimSpace(name); name != "" && !strings.EqualFold(name, "h2c") {
 				return barred(http.StatusBadRequest, "the protocol cannot be changed on this connection")
 			}
@@ -120,18 +118,18 @@ func protocol(h Head) *memproxy.Malformed {
 	if strings.Contains(h.Query, "#") {
 		return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Pointer: "query", Detail: "a # in the request line is not accepted, as some servers end the query there: write %23"}
 	}
-	_, params, _ := strings.Cut(h.EscapedPath, ";") // parameters of the path's segments
+	_, params, _ := strings.Cut(h.EscapedPath, ";") // parameters of path segments
 	if queryOverrides(h.Query) || queryOverrides(strings.ReplaceAll(params, "/", "&")) {
 		return barred(http.StatusBadRequest, "a parameter that overrides the method is not accepted")
 	}
 	return nil
 }
 
-// commanding are prefixes of the headers by which a client that Envoy counts as
-// internal makes its router repeat a request, change its timeouts or send it elsewhere,
-// after it was ruled on. An external processor cannot remove them reliably: Envoy
-// ignores that unless its configuration allows it (mutation_rules). An Envoy in front
-// of the client's own obeys them before it removes them.
+// commanding lists prefixes of headers with which a client that Envoy considers internal
+// can make Envoy's router repeat a request, change its timeouts or send it elsewhere,
+// after it was ruled on. An external processor cannot remove these headers reliably:
+// Envoy ignores the removal unless its configuration allows it (mutation_rules). Another
+// Envoy in front obeys them before it removes them.
 var commanding = [...]string{
 	"x-envoy-retry-", "x-envoy-retriable-", "x-envoy-max-retries", "x-envoy-hedge-", "x-envoy-upstream-", "x-envoy-original-dst-",
 }
@@ -141,13 +139,13 @@ func barred(status int, detail string) *memproxy.Malformed {
 }
 
 // overrides reports whether frameworks use a header to override the method. Neither
-// backend has a header with such a word in it.
+// backend has a header that contains such a word.
 func overrides(name string) bool {
 	return holds(name, "method") || word(name, "verb", "http-action") || holds(name, "http-verb")
 }
 
-// queryOverrides reports whether a query has an overriding parameter, in any
-// spelling. Ordinary parameters that merely contain the word are allowed.
+// queryOverrides reports whether a query has a parameter that overrides the method, in
+// any spelling. Ordinary parameters that merely contain the word are allowed.
 func queryOverrides(query string) bool {
 	if query == "" {
 		return false
@@ -161,7 +159,7 @@ func queryOverrides(query string) bool {
 	return false
 }
 
-// unescaped decodes percent-encoding as often as a server might.
+// unescaped decodes percent-encoding as many times as a server might.
 func unescaped(name string) string {
 	for range 3 {
 		next, err := url.QueryUnescape(name)
@@ -174,8 +172,7 @@ func unescaped(name string) string {
 }
 
 // OverridingField reports whether frameworks use a query parameter, form field or
-// document member of this name to override the method, however its words are
-// joined.
+// document member of this name to override the method, however its words are joined.
 func OverridingField(name string) bool {
 	folded := strings.Map(func(c rune) rune {
 		switch {
@@ -188,7 +185,8 @@ func OverridingField(name string) bool {
 	}, name)
 	switch {
 	case folded == "method":
-		// Only with a prefix such as "_": "method" alone may be anything.
+		// Only with a prefix such as "_": a field called just "method" can have any
+		// meaning.
 		return strings.TrimSpace(name[:strings.IndexAny(name, "mM")]) != ""
 	case folded == "xmethod", folded == "httpverb", folded == "xverb", folded == "xhttpverb", folded == "httpaction", folded == "xhttpaction":
 		return true
@@ -198,8 +196,8 @@ func OverridingField(name string) bool {
 	return strings.Contains(folded, "verboverride")
 }
 
-// preflight reports whether a request is a CORS preflight (Fetch standard). It has
-// no credential and no content.
+// preflight reports whether a request is a CORS preflight (Fetch standard), which has no
+// credentials and no body.
 func preflight(h Head) bool {
 	return h.Method == http.MethodOptions && !h.Body && h.Header.Get("Origin") != "" && h.Header.Get("Access-Control-Request-Method") != ""
 }
@@ -215,8 +213,9 @@ func asksOfSomething(adapter gate.Adapter, passthrough Patterns, h Head) bool {
 	return known || listed(adapter, passthrough, asked)
 }
 
-// listed reports whether passthrough has a request. One that is a route of the adapter
-// with other slashes does not pass: servers that ignore them take it for that route.
+// listed reports whether the passthrough entries match a request. A path that differs
+// from a route of the adapter in its slashes only is never matched, because servers that
+// ignore such slashes would serve that route.
 func listed(adapter gate.Adapter, passthrough Patterns, req memproxy.Request) bool {
 	_, meant := gate.Meant(adapter, req)
 	return !meant && passthrough.Match(req.Method, req.EscapedPath)

@@ -11,28 +11,28 @@ import (
 // DefaultConnections is the default of ListenOptions.Connections.
 const DefaultConnections = 2048
 
-// conns are a listener's connections. When there are too many, one is closed for a
-// new one: the oldest of those without a caller, even if it is in use, and
-// otherwise the one that has been idle for longest. A connection is a caller's once
-// that caller was accepted on it, within the caller's share of the address;
-// connections beyond the share count as without a caller. So neither a flood of
-// connections, nor slow requests, nor those of another caller keep an ordinary
-// client out, not even one at the same address.
+// conns has the connections of a listener. If the listener is full, one is closed for a
+// new one: the oldest of those without a caller, even if it is in use, else the one that
+// has been idle for the longest time. A connection belongs to a caller once that caller
+// was accepted on it, up to the caller's share of the address; connections beyond the
+// share count as without a caller. So an ordinary client is not kept out by a flood of
+// connections, by slow requests, or by the connections of another caller, not even at the
+// same address.
 type conns struct {
 	most, mostPeer, share int
-	keep                  bool // connections are not reported as used, and none is closed for another
+	keep                  bool // connections are not attributed to callers, and none is closed for a new one
 
 	mu      sync.Mutex
 	n       int
 	peers   map[string]*peerConns
-	callers map[party]int64  // connections within their shares
+	callers map[party]int64  // number of connections within the shares, by caller
 	open    map[string]*Conn // by the client's address and port
 	ranks   ranks
 	refused int64
 	evicted int64
 }
 
-// ranks are the connections that may be closed for new ones, by age.
+// ranks has the connections that may be closed for new ones, by age.
 type ranks struct {
 	nobodys, idle list.List // of *Conn
 }
@@ -42,8 +42,8 @@ type peerConns struct {
 	ranks ranks
 }
 
-// admit counts a new connection, if there is room. Over is a connection to close for
-// it, or nil; without evict none is closed.
+// admit counts a new connection, if there is room. over is a connection to close for it,
+// or nil; without evict none is closed.
 func (cs *conns) admit(c *Conn, evict bool) (ok bool, over *Conn) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -65,7 +65,7 @@ func (cs *conns) admit(c *Conn, evict bool) (ok bool, over *Conn) {
 		cs.evicted++
 		cs.drop(over)
 	}
-	cs.peers[c.peer] = p // dropping may have removed it
+	cs.peers[c.peer] = p // drop may have removed the entry
 	cs.open[c.remote] = c
 	cs.n++
 	p.n++
@@ -107,7 +107,7 @@ func (cs *conns) leave(c *Conn) {
 	}
 }
 
-// drop stops counting a connection, if it is counted; the lock is held.
+// drop stops counting a connection. cs.mu is held.
 func (cs *conns) drop(c *Conn) {
 	if !c.counted {
 		return
@@ -123,8 +123,8 @@ func (cs *conns) drop(c *Conn) {
 	}
 }
 
-// Accepted reports that the connection from remote, an address with its port, has a
-// request of an accepted caller.
+// Accepted reports that the connection from remote (address and port) has a request of an
+// accepted caller.
 func (l *Listener) Accepted(remote, caller string) {
 	cs := &l.conns
 	cs.mu.Lock()
@@ -168,8 +168,8 @@ func (l *Listener) State(nc net.Conn, s http.ConnState) {
 	}
 }
 
-// Turned returns how many connections were refused, and how many were closed for
-// another, since the start.
+// Turned returns how many connections were refused, and how many were closed for a new
+// one, since the start.
 func (l *Listener) Turned() (refused, evicted int64) {
 	l.conns.mu.Lock()
 	defer l.conns.mu.Unlock()

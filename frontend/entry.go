@@ -14,28 +14,28 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// Entry passes one request into the gate, in the same order for both listeners: the caller
-// is identified (Identify) and counted (Enter) before a body is read and checked
-// (Read); then the request is ruled on (Admit).
+// Entry passes one request to the gate, in the same order for both listeners: the caller
+// is identified (Identify) and its concurrent requests are counted (Enter) before a body
+// is read; then the body is checked (Read), and the request is ruled on (Admit).
 type Entry struct {
 	Gate  *gate.Gate
 	Log   *slog.Logger
 	Lease *Lease
 	Class Class
-	// Call is the call as far as the head of the request determines it. Identify
-	// adds the caller.
+	// Call is the call as known from the head of the request. Identify adds the caller.
 	Call gate.Call
 }
 
-// Identify identifies the caller, and reports whether the body should be read: see
+// Identify identifies the caller and reports whether the body should be read; see
 // Gate.Identify.
 func (e *Entry) Identify(ctx context.Context) bool {
 	e.Call.Passed = e.Class.Handling == Passed
 	return e.Gate.Identify(ctx, &e.Call)
 }
 
-// Enter counts an identified call among the concurrent requests, and its side
-// requests as its caller's. If the caller has too many, the call is refused.
+// Enter counts an identified call as one of its caller's concurrent requests, and
+// attributes its side requests to the caller. If the caller has too many, Enter makes the
+// gate refuse the call.
 func (e *Entry) Enter(ctx context.Context) (entered bool) {
 	caller, tenant := e.Call.Caller()
 	if e.Lease.Enter(ctx, caller, tenant) != nil {
@@ -48,14 +48,14 @@ func (e *Entry) Enter(ctx context.Context) (entered bool) {
 	return true
 }
 
-// Read checks a body: see Class.Body.
+// Read checks a body; see Class.Body.
 func (e *Entry) Read(body []byte) {
 	if e.Class.Flaw == nil {
 		e.Class.Flaw = e.Class.Body(e.Call.Request, body)
 	}
 }
 
-// GateCall returns the call for the gate. Flaw is the body's flaw.
+// GateCall returns the call for the gate. flaw is the flaw of the body.
 func (e *Entry) GateCall(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	call := e.Call
 	req, wishes, wrong := ReadWishes(call.Request)
@@ -70,7 +70,7 @@ func (e *Entry) GateCall(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	return &call
 }
 
-// Admit has the gate rule on the request, and then releases the working memory.
+// Admit lets the gate rule on the request, and then releases the working memory.
 func (e *Entry) Admit(ctx context.Context, body []byte, flaw *memproxy.Malformed) *gate.Admission {
 	a := e.Gate.Admit(ctx, e.GateCall(body, flaw))
 	e.Lease.Done()
@@ -78,8 +78,8 @@ func (e *Entry) Admit(ctx context.Context, body []byte, flaw *memproxy.Malformed
 	return a
 }
 
-// Refuse returns the refusal of a request whose body did not arrive whole: half a body
-// cannot be forwarded, even in shadow mode.
+// Refuse returns the refusal of a request whose body did not arrive completely. An
+// incomplete body cannot be forwarded, even in shadow mode.
 func (e *Entry) Refuse(a *gate.Admission, unread *memproxy.Malformed) memproxy.Reply {
 	d := a.Decision
 	d.Refuse(unread.Status, d.Reasons...)
@@ -87,12 +87,11 @@ func (e *Entry) Refuse(a *gate.Admission, unread *memproxy.Malformed) memproxy.R
 }
 
 // End records the result of a request in its span, and returns the verdict for its
-// metrics. The admission is nil if the gate did not rule, the status 0 if none was
-// sent.
+// metrics. a is nil if the gate did not rule, and status is 0 if none was sent.
 func (e *Entry) End(span trace.Span, a *gate.Admission, method string, status int) (verdict string) {
 	verdict = "pass"
 	if a != nil {
-		verdict = a.Shown().Verdict.String() // as the header has it
+		verdict = a.Shown().Verdict.String() // as the decision header shows it
 	}
 	if !span.IsRecording() {
 		return verdict
@@ -114,7 +113,7 @@ func (e *Entry) End(span trace.Span, a *gate.Admission, method string, status in
 
 // LogDecision logs the decision on a request.
 func LogDecision(ctx context.Context, log *slog.Logger, backend string, a *gate.Admission) {
-	if a.Flooded || !log.Enabled(ctx, slog.LevelInfo) { // a summary line counts what is flooded
+	if a.Flooded || !log.Enabled(ctx, slog.LevelInfo) { // floods are summarised in one line
 		return
 	}
 	d := &a.Decision

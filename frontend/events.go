@@ -8,26 +8,27 @@ import (
 	"strings"
 )
 
-// EventStream reports whether an answer is a stream of server-sent events, by
-// its media type.
+// EventStream reports whether an answer is a stream of server-sent events, by its media
+// type.
 func EventStream(h http.Header) bool {
 	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
 }
 
 // Events splits a stream of server-sent events (WHATWG HTML, section 9.2) at the blank
-// lines between them, in whatever pieces it arrives. The zero value is unbounded.
+// lines between them, however the stream is cut into pieces. The zero value has no size
+// limit.
 type Events struct {
-	// Max bounds one event, in bytes; 0: unbounded.
+	// Max is the maximum size of one event in bytes; 0 is no limit.
 	Max int64
 
 	buf  []byte
-	line int // start of the incomplete line
-	seen int // offset up to which no line ends
+	line int // offset in buf of the incomplete line
+	seen int // offset in buf up to which no line ends
 }
 
-// Feed takes the next bytes of the stream and returns the complete events, each
-// with the blank line that ends it, unchanged. The slices are the caller's.
+// Feed takes the next bytes of the stream and returns the complete events, each unchanged
+// and with the blank line that ends it. The caller owns the slices.
 func (e *Events) Feed(b []byte) (events [][]byte, err error) {
 	e.buf = append(e.buf, b...)
 	for {
@@ -44,7 +45,7 @@ func (e *Events) Feed(b []byte) (events [][]byte, err error) {
 		case !blank:
 			e.line, e.seen = next, next
 			continue
-		case e.line > 0: // otherwise a redundant blank line
+		case e.line > 0: // else it is a redundant blank line
 			if e.Max > 0 && int64(next) > e.Max {
 				return events, ErrTooLarge
 			}
@@ -57,7 +58,8 @@ func (e *Events) Feed(b []byte) (events [][]byte, err error) {
 // Held returns the number of bytes of the incomplete event.
 func (e *Events) Held() int64 { return int64(len(e.buf)) }
 
-// Rest returns the end of the stream: an event without a blank line, or none.
+// Rest returns the remainder at the end of the stream: an event without its blank line,
+// or none.
 func (e *Events) Rest() (events [][]byte) {
 	if len(bytes.TrimSpace(e.buf)) > 0 {
 		events = [][]byte{e.buf}
@@ -71,10 +73,10 @@ type EventReader struct {
 	in    io.Reader
 	split Events
 	piece []byte
-	ready [][]byte // read and not yet returned
-	err   error    // the stream's end after those
+	ready [][]byte // read, and not returned yet
+	err   error    // error to return after the ready events
 	lease *Lease   // accounts for the memory of large events
-	held  int64    // held by the lease before
+	held  int64    // bytes that the lease had before
 }
 
 // NewEventReader reads events of at most max bytes. The lease may be nil.

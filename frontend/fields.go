@@ -11,20 +11,20 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Some frameworks let a field of the body override the method or path of a request:
-// a form field, and where the members of a JSON document are treated as form
-// fields, a member too.
+// Some frameworks let a field of the body override the method or path of a request: a
+// form field or, if a framework treats the members of a JSON document as form fields, a
+// member.
 
-// streaming are the types of bodies without fields, in addition to media. Bodies of
-// other types are read before they are passed on.
+// streaming lists media types of bodies without fields, in addition to media. Bodies of
+// all other types are read before they are forwarded.
 var streaming = [...]string{
 	"application/octet-stream", "application/pdf", "application/zip", "application/gzip", "application/x-gzip", "application/x-tar", "application/zstd",
 	"application/x-ndjson", "application/jsonl", "application/grpc", "application/grpc+proto", "application/x-protobuf", "application/protobuf",
 	"application/vnd.apache.parquet", "application/wasm", "text/csv", "text/event-stream", "text/markdown",
 }
 
-// HasFields reports whether a framework may read fields from a body of this type. A
-// body without a type may have some.
+// HasFields reports whether a framework may read fields from a body of this type. A body
+// without a type may have fields.
 func HasFields(h memproxy.Header) bool {
 	types := h.Values("Content-Type")
 	if len(types) != 1 {
@@ -43,8 +43,7 @@ func HasFields(h memproxy.Header) bool {
 	return !slices.Contains(streaming[:], kind)
 }
 
-// encoded refuses compressed fields: the backend might read them, and memproxy does
-// not.
+// encoded refuses compressed fields, which the backend might read and memproxy does not.
 func encoded(h memproxy.Header) *memproxy.Malformed {
 	for _, v := range h.Values("Content-Encoding") {
 		if v != "" && !strings.EqualFold(v, "identity") {
@@ -54,8 +53,8 @@ func encoded(h memproxy.Header) *memproxy.Malformed {
 	return nil
 }
 
-// Body checks a body: it refuses one where none is allowed, and one that overrides the
-// method.
+// Body checks a body. It refuses a body on a request that must not have one, and a body
+// that overrides the method.
 func (c *Class) Body(q memproxy.Request, body []byte) *memproxy.Malformed {
 	switch {
 	case len(body) == 0:
@@ -68,8 +67,8 @@ func (c *Class) Body(q memproxy.Request, body []byte) *memproxy.Malformed {
 	return nil
 }
 
-// fieldOverrides reports whether a body has a field with which frameworks override
-// the request's method. Both the body itself and its declared type count.
+// fieldOverrides reports whether a body has a field with which frameworks override the
+// method. It checks the format that the body has, as well as its declared type.
 func fieldOverrides(h memproxy.Header, body []byte) bool {
 	text := bytes.TrimSpace(unmarked(body))
 	if len(text) == 0 {
@@ -88,8 +87,8 @@ func fieldOverrides(h memproxy.Header, body []byte) bool {
 	return text[0] == '{' && memberOverrides(text)
 }
 
-// unmarked returns a body without byte order marks and without the zeros of UTF-16 and
-// UTF-32, which servers detect (RFC 4627, section 3).
+// unmarked returns a body without byte order marks and without the zero bytes of UTF-16
+// and UTF-32, which servers detect (RFC 4627, section 3).
 func unmarked(body []byte) []byte {
 	for _, mark := range [...]string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"} {
 		body = bytes.TrimPrefix(body, []byte(mark))
@@ -100,9 +99,9 @@ func unmarked(body []byte) []byte {
 	return body
 }
 
-// memberOverrides reports whether a JSON object has such a member at the top level;
-// nested members are content. Reading ends at the first syntax error: the names
-// before it count.
+// memberOverrides reports whether a JSON object has an overriding member at the top
+// level; nested members are content. It reads up to the first syntax error, and the names
+// before that count.
 func memberOverrides(body []byte) bool {
 	if !mayOverride(body) {
 		return false
@@ -127,8 +126,8 @@ func memberOverrides(body []byte) bool {
 	return false
 }
 
-// mayOverride reports whether the body contains one of the words, or escapes that
-// might hide them.
+// mayOverride reports whether the body contains one of the words of overriding fields, or
+// escapes that may hide one.
 func mayOverride(body []byte) bool {
 	if bytes.Contains(body, []byte(`\u`)) {
 		return true
@@ -152,9 +151,9 @@ func ofType(h memproxy.Header, word string) bool {
 	return slices.ContainsFunc(h["Content-Type"], func(v string) bool { return strings.Contains(strings.ToLower(v), word) })
 }
 
-// partOverrides reports whether a line that could be a part's header names an
-// overriding field. Servers differ in what begins a part, so every such line
-// counts, at any position; a document that merely describes a form has none.
+// partOverrides reports whether a line that could be the header of a multipart part names
+// an overriding field. Servers differ in what begins a part, so every such line counts,
+// at any position. A document that merely describes a form has no such line.
 func partOverrides(body []byte) bool {
 	for line := range bytes.Lines(body) {
 		head, rest, ok := bytes.Cut(line, []byte(":"))

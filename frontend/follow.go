@@ -11,24 +11,24 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// Bounds of polling for the outcome of writes that the backend's model processes after
+// Limits of polling for the outcome of writes that the backend's model processes after
 // the answer.
 const (
 	followTime = 5 * time.Minute
-	followMost = 256         // writes; a large one counts once more for each 64 KiB
-	followWait = time.Second // doubled from one poll to the next
+	followMost = 256         // number of writes; a large write counts once more for each 64 KiB
+	followWait = time.Second // first interval; doubled after each poll
 	followMax  = 15 * time.Second
 )
 
-// Follower polls the backend for the outcome of admitted writes, so that what its model
-// made of them is screened. It runs in parallel with requests: the writers have already
-// been answered. Writes that are not followed, because newer ones replaced them or the
-// process ends, are screened when they are read. Their status was stored by their
-// decision before they were sent.
+// Follower polls the backend for the outcome of admitted writes, so that the memories
+// that its model extracted are screened. It runs in parallel with requests: the callers
+// have already been answered. Writes that are not followed, because newer ones displaced
+// them or the process ends, are screened when they are read. Their status was stored
+// under their decision before they were sent.
 type Follower struct {
 	gate    *gate.Gate
-	fetch   gate.Fetcher // nil: nothing is followed
-	backend string       // its name, for the log
+	fetch   gate.Fetcher // nil if nothing is followed
+	backend string       // name of the backend, for the log
 	run     Runtime
 
 	life context.Context
@@ -36,7 +36,7 @@ type Follower struct {
 	all  sync.WaitGroup
 
 	mu       sync.Mutex
-	followed []*followed // oldest first
+	followed []*followed // the oldest first
 }
 
 // followed is a write that is polled until leave is closed.
@@ -46,7 +46,7 @@ type followed struct {
 	leave chan struct{}
 }
 
-// NewFollower returns a Follower of a backend's writes. With a nil fetch it follows
+// NewFollower returns a Follower of a backend's writes. If fetch is nil it follows
 // nothing. Close ends it.
 func NewFollower(g *gate.Gate, fetch gate.Fetcher, backend string, run Runtime) *Follower {
 	f := &Follower{gate: g, fetch: fetch, backend: backend, run: run}
@@ -54,7 +54,7 @@ func NewFollower(g *gate.Gate, fetch gate.Fetcher, backend string, run Runtime) 
 	return f
 }
 
-// Follow polls for the outcome of a write, if it has a later one.
+// Follow polls for the outcome of a write, if the write is asynchronous.
 func (f *Follower) Follow(a *gate.Admission) {
 	if f.fetch == nil {
 		return
@@ -71,8 +71,9 @@ func (f *Follower) Follow(a *gate.Admission) {
 	}
 }
 
-// enter adds a write. While there are too many, the oldest of the caller with the most
-// is removed, so that writes without an outcome do not displace those of others.
+// enter adds a write. While there are too many, it removes the oldest write of the caller
+// that has the most, so that writes without an outcome do not displace those of other
+// callers.
 func (f *Follower) enter(w *followed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,7 +121,7 @@ func (f *Follower) inquire(ctx context.Context, leave <-chan struct{}, a *gate.A
 	}
 }
 
-// Close stops polling and waits for requests under way.
+// Close stops polling and waits for requests in progress.
 func (f *Follower) Close(ctx context.Context) error {
 	f.end()
 	return wait.For(ctx, f.all.Wait)

@@ -1,8 +1,8 @@
-// Package frontend has what the two front ends share, the HTTP proxy and Envoy's external
-// processor: the names of their headers, the classification of a request by its head,
-// their own refusals, and side requests to a backend.
+// Package frontend is the common part of the two listeners, the HTTP proxy and Envoy's
+// external processor: the names of their headers, the classification of requests by their
+// heads, their own refusals, and side requests to a backend.
 //
-// A request has the same meaning at both. The package decides nothing.
+// A request is treated alike by both listeners. The package itself decides nothing.
 package frontend
 
 import (
@@ -20,30 +20,31 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// memproxy's own headers. Headers with OwnPrefix from callers and backends are not
-// forwarded.
+// memproxy's own headers. Headers from callers and backends that begin with OwnPrefix are
+// not forwarded.
 const (
 	OwnPrefix = "X-Memproxy-"
 	// DecisionHeader carries the decision on every answer of a gated request.
 	DecisionHeader = OwnPrefix + "Decision"
-	// SessionHeader is the caller's name of its session.
+	// SessionHeader is the caller's name for its session.
 	SessionHeader = OwnPrefix + "Session"
-	// ContestedHeader names the contested memories of an answer, by id.
+	// ContestedHeader lists the ids of contested memories in an answer.
 	ContestedHeader = OwnPrefix + "Contested"
-	// UnverifiedHeader names the memories of an answer, by id, that differ from what
-	// was written through memproxy.
+	// UnverifiedHeader lists the ids of memories in an answer that differ from what was
+	// written through memproxy.
 	UnverifiedHeader = OwnPrefix + "Unverified"
-	// RewrittenHeader names the texts of a request that were changed before they were
-	// written, by JSON Pointers in the form of URI fragments.
+	// RewrittenHeader lists the texts of a request that were changed before they were
+	// stored, as JSON pointers in the form of URI fragments.
 	RewrittenHeader = OwnPrefix + "Rewritten"
 )
 
-// Bounds of headers.
-const maxListed = 64 // ids or places
+// maxListed is how many ids or positions a header lists.
+const maxListed = 64
 
-// Decision formats a decision for DecisionHeader. Only a stricter verdict than the one
-// given is told, which is shadow mode's: an answer that was refused after its request was
-// allowed is like one whose request was refused.
+// Decision formats a decision for DecisionHeader. It includes the verdict that full
+// enforcement would give only if that is stricter, which occurs in shadow mode only. An
+// answer that was refused after its request was allowed looks like a refusal of the
+// request.
 func Decision(d *memproxy.Decision) string {
 	var b strings.Builder
 	b.Grow(64)
@@ -57,12 +58,11 @@ func Decision(d *memproxy.Decision) string {
 	return b.String()
 }
 
-// Listed sets the headers that name memories of an answer and texts of its
-// request.
+// Listed sets the headers that list memories of an answer and texts of its request.
 func Listed(a *gate.Admission, set func(name, value string)) {
 	var places []string
 	for _, ptr := range a.Rewritten {
-		places = append(places, (&url.URL{Path: ptr}).EscapedPath()) // it contains names that the client chose
+		places = append(places, (&url.URL{Path: ptr}).EscapedPath()) // escaped, because the client chose the names in it
 	}
 	for name, list := range map[string][]string{ContestedHeader: a.Contested, UnverifiedHeader: a.Unverified, RewrittenHeader: places} {
 		if len(list) > 0 {
@@ -71,12 +71,12 @@ func Listed(a *gate.Admission, set func(name, value string)) {
 	}
 }
 
-// Session is the caller's session. The header is not forwarded.
+// Session returns the caller's session. The header is not forwarded.
 func Session(h memproxy.Header) memproxy.SessionName {
 	return memproxy.NameSession(h.Get(SessionHeader))
 }
 
-// Digests are the headers that depend on a request's bytes.
+// Digests lists the headers that depend on the bytes of a request's body.
 var Digests = [...]string{"Content-Md5", "Digest", "Content-Digest"}
 
 // DropDigests removes the Digests of a request whose body was changed.
@@ -86,12 +86,12 @@ func DropDigests(h http.Header) {
 	}
 }
 
-// entityHeaders describe an answer's bytes, other than their number, and are wrong
-// once these change.
+// entityHeaders lists headers that describe an answer's bytes, other than their length.
+// They are wrong once the bytes change.
 var entityHeaders = [...]string{"Content-Encoding", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Etag", "Accept-Ranges", "Last-Modified"}
 
-// DropEntityHeaders removes the headers that describe the bytes and the length of an answer whose
-// bytes have changed.
+// DropEntityHeaders removes the headers that describe the bytes and the length of an
+// answer whose bytes were changed.
 func DropEntityHeaders(h http.Header) {
 	delete(h, "Content-Length")
 	for _, name := range entityHeaders {
@@ -99,13 +99,13 @@ func DropEntityHeaders(h http.Header) {
 	}
 }
 
-// SameBytes reports whether two slices are identical, and so whether the gate left
-// a body unchanged: it then returns the slice that it was given.
+// SameBytes reports whether two slices are the same memory. The gate returns the slice it
+// was given if it left a body unchanged.
 func SameBytes(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// TooLarge refuses a body over the limit, in bytes.
+// TooLarge refuses a body that exceeds the limit, in bytes.
 func TooLarge(limit int64) *memproxy.Malformed {
 	return &memproxy.Malformed{
 		Code: memproxy.PayloadTooLarge, Status: http.StatusRequestEntityTooLarge,
@@ -118,8 +118,8 @@ func TooSlow() *memproxy.Malformed {
 	return &memproxy.Malformed{Code: memproxy.PayloadSlow, Status: http.StatusRequestTimeout, Detail: "the body did not arrive whole and in time"}
 }
 
-// Unread refuses a body that could not be read: because it did not arrive in time,
-// or because its framing is broken, such as invalid chunks.
+// Unread refuses a body that could not be read because it did not arrive in time, or
+// because its framing (such as its chunks) is invalid.
 func Unread(err error) *memproxy.Malformed {
 	var wire *net.OpError
 	var timeout interface{ Timeout() bool }
@@ -130,8 +130,8 @@ func Unread(err error) *memproxy.Malformed {
 	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the body's framing cannot be read"}
 }
 
-// Relocate makes a redirect to the upstream lead through the listener. One that leads
-// elsewhere is unchanged.
+// Relocate rewrites a redirect to the upstream so that it leads through the listener. A
+// redirect to another host remains unchanged.
 func Relocate(h http.Header, upstream *url.URL) {
 	location := h.Get("Location")
 	u, err := url.Parse(location)
@@ -146,17 +146,17 @@ func Relocate(h http.Header, upstream *url.URL) {
 	h["Location"] = []string{u.String()}
 }
 
-// Credential is the backend key that memproxy presents instead of the
-// client's, so that agents never hold it.
+// Credential is the backend's key that memproxy sends in place of the client's, so that
+// agents never have it.
 type Credential struct {
 	Header string // "Authorization" or "X-Api-Key"
-	Value  string // whole header value, "Token …"
+	Value  string // the whole header value, "Token …"
 }
 
-// credentialHeaders are the headers in which a backend takes a credential.
+// credentialHeaders lists the headers in which a backend accepts a credential.
 var credentialHeaders = [...]string{"Authorization", "X-Api-Key", "X-Bare-Password"}
 
-// Present replaces the client's credential. If c is nil, the client's is kept.
+// Present replaces the client's credential. A nil Credential keeps the client's.
 func (c *Credential) Present(h http.Header) {
 	if c == nil {
 		return
@@ -165,10 +165,9 @@ func (c *Credential) Present(h http.Header) {
 	h.Set(c.Header, c.Value)
 }
 
-// Conceal removes the client's credential for a caller that is not identified: if
-// the backend has a credential of its own, callers' credentials are meant for
-// memproxy alone. Nil keeps the client's credential, which is then the backend's as
-// well.
+// Conceal removes the credential of an unidentified caller: if the backend has its own
+// credential, callers' credentials are meant for memproxy only. A nil Credential keeps
+// the client's, which is then meant for the backend as well.
 func (c *Credential) Conceal(h http.Header) {
 	if c == nil {
 		return

@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// Forwardable returns the request headers that are ruled on and forwarded: all but
-// hop-by-hop and rerouting headers. Memproxy's own are included; CopyRequestHeaders removes
-// them.
+// Forwardable returns the request headers that are ruled on and forwarded: all except
+// hop-by-hop headers and headers that can reroute the request. It includes memproxy's
+// own, which CopyRequestHeaders removes.
 func Forwardable(h http.Header) http.Header {
 	out := make(http.Header, len(h))
 	forward(out, h, func(string) bool { return true })
 	return out
 }
 
-// Presented returns the request headers that can identify the caller: all but those
-// that Connection names. An Envoy in front removes those, and the backend is never
-// sent them, so they must not identify anybody here. Upgrade, which Connection must
-// name, identifies nobody, and is ruled on.
+// Presented returns the request headers that may identify the caller: all except those
+// that Connection names. An Envoy in front removes these, and the backend never receives
+// them, so they must not identify the caller here either. Upgrade, which Connection must
+// name, does not identify a caller, and is ruled on.
 func Presented(h http.Header) http.Header {
 	out := h
 	for _, name := range connection(h) {
 		if _, there := h[name]; !there || name == "Connection" || name == "Upgrade" {
 			continue
 		}
-		if len(out) == len(h) { // the first
+		if len(out) == len(h) { // copy h at the first removal only
 			out = maps.Clone(h)
 		}
 		delete(out, name)
@@ -35,15 +35,15 @@ func Presented(h http.Header) http.Header {
 	return out
 }
 
-// CopyRequestHeaders copies the headers that are forwarded to the backend: without those for
-// memproxy, and without any copy of a token that the caller presents to memproxy.
+// CopyRequestHeaders copies the headers that are forwarded to the backend: without
+// memproxy's own, and without any copy of a token that the caller presents to memproxy.
 func CopyRequestHeaders(dst, src http.Header) {
 	forward(dst, src, func(name string) bool { return !own(name) })
 }
 
-// forward copies the headers of a request that keep allows, without hop-by-hop and
-// rerouting ones. Of the credentials for the backend it leaves out those with a token
-// that src presents to memproxy.
+// forward copies the headers of a request for which keep is true, except hop-by-hop and
+// rerouting ones. It omits credentials for the backend that contain a token that src
+// presents to memproxy.
 func forward(dst, src http.Header, keep func(name string) bool) {
 	listed := connection(src)
 	for name, values := range src {
@@ -60,8 +60,8 @@ func forward(dst, src http.Header, keep func(name string) bool) {
 	}
 }
 
-// addressed returns the tokens that were presented to memproxy by name. Copies of them
-// among the backend's credentials are not forwarded.
+// addressed returns the tokens that were presented to memproxy in its own headers. Copies
+// of them among the backend's credentials are not forwarded.
 func addressed(h http.Header) []string {
 	var out []string
 	for _, name := range [...]string{OwnPrefix + "Token", "Proxy-Authorization"} {
@@ -74,12 +74,12 @@ func addressed(h http.Header) []string {
 	return out
 }
 
-// asking are the headers of a preflight (the Fetch standard, and Private Network
-// Access).
+// asking lists the request headers of a preflight (the Fetch standard, and Private
+// Network Access).
 var asking = [...]string{"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "Access-Control-Request-Private-Network"}
 
-// PreflightRequest copies the request headers of a CORS preflight: the origin, and what it
-// asks for.
+// PreflightRequest copies the request headers of a CORS preflight: the origin, and the
+// method and headers of the later request.
 func PreflightRequest(dst, src http.Header) {
 	for _, name := range asking {
 		if values, ok := src[name]; ok {
@@ -98,8 +98,8 @@ func PreflightResponse(dst, src http.Header) {
 	}
 }
 
-// PreflightStatus returns the status of a preflight's answer: a redirect, or any other
-// status that browsers do not accept, is a refusal.
+// PreflightStatus returns the status of a preflight's answer. A redirect, or any other
+// status that browsers do not accept, becomes a refusal.
 func PreflightStatus(status int) int {
 	switch {
 	case status == http.StatusOK || status == http.StatusNoContent || status >= 400 && status <= 599:
@@ -126,34 +126,35 @@ func connection(h http.Header) []string {
 
 func own(name string) bool { return begins(name, "x-memproxy-") }
 
-// hop are the hop-by-hop headers, folded. Expect is among them because memproxy itself
-// answers with 100.
+// hop lists the hop-by-hop headers, in lower case. Expect is one of them because memproxy
+// itself answers with 100.
 var hop = [...]string{
 	"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings", "expect",
 }
 
-// partial are the headers for range and conditional requests, folded. The backend
-// would cut or compare the unfiltered answer: a length, a 304 or a 416 reveals
-// memories that are filtered out. Servers may ignore them (RFC 9110, sections
+// partial lists the headers of range and conditional requests, in lower case. The backend
+// would cut or compare the unfiltered answer, so a length, a 304 or a 416 would reveal
+// memories that are filtered out. Servers may ignore these headers (RFC 9110, sections
 // 13.2.1 and 14.2).
 var partial = [...]string{"range", "if-range", "if-none-match", "if-modified-since"}
 
-// ends reports whether a header is not forwarded: a hop-by-hop header, a header for
-// a part of the unfiltered answer, or a variant spelling of a critical one.
+// ends reports whether a header is not forwarded: a hop-by-hop header, a header for a
+// part of the unfiltered answer, or a variant spelling of a header that matters for
+// security.
 func ends(name string, listed []string) bool {
 	return among(name, hop[:]) || among(name, partial[:]) || begins(name, "proxy-") || slices.Contains(listed, name) || twin(name)
 }
 
-// twins are headers that identify the caller or describe the body, and twinned are
-// prefixes of such, folded. Variant spellings of them are not forwarded.
+// twins lists headers that identify the caller or describe the body, and twinned prefixes
+// of such headers, in lower case. Variant spellings of them are not forwarded.
 var (
 	twins   = [...]string{"authorization", "cookie", "host", "origin", "x-api-key", "x-bare-password", "accept-encoding"}
 	twinned = [...]string{"content-", "x-letta-", "x-project", "x-forwarded-", "mem0-"}
 )
 
-// twin reports whether a name with an underscore, or another separator than a dash, is
-// read as another header by a server that maps all of them to _, as CGI does. Such a
-// second spelling was neither used for identification nor ruled on.
+// twin reports whether a name with an underscore, or another separator than a hyphen,
+// could be read as one of the twins by a server that maps all separators to _, as CGI
+// does. Such a second spelling was neither used for identification nor ruled on.
 func twin(name string) bool {
 	if !strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r > 0x7f || mark(byte(r))) }) {
 		return false
@@ -161,8 +162,8 @@ func twin(name string) bool {
 	return among(name, twins[:]) || beginsAny(name, twinned[:])
 }
 
-// targets are words, folded, in the names of headers with which servers, and hops
-// behind memproxy, replace the target of a request or redirect internally,
+// targets lists words, in lower case, in the names of headers with which servers, and
+// hops behind memproxy, replace the target of a request or redirect it internally,
 // bypassing the ruling. No header of either backend contains one.
 var targets = [...]string{"url", "uri", "path", "script-name", "accel", "sendfile", "rewrite"}
 
@@ -171,8 +172,8 @@ func rerouting(name string) bool {
 	return word(name, targets[:]...) || begins(name, "x-forwarded-prefix") || name == "Destination"
 }
 
-// word reports whether a name contains one of the folded words, delimited by marks or
-// the ends of the name.
+// word reports whether a name contains one of the lower-case words, delimited by
+// separators or the ends of the name.
 func word(name string, folded ...string) bool {
 	for i := range len(name) {
 		if i > 0 && !mark(name[i-1]) {
@@ -187,15 +188,15 @@ func word(name string, folded ...string) bool {
 	return false
 }
 
-// mark reports whether a byte of a header's name separates words.
+// mark reports whether a byte of a header's name is a separator between words.
 func mark(c byte) bool { return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') }
 
 func among(name string, folded []string) bool {
 	return slices.ContainsFunc(folded, func(f string) bool { return len(f) == len(name) && begins(name, f) })
 }
 
-// begins reports whether a name has a folded prefix, ignoring case and treating all
-// marks alike.
+// begins reports whether a name has a lower-case prefix, ignoring case and treating all
+// separators alike.
 func begins(name, folded string) bool {
 	if len(name) < len(folded) {
 		return false
@@ -221,7 +222,7 @@ func beginsAny(name string, folded []string) bool {
 
 func holds(name, folded string) bool {
 	for i := range len(name) - len(folded) + 1 {
-		if name[i]|0x20 == folded[0] && begins(name[i:], folded) { // it begins with a letter
+		if name[i]|0x20 == folded[0] && begins(name[i:], folded) { // fast path: the first letter matches
 			return true
 		}
 	}

@@ -14,55 +14,55 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// ErrBusy reports that too many bytes are in memory, or too many requests in progress.
+// ErrBusy means that too many bytes are in memory, or too many requests in progress.
 var ErrBusy = errors.New("too much is in flight")
 
-// Defaults of InFlight, in bytes. They suit a sidecar of 256 MiB.
+// Defaults of InFlight, in bytes, for a sidecar with 256 MiB.
 const (
 	DefaultInFlight     = 64 << 20
 	DefaultInFlightPeer = 48 << 20
 )
 
-// The memory for ruling on bodies and answers, per byte: they are parsed and written
-// again.
+// The memory that ruling on bodies and answers takes, per byte: they are parsed and
+// encoded again.
 const (
 	BodyCost   = 5
 	AnswerCost = 3
 )
 
-// smallLease is the size up to which a request may use the part that is reserved for
-// small ones.
+// smallLease is the size, in bytes, up to which a request may use the share that is
+// reserved for small ones.
 const smallLease = 256 << 10
 
-// busyWait is how long a request waits for room. A large one waits largeWaits times as
-// long, which is how long another one may take to be screened.
+// busyWait is how long a small request waits for room. A large one waits largeWaits times
+// as long, which is how long the screening of another one may take.
 const (
 	busyWait   = 2 * time.Second
 	largeWaits = 15
 )
 
-// InFlight bounds the memory that bodies and answers take at once, for a listener,
-// for each client address and for each caller there: half of it is for the data,
-// half for ruling on it. A quarter of the data is reserved for small requests, so
-// that large ones do not shut them out. It also bounds the concurrent requests, of
-// each tenant and each of its callers.
+// InFlight limits the memory that bodies and answers take at the same time, for a
+// listener, for each client address and for each caller at an address. Half of it is for
+// the data, half for ruling on the data. A quarter of the data's half is reserved for
+// small requests, so that large ones do not shut them out. InFlight also limits the
+// concurrent requests of each tenant and of each of its callers.
 //
-// It is not a semaphore (golang.org/x/sync/semaphore): that is first come, first
-// served, so a large request that waits would shut out small ones for which there
-// is room, and it cannot be exceeded, so data that cannot be refused (Force) would
-// not be counted.
+// It is not a semaphore (golang.org/x/sync/semaphore). A semaphore is first come, first
+// served, so a large request that waits would shut out small ones for which there is room
+// (head-of-line blocking). It also cannot be exceeded, so data that must not be refused
+// (Force) would not be counted.
 type InFlight struct {
 	// Wait is how long a small request waits for room; NewInFlight sets two seconds. It
 	// must be set before use.
 	Wait time.Duration
 
-	total, peer, caller int64 // of either half
+	total, peer, caller int64 // limits of each half
 
 	mu      sync.Mutex
 	used    counts
 	work    int64
 	waiting list.List // of *waiter, in order of arrival
-	first   *Lease    // large one that may grow into the reserved quarter, so that growing ones do not all wait for each other
+	first   *Lease    // the one large lease that may grow into the reserved quarter, so that growing leases do not deadlock
 	refused int64
 
 	known, strangers *requests
@@ -73,8 +73,8 @@ type waiter struct {
 	done chan struct{} // closed once take has succeeded
 }
 
-// NewInFlight returns a budget in bytes, of which one address gets at most peer, and
-// one caller at an address three quarters of that.
+// NewInFlight returns a limit of total bytes. One address gets at most peer of them, and
+// one caller at an address three quarters of peer.
 func NewInFlight(total, peer int64) *InFlight {
 	total = cmp.Or(max(total, 0), DefaultInFlight)
 	peer = min(cmp.Or(max(peer, 0), min(DefaultInFlightPeer, total-total/4)), total) / 2
@@ -85,8 +85,8 @@ func NewInFlight(total, peer int64) *InFlight {
 	}
 }
 
-// Side returns a budget of half the size, and of fewer requests, for memproxy's own
-// requests, so that client requests do not use up what serving them takes.
+// Side returns a limit of half the size, and of fewer requests, for memproxy's own
+// requests, so that client requests cannot take what serving them needs.
 func (f *InFlight) Side() *InFlight {
 	if f == nil {
 		return nil
@@ -99,18 +99,19 @@ func (f *InFlight) Side() *InFlight {
 // Lease is the share of one request. A nil Lease is unlimited.
 type Lease struct {
 	all  *InFlight
-	who  party // at an address
+	who  party // the caller and its address
 	n    int64
 	work int64
 
-	in    *requests // counter of the request, or nil
-	party party     // of a tenant, or an address
+	in    *requests // the counter that counts the request, or nil
+	party party     // the tenant or the address, and the caller
 }
 
-// Own is the address of memproxy's own requests.
+// Own is the client address under which memproxy's own requests are counted.
 const Own = "memproxy"
 
-// Lease returns the lease of a request from an address. If f is nil, it is unlimited.
+// Lease returns the lease of a request from an address. It is nil, and so unlimited, if f
+// is nil.
 func (f *InFlight) Lease(peer string) *Lease {
 	if f == nil {
 		return nil
@@ -118,8 +119,8 @@ func (f *InFlight) Lease(peer string) *Lease {
 	return &Lease{all: f, who: party{group: peer}}
 }
 
-// By sets the caller, once it is identified. Bytes held by unidentified callers count
-// for the address only.
+// By sets the caller, once it is identified. Bytes of unidentified callers count for the
+// address only.
 func (l *Lease) By(caller string) {
 	if l == nil || caller == "" || l.who.name == caller {
 		return
@@ -145,7 +146,7 @@ func (f *InFlight) fits(l *Lease, n int64) bool {
 	if l.n+n > smallLease && l != f.first {
 		total, peer, caller = total-total/4, peer-peer/4, caller-caller/4
 	}
-	// A single request is always served, within its own limits.
+	// A lease that holds everything in use is always served, within its own limits.
 	alone := f.used.all == l.n
 	return alone || f.used.all+n <= total && f.used.groups[l.who.group]+n <= peer && (l.who.name == "" || f.used.callers[l.who]+n <= caller)
 }
@@ -161,8 +162,8 @@ func (f *InFlight) take(l *Lease, n int64) {
 	}
 }
 
-// wake serves the waiters for which there is room now, in order of arrival. It
-// checks the list instead of waking all goroutines, because thousands may wait.
+// wake serves the waiters for which there is room now, in order of arrival. It walks the
+// list instead of waking all goroutines, because thousands may wait.
 func (f *InFlight) wake() {
 	for e := f.waiting.Front(); e != nil; {
 		next := e.Next()
@@ -174,7 +175,8 @@ func (f *InFlight) wake() {
 	}
 }
 
-// Grow takes n more bytes, and waits for room for a short time. ErrBusy: there is none.
+// Grow takes n more bytes, and waits a short time for room. The error is ErrBusy if there
+// is none.
 func (l *Lease) Grow(ctx context.Context, n int64) error {
 	if l == nil || n <= 0 {
 		return nil
@@ -195,7 +197,8 @@ func (l *Lease) Grow(ctx context.Context, n int64) error {
 	})
 }
 
-// Room waits for a short time until n more bytes would fit. ErrBusy: they do not.
+// Room waits a short time until n more bytes would fit. The error is ErrBusy if they do
+// not.
 func (l *Lease) Room(ctx context.Context, n int64) error {
 	if l == nil || n <= 0 {
 		return nil
@@ -203,8 +206,8 @@ func (l *Lease) Room(ctx context.Context, n int64) error {
 	return l.all.wait(ctx, l.all.Wait, func() bool { return l.all.fits(l, n) })
 }
 
-// Work reserves n bytes for ruling on the data, until Done. It waits its turn;
-// ErrBusy: the turn did not come in time.
+// Work reserves n bytes for ruling on the data, until Done. It waits for its turn. The
+// error is ErrBusy if the turn does not come in time.
 func (l *Lease) Work(ctx context.Context, n int64) error {
 	if l == nil || n <= smallLease {
 		return nil
@@ -230,7 +233,7 @@ func (l *Lease) Done() {
 	}
 }
 
-// wait calls take, with the lock held, until it succeeds.
+// wait calls take with the lock held, until take succeeds.
 func (f *InFlight) wait(ctx context.Context, most time.Duration, take func() bool) error {
 	f.mu.Lock()
 	if take() {
@@ -251,7 +254,7 @@ func (f *InFlight) wait(ctx context.Context, most time.Duration, take func() boo
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	select {
-	case <-w.done: // at the last moment
+	case <-w.done: // take succeeded at the last moment
 		return nil
 	default:
 	}
@@ -260,8 +263,7 @@ func (f *InFlight) wait(ctx context.Context, most time.Duration, take func() boo
 	return ErrBusy
 }
 
-// Force takes n more bytes without a check, for data that cannot be refused any
-// more.
+// Force takes n more bytes without a check, for data that can no longer be refused.
 func (l *Lease) Force(n int64) {
 	l.locked(func() { l.all.take(l, n) })
 }
@@ -281,7 +283,7 @@ func (l *Lease) Holds() (n int64) {
 	return n
 }
 
-// Release returns everything.
+// Release returns all bytes and ends the request's count.
 func (l *Lease) Release() {
 	l.Done()
 	l.Keep(0)
@@ -301,7 +303,7 @@ func (f *InFlight) Held() int64 {
 	return f.used.all
 }
 
-// Refused returns how many requests found no room since the start.
+// Refused returns how many requests were refused for lack of room since the start.
 func (f *InFlight) Refused() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -316,8 +318,8 @@ func Busy() *memproxy.Malformed {
 	}
 }
 
-// NoRoom is the reply to a request for which there is no room, on a route that is not
-// ruled on.
+// NoRoom returns the reply to a request for which there is no room, on a route that is
+// not ruled on.
 func NoRoom(adapter gate.Adapter, q memproxy.Request) memproxy.Reply {
 	flaw := Busy()
 	return adapter.Refuse(q, memproxy.Decision{
@@ -325,8 +327,8 @@ func NoRoom(adapter gate.Adapter, q memproxy.Request) memproxy.Reply {
 	})
 }
 
-// Peer returns the address of a connection's remote end, without the port. Headers
-// about it are not trusted.
+// Peer returns the remote address of a connection, without the port. Headers that claim
+// an address are not trusted.
 func Peer(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

@@ -9,32 +9,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Bounds of writes to a client.
+// Limits of writes to a client.
 const (
-	// DefaultWriteTimeout is how long a client may read nothing of its answer.
+	// DefaultWriteTimeout is how long a client may leave its answer unread.
 	DefaultWriteTimeout = 30 * time.Second
-	// WritePiece is the largest write under one deadline, in bytes.
+	// WritePiece is the largest write, in bytes, that has one deadline.
 	WritePiece = 64 << 10
-	// Slowest is the minimum pace, in bytes per second, of a request's body on average,
+	// Slowest is the minimum rate, in bytes per second, of a request's body on average,
 	// and of a piece of an answer.
 	Slowest = 32 << 10
 )
 
-// ListenOptions bound the connections of a listener.
+// ListenOptions limit the connections of a listener.
 type ListenOptions struct {
-	// WriteTimeout is how long a client may read nothing of its answer. Default
+	// WriteTimeout is how long a client may leave its answer unread. The default is
 	// DefaultWriteTimeout.
 	WriteTimeout time.Duration
-	// Connections bounds the connections, and ConnectionsPeer those of one
-	// address. Defaults DefaultConnections and three quarters of Connections.
+	// Connections is the maximum number of connections, and ConnectionsPeer that of one
+	// address. The defaults are DefaultConnections and three quarters of Connections.
 	Connections, ConnectionsPeer int
-	// Keep refuses new connections when the listener is full. Otherwise a
-	// connection without a caller, or an idle one, is closed for the new one, for
-	// which State and Accepted must be called.
+	// Keep refuses new connections when the listener is full. Without it, a connection
+	// without a caller, or an idle one, is closed for the new one; this needs calls of
+	// State and Accepted.
 	Keep bool
 }
 
-// Listener bounds its connections, in number and in the time of a write.
+// Listener limits the number of its connections, and the time of each write.
 type Listener struct {
 	net.Listener
 	stall time.Duration
@@ -42,8 +42,8 @@ type Listener struct {
 	queue queue
 }
 
-// Bound returns a listener with bounds. A listener that already is a *Listener is
-// returned unchanged, so that its owner can count the refused connections.
+// Bound returns a listener with limits. It returns a *Listener unchanged, so that its
+// owner can count the refused connections.
 func Bound(ln net.Listener, o ListenOptions) *Listener {
 	if bounded, ok := ln.(*Listener); ok {
 		return bounded
@@ -53,7 +53,7 @@ func Bound(ln net.Listener, o ListenOptions) *Listener {
 	l := &Listener{Listener: ln, stall: cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout)}
 	l.conns = conns{
 		most: most, mostPeer: peer, keep: o.Keep,
-		share: max(1, peer/4), // a caller's guaranteed share of an address
+		share: max(1, peer/4), // a caller's guaranteed share of its address's connections
 		peers: map[string]*peerConns{}, callers: map[party]int64{}, open: map[string]*Conn{},
 	}
 	if !o.Keep {
@@ -62,8 +62,8 @@ func Bound(ln net.Listener, o ListenOptions) *Listener {
 	return l
 }
 
-// Conn cuts off a client that does not read: every write has its own deadline. Time
-// without a write, while the backend is silent, does not count.
+// Conn disconnects a client that does not read: every write has its own deadline. Time
+// without a write, while the backend sends nothing, does not count.
 type Conn struct {
 	net.Conn
 	stall time.Duration
@@ -73,12 +73,12 @@ type Conn struct {
 	peer    string // address
 	came    time.Time
 	counted bool
-	caller  string        // the caller in whose share it is counted, or ""
-	in      [2]*list.List // lists of all connections and of its address's, or nil
+	caller  string        // the caller in whose share the connection counts, or ""
+	in      [2]*list.List // the lists of all connections and of its address's connections that contain it, or nil
 	place   [2]*list.Element
 }
 
-// Write writes b in pieces, each with a deadline and all of them at a minimum pace.
+// Write writes b in pieces, each with a deadline, at a minimum rate.
 func (c *Conn) Write(b []byte) (written int, err error) {
 	now := time.Now()
 	last := now.Add(c.stall + time.Duration(len(b))*time.Second/Slowest)
@@ -109,8 +109,8 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// CountTurnedAway counts the connections that a listener refuses or closes for others,
-// for processes without the sidecar's telemetry. The metric is the same as the
+// CountTurnedAway exports the number of connections that a listener refuses or closes for
+// others, for processes without the sidecar's telemetry. The metric is the same as the
 // sidecar's.
 func CountTurnedAway(to prometheus.Registerer, name string, ln *Listener) *Listener {
 	for i, result := range [...]string{"refused", "evicted"} {

@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// Patterns are passthrough entries: routes that the adapter does not know and that
-// touch no memory.
+// Patterns are passthrough entries: routes that the adapter does not know and that access
+// no memory.
 type Patterns []pattern
 
 // ParsePatterns parses entries "METHOD /path/*".
@@ -29,14 +29,14 @@ func ParsePatterns(entries []string) (Patterns, error) {
 	return out, nil
 }
 
-// Match reports whether a request matches one of them. An ambiguous path does not.
+// Match reports whether a request matches an entry. An ambiguous path matches none.
 func (ps Patterns) Match(method, escapedPath string) bool {
 	return plain(escapedPath) && slices.ContainsFunc(ps, func(p pattern) bool { return p.matches(method, escapedPath) })
 }
 
 // pattern is one passthrough entry, "GET /custom/*". The method may be "*"; GET includes
-// HEAD, as in net/http. A
-// "*" segment matches one segment; as the last segment it matches any rest.
+// HEAD, as in net/http. A segment "*" matches one segment; as the last segment it matches
+// any remainder.
 type pattern struct {
 	method   string
 	segments []string
@@ -68,8 +68,9 @@ func (p pattern) matches(method, escapedPath string) bool {
 	return slices.EqualFunc(p.segments, segments, func(want, has string) bool { return want == "*" || want == has })
 }
 
-// Unmatched returns the passthrough entries that no request can match: those with a method
-// that does not cross, a path as no request has it, and paths that are all the adapter's.
+// Unmatched returns the passthrough entries that no request can match: those with a
+// method that is never forwarded, with an impossible path, or whose paths are all routes
+// of the adapter.
 func Unmatched(adapter gate.Adapter, entries []string) (out []string) {
 	for _, entry := range entries {
 		if p, err := parsePattern(entry); err == nil && !p.reached(adapter) {
@@ -79,7 +80,8 @@ func Unmatched(adapter gate.Adapter, entries []string) (out []string) {
 	return out
 }
 
-// reached reports whether one of some requests that are alike what it matches is passed.
+// reached reports whether at least one of several sample requests that the pattern
+// matches is passed through.
 func (p pattern) reached(adapter gate.Adapter) bool {
 	methods, tails := []string{p.method}, []string{""}
 	if p.method == "*" {
@@ -110,9 +112,9 @@ func (p pattern) reached(adapter gate.Adapter) bool {
 	return false
 }
 
-// plain reports whether a path has a single interpretation: no dot segments, no
-// empty ones inside, no percent-encoded structure. Passthrough only matches plain
-// paths, so that "/custom/..%2Fv1" does not match.
+// plain reports whether a path has a single interpretation: no dot segments, no empty
+// segments inside, no percent-encoded structure. Passthrough only matches plain paths, so
+// that "/custom/..%2Fv1" does not match.
 func plain(escapedPath string) bool {
 	if !strings.HasPrefix(escapedPath, "/") || strings.ContainsAny(escapedPath, "%\\;") {
 		return false

@@ -11,13 +11,13 @@ import (
 	"sync/atomic"
 )
 
-// A server may close a connection after an error of its own without saying so, as
+// A server may close a connection after an internal error without announcing that, as
 // uvicorn does after an exception. A request that is sent meanwhile is lost, and a write
-// cannot be repeated. So a connection is closed at the end of such an answer, and nothing
-// is sent on it meanwhile: a Write that fails before its first byte makes the transport
-// use another connection, if it can get the body again (GetBody).
+// must not be repeated. memproxy therefore closes the connection at the end of such an
+// answer and sends nothing on it until then: a Write that fails before its first byte
+// makes the transport use another connection, if it can get the body again (GetBody).
 
-// Dial dials connections that are not used again after an error of the server.
+// Dial dials connections that are not reused after an internal error of the server.
 func Dial(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
@@ -30,7 +30,7 @@ func Dial(dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 type upstreamConn struct {
 	net.Conn
-	failed atomic.Bool // its server answered with an error of its own
+	failed atomic.Bool // the server answered with an internal error
 }
 
 func (c *upstreamConn) Write(p []byte) (int, error) {
@@ -40,9 +40,9 @@ func (c *upstreamConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// roundTrip sends a request, and nothing more on its connection if the answer is an
-// error of the server. An answer without a body is left out: its connection may already
-// be in use by another request.
+// roundTrip sends a request. If the answer is an internal error of the server, nothing
+// more is sent on its connection. An answer without a body is excluded: its connection
+// may already be in use by another request.
 func roundTrip(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	var on net.Conn
 	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { on = got.Conn }})
@@ -79,8 +79,8 @@ func (b *lastBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// SetBody gives a request a body that the transport can send again, on another
-// connection, if nothing of it was sent.
+// SetBody gives a request a body that the transport can send again on another connection,
+// if it has sent nothing yet.
 func SetBody(r *http.Request, body []byte) {
 	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	r.Body, _ = r.GetBody()

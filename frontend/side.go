@@ -15,15 +15,16 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Bounds of side answers, in bytes: of one fetched memory, and of any other answer,
-// such as a page of a list, whose elements may contain thousands of numbers.
+// Limits of answers to side requests, in bytes: maxFetch for one fetched memory, and
+// maxSent for any other answer, such as a page of a list, whose elements may have
+// embeddings of thousands of numbers.
 const (
 	maxFetch = 1 << 20
 	maxSent  = 16 << 20
 )
 
-// asker are the client headers that a side request carries: those that identify the
-// caller, never its request.
+// asker lists the client headers that a side request carries: those that identify the
+// caller, and none that describe its request.
 var asker = [...]string{"Authorization", "X-Api-Key", "Cookie", "User-Agent", "Mem0-User-Id", "X-Mem0-Mode",
 	"User_id", "X-Bare-Password", "X-Project", "X-Project-Id", "X-Stainless-Package-Version"}
 
@@ -32,20 +33,20 @@ type SideOptions struct {
 	// Upstream is the backend's base URL; a path in it is a prefix.
 	Upstream  *url.URL
 	Transport http.RoundTripper
-	// InFlight bounds the requests, and the bytes of answers that are being read.
-	// Nil: not bounded.
+	// InFlight limits the requests, and the bytes of answers that are being read. If it
+	// is nil, there is no limit.
 	InFlight *InFlight
 	// Credential replaces the client's backend credential, if set.
 	Credential *Credential
-	// Propagator forwards the trace. Nil: W3C trace context.
+	// Propagator forwards the trace context. The default is W3C trace context.
 	Propagator propagation.TextMapPropagator
 }
 
 // Side sends memproxy's own requests to a backend, on behalf of a caller or with the
-// backend's credential. It implements gate.Fetcher. Deadlines are the context's.
+// backend's credential. It implements gate.Fetcher. Contexts set the deadlines.
 type Side struct {
 	opt            SideOptions
-	caller, tenant string // on whose behalf; "": memproxy itself
+	caller, tenant string // the caller on whose behalf; "" is memproxy itself
 }
 
 // NewSide checks the options.
@@ -63,7 +64,7 @@ func NewSide(o SideOptions) (*Side, error) {
 	return &Side{opt: o}, nil
 }
 
-// For returns a Side whose requests count as the caller's.
+// For returns a Side whose requests are counted for the caller.
 func (s *Side) For(caller, tenant string) *Side {
 	return &Side{s.opt, caller, tenant}
 }
@@ -73,8 +74,8 @@ func (s *Side) Fetch(ctx context.Context, q memproxy.Request) (memproxy.Reply, e
 	return s.As(ctx, q, nil, q.Header, nil, maxFetch)
 }
 
-// Send sends a request with a body. Only the request headers that identify the caller
-// are sent.
+// Send sends a request with a body. Of the request's headers only those that identify the
+// caller are sent.
 func (s *Side) Send(ctx context.Context, q memproxy.Request, body []byte) (memproxy.Reply, error) {
 	return s.As(ctx, q, body, q.Header, nil, maxSent)
 }
@@ -86,13 +87,13 @@ func (s *Side) Whole(ctx context.Context, q memproxy.Request, limit int64) (memp
 	CopyRequestHeaders(out.Header, http.Header(q.Header))
 	out.Header["Accept-Encoding"] = []string{"identity"}
 	if _, ok := q.Header["User-Agent"]; !ok {
-		out.Header["User-Agent"] = nil // or the transport adds one
+		out.Header["User-Agent"] = nil // otherwise the transport adds one
 	}
 	return s.send(ctx, out, limit)
 }
 
-// As sends a request on behalf of a caller, with further headers of its own, and
-// reads an answer of up to limit bytes.
+// As sends a request on behalf of a caller, with additional headers of memproxy's own,
+// and reads an answer of up to limit bytes.
 func (s *Side) As(ctx context.Context, q memproxy.Request, body []byte, caller, own memproxy.Header, limit int64) (memproxy.Reply, error) {
 	path := q.Path
 	if path == "" {
@@ -152,8 +153,8 @@ func Join(upstream *url.URL, path, escaped, query string, force bool) *url.URL {
 }
 
 // NoUpgrade rejects 101 Switching Protocols, which would turn the connection into an
-// unfiltered tunnel: the answer is an error, and the connection is closed. Nor is a
-// connection of Dial used again after an error of the server.
+// unfiltered tunnel: the answer becomes an error, and the connection is closed. It also
+// stops the reuse of a connection of Dial after an internal error of the server.
 func NoUpgrade(next http.RoundTripper) http.RoundTripper { return noUpgrade{next} }
 
 type noUpgrade struct{ next http.RoundTripper }
@@ -167,7 +168,7 @@ func (f noUpgrade) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// CloseIdleConnections closes the unused connections, so that none remain after a stop.
+// CloseIdleConnections closes the unused connections, so that none remains after a stop.
 func (f noUpgrade) CloseIdleConnections() {
 	(&http.Client{Transport: f.next}).CloseIdleConnections()
 }

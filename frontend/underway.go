@@ -2,23 +2,22 @@ package frontend
 
 import "context"
 
-// The bounds of concurrent requests of one backend. Requests of unidentified
-// callers are counted separately, by address, so that they take nothing from
-// identified callers; side requests for a caller are counted separately from that
-// caller's own.
+// The limits of concurrent requests to one backend. Requests of unidentified callers are
+// counted separately, by address, so that they take nothing from identified callers. Side
+// requests for a caller are counted separately from that caller's own.
 const (
 	MaxRequests  = 1024
 	maxStrangers = 256
 	maxSides     = 256
-	// minTenant is the guaranteed minimum of a tenant.
+	// minTenant is the guaranteed minimum of each tenant.
 	minTenant = 4
 )
 
-// party is a caller in a group: its tenant, or the address of a client. An unidentified
-// one has no name.
+// party is a caller in a group: its tenant, or a client's address. An unidentified caller
+// has an empty name.
 type party struct{ group, name string }
 
-// counts are sums: of everything, of each group, and of each caller with a name.
+// counts are counters: for everything, for each group, and for each named caller.
 type counts struct {
 	all     int64
 	groups  map[string]int64
@@ -41,16 +40,16 @@ func add[K comparable](m map[K]int64, k K, n int64) {
 	}
 }
 
-// requests counts concurrent requests. A tenant has at most half of what the others
-// leave, and a caller half of what the others of its tenant leave of that. So there is
-// always room for another: two tenants cannot use all of it, and it takes ten to use all
-// but the guaranteed minimum of each tenant.
+// requests counts concurrent requests. A tenant gets at most half of what the other
+// tenants leave, and a caller half of what the other callers of its tenant leave of that.
+// So there is always room for another one: two tenants cannot use everything, and it
+// takes ten to use all but the guaranteed minimum of each tenant.
 type requests struct {
 	most, least int64
 	counts
 }
 
-// enter counts one more, if that is within all bounds.
+// enter counts one more request, if all limits allow it.
 func (q *requests) enter(who party) bool {
 	tenant, caller := q.groups[who.group], q.callers[who]
 	share := max((q.most-(q.all-tenant))/2, q.least)
@@ -61,9 +60,9 @@ func (q *requests) enter(who party) bool {
 	return true
 }
 
-// Enter counts the request as concurrent until Release, for the caller or, if that is
-// "", for the address. It waits for a place for a short time. ErrBusy: there is none in
-// the caller's share, its tenant's or in total.
+// Enter counts the request as concurrent until Release, for the caller or, if that is "",
+// for the address. It waits a short time for a free slot. The error is ErrBusy if there
+// is none in the share of the caller, of its tenant, or in total.
 func (l *Lease) Enter(ctx context.Context, caller, tenant string) error {
 	if l == nil || l.in != nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// Names by which a reader requests a minimum confidence of memories, from 0 to 1, and
-// their provenance: by header or by query. Listeners do not forward them.
+// Headers and query parameters with which a reader asks for a minimum confidence of
+// memories, from 0 to 1, and for their provenance. Listeners do not forward them.
 const (
 	MinTrustHeader   = OwnPrefix + "Min-Trust"
 	ProvenanceHeader = OwnPrefix + "Provenance"
@@ -20,11 +20,11 @@ const (
 	provenanceParam = memproxy.StampPrefix + "provenance"
 )
 
-// ReadWishes reads what a request asks of memproxy itself. It returns the request without their
-// query parameters, which Own keeps; every other byte of the query is unchanged. A
-// parameter that is repeated, malformed or unknown is a flaw: a caller who expects
-// to be shown less must not be shown more. So are two names of the session: only
-// one can be locked.
+// ReadWishes reads the parts of a request that are meant for memproxy. It returns the
+// request without the query parameters, which Own keeps; every other byte of the query is
+// unchanged. A parameter that is repeated, malformed or unknown is a flaw: a caller that
+// expects to be shown less must not be shown more. Two different names of the session are
+// a flaw, too, because only one can be locked.
 func ReadWishes(req memproxy.Request) (memproxy.Request, gate.Wishes, *memproxy.Malformed) {
 	said := map[string][]string{minTrustParam: req.Header.Values(MinTrustHeader), provenanceParam: req.Header.Values(ProvenanceHeader)}
 	var flaw *memproxy.Malformed
@@ -52,8 +52,8 @@ func ReadWishes(req memproxy.Request) (memproxy.Request, gate.Wishes, *memproxy.
 	return req, w, nil
 }
 
-// ownParams splits a query into the forwarded part and memproxy's own, and adds the
-// values of the latter to said.
+// ownParams splits a query into the part to forward and memproxy's own parameters, and
+// adds the values of the latter to said.
 func ownParams(query string, said map[string][]string) (rest, own string, flaw *memproxy.Malformed) {
 	if !mayHold(query) {
 		return query, "", nil
@@ -79,7 +79,7 @@ func ownParams(query string, said map[string][]string) (rest, own string, flaw *
 	return strings.Join(keep, "&"), strings.Join(ours, "&"), flaw
 }
 
-// mayHold reports whether a query could contain a parameter of memproxy's own; most
+// mayHold reports whether a query could contain a parameter of memproxy's own. Most
 // cannot, and are not parsed.
 func mayHold(query string) bool {
 	return query != "" && (strings.ContainsRune(query, '%') || strings.Contains(strings.ToLower(query), memproxy.StampPrefix))

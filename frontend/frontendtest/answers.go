@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// Pruning is Toy with unclaimed members: those that contain "canary".
+// Pruning is Toy with unclaimed members: those whose names contain "canary".
 type Pruning struct{ Toy }
 
 func (Pruning) Prune(_ memproxy.Route, r memproxy.Reply) (memproxy.Pruned, error) {
@@ -50,23 +50,23 @@ func Zipped(text string) string {
 	return b.String()
 }
 
-// Setup describes how a test starts a listener: in front of a backend with this answer. GET
-// /custom/* is passthrough.
+// Setup describes the listener that a test starts, in front of a backend with this
+// answer. GET /custom/* is a passthrough entry.
 type Setup struct {
-	Name    string // of the case
+	Name    string // name of the case
 	Adapter gate.Adapter
-	Rules   func(*gate.Rules) // or nil
+	Rules   func(*gate.Rules) // may be nil
 	Answer  http.HandlerFunc
 }
 
 // Start starts a listener and returns a function that sends requests to it.
 type Start func(t *testing.T, s Setup) func(method, path, body string, header ...string) (*http.Response, string)
 
-// Forms checks that events of a stream are filtered one by one, however they are cut,
-// and that no other form of an answer passes unread. For an unreadable stream the
-// status is broken, and the body said.
+// Forms checks that each event of a stream is filtered, however the stream is cut into
+// pieces, and that no other form of an answer passes unread. For an unreadable stream the
+// status is broken, and the body is said.
 func Forms(t *testing.T, start Start, broken int, said string) {
-	long := ": " + strings.Repeat("x", 9000) + "\n\n" // over several pieces
+	long := ": " + strings.Repeat("x", 9000) + "\n\n" // longer than one piece
 	for name, c := range map[string]struct {
 		method, path, media, encoding, answer string
 		status                                int
@@ -129,8 +129,8 @@ func Forms(t *testing.T, start Start, broken int, said string) {
 	}
 }
 
-// Headers checks that, on every kind of route, only the answer's headers that clients
-// need pass, and no trailers; one setting lets the others pass.
+// Headers checks, on every kind of route, that only the answer's headers that clients
+// need pass, and no trailers, and that one setting lets the others pass.
 func Headers(t *testing.T, start Start) {
 	needed := map[string]string{"Retry-After": "3", "X-Request-Id": "r", "X-Ratelimit-Remaining": "7", "X-Should-Retry": "false"}
 	others := map[string]string{"Set-Cookie": "session=canary", "Link": "<https://backend/next>; rel=next", "Server-Timing": "db;dur=5", "Etag": `"canary"`,
@@ -143,7 +143,7 @@ func Headers(t *testing.T, start Start) {
 						w.Header().Set(name, value)
 					}
 				}
-				w.Header()["Content-Type"] = nil // the server of this test would guess one
+				w.Header()["Content-Type"] = nil // otherwise the test's server would guess a type
 				fmt.Fprint(w, "m1 ann\n")
 				w.Header().Set(http.TrailerPrefix+"X-After", "canary")
 			}})
@@ -171,9 +171,9 @@ func Headers(t *testing.T, start Start) {
 	}
 }
 
-// NoCache checks that an answer for one caller is cached nowhere, whatever the backend
-// says, on every route that is ruled on, including refusals and streams. Public
-// answers, and all answers in shadow mode, keep the backend's headers.
+// NoCache checks that an answer for one caller is not cacheable, whatever the backend
+// says, on every route that is ruled on, including refusals and streams. Public answers,
+// and all answers in shadow mode, keep the backend's headers.
 func NoCache(t *testing.T, start Start) {
 	said := map[string]string{"Cache-Control": "public, max-age=3600", "Expires": "Sun, 06 Nov 2094 08:49:37 GMT", "Age": "1", "Pragma": "public",
 		"Cdn-Cache-Control": "max-age=3600", "Surrogate-Control": "max-age=3600", "X-Accel-Expires": "60"}

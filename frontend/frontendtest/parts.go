@@ -1,5 +1,5 @@
-// Package frontendtest is the common part of the listeners' tests: a wire format, a gate of the
-// simplest parts, and the expected answers of every listener.
+// Package frontendtest is the common part of the listeners' tests: a simple wire format,
+// a gate with the simplest collaborators, and the answers that every listener must give.
 package frontendtest
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/memproxy/memproxy/gate/access"
 )
 
-// Toy is a wire format for the tests of the listeners: a body is text, an answer consists
-// of lines "id user". The real formats are tested with their adapters.
+// Toy is a wire format for the tests of the listeners: a body is text, and an answer
+// consists of lines "id user". The real formats are tested with their adapters.
 type Toy struct{}
 
 func (Toy) Route(q memproxy.Request) (memproxy.Route, bool) {
@@ -105,7 +105,7 @@ func (Toy) Rewrite(_ memproxy.Route, _ memproxy.Request, r memproxy.Reply, rd *m
 	return out, nil
 }
 
-// Parts are all collaborators of the gate in their simplest form.
+// Parts implements all collaborators of the gate in their simplest form.
 type Parts struct {
 	mu     sync.Mutex
 	events []memproxy.Event
@@ -167,7 +167,7 @@ func (p *Parts) Note(ev memproxy.Event) error {
 	return err
 }
 
-// Party has all parts that a gate needs.
+// Party is the collaborators that a gate needs.
 type Party interface {
 	gate.Identifier
 	gate.Budget
@@ -176,7 +176,8 @@ type Party interface {
 	gate.Policy
 }
 
-// NewGate returns a gate of the parts, without a ledger unless one is set.
+// NewGate returns a gate with these collaborators, and without a ledger unless set adds
+// one.
 func NewGate(t testing.TB, parts Party, rules *gate.Rules, set ...func(*gate.Options)) *gate.Gate {
 	t.Helper()
 	var n atomic.Int64
