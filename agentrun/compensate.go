@@ -13,16 +13,18 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// Bounds of settling a compensated run.
+// Limits of settling a compensated run.
 const (
-	// settleRounds bounds the readings of the agents' memory: one to find the run's
-	// changes, one more after each undo to verify it. Truncated readings do not count.
+	// settleRounds is the maximum number of readings of the agents' memory: one to find
+	// the run's changes, and one more after each undo to verify it. Truncated readings do
+	// not count.
 	settleRounds = 6
-	// settleTime bounds the policy decisions and undo requests after the end of a run.
+	// settleTime is the timeout of the policy decisions and undo requests after the end
+	// of a run.
 	settleTime = 2 * time.Minute
-	// maxLook bounds the upstream requests of one reading.
+	// maxLook is the maximum number of upstream requests of one reading.
 	maxLook = 1000
-	// maxUnsettled is for how long settling is retried, restarts included, and
+	// maxUnsettled is for how long settling is retried, including restarts, and
 	// minUnsettled for how long each process retries at least.
 	maxUnsettled = 24 * time.Hour
 	minUnsettled = time.Hour
@@ -49,7 +51,7 @@ type Watched struct {
 	watch   memproxy.Watch
 	caller  http.Header
 	held    Held
-	ruled   map[string]*gate.Admission // by Change.Key
+	ruled   map[string]*gate.Admission // admissions by Change.Key
 	resumed time.Time                  // when this process resumed the run
 }
 
@@ -63,7 +65,7 @@ func (r *Runs) Watch(ctx context.Context, a *gate.Admission, caller http.Header)
 	call := a.Call()
 	c := &Watched{r: r, a: a, caller: caller, held: Held{Locks: r.opt.Locks}, ruled: map[string]*gate.Admission{}}
 	var who []string
-	for range 4 { // until the locked agents are those that take part
+	for range 4 { // until the set of locked agents equals the set of agents whose memory the run may change
 		var err error
 		if c.watch, err = compensator.Watch(call.Route, call.Request, a.Body); err != nil {
 			return nil, err
@@ -117,7 +119,7 @@ func (r *Runs) keep(c *Watched) error {
 }
 
 func (c *Watched) lock(ctx context.Context, agents []string) error {
-	for _, id := range agents { // sorted: a fixed order prevents deadlocks
+	for _, id := range agents { // sorted: a fixed lock order prevents deadlocks
 		if err := c.held.Lock(ctx, "agent "+id, Exclusive); err != nil {
 			return err
 		}
@@ -163,7 +165,7 @@ func (c *Watched) Settle(ctx context.Context) {
 	case c.r.life.Err() != nil:
 		err = c.r.life.Err() // the next process settles the run
 	case err == nil || ctx.Err() != nil:
-		// Decide on the changes so far of a run that does not end.
+		// The run does not end: decide on its changes so far.
 		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 		defer cancel()
 		err = c.rule(rctx)
@@ -180,8 +182,8 @@ func (c *Watched) Settle(ctx context.Context) {
 	c.r.unsettled.drop(c.a.Decision.ID)
 }
 
-// idle waits until none of the agents runs. Two quiet polls are required where another
-// run may follow the first.
+// idle waits until none of the agents runs. If another run may follow the first, two
+// consecutive polls must find them idle.
 func (c *Watched) idle(ctx context.Context) error {
 	quiet, wanted := 0, 1
 	if c.watch.Background() || len(c.watch.Agents()) > 1 {
@@ -254,7 +256,7 @@ func (c *Watched) rule(ctx context.Context) error {
 	return last
 }
 
-// round reads the memory once. Open reports whether there was a change to undo.
+// round reads the memory once. open reports whether there was a change to undo.
 func (c *Watched) round(ctx context.Context) (open bool, err error) {
 	if err := c.look(ctx); err != nil {
 		return true, err

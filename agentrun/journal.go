@@ -14,13 +14,13 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// maxJournal bounds the unsettled runs of one backend.
+// maxJournal is the maximum number of unsettled runs of one backend.
 const maxJournal = 1024
 
 // errJournal is returned when maxJournal runs are unsettled.
 var errJournal = errors.New("too many runs wait to be settled")
 
-// journalEntry is a compensated run that is not settled. It contains memories, but no
+// journalEntry is a compensated run that is not settled yet. It contains memories, but no
 // credentials.
 type journalEntry struct {
 	Decision  string               `json:"decision"`
@@ -67,8 +67,8 @@ func (j journal) remove(decision string) error {
 	return nil
 }
 
-// left returns the entries of the directory, oldest first: their names sort by time.
-// Unreadable entries are joined into the error.
+// left returns the entries of the directory, oldest first: file names sort by time. The
+// error joins the errors of unreadable entries.
 func (j journal) left() (entries []*journalEntry, err error) {
 	files, err := os.ReadDir(j.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -103,7 +103,7 @@ const (
 	lastRetry  = time.Hour
 )
 
-// unsettled are the journaled runs that this process is settling or failed to settle.
+// unsettled has the journaled runs that this process is settling or failed to settle.
 type unsettled struct {
 	mu   sync.Mutex
 	runs map[string]*attempt
@@ -113,7 +113,7 @@ type attempt struct {
 	busy  bool
 	wait  time.Duration
 	again time.Time
-	run   *Watched // state after the last attempt; nil for an earlier process's run
+	run   *Watched // state after the last attempt; nil for a run of an earlier process
 }
 
 // take claims a journal entry if no other goroutine settles it and its retry time has
@@ -136,8 +136,8 @@ func (u *unsettled) take(decision string, now time.Time) (left *Watched, mine bo
 	return at.run, true
 }
 
-// leave releases a run. If it was tried and could not be settled, it is retried later
-// than the last time; if its agents were busy, in the next round.
+// leave releases a run. If an attempt to settle it failed, the next one comes after a
+// longer delay; if its agents were busy, in the next round.
 func (u *unsettled) leave(decision string, c *Watched, tried bool, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

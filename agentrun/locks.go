@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Locks serialize what happens to agents: turns of one key run one after the other, and
-// changes of an agent's tools wait for its turns. Waiters are served first come, first
-// served.
+// Locks serialize access to agents: turns of one key run one after another, and changes
+// of an agent's tools wait for its turns. Waiters are served first come, first served.
 type Locks struct {
 	mu    sync.Mutex
 	held  map[string]*keyLock
@@ -19,11 +18,12 @@ type Locks struct {
 
 type keyLock struct {
 	sem    *semaphore.Weighted
-	users  int // holders and waiters
+	users  int // number of holders and waiters
 	number uint64
 }
 
-// Shares of a lock: a turn takes its agent's lock shared and its own key's exclusively.
+// Shares of a lock: a turn takes its agent's lock shared, and the lock of its own key
+// exclusively.
 const (
 	Shared    = 1
 	Exclusive = 1 << 20
@@ -52,7 +52,7 @@ func (t *Locks) Lock(ctx context.Context, key string, share int64) (unlock func(
 	}
 	err = l.sem.Acquire(ctx, share)
 	if errors.Is(err, context.DeadlineExceeded) && l.sem.TryAcquire(share) {
-		err = nil // it is free: on a busy machine a short deadline can pass before the lock is tried
+		err = nil // the lock is free: on a busy machine a short deadline can pass before it is tried
 	}
 	if err != nil {
 		leave()
@@ -61,8 +61,9 @@ func (t *Locks) Lock(ctx context.Context, key string, share int64) (unlock func(
 	return func() { l.sem.Release(share); leave() }, nil
 }
 
-// Begun returns a function that reports whether any lock that is held now is still
-// held: its turn is in progress, or the turn's changes are not recorded yet.
+// Begun returns a function that reports whether any lock that is held now is still held,
+// which means that its turn is in progress, or that the turn's changes are not recorded
+// yet.
 func (t *Locks) Begun() (underway func() bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

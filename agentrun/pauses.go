@@ -22,15 +22,16 @@ import (
 )
 
 const (
-	// recoveryRequests bounds the requests that decline one pause: the model may retry.
+	// recoveryRequests is the maximum number of requests that decline one pause: the
+	// model may call again.
 	recoveryRequests = 20
-	// maxPrepare bounds the side requests before a turn's request: for the agent, its
-	// conversation, and their blocks.
+	// maxPrepare is the maximum number of side requests before a turn's request: for the
+	// agent, its conversation, and their blocks.
 	maxPrepare = 80
-	// maxTurns bounds the tracked turns, and maxLooks how many of them one round
-	// examines. The agent of an untracked turn waits for its next turn.
+	// maxTurns is the maximum number of tracked turns, and maxLooks how many of them one
+	// round examines. The agent of an untracked turn waits for its next turn.
 	maxTurns, maxLooks = 4096, 64
-	// Unanswered is the tool result that the agent reads instead of its call's.
+	// Unanswered is the tool result that the agent reads for a declined call.
 	Unanswered = "the turn broke off before this call was ruled on; nothing was written"
 )
 
@@ -42,21 +43,22 @@ func reconciler() memproxy.Principal {
 	return memproxy.Principal{ID: "system:reconciler", Kind: memproxy.KindService, Trust: memproxy.TrustSystem, Method: "internal"}
 }
 
-// turns are the turns in progress, by agent or conversation key. Each has a file with a
-// hash of its caller, whose modification time is the turn's start, so that the next
-// process knows which agents may be paused, and for whom. Losing a file in a crash is
-// safe: the agent's next turn declines its pending calls.
+// turns are the turns in progress, by the key of the agent or conversation. Each has a
+// file with a hash of its caller. The file's modification time is the start of the turn.
+// From the files the next process knows which agents may be paused, and for which
+// callers. Losing a file in a crash is safe: the agent's next turn declines its pending
+// calls.
 type turns struct {
-	dir string // "": turns are not tracked
+	dir string // "" if turns are not tracked
 
 	mu sync.Mutex
-	// when an interrupted turn is examined again; zero for a turn that is in progress in
-	// this process
+	// next is when an interrupted turn is examined again; zero for a turn that is in
+	// progress in this process.
 	next map[string]time.Time
 }
 
-// path is the file of a turn, or "" if it is not tracked: the key is too long or too
-// unusual to be an agent's.
+// path returns the file of a turn, or "" if the turn is not tracked because the key is
+// too long or has characters that agents' keys do not have.
 func (t *turns) path(key string) string {
 	name := url.PathEscape(key)
 	if t.dir == "" || len(name) > 200 || strings.Trim(name, ".") == "" {
@@ -65,13 +67,13 @@ func (t *turns) path(key string) string {
 	return filepath.Join(t.dir, name)
 }
 
-// Open tracks a turn that starts and replaces an earlier one of the same key. The
-// caller holds the key's lock and calls done before releasing it, with whole=false if
-// the turn was interrupted and its agent may be paused. A turn that cannot be tracked
-// proceeds: the agent's next turn declines its pending calls. Same reports that the
-// earlier turn was interrupted and had the same caller. Left says that an earlier turn
-// left calls: if it had another caller, the file names no caller, so that nobody can
-// continue those calls should this turn be interrupted too.
+// Open tracks a turn that starts, and replaces an earlier one of the same key. The caller
+// holds the lock of the key and calls done before releasing it, with whole=false if the
+// turn was interrupted and its agent may be paused. A turn that cannot be tracked
+// proceeds: the agent's next turn declines its pending calls. same reports that the
+// earlier turn was interrupted and had the same caller. left means that an earlier turn
+// left pending calls: if that turn had another caller, the new file names no caller, so
+// that no caller can continue those calls if this turn is interrupted, too.
 func (r *Runs) Open(ctx context.Context, key string, by *memproxy.Principal, left bool) (same bool, done func(whole bool)) {
 	t := &r.turns
 	path := t.path(key)
@@ -120,8 +122,8 @@ func (t *turns) inProgress(key string) bool {
 	return known && next.IsZero()
 }
 
-// end notes that a turn is no longer in progress, and when it is examined; a zero time
-// means never.
+// end records that a turn is no longer in progress, and when it is examined; the zero
+// time means never.
 func (t *turns) end(key string, next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,8 +132,8 @@ func (t *turns) end(key string, next time.Time) {
 	}
 }
 
-// postpone sets when an interrupted turn is examined again. It reports false, and does
-// nothing, if a later turn of the same key is in progress.
+// postpone sets when an interrupted turn is examined again. It does nothing and reports
+// false if a later turn of the same key is in progress.
 func (t *turns) postpone(key string, next time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,7 +144,7 @@ func (t *turns) postpone(key string, next time.Time) bool {
 	return true
 }
 
-// forget stops tracking a turn. A file that remains costs one more look at its agent.
+// forget stops tracking a turn. If its file remains, its agent is examined once more.
 func (r *Runs) forget(key string) {
 	_ = os.Remove(r.turns.path(key))
 	r.turns.end(key, time.Time{})
@@ -154,8 +156,8 @@ type broken struct {
 	begun, next time.Time
 }
 
-// due returns the turns to examine now, longest unexamined first, and at most maxLooks
-// of them, so that the backend is not flooded.
+// due returns the turns to examine now, those not examined for the longest time first,
+// and at most maxLooks, so that the backend is not flooded.
 func (t *turns) due(now time.Time) ([]broken, error) {
 	files, err := os.ReadDir(t.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -177,8 +179,8 @@ func (t *turns) due(now time.Time) ([]broken, error) {
 }
 
 // freeAll declines the pending calls of interrupted turns. A turn without pending calls
-// is examined until the time limit of a run, with growing intervals, because its model
-// may still be generating.
+// is examined until the time limit of a run, at growing intervals, because its model may
+// still be generating.
 func (r *Runs) freeAll(ctx context.Context, now time.Time) error {
 	recoverer, ok := r.opt.Backend.Adapter.(gate.Recoverer)
 	if !ok || r.turns.dir == "" {
@@ -204,8 +206,8 @@ func (r *Runs) freeAll(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// free declines the pending calls of a turn until the run ends. Over reports that no
-// call is pending, or none that the gate decides.
+// free declines the pending calls of a turn until the run ends. over reports that no call
+// is pending, or none that the gate decides on.
 func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (over bool, err error) {
 	req, turn, err := recoverer.Recover(key)
 	if err != nil {
@@ -215,7 +217,7 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 	defer cancel()
 	unlock := r.lock(ctx, "turn "+key, Exclusive)
 	if unlock == nil {
-		return false, nil // a turn in progress answers the pending calls
+		return false, nil // the turn in progress will answer the pending calls
 	}
 	defer unlock()
 	err = Prepare(turn, func() error { return nil }, func(q memproxy.Request) (memproxy.Reply, error) { return r.ask(ctx, q, nil) })
@@ -267,7 +269,7 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 	return false, ErrRequests
 }
 
-// lock acquires a lock within patience, or returns nil.
+// lock acquires a lock, or returns nil after patience.
 func (r *Runs) lock(ctx context.Context, key string, share int64) (unlock func()) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -275,8 +277,8 @@ func (r *Runs) lock(ctx context.Context, key string, share int64) (unlock func()
 	return unlock
 }
 
-// Prepare answers the questions that a turn has before its next request. It calls
-// before ahead of each of them and stops at its first error.
+// Prepare makes the side requests that a turn needs before its next request. It calls
+// before ahead of each, and stops at the first error.
 func Prepare(turn memproxy.Turn, before func() error, ask func(memproxy.Request) (memproxy.Reply, error)) error {
 	for range maxPrepare {
 		if err := before(); err != nil {

@@ -15,46 +15,47 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// Options of the runs of one backend. All but Dir and Steps are required.
+// Options configure the runs of one backend. All but Dir and Steps are required.
 type Options struct {
 	Gate    *gate.Gate
 	Backend gate.Backend
 	// Side sends memproxy's own requests to the backend.
 	Side *frontend.Side
-	// MaxAnswer bounds their responses, in bytes; RunTimeout bounds a run.
+	// MaxAnswer is the maximum size of their answers in bytes, and RunTimeout the timeout
+	// of a run.
 	MaxAnswer  int64
 	RunTimeout time.Duration
 	// Locks are held while a run may change its agents.
 	Locks *Locks
-	// Dir is the directory of unfinished runs, read by the next process. It contains
-	// memories. If empty, runs are not compensated, and pending calls of interrupted
-	// turns wait for the agent's next turn.
+	// Dir is the directory of unfinished runs, which the next process reads. It contains
+	// memories. If it is "", runs are not compensated, and the pending calls of
+	// interrupted turns wait for the agent's next turn.
 	Dir string
-	// Every is how long a pause may last before it is declined. Zero: for ever.
+	// Every is how long a pause may last before it is declined; zero is no limit.
 	Every time.Duration
 
 	Clock func() time.Time
 	After func(time.Duration) <-chan time.Time
-	// Steps is notified of the points at which a crash must lose nothing. Nil: none.
+	// Steps is called at the points at which a crash must lose nothing, if it is not nil.
 	Steps memproxy.Stepper
 	Log   *slog.Logger
 	// Observe records metrics of undo requests.
 	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
 }
 
-// Runs are the runs of one backend's agents. They are safe for concurrent use.
+// Runs handles the runs of one backend's agents. It is safe for concurrent use.
 type Runs struct {
 	opt       Options
 	journal   journal
 	unsettled unsettled
 	turns     turns
 
-	life  context.Context // of background work
+	life  context.Context // context of background work
 	end   context.CancelFunc
 	after sync.WaitGroup
 }
 
-// New returns the runs of a backend.
+// New returns the Runs of a backend.
 func New(opt Options) *Runs {
 	r := &Runs{opt: opt, journal: journal{opt.Dir}, turns: turns{next: map[string]time.Time{}}}
 	if opt.Dir != "" && opt.Every > 0 {
@@ -64,12 +65,12 @@ func New(opt Options) *Runs {
 	return r
 }
 
-// TurnsBegun returns a function that reports whether a turn that is in progress now
-// still is, or its changes are not recorded yet.
+// TurnsBegun returns a function that reports whether any turn that is in progress now is
+// still in progress, or its changes are not recorded yet.
 func (r *Runs) TurnsBegun() (underway func() bool) { return r.opt.Locks.Begun() }
 
-// LongestTurn is the time limit of a turn that is not streamed, and the longest silence
-// of one that is.
+// LongestTurn is the time limit of a turn that is not streamed, and the longest time
+// without an event of one that is.
 func (r *Runs) LongestTurn() time.Duration { return r.opt.RunTimeout }
 
 // Close ends background work. Unsettled runs are left to the next process.
@@ -78,11 +79,11 @@ func (r *Runs) Close(ctx context.Context) error {
 	return wait.For(ctx, r.after.Wait)
 }
 
-// patience bounds the wait for an agent that may be busy.
+// patience is how long a lock is waited for whose agent may be busy.
 const patience = 50 * time.Millisecond
 
-// Resettle retries the compensated runs that no goroutine settles. It returns with
-// their agents locked; runs with busy agents are retried in a later round.
+// Resettle retries the compensated runs that no goroutine is settling. When it returns,
+// their agents are locked. Runs with busy agents are retried in a later round.
 func (r *Runs) Resettle(now time.Time) error {
 	compensator, ok := r.opt.Backend.Adapter.(gate.Compensator)
 	if !ok || r.opt.Dir == "" {
@@ -105,8 +106,8 @@ func (r *Runs) Resettle(now time.Time) error {
 	return err
 }
 
-// resettle settles a run in the background, from its state in this process (c), else
-// from its journal entry.
+// resettle settles a run in the background, from its state c in this process or, if c is
+// nil, from its journal entry.
 func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Watched) (*Watched, error) {
 	if c == nil {
 		call := &gate.Call{
@@ -119,8 +120,8 @@ func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Watche
 	if c.resumed.IsZero() {
 		c.resumed = now
 	}
-	// Give up only after trying: the process may have been down for days, or its clock
-	// set.
+	// Give up only after trying: the process may have been down for days, or the clock
+	// may have been changed.
 	if now.Sub(e.Begun) > maxUnsettled && now.Sub(c.resumed) > minUnsettled {
 		r.opt.Gate.Agents().Unsettled(r.life, c.a, true, errUnsettled)
 		r.unsettled.drop(e.Decision)
@@ -156,7 +157,7 @@ func (r *Runs) ask(ctx context.Context, q memproxy.Request, caller http.Header) 
 }
 
 // Once is one round of the background job for unfinished runs. A run that cannot be
-// settled does not hold up the others.
+// settled does not delay the others.
 func (r *Runs) Once(ctx context.Context, now time.Time) error {
 	return errors.Join(r.Resettle(now), r.freeAll(ctx, now))
 }

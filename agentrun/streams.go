@@ -14,18 +14,18 @@ import (
 // ErrBroke ends the stream of a turn that was interrupted.
 var ErrBroke = errors.New("the turn broke off")
 
-// Bounds of the turns in memory.
+// Limits of the turns in memory.
 const (
-	// streamTime is how long a turn is kept: as long as Letta keeps the stream of a
-	// background run.
+	// streamTime is how long a turn is kept, which is as long as Letta keeps the stream
+	// of a background run.
 	streamTime = 3 * time.Hour
 	maxStreams = 4096
-	// maxLogs bounds the bytes of all kept streams together.
+	// maxLogs is the maximum size of all kept streams together, in bytes.
 	maxLogs = 64 << 20
 )
 
-// Streams keep turns by the ids of their runs and by the names that callers request
-// their streams with.
+// Streams keeps turns by the ids of their runs, and by the names under which callers
+// request their streams.
 type Streams struct {
 	Clock func() time.Time
 
@@ -35,8 +35,8 @@ type Streams struct {
 	size   int
 }
 
-// A Stream is one turn: its backend runs and, if the backend would keep the stream too,
-// the stream as the caller sees it.
+// Stream is one turn: its backend runs and, if the backend would also keep the stream,
+// the events as the caller received them.
 type Stream struct {
 	all   *Streams
 	begun time.Time
@@ -53,9 +53,9 @@ type Stream struct {
 	changed chan struct{} // closed at the next change
 }
 
-// An Entry is one event of the backend as passed to the caller.
+// Entry is one event of the backend as sent to the caller.
 type Entry struct {
-	Seq    int64 // 0: unnumbered, at the end
+	Seq    int64 // 0 for the last events, which have no number
 	Events [][]byte
 }
 
@@ -111,7 +111,7 @@ func (ch *Stream) notify() {
 	ch.changed = make(chan struct{})
 }
 
-// Find returns the turn of the first registered name, or nil.
+// Find returns the turn of the first of the names that is registered, or nil.
 func (c *Streams) Find(names ...string) *Stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,7 +181,7 @@ func (ch *Stream) State() (runs []string, over bool) {
 }
 
 // From returns the entries from index i on, and a channel that is closed at the next
-// change. After the last entry, end says how the stream ended; io.EOF means complete.
+// change. After the last entry, end is how the stream ended; io.EOF means complete.
 func (ch *Stream) From(i int) (entries []Entry, more <-chan struct{}, end error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
