@@ -14,24 +14,24 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 )
 
-// errAbsent reports that an answer is Envoy's, because the backend gave none.
+// errAbsent means that Envoy produced the answer itself, because the backend gave none.
 var errAbsent = errors.New("the backend did not answer")
 
-// errUnruled reports that Envoy passed a request without a ruling.
+// errUnruled means that Envoy forwarded a request without a ruling.
 var errUnruled = errors.New("the backend answers a request that was never ruled on")
 
-// answer is the answer of an exchange. The head arrives first; the body is awaited
+// answer is the answer of an exchange. Its head arrives first; its body is requested only
 // if it must be read.
 type answer struct {
 	x        *exchange
-	received memproxy.Header  // the backend's
-	reply    memproxy.Reply   // what is passed on
-	events   *frontend.Events // set if it is a stream of events
-	// passing is set if the answer's body is not read.
+	received memproxy.Header  // headers of the backend's answer
+	reply    memproxy.Reply   // what the client receives
+	events   *frontend.Events // set if the answer is a stream of events
+	// passing is set if the body is forwarded without being read.
 	passing bool
 }
 
-// headers decides whether the answer must be read before it is passed on.
+// headers decides whether the body must be read before the answer is forwarded.
 func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 	x := an.x
 	if x.span == nil && !a.fromUpstream() {
@@ -47,7 +47,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 	switch {
 	case x.span == nil, x.over:
 		return nil, errProtocol
-	case !x.entry.Class.Ruled() && (!a.fromUpstream() || code < http.StatusOK): // Envoy's own answer, or a change of protocol
+	case !x.entry.Class.Ruled() && (!a.fromUpstream() || code < http.StatusOK): // Envoy's own answer, or a protocol upgrade
 		return x.gone(errAbsent), nil
 	case x.entry.Class.Handling == frontend.Preflight:
 		return an.permission(), nil
@@ -65,7 +65,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 		return x.refused(x.p.opt.Gate.Unsent(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)), nil
 	}
 	if !a.fromUpstream() || code < http.StatusOK {
-		return x.abandon(code), nil // a change of protocol is not an answer
+		return x.abandon(code), nil // a protocol upgrade is not an answer
 	}
 	x.status = code
 	adm := x.admission
@@ -76,7 +76,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 			return x.refused(frontend.Failed(code)), nil
 		}
 		return an.unread(h.GetEndOfStream()), nil
-	case x.req.Method == http.MethodHead: // no GET could be sent whose answer could be filtered
+	case x.req.Method == http.MethodHead: // no GET could be sent in its place, whose answer could be filtered
 		return x.abandon(http.StatusBadGateway), nil
 	case adm.Streams() && frontend.EventStream(http.Header(header)):
 		an.events = &frontend.Events{Max: x.b.MaxAnswer}
@@ -97,7 +97,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 	return onResponseHeaders(nil), nil
 }
 
-// body passes a whole answer through the gate, or a piece of a stream.
+// body passes a whole answer, or a piece of a stream, through the gate.
 func (an *answer) body(b *procv3.HttpBody) (*response, error) {
 	x := an.x
 	if an.events != nil && !x.settled {
@@ -126,11 +126,11 @@ func (an *answer) body(b *procv3.HttpBody) (*response, error) {
 	if refusal != nil {
 		return refusal, nil
 	}
-	x.over = b.GetEndOfStream() // else trailers follow
+	x.over = b.GetEndOfStream() // otherwise trailers follow
 	return an.rewritten(changed || decoded), nil
 }
 
-// rewritten passes on an answer that was read.
+// rewritten forwards an answer that was read.
 func (an *answer) rewritten(changed bool) *response {
 	h := an.header(changed)
 	if !changed {
@@ -140,8 +140,8 @@ func (an *answer) rewritten(changed bool) *response {
 	return onResponseBody(changes(an.received, h), replaced(an.reply.Body))
 }
 
-// reserve reserves the memory for an answer and its filtering. The outcome of a
-// write must be known, so its answer is never refused.
+// reserve reserves the memory for an answer and for filtering it. The answer to a write
+// is never refused for lack of memory, because its outcome must become known.
 func (an *answer) reserve(n int64) error {
 	x := an.x
 	if x.admission.Writes() {
@@ -154,7 +154,7 @@ func (an *answer) reserve(n int64) error {
 	return x.entry.Lease.Work(x.forwarded, frontend.AnswerCost*n)
 }
 
-// trailers ends an answer; one that had no body is settled here.
+// trailers ends an answer. An answer without a body is settled here.
 func (an *answer) trailers(t *procv3.HttpTrailers) (*response, error) {
 	x := an.x
 	switch {
@@ -183,8 +183,8 @@ func (an *answer) returned(body []byte) (changed bool, refusal *response) {
 	return !frontend.SameBytes(an.reply.Body, body), nil
 }
 
-// header returns the headers with which the answer is passed on; changed reports that
-// its bytes are not the backend's.
+// header returns the headers with which the answer is forwarded. changed means that its
+// bytes differ from the backend's.
 func (an *answer) header(changed bool) http.Header {
 	x := an.x
 	from, out := http.Header(maps.Clone(an.reply.Header)), http.Header{}
@@ -203,8 +203,8 @@ func (an *answer) header(changed bool) http.Header {
 	return out
 }
 
-// unread passes on an answer whose body is not read: only generally allowed headers
-// remain, and trailers are removed.
+// unread forwards an answer whose body is not read, with the generally allowed headers
+// only and without trailers.
 func (an *answer) unread(end bool) *response {
 	x := an.x
 	x.settled, x.over, an.passing = true, end, true
@@ -213,8 +213,8 @@ func (an *answer) unread(end bool) *response {
 	return r
 }
 
-// broke records the outcome of an exchange that Envoy cut off. Either the client
-// hung up or Envoy reset its stream; Envoy does not report which.
+// broke records the outcome of an exchange that Envoy ended early: either the client
+// disconnected or Envoy reset its stream. Envoy does not report which.
 func (an *answer) broke(ctx context.Context) {
 	x := an.x
 	if an.events != nil {
@@ -224,21 +224,21 @@ func (an *answer) broke(ctx context.Context) {
 	x.p.opt.Gate.Abandon(ctx, x.admission, memproxy.StreamReset)
 }
 
-// headTime bounds the GET behind a HEAD.
+// headTime is the timeout of the GET that is sent in place of a HEAD.
 const headTime = 60 * time.Second
 
-// reader requests a whole answer from the backend.
+// reader fetches a whole answer from the backend.
 type reader interface {
 	Whole(context.Context, memproxy.Request, int64) (memproxy.Reply, error)
 }
 
-// whole answers a HEAD whose answer would be filtered; nil means that Envoy
-// continues. Envoy does not let a filter change the method, so the processor sends
-// the corresponding GET itself, and filters its answer.
+// whole answers a HEAD whose answer would be filtered. nil means that Envoy continues.
+// Envoy does not let a filter change the method, so the processor sends the corresponding
+// GET itself and filters its answer.
 func (an *answer) whole() *response {
 	x := an.x
 	a := x.admission
-	ask, ok := x.entry.Call.Backend.Fetch.(reader) // counted as the caller's
+	ask, ok := x.entry.Call.Backend.Fetch.(reader) // counted for the caller
 	if frontend.Asks(x.req.Method, a) == x.req.Method || !ok {
 		return nil
 	}
@@ -261,7 +261,7 @@ func (an *answer) whole() *response {
 		return refusal
 	}
 	h := an.header(changed)
-	delete(h, "Content-Length") // Envoy sets it
+	delete(h, "Content-Length") // Envoy sets the header itself
 	an.reply.Header = memproxy.Header(h)
 	return immediate(an.reply, &a.Decision)
 }

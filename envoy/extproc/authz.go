@@ -19,17 +19,17 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// backendExtension names the backend in ext_authz's context_extensions.
+// backendExtension is the key of the backend's name in ext_authz's context_extensions.
 const backendExtension = "memproxy_backend"
 
-// partialBody is set by Envoy if the body did not fit its buffer.
+// partialBody is the header that Envoy sets if the body did not fit into its buffer.
 const partialBody = "X-Envoy-Auth-Partial-Body"
 
 // Check decides whether a request may continue. It implements Envoy's Authorization
-// service, for installations that cannot use an external processor, and is a
-// decision only: it can change no body and sees no answer. So a write that would
-// have to be changed is refused, written memories have no stamp, the outcome is not
-// recorded, and reads are refused unless the configuration admits them unfiltered.
+// service, for installations that cannot use an external processor. It only decides: it
+// cannot change a body and does not see the answer. So a write that would have to be
+// changed is refused, written memories have no stamp, outcomes are not recorded, and
+// reads are refused unless the configuration admits them unfiltered.
 func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	at := in.GetAttributes()
 	var names []string
@@ -80,7 +80,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	return p.let(x, m), nil
 }
 
-// authRequest puts ext_authz's description of a request into the gate's terms.
+// authRequest converts ext_authz's description of a request to the gate's form.
 func authRequest(at *authv3.AttributeContext) request {
 	q := at.GetRequest().GetHttp()
 	var h memproxy.Header
@@ -96,14 +96,14 @@ func authRequest(at *authv3.AttributeContext) request {
 		delete(h, "Host")
 	}
 	var peer []string
-	if id := at.GetSource().GetPrincipal(); strings.Contains(id, "://") { // else a DNS name or a subject
+	if id := at.GetSource().GetPrincipal(); strings.Contains(id, "://") { // otherwise it is a DNS name or a subject
 		peer = []string{id}
 	}
 	return describe(map[string]string{":method": q.GetMethod(), ":path": q.GetPath(), ":scheme": q.GetScheme(), ":authority": q.GetHost()}, h, peer)
 }
 
-// authFlaw is why a request cannot be admitted by a decision alone, or nil. The
-// gate refuses it, so that the refusal is recorded like any other.
+// authFlaw returns why a request cannot be admitted by a decision alone, or nil. The gate
+// refuses it, so that the refusal is recorded like any other.
 func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 	switch {
 	case x.req.flaw != nil:
@@ -146,8 +146,8 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 	return nil
 }
 
-// let admits a request. Only changes of headers can be applied, and none of those
-// that describe a changed body or path.
+// let admits a request. It can apply changes of headers only, and none of those that
+// describe a changed body or path.
 func (p *Processor) let(x *exchange, m *headerMutation) *authv3.CheckResponse {
 	ok := &authv3.OkHttpResponse{HeadersToRemove: m.GetRemoveHeaders()}
 	for _, h := range texts(m.GetSetHeaders()) {
@@ -155,7 +155,7 @@ func (p *Processor) let(x *exchange, m *headerMutation) *authv3.CheckResponse {
 			ok.Headers = append(ok.Headers, h)
 		}
 	}
-	for _, name := range frontend.Digests { // the body is unchanged, and so are its digests
+	for _, name := range frontend.Digests { // the body is unchanged, so its digests remain valid
 		ok.HeadersToRemove = slices.DeleteFunc(ok.HeadersToRemove, func(s string) bool { return strings.EqualFold(s, name) })
 	}
 	if a := x.admission; a != nil {
@@ -185,7 +185,7 @@ func denied(r *response) *authv3.CheckResponse {
 	}
 }
 
-// texts gives headers the form of ext_authz, whose values are text.
+// texts converts headers to the form of ext_authz, whose values are text.
 func texts(list []*corev3.HeaderValueOption) []*corev3.HeaderValueOption {
 	out := make([]*corev3.HeaderValueOption, len(list))
 	for i, h := range list {

@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 )
 
-// end ends the span of an exchange, and records the outcome of one that Envoy cut
-// off, because the client hung up or the backend took too long.
+// end ends the span of an exchange. If Envoy ended the exchange early, because the client
+// disconnected or the backend took too long, it records the outcome.
 func (x *exchange) end() {
 	x.entry.Lease.Release()
 	if x.span == nil {
@@ -31,7 +31,7 @@ func (x *exchange) end() {
 	x.b.Observe(ctx, x.entry.Class.Name, string(x.entry.Class.Route.Kind), verdict, x.status, x.p.opt.Clock().Sub(x.begun))
 }
 
-// arrived ends the span of the backend's part.
+// arrived ends the span of the upstream request.
 func (x *exchange) arrived() {
 	if x.forward != nil {
 		x.forward.End()
@@ -39,8 +39,8 @@ func (x *exchange) arrived() {
 	}
 }
 
-// cutShort refuses a request that Envoy answers itself, because its body is larger than
-// Envoy's buffer or did not arrive.
+// cutShort refuses a request that Envoy answers itself, because the body exceeds Envoy's
+// buffer or did not arrive.
 func (x *exchange) cutShort(a attrs) (*response, error) {
 	if a.fromUpstream() {
 		return nil, errUnruled

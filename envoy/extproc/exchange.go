@@ -16,30 +16,30 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// exchange is one request through Envoy and, if it is forwarded, its answer. Envoy's
-// messages arrive one at a time.
+// exchange is one request through Envoy and, if it is forwarded, its answer. Envoy sends
+// its messages one at a time.
 type exchange struct {
 	p     *Processor
 	b     *Backend
 	begun time.Time
 
-	ctx  context.Context // of the server span
+	ctx  context.Context // context of the server span
 	span trace.Span
 	req  request
 
 	entry     frontend.Entry
 	admission *gate.Admission
-	forwarded context.Context // of the forward span, until the backend answers
+	forwarded context.Context // context of the span of the upstream request, until the backend answers
 	forward   trace.Span
-	settled   bool // the outcome is recorded, or there is none
+	settled   bool // the outcome is recorded, or there is none to record
 	status    int
-	over      bool // no more messages are needed from Envoy
+	over      bool // Envoy need not send more messages
 
 	answer answer
 	watch  watch // state in observability mode
 
-	// Of a public route: inspect is set if members of the answer must be claimed,
-	// byStatus if an error is reduced to its status.
+	// inspect and byStatus apply to public routes: inspect is set if unclaimed members
+	// must be removed from the answer, byStatus if an error is reduced to its status.
 	inspect, byStatus bool
 }
 
@@ -49,8 +49,8 @@ func newExchange(p *Processor) *exchange {
 	return x
 }
 
-// take answers one message. What is forwarded leaves its decision in Envoy's dynamic
-// metadata, for answers that Envoy gives by itself and no filter sees.
+// take answers one message. It stores the decision on a forwarded request in Envoy's
+// dynamic metadata, for answers that Envoy gives itself and that no filter sees.
 func (x *exchange) take(ctx context.Context, msg *procv3.ProcessingRequest) (*response, error) {
 	r, err := x.respond(ctx, msg)
 	if r != nil && x.forward != nil {
@@ -83,7 +83,7 @@ func (x *exchange) respond(ctx context.Context, msg *procv3.ProcessingRequest) (
 	return nil, errProtocol
 }
 
-// begin reads the head of the request and finds its route.
+// begin reads the head of the request and determines its route.
 func (x *exchange) begin(ctx context.Context, h *procv3.HttpHeaders, a attrs) error {
 	if x.span != nil {
 		return errProtocol
@@ -107,7 +107,7 @@ func (x *exchange) start(ctx context.Context, r request, address string, body bo
 	x.ctx, x.span = x.p.opt.Tracer.Start(ctx, signal.SpanServer+class.Name, trace.WithSpanKind(trace.SpanKindServer))
 }
 
-// requestHeaders rules at once if no body follows, and otherwise requests the body.
+// requestHeaders rules immediately if no body follows, and otherwise requests the body.
 func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a attrs) (*response, error) {
 	if err := x.begin(ctx, h, a); err != nil {
 		return nil, err
@@ -125,8 +125,8 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	if flaw == nil && reads && x.req.length() > x.b.MaxBody {
 		flaw = frontend.TooLarge(x.b.MaxBody)
 	}
-	// The body of a caller who is not accepted is not requested, nor one for which
-	// there is no room.
+	// The body is not requested if the caller is not accepted, or if there is no room for
+	// it.
 	if x.entry.Identify(x.ctx) && x.entry.Enter(x.ctx) && flaw == nil && reads && !h.GetEndOfStream() {
 		if x.entry.Lease.Room(x.ctx, x.req.length()) == nil {
 			return onRequestHeaders(nil, whole()), nil
@@ -187,14 +187,14 @@ func (x *exchange) room(body []byte) error {
 	return x.entry.Lease.Work(x.ctx, frontend.BodyCost*int64(len(body)))
 }
 
-// requestTrailers ends a request and removes its trailers, because no rule has seen
-// them. A request without a body is refused.
+// requestTrailers ends a request and removes its trailers, because no rule has checked
+// them. A request with trailers and without a body is refused.
 func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*response, error) {
 	if x.span == nil {
 		return nil, errProtocol
 	}
 	if x.entry.Class.Whole() && x.admission == nil {
-		// Headers can no longer be changed, so even a harmless request could not be
+		// The headers can no longer be changed, so even a harmless request could not be
 		// forwarded correctly.
 		_, refusal := x.admit(nil, &memproxy.Malformed{
 			Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the request ends in trailers and has no body",
@@ -206,8 +206,8 @@ func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*response, error) {
 	return onRequestTrailers(t), nil
 }
 
-// admit passes the request through the gate. It returns a refusal, or the changes of
-// the request's headers.
+// admit passes the request through the gate. It returns the changes of the request's
+// headers, or a refusal.
 func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*headerMutation, *response) {
 	a := x.entry.Admit(x.ctx, body, flaw)
 	x.admission = a
@@ -218,9 +218,9 @@ func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*headerMutation
 	return x.outgoing(a), nil
 }
 
-// obey carries out the gate's next action, as far as a filter of single requests
-// can: it cannot gate an agent's run call by call, or change its tools. The HTTP
-// listener can.
+// obey carries out the gate's next action, as far as a filter of single requests can.
+// Only the HTTP listener can gate the individual calls of an agent's run, or change its
+// tools.
 func (x *exchange) obey(a *gate.Admission, next gate.Next) (reply memproxy.Reply, refused bool) {
 	switch next := next.(type) {
 	case gate.Reply:

@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// text is a header's value. Envoy sends bytes, which need not be UTF-8.
+// text returns a header's value. Envoy sends bytes, which need not be UTF-8.
 func text(h *corev3.HeaderValue) string {
 	if len(h.GetRawValue()) > 0 {
 		return string(h.GetRawValue())
@@ -21,8 +21,8 @@ func text(h *corev3.HeaderValue) string {
 	return h.GetValue()
 }
 
-// headers splits Envoy's headers into pseudo headers and headers. A repeated header
-// has several values. Host is the authority.
+// headers splits Envoy's headers into pseudo headers and other headers. A repeated header
+// has several values. Host is set to the authority.
 func headers(m *corev3.HeaderMap) (pseudo map[string]string, h memproxy.Header) {
 	list := m.GetHeaders()
 	pseudo, h = make(map[string]string, 5), make(memproxy.Header, len(list))
@@ -41,9 +41,9 @@ func headers(m *corev3.HeaderMap) (pseudo map[string]string, h memproxy.Header) 
 	return pseudo, h
 }
 
-// changes are what Envoy has to change in the headers that it has, so that they are the
-// given ones; nil is nothing. It removes headers before it sets any, and the message
-// framing is left to it.
+// changes returns the mutation that turns Envoy's headers into the wanted ones; nil if
+// there is none. Envoy removes headers before it sets any, and handles the message
+// framing itself.
 func changes(has memproxy.Header, want http.Header) *procv3.HeaderMutation {
 	var m procv3.HeaderMutation
 	for _, name := range slices.Sorted(maps.Keys(has)) {

@@ -20,15 +20,15 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// BackendKey is the key of the stream's initial metadata by which Envoy's
-// configuration names the backend that a route leads to.
+// BackendKey is the key of the stream's initial metadata with which Envoy's configuration
+// names the backend of a route.
 const BackendKey = "x-memproxy-backend"
 
-// Processor serves Envoy's external processing and authorisation. It is safe
-// for concurrent use.
+// Processor serves Envoy's external processing and authorization. It is safe for
+// concurrent use.
 type Processor struct {
 	opt      Options
-	underway atomic.Int64 // exchanges
+	underway atomic.Int64 // number of exchanges in progress
 	refused  atomic.Int64
 	backends map[string]*Backend
 }
@@ -64,11 +64,11 @@ func (p *Processor) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// errBackend reports that Envoy's configuration names no configured backend.
+// errBackend means that Envoy's configuration does not name a configured backend.
 var errBackend = errors.New("the stream names no configured backend; set " + BackendKey + " in the initial metadata of Envoy's gRPC service")
 
-// backend finds the named backend. All names must agree; with a single backend none is
-// needed.
+// backend returns the named backend. All names must be the same. If there is only one
+// backend, no name is needed.
 func (p *Processor) backend(names []string) (*Backend, error) {
 	if len(names) == 0 && len(p.backends) == 1 {
 		names = slices.Collect(maps.Keys(p.backends))
@@ -116,8 +116,8 @@ func (p *Processor) Process(stream procv3.ExternalProcessor_ProcessServer) error
 			return err
 		}
 		if x.over {
-			// End the stream only after an answer, or if none is expected: Envoy
-			// treats an end as consent to everything that follows.
+			// End the stream only after an answer, or when none is expected: Envoy treats
+			// an end as consent to everything that follows.
 			return nil
 		}
 	}
@@ -131,7 +131,7 @@ var (
 )
 
 // buffered checks Envoy's protocol configuration: no body may pass before it was ruled
-// on. Envoy sends the configuration in its first message, since 1.34.
+// on. Envoy 1.34 and later sends the configuration in its first message.
 func buffered(c *procv3.ProtocolConfiguration) error {
 	if c.GetRequestBodyMode() != modev3.ProcessingMode_BUFFERED || c.GetResponseBodyMode() != modev3.ProcessingMode_BUFFERED ||
 		c.GetSendBodyWithoutWaitingForHeaderResponse() {
@@ -140,17 +140,18 @@ func buffered(c *procv3.ProtocolConfiguration) error {
 	return nil
 }
 
-// DefaultExchanges is the same as the number of connections of an HTTP listener.
+// DefaultExchanges is the default of Options.Exchanges. It equals the number of
+// connections of an HTTP listener.
 const DefaultExchanges = frontend.DefaultConnections
 
-// Backend is one memory service that Envoy routes to: its Name is the value of
-// BackendKey in Envoy's configuration. Envoy's own clusters determine where
-// requests go; Upstream is where the processor sends its own requests. Ruling on
-// runs afterwards (Ungated) requires the HTTP listener; here it is a refusal.
+// Backend is one memory service to which Envoy routes. Its Name is the value of
+// BackendKey in Envoy's configuration. Envoy's clusters determine where client requests
+// go; Upstream is where the processor sends its own requests. A run that is to be ruled
+// on afterwards (Ungated) is refused here, because that requires the HTTP listener.
 type Backend struct {
 	frontend.Backend
-	// Fetch sends the processor's own requests; nil: nothing can be fetched,
-	// unknown owners remain unknown. See frontend.NewSide.
+	// Fetch sends the processor's own requests; see frontend.NewSide. If it is nil,
+	// nothing can be fetched, and unknown owners remain unknown.
 	Fetch gate.Fetcher
 
 	follower *frontend.Follower
@@ -161,13 +162,14 @@ type Backend struct {
 type Options struct {
 	frontend.Runtime
 	Gate *gate.Gate
-	// Backends are the services. With only one, Envoy need not name it.
+	// Backends are the memory services. If there is only one, Envoy need not name it.
 	Backends []Backend
-	// UnfilteredReads lets Authorize admit reads, whose answers it cannot filter.
-	// Without it they are refused there.
+	// UnfilteredReads lets Authorize admit reads, whose answers it cannot filter. Without
+	// it Authorize refuses them.
 	UnfilteredReads bool
 
-	// Exchanges bounds the concurrent requests. Default DefaultExchanges.
+	// Exchanges is the maximum number of concurrent requests. The default is
+	// DefaultExchanges.
 	Exchanges int
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 )
 
-// open admits a request for a public route, which is not ruled on. If the backend has a
-// credential of its own, it is added for identified callers.
+// open admits a request on a public route, which is not ruled on. If the backend has its
+// own credential, it is added for identified callers.
 func (x *exchange) open() *response {
 	x.settled = true
 	x.inspect, x.byStatus = x.p.opt.Gate.InspectsPublic(x.b.gate, x.entry.Class.Route)
@@ -51,10 +51,10 @@ func (an *answer) opened(end bool) *response {
 	return an.unread(end)
 }
 
-// published passes on a public route's answer without members that have no claim.
+// published forwards a public route's answer without its unclaimed members.
 func (an *answer) published(b *procv3.HttpBody) *response {
 	x := an.x
-	x.over = b.GetEndOfStream() // else trailers follow
+	x.over = b.GetEndOfStream() // otherwise trailers follow
 	plain, decoded, err := frontend.Plain(b.GetBody(), http.Header(an.received), frontend.MaxPublic)
 	an.reply.Body = plain
 	if err == nil {
@@ -66,14 +66,14 @@ func (an *answer) published(b *procv3.HttpBody) *response {
 	return an.rewritten(decoded || !frontend.SameBytes(an.reply.Body, plain))
 }
 
-// instead answers a request that is not ruled on in the backend's place.
+// instead answers a request that is not ruled on, in place of the backend.
 func (x *exchange) instead(reply memproxy.Reply) *response {
 	x.settled, x.over, x.status = true, true, reply.Status
 	return immediate(reply, &memproxy.Decision{})
 }
 
-// gone answers if the backend did not, or its answer cannot be read, and there is no
-// admission.
+// gone answers when the backend did not answer, or its answer cannot be read, and there
+// is no admission.
 func (x *exchange) gone(err error) *response {
 	x.p.opt.Log.WarnContext(x.ctx, "upstream did not answer", "backend", x.b.Name, "route", x.entry.Class.Name, "error", err)
 	return x.instead(frontend.Gone())

@@ -13,14 +13,15 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 )
 
-// Responses to Envoy's messages. Envoy treats a response of the wrong kind as a fault
-// and refuses the request.
+// Responses to Envoy's messages. Envoy treats a response of the wrong type as a fault and
+// refuses the request.
 
 type response = procv3.ProcessingResponse
 
 type headerMutation = procv3.HeaderMutation
 
-// replaced is the mutation that replaces a body; nil leaves it unchanged.
+// replaced returns the mutation that replaces a body. A nil mutation leaves the body
+// unchanged.
 func replaced(by []byte) *procv3.BodyMutation {
 	return &procv3.BodyMutation{Mutation: &procv3.BodyMutation_Body{Body: by}}
 }
@@ -57,14 +58,14 @@ func onResponseTrailers(t *procv3.HttpTrailers) *response {
 	return &response{Response: &procv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: untrailed(t)}}
 }
 
-// untrailed removes the trailers of a request or an answer, because none has a claim.
+// untrailed removes the trailers of a request or an answer. No trailer has a claim.
 func untrailed(t *procv3.HttpTrailers) *procv3.TrailersResponse {
 	_, trailers := headers(t.GetTrailers())
 	return &procv3.TrailersResponse{HeaderMutation: changes(trailers, nil)}
 }
 
-// answerIn requests all trailers, the answer's headers, and its body in a mode: NONE,
-// BUFFERED, or STREAMED as it arrives. The request's body is not requested.
+// answerIn requests all trailers, the answer's headers, and the answer's body in a mode:
+// NONE, BUFFERED, or STREAMED as it arrives. It does not request the request's body.
 func answerIn(mode modev3.ProcessingMode_BodySendMode) *modev3.ProcessingMode {
 	return &modev3.ProcessingMode{
 		RequestHeaderMode: modev3.ProcessingMode_SEND, ResponseHeaderMode: modev3.ProcessingMode_SEND,
@@ -78,21 +79,21 @@ func headersOnly() *modev3.ProcessingMode { return answerIn(modev3.ProcessingMod
 func answerOnly() *modev3.ProcessingMode { return answerIn(modev3.ProcessingMode_BUFFERED) }
 
 // whole requests the whole request and its answer, with trailers: a request without a
-// body may end in trailers, and those of an answer are removed.
+// body may end in trailers, and the trailers of an answer are removed.
 func whole() *modev3.ProcessingMode {
 	mode := answerOnly()
 	mode.RequestBodyMode = modev3.ProcessingMode_BUFFERED
 	return mode
 }
 
-// decisionMetadata has the decision's header as Envoy's access log and local replies name
-// it: %DYNAMIC_METADATA(memproxy:decision)%.
+// decisionMetadata returns the decision header as dynamic metadata for Envoy's access log
+// and local replies: %DYNAMIC_METADATA(memproxy:decision)%.
 func decisionMetadata(header string) *structpb.Struct {
 	in := map[string]*structpb.Value{"decision": structpb.NewStringValue(header)}
 	return &structpb.Struct{Fields: map[string]*structpb.Value{"memproxy": structpb.NewStructValue(&structpb.Struct{Fields: in})}}
 }
 
-// immediate answers the client instead of the backend.
+// immediate answers the client in place of the backend.
 func immediate(reply memproxy.Reply, d *memproxy.Decision) *response {
 	h := http.Header{}
 	maps.Copy(h, http.Header(reply.Header))

@@ -18,8 +18,8 @@ import (
 type request struct {
 	memproxy.Request
 	credentials memproxy.Credentials
-	// target is the path and query as the client spelled them; forwarded is the form
-	// that was ruled on and is sent.
+	// target is the path and query as the client wrote them; forwarded is the form that
+	// is ruled on and sent.
 	target, forwarded string
 	flaw              *memproxy.Malformed
 }
@@ -43,8 +43,8 @@ func describe(pseudo map[string]string, h memproxy.Header, peer []string) reques
 	}
 	u, err := url.ParseRequestURI(target)
 	if err != nil || !strings.HasPrefix(target, "/") || strings.Contains(target, "#") {
-		// "*" is OPTIONS for the server; any other target that is not a path is
-		// refused.
+		// "*" addresses the server itself and is only valid for OPTIONS; any other target
+		// that is not a path is refused.
 		r.EscapedPath = target
 		if target != "*" || r.Method != http.MethodOptions {
 			r.flaw = &memproxy.Malformed{Code: memproxy.PayloadPath, Status: http.StatusBadRequest, Detail: "the path cannot be read"}
@@ -92,7 +92,7 @@ func attributes(msg *procv3.ProcessingRequest) attrs {
 	return out
 }
 
-// peer returns the URI names of the client's certificate, which Envoy verified.
+// peer returns the URI SANs of the client's certificate, which Envoy verified.
 func (a attrs) peer() []string {
 	uri := a[attrPeerURI].GetStringValue()
 	if uri == "" || !a[attrMTLS].GetBoolValue() {
@@ -105,21 +105,21 @@ func (a attrs) peer() []string {
 // not configured.
 func (a attrs) address() string { return frontend.Peer(a[attrSource].GetStringValue()) }
 
-// fromUpstream reports whether an answer is the backend's and not Envoy's own. Without
+// fromUpstream reports whether the backend gave the answer, and not Envoy itself. Without
 // the attribute every answer counts as the backend's.
 func (a attrs) fromUpstream() bool {
 	d := a[attrDetails].GetStringValue()
 	return d == "" || d == "via_upstream"
 }
 
-// unsent reports whether Envoy had no connection to send a request on.
+// unsent reports whether Envoy could not send the request for lack of a connection.
 func (a attrs) unsent() bool {
 	d := a[attrDetails].GetStringValue()
 	return d == "no_healthy_upstream" || strings.HasPrefix(d, "upstream_reset_before_response_started{") && strings.Contains(d, "connection_failure")
 }
 
-// oversize reports whether Envoy gave up on a request because its body is
-// larger than Envoy's buffer.
+// oversize reports whether Envoy refused a request because its body exceeds Envoy's
+// buffer.
 func (a attrs) oversize() bool {
 	return strings.HasPrefix(a[attrDetails].GetStringValue(), "request_payload_too_large")
 }

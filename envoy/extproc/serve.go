@@ -29,49 +29,51 @@ import (
 // ServerOptions configure the gRPC listener.
 type ServerOptions struct {
 	Processor *Processor
-	// Authorize serves ext_authz as well.
+	// Authorize also serves ext_authz.
 	Authorize bool
-	// TLS should require client certificates: the processor trusts whoever reaches
-	// the listener about the identity of callers. Nil: plain text, for a loopback
-	// address or a socket that only Envoy reaches.
+	// TLS should require client certificates, because the processor trusts its peer about
+	// the identity of callers. nil is plain text, for a loopback address or a socket that
+	// only Envoy can reach.
 	TLS *tls.Config
-	// Grace is how long, at a stop, health reports "not serving" before connections are
-	// asked to close, so that Envoy uses other instances. Default 0.
+	// Grace is how long the health check reports "not serving" at a stop before
+	// connections are asked to close, so that Envoy can switch to other instances. The
+	// default is 0.
 	Grace time.Duration
 	Log   *slog.Logger
 }
 
 // Limits of the transport.
 const (
-	// headRoom is the size of a message without its body: headers and framing.
+	// headRoom is the maximum size of a message without its body, in bytes: headers and
+	// framing.
 	headRoom   = 1 << 20
 	maxStreams = math.MaxUint32
-	// pingAfter finds an Envoy that has disappeared without closing its
-	// connections.
+	// pingAfter is when an idle connection is pinged, to detect an Envoy that has
+	// disappeared without closing it.
 	pingAfter = 30 * time.Second
 	pingWait  = 10 * time.Second
-	// connectWithin bounds handshakes, maxConns the connections. An Envoy has one for
-	// each of its threads.
+	// connectWithin is the timeout of handshakes, and maxConns the maximum number of
+	// connections. An Envoy has one connection for each of its threads.
 	connectWithin = 10 * time.Second
 	maxConns      = 1024
 )
 
-// Bound returns a listener with the bounds that Serve applies, for callers that
-// count the refused connections.
+// Bound returns a listener with the limits that Serve applies, for callers that count the
+// refused connections.
 func Bound(ln net.Listener) *frontend.Listener {
 	return frontend.Bound(ln, frontend.ListenOptions{Connections: maxConns, Keep: true})
 }
 
-// Serve serves Envoy on the listener until the returned function is called, which
-// reports NOT_SERVING, refuses new streams and waits for those in flight until its
-// context ends. Failed receives the error if serving ends by itself.
+// Serve serves Envoy on the listener until stop is called. stop reports NOT_SERVING,
+// refuses new streams and waits for those in progress until its context ends. failed
+// receives the error if serving ends by itself.
 func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	g := guard{o.Log}
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(o.Processor.largest() + headRoom),
 		grpc.MaxSendMsgSize(o.Processor.largest() + headRoom),
-		grpc.MaxConcurrentStreams(maxStreams), // over the processor's own bound they are refused; a queue here would only look slow
+		grpc.MaxConcurrentStreams(maxStreams), // beyond the processor's own limit streams are refused; a queue here would only delay that
 		grpc.ConnectionTimeout(connectWithin),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
@@ -116,7 +118,7 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 // cutTime is how long exchanges may take to return after a stop has reset them.
 const cutTime = 3 * time.Second
 
-// largest returns the largest body that any backend may send or be sent.
+// largest returns the size of the largest request or answer body that any backend allows.
 func (p *Processor) largest() int {
 	var n int64
 	for _, b := range p.backends {
@@ -125,7 +127,7 @@ func (p *Processor) largest() int {
 	return int(min(n, math.MaxInt32-headRoom))
 }
 
-// guard converts a panic to a refusal of the request, as net/http does.
+// guard turns a panic into a refusal of the request, as net/http does.
 type guard struct{ log *slog.Logger }
 
 func (g guard) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {

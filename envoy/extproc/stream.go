@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 )
 
-// streamed begins a stream of events, which are filtered one by one as they arrive. A
-// compressed stream, although none was requested, is read as a whole.
+// streamed begins a stream of events, each of which is filtered as it arrives. A stream
+// that is compressed although no compression was requested is read as a whole.
 func (an *answer) streamed(end bool) *response {
 	x, h := an.x, an.received
 	r := onResponseHeaders(changes(h, an.header(true)))
@@ -27,9 +27,8 @@ func (an *answer) streamed(end bool) *response {
 	return r
 }
 
-// piece filters the next part of a stream. An incomplete event waits for its rest.
-// On an error the processor ends its stream with a status, and Envoy resets the
-// client's.
+// piece filters the next part of a stream. An incomplete event waits for its remainder.
+// On an error the processor ends its stream with a status, and Envoy resets the client's.
 func (an *answer) piece(b *procv3.HttpBody) (*response, error) {
 	x := an.x
 	plain, _, err := frontend.Plain(b.GetBody(), http.Header(an.received), x.b.MaxAnswer)

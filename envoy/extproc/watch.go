@@ -12,9 +12,9 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 )
 
-// watch collects a request in observability mode: Envoy sends a copy of the traffic
-// and waits for nothing. That is shadow mode: the decision is recorded as not
-// enforced.
+// watch collects a request in observability mode, in which Envoy sends a copy of the
+// traffic and does not wait for responses. This is shadow mode: the decision is recorded
+// as not enforced.
 type watch struct {
 	x    *exchange
 	body []byte
@@ -39,7 +39,7 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 			return nil
 		}
 		if c := msg.GetProtocolConfig(); c != nil && c.GetRequestBodyMode() != modev3.ProcessingMode_STREAMED && !h.GetEndOfStream() {
-			// The body would not be sent, and a ruling without it is meaningless.
+			// Envoy would not send the body, and a ruling without it is meaningless.
 			// (Envoy 1.40 does not report the protocol configuration in this mode.)
 			x.settled = true
 			return errWatch
@@ -55,7 +55,7 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 		if !x.entry.Call.Watch || x.settled {
 			return nil
 		}
-		if x.admission == nil { // a backend may answer before it has the whole body
+		if x.admission == nil { // a backend may answer before it has received the whole body
 			w.flaw = frontend.TooSlow()
 			w.seen()
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// advance moves every rollout one step forward or back, and reports whether any moved.
-// The caller holds the lock.
+// advance moves every rollout forward or back by at most one step, and reports whether
+// any moved. The caller holds the lock.
 func (s *Server) advance() bool {
 	moved := false
 	for _, o := range s.offers {
@@ -19,7 +19,7 @@ func (s *Server) advance() bool {
 			continue
 		}
 		p := s.marks[o.next.Number]
-		if _, known := s.before[o.next.Number]; !known || !p.seen { // it begins, or another replica began it
+		if _, known := s.before[o.next.Number]; !known || !p.seen { // the rollout begins, or another replica began it
 			s.before[o.next.Number] = maps.Clone(s.tallies[o.base.Name()])
 			s.warn(o.base, o.next)
 		}
@@ -41,7 +41,8 @@ func (s *Server) advance() bool {
 	return moved
 }
 
-// stage is the mark of a stage, or of the rollout's end if there is no such stage.
+// stage returns the mark of stage n, or the mark of the rollout's end if there is no such
+// stage.
 func (s *Server) stage(o offer, n int) Mark {
 	if n >= len(s.opt.Plan.Stages) {
 		return Mark{Release: o.next.Number, Kind: MarkDone}
@@ -76,12 +77,11 @@ func (s *Server) stopReason(o offer) string {
 	return s.opt.Plan.worst(s.tallies[name], s.tallies[o.base.Name()], s.before[o.next.Number])
 }
 
-// stageDone reports whether a stage has been observed for long enough: its sidecars
-// run the release, and the hold time is over. The sidecars of the stage may all be
-// another replica's, so the time passes without any too; a replica without any
-// sidecar of the channel leaves the rollout to the others. Each sidecar has
-// reported since it connected, so that a restarted server does not advance without
-// data.
+// stageDone reports whether a stage has been observed for long enough: its sidecars run
+// the release, and the hold time is over. All sidecars of the stage may be connected to
+// another replica, so the time also counts without any; a replica without a sidecar of
+// the channel leaves the rollout to the others. Each sidecar must have reported since it
+// connected, so that a restarted server does not advance without data.
 func (s *Server) stageDone(o offer, p progress) bool {
 	name, members := o.next.Name(), 0
 	for _, n := range s.nodes {
@@ -91,8 +91,8 @@ func (s *Server) stageDone(o offer, p progress) bool {
 		}
 		members++
 		// The sidecar will get an offered release, which may not be assigned yet. The
-		// number of refusals is within the plan's limit, otherwise stopReason would
-		// have returned a reason.
+		// number of refusals is within the plan's limit, because stopReason would have
+		// returned a reason otherwise.
 		if offered != nil && offered.Name() == name && n.rejected.Release != name && (n.running != name || !n.hasReported) {
 			return false
 		}

@@ -27,9 +27,9 @@ import (
 //	000012.done
 //	000012.stopped
 //
-// Files are written under another name and linked, so that they appear complete and the
-// first one stays. The marks may be in a directory of their own, if the releases' is
-// read-only.
+// Files are written under a temporary name and then linked, so that they appear complete,
+// and the first one to be linked remains. The marks may be in another directory, if that
+// of the releases is read-only.
 type Dir struct {
 	path, marks string
 	keys        []ed25519.PublicKey
@@ -47,8 +47,8 @@ type opened struct {
 	fault   error
 }
 
-// NewDir opens the directory of releases and that of marks, which may be the same.
-// Releases that none of the keys signed are faults.
+// NewDir opens the directory of releases and that of marks, which may be the same. A
+// release that none of the keys signed is a fault.
 func NewDir(path, marks string, keys []ed25519.PublicKey) (*Dir, error) {
 	for _, dir := range [...]string{path, marks} {
 		if info, err := os.Stat(dir); err != nil {
@@ -62,7 +62,7 @@ func NewDir(path, marks string, keys []ed25519.PublicKey) (*Dir, error) {
 
 var fileName = regexp.MustCompile(`^([0-9]{6,20})\.(release|done|stopped|stage-([0-9]{1,3}))$`)
 
-// Releases implements Store. A file is read when it is new or changed.
+// Releases implements Store. It reads only files that are new or changed.
 func (d *Dir) Releases() ([]*policy.Release, []error, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -78,7 +78,7 @@ func (d *Dir) Releases() ([]*policy.Release, []error, error) {
 		if m == nil || m[2] != "release" {
 			continue
 		}
-		info, err := os.Stat(filepath.Join(d.path, e.Name())) // files of a mounted ConfigMap are links
+		info, err := os.Stat(filepath.Join(d.path, e.Name())) // files of a mounted ConfigMap are symbolic links
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
@@ -133,7 +133,7 @@ func (d *Dir) Last() (uint64, error) {
 	return last, nil
 }
 
-// Publish adds a release to the directory. A number is used once.
+// Publish adds a release to the directory. Each number can be used once.
 func (d *Dir) Publish(r *policy.Release) error {
 	return durable.Create(filepath.Join(d.path, fmt.Sprintf("%06d.release", r.Number)), r.Encoded())
 }
@@ -164,8 +164,8 @@ func (d *Dir) Marks() ([]Mark, error) {
 		kind, _, _ := strings.Cut(m[2], "-")
 		mark := Mark{Release: number, Kind: MarkKind(kind)}
 		mark.Stage, _ = strconv.Atoi(m[3]) // at most three digits
-		// The file name has everything but the time and the reason; a mark with a
-		// truncated file still counts.
+		// The file name contains everything except the time and the reason, so a mark
+		// counts even if its file is truncated.
 		var text Mark
 		if b, err := durable.Read(filepath.Join(d.marks, e.Name())); err == nil && json.Unmarshal(b, &text) == nil {
 			mark.At, mark.Reason = text.At, text.Reason

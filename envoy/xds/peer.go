@@ -14,16 +14,17 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 )
 
-// Rule limits which sidecars a client certificate may act as. One of SPIFFE and
-// CommonName is set; in both, * matches within a path segment or name.
+// Rule limits which sidecars a client certificate may act as. Either SPIFFE or CommonName
+// is set; in both, * matches within one path segment or name.
 type Rule struct {
-	// SPIFFE is the URI SAN, "spiffe://example.org/ns/acme/sa/*".
+	// SPIFFE is a pattern for the URI SAN, "spiffe://example.org/ns/acme/sa/*".
 	SPIFFE string
-	// the subject's common name
+	// CommonName is a pattern for the subject's common name.
 	CommonName string
-	// the tenant that the sidecar must claim; "*": any, "": none
+	// Tenant is the tenant that the sidecar must claim; "*" is any, "" none.
 	Tenant string
-	// the labels that it may claim, with the allowed values of each; "*": any
+	// Labels are the labels that the sidecar may claim, with the allowed values of each;
+	// "*" is any.
 	Labels map[string][]string
 }
 
@@ -37,8 +38,8 @@ func (r Rule) check() error {
 	return nil
 }
 
-// identity is the identity in a verified certificate: its SPIFFE id, else its
-// common name.
+// identity is the identity in a verified certificate: its SPIFFE id, or else its common
+// name.
 type identity struct{ spiffe, name string }
 
 func (i identity) String() string {
@@ -49,7 +50,7 @@ func (i identity) String() string {
 }
 
 // matches reports whether the rule applies to the certificate. The common name of a
-// certificate with a SPIFFE id does not count.
+// certificate with a SPIFFE id is ignored.
 func (r Rule) matches(i identity) bool {
 	if i.spiffe != "" {
 		return r.SPIFFE != "" && glob(r.SPIFFE, i.spiffe, "/")
@@ -57,7 +58,7 @@ func (r Rule) matches(i identity) bool {
 	return r.CommonName != "" && i.name != "" && glob(r.CommonName, i.name, "")
 }
 
-// glob matches segment by segment; * matches one or more characters within one.
+// glob matches segment by segment; * matches one or more characters within a segment.
 func glob(pattern, s, sep string) bool {
 	one := func(p, s string) bool {
 		head, tail, star := strings.Cut(p, "*")
@@ -85,7 +86,8 @@ func (r Rule) permits(n fleetpb.Node) error {
 	return nil
 }
 
-// authorise checks the claims against the first rule for a certificate.
+// authorise checks a sidecar's claims against the first rule that matches the
+// certificate.
 func authorise(rules []Rule, who identity, n fleetpb.Node) error {
 	for _, r := range rules {
 		if r.matches(who) {
@@ -114,7 +116,7 @@ func identityOf(cert *x509.Certificate) (identity, error) {
 		if u.Scheme != "spiffe" {
 			continue
 		}
-		if id.spiffe != "" { // an SVID has exactly one
+		if id.spiffe != "" { // a SPIFFE certificate has exactly one URI
 			return identity{}, errors.New("a certificate with two SPIFFE ids")
 		}
 		id.spiffe = u.String()

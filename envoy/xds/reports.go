@@ -68,12 +68,12 @@ func (r reports) known(id string, who identity) error {
 	return nil
 }
 
-// maxReport bounds each number of a report, so that sums do not overflow.
+// maxReport is the maximum of each number in a report, so that sums do not overflow.
 const maxReport = 1 << 32
 
-// reported adds a sidecar's counts since its last report. The first report of a
-// stream has all counts of its process, so that a restarted control plane has the
-// same counts as before.
+// reported adds a sidecar's counts since its last report. The first report of a stream
+// has the totals of the sidecar's process, so that a restarted control plane has the same
+// counts as before.
 func (s *Server) reported(key sidecarKey, stats []*endpoint.ClusterStats, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,8 +108,8 @@ func (s *Server) reported(key sidecarKey, stats []*endpoint.ClusterStats, all bo
 	}
 }
 
-// unreported returns the counts of a sidecar's process that were not reported before.
-// Lower counts than before mean a new process.
+// unreported returns the part of a sidecar's totals that was not reported before. Lower
+// totals than before mean a new process.
 func (n *node) unreported(release string, all Tally) Tally {
 	was := n.counts[release]
 	n.counts[release] = all

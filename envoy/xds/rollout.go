@@ -15,14 +15,14 @@ import (
 
 // Plan describes how releases are rolled out.
 type Plan struct {
-	// Stages are passed in order; after the last, every sidecar has the
-	// release. None: every sidecar at once.
+	// Stages are the stages in order. After the last one every sidecar has the release.
+	// Without stages every sidecar gets it at once.
 	Stages []Stage
-	// Refused and Errors are the largest allowed rise of the share of refused or failed
-	// decisions over that under the previous release, from 0 to 1. A larger rise stops
-	// the rollout.
+	// Refused and Errors are how much higher the share of refused or failed decisions may
+	// be than under the previous release, from 0 to 1. A larger increase stops the
+	// rollout.
 	Refused, Errors float64
-	// Decisions is the number of decisions under a release before its shares count.
+	// Decisions is the number of decisions under a release from which its shares count.
 	Decisions uint64
 	// Rejections is the number of sidecars that may refuse a release.
 	Rejections int
@@ -48,8 +48,8 @@ func (p Plan) check() error {
 	return nil
 }
 
-// offer is what one channel offers: base to all sidecars except the share that gets
-// next.
+// offer is what one channel offers: next to a share of its sidecars, and base to all
+// others.
 type offer struct {
 	selector policy.Selector
 	base     *policy.Release // nil if all releases are stopped
@@ -58,7 +58,8 @@ type offer struct {
 }
 
 // pick returns the release for one sidecar of the channel. The sidecars of a stage are
-// the same on every replica, remain in the next stage, and differ for the next release.
+// the same on every replica, remain in the next stage, and differ from release to
+// release.
 func (o offer) pick(id string) *policy.Release {
 	if o.next != nil && (o.percent >= 100 || position(o.next.Number, id) < o.percent) {
 		return o.next
@@ -66,7 +67,8 @@ func (o offer) pick(id string) *policy.Release {
 	return o.base
 }
 
-// position is a sidecar's position in a release's rollout, from 0 to 100.
+// position returns a sidecar's position in the order of a release's rollout, from 0 to
+// 100.
 func position(release uint64, id string) float64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "memproxy rollout %d %s", release, id))
 	return float64(binary.BigEndian.Uint32(sum[:4])) / (1 << 32) * 100
@@ -83,7 +85,7 @@ func offers(releases []*policy.Release, marks map[uint64]progress, plan Plan) []
 	for _, list := range channels {
 		out = append(out, offerOf(list, marks, plan))
 	}
-	// The narrowest first, in a fixed order among equals.
+	// The narrowest selectors come first, and equally narrow ones in a fixed order.
 	slices.SortFunc(out, func(a, b offer) int {
 		return cmp.Or(b.selector.Weight()-a.selector.Weight(), strings.Compare(a.selector.String(), b.selector.String()))
 	})
@@ -102,7 +104,7 @@ func offerOf(list []*policy.Release, marks map[uint64]progress, plan Plan) offer
 		case o.next == nil:
 			o.next, oldest = r, r
 		default:
-			oldest = r // superseded before it was done
+			oldest = r // superseded before its rollout was done
 		}
 		if o.base != nil {
 			break
@@ -125,14 +127,15 @@ func offerOf(list []*policy.Release, marks map[uint64]progress, plan Plan) offer
 	return o
 }
 
-// Tally counts decisions.
+// Tally is the number of decisions.
 type Tally struct {
 	Decisions uint64 `json:"decisions"`
 	Refused   uint64 `json:"refused"`
 	Errors    uint64 `json:"errors"`
 }
 
-// maxTally bounds the counts of one certificate, so that those of all do not overflow.
+// maxTally is the maximum of the counts of one certificate, so that the sum of all does
+// not overflow.
 const maxTally = 1 << 48
 
 func (t Tally) add(u Tally) Tally {
@@ -153,9 +156,10 @@ func (ts tallies) sum() (all Tally) {
 	return all
 }
 
-// worst returns why a release's decisions are worse than its predecessor's, whose
-// counts at the start are before: for all counts, or for those without any one
-// certificate's. A single sidecar's reports cannot outweigh the others'.
+// worst returns why a release's decisions are worse than its predecessor's, whose counts
+// at the start are before; "" if they are not. It compares all counts together, and also
+// all counts without those of each single certificate, so that the reports of one sidecar
+// cannot outweigh the others'.
 func (p Plan) worst(next, base, before tallies) string {
 	all := [...]Tally{next.sum(), base.sum(), before.sum()}
 	judge := func(without identity) string {
@@ -174,8 +178,8 @@ func (p Plan) worst(next, base, before tallies) string {
 	return why
 }
 
-// worse is why a release's decisions are worse than those of its predecessor, or
-// "". Without a predecessor failures are compared with zero; refusals are not,
+// worse returns why a release's decisions are worse than those of its predecessor, or "".
+// Without a predecessor failures are compared with zero. Refusals are then not compared,
 // because their expected number is unknown.
 func (p Plan) worse(next, base Tally) string {
 	if next.Decisions < max(p.Decisions, 1) {

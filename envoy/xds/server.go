@@ -36,12 +36,12 @@ type Options struct {
 	Log   *slog.Logger
 	// Report is how often sidecars report their decisions.
 	Report time.Duration
-	// Warn lists what a release newly allows, a sentence each, when it is first
-	// seen; nil disables it. It may be slow.
+	// Warn, if not nil, lists what a release newly allows, in sentences, when the release
+	// is first seen. It may be slow.
 	Warn func(from, to *policy.Release) []string
 }
 
-// Forget is how long a disconnected sidecar is still listed.
+// Forget is how long a disconnected sidecar remains listed.
 const Forget = time.Hour
 
 // Server is one replica of the control plane. It is safe for concurrent use.
@@ -61,9 +61,9 @@ type Server struct {
 	marks    map[uint64]progress
 	offers   []offer
 	tallies  map[string]tallies  // all reported counts, by release name
-	before   map[uint64]tallies  // of the base, when the rollout was first seen
+	before   map[uint64]tallies  // counts of the base when the rollout was first seen, by release number
 	warnings map[string][]string // by release name
-	warning  sync.WaitGroup      // of the goroutines that run Warn
+	warning  sync.WaitGroup      // waits for the goroutines that run Warn
 	faults   []string
 	storeErr error // why the store could not be read, or nil
 }
@@ -91,10 +91,10 @@ func New(opt Options) (*Server, error) {
 	}, nil
 }
 
-// The bounds of a connection.
+// The limits of a connection.
 const (
-	maxMessage    = 1 << 20 // the size of a sidecar's message
-	maxStreams    = 16      // of one connection
+	maxMessage    = 1 << 20 // size of a message from a sidecar, in bytes
+	maxStreams    = 16      // per connection
 	readBuffer    = 4 << 10
 	writeBuffer   = 16 << 10
 	pingAfter     = 30 * time.Second
@@ -104,15 +104,15 @@ const (
 	maxConns      = 16384 // three quarters of them from one address
 )
 
-// Bound returns a listener with the bounds that Serve applies, for callers that
-// count the refused connections.
+// Bound returns a listener with the limits that Serve applies, for callers that count the
+// refused connections.
 func Bound(ln net.Listener) *frontend.Listener {
 	return frontend.Bound(ln, frontend.ListenOptions{Connections: maxConns, Keep: true})
 }
 
-// Serve answers on a listener; conf must verify client certificates. Stop ends
-// every stream and returns when they have ended; failed receives the error of a
-// listener that fails.
+// Serve serves on a listener; conf must verify client certificates. stop ends every
+// stream and returns when they have ended. failed receives the error if the listener
+// fails.
 func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Context) error, failed <-chan error, err error) {
 	if conf == nil || conf.ClientAuth != tls.RequireAndVerifyClientCert {
 		return nil, nil, errors.New("xds: sidecars must present certificates that are verified")
@@ -120,9 +120,8 @@ func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Con
 	g := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(conf)),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(connectWithin),
-		// Apart from releases the messages are small. With the library's default of 32
-		// KiB each way, buffers would take most of the memory of thousands of
-		// connections.
+		// Messages other than releases are small. With the library's default of 32 KiB
+		// each way, buffers would take most of the memory of thousands of connections.
 		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsAtMost, PermitWithoutStream: true}),
@@ -147,7 +146,7 @@ func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Con
 	}, out, nil
 }
 
-// ads is the aggregated discovery service in its delta form.
+// ads is the aggregated discovery service (delta xDS).
 type ads struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 	streams delta.Server
@@ -158,8 +157,8 @@ func (a ads) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryServic
 	return a.streams.DeltaStreamHandler(stream, resource.AnyType)
 }
 
-// Run refreshes at every tick, and when a sidecar refuses a release, until ctx
-// ends. It returns after its background work.
+// Run refreshes at every tick, and when a sidecar refuses a release, until ctx ends. It
+// returns after its background work has ended.
 func (s *Server) Run(ctx context.Context, tick <-chan time.Time) {
 	defer s.warning.Wait()
 	for {
@@ -175,8 +174,8 @@ func (s *Server) Run(ctx context.Context, tick <-chan time.Time) {
 	}
 }
 
-// Refresh reads the store, advances or stops rollouts, and assigns releases to
-// sidecars. An error means that the store is unavailable: the offers remain.
+// Refresh reads the store, advances or stops rollouts, and assigns releases to sidecars.
+// An error means that the store is unavailable; the offers then remain.
 func (s *Server) Refresh() error {
 	releases, faults, err := s.opt.Store.Releases()
 	var marks []Mark
@@ -252,7 +251,7 @@ func (s *Server) assign() error {
 	return s.assignments.UpdateResources(changed, nil)
 }
 
-// releaseFor returns the name of a sidecar's release: that of its narrowest channel.
+// releaseFor returns the name of the release that a sidecar's narrowest channel offers.
 func (s *Server) releaseFor(n *node) string {
 	if _, r := s.offered(n); r != nil {
 		return r.Name()
@@ -260,8 +259,8 @@ func (s *Server) releaseFor(n *node) string {
 	return ""
 }
 
-// offered returns what the narrowest channel offers a sidecar, and the channel's
-// selector.
+// offered returns the release that a sidecar's narrowest channel offers, and the
+// channel's selector.
 func (s *Server) offered(n *node) (channel string, r *policy.Release) {
 	for _, o := range s.offers {
 		if !o.selector.Matches(n.Tenant, n.Labels) {

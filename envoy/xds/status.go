@@ -12,11 +12,11 @@ import (
 type Status struct {
 	Fleet    string          `json:"fleet"`
 	Releases []ReleaseStatus `json:"releases"`
-	// Connected counts sidecars; Behind counts those that do not run their assigned
-	// release.
+	// Connected is the number of sidecars, and Behind the number of those that do not run
+	// their assigned release.
 	Connected int `json:"connected"`
 	Behind    int `json:"behind"`
-	// connected sidecars without a release for them
+	// Unassigned is the number of connected sidecars without a release.
 	Unassigned int      `json:"unassigned"`
 	Faults     []string `json:"faults,omitempty"` // releases that cannot be offered
 	Away       string   `json:"away,omitempty"`   // why the store cannot be read
@@ -35,8 +35,8 @@ type ReleaseStatus struct {
 	Percent float64   `json:"percent,omitempty"` // while rolling
 	Since   time.Time `json:"since,omitzero"`    // when the stage began
 	Reason  string    `json:"reason,omitempty"`  // why it was stopped
-	// Assigned and Running count connected sidecars, Refused all that refused the
-	// release.
+	// Assigned and Running count connected sidecars; Refused counts all sidecars that
+	// refused the release.
 	Assigned int   `json:"assigned"`
 	Running  int   `json:"running"`
 	Refused  int   `json:"refused"`
@@ -57,7 +57,7 @@ type SidecarStatus struct {
 	Assigned    string            `json:"assigned,omitempty"`
 	Running     string            `json:"running,omitempty"`
 	Rejected    *Rejection        `json:"rejected,omitempty"` // the last refusal
-	Tally       Tally             `json:"tally"`              // of the release that it runs
+	Tally       Tally             `json:"tally"`              // counts under the running release
 }
 
 // Status returns the state of the fleet as this replica sees it.

@@ -6,16 +6,16 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// Store has the shared state of a control plane's replicas: the releases, and the
-// progress of each. Marks are only added, so that replicas need no lock: the highest
-// stage counts, and a stop overrides everything.
+// Store is the shared state of a control plane's replicas: the releases, and the progress
+// of each. Marks are only added, so replicas need no lock: the highest stage counts, and
+// a stop overrides everything.
 type Store interface {
 	// Releases returns the releases ordered by number, and a fault for each invalid
 	// one. An error means that the store is unavailable.
 	Releases() ([]*policy.Release, []error, error)
 	// Marks returns every mark.
 	Marks() ([]Mark, error)
-	// Put adds a mark. An existing one is unchanged.
+	// Put adds a mark. An existing mark remains unchanged.
 	Put(Mark) error
 }
 
@@ -25,8 +25,8 @@ type MarkKind string
 // The kinds of marks.
 const (
 	MarkStage   MarkKind = "stage"   // the rollout reached a stage
-	MarkDone    MarkKind = "done"    // every sidecar gets it
-	MarkStopped MarkKind = "stopped" // no sidecar gets it
+	MarkDone    MarkKind = "done"    // every sidecar gets the release
+	MarkStopped MarkKind = "stopped" // no sidecar gets the release
 )
 
 // Mark is one step of a release's rollout.
@@ -38,7 +38,7 @@ type Mark struct {
 	Reason  string    `json:"reason,omitempty"`
 }
 
-// progress is the progress of a release's rollout, by its marks.
+// progress is the progress of a release's rollout, computed from its marks.
 type progress struct {
 	seen          bool
 	stage         int

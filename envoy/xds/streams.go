@@ -20,32 +20,32 @@ import (
 type node struct {
 	fleetpb.Node
 	who         identity
-	stream      int64     // 0: not connected
+	stream      int64     // 0 if it is not connected
 	seen        time.Time // when it connected or disconnected
 	assigned    string    // name of the assigned release
 	running     string    // name of the release that it reports as running
 	rejected    Rejection
-	tally       Tally            // under the running release
+	tally       Tally            // counts under the running release
 	hasReported bool             // it reported since it connected
-	counts      map[string]Tally // counts that its process reported so far, by release
+	counts      map[string]Tally // totals of its process so far, by release
 }
 
-// Rejection is a sidecar's refusal to take a release.
+// Rejection is a sidecar's refusal of a release.
 type Rejection struct {
 	Release string    `json:"release,omitzero"`
 	Reason  string    `json:"reason,omitzero"` // with file and line, if known
 	At      time.Time `json:"at,omitzero"`
 }
 
-// sidecarKey identifies a sidecar: a node id belongs to the certificate that claims
-// it, so that no other can take it over.
+// sidecarKey identifies a sidecar. A node id belongs to the certificate that claims it,
+// so no other certificate can take it over.
 type sidecarKey struct {
 	who identity
 	id  string
 }
 
-// resource is the name of the sidecar's assignment among all of them. On the wire
-// it is the node id.
+// resource returns the name of the sidecar's assignment in the server's cache. On the
+// wire the name is the node id.
 func (k sidecarKey) resource() string { return k.who.String() + "\x00" + k.id }
 
 func (n *node) key() sidecarKey { return sidecarKey{n.who, n.ID} }
@@ -58,10 +58,10 @@ type stream struct {
 }
 
 const (
-	// maxNonces bounds the unacknowledged responses of a stream. A client with so
-	// many is not a sidecar.
+	// maxNonces is the maximum number of unacknowledged responses of a stream. No sidecar
+	// has as many.
 	maxNonces = 64
-	// maxSidecars bounds the node ids of one certificate.
+	// maxSidecars is the maximum number of node ids of one certificate.
 	maxSidecars = maxConns
 )
 
@@ -148,15 +148,15 @@ func (s *Server) admit(id int64, st *stream, c *core.Node) error {
 		s.nodes[key] = n
 		s.claimed[key.who]++
 	}
-	// If a sidecar has two streams, the older one is broken.
+	// If a sidecar has two streams, the older one is considered broken.
 	n.Node, n.who, n.stream, n.seen = said, st.who, id, s.opt.Clock()
 	n.running, n.hasReported, st.node = said.Running, false, n
 	n.assigned = s.releaseFor(n)
 	return s.assignments.UpdateResource(key.resource(), &fleetpb.Assignment{Release: n.assigned})
 }
 
-// room reports whether a certificate may have another sidecar. If it has too many,
-// the one that has been disconnected for longest is removed.
+// room reports whether a certificate may have another sidecar. If it has too many, the
+// sidecar that has been disconnected for the longest time is removed.
 func (s *Server) room(who identity) bool {
 	if s.claimed[who] < maxSidecars {
 		return true
@@ -173,7 +173,7 @@ func (s *Server) room(who identity) bool {
 	return s.assignments.DeleteResource(s.remove(oldest)) == nil
 }
 
-// remove forgets a sidecar and returns the name of its assignment.
+// remove removes a sidecar and returns the name of its assignment.
 func (s *Server) remove(n *node) string {
 	key := n.key()
 	delete(s.nodes, key)
@@ -183,7 +183,7 @@ func (s *Server) remove(n *node) string {
 	return key.resource()
 }
 
-// inward replaces the node id in a request by the name of the assignment.
+// inward replaces the node id in a request with the name of the assignment.
 func (n *node) inward(req *discovery.DeltaDiscoveryRequest) {
 	name := n.key().resource()
 	for _, names := range [...][]string{req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()} {
@@ -198,7 +198,7 @@ func (n *node) inward(req *discovery.DeltaDiscoveryRequest) {
 	}
 }
 
-// outward replaces the name of the assignment in a response by the node id.
+// outward replaces the name of the assignment in a response with the node id.
 func (n *node) outward(resp *discovery.DeltaDiscoveryResponse) {
 	resources := slices.Clone(resp.GetResources())
 	for i, r := range resources {
@@ -222,7 +222,7 @@ func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) 
 		n.rejected = Rejection{name, bounded(fault.GetMessage()), s.opt.Clock()}
 		if s.withinRefusalLimit(n.who) {
 			s.opt.Log.Warn("a sidecar refused a release", "sidecar", n.ID, "release", name, "reason", n.rejected.Reason)
-			wait.Wake(s.wake) // Run refreshes soon
+			wait.Wake(s.wake) // makes Run refresh soon
 		}
 		return
 	}
@@ -232,8 +232,8 @@ func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) 
 	}
 }
 
-// maxRefusals is how many refusals of one certificate, or of its sidecars, are logged
-// and handled at once in a minute. Further ones are handled at the next refresh.
+// maxRefusals is how many refusals of one certificate, or of its sidecars, are logged and
+// handled immediately per minute. Further ones are handled at the next refresh.
 const maxRefusals = 16
 
 // refusalCount counts the refusals of a certificate within a minute.
@@ -242,8 +242,8 @@ type refusalCount struct {
 	n     int
 }
 
-// withinRefusalLimit reports whether one more refusal of a certificate is logged and
-// handled at once. The caller holds the lock.
+// withinRefusalLimit reports whether another refusal of a certificate is logged and
+// handled immediately. The caller holds the lock.
 func (s *Server) withinRefusalLimit(who identity) bool {
 	h, now := s.refusals[who], s.opt.Clock()
 	if now.Sub(h.since).Abs() >= time.Minute {
@@ -254,7 +254,7 @@ func (s *Server) withinRefusalLimit(who identity) bool {
 	return h.n <= maxRefusals
 }
 
-// maxReason bounds the recorded reason of a sidecar, in characters.
+// maxReason is the maximum length of a sidecar's recorded reason, in characters.
 const maxReason = 1000
 
 func bounded(s string) string {
@@ -265,7 +265,7 @@ func bounded(s string) string {
 	return string(runes)
 }
 
-// OnStreamDeltaResponse records the release of each nonce, and names an assignment by
+// OnStreamDeltaResponse records the release of each nonce, and renames an assignment to
 // its node id.
 func (s callbacks) OnStreamDeltaResponse(id int64, _ *discovery.DeltaDiscoveryRequest, resp *discovery.DeltaDiscoveryResponse) {
 	s.mu.Lock()

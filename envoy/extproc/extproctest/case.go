@@ -11,7 +11,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// Case is one txtar file. Its comment says what it shows. Its sections:
+// Case is one txtar file. Its comment describes it. Its sections are:
 //
 //	settings      "name: value" lines that differ from Settings' defaults
 //	request       request line, headers, an empty line, the body; several are
@@ -22,9 +22,9 @@ import (
 //	want          the summary: a line for each request with status, verdict and
 //	              reasons, and below it the requests that reached the backend
 //
-// It is an error if an answer contains "canary".
+// An answer that contains "canary" is an error.
 //
-// A body ends before its section's last newline.
+// The last newline of a section is not part of the body.
 type Case struct {
 	Settings Settings
 	Requests []Request
@@ -34,10 +34,10 @@ type Case struct {
 	archive *txtar.Archive
 }
 
-// Settings are the settings of a case. They fill the configuration of a sidecar.
+// Settings are the settings of a case, for the configuration of a sidecar.
 type Settings map[string]string
 
-// Request is sent as written.
+// Request is one request, sent as written.
 type Request struct {
 	Line    string
 	Headers []string
@@ -57,9 +57,9 @@ var defaults = Settings{
 	"tenants": "one", "eves_roles": "",
 }
 
-// Config is the configuration of a sidecar for a case. The agent's key is
-// "m0sk_dev"; it acts as dev for ann. If there are two tenants, "m0sk_mal" is the
-// key of the other one's agent, which may act as anybody.
+// Config returns the configuration of a sidecar for a case. The agent's key is
+// "m0sk_dev"; the agent acts as dev for ann. If there are two tenants, "m0sk_mal" is the
+// key of the other tenant's agent, which may act as every agent.
 func (s Settings) Config(listen, admin, upstream, state string) string {
 	other := ""
 	if s["tenants"] == "two" {
@@ -147,7 +147,7 @@ func message(data []byte) (first string, headers []string, body string) {
 	return lines[0], lines[1:], strings.TrimSuffix(rest, "\n")
 }
 
-// Updated returns the case's file with another want section.
+// Updated returns the case's file with a new want section.
 func (c *Case) Updated(want string) []byte {
 	a := *c.archive
 	a.Files = nil
@@ -160,7 +160,7 @@ func (c *Case) Updated(want string) []byte {
 	return txtar.Format(&a)
 }
 
-// after returns the request with the id of a decision.
+// after returns the request with {decision} replaced by an id.
 func (r Request) after(decision string) Request {
 	r.Line = strings.ReplaceAll(r.Line, "{decision}", decision)
 	return r

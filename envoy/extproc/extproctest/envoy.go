@@ -18,30 +18,30 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Envoy is an HTTP proxy with one external processor, and no other feature of
-// Envoy. It is an http.Handler, safe for concurrent use.
+// Envoy is an HTTP proxy with one external processor, and without any other feature of
+// Envoy. It is an http.Handler that is safe for concurrent use.
 type Envoy struct {
 	// Conn is the connection to the processor.
 	Conn grpc.ClientConnInterface
 	// Upstream is the backend, "http://host:port".
 	Upstream string
-	// Backend is sent in the stream's initial metadata, unless it is empty.
+	// Backend, if not "", is sent in the stream's initial metadata.
 	Backend string
-	// Buffer bounds a buffered body, in bytes. Default 32 MiB.
+	// Buffer is the maximum size of a buffered body in bytes. The default is 32 MiB.
 	Buffer int
 	// Attributes are sent with a request's headers.
 	Attributes map[string]any
-	// Mode is the filter's static processing mode; nil is that of examples/envoy.
+	// Mode is the filter's static processing mode; the default is that of examples/envoy.
 	// NoOverride makes the filter ignore mode overrides.
 	Mode       *modev3.ProcessingMode
 	NoOverride bool
 	// Observe enables observability mode.
 	Observe bool
-	// Transport reaches the backend. Default http.DefaultTransport.
+	// Transport sends requests to the backend. The default is http.DefaultTransport.
 	Transport http.RoundTripper
 }
 
-// Mode is the static processing mode of examples/envoy: everything buffered. The
+// Mode returns the static processing mode of examples/envoy: everything is buffered. The
 // processor then turns off what it does not need.
 func Mode() *modev3.ProcessingMode {
 	return &modev3.ProcessingMode{
@@ -62,8 +62,8 @@ type filter struct {
 	mode   *modev3.ProcessingMode
 	over   bool // the processor ended the stream
 	first  bool
-	// trailers returns the answer's trailers, once its body was read; nil for an answer
-	// of Envoy's own.
+	// trailers returns the answer's trailers once its body was read. It is nil for
+	// Envoy's own answers.
 	trailers func() http.Header
 	decision string // from the dynamic metadata
 }
@@ -89,9 +89,9 @@ func (e *Envoy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stay returns the context of a stream and a function that ends the stream once the
-// answer has passed. In observability mode it is not cut off, but has Envoy's
-// deferred_close_timeout, with its default, to read what was sent.
+// stay returns the context of a stream and a function that ends the stream after the
+// answer. In observability mode the stream remains open for Envoy's default
+// deferred_close_timeout, so that the processor can read what was sent.
 func (e *Envoy) stay(ctx context.Context) (context.Context, func(procv3.ExternalProcessor_ProcessClient)) {
 	var cancel context.CancelFunc
 	if e.Observe {
@@ -177,8 +177,8 @@ func (e *Envoy) buffer() int {
 	return 32 << 20
 }
 
-// ask sends a message and waits for the response. An end of the stream is consent to
-// everything.
+// ask sends a message and waits for the response. An end of the stream counts as consent
+// to everything.
 func (f *filter) ask(q *procv3.ProcessingRequest) (*procv3.ProcessingResponse, error) {
 	if f.over {
 		return &procv3.ProcessingResponse{}, nil
@@ -188,7 +188,7 @@ func (f *filter) ask(q *procv3.ProcessingRequest) (*procv3.ProcessingResponse, e
 		q.ProtocolConfig = &procv3.ProtocolConfiguration{RequestBodyMode: f.mode.RequestBodyMode, ResponseBodyMode: f.mode.ResponseBodyMode}
 		f.first = false
 	}
-	if err := f.stream.Send(q); err != nil && !errors.Is(err, io.EOF) { // io.EOF: Recv returns the reason
+	if err := f.stream.Send(q); err != nil && !errors.Is(err, io.EOF) { // on io.EOF Recv returns the reason
 		return nil, err
 	}
 	if f.e.Observe {
@@ -227,7 +227,7 @@ func (f *filter) immediate(im *procv3.ImmediateResponse) {
 	_, _ = f.w.Write(im.GetBody()) // the client may have disconnected
 }
 
-// local sends an answer of Envoy's own, which passes through the processor as well.
+// local sends one of Envoy's own answers, which also passes through the processor.
 func (f *filter) local(status int, details, text string) error {
 	h := headers{}
 	h.set(":status", strconv.Itoa(status))
@@ -258,7 +258,7 @@ func (f *filter) forward(r *http.Request, h headers, body io.Reader, empty bool)
 	out := &http.Request{Method: h.get(":method"), URL: target, Host: h.get(":authority"), Header: http.Header{}}
 	h.to(out.Header)
 	if _, ok := out.Header["User-Agent"]; !ok {
-		out.Header["User-Agent"] = nil // or the transport adds one
+		out.Header["User-Agent"] = nil // otherwise the transport adds one
 	}
 	if !empty {
 		out.Body, out.ContentLength = io.NopCloser(body), -1
@@ -273,7 +273,7 @@ func (f *filter) forward(r *http.Request, h headers, body io.Reader, empty bool)
 	return t.RoundTrip(out.WithContext(r.Context()))
 }
 
-// respond passes an answer through the processor to the client.
+// respond sends an answer through the processor to the client.
 func (f *filter) respond(h headers, body io.Reader, empty bool, details string) error {
 	if !f.over && f.mode.ResponseHeaderMode == modev3.ProcessingMode_SEND {
 		got, err := f.ask(&procv3.ProcessingRequest{
@@ -324,8 +324,8 @@ func (f *filter) ending() http.Header {
 	return f.trailers()
 }
 
-// pipe passes on a body as it arrives, through the processor if its mode is STREAMED,
-// and then the trailers.
+// pipe forwards a body as it arrives, through the processor if its mode is STREAMED, and
+// then the trailers.
 func (f *filter) pipe(body io.Reader) error {
 	buf := make([]byte, 4<<10)
 	for {
@@ -358,7 +358,7 @@ func (f *filter) pipe(body io.Reader) error {
 	}
 }
 
-// end sends the trailers as the processor leaves them.
+// end sends the trailers that the processor leaves.
 func (f *filter) end() error {
 	h := fromHTTP(f.ending())
 	if !f.over && len(h) > 0 && f.mode.ResponseTrailerMode == modev3.ProcessingMode_SEND {

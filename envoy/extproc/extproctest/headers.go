@@ -13,7 +13,7 @@ import (
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 )
 
-// headers are by lower-case name, including pseudo headers.
+// headers maps lower-case names to values, including pseudo headers.
 type headers map[string][]string
 
 func fromHTTP(h http.Header) headers {
@@ -53,7 +53,7 @@ func (h headers) proto() *corev3.HeaderMap {
 
 // to copies all but pseudo headers to an http.Header.
 func (h headers) to(out http.Header) {
-	out["Content-Type"] = nil // Envoy adds none, where net/http guesses
+	out["Content-Type"] = nil // Envoy adds none; net/http would guess one
 	for name, values := range h {
 		if !strings.HasPrefix(name, ":") {
 			out[textproto.CanonicalMIMEHeaderKey(name)] = values
@@ -81,7 +81,7 @@ func (h headers) apply(m *procv3.HeaderMutation) error {
 		}
 		switch name {
 		case ":method", ":scheme", ":authority", "host":
-			return errMutation // not without mutation_rules
+			return errMutation // Envoy requires mutation_rules for these
 		}
 		switch o.GetAppendAction() {
 		case corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD:

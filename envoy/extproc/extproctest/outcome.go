@@ -19,19 +19,19 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Listener is a sidecar as seen by a client and by a security team.
+// Listener is a sidecar as a client and a security team see it.
 type Listener struct {
-	// address for requests, host:port
+	// Addr is the address for requests, host:port.
 	Addr string
 	// Spans returns /debug/spans of the admin listener, and Audit the records
 	// as "memproxy audit query --json" prints them.
 	Spans func() ([]byte, error)
 	Audit func() ([]byte, error)
-	// the backend behind it
+	// Backend is the backend behind the listener.
 	Backend *Backend
 }
 
-// Backend answers as the case says and records what arrives.
+// Backend gives the answers of a case and records the requests that arrive.
 type Backend struct {
 	mu      sync.Mutex
 	answers map[string]Answer
@@ -49,7 +49,7 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var s strings.Builder
 	if r.Header.Get("Content-Length") == "0" {
-		r.Header.Del("Content-Length") // a hop may omit it
+		r.Header.Del("Content-Length") // some hops omit it
 	}
 	fmt.Fprintf(&s, "%s %s\n%s", r.Method, r.RequestURI, lines(r.Header))
 	if len(r.TransferEncoding) > 0 {
@@ -74,7 +74,8 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, a.Body) // the client may have disconnected
 }
 
-// startup is the prefix of a sidecar's requests to a Letta server at its start.
+// startup is the query prefix of the requests that a sidecar sends to a Letta server when
+// it starts.
 const startup = "stop_reason=requires_approval&order=desc&limit="
 
 // taken returns the requests since the last call.
@@ -86,7 +87,7 @@ func (b *Backend) taken() []string {
 	return out
 }
 
-// perHop are headers that differ by hop or over time.
+// perHop lists headers that differ from hop to hop or over time.
 var perHop = map[string]bool{
 	"Connection": true, "Traceparent": true, "Tracestate": true, "X-Request-Id": true, "X-Forwarded-Proto": true, "X-Forwarded-For": true,
 	"X-Envoy-External-Address": true, "X-Envoy-Internal": true, "X-Envoy-Expected-Rq-Timeout-Ms": true, "X-Envoy-Upstream-Service-Time": true, "Date": true, "Server": true, "Www-Authenticate-Date": true,
@@ -107,7 +108,8 @@ func lines(h http.Header) string {
 
 // Run sends the case's requests through a listener. It returns everything that they
 // caused, in a form that is the same for every listener and every run, and a summary: a
-// line for each request with status, verdict and reasons, and what arrived.
+// line for each request with status, verdict and reasons, and the requests that arrived
+// at the backend.
 func (c *Case) Run(l Listener) (all, summary string, err error) {
 	var out, sum strings.Builder
 	last := ""
@@ -190,8 +192,8 @@ func send(addr string, r Request) (got sent, err error) {
 	return got, nil
 }
 
-// told returns the decision as in the span and the audit log. It waits for the outcome,
-// which follows the answer.
+// told returns the decision as shown in the span and the audit log. It waits for the
+// outcome, which is recorded after the answer.
 func told(l Listener, id string) (text string, reasons []string, err error) {
 	var last error
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -243,14 +245,14 @@ func spanOf(l Listener, id string) (string, error) {
 		for _, st := range s.Steps {
 			steps = append(steps, st.Name)
 		}
-		slices.Sort(steps) // steps of the same microsecond have no order
+		slices.Sort(steps) // steps within the same microsecond have no order
 		fmt.Fprintf(&b, "steps: %s\n", strings.Join(steps, ", "))
 		return b.String(), nil
 	}
 	return "", errSpan
 }
 
-// recordsOf returns the decision's records; complete reports whether the outcome is
+// recordsOf returns the records of a decision. complete reports whether the outcome is
 // among them, or none will follow.
 func recordsOf(l Listener, id string) (text string, reasons []string, complete bool, err error) {
 	raw, err := l.Audit()
@@ -289,7 +291,7 @@ func recordsOf(l Listener, id string) (text string, reasons []string, complete b
 	return b.String(), reasons, complete, nil
 }
 
-// Values that differ from run to run.
+// changing lists patterns of values that differ from run to run.
 var changing = []struct {
 	re   *regexp.Regexp
 	with string
@@ -299,7 +301,7 @@ var changing = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)`), "TIME"}, // sentences may contain times, too
 	{regexp.MustCompile(`("memproxy_meta":")[^"]+"`), `${1}METADATA"`},
 	{regexp.MustCompile(`("memproxy_sig":")[^"]*"`), `${1}SIGNATURE"`},
-	{regexp.MustCompile(`("reason":"budget.rapid_writes"[^}]*"used":)\d+`), "${1}N"}, // within the minute
+	{regexp.MustCompile(`("reason":"budget.rapid_writes"[^}]*"used":)\d+`), "${1}N"}, // counts within the minute
 	{regexp.MustCompile(`("reset":")[^"]*"`), `${1}TIME"`},
 	{regexp.MustCompile(`(?m)^((?:retry-after|x-ratelimit-reset): )\d+$`), "${1}N"},
 }

@@ -1,11 +1,9 @@
-// Package fleetpb has the two resource types that memproxy distributes over xDS: the
+// Package fleetpb defines the two resource types that memproxy distributes over xDS: the
 // assignment of a release to a sidecar, and the release.
 //
-// fleet.pb.go is generated from fleet.proto by
+// fleet.pb.go is generated from fleet.proto without protoc, by
 //
 //	cd envoy/xds/fleetpb/gen && go run .
-//
-// without protoc.
 package fleetpb
 
 // The type URLs of the resources.

@@ -18,7 +18,7 @@ type Node struct {
 	Labels map[string]string
 	// Running is the name of the release in force, or "".
 	Running string
-	// Version is the program's.
+	// Version is the version of the program.
 	Version string
 }
 
@@ -45,7 +45,7 @@ func (n Node) Core() *core.Node {
 	}
 }
 
-// Bounds of a node's description.
+// Limits of a node's description.
 const (
 	maxText   = 255
 	maxLabels = 32

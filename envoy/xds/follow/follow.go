@@ -22,34 +22,35 @@ import (
 // Options configure a Follower. Log is optional.
 type Options struct {
 	Address string
-	TLS     *tls.Config  // with the client certificate and the control plane's roots
-	Node    fleetpb.Node // without Running
+	TLS     *tls.Config  // TLS has the client certificate and the control plane's roots
+	Node    fleetpb.Node // Node describes this sidecar; Running is ignored
 	Fleet   string
 	Keys    []ed25519.PublicKey
 	// Path is the file of the release in force.
 	Path string
-	// Apply puts a release in force. It calls keep after it has checked the release
-	// and before it puts it in force; it returns an error of keep. Its error is
-	// sent to the control plane: it has file and line and quotes no secret. Calls
-	// are sequential.
+	// Apply puts a release in force. It calls keep after it has checked the release and
+	// before it puts it in force, and returns an error of keep. Its error is sent to the
+	// control plane, with file and line and without secrets. Calls are sequential.
 	Apply func(r *policy.Release, keep func() error) error
 	// Counts returns the decisions since the last call.
 	Counts func() []Count
-	// Jitter returns a number from 0 to 1, the random part of a wait between two tries.
+	// Jitter returns a random number from 0 to 1, the fraction of the delay to wait
+	// before the next attempt.
 	Jitter func() float64
 	Log    *slog.Logger
 }
 
-// The time between two attempts to connect doubles from firstRetry to lastRetry, and a
-// random part of it is waited, so that a fleet does not reconnect all at once.
+// The delay between two attempts to connect doubles from firstRetry to lastRetry
+// (exponential backoff with jitter, so that the sidecars of a fleet do not reconnect at
+// the same time).
 const (
 	firstRetry = time.Second
 	lastRetry  = 30 * time.Second
 )
 
-// Count counts the decisions under one release.
+// Count is the number of decisions under one release.
 type Count struct {
-	Release                    string // its name
+	Release                    string // name of the release
 	Decisions, Refused, Errors uint64
 }
 
@@ -58,34 +59,35 @@ type State struct {
 	Connected bool
 	Running   string // name of the release in force, or ""
 	Assigned  string // name of the last assigned release
-	// why the assigned release is not in force, or nil
+	// Refused is why the assigned release is not in force, or nil.
 	Refused error
-	// why the stored release is not in force, until one is, or nil
+	// Unused is why the stored release is not in force, until one is, or nil.
 	Unused error
-	// why there is no connection, or nil
+	// Lost is why there is no connection, or nil.
 	Lost error
 }
 
-// Follower follows one control plane. Run it once.
+// Follower follows one control plane. Run may be called once.
 type Follower struct {
 	opt Options
 
 	mu    sync.Mutex
 	state State
 	floor uint64
-	now   *policy.Release // in force, or nil
-	// newest is the highest number that was in force, and idle the times of the last
-	// releases that led to no higher one.
+	now   *policy.Release // release in force, or nil
+	// newest is the highest number that was in force. idle are the times of the recent
+	// releases that did not raise it.
 	newest uint64
 	idle   []time.Time
 
-	// totals are the total counts, by release. Only the reports use them, which are
+	// totals are the total counts by release. Only the reports use them, which are
 	// sequential.
 	totals []Count
 }
 
-// New reads the stored release. A stored release that is no longer acceptable
-// (another key, fleet, tenant or label) is not used, but its floor still applies.
+// New reads the stored release. A stored release that is no longer acceptable (another
+// key, fleet, tenant or label) is not used, but its floor still applies (rollback
+// protection).
 func New(opt Options) (*Follower, error) {
 	switch {
 	case opt.Address == "" || opt.Fleet == "" || opt.Node.ID == "" || opt.Path == "":
@@ -108,7 +110,7 @@ func New(opt Options) (*Follower, error) {
 	return f, nil
 }
 
-// Kept is the release that a follower with these options would start from, or nil.
+// Kept returns the release with which a follower with these options would start, or nil.
 // It uses Path, Fleet, Node, Keys and Log.
 func Kept(opt Options) (*policy.Release, error) {
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
@@ -120,12 +122,12 @@ func Kept(opt Options) (*policy.Release, error) {
 	return r, err
 }
 
-// unusedError says why a stored release is not used.
+// unusedError is the reason why a stored release is not used.
 type unusedError struct{ error }
 
 func (e *unusedError) Error() string { return "the stored release is not used: " + e.error.Error() }
 
-// read reads the stored release and verifies it again.
+// read reads and verifies the stored release.
 func read(opt Options) (*policy.Release, uint64, error) {
 	k, err := readKept(opt.Path)
 	if err != nil || len(k.release) == 0 {
@@ -141,8 +143,9 @@ func read(opt Options) (*policy.Release, uint64, error) {
 	return r, k.Floor, nil
 }
 
-// Start is called before Run with the version of the bundle in force. It returns the
-// stored release that New found, or nil if that is not in force: it is requested again.
+// Start must be called before Run, with the version of the bundle in force. It returns
+// the stored release that New found, or nil if that is not in force; it is then requested
+// again.
 func (f *Follower) Start(bundle string) *policy.Release {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -168,8 +171,7 @@ func (f *Follower) update(change func(*State)) State {
 	return f.state
 }
 
-// acceptable checks whether this sidecar may use a release, whose signature was
-// verified.
+// acceptable checks whether this sidecar may use a release with a verified signature.
 func (f *Follower) acceptable(r *policy.Release) error {
 	switch {
 	case r.Fleet != f.opt.Fleet:
@@ -184,8 +186,8 @@ func (f *Follower) acceptable(r *policy.Release) error {
 	return nil
 }
 
-// take checks a release and puts it in force. Name is the control plane's name for
-// it.
+// take checks a release and puts it in force. name is the control plane's name for the
+// release.
 func (f *Follower) take(name string, encoded []byte) error {
 	r, err := policy.Open(encoded, f.opt.Keys...)
 	if err != nil {
@@ -219,7 +221,7 @@ func (f *Follower) take(name string, encoded []byte) error {
 	return nil
 }
 
-// Run follows until ctx ends. It retries without limit.
+// Run follows the control plane until ctx ends. It retries without limit.
 func (f *Follower) Run(ctx context.Context) {
 	pause := firstRetry
 	for ctx.Err() == nil {
@@ -247,7 +249,8 @@ func (f *Follower) lost(err error) {
 	}
 }
 
-// described says whether the control plane was not reached, or refused this sidecar.
+// described returns an error that tells whether the control plane was unreachable, or
+// refused this sidecar.
 func described(err error) error {
 	switch s := status.Convert(err); s.Code() {
 	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.ResourceExhausted:
@@ -256,16 +259,17 @@ func described(err error) error {
 	return fmt.Errorf("the control plane is away: %w", err)
 }
 
-// Bounds of releases that are refused or have no higher number than before. The control
-// plane needs no new signature for them, and each costs the sidecar a check and usually
-// an audit record; rollbacks are rare.
+// Limits of releases that are refused, or whose number is not higher than before. They
+// need no new signature, and each costs the sidecar a check and usually an audit record.
+// Rollbacks are rare.
 const (
 	idleMost = 16
 	idleTime = time.Minute
 )
 
-// pace waits if a release led to no higher number and too many others did neither.
-// Meanwhile the control plane's messages are not read.
+// pace waits if the last release did not raise the highest number and too many recent
+// ones did not either (rate limit). Meanwhile it does not read the control plane's
+// messages.
 func (f *Follower) pace(ctx context.Context, before uint64) error {
 	f.mu.Lock()
 	if f.newest > before {

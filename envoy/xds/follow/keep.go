@@ -10,14 +10,14 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// kept is what survives a restart: the release in force, and the lowest number that
-// may follow it. The file is a line of JSON, followed by the release as received.
+// kept is the state that survives a restart: the release in force, and the lowest number
+// that may follow it. The file is a line of JSON, followed by the release as received.
 type kept struct {
 	Floor   uint64 `json:"floor"`
 	release []byte
 }
 
-// readKept reads the file. A missing file is an empty kept.
+// readKept reads the file. Without a file it returns an empty kept.
 func readKept(path string) (kept, error) {
 	b, err := durable.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -28,7 +28,7 @@ func readKept(path string) (kept, error) {
 	head, release, ok := bytes.Cut(b, []byte("\n"))
 	k := kept{release: release}
 	if err := json.Unmarshal(head, &k); err != nil || !ok {
-		// The floor is lost with it, so the error is not ignored.
+		// The floor is lost as well, so the error is not ignored.
 		return kept{}, fmt.Errorf("follow: %s is not a kept release; remove it to start without one", path)
 	}
 	return k, nil

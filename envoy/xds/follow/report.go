@@ -13,14 +13,14 @@ import (
 
 var protoOptions = proto.UnmarshalOptions{DiscardUnknown: true}
 
-// The bounds of the report interval, whatever the control plane asks for.
+// The limits of the report interval, whatever the control plane requests.
 const (
 	leastInterval = 10 * time.Millisecond
 	mostInterval  = 10 * time.Minute
 )
 
-// report reports the counts of decisions to the control plane, at the interval that
-// it asks for, until ctx ends or the stream breaks.
+// report sends the counts of decisions to the control plane, at the interval that it
+// requests, until ctx ends or the stream breaks.
 func (f *Follower) report(ctx context.Context, conn *grpc.ClientConn) error {
 	stream, err := loadstats.NewLoadReportingServiceClient(conn).StreamLoadStats(ctx)
 	if err != nil {
@@ -37,8 +37,9 @@ func (f *Follower) report(ctx context.Context, conn *grpc.ClientConn) error {
 	interval := min(max(resp.GetLoadReportingInterval().AsDuration(), leastInterval), mostInterval)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	// The control plane may be another one, or have restarted: the first report has
-	// all counts, even if there are none, and later ones those since the last.
+	// The control plane may be another one, or may have restarted: the first report has
+	// the totals, even if they are zero, and later ones have the counts since the
+	// previous report.
 	f.count()
 	counts := slices.Clone(f.totals)
 	for first := true; ; first, counts = false, f.count() {
@@ -70,11 +71,11 @@ func statsOf(counts []Count) []*endpoint.ClusterStats {
 	return out
 }
 
-// maxTotals bounds the releases with totals; the oldest are dropped.
+// maxTotals is the maximum number of releases with totals; the oldest are dropped.
 const maxTotals = 16
 
-// count takes the counts since the last call, and adds them to the totals. Calls
-// are sequential.
+// count takes the counts since the last call and adds them to the totals. Calls are
+// sequential.
 func (f *Follower) count() []Count {
 	counts := f.opt.Counts()
 	for _, c := range counts {

@@ -21,8 +21,8 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// The bounds of a connection. A control plane that stops answering is noticed
-// by the pings; one that does not answer the first request, by firstAnswer.
+// The timeouts of a connection. Pings detect a control plane that stops answering;
+// firstAnswer is the timeout of the first answer.
 const (
 	connectTime = 10 * time.Second
 	firstAnswer = 15 * time.Second
@@ -34,11 +34,11 @@ const (
 type session struct {
 	f          *Follower
 	stream     discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
-	subscribed string // name of the release that is subscribed to, or ""
+	subscribed string // name of the subscribed release, or ""
 }
 
-// session connects and follows until the connection breaks. Heard reports whether
-// the control plane answered at all.
+// session connects and follows until the connection breaks. heard reports whether the
+// control plane answered at all.
 func (f *Follower) session(ctx context.Context) (heard bool, err error) {
 	conn, err := grpc.NewClient(f.opt.Address,
 		grpc.WithTransportCredentials(credentials.NewTLS(f.opt.TLS)),
@@ -92,7 +92,8 @@ func (f *Follower) session(ctx context.Context) (heard bool, err error) {
 	return heard, cause(ctx, err)
 }
 
-// cause prefers the reason for which a context was cancelled.
+// cause returns the reason for which the context was cancelled, if there is one, else
+// err.
 func cause(ctx context.Context, err error) error {
 	if c := context.Cause(ctx); c != nil {
 		return c
@@ -100,7 +101,8 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// answer acts on a response and acknowledges it, or rejects it with the reason.
+// answer acts on a response, and acknowledges it or rejects it with the reason (ACK or
+// NACK).
 func (s *session) answer(resp *discovery.DeltaDiscoveryResponse) error {
 	ack := &discovery.DeltaDiscoveryRequest{TypeUrl: resp.GetTypeUrl(), ResponseNonce: resp.GetNonce()}
 	var next *discovery.DeltaDiscoveryRequest
@@ -122,11 +124,11 @@ func (s *session) answer(resp *discovery.DeltaDiscoveryResponse) error {
 	return s.stream.Send(next)
 }
 
-// releaseName is the form of policy.Statement.Name: nothing else gets into logs, and
-// onto /readyz.
+// releaseName is the form of policy.Statement.Name. No other text of the control plane
+// gets into logs or /readyz.
 var releaseName = regexp.MustCompile(`^[0-9]{6,20}-[0-9a-f]{12}$`)
 
-// assigned returns the request for the assigned release, unless it is in force.
+// assigned returns the request for the assigned release, if that is not in force.
 func (s *session) assigned(r *discovery.Resource) (*discovery.DeltaDiscoveryRequest, error) {
 	var a fleetpb.Assignment
 	if err := anypb.UnmarshalTo(r.GetResource(), &a, protoOptions); err != nil {

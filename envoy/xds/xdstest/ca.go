@@ -1,4 +1,4 @@
-// Package xdstest has a certificate authority for tests and benchmarks of a fleet, with
+// Package xdstest is a certificate authority for tests and benchmarks of a fleet, with
 // certificates for a control plane and its sidecars.
 package xdstest
 
@@ -49,7 +49,7 @@ func NewCA() (*CA, error) {
 func template(name string) *x509.Certificate {
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	if err != nil {
-		panic(err) // no randomness
+		panic(err) // randomness failed
 	}
 	now := time.Now()
 	return &x509.Certificate{

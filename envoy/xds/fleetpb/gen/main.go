@@ -1,5 +1,5 @@
-// Command gen makes fleet.pb.go from fleet.proto: it compiles the descriptor in
-// Go and hands it to protoc-gen-go, as protoc would.
+// Command gen generates fleet.pb.go from fleet.proto: it compiles the descriptor in Go
+// and passes it to protoc-gen-go, as protoc would.
 package main
 
 import (
