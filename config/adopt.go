@@ -13,10 +13,10 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// Adopt returns the configuration of a running process after its file changed: next's
-// identities and every number and switch of the rules, and c's settings otherwise.
-// Restart lists the settings that differ and need a restart, by path where there is
-// one.
+// Adopt returns the configuration of a running process after its file changed. It has
+// next's identities and next's numbers and switches of the rules, and otherwise c's
+// settings. restart lists the settings that differ and need a restart, by path where
+// there is one.
 func (c *Config) Adopt(next *Config) (adopted *Config, restart []string) {
 	a := *c
 	a.file = next.file
@@ -25,7 +25,7 @@ func (c *Config) Adopt(next *Config) (adopted *Config, restart []string) {
 	a.Budgets = next.Budgets
 	a.Budgets.Redis = c.Budgets.Redis
 	a.Memories = next.Memories
-	m, was := &a.Memories, &c.Memories // the pace of jobs stays
+	m, was := &a.Memories, &c.Memories // the intervals of jobs need a restart
 	m.Quiet, m.Archive, m.Deleted, m.Seal, m.Sweep, m.Validate = was.Quiet, was.Archive, was.Deleted, was.Seal, was.Sweep, was.Validate
 	return &a, differences(&a, next)
 }
@@ -43,7 +43,7 @@ func differences(a, b *Config) []string {
 			out = append(out, path)
 		}
 	}
-	// Secrets are not in Settings.
+	// Secrets are not in Settings, so the sections are compared as a whole.
 	av, bv := reflect.ValueOf(*a), reflect.ValueOf(*b)
 	for i := range av.NumField() {
 		f := av.Type().Field(i)
@@ -61,7 +61,7 @@ func differences(a, b *Config) []string {
 
 // Approve adds the SHA-256 of texts to screening.approved in the file that a
 // configuration was read from, and returns those that were not listed yet. All other
-// bytes of the file stay.
+// bytes of the file remain unchanged.
 func Approve(c *Config, sums []string, getenv func(string) string) (added []string, err error) {
 	added = slices.DeleteFunc(slices.Clone(sums), func(sum string) bool { return slices.Contains(c.Screening.Approved, sum) })
 	path, err := filepath.EvalSymlinks(c.file.name)
@@ -83,7 +83,7 @@ func Approve(c *Config, sums []string, getenv func(string) string) (added []stri
 	}
 	text := strings.Join(lines[:at], "") + head + item + strings.Join(added, "\n"+item) + "\n" + strings.Join(lines[at:], "")
 	next, err := Parse(path, []byte(text), getenv)
-	if err == nil { // no other setting may have changed
+	if err == nil { // verify that no other setting has changed
 		is := *next
 		is.file, is.Screening.Approved = c.file, c.Screening.Approved
 		if len(next.Screening.Approved) != len(c.Screening.Approved)+len(added) || !reflect.DeepEqual(is, *c) {
@@ -96,7 +96,7 @@ func Approve(c *Config, sums []string, getenv func(string) string) (added []stri
 	return added, replace(path, text)
 }
 
-// replace atomically replaces the content of a file and keeps its owner and mode.
+// replace atomically replaces the content of a file, and keeps its owner and mode.
 func replace(path, text string) error {
 	info, err := os.Stat(path)
 	if err != nil {

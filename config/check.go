@@ -26,8 +26,8 @@ func isSHA256(s string) bool {
 	return err == nil && len(b) == sha256.Size
 }
 
-// check finds what types and tags cannot express: uniqueness, settings that require or
-// exclude each other, and the form of addresses.
+// check finds faults that types and tags cannot express: duplicates, settings that
+// require or exclude each other, and invalid addresses.
 func (v *reader) check(c *Config, at func(...any) int) {
 	faultIf(v, len(c.Backends) == 0, at("backends"), "no backends: nothing would be proxied")
 	names, listens := map[string]bool{}, map[string]string{c.Admin.Listen: "admin"}
@@ -47,7 +47,8 @@ func (v *reader) check(c *Config, at func(...any) int) {
 		listens[b.Listen] = b.Name
 		v.url(b.Upstream, at("backends", i, "upstream"), "upstream", "use credential")
 		for j := range c.Backends[:i] {
-			// If both backends serve the same tenant, no tenants need to be separated.
+			// If both backends serve the same single tenant, no tenants need to be
+			// separated.
 			if other := &c.Backends[j]; c.Profile == "production" && sameStore(other, &b) && (b.Tenant == "" || b.Tenant != other.Tenant) {
 				v.fault(at("backends", i, "upstream"), "%s; give both the same tenant, or use one of them", oneUpstream(other, &b))
 			}
@@ -94,7 +95,7 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 			v.fault(line, "identity.keys[%d].sha256 is not 64 hex digits", i)
 			continue
 		}
-		// A hash made from an unset variable would admit callers with an empty token.
+		// The hash of an unset variable would admit callers with an empty token.
 		faultIf(v, strings.EqualFold(k.SHA256, emptySHA256), line, "identity.keys[%d].sha256 is the hash of nothing", i)
 		hash := strings.ToLower(k.SHA256)
 		if other, twice := seen[hash]; twice {
@@ -112,8 +113,9 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 
 const emptySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// leadsTo reports whether a URL points to a listener on this machine. It does not
-// resolve names or list the machine's other addresses.
+// leadsTo reports whether a URL points to a listener on this machine, so that memproxy
+// would forward to itself. It does not resolve names or list the machine's other
+// addresses.
 func leadsTo(upstream, listen string) bool {
 	u, err := url.Parse(upstream)
 	host, port, notSplit := net.SplitHostPort(listen)
@@ -133,7 +135,7 @@ func leadsTo(upstream, listen string) bool {
 	return strings.EqualFold(host, u.Hostname()) || loopback(host) && loopback(u.Hostname())
 }
 
-// PortOf is the port of a URL, explicit or default.
+// PortOf returns the port of a URL, explicit or default.
 func PortOf(u *url.URL) string {
 	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 }
@@ -150,7 +152,7 @@ func (v *reader) listen(addr string, line int) {
 	}
 }
 
-// url checks a base URL. It never quotes the URL, which may contain a credential.
+// url checks a base URL. Its faults never quote the URL, which may contain a credential.
 func (v *reader) url(s string, line int, key, instead string) {
 	u, err := url.Parse(s)
 	switch {
@@ -165,7 +167,7 @@ func (v *reader) url(s string, line int, key, instead string) {
 	}
 }
 
-// lineOf is the line of a path, or of its nearest existing ancestor.
+// lineOf returns the line of a path, or of its nearest existing ancestor.
 func lineOf(n *yaml.Node, path ...any) int {
 	at, _ := find(n, path)
 	return at.Line
@@ -222,10 +224,10 @@ func oneUpstream(a, b *Backend) string {
 	return fmt.Sprintf("backends %s and %s have one upstream: whose memories and names are is kept for each, so neither knows what came in by the other", a.Name, b.Name)
 }
 
-// apiVersion is the end of a base URL that has the version of an API in it.
+// apiVersion matches a base URL that ends with the version of an API.
 var apiVersion = regexp.MustCompile(`/v[0-9]+/?$`)
 
-// Warnings describes valid but questionable settings.
+// Warnings describes valid settings that are probably not intended.
 func (c *Config) Warnings() []string {
 	var out []string
 	for i, b := range c.Backends {
@@ -265,8 +267,8 @@ func (c *Config) Warnings() []string {
 	return out
 }
 
-// Unidentified describes how production serves callers without a credential, or is ""
-// if it refuses them.
+// Unidentified describes how production serves callers without a credential. It is "" if
+// production refuses them.
 func (c *Config) Unidentified() string {
 	if c.Profile != "production" || c.Identity.Default == nil {
 		return ""

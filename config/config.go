@@ -1,9 +1,9 @@
 // Package config reads memproxy.yaml.
 //
 // Unknown and repeated keys are errors. Faults are reported together, each with file and
-// line: those of syntax and references before those of keys and values. Secrets never
-// print, and no fault quotes a value that came from a reference. Load returns a
-// configuration in which the defaults of the profile are written out.
+// line: first those of syntax and references, then those of keys and values. Secrets are
+// never printed, and no fault quotes a value that came from a reference. Load returns a
+// configuration in which the defaults of the profile are filled in.
 package config
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Config is memproxy.yaml. The struct tags of a field have what the reader, the JSON
-// Schema and docs/configuration.md need: doc is its meaning, default the value if
-// absent, enum and keys the allowed values, min and max the bounds, required that it
+// Config is memproxy.yaml. The struct tags of a field are the source of the reader, the
+// JSON Schema and docs/configuration.md: doc is its meaning, default the value if absent,
+// enum and keys the allowed values, min and max the limits, and required means that it
 // must be present.
 type Config struct {
 	Profile    string     `yaml:"profile,omitempty" doc:"development or production: a named set of defaults, each of which can be overridden" default:"development" enum:"development,production" loose:"order:production,development"`
@@ -42,11 +42,11 @@ type Config struct {
 	Telemetry  Telemetry  `yaml:"telemetry,omitempty" doc:"traces, metrics and logs over OTLP"`
 	Log        Log        `yaml:"log,omitempty" doc:"the process's own log, on stderr"`
 
-	file *file // source file; nil: none
-	// behindEnvoy: clients of Envoy are served, wherever Envoy listens. anyEnvoy: any
-	// process of the machine can claim to be Envoy.
+	file *file // source file; nil if there is none
+	// behindEnvoy is set if Envoy's clients are served, wherever Envoy listens. anyEnvoy
+	// is set if any process on the machine can claim to be Envoy.
 	behindEnvoy, anyEnvoy bool
-	// alone is the file that leaves the built-in policies out; "": they are kept.
+	// alone is the file that leaves the built-in policies out; "" if they are in force.
 	alone string
 }
 
@@ -84,14 +84,14 @@ type TLS struct {
 	UpstreamCA string `yaml:"upstream_ca,omitempty" doc:"roots of an https upstream" default:"the system's" loose:"-"`
 }
 
-// Limits bounds bodies.
+// Limits limits the size of bodies.
 type Limits struct {
 	Body   int64 `yaml:"body,omitempty" doc:"largest request body, bytes; streams on passthrough routes are not limited" default:"1048576" min:"1" loose:"up"`
 	Answer int64 `yaml:"answer,omitempty" doc:"largest response that is buffered, bytes" default:"16777216" min:"1" loose:"up"`
 	Depth  int   `yaml:"depth,omitempty" doc:"deepest nesting of JSON in a request; responses may nest deeper" default:"32" min:"1" max:"100" loose:"up"`
 }
 
-// Timeouts bounds the time that clients and backends may take.
+// Timeouts limits the time that clients and backends may take.
 type Timeouts struct {
 	Body     Duration `yaml:"body,omitempty" doc:"for a client to send a body" default:"30s" min:"1ms" loose:"up"`
 	Upstream Duration `yaml:"upstream,omitempty" doc:"for the backend to respond; for a stream, the longest silence" default:"5m0s" min:"1ms" loose:"up"`
@@ -109,7 +109,7 @@ type Identity struct {
 	Established Established `yaml:"established,omitempty" doc:"the track record that makes an authenticated caller established for its writes, while it lasts"`
 }
 
-// Established is the track record that earns the tier.
+// Established is the track record with which a caller becomes established.
 type Established struct {
 	Facts     *int64    `yaml:"facts,omitempty" doc:"the caller's memories that were validated, by the rules or by a reviewer; 0: never" default:"200" min:"0" loose:"down0"`
 	Age       *Duration `yaml:"age,omitempty" doc:"time since the caller's first write" default:"30d" loose:"down"`
@@ -149,7 +149,8 @@ type OIDC struct {
 	Trust    string            `yaml:"trust,omitempty" doc:"tier of callers whose token does not state one" default:"authenticated" enum:"anonymous,authenticated,established,human,system" loose:"order:anonymous,authenticated,established,human,system"`
 	MaxTrust string            `yaml:"max_trust,omitempty" doc:"the highest tier that a token may claim" default:"human" enum:"anonymous,authenticated,established,human,system" loose:"order:anonymous,authenticated,established,human,system"`
 	Claims   map[string]string `yaml:"claims,omitempty" doc:"names of the claims to read; trust is capped by max_trust" default:"id: sub" keys:"id,tenant,roles,kind,trust,acts_as,users,apps,runs" loose:"-"`
-	// For issuers within a cluster, whose tokens contain only a name.
+	// CA and TokenFile are for issuers within a cluster, whose tokens contain only a
+	// name.
 	CA        string     `yaml:"ca,omitempty" doc:"roots of the issuer's certificate, PEM; absent: the system's" loose:"-"`
 	TokenFile string     `yaml:"token_file,omitempty" doc:"file with the bearer token for requests to the issuer, read each time; requires an https issuer" loose:"-"`
 	Rules     []OIDCRule `yaml:"rules,omitempty" doc:"map subjects to principals; the first match counts and subjects without a match are refused. No claim but id is read then"`
@@ -173,7 +174,7 @@ type SPIFFERule struct {
 	Principal `yaml:",inline" optional:"id"` // default id: the SPIFFE id
 }
 
-// Ownership configures memories without a recorded owner, or changed out-of-band.
+// Ownership configures memories without a recorded owner, or changed out of band.
 type Ownership struct {
 	Unattributed string `yaml:"unattributed,omitempty" doc:"who sees memories that were written around memproxy: everybody who may name their owners, only callers limited to one of their owners, or nobody" default:"visible; named with several tenants" enum:"visible,named,hidden" loose:"order:hidden,named,visible;unsafe"`
 	Changed      string `yaml:"changed,omitempty" doc:"memories in responses that were changed out-of-band: report in the record, withhold as well, or do not check" default:"report" enum:"report,withhold,ignore" loose:"order:withhold,report,ignore;unsafe"`
@@ -192,16 +193,16 @@ type Policy struct {
 	Poll    Duration `yaml:"poll,omitempty" doc:"how often the directory is read; a change takes effect when two reads agree" default:"1s" min:"1ms" loose:"-"`
 }
 
-// Sources map the names of sources of content to trust tiers.
+// Sources maps names of content sources to trust tiers.
 type Sources struct {
 	Names   map[string]memproxy.Source `yaml:"names,omitempty" doc:"tiers of names that metadata claim as source, besides the built-in ones: email includes email:ann@example.org, the longest matching name counts, * is every other name" default:"the built-in table, and * is untrusted in production" enum:"trusted,verified,untrusted,hostile" loose:"order:hostile,untrusted,verified,trusted"`
 	Pending []memproxy.Source          `yaml:"pending,omitempty" doc:"tiers of sources whose new memories await review before anybody but their author reads them; []: none" default:"hostile in production, else none" enum:"untrusted,hostile" loose:"fewer;unsafe"`
 }
 
-// everyOther is the entry for names of sources that are not in the table.
+// everyOther is the entry for names of sources that have no entry of their own.
 const everyOther = "*"
 
-// production sets absent keys to the defaults of production.
+// production sets absent keys to the defaults of the production profile.
 func (s *Sources) production() {
 	if _, given := s.Names[everyOther]; !given {
 		names := map[string]memproxy.Source{everyOther: memproxy.SourceUntrusted}
@@ -213,12 +214,12 @@ func (s *Sources) production() {
 	}
 }
 
-// MarshalYAML prints the complete table.
+// MarshalYAML encodes the complete table.
 func (s Sources) MarshalYAML() (any, error) {
 	return map[string]any{"names": s.Table(), "pending": s.Pending}, nil
 }
 
-// Table is the built-in table overridden by the file's entries.
+// Table returns the built-in table, overridden by the file's entries.
 func (s *Sources) Table() memproxy.SourceNames {
 	return memproxy.DefaultSourceNames().With(s.Names)
 }
@@ -244,7 +245,7 @@ type Budgets struct {
 	Redis          *Redis                `yaml:"redis,omitempty" doc:"the shared store; absent: counts are in this process"`
 }
 
-// WriteLimit limits memories.
+// WriteLimit limits the number of memories.
 type WriteLimit struct {
 	PerHour int64 `yaml:"writes_per_hour,omitempty" doc:"memories per hour" min:"1" loose:"up"`
 	Total   int64 `yaml:"writes_total,omitempty" doc:"memories in total, minus deleted ones" min:"1" loose:"up"`
@@ -273,7 +274,7 @@ type Telemetry struct {
 	Service string            `yaml:"service,omitempty" doc:"service.name" default:"memproxy" loose:"-"`
 }
 
-// Log configures the process's own log.
+// Log configures the log of the process.
 type Log struct {
 	Level  string `yaml:"level,omitempty" doc:"lowest level that is logged" default:"info" enum:"debug,info,warn,error" loose:"-"`
 	Format string `yaml:"format,omitempty" doc:"format of the log" default:"json in production, else text" enum:"text,json" loose:"-"`
@@ -309,7 +310,7 @@ func (p Principal) Memproxy() memproxy.Principal {
 // Time converts to time.Duration.
 func (d Duration) Time() time.Duration { return time.Duration(d) }
 
-// Backend returns the backend of a name; "": the only one.
+// Backend returns the backend with a name, or the only backend if name is "".
 func (c *Config) Backend(name string) (Backend, error) {
 	var names []string
 	for _, b := range c.Backends {
@@ -321,7 +322,7 @@ func (c *Config) Backend(name string) (Backend, error) {
 	return Backend{}, fmt.Errorf("the configuration has no backend %q; it has %s", name, strings.Join(names, ", "))
 }
 
-// Principal returns the configured principal of an id; "": the default one.
+// Principal returns the configured principal with an id, or the default one if id is "".
 func (c *Config) Principal(id string) (memproxy.Principal, error) {
 	if d := c.Identity.Default; d != nil && (id == "" || id == d.ID) {
 		return d.Memproxy(), nil

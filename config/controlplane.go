@@ -42,7 +42,7 @@ type ControlServer struct {
 	ClientCA string `yaml:"client_ca,omitempty" doc:"roots of the sidecars' certificates" required:"true"`
 }
 
-// SidecarRule says which tenant and labels a certificate may claim.
+// SidecarRule determines which tenant and labels the holder of a certificate may claim.
 type SidecarRule struct {
 	SPIFFE     string           `yaml:"spiffe,omitempty" doc:"SPIFFE id; * matches text within one segment of the path"`
 	CommonName string           `yaml:"common_name,omitempty" doc:"common name of a certificate without a SPIFFE id; * matches any text"`
@@ -80,7 +80,7 @@ func LoadControlPlane(path string, getenv func(string) string) (*ControlPlane, e
 	return ParseControlPlane(path, b, getenv)
 }
 
-// ParseControlPlane parses a configuration of memproxy control. Name is used in errors.
+// ParseControlPlane parses a configuration of memproxy control. name is used in errors.
 func ParseControlPlane(name string, text []byte, getenv func(string) string) (*ControlPlane, error) {
 	c := &ControlPlane{}
 	_, err := parse(name, text, getenv, c, func(v *reader, at func(...any) int) {
@@ -143,7 +143,7 @@ type ControlTLS struct {
 
 func (c *Control) defaults() {
 	if c.Node == "" {
-		c.Node, _ = os.Hostname() // check requires node if the host has no name
+		c.Node, _ = os.Hostname() // without a host name, check requires node
 	}
 }
 
@@ -157,7 +157,7 @@ func (v *reader) control(c *Control, at func(...any) int) {
 	}
 }
 
-// releaseKeys checks a fleet's public keys. done says in the fault what is impossible
+// releaseKeys checks a fleet's public keys. done completes the fault: what is impossible
 // without keys.
 func releaseKeys(v *reader, list []string, done string, at func(...any) int) {
 	faultIf(v, len(list) == 0, at("keys"), "keys is empty: no release could be %s", done)

@@ -11,7 +11,8 @@ import (
 )
 
 // fill sets absent keys to their defaults, if the tag has a value ("1s", "1s; a remark",
-// or "1h in production, else 0") and not a description of one that depends on other keys.
+// or "1h in production, else 0"). A tag that describes a default in words, because it
+// depends on other keys, is left to defaults.
 func fill(v reflect.Value, production bool) {
 	for _, f := range fieldsOf(v.Type()) {
 		at := v.FieldByIndex(f.index)
@@ -24,7 +25,7 @@ func fill(v reflect.Value, production bool) {
 		if value != "" && !strings.Contains(value, " ") && at.Kind() != reflect.Slice && at.IsZero() {
 			def := yaml.Node{Kind: yaml.ScalarNode, Value: value}
 			if err := def.Decode(at.Addr().Interface()); err != nil {
-				panic("config: the default of " + f.key + ": " + err.Error()) // a tag of this package
+				panic("config: the default of " + f.key + ": " + err.Error()) // a bug in a tag of this package
 			}
 		}
 		inner := at
@@ -42,11 +43,11 @@ func fill(v reflect.Value, production bool) {
 	}
 }
 
-// or sets a value that is absent.
+// or sets a value if it is absent (zero).
 func or[T comparable](at *T, def T) { *at = cmp.Or(*at, def) }
 
 // defaults sets absent keys to the defaults of the profile and the tags. Policies see the
-// profile's name as context.profile: docs/configuration.md describes both.
+// profile's name as context.profile; docs/configuration.md describes both.
 func (c *Config) defaults() {
 	production := c.Profile == "production"
 	c.Sessions.oldNames()
@@ -97,18 +98,19 @@ func (c *Config) defaults() {
 // manyTenants reports whether there is more than one tenant, or may be.
 func (c *Config) manyTenants() bool {
 	tenants, open := c.tenants()
-	delete(tenants, "") // callers without a tenant share their memories with nobody else
+	delete(tenants, "") // callers without a tenant share memories only among themselves
 	return open || len(tenants) > 1
 }
 
-// OneTenant reports whether all callers have the same tenant, or none has one. Callers
-// without a tenant differ from those with one.
+// OneTenant reports whether all callers have the same tenant, or all have none. Callers
+// without a tenant are separate from those with one.
 func (c *Config) OneTenant() bool {
 	tenants, open := c.tenants()
 	return !open && len(tenants) <= 1
 }
 
-// tenants are those of the configured callers; open: tokens may have others.
+// tenants returns the tenants of the configured callers. open means that tokens may have
+// others.
 func (c *Config) tenants() (tenants map[string]bool, open bool) {
 	tenants = map[string]bool{}
 	for _, p := range c.principals() {
@@ -128,7 +130,7 @@ func (c *Config) tenants() (tenants map[string]bool, open bool) {
 	return tenants, false
 }
 
-// oldNames applies settings under their old names.
+// oldNames applies settings that are given under their old names.
 func (s *Sessions) oldNames() {
 	if s.MaxRejections == nil && s.Strikes > 0 {
 		s.MaxRejections = new(s.Strikes)

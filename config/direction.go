@@ -10,32 +10,33 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// directionKind says how the values of a key compare in strictness.
+// directionKind is how the values of a key compare in strictness.
 type directionKind string
 
-// The kinds. A test requires that every key declares one.
+// The kinds. A test requires every key to declare one.
 const (
 	neutral directionKind = "-"       // no control depends on it
 	up      directionKind = "up"      // higher is looser
-	up0     directionKind = "up0"     // higher is looser, and 0 means no limit
+	up0     directionKind = "up0"     // higher is looser; 0 is no limit
 	down    directionKind = "down"    // lower is looser
-	down0   directionKind = "down0"   // lower is looser, but 0 means for ever
-	order   directionKind = "order"   // by the list, strictest first
+	down0   directionKind = "down0"   // lower is looser; 0 is for ever
+	order   directionKind = "order"   // a list of values, strictest first
 	more    directionKind = "more"    // additional entries are looser
 	fewer   directionKind = "fewer"   // missing entries are looser
-	names   directionKind = "names"   // like more, and absent means all
+	names   directionKind = "names"   // additional entries are looser; an absent list means all names
 	present directionKind = "present" // absent is looser
 )
 
-// direction says which way a key loosens a control (tag loose).
+// direction is how a change of a key loosens a control (struct tag loose).
 type direction struct {
 	kind   directionKind
-	values []string // of order
-	// unsafe: values looser than production's default weaken production.
+	values []string // the values of order
+	// unsafe is set if values that are looser than production's default weaken
+	// production.
 	unsafe bool
-	// switches: the loosest value of order switches the control off.
+	// switches is set if the loosest value of order switches the control off.
 	switches bool
-	off      []string // values that switch the control off, which weakens production
+	off      []string // values that switch the control off and so weaken production
 }
 
 // directionOf parses a tag: KIND[:VALUES][;unsafe][;off:VALUES].
@@ -64,8 +65,8 @@ func (d direction) isOff(value string) bool {
 	return false
 }
 
-// looser reports whether after is looser than before, both as written in the file; was
-// and is report whether the key is present.
+// looser reports whether after is looser than before, both as written in the file. was
+// and is tell whether the key was and is present.
 func (d direction) looser(before string, was bool, after string, is bool) bool {
 	switch d.kind {
 	case order:
@@ -101,7 +102,7 @@ func (d direction) looser(before string, was bool, after string, is bool) bool {
 	return false
 }
 
-// missing returns the entries of list that of lacks.
+// missing returns the entries of list that are not in of.
 func missing(list, of string) []string {
 	there := entriesOf(of)
 	if slices.Contains(there, "*") {
@@ -134,18 +135,18 @@ func Snapshot(settings []Setting) map[string]string {
 	return out
 }
 
-// instead maps entries that a map lacks to the keys that apply instead.
+// instead maps an entry that is missing in a map to the keys that apply in its place.
 var instead = [...]struct{ entry, stands string }{
 	{"budgets.overrides[", "budgets.default."},
 	{"screening.sources[", "screening.sensitivity"},
 }
 
-// sourceEntry is the prefix of the path of a source's tier.
+// sourceEntry begins the path of a source's tier.
 const sourceEntry = "sources.names["
 
-// tierOf is the tier of a source that the file does not list: that of the built-in
-// table, else the one for every other name. Without a tier it lowers nothing, like a
-// trusted source.
+// tierOf returns the tier of a source that the file does not list: that of the built-in
+// table, else that of "*" (others). A source without a tier has no ceiling, like a
+// trusted one.
 func tierOf(name, others string) string {
 	tier := memproxy.DefaultSourceNames().With(map[string]memproxy.Source{everyOther: memproxy.Source(others)}).Tier(name)
 	return string(cmp.Or(tier, memproxy.SourceTrusted))
@@ -178,7 +179,7 @@ func Looser(before map[string]string, after []Setting) []string {
 	for _, s := range after {
 		directions[s.Path] = s.direction
 	}
-	for path := range before { // removed settings, by their names
+	for path := range before { // removed settings: their directions are found by name
 		if _, is := directions[path]; !is {
 			directions[path] = directionFor(path)
 		}

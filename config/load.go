@@ -21,7 +21,7 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// maxConfig bounds a configuration file.
+// maxConfig is the maximum size of a configuration file in bytes.
 const maxConfig = 4 << 20
 
 // Load reads a file and resolves references with getenv. Invalid content is returned as
@@ -53,7 +53,7 @@ type Faults []string
 // Error lists the faults, one per line.
 func (f Faults) Error() string { return strings.Join(f, "\n") }
 
-// Parse parses a configuration. Name is used in errors.
+// Parse parses a configuration. name is used in errors.
 func Parse(name string, text []byte, getenv func(string) string) (*Config, error) {
 	c := &Config{}
 	var hidden []string
@@ -92,8 +92,8 @@ type reader struct {
 	name       string
 	getenv     func(string) string
 	faults     []fault
-	referenced map[*yaml.Node]bool // scalars with a value from a reference
-	hidden     []string            // values that faults must not show
+	referenced map[*yaml.Node]bool // scalars whose value came from a reference
+	hidden     []string            // values that faults must not quote
 }
 
 type fault struct {
@@ -101,7 +101,7 @@ type fault struct {
 	what string
 }
 
-// maxFaults bounds the list of faults.
+// maxFaults is the maximum number of reported faults.
 const maxFaults = 100
 
 func (v *reader) fault(line int, format string, args ...any) {
@@ -115,7 +115,7 @@ func (v *reader) fault(line int, format string, args ...any) {
 func without(hidden []string, what string) string {
 	for _, h := range hidden {
 		what = strings.ReplaceAll(what, strconv.Quote(h), redacted)
-		if len(h) > 3 { // shorter values may be words of the message
+		if len(h) > 3 { // shorter values could be ordinary words of the message
 			what = strings.ReplaceAll(what, h, redacted)
 		}
 	}
@@ -131,7 +131,8 @@ func sorted(v *reader) Faults {
 	return slices.Compact(out)
 }
 
-// document parses text with exactly one document, or adds a fault and returns nil.
+// document parses text that must contain exactly one document. Otherwise it adds a fault
+// and returns nil.
 func (v *reader) document(text []byte) *yaml.Node {
 	if len(text) > maxConfig {
 		v.fault(1, "the file is over %d bytes", maxConfig)
@@ -197,23 +198,23 @@ func (v *reader) fromYAML(err error) {
 			v.fault(1, "%s", strings.TrimPrefix(l, "yaml: "))
 			continue
 		}
-		line, _ := strconv.Atoi(m[1]) // digits
+		line, _ := strconv.Atoi(m[1]) // the pattern matches digits only
 		v.fault(line, "%s", strings.Replace(m[2], "found character that cannot start any token", "a character that no value begins with; indent with spaces, not tabs", 1))
 	}
 }
 
-// maxSecret bounds a file that contains a value.
+// maxSecret is the maximum size in bytes of a file that contains a value.
 const maxSecret = 64 << 10
 
-// maxDepth bounds the nesting of the file. The deepest key is at level 6.
+// maxDepth is the maximum nesting depth of the file. The deepest key is at level 6.
 const maxDepth = 20
 
 var reference = regexp.MustCompile(`\$\$\{|\$\{[^}]*\}?`)
 
 var envName = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)\}$`)
 
-// resolve replaces references by their values, and refuses anchors, aliases and tags.
-// Keys are not resolved.
+// resolve replaces references in values, and refuses anchors, aliases and tags. It does
+// not resolve keys.
 func (v *reader) resolve(n *yaml.Node, depth int) {
 	switch {
 	case depth > maxDepth:
@@ -238,8 +239,8 @@ func (v *reader) resolve(n *yaml.Node, depth int) {
 	}
 }
 
-// scalar replaces ${ENV} within a value, or a value of the form file:/path. The result
-// is not expanded again.
+// scalar replaces each ${ENV} in a value, or a whole value of the form file:/path. It
+// does not expand the result again.
 func (v *reader) scalar(n *yaml.Node) {
 	if path, ok := strings.CutPrefix(n.Value, "file:"); ok {
 		text, err := fromFile(path)
@@ -273,7 +274,7 @@ func (v *reader) scalar(n *yaml.Node) {
 	v.put(n, text, values...)
 }
 
-// put replaces a scalar and hides the values from faults.
+// put replaces a scalar, and hides the values from faults.
 func (v *reader) put(n *yaml.Node, text string, values ...string) {
 	n.Value, n.Tag, n.Style = text, "!!str", yaml.DoubleQuotedStyle
 	v.referenced[n] = true
@@ -281,7 +282,7 @@ func (v *reader) put(n *yaml.Node, text string, values ...string) {
 	v.hidden = append(v.hidden, values...)
 }
 
-// fromFile reads a value from a file, without trailing line ends.
+// fromFile reads a value from a file, without trailing line breaks.
 func fromFile(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", errors.New("file: takes an absolute path, file:/run/secrets/name")

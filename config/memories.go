@@ -42,8 +42,8 @@ func (n *Newcomers) until() memproxy.NewUntil {
 // pendingNew stands for new callers in memories.pending.
 const pendingNew = "new"
 
-// Waits reports whether a write awaits review, by the caller's track record and the
-// source of the content. Nil: never.
+// Waits returns a function that reports whether a write is held for review because of the
+// caller's track record and the source of the content. It is nil if no write is.
 func (c *Config) Waits() func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool {
 	m := &c.Memories
 	if len(m.Pending) == 0 && len(c.Sources.Pending) == 0 {
@@ -62,16 +62,16 @@ func (c *Config) Waits() func(memproxy.Principal, memproxy.Source, memproxy.Trac
 	}
 }
 
-// caller is a principal's id and how it was identified; "" if only the id is known, as
-// for held writes that a reviewer approves.
+// caller is a principal's id and its method of identification. The method is "" if only
+// the id is known, as for held writes that a reviewer approves.
 type caller struct{ method, id string }
 
-// named are the callers whose id is in the configuration. A token or certificate that
-// claims such an id is not one of them.
+// named returns the callers whose id is in the configuration. A token or certificate that
+// merely claims such an id is not among them.
 func (c *Config) named() map[caller]bool {
 	out := map[caller]bool{}
 	for _, p := range c.principals() {
-		if p.ID == "" || p.method == "default" && p.Kind == string(memproxy.KindAnonymous) { // each is a separate session
+		if p.ID == "" || p.method == "default" && p.Kind == string(memproxy.KindAnonymous) { // every anonymous session has its own id
 			continue
 		}
 		out[caller{p.method, p.ID}], out[caller{"", p.ID}] = true, true
@@ -86,14 +86,15 @@ const (
 	ttlDefault = "default"
 )
 
-// Lifetime is how long memories of a field, of a layer and from a source are kept at most;
-// 0: for ever. It is the shorter of the entries for field and source, else the default, and
-// at most that of the layer. Without a claimed source it is unstated.
+// Lifetime returns how long memories of a field, of a layer and from a source are kept at
+// most; 0 is for ever. It is the shorter of the entries for field and source, else the
+// default, and never more than that of the layer. The source of content that claims none
+// is unstated.
 func (m *Memories) Lifetime(field string, layer memproxy.Layer, s memproxy.Source) time.Duration {
 	field, s = memproxy.Key(field), cmp.Or(s, memproxy.SourceUnstated)
 	keys := []string{ttlField + field, field}
 	if field == ttlDefault || strings.HasPrefix(field, ttlSource) || strings.HasPrefix(field, ttlField) {
-		keys = keys[:1] // fields with such a name need the prefix
+		keys = keys[:1] // a field with the name of a source needs the prefix
 	}
 	of, said := m.firstTTL(keys...)
 	from, also := m.firstTTL(ttlSource + string(s))
@@ -104,7 +105,7 @@ func (m *Memories) Lifetime(field string, layer memproxy.Layer, s memproxy.Sourc
 	return shorter(ttl, m.LayerTTL(layer))
 }
 
-// shorter is the shorter of two times, of which 0 is for ever.
+// shorter returns the shorter of two durations, where 0 is for ever.
 func shorter(a, b time.Duration) time.Duration {
 	if a > 0 && b > 0 {
 		return min(a, b)
@@ -153,7 +154,7 @@ func (v *reader) ttl(m *Memories, at func(...any) int) {
 	}
 }
 
-// Namespaces lists the keys that content may be stored under.
+// Namespaces lists the keys under which content may be stored.
 type Namespaces struct {
 	Allow   []string `yaml:"allow,omitempty" doc:"governed fields, including Letta's labels, that may be written; replaces the default list" default:"format, tone, project, constraints, the built-in governed fields, human and persona" loose:"more"`
 	Outside string   `yaml:"outside,omitempty" doc:"writes to other fields: allow, mark, hold for review, or refuse" default:"mark in production, else allow" enum:"allow,mark,hold,refuse" loose:"order:refuse,hold,mark,allow;unsafe"`
@@ -206,7 +207,7 @@ func (m *Memories) Governance() memproxy.Governance {
 	return g
 }
 
-// LayerTTL is how long memories of a layer are kept at most; 0: for ever.
+// LayerTTL returns how long memories of a layer are kept at most; 0 is for ever.
 func (m *Memories) LayerTTL(l memproxy.Layer) time.Duration {
 	if layer := m.Layers.of()[l]; layer != nil {
 		return layer.TTL.Time()
@@ -214,7 +215,7 @@ func (m *Memories) LayerTTL(l memproxy.Layer) time.Duration {
 	return 0
 }
 
-// governance checks that each field belongs to one layer.
+// governance checks that no field belongs to two layers.
 func (v *reader) governance(m *Memories, at func(...any) int) {
 	belongs := map[string]memproxy.Layer{}
 	for _, name := range [...]memproxy.Layer{memproxy.Episodic, memproxy.Semantic, memproxy.Task} {

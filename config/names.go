@@ -8,17 +8,17 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Listed is a name of an owner that the configuration lists for a tenant's callers.
+// Listed is an owner's name that the configuration lists for callers of a tenant.
 type Listed struct {
-	ID     string // as memproxy.OwnerID
+	ID     string // a memproxy.OwnerID
 	Tenant string
 	Place  string // file:line, or ""
 
 	at []any
 }
 
-// Listed returns the names that callers are limited to, once per tenant, in the order
-// of the file. They belong to the tenant even before their first use.
+// Listed returns the names to which callers are limited, once per tenant, in the order of
+// the file. A name belongs to its tenant even before its first use.
 func (c *Config) Listed() []Listed {
 	var out []Listed
 	seen := map[[2]string]bool{}
@@ -46,8 +46,8 @@ func (c *Config) Listed() []Listed {
 	return out
 }
 
-// placed is a principal of the file, with the method of identification and its path
-// there.
+// placed is a principal of the file, with its method of identification and its path in
+// the file.
 type placed struct {
 	*Principal
 	method string
@@ -82,8 +82,8 @@ func (c *Config) principals() []placed {
 // Serves reports whether callers of a tenant may use the backend.
 func (b *Backend) Serves(tenant string) bool { return b.Tenant == "" || b.Tenant == tenant }
 
-// sharedNames finds names that are listed for two tenants with a common store, where
-// the first writer would own them.
+// sharedNames finds names that are listed for two tenants with a common store, where the
+// first writer would own them.
 func sharedNames(v *reader, c *Config, at func(...any) int) {
 	for _, p := range c.principals() {
 		faultIf(v, strings.ContainsFunc(p.Tenant, unicode.IsControl), at(append(p.at, "tenant")...), "tenant has a control character")

@@ -26,15 +26,15 @@ type Reviewer struct {
 	Tenants Names    `yaml:"tenants,omitempty" doc:"tenants whose held writes, memories and sessions are visible; absent: those without a tenant; \"*\": all" loose:"more"`
 }
 
-// Webhook is where notices are posted.
+// Webhook is a receiver of notices.
 type Webhook struct {
 	URL   string                `yaml:"url,omitempty" doc:"URL for notices" required:"true" loose:"-"`
 	Key   Secret                `yaml:"key,omitempty" doc:"key of their signature, at least 16 bytes" required:"true" loose:"-"`
 	Kinds []memproxy.NoticeKind `yaml:"kinds,omitempty" doc:"kinds of notices to send" default:"all of them" enum:"hold.created,hold.aged,hold.reevaluated,session.locked,session.ended,memory.flagged,memory.quarantined,memory.reevaluated" loose:"fewer"`
 }
 
-// Sessions configures when writes are locked: repeated rejections suggest probing. A
-// change also applies to earlier rejections.
+// Sessions configures when writes are locked, because repeated rejections suggest
+// probing. A change also applies to earlier rejections.
 type Sessions struct {
 	MaxRejections          *int      `yaml:"max_rejections,omitempty" doc:"rejected writes of one caller that lock a session's writes; 0: never" default:"3" min:"0" max:"100" loose:"up0;off:0"`
 	MaxUserRejections      *int      `yaml:"max_user_rejections,omitempty" doc:"rejected writes of one caller on behalf of one end user (or of none) within an hour, across sessions, that lock its writes for that user; refusals by the operator's own policies alone do not count; 0: never" default:"10" min:"0" max:"100" loose:"up0;off:0"`
@@ -81,7 +81,7 @@ type Similar struct {
 	Thresholds *SimilarThresholds `yaml:"thresholds,omitempty" doc:"cosines that count, by source of the text; the layer does not start if they flag harmless texts; absent: 0.85, 0.75, 0.60, 0.45" loose:"-"`
 }
 
-// SimilarThresholds are cosines.
+// SimilarThresholds are cosine similarities.
 type SimilarThresholds struct {
 	Trusted   float64 `yaml:"trusted" doc:"of a trusted source" required:"true" min:"0.001" max:"1" loose:"up"`
 	Verified  float64 `yaml:"verified" doc:"of a verified source" required:"true" min:"0.001" max:"1" loose:"up"`
@@ -90,7 +90,7 @@ type SimilarThresholds struct {
 }
 
 // Baseline learns what is usual for each user. Deviations are noted; on their own they
-// hold only content of a hostile source.
+// lead to a hold only for content of a hostile source.
 type Baseline struct {
 	Learn int `yaml:"learn,omitempty" doc:"texts of a user to learn from before deviations are noted" default:"50" min:"5" loose:"up"`
 	Users int `yaml:"users,omitempty" doc:"users to remember; the least recently seen are dropped first" default:"10000" min:"1" loose:"down"`
@@ -116,7 +116,7 @@ type Intake struct {
 	Rejections  *int     `yaml:"rejections,omitempty" doc:"rejected requests per minute of one address, or of one caller at it, that are recorded individually; further ones are answered 429 and counted; 0: record all" default:"300" min:"0" loose:"-"`
 }
 
-// RejectionLimit is Rejections as the gate expects it: negative for no limit.
+// RejectionLimit returns Rejections as the gate expects it: negative for no limit.
 func (l *Intake) RejectionLimit() int {
 	if n := *l.Rejections; n > 0 {
 		return n

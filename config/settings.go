@@ -14,9 +14,9 @@ import (
 // file is the source of a configuration.
 type file struct {
 	name string
-	root *yaml.Node // with resolved references
+	root *yaml.Node // YAML tree with resolved references
 	sum  string
-	hide func(string) string // values of references; a list would be printed with a Config
+	hide func(string) string // hides values of references; a function, because a list would be printed with a Config
 }
 
 // Sum is the SHA-256 of the source text.
@@ -26,22 +26,23 @@ func (c *Config) Sum() string { return c.file.sum }
 type Setting struct {
 	// Path is the key with the names of list elements: "backends[mem0].ungated".
 	Path string
-	// Name is the key without them, as in UnsafeEnv: "backends.ungated".
+	// Name is the key without the names of list elements, as in UnsafeEnv:
+	// "backends.ungated".
 	Name string
 	// Value is the value as written in the file; "" for an absent list.
 	Value string
-	// Status is on, off, or shadow if nothing is enforced.
+	// Status is on, off, or shadow; shadow means that nothing is enforced.
 	Status string
 	// From is the origin of the value: "memproxy.yaml:12", "profile production" or
 	// "default".
 	From string
-	// Line is the line in the file; 0: absent.
+	// Line is the line in the file; 0 if the key is absent.
 	Line int
-	// Unsafe says why production refuses to start with this value; "": it does not.
+	// Unsafe is why production refuses to start with this value; "" if it does not.
 	Unsafe string
 
 	direction direction
-	at        []any // path for lineOf
+	at        []any // path, for lineOf
 }
 
 // Statuses of a control.
@@ -51,7 +52,7 @@ const (
 	StatusShadow = "shadow"
 )
 
-// Settings are the values of all keys that controls depend on, in the order of the
+// Settings returns the values of all keys on which controls depend, in the order of the
 // document: the effective profile.
 func (c *Config) Settings() []Setting {
 	var w walk
@@ -78,8 +79,8 @@ func (s *Setting) profiled() bool {
 	}, s.Name)
 }
 
-// Strictest reports whether no other value of the key is stricter. If such a key is
-// off, a loosening is not made.
+// Strictest reports whether no other value of the key is stricter. A control that is off
+// by such a value does not weaken anything.
 func (s *Setting) Strictest() bool {
 	return s.direction.kind == order && s.Value == s.direction.values[0]
 }
@@ -87,7 +88,7 @@ func (s *Setting) Strictest() bool {
 func (c *Config) status(s *Setting) string {
 	d, off := s.direction, false
 	switch d.kind {
-	case order: // false and off mean off in either direction
+	case order: // false and off mean off whatever their position in the order
 		off = s.Value == "false" || s.Value == "off" || d.switches && s.Value == d.values[len(d.values)-1]
 	case present:
 		off = s.Value == ""
@@ -103,7 +104,7 @@ func (c *Config) status(s *Setting) string {
 	return StatusOn
 }
 
-// Fault adds the place of a path in the file to an error about its value, and hides
+// Fault adds the position of a path in the file to an error about its value, and hides
 // values of references in its text.
 func (c *Config) Fault(err error, path ...any) error {
 	if err == nil || c.file == nil {
@@ -122,7 +123,7 @@ func (c *Config) Fault(err error, path ...any) error {
 	return &located{fmt.Sprintf("%s:%d: %s", c.file.name, lineOf(c.file.root, path...), what), err}
 }
 
-// located is an error with its place.
+// located is an error with its position in the file.
 type located struct {
 	text string
 	err  error
@@ -131,7 +132,7 @@ type located struct {
 func (p *located) Error() string { return p.text }
 func (p *located) Unwrap() error { return p.err }
 
-// lineAt is the line of a key, or 0 if the file lacks it.
+// lineAt returns the line of a key, or 0 if it is not in the file.
 func (f *file) lineAt(path []any) int {
 	if f != nil {
 		if n, found := find(f.root, path); found {
@@ -213,7 +214,7 @@ func (w *walk) add(v reflect.Value, d direction, path, name string, at []any) {
 	w.out = append(w.out, Setting{Path: path, Name: name, Value: written(v, d), direction: d, at: at})
 }
 
-// labelOf names an element of a list by its name or id.
+// labelOf returns the label of a list element: its name or id.
 func labelOf(v reflect.Value, i int) string {
 	for _, name := range [...]string{"Name", "ID", "Subject", "Path"} {
 		if f := v.FieldByName(name); f.IsValid() && f.Kind() == reflect.String && f.String() != "" {
@@ -223,7 +224,7 @@ func labelOf(v reflect.Value, i int) string {
 	return strconv.Itoa(i)
 }
 
-// written formats a value as in the file.
+// written formats a value as it is written in the file.
 func written(v reflect.Value, d direction) string {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {

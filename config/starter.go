@@ -16,26 +16,27 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// A first configuration. Not a text/template: its reflection makes the linker keep the
-// methods of every type, a tenth of the binary.
+// starterFile is the template of a first configuration. It is not a text/template, whose
+// use of reflection makes the linker keep the methods of every type: a tenth of the
+// binary.
 //
 //go:embed starter/memproxy.yaml
 var starterFile string
 
-// The optional rules by role, one file per backend.
+// starterFiles are optional rules by role, one file per backend.
 //
 //go:embed starter/*.txt
 var starterFiles embed.FS
 
 // Starter is the input of a first configuration: the backend, its address, and how
-// clients are pointed to memproxy.
+// clients are directed to memproxy.
 type Starter struct {
 	Name, About, Backend, Kind, Upstream string
 	As                                   string   // how the backend's key is sent
-	Listen, Admin                        string   // Write changes them to free ports
-	Client                               string   // with %s for Listen
+	Listen, Admin                        string   // addresses; Write changes them to free ports
+	Client                               string   // instructions for clients, with %s for Listen
 	Keys                                 []string // environment variables that may contain the clients' key
-	// KeyFrom is the origin of the clients' key; Key is a newly generated one.
+	// KeyFrom is where the clients' key came from. Key is set if a new one was generated.
 	KeyFrom, Key, SHA256 string
 }
 
@@ -93,11 +94,11 @@ func (s *Starter) Write(path string, force bool, getenv func(string) string) err
 	return errors.Join(err, f.Close())
 }
 
-// portsTried bounds the search for a free port.
+// portsTried is how many ports are tried to find a free one.
 const portsTried = 100
 
-// freeFrom returns the address with the first port from its own on that is free and not
-// the backend's; the address itself if there is none.
+// freeFrom returns the address with the first free port from its own port on that is not
+// the backend's. If there is none, it returns the address itself.
 func freeFrom(addr, backend string) string {
 	host, first, err := net.SplitHostPort(addr)
 	port, notNumber := strconv.Atoi(first)

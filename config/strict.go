@@ -19,8 +19,8 @@ var (
 	secretType   = reflect.TypeFor[Secret]()
 )
 
-// strict checks a node against the type that it will be decoded into: unknown, repeated
-// and missing keys, wrong types, values out of bounds. Path names the node in faults.
+// strict checks a node against the type into which it will be decoded: unknown, repeated
+// and missing keys, wrong types, values out of range. path names the node in faults.
 func (v *reader) strict(n *yaml.Node, f field, path string) {
 	t := f.typ
 	if t.Kind() == reflect.Pointer {
@@ -192,7 +192,7 @@ func (v *reader) value(n *yaml.Node, t reflect.Type, f field, path string) {
 	if t.Kind() == reflect.Bool || n.Decode(&x) != nil {
 		return
 	}
-	// These comparisons also refuse NaN.
+	// The negated comparisons also refuse NaN.
 	if low, err := strconv.ParseFloat(f.min, 64); err == nil && !(x >= low) {
 		v.fault(n.Line, "%s is at least %s, not %s", path, f.min, n.Value)
 	} else if high, err := strconv.ParseFloat(f.max, 64); err == nil && !(x <= high) {
@@ -210,19 +210,19 @@ func join(path, key string) string {
 // field is a key of a mapping, as described by the tags of its struct field.
 type field struct {
 	key, doc   string
-	def        string // default value, or, if it contains a space, a description
+	def        string // default value, or a description of it if it contains a space
 	typ        reflect.Type
-	enum, keys []string // allowed values of a scalar or list entry, and keys of a map; nil: any
-	min, max   string   // bounds of numbers and durations; "": none
+	enum, keys []string // allowed values of a scalar or list entry, and allowed keys of a map; nil is any
+	min, max   string   // limits of numbers and durations; "" is none
 	required   bool
 	direction  direction
-	index      []int // of the struct field, through inlined structs
+	index      []int // index of the struct field, through inlined structs
 }
 
 // listed caches the keys by struct type.
 var listed sync.Map
 
-// fieldsOf lists the keys of a struct type in order, including inlined ones.
+// fieldsOf returns the keys of a struct type in order, including inlined ones.
 func fieldsOf(t reflect.Type) []field {
 	if known, ok := listed.Load(t); ok {
 		return known.([]field)
@@ -259,8 +259,8 @@ func words(s string) []string {
 	return strings.Split(s, ",")
 }
 
-// nearest returns the closest candidate to a misspelt word, or "" if more than a third
-// of the letters differ.
+// nearest returns the candidate closest to a misspelt word, or "" if more than a third of
+// the letters differ.
 func nearest(word string, candidates []string) string {
 	best, least := "", len(word)/3+1
 	for _, c := range candidates {
@@ -271,8 +271,8 @@ func nearest(word string, candidates []string) string {
 	return best
 }
 
-// distance counts the insertions, deletions, replacements and swaps of neighbouring
-// letters that turn a into b.
+// distance returns the number of insertions, deletions, replacements and swaps of
+// neighbouring letters that turn a into b (restricted Damerau-Levenshtein distance).
 func distance(a, b string) int {
 	two, one, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range one {

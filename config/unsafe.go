@@ -13,11 +13,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// UnsafeEnv is the environment variable with a comma-separated list of the settings
-// that may weaken production.
+// UnsafeEnv is the environment variable that lists, separated by commas, the settings
+// that are allowed to weaken production.
 const UnsafeEnv = "MEMPROXY_ALLOW_UNSAFE"
 
-// unsafe says why production does not start with a setting, or "".
+// unsafe returns why production does not start with a setting, or "".
 func (c *Config) unsafe(s *Setting) string {
 	if s.Name == "profile" {
 		return c.permissive()
@@ -28,19 +28,19 @@ func (c *Config) unsafe(s *Setting) string {
 	switch s.Name {
 	case "backends.passthrough":
 		return matchesEveryPath(entriesOf(s.Value))
-	case "identity.require": // also if a default principal implies it
+	case "identity.require": // also if a default principal implies the value
 		return c.servesUnidentified()
 	}
 	switch {
-	case s.Line == 0: // production's default
+	case s.Line == 0: // the profile's own default
 		return ""
 	case s.direction.isOff(s.Value):
 		return s.Value + " switches it off"
 	case !s.direction.unsafe:
 		return ""
 	case s.Name == "ownership.unattributed" && s.Value == "visible":
-		// The default is visible for a single tenant and changes with a second one. An
-		// explicit value does not.
+		// The default is visible for a single tenant and becomes stricter with a second
+		// one. An explicit value remains.
 		return "visible shows what was written around memproxy, to whatever tenants there come to be"
 	}
 	productionValue, there := c.productionValue(s)
@@ -52,7 +52,7 @@ func (c *Config) unsafe(s *Setting) string {
 
 func quoted(value string) string { return cmp.Or(value, "none") }
 
-// permissive says what is wrong with a development profile that other hosts can reach,
+// permissive returns what is wrong with a development profile that other hosts can reach,
 // or "".
 func (c *Config) permissive() string {
 	if c.Profile == "production" {
@@ -64,9 +64,9 @@ func (c *Config) permissive() string {
 	return ""
 }
 
-// servesUnidentified says what is wrong with serving callers without a credential, or
-// with one that proves nothing, or "". On loopback, callers without one are processes
-// of the same pod.
+// servesUnidentified returns what is wrong with serving callers without a credential, or
+// with one that proves nothing, or "". On loopback, callers without a credential are
+// processes of the same pod.
 func (c *Config) servesUnidentified() string {
 	if c.anyEnvoy && c.Identity.SPIFFE != nil {
 		return "callers' certificates are what Envoy says, and whatever reaches the processor's port can say it is Envoy: give it a socket (--listen unix:PATH) or client certificates (--client-ca)"
@@ -77,12 +77,12 @@ func (c *Config) servesUnidentified() string {
 	return ""
 }
 
-// BehindEnvoy declares that Envoy's clients are served as well, from hosts unknown to
-// memproxy because Envoy has its own listeners. port: the processor has a port that any
-// process of the machine, or of the pod, can connect to.
+// BehindEnvoy declares that Envoy's clients are served as well. They may be on any host,
+// because Envoy has its own listeners. port means that any process on the machine, or in
+// the pod, can connect to the processor's port.
 func (c *Config) BehindEnvoy(port bool) { c.behindEnvoy, c.anyEnvoy = true, port }
 
-// reached says which backend's listener other hosts can reach, or "".
+// reached returns which backend's listener other hosts can reach, or "".
 func reached(c *Config) string {
 	if c.behindEnvoy {
 		return "every client of Envoy is served"
@@ -95,7 +95,7 @@ func reached(c *Config) string {
 	return ""
 }
 
-// matchesEveryPath finds a pattern that matches every path.
+// matchesEveryPath returns a pattern that matches every path, if there is one.
 func matchesEveryPath(patterns []string) string {
 	for _, p := range patterns {
 		_, path, _ := strings.Cut(p, " ")
@@ -106,13 +106,14 @@ func matchesEveryPath(patterns []string) string {
 	return ""
 }
 
-// productionValue is production's value for a key if the file did not have it.
+// productionValue returns the value that a key would have in production if it were not in
+// the file.
 func (c *Config) productionValue(s *Setting) (value string, there bool) {
 	root := clone(c.file.root)
 	cut(root, s.at)
 	other := &Config{}
 	if err := root.Decode(other); err != nil {
-		return "", false // it was decoded before: this cannot be
+		return "", false // cannot fail: the file was decoded before
 	}
 	other.Profile = "production"
 	other.defaults()
@@ -148,14 +149,15 @@ func cut(n *yaml.Node, path []any) {
 	}
 }
 
-// BuiltinPolicies is the name in UnsafeEnv for builtin: false in a policy directory.
+// BuiltinPolicies is the name in UnsafeEnv of the setting builtin: false in a policy
+// directory.
 const BuiltinPolicies = "policy.builtin"
 
-// PolicyAlone declares which file leaves the built-in policies out, "" for none.
+// PolicyAlone records which file leaves the built-in policies out; "" if none does.
 func PolicyAlone(c *Config, file string) { c.alone = file }
 
-// Unsafe returns the settings that weaken production, or a development profile that
-// other hosts can reach.
+// Unsafe returns the settings that weaken production, or that weaken a development
+// profile which other hosts can reach.
 func (c *Config) Unsafe() []Setting {
 	out := slices.DeleteFunc(c.Settings(), func(s Setting) bool { return s.Unsafe == "" })
 	if c.alone != "" && c.Profile == "production" {
@@ -165,8 +167,8 @@ func (c *Config) Unsafe() []Setting {
 }
 
 // Allowed returns the distinct names of the settings that weaken production. Settings
-// that are not listed in allowed, the value of UnsafeEnv, are Faults, and so are
-// unknown names in it.
+// that are not listed in allowed, the value of UnsafeEnv, are reported as Faults, and so
+// are unknown names in that list.
 func (c *Config) Allowed(allowed string) ([]string, error) {
 	list := strings.FieldsFunc(allowed, func(r rune) bool { return r == ',' || r == ' ' })
 	known := append(slices.Sorted(maps.Keys(directions(reflect.TypeFor[Config](), ""))), BuiltinPolicies)
@@ -199,7 +201,7 @@ func (c *Config) Allowed(allowed string) ([]string, error) {
 	return out, nil
 }
 
-// directions are those of all settings, by name.
+// directions returns the directions of all settings, by name.
 func directions(t reflect.Type, prefix string) map[string]direction {
 	out := map[string]direction{}
 	for _, f := range fieldsOf(t) {
@@ -217,10 +219,10 @@ func directions(t reflect.Type, prefix string) map[string]direction {
 	return out
 }
 
-// listEntry is the part of a path that names an element of a list or map.
+// listEntry matches the part of a path that names an element of a list or map.
 var listEntry = regexp.MustCompile(`\[[^\]]*\]+`)
 
-// directionFor is the direction of a path that is no longer in the configuration.
+// directionFor returns the direction of a path that is no longer in the configuration.
 func directionFor(path string) direction {
 	return directions(reflect.TypeFor[Config](), "")[listEntry.ReplaceAllString(path, "")]
 }

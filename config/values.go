@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Secret is a value that does not print. It holds a pointer because fmt bypasses the
-// methods of nested values for some verbs and would print a string.
+// Secret is a value that is never printed. It holds a pointer because fmt bypasses the
+// methods of nested values for some verbs, and would then print a string.
 type Secret struct{ value *string }
 
 // NewSecret hides a value.
@@ -36,7 +36,7 @@ func (s Secret) IsZero() bool { return s.value == nil }
 
 const redacted = "[redacted]"
 
-// String hides the secret, as do the other ways to print it.
+// String hides the secret, as every other way to print it does.
 func (s Secret) String() string {
 	if s.value == nil {
 		return ""
