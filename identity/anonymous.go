@@ -13,14 +13,14 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// maskIPv6 is the prefix length that identifies a caller: a network can assign the rest
-// of the address at will.
+// maskIPv6 is the prefix length that identifies a caller: a network can assign the
+// remaining bits of the address at will.
 const maskIPv6 = 64
 
-// anonymous is the identity of a caller without credentials: its session at its
-// address, hashed with a secret key, so that neither can be read from it or guessed.
-// The address is that of the connection. It is included so that callers elsewhere
-// cannot impersonate a session by using its name.
+// anonymous returns the identity of a caller without credentials: its session and its
+// address, hashed with a secret key, so that neither can be read from the id or guessed.
+// The address is that of the connection. It is included so that callers at other
+// addresses cannot impersonate a session by using its name.
 func (id *Identifier) anonymous(p memproxy.Principal, c memproxy.Credentials) memproxy.Principal {
 	p.Group = p.ID
 	address, session := id.hash("address", network(c.Peer)), ""
@@ -37,7 +37,7 @@ func (id *Identifier) hash(what, text string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// network is the part of an address that identifies an anonymous caller.
+// network returns the part of an address that identifies an anonymous caller.
 func network(peer string) string {
 	a, err := netip.ParseAddr(peer)
 	if err != nil {
@@ -50,9 +50,9 @@ func network(peer string) string {
 }
 
 // byPage reports whether a web page of another site may have made a browser send a
-// request. A browser reaches what its host reaches, loopback included, and sends some
-// requests without preflight, so a position in the network identifies nobody there.
-// Such a page has an origin of its own, or a name that resolved to this address (DNS
+// request. A browser can reach what its host can reach, including loopback, and sends
+// some requests without a preflight, so the network address does not identify its user.
+// Such a page has its own origin, or a name that resolves to this address (DNS
 // rebinding).
 func byPage(c memproxy.Credentials) bool {
 	origins := c.Header.Values("Origin")
@@ -81,10 +81,9 @@ func ownOrigin(origin, host string) bool {
 	return strings.EqualFold(u.Host, host) || name == "localhost" || strings.HasSuffix(name, ".localhost") || err == nil && ip.IsLoopback()
 }
 
-// private reports whether a host name cannot be pointed at another address by
-// outsiders: it is an address itself, or in a domain that no public server answers for
-// (RFC 6761; RFC 6762 for "local", which clusters use as well; and "internal", which
-// ICANN reserves).
+// private reports whether outsiders cannot point a host name at another address: it is an
+// address itself, or is in a domain that no public server answers for (RFC 6761; RFC 6762
+// for "local", which clusters use as well; and "internal", which ICANN reserves).
 func private(name string) bool {
 	_, err := netip.ParseAddr(name)
 	labels := strings.Split(name, ".")

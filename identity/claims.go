@@ -9,11 +9,11 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// maxSubject bounds names, in bytes (OpenID Connect Core 1.0, section 2: sub
-// has at most 255 ASCII characters).
+// maxSubject is the maximum length of a name in bytes (OpenID Connect Core 1.0, section
+// 2: sub has at most 255 ASCII characters).
 const maxSubject = 255
 
-// principalOf maps a verified token's claims.
+// principalOf maps the claims of a verified token to a principal.
 func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Principal, error) {
 	text := func(name string) (string, bool) {
 		var s string
@@ -39,8 +39,8 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 	}
 	p := memproxy.Principal{ID: o.Prefix + id, Kind: o.Kind, Trust: o.Trust, Method: "oidc"}
 	if o.Claims.Tenant != "" {
-		// A token without its tenant would share the memories of callers that have
-		// none.
+		// A token without its tenant would share the memories of callers without a
+		// tenant.
 		if p.Tenant, ok = text(o.Claims.Tenant); !ok || len(p.Tenant) > maxSubject || strings.ContainsFunc(p.Tenant, unicode.IsControl) {
 			return memproxy.Principal{}, rejected("the token does not name its tenant")
 		}
@@ -68,7 +68,7 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 	return p, nil
 }
 
-// has reports whether a configured claim is present, readable or not.
+// has reports whether a configured claim is present, even if it cannot be read.
 func has(raw map[string]json.RawMessage, name string) bool {
 	_, ok := raw[name]
 	return name != "" && ok
@@ -91,9 +91,9 @@ func list(raw map[string]json.RawMessage, name string) []string {
 	return nil
 }
 
-// limit reads a limit from a claim. If no claim is configured the dimension is not
-// limited (agents: nothing is allowed). If one is configured and the token lacks it,
-// nothing is allowed.
+// limit reads a limit from a claim. If no claim is configured, the dimension is unlimited
+// if open is set, else nothing is allowed (agents). If a claim is configured and the
+// token lacks it, nothing is allowed.
 func limit(raw map[string]json.RawMessage, name string, open bool) memproxy.Limit {
 	if name == "" {
 		return memproxy.Limit{All: open}

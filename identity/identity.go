@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Key maps one secret to a principal. The secret is a backend API key or a
-// bearer token; only its hash is known here.
+// Key maps one secret to a principal. The secret is a backend API key or a bearer token;
+// memproxy knows only its hash.
 type Key struct {
 	// SHA256 is the hex hash of the whole token, as presented after "Token ",
 	// "Bearer " or in X-API-Key.
@@ -20,14 +20,14 @@ type Key struct {
 	Principal memproxy.Principal
 }
 
-// Options configure an Identifier. At least one way in must be set.
+// Options configure an Identifier. At least one method of identification must be set.
 type Options struct {
 	Keys []Key
-	// Default is the principal of callers without known credentials; nil refuses them.
-	// With the kind anonymous each session is a principal of its own: see Identify.
+	// Default is the principal of callers without known credentials; nil refuses them. If
+	// its kind is anonymous, each session has its own principal; see Identify.
 	Default *memproxy.Principal
-	// AnonymousKey is the secret under which ids of anonymous sessions are made. It
-	// must be the same wherever the ids are to be the same.
+	// AnonymousKey is the secret with which the ids of anonymous sessions are made.
+	// Processes that must agree on the ids need the same key.
 	AnonymousKey []byte
 	// OIDC verifies tokens in Proxy-Authorization or X-Memproxy-Token.
 	OIDC *OIDC
@@ -71,14 +71,14 @@ func New(opt Options) (*Identifier, error) {
 	return id, nil
 }
 
-// maxToken limits a token for memproxy, in bytes.
+// maxToken is the maximum size of a token for memproxy in bytes.
 const maxToken = 16 << 10
 
-// Identify implements the gate's interface. Credentials for memproxy (X-Memproxy-Token,
-// Proxy-Authorization) come first, then the client certificate, then the backend's own
-// key, then the default. A credential for memproxy must be valid; an unknown backend
-// key is left to the backend. All other known credentials must name the same caller. A
-// default of kind anonymous has an id of its own for each session at each address.
+// Identify implements the gate's interface. It tries, in order, the credentials for
+// memproxy (X-Memproxy-Token, Proxy-Authorization), the client certificate, the backend's
+// own key, and the default. A credential for memproxy must be valid; an unknown backend
+// key is left to the backend to check. All other known credentials must name the same
+// caller. A default of kind anonymous has a separate id for each session at each address.
 func (id *Identifier) Identify(ctx context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
 	p, err := id.identify(ctx, c)
 	if err == nil && strings.HasPrefix(p.ID, memproxy.AnonymousPrefix) && p.Group == "" {
@@ -141,10 +141,10 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 	return p, nil
 }
 
-// Knows reports whether a principal that was identified before could still be
-// identified: its key is configured, a rule of its issuer or trust domain names it, or
-// callers without credentials are served. Tokens and certificates for which no rules
-// are configured are left to their issuer.
+// Knows reports whether a principal that was identified before could still be identified:
+// its key is configured, a rule of its issuer or trust domain names it, or callers
+// without credentials are served. Tokens and certificates for which no rules are
+// configured are left to their issuer.
 func (id *Identifier) Knows(p memproxy.Principal) bool {
 	switch p.Method {
 	case "key":
@@ -175,8 +175,8 @@ func (id *Identifier) token(ctx context.Context, token string) (memproxy.Princip
 	return id.opt.OIDC.principal(ctx, token)
 }
 
-// lookup finds a secret by its hash. Searching the map by the hash instead of the
-// secret makes timing useless for guessing.
+// lookup finds a secret by its hash. The map is keyed by the hash and not by the secret,
+// so timing does not help to guess the secret.
 func (id *Identifier) lookup(secret string) (memproxy.Principal, bool) {
 	p, ok := id.keys[sha256.Sum256([]byte(secret))]
 	return p, ok
@@ -186,7 +186,7 @@ func rejected(detail string) error {
 	return &memproxy.Rejected{Code: memproxy.IdentityInvalid, Detail: detail}
 }
 
-// ownToken is the credential for memproxy, or "".
+// ownToken returns the credential for memproxy, or "".
 func ownToken(h memproxy.Header) (string, error) {
 	token := ""
 	take := func(v string) error {
@@ -219,7 +219,7 @@ func ownToken(h memproxy.Header) (string, error) {
 	return token, nil
 }
 
-// backendKeys are the credentials for the backend. A header that occurs twice with
+// backendKeys returns the credentials for the backend. A header that occurs twice with
 // different values is ambiguous, and refused.
 func backendKeys(h memproxy.Header) ([]string, error) {
 	var out []string

@@ -14,24 +14,25 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Times and limits of requests to an issuer.
+// Intervals and limits of requests to an issuer.
 const (
-	// quietTime is how long no keys are fetched after a fetch, even for an unknown key
+	// quietTime is the minimum time between two fetches of keys, even for an unknown key
 	// id, so that tokens with made-up key ids cannot make the proxy flood the issuer. A
 	// new key is known at most this long after its first use.
 	quietTime = 10 * time.Second
-	// awayTime is how long no keys are fetched after a failed fetch.
+	// awayTime is the minimum time after a failed fetch.
 	awayTime = time.Second
 	// freshTime is how long keys are used before they are fetched again, so that a
 	// revoked key is not accepted for longer.
 	freshTime = 10 * time.Minute
-	// staleTime is how long keys are used while the issuer is unavailable.
+	// staleTime is how long keys are used if the issuer is unavailable.
 	staleTime = 24 * time.Hour
-	// maxDocument limits discovery documents and key sets, in bytes.
+	// maxDocument is the maximum size of discovery documents and key sets in bytes.
 	maxDocument = 1 << 20
 )
 
-// awayError means that the issuer is unavailable: an error, not a verdict on the token.
+// awayError means that the issuer is unavailable. It is a failure, not a verdict on the
+// token.
 type awayError struct{ err error }
 
 func (e *awayError) Error() string { return "identity: the issuer did not answer: " + e.err.Error() }
@@ -49,15 +50,15 @@ type issuer struct {
 	client  *http.Client
 	timeout time.Duration
 	clock   func() time.Time
-	bearer  func() (string, error) // nil: the issuer requires no token
+	bearer  func() (string, error) // nil if the issuer requires no token
 
-	asking chan struct{} // holds one token while somebody fetches
+	asking chan struct{} // a semaphore of one, held by the caller that fetches
 
 	mu     sync.Mutex
-	jwks   string // where the keys are; "" before discovery
+	jwks   string // URL of the keys; "" before discovery
 	keys   []jose.JSONWebKey
-	asked  time.Time // the last fetch that succeeded
-	failed time.Time // the last one that did not, if why is set
+	asked  time.Time // the last successful fetch
+	failed time.Time // the last failed fetch, if why is set
 	why    error
 }
 
@@ -65,9 +66,9 @@ func newIssuer(url string, client *http.Client, timeout time.Duration, clock fun
 	return &issuer{url: url, client: client, timeout: timeout, clock: clock, bearer: bearer, asking: make(chan struct{}, 1)}
 }
 
-// payload verifies a signature and returns the signed payload. If the issuer cannot be
-// asked, the error is an *awayError, unless a cached key that is recent enough made the
-// signature.
+// payload verifies a signature and returns the signed payload. If the issuer is
+// unavailable, the error is an *awayError, unless a cached key that is recent enough made
+// the signature.
 func (s *issuer) payload(ctx context.Context, jws *jose.JSONWebSignature) ([]byte, error) {
 	if len(jws.Signatures) != 1 {
 		return nil, errSignature
@@ -97,8 +98,8 @@ func (s *issuer) payload(ctx context.Context, jws *jose.JSONWebSignature) ([]byt
 	return nil, errSignature
 }
 
-// elapsed is how long ago something was: by the clock, or by that of the process, which
-// stands still while a machine is suspended, whichever is longer.
+// elapsed returns the time since an event, by the wall clock or by the monotonic clock,
+// whichever is longer. The monotonic clock stands still while a machine is suspended.
 func elapsed(since, now time.Time) time.Duration {
 	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
 }
@@ -125,8 +126,8 @@ func (s *issuer) known() ([]jose.JSONWebKey, time.Time) {
 }
 
 // refresh fetches the keys, unless another caller has done so since, or a fetch failed
-// a moment ago. One caller fetches. With must, the others wait for it within their
-// contexts; without, they continue at once with the cached keys.
+// just before. Only one caller fetches. If must is set, the others wait for it within
+// their contexts; otherwise they continue immediately with the cached keys.
 func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) error {
 	pause := quietTime
 	if must {
@@ -155,7 +156,7 @@ func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) error 
 	if why != nil && now.Sub(failed) < pause {
 		return &awayError{why}
 	}
-	// A caller that hangs up must not cancel the fetch for the others.
+	// A caller that disconnects must not cancel the fetch for the others.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 	defer cancel()
 	keys, jwks, err := s.fetch(ctx, jwks)
@@ -199,7 +200,7 @@ func (s *issuer) fetch(ctx context.Context, jwks string) ([]jose.JSONWebKey, str
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
 		var k jose.JSONWebKey
-		// Keys of unknown types are ignored (RFC 7517, section 5); symmetric ones are
+		// Keys of unknown types are ignored (RFC 7517, section 5); symmetric keys are
 		// never published.
 		if json.Unmarshal(raw, &k) != nil || !k.IsPublic() || k.Use != "" && k.Use != "sig" {
 			continue
@@ -212,8 +213,9 @@ func (s *issuer) fetch(ctx context.Context, jwks string) ([]jose.JSONWebKey, str
 	return keys, jwks, nil
 }
 
-// secureRedirects refuses redirects from https to http, over which keys would be
-// trusted and the issuer's token sent in the clear.
+// secureRedirects refuses redirects from https to http, by which keys from an
+// unauthenticated source would be trusted and the issuer's token would be sent in the
+// clear.
 func secureRedirects(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) >= 10:
@@ -224,7 +226,7 @@ func secureRedirects(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// get reads one JSON document. Its errors do not quote the answer.
+// get reads one JSON document. Its errors do not quote the document.
 func (s *issuer) get(ctx context.Context, url string, v any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -26,7 +26,8 @@ const (
 	DefaultOIDCCache   = 4096
 )
 
-// Claims names the claims that a principal is made of. Empty names are not read.
+// Claims are the names of the claims from which a principal is made. A claim without a
+// name is not read.
 type Claims struct {
 	ID, Tenant, Roles, Kind, Trust string
 	ActsAs, Users, Apps, Runs      string
@@ -37,12 +38,12 @@ type OIDCOptions struct {
 	Issuer   string
 	Audience string
 	Claims   Claims
-	// Prefix is put before the id claim: "oidc:" makes sub 42 the principal oidc:42.
+	// Prefix is prepended to the id claim: "oidc:" makes sub 42 the principal oidc:42.
 	Prefix string
-	// Kind and Trust are the defaults for tokens without such claims.
+	// Kind and Trust are the defaults for tokens without these claims.
 	Kind  memproxy.PrincipalKind
 	Trust memproxy.Trust
-	// MaxTrust limits the trust that a token may claim.
+	// MaxTrust is the highest trust that a token may claim.
 	MaxTrust memproxy.Trust
 	// Rules map subjects to principals. If there are any, a token whose subject matches
 	// none is refused, and no claim but the id is read.
@@ -50,13 +51,14 @@ type OIDCOptions struct {
 	Timeout time.Duration
 	Clock   func() time.Time
 	Client  *http.Client
-	// Bearer returns the token for requests to the issuer, read each time anew; nil:
-	// none. It is sent to the issuer and to the URL of its keys.
+	// Bearer returns the token for requests to the issuer, and is called for each
+	// request; nil means that none is sent. The token is sent to the issuer and to the
+	// URL of its keys.
 	Bearer func() (string, error)
 }
 
-// OIDC verifies bearer tokens. Discovery happens at the first token instead of the
-// start, so that an unavailable issuer does not keep the proxy from starting.
+// OIDC verifies bearer tokens. Discovery happens at the first token and not at the start,
+// so that the proxy can start while the issuer is unavailable.
 type OIDC struct {
 	opt    OIDCOptions
 	issuer *issuer
@@ -69,8 +71,8 @@ type cached struct {
 	until     time.Time
 }
 
-// algorithms are those that a token may be signed with: asymmetric ones only,
-// so that a public key never serves as a shared secret.
+// algorithms lists the accepted signature algorithms. They are all asymmetric, so that a
+// public key can never be used as a shared secret (algorithm confusion).
 var (
 	algorithms = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA}
 	signatures = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
@@ -117,8 +119,8 @@ func NewOIDC(opt OIDCOptions) (*OIDC, error) {
 	}, nil
 }
 
-// attempt is the key set of one verification. The verifier rewrites the errors of its
-// key set, so attempt keeps the original.
+// attempt is the key set of one verification. The verifier rewrites the errors of its key
+// set, so attempt keeps the original error.
 type attempt struct {
 	issuer *issuer
 	err    error
@@ -135,8 +137,8 @@ func (a *attempt) VerifySignature(ctx context.Context, token string) ([]byte, er
 	return payload, a.err
 }
 
-// principal verifies a token. An invalid one is a *memproxy.Rejected; any other error
-// means that the issuer could not be asked.
+// principal verifies a token. An invalid token is a *memproxy.Rejected; any other error
+// means that the issuer is unavailable.
 func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal, error) {
 	sum := sha256.Sum256([]byte(token))
 	now := o.opt.Clock()
@@ -161,10 +163,10 @@ func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal,
 	}
 	var text json.RawMessage
 	var raw map[string]json.RawMessage
-	if err := t.Claims(&text); err != nil || jsonv2.Unmarshal(text, &raw) != nil { // which refuses a claim that occurs twice
+	if err := t.Claims(&text); err != nil || jsonv2.Unmarshal(text, &raw) != nil { // it refuses a claim that occurs twice
 		return memproxy.Principal{}, rejected("the token's claims cannot be read")
 	}
-	// The verifier reads a text of digits as a time too.
+	// The verifier also reads a text of digits as a time.
 	if _, ok := seconds(raw["exp"]); !ok {
 		return memproxy.Principal{}, rejected("the token does not say when it ends")
 	}
@@ -175,7 +177,7 @@ func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal,
 	if err != nil {
 		return memproxy.Principal{}, err
 	}
-	until := now.Add(freshTime) // a key that was taken back must show some day
+	until := now.Add(freshTime) // a verified token is cached for a limited time, so that a revoked key stops working
 	if t.Expiry.Before(until) {
 		until = t.Expiry
 	}
@@ -183,10 +185,10 @@ func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal,
 	return p, nil
 }
 
-// leeway is how far two clocks may differ.
+// leeway is the allowed difference between two clocks.
 const leeway = time.Minute
 
-// seconds reads a time of a token, which is a number (RFC 7519, 2).
+// seconds reads a time in a token, which is a number (RFC 7519, section 2).
 func seconds(claim json.RawMessage) (s float64, ok bool) {
 	return s, claim != nil && string(claim) != "null" && json.Unmarshal(claim, &s) == nil
 }

@@ -8,24 +8,25 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Rule maps proven names to a principal.
+// Rule maps authenticated names to a principal.
 type Rule struct {
-	// Name is the path of a SPIFFE id, or the id claim of a token. A "*" between
-	// slashes, or colons, matches any one part, as in
+	// Name is a pattern for the path of a SPIFFE id, or for the id claim of a token. A
+	// "*" between slashes, or colons, matches exactly one part, as in
 	// "system:serviceaccount:team-a:*".
 	Name string
 	// Principal is the mapped principal. If its ID is empty, the full name is used.
 	Principal memproxy.Principal
 }
 
-// ruleset is a list of rules for names made of parts; the first match counts.
+// ruleset is a list of rules for names that consist of parts. The first matching rule
+// counts.
 type ruleset struct {
 	rules  []Rule
-	sep    string // between parts
+	sep    string // separator between parts
 	method string
 }
 
-// of is the principal that the rules give a name; full is the name as an id.
+// of returns the principal to which the rules map a name. full is the name as an id.
 func (s ruleset) of(name, full string) (p memproxy.Principal, known bool) {
 	at := slices.IndexFunc(s.rules, func(r Rule) bool { return s.fits(r, name) })
 	if at < 0 {
@@ -36,8 +37,8 @@ func (s ruleset) of(name, full string) (p memproxy.Principal, known bool) {
 	return p, true
 }
 
-// names reports whether the rules could have given this principal. full: its id is a
-// full name.
+// names reports whether the rules could have given this principal. full means that its id
+// is a full name.
 func (s ruleset) names(p memproxy.Principal, name string, full bool) bool {
 	return slices.ContainsFunc(s.rules, func(r Rule) bool {
 		return r.Principal.Tenant == p.Tenant && (r.Principal.ID == p.ID || r.Principal.ID == "" && full && s.fits(r, name))

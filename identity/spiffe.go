@@ -10,15 +10,15 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// SPIFFE maps verified client certificates to principals. Source: the SPIFFE
-// X.509-SVID specification; an SVID has exactly one URI SAN.
+// SPIFFE maps verified client certificates to principals (SPIFFE X.509-SVID
+// specification: an SVID has exactly one URI SAN).
 type SPIFFE struct {
 	domain spiffeid.TrustDomain
 	rules  ruleset
 }
 
-// NewSPIFFE returns the mapping. Ids that match no rule are refused; without rules
-// every id of the trust domain is an authenticated agent with the id as its name.
+// NewSPIFFE returns a SPIFFE. Ids that match no rule are refused. Without rules every id
+// of the trust domain is an authenticated agent whose name is the id.
 func NewSPIFFE(trustDomain string, rules []Rule) (*SPIFFE, error) {
 	td, err := spiffeid.TrustDomainFromString(trustDomain)
 	if err != nil {
@@ -32,8 +32,8 @@ func NewSPIFFE(trustDomain string, rules []Rule) (*SPIFFE, error) {
 	return &SPIFFE{td, ruleset{rules, "/", "spiffe"}}, nil
 }
 
-// maxSPIFFE limits an id, in bytes. The specification allows 2,048; budgets and records
-// of principals have room for fewer.
+// maxSPIFFE is the maximum length of an id in bytes. The specification allows 2,048;
+// budgets and records of principals have room for fewer.
 const maxSPIFFE = 480
 
 func (s *SPIFFE) principal(uris []string) (memproxy.Principal, error) {
