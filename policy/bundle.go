@@ -21,37 +21,38 @@ var builtin embed.FS
 
 // Source is one file of policies, or the schema.
 type Source struct {
-	// Name is used in errors: a path, or "builtin/fields.cedar".
+	// Name is a path, or a name such as "builtin/fields.cedar". Errors quote it.
 	Name string
 	Text []byte
 }
 
-// Bundle is everything that a reload of the rules replaces, as a unit.
+// Bundle is everything that a reload of the rules replaces as a unit.
 type Bundle struct {
 	Policies []Source // sorted by name
 	Schema   Source
-	places   map[string]string // "file:line" of the ids in Disabled and Shadowed, if read from a file
-	alone    string            // the file that leaves the built-in policies out; "": they are kept
+	places   map[string]string // "file:line" of the ids in Disabled and Shadowed, if they were read from a file
+	alone    string            // the file that leaves the built-in policies out; "" if none does
 
-	// Disabled are ids of policies that are left out.
+	// Disabled are the ids of policies that are left out.
 	Disabled []string
-	// Shadowed are ids of policies that are evaluated and reported but do not decide,
-	// as with the annotation @enforce("false").
+	// Shadowed are the ids of policies that are evaluated and reported but do not decide,
+	// like those with the annotation @enforce("false").
 	Shadowed []string
 
 	// Limits and Ceilings are nil if the sidecar's own configuration applies.
 	Limits   *memproxy.Limits
 	Ceilings *memproxy.Ceilings
-	// Screening is an opaque screening pack; nil: the sidecar's own.
+	// Screening is an encoded screening pack, which this package does not interpret. If
+	// it is nil, the sidecar's own pack applies.
 	Screening []byte
 }
 
-// Builtin is the bundle shipped with memproxy.
+// Builtin returns the bundle that is compiled into memproxy.
 func Builtin() Bundle {
 	var b Bundle
 	entries, err := builtin.ReadDir("builtin")
 	if err != nil {
-		panic(err) // embedded at build time
+		panic(err) // cannot fail: embedded at build time
 	}
 	for _, e := range entries {
 		text, err := builtin.ReadFile("builtin/" + e.Name())
@@ -68,8 +69,8 @@ func Builtin() Bundle {
 	return b
 }
 
-// Version is the hex SHA-256 of the bundle's canonical form: parts are length-prefixed,
-// lists are sorted and count-prefixed.
+// Version returns the hex SHA-256 of the bundle's canonical form, in which parts are
+// length-prefixed, and lists are sorted and count-prefixed.
 func (b Bundle) Version() string {
 	h := sha256.New()
 	count := func(n int) {
@@ -83,8 +84,8 @@ func (b Bundle) Version() string {
 	}
 	part([]byte("memproxy bundle v2"))
 	part(b.Schema.Text)
-	// Base names only: proxies that mount the same files in different directories have
-	// the same version.
+	// Only base names are hashed, so that proxies that mount the same files in different
+	// directories have the same version.
 	sorted := slices.SortedFunc(slices.Values(b.Policies), func(x, y Source) int {
 		return cmp.Or(strings.Compare(x.base(), y.base()), bytes.Compare(x.Text, y.Text))
 	})
@@ -101,7 +102,7 @@ func (b Bundle) Version() string {
 	}
 	text, err := json.Marshal(tablesOf(b), json.Deterministic(true))
 	if err != nil {
-		panic(err) // numbers, and names validated by Seal and Load
+		panic(err) // cannot fail: numbers, and names validated by Seal and Load
 	}
 	part(text)
 	part(b.Screening)

@@ -1,4 +1,4 @@
-// Package policy holds bundles: policies, their schema and the tables that go with
+// Package policy defines bundles: policies, their schema and the tables that belong to
 // them, as text with a version.
 //
 // A bundle's version is a hash of everything in it, so proxies with the same version

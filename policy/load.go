@@ -18,7 +18,7 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// Limits on a directory.
+// Limits of a policy directory.
 const (
 	maxFile  = 1 << 20
 	maxPack  = 8 << 20
@@ -26,22 +26,24 @@ const (
 )
 
 const (
-	// settingsFile configures the directory.
+	// settingsFile is the file with the directory's settings.
 	settingsFile = "bundle.yaml"
-	// packFile is the directory's screening pack.
+	// packFile is the file of the directory's screening pack.
 	packFile = "screening.pack"
 )
 
 // settings is a directory's bundle.yaml.
 type settings struct {
-	// Builtin keeps the built-in policies in addition to the directory's. Default true.
+	// Builtin keeps the built-in policies in addition to the directory's. The default is
+	// true.
 	Builtin *boolean `yaml:"builtin"`
 	Disable []id     `yaml:"disable"`
 	Shadow  []id     `yaml:"shadow"`
 	tables  `yaml:",inline"`
 }
 
-// boolean is true or false; the YAML library would also read the texts "no" and "off".
+// boolean accepts only true and false. The YAML library would also accept the texts "no"
+// and "off".
 type boolean bool
 
 // UnmarshalYAML implements yaml.Unmarshaler.
@@ -64,7 +66,7 @@ func (d *id) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode(&d.name)
 }
 
-// named returns the ids of a file and records where each was read.
+// named returns the ids of a file, and records where each was read.
 func (b *Bundle) named(file string, ids []id) []string {
 	var out []string
 	for _, d := range ids {
@@ -74,11 +76,11 @@ func (b *Bundle) named(file string, ids []id) []string {
 	return out
 }
 
-// Place is where an id of Disabled or Shadowed was read, "file:line", or the name of
-// the file that lists such ids.
+// Place returns where an id of Disabled or Shadowed was read, "file:line", or else the
+// name of the file that lists such ids.
 func (b *Bundle) Place(id string) string { return cmp.Or(b.places[id], settingsFile) }
 
-// Alone is the file of a directory that leaves the built-in policies out, or "".
+// Alone returns the file of a directory that leaves the built-in policies out, or "".
 func (b *Bundle) Alone() string { return b.alone }
 
 // Load reads a directory: every *.cedar, an optional *.cedarschema that replaces the
@@ -87,16 +89,16 @@ func (b *Bundle) Alone() string { return b.alone }
 //	builtin: true              # false leaves the built-in policies out
 //	disable: [content.unseen]  # ids of policies that are left out
 //	shadow: [surface.bulk]     # ids that are reported and do not decide
-//	budgets: {…}               # as in memproxy.yaml, and in its place
+//	budgets: {…}               # as in memproxy.yaml, which it replaces
 //	confidence: {…}            # likewise
 //
 // and an optional screening.pack, whose content is not interpreted. The directory's
-// policies are added to the built-in ones. Subdirectories and hidden entries are
-// skipped, so that the files of a mounted ConfigMap are read once.
+// policies are added to the built-in ones. Subdirectories and hidden entries are skipped,
+// so that the files of a mounted ConfigMap are read once only.
 //
-// A directory without any of these files, or with an empty one, is an error: it may be
-// an unfinished mount or edit. So is anything other than a regular text file. Errors
-// name the file, and the line if there is one.
+// A directory without any of these files, or with an empty one, is an error, because it
+// may be an unfinished mount or edit. Anything other than a regular text file is an
+// error, too. Errors name the file, and the line if there is one.
 func Load(dir string) (Bundle, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -160,10 +162,10 @@ func Load(dir string) (Bundle, error) {
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
 
-// unknownKey matches the YAML library's error for an unknown key, which is reworded.
+// unknownKey matches the YAML library's error for an unknown key, which Load rephrases.
 var unknownKey = regexp.MustCompile(`field (\S+) not found in type \w+\.(\w+)`)
 
-// keysOf lists the allowed keys by the type that the library names.
+// keysOf has the allowed keys by the name of the type in the library's error.
 var keysOf = map[string]string{
 	"settings":    "budgets, builtin, confidence, disable and shadow",
 	"budgetTable": "default, anonymous, overrides, tenants, namespaces, together and rapid_per_minute",
@@ -176,7 +178,7 @@ func parseSettings(path string, text []byte) (settings, error) {
 	dec.KnownFields(true)
 	err := dec.Decode(&set)
 	if errors.Is(err, io.EOF) {
-		return set, nil // comments only
+		return set, nil // the file has only comments
 	}
 	if err == nil {
 		if err = dec.Decode(&yaml.Node{}); errors.Is(err, io.EOF) {

@@ -13,23 +13,23 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxRelease bounds an encoded release, in bytes.
+// MaxRelease is the maximum size of an encoded release in bytes.
 const MaxRelease = 16 << 20
 
-// Errors of Open that callers distinguish.
+// Errors of Open that callers need to distinguish.
 var (
 	ErrSignature = errors.New("the signature is none of the fleet's keys'")
 	ErrContent   = errors.New("the bundle is not the one that was signed")
 )
 
-// Selector selects the sidecars of a release: those of the tenant that carry all of the
+// Selector selects the sidecars of a release: those of the tenant that have all of the
 // labels. The zero value selects every sidecar.
 type Selector struct {
 	Tenant string            `json:"tenant,omitzero"`
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// Matches reports whether a sidecar of that tenant and with those labels is selected.
+// Matches reports whether a sidecar of this tenant and with these labels is selected.
 func (s Selector) Matches(tenant string, labels map[string]string) bool {
 	if s.Tenant != "" && s.Tenant != tenant {
 		return false
@@ -42,7 +42,7 @@ func (s Selector) Matches(tenant string, labels map[string]string) bool {
 	return true
 }
 
-// Weight orders selectors that match the same sidecar: the heavier one is more
+// Weight orders selectors that match the same sidecar: a heavier selector is more
 // specific. A tenant outweighs any number of labels.
 func (s Selector) Weight() int {
 	w := len(s.Labels)
@@ -52,8 +52,8 @@ func (s Selector) Weight() int {
 	return w
 }
 
-// String is the selector's canonical form, "tenant=acme,env=prod", or "*" for every
-// sidecar. Selectors with the same form are the same channel.
+// String returns the selector's canonical form, "tenant=acme,env=prod", or "*" for every
+// sidecar. Releases with the same form belong to the same channel.
 func (s Selector) String() string {
 	var parts []string
 	for k, v := range s.Labels {
@@ -68,23 +68,24 @@ func (s Selector) String() string {
 
 // Statement is the part of a release that the fleet's key signs.
 type Statement struct {
-	// Fleet is the installation; a sidecar accepts only releases of its own.
+	// Fleet is the name of the installation. A sidecar accepts only releases of its own
+	// fleet.
 	Fleet string `json:"fleet"`
-	// Number orders all releases of a fleet, across selectors. A number is used once.
+	// Number orders all releases of a fleet, across selectors. Each number is used once.
 	Number uint64 `json:"number"`
-	// Floor is the lowest release number that a sidecar with this release may return
-	// to. Floor == Number forbids a rollback; a lower floor permits one without a new
+	// Floor is the lowest release number to which a sidecar with this release may return.
+	// Floor == Number forbids a rollback; a lower floor permits one without a new
 	// signature.
 	Floor uint64   `json:"floor"`
 	For   Selector `json:"for,omitzero"`
-	// Bundle is the version of the bundle, its hash.
+	// Bundle is the version of the bundle, which is its hash.
 	Bundle string `json:"bundle"`
 	// Note is free text for operators.
 	Note string `json:"note,omitzero"`
 }
 
-// Name identifies a release in files, logs and on the wire: its number and the start of
-// the bundle's hash.
+// Name returns the name of a release in files, in logs and on the wire: its number and
+// the beginning of the bundle's hash.
 func (s Statement) Name() string {
 	return fmt.Sprintf("%06d-%.12s", s.Number, s.Bundle)
 }
@@ -97,10 +98,10 @@ type Release struct {
 	encoded  []byte
 }
 
-// Encoded is the release as stored and sent.
+// Encoded returns the release as it is stored and sent.
 func (r *Release) Encoded() []byte { return r.encoded }
 
-// envelope is the encoded form of a release. Statement keeps the signed bytes.
+// envelope is the encoded form of a release. Statement keeps the exact signed bytes.
 type envelope struct {
 	Statement jsontext.Value `json:"statement"`
 	Signature []byte         `json:"signature"`
@@ -121,12 +122,13 @@ type wireSource struct {
 	Text string `json:"text"`
 }
 
-// signed is the message that the signature covers.
+// signed returns the message that the signature covers. Its prefix separates it from
+// other signatures of the key.
 func signed(statement []byte) []byte {
 	return append([]byte("memproxy release v1\n"), statement...)
 }
 
-// Seal signs a bundle as a release. The statement's Bundle is filled in.
+// Seal signs a bundle as a release. It sets the statement's Bundle.
 func Seal(b Bundle, s Statement, key ed25519.PrivateKey) (*Release, error) {
 	s.Bundle = b.Version()
 	statement, err := json.Marshal(s, json.Deterministic(true))
@@ -145,8 +147,8 @@ func Seal(b Bundle, s Statement, key ed25519.PrivateKey) (*Release, error) {
 	return Open(encoded, key.Public().(ed25519.PublicKey))
 }
 
-// Open decodes a release and verifies that one of the keys signed it and that it
-// contains the signed bundle. It does not compile the bundle.
+// Open decodes a release and verifies that one of the keys signed it and that it contains
+// the signed bundle. It does not compile the bundle.
 func Open(encoded []byte, keys ...ed25519.PublicKey) (*Release, error) {
 	fail := func(err error) (*Release, error) { return nil, fmt.Errorf("policy: release: %w", err) }
 	if len(encoded) > MaxRelease {
@@ -187,7 +189,7 @@ func (w wireBundle) bundle() (Bundle, error) {
 		b.Policies = append(b.Policies, Source{p.Name, []byte(p.Text)})
 	}
 	for _, s := range append([]Source{b.Schema}, b.Policies...) {
-		if s.Name != s.base() || !plain(s.Name) { // names appear in logs and errors
+		if s.Name != s.base() || !plain(s.Name) { // logs and errors show names
 			return Bundle{}, errors.New("the name of a policy is not that of a file")
 		}
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // tables are the limits and ceilings of a bundle as written in bundle.yaml and in a
-// release; the keys are those of memproxy.yaml.
+// release. The keys are those of memproxy.yaml.
 type tables struct {
 	Budgets    *budgetTable     `yaml:"budgets" json:"budgets,omitzero"`
 	Confidence *confidenceTable `yaml:"confidence" json:"confidence,omitzero"`
@@ -32,8 +32,9 @@ type confidenceTable struct {
 	Unclaimed *float64                    `yaml:"unclaimed" json:"unclaimed,omitzero"`
 }
 
-// into sets the tables of a bundle. Absent values default to the built-in bundle's, so
-// that a table means the same everywhere.
+// into sets the tables of a bundle. Absent values default to those of the built-in bundle
+// and not to the sidecar's configuration, so that a table means the same on every
+// sidecar.
 func (t tables) into(b *Bundle) error {
 	if t.Budgets != nil {
 		l, err := t.Budgets.limits()
@@ -116,7 +117,7 @@ func (t confidenceTable) ceilings() (memproxy.Ceilings, error) {
 	return c, errors.Join(faults...)
 }
 
-// tablesOf converts a bundle's tables, with all values written out.
+// tablesOf returns a bundle's tables, with all values filled in.
 func tablesOf(b Bundle) tables {
 	var t tables
 	if l := b.Limits; l != nil {
@@ -136,8 +137,8 @@ func tablesOf(b Bundle) tables {
 	return t
 }
 
-// Raised describes the limits and ceilings that a newer bundle raises, one sentence
-// each. A table that only one of the bundles has cannot be compared, and is reported.
+// Raised describes, in sentences, the limits and ceilings that a newer bundle raises. A
+// table that only one of the bundles has cannot be compared, and is reported.
 func Raised(from, to Bundle) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -148,7 +149,7 @@ func Raised(from, to Bundle) []string {
 	default:
 		a, b := from.Limits, to.Limits
 		row := func(name string, a, b memproxy.WriteLimit) {
-			// Zero means no limit, or inherited in an override.
+			// Zero is no limit, or inherited in an override.
 			if a.PerHour != 0 && (b.PerHour == 0 || b.PerHour > a.PerHour) {
 				say("budgets.%s.writes_per_hour rises from %d to %s", name, a.PerHour, limit(b.PerHour))
 			}

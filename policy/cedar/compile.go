@@ -26,7 +26,7 @@ type rule struct {
 	reason  memproxy.ReasonCode
 	detail  string
 	verdict memproxy.Verdict
-	mark    bool // marks written memories and refuses nothing
+	mark    bool // marks written memories; refuses nothing
 	shadow  bool
 }
 

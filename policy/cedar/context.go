@@ -18,15 +18,15 @@ type written struct {
 	member   string // member of the backend's object
 	layer    memproxy.Layer
 	inferred bool
-	size     int // characters written to the field in total
+	size     int // total characters written to the field
 }
 
-// content reports whether the part is content: content always has a layer.
+// content reports whether the part is content. Content always has a layer.
 func (w *written) content() bool { return w.layer != "" }
 
-// partsOf returns the parts of a write, each of which is evaluated on its own. An
-// operation without content has one empty part. A part whose payload claims another
-// layer is evaluated for that layer as well, so that a claim cannot bypass a rule.
+// partsOf returns the parts of a write, each of which is evaluated separately. An
+// operation without content has one empty part. A part for which the payload claims
+// another layer is also evaluated for that layer, so that a claim cannot bypass a rule.
 func partsOf(q *memproxy.Question) []written {
 	op, g, items := q.Operation, &q.Governance, q.Content()
 	out := make([]written, 0, 1)
@@ -64,8 +64,8 @@ func partsOf(q *memproxy.Question) []written {
 	return out
 }
 
-// addMember adds a member without content; rules on fields, layers and inference do
-// not apply to it.
+// addMember adds a member without content, to which rules on fields, layers and inference
+// do not apply.
 func addMember(out []written, it *memproxy.Item) []written {
 	for k := range out {
 		if out[k].member == it.Member && out[k].field == "" && out[k].layer == "" {
@@ -81,7 +81,7 @@ func addContent(out []written, it *memproxy.Item, g *memproxy.Governance) []writ
 	w := written{field: memproxy.Key(it.Field), member: it.Member, layer: g.LayerOf(it), inferred: it.Inferred && it.Text != ""}
 	for k := range out {
 		if out[k].content() && out[k].field == w.field {
-			w.size = out[k].size // the total of the field, in each of its parts
+			w.size = out[k].size // every part of a field has the field's total
 			break
 		}
 	}
@@ -103,23 +103,23 @@ func plainName(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' })
 }
 
-// facts are the policy context of one written part. They are comparable, as part of the
-// cache key.
+// facts are the policy context of one written part. They are comparable, because they are
+// part of the cache key.
 type facts struct {
 	Profile, Route, Source, User, Agent, App, Run                                string
 	AuthorAttestation, Attestation                                               string
 	Bulk, Single, Steering, Derived, Unseen, Backdated, Secret, Personal, Others bool
 	Items, Claimed, Confidence, Risk, AuthorTrust, Track                         int64
-	Findings, Keys                                                               string // joined; policies see sets
+	Findings, Keys                                                               string // joined to one string; policies see sets
 	Field, Member, Layer, Inference, Namespace                                   string
 	FieldKnown, Inferred                                                         bool
 	Size                                                                         int64
 }
 
-// asked are the facts of a question with their sets.
+// asked is the facts of a question with their sets.
 type asked struct {
 	facts
-	rules, names []cedar.String // findings and keys
+	rules, names []cedar.String // sets of findings and keys
 }
 
 func factsOf(q *memproxy.Question) asked {
@@ -151,7 +151,7 @@ func factsOf(q *memproxy.Question) asked {
 	return a
 }
 
-// about completes the facts for one written part.
+// about returns the facts completed for one written part.
 func (a asked) about(w *written, g *memproxy.Governance) asked {
 	if a.names = a.names[:len(a.names):len(a.names)]; w.field != "" {
 		a.names = append(a.names, cedar.String(policyKey(w.field)))
@@ -201,7 +201,7 @@ func (a *asked) context() cedar.Record {
 	return cedar.NewRecord(values)
 }
 
-// treatment returns "" for allowed.
+// treatment returns the treatment as policies see it: "" for allow.
 func treatment(t memproxy.Treatment) string {
 	if t == memproxy.TreatAllow {
 		return ""
@@ -209,8 +209,8 @@ func treatment(t memproxy.Treatment) string {
 	return string(t)
 }
 
-// policyKey normalizes a key for policies: lower case, words joined by underscores, without
-// a prefix such as "user_".
+// policyKey normalizes a key for policies: lower case, words joined by underscores,
+// without a prefix such as "user_".
 func policyKey(key string) string {
 	key = strings.Map(func(r rune) rune {
 		if r == '-' || r == ' ' || r == '.' {
@@ -241,10 +241,10 @@ func setOf(all []cedar.String) cedar.Set {
 	return cedar.NewSet(values...)
 }
 
-// maxRules bounds the findings in a context.
+// maxRules is the maximum number of findings in a context.
 const maxRules = 64
 
-// caller is everything that a question's entities are made of.
+// caller is everything from which the entities of a question are built.
 type caller struct {
 	id, tenant, method, roles, backend string
 	kind                               memproxy.PrincipalKind
@@ -266,8 +266,8 @@ var entityTypes = map[memproxy.PrincipalKind]cedar.EntityType{
 	memproxy.KindAgent: "Agent", memproxy.KindHuman: "Human", memproxy.KindService: "Service",
 }
 
-// entitiesOf returns the caller of a question, and all entities: the caller with its
-// roles, the resource and the action.
+// entitiesOf returns the caller's entity, and all entities of a question: the caller with
+// its roles, the resource and the action.
 func entitiesOf(q *memproxy.Question) (cedar.EntityUID, cedar.EntityMap) {
 	pr := &q.Principal
 	typ := cmp.Or(entityTypes[pr.Kind], "Anonymous")
@@ -292,7 +292,7 @@ func entitiesOf(q *memproxy.Question) (cedar.EntityUID, cedar.EntityMap) {
 
 func actionUID(name string) cedar.EntityUID { return cedar.NewEntityUID("Action", cedar.String(name)) }
 
-// groupOf is the schema's action group of a kind, or "".
+// groupOf returns the schema's action group of a kind, or "".
 func groupOf(kind memproxy.Kind) string {
 	switch {
 	case kind == memproxy.Recall:

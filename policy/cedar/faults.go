@@ -17,7 +17,7 @@ var (
 	expected  = regexp.MustCompile(`(?:exact )?got (.*) want (.*)$`)
 )
 
-// atLine formats a parser error as file:line: message.
+// atLine formats a parser error as "file:line: message".
 func atLine(file string, err error) error {
 	msg := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "parser error: "), "parse error at ", "")
 	if m := expected.FindStringSubmatchIndex(msg); m != nil {
@@ -37,8 +37,8 @@ func atLine(file string, err error) error {
 	return fmt.Errorf("%s: %s", file, strings.TrimPrefix(msg, file+": "))
 }
 
-// inOrder formats a validator error on one line: the validator repeats a fault for
-// every action, in random order.
+// inOrder formats a validator error on one line. The validator repeats a fault for every
+// action, in random order.
 func inOrder(id string, err error) string {
 	lines := strings.Split(err.Error(), "\n")
 	for i, l := range lines {
@@ -48,8 +48,8 @@ func inOrder(id string, err error) string {
 	return strings.Join(slices.Compact(lines), "; ")
 }
 
-// fits checks that the schema accepts every question of the gate. Otherwise a custom
-// schema that omits something would deny everything at run time.
+// fits checks that the schema accepts every question of the gate. A custom schema that
+// lacks something would otherwise deny everything at run time.
 func (c *checked) fits() error {
 	for _, kind := range memproxy.Kinds {
 		for _, who := range [...]memproxy.PrincipalKind{memproxy.KindAgent, memproxy.KindHuman, memproxy.KindService, memproxy.KindAnonymous} {

@@ -14,7 +14,7 @@ import (
 type RuleInfo struct {
 	ID     string
 	Effect string // permit, deny, hold or mark
-	Shadow bool   // reported, does not decide
+	Shadow bool   // reported; does not decide
 	File   string
 	Line   int
 }
@@ -44,12 +44,12 @@ func (r *rule) effect() string {
 	return "deny"
 }
 
-// strictness lists effects, least strict first.
+// strictness lists effects, from the least strict to the strictest.
 var strictness = []string{"", "mark", "hold", "deny"}
 
-// Looser describes what a newer bundle loosens, one sentence each: prohibitions that
-// were removed, shadowed or weakened, new permissions, and rules whose text changed,
-// because they may be looser.
+// Looser describes, in sentences, what a newer bundle loosens: prohibitions that were
+// removed, shadowed or weakened, new permissions, and rules whose text changed, because
+// these may be looser.
 func Looser(from, to *Policy) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -84,7 +84,7 @@ func Looser(from, to *Policy) []string {
 	return out
 }
 
-// text is a rule's source with normalized white space.
+// text returns a rule's source with normalized white space.
 func (p *Policy) text(id string) string {
 	return string(p.rules[cedar.PolicyID(id)].policy.MarshalCedar())
 }

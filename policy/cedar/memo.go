@@ -10,25 +10,25 @@ import (
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// maxAnswers bounds the decision cache; an entry takes about a kilobyte.
+// maxAnswers is the maximum size of the decision cache. An entry takes about a kilobyte.
 const maxAnswers = 2048
 
-// question is the key of the decision cache: the caller, and the facts that the
-// policies can distinguish.
+// question is the key of the decision cache: the caller, and the facts that the policies
+// can distinguish.
 type question struct {
 	caller
 	facts
 }
 
-// visibility is what a set of policies can observe of a context. Attributes that no policy
-// reads do not matter. A number that is only compared with literals matters by its
-// position among them. Any other use of an attribute makes its exact value matter, and
-// using the context as a whole makes everything matter.
+// visibility is what a set of policies can observe of a context. Attributes that no
+// policy reads have no effect. Of a number that is only compared with literals, only its
+// position among the literals has an effect. Any other use of an attribute makes its
+// exact value observable, and using the context as a whole makes everything observable.
 type visibility struct {
 	whole  bool
 	exact  map[string]bool
-	bounds map[string][]int64          // sorted; a number is reduced to how many bounds it has reached
-	blur   []func(facts reflect.Value) // reduce indistinguishable facts to equal ones
+	bounds map[string][]int64          // sorted literals; a number is reduced to how many of them it has reached
+	blur   []func(facts reflect.Value) // functions that map indistinguishable facts to equal ones
 }
 
 func (s *visibility) see(p *xast.Policy) {
@@ -37,7 +37,7 @@ func (s *visibility) see(p *xast.Policy) {
 	}
 }
 
-// node inspects one node and reports whether to descend.
+// node inspects one node of a policy and reports whether to descend.
 func (s *visibility) node(n xast.IsNode) bool {
 	switch n := n.(type) {
 	case xast.NodeTypeLessThan:
@@ -63,8 +63,7 @@ func (s *visibility) node(n xast.IsNode) bool {
 	return true
 }
 
-// compared notes the bounds of comparing an attribute with a literal: less, equal,
-// more.
+// compared adds the bounds of comparing an attribute with a literal: less, equal, more.
 func (s *visibility) compared(n xast.BinaryNode) bool {
 	name, is := attribute(n.Left)
 	literal := n.Right
@@ -94,7 +93,7 @@ func attribute(n xast.IsNode) (string, bool) {
 	return string(a.Value), is && v.Name == "context"
 }
 
-// visibilityOf is what any of the policies can observe.
+// visibilityOf returns what the policies can observe together.
 func visibilityOf(rules map[cedar.PolicyID]*rule) *visibility {
 	s := &visibility{exact: map[string]bool{}, bounds: map[string][]int64{}}
 	for _, r := range rules {
@@ -127,7 +126,7 @@ func (s *visibility) of(f facts) facts {
 	return f
 }
 
-// reached counts the bounds that are at most v.
+// reached returns how many bounds are at most v.
 func reached(bounds []int64, v int64) int64 {
 	n, found := slices.BinarySearch(bounds, v)
 	if found {

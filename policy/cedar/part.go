@@ -10,12 +10,12 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// part is the policies that can apply to one action. Action scopes are evaluated once,
-// when policies are compiled.
+// part is the policies that can apply to one action. The action scope of each policy is
+// evaluated once, at compile time.
 type part struct {
-	enforced set // decides
-	shadowed set // only reported
-	marking  set // marks admitted writes
+	enforced set // decide
+	shadowed set // are reported only
+	marking  set // mark admitted writes
 }
 
 func (p *Policy) partOf(kind memproxy.Kind) part {
@@ -39,7 +39,7 @@ func (s set) of(kind memproxy.Kind) set {
 		scope := *(*xast.Policy)(r.policy.AST())
 		switch covers, known := covers(scope.Action, kind); {
 		case !known:
-			out = append(out, r) // unchanged: its scope is evaluated with the rest
+			out = append(out, r) // unchanged: its action scope is evaluated with each question
 		case covers:
 			scope.Action = xast.ScopeTypeAll{}
 			settled := *r
@@ -50,8 +50,8 @@ func (s set) of(kind memproxy.Kind) set {
 	return out
 }
 
-// covers reports whether an action scope covers a kind, and whether the form of the
-// scope is known.
+// covers reports whether an action scope covers a kind, and whether the form of the scope
+// is known.
 func covers(scope xast.IsActionScopeNode, kind memproxy.Kind) (covers, known bool) {
 	is := []cedar.EntityUID{actionUID(string(kind))}
 	if group := groupOf(kind); group != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Rule implements the gate's policy. Each part of a write is evaluated on its own, and
+// Rule implements the gate's policy. Each part of a write is evaluated separately, and
 // the strictest verdict applies.
 func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, error) {
 	if q.Operation == nil {
@@ -44,7 +44,7 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 	return out.Ruling, nil
 }
 
-// ruling is a ruling in progress, with its reasons by verdict.
+// ruling is a ruling in progress, with its reasons grouped by verdict.
 type ruling struct {
 	memproxy.Ruling
 	denied, held []memproxy.Reason
@@ -59,8 +59,8 @@ func (r *ruling) add(v memproxy.Verdict, reasons ...memproxy.Reason) {
 	}
 }
 
-// inOrder returns the reasons, sorted and without duplicates, and how many of them led
-// to the verdict.
+// inOrder returns the reasons, sorted and without duplicates, and how many of them led to
+// the verdict.
 func (r *ruling) inOrder() ([]memproxy.Reason, int) {
 	sortReasons(r.denied)
 	sortReasons(r.held)
@@ -71,14 +71,14 @@ func (r *ruling) inOrder() ([]memproxy.Reason, int) {
 	return append(r.denied, r.held...), len(r.denied)
 }
 
-// merge adds another ruling and leaves that unchanged: it may be cached.
+// merge adds another ruling. It does not change o, which may be cached.
 func (r *ruling) merge(o *ruling) {
 	r.Verdict, r.ShadowVerdict = max(r.Verdict, o.Verdict), max(r.ShadowVerdict, o.ShadowVerdict)
 	r.denied, r.held = append(r.denied, o.denied...), append(r.held, o.held...)
 	r.Shadow, r.Marks = append(r.Shadow, o.Shadow...), append(r.Marks, o.Marks...)
 }
 
-// ask evaluates the policies. The result is cached: do not modify it.
+// ask evaluates the policies. The result is cached and must not be modified.
 func (p *Policy) ask(q *memproxy.Question, about *asked) (*ruling, error) {
 	out := &ruling{}
 	principal, entities := entitiesOf(q)
@@ -95,7 +95,7 @@ func (p *Policy) ask(q *memproxy.Question, about *asked) (*ruling, error) {
 	decision, diag := cedar.Authorize(part.enforced, entities, req)
 	switch {
 	case len(diag.Errors) > 0:
-		// Cedar skips a forbid that fails to evaluate, and might allow.
+		// Cedar skips a forbid policy that fails to evaluate, and might then allow.
 		p.failed(out, diag.Errors)
 	case decision == cedar.Deny && len(diag.Reasons) == 0:
 		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyNoPermit, Detail: "no policy permits this"})
@@ -118,8 +118,8 @@ func (p *Policy) ask(q *memproxy.Question, about *asked) (*ruling, error) {
 	}
 	decision, diag = cedar.Authorize(part.shadowed, entities, req)
 	for _, e := range diag.Errors {
-		// Enforced, it would deny; readers of shadow verdicts must know that it has no
-		// answer.
+		// If it were enforced it would deny. Readers of shadow verdicts must see that it
+		// has no answer.
 		out.ShadowVerdict = memproxy.Deny
 		out.Shadow = append(out.Shadow, memproxy.Reason{Code: memproxy.PolicyError, Rule: string(e.PolicyID), Detail: "the policy is not enforced, and could not be evaluated"})
 	}

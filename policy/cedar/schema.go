@@ -16,11 +16,11 @@ import (
 // checked is a schema that accepts every question.
 type checked struct {
 	validate *validate.Validator
-	files    map[string]cedar.PolicyList // files whose policies satisfy the schema, by text; shared, do not modify
+	files    map[string]cedar.PolicyList // files whose policies satisfy the schema, by text; shared, and must not be modified
 }
 
-// builtinSchema is the built-in schema with its policies, validated once per process because
-// nearly every bundle contains both.
+// builtinSchema is the built-in schema with its policies. It is validated once per
+// process, because nearly every bundle contains both.
 var builtinSchema = sync.OnceValues(func() (*checked, error) {
 	b := policy.Builtin()
 	c, err := check(b.Schema)
@@ -35,7 +35,7 @@ var builtinSchema = sync.OnceValues(func() (*checked, error) {
 	return c, nil
 })
 
-// checkedBy checks a schema; the check of the built-in one is cached.
+// checkedBy checks a schema. The result for the built-in schema is cached.
 func checkedBy(src policy.Source) (*checked, error) {
 	if own := policy.Builtin().Schema; own.Name == src.Name && bytes.Equal(own.Text, src.Text) {
 		return builtinSchema()

@@ -13,10 +13,10 @@ import (
 
 // Case is one recorded decision.
 type Case struct {
-	// ID is the decision's id, or "line N".
+	// ID is the decision id, or "line N".
 	ID        string
 	Verdict   memproxy.Verdict
-	Rules     []string // rules of the reasons
+	Rules     []string // ids of the policies in the reasons
 	Codes     []memproxy.ReasonCode
 	Principal memproxy.Principal
 	Kind      memproxy.Kind
@@ -25,23 +25,23 @@ type Case struct {
 	Scope     memproxy.Scope
 	Fields    []string
 	Items     int
-	Claimed   memproxy.PerMille // -1: not recorded
-	Given     memproxy.PerMille // -1: not recorded
+	Claimed   memproxy.PerMille // -1 if not recorded
+	Given     memproxy.PerMille // -1 if not recorded
 	Findings  []string          // screening rules, sorted
-	// Facts are nil if the record lacks them.
+	// Facts is nil if the record has none.
 	Facts *Facts
 }
 
-// Facts are policy inputs that a record does not contain elsewhere. Older records have
+// Facts are inputs of the policies that a record has nowhere else. Older records have
 // none.
 type Facts struct {
 	memproxy.Facts
-	// Size is the number of characters written to each of the record's fields, if
-	// Writes are absent.
+	// Size is the number of characters written to each of the record's fields, for
+	// records without Writes.
 	Size int `json:"size"`
 }
 
-// record is a line of input: an audit record of a decision as printed by `memproxy
+// record is a line of input: the audit record of a decision, as printed by `memproxy
 // audit query --json`.
 type record struct {
 	Type      string             `json:"type"`
@@ -66,11 +66,11 @@ type record struct {
 	Facts    *Facts             `json:"facts"`
 }
 
-// maxLine bounds one record.
+// maxLine is the maximum length of a record in bytes.
 const maxLine = 4 << 20
 
-// Read reads decisions, one JSON object per line. Records of other types are skipped; a
-// line that is not JSON is an error with its number.
+// Read reads decisions, one JSON object per line. It skips records of other types. A line
+// that is not JSON is an error with its number.
 func Read(in io.Reader) ([]Case, error) {
 	var out []Case
 	sc := bufio.NewScanner(in)
@@ -104,7 +104,7 @@ func (r *record) caseOf(line int) Case {
 		Claimed: -1, Given: -1, Facts: r.Facts,
 	}
 	if r.Would != nil {
-		c.Verdict = *r.Would // shadow mode: the verdict of the rules
+		c.Verdict = *r.Would // shadow mode: take the verdict of the rules
 	}
 	if p := r.Confidence.Claimed; p != nil {
 		c.Claimed = *p

@@ -11,22 +11,22 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// A Ruler is one version of the policies.
+// Ruler is one version of the policies.
 type Ruler interface {
 	Rule(context.Context, memproxy.Question) (memproxy.Ruling, error)
-	// IDs are the ids of its policies.
+	// IDs returns the ids of its policies.
 	IDs() []string
 }
 
-// Options are the versions to compare.
+// Options are the versions to compare, and the settings to compare them with.
 type Options struct {
 	From, To Ruler
-	// Ceilings by tier, for the trust that policies see.
+	// Ceilings are the ceilings by tier, for the trust that policies see.
 	Ceilings memproxy.Ceilings
 	Profile  string
 }
 
-// Change groups decisions with the same difference.
+// Change is a group of decisions with the same difference.
 type Change struct {
 	From      memproxy.Verdict `json:"from"`
 	To        memproxy.Verdict `json:"to"`
@@ -35,20 +35,21 @@ type Change struct {
 	Backend   string           `json:"backend"`
 	Route     string           `json:"route"`
 	Fields    []string         `json:"fields"`
-	// Rules that refused and no longer do, or newly refuse.
+	// Rules are the ids of the policies that refused and no longer do, or that newly
+	// refuse.
 	Rules []string `json:"rules"`
 	Count int      `json:"count"`
 	// Example is the id of the first such decision.
 	Example string `json:"example"`
 }
 
-// Allows reports whether the change lets through what was refused.
+// Allows reports whether something that was refused is now allowed.
 func (c Change) Allows() bool { return c.From.Stops() && !c.To.Stops() }
 
-// Refuses reports whether the change refuses what was let through.
+// Refuses reports whether something that was allowed is now refused.
 func (c Change) Refuses() bool { return !c.From.Stops() && c.To.Stops() }
 
-// String is the change as a sentence.
+// String returns a sentence that describes the change.
 func (c Change) String() string {
 	what := fmt.Sprintf("%s: %s by %s at %s", c.Route, c.Kind, cmp.Or(c.Principal, "an anonymous caller"), c.Backend)
 	if len(c.Fields) > 0 {
@@ -59,13 +60,13 @@ func (c Change) String() string {
 
 // Report is the outcome of a replay.
 type Report struct {
-	Decisions int `json:"decisions"` // that were read
-	Policies  int `json:"policies"`  // ruled on by policies, and reproduced
+	Decisions int `json:"decisions"` // number of decisions that were read
+	Policies  int `json:"policies"`  // decided by policies, and reproduced
 	Others    int `json:"others"`    // decided by a reviewer, or refused by something other than policies
-	// Unexplained decisions are not reproduced by the older rules: other rules or
-	// settings were in force, or a fact was not recorded.
+	// Unexplained is the number of decisions that the older rules do not reproduce: other
+	// rules or settings were in force, or a fact was not recorded.
 	Unexplained int      `json:"unexplained"`
-	Changes     []Change `json:"changes"` // newly allowed first
+	Changes     []Change `json:"changes"` // changes that newly allow come first
 }
 
 type outcome struct {
@@ -81,7 +82,7 @@ func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
 		return Report{}, errors.New("replay: two versions are compared")
 	}
 	rep := Report{Decisions: len(cases)}
-	known := map[string]outcome{} // equal decisions are evaluated once
+	known := map[string]outcome{} // equal decisions are evaluated only once
 	changes := map[string]*Change{}
 	for i := range cases {
 		c := &cases[i]
@@ -128,7 +129,7 @@ func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
 	return rep, nil
 }
 
-// key identifies cases with equal outcomes.
+// key is equal for cases with equal outcomes.
 func (c *Case) key() string {
 	facts := ""
 	if c.Facts != nil {
@@ -159,7 +160,7 @@ func (opt Options) one(ctx context.Context, c *Case) (outcome, error) {
 	return outcome{from: from.Verdict, to: to.Verdict, changed: changed, rules: rulesOf(from, to)}, nil
 }
 
-// explainedBy reports whether a ruling matches the recorded verdict and its policy
+// explainedBy reports whether a ruling reproduces the recorded verdict and its policy
 // reasons.
 func (c *Case) explainedBy(r memproxy.Ruling, ours []string) bool {
 	if c.Verdict.Stops() != r.Verdict.Stops() || c.Verdict.Stops() && c.Verdict != r.Verdict {
@@ -184,8 +185,8 @@ func (c *Case) explainedBy(r memproxy.Ruling, ours []string) bool {
 	return slices.Equal(slices.Compact(recorded), slices.Compact(now))
 }
 
-// rulesOf are the rules that make the difference: those that refused, or, if none did,
-// those that newly refuse.
+// rulesOf returns the ids of the policies that make the difference: those that refused,
+// or, if none did, those that newly refuse.
 func rulesOf(from, to memproxy.Ruling) []string {
 	r := from
 	if !from.Verdict.Stops() {
@@ -212,16 +213,16 @@ func (opt Options) ask(ctx context.Context, c *Case) (from, to memproxy.Ruling) 
 	return rule(opt.From), rule(opt.To)
 }
 
-// Limits on the operation that is reconstructed for a case.
+// Limits of the operation that is reconstructed for a case.
 const (
 	maxItems  = 10000
-	maxSize   = 1 << 20 // of all that is written
+	maxSize   = 1 << 20 // total size of what is written
 	maxWrites = 64
 )
 
 func (c *Case) writes() bool { return c.Kind == memproxy.Learn || c.Kind == memproxy.Correct }
 
-// written is what a case writes, by field.
+// written returns what a case writes, by field.
 func (c *Case) written() []memproxy.Written {
 	f := c.Facts
 	if len(f.Writes) > 0 {
@@ -261,7 +262,7 @@ func (opt Options) question(c *Case) memproxy.Question {
 		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemURL})
 	}
 	for len(op.Items) < min(c.Items, maxItems) {
-		op.Items = append(op.Items, memproxy.Item{}) // fillers without content
+		op.Items = append(op.Items, memproxy.Item{}) // filler items without content
 	}
 	if f.Backdated {
 		op.Backdated = make([]memproxy.Stamped, 1)
