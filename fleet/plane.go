@@ -28,7 +28,7 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// Options are the settings of a control plane outside its configuration.
+// Options are the settings of a control plane that are not in its configuration.
 type Options struct {
 	Log    io.Writer // output of the log
 	Getenv func(string) string
@@ -46,7 +46,7 @@ func Run(ctx context.Context, cfg *config.ControlPlane, opt Options) error {
 	return p.group.Run(ctx)
 }
 
-// A Plane is a running control plane.
+// Plane is a running control plane.
 type Plane struct {
 	group  *group.Group
 	cfg    *config.ControlPlane
@@ -188,8 +188,8 @@ func (p *Plane) Start(ctx context.Context) (err error) {
 	return nil
 }
 
-// The stages of stopping. The time of the loops allows for writing progress to a slow
-// disk.
+// The stages of a stop. The timeout of the loops is long enough to write progress to a
+// slow disk.
 const (
 	stageListeners = iota
 	stageLoops
@@ -206,7 +206,7 @@ func (p *Plane) Close(ctx context.Context) error { return p.group.Close(ctx) }
 // Limits of a status request.
 const (
 	statusTimeout = 10 * time.Second
-	statusAnswer  = 64 << 20 // bytes; about ten thousand sidecars
+	statusAnswer  = 64 << 20 // in bytes; about ten thousand sidecars
 )
 
 // Status is the state of a fleet.
@@ -215,15 +215,15 @@ type Status struct {
 	Sidecars []xds.SidecarStatus `json:"sidecars"`
 }
 
-// Well reports whether every release can be offered and no sidecar rejects its assigned
-// one.
+// Well reports whether every release can be offered and no sidecar refuses its assigned
+// release.
 func (s *Status) Well() bool {
 	return s.Away == "" && len(s.Faults) == 0 && !slices.ContainsFunc(s.Sidecars, func(c xds.SidecarStatus) bool {
 		return c.Rejected != nil && c.Rejected.Release == c.Assigned && c.Running != c.Assigned
 	})
 }
 
-// Ask requests the status from the admin listener of a control plane.
+// Ask requests the status of a control plane from its admin listener.
 func Ask(ctx context.Context, base string) (s Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()

@@ -15,10 +15,10 @@ import (
 	"github.com/memproxy/memproxy/policy/replay"
 )
 
-// Diff is what two versions of the rules decide differently.
+// Diff is the difference between the decisions of two versions of the rules.
 type Diff struct {
-	Raised []string      `json:"raised"` // limits and ceilings
-	Replay replay.Report `json:"replay"` // recorded decisions
+	Raised []string      `json:"raised"` // limits and ceilings that are raised
+	Replay replay.Report `json:"replay"` // recorded decisions that change
 }
 
 // Allows reports whether anything is newly allowed.
@@ -26,8 +26,8 @@ func (d Diff) Allows() bool {
 	return len(d.Raised) > 0 || len(d.Replay.Changes) > 0 && d.Replay.Changes[0].Allows()
 }
 
-// Compare evaluates recorded decisions under two versions of the rules. Each is a
-// policy directory, a release signed with the fleet's public key, or "builtin".
+// Compare evaluates recorded decisions under two versions of the rules. Each version is a
+// policy directory, a release signed with the fleet's key (public), or "builtin".
 func Compare(ctx context.Context, from, to, public string, q config.Replay, getenv func(string) string) (d Diff, err error) {
 	var keys []ed25519.PublicKey
 	if public != "" {
@@ -104,8 +104,8 @@ func replayed(ctx context.Context, q config.Replay, getenv func(string) string, 
 	return replay.Run(ctx, opt, cases)
 }
 
-// warner describes what a release newly allows, when the control plane first sees it,
-// or that this cannot be determined.
+// warner returns a function for xds.Options.Warn: it describes what a release newly
+// allows, or that this cannot be determined.
 func warner(q config.Replay, getenv func(string) string, log *slog.Logger) (func(from, to *policy.Release) []string, error) {
 	if _, err := os.Stat(q.Decisions); err != nil {
 		return nil, fmt.Errorf("replay: %w", err)

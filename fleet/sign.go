@@ -23,12 +23,12 @@ import (
 const (
 	// KeyFile is the fleet's private key: PKCS #8, PEM, mode 0600.
 	KeyFile = "fleet.key"
-	// PublicKeyFile is its public half, in the form for configurations.
+	// PublicKeyFile is the public key, in the form for configurations.
 	PublicKeyFile = "fleet.pub"
 )
 
-// Sign makes the next release of a directory of rules and publishes it. floor: the
-// statement has an explicit floor.
+// Sign makes the next release of a policy directory and publishes it. floor means that s
+// has an explicit floor.
 func Sign(keyPath, dir, pack string, dirs [2]string, s policy.Statement, floor bool) (*policy.Release, error) {
 	key, err := ReadKey(keyPath)
 	if err != nil {
@@ -77,8 +77,8 @@ func Sign(keyPath, dir, pack string, dirs [2]string, s policy.Statement, floor b
 	return r, store.Publish(r)
 }
 
-// before is the newest release of the statement's channel that was not stopped, or the
-// statement's own number.
+// before returns the number of the newest release of the statement's channel that was not
+// stopped, or the statement's own number if there is none.
 func before(store *xds.Dir, s policy.Statement) (uint64, error) {
 	list, _, err := store.Releases()
 	if err != nil {
@@ -117,8 +117,8 @@ func Stop(dirs [2]string, number uint64, reason string) error {
 	return store.Put(xds.Mark{Release: number, Kind: xds.MarkStopped, At: time.Now().UTC(), Reason: reason})
 }
 
-// NewKey makes the signing key in a directory that has none. It returns the path and
-// the public half in the form for configurations.
+// NewKey makes the signing key in a directory that has none. It returns the path, and the
+// public key in the form for configurations.
 func NewKey(dir string) (path, public string, err error) {
 	pub, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -169,7 +169,7 @@ func ZipPack(dir string) ([]byte, error) {
 		if err != nil {
 			return err
 		}
-		// Times and modes are omitted: they differ between checkouts.
+		// Times and modes are omitted, because they differ between checkouts.
 		w, err := z.CreateHeader(&zip.FileHeader{Name: path, Method: zip.Deflate})
 		if err == nil {
 			_, err = w.Write(b)
