@@ -16,9 +16,10 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// Config is the file of `memproxy inject --config FILE`. The chart writes it.
+// Config is the configuration file of `memproxy inject --config FILE`, which the chart
+// writes.
 type Config struct {
-	// Listen is the webhook's address, host:port.
+	// Listen is the address of the webhooks, host:port.
 	Listen string `yaml:"listen"`
 	// Admin is the address of /healthz, /readyz and /metrics.
 	Admin string `yaml:"admin"`
@@ -26,10 +27,10 @@ type Config struct {
 		Cert string `yaml:"cert"`
 		Key  string `yaml:"key"`
 	} `yaml:"tls"`
-	// Pods selects the pods to inject: "all" that do not opt out, or only "annotated"
-	// ones.
+	// Pods selects the pods to inject: "all" except those that opt out, or only the
+	// "annotated" ones.
 	Pods string `yaml:"pods"`
-	// PodNames is Options.PodNames.
+	// PodNames is the same as Options.PodNames.
 	PodNames bool `yaml:"pod_names"`
 	// Template is what is injected.
 	Template Template `yaml:"template"`
@@ -77,23 +78,23 @@ func ParseConfig(text []byte) (*Config, error) {
 	return &c, nil
 }
 
-// Options are the injector's part of the configuration.
+// Options returns the injector's part of the configuration.
 func (c *Config) Options() Options {
 	return Options{Template: c.Template, All: c.Pods == "all", PodNames: c.PodNames}
 }
 
-// Template is what is injected into a pod, written by the chart. Pods that opt out of
-// the webhook include the same text.
+// Template is what is injected into a pod. The chart writes it. Pods that the webhook
+// does not inject can include the same text themselves.
 type Template struct {
-	// Sidecar is the container, a native sidecar: the first init container, with
+	// Sidecar is the container. It is a native sidecar: the first init container, with
 	// restartPolicy Always.
 	Sidecar map[string]any `yaml:"sidecar"`
-	// Ports are the ones that the sidecar listens at on the pod's loopback address. Other
-	// containers may use neither these nor those that Sidecar declares.
+	// Ports are the ports on which the sidecar listens on the pod's loopback address.
+	// Other containers may use neither these nor those that Sidecar declares.
 	Ports []int `yaml:"ports"`
 	// Volumes are added to the pod. Their names begin with VolumePrefix.
 	Volumes []map[string]any `yaml:"volumes"`
-	// Env is set in every other container and overrides existing variables.
+	// Env is set in every other container, and overrides existing variables.
 	Env []map[string]any `yaml:"env"`
 	// Mounts are added to every other container.
 	Mounts []map[string]any `yaml:"mounts"`
@@ -102,18 +103,18 @@ type Template struct {
 	Annotations map[string]string `yaml:"annotations"`
 }
 
-// VolumePrefix is the prefix of the names of the sidecar's volumes.
+// VolumePrefix begins the names of the sidecar's volumes.
 const VolumePrefix = "memproxy-"
 
 // Labels and annotations of pods.
 const (
-	// LabelInjected marks pods with the sidecar. Network policies of backends select
-	// it; the webhooks ensure that no other pod has it.
+	// LabelInjected marks pods that have the sidecar. Network policies of backends select
+	// it, and the webhooks ensure that no other pod has it.
 	LabelInjected = "memproxy.io/injected"
 	// AnnotationInject is "true" or "false": the pod opts in or out.
 	AnnotationInject = "memproxy.io/inject"
-	// AnnotationContainers limits the environment to the named containers,
-	// comma-separated. Absent: every container.
+	// AnnotationContainers limits the environment to the named containers, separated by
+	// commas. Without it every container gets the environment.
 	AnnotationContainers = "memproxy.io/containers"
 )
 
@@ -130,19 +131,20 @@ type template struct {
 	labels   map[string]string
 	notes    map[string]string
 	secrets  []string // Secrets reserved for the sidecar
-	claims   []string // how the names of claims end that are made for a pod's sidecar
+	claims   []string // suffixes of the names of claims that are made for a pod's sidecar
 }
 
 type part struct {
 	name   string
 	value  raw
-	object any // the same, decoded
+	object any // the same container, decoded
 }
 
 func (t Template) compile() (*template, error) {
 	out := &template{labels: map[string]string{LabelInjected: "true"}, notes: t.Annotations}
 	maps.Copy(out.labels, t.Labels)
-	// Convert through JSON so that numbers and lists compare equal to those of a pod.
+	// The values are converted through JSON, so that numbers and lists compare equal to
+	// those of a pod.
 	var err error
 	if out.sidecar, err = encode(t.Sidecar); err != nil {
 		return nil, err
@@ -198,7 +200,7 @@ func (t Template) compile() (*template, error) {
 			secrets, _ := vol.references()
 			out.secrets = append(out.secrets, secrets...)
 			if vol["ephemeral"] != nil {
-				out.claims = append(out.claims, "-"+v.name) // the claim is called POD-VOLUME
+				out.claims = append(out.claims, "-"+v.name) // such a claim is called POD-VOLUME
 			}
 		}
 	}

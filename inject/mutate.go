@@ -16,11 +16,11 @@ type Patch struct {
 	Value raw    `json:"value,omitzero"`
 }
 
-// answer is a webhook's response for a pod.
+// answer is a webhook's response about a pod.
 type answer struct {
-	// refuse is the reason to refuse the pod; "": allow.
+	// refuse is the reason to refuse the pod; "" allows it.
 	refuse   string
-	result   string // metric label: injected, skipped, refused, ok
+	result   string // result is the metric label: injected, skipped, refused, ok.
 	patch    []Patch
 	warnings []string
 }
@@ -53,7 +53,8 @@ func (i *Injector) mutate(p *pod) answer {
 	return answer{patch: b.ops, warnings: b.warnings, result: "injected"}
 }
 
-// wanted is the pod's opt-in or opt-out, else the installation's default.
+// wanted reports whether the pod is to be injected: by its opt-in or opt-out, else by the
+// installation's default.
 func (i *Injector) wanted(p *pod) (bool, error) {
 	switch wish, has := p.Metadata.Annotations[AnnotationInject]; {
 	case !has:
@@ -67,8 +68,8 @@ func (i *Injector) wanted(p *pod) (bool, error) {
 	}
 }
 
-// skip removes the label from a pod without sidecar: network policies of backends would
-// admit it.
+// skip removes the label from a pod that gets no sidecar. Network policies of backends
+// would otherwise admit the pod.
 func (i *Injector) skip(p *pod) answer {
 	a := answer{result: "skipped"}
 	if _, has := p.Metadata.Labels[LabelInjected]; has {
@@ -78,7 +79,8 @@ func (i *Injector) skip(p *pod) answer {
 	return a
 }
 
-// collision finds names, ports and paths of the sidecar that the pod already uses.
+// collision returns a name, port or path of the sidecar that the pod already uses, as a
+// sentence; "" if there is none.
 func (t *template) collision(p *pod) string {
 	for _, c := range p.containers() {
 		if c.Name == t.name {
@@ -111,7 +113,7 @@ type builder struct {
 func (b *builder) op(op, path string, v any) {
 	value, ok := v.(raw)
 	if !ok {
-		value, _ = encode(v) // strings, and lists of raw values: always encodable
+		value, _ = encode(v) // cannot fail: strings, and lists of raw values
 	}
 	b.ops = append(b.ops, Patch{Op: op, Path: path, Value: value})
 }
@@ -127,13 +129,13 @@ func (b *builder) object(path string, have, want map[string]string) {
 	}
 	for _, k := range slices.Sorted(maps.Keys(want)) {
 		if have[k] != want[k] {
-			b.op("add", path+"/"+pointer(k), want[k]) // add replaces an existing member
+			b.op("add", path+"/"+pointer(k), want[k]) // the operation add also replaces an existing member
 		}
 	}
 }
 
-// list adds parts to a list, or replaces parts of the same name; each returns their
-// indices.
+// list adds parts to a list, or replaces parts of the same name. each returns the indices
+// of the parts with the same name.
 func (b *builder) list(path string, length int, want []part, front bool, each func(part) []int) {
 	var fresh []raw
 	for _, w := range want {
@@ -149,7 +151,7 @@ func (b *builder) list(path string, length int, want []part, front bool, each fu
 	case len(fresh) == 0:
 	case length == 0:
 		b.op("add", path, fresh)
-	case front: // in reverse, to keep their order
+	case front: // in reverse order, so that they end up in order
 		for _, v := range slices.Backward(fresh) {
 			b.op("add", path+"/0", v)
 		}
@@ -169,8 +171,8 @@ func (b *builder) volumes(p *pod, t *template) {
 	})
 }
 
-// containers adds environment and mounts to every other container. It returns names in
-// the annotation that match no container.
+// containers adds the environment and the mounts to every other container. It returns the
+// names in the annotation that match no container.
 func (b *builder) containers(p *pod, t *template) (missing []string) {
 	only, limited := p.Metadata.Annotations[AnnotationContainers]
 	if limited {
@@ -180,7 +182,7 @@ func (b *builder) containers(p *pod, t *template) (missing []string) {
 	}
 	names := slices.Clone(missing)
 	for path, c := range p.containers() {
-		if c.Name == t.name || limited && !slices.Contains(names, c.Name) || strings.HasPrefix(path, ephemeralContainers) { // new pods have none of those
+		if c.Name == t.name || limited && !slices.Contains(names, c.Name) || strings.HasPrefix(path, ephemeralContainers) { // new pods have no ephemeral containers
 			continue
 		}
 		missing = slices.DeleteFunc(missing, func(s string) bool { return s == c.Name })
@@ -197,8 +199,8 @@ func (b *builder) containers(p *pod, t *template) (missing []string) {
 	return missing
 }
 
-// env prepends our variables, so that the container's own can refer to them. It
-// replaces variables of the same name, with a warning.
+// env prepends the template's variables, so that the container's own variables can refer
+// to them. It replaces variables of the same name, with a warning.
 func (b *builder) env(path string, c *container, t *template) {
 	b.list(path, len(c.Env), t.env, true, func(w part) (at []int) {
 		for n, v := range c.Env {
@@ -213,8 +215,8 @@ func (b *builder) env(path string, c *container, t *template) {
 	})
 }
 
-// sidecar inserts the container before the other init containers, so that it already
-// runs when they start.
+// sidecar inserts the container before all other init containers, so that it already runs
+// when they start.
 func (b *builder) sidecar(p *pod, t *template) {
 	const path = initContainers
 	if len(p.Spec.InitContainers) == 0 {
@@ -231,7 +233,7 @@ func (b *builder) sidecar(p *pod, t *template) {
 	b.op("add", path+"/0", t.sidecar)
 }
 
-// pointer escapes a key for a JSON Pointer.
+// pointer escapes a key for a JSON pointer.
 func pointer(key string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// pod is the part of a Pod that is read. Other members are neither read nor changed.
+// pod is the part of a Pod that the webhooks use. Other members are neither read nor
+// changed.
 type pod struct {
 	Metadata struct {
 		Labels      map[string]string `json:"labels"`
@@ -36,7 +37,7 @@ type pod struct {
 	} `json:"spec"`
 }
 
-// container is the part of a container, of any kind, that is read.
+// container is the part of a container, of any kind, that the webhooks use.
 type container struct {
 	Name          string     `json:"name"`
 	Env           []variable `json:"env"`
@@ -64,7 +65,7 @@ type envFrom struct {
 	Secret secretRef `json:"secretRef"`
 }
 
-// secretRef names a Secret; "": none.
+// secretRef is the name of a Secret; "" is none.
 type secretRef struct {
 	Name string `json:"name"`
 }
@@ -104,7 +105,7 @@ func (p *pod) containers() iter.Seq2[string, *container] {
 	}
 }
 
-// unsuitable says why a pod cannot have a sidecar, or "".
+// unsuitable returns why a pod cannot have a sidecar, or "".
 func (i *Injector) unsuitable(p *pod) string {
 	s := &p.Spec
 	switch {
@@ -121,8 +122,8 @@ func (i *Injector) unsuitable(p *pod) string {
 	return ""
 }
 
-// references are the names of the Secrets and claims that a volume refers to, at any
-// depth: each kind of volume has members of its own for them.
+// references returns the names of the Secrets and persistent volume claims to which a
+// volume refers, at any depth, because each kind of volume has its own members for them.
 func (v volume) references() (secrets, claims []string) {
 	var walk func(map[string]any)
 	walk = func(source map[string]any) {
@@ -149,7 +150,7 @@ func (v volume) references() (secrets, claims []string) {
 	return secrets, claims
 }
 
-// objects are the objects of a value that is one, or a list of them.
+// objects returns the objects in a value that is one object or a list of them.
 func objects(v any) (out []map[string]any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -162,7 +163,8 @@ func objects(v any) (out []map[string]any) {
 	return out
 }
 
-// secrets are the names of the Secrets in a container's environment; "": none.
+// secrets returns the names of the Secrets in a container's environment, including "" for
+// references without a name.
 func (c *container) secrets() (out []string) {
 	for _, v := range c.Env {
 		if v.ValueFrom != nil {
@@ -175,7 +177,8 @@ func (c *container) secrets() (out []string) {
 	return out
 }
 
-// volumes are the names of the volumes that a container mounts or takes variables from.
+// volumes returns the names of the volumes that a container mounts, or from which it
+// takes variables.
 func (c *container) volumes() (out []string) {
 	for _, m := range slices.Concat(c.VolumeMounts, c.VolumeDevices) {
 		out = append(out, m.Name)

@@ -37,7 +37,7 @@ type response struct {
 	Allowed   bool     `json:"allowed"`
 	Status    *status  `json:"status,omitzero"`
 	PatchType string   `json:"patchType,omitzero"`
-	Patch     []byte   `json:"patch,omitzero"` // base64 in JSON
+	Patch     []byte   `json:"patch,omitzero"` // encoded as base64 in JSON
 	Warnings  []string `json:"warnings,omitzero"`
 }
 
@@ -49,17 +49,17 @@ type status struct {
 
 const reviewVersion = "admission.k8s.io/v1"
 
-// errMalformed means that the body is not a review. The API server's failure policy
-// then decides.
+// errMalformed means that the body is not an AdmissionReview. The API server's failure
+// policy then decides.
 var errMalformed = errors.New("inject: not an AdmissionReview of " + reviewVersion)
 
-// maxWarning is the longest warning that the API server keeps.
+// maxWarning is the maximum length of a warning that the API server keeps.
 const maxWarning = 256
 
 // Webhook is one of the two admission webhooks.
 type Webhook string
 
-// The webhooks; each is served at the path of its name.
+// The webhooks. Each is served at the path of its name.
 const (
 	Mutate   Webhook = "mutate"
 	Validate Webhook = "validate"
@@ -120,14 +120,14 @@ func (i *Injector) answer(w Webhook, q *request) answer {
 type Options struct {
 	// Template is what is injected.
 	Template Template
-	// All injects every pod that does not opt out. Otherwise only pods that opt in are
+	// All injects every pod that does not opt out. Without it only pods that opt in are
 	// injected.
 	All bool
 	// PodNames accepts pods with their own name resolution (hostAliases, name servers).
 	// Authors of such pods control where the names of backends lead, which is safe only
-	// if every upstream is HTTPS.
+	// if every upstream uses HTTPS.
 	PodNames bool
-	// Metrics registers the webhook's metrics; nil: none.
+	// Metrics, if not nil, registers the metrics of the webhooks.
 	Metrics prometheus.Registerer
 }
 
@@ -142,7 +142,7 @@ type Injector struct {
 // (injected, skipped, ok, refused, malformed).
 const MetricReviews = "memproxy_inject_reviews_total"
 
-// New makes an Injector. It fails if the template cannot work.
+// New returns an Injector. It fails if the template is invalid.
 func New(o Options) (*Injector, error) {
 	t, err := o.Template.compile()
 	if err != nil {
@@ -159,7 +159,7 @@ func New(o Options) (*Injector, error) {
 	return i, nil
 }
 
-// sameVariable reports whether a container's variable already has our value.
+// sameVariable reports whether a container's variable already has the template's value.
 func sameVariable(have variable, want raw) bool {
 	var w variable
 	return json.Unmarshal(want, &w) == nil && w.ValueFrom == nil && have.ValueFrom == nil && w.Value == have.Value

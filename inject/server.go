@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// maxReview bounds a review: a pod is at most 1.5 MB in etcd, and an update
-	// contains the old one too.
+	// maxReview is the maximum size of a review in bytes. A pod has at most 1.5 MB in
+	// etcd, and an update contains the old pod as well.
 	maxReview = 8 << 20
-	// ReviewTime bounds reading a review. The API server waits at most 30 s.
+	// ReviewTime is the timeout of reading a review. The API server waits at most 30 s.
 	ReviewTime = 10 * time.Second
 )
 
@@ -42,13 +42,14 @@ func (i *Injector) Handler(log *slog.Logger) http.Handler {
 	return mux
 }
 
-// Certificate is a certificate in two files, which the kubelet replaces on renewal.
+// Certificate is a certificate in two files, which the kubelet replaces when it is
+// renewed.
 type Certificate struct {
 	files *tlsfile.Certificate
 	clock func() time.Time
 }
 
-// LoadCertificate reads the files once and fails if they do not match.
+// LoadCertificate reads the files, and fails if they do not match.
 func LoadCertificate(cert, key string, clock func() time.Time) (*Certificate, error) {
 	files, err := tlsfile.Open(cert, key)
 	if err != nil {
@@ -57,8 +58,8 @@ func LoadCertificate(cert, key string, clock func() time.Time) (*Certificate, er
 	return &Certificate{files, clock}, nil
 }
 
-// Ready returns an error if the certificate has expired: API servers would not accept
-// it.
+// Ready returns an error if the certificate has expired, because API servers would not
+// accept it.
 func (c *Certificate) Ready() error {
 	pair, err := c.files.Get()
 	if err != nil {
@@ -73,7 +74,8 @@ func (c *Certificate) Ready() error {
 	return nil
 }
 
-// TLS is the webhook's configuration: TLS 1.2 or later, with this certificate.
+// TLS returns the TLS configuration of the webhooks: TLS 1.2 or later, with this
+// certificate.
 func (c *Certificate) TLS() *tls.Config {
 	return &tls.Config{GetCertificate: c.files.Server, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 }

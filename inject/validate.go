@@ -11,8 +11,9 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// validate checks a pod as it will be stored, after all mutating webhooks: a pod with
-// the label has the sidecar, and no other container has its secrets.
+// validate checks a pod in the form in which it will be stored, after all mutating
+// webhooks: a pod with the label has the sidecar, and no other container has the
+// sidecar's secrets.
 func (i *Injector) validate(p *pod, object raw) answer {
 	t := i.template
 	injected := p.Metadata.Labels[LabelInjected] == "true"
@@ -51,8 +52,8 @@ func (i *Injector) validate(p *pod, object raw) answer {
 	return refused("label %s is there, and the sidecar is not", LabelInjected)
 }
 
-// exec answers for a command in a container of a pod that runs. In the sidecar it would
-// have the sidecar's Secrets.
+// exec answers for a command in a container of a running pod. In the sidecar's container
+// the command would have access to the sidecar's Secrets.
 func (i *Injector) exec(options raw) answer {
 	var o struct {
 		Container string `json:"container"`
@@ -66,14 +67,15 @@ func (i *Injector) exec(options raw) answer {
 	return answer{result: "ok"}
 }
 
-// placement are members of a pod's spec that say where and for how long it runs.
+// placement lists the members of a pod's spec that determine where and for how long it
+// runs.
 var placement = []string{
 	"activeDeadlineSeconds", "affinity", "nodeName", "nodeSelector", "schedulingGates", "terminationGracePeriodSeconds", "tolerations",
 }
 
-// unchanged reports whether an update leaves the label and everything that runs as they
-// were. The pod was reviewed when it was created, perhaps against an earlier template:
-// after an upgrade, controllers must still be able to take finalizers off its Jobs' pods.
+// unchanged reports whether an update changes neither the label nor anything that runs.
+// The pod was reviewed when it was created, perhaps against an earlier template: after an
+// upgrade, controllers must still be able to remove finalizers from the pods of Jobs.
 func unchanged(before, after raw) bool {
 	var pods [2]struct {
 		Metadata struct {
@@ -92,12 +94,12 @@ func unchanged(before, after raw) bool {
 	return pods[0].Metadata.Labels[LabelInjected] == pods[1].Metadata.Labels[LabelInjected] && reflect.DeepEqual(pods[0].Spec, pods[1].Spec)
 }
 
-// loose are members that may differ from the template, at any depth: the API server
+// loose lists members that may differ from the template, at any depth: the API server
 // normalizes quantities, and autoscalers set them.
 var loose = []string{"resources", "sizeLimit"}
 
-// isSidecar reports whether a stored container is the template's, and the first member
-// that differs. Admission adds mounts.
+// isSidecar reports whether a stored container is the template's. If not, member is the
+// first member that differs. Admission may add mounts.
 func (t *template) isSidecar(have map[string]any) (member string, ok bool) {
 	members := slices.AppendSeq(slices.Collect(maps.Keys(t.object)), maps.Keys(have))
 	slices.Sort(members)
@@ -118,10 +120,10 @@ func (t *template) isSidecar(have map[string]any) (member string, ok bool) {
 	return "", true
 }
 
-// additions are the members that an object may have in addition to the template's: what
+// additions lists the members that an object may have in addition to the template's: what
 // the API server fills in, and what admission restricts (OpenShift's security context
-// constraints), each with its only value; nil: any. Every other member could change what
-// runs, such as subPath, terminationMessagePath elsewhere, or privileged.
+// constraints), each with its only allowed value; nil allows any. Every other member
+// could change what runs, such as subPath, another terminationMessagePath, or privileged.
 var additions = map[string]any{
 	"imagePullPolicy": nil, "resizePolicy": nil, "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
 	"protocol": "TCP", "scheme": "HTTP", "service": "",
@@ -131,11 +133,11 @@ var additions = map[string]any{
 	"level": nil, "runAsNonRoot": true, "runAsUser": nil, "type": "RuntimeDefault",
 }
 
-// nested are members of additions that have only such members themselves.
-// Of SELinux' options only the level is one: a type such as spc_t confines nothing.
+// nested lists members of additions that may only contain such members themselves. Of the
+// SELinux options only the level is allowed: a type such as spc_t confines nothing.
 var nested = []string{"capabilities", "metadata", "seLinuxOptions", "seccompProfile", "securityContext"}
 
-// mayAdd reports whether an object may have a member that the template's lacks.
+// mayAdd reports whether an object may have a member that the template's object lacks.
 func mayAdd(k string, have any) bool {
 	value, known := additions[k]
 	switch {
@@ -147,12 +149,12 @@ func mayAdd(k string, have any) bool {
 	return known && (value == nil || have == value)
 }
 
-// tokens is where admission mounts tokens of service accounts and clouds. A mount
-// elsewhere could replace the sidecar's trust roots, configuration or program.
+// tokens is the directory where admission mounts tokens of service accounts and clouds. A
+// mount elsewhere could replace the sidecar's trust roots, configuration or program.
 const tokens = "/var/run/secrets/"
 
-// mayMount reports whether all mounts are the template's, or tokens outside the
-// template's paths.
+// mayMount reports whether every mount is one of the template's, or a token outside of
+// the template's paths.
 func (t *template) mayMount(have any) bool {
 	list, _ := have.([]any)
 	want, _ := t.object["volumeMounts"].([]any)
@@ -172,8 +174,8 @@ func (t *template) mayMount(have any) bool {
 	})
 }
 
-// covers reports whether have is want: objects may also have what mayAdd allows, lists
-// must have the same length.
+// covers reports whether have equals want, except that objects may also have what mayAdd
+// allows. Lists must have the same length.
 func covers(have, want any) bool {
 	switch w := want.(type) {
 	case map[string]any:
@@ -200,7 +202,7 @@ func covers(have, want any) bool {
 	}
 }
 
-// containsAll reports whether each element of want is covered by one of have.
+// containsAll reports whether each element of want is covered by an element of have.
 func containsAll(have, want any) bool {
 	h, _ := have.([]any)
 	w, _ := want.([]any)
@@ -209,9 +211,10 @@ func containsAll(have, want any) bool {
 	})
 }
 
-// leak finds a container, other than the sidecar, that would get the sidecar's secrets
-// or could read them from it. If injected, the pod has or gets the sidecar, whose
-// container is compared as a whole; otherwise its name is not exempt.
+// leak finds a container, other than the sidecar, that would get the sidecar's secrets or
+// could read them from the sidecar. If injected is set, the pod has or gets the sidecar,
+// whose container is compared as a whole; otherwise a container of that name is checked
+// like any other.
 func (t *template) leak(p *pod, injected bool) string {
 	for _, v := range p.Spec.Volumes {
 		if t.private(v.name()) {
@@ -250,7 +253,8 @@ func (t *template) leak(p *pod, injected bool) string {
 	return ""
 }
 
-// private reports whether a volume is the sidecar's and not shared.
+// private reports whether a volume belongs to the sidecar and is not shared with other
+// containers.
 func (t *template) private(name string) bool {
 	ours := slices.ContainsFunc(t.volumes, func(w part) bool { return w.name == name })
 	return ours && !slices.ContainsFunc(t.mounts, func(w part) bool { return w.name == name })
