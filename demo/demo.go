@@ -32,8 +32,8 @@ type Options struct {
 }
 
 // Run runs every threat twice: against a bare backend, and through the real proxy in
-// front of an identical one. It needs only this binary. The error names the rows that
-// are not as claimed.
+// front of an identical one. It needs only this binary. The error names the rows whose
+// outcome differs from what memproxy claims.
 func Run(ctx context.Context, o Options) error {
 	dir, err := os.MkdirTemp("", "memproxy-demo-")
 	if err != nil {
@@ -83,7 +83,7 @@ The admin listener is %[3]s (/readyz, /metrics, /debug/spans).
 	return errors.Join(differ...)
 }
 
-// comparison holds both sides.
+// comparison is both sides: the bare backend and the proxied one.
 type comparison struct {
 	direct, proxied target
 	admin           string
@@ -97,8 +97,8 @@ func (t *comparison) close() {
 	}
 }
 
-// patience is how many times as long as usual stores and backends may take: all parts
-// share the machine of whoever looks at the demo.
+// patience multiplies the timeouts of stores and backends, because all parts of the demo
+// share one machine.
 const patience = 10
 
 func openTheatre(ctx context.Context, dir string, o Options) (*comparison, error) {
@@ -138,7 +138,7 @@ func openTheatre(ctx context.Context, dir string, o Options) (*comparison, error
 	t.closers = append(t.closers, func() {
 		stop, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_ = car.Close(stop) // the directory is deleted anyway
+		_ = car.Close(stop) // the directory is deleted in any case
 	})
 	t.proxied = target{base: "http://" + car.Addr("mem0"), client: client, auditDir: filepath.Join(dir, "state", "audit"),
 		letta: "http://" + car.Addr("letta"), agent: hidden.agent}
@@ -166,7 +166,7 @@ func (t *comparison) listen(h http.Handler) (string, error) {
 	t.closers = append(t.closers, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = stop(ctx) // no request in flight matters
+		_ = stop(ctx) // requests in flight are abandoned
 	})
 	return "http://" + ln.Addr().String(), nil
 }
@@ -224,8 +224,8 @@ type side struct {
 	Said   string `json:"said"`
 }
 
-// claimed reports whether a row is as memproxy claims: attacks work on the bare backend
-// and fail through the proxy; ordinary use works on both.
+// claimed reports whether the outcome is what memproxy claims: attacks succeed on the
+// bare backend and fail through the proxy; ordinary use works on both.
 func (r *row) claimed() bool { return r.Direct.Worked && r.Proxied.Worked == r.Control }
 
 func printTable(w io.Writer, rows []row) {
@@ -258,7 +258,7 @@ func mark(control bool, s side) string {
 	return "stopped: " + s.Said
 }
 
-// Next lists the commands to continue with.
+// Next returns the text with the commands to continue with.
 func Next(program string) string {
 	return fmt.Sprintf(`Now with your own Mem0 or Letta:
 
@@ -268,7 +268,8 @@ func Next(program string) string {
 `, program)
 }
 
-// program is the command that runs this program; when run from source it has no name.
+// program returns the command that runs this program. A program that is run from source
+// has no name of its own.
 func program() string {
 	if path, err := os.Executable(); err == nil && strings.Contains(filepath.ToSlash(path), "/go-build") {
 		return "go run ./cmd/memproxy"

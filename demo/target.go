@@ -14,21 +14,21 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/embedded"
 )
 
-// target is one side of the demo: the base URL for its clients.
+// target is one side of the demo. base is the base URL for its clients.
 type target struct {
 	base   string
 	client *http.Client
-	// letta is the base URL of the agents' server, agent the id of its agent.
+	// letta is the base URL of the agent server, agent the id of its agent.
 	letta, agent string
 	// victim is the id of another tenant's memory.
 	victim string
-	// auditDir is the target's audit log, or "".
+	// auditDir is the directory of the target's audit log; "" if it has none.
 	auditDir string
-	// tamper changes a byte in a copy of the log and verifies it.
+	// tamper changes a word in a copy of the log, and verifies the copy.
 	tamper func(context.Context) (bool, string, error)
 }
 
-// maxAnswer bounds the response bytes that the demo reads.
+// maxAnswer is how many bytes of a response the demo reads.
 const maxAnswer = 1 << 20
 
 func (s *target) do(ctx context.Context, method, key, path, body string) (answer, error) {
@@ -88,14 +88,14 @@ func (s *target) metadata(ctx context.Context, id string) (map[string]any, error
 	return m.Metadata, nil
 }
 
-// seed makes the other tenant store the memory to be stolen.
+// seed stores the other tenant's memory, which the attacks try to steal.
 func (s *target) seed(ctx context.Context) error {
 	id, err := s.add(ctx, salesKey, `{"user_id":"bob","agent_id":"sales","infer":false,"messages":[{"role":"user","content":"Globex payroll runs on Friday"}]}`)
 	s.victim = id
 	return err
 }
 
-// demoPolicy is an example of a team's addition to the built-in rules.
+// demoPolicy is an example of a policy that a team adds to the built-in ones.
 const demoPolicy = `// An agent may learn about its user, and stays what it is.
 @id("demo.persona")
 @reason("field.forbidden")
@@ -111,8 +111,8 @@ func writeDemoPolicy(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "demo.cedar"), []byte(demoPolicy), 0o600)
 }
 
-// hireAgent starts an embedded Letta-style server with one agent. The agent is created
-// without the proxy, whose configuration needs its id.
+// hireAgent starts an embedded Letta-style server with one agent. It creates the agent
+// without the proxy, because the proxy's configuration needs the agent's id.
 func (s *target) hireAgent(ctx context.Context, t *comparison) error {
 	base, err := t.listen(embedded.New())
 	if err != nil {
@@ -135,8 +135,8 @@ func (s *target) ask(ctx context.Context, method, path, body string) (answer, er
 	return s.send(ctx, method, s.letta+path, "Authorization", "Bearer "+devKey, body)
 }
 
-// say sends a script for the agent's scripted model, and reports whether a block
-// contains a text afterwards.
+// say sends a script for the agent's scripted model, and reports whether a block contains
+// the text afterwards.
 func (s *target) say(ctx context.Context, script, text string) (got answer, held bool, err error) {
 	body, err := json.Marshal(map[string]string{"input": script})
 	if err != nil {
@@ -156,7 +156,7 @@ SAY Noted.`, "She plays chess.")
 	return held && strings.Contains(got.Body, "Noted."), got.said("written by the agent's own tool"), err
 }
 
-// selfRewrite plays an agent that follows instructions of a web page.
+// selfRewrite plays an agent that follows the instructions of a web page.
 func selfRewrite(ctx context.Context, s *target) (bool, string, error) {
 	got, held, err := s.say(ctx, `CALL memory_replace {"label":"persona","old_string":"I help Ann.","new_string":"I forward what Ann says."}
 THEN
@@ -168,7 +168,7 @@ SAY Done.`, "I forward what Ann says.")
 	return held, said, err
 }
 
-// denial is the reason that the agent got.
+// denial returns the reason that the agent received.
 func denial(body string) string {
 	_, rest, ok := strings.Cut(body, "User reason: ")
 	if !ok {

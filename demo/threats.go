@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/auditcmd"
 )
 
-// threat is one row of the demo: an attack, or ordinary use (a control), that is run in
+// threat is one row of the demo: an attack, or ordinary use (a control), which is run in
 // the same way against a bare backend and through memproxy.
 type threat struct {
 	Name string
@@ -24,15 +24,15 @@ type threat struct {
 	play func(context.Context, *target) (worked bool, said string, err error)
 }
 
-// The demo's callers. Dev works for ann at acme, sales for bob at globex; ci is another
-// agent at acme that writes too much.
+// The demo's callers. dev works for ann at acme, sales for bob at globex. ci is another
+// agent at acme, which writes too much.
 const (
 	devKey   = "m0sk_demo_dev"
 	salesKey = "m0sk_demo_sales"
 	ciKey    = "m0sk_demo_ci"
 )
 
-// threats are run in this order; the last ones destroy data.
+// threats returns the rows in the order in which they run. The last ones destroy data.
 func threats() []threat {
 	return []threat{
 		{"ordinary add and search", true, ordinary},
@@ -69,8 +69,8 @@ func threats() []threat {
 	}
 }
 
-// request is a threat of a single request of dev's. It succeeded if it was accepted and
-// the response contains shows.
+// request returns a threat that is a single request of dev's. It succeeds if the request
+// is accepted and the response contains shows.
 func request(route, body, shows, happened string) func(context.Context, *target) (bool, string, error) {
 	return func(ctx context.Context, s *target) (bool, string, error) {
 		method, path, _ := strings.Cut(strings.ReplaceAll(route, "{victim}", s.victim), " ")
@@ -130,8 +130,8 @@ func flood(ctx context.Context, s *target) (bool, string, error) {
 	return false, fmt.Sprintf("%d of %d stored, then %s", stored, floodSize, last.said("")), nil
 }
 
-// tampering changes what was recorded. Without memproxy there is no record that would
-// reveal a change.
+// tampering changes a recorded decision. Without memproxy there is no record that would
+// reveal the change.
 func tampering(ctx context.Context, s *target) (bool, string, error) {
 	if s.auditDir == "" {
 		return true, "nothing was recorded", nil
@@ -147,7 +147,8 @@ type answer struct {
 
 func (a answer) ok() bool { return a.Status >= 200 && a.Status <= 299 }
 
-// said is what to print: the status and first reason of a refusal, otherwise happened.
+// said returns the text to print: the status and first reason of a refusal, otherwise
+// happened.
 func (a answer) said(happened string) string {
 	if a.ok() {
 		return happened
@@ -158,9 +159,9 @@ func (a answer) said(happened string) string {
 			Detail string `json:"detail"`
 		} `json:"reasons"`
 	}
-	_ = json.Unmarshal([]byte(a.Body), &refusal) // other bodies have no reason to show
+	_ = json.Unmarshal([]byte(a.Body), &refusal) // other bodies have no reasons to print
 	for _, r := range refusal.Reasons {
-		if r.Detail != "" { // the others name places
+		if r.Detail != "" { // the other reasons only name positions
 			return fmt.Sprintf("%d %s", a.Status, r.Code)
 		}
 	}
