@@ -1,9 +1,9 @@
-// Package group owns the goroutines and servers of a process and stops them in order,
-// so that nothing outlives what it depends on.
+// Package group owns the goroutines and servers of a process and stops them in order, so
+// that no part outlives what it depends on.
 //
-// A Group stops in stages. Within a stage the last part added is stopped first, or all
-// are stopped at once (Drain). A stage begins when the previous ones have ended or
-// exceeded their time.
+// A Group stops in stages. Within a stage the part that was added last is stopped first,
+// or all parts are stopped concurrently (Drain). A stage begins when the previous ones
+// have ended or exceeded their time.
 package group
 
 import (
@@ -21,17 +21,17 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// A Stage is a step of stopping. Each has its own time, so that a part that hangs takes
-// no time from later stages.
+// Stage is a step of a stop. Each has its own timeout, so that a part that hangs takes no
+// time from later stages.
 type Stage struct {
 	Name string
-	Time time.Duration // maximum; then the next stage begins
-	// Drain stops the parts concurrently, within the drain's context instead of Time:
-	// for servers that finish requests.
+	Time time.Duration // timeout, after which the next stage begins
+	// Drain stops the parts concurrently, with the timeout of the drain's context in
+	// place of Time. It is for servers that finish their requests.
 	Drain bool
 }
 
-// A Ticker ticks every d until it is stopped.
+// Ticker ticks every d until it is stopped.
 type Ticker func(d time.Duration) (tick <-chan time.Time, stop func())
 
 // systemTicker is a time.Ticker.
@@ -40,33 +40,33 @@ func systemTicker(d time.Duration) (<-chan time.Time, func()) {
 	return t.C, t.Stop
 }
 
-// DrainTime is how long requests in flight may finish, and CutTime how long those that
-// are cut off then have to record that.
+// DrainTime is how long requests in flight may take to finish. CutTime is how long those
+// that are then cut off may take to record that.
 const (
 	DrainTime = 12 * time.Second
 	CutTime   = 3 * time.Second
 )
 
-// Options set up a Group.
+// Options configure a Group.
 type Options struct {
 	Stages []Stage // in the order of stopping
-	// Loops is the index of the stage that ends the goroutines of Go.
+	// Loops is the index of the stage in which the goroutines started by Go are stopped.
 	Loops int
-	// Drain bounds the drain of Run; 0: DrainTime.
+	// Drain is the timeout of the drain in Run; 0 is DrainTime.
 	Drain  time.Duration
-	Ticker Ticker // nil: the system's
+	Ticker Ticker // nil is the system's ticker
 	Log    *slog.Logger
-	// Patience multiplies the times of the stages and the drain's; 0: 1.
+	// Patience multiplies the timeouts of the stages and of the drain; 0 counts as 1.
 	Patience time.Duration
 }
 
-// A Group is the parts of a process. It is safe for concurrent use. Go does nothing
-// once the loops were stopped.
+// Group is the parts of a process. It is safe for concurrent use. Go has no effect once
+// the loops were stopped.
 type Group struct {
 	opt    Options
 	ctx    context.Context
 	cancel context.CancelFunc
-	failed chan error // the first failure of a server
+	failed chan error // receives the first failure of a server
 
 	mu      sync.Mutex
 	stops   [][]func(context.Context) error // by stage
@@ -88,10 +88,11 @@ func New(ctx context.Context, opt Options) *Group {
 	return g
 }
 
-// Context ends when the loops are stopped.
+// Context returns a context that ends when the loops are stopped.
 func (g *Group) Context() context.Context { return g.ctx }
 
-// Go runs f until the loops are stopped; f returns soon after its context ends.
+// Go runs f in a goroutine until the loops are stopped. f must return soon after its
+// context ends.
 func (g *Group) Go(name string, f func(context.Context)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -121,7 +122,7 @@ func (g *Group) Own(stage int, stop func(context.Context) error) {
 	g.stops[stage] = append(g.stops[stage], stop)
 }
 
-// Serve adds a running server to a stage. Run ends when failed receives.
+// Serve adds a running server to a stage. Run ends when failed receives an error.
 func (g *Group) Serve(stage int, name string, stop func(context.Context) error, failed <-chan error) {
 	g.Own(stage, stop)
 	g.Go("listener "+name, func(ctx context.Context) {
@@ -129,7 +130,7 @@ func (g *Group) Serve(stage int, name string, stop func(context.Context) error, 
 		case err := <-failed:
 			select {
 			case g.failed <- fmt.Errorf("%s: %w", name, err):
-			default: // the first failure suffices
+			default: // only the first failure is needed
 			}
 		case <-ctx.Done():
 		}
@@ -149,8 +150,8 @@ func (g *Group) Run(ctx context.Context) (err error) {
 	return errors.Join(err, g.Close(drain))
 }
 
-// Close stops all stages in order. ctx bounds the drain only. Afterwards nothing of the
-// group runs, or the error names what does.
+// Close stops all stages in order. ctx limits the drain only. Afterwards nothing of the
+// group runs, or the error names what still does.
 func (g *Group) Close(ctx context.Context) error {
 	var errs []error
 	for at, stage := range g.opt.Stages {
@@ -192,7 +193,7 @@ func (g *Group) returned(name string) {
 	}
 }
 
-// stopLoops cancels the loops and waits for them. The error names those that have not
+// stopLoops cancels the loops and waits for them. The error names the loops that have not
 // returned when ctx ends.
 func (g *Group) stopLoops(ctx context.Context) error {
 	g.cancel()
