@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// DefaultTimeout bounds one request's work in the store.
+	// DefaultTimeout limits the time that one request may take in the store.
 	DefaultTimeout = 10 * time.Second
-	// maxBody is the largest body of a request, in bytes.
+	// maxBody is the maximum size of a request's body in bytes.
 	maxBody = 64 << 10
 )
 
@@ -39,14 +39,16 @@ type Options struct {
 	Runner    *Runner
 	Integrity Integrity
 	Jobs      Jobs
-	// Backends are the accepted names of backends in a list's filter. Nil: any.
+	// Backends are the names of backends that a list's filter accepts. If it is nil,
+	// every name is accepted.
 	Backends []string
-	// Need is the number of distinct reviewers for a hold or a promotion; less than one
-	// means one.
+	// Need is the number of distinct reviewers that must agree on a hold or a promotion;
+	// values below 1 count as 1.
 	Need  int
 	Clock func() time.Time
 	NewID func() string
-	// Timeout bounds a request's work in the store. Zero: DefaultTimeout.
+	// Timeout limits the time that a request may take in the store. Zero is
+	// DefaultTimeout.
 	Timeout time.Duration
 	Log     *slog.Logger
 }
@@ -55,18 +57,18 @@ type Options struct {
 type API struct {
 	opt     Options
 	mux     *http.ServeMux
-	confirm []byte // key of the confirmations for original content
+	confirm []byte // key of the HMAC of confirmations for original content
 }
 
-// routes serves the API to the reviewers that who accepts.
+// routes returns a handler that serves the API to the reviewers that who identifies.
 func (a *API) routes(who func(*http.Request) (Reviewer, bool)) *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, rt := range routes() {
 		mux.Handle(rt.method+" "+rt.path, a.serve(rt, who))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		// The mux itself would answer a wrong method of a known path in plain text, and
-		// an unknown path differently to strangers.
+		// The mux itself would answer a wrong method on a known path in plain text, and
+		// would let unauthenticated clients distinguish known paths from unknown ones.
 		if _, known := who(r); !known {
 			a.refuse(w, r, problemUnauthorized())
 		} else if methods := methodsOf(mux, r); methods != "" {
@@ -79,8 +81,8 @@ func (a *API) routes(who func(*http.Request) (Reviewer, bool)) *http.ServeMux {
 	return mux
 }
 
-// methodsOf lists the methods with which routes serve a request's path, "" for a path
-// that no route has.
+// methodsOf lists the methods that routes have for a request's path; "" for a path
+// without a route.
 func methodsOf(mux *http.ServeMux, r *http.Request) string {
 	var methods []string
 	for _, method := range [...]string{http.MethodGet, http.MethodHead, http.MethodPost} {
@@ -93,7 +95,7 @@ func methodsOf(mux *http.ServeMux, r *http.Request) string {
 	return strings.Join(methods, ", ")
 }
 
-// New returns the API, to be served by the admin listener under /v1/.
+// New returns the API. The admin listener serves it under /v1/.
 func New(opt Options) (*API, error) {
 	if opt.Holds == nil || opt.Memories == nil || opt.Sessions == nil || opt.Recorder == nil || opt.Runner == nil || opt.Integrity == nil || opt.Jobs == nil ||
 		opt.Clock == nil || opt.NewID == nil || opt.Log == nil {
@@ -114,24 +116,24 @@ func New(opt Options) (*API, error) {
 // ServeHTTP makes the API an http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
 
-// call is one request of a known reviewer.
+// call is one request of an authenticated reviewer.
 type call struct {
 	api *API
 	req *http.Request
 	who Reviewer
-	// gone ends when the client disconnects; the request's own context also ends
-	// with the time for the store.
+	// gone ends when the client disconnects. The request's own context also ends after
+	// the timeout for the store.
 	gone context.Context
 	// act is the action's name in the audit log, reason the reviewer's reason, and
 	// attempt the record of the attempt, once it is written.
 	act, reason string
 	attempt     *memproxy.Event
-	progress    memproxy.Progress // of a long request, to the client; or nil
+	progress    memproxy.Progress // receives the progress of a long request, for the client; or nil
 }
 
-// ProgressHeader requests interim answers with status 102 during a long request. They
-// have the same header: the amount done and, if the total is known, a slash and the
-// total.
+// ProgressHeader requests interim answers with status 102 during a long request. Each
+// interim answer has the same header, with the amount done and, if the total is known, a
+// slash and the total.
 const ProgressHeader = "X-Memproxy-Progress"
 
 // interim reports progress to a client that requests it, if the reviewer may see all
@@ -180,8 +182,8 @@ func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.H
 	})
 }
 
-// readable refuses an ambiguous query: a filter that is repeated, malformed or
-// misspelled must not be ignored.
+// readable refuses an ambiguous query: a filter that is repeated, malformed or misspelled
+// must not be ignored.
 func (rt route) readable(query string) error {
 	values, err := url.ParseQuery(query)
 	odd := err != nil
@@ -220,11 +222,11 @@ func write(w http.ResponseWriter, status int, v any) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_ = json.MarshalWrite(w, v, cli.EmptyLists) // the reader may have disconnected
+	_ = json.MarshalWrite(w, v, cli.EmptyLists) // the client may have disconnected
 	_, _ = io.WriteString(w, "\n")
 }
 
-// allowed reports whether the reviewer's tenants include one.
+// allowed reports whether a tenant is one of the reviewer's.
 func (c *call) allowed(tenant string) bool { return c.who.Tenants.Allows(tenant) }
 
 // has reports whether the reviewer has a role.
@@ -236,10 +238,10 @@ func (c *call) review(reason string) memproxy.Review {
 	return memproxy.Review{Reviewer: c.who.ID, Note: reason, Need: c.api.opt.Need}
 }
 
-// errAudit reports that the audit log could not be written.
+// errAudit means that the audit log could not be written.
 var errAudit = errors.New("the audit log cannot be written")
 
-// problem is a refusal of the API. As an error it quotes no user data.
+// problem is a refusal of the API. Its error text quotes no user data.
 type problem struct {
 	status int
 	code   string
@@ -248,11 +250,11 @@ type problem struct {
 
 func (p problem) Error() string { return p.code + ": " + p.detail }
 
-// Problem is the body of every answer that is not a success.
+// Problem is the body of every unsuccessful answer.
 type Problem struct {
 	Error  string `json:"error"`
 	Detail string `json:"detail"`
-	// Confirm is the confirmation to repeat the request with.
+	// Confirm is the confirmation with which the request must be repeated.
 	Confirm string `json:"confirm,omitempty"`
 }
 
@@ -273,7 +275,7 @@ var unknown = map[string]string{
 	"seal": "there is no such backend, or no such tenant among yours", "chains": "there is no such chain among your tenants'",
 }
 
-// refusals maps a store's refusals to those of the API.
+// refusals maps a store's refusals to the API's.
 var refusals = [...]struct {
 	no error
 	problem
@@ -285,8 +287,8 @@ var refusals = [...]struct {
 	{memproxy.ErrRefused, badRequest("an invalid argument")},
 }
 
-// problemOf returns the refusal for an error: a store's refusal by its kind, any other
-// error as 503.
+// problemOf returns the refusal for an error: a store's refusal by its kind, and 503 for
+// any other error.
 func problemOf(err error) problem {
 	if p, ok := errors.AsType[problem](err); ok {
 		return p
@@ -304,8 +306,8 @@ func problemOf(err error) problem {
 	return unavailable
 }
 
-// stateIn is the state that a store says it found, or "". Stores quote ids of their own
-// and counts, and nothing that a caller wrote.
+// stateIn returns the state that a store's error names, or "". Stores quote their own ids
+// and counts only, and nothing that a caller wrote.
 func stateIn(err error) string {
 	_, found, _ := strings.Cut(err.Error(), memproxy.ErrState.Error()+": ")
 	found, _, _ = strings.Cut(found, "\n")

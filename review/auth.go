@@ -19,12 +19,12 @@ type Role string
 
 // The roles. None includes another.
 const (
-	RoleView    Role = "view"    // list and read, sanitised
+	RoleView    Role = "view"    // list and read sanitised content
 	RoleReview  Role = "review"  // decide: approve, reject, unlock, promote, pin, roll back
 	RoleContent Role = "content" // read original content
 )
 
-// Reviewer is a caller who may use the API.
+// Reviewer is a caller that may use the API.
 type Reviewer struct {
 	// ID is recorded with every action of the reviewer.
 	ID string
@@ -36,7 +36,7 @@ type Reviewer struct {
 	Tenants memproxy.Limit
 }
 
-// own refuses an action on the reviewer's own writing.
+// own refuses an action of the reviewer on its own writes.
 func (r *Reviewer) own(author string) error {
 	if author == r.ID {
 		return memproxy.ErrOwnReview
@@ -53,7 +53,7 @@ func (r *Reviewer) method() string {
 }
 
 // Deciding returns how many reviewers may decide on a held write: those of its tenant
-// except its author, each counted once.
+// without its author, each counted once.
 func Deciding(reviewers []Reviewer, h *memproxy.HeldWrite) int {
 	ids := map[string]bool{}
 	for _, r := range reviewers {
@@ -64,7 +64,7 @@ func Deciding(reviewers []Reviewer, h *memproxy.HeldWrite) int {
 	return len(ids)
 }
 
-// minToken is the minimum length of a token: 16 bytes in base64.
+// minToken is the minimum length of a token in characters: 16 bytes in base64.
 const minToken = 22
 
 type guard struct {
@@ -96,8 +96,8 @@ func newGuard(reviewers []Reviewer) (*guard, error) {
 	return g, nil
 }
 
-// who returns the reviewer of a request. All hashes are compared, so that the time
-// reveals nothing about a partial match.
+// who returns the reviewer of a request. It compares every hash in constant time, so that
+// the time reveals nothing about a partial match.
 func (g *guard) who(r *http.Request) (Reviewer, bool) {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
@@ -117,12 +117,11 @@ func (g *guard) who(r *http.Request) (Reviewer, bool) {
 	return g.reviewers[at], true
 }
 
-// OperatorPrefix is the prefix of reviewers' ids on the local socket, before the user's
-// name.
+// OperatorPrefix begins the ids of reviewers on the local socket, before the user's name.
 const OperatorPrefix = "os:"
 
-// Local returns the API for a listener of Operators only: it trusts the connection's
-// remote address.
+// Local returns the API for a listener made by Operators only, because it trusts the
+// connection's remote address.
 func (a *API) Local() http.Handler {
 	return a.routes(func(r *http.Request) (Reviewer, bool) {
 		name, ok := strings.CutPrefix(r.RemoteAddr, OperatorPrefix)
@@ -130,9 +129,9 @@ func (a *API) Local() http.Handler {
 	})
 }
 
-// Operators accepts connections on a Unix socket from the user that this process
-// runs as, and root, as identified by the system. Their remote address is
-// OperatorPrefix and the user's name.
+// Operators accepts connections on a Unix socket from the user that this process runs as,
+// and from root, as the kernel identifies them. Their remote address is OperatorPrefix
+// and the user's name.
 func Operators(ln *net.UnixListener) net.Listener { return operators{ln} }
 
 type operators struct{ *net.UnixListener }

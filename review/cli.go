@@ -53,7 +53,7 @@ func (c CLI) Commands() []*cobra.Command {
 	return append(out, c.command(verb{name: "status", short: "status of a running sidecar: decisions, held writes, locks, faults", example: "memproxy status", run: status}))
 }
 
-// command returns a verb's command.
+// command returns the command of a verb.
 func (c CLI) command(v verb) *cobra.Command {
 	in := &invocation{CLI: c, given: map[string]*pflag.Flag{}}
 	var out *cobra.Command
@@ -90,7 +90,7 @@ func (c CLI) command(v verb) *cobra.Command {
 	for _, op := range strings.Fields(v.ops) {
 		row, err := routeOf(op)
 		if err != nil {
-			panic(err) // only for an error in the table
+			panic(err) // a bug in the table of verbs
 		}
 		in.rows = append(in.rows, row)
 		needed = append(needed, in.define(fs, row)...)
@@ -110,7 +110,7 @@ type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// Token returns a reviewer's token: that in the file, if one is named, else that in the
+// Token returns a reviewer's token: from the file, if one is named, else from the
 // environment.
 func Token(file string, getenv func(string) string) (string, error) {
 	if file == "" {
@@ -148,13 +148,14 @@ func (in *invocation) connect() error {
 
 // option describes how a value of the API is given on the command line.
 type option struct {
-	name  string // default: the value's name; "-": not an option
+	name  string // default: the API's name of the value; "-": not an option
 	about string // default: the API's description
-	like  any    // default: text; a state is also the default value
-	body  bool   // it is an option only as a member of a body
+	like  any    // default: a text; a state is also the default value
+	body  bool   // an option only as a member of a body
 }
 
-// options are the values that are not text, or have another name or description.
+// options are the values that are not texts, or that have another name or description on
+// the command line.
 func options() map[string]option {
 	return map[string]option{
 		"action":      {name: "-"},
@@ -181,25 +182,25 @@ func options() map[string]option {
 	}
 }
 
-// invocation is one command line.
+// invocation is one run of a command.
 type invocation struct {
 	CLI
 	client                   *Client
 	rows                     []route
 	ids                      []string
-	given                    map[string]*pflag.Flag // by the API's name
+	given                    map[string]*pflag.Flag // options that were given, by the API's names
 	admin, tokenFile, socket string
-	named                    func() bool // --admin was given
+	named                    func() bool // reports whether --admin was given
 	output                   *cli.Output
 }
 
-// arguments returns the values of the route's path that are not options.
+// arguments returns the names of the values in the route's path that are not options.
 func (rt route) arguments() []string {
 	known := options()
 	return slices.DeleteFunc(rt.wildcards(), func(name string) bool { _, option := known[name]; return option })
 }
 
-// members returns the names in the route's body.
+// members returns the names of the members of the route's body.
 func (rt route) members() []string {
 	if rt.in == nil {
 		return nil
@@ -209,7 +210,8 @@ func (rt route) members() []string {
 	return slices.Sorted(maps.Keys(properties))
 }
 
-// define adds the options for the route's values, and returns those in its path.
+// define adds the options for the route's values, and returns the names of those in its
+// path.
 func (in *invocation) define(fs *pflag.FlagSet, rt route) (needed []string) {
 	known := options()
 	add := func(name, about string) {
@@ -254,7 +256,7 @@ func (in *invocation) define(fs *pflag.FlagSet, rt route) (needed []string) {
 	return needed
 }
 
-// text returns the given value of a parameter, "" if there is none.
+// text returns the given value of a parameter; "" if it was not given.
 func (in *invocation) text(name string) string {
 	f := in.given[name]
 	if f == nil || !f.Changed && f.Value.Type() != "string" {
@@ -263,7 +265,7 @@ func (in *invocation) text(name string) string {
 	return f.Value.String()
 }
 
-// values returns the values of the route's path and query.
+// values returns the given values of the route's path and query.
 func (in *invocation) values(rt route) map[string]string {
 	out := map[string]string{}
 	for _, name := range rt.wildcards() {
@@ -281,7 +283,7 @@ func (in *invocation) values(rt route) map[string]string {
 	return out
 }
 
-// body returns the given members of the route's body; nil if it has none.
+// body returns the given members of the route's body; nil if the route has no body.
 func (in *invocation) body(rt route) map[string]any {
 	if rt.in == nil {
 		return nil
@@ -290,7 +292,7 @@ func (in *invocation) body(rt route) map[string]any {
 	for _, name := range rt.members() {
 		switch text := in.text(name); {
 		case name == "pinned":
-			out[name] = text != "true" // it is --off
+			out[name] = text != "true" // the option is --off, the negation of the member
 		case text == "":
 		case in.given[name].Value.Type() == "string":
 			out[name] = text

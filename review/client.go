@@ -23,13 +23,13 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// maxAnswer bounds an answer, in bytes.
+// maxAnswer is the maximum size of an answer in bytes.
 const maxAnswer = 64 << 20
 
-// askTimeout bounds an ordinary request. A replay is shorter.
+// askTimeout is the timeout of an ordinary request. A replay takes less time.
 const askTimeout = 2 * time.Minute
 
-// pageTimeout bounds a request for a page.
+// pageTimeout is the timeout of a request for a page.
 const pageTimeout = 10 * time.Second
 
 // ClientOptions configure a Client.
@@ -37,8 +37,7 @@ type ClientOptions struct {
 	// URL is the address of the admin listener, "http://127.0.0.1:9901".
 	URL   string
 	Token string
-	// Socket is the path of the local operator's socket, instead of URL and
-	// Token.
+	// Socket is the path of the local operator's socket, in place of URL and Token.
 	Socket string
 	// Progress receives the progress of a long request, if the sidecar reports it.
 	Progress memproxy.Progress
@@ -74,18 +73,18 @@ func NewClient(opt ClientOptions) (*Client, error) {
 	}, nil
 }
 
-// Refused is the error for an answer that is not a success.
+// Refused is the error for an unsuccessful answer.
 type Refused struct {
 	Status int
 	Problem
 }
 
-// Error returns the answer's detail, one line.
+// Error returns the detail of the answer, in one line.
 func (r *Refused) Error() string { return r.Detail }
 
-// Call calls a route of the API by its operationId. Values are the path and query
-// parameters by name, and in is the body. It repeats a request for original content
-// with the confirmation.
+// Call calls a route of the API by its operationId. values are the path and query
+// parameters by name, and in is the body. Call repeats a request for original content
+// with the confirmation that the API asks for.
 func Call[Out any](ctx context.Context, c *Client, op string, values map[string]string, in any) (out Out, err error) {
 	rt, err := routeOf(op)
 	if err != nil {
@@ -106,7 +105,7 @@ func Call[Out any](ctx context.Context, c *Client, op string, values map[string]
 	return out, err
 }
 
-// operations are the routes by operationId; they are read-only.
+// operations has the routes by operationId. It is read-only.
 var operations = sync.OnceValue(func() map[string]route {
 	out := map[string]route{}
 	for _, rt := range routes() {
@@ -133,8 +132,8 @@ func (rt route) wildcards() (names []string) {
 	return names
 }
 
-// address returns the path and query of the route with these values. Empty values are
-// left out of the query.
+// address returns the path and query of the route with these values. It omits empty
+// values from the query.
 func (rt route) address(values map[string]string) (string, url.Values, error) {
 	path, query, used := rt.path, url.Values{}, 0
 	for _, name := range rt.wildcards() {
@@ -158,7 +157,7 @@ func (rt route) address(values map[string]string) (string, url.Values, error) {
 	return path, query, nil
 }
 
-// fetch sends a request to the listener, and reads the answer within a time.
+// fetch sends a request to the listener, and reads the answer within the timeout most.
 func (c *Client) fetch(ctx context.Context, most time.Duration, method, address string, header http.Header, body []byte) (answer []byte, status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -179,7 +178,7 @@ func (c *Client) fetch(ctx context.Context, most time.Duration, method, address 
 	return answer, resp.StatusCode, err
 }
 
-// page reads a page that is served beside the API, which takes no token.
+// page reads a page that is served in addition to the API, without a token.
 func (c *Client) page(ctx context.Context, path string) (text []byte, status int, err error) {
 	return c.fetch(ctx, pageTimeout, http.MethodGet, path, http.Header{}, nil)
 }
@@ -188,7 +187,7 @@ func (c *Client) page(ctx context.Context, path string) (text []byte, status int
 func (c *Client) interim(_ int, header textproto.MIMEHeader) error {
 	done, total, _ := strings.Cut(header.Get(ProgressHeader), "/")
 	n, err := strconv.ParseInt(done, 10, 64)
-	of, _ := strconv.ParseInt(total, 10, 64) // absent: 0, unknown
+	of, _ := strconv.ParseInt(total, 10, 64) // absent: 0, which means unknown
 	if err == nil {
 		c.progress(n, of)
 	}

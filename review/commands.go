@@ -12,16 +12,16 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// verb is a command. It calls one or two routes of the API: parameters in the path
-// of the route are the command's arguments, all others are its options.
+// verb is a command. It calls one or two routes of the API. Parameters in the path of the
+// route are the command's arguments, all others are its options.
 type verb struct {
-	ops                        string // separated by spaces
+	ops                        string // operationIds, separated by spaces
 	name, args, short, example string
 	run                        func(context.Context, *invocation) error
 	why                        string // the default reason
 }
 
-// nouns are the commands, grouped by subject.
+// nouns returns the commands, grouped by subject.
 func nouns() []noun {
 	return []noun{
 		{"holds", "held writes, and decisions of reviewers on them", "memproxy holds list", []verb{
@@ -57,13 +57,13 @@ type noun struct {
 	verbs                []verb
 }
 
-// callCommand calls the command's route with the values of the command line.
+// callCommand calls the command's route with the values from the command line.
 func callCommand[Out any](ctx context.Context, in *invocation) (Out, error) {
 	return callRoute[Out](ctx, in, in.rows[0], in.values(in.rows[0]))
 }
 
-// callRoute calls a route. A paged answer is read to its end, unless the command
-// line limits it.
+// callRoute calls a route. It reads all pages of a paged answer, unless the command line
+// limits them.
 func callRoute[Out any](ctx context.Context, in *invocation, rt route, values map[string]string) (all Out, err error) {
 	if rt.pages == nil || values[limitParam] != "" {
 		return Call[Out](ctx, in.client, rt.op, values, in.body(rt))
@@ -85,8 +85,8 @@ func callRoute[Out any](ctx context.Context, in *invocation, rt route, values ma
 	}
 }
 
-// showAnswer returns a command that calls its route and prints the answer. It ends with
-// the answer's fault.
+// showAnswer returns a command that calls its route and prints the answer. The command's
+// error is the answer's fault, if it has one.
 func showAnswer[Out any](table func(*printer, Out), faults ...func(Out) error) func(context.Context, *invocation) error {
 	return func(ctx context.Context, in *invocation) error {
 		out, err := callCommand[Out](ctx, in)
@@ -100,7 +100,7 @@ func showAnswer[Out any](table func(*printer, Out), faults ...func(Out) error) f
 	}
 }
 
-// settle approves or rejects holds one by one, or those of a group.
+// settle approves or rejects holds individually, or all of a group.
 func settle(action string) func(context.Context, *invocation) error {
 	return func(ctx context.Context, in *invocation) error {
 		if in.text("similarity") != "" {
@@ -157,15 +157,15 @@ func settleGroup(ctx context.Context, in *invocation, action string) error {
 	})
 }
 
-// history shows the versions of a text, and of the object's other members, which have a
-// separate history.
+// history shows the versions of a text, and those of the object's other members, which
+// have a separate history.
 func history(ctx context.Context, in *invocation) error {
 	h, err := callCommand[HistoryAnswer](ctx, in)
 	if err != nil {
 		return err
 	}
 	var members HistoryAnswer
-	if in.text("kind") == "" && in.text("before") == "" && !(len(h.Versions) > 0 && h.Versions[0].Kind == memproxy.TargetObject) { // otherwise it has no text
+	if in.text("kind") == "" && in.text("before") == "" && !(len(h.Versions) > 0 && h.Versions[0].Kind == memproxy.TargetObject) { // otherwise the object has no text
 		values := in.values(in.rows[0])
 		values["kind"] = string(memproxy.TargetObject)
 		members, err = callRoute[HistoryAnswer](ctx, in, in.rows[0], values)

@@ -1,14 +1,14 @@
-// Package review is for the review of held writes by people: an HTTP API for the
-// admin listener, a client and commands for it, signed webhooks, and the replay of
+// Package review lets people review held writes. It has an HTTP API for the admin
+// listener, a client and commands for the API, signed webhooks, and the replay of
 // approved writes.
 //
-// It promises:
+// It guarantees:
 //
-//   - Every request needs a token, except on the local operator's socket; a token
-//     is limited to its tenants, and everything else does not exist for it. Tokens
-//     are stored as hashes and compared in constant time. There are no cookies, and
-//     bodies must have the media type of JSON, so that a browser cannot be made to
-//     act (CSRF).
+//   - Every request needs a token, except on the local operator's socket. A token
+//     is limited to its tenants; objects of other tenants are answered like
+//     missing ones. Tokens are stored as hashes and compared in constant time.
+//     There are no cookies, and bodies must have the media type of JSON, so that
+//     another site cannot make a browser act (CSRF).
 //   - Content is shown sanitised. The original requires a role, a confirmation
 //     and a record in the audit log before it is shown.
 //   - Every action is in the audit log before it takes effect. If the log cannot

@@ -15,7 +15,7 @@ import (
 	"github.com/memproxy/memproxy/internal/cli"
 )
 
-// Reason is the body of an action.
+// Reason is the body of an action without further members.
 type Reason struct {
 	Reason string `json:"reason"`
 }
@@ -23,7 +23,7 @@ type Reason struct {
 // ApproveRequest approves a held write.
 type ApproveRequest struct {
 	Reason string `json:"reason"`
-	// AuthorGone approves although the author may no longer write.
+	// AuthorGone approves the write although its author may no longer write.
 	AuthorGone bool `json:"author_gone,omitempty"`
 }
 
@@ -35,11 +35,11 @@ type Settled struct {
 
 // BatchRequest settles the holds of one similarity group.
 type BatchRequest struct {
-	Action     string    `json:"action"` // approve or reject
+	Action     string    `json:"action"` // "approve" or "reject"
 	Tenant     string    `json:"tenant,omitempty"`
 	Similarity string    `json:"similarity"`
 	Before     time.Time `json:"before"` // when the group was listed
-	Expect     int       `json:"expect"` // number of holds in the group
+	Expect     int       `json:"expect"` // number of holds in the group when it was listed
 	Reason     string    `json:"reason"`
 }
 
@@ -50,12 +50,12 @@ type BatchAnswer struct {
 
 // ResolveRequest settles a write whose outcome is unknown.
 type ResolveRequest struct {
-	Outcome memproxy.HoldState `json:"outcome"` // done, approved (send it) or failed
+	Outcome memproxy.HoldState `json:"outcome"` // done, failed, or approved, which sends the write
 	Reason  string             `json:"reason"`
 }
 
-// tenant returns the tenant of a request: the one that it names, or the reviewer's
-// only one. Nil is all, for reviewers of all tenants.
+// tenant returns the tenant of a request: the named one, or the reviewer's only one. It
+// returns nil, which is all tenants, to reviewers of all tenants.
 func (c *call) tenant(named string) (*string, error) {
 	switch {
 	case named != "" && !c.allowed(named):
@@ -70,7 +70,7 @@ func (c *call) tenant(named string) (*string, error) {
 	return nil, badRequest("name a tenant")
 }
 
-// time parses a time, or an age before now.
+// time parses a time, or an age relative to now.
 func (c *call) time(q url.Values, name string) (time.Time, error) {
 	text := q.Get(name)
 	if text == "" {
@@ -98,7 +98,7 @@ func queryInt(q url.Values, name string) (int, error) {
 	return n, nil
 }
 
-// Values of a filter for holds in more than one state.
+// Values of the filter that select holds in more than one state.
 const (
 	anyState  = "all"
 	openState = "open" // not settled yet
@@ -130,7 +130,7 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 	return c.api.opt.Holds.List(c.ctx(), f)
 }
 
-// hold returns the hold in the path, if it belongs to the reviewer's tenants.
+// hold returns the hold in the path, if it belongs to one of the reviewer's tenants.
 func (c *call) hold() (memproxy.HeldWrite, error) {
 	h, err := c.api.opt.Holds.Get(c.ctx(), c.req.PathValue("id"))
 	if err == nil && !c.allowed(h.Tenant) {
@@ -167,7 +167,7 @@ func showHold(c *call, h memproxy.HeldWrite) (_ HoldView, err error) {
 }
 
 // wantsFull reports whether the request asks for original content and may have it: the
-// reviewer has the role and a confirmation, and the access is recorded.
+// reviewer needs the role and a confirmation, and the access must be recorded.
 func (c *call) wantsFull(subject string, record func() error) (bool, error) {
 	switch c.req.URL.Query().Get("content") {
 	case "":
@@ -208,13 +208,13 @@ func approveHold(c *call, in ApproveRequest) (Settled, error) {
 	return Settled{h, tally}, err
 }
 
-// problemAuthorGone informs a reviewer that the author is no longer known.
+// problemAuthorGone tells a reviewer that the author of a write is no longer known.
 func problemAuthorGone(why string) problem {
 	return problem{http.StatusConflict, "author_gone", why + "; approve with author_gone (--author-gone) to send it all the same"}
 }
 
-// authorGone returns why the author of a hold may no longer write it, "" if the author
-// still may. If the hold does not exist the approval itself reports it.
+// authorGone returns why the author of a hold may no longer write, or "" if it may. If
+// the hold does not exist, the approval itself reports that.
 func (c *call) authorGone(id string) (why string, err error) {
 	_, content, err := c.api.opt.Holds.Content(c.ctx(), id)
 	switch {
@@ -229,11 +229,11 @@ func (c *call) authorGone(id string) (why string, err error) {
 // sent sends an approved hold.
 func (c *call) sent(id string, tally memproxy.Tallied) (Settled, error) {
 	h, err := c.api.opt.Runner.Replay(c.ctx(), id)
-	if err == nil && h.State == memproxy.HoldRejected { // by another reviewer, before it was sent
+	if err == nil && h.State == memproxy.HoldRejected { // rejected by another reviewer before it was sent
 		return Settled{}, memproxy.ErrState
 	}
 	if err != nil || h.State == memproxy.HoldApproved {
-		c.api.opt.Runner.Wake() // retried until it is sent
+		c.api.opt.Runner.Wake() // the runner retries until the write is sent
 	}
 	return Settled{h, tally}, err
 }
@@ -261,10 +261,10 @@ func resolveHold(c *call, in ResolveRequest) (Settled, error) {
 	return c.sent(approved, alone) // even if the hold could not be read again
 }
 
-// alone is the tally of an action that needs only one reviewer.
+// alone is the tally of an action for which one reviewer suffices.
 var alone = memproxy.Tallied{Settled: true, Have: 1, Need: 1}
 
-// settleHold takes an action that needs only one reviewer, and answers with the new
+// settleHold performs an action for which one reviewer suffices, and answers with the new
 // state of the hold.
 func settleHold(c *call, do func(*memproxy.HeldWrite) error) (Settled, error) {
 	h, err := c.holdForAction()
@@ -278,8 +278,8 @@ func settleHold(c *call, do func(*memproxy.HeldWrite) error) (Settled, error) {
 	return Settled{h, alone}, err
 }
 
-// holdForAction returns the hold and records the action before it is taken. Authors may
-// not decide on their own holds.
+// holdForAction returns the hold, and records the action before it is performed. Authors
+// may not decide on their own holds.
 func (c *call) holdForAction() (memproxy.HeldWrite, error) {
 	h, err := c.hold()
 	if err != nil {
@@ -311,13 +311,13 @@ func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 	}
 	done, err := c.api.opt.Holds.ReviewGroup(c.ctx(), tenant, in.Similarity, in.Before, in.Expect, in.Action == "approve", c.review(in.Reason))
 	if err == nil {
-		c.api.opt.Runner.Wake() // the request does not wait for possibly hundreds of holds
+		c.api.opt.Runner.Wake() // the request does not wait for the sending of possibly hundreds of holds
 	}
 	return BatchAnswer{done}, err
 }
 
-// checkAuthors refuses the approval of a group in which an author may no longer write:
-// such a hold must be approved individually.
+// checkAuthors refuses the approval of a group that contains a write whose author may no
+// longer write: such a hold must be approved individually.
 func (c *call) checkAuthors(tenant *string, in BatchRequest) error {
 	page, err := c.api.opt.Holds.List(c.ctx(), memproxy.HoldFilter{
 		State: memproxy.HoldPending, Tenant: tenant, Similarity: in.Similarity, Before: in.Before, Limit: 500,

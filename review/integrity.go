@@ -12,22 +12,22 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Integrity compares the contents of backends with what went through memproxy. It
-// records its findings and actions. A refusal is memproxy.ErrUnknown for an unknown
-// backend, and ErrState while it is busy.
+// Integrity compares the contents of backends with what was written through memproxy. It
+// records its findings and actions. It refuses with memproxy.ErrUnknown for an unknown
+// backend, and with ErrState while another operation is running.
 type Integrity interface {
-	// Sweep scans backends and chains and repairs nothing.
+	// Sweep scans backends and hash chains, and repairs nothing.
 	Sweep(context.Context, SweepRequest) (SweepReport, error)
-	// Seal takes over memories that were in a backend before memproxy, with the
-	// lowest trust.
+	// Seal records the memories that were in a backend before memproxy, with the lowest
+	// trust.
 	Seal(context.Context, SealRequest) (SealReport, error)
-	// Accept accepts a tenant's broken chain as it is. The refusal is also ErrState
+	// Accept accepts a tenant's broken hash chain as it is. It also refuses with ErrState
 	// if the chain is not broken.
 	Accept(context.Context, AcceptRequest) (AcceptReport, error)
 }
 
-// Unread is the error of a sweep or a seal of a backend that cannot be read. The
-// reviewer is told its text, which quotes no content.
+// Unread is the error of a sweep or a seal of a backend that cannot be read. The reviewer
+// sees its text, which quotes no content.
 type Unread struct {
 	Backend string
 	Err     error
@@ -38,9 +38,9 @@ func (e *Unread) Unwrap() error { return e.Err }
 
 // SweepRequest asks for a sweep.
 type SweepRequest struct {
-	// Backend is its name; "" is all.
+	// Backend is the name of the backend; "" is all.
 	Backend string `json:"backend,omitempty"`
-	// Scopes narrow a Mem0 server that does not give its whole store.
+	// Scopes narrow the sweep of a Mem0 server that cannot list its whole store.
 	Scopes []memproxy.Scope `json:"scopes,omitempty"`
 	Reason string           `json:"reason"`
 	// Progress receives the number of records and memories checked.
@@ -56,27 +56,27 @@ type SweepReport struct {
 // BackendSweep is the result for one backend.
 type BackendSweep struct {
 	Backend string `json:"backend"`
-	// Partial is set for a reviewer of some tenants: the numbers, which include all
-	// tenants' memories, are left out.
+	// Partial is set for a reviewer of some tenants only: the numbers are omitted,
+	// because they include the memories of all tenants.
 	Partial bool `json:"partial,omitempty"`
-	// Items are the checked memories. Known ones have a receipt or were there when the
-	// backend was sealed, Unknown ones have none in a backend that was not sealed, and
-	// Skipped ones could not be read.
+	// Items is the number of checked memories. Known ones have a receipt or were in the
+	// backend when it was sealed, Unknown ones are in a backend that was not sealed and
+	// have no receipt, and Skipped ones could not be read.
 	Items   int `json:"items"`
 	Known   int `json:"known"`
 	Unknown int `json:"unknown,omitempty"`
 	Skipped int `json:"skipped,omitempty"`
-	// Unsettled counts texts that differ from the record but may be changing in an
-	// agent's turn: the next sweep decides.
+	// Unsettled is the number of texts that differ from the record but may be changing in
+	// an agent's turn. The next sweep decides on them.
 	Unsettled int `json:"unsettled,omitempty"`
-	// Cleared counts memories with earlier findings that are correct now.
+	// Cleared is the number of memories with earlier findings that are correct now.
 	Cleared  int                    `json:"cleared,omitempty"`
 	Findings []memproxy.Discrepancy `json:"findings,omitempty"`
-	// number of findings that are marked but not listed
+	// More is the number of findings that are marked but not listed.
 	More int `json:"more,omitempty"`
 }
 
-// Findings returns the number of faults in the backends and in the chains.
+// Findings returns the number of faults in the backends and in the hash chains.
 func (r SweepReport) Findings() int {
 	n := 0
 	for i := range r.Backends {
@@ -91,12 +91,12 @@ func (r SweepReport) Findings() int {
 // SealRequest asks for a seal.
 type SealRequest struct {
 	Backend string           `json:"backend"`
-	Tenant  string           `json:"tenant"` // the new owner of the memories
+	Tenant  string           `json:"tenant"` // the tenant that becomes the owner of the memories
 	Scopes  []memproxy.Scope `json:"scopes,omitempty"`
 	Reason  string           `json:"reason"`
 	// Narrow skips memories that name no owner of the tenant, unless the backend has
-	// only the tenant's memories: a reviewer of some tenants must not take over
-	// another's.
+	// memories of this tenant only: a reviewer of some tenants must not take over those
+	// of another.
 	Narrow bool `json:"-"`
 	// Progress receives the number of memories checked.
 	Progress memproxy.Progress `json:"-"`
@@ -106,25 +106,25 @@ type SealRequest struct {
 type SealReport struct {
 	Backend string `json:"backend"`
 	Tenant  string `json:"tenant"`
-	// Partial is as in BackendSweep; Sealed is reported nevertheless.
+	// Partial is set as in BackendSweep, except that Sealed is reported.
 	Partial bool `json:"partial,omitempty"`
 	Items   int  `json:"items"`
 	Sealed  int  `json:"sealed"`  // had no receipt, and have one now
-	Known   int  `json:"known"`   // had one
+	Known   int  `json:"known"`   // had a receipt before
 	Skipped int  `json:"skipped"` // unreadable, or possibly another tenant's
-	// Whole is set if every memory in the backend is known: unknown ones that appear
-	// later were written out-of-band.
+	// Whole is set if every memory in the backend is known. An unknown memory that
+	// appears later was then written out of band.
 	Whole bool `json:"whole"`
 }
 
 func (r SweepRequest) why() string { return r.Reason }
 func (r SealRequest) why() string  { return r.Reason }
 
-// longestOperation bounds a sweep or a seal.
+// longestOperation is the timeout of a sweep or a seal.
 const longestOperation = 6 * time.Hour
 
-// longOperation runs a long operation after it is recorded. It ends when the client
-// disconnects.
+// longOperation records a long operation and then runs it. The operation ends when the
+// client disconnects.
 func longOperation[In, Out any](c *call, tenant, backend string, do func(Integrity, context.Context, In) (Out, error), in In) (Out, error) {
 	var none Out
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx()), longestOperation)
@@ -142,8 +142,8 @@ func sweep(c *call, in SweepRequest) (SweepReport, error) {
 	if err != nil {
 		return SweepReport{}, err
 	}
-	// A reviewer must not learn anything about other tenants' memories, not even
-	// that there are any.
+	// A reviewer must not learn anything about other tenants' memories, not even that
+	// they exist.
 	for i := range report.Backends {
 		b := &report.Backends[i]
 		b.Findings = slices.DeleteFunc(b.Findings, func(d memproxy.Discrepancy) bool { return !c.allowed(d.Tenant) })
@@ -173,7 +173,7 @@ func seal(c *call, in SealRequest) (SealReport, error) {
 	return report, nil
 }
 
-// Print writes the report for people. Ids come from backends; control sequences in
+// Print writes the report for people. Ids come from backends, so control sequences in
 // them are neutralised.
 func (r SweepReport) Print(w io.Writer) {
 	p := &printer{w}
@@ -214,7 +214,7 @@ func (r SweepReport) Print(w io.Writer) {
 	}
 }
 
-// place returns the location of a fault.
+// place returns the position of a fault.
 func place(f *memproxy.ChainFault) string {
 	if f.Class == memproxy.FaultRow {
 		return fmt.Sprintf("of %s %s", f.Kind, f.ID)
@@ -235,22 +235,22 @@ func (r SealReport) Print(w io.Writer) {
 	}
 }
 
-// AcceptRequest accepts a broken chain.
+// AcceptRequest accepts a broken hash chain.
 type AcceptRequest struct {
 	Tenant string `json:"tenant"`
 	Reason string `json:"reason"`
 }
 
-// AcceptReport is the accepted chain.
+// AcceptReport describes the accepted chain.
 type AcceptReport struct {
 	Tenant string `json:"tenant"`
-	// Accepted are the faults that no longer count, Left those that remain: texts that
-	// differ from the record.
+	// Accepted are the faults that no longer count. Left are those that remain: texts
+	// that differ from the record.
 	Accepted []memproxy.ChainFault `json:"accepted,omitempty"`
 	Left     []memproxy.ChainFault `json:"left,omitempty"`
-	// the end from which the chain continues
+	// Head is the end from which the chain continues.
 	Head memproxy.ChainHead `json:"head"`
-	// number of memories that are no longer in doubt
+	// Cleared is the number of memories whose chain finding was removed.
 	Cleared int `json:"cleared"`
 }
 
@@ -275,12 +275,12 @@ func (r AcceptReport) Print(w io.Writer) {
 	}
 }
 
-// Jobs are a sidecar's background jobs, as implemented by package upkeep.
+// Jobs are a sidecar's background jobs, as package upkeep implements them.
 type Jobs interface {
-	// All iterates over the names and intervals of the jobs; 0 for jobs that run only
-	// when they are woken.
+	// All iterates over the names and intervals of the jobs. The interval is 0 for a job
+	// that runs only when it is woken.
 	All() iter.Seq2[string, time.Duration]
-	// Once runs a job once. The run outlives ctx.
+	// Once runs a job once. The run continues after ctx ends.
 	Once(ctx context.Context, name string, now time.Time) error
 }
 
@@ -292,19 +292,19 @@ type JobPage struct {
 // JobView is a job.
 type JobView struct {
 	Name string `json:"name"`
-	// Every is the longest time between two runs; absent: the job only runs when it
-	// is woken.
+	// Every is the longest time between two runs. It is absent for a job that runs only
+	// when it is woken.
 	Every string `json:"every,omitempty"`
 }
 
 // JobRun is the result of a run.
 type JobRun struct {
 	Name   string `json:"name"`
-	Failed string `json:"failed,omitempty"` // the reason; the job is retried automatically
+	Failed string `json:"failed,omitempty"` // why the run failed; the job is retried automatically
 }
 
-// jobs returns the sidecar's jobs, for reviewers of all tenants, because jobs belong to
-// no tenant.
+// jobs returns the sidecar's jobs to reviewers of all tenants, because jobs belong to no
+// tenant.
 func (c *call) jobs() ([]JobView, error) {
 	if !c.who.Tenants.All {
 		return nil, problem{http.StatusForbidden, "tenants", "this takes a reviewer of all tenants"}
@@ -325,7 +325,7 @@ func listJobs(c *call) (JobPage, error) {
 	return JobPage{jobs}, err
 }
 
-// runJob runs a job, after the request is recorded.
+// runJob records the request and then runs a job.
 func runJob(c *call, _ Reason) (JobRun, error) {
 	jobs, err := c.jobs()
 	if err != nil {

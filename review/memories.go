@@ -12,7 +12,7 @@ import (
 // HistoryAnswer is a page of a memory's versions, newest first.
 type HistoryAnswer struct {
 	Versions []memproxy.Version `json:"versions"`
-	// Before is the cursor of the next page, 0 on the last.
+	// Before is the cursor of the next page; 0 on the last page.
 	Before int64 `json:"before,omitempty"`
 }
 
@@ -54,7 +54,8 @@ type PinRequest struct {
 	Reason  string `json:"reason"`
 }
 
-// maxHistory bounds the versions in a trace, and those searched for a hash.
+// maxHistory is the maximum number of versions in a trace, and of those searched for a
+// hash.
 const maxHistory = 1000
 
 // subject is the memory of a request, with its record and its tenant.
@@ -64,7 +65,7 @@ type subject struct {
 	record memproxy.Record
 }
 
-// memory returns the memory in the path, if it belongs to the reviewer's tenants.
+// memory returns the memory in the path, if it belongs to one of the reviewer's tenants.
 func (c *call) memory() (m subject, err error) {
 	k := memproxy.MemoryKey{Backend: c.req.PathValue("backend"), Kind: memproxy.TargetKind(c.req.URL.Query().Get("kind")), ID: c.req.PathValue("id")}
 	if k.Kind == "" {
@@ -72,7 +73,7 @@ func (c *call) memory() (m subject, err error) {
 			return m, err
 		}
 	}
-	// The tenant is the owner's, or that of the newest version if there is no owner.
+	// The tenant is that of the owner, or of the newest version if there is no owner.
 	records, err := c.api.opt.Memories.Lookup(c.ctx(), k)
 	if err != nil {
 		return m, err
@@ -94,8 +95,8 @@ func (c *call) memory() (m subject, err error) {
 	return m, nil
 }
 
-// kindOf determines the kind of an id if the request does not: a memory, or an
-// object that has members and no text; only these two have a history.
+// kindOf determines the kind of an id if the request does not name it: a memory, or an
+// object that has members and no text. Only these two have a history.
 func (c *call) kindOf(k memproxy.MemoryKey) (memproxy.TargetKind, error) {
 	for _, kind := range [...]memproxy.TargetKind{memproxy.TargetMemory, memproxy.TargetObject} {
 		k.Kind = kind
@@ -183,8 +184,8 @@ func promoteMemory(c *call, in Reason) (out memproxy.Tallied, err error) {
 	return c.api.opt.Memories.Promote(c.ctx(), k, c.review(in.Reason))
 }
 
-// memoryForAction returns the memory and records the action before it is taken. Authors
-// may not act on their own memories.
+// memoryForAction returns the memory, and records the action before it is performed.
+// Authors may not act on their own memories.
 func (c *call) memoryForAction() (memproxy.MemoryKey, error) {
 	m, err := c.memory()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// operator returns false. If the system does not identify the peer of a socket,
-// reviewers need tokens.
+// operator returns false, because the system does not identify the peer of a socket.
+// Reviewers then need tokens.
 func operator(*net.UnixConn) (string, bool) { return "", false }
 
 // NamesOperators reports whether the system identifies the peer of a socket.

@@ -21,7 +21,7 @@ func (in *invocation) print(answer any, table func(*printer)) error {
 	})
 }
 
-// printer writes tables. It neutralises terminal control sequences in its input.
+// printer writes tables. It neutralises terminal control sequences in what it prints.
 type printer struct{ w io.Writer }
 
 func (p *printer) row(cells ...any) {
@@ -38,7 +38,7 @@ func (p *printer) line(format string, args ...any) {
 	fmt.Fprintln(p.w, cli.Line(fmt.Sprintf(format, args...)))
 }
 
-// block writes a text with several lines, indented.
+// block writes a text of several lines, indented.
 func (p *printer) block(text string) {
 	for line := range strings.SplitSeq(text, "\n") {
 		fmt.Fprintln(p.w, "    "+cli.Line(line))
@@ -194,8 +194,8 @@ func (p *printer) sessions(page memproxy.SessionPage) {
 	p.more(page.Next)
 }
 
-// topReasons returns the most frequent reasons, each with the highest count of one of
-// its rules.
+// topReasons returns the most frequent reasons, each with the highest count among its
+// rules.
 func topReasons(reasons []memproxy.ReasonTally) string {
 	var out []string
 	seen := map[memproxy.ReasonCode]bool{}

@@ -32,8 +32,8 @@ func human(id, tenant string) memproxy.Principal {
 	return memproxy.Principal{ID: id, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman}
 }
 
-// record writes the action to the audit log before it takes effect; decided records
-// its result.
+// record writes the action to the audit log before it takes effect; decided records the
+// result.
 func (c *call) record(tenant, backend, decision string, targets ...string) error {
 	ev := c.event(memproxy.ActAttempted, tenant, backend, decision, targets...)
 	if _, err := c.api.opt.Recorder.Record(c.ctx(), ev); err != nil {
@@ -43,13 +43,13 @@ func (c *call) record(tenant, backend, decision string, targets ...string) error
 	return nil
 }
 
-// decided records the result of an attempt. A request that is refused before the
-// attempt, for the reviewer's role or for its content, is recorded as well, because
-// it is an attempted action.
+// decided records the result of an attempt. A request that is refused before the attempt,
+// because of the reviewer's role or of its content, is also recorded, because it is an
+// attempted action.
 func (c *call) decided(answer any, err error) {
 	_, asks := errors.AsType[confirmation](err)
 	if c.act == "" || asks || c.attempt == nil && (err == nil || errors.Is(err, errAudit)) {
-		return // nothing was attempted, or no record can be made
+		return // nothing was attempted, or no record can be written
 	}
 	rule, stage := ruleOf(err)
 	if c.attempt == nil && c.req.Method == http.MethodGet && rule != "role" {
@@ -78,8 +78,8 @@ func setVerdict(ev *memproxy.Event) {
 	}
 }
 
-// note records the result of an action that is already done or refused, also if the
-// client is gone.
+// note records the result of an action that is already done or refused, even if the
+// client has disconnected.
 func note(ctx context.Context, within time.Duration, to Recorder, log *slog.Logger, ev memproxy.Event) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
@@ -129,7 +129,7 @@ func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
 	setVerdict(ev)
 }
 
-// ruleOf returns why something was refused or failed, as a code of the API.
+// ruleOf returns why an action was refused or failed, as a code of the API.
 func ruleOf(err error) (rule string, stage memproxy.ActStage) {
 	if err == nil {
 		return "", memproxy.ActDone
@@ -193,8 +193,8 @@ func (r *Runner) recordResult(ctx context.Context, h *memproxy.HeldWrite, act me
 	note(ctx, r.opt.RecordTimeout, r.opt.Recorder, r.opt.Log, ev)
 }
 
-// recordRollback records the result of a rollback that another process began, or this one
-// earlier.
+// recordRollback records the result of a rollback that began earlier, in this or another
+// process.
 func (r *Runner) recordRollback(ctx context.Context, b *memproxy.Rollback, stage memproxy.ActStage, rule string, made *memproxy.Version) {
 	act := memproxy.Act{Action: "memory.rollback", Stage: stage, Rule: rule, Reason: b.Reason}
 	ev := reviewed(r.opt.Clock(), human(b.Reviewer, b.Tenant), act, b.Backend, b.Decision, b.ID)

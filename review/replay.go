@@ -19,11 +19,12 @@ type RunnerOptions struct {
 	Versions  VersionStore
 	Rollbacks RollbackStore
 	Replayer  Replayer
-	// Timeout bounds one sending; 0 is a minute. A claim or a rollback is leased for
-	// twice that, so that it expires only when the sending has ended.
+	// Timeout is the timeout of sending one write; 0 is a minute. A claim or a rollback
+	// is leased for twice as long, so that the lease cannot expire before the sending has
+	// ended.
 	Timeout time.Duration
-	// RecordTimeout bounds the record of a sending, before it and of its result; 0:
-	// DefaultTimeout.
+	// RecordTimeout is the timeout of recording a sending, both before it and of its
+	// result; 0 is DefaultTimeout.
 	RecordTimeout time.Duration
 	// Recorder records each attempt to send an approved write, its result, and the
 	// results of rollbacks that Recover settled.
@@ -50,16 +51,15 @@ func NewRunner(opt RunnerOptions) (*Runner, error) {
 	return &Runner{opt: opt, wake: make(chan struct{}, 1), sendings: newSendings()}, nil
 }
 
-// Replay sends one approved hold and returns its result. It is not stopped when the
-// client disconnects. A hold that is being sent, or was sent, is returned
-// unchanged. If it is unknown whether it was sent, the hold is returned as
-// replaying.
+// Replay sends one approved hold and returns the hold with the result. It continues when
+// the client disconnects. A hold that is being sent, or was sent, is returned unchanged.
+// If it is unknown whether the write was sent, the hold is returned as replaying.
 func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, error) {
 	h, _, err := r.replay(ctx, id)
 	return h, err
 }
 
-// replay is Replay, and returns also whether there was no connection to the backend.
+// replay is Replay; away also reports whether there was no connection to the backend.
 func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, away bool, _ error) {
 	sending, done, ok := r.begin(ctx, r.opt.Timeout+r.opt.RecordTimeout)
 	if !ok {
@@ -70,7 +70,7 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	claim, err := r.opt.Store.Claim(ctx, id, 2*r.opt.Timeout)
 	if errors.Is(err, memproxy.ErrState) {
 		h, err := r.opt.Store.Get(ctx, id)
-		if h.State == memproxy.HoldReplaying { // the backend is perhaps to be asked now
+		if h.State == memproxy.HoldReplaying { // it may be time to ask the backend
 			r.Wake()
 		}
 		return h, false, err
@@ -85,8 +85,8 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	if err := r.attempt(ctx, &claim.Hold); err != nil {
 		return memproxy.HeldWrite{}, false, errors.Join(err, r.opt.Store.Release(ctx, id, claim.Token))
 	}
-	// The reviewer could not know that the author is gone: a change of the rules
-	// approved the write, or a reviewer did before the author lapsed.
+	// The reviewer could not know that the author is gone: a reload of the rules approved
+	// the write, or a reviewer did before the author's credential lapsed.
 	gone := r.authorGone(claim.Content)
 	sent := memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{
 		Detail: "memproxy refused it: " + gone + ", and the approving reviewer did not know",
@@ -113,7 +113,7 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	case memproxy.OutcomeUnsent:
 		r.opt.Log.WarnContext(ctx, "an approved write could not be sent; it will be tried again", "hold", id, "error", sent.Err)
 		err = r.opt.Store.Release(settling, id, claim.Token)
-	case memproxy.OutcomeUnknown: // it remains claimed until the backend was asked
+	case memproxy.OutcomeUnknown: // remains claimed until the backend was asked
 		r.opt.Log.ErrorContext(ctx, "it is not known whether the backend took an approved write", "hold", id, "status", sent.Result.Status, "error", sent.Err)
 	}
 	r.recordResult(ctx, &claim.Hold, actOf(sent.Outcome), sent.Result)
@@ -125,8 +125,8 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	return h, errors.Is(sent.Err, memproxy.ErrAway), err
 }
 
-// authorGone returns why the author of a write may no longer write it, "" if the author
-// still may. Holds of earlier versions do not name the author.
+// authorGone returns why the author of a write may no longer write, or "" if it may.
+// Holds of earlier versions do not name the author.
 func (r *Runner) authorGone(c memproxy.HoldContent) string {
 	if c.Author == nil || r.opt.Replayer.Knows(*c.Author) {
 		return ""
@@ -134,11 +134,11 @@ func (r *Runner) authorGone(c memproxy.HoldContent) string {
 	return c.Author.Lapsed()
 }
 
-// Recover continues after the end of a process: rollbacks that have begun are settled,
-// expired claims are settled by asking the backend, and approved writes are sent. A write whose outcome cannot be
-// determined is left for a reviewer to resolve. The error names everything that was
-// not settled and can be retried. Call it on start, when Woken receives, and
-// periodically: leases expire without a notification.
+// Recover continues the work of a process that ended: it settles rollbacks that have
+// begun, settles expired claims by asking the backend, and sends approved writes. It
+// leaves a write whose outcome cannot be determined to a reviewer. The error names
+// everything that was not settled and can be retried. Call it at the start, when Woken
+// receives, and periodically, because leases expire without a notification.
 func (r *Runner) Recover(ctx context.Context) error {
 	var errs []error
 	if err := r.recoverRollbacks(ctx); err != nil {
@@ -164,7 +164,7 @@ func (r *Runner) Recover(ctx context.Context) error {
 				return err
 			}
 			if away[h.Backend] {
-				continue // each attempt is recorded, and nothing can be sent there now
+				continue // each attempt is recorded, and nothing can be sent there at present
 			}
 			sent, gone, err := r.replay(ctx, h.ID)
 			away[h.Backend] = gone
@@ -187,7 +187,7 @@ func (r *Runner) Recover(ctx context.Context) error {
 // Wake notifies the receiver of Woken.
 func (r *Runner) Wake() { wait.Wake(r.wake) }
 
-// Woken receives when there may be something to send.
+// Woken returns a channel that receives when there may be something to send.
 func (r *Runner) Woken() <-chan struct{} { return r.wake }
 
 func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
@@ -197,7 +197,7 @@ func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
 	if err != nil {
 		return err
 	}
-	to := memproxy.HoldApproved // it is sent again
+	to := memproxy.HoldApproved // send it again
 	if found {
 		to = memproxy.HoldDone
 	}
@@ -212,14 +212,13 @@ func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
 	return nil
 }
 
-// errStopping says that memproxy is stopping. Approved writes are sent by the next
-// process.
+// errStopping means that memproxy is stopping. The next process sends the approved
+// writes.
 var errStopping = errors.New("review: memproxy stops")
 
-// sendings counts those that do not end when their clients disconnect. The end of
-// the process waits for them, cancels them when its time is over, and closes the store
-// only after their results are recorded. The next process asks the backend about those
-// that were cancelled.
+// sendings tracks requests that continue when their clients disconnect. The end of the
+// process waits for them, cancels them after its timeout, and closes the store only after
+// their results are recorded. The next process asks the backend about the cancelled ones.
 type sendings struct {
 	life context.Context
 	cut  context.CancelCauseFunc
@@ -235,9 +234,8 @@ func newSendings() *sendings {
 	return u
 }
 
-// begin returns a context for one sending, which ends after most or when
-// sendings are cut off, and the function that ends the sending. It reports
-// false once the end has begun.
+// begin returns a context for one sending, which ends after most or when sendings are cut
+// off, and the function that ends the sending. It reports false after Close or Cut.
 func (u *sendings) begin(ctx context.Context, most time.Duration) (context.Context, func(), bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -250,7 +248,7 @@ func (u *sendings) begin(ctx context.Context, most time.Duration) (context.Conte
 	return ctx, func() { kept(); cancel(); u.all.Done() }, true
 }
 
-// Cut cancels everything that is being sent. Close must still be called.
+// Cut cancels all requests in progress. Close must still be called.
 func (u *sendings) Cut() {
 	u.mu.Lock()
 	u.closing = true
@@ -258,11 +256,11 @@ func (u *sendings) Cut() {
 	u.cut(errStopping)
 }
 
-// cutOff is the time for recording the results of cancelled sendings.
+// cutOff is how long recording the results of cancelled requests may take.
 const cutOff = time.Second
 
-// Close waits for sendings until a second before ctx ends, cancels those that
-// remain, and waits until their results are recorded. Nothing is sent afterwards.
+// Close waits for the requests in progress until cutOff before ctx ends, cancels those
+// that remain, and waits until their results are recorded. Nothing is sent afterwards.
 func (u *sendings) Close(ctx context.Context) error {
 	u.mu.Lock()
 	u.closing = true

@@ -10,13 +10,14 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// RollbackRequest restores a version of a memory, named by its number or by the
-// hash of its text.
+// RollbackRequest restores a version of a memory, given by its number or by the hash of
+// its text.
 type RollbackRequest struct {
 	Version int64  `json:"version,omitempty"`
 	SHA256  string `json:"sha256,omitempty"`
-	// Newest is the hash of the text that the reviewer is replacing; if the backend
-	// has another one, that is a conflict. Empty: any text is replaced.
+	// Newest is the hash of the text that the reviewer means to replace (optimistic
+	// locking): if the backend has another text, the request is a conflict. If it is "",
+	// any text is replaced.
 	Newest string `json:"newest,omitempty"`
 	Reason string `json:"reason"`
 }
@@ -24,12 +25,12 @@ type RollbackRequest struct {
 // RollbackAnswer is the result of a rollback.
 type RollbackAnswer struct {
 	Result  memproxy.HoldResult `json:"result"`
-	Version *memproxy.Version   `json:"version,omitempty"` // the new one
-	Votes   *memproxy.Tallied   `json:"votes,omitempty"`   // while further reviewers have to agree
+	Version *memproxy.Version   `json:"version,omitempty"` // the version that the rollback made
+	Votes   *memproxy.Tallied   `json:"votes,omitempty"`   // set while further reviewers must agree
 	outcome memproxy.Outcome
 }
 
-// RollbackStore stores the unfinished rollbacks.
+// RollbackStore stores the rollbacks in progress.
 type RollbackStore interface {
 	KeepFound(context.Context, ...memproxy.Version) error
 	Agree(ctx context.Context, to memproxy.Version, r memproxy.Review) (memproxy.Tallied, error)
@@ -86,7 +87,7 @@ func (c *call) target(k memproxy.MemoryKey, in RollbackRequest) (memproxy.Versio
 		if err != nil {
 			return memproxy.Version{}, err
 		}
-		for _, v := range all { // the newest version with this text that still has it
+		for _, v := range all { // the newest version with this text whose text still exists
 			if v.SHA256 == in.SHA256 && !v.Compacted && v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge {
 				in.Version = v.Number
 				break
@@ -112,10 +113,11 @@ var (
 	errMaybeSent = problem{502, "upstream", "it is unknown whether the backend was changed; memproxy keeps asking it, see the memory's history"}
 )
 
-// rollBack performs a recorded rollback to a version, with its text. It is not stopped
-// when the client disconnects. One that has begun is always settled, if need be by another
-// process: it reads the backend's present state, so that no later write is overwritten.
-// newest, if set, is the hash of the text that the reviewer replaces.
+// rollBack restores a version for a recorded rollback; to has the text. It continues when
+// the client disconnects. A rollback that has begun is always settled, if necessary by
+// another process, which first reads the backend's present state, so that no later write
+// is overwritten. newest, if not "", is the hash of the text that the reviewer means to
+// replace.
 func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy.Version, newest string) (RollbackAnswer, error) {
 	sending, done, ok := r.begin(ctx, r.opt.Timeout)
 	if !ok {
@@ -132,8 +134,8 @@ func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy
 	if now.Missing {
 		return RollbackAnswer{}, errors.Join(r.deleted(ctx, b.MemoryKey), errDeleted)
 	}
-	// A present text without a version, because it was written out-of-band or is
-	// being recorded just now, is stored before it is overwritten.
+	// A present text without a version, because it was written out of band or is being
+	// recorded now, is stored before it is overwritten.
 	found := memproxy.Version{MemoryKey: b.MemoryKey, Tenant: b.Tenant, Field: to.Field, Op: memproxy.OpSeal, Text: now.Text, Metadata: now.Metadata}
 	if err := r.opt.Rollbacks.KeepFound(ctx, found); err != nil {
 		return RollbackAnswer{}, err
@@ -149,8 +151,8 @@ func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy
 	return r.restore(ctx, sending, b, to, now)
 }
 
-// restore sends a rollback to the backend. The end of the process cancels sending,
-// but leaves ctx for recording the result.
+// restore sends a rollback to the backend. The end of the process cancels sending; ctx
+// remains for recording the result.
 func (r *Runner) restore(ctx, sending context.Context, b *memproxy.Rollback, to memproxy.Version, now memproxy.Memory) (RollbackAnswer, error) {
 	sent := r.opt.Replayer.Restore(sending, to, now, b.Decision, b.Reviewer)
 	r.opt.Steps.At(memproxy.StepRollbackSent)
@@ -164,7 +166,7 @@ func (r *Runner) restore(ctx, sending context.Context, b *memproxy.Rollback, to 
 		r.opt.Log.WarnContext(ctx, "a rollback could not be sent", "decision", b.Decision, "error", sent.Err)
 		_, err := r.opt.Rollbacks.End(ctx, b.Decision, nil)
 		return RollbackAnswer{}, errors.Join(err, errUnsent)
-	case memproxy.OutcomeUnknown: // it remains begun: Recover asks the backend for its state
+	case memproxy.OutcomeUnknown: // remains in progress: Recover asks the backend for its state
 		r.opt.Log.ErrorContext(ctx, "it is not known whether a rollback was taken", "decision", b.Decision, "status", sent.Result.Status, "error", sent.Err)
 		if sent.Err != nil {
 			return RollbackAnswer{}, errMaybeSent
@@ -185,7 +187,8 @@ func (r *Runner) restore(ctx, sending context.Context, b *memproxy.Rollback, to 
 // settle stores the version that a rollback made.
 func (r *Runner) settle(ctx context.Context, b *memproxy.Rollback, to memproxy.Version) (memproxy.Version, error) {
 	if to.Kind == memproxy.TargetObject {
-		// A backend need not accept every member: the version is its present state.
+		// A backend may not accept every member, so the version is the backend's present
+		// state.
 		if now, err := r.opt.Replayer.Now(ctx, b.MemoryKey); err != nil || now.Missing {
 			return memproxy.Version{}, errors.Join(err, errors.New("review: what became of the object is not known yet"))
 		} else if now.Text != to.Text {
@@ -202,7 +205,7 @@ func (r *Runner) settle(ctx context.Context, b *memproxy.Rollback, to memproxy.V
 	return made, err
 }
 
-// deleted records that a memory was deleted in the backend out-of-band.
+// deleted records that a memory was deleted in the backend out of band.
 func (r *Runner) deleted(ctx context.Context, k memproxy.MemoryKey) error {
 	last, err := r.opt.Versions.History(ctx, k, 0, 1)
 	if err != nil || len(last) == 0 || last[0].Op == memproxy.OpDelete || last[0].Op == memproxy.OpPurge {

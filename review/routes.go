@@ -18,17 +18,17 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// route is one route of the API, from which serving, documentation, client and
-// commands are derived.
+// route is one route of the API. The server, the documentation, the client and the
+// commands are derived from it.
 type route struct {
 	method, path string
 	op           string // operationId
-	act          string // its name in the audit log, "" if it changes nothing
+	act          string // the action's name in the audit log; "" if it changes nothing
 	about        string
 	query        []param
-	in           any  // zero value of the body, nil: none
+	in           any  // zero value of the body; nil if it has none
 	out          any  // zero value of the answer
-	lasts        bool // its duration depends on the size of a store
+	lasts        bool // the duration depends on the size of a store
 	pages        *paging
 	handle       func(*call) (any, error)
 }
@@ -36,30 +36,30 @@ type route struct {
 // param is a query parameter.
 type param struct{ name, about string }
 
-// paging describes how a route's pages are read to the end.
+// paging describes how all pages of a route are read.
 type paging struct {
-	cursor string // parameter for the position after the previous page
+	cursor string // parameter with the position after the previous page
 	join   any    // func(all *Out, page Out) (next string)
 }
 
 // limitParam is the parameter for the size of a page.
 const limitParam = "limit"
 
-// maxPage is the largest page.
+// maxPage is the maximum size of a page.
 const maxPage = 500
 
-// paged makes a route answer in pages. Join appends a page and returns the cursor
-// of the next one, "" at the end.
+// paged makes a route answer in pages. join appends a page and returns the cursor of the
+// next one; "" after the last.
 func paged[Out any](rt route, cursor param, join func(all *Out, page Out) (next string)) route {
 	rt.query = append(rt.query, cursor, param{limitParam, fmt.Sprintf("size of a page, from 1 to %d", maxPage)})
 	rt.pages = &paging{cursor.name, join}
 	return rt
 }
 
-// reasoned is a body with a reason, which every action has.
+// reasoned is a body with a reason. Every action has one.
 type reasoned interface{ why() string }
 
-// get returns a route that reads.
+// get returns a route that only reads.
 func get[Out any](path, op, about string, query []param, do func(*call) (Out, error)) route {
 	var out Out
 	return route{
@@ -68,7 +68,8 @@ func get[Out any](path, op, about string, query []param, do func(*call) (Out, er
 	}
 }
 
-// of gives a route what its path names, if the reviewer may see it.
+// of finds the object that a route's path names, if the reviewer may see it, and passes
+// it to do.
 func of[S, Out any](find func(*call) (S, error), do func(*call, S) (Out, error)) func(*call) (Out, error) {
 	return func(c *call) (out Out, err error) {
 		s, err := find(c)
@@ -79,7 +80,7 @@ func of[S, Out any](find func(*call) (S, error), do func(*call, S) (Out, error))
 	}
 }
 
-// post returns a route that acts, with a reason.
+// post returns a route that performs an action, with a reason.
 func post[In reasoned, Out any](path, op, act, about string, query []param, do func(*call, In) (Out, error)) route {
 	var in In
 	var out Out
@@ -98,7 +99,7 @@ func post[In reasoned, Out any](path, op, act, about string, query []param, do f
 	}
 }
 
-// body reads a request's JSON: exactly the members that v has, each once.
+// body decodes a request's JSON. It accepts exactly the members of v, each once.
 func (c *call) body(v any) error {
 	media, _, err := mime.ParseMediaType(c.req.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
@@ -114,7 +115,7 @@ func (c *call) body(v any) error {
 	return nil
 }
 
-// original lets a route return the original content on request, which is recorded.
+// original lets a route return the original content on request. The access is recorded.
 func (rt route) original() route {
 	rt.act = "content"
 	rt.query = append(rt.query,
@@ -129,7 +130,7 @@ func (rt route) lasting() route {
 	return rt
 }
 
-// role is the role that a route requires: to view, or to review.
+// role returns the role that a route requires: to view, or to review.
 func (rt route) role() Role {
 	if rt.method == http.MethodGet {
 		return RoleView
@@ -190,8 +191,8 @@ func routes() []route {
 
 type object = map[string]any
 
-// OpenAPI returns the API's description in OpenAPI 3.1, generated from the served
-// routes and the encoded types.
+// OpenAPI returns the API's description in OpenAPI 3.1, generated from the served routes
+// and their types.
 func OpenAPI() map[string]any {
 	s := schemas{}
 	paths := object{}
@@ -257,7 +258,7 @@ func (rt route) describe(s schemas) object {
 // schemas are the schemas of named types, by name.
 type schemas object
 
-// of returns the schema of a type as encoding/json writes it.
+// of returns the schema of a type as encoding/json encodes it.
 func (s schemas) of(t reflect.Type) object {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
@@ -286,12 +287,12 @@ func (s schemas) of(t reflect.Type) object {
 		return object{"type": "object", "additionalProperties": s.of(t.Elem())}
 	case reflect.Struct:
 		if _, done := s[t.Name()]; !done {
-			s[t.Name()] = nil // ends the recursion of a type within itself
+			s[t.Name()] = nil // ends the recursion for a type that contains itself
 			s[t.Name()] = s.structure(t)
 		}
 		return object{"$ref": "#/components/schemas/" + t.Name()}
 	}
-	panic("review: no schema for " + t.String()) // a new type in an answer
+	panic("review: no schema for " + t.String()) // a new kind of type in an answer
 }
 
 func (s schemas) structure(t reflect.Type) object {

@@ -92,7 +92,7 @@ func Describe(s memproxy.Session) string {
 	return b.String()
 }
 
-// whose names the subject of a rejection record.
+// whose describes the subject of a rejection record.
 func whose(s memproxy.Session) string {
 	user := ""
 	if s.User != "" {

@@ -18,24 +18,24 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Status is a snapshot of a running sidecar. The counts are since its start.
+// Status is a snapshot of a running sidecar. Its counts start when the sidecar starts.
 type Status struct {
 	Ready     string              `json:"ready"`  // ready, degraded or not ready
-	Checks    []string            `json:"checks"` // checks of /readyz that do not pass
+	Checks    []string            `json:"checks"` // checks of /readyz that fail
 	Version   string              `json:"version"`
 	Rules     string              `json:"rules"`
 	Decisions map[string]int64    `json:"decisions"` // by verdict
 	Reasons   map[string]int64    `json:"reasons"`   // of refused and held operations, by code
-	Shadow    map[string]int64    `json:"shadow"`    // of operations that enforcement would refuse or hold, by code
-	Waiting   int                 `json:"waiting"`   // held writes; at most maxWaiting are counted
+	Shadow    map[string]int64    `json:"shadow"`    // of operations that full enforcement would refuse or hold, by code
+	Waiting   int                 `json:"waiting"`   // number of held writes, up to maxWaiting
 	Oldest    *memproxy.HeldWrite `json:"oldest,omitempty"`
 	Locked    []memproxy.Session  `json:"locked"`
-	Lag       map[string]int64    `json:"audit_lag"` // records that wait, by what they wait for
-	Faults    map[string]int64    `json:"faults"`    // calls and exports that failed
+	Lag       map[string]int64    `json:"audit_lag"` // number of queued records, by what they wait for
+	Faults    map[string]int64    `json:"faults"`    // number of failed calls and exports
 	Problems  []string            `json:"problems"`  // what could not be queried
 }
 
-// maxWaiting bounds the number of held writes that are counted.
+// maxWaiting is the maximum number of held writes that are counted.
 const maxWaiting = 500
 
 // shownReasons is the number of reasons that a status shows, the most frequent first.
@@ -113,7 +113,7 @@ func (st *Status) count(text string) {
 		if m == nil {
 			continue
 		}
-		value, _ := strconv.ParseFloat(m[3], 64) // the expression has matched a number
+		value, _ := strconv.ParseFloat(m[3], 64) // the expression matches numbers only
 		n, labels := int64(value), map[string]string{}
 		for _, l := range label.FindAllStringSubmatch(m[2], -1) {
 			labels[l[1]] = l[2]
@@ -139,7 +139,7 @@ func (st *Status) count(text string) {
 		case "memproxy_budget_degraded_total":
 			st.fault("budgets on a local share", n)
 		case "memproxy_telemetry_exports_total", "memproxy_reloads_total":
-			if result := labels["result"]; result == "failed" || result == "refused" { // offered exports are not counted yet
+			if result := labels["result"]; result == "failed" || result == "refused" { // the others succeeded, or have no result yet
 				st.fault(strings.TrimSuffix(strings.TrimPrefix(m[1], "memproxy_"), "_total")+" "+result, n)
 			}
 		}
@@ -183,7 +183,7 @@ func (p *printer) status(st *Status, now time.Time) {
 	}
 }
 
-// tally formats the highest counts, at most that many.
+// tally formats the highest counts, at most most of them.
 func tally(counts map[string]int64, most int) string {
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))

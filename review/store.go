@@ -8,9 +8,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// HoldStore stores held writes. Package ledger implements it and the other stores.
-// A refusal is memproxy.ErrUnknown, ErrState, ErrOwnReview, ErrGone or ErrRefused;
-// any other error is breakage.
+// HoldStore stores held writes. Package ledger implements it and the other stores. A
+// refusal is memproxy.ErrUnknown, ErrState, ErrOwnReview, ErrGone or ErrRefused; any
+// other error is a failure.
 type HoldStore interface {
 	ReplayStore
 	List(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error)
@@ -60,23 +60,23 @@ type SessionStore interface {
 	Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error
 }
 
-// ErrNotSent reports that no part of an approved write has reached the backend so far.
+// ErrNotSent means that no part of an approved write has reached the backend so far.
 var ErrNotSent = errors.New("nothing was sent")
 
-// Replayer is the way to the backends.
+// Replayer sends requests to the backends.
 type Replayer interface {
-	// Replay sends an approved write: without the verdict that held it, but with all
-	// other checks.
+	// Replay sends an approved write. The verdict that held it no longer applies; all
+	// other checks do.
 	Replay(context.Context, memproxy.HeldWrite, memproxy.HoldContent) memproxy.Sent
-	// Knows reports whether the author of a held write could still write it: its
+	// Knows reports whether the author of a held write could still write it, because its
 	// credential is still configured.
 	Knows(author memproxy.Principal) bool
-	// Ask reports whether a write arrived, by its decision id. An error means that it is
-	// still unknown.
+	// Ask reports whether the backend received a write, by its decision id. An error
+	// means that this is still unknown.
 	Ask(context.Context, memproxy.HeldWrite) (found bool, r memproxy.HoldResult, err error)
-	// Now reads a memory; a deleted one has Missing set.
+	// Now reads a memory from the backend. A deleted one has Missing set.
 	Now(context.Context, memproxy.MemoryKey) (memproxy.Memory, error)
-	// Restore restores a version of a memory, with its text; now is the result of Now.
+	// Restore restores a version of a memory, with its text. now is the result of Now.
 	Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent
 }
 

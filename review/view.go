@@ -19,11 +19,11 @@ type HoldView struct {
 	memproxy.HeldWrite
 	// Texts are the write's texts, sanitised.
 	Texts []TextView `json:"texts,omitempty"`
-	// the original write, on request
+	// Content is the original write, if requested.
 	Content *ContentView `json:"content,omitempty"`
 	// Gone is set if the content was destroyed.
 	Gone bool `json:"gone,omitempty"`
-	// why the author may no longer write; absent: the author may
+	// AuthorGone is why the author may no longer write. It is absent if the author may.
 	AuthorGone string `json:"author_gone,omitempty"`
 }
 
@@ -32,8 +32,8 @@ type TextView struct {
 	Pointer      string                  `json:"pointer"`
 	Text         string                  `json:"text"`
 	Placeholders []redaction.Placeholder `json:"placeholders,omitempty"`
-	// Rewritten is the text after the rewriting, which replaces the original or
-	// will once it is approved.
+	// Rewritten is the rewritten text that replaces the original, or that will once it is
+	// approved.
 	Rewritten string `json:"rewritten,omitempty"`
 }
 
@@ -68,7 +68,7 @@ func findingsIn(h memproxy.HeldWrite, item int) []memproxy.Finding {
 	return slices.DeleteFunc(slices.Clone(h.Findings), func(f memproxy.Finding) bool { return f.Item != item })
 }
 
-// confirmation is the error that asks the client to repeat a request with it.
+// confirmation is the error that asks the client to repeat a request with this value.
 type confirmation string
 
 func (confirmation) Error() string { return "a confirmation is required" }
@@ -76,8 +76,8 @@ func (confirmation) Error() string { return "a confirmation is required" }
 // confirmFor is how long a confirmation is valid.
 const confirmFor = 5 * time.Minute
 
-// confirm checks for a recent confirmation of this reviewer for this subject. Otherwise
-// the error contains one.
+// confirm checks for a recent confirmation of this reviewer for this subject. If there is
+// none, the error contains a new one.
 func (c *call) confirm(subject string) error {
 	now := c.api.opt.Clock()
 	at, mac, ok := strings.Cut(c.req.URL.Query().Get("confirm"), ".")
@@ -101,13 +101,13 @@ func (c *call) confirmMAC(subject string, unix int64) string {
 // PatternView is one span that was removed from a text, by its reference.
 type PatternView struct {
 	redaction.Placeholder
-	// the original span, on request
+	// Content is the original span, if requested.
 	Content *ContentView `json:"content,omitempty"`
 }
 
-// memoryPattern shows the text behind a placeholder of a flagged memory. The spans
-// are those of the text for which it was flagged; any other text of the memory has
-// no placeholders.
+// memoryPattern shows the text behind a placeholder of a flagged memory. The spans refer
+// to the text for which the memory was flagged; any other text of the memory has no
+// placeholders.
 func memoryPattern(c *call, m subject) (PatternView, error) {
 	st := m.record.Status
 	if st.State != memproxy.StateFlagged || st.Text == "" {
@@ -149,8 +149,8 @@ func holdPattern(c *call, h memproxy.HeldWrite) (PatternView, error) {
 	return PatternView{}, notFound()
 }
 
-// pattern shows one span of a text: its position and findings, and its original
-// words to reviewers who may see them, after a confirmation and a record.
+// pattern shows one span of a text: its position and its findings. It shows the original
+// words only to reviewers with the role for content, after a confirmation and a record.
 func (c *call) pattern(text string, findings []memproxy.Finding, subject string, record func() error) (PatternView, error) {
 	_, holes := redaction.Text(text, findings)
 	for _, hole := range holes {

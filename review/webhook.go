@@ -23,25 +23,25 @@ import (
 
 // The defaults of webhooks.
 const (
-	webhookTimeout = 10 * time.Second // of one attempt
+	webhookTimeout = 10 * time.Second // timeout of one attempt
 	firstDelay     = 2 * time.Second
 	longestDelay   = time.Hour
-	// mostAttempts last about eight hours in total; then a notice is given up.
+	// mostAttempts is the number of attempts, about eight hours in total, after which a
+	// notice is dropped.
 	mostAttempts = 18
-	// webhookBatch is the number of notices that are leased at once.
+	// webhookBatch is the number of notices that are leased together.
 	webhookBatch = 20
 )
 
 // The headers of a delivery.
 const (
 	SignatureHeader = "X-Memproxy-Signature"
-	NoticeHeader    = "X-Memproxy-Notice" // id of the notice, the same on every attempt
+	NoticeHeader    = "X-Memproxy-Notice" // id of the notice, the same on every attempt (idempotency key)
 )
 
 // NoticeStore stores notices durably, so that a crash loses none.
 type NoticeStore interface {
-	// Due leases notices that are due; next is when the next one is due, zero for
-	// never.
+	// Due leases notices that are due. next is when the next one is due; zero is never.
 	Due(ctx context.Context, limit int, lease time.Duration) (due []memproxy.Notice, next time.Time, err error)
 	Delivered(ctx context.Context, id string) error
 	Delayed(ctx context.Context, id string, due time.Time, why string) error
@@ -50,13 +50,13 @@ type NoticeStore interface {
 // WebhookOptions configure the delivery of notices.
 type WebhookOptions struct {
 	Store NoticeStore
-	// URL receives notices; https, or http for a test or a sidecar.
+	// URL receives the notices: https, or http for a test or a sidecar.
 	URL string
-	// the signing key, at least 16 bytes
+	// Secret is the key of the signature, at least 16 bytes.
 	Secret []byte
-	// the kinds to report; empty: all
+	// Kinds are the kinds of notices to send; empty is all.
 	Kinds []memproxy.NoticeKind
-	// Transport makes the connections. Nil is http.DefaultTransport.
+	// Transport makes the connections. The default is http.DefaultTransport.
 	Transport http.RoundTripper
 	Clock     func() time.Time
 	// Jitter returns a random number in [0, 1).
@@ -64,15 +64,15 @@ type WebhookOptions struct {
 	Log    *slog.Logger
 }
 
-// Webhooks delivers notices, each at least once, and in order unless the receiver
-// refuses some.
+// Webhooks delivers notices, each at least once, in order unless the receiver refuses
+// some.
 type Webhooks struct {
 	opt    WebhookOptions
 	client http.Client
-	away   atomic.Bool // the last attempt failed, and the log says so
+	away   atomic.Bool // the last attempt failed, and that was logged
 }
 
-// NewWebhooks returns a deliverer.
+// NewWebhooks returns a Webhooks.
 func NewWebhooks(opt WebhookOptions) (*Webhooks, error) {
 	if opt.Store == nil || opt.Clock == nil || opt.Jitter == nil || opt.Log == nil {
 		return nil, errors.New("review: webhooks need a store, a clock, jitter and a log")
@@ -86,17 +86,17 @@ func NewWebhooks(opt WebhookOptions) (*Webhooks, error) {
 	}
 	return &Webhooks{opt: opt, client: http.Client{
 		Transport: opt.Transport, Timeout: webhookTimeout,
-		// A signed notice is not sent to another address.
+		// A redirect would send a signed notice to another address.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// Deliver tries all notices that are due. Next is the time of the next attempt, zero
-// for never. An error is the store's.
+// Deliver attempts to deliver all notices that are due. next is the time of the next
+// attempt; zero is never. The error is the store's.
 func (w *Webhooks) Deliver(ctx context.Context) (next time.Time, err error) {
 	for {
 		// The lease is longer than this attempt, so that no other process takes the
-		// notices meanwhile.
+		// notices in the meantime.
 		due, next, err := w.opt.Store.Due(ctx, webhookBatch, webhookTimeout*(webhookBatch+1))
 		if err != nil || len(due) == 0 {
 			return next, err
@@ -133,8 +133,9 @@ func (w *Webhooks) deliver(ctx context.Context, n memproxy.Notice) error {
 	return w.opt.Store.Delayed(ctx, n.ID, w.opt.Clock().Add(w.delay(n.Attempts)), err.Error())
 }
 
-// delay doubles with every attempt, minus a random part of up to half, so that many
-// proxies do not retry at once.
+// delay returns the delay before the next attempt: it doubles with each attempt, minus a
+// random part of up to half (exponential backoff with jitter), so that many proxies do
+// not retry at the same time.
 func (w *Webhooks) delay(attempts int) time.Duration {
 	d := min(firstDelay<<min(attempts, 20), longestDelay)
 	return d - time.Duration(float64(d)*w.opt.Jitter()/2)
@@ -165,7 +166,7 @@ func (w *Webhooks) post(ctx context.Context, n memproxy.Notice) error {
 	resp, err := w.client.Do(req)
 	if err != nil {
 		if ue, ok := errors.AsType[*url.Error](err); ok {
-			err = ue.Err // without the URL
+			err = ue.Err // without the URL, which may contain a secret
 		}
 		return err
 	}
