@@ -1,5 +1,5 @@
-// Package command is memproxy's command line: it reads options, calls what does
-// the work and prints.
+// Package command is memproxy's command line. Each command parses its options, calls
+// another package that does the work, and prints the result.
 package command
 
 import (
@@ -17,18 +17,18 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/auditcmd"
 )
 
-// An Invocation is one run of memproxy, with everything that it touches injected
-// so that every command can be run in a test.
+// Invocation is one run of memproxy. Everything outside of the process that it uses is
+// injected, so that every command can be run in a test.
 type Invocation struct {
 	Args           []string
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
-	// Version and Commit are what the binary was built from.
+	// Version and Commit identify the build.
 	Version, Commit string
 }
 
-// Commands are all of memproxy's commands.
+// Commands returns all commands of memproxy.
 func (in *Invocation) Commands() *cobra.Command {
 	review := api.CLI{Stdout: in.Stdout, Stderr: in.Stderr, Getenv: in.Getenv, Clock: time.Now}
 	audit := auditcmd.Command(in.Stdout, in.Stderr)
@@ -47,7 +47,7 @@ func (in *Invocation) Commands() *cobra.Command {
 	return root
 }
 
-// Run runs the command that the arguments name, and returns its exit code.
+// Run runs the command that Args name, and returns its exit code.
 func (in *Invocation) Run(ctx context.Context) int {
 	return cli.Main(ctx, func(stdout, stderr io.Writer) *cobra.Command {
 		plain := *in
@@ -56,21 +56,21 @@ func (in *Invocation) Run(ctx context.Context) int {
 	}, in.Args, in.Stdin, in.Stdout, in.Stderr)
 }
 
-// leaf is a command that takes no arguments. It prints the error that it ends
-// with, if that is not an exit code alone.
+// leaf returns a command without arguments. It prints the error of run, unless that is
+// only an exit code.
 func (in *Invocation) leaf(use, short, example string, run func(context.Context) error) *cobra.Command {
 	return cli.Leaf(use, short, example, func(ctx context.Context) int {
 		err := run(ctx)
 		if code, ok := errors.AsType[cli.Exit](err); err == nil || ok {
 			return int(code)
 		}
-		fmt.Fprintln(in.Stderr, "memproxy:", strings.ReplaceAll(err.Error(), "\n\t", " ")) // pgx indents
+		fmt.Fprintln(in.Stderr, "memproxy:", strings.ReplaceAll(err.Error(), "\n\t", " ")) // errors of pgx contain indented lines
 		return cli.Failed
 	})
 }
 
-// yes is the end of a command that printed an answer: the exit code says whether
-// it is yes.
+// yes returns the error of a command that printed an answer: none if the answer is yes,
+// else an exit code.
 func yes(answer bool, err error) error {
 	if err == nil && !answer {
 		return cli.Exit(cli.Failed)

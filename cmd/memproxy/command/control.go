@@ -16,8 +16,8 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// control runs the fleet's control plane, or one of the commands for who
-// releases rules.
+// control returns the command that runs the fleet's control plane, with the subcommands
+// for publishing releases.
 func (in *Invocation) control() *cobra.Command {
 	from := source[*config.ControlPlane]{"control.yaml", "configuration `file`", config.LoadControlPlane}
 	c := reads(in, from, "control", "run the fleet's control plane; release rules to it", "memproxy control --config control.yaml",
@@ -28,8 +28,8 @@ func (in *Invocation) control() *cobra.Command {
 	return c
 }
 
-// controlKeygen makes the key that signs releases. It belongs to who releases,
-// and never onto the control plane.
+// controlKeygen makes the key that signs releases. The key must be kept where releases
+// are signed, never on the control plane.
 func controlKeygen(in *Invocation) *cobra.Command {
 	return in.into("keygen", "make the key that signs releases", "memproxy control keygen --out keys", "`directory` for "+fleet.KeyFile, func(dir string) error {
 		path, public, err := fleet.NewKey(dir)
@@ -40,8 +40,8 @@ func controlKeygen(in *Invocation) *cobra.Command {
 	})
 }
 
-// controlSign makes a release of a policy directory. It does not sign what does
-// not compile.
+// controlSign makes a release of a policy directory. It refuses a directory that does not
+// compile.
 func controlSign(in *Invocation) *cobra.Command {
 	var key, dir, pack string
 	var s policy.Statement
@@ -80,14 +80,15 @@ func controlSign(in *Invocation) *cobra.Command {
 	return cli.Needs(c, "key", "releases", "fleet")
 }
 
-// releaseFlags are where releases are, and how far they have come.
+// releaseFlags adds the options for the directory of releases and the directory of their
+// progress.
 func releaseFlags(c *cobra.Command) func() [2]string {
 	releases := c.Flags().String("releases", "", "`directory` of releases")
 	progress := c.Flags().String("progress", "", "`directory` of how far releases have come; absent: that of releases")
 	return func() [2]string { return [2]string{*releases, cmp.Or(*progress, *releases)} }
 }
 
-// controlStop takes a release back: no sidecar is to have it.
+// controlStop withdraws a release from every sidecar.
 func controlStop(in *Invocation) *cobra.Command {
 	var reason string
 	var number uint64

@@ -16,7 +16,8 @@ import (
 	"github.com/memproxy/memproxy/policy/replay"
 )
 
-// answered is a leaf that prints an answer in the form that is asked for.
+// answered returns a leaf that prints an answer in the requested format. It exits with 1
+// if the answer is not well.
 func answered[A any](in *Invocation, use, short, example string, ask func(context.Context) (A, error), well func(*A) bool, table func(io.Writer, *A)) *cobra.Command {
 	var output *cli.Output
 	c := in.leaf(use, short, example, func(ctx context.Context) error {
@@ -30,8 +31,8 @@ func answered[A any](in *Invocation, use, short, example string, ask func(contex
 	return c
 }
 
-// controlStatus shows what a control plane knows of its fleet. It exits 1 when
-// a release cannot be offered, or a sidecar refuses the one that it is to have.
+// controlStatus shows the state of a fleet as its control plane sees it. It exits with 1
+// if a release cannot be offered, or if a sidecar refuses its assigned release.
 func controlStatus(in *Invocation) *cobra.Command {
 	var base string
 	c := answered(in, "status", "what a control plane knows of its fleet", "memproxy control status --url http://127.0.0.1:9903",
@@ -40,9 +41,8 @@ func controlStatus(in *Invocation) *cobra.Command {
 	return c
 }
 
-// printStatus names the releases, then those sidecars that are not where they
-// should be or run something older than they refused, each with its last refusal and its
-// reason.
+// printStatus prints the releases, then the sidecars that run another release than the
+// assigned one, or an older one than they refused, each with its last refusal.
 func printStatus(to io.Writer, st *fleet.Status) {
 	cli.Printf(to, "fleet %s: %d sidecar(s) connected, %d behind, %d without a release\n", st.Fleet, st.Connected, st.Behind, st.Unassigned)
 	if st.Away != "" {
@@ -60,7 +60,7 @@ func printStatus(to io.Writer, st *fleet.Status) {
 		}
 		cli.Printf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", r.Name, r.Channel, state, r.Assigned, r.Running, r.Refused, r.Tally.Decisions, r.Tally.Refused, r.Tally.Errors)
 	}
-	_ = w.Flush() // the reader may be gone
+	_ = w.Flush() // the reader may have disconnected
 	for _, r := range st.Releases {
 		if r.Reason != "" {
 			cli.Printf(to, "%s was stopped: %s\n", r.Name, r.Reason)
@@ -73,7 +73,7 @@ func printStatus(to io.Writer, st *fleet.Status) {
 		s := &st.Sidecars[i]
 		runs := cmp.Or(s.Running, "nothing")
 		switch {
-		case s.Rejected != nil && (s.Running != s.Assigned || s.Running < s.Rejected.Release): // names begin with the number
+		case s.Rejected != nil && (s.Running != s.Assigned || s.Running < s.Rejected.Release): // names begin with the number, so they compare like numbers
 			cli.Printf(to, "%s runs %s and refused %s at %s: %s\n", s.ID, runs, s.Rejected.Release, s.Rejected.At.UTC().Format(time.RFC3339), s.Rejected.Reason)
 		case s.Connected && s.Running != s.Assigned:
 			cli.Printf(to, "%s runs %s and is to run %s\n", s.ID, runs, cmp.Or(s.Assigned, "nothing"))
@@ -81,8 +81,8 @@ func printStatus(to io.Writer, st *fleet.Status) {
 	}
 }
 
-// controlDiff says what one version of the rules allows that another refused,
-// by recorded decisions. It exits 1 when there is something.
+// controlDiff shows what one version of the rules allows that another refused, by
+// recorded decisions. It exits with 1 if there is such a difference.
 func controlDiff(in *Invocation) *cobra.Command {
 	var from, to, public string
 	var q config.Replay

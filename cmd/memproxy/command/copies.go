@@ -43,7 +43,8 @@ func restore(in *Invocation) *cobra.Command {
 	return c
 }
 
-// migrate is `memproxy ledger migrate --check`: a start migrates.
+// migrate returns `memproxy ledger migrate --check`. It only shows the plan: the
+// migration itself happens when a sidecar starts.
 func migrate(in *Invocation) *cobra.Command {
 	var output *cli.Output
 	c := reads(in, required(), "migrate", "say what a start would do with the ledger; exit 1 if it would migrate it", "memproxy ledger migrate --check --config memproxy.yaml",
@@ -70,7 +71,7 @@ func migrate(in *Invocation) *cobra.Command {
 	return cli.Needs(c, "check")
 }
 
-// onFile reads a configuration and is about one file.
+// onFile returns a leaf that reads a configuration and takes the name of one file.
 func onFile(in *Invocation, use, short, example string, run func(ctx context.Context, cfg *config.Config, file string) error) *cobra.Command {
 	var file string
 	c := reads(in, required(), use, short, example, func(ctx context.Context, _ string, cfg *config.Config) error { return run(ctx, cfg, file) })

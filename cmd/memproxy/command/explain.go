@@ -15,7 +15,8 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// explain runs a request through every step without effect.
+// explain returns the command that runs a request through every step without side
+// effects.
 func (in *Invocation) explain() *cobra.Command {
 	var q app.Question
 	var bodyFile string

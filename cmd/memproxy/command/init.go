@@ -69,8 +69,9 @@ func (in *Invocation) initialising(backend, upstream, out string, force bool) er
 	return nil
 }
 
-// answer is what was given as an option, or else what is answered to a question;
-// an empty line is the proposal, and so is no line where no option must be given.
+// answer returns an option's value or, if the option was not given, the user's answer to
+// a question. An empty line selects the proposal; so does the end of the input, if the
+// option is not mandatory.
 func (in *Invocation) answer(lines *bufio.Reader, given, question, proposal, option string) (string, error) {
 	if given != "" {
 		return given, nil

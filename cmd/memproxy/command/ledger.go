@@ -13,7 +13,8 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// ledger is `memproxy ledger`, with sweep and accept.
+// ledger returns `memproxy ledger`, with the subcommands sweep, accept and those on
+// copies.
 func (in *Invocation) ledger() *cobra.Command {
 	var s review.SweepRequest
 	sweep := attended(in, "sweep", "compare what backends hold with what went through memproxy", "memproxy ledger sweep --config memproxy.yaml",
@@ -28,27 +29,28 @@ func (in *Invocation) ledger() *cobra.Command {
 		"memproxy ledger sweep --config memproxy.yaml", sweep, cli.Needs(accept, "reason"), backup(in), restore(in), migrate(in))
 }
 
-// seal is `memproxy audit seal`.
+// seal returns `memproxy audit seal`.
 func (in *Invocation) seal() *cobra.Command {
 	var q review.SealRequest
 	c := attended(in, "seal", "take over what a backend held before memproxy", "memproxy audit seal --config memproxy.yaml --backend mem0 --tenant acme",
 		"seal", &q, &q.Progress, review.Integrity.Seal, func(r review.SealReport) bool {
-			return r.Whole || len(q.Scopes) > 0 && r.Skipped == 0 && !r.Partial // all that was asked for
+			return r.Whole || len(q.Scopes) > 0 && r.Skipped == 0 && !r.Partial // everything that was asked for is recorded
 		})
 	storeFlags(c, &q.Backend, &q.Reason, &q.Scopes)
 	c.Flags().StringVar(&q.Tenant, "tenant", "", "whose the memories are from now on; absent: of the one `tenant` of an installation without tenants")
 	return cli.Needs(c, "backend")
 }
 
-// storeFlags say what is looked through, and why.
+// storeFlags adds the options for the backend, the scopes and the reason.
 func storeFlags(c *cobra.Command, backend, reason *string, scopes *[]memproxy.Scope) {
 	c.Flags().StringVar(backend, "backend", "", "`name` of the backend")
 	c.Flags().StringVar(reason, "reason", "asked for on the command line", "`why`; it is recorded")
 	scopeFlag(c.Flags(), scopes)
 }
 
-// attended is a command that has the integrity checker do what the API calls op, and prints
-// what came of it. The exit code says whether that is well.
+// attended returns a command that runs the operation op of the review API on the
+// integrity checker, here or in a running sidecar (see app.Attend), and prints the
+// result. The exit code tells whether the result is well.
 func attended[In any, Out interface{ Print(io.Writer) }](in *Invocation, use, short, example, op string, q *In, progress *memproxy.Progress,
 	here func(review.Integrity, context.Context, In) (Out, error), well func(Out) bool,
 ) *cobra.Command {

@@ -16,7 +16,8 @@ import (
 	"github.com/memproxy/memproxy/screen/hunt"
 )
 
-// screen judges texts: those on stdin, or with --backend those of a store.
+// screen returns the command that judges texts: from stdin, or with --backend those of a
+// backend.
 func (in *Invocation) screen() *cobra.Command {
 	h := app.Hunt{API: "auto"}
 	var backend string

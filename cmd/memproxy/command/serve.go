@@ -17,18 +17,19 @@ import (
 	"github.com/memproxy/memproxy/telemetry"
 )
 
-// source is where a command's configuration is, and what reads it.
+// source is the default path of a command's configuration, the description of its option,
+// and the function that reads it.
 type source[C any] struct {
 	otherwise, about string
 	load             func(path string, getenv func(string) string) (C, error)
 }
 
-// required is a sidecar's configuration.
+// required is the source of a sidecar's configuration.
 func required() source[*config.Config] {
 	return source[*config.Config]{"memproxy.yaml", "configuration `file`", config.Load}
 }
 
-// optional is a sidecar's configuration, nil where none is named.
+// optional is the source of a sidecar's configuration that may be absent (nil).
 func optional(about string) source[*config.Config] {
 	return source[*config.Config]{"", about, func(path string, getenv func(string) string) (*config.Config, error) {
 		if path == "" {
@@ -38,7 +39,7 @@ func optional(about string) source[*config.Config] {
 	}}
 }
 
-// reads is a leaf that reads a configuration first, from a file.
+// reads returns a leaf that first reads a configuration from a file.
 func reads[C any](in *Invocation, from source[C], use, short, example string, run func(ctx context.Context, file string, cfg C) error) *cobra.Command {
 	var path *string
 	c := in.leaf(use, short, example, func(ctx context.Context) error {
@@ -49,12 +50,12 @@ func reads[C any](in *Invocation, from source[C], use, short, example string, ru
 		return run(ctx, *path, cfg)
 	})
 	path = c.Flags().String("config", from.otherwise, from.about)
-	_ = c.MarkFlagFilename("config", "yaml", "yml") // it was just defined
+	_ = c.MarkFlagFilename("config", "yaml", "yml") // cannot fail: the flag was just defined
 	return c
 }
 
-// sidecar runs memproxy's HTTP listeners, and the Envoy listener if there is one, until
-// it is stopped.
+// sidecar returns a command that runs memproxy's HTTP listeners, and the Envoy listener
+// unless envoy is nil, until it is stopped.
 func (in *Invocation) sidecar(use, short, example string, envoy *app.Envoy) *cobra.Command {
 	return reads(in, required(), use, short, example, func(ctx context.Context, file string, cfg *config.Config) error {
 		app.TuneMemory(in.Getenv)
@@ -62,8 +63,9 @@ func (in *Invocation) sidecar(use, short, example string, envoy *app.Envoy) *cob
 	})
 }
 
-// extproc runs the Envoy listener: the external processor and, next to it, the HTTP
-// listeners of the configuration, to which Envoy sends what only they can gate.
+// extproc returns the command that runs the Envoy listener: the external processor and
+// also the HTTP listeners of the configuration, to which Envoy routes the requests that
+// only they can gate.
 func (in *Invocation) extproc() *cobra.Command {
 	var f app.Envoy
 	c := in.sidecar("extproc", "run the Envoy external processor along with the HTTP listeners", "memproxy extproc --config memproxy.yaml --listen unix:/run/memproxy.sock", &f)
@@ -84,12 +86,13 @@ func (in *Invocation) extproc() *cobra.Command {
 	return c
 }
 
-// options are what a process takes from its invocation.
+// options returns the options of a process that come from its invocation.
 func (in *Invocation) options(file string) app.Options {
 	return app.Options{File: file, Log: in.Stderr, Getenv: in.Getenv, Version: in.Version}
 }
 
-// demo plays each threat, and fails if one is not as claimed.
+// demo returns the command that plays each threat. It fails if the outcome of one differs
+// from what memproxy claims.
 func (in *Invocation) demo() *cobra.Command {
 	var output *cli.Output
 	o := demo.Options{Stdout: in.Stdout, Stderr: in.Stderr, Getenv: in.Getenv, Version: in.Version}
@@ -102,8 +105,8 @@ func (in *Invocation) demo() *cobra.Command {
 	return c
 }
 
-// inject runs the admission webhooks that put the sidecar into pods, until it
-// is told to stop or a listener fails.
+// inject returns the command that runs the admission webhooks, which inject the sidecar
+// into pods, until it is stopped or a listener fails.
 func (in *Invocation) inject() *cobra.Command {
 	from := source[*inject.Config]{"inject.yaml", "configuration `file` of the webhooks, as the chart writes it", func(path string, _ func(string) string) (*inject.Config, error) { return inject.LoadConfig(path) }}
 	return reads(in, from, "inject", "put the sidecar into pods: Kubernetes admission webhooks", "memproxy inject --config inject.yaml",

@@ -14,9 +14,10 @@ import (
 	"github.com/memproxy/memproxy/internal/cli"
 )
 
-// check validates a configuration, its policies and its files, without opening
-// state, and says what would keep it from running here. It prints the
-// configuration and every control where that is what it is for, or by options.
+// check returns a command that validates a configuration, its policies and its files
+// without opening the state, and shows what would prevent it from running on this
+// machine. With print it prints the configuration and every control; otherwise it does so
+// only if the options ask for it.
 func (in *Invocation) check(use, short, example string, print bool) *cobra.Command {
 	controls := print
 	c := reads(in, required(), use, short, example, func(ctx context.Context, file string, cfg *config.Config) error {
@@ -55,7 +56,7 @@ func (in *Invocation) check(use, short, example string, print bool) *cobra.Comma
 	return c
 }
 
-// into is a leaf that writes into a directory.
+// into returns a leaf that writes into a directory.
 func (in *Invocation) into(use, short, example, about string, run func(dir string) error) *cobra.Command {
 	var out string
 	c := in.leaf(use, short, example, func(context.Context) error { return run(out) })
@@ -63,8 +64,8 @@ func (in *Invocation) into(use, short, example, about string, run func(dir strin
 	return cli.Needs(c, "out")
 }
 
-// keygen makes the keys that serve would make at its first start, so that they
-// can be kept elsewhere before.
+// keygen returns the command that makes the keys that serve would make at its first
+// start, so that they can be stored elsewhere before that.
 func (in *Invocation) keygen() *cobra.Command {
 	return in.into("keygen", "make the installation's keys", "memproxy keygen --out keys", "`directory` for the keys", func(dir string) error {
 		public, origin, err := app.MakeKeys(dir)
@@ -75,7 +76,7 @@ func (in *Invocation) keygen() *cobra.Command {
 	})
 }
 
-// manual writes a manual page for each command, for who packages memproxy.
+// manual returns the command that writes a manual page for each command, for packagers.
 func (in *Invocation) manual() *cobra.Command {
 	c := in.into("manual", "write a manual page for each command", "memproxy manual --out man", "`directory` for the pages", func(dir string) error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -83,7 +84,7 @@ func (in *Invocation) manual() *cobra.Command {
 		}
 		all := in.Commands()
 		all.DisableAutoGenTag = true
-		// They are dated today, or by $SOURCE_DATE_EPOCH.
+		// The pages have today's date, or that of $SOURCE_DATE_EPOCH.
 		return doc.GenManTree(all, &doc.GenManHeader{Section: "1", Source: "memproxy " + in.Version, Manual: "memproxy"}, dir)
 	})
 	c.Hidden = true
