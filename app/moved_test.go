@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/config"
@@ -18,18 +20,22 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// interrupted is a backend in the same process. Before it serves the next request with
-// these words in its path, something else happens.
+// interrupted is a backend in the same process. Before it serves the nth request of a
+// method and path, something else happens.
 type interrupted struct {
 	http.Handler
-	method, at string
-	meanwhile  func()
+	method, path string
+	nth          int
+	meanwhile    func() error
 }
 
 func (s *interrupted) RoundTrip(q *http.Request) (*http.Response, error) {
-	if f := s.meanwhile; f != nil && q.Method == s.method && strings.Contains(q.URL.Path, s.at) {
-		s.meanwhile = nil
-		f()
+	if q.Method == s.method && q.URL.Path == s.path {
+		if s.nth--; s.nth == 0 {
+			if err := s.meanwhile(); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if q.Body == nil {
 		q.Body = http.NoBody
@@ -39,66 +45,248 @@ func (s *interrupted) RoundTrip(q *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// Proves EDGE-5, EDGE-3, EDGE-1: a block that takes another's place in an agent between the
-// ruling on a change of it by its label and the change is not changed by it.
-func TestBlocksThatTakeAnothersPlaceAreNotChanged(t *testing.T) {
+type request struct{ method, path, body string }
+
+// movedRig is an agent with the caller's block "human", and another author's block of that
+// label, in a bubble.
+type movedRig struct {
+	*rig
+	back               interrupted
+	agent, own, theirs string
+}
+
+func startMoved(t *testing.T) *movedRig {
+	m := &movedRig{rig: &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}, back: interrupted{Handler: embedded.New()}}
+	text := strings.NewReplacer(append(replacements(), "DIR/policies", "", "DIR", m.dir, "LETTA", "http://backend.invalid", "KEY", sha(devToken))...).Replace(withPeople(lettaConf))
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
+	m.car = must.Get(New(context.Background(), unwatched(cfg), Options{Log: m.log, Getenv: allowing(cfg), Version: "test", Transport: &m.back, Patience: 10}))(t)
+	id := func(who string, c request) string {
+		var it struct{ ID string }
+		must.Do(t, json.Unmarshal([]byte(m.ask(t.Context(), c, who).want(t, 200).body), &it))
+		return it.ID
+	}
+	m.agent = id("", request{"POST", "/v1/agents/", `{"name":"t","agent_type":"letta_v1_agent","tools":["memory_replace"],"memory_blocks":[{"label":"human","value":"Ann likes water"}]}`})
+	m.own = id("", request{"GET", "/v1/agents/" + m.agent + "/core-memory/blocks/human", ""})
+	m.theirs = id("human", request{"POST", "/v1/blocks/", `{"label":"human","value":"Ann likes green tea"}`})
+	return m
+}
+
+// ask makes a request; AGENT, OWN and THEIRS stand for ids.
+func (m *movedRig) ask(ctx context.Context, c request, who string) got {
+	in := strings.NewReplacer("AGENT", m.agent, "OWN", m.own, "THEIRS", m.theirs)
+	q := httptest.NewRequestWithContext(ctx, c.method, in.Replace(c.path), strings.NewReader(in.Replace(c.body)))
+	for h := as(who); len(h) > 0; h = h[2:] {
+		q.Header.Set(h[0], h[1])
+	}
+	q.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	m.car.Handler("mem0").ServeHTTP(w, q)
+	return got{w.Code, w.Header(), w.Body.String()}
+}
+
+// before lets something happen before the backend serves the nth of such requests.
+func (m *movedRig) before(c request, nth int, f func() error) {
+	m.back.method, m.back.path, m.back.nth, m.back.meanwhile = c.method, strings.Replace(c.path, "AGENT", m.agent, 1), nth, f
+}
+
+// values fails unless the two blocks have these texts.
+func (m *movedRig) values(own, theirs string) {
+	m.t.Helper()
+	for block, text := range map[string]string{m.own: own, m.theirs: theirs} {
+		m.ask(m.t.Context(), request{"GET", "/v1/blocks/" + block, ""}, "human").want(m.t, 200).has(m.t, `"value":"`+text+`"`)
+	}
+}
+
+const replaceAnn = `CALL memory_replace {\"label\":\"human\",\"old_string\":\"Ann\",\"new_string\":\"Coffee, Ann\"}\n`
+
+// saying is a turn of the agent that changes its block.
+func saying(script, more string) request {
+	return request{"POST", "/v1/agents/AGENT/messages", `{"input":"` + script + `THEN\nSAY done"` + more + `}`}
+}
+
+var (
+	swapped   = []request{{"PATCH", "/v1/agents/AGENT/core-memory/blocks/detach/OWN", ""}, {"PATCH", "/v1/agents/AGENT/core-memory/blocks/attach/THEIRS", ""}}
+	relisted  = []request{{"PATCH", "/v1/agents/AGENT", `{"block_ids":["THEIRS"]}`}}
+	detaching = swapped[0]
+	byLabel   = request{"PATCH", "/v1/agents/AGENT/core-memory/blocks/human", `{"value":"Coffee, Ann likes water"}`}
+)
+
+// inBubbles runs cases in bubbles of their own.
+func inBubbles(t *testing.T) func(name string, f func(*testing.T, *movedRig)) {
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGHUP) // the runtime's signal goroutine starts outside of the bubbles
-	defer signal.Stop(heard)
-	type call struct{ method, path, body string }
-	for name, write := range map[string]call{
-		"by its label":    {"PATCH", "/v1/agents/AGENT/core-memory/blocks/human", `{"value":"Ann likes coffee"}`},
-		"by a tool's run": {"POST", "/v1/agents/AGENT/tools/memory_rethink/run", `{"args":{"label":"human","new_memory":"Ann likes coffee"}}`},
+	t.Cleanup(func() { signal.Stop(heard) })
+	return func(name string, f func(*testing.T, *movedRig)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := startMoved(t)
+				defer m.stop()
+				f(t, m)
+			})
+		})
+	}
+}
+
+// Proves EDGE-5, EDGE-3, EDGE-1: a block that takes another's place in an agent between the
+// ruling on a change of it by its label and the change is not changed by it. What gives it
+// the place waits.
+func TestBlocksThatTakeAnothersPlaceAreNotChanged(t *testing.T) {
+	run := inBubbles(t)
+	for name, write := range map[string]request{
+		"by its label":                    byLabel,
+		"by a tool's run":                 {"POST", "/v1/agents/AGENT/tools/memory_rethink/run", `{"args":{"label":"human","new_memory":"Coffee, Ann likes water"}}`},
+		"by the agent":                    saying(replaceAnn, ""),
+		"by the agent, streamed":          saying(replaceAnn, `,"streaming":true`),
+		"by the agent, in the background": saying(replaceAnn, `,"streaming":true,"background":true`),
 	} {
-		for how, swap := range map[string][]call{
-			"detached and attached":    {{"PATCH", "/v1/agents/AGENT/core-memory/blocks/detach/OWN", ""}, {"PATCH", "/v1/agents/AGENT/core-memory/blocks/attach/THEIRS", ""}},
-			"in a change of the agent": {{"PATCH", "/v1/agents/AGENT", `{"block_ids":["THEIRS"]}`}},
-		} {
-			t.Run(name+", "+how, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					letta := embedded.New()
-					back := &interrupted{Handler: letta}
-					dir := ring.Dir(t)
-					text := strings.NewReplacer(append(replacements(), "DIR/policies", "", "DIR", dir, "LETTA", "http://backend.invalid", "KEY", sha(devToken))...).Replace(withPeople(lettaConf))
-					cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
-					r := &rig{t: t, dir: dir, log: &lockedBuffer{}}
-					r.car = must.Get(New(context.Background(), unwatched(cfg), Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Transport: back, Patience: 10}))(t)
-					defer r.stop()
-					do := func(c call, who string) got {
-						q := httptest.NewRequestWithContext(context.Background(), c.method, c.path, strings.NewReader(c.body))
-						for h := as(who); len(h) > 0; h = h[2:] {
-							q.Header.Set(h[0], h[1])
-						}
-						q.Header.Set("Content-Type", "application/json")
-						w := httptest.NewRecorder()
-						r.car.Handler("mem0").ServeHTTP(w, q)
-						return got{w.Code, w.Header(), w.Body.String()}
-					}
-					made := func(who, path, body string) string {
-						var it struct{ ID string }
-						must.Do(t, json.Unmarshal([]byte(do(call{"POST", path, body}, who).want(t, 200).body), &it))
-						return it.ID
-					}
-					agent := made("", "/v1/agents/", someAgent)
-					theirs := made("human", "/v1/blocks/", `{"label":"human","value":"Ann likes green tea"}`)
-					var own struct{ ID string }
-					must.Do(t, json.Unmarshal([]byte(do(call{"GET", "/v1/agents/" + agent + "/core-memory/blocks/human", ""}, "").want(t, 200).body), &own))
-					in := strings.NewReplacer("AGENT", agent, "OWN", own.ID, "THEIRS", theirs)
-					at := func(c call) call { return call{c.method, in.Replace(c.path), in.Replace(c.body)} }
-					back.method, back.at, back.meanwhile = write.method, at(write).path, func() {
+		for how, swap := range map[string][]request{"detached and attached": swapped, "in a change of the agent": relisted} {
+			run(name+", "+how, func(t *testing.T, m *movedRig) {
+				nth, done := 1, make(chan struct{})
+				if strings.HasSuffix(write.path, "/messages") {
+					nth = 2 // the approval of its call
+				}
+				m.before(write, nth, func() error {
+					go func() {
+						defer close(done)
 						for _, c := range swap {
-							do(at(c), "").want(t, 503)
+							m.ask(t.Context(), c, "").want(t, 200)
 						}
-					}
-					do(at(write), "").want(t, 200)
-					do(call{"GET", "/v1/blocks/" + theirs, ""}, "human").want(t, 200).has(t, "green tea")
-					for _, c := range swap { // afterwards they are made
-						do(at(c), "").want(t, 200)
-					}
-					do(at(write), "").lacks(t, `"success"`)
-					do(call{"GET", "/v1/blocks/" + theirs, ""}, "human").want(t, 200).has(t, "green tea")
+					}()
+					synctest.Wait()
+					return nil
 				})
+				m.ask(t.Context(), write, "").want(t, 200)
+				<-done
+				m.values("Coffee, Ann likes water", "Ann likes green tea")
 			})
 		}
 	}
+}
+
+// Proves EDGE-1, EDGE-4: a turn keeps its agent's place until its calls are answered, and for
+// no longer than the backend may take to begin, however the turn ends.
+func TestTurnsLeaveTheirPlaces(t *testing.T) {
+	run := inBubbles(t)
+	write := saying(replaceAnn, "")
+	for name, tc := range map[string]struct {
+		ends   func(gone context.CancelFunc) error
+		status int
+		waits  time.Duration
+	}{
+		"a call calls back":    {func(context.CancelFunc) error { return nil }, 200, 5 * time.Second},
+		"the backend is slow":  {func(context.CancelFunc) error { time.Sleep(time.Minute); return nil }, 200, 5 * time.Second},
+		"the run fails":        {func(context.CancelFunc) error { return errors.New("reset") }, 502, 0},
+		"the caller is gone":   {func(gone context.CancelFunc) error { gone(); return nil }, 200, 0},
+		"it goes, and a fault": {func(gone context.CancelFunc) error { gone(); return errors.New("reset") }, 502, 0},
+	} {
+		run(name, func(t *testing.T, m *movedRig) {
+			ctx, gone := context.WithCancel(t.Context())
+			defer gone()
+			detach := func() (waited time.Duration) {
+				began := time.Now()
+				m.ask(t.Context(), detaching, "").want(t, 200)
+				return time.Since(began)
+			}
+			var waited time.Duration
+			m.before(write, 2, func() error {
+				if tc.waits > 0 {
+					waited = detach()
+				}
+				return tc.ends(gone)
+			})
+			m.ask(ctx, write, "").want(t, tc.status)
+			if tc.waits == 0 {
+				waited = detach()
+			}
+			if waited != tc.waits {
+				t.Errorf("a change of the agent waited %v, want %v", waited, tc.waits)
+			}
+		})
+	}
+	run("the process stops", func(t *testing.T, m *movedRig) { // whose goroutines end with the bubble
+		m.before(write, 2, func() error {
+			go m.stop()
+			time.Sleep(time.Hour)
+			return errors.New("reset")
+		})
+		m.ask(t.Context(), write, "")
+	})
+}
+
+// Proves EDGE-4: what waits for an agent does not wait for ever, and is refused so that the
+// client tries again; nothing else of the agent is.
+func TestWaitsForAnAgentEnd(t *testing.T) {
+	run := inBubbles(t)
+	run("a slow write", func(t *testing.T, m *movedRig) {
+		m.before(byLabel, 1, func() error {
+			began := time.Now()
+			a := m.ask(t.Context(), detaching, "").want(t, 503).has(t, `"limit.in_flight"`, `"detail"`)
+			if waited := time.Since(began); waited != 10*time.Second || a.header.Get("Retry-After") == "" {
+				t.Errorf("after %v: %v", waited, a.header)
+			}
+			return nil
+		})
+		m.ask(t.Context(), byLabel, "").want(t, 200)
+		m.ask(t.Context(), detaching, "").want(t, 200)
+	})
+	other := request{"PATCH", "/v1/blocks/OWN", `{"value":"Ann likes juice"}`}
+	run("the same block, by its id", func(t *testing.T, m *movedRig) {
+		done := make(chan struct{})
+		m.before(other, 1, func() error {
+			go func() {
+				defer close(done)
+				m.ask(t.Context(), byLabel, "").want(t, 200)
+			}()
+			synctest.Wait()
+			return nil
+		})
+		m.ask(t.Context(), other, "").want(t, 200)
+		<-done
+		m.values("Coffee, Ann likes water", "Ann likes green tea")
+	})
+	run("another's block, by its id", func(t *testing.T, m *movedRig) { // its author is looked up again
+		done := make(chan struct{})
+		m.before(other, 1, func() error {
+			go func() {
+				defer close(done)
+				m.ask(t.Context(), byLabel, "").lacks(t, "Coffee")
+			}()
+			synctest.Wait()
+			return nil
+		})
+		m.ask(t.Context(), other, "human").want(t, 200)
+		<-done
+		m.values("Ann likes juice", "Ann likes green tea")
+	})
+	run("two conversations", func(t *testing.T, m *movedRig) {
+		second := saying(`CALL memory_replace {\"label\":\"human\",\"old_string\":\"water\",\"new_string\":\"juice\"}\n`, "")
+		var talk struct{ ID string }
+		must.Do(t, json.Unmarshal([]byte(m.ask(t.Context(), request{"POST", "/v1/conversations/?agent_id=AGENT", `{}`}, "").want(t, 200).body), &talk))
+		second.path = "/v1/conversations/" + talk.ID + "/messages"
+		m.before(saying("", ""), 2, func() error {
+			began := time.Now()
+			m.ask(t.Context(), second, "").want(t, 200)
+			if waited := time.Since(began); waited != 0 {
+				t.Errorf("the second turn waited %v", waited)
+			}
+			return nil
+		})
+		m.ask(t.Context(), saying(replaceAnn, ""), "").want(t, 200)
+		m.values("Coffee, Ann likes juice", "Ann likes green tea")
+	})
+	run("a change of the tools in a turn", func(t *testing.T, m *movedRig) { // it waits for the turn, whose calls do not wait for it
+		twice := saying(replaceAnn+`THEN\nCALL memory_replace {\"label\":\"human\",\"old_string\":\"water\",\"new_string\":\"juice\"}\n`, "")
+		done := make(chan struct{})
+		m.before(twice, 2, func() error {
+			go func() {
+				defer close(done)
+				m.ask(t.Context(), request{"PATCH", "/v1/agents/AGENT", `{"description":"d"}`}, "").want(t, 200)
+			}()
+			synctest.Wait()
+			return nil
+		})
+		m.ask(t.Context(), twice, "").want(t, 200)
+		<-done
+		m.values("Coffee, Ann likes juice", "Ann likes green tea")
+	})
 }

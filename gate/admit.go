@@ -2,14 +2,11 @@ package gate
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
@@ -37,6 +34,8 @@ type run struct {
 	tool  memproxy.ToolCall
 	// after, if set, is called after each step, with its error.
 	after func(*step, error)
+	// byID are the places that it waited for in inTurnByID; nil: it did not wait.
+	byID []string
 }
 
 // A mode is the kind of call that is ruled on.
@@ -233,77 +232,6 @@ func (r *run) inspects() bool {
 	return ok
 }
 
-// record writes the decision to the audit log and the span, and counts it. A
-// rejection beyond the rate limit is only counted.
-func record(ctx context.Context, r *run) error {
-	g := r.g
-	flooded := r.mode == client && floods(r)
-	r.event = r.decisionEvent(ctx)
-	if flooded {
-		g.opt.Meter.Decided(ctx, &r.event)
-		return nil
-	}
-	// A caller that hangs up must not prevent its record.
-	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
-	defer cancel()
-	_, err := g.opt.Recorder.Record(rctx, r.event)
-	if err != nil {
-		g.opt.Log.ErrorContext(ctx, "audit record not written", "decision", r.Decision.ID, "error", err)
-		trace.SpanFromContext(ctx).SetStatus(codes.Error, string(memproxy.AuditUnavailable))
-		if r.Decision.Verdict != memproxy.Deny && r.enforced() { // a held write is acknowledged, too
-			g.accounts.release(ctx, r.Admission)
-			r.Decision.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.AuditUnavailable, Detail: "the audit log cannot be written, so nothing is forwarded or held"})
-			r.Decision.Notes = nil
-			r.event.Verdict, r.event.Would, r.event.Reasons = r.Decision.Verdict, r.Decision.Would, r.Decision.Reasons
-		}
-	}
-	g.accounts.budgetEvents(ctx, r.Admission)
-	g.opt.Meter.Decided(ctx, &r.event)
-	if r.Decision.Verdict == memproxy.Hold {
-		g.opt.Steps.At(memproxy.StepHoldRecorded)
-	}
-	return nil
-}
-
-func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
-	ev := memproxy.Event{
-		Type: memproxy.EventDecision, Time: r.begun, Decision: r.Decision.ID,
-		Session: r.call.Session.String(), Principal: r.Principal,
-		Kind: r.call.Route.Kind, Backend: r.call.Backend.Name, Route: r.call.Route.ID, Method: r.call.Request.Method,
-		Verdict: r.Decision.Verdict, Would: r.Decision.Would, Reasons: r.Decision.Recorded(), Policy: r.Decision.Policy,
-		Findings: worst(slices.Concat(r.findings, r.configured), maxRecorded), Claimed: -1, Confidence: -1,
-	}
-	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {
-		ev.Trace = sc.TraceID().String()
-	}
-	if len(r.call.Body) > 0 {
-		sum := sha256.Sum256(r.call.Body)
-		ev.ContentSHA256 = hex.EncodeToString(sum[:])
-	}
-	if a := r.Decision.Allowance; a != nil {
-		ev.Budget, ev.Degraded = a.Lines, a.Degraded
-	}
-	if op := r.op; op != nil {
-		ev.Scope, ev.Targets, ev.Items, ev.Fields = op.Scope, idsOf(op, op.Targets), len(op.Items), content.Governed(op)
-		if ev.Session == "" {
-			ev.Session = memproxy.InertSession(op.Scope.Run)
-		}
-		if r.q.Operation != nil {
-			ev.Facts = memproxy.FactsOf(&r.q)
-		}
-		if r.clamped {
-			ev.Confidence = r.q.Confidence
-			if len(op.Hints) > 0 {
-				ev.Claimed = r.q.Claimed
-			}
-		}
-	}
-	if r.Decision.Verdict == memproxy.Deny {
-		limits.Refusal(&ev)
-	}
-	return ev
-}
-
 // holdTime is how long a change can have its memories to itself. It is longer than
 // a backend may take, and releases them if a listener never returns a request.
 const holdTime = 5 * time.Minute
@@ -315,23 +243,18 @@ func unordered(r *run) bool {
 
 // inTurn waits until no other change of the targets is under way. Additions to an
 // owner and bulk deletions of it also wait for one another; additions do not wait
-// for other additions. A change of an object that is named by an agent's label waits
-// for changes of the agent, which may give the label to another object.
+// for other additions.
+//
+// Places are taken in this order, so that no two requests wait for each other: of agents
+// for their labels, then for their turns (inPlace), of what the request names (here), and
+// of what its labels stand for (inTurnByID). Those of one kind are taken all at once.
 func inTurn(ctx context.Context, r *run) error {
-	op := r.op
-	var keys []string
+	if !inPlace(ctx, r) {
+		return nil
+	}
+	op, keys := r.op, []string(nil)
 	for _, id := range op.Targets {
 		keys = append(keys, orderKey(r, op.TargetKind, id))
-	}
-	names := content.Replaced(op)
-	for i := range op.Changes {
-		names = append(names, op.Changes[i].Object)
-	}
-	for _, name := range names {
-		if agent, _, labelled := strings.Cut(name, "/"); labelled && agent != "" {
-			name = agent
-		}
-		keys = append(keys, orderKey(r, memproxy.TargetMemory, name))
 	}
 	if op.Kind == memproxy.Learn || op.Sweeps {
 		for _, dim := range [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun} {
@@ -344,12 +267,46 @@ func inTurn(ctx context.Context, r *run) error {
 	return nil
 }
 
+// inPlace lets a request that names blocks by an agent's labels and a change of the agent
+// wait for one another, because the change may give a label to another block. Requests by
+// labels do not wait for other such requests. Calls of a turn have places of their own: a
+// change that is sent after the turn (Rearm) keeps none of its calls waiting.
+func inPlace(ctx context.Context, r *run) bool {
+	turner, ok := r.call.Backend.Adapter.(Turner)
+	if !ok {
+		return true
+	}
+	alone, agents := false, map[string]bool{}
+	for _, name := range content.Replaced(r.op) {
+		agent, _, labelled := strings.Cut(name, "/")
+		agents[agent] = labelled || agents[agent]
+	}
+	for i := range r.op.Changes {
+		object, _, labelled := strings.Cut(r.op.Changes[i].Object, "/")
+		agents[object], alone = true, alone || object != "" && !labelled
+	}
+	var labels, turns []string
+	for agent, named := range agents {
+		if agent != "" && named {
+			labels = append(labels, orderKey(r, memproxy.TargetObject, agent))
+			turns = append(turns, orderKey(r, memproxy.TargetObject, agent+"/turn"))
+		}
+	}
+	patience := 2 * r.call.Backend.timeout() // a turn's calls keep their places for half of it (Sending)
+	if r.mode == call {
+		return enter(ctx, r, patience, false, turns)
+	}
+	return enter(ctx, r, patience, alone, labels) &&
+		(!alone || turner.Rearms(r.call.Route) != "" || enter(ctx, r, patience, alone, turns))
+}
+
 // inTurnByID is inTurn for targets that the request names differently from the
-// ledger, such as a block by its label. A request that finds one of them in use is
-// refused and has to be retried, because what it looked up may have changed.
-func inTurnByID(ctx context.Context, r *run) {
+// ledger, such as a block by its label. It reports whether it had to wait: what was looked
+// up may have changed then, and has to be looked up again. A request that also names
+// targets by their ids does not wait, because it keeps others waiting for those.
+func inTurnByID(ctx context.Context, r *run) (again bool) {
 	if unordered(r) {
-		return
+		return false
 	}
 	var keys []string
 	for name, m := range r.op.Current {
@@ -357,21 +314,47 @@ func inTurnByID(ctx context.Context, r *run) {
 			keys = append(keys, orderKey(r, r.op.TargetKind, m.ID))
 		}
 	}
-	enter(ctx, r, 0, r.op.Kind != memproxy.Learn, keys)
+	slices.Sort(keys)
+	alone, patience := r.op.Kind != memproxy.Learn, time.Duration(0)
+	switch {
+	case r.byID != nil:
+		if !slices.Equal(keys, r.byID) { // another process gave the label to another block
+			inUse(r)
+		}
+		return false
+	case len(keys) == 0 || take(ctx, r, 0, alone, keys):
+		return false
+	case len(keys) == len(r.op.Targets):
+		patience = r.call.Backend.timeout()
+	}
+	r.byID = keys
+	return enter(ctx, r, patience, alone, keys)
 }
 
 func orderKey(r *run, kind memproxy.TargetKind, id string) string {
 	return r.call.Backend.Name + "\x00" + string(kind) + "\x00" + id
 }
 
-func enter(ctx context.Context, r *run, patience time.Duration, alone bool, keys []string) {
+// enter waits for the places, and refuses the request if they do not become free in time.
+func enter(ctx context.Context, r *run, patience time.Duration, alone bool, keys []string) bool {
+	ok := take(ctx, r, patience, alone, keys)
+	if !ok {
+		inUse(r)
+	}
+	return ok
+}
+
+func inUse(r *run) {
+	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LimitInFlight, Detail: "other changes of the same memory are under way; try again"})
+}
+
+func take(ctx context.Context, r *run, patience time.Duration, alone bool, keys []string) bool {
 	if len(keys) == 0 {
-		return
+		return true
 	}
 	leave, ok := r.g.order.Enter(ctx, patience, alone, keys...)
 	if !ok {
-		r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LimitInFlight, Detail: "other changes of the same memory are under way; try again"})
-		return
+		return false
 	}
 	end := time.AfterFunc(holdTime, leave)
 	before := r.leave
@@ -382,6 +365,7 @@ func enter(ctx context.Context, r *run, patience time.Duration, alone bool, keys
 			before()
 		}
 	}
+	return true
 }
 
 // Leave ends the turn of a change whose outcome is known, or that is refused. A listener

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/tamper"
@@ -168,6 +169,18 @@ func (g Agents) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Ad
 	return ask(ctx, g.asked(call, a, tc))
 }
 
+// Sending says that the calls that were ruled on are sent. Changes of the agent wait until
+// the answer, and for no longer than the backend may take to begin: a tool that the run
+// calls next may make such a change.
+func (g Agents) Sending(a *Admission) (answered func()) {
+	leave := a.leave
+	if a.leave = nil; leave == nil {
+		return func() {}
+	}
+	begun := time.AfterFunc(a.call.Backend.timeout(), leave)
+	return func() { begun.Stop(); leave() }
+}
+
 // Decline denies a call of a running agent without asking the policy, and
 // records it as the denial of the admission's principal.
 func (g Agents) Decline(ctx context.Context, a *Admission, tc memproxy.ToolCall, why string) *Admission {
@@ -229,6 +242,12 @@ func toolCall(ctx context.Context, r *run) error {
 	}
 	attributeTexts(r, r.under.op)
 	reserved(r)
+	if r.mode == call && !r.under.watched && r.under.leave == nil {
+		if !inPlace(ctx, r) {
+			return nil
+		}
+		r.under.leave, r.leave = r.leave, nil // until the calls are sent
+	}
 	loadReplaced(ctx, r, r.under.watched)
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 // the backend.
 func own(ctx context.Context, r *run) error {
 	op := r.op
+	r.q.Owners = nil
 	if len(op.Targets) == 0 {
 		loadReplaced(ctx, r, false)
 		return nil
@@ -37,6 +38,10 @@ func own(ctx context.Context, r *run) error {
 	if err := locate(ctx, r); err != nil || r.verdict.Worst.Stops() && r.enforced() {
 		return err
 	}
+	if inTurnByID(ctx, r) {
+		r.known = newLookups(r.g, r.Admission)
+		return own(ctx, r)
+	}
 	recognise(ctx, r)
 	if err := recallStates(ctx, r); err != nil && op.Kind != memproxy.Recall { // a read is judged by its answer
 		ledgerFailed(ctx, r, err, "the status of the memory cannot be recorded")
@@ -46,7 +51,6 @@ func own(ctx context.Context, r *run) error {
 	judgeTargets(ctx, r)
 	refuseWithheld(ctx, r)
 	loadAuthors(ctx, r, op.Targets)
-	inTurnByID(ctx, r)
 	return nil
 }
 

@@ -3,12 +3,18 @@ package gate
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/flood"
 	"github.com/memproxy/memproxy/gate/limits"
 )
@@ -272,6 +278,77 @@ func floods(r *run) bool {
 	}}}
 	r.Flooded = true
 	return true
+}
+
+// record writes the decision to the audit log and the span, and counts it. A
+// rejection beyond the rate limit is only counted.
+func record(ctx context.Context, r *run) error {
+	g := r.g
+	flooded := r.mode == client && floods(r)
+	r.event = r.decisionEvent(ctx)
+	if flooded {
+		g.opt.Meter.Decided(ctx, &r.event)
+		return nil
+	}
+	// A caller that hangs up must not prevent its record.
+	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
+	defer cancel()
+	_, err := g.opt.Recorder.Record(rctx, r.event)
+	if err != nil {
+		g.opt.Log.ErrorContext(ctx, "audit record not written", "decision", r.Decision.ID, "error", err)
+		trace.SpanFromContext(ctx).SetStatus(codes.Error, string(memproxy.AuditUnavailable))
+		if r.Decision.Verdict != memproxy.Deny && r.enforced() { // a held write is acknowledged, too
+			g.accounts.release(ctx, r.Admission)
+			r.Decision.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.AuditUnavailable, Detail: "the audit log cannot be written, so nothing is forwarded or held"})
+			r.Decision.Notes = nil
+			r.event.Verdict, r.event.Would, r.event.Reasons = r.Decision.Verdict, r.Decision.Would, r.Decision.Reasons
+		}
+	}
+	g.accounts.budgetEvents(ctx, r.Admission)
+	g.opt.Meter.Decided(ctx, &r.event)
+	if r.Decision.Verdict == memproxy.Hold {
+		g.opt.Steps.At(memproxy.StepHoldRecorded)
+	}
+	return nil
+}
+
+func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
+	ev := memproxy.Event{
+		Type: memproxy.EventDecision, Time: r.begun, Decision: r.Decision.ID,
+		Session: r.call.Session.String(), Principal: r.Principal,
+		Kind: r.call.Route.Kind, Backend: r.call.Backend.Name, Route: r.call.Route.ID, Method: r.call.Request.Method,
+		Verdict: r.Decision.Verdict, Would: r.Decision.Would, Reasons: r.Decision.Recorded(), Policy: r.Decision.Policy,
+		Findings: worst(slices.Concat(r.findings, r.configured), maxRecorded), Claimed: -1, Confidence: -1,
+	}
+	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {
+		ev.Trace = sc.TraceID().String()
+	}
+	if len(r.call.Body) > 0 {
+		sum := sha256.Sum256(r.call.Body)
+		ev.ContentSHA256 = hex.EncodeToString(sum[:])
+	}
+	if a := r.Decision.Allowance; a != nil {
+		ev.Budget, ev.Degraded = a.Lines, a.Degraded
+	}
+	if op := r.op; op != nil {
+		ev.Scope, ev.Targets, ev.Items, ev.Fields = op.Scope, idsOf(op, op.Targets), len(op.Items), content.Governed(op)
+		if ev.Session == "" {
+			ev.Session = memproxy.InertSession(op.Scope.Run)
+		}
+		if r.q.Operation != nil {
+			ev.Facts = memproxy.FactsOf(&r.q)
+		}
+		if r.clamped {
+			ev.Confidence = r.q.Confidence
+			if len(op.Hints) > 0 {
+				ev.Claimed = r.q.Claimed
+			}
+		}
+	}
+	if r.Decision.Verdict == memproxy.Deny {
+		limits.Refusal(&ev)
+	}
+	return ev
 }
 
 // notes writes events to the audit log that follow a recorded decision.

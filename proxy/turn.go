@@ -96,6 +96,7 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 	defer cancel()
 	t := &turning{p: p, w: w, r: r, a: a, turn: turn, on: ctx, held: agentrun.Held{Locks: &p.locks}}
 	defer t.held.Unlock()
+	defer a.Leave()
 	whole, err := false, t.held.Lock(ctx, "turn "+turn.Key(), agentrun.Exclusive)
 	if err == nil {
 		err = t.prepare(ctx)
@@ -214,6 +215,7 @@ func (t *turning) request(ctx context.Context) (over bool, err error) {
 	out.Body, out.ContentLength, out.GetBody = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	out.Header["Accept-Encoding"] = []string{"identity"}
 	frontend.DropDigests(out.Header)
+	defer t.p.opt.Gate.Agents().Sending(t.a)()
 	resp, err := t.p.opt.Transport.RoundTrip(out)
 	if err != nil {
 		return false, err
