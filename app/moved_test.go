@@ -276,13 +276,14 @@ func TestWaitsForAnAgentEnd(t *testing.T) {
 			m.values("Coffee, Ann likes water", "Ann likes green tea")
 		})
 	}
-	other := request{"PATCH", "/v1/blocks/OWN", `{"value":"Ann likes juice"}`}
+	other := request{"PATCH", "/v1/blocks/OWN", `{"value":"Ann likes juice","metadata":{"kind":"drink"}}`}
 	run("the same block, by its id", func(t *testing.T, m *movedRig) {
 		var done chan struct{}
 		m.before(other, 1, func(context.Context) error { done = m.begin("", 200, byLabel); return nil })
 		m.ask(t.Context(), other, "").want(t, 200)
 		m.join(done)
 		m.values("Coffee, Ann likes water", "Ann likes green tea")
+		m.ask(t.Context(), request{"GET", "/v1/blocks/OWN", ""}, "").has(t, `"kind":"drink"`) // what it changes was looked up again
 	})
 	run("another's block, by its id", func(t *testing.T, m *movedRig) { // its author is looked up again
 		var done chan struct{}
