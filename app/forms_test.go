@@ -193,7 +193,7 @@ var forms = map[string]func(q wired, names []string, id string) []wired{
 	},
 }
 
-// sent sends a request as it is; framed says how its body is.
+// sent sends a request as it is, with its length or in chunks.
 func (q wired) sent(t *testing.T, addr string, chunked bool) got {
 	t.Helper()
 	c := must.Get(net.Dial("tcp", addr))(t)
