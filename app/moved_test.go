@@ -171,7 +171,7 @@ func inBubbles(t *testing.T) func(name string, f func(*testing.T, *movedRig)) {
 // ruling on a change of it by its label and the change is not changed by it. What gives it
 // the place waits.
 func TestBlocksThatTakeAnothersPlaceAreNotChanged(t *testing.T) {
-	run := inBubbles(t)
+	inBubble := inBubbles(t)
 	for name, write := range map[string]request{
 		"by its label":                    byLabel,
 		"by a tool's run":                 {"POST", "/v1/agents/AGENT/tools/memory_rethink/run", `{"args":{"label":"human","new_memory":"Coffee, Ann likes water"}}`},
@@ -180,7 +180,7 @@ func TestBlocksThatTakeAnothersPlaceAreNotChanged(t *testing.T) {
 		"by the agent, in the background": saying(replaceAnn, `,"streaming":true,"background":true`),
 	} {
 		for how, swap := range map[string][]request{"detached and attached": swapped, "in a change of the agent": relisted} {
-			run(name+", "+how, func(t *testing.T, m *movedRig) {
+			inBubble(name+", "+how, func(t *testing.T, m *movedRig) {
 				nth, done := 1, chan struct{}(nil)
 				if strings.HasSuffix(write.path, "/messages") {
 					nth = 2 // the approval of its call
@@ -197,7 +197,7 @@ func TestBlocksThatTakeAnothersPlaceAreNotChanged(t *testing.T) {
 // Proves EDGE-1, EDGE-4: a turn keeps its agent's place until its calls are answered, and for
 // no longer than the backend may take to begin, however the turn ends.
 func TestTurnsLeaveTheirPlaces(t *testing.T) {
-	run := inBubbles(t)
+	inBubble := inBubbles(t)
 	write := saying(replaceAnn, "")
 	for name, tc := range map[string]struct {
 		ends   func(gone func()) error
@@ -210,7 +210,7 @@ func TestTurnsLeaveTheirPlaces(t *testing.T) {
 		"the caller is gone":   {func(gone func()) error { gone(); return nil }, 200, 0},
 		"it goes, and a fault": {func(gone func()) error { gone(); return errors.New("reset") }, 502, 0},
 	} {
-		run(name, func(t *testing.T, m *movedRig) {
+		inBubble(name, func(t *testing.T, m *movedRig) {
 			ctx, gone := context.WithCancel(t.Context())
 			defer gone()
 			detach := func() (waited time.Duration) {
@@ -234,7 +234,7 @@ func TestTurnsLeaveTheirPlaces(t *testing.T) {
 			}
 		})
 	}
-	run("the process stops", func(t *testing.T, m *movedRig) { // whose goroutines end with the bubble
+	inBubble("the process stops", func(t *testing.T, m *movedRig) { // whose goroutines end with the bubble
 		var done chan struct{}
 		m.before(write, 2, func(ctx context.Context) error {
 			done = make(chan struct{})
@@ -250,8 +250,8 @@ func TestTurnsLeaveTheirPlaces(t *testing.T) {
 // Proves EDGE-4: what waits for an agent does not wait for ever, and is refused so that the
 // client tries again; nothing else of the agent is.
 func TestWaitsForAnAgentEnd(t *testing.T) {
-	run := inBubbles(t)
-	run("a slow write", func(t *testing.T, m *movedRig) {
+	inBubble := inBubbles(t)
+	inBubble("a slow write", func(t *testing.T, m *movedRig) {
 		m.before(byLabel, 1, func(context.Context) error {
 			began := time.Now()
 			a := m.ask(t.Context(), detaching, "").want(t, 503).has(t, `"limit.in_flight"`, `"detail"`)
@@ -264,7 +264,7 @@ func TestWaitsForAnAgentEnd(t *testing.T) {
 		m.ask(t.Context(), detaching, "").want(t, 200)
 	})
 	for name, write := range map[string]request{"a write": byLabel, "a turn": saying(replaceAnn, "")} {
-		run(name+" that looks up the block", func(t *testing.T, m *movedRig) { // what comes meanwhile has no place of the block
+		inBubble(name+" that looks up the block", func(t *testing.T, m *movedRig) { // what comes meanwhile has no place of the block
 			var done chan struct{}
 			m.before(request{"GET", "/v1/agents/AGENT/core-memory/blocks/human", ""}, 1, func(context.Context) error { done = m.begin("", 200, swapped...); return nil })
 			began := time.Now()
@@ -277,7 +277,7 @@ func TestWaitsForAnAgentEnd(t *testing.T) {
 		})
 	}
 	other := request{"PATCH", "/v1/blocks/OWN", `{"value":"Ann likes juice","metadata":{"kind":"drink"}}`}
-	run("the same block, by its id", func(t *testing.T, m *movedRig) {
+	inBubble("the same block, by its id", func(t *testing.T, m *movedRig) {
 		var done chan struct{}
 		m.before(other, 1, func(context.Context) error { done = m.begin("", 200, byLabel); return nil })
 		m.ask(t.Context(), other, "").want(t, 200)
@@ -285,14 +285,14 @@ func TestWaitsForAnAgentEnd(t *testing.T) {
 		m.values("Coffee, Ann likes water", "Ann likes green tea")
 		m.ask(t.Context(), request{"GET", "/v1/blocks/OWN", ""}, "").has(t, `"kind":"drink"`) // what it changes was looked up again
 	})
-	run("another's block, by its id", func(t *testing.T, m *movedRig) { // its author is looked up again
+	inBubble("another's block, by its id", func(t *testing.T, m *movedRig) { // its author is looked up again
 		var done chan struct{}
 		m.before(other, 1, func(context.Context) error { done = m.begin("", 403, byLabel); return nil })
 		m.ask(t.Context(), other, "human").want(t, 200)
 		m.join(done)
 		m.values("Ann likes juice", "Ann likes green tea")
 	})
-	run("two conversations", func(t *testing.T, m *movedRig) {
+	inBubble("two conversations", func(t *testing.T, m *movedRig) {
 		second := saying(`CALL memory_replace {\"label\":\"human\",\"old_string\":\"water\",\"new_string\":\"juice\"}\n`, `,"streaming":false`)
 		var talk struct{ ID string }
 		must.Do(t, json.Unmarshal([]byte(m.ask(t.Context(), request{"POST", "/v1/conversations/?agent_id=AGENT", `{}`}, "").want(t, 200).body), &talk))
@@ -309,7 +309,7 @@ func TestWaitsForAnAgentEnd(t *testing.T) {
 		m.ask(t.Context(), saying(replaceAnn, ""), "").want(t, 200)
 		m.values("Coffee, Ann likes juice", "Ann likes green tea")
 	})
-	run("two clients in one conversation", func(t *testing.T, m *movedRig) {
+	inBubble("two clients in one conversation", func(t *testing.T, m *movedRig) {
 		var done chan struct{}
 		m.before(saying("", ""), 2, func(context.Context) error {
 			done = m.begin("", 200, saying(`CALL memory_replace {\"label\":\"human\",\"old_string\":\"water\",\"new_string\":\"juice\"}\n`, ""))
@@ -319,7 +319,7 @@ func TestWaitsForAnAgentEnd(t *testing.T) {
 		m.join(done)
 		m.values("Coffee, Ann likes juice", "Ann likes green tea")
 	})
-	run("a change of the tools in a turn", func(t *testing.T, m *movedRig) { // it waits for the turn, whose calls do not wait for it
+	inBubble("a change of the tools in a turn", func(t *testing.T, m *movedRig) { // it waits for the turn, whose calls do not wait for it
 		twice := saying(replaceAnn+`THEN\nCALL memory_replace {\"label\":\"human\",\"old_string\":\"water\",\"new_string\":\"juice\"}\n`, "")
 		var done chan struct{}
 		m.before(twice, 2, func(context.Context) error {
