@@ -78,7 +78,6 @@ func lines(event []byte) iter.Seq[[]byte] {
 	return bytes.FieldsFuncSeq(event, func(r rune) bool { return r == '\r' || r == '\n' })
 }
 
-// formatEvent returns an event with these lines and data.
 func formatEvent(others, data []byte) []byte {
 	if len(others) == 0 && data == nil {
 		return nil

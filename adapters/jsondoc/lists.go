@@ -24,7 +24,6 @@ func ParseLists(src []byte, t Taker, share int) (*Doc, error) {
 	return parser{max: DefaultMaxDepth, taker: t, share: share}.parse(src)
 }
 
-// listElement reads an element of one of the answer's lists.
 func (p *parser) listElement(i, depth int) bool {
 	if p.Space() == '{' {
 		if n := p.taker.Known(p.list, i, p.Src[p.At:]); n > 0 {

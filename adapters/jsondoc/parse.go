@@ -227,7 +227,6 @@ func (p *parser) text(name bool) (string, bool) {
 	return p.intern(raw), true
 }
 
-// maxInterned bounds the interned names.
 const maxInterned = 64
 
 // intern returns a member's name, with one string for all its uses. The objects of a list
@@ -257,7 +256,6 @@ func (p *parser) intern(raw []byte) string {
 // fewMembers is the number of members up to which names are compared in pairs.
 const fewMembers = 64
 
-// hasDuplicate reports whether a name occurs twice among members.
 func hasDuplicate(members []Member) bool {
 	if len(members) > fewMembers {
 		seen := make(map[string]struct{}, len(members))

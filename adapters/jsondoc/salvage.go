@@ -145,7 +145,6 @@ func (s *salvage) skip() bool {
 	return false
 }
 
-// skipString skips a string.
 func (s *salvage) skipString() bool {
 	for s.At++; s.At < len(s.Src); s.At++ {
 		switch s.Src[s.At] {

@@ -13,7 +13,6 @@ import (
 // administrator may set a model's address and key, because prompts, memory and keys are
 // sent to that address.
 
-// holdsModelSettings reports whether a member holds settings of models.
 func holdsModelSettings(name string) bool {
 	switch name {
 	case "llm_config", "embedding_config", "model_settings", "compaction_settings", "summarizer_config", "default_llm_config", "default_embedding_config",
@@ -42,7 +41,6 @@ func ordinaryModelSetting(name string) bool {
 // any member name can occur.
 func outputSchema(name string) bool { return name == "response_format" || name == "response_schema" }
 
-// needsAdministrator reports whether only an administrator may set a member.
 func needsAdministrator(m jsondoc.Member) bool {
 	switch {
 	case isEmpty(m.Value):

@@ -35,7 +35,6 @@ func (d *decoding) form(v *jsondoc.Value, ptr string) error {
 	return d.members(v, ptr, d.member)
 }
 
-// member reads a member by its name.
 func (d *decoding) member(m jsondoc.Member, ptr string) error {
 	recordAdministrative(d.op, m, ptr)
 	if kind := targetKey(m.Name); kind != "" {

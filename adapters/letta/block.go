@@ -158,7 +158,6 @@ func (d *draft) other(m jsondoc.Member, ptr string) {
 	}
 }
 
-// passage reads one passage of archival memory.
 func (d *decoding) passage(v *jsondoc.Value, ptr string) error {
 	target := ""
 	if d.op.Kind == memproxy.Correct && len(d.op.Targets) > 0 {

@@ -37,7 +37,6 @@ func targetKey(key string) memproxy.TargetKind {
 	return ""
 }
 
-// path reads the identities and targets in the path.
 func (d *decoding) path() error {
 	for _, name := range slices.Sorted(maps.Keys(d.params)) {
 		value := d.params[name]

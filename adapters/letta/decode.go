@@ -186,7 +186,6 @@ type draft struct {
 	said origin.Claims
 }
 
-// newItem returns an item of a kind, in the payload's layer.
 func (d *draft) newItem(kind memproxy.ItemKind) memproxy.Item {
 	return memproxy.Item{Kind: kind, Layer: d.layer}
 }

@@ -147,7 +147,6 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 	return f.single(target, target)
 }
 
-// inList finds a target in a list.
 func (f *finding) inList(target string) (memproxy.Memory, error) {
 	list := f.doc.Root
 	if v := list.Get("files"); v != nil {

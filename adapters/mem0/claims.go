@@ -9,7 +9,6 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// dims are the dimensions of owners.
 var dims = [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun}
 
 // dimOf returns the dimension of the identity that a key names.

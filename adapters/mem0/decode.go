@@ -133,7 +133,6 @@ func respelledUUID(id string) bool {
 // owner.
 const targetJob memproxy.TargetKind = "job"
 
-// path reads the identities and targets in the path.
 func (d *decoding) path() error {
 	op, params := d.op, d.params
 	if id, ok := params["id"]; ok {

@@ -53,7 +53,6 @@ type head struct {
 	bytes         [headSize]byte
 }
 
-// element is a cached element.
 type element struct {
 	before string          // the whole element, or the bytes before its score
 	after  string          // the bytes after its score

@@ -87,7 +87,6 @@ func queryFields(r *row, raw string) (have []string, single bool) {
 	return strings.FieldsFunc(strings.Join(values["fields"], ","), func(r rune) bool { return r == ',' }), len(values["fields"]) == 1
 }
 
-// missingFields returns the needed fields that are not requested.
 func missingFields(have []string) []string {
 	return slices.DeleteFunc(slices.Clone(needed), func(n string) bool { return slices.Contains(have, n) })
 }

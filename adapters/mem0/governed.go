@@ -104,7 +104,6 @@ func (d *decoding) movedItem(ptr, prefix string) memproxy.Item {
 	return it
 }
 
-// addFields adds governed fields to an item.
 func addFields(it *memproxy.Item, fields []string) {
 	for _, f := range fields {
 		switch {

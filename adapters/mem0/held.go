@@ -7,7 +7,6 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// heldMessage is the message in the answer to a held write.
 const heldMessage = "The memory waits for review"
 
 // holder answers held additions in the form of the platform's asynchronous ones.
@@ -77,7 +76,6 @@ func (holder) Polled(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite)
 	return ok(out)
 }
 
-// stampTime is the platform's time format.
 const stampTime = "2006-01-02T15:04:05.000000Z07:00"
 
 func ok(v any) memproxy.Reply {

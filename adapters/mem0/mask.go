@@ -25,7 +25,6 @@ func (a *Adapter) Masks(_ memproxy.Route, op *memproxy.Operation) bool {
 	return true
 }
 
-// replaceHidden replaces the hidden ids in a text of ids.
 func replaceHidden(op *memproxy.Operation, text string) string {
 	for id, as := range op.Hidden {
 		text = strings.ReplaceAll(text, id, as)
@@ -46,7 +45,6 @@ func replaceHiddenInBody(e *jsondoc.Edits, doc *jsondoc.Doc, op *memproxy.Operat
 	return e.Texts(texts)
 }
 
-// maskBody replaces the masked names in a body.
 func maskBody(e *jsondoc.Edits, doc *jsondoc.Doc, op *memproxy.Operation) {
 	if len(op.Masked) == 0 {
 		return

@@ -172,12 +172,10 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 	return nil
 }
 
-// newItem returns an item of a kind with a target.
 func newItem(kind memproxy.ItemKind, target string) memproxy.Item {
 	return memproxy.Item{Kind: kind, Layer: memproxy.Semantic, Target: target}
 }
 
-// entries reads the memories of a batch.
 func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Array {
 		return bad(memproxy.PayloadMalformed, 422, ptr, "memories must be a list")

@@ -9,7 +9,6 @@ import (
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
-// pathOf returns a memory's path in a dialect.
 func pathOf(d dialect, id string) string {
 	if d == server {
 		return "/memories/" + url.PathEscape(id)

@@ -117,7 +117,6 @@ func attribute(op *memproxy.Operation, doc *jsondoc.Doc, at memproxy.Attribution
 	op.Attributions = append(op.Attributions, at)
 }
 
-// stringsIn returns the strings of a value: itself, or the elements of a list.
 func stringsIn(v *jsondoc.Value) []string {
 	if v.Kind == jsondoc.String {
 		return []string{v.Text()}

@@ -10,7 +10,6 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
-// difference compares the snapshots before and after a run.
 type difference struct {
 	opt           *Options
 	before, after *picture
@@ -59,7 +58,6 @@ func (w *Watch) Cut() bool {
 // Accept implements memproxy.Watch.
 func (w *Watch) Accept(key string) { w.accepted[key] = true }
 
-// archiveChanges adds the changes of an agent's archive.
 func (d *difference) archiveChanges(before, after *agent, add func(memproxy.Change)) {
 	for i := range after.Passages {
 		p := &after.Passages[i]
@@ -217,7 +215,6 @@ func (d *difference) insertion(a *agent, p *passage) memproxy.SideRequest {
 	return d.request("POST", body, "agents", a.ID, "archival-memory")
 }
 
-// memories returns the memory that a change resulted in.
 func (d *difference) memories(event, id, field, before, after string) []memproxy.Memory {
 	return []memproxy.Memory{{ID: id, Field: field, Event: event, Before: before, Text: after, Scope: memproxy.Scope{Agent: d.opt.Agent}, Mutable: true}}
 }

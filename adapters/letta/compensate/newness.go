@@ -38,7 +38,6 @@ func (w *Watch) requestMarks() {
 	}
 }
 
-// requestArchives requests the archives of an agent.
 func (w *Watch) requestArchives(a *agent) {
 	w.enqueue(w.opt.get(newestQuery+"&agent_id="+a.ID, archiveList, ""), func(r memproxy.Reply) (err error) {
 		if missing(r) {
@@ -98,7 +97,6 @@ func (w *Watch) compareNew() {
 	}
 }
 
-// existedBefore reports whether an object is older than the run.
 func (d *difference) existedBefore(list, id string) bool {
 	return d.before.Marks[list] != nil && !slices.Contains(d.after.newIDs, id)
 }

@@ -26,7 +26,6 @@ type picture struct {
 	newIDs []string // ids in those lists that are newer
 }
 
-// agent is one agent of a picture.
 type agent struct {
 	ID     string   `json:"id"`
 	Blocks []string `json:"blocks"` // attached, by id

@@ -63,7 +63,6 @@ func (b *Backend) dropPassage(r *http.Request) any {
 	return notFound("Passage")
 }
 
-// deleted is the answer to a deletion.
 var deleted = map[string]string{"message": "deleted"}
 
 // search implements the search tool: it finds passages that contain a word of the query.
@@ -77,7 +76,6 @@ func (a *agent) search(query string) []found {
 	return out
 }
 
-// toolRequest is a request to run a tool directly.
 type toolRequest struct {
 	Args map[string]string `json:"args"`
 }

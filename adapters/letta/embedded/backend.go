@@ -212,7 +212,6 @@ func (b *Backend) ofAgent(do func(a *agent, r *http.Request) any) func(*http.Req
 	}
 }
 
-// agentRequest is a request to create an agent.
 type agentRequest struct {
 	Name   string   `json:"name"`
 	Type   string   `json:"agent_type"`

@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// blocks are the server's blocks, by id.
 type blocks struct {
 	b   *Backend
 	all map[string]*block

@@ -15,7 +15,6 @@ type conversation struct {
 	Isolated []string `json:"isolated_block_ids"`
 }
 
-// conversations are the server's conversations, by id.
 type conversations struct {
 	b   *Backend
 	all map[string]*conversation

@@ -31,7 +31,6 @@ var storedKinds = map[string]struct {
 	"tools":      {"tool", object{"tool_type": "custom"}},
 }
 
-// objects are the stored objects by id.
 type objects struct {
 	b   *Backend
 	all map[string]object

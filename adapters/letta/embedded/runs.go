@@ -126,7 +126,6 @@ func aside(text string) (said, beside string) {
 	return said, beside
 }
 
-// status returns the status of a run.
 func (l *answer) status() string {
 	switch {
 	case l.going:

@@ -274,7 +274,6 @@ func (l *answer) returned(calls []toolCall, answered map[string]toolReturn) {
 	l.add(message{Type: "tool_return_message", ran: ran, Name: &calls[0].Name, ToolReturn: rs[0].Return, Status: rs[0].Status, ToolReturns: rs})
 }
 
-// call runs a server tool.
 func (l *answer) call(c toolCall) (string, error) {
 	a := l.a
 	var args map[string]string

@@ -100,7 +100,6 @@ func (p *pause) setStored(told *jsondoc.Value) {
 	}
 }
 
-// agentBlocks records the blocks in the answer with the agent.
 func (v *view) agentBlocks(doc *jsondoc.Doc) {
 	list := doc.Root.Get("blocks")
 	if list == nil || list.Kind != jsondoc.Array {

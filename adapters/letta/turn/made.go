@@ -94,7 +94,6 @@ func (c *call) args() (args selfedit.Args, fits bool) {
 	return args, fits && err == nil
 }
 
-// setResult records the result of a call that the server ran.
 func (l *allowedCalls) setResult(id, status, said string) {
 	for _, p := range l.calls {
 		if p.id == id {
@@ -103,7 +102,6 @@ func (l *allowedCalls) setResult(id, status, said string) {
 	}
 }
 
-// setResults records the results in a message.
 func (l *allowedCalls) setResults(m *jsondoc.Value) {
 	said := []*jsondoc.Value{m}
 	if list := m.Get("tool_returns"); list != nil {

@@ -70,7 +70,6 @@ func (r *rules) has(kind, tool string) bool {
 	return slices.ContainsFunc(r.list, func(one rule) bool { return one.kind == kind && one.tool == tool })
 }
 
-// requiresApproval reports whether a person must approve the calls of a tool.
 func (r *rules) requiresApproval(tool string) bool { return r.has("requires_approval", tool) }
 
 // valid returns the tools that the rules allow now, or all tools if the rules allow none.
@@ -94,7 +93,6 @@ func (r *rules) valid() []string {
 	return valid
 }
 
-// allows reports whether a rule allows a call of a tool.
 func (one *rule) allows(tool string, r *rules) bool {
 	after := len(r.history) > 0 && r.history[len(r.history)-1] == one.tool
 	child := slices.ContainsFunc(one.json.Get("children").List(), func(e *jsondoc.Value) bool { return e.Text() == tool })

@@ -290,7 +290,6 @@ func (p *pause) takeRunStatus(r memproxy.Reply) {
 	}
 }
 
-// callerAnswer is the caller's own answer to a waiting call.
 type callerAnswer struct {
 	id       string
 	raw      json.RawMessage
@@ -354,7 +353,6 @@ func isAnswer(m *jsondoc.Value) bool {
 	return slices.ContainsFunc([]string{"approvals", "tool_returns", "approve", "approval_request_id"}, func(name string) bool { return m.Get(name) != nil })
 }
 
-// callsOf returns the calls of an approval request.
 func callsOf(m *jsondoc.Value) []*call {
 	calls := []*jsondoc.Value{m.Get("tool_call")}
 	if list := m.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {

@@ -85,7 +85,6 @@ func (b *Backend) Step() bool {
 	return true
 }
 
-// object is a JSON object.
 type object = map[string]any
 
 // call is one request and its handler's state.
@@ -128,7 +127,6 @@ func badRequest(format string, args ...any) error {
 // detailed returns an error in the form of the frameworks of both dialects.
 func detailed(status int, text string) error { return &failure{status, "detail", text} }
 
-// created is the body of an answer with 201.
 type created struct{ body any }
 
 // done answers with a message, the most common body.

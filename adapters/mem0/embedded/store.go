@@ -15,7 +15,6 @@ import (
 // kinds are the entities that a memory can belong to.
 var kinds = [...]string{"user", "agent", "app", "run"}
 
-// memory is one stored memory.
 type memory struct {
 	id, text               string
 	of                     map[string]string // owners by kind of entity
@@ -28,7 +27,6 @@ type memory struct {
 	history                []change
 }
 
-// change is one entry of a memory's history.
 type change struct {
 	id, event   string
 	old, new    any // texts, or nil
@@ -80,7 +78,6 @@ func (m *memory) addMetadata(meta object) {
 	m.metadata = kept
 }
 
-// expired reports whether the memory's date is before today.
 func (m *memory) expired(now string) bool {
 	day, isText := m.expires.(string)
 	return isText && day < now[:len(time.DateOnly)]
@@ -139,7 +136,6 @@ type store struct {
 	config   object
 }
 
-// byID returns an existing memory, or nil.
 func (s *store) byID(id string) *memory {
 	i := slices.IndexFunc(s.memories, func(m *memory) bool { return m.id == id })
 	if i < 0 {
@@ -287,7 +283,6 @@ func (s *store) allEvents(c *call) (any, error) {
 	return paged(c, all, itself)
 }
 
-// entity is an owner that some memories have.
 type entity struct {
 	ID      int    `json:"id"`
 	Name    string `json:"name"`

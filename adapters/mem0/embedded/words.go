@@ -14,7 +14,6 @@ type bag struct {
 	norm   float64
 }
 
-// stopWords are left out of bags.
 var stopWords = strings.Fields("a an and are as at be by do does for from has have how in it is of on or s " +
 	"that the their this to user was what when where which who will with")
 
