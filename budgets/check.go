@@ -68,9 +68,8 @@ func Minute(t time.Time) int64 { return t.Unix() / 60 }
 // Counted is the first minute in the sliding window at t.
 func Counted(t time.Time) int64 { return Minute(t) - minutesCounted }
 
-// Latest is the last minute in the sliding window at t. It is in the future, because
-// the clock of another replica may be ahead. Later minutes come from a wrong clock and
-// do not count.
+// Latest is the last minute in the sliding window at t: in the future, because the clock
+// of another replica may be ahead. Later minutes come from a wrong clock and do not count.
 func Latest(t time.Time) int64 { return Minute(t) + minutesCounted }
 
 func leaves(minute int64) time.Time {

@@ -194,8 +194,7 @@ func (d *Degrading) startReplay(debts []owed) {
 	d.replays.Go(func() { d.replayAll(debts) })
 }
 
-// Close waits for the replay in progress and drops the charges that still wait. The two
-// stores stay open.
+// Close waits for the replay in progress and drops the other debts. The stores stay open.
 func (d *Degrading) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true

@@ -144,8 +144,7 @@ func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 	return err
 }
 
-// Ping returns an error while the file of totals cannot be written, because charges to
-// totals fail then.
+// Ping returns an error while totals cannot be written, because charges to them fail then.
 func (m *Memory) Ping(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -263,8 +262,7 @@ func (s sliding) find(minute int64) (int, bool) {
 	return slices.BinarySearchFunc(s, minute, func(w written, m int64) int { return cmp.Compare(w.minute, m) })
 }
 
-// add adds n, which may be negative, to the minute of at, and drops minutes that have
-// left the window.
+// add adds n, which may be negative, to at's minute, and drops minutes before the window.
 func (s sliding) add(at time.Time, n int64) sliding {
 	minute := Minute(at)
 	switch i, found := s.find(minute); {

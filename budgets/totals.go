@@ -53,8 +53,8 @@ func openTotals(path string) (*totals, map[total]int64, error) {
 	return t, counts, nil
 }
 
-// rewrite compacts the file to one line per account. If that fails, the old file stays
-// in use.
+// rewrite compacts the file to one line per account. On an error the old file stays in
+// use.
 func (t *totals) rewrite(counts map[total]int64) error {
 	tmp := t.path + ".new"
 	f, err := durable.Open(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND)

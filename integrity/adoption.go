@@ -28,9 +28,8 @@ const (
 	// sealLease is how long other processes wait for one that was killed. It is longer
 	// than reading a page with all retries takes.
 	sealLease = 10 * time.Minute
-	// sealPasses limits the passes over a backend. The second pass finds objects that
-	// moved between pages during deletions; further passes are needed only if a pass found
-	// something.
+	// sealPasses limits the passes over a backend. The second finds objects that moved
+	// between pages during deletions; more are needed only if a pass found something.
 	sealPasses = 3
 	// sealTries is the number of consecutive failures after which the cursor is dropped,
 	// because its memory may have been deleted.
@@ -59,8 +58,7 @@ func (c *Checker) Sealed() map[string]bool {
 	return maps.Clone(c.adopted.sets)
 }
 
-// adoptions returns the jobs that seal unsealed backends in the background. No other
-// job waits for them.
+// adoptions returns the background jobs that seal unsealed backends.
 func (c *Checker) adoptions() []upkeep.Job {
 	holder := "" // a ledger file has one process, which may take over the lease of a killed one
 	if shared(c.Config) {

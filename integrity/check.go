@@ -89,8 +89,7 @@ func (q *checks) runDue(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// due removes and returns the checks whose turns ended long enough ago, and counts the
-// rest.
+// due removes and returns the checks whose turns ended long ago, and counts the rest.
 func (q *checks) due(now time.Time) (due []check, waiting int) {
 	c := q.c
 	q.mu.Lock()

@@ -64,8 +64,8 @@ type Options struct {
 	// Turns returns the turns of a backend, or nil if it runs no agents.
 	Turns func(backend string) Turns
 	Pace  Pace // zero: DefaultPace
-	// RecordTime limits the time to write an audit record, and to look up one memory; 0 is
-	// DefaultRecordTime.
+	// RecordTime limits the time to write an audit record, and to look up one memory. 0
+	// means DefaultRecordTime.
 	RecordTime time.Duration
 }
 
@@ -79,8 +79,7 @@ type Pace struct {
 	Settle time.Duration
 	// Patience is how long a sweep waits for running turns of agents.
 	Patience time.Duration
-	// Rate is the maximum number of pages per second while a person waits, Slow that in
-	// the background.
+	// Rate is the maximum of pages per second while a person waits, Slow in the background.
 	Rate, Slow float64
 }
 
@@ -172,8 +171,8 @@ func (c *Checker) anchored(ctx context.Context) (map[string]anchor, error) {
 	return out, err
 }
 
-// chains verifies all chains, also against their anchors in the log. It reports and
-// stores the breaches.
+// chains verifies all chains and their anchors in the log, and reports and stores
+// breaches.
 func (c *Checker) chains(ctx context.Context, texts bool, count func(int)) ([]memproxy.ChainReport, error) {
 	anchors, err := c.anchored(ctx)
 	if err != nil {

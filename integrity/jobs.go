@@ -22,8 +22,7 @@ const (
 	sweepTime  = 6 * time.Hour
 )
 
-// Jobs returns the background jobs of a Checker. broken triggers a verification of the
-// chains.
+// Jobs returns the background jobs of a Checker. broken triggers verifying the chains.
 func (c *Checker) Jobs(broken upkeep.Signal) []upkeep.Job {
 	jobs := []upkeep.Job{
 		{Name: "anchors", Every: anchorPoll, Wake: upkeep.AtOnce(), Once: func(ctx context.Context, _ time.Time) error { return c.Anchor(ctx) }},

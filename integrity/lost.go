@@ -13,8 +13,7 @@ import (
 )
 
 // lookedBack is how many of the newest records are searched for changes without an
-// outcome. Changes that were in progress when a process was killed are among its last
-// records.
+// outcome. A killed process has those that were in progress among its last records.
 const lookedBack = 4096
 
 // Lost returns the admitted changes and deletions with a record before an index of the

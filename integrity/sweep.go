@@ -32,8 +32,7 @@ type storeSweep struct {
 	begun   time.Time
 	report  review.BackendSweep
 
-	// there has the ids that the backend returned, as hashes with seed: some megabytes for
-	// a million memories.
+	// there has the ids that the backend returned, hashed: some MB for a million memories.
 	seed  maphash.Seed
 	there map[uint64]struct{}
 	found []finding        // reported at the end
@@ -41,8 +40,8 @@ type storeSweep struct {
 	asked bool
 }
 
-// run compares everything that a backend holds with what is recorded, and reports and
-// flags differences.
+// run compares all that a backend holds with the ledger, and reports and flags
+// differences.
 func (w *storeSweep) run(ctx context.Context, rate float64, count func(int)) (err error) {
 	if w.tenants, err = w.c.tenants(ctx); err != nil {
 		return err
@@ -215,8 +214,7 @@ func (w *storeSweep) settle(ctx context.Context, seen looked, underway func() bo
 	return true, w.c.Settle(ctx) // the last turn's writes need time as well
 }
 
-// find adds a finding to the list. Above maxListed, findings are reported and flagged
-// at once.
+// find lists a finding. Above maxListed, findings are reported and flagged at once.
 func (w *storeSweep) find(ctx context.Context, f finding) error {
 	if len(w.found) >= maxListed {
 		w.report.More++

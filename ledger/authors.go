@@ -120,9 +120,8 @@ func (l *Ledger) Corrections(ctx context.Context, k memproxy.MemoryKey) ([]mempr
 // dropped. It is ten hours' worth of an ordinary write budget.
 const maxRetracted = 1024
 
-// wordHash is the keyed hash of the words of a text, without regard to case,
-// punctuation and spacing; "" if the text has no words. The key prevents guessing texts
-// from the database.
+// wordHash is the keyed hash of the words of a text, regardless of case, punctuation and
+// spacing; "" without words. The key prevents guessing texts from the database.
 func wordHash(secret []byte, text string) string {
 	mac, n := hmac.New(sha256.New, secret), 0
 	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {

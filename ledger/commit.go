@@ -11,7 +11,7 @@ import (
 // maxTries is how often a transaction that conflicts with that of another proxy is tried.
 const maxTries = 5
 
-// persist commits a group. It retries if the transaction conflicts with that of another
+// persist commits a group. It retries after a conflict with the transaction of another
 // proxy.
 func (s *store) persist(group []*job) error {
 	for try := 1; ; try++ {
@@ -255,9 +255,8 @@ func fetch[T any](ctx context.Context, s *store, scan func(scanner) (T, error), 
 	return collect(found, scan)
 }
 
-// query keeps a prepared statement for each text, of which there are few: SQLite takes
-// longer to parse a statement than to execute it. Postgres's driver does the same by
-// itself.
+// query keeps a prepared statement for each of the few texts: SQLite takes longer to
+// parse a statement than to execute it. Postgres's driver does the same by itself.
 func (s *store) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
 	if s.dialect != sqliteDialect {
 		return s.reader.QueryContext(ctx, s.dialect.sql(text), args...)

@@ -22,8 +22,8 @@ const (
 	refPace     = "pace"
 )
 
-// ref returns the unambiguous name of a content: the prefix, then the length and text
-// of each part.
+// ref returns the unambiguous name of a content: the prefix, then each part after its
+// length.
 func ref(kind string, parts ...string) string {
 	b := append(make([]byte, 0, 128), kind...)
 	for _, p := range parts {
@@ -157,8 +157,7 @@ func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.D
 	})
 }
 
-// Unfinished claims the rollbacks whose lease has expired for a new lease and returns
-// them, oldest first.
+// Unfinished claims and returns the rollbacks whose lease has expired, oldest first.
 func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error) {
 	return changed(ctx, rs.store, nil, func(t *transaction) ([]memproxy.Rollback, error) {
 		now := leaseTime(t)

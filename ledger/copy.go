@@ -59,8 +59,7 @@ func Backup(ctx context.Context, opt Options, to string) error {
 	return nil
 }
 
-// merge applies the redo log of a copy, so that the copy is a single file and gets its
-// name in one step.
+// merge applies the redo log of a copy, so that the copy is a single file.
 func merge(opt Options, tmp string) error {
 	var lost error
 	l, err := Open(Options{Path: tmp, Vault: opt.Vault, Timeout: opt.Timeout, Clock: opt.Clock, OnLost: func(_ int, err error) { lost = errors.Join(lost, err) }})
@@ -130,8 +129,7 @@ func replace(path string) error {
 	return nil
 }
 
-// singleFile merges SQLite's log into the database file. No other process may have it
-// open.
+// singleFile merges SQLite's log into the file, which no other process may have open.
 func singleFile(db *sql.DB) error {
 	_, err := db.Exec(`PRAGMA journal_mode = DELETE`)
 	return err
@@ -239,8 +237,7 @@ func withFile(path, mode string, f func(*sql.DB) error) error {
 // partial is the prefix of the names of unfinished copies.
 func partial(to string) string { return "." + filepath.Base(to) + "-" }
 
-// dropPartial removes the unfinished copies of killed starts, which would otherwise
-// fill the disk.
+// dropPartial removes unfinished copies of killed starts, which would fill the disk.
 func dropPartial(to string) error {
 	entries, err := os.ReadDir(filepath.Dir(to))
 	for _, e := range entries {

@@ -115,8 +115,7 @@ func retryable(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, net.ErrClosed)
 }
 
-// transient reports whether a transaction was rolled back because of a concurrent one
-// and may be retried.
+// transient reports whether a transaction was rolled back because of a concurrent one.
 func transient(err error) bool {
 	var pe *pgconn.PgError
 	return errors.As(err, &pe) && strings.HasPrefix(pe.Code, "40") // deadlock or serialization failure

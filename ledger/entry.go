@@ -94,8 +94,8 @@ func commitParts(ctx context.Context, s *store, all []*memproxy.Entry) error {
 // maxPart is the maximum number of objects of one entry in one transaction.
 const maxPart = 128
 
-// parts divides an entry so that all changes of an object are in one part. An entry
-// that applies only if nothing else was changed is not divided, nor are corrections of
+// parts divides an entry so that all changes of an object are in one part. It does not
+// divide an entry that applies only if nothing else was changed, or corrections of
 // others' texts.
 func parts(e *memproxy.Entry) (all []*memproxy.Entry) {
 	if size(e) <= maxPart || len(e.Seen)+len(e.Dissents)+len(e.Corrections)+len(e.Retractions) > 0 {
@@ -144,7 +144,7 @@ func ownEntry(opt *Options, c *memproxy.Entry) (*memproxy.Entry, error) {
 	if own.Owners, err = copyOwners(c.Owners); err != nil {
 		return nil, err
 	}
-	if !own.Queued || opt.URL != "" { // a process that is the only writer applies changes in order
+	if !own.Queued || opt.URL != "" { // queued changes of a single writer are applied in order, so Seen is not needed
 		own.Seen = slices.Clone(c.Seen)
 	}
 	return own, errors.Join(
@@ -200,8 +200,7 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queu
 	return queued, logged, nil
 }
 
-// openRedo opens the redo log and returns the entries in it that the database does not
-// have yet.
+// openRedo opens the redo log and returns its entries that the database does not have yet.
 func openRedo(ctx context.Context, s *store) (left []*job, err error) {
 	if s.opt.Path == "" || s.opt.Vault == nil {
 		return nil, nil
@@ -224,8 +223,8 @@ func openRedo(ctx context.Context, s *store) (left []*job, err error) {
 	return left, err
 }
 
-// resume applies the entries that the last process left in the redo log. It runs before
-// the ledger is used.
+// resume applies the entries in the redo log of the last process, before the ledger is
+// used.
 func resume(s *store, left []*job) error {
 	if s.redo == nil {
 		return nil

@@ -77,8 +77,8 @@ func (u Upkeep) Purgeable(ctx context.Context, before time.Time, limit int) ([]m
 		WHERE state = 'expired' AND pinned = 0 AND changed < ? ORDER BY backend, kind, id LIMIT ?`, micros(before), min(limit, 1000))
 }
 
-// DeletedBefore returns at most limit memories that were deleted before a time and
-// still have texts in their history. The caller purges them.
+// DeletedBefore returns at most limit memories that were deleted before a time and not
+// purged yet. The caller purges them.
 func (u Upkeep) DeletedBefore(ctx context.Context, before time.Time, limit int) ([]memproxy.MemoryKey, error) {
 	return querySettled(ctx, u.store, "list deleted memories", scanKey, `SELECT backend, kind, id FROM version v WHERE op = 'delete' AND at < ?1 AND NOT EXISTS
 		(SELECT 1 FROM version n WHERE n.backend = v.backend AND n.kind = v.kind AND n.id = v.id AND n.number > v.number)
@@ -107,8 +107,7 @@ func (u Upkeep) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decision
 	}})
 }
 
-// forget deletes everything about a memory except its versions, and leaves a tombstone
-// for its owner.
+// forget deletes all of a memory but its versions, and leaves a tombstone of its owner.
 func forget(t *transaction, k memproxy.MemoryKey) {
 	r := t.record(k)
 	if r.Owned() && !r.Owner.Deleted {

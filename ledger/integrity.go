@@ -85,8 +85,7 @@ func (bs Backends) Seal(ctx context.Context, backend string) error {
 // clock and counts as expired.
 const longestLease = 24 * time.Hour
 
-// leaseTime is the time that leases are measured by: that of the database if several
-// processes share it.
+// leaseTime returns the clock for leases: the database's if several processes share it.
 func leaseTime(t *transaction) (at time.Time) {
 	if !t.store.opt.shared {
 		return t.store.opt.Clock()
@@ -209,8 +208,7 @@ func addLost(ctx context.Context, s *store, had map[key]memproxy.Record, group k
 // reported again when they are read again.
 const maxEdits = 10000
 
-// edits collects the rows that were found edited until they are reported. Each row is
-// reported once.
+// edits collects the rows that were found edited, each once, until they are reported.
 type edits struct {
 	mu      sync.Mutex
 	found   map[key]bool
@@ -292,8 +290,7 @@ func marked(v *keys.Vault, f *fields) bool {
 	return blank || v.MarkedRow(f.row, f.mark)
 }
 
-// acceptRows accepts the edited records of a tenant as they are and writes valid marks
-// for them.
+// acceptRows accepts the edited records of a tenant as they are, with valid marks.
 func acceptRows(t *transaction, tenant string) (n int) {
 	t.save()
 	for after := (key{}); ; {

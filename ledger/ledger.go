@@ -64,7 +64,7 @@ type Ledger struct {
 	Upkeep    Upkeep
 }
 
-// store has what the ledger and its parts share: the database, the caches, and the only
+// store has what the ledger and its parts share: the database, the caches and the one
 // writer.
 type store struct {
 	opt            Options
@@ -239,8 +239,7 @@ func (s *store) alive() error {
 	return nil
 }
 
-// micros is the stored form of a time: microseconds since the epoch, zero for the zero
-// time.
+// micros is the stored form of a time: microseconds since the epoch, 0 for the zero time.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -107,8 +107,7 @@ func Open(opt Options) (*Ledger, error) {
 	return l, nil
 }
 
-// open opens the store and returns the entries of the redo log that are still to be
-// applied.
+// open opens the store and returns the entries of the redo log that must be applied.
 func (s *store) open() (left []*job, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
@@ -296,7 +295,7 @@ func (s *store) connectPostgres(ctx context.Context) error {
 	return s.writer.PingContext(ctx)
 }
 
-// Ping checks that the database can be read and written. For a file it waits for queued
+// Ping checks that the store can be read and written. For a file it waits for queued
 // entries.
 func (l *Ledger) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)

@@ -19,8 +19,7 @@ const (
 	DefaultTimeout = 2 * time.Second
 	// DefaultQueue is the number of writes that may wait for the disk.
 	DefaultQueue = 4096
-	// DefaultMaxHolds is more than a team can review, and about 100 MB of bodies of
-	// ordinary size.
+	// DefaultMaxHolds is more than a team can review, and about 100 MB of ordinary bodies.
 	DefaultMaxHolds = 10000
 	// DefaultMaxPrincipalHolds and DefaultMaxUserHolds leave most of the queue to others.
 	DefaultMaxPrincipalHolds = 100
@@ -74,13 +73,12 @@ type Options struct {
 	// Zero is 10,000.
 	MaxNotices int
 	// OnSteps is called with the committed steps of memories' histories: new versions,
-	// compacted texts, and purges. The writer calls it, so it must not block. Nil: not
-	// called.
+	// compacted texts, and purges. The writer calls it, so it must not block. It may be nil.
 	OnSteps func([]Step)
 	// OnBroken is called when a version or row differs from what was written. A changed
 	// version is found before its text is compacted, and Chains.Verify reports the place.
-	// OnBroken is called after the memory's flag was committed and must not block. Nil:
-	// not called.
+	// OnBroken is called after the memory's flag was committed and must not block. It may be
+	// nil.
 	OnBroken func()
 	// Progress is called with a description of each part of a migration that Open
 	// begins, because a large ledger takes a while. Nil: not called.

@@ -46,9 +46,8 @@ type recent struct {
 	waiting map[key]*waiting
 }
 
-// recordCache holds records by key: a *memproxy.Record, a *memproxy.Ownership for a
-// record that has only an owner, which is half the size, or nil if there is nothing
-// about the object.
+// recordCache holds, by key, a *memproxy.Record, a *memproxy.Ownership for a record that
+// has only an owner, which is half the size, or nil if there is nothing about the object.
 type recordCache = lru.LRUCache[key, any]
 
 // waiting has the queued changes of one object: its newest owner, the number of changes
@@ -109,7 +108,7 @@ func (r *recent) cached(k key) (rec memproxy.Record, ok bool) {
 	return rec, ok
 }
 
-// fill caches what the store had for the asked keys. It does nothing if a commit began
+// fill caches what the store had for the asked keys, unless a commit was in progress
 // since moment.
 func (r *recent) fill(moment uint64, asked []key, had map[key]memproxy.Record) {
 	r.mu.Lock()
@@ -126,9 +125,9 @@ func (r *recent) fill(moment uint64, asked []key, had map[key]memproxy.Record) {
 	}
 }
 
-// addWaiting makes an entry's owners visible if queue accepts the entry. Both happen
-// under one lock, so that the order of two entries for one object is the same here and
-// in the store.
+// addWaiting makes an entry's owners visible if queue accepts the entry. It holds a lock
+// meanwhile, so that the order of two entries for one object is the same here and in the
+// store.
 func (r *recent) addWaiting(e *memproxy.Entry, queue func() bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,8 +177,7 @@ func (r *recent) idle() bool {
 	return len(r.waiting) == 0
 }
 
-// changing reports whether a change of more than the owner is queued for one of the
-// objects.
+// changing reports whether a change of more than the owner is queued for one of the keys.
 func (r *recent) changing(keys []key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,7 +234,6 @@ func (r *recent) keep(k key, rec memproxy.Record) {
 	}
 }
 
-// nothing reports whether a record is empty.
 func nothing(rec *memproxy.Record) bool {
 	return !rec.Owned() && !rec.Rated() && rec.Listing == memproxy.NotSealed
 }

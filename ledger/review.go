@@ -54,8 +54,7 @@ func scanVote(of *store) func(scanner) (vote, error) {
 	}
 }
 
-// vote stores a reviewer's approval and returns the tally. The author's own vote never
-// counts.
+// vote stores a reviewer's approval and returns the tally, without the author's own vote.
 func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.Tallied, error) {
 	tally := memproxy.Tallied{Need: max(1, r.Need)}
 	if r.Reviewer == author {

@@ -16,14 +16,12 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// maxText is the longest string of a row, in bytes. Ids of backends are UUIDs or short
-// slugs.
+// maxText is the longest string of a row, in bytes. Ids are UUIDs or short slugs.
 const maxText = 1024
 
 type key = memproxy.MemoryKey
 
-// recordColumns lists the columns with texts and then those with numbers, which is the
-// order of fields.
+// recordColumns lists the columns with texts and then those with numbers, as fields does.
 const recordColumns = `backend, kind, id, tenant, "user", agent, app, run, actor, trust, source, decision, sha256,
 	state, status_tenant, prior, reason, status_decision, attestation, rules, findings, unverified, reviewed, current, first_seen,
 	owned, confidence, written, deleted, validated, changed, contested, pinned, expires, listed, mac`
@@ -91,9 +89,8 @@ type recordRow struct {
 	stored, sure bool
 	dirty        part // what save has to write
 	touched      bool // something was changed in this transaction
-	// edited: the row was changed outside of memproxy, and is kept as evidence until a
-	// person accepts it. begun: its history began in this transaction. lost: it has a
-	// history and no row.
+	// edited: the row was changed outside of memproxy, and is evidence until a person accepts
+	// it. begun: its history began in this transaction. lost: it has a history and no row.
 	edited, begun, lost bool
 }
 
@@ -250,7 +247,6 @@ func keyOf(row *memproxy.Ownership) key {
 // scanner is a *sql.Row or *sql.Rows.
 type scanner interface{ Scan(...any) error }
 
-// scanOne reads rows with a single column.
 func scanOne[T any](s scanner) (v T, err error) {
 	err = s.Scan(&v)
 	return v, err
@@ -273,8 +269,7 @@ func (w *when) Scan(column any) error {
 	return nil
 }
 
-// flag reads a number as true if it is positive, such as a count or the time of a
-// deletion.
+// flag reads a positive number, such as a count or the time of a deletion, as true.
 type flag bool
 
 func (f *flag) Scan(column any) error {
@@ -327,7 +322,8 @@ func plain(text string, limit int) bool {
 	return len(text) <= limit && strings.IndexByte(text, 0) < 0 && utf8.ValidString(text)
 }
 
-// storableParts returns an error that starts with of if one of the parts is not storable.
+// storableParts returns an error if one of the parts is not storable. of says what they
+// belong to.
 func storableParts(of string, parts ...string) error {
 	for _, s := range parts {
 		if err := storable(s); err != nil {

@@ -129,8 +129,7 @@ func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string
 	return lock, err
 }
 
-// lockEdited finds the edited records among some and locks them, for as long as any
-// other lock.
+// lockEdited locks the edited records among some, for as long as any other lock.
 func lockEdited(t *transaction, tenant string, ids []string) []sessionRow {
 	found := rows(t, scanSession(t.store, false), sessionsByID, tenant, asJSON(ids))
 	for i := range found {

@@ -14,8 +14,8 @@ import (
 
 // readFindings parses the stored findings of a status.
 func readFindings(st *memproxy.Status, kept string) error {
-	// Nearly all statuses have no findings, and parsing JSON would cost as much as reading
-	// the row.
+	// Nearly all statuses have no findings, and parsing JSON costs as much as reading the
+	// row.
 	text, _ := strings.CutPrefix(kept, `{"text":"`)
 	if text, plain := strings.CutSuffix(text, `","findings":null}`); plain && !strings.ContainsAny(text, `"\`) {
 		st.Text = text
@@ -27,8 +27,8 @@ func readFindings(st *memproxy.Status, kept string) error {
 	return err
 }
 
-// spans is the stored form of a status's findings, with the hash of the text that they
-// are about.
+// spans is the stored form of a status's findings, with the hash of the text they are
+// about.
 type spans struct {
 	Text     string             `json:"text"`
 	Findings []memproxy.Finding `json:"findings"`
@@ -213,7 +213,7 @@ func (t *transaction) setState(c *memproxy.StateChange) bool {
 	return true
 }
 
-// keepDecided keeps the state that a person decided, and records what the rules would
+// keepDecided keeps a state that a person decided, and records what the rules would
 // decide.
 func keepDecided(t *transaction, c *memproxy.StateChange, r *recordRow, st memproxy.Status) {
 	prior, was := r.prior, st.CurrentRules

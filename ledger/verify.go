@@ -133,8 +133,7 @@ func (v *verifier) add(f memproxy.ChainFault) {
 // step checks one record and its link to the preceding one.
 func (v *verifier) step(ctx context.Context, r *record, headed bool) error {
 	if headed && r.place > v.head.place {
-		// The record was written after the head was read, or is forged: the signature shows
-		// which.
+		// Written after the head was read, or forged: the signature shows which.
 		if v.selfCheck(r) {
 			now, there, err := headOf(ctx, v.store, r.Tenant)
 			if err != nil {

@@ -21,8 +21,7 @@ const versionColumns = `backend, kind, id, number, tenant, place, field, op, at,
 // oneVersion selects a version of a memory by its number.
 const oneVersion = `SELECT ` + versionColumns + ` FROM version` + ofKey + ` AND number = ?`
 
-// record is a version as it is stored, with its links in the memory's chain and in the
-// tenant's.
+// record is a stored version with its links in the chains of the memory and the tenant.
 type record struct {
 	memproxy.Version
 	at       int64  // Time in the form of micros
@@ -140,8 +139,7 @@ func (bs Backends) BeginHistories(ctx context.Context, found ...memproxy.Version
 	return countEach(ctx, bs.store, in, validVersion, beginHistory)
 }
 
-// sealed returns the first versions of found memories: without an author, with the
-// lowest trust.
+// sealed returns found memories as first versions: no author, the lowest trust.
 func sealed(found []memproxy.Version) ([]memproxy.Version, error) {
 	in := slices.Clone(found)
 	for i := range in {

@@ -272,7 +272,6 @@ func (s *store) answer(j *job, err error) {
 	}
 }
 
-// putOwner inserts or replaces an owner.
 func putOwner(t *transaction, owner *memproxy.Ownership) {
 	r := t.record(keyOf(owner))
 	if !r.Owned() && owner.Kind == memproxy.TargetMemory && owner.Actor != "" && !owner.Deleted {

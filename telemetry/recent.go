@@ -30,9 +30,8 @@ const (
 )
 
 // recent keeps the last requests with their steps, for an installation without a
-// collector. It is both the tracer that records them and the HTTP handler that serves
-// them. The SDK's spans, with everything that an exporter needs, would cost several
-// times as much.
+// collector. It is the tracer that records them and the HTTP handler that serves them. The
+// SDK's spans, with everything that an exporter needs, would cost several times as much.
 type recent struct {
 	embedded.Tracer
 	root  sdktrace.Sampler // the sampling decision for traces that begin here
@@ -139,8 +138,7 @@ func random() (b [8]byte) {
 // SpanContext implements trace.Span.
 func (s *recentSpan) SpanContext() trace.SpanContext { return s.sc }
 
-// IsRecording implements trace.Span. It is false for a step, of which only the name and
-// time are kept.
+// IsRecording implements trace.Span. It is false for a step: only name and time are kept.
 func (s *recentSpan) IsRecording() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

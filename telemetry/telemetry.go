@@ -158,7 +158,7 @@ func (t *Telemetry) Tracer() trace.Tracer { return t.tracer }
 // Instruments returns the instruments that record the metrics.
 func (t *Telemetry) Instruments() *signal.Instruments { return t.instruments }
 
-// Propagator reads and writes W3C trace context, without tracestate of callers, and
+// Propagator reads and writes W3C trace context (callers' tracestate excepted) and
 // baggage.
 func (t *Telemetry) Propagator() propagation.TextMapPropagator {
 	return propagation.NewCompositeTextMapPropagator(stateless{}, propagation.Baggage{})
@@ -193,8 +193,7 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 	return t.each(ctx, provider.Shutdown)
 }
 
-// each calls all providers concurrently, so that one that hangs takes no time from the
-// others.
+// each calls all providers concurrently, so that one that hangs does not delay the others.
 func (t *Telemetry) each(ctx context.Context, do func(provider, context.Context) error) error {
 	errs := make([]error, len(t.providers))
 	var wg sync.WaitGroup

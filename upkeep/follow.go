@@ -112,8 +112,7 @@ func watch(dir string, edited chan<- struct{}) (stop func()) {
 	return func() { _ = w.Close(); <-over }
 }
 
-// ErrUnsettled means that the version changed while it was put in force, so an edit is
-// in progress.
+// ErrUnsettled means that an edit is in progress: the version changed during its use.
 var ErrUnsettled = errors.New("upkeep: it was edited meanwhile")
 
 // Followed describes files that may be edited while the process runs.

@@ -103,8 +103,7 @@ func (r *runner) round(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// retry schedules a round before the next tick and replaces a scheduled one. Zero
-// cancels it.
+// retry schedules a round before the next tick instead of the scheduled one. Zero cancels.
 func (r *runner) retry(in time.Duration) {
 	if r.stop != nil {
 		r.stop()

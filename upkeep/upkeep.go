@@ -15,14 +15,12 @@ import (
 // A Job is recurring background work.
 type Job struct {
 	Name string
-	// Every is the longest time between two rounds. Zero means only when woken, due or
-	// requested.
+	// Every is the longest time between two rounds. Zero: only when woken, due or requested.
 	Every time.Duration
 	// Wake starts a round. A signal that was sent before the job was started counts, so
 	// that a job with a full channel begins with a round.
 	Wake <-chan struct{}
-	// Once runs a round. It returns soon after its context ends. An error of type Due is
-	// not a failure.
+	// Once runs a round. It returns soon after its context ends. Due is not a failure.
 	Once func(ctx context.Context, now time.Time) error
 }
 

@@ -14,8 +14,8 @@ import (
 // Dial opens a connection, as (*net.Dialer).DialContext does.
 type Dial = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// ErrAway means that the database did not answer in time a moment ago, so that no call
-// is made for a while.
+// ErrAway means that the database did not answer just now, so that no call is made for a
+// while.
 var ErrAway = errors.New("the database does not answer")
 
 // openFor is how long the circuit stays open after the database did not answer. Then

@@ -75,8 +75,8 @@ func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 // Set is an installation's keys of one kind.
 type Set struct {
 	Signing Key
-	// Verifying has older keys. What they signed stays valid, and what they encrypted can
-	// still be decrypted.
+	// Verifying has older keys, which still verify what they signed and decrypt what they
+	// encrypted.
 	Verifying []Key
 }
 

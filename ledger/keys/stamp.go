@@ -43,8 +43,8 @@ type Signer struct {
 
 type tenantKey struct{ id, tenant string }
 
-// macPool keeps HMAC states for one tenant's key, because initialising a state costs as
-// much as using it.
+// macPool pools HMAC states for one tenant's key: to initialise one costs as much as to
+// use it.
 type macPool struct{ pool sync.Pool }
 
 // mac is an HMAC state with buffers for its input and its sum.
@@ -54,8 +54,7 @@ type mac struct {
 	out [sha256.Size]byte
 }
 
-// NewSigner returns a signer that signs with keys.Signing and accepts signatures of all
-// keys.
+// NewSigner returns a signer that signs with keys.Signing and accepts all of the keys.
 func NewSigner(keys Set) (*Signer, error) {
 	if keys.Signing == (Key{}) {
 		return nil, errors.New("keys: no key to sign stamps with")

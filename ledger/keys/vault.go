@@ -19,16 +19,14 @@ import (
 var (
 	// ErrNoVault means that the ledger was opened without a Vault.
 	ErrNoVault = errors.New("ledger: no key to encrypt contents with")
-	// ErrShredded means that the content's key was destroyed, or that there is no such
-	// content.
+	// ErrShredded means that the content's key was destroyed, or that there never was one.
 	ErrShredded = fmt.Errorf("ledger: %w", memproxy.ErrGone)
 	// ErrSealed means that no key opens the content: it was changed or moved to another
 	// item, or its key is missing.
 	ErrSealed = errors.New("ledger: the content does not open")
 )
 
-// vaultDomain is the version of the format. It is part of the associated data of every
-// envelope.
+// vaultDomain is the version of the format. The associated data of every envelope has it.
 const vaultDomain = "memproxy vault 1"
 
 // Vault encrypts contents with AES-256-GCM under a fresh key for each item, which is

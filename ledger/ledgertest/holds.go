@@ -192,8 +192,8 @@ func holdStranded(t *testing.T, l Life) {
 	wantErr(t, "to nowhere", errOf(l.Holds.Resolve(ctx, "b", memproxy.HoldPending, memproxy.HoldResult{})), ledger.ErrRow)
 }
 
-// holdCleared: a write is not sent, or not again, after everything of its owner was
-// deleted.
+// holdCleared: a write is not sent after everything of its owner was deleted, or not
+// again.
 func holdCleared(t *testing.T, l Life) {
 	ctx := t.Context()
 	scope := memproxy.Scope{Tenant: "acme", User: "ann", Agent: "dev"}

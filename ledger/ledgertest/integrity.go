@@ -87,8 +87,7 @@ func breached(t *testing.T, l Life) {
 		t.Errorf("%+v, %v", none, err)
 	}
 
-	// A person accepts the breach: the flags are cleared, and later versions are not
-	// flagged.
+	// A person accepts the breach, which clears the flags; later versions are not flagged.
 	text := memproxy.ChainFault{Class: memproxy.FaultText, Tenant: "acme", Position: 4, MemoryKey: mem("m3"), Detail: "the text is gone"}
 	end, cleared, err := l.Chains.Accept(t.Context(), "acme", []memproxy.ChainFault{f, text})
 	must.Do(t, err)

@@ -61,14 +61,12 @@ func Vault(t testing.TB, under ...keys.Key) *keys.Vault {
 type Life struct {
 	*ledger.Ledger
 	Clock *Clock
-	// Other is a second ledger on the same store if the store is shared, else the same
-	// ledger.
+	// Other is a second ledger on the same store if that is shared, else the same ledger.
 	Other *ledger.Ledger
 }
 
-// RunLife tests holds, states, versions, corrections, sessions and notices. Open
-// returns a new, empty store with the options, twice if it is shared, and closes it at
-// the end.
+// RunLife tests holds, states, versions, corrections, sessions and notices. Open returns a
+// new, empty store with the options, twice if it is shared, and closes it at the end.
 func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *ledger.Ledger)) {
 	for _, c := range []struct {
 		name string

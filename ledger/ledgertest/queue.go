@@ -63,8 +63,7 @@ func reevaluated(t *testing.T, l Life) {
 			t.Errorf("%s: told %v", id, told[id])
 		}
 	}
-	// A hold that these rules have judged is not judged again, and a hold without a
-	// verdict is.
+	// A hold that these rules have judged is not judged again; one without a verdict is.
 	for _, policy := range []string{"p2", "p3", "p3"} {
 		asked := 0
 		_, err := l.Holds.Reevaluate(t.Context(), policy, func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error) {

@@ -143,9 +143,8 @@ func (l *Log) end() int64 {
 	return l.done
 }
 
-// Applied records that the entries up to a number are in the database or lost. When
-// that is true of all entries, the file is truncated. erase overwrites those entries
-// and syncs the file.
+// Applied records that the entries up to a number are in the database or lost. When all
+// are, the file is truncated. erase overwrites those entries and syncs the file.
 func (l *Log) Applied(number uint64, erase bool) error {
 	if l == nil || number == 0 && !erase {
 		return nil
@@ -202,8 +201,7 @@ func readFrame(vault *keys.Vault, text []byte) (n int, number uint64, plain []by
 }
 
 // Unapplied returns the part of a copied log after an applied entry. The file may have
-// been truncated and rewritten during the copy; a frame that was torn by that had been
-// applied.
+// been truncated and rewritten during the copy; a frame torn by that had been applied.
 func Unapplied(text []byte, applied uint64) []byte {
 	for at := 0; at+headSize <= len(text); {
 		n := binary.BigEndian.Uint32(text[at:])

@@ -62,9 +62,8 @@ func (c *committer) run(stop <-chan struct{}) {
 	}
 }
 
-// commit makes a batch durable and releases its callers. A batch that crosses the end
-// of a bundle needs two frames, in two files. With an error it returns the items that
-// were not committed.
+// commit makes a batch durable and releases its callers. A batch that crosses the end of
+// a bundle needs two frames, in two files. With an error it returns the remaining items.
 func (c *committer) commit(batch []*item) (left []*item, err error) {
 	if err := c.mend(); err != nil {
 		return batch, err

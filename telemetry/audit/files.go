@@ -100,8 +100,7 @@ func (d disk) once(name string, content []byte) error {
 	return err
 }
 
-// syncDir makes the names in a directory durable, and, once, the directory's own name
-// up to the root.
+// syncDir makes the names in a directory durable, and, once, its own name up to the root.
 func (d disk) syncDir(name string) error {
 	dir := d.path(name)
 	f, err := os.Open(dir)

@@ -53,8 +53,7 @@ func (m frameMAC) sum(b []byte, first uint64, count int, last tlog.Hash) []byte 
 	return m.h.Sum(b)
 }
 
-// A frame is one commit. begin starts it, the payload is appended to buf, and end
-// completes it.
+// A frame is one commit: begin starts it, buf receives the payload, and end completes it.
 type frame struct {
 	first uint64
 	count int
@@ -76,8 +75,7 @@ func (f *frame) end(m frameMAC) {
 	f.buf = binary.BigEndian.AppendUint32(f.buf, crc32.Checksum(f.buf, castagnoli))
 }
 
-// readFrame reads the frame at the start of b. It returns errTorn if there is no
-// complete frame.
+// readFrame reads the frame at the start of b, or returns errTorn if it is not complete.
 func readFrame(b []byte) (first uint64, payload, mac []byte, count, size int, err error) {
 	if len(b) < frameHeader+frameTrailer || string(b[:4]) != frameMagic {
 		return 0, nil, nil, 0, 0, errTorn

@@ -145,8 +145,7 @@ func (l *Log) Note(ev memproxy.Event) error {
 	return nil
 }
 
-// Flush waits until everything that was queued before is durable and covered by a
-// signed checkpoint.
+// Flush waits until everything queued before is durable and has a signed checkpoint.
 func (l *Log) Flush(ctx context.Context) error {
 	if _, err := l.queued(ctx, l.queue.barrier()); err != nil {
 		return err

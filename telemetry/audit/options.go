@@ -23,8 +23,7 @@ const (
 
 // Options configure a log. Dir, Key and Origin are required.
 type Options struct {
-	// Dir is the directory of the log, which contains nothing else. It is created if it is
-	// missing.
+	// Dir is the directory of the log, used for nothing else. It is created if missing.
 	Dir string
 	// Key signs checkpoints. It must not change during the life of a log.
 	Key ed25519.PrivateKey

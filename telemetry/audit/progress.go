@@ -46,8 +46,7 @@ type bundle struct {
 	leaves []tlog.Hash
 }
 
-// advance adds durable records to the bundle in memory, from which the publisher reads
-// them.
+// advance adds durable records to the bundle in memory that the publisher reads.
 func (p *progress) advance(t tip, n int64, payload []byte, leaves []tlog.Hash) *bundle {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,8 +128,7 @@ func (p *progress) published(size uint64, err error) (full []bundle) {
 	return full
 }
 
-// failing returns the errors of the last attempts to write the journal and the
-// checkpoint, or nil.
+// failing returns the errors of the last attempts to write the journal and the checkpoint.
 func (p *progress) failing() (journal, checkpoint error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -75,8 +75,7 @@ func (q *queue) item(ev *memproxy.Event, at place) *item {
 	return it
 }
 
-// barrier returns an item without a record. It completes when everything queued before
-// it is durable.
+// barrier returns an item without a record, which completes when all before it is durable.
 func (q *queue) barrier() *item {
 	it := q.pool.Get().(*item)
 	it.reset()

@@ -190,8 +190,7 @@ func (r *recovery) unneeded(from, to int64) (bundles []int64, err error) {
 	return bundles, nil
 }
 
-// replayFile applies the frames of a journal and returns the position at which the
-// valid ones end.
+// replayFile applies the frames of a journal and returns where the valid ones end.
 func (r *recovery) replayFile(n int64, b []byte, size uint64) (good int, err error) {
 	bad := func(what string) error {
 		return fmt.Errorf("%w: journal of bundle %d after record count %d: %s", ErrCorrupt, n, r.progress.tip.next, what)

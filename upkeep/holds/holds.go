@@ -30,8 +30,8 @@ type Keeper struct {
 	// Rules returns the rules in force. Changed is sent when they change.
 	Rules   func() *gate.Rules
 	Changed upkeep.Signal
-	// Backend returns memproxy's own access to a backend, or nil if there is no backend of
-	// that name.
+	// Backend returns memproxy's own access to the backend of a name, or nil if there is
+	// none.
 	Backend func(name string) *proxy.Own
 	// Settled is called when the rules have released writes for sending.
 	Settled func()
@@ -106,8 +106,8 @@ func (k *Keeper) reconsider(ctx context.Context, version string) error {
 	return err
 }
 
-// Rule returns the verdict of the rules in force on a held write, or zero if there can
-// be none at present.
+// Rule returns the verdict of the rules in force on a held write, or zero if there is
+// none now.
 func (k *Keeper) Rule(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.Reevaluation {
 	stays := memproxy.Reevaluation{Verdict: memproxy.Hold, Reasons: h.Reasons, Findings: h.Findings, Score: h.Score, Policy: k.Rules().Version}
 	p := k.Backend(h.Backend)

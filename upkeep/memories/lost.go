@@ -106,8 +106,8 @@ func (k *Keeper) outcomes(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// outcome fetches the targets of one change from the backend and records what the
-// change did.
+// outcome fetches the targets of a change from the backend and records what became of
+// them.
 func (k *Keeper) outcome(ctx context.Context, ev *memproxy.Event, now time.Time) error {
 	own := k.Backend(ev.Backend)
 	if own == nil {

@@ -29,8 +29,8 @@ type Options struct {
 	Rules func() *gate.Rules
 	// Budget has the totals, which are reduced when memories are purged.
 	Budget gate.Budget
-	// Backend returns memproxy's own access to a backend, or nil if there is no backend of
-	// that name.
+	// Backend returns memproxy's own access to the backend of a name, or nil if there is
+	// none.
 	Backend   func(name string) *proxy.Own
 	Integrity *integrity.Checker
 	// Steady reports whether the clock can be trusted.
@@ -138,8 +138,7 @@ func (k *Keeper) promote(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// purge deletes memories that expired long ago, in the backend first and then in the
-// ledger.
+// purge deletes memories that expired long ago, in the backend and then in the ledger.
 func (k *Keeper) purge(ctx context.Context, now time.Time) error {
 	list, err := k.Ledger.Upkeep.Purgeable(ctx, now.Add(-k.Config.Memories.Archive.Time()), 100)
 	if err != nil {
@@ -193,8 +192,7 @@ func (k *Keeper) shred(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// maintain deletes items past their retention. It runs again once the clock can be
-// trusted.
+// maintain deletes items past their retention, and again once the clock can be trusted.
 func (k *Keeper) maintain(ctx context.Context, now time.Time) error {
 	const least = time.Hour // no retention is shorter
 	var gone ledger.Removed

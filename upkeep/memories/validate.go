@@ -16,8 +16,7 @@ const (
 	// and validateMost the number for all tenants together.
 	validateBatch = 10
 	validateMost  = 1000
-	// validateLook is how many due memories a pass reads in search of tenants that it has
-	// not served yet.
+	// validateLook is how many due memories a pass reads in search of tenants not served yet.
 	validateLook = 20_000
 	validatePage = 1000
 	// lastKind sorts after every kind of memory.
@@ -108,8 +107,7 @@ func (k *Keeper) validateOne(ctx context.Context, rules *gate.Rules, st *memprox
 	return err
 }
 
-// judged returns the state that findings imply for a memory, with the reason and the
-// findings to store.
+// judged returns the state that findings imply, with the reason and the findings to store.
 func judged(findings []memproxy.Finding) (memproxy.MemoryState, string, []memproxy.Finding) {
 	var risk memproxy.PerMille
 	var spans []memproxy.Finding
@@ -170,8 +168,7 @@ func (k *Keeper) backendText(ctx context.Context, p *proxy.Own, key memproxy.Mem
 	return m.Text, true, nil
 }
 
-// newest returns the text of a memory that was last written through memproxy, or "" if
-// it is unknown.
+// newest returns the text that was last written through memproxy, or "" if it is unknown.
 func (k *Keeper) newest(ctx context.Context, key memproxy.MemoryKey) (string, error) {
 	list, err := k.Ledger.History(ctx, key, 0, 1)
 	if err != nil || len(list) == 0 || list[0].Op == memproxy.OpDelete {

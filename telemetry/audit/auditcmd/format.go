@@ -10,8 +10,7 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// ocsfForm is the output format of the Open Cybersecurity Schema Framework, one event
-// per line.
+// ocsfForm is the format of the Open Cybersecurity Schema Framework, one event per line.
 const ocsfForm cli.Output = "ocsf"
 
 // printer returns a function that writes records in an output format.

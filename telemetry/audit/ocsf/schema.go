@@ -15,8 +15,7 @@ const (
 	classAPI       = 6003 // API Activity
 )
 
-// event is the union of the members that the three classes use here, in an order that
-// is easy to read.
+// event is the union of the members that the three classes use here, in a readable order.
 type event struct {
 	ClassUID     int    `json:"class_uid"`
 	ClassName    string `json:"class_name"`

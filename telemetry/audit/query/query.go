@@ -35,8 +35,8 @@ func Query(ctx context.Context, dir string, f Filter, each func(*verify.Record) 
 // name would look like an empty result.
 var ErrBackend = errors.New("no record names the backend")
 
-// ErrLast means that a query asked for a negative number of records, or for more than
-// it keeps in memory.
+// ErrLast means that a query asked for fewer than 0 or more than MaxLast of the last
+// records.
 var ErrLast = fmt.Errorf("a query is for 0 to %d of the last records", MaxLast)
 
 // Named returns an error if no record in dir names f.Backend, because backends have no

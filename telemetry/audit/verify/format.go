@@ -121,8 +121,7 @@ func ParseKey(key string) (note.Verifier, error) {
 	return v, nil
 }
 
-// splitBundle reads the records of a bundle and returns data after the last complete
-// record as rest.
+// splitBundle reads the records of a bundle. rest is data after the last complete record.
 func splitBundle(b []byte) (records [][]byte, rest []byte) {
 	for len(b) >= 2 {
 		n := int(b[0])<<8 | int(b[1])

@@ -25,8 +25,7 @@ type Options struct {
 	// log was cut off.
 	Trusted [][]byte
 	// Settle is how long to wait, after a problem was found, for signs of a concurrent
-	// writer; if there are any, the log is read again. Zero is 300 ms, negative does not
-	// wait.
+	// writer; if there are any, the log is read again. Zero is 300 ms, negative no time.
 	Settle   time.Duration
 	Progress memproxy.Progress // in records
 }
@@ -37,8 +36,8 @@ const (
 	attempts = 3
 )
 
-// Verify checks a whole log. Problems are in the report; an error means that the log
-// could not be read.
+// Verify checks a whole log. The report has the problems; an error means that it is
+// unreadable.
 func Verify(ctx context.Context, opt Options) (*Report, error) {
 	opt.Settle = cmp.Or(opt.Settle, defaultSettle)
 	for n := 1; ; n++ {
