@@ -43,8 +43,8 @@ func (r *sessionRow) mark(t *transaction) {
 		r.Principal, r.Strikes, micros(r.Struck), micros(r.Counted), r.refused, t.store.opt.Vault.MarkRow(r.row), r.Tenant, r.ID)
 }
 
-// scanSession reads records of rejections, optionally with the refused writes. A record
-// that was edited counts as locked from now on.
+// scanSession reads records of rejections, optionally with the refused writes. An
+// edited record counts as a lock that begins now.
 func scanSession(of *store, refused bool) func(scanner) (sessionRow, error) {
 	return func(s scanner) (v sessionRow, err error) {
 		var mark []byte

@@ -233,8 +233,8 @@ func (c *committer) release(batch []*item) {
 	c.facts = c.facts[:0]
 }
 
-// refuse answers the callers of a batch that was not written with the error. Notes have
-// no waiting caller, so they are kept for the next attempt.
+// refuse returns the error to the callers of a batch that was not written. Notes have no
+// waiting caller, so they are kept for the next attempt.
 func (c *committer) refuse(batch []*item, err error) {
 	var notes []*item
 	for _, it := range batch {
