@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// answering lists the headers of answers that are returned to clients, in lower case.
-// Every other header is unclaimed. The list has headers for
+// claimedHeaders lists the headers of answers that are returned to clients, in lower
+// case. Every other header is unclaimed. The list has headers for
 //
 //   - the type and length of the body, which are dropped if the body changes;
 //   - caching;
@@ -25,7 +25,7 @@ import (
 // elsewhere; Server-Timing, which reveals how much was searched; Accept-Ranges and
 // Content-Range, because memproxy never requests a part of an answer.
 var (
-	answering = [...]string{
+	claimedHeaders = [...]string{
 		"content-type", "content-length", "content-encoding", "content-language", "content-disposition",
 		"content-md5", "digest", "content-digest", "repr-digest",
 		"date", "age", "cache-control", "expires", "pragma", "vary",
@@ -34,18 +34,18 @@ var (
 		"x-accel-buffering", "x-upload-result",
 		"content-security-policy", "referrer-policy", "x-content-type-options", "x-frame-options",
 	}
-	answeringWith = [...]string{"access-control-", "ratelimit-", "x-ratelimit-"}
+	claimedPrefixes = [...]string{"access-control-", "ratelimit-", "x-ratelimit-"}
 )
 
-// naming lists the headers that have an id of the request or the time of a retry. A value
-// that reads like a sentence is neither, and is dropped.
-var naming = [...]string{
+// idHeaders lists the headers that have an id of the request or the time of a retry. A
+// value that reads like a sentence is neither, and is dropped.
+var idHeaders = [...]string{
 	"retry-after", "retry-after-ms", "x-should-retry", "x-request-id", "request-id", "x-correlation-id", "x-trace-id", "traceparent", "cf-ray", "x-upload-result",
 }
 
-// expected are headers that every server sends and that clients do not need. They
-// are dropped without a report.
-var expected = [...]string{
+// unreported lists headers that every server sends and that clients do not need. They are
+// dropped without a report.
+var unreported = [...]string{
 	"server", "x-envoy-upstream-service-time", "etag", "last-modified", "accept-ranges", "alt-svc", "via", "x-powered-by", "server-timing", "nel", "report-to", "strict-transport-security",
 }
 
@@ -68,7 +68,7 @@ func CopyResponseHeaders(dst, src http.Header, others Others) {
 		case answers(name, values):
 			dst[name] = values
 		default:
-			if rest = append(rest, name); !among(name, expected[:]) {
+			if rest = append(rest, name); !among(name, unreported[:]) {
 				told = append(told, name)
 			}
 		}
@@ -86,13 +86,13 @@ func CopyResponseHeaders(dst, src http.Header, others Others) {
 
 // answers reports whether a header of an answer is claimed.
 func answers(name string, values []string) bool {
-	if strings.IndexByte(name, '_') >= 0 || !among(name, answering[:]) && !beginsAny(name, answeringWith[:]) {
+	if strings.IndexByte(name, '_') >= 0 || !among(name, claimedHeaders[:]) && !beginsAny(name, claimedPrefixes[:]) {
 		return false
 	}
 	if name == "Location" {
 		return len(values) == 1 && leadsBack(values[0])
 	}
-	names := among(name, naming[:])
+	names := among(name, idHeaders[:])
 	return !slices.ContainsFunc(values, func(v string) bool { return len(v) > maxAnswering || names && !plainValue(v) })
 }
 

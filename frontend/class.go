@@ -87,13 +87,13 @@ func (c *Class) Ruled() bool { return c.Handling == Gated || c.Handling == Passe
 // Whole reports whether the body is read before the gate rules.
 func (c *Class) Whole() bool { return c.Handling == Gated || c.Fields }
 
-// crossing lists the methods that routes may have.
-var crossing = [...]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+// routeMethods lists the methods that routes may have.
+var routeMethods = [...]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
 // protocol refuses requests whose meaning the gate would not see: a method without
 // routes, a protocol upgrade, or a method override in the request line.
 func protocol(h Head) *memproxy.Malformed {
-	if !slices.Contains(crossing[:], h.Method) {
+	if !slices.Contains(routeMethods[:], h.Method) {
 		return barred(http.StatusMethodNotAllowed, "this method does not cross memproxy")
 	}
 	for _, v := range h.Sent["Upgrade"] {
@@ -106,7 +106,7 @@ func protocol(h Head) *memproxy.Malformed {
 		}
 	}
 	for name := range h.Sent {
-		if beginsAny(name, commanding[:]) {
+		if beginsAny(name, envoyControl[:]) {
 			return barred(http.StatusBadRequest, "a header that tells Envoy how often or where to send a request is not accepted")
 		}
 	}
@@ -125,12 +125,12 @@ func protocol(h Head) *memproxy.Malformed {
 	return nil
 }
 
-// commanding lists prefixes of headers with which a client that Envoy considers internal
-// can make Envoy's router repeat a request, change its timeouts or send it elsewhere,
-// after it was ruled on. An external processor cannot remove these headers reliably:
-// Envoy ignores the removal unless its configuration allows it (mutation_rules). Another
-// Envoy in front obeys them before it removes them.
-var commanding = [...]string{
+// envoyControl lists prefixes of headers with which a client that Envoy considers
+// internal can make Envoy's router repeat a request, change its timeouts or send it
+// elsewhere, after it was ruled on. An external processor cannot remove these headers
+// reliably: Envoy ignores the removal unless its configuration allows it
+// (mutation_rules). Another Envoy in front obeys them before it removes them.
+var envoyControl = [...]string{
 	"x-envoy-retry-", "x-envoy-retriable-", "x-envoy-max-retries", "x-envoy-hedge-", "x-envoy-upstream-", "x-envoy-original-dst-",
 }
 

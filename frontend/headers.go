@@ -74,14 +74,14 @@ func addressed(h http.Header) []string {
 	return out
 }
 
-// asking lists the request headers of a preflight (the Fetch standard, and Private
-// Network Access).
-var asking = [...]string{"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "Access-Control-Request-Private-Network"}
+// preflightHeaders lists the request headers of a preflight (the Fetch standard, and
+// Private Network Access).
+var preflightHeaders = [...]string{"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "Access-Control-Request-Private-Network"}
 
 // PreflightRequest copies the request headers of a CORS preflight: the origin, and the
 // method and headers of the later request.
 func PreflightRequest(dst, src http.Header) {
-	for _, name := range asking {
+	for _, name := range preflightHeaders {
 		if values, ok := src[name]; ok {
 			dst[name] = values
 		}
@@ -132,34 +132,35 @@ var hop = [...]string{
 	"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings", "expect",
 }
 
-// partial lists the headers of range and conditional requests, in lower case. The backend
-// would cut or compare the unfiltered answer, so a length, a 304 or a 416 would reveal
-// memories that are filtered out. Servers may ignore these headers (RFC 9110, sections
-// 13.2.1 and 14.2).
-var partial = [...]string{"range", "if-range", "if-none-match", "if-modified-since"}
+// conditional lists the headers of range and conditional requests, in lower case. The
+// backend would cut or compare the unfiltered answer, so a length, a 304 or a 416 would
+// reveal memories that are filtered out. Servers may ignore these headers (RFC 9110,
+// sections 13.2.1 and 14.2).
+var conditional = [...]string{"range", "if-range", "if-none-match", "if-modified-since"}
 
 // ends reports whether a header is not forwarded: a hop-by-hop header, a header for a
 // part of the unfiltered answer, or a variant spelling of a header that matters for
 // security.
 func ends(name string, listed []string) bool {
-	return among(name, hop[:]) || among(name, partial[:]) || begins(name, "proxy-") || slices.Contains(listed, name) || twin(name)
+	return among(name, hop[:]) || among(name, conditional[:]) || begins(name, "proxy-") || slices.Contains(listed, name) || twin(name)
 }
 
-// twins lists headers that identify the caller or describe the body, and twinned prefixes
-// of such headers, in lower case. Variant spellings of them are not forwarded.
+// criticalHeaders lists headers that identify the caller or describe the body, and
+// criticalPrefixes prefixes of such headers, in lower case. Variant spellings of them are
+// not forwarded.
 var (
-	twins   = [...]string{"authorization", "cookie", "host", "origin", "x-api-key", "x-bare-password", "accept-encoding"}
-	twinned = [...]string{"content-", "x-letta-", "x-project", "x-forwarded-", "mem0-"}
+	criticalHeaders  = [...]string{"authorization", "cookie", "host", "origin", "x-api-key", "x-bare-password", "accept-encoding"}
+	criticalPrefixes = [...]string{"content-", "x-letta-", "x-project", "x-forwarded-", "mem0-"}
 )
 
 // twin reports whether a name with an underscore, or another separator than a hyphen,
-// could be read as one of the twins by a server that maps all separators to _, as CGI
+// could be read as one of these headers by a server that maps all separators to _, as CGI
 // does. Such a second spelling was neither used for identification nor ruled on.
 func twin(name string) bool {
 	if !strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r > 0x7f || mark(byte(r))) }) {
 		return false
 	}
-	return among(name, twins[:]) || beginsAny(name, twinned[:])
+	return among(name, criticalHeaders[:]) || beginsAny(name, criticalPrefixes[:])
 }
 
 // targets lists words, in lower case, in the names of headers with which servers, and

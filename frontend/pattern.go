@@ -85,7 +85,7 @@ func Unmatched(adapter gate.Adapter, entries []string) (out []string) {
 func (p pattern) reached(adapter gate.Adapter) bool {
 	methods, tails := []string{p.method}, []string{""}
 	if p.method == "*" {
-		methods = crossing[:]
+		methods = routeMethods[:]
 	}
 	if p.rest {
 		tails = []string{"", "/x", "/x/", "/x/x", "/x/x/x", "/x/x/x/x"}

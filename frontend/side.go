@@ -23,9 +23,9 @@ const (
 	maxSent  = 16 << 20
 )
 
-// asker lists the client headers that a side request carries: those that identify the
-// caller, and none that describe its request.
-var asker = [...]string{"Authorization", "X-Api-Key", "Cookie", "User-Agent", "Mem0-User-Id", "X-Mem0-Mode",
+// callerHeaders lists the client headers that a side request carries: those that identify
+// the caller, and none that describe its request.
+var callerHeaders = [...]string{"Authorization", "X-Api-Key", "Cookie", "User-Agent", "Mem0-User-Id", "X-Mem0-Mode",
 	"User_id", "X-Bare-Password", "X-Project", "X-Project-Id", "X-Stainless-Package-Version"}
 
 // SideOptions configure a Side.
@@ -103,7 +103,7 @@ func (s *Side) As(ctx context.Context, q memproxy.Request, body []byte, caller, 
 		}
 	}
 	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, path, q.EscapedPath, q.Query, false), Header: http.Header{}}
-	for _, name := range asker {
+	for _, name := range callerHeaders {
 		if v := caller[name]; len(v) > 0 {
 			out.Header[name] = v
 		}
