@@ -152,10 +152,10 @@ func Explain(ctx context.Context, cfg *config.Config, q Question, getenv func(st
 	if err != nil {
 		return nil, err
 	}
-	nothing := still{who}
+	nothing := noEffects{who}
 	store := ledger.Options{Path: filepath.Join(cfg.State, "ledger.db"), URL: cfg.Ledger.URL.Reveal(), Locks: lockLimits(cfg), Clock: time.Now}
 	g, err := gate.New(gate.Options{
-		Identifier: nothing, Ledger: stillLedger{who: who, store: store}, Budget: nothing, Recorder: nothing, Signer: nothing,
+		Identifier: nothing, Ledger: readOnlyLedger{who: who, store: store}, Budget: nothing, Recorder: nothing, Signer: nothing,
 		Clock: time.Now, NewID: newID, RefuseHolds: cfg.Review.Answer == "refuse",
 	}, rules.current())
 	if err != nil {
@@ -244,18 +244,18 @@ func contents(op *memproxy.Operation, g *memproxy.Governance) (out []string) {
 // plainKey matches keys that are names and not free text.
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,40}$`)
 
-// still implements the gate's collaborators without side effects, for Explain.
-type still struct{ who memproxy.Principal }
+// noEffects implements the gate's collaborators without side effects, for Explain.
+type noEffects struct{ who memproxy.Principal }
 
-// stillLedger only reads the caller's track record and locks.
-type stillLedger struct {
+// readOnlyLedger only reads the caller's track record and locks.
+type readOnlyLedger struct {
 	gate.NoLedger
 	who   memproxy.Principal
 	store ledger.Options
 }
 
 // SessionLocked reads the locks from the ledger.
-func (s stillLedger) SessionLocked(ctx context.Context, _ string, ids ...string) (lock memproxy.Lock, err error) {
+func (s readOnlyLedger) SessionLocked(ctx context.Context, _ string, ids ...string) (lock memproxy.Lock, err error) {
 	err = ledger.Peek(s.store, func(l *ledger.Ledger) (err error) {
 		lock, err = l.SessionLocked(ctx, s.who.Tenant, ids...)
 		return err
@@ -264,7 +264,7 @@ func (s stillLedger) SessionLocked(ctx context.Context, _ string, ids ...string)
 }
 
 // Record reads the track record from the ledger without changing it.
-func (s stillLedger) Record(ctx context.Context, _, _ string) (track memproxy.Track, err error) {
+func (s readOnlyLedger) Record(ctx context.Context, _, _ string) (track memproxy.Track, err error) {
 	err = ledger.Peek(s.store, func(l *ledger.Ledger) (err error) {
 		track, err = l.Record(ctx, s.who.Tenant, s.who.ID)
 		return err
@@ -273,7 +273,7 @@ func (s stillLedger) Record(ctx context.Context, _, _ string) (track memproxy.Tr
 }
 
 // Lookup returns every target as owned by the caller: Explain does not look up owners.
-func (s stillLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+func (s readOnlyLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
 	out := make(map[memproxy.MemoryKey]memproxy.Record, len(keys))
 	for _, k := range keys {
 		out[k] = memproxy.Record{Owner: memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Actor: s.who.ID, Trust: s.who.Trust, Scope: memproxy.Scope{Tenant: s.who.Tenant}}}
@@ -281,17 +281,17 @@ func (s stillLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[
 	return out, nil
 }
 
-func (s still) Identify(context.Context, memproxy.Credentials) (memproxy.Principal, error) {
+func (s noEffects) Identify(context.Context, memproxy.Credentials) (memproxy.Principal, error) {
 	return s.who, nil
 }
 
-func (still) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error) {
+func (noEffects) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error) {
 	return memproxy.Allowance{Granted: true, Refused: -1}, nil
 }
-func (still) Release(context.Context, memproxy.Charge) error { return nil }
-func (still) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
+func (noEffects) Release(context.Context, memproxy.Charge) error { return nil }
+func (noEffects) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
 	return memproxy.Receipt{}, nil
 }
-func (still) Note(memproxy.Event) error            { return nil }
-func (still) Sign(s memproxy.Stamp) memproxy.Stamp { return s }
-func (still) Verify(memproxy.Stamp) bool           { return true }
+func (noEffects) Note(memproxy.Event) error            { return nil }
+func (noEffects) Sign(s memproxy.Stamp) memproxy.Stamp { return s }
+func (noEffects) Verify(memproxy.Stamp) bool           { return true }
