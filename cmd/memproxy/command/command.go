@@ -56,8 +56,7 @@ func (in *Invocation) Run(ctx context.Context) int {
 	}, in.Args, in.Stdin, in.Stdout, in.Stderr)
 }
 
-// leaf returns a command without arguments. It prints the error of run, unless that is
-// only an exit code.
+// leaf returns a command without arguments. It prints run's error, except a mere exit code.
 func (in *Invocation) leaf(use, short, example string, run func(context.Context) error) *cobra.Command {
 	return cli.Leaf(use, short, example, func(ctx context.Context) int {
 		err := run(ctx)

@@ -40,8 +40,7 @@ func controlKeygen(in *Invocation) *cobra.Command {
 	})
 }
 
-// controlSign makes a release of a policy directory. It refuses a directory that does not
-// compile.
+// controlSign makes a release of a policy directory, which must compile.
 func controlSign(in *Invocation) *cobra.Command {
 	var key, dir, pack string
 	var s policy.Statement
@@ -80,8 +79,7 @@ func controlSign(in *Invocation) *cobra.Command {
 	return cli.Needs(c, "key", "releases", "fleet")
 }
 
-// releaseFlags adds the options for the directory of releases and the directory of their
-// progress.
+// releaseFlags adds the options for the directories of releases and of their progress.
 func releaseFlags(c *cobra.Command) func() [2]string {
 	releases := c.Flags().String("releases", "", "`directory` of releases")
 	progress := c.Flags().String("progress", "", "`directory` of how far releases have come; absent: that of releases")

@@ -15,8 +15,7 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// explain returns the command that runs a request through every step without side
-// effects.
+// explain runs a request through every step without side effects.
 func (in *Invocation) explain() *cobra.Command {
 	var q app.Question
 	var bodyFile string

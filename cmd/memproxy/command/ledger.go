@@ -13,8 +13,7 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// ledger returns `memproxy ledger`, with the subcommands sweep, accept and those on
-// copies.
+// ledger returns `memproxy ledger` with its subcommands.
 func (in *Invocation) ledger() *cobra.Command {
 	var s review.SweepRequest
 	sweep := attended(in, "sweep", "compare what backends hold with what went through memproxy", "memproxy ledger sweep --config memproxy.yaml",

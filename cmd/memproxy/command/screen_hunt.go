@@ -16,8 +16,7 @@ import (
 	"github.com/memproxy/memproxy/screen/hunt"
 )
 
-// screen returns the command that judges texts: from stdin, or with --backend those of a
-// backend.
+// screen judges texts: those on stdin, or with --backend those of a backend.
 func (in *Invocation) screen() *cobra.Command {
 	h := app.Hunt{API: "auto"}
 	var backend string
