@@ -46,6 +46,9 @@ func TestLongTextsAreReadInPieces(t *testing.T) {
 	for _, files := range []string{"../../docs/*.md", "../../[a-g]*/*.go"} {
 		var all strings.Builder
 		for _, name := range must.Get(filepath.Glob(files))(t) {
+			if strings.HasSuffix(name, "_test.go") {
+				continue // tests quote encodings one inside of another
+			}
 			all.Write(must.Get(os.ReadFile(name))(t))
 		}
 		text := all.String()
