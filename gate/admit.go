@@ -77,7 +77,7 @@ var admission = [...]step{
 	{signal.SpanEarn, client | explain, false, memproxy.InternalError, fixedTrust, earn},
 	{signal.SpanSession, client | call | foresee | explain, false, memproxy.LedgerUnavailable, readOnly, locked},
 	{signal.SpanPolled, client | explain, false, memproxy.LedgerUnavailable, noReceipt, polled},
-	{signal.SpanOrder, client | replay | putBack, false, memproxy.InternalError, unordered, inTurn},
+	{signal.SpanOrder, client | replay | putBack, false, memproxy.InternalError, unordered, inTurnStill},
 	{signal.SpanOwn, client | replay | putBack | recheck | explain, false, memproxy.UpstreamUnavailable, untargeted, ownUnlocked},
 	{signal.SpanFollow, client | replay | recheck, false, memproxy.UpstreamUnavailable, noDirectToolCall, precede},
 	{signal.SpanInstruct, client | replay | recheck | explain, false, memproxy.PolicyError, uninstructed, instruct},

@@ -58,7 +58,7 @@ func loadAuthors(ctx context.Context, r *run, targets []string) {
 	}
 	for i := range r.authored {
 		// An author's own later text is no other's word.
-		if w := &r.authored[i]; r.before[w.row.ID] != "" && r.before[w.row.ID] != w.row.SHA256 && (!w.Own || w.Others > 0) {
+		if w := &r.authored[i]; r.mode == replay && r.before[w.row.ID] != w.row.SHA256 && w.row.SHA256 != "" && (!w.Own || w.Others > 0) {
 			r.verdict.Forbid(memproxy.TrustAuthority, "target:"+w.target,
 				"the memory was changed after the write was held, so it is not the text that the reviewer let it replace")
 		}

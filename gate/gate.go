@@ -327,6 +327,8 @@ type Admission struct {
 	objects map[string]string
 	// before are hashes of the texts that it was to replace, see HoldContent.
 	before map[string]string
+	// texts are those that its reviewers saw.
+	texts []memproxy.HeldText
 	// confirmed is set if a person approved the write.
 	confirmed bool
 	// paid is what the write was charged when it was held, or nil.

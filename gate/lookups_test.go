@@ -8,7 +8,8 @@ import (
 
 // Proves EDGE-3: a request asks the ledger about its objects once before it is
 // forwarded, and once about those of the answer: their owners and their states
-// are of one moment.
+// are of one moment. A change asks again in its turn, before which another one may have
+// changed them.
 func TestAPhaseAsksTheLedgerOnce(t *testing.T) {
 	for what, tc := range map[string]struct {
 		op           memproxy.Operation
@@ -24,7 +25,7 @@ func TestAPhaseAsksTheLedgerOnce(t *testing.T) {
 			op: memproxy.Operation{Kind: memproxy.Correct, Targets: []string{"m1"}, TargetKind: memproxy.TargetMemory,
 				Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"ann"}}},
 				Items:  []memproxy.Item{{Kind: memproxy.ItemContent, Target: "m1", Text: "another"}}},
-			admit: 1, after: 0,
+			admit: 2, after: 0,
 		},
 		"an addition": {
 			op: memproxy.Operation{Kind: memproxy.Learn, Scope: memproxy.Scope{User: "ann"},

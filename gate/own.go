@@ -19,6 +19,9 @@ import (
 func own(ctx context.Context, r *run) error {
 	op := r.op
 	r.q.Owners = nil
+	if !unordered(r) { // what was looked up before its turn may have changed
+		r.known = newLookups(r.g, r.Admission)
+	}
 	if len(op.Targets) == 0 {
 		loadReplaced(ctx, r, false)
 		return nil
@@ -39,7 +42,6 @@ func own(ctx context.Context, r *run) error {
 		return err
 	}
 	if inTurnByID(ctx, r) {
-		r.known = newLookups(r.g, r.Admission)
 		return own(ctx, r)
 	}
 	recognise(ctx, r)
@@ -51,6 +53,7 @@ func own(ctx context.Context, r *run) error {
 	judgeTargets(ctx, r)
 	refuseWithheld(ctx, r)
 	loadAuthors(ctx, r, op.Targets)
+	refuseUnseen(r)
 	return nil
 }
 

@@ -52,13 +52,47 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 		r.verdict.Forbid(memproxy.RunUngated, "", "an agent's run is not sent after a review: what it writes would not be ruled on")
 	}
 	r.confirmed, r.Inspect = !h.ByRules(), true
-	r.objects, r.before = content.Objects, content.Before
+	r.objects, r.before, r.texts = content.Objects, content.Before, content.Texts
 	if content.Reserved > 0 {
 		r.paid = &memproxy.Charge{ID: h.ID, Tenant: h.Tenant, Cost: int64(content.Reserved), Time: h.Created}
 	}
 	r.verdict.Note(memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
 	r.walk(ctx)
 	return r.Admission, nil
+}
+
+// inTurnStill is inTurn, after which an approved write is refused if everything of its
+// owner was deleted since it was claimed: while it waited for that deletion, say.
+func inTurnStill(ctx context.Context, r *run) error {
+	if err := inTurn(ctx, r); err != nil || r.waited == nil || r.mode != replay || r.g.opt.Keeper == nil {
+		return err
+	}
+	h, _, err := r.g.opt.Keeper.Kept(ctx, r.waited.ID)
+	if err == nil && h.Result.Cleared {
+		r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "everything of its owner was deleted after it was held"})
+	}
+	return err
+}
+
+// refuseUnseen refuses an approved write that brings or moves existing memories if one
+// has another text than the reviewers saw.
+func refuseUnseen(r *run) {
+	if r.mode != replay || len(r.texts) == 0 {
+		return
+	}
+	for _, it := range content.Screened(r.op, brings(r.call, r.op))[len(r.op.Items):] {
+		if it.Target != "" && !slices.ContainsFunc(r.texts, func(seen memproxy.HeldText) bool { return seen.Text == it.Text }) {
+			r.verdict.Forbid(memproxy.TrustAuthority, "target:"+it.Target, "the memory was changed after the write was held, so its text is not the one that the reviewer saw")
+			return
+		}
+	}
+}
+
+// Turn waits until no change of a memory is under way, and keeps others waiting until
+// leave is called. It reports false if the turn does not come in time.
+func (g Reviewed) Turn(ctx context.Context, b Backend, k memproxy.MemoryKey) (leave func(), ok bool) {
+	r := g.begin(putBack, &Call{Backend: b})
+	return g.order.Enter(ctx, b.timeout(), true, orderKey(r, k.Kind, k.ID))
 }
 
 // unlimited is the author of a held write without limits on whom it may name: that

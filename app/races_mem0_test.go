@@ -1,0 +1,81 @@
+package app
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/must"
+)
+
+// startRacedMem0 is a sidecar in front of Mem0, with a part of its configuration.
+func startRacedMem0(t *testing.T, more string) *raced {
+	t.Helper()
+	return startRaced(t, screeningConf, must.Get(embedded.New(embedded.Options{}))(t), "SCREENING", more)
+}
+
+// added adds a memory and returns its id.
+func (r *raced) added(text string) string {
+	r.t.Helper()
+	var made struct{ Results []struct{ ID string } }
+	must.Do(r.t, json.Unmarshal([]byte(r.do(call{"POST", "/memories", noted(text)}, "").want(r.t, 200).body), &made))
+	return made.Results[0].ID
+}
+
+// shows fails the test unless a memory is shown with a text, without a warning.
+func (r *raced) shows(id, text string) {
+	r.t.Helper()
+	a := r.do(call{"GET", "/memories/" + id, ""}, "").want(r.t, 200).has(r.t, text)
+	if warned := a.header.Get("X-Memproxy-Unverified"); warned != "" {
+		r.t.Errorf("unverified: %s", warned)
+	}
+}
+
+// Proves EDGE-4, EDGE-15: a change that waited for another is judged by what that left, and
+// its record reports no tampering.
+func TestWaitingChangesAreJudgedAfterTheirTurn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		r := startRacedMem0(t, "memories: {validate: 0}")
+		id := r.added("Ann likes tea.")
+		done := make(chan got, 1)
+		r.meanwhile("PUT", "/memories/"+id, func() {
+			go func() { done <- r.do(call{"PUT", "/memories/" + id, `{"text":"Ann likes wine."}`}, "human") }()
+			synctest.Wait()
+		})
+		r.do(call{"PUT", "/memories/" + id, `{"text":"Ann likes milk."}`}, "").want(t, 200)
+		r.happened()
+		_, decision, _ := strings.Cut((<-done).want(t, 200).header.Get("X-Memproxy-Decision"), "id=")
+		if records := r.audit("--decision", decision); !strings.Contains(records, "trust.correction") || strings.Contains(records, "integrity.") {
+			t.Errorf("%s", records)
+		}
+		r.shows(id, "likes wine")
+	})
+}
+
+// Proves EDGE-8, GOV-7: an approved write that is claimed when everything of its owner is
+// deleted is not sent afterwards.
+func TestClaimedWritesOfADeletedOwnerAreNotSent(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		r := startRacedMem0(t, "memories: {validate: 0}\npolicy: {dir: "+policyDir(t, holdingPolicy)+"}")
+		sails := call{"POST", "/memories", strings.Replace(noted("Bob sails."), "ann", "bob", 1)}
+		send := func(meanwhile func()) memproxy.Sent {
+			id := heldID(t, r.do(sails, ""))
+			must.Get(r.car.ledger.Holds.Approve(t.Context(), id, memproxy.Review{Reviewer: "eve"}))(t)
+			claim := must.Get(r.car.ledger.Holds.Claim(t.Context(), id, time.Minute))(t)
+			meanwhile()
+			return replayer{r.car}.Replay(t.Context(), claim.Hold, claim.Content)
+		}
+		if sent := send(func() {}); sent.Outcome != memproxy.OutcomeDone {
+			t.Errorf("%+v", sent)
+		}
+		sent := send(func() { r.do(call{"DELETE", "/memories?user_id=bob", ""}, "human").want(t, 200) })
+		if sent.Outcome != memproxy.OutcomeRefused || !strings.Contains(sent.Result.Detail, "was deleted after it was held") {
+			t.Errorf("%+v", sent)
+		}
+		r.do(call{"GET", "/memories?user_id=bob", ""}, "human").want(t, 200).lacks(t, "sails")
+	})
+}

@@ -1,0 +1,98 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// pausing is a backend in the same process. Before it serves the next request with
+// these words in its path, something else happens.
+type pausing struct {
+	http.Handler
+	method, at string
+	meanwhile  func()
+}
+
+func (s *pausing) RoundTrip(q *http.Request) (*http.Response, error) {
+	if f := s.meanwhile; f != nil && q.Method == s.method && strings.Contains(q.URL.Path, s.at) {
+		s.meanwhile = nil
+		f()
+	}
+	if q.Body == nil {
+		q.Body = http.NoBody
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, q)
+	return w.Result(), nil
+}
+
+// inBubble runs a test in a bubble, in which a sidecar can start.
+func inBubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGHUP) // the runtime's signal goroutine starts outside of the bubble
+	defer signal.Stop(heard)
+	synctest.Test(t, f)
+}
+
+// raced is a sidecar in a bubble, in front of an backend that pauses.
+type raced struct {
+	*rig
+	back *pausing
+}
+
+type call struct{ method, path, body string }
+
+func startRaced(t *testing.T, conf string, backend http.Handler, change ...string) *raced {
+	t.Helper()
+	r := &raced{&rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}, &pausing{Handler: backend}}
+	const nowhere = "http://backend.invalid"
+	text := strings.NewReplacer(append(replacements(change...), "DIR/policies", "", "DIR", r.dir, "LETTA", nowhere, "UPSTREAM", nowhere, "KEY", sha(devToken))...).Replace(strings.Replace(withPeople(conf), "trust: human,", "trust: human, roles: [memproxy-forget],", 1)) + reviewers()
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
+	r.car = must.Get(New(context.Background(), unwatched(cfg), Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Transport: r.back, Patience: 10, Ticker: unpaced, up: believed(nil)}))(t)
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *raced) do(c call, who string) got { return r.serve("mem0", c, as(who)) }
+
+// reviews asks the review API.
+func (r *raced) reviews(path, body string) got {
+	return r.serve("admin", call{"POST", path, body}, []string{"Authorization", "Bearer " + reviewToken})
+}
+
+func (r *raced) serve(listener string, c call, header []string) got {
+	r.t.Helper()
+	q := httptest.NewRequestWithContext(context.Background(), c.method, "http://127.0.0.1"+c.path, strings.NewReader(c.body))
+	for ; len(header) > 0; header = header[2:] {
+		q.Header.Set(header[0], header[1])
+	}
+	q.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	r.car.Handler(listener).ServeHTTP(w, q)
+	return got{w.Code, w.Header(), w.Body.String()}
+}
+
+// meanwhile has something happen before the backend serves the next such request.
+func (r *raced) meanwhile(method, at string, do func()) {
+	r.back.method, r.back.at, r.back.meanwhile = method, at, do
+}
+
+// happened fails the test if what was to happen meanwhile did not.
+func (r *raced) happened() {
+	r.t.Helper()
+	if r.back.meanwhile != nil {
+		r.t.Errorf("no %s of %s came", r.back.method, r.back.at)
+	}
+}
