@@ -62,6 +62,15 @@ func (r replayer) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memor
 	return own.Now(ctx, k)
 }
 
+// Turn implements review.Replayer.
+func (r replayer) Turn(ctx context.Context, k memproxy.MemoryKey) (func(), error) {
+	own := r.s.proxyOf(k.Backend).Own()
+	if own == nil {
+		return nil, errNoBackend
+	}
+	return own.Turn(ctx, k)
+}
+
 // Restore implements review.Replayer.
 func (r replayer) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
 	own := r.s.proxyOf(to.Backend).Own()

@@ -20,6 +20,9 @@ var ErrNoRestore = errors.New("this backend has no request that puts a memory ba
 // ErrUnanswered means that a backend does not answer at present.
 var ErrUnanswered = errors.New("the backend does not answer")
 
+// ErrInUse reports that changes of a memory under way did not end in time.
+var ErrInUse = errors.New("other changes of the memory are under way")
+
 // Now reads a memory's present state from the backend. A missing memory has Missing set,
 // and is recorded as deleted.
 func (o *Own) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
@@ -47,6 +50,19 @@ func (o *Own) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, 
 		return memproxy.Memory{}, fmt.Errorf("%w: status %d", ErrUnanswered, reply.Status)
 	}
 	return restorer.Found(k, reply)
+}
+
+// Turn waits until no change of a memory is under way, and keeps others waiting until
+// leave is called. An object's members are restored by a request with a turn of its own.
+func (o *Own) Turn(ctx context.Context, k memproxy.MemoryKey) (leave func(), err error) {
+	if k.Kind == memproxy.TargetObject {
+		return func() {}, nil
+	}
+	leave, ok := o.p.opt.Gate.Reviewed().Turn(ctx, o.p.backend, k)
+	if !ok {
+		return nil, ErrInUse
+	}
+	return leave, nil
 }
 
 // Restore restores a version of a memory on behalf of a reviewer; now is the result of

@@ -75,6 +75,10 @@ func (u *upstream) outcome(r memproxy.HoldResult) memproxy.Sent {
 	return memproxy.Answered(r)
 }
 
+func (u *upstream) Turn(context.Context, memproxy.MemoryKey) (func(), error) {
+	return func() {}, nil
+}
+
 func (u *upstream) Now(context.Context, memproxy.MemoryKey) (memproxy.Memory, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

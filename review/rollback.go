@@ -108,6 +108,7 @@ func (c *call) target(k memproxy.MemoryKey, in RollbackRequest) (memproxy.Versio
 var (
 	errDeleted   = problem{409, "deleted", "the memory was deleted in the backend, which cannot restore one under its id"}
 	errChanged   = problem{409, "changed", "the memory has changed; see its history"}
+	errInUse     = problem{503, "in_flight", "other changes of the memory are under way; nothing was changed, try again"}
 	errNoAnswer  = problem{502, "upstream", "the backend did not answer; nothing was changed, see the log"}
 	errUnsent    = problem{502, "upstream", "the backend could not be reached; nothing was changed, see the log"}
 	errMaybeSent = problem{502, "upstream", "it is unknown whether the backend was changed; memproxy keeps asking it, see the memory's history"}
@@ -126,6 +127,12 @@ func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy
 	defer done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout)
 	defer cancel()
+	leave, err := r.opt.Replayer.Turn(sending, b.MemoryKey)
+	if err != nil {
+		r.opt.Log.WarnContext(ctx, "a rollback had no turn", "decision", b.Decision, "error", err)
+		return RollbackAnswer{}, errInUse
+	}
+	defer leave()
 	now, err := r.opt.Replayer.Now(sending, b.MemoryKey)
 	if err != nil {
 		r.opt.Log.ErrorContext(ctx, "the state of a memory cannot be fetched", "decision", b.Decision, "error", err)
@@ -254,6 +261,11 @@ func (r *Runner) resume(ctx context.Context, b *memproxy.Rollback) error {
 	if err != nil {
 		return err
 	}
+	leave, err := r.opt.Replayer.Turn(sending, b.MemoryKey)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	now, err := r.opt.Replayer.Now(sending, b.MemoryKey)
 	if err != nil {
 		return err

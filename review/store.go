@@ -74,6 +74,9 @@ type Replayer interface {
 	// Ask reports whether the backend received a write, by its decision id. An error
 	// means that this is still unknown.
 	Ask(context.Context, memproxy.HeldWrite) (found bool, r memproxy.HoldResult, err error)
+	// Turn waits until no change of a memory is under way, and keeps others waiting
+	// until leave is called.
+	Turn(context.Context, memproxy.MemoryKey) (leave func(), err error)
 	// Now reads a memory from the backend. A deleted one has Missing set.
 	Now(context.Context, memproxy.MemoryKey) (memproxy.Memory, error)
 	// Restore restores a version of a memory, with its text. now is the result of Now.

@@ -149,20 +149,39 @@ func (k *Keeper) purge(ctx context.Context, now time.Time) error {
 		if p == nil {
 			continue
 		}
-		if err := p.Remove(ctx, list[i].MemoryKey); err != nil {
-			k.Log.Warn("an expired memory was not deleted; it is tried again", "memory", list[i].ID, "error", err)
-			continue
-		}
-		records, err := k.Ledger.Lookup(ctx, list[i].MemoryKey)
-		if err != nil {
+		if err := k.purgeOne(ctx, p, &list[i], now); err != nil {
 			return err
 		}
-		if err := k.Ledger.Upkeep.Purge(ctx, list[i].MemoryKey, memproxy.SystemActor, list[i].Decision); err != nil {
-			return err
-		}
-		row := records[list[i].MemoryKey].Owner
-		k.lower(ctx, &row, now, "purge/", "an expired memory was deleted")
 	}
+	return nil
+}
+
+// purgeOne deletes one memory, in its turn, unless it was written again since it was
+// listed.
+func (k *Keeper) purgeOne(ctx context.Context, p *proxy.Own, st *memproxy.Status, now time.Time) error {
+	leave, err := p.Turn(ctx, st.MemoryKey)
+	if errors.Is(err, proxy.ErrInUse) {
+		return nil // it is being written; the next round looks again
+	} else if err != nil {
+		return err
+	}
+	defer leave()
+	records, err := k.Ledger.Lookup(ctx, st.MemoryKey)
+	if err != nil {
+		return err
+	}
+	if is := records[st.MemoryKey].Status; is.State != memproxy.StateExpired || is.Pinned {
+		return nil
+	}
+	if err := p.Remove(ctx, st.MemoryKey); err != nil {
+		k.Log.Warn("an expired memory was not deleted; it is tried again", "memory", st.ID, "error", err)
+		return nil
+	}
+	if err := k.Ledger.Upkeep.Purge(ctx, st.MemoryKey, memproxy.SystemActor, st.Decision); err != nil {
+		return err
+	}
+	row := records[st.MemoryKey].Owner
+	k.lower(ctx, &row, now, "purge/", "an expired memory was deleted")
 	return nil
 }
 
