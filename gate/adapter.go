@@ -28,14 +28,14 @@ type Adapter interface {
 	// request's where the route carries its payload there.
 	Encode(memproxy.Route, memproxy.Request, []byte, *memproxy.Operation) (body []byte, query string, err error)
 
-	// Refuse writes a decision in the backend's own error dialect. A refusal that may not
-	// last (429, 503) has a Retry-After.
+	// Refuse writes a decision in the backend's own error format. A temporary refusal
+	// (429, 503) has a Retry-After.
 	Refuse(memproxy.Request, memproxy.Decision) memproxy.Reply
 }
 
-// Meant finds the route that a path without a row has with other slashes: one more or
-// less at its end, or a single one in place of several. Servers that ignore such
-// slashes take the request for that route.
+// Meant finds the route that a path without a row would have if its slashes were
+// normalised: none or one at its end, a single one instead of several. Servers that
+// ignore such slashes serve that route.
 func Meant(a Adapter, req memproxy.Request) (memproxy.Route, bool) {
 	path := "/" + strings.Join(strings.FieldsFunc(req.EscapedPath, func(c rune) bool { return c == '/' }), "/")
 	for _, req.EscapedPath = range [...]string{path, path + "/"} {
@@ -76,16 +76,17 @@ type Reader interface {
 // A Cacher is a Reader that caches memories it has read.
 type Cacher interface {
 	Reader
-	// Forget removes the memories with these ids from the cache, and all memories if
-	// there are none: what was deleted is not to stay in the process.
+	// Forget removes the memories with these ids from the cache, or all memories if no
+	// id is given: deleted memories must not stay in the process.
 	Forget(ids ...string)
 }
 
 // A Withholder is an Adapter whose backend shows secrets in ordinary answers.
 type Withholder interface {
 	// Withhold removes the values of secrets from an answer, and for a caller who may
-	// not administer the backend also what only administrators are shown. With none in
-	// it, it returns the body itself. An answer that cannot be read is an error.
+	// not administer the backend also what only administrators are shown. If there is
+	// nothing to remove it returns the body itself. An answer that cannot be read is an
+	// error.
 	Withhold(route memproxy.Route, body []byte, administers bool) ([]byte, error)
 }
 
@@ -105,8 +106,8 @@ type Locator interface {
 	Merges(route memproxy.Route, op *memproxy.Operation) bool
 }
 
-// A Holder is an Adapter that can answer for a held write in the way its clients
-// expect of an asynchronous write.
+// A Holder is an Adapter that can answer a held write in the form that its clients
+// expect for an asynchronous write.
 type Holder interface {
 	// Held returns the answer to a held write. It returns false if the backend's
 	// clients take every success for completion, so that no truthful answer exists.
@@ -151,8 +152,8 @@ type Pruner interface {
 type Refiller interface {
 	Reader
 	// Refill returns the source of further pages for an answer, from the request as
-	// it was sent and the reading as it is marked. It returns nil if nothing is
-	// missing, or if no further page can be requested without repeating or skipping
+	// it was sent and the reading with its dropped memories. It returns nil if nothing
+	// is missing, or if no further page can be requested without repeating or skipping
 	// memories.
 	Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill
 }
@@ -177,15 +178,15 @@ type Namer interface {
 	Without(reply memproxy.Reply, gone []string) ([]byte, error)
 }
 
-// A CredentialRefuser is an Adapter whose backend answers 401 for other reasons too than the
-// request's credential, such as a provider of models that refuses the backend's.
+// A CredentialRefuser is an Adapter whose backend answers 401 not only for the request's
+// credential, but also if, for example, a model provider refuses the backend's own.
 type CredentialRefuser interface {
-	// RefusesCredential reports whether an answer with the status 401 is about the request's.
+	// RefusesCredential reports whether a 401 answer is about the request's credential.
 	RefusesCredential(memproxy.Reply) bool
 }
 
-// A Masker is an Adapter that can replace the names in a read (Operation.Masked),
-// so that its backend answers as for a name that it does not know. It can replace ids
+// A Masker is an Adapter that can replace the names in a read (Operation.Masked), so
+// that its backend answers as for an unknown name. It can also replace ids
 // (Operation.Hidden) in every body and parameter.
 type Masker interface {
 	// Masks reports whether all names of the operation can be replaced.
@@ -239,8 +240,8 @@ type Extractor interface {
 	// if the answer does not contain enough for that.
 	Undo(route memproxy.Route, req memproxy.Request, m memproxy.Memory) ([]memproxy.SideRequest, bool)
 
-	// Verbatim returns the body of a write that stores nothing but a text, as it is, for
-	// the same owner and with the same metadata as another write.
+	// Verbatim returns the body of a write that stores only this text, unchanged, for the
+	// same owner and with the same metadata as the write in body.
 	Verbatim(body []byte, text string) ([]byte, error)
 }
 
@@ -279,19 +280,19 @@ type Reworder interface {
 // A Seeker is a Locator that can search for a write by its stamp.
 type Seeker interface {
 	Locator
-	// Seek returns the request for a page, from 1 on, of a list of what a write may have
-	// made, false if nothing of it would have a stamp.
+	// Seek returns the request for a page, counted from 1, of the list of memories that a
+	// write may have made. It returns false if none of them would have a stamp.
 	Seek(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, page int) (memproxy.Request, bool)
 
-	// Sought reads the answer: the ids of the memories that carry the decision, how many
-	// the whole list has, and whether there is another page.
+	// Sought reads the answer: the ids of the memories with the decision in their stamp,
+	// the length of the whole list, and whether there is another page.
 	Sought(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error)
 }
 
 // A Restorer is an Adapter that can restore a previous version of a memory. If a
-// backend has several dialects it returns one request for each that supports the
-// memory: the first that the backend implements counts. It returns none if no
-// request can.
+// backend has several dialects it returns one request for each dialect that supports
+// the memory, and the first that the backend implements applies. It returns none if the
+// memory cannot be restored.
 type Restorer interface {
 	// Find returns requests that show a memory as it is.
 	Find(memproxy.MemoryKey) []memproxy.SideRequest
@@ -336,19 +337,19 @@ type Turner interface {
 }
 
 // A Chainer is a Turner whose backend treats each request of a turn as a separate
-// run. Callers know the first run; their requests about it are answered for all of
-// them.
+// run. Callers know only the first run, so a request about it is answered for all
+// runs of the turn.
 type Chainer interface {
 	Turner
 	// Resume reports whether a request resumes the stream of a turn.
 	Resume(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.Resumption, bool)
 
-	// RunOf is the run that an event of a stream names, or "". Data is false for an
-	// event without data: a comment, the end.
+	// RunOf returns the run that an event of a stream names, or "". Data is false for an
+	// event without data: a comment, the end mark.
 	RunOf(event []byte) (run string, data bool)
 
-	// Asks reports the runs that a request is about: one that is read, or
-	// those that are to be stopped.
+	// Asks returns the runs that a request is about: one run to read, or those to
+	// stop.
 	Asks(route memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool)
 
 	// Merge combines the answers about each of a turn's runs, in order, into one
@@ -360,10 +361,10 @@ type Chainer interface {
 // as one that runs a tool outside of a run.
 type Prober interface {
 	Turner
-	// Probe returns the agent, and the side request that describes it; false for
-	// other requests. Probed reads the answer: nil if the effect follows from the
-	// request, ErrUngated if it may write something else, wrapped in what it writes
-	// if that is known.
+	// Probe returns the agent and the side request that describes it, and false for
+	// other requests. Probed reads the answer. It returns nil if the request alone
+	// determines the effect, and ErrUngated if the request may write something else,
+	// wrapped in an error that names it if it is known.
 	Probe(route memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool)
 	Probed(route memproxy.Route, reply memproxy.Reply) error
 }
@@ -375,15 +376,15 @@ type Compensator interface {
 	// gated. A run whose changes cannot be determined is memproxy.ErrUngated.
 	Watch(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.Watch, error)
 
-	// Rewatch restores a watch from its picture.
+	// Rewatch restores a Watch from its serialised form.
 	Rewatch(picture []byte) (memproxy.Watch, error)
 }
 
-// A Recoverer is a Turner that can decline the calls that wait in a pause.
+// A Recoverer is a Turner that can decline the tool calls of a run that was left paused.
 type Recoverer interface {
 	Turner
-	// Recover returns the turn that answers the pause in which the turn of a key
-	// may have ended, and where its requests are sent. After it is prepared, it has
-	// nothing waiting if there is no pause, or if another turn has to answer it.
+	// Recover returns a turn that answers the pause which the turn of a key may have
+	// left, and a request with the path that its requests go to. Once prepared, it has
+	// no waiting calls if there is no pause, or if another turn has to answer it.
 	Recover(key string) (memproxy.Request, memproxy.Turn, error)
 }

@@ -1,11 +1,12 @@
-// Package gate is the decision. It declares the small interfaces of its
-// collaborators, runs the ordered steps of design.md's life of a write and
-// life of a read, and pins one immutable Rules for each request.
+// Package gate decides which memory operations are forwarded and what their answers
+// show. It declares the interfaces of its collaborators, runs the steps of a write and
+// the filters of a read in a fixed order (docs/design.md, "Life of a write" and "Life
+// of a read"), and pins one immutable Rules for each request.
 //
-// It promises: whichever listener calls it (HTTP or Envoy), every operation passes
-// the same steps in the same order; an error of a collaborator never becomes
-// an allow; and the audit record of a decision is durable before Admit
-// returns anything that may be forwarded.
+// It guarantees three things. Every operation passes the same steps in the same order,
+// whichever listener calls the gate (HTTP or Envoy). An error of a collaborator never
+// becomes an allow. The audit record of a decision is durable before Admit returns
+// anything that may be forwarded.
 package gate
 
 import (
@@ -30,18 +31,18 @@ import (
 type Meter interface {
 	// Step times one step of an admission or a return.
 	Step(ctx context.Context, step string, d time.Duration)
-	// Decided counts a decision.
+	// Decided counts a decision, by its audit event.
 	Decided(ctx context.Context, ev *memproxy.Event)
 	// Filtered counts memories left out of an answer.
 	Filtered(ctx context.Context, backend string, n int)
 	// Unclaimed counts members and headers of answers that no row claims.
 	Unclaimed(ctx context.Context, backend string, n int)
-	// LedgerFailed counts ledger calls that failed and were survived.
+	// LedgerFailed counts failed ledger calls.
 	LedgerFailed(ctx context.Context)
 }
 
-// Options are a Gate's collaborators, all required but Keeper, Later, Unconfirmed,
-// Tracer, Meter and Log.
+// Options are a Gate's collaborators and settings. Identifier, Ledger, Budget, Recorder,
+// Signer, Clock and NewID are required.
 type Options struct {
 	Identifier Identifier
 	Ledger     Ledger
@@ -49,10 +50,10 @@ type Options struct {
 	Recorder   Recorder
 	Signer     Signer
 
-	// Keeper keeps held writes. Nil: a hold is a refusal.
+	// Keeper stores held writes. If it is nil, held writes are refused.
 	Keeper Keeper
 	// RefuseHolds answers held writes with a refusal although they are stored, for
-	// callers who need to know at once.
+	// callers that must learn of the hold at once.
 	RefuseHolds bool
 
 	// Clock and NewID are injected so that tests are deterministic. NewID
@@ -61,30 +62,29 @@ type Options struct {
 	Clock func() time.Time
 	NewID func() string
 
-	// Later runs work that need not finish before the caller has its answer: in
-	// order for the same key. Nil: it runs at once.
+	// Later schedules f, which the caller's answer does not wait for. Functions with
+	// the same key run in order. If Later is nil, f runs at once.
 	Later func(key string, f func())
 
-	// Check queues a memory for the sweep if an answer shows another text than row
-	// has and the backend's own agents edit such memories. It does not block. Nil:
-	// there is no sweep.
+	// Check queues a memory for the integrity sweep: an answer showed a text that
+	// differs from row's hash, and the backend's own agents edit such memories. It does
+	// not block. If it is nil, there is no sweep.
 	Check func(row memproxy.Ownership) (queued bool)
 
-	// Unconfirmed is notified of the decision of a change or deletion that the backend
-	// did not confirm, if it is not known for all its targets what became of them. It
-	// does not block. Nil: they stay unknown.
+	// Unconfirmed receives the decision on a change or deletion that the backend did
+	// not confirm, if the outcome for one of its targets is unknown. It does not block.
+	// If it is nil, such outcomes stay unknown.
 	Unconfirmed func(memproxy.Event)
 
-	// Filtered is notified of every filter of the read path that an answer goes
-	// through, by its name; nil: it is off.
+	// Filtered, if set, is called with the name of each read filter that an answer
+	// passes.
 	Filtered func(rt memproxy.Route, filter string)
 
-	// Steps is notified of points at which a crash must lose nothing; nil: it is
-	// off.
+	// Steps, if set, is called at the points at which a crash must lose nothing.
 	Steps memproxy.Stepper
 
-	// Rejections is how many rejected requests a minute of one address are
-	// recorded one by one; more are counted. Default DefaultRejections;
+	// Rejections is the number of rejected requests per minute and address that get
+	// an audit record each; further ones are only counted. Default DefaultRejections;
 	// negative: all are recorded.
 	Rejections int
 
@@ -96,14 +96,14 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Bounds of what a request waits for.
+// Timeouts and concurrency of the work for one request.
 const (
-	DefaultFetchTimeout  = 5 * time.Second // of Backend
-	DefaultRecordTimeout = 5 * time.Second // of Options
-	fetchParallel        = 8               // side requests of one admission at a time
+	DefaultFetchTimeout  = 5 * time.Second // default of Backend.SideTimeout
+	DefaultRecordTimeout = 5 * time.Second // default of Options.RecordTimeout
+	fetchParallel        = 8               // concurrent side requests of one admission
 )
 
-// Gate decides. It is safe for concurrent use.
+// Gate rules on requests and filters answers. It is safe for concurrent use.
 type Gate struct {
 	opt   Options
 	rules atomic.Pointer[Rules]
@@ -117,7 +117,7 @@ type Gate struct {
 	accounts accounts
 	reported reported
 
-	cleared atomic.Pointer[time.Time] // when all that an owner has was last deleted
+	cleared atomic.Pointer[time.Time] // when an owner's memories were last deleted in bulk
 }
 
 // New returns a gate that applies rules until Use replaces them.
@@ -149,8 +149,8 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	return g, nil
 }
 
-// Use replaces the rules. Requests under way keep the ones they pinned. Incomplete
-// rules are refused, and the old ones remain.
+// Use replaces the rules. Requests under way keep the rules that they pinned. If the
+// new rules are incomplete, Use returns an error and the old ones stay in force.
 func (g *Gate) Use(r *Rules) error {
 	if err := r.validate(); err != nil {
 		return err
@@ -175,14 +175,14 @@ func (noMeter) LedgerFailed(context.Context)                {}
 type Backend struct {
 	Name    string
 	Adapter Adapter
-	Fetch   Fetcher // nil: nothing can be fetched, unknown owners remain unknown
+	Fetch   Fetcher // sends side requests; if nil, unknown owners stay unknown
 	Ungated Ungated // how runs that cannot be gated are treated
-	Lends   bool    // memproxy presents a credential of its own to it
+	Lends   bool    // memproxy sends its own credential instead of the caller's
 	// Tenant is the only tenant with memories in the backend; "" if several share
 	// it. Callers of other tenants are refused.
 	Tenant string
-	// SideTimeout bounds what memproxy asks the backend on behalf of one request, and what
-	// that request waits for. Default DefaultFetchTimeout.
+	// SideTimeout bounds the side requests that memproxy makes for one request, and the
+	// time that the request waits for its turn. Default DefaultFetchTimeout.
 	SideTimeout time.Duration
 }
 
@@ -193,35 +193,35 @@ func (b *Backend) Within(ctx context.Context) (context.Context, context.CancelFu
 
 func (b *Backend) timeout() time.Duration { return cmp.Or(b.SideTimeout, DefaultFetchTimeout) }
 
-// Call is one request at the gate.
+// Call is one request as a listener hands it to the gate.
 type Call struct {
 	Backend     Backend
 	Credentials memproxy.Credentials
 	Request     memproxy.Request
-	// Route is the adapter's row. Known is false when it has none; the call is
-	// then refused and recorded, unless the profile lets unknown reads pass.
+	// Route is the matching row of the adapter's route table. Known is false if there
+	// is none; the call is then refused and recorded, unless the profile lets unknown
+	// reads pass.
 	Route memproxy.Route
 	Known bool
-	// Passed is set if the request touches no memory and is streamed: it is ruled
-	// on by its head, and Body is empty. Only the members of its answer are
-	// checked, if it has any.
+	// Passed is set for a request that touches no memory and is streamed. Only its head
+	// is ruled on, and Body is empty. Of its answer only the members are checked.
 	Passed bool
 	Body   []byte
-	// Flaw is set if the listener could not receive the body: too large, too slow. The
-	// call is then refused and recorded with it.
+	// Flaw says why the listener could not receive the body (too large, too slow), or is
+	// nil. The call is then refused and recorded with it.
 	Flaw *memproxy.Malformed
 	// Barred is set if Flaw is a protocol error, or the limit of concurrent
-	// requests is reached: the call is refused in shadow mode as well.
+	// requests is reached. The call is then refused in shadow mode as well.
 	Barred bool
 	// Peer is the remote address of the connection, without its port, or "".
 	// Rejections are counted by it. It is never taken from a header.
 	Peer string
 	// Session is the caller's session, from a header, or none.
 	Session memproxy.SessionName
-	// Wishes are the caller's requests to memproxy itself.
+	// Wishes are the caller's options for memproxy itself.
 	Wishes Wishes
-	// Watch reports that the listener only sees a copy of the request: it is ruled on
-	// in shadow mode, whatever the rules say.
+	// Watch is set if the listener sees only a copy of the request. The call is then
+	// ruled on in shadow mode, whatever the rules say.
 	Watch bool
 
 	who *identified
@@ -229,7 +229,7 @@ type Call struct {
 	restores bool
 }
 
-// Wishes are a reader's requests to memproxy itself.
+// Wishes are the options that a reader sets for memproxy, not for the backend.
 type Wishes struct {
 	// MinTrust is the lowest confidence of the memories to return.
 	MinTrust memproxy.PerMille
@@ -237,15 +237,15 @@ type Wishes struct {
 	Provenance bool
 }
 
-// credentials are the caller's credentials, with the address of the connection.
+// credentials returns the caller's credentials, with its address and session.
 func (c *Call) credentials() memproxy.Credentials {
 	all := c.Credentials
 	all.Peer, all.Session = c.Peer, c.Session
 	return all
 }
 
-// Caller is the account and the tenant that Identify found. Both are empty if it
-// found none.
+// Caller returns the account and the tenant of the principal that Identify determined.
+// Both are empty if the caller was not identified.
 func (c *Call) Caller() (account, tenant string) {
 	if c.who == nil || c.who.err != nil {
 		return "", ""
@@ -253,37 +253,37 @@ func (c *Call) Caller() (account, tenant string) {
 	return c.who.principal.Account(), c.who.principal.Tenant
 }
 
-// Admission is the gate's answer to a call. Exactly one of these holds: Reply
-// is set and is the whole answer; or the request is to be forwarded with Body
-// and Query, and Return is to be called with what came back.
+// Admission is the gate's answer to a call. Either Reply is set and is the whole
+// answer, or the listener must forward the request with Body and Query and pass the
+// backend's answer to Return.
 type Admission struct {
 	Decision  memproxy.Decision
 	Principal memproxy.Principal
-	// Next is the remaining action. Reply is its answer, or nil.
+	// Next is what the listener does next. Reply is the whole answer, or nil.
 	Next  Next
 	Reply *memproxy.Reply
-	// Body and Query are to be forwarded. They are the call's own, untouched,
-	// unless Changed.
+	// Body and Query are to be forwarded. Unless Changed is set, they are the call's
+	// own, byte for byte.
 	Body    []byte
 	Query   string
 	Changed bool
-	// Flooded is set for a rejection beyond the rate limit: it is counted, and has
+	// Flooded is set for a rejection beyond the rate limit. It is only counted, with
 	// neither a record nor a log line of its own. A listener may delay its sender.
 	Flooded bool
-	// Inspect is set when the answer must be read before it is passed on; the
-	// listener then buffers it and asks upstream for identity encoding.
+	// Inspect is set if the answer must be read before it is passed on. The listener
+	// then buffers it and requests identity encoding from the backend.
 	Inspect bool
-	// ErrorsByStatus is set if the answer is a page or a file, which is not read:
-	// an error is then passed on by its status alone, because its body can contain
+	// ErrorsByStatus is set if the answer is a page or a file, which is not read. Of
+	// an error only the status is then passed on, because its body can contain
 	// anything.
 	ErrorsByStatus bool
-	// Contested are, after Return, the memories of the answer that are contested.
+	// Contested are, after Return, the ids of the contested memories in the answer.
 	Contested []string
-	// Unverified are, after Return, the memories of the answer that are not
-	// what was written through the proxy, as far as they are shown.
+	// Unverified are, after Return, the ids of the shown memories that differ from
+	// what was written through the proxy.
 	Unverified []string
 
-	// Rewritten are the places of the request's texts that were changed before
+	// Rewritten are the pointers of the request's texts that were changed before
 	// it was sent (GOV-5), sorted.
 	Rewritten []string
 	// Answered is, after Return, the refusal that replaces the answer, or nil.
@@ -295,40 +295,38 @@ type Admission struct {
 	rules  *Rules
 	op     *memproxy.Operation
 	owners map[string]memproxy.Ownership
-	// named has the records of the owners and objects that the request names,
-	// unbound the owners without a record that a write binds to the tenant.
+	// named holds the ledger's records of the owners and objects that the request names.
+	// unbound are the named owners without a record, which a write binds to the tenant.
 	named    *lookups
 	unbound  []string
-	authored []authored // of the memories that the operation would change
+	authored []authored // the authors of the memories that the operation would change
 	bill     *bill
 	event    memproxy.Event
-	// findings are the findings in the write, receipts the backend's receipts for
-	// what its model makes of it.
+	// findings are the screening findings in the write.
 	findings []memproxy.Finding
 	// reworded is the rewritten write that is sent instead, or nil.
 	reworded *reworded
-	// configured are the findings in an owner's configuration, which do not count.
+	// configured are the findings in an owner's configuration, which refuse nothing.
 	configured []memproxy.Finding
-	receipts   []string
-	// calls are the tool calls that the turn reported, and whether all of their
-	// arguments are known.
+	// receipts are the backend's receipts for what its model extracts from the write.
+	receipts []string
+	// calls maps the ids of the tool calls that the turn reported to whether all of
+	// their arguments are known.
 	calls    map[string]bool
 	listener memproxy.Listener
-	// counting are the requests that ask how many memories the write came to.
+	// counting are the requests for the number of memories that the write made.
 	counting []memproxy.Request
-	// marks are the codes for which what is written is marked.
+	// marks are the reason codes with which the written memories are marked.
 	marks []string
-	// aside is the state of the memories of a write that is admitted although it
+	// aside is the state that the memories of a write get if it is admitted although it
 	// looks dangerous, or "".
 	aside memproxy.MemoryState
-	// waited is the held write that is being sent.
-	waited *memproxy.HeldWrite
-	// objects are what it changed by other names than their ids when it was held.
+	// waited is the held write that is sent or evaluated again, or nil. objects, before
+	// and texts are copied from its HoldContent.
+	waited  *memproxy.HeldWrite
 	objects map[string]string
-	// before are hashes of the texts that it was to replace, see HoldContent.
-	before map[string]string
-	// texts are those that its reviewers saw.
-	texts []memproxy.HeldText
+	before  map[string]string
+	texts   []memproxy.HeldText
 	// confirmed is set if a person approved the write.
 	confirmed bool
 	// paid is what the write was charged when it was held, or nil.
@@ -340,28 +338,27 @@ type Admission struct {
 	// attestation is how well the source of the written content is known.
 	attestation memproxy.Attestation
 	begun       time.Time
-	// leave ends the turn of a change (see order); nil: it has none.
+	// leave ends the turn of a change in the queue, or is nil.
 	leave func()
 	// watched is set for a run that is admitted and compensated.
 	watched bool
-	// unruled says why the request cannot be ruled on, if the adapter knows more than
-	// that it cannot.
+	// unruled is the adapter's explanation why the request cannot be ruled on, or "".
 	unruled string
 	// leftovers are the members without a claim in the answers so far.
 	leftovers leftovers
 	// leftOut is the number of memories that were left out of the answer.
 	leftOut int
-	// met has the ledger's answers about the objects that the events of a stream
+	// met caches the ledger's answers about the objects that the events of a stream
 	// named so far.
 	met met
-	// sources are the runs that a stream named.
+	// sources are the runs that the events of a stream named.
 	sources sources
-	// edits follow the tool call that the request makes in an agent's place.
+	// edits follows the tool call that a client makes directly, in place of an agent.
 	edits memproxy.Edits
 }
 
-// Shown is the decision that the caller sees: the one on the answer if that was
-// refused, else the one on the request.
+// Shown returns the decision that the caller sees: the one on the answer if the answer
+// was refused, else the one on the request.
 func (a *Admission) Shown() *memproxy.Decision {
 	if a.Answered != nil {
 		return a.Answered
@@ -372,12 +369,12 @@ func (a *Admission) Shown() *memproxy.Decision {
 // Call is the admitted call.
 func (a *Admission) Call() *Call { return a.call }
 
-// Writes reports whether the operation may change memory: its forwarding must then
-// not be cut short when the caller hangs up.
+// Writes reports whether the operation may change memory. Forwarding it must then
+// complete even if the caller hangs up.
 func (a *Admission) Writes() bool { return a.op != nil && a.op.Kind.Writes() }
 
-// Streams reports whether the answer may be a stream of events, which are
-// pruned one by one: an agent's run, a connection that is being set up.
+// Streams reports whether the answer may be a stream of events (an agent's run, a
+// connection that is being set up), which is filtered event by event.
 func (a *Admission) Streams() bool {
 	return a.op != nil && (a.op.Kind == memproxy.Run || a.op.Kind == memproxy.Admin)
 }
@@ -385,11 +382,11 @@ func (a *Admission) Streams() bool {
 // Runs reports whether an agent runs: its answer may stream.
 func (a *Admission) Runs() bool { return a.op != nil && a.op.Kind == memproxy.Run }
 
-// Shadow reports whether the admission is only observed, not enforced.
+// Shadow reports whether the decision is only recorded, not enforced.
 func (a *Admission) Shadow() bool { return !a.enforced() }
 
-// enforced: what reviewers cause is memproxy's own request, which has its stamp and is
-// refused in shadow mode as well.
+// enforced reports whether the decision applies. A request that a reviewer causes is
+// memproxy's own and carries its stamp, so it is refused in shadow mode as well.
 func (a *Admission) enforced() bool {
 	return (a.rules.Enforce || a.call.Barred || a.waited != nil || a.call.restores) && !a.call.Watch
 }

@@ -38,9 +38,9 @@ var (
 	unknownItem = outcome{action: expel, code: memproxy.OwnerUnknown, detail: "this names what is not there for this caller's tenant"}
 )
 
-// visible removes memories that the caller may not see. A target was ruled on
-// before the request was sent; another tenant's memory that the backend returns in
-// its place, or with it, was not.
+// visible removes memories that the caller may not see. The targets were ruled on
+// before the request was sent. Another tenant's memory that the backend returns instead
+// of a target, or along with it, was not.
 func visible(ret *answer, it *item) outcome {
 	target := slices.Contains(ret.op.Targets, it.ID)
 	ours := it.row == nil || it.row.Scope.Tenant == ret.Principal.Tenant
@@ -50,7 +50,7 @@ func visible(ret *answer, it *item) outcome {
 			return outcome{}
 		}
 	case ret.answers && (target || it.row == nil):
-		// A memory that is not in the ledger was just made by this write, unless it
+		// This write has just made a memory that is not in the ledger, unless the memory
 		// names an owner that is not the caller's.
 		if target || !ret.view.Denies(it.Memory, ret.fresh) {
 			return outcome{}
@@ -66,8 +66,8 @@ func visible(ret *answer, it *item) outcome {
 	return foreignItem
 }
 
-// unaltered reports memories that differ from what was written, and removes them if
-// the rules say so.
+// unaltered reports memories that fail the integrity check, and removes them if the
+// rules say so.
 func unaltered(ret *answer, it *item) outcome {
 	if it.altered == "" {
 		return outcome{}
@@ -79,9 +79,9 @@ func unaltered(ret *answer, it *item) outcome {
 	return o
 }
 
-// confident removes memories below the confidence that the caller asked for: the
-// confidence in the ledger, else the one in a verified stamp. Of a memory that is not
-// what was written no confidence is known.
+// confident removes memories below the confidence that the caller asked for. The
+// confidence is the one in the ledger, else the one in a verified stamp. A memory that
+// fails the integrity check has no known confidence.
 func confident(ret *answer, it *item) outcome {
 	least := ret.call.Wishes.MinTrust
 	if ret.answers || least <= 0 || it.Missing || it.Holder || it.Layer == memproxy.Episodic {
@@ -115,8 +115,8 @@ func byStatus(ret *answer, it *item) outcome {
 	return outcome{}
 }
 
-// compiled leaves out what a backend made of memories that are withheld: the
-// prompt of an agent among its messages.
+// compiled removes texts that the backend compiled from memories, such as an agent's
+// prompt among its messages, if some of these memories are withheld.
 func compiled(ret *answer, it *item) outcome {
 	if !it.Compiled || !ret.hiding {
 		return outcome{}
@@ -124,13 +124,13 @@ func compiled(ret *answer, it *item) outcome {
 	return outcome{action: drop, code: memproxy.StateWithheld, detail: "this is made of memories that are withheld"}
 }
 
-// harmless removes memories that look like an attack, and redacts dangerous spans:
-// the memory may have been written out-of-band, or before the rule existed.
+// harmless removes memories that look like an attack, and redacts dangerous spans.
+// Such a memory may have been written out-of-band, or before the rule existed.
 func harmless(ret *answer, it *item) outcome {
 	switch made := ret.answers && ret.op.Kind == memproxy.Learn && it.Event != "" && it.Event != eventNone; {
 	case made, vouched(ret, it), ret.ownText(it.Memory):
 		return outcome{} // it was ruled on with the write
-	case ret.rules.Withhold > 0 && it.judged.risk >= ret.rules.Withhold, unparted(ret, it):
+	case ret.rules.Withhold > 0 && it.judged.risk >= ret.rules.Withhold, irredactable(ret, it):
 		return outcome{action: drop, status: memproxy.StatusForbidden, code: memproxy.ScreenWithheld, detail: "the memory looks like an attack and is withheld"}
 	}
 	spans := hidden(ret, it)
@@ -140,8 +140,8 @@ func harmless(ret *answer, it *item) outcome {
 	return outcome{action: redact, text: redaction.Described(redaction.Text(it.Text, spans))}
 }
 
-// previous removes the text that a write replaced. In reads, earlier texts are
-// judged with the memory: Memory.Also.
+// previous removes a replaced text from the answer to a write. In answers to reads
+// the earlier texts (Memory.Also) are judged together with the memory.
 func previous(_ *answer, it *item) outcome {
 	if !it.orphan {
 		return outcome{}
@@ -157,8 +157,8 @@ func enclosed(_ *answer, it *item) outcome {
 	return outcome{action: remove}
 }
 
-// provenance adds to each memory where it comes from, for readers that ask for it.
-// Raw messages, receipts and entities are not memories.
+// provenance adds its provenance to each memory, for readers who ask for it. Raw
+// messages, receipts and entities are not memories.
 func provenance(ret *answer, it *item) outcome {
 	if !ret.call.Wishes.Provenance || ret.answers || it.ID == "" || it.Missing || it.Layer == memproxy.Episodic || it.Memory.TargetKind() != memproxy.TargetMemory {
 		return outcome{}
@@ -218,8 +218,7 @@ func (r *Rules) display(state memproxy.MemoryState) display {
 	return show
 }
 
-// opens explains, for the refusal, what ends the withholding of a memory in this
-// state.
+// opens explains in a refusal when a memory of this state will be shown.
 func opens(state memproxy.MemoryState) string {
 	if state == memproxy.StatePending {
 		return " from others than its author until a reviewer promotes it, or it has not been corrected for the time of memories.quiet"
@@ -235,18 +234,18 @@ func displayed(ret *answer, it *item) display {
 	switch {
 	case st.State == memproxy.StatePending && (slices.Contains(ret.Principal.Roles, RoleReviewer) || access.MadeBy(&ret.Principal, it.row)):
 		return show
-	case d == show && restless(ret, it):
+	case d == show && changedSinceValidated(ret, it):
 		return withhold
 	case d == sanitise && (it.TextAt == "" || it.Text == "" || len(it.Also) > 0):
-		return withhold // it cannot be shown in part
+		return withhold // no span of it can be redacted
 	}
 	return d
 }
 
-// restless reports whether untrusted memories are withheld and a validated memory
-// has another text than the one that was validated: the new text was written
-// out-of-band, or is on its way into the ledger.
-func restless(ret *answer, it *item) bool {
+// changedSinceValidated reports whether untrusted memories are withheld and the text of
+// a validated memory is not the one that was validated: the new text was written
+// out-of-band, or the ledger does not have it yet.
+func changedSinceValidated(ret *answer, it *item) bool {
 	st := &it.rec.Status
 	if !ret.rules.WithholdUntrusted || ret.rules.Changed == ChangedIgnore || st.State != memproxy.StateValidated || it.Text == "" || it.TextAt == "" {
 		return false
@@ -255,10 +254,10 @@ func restless(ret *answer, it *item) bool {
 	return validated != "" && validated != tamper.Hash(it.Text)
 }
 
-// vouched reports whether a reviewer confirmed the memory with its present text:
-// screening findings then no longer count against it. A memory that can change
-// without memproxy seeing it is never vouched for; earlier texts, and what is dangerous
-// next to the text, are not what the reviewer read.
+// vouched reports whether a reviewer confirmed the memory with its present text, so
+// that screening findings no longer count against it. A memory that can change without
+// memproxy seeing it is never vouched for. The reviewer did not read earlier texts, nor
+// the texts next to the memory's own.
 func vouched(ret *answer, it *item) bool {
 	if it.Mutable || len(it.Also) > 0 || it.judged.risk > it.judged.score || ret.rules.Changed == ChangedIgnore || it.altered != "" {
 		return false
@@ -267,9 +266,9 @@ func vouched(ret *answer, it *item) bool {
 	return st.State == memproxy.StateValidated && st.Attestation == memproxy.HumanConfirmed && st.Unverified == ""
 }
 
-// unseen reports whether a memory's text is not the last one that went through
-// memproxy: it was written or changed out-of-band. Items derived from a memory are
-// ruled on by its status.
+// unseen reports whether a memory's text was written out-of-band: it is not the last
+// one that went through memproxy. Items derived from a memory are never unseen, because
+// the status of the memory decides on them.
 func unseen(it *item) bool {
 	if kind := it.Memory.TargetKind(); kind == memproxy.TargetEvent || kind == memproxy.TargetExport || it.Uncounted || it.Common || it.Compiled || it.ID == "" {
 		return false
@@ -277,11 +276,10 @@ func unseen(it *item) bool {
 	return it.row == nil || len(it.Also) > 0 || it.row.SHA256 != tamper.Hash(it.Text)
 }
 
-// hidden returns the spans of a memory's text that are replaced (DOL-4, DOL-5). A
-// flagged memory has its recorded spans replaced while its text is unchanged. Any
-// other text is screened again, as are memories that were written out-of-band. If
-// no span of a flagged memory is known, all of its text is replaced. Nil means that
-// nothing is replaced.
+// hidden returns the spans of a memory's text that are redacted (DOL-4, DOL-5), or nil.
+// For a flagged memory these are the recorded spans while its text is unchanged. A
+// changed text is screened again, as are memories that were written out-of-band. If no
+// span of a flagged memory is known, its whole text is redacted.
 func hidden(ret *answer, it *item) []memproxy.Finding {
 	st, j, flagged := &it.rec.Status, &it.judged, it.display == sanitise
 	switch {
@@ -299,8 +297,8 @@ func hidden(ret *answer, it *item) []memproxy.Finding {
 	return j.spans
 }
 
-// unparted reports whether a memory that was written out-of-band is dangerous and
-// cannot be shown in part.
-func unparted(ret *answer, it *item) bool {
+// irredactable reports whether a memory was written out-of-band, is dangerous, and has
+// no spans that could be redacted.
+func irredactable(ret *answer, it *item) bool {
 	return ret.rules.Sanitise > 0 && it.judged.risk >= ret.rules.Sanitise && (it.TextAt == "" || it.judged.score < ret.rules.Sanitise) && unseen(it)
 }

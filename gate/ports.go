@@ -16,18 +16,18 @@ type Keeper interface {
 	// Keep returns when the write is durable.
 	Keep(context.Context, memproxy.HeldWrite, memproxy.HoldContent) error
 
-	// Kept returns a held write by its decision's id; false if there is none.
+	// Kept returns a held write by its decision's id, and false if there is none.
 	Kept(ctx context.Context, id string) (memproxy.HeldWrite, bool, error)
 }
 
-// An Identifier turns credentials into a principal. A credential that is not
-// accepted, or a missing one where one is required, is a *memproxy.Rejected; any
-// other error is breakage and answered with 503.
+// An Identifier turns credentials into a principal. It returns a *memproxy.Rejected for
+// a credential that is not accepted, or a missing one where one is required. Any other
+// error is breakage and answered with 503.
 type Identifier interface {
 	Identify(context.Context, memproxy.Credentials) (memproxy.Principal, error)
 }
 
-// A Screener finds what is dangerous in an operation's items. It never decides. Its
+// A Screener finds dangerous content in an operation's items. It never decides. An
 // error refuses a write and withholds an answer.
 type Screener interface {
 	Screen(context.Context, memproxy.Screening) ([]memproxy.Finding, error)
@@ -37,7 +37,7 @@ type Screener interface {
 	Wrote(memproxy.Screening)
 }
 
-// A Policy rules on a question. "No" is a Ruling; an error denies.
+// A Policy rules on a question. A refusal is a Ruling; an error denies.
 type Policy interface {
 	Rule(context.Context, memproxy.Question) (memproxy.Ruling, error)
 }
@@ -48,15 +48,14 @@ type Policy interface {
 type Budget interface {
 	Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error)
 
-	// Release credits n memories to the charge's total lines after they were
-	// deleted, or the whole charge if the backend refused the write. It is
-	// idempotent by ID.
+	// Release credits the charge's cost to its lines: after a deletion, or after the
+	// backend refused the write. It is idempotent by the charge's ID.
 	Release(context.Context, memproxy.Charge) error
 }
 
 // A Recorder writes events to the audit log. Record returns when the event is
-// durable; Note queues it without waiting, in order, for facts that follow a
-// durable one.
+// durable. Note queues an event without waiting, in order; it is for facts that follow
+// a durable event.
 type Recorder interface {
 	Record(context.Context, memproxy.Event) (memproxy.Receipt, error)
 	Note(memproxy.Event) error
@@ -72,35 +71,35 @@ type Signer interface {
 
 // A Ledger records who owns memories, how far they are trusted, their previous
 // versions, and the track records of their authors. It has no optional parts: a
-// decorator that lacks a method does not compile, and no control is off because a
-// store lacks something. After an error nothing is known: reads then fall back to
-// the lowest trust, and writes that need the answer are refused with 503
-// (docs/design.md).
+// decorator that lacks a method does not compile, and no control depends on what a
+// store supports. After an error nothing is known: reads fall back to the lowest trust,
+// and writes that need the answer are refused with 503 (docs/design.md).
 type Ledger interface {
 	// Lookup returns the records of objects, by key: who owns each, its status, and
-	// whether its sealed backend held it. Without a record an object is absent;
-	// without a status it is untrusted. Earlier writes of this process are visible.
+	// whether its sealed backend held it. An object without a record is absent from the
+	// map; one without a status is untrusted. A process reads its own writes.
 	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
 
 	// Decision returns the ownership that was recorded for the write of a
-	// decision, so that a memory that comes back with its stamp can be bound.
+	// decision, and false if there is none. A memory that comes back with the stamp of
+	// that write is bound by it.
 	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
 
-	// Commit applies the changes of one decision, those of one memory atomically, and
-	// all of them unless they are of more than 128. They are visible to this process
-	// when Commit returns. It returns ErrStale if other processes on
-	// the same store replaced a row that the entry has Seen.
+	// Commit applies the changes of one decision: atomically for each object, and for
+	// the whole entry if it is of at most 128 objects. This process reads them as soon
+	// as Commit returns. Commit returns ErrStale if other processes on the same store
+	// replaced a row that the entry has Seen.
 	Commit(context.Context, memproxy.Entry) error
 
-	// Bind inserts the rows whose (Backend, Kind, ID) has none, in one transaction,
-	// and returns for each the row that is present then. Callers that bind one id
+	// Bind inserts the rows whose (Backend, Kind, ID) has no row yet, in one
+	// transaction, and returns the stored row for each. Callers that bind one id
 	// concurrently all get the same row.
 	Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
 
-	// DeleteScope records tombstones for the backend's memories within the scope,
-	// of any tenant, ends the writes within it that wait, and returns both, even along
-	// with an error. An empty field of the scope matches everything. The memories'
-	// histories end with a version like v, if it has an operation.
+	// DeleteScope records tombstones for the backend's memories within the scope, of
+	// any tenant, and cancels the held writes within it. It returns both, also along
+	// with an error. An empty field of the scope matches everything. If v has an
+	// operation, the history of each memory ends with a version like v.
 	DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (memproxy.Swept, error)
 
 	// ListStatuses returns a page of statuses, in the order of their keys.
@@ -113,25 +112,26 @@ type Ledger interface {
 	// the zero Lock.
 	SessionLocked(ctx context.Context, tenant string, ids ...string) (memproxy.Lock, error)
 
-	// NoteSession counts a rejection in records, by their ids, and returns those
-	// that it locks.
+	// NoteSession counts a rejection in the records with these ids, and returns those
+	// that it thereby locks.
 	NoteSession(ctx context.Context, e memproxy.SessionEvent, ids ...string) (locked []memproxy.Session, err error)
 
-	// Corrections returns who changed another author's memory, newest first.
+	// Corrections returns the changes of a memory by others than its author, the
+	// newest first.
 	Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error)
 
 	// Record returns the track record of an author of a tenant; zeros for an
 	// unknown one.
 	Record(ctx context.Context, tenant, actor string) (memproxy.Track, error)
 
-	// Retraction returns the author's newest retraction, not before a time, of a
-	// text like one of these; false if there is none.
+	// Retraction returns the author's newest retraction since a time of a text like
+	// one of these, and false if there is none.
 	Retraction(ctx context.Context, tenant, author string, texts []string, since time.Time) (memproxy.Retraction, bool, error)
 }
 
-// NoLedger is a Ledger without records that stores nothing: its methods return zeros,
-// and Bind the rows as if all of them were inserted. Explanations use it when no state
-// is opened, and fakes embed it.
+// NoLedger is a Ledger that stores nothing. Its methods return zero values; Bind returns
+// its rows as if it had inserted them. Explanations without state use it, and fakes
+// embed it.
 type NoLedger struct{}
 
 var _ Ledger = NoLedger{}
@@ -171,8 +171,8 @@ func (NoLedger) Retraction(context.Context, string, string, []string, time.Time)
 	return memproxy.Retraction{}, false, nil
 }
 
-// metered counts the calls of a ledger that fail. The step that made the call
-// decides what a failure means.
+// metered is a decorator that counts the failed calls of a ledger. The step that made
+// the call decides what a failure means.
 type metered struct {
 	of    Ledger
 	meter Meter
@@ -253,56 +253,56 @@ const (
 	Production  Profile = "production"
 )
 
-// Rules is everything that can be replaced while the gate runs. It is
-// immutable: each request pins the pointer it started with, so that no request
-// is ruled on by two versions.
+// Rules is the configuration that can be replaced while the gate runs. It is
+// immutable, and each request pins the pointer that it started with, so that no
+// request is ruled on by two versions.
 type Rules struct {
 	// Version identifies the rules in decisions and audit records.
 	Version  string
 	Profile  Profile
 	Policy   Policy
 	Screener Screener // nil: screening is off
-	// Approved are the SHA-256 of texts that may instruct an agent, in hex.
+	// Approved is the allow list of texts that may instruct an agent, by SHA-256 in hex.
 	Approved map[string]bool
-	// Withhold is the risk from which a memory is removed from answers, and a
-	// memory that a backend's model extracted is retracted. Zero: never.
+	// Withhold is the lowest risk at which a memory is removed from answers, and a
+	// memory that a backend's model extracted is retracted. Zero disables this.
 	Withhold memproxy.PerMille
-	// Sanitise is the risk from which the dangerous spans of a text that was
-	// written out-of-band are replaced in answers. Zero: never. Flagged memories
+	// Sanitise is the lowest risk at which the dangerous spans of a text that was
+	// written out-of-band are redacted in answers. Zero disables this. Flagged memories
 	// are always sanitised.
 	Sanitise memproxy.PerMille
 	// WithholdUntrusted removes memories that are untrusted, or unknown, until they
 	// are validated.
 	WithholdUntrusted bool
 	// NeverRefuse admits new memories that look dangerous and lets their status
-	// decide how they are shown, if every read can be filtered accordingly.
+	// decide how they are shown, if every read can be filtered by it.
 	NeverRefuse bool
-	// Rewrite is how far a text that looks dangerous is rewritten instead of
-	// refusing the write. Empty is memproxy.RewriteOff.
+	// Rewrite is how far a text that looks dangerous is rewritten instead of being
+	// refused. Empty is memproxy.RewriteOff.
 	Rewrite memproxy.Rewriting
 	// Changed is how memories that were changed out-of-band are treated. Empty is
 	// ChangedReport.
 	Changed Changed
-	// Pending selects the new memories that wait for review before others read
-	// them, TTL how long memories are kept. Nil: none, and for ever. A caller whose
-	// record cannot be looked up counts as new.
+	// Pending selects the new memories that only their author reads until a review; if
+	// it is nil, none are. A caller whose track record cannot be looked up counts as
+	// new. TTL is how long memories are kept; if it is nil, they never expire.
 	Pending  Waits
 	TTL      Lifetime
 	Ceilings memproxy.Ceilings
-	// Earning is what makes an authenticated caller an established one. The
-	// zero value: nothing.
+	// Earning is the track record that makes an authenticated caller an established
+	// one. The zero value disables this.
 	Earning memproxy.Earning
 	// Governance says how layers and keys are governed.
 	Governance memproxy.Governance
-	// Lines returns the budget lines that a principal's write to some fields draws
-	// on, on behalf of an end user ("": none is named).
+	// Lines returns the budget lines that a principal's write to fields draws on. User
+	// is the end user on whose behalf it is made, or "".
 	Lines func(who memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line
 	// Enforce is false in shadow mode: everything is ruled on and recorded, and
 	// forwarded unchanged.
 	Enforce      bool
 	Unattributed access.Unattributed
-	// OneTenant is set if all callers are of one tenant. Everything in a backend is
-	// then theirs, unless the ledger has it as another tenant's.
+	// OneTenant is set if all callers belong to one tenant. Everything in a backend
+	// then belongs to it, except what the ledger records for another tenant.
 	OneTenant bool
 	// Unclaimed is how members of answers without a claim are treated. Empty is
 	// UnclaimedDrop.

@@ -9,14 +9,14 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Effect is what a filter does to what it finds.
+// Effect is what a filter does with what it selects.
 type Effect string
 
 // The effects.
 const (
 	Drops     Effect = "drop"     // removes it from the answer
 	Notes     Effect = "note"     // changes nothing, and records what was shown
-	Marks     Effect = "mark"     // shows it along with the result
+	Marks     Effect = "mark"     // shows it together with the result of the check
 	Withholds Effect = "withhold" // shows it in part, or refuses the answer
 )
 
@@ -52,10 +52,11 @@ type Filter struct {
 // does not apply to one without any: an error, an event.
 func (f *Filter) Memories() bool { return f.stage == takenApart }
 
-// filters is the life of an answer in order: of reads, writes and changes, of lists
-// that are filled up, of the side requests for an agent's searches, and of an
-// agent's run, whole or event by event, at both listeners. Each filter can rely on what
-// those before it established. A refusal ends it; an error withholds the answer.
+// filters is the read path: the filters that every answer passes, in order. This holds
+// for answers to reads and writes, for pages that fill up a list, for the side requests
+// of an agent's searches, and for agent runs, whole or event by event, at both listeners.
+// Each filter can rely on the results of those before it. The first refusal ends the
+// list. An error withholds the answer.
 var filters = [...]Filter{
 	{Name: "members", Effect: Drops, What: "members that no row of the adapter's table claims, elements that cannot be read", stage: asSent, whole: members},
 	{Name: "readable", Effect: Drops, What: "elements whose owners cannot be read", stage: takenApart,
@@ -100,11 +101,11 @@ type item struct {
 	rec memproxy.Record     // the ledger's record of it
 	row *memproxy.Ownership // its owner: in rec, or nil
 
-	altered memproxy.ReasonCode // why it is not what was written, or ""
-	detail  string              // the detail for altered
-	unsaid  string              // why its status is unknown, so that it is withheld, or ""
-	display display             // by its status
-	judged  judged              // by screening
+	altered memproxy.ReasonCode // the failed integrity check, or ""
+	detail  string              // the explanation of altered
+	unsaid  string              // why its status is unknown, which withholds it, or ""
+	display display             // what its status allows to show
+	judged  judged              // the result of screening
 	orphan  bool                // Before must not be shown
 	inside  bool                // it is part of a removed item
 }
@@ -117,7 +118,7 @@ func itemsOf(rd *memproxy.Reading) []item {
 	return items
 }
 
-// know fills in the ledger's record of the item.
+// know sets rec and row from the ledger's records.
 func (it *item) know(known *lookups) {
 	it.rec, it.row = known.of(it.Memory.TargetKind(), it.ID), nil
 	if it.rec.Owned() {
@@ -125,7 +126,7 @@ func (it *item) know(known *lookups) {
 	}
 }
 
-// action is what is done with an item, the strictest last.
+// action is what is done with an item. Stricter actions come later.
 type action uint8
 
 const (
@@ -135,11 +136,11 @@ const (
 	redact        // shown with another text
 	remove        // removed, at any position
 	drop          // removed; if it is the whole answer, the answer is refused
-	expel         // as drop, and never shown without its text either
+	expel         // like drop, but not even shown without its text
 	refuse        // the answer is refused
 )
 
-// outcome is a judgement on one item.
+// outcome is a filter's judgement on one item.
 type outcome struct {
 	action action
 	// code and detail are the reason shown to the caller if the answer is refused.
@@ -152,7 +153,7 @@ type outcome struct {
 	note *memproxy.Reason
 }
 
-// any reports whether an item is so. Items are large, so that they are not copied.
+// any reports whether is holds for an item. It passes pointers because items are large.
 func (ret *answer) any(is func(*item) bool) bool {
 	for i := range ret.items {
 		if is(&ret.items[i]) {
@@ -249,8 +250,8 @@ func (ret *answer) apply(it *item, o outcome) (refused bool) {
 	return false
 }
 
-// isElement reports whether a pointer leads to an element of a list. A memory that
-// a write made has its id in the pointer, and cannot be removed like an element.
+// isElement reports whether a pointer leads to an element of a list, which can be
+// removed. The pointer of a memory that a write made ends with its id instead.
 func isElement(pointer string) bool {
 	last := pointer[strings.LastIndexByte(pointer, '/')+1:]
 	return last != "" && strings.Trim(last, "0123456789") == ""
@@ -261,7 +262,7 @@ type Changed string
 
 // The settings.
 const (
-	// ChangedReport names them in the record of the read and along with the answer.
+	// ChangedReport names them in the record of the read and in a header of the answer.
 	ChangedReport Changed = "report"
 	// ChangedWithhold also removes them from the answer.
 	ChangedWithhold Changed = "withhold"
@@ -269,10 +270,11 @@ const (
 	ChangedIgnore Changed = "ignore"
 )
 
-// complete adds to the reading what the objects contain that the write made and that
-// its answer only names: it is recorded like what an answer shows. What the request
-// itself names was there before. What cannot be fetched has no record, so no caller sees
-// it who may not see everybody's.
+// complete fetches the contents of objects that a write made and that its answer only
+// names, and adds them to the reading, so that they are recorded like the contents of an
+// answer. Objects that the request itself names existed before and are left out. An
+// object that cannot be fetched gets no record, so that only callers who may see
+// everybody's memories see its contents.
 func complete(ctx context.Context, ret *effects) {
 	completer, ok := ret.call.Backend.Adapter.(Completer)
 	if !ok || ret.reading == nil || ret.op.Kind != memproxy.Learn || ret.call.Backend.Fetch == nil {
@@ -315,8 +317,8 @@ func unowned(ret *answer) (out []string) {
 	return out
 }
 
-// notThere reports whether the answer to a request says that what it names does not
-// exist: by 404, or by a failure that the adapter knows to mean it.
+// notThere reports whether the backend answered that the target does not exist: by 404,
+// or by a failure that has this meaning according to the adapter.
 func notThere(ret *answer) bool {
 	loc, ok := ret.call.Backend.Adapter.(Locator)
 	if ask := unowned(ret); ok && ret.status >= 500 && answersItself(ret.Admission, loc, ask) {

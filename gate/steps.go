@@ -14,11 +14,11 @@ import (
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// The conditions under which a step has nothing to do.
+// The following functions report that a step has nothing to do.
 
 func undecoded(r *run) bool { return r.op == nil }
 
-// namesNoOwner: no owner is named, and none is required.
+// namesNoOwner reports whether the operation names no owner and requires none.
 func namesNoOwner(r *run) bool {
 	return r.op == nil || len(r.op.Claims) == 0 && !r.op.Derived && !r.op.Bulk
 }
@@ -27,21 +27,22 @@ func untargeted(r *run) bool {
 	return r.op == nil || len(r.op.Targets) == 0 && !content.Replaces(r.op) || r.op.TargetKind == memproxy.TargetEntity || r.held != nil
 }
 
-// dry: nothing is charged, recorded, changed or sent.
+// dry reports whether the run only evaluates: nothing is charged, recorded, changed or
+// sent.
 func (r *run) dry() bool { return r.mode&(recheck|explain) != 0 }
 
-// inside: a running agent makes the call.
+// inside reports whether a running agent makes the call.
 func inside(r *run) bool { return r.mode&(call|foresee|decline) != 0 }
 
 func unscreened(r *run) bool { return r.op == nil || r.rules.Screener == nil || r.call.Passed }
 
-// withoutConfidence: nothing is written that has a confidence.
+// withoutConfidence reports whether the operation writes nothing with a confidence.
 func withoutConfidence(r *run) bool {
 	return r.op == nil || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct
 }
 
-// costsNothing: nothing is written that a budget counts, or the write is refused. A write
-// that is held and stored counts.
+// costsNothing reports whether the operation writes nothing that a budget counts, or is
+// refused. A write that is held and stored counts.
 func costsNothing(r *run) bool {
 	return r.op == nil || r.op.Cost <= 0 || r.verdict.Worst.Stops() && !r.keeps()
 }
@@ -51,25 +52,26 @@ func (r *run) keeps() bool {
 	return r.verdict.Worst == memproxy.Hold && r.enforced() && r.g.opt.Keeper != nil && !r.dry()
 }
 
-// unreserved: no write that a budget counts is stored for review.
+// unreserved reports whether no held write needs a budget reservation.
 func unreserved(r *run) bool { return !r.keeps() || costsNothing(r) }
 
-// unsent: nothing is forwarded that could be changed.
+// unsent reports whether no payload is forwarded that the gate could change.
 func unsent(r *run) bool { return r.op == nil || r.verdict.Worst.Stops() || r.call.Passed }
 
 func decided(r *run) bool { return r.decided }
 
-// unanswered: the call was admitted, or has an answer already.
+// unanswered reports whether no refusal has to be written: the call was admitted, or it
+// has an answer already.
 func unanswered(r *run) bool { return r.Reply != nil || !r.Decision.Verdict.Stops() }
 
-// answerRefused writes the refusal in the backend's dialect.
+// answerRefused writes the refusal in the backend's own error format.
 func answerRefused(_ context.Context, r *run) error {
 	reply := r.call.Backend.Adapter.Refuse(r.call.Request, r.Decision.Shown())
 	r.Reply = &reply
 	return nil
 }
 
-// identify determines the principal from the credentials. The payload is not used.
+// identify determines the principal from the credentials, never from the payload.
 func identify(ctx context.Context, r *run) error {
 	if r.call.who == nil {
 		r.g.Identify(ctx, r.call)
@@ -78,7 +80,7 @@ func identify(ctx context.Context, r *run) error {
 	if no, is := errors.AsType[*memproxy.Rejected](err); is {
 		r.Principal = memproxy.Principal{Kind: memproxy.KindAnonymous, Trust: memproxy.TrustAnonymous}
 		if r.call.Passed && r.call.Flaw == nil && r.rules.Profile == Development {
-			return nil // in development, requests that touch no memory need no identity
+			return nil // requests that touch no memory need no identity in development
 		}
 		r.verdict.Refuse(memproxy.StatusUnauthorized, memproxy.Reason{Code: no.Code, Detail: no.Detail})
 		return nil
@@ -96,9 +98,9 @@ type identified struct {
 	err       error
 }
 
-// Identify determines who makes a call, from its headers alone, and reports whether
-// its body should be read: if the caller is accepted, or nothing is enforced. Admit
-// does not identify it again.
+// Identify determines the principal of a call from its headers alone, and reports
+// whether the listener should read the body: the caller is accepted, or the rules are
+// not enforced. Admit reuses the result.
 func (g *Gate) Identify(ctx context.Context, c *Call) bool {
 	p, err := g.opt.Identifier.Identify(ctx, c.credentials())
 	c.who = &identified{p, err}
@@ -106,17 +108,17 @@ func (g *Gate) Identify(ctx context.Context, c *Call) bool {
 	return err == nil || !rules.Enforce || c.Watch || c.Passed && rules.Profile == Development
 }
 
-// Knows reports whether credentials identify a caller, for public routes, which are
-// not ruled on.
+// Knows reports whether credentials identify a caller. It is for public routes, which
+// are not ruled on.
 func (g *Gate) Knows(ctx context.Context, c memproxy.Credentials) bool {
 	_, err := g.opt.Identifier.Identify(ctx, c)
 	return err == nil
 }
 
 // decode reads the payload. A payload that cannot be read is refused, never passed on.
-// Of a request that touches no memory the head is read, so that the owners it names are
-// checked. An anonymous caller of it, allowed in the development profile only, has no
-// limits to check against.
+// For a request that touches no memory decode reads only the head, so that the owners
+// that it names are checked. An anonymous caller of such a request, allowed in the
+// development profile only, has no limits to check.
 func decode(_ context.Context, r *run) error {
 	c := r.call
 	body := c.Body
@@ -154,8 +156,8 @@ func decode(_ context.Context, r *run) error {
 	return nil
 }
 
-// reserved adds the reasons for the removal of memproxy's own keys, and of names
-// that neither memproxy nor the backend knows.
+// reserved reports the removal of memproxy's own keys, and of names that neither
+// memproxy nor the backend knows.
 func reserved(r *run) {
 	if len(r.op.Reserved) > 0 {
 		r.verdict.Amend(memproxy.PayloadReserved, r.op.Reserved[0], "keys that begin with "+memproxy.StampPrefix+" are memproxy's own and were removed")
@@ -212,8 +214,8 @@ func rule(ctx context.Context, r *run) error {
 }
 
 // administers asks the policy whether the caller may administer, for an operation
-// that includes an administrative part. An owner's read that asks for secrets is
-// not administration: it is answered without them.
+// with an administrative part. If a caller who configures agents may not, its read
+// that asks for secrets is answered without them instead of being refused.
 func administers(ctx context.Context, r *run) error {
 	op, q := *r.op, r.q
 	op.Kind, q.Operation = memproxy.Admin, &op
@@ -230,7 +232,7 @@ func administers(ctx context.Context, r *run) error {
 	return nil
 }
 
-// point adds to reasons the pointer of the first member that they are about.
+// point gives reasons without a pointer that of the first member they are about.
 func point(op *memproxy.Operation, reasons []memproxy.Reason) {
 	for i := range reasons {
 		switch why := &reasons[i]; {
@@ -247,7 +249,7 @@ func point(op *memproxy.Operation, reasons []memproxy.Reason) {
 	}
 }
 
-// uninstructed: no message claims to instruct the model.
+// uninstructed reports whether no message claims to instruct the model.
 func uninstructed(r *run) bool {
 	return r.op == nil || !slices.ContainsFunc(r.op.Attributions, instruction)
 }
@@ -261,8 +263,9 @@ const (
 	memberSystem = "message.system"
 )
 
-// instruct asks the policy whether the caller may instruct the model by messages, as by
-// a change of the system prompt. If not, they are sent, and screened, as the user's.
+// instruct asks the policy whether the caller may instruct the model by system messages,
+// which act like a change of the system prompt. If it may not, they are screened and
+// forwarded as user messages.
 func instruct(ctx context.Context, r *run) error {
 	op := *r.op
 	op.Steering, op.Items = true, nil
@@ -297,7 +300,8 @@ func instruct(ctx context.Context, r *run) error {
 	return nil
 }
 
-// asking is a question to the policy about an operation that is not screened and weighed.
+// asking returns a policy question about an operation, without screening findings and
+// without the authors whose memories it changes.
 func (a *Admission) asking(op *memproxy.Operation) memproxy.Question {
 	return memproxy.Question{
 		Principal: a.Principal, Operation: op, Profile: string(a.rules.Profile), Governance: a.rules.Governance,
@@ -305,9 +309,9 @@ func (a *Admission) asking(op *memproxy.Operation) memproxy.Question {
 	}
 }
 
-// closed refuses an administrative request of a caller who may not administer,
-// before anything that it names is looked up, so that the refusal does not depend
-// on what exists.
+// closed refuses an administrative request of a caller who may not administer. It runs
+// before the names in the request are looked up, so that the refusal does not reveal
+// what exists.
 func closed(ctx context.Context, r *run) (bool, error) {
 	if r.op.Kind != memproxy.Admin || !r.enforced() {
 		return false, nil
@@ -317,13 +321,13 @@ func closed(ctx context.Context, r *run) (bool, error) {
 	if err != nil || ruling.Verdict != memproxy.Deny {
 		return false, err
 	}
-	r.q = q // its facts are recorded, by which a replay asks newer rules
+	r.q = q // its facts are recorded, so that a replay can ask newer rules
 	ruling.Shadow, ruling.ShadowVerdict = nil, memproxy.Allow
 	r.verdict.Ruled(&ruling)
 	return true, nil
 }
 
-// encode has the adapter patch the payload and sign its stamps.
+// encode has the adapter patch the payload, with signed stamps.
 func encode(_ context.Context, r *run) error {
 	op := r.op
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
@@ -339,12 +343,13 @@ func encode(_ context.Context, r *run) error {
 	return nil
 }
 
-// retracted is how long a retracted text limits the confidence of its repetition.
+// retracted is how long an author's retraction of a text limits the confidence with
+// which the author can write the text again.
 const retracted = 30 * 24 * time.Hour
 
-// clamp removes claims about the content that the caller may not make, and limits
-// every claimed confidence (gate/trust): by tier, track record and source, and by
-// the confidence that the caller gave to the same text before.
+// clamp removes attributions of the content that the caller may not make, and limits
+// every claimed confidence (gate/trust): by the caller's tier and track record, by the
+// source, and by the confidence that the caller gave to the same text before.
 func clamp(ctx context.Context, r *run) error {
 	op, q, ceilings := r.op, &r.q, r.rules.Ceilings
 	for i := range op.Attributions {
