@@ -27,8 +27,8 @@ type answer struct {
 	reading *memproxy.Reading
 	items   []item   // of the reading, while it is filtered
 	looked  *lookups // the ledger's answers
-	answers bool     // an answer to a write: hidden memories are still recorded
-	single  bool     // it is one event of a stream
+	answers bool     // answers a write: its hidden memories are still recorded
+	single  bool     // is one event of a stream
 
 	// What the loads determined for the judgements.
 	view     viewer
@@ -36,7 +36,7 @@ type answer struct {
 	settled  bool     // the targets were ruled on before
 	blind    bool     // the owners of memories could not be looked up
 	hiding   bool     // content derived from memories is hidden
-	screened bool     // screening was asked
+	screened bool     // the memories were screened
 
 	status   int // the backend's
 	ended    memproxy.StreamEnd
@@ -44,31 +44,30 @@ type answer struct {
 	filtered int
 	shown    []string
 
-	late  memproxy.Entry      // of memories made after their write was answered
-	made  map[string][]string // by memory, the codes for which it alone is marked
+	late  memproxy.Entry      // ledger entry of memories made after their write was answered
+	made  map[string][]string // by memory id, the mark codes of this memory alone
 	self  bool                // the backend's own agent made the change
 	stuck int                 // memories that could not be retracted
 }
 
-// notFiltered is why an answer that cannot be read is withheld.
+// notFiltered is the detail of the refusal of an answer that cannot be read.
 const notFiltered = "the backend's answer could not be read, so it could not be filtered"
 
 var noAnswer = memproxy.Malformed{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: "the backend did not answer"}
 
-// Return takes the backend's answer to an admitted call, filters it for the caller,
-// records what was written, and records the outcome. It runs for every admission
-// that was forwarded, even if the caller has disconnected, and returns the answer
-// to pass on.
+// Return filters the backend's answer to an admitted call, records what was written and
+// the outcome, and returns the answer to pass on. It must be called for every admission
+// that was forwarded, even if the caller has disconnected.
 func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) memproxy.Reply {
 	start := time.Now()
 	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanReturn)
 	defer span.End()
 	ret := &answer{Admission: a, g: g, reply: reply, raw: reply, status: reply.Status}
 	if ret.status == memproxy.StatusNotFound && ret.Inspect {
-		nameMissing(ctx, ret)
+		reportMissing(ctx, ret)
 	}
-	if !ret.Inspect || !notThere(ret) || !ret.absent() {
-		if ret.filtrate(ctx); ret.Answered != nil && ret.Answered.Status == memproxy.StatusBadGateway {
+	if !ret.Inspect || !notThere(ret) || !ret.refuseAsMissing() {
+		if ret.filterReply(ctx); ret.Answered != nil && ret.Answered.Status == memproxy.StatusBadGateway {
 			span.SetStatus(codes.Error, string(ret.Answered.Reasons[0].Code))
 		}
 	}
@@ -82,17 +81,17 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	return ret.reply
 }
 
-// Abandon records the outcome of an admitted call that got no answer, and returns
-// the refusal to pass on. End is how an answer that had begun ended, or that the
-// caller hung up.
+// Abandon records the outcome of an admitted call that got no complete answer, and
+// returns the refusal to pass on. End says how an answer that had begun ended, or that
+// the caller hung up.
 func (g *Gate) Abandon(ctx context.Context, a *Admission, end memproxy.StreamEnd) memproxy.Reply {
 	ret := &answer{Admission: a, g: g, ended: end}
-	ret.arrived(ctx)
+	ret.recordUnconfirmed(ctx)
 	return g.unanswered(ctx, ret, &noAnswer)
 }
 
-// Unsent is Abandon of an admitted call of which it is certain that nothing reached the
-// backend. Like one that the backend refused, it is not charged.
+// Unsent is Abandon for an admitted call that certainly did not reach the backend. Like
+// a call that the backend refused, it is not charged.
 func (g *Gate) Unsent(ctx context.Context, a *Admission, end memproxy.StreamEnd) memproxy.Reply {
 	if a.enforced() {
 		g.accounts.release(ctx, a)
@@ -104,7 +103,7 @@ func (g *Gate) Unsent(ctx context.Context, a *Admission, end memproxy.StreamEnd)
 // returns the refusal to pass on.
 func (g *Gate) Unread(ctx context.Context, a *Admission, why *memproxy.Malformed) memproxy.Reply {
 	ret := &answer{Admission: a, g: g}
-	ret.arrived(ctx)
+	ret.recordUnconfirmed(ctx)
 	return g.unanswered(ctx, ret, why)
 }
 
@@ -122,10 +121,10 @@ func (g *Gate) Streamed(ctx context.Context, a *Admission, status int, end mempr
 	g.outcome(ctx, ret)
 }
 
-// Piece filters an answer that a listener composes itself, of an agent's run.
+// Piece filters an answer of an agent's run that a listener composed itself.
 func (g *Gate) Piece(ctx context.Context, a *Admission, reply memproxy.Reply) memproxy.Reply {
 	ret := &answer{Admission: a, g: g, reply: reply, status: reply.Status}
-	ret.filtrate(ctx)
+	ret.filterReply(ctx)
 	return ret.reply
 }
 
@@ -137,11 +136,11 @@ func (ret *answer) refuse(status int, code memproxy.ReasonCode, detail string) {
 	ret.Answered = &d
 }
 
-// absent replaces the backend's answer about a missing memory by the refusal for
-// another tenant's: on a shared backend a caller could otherwise tell the two apart
-// by the wording. If the ledger knows the target to be the caller's, the backend's
-// answer is kept.
-func (ret *answer) absent() bool {
+// refuseAsMissing replaces the backend's answer about a missing memory by the refusal
+// for another tenant's, and reports whether it did. On a shared backend a caller could
+// otherwise tell the two apart by their wording. If the ledger has the targets as the
+// caller's, the backend's answer is kept.
+func (ret *answer) refuseAsMissing() bool {
 	if len(unowned(ret)) == 0 || !ret.enforced() || ret.alone() {
 		return false
 	}
@@ -149,16 +148,16 @@ func (ret *answer) absent() bool {
 	return true
 }
 
-// filtrate reads, filters and rewrites the answer. An answer that cannot be read
-// cannot be filtered, and is withheld, and so is one that is not screened in time.
-func (ret *answer) filtrate(ctx context.Context) {
+// filterReply reads, filters and rewrites the answer. It withholds an answer that
+// cannot be read, and so cannot be filtered, or that is not screened in time.
+func (ret *answer) filterReply(ctx context.Context) {
 	if ownCredentialRefused(ret) {
 		ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamUnavailable, ownRefused)
 		return
 	}
 	refused, err := ret.through(ctx, asSent)
 	if err == nil && !refused {
-		refused, err = ret.sifted(ctx)
+		refused, err = ret.filterMemories(ctx)
 	}
 	if err == nil && !refused {
 		_, err = ret.through(ctx, rewritten)
@@ -167,15 +166,15 @@ func (ret *answer) filtrate(ctx context.Context) {
 		return
 	}
 	ret.g.opt.Log.ErrorContext(ctx, "answer withheld", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
-	if busy := (*memproxy.Malformed)(nil); errors.As(err, &busy) && busy.Code == memproxy.LimitInFlight && !ret.Writes() { // a write is not to be sent again
+	if busy := (*memproxy.Malformed)(nil); errors.As(err, &busy) && busy.Code == memproxy.LimitInFlight && !ret.Writes() { // a caller must not repeat a write
 		ret.refuse(busy.Status, busy.Code, busy.Detail)
 		return
 	}
 	ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamMalformed, notFiltered)
 }
 
-// sifted filters the memories of an answer.
-func (ret *answer) sifted(ctx context.Context) (refused bool, err error) {
+// filterMemories filters the memories of an answer.
+func (ret *answer) filterMemories(ctx context.Context) (refused bool, err error) {
 	reader, ok := ret.call.Backend.Adapter.(Reader)
 	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) {
 		return false, nil
@@ -183,7 +182,7 @@ func (ret *answer) sifted(ctx context.Context) (refused bool, err error) {
 	if ret.reading, err = reader.Read(ret.call.Route, ret.call.Request, ret.reply); err != nil {
 		return false, err
 	}
-	if all := ret.reading.Memories; len(all) == 1 && all[0].Missing && all[0].Pointer == "" && ret.absent() {
+	if all := ret.reading.Memories; len(all) == 1 && all[0].Missing && all[0].Pointer == "" && ret.refuseAsMissing() {
 		return true, nil
 	}
 	if ret.op.Kind != memproxy.Recall {
@@ -194,13 +193,12 @@ func (ret *answer) sifted(ctx context.Context) (refused bool, err error) {
 		return refused, err
 	}
 	pages := ret.refill(ctx, upstream)
-	ret.tell(ctx)
+	ret.noteShown(ctx)
 	ret.absorb(ctx, pages)
 	return false, nil
 }
 
-// rewrite filters the memories and rewrites the answer without those that are
-// removed.
+// rewrite filters the memories and removes the dropped ones from the answer.
 func (ret *answer) rewrite(ctx context.Context, reader Reader) (refused bool, err error) {
 	if refused, err = ret.through(ctx, takenApart); refused || err != nil {
 		return refused, err
@@ -209,10 +207,9 @@ func (ret *answer) rewrite(ctx context.Context, reader Reader) (refused bool, er
 	return false, err
 }
 
-// disclose filters the answer to a write: the writer is not shown what a reader
-// would not be shown, except its own content. Everything that the write made is
-// checked first; the filters then work on a copy, because what they hide is still
-// recorded.
+// disclose filters the answer to a write: the writer sees what a reader would see, and
+// its own content. Everything that the write made is checked first. The filters then
+// work on a copy, because the memories that they hide are still recorded.
 func (ret *answer) disclose(ctx context.Context, reader Reader) (refused bool, err error) {
 	if ret.op.Kind == memproxy.Learn {
 		if !ret.reading.Settles {
@@ -251,10 +248,10 @@ func (ret *answer) ownText(m *memproxy.Memory) bool {
 	return ret.answers && m.Text != "" && slices.ContainsFunc(ret.op.Items, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent && it.Text == m.Text })
 }
 
-// tell records what the caller sees of the answer: for the outcome, and as a source
-// of what its session writes later. The caller's own memories and raw messages are
-// not sources.
-func (ret *answer) tell(ctx context.Context) {
+// noteShown records which memories the caller sees: for the outcome, and as sources of
+// what its session writes later. The caller's own memories and raw messages are not
+// sources.
+func (ret *answer) noteShown(ctx context.Context) {
 	ret.contested()
 	var sources []trust.Seen
 	session := ret.enforced() && ret.namedSession() != ""
@@ -286,14 +283,13 @@ func (ret *answer) contested() {
 	}
 }
 
-// wroteIt reports whether the caller is the author of a memory in an answer, by its
-// row or its stamp.
+// wroteIt reports whether the caller is the author of a memory, by its row or its stamp.
 func wroteIt(ret *answer, it *item) bool {
 	return it.row != nil && it.row.Actor == ret.Principal.ID || it.Stamp != nil && it.Stamp.Actor == ret.Principal.ID
 }
 
-// deferred reports whether the check of ownership was left to this answer: the
-// ledger did not know a target, and this call fetches it.
+// deferred reports whether the ownership of a target is checked only in this answer: the
+// ledger did not know the target, and this call fetches it.
 func (ret *answer) deferred() bool {
 	return slices.ContainsFunc(ret.op.Targets, func(id string) bool {
 		_, known := ret.owners[id]
@@ -302,8 +298,7 @@ func (ret *answer) deferred() bool {
 	})
 }
 
-// decisive returns the outcome's reasons, first those for which the answer was
-// refused.
+// decisive returns the outcome's reasons. Those that refused the answer come first.
 func (ret *answer) decisive() []memproxy.Reason {
 	verdict.Sort(ret.reasons)
 	if ret.Answered == nil {
@@ -313,7 +308,7 @@ func (ret *answer) decisive() []memproxy.Reason {
 	return append(led, rest...)
 }
 
-// deny refuses a call that its decision admitted, and records that verdict.
+// deny refuses a call after its decision admitted it, and records the refusal.
 func deny(ctx context.Context, g *Gate, a *Admission, status int, code memproxy.ReasonCode, detail string) memproxy.Reply {
 	ret := &answer{Admission: a, g: g}
 	ret.refuse(status, code, detail)
@@ -325,9 +320,9 @@ func deny(ctx context.Context, g *Gate, a *Admission, status int, code memproxy.
 func (g *Gate) outcome(ctx context.Context, ret *answer) {
 	defer ret.Leave()
 	ret.Memories, ret.leftOut = ret.shown, ret.filtered
-	ret.tellUnclaimed(ctx)
-	ret.tellKept(ctx)
-	if d := ret.Shown(); d.Verdict == memproxy.Deny { // as header, span and metric have it
+	ret.reportUnclaimed(ctx)
+	ret.reportWithheld(ctx)
+	if d := ret.Shown(); d.Verdict == memproxy.Deny { // the same as in header, span and metric
 		ret.event.Verdict, ret.event.Would = d.Verdict, d.Verdict
 	}
 	ev := following(&ret.event, memproxy.EventOutcome, g.opt.Clock())
@@ -347,9 +342,9 @@ func (a *Admission) Attributes(to []attribute.KeyValue) []attribute.KeyValue {
 // maxHeaders bounds the names of headers that are remembered as reported.
 const maxHeaders = 256
 
-// Headers rules on the headers of an answer that have no claim, by name. They are
-// counted, and each is logged once. A is nil for a public route. It reports whether
-// they pass: by the setting, and always in shadow mode.
+// Headers counts the headers of an answer that have no claim, logs each name once, and
+// reports whether they pass: by the setting, and always in shadow mode. A is nil for a
+// public route.
 func (g *Gate) Headers(ctx context.Context, a *Admission, backend string, names []string) (pass bool) {
 	rules := g.rules.Load()
 	if a != nil {
@@ -370,15 +365,14 @@ func (g *Gate) Headers(ctx context.Context, a *Admission, backend string, names 
 	return pass
 }
 
-// reported are the names of headers and members of answers that were logged, by
-// their source.
+// reported has the names of headers and members of answers that were logged, by source.
 type reported struct {
 	mu    sync.Mutex
 	names map[string]bool
 }
 
-// fresh returns the names that were not reported before. Names that are too long,
-// or beyond the limit, are only counted.
+// fresh returns the names that were not reported before, and remembers them. It leaves
+// out names that are too long or beyond the limit.
 func (r *reported) fresh(from string, names []string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

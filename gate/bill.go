@@ -11,9 +11,9 @@ import (
 	"github.com/memproxy/memproxy/gate/limits"
 )
 
-// charge draws on the write budgets. A write that is held is charged too, because a
-// person has to review it: its hourly lines when it is held, whether or not it is
-// approved, and its total lines when it is approved and sent, once for all attempts.
+// charge charges the write budgets. A held write is charged too, because a person has
+// to review it: its hourly lines when it is held, whether or not it is approved, and its
+// total lines when it is approved and sent, once for all attempts.
 func charge(ctx context.Context, r *run) error {
 	c := costs(r)
 	switch {
@@ -47,13 +47,13 @@ func charge(ctx context.Context, r *run) error {
 	return nil
 }
 
-// linesOf returns the lines of totals, or the others.
+// linesOf returns the lines of totals, or all other lines.
 func linesOf(all []memproxy.Line, totals bool) []memproxy.Line {
 	return slices.DeleteFunc(slices.Clone(all), func(l memproxy.Line) bool { return (l.Window == memproxy.WindowTotal) != totals })
 }
 
-// costs returns what the write draws from the budgets. The lines are determined once
-// for each form of the operation: screening asks before the charge does.
+// costs returns the charge for the write. The lines are determined once for each form of
+// the operation, because both overdrawn and charge need them.
 func costs(r *run) memproxy.Charge {
 	if r.lined != r.op {
 		r.lined, r.lines = r.op, r.rules.Lines(r.Principal, r.op.Kind, r.endUser(), content.Governed(r.op))
@@ -61,10 +61,9 @@ func costs(r *run) memproxy.Charge {
 	return memproxy.Charge{ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(r.op.Cost), Time: r.begun, Lines: r.lines}
 }
 
-// overdrawn refuses a write that the budgets would refuse before it is screened,
-// because screening is the most expensive step. The write itself is charged later,
-// by charge. Totals count too, although a held write draws on them only when it is
-// approved.
+// overdrawn refuses a write before it is screened if the budgets would refuse it,
+// because screening is the most expensive step. It charges nothing. Totals count too,
+// although a held write is charged to them only when it is approved.
 func overdrawn(ctx context.Context, r *run) error {
 	if r.dry() || r.held != nil || !r.enforced() || costsNothing(r) {
 		return nil
@@ -100,8 +99,8 @@ type bill struct {
 	charge memproxy.Charge
 	paid   *memproxy.Charge // the charge made when the write was held, or nil
 
-	// bound is set if the write bound owners to its tenant, which they stay whatever
-	// comes of it: it then counts as one of the hour at least.
+	// bound is set if the write bound owners to its tenant. They stay bound even if the
+	// write makes nothing, so it counts as at least one memory of the hour.
 	bound bool
 
 	mu      sync.Mutex
@@ -127,7 +126,7 @@ func (b *bill) open() bool {
 	return !b.closed
 }
 
-// close reports whether the caller is the one to settle the bill.
+// close closes the bill. It reports whether it was open, so that one caller settles it.
 func (b *bill) close() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,8 +135,8 @@ func (b *bill) close() bool {
 	return !was
 }
 
-// count adds the result of asynchronous writes and the change in how many are
-// pending. It reports whether none is pending any more, and the sum so far.
+// count adds n to the result, and pending to the number of pending asynchronous writes.
+// It reports whether none is pending any more, and the sum so far.
 func (b *bill) count(n made, pending int) (last bool, all made) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +144,7 @@ func (b *bill) count(n made, pending int) (last bool, all made) {
 	return b.pending == 0, b.made
 }
 
-// first reports whether no answer named the memory for this event before.
+// first reports whether no earlier answer named the memory with this event.
 func (b *bill) first(event, id string) bool {
 	if b.counted == nil {
 		b.counted = map[string]bool{}
@@ -206,7 +205,7 @@ func (ret *effects) settleBill(ctx context.Context) {
 // settles the bill with the last.
 func (ret *making) settleLater(ctx context.Context) {
 	b := ret.bill
-	if b == nil || ret.memories == nil { // the backend does not say
+	if b == nil || ret.memories == nil { // the backend does not report any
 		return
 	}
 	if last, n := b.count(b.tally(ret.memories, ret.stuck), -1); last {
@@ -214,9 +213,9 @@ func (ret *making) settleLater(ctx context.Context) {
 	}
 }
 
-// countsLater reports whether the bill is settled only after the backend has been
-// asked how many memories the write made. The listener sends those requests, as it does
-// for asynchronous extraction.
+// countsLater prepares the requests that ask the backend how many memories the write
+// made, and reports whether there are any. The listener sends them, as it does for
+// asynchronous extraction, and the bill is settled by their answers.
 func (ret *effects) countsLater(b *bill) bool {
 	counter, ok := ret.call.Backend.Adapter.(Counter)
 	if !ok || ret.reading.Settles || !ret.enforced() {
@@ -233,11 +232,10 @@ func (ret *effects) countsLater(b *bill) bool {
 	return len(ret.counting) > 0
 }
 
-// accounts keep the write budgets in line with what was written: they release
-// charges of writes that made nothing, and settle the others.
+// accounts settles the charges of writes by what they made.
 type accounts struct{ notes }
 
-// release gives back the charge of a write that made nothing.
+// release credits the charge of a write that made nothing.
 func (acc *accounts) release(ctx context.Context, a *Admission) {
 	if a.bill != nil && a.bill.bound {
 		acc.settleTo(ctx, a, 0, 0)
@@ -273,7 +271,7 @@ func (acc *accounts) lower(ctx context.Context, a *Admission, who memproxy.Tally
 	}
 }
 
-// Histories are the versions of memories.
+// Histories returns the versions of memories.
 type Histories interface {
 	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
 }
@@ -283,8 +281,9 @@ func Counts(row *memproxy.Ownership) bool {
 	return row.Actor != "" && row.Kind == memproxy.TargetMemory && !row.Deleted
 }
 
-// TallyOf is what one memory counts in. Its field is the one that it was first written
-// to, which was charged: a memory that was moved must not lower another's total.
+// TallyOf returns the author and the field in whose totals a memory counts. The field is
+// the one that the memory was first written to, because that one was charged. A memory
+// that was moved must not lower the total of its new field.
 func TallyOf(ctx context.Context, history Histories, row *memproxy.Ownership) memproxy.Tally {
 	who := memproxy.Tally{Actor: row.Actor, Tenant: row.Scope.Tenant, Trust: row.Trust, User: row.Scope.User}
 	first, err := history.History(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, 2, 1)
@@ -294,8 +293,8 @@ func TallyOf(ctx context.Context, history Histories, row *memproxy.Ownership) me
 	return who
 }
 
-// Lower reduces the totals of an author whose memories are gone, and of the field that
-// they were written to, once for an id.
+// Lower credits the totals of an author whose memories were deleted, and of the field
+// that they were written to. It is idempotent by id.
 func Lower(ctx context.Context, b Budget, rules *Rules, id string, at time.Time, who memproxy.Tally) error {
 	author := memproxy.Principal{ID: who.Actor, Tenant: who.Tenant, Trust: who.Trust}
 	lines := linesOf(rules.Lines(author, memproxy.Learn, who.User, []string{who.Field}), true)
@@ -337,10 +336,10 @@ func (acc *accounts) note(ctx context.Context, a *Admission, t memproxy.EventTyp
 	acc.add(ctx, ev)
 }
 
-// settleTo makes the charge so many memories in its windows, which count those
-// that were changed as well, and so many in its totals. What was reserved in
-// excess is released in the hour of the reservation; what was not reserved is
-// charged in the hour in which it became known.
+// settleTo adjusts the charge to the given numbers of memories: window in the hourly
+// lines, which also count changed memories, and total in the totals. An excess is
+// released in the hour of the reservation. A shortfall is charged in the hour in which
+// it became known.
 func (acc *accounts) settleTo(ctx context.Context, a *Admission, window, total int64) {
 	b := a.bill
 	if !b.close() {

@@ -16,22 +16,22 @@ import (
 // errUndo says that a backend did not undo a change.
 var errUndo = errors.New("the backend did not take it back")
 
-// making is what the backend's model made of a write.
+// making is the check of the memories that the backend's model extracted from a write.
 type making struct {
 	*answer
 	extractor Extractor
 	memories  []memproxy.Memory
 }
 
-// extracted checks what the backend's model made of a write. A memory that is more
-// dangerous than the write itself, and would have been refused or held as a write,
-// is retracted and kept for review; the answer does not show it. One record has
-// both hashes.
+// extracted checks the memories that the backend's model extracted from a write. A
+// memory that is more dangerous than the write itself, and would have been refused or
+// held as a write, is retracted and kept for review. The answer does not show it, and
+// its record has the hashes of both texts.
 func (ret *making) extracted(ctx context.Context) error {
 	if ret.extractor == nil || ret.op.Kind != memproxy.Learn {
 		return nil
 	}
-	if err := ret.trespassed(ctx); err != nil || ret.confirmed {
+	if err := ret.removeForeign(ctx); err != nil || ret.confirmed {
 		return err
 	}
 	if err := ret.usurped(ctx); err != nil {
@@ -62,10 +62,10 @@ func (ret *making) extracted(ctx context.Context) error {
 	return ret.ruleOnInferred(ctx, found)
 }
 
-// worse reports whether a memory that a model made of a write is more dangerous
-// than the write: whether it would have been stopped for its content, had its
-// caller written it. The policy that ruled on the write is asked. A memory that
-// every answer would withhold is retracted whatever the policy says.
+// worse reports whether an extracted memory is more dangerous than its write: whether
+// the policy that ruled on the write would have stopped it for its content if the caller
+// had written it. A memory that every answer would withhold is worse whatever the policy
+// says.
 func (ret *making) worse(ctx context.Context, m *memproxy.Memory, j judged) (bool, error) {
 	input, secret := memproxy.Risk(ret.findings), slices.ContainsFunc(ret.findings, isSecret)
 	if leaks := !secret && slices.ContainsFunc(j.spans, isSecret); j.risk <= input && !leaks {
@@ -100,14 +100,14 @@ func (ret *making) retract(ctx context.Context, m *memproxy.Memory, why memproxy
 		what = "not taken back"
 		ret.stuck++
 		ret.g.opt.Log.ErrorContext(ctx, "a memory that the backend's model made, and that is not admitted, could not be retracted", "decision", ret.Decision.ID, "memory", memproxy.InertID(m.ID), "error", err)
-	} else if m.Event != eventUpdate { // it was deleted; receipts and histories still have its text
+	} else if m.Event != eventUpdate { // a tombstone: receipts and histories still have its text
 		gone := ret.lookups().owner(memproxy.TargetMemory, m.ID)
 		if gone == nil {
 			made := (&effects{answer: ret.answer}).row(memproxy.TargetMemory, m.ID)
 			gone = &made
 		}
 		gone.Deleted = true
-		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{Owners: []memproxy.Ownership{*gone}}, "the retraction of a memory is not kept") // it is in the log
+		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{Owners: []memproxy.Ownership{*gone}}, "the retraction of a memory is not kept") // commit logs the error
 	}
 	why.Detail = fmt.Sprintf("the backend's model made sha256 %s of sha256 %s: %s", tamper.Hash(m.Text), ret.event.ContentSHA256, what)
 	return why
@@ -134,8 +134,8 @@ func (ret *making) takeBack(ctx context.Context, m memproxy.Memory) error {
 	return nil
 }
 
-// Owed returns the requests that ask what the backend's model makes of an admitted
-// write later. The listener sends them until Extracted reports that it is over.
+// Owed returns the requests for the memories that the backend extracts from an admitted
+// write asynchronously. The listener repeats them until Extracted reports the end.
 func (g *Gate) Owed(a *Admission) []memproxy.Request {
 	if len(a.counting) > 0 && a.bill.open() {
 		return a.counting
@@ -151,8 +151,8 @@ func (g *Gate) Owed(a *Admission) []memproxy.Request {
 	return out
 }
 
-// workedOn asks the backend what its model made of an approved write that it answered
-// with a receipt of its own. Until that is known, the write counts as being sent.
+// workedOn asks the backend for the result of an approved write that it answered with a
+// receipt of its own. Until the result is known, the write counts as being sent.
 func workedOn(ctx context.Context, r *run) {
 	b, h := &r.call.Backend, r.held
 	extractor, ok := b.Adapter.(Extractor)
@@ -173,8 +173,7 @@ func workedOn(ctx context.Context, r *run) {
 	}
 }
 
-// Extracted takes the answer to a request of Owed. It reports whether no more
-// results are to come.
+// Extracted takes the answer to a request of Owed, and reports whether it is final.
 func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply) (over bool) {
 	if counter, ok := a.call.Backend.Adapter.(Counter); ok && len(a.counting) > 0 {
 		return g.accounts.counted(ctx, a, counter, reply)
@@ -191,7 +190,7 @@ func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply
 	if err != nil {
 		g.opt.Log.ErrorContext(ctx, "the memories made from a write could not be screened", "decision", a.Decision.ID, "error", err)
 		if len(ret.reasons) == 0 {
-			return false // nothing was retracted yet, so they are asked for again
+			return false // nothing was retracted yet, so the request can be repeated
 		}
 	} else {
 		ret.markLater(ctx)
@@ -205,12 +204,12 @@ func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply
 	return over
 }
 
-// trespassed removes from an addition's answer the events of the backend's model
-// about memories that are not the tenant's, because they show present and previous
-// texts. Changes to those memories are undone; deletions cannot be, and are only
-// reported. If the ledger is unavailable all events about existing memories are
-// removed, and the error says that the authors of changed ones are unknown.
-func (ret *making) trespassed(ctx context.Context) error {
+// removeForeign removes from an addition's answer the events about other tenants'
+// memories, because they show present and previous texts. It undoes changes of such
+// memories. Deletions cannot be undone and are only reported. If the ledger is
+// unavailable it removes all events about existing memories, and returns an error if one
+// of them was changed, because its author is unknown.
+func (ret *making) removeForeign(ctx context.Context) error {
 	if !ret.enforced() {
 		return nil
 	}
@@ -230,7 +229,7 @@ func (ret *making) trespassed(ctx context.Context) error {
 	}
 	v := ret.viewer(ret.g.opt.Signer, known)
 	err := v.lookUp(ctx, nil, bare, keys...)
-	var unknown error // why the author of a memory that was changed is unknown
+	var unknown error // why the author of a changed memory is unknown
 	for i := range ret.memories {
 		m := &ret.memories[i]
 		row := known.owner(memproxy.TargetMemory, m.ID)
@@ -244,13 +243,13 @@ func (ret *making) trespassed(ctx context.Context) error {
 				unknown = err
 			}
 		case row != nil && row.Scope.Tenant != ret.Principal.Tenant, row == nil && old && !ret.alone() && v.Descent(&placed) == access.Foreign:
-			ret.trespass(ctx, m)
+			ret.rejectForeign(ctx, m)
 		}
 	}
 	return unknown
 }
 
-// placed is a memory with the addition's owners if its event names none.
+// placed returns a memory with the addition's owners if its event names none.
 func (ret *making) placed(m *memproxy.Memory) memproxy.Memory {
 	placed := *m
 	if !placed.Scope.Owned() {
@@ -259,7 +258,7 @@ func (ret *making) placed(m *memproxy.Memory) memproxy.Memory {
 	return placed
 }
 
-func (ret *making) trespass(ctx context.Context, m *memproxy.Memory) {
+func (ret *making) rejectForeign(ctx context.Context, m *memproxy.Memory) {
 	why := memproxy.Reason{Code: memproxy.OwnerForeign, Rule: m.ID}
 	switch m.Event {
 	case "UPDATE":
@@ -276,10 +275,10 @@ func (ret *making) trespass(ctx context.Context, m *memproxy.Memory) {
 	ret.reasons = append(ret.reasons, why)
 }
 
-// ruleOnInferred asks the policy about each fact that the backend's model made of a
-// write and that no user stated there. A fact that is not admitted is retracted;
-// one that is held waits for review with the write that it was made of; one that is
-// marked is marked in the ledger, because the stamp covers the whole write.
+// ruleOnInferred asks the policy about each fact that the backend's model inferred: no
+// user stated it in the write. A fact that is denied or held is retracted, and a held
+// one waits for review together with its write. A marked fact is marked in the ledger,
+// because the stamp covers the whole write.
 func (ret *making) ruleOnInferred(ctx context.Context, found map[int]judged) error {
 	if !ret.op.Extracts || ret.confirmed {
 		return nil
@@ -292,7 +291,7 @@ func (ret *making) ruleOnInferred(ctx context.Context, found map[int]judged) err
 		}
 		q := ret.inferredFact(m)
 		for _, f := range found[i].spans {
-			f.Item, f.Score = 0, 0 // its risk was ruled on before
+			f.Item, f.Score = 0, 0 // worse ruled on the risk
 			q.Findings = append(q.Findings, f)
 		}
 		ruling, err := ret.rules.Policy.Rule(ctx, q)
@@ -320,7 +319,7 @@ func (ret *making) ruleOnInferred(ctx context.Context, found map[int]judged) err
 	return nil
 }
 
-// inferredFact is the policy question about a fact that a model made.
+// inferredFact returns the policy question about a fact that a model inferred.
 func (ret *making) inferredFact(m *memproxy.Memory) memproxy.Question {
 	field := fieldOf(ret.op, m)
 	q := ret.asking(&memproxy.Operation{
@@ -334,26 +333,24 @@ func (ret *making) inferredFact(m *memproxy.Memory) memproxy.Question {
 	return q
 }
 
-// markLater records memories that the backend reported only after the write, the same
-// as if it had reported them at once, except those that were deleted or got another text
-// meanwhile.
+// markLater records the memories that the backend reported after the write, as if the
+// answer had contained them, except those that were deleted or rewritten meanwhile.
 func (ret *making) markLater(ctx context.Context) {
 	known, gone := newLookups(ret.g, ret.Admission), clearedSince(ctx, ret.answer, ret.memories)
-	_ = known.memories(ctx, ret.memories) // after an error they are taken to be there
+	_ = known.memories(ctx, ret.memories) // after an error they count as unchanged
 	ret.reading = &memproxy.Reading{Memories: slices.DeleteFunc(slices.Clone(ret.memories), func(m memproxy.Memory) bool {
 		row := known.owner(m.TargetKind(), m.ID)
 		rewritten := row != nil && m.Event != eventUpdate && row.Decision != ret.Decision.ID && row.SHA256 != tamper.Hash(m.Text)
 		return m.Drop || rewritten || row != nil && row.Deleted || gone[m.ID].Missing
 	})}
 	if made := (&effects{answer: ret.answer}); len(ret.reading.Memories) > 0 {
-		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: made.newStates()}, "the state of new memories is not kept") // it is in the log
+		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: made.newStates()}, "the state of new memories is not kept") // commit logs the error
 		made.learned(ctx)
 		made.enter(ctx, memproxy.Entry{Owners: owned(made)})
 	}
 }
 
-// counted reads the answer to a request of Counts, and settles the bill with the
-// last.
+// counted reads the answer to a request of Counts. The last one settles the bill.
 func (acc *accounts) counted(ctx context.Context, a *Admission, counter Counter, reply memproxy.Reply) (over bool) {
 	if reply.Status == memproxy.StatusNotFound {
 		reply = memproxy.Reply{Status: reply.Status} // deleted meanwhile: it contains nothing

@@ -348,9 +348,9 @@ type Admission struct {
 	leftovers leftovers
 	// leftOut is the number of memories that were left out of the answer.
 	leftOut int
-	// met caches the ledger's answers about the objects that the events of a stream
+	// streamObjects caches the ledger's answers about the objects that the events of a stream
 	// named so far.
-	met met
+	streamObjects foreignByKey
 	// sources are the runs that the events of a stream named.
 	sources sources
 	// edits follows the tool call that a client makes directly, in place of an agent.

@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/gate/tamper"
 )
 
-// version is a version of a memory that this operation makes.
+// version returns a version of an object that this operation makes.
 func (ret *effects) version(kind memproxy.TargetKind, id string, op memproxy.VersionOp) memproxy.Version {
 	return memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Tenant: ret.Principal.Tenant,
@@ -20,8 +20,8 @@ func (ret *effects) version(kind memproxy.TargetKind, id string, op memproxy.Ver
 	}
 }
 
-// past are the versions that an operation makes, and those found before them, for
-// memories without a recorded history.
+// past has the versions that an operation makes, and the versions that it found, which
+// begin the history of memories without one.
 type past struct{ found, made []memproxy.Version }
 
 // change adds a version, and the one before it if its text is known.
@@ -36,11 +36,10 @@ func (p *past) change(ret *effects, kind memproxy.TargetKind, id string, op memp
 	}
 }
 
-// enter records what a write, change or deletion made of memories: their versions,
-// each with the text before it, states, owners and new expiry times. It is history,
-// not permission: if it cannot be stored the write still succeeds, and the log
-// reports it. If the texts cannot be stored, states and owners are stored without
-// them.
+// enter records the effects of a write, change or deletion: versions with the text
+// before them, states, owners and new expiry times. They are history, not permission:
+// if they cannot be stored the write still succeeds, and the log reports it. If the
+// versions cannot be stored, states and owners are stored without them.
 func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
 	e.Queued = true
 	if ret.enforced() {
@@ -58,11 +57,12 @@ func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
 	}
 	if err != nil && len(e.Found)+len(e.Versions) > 0 {
 		e.Found, e.Versions = nil, nil
-		_ = commit(ctx, ret.g, &ret.Decision, e, "ledger not updated") // it is in the log
+		_ = commit(ctx, ret.g, &ret.Decision, e, "ledger not updated") // commit logs the error
 	}
 }
 
-// commit commits an entry, even if the caller has disconnected. An error is logged.
+// commit commits an entry, even if the caller has disconnected. It logs an error, with
+// lost as the message, except ErrStale.
 func commit(ctx context.Context, g *Gate, d *memproxy.Decision, e memproxy.Entry, lost string) error {
 	if e.Empty() {
 		return nil
@@ -74,8 +74,8 @@ func commit(ctx context.Context, g *Gate, d *memproxy.Decision, e memproxy.Entry
 	return err
 }
 
-// boundVersion begins the history of a memory that was made after its write was
-// answered: its stamp, which is verified, names its author.
+// boundVersion returns the first version of a memory that was made after its write was
+// answered. Its author is the one in s, the verified stamp.
 func boundVersion(backend string, m *memproxy.Memory, s *memproxy.Stamp) memproxy.Version {
 	return memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.Tenant, Op: memproxy.OpWrite,
@@ -84,10 +84,10 @@ func boundVersion(backend string, m *memproxy.Memory, s *memproxy.Stamp) memprox
 	}
 }
 
-// renewed returns existing memories that were written again, including those whose
-// text the backend reports as unchanged, and those that were moved to other fields. A
-// change that states no source does not make a memory live longer than its first source
-// allows.
+// renewed returns new expiry times for existing memories that were written again,
+// including those whose text the backend reports as unchanged and those that were moved
+// to other fields. A change without a stated source does not make a memory live longer
+// than its first source allows.
 func (ret *effects) renewed() (all []memproxy.Renewal) {
 	if ret.rules.TTL == nil {
 		return nil
@@ -129,7 +129,7 @@ func (ret *effects) versions(p *past) {
 	switch ret.op.Kind {
 	case memproxy.Learn:
 		for i := 0; ret.reading != nil && i < len(ret.reading.Memories); i++ {
-			ret.told(p, &ret.reading.Memories[i])
+			ret.addReported(p, &ret.reading.Memories[i])
 		}
 	case memproxy.Recall:
 		p.made = ret.late.Versions
@@ -144,8 +144,7 @@ func (ret *effects) versions(p *past) {
 	}
 }
 
-// changed adds the versions that a change makes: of each memory that gets another
-// text, and of each whose text remains and whose metadata or field changes.
+// changed adds a version for each memory whose text, metadata or field changes.
 func (ret *effects) changed(p *past) {
 	targets := ret.op.Targets
 	if len(targets) == 0 {
@@ -166,11 +165,11 @@ func (ret *effects) changed(p *past) {
 	}
 }
 
-// told adds the version that a memory in an answer reports, if it reports one.
-func (ret *effects) told(p *past, m *memproxy.Memory) {
+// addReported adds the version that a memory in an answer reports, if it reports one.
+func (ret *effects) addReported(p *past, m *memproxy.Memory) {
 	gone := m.Event == eventDelete
 	if m.Uncounted && m.Members != nil {
-		return // an object, whose texts are among its members
+		return // objects records it, because the texts are among its members
 	}
 	if m.ID == "" || m.Drop || m.Text == "" && !gone || m.Event == eventNone || m.Layer == memproxy.Episodic {
 		return
@@ -195,14 +194,14 @@ func (ret *effects) before(target string) (id string, m memproxy.Memory) {
 	return cmp.Or(m.ID, target), m
 }
 
-// noDirectToolCall: the request makes no tool call in an agent's place.
+// noDirectToolCall reports whether the request cannot be a direct call of an agent's tool.
 func noDirectToolCall(r *run) bool {
 	_, ok := r.call.Backend.Adapter.(Editor)
 	return !ok || r.call.Backend.Fetch == nil || r.op == nil || !r.op.Kind.Writes()
 }
 
-// precede completes the operation of a request that calls a tool in an agent's place
-// with what the call makes of the agent's memory, and prepares to record the changes.
+// precede handles a request that calls an agent's tool directly: it adds the call's
+// changes of the agent's memory to the operation, and prepares their recording.
 func precede(ctx context.Context, r *run) error {
 	call := r.call.Backend.Adapter.(Editor).ToolRun(r.call.Route, r.call.Request, r.Body)
 	if call == nil {
@@ -217,7 +216,7 @@ func precede(ctx context.Context, r *run) error {
 	return nil
 }
 
-// followEdits makes the side requests of a tool call.
+// followEdits makes the side requests that are needed to follow a tool call.
 func followEdits(ctx context.Context, a *Admission) error {
 	ctx, cancel := a.call.Backend.Within(context.WithoutCancel(ctx))
 	defer cancel()
@@ -243,7 +242,7 @@ func keepEdits(ctx context.Context, g *Gate, a *Admission, answer []byte) {
 		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the answer cannot be read", "decision", a.Decision.ID, "error", err)
 		return
 	}
-	if err := followEdits(ctx, a); err != nil { // edits that need no request are known
+	if err := followEdits(ctx, a); err != nil { // edits that need no request are recorded all the same
 		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be asked", "decision", a.Decision.ID, "error", err)
 	}
 	for _, e := range a.edits.Made() {
@@ -251,7 +250,7 @@ func keepEdits(ctx context.Context, g *Gate, a *Admission, answer []byte) {
 	}
 }
 
-// Changed records what a tool call made of memories: versions, owners, states.
+// Changed records the memories that a tool call changed: versions, owners, states.
 func (g Agents) Changed(ctx context.Context, ruled *Admission, memories []memproxy.Memory) {
 	if len(memories) == 0 || ruled.op == nil || !ruled.enforced() {
 		return
@@ -268,7 +267,7 @@ func (g Agents) Changed(ctx context.Context, ruled *Admission, memories []mempro
 // processes.
 const maxStale = 3
 
-// ownersSeen returns the owners of the targets as the change found them.
+// ownersSeen returns the ownership rows of the targets that the change relied on.
 func ownersSeen(ret *effects) (all []memproxy.Ownership) {
 	if ret.op.Kind != memproxy.Correct && ret.op.Kind != memproxy.Forget {
 		return nil
@@ -281,10 +280,10 @@ func ownersSeen(ret *effects) (all []memproxy.Ownership) {
 	return all
 }
 
-// reconcile reduces an entry that conflicts with those of other processes to the
-// memories that are in the backend as this change made them. For the others the
-// ledger has newer rows, or will have them. The rows are looked up before the
-// backend is asked: if one is replaced after that, the entry is stale again.
+// reconcile resolves a race with other processes: it reduces the entry to the targets
+// that are in the backend as this change left them. For the others the ledger has newer
+// rows, or will have them. The rows are looked up before the backend is asked, so that
+// the entry is stale again if a row is replaced in between.
 func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Entry {
 	targets := map[memproxy.MemoryKey]string{}
 	var keys []memproxy.MemoryKey
@@ -324,8 +323,8 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 	return e
 }
 
-// Clears reports whether everything of an owner is deleted: the end of the answer must
-// then wait for the record of it.
+// Clears reports whether the operation deletes everything of an owner. The end of the
+// answer must then wait until the deletion is recorded.
 func (a *Admission) Clears() bool {
 	return a.op != nil && a.op.Kind == memproxy.Forget && a.op.Sweeps
 }

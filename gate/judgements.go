@@ -164,7 +164,7 @@ func provenance(ret *answer, it *item) outcome {
 		return outcome{}
 	}
 	p := knownOf(ret, it)
-	return outcome{action: tell, told: &p}
+	return outcome{action: annotate, told: &p}
 }
 
 // knownOf returns the provenance of a memory: from the ledger, else from a verified

@@ -143,7 +143,7 @@ func TestJudgements(t *testing.T) {
 			{"inside", readerAnswer(), memory(bare, nil, func(it *item) { it.inside = true }), remove, ""},
 		},
 		"provenance": {
-			{"asked for", readerAnswer(func(ret *answer) { ret.call.Wishes.Provenance = true }), memory(bare, of("acme")), tell, ""},
+			{"asked for", readerAnswer(func(ret *answer) { ret.call.Wishes.Provenance = true }), memory(bare, of("acme")), annotate, ""},
 			{"not asked for", readerAnswer(), memory(bare, of("acme")), keep, ""},
 		},
 	}
@@ -193,7 +193,7 @@ func TestApply(t *testing.T) {
 		ofRead, ofWrite, noText string // noText: of a write, where the text has no place
 	}{
 		{keep, whole, shown, shown, shown},
-		{tell, element, shown, shown, shown},
+		{annotate, element, shown, shown, shown},
 		{remove, element, left, left, left},
 		{drop, element, left, left, left},
 		{drop, member, left, blank, refused},

@@ -107,7 +107,7 @@ func statuses(ctx context.Context, ret *answer) error {
 // hidden from the caller. It asks only if the answer contains some.
 func compilations(ctx context.Context, ret *answer) error {
 	if ret.any(func(it *item) bool { return it.Compiled && !it.Drop }) {
-		ret.hiding = ret.call.Wishes.MinTrust > 0 || hides(ctx, ret.g, ret.Admission)
+		ret.hiding = ret.call.Wishes.MinTrust > 0 || mayReadWithheld(ctx, ret.g, ret.Admission)
 	}
 	return nil
 }
@@ -125,9 +125,9 @@ func screened(ctx context.Context, ret *answer) error {
 	return err
 }
 
-// befores finds replaced texts that have no known author, or that look like
+// replacedTexts finds replaced texts that have no known author, or that look like
 // attacks.
-func befores(ctx context.Context, ret *answer) error {
+func replacedTexts(ctx context.Context, ret *answer) error {
 	if !ret.answers {
 		return nil
 	}

@@ -263,7 +263,7 @@ func TestLoads(t *testing.T) {
 			})},
 			{"screening fails", owned(), list(m1), "error", sets(screens(errors.New("away")))},
 		},
-		"previous": { // befores
+		"previous": { // replacedTexts
 			{"its author is known", owned(), list(with(replaces)), "", sets(written)},
 			{"its author is not known", &books{}, list(with(replaces)), "m1 orphan", sets(written)},
 			{"the ledger fails", failing(), list(with(replaces)), "m1 orphan", sets(written)},

@@ -70,9 +70,9 @@ func members(ctx context.Context, ret *answer) (refused bool, err error) {
 	return false, nil
 }
 
-// tellUnclaimed reports members without a claim in the outcome's reasons and in the
+// reportUnclaimed reports members without a claim in the outcome's reasons and in the
 // log. Only the log has their names, because the backend chose them.
-func (ret *answer) tellUnclaimed(ctx context.Context) {
+func (ret *answer) reportUnclaimed(ctx context.Context) {
 	u := ret.leftovers
 	ret.leftovers = leftovers{}
 	if u.filtered > 0 {
@@ -192,7 +192,7 @@ func dropped(rd *memproxy.Reading, known map[string]bool) int {
 // removes duplicates.
 func (ret *answer) absorb(ctx context.Context, pages []*answer) {
 	for _, page := range pages {
-		page.tell(ctx)
+		page.noteShown(ctx)
 		ret.filtered += page.filtered
 		ret.shown = append(ret.shown, page.shown...)
 		for _, why := range page.reasons {

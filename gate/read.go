@@ -78,11 +78,11 @@ var filters = [...]Filter{
 	{Name: "attacks", Effect: Withholds, What: "memories that look like attacks", stage: takenApart,
 		load: screened, judge: harmless, left: leftOut(memproxy.ScreenWithheld, "memories that look like attacks")},
 	{Name: "derived", Effect: Withholds, What: "what is made of many memories and looks like an attack", stage: takenApart, whole: derived},
-	{Name: "previous", Effect: Drops, What: "replaced texts without a known author, or that look like attacks", stage: takenApart, load: befores, judge: previous},
+	{Name: "previous", Effect: Drops, What: "replaced texts without a known author, or that look like attacks", stage: takenApart, load: replacedTexts, judge: previous},
 	{Name: "enclosed", Effect: Drops, What: "parts of items that are left out", stage: takenApart, load: enclosures, judge: enclosed},
 	{Name: "relations", Effect: Drops, What: "totals and relations that may be of other tenants, relations that look like attacks", stage: takenApart, whole: related},
 	{Name: "provenance", Effect: Marks, What: "where memories come from, for readers who ask", stage: takenApart, judge: provenance},
-	{Name: "names", Effect: Drops, What: "ids of objects of other tenants", stage: rewritten, whole: strangers},
+	{Name: "names", Effect: Drops, What: "ids of objects of other tenants", stage: rewritten, whole: foreignIDs},
 	{Name: "secrets", Effect: Drops, What: "keys, tokens and environments, unless an administrator asks for them; the source of tools, for everybody else", stage: rewritten, whole: secrets},
 	{Name: "heard", Effect: Notes, What: "results of tools, as possible sources of what the session writes", stage: rewritten, whole: heard},
 }
@@ -130,14 +130,14 @@ func (it *item) know(known *lookups) {
 type action uint8
 
 const (
-	keep   action = iota
-	tell          // shown, with its provenance
-	strip         // shown without the text that it replaced
-	redact        // shown with another text
-	remove        // removed, at any position
-	drop          // removed; if it is the whole answer, the answer is refused
-	expel         // like drop, but not even shown without its text
-	refuse        // the answer is refused
+	keep     action = iota
+	annotate        // shown, with its provenance
+	strip           // shown without the text that it replaced
+	redact          // shown with another text
+	remove          // removed, at any position
+	drop            // removed; if it is the whole answer, the answer is refused
+	expel           // like drop, but not even shown without its text
+	refuse          // the answer is refused
 )
 
 // outcome is a filter's judgement on one item.
@@ -148,7 +148,7 @@ type outcome struct {
 	detail string
 	status int                  // of the refusal; 0: 404
 	text   string               // for redact
-	told   *memproxy.Provenance // for tell
+	told   *memproxy.Provenance // for annotate
 	// note is recorded about the item, whatever the action.
 	note *memproxy.Reason
 }
@@ -231,7 +231,7 @@ func (ret *answer) apply(it *item, o outcome) (refused bool) {
 	}
 	element := it.Pointer != "" && (!ret.answers || isElement(it.Pointer))
 	switch {
-	case o.action == tell:
+	case o.action == annotate:
 		it.Told = o.told
 	case o.action == strip:
 		it.Bare = true

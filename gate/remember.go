@@ -33,7 +33,7 @@ func (ret *effects) remember(ctx context.Context) {
 		ret.g.accounts.release(ctx, ret.Admission) // the backend refused: nothing was written
 	}
 	if !ok2xx(ret.status) {
-		ret.arrived(ctx)
+		ret.recordUnconfirmed(ctx)
 		return
 	}
 	for _, row := range ret.late.Owners {

@@ -152,7 +152,7 @@ func reword(ctx context.Context, r *run, ruling *memproxy.Ruling) error {
 		if len(texts) == 0 {
 			continue
 		}
-		next, again, err := inOtherWords(ctx, r, reworder, texts)
+		next, again, err := tryRewritten(ctx, r, reworder, texts)
 		if err != nil {
 			return err
 		}
@@ -169,14 +169,14 @@ type change func(text string, findings []memproxy.Finding) string
 
 // changes are tried in this order until the rules admit one.
 var changes = map[memproxy.Rewriting][]change{
-	memproxy.RewriteSoft: {narrowly(hide), hide},
-	memproxy.RewriteHard: {narrowly(hide), hide, narrowly(redaction.Cut), redaction.Cut},
+	memproxy.RewriteSoft: {innermost(hide), hide},
+	memproxy.RewriteHard: {innermost(hide), hide, innermost(redaction.Cut), redaction.Cut},
 }
 
-// narrowly ignores findings that contain another one: a window, or the whole text,
+// innermost ignores findings that contain another one: a window, or the whole text,
 // that is dangerous for the inner finding. The rules then decide whether removing
 // that one was enough.
-func narrowly(do change) change {
+func innermost(do change) change {
 	return func(text string, findings []memproxy.Finding) string {
 		return do(text, slices.DeleteFunc(slices.Clone(findings), func(wide memproxy.Finding) bool {
 			return slices.ContainsFunc(findings, func(f memproxy.Finding) bool {
@@ -232,10 +232,10 @@ func without(r *run, change change, patterns bool) map[string]string {
 	return texts
 }
 
-// inOtherWords returns the rewritten write, as the backend will read it, and the
+// tryRewritten returns the rewritten write, as the backend will read it, and the
 // ruling on it. It is nil if the texts are decoded differently, or the payload may
 // not be sent.
-func inOtherWords(ctx context.Context, r *run, reworder Reworder, texts map[string]string) (*reworded, memproxy.Ruling, error) {
+func tryRewritten(ctx context.Context, r *run, reworder Reworder, texts map[string]string) (*reworded, memproxy.Ruling, error) {
 	c := r.call
 	body, err := reworder.Reword(c.Route, c.Request, c.Body, texts)
 	if err != nil {

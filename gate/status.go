@@ -36,13 +36,13 @@ func (ret *effects) newStates() []memproxy.StateChange {
 		}
 		changes = append(changes, c)
 	}
-	return append(changes, ret.overtaken(len(changes))...)
+	return append(changes, ret.endReserved(len(changes))...)
 }
 
-// overtaken ends the status that was stored in advance for a write's memories,
+// endReserved ends the status that was stored in advance for a write's memories,
 // because each of them now has a status of its own. It is kept while the backend
 // may make more of them.
-func (ret *effects) overtaken(memories int) []memproxy.StateChange {
+func (ret *effects) endReserved(memories int) []memproxy.StateChange {
 	if memories == 0 || len(ret.reading.Events) > 0 && !ret.reading.Settles || len(ret.receipts) > 1 || ret.aside != "" || !ret.traceable() {
 		return nil
 	}
@@ -59,17 +59,17 @@ func (ret *effects) overtaken(memories int) []memproxy.StateChange {
 // record, and by the claimed source of the content.
 type Waits func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool
 
-// arrived asks the backend for the targets of a change that it did not confirm, and
+// recordUnconfirmed asks the backend for the targets of a change that it did not confirm, and
 // records the change of those that are as it leaves them: else what was deleted could
 // still be read where the backend keeps it, and a sweep would take the change for one
 // that bypassed memproxy. Targets whose change has not arrived may still be changed by
 // the request, so they are asked for again later.
-func (ret *answer) arrived(ctx context.Context) {
+func (ret *answer) recordUnconfirmed(ctx context.Context) {
 	if ret.op == nil || !ret.enforced() || ret.op.Kind != memproxy.Forget && (ret.op.Kind != memproxy.Correct || ret.status/100 == 4) {
 		return
 	}
 	op := *ret.op
-	if op.Targets = doneTargets(context.WithoutCancel(ctx), ret); ret.status/100 != 4 && len(op.Targets) < max(1, len(ret.op.Targets)) {
+	if op.Targets = changedTargets(context.WithoutCancel(ctx), ret); ret.status/100 != 4 && len(op.Targets) < max(1, len(ret.op.Targets)) {
 		ret.g.opt.Unconfirmed(ret.event)
 	}
 	if len(op.Targets) == 0 {
@@ -92,9 +92,9 @@ func (ret *answer) arrived(ctx context.Context) {
 	ret.shown = done.shown
 }
 
-// doneTargets returns the targets that the backend shows as the operation leaves them.
+// changedTargets returns the targets that the backend shows as the operation leaves them.
 // None are asked for if there are too many.
-func doneTargets(ctx context.Context, ret *answer) (ids []string) {
+func changedTargets(ctx context.Context, ret *answer) (ids []string) {
 	if len(ret.op.Targets) > maxImages {
 		return nil
 	}
@@ -157,9 +157,9 @@ func filedUnder(op *memproxy.Operation, m *memproxy.Memory) []string {
 	return (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written()
 }
 
-// ending sets the expiry of a memory that was made after its write was answered,
+// lateExpiry sets the expiry of a memory that was made after its write was answered,
 // unless one is recorded: from what its stamp says.
-func ending(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) []memproxy.StateChange {
+func lateExpiry(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) []memproxy.StateChange {
 	if ret.rules.TTL == nil {
 		return nil
 	}
@@ -229,28 +229,28 @@ func attributeTexts(r *run, started *memproxy.Operation) {
 	}
 }
 
-// lookedThrough bounds the statuses of one state that are searched for memories an
+// maxStatuses bounds the statuses of one state that are searched for memories an
 // answer could be derived from. If there are more, the answer counts as derived
 // from one.
-const lookedThrough = 1000
+const maxStatuses = 1000
 
-// apart refuses a read that the backend derives from many memories (a summary, an
+// refuseDerived refuses a read that the backend derives from many memories (a summary, an
 // export, an agent's context) if one of them may be withheld or redacted for this
 // caller: a derived answer cannot be filtered memory by memory.
-func apart(ctx context.Context, r *run) {
+func refuseDerived(ctx context.Context, r *run) {
 	switch {
 	case r.op.Kind != memproxy.Recall || !r.op.Derived:
 	case r.call.Wishes.MinTrust > 0:
 		r.verdict.Forbid(memproxy.TrustBelow, "", "this is made of many memories and cannot be kept to a least confidence")
-	case hides(ctx, r.g, r.Admission):
+	case mayReadWithheld(ctx, r.g, r.Admission):
 		r.verdict.Forbid(memproxy.StateWithheld, "", "this is made of many memories, and some of them are withheld from this caller for their state")
 	}
 }
 
-// hides reports whether an answer derived from the memories that the operation
+// mayReadWithheld reports whether an answer derived from the memories that the operation
 // names could contain one that is withheld or redacted for the caller. Memories of
 // users that the operation excludes are not in it.
-func hides(ctx context.Context, g *Gate, a *Admission) bool {
+func mayReadWithheld(ctx context.Context, g *Gate, a *Admission) bool {
 	filters := []memproxy.StatusFilter{{Overdue: true}}
 	for _, state := range memproxy.MemoryStates {
 		if a.rules.display(state) != show && (state != memproxy.StatePending || !slices.Contains(a.Principal.Roles, RoleReviewer)) {
@@ -261,26 +261,26 @@ func hides(ctx context.Context, g *Gate, a *Admission) bool {
 		filters = append(filters, memproxy.StatusFilter{Unverified: true})
 	}
 	for _, f := range filters {
-		f.Backend, f.Tenant, f.Limit = a.op.Backend, &a.Principal.Tenant, lookedThrough
+		f.Backend, f.Tenant, f.Limit = a.op.Backend, &a.Principal.Tenant, maxStatuses
 		list, err := g.opt.Ledger.ListStatuses(ctx, f)
 		if err != nil {
 			return a.rules.WithholdUntrusted // without the ledger every memory is untrusted
 		}
-		if len(list) == lookedThrough || concerned(ctx, g, a, f.State, list) {
+		if len(list) == maxStatuses || readsAny(ctx, g, a, f.State, list) {
 			return true
 		}
 	}
 	return false
 }
 
-// concerned reports whether the operation may read one of the memories. Deleted
+// readsAny reports whether the operation may read one of the memories. Deleted
 // memories, memories of other users, and the caller's own pending memories do not
 // count.
-func concerned(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryState, list []memproxy.Status) bool {
+func readsAny(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryState, list []memproxy.Status) bool {
 	var keys []memproxy.MemoryKey
 	for i := range list {
 		// A memory that is missing from the backend is in none of its answers.
-		if k := list[i].Kind; k != memproxy.TargetEvent && list[i].Unverified != memproxy.IntegrityMissing && !came(a, &list[i]) {
+		if k := list[i].Kind; k != memproxy.TargetEvent && list[i].Unverified != memproxy.IntegrityMissing && !resolved(a, &list[i]) {
 			keys = append(keys, list[i].MemoryKey)
 		}
 	}
@@ -304,16 +304,16 @@ func concerned(ctx context.Context, g *Gate, a *Admission, state memproxy.Memory
 	return false
 }
 
-// cameBy is how long it may take until the memories of a write are known.
-const cameBy = 10 * time.Minute
+// resolveWithin is how long it may take until the memories of a write are known.
+const resolveWithin = 10 * time.Minute
 
-// came reports whether the memories of a write with a status stored in advance
+// resolved reports whether the memories of a write with a status stored in advance
 // exist and are listed themselves, or will never exist.
-func came(a *Admission, st *memproxy.Status) bool {
+func resolved(a *Admission, st *memproxy.Status) bool {
 	if st.Kind != memproxy.TargetDecision {
 		return false
 	}
-	return st.State == memproxy.StateUntrusted || st.State == memproxy.StatePending && a.begun.Sub(st.Changed) > cameBy
+	return st.State == memproxy.StateUntrusted || st.State == memproxy.StatePending && a.begun.Sub(st.Changed) > resolveWithin
 }
 
 // leavesOut reports whether the operation is narrowed to users other than this one.

@@ -198,7 +198,7 @@ func rule(ctx context.Context, r *run) error {
 	}
 	setAside(r, &ruling)
 	unfiltered(r)
-	apart(ctx, r)
+	refuseDerived(ctx, r)
 	point(r.op, ruling.Reasons)
 	if ruling.Verdict == memproxy.Hold && running(r.call) {
 		r.verdict.Forbid(memproxy.RunUngated, "", "it would wait for review, and an agent's run cannot wait: what it writes is ruled on while its caller is there")

@@ -236,17 +236,17 @@ func (ret *effects) adopt(ctx context.Context) {
 // answered as a stream that does not exist. It reports whether the reply is to be
 // sent.
 func (g Agents) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
-	if q, found := anywhere(a); !found || q.Starts {
+	if q, found := untracedStream(a); !found || q.Starts {
 		return memproxy.Reply{}, false
 	}
 	g.accounts.release(ctx, a)
 	return deny(ctx, g.Gate, a, memproxy.StatusNotFound, memproxy.OwnerUnknown, "the owner of the run that this stream belongs to is unknown"), true
 }
 
-// anywhere returns the request for a stream that the backend would find by name
+// untracedStream returns the request for a stream that the backend would find by name
 // alone; false if its owner does not matter: in shadow mode, or for a caller who
 // may see everything.
-func anywhere(a *Admission) (memproxy.Resumption, bool) {
+func untracedStream(a *Admission) (memproxy.Resumption, bool) {
 	chainer, ok := a.call.Backend.Adapter.(Chainer)
 	if !ok || !a.enforced() || a.alone() && a.unlimited() {
 		return memproxy.Resumption{}, false
@@ -257,13 +257,13 @@ func anywhere(a *Admission) (memproxy.Resumption, bool) {
 
 // sources are the runs that the events of an answer named.
 type sources struct {
-	asked    bool // whether anywhere was asked
+	asked    bool // whether untracedStream was asked
 	anywhere bool
 	seen     map[string]bool // by run: whether its events may be shown to the caller
 	last     bool            // whether the events of the last run named may be shown
 	own      bool            // an event was shown
 	foreign  bool            // another caller's run was named before any event was shown
-	kept     int             // events that were withheld
+	withheld int             // events that were withheld
 }
 
 // Foreign reports whether the backend answered with the stream of another caller's run
@@ -280,7 +280,7 @@ const maxSources = 64
 func traced(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, instead []byte) {
 	s := &a.sources
 	if !s.asked {
-		_, s.anywhere = anywhere(a)
+		_, s.anywhere = untracedStream(a)
 		s.asked, s.seen = true, map[string]bool{}
 	}
 	if !s.anywhere {
@@ -293,7 +293,7 @@ func traced(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, 
 	if run != "" {
 		ok, known := s.seen[run]
 		if !known && len(s.seen) < maxSources {
-			ok = reaches(ctx, g, a, run)
+			ok = maySee(ctx, g, a, run)
 			s.seen[run] = ok
 		}
 		s.last = ok
@@ -302,7 +302,7 @@ func traced(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, 
 		s.own = true
 		return true, nil
 	}
-	s.kept++
+	s.withheld++
 	if run == "" || s.own || s.foreign {
 		return false, nil
 	}
@@ -313,9 +313,9 @@ func traced(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, 
 	return false, fmt.Appendf(nil, "event: error\ndata: %s\n\n", bytes.TrimSpace(reply.Body))
 }
 
-// reaches reports whether the caller may see an object. If that cannot be
+// maySee reports whether the caller may see an object. If that cannot be
 // determined it may not.
-func reaches(ctx context.Context, g *Gate, a *Admission, id string) bool {
+func maySee(ctx context.Context, g *Gate, a *Admission, id string) bool {
 	if _, ok := a.call.Backend.locator(); !ok {
 		return false
 	}
@@ -336,15 +336,15 @@ func reaches(ctx context.Context, g *Gate, a *Admission, id string) bool {
 	return !m.Missing && v.lookUp(ctx, nil, []memproxy.Memory{m}) == nil && v.Sees(nil, &m)
 }
 
-// tellKept reports withheld events of another caller's stream in the outcome's
+// reportWithheld reports withheld events of another caller's stream in the outcome's
 // reasons and in the log.
-func (ret *answer) tellKept(ctx context.Context) {
-	if ret.sources.kept == 0 {
+func (ret *answer) reportWithheld(ctx context.Context) {
+	if ret.sources.withheld == 0 {
 		return
 	}
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerForeign, Detail: "the backend answered with the stream of a run that is not the caller's; it was withheld"})
-	ret.g.opt.Log.WarnContext(ctx, "the stream of another caller's run was withheld", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "events", ret.sources.kept)
-	ret.sources.kept = 0
+	ret.g.opt.Log.WarnContext(ctx, "the stream of another caller's run was withheld", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "events", ret.sources.withheld)
+	ret.sources.withheld = 0
 }
 
 func examinerOf(g *Gate, a *Admission) *tamper.Examiner {

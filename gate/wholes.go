@@ -68,7 +68,7 @@ func bindOne(ret *answer, it *item) {
 	s.Tenant = ret.Principal.Tenant
 	ret.late.Owners = append(ret.late.Owners, boundRow(ret.op.Backend, m, s.Tenant))
 	ret.late.Versions = append(ret.late.Versions, boundVersion(ret.op.Backend, m, &s))
-	ends := ending(ret, m, &s)
+	ends := lateExpiry(ret, m, &s)
 	if len(ends) > 0 && !ends[0].Expires.After(ret.begun) {
 		it.unsaid = "the memory expired before it was first read"
 	}
@@ -192,10 +192,10 @@ func oneOwner(ret *answer) bool {
 	return pinned
 }
 
-// strangers removes from an answer the objects that the ledger records as another
+// foreignIDs removes from an answer the objects that the ledger records as another
 // tenant's: an identity attached to an agent, a tool, a member of a group. The
 // memories of the answer were ruled on before.
-func strangers(ctx context.Context, ret *answer) (refused bool, err error) {
+func foreignIDs(ctx context.Context, ret *answer) (refused bool, err error) {
 	namer, ok := ret.call.Backend.Adapter.(Namer)
 	if !ok || !ret.Inspect || ret.alone() || !ok2xx(ret.reply.Status) || len(bytes.TrimSpace(ret.reply.Body)) == 0 {
 		return false, nil
@@ -204,7 +204,7 @@ func strangers(ctx context.Context, ret *answer) (refused bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	theirs, err := strange(ctx, ret, refs)
+	theirs, err := lookUpForeign(ctx, ret, refs)
 	if err != nil {
 		return false, fmt.Errorf("the ledger cannot say whose the objects of the answer are: %w", err)
 	}
@@ -231,22 +231,22 @@ func strangers(ctx context.Context, ret *answer) (refused bool, err error) {
 	return false, nil
 }
 
-// maxMet bounds the objects of a stream that are remembered.
-const maxMet = 4096
+// maxStreamObjects bounds the objects of a stream that are remembered.
+const maxStreamObjects = 4096
 
-// met maps objects to whether they are another tenant's.
-type met map[memproxy.MemoryKey]bool
+// foreignByKey maps objects to whether they are another tenant's.
+type foreignByKey map[memproxy.MemoryKey]bool
 
-// strange looks up which of the objects are another tenant's. In a stream each
+// lookUpForeign looks up which of the objects are another tenant's. In a stream each
 // object is looked up once, because its events name the same run and message over
 // and over.
-func strange(ctx context.Context, ret *answer, refs []memproxy.Ref) (met, error) {
-	m := met{}
+func lookUpForeign(ctx context.Context, ret *answer, refs []memproxy.Ref) (foreignByKey, error) {
+	m := foreignByKey{}
 	if ret.single {
-		if ret.met == nil || len(ret.met) > maxMet {
-			ret.met = m
+		if ret.streamObjects == nil || len(ret.streamObjects) > maxStreamObjects {
+			ret.streamObjects = m
 		}
-		m = ret.met
+		m = ret.streamObjects
 	}
 	known := ret.lookups()
 	var ask []memproxy.MemoryKey
@@ -338,9 +338,9 @@ func heardCall(ret *answer, who seen.Reader, c memproxy.ToolWords) {
 	ret.g.readers.Said(who, c.Texts)
 }
 
-// nameMissing reports a memory that was requested by its id and that the backend
+// reportMissing reports a memory that was requested by its id and that the backend
 // does not have, although it was not deleted through the proxy.
-func nameMissing(ctx context.Context, ret *answer) {
+func reportMissing(ctx context.Context, ret *answer) {
 	loc, ok := ret.call.Backend.Adapter.(Locator)
 	if !ok || ret.op.Kind != memproxy.Recall || ret.rules.Changed == ChangedIgnore || !answersItself(ret.Admission, loc, ret.op.Targets) {
 		return

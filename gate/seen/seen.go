@@ -25,8 +25,8 @@ const (
 // Readers are what the sessions were shown.
 type Readers struct {
 	mu    sync.Mutex
-	kept  cache.Cache[Reader, *sight]
-	own   cache.Cache[Reader, *sight] // what callers said, in any session
+	kept  cache.Cache[Reader, *remembered]
+	own   cache.Cache[Reader, *remembered] // what callers said, in any session
 	clock func() time.Time
 }
 
@@ -34,8 +34,8 @@ type Readers struct {
 // equal names of different callers are different sessions.
 type Reader struct{ Tenant, Principal, Session string }
 
-// sight is what a reader was shown, oldest first, or what it said.
-type sight struct {
+// remembered is what a reader was shown, oldest first, or what it said.
+type remembered struct {
 	seen  []trust.Seen
 	said  []string // in plain form
 	full  bool     // more was said than is remembered or could be read
@@ -45,15 +45,15 @@ type sight struct {
 
 // New returns empty Readers.
 func New(clock func() time.Time) *Readers {
-	return &Readers{kept: cache.New[Reader, *sight](maxReaders), own: cache.New[Reader, *sight](maxReaders), clock: clock}
+	return &Readers{kept: cache.New[Reader, *remembered](maxReaders), own: cache.New[Reader, *remembered](maxReaders), clock: clock}
 }
 
 // renew returns what is remembered of a reader, for another hour.
-func (rs *Readers) renew(in cache.Cache[Reader, *sight], who Reader) *sight {
+func (rs *Readers) renew(in cache.Cache[Reader, *remembered], who Reader) *remembered {
 	now := rs.clock()
 	s, ok := in.Get(who)
 	if !ok || now.After(s.until) {
-		s = &sight{}
+		s = &remembered{}
 		in.Add(who, s)
 	}
 	s.until = now.Add(keepSeen)
@@ -99,7 +99,7 @@ func (rs *Readers) Of(who Reader) []trust.Seen {
 func (rs *Readers) Unsaid(who Reader, texts []string) (out []trust.Seen) {
 	for _, text := range texts {
 		plain := trust.Plain(text)
-		s := trust.Seen{Text: rs.news(who, plain)}
+		s := trust.Seen{Text: rs.withoutOwn(who, plain)}
 		if s.Text == plain {
 			s.SHA256 = memproxy.TextSHA256(text)
 		}
@@ -110,8 +110,8 @@ func (rs *Readers) Unsaid(who Reader, texts []string) (out []trust.Seen) {
 	return out
 }
 
-// mouth is the caller, in any session.
-func mouth(who Reader) Reader {
+// anySession is the caller, in any session.
+func anySession(who Reader) Reader {
 	return Reader{Tenant: who.Tenant, Principal: memproxy.Account(who.Principal)}
 }
 
@@ -123,7 +123,7 @@ func (rs *Readers) Said(who Reader, texts []string) {
 	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	s := rs.renew(rs.own, mouth(who))
+	s := rs.renew(rs.own, anySession(who))
 	for _, plain := range all {
 		if plain == "" || slices.Contains(s.said, plain) {
 			continue
@@ -141,15 +141,15 @@ func (rs *Readers) Said(who Reader, texts []string) {
 func (rs *Readers) SaidUnknown(who Reader) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	rs.renew(rs.own, mouth(who)).full = true
+	rs.renew(rs.own, anySession(who)).full = true
 }
 
-// news returns the sentences of a text, in plain form, that the caller did not say:
+// withoutOwn returns the sentences of a text, in plain form, that the caller did not say:
 // "" if there are none, or if some of what it said is forgotten.
-func (rs *Readers) news(who Reader, plain string) string {
+func (rs *Readers) withoutOwn(who Reader, plain string) string {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	s, ok := rs.own.Get(mouth(who))
+	s, ok := rs.own.Get(anySession(who))
 	if !ok || s.full {
 		return ""
 	}
