@@ -12,8 +12,7 @@ import (
 )
 
 // records looks up an answer's memories, and the owners and objects that they name.
-// If the ledger is unavailable their provenance is unknown, which is the lowest
-// trust.
+// If the ledger is unavailable their provenance is unknown, which is the lowest trust.
 func records(ctx context.Context, ret *answer) error {
 	known := ret.lookups()
 	ret.view = ret.viewer(ret.g.opt.Signer, known)
@@ -36,7 +35,7 @@ func records(ctx context.Context, ret *answer) error {
 		ret.fresh = append(ret.fresh, it.ID)
 	}
 	if ret.answers && !named {
-		ret.settled = true // it shows only the write itself, which was ruled on
+		ret.settled = true // the answer shows only the write, which was ruled on
 		return nil
 	}
 	if err == nil {
@@ -48,9 +47,9 @@ func records(ctx context.Context, ret *answer) error {
 	return nil
 }
 
-// examine compares the memories with what was written. A text that the backend's
-// own agents edit may be on its way into the ledger: it is checked again before it
-// counts as changed.
+// examine checks the integrity of the memories. A differing text of a memory that the
+// backend's own agents edit may not be in the ledger yet, so it is only queued for the
+// sweep (Options.Check).
 func examine(ctx context.Context, ret *answer) error {
 	if ret.rules.Changed == ChangedIgnore {
 		return nil
@@ -82,8 +81,8 @@ func examine(ctx context.Context, ret *answer) error {
 
 // statuses determines how the memories are shown by their status. If the ledger is
 // unavailable every memory counts as untrusted (docs/design.md, table of failures).
-// Memories without a status are withheld if untrusted ones are; those that were written
-// out-of-band are among them.
+// Memories without a status, such as those written out-of-band, are withheld if
+// untrusted ones are.
 func statuses(ctx context.Context, ret *answer) error {
 	old := !ret.answers || ret.op.Kind != memproxy.Learn // the memories of an addition are new
 	if old {
@@ -91,20 +90,20 @@ func statuses(ctx context.Context, ret *answer) error {
 	}
 	for i := range ret.items {
 		it := &ret.items[i]
-		switch says := it.Text != "" || len(it.Also) > 0; {
+		switch hasText := it.Text != "" || len(it.Also) > 0; {
 		case it.rec.Rated():
 			if !it.Missing && !ret.ownText(it.Memory) {
 				it.display = displayed(ret, it)
 			}
-		case old && ret.rules.WithholdUntrusted && it.unsaid == "" && it.ID != "" && says && !it.Drop && it.Layer != memproxy.Episodic:
+		case old && ret.rules.WithholdUntrusted && it.unsaid == "" && it.ID != "" && hasText && !it.Drop && it.Layer != memproxy.Episodic:
 			it.unsaid = "the status of the memory is not known, and it is withheld"
 		}
 	}
 	return nil
 }
 
-// compilations determines whether content that the backend derives from memories is
-// hidden from the caller. It asks only if the answer contains some.
+// compilations determines whether content that the backend compiled from memories is
+// hidden from the caller, if the answer contains any.
 func compilations(ctx context.Context, ret *answer) error {
 	if ret.any(func(it *item) bool { return it.Compiled && !it.Drop }) {
 		ret.hiding = ret.call.Wishes.MinTrust > 0 || mayReadWithheld(ctx, ret.g, ret.Admission)
@@ -112,7 +111,7 @@ func compilations(ctx context.Context, ret *answer) error {
 	return nil
 }
 
-// screened has the memories screened as the answer shows them.
+// screened screens the memories as the answer shows them.
 func screened(ctx context.Context, ret *answer) error {
 	if ret.rules.Withhold <= 0 && ret.rules.Sanitise <= 0 && !ret.any(func(it *item) bool { return it.display == sanitise }) {
 		return nil
@@ -176,9 +175,8 @@ type judged struct {
 	score memproxy.PerMille
 }
 
-// judge screens memories as the answer shows them, by their index in the list. Raw
-// messages are quotations of a conversation and are not screened. Nil means that
-// nothing is screened.
+// judge screens memories as the answer shows them. It returns the results by index, or
+// nil if nothing is screened. Raw messages quote a conversation and are not screened.
 func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[int]judged, error) {
 	if ret.rules.Screener == nil {
 		return nil, nil
@@ -218,7 +216,7 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 		return nil, nil
 	}
 	op := &memproxy.Operation{Kind: ret.op.Kind, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope, Items: items}
-	if ret.op.Kind.Writes() { // it is judged with the source of the write
+	if ret.op.Kind.Writes() { // the memories are judged with the source of the write
 		op.SourceClaim = ret.Principal.Trust.Screened(ret.op.SourceClaim)
 	}
 	findings, err := ret.rules.Screener.Screen(ctx, memproxy.Screening{
@@ -243,18 +241,18 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 	return found, nil
 }
 
-// dangerous returns the spans for which a text is flagged: all but the total over
-// the text, which has no position.
+// dangerous returns the findings with a position for which a text is flagged. It leaves
+// out the total over the text, which has none.
 func dangerous(findings []memproxy.Finding) []memproxy.Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f memproxy.Finding) bool {
 		return f.Score == 0 || f.Rule == string(memproxy.ScreenRisk)
 	})
 }
 
-// byDecision applies the status of writes that were set aside to the memories made
-// from them, if a memory has no status from that write yet. It stores the status by
-// id, for later reads. If the write of a memory is unknown, so that it may have
-// been set aside, the memory is withheld if the rules never refuse.
+// byDecision gives the memories of a write that was set aside the status of the write,
+// unless they have a status from it, and stores it by memory id for later reads. A
+// memory whose write is unknown may have been set aside, so it is withheld if
+// Rules.NeverRefuse is set.
 func byDecision(ctx context.Context, ret *answer) {
 	echoer, ok := ret.call.Backend.Adapter.(Echoer)
 	if !ok {
@@ -275,7 +273,7 @@ func byDecision(ctx context.Context, ret *answer) {
 		return
 	}
 	ret.g.opt.Log.ErrorContext(ctx, "the status of memories is not known, or not recorded", "decision", ret.Decision.ID, "error", err)
-	for i := range ret.items { // set aside, perhaps
+	for i := range ret.items { // they may have been set aside
 		if made[i] != "" && ret.rules.NeverRefuse {
 			ret.items[i].unsaid = unsaidWrite
 		}
@@ -284,9 +282,9 @@ func byDecision(ctx context.Context, ret *answer) {
 
 const unsaidWrite = "the write that the memory came of is not known, and it is withheld"
 
-// settleAside gives memories the status of their write and records it, unless they have
-// one from it: it may have been reviewed since. Made are the writes by memory; of those
-// that need no record the writes are taken out.
+// settleAside gives memories the status of their write and records it. A memory with a
+// status from that write keeps it, because it may have been reviewed since. made has the
+// decision of each item's write; settleAside clears it where nothing had to be recorded.
 func settleAside(ctx context.Context, ret *answer, made []string) error {
 	known := ret.lookups()
 	var ask []string
@@ -343,13 +341,13 @@ func settleAside(ctx context.Context, ret *answer, made []string) error {
 	return err
 }
 
-// approvalBinds is how long the stamp of an approved write confers the approval on
-// a memory. A stamp can be copied by anybody who writes to the backend directly,
-// and an extraction ends long before.
+// approvalBinds is how long the stamp of an approved write confers the approval on a
+// memory. Extractions take far less, and anybody who writes to the backend directly can
+// copy a stamp.
 const approvalBinds = 24 * time.Hour
 
-// firstSeen reports whether a memory takes the status of its write, because it has
-// no status of its own yet. An approval also has to be recent.
+// firstSeen reports whether a memory takes the status of its write, because it has no
+// status of its own yet. An approval must also be recent (approvalBinds).
 func firstSeen(ret *answer, st, old *memproxy.Status, recorded bool) bool {
 	if recorded && old.State != memproxy.StateUntrusted && old.State != memproxy.StateExpired {
 		return false
@@ -357,9 +355,9 @@ func firstSeen(ret *answer, st, old *memproxy.Status, recorded bool) bool {
 	return st.Reviewed == "" || ret.begun.Sub(st.Changed) < approvalBinds
 }
 
-// origins returns the decisions that made an answer's memories, by index: from
-// their stamps, or on a bare route from the ledger and the fetched memories; "" if
-// unknown.
+// origins returns the decisions that made the answer's memories, by index, or "" if a
+// decision is unknown: from their stamps, or on a route whose answers have no stamps
+// (Echoer.Bare) from the ledger and the fetched memories.
 func origins(ret *answer, bare bool) []string {
 	made := make([]string, len(ret.items))
 	for i := range ret.items {
@@ -373,7 +371,7 @@ func origins(ret *answer, bare bool) []string {
 	return made
 }
 
-// stamped is the decision in a memory's stamp, if the stamp verifies.
+// stamped returns the decision in a memory's stamp, or "" if the stamp does not verify.
 func stamped(ret *answer, m *memproxy.Memory) string {
 	if !ret.signed(m) {
 		return ""

@@ -15,10 +15,10 @@ import (
 	"github.com/memproxy/memproxy/internal/cache"
 )
 
-// lookups caches the ledger's answers in one phase of a request: its admission, or
-// its answer. Every object is looked up once, so that all steps of a phase judge by
-// the same record. After an error the ledger is not asked again, because each
-// lookup could take as long as the one that failed.
+// lookups caches the ledger's records in one phase of a request: its admission, or its
+// answer. Every object is looked up once, so that all steps of a phase use the same
+// record (no TOCTOU between them). After an error the ledger is not asked again, because
+// each lookup could take as long as the failed one.
 type lookups struct {
 	ledger  Ledger
 	backend string
@@ -94,7 +94,8 @@ func (l *lookups) memories(ctx context.Context, memories []memproxy.Memory) erro
 	return l.need(ctx, keys...)
 }
 
-// of is the record of an object: empty if there is none, or it was not looked up.
+// of returns the record of an object. It is empty if there is none, or if the object was
+// not looked up.
 func (l *lookups) of(kind memproxy.TargetKind, id string) memproxy.Record {
 	if l == nil {
 		return memproxy.Record{}
@@ -102,7 +103,7 @@ func (l *lookups) of(kind memproxy.TargetKind, id string) memproxy.Record {
 	return l.records[l.key(kind, id)]
 }
 
-// owner is who owns an object, or nil.
+// owner returns the ownership of an object, or nil.
 func (l *lookups) owner(kind memproxy.TargetKind, id string) *memproxy.Ownership {
 	if rec := l.of(kind, id); rec.Owned() {
 		owner := rec.Owner // not the whole record, which would escape to the heap
@@ -121,15 +122,15 @@ func (l *lookups) rate(st memproxy.Status) {
 	l.records[st.MemoryKey] = rec
 }
 
-// changesNoMembers: no members of objects are changed.
+// changesNoMembers reports whether no members of objects are changed.
 func changesNoMembers(r *run) bool {
 	return r.op == nil || len(r.op.Changes) == 0 || !r.enforced() || r.Reply != nil || r.Decision.Verdict.Stops()
 }
 
 // images fetches the objects whose members the operation changes, unless they were
-// fetched already: their present state is the version before the change. It is
-// history, not permission: an object that cannot be read is changed all the same,
-// and its version then has only the new state.
+// fetched already. Their present state is recorded as the version before the change.
+// This is history, not permission: an object that cannot be read is changed all the
+// same, and then only its new state is recorded.
 func images(ctx context.Context, r *run) error {
 	var ask []string
 	for i := range r.op.Changes {
@@ -200,8 +201,8 @@ func (ret *effects) objects(p *past) {
 	}
 }
 
-// answered is the object in the answer, for a request that did not name the object
-// that it would change.
+// answered returns the changed object from the answer, for a request that does not name
+// the object.
 func (ret *effects) answered() (memproxy.Memory, bool) {
 	loc, ok := ret.call.Backend.Adapter.(Locator)
 	if !ok {
@@ -211,7 +212,7 @@ func (ret *effects) answered() (memproxy.Memory, bool) {
 	return m, err == nil && m.ID != "" && m.Members != nil
 }
 
-// viewer is a View of one principal that can load the records it needs.
+// viewer is an access.View that can load the records it needs.
 type viewer struct {
 	access.View
 	known *lookups
@@ -226,9 +227,9 @@ func (a *Admission) viewer(signer Signer, known *lookups) viewer {
 	}}
 }
 
-// lookUp loads the owners and objects that the scopes of records, and memories
-// without a record, refer to. After an error none of them is known, and the view is
-// blind. The keys in also are looked up along with them.
+// lookUp loads the owners and objects that the scopes of records refer to, and those of
+// the memories in bare, which have no record. The keys in also are looked up with them.
+// After an error none of them is known, and the view is blind.
 func (v *viewer) lookUp(ctx context.Context, scopes []*memproxy.Scope, bare []memproxy.Memory, also ...memproxy.MemoryKey) (err error) {
 	defer func() { v.Blind = v.Blind || err != nil }()
 	ask := func(kind memproxy.TargetKind, id string) { also = append(also, v.known.key(kind, id)) }
@@ -276,7 +277,7 @@ const (
 	keepTrack = 10 * time.Second
 	// keepGap is how long the ledger is not asked again after it failed.
 	keepGap = time.Second
-	// trackShare of the time of an audit record bounds one lookup.
+	// trackShare is the divisor of RecordTimeout that bounds one lookup.
 	trackShare = 5
 )
 
@@ -297,8 +298,8 @@ type kept struct {
 
 func (t *tracks) forget(tenant, id string) { t.kept.Remove(author{tenant, memproxy.Account(id)}) }
 
-// of returns an author's track record, the cached one if the ledger fails. It
-// returns false if the ledger fails and no record is cached.
+// of returns an author's track record. If the ledger fails it returns the cached record,
+// or false if there is none.
 func (t *tracks) of(ctx context.Context, from Ledger, tenant, id string) (memproxy.Track, bool, error) {
 	who, now := author{tenant, id}, t.clock()
 	last, there := t.kept.Get(who)
@@ -317,8 +318,8 @@ func (t *tracks) of(ctx context.Context, from Ledger, tenant, id string) (mempro
 	return track, true, nil
 }
 
-// loadTrack loads the caller's track record, and reports whether it is known: from
-// the ledger, or from its last answer.
+// loadTrack loads the caller's track record, and reports whether it is known, from the
+// ledger or from the cache.
 func loadTrack(ctx context.Context, r *run) bool {
 	track, known, err := r.g.tracks.of(ctx, r.g.opt.Ledger, r.Principal.Tenant, r.Principal.Account())
 	if err != nil {
@@ -328,8 +329,8 @@ func loadTrack(ctx context.Context, r *run) bool {
 	return known
 }
 
-// fixedTrust: the caller's tier cannot be raised by a track record, or nothing is
-// written.
+// fixedTrust reports whether a track record cannot raise the caller's tier, or nothing
+// is written.
 func fixedTrust(r *run) bool {
 	return readOnly(r) || r.Principal.Trust != memproxy.TrustAuthenticated || r.rules.Earning.Facts == 0
 }
@@ -343,8 +344,8 @@ func earn(ctx context.Context, r *run) error {
 	return nil
 }
 
-// idsOf returns the ids of targets, as far as the backend was asked for them: a request
-// may name a block by its label, which says nothing about it later.
+// idsOf returns the ids of targets, by the objects that were fetched. A request may name
+// a block by its label, which another block may have later.
 func idsOf(op *memproxy.Operation, names []string) []string {
 	ids := slices.Clone(names)
 	for i, name := range ids {
@@ -353,9 +354,9 @@ func idsOf(op *memproxy.Operation, names []string) []string {
 	return ids
 }
 
-// conceal replaces the ids of objects that the caller may not see where the backend
-// accepts any text, so that the request does what it does for an unknown id. It reports
-// whether the adapter can replace ids.
+// conceal replaces the ids of objects that the caller may not see, in places where the
+// backend accepts any text, so that the request has the effect of an unknown id. It
+// reports whether the adapter can replace ids.
 func conceal(r *run, v *viewer) bool {
 	if _, masks := r.call.Backend.Adapter.(Masker); !masks {
 		return false
@@ -384,8 +385,8 @@ func conceal(r *run, v *viewer) bool {
 	return true
 }
 
-// Hides reports whether a header has the id of an object that the caller may not see. It
-// is then not forwarded.
+// Hides reports whether a header's value contains the id of an object that the caller may
+// not see. The header is then not forwarded.
 func (a *Admission) Hides(value string) bool {
 	if a.op == nil {
 		return false

@@ -28,14 +28,14 @@ const maxUnclaimed = 8
 type leftovers struct {
 	n        int
 	names    []string
-	filtered int // of its events
+	filtered int // memories left out of the events of a stream
 	// unreadable counts elements that were removed because they cannot be read.
 	unreadable int
 }
 
-// members removes the members without a claim from an answer, or from one event of a
-// stream, which may then be empty, and counts them, removed or not. It runs before every
-// other filter, because none of them knows these members.
+// members counts the members without a claim in an answer, or in one event of a stream,
+// and removes them unless the rules pass them on. An event may then be empty. This filter
+// runs before all others, because they do not know these members.
 func members(ctx context.Context, ret *answer) (refused bool, err error) {
 	pruner, ok := ret.call.Backend.Adapter.(Pruner)
 	if !ok || !ret.Inspect {
@@ -141,8 +141,8 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 	return pages
 }
 
-// page fetches more of a list and filters it like every answer. Left has the ids
-// that were filtered out before.
+// page fetches a page of a list and filters it like every answer. left has the ids that
+// were filtered out before.
 func (ret *answer) page(ctx context.Context, reader Reader, fill memproxy.Refill, q memproxy.SideRequest, left map[string]bool) (*answer, error) {
 	reply, err := ret.call.Backend.Fetch.Send(ctx, q.Request, q.Body)
 	if err != nil {
@@ -176,8 +176,8 @@ func (ret *answer) page(ctx context.Context, reader Reader, fill memproxy.Refill
 	return page, fill.Add(kept)
 }
 
-// dropped adds the ids that a reading drops to those that are known, and returns how
-// many were not.
+// dropped adds the ids of a reading's dropped memories to known, and returns how many
+// are new.
 func dropped(rd *memproxy.Reading, known map[string]bool) int {
 	before := len(known)
 	for i := range rd.Memories {
@@ -188,8 +188,8 @@ func dropped(rd *memproxy.Reading, known map[string]bool) int {
 	return len(known) - before
 }
 
-// absorb adds the pages that an answer was filled up with to its outcome, and
-// removes duplicates.
+// absorb adds the results of the pages that filled up an answer to its outcome, without
+// duplicates.
 func (ret *answer) absorb(ctx context.Context, pages []*answer) {
 	for _, page := range pages {
 		page.noteShown(ctx)
@@ -209,7 +209,7 @@ func (ret *answer) absorb(ctx context.Context, pages []*answer) {
 	ret.Contested = slices.Compact(ret.Contested)
 }
 
-// structured reports whether a route answers with members that need a claim each.
+// structured reports whether a route answers with members, each of which needs a claim.
 func (b *Backend) structured(rt memproxy.Route) bool {
 	pruner, ok := b.Adapter.(Pruner)
 	return ok && pruner.Structured(rt)
@@ -223,8 +223,8 @@ func (b *Backend) closed(r *Rules) bool {
 }
 
 // InspectsPublic reports whether the answer of a public route must be read and
-// passed through Public. Pages and files are streamed; byStatus reports that their
-// errors are passed on by status alone.
+// passed through Public. Pages and files are streamed, and byStatus reports that only
+// the status of their errors is passed on.
 func (g *Gate) InspectsPublic(b Backend, rt memproxy.Route) (inspect, byStatus bool) {
 	r := g.rules.Load()
 	inspect = r.Enforce && b.structured(rt)
@@ -245,8 +245,8 @@ func (g *Gate) Public(ctx context.Context, b Backend, rt memproxy.Route, reply m
 	return ret.reply, err
 }
 
-// Event filters one event of a stream and returns what is to be sent on. That may
-// be nothing, such as for an event of a run that the caller may not see.
+// Event filters one event of a stream and returns the event to send on. It returns nil
+// for an event that is withheld, such as one of a run that the caller may not see.
 func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 	if ok, instead := traced(ctx, g, a, event); !ok {
 		return instead
@@ -255,7 +255,7 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 		return event
 	}
 	shown := a.Answered
-	defer func() { a.Answered = shown }() // one event is not the answer
+	defer func() { a.Answered = shown }() // a refused event does not refuse the whole answer
 	ret := &answer{Admission: a, g: g, reply: memproxy.Reply{Status: 200, Body: event}, status: 200, single: true}
 	defer func() { a.leftovers.filtered += ret.filtered }()
 	if refused, err := ret.through(ctx, asSent); err != nil || refused {
@@ -311,11 +311,11 @@ func withData(event, data []byte) []byte {
 	return append(out, "\n\n"...)
 }
 
-// ownRefused is the detail of a refusal of the credential that memproxy presents.
+// ownRefused is the detail if the backend refuses memproxy's own credential.
 const ownRefused = "the backend refuses the credential that memproxy presents to it (backends[].credential); this caller's own was accepted"
 
-// ownCredentialRefused reports whether the backend refused the credential that memproxy presents in
-// place of the caller's, which the caller can do nothing about.
+// ownCredentialRefused reports whether the backend refused the credential that memproxy
+// sends instead of the caller's. The caller cannot correct that.
 func ownCredentialRefused(ret *answer) bool {
 	b := &ret.call.Backend
 	if ret.status != memproxy.StatusUnauthorized || !b.Lends || ret.Principal.ID == "" || !ret.enforced() {

@@ -19,9 +19,9 @@ import (
 	"github.com/memproxy/memproxy/gate/limits"
 )
 
-// sessionOf is the session of the caller whose rejections are counted: the one that
-// it names, the run of the payload, or, if agents run inside the backend, the
-// agent; or "".
+// sessionOf returns the session in which the caller's rejections are counted: the one
+// that it names, the run in the payload, or, if agents run inside the backend, the
+// agent. It is "" if there is none.
 func sessionOf(r *run) string {
 	name := r.namedSession()
 	if _, runs := r.call.Backend.Adapter.(Turner); name == "" && runs && r.op != nil {
@@ -30,7 +30,7 @@ func sessionOf(r *run) string {
 	return name
 }
 
-// namedSession is the session that the caller names, or the run of the payload.
+// namedSession returns the session that the caller names, or the run in the payload.
 func (a *Admission) namedSession() string {
 	if name := a.call.Session.String(); name != "" || a.op == nil {
 		return name
@@ -38,8 +38,8 @@ func (a *Admission) namedSession() string {
 	return memproxy.NameSession(a.op.Scope.Run).String()
 }
 
-// endUser is the end user on whose behalf an operation is made: the user that the
-// payload names, else the one user who owns everything that it names by id.
+// endUser returns the end user on whose behalf an operation is made: the user in the
+// payload, else the only user among the owners of its targets, else "".
 func (a *Admission) endUser() string {
 	if a.op == nil {
 		return ""
@@ -58,7 +58,7 @@ func (a *Admission) endUser() string {
 	return user
 }
 
-// counted are the session and the end user that a rejection is counted for. For a
+// counted returns the session and the end user for which a rejection is counted. For a
 // tool call they are those of the run.
 func counted(r *run) (session, user string) {
 	if r.under != nil {
@@ -67,10 +67,10 @@ func counted(r *run) (session, user string) {
 	return sessionOf(r), r.endUser()
 }
 
-// recordsOf returns the ids of the rejection records that apply to a principal's
-// write on behalf of an end user: the session's if it has a name, the principal's
-// for this user, and the principal's as a whole. Reviewers and receivers of notices read the
-// ids, so a user's name that may be a sentence is its hash.
+// recordsOf returns the ids of the rejection records for a principal's write on behalf
+// of an end user: of the session if it has a name, of the principal for this user, and
+// of the principal as a whole. People read these ids in reviews and notices, so a user
+// name that could be a sentence is replaced by its hash.
 func recordsOf(p *memproxy.Principal, session, user string) []string {
 	who, user := p.Account(), memproxy.Inert(user)
 	ids := []string{
@@ -83,10 +83,11 @@ func recordsOf(p *memproxy.Principal, session, user string) []string {
 	return ids
 }
 
-// readOnly: nothing is written.
+// readOnly reports whether the operation writes nothing.
 func readOnly(r *run) bool { return r.op == nil || !r.op.Kind.Writes() }
 
-// namesUser: the payload names the end user, or the end user is unknown.
+// namesUser reports whether the payload names the end user, or no end user is known, or
+// nothing is written.
 func namesUser(r *run) bool { return readOnly(r) || r.op.Scope.User != "" || r.endUser() == "" }
 
 // locked refuses a write if its session, its principal for this end user, or its
@@ -98,8 +99,8 @@ func locked(ctx context.Context, r *run) error {
 	return lockedFor(ctx, r, r.op.Scope.User)
 }
 
-// ownUnlocked runs own, and then checks the locks again if the end user only
-// follows from the owner of a target. An approved write is not checked.
+// ownUnlocked runs own, and then checks the locks again if own found the end user as the
+// owner of a target. An approved write is not checked.
 func ownUnlocked(ctx context.Context, r *run) error {
 	if err := own(ctx, r); err != nil || r.verdict.Worst.Stops() || namesUser(r) || has(r.verdict.Notes, memproxy.ReviewApproved) {
 		return err
@@ -130,22 +131,22 @@ func lockedFor(ctx context.Context, r *run, user string) error {
 	return nil
 }
 
-// reject counts a rejection: by policy, screening or identity. A request that was
-// unreadable, too large or could not be ruled on is not counted.
+// reject counts a rejection by policy, screening or identity. It does not count requests
+// that were unreadable, too large or could not be ruled on.
 //
-// A rejection counts against the caller only: for its session, for the end user
-// whom it names, whose lock does not affect other users of the same caller, and for
-// the caller as a whole, with a limit for the rejections of many users. A tool call
-// of a running agent counts against the caller that runs it, in the session and for
-// the user of the run. Locks are meant for callers who keep trying until something
-// passes; against lists the reasons that do not indicate that.
+// A rejection counts in three records of the caller: its session; its writes for the
+// named end user, whose lock does not affect other users of the same caller; and the
+// caller as a whole, with a limit for the rejections of many users. A tool call of a
+// running agent counts against the caller that runs it, in the session and for the user
+// of the run. Locks are meant for callers who keep trying until something passes;
+// against lists the reasons that do not indicate that.
 func reject(ctx context.Context, r *run) error {
 	g, a, d := r.g, r.Admission, &r.Decision
 	session, user := counted(r)
 	strikes, wide := against(d.Reasons)
 	ids := recordsOf(&a.Principal, session, user)
 	if !wide || d.Verdict == memproxy.Hold {
-		ids = ids[:len(ids)-2] // those of the session only
+		ids = ids[:len(ids)-2] // only the session's
 	}
 	if len(ids) == 0 {
 		return nil
@@ -170,23 +171,23 @@ func reject(ctx context.Context, r *run) error {
 	return nil
 }
 
-// notRejected: no rejection that counts.
+// notRejected reports whether there is no rejection that counts.
 func notRejected(r *run) bool {
 	d := &r.Decision
 	return readOnly(r) || !d.Verdict.Stops() || d.Status != memproxy.StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked)
 }
 
-// against reports whether the reasons of a refusal count in the session's record,
-// and in those of the caller.
+// against reports whether the reasons of a refusal count in the session's record, and
+// whether they count in the caller's records.
 //
-// An operation that policy closes is refused whatever its text: ordinary clients
-// repeat it at each start, so it counts nowhere, and a policy edit that refuses
-// everybody for a while locks nobody. A single kind of evidence about a text (a
-// pattern of governed fields, an apparent credential) does not count either,
-// because an ordinary note may look like that and be written again and again. A
-// field that may not be written, or is too long, counts in the session only.
-// Reasons that only report what was lowered, removed or found do not count by
-// themselves.
+// A refusal of the operation itself, whatever its text, counts nowhere: ordinary clients
+// repeat such requests at each start, and a policy edit that refuses everybody for a
+// while must not lock anybody. A single kind of evidence about a text does not count
+// against the caller, because an ordinary note may look like that and be written
+// repeatedly: a pattern of governed fields counts in the session only, an apparent
+// credential nowhere. A field that may not be written, or is too long, counts in the
+// session only. Reasons that only report what was lowered, removed or found do not count
+// by themselves.
 func against(reasons []memproxy.Reason) (session, caller bool) {
 	var ruled, pattern, secret, field, other bool
 	for _, why := range reasons {
@@ -214,17 +215,17 @@ func has(reasons []memproxy.Reason, code memproxy.ReasonCode) bool {
 	return slices.ContainsFunc(reasons, func(why memproxy.Reason) bool { return why.Code == code })
 }
 
-// DefaultRejections is how many rejections a minute of one address are answered and
-// recorded one by one: of requests whose caller is unknown, that cannot be read, or
-// that are too many.
+// DefaultRejections is the number of rejections per minute and address that are recorded
+// one by one: of requests whose caller is unknown, that cannot be read, or that exceed a
+// rate limit.
 const DefaultRejections = 300
 
 // maxSummaries bounds the records of one summary.
 const maxSummaries = 32
 
-// SummariseRejections records how many rejections were not recorded one by one
-// since the last call: one record for each address, and one for all addresses
-// beyond maxSummaries. Callers run it periodically and at shutdown.
+// SummariseRejections records how many rejections were only counted since the last call:
+// one record for each address, and one for all addresses beyond maxSummaries. It must be
+// called periodically and at shutdown.
 func (g *Gate) SummariseRejections(ctx context.Context) {
 	sums := g.rejected.Take(g.opt.Clock())
 	if len(sums) > maxSummaries {
@@ -248,12 +249,12 @@ func (g *Gate) SummariseRejections(ctx context.Context) {
 	}
 }
 
-// rejectedStatus are the statuses of requests whose caller is unknown, that cannot
-// be read, or that are too many.
+// rejectedStatus are the statuses of requests whose caller is unknown, that cannot be
+// read, or that exceed a rate limit.
 var rejectedStatus = [...]int{400, 401, 408, 411, 413, 415, 422, 429}
 
-// floods reports whether a refusal is one of too many rejections of one address. It
-// is then answered briefly, and only counted.
+// floods reports whether a refusal exceeds the rate limit for rejections of its address.
+// The refusal is then answered briefly, and only counted.
 func floods(r *run) bool {
 	d := &r.Decision
 	if d.Verdict != memproxy.Deny || r.dry() || !slices.Contains(rejectedStatus[:], d.Status) && !has(d.Reasons, memproxy.RouteUnknown) && !has(d.Reasons, memproxy.LimitInFlight) {
@@ -280,8 +281,9 @@ func floods(r *run) bool {
 	return true
 }
 
-// record writes the decision to the audit log and the span, and counts it. A
-// rejection beyond the rate limit is only counted.
+// record writes the decision to the audit log, durably, and counts it. A rejection
+// beyond the rate limit is only counted. If the log cannot be written, nothing is
+// forwarded or held, except in shadow mode.
 func record(ctx context.Context, r *run) error {
 	g := r.g
 	flooded := r.mode == client && floods(r)
@@ -290,14 +292,14 @@ func record(ctx context.Context, r *run) error {
 		g.opt.Meter.Decided(ctx, &r.event)
 		return nil
 	}
-	// A caller that hangs up must not prevent its record.
+	// The record must be written even if the caller hangs up.
 	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
 	_, err := g.opt.Recorder.Record(rctx, r.event)
 	if err != nil {
 		g.opt.Log.ErrorContext(ctx, "audit record not written", "decision", r.Decision.ID, "error", err)
 		trace.SpanFromContext(ctx).SetStatus(codes.Error, string(memproxy.AuditUnavailable))
-		if r.Decision.Verdict != memproxy.Deny && r.enforced() { // a held write is acknowledged, too
+		if r.Decision.Verdict != memproxy.Deny && r.enforced() { // also for a held write, whose answer is a receipt
 			g.accounts.release(ctx, r.Admission)
 			r.Decision.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.AuditUnavailable, Detail: "the audit log cannot be written, so nothing is forwarded or held"})
 			r.Decision.Notes = nil
@@ -351,7 +353,7 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 	return ev
 }
 
-// notes writes events to the audit log that follow a recorded decision.
+// notes writes events that follow a recorded decision to the audit log.
 type notes struct{ opt *Options }
 
 func (n *notes) add(ctx context.Context, ev memproxy.Event) {
@@ -360,8 +362,8 @@ func (n *notes) add(ctx context.Context, ev memproxy.Event) {
 	}
 }
 
-// following is an event that follows a decision: it does not repeat what was
-// decided on.
+// following returns an event that follows a decision. It does not repeat the budget, the
+// content's hash, the findings and the facts of the decision.
 func following(decision *memproxy.Event, t memproxy.EventType, at time.Time) memproxy.Event {
 	ev := *decision
 	ev.Type, ev.Time = t, at

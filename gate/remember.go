@@ -15,15 +15,15 @@ import (
 	"github.com/memproxy/memproxy/gate/tamper"
 )
 
-// effects are the changes that an answer makes to the ledger.
+// effects collects the changes that an answer makes to the ledger: rows, by kind and id.
 type effects struct {
 	*answer
 	rows map[string]memproxy.Ownership
 }
 
-// remember records what the write did in the ledger: who owns the new memories, and
-// which are deleted. An error of the ledger cannot undo the write; the owner is
-// then looked up in the backend the next time.
+// remember records the effects of the operation in the ledger: who owns the new
+// memories, and which are deleted. An error of the ledger cannot undo the write. The
+// owner is then looked up in the backend the next time.
 func (ret *effects) remember(ctx context.Context) {
 	uncache(ret)
 	if ret.op == nil || !ret.enforced() && ret.reading == nil {
@@ -57,7 +57,7 @@ func (ret *effects) remember(ctx context.Context) {
 	}
 	ret.adopt(ctx)
 	// The status of memories that wait for review is stored before they can be
-	// read. The rest is history, and does not delay the answer.
+	// read. The rest is history and does not delay the answer.
 	states := append(ret.newStates(), ret.late.States...)
 	if ret.aside != "" || ret.waits() {
 		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: states}, "the state of new memories is not kept") // the error is logged
@@ -66,13 +66,13 @@ func (ret *effects) remember(ctx context.Context) {
 	ret.enter(ctx, memproxy.Entry{States: states, Owners: owned(ret)})
 }
 
-// owned are the rows that the answer changes.
+// owned returns the ownership rows that the answer changes, sorted by id.
 func owned(ret *effects) []memproxy.Ownership {
 	return slices.SortedFunc(maps.Values(ret.rows), func(a, b memproxy.Ownership) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// uncache removes from the adapter's cache what a request deleted or replaced, also in
-// shadow mode: its targets, or everything where it may have had any.
+// uncache removes the memories that a request deleted or replaced from the adapter's
+// cache, also in shadow mode: its targets, or all memories if they are not known.
 func uncache(ret *effects) {
 	if ret.op == nil || !ok2xx(ret.status) && ret.status != memproxy.StatusNotFound || safe(ret.call.Request.Method) {
 		return
@@ -87,8 +87,8 @@ func uncache(ret *effects) {
 	}
 }
 
-// subject is the memory that the operation is about, or the first of several: the
-// key under which changes of one memory are recorded in order.
+// subject returns the memory that the operation is about, or the first of several. It is
+// the key under which the changes of one memory are recorded in order.
 func (ret *effects) subject() string {
 	if len(ret.op.Targets) > 0 {
 		return ret.op.Targets[0]
@@ -106,7 +106,7 @@ func (ret *effects) put(row memproxy.Ownership) {
 	ret.rows[string(row.Kind)+"/"+row.ID] = row
 }
 
-// row is the ownership of an object that this operation made.
+// row returns the ownership of an object that this operation made.
 func (ret *effects) row(kind memproxy.TargetKind, id string) memproxy.Ownership {
 	row := memproxy.Ownership{
 		Backend: ret.op.Backend, Kind: kind, ID: id, Scope: ret.op.Scope,
@@ -118,9 +118,8 @@ func (ret *effects) row(kind memproxy.TargetKind, id string) memproxy.Ownership 
 }
 
 // learned records new memories and receipts. A backend whose own model decides may
-// also have updated or deleted others, as its answer reports. Those keep their
-// owners: an addition must not make its caller the owner of memories that it
-// happened to change.
+// also have updated or deleted other memories, as its answer reports. Those keep their
+// owners: an addition must not make its caller the owner of memories that it changed.
 func (ret *effects) learned(ctx context.Context) {
 	if ret.reading == nil {
 		return
@@ -133,7 +132,7 @@ func (ret *effects) learned(ctx context.Context) {
 		}
 	}
 	if known.need(ctx, changed...) != nil {
-		known = nil // then no owner is known
+		known = nil // after an error no owner is known
 	}
 	var gone []memproxy.Ownership
 	for i := range ret.reading.Memories {
@@ -165,7 +164,7 @@ func (ret *effects) learned(ctx context.Context) {
 	for _, id := range ret.reading.Events {
 		receipt := ret.row(memproxy.TargetEvent, id)
 		if ret.reading.Settles {
-			receipt.Decision = "" // its memories are known: the stamp counts for no others
+			receipt.Decision = "" // all its memories are known, so the stamp binds no others
 		}
 		ret.put(receipt)
 	}
@@ -179,9 +178,9 @@ const (
 	eventNone   = "NONE"
 )
 
-// corrected keeps the author and records the new text's hash. A memory without a
-// known author remains unattributed, until its new stamp is read; if it was changed in an
-// agent, it is recorded with that agent, which no later answer may name.
+// corrected records the new text's hash and keeps the author. A memory without a known
+// author remains unattributed until its new stamp is read. If it was changed in an
+// agent, it is recorded with that agent, because later answers may not name the agent.
 func (ret *effects) corrected() {
 	for _, id := range ret.op.Targets {
 		row, known := ret.owners[id]
@@ -193,10 +192,10 @@ func (ret *effects) corrected() {
 			row = ret.row(memproxy.TargetMemory, m.ID)
 		}
 		switch it, _ := content.Given(ret.op, id); {
-		case it != nil && it.Target != "": // other items are of objects, which have no text of their own
+		case it != nil && it.Target != "": // items without a target are of objects, which have no text
 			row.SHA256 = tamper.Hash(it.Text)
 			row.Confidence = max(0, ret.event.Confidence) // the confidence of the new text
-		case m.Stamp != nil && m.Stamp.ID > row.Decision && ret.signed(&m): // a later change's, which the ledger lacks
+		case m.Stamp != nil && m.Stamp.ID > row.Decision && ret.signed(&m): // a later change that the ledger lacks
 			row.SHA256 = tamper.Hash(m.Text)
 		}
 		row.Decision = ret.Decision.ID
@@ -235,29 +234,29 @@ func (ret *effects) exported() {
 	}
 }
 
-// nothingToBind reports whether a request has no names to bind: all of them have rows,
-// or it will neither be sent nor wait. In shadow mode it is always sent.
+// nothingToBind reports whether a request binds no names: all of them have rows, or the
+// request is neither forwarded nor held. In shadow mode it is always forwarded.
 func nothingToBind(r *run) bool {
 	return r.op == nil || r.dry() || len(r.unbound) == 0 || r.verdict.Worst.Stops() && r.enforced() && !r.keeps()
 }
 
-// bind records the caller's tenant as the owner of the names that a write uses
-// first, before the write is forwarded or waits for review, so that what its owner
-// deletes meanwhile includes it: of two tenants that use a name at once one
-// gets it, and the other's write is refused.
+// bind records the caller's tenant as the owner of the names that a write is the first
+// to use, before the write is forwarded or held. A deletion of everything of that owner
+// then includes the held write. If two tenants race for a name, one gets it, and the
+// other's write is refused.
 func bind(ctx context.Context, r *run) error {
 	var rows []memproxy.Ownership
 	for _, id := range r.unbound {
 		actor := r.Principal.ID
 		if d, name, _ := strings.Cut(id, ":"); access.Exists(r.op, memproxy.Dimension(d), name) {
 			if r.verdict.Worst.Stops() {
-				continue // it may be another tenant's: a write that would have been refused does not bind it
+				continue // the owner may be another tenant's: a write that would be refused does not bind it
 			}
-			actor = "" // it was made out-of-band, by an unknown author
+			actor = "" // the owner was made out-of-band, by an unknown author
 		}
 		rows = append(rows, memproxy.Ownership{
 			Backend: r.op.Backend, Kind: memproxy.TargetEntity, ID: id, Scope: memproxy.Scope{Tenant: r.Principal.Tenant},
-			Actor: actor, Trust: r.Principal.Trust, Written: r.begun, // no decision: that is for what it wrote
+			Actor: actor, Trust: r.Principal.Trust, Written: r.begun, // no Decision: only written memories have one
 		})
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
@@ -280,8 +279,9 @@ func bind(ctx context.Context, r *run) error {
 	return nil
 }
 
-// seal signs a stamp for the metadata that the adapter writes next to it. An existing
-// stamp is sealed again only if this installation signed it for the memory's tenant.
+// seal signs a stamp together with the metadata that the adapter writes next to it. An
+// existing stamp is signed again only if this installation signed it for the memory's
+// tenant.
 func (r *run) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 	mixed := func(string) bool { return false }
 	if mixer, ok := r.call.Backend.Adapter.(MetadataMixer); ok {
@@ -300,7 +300,7 @@ func (r *run) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 	return r.g.opt.Signer.Sign(s)
 }
 
-// stampOf is the provenance of the run's write, which seal signs.
+// stampOf returns the unsigned stamp of the run's write, for seal.
 func stampOf(r *run) memproxy.Stamp {
 	received, found := r.begun, foundAtArrival(r.Admission)
 	if r.waited != nil {
@@ -325,8 +325,8 @@ func stampOf(r *run) memproxy.Stamp {
 	}
 }
 
-// foundAtArrival are the findings in a write when it came: one that is sent after its
-// review is not screened again.
+// foundAtArrival returns the findings in a write when it arrived. A write that is sent
+// after its review is not screened again.
 func foundAtArrival(a *Admission) []memproxy.Finding {
 	if a.waited != nil {
 		return a.waited.Findings
@@ -334,7 +334,7 @@ func foundAtArrival(a *Admission) []memproxy.Finding {
 	return a.findings
 }
 
-// Bounds of the rules that a stamp names: a stamp stays below 1 KB.
+// Bounds of the rules that a stamp names, so that a stamp stays below 1 KB.
 const (
 	maxFlags     = 3
 	maxFlagBytes = 120
@@ -360,7 +360,7 @@ func (ret *answer) signed(m *memproxy.Memory) bool {
 	return examinerOf(ret.g, ret.Admission).Signed(m)
 }
 
-// boundRow is the row of a memory by its stamp, which is verified for a tenant.
+// boundRow returns the ownership of a memory by its stamp, which was verified for tenant.
 func boundRow(backend string, m *memproxy.Memory, tenant string) memproxy.Ownership {
 	s := m.Stamp
 	row := memproxy.Ownership{
@@ -369,7 +369,7 @@ func boundRow(backend string, m *memproxy.Memory, tenant string) memproxy.Owners
 		Decision: s.ID, SHA256: tamper.Hash(m.Text), Written: s.Time,
 	}
 	row.Scope.Tenant = tenant
-	// The row is remembered, and its strings are slices of an answer.
+	// The row is cached, and its strings are slices of an answer, which they would retain.
 	for _, s := range [...]*string{&row.ID, &row.Scope.User, &row.Scope.Agent, &row.Scope.App, &row.Scope.Run, &row.Actor, (*string)(&row.Trust), (*string)(&row.Source), &row.Decision} {
 		*s = strings.Clone(*s)
 	}

@@ -22,7 +22,7 @@ type Reviewed struct{ *Gate }
 // Reviewed returns the part of the gate that carries out reviewers' decisions.
 func (g *Gate) Reviewed() Reviewed { return Reviewed{g} }
 
-// again turns a held write into a call.
+// again begins a run with a held write as the call.
 func (g Reviewed) again(m mode, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*run, error) {
 	req := memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Query: content.Query, Header: content.Header}
 	if req.Header == nil {
@@ -40,15 +40,14 @@ func (g Reviewed) again(m mode, b Backend, h memproxy.HeldWrite, content memprox
 // Replay admits an approved held write: unchanged, in its author's name and under
 // its own decision, with the attestation of the person who approved it. Policy and
 // screening are not asked again, because a person has decided. The record names the
-// reviewer. Like Admit's, the admission is to be forwarded and its answer passed to
-// Return, or is refused.
+// reviewer. The caller treats the admission like one of Admit.
 func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*Admission, error) {
 	r, err := g.again(replay, b, h, content)
 	if err != nil {
 		return nil, err
 	}
 	r.Principal = unlimited(h, content)
-	if running(r.call) { // held before such requests were refused
+	if running(r.call) { // it was held by a version that did not refuse such requests
 		r.verdict.Forbid(memproxy.RunUngated, "", "an agent's run is not sent after a review: what it writes would not be ruled on")
 	}
 	r.confirmed, r.Inspect = !h.ByRules(), true
@@ -95,8 +94,8 @@ func (g Reviewed) Turn(ctx context.Context, b Backend, k memproxy.MemoryKey) (le
 	return g.order.Enter(ctx, b.timeout(), true, orderKey(r, k.Kind, k.ID))
 }
 
-// unlimited is the author of a held write without limits on whom it may name: that
-// was ruled on when the write arrived.
+// unlimited returns the author of a held write without limits on whom it may name,
+// because the names were ruled on when the write arrived.
 func unlimited(h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.Principal {
 	p := memproxy.Principal{ID: h.Principal, Tenant: h.Tenant, Trust: h.Trust}
 	if content.Author != nil { // older holds were stored without their author
@@ -110,8 +109,7 @@ func unlimited(h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.Prin
 
 // Reconsider applies the current rules to a held write, as if its author wrote it
 // now. Nothing is charged, recorded, changed or sent, except for side requests to
-// the backend. An error means that there is no result for now; ErrGone, that there
-// never will be.
+// the backend. After an error it can be tried again, unless the error is ErrGone.
 func (g Reviewed) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
 	r, err := g.again(recheck, b, h, content)
 	if err != nil {
@@ -135,10 +133,9 @@ func (g Reviewed) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrit
 }
 
 // PutBack rules on a request with which a reviewer restores a version of an object,
-// under the rollback's decision: the current rules may refuse what they admitted
-// before. Reviewers may administer what they review. Like Admit's, the admission is
-// to be forwarded and its answer passed to Return, or is refused; it is not held,
-// because a person has requested it.
+// under the rollback's decision. The current rules may refuse a version that earlier
+// rules admitted. Reviewers may administer what they review. The caller treats the
+// admission like one of Admit; it is never held, because a person has requested it.
 func (g Reviewed) PutBack(ctx context.Context, b Backend, q memproxy.SideRequest, decision, reviewer, tenant string) (*Admission, error) {
 	route, known := b.Adapter.Route(q.Request)
 	if !known {
@@ -155,8 +152,9 @@ func (g Reviewed) PutBack(ctx context.Context, b Backend, q memproxy.SideRequest
 	return r.Admission, nil
 }
 
-// Seek asks the backend whether an approved write with an unknown outcome arrived.
-// After an error, or if known is false, there is no answer.
+// Seek asks the backend whether an approved write with an unknown outcome arrived, and
+// returns the ids of its memories. If known is false, or after an error, the outcome
+// stays unknown.
 func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
 	seeker, ok := b.Adapter.(Seeker)
 	if !ok || b.Fetch == nil {
@@ -198,9 +196,9 @@ func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, con
 	return nil, false, errors.New("the list is too long")
 }
 
-// changeArrived asks for the targets of an approved change or deletion. It arrived if
-// all are deleted or have its stamp, and did not if none is and all have the texts that
-// it replaces; else nothing is known.
+// changeArrived fetches the targets of an approved change or deletion. The change arrived
+// if all targets are deleted or have its stamp. It did not arrive if all of them still
+// have the texts that it replaces. Otherwise the outcome is unknown.
 func changeArrived(ctx context.Context, g *Gate, c *Call, op *memproxy.Operation, h *memproxy.HeldWrite, before map[string]string) (ids []string, known bool, err error) {
 	if len(op.Targets) == 0 || len(op.Targets) > maxImages {
 		return nil, false, nil
@@ -236,11 +234,11 @@ func arrivedAt(g *Gate, op *memproxy.Operation, m *memproxy.Memory, decision, te
 	return m.Missing && op.Kind == memproxy.Forget || m.Stamp != nil && m.Stamp.ID == decision && tamper.SignedFor(g.opt.Signer, tenant, *m.Stamp)
 }
 
-// maxSought is how many pages are read in search of a write.
+// maxSought bounds the pages that are read in search of a write.
 const maxSought = 50
 
-// RestoredStamp is the provenance of a restored memory: the text and the confidence
-// of that version, under the rollback's decision.
+// RestoredStamp returns the signed stamp of a restored memory: author, text and
+// confidence of that version, under the rollback's decision.
 func (g Reviewed) RestoredStamp(to memproxy.Version, decision string) memproxy.Stamp {
 	return g.opt.Signer.Sign(memproxy.Stamp{
 		ID: decision, Actor: to.Actor, Tenant: to.Tenant, Trust: to.Trust, Confidence: to.Confidence, Source: memproxy.SourceUnstated,
@@ -279,7 +277,7 @@ type FoundAt struct {
 	Pointer string `json:"pointer"`
 }
 
-// foundAt adds to findings in a call where its items are.
+// foundAt adds the pointers of their items to findings in a call.
 func foundAt(r *run, findings []memproxy.Finding) []FoundAt {
 	out := make([]FoundAt, 0, len(findings))
 	items := content.Screened(r.op, brings(r.call, r.op))
@@ -293,8 +291,7 @@ func foundAt(r *run, findings []memproxy.Finding) []FoundAt {
 	return out
 }
 
-// Explanation is what the gate would do with a call, step by step. Nothing was
-// charged, recorded or sent.
+// Explanation is what the gate would do with a call, step by step.
 type Explanation struct {
 	Decision  memproxy.Decision
 	Principal memproxy.Principal
@@ -311,13 +308,13 @@ type Explanation struct {
 	// Lock is the one that does, if any.
 	Locks []string
 	Lock  memproxy.Lock
-	// Filters are those that an answer would go through, in order; none if the
+	// Filters are the filters that an answer would pass, in order, or none if the
 	// answer is passed on unread.
 	Filters []Filter
 }
 
-// Explain runs the steps without side effects. Unlike Admit it continues after a
-// refusal, so that the result of every step can be read.
+// Explain runs the steps without side effects: nothing is charged, recorded or sent.
+// Unlike Admit it continues after a refusal, so that it returns the result of every step.
 func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	r := g.begin(explain, c)
 	ex := Explanation{Enforced: r.enforced()}

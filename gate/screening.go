@@ -13,8 +13,7 @@ import (
 	"github.com/memproxy/memproxy/redaction"
 )
 
-// maxNamed bounds the findings that a refusal names, and maxRecorded those
-// that a record does.
+// maxNamed bounds the findings in a refusal, and maxRecorded those in a record.
 const (
 	maxNamed    = 8
 	maxRecorded = 64
@@ -30,9 +29,9 @@ func worst(findings []memproxy.Finding, n int) []memproxy.Finding {
 	return sorted[:min(len(sorted), n)]
 }
 
-// screen asks the screener for findings in what the operation writes and brings
-// before an agent; the policy decides what they mean. A write that a budget refuses
-// is not screened.
+// screen asks the screener for findings in the texts that the operation writes or puts in
+// front of an agent. The policy decides on them. A write that a budget refuses is not
+// screened.
 func screen(ctx context.Context, r *run) error {
 	if err := overdrawn(ctx, r); err != nil || r.verdict.Worst.Stops() && r.enforced() {
 		return err
@@ -55,8 +54,8 @@ func screen(ctx context.Context, r *run) error {
 	return err
 }
 
-// RoleOwner is the role of callers who configure the agents that they may name;
-// administrators may as well.
+// RoleOwner is the role of callers who may configure the agents that they may name.
+// Administrators may as well.
 const (
 	RoleOwner = "memproxy-owner"
 	roleAdmin = "memproxy-admin"
@@ -71,12 +70,12 @@ func (a *Admission) owns() bool {
 		(slices.Contains(p.Roles, RoleOwner) || slices.Contains(p.Roles, roleAdmin))
 }
 
-// divide separates the findings in texts that an owner configures, or that were
-// approved by their hash, from all others. A system prompt instructs, a tool's
-// description contains markup, and instructions to an extractor name the secrets
-// that it must not keep. The rules are made for planted texts, so in these texts
-// their findings are recorded and reported but refuse nothing. They excuse nothing
-// either: what a model makes of the write is compared with the other findings only.
+// divide separates the findings in an owner's configuration, and in texts on the allow
+// list, from all others. Such texts often look dangerous: a system prompt instructs, a
+// tool's description contains markup, and instructions to an extractor name the secrets
+// that it must not keep. The screening rules are made for planted texts, so in these
+// texts their findings are recorded and reported but refuse nothing. They excuse nothing
+// either: extracted memories are compared with the other findings only.
 func divide(r *run, findings []memproxy.Finding) (count, configured []memproxy.Finding) {
 	owns := r.owns()
 	configured, count = verdict.Split(findings, func(f memproxy.Finding) bool {
@@ -85,25 +84,25 @@ func divide(r *run, findings []memproxy.Finding) (count, configured []memproxy.F
 	return count, configured
 }
 
-// configuration reports whether findings in a text do not count. Clients also send
-// approved reminders among the messages of a run; there the approval counts for
-// owners only, because messages are where end users speak.
+// configuration reports whether findings in a text refuse nothing. Clients also send
+// approved reminders among the messages of a run. There the approval applies to owners
+// only, because end users write messages too.
 func configuration(r *run, it *memproxy.Item, owns bool) bool {
 	steers := it.Kind == memproxy.ItemSteering
 	reminds := it.Kind == memproxy.ItemContent && r.op.Kind == memproxy.Run && owns
 	return steers && owns && it.Configures || (steers || reminds) && r.rules.Approved[memproxy.TextSHA256(it.Text)]
 }
 
-// screening is the operation as a screener sees it: a copy, in which the claimed
-// source is limited to what the caller's tier may claim.
+// screening returns the operation for a screener: a copy whose claimed source is limited
+// to what the caller's tier may claim.
 func (a *Admission) screening() memproxy.Screening {
 	op := *a.op
 	op.SourceClaim = a.Principal.Trust.Screened(op.SourceClaim)
 	return memproxy.Screening{Principal: a.Principal, Session: a.namedSession(), Decision: a.Decision.ID, Operation: &op}
 }
 
-// explainFindings names the findings behind a ruling of the policy: the rules and
-// the places, never the content.
+// explainFindings adds the findings behind a ruling of the policy to the reasons: rules
+// and pointers, never the content.
 func explainFindings(r *run, reasons []memproxy.Reason) {
 	if len(r.q.Findings) == 0 || !slices.ContainsFunc(reasons, func(why memproxy.Reason) bool {
 		return strings.HasPrefix(string(why.Code), "screen.")
@@ -128,7 +127,7 @@ type reworded struct {
 	waits bool
 }
 
-// toSend is the payload to encode: the rewritten one, unless it waits for approval.
+// toSend returns the payload to encode: the rewritten one, unless it waits for approval.
 func (w *reworded) toSend(body []byte) []byte {
 	if w != nil && !w.waits {
 		return w.body
@@ -136,11 +135,11 @@ func (w *reworded) toSend(body []byte) []byte {
 	return body
 }
 
-// reword removes the dangerous parts of a write that is refused, or held, for its
-// content alone (GOV-5): sentences first, then, if the rules allow, lines. The
-// result is decoded, screened and ruled on like any write, and used only if it is
-// admitted; otherwise the first ruling remains. In governed fields a person decides
-// on it. It changes nothing in shadow mode.
+// reword removes the dangerous parts of a write that is refused or held for its content
+// alone (GOV-5): sentences first, then, if the rules allow, lines. The result is
+// decoded, screened and ruled on like any write, and used only if it is admitted.
+// Otherwise the first ruling remains. In governed fields a person has to approve the
+// result. In shadow mode nothing is rewritten.
 func reword(ctx context.Context, r *run, ruling *memproxy.Ruling) error {
 	reworder, ok := r.call.Backend.Adapter.(Reworder)
 	writes := r.op.Kind == memproxy.Learn || r.op.Kind == memproxy.Correct
@@ -173,9 +172,9 @@ var changes = map[memproxy.Rewriting][]change{
 	memproxy.RewriteHard: {innermost(hide), hide, innermost(redaction.Cut), redaction.Cut},
 }
 
-// innermost ignores findings that contain another one: a window, or the whole text,
-// that is dangerous for the inner finding. The rules then decide whether removing
-// that one was enough.
+// innermost ignores findings that contain another one, such as a window or the whole
+// text that is dangerous because of the inner finding. Ruling on the result shows
+// whether removing the inner one is enough.
 func innermost(do change) change {
 	return func(text string, findings []memproxy.Finding) string {
 		return do(text, slices.DeleteFunc(slices.Clone(findings), func(wide memproxy.Finding) bool {
@@ -191,8 +190,8 @@ func hide(text string, findings []memproxy.Finding) string {
 	return text
 }
 
-// aboutContent reports whether a ruling was made only for what a text says. A
-// credential does not count, because the text around it reveals too much.
+// aboutContent reports whether only the dangerous content of texts led to a ruling.
+// Credentials are excluded, because the text around one reveals too much.
 func aboutContent(ruling *memproxy.Ruling) bool {
 	led := ruling.Reasons
 	if ruling.Led > 0 {
@@ -213,7 +212,7 @@ func without(r *run, change change, patterns bool) map[string]string {
 			continue
 		}
 		if f.Item < 0 || f.Item >= len(r.op.Items) {
-			return nil // a memory that the write brings is not changed
+			return nil // a memory that the write attaches is not changed
 		}
 		found[f.Item] = append(found[f.Item], f)
 	}
@@ -232,14 +231,13 @@ func without(r *run, change change, patterns bool) map[string]string {
 	return texts
 }
 
-// tryRewritten returns the rewritten write, as the backend will read it, and the
-// ruling on it. It is nil if the texts are decoded differently, or the payload may
-// not be sent.
+// tryRewritten returns the rewritten write, as the backend will read it, and the ruling
+// on it. The write is nil if it cannot be decoded, or not to exactly these texts.
 func tryRewritten(ctx context.Context, r *run, reworder Reworder, texts map[string]string) (*reworded, memproxy.Ruling, error) {
 	c := r.call
 	body, err := reworder.Reword(c.Route, c.Request, c.Body, texts)
 	if err != nil {
-		return nil, memproxy.Ruling{}, nil //nolint:nilerr // it stays as it is, and so does the ruling
+		return nil, memproxy.Ruling{}, nil //nolint:nilerr // the write and the ruling stay as they are
 	}
 	read, err := c.Backend.Adapter.Decode(c.Route, c.Request, body)
 	if bad := (*memproxy.Malformed)(nil); errors.As(err, &bad) {
@@ -280,7 +278,7 @@ func tryRewritten(ctx context.Context, r *run, reworder Reworder, texts map[stri
 	return &reworded{op: &next, body: body, texts: texts}, again, err
 }
 
-// accept replaces the write by its rewritten form.
+// accept replaces the write by its rewritten form, or holds it if a person has to decide.
 func accept(r *run, next *reworded, ruling *memproxy.Ruling, again memproxy.Ruling) {
 	next.before = heldTexts(r.Admission)
 	r.reworded = next
@@ -308,7 +306,7 @@ func inGovernedField(it memproxy.Item) bool {
 	return slices.ContainsFunc(it.Written(), func(f string) bool { return slices.Contains(memproxy.GovernedFields(), memproxy.Key(f)) })
 }
 
-// into stores in a hold what the write said before, and what it says now.
+// into stores the original and the rewritten texts in a hold.
 func (w *reworded) into(c *memproxy.HoldContent) {
 	if w == nil {
 		return
@@ -322,7 +320,7 @@ func (w *reworded) into(c *memproxy.HoldContent) {
 	}
 }
 
-// notReworded: the write is stored in its own words.
+// notReworded reports whether no rewritten write is forwarded.
 func notReworded(r *run) bool { return r.reworded == nil || r.Decision.Verdict.Stops() }
 
 // keepEvidence stores the original of a rewritten write for reviewers. If that
