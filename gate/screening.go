@@ -232,7 +232,7 @@ func without(r *run, change change, patterns bool) map[string]string {
 }
 
 // tryRewritten returns the rewritten write, as the backend will read it, and the ruling
-// on it. The write is nil if it cannot be decoded, or not to exactly these texts.
+// on it. The write is nil if it cannot be rewritten, or is not decoded to these texts.
 func tryRewritten(ctx context.Context, r *run, reworder Reworder, texts map[string]string) (*reworded, memproxy.Ruling, error) {
 	c := r.call
 	body, err := reworder.Reword(c.Route, c.Request, c.Body, texts)

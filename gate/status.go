@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// newStates returns the states and expiry times of the memories that a write makes.
-// A write that repeats an existing memory confirms it.
+// newStates returns the states and expiry times of the memories that a write makes or
+// confirms by repeating them.
 func (ret *effects) newStates() []memproxy.StateChange {
 	if ret.enforced() && ret.op.Kind == memproxy.Correct {
 		return ret.restated()
@@ -40,8 +40,8 @@ func (ret *effects) newStates() []memproxy.StateChange {
 }
 
 // endReserved ends the status that was stored in advance for a write's memories,
-// because each of them now has a status of its own. It is kept while the backend
-// may make more of them.
+// because each of them now has a status of its own. The status in advance is kept while
+// the backend may make more memories.
 func (ret *effects) endReserved(memories int) []memproxy.StateChange {
 	if memories == 0 || len(ret.reading.Events) > 0 && !ret.reading.Settles || len(ret.receipts) > 1 || ret.aside != "" || !ret.traceable() {
 		return nil
@@ -55,15 +55,15 @@ func (ret *effects) endReserved(memories int) []memproxy.StateChange {
 	return []memproxy.StateChange{c}
 }
 
-// Waits reports whether a principal's write waits for review: by its tier and track
-// record, and by the claimed source of the content.
+// Waits reports whether the memories of a principal's write wait for review: by the
+// principal's tier and track record, and by the claimed source of the content.
 type Waits func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool
 
-// recordUnconfirmed asks the backend for the targets of a change that it did not confirm, and
-// records the change of those that are as it leaves them: else what was deleted could
-// still be read where the backend keeps it, and a sweep would take the change for one
-// that bypassed memproxy. Targets whose change has not arrived may still be changed by
-// the request, so they are asked for again later.
+// recordUnconfirmed fetches the targets of a change that the backend did not confirm, and
+// records the change of those that have it. Otherwise a deleted memory could still be
+// read where the backend keeps a copy, and a sweep would report an out-of-band change.
+// The request may still change the other targets, so they are fetched again later
+// (Options.Unconfirmed).
 func (ret *answer) recordUnconfirmed(ctx context.Context) {
 	if ret.op == nil || !ret.enforced() || ret.op.Kind != memproxy.Forget && (ret.op.Kind != memproxy.Correct || ret.status/100 == 4) {
 		return
@@ -92,8 +92,8 @@ func (ret *answer) recordUnconfirmed(ctx context.Context) {
 	ret.shown = done.shown
 }
 
-// changedTargets returns the targets that the backend shows as the operation leaves them.
-// None are asked for if there are too many.
+// changedTargets returns the targets that the backend shows with the operation's change.
+// It returns none if there are more than maxImages.
 func changedTargets(ctx context.Context, ret *answer) (ids []string) {
 	if len(ret.op.Targets) > maxImages {
 		return nil
@@ -107,13 +107,13 @@ func changedTargets(ctx context.Context, ret *answer) (ids []string) {
 	return ids
 }
 
-// waits reports whether the caller's write waits for review.
+// waits reports whether the memories of the caller's write wait for review.
 func (a *Admission) waits() bool {
 	return a.rules.Pending != nil && a.rules.Pending(a.Principal, a.op.SourceClaim, a.track, a.begun)
 }
 
-// fieldOf is the governed field of a new memory: from the answer, else from the
-// write.
+// fieldOf returns the governed field of a new memory: the one in the answer, else the
+// only one in the write.
 func fieldOf(op *memproxy.Operation, m *memproxy.Memory) string {
 	if named := content.Fields(op); m.Field == "" && len(named) == 1 {
 		return named[0]
@@ -121,12 +121,12 @@ func fieldOf(op *memproxy.Operation, m *memproxy.Memory) string {
 	return m.Field
 }
 
-// Lifetime is how long a memory is kept, by its field, layer and claimed source;
-// zero is for ever.
+// Lifetime returns how long a memory is kept, by its field, layer and claimed source.
+// Zero means without limit.
 type Lifetime func(field string, layer memproxy.Layer, source memproxy.Source) time.Duration
 
-// lifetime is how long a memory in some fields and from a source is kept: the shortest of
-// theirs. A claim of another layer can only shorten it.
+// lifetime returns the shortest lifetime of a memory in fields. A claim of another layer
+// can only shorten it.
 func lifetime(a *Admission, fields []string, source memproxy.Source) (ttl time.Duration) {
 	if a.rules.TTL == nil {
 		return 0
@@ -140,7 +140,7 @@ func lifetime(a *Admission, fields []string, source memproxy.Source) (ttl time.D
 	return ttl
 }
 
-// shorter is the shorter of two times to live, of which zero is for ever.
+// shorter returns the shorter of two lifetimes. Zero means without limit.
 func shorter(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -148,8 +148,8 @@ func shorter(a, b time.Duration) time.Duration {
 	return a
 }
 
-// filedUnder are all governed fields of a new memory: from the answer, else from the
-// write.
+// filedUnder returns all governed fields of a new memory: those in the answer, else those
+// in the write.
 func filedUnder(op *memproxy.Operation, m *memproxy.Memory) []string {
 	if named := content.Fields(op); m.Field == "" && len(named) > 0 {
 		return named
@@ -157,8 +157,8 @@ func filedUnder(op *memproxy.Operation, m *memproxy.Memory) []string {
 	return (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written()
 }
 
-// lateExpiry sets the expiry of a memory that was made after its write was answered,
-// unless one is recorded: from what its stamp says.
+// lateExpiry returns the expiry of a memory that was made after its write was answered,
+// by what its stamp says. It is nil for a memory that does not expire.
 func lateExpiry(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) []memproxy.StateChange {
 	if ret.rules.TTL == nil {
 		return nil
@@ -184,7 +184,7 @@ func codesOf(reasons []memproxy.Reason) []string {
 	return out
 }
 
-// attested is how well the source of the written content is known.
+// attested returns how well the source of the written content is known.
 func (a *Admission) attested(marks []string) memproxy.Attestation {
 	switch {
 	case a.confirmed:
@@ -195,8 +195,8 @@ func (a *Admission) attested(marks []string) memproxy.Attestation {
 	return cmp.Or(a.attestation, memproxy.SelfReported)
 }
 
-// marksOf returns the codes for which a memory made by a write is marked: those of
-// the write, and those of this memory alone.
+// marksOf returns the mark codes of a memory that a write made: its own, else those of
+// the write.
 func (ret *answer) marksOf(id string) []string {
 	if own, ok := ret.made[id]; ok {
 		return own
@@ -204,7 +204,7 @@ func (ret *answer) marksOf(id string) []string {
 	return ret.marks
 }
 
-// layerOf is the layer of a memory that a write makes.
+// layerOf returns the layer of a memory that a write makes in a field.
 func layerOf(a *Admission, field string) memproxy.Layer {
 	for i := range a.op.Items {
 		if it := a.op.Items[i]; it.Kind == memproxy.ItemContent {
@@ -215,8 +215,8 @@ func layerOf(a *Admission, field string) memproxy.Layer {
 	return memproxy.Semantic
 }
 
-// attributeTexts finds the texts of a running agent's call that a user stated in
-// the request that started the run: the agent only writes them down.
+// attributeTexts clears Inferred for the texts of a running agent's call that a user
+// stated in the request that started the run, because the agent only writes them down.
 func attributeTexts(r *run, started *memproxy.Operation) {
 	if r.op == nil {
 		return
@@ -229,14 +229,14 @@ func attributeTexts(r *run, started *memproxy.Operation) {
 	}
 }
 
-// maxStatuses bounds the statuses of one state that are searched for memories an
-// answer could be derived from. If there are more, the answer counts as derived
-// from one.
+// maxStatuses bounds the statuses of one state that are searched for memories that an
+// answer could be derived from. If there are more, the answer counts as derived from one
+// of them.
 const maxStatuses = 1000
 
 // refuseDerived refuses a read that the backend derives from many memories (a summary, an
 // export, an agent's context) if one of them may be withheld or redacted for this
-// caller: a derived answer cannot be filtered memory by memory.
+// caller, because a derived answer cannot be filtered memory by memory.
 func refuseDerived(ctx context.Context, r *run) {
 	switch {
 	case r.op.Kind != memproxy.Recall || !r.op.Derived:
@@ -247,9 +247,8 @@ func refuseDerived(ctx context.Context, r *run) {
 	}
 }
 
-// mayReadWithheld reports whether an answer derived from the memories that the operation
-// names could contain one that is withheld or redacted for the caller. Memories of
-// users that the operation excludes are not in it.
+// mayReadWithheld reports whether an answer that is derived from the memories of the
+// operation's owners could contain one that is withheld or redacted for the caller.
 func mayReadWithheld(ctx context.Context, g *Gate, a *Admission) bool {
 	filters := []memproxy.StatusFilter{{Overdue: true}}
 	for _, state := range memproxy.MemoryStates {
@@ -304,11 +303,11 @@ func readsAny(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryS
 	return false
 }
 
-// resolveWithin is how long it may take until the memories of a write are known.
+// resolveWithin bounds the time until the memories of a write are known.
 const resolveWithin = 10 * time.Minute
 
-// resolved reports whether the memories of a write with a status stored in advance
-// exist and are listed themselves, or will never exist.
+// resolved reports whether a status is the one stored in advance for a write's memories
+// and is no longer needed: the memories have statuses themselves, or will never exist.
 func resolved(a *Admission, st *memproxy.Status) bool {
 	if st.Kind != memproxy.TargetDecision {
 		return false
@@ -316,7 +315,7 @@ func resolved(a *Admission, st *memproxy.Status) bool {
 	return st.State == memproxy.StateUntrusted || st.State == memproxy.StatePending && a.begun.Sub(st.Changed) > resolveWithin
 }
 
-// leavesOut reports whether the operation is narrowed to users other than this one.
+// leavesOut reports whether the operation is narrowed to other users than this one.
 func leavesOut(a *Admission, user string) bool {
 	return user != "" && slices.ContainsFunc(a.op.Claims, func(c memproxy.Claim) bool {
 		return c.Dim == memproxy.DimUser && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0 && !slices.Contains(c.Values, user)

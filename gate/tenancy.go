@@ -14,8 +14,7 @@ import (
 	"github.com/memproxy/memproxy/gate/tamper"
 )
 
-// bound checks every identity that the payload names against what the principal may
-// name.
+// bound checks every identity in the payload against the limits of the principal.
 func bound(ctx context.Context, r *run) error {
 	allowOwn(ctx, r)
 	if refused := access.Bounds(&r.Principal, r.op); len(refused) > 0 {
@@ -24,9 +23,9 @@ func bound(ctx context.Context, r *run) error {
 	return nil
 }
 
-// allowOwn allows a limited principal to name what it made itself, such as an agent
-// that it has just created; the ledger records who made it. Configured names are
-// checked first, so that ordinary requests need no lookup.
+// allowOwn allows a limited principal to name objects that it made according to the
+// ledger, such as an agent that it has just created. Configured names are checked first,
+// so that ordinary requests need no lookup.
 func allowOwn(ctx context.Context, r *run) {
 	if r.dry() {
 		return // explain runs without a ledger
@@ -71,7 +70,7 @@ func tenancy(ctx context.Context, r *run) error {
 	r.named = r.known
 	if err := r.named.need(ctx, r.named.named(r.op)...); err != nil {
 		if r.op.Kind == memproxy.Recall && (r.alone() || !r.op.Derived) {
-			return nil // the answer is then filtered by the caller's limits
+			return nil // the answer is filtered by the caller's limits
 		}
 		ledgerFailed(ctx, r, err, "whose the names of this request are cannot be looked up")
 		return nil
@@ -121,7 +120,7 @@ func (l *lookups) named(op *memproxy.Operation) []memproxy.MemoryKey {
 	return keys
 }
 
-// namesOf looks up the names in the request and returns them for access rules.
+// namesOf returns the names in the request, with their records, for the access rules.
 func namesOf(r *run) *access.Names {
 	masker, masks := r.call.Backend.Adapter.(Masker)
 	return &access.Names{
@@ -130,8 +129,8 @@ func namesOf(r *run) *access.Names {
 	}
 }
 
-// referred rules on the objects that the request refers to, other than its targets,
-// which own rules on. A running agent's call has no such step.
+// referred rules on the objects that the request refers to. It skips the targets, which
+// the step own rules on, except in a running agent's call, which has no such step.
 func referred(ctx context.Context, r *run) error {
 	var ask []string
 	at := map[string]*memproxy.Ref{}
@@ -142,7 +141,7 @@ func referred(ctx context.Context, r *run) error {
 			scopes = append(scopes, &row.Scope)
 		}
 	}
-	_ = v.lookUp(ctx, scopes, nil) // the view is then blind
+	_ = v.lookUp(ctx, scopes, nil) // after an error the view is blind
 	names, concealed := namesOf(r), conceal(r, &v)
 	for i := range r.op.Refs {
 		ref := &r.op.Refs[i]
@@ -173,8 +172,8 @@ func referred(ctx context.Context, r *run) error {
 	return discover(ctx, r, ask, at)
 }
 
-// cursor reports whether a reference is a pagination cursor, which does not select
-// what the request acts on.
+// cursor reports whether a reference is a pagination cursor, which does not select the
+// objects that the request acts on.
 func cursor(pointer string) bool {
 	return pointer == "query:before" || pointer == "query:after" || pointer == "query:cursor" || strings.HasPrefix(pointer, "header:")
 }
@@ -202,7 +201,7 @@ func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy
 		return err
 	}
 	v := r.viewer(r.g.opt.Signer, r.known)
-	_ = v.lookUp(ctx, nil, slices.Collect(maps.Values(found))) // the view is then blind
+	_ = v.lookUp(ctx, nil, slices.Collect(maps.Values(found))) // after an error the view is blind
 	for _, id := range some {
 		if m := found[id]; m.Missing && !r.alone() || !m.Missing && !v.Sees(nil, &m) {
 			r.verdict.Missing(at[id].Pointer)
@@ -231,10 +230,9 @@ func (ret *effects) adopt(ctx context.Context) {
 // find them by name alone, wherever the run took place. The owner of such a stream
 // is unknown until it arrives.
 
-// Untraced refuses a request for a stream that the backend would find by name alone
-// and that this listener did not start, unless the caller may see everything. It is
-// answered as a stream that does not exist. It reports whether the reply is to be
-// sent.
+// Untraced refuses a request for a stream that the backend would find by name alone,
+// unless the request starts a new run if there is none, or the caller may see everything.
+// It returns the reply for a stream that does not exist, and whether to send it.
 func (g Agents) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 	if q, found := untracedStream(a); !found || q.Starts {
 		return memproxy.Reply{}, false
@@ -244,8 +242,8 @@ func (g Agents) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, boo
 }
 
 // untracedStream returns the request for a stream that the backend would find by name
-// alone; false if its owner does not matter: in shadow mode, or for a caller who
-// may see everything.
+// alone. It returns false for other requests, and if the stream's owner does not matter:
+// in shadow mode, or for a caller who may see everything.
 func untracedStream(a *Admission) (memproxy.Resumption, bool) {
 	chainer, ok := a.call.Backend.Adapter.(Chainer)
 	if !ok || !a.enforced() || a.alone() && a.unlimited() {
@@ -255,10 +253,10 @@ func untracedStream(a *Admission) (memproxy.Resumption, bool) {
 	return q, ok && q.Anywhere
 }
 
-// sources are the runs that the events of an answer named.
+// sources are the runs that the events of a stream named.
 type sources struct {
-	asked    bool // whether untracedStream was asked
-	anywhere bool
+	asked    bool            // whether untracedStream was called
+	anywhere bool            // its result
 	seen     map[string]bool // by run: whether its events may be shown to the caller
 	last     bool            // whether the events of the last run named may be shown
 	own      bool            // an event was shown
@@ -267,16 +265,17 @@ type sources struct {
 }
 
 // Foreign reports whether the backend answered with the stream of another caller's run
-// in place of a new one. The caller was told, and the rest of it may be left unread.
+// instead of a new one. The caller has got an error event, and the listener need not
+// read the rest.
 func (a *Admission) Foreign() bool { return a.sources.foreign }
 
-// maxSources bounds the runs that are remembered of one stream.
+// maxSources bounds the runs of one stream that are remembered.
 const maxSources = 64
 
-// traced reports whether an event may be passed on: if the backend may have found
-// another caller's stream, only events of runs that the caller may see. An event
-// that names no run belongs to the run of the one before it. The first withheld event
-// of a stream is replaced by an error.
+// traced reports whether an event may be passed on. If the backend may have found another
+// caller's stream, only events of runs that the caller may see are. An event without a
+// run belongs to the run of the event before it. If a stream begins with another caller's
+// run, instead is an error event that replaces its first event.
 func traced(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, instead []byte) {
 	s := &a.sources
 	if !s.asked {
@@ -288,7 +287,7 @@ func traced(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, 
 	}
 	run, data := a.call.Backend.Adapter.(Chainer).RunOf(event)
 	if !data {
-		return true, nil // a comment, the end
+		return true, nil // a comment, the end mark
 	}
 	if run != "" {
 		ok, known := s.seen[run]
@@ -313,8 +312,8 @@ func traced(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, 
 	return false, fmt.Appendf(nil, "event: error\ndata: %s\n\n", bytes.TrimSpace(reply.Body))
 }
 
-// maySee reports whether the caller may see an object. If that cannot be
-// determined it may not.
+// maySee reports whether the caller may see an object. It returns false if that cannot
+// be determined.
 func maySee(ctx context.Context, g *Gate, a *Admission, id string) bool {
 	if _, ok := a.call.Backend.locator(); !ok {
 		return false
@@ -351,9 +350,9 @@ func examinerOf(g *Gate, a *Admission) *tamper.Examiner {
 	return &tamper.Examiner{Ledger: g.opt.Ledger, Signer: g.opt.Signer, Backend: a.op.Backend, Tenant: a.Principal.Tenant}
 }
 
-// inspectTarget records integrity findings about the targets: evidence of an
-// out-of-band change is about to be replaced or deleted, and later reads cannot
-// report it. It refuses nothing.
+// inspectTarget records a failed integrity check of a target. The operation is about to
+// replace or delete the evidence of the out-of-band change, so later reads cannot report
+// it. It refuses nothing.
 func inspectTarget(ctx context.Context, r *run, target string) {
 	m, row := r.op.Current[target], r.owners[target]
 	if r.rules.Changed == ChangedIgnore || row.ID == "" || row.Deleted {

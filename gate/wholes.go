@@ -13,9 +13,9 @@ import (
 )
 
 // bindLate records the owners of memories that were made after their write was
-// answered (asynchronous extraction): their stamps name the decision. Those that the
-// answer only reports, as events of the past, may have been deleted in the meantime,
-// so the backend is asked for them.
+// answered (asynchronous extraction), by the decision in their stamps. Memories that the
+// answer reports only as past events may have been deleted in the meantime, so they are
+// fetched from the backend.
 func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 	var late []*item
 	var past []string
@@ -50,8 +50,8 @@ func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 	return false, nil
 }
 
-// clearedSince asks the backend which memories of a write were deleted, if all that an
-// owner has was deleted since the write was sent.
+// clearedSince fetches the memories of a write if all memories of some owner were deleted
+// since the write was sent, so that those that no longer exist are known.
 func clearedSince(ctx context.Context, ret *answer, memories []memproxy.Memory) map[string]memproxy.Memory {
 	if at := ret.g.cleared.Load(); at == nil || at.Before(ret.begun) {
 		return nil
@@ -63,6 +63,7 @@ func clearedSince(ctx context.Context, ret *answer, memories []memproxy.Memory) 
 	return present(ctx, ret, ids)
 }
 
+// bindOne adds the owner, first version and expiry of a memory to the late entry.
 func bindOne(ret *answer, it *item) {
 	m, s := it.Memory, *it.Stamp
 	s.Tenant = ret.Principal.Tenant
@@ -73,12 +74,12 @@ func bindOne(ret *answer, it *item) {
 		it.unsaid = "the memory expired before it was first read"
 	}
 	ret.late.States = append(ret.late.States, ends...)
-	for _, c := range ends { // it may have another status already, as one that was contested
+	for _, c := range ends { // also for a memory that has a status already, such as a contested one
 		ret.late.Renewed = append(ret.late.Renewed, memproxy.Renewal{MemoryKey: c.MemoryKey, Expires: c.Expires, Sooner: true})
 	}
 }
 
-// receipts answers requests for receipts of writes that were set aside.
+// receipts answers requests for the receipts of writes that were set aside.
 func receipts(_ context.Context, ret *answer) (refused bool, err error) {
 	for i := range ret.items {
 		it := &ret.items[i]
@@ -89,8 +90,8 @@ func receipts(_ context.Context, ret *answer) (refused bool, err error) {
 	return false, nil
 }
 
-// receipt answers for the receipt of a write that was set aside: whether it is
-// written and with what status, but not its content.
+// receipt replaces the receipt of a write that was set aside by one that says whether it
+// was written and with what status, but not its content. It reports whether it did.
 func receipt(ret *answer, m *memproxy.Memory, st memproxy.Status) bool {
 	adapter := ret.call.Backend.Adapter
 	holder, polls := adapter.(Holder)
@@ -109,7 +110,7 @@ func receipt(ret *answer, m *memproxy.Memory, st memproxy.Status) bool {
 			h.Result.Memories = append(h.Result.Memories, memories[i].ID)
 		}
 		if len(memories) == 0 {
-			return false // it failed, or made nothing: the backend reports that itself
+			return false // the backend itself reports that the write failed or made nothing
 		}
 	}
 	ret.reply = holder.Polled(ret.call.Route, ret.call.Request, h)
@@ -118,8 +119,8 @@ func receipt(ret *answer, m *memproxy.Memory, st memproxy.Status) bool {
 }
 
 // related rules on totals and relations, which are derived from memories without
-// naming them: they are shown if all those memories are the tenant's, and no
-// relation looks like an attack.
+// naming them. They are shown if all those memories are the tenant's and no relation
+// looks like an attack.
 func related(ctx context.Context, ret *answer) (refused bool, err error) {
 	ret.reading.Mixed, ret.reading.Limited = !oneOwner(ret), access.Limited(&ret.Principal)
 	if len(ret.reading.Relations) == 0 {
@@ -136,9 +137,9 @@ func related(ctx context.Context, ret *answer) (refused bool, err error) {
 	return false, err
 }
 
-// derived refuses an answer that is made of many memories if a text in it looks like
-// an attack: a memory that reads would withhold, because it came around memproxy,
-// cannot be taken out of it.
+// derived refuses an answer that is made of many memories if a text in it looks like an
+// attack. A memory that was written out-of-band, which reads would withhold, cannot be
+// removed from such an answer.
 func derived(ctx context.Context, ret *answer) (refused bool, err error) {
 	if refused, err = attacks(ctx, ret, ret.reading.Derived); refused && err == nil {
 		ret.refuse(memproxy.StatusForbidden, memproxy.ScreenWithheld, "this is made of many memories, and holds what looks like an attack")
@@ -164,10 +165,9 @@ func attacks(ctx context.Context, ret *answer, texts []string) (bool, error) {
 	return false, err
 }
 
-// oneOwner reports whether the backend made an answer from memories of the caller's
-// tenant alone: the tenant has the backend alone, or the operation is narrowed to
-// owners that the ledger records as the tenant's and nothing in the answer
-// contradicts that.
+// oneOwner reports whether the backend made an answer only from memories of the caller's
+// tenant: the backend has no other tenant, or the operation is narrowed to owners that
+// the ledger records as the tenant's and nothing in the answer contradicts that.
 func oneOwner(ret *answer) bool {
 	if ret.alone() {
 		return true
@@ -238,8 +238,7 @@ const maxStreamObjects = 4096
 type foreignByKey map[memproxy.MemoryKey]bool
 
 // lookUpForeign looks up which of the objects are another tenant's. In a stream each
-// object is looked up once, because its events name the same run and message over
-// and over.
+// object is looked up once, because its events repeat the same run and message.
 func lookUpForeign(ctx context.Context, ret *answer, refs []memproxy.Ref) (foreignByKey, error) {
 	m := foreignByKey{}
 	if ret.single {
@@ -266,8 +265,8 @@ func lookUpForeign(ctx context.Context, ret *answer, refs []memproxy.Ref) (forei
 	return m, nil
 }
 
-// secrets removes the backend's secrets from ordinary answers, and what else only
-// administrators are shown.
+// secrets removes secrets from ordinary answers, and for callers who may not administer
+// the backend everything else that only administrators are shown.
 func secrets(ctx context.Context, ret *answer) (refused bool, err error) {
 	w, ok := ret.call.Backend.Adapter.(Withholder)
 	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) || len(ret.reply.Body) == 0 || ret.op.Kind == memproxy.Admin || ret.op.Administers {
@@ -285,10 +284,11 @@ func secrets(ctx context.Context, ret *answer) (refused bool, err error) {
 	return false, err
 }
 
-// heard records what tools said, as it is shown to the caller. The caller's own
-// words, in its request or in the arguments of its agent's calls, are not a source,
-// even if a tool repeats them. Neither is a text that the caller may have said but
-// that is no longer remembered, nor the result of a call that memproxy did not see.
+// heard records the results of tools that are shown to the caller, as possible sources
+// of its later writes. The caller's own texts, in its request or in the arguments of its
+// agent's calls, are not a source, even if a tool repeats them. Neither is a text that
+// the caller may have said but that is no longer remembered, nor the result of a call
+// that memproxy did not see.
 func heard(_ context.Context, ret *answer) (refused bool, err error) {
 	who := readerOf(ret.Admission)
 	o, ok := ret.call.Backend.Adapter.(Observer)
@@ -325,8 +325,8 @@ func heard(_ context.Context, ret *answer) (refused bool, err error) {
 // maxCalls bounds the calls of one turn whose results may be sources.
 const maxCalls = 1024
 
-// heardCall records what an agent says to a tool. A call whose id is used twice, or
-// whose arguments are unclear, is no source.
+// heardCall records the arguments that an agent passes to a tool. The result of a call
+// whose id is used twice, or whose arguments are unclear, is no source.
 func heardCall(ret *answer, who seen.Reader, c memproxy.ToolWords) {
 	if _, again := ret.calls[c.Call]; again || len(ret.calls) < maxCalls {
 		ret.calls[c.Call] = !again && !c.Unclear
@@ -357,9 +357,9 @@ func reportMissing(ctx context.Context, ret *answer) {
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
 }
 
-// unread records what follows from an answer that was passed on unread. A call that the
-// backend refused is not charged. What a request in shadow mode deleted is neither sent
-// later, when it waits for review, nor answered from the adapter's cache.
+// unread records the effects of an answer that was passed on unread. A call that the
+// backend refused is not charged. If a request in shadow mode deleted memories, the
+// adapter's cache forgets them, and held writes of a deleted owner are cancelled.
 func (ret *effects) unread(ctx context.Context) {
 	if ret.enforced() {
 		if ret.status >= 400 && ret.status < 500 {
@@ -373,8 +373,8 @@ func (ret *effects) unread(ctx context.Context) {
 	}
 }
 
-// swept records that everything within the scope was deleted, so that no write that
-// waits brings it back.
+// swept records that everything within the scope was deleted, and cancels the held
+// writes within it, so that none of them restores deleted content.
 func (ret *effects) swept(ctx context.Context) {
 	now := ret.g.opt.Clock()
 	ret.g.cleared.Store(&now)
@@ -382,7 +382,7 @@ func (ret *effects) swept(ctx context.Context) {
 	if ret.enforced() {
 		v = ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)
 	}
-	// However many memories it had: the ledger bounds each of its steps.
+	// There is no deadline, because the ledger bounds each of its steps.
 	swept, err := ret.g.opt.Ledger.DeleteScope(context.WithoutCancel(ctx), ret.op.Backend, ret.op.Scope, v)
 	if err != nil {
 		ret.g.opt.Log.ErrorContext(ctx, "bulk deletion not recorded in the ledger", "decision", ret.Decision.ID, "error", err)
