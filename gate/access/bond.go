@@ -1,9 +1,9 @@
 // Package access rules on what a principal may name and see. It is pure: it
 // receives the answers of ledger and backend instead of asking them.
 //
-// Two limits apply. The tenant's: another tenant's records are answered as if they
-// did not exist. And the principal's own: the users, agents, apps and runs that its
-// identity may act for.
+// Two limits apply. By the limit of the tenant, another tenant's records are answered as
+// if they did not exist. By the limit of the principal, it may name only the users,
+// agents, apps and runs that its identity may act for.
 package access
 
 import (
@@ -25,8 +25,8 @@ const (
 	Foreign
 )
 
-// With combines the bond with another row for the same thing: if one row is another
-// tenant's, it is not the caller's by any other row. A nil row changes nothing.
+// With combines the bond with another row for the same name or object. Once a row is
+// another tenant's the bond stays Foreign. A nil row changes nothing.
 func (b Bond) With(row *memproxy.Ownership, tenant string) Bond {
 	switch {
 	case row == nil || b == Foreign:

@@ -6,9 +6,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Bounds checks every identity that an operation names against what a principal may
-// name, and returns the reasons for a refusal; none if all are allowed. The payload
-// never determines the caller; here it is checked against the caller.
+// Bounds checks every identity that an operation names against the limits of a
+// principal, and returns the reasons for a refusal, or none if all are allowed. The
+// payload never determines the caller; it is only checked against the caller.
 func Bounds(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.Reason) {
 	for i := range op.Claims {
 		c := &op.Claims[i]
@@ -50,7 +50,7 @@ func pinned(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.R
 	return refused
 }
 
-// words are how refusals speak of the dimensions.
+// words has the wording of refusals by dimension.
 var words = map[memproxy.Dimension]struct {
 	one     string
 	setting string // lists what a caller may name
@@ -62,6 +62,7 @@ var words = map[memproxy.Dimension]struct {
 	memproxy.DimRun:   {"a run", "runs", memproxy.IdentityRun},
 }
 
+// pins reports whether a claim narrows the whole operation in a dimension.
 func pins(claims []memproxy.Claim, d memproxy.Dimension) bool {
 	return slices.ContainsFunc(claims, func(c memproxy.Claim) bool {
 		return c.Dim == d && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0

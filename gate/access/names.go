@@ -11,14 +11,14 @@ import (
 type Names struct {
 	Op     *memproxy.Operation
 	Tenant string
-	// Rows has the records of the names. Only the ledger counts: it has a row for
-	// every name that was written under, and for every name in the configuration.
+	// Rows has the records of the names. The ledger alone decides: it has a row for
+	// every name that a write used, and for every name in the configuration.
 	Rows Rows
 	// Alone is set if everything in the backend is the tenant's.
 	Alone bool
-	// Visible is set if memories without an attribution may be read.
+	// Visible is set if memories without a known owner may be read.
 	Visible bool
-	// Masks is set if each name can be replaced by another.
+	// Masks is set if the adapter can replace each name by another.
 	Masks bool
 }
 
@@ -28,12 +28,12 @@ type Ruling struct {
 	// Unbound are owners without a record that a write binds to the tenant.
 	Unbound []string
 	// Masked are the owners that are replaced by another name. The reasons are in
-	// Notes, for the record only, because the caller must see no difference.
+	// Notes, which only the record has, because the caller must see no difference.
 	Masked []string
 	Notes  []memproxy.Reason
 }
 
-// Bond is how an owner's name is related to the tenant.
+// Bond returns how an owner's name is related to the tenant.
 func (n *Names) Bond(d memproxy.Dimension, name string) Bond {
 	bond := Unknown.With(n.Rows(memproxy.TargetEntity, memproxy.OwnerID(d, name)), n.Tenant)
 	for i := range n.Op.Refs { // an owner that is an object has a row of that kind
@@ -70,7 +70,7 @@ func (n *Names) Claims() (out Ruling) {
 	return out
 }
 
-// broad is the reason for refusing a write for owners that are not one.
+// broad returns the reason for refusing a write that does not name a single owner.
 func broad(c *memproxy.Claim) memproxy.Reason {
 	return memproxy.Reason{
 		Code: memproxy.IdentityBroad, Pointer: c.Pointer,
@@ -78,10 +78,10 @@ func broad(c *memproxy.Claim) memproxy.Reason {
 	}
 }
 
-// tooMany returns the claim with which a write names more owners of a dimension than
-// it can have (for each memory one, and another in its metadata) that are not the
-// tenant's yet: it would bind them all. Foreign and unused names count alike, so that
-// the refusal tells nothing of them.
+// tooMany returns the claim with which a write names too many owners of a dimension that
+// are not the tenant's yet, because it would bind them all. A write can have two for each
+// memory: one, and another in the metadata. Foreign and unused names count alike, so that
+// the refusal reveals nothing about them.
 func (n *Names) tooMany() *memproxy.Claim {
 	if n.Alone || n.Op.Kind != memproxy.Learn && n.Op.Kind != memproxy.Correct {
 		return nil
@@ -114,10 +114,10 @@ func (n *Names) claim(out *Ruling, c *memproxy.Claim, name string) {
 		}
 	case bond == Ours:
 	case bond == Unknown && Exists(op, c.Dim, name) && (op.Derived || op.Bulk) && !n.Alone:
-		out.Refused = append(out.Refused, Missing(c.Pointer)) // it was made out-of-band, and its owner is unknown
+		out.Refused = append(out.Refused, Missing(c.Pointer)) // made out-of-band, by an unknown tenant
 	case bond == Unknown && writes:
 		out.Unbound = append(out.Unbound, memproxy.OwnerID(c.Dim, name))
-	case bond == Unknown && Exists(op, c.Dim, name): // referred rules on it as a reference
+	case bond == Unknown && Exists(op, c.Dim, name): // the gate's step referred rules on it as a reference
 	case bond == Unknown && (n.Alone || !op.Derived && !op.Bulk && n.Visible):
 	default:
 		n.mask(out, c, name, bond)
@@ -125,8 +125,8 @@ func (n *Names) claim(out *Ruling, c *memproxy.Claim, name string) {
 }
 
 // exclude rules on a name whose memories a read excludes. Another tenant's memories
-// are not shown in any case, and excluding them upstream would reveal by the length
-// of a page that they exist.
+// are never shown, and excluding them in the backend would reveal by the length of a
+// page that they exist.
 func (n *Names) exclude(out *Ruling, c *memproxy.Claim, name string) {
 	if bond := n.Bond(c.Dim, name); bond != Ours && !n.Alone && (bond != Unknown || !n.Visible) {
 		n.mask(out, c, name, bond)
@@ -147,21 +147,21 @@ func (n *Names) mask(out *Ruling, c *memproxy.Claim, name string, bond Bond) {
 	out.Notes = append(out.Notes, why)
 }
 
-// Missing is the reason for refusing something as if it did not exist.
+// Missing returns the reason for refusing something as if it did not exist.
 func Missing(pointer string) memproxy.Reason {
 	return memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: pointer, Detail: "this names what is not there for this caller's tenant"}
 }
 
-// Narrows reports whether a claim narrows the whole operation to its owners. If another
-// claim names everybody in the dimension, or all but some, the backend decides which
-// of the two applies.
+// Narrows reports whether a claim narrows the whole operation to its owners. It does not
+// if another claim has a wildcard or an exclusion in the same dimension, because the
+// backend then decides which of the two applies.
 func Narrows(op *memproxy.Operation, c *memproxy.Claim) bool {
 	return c.Pins && c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor && len(c.Values) > 0 &&
 		!slices.ContainsFunc(op.Claims, func(other memproxy.Claim) bool { return other.Dim == c.Dim && other.Op != memproxy.ClaimIs })
 }
 
-// Whole refuses operations that derive from many memories, or change many, unless
-// they are narrowed to an owner of the tenant.
+// Whole returns the reasons for refusing an operation that derives its result from many
+// memories, or changes many, and is not narrowed to an owner of the tenant.
 func (n *Names) Whole() []memproxy.Reason {
 	op := n.Op
 	if n.Alone || !op.Derived && !op.Bulk {
@@ -189,8 +189,8 @@ func (n *Names) Whole() []memproxy.Reason {
 	}}
 }
 
-// Refers reports whether an owner may be referred to by its name. It does not apply
-// to names that are created by their use.
+// Refers reports whether a reference may name an owner. It is not for names that their
+// first use creates.
 func (n *Names) Refers(ref *memproxy.Ref) bool {
 	dim, name, _ := strings.Cut(ref.ID, ":")
 	switch n.Bond(memproxy.Dimension(dim), name) {

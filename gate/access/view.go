@@ -6,30 +6,30 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Unattributed is who sees memories without a known owner.
+// Unattributed selects who sees memories without a known owner.
 type Unattributed string
 
 // The settings for unattributed memories.
 const (
-	// Visible: callers who may name its user, agent, app and run.
+	// Visible shows them to callers who may name the memory's user, agent, app and run.
 	Visible Unattributed = "visible"
-	// Named: only principals whose limits list one of its owners by name. It is the
-	// default if a configuration has several tenants.
+	// Named shows them only to principals whose limits list one of the memory's owners
+	// by name. It is the default if a configuration has several tenants.
 	Named Unattributed = "named"
-	// Hidden: nobody.
+	// Hidden shows them to nobody.
 	Hidden Unattributed = "hidden"
 )
 
-// Rows returns the recorded owner of an object, or nil.
+// Rows returns the ledger's ownership row of an object, or nil.
 type Rows func(kind memproxy.TargetKind, id string) *memproxy.Ownership
 
 // A View decides what one principal may see.
 type View struct {
 	Principal    *memproxy.Principal
 	Unattributed Unattributed
-	// Rows has the owners and objects that the memories name. Derived are the
-	// objects whose owners follow from their parents, Agents the agents of the
-	// objects that were fetched from the backend.
+	// Rows has the owners and objects that the memories name. Derived has the owners of
+	// objects, by id, that follow from the objects' parents. Agents has the agents, by
+	// object id, of objects that were fetched from the backend.
 	Rows    Rows
 	Derived map[string]memproxy.Ownership
 	Agents  map[string]string
@@ -43,7 +43,7 @@ type View struct {
 	Declared bool
 }
 
-// owner is the record of an owner by its name: as a name, or as an object.
+// owner returns the row of an owner by its name, else by the object with this id.
 func (v *View) owner(d memproxy.Dimension, name string) *memproxy.Ownership {
 	if row := v.Rows(memproxy.TargetEntity, memproxy.OwnerID(d, name)); row != nil {
 		return row
@@ -51,7 +51,7 @@ func (v *View) owner(d memproxy.Dimension, name string) *memproxy.Ownership {
 	return v.object(memproxy.TargetMemory, name)
 }
 
-// object is the recorded or derived owner of an object.
+// object returns the recorded or derived ownership of an object, or nil.
 func (v *View) object(kind memproxy.TargetKind, id string) *memproxy.Ownership {
 	row := v.Rows(kind, id)
 	if derived, is := v.Derived[id]; row == nil && is && kind == memproxy.TargetMemory {
@@ -60,7 +60,7 @@ func (v *View) object(kind memproxy.TargetKind, id string) *memproxy.Ownership {
 	return row
 }
 
-// Agent is the agent of an object, from the ledger or from the backend, or "".
+// Agent returns the agent of an object, from the ledger or from the backend, or "".
 func (v *View) Agent(ref memproxy.Ref) string {
 	if row := v.Rows(ref.Kind, ref.ID); row != nil && row.Scope.Agent != "" {
 		return row.Scope.Agent
@@ -90,17 +90,17 @@ func (v *View) allows(d memproxy.Dimension, name string) bool {
 	return v.Principal.May(d).Allows(name) || MadeBy(v.Principal, v.owner(d, name))
 }
 
-// Sees reports whether the principal may see a memory, where row is the ledger's
-// record (nil: none) and m the backend's data.
+// Sees reports whether the principal may see a memory. row is the ledger's record, or
+// nil, and m is the backend's data.
 //
 // The tenant comes from the ledger, else from a stamp that verifies under the
 // principal's own tenant, else from the memory's parents and the owners that it names,
 // else from the backend's declaration; else the memory is unattributed. Whatever the
 // tenant, the principal must be allowed to name every owner of the memory. A stamp does
-// not say whose agent a memory is: if no owner is known, a limited principal sees only
-// what it wrote itself.
+// not name the agent of a memory: if no owner is known, a limited principal sees only
+// memories that it wrote itself.
 func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
-	attributed, stamped := v.Declared, false // stamped by somebody else, without a record
+	attributed, stamped := v.Declared, false // stamped: by another principal, without a record
 	switch {
 	case row != nil && row.Scope.Tenant != v.Principal.Tenant:
 		return false
@@ -146,7 +146,7 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 		return false
 	case attributed:
 		return true
-	case !owned && Limited(v.Principal): // its owner is unknown, and this caller may not see everybody's
+	case !owned && Limited(v.Principal): // the owner is unknown, and a limited caller may not see everybody's
 		return false
 	case v.Unattributed == Named, v.Unattributed == Visible && v.Blind && v.Principal.Tenant != "":
 		return named
@@ -154,7 +154,7 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 	return v.Unattributed == Visible
 }
 
-// Descent is the bond of a memory without a record, by its parents and the owners
+// Descent returns the bond of a memory without a record, by its parents and the owners
 // that it names.
 func (v *View) Descent(m *memproxy.Memory) Bond {
 	bond := Unknown
