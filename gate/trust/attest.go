@@ -9,14 +9,14 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Seen is a text that a session was shown: a memory, or what a tool said.
+// Seen is a text that a session was shown: a memory, or a tool's result.
 type Seen struct {
 	ID, SHA256 string
-	Text       string // in plain form
+	Text       string // in plain form (Plain)
 }
 
-// Attest returns how well the source of a write is known, by what its session was
-// shown before. The write's own statement of its source can only lower that.
+// Attest returns how well the source of a write is known, by the texts that its session
+// was shown before. The write's own claim of an attestation can only lower the result.
 func Attest(op *memproxy.Operation, shown []Seen) memproxy.Attestation {
 	texts := Texts(op)
 	best, lowest := memproxy.SelfReported, memproxy.LogAnchored
@@ -25,7 +25,7 @@ func Attest(op *memproxy.Operation, shown []Seen) memproxy.Attestation {
 			best = to
 		}
 	}
-	// A named source does not attest what a model inferred: it need not contain it.
+	// A named source does not attest an inferred text, because it need not contain it.
 	named := func(is func(*Seen) bool) bool {
 		return !slices.ContainsFunc(op.Items, inferred) && slices.ContainsFunc(shown, func(s Seen) bool { return is(&s) && s.says(texts) })
 	}
@@ -67,8 +67,8 @@ func inferred(it memproxy.Item) bool {
 	return it.Kind == memproxy.ItemContent && it.Inferred && it.Text != ""
 }
 
-// says reports whether the text contains everything that is written: a named source
-// attests only what it contains, not everything that is written under its name.
+// says reports whether the text states everything that is written. A named source
+// attests only its own statements, not everything that is written under its name.
 func (s *Seen) says(texts []string) bool {
 	said := Statements{}
 	said.add(strings.ReplaceAll(s.Text, sentenceEnd, "\n"))
@@ -83,8 +83,8 @@ func copied(texts []string, shown []Seen) bool {
 	})
 }
 
-// metadataKey is the name of the metadata member to which a pointer, or the list of
-// its element, leads; "" for other pointers.
+// metadataKey returns the name of the metadata member that a pointer leads to, directly
+// or to an element of its list. It is "" for other pointers.
 func metadataKey(pointer string) string {
 	if dir, last := path.Split(pointer); last != "" && strings.Trim(last, "0123456789") == "" {
 		pointer = strings.TrimSuffix(dir, "/")
@@ -95,14 +95,13 @@ func metadataKey(pointer string) string {
 	return ""
 }
 
-// sentenceEnd ends each sentence of a plain form, and begins the first, so that
-// only whole sentences are found in a text, and not "like tea" in "Ann does not
-// like tea".
+// sentenceEnd separates the sentences of a plain form, and begins and ends it, so that a
+// search finds whole sentences only, and not "like tea" in "Ann does not like tea".
 const sentenceEnd = "\x00"
 
-// Plain normalises a text for comparison: letters in lower case, single spaces,
-// split into sentences. A question keeps its mark. A text of spaces and sentence
-// ends alone is "".
+// Plain normalises a text for comparison, the plain form: letters in lower case, single
+// spaces, sentences between sentenceEnd. A question keeps its mark. The plain form of a
+// text without words is "".
 func Plain(text string) string {
 	var b strings.Builder
 	b.Grow(len(text) + 2*len(sentenceEnd))
@@ -138,8 +137,8 @@ func Plain(text string) string {
 	return sentenceEnd + b.String()
 }
 
-// Without removes from a text in plain form the sentences that one of the others
-// contains, as a statement or a question; "" if nothing is left.
+// Without removes the sentences that one of the others contains, as a statement or a
+// question, from a text in plain form. It returns "" if no sentence is left.
 func Without(plain string, others []string) string {
 	var out []string
 	for sentence := range strings.SplitSeq(strings.Trim(plain, sentenceEnd), sentenceEnd) {

@@ -7,7 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Authority is what is known of the authors of a memory that a caller would change.
+// Authority is how far the authors of a memory that a caller would change are trusted.
 type Authority struct {
 	Own bool // the caller is the original author
 	// Others is how far the most trusted other author or corrector of the memory is
@@ -16,8 +16,9 @@ type Authority struct {
 	Attestation memproxy.Attestation
 }
 
-// AuthorityOf derives the authority from the row of the memory's owner and from its
-// stamp, which is verified, or empty. A row without an author takes the stamp's.
+// AuthorityOf derives the authority from the memory's ownership row and its stamp, which
+// the caller has verified, or which is empty. It fills the stamp's author into a row
+// without one.
 func AuthorityOf(c memproxy.Ceilings, caller string, row *memproxy.Ownership, stamp *memproxy.Stamp) Authority {
 	if row.Actor == "" && stamp.Actor != "" {
 		row.Actor, row.Trust, row.Confidence, row.Source = stamp.Actor, stamp.Trust, stamp.Confidence, stamp.Source
@@ -27,14 +28,14 @@ func AuthorityOf(c memproxy.Ceilings, caller string, row *memproxy.Ownership, st
 	if row.Actor != "" && !a.Own {
 		a.Others = worth(c, row.Trust, row.Source, row.Confidence)
 	}
-	if stamp.Actor != "" && stamp.Actor != caller { // the stamp is of the last write
+	if stamp.Actor != "" && stamp.Actor != caller { // the stamp names the author of the last write
 		a.Others = max(a.Others, worth(c, stamp.Trust, stamp.Source, stamp.Confidence))
 	}
 	return a
 }
 
-// worth is how far an author is trusted, at most with the confidence with which the
-// text was admitted.
+// worth returns how far an author is trusted: its ceiling, or the confidence with which
+// the text was admitted if that is lower.
 func worth(c memproxy.Ceilings, t memproxy.Trust, s memproxy.Source, given memproxy.PerMille) memproxy.PerMille {
 	if ceiling := c.Ceiling(t, s); given <= 0 || given > ceiling {
 		return ceiling
@@ -59,9 +60,9 @@ func (a *Authority) Corrected(c memproxy.Ceilings, caller string, by []memproxy.
 	}
 }
 
-// MayAttribute reports whether a caller may state who said the content, or that it
-// was checked, because readers would believe it. A caller with full confidence may;
-// others may name only an author for whom they speak. The policy decides on instructions.
+// MayAttribute reports whether a caller may state who said the content, or that it was
+// checked, which readers would believe. A caller with full confidence may. Others may
+// only name an author for whom they may speak. The policy decides on instructions.
 func MayAttribute(c memproxy.Ceilings, p *memproxy.Principal, s *memproxy.Scope, at *memproxy.Attribution) bool {
 	if c.Ceiling(p.Trust, "") >= memproxy.Full || at.Kind == memproxy.AttributesInstruction {
 		return true

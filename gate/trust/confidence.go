@@ -1,12 +1,12 @@
 // Package trust has the rules for how far written content is trusted: how much
 // confidence a caller may give to it, how well its source is known, what a user
-// stated, and whose text may overrule whose. The rules are pure: the gate loads
-// what they compare. A claim in a payload lowers trust and never raises it.
+// stated, and whose text may overrule whose. It is pure: the gate loads the facts. A
+// claim in a payload can lower trust, and never raises it.
 package trust
 
 import "github.com/memproxy/memproxy"
 
-// The rules that lower a confidence, besides the ceilings.
+// The rules, other than the ceilings, that lower a confidence, as reasons name them.
 const (
 	ruleTrack      = "trust.track"
 	ruleLaundering = "trust.laundering"
@@ -15,15 +15,15 @@ const (
 // A Limit is the highest confidence that a caller may give to what it writes, and
 // the reason for it.
 type Limit struct {
-	ceiling memproxy.PerMille
-	table   memproxy.PerMille // by tier and source alone
-	write   memproxy.PerMille // of a write without a claim
+	ceiling memproxy.PerMille // the limit
+	table   memproxy.PerMille // the limit by tier and source alone
+	write   memproxy.PerMille // the confidence of a write without a claim
 	why     memproxy.Reason
 }
 
-// LimitOf is the limit by the caller's tier times the factor of its track record,
-// and by the claimed source of the content. A record that cannot be looked up
-// (known is false) counts as the worst.
+// LimitOf returns the limit by the caller's tier times the factor of its track record,
+// and by the claimed source of the content. A record that cannot be looked up (known is
+// false) counts as the worst.
 func LimitOf(c memproxy.Ceilings, t memproxy.Trust, s memproxy.Source, factor memproxy.PerMille, known bool) Limit {
 	table := c.Ceiling(t, s)
 	l := Limit{table, table, c.Unclaimed, memproxy.Reason{Code: memproxy.TrustClamped, Detail: "the claimed confidence is over what this caller may give and was lowered"}}
@@ -41,7 +41,7 @@ func (l *Limit) lower(to memproxy.PerMille, rule, why string) {
 	l.ceiling, l.why.Rule, l.why.Detail = to, rule, why
 }
 
-// Factor is the factor by which a track record multiplies its author's ceiling.
+// Factor returns the factor by which a track record multiplies its author's ceiling.
 func Factor(t memproxy.Track, known bool) memproxy.PerMille {
 	if !known {
 		return memproxy.TrackFloor

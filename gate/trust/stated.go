@@ -8,8 +8,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Statements are the sentences of users that are not questions, in the form in
-// which they are compared.
+// Statements has the sentences of users, normalised, and whether each is a statement and
+// not a question.
 type Statements map[string]bool
 
 // SaidBy collects the statements of users in an operation.
@@ -32,9 +32,9 @@ func (s Statements) add(text string) {
 	}
 }
 
-// States reports whether each sentence of a fact was stated as a whole, so that
-// "like tea" is not stated by "I do not like tea", nor by "my sister likes tea". In
-// doubt it is false: a fact in other words than the user's counts as inferred.
+// States reports whether each sentence of a fact was stated as a whole, so that "like
+// tea" is not stated by "I do not like tea", nor by "my sister likes tea". In doubt it
+// returns false: a paraphrased fact counts as inferred.
 func (s Statements) States(fact string) bool {
 	all := sentences(fact)
 	return len(all) > 0 && !slices.ContainsFunc(all, func(sentence string) bool { return !s[sentence] })
@@ -49,7 +49,7 @@ const question = "?"
 func sentences(text string) []string {
 	var out []string
 	for text != "" {
-		end, mark := len(text), "" // found in one scan: a text may have as many sentences as bytes
+		end, mark := len(text), "" // one scan finds all ends, because a text may have as many as bytes
 		for i, r := range text {
 			if strings.ContainsRune("\n!?。！？", r) || r == '.' && strings.HasPrefix(text[i:], ". ") {
 				end, mark = i, string(r)
