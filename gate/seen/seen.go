@@ -1,5 +1,6 @@
-// Package seen remembers for a while what sessions were shown and what callers
-// said: the possible sources of what they write. It makes no requests.
+// Package seen remembers for an hour the texts that sessions were shown, which are
+// possible sources of their writes, and the texts of callers themselves, which are not.
+// It makes no requests.
 package seen
 
 import (
@@ -13,8 +14,8 @@ import (
 	"github.com/memproxy/memproxy/internal/cache"
 )
 
-// How much is remembered of what sessions were shown. It is kept in memory only:
-// after a restart no attestation is raised by it.
+// Bounds of the memory. It is in process only, so that after a restart it raises no
+// attestation.
 const (
 	maxReaders   = 1024      // sessions
 	maxSeen      = 256       // memories of one session
@@ -22,7 +23,8 @@ const (
 	keepSeen     = time.Hour // after the last read
 )
 
-// Readers are what the sessions were shown.
+// Readers has the texts that sessions were shown, and those that callers wrote. It is
+// safe for concurrent use.
 type Readers struct {
 	mu    sync.Mutex
 	kept  cache.Cache[Reader, *remembered]
@@ -34,7 +36,7 @@ type Readers struct {
 // equal names of different callers are different sessions.
 type Reader struct{ Tenant, Principal, Session string }
 
-// remembered is what a reader was shown, oldest first, or what it said.
+// remembered has the texts that a reader was shown, oldest first, or its own texts.
 type remembered struct {
 	seen  []trust.Seen
 	said  []string // in plain form
@@ -48,7 +50,7 @@ func New(clock func() time.Time) *Readers {
 	return &Readers{kept: cache.New[Reader, *remembered](maxReaders), own: cache.New[Reader, *remembered](maxReaders), clock: clock}
 }
 
-// renew returns what is remembered of a reader, for another hour.
+// renew returns the entry of a reader in a cache, and keeps it for another keepSeen.
 func (rs *Readers) renew(in cache.Cache[Reader, *remembered], who Reader) *remembered {
 	now := rs.clock()
 	s, ok := in.Get(who)
@@ -60,7 +62,7 @@ func (rs *Readers) renew(in cache.Cache[Reader, *remembered], who Reader) *remem
 	return s
 }
 
-// Shown records what a Reader was shown.
+// Shown records the texts that a Reader was shown.
 func (rs *Readers) Shown(who Reader, memories []trust.Seen) {
 	if who.Session == "" || len(memories) == 0 {
 		return
@@ -81,7 +83,7 @@ func (rs *Readers) Shown(who Reader, memories []trust.Seen) {
 	}
 }
 
-// Of returns what a Reader was shown. The list must not be changed.
+// Of returns the texts that a Reader was shown. The list must not be changed.
 func (rs *Readers) Of(who Reader) []trust.Seen {
 	if who.Session == "" {
 		return nil
@@ -95,7 +97,8 @@ func (rs *Readers) Of(who Reader) []trust.Seen {
 	return slices.Clip(s.seen) // without spare capacity: later appends do not overwrite it
 }
 
-// Unsaid returns the texts as sources, without the caller's own sentences.
+// Unsaid returns texts as sources, without the sentences that the caller itself said. A
+// text has its hash only if nothing was removed from it.
 func (rs *Readers) Unsaid(who Reader, texts []string) (out []trust.Seen) {
 	for _, text := range texts {
 		plain := trust.Plain(text)
@@ -110,12 +113,12 @@ func (rs *Readers) Unsaid(who Reader, texts []string) (out []trust.Seen) {
 	return out
 }
 
-// anySession is the caller, in any session.
+// anySession returns the key of a caller's own texts, which is the same in all sessions.
 func anySession(who Reader) Reader {
 	return Reader{Tenant: who.Tenant, Principal: memproxy.Account(who.Principal)}
 }
 
-// Said records what a caller says itself.
+// Said records a caller's own texts.
 func (rs *Readers) Said(who Reader, texts []string) {
 	all := make([]string, len(texts))
 	for i, text := range texts {
@@ -136,16 +139,16 @@ func (rs *Readers) Said(who Reader, texts []string) {
 	}
 }
 
-// SaidUnknown records that a caller said something that could not be read: a tool's
-// text may be the caller's own from here on.
+// SaidUnknown records that a text of the caller could not be read. From then on any text
+// of a tool may be the caller's own.
 func (rs *Readers) SaidUnknown(who Reader) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.renew(rs.own, anySession(who)).full = true
 }
 
-// withoutOwn returns the sentences of a text, in plain form, that the caller did not say:
-// "" if there are none, or if some of what it said is forgotten.
+// withoutOwn returns the sentences of a text in plain form that the caller did not say.
+// It returns "" if there are none, or if the caller's own texts are not all remembered.
 func (rs *Readers) withoutOwn(who Reader, plain string) string {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
