@@ -10,7 +10,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Fields returns the governed fields that an operation writes, as keys are compared,
+// Fields returns the governed fields that an operation writes, normalised like all keys,
 // sorted and without duplicates.
 func Fields(op *memproxy.Operation) []string {
 	var out []string
@@ -29,8 +29,8 @@ func Fields(op *memproxy.Operation) []string {
 	return slices.Compact(out)
 }
 
-// Governed returns the governed fields and the object members that an operation
-// writes, sorted and without duplicates: what budgets count and the record names.
+// Governed returns the governed fields and the object members that an operation writes,
+// sorted and without duplicates. Budgets count by them, and records name them.
 func Governed(op *memproxy.Operation) []string {
 	out := Fields(op)
 	for i := range op.Items {
@@ -59,8 +59,8 @@ func Replaced(op *memproxy.Operation) []string {
 	return out
 }
 
-// Stray returns the flaw of an operation with targets that changes an object which is none of
-// them: the owners and authors of its targets alone would be looked up.
+// Stray returns the flaw of an operation with targets if it also changes another object.
+// Only the owners and authors of targets are looked up, so it would escape the checks.
 func Stray(op *memproxy.Operation) *memproxy.Malformed {
 	if len(op.Targets) == 0 {
 		return nil
@@ -73,10 +73,10 @@ func Stray(op *memproxy.Operation) *memproxy.Malformed {
 	return nil
 }
 
-// Given returns the item with the text that a correction gives a target, and the first
-// that says that its metadata or its field changes; nil where there is none. An item
-// that names no target has the text of the only one, unless that keeps its own: then it
-// is a name or a description.
+// Given returns the item with the new text of a correction's target, and the first item
+// by which the target's metadata or field changes, or nil where there is none. An item
+// without a target has the text of the only target, unless that target keeps its text:
+// then the item is a name or a description.
 func Given(op *memproxy.Operation, target string) (text, moved *memproxy.Item) {
 	var unnamed *memproxy.Item
 	for i := range op.Items {
@@ -96,7 +96,7 @@ func Given(op *memproxy.Operation, target string) (text, moved *memproxy.Item) {
 	return text, moved
 }
 
-// NewText is the text that a correction gives a target.
+// NewText returns the new text of a correction's target, or "".
 func NewText(op *memproxy.Operation, target string) string {
 	for i := range op.Items {
 		if it := &op.Items[i]; it.Kind == memproxy.ItemContent && !it.Moved && (it.Target == target || it.Target == "") {
@@ -106,8 +106,8 @@ func NewText(op *memproxy.Operation, target string) string {
 	return ""
 }
 
-// Hash is the hex SHA-256 of the one content item's text, so that it
-// can be compared with what a backend stores verbatim; of several, the hash of
+// Hash returns the hex SHA-256 of the text of the only content item, which can be
+// compared with the text that a backend stores. For several items it returns the hash of
 // their hashes in order.
 func Hash(op *memproxy.Operation) string {
 	var sums []byte
@@ -124,9 +124,9 @@ func Hash(op *memproxy.Operation) string {
 	return hex.EncodeToString(sums)
 }
 
-// Carried returns the texts of existing memories that the operation puts in front
-// of an agent, as policies are asked about them: as content of their field, because
-// the agent reads them there from then on. Brings are their ids.
+// Carried returns the texts of existing memories, by their ids in brings, that the
+// operation puts in front of an agent. For policies they are content of their field,
+// because the agent reads them there from then on.
 func Carried(op *memproxy.Operation, brings []string) []memproxy.Item {
 	var out []memproxy.Item
 	for _, id := range brings {
@@ -137,8 +137,8 @@ func Carried(op *memproxy.Operation, brings []string) []memproxy.Item {
 	return out
 }
 
-// Screened returns the items to screen: the operation's own, those that it brings
-// or moves, and names that read like text. Findings refer to them by index.
+// Screened returns the items to screen: the operation's own, the memories that it attaches
+// or moves, and names that read like text. Findings refer to the items by index.
 func Screened(op *memproxy.Operation, brings []string) []memproxy.Item {
 	if extra := slices.Concat(brought(op, brings), wordy(op), moved(op)); len(extra) > 0 {
 		return slices.Concat(op.Items, extra)
@@ -146,8 +146,8 @@ func Screened(op *memproxy.Operation, brings []string) []memproxy.Item {
 	return op.Items
 }
 
-// brought returns the texts of Carried as screening is asked about them: they are
-// not written now, so they are not content. The pointer has the target's id.
+// brought returns the texts of Carried for screening. They are not written now, so their
+// kind is not content. The pointer has the target's id.
 func brought(op *memproxy.Operation, brings []string) []memproxy.Item {
 	out := Carried(op, brings)
 	for i := range out {
@@ -156,8 +156,8 @@ func brought(op *memproxy.Operation, brings []string) []memproxy.Item {
 	return slices.DeleteFunc(out, func(it memproxy.Item) bool { return it.Text == "" })
 }
 
-// moved returns the texts that the operation moves to another field without
-// repeating them: they have to comply with the rules of the new field.
+// moved returns the texts that the operation moves to another field without repeating
+// them. They have to comply with the rules of the new field.
 func moved(op *memproxy.Operation) []memproxy.Item {
 	var out []memproxy.Item
 	for i := range op.Items {
@@ -172,9 +172,8 @@ func moved(op *memproxy.Operation) []memproxy.Item {
 	return out
 }
 
-// wordy returns the owner names in a write that read like text: a name is shown
-// with every memory of its owner, and is read along with it. Plain identifiers are
-// left out.
+// wordy returns the owner names in a write that read like text, not like identifiers. A
+// model reads the name with every memory of its owner.
 func wordy(op *memproxy.Operation) []memproxy.Item {
 	if !op.Kind.Writes() {
 		return nil
