@@ -1,5 +1,5 @@
-// Package limits bounds what one request may name, and how much of it records,
-// answers and log lines repeat, and words the refusal over a budget. It is pure.
+// Package limits bounds what one request may name, and how much of it records, answers
+// and log lines repeat. It also words the refusal of a write over its budget. It is pure.
 package limits
 
 import (
@@ -40,7 +40,7 @@ const (
 	maxShownMethod = 32
 )
 
-// TooMuch names what an operation has too many of, or returns "".
+// TooMuch describes what an operation has too many of, or returns "".
 func TooMuch(op *memproxy.Operation) string {
 	values, long := 0, func(name string) bool { return len(name) > maxName }
 	for i := range op.Claims {
@@ -70,10 +70,10 @@ func TooMuch(op *memproxy.Operation) string {
 	return ""
 }
 
-// Trimmed finds a claim with an owner name that backends would shorten to another
-// name: one with spaces, zero-width marks or control characters at an end. The Mem0
-// server strips such spaces before it reads or stores, and would use the owner with
-// the shorter name.
+// Trimmed returns the flaw of an operation with an owner name that backends would shorten
+// to another name: one that begins or ends with spaces, zero-width marks or control
+// characters. The Mem0 server strips such spaces, and would use the owner with the shorter
+// name.
 func Trimmed(op *memproxy.Operation) *memproxy.Malformed {
 	cut := func(r rune) bool { return unicode.In(r, unicode.Z, unicode.Cc, unicode.Cf) }
 	for i := range op.Claims {
@@ -87,8 +87,8 @@ func Trimmed(op *memproxy.Operation) *memproxy.Malformed {
 	return nil
 }
 
-// Reasons shortens sorted reasons to a few, after a number of others: the first of
-// each code, with a count of the rest.
+// Reasons shortens sorted reasons that follow before others: it keeps the first of each
+// code, with a count of the rest.
 func Reasons(rs []memproxy.Reason, before int) []memproxy.Reason {
 	most := max(1, maxReasons-before)
 	out := rs[:0:0]
@@ -141,8 +141,8 @@ func clipAll(all []string) (out []string) {
 	return out
 }
 
-// shown is a name in the record of a refusal. A name that is too long is shown as
-// its hash, by which the record can still be found.
+// shown returns a name for the record of a refusal. A name that is too long becomes its
+// hash, by which the record can still be found.
 func shown(name string) string {
 	if Clip(name, MaxShownName) != name {
 		return memproxy.Inert(name)
@@ -150,7 +150,7 @@ func shown(name string) string {
 	return name
 }
 
-// Clip cuts a string to at most n bytes as encoded in JSON.
+// Clip cuts a string to at most n bytes as encoded in JSON, and marks the cut with "…".
 func Clip(s string, n int) string {
 	if len(s) <= n/6 {
 		return s // short enough even if every byte is escaped
@@ -172,9 +172,9 @@ func Clip(s string, n int) string {
 	return s
 }
 
-// UsedUp names the exhausted budget: its limit, when there is room again, and the
-// setting, and that only a share of it applies. A write of more than the whole budget has
-// nothing to wait for.
+// UsedUp describes the exhausted budget for a refusal: its limit, when there is room
+// again, the setting, and whether only a share of it applies. For a write of more than
+// the whole budget it does not say when, because there is never room.
 func UsedUp(p *memproxy.Principal, l *memproxy.LineState, cost int, degraded bool) string {
 	whose, table, room := "of this caller", "budgets.default, or in budgets.overrides for "+memproxy.InertID(p.Named()), "deletions make room"
 	switch kind, name, _ := strings.Cut(l.Key, "/"); {
