@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/gate/metadata"
 )
 
-// Records are what an Examiner asks of a ledger.
+// Records is the part of a ledger that an Examiner reads.
 type Records interface {
 	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
 	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
@@ -35,10 +35,9 @@ type Examiner struct {
 	Tenant string
 }
 
-// Absent returns the reason code if a memory is missing from the backend without
-// having been deleted through the proxy. The empty code means that nothing is
-// wrong: the ledger does not know the memory, or has recorded the deletion of it or
-// of its agent.
+// Absent rules on a memory that is missing in the backend. It returns the reason code and
+// the detail if the memory was not deleted through the proxy. The code is empty if the
+// ledger does not know the memory, or has recorded the deletion of it or of its agent.
 func (e *Examiner) Absent(ctx context.Context, id string) (memproxy.ReasonCode, string, error) {
 	known := func(id string) (memproxy.Ownership, error) {
 		k := memproxy.MemoryKey{Backend: e.Backend, Kind: memproxy.TargetMemory, ID: id}
@@ -57,29 +56,29 @@ func (e *Examiner) Absent(ctx context.Context, id string) (memproxy.ReasonCode, 
 	return memproxy.IntegrityMissing, "it is missing in the backend, and was not deleted through memproxy", nil
 }
 
-// Examine returns the reason code if a memory is not what was written: its text is
-// compared with the hash in the ledger, its stamp with the key, with the recorded
-// writes and with the metadata next to it. The empty code means that nothing is
-// wrong. Row is the ledger's record, or nil.
+// Examine returns the reason code and the detail if a memory is not what was written, or
+// an empty code. It compares the text with the hash in the ledger, and the stamp with the
+// key, the recorded writes and the metadata next to it. row is the ledger's record, or
+// nil.
 func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (memproxy.ReasonCode, string) {
-	said := e.prove(row, m)
+	proof := e.prove(row, m)
 	if m.Stamp != nil {
 		switch {
-		case !said.signed:
+		case !proof.signed:
 			return memproxy.IntegrityForged, "the provenance is not signed by this installation, or not for this tenant"
 		case (row == nil || m.Stamp.ID != row.Decision) && e.Anothers(ctx, row, m):
 			return memproxy.IntegrityForged, "the provenance is another memory's"
-		case said.differs:
+		case proof.differs:
 			return memproxy.IntegrityMetadata, "the metadata is not what was written"
 		}
 	}
-	if row != nil && row.SHA256 != "" && m.Text != "" && m.TextAt != "" && !said.is(row.SHA256) {
+	if row != nil && row.SHA256 != "" && m.Text != "" && m.TextAt != "" && !proof.is(row.SHA256) {
 		return memproxy.IntegrityMismatch, "the text is not the one that went through memproxy"
 	}
 	return "", ""
 }
 
-// proven is what the bytes of a memory prove, for one tenant and one signer.
+// proven is the result of verifying a memory's bytes for one tenant and one signer.
 type proven struct {
 	signer  Verifier
 	tenant  string
@@ -95,8 +94,8 @@ func (p *proven) is(sum string) bool {
 	return string(text[:]) == sum
 }
 
-// prove verifies a memory's bytes for the tenant that owns it, or else for the
-// caller's tenant.
+// prove verifies a memory's bytes for the tenant in its row, or without a row for the
+// examiner's tenant. It caches the result in m.
 func (e *Examiner) prove(row *memproxy.Ownership, m *memproxy.Memory) proven {
 	tenant := e.Tenant
 	if row != nil {
@@ -110,7 +109,7 @@ func (e *Examiner) prove(row *memproxy.Ownership, m *memproxy.Memory) proven {
 		p.signed, p.differs = SignedFor(e.Signer, tenant, *m.Stamp), metadata.Differs(m.Stamp, m.Metadata)
 	}
 	if m.Memo == nil {
-		m.Memo = new(memproxy.Memo) // several filters of one answer ask
+		m.Memo = new(memproxy.Memo) // several filters of one answer verify the same memory
 	}
 	m.Memo.Store(p)
 	return p
@@ -122,18 +121,18 @@ func (e *Examiner) Signed(m *memproxy.Memory) bool {
 	return m.Stamp != nil && e.prove(nil, m).signed
 }
 
-// Says reports whether a text is in a memory's stamp, which verifies: signatures and
-// hashes read like words by chance, and are others on each memory.
+// Says reports whether a text is a signature or a hash in a memory's verified stamp. Such
+// texts need no screening: they resemble words only by chance, and differ on each memory.
 func (e *Examiner) Says(m *memproxy.Memory, text string) bool {
 	return m.Stamp != nil && (text == m.Stamp.Signature || text == m.Stamp.Metadata || text == m.Stamp.Flags) && e.Signed(m)
 }
 
-// Anothers reports whether a verified stamp was written for another memory: its
-// decision is recorded for another memory and for no version of this one. The
-// memories of an asynchronous write are known by its receipt only, so their stamps
-// may be on any memory. One decision may make several things, such as an agent and
-// its blocks: what was made along with the other keeps the stamp, even if its
-// metadata was changed since.
+// Anothers reports whether a verified stamp was copied from another memory: its decision
+// is recorded for another memory and for no version of this one. The ledger knows the
+// memories of an asynchronous write only by its receipt, so their stamps may be on any
+// memory. One decision may make several objects, such as an agent and its blocks: those
+// that were made together may have the same stamp, even if their metadata was changed
+// since.
 func (e *Examiner) Anothers(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) bool {
 	other, known, err := e.Ledger.Decision(ctx, e.Backend, m.Stamp.ID)
 	if err != nil || !known || other.Kind != m.TargetKind() || other.ID == m.ID {
@@ -152,7 +151,7 @@ func SignedFor(signer Verifier, tenant string, s memproxy.Stamp) bool {
 	return signer.Verify(s)
 }
 
-// Hash is the SHA-256 of a text in hex; empty for an empty text.
+// Hash returns the SHA-256 of a text in hex, or "" for an empty text.
 func Hash(text string) string {
 	if text == "" {
 		return ""
