@@ -19,16 +19,16 @@ import (
 
 const (
 	// hashSize is the length of the hash of one member in a stamp: 64 bits
-	// in base64url. A stamp is to stay under a kilobyte.
+	// in base64url, so that a stamp stays below 1 KB.
 	hashSize = 11
-	// maxMembers is how many members of metadata a stamp covers, the first by name.
+	// maxMembers bounds the members of metadata that a stamp covers, the first by name.
 	maxMembers = 24
 )
 
 // pair is a member of metadata: its name, and its value in canonical form.
 type pair struct{ name, value []byte }
 
-// reader is a decoder with its source; pooled for their buffers.
+// reader is a decoder with its source. Readers are pooled for their buffers.
 type reader struct {
 	*jsontext.Decoder
 	src bytes.Buffer
@@ -44,7 +44,7 @@ func (r *reader) read(raw []byte) {
 func (p *pair) null() bool { return p.value[0] == 'n' }
 
 // members calls each for the members of metadata that are not the proxy's own, in
-// document order. What it is given shares raw's memory.
+// document order. The pairs share raw's memory.
 func members(raw []byte, each func(pair)) error {
 	d := readers.Get().(*reader)
 	d.read(raw)
@@ -88,8 +88,8 @@ func members(raw []byte, each func(pair)) error {
 	return err
 }
 
-// canonical reports whether a value is plainly in canonical form (RFC 8785):
-// a literal, a string without escapes, a short whole number.
+// canonical reports whether a value is in canonical form (RFC 8785) at first sight: a
+// literal, a string without escapes, a short whole number.
 func canonical(v jsontext.Value) bool {
 	switch v.Kind() {
 	case 'n', 't', 'f':
@@ -114,8 +114,9 @@ func (p *pair) hash(id string) (hash [hashSize]byte) {
 	return hash
 }
 
-// Hashes returns the member hashes for a stamp that is written next to this
-// metadata. Null members are skipped, because some stores drop them.
+// Hashes returns the member hashes for a stamp, by its decision's id, that is written next
+// to this metadata, or "" for metadata that cannot be read. It skips null members, because
+// some stores drop them, and members that the backend may mix in (mixed).
 func Hashes(id string, raw []byte, mixed func(string) bool) string {
 	all := make([]pair, 0, maxMembers)
 	if members(raw, func(p pair) {
@@ -141,18 +142,18 @@ func Differs(s *memproxy.Stamp, raw []byte) bool {
 	if s.Metadata == "" {
 		return false
 	}
-	said := len(s.Metadata) / hashSize
-	if len(s.Metadata)%hashSize != 0 || said > maxMembers {
+	hashes := len(s.Metadata) / hashSize
+	if len(s.Metadata)%hashSize != 0 || hashes > maxMembers {
 		return true
 	}
-	var there uint64 // one bit for each hash of the stamp
+	var found uint64 // one bit for each hash of the stamp
 	err := members(raw, func(p pair) {
 		hash := p.hash(s.ID)
-		for i := range said {
+		for i := range hashes {
 			if s.Metadata[i*hashSize:(i+1)*hashSize] == string(hash[:]) {
-				there |= 1 << i
+				found |= 1 << i
 			}
 		}
 	})
-	return err != nil || there != 1<<said-1
+	return err != nil || found != 1<<hashes-1
 }
