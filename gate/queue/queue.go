@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// Queue orders changes of one memory, from its lookup until the outcome is in the
-// ledger, so that the last text in the backend is also the last in the ledger, and
-// a deleted memory stays deleted. Bulk deletions for an owner are ordered with its
-// additions in the same way; additions do not wait for one another. The order is
-// first come, first served, within one process. If several processes share a
-// ledger, a change whose outcome conflicts with another's asks the backend which of
-// them was the last.
+// Queue is a set of fair read-write locks by key, first come, first served. It orders
+// the changes of one memory, from its lookup until the outcome is in the ledger, so that
+// the last text in the backend is also the last in the ledger, and a deleted memory
+// stays deleted. Bulk deletions for an owner are ordered with its additions in the same
+// way; additions share the key and do not wait for one another.
+//
+// A Queue orders the changes of one process. If several processes share a ledger, a
+// change whose outcome conflicts with another's asks the backend which was the last.
 type Queue struct {
 	mu   sync.Mutex
 	keys map[string][]place
@@ -23,7 +24,7 @@ type Queue struct {
 // place is a change in the queue for one key.
 type place struct {
 	of    *ticket
-	alone bool // it does not share the key
+	alone bool // it has the key exclusively
 	first bool // its turn has come
 }
 
@@ -34,9 +35,9 @@ type ticket struct {
 	ready chan struct{} // closed when left is zero; nil if it never waited
 }
 
-// Enter waits for the turn of a change, which shares its keys or has them
-// exclusively, for at most patience. It returns the function that ends the turn,
-// which may be called again, and false if the turn did not come.
+// Enter waits at most patience for the turn of a change at all its keys, which it has
+// exclusively (alone) or shares. It returns the function that ends the turn, which may
+// be called more than once, and false if the turn did not come.
 func (q *Queue) Enter(ctx context.Context, patience time.Duration, alone bool, keys ...string) (leave func(), ok bool) {
 	c := &ticket{}
 	q.mu.Lock()
