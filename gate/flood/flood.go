@@ -1,5 +1,4 @@
-// Package flood counts the rejections of each address, so that a flood of them
-// costs little.
+// Package flood limits the rate at which the rejections of an address are recorded.
 package flood
 
 import (
@@ -9,7 +8,7 @@ import (
 )
 
 const (
-	// allRejections is the factor of the limit for all addresses together.
+	// allRejections times the limit is the limit for all addresses together.
 	allRejections   = 10
 	rejectionWindow = time.Minute
 	// maxPeers bounds the addresses that are counted separately.
@@ -21,11 +20,11 @@ const (
 	OtherCallers = "other addresses of known callers"
 )
 
-// Counter counts the rejections of each address, so that a flood of them
-// costs a bounded number of records and log lines: beyond the limit they are
-// counted, and the count is recorded.
+// Counter counts the rejections of each address in windows of a minute, so that a flood
+// of them costs a bounded number of records and log lines. Rejections beyond the limit
+// are only counted, and the count is recorded. A Counter is safe for concurrent use.
 type Counter struct {
-	Limit int // per address and window; negative: none
+	Limit int // per address and window; negative: no limit
 
 	mu    sync.Mutex
 	peers map[string]*flood
@@ -42,7 +41,7 @@ type flood struct {
 	first   time.Time // when the first one was omitted
 }
 
-// Summary is how many rejections of an address were not recorded one by one.
+// Summary is the number of rejections of an address that were only counted.
 type Summary struct {
 	Peer  string
 	N     int
@@ -55,8 +54,8 @@ func (f *flood) roll(now time.Time) {
 	}
 }
 
-// Note counts one rejection of an address, or of a caller at it. Over reports that
-// it is not to be recorded separately, and until is when that ends.
+// Note counts one rejection of an address, or, if known, of an identified caller at it.
+// over reports that the rejection must not be recorded by itself, until the time until.
 func (c *Counter) Note(peer string, known bool, now time.Time) (over bool, until time.Time) {
 	if c.Limit < 0 {
 		return false, now
@@ -94,8 +93,8 @@ func (c *Counter) Note(peer string, known bool, now time.Time) (over bool, until
 	return true, f.since.Add(rejectionWindow)
 }
 
-// Take returns the omissions since the last call, and removes addresses without
-// recent rejections.
+// Take returns and resets the numbers of rejections that were only counted, the largest
+// first, and removes addresses without recent rejections.
 func (c *Counter) Take(now time.Time) []Summary {
 	c.mu.Lock()
 	defer c.mu.Unlock()
