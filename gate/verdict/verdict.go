@@ -1,4 +1,4 @@
-// Package verdict sums what the steps of a request found into one decision.
+// Package verdict combines the results of a request's steps into one decision.
 package verdict
 
 import (
@@ -14,11 +14,11 @@ import (
 // Sum collects the results of the steps, as if everything were enforced.
 type Sum struct {
 	Worst   memproxy.Verdict
-	Status  int // of a refusal
+	Status  int // HTTP status of a refusal
 	Reasons []memproxy.Reason
-	Notes   []memproxy.Reason // for the record alone
-	Shadow  []memproxy.Reason // of policies that are not enforced
-	Would   memproxy.Verdict  // likewise
+	Notes   []memproxy.Reason // only the record has them
+	Shadow  []memproxy.Reason // the reasons of policies that are not enforced
+	Would   memproxy.Verdict  // the verdict of those policies
 
 	weights map[memproxy.Reason]memproxy.Verdict // of Reasons
 }
@@ -42,8 +42,8 @@ func (v *Sum) Add(to memproxy.Verdict, reasons ...memproxy.Reason) {
 	}
 }
 
-// Ruled adds a ruling: the reasons that led to it, the others as notes, and what the
-// policies say that are not enforced.
+// Ruled adds a policy's ruling: the reasons that led to it, the others as notes, and the
+// result of policies that are not enforced.
 func (v *Sum) Ruled(ruling *memproxy.Ruling) {
 	led := cmp.Or(ruling.Led, len(ruling.Reasons))
 	v.Add(ruling.Verdict, ruling.Reasons[:led]...)
@@ -63,7 +63,7 @@ func (v *Sum) Forbid(code memproxy.ReasonCode, pointer, detail string) {
 	v.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: code, Pointer: pointer, Detail: detail})
 }
 
-// Amend reports that the request is not sent as it arrived.
+// Amend raises the verdict to amend: the request is not forwarded as it arrived.
 func (v *Sum) Amend(code memproxy.ReasonCode, pointer, detail string) {
 	v.Add(memproxy.Amend, memproxy.Reason{Code: code, Pointer: pointer, Detail: detail})
 }
@@ -97,8 +97,8 @@ func (v *Sum) RefuseNames(refused []memproxy.Reason) {
 	}
 }
 
-// Decisive sorts the reasons for the record and the answer: first those that led to
-// the verdict, so that the first one explains it. Notes are returned separately.
+// Decisive returns the reasons and the notes, sorted and shortened for the record and
+// the answer. Reasons that led to the verdict come first, so that the first explains it.
 func (v *Sum) Decisive() (reasons, notes []memproxy.Reason) {
 	led, lesser := Split(v.Reasons, func(why memproxy.Reason) bool { return v.weights[why] == v.Worst })
 	Sort(led)
@@ -116,7 +116,7 @@ func Sort(rs []memproxy.Reason) {
 	})
 }
 
-// Split divides a list into what is so and the rest, in order.
+// Split divides a list into the elements for which is holds and the rest, in order.
 func Split[T any](list []T, is func(T) bool) (so, rest []T) {
 	for _, v := range list {
 		if is(v) {
