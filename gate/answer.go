@@ -25,8 +25,8 @@ type answer struct {
 	reply   memproxy.Reply
 	raw     memproxy.Reply // as received from the backend
 	reading *memproxy.Reading
-	items   []item   // of the reading, while it is filtered
-	looked  *lookups // the ledger's answers
+	items   []item   // the memories of the reading, while they are filtered
+	looked  *lookups // the ledger's records, loaded by lookups
 	answers bool     // answers a write: its hidden memories are still recorded
 	single  bool     // is one event of a stream
 

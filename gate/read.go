@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Effect is what a filter does with what it selects.
+// Effect is what a filter does with the parts of an answer that it selects.
 type Effect string
 
 // The effects.
@@ -99,7 +99,7 @@ func Filters() []Filter { return slices.Clone(filters[:]) }
 type item struct {
 	*memproxy.Memory
 	rec memproxy.Record     // the ledger's record of it
-	row *memproxy.Ownership // its owner: in rec, or nil
+	row *memproxy.Ownership // &rec.Owner, or nil without an owner
 
 	altered memproxy.ReasonCode // the failed integrity check, or ""
 	detail  string              // the explanation of altered
@@ -146,9 +146,9 @@ type outcome struct {
 	// code and detail are the reason shown to the caller if the answer is refused.
 	code   memproxy.ReasonCode
 	detail string
-	status int                  // of the refusal; 0: 404
-	text   string               // for redact
-	told   *memproxy.Provenance // for annotate
+	status int                  // HTTP status of a refusal; 0 means 404
+	text   string               // the text shown by redact
+	told   *memproxy.Provenance // the provenance shown by annotate
 	// note is recorded about the item, whatever the action.
 	note *memproxy.Reason
 }

@@ -31,7 +31,7 @@ func allowOwn(ctx context.Context, r *run) {
 		return // explain runs without a ledger
 	}
 	var ids []string
-	var dims []memproxy.Dimension // of ids
+	var dims []memproxy.Dimension // the dimension of each id
 	for i := range r.op.Claims {
 		c := &r.op.Claims[i]
 		limit := r.Principal.May(c.Dim)
@@ -257,7 +257,7 @@ func untracedStream(a *Admission) (memproxy.Resumption, bool) {
 type sources struct {
 	asked    bool            // whether untracedStream was called
 	anywhere bool            // its result
-	seen     map[string]bool // by run: whether its events may be shown to the caller
+	seen     map[string]bool // whether a run's events may be shown, by run
 	last     bool            // whether the events of the last run named may be shown
 	own      bool            // an event was shown
 	foreign  bool            // another caller's run was named before any event was shown

@@ -50,8 +50,8 @@ func (a *Authority) Attested(recorded memproxy.Attestation) {
 	}
 }
 
-// Corrected adds those who corrected the memory since, other than the caller. What a
-// person corrected or approved counts as a person's, whoever proposed it.
+// Corrected adds the authors of later corrections, other than the caller. A correction or
+// an approval by a person always counts, whoever proposed the change.
 func (a *Authority) Corrected(c memproxy.Ceilings, caller string, by []memproxy.Correction) {
 	for i := range by {
 		if by[i].Corrector != caller || by[i].Trust == memproxy.TrustHuman {
