@@ -103,7 +103,7 @@ func byEvasions(g *generatedResult) []aim {
 	worst := g.single[0]
 	return []aim{
 		atLeast(fmt.Sprintf("%d attacks of the data, each in %d transforms", g.attacks, len(g.single)), g.caught.share(), 99),
-		atLeast("of them, the transform that hides most ("+worst.name+")", worst.caught.share(), 93),
+		atLeast("of them, the transform that hides most ("+worst.name+")", worst.caught.share(), 91),
 		atLeast("of them, in two transforms, one in the other", g.pairs.share(), 94),
 		atMost(fmt.Sprintf("%d harmless rows in transforms", g.benign), g.held.share(), 0.6, ""),
 		atMost("of them, in two transforms", g.pairHeld.share(), 2, ""),
@@ -113,7 +113,7 @@ func byEvasions(g *generatedResult) []aim {
 // tongueAims returns the aims for texts in other languages.
 func tongueAims(poison, benign tally) []aim {
 	return []aim{
-		{"poison written blind in other languages", fmt.Sprintf("%d of %d", poison.held, poison.n), "≥ 115", poison.held >= 115},
+		{"poison written blind in other languages", fmt.Sprintf("%d of %d", poison.held, poison.n), "≥ 135", poison.held >= 135},
 		{"harmless neighbours of it that were held", fmt.Sprintf("%d of %d", benign.held, benign.n), "≤ 5", benign.held <= 5},
 	}
 }
@@ -122,8 +122,8 @@ func tongueAims(poison, benign tally) []aim {
 // the first measurement.
 func blindAims(poison, benign tally) []aim {
 	return []aim{
-		{"poison written blind", fmt.Sprintf("%d of %d", poison.held, poison.n), "≥ 120", poison.held >= 120},
-		{"harmless texts written blind that were held", fmt.Sprintf("%d of %d", benign.held, benign.n), "≤ 26", benign.held <= 26},
+		{"poison written blind", fmt.Sprintf("%d of %d", poison.held, poison.n), "≥ 195", poison.held >= 195},
+		{"harmless texts written blind that were held", fmt.Sprintf("%d of %d", benign.held, benign.n), "≤ 29", benign.held <= 29},
 	}
 }
 

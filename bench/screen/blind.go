@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-//go:embed blind/*.tsv blind/tongues/*.tsv
+//go:embed blind/*.tsv blind/tongues/*.tsv blind/later/*.tsv
 var blindFiles embed.FS
 
 // blindTexts returns the texts of a file of blind/ by group.
@@ -28,6 +28,23 @@ func blindTexts(file string) (map[string][]string, error) {
 		}
 	}
 	return texts, nil
+}
+
+// blindRows returns all texts of blind/.
+func blindRows() ([]row, error) {
+	var rows []row
+	for _, file := range [...]string{"poison", "benign", "tongues/poison", "tongues/benign", "later/poison", "later/benign"} {
+		groups, err := blindTexts(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, texts := range groups {
+			for _, text := range texts {
+				rows = append(rows, row{Text: text})
+			}
+		}
+	}
+	return rows, nil
 }
 
 // blindTallies counts what the shipped pack holds of the poison and the harmless texts of
@@ -57,14 +74,16 @@ func blindTallies(folder, sensitivity string) (poison, benign byName, err error)
 func blindly(w io.Writer) error {
 	fmt.Fprint(w, note("blind"))
 	var groups [2]byName
-	for _, sensitivity := range [...]string{"high", "medium"} {
-		poison, benign, err := blindTallies("", sensitivity)
+	for _, set := range [...]struct{ folder, sensitivity, name string }{
+		{"later/", "medium", "medium, second set"}, {"", "high", "high"}, {"", "medium", "medium"},
+	} {
+		poison, benign, err := blindTallies(set.folder, set.sensitivity)
 		if err != nil {
 			return err
 		}
 		p, b := together(poison), together(benign)
 		lo, hi := wilson(p.held, p.n)
-		fmt.Fprintf(w, "| %s | %d of %d | %.0f–%.0f %% | %d of %d |\n", sensitivity, p.held, p.n, lo, hi, b.held, b.n)
+		fmt.Fprintf(w, "| %s | %d of %d | %.0f–%.0f %% | %d of %d |\n", set.name, p.held, p.n, lo, hi, b.held, b.n)
 		groups = [2]byName{poison, benign}
 	}
 	for i, what := range [...]string{"Poison", "Harmless texts"} {

@@ -28,7 +28,9 @@ type row struct {
 func (r *row) attack() bool { return r.Label == "attack" }
 
 // own reports whether the text was written for this project.
-func (r *row) own() bool { return strings.HasPrefix(r.Source, "own_") }
+func (r *row) own() bool { return strings.HasPrefix(r.Source, ownPrefix) }
+
+const ownPrefix = "own_" // of the names of such sources
 
 // measured reports whether the row is measured, by classifiers trained without it.
 func (r *row) measured() bool { return !r.only && !r.own() }

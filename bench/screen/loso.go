@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/memproxy/memproxy/screen"
@@ -56,8 +58,13 @@ func parallel(n int, f func(int)) {
 	wg.Wait()
 }
 
-// poisonShare is the share of poisoned texts in the total weight.
-const poisonShare = 0.35
+const (
+	// poisonShare is the share of poisoned texts in the total weight.
+	poisonShare = 0.35
+	// ownWeight is the factor for sources that were written for this project: they alone
+	// teach attacks in the form of memories, and harmless memories with the same words.
+	ownWeight = 2
+)
 
 // fit trains the two models on every row that may be used and is not left out. The weight
 // of a source grows with the square root of its size, so that a large one does not
@@ -68,6 +75,12 @@ func (b *bench) fit(without func(*row) bool) (windows, whole []byte) {
 		attack bool
 	}
 	sizes := map[group]int{}
+	counts := func(g group) float64 {
+		if strings.HasPrefix(g.source, ownPrefix) {
+			return ownWeight * math.Sqrt(float64(sizes[g]))
+		}
+		return math.Sqrt(float64(sizes[g]))
+	}
 	use := make([]int, 0, len(b.rows))
 	for i := range b.rows {
 		r := &b.rows[i]
@@ -77,16 +90,15 @@ func (b *bench) fit(without func(*row) bool) (windows, whole []byte) {
 		}
 	}
 	total := map[bool]float64{}
-	for g, n := range sizes {
-		total[g.attack] += math.Sqrt(float64(n))
+	for _, g := range slices.SortedFunc(maps.Keys(sizes), func(a, b group) int { return strings.Compare(a.source, b.source) }) {
+		total[g.attack] += counts(g) // in one order: sums of fractions depend on it
 	}
 	share := map[bool]float64{true: poisonShare, false: 1 - poisonShare}
 	narrow, wide := make([]example, 0, len(use)), make([]example, 0, len(use))
 	for _, i := range use {
 		r := &b.rows[i]
-		n := float64(sizes[group{r.Source, r.attack()}])
-		e := b.bags[i]
-		weight := share[r.attack()] * math.Sqrt(n) / total[r.attack()] / n * float64(len(use)) * 2
+		g, e := group{r.Source, r.attack()}, b.bags[i]
+		weight := share[r.attack()] * counts(g) / total[r.attack()] / float64(sizes[g]) * float64(len(use)) * 2
 		e.windows.Group, e.whole.Group = b.group[r.Source], b.group[r.Source]
 		e.windows.Weight, e.whole.Weight = weight, weight
 		narrow, wide = append(narrow, e.windows), append(wide, e.whole)

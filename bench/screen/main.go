@@ -85,6 +85,9 @@ func set(rows []row) (setting, error) {
 	if err != nil {
 		return setting{}, err
 	}
+	if mine, err = teaching(mine, rows); err != nil {
+		return setting{}, err
+	}
 	p, err := screen.Draft(screen.Files())
 	return setting{append(rows, mine...), p}, err
 }

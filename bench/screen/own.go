@@ -3,25 +3,39 @@ package main
 import (
 	"embed"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"path"
+	"slices"
 	"strings"
 )
 
 //go:embed own/*.txt
 var ownFiles embed.FS
 
-// expansions is the number of texts that are made of each line with alternatives.
-const expansions = 8
+// expansions is the number of texts drawn from each line with alternatives. With eight, a
+// classifier found a tenth fewer of the texts of a writer whose file it did not know;
+// with thirty-two as many.
+const expansions = 16
 
-// ownRows returns the texts that were written for this project, with alternatives
-// expanded by a fixed seed. They are trained on in every fold and never measured.
+// ownRows returns the texts that were written for this project, with their
+// alternatives expanded by a fixed seed. Files named poison* are attacks, all others
+// harmless. They are trained on in every fold and never measured.
 func ownRows() ([]row, error) {
+	names, err := fs.Glob(ownFiles, "own/*.txt")
+	if err != nil {
+		return nil, err
+	}
 	rng := rand.New(rand.NewPCG(11, 11))
 	var rows []row
-	for _, f := range [...]struct{ name, label string }{{"benign", "benign"}, {"benign_world", "benign"}, {"poison", "attack"}, {"benign_asked", "benign"}} {
-		b, err := ownFiles.ReadFile("own/" + f.name + ".txt")
+	for _, file := range names {
+		b, err := ownFiles.ReadFile(file)
 		if err != nil {
 			return nil, err
+		}
+		name, label := strings.TrimSuffix(path.Base(file), ".txt"), "benign"
+		if strings.HasPrefix(name, "poison") {
+			label = "attack"
 		}
 		n := 0
 		for line := range strings.Lines(string(b)) {
@@ -34,12 +48,19 @@ func ownRows() ([]row, error) {
 				t := strings.ReplaceAll(expand(line, rng), "\\n", "\n")
 				if !seen[t] {
 					seen[t] = true
-					rows = append(rows, row{ID: fmt.Sprintf("own_%s-%d-%d", f.name, n, k), Text: t, Label: f.label, Source: "own_" + f.name})
+					rows = append(rows, row{ID: fmt.Sprintf("%s%s-%d-%d", ownPrefix, name, n, k), Text: t, Label: label, Source: ownPrefix + name})
 				}
 			}
 		}
 	}
 	return rows, nil
+}
+
+// teaching leaves out of the texts of this project what repeats a row of the data, or a
+// text of blind/: a classifier that judges those must not have learned them.
+func teaching(mine, rows []row) ([]row, error) {
+	blind, err := blindRows()
+	return apart(mine, slices.Concat(rows, blind)), err
 }
 
 // expand chooses one alternative of every {a|b}, inner ones first.
