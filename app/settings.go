@@ -328,10 +328,10 @@ func (s *App) reload(b policy.Bundle) error {
 // keepsBuiltin refuses a policy directory that leaves the built-in policies out, unless
 // production was started with that explicitly allowed.
 func keepsBuiltin(cfg *config.Config, unsafe []string, b *policy.Bundle) error {
-	if b.Alone() == "" || cfg.Profile != "production" || slices.Contains(unsafe, config.BuiltinPolicies) {
+	if b.BuiltinOff() == "" || cfg.Profile != "production" || slices.Contains(unsafe, config.BuiltinPolicies) {
 		return nil
 	}
-	return fmt.Errorf("%s: builtin: false leaves the built-in policies out, which weakens production: restart with %s in %s", b.Alone(), config.BuiltinPolicies, config.UnsafeEnv)
+	return fmt.Errorf("%s: builtin: false leaves the built-in policies out, which weakens production: restart with %s in %s", b.BuiltinOff(), config.BuiltinPolicies, config.UnsafeEnv)
 }
 
 // allowed returns the settings that weaken production, in the configuration and in the
@@ -340,7 +340,7 @@ func keepsBuiltin(cfg *config.Config, unsafe []string, b *policy.Bundle) error {
 func allowed(cfg *config.Config, getenv func(string) string) ([]string, error) {
 	if cfg.Policy.Dir != "" {
 		b, _ := policy.Load(cfg.Policy.Dir)
-		config.PolicyAlone(cfg, b.Alone())
+		config.SetBuiltinOff(cfg, b.BuiltinOff())
 	}
 	return cfg.Allowed(getenv(config.UnsafeEnv))
 }

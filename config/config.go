@@ -46,8 +46,8 @@ type Config struct {
 	// behindEnvoy is set if Envoy's clients are served, wherever Envoy listens. anyEnvoy
 	// is set if any process on the machine can claim to be Envoy.
 	behindEnvoy, anyEnvoy bool
-	// alone is the file that leaves the built-in policies out; "" if they are in force.
-	alone string
+	// builtinOff is the file that leaves the built-in policies out; "" if they are in force.
+	builtinOff string
 }
 
 // Admin is the admin listener.

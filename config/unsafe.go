@@ -153,15 +153,15 @@ func cut(n *yaml.Node, path []any) {
 // directory.
 const BuiltinPolicies = "policy.builtin"
 
-// PolicyAlone records which file leaves the built-in policies out; "" if none does.
-func PolicyAlone(c *Config, file string) { c.alone = file }
+// SetBuiltinOff records which file leaves the built-in policies out; "" if none does.
+func SetBuiltinOff(c *Config, file string) { c.builtinOff = file }
 
 // Unsafe returns the settings that weaken production, or that weaken a development
 // profile which other hosts can reach.
 func (c *Config) Unsafe() []Setting {
 	out := slices.DeleteFunc(c.Settings(), func(s Setting) bool { return s.Unsafe == "" })
-	if c.alone != "" && c.Profile == "production" {
-		out = append(out, Setting{Path: BuiltinPolicies, Name: BuiltinPolicies, Value: "false", Status: StatusOff, From: c.alone, Line: 1, Unsafe: "builtin: false leaves the built-in policies out"})
+	if c.builtinOff != "" && c.Profile == "production" {
+		out = append(out, Setting{Path: BuiltinPolicies, Name: BuiltinPolicies, Value: "false", Status: StatusOff, From: c.builtinOff, Line: 1, Unsafe: "builtin: false leaves the built-in policies out"})
 	}
 	return out
 }

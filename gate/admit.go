@@ -34,7 +34,7 @@ type run struct {
 	tool  memproxy.ToolCall
 	// after, if set, is called after each step, with its error.
 	after func(*step, error)
-	// byID are the places that it waited for in inTurnByID; nil: it did not wait.
+	// byID are the keys of the locks that it waited for in inTurnByID; nil if it did not wait.
 	byID []string
 }
 
@@ -245,11 +245,11 @@ func unordered(r *run) bool {
 // owner and bulk deletions of it also wait for one another; additions do not wait
 // for other additions.
 //
-// Places are taken in this order, so that no two requests wait for each other: of agents
-// for their labels, then for their turns (inPlace), of what the request names (here), and
-// of what its labels stand for (inTurnByID). Those of one kind are taken all at once.
+// To prevent deadlocks, locks are taken in a fixed order: of agents for their labels, of
+// agents for their turns (both in lockAgents), of what the request names (here), and of
+// what its labels stand for (inTurnByID). Those of one kind are taken together.
 func inTurn(ctx context.Context, r *run) error {
-	if !inPlace(ctx, r) {
+	if !lockAgents(ctx, r) {
 		return nil
 	}
 	op, keys := r.op, []string(nil)
@@ -267,11 +267,12 @@ func inTurn(ctx context.Context, r *run) error {
 	return nil
 }
 
-// inPlace lets a request that names blocks by an agent's labels and a change of the agent
-// wait for one another, because the change may give a label to another block. Requests by
-// labels do not wait for other such requests. Calls of a turn have places of their own: a
-// change that is sent after the turn (Rearm) keeps none of its calls waiting.
-func inPlace(ctx context.Context, r *run) bool {
+// lockAgents makes requests that name blocks by an agent's labels, and changes of the
+// agent, wait for one another, because a change may give a label to another block.
+// Requests by labels share the lock. The calls of a turn share a second one, which a change
+// that is sent after the turn (Rearms) does not take: the turn and the change would
+// deadlock. It reports false if the request was refused because a lock stayed taken.
+func lockAgents(ctx context.Context, r *run) bool {
 	turner, ok := r.call.Backend.Adapter.(Turner)
 	if !ok {
 		return true
@@ -292,7 +293,7 @@ func inPlace(ctx context.Context, r *run) bool {
 			turns = append(turns, orderKey(r, memproxy.TargetObject, agent+"/turn"))
 		}
 	}
-	patience := 2 * r.call.Backend.timeout() // a turn's calls keep their places for half of it (Sending)
+	patience := 2 * r.call.Backend.timeout() // the calls of a turn keep their lock for half of it (Sending)
 	if r.mode == call {
 		return enter(ctx, r, patience, false, turns)
 	}
@@ -301,9 +302,9 @@ func inPlace(ctx context.Context, r *run) bool {
 }
 
 // inTurnByID is inTurn for targets that the request names differently from the
-// ledger, such as a block by its label. It reports whether it had to wait: what was looked
-// up may have changed then, and has to be looked up again. A request that also names
-// targets by their ids does not wait, because it keeps others waiting for those.
+// ledger, such as a block by its label. It reports whether it had to wait; then the
+// look-ups may be stale and have to be repeated. A request that also names targets by
+// their ids does not wait but is refused, because it holds the locks of those.
 func inTurnByID(ctx context.Context, r *run) (again bool) {
 	if unordered(r) {
 		return false
@@ -335,7 +336,7 @@ func orderKey(r *run, kind memproxy.TargetKind, id string) string {
 	return r.call.Backend.Name + "\x00" + string(kind) + "\x00" + id
 }
 
-// enter waits for the places, and refuses the request if they do not become free in time.
+// enter takes the locks, or refuses the request if they do not become free in time.
 func enter(ctx context.Context, r *run, patience time.Duration, alone bool, keys []string) bool {
 	ok := take(ctx, r, patience, alone, keys)
 	if !ok {

@@ -243,7 +243,7 @@ func toolCall(ctx context.Context, r *run) error {
 	attributeTexts(r, r.under.op)
 	reserved(r)
 	if r.mode == call && !r.under.watched && r.under.leave == nil {
-		if !inPlace(ctx, r) {
+		if !lockAgents(ctx, r) {
 			return nil
 		}
 		r.under.leave, r.leave = r.leave, nil // until the calls are sent

@@ -186,8 +186,8 @@ func notRejected(r *run) bool {
 // against the caller, because an ordinary note may look like that and be written
 // repeatedly: a pattern of governed fields counts in the session only, an apparent
 // credential nowhere. A field that may not be written, or is too long, counts in the
-// session only. Reasons that only report what was lowered, removed or found do not count
-// by themselves.
+// session only. Reasons that only report what was lowered, removed or found are skipped;
+// a refusal without any other reason counts in the session.
 func against(reasons []memproxy.Reason) (session, caller bool) {
 	var ruled, pattern, secret, field, other bool
 	for _, why := range reasons {

@@ -28,10 +28,10 @@ type Source struct {
 
 // Bundle is everything that a reload of the rules replaces as a unit.
 type Bundle struct {
-	Policies []Source // sorted by name
-	Schema   Source
-	places   map[string]string // "file:line" of the ids in Disabled and Shadowed, if they were read from a file
-	alone    string            // the file that leaves the built-in policies out; "" if none does
+	Policies   []Source // sorted by name
+	Schema     Source
+	places     map[string]string // "file:line" of the ids in Disabled and Shadowed, if they were read from a file
+	builtinOff string            // the file that leaves the built-in policies out; "" if none does
 
 	// Disabled are the ids of policies that are left out.
 	Disabled []string

@@ -80,8 +80,8 @@ func (b *Bundle) named(file string, ids []id) []string {
 // name of the file that lists such ids.
 func (b *Bundle) Place(id string) string { return cmp.Or(b.places[id], settingsFile) }
 
-// Alone returns the file of a directory that leaves the built-in policies out, or "".
-func (b *Bundle) Alone() string { return b.alone }
+// BuiltinOff returns the file of a directory that leaves the built-in policies out, or "".
+func (b *Bundle) BuiltinOff() string { return b.builtinOff }
 
 // Load reads a directory: every *.cedar, an optional *.cedarschema that replaces the
 // built-in one, and an optional bundle.yaml with
@@ -149,7 +149,7 @@ func Load(dir string) (Bundle, error) {
 	if set.Builtin == nil || *set.Builtin {
 		own.Policies = append(base.Policies, own.Policies...)
 	} else {
-		own.alone = file
+		own.builtinOff = file
 	}
 	own.places = map[string]string{}
 	own.Disabled, own.Shadowed = own.named(file, set.Disable), own.named(file, set.Shadow)
