@@ -226,19 +226,15 @@ func placed(v View) View {
 const manyEscapes = 8 // a text with an escape in at most this many bytes is an escaped text that was enciphered
 
 // probe tries non-language as an encoding that was enciphered or reversed. Results that
-// decode are kept; the attempts themselves are no readings.
-func probe(found []View, v *View, m marks) []View {
-	turned := shifted(v, &signs)
-	back := deciphered(v, key{0, 1})
-	for _, t := range [...]struct {
-		View
-		marks // a letter substitution has the marks of v
-	}{{turned, scan(turned.Text)}, {back, scan(back.Text)}, {deciphered(v, key{13, 0}), m}, {deciphered(v, key{mirror, 0}), m}} {
+// decode are kept; the attempts themselves are no readings. known says that v itself was
+// decoded: a cipher that substitutes letters leaves what is encoded without them.
+func probe(found []View, v *View, m marks, known bool) []View {
+	try := func(t *View, m marks, lettered bool) {
 		before := len(found)
 		if n := len(t.Text); (strings.Count(t.Text, "%")+strings.Count(t.Text, "&")+strings.Count(t.Text, `\`))*manyEscapes >= n {
-			found = encodings(found, &t.View, t.marks)
+			found = encodings(found, t, m)
 		} else {
-			found = codes(found, &t.View, t.marks)
+			found = codes(found, t, m, lettered)
 		}
 		kept := before
 		for _, f := range found[before:] {
@@ -248,6 +244,15 @@ func probe(found []View, v *View, m marks) []View {
 			}
 		}
 		found = found[:kept]
+	}
+	turned, back := shifted(v, &signs), deciphered(v, key{0, 1})
+	try(&turned, scan(turned.Text), false)
+	try(&back, scan(back.Text), false)
+	for _, by := range [...]int{13, mirror} {
+		if t := shifted(v, &letters[by]); !known || t.Text != v.Text {
+			try(&t, m, known) // a letter substitution has the marks of v
+		}
+		known = true
 	}
 	return found
 }

@@ -275,10 +275,13 @@ func code(found []View, v *View, m marks) ([]View, bool) {
 		if !v.piece && strange >= minOpaque && (strange*4 >= len(v.Text) || m&(markRun|markGroups|markToken) != 0) {
 			for _, o := range opaque {
 				p, before := v.part(o.start, o.end), len(found)
-				if len(p.Text) < len(v.Text) {
+				all := len(p.Text) == len(v.Text)
+				if !all {
 					m = scan(p.Text)
 				}
-				found = probe(found, &p, m)
+				// The spans of Backward are found in another way, and of a long text fewer
+				// readings are kept.
+				found = probe(found, &p, m, all && v.Name != Backward && len(v.Text) <= maxWhole)
 				for i := before; i < len(found); i++ {
 					found[i].start = -1 // its offsets are not those in v
 				}
@@ -319,21 +322,21 @@ func encodings(found []View, v *View, m marks) []View {
 	if v.piece { // codes were decoded in the whole text
 		return pieces(decodeWords(found, v), v)
 	}
-	return pieces(codes(found, v, m), v)
+	return pieces(codes(found, v, m, false), v)
 }
 
-// codes appends the decoded readings of v.
-func codes(found []View, v *View, m marks) []View {
+// codes appends the decoded readings of v. lettered leaves out the codes without letters.
+func codes(found []View, v *View, m marks, lettered bool) []View {
 	if m&markRun != 0 {
 		found = runs(found, v)
 	}
 	if m&markGroups != 0 || strings.Count(v.Text, "0x") >= minNumbers || strings.Count(v.Text, ")") >= minNumbers {
 		found = groups(found, v)
 	}
-	if m&(markGroups|markRun) != 0 {
+	if m&(markGroups|markRun) != 0 && !lettered {
 		found = spelledOut(found, v, &spellings[byNumber])
 	}
-	if m&markGroups != 0 || strings.IndexByte(v.Text, 0xe2) >= 0 || strings.Contains(v.Text, "·") || strings.Contains(v.Text, "・") {
+	if !lettered && (m&markGroups != 0 || strings.IndexByte(v.Text, 0xe2) >= 0 || strings.Contains(v.Text, "·") || strings.Contains(v.Text, "・")) {
 		found = spelledOut(found, v, &spellings[inMorse])
 	}
 	if m&markToken != 0 {
