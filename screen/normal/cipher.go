@@ -2,6 +2,7 @@ package normal
 
 import (
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy/screen/terms"
@@ -132,33 +133,67 @@ const longest = 256 // the longest word whose whole length is tried as code
 // crack returns the key that gives the letters of s the best bigram score, if it is that
 // of language and well above the current average score now.
 func crack(s string, now, n int) key {
-	p := pairs()
 	least := max(fluent, now+better)
 	if n < stretch {
 		least += better / 2
 	}
+	scores := keyed()
+	var sums keyScores
+	last, none := byte(apart), 0
+	for i := range len(s) {
+		c := places[s[i]]
+		if c == apart && last == apart {
+			continue
+		}
+		for k, x := range &scores[last][c] {
+			sums[k] += x
+		}
+		last, none = c, none+noScore
+	}
 	best, found := least*n-1, key{}
 	for by := 0; by <= mirror; by++ {
-		to := &ciphers[by]
-		ahead, behind, last := 0, 0, byte(apart)
-		for i := range len(s) {
-			c := to[places[s[i]]]
-			if c == apart && last == apart {
-				continue
-			}
-			ahead += int(p[last][c])
-			behind += int(p[c][last])
-			last = c
-		}
-		if ahead > best && by != 0 {
+		if ahead := sums.of(key{by, 0}) - none; ahead > best && by != 0 {
 			best, found = ahead, key{by, 0}
 		}
-		if behind-better/2*n > best {
-			best, found = behind-better/2*n, key{by, 1}
+		if behind := sums.of(key{by, 1}) - none - better/2*n; behind > best {
+			best, found = behind, key{by, 1}
 		}
 	}
 	return found
 }
+
+// keyScores has a sum of bigram scores for every key, four to a word, so that one addition
+// counts for four keys. Every score is increased by noScore, so that no sum is negative.
+type keyScores [(2*(mirror+1) + 3) / 4]uint64
+
+// noScore is more than any bigram score is below zero. The sum of a stretch is less than
+// 1<<16.
+const noScore = 400
+
+func (k key) lane() (word, shift int) { return (2*k.by + k.back) / 4, (2*k.by + k.back) % 4 * 16 }
+
+func (s *keyScores) of(k key) int {
+	word, shift := k.lane()
+	return int(s[word] >> shift & 0xffff)
+}
+
+// keyed returns the bigram scores of each pair of letters under every key.
+var keyed = sync.OnceValue(func() *[27][27]keyScores {
+	var all [27][27]keyScores
+	p := pairs()
+	for a := range all {
+		for b := range all[a] {
+			for by := range ciphers {
+				to, a, b := &all[a][b], ciphers[by][a], ciphers[by][b]
+				for back, score := range [...]int16{p[a][b], p[b][a]} {
+					word, shift := key{by, back}.lane()
+					to[word] |= uint64(score+noScore) << shift
+				}
+			}
+		}
+	}
+	return &all
+})
 
 // ciphers maps alphabet indices under each cipher.
 var ciphers = func() (all [mirror + 1][27]byte) {

@@ -327,3 +327,19 @@ func TestAltered(t *testing.T) {
 		}
 	}
 }
+
+// The sums of bigram scores under all keys are those under each, and do not overflow.
+func TestKeyScores(t *testing.T) {
+	p := pairs()
+	for a := range p {
+		for b := range p[a] {
+			for by, to := range ciphers {
+				for back, want := range [...]int16{p[to[a]][to[b]], p[to[b]][to[a]]} {
+					if got := keyed()[a][b].of(key{by, back}); got < 0 || got*2*stretch >= 1<<16 || got-noScore != int(want) {
+						t.Fatalf("pair %d %d, cipher %d, reversed %d: score %d, want %d", a, b, by, back, got-noScore, want)
+					}
+				}
+			}
+		}
+	}
+}
