@@ -107,7 +107,7 @@ var (
 	codec32 = &codec{[]*digits{
 		caseless(terms.Capitals+"234567", 5), caseless("0123456789ABCDEFGHIJKLMNOPQRSTUV", 5), caseless("0123456789ABCDEFGHJKMNPQRSTVWXYZ", 5),
 	}, func(s string) string {
-		if strings.ContainsAny(s, terms.Smalls) && strings.ContainsAny(s, terms.Capitals) {
+		if small.In(s) && capital.In(s) {
 			return ""
 		}
 		return s[:len(s)-len(s)%8+tail32[len(s)%8]]
@@ -214,12 +214,14 @@ func decodeRun(s string) []byte {
 	if s = strings.Trim(s, "-_"); len(s) < 8 {
 		return nil
 	}
+	var buf [opening]byte
+	head := s[:min(len(s), opening)]
 	for _, code := range [...]*codec{codec16, codec2, codec32, codec64} {
-		run := code.whole(s)
-		if run == "" || !slices.ContainsFunc(code.alphabets, func(d *digits) bool { return d.mayBegin(run) }) || len(s) > opening && !opens(code.decode(nil, s[:opening])) {
+		run := code.whole(head)
+		if run == "" || !slices.ContainsFunc(code.alphabets, func(d *digits) bool { return d.mayBegin(run) }) || len(s) > opening && !opens(code.decode(buf[:0], head)) {
 			continue
 		}
-		if t := readable(code.decode(nil, s)); t != nil {
+		if t := readable(code.decode(make([]byte, 0, len(s)), s)); t != nil {
 			return t
 		}
 	}

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // minItems is the fewest items of a list, and minGroups the fewest groups of encoded
@@ -231,7 +234,7 @@ func decodeWords(found []View, v *View) []View {
 			return found
 		}
 		k, err := base64.RawStdEncoding.Decode(buf[:], []byte(w))
-		if err != nil {
+		if err != nil || !utf8.Valid(buf[:k]) {
 			return found
 		}
 		n++
@@ -278,7 +281,7 @@ func regroup(found []View, v *View, from, to int) []View {
 }
 
 // inGroups are the bytes of groups, and betweenGroups those that separate them.
-var inGroups, betweenGroups = func() (in, between [256]bool) {
+var inGroups, betweenGroups = func() (in, between terms.Bytes) {
 	for c := range in {
 		sign := strings.IndexByte("=:,", byte(c)) >= 0
 		in[c], between[c] = sign || isRun(byte(c)), sign || c <= ' ' || c == '.'
@@ -290,10 +293,10 @@ var inGroups, betweenGroups = func() (in, between [256]bool) {
 func ungrouped(s string) string {
 	var out strings.Builder
 	out.Grow(len(s))
-	for i := range len(s) {
-		if !betweenGroups[s[i]] {
-			out.WriteByte(s[i])
-		}
+	for i := 0; i < len(s); i++ {
+		end := betweenGroups.Find(s, i)
+		out.WriteString(s[i:end])
+		i = end
 	}
 	return out.String()
 }

@@ -61,6 +61,7 @@ func isAlnum(c byte) bool  { return alnum[c] }
 // Sets of bytes.
 var (
 	letter, digit, alnum = terms.BytesOf(terms.Smalls + terms.Capitals), terms.BytesOf(terms.Digits), terms.BytesOf(terms.Alnum)
+	small, capital       = terms.BytesOf(terms.Smalls), terms.BytesOf(terms.Capitals)
 	noLetter             = letter.Not()
 )
 
