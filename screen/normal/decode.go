@@ -97,7 +97,8 @@ var (
 		}
 		return s
 	}}
-	codec16 = &codec{[]*digits{caseless(terms.Digits+"ABCDEF", 4)}, func(s string) string {
+	hexDigits = caseless(terms.Digits+"ABCDEF", 4)
+	codec16   = &codec{[]*digits{hexDigits}, func(s string) string {
 		if s = strings.TrimPrefix(strings.TrimPrefix(s, "0x"), "0X"); len(s)%2 != 0 {
 			return ""
 		}

@@ -143,11 +143,12 @@ func escapeAt(s string, i int, printed bool) (rune, int) {
 			return rune(c), 4
 		}
 	}
-	for _, e := range escapes {
-		number, ok := strings.CutPrefix(rest, e.begin)
-		if !ok {
+	for k := range escapes {
+		e := &escapes[k]
+		if last := len(e.begin) - 1; last >= len(rest) || rest[last] != e.begin[last] || !strings.HasPrefix(rest, e.begin) {
 			continue
 		}
+		number := rest[len(e.begin):]
 		ch, n := rune(0), 0
 		for n < min(e.most, len(number)) && uint(unhex(number[n])) < uint(e.base) {
 			ch = ch*rune(e.base) + rune(unhex(number[n]))
@@ -177,17 +178,8 @@ func entityAt(s string, i int) (rune, int) {
 	return ch, end + 1
 }
 
-func unhex(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c >= 'a' && c <= 'f':
-		return int(c-'a') + 10
-	case c >= 'A' && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
-}
+// unhex returns the value of a hexadecimal digit, or -1.
+func unhex(c byte) int { return int(hexDigits.value[c]) }
 
 var emphasis = terms.BytesOf("*~`_")
 

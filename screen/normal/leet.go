@@ -29,8 +29,8 @@ var draws = terms.BytesOf(`/\|()[]_>`) // the first characters of leetPieces
 // drawn returns the letter that several characters at the beginning of s draw.
 func drawn(s string) (letter byte, n int) {
 	if draws[s[0]] {
-		for _, p := range leetPieces {
-			if strings.HasPrefix(s, p.sign) {
+		for k := range leetPieces {
+			if p := &leetPieces[k]; p.sign[0] == s[0] && strings.HasPrefix(s, p.sign) {
 				return p.letter, len(p.sign)
 			}
 		}

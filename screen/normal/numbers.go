@@ -15,12 +15,13 @@ const minNumbers = 6 // the fewest numbers that are decoded
 // groups decodes sequences of at least minNumbers numbers as character codes.
 func groups(found []View, v *View) []View {
 	s := v.Text
+	var list []string
 	for i := 0; i < len(s); {
 		if !isDigit(s[i]) && (unhex(s[i]) < 0 || i > 0 && isAlnum(s[i-1])) {
 			i++
 			continue
 		}
-		var list []string
+		list = list[:0]
 		j := i
 		for j < len(s) {
 			k := j
@@ -118,6 +119,7 @@ func betweenNumbers(s string) int {
 		}
 		return 0
 	}
-	s = s[:min(len(s), 3)]
-	return len(s) - len(strings.TrimLeft(s, " ,;-\n:[]"))
+	return numberGap.End(s[:min(len(s), 3)], 0)
 }
+
+var numberGap = terms.BytesOf(" ,;-\n:[]")
