@@ -26,17 +26,23 @@ func links(found []View, v *View) []View {
 	b, bare := newBuilder(len(s)), newBuilder(len(s))
 	defer b.free()
 	defer bare.free()
+	both := []*builder{b, bare}
+	if strings.Count(s, "=") < minLinked { // bare would be no reading
+		both = both[:1]
+	}
 	copied := func(i, j int) {
-		b.copy(s, i, j)
-		bare.copy(s, i, j)
+		for _, b := range both {
+			b.copy(s, i, j)
+		}
 	}
 	sum, opened, known, words, values := 0, 0, 0, 0, 0
 	innocent := !glued // only web addresses
 	chained := false   // only white space since the last link
 	fields(s, func(i, j int, _ bool) {
 		for k := i; k > 0 && s[k-1] <= ' '; k-- { // the white space before this field
-			b.space(s[k-1], k-1)
-			bare.space(s[k-1], k-1)
+			for _, b := range both {
+				b.space(s[k-1], k-1)
+			}
 		}
 		at := strings.Index(s[i:j], "://")
 		if at < 0 && !glued {
@@ -62,28 +68,30 @@ func links(found []View, v *View) []View {
 		}
 		within := ""
 		for k := i; k < j; k++ {
-			if k == i || strings.IndexByte(valueSigns, s[k-1]) >= 0 {
+			if k == i || valueSigns[s[k-1]] {
 				within = inWords(s[k:j])
 			}
 			c := s[k]
 			if strings.IndexByte(within, c) < 0 {
 				c = linkByte(s, k, j, web)
 			}
-			if s[k] == '=' {
+			b.space(c, k)
+			switch {
+			case len(both) < 2:
+			case s[k] == '=':
 				values++
 				bare.word()
 				bare.space(' ', k)
-			} else {
+			default:
 				bare.space(c, k)
 			}
-			b.space(c, k)
 		}
 	})
 	if !glued && opened < minLinked {
 		return found
 	}
 	rough := known*2 < words && !(glued && language(string(b.text)))
-	for _, b := range [...]*builder{b, bare} {
+	for _, b := range both {
 		if b == bare && values < minLinked {
 			break
 		}
@@ -138,27 +146,30 @@ func (b *builder) word() {
 	b.text, b.at = b.text[:n], b.at[:n]
 }
 
-// valueSigns separate the values of a link, and wordSigns the words.
-const valueSigns, wordSigns = "=#?&", "/+-_.@"
+var valueSigns = terms.BytesOf("=#?&") // they separate the values of a link
+
+const wordSigns = "/+-_.@" // they separate words
 
 // inWords returns the characters of wordSigns that belong to words in the value at the
 // beginning of s, as in an address or a name, because other characters separate its
 // words.
 func inWords(s string) string {
 	s = strings.TrimPrefix(s, "://")
-	if end := strings.IndexAny(s, valueSigns); end >= 0 {
-		s = s[:end]
+	var count [256]int
+	for i := 0; i < len(s) && !valueSigns[s[i]]; i++ {
+		count[s[i]]++
 	}
 	most := 0
-	for i := range len(wordSigns) {
-		most = max(most, strings.Count(s, wordSigns[i:i+1]))
+	for _, c := range wordSigns {
+		most = max(most, count[c])
 	}
-	return strings.Map(func(c rune) rune {
-		if n := strings.Count(s, string(c)); c == '/' || n == 0 || n*seldom > most {
-			return -1
+	in := ""
+	for _, c := range wordSigns[1:] { // a slash always separates
+		if n := count[c]; n > 0 && n*seldom <= most {
+			in += string(c)
 		}
-		return c
-	}, wordSigns)
+	}
+	return in
 }
 
 // linkByte returns the character that byte i of a link ending at end is read as. A value
