@@ -241,10 +241,11 @@ var letters, signs = func() (by [mirror + 1][256]byte, signs [256]byte) {
 func shifted(v *View, to *[256]byte) View {
 	b := newBuilder(len(v.Text))
 	defer b.free()
-	for i := range len(v.Text) {
-		b.text = append(b.text, to[v.Text[i]])
+	text := b.text[:len(v.Text)]
+	for i := range text {
+		text[i] = to[v.Text[i]]
 	}
-	return View{Name: Cipher, Text: string(b.text), orig: v.orig, at: v.at, base: v.base, from: v.from, to: v.to, whole: v.whole, ciphered: true}
+	return View{Name: Cipher, Text: string(text), orig: v.orig, at: v.at, base: v.base, from: v.from, to: v.to, whole: v.whole, ciphered: true}
 }
 
 // placed sets the offsets of a reading that was shifted.
@@ -335,6 +336,11 @@ func reversed(v *View) View {
 	b := newBuilder(len(v.Text))
 	defer b.free()
 	for i := len(v.Text); i > 0; {
+		if c := v.Text[i-1]; c < utf8.RuneSelf {
+			i--
+			b.byte(c, int32(i))
+			continue
+		}
 		c, n := utf8.DecodeLastRuneInString(v.Text[:i])
 		i -= n
 		b.rune(c, int32(i))

@@ -379,6 +379,10 @@ func (b *builder) string(s string, at int32) {
 }
 
 func (b *builder) rune(c rune, at int32) {
+	if c < utf8.RuneSelf && c >= 0 {
+		b.byte(byte(c), at)
+		return
+	}
 	before := len(b.text)
 	b.text = utf8.AppendRune(b.text, c)
 	for range len(b.text) - before {

@@ -72,10 +72,13 @@ func spelledOut(found []View, v *View, by *spelling) []View {
 // spaced writes letters, with a space where the separator is not the usual one, and
 // segments long words.
 func spaced(letters []byte, gaps []string) *builder {
-	count, usual := map[string]int{}, ""
+	count, usual, most := map[string]int{}, "", 0 // count: of the others
 	for _, gap := range gaps[1:] {
-		if count[gap]++; count[gap] > count[usual] {
-			usual = gap
+		if gap == usual {
+			most++
+		} else if count[gap]++; count[gap] > most {
+			count[usual] = most
+			usual, most = gap, count[gap]
 		}
 	}
 	b := newBuilder(len(letters) + len(letters)/4)
