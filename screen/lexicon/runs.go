@@ -10,14 +10,18 @@ import (
 // long as the text has repeatable characters in a row.
 type repetitions struct {
 	count  int
-	length int    // greatest length in bytes of a match with each repetition once
-	runes  []rune // characters of all repetitions, as ranges
+	length int                 // greatest length in bytes of a match with each repetition once
+	runes  []rune              // characters of all repetitions, as ranges
+	ascii  [utf8.RuneSelf]bool // those of ASCII
 }
 
 func repetitionsOf(re *syntax.Regexp) repetitions {
 	re = re.Simplify()
 	r := repetitions{length: measure(re).max}
 	r.collect(re, false)
+	for c := range r.ascii {
+		r.ascii[c] = r.within(rune(c))
+	}
 	return r
 }
 
@@ -46,6 +50,10 @@ func (r *repetitions) collect(re *syntax.Regexp, repeated bool) {
 }
 
 func (r *repetitions) has(c rune) bool {
+	return c < utf8.RuneSelf && r.ascii[c] || c >= utf8.RuneSelf && r.within(c)
+}
+
+func (r *repetitions) within(c rune) bool {
 	for i := 0; i < len(r.runes); i += 2 {
 		if r.runes[i] <= c && c <= r.runes[i+1] {
 			return true
