@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3: the target of an operation is requested from its dialect's path, and
@@ -98,6 +99,36 @@ func TestNoMemberMakesATargetAnotherObject(t *testing.T) {
 					t.Errorf("%s with %s %s is about %s %q", target, name, value, op.TargetKind, op.Targets)
 				}
 			}
+		}
+	}
+}
+
+// Proves EDGE-3: an export is named by the route that reads one. Elsewhere the member is
+// removed from the request, because memproxy does not look up whose export it is there.
+func TestAnExportIsNamedWhereOneIsRead(t *testing.T) {
+	const id = "11111111-2222-4333-8444-555555555555"
+	a := adapter(t)
+	for target, body := range map[string]string{
+		"POST /memories":                      `{"messages":[{"role":"user","content":"tea"}],"user_id":"ann",MEMBER}`,
+		"POST /v3/memories/add/":              `{MEMBER,"messages":[{"role":"user","content":"tea"}],"user_id":"ann"}`,
+		"POST /v1/agent-rush/memories/":       `{"messages":[{"role":"user","content":"tea"}],MEMBER}`,
+		"POST /v1/apps/":                      `{"user_id":"ann",MEMBER}`,
+		"PUT /memories/" + id:                 `{"text":"tea",MEMBER}`,
+		"POST /v2/memories/search/":           `{"query":"tea","filters":{"user_id":"ann"},MEMBER}`,
+		"POST /v1/exports/get/":               `{"user_id":"ann",MEMBER}`,
+		"POST /v1/feedback/":                  `{"memory_id":"` + id + `","feedback":"POSITIVE",MEMBER}`,
+		"POST /v1/memories/search/?user_id=a": `{"query":"tea","user_id":"ann",MEMBER}`,
+	} {
+		const other = "99999999-2222-4333-8444-555555555555"
+		rt, req := routed(t, a, target)
+		body := strings.ReplaceAll(body, "MEMBER", `"memory_export_id":"`+other+`"`)
+		op := must.Get(a.Decode(rt, req, []byte(body)))(t)
+		sent, _, err := a.Encode(rt, req, []byte(body), op)
+		if err != nil {
+			t.Fatal(target, err)
+		}
+		if read := op.TargetKind == memproxy.TargetExport; read != strings.Contains(string(sent), other) || read != strings.Contains(target, "exports") {
+			t.Errorf("%s is about %s, and %s is sent", target, op.TargetKind, sent)
 		}
 	}
 }

@@ -135,9 +135,15 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 			return target(d.op, v, memproxy.TargetMemory, ptr)
 		}
 	case "memory_export_id":
-		if d.row.id == "mem0.v1.export.get" && v.Kind != jsondoc.Null {
+		if v.Kind == jsondoc.Null {
+			return nil
+		}
+		if d.row.id == "mem0.v1.export.get" {
 			return target(d.op, v, memproxy.TargetExport, ptr)
 		}
+		// No other route has it. An export that is not looked up is not forwarded either.
+		d.op.Unclaimed = append(d.op.Unclaimed, ptr)
+		return nil
 	case "timestamp", "observation_date", "observation_datetime", "created_at", "updated_at":
 		if v.Kind != jsondoc.Null && d.op.Kind.Writes() {
 			d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: ptr, Raw: string(d.doc.Raw(v))})
