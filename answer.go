@@ -15,18 +15,18 @@ type Memory struct {
 	Filed []string
 	// Limit is the maximum length of the memory in characters; 0 if unknown.
 	Limit int
-	// Within are the parents of the memory, if the answer names them: the agent of
+	// Parents are the parents of the memory, if the answer names them: the agent of
 	// a message, the conversation of a run. A memory without a record belongs to
 	// the tenant of its parents.
-	Within []Ref
+	Parents []Ref
 	// Metadata is the memory's metadata as raw JSON, or nil.
 	Metadata []byte
 	// Members are the members of the object that a change may set, other than Text,
 	// encoded by the function Members. It is nil unless the adapter was asked for exactly
 	// one object.
 	Members []byte
-	// Was is Members before an agent's own edit, where it is known.
-	Was []byte
+	// PreviousMembers is Members before an agent's own edit, where it is known.
+	PreviousMembers []byte
 	// Stamp is the provenance found in the metadata, unverified, or nil.
 	Stamp *Stamp
 	// Memo is shared by all answers that show the memory with identical bytes. It is nil
@@ -44,11 +44,11 @@ type Memory struct {
 	Before string
 	// Unreadable is set if the element is not an object, or if its owner cannot be read.
 	Unreadable bool
-	// Bare tells the adapter to omit Before from the answer.
-	Bare bool
-	// Also are further texts that the element shows but that are not the memory's present
+	// OmitBefore tells the adapter to omit Before from the answer.
+	OmitBefore bool
+	// OtherTexts are further texts that the element shows but that are not the memory's present
 	// text, such as those of a history entry. They are only screened.
-	Also []string
+	OtherTexts []string
 	// Annotations are texts next to the memory's text, such as metadata and the name of
 	// the speaker. They are screened, too.
 	Annotations []string
@@ -67,42 +67,42 @@ type Memory struct {
 	// Compiled is set for content that the backend derives from memories, such as an
 	// agent's system prompt among its messages.
 	Compiled bool
-	// Common is set for what the backend provides to every caller, such as its built-in
+	// BuiltIn is set for what the backend provides to every caller, such as its built-in
 	// tools. It has no owner, and every caller may see it.
-	Common bool
-	// Holder is set for an object that contains memories, such as an agent with its
+	BuiltIn bool
+	// IsContainer is set for an object that contains memories, such as an agent with its
 	// blocks. Each of these memories is judged separately.
-	Holder bool
+	IsContainer bool
 	// Uncounted is set for objects that budgets do not count as a memory, such as an
 	// agent or a folder.
 	Uncounted bool
-	// Told, if not nil, is the provenance to show to the reader, under ProvenanceKey in
+	// ShowProvenance, if not nil, is the provenance to show to the reader, under ProvenanceKey in
 	// the memory's metadata.
-	Told *Provenance
+	ShowProvenance *Provenance
 }
 
-// Made is an object that a write created. Agent is the agent that it belongs to, if the
+// CreatedObject is an object that a write created. Agent is the agent that it belongs to, if the
 // request does not name it.
-type Made struct{ ID, Agent string }
+type CreatedObject struct{ ID, Agent string }
 
 // Reading is what an adapter found in an answer.
 type Reading struct {
 	Memories []Memory
 	// Events are ids of asynchronous writes that the answer names.
 	Events []string
-	// Made are further objects that a write created or returned. The caller becomes the
+	// Created are further objects that a write created or returned. The caller becomes the
 	// owner of those without an owner.
-	Made []Made
+	Created []CreatedObject
 	// Derived are texts of the answer that the backend derived from several memories.
 	Derived []string
 	// Relations are the relations in the answer. They are derived from memories that the
 	// answer does not name. Unrelated tells Rewrite to remove them.
 	Relations []string
 	Unrelated bool
-	// Mixed is set if the backend counted, or may have counted, memories of other owners.
+	// CountsOthers is set if the backend counted, or may have counted, memories of other owners.
 	// Rewrite then removes its totals, and the count of a list becomes the number of
 	// elements shown.
-	Mixed bool
+	CountsOthers bool
 	// Limited is set if the caller may see only some of an owner's memories. Rewrite then
 	// removes the number of memories that the backend reports for the owner.
 	Limited bool
@@ -112,9 +112,9 @@ type Reading struct {
 	// Settles is set if the answer to a write names every memory that it created, so that
 	// the write is charged for exactly these.
 	Settles bool
-	// Traces is set if the answer may show memproxy's own actions in the backend. Rewrite
+	// ShowsOwnActions is set if the answer may show memproxy's own actions in the backend. Rewrite
 	// then removes them.
-	Traces bool
+	ShowsOwnActions bool
 }
 
 // Pruned is an answer, or one event of a stream, without the members that have no claim
@@ -164,9 +164,9 @@ type Refill interface {
 	// Next returns the next side request. It reports false if the list is full or the
 	// backend has no more.
 	Next() (SideRequest, bool)
-	// Take takes an answer and its judged reading. It sets Drop on memories that the list
+	// Select takes an answer and its judged reading. It sets Drop on memories that the list
 	// has already or that exceed its size.
-	Take(Reply, *Reading) error
+	Select(Reply, *Reading) error
 	// Add appends the memories of the answer that remain after Rewrite.
 	Add(kept []byte) error
 	// Answer returns the original answer with the added memories.

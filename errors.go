@@ -14,7 +14,7 @@ var (
 	ErrForged = errors.New("the row is not as it was approved, and waits for review again")
 	// ErrOwnReview: an author may not review its own writes.
 	ErrOwnReview = errors.New("authors do not review their own")
-	// ErrGone: the content was destroyed, or deleted because newer versions exist.
+	// ErrRouteGone: the content was destroyed, or deleted because newer versions exist.
 	ErrGone = errors.New("the content is gone")
 	// ErrRefused: an argument is invalid for every store.
 	ErrRefused = errors.New("refused")

@@ -73,10 +73,10 @@ type Event struct {
 	// ContentSHA256 is the hex hash of the request body as received, or "".
 	ContentSHA256 string
 
-	Verdict Verdict
-	Would   Verdict
-	Reasons []Reason
-	Policy  string // version of the rules
+	Verdict       Verdict
+	ShadowVerdict Verdict
+	Reasons       []Reason
+	Policy        string // version of the rules
 	// Findings are the rules and positions that screening found, the worst first. If
 	// there are too many, only the worst are included.
 	Findings []Finding
@@ -124,13 +124,13 @@ type Facts struct {
 	Claims []Layer `json:"claims"`
 
 	// As in Operation.
-	Bulk      bool   `json:"bulk"`
-	Single    bool   `json:"single"`
-	Steering  bool   `json:"steering"`
-	Derived   bool   `json:"derived"`
-	Unseen    bool   `json:"unseen"`
-	Backdated bool   `json:"backdated"`
-	Source    Source `json:"source"`
+	Bulk        bool   `json:"bulk"`
+	SingleOwner bool   `json:"single"`
+	Steering    bool   `json:"steering"`
+	Derived     bool   `json:"derived"`
+	Unseen      bool   `json:"unseen"`
+	Backdated   bool   `json:"backdated"`
+	Source      Source `json:"source"`
 
 	// The results of screening: the highest score, and whether a credential or
 	// personal data was found.
@@ -166,7 +166,7 @@ const (
 func FactsOf(q *Question) *Facts {
 	op := q.Operation
 	f := &Facts{
-		Roles: q.Principal.Roles, Bulk: op.Bulk, Single: op.Single, Steering: op.Steering, Derived: op.Derived, Backdated: len(op.Backdated) > 0, Source: op.SourceClaim, Claims: op.LayerClaims,
+		Roles: q.Principal.Roles, Bulk: op.Bulk, SingleOwner: op.SingleOwner, Steering: op.Steering, Derived: op.Derived, Backdated: len(op.Backdated) > 0, Source: op.SourceClaim, Claims: op.LayerClaims,
 		AuthorTrust: q.AuthorTrust, Others: q.Others, AuthorAttestation: q.AuthorAttestation, Attestation: q.Attestation, Track: q.Track, Ceiling: q.Ceiling,
 	}
 	f.Risk, f.Secret, f.Personal = riskOf(q.Findings)

@@ -46,9 +46,9 @@ type HeldWrite struct {
 	Findings []Finding `json:"findings,omitempty"`
 	Score    PerMille  `json:"score"`
 	Policy   string    `json:"policy"` // version of the rules that ruled on it last
-	// Today is the verdict of the current rules, if it is not Hold. Reasons remain those
+	// CurrentVerdict is the verdict of the current rules, if it is not Hold. Reasons remain those
 	// for which the write was held.
-	Today string `json:"today,omitempty"`
+	CurrentVerdict string `json:"today,omitempty"`
 	// ContentSHA256 is the hex hash of the body as received.
 	ContentSHA256 string    `json:"content_sha256"`
 	Created       time.Time `json:"created"`
@@ -72,9 +72,9 @@ type HoldResult struct {
 	Status   int      `json:"status"`             // the backend's HTTP status; 0 if it was not reached
 	Memories []string `json:"memories,omitempty"` // ids that the backend returned
 	Detail   string   `json:"detail,omitempty"`   // for a person; quotes no content
-	// Again reports that the write was sent before but the backend does not have it. The
+	// SentBefore reports that the write was sent before but the backend does not have it. The
 	// earlier attempt was charged.
-	Again bool `json:"again,omitempty"`
+	SentBefore bool `json:"again,omitempty"`
 	// Cleared reports that all memories of the write's owner were deleted after it was
 	// held.
 	Cleared bool `json:"cleared,omitempty"`
@@ -110,16 +110,16 @@ type HeldText struct {
 	Text    string `json:"text"`
 }
 
-// HoldsFull is the error of a store of holds if the caller, or one of its end users, has
+// HoldLimitError is the error of a store of holds if the caller, or one of its end users, has
 // the maximum number of pending holds. It is a refusal, not a failure.
-type HoldsFull struct {
+type HoldLimitError struct {
 	Key     string // "holds/PRINCIPAL", "holds/PRINCIPAL/USER", "holds/anonymous", or "holds" of a tenant
 	Limit   int
 	Setting string // the setting that defines the limit
 }
 
-// Error makes HoldsFull an error.
-func (h *HoldsFull) Error() string {
+// Error makes HoldLimitError an error.
+func (h *HoldLimitError) Error() string {
 	return fmt.Sprintf("%s: %d writes wait for review", h.Key, h.Limit)
 }
 
@@ -138,7 +138,7 @@ type HoldFilter struct {
 	// NotPolicy excludes holds on which this version of the rules ruled last.
 	NotPolicy     string
 	Since, Before time.Time // Created in [Since, Before)
-	// After is HoldPage.Next of the previous page.
+	// After is HoldPage.HashByte of the previous page.
 	After string
 	// Limit is the page size: at most 500; 0 is 50.
 	Limit int
@@ -157,13 +157,13 @@ type Review struct {
 	Note     string
 	// Need is how many distinct reviewers must agree; values below 1 count as 1.
 	Need int
-	// AuthorGone is the reason, as shown to the reviewer, why the author could no longer
+	// AuthorInvalid is the reason, as shown to the reviewer, why the author could no longer
 	// write; "" if it still could.
-	AuthorGone string
+	AuthorInvalid string
 }
 
-// Lapsed explains why an author can no longer write, by its authentication method.
-func (p Principal) Lapsed() string {
+// InvalidReason explains why an author can no longer write, by its authentication method.
+func (p Principal) InvalidReason() string {
 	switch p.Method {
 	case "key":
 		return "the key of the author was removed since"
@@ -175,16 +175,16 @@ func (p Principal) Lapsed() string {
 	return "the author presented nothing, and who does is not taken for it any more"
 }
 
-// TellAuthorGone adds a reason to the hold: the reviewer was informed why its author
+// NoteAuthorInvalid adds a reason to the hold: the reviewer was informed why its author
 // could no longer write.
-func (h *HeldWrite) TellAuthorGone(why string) {
+func (h *HeldWrite) NoteAuthorInvalid(why string) {
 	h.Reasons = append(h.Reasons, Reason{Code: IdentityInvalid, Detail: why + "; its approver was notified"})
 }
 
-// ToldAuthorGone reports whether TellAuthorGone was called. No other reason of a hold has
+// AuthorInvalidNoted reports whether NoteAuthorInvalid was called. No other reason of a hold has
 // the code IdentityInvalid, because a write with an invalid credential is refused and
 // never held.
-func (h *HeldWrite) ToldAuthorGone() bool {
+func (h *HeldWrite) AuthorInvalidNoted() bool {
 	return slices.ContainsFunc(h.Reasons, func(r Reason) bool { return r.Code == IdentityInvalid })
 }
 
@@ -274,8 +274,8 @@ const (
 	OutcomeDenied                  // the backend rejected memproxy's credential and did nothing
 )
 
-// Sent is the result of a request that memproxy sent on behalf of a principal.
-type Sent struct {
+// SendResult is the result of a request that memproxy sent on behalf of a principal.
+type SendResult struct {
 	Outcome Outcome
 	Result  HoldResult // for OutcomeRefused, Detail is the reason
 	Err     error      // the error, for OutcomeUnsent and OutcomeUnknown
@@ -283,27 +283,27 @@ type Sent struct {
 
 const unauthorized, requestTimeout = 401, 408
 
-// Answered returns the outcome of a request that the backend answered. A backend that
+// AnsweredResult returns the outcome of a request that the backend answered. A backend that
 // answers with a server error or a timeout may have written before.
-func Answered(r HoldResult) Sent {
+func AnsweredResult(r HoldResult) SendResult {
 	switch {
 	case r.Status >= 200 && r.Status < 300:
-		return Sent{Outcome: OutcomeDone, Result: r}
+		return SendResult{Outcome: OutcomeDone, Result: r}
 	case r.Status == unauthorized:
 		r.Detail = "the backend refuses memproxy's credential: see backends[].credential"
-		return Sent{Outcome: OutcomeDenied, Result: r}
+		return SendResult{Outcome: OutcomeDenied, Result: r}
 	case r.Status >= 300 && r.Status < 500 && r.Status != requestTimeout:
-		return Sent{Outcome: OutcomeRejected, Result: r}
+		return SendResult{Outcome: OutcomeRejected, Result: r}
 	}
-	return Sent{Result: r}
+	return SendResult{Result: r}
 }
 
-// Unsent returns the outcome of a request that was not sent.
-func Unsent(err error) Sent { return Sent{Outcome: OutcomeUnsent, Err: err} }
+// UnsentResult returns the outcome of a request that was not sent.
+func UnsentResult(err error) SendResult { return SendResult{Outcome: OutcomeUnsent, Err: err} }
 
-// ErrAway means that no connection to a backend could be made.
-var ErrAway = errors.New("no connection to the backend")
+// ErrNoConnection means that no connection to a backend could be made.
+var ErrNoConnection = errors.New("no connection to the backend")
 
-// SentOrNot returns the outcome of a request that failed with an error after which it may
+// UnknownResult returns the outcome of a request that failed with an error after which it may
 // or may not have been processed.
-func SentOrNot(err error) Sent { return Sent{Err: err} }
+func UnknownResult(err error) SendResult { return SendResult{Err: err} }

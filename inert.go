@@ -201,11 +201,11 @@ func isInertHash(s string) bool {
 // sentence is the number of words from which a name reads like a sentence.
 const sentence = 3
 
-// Wordy reports whether the name of an owner or a member reads like a sentence: three or
+// LooksLikeSentence reports whether the name of an owner or a member reads like a sentence: three or
 // more words, separated by punctuation, spaces or capitals, or as many letters of a
 // script without spaces. Agents see such names together with memories, so a wordy name is
 // screened as text. Numbers and keys are not words.
-func Wordy(name string) bool {
+func LooksLikeSentence(name string) bool {
 	state, words := uint8(0), uint8(0)
 	for i := range len(name) {
 		c := name[i]

@@ -2,9 +2,9 @@ package memproxy
 
 import "time"
 
-// Tally is how many memories of one author, written for one end user, an operation
+// AuthorCount is how many memories of one author, written for one end user, an operation
 // removed.
-type Tally struct {
+type AuthorCount struct {
 	Tenant, Actor string
 	Trust         Trust
 	User          string // the user they were written for, or ""
@@ -12,16 +12,16 @@ type Tally struct {
 	Memories      int64
 }
 
-// Swept is what a deletion of everything in a scope removed.
-type Swept struct {
-	Tallies []Tally // the removed memories, by author
+// ScopeDeletion is what a deletion of everything in a scope removed.
+type ScopeDeletion struct {
+	Tallies []AuthorCount // the removed memories, by author
 	// Holds are the pending and approved writes that are cancelled.
 	Holds []HeldWrite
 }
 
-// TenantNobody is the tenant of names that several tenants share. No caller has this
+// TenantInaccessible is the tenant of names that several tenants share. No caller has this
 // tenant, so no caller may use these names.
-const TenantNobody = "\x01"
+const TenantInaccessible = "\x01"
 
 // Ownership is the ledger's record of the owner and the author of a memory, or of the
 // receipt of an asynchronous write.
@@ -41,32 +41,32 @@ type Ownership struct {
 	Deleted bool
 }
 
-// Listing tells whether an object without an owner was in its backend when that backend
+// Presence tells whether an object without an owner was in its backend when that backend
 // was sealed.
-type Listing uint8
+type Presence uint8
 
 // The listings.
 const (
-	NotSealed Listing = iota // the backend is not sealed: the object may predate memproxy
-	Listed                   // it was in the backend when that was sealed
-	Unlisted                 // it was added later, out of band
+	NotSealed      Presence = iota // the backend is not sealed: the object may predate memproxy
+	PresentAtSeal                  // it was in the backend when that was sealed
+	AddedAfterSeal                 // it was added later, out of band
 )
 
 // Record is what the ledger knows about one object of a backend.
 type Record struct {
-	Owner   Ownership // the owner; see Owned
-	Status  Status    // the status; see Rated
-	Listing Listing
+	Owner    Ownership // the owner; see Owned
+	Status   Status    // the status; see Rated
+	Presence Presence
 	// FirstSeen is the hex SHA-256 of the text that a listed object had when it was
 	// listed; "" if the text could not be read.
 	FirstSeen string
 }
 
-// Owned reports whether an owner is recorded.
-func (r *Record) Owned() bool { return r.Owner.ID != "" }
+// HasOwner reports whether an owner is recorded.
+func (r *Record) HasOwner() bool { return r.Owner.ID != "" }
 
-// Rated reports whether a status is recorded. An object without a status is untrusted.
-func (r *Record) Rated() bool { return r.Status.State != "" }
+// HasStatus reports whether a status is recorded. An object without a status is untrusted.
+func (r *Record) HasStatus() bool { return r.Status.State != "" }
 
 // Progress receives the progress of a long operation: how much is done, and the total; 0
 // if unknown. A nil Progress is not called.
@@ -105,8 +105,8 @@ type Found struct {
 	SHA256 string // hex SHA-256 of the text; "" if it could not be read
 }
 
-// Sealing is the progress of recording a backend's existing memories.
-type Sealing struct {
+// SealProgress is the progress of recording a backend's existing memories.
+type SealProgress struct {
 	Backend string
 	Cursor  string // of the next page; "" is the first page
 	Pass    int    // from 1; there are several because concurrent deletions shift pages

@@ -40,9 +40,9 @@ type MemberChange struct {
 	Unordered []string
 }
 
-// Over applies the change to the members of an object, encoded by Members. now is nil if
+// Apply applies the change to the members of an object, encoded by Members. now is nil if
 // they are unknown.
-func (c *MemberChange) Over(now []byte) ([]byte, error) {
+func (c *MemberChange) Apply(now []byte) ([]byte, error) {
 	all := map[string]any{}
 	if len(now) > 0 {
 		var err error
@@ -161,9 +161,9 @@ func ReadMembers(raw []byte) (map[string]any, error) {
 	return all, nil
 }
 
-// Lost returns the texts, such as ids, that the object's lists lose by the change. now
+// RemovedTexts returns the texts, such as ids, that the object's lists lose by the change. now
 // are its members, encoded by Members.
-func (c *MemberChange) Lost(now []byte) []string {
+func (c *MemberChange) RemovedTexts(now []byte) []string {
 	had, err := ReadMembers(now)
 	if err != nil {
 		return nil
@@ -216,8 +216,8 @@ type Item struct {
 	Target string
 }
 
-// Hint is one confidence value that the caller claims, at one position of the payload.
-type Hint struct {
+// ConfidenceClaim is one confidence value that the caller claims, at one position of the payload.
+type ConfidenceClaim struct {
 	Pointer string
 	// Raw is the original JSON text, for the audit record of a clamped value.
 	Raw string

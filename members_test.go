@@ -13,7 +13,7 @@ import (
 func TestUnorderedMembers(t *testing.T) {
 	of := func(c memproxy.MemberChange, now string) string {
 		t.Helper()
-		out := must.Get(c.Over([]byte(now)))(t)
+		out := must.Get(c.Apply([]byte(now)))(t)
 		return string(out)
 	}
 	tags := []string{"tags", "rules"}

@@ -38,10 +38,10 @@ type Request struct {
 	EscapedPath string
 	// Query is the raw query, without the question mark.
 	Query string
-	// Own are the query parameters that are meant for memproxy itself. They are not in
+	// ProxyQuery are the query parameters that are meant for memproxy itself. They are not in
 	// Query; links in answers keep them.
-	Own    string
-	Header Header
+	ProxyQuery string
+	Header     Header
 	// Base is the URL under which the client reaches the proxy, "https://host:port".
 	// Absolute links in answers are rewritten to it.
 	Base string
@@ -117,8 +117,8 @@ func (s Scope) In(d Dimension) string {
 	return ""
 }
 
-// Owned reports whether the scope names at least one owner.
-func (s Scope) Owned() bool { return s.User != "" || s.Agent != "" || s.App != "" || s.Run != "" }
+// HasOwner reports whether the scope names at least one owner.
+func (s Scope) HasOwner() bool { return s.User != "" || s.Agent != "" || s.App != "" || s.Run != "" }
 
 // ClaimOp is how a claim selects identities.
 type ClaimOp string
@@ -164,15 +164,15 @@ type Operation struct {
 	Bulk     bool
 	Steering bool
 	Derived  bool
-	// Sweeps is set for a bulk deletion of exactly the memories within Scope.
-	Sweeps bool
-	// Single is set if a sweep is known to delete all memories of exactly one named
+	// DeletesScope is set for a bulk deletion of exactly the memories within Scope.
+	DeletesScope bool
+	// SingleOwner is set if a sweep is known to delete all memories of exactly one named
 	// owner.
-	Single  bool
-	Backend string // the configured backend's name
-	Route   string // Route.ID
-	Scope   Scope  // the identities that the payload names directly
-	Claims  []Claim
+	SingleOwner bool
+	Backend     string // the configured backend's name
+	Route       string // Route.ID
+	Scope       Scope  // the identities that the payload names directly
+	Claims      []Claim
 	// Targets are the ids of the existing memories (or objects of TargetKind) that the
 	// operation names. Kept are those of them that continue to exist: a deletion that
 	// only empties them, or a change of another object that only refers to them.
@@ -190,9 +190,9 @@ type Operation struct {
 	// Hidden maps the ids of objects that the caller must not learn about (of Refs that
 	// are Loose) to replacement ids, so that the request has the effect that it has for
 	// an unknown id.
-	Hidden map[string]string
-	Items  []Item
-	Hints  []Hint
+	Hidden           map[string]string
+	Items            []Item
+	ConfidenceClaims []ConfidenceClaim
 	// Attributions are claims of the payload about its own content that readers would
 	// believe.
 	Attributions []Attribution
@@ -218,7 +218,7 @@ type Operation struct {
 	// fields: names of metadata, categories, tags.
 	Keys []string
 	// Backdated are the client's timestamps that would set a memory's time of creation.
-	Backdated []Stamped
+	Backdated []ClientTime
 	// Reserved are the JSON pointers of the client's keys with the prefix of the stamp.
 	// They are always removed.
 	Reserved []string
@@ -238,10 +238,10 @@ type Operation struct {
 
 	// Stamp is the provenance to write into every metadata object of the payload, or nil.
 	Stamp *Stamp
-	// Seal signs a stamp for the metadata that it is stored with. metadata is JSON
+	// SignStamp signs a stamp for the metadata that it is stored with. metadata is JSON
 	// without the proxy's own members. A stamp of another installation is returned
 	// unchanged. If Seal is nil, stamps do not cover metadata.
-	Seal func(s Stamp, metadata []byte) Stamp `json:"-"`
+	SignStamp func(s Stamp, metadata []byte) Stamp `json:"-"`
 	// Current are the memories as they are in the backend, by target id, if the gate had
 	// to fetch them: a merging patch needs them.
 	Current map[string]Memory
@@ -249,10 +249,10 @@ type Operation struct {
 
 // StampFor returns the stamp for one metadata object.
 func (op *Operation) StampFor(metadata []byte) *Stamp {
-	if op.Seal == nil {
+	if op.SignStamp == nil {
 		return op.Stamp
 	}
-	s := op.Seal(*op.Stamp, metadata)
+	s := op.SignStamp(*op.Stamp, metadata)
 	return &s
 }
 
@@ -289,8 +289,8 @@ type Ref struct {
 // by a colon.
 func OwnerID(d Dimension, name string) string { return string(d) + ":" + name }
 
-// Stamped is a client's timestamp and its position.
-type Stamped struct {
+// ClientTime is a client's timestamp and its position.
+type ClientTime struct {
 	Pointer string
 	Raw     string
 }

@@ -80,25 +80,25 @@ const (
 	AttributesInstruction AttributionKind = "instruction"
 )
 
-// NewUntil is how long a principal counts as new: until Accepted of its memories were
+// Newcomers is how long a principal counts as new: until Accepted of its memories were
 // promoted from review, or until it has been known for long enough, whichever comes
 // first.
-type NewUntil struct {
+type Newcomers struct {
 	Accepted int64
 	Age      time.Duration
 }
 
-// New reports whether an author is new. Unknown authors are new.
-func (n NewUntil) New(t Track, now time.Time) bool {
+// Include reports whether an author is new. Unknown authors are new.
+func (n Newcomers) Include(t Track, now time.Time) bool {
 	if t.Since.IsZero() {
 		return t.Facts == 0
 	}
 	return t.Accepted < n.Accepted && now.Sub(t.Since) < n.Age
 }
 
-// Earning is the track record with which an authenticated author becomes an established
+// PromotionRule is the track record with which an authenticated author becomes an established
 // one.
-type Earning struct {
+type PromotionRule struct {
 	// Facts is the required number of validated memories; with zero no author is
 	// promoted. Memories that were refused, are held, or were not examined yet do not
 	// count.
@@ -109,8 +109,8 @@ type Earning struct {
 	Corrected PerMille
 }
 
-// Earned reports whether a track record meets the requirements.
-func (e Earning) Earned(t Track, now time.Time) bool {
+// Met reports whether a track record meets the requirements.
+func (e PromotionRule) Met(t Track, now time.Time) bool {
 	return e.Facts > 0 && t.Validated >= e.Facts && (t.Since.IsZero() || now.Sub(t.Since) >= e.Age) &&
 		t.Corrections*int64(Full) <= t.Validated*int64(e.Corrected)
 }

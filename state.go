@@ -148,28 +148,28 @@ type Dissent struct {
 // Session is the record of the rejections of one session, or of a principal; see
 // SessionKind.
 type Session struct {
-	Tenant     string         `json:"tenant"`
-	ID         string         `json:"id"`
-	Principal  string         `json:"principal"` // of the last event
-	Begun      time.Time      `json:"begun"`
-	Last       time.Time      `json:"last"`
-	Passed     int            `json:"passed"` // number of admitted operations; zero if they are not counted
-	Held       int            `json:"held"`
-	Rejections int            `json:"rejections"`      // total number
-	Strikes    int            `json:"strikes"`         // those that count towards a lock, see LockLimits
-	Limit      int            `json:"limit,omitempty"` // the number that locks; zero if none does
-	Struck     time.Time      `json:"last_rejection,omitzero"`
-	Locked     time.Time      `json:"locked,omitzero"` // when the lock in force began; zero if there is none
-	Until      time.Time      `json:"locked_until,omitzero"`
-	Counted    time.Time      `json:"-"` // Strikes counts rejections after this time
-	Kind       SessionKind    `json:"kind,omitempty"`
-	User       string         `json:"user,omitempty"` // the end user, if the writes name one
-	Name       string         `json:"name,omitempty"` // the caller's name for the session
-	Unlocked   time.Time      `json:"unlocked,omitzero"`
-	UnlockedBy string         `json:"unlocked_by,omitempty"`
-	Ended      time.Time      `json:"ended,omitzero"`
-	Reasons    []ReasonTally  `json:"reasons,omitempty"` // most frequent first
-	Refused    []SessionEvent `json:"refused,omitempty"` // the newest ones, in order of time
+	Tenant            string         `json:"tenant"`
+	ID                string         `json:"id"`
+	Principal         string         `json:"principal"` // of the last event
+	Begun             time.Time      `json:"begun"`
+	Last              time.Time      `json:"last"`
+	Passed            int            `json:"passed"` // number of admitted operations; zero if they are not counted
+	Held              int            `json:"held"`
+	Rejections        int            `json:"rejections"`      // total number
+	CountedRejections int            `json:"strikes"`         // those that count towards a lock, see LockLimits
+	Limit             int            `json:"limit,omitempty"` // the number that locks; zero if none does
+	LastRejection     time.Time      `json:"last_rejection,omitzero"`
+	Locked            time.Time      `json:"locked,omitzero"` // when the lock in force began; zero if there is none
+	Until             time.Time      `json:"locked_until,omitzero"`
+	Counted           time.Time      `json:"-"` // Strikes counts rejections after this time
+	Kind              SessionKind    `json:"kind,omitempty"`
+	User              string         `json:"user,omitempty"` // the end user, if the writes name one
+	Name              string         `json:"name,omitempty"` // the caller's name for the session
+	Unlocked          time.Time      `json:"unlocked,omitzero"`
+	UnlockedBy        string         `json:"unlocked_by,omitempty"`
+	Ended             time.Time      `json:"ended,omitzero"`
+	Reasons           []ReasonTally  `json:"reasons,omitempty"` // most frequent first
+	Refused           []SessionEvent `json:"refused,omitempty"` // the newest ones, in order of time
 }
 
 // ReasonTally counts the occurrences of one reason.
@@ -188,7 +188,7 @@ type SessionEvent struct {
 	Route     string    `json:"route,omitempty"`
 	Reasons   []Reason  `json:"reasons,omitempty"`
 	Time      time.Time `json:"time"`
-	// Unsure marks a rejection that rests on one kind of evidence only. It is counted and
+	// WeakEvidence marks a rejection that rests on one kind of evidence only. It is counted and
 	// stored, and does not lead to a lock.
-	Unsure bool `json:"-"`
+	WeakEvidence bool `json:"-"`
 }

@@ -10,7 +10,7 @@ import (
 // Proves TRL-4: what a record must be like to earn the tier, to the last fact.
 func TestEarning(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	e := memproxy.Earning{Facts: 200, Age: 30 * 24 * time.Hour, Corrected: 20}
+	e := memproxy.PromotionRule{Facts: 200, Age: 30 * 24 * time.Hour, Corrected: 20}
 	for _, tc := range []struct {
 		t    memproxy.Track
 		want bool
@@ -23,11 +23,11 @@ func TestEarning(t *testing.T) {
 		{memproxy.Track{Validated: 200, Since: now.Add(-e.Age)}, true},
 		{memproxy.Track{Validated: 200, Since: now.Add(-e.Age + 1)}, false},
 	} {
-		if got := e.Earned(tc.t, now); got != tc.want {
+		if got := e.Met(tc.t, now); got != tc.want {
 			t.Errorf("%+v earned: %v", tc.t, got)
 		}
 	}
-	if (memproxy.Earning{}).Earned(memproxy.Track{Validated: 1e6}, now) {
+	if (memproxy.PromotionRule{}).Met(memproxy.Track{Validated: 1e6}, now) {
 		t.Error("switched off, and earned")
 	}
 }

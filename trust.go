@@ -211,9 +211,9 @@ type Principal struct {
 	ActsAs, Users, Apps, Runs Limit
 }
 
-// May returns the principal's limit in dimension d. The actor dimension is never limited:
+// LimitIn returns the principal's limit in dimension d. The actor dimension is never limited:
 // it is recorded and carries no authority.
-func (p Principal) May(d Dimension) Limit { return *p.limit(d) }
+func (p Principal) LimitIn(d Dimension) Limit { return *p.limit(d) }
 
 func (p *Principal) limit(d Dimension) *Limit {
 	switch d {
@@ -270,12 +270,12 @@ type Stamp struct {
 	Signature string   // over all fields above
 }
 
-// Rejected is the error for a credential that was presented and not accepted, or that is
+// CredentialError is the error for a credential that was presented and not accepted, or that is
 // missing where one is required.
-type Rejected struct {
+type CredentialError struct {
 	Code   ReasonCode // identity.missing or identity.invalid
 	Detail string     // for a person; never quotes the credential
 }
 
 // Error makes Rejected an error.
-func (r *Rejected) Error() string { return string(r.Code) + ": " + r.Detail }
+func (r *CredentialError) Error() string { return string(r.Code) + ": " + r.Detail }

@@ -8,30 +8,30 @@ var ErrUngated = errors.New("the agent's own memory writes cannot be ruled on be
 
 // Edits determines the changes that admitted calls make to an agent's memory.
 type Edits interface {
-	// Prepare returns a side request that must be made before or after the calls run;
+	// NextSideRequest returns a side request that must be made before or after the calls run;
 	// Prepared takes its answer. The error is ErrUngated for an agent that cannot be made
 	// to pause.
-	Prepare() (Request, bool)
-	Prepared(Reply) error
+	NextSideRequest() (Request, bool)
+	ReadSideReply(Reply) error
 
-	// Whole takes the answer of the request in which the calls run, if it was not
+	// ReadAnswer takes the answer of the request in which the calls run, if it was not
 	// streamed.
-	Whole(body []byte) error
+	ReadAnswer(body []byte) error
 
-	// Made returns the changes of the last request's calls, once Prepare has no more
+	// TakeEdits returns the changes of the last request's calls, once Prepare has no more
 	// requests; without the preparation they are unknown. Each change is a memory with
 	// the event in Event (ADD, UPDATE; "" is a passage) and the whole previous text in
 	// Before. If members other than the text changed, a separate memory with the event
 	// NONE has the new members in Members and the old ones in Was.
-	Made() []Edit
+	TakeEdits() []Edit
 }
 
 // ToolRun is a tool call that a client's request makes in place of an agent.
 type ToolRun interface {
 	Edits
-	// Makes adds to the operation, as decoded from the request, the content that the call
+	// AddContent adds to the operation, as decoded from the request, the content that the call
 	// would write, computed from the memory that Prepare fetched.
-	Makes(*Operation)
+	AddContent(*Operation)
 }
 
 // Edit is the set of changes of one tool call.
@@ -68,17 +68,17 @@ type Turn interface {
 	// whether or not one of the calls waits for a ruling.
 	Paused() bool
 
-	// Asked returns the calls of the pause for which a rule of the agent requires a
+	// ApprovalCalls returns the calls of the pause for which a rule of the agent requires a
 	// person's approval. The caller has not seen them yet. Handed applies the decisions
 	// of Rule and returns what the caller sees of the pause, event by event if the answer
 	// is streamed. A refused call is answered like any other call, and no person is asked
 	// about it.
-	Asked() []ToolCall
-	Handed() (events [][]byte, more bool, err error)
+	ApprovalCalls() []ToolCall
+	ReleasePause() (events [][]byte, more bool, err error)
 
-	// Waiting returns the calls that wait for a ruling. Rule takes the ruling; Result
+	// PendingCalls returns the calls that wait for a ruling. Rule takes the ruling; Result
 	// takes the result of an admitted search, as filtered by the read path.
-	Waiting() []ToolCall
+	PendingCalls() []ToolCall
 	Rule(id string, d Decision)
 	Result(id string, found Reply)
 
@@ -103,8 +103,8 @@ type Resumable interface {
 	Seq() (n int64, said bool)
 }
 
-// ToolWords are the texts in the arguments of a tool call, or in its result.
-type ToolWords struct {
+// ToolTexts are the texts in the arguments of a tool call, or in its result.
+type ToolTexts struct {
 	// Call is the id of the call; "" if the request itself is the call.
 	Call  string
 	Texts []string
@@ -112,13 +112,13 @@ type ToolWords struct {
 	Unclear bool
 }
 
-// Listener observes the arguments that an agent passes to tools and what the tools
+// ToolObserver observes the arguments that an agent passes to tools and what the tools
 // return, in the answers or the events of one run, in order. It is not for concurrent
 // use.
-type Listener interface {
-	// Hear returns the complete calls and the results of an answer or of one event. It
+type ToolObserver interface {
+	// Observe returns the complete calls and the results of an answer or of one event. It
 	// omits whatever it cannot read.
-	Hear(body []byte) (calls, results []ToolWords)
+	Observe(body []byte) (calls, results []ToolTexts)
 }
 
 // Resumption is a request for a stream that began earlier.
@@ -145,9 +145,9 @@ type ToolCall struct {
 	ID, Tool string
 	// Arguments are the bytes that the model wrote; their hash is recorded.
 	Arguments []byte
-	// Left reports that an interrupted earlier turn made the call. Its caller may have
+	// FromEarlierTurn reports that an interrupted earlier turn made the call. Its caller may have
 	// been a different one, with less authority.
-	Left bool
+	FromEarlierTurn bool
 	// Operation is the effect of the call; nil if Flaw is set.
 	Operation *Operation
 	Flaw      *Malformed
@@ -155,9 +155,9 @@ type ToolCall struct {
 	// members; nil if there is none. It is sent for a call that is held and approved
 	// later, or admitted with changes.
 	Direct *SideRequest
-	// Search is the request that memproxy makes for a call that only reads, so that the
+	// ReadRequest is the request that memproxy makes for a call that only reads, so that the
 	// answer passes through the read path; nil if there is none.
-	Search *SideRequest
+	ReadRequest *SideRequest
 }
 
 // SideRequest is a request of memproxy's own to the backend, with its body.
@@ -166,38 +166,38 @@ type SideRequest struct {
 	Body    []byte
 }
 
-// Watch compares what agents remember before and after a run that cannot be paused. It is
+// RunDiff compares what agents remember before and after a run that cannot be paused. It is
 // not for concurrent use.
 //
 // To take a snapshot of the memory call Look, then Ask and Answered until Ask reports
 // false. Later snapshots are compared with the first one.
-type Watch interface {
-	// Look begins a snapshot.
-	Look()
-	// Ask returns the next side request of a snapshot; Answered takes its answer. The
+type RunDiff interface {
+	// StartSnapshot begins a snapshot.
+	StartSnapshot()
+	// NextSideRequest returns the next side request of a snapshot; Answered takes its answer. The
 	// error is ErrUngated for a run whose changes cannot be determined.
-	Ask() (Request, bool)
-	Answered(Reply) error
+	NextSideRequest() (Request, bool)
+	ReadSideReply(Reply) error
 
 	// Agents returns the agents whose memory the run may change, sorted, as of the last
 	// snapshot; before the first, those that the request names.
 	Agents() []string
 	// Background reports whether the run continues after its request is answered.
 	Background() bool
-	// Picture returns the state with which changes are compared, for Rewatch. It contains
+	// MarshalBaseline returns the state with which changes are compared, for Rewatch. It contains
 	// memories.
-	Picture() ([]byte, error)
+	MarshalBaseline() ([]byte, error)
 
-	// Busy returns the requests that list the agents' running runs. Runs reports whether
+	// ActiveRunRequests returns the requests that list the agents' running runs. Runs reports whether
 	// an answer to one of them contains any.
-	Busy() []Request
-	Runs(Reply) (bool, error)
+	ActiveRunRequests() []Request
+	HasActiveRun(Reply) (bool, error)
 
 	// Changes returns the differences between the first snapshot and the last, without
 	// the accepted ones. Cut reports whether an agent has more new memories than one
 	// snapshot can hold.
 	Changes() []Change
-	Cut() bool
+	Truncated() bool
 	// Accept adds a change to the state with which later snapshots are compared.
 	Accept(key string)
 }

@@ -88,8 +88,8 @@ type Decision struct {
 	ID string
 	// Verdict is what was done. Would is what full enforcement would have done. They
 	// differ only in shadow mode.
-	Verdict Verdict
-	Would   Verdict
+	Verdict       Verdict
+	ShadowVerdict Verdict
 	// Reasons led to the verdict or to a weaker one, the decisive ones first; each group
 	// is sorted by code, rule and pointer. The caller sees them in a refusal.
 	Reasons []Reason
@@ -107,7 +107,7 @@ type Decision struct {
 
 // Refuse turns a decision into a refusal, in shadow mode as well.
 func (d *Decision) Refuse(status int, reasons ...Reason) {
-	d.Verdict, d.Would, d.Status, d.Reasons = Deny, Deny, status, reasons
+	d.Verdict, d.ShadowVerdict, d.Status, d.Reasons = Deny, Deny, status, reasons
 }
 
 // Recorded returns the reasons and the notes, for the record.
@@ -133,10 +133,10 @@ type Finding struct {
 type Question struct {
 	Principal Principal
 	Operation *Operation
-	// Brought is existing content that the operation places in an agent's context without
+	// AttachedItems is existing content that the operation places in an agent's context without
 	// repeating it, such as an attached block. The rules of fields and sizes apply to it
 	// as to written content.
-	Brought []Item
+	AttachedItems []Item
 	// Owners are the known owners of the operation's targets.
 	Owners   []Ownership
 	Findings []Finding
@@ -164,10 +164,10 @@ type Question struct {
 
 // Content returns the items of the operation and those in Brought.
 func (q *Question) Content() []Item {
-	if len(q.Brought) == 0 {
+	if len(q.AttachedItems) == 0 {
 		return q.Operation.Items
 	}
-	return slices.Concat(q.Operation.Items, q.Brought)
+	return slices.Concat(q.Operation.Items, q.AttachedItems)
 }
 
 // Malformed is the error with which an adapter refuses a payload that it cannot or must
@@ -195,7 +195,7 @@ type Screening struct {
 	// Decision is the id of the decision on the operation.
 	Decision  string
 	Operation *Operation
-	// Reading is set for a backend's answer, whose content was written earlier, possibly
+	// FromBackend is set for a backend's answer, whose content was written earlier, possibly
 	// by another principal.
-	Reading bool
+	FromBackend bool
 }

@@ -24,7 +24,7 @@ func TestWordy(t *testing.T) {
 		"田中太郎":                                 false,
 		"a-b-c-d":                              false,
 	} {
-		if got := memproxy.Wordy(name); got != want {
+		if got := memproxy.LooksLikeSentence(name); got != want {
 			t.Errorf("%q: %v", name, got)
 		}
 	}

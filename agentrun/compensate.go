@@ -42,39 +42,39 @@ var (
 	errLook      = errors.New("reading the agents' memory takes too many requests")
 )
 
-// Watched is a compensated run: a forwarded run whose memory changes are decided after
+// CompensatedRun is a compensated run: a forwarded run whose memory changes are decided after
 // its end. Its agents are locked until then, so that changes of their memory are the
 // run's, as far as this process can tell.
-type Watched struct {
+type CompensatedRun struct {
 	r       *Runs
 	a       *gate.Admission
-	watch   memproxy.Watch
+	watch   memproxy.RunDiff
 	caller  http.Header
-	held    Held
+	held    LockSet
 	ruled   map[string]*gate.Admission // admissions by Change.Key
 	resumed time.Time                  // when this process resumed the run
 }
 
-// Watch locks the agents of an admitted run that cannot be gated call by call and
+// Compensate locks the agents of an admitted run that cannot be gated call by call and
 // journals a snapshot of their memory. The caller forwards the run, then calls Settle,
 // Later or Leave. The error is memproxy.ErrUngated if the run's changes cannot be
 // determined. Requests for the agents' memory carry the credentials of the caller's
 // headers.
-func (r *Runs) Watch(ctx context.Context, a *gate.Admission, caller http.Header) (*Watched, error) {
+func (r *Runs) Compensate(ctx context.Context, a *gate.Admission, caller http.Header) (*CompensatedRun, error) {
 	compensator := r.opt.Backend.Adapter.(gate.Compensator) // required by the gate before it admits such a run
 	call := a.Call()
-	c := &Watched{r: r, a: a, caller: caller, held: Held{Locks: r.opt.Locks}, ruled: map[string]*gate.Admission{}}
+	c := &CompensatedRun{r: r, a: a, caller: caller, held: LockSet{Locks: r.opt.Locks}, ruled: map[string]*gate.Admission{}}
 	var who []string
 	for range 4 { // until the set of locked agents equals the set of agents whose memory the run may change
 		var err error
-		if c.watch, err = compensator.Watch(call.Route, call.Request, a.Body); err != nil {
+		if c.watch, err = compensator.DiffRun(call.Route, call.Request, a.Body); err != nil {
 			return nil, err
 		}
 		if who == nil {
 			who = c.watch.Agents()
 		}
 		if err = c.lock(ctx, who); err == nil {
-			err = c.look(ctx)
+			err = c.snapshot(ctx)
 		}
 		if err == nil && slices.Equal(c.watch.Agents(), who) {
 			if err = r.keep(c); err == nil {
@@ -91,18 +91,18 @@ func (r *Runs) Watch(ctx context.Context, a *gate.Admission, caller http.Header)
 }
 
 // Background reports whether the run starts only after its response.
-func (c *Watched) Background() bool { return c.watch.Background() }
+func (c *CompensatedRun) Background() bool { return c.watch.Background() }
 
-// Leave releases a run whose request did not complete in this process. Its journal
+// Abandon releases a run whose request did not complete in this process. Its journal
 // entry remains.
-func (c *Watched) Leave() {
+func (c *CompensatedRun) Abandon() {
 	c.held.Unlock()
 	c.r.unsettled.leave(c.a.Decision.ID, c, true, c.r.opt.Clock())
 }
 
 // keep writes the run into the journal.
-func (r *Runs) keep(c *Watched) error {
-	picture, err := c.watch.Picture()
+func (r *Runs) keep(c *CompensatedRun) error {
+	picture, err := c.watch.MarshalBaseline()
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (r *Runs) keep(c *Watched) error {
 	return nil
 }
 
-func (c *Watched) lock(ctx context.Context, agents []string) error {
+func (c *CompensatedRun) lock(ctx context.Context, agents []string) error {
 	for _, id := range agents { // sorted: a fixed lock order prevents deadlocks
 		if err := c.held.Lock(ctx, "agent "+id, Exclusive); err != nil {
 			return err
@@ -127,11 +127,11 @@ func (c *Watched) lock(ctx context.Context, agents []string) error {
 	return nil
 }
 
-// look reads the agents' memory.
-func (c *Watched) look(ctx context.Context) error {
-	c.watch.Look()
+// snapshot reads the agents' memory.
+func (c *CompensatedRun) snapshot(ctx context.Context) error {
+	c.watch.StartSnapshot()
 	for range maxLook {
-		q, more := c.watch.Ask()
+		q, more := c.watch.NextSideRequest()
 		if !more {
 			return nil
 		}
@@ -139,15 +139,15 @@ func (c *Watched) look(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := c.watch.Answered(reply); err != nil {
+		if err := c.watch.ReadSideReply(reply); err != nil {
 			return err
 		}
 	}
 	return errLook
 }
 
-// Later settles a run in the background, after its response was sent.
-func (c *Watched) Later() {
+// SettleLater settles a run in the background, after its response was sent.
+func (c *CompensatedRun) SettleLater() {
 	c.r.after.Go(func() {
 		ctx, cancel := context.WithTimeout(c.r.life, c.r.opt.RunTimeout)
 		defer cancel()
@@ -158,7 +158,7 @@ func (c *Watched) Later() {
 // Settle waits until the run has ended, applies the policies to its memory changes,
 // undoes the refused ones and unlocks the agents. A run that cannot be settled stays in
 // the journal.
-func (c *Watched) Settle(ctx context.Context) {
+func (c *CompensatedRun) Settle(ctx context.Context) {
 	defer c.held.Unlock()
 	err := c.idle(ctx)
 	switch {
@@ -175,7 +175,7 @@ func (c *Watched) Settle(ctx context.Context) {
 		err = c.r.journal.remove(c.a.Decision.ID)
 	}
 	if err != nil {
-		c.r.opt.Gate.Agents().Unsettled(context.WithoutCancel(ctx), c.a, false, err)
+		c.r.opt.Gate.Agents().RecordUnsettled(context.WithoutCancel(ctx), c.a, false, err)
 		c.r.unsettled.leave(c.a.Decision.ID, c, true, c.r.opt.Clock())
 		return
 	}
@@ -184,7 +184,7 @@ func (c *Watched) Settle(ctx context.Context) {
 
 // idle waits until none of the agents runs. If another run may follow the first, two
 // consecutive polls must find them idle.
-func (c *Watched) idle(ctx context.Context) error {
+func (c *CompensatedRun) idle(ctx context.Context) error {
 	quiet, wanted := 0, 1
 	if c.watch.Background() || len(c.watch.Agents()) > 1 {
 		wanted = 2
@@ -209,13 +209,13 @@ func (c *Watched) idle(ctx context.Context) error {
 	}
 }
 
-func (c *Watched) busy(ctx context.Context) (bool, error) {
-	for _, q := range c.watch.Busy() {
+func (c *CompensatedRun) busy(ctx context.Context) (bool, error) {
+	for _, q := range c.watch.ActiveRunRequests() {
 		reply, err := c.r.ask(ctx, q, c.caller)
 		if err != nil {
 			return false, err
 		}
-		if busy, err := c.watch.Runs(reply); busy || err != nil {
+		if busy, err := c.watch.HasActiveRun(reply); busy || err != nil {
 			return busy, err
 		}
 	}
@@ -232,7 +232,7 @@ func (r *Runs) pause(ctx context.Context, d time.Duration) error {
 }
 
 // rule decides on the changes, undoes the refused ones, and verifies the undo.
-func (c *Watched) rule(ctx context.Context) error {
+func (c *CompensatedRun) rule(ctx context.Context) error {
 	last, wait := errUnsettled, firstPause
 	for rounds := 0; rounds < settleRounds; rounds++ {
 		open, err := c.round(ctx)
@@ -241,7 +241,7 @@ func (c *Watched) rule(ctx context.Context) error {
 			return ctx.Err()
 		case err == nil && !open:
 			return nil
-		case err == nil && c.watch.Cut():
+		case err == nil && c.watch.Truncated():
 			rounds-- // the next reading may cover what this one missed
 			continue
 		case err == nil:
@@ -257,8 +257,8 @@ func (c *Watched) rule(ctx context.Context) error {
 }
 
 // round reads the memory once. open reports whether there was a change to undo.
-func (c *Watched) round(ctx context.Context) (open bool, err error) {
-	if err := c.look(ctx); err != nil {
+func (c *CompensatedRun) round(ctx context.Context) (open bool, err error) {
+	if err := c.snapshot(ctx); err != nil {
 		return true, err
 	}
 	var failed []error
@@ -269,12 +269,12 @@ func (c *Watched) round(ctx context.Context) (open bool, err error) {
 			continue
 		}
 		if a == nil {
-			a = c.r.opt.Gate.Agents().Ask(ctx, c.a, change.Call)
+			a = c.r.opt.Gate.Agents().RuleOnCall(ctx, c.a, change.Call)
 			frontend.LogDecision(ctx, c.r.opt.Log, c.r.opt.Backend.Name, a)
 			c.ruled[change.Key] = a
 		}
 		if !a.Decision.Verdict.Stops() {
-			c.r.opt.Gate.Agents().Changed(ctx, a, change.Memories)
+			c.r.opt.Gate.Agents().RecordChanges(ctx, a, change.Memories)
 			c.watch.Accept(change.Key)
 			continue
 		}
@@ -282,17 +282,17 @@ func (c *Watched) round(ctx context.Context) (open bool, err error) {
 		c.r.opt.Steps.At(memproxy.StepRunRuled)
 		err := c.undo(ctx, change)
 		c.r.opt.Steps.At(memproxy.StepRunUndone)
-		c.r.opt.Gate.Agents().Undone(ctx, a, change, err)
+		c.r.opt.Gate.Agents().RecordUndo(ctx, a, change, err)
 		failed = append(failed, err)
 	}
-	if c.watch.Cut() && !open {
+	if c.watch.Truncated() && !open {
 		return true, errCut
 	}
 	return open, errors.Join(failed...)
 }
 
 // undo reverts a change.
-func (c *Watched) undo(ctx context.Context, change memproxy.Change) (err error) {
+func (c *CompensatedRun) undo(ctx context.Context, change memproxy.Change) (err error) {
 	start, status := time.Now(), http.StatusBadGateway
 	defer func() {
 		c.r.opt.Observe(ctx, c.a.Call().Route.ID+"/undo", string(change.Call.Operation.Kind), memproxy.Deny.String(), status, time.Since(start))

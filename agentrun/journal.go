@@ -77,7 +77,7 @@ func (j journal) left() (entries []*journalEntry, err error) {
 	var faults []error
 	for _, f := range files {
 		switch name := f.Name(); {
-		case durable.Partial(name):
+		case durable.IsPartial(name):
 			faults = append(faults, os.Remove(filepath.Join(j.dir, name))) // an incomplete write: its run was never forwarded
 		case strings.HasSuffix(name, ".json"):
 			raw, err := durable.Read(filepath.Join(j.dir, name))
@@ -113,12 +113,12 @@ type attempt struct {
 	busy  bool
 	wait  time.Duration
 	again time.Time
-	run   *Watched // state after the last attempt; nil for a run of an earlier process
+	run   *CompensatedRun // state after the last attempt; nil for a run of an earlier process
 }
 
 // take claims a journal entry if no other goroutine settles it and its retry time has
 // come. It returns the state after the last attempt, if any.
-func (u *unsettled) take(decision string, now time.Time) (left *Watched, mine bool) {
+func (u *unsettled) take(decision string, now time.Time) (left *CompensatedRun, mine bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	at := u.runs[decision]
@@ -138,7 +138,7 @@ func (u *unsettled) take(decision string, now time.Time) (left *Watched, mine bo
 
 // leave releases a run. If an attempt to settle it failed, the next one comes after a
 // longer delay; if its agents were busy, in the next round.
-func (u *unsettled) leave(decision string, c *Watched, tried bool, now time.Time) {
+func (u *unsettled) leave(decision string, c *CompensatedRun, tried bool, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	at := u.runs[decision]

@@ -86,8 +86,8 @@ func TestJournalIsBounded(t *testing.T) {
 // A run is settled by one goroutine at a time and retried with backoff.
 func TestUnsettledRunsAreRetriedWithBackoff(t *testing.T) {
 	u, now := &unsettled{}, time.Unix(0, 0)
-	c := &Watched{a: &gate.Admission{Decision: memproxy.Decision{ID: "d"}}}
-	take := func(want bool) *Watched {
+	c := &CompensatedRun{a: &gate.Admission{Decision: memproxy.Decision{ID: "d"}}}
+	take := func(want bool) *CompensatedRun {
 		t.Helper()
 		left, mine := u.take("d", now)
 		if mine != want {

@@ -61,10 +61,10 @@ func (t *Locks) Lock(ctx context.Context, key string, share int64) (unlock func(
 	return func() { l.sem.Release(share); leave() }, nil
 }
 
-// Begun returns a function that reports whether any lock that is held now is still held,
+// HeldNow returns a function that reports whether any lock that is held now is still held,
 // which means that its turn is in progress, or that the turn's changes are not recorded
 // yet.
-func (t *Locks) Begun() (underway func() bool) {
+func (t *Locks) HeldNow() (underway func() bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	since := t.begun
@@ -80,15 +80,15 @@ func (t *Locks) Begun() (underway func() bool) {
 	}
 }
 
-// Held is a set of locks that are released together.
-type Held struct {
+// LockSet is a set of locks that are released together.
+type LockSet struct {
 	Locks *Locks
 
 	unlock []func()
 }
 
 // Lock waits for a share of a key's lock and adds it to the set.
-func (h *Held) Lock(ctx context.Context, key string, share int64) error {
+func (h *LockSet) Lock(ctx context.Context, key string, share int64) error {
 	unlock, err := h.Locks.Lock(ctx, key, share)
 	if err == nil {
 		h.unlock = append(h.unlock, unlock)
@@ -97,7 +97,7 @@ func (h *Held) Lock(ctx context.Context, key string, share int64) error {
 }
 
 // Unlock releases all locks of the set.
-func (h *Held) Unlock() {
+func (h *LockSet) Unlock() {
 	for _, f := range h.unlock {
 		f()
 	}

@@ -31,8 +31,8 @@ const (
 	// maxTurns is the maximum number of tracked turns, and maxLooks how many of them one
 	// round examines. The agent of an untracked turn waits for its next turn.
 	maxTurns, maxLooks = 4096, 64
-	// Unanswered is the tool result that the agent reads for a declined call.
-	Unanswered = "the turn broke off before this call was ruled on; nothing was written"
+	// DeclinedResult is the tool result that the agent reads for a declined call.
+	DeclinedResult = "the turn broke off before this call was ruled on; nothing was written"
 )
 
 // ErrRequests ends a turn that exceeds its number of requests.
@@ -67,21 +67,21 @@ func (t *turns) path(key string) string {
 	return filepath.Join(t.dir, name)
 }
 
-// Open tracks a turn that starts, and replaces an earlier one of the same key. The caller
+// TrackTurn tracks a turn that starts, and replaces an earlier one of the same key. The caller
 // holds the lock of the key and calls done before releasing it, with whole=false if the
 // turn was interrupted and its agent may be paused. A turn that cannot be tracked
 // proceeds: the agent's next turn declines its pending calls. same reports that the
 // earlier turn was interrupted and had the same caller. left means that an earlier turn
 // left pending calls: if that turn had another caller, the new file names no caller, so
 // that no caller can continue those calls if this turn is interrupted, too.
-func (r *Runs) Open(ctx context.Context, key string, by *memproxy.Principal, left bool) (same bool, done func(whole bool)) {
+func (r *Runs) TrackTurn(ctx context.Context, key string, by *memproxy.Principal, left bool) (same bool, done func(whole bool)) {
 	t := &r.turns
 	path := t.path(key)
 	if path == "" || !t.begin(key) {
 		return false, func(bool) {}
 	}
 	who := []byte(memproxy.TextSHA256(by.Tenant + "\x00" + by.ID))
-	before, err := durable.Head(path, int64(len(who)))
+	before, err := durable.ReadPrefix(path, int64(len(who)))
 	if same = err == nil && bytes.Equal(before, who); left && !same {
 		who = nil
 	}
@@ -101,7 +101,7 @@ func (r *Runs) Open(ctx context.Context, key string, by *memproxy.Principal, lef
 			r.forget(key)
 			return
 		}
-		t.end(key, r.opt.Clock().Add(r.opt.Every))
+		t.end(key, r.opt.Clock().Add(r.opt.PauseLimit))
 	}
 }
 
@@ -150,38 +150,38 @@ func (r *Runs) forget(key string) {
 	r.turns.end(key, time.Time{})
 }
 
-// broken is an interrupted turn of this or an earlier process.
-type broken struct {
+// interruptedTurn is an interrupted turn of this or an earlier process.
+type interruptedTurn struct {
 	key         string
 	begun, next time.Time
 }
 
 // due returns the turns to examine now, those not examined for the longest time first,
 // and at most maxLooks, so that the backend is not flooded.
-func (t *turns) due(now time.Time) ([]broken, error) {
+func (t *turns) due(now time.Time) ([]interruptedTurn, error) {
 	files, err := os.ReadDir(t.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var out []broken
+	var out []interruptedTurn
 	for _, f := range files {
 		key, bad := url.PathUnescape(f.Name())
 		info, gone := f.Info()
 		if bad != nil || gone != nil || t.inProgress(key) || now.Before(t.next[key]) {
 			continue
 		}
-		out = append(out, broken{key, info.ModTime(), t.next[key]})
+		out = append(out, interruptedTurn{key, info.ModTime(), t.next[key]})
 	}
-	slices.SortStableFunc(out, func(a, b broken) int { return a.next.Compare(b.next) })
+	slices.SortStableFunc(out, func(a, b interruptedTurn) int { return a.next.Compare(b.next) })
 	return out[:min(len(out), maxLooks)], err
 }
 
-// freeAll declines the pending calls of interrupted turns. A turn without pending calls
+// declineInterrupted declines the pending calls of interrupted turns. A turn without pending calls
 // is examined until the time limit of a run, at growing intervals, because its model may
 // still be generating.
-func (r *Runs) freeAll(ctx context.Context, now time.Time) error {
+func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
 	recoverer, ok := r.opt.Backend.Adapter.(gate.Recoverer)
 	if !ok || r.turns.dir == "" {
 		return nil
@@ -191,10 +191,10 @@ func (r *Runs) freeAll(ctx context.Context, now time.Time) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		over, failed := r.free(ctx, recoverer, turn.key)
+		over, failed := r.declinePending(ctx, recoverer, turn.key)
 		age := now.Sub(turn.begun)
 		if !over && age <= r.opt.RunTimeout {
-			r.turns.postpone(turn.key, now.Add(max(r.opt.Every, age/8)))
+			r.turns.postpone(turn.key, now.Add(max(r.opt.PauseLimit, age/8)))
 		} else if r.turns.postpone(turn.key, now) {
 			r.forget(turn.key)
 			continue
@@ -206,9 +206,9 @@ func (r *Runs) freeAll(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// free declines the pending calls of a turn until the run ends. over reports that no call
+// declinePending declines the pending calls of a turn until the run ends. over reports that no call
 // is pending, or none that the gate decides on.
-func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (over bool, err error) {
+func (r *Runs) declinePending(ctx context.Context, recoverer gate.Recoverer, key string) (over bool, err error) {
 	req, turn, err := recoverer.Recover(key)
 	if err != nil {
 		return false, err
@@ -233,18 +233,18 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 		}
 		defer unlock()
 	}
-	if len(turn.Waiting()) == 0 {
+	if len(turn.PendingCalls()) == 0 {
 		return false, nil
 	}
 	route, known := r.opt.Backend.Adapter.Route(memproxy.Request{Method: req.Method, Path: req.EscapedPath, EscapedPath: req.EscapedPath})
-	a := r.opt.Gate.Agents().Assume(&gate.Call{Backend: r.opt.Backend, Request: req, Route: route, Known: known}, reconciler(), "")
+	a := r.opt.Gate.Agents().AdmissionFor(&gate.Call{Backend: r.opt.Backend, Request: req, Route: route, Known: known}, reconciler(), "")
 	if a.Shadow() {
 		return false, nil
 	}
 	r.opt.Log.WarnContext(ctx, "declining the calls of an interrupted turn", "backend", r.opt.Backend.Name, "decision", a.Decision.ID)
 	for range recoveryRequests {
-		for _, call := range turn.Waiting() {
-			declined := r.opt.Gate.Agents().Decline(ctx, a, call, Unanswered)
+		for _, call := range turn.PendingCalls() {
+			declined := r.opt.Gate.Agents().Decline(ctx, a, call, DeclinedResult)
 			frontend.LogDecision(ctx, r.opt.Log, r.opt.Backend.Name, declined)
 			turn.Rule(call.ID, declined.Decision)
 		}
@@ -259,7 +259,7 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 		if reply.Status != http.StatusOK {
 			return false, fmt.Errorf("declining a pause returned status %d", reply.Status)
 		}
-		if err := turn.Whole(reply.Body); err != nil {
+		if err := turn.ReadAnswer(reply.Body); err != nil {
 			return false, err
 		}
 		if !turn.Paused() {
@@ -284,13 +284,13 @@ func Prepare(turn memproxy.Turn, before func() error, ask func(memproxy.Request)
 		if err := before(); err != nil {
 			return err
 		}
-		q, more := turn.Prepare()
+		q, more := turn.NextSideRequest()
 		if !more {
 			return nil
 		}
 		reply, err := ask(q)
 		if err == nil {
-			err = turn.Prepared(reply)
+			err = turn.ReadSideReply(reply)
 		}
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 )
 
 func runsIn(dir string, now *time.Time) *Runs {
-	return New(Options{Dir: dir, Every: time.Minute, RunTimeout: time.Hour, Clock: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)})
+	return New(Options{Dir: dir, PauseLimit: time.Minute, RunTimeout: time.Hour, Clock: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)})
 }
 
 func keysOf(t *testing.T, r *Runs, now time.Time) (keys []string) {
@@ -28,7 +28,7 @@ func keysOf(t *testing.T, r *Runs, now time.Time) (keys []string) {
 
 func opened(t *testing.T, r *Runs, key string) (done func(whole bool)) {
 	t.Helper()
-	_, done = r.Open(t.Context(), key, &memproxy.Principal{ID: "agent:dev", Tenant: "acme"}, false)
+	_, done = r.TrackTurn(t.Context(), key, &memproxy.Principal{ID: "agent:dev", Tenant: "acme"}, false)
 	return done
 }
 
@@ -128,7 +128,7 @@ func TestTurnsBelongToTheirCaller(t *testing.T) {
 		{ann, false, false, false}, {ann, true, true, false},
 		{&memproxy.Principal{ID: "human:ann", Tenant: "globex"}, true, false, false},
 	} {
-		same, done := r.Open(t.Context(), "agent-1", step.by, step.left)
+		same, done := r.TrackTurn(t.Context(), "agent-1", step.by, step.left)
 		if done(step.whole); same != step.same {
 			t.Errorf("step %d: the same caller: %v", i, same)
 		}

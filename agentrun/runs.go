@@ -31,8 +31,8 @@ type Options struct {
 	// memories. If it is "", runs are not compensated, and the pending calls of
 	// interrupted turns wait for the agent's next turn.
 	Dir string
-	// Every is how long a pause may last before it is declined; zero is no limit.
-	Every time.Duration
+	// PauseLimit is how long a pause may last before it is declined; zero is no limit.
+	PauseLimit time.Duration
 
 	Clock func() time.Time
 	After func(time.Duration) <-chan time.Time
@@ -58,7 +58,7 @@ type Runs struct {
 // New returns the Runs of a backend.
 func New(opt Options) *Runs {
 	r := &Runs{opt: opt, journal: journal{opt.Dir}, turns: turns{next: map[string]time.Time{}}}
-	if opt.Dir != "" && opt.Every > 0 {
+	if opt.Dir != "" && opt.PauseLimit > 0 {
 		r.turns.dir = filepath.Join(opt.Dir, "turns")
 	}
 	r.life, r.end = context.WithCancel(context.Background())
@@ -67,7 +67,7 @@ func New(opt Options) *Runs {
 
 // TurnsBegun returns a function that reports whether any turn that is in progress now is
 // still in progress, or its changes are not recorded yet.
-func (r *Runs) TurnsBegun() (underway func() bool) { return r.opt.Locks.Begun() }
+func (r *Runs) TurnsBegun() (underway func() bool) { return r.opt.Locks.HeldNow() }
 
 // LongestTurn is the time limit of a turn that is not streamed, and the longest time
 // without an event of one that is.
@@ -108,13 +108,13 @@ func (r *Runs) Resettle(now time.Time) error {
 
 // resettle settles a run in the background, from its state c in this process or, if c is
 // nil, from its journal entry.
-func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Watched) (*Watched, error) {
+func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *CompensatedRun) (*CompensatedRun, error) {
 	if c == nil {
 		call := &gate.Call{
 			Backend: r.opt.Backend, Known: true, Route: memproxy.Route{ID: e.Route, Kind: memproxy.Run}, Session: e.Session,
 			Request: memproxy.Request{Method: e.Method, EscapedPath: e.Path},
 		}
-		c = &Watched{r: r, held: Held{Locks: r.opt.Locks}, a: r.opt.Gate.Agents().Assume(call, e.Principal, e.Decision), ruled: map[string]*gate.Admission{}}
+		c = &CompensatedRun{r: r, held: LockSet{Locks: r.opt.Locks}, a: r.opt.Gate.Agents().AdmissionFor(call, e.Principal, e.Decision), ruled: map[string]*gate.Admission{}}
 	}
 	now := r.opt.Clock()
 	if c.resumed.IsZero() {
@@ -123,13 +123,13 @@ func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Watche
 	// Give up only after trying: the process may have been down for days, or the clock
 	// may have been changed.
 	if now.Sub(e.Begun) > maxUnsettled && now.Sub(c.resumed) > minUnsettled {
-		r.opt.Gate.Agents().Unsettled(r.life, c.a, true, errUnsettled)
+		r.opt.Gate.Agents().RecordUnsettled(r.life, c.a, true, errUnsettled)
 		r.unsettled.drop(e.Decision)
 		return nil, r.journal.remove(e.Decision)
 	}
 	if c.watch == nil {
 		var err error
-		if c.watch, err = compensator.Rewatch(e.Picture); err != nil {
+		if c.watch, err = compensator.RestoreRunDiff(e.Picture); err != nil {
 			return c, err
 		}
 	}
@@ -139,14 +139,14 @@ func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Watche
 		c.held.Unlock()
 		return c, err
 	}
-	c.Later()
+	c.SettleLater()
 	return c, nil
 }
 
 // send makes a side request with the caller's credentials, or with the backend's if
 // caller is nil.
 func (r *Runs) send(ctx context.Context, q memproxy.Request, body []byte, caller http.Header) (memproxy.Reply, error) {
-	return r.opt.Side.As(ctx, q, body, memproxy.Header(caller), q.Header, r.opt.MaxAnswer)
+	return r.opt.Side.SendAs(ctx, q, body, memproxy.Header(caller), q.Header, r.opt.MaxAnswer)
 }
 
 // ask sends a request without a body, with the deadline of side requests.
@@ -159,5 +159,5 @@ func (r *Runs) ask(ctx context.Context, q memproxy.Request, caller http.Header) 
 // Once is one round of the background job for unfinished runs. A run that cannot be
 // settled does not delay the others.
 func (r *Runs) Once(ctx context.Context, now time.Time) error {
-	return errors.Join(r.Resettle(now), r.freeAll(ctx, now))
+	return errors.Join(r.Resettle(now), r.declineInterrupted(ctx, now))
 }

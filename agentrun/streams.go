@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 )
 
-// ErrBroke ends the stream of a turn that was interrupted.
-var ErrBroke = errors.New("the turn broke off")
+// ErrInterrupted ends the stream of a turn that was interrupted.
+var ErrInterrupted = errors.New("the turn broke off")
 
 // Limits of the turns in memory.
 const (
@@ -123,8 +123,8 @@ func (c *Streams) Find(names ...string) *Stream {
 	return nil
 }
 
-// Note adds events that were sent to the caller, and the turn's new run ids.
-func (ch *Stream) Note(t memproxy.Resumable, seq int64, events [][]byte) {
+// Append adds events that were sent to the caller, and the turn's new run ids.
+func (ch *Stream) Append(t memproxy.Resumable, seq int64, events [][]byte) {
 	runs := t.Runs()
 	size := 0
 	for _, e := range events {
@@ -180,9 +180,9 @@ func (ch *Stream) State() (runs []string, over bool) {
 	return ch.runs, ch.over
 }
 
-// From returns the entries from index i on, and a channel that is closed at the next
+// EntriesFrom returns the entries from index i on, and a channel that is closed at the next
 // change. After the last entry, end is how the stream ended; io.EOF means complete.
-func (ch *Stream) From(i int) (entries []Entry, more <-chan struct{}, end error) {
+func (ch *Stream) EntriesFrom(i int) (entries []Entry, more <-chan struct{}, end error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	switch {
@@ -193,13 +193,13 @@ func (ch *Stream) From(i int) (entries []Entry, more <-chan struct{}, end error)
 	case ch.done:
 		end = io.EOF
 	case ch.over:
-		end = ErrBroke
+		end = ErrInterrupted
 	}
 	return entries, ch.changed, end
 }
 
-// Named reports whether callers may request the stream by a name.
-func (ch *Stream) Named(name string) bool { return slices.Contains(ch.names, name) }
+// HasName reports whether callers may request the stream by a name.
+func (ch *Stream) HasName(name string) bool { return slices.Contains(ch.names, name) }
 
 // Readable reports whether the stream's events are still kept.
 func (ch *Stream) Readable() bool {

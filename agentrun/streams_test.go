@@ -30,13 +30,13 @@ func TestTurnsAreForgotten(t *testing.T) {
 	c := &Streams{Clock: func() time.Time { return now }}
 	first := &fakeTurn{runs: []string{"run-first"}, names: []string{"in a"}}
 	ch := c.Begin(first)
-	ch.Note(first, 1, [][]byte{[]byte("data: 1\n\n")})
+	ch.Append(first, 1, [][]byte{[]byte("data: 1\n\n")})
 	if c.Find("run-first") != ch || c.Find("in a") != ch || c.Find("run-other", "in a") != ch {
 		t.Fatal("a turn is not found by its names")
 	}
 	for i := range maxStreams {
 		other := &fakeTurn{runs: []string{fmt.Sprint("run-", i)}, names: []string{"in b"}}
-		c.Begin(other).Note(other, 1, nil)
+		c.Begin(other).Append(other, 1, nil)
 	}
 	if c.Find("run-first") != nil || ch.Readable() || len(c.order) != maxStreams {
 		t.Errorf("%d turns are remembered", len(c.order))
@@ -54,7 +54,7 @@ func TestTurnsAreForgotten(t *testing.T) {
 	for i := range 8 {
 		one := &fakeTurn{runs: []string{fmt.Sprint("big-", i)}, names: []string{fmt.Sprint("in ", i)}}
 		ch := c.Begin(one)
-		ch.Note(one, 1, [][]byte{big})
+		ch.Append(one, 1, [][]byte{big})
 		chs = append(chs, ch)
 	}
 	if c.size > maxLogs || chs[0].Readable() || !chs[7].Readable() {
@@ -63,12 +63,12 @@ func TestTurnsAreForgotten(t *testing.T) {
 	one := &fakeTurn{names: []string{"in x"}}
 	ch = c.Begin(one)
 	for range 5 {
-		ch.Note(one, 1, [][]byte{big})
+		ch.Append(one, 1, [][]byte{big})
 	}
 	if ch.Readable() || c.size > maxLogs {
 		t.Errorf("a stream of %d bytes is kept", 5*len(big))
 	}
-	if _, _, end := ch.From(0); end != frontend.ErrTooLarge {
+	if _, _, end := ch.EntriesFrom(0); end != frontend.ErrTooLarge {
 		t.Error("who reads a stream that is no longer kept waits for ever")
 	}
 }
@@ -82,8 +82,8 @@ func TestReadersHearOfLostStreams(t *testing.T) {
 		c := &Streams{Clock: func() time.Time { return time.Unix(1e9, 0) }}
 		one, two := &fakeTurn{names: []string{"in a"}}, &fakeTurn{names: []string{"in b"}}
 		ch := c.Begin(one)
-		ch.Note(one, 1, [][]byte{big})
-		_, more, end := ch.From(1)
+		ch.Append(one, 1, [][]byte{big})
+		_, more, end := ch.EntriesFrom(1)
 		if end != nil {
 			t.Fatalf("%s: %v", name, end)
 		}
@@ -91,7 +91,7 @@ func TestReadersHearOfLostStreams(t *testing.T) {
 		all.Go(func() {
 			<-more
 			for end == nil { // events that were kept before the drop
-				_, more, end = ch.From(8)
+				_, more, end = ch.EntriesFrom(8)
 				if end == nil {
 					<-more
 				}
@@ -102,7 +102,7 @@ func TestReadersHearOfLostStreams(t *testing.T) {
 			from, said = c.Begin(two), two
 		}
 		for range 5 {
-			from.Note(said, 1, [][]byte{big})
+			from.Append(said, 1, [][]byte{big})
 		}
 		all.Wait()
 		if end != frontend.ErrTooLarge {
@@ -116,7 +116,7 @@ func TestUnnamedStreamsAreNotKept(t *testing.T) {
 	c := &Streams{Clock: time.Now}
 	one := &fakeTurn{runs: []string{"run-1", "run-2"}}
 	ch := c.Begin(one)
-	ch.Note(one, 0, [][]byte{[]byte("data: 1\n\n")})
+	ch.Append(one, 0, [][]byte{[]byte("data: 1\n\n")})
 	if c.size != 0 || ch.Readable() || c.Find("run-2") != ch {
 		t.Errorf("%d bytes kept", c.size)
 	}
@@ -127,22 +127,22 @@ func TestStreamsReadAgainEndAsTheirTurn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		finish bool
 		want   error
-	}{"the turn came to its end": {true, io.EOF}, "it broke off": {false, ErrBroke}} {
+	}{"the turn came to its end": {true, io.EOF}, "it broke off": {false, ErrInterrupted}} {
 		c := &Streams{Clock: time.Now}
 		one := &fakeTurn{runs: []string{"run-1"}, names: []string{"in a"}}
 		ch := c.Begin(one)
-		ch.Note(one, 1, [][]byte{[]byte("data: 1\n\n")})
+		ch.Append(one, 1, [][]byte{[]byte("data: 1\n\n")})
 		if tc.finish {
 			ch.Finish()
 		}
-		if entries, _, end := ch.From(0); len(entries) != 1 || end != nil {
+		if entries, _, end := ch.EntriesFrom(0); len(entries) != 1 || end != nil {
 			t.Errorf("%s: %v, %v", name, entries, end)
 		}
-		if _, _, end := ch.From(1); !tc.finish && end != nil {
+		if _, _, end := ch.EntriesFrom(1); !tc.finish && end != nil {
 			t.Errorf("it ends while its turn goes on: %v", end)
 		}
 		ch.End()
-		if _, _, end := ch.From(1); end != tc.want {
+		if _, _, end := ch.EntriesFrom(1); end != tc.want {
 			t.Errorf("%s: %v", name, end)
 		}
 	}

@@ -48,7 +48,7 @@ func TestBackendIsSealedAtFirstStart(t *testing.T) {
 		}
 	}
 	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: info")
-	if d := r.car.cfg.Memories.Sweep.Time(); d != time.Hour {
+	if d := r.car.cfg.Memories.Sweep.Std(); d != time.Hour {
 		t.Fatalf("the default is %v", d)
 	}
 	sealed := func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) }
@@ -58,7 +58,7 @@ func TestBackendIsSealedAtFirstStart(t *testing.T) {
 	}
 	records, err := ledger.ByID(context.Background(), r.car.ledger, "mem0", memproxy.TargetMemory, old...)
 	for _, id := range old {
-		if rec := records[id]; err != nil || rec.Owned() || rec.Listing != memproxy.Listed {
+		if rec := records[id]; err != nil || rec.HasOwner() || rec.Presence != memproxy.PresentAtSeal {
 			t.Errorf("somebody owns what was found: %+v, %v", rec, err)
 		}
 	}

@@ -42,10 +42,10 @@ type Options struct {
 	// File is the configuration file, which is watched for edits. If it is "", nothing is
 	// watched.
 	File string
-	// Patience multiplies the timeouts of stores, backends, issuers and the stages of a
+	// TimeoutFactor multiplies the timeouts of stores, backends, issuers and the stages of a
 	// stop, for tests and the demo, where the machine may be busy and no caller waits. 0
 	// counts as 1.
-	Patience time.Duration
+	TimeoutFactor time.Duration
 	// Steps is called at points at which a crash must lose nothing, for tests.
 	Steps memproxy.Stepper
 
@@ -55,36 +55,36 @@ type Options struct {
 }
 
 // within returns a timeout multiplied by Patience.
-func (o *Options) within(d time.Duration) time.Duration { return d * max(1, o.Patience) }
+func (o *Options) within(d time.Duration) time.Duration { return d * max(1, o.TimeoutFactor) }
 
 // App is everything that the serve command runs, built from a configuration.
 type App struct {
 	*state
-	gate      *gate.Gate
-	callers   *callers
-	edits     *edits // watches the configuration file
-	steady    *upkeep.Steady
-	rules     *ruleset
-	fleet     *member
-	listeners []*listener
-	bounded   sync.Mutex // guards listeners against concurrent reads by metrics
-	inFlight  shares
-	proxies   []*proxy.Proxy
-	jobs      *upkeep.Jobs
-	later     *after
-	runner    *review.Runner
-	review    *review.API
-	socket    string // path of the local operator's socket; "" if there is none
-	webhooks  *review.Webhooks
-	checker   *integrity.Checker
+	gate        *gate.Gate
+	callers     *callers
+	edits       *edits // watches the configuration file
+	clockGuard  *upkeep.ClockGuard
+	rules       *ruleset
+	fleet       *fleetClient
+	listeners   []*listener
+	listenersMu sync.Mutex // guards listeners against concurrent reads by metrics
+	inFlight    shares
+	proxies     []*proxy.Proxy
+	jobs        *upkeep.Jobs
+	deferred    *deferredWork
+	runner      *review.Runner
+	review      *review.API
+	socket      string // path of the local operator's socket; "" if there is none
+	webhooks    *review.Webhooks
+	checker     *integrity.Checker
 
 	unconfirmed *memories.Unconfirmed
 }
 
 // Bounds of deferred work: the number of queues, and the capacity of each.
 const (
-	laterLines = 32
-	laterQueue = 256
+	deferredQueues    = 32
+	deferredQueueSize = 256
 )
 
 // New opens the state and builds the gate and its listeners, which do not listen yet. On
@@ -104,7 +104,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if start := time.Now(); o.up == nil {
 		o.up = func() time.Duration { return time.Since(start) }
 	}
-	s.steady = upkeep.NewSteady(s.clock, o.up, s.ledger.Upkeep.Ran, s.log)
+	s.clockGuard = upkeep.NewSteady(s.clock, o.up, s.ledger.Upkeep.AddRunTime, s.log)
 	s.jobs = upkeep.New(upkeep.Options{Begin: s.group.Go, Ticker: o.Ticker, Clock: s.clock, Log: s.log})
 	defer func() {
 		if err != nil {
@@ -116,8 +116,8 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	}
 	s.checker = s.newChecker()
 	s.group.Own(stageNotes, s.checker.Anchor)
-	s.later = newAfter(laterLines, laterQueue)
-	s.group.Own(stageLater, s.later.close)
+	s.deferred = newDeferredWork(deferredQueues, deferredQueueSize)
+	s.group.Own(stageDeferred, s.deferred.close)
 	s.watchStores()
 	if s.budget, err = s.openBudget(); err != nil {
 		return nil, err
@@ -132,13 +132,13 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 		return nil, err
 	}
 	s.unconfirmed = &memories.Unconfirmed{Log: s.log}
-	s.fleet = &member{App: s, meter: newReleaseMeter(s.telemetry.Instruments())}
+	s.fleet = &fleetClient{App: s, meter: newReleaseMeter(s.telemetry.Instruments())}
 	s.gate, err = gate.New(gate.Options{
 		Identifier: s.callers, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: s.signer,
 		RecordTimeout: o.within(gate.DefaultRecordTimeout),
-		Clock:         s.clock, NewID: newID, Keeper: keeper{s.ledger.Holds, func(h *memproxy.HeldWrite) bool {
+		Clock:         s.clock, NewID: newID, Holds: holdStore{s.ledger.Holds, func(h *memproxy.HeldWrite) bool {
 			return reviewable(cfg, h, s.socket != "")
-		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Check: s.checker.Check, Steps: o.Steps,
+		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.deferred.run, Check: s.checker.QueueCheck, Steps: o.Steps,
 		Unconfirmed: s.unconfirmed.Add, Tracer: s.telemetry.Tracer(), Meter: s.fleet.meter, Log: s.log,
 	}, s.rules.current())
 	if err != nil {
@@ -167,7 +167,7 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 // record writes an audit event that is about the process, not about a request.
 func (s *App) record(t memproxy.EventType, detail string) {
 	ev := memproxy.Event{Type: t, Time: time.Now(), Policy: s.rules.current().Version, Claimed: -1, Confidence: -1, Detail: detail}
-	if err := s.audit.Note(ev); err != nil {
+	if err := s.audit.RecordAsync(ev); err != nil {
 		s.log.Error("audit note lost", "type", string(t), "error", err)
 	}
 }

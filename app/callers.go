@@ -43,10 +43,10 @@ func (c *callers) Identify(ctx context.Context, presented memproxy.Credentials) 
 func buildIdentifier(cfg *config.Config, key []byte, issuer time.Duration) (*identity.Identifier, error) {
 	opt := identity.Options{AnonymousKey: key}
 	for _, k := range cfg.Identity.Keys {
-		opt.Keys = append(opt.Keys, identity.Key{SHA256: k.SHA256, Principal: k.Memproxy()})
+		opt.Keys = append(opt.Keys, identity.Key{SHA256: k.SHA256, Principal: k.ToPrincipal()})
 	}
 	if d := cfg.Identity.Default; d != nil {
-		opt.Default = new(d.Memproxy())
+		opt.Default = new(d.ToPrincipal())
 	}
 	var err error
 	if o := cfg.Identity.OIDC; o != nil {
@@ -57,7 +57,7 @@ func buildIdentifier(cfg *config.Config, key []byte, issuer time.Duration) (*ide
 		}
 		var rules []identity.Rule
 		for _, r := range o.Rules {
-			rules = append(rules, identity.Rule{Name: r.Subject, Principal: r.Memproxy()})
+			rules = append(rules, identity.Rule{Name: r.Subject, Principal: r.ToPrincipal()})
 		}
 		opt.OIDC, err = identity.NewOIDC(identity.OIDCOptions{
 			Client: client, Timeout: issuer, Bearer: bearerIn(o.TokenFile), Rules: rules,
@@ -75,7 +75,7 @@ func buildIdentifier(cfg *config.Config, key []byte, issuer time.Duration) (*ide
 	if s := cfg.Identity.SPIFFE; s != nil {
 		var rules []identity.Rule
 		for _, r := range s.Rules {
-			rules = append(rules, identity.Rule{Name: r.Path, Principal: r.Memproxy()})
+			rules = append(rules, identity.Rule{Name: r.Path, Principal: r.ToPrincipal()})
 		}
 		if opt.SPIFFE, err = identity.NewSPIFFE(s.TrustDomain, rules); err != nil {
 			return nil, cfg.Fault(err, "identity", "spiffe")
@@ -114,7 +114,7 @@ func bearerIn(path string) func() (string, error) {
 		return nil
 	}
 	return func() (string, error) {
-		b, err := durable.Head(path, maxBearer)
+		b, err := durable.ReadPrefix(path, maxBearer)
 		token := strings.TrimSpace(string(b))
 		if err == nil && token == "" {
 			err = fmt.Errorf("%s is empty", path)
@@ -131,7 +131,7 @@ func bindNames(ctx context.Context, cfg *config.Config, l *ledger.Ledger, now ti
 	var faults config.Faults
 	for i := range cfg.Backends {
 		b := &cfg.Backends[i]
-		listed := slices.DeleteFunc(cfg.Listed(), func(n config.Listed) bool { return !b.Serves(n.Tenant) })
+		listed := slices.DeleteFunc(cfg.OwnerNames(), func(n config.OwnerName) bool { return !b.Serves(n.Tenant) })
 		for names := range slices.Chunk(listed, namesAtOnce) {
 			rows := make([]memproxy.Ownership, len(names))
 			ids := make([]string, len(names))
@@ -148,7 +148,7 @@ func bindNames(ctx context.Context, cfg *config.Config, l *ledger.Ledger, now ti
 				return fmt.Errorf("bind the names that the configuration lists: %w", err)
 			}
 			for j, n := range names {
-				if rec := objects[ids[j]]; rec.Owned() && rec.Owner.Scope.Tenant != n.Tenant {
+				if rec := objects[ids[j]]; rec.HasOwner() && rec.Owner.Scope.Tenant != n.Tenant {
 					bound[j] = rec.Owner
 				}
 				if whose := bound[j].Scope.Tenant; whose != n.Tenant {
@@ -168,10 +168,10 @@ func bindNames(ctx context.Context, cfg *config.Config, l *ledger.Ledger, now ti
 
 // contradicted describes a configured name that the ledger has for another tenant, and
 // how to fix it.
-func contradicted(backend string, n config.Listed, whose string) string {
+func contradicted(backend string, n config.OwnerName, whose string) string {
 	dim, name, _ := strings.Cut(n.ID, ":")
 	has := fmt.Sprintf("by the ledger it is tenant %q's", whose)
-	if whose == memproxy.TenantNobody {
+	if whose == memproxy.TenantInaccessible {
 		has = "the ledger has memories of several tenants under it, so that it belongs to none"
 	}
 	return fmt.Sprintf("%s: %s %q is listed for tenant %q, and on backend %s %s. List another name; or start without this one, "+

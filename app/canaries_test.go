@@ -97,7 +97,7 @@ func TestCanariesAreSeenByTheirOwners(t *testing.T) {
 		r := startMatrix(t, "letta", up.URL)
 		seedLetta(t, r, w)
 		a := must.Get(letta.New(letta.Options{}))(t)
-		check(t, r, w, contract.Letta(), tableOf(a.Table()))
+		check(t, r, w, contract.Letta(), tableOf(a.Routes()))
 	})
 	t.Run("mem0", func(t *testing.T) {
 		w := matrixWorld(contract.Mem0Owner, contract.Mem0Unknown())
@@ -106,7 +106,7 @@ func TestCanariesAreSeenByTheirOwners(t *testing.T) {
 		r := startMatrix(t, "mem0", up.URL)
 		seedMem0(t, r, w)
 		a := must.Get(mem0.New(mem0.Options{}))(t)
-		check(t, r, w, contract.Mem0(), tableOf(a.Table()))
+		check(t, r, w, contract.Mem0(), tableOf(a.Routes()))
 	})
 }
 

@@ -22,25 +22,25 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
-// Checked is the result of Check for a valid configuration.
-type Checked struct {
-	rules     *ruleset
-	cfg       *config.Config
-	Version   string   // version of the rules
-	Unsafe    []string // settings that weaken production and are explicitly allowed
-	Warnings  []string // valid settings that are probably not intended
-	Here      []string // sentences: why the configuration cannot run on this machine
-	Reviewers string   // describes who may review held writes
+// CheckResult is the result of Check for a valid configuration.
+type CheckResult struct {
+	rules           *ruleset
+	cfg             *config.Config
+	Version         string   // version of the rules
+	Unsafe          []string // settings that weaken production and are explicitly allowed
+	Warnings        []string // valid settings that are probably not intended
+	MachineProblems []string // sentences: why the configuration cannot run on this machine
+	Reviewers       string   // describes who may review held writes
 	// NoOperator is the reason why the local operator cannot review without a token, or
 	// nil.
 	NoOperator error
 }
 
 // Check validates a configuration, its policies and its files without opening the state.
-func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) (*Checked, error) {
+func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) (*CheckResult, error) {
 	_, callers := buildIdentifier(cfg, nil, 0)
 	unsafe, weakened := allowed(cfg, getenv)
-	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), unowned(ctx))
+	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), unmanaged(ctx))
 	faults := []error{callers, weakened, err}
 	fault := func(err error, path ...any) {
 		if err != nil {
@@ -68,17 +68,17 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	out := &Checked{rules: rules, cfg: cfg, Here: surroundings(cfg, getenv), Unsafe: unsafe, Warnings: append(cfg.Warnings(), unmatched(cfg)...)}
+	out := &CheckResult{rules: rules, cfg: cfg, MachineProblems: machineProblems(cfg, getenv), Unsafe: unsafe, Warnings: append(cfg.Warnings(), unmatched(cfg)...)}
 	out.Version, _ = rules.state()
 	socket, err := socketPath(cfg.State, getenv)
-	out.Reviewers, out.NoOperator = reviewersAre(cfg, socket), err
+	out.Reviewers, out.NoOperator = describeReviewers(cfg, socket), err
 	return out, nil
 }
 
 // Print writes the controls that the file sets, the policies that are not built in, every
 // weakened control, and the number of the others; with all it writes all of them. For
 // each control it writes whether it is on, its value, and where the value comes from.
-func (c *Checked) Print(to io.Writer, all bool) {
+func (c *CheckResult) Print(to io.Writer, all bool) {
 	w := &strings.Builder{}
 	settings, policies := 0, 0
 	for _, s := range c.cfg.Settings() {
@@ -123,10 +123,10 @@ func (c *Checked) Print(to io.Writer, all bool) {
 	}
 }
 
-// surroundings lists, in sentences, what would prevent a configuration from running on
+// machineProblems lists, in sentences, what would prevent a configuration from running on
 // this machine at present. It leaves no files behind. None of this makes a configuration
 // invalid, because configurations are also checked on other machines.
-func surroundings(cfg *config.Config, getenv func(string) string) []string {
+func machineProblems(cfg *config.Config, getenv func(string) string) []string {
 	var out []string
 	if err := writable(cfg.State); err != nil {
 		out = append(out, fmt.Sprintf("state cannot be written: %v", err))

@@ -258,7 +258,7 @@ func TestRuleChangesReevaluateHolds(t *testing.T) {
 	today := func(want string, file, text string) {
 		t.Helper()
 		r.enacts(file, text)
-		if h := r.heldWrite(id); h.Today != want || h.State != memproxy.HoldPending || len(h.Reasons) == 0 {
+		if h := r.heldWrite(id); h.CurrentVerdict != want || h.State != memproxy.HoldPending || len(h.Reasons) == 0 {
 			t.Errorf("%+v, want that the current rules say %q", h, want)
 		}
 	}

@@ -27,7 +27,7 @@ import (
 func TestThreatTextsOfTheDesigns(t *testing.T) {
 	t.Parallel()
 	on := true
-	d := must.Get(newScreeners(config.Screening{Enabled: &on}, slog.New(slog.DiscardHandler), unowned(t.Context())))(t)
+	d := must.Get(newScreeners(config.Screening{Enabled: &on}, slog.New(slog.DiscardHandler), unmanaged(t.Context())))(t)
 	p := must.Get(d.panel(screen.Default()))(t)
 	const mail, web, network, user = memproxy.SourceUntrusted, memproxy.SourceUntrusted, memproxy.SourceHostile, memproxy.SourceTrusted
 	for _, c := range []struct {

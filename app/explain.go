@@ -22,10 +22,10 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// Question is a request to be explained.
-type Question struct {
+// ExplainRequest is a request to be explained.
+type ExplainRequest struct {
 	Backend        string // name of the backend; "" if there is only one
-	As             string // id of a configured principal; "" is the default one
+	PrincipalID    string // id of a configured principal; "" is the default one
 	Method, Target string // Target: path and query
 	Session        string // the session, as the caller's header would name it
 	Header         memproxy.Header
@@ -33,7 +33,7 @@ type Question struct {
 }
 
 // AddHeader adds a header, "name: value".
-func (q *Question) AddHeader(line string) error {
+func (q *ExplainRequest) AddHeader(line string) error {
 	name, value, ok := strings.Cut(line, ":")
 	if name = textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name)); !ok || name == "" {
 		return errors.New("want name: value")
@@ -45,11 +45,11 @@ func (q *Question) AddHeader(line string) error {
 	return nil
 }
 
-// Explained is the result of every step for a request, with further details for people.
-type Explained struct {
+// ExplainResult is the result of every step for a request, with further details for people.
+type ExplainResult struct {
 	gate.Explanation
-	// Where returns the position of a policy, "file:line", or "".
-	Where func(rule string) string
+	// Position returns the position of a policy, "file:line", or "".
+	Position func(rule string) string
 	// Content describes each content item: its layer, and how inferred content is treated
 	// in that layer.
 	Content []string
@@ -74,9 +74,9 @@ type LockState struct {
 }
 
 // MarshalJSON implements json.Marshaler.
-func (e *Explained) MarshalJSON() ([]byte, error) {
+func (e *ExplainResult) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{
-		"verdict": e.Decision.Verdict, "would": e.Decision.Would, "status": e.Decision.Status, "enforced": e.Enforced,
+		"verdict": e.Decision.Verdict, "would": e.Decision.ShadowVerdict, "status": e.Decision.Status, "enforced": e.Enforced,
 		"reasons": e.Decision.Recorded(), "rules": e.Decision.Policy, "principal": e.Principal.ID, "steps": e.Steps,
 		"operation": operationOf(e.Operation), "budget": accountsOf(e.Lines), "confidence": e.Question.Confidence,
 		"attestation": e.Question.Attestation, "track": e.Record, "locks": e.Records, "filters": e.Filters,
@@ -132,12 +132,12 @@ func accountsOf(lines []memproxy.Line) []account {
 }
 
 // Explain runs a request through every step without side effects.
-func Explain(ctx context.Context, cfg *config.Config, q Question, getenv func(string) string) (*Explained, error) {
-	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), unowned(ctx))
+func Explain(ctx context.Context, cfg *config.Config, q ExplainRequest, getenv func(string) string) (*ExplainResult, error) {
+	rules, err := newRuleset(cfg, slog.New(slog.DiscardHandler), unmanaged(ctx))
 	if err != nil {
 		return nil, err
 	}
-	who, err := cfg.Principal(q.As)
+	who, err := cfg.Principal(q.PrincipalID)
 	if err != nil {
 		return nil, fmt.Errorf("--as: %w", err)
 	}
@@ -176,16 +176,16 @@ func Explain(ctx context.Context, cfg *config.Config, q Question, getenv func(st
 		Class: backend.Classify(frontend.Head{Request: req, Body: len(q.Body) > 0}),
 		Call:  gate.Call{Backend: backend.ForGate(nil), Request: req, Session: frontend.Session(req.Header)},
 	}
-	if entry.Class.Handling == frontend.Open {
+	if entry.Class.Handling == frontend.Public {
 		entry.Class.Handling = frontend.Passed // a public route identifies no caller, so every caller may use it
 	}
 	var flaw *memproxy.Malformed
-	if int64(len(q.Body)) > backend.MaxBody && entry.Class.Whole() {
+	if int64(len(q.Body)) > backend.MaxBody && entry.Class.ReadsBody() {
 		flaw = frontend.TooLarge(backend.MaxBody)
 	} else {
 		entry.Read(q.Body)
 	}
-	e := &Explained{Where: rules.where, Records: []LockState{}, Explanation: g.Explain(ctx, entry.GateCall(q.Body, flaw))}
+	e := &ExplainResult{Position: rules.position, Records: []LockState{}, Explanation: g.Explain(ctx, entry.GateCall(q.Body, flaw))}
 	_, noOperator := socketPath(cfg.State, getenv)
 	if e.Decision.Verdict == memproxy.Hold && !reviewable(cfg, &memproxy.HeldWrite{Tenant: who.Tenant, Principal: who.ID}, noOperator == nil) {
 		gate.RefuseHold(&e.Decision, memproxy.ErrNoReviewer)
@@ -292,6 +292,6 @@ func (noEffects) Release(context.Context, memproxy.Charge) error { return nil }
 func (noEffects) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
 	return memproxy.Receipt{}, nil
 }
-func (noEffects) Note(memproxy.Event) error            { return nil }
+func (noEffects) RecordAsync(memproxy.Event) error     { return nil }
 func (noEffects) Sign(s memproxy.Stamp) memproxy.Stamp { return s }
 func (noEffects) Verify(memproxy.Stamp) bool           { return true }

@@ -141,7 +141,7 @@ func facesBefore(t *testing.T, settings extproctest.Settings, backend http.Handl
 	text := settings.Config("127.0.0.1:0", "127.0.0.1:0", up.URL, filepath.Join(r.dir, "state"))
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
 	cfg.Memories.Validate = new(config.Duration) // its requests are none of a case's
-	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Patience: 10}
+	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test", TimeoutFactor: 10}
 	r.car = must.Get(New(context.Background(), unwatched(cfg), opt))(t)
 	must.Do(t, r.listenBoth(Envoy{Listen: "127.0.0.1:0", Authorize: true}))
 	t.Cleanup(r.stop)

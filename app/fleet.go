@@ -35,7 +35,7 @@ func firstBundle(cfg *config.Config, log *slog.Logger) (policy.Bundle, error) {
 		if err != nil {
 			return policy.Bundle{}, err
 		}
-		kept, err := follow.Kept(opt)
+		kept, err := follow.StoredRelease(opt)
 		if err != nil {
 			return policy.Bundle{}, err
 		}
@@ -84,8 +84,8 @@ func tablesOf(b policy.Bundle, cfg *config.Config) (memproxy.Limits, memproxy.Ce
 	return limits, ceilings
 }
 
-// member connects this sidecar to its fleet.
-type member struct {
+// fleetClient connects this sidecar to its fleet.
+type fleetClient struct {
 	*App
 	follower *follow.Follower // nil if there is no fleet
 	meter    *releaseMeter
@@ -93,7 +93,7 @@ type member struct {
 
 // join starts to follow the control plane, if there is one. The ruleset already has the
 // first bundle.
-func (m *member) join() error {
+func (m *fleetClient) join() error {
 	c := m.cfg.Policy.Control
 	if c == nil {
 		return nil
@@ -137,7 +137,7 @@ func clientTLS(c *config.Control) (*tls.Config, error) {
 }
 
 // take puts a release in force. keep stores it on disk first.
-func (m *member) take(r *policy.Release, keep func() error) error {
+func (m *fleetClient) take(r *policy.Release, keep func() error) error {
 	err := m.rules.take(r.Contents, func(rules *gate.Rules) error {
 		if err := keep(); err != nil {
 			return err
@@ -160,7 +160,7 @@ func (m *member) take(r *policy.Release, keep func() error) error {
 }
 
 // ready is the readiness check of the connection to the control plane.
-func (m *member) ready() proxy.Check {
+func (m *fleetClient) ready() proxy.Check {
 	st := m.follower.State()
 	c := proxy.Check{Name: "control", OK: true, Detail: "release " + st.Running}
 	switch {
@@ -169,16 +169,16 @@ func (m *member) ready() proxy.Check {
 	case st.Running == "":
 		c.Degraded, c.Detail = true, "no release has come yet; the policy directory holds"
 	}
-	if st.Unused != nil {
-		c.Detail = st.Unused.Error() + "; " + c.Detail
+	if st.StoredError != nil {
+		c.Detail = st.StoredError.Error() + "; " + c.Detail
 	}
-	if st.Refused != nil {
+	if st.AssignedError != nil {
 		c.Degraded = true
-		c.Detail += "; release " + st.Assigned + " is refused: " + st.Refused.Error()
+		c.Detail += "; release " + st.Assigned + " is refused: " + st.AssignedError.Error()
 	}
-	if !st.Connected && st.Lost != nil {
+	if !st.Connected && st.ConnectionError != nil {
 		c.Degraded = true
-		c.Detail += "; " + st.Lost.Error()
+		c.Detail += "; " + st.ConnectionError.Error()
 	}
 	return c
 }

@@ -45,7 +45,7 @@ func TestFleetRulesASidecar(t *testing.T) {
 	ring.Until(r.t, "all four releases", func() bool { return len(f.fleet().Releases) == 4 })
 	ring.Until(r.t, "the reports", func() bool { // of decisions and of the running release, in any order
 		second := f.fleet().Releases[1]
-		return second.Tally.Refused > 0 && second.Running == 1
+		return second.Counts.Refused > 0 && second.Running == 1
 	})
 	st := f.fleet()
 	for i, want := range []struct {
@@ -54,7 +54,7 @@ func TestFleetRulesASidecar(t *testing.T) {
 		decided, state string
 	}{{"*", 0, "some", "current"}, {"tenant=acme,env=prod", 1, "some", "current"}, {"tenant=other", 0, "none", "current"}, {"tenant=acme,env=test", 0, "none", "current"}} {
 		got := st.Releases[i]
-		if got.Channel != want.channel || got.Running != want.running || got.State != want.state || (got.Tally.Decisions > 0) != (want.decided == "some") {
+		if got.Channel != want.channel || got.Running != want.running || got.State != want.state || (got.Counts.Decisions > 0) != (want.decided == "some") {
 			t.Errorf("release %d is %+v, want %+v", i+1, got, want)
 		}
 	}

@@ -30,8 +30,8 @@ type watching struct {
 func watch(t *testing.T, d string) *watching {
 	t.Helper()
 	w := &watching{t: t}
-	followed := upkeep.Followed{
-		Look: policiesIn(d, func(b policy.Bundle) error {
+	followed := upkeep.Files{
+		Load: policiesIn(d, func(b policy.Bundle) error {
 			if w.refuse != nil {
 				return w.refuse
 			}

@@ -50,7 +50,7 @@ func TestProcessWithoutSockets(t *testing.T) {
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
 	unwatched(cfg)
 	var log lockedBuffer
-	a := must.Get(New(t.Context(), cfg, Options{Log: &log, Getenv: allowing(cfg), Version: "test", Transport: inProcess{backend}, Patience: 10}))(t)
+	a := must.Get(New(t.Context(), cfg, Options{Log: &log, Getenv: allowing(cfg), Version: "test", Transport: inProcess{backend}, TimeoutFactor: 10}))(t)
 	ask := func(listener, method, path, body, key string) (int, string) {
 		t.Helper()
 		q := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
@@ -155,10 +155,10 @@ func testReadinessNamesHangingStores(t *testing.T) {
 	let := make(chan struct{})
 	var questions atomic.Int32
 	well := func() string { return "well" }
-	r.add(probe{name: "quick", needed: true, well: well, ask: func(context.Context) error { return nil }})
-	r.add(probe{name: "frozen", needed: true, well: well, ask: func(context.Context) error { questions.Add(1); <-let; return nil }})
-	r.add(probe{name: "slow", well: well, ask: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
-	r.add(probe{name: "broken", well: well, ask: func(context.Context) error { return errors.New("disk full") }})
+	r.add(probe{name: "quick", needed: true, okDetail: well, ask: func(context.Context) error { return nil }})
+	r.add(probe{name: "frozen", needed: true, okDetail: well, ask: func(context.Context) error { questions.Add(1); <-let; return nil }})
+	r.add(probe{name: "slow", okDetail: well, ask: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
+	r.add(probe{name: "broken", okDetail: well, ask: func(context.Context) error { return errors.New("disk full") }})
 	look := func(most time.Duration) map[string]string {
 		t.Helper()
 		begun, got := time.Now(), map[string]string{}

@@ -221,7 +221,7 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 	t.Parallel()
 	r := holding(t)
 	ctx := context.Background()
-	p := r.car.proxyOf("mem0").Own()
+	p := r.car.proxyOf("mem0").BackendClient()
 	// claim approves a held write and claims it, as a process does that is about to send it.
 	claim := func(text string) memproxy.Replay {
 		t.Helper()

@@ -57,14 +57,14 @@ func servedUnderAttack(t *testing.T, from string) {
 	all.Go(func() {
 		for ctx.Err() == nil {
 			for _, b := range r.car.bounds() {
-				most = max(most, b.Held)
+				most = max(most, b.UsedBytes)
 			}
 			time.Sleep(2 * time.Millisecond)
 		}
 	})
 	open.Wait()
 	// bench measures the latency.
-	served := hostile.OrdinaryTimes(ctx, to, 20*time.Millisecond, 20)
+	served := hostile.RunClientTimes(ctx, to, 20*time.Millisecond, 20)
 	if served.Requests < 20 || served.Failed > 0 {
 		t.Errorf("%d of %d requests failed: %s", served.Failed, served.Requests, served.FirstError)
 	}
@@ -88,9 +88,9 @@ func servedUnderAttack(t *testing.T, from string) {
 			t.Errorf("no metric %s", name)
 		}
 	}
-	for deadline := time.Now().Add(60 * time.Second); r.car.bounds()[0].Held != 0; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); r.car.bounds()[0].UsedBytes != 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are held for nobody", r.car.bounds()[0].Held)
+			t.Fatalf("%d bytes are held for nobody", r.car.bounds()[0].UsedBytes)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func openInventory(ctx context.Context, b config.Backend, sources memproxy.Sourc
 	if len(scopes) > 0 {
 		api = "server" // lists by scope; the other APIs list everything
 	}
-	pager, _, err := Store(ctx, b, api, scopes)
+	pager, _, err := OpenPager(ctx, b, api, scopes)
 	return adapter, pager, err
 }
 
@@ -69,8 +69,8 @@ func traitsOf(b config.Backend, id string) integrity.Traits {
 	return integrity.Traits{Listed: there, AgentsAdd: there, AgentsEdit: kind == letta.TargetBlock}
 }
 
-// Attended selects the installation on which Attend works.
-type Attended struct {
+// Installation selects the installation on which Attend works.
+type Installation struct {
 	Config *config.Config // if nil, the sidecar at Admin
 	Admin  string         // admin address of a running sidecar; "" is the configuration's
 	Token  string         // a reviewer's token; "" is the local operator
@@ -83,10 +83,10 @@ type Attended struct {
 // adminDefault is the default address of a sidecar's admin listener.
 const adminDefault = "http://127.0.0.1:9901"
 
-// Attend runs an operation of the review API: in this process if no sidecar has the state
+// RunReviewOp runs an operation of the review API: in this process if no sidecar has the state
 // open, else through the API of the running sidecar, because the log and the ledger allow
 // one writer only.
-func Attend[In, Out any](ctx context.Context, a Attended, op string, q In, here func(review.Integrity, context.Context, In) (Out, error)) (out Out, err error) {
+func RunReviewOp[In, Out any](ctx context.Context, a Installation, op string, q In, here func(review.Integrity, context.Context, In) (Out, error)) (out Out, err error) {
 	opt := review.ClientOptions{URL: cmp.Or(a.Admin, adminDefault), Token: a.Token, Progress: a.Progress}
 	switch {
 	case a.Config != nil && a.Admin == "":
@@ -120,12 +120,12 @@ func Attend[In, Out any](ctx context.Context, a Attended, op string, q In, here 
 	return review.Call[Out](ctx, client, op, nil, q)
 }
 
-// Hunt is a scan of the memories in a backend.
-type Hunt struct {
-	Backend config.Backend
-	API     string // API of Mem0: "platform", "server", or "auto" to detect it
-	Scopes  []memproxy.Scope
-	Judge   hunt.Screener
+// BackendScan is a scan of the memories in a backend.
+type BackendScan struct {
+	Backend  config.Backend
+	API      string // API of Mem0: "platform", "server", or "auto" to detect it
+	Scopes   []memproxy.Scope
+	Screener hunt.Screener
 	// Report receives the memories that would be held if they were written now. File, if
 	// set, is a file for the same report. Content includes the texts.
 	Report   io.Writer
@@ -137,9 +137,9 @@ type Hunt struct {
 	Log      io.Writer // skipped memories and the summary, for people
 }
 
-// Walk runs the scan and reports its progress.
-func (h Hunt) Walk(ctx context.Context) error {
-	pager, kind, err := Store(ctx, h.Backend, h.API, h.Scopes)
+// Run runs the scan and reports its progress.
+func (h BackendScan) Run(ctx context.Context) error {
+	pager, kind, err := OpenPager(ctx, h.Backend, h.API, h.Scopes)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (h Hunt) Walk(ctx context.Context) error {
 		h.Report, done = f, func() error { return errors.Join(f.Sync(), f.Close()) }
 	}
 	state, err := hunt.Walk(ctx, pager, hunt.WalkOptions{
-		Screen: h.Judge, Report: hunt.Report(h.Report, h.Content), Name: kind + " " + h.Backend.Name + " " + h.Backend.Upstream,
+		Screen: h.Screener, Report: hunt.NewReporter(h.Report, h.Content), Name: kind + " " + h.Backend.Name + " " + h.Backend.Upstream,
 		StateFile: h.State, Rate: h.Rate, Progress: h.Progress, Skipped: func(i hunt.Item) {
 			fmt.Fprintf(h.Log, "memproxy: %s %q, %s: not judged: too long, or not given\n", i.Kind, i.ID, i.Field)
 		},
@@ -172,10 +172,10 @@ func (h Hunt) Walk(ctx context.Context) error {
 	return err
 }
 
-// Store returns a pager of everything that a backend has, read with the backend's
+// OpenPager returns a pager of everything that a backend has, read with the backend's
 // credential, and the name of its API. "auto" detects whether a Mem0 has the API
 // "platform" or "server".
-func Store(ctx context.Context, b config.Backend, api string, scopes []memproxy.Scope) (hunt.Pager, string, error) {
+func OpenPager(ctx context.Context, b config.Backend, api string, scopes []memproxy.Scope) (hunt.Pager, string, error) {
 	at := hunt.API{URL: b.Upstream}
 	if c := credentialOf(b); c != nil {
 		at.Header = http.Header{c.Header: {c.Value}}
@@ -185,7 +185,7 @@ func Store(ctx context.Context, b config.Backend, api string, scopes []memproxy.
 		return nil, "", err
 	}
 	if trusted != nil {
-		at.Via = proxy.NewTransport(trusted, 0)
+		at.Transport = proxy.NewTransport(trusted, 0)
 	}
 	if b.Kind == "letta" {
 		p, err := hunt.Letta(at)

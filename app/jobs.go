@@ -34,24 +34,24 @@ const (
 // memories.validate: 0 the upkeep job runs only on request.
 func (s *App) startJobs() {
 	s.runner.Wake() // there may be work left by the previous process
-	s.jobs.Start(upkeep.Job{Name: "replays", Every: replayPoll, Wake: s.runner.Woken(), Once: func(ctx context.Context, _ time.Time) error { return s.runner.Recover(ctx) }})
+	s.jobs.Start(upkeep.Job{Name: "replays", Every: replayPoll, Wake: s.runner.WakeChan(), Once: func(ctx context.Context, _ time.Time) error { return s.runner.Recover(ctx) }})
 	if s.webhooks != nil {
 		s.noticed.Send()
 		s.jobs.Start(upkeep.Job{Name: "webhooks", Every: noticePoll, Wake: s.noticed, Once: delivering(s.webhooks)})
 	}
-	s.jobs.Start(upkeep.Job{Name: "clock", Every: time.Minute, Once: func(ctx context.Context, _ time.Time) error { return s.steady.Note(ctx) }})
-	s.group.Own(stageNotes, s.steady.Note)
-	if keep, maxBytes := s.cfg.Audit.Retention.Time(), s.cfg.Audit.MaxBytes; keep > 0 || maxBytes > 0 {
+	s.jobs.Start(upkeep.Job{Name: "clock", Every: time.Minute, Once: func(ctx context.Context, _ time.Time) error { return s.clockGuard.Note(ctx) }})
+	s.group.Own(stageNotes, s.clockGuard.Note)
+	if keep, maxBytes := s.cfg.Audit.Retention.Std(), s.cfg.Audit.MaxBytes; keep > 0 || maxBytes > 0 {
 		every := pruneEvery
 		if maxBytes > 0 {
 			every = time.Minute
 		}
-		s.jobs.Start(upkeep.Job{Name: "records", Every: every, Wake: upkeep.AtOnce(), Once: pruning(s.audit, s.steady, keep, maxBytes)})
+		s.jobs.Start(upkeep.Job{Name: "records", Every: every, Wake: upkeep.NewPendingSignal(), Once: pruning(s.audit, s.clockGuard, keep, maxBytes)})
 	}
 	s.jobs.Start(upkeep.Job{Name: "rejections", Every: summariseEvery, Once: func(ctx context.Context, _ time.Time) error { s.gate.SummariseRejections(ctx); return nil }})
 	s.group.Own(stageNotes, func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
 	mems := memories.New(memories.Options{
-		Config: s.cfg, Ledger: s.ledger, Log: s.log, Rules: s.rules.current, Budget: s.budget, Backend: func(name string) *proxy.Own { return s.proxyOf(name).Own() }, Integrity: s.checker, Note: s.record, Steady: s.steady, Unconfirmed: s.unconfirmed,
+		Config: s.cfg, Ledger: s.ledger, Log: s.log, Rules: s.rules.current, Budget: s.budget, Backend: func(name string) *proxy.BackendClient { return s.proxyOf(name).BackendClient() }, Integrity: s.checker, Note: s.record, ClockGuard: s.clockGuard, Unconfirmed: s.unconfirmed,
 	})
 	for _, job := range slices.Concat(s.holdKeeper().Jobs(), mems.Jobs(), s.checker.Jobs(s.broken)) {
 		s.jobs.Start(job)
@@ -64,12 +64,12 @@ func (s *App) startJobs() {
 
 // pruning returns a job that removes records of the audit log that are older than keep,
 // and the oldest ones while the log exceeds maxBytes. Zero means no limit.
-func pruning(log *audit.Log, steady *upkeep.Steady, keep time.Duration, maxBytes int64) func(context.Context, time.Time) error {
+func pruning(log *audit.Log, steady *upkeep.ClockGuard, keep time.Duration, maxBytes int64) func(context.Context, time.Time) error {
 	return func(ctx context.Context, now time.Time) error {
 		var before time.Time
 		var wait error
 		if keep > 0 {
-			came, err := steady.Came(ctx, now, keep)
+			came, err := steady.SafeTime(ctx, now, keep)
 			if err != nil {
 				return err
 			}
@@ -89,17 +89,17 @@ func pruning(log *audit.Log, steady *upkeep.Steady, keep time.Duration, maxBytes
 // backend has its own job, because an agent that is released runs as long as its model
 // takes.
 func runsJob(b *config.Backend, runs *agentrun.Runs) upkeep.Job {
-	every := b.Reconcile.Time()
+	every := b.Reconcile.Std()
 	if every <= 0 {
 		every = proxy.DefaultReconcile
 	}
-	return upkeep.Job{Name: "runs:" + b.Name, Every: every, Wake: upkeep.AtOnce(), Once: runs.Once}
+	return upkeep.Job{Name: "runs:" + b.Name, Every: every, Wake: upkeep.NewPendingSignal(), Once: runs.Once}
 }
 
-func (s *App) holdKeeper() *holds.Keeper {
-	return &holds.Keeper{
+func (s *App) holdKeeper() *holds.Maintainer {
+	return &holds.Maintainer{
 		Config: s.cfg, Holds: s.ledger.Holds, Sessions: s.ledger.Sessions, Audit: s.audit, Log: s.log, Clock: s.clock, Rules: s.rules.current, Changed: s.rules.changed,
-		Backend: func(name string) *proxy.Own { return s.proxyOf(name).Own() }, Settled: s.runner.Wake,
+		Backend: func(name string) *proxy.BackendClient { return s.proxyOf(name).BackendClient() }, Settled: s.runner.Wake,
 	}
 }
 

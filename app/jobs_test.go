@@ -112,7 +112,7 @@ func TestStopCancelsJobs(t *testing.T) {
 	if n := rounds(); n != len(slow) {
 		t.Fatalf("%d rounds are being made, want %d", n, len(slow))
 	}
-	car.group.Own(stageSending, func(context.Context) error { car.runner.Cut(); return nil }) // as at the end of the drain
+	car.group.Own(stageSending, func(context.Context) error { car.runner.AbortAll(); return nil }) // as at the end of the drain
 	car.group.Own(stageLoops, func(context.Context) error { go func() { <-car.group.Context().Done(); let() }(); return nil })
 	car.group.Own(stageProxies, func(context.Context) error {
 		if n := rounds(); n > 0 {
@@ -149,13 +149,15 @@ func TestJobsRunOnWakeUp(t *testing.T) {
 	before := r.car.rules.current().Version
 	writeBundle(t, dir, harmless)
 	r.within(p, 10*time.Millisecond, "other rules", func() bool { return r.car.rules.current().Version != before })
-	ring.Until(t, "what they say", func() bool { return r.heldWrite(first).Today == "allow" && r.heldWrite(second).Today == "allow" })
+	ring.Until(t, "what they say", func() bool {
+		return r.heldWrite(first).CurrentVerdict == "allow" && r.heldWrite(second).CurrentVerdict == "allow"
+	})
 
 	late := memproxy.HeldWrite{ID: "late", Backend: "mem0", Route: "mem0.server.add", Method: "POST", EscapedPath: "/memories", Principal: "agent:dev", Tenant: "acme", Trust: memproxy.TrustAuthenticated, Policy: before}
 	if _, err := r.car.ledger.Holds.Put(t.Context(), late, memproxy.HoldContent{Body: []byte(noted("Ann likes tea.")), Header: memproxy.Header{"Content-Type": {"application/json"}}}); err != nil {
 		t.Fatal(err)
 	}
-	r.within(p, 100*time.Millisecond, "what they say of it", func() bool { return r.heldWrite("late").Today == "allow" })
+	r.within(p, 100*time.Millisecond, "what they say of it", func() bool { return r.heldWrite("late").CurrentVerdict == "allow" })
 
 	r.review(first, true)
 	ring.Until(t, "the approved write", func() bool { return r.heldWrite(first).State == memproxy.HoldDone })
@@ -242,7 +244,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	p := newPaces()
 	w := newTold(t)
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker}, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}\n%s", pack, store), policyDir(t, holdingPolicy))...)
-	if d := r.car.cfg.Memories.Validate.Time(); d != 5*time.Minute {
+	if d := r.car.cfg.Memories.Validate.Std(); d != 5*time.Minute {
 		t.Fatalf("the default is %v", d)
 	}
 	const pass = 5 * time.Minute

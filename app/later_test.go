@@ -341,7 +341,7 @@ func TestWhatIsDeletedBeforeItsReceiptStaysDeleted(t *testing.T) {
 // arrives after close runs at once.
 func TestWorkOfOneKeyIsOrdered(t *testing.T) {
 	t.Parallel()
-	a := newAfter(4, 8)
+	a := newDeferredWork(4, 8)
 	var mu sync.Mutex
 	seen := map[string][]int{}
 	for i := range 40 {

@@ -297,7 +297,7 @@ func (w *lawWorld) parsed() *config.Config {
 // run starts the sidecar with both front ends.
 func (w *lawWorld) run() {
 	cfg := w.parsed()
-	w.car = must.Get(New(context.Background(), cfg, Options{Log: w.log, Getenv: allowing(cfg), Version: "test", Transport: w, Clock: w.now, Patience: 10, up: believed(w.now)}))(w.t)
+	w.car = must.Get(New(context.Background(), cfg, Options{Log: w.log, Getenv: allowing(cfg), Version: "test", Transport: w, Clock: w.now, TimeoutFactor: 10, up: believed(w.now)}))(w.t)
 	ln := bufconn.Listen(1 << 20)
 	stop, failed := extproc.Serve(ln, extproc.ServerOptions{Processor: must.Get(w.car.processor(false))(w.t)})
 	w.car.group.Serve(stageListeners, "extproc", stop, failed)

@@ -51,7 +51,7 @@ func (l *lettaRig) restart(between func()) {
 	cfg := l.car.cfg
 	l.stop()
 	between()
-	opt := Options{Log: l.log, Getenv: allowing(cfg), Version: "test", Patience: 10}
+	opt := Options{Log: l.log, Getenv: allowing(cfg), Version: "test", TimeoutFactor: 10}
 	var err error
 	if l.car, err = New(context.Background(), cfg, opt); err != nil {
 		l.t.Fatal(err)

@@ -54,7 +54,7 @@ func TestRunsDoNotWaitForReview(t *testing.T) {
 	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, `policy: {dir: "OWN"}`, 1),
 		func(h http.Handler) http.Handler { return h }, "OWN", policyDir(t, noPersona+"\n"+holdingRuns))
 	l.say(poisoned, "").want(t, 403).has(t, "run.ungated", "own.hold")
-	sent := l.car.proxyOf("mem0").Own().Replay(context.Background(), memproxy.HeldWrite{
+	sent := l.car.proxyOf("mem0").BackendClient().Replay(context.Background(), memproxy.HeldWrite{
 		ID: newID(), Backend: "mem0", Route: "letta.send_message", Method: "POST", EscapedPath: "/v1/agents/" + l.agent + "/messages",
 		Tenant: "acme", Principal: "agent:dev", Trust: memproxy.TrustAuthenticated, Kind: memproxy.Run, State: memproxy.HoldReplaying, Reviewer: "eve",
 	}, memproxy.HoldContent{Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: must.Get(json.Marshal(map[string]string{"input": poisoned}))(t)})

@@ -242,9 +242,9 @@ func TestStopWaitsForSlowStores(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "")
 	var done atomic.Int32
 	answers := make(chan struct{})
-	r.car.group.Own(stageLater, func(context.Context) error { close(answers); return nil })
+	r.car.group.Own(stageDeferred, func(context.Context) error { close(answers); return nil })
 	for i := range 20 {
-		r.car.later.run("a slow disk", func() {
+		r.car.deferred.run("a slow disk", func() {
 			<-answers
 			err := r.car.ledger.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint("m", i), Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Actor: "agent:dev", Trust: memproxy.TrustAuthenticated}}})
 			if err == nil {
@@ -297,7 +297,7 @@ policy: {dir: "%s"}
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		done <- Serve(ctx, cfg, Options{Log: log, Getenv: allowing(cfg), Version: "v1.2.3", Patience: 10}, nil)
+		done <- Serve(ctx, cfg, Options{Log: log, Getenv: allowing(cfg), Version: "v1.2.3", TimeoutFactor: 10}, nil)
 	}()
 	for _, want := range []string{
 		`"msg":"started","version":"v1.2.3","profile":"production","switched_off":["memories.new.configured","memories.seal","memories.sweep"`,

@@ -31,7 +31,7 @@ type listener struct {
 	handler    http.Handler
 	tls        *tls.Config
 	ln         net.Listener
-	bounded    *frontend.Listener // ln with its limits; nil for another server's listener
+	limited    *frontend.Listener // ln with its limits; nil for another server's listener
 	inFlight   *frontend.InFlight // memory budget of its requests; nil if it is not limited
 	refused    func() int64       // number of requests over the processor's limit; nil if it has none
 	cut        func()             // cancels requests that outlive their callers; nil if there are none
@@ -51,7 +51,7 @@ func (s *App) buildListeners() error {
 		}
 		s.proxies = append(s.proxies, p)
 		s.group.Own(stageProxies, p.Close)
-		l := &listener{name: b.Name, addr: b.Listen, handler: p, cut: p.Cut, bodies: b.Timeouts.Body.Time(), inFlight: opt.InFlight}
+		l := &listener{name: b.Name, addr: b.Listen, handler: p, cut: p.AbortAll, bodies: b.Timeouts.Body.Std(), inFlight: opt.InFlight}
 		if b.TLS.Cert != "" {
 			if l.tls, err = listenTLS(b.TLS); err != nil {
 				return fmt.Errorf("backend %s: %w", b.Name, err)
@@ -59,7 +59,7 @@ func (s *App) buildListeners() error {
 		}
 		s.listeners = append(s.listeners, l)
 	}
-	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, cut: s.runner.Cut, handler: adminPages(s, s.review)})
+	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, cut: s.runner.AbortAll, handler: adminPages(s, s.review)})
 	if addr := s.cfg.Admin.Probes; addr != "" {
 		s.listeners = append(s.listeners, &listener{name: "probes", addr: addr, handler: proxy.NewAdmin(proxy.AdminOptions{
 			Ready: s.ready, Metrics: s.telemetry.Metrics(), Hosts: s.cfg.Admin.Hosts,
@@ -116,8 +116,8 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	opt := proxy.Options{
 		Backend: backend,
 		Runtime: frontend.Runtime{Clock: s.clock, Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log}, Gate: s.gate,
-		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),
-		Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Time(),
+		BodyTimeout: b.Timeouts.Body.Std(), UpstreamTimeout: b.Timeouts.Upstream.Std(), RunTimeout: b.Timeouts.Run.Std(),
+		Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Std(),
 		Steps: s.opt.Steps,
 	}
 	for _, via := range [...]*http.RoundTripper{&opt.Transport, &opt.PassTransport, &opt.SideTransport} {
@@ -132,9 +132,9 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 // share one limit.
 type shares map[string]*frontend.InFlight
 
-func (s shares) of(backend string, limits config.Intake) *frontend.InFlight {
+func (s shares) of(backend string, limits config.ResourceLimits) *frontend.InFlight {
 	if s[backend] == nil {
-		s[backend] = frontend.NewInFlight(limits.InFlight, limits.OneInFlight)
+		s[backend] = frontend.NewInFlight(limits.InFlight, limits.InFlightPerAddress)
 	}
 	return s[backend]
 }
@@ -181,21 +181,21 @@ func (s *App) Listen() error {
 	if err := s.listenLocal(); err != nil {
 		return err
 	}
-	s.sayWhoReviews()
+	s.logReviewers()
 	for _, p := range s.proxies {
 		if err := p.Runs().Resettle(s.clock()); err != nil { // before serving, so that agents of leftover runs are locked
 			s.log.Error("the journal of runs cannot be read", "error", err)
 		}
 	}
 	for _, l := range s.listeners {
-		l.bounded = frontend.Bound(l.ln, frontend.ListenOptions{
-			WriteTimeout: s.cfg.Limits.Write.Time(), Connections: s.cfg.Limits.Connections, ConnectionsPeer: s.cfg.Limits.PerAddress,
+		l.limited = frontend.Limit(l.ln, frontend.ListenOptions{
+			WriteTimeout: s.cfg.Limits.Write.Std(), Connections: s.cfg.Limits.Connections, ConnectionsPeer: s.cfg.Limits.PerAddress,
 		})
-		stop, failed := proxy.Serve(l.bounded, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, WriteTimeout: s.cfg.Limits.Write.Time(), Cut: l.cut, Log: s.log})
+		stop, failed := proxy.Serve(l.limited, proxy.ServerOptions{Handler: l.handler, TLS: l.tls, BodyTimeout: l.bodies, WriteTimeout: s.cfg.Limits.Write.Std(), Cut: l.cut, Log: s.log})
 		s.group.Serve(stageListeners, l.name, stop, failed)
 	}
 	s.group.Own(stageNotes, func(context.Context) error { s.record(memproxy.EventStop, "stopped"); return nil })
-	unwatch, err := s.telemetry.Instruments().Watch(signal.Sources{Bounds: s.bounds})
+	unwatch, err := s.telemetry.Instruments().ObserveSources(signal.Sources{Listeners: s.bounds})
 	if err == nil {
 		s.group.Own(stageTelemetry, func(context.Context) error { return unwatch() })
 	}
@@ -203,20 +203,20 @@ func (s *App) Listen() error {
 }
 
 // bounds returns the listeners' memory in use and refused connections.
-func (s *App) bounds() []signal.Bounds {
-	s.bounded.Lock()
-	defer s.bounded.Unlock()
-	var out []signal.Bounds
+func (s *App) bounds() []signal.ListenerCounters {
+	s.listenersMu.Lock()
+	defer s.listenersMu.Unlock()
+	var out []signal.ListenerCounters
 	for _, l := range s.listeners {
-		b := signal.Bounds{Listener: l.name}
-		if l.bounded != nil {
-			b.Refused, b.Evicted = l.bounded.Turned()
+		b := signal.ListenerCounters{Listener: l.name}
+		if l.limited != nil {
+			b.Refused, b.Evicted = l.limited.TurnedAway()
 		}
 		if l.refused != nil {
 			b.Refused += l.refused()
 		}
 		if l.inFlight != nil {
-			b.Held, b.NoRoom = l.inFlight.Held(), l.inFlight.Refused()
+			b.UsedBytes, b.RefusedRequests = l.inFlight.UsedBytes(), l.inFlight.Refused()
 		}
 		out = append(out, b)
 	}
@@ -332,11 +332,11 @@ func (s *App) listenExtproc(f Envoy) error {
 	if err != nil {
 		return fmt.Errorf("extproc: %w", err)
 	}
-	l := &listener{name: "extproc", addr: f.Listen, ln: ln, bounded: extproc.Bound(ln), refused: p.Refused}
-	stop, failed := extproc.Serve(l.bounded, opt)
+	l := &listener{name: "extproc", addr: f.Listen, ln: ln, limited: extproc.Limit(ln), refused: p.Refused}
+	stop, failed := extproc.Serve(l.limited, opt)
 	s.group.Serve(stageListeners, l.name, stop, failed)
-	s.bounded.Lock()
-	defer s.bounded.Unlock()
+	s.listenersMu.Lock()
+	defer s.listenersMu.Unlock()
 	s.listeners = append([]*listener{l}, s.listeners...) // it closes first
 	return nil
 }

@@ -232,7 +232,7 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	metrics := prometheus.NewRegistry()
-	bounded := frontend.CountTurnedAway(metrics, "fleet", frontend.Bound(ln, frontend.ListenOptions{Connections: 1, Keep: true}))
+	bounded := frontend.CountTurnedAway(metrics, "fleet", frontend.Limit(ln, frontend.ListenOptions{Connections: 1, NoEviction: true}))
 	t.Cleanup(func() { bounded.Close() })
 	go func() {
 		for {
@@ -264,7 +264,7 @@ func TestEveryListenerCountsRefusals(t *testing.T) {
 	r := startMatrix(t, "mem0", "http://127.0.0.1:1")
 	found := map[string]bool{}
 	for _, l := range r.car.listeners {
-		if found[l.name] = true; l.bounded == nil || l.bounded.Addr().String() != l.ln.Addr().String() {
+		if found[l.name] = true; l.limited == nil || l.limited.Addr().String() != l.ln.Addr().String() {
 			t.Errorf("%s: what it turns away is not counted", l.name)
 		}
 	}

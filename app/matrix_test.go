@@ -90,7 +90,7 @@ func startMatrixWith(t *testing.T, kind, up string, change func(string) string) 
 	r := &rig{t: t, dir: stateDir(t), log: &lockedBuffer{}, up: up}
 	r.conf = strings.ReplaceAll(change(matrixConfig(kind, up)), "DIR", r.dir)
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv))(t)
-	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Patience: 10}
+	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test", TimeoutFactor: 10}
 	r.car = must.Get(New(context.Background(), unwatched(cfg), opt))(t)
 	must.Do(t, r.listenBoth(Envoy{Listen: "127.0.0.1:0"}))
 	t.Cleanup(r.stop)
@@ -153,9 +153,9 @@ func TestNoRouteOfLettaCrossesTenants(t *testing.T) {
 	t.Cleanup(up.Close)
 	r := startMatrix(t, "letta", up.URL)
 	seedLetta(t, r, w)
-	back.Touched()
+	back.TakeChanges()
 	a := must.Get(letta.New(letta.Options{}))(t)
-	play(t, r, w, contract.Letta(), tableOf(a.Table()), back.Touched, g)
+	play(t, r, w, contract.Letta(), tableOf(a.Routes()), back.TakeChanges, g)
 }
 
 // seedMem0 has the owners write their memories.
@@ -190,14 +190,14 @@ func TestNoRouteOfMem0CrossesTenants(t *testing.T) {
 	t.Cleanup(up.Close)
 	r := startMatrix(t, "mem0", up.URL)
 	seedMem0(t, r, w)
-	back.Touched()
+	back.TakeChanges()
 	a := must.Get(mem0.New(mem0.Options{}))(t)
-	play(t, r, w, contract.Mem0(), tableOf(a.Table()), back.Touched, g)
+	play(t, r, w, contract.Mem0(), tableOf(a.Routes()), back.TakeChanges, g)
 }
 
 func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []contract.Route, touched func() []string, g *golden) {
 	failed := 0
-	p := &contract.Play{Format: f, World: w, Routes: ring.Sample(routes, 1, 3), Base: r.base, Also: r.throughEnvoy(), Touched: touched, Share: uint32(ring.Share(1500, 8000))}
+	p := &contract.Matrix{Format: f, World: w, Routes: ring.Sample(routes, 1, 3), Base: r.base, AltBase: r.throughEnvoy(), TakeChanges: touched, Share: uint32(ring.Share(1500, 8000))}
 	if ring.IsSlow {
 		p.Share = 25 // MATRIX_SHARE=1 plays all cases
 	}

@@ -69,7 +69,7 @@ func startMoved(t *testing.T) *movedRig {
 	m := &movedRig{rig: &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}, back: interrupted{Handler: embedded.New()}}
 	text := strings.NewReplacer(append(replacements(), "DIR/policies", "", "DIR", m.dir, "LETTA", "http://backend.invalid", "KEY", sha(devToken))...).Replace(withPeople(lettaConf))
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
-	m.car = must.Get(New(context.Background(), unwatched(cfg), Options{Log: m.log, Getenv: allowing(cfg), Version: "test", Transport: &m.back, Patience: 10}))(t)
+	m.car = must.Get(New(context.Background(), unwatched(cfg), Options{Log: m.log, Getenv: allowing(cfg), Version: "test", Transport: &m.back, TimeoutFactor: 10}))(t)
 	id := func(who string, c request) string {
 		var it struct{ ID string }
 		must.Do(t, json.Unmarshal([]byte(m.ask(t.Context(), c, who).want(t, 200).body), &it))

@@ -90,7 +90,7 @@ func (r *rig) assembled() (string, error) {
 	r.t.Helper()
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv))(r.t)
 	log := &lockedBuffer{}
-	opt := Options{Log: log, Getenv: allowing(cfg), Version: "test", Patience: 10}
+	opt := Options{Log: log, Getenv: allowing(cfg), Version: "test", TimeoutFactor: 10}
 	var err error
 	if r.car, err = New(context.Background(), unwatched(cfg), opt); err == nil {
 		r.stop()
@@ -167,7 +167,7 @@ func TestNamesOfSeveralTenants(t *testing.T) {
 	added := r.behind("POST", "/memories", ofBob("the canary of acme sings"))
 	id := strings.Split(strings.SplitN(added, `"id":"`, 2)[1], `"`)[0]
 	// The state that an earlier version left.
-	must.Do(t, r.car.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme", User: "bob"}, Actor: "agent:acme"}, {Backend: "mem0", Kind: memproxy.TargetEntity, ID: "user:bob", Scope: memproxy.Scope{Tenant: memproxy.TenantNobody}}}}))
+	must.Do(t, r.car.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme", User: "bob"}, Actor: "agent:acme"}, {Backend: "mem0", Kind: memproxy.TargetEntity, ID: "user:bob", Scope: memproxy.Scope{Tenant: memproxy.TenantInaccessible}}}}))
 	for _, who := range [][]string{nil, rival} {
 		for _, q := range asksOfBob {
 			if a := r.do(q.method, q.path, q.body, who...); strings.Contains(a.body, "canary of") {

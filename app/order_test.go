@@ -82,7 +82,7 @@ func startAtOnce(t *testing.T) *atOnce {
 	text := strings.NewReplacer("DIR", r.dir, "UPSTREAM", "http://backend.invalid", "KEY", sha(devToken),
 		"\nSCREENING", "\n"+second+"\nmemories: {validate: 0}"+reviewers()).Replace(screeningConf)
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
-	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Transport: r.back, Patience: 10}
+	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Transport: r.back, TimeoutFactor: 10}
 	r.car = must.Get(New(context.Background(), unwatched(cfg), opt))(t)
 	t.Cleanup(r.stop)
 	return r

@@ -62,7 +62,7 @@ func TestClaimedWritesOfADeletedOwnerAreNotSent(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		r := startRacedMem0(t, "memories: {validate: 0}\npolicy: {dir: "+policyDir(t, holdingPolicy)+"}")
 		sails := call{"POST", "/memories", strings.Replace(noted("Bob sails."), "ann", "bob", 1)}
-		send := func(meanwhile func()) memproxy.Sent {
+		send := func(meanwhile func()) memproxy.SendResult {
 			id := heldID(t, r.do(sails, ""))
 			must.Get(r.car.ledger.Holds.Approve(t.Context(), id, memproxy.Review{Reviewer: "eve"}))(t)
 			claim := must.Get(r.car.ledger.Holds.Claim(t.Context(), id, time.Minute))(t)

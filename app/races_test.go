@@ -60,7 +60,7 @@ func startRaced(t *testing.T, conf string, backend http.Handler, change ...strin
 	const nowhere = "http://backend.invalid"
 	text := strings.NewReplacer(append(replacements(change...), "DIR/policies", "", "DIR", r.dir, "LETTA", nowhere, "UPSTREAM", nowhere, "KEY", sha(devToken))...).Replace(strings.Replace(withPeople(conf), "trust: human,", "trust: human, roles: [memproxy-forget],", 1)) + reviewers()
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
-	r.car = must.Get(New(context.Background(), unwatched(cfg), Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Transport: r.back, Patience: 10, Ticker: unpaced, up: believed(nil)}))(t)
+	r.car = must.Get(New(context.Background(), unwatched(cfg), Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Transport: r.back, TimeoutFactor: 10, Ticker: unpaced, up: believed(nil)}))(t)
 	t.Cleanup(r.stop)
 	return r
 }

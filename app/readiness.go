@@ -27,13 +27,13 @@ type probe struct {
 	// needed is set if hardly any request can be served without the store. A failure of
 	// any other store makes the sidecar degraded.
 	needed bool
-	// well returns the detail for a store that answers.
-	well func() string
-	ask  func(context.Context) error
+	// okDetail returns the detail for a store that answers.
+	okDetail func() string
+	ask      func(context.Context) error
 }
 
-// asked is the state of a probe.
-type asked struct {
+// storeCheck is the state of a probe.
+type storeCheck struct {
 	probe
 	mu    sync.Mutex
 	since time.Time     // when the check in progress began
@@ -49,10 +49,10 @@ type readiness struct {
 	begin  begin
 	within time.Duration
 	clock  func() time.Time
-	stores []*asked
+	stores []*storeCheck
 }
 
-func (r *readiness) add(p probe) { r.stores = append(r.stores, &asked{probe: p}) }
+func (r *readiness) add(p probe) { r.stores = append(r.stores, &storeCheck{probe: p}) }
 
 // checks returns the checks of the stores, in their order.
 func (r *readiness) checks() []proxy.Check {
@@ -60,7 +60,7 @@ func (r *readiness) checks() []proxy.Check {
 	defer cancel()
 	waits := make([]<-chan struct{}, len(r.stores))
 	for i, s := range r.stores {
-		waits[i] = s.question(r)
+		waits[i] = s.start(r)
 	}
 	for i, s := range r.stores {
 		if waits[i] == nil {
@@ -84,10 +84,10 @@ func (r *readiness) checks() []proxy.Check {
 	return out
 }
 
-// question starts the check of a probe, unless one is in progress or there is a recent
+// start starts the check of a probe, unless one is in progress or there is a recent
 // answer. It returns a channel that is closed when the check ends, or nil if there is a
 // recent answer.
-func (s *asked) question(r *readiness) <-chan struct{} {
+func (s *storeCheck) start(r *readiness) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.done != nil {
@@ -110,7 +110,7 @@ func (s *asked) question(r *readiness) <-chan struct{} {
 	return done
 }
 
-func (s *asked) check(r *readiness) proxy.Check {
+func (s *storeCheck) check(r *readiness) proxy.Check {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := proxy.Check{Name: s.name, OK: true}
@@ -122,7 +122,7 @@ func (s *asked) check(r *readiness) proxy.Check {
 	}
 	switch {
 	case err == nil:
-		c.Detail = s.well()
+		c.Detail = s.okDetail()
 	case s.needed:
 		c.OK, c.Detail = false, err.Error()
 	default:
@@ -139,9 +139,9 @@ func (s *state) watchStores() {
 	if s.cfg.Ledger.URL.Reveal() != "" {
 		kind = "Postgres"
 	}
-	s.stores.add(probe{name: "audit", needed: true, well: func() string { return fmt.Sprintf("%d records", s.audit.Size()) }, ask: s.auditAnswers})
-	s.stores.add(probe{name: "ledger", needed: true, well: func() string { return kind }, ask: s.ledger.Ping})
-	s.stores.add(probe{name: "review", well: func() string { return "the queue can be read" }, ask: func(ctx context.Context) error {
+	s.stores.add(probe{name: "audit", needed: true, okDetail: func() string { return fmt.Sprintf("%d records", s.audit.Size()) }, ask: s.auditAnswers})
+	s.stores.add(probe{name: "ledger", needed: true, okDetail: func() string { return kind }, ask: s.ledger.Ping})
+	s.stores.add(probe{name: "review", okDetail: func() string { return "the queue can be read" }, ask: func(ctx context.Context) error {
 		_, err := s.ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending, Limit: 1})
 		return err
 	}})

@@ -323,7 +323,7 @@ func TestEveryReadOfMem0(t *testing.T) {
 	ring.Long(t, "one request after another")
 	t.Parallel()
 	a := must.Get(mem0.New(mem0.Options{}))(t)
-	everyRead(t, a.Table(), mem0Reads())
+	everyRead(t, a.Routes(), mem0Reads())
 	const memory, other = "0d9a0000-0000-4000-8000-00000000000a", "0d9a0000-0000-4000-8000-00000000000b"
 	for _, untrusted := range []string{"show", "withhold"} {
 		r := startReads(t, "mem0", untrusted)
@@ -345,7 +345,7 @@ func TestEveryReadOfLetta(t *testing.T) {
 	for _, rows := range kinds {
 		all = append(all, rows...)
 	}
-	everyRead(t, a.Table(), all)
+	everyRead(t, a.Routes(), all)
 	for _, untrusted := range []string{"show", "withhold"} {
 		r := startReads(t, "letta", untrusted)
 		for kind, rows := range kinds {

@@ -175,7 +175,7 @@ backends: [{name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: "http://127
 		}
 		return ""
 	}
-	if err := Serve(ctx, cfg, Options{Log: hangsUp{t, cancel}, Getenv: getenv, Version: "test", Patience: 10}, nil); err != nil {
+	if err := Serve(ctx, cfg, Options{Log: hangsUp{t, cancel}, Getenv: getenv, Version: "test", TimeoutFactor: 10}, nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -19,20 +19,20 @@ type replayer struct{ s *App }
 var errNoBackend = errors.New("the configuration has no such backend any more")
 
 // Replay implements review.Replayer.
-func (r replayer) Replay(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.Sent {
-	own := r.s.proxyOf(h.Backend).Own()
+func (r replayer) Replay(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.SendResult {
+	own := r.s.proxyOf(h.Backend).BackendClient()
 	if own == nil {
-		return memproxy.Unsent(errNoBackend)
+		return memproxy.UnsentResult(errNoBackend)
 	}
 	return own.Replay(ctx, h, c)
 }
 
-// Knows implements review.Replayer.
-func (r replayer) Knows(p memproxy.Principal) bool { return r.s.callers.now.Load().Knows(p) }
+// StillValid implements review.Replayer.
+func (r replayer) StillValid(p memproxy.Principal) bool { return r.s.callers.now.Load().StillValid(p) }
 
-// Ask implements review.Replayer.
-func (r replayer) Ask(ctx context.Context, h memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
-	own := r.s.proxyOf(h.Backend).Own()
+// FindWrite implements review.Replayer.
+func (r replayer) FindWrite(ctx context.Context, h memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
+	own := r.s.proxyOf(h.Backend).BackendClient()
 	if own == nil {
 		return false, memproxy.HoldResult{}, errNoBackend
 	}
@@ -40,7 +40,7 @@ func (r replayer) Ask(ctx context.Context, h memproxy.HeldWrite) (bool, memproxy
 	if err != nil {
 		return false, memproxy.HoldResult{}, err
 	}
-	ids, known, err := own.Sought(ctx, h, content)
+	ids, known, err := own.FindWrite(ctx, h, content)
 	switch {
 	case err != nil:
 		return false, memproxy.HoldResult{}, err
@@ -53,29 +53,29 @@ func (r replayer) Ask(ctx context.Context, h memproxy.HeldWrite) (bool, memproxy
 	return true, memproxy.HoldResult{Status: http.StatusOK, Memories: ids, Detail: "found in the backend"}, nil
 }
 
-// Now implements review.Replayer.
-func (r replayer) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
-	own := r.s.proxyOf(k.Backend).Own()
+// CurrentMemory implements review.Replayer.
+func (r replayer) CurrentMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
+	own := r.s.proxyOf(k.Backend).BackendClient()
 	if own == nil {
 		return memproxy.Memory{}, errNoBackend
 	}
-	return own.Now(ctx, k)
+	return own.CurrentMemory(ctx, k)
 }
 
-// Turn implements review.Replayer.
-func (r replayer) Turn(ctx context.Context, k memproxy.MemoryKey) (func(), error) {
-	own := r.s.proxyOf(k.Backend).Own()
+// LockMemory implements review.Replayer.
+func (r replayer) LockMemory(ctx context.Context, k memproxy.MemoryKey) (func(), error) {
+	own := r.s.proxyOf(k.Backend).BackendClient()
 	if own == nil {
 		return nil, errNoBackend
 	}
-	return own.Turn(ctx, k)
+	return own.LockMemory(ctx, k)
 }
 
 // Restore implements review.Replayer.
-func (r replayer) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
-	own := r.s.proxyOf(to.Backend).Own()
+func (r replayer) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.SendResult {
+	own := r.s.proxyOf(to.Backend).BackendClient()
 	if own == nil {
-		return memproxy.Unsent(errNoBackend)
+		return memproxy.UnsentResult(errNoBackend)
 	}
 	return own.Restore(ctx, to, now, decision, reviewer)
 }
@@ -137,8 +137,8 @@ func reviewersOf(rows []config.Reviewer) []review.Reviewer {
 	return out
 }
 
-// keeper implements gate.Keeper, the store of held writes.
-type keeper struct {
+// holdStore implements gate.Keeper, the store of held writes.
+type holdStore struct {
 	holds    ledger.Holds
 	reviewed func(*memproxy.HeldWrite) bool // reports whether enough reviewers exist for it
 }
@@ -146,15 +146,15 @@ type keeper struct {
 // reviewable reports whether there are enough reviewers for a held write. The local
 // operator can be one of them.
 func reviewable(cfg *config.Config, h *memproxy.HeldWrite, operator bool) bool {
-	there := review.Deciding(reviewersOf(cfg.Review.Reviewers), h)
+	there := review.EligibleReviewers(reviewersOf(cfg.Review.Reviewers), h)
 	if operator {
 		there++
 	}
 	return there >= cfg.Review.Need
 }
 
-// Keep implements gate.Keeper.
-func (k keeper) Keep(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) error {
+// Put implements gate.Keeper.
+func (k holdStore) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) error {
 	if !k.reviewed(&h) && h.State != memproxy.HoldRewritten {
 		return memproxy.ErrNoReviewer
 	}
@@ -162,8 +162,8 @@ func (k keeper) Keep(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldC
 	return err
 }
 
-// Kept implements gate.Keeper. A rewritten write is not a held write.
-func (k keeper) Kept(ctx context.Context, id string) (memproxy.HeldWrite, bool, error) {
+// Get implements gate.Keeper. A rewritten write is not a held write.
+func (k holdStore) Get(ctx context.Context, id string) (memproxy.HeldWrite, bool, error) {
 	h, err := k.holds.Get(ctx, id)
 	if errors.Is(err, ledger.ErrUnknown) || errors.Is(err, ledger.ErrRow) {
 		return memproxy.HeldWrite{}, false, nil

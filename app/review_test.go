@@ -264,10 +264,10 @@ func TestSocketOfALongStatePath(t *testing.T) {
 // A reviewer who may only read is not listed as one who can review.
 func TestReadOnlyReviewersAreNotNamed(t *testing.T) {
 	c := &config.Config{Review: config.Review{Reviewers: []config.Reviewer{{ID: "looks", Roles: []string{"view", "content"}}, {ID: "decides", Roles: []string{"view", "review"}}}}}
-	if who := reviewersAre(c, ""); who != "decides" {
+	if who := describeReviewers(c, ""); who != "decides" {
 		t.Errorf("named: %s", who)
 	}
-	if c.Review.Reviewers = c.Review.Reviewers[:1]; reviewersAre(c, "") != "nobody" {
+	if c.Review.Reviewers = c.Review.Reviewers[:1]; describeReviewers(c, "") != "nobody" {
 		t.Error("who may only look is named")
 	}
 }

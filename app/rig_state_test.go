@@ -54,7 +54,7 @@ func (r *rig) audit(flags ...string) string {
 	var f query.Filter
 	texts := map[string]*string{
 		"--principal": &f.Principal, "--agent": &f.Agent, "--user": &f.User, "--session": &f.Session, "--memory": &f.Memory, "--field": &f.Field,
-		"--verdict": &f.Verdict, "--would": &f.Would, "--type": &f.Type, "--decision": &f.Decision, "--reason": &f.Reason, "--stage": &f.Stage,
+		"--verdict": &f.Verdict, "--would": &f.ShadowVerdict, "--type": &f.Type, "--decision": &f.Decision, "--reason": &f.Reason, "--stage": &f.Stage,
 	}
 	for pair := range slices.Chunk(flags, 2) {
 		if pair[0] == "--last" {

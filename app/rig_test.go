@@ -227,7 +227,7 @@ func (r *rig) run() {
 	if !r.seals {
 		unwatched(cfg)
 	}
-	opt := Options{File: r.file, Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, up: r.since, Patience: 10, pace: integrity.Pace{Patience: time.Minute, Rate: 1e6, Slow: integrity.DefaultPace.Slow}}
+	opt := Options{File: r.file, Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, up: r.since, TimeoutFactor: 10, pace: integrity.Pace{Patience: time.Minute, Rate: 1e6, Slow: integrity.DefaultPace.Slow}}
 	if opt.Ticker == nil {
 		opt.Ticker = unpaced
 	}
@@ -238,7 +238,7 @@ func (r *rig) run() {
 		opt.up = believed(r.clock)
 	}
 	if r.hasty {
-		opt.Patience = 0
+		opt.TimeoutFactor = 0
 	}
 	r.car = must.Get(New(context.Background(), cfg, opt))(r.t)
 	must.Do(r.t, r.car.Listen())

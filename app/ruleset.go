@@ -22,8 +22,8 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// ingredients are the sources from which rules are compiled.
-type ingredients struct {
+// ruleSources are the sources from which rules are compiled.
+type ruleSources struct {
 	bundle policy.Bundle
 	pack   *screen.Pack // the sidecar's own pack; the bundle may contain another
 	cfg    *config.Config
@@ -46,15 +46,15 @@ type ruleset struct {
 	// swap is held from reading the rules in force until they are replaced, so that a
 	// bundle and a pack that arrive at the same time do not undo each other.
 	swap sync.Mutex
-	now  atomic.Pointer[ruling] // in force
+	now  atomic.Pointer[compiledRules] // in force
 
 	mu     sync.Mutex
 	broken map[string]error // by source: why the newest edit is not in force
 }
 
-// ruling is a set of rules and the sources that it was compiled from.
-type ruling struct {
-	ingredients
+// compiledRules is a set of rules and the sources that it was compiled from.
+type compiledRules struct {
+	ruleSources
 	rules  *gate.Rules
 	cedar  *cedar.Policy
 	looser []string // what the last edit loosened
@@ -70,7 +70,7 @@ func newRuleset(cfg *config.Config, log *slog.Logger, begin begin) (*ruleset, er
 	if err != nil {
 		return nil, cfg.Fault(err, "screening", "pack")
 	}
-	r.now.Store(&ruling{ingredients: ingredients{pack: pack, cfg: cfg}})
+	r.now.Store(&compiledRules{ruleSources: ruleSources{pack: pack, cfg: cfg}})
 	b, err := firstBundle(cfg, log)
 	if err != nil {
 		return nil, err
@@ -80,16 +80,16 @@ func newRuleset(cfg *config.Config, log *slog.Logger, begin begin) (*ruleset, er
 
 // take is edit with another bundle.
 func (r *ruleset) take(b policy.Bundle, use func(*gate.Rules) error) error {
-	return r.edit(fromPolicies, func(in *ingredients) { in.bundle = b }, use)
+	return r.edit(fromPolicies, func(in *ruleSources) { in.bundle = b }, use)
 }
 
 // edit replaces one source of the rules in force, compiles the rules and puts them in
 // force with use. If they do not compile, or use refuses them, nothing changes. Errors of
 // other sources remain recorded.
-func (r *ruleset) edit(what string, change func(*ingredients), use func(*gate.Rules) error) error {
+func (r *ruleset) edit(what string, change func(*ruleSources), use func(*gate.Rules) error) error {
 	r.swap.Lock()
 	defer r.swap.Unlock()
-	in := r.now.Load().ingredients
+	in := r.now.Load().ruleSources
 	change(&in)
 	b, cfg := in.bundle, in.cfg
 	compiled, err := cedar.Compile(b)
@@ -117,21 +117,21 @@ func (r *ruleset) edit(what string, change func(*ingredients), use func(*gate.Ru
 			}
 			return lines
 		},
-		Enforce: *cfg.Enforce, Unattributed: access.Unattributed(cfg.Ownership.Unattributed), OneTenant: cfg.OneTenant(),
+		Enforce: *cfg.Enforce, Unattributed: access.Unattributed(cfg.Ownership.Unattributed), OneTenant: cfg.SingleTenant(),
 		Changed:           gate.Changed(cfg.Ownership.Changed),
 		Unclaimed:         gate.Unclaimed(cfg.Answers.Unclaimed),
 		Headers:           gate.Unclaimed(cfg.Answers.Headers),
 		NeverRefuse:       cfg.Memories.NeverRefuse,
 		Rewrite:           memproxy.Rewriting(cfg.Memories.Rewrite),
-		WithholdUntrusted: cfg.Memories.Untrusted == "withhold", Pending: cfg.Waits(), Earning: cfg.Identity.Established.Memproxy(), TTL: cfg.Memories.Lifetime, Governance: cfg.Memories.Governance(),
+		WithholdUntrusted: cfg.Memories.Untrusted == "withhold", Pending: cfg.NeedsReview(), Promotion: cfg.Identity.Established.PromotionRule(), TTL: cfg.Memories.Lifetime, Governance: cfg.Memories.Governance(),
 		Screener: screener, Approved: approved.Texts(cfg.Screening.Approved), Withhold: memproxy.PerMille(*cfg.Screening.Withhold*1000 + 0.5), Sanitise: sanitiseFrom(cfg.Screening),
 	}
 	if err := use(rules); err != nil {
 		return err
 	}
-	next := &ruling{ingredients: in, rules: rules, cedar: compiled}
+	next := &compiledRules{ruleSources: in, rules: rules, cedar: compiled}
 	if was := r.now.Load(); was.cedar != nil && len(was.cedar.Rules()) > 0 { // the first release of a fleet replaces no rules
-		next.looser = append(cedar.Looser(was.cedar, compiled), policy.Raised(was.bundle, b)...)
+		next.looser = append(cedar.Loosened(was.cedar, compiled), policy.RaisedLimits(was.bundle, b)...)
 	}
 	r.now.Store(next)
 	r.changed.Send()
@@ -145,7 +145,7 @@ func sanitiseFrom(c config.Screening) memproxy.PerMille {
 	if *c.Withhold == 0 {
 		return 0 // reads are not screened
 	}
-	return screen.Hold
+	return screen.HoldThreshold
 }
 
 // versionOf hashes everything that decisions depend on: sidecars with the same version
@@ -155,7 +155,7 @@ func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 	counted, judged := cfg.Budgets, cfg.Screening
 	counted.Redis, judged.Approved, judged.Pack = nil, nil, pack.Version()
 	rest, err := json.Marshal([]any{
-		cfg.Profile, cfg.Enforce, cfg.OneTenant(), cfg.Ownership, cfg.Answers, cfg.Confidence, cfg.Memories, cfg.Sources, cfg.Identity.Established,
+		cfg.Profile, cfg.Enforce, cfg.SingleTenant(), cfg.Ownership, cfg.Answers, cfg.Confidence, cfg.Memories, cfg.Sources, cfg.Identity.Established,
 		counted, judged, approved.Texts(cfg.Screening.Approved),
 	})
 	if err != nil {
@@ -183,7 +183,7 @@ func (r *ruleset) state() (version string, broken error) {
 // relaxed lists the built-in policies that refuse, hold or mark but do not decide here,
 // because the bundle leaves them out or shadows them. A bundle without policies permits
 // nothing.
-func (r *ruling) relaxed() (out []cedar.RuleInfo) {
+func (r *compiledRules) relaxed() (out []cedar.RuleInfo) {
 	shipped, err := cedar.Compile(policy.Builtin())
 	if err != nil {
 		panic(err) // cannot fail: embedded at build time
@@ -199,9 +199,9 @@ func (r *ruling) relaxed() (out []cedar.RuleInfo) {
 	return out
 }
 
-// where returns the position of a policy, "file:line", or "".
-func (r *ruleset) where(rule string) string {
-	if file, line, ok := r.now.Load().cedar.Where(rule); ok {
+// position returns the position of a policy, "file:line", or "".
+func (r *ruleset) position(rule string) string {
+	if file, line, ok := r.now.Load().cedar.Position(rule); ok {
 		return fmt.Sprintf("%s:%d", file, line)
 	}
 	return ""

@@ -74,7 +74,7 @@ func TestScreenCommand(t *testing.T) {
 	if code != cli.OK || errs != "" || len(all) != 3 {
 		t.Fatalf("exit %d, %s\n%s", code, errs, out)
 	}
-	if r := all[0]; r.ID != "a" || r.Verdict != "deny" || r.Score < screen.Deny || len(r.Findings) == 0 {
+	if r := all[0]; r.ID != "a" || r.Verdict != "deny" || r.Score < screen.DenyThreshold || len(r.Findings) == 0 {
 		t.Errorf("%+v", r)
 	}
 	for _, f := range all[0].Findings {

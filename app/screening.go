@@ -59,7 +59,7 @@ func newScreeners(cfg config.Screening, log *slog.Logger, begin begin) (*screene
 		}
 	}
 	if c := cfg.Judge; c != nil {
-		d.judge, err = judge.New(judge.Options{URL: c.URL, Model: c.Model, Key: c.Key.Reveal(), Timeout: c.Timeout.Time(), PerMinute: c.PerMinute})
+		d.judge, err = judge.New(judge.Options{URL: c.URL, Model: c.Model, Key: c.Key.Reveal(), Timeout: c.Timeout.Std(), PerMinute: c.PerMinute})
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +90,7 @@ const maxExemplars = 4 << 20
 
 // exemplarsOf reads the operator's own known attacks.
 func exemplarsOf(file string) ([]similar.Exemplar, error) {
-	src, err := durable.Head(file, maxExemplars+1)
+	src, err := durable.ReadPrefix(file, maxExemplars+1)
 	if err != nil {
 		return nil, fmt.Errorf("exemplars: %w", err)
 	}
@@ -131,19 +131,19 @@ func (d *screeners) panel(p *screen.Pack) (*panel.Panel, error) {
 	})
 }
 
-// Judging configures how existing texts are judged. Empty fields are taken from the
+// ScreenerOptions configures how existing texts are judged. Empty fields are taken from the
 // configuration.
-type Judging struct {
+type ScreenerOptions struct {
 	Source            memproxy.Source
 	Trust             memproxy.Trust
 	Sensitivity, Pack string
 }
 
-// Judge returns a screener of texts that works until ctx ends, with the layers of the
+// NewScreener returns a screener of texts that works until ctx ends, with the layers of the
 // configuration, or the built-in ones if cfg is nil. With a configuration of the
 // production profile it refuses credentials, like that profile's policy. Texts that
 // cannot be judged are held.
-func Judge(ctx context.Context, cfg *config.Config, q Judging, log io.Writer) (hunt.Screener, error) {
+func NewScreener(ctx context.Context, cfg *config.Config, q ScreenerOptions, log io.Writer) (hunt.Screener, error) {
 	set := config.Screening{Enabled: new(true), Sensitivity: "medium"}
 	refuses := false
 	if cfg != nil {
@@ -161,7 +161,7 @@ func Judge(ctx context.Context, cfg *config.Config, q Judging, log io.Writer) (h
 	return func(text string) hunt.Verdict {
 		r, err := p.Text(ctx, text, q.Source, q.Trust)
 		if err != nil { // the error is the context's, and the caller checks that itself
-			return hunt.Verdict{Verdict: memproxy.Hold, Score: screen.Hold, Findings: []hunt.Finding{{Rule: "screen.unreadable", Severity: "high", End: len(text)}}}
+			return hunt.Verdict{Verdict: memproxy.Hold, Score: screen.HoldThreshold, Findings: []hunt.Finding{{Rule: "screen.unreadable", Severity: "high", End: len(text)}}}
 		}
 		v := hunt.Verdict{Verdict: r.Verdict, Score: r.Score, Findings: make([]hunt.Finding, len(r.Findings))}
 		for i, f := range r.Findings {
@@ -176,7 +176,7 @@ func Judge(ctx context.Context, cfg *config.Config, q Judging, log io.Writer) (h
 
 // layers returns the layers of a configuration, until ctx ends.
 func layers(ctx context.Context, cfg config.Screening, log *slog.Logger) (*panel.Panel, error) {
-	d, err := newScreeners(cfg, log, unowned(ctx))
+	d, err := newScreeners(cfg, log, unmanaged(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +269,7 @@ func (s *App) keepBaseline() {
 }
 
 func restore(store *baseline.Store, path string, log *slog.Logger) {
-	f, err := durable.Regular(path)
+	f, err := durable.OpenRegular(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}

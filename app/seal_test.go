@@ -245,7 +245,7 @@ func TestSealsTakeNothingOfOtherTenants(t *testing.T) {
 		narrow          bool
 		sealed, skipped int
 	}{{true, 1, 2}, {false, 1, 1}} {
-		report, err := r.car.checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "globex", Narrow: c.narrow})
+		report, err := r.car.checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "globex", SkipForeign: c.narrow})
 		if err != nil || report.Sealed != c.sealed || report.Skipped != c.skipped || report.Whole {
 			t.Errorf("%+v: %+v, %v", c, report, err)
 		}

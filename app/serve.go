@@ -51,7 +51,7 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 	}
 	s.edits.warn(cfg)
 	for _, b := range cfg.Backends {
-		s.group.Go("upstream", func(ctx context.Context) { sayReachable(ctx, b, s.opt.within(reachTime), s.log) })
+		s.group.Go("upstream", func(ctx context.Context) { logReachability(ctx, b, s.opt.within(reachTime), s.log) })
 	}
 	// Starting leaves tens of megabytes of garbage, which would stay resident until as
 	// much again is allocated. Requests are served meanwhile.
@@ -61,7 +61,7 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 
 // switchedOff lists the settings of the controls that are off, except settings that are
 // strictest when off, and the built-in policies that do not decide.
-func switchedOff(cfg *config.Config, now *ruling) (off []string) {
+func switchedOff(cfg *config.Config, now *compiledRules) (off []string) {
 	for _, set := range cfg.Settings() {
 		if set.Status == config.StatusOff && !set.Strictest() {
 			off = append(off, set.Path)
@@ -76,9 +76,9 @@ func switchedOff(cfg *config.Config, now *ruling) (off []string) {
 // reachTime is the timeout of the test connection to a backend.
 const reachTime = 3 * time.Second
 
-// sayReachable logs whether a backend can be connected to. An unreachable backend
+// logReachability logs whether a backend can be connected to. An unreachable backend
 // does not prevent the start.
-func sayReachable(ctx context.Context, b config.Backend, within time.Duration, log *slog.Logger) {
+func logReachability(ctx context.Context, b config.Backend, within time.Duration, log *slog.Logger) {
 	u, err := url.Parse(b.Upstream)
 	if err != nil {
 		return // already validated with the configuration

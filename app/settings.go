@@ -56,7 +56,7 @@ func (s *edits) compare(cfg *config.Config) error {
 		}
 	}
 	if before != nil {
-		s.loosened("the configuration", config.Looser(before, now))
+		s.loosened("the configuration", config.Loosened(before, now))
 	}
 	if text, err = json.Marshal(config.Snapshot(now)); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 			return err
 		}
 	}
-	err = s.rules.edit(fromConfiguration, func(in *ingredients) { in.cfg = cfg }, func(rules *gate.Rules) error {
+	err = s.rules.edit(fromConfiguration, func(in *ruleSources) { in.cfg = cfg }, func(rules *gate.Rules) error {
 		if err := bindNames(ctx, cfg, s.ledger, s.clock(), s.log); err != nil {
 			return oneOutage(err)
 		}
@@ -217,7 +217,7 @@ func unmatched(cfg *config.Config) (out []string) {
 func (s *edits) unidentified() (proxy.Check, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	detail := s.inForce.Unidentified()
+	detail := s.inForce.AnonymousAccess()
 	return proxy.Check{Name: "identity", OK: true, Detail: detail}, detail != ""
 }
 
@@ -239,7 +239,7 @@ func (s *edits) check() proxy.Check {
 // watch exports metrics, watches files for edits, and starts the jobs.
 func (s *App) watch() {
 	in := s.telemetry.Instruments()
-	stop, err := in.Watch(signal.Sources{
+	stop, err := in.ObserveSources(signal.Sources{
 		AuditLag: func() (int64, int64) { l := s.audit.Lag(); return int64(l.Queued), int64(l.Unsigned) },
 		Rules:    func() string { v, _ := s.rules.state(); return v },
 		Version:  s.opt.Version, Unsafe: s.unsafe, Sealed: s.checker.Sealed,
@@ -250,24 +250,24 @@ func (s *App) watch() {
 		s.group.Own(stageTelemetry, func(context.Context) error { return stop() })
 	}
 	if dir := s.cfg.Policy.Dir; dir != "" && s.cfg.Policy.Control == nil {
-		policies := upkeep.Followed{Look: policiesIn(dir, s.reload), Failed: func(err error) { s.reloadFailed(fromPolicies, err) }}
+		policies := upkeep.Files{Load: policiesIn(dir, s.reload), Failed: func(err error) { s.reloadFailed(fromPolicies, err) }}
 		s.follow("policy", policies, s.rules.now.Load().bundle.Version(), dir) // so that an edit since the policies were read is noticed
 	}
 	if dir := s.cfg.Screening.Pack; dir != "" && *s.cfg.Screening.Enabled {
-		pack := upkeep.Followed{Look: s.packIn(dir), Failed: func(err error) { s.reloadFailed(fromPack, err) }}
+		pack := upkeep.Files{Load: s.packIn(dir), Failed: func(err error) { s.reloadFailed(fromPack, err) }}
 		s.follow("pack", pack, s.rules.now.Load().pack.Digest(), dir)
 	}
 	s.group.Go("hangup", func(ctx context.Context) { hangup(ctx, s.log) })
 	if file := s.opt.File; file != "" {
-		s.follow("configuration", upkeep.Followed{Look: s.edits.in(s.group.Context(), file), Failed: s.edits.failed}, s.cfg.Sum(), filepath.Dir(file))
+		s.follow("configuration", upkeep.Files{Load: s.edits.in(s.group.Context(), file), Failed: s.edits.failed}, s.cfg.SHA256(), filepath.Dir(file))
 	}
 	s.startJobs()
 }
 
 // follow watches files and applies their edits.
-func (s *App) follow(name string, f upkeep.Followed, inForce string, dir string) {
+func (s *App) follow(name string, f upkeep.Files, inForce string, dir string) {
 	looks, heard := make(chan time.Time), upkeep.Hangups()
-	s.group.Tick(name+" pace", s.cfg.Policy.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) {
+	s.group.Tick(name+" pace", s.cfg.Policy.Poll.Std(), func(ctx context.Context, tick <-chan time.Time) {
 		upkeep.Rereads(ctx, tick, heard, looks, dir, s.cfg.State)
 	})
 	s.group.Go(name, func(ctx context.Context) { f.Follow(ctx, inForce, looks) })
@@ -303,7 +303,7 @@ func (s *App) packIn(dir string) func() (string, func() error, error) {
 				return upkeep.ErrUnsettled
 			}
 			if err == nil {
-				err = s.rules.edit(fromPack, func(in *ingredients) { in.pack = p }, s.gate.Use)
+				err = s.rules.edit(fromPack, func(in *ruleSources) { in.pack = p }, s.gate.Use)
 			}
 			if of, broken = found, err; err == nil {
 				s.reloaded()
@@ -342,7 +342,7 @@ func allowed(cfg *config.Config, getenv func(string) string) ([]string, error) {
 		b, _ := policy.Load(cfg.Policy.Dir)
 		config.SetBuiltinOff(cfg, b.BuiltinOff())
 	}
-	return cfg.Allowed(getenv(config.UnsafeEnv))
+	return cfg.AllowedUnsafe(getenv(config.UnsafeEnv))
 }
 
 // reloaded reports new rules in metrics, the log and the audit log.

@@ -77,13 +77,13 @@ func TestShadowModeSendsHeldWritesOnce(t *testing.T) {
 	ring.Until(t, "the end of the write", func() bool { return strings.Contains(receipt(first).body, `"status":"SUCCEEDED"`) })
 	receipt(third).want(t, 200).has(t, `"status":"FAILED"`)
 
-	ctx, own := context.Background(), r.car.proxyOf("mem0").Own()
+	ctx, own := context.Background(), r.car.proxyOf("mem0").BackendClient()
 	h, content, err := r.car.ledger.Holds.Content(ctx, second)
 	must.Do(t, err)
 	if sent := own.Replay(ctx, h, content); sent.Outcome != memproxy.OutcomeDone || len(sent.Result.Memories) != 1 {
 		t.Fatalf("%+v", sent)
 	} // and then the process is gone
-	if ids, known, err := own.Sought(ctx, h, content); len(ids) != 1 || !known || err != nil {
+	if ids, known, err := own.FindWrite(ctx, h, content); len(ids) != 1 || !known || err != nil {
 		t.Errorf("the backend is asked for the write: %v %v %v", ids, known, err)
 	}
 	list := r.do("GET", "/memories?user_id=bob", "").body

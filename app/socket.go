@@ -34,7 +34,7 @@ var errNoOperator = errors.New("this operating system does not say who is at the
 // TMPDIR/memproxy-UID/HASH.sock). HASH is the first 16 hex digits of the SHA-256 of the
 // state directory's absolute path.
 func socketPath(state string, getenv func(string) string) (string, error) {
-	if !review.NamesOperators {
+	if !review.HasPeerCredentials {
 		return "", errNoOperator
 	}
 	if path := filepath.Join(state, reviewSocket); len(path) <= maxSocket {
@@ -64,7 +64,7 @@ func ownDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || !review.OwnFile(info) {
+	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || !review.OwnedByUser(info) {
 		return fmt.Errorf("%s is not a directory of this user's alone", dir)
 	}
 	return nil
@@ -94,13 +94,13 @@ func (s *App) listenLocal() error {
 		return errors.Join(err, ln.Close())
 	}
 	s.socket = path
-	stop, failed := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: adminPages(s, s.review.Local()), Cut: s.runner.Cut, Log: s.log})
+	stop, failed := proxy.Serve(review.Operators(ln), proxy.ServerOptions{Handler: adminPages(s, s.review.OperatorHandler()), Cut: s.runner.AbortAll, Log: s.log})
 	s.group.Serve(stageListeners, "operators", stop, failed)
 	return nil
 }
 
-// reviewersAre describes who can review held writes.
-func reviewersAre(c *config.Config, socket string) string {
+// describeReviewers describes who can review held writes.
+func describeReviewers(c *config.Config, socket string) string {
 	var who []string
 	for _, r := range c.Review.Reviewers {
 		if slices.Contains(r.Roles, string(review.RoleReview)) {
@@ -116,8 +116,8 @@ func reviewersAre(c *config.Config, socket string) string {
 	return strings.Join(who, ", ")
 }
 
-func (s *App) sayWhoReviews() {
-	who := reviewersAre(s.cfg, s.socket)
+func (s *App) logReviewers() {
+	who := describeReviewers(s.cfg, s.socket)
 	if who == "nobody" {
 		s.log.Error("writes that would be held are refused, because there is no reviewer; configure review.reviewers")
 		return

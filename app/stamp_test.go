@@ -250,7 +250,7 @@ func TestUnknownPassagesLookLikeForeignOnes(t *testing.T) {
 	t.Cleanup(up.Close)
 	r := startMatrix(t, "letta", up.URL)
 	seedLetta(t, r, w)
-	back.Touched()
+	back.TakeChanges()
 	victim, other := w.Owners[0], w.Owners[2]
 	for _, who := range []string{"other", "service", "anonymous"} {
 		said := map[string]string{}
@@ -265,7 +265,7 @@ func TestUnknownPassagesLookLikeForeignOnes(t *testing.T) {
 			t.Errorf("%s: told apart: %v", who, said)
 		}
 	}
-	if touched := back.Touched(); len(touched) > 0 {
+	if touched := back.TakeChanges(); len(touched) > 0 {
 		t.Errorf("the backend was told: %v", touched)
 	}
 	// The author may delete it.

@@ -66,7 +66,7 @@ func openRecords(ctx context.Context, cfg *config.Config, o Options, unsafe []st
 	if s.log, err = telemetry.NewLogger(o.Log, cfg.Log.Format, level); err != nil {
 		return nil, err
 	}
-	s.group = group.New(ctx, group.Options{Stages: stages, Loops: stageLoops, Ticker: o.Ticker, Log: s.log, Patience: o.Patience})
+	s.group = group.New(ctx, group.Options{Stages: stages, Loops: stageLoops, Ticker: o.Ticker, Log: s.log, Patience: o.TimeoutFactor})
 	defer func() {
 		if err != nil {
 			s.abort()
@@ -170,7 +170,7 @@ func (s *state) auditKey() (ed25519.PrivateKey, error) {
 // ledgerOptions returns the options of the ledger: a file of this process alone, or a
 // database that replicas share.
 func (s *state) ledgerOptions(vault *keys.Vault) ledger.Options {
-	opt := ledger.Options{Timeout: s.opt.within(ledger.DefaultTimeout), Path: s.path("ledger.db"), Clock: s.opt.Clock, OnLost: s.lost, OnSteps: s.chronicled, OnBroken: s.broken.Send, Vault: vault, Locks: lockLimits(s.cfg), MaxHolds: s.cfg.Review.MaxHeldAll, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser}
+	opt := ledger.Options{Timeout: s.opt.within(ledger.DefaultTimeout), Path: s.path("ledger.db"), Clock: s.opt.Clock, OnLost: s.logLostOwners, OnSteps: s.recordSteps, OnBroken: s.broken.Send, Vault: vault, Locks: lockLimits(s.cfg), MaxHolds: s.cfg.Review.MaxHeldTenant, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser}
 	opt.Progress = func(part string) { s.log.Info("the ledger is migrated", "part", part) }
 	if s.cfg.Review.Webhook != nil {
 		opt.OnNotice = s.noticed.Send
@@ -186,13 +186,13 @@ func (s *state) ledgerOptions(vault *keys.Vault) ledger.Options {
 func lockLimits(cfg *config.Config) *memproxy.LockLimits {
 	c, limits := cfg.Sessions, memproxy.DefaultLockLimits()
 	limits.Session, limits.User, limits.Principal = *c.MaxRejections, *c.MaxUserRejections, *c.MaxPrincipalRejections
-	limits.For = c.LockFor.Time()
+	limits.For = c.LockFor.Std()
 	return &limits
 }
 
-// lost is called with ownership rows that could not be written. Their owners are fetched
+// logLostOwners is called with ownership rows that could not be written. Their owners are fetched
 // from the backend again when needed.
-func (s *state) lost(rows int, err error) {
+func (s *state) logLostOwners(rows int, err error) {
 	s.telemetry.Instruments().LedgerFailed(context.Background())
 	s.log.Error("the ledger lost rows", "rows", rows, "error", err)
 }
@@ -211,7 +211,7 @@ func (s *state) openBudget() (gate.Budget, error) {
 	}
 	s.group.Own(stageStores, func(context.Context) error { return local.Close() })
 	if r == nil {
-		s.stores.add(probe{name: "budgets", needed: true, well: func() string { return "a file" }, ask: local.Ping})
+		s.stores.add(probe{name: "budgets", needed: true, okDetail: func() string { return "a file" }, ask: local.Ping})
 		return local, nil
 	}
 	shared, err := redisstore.New(sharedOptions(r))
@@ -220,7 +220,7 @@ func (s *state) openBudget() (gate.Budget, error) {
 	}
 	s.group.Own(stageStores, func(context.Context) error { return shared.Close() })
 	opt := budgets.DegradingOptions{
-		Shared: shared, Local: local, Share: memproxy.PerMille(*r.Share * 1000), Deadline: r.Timeout.Time(), Clock: time.Now,
+		Shared: shared, Local: local, Share: memproxy.PerMille(*r.Share * 1000), Deadline: r.Timeout.Std(), Clock: time.Now,
 		Changed: func(err error) {
 			if err != nil {
 				s.log.Warn("the shared budget store is away; a local share of the limits applies", "error", err)
@@ -233,7 +233,7 @@ func (s *state) openBudget() (gate.Budget, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.stores.add(probe{name: "budgets", well: func() string { return "shared store" }, ask: func(ctx context.Context) error {
+	s.stores.add(probe{name: "budgets", okDetail: func() string { return "shared store" }, ask: func(ctx context.Context) error {
 		err := shared.Ping(ctx)
 		switch {
 		case err != nil:
@@ -255,7 +255,7 @@ func (s *state) openBudget() (gate.Budget, error) {
 // sharedOptions lets one dial, read or write take as long as a charge may, if that is
 // more than the default. A connection must not time out while the charge may still wait.
 func sharedOptions(r *config.Redis) redisstore.Options {
-	return redisstore.Options{URL: r.URL.Reveal(), Timeout: max(r.Timeout.Time(), redisstore.DefaultTimeout)}
+	return redisstore.Options{URL: r.URL.Reveal(), Timeout: max(r.Timeout.Std(), redisstore.DefaultTimeout)}
 }
 
 // Flush returns once everything recorded so far is on disk.
@@ -275,8 +275,8 @@ const (
 	// stageProxies: work that outlives its request (settling runs, polling for the
 	// outcome of writes) has returned, and connections to backends are closed.
 	stageProxies
-	// stageLater: work for which callers did not wait is done.
-	stageLater
+	// stageDeferred: work for which callers did not wait is done.
+	stageDeferred
 	// stageNotes: what is known only at the end is recorded.
 	stageNotes
 	// stageStores: budgets, ledger and audit log are flushed and closed, in reverse order
@@ -293,7 +293,7 @@ var stages = []group.Stage{
 	stageSending:   {Name: "sending", Time: 3 * time.Second},
 	stageLoops:     {Name: "loops", Time: 2 * time.Second},
 	stageProxies:   {Name: "proxies", Time: 2 * time.Second},
-	stageLater:     {Name: "later", Time: 2 * time.Second},
+	stageDeferred:  {Name: "later", Time: 2 * time.Second},
 	stageNotes:     {Name: "notes", Time: time.Second},
 	stageStores:    {Name: "stores", Time: 3 * time.Second},
 	stageTelemetry: {Name: "telemetry", Time: time.Second},
@@ -302,9 +302,9 @@ var stages = []group.Stage{
 // begin starts background work, as group.Group.Go does.
 type begin = func(name string, f func(context.Context))
 
-// unowned returns a begin whose work is not waited for, for commands that end with their
+// unmanaged returns a begin whose work is not waited for, for commands that end with their
 // process.
-func unowned(ctx context.Context) begin {
+func unmanaged(ctx context.Context) begin {
 	return func(_ string, f func(context.Context)) { go f(ctx) }
 }
 
@@ -329,10 +329,10 @@ func (s *state) abort() {
 	_ = s.Close(ctx) // the error that led here is the one to report
 }
 
-// chronicled records the changes of memories' histories: every version with its
+// recordSteps records the changes of memories' histories: every version with its
 // predecessor, and every text that was deleted or destroyed. The changes of one decision
 // are one event.
-func (s *state) chronicled(steps []ledger.Step) {
+func (s *state) recordSteps(steps []ledger.Step) {
 	for len(steps) > 0 {
 		n := 1
 		for n < len(steps) && together(&steps[0], &steps[n]) {
@@ -340,7 +340,7 @@ func (s *state) chronicled(steps []ledger.Step) {
 		}
 		ev := stepEvent(steps[:n])
 		ev.Time = s.clock()
-		if err := s.audit.Note(ev); err != nil {
+		if err := s.audit.RecordAsync(ev); err != nil {
 			s.log.Error("audit note lost", "type", string(ev.Type), "decision", ev.Decision, "error", err)
 		}
 		steps = steps[n:]

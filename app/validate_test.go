@@ -21,7 +21,7 @@ func TestValidationReadsTheBackend(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, screeningConf, "SCREENING", "")
-	if d := r.car.cfg.Memories.Validate.Time(); d != 5*time.Minute {
+	if d := r.car.cfg.Memories.Validate.Std(); d != 5*time.Minute {
 		t.Fatalf("the default is %v", d)
 	}
 	ids := map[string]string{}

@@ -323,10 +323,10 @@ func TestEveryWriteRouteMakesVersions(t *testing.T) {
 			t.Run(rt.ID, func(t *testing.T) { c.run(t, rt.ID) })
 		}
 	}
-	for at, rt := range m.Table() {
+	for at, rt := range m.Routes() {
 		each(at, rt)
 	}
-	for at, rt := range l.Table() {
+	for at, rt := range l.Routes() {
 		each(at, rt)
 	}
 	for id := range cases {

@@ -192,7 +192,7 @@ func (f *fleetLab) publish() (size int, err error) {
 	}
 	b := policy.Builtin()
 	b.Policies = append(b.Policies, policy.Source{Name: "bench.cedar", Text: []byte(text)})
-	r, err := policy.Seal(b, policy.Statement{Fleet: "bench", Number: f.number, Floor: f.number}, f.key)
+	r, err := policy.SignRelease(b, policy.Statement{Fleet: "bench", Number: f.number, Floor: f.number}, f.key)
 	if err != nil {
 		return 0, err
 	}

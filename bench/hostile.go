@@ -53,10 +53,10 @@ const firstPort = 12_000
 type hostileResult struct {
 	Kind    string
 	Address string // "other" or "same" as the ordinary client's
-	Served  hostile.Served
+	Served  hostile.ClientStats
 	PeakRSS int64 // KiB
 	CPU     float64
-	Tallies map[string]hostile.Tally
+	Tallies map[string]hostile.AttackStats
 }
 
 func benchHostile(ctx context.Context, o hostileOptions) error {
@@ -103,7 +103,7 @@ func benchHostile(ctx context.Context, o hostileOptions) error {
 
 // hostileOne measures one kind in front of a fresh memproxy.
 func hostileOne(all *lab, o hostileOptions, name, kind, address string) (hostileResult, error) {
-	res, ctx := hostileResult{Kind: kind, Address: address, Tallies: map[string]hostile.Tally{}}, all.ctx
+	res, ctx := hostileResult{Kind: kind, Address: address, Tallies: map[string]hostile.AttackStats{}}, all.ctx
 	l, err := all.within(name)
 	defer l.close()
 	if err != nil {
@@ -125,7 +125,7 @@ func hostileOne(all *lab, o hostileOptions, name, kind, address string) (hostile
 	}
 	me := hostile.Target{Addr: addr, From: "127.0.0.1", Key: ordinaryKey}
 	warmed, cancel := context.WithTimeout(ctx, time.Second)
-	hostile.Ordinary(warmed, me, o.pace)
+	hostile.RunClient(warmed, me, o.pace)
 	cancel()
 
 	from := "127.0.0.2"
@@ -146,7 +146,7 @@ func hostileOne(all *lab, o hostileOptions, name, kind, address string) (hostile
 	spent := cpuOf(proxy.pid)
 	begin := time.Now()
 	during, cancel := context.WithTimeout(ctx, o.length)
-	res.Served = hostile.Ordinary(during, me, o.pace)
+	res.Served = hostile.RunClient(during, me, o.pace)
 	cancel()
 	res.CPU = (cpuOf(proxy.pid) - spent).Seconds() / time.Since(begin).Seconds()
 	res.PeakRSS = peak(proxy.pid)
@@ -175,8 +175,8 @@ func startAttacker(ctx context.Context, self, kind, addr, from string, ports, n 
 	return &attacker{kind, cmd, bufio.NewReader(out)}, cmd.Start()
 }
 
-func (a *attacker) stop() (hostile.Tally, error) {
-	var t hostile.Tally
+func (a *attacker) stop() (hostile.AttackStats, error) {
+	var t hostile.AttackStats
 	_ = a.cmd.Process.Signal(os.Interrupt)
 	raw, err := io.ReadAll(a.out)
 	if err == nil {

@@ -50,7 +50,7 @@ type noRecords struct{}
 func (noRecords) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
 	return memproxy.Receipt{}, nil
 }
-func (noRecords) Note(memproxy.Event) error { return nil }
+func (noRecords) RecordAsync(memproxy.Event) error { return nil }
 
 // benchLedger fills a ledger and measures what a check of one memory and of a
 // page of them costs, by the ledger alone and on the way of a read.

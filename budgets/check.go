@@ -33,7 +33,7 @@ func Check(c memproxy.Charge) error {
 		if l.Key == "" || len(l.Key) > MaxKey {
 			return errors.New("budgets: a line's key must have 1 to 512 bytes")
 		}
-		if Length(l.Window) < 0 {
+		if WindowLength(l.Window) < 0 {
 			return fmt.Errorf("budgets: unknown window %q", l.Window)
 		}
 		for _, m := range c.Lines[:i] {
@@ -45,8 +45,8 @@ func Check(c memproxy.Charge) error {
 	return nil
 }
 
-// Length is the length of a window: 0 for an unbounded one, -1 for an unknown one.
-func Length(w memproxy.Window) time.Duration {
+// WindowLength is the length of a window: 0 for an unbounded one, -1 for an unknown one.
+func WindowLength(w memproxy.Window) time.Duration {
 	switch w {
 	case memproxy.WindowMinute:
 		return time.Minute
@@ -65,12 +65,12 @@ const minutesCounted = 60
 // Minute is the number of t's minute since the epoch.
 func Minute(t time.Time) int64 { return t.Unix() / 60 }
 
-// Counted is the first minute in the sliding window at t.
-func Counted(t time.Time) int64 { return Minute(t) - minutesCounted }
+// FirstMinute is the first minute in the sliding window at t.
+func FirstMinute(t time.Time) int64 { return Minute(t) - minutesCounted }
 
-// Latest is the last minute in the sliding window at t: in the future, because the clock
+// LastMinute is the last minute in the sliding window at t: in the future, because the clock
 // of another replica may be ahead. Later minutes come from a wrong clock and do not count.
-func Latest(t time.Time) int64 { return Minute(t) + minutesCounted }
+func LastMinute(t time.Time) int64 { return Minute(t) + minutesCounted }
 
 func leaves(minute int64) time.Time {
 	return time.Unix((minute+minutesCounted+1)*60, 0).UTC()
@@ -79,17 +79,17 @@ func leaves(minute int64) time.Time {
 // Count is the state of a line's account.
 type Count struct {
 	Used int64
-	// Frees is set for an hour line: the minute that has to leave the window to make room
+	// FreeingMinute is set for an hour line: the minute that has to leave the window to make room
 	// for the charge. If there is room already, it is the oldest minute in the window; 0
 	// if the window is empty.
-	Frees int64
+	FreeingMinute int64
 }
 
-// Slot returns the number of t's window and the time at which the window ends. Minute
+// WindowIndex returns the number of t's window and the time at which the window ends. Minute
 // windows are aligned to the clock so that all replicas count in the same one. The hour
 // has a single slot that contains its minutes.
-func Slot(w memproxy.Window, t time.Time) (slot int64, reset time.Time) {
-	d := Length(w)
+func WindowIndex(w memproxy.Window, t time.Time) (slot int64, reset time.Time) {
+	d := WindowLength(w)
 	if d <= 0 || w == memproxy.WindowHour {
 		return 0, time.Time{}
 	}
@@ -97,18 +97,18 @@ func Slot(w memproxy.Window, t time.Time) (slot int64, reset time.Time) {
 	return slot, time.Unix(0, (slot+1)*int64(d)).UTC()
 }
 
-// Settle turns counts into the allowance of a charge. The counts include the cost if
+// AllowanceOf turns counts into the allowance of a charge. The counts include the cost if
 // the charge is granted.
-func Settle(c memproxy.Charge, counts []Count, granted, fresh bool) memproxy.Allowance {
+func AllowanceOf(c memproxy.Charge, counts []Count, granted, fresh bool) memproxy.Allowance {
 	a := memproxy.Allowance{Granted: granted, Refused: -1, Lines: make([]memproxy.LineState, len(c.Lines))}
 	for i, l := range c.Lines {
 		st := memproxy.LineState{Line: l, Used: counts[i].Used}
-		switch _, st.Reset = Slot(l.Window, c.Time); {
+		switch _, st.Reset = WindowIndex(l.Window, c.Time); {
 		case l.Window != memproxy.WindowHour:
-		case counts[i].Frees == 0: // the charge costs more than the limit, or the window is empty
+		case counts[i].FreeingMinute == 0: // the charge costs more than the limit, or the window is empty
 			st.Reset = c.Time.Add(time.Hour).UTC()
 		default:
-			st.Reset = leaves(counts[i].Frees)
+			st.Reset = leaves(counts[i].FreeingMinute)
 		}
 		if granted && fresh && c.Cost > 0 && l.Limit > 0 {
 			at := l.Limit
@@ -120,7 +120,7 @@ func Settle(c memproxy.Charge, counts []Count, granted, fresh bool) memproxy.All
 			st.Warn = st.Used >= at && st.Used-c.Cost < at
 		}
 		a.Lines[i] = st
-		if !granted && Over(c, l, counts[i].Used) {
+		if !granted && Exceeds(c, l, counts[i].Used) {
 			if a.Refused < 0 || later(st.Reset, a.Lines[a.Refused].Reset) {
 				a.Refused = i
 			}
@@ -129,9 +129,9 @@ func Settle(c memproxy.Charge, counts []Count, granted, fresh bool) memproxy.All
 	return a
 }
 
-// Over reports whether a line with that count refuses the charge. Soft lines and
+// Exceeds reports whether a line with that count refuses the charge. Soft lines and
 // charges for memories that already exist (Written) are never refused.
-func Over(c memproxy.Charge, l memproxy.Line, used int64) bool {
+func Exceeds(c memproxy.Charge, l memproxy.Line, used int64) bool {
 	return !c.Written && !l.Soft && l.Limit >= 0 && used+c.Cost > l.Limit
 }
 

@@ -48,18 +48,18 @@ type DegradingOptions struct {
 // Degrading charges the local store with a share of the limits, and replays those
 // charges to the shared store once it answers again.
 type Degrading struct {
-	opt   DegradingOptions
-	mu    sync.Mutex
-	until time.Time // the shared store is not called before this time
-	away  bool
-	probe bool // a call is probing the shared store
-	owed  []owed
+	opt         DegradingOptions
+	mu          sync.Mutex
+	until       time.Time // the shared store is not called before this time
+	unavailable bool
+	probe       bool // a call is probing the shared store
+	pending     []pendingReplay
 
 	closed  bool
 	replays sync.WaitGroup
 }
 
-type owed struct {
+type pendingReplay struct {
 	charge  memproxy.Charge
 	release bool
 	failed  int // failed replays
@@ -96,7 +96,7 @@ func (d *Degrading) Charge(ctx context.Context, c memproxy.Charge) (memproxy.All
 	a, err := d.opt.Local.Charge(ctx, d.share(c))
 	a.Degraded = true
 	if err == nil && a.Granted && !c.Peek {
-		d.owe(owed{charge: c})
+		d.owe(pendingReplay{charge: c})
 	}
 	return a, err // its lines contain the reduced limits
 }
@@ -109,7 +109,7 @@ func (d *Degrading) Release(ctx context.Context, c memproxy.Charge) error {
 	if d.shared(ctx, func(ctx context.Context) error { return d.opt.Shared.Release(ctx, c) }) {
 		return nil
 	}
-	d.owe(owed{charge: c, release: true})
+	d.owe(pendingReplay{charge: c, release: true})
 	return d.opt.Local.Release(ctx, c)
 }
 
@@ -122,7 +122,7 @@ func (d *Degrading) shared(ctx context.Context, call func(context.Context) error
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.opt.Deadline)
 	defer cancel()
 	err := call(ctx)
-	d.tried(probe, err)
+	d.recordResult(probe, err)
 	return err == nil
 }
 
@@ -145,7 +145,7 @@ func (d *Degrading) share(c memproxy.Charge) memproxy.Charge {
 func (d *Degrading) try() (ask, probe bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.away {
+	if !d.unavailable {
 		return true, false
 	}
 	if d.probe || d.opt.Clock().Before(d.until) {
@@ -155,11 +155,11 @@ func (d *Degrading) try() (ask, probe bool) {
 	return true, true
 }
 
-// tried records the result of a call. While the store is unavailable only the probe can
+// recordResult records the result of a call. While the store is unavailable only the probe can
 // mark it available: a call that began before the failure says nothing about the present.
-func (d *Degrading) tried(probe bool, err error) {
+func (d *Degrading) recordResult(probe bool, err error) {
 	d.mu.Lock()
-	was := d.away
+	was := d.unavailable
 	if probe {
 		d.probe = false
 	}
@@ -167,13 +167,13 @@ func (d *Degrading) tried(probe bool, err error) {
 		d.mu.Unlock()
 		return
 	}
-	d.away = err != nil
+	d.unavailable = err != nil
 	if err != nil {
 		d.until = d.opt.Clock().Add(retry)
 	}
-	var debts []owed
+	var debts []pendingReplay
 	if was && err == nil {
-		debts, d.owed = d.owed, nil
+		debts, d.pending = d.pending, nil
 	}
 	d.mu.Unlock()
 	if was != (err != nil) {
@@ -185,7 +185,7 @@ func (d *Degrading) tried(probe bool, err error) {
 }
 
 // startReplay replays debts in the background, unless the store is closed.
-func (d *Degrading) startReplay(debts []owed) {
+func (d *Degrading) startReplay(debts []pendingReplay) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -205,7 +205,7 @@ func (d *Degrading) Close(ctx context.Context) error {
 // replayAll replays charges and releases to the shared store. Charges bypass limits
 // because they were granted. If the store fails again, the rest waits for its next
 // recovery; ids make the replay idempotent.
-func (d *Degrading) replayAll(debts []owed) {
+func (d *Degrading) replayAll(debts []pendingReplay) {
 	for i, o := range debts {
 		d.mu.Lock()
 		closed := d.closed
@@ -222,16 +222,16 @@ func (d *Degrading) replayAll(debts []owed) {
 			rest = rest[1:]
 		}
 		d.mu.Lock()
-		d.owed = append(slices.Clone(rest), d.owed...)
-		d.owed = d.owed[:min(len(d.owed), maxOwed)]
+		d.pending = append(slices.Clone(rest), d.pending...)
+		d.pending = d.pending[:min(len(d.pending), maxOwed)]
 		d.mu.Unlock()
-		d.tried(false, err)
+		d.recordResult(false, err)
 		return
 	}
 }
 
 // replay makes one charge or release in the shared store.
-func (d *Degrading) replay(o owed) error {
+func (d *Degrading) replay(o pendingReplay) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.opt.Deadline)
 	defer cancel()
 	if o.release {
@@ -243,11 +243,11 @@ func (d *Degrading) replay(o owed) error {
 	return err
 }
 
-func (d *Degrading) owe(o owed) {
+func (d *Degrading) owe(o pendingReplay) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.owed) < maxOwed {
-		d.owed = append(d.owed, o)
+	if len(d.pending) < maxOwed {
+		d.pending = append(d.pending, o)
 	}
 }
 
@@ -255,5 +255,5 @@ func (d *Degrading) owe(o owed) {
 func (d *Degrading) Degraded() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.away
+	return d.unavailable
 }

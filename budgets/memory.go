@@ -22,14 +22,14 @@ type Memory struct {
 	mu     sync.Mutex
 	counts map[account]int64
 	hours  map[account]sliding
-	ids    map[deed]time.Time
-	order  []deed  // oldest first
-	swept  int64   // hour of the last sweep
-	totals *totals // nil: totals are not stored in a file
+	ids    map[effect]time.Time
+	order  []effect // oldest first
+	swept  int64    // hour of the last sweep
+	totals *totals  // nil: totals are not stored in a file
 }
 
-// deed is a charge or release that took effect.
-type deed struct {
+// effect is a charge or release that took effect.
+type effect struct {
 	id      string
 	release bool
 }
@@ -43,7 +43,7 @@ type account struct {
 // NewMemory returns a store. With a path it loads the totals from that file, and they
 // survive a restart; without a path they do not.
 func NewMemory(path string) (*Memory, error) {
-	m := &Memory{counts: map[account]int64{}, hours: map[account]sliding{}, ids: map[deed]time.Time{}}
+	m := &Memory{counts: map[account]int64{}, hours: map[account]sliding{}, ids: map[effect]time.Time{}}
 	if path == "" {
 		return m, nil
 	}
@@ -70,7 +70,7 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 	keys, counts := make([]account, 0, 8), make([]Count, 0, 8)
 	granted := true
 	for _, l := range c.Lines {
-		slot, _ := Slot(l.Window, c.Time)
+		slot, _ := WindowIndex(l.Window, c.Time)
 		k := account{c.Tenant, l.Key, l.Window, slot}
 		var n Count
 		if l.Window == memproxy.WindowHour {
@@ -79,13 +79,13 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 			n.Used = m.counts[k]
 		}
 		keys, counts = append(keys, k), append(counts, n)
-		granted = granted && !Over(c, l, n.Used)
+		granted = granted && !Exceeds(c, l, n.Used)
 	}
-	if _, again := m.ids[deed{c.ID, false}]; again {
-		return Settle(c, counts, true, false), nil
+	if _, again := m.ids[effect{c.ID, false}]; again {
+		return AllowanceOf(c, counts, true, false), nil
 	}
 	if !granted || c.Peek {
-		return Settle(c, counts, granted, !c.Peek), nil
+		return AllowanceOf(c, counts, granted, !c.Peek), nil
 	}
 	err := m.keep(c, c.Cost)
 	if err != nil && !c.Written {
@@ -97,16 +97,16 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 		case c.Cost == 0:
 		case k.window == memproxy.WindowHour:
 			m.hours[k] = m.hours[k].add(c.Time, c.Cost)
-			if counts[i].Frees == 0 {
-				counts[i].Frees = Minute(c.Time)
+			if counts[i].FreeingMinute == 0 {
+				counts[i].FreeingMinute = Minute(c.Time)
 			}
 		default:
 			m.counts[k] = counts[i].Used
 		}
 	}
-	m.remember(deed{c.ID, false}, c.Time)
-	m.shorten()
-	return Settle(c, counts, true, true), err
+	m.remember(effect{c.ID, false}, c.Time)
+	m.compact()
+	return AllowanceOf(c, counts, true, true), err
 }
 
 // Release implements Store.
@@ -116,7 +116,7 @@ func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	id := deed{c.ID, true}
+	id := effect{c.ID, true}
 	if _, again := m.ids[id]; again {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 		if l.Soft {
 			continue
 		}
-		slot, _ := Slot(l.Window, c.Time)
+		slot, _ := WindowIndex(l.Window, c.Time)
 		k := account{c.Tenant, l.Key, l.Window, slot}
 		if l.Window == memproxy.WindowHour {
 			if m.hours[k] = m.hours[k].add(c.Time, -c.Cost); len(m.hours[k]) == 0 {
@@ -140,7 +140,7 @@ func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 		}
 	}
 	err := m.keep(c, -c.Cost)
-	m.shorten()
+	m.compact()
 	return err
 }
 
@@ -171,9 +171,9 @@ func (m *Memory) keep(c memproxy.Charge, delta int64) error {
 	return m.totals.add(changes)
 }
 
-// shorten compacts the file of totals if it has grown long.
-func (m *Memory) shorten() {
-	if m.totals == nil || !m.totals.long() {
+// compact compacts the file of totals if it has grown long.
+func (m *Memory) compact() {
+	if m.totals == nil || !m.totals.needsCompaction() {
 		return
 	}
 	counts := map[total]int64{}
@@ -182,11 +182,11 @@ func (m *Memory) shorten() {
 			counts[total{k.tenant, k.key}] = n
 		}
 	}
-	m.totals.shorten(counts)
+	m.totals.compact(counts)
 }
 
 // remember adds a charge or release and drops expired ones.
-func (m *Memory) remember(id deed, at time.Time) {
+func (m *Memory) remember(id effect, at time.Time) {
 	m.ids[id] = at
 	m.order = append(m.order, id)
 	for len(m.order) > 0 && (len(m.order) > maxRemembered || at.Sub(m.ids[m.order[0]]) > remembered) {
@@ -208,8 +208,8 @@ func (m *Memory) sweep(now time.Time) {
 		}
 	}
 	for k := range m.counts {
-		if d := Length(k.window); d > 0 {
-			if slot, _ := Slot(k.window, now); k.slot < slot-1 {
+		if d := WindowLength(k.window); d > 0 {
+			if slot, _ := WindowIndex(k.window, now); k.slot < slot-1 {
 				delete(m.counts, k)
 			}
 		}
@@ -233,8 +233,8 @@ type written struct{ minute, n int64 }
 
 // during returns the minutes in the window at a time.
 func (s sliding) during(at time.Time) sliding {
-	first, _ := s.find(Counted(at))
-	end, _ := s.find(Latest(at) + 1)
+	first, _ := s.find(FirstMinute(at))
+	end, _ := s.find(LastMinute(at) + 1)
 	return s[first:end]
 }
 
@@ -246,11 +246,11 @@ func (s sliding) count(c memproxy.Charge, l memproxy.Line) Count {
 		out.Used += w.n
 	}
 	missing := int64(0)
-	if Over(c, l, out.Used) {
+	if Exceeds(c, l, out.Used) {
 		missing = out.Used + c.Cost - l.Limit
 	}
 	for _, w := range s {
-		out.Frees = w.minute
+		out.FreeingMinute = w.minute
 		if missing -= w.n; missing <= 0 {
 			break
 		}
@@ -271,6 +271,6 @@ func (s sliding) add(at time.Time, n int64) sliding {
 	case n > 0:
 		s = slices.Insert(s, i, written{minute, n})
 	}
-	first, _ := s.find(Counted(at)) // later minutes are kept: at may be in the past
+	first, _ := s.find(FirstMinute(at)) // later minutes are kept: at may be in the past
 	return slices.DeleteFunc(s[first:], func(w written) bool { return w.n <= 0 })
 }

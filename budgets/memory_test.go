@@ -298,12 +298,12 @@ func TestRetryAfter(t *testing.T) {
 
 func TestSlot(t *testing.T) {
 	at := time.Date(2031, 3, 14, 12, 59, 59, 999_999_999, time.FixedZone("half", 5*3600+1800))
-	_, reset := budgets.Slot(memproxy.WindowMinute, at)
+	_, reset := budgets.WindowIndex(memproxy.WindowMinute, at)
 	if want := time.Date(2031, 3, 14, 7, 30, 0, 0, time.UTC); !reset.Equal(want) || reset.Location() != time.UTC {
 		t.Errorf("the minute ends at %v, want %v, in UTC", reset, want)
 	}
-	before, _ := budgets.Slot(memproxy.WindowMinute, reset.Add(-1))
-	after, _ := budgets.Slot(memproxy.WindowMinute, reset)
+	before, _ := budgets.WindowIndex(memproxy.WindowMinute, reset.Add(-1))
+	after, _ := budgets.WindowIndex(memproxy.WindowMinute, reset)
 	if after != before+1 {
 		t.Errorf("slots %d and %d", before, after)
 	}

@@ -89,7 +89,7 @@ const (
 
 func readTotals(path string) (map[total]int64, error) {
 	counts := map[total]int64{}
-	f, err := durable.Regular(path)
+	f, err := durable.OpenRegular(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return counts, nil
 	}
@@ -142,12 +142,12 @@ func (t *totals) add(changes []entry) error {
 	return nil
 }
 
-// long reports whether the file should be compacted.
-func (t *totals) long() bool { return t.lines > t.compactAt }
+// needsCompaction reports whether the file should be compacted.
+func (t *totals) needsCompaction() bool { return t.lines > t.compactAt }
 
-// shorten compacts the file. If that fails, the long file stays valid and the next
+// compact compacts the file. If that fails, the long file stays valid and the next
 // attempt is made at twice its length.
-func (t *totals) shorten(counts map[total]int64) {
+func (t *totals) compact(counts map[total]int64) {
 	if t.rewrite(counts) != nil {
 		t.compactAt *= 2
 	}

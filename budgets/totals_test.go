@@ -71,11 +71,11 @@ func TestTotalsStayShort(t *testing.T) {
 	for range 4 {
 		must.Do(t, f.add([]entry{{"acme", "k", 2}}))
 	}
-	if !f.long() {
+	if !f.needsCompaction() {
 		t.Fatal("four lines are not long")
 	}
-	f.shorten(map[total]int64{{"acme", "k"}: 8})
-	if f.long() || f.lines != 1 || f.compactAt != 4+slack {
+	f.compact(map[total]int64{{"acme", "k"}: 8})
+	if f.needsCompaction() || f.lines != 1 || f.compactAt != 4+slack {
 		t.Errorf("%d lines, at most %d", f.lines, f.compactAt)
 	}
 	must.Do(t, f.add([]entry{{"acme", "k", 1}}))
@@ -97,7 +97,7 @@ func TestTotalsThatCannotBeShortened(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.compactAt = 1
-	f.shorten(map[total]int64{{"", "k"}: 1})
+	f.compact(map[total]int64{{"", "k"}: 1})
 	if f.compactAt != 2 {
 		t.Errorf("the next try is at %d lines", f.compactAt)
 	}

@@ -26,7 +26,7 @@ func (c *Config) Adopt(next *Config) (adopted *Config, restart []string) {
 	a.Budgets.Redis = c.Budgets.Redis
 	a.Memories = next.Memories
 	m, was := &a.Memories, &c.Memories // the intervals of jobs need a restart
-	m.Quiet, m.Archive, m.Deleted, m.Seal, m.Sweep, m.Validate = was.Quiet, was.Archive, was.Deleted, was.Seal, was.Sweep, was.Validate
+	m.UncorrectedFor, m.Archive, m.Deleted, m.Seal, m.Sweep, m.Validate = was.UncorrectedFor, was.Archive, was.Deleted, was.Seal, was.Sweep, was.Validate
 	return &a, differences(&a, next)
 }
 
@@ -68,7 +68,7 @@ func Approve(c *Config, sums []string, getenv func(string) string) (added []stri
 	if err != nil || len(added) == 0 {
 		return nil, err
 	}
-	b, err := durable.Given(path)
+	b, err := durable.ReadInput(path)
 	if err != nil {
 		return nil, err
 	}

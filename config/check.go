@@ -250,7 +250,7 @@ func (c *Config) Warnings() []string {
 	if host, _, err := net.SplitHostPort(c.Admin.Listen); err == nil && !loopback(host) {
 		out = append(out, "the admin listener is reachable from other hosts")
 	}
-	if w := c.Unidentified(); w != "" {
+	if w := c.AnonymousAccess(); w != "" {
 		out = append(out, w)
 	}
 	if o := c.Identity.OIDC; o != nil {
@@ -267,9 +267,9 @@ func (c *Config) Warnings() []string {
 	return out
 }
 
-// Unidentified describes how production serves callers without a credential. It is "" if
+// AnonymousAccess describes how production serves callers without a credential. It is "" if
 // production refuses them.
-func (c *Config) Unidentified() string {
+func (c *Config) AnonymousAccess() string {
 	if c.Profile != "production" || c.Identity.Default == nil {
 		return ""
 	}

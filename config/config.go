@@ -20,27 +20,27 @@ import (
 // enum and keys the allowed values, min and max the limits, and required means that it
 // must be present.
 type Config struct {
-	Profile    string     `yaml:"profile,omitempty" doc:"development or production: a named set of defaults, each of which can be overridden" default:"development" enum:"development,production" loose:"order:production,development"`
-	Enforce    *bool      `yaml:"enforce,omitempty" doc:"false is shadow mode: decide and record, but forward everything unchanged" default:"true" loose:"order:true,false;unsafe"`
-	State      string     `yaml:"state,omitempty" doc:"directory of audit log, ledger, keys and counters" default:"./state" loose:"-"`
-	Admin      Admin      `yaml:"admin,omitempty" doc:"the listener of probes and metrics"`
-	Backends   []Backend  `yaml:"backends,omitempty" doc:"the memory services, each with a listener" required:"true"`
-	Limits     Intake     `yaml:"limits,omitempty" doc:"limits on resources that callers may use"`
-	Identity   Identity   `yaml:"identity,omitempty" doc:"how callers are identified"`
-	Ownership  Ownership  `yaml:"ownership,omitempty" doc:"who sees memories without a recorded owner"`
-	Answers    Answers    `yaml:"answers,omitempty" doc:"filtering of backends' responses"`
-	Policy     Policy     `yaml:"policy,omitempty" doc:"where the rules come from"`
-	Ledger     Ledger     `yaml:"ledger,omitempty" doc:"store of provenance, held writes and versions"`
-	Review     Review     `yaml:"review,omitempty" doc:"review of held writes"`
-	Sessions   Sessions   `yaml:"sessions,omitempty" doc:"when a session's or caller's writes are locked"`
-	Memories   Memories   `yaml:"memories,omitempty" doc:"retention and visibility of memories"`
-	Screening  Screening  `yaml:"screening,omitempty" doc:"screening of content"`
-	Sources    Sources    `yaml:"sources,omitempty" doc:"trust in the sources of content"`
-	Confidence Confidence `yaml:"confidence,omitempty" doc:"ceilings on confidence, from 0 to 1"`
-	Budgets    Budgets    `yaml:"budgets,omitempty" doc:"limits on writes"`
-	Audit      Audit      `yaml:"audit,omitempty" doc:"the signed log"`
-	Telemetry  Telemetry  `yaml:"telemetry,omitempty" doc:"traces, metrics and logs over OTLP"`
-	Log        Log        `yaml:"log,omitempty" doc:"the process's own log, on stderr"`
+	Profile    string         `yaml:"profile,omitempty" doc:"development or production: a named set of defaults, each of which can be overridden" default:"development" enum:"development,production" loose:"order:production,development"`
+	Enforce    *bool          `yaml:"enforce,omitempty" doc:"false is shadow mode: decide and record, but forward everything unchanged" default:"true" loose:"order:true,false;unsafe"`
+	State      string         `yaml:"state,omitempty" doc:"directory of audit log, ledger, keys and counters" default:"./state" loose:"-"`
+	Admin      Admin          `yaml:"admin,omitempty" doc:"the listener of probes and metrics"`
+	Backends   []Backend      `yaml:"backends,omitempty" doc:"the memory services, each with a listener" required:"true"`
+	Limits     ResourceLimits `yaml:"limits,omitempty" doc:"limits on resources that callers may use"`
+	Identity   Identity       `yaml:"identity,omitempty" doc:"how callers are identified"`
+	Ownership  Ownership      `yaml:"ownership,omitempty" doc:"who sees memories without a recorded owner"`
+	Answers    Answers        `yaml:"answers,omitempty" doc:"filtering of backends' responses"`
+	Policy     Policy         `yaml:"policy,omitempty" doc:"where the rules come from"`
+	Ledger     Ledger         `yaml:"ledger,omitempty" doc:"store of provenance, held writes and versions"`
+	Review     Review         `yaml:"review,omitempty" doc:"review of held writes"`
+	Sessions   Sessions       `yaml:"sessions,omitempty" doc:"when a session's or caller's writes are locked"`
+	Memories   Memories       `yaml:"memories,omitempty" doc:"retention and visibility of memories"`
+	Screening  Screening      `yaml:"screening,omitempty" doc:"screening of content"`
+	Sources    Sources        `yaml:"sources,omitempty" doc:"trust in the sources of content"`
+	Confidence Confidence     `yaml:"confidence,omitempty" doc:"ceilings on confidence, from 0 to 1"`
+	Budgets    Budgets        `yaml:"budgets,omitempty" doc:"limits on writes"`
+	Audit      Audit          `yaml:"audit,omitempty" doc:"the signed log"`
+	Telemetry  Telemetry      `yaml:"telemetry,omitempty" doc:"traces, metrics and logs over OTLP"`
+	Log        Log            `yaml:"log,omitempty" doc:"the process's own log, on stderr"`
 
 	file *file // source file; nil if there is none
 	// behindEnvoy is set if Envoy's clients are served, wherever Envoy listens. anyEnvoy
@@ -116,9 +116,9 @@ type Established struct {
 	Corrected *float64  `yaml:"corrected,omitempty" doc:"the highest share of them that others corrected, from 0 to 1" default:"0.02" min:"0" max:"1" loose:"up"`
 }
 
-// Memproxy converts to the root package's type.
-func (e *Established) Memproxy() memproxy.Earning {
-	return memproxy.Earning{Facts: *e.Facts, Age: e.Age.Time(), Corrected: perMille(*e.Corrected)}
+// PromotionRule converts to the root package's type.
+func (e *Established) PromotionRule() memproxy.PromotionRule {
+	return memproxy.PromotionRule{Facts: *e.Facts, Age: e.Age.Std(), Corrected: perMille(*e.Corrected)}
 }
 
 // Principal is a caller in the configuration.
@@ -299,16 +299,16 @@ func open(n *Names) memproxy.Limit {
 	return n.Limit()
 }
 
-// Memproxy converts a principal.
-func (p Principal) Memproxy() memproxy.Principal {
+// ToPrincipal converts a principal.
+func (p Principal) ToPrincipal() memproxy.Principal {
 	return memproxy.Principal{
 		ID: p.ID, Kind: memproxy.PrincipalKind(p.Kind), Tenant: p.Tenant, Roles: p.Roles, Trust: memproxy.Trust(p.Trust),
 		ActsAs: p.ActsAs.Limit(), Users: open(p.Users), Apps: open(p.Apps), Runs: open(p.Runs),
 	}
 }
 
-// Time converts to time.Duration.
-func (d Duration) Time() time.Duration { return time.Duration(d) }
+// Std converts to time.Duration.
+func (d Duration) Std() time.Duration { return time.Duration(d) }
 
 // Backend returns the backend with a name, or the only backend if name is "".
 func (c *Config) Backend(name string) (Backend, error) {
@@ -325,12 +325,12 @@ func (c *Config) Backend(name string) (Backend, error) {
 // Principal returns the configured principal with an id, or the default one if id is "".
 func (c *Config) Principal(id string) (memproxy.Principal, error) {
 	if d := c.Identity.Default; d != nil && (id == "" || id == d.ID) {
-		return d.Memproxy(), nil
+		return d.ToPrincipal(), nil
 	}
 	var known []string
 	for _, k := range c.Identity.Keys {
 		if k.ID == id {
-			return k.Memproxy(), nil
+			return k.ToPrincipal(), nil
 		}
 		known = append(known, k.ID)
 	}

@@ -37,7 +37,7 @@ func valid(t testing.TB, name string) []byte {
 // Proves CARD-3, TRL-6
 func TestDesignSample(t *testing.T) {
 	c := parse(t, string(valid(t, "design")))
-	dev := c.Identity.Keys[0].Memproxy()
+	dev := c.Identity.Keys[0].ToPrincipal()
 	if dev.ID != "agent:dev" || dev.Kind != memproxy.KindAgent || dev.Trust != memproxy.TrustAuthenticated || dev.Tenant != "acme" || !reflect.DeepEqual(dev.Roles, []string{"dev"}) {
 		t.Errorf("the listed principal is %+v", dev)
 	}
@@ -45,7 +45,7 @@ func TestDesignSample(t *testing.T) {
 	if !dev.ActsAs.Allows("dev") || dev.ActsAs.Allows("qa") || !dev.Users.All || !dev.Apps.All || !dev.Runs.All {
 		t.Errorf("limits are %+v", dev)
 	}
-	if d := c.Identity.Default.Memproxy(); d.ActsAs.Allows("anyone") || d.Trust != memproxy.TrustAnonymous {
+	if d := c.Identity.Default.ToPrincipal(); d.ActsAs.Allows("anyone") || d.Trust != memproxy.TrustAnonymous {
 		t.Errorf("the default principal is %+v", d)
 	}
 	if *c.Identity.Require {
@@ -66,7 +66,7 @@ func TestDesignSample(t *testing.T) {
 // Proves TRL-1
 func TestLimitsOfPrincipals(t *testing.T) {
 	c := parse(t, string(valid(t, "every_key")))
-	p := c.Identity.Default.Memproxy()
+	p := c.Identity.Default.ToPrincipal()
 	if !p.ActsAs.Allows("demo") || p.ActsAs.All || !p.Users.Allows("ann") || p.Users.Allows("bob") || p.Apps.Allows("shop") || p.Apps.All || !p.Runs.All {
 		t.Errorf("limits are %+v", p)
 	}
@@ -155,7 +155,7 @@ backends:
 		{c.State, "a-7-${N}-${N}"}, // values are not expanded again
 		{*c.Confidence.Unclaimed, 0.5},
 		{c.Budgets.Default.PerHour, int64(7)},
-		{c.Audit.Retention.Time(), 48 * time.Hour},
+		{c.Audit.Retention.Std(), 48 * time.Hour},
 		{c.Telemetry.Service, "null"},
 		{c.Telemetry.Headers["a"].Reveal(), "x\nenforce: false"},
 		{c.Backends[0].Credential.Reveal(), " k$${x}${HOME} "},
@@ -241,8 +241,8 @@ func TestDurations(t *testing.T) {
 		{"", "90d", 90 * 24 * time.Hour},
 	} {
 		c := parse(t, "audit: {retention: "+tc.text+"}\n"+backend)
-		if got := c.Audit.Retention; got.Time() != tc.want || got.String() != tc.printed {
-			t.Errorf("%q: %v, printed %s", tc.text, got.Time(), got)
+		if got := c.Audit.Retention; got.Std() != tc.want || got.String() != tc.printed {
+			t.Errorf("%q: %v, printed %s", tc.text, got.Std(), got)
 		}
 	}
 	if got := parse(t, backend).Audit.Retention.String(); got != "90d" {

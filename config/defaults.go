@@ -65,7 +65,7 @@ func (c *Config) defaults() {
 	fill(reflect.ValueOf(c).Elem(), production)
 	l := &c.Limits
 	or(&l.PerAddress, max(1, l.Connections-l.Connections/4))
-	or(&l.OneInFlight, min(48<<20, l.InFlight-l.InFlight/4))
+	or(&l.InFlightPerAddress, min(48<<20, l.InFlight-l.InFlight/4))
 	for i := range c.Backends {
 		if b := &c.Backends[i]; b.ConfidenceKeys == nil {
 			b.ConfidenceKeys = []string{"confidence", "importance"}
@@ -102,9 +102,9 @@ func (c *Config) manyTenants() bool {
 	return open || len(tenants) > 1
 }
 
-// OneTenant reports whether all callers have the same tenant, or all have none. Callers
+// SingleTenant reports whether all callers have the same tenant, or all have none. Callers
 // without a tenant are separate from those with one.
-func (c *Config) OneTenant() bool {
+func (c *Config) SingleTenant() bool {
 	tenants, open := c.tenants()
 	return !open && len(tenants) <= 1
 }

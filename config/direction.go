@@ -152,9 +152,9 @@ func tierOf(name, others string) string {
 	return string(cmp.Or(tier, memproxy.SourceTrusted))
 }
 
-// Looser describes the settings that are looser than before, one sentence each:
+// Loosened describes the settings that are looser than before, one sentence each:
 // "enforce: true became false".
-func Looser(before map[string]string, after []Setting) []string {
+func Loosened(before map[string]string, after []Setting) []string {
 	now := Snapshot(after)
 	value := func(in map[string]string, path string) (string, bool) {
 		if v, ok := in[path]; ok {

@@ -39,7 +39,7 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 
 // Read reads a configuration file, up to one byte more than allowed.
 func Read(path string) ([]byte, error) {
-	b, err := durable.Head(path, maxConfig+1)
+	b, err := durable.ReadPrefix(path, maxConfig+1)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
@@ -287,7 +287,7 @@ func fromFile(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", errors.New("file: takes an absolute path, file:/run/secrets/name")
 	}
-	b, err := durable.Head(path, maxSecret+1)
+	b, err := durable.ReadPrefix(path, maxSecret+1)
 	text := strings.TrimRight(string(b), "\r\n")
 	switch {
 	case err != nil:

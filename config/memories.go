@@ -11,21 +11,21 @@ import (
 
 // Memories configures retention and visibility of memories.
 type Memories struct {
-	NeverRefuse bool                `yaml:"never_refuse" doc:"screening does not hold or refuse new memories but writes them flagged or quarantined, provided that every read can be kept from showing them; otherwise they are held or refused as usual" default:"false" loose:"order:false,true"`
-	Rewrite     string              `yaml:"rewrite,omitempty" doc:"remove what screening finds dangerous from new texts instead of refusing them, if nothing remains to object to: soft replaces sentences by placeholders, hard removes their lines; governed fields then await review, and reviewers see the original" default:"off" enum:"off,soft,hard" loose:"order:off,soft,hard"`
-	Untrusted   string              `yaml:"untrusted,omitempty" doc:"memories in responses that were not validated yet" default:"show" enum:"show,withhold" loose:"order:withhold,show"`
-	Pending     []string            `yaml:"pending,omitempty" doc:"callers whose new memories await review before anybody but their author reads them: by tier, and new callers; []: none" default:"anonymous and new in production, else nobody" enum:"anonymous,authenticated,established,new" loose:"fewer;unsafe"`
-	New         Newcomers           `yaml:"new,omitempty" doc:"when an anonymous or authenticated caller stops being new: after some of its memories passed review, or some time"`
-	Quiet       *Duration           `yaml:"quiet,omitempty" doc:"how long pending memories must stay uncorrected to be shown; 0: never" default:"7d" loose:"down0"`
-	TTL         map[string]Duration `yaml:"ttl,omitempty" doc:"how long memories are kept, by governed field (field:persona, or persona) and by claimed source (source:hostile; for a change that claims none also the memory's first source); the shorter one counts; default is for the others; 0: for ever" default:"30d for learnings, preferences, gotchas, conventions and decisions unless default is given; the others for ever" loose:"up0"`
-	Archive     *Duration           `yaml:"archive,omitempty" doc:"how long the texts of expired memories are kept; 0: for ever" default:"180d" loose:"-"`
-	Deleted     *Duration           `yaml:"deleted,omitempty" doc:"how long the unreadable texts of deleted memories are kept before they are shredded; 0: for ever" default:"30d" loose:"-"`
-	Inferred    string              `yaml:"inferred,omitempty" doc:"content that a model inferred and no user stated: allow, mark, hold for review, or refuse" default:"mark" enum:"allow,mark,hold,refuse" loose:"order:refuse,hold,mark,allow;unsafe"`
-	Namespaces  Namespaces          `yaml:"namespaces,omitempty" doc:"keys that content may be stored under"`
-	Layers      Layers              `yaml:"layers,omitempty" doc:"settings by layer of memory"`
-	Seal        *bool               `yaml:"seal,omitempty" doc:"at the first start on a backend, record the hashes of what it holds, without an owner, so that later out-of-band additions are detected; false: only the command seals, see docs/integrity.md" default:"true in production, else false" loose:"order:true,false;unsafe"`
-	Sweep       *Duration           `yaml:"sweep,omitempty" doc:"how often the backends and the version chains are searched for out-of-band changes, by one of the processes that share a ledger; 0: never, see docs/integrity.md" default:"1h in production, else 0" loose:"up0;off:0"`
-	Validate    *Duration           `yaml:"validate,omitempty" doc:"how often a batch of memories is screened again, also after a change of the rules; 0: never" default:"5m0s" loose:"up0;off:0"`
+	NeverRefuse    bool                `yaml:"never_refuse" doc:"screening does not hold or refuse new memories but writes them flagged or quarantined, provided that every read can be kept from showing them; otherwise they are held or refused as usual" default:"false" loose:"order:false,true"`
+	Rewrite        string              `yaml:"rewrite,omitempty" doc:"remove what screening finds dangerous from new texts instead of refusing them, if nothing remains to object to: soft replaces sentences by placeholders, hard removes their lines; governed fields then await review, and reviewers see the original" default:"off" enum:"off,soft,hard" loose:"order:off,soft,hard"`
+	Untrusted      string              `yaml:"untrusted,omitempty" doc:"memories in responses that were not validated yet" default:"show" enum:"show,withhold" loose:"order:withhold,show"`
+	Pending        []string            `yaml:"pending,omitempty" doc:"callers whose new memories await review before anybody but their author reads them: by tier, and new callers; []: none" default:"anonymous and new in production, else nobody" enum:"anonymous,authenticated,established,new" loose:"fewer;unsafe"`
+	New            Newcomers           `yaml:"new,omitempty" doc:"when an anonymous or authenticated caller stops being new: after some of its memories passed review, or some time"`
+	UncorrectedFor *Duration           `yaml:"quiet,omitempty" doc:"how long pending memories must stay uncorrected to be shown; 0: never" default:"7d" loose:"down0"`
+	TTL            map[string]Duration `yaml:"ttl,omitempty" doc:"how long memories are kept, by governed field (field:persona, or persona) and by claimed source (source:hostile; for a change that claims none also the memory's first source); the shorter one counts; default is for the others; 0: for ever" default:"30d for learnings, preferences, gotchas, conventions and decisions unless default is given; the others for ever" loose:"up0"`
+	Archive        *Duration           `yaml:"archive,omitempty" doc:"how long the texts of expired memories are kept; 0: for ever" default:"180d" loose:"-"`
+	Deleted        *Duration           `yaml:"deleted,omitempty" doc:"how long the unreadable texts of deleted memories are kept before they are shredded; 0: for ever" default:"30d" loose:"-"`
+	Inferred       string              `yaml:"inferred,omitempty" doc:"content that a model inferred and no user stated: allow, mark, hold for review, or refuse" default:"mark" enum:"allow,mark,hold,refuse" loose:"order:refuse,hold,mark,allow;unsafe"`
+	Namespaces     Namespaces          `yaml:"namespaces,omitempty" doc:"keys that content may be stored under"`
+	Layers         Layers              `yaml:"layers,omitempty" doc:"settings by layer of memory"`
+	Seal           *bool               `yaml:"seal,omitempty" doc:"at the first start on a backend, record the hashes of what it holds, without an owner, so that later out-of-band additions are detected; false: only the command seals, see docs/integrity.md" default:"true in production, else false" loose:"order:true,false;unsafe"`
+	Sweep          *Duration           `yaml:"sweep,omitempty" doc:"how often the backends and the version chains are searched for out-of-band changes, by one of the processes that share a ledger; 0: never, see docs/integrity.md" default:"1h in production, else 0" loose:"up0;off:0"`
+	Validate       *Duration           `yaml:"validate,omitempty" doc:"how often a batch of memories is screened again, also after a change of the rules; 0: never" default:"5m0s" loose:"up0;off:0"`
 }
 
 // Newcomers configures when a caller stops being new.
@@ -35,16 +35,16 @@ type Newcomers struct {
 	Configured bool      `yaml:"configured" doc:"callers whose id is in the configuration (identity.keys, rules with an id) can be new as well; false: only those identified by an issuer or a trust domain" default:"false" loose:"order:true,false"`
 }
 
-func (n *Newcomers) until() memproxy.NewUntil {
-	return memproxy.NewUntil{Accepted: *n.Accepted, Age: n.Age.Time()}
+func (n *Newcomers) until() memproxy.Newcomers {
+	return memproxy.Newcomers{Accepted: *n.Accepted, Age: n.Age.Std()}
 }
 
 // pendingNew stands for new callers in memories.pending.
 const pendingNew = "new"
 
-// Waits returns a function that reports whether a write is held for review because of the
+// NeedsReview returns a function that reports whether a write is held for review because of the
 // caller's track record and the source of the content. It is nil if no write is.
-func (c *Config) Waits() func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool {
+func (c *Config) NeedsReview() func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool {
 	m := &c.Memories
 	if len(m.Pending) == 0 && len(c.Sources.Pending) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (c *Config) Waits() func(memproxy.Principal, memproxy.Source, memproxy.Trac
 			return true
 		}
 		low := p.Trust == memproxy.TrustAnonymous || p.Trust == memproxy.TrustAuthenticated
-		return low && slices.Contains(m.Pending, pendingNew) && !known[caller{p.Method, p.Named()}] && m.New.until().New(t, now)
+		return low && slices.Contains(m.Pending, pendingNew) && !known[caller{p.Method, p.Named()}] && m.New.until().Include(t, now)
 	}
 }
 
@@ -100,7 +100,7 @@ func (m *Memories) Lifetime(field string, layer memproxy.Layer, s memproxy.Sourc
 	from, also := m.firstTTL(ttlSource + string(s))
 	ttl := shorter(of, from)
 	if !said && !also {
-		ttl = m.TTL[ttlDefault].Time()
+		ttl = m.TTL[ttlDefault].Std()
 	}
 	return shorter(ttl, m.LayerTTL(layer))
 }
@@ -116,7 +116,7 @@ func shorter(a, b time.Duration) time.Duration {
 func (m *Memories) firstTTL(keys ...string) (time.Duration, bool) {
 	for _, key := range keys {
 		if d, said := m.TTL[key]; said {
-			return d.Time(), true
+			return d.Std(), true
 		}
 	}
 	return 0, false
@@ -148,7 +148,7 @@ func (v *reader) ttl(m *Memories, at func(...any) int) {
 		if name, of := strings.CutPrefix(key, ttlSource); of && !slices.Contains(sources, memproxy.Source(name)) {
 			v.fault(at("memories", "ttl", key), "%q is no source: trusted, verified, untrusted, hostile, unstated", name)
 		}
-		if name, of := strings.CutPrefix(key, ttlField); of && (name == "" || m.TTL[name].Time() > 0 && name != ttlDefault) {
+		if name, of := strings.CutPrefix(key, ttlField); of && (name == "" || m.TTL[name].Std() > 0 && name != ttlDefault) {
 			v.fault(at("memories", "ttl", key), "a field is named once, and has a name")
 		}
 	}
@@ -210,7 +210,7 @@ func (m *Memories) Governance() memproxy.Governance {
 // LayerTTL returns how long memories of a layer are kept at most; 0 is for ever.
 func (m *Memories) LayerTTL(l memproxy.Layer) time.Duration {
 	if layer := m.Layers.of()[l]; layer != nil {
-		return layer.TTL.Time()
+		return layer.TTL.Std()
 	}
 	return 0
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Listed is an owner's name that the configuration lists for callers of a tenant.
-type Listed struct {
+// OwnerName is an owner's name that the configuration lists for callers of a tenant.
+type OwnerName struct {
 	ID     string // a memproxy.OwnerID
 	Tenant string
 	Place  string // file:line, or ""
@@ -17,21 +17,21 @@ type Listed struct {
 	at []any
 }
 
-// Listed returns the names to which callers are limited, once per tenant, in the order of
+// OwnerNames returns the names to which callers are limited, once per tenant, in the order of
 // the file. A name belongs to its tenant even before its first use.
-func (c *Config) Listed() []Listed {
-	var out []Listed
+func (c *Config) OwnerNames() []OwnerName {
+	var out []OwnerName
 	seen := map[[2]string]bool{}
 	for _, p := range c.principals() {
-		who := p.Memproxy()
+		who := p.ToPrincipal()
 		for _, d := range [...]memproxy.Dimension{memproxy.DimAgent, memproxy.DimUser, memproxy.DimApp, memproxy.DimRun} {
 			key := string(d) + "s"
 			if d == memproxy.DimAgent {
 				key = "acts_as"
 			}
-			limit := who.May(d)
+			limit := who.LimitIn(d)
 			for i, name := range limit.Values {
-				l := Listed{ID: memproxy.OwnerID(d, name), Tenant: who.Tenant, at: append(p.at[:len(p.at):len(p.at)], key, i)}
+				l := OwnerName{ID: memproxy.OwnerID(d, name), Tenant: who.Tenant, at: append(p.at[:len(p.at):len(p.at)], key, i)}
 				if limit.All || name == "" || seen[[2]string{l.ID, l.Tenant}] {
 					continue
 				}
@@ -88,8 +88,8 @@ func sharedNames(v *reader, c *Config, at func(...any) int) {
 	for _, p := range c.principals() {
 		faultIf(v, strings.ContainsFunc(p.Tenant, unicode.IsControl), at(append(p.at, "tenant")...), "tenant has a control character")
 	}
-	first := map[string][]Listed{}
-	for _, l := range c.Listed() {
+	first := map[string][]OwnerName{}
+	for _, l := range c.OwnerNames() {
 		for _, other := range first[l.ID] {
 			if b := c.shared(other.Tenant, l.Tenant); b != nil {
 				dim, name, _ := strings.Cut(l.ID, ":")

@@ -44,7 +44,7 @@ identity:
 func TestListedNames(t *testing.T) {
 	c := must.Get(config.Parse("m.yaml", []byte(namesConf), os.Getenv))(t)
 	var got []string
-	for _, l := range c.Listed() {
+	for _, l := range c.OwnerNames() {
 		got = append(got, fmt.Sprintf("%s %s %s", l.ID, l.Tenant, l.Place))
 	}
 	want := "agent:dev acme m.yaml:6, user:ann acme m.yaml:6, user:bob acme m.yaml:6, user:zoe globex m.yaml:12, run:r initech m.yaml:16, agent:ci initech m.yaml:20, agent:dev2 initech m.yaml:20"
@@ -120,7 +120,7 @@ identity:
 		{"sources: {pending: []}", "agent:dev", memproxy.TrustAuthenticated, memproxy.Track{}, memproxy.SourceHostile, false},
 	} {
 		c := must.Get(config.Parse("memproxy.yaml", []byte(conf+tc.more), os.Getenv))(t)
-		if got := c.Waits()(memproxy.Principal{ID: tc.id, Trust: tc.trust}, tc.from, tc.track, now); got != tc.want {
+		if got := c.NeedsReview()(memproxy.Principal{ID: tc.id, Trust: tc.trust}, tc.from, tc.track, now); got != tc.want {
 			t.Errorf("%q: %s of tier %s with %+v waits: %v", tc.more, tc.id, tc.trust, tc.track, got)
 		}
 	}
@@ -142,16 +142,16 @@ identity:
 	} {
 		c := must.Get(config.Parse("memproxy.yaml", []byte(issuer+tc.rules+"\n"), os.Getenv))(t)
 		who := memproxy.Principal{ID: tc.id, Method: tc.method, Trust: memproxy.TrustAuthenticated}
-		if got := c.Waits()(who, "", memproxy.Track{}, now); got != tc.want {
+		if got := c.NeedsReview()(who, "", memproxy.Track{}, now); got != tc.want {
 			t.Errorf("%q, %s by %s waits: %v", tc.rules, tc.id, tc.method, got)
 		}
 		promoted := memproxy.Track{Facts: 10, Accepted: 10, Since: now.Add(-time.Hour)}
-		if c.Waits()(who, "", promoted, now) {
+		if c.NeedsReview()(who, "", promoted, now) {
 			t.Errorf("%q, %s by %s waits still, though ten of its memories were promoted", tc.rules, tc.id, tc.method)
 		}
 	}
 	dev, err := config.Parse("memproxy.yaml", []byte("profile: development\nbackends: [{name: m, kind: mem0, listen: \"127.0.0.1:1\", upstream: \"http://127.0.0.1:2\"}]\n"), os.Getenv)
-	if err != nil || dev.Waits() != nil {
+	if err != nil || dev.NeedsReview() != nil {
 		t.Errorf("in development somebody waits (%v)", err)
 	}
 }

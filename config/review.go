@@ -6,16 +6,16 @@ import (
 
 // Review configures the review of held writes.
 type Review struct {
-	Answer      string     `yaml:"answer,omitempty" doc:"response to a held write: accept answers like a write that is processed asynchronously, if the backend's clients know that form; refuse is 403" default:"accept" enum:"accept,refuse" loose:"-"`
-	Reevaluate  string     `yaml:"reevaluate,omitempty" doc:"effect of a change of the rules on held writes: note stores the new verdict; reject also settles those that are denied now; release also those that are allowed now" default:"note" enum:"note,reject,release" loose:"order:reject,note,release;unsafe"`
-	Reviewers   []Reviewer `yaml:"reviewers,omitempty" doc:"who may use the review API on the admin listener; without any it is off"`
-	Need        int        `yaml:"need,omitempty" doc:"number of distinct reviewers for an approval, a promotion or a rollback" default:"1" min:"1" max:"10" loose:"down"`
-	MaxHeld     int        `yaml:"max_held,omitempty" doc:"writes of one caller that may await review; further ones are answered 429" default:"100" min:"1" max:"10000" loose:"up"`
-	MaxHeldAll  int        `yaml:"max_held_tenant,omitempty" doc:"writes of one tenant that may await review; a known caller without waiting writes may have one more, and at most a quarter may be of unknown callers" default:"10000" min:"4" max:"100000" loose:"up"`
-	MaxHeldUser int        `yaml:"max_held_user,omitempty" doc:"writes of one caller on behalf of one end user that may await review" default:"50" min:"1" max:"10000" loose:"up"`
-	Age         *Duration  `yaml:"age,omitempty" doc:"age at which held writes are reported; 0: never" default:"1d" loose:"up0"`
-	Idle        *Duration  `yaml:"idle,omitempty" doc:"sessions without a refusal for this long have ended and are reported; 0: never" default:"30m0s" loose:"up0"`
-	Webhook     *Webhook   `yaml:"webhook,omitempty" doc:"where notices of held writes and sessions are sent"`
+	Answer        string     `yaml:"answer,omitempty" doc:"response to a held write: accept answers like a write that is processed asynchronously, if the backend's clients know that form; refuse is 403" default:"accept" enum:"accept,refuse" loose:"-"`
+	Reevaluate    string     `yaml:"reevaluate,omitempty" doc:"effect of a change of the rules on held writes: note stores the new verdict; reject also settles those that are denied now; release also those that are allowed now" default:"note" enum:"note,reject,release" loose:"order:reject,note,release;unsafe"`
+	Reviewers     []Reviewer `yaml:"reviewers,omitempty" doc:"who may use the review API on the admin listener; without any it is off"`
+	Need          int        `yaml:"need,omitempty" doc:"number of distinct reviewers for an approval, a promotion or a rollback" default:"1" min:"1" max:"10" loose:"down"`
+	MaxHeld       int        `yaml:"max_held,omitempty" doc:"writes of one caller that may await review; further ones are answered 429" default:"100" min:"1" max:"10000" loose:"up"`
+	MaxHeldTenant int        `yaml:"max_held_tenant,omitempty" doc:"writes of one tenant that may await review; a known caller without waiting writes may have one more, and at most a quarter may be of unknown callers" default:"10000" min:"4" max:"100000" loose:"up"`
+	MaxHeldUser   int        `yaml:"max_held_user,omitempty" doc:"writes of one caller on behalf of one end user that may await review" default:"50" min:"1" max:"10000" loose:"up"`
+	Age           *Duration  `yaml:"age,omitempty" doc:"age at which held writes are reported; 0: never" default:"1d" loose:"up0"`
+	Idle          *Duration  `yaml:"idle,omitempty" doc:"sessions without a refusal for this long have ended and are reported; 0: never" default:"30m0s" loose:"up0"`
+	Webhook       *Webhook   `yaml:"webhook,omitempty" doc:"where notices of held writes and sessions are sent"`
 }
 
 // Reviewer is a user of the review API.
@@ -46,12 +46,12 @@ type Sessions struct {
 
 // Ledger configures the store of provenance, held writes and versions.
 type Ledger struct {
-	URL  Secret `yaml:"url,omitempty" doc:"postgres://, a database that replicas share; absent: a file in state" loose:"-"`
-	Keep Keep   `yaml:"keep,omitempty" doc:"retention; checked once a day"`
+	URL       Secret    `yaml:"url,omitempty" doc:"postgres://, a database that replicas share; absent: a file in state" loose:"-"`
+	Retention Retention `yaml:"keep,omitempty" doc:"retention; checked once a day"`
 }
 
-// Keep configures how long finished items are kept.
-type Keep struct {
+// Retention configures how long finished items are kept.
+type Retention struct {
 	Holds    *Duration `yaml:"holds,omitempty" doc:"settled held writes, with their contents" default:"90d" min:"1h" loose:"-"`
 	Sessions *Duration `yaml:"sessions,omitempty" doc:"sessions that ended and are not locked" default:"90d" min:"1h" loose:"-"`
 	Deleted  *Duration `yaml:"deleted,omitempty" doc:"tombstones of deleted memories, and who corrected whom" default:"180d" min:"1h" loose:"-"`
@@ -105,19 +105,19 @@ type Judge struct {
 	PerMinute int      `yaml:"per_minute,omitempty" doc:"questions per minute, at most half of them about one caller; beyond it the model is not asked" default:"60" min:"1" loose:"down"`
 }
 
-// Intake limits the resources that callers may use. The defaults suit a sidecar with
+// ResourceLimits limits the resources that callers may use. The defaults suit a sidecar with
 // 256 MiB.
-type Intake struct {
-	Connections int      `yaml:"connections,omitempty" doc:"connections of one listener; beyond it, the oldest without an accepted caller are closed first, then idle ones" default:"2048" min:"1" loose:"up"`
-	PerAddress  int      `yaml:"connections_per_address,omitempty" doc:"of those, connections of one client address; one caller gets a quarter of these" default:"three quarters of connections" min:"1" loose:"up"`
-	InFlight    int64    `yaml:"in_flight,omitempty" doc:"bytes that bodies and responses of one backend's listener may take at once, half for buffering, half for processing; large ones leave a quarter free" default:"67108864" min:"65536" loose:"up"`
-	OneInFlight int64    `yaml:"in_flight_per_address,omitempty" doc:"of those, bytes of one client address; one caller gets three quarters of these" default:"three quarters of in_flight, 50331648 at most" min:"65536" loose:"up"`
-	Write       Duration `yaml:"write,omitempty" doc:"how long a client may not read what is written to it" default:"30s" min:"1ms" loose:"up"`
-	Rejections  *int     `yaml:"rejections,omitempty" doc:"rejected requests per minute of one address, or of one caller at it, that are recorded individually; further ones are answered 429 and counted; 0: record all" default:"300" min:"0" loose:"-"`
+type ResourceLimits struct {
+	Connections        int      `yaml:"connections,omitempty" doc:"connections of one listener; beyond it, the oldest without an accepted caller are closed first, then idle ones" default:"2048" min:"1" loose:"up"`
+	PerAddress         int      `yaml:"connections_per_address,omitempty" doc:"of those, connections of one client address; one caller gets a quarter of these" default:"three quarters of connections" min:"1" loose:"up"`
+	InFlight           int64    `yaml:"in_flight,omitempty" doc:"bytes that bodies and responses of one backend's listener may take at once, half for buffering, half for processing; large ones leave a quarter free" default:"67108864" min:"65536" loose:"up"`
+	InFlightPerAddress int64    `yaml:"in_flight_per_address,omitempty" doc:"of those, bytes of one client address; one caller gets three quarters of these" default:"three quarters of in_flight, 50331648 at most" min:"65536" loose:"up"`
+	Write              Duration `yaml:"write,omitempty" doc:"how long a client may not read what is written to it" default:"30s" min:"1ms" loose:"up"`
+	Rejections         *int     `yaml:"rejections,omitempty" doc:"rejected requests per minute of one address, or of one caller at it, that are recorded individually; further ones are answered 429 and counted; 0: record all" default:"300" min:"0" loose:"-"`
 }
 
 // RejectionLimit returns Rejections as the gate expects it: negative for no limit.
-func (l *Intake) RejectionLimit() int {
+func (l *ResourceLimits) RejectionLimit() int {
 	if n := *l.Rejections; n > 0 {
 		return n
 	}

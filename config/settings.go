@@ -19,8 +19,8 @@ type file struct {
 	hide func(string) string // hides values of references; a function, because a list would be printed with a Config
 }
 
-// Sum is the SHA-256 of the source text.
-func (c *Config) Sum() string { return c.file.sum }
+// SHA256 is the SHA-256 of the source text.
+func (c *Config) SHA256() string { return c.file.sum }
 
 // Setting is the value of a key that a control depends on.
 type Setting struct {

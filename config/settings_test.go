@@ -154,7 +154,7 @@ func TestWhatWeakensProduction(t *testing.T) {
 	for _, c := range cases {
 		covered[c.key] = true
 		weak := parse("production", c.weak)
-		_, err := weak.Allowed("")
+		_, err := weak.AllowedUnsafe("")
 		line := "memproxy.yaml:3: "
 		if strings.Contains(c.weak, "BACKEND") {
 			line = "memproxy.yaml:2: "
@@ -162,13 +162,13 @@ func TestWhatWeakensProduction(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), config.UnsafeEnv+"="+c.key) || !strings.HasPrefix(err.Error(), line) {
 			t.Errorf("%s: %v, want a refusal that names %s, at %s", c.weak, err, c.key, line)
 		}
-		if names, err := weak.Allowed("log.level," + c.key); err != nil || !slices.Equal(names, []string{c.key}) {
+		if names, err := weak.AllowedUnsafe("log.level," + c.key); err != nil || !slices.Equal(names, []string{c.key}) {
 			t.Errorf("%s, allowed: %v %v", c.weak, names, err)
 		}
-		if names, err := parse("production", c.fine).Allowed(""); err != nil || len(names) > 0 {
+		if names, err := parse("production", c.fine).AllowedUnsafe(""); err != nil || len(names) > 0 {
 			t.Errorf("%s: %v %v, want it let in", c.fine, names, err)
 		}
-		if names, err := parse("development", c.weak).Allowed(""); err != nil || len(names) > 0 {
+		if names, err := parse("development", c.weak).AllowedUnsafe(""); err != nil || len(names) > 0 {
 			t.Errorf("%s in development: %v %v, want it let in", c.weak, names, err)
 		}
 	}
@@ -178,7 +178,7 @@ func TestWhatWeakensProduction(t *testing.T) {
 			t.Errorf("%s can weaken production and has no case here", s.Name)
 		}
 	}
-	if _, err := parse("production", "log: {level: info}").Allowed("enfroce"); err == nil || !strings.Contains(err.Error(), "enforce") {
+	if _, err := parse("production", "log: {level: info}").AllowedUnsafe("enfroce"); err == nil || !strings.Contains(err.Error(), "enforce") {
 		t.Errorf("a misspelt name: %v", err)
 	}
 }
@@ -188,10 +188,10 @@ func TestDevelopmentStaysOnTheMachine(t *testing.T) {
 	for listen, fine := range map[string]bool{"127.0.0.1:8081": true, "localhost:8081": true, "[::1]:8081": true, ":8081": false, "0.0.0.0:8081": false, "10.1.2.3:8081": false, "mem0.internal:8081": false} {
 		for _, profile := range []string{"", "profile: development\n"} {
 			c := must.Get(config.Parse("f", []byte(fmt.Sprintf(profile+"backends: [{name: m, kind: mem0, listen: %q, upstream: \"http://127.0.0.1:1\"}]\n", listen)), func(string) string { return "" }))(t)
-			if _, err := c.Allowed(""); (err == nil) != fine {
+			if _, err := c.AllowedUnsafe(""); (err == nil) != fine {
 				t.Errorf("%s: %v", listen, err)
 			}
-			if _, err := c.Allowed("profile"); err != nil {
+			if _, err := c.AllowedUnsafe("profile"); err != nil {
 				t.Errorf("%s, allowed: %v", listen, err)
 			}
 		}
@@ -211,14 +211,14 @@ func TestAnonymousWritesStayOnTheMachine(t *testing.T) {
 		{":8081", key, true}, {":8081", "{require: true}", true},
 	} {
 		c := must.Get(config.Parse("f", []byte(fmt.Sprintf("profile: production\nbackends: [{name: m, kind: mem0, listen: %q, upstream: \"http://127.0.0.1:1\"}]\nidentity: %s\n", tc.listen, tc.identity)), func(string) string { return "" }))(t)
-		if _, err := c.Allowed(""); (err == nil) != tc.fine || err != nil && !strings.Contains(err.Error(), config.UnsafeEnv+"=identity.require") {
+		if _, err := c.AllowedUnsafe(""); (err == nil) != tc.fine || err != nil && !strings.Contains(err.Error(), config.UnsafeEnv+"=identity.require") {
 			t.Errorf("%s at %s: %v", tc.identity, tc.listen, err)
 		}
-		if names, err := c.Allowed("identity.require"); err != nil || (len(names) == 0) != tc.fine {
+		if names, err := c.AllowedUnsafe("identity.require"); err != nil || (len(names) == 0) != tc.fine {
 			t.Errorf("%s at %s, allowed: %v %v", tc.identity, tc.listen, names, err)
 		}
 		c.BehindEnvoy(false) // Envoy may listen anywhere
-		if _, err := c.Allowed(""); (err == nil) != (tc.identity == key || tc.identity == "{require: true}") {
+		if _, err := c.AllowedUnsafe(""); (err == nil) != (tc.identity == key || tc.identity == "{require: true}") {
 			t.Errorf("%s behind Envoy: %v", tc.identity, err)
 		}
 	}
@@ -278,7 +278,7 @@ func TestLooserEdits(t *testing.T) {
 	}
 	edit := func(old, new string) (looser, tighter []string) {
 		a, b := parse(everything), parse(strings.Replace(everything, old, new, 1))
-		return config.Looser(config.Snapshot(a), b), config.Looser(config.Snapshot(b), a)
+		return config.Loosened(config.Snapshot(a), b), config.Loosened(config.Snapshot(b), a)
 	}
 	for _, c := range []struct{ old, new, path string }{
 		{"state: ./s\n", "state: ./s\nprofile: development\nenforce: false\n", "enforce"},
@@ -311,7 +311,7 @@ func TestLooserEdits(t *testing.T) {
 	}
 	before := config.Snapshot(parse("profile: production\n" + everything))
 	delete(before, "sources.names[*]") // as stored by an older version
-	if looser := config.Looser(before, parse("profile: production\n"+everything)); len(looser) > 0 {
+	if looser := config.Loosened(before, parse("profile: production\n"+everything)); len(looser) > 0 {
 		t.Errorf("an upgrade is looser by %q", looser)
 	}
 }

@@ -166,10 +166,10 @@ func (c *Config) Unsafe() []Setting {
 	return out
 }
 
-// Allowed returns the distinct names of the settings that weaken production. Settings
+// AllowedUnsafe returns the distinct names of the settings that weaken production. Settings
 // that are not listed in allowed, the value of UnsafeEnv, are reported as Faults, and so
 // are unknown names in that list.
-func (c *Config) Allowed(allowed string) ([]string, error) {
+func (c *Config) AllowedUnsafe(allowed string) ([]string, error) {
 	list := strings.FieldsFunc(allowed, func(r rune) bool { return r == ',' || r == ' ' })
 	known := append(slices.Sorted(maps.Keys(directions(reflect.TypeFor[Config](), ""))), BuiltinPolicies)
 	var faults Faults

@@ -28,7 +28,7 @@ type Options struct {
 	Getenv         func(string) string
 	Version        string
 	Output         cli.Output // format of the rows
-	Stay           bool       // keep listening until ctx ends, and print an example request
+	KeepRunning    bool       // keep listening until ctx ends, and print an example request
 }
 
 // Run runs every threat twice: against a bare backend, and through the real proxy in
@@ -40,7 +40,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	comparison, err := openTheatre(ctx, dir, o)
+	comparison, err := openComparison(ctx, dir, o)
 	if err != nil {
 		return err
 	}
@@ -58,14 +58,14 @@ func Run(ctx context.Context, o Options) error {
 	}
 	var differ []error
 	for _, r := range rows {
-		if !r.AsClaims {
+		if !r.AsClaimed {
 			differ = append(differ, fmt.Errorf("%q is not as claimed", r.Threat))
 		}
 	}
 	if o.Output == cli.Table {
 		fmt.Fprintf(o.Stdout, "\nEvery decision was recorded: %s\n\n%s", comparison.verified, Next(program()))
 	}
-	if o.Stay && len(differ) == 0 {
+	if o.KeepRunning && len(differ) == 0 {
 		fmt.Fprintf(o.Stdout, `
 Listening on %[1]s until interrupted. Try:
 
@@ -101,7 +101,7 @@ func (t *comparison) close() {
 // share one machine.
 const patience = 10
 
-func openTheatre(ctx context.Context, dir string, o Options) (*comparison, error) {
+func openComparison(ctx context.Context, dir string, o Options) (*comparison, error) {
 	t := &comparison{}
 	client := &http.Client{Timeout: time.Minute}
 	direct, err := t.backend()
@@ -113,11 +113,11 @@ func openTheatre(ctx context.Context, dir string, o Options) (*comparison, error
 		return t, err
 	}
 	t.direct = target{base: direct, client: client}
-	if err := t.direct.hireAgent(ctx, t); err != nil {
+	if err := t.direct.startAgent(ctx, t); err != nil {
 		return t, err
 	}
 	hidden := target{client: client}
-	if err := hidden.hireAgent(ctx, t); err != nil {
+	if err := hidden.startAgent(ctx, t); err != nil {
 		return t, err
 	}
 	if err := writeDemoPolicy(filepath.Join(dir, "policies")); err != nil {
@@ -127,7 +127,7 @@ func openTheatre(ctx context.Context, dir string, o Options) (*comparison, error
 	if err != nil {
 		return t, err
 	}
-	car, err := app.New(ctx, cfg, app.Options{Log: o.Stderr, Getenv: o.Getenv, Version: o.Version, Patience: patience})
+	car, err := app.New(ctx, cfg, app.Options{Log: o.Stderr, Getenv: o.Getenv, Version: o.Version, TimeoutFactor: patience})
 	if err != nil {
 		return t, err
 	}
@@ -187,7 +187,7 @@ func (t *comparison) play(ctx context.Context) ([]row, error) {
 			}
 			*out = side{Worked: worked, Said: said}
 		}
-		r.AsClaims = r.claimed()
+		r.AsClaimed = r.claimed()
 		rows = append(rows, r)
 	}
 	return rows, nil
@@ -212,11 +212,11 @@ log: {level: error}
 
 // row is the outcome of a threat on both sides.
 type row struct {
-	Threat   string `json:"threat"`
-	Control  bool   `json:"control,omitempty"`
-	Direct   side   `json:"direct"`
-	Proxied  side   `json:"proxied"`
-	AsClaims bool   `json:"as_claimed"`
+	Threat    string `json:"threat"`
+	Control   bool   `json:"control,omitempty"`
+	Direct    side   `json:"direct"`
+	Proxied   side   `json:"proxied"`
+	AsClaimed bool   `json:"as_claimed"`
 }
 
 type side struct {
@@ -239,7 +239,7 @@ func printTable(w io.Writer, rows []row) {
 	line(strings.Repeat("-", width[0]), strings.Repeat("-", width[1]), strings.Repeat("-", 40))
 	for _, r := range rows {
 		end := ""
-		if !r.AsClaims {
+		if !r.AsClaimed {
 			end = "   <-- not as claimed"
 		}
 		line(r.Threat, mark(r.Control, r.Direct), mark(r.Control, r.Proxied)+end)

@@ -111,9 +111,9 @@ func writeDemoPolicy(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "demo.cedar"), []byte(demoPolicy), 0o600)
 }
 
-// hireAgent starts an embedded Letta-style server with one agent. It creates the agent
+// startAgent starts an embedded Letta-style server with one agent. It creates the agent
 // without the proxy, because the proxy's configuration needs the agent's id.
-func (s *target) hireAgent(ctx context.Context, t *comparison) error {
+func (s *target) startAgent(ctx context.Context, t *comparison) error {
 	base, err := t.listen(embedded.New())
 	if err != nil {
 		return err

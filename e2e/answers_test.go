@@ -169,7 +169,7 @@ func TestAnswersOfLettaAreClaimed(t *testing.T) {
 		t.Errorf("%d members or headers of the answers of writes and runs are claimed by no row", n)
 	}
 	routes := must.Get(letta.New(letta.Options{}))(t)
-	read := readAll(t, car, real, routes.Table(), ids, func(string) string { return "" })
+	read := readAll(t, car, real, routes.Routes(), ids, func(string) string { return "" })
 	if read < 50 {
 		t.Errorf("only %d routes were read", read)
 	}
@@ -199,7 +199,7 @@ func TestAnswersOfMem0AreClaimed(t *testing.T) {
 		t.Errorf("%d members or headers of the answers of writes are claimed by no row", n)
 	}
 	routes := must.Get(mem0.New(mem0.Options{}))(t)
-	read := readAll(t, car, eng.base, routes.Table(), map[string]string{"memory_id": m, "id": m}, func(path string) string {
+	read := readAll(t, car, eng.base, routes.Routes(), map[string]string{"memory_id": m, "id": m}, func(path string) string {
 		if strings.Contains(path, m) {
 			return ""
 		}

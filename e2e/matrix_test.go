@@ -110,12 +110,12 @@ func state(t *testing.T, base string, paths []string) map[string]string {
 func playMatrix(t *testing.T, s processed, w *contract.World, f *contract.Format, routes []contract.Route, share uint32, upstream tapped, victims []string) {
 	t.Helper()
 	before := state(t, upstream.server, victims)
-	p := &contract.Play{
+	p := &contract.Matrix{
 		Format: f, World: w, Routes: routes, Base: s.base, Share: share,
-		Fail: t.Errorf, Tap: upstream.tap, Workers: 4, Every: 200, Also: s.envoy,
+		Fail: t.Errorf, Tap: upstream.tap, Workers: 4, CheckEvery: 200, AltBase: s.envoy,
 	}
 	var asked, compared atomic.Int64
-	p.AlsoPlays = func(c *contract.Case, a *contract.Answer) bool {
+	p.AltCases = func(c *contract.Case, a *contract.Answer) bool {
 		verdict, _ := a.Decision()
 		again := (c.Method == http.MethodGet || verdict == "deny") && asked.Add(1)%4 == 0
 		if again {
@@ -216,7 +216,7 @@ func TestMatrixOnLetta(t *testing.T) {
 	a := must.Get(letta.New(letta.Options{}))(t)
 	id := w.Owners[0].Objects
 	agent := "/v1/agents/" + id["agent"]
-	playMatrix(t, s, w, contract.Letta(), tableOf(a.Table()), 80, upstream, []string{
+	playMatrix(t, s, w, contract.Letta(), tableOf(a.Routes()), 80, upstream, []string{
 		agent, agent + "/core-memory/blocks", agent + "/archival-memory", agent + "/messages", agent + "/tools", agent + "/folders",
 		"/v1/blocks/" + id["block"], "/v1/archives/" + id["archive"], "/v1/groups/" + id["group"], "/v1/identities/" + id["identity"],
 		"/v1/conversations/" + id["conversation"], "/v1/folders/" + id["folder"], "/v1/folders/" + id["folder"] + "/files",
@@ -286,7 +286,7 @@ func TestMatrixOnMem0(t *testing.T) {
 				}
 				victims[i] = path
 			}
-			routes := slices.DeleteFunc(tableOf(a.Table()), func(r contract.Route) bool { return !tc.takes(r) })
+			routes := slices.DeleteFunc(tableOf(a.Routes()), func(r contract.Route) bool { return !tc.takes(r) })
 			playMatrix(t, s, w, contract.Mem0(), routes, 20, upstream, victims)
 		})
 	}

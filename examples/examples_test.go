@@ -62,7 +62,7 @@ func TestProductionIsWhatItSays(t *testing.T) {
 	if !*cfg.Identity.Require || cfg.Identity.Default != nil || !*cfg.Enforce {
 		t.Error("callers that present nothing are let in")
 	}
-	agent := cfg.Identity.Keys[0].Memproxy()
+	agent := cfg.Identity.Keys[0].ToPrincipal()
 	if agent.ActsAs.Allows("sales") || !agent.ActsAs.Allows("support") || agent.Users.Allows("eve") {
 		t.Errorf("the agent may name %+v", agent)
 	}

@@ -76,7 +76,7 @@ func Open(cfg *config.ControlPlane, opt Options) (*Plane, error) {
 	}
 	server := xds.Options{
 		Fleet: cfg.Fleet, Store: store, Rules: rulesOf(cfg.Sidecars), Plan: planOf(cfg.Rollout),
-		Clock: time.Now, Log: log, Report: cfg.Report.Time(),
+		Clock: time.Now, Log: log, Report: cfg.Report.Std(),
 	}
 	if cfg.Replay.Decisions != "" {
 		if server.Warn, err = warner(cfg.Replay, opt.Getenv, log); err != nil {
@@ -117,7 +117,7 @@ func rulesOf(list []config.SidecarRule) []xds.Rule {
 func planOf(r config.Rollout) xds.Plan {
 	p := xds.Plan{Refused: *r.Refused, Errors: *r.Errors, Decisions: uint64(*r.Decisions), Rejections: int(*r.Rejections)}
 	for _, s := range r.Stages {
-		p.Stages = append(p.Stages, xds.Stage{Percent: s.Percent, Hold: s.Hold.Time()})
+		p.Stages = append(p.Stages, xds.Stage{Percent: s.Percent, Hold: s.Hold.Std()})
 	}
 	return p
 }
@@ -142,8 +142,8 @@ func (p *Plane) ready() []proxy.Check {
 	st := p.server.Status()
 	c := proxy.Check{Name: "releases", OK: true, Detail: fmt.Sprintf("%d release(s), %d sidecar(s)", len(st.Releases), st.Connected)}
 	switch {
-	case st.Away != "":
-		c.Degraded, c.Detail = true, "the directory is away and what was offered stays: "+st.Away
+	case st.StoreError != "":
+		c.Degraded, c.Detail = true, "the directory is away and what was offered stays: "+st.StoreError
 	case len(st.Faults) > 0:
 		c.Degraded, c.Detail = true, fmt.Sprintf("%d release(s) cannot be offered, first: %s", len(st.Faults), st.Faults[0])
 	}
@@ -164,7 +164,7 @@ func (p *Plane) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	stop, failed, err := p.server.Serve(frontend.CountTurnedAway(p.counts, "fleet", xds.Bound(fleet)), p.tls)
+	stop, failed, err := p.server.Serve(frontend.CountTurnedAway(p.counts, "fleet", xds.Limit(fleet)), p.tls)
 	if err != nil {
 		fleet.Close()
 		return err
@@ -175,11 +175,11 @@ func (p *Plane) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	stop, failed = proxy.Serve(frontend.CountTurnedAway(p.counts, "admin", frontend.Bound(admin, frontend.ListenOptions{})), proxy.ServerOptions{Handler: p.admin, Log: p.log})
+	stop, failed = proxy.Serve(frontend.CountTurnedAway(p.counts, "admin", frontend.Limit(admin, frontend.ListenOptions{})), proxy.ServerOptions{Handler: p.admin, Log: p.log})
 	p.AdminAddr = admin.Addr().String()
 	p.group.Serve(stageListeners, "admin", stop, failed)
 	merged, heard := make(chan time.Time), upkeep.Hangups()
-	p.group.Tick("releases pace", p.cfg.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) {
+	p.group.Tick("releases pace", p.cfg.Poll.Std(), func(ctx context.Context, tick <-chan time.Time) {
 		upkeep.Rereads(ctx, tick, heard, merged, p.cfg.Releases, p.cfg.Progress)
 	})
 	p.group.Go("releases", func(ctx context.Context) { p.server.Run(ctx, merged) })
@@ -215,16 +215,16 @@ type Status struct {
 	Sidecars []xds.SidecarStatus `json:"sidecars"`
 }
 
-// Well reports whether every release can be offered and no sidecar refuses its assigned
+// Healthy reports whether every release can be offered and no sidecar refuses its assigned
 // release.
-func (s *Status) Well() bool {
-	return s.Away == "" && len(s.Faults) == 0 && !slices.ContainsFunc(s.Sidecars, func(c xds.SidecarStatus) bool {
+func (s *Status) Healthy() bool {
+	return s.StoreError == "" && len(s.Faults) == 0 && !slices.ContainsFunc(s.Sidecars, func(c xds.SidecarStatus) bool {
 		return c.Rejected != nil && c.Rejected.Release == c.Assigned && c.Running != c.Assigned
 	})
 }
 
-// Ask requests the status of a control plane from its admin listener.
-func Ask(ctx context.Context, base string) (s Status, err error) {
+// FetchStatus requests the status of a control plane from its admin listener.
+func FetchStatus(ctx context.Context, base string) (s Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	for path, into := range map[string]any{"/fleet": &s.Status, "/fleet/sidecars": &s.Sidecars} {
@@ -283,7 +283,7 @@ func (m fleetMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 	st := m.server.Status()
 	up := 1.0
-	if st.Away != "" {
+	if st.StoreError != "" {
 		up = 0
 	}
 	gauge(fleetStoreUp, up)
@@ -296,8 +296,8 @@ func (m fleetMetrics) Collect(out chan<- prometheus.Metric) {
 		gauge(fleetOn, float64(r.Assigned), r.Name, "assigned")
 		gauge(fleetOn, float64(r.Running), r.Name, "running")
 		gauge(fleetOn, float64(r.Refused), r.Name, "refused")
-		decisions(r.Tally.Decisions, r.Name, "all")
-		decisions(r.Tally.Refused, r.Name, "refused")
-		decisions(r.Tally.Errors, r.Name, "failed")
+		decisions(r.Counts.Decisions, r.Name, "all")
+		decisions(r.Counts.Refused, r.Name, "refused")
+		decisions(r.Counts.Errors, r.Name, "failed")
 	}
 }

@@ -21,9 +21,9 @@ type Diff struct {
 	Replay replay.Report `json:"replay"` // recorded decisions that change
 }
 
-// Allows reports whether anything is newly allowed.
-func (d Diff) Allows() bool {
-	return len(d.Raised) > 0 || len(d.Replay.Changes) > 0 && d.Replay.Changes[0].Allows()
+// NewlyAllows reports whether anything is newly allowed.
+func (d Diff) NewlyAllows() bool {
+	return len(d.Raised) > 0 || len(d.Replay.Changes) > 0 && d.Replay.Changes[0].NewlyAllows()
 }
 
 // Compare evaluates recorded decisions under two versions of the rules. Each version is a
@@ -45,7 +45,7 @@ func Compare(ctx context.Context, from, to, public string, q config.Replay, gete
 	if err != nil {
 		return d, err
 	}
-	d.Raised = policy.Raised(older, newer)
+	d.Raised = policy.RaisedLimits(older, newer)
 	d.Replay, err = replayed(ctx, q, getenv, older, newer)
 	return d, err
 }
@@ -62,11 +62,11 @@ func readVersion(path string, keys []ed25519.PublicKey) (policy.Bundle, error) {
 	if info.IsDir() {
 		return policy.Load(path)
 	}
-	b, err := durable.Given(path)
+	b, err := durable.ReadInput(path)
 	if err != nil {
 		return policy.Bundle{}, err
 	}
-	r, err := policy.Open(b, keys...)
+	r, err := policy.OpenRelease(b, keys...)
 	if err != nil {
 		return policy.Bundle{}, fmt.Errorf("%s: %w", path, err)
 	}
@@ -111,14 +111,14 @@ func warner(q config.Replay, getenv func(string) string, log *slog.Logger) (func
 		return nil, fmt.Errorf("replay: %w", err)
 	}
 	return func(from, to *policy.Release) []string {
-		out := policy.Raised(from.Contents, to.Contents)
+		out := policy.RaisedLimits(from.Contents, to.Contents)
 		rep, err := replayed(context.Background(), q, getenv, from.Contents, to.Contents)
 		if err != nil {
 			log.Error("recorded decisions could not be replayed", "release", to.Number, "error", err)
 			return append(out, "recorded decisions could not be replayed: "+err.Error())
 		}
 		for _, c := range rep.Changes {
-			if c.Allows() {
+			if c.NewlyAllows() {
 				out = append(out, c.String())
 			}
 		}

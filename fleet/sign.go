@@ -70,7 +70,7 @@ func Sign(keyPath, dir, pack string, dirs [2]string, s policy.Statement, floor b
 			return nil, err
 		}
 	}
-	r, err := policy.Seal(b, s, key)
+	r, err := policy.SignRelease(b, s, key)
 	if err != nil {
 		return nil, err
 	}
@@ -94,15 +94,15 @@ func before(store *xds.Dir, s policy.Statement) (uint64, error) {
 	}
 	floor := s.Number
 	for _, r := range list {
-		if r.Fleet == s.Fleet && r.For.String() == s.For.String() && !stopped[r.Number] {
+		if r.Fleet == s.Fleet && r.Selector.String() == s.Selector.String() && !stopped[r.Number] {
 			floor = r.Number
 		}
 	}
 	return floor, nil
 }
 
-// Stop withdraws a release from all sidecars.
-func Stop(dirs [2]string, number uint64, reason string) error {
+// WithdrawRelease withdraws a release from all sidecars.
+func WithdrawRelease(dirs [2]string, number uint64, reason string) error {
 	store, err := xds.NewDir(dirs[0], dirs[1], nil)
 	if err != nil {
 		return err

@@ -44,10 +44,10 @@ func Unreadable(err error, limit int64) *memproxy.Malformed {
 // reads, such as a server's status or the owner of a key.
 const MaxPublic = 256 << 10
 
-// Asks returns the method of the upstream request. A HEAD whose answer would be
+// UpstreamMethod returns the method of the upstream request. A HEAD whose answer would be
 // filtered is sent as a GET, so that its length, status and headers are those of the
 // filtered answer.
-func Asks(method string, a *gate.Admission) string {
+func UpstreamMethod(method string, a *gate.Admission) string {
 	if method == http.MethodHead && a.Inspect {
 		return http.MethodGet
 	}
@@ -78,8 +78,8 @@ func ReadAnswer(resp *http.Response, limit int64, reserve func(int64) error) (bo
 	return body, false, nil
 }
 
-// Plain decompresses an answer that was already read.
-func Plain(answer []byte, h http.Header, limit int64) (body []byte, decoded bool, err error) {
+// Decompress decompresses an answer that was already read.
+func Decompress(answer []byte, h http.Header, limit int64) (body []byte, decoded bool, err error) {
 	switch {
 	case compressed(h):
 		return decode(bytes.NewReader(answer), h, limit, nil)
@@ -132,9 +132,9 @@ func Failed(status int) memproxy.Reply {
 	return memproxy.Reply{Status: status, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: body}
 }
 
-// Gone returns the reply for a backend that did not answer, or whose answer cannot be
+// NoAnswerReply returns the reply for a backend that did not answer, or whose answer cannot be
 // read, when there is no admission whose adapter could format the refusal.
-func Gone() memproxy.Reply {
+func NoAnswerReply() memproxy.Reply {
 	return memproxy.Reply{
 		Status: http.StatusBadGateway, Header: memproxy.Header{"Content-Type": {"application/json"}},
 		Body: []byte(`{"detail":"the backend did not answer","code":"memproxy_upstream"}`),

@@ -52,13 +52,13 @@ var unreported = [...]string{
 // maxAnswering is the maximum length of a header's value, in bytes.
 const maxAnswering = 1024
 
-// Others decides on the unclaimed headers of an answer, by their names. It reports
+// UnclaimedHeaders decides on the unclaimed headers of an answer, by their names. It reports
 // whether they are returned to the client.
-type Others func(names []string) (pass bool)
+type UnclaimedHeaders func(names []string) (pass bool)
 
 // CopyResponseHeaders copies the headers of an answer to the client's answer. If others
 // is nil, unclaimed headers are dropped.
-func CopyResponseHeaders(dst, src http.Header, others Others) {
+func CopyResponseHeaders(dst, src http.Header, others UnclaimedHeaders) {
 	listed := connection(src)
 	var rest, told []string
 	for name, values := range src {
@@ -109,9 +109,9 @@ func leadsBack(location string) bool {
 	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.ContainsAny(location, "\\\t\r\n") && !strings.HasPrefix(location, "//")
 }
 
-// Uncached marks an answer as not cacheable, whatever the backend says: it was filtered
+// DisableCaching marks an answer as not cacheable, whatever the backend says: it was filtered
 // for one caller, or is a refusal to that caller.
-func Uncached(h http.Header) {
+func DisableCaching(h http.Header) {
 	for name := range h {
 		if cachingHeader(name) {
 			delete(h, name)

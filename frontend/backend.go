@@ -74,16 +74,16 @@ func (b *Backend) Complete() (err error) {
 // Classify determines how a request to the backend is handled.
 func (b *Backend) Classify(h Head) Class { return Classify(b.Adapter, b.patterns, h) }
 
-// Admitted returns the headers with which an admitted request is forwarded, without those
+// AdmittedHeaders returns the headers with which an admitted request is forwarded, without those
 // that name what the caller may not see. In shadow mode an unidentified caller keeps its
 // own credential, as it would without memproxy: it may be the backend's, and the backend
 // rejects every other.
-func (b *Backend) Admitted(h http.Header, a *gate.Admission) http.Header {
+func (b *Backend) AdmittedHeaders(h http.Header, a *gate.Admission) http.Header {
 	if a.Principal.ID == "" && a.Shadow() {
 		return forwarded(h, a.Inspect)
 	}
 	out := b.RequestHeaders(h, a.Inspect, a.Principal.ID != "")
-	maps.DeleteFunc(out, func(_ string, values []string) bool { return slices.ContainsFunc(values, a.Hides) })
+	maps.DeleteFunc(out, func(_ string, values []string) bool { return slices.ContainsFunc(values, a.ContainsHiddenID) })
 	return out
 }
 
@@ -116,7 +116,7 @@ func (b *Backend) ForGate(fetch gate.Fetcher) gate.Backend {
 
 // Runtime is a listener's clock, tracer and log.
 type Runtime struct {
-	// Clock measures durations and ages. The default is time.Now.
+	// Clock measures durations and ages. The default is time.CurrentMemory.
 	Clock func() time.Time
 	// After waits between polls of the backend. The default is time.After.
 	After      func(time.Duration) <-chan time.Time

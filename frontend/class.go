@@ -20,9 +20,9 @@ const (
 	// Passed requests access no memory. The caller is identified, and the request is
 	// ruled on, recorded and streamed in both directions.
 	Passed
-	// Open requests are public and have no body. The caller is not identified, and
+	// Public requests are public and have no body. The caller is not identified, and
 	// nothing is recorded.
-	Open
+	Public
 	// Preflight requests are CORS preflights. The request and the answer have no body.
 	Preflight
 )
@@ -65,7 +65,7 @@ func Classify(adapter gate.Adapter, passthrough Patterns, h Head) Class {
 	case preflight(h) && asksOfSomething(adapter, passthrough, h):
 		c.Name, c.Handling = "preflight", Preflight
 	case c.Known && c.Route.Public && !h.Body:
-		c.Handling = Open
+		c.Handling = Public
 	case c.Known && c.Route.Pass:
 		c.Handling = Passed
 	case !c.Known && listed(adapter, passthrough, h.Request):
@@ -84,8 +84,8 @@ func Classify(adapter gate.Adapter, passthrough Patterns, h Head) Class {
 // Ruled reports whether the gate rules on the request.
 func (c *Class) Ruled() bool { return c.Handling == Gated || c.Handling == Passed }
 
-// Whole reports whether the body is read before the gate rules.
-func (c *Class) Whole() bool { return c.Handling == Gated || c.Fields }
+// ReadsBody reports whether the body is read before the gate rules.
+func (c *Class) ReadsBody() bool { return c.Handling == Gated || c.Fields }
 
 // routeMethods lists the methods that routes may have.
 var routeMethods = [...]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
@@ -217,6 +217,6 @@ func asksOfSomething(adapter gate.Adapter, passthrough Patterns, h Head) bool {
 // from a route of the adapter in its slashes only is never matched, because servers that
 // ignore such slashes would serve that route.
 func listed(adapter gate.Adapter, passthrough Patterns, req memproxy.Request) bool {
-	_, meant := gate.Meant(adapter, req)
+	_, meant := gate.NormalizedRoute(adapter, req)
 	return !meant && passthrough.Match(req.Method, req.EscapedPath)
 }

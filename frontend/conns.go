@@ -123,9 +123,9 @@ func (cs *conns) drop(c *Conn) {
 	}
 }
 
-// Accepted reports that the connection from remote (address and port) has a request of an
+// MarkAccepted reports that the connection from remote (address and port) has a request of an
 // accepted caller.
-func (l *Listener) Accepted(remote, caller string) {
+func (l *Listener) MarkAccepted(remote, caller string) {
 	cs := &l.conns
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -168,9 +168,9 @@ func (l *Listener) State(nc net.Conn, s http.ConnState) {
 	}
 }
 
-// Turned returns how many connections were refused, and how many were closed for a new
+// TurnedAway returns how many connections were refused, and how many were closed for a new
 // one, since the start.
-func (l *Listener) Turned() (refused, evicted int64) {
+func (l *Listener) TurnedAway() (refused, evicted int64) {
 	l.conns.mu.Lock()
 	defer l.conns.mu.Unlock()
 	return l.conns.refused, l.conns.evicted

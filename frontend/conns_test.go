@@ -69,7 +69,7 @@ type door struct {
 func openDoor(t *testing.T, o frontend.ListenOptions) *door {
 	t.Helper()
 	b := newBacklog()
-	d := &door{t: t, ln: frontend.Bound(b, o), backlog: b, in: make(chan net.Conn, 1024)}
+	d := &door{t: t, ln: frontend.Limit(b, o), backlog: b, in: make(chan net.Conn, 1024)}
 	t.Cleanup(b.close)
 	go func() {
 		for {
@@ -113,7 +113,7 @@ func (d *door) enter() (client, server net.Conn) {
 // request reports an accepted caller on a connection.
 func (d *door) request(server net.Conn, caller string) {
 	d.ln.State(server, http.StateActive)
-	d.ln.Accepted(server.RemoteAddr().String(), caller)
+	d.ln.MarkAccepted(server.RemoteAddr().String(), caller)
 }
 
 // open reports whether the other end is still open.
@@ -177,7 +177,7 @@ func aCallersShareOfConnections(t *testing.T) {
 	if !open(ann) || !open(fourth) {
 		t.Error("a connection counts for a caller whose it is no more")
 	}
-	if refused, evicted := d.ln.Turned(); refused != 0 || evicted < 80 {
+	if refused, evicted := d.ln.TurnedAway(); refused != 0 || evicted < 80 {
 		t.Errorf("%d refused, %d evicted", refused, evicted)
 	}
 }
@@ -213,7 +213,7 @@ func theNewestIsServedFirst(t *testing.T) {
 	if _, err := late.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("somebody waits at a listener that is closed")
 	}
-	if refused, _ := d.ln.Turned(); refused != 1 {
+	if refused, _ := d.ln.TurnedAway(); refused != 1 {
 		t.Errorf("%d were refused", refused)
 	}
 }
@@ -229,7 +229,7 @@ func placesAreMadeAtAPace(t *testing.T) {
 	}
 	for _, want := range []int64{65, 75, 85} { // a burst, and then one each millisecond
 		synctest.Wait()
-		if _, evicted := d.ln.Turned(); evicted != want {
+		if _, evicted := d.ln.TurnedAway(); evicted != want {
 			t.Errorf("%d were closed for others, want %d", evicted, want)
 		}
 		time.Sleep(10 * time.Millisecond)

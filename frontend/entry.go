@@ -29,7 +29,7 @@ type Entry struct {
 // Identify identifies the caller and reports whether the body should be read; see
 // Gate.Identify.
 func (e *Entry) Identify(ctx context.Context) bool {
-	e.Call.Passed = e.Class.Handling == Passed
+	e.Call.NoMemoryAccess = e.Class.Handling == Passed
 	return e.Gate.Identify(ctx, &e.Call)
 }
 
@@ -58,12 +58,12 @@ func (e *Entry) Read(body []byte) {
 // GateCall returns the call for the gate. flaw is the flaw of the body.
 func (e *Entry) GateCall(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	call := e.Call
-	req, wishes, wrong := ReadWishes(call.Request)
+	req, wishes, wrong := ParseReadOptions(call.Request)
 	if len(body) == 0 || e.Class.Handling == Passed {
 		body = nil
 	}
-	call.Request, call.Body, call.Flaw, call.Wishes = req, body, cmp.Or(flaw, wrong), wishes
-	call.Route, call.Known, call.Passed = e.Class.Route, e.Class.Known, e.Class.Handling == Passed
+	call.Request, call.Body, call.Flaw, call.ReadOptions = req, body, cmp.Or(flaw, wrong), wishes
+	call.Route, call.Known, call.NoMemoryAccess = e.Class.Route, e.Class.Known, e.Class.Handling == Passed
 	if e.Class.Flaw != nil {
 		call.Flaw, call.Barred = e.Class.Flaw, true
 	}
@@ -113,10 +113,10 @@ func (e *Entry) End(span trace.Span, a *gate.Admission, method string, status in
 
 // LogDecision logs the decision on a request.
 func LogDecision(ctx context.Context, log *slog.Logger, backend string, a *gate.Admission) {
-	if a.Flooded || !log.Enabled(ctx, slog.LevelInfo) { // floods are summarised in one line
+	if a.RateLimited || !log.Enabled(ctx, slog.LevelInfo) { // floods are summarised in one line
 		return
 	}
 	d := &a.Decision
-	log.InfoContext(ctx, "decision", "decision", d.ID, "verdict", d.Verdict.String(), "would", d.Would.String(),
+	log.InfoContext(ctx, "decision", "decision", d.ID, "verdict", d.Verdict.String(), "would", d.ShadowVerdict.String(),
 		"reasons", memproxy.Codes(d.Recorded()), "principal", a.Principal.ID, "backend", backend, "route", a.Call().Route.ID, "policy", d.Policy)
 }

@@ -59,7 +59,7 @@ func (f *Follower) Follow(a *gate.Admission) {
 	if f.fetch == nil {
 		return
 	}
-	for _, q := range f.gate.Owed(a) {
+	for _, q := range f.gate.FollowUpRequests(a) {
 		w := &followed{party{a.Principal.Tenant, a.Principal.ID}, min(1+len(a.Body)>>16, followMost/4), make(chan struct{})}
 		f.enter(w)
 		f.all.Go(func() {
@@ -115,7 +115,7 @@ func (f *Follower) inquire(ctx context.Context, leave <-chan struct{}, a *gate.A
 		fctx, cancel := a.Call().Backend.Within(ctx)
 		reply, err := f.fetch.Fetch(fctx, q)
 		cancel()
-		if err == nil && f.gate.Extracted(ctx, a, reply) {
+		if err == nil && f.gate.ReadFollowUp(ctx, a, reply) {
 			return
 		}
 	}

@@ -51,9 +51,9 @@ func Decision(d *memproxy.Decision) string {
 	b.WriteString(d.Verdict.String())
 	b.WriteString("; id=")
 	b.WriteString(d.ID)
-	if d.Would > d.Verdict {
+	if d.ShadowVerdict > d.Verdict {
 		b.WriteString("; would=")
-		b.WriteString(d.Would.String())
+		b.WriteString(d.ShadowVerdict.String())
 	}
 	return b.String()
 }

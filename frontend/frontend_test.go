@@ -134,7 +134,7 @@ func TestReadAnswer(t *testing.T) {
 		t.Errorf("without room it is reported as %+v", why)
 	}
 	plain := []byte("abc")
-	if got, _, err := frontend.Plain(plain, nil, 3); err != nil || &got[0] != &plain[0] {
+	if got, _, err := frontend.Decompress(plain, nil, 3); err != nil || &got[0] != &plain[0] {
 		t.Error("a plain answer is copied")
 	}
 }
@@ -174,7 +174,7 @@ func TestSideRequests(t *testing.T) {
 		w.Header().Set("Etag", `"x"`)
 		_, _ = io.WriteString(w, frontendtest.Zipped("answer"))
 	})
-	reply, err = side.Whole(t.Context(), memproxy.Request{Method: "GET", Path: "/v1"}, 100)
+	reply, err = side.FetchAnswer(t.Context(), memproxy.Request{Method: "GET", Path: "/v1"}, 100)
 	if err != nil || string(reply.Body) != "answer" || reply.Header.Get("Content-Encoding") != "" || reply.Header.Get("Etag") != "" {
 		t.Errorf("one that was compressed: %v, %v", reply, err)
 	}
@@ -190,8 +190,8 @@ func TestSideRequests(t *testing.T) {
 // another tenant's.
 func TestDecisionWords(t *testing.T) {
 	for want, d := range map[string]memproxy.Decision{
-		"allow; id=d1; would=deny": {ID: "d1", Verdict: memproxy.Allow, Would: memproxy.Deny},
-		"deny; id=d1":              {ID: "d1", Verdict: memproxy.Deny, Would: memproxy.Allow},
+		"allow; id=d1; would=deny": {ID: "d1", Verdict: memproxy.Allow, ShadowVerdict: memproxy.Deny},
+		"deny; id=d1":              {ID: "d1", Verdict: memproxy.Deny, ShadowVerdict: memproxy.Allow},
 	} {
 		if got := frontend.Decision(&d); got != want {
 			t.Errorf("%q, not %q", got, want)

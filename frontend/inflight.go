@@ -107,8 +107,8 @@ type Lease struct {
 	party party     // the tenant or the address, and the caller
 }
 
-// Own is the client address under which memproxy's own requests are counted.
-const Own = "memproxy"
+// OwnPeer is the client address under which memproxy's own requests are counted.
+const OwnPeer = "memproxy"
 
 // Lease returns the lease of a request from an address. It is nil, and so unlimited, if f
 // is nil.
@@ -119,9 +119,9 @@ func (f *InFlight) Lease(peer string) *Lease {
 	return &Lease{all: f, who: party{group: peer}}
 }
 
-// By sets the caller, once it is identified. Bytes of unidentified callers count for the
+// SetCaller sets the caller, once it is identified. Bytes of unidentified callers count for the
 // address only.
-func (l *Lease) By(caller string) {
+func (l *Lease) SetCaller(caller string) {
 	if l == nil || caller == "" || l.who.name == caller {
 		return
 	}
@@ -296,8 +296,8 @@ func (l *Lease) Release() {
 	})
 }
 
-// Held returns the number of bytes of all leases.
-func (f *InFlight) Held() int64 {
+// UsedBytes returns the number of bytes of all leases.
+func (f *InFlight) UsedBytes() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.used.all
@@ -318,7 +318,7 @@ func Busy() *memproxy.Malformed {
 	}
 }
 
-// NoRoom returns the reply to a request for which there is no room, on a route that is
+// RefusedRequests returns the reply to a request for which there is no room, on a route that is
 // not ruled on.
 func NoRoom(adapter gate.Adapter, q memproxy.Request) memproxy.Reply {
 	flaw := Busy()

@@ -49,13 +49,13 @@ func inFlight(t *testing.T) {
 	grants(t, "what was given back does not reach who waits", <-done, nil)
 	b.Keep(mega)
 	b.Force(20 * mega)
-	if n := f.Held(); n != 64<<10+mega+21*mega {
+	if n := f.UsedBytes(); n != 64<<10+mega+21*mega {
 		t.Errorf("%d bytes are held", n)
 	}
 	b.Release()
 	b.Release()
 	other.Release()
-	if n := f.Held(); n != mega {
+	if n := f.UsedBytes(); n != mega {
 		t.Errorf("%d bytes are held", n)
 	}
 	if err := a.Work(now, 12*mega); err != nil {
@@ -85,23 +85,23 @@ func inFlightOfCallers(t *testing.T) {
 	var held []*frontend.Lease
 	for {
 		l := f.Lease("a")
-		l.By("mallory")
+		l.SetCaller("mallory")
 		if l.Grow(now, 128<<10) != nil {
 			break
 		}
 		held = append(held, l)
 	}
-	if n := f.Held(); n != 6<<20 {
+	if n := f.UsedBytes(); n != 6<<20 {
 		t.Errorf("one caller holds %d bytes", n)
 	}
 	ann := f.Lease("a")
-	ann.By("ann")
+	ann.SetCaller("ann")
 	grants(t, "a caller is shut out by another at its address", ann.Grow(now, 64<<10), nil)
 	const many = 2000
 	got := make(chan error, many)
 	for range many {
 		l := f.Lease("a")
-		l.By("mallory")
+		l.SetCaller("mallory")
 		go func() {
 			err := l.Grow(t.Context(), 4<<10)
 			l.Release()
@@ -116,7 +116,7 @@ func inFlightOfCallers(t *testing.T) {
 		grants(t, "what is given back does not reach all who wait", <-got, nil)
 	}
 	ann.Release()
-	if n := f.Held(); n != 0 {
+	if n := f.UsedBytes(); n != 0 {
 		t.Errorf("%d bytes are held for nobody", n)
 	}
 }
@@ -161,7 +161,7 @@ func TestLargeAnswersDoNotWaitForEachOther(t *testing.T) {
 			go func() {
 				l := f.Lease("a")
 				defer l.Release()
-				l.By("agent:dev")
+				l.SetCaller("agent:dev")
 				_, err := frontend.ReadGrown(&paced{3 << 20}, -1, 16<<20, func(n int64) error { return l.Grow(t.Context(), n) })
 				results <- err
 			}()
@@ -172,7 +172,7 @@ func TestLargeAnswersDoNotWaitForEachOther(t *testing.T) {
 			}
 		}
 		synctest.Wait() // until the last lease is released
-		if n := f.Held(); n != 0 {
+		if n := f.UsedBytes(); n != 0 {
 			t.Errorf("%d bytes are held", n)
 		}
 	})
@@ -189,7 +189,7 @@ func TestForcedBytesAreCounted(t *testing.T) {
 	write.Force(30 << 20)
 	first.Release()
 	if err := f.Lease("c").Grow(now, 4<<10); !errors.Is(err, frontend.ErrBusy) {
-		t.Errorf("%d bytes are held of %d, and another request is served: %v", f.Held(), 16<<20, err)
+		t.Errorf("%d bytes are held of %d, and another request is served: %v", f.UsedBytes(), 16<<20, err)
 	}
 	write.Release()
 	if err := f.Lease("c").Grow(now, 4<<10); err != nil {

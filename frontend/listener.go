@@ -15,9 +15,9 @@ const (
 	DefaultWriteTimeout = 30 * time.Second
 	// WritePiece is the largest write, in bytes, that has one deadline.
 	WritePiece = 64 << 10
-	// Slowest is the minimum rate, in bytes per second, of a request's body on average,
+	// MinRate is the minimum rate, in bytes per second, of a request's body on average,
 	// and of a piece of an answer.
-	Slowest = 32 << 10
+	MinRate = 32 << 10
 )
 
 // ListenOptions limit the connections of a listener.
@@ -28,10 +28,10 @@ type ListenOptions struct {
 	// Connections is the maximum number of connections, and ConnectionsPeer that of one
 	// address. The defaults are DefaultConnections and three quarters of Connections.
 	Connections, ConnectionsPeer int
-	// Keep refuses new connections when the listener is full. Without it, a connection
+	// NoEviction refuses new connections when the listener is full. Without it, a connection
 	// without a caller, or an idle one, is closed for the new one; this needs calls of
 	// State and Accepted.
-	Keep bool
+	NoEviction bool
 }
 
 // Listener limits the number of its connections, and the time of each write.
@@ -42,9 +42,9 @@ type Listener struct {
 	queue queue
 }
 
-// Bound returns a listener with limits. It returns a *Listener unchanged, so that its
+// Limit returns a listener with limits. It returns a *Listener unchanged, so that its
 // owner can count the refused connections.
-func Bound(ln net.Listener, o ListenOptions) *Listener {
+func Limit(ln net.Listener, o ListenOptions) *Listener {
 	if bounded, ok := ln.(*Listener); ok {
 		return bounded
 	}
@@ -52,11 +52,11 @@ func Bound(ln net.Listener, o ListenOptions) *Listener {
 	peer := cmp.Or(max(o.ConnectionsPeer, 0), max(1, most-most/4))
 	l := &Listener{Listener: ln, stall: cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout)}
 	l.conns = conns{
-		most: most, mostPeer: peer, keep: o.Keep,
+		most: most, mostPeer: peer, keep: o.NoEviction,
 		share: max(1, peer/4), // a caller's guaranteed share of its address's connections
 		peers: map[string]*peerConns{}, callers: map[party]int64{}, open: map[string]*Conn{},
 	}
-	if !o.Keep {
+	if !o.NoEviction {
 		l.queue = queueFor(ln, most)
 	}
 	return l
@@ -81,7 +81,7 @@ type Conn struct {
 // Write writes b in pieces, each with a deadline, at a minimum rate.
 func (c *Conn) Write(b []byte) (written int, err error) {
 	now := time.Now()
-	last := now.Add(c.stall + time.Duration(len(b))*time.Second/Slowest)
+	last := now.Add(c.stall + time.Duration(len(b))*time.Second/MinRate)
 	for {
 		piece := b[:min(len(b), WritePiece)]
 		deadline := now.Add(c.stall)
@@ -119,7 +119,7 @@ func CountTurnedAway(to prometheus.Registerer, name string, ln *Listener) *Liste
 			Help:        "Connections over a listener's bounds: refused, or evicted, which is closed for another.",
 			ConstLabels: prometheus.Labels{"listener": name, "result": result},
 		}, func() float64 {
-			refused, evicted := ln.Turned()
+			refused, evicted := ln.TurnedAway()
 			return float64([...]int64{refused, evicted}[i])
 		}))
 	}

@@ -71,18 +71,18 @@ func (s *Side) For(caller, tenant string) *Side {
 
 // Fetch sends a request without a body.
 func (s *Side) Fetch(ctx context.Context, q memproxy.Request) (memproxy.Reply, error) {
-	return s.As(ctx, q, nil, q.Header, nil, maxFetch)
+	return s.SendAs(ctx, q, nil, q.Header, nil, maxFetch)
 }
 
 // Send sends a request with a body. Of the request's headers only those that identify the
 // caller are sent.
 func (s *Side) Send(ctx context.Context, q memproxy.Request, body []byte) (memproxy.Reply, error) {
-	return s.As(ctx, q, body, q.Header, nil, maxSent)
+	return s.SendAs(ctx, q, body, q.Header, nil, maxSent)
 }
 
-// Whole sends an admitted request without a body as the HTTP listener does, and reads an
+// FetchAnswer sends an admitted request without a body as the HTTP listener does, and reads an
 // answer of up to limit bytes.
-func (s *Side) Whole(ctx context.Context, q memproxy.Request, limit int64) (memproxy.Reply, error) {
+func (s *Side) FetchAnswer(ctx context.Context, q memproxy.Request, limit int64) (memproxy.Reply, error) {
 	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, q.Path, q.EscapedPath, q.Query, false), Header: http.Header{}}
 	CopyRequestHeaders(out.Header, http.Header(q.Header))
 	out.Header["Accept-Encoding"] = []string{"identity"}
@@ -92,9 +92,9 @@ func (s *Side) Whole(ctx context.Context, q memproxy.Request, limit int64) (memp
 	return s.send(ctx, out, limit)
 }
 
-// As sends a request on behalf of a caller, with additional headers of memproxy's own,
+// SendAs sends a request on behalf of a caller, with additional headers of memproxy's own,
 // and reads an answer of up to limit bytes.
-func (s *Side) As(ctx context.Context, q memproxy.Request, body []byte, caller, own memproxy.Header, limit int64) (memproxy.Reply, error) {
+func (s *Side) SendAs(ctx context.Context, q memproxy.Request, body []byte, caller, own memproxy.Header, limit int64) (memproxy.Reply, error) {
 	path := q.Path
 	if path == "" {
 		var err error
@@ -119,7 +119,7 @@ func (s *Side) As(ctx context.Context, q memproxy.Request, body []byte, caller, 
 }
 
 func (s *Side) send(ctx context.Context, out *http.Request, limit int64) (memproxy.Reply, error) {
-	lease := s.opt.InFlight.Lease(Own)
+	lease := s.opt.InFlight.Lease(OwnPeer)
 	defer lease.Release()
 	if err := lease.Enter(ctx, s.caller, s.tenant); err != nil {
 		return memproxy.Reply{}, err

@@ -33,10 +33,10 @@ type Adapter interface {
 	Refuse(memproxy.Request, memproxy.Decision) memproxy.Reply
 }
 
-// Meant finds the route that a path without a row would have if its slashes were
+// NormalizedRoute finds the route that a path without a row would have if its slashes were
 // normalised: none or one at its end, a single one instead of several. Servers that
 // ignore such slashes serve that route.
-func Meant(a Adapter, req memproxy.Request) (memproxy.Route, bool) {
+func NormalizedRoute(a Adapter, req memproxy.Request) (memproxy.Route, bool) {
 	path := "/" + strings.Join(strings.FieldsFunc(req.EscapedPath, func(c rune) bool { return c == '/' }), "/")
 	for _, req.EscapedPath = range [...]string{path, path + "/"} {
 		if route, ok := a.Route(req); ok {
@@ -49,11 +49,11 @@ func Meant(a Adapter, req memproxy.Request) (memproxy.Route, bool) {
 // unknownHint says how to repeat a request to a path that the adapter does not know. It
 // names routes and no paths, because records have no paths.
 func unknownHint(a Adapter, req memproxy.Request) string {
-	if route, ok := Meant(a, req); ok {
+	if route, ok := NormalizedRoute(a, req); ok {
 		return "with other slashes it is " + route.ID + ": check the end of the path and of the base URL"
 	}
 	if _, req.EscapedPath, _ = strings.Cut(strings.TrimLeft(req.EscapedPath, "/"), "/"); req.EscapedPath != "" {
-		if route, ok := Meant(a, req); ok {
+		if route, ok := NormalizedRoute(a, req); ok {
 			return "without the first segment of its path it is " + route.ID + ": the base URL takes no path"
 		}
 	}
@@ -76,9 +76,9 @@ type Reader interface {
 // A Cacher is a Reader that caches memories it has read.
 type Cacher interface {
 	Reader
-	// Forget removes the memories with these ids from the cache, or all memories if no
+	// Evict removes the memories with these ids from the cache, or all memories if no
 	// id is given: deleted memories must not stay in the process.
-	Forget(ids ...string)
+	Evict(ids ...string)
 }
 
 // A Withholder is an Adapter whose backend shows secrets in ordinary answers.
@@ -96,9 +96,9 @@ type Locator interface {
 	// Locate returns the request that fetches target.
 	Locate(route memproxy.Route, req memproxy.Request, target string) memproxy.Request
 
-	// Located reads the answer. A memory that does not exist is returned with
+	// ReadLocated reads the answer. A memory that does not exist is returned with
 	// Missing set; an answer that is neither is an error.
-	Located(route memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error)
+	ReadLocated(route memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error)
 
 	// Merges reports whether the route's patch must be merged with the present
 	// memory (Operation.Current), so that the gate fetches it even if its owner is
@@ -108,17 +108,17 @@ type Locator interface {
 
 // A Holder is an Adapter that can answer a held write in the form that its clients
 // expect for an asynchronous write.
-type Holder interface {
-	// Held returns the answer to a held write. It returns false if the backend's
+type HoldReplier interface {
+	// HeldReply returns the answer to a held write. It returns false if the backend's
 	// clients take every success for completion, so that no truthful answer exists.
-	Held(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool)
+	HeldReply(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool)
 
-	// Polls returns the receipt that a request asks for, or "".
-	Polls(memproxy.Route) string
+	// ReceiptID returns the receipt that a request asks for, or "".
+	ReceiptID(memproxy.Route) string
 
-	// Polled returns the state of a held write as an answer to a request for its
+	// ReceiptReply returns the state of a held write as an answer to a request for its
 	// receipt.
-	Polled(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply
+	ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply
 }
 
 // A Fetcher sends a side request to the backend on behalf of an admission:
@@ -163,19 +163,19 @@ type Refiller interface {
 // attached.
 type Discloser interface {
 	Reader
-	// Disclosed finds the memories in the answer to a change. An answer that
+	// ReadChange finds the memories in the answer to a change. An answer that
 	// cannot be read is an error.
-	Disclosed(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
+	ReadChange(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
 }
 
 // A Namer is an Adapter whose answers name objects by typed ids, which can be found
 // under any member.
-type Namer interface {
+type ObjectLister interface {
 	// Names returns every object that an answer names, with its pointer.
 	Names(memproxy.Route, memproxy.Reply) ([]memproxy.Ref, error)
 
-	// Without returns the answer's body without the values at the pointers.
-	Without(reply memproxy.Reply, gone []string) ([]byte, error)
+	// RemovePointers returns the answer's body without the values at the pointers.
+	RemovePointers(reply memproxy.Reply, gone []string) ([]byte, error)
 }
 
 // A CredentialRefuser is an Adapter whose backend answers 401 not only for the request's
@@ -202,9 +202,9 @@ type Echoer interface {
 	// shown only on routes whose answers Read can filter.
 	Echoes(memproxy.Route, *memproxy.Operation) bool
 
-	// Bare reports whether the answers of a route show texts without their
+	// OmitsStamps reports whether the answers of a route show texts without their
 	// stamps: a history, a receipt.
-	Bare(memproxy.Route) bool
+	OmitsStamps(memproxy.Route) bool
 }
 
 // An Attacher is an Adapter with operations that put existing memories in front of an
@@ -231,10 +231,10 @@ type Extractor interface {
 	// Receipt returns the request for the outcome of an asynchronous write.
 	Receipt(route memproxy.Route, req memproxy.Request, id string) memproxy.Request
 
-	// Extracted reads the answer: the memories, and whether the list is complete.
+	// ReadExtracted reads the answer: the memories, and whether the list is complete.
 	// Nil memories mean that the answer does not report any; an empty list means
 	// that there are none.
-	Extracted(memproxy.Reply) (memories []memproxy.Memory, over bool, err error)
+	ReadExtracted(memproxy.Reply) (memories []memproxy.Memory, over bool, err error)
 
 	// Undo returns the requests that retract what was made of a memory, and false
 	// if the answer does not contain enough for that.
@@ -254,20 +254,20 @@ type Counter interface {
 	// could.
 	Counts(route memproxy.Route, req memproxy.Request, ids []string) []memproxy.Request
 
-	// Counted reads the answer to one of them: how many, and whether that is final.
-	Counted(memproxy.Reply) (more int64, over bool, err error)
+	// ReadCount reads the answer to one of them: how many, and whether that is final.
+	ReadCount(memproxy.Reply) (more int64, over bool, err error)
 }
 
 // A Completer is a Reader whose backend answers some writes with the ids of what they
 // made, and not with what that contains: agents that are created from a file.
 type Completer interface {
 	Reader
-	// Wholes returns the requests for the objects that a write made and that its answer
+	// ObjectRequests returns the requests for the objects that a write made and that its answer
 	// only names, and whether they contain every memory that it made.
-	Wholes(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, rd *memproxy.Reading) (asks []memproxy.Request, all bool)
+	ObjectRequests(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, rd *memproxy.Reading) (asks []memproxy.Request, all bool)
 
-	// Whole returns what the answer to one of them contains.
-	Whole(memproxy.Reply) (*memproxy.Reading, error)
+	// ReadObject returns what the answer to one of them contains.
+	ReadObject(memproxy.Reply) (*memproxy.Reading, error)
 }
 
 // A Reworder is an Adapter that can replace texts in a payload.
@@ -280,13 +280,13 @@ type Reworder interface {
 // A Seeker is a Locator that can search for a write by its stamp.
 type Seeker interface {
 	Locator
-	// Seek returns the request for a page, counted from 1, of the list of memories that a
+	// StampSearchRequest returns the request for a page, counted from 1, of the list of memories that a
 	// write may have made. It returns false if none of them would have a stamp.
-	Seek(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, page int) (memproxy.Request, bool)
+	StampSearchRequest(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, page int) (memproxy.Request, bool)
 
-	// Sought reads the answer: the ids of the memories with the decision in their stamp,
+	// ReadStampSearch reads the answer: the ids of the memories with the decision in their stamp,
 	// the length of the whole list, and whether there is another page.
-	Sought(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error)
+	ReadStampSearch(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error)
 }
 
 // A Restorer is an Adapter that can restore a previous version of a memory. If a
@@ -294,12 +294,12 @@ type Seeker interface {
 // the memory, and the first that the backend implements applies. It returns none if the
 // memory cannot be restored.
 type Restorer interface {
-	// Find returns requests that show a memory as it is.
-	Find(memproxy.MemoryKey) []memproxy.SideRequest
+	// FindRequests returns requests that show a memory as it is.
+	FindRequests(memproxy.MemoryKey) []memproxy.SideRequest
 
-	// Found reads the answer to one of them. A memory that does not exist is
+	// ReadFound reads the answer to one of them. A memory that does not exist is
 	// returned with Missing set.
-	Found(memproxy.MemoryKey, memproxy.Reply) (memproxy.Memory, error)
+	ReadFound(memproxy.MemoryKey, memproxy.Reply) (memproxy.Memory, error)
 
 	// Restore returns requests that restore a version of a memory. Now is its
 	// present state: its other metadata is kept, and the stamp replaces the present
@@ -313,34 +313,34 @@ type Restorer interface {
 // A MetadataMixer is an Adapter whose backend shows fields of its own inside a memory's
 // metadata in some answers, and next to it in others.
 type MetadataMixer interface {
-	// Mixed reports whether a name may be that of such a field.
-	Mixed(name string) bool
+	// IsBackendField reports whether a name may be that of such a field.
+	IsBackendField(name string) bool
 }
 
 // An Observer is an Adapter whose answers also contain what tools, files and
 // services returned while an agent ran.
 type Observer interface {
-	// Listen starts to observe a run on a route.
-	Listen(memproxy.Route) memproxy.Listener
+	// ObserveTools starts to observe a run on a route.
+	ObserveTools(memproxy.Route) memproxy.ToolObserver
 }
 
 // A Turner is an Adapter whose backend runs agents: on some routes the agent calls
 // tools while the request lasts, and some tools write its memory inside the
 // backend, where no proxy sees them.
-type Turner interface {
+type AgentRunner interface {
 	// Turn returns the run that an admitted request starts, or nil if its route
 	// runs no agent. A run that cannot be made to pause is memproxy.ErrUngated.
 	Turn(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.Turn, error)
 
-	// Rearms returns the agent whose tools a request changes, or "".
-	Rearms(route memproxy.Route) string
+	// ChangesToolsOf returns the agent whose tools a request changes, or "".
+	ChangesToolsOf(route memproxy.Route) string
 }
 
 // A Chainer is a Turner whose backend treats each request of a turn as a separate
 // run. Callers know only the first run, so a request about it is answered for all
 // runs of the turn.
-type Chainer interface {
-	Turner
+type RunMerger interface {
+	AgentRunner
 	// Resume reports whether a request resumes the stream of a turn.
 	Resume(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.Resumption, bool)
 
@@ -348,9 +348,9 @@ type Chainer interface {
 	// event without data: a comment, the end mark.
 	RunOf(event []byte) (run string, data bool)
 
-	// Asks returns the runs that a request is about: one run to read, or those to
+	// RequestedRuns returns the runs that a request is about: one run to read, or those to
 	// stop.
-	Asks(route memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool)
+	RequestedRuns(route memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool)
 
 	// Merge combines the answers about each of a turn's runs, in order, into one
 	// answer about run. Over is false while the turn is under way.
@@ -360,29 +360,29 @@ type Chainer interface {
 // A Prober is a Turner with requests whose effect depends on the state of an agent, such
 // as one that runs a tool outside of a run.
 type Prober interface {
-	Turner
+	AgentRunner
 	// Probe returns the agent and the side request that describes it, and false for
 	// other requests. Probed reads the answer. It returns nil if the request alone
 	// determines the effect, and ErrUngated if the request may write something else,
 	// wrapped in an error that names it if it is known.
 	Probe(route memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool)
-	Probed(route memproxy.Route, reply memproxy.Reply) error
+	ReadProbe(route memproxy.Route, reply memproxy.Reply) error
 }
 
 // A Compensator is a Turner that can determine afterwards what a run changed.
 type Compensator interface {
-	Turner
-	// Watch returns what to compare before and after an admitted run that cannot be
+	AgentRunner
+	// DiffRun returns what to compare before and after an admitted run that cannot be
 	// gated. A run whose changes cannot be determined is memproxy.ErrUngated.
-	Watch(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.Watch, error)
+	DiffRun(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.RunDiff, error)
 
-	// Rewatch restores a Watch from its serialised form.
-	Rewatch(picture []byte) (memproxy.Watch, error)
+	// RestoreRunDiff restores a Watch from its serialised form.
+	RestoreRunDiff(picture []byte) (memproxy.RunDiff, error)
 }
 
 // A Recoverer is a Turner that can decline the tool calls of a run that was left paused.
 type Recoverer interface {
-	Turner
+	AgentRunner
 	// Recover returns a turn that answers the pause which the turn of a key may have
 	// left, and a request with the path that its requests go to. Once prepared, it has
 	// no waiting calls if there is no pause, or if another turn has to answer it.

@@ -15,8 +15,8 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// run is one call on its way through the steps.
-type run struct {
+// evaluation is one call on its way through the steps.
+type evaluation struct {
 	*Admission
 	g       *Gate
 	mode    mode
@@ -61,8 +61,8 @@ type step struct {
 	broken memproxy.ReasonCode
 	// idle, if set, reports that there is nothing to do; the step is then
 	// neither run nor traced.
-	idle func(*run) bool
-	run  func(context.Context, *run) error
+	idle func(*evaluation) bool
+	run  func(context.Context, *evaluation) error
 }
 
 // admission is the life of a write (and of a read, up to the backend) in order, in
@@ -72,15 +72,15 @@ var admission = [...]step{
 	{signal.SpanIdentify, client | explain, false, memproxy.InternalError, nil, identify},
 	{signal.SpanCall, call | foresee, false, memproxy.InternalError, nil, toolCall},
 	{signal.SpanDecode, client | replay | putBack | recheck | explain, false, memproxy.InternalError, nil, decode},
-	{signal.SpanBound, client | call | foresee | explain, false, memproxy.InternalError, namesNoOwner, bound},
+	{signal.SpanOwnerLimits, client | call | foresee | explain, false, memproxy.InternalError, namesNoOwner, bound},
 	{signal.SpanTenancy, client | call | foresee | replay | putBack | explain, false, memproxy.InternalError, undecoded, tenancy},
-	{signal.SpanEarn, client | explain, false, memproxy.InternalError, fixedTrust, earn},
+	{signal.SpanPromote, client | explain, false, memproxy.InternalError, fixedTrust, earn},
 	{signal.SpanSession, client | call | foresee | explain, false, memproxy.LedgerUnavailable, readOnly, locked},
-	{signal.SpanPolled, client | explain, false, memproxy.LedgerUnavailable, noReceipt, polled},
-	{signal.SpanOrder, client | replay | putBack, false, memproxy.InternalError, unordered, inTurnStill},
-	{signal.SpanOwn, client | replay | putBack | recheck | explain, false, memproxy.UpstreamUnavailable, untargeted, ownUnlocked},
-	{signal.SpanFollow, client | replay | recheck, false, memproxy.UpstreamUnavailable, noDirectToolCall, precede},
-	{signal.SpanInstruct, client | replay | recheck | explain, false, memproxy.PolicyError, uninstructed, instruct},
+	{signal.SpanReceiptLookup, client | explain, false, memproxy.LedgerUnavailable, noReceipt, polled},
+	{signal.SpanLockMemory, client | replay | putBack, false, memproxy.InternalError, unordered, inTurnStill},
+	{signal.SpanLookupOwners, client | replay | putBack | recheck | explain, false, memproxy.UpstreamUnavailable, untargeted, ownUnlocked},
+	{signal.SpanReadBlocks, client | replay | recheck, false, memproxy.UpstreamUnavailable, noDirectToolCall, precede},
+	{signal.SpanSystemRole, client | replay | recheck | explain, false, memproxy.PolicyError, uninstructed, instruct},
 	{signal.SpanScreen, client | call | foresee | putBack | recheck | explain, false, memproxy.InternalError, unscreened, screen},
 	{signal.SpanClamp, client | call | foresee | replay | putBack | recheck | explain, false, memproxy.InternalError, withoutConfidence, clamp},
 	{signal.SpanRule, client | call | foresee | putBack | recheck | explain, false, memproxy.PolicyError, undecoded, rule},
@@ -88,20 +88,20 @@ var admission = [...]step{
 	{signal.SpanCharge, client | call | replay | explain, false, memproxy.InternalError, costsNothing, charge},
 	// A held write is charged for its place in the review queue, and binds its names.
 	{signal.SpanReserve, client | call, true, memproxy.InternalError, unreserved, charge},
-	{signal.SpanBind, client | call | replay | putBack, true, memproxy.LedgerUnavailable, nothingToBind, bind},
+	{signal.SpanBindNames, client | call | replay | putBack, true, memproxy.LedgerUnavailable, nothingToBind, bind},
 	{signal.SpanDecide, client | call | foresee | decline | replay | putBack | recheck, true, memproxy.InternalError, decided, decide},
 	// The record is durable before anything is forwarded.
 	{signal.SpanRecord, client | call | decline | replay | putBack, true, memproxy.AuditUnavailable, nil, record},
 	{signal.SpanHold, client | call, true, memproxy.LedgerUnavailable, unheld, hold},
-	{signal.SpanAside, client | replay, true, memproxy.LedgerUnavailable, noPendingMemories, putAside},
+	{signal.SpanReserveStatus, client | replay, true, memproxy.LedgerUnavailable, noPendingMemories, putAside},
 	{signal.SpanEvidence, client, true, memproxy.LedgerUnavailable, notReworded, keepEvidence},
 	{signal.SpanReject, client | call, true, memproxy.LedgerUnavailable, notRejected, reject},
-	{signal.SpanContest, client | call, true, memproxy.LedgerUnavailable, uncontested, contest},
-	{signal.SpanCredit, call, true, memproxy.LedgerUnavailable, refused, credit},
-	{signal.SpanImages, client | replay | putBack, true, memproxy.InternalError, changesNoMembers, images},
+	{signal.SpanDissent, client | call, true, memproxy.LedgerUnavailable, uncontested, contest},
+	{signal.SpanTrackRecord, call, true, memproxy.LedgerUnavailable, refused, credit},
+	{signal.SpanReadObjects, client | replay | putBack, true, memproxy.InternalError, changesNoMembers, images},
 	{signal.SpanAnswer, client | replay | putBack, true, memproxy.InternalError, unanswered, answerRefused},
-	{signal.SpanPoll, client, true, memproxy.InternalError, notPolling, answerPoll},
-	{signal.SpanNext, client | replay | putBack, true, memproxy.InternalError, runsNoAgent, next},
+	{signal.SpanReceiptReply, client, true, memproxy.InternalError, notPolling, answerPoll},
+	{signal.SpanAgentRun, client | replay | putBack, true, memproxy.InternalError, runsNoAgent, next},
 }
 
 // Admit rules on a call. It returns only after the decision's audit record is
@@ -113,16 +113,16 @@ func (g *Gate) Admit(ctx context.Context, c *Call) *Admission {
 	return r.Admission
 }
 
-func (g *Gate) begin(m mode, c *Call) *run {
+func (g *Gate) begin(m mode, c *Call) *evaluation {
 	now := g.opt.Clock()
 	a := &Admission{call: c, rules: g.rules.Load(), Body: c.Body, Query: c.Request.Query, begun: now}
 	a.Decision.ID = g.opt.NewID()
 	a.Decision.Policy = a.rules.Version
-	return &run{Admission: a, g: g, mode: m, known: newLookups(g, a)}
+	return &evaluation{Admission: a, g: g, mode: m, known: newLookups(g, a)}
 }
 
 // walk runs the steps of the call's mode.
-func (r *run) walk(ctx context.Context) {
+func (r *evaluation) walk(ctx context.Context) {
 	for i := range admission {
 		s := &admission[i]
 		if s.modes&r.mode == 0 || !s.final && stopped(r) {
@@ -140,12 +140,12 @@ func (r *run) walk(ctx context.Context) {
 		}
 	}
 	if r.Next = r.onward(); r.Reply != nil {
-		r.Leave()
+		r.ReleaseLocks()
 	}
 }
 
 // stopped reports whether only final steps are left.
-func stopped(r *run) bool {
+func stopped(r *evaluation) bool {
 	switch {
 	case r.decided, r.verdict.Worst == memproxy.Deny && r.mode&(putBack|recheck) != 0:
 		return true
@@ -156,7 +156,7 @@ func stopped(r *run) bool {
 }
 
 // failed refuses a call if a step failed, and releases what it was charged.
-func failed(ctx context.Context, r *run, s *step) {
+func failed(ctx context.Context, r *evaluation, s *step) {
 	if !r.dry() {
 		r.g.accounts.release(ctx, r.Admission)
 	}
@@ -174,7 +174,7 @@ func failed(ctx context.Context, r *run, s *step) {
 }
 
 // timed runs the step in a span of its own.
-func (s *step) timed(ctx context.Context, r *run) error {
+func (s *step) timed(ctx context.Context, r *evaluation) error {
 	start := time.Now() // durations are measured on the monotonic clock, not the injected one
 	ctx, span := r.g.opt.Tracer.Start(ctx, s.name)
 	err := s.run(ctx, r)
@@ -187,19 +187,19 @@ func (s *step) timed(ctx context.Context, r *run) error {
 }
 
 // decide turns the results of the steps into the decision.
-func decide(_ context.Context, r *run) error {
+func decide(_ context.Context, r *evaluation) error {
 	r.settle()
 	return nil
 }
 
-func (r *run) settle() {
+func (r *evaluation) settle() {
 	if r.decided = true; r.mode == putBack && r.verdict.Worst == memproxy.Hold {
 		r.verdict.Worst = memproxy.Amend // the requester is the reviewer who would approve it
 	}
 	verdict.Sort(r.verdict.Shadow)
 	r.verdict.Reasons, r.verdict.Notes = r.verdict.Decisive()
 	d := &r.Decision
-	d.Would = max(r.verdict.Worst, r.verdict.Would)
+	d.ShadowVerdict = max(r.verdict.Worst, r.verdict.ShadowVerdict)
 	d.Verdict = r.verdict.Worst
 	d.Reasons = r.verdict.Reasons
 	d.Status = r.verdict.Status
@@ -221,11 +221,11 @@ func (r *run) settle() {
 // inspects reports whether the adapter can and must read the answer. The answer to
 // a request that touches no memory is read if it has members, which need a claim;
 // passthrough routes have no row with claims.
-func (r *run) inspects() bool {
+func (r *evaluation) inspects() bool {
 	switch {
 	case r.op == nil:
 		return false
-	case r.call.Passed:
+	case r.call.NoMemoryAccess:
 		return r.call.Known && r.call.Backend.structured(r.call.Route)
 	}
 	_, ok := r.call.Backend.Adapter.(Reader)
@@ -237,8 +237,8 @@ func (r *run) inspects() bool {
 const holdTime = 5 * time.Minute
 
 // unordered: no change that could conflict with another request's.
-func unordered(r *run) bool {
-	return r.op == nil || r.dry() || r.call.Passed || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget && r.op.Kind != memproxy.Attach
+func unordered(r *evaluation) bool {
+	return r.op == nil || r.dry() || r.call.NoMemoryAccess || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget && r.op.Kind != memproxy.Attach
 }
 
 // inTurn waits until no other change of the targets is under way. Additions to an
@@ -248,7 +248,7 @@ func unordered(r *run) bool {
 // To prevent deadlocks, locks are taken in a fixed order: of agents for their labels, of
 // agents for their turns (both in lockAgents), of what the request names (here), and of
 // what its labels stand for (inTurnByID). Those of one kind are taken together.
-func inTurn(ctx context.Context, r *run) error {
+func inTurn(ctx context.Context, r *evaluation) error {
 	if !lockAgents(ctx, r) {
 		return nil
 	}
@@ -256,7 +256,7 @@ func inTurn(ctx context.Context, r *run) error {
 	for _, id := range op.Targets {
 		keys = append(keys, orderKey(r, op.TargetKind, id))
 	}
-	if op.Kind == memproxy.Learn || op.Sweeps {
+	if op.Kind == memproxy.Learn || op.DeletesScope {
 		for _, dim := range [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun} {
 			if name := op.Scope.In(dim); name != "" {
 				keys = append(keys, orderKey(r, memproxy.TargetEntity, memproxy.OwnerID(dim, name)))
@@ -272,8 +272,8 @@ func inTurn(ctx context.Context, r *run) error {
 // Requests by labels share the lock. The calls of a turn share a second one, which a change
 // that is sent after the turn (Rearms) does not take: the turn and the change would
 // deadlock. It reports false if the request was refused because a lock stayed taken.
-func lockAgents(ctx context.Context, r *run) bool {
-	turner, ok := r.call.Backend.Adapter.(Turner)
+func lockAgents(ctx context.Context, r *evaluation) bool {
+	turner, ok := r.call.Backend.Adapter.(AgentRunner)
 	if !ok {
 		return true
 	}
@@ -298,14 +298,14 @@ func lockAgents(ctx context.Context, r *run) bool {
 		return enter(ctx, r, patience, false, turns)
 	}
 	return enter(ctx, r, patience, alone, labels) &&
-		(!alone || turner.Rearms(r.call.Route) != "" || enter(ctx, r, patience, alone, turns))
+		(!alone || turner.ChangesToolsOf(r.call.Route) != "" || enter(ctx, r, patience, alone, turns))
 }
 
 // inTurnByID is inTurn for targets that the request names differently from the
 // ledger, such as a block by its label. It reports whether it had to wait; then the
 // look-ups may be stale and have to be repeated. A request that also names targets by
 // their ids does not wait but is refused, because it holds the locks of those.
-func inTurnByID(ctx context.Context, r *run) (again bool) {
+func inTurnByID(ctx context.Context, r *evaluation) (again bool) {
 	if unordered(r) {
 		return false
 	}
@@ -332,12 +332,12 @@ func inTurnByID(ctx context.Context, r *run) (again bool) {
 	return enter(ctx, r, patience, alone, keys)
 }
 
-func orderKey(r *run, kind memproxy.TargetKind, id string) string {
+func orderKey(r *evaluation, kind memproxy.TargetKind, id string) string {
 	return r.call.Backend.Name + "\x00" + string(kind) + "\x00" + id
 }
 
 // enter takes the locks, or refuses the request if they do not become free in time.
-func enter(ctx context.Context, r *run, patience time.Duration, alone bool, keys []string) bool {
+func enter(ctx context.Context, r *evaluation, patience time.Duration, alone bool, keys []string) bool {
 	ok := take(ctx, r, patience, alone, keys)
 	if !ok {
 		inUse(r)
@@ -345,11 +345,11 @@ func enter(ctx context.Context, r *run, patience time.Duration, alone bool, keys
 	return ok
 }
 
-func inUse(r *run) {
+func inUse(r *evaluation) {
 	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LimitInFlight, Detail: "other changes of the same memory are under way; try again"})
 }
 
-func take(ctx context.Context, r *run, patience time.Duration, alone bool, keys []string) bool {
+func take(ctx context.Context, r *evaluation, patience time.Duration, alone bool, keys []string) bool {
 	if len(keys) == 0 {
 		return true
 	}
@@ -369,9 +369,9 @@ func take(ctx context.Context, r *run, patience time.Duration, alone bool, keys 
 	return true
 }
 
-// Leave ends the turn of a change whose outcome is known, or that is refused. A listener
+// ReleaseLocks ends the turn of a change whose outcome is known, or that is refused. A listener
 // that sees no outcome calls it once the change is decided on.
-func (a *Admission) Leave() {
+func (a *Admission) ReleaseLocks() {
 	if a.leave != nil {
 		a.leave()
 	}

@@ -72,8 +72,8 @@ func TestCredentialsAreRefusedAndBreakageIsNot403(t *testing.T) {
 		status int
 		code   memproxy.ReasonCode
 	}{
-		{"missing", &memproxy.Rejected{Code: memproxy.IdentityMissing}, 401, memproxy.IdentityMissing},
-		{"bad", &memproxy.Rejected{Code: memproxy.IdentityInvalid}, 401, memproxy.IdentityInvalid},
+		{"missing", &memproxy.CredentialError{Code: memproxy.IdentityMissing}, 401, memproxy.IdentityMissing},
+		{"bad", &memproxy.CredentialError{Code: memproxy.IdentityInvalid}, 401, memproxy.IdentityInvalid},
 		{"issuer away", errBroken, 503, memproxy.InternalError},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -135,11 +135,11 @@ func TestShadowForwardsUnchangedAndRecordsWhatItWouldHaveDone(t *testing.T) {
 	})
 	a := r.admit(learn("x"))
 	wantCodes(t, a.Decision, memproxy.Allow, memproxy.PolicyForbid)
-	if a.Decision.Would != memproxy.Deny || a.Reply != nil || string(a.Body) != "body" || a.Changed || a.Inspect {
+	if a.Decision.ShadowVerdict != memproxy.Deny || a.Reply != nil || string(a.Body) != "body" || a.Changed || a.Inspect {
 		t.Errorf("decision %+v, body %q, changed %v, inspect %v", a.Decision, a.Body, a.Changed, a.Inspect)
 	}
-	if ev := r.recorder.events[0]; ev.Verdict != memproxy.Allow || ev.Would != memproxy.Deny {
-		t.Errorf("recorded %v, would %v", ev.Verdict, ev.Would)
+	if ev := r.recorder.events[0]; ev.Verdict != memproxy.Allow || ev.ShadowVerdict != memproxy.Deny {
+		t.Errorf("recorded %v, would %v", ev.Verdict, ev.ShadowVerdict)
 	}
 }
 
@@ -151,8 +151,8 @@ func TestShadowPolicyIsNotEnforced(t *testing.T) {
 	})
 	a := r.admit(learn("x"))
 	wantCodes(t, a.Decision, memproxy.Allow, memproxy.PolicyBulk)
-	if a.Decision.Would != memproxy.Deny || string(a.Body) != "stamped by agent:dev" {
-		t.Errorf("would %v, body %q: want deny, and the write stamped as usual", a.Decision.Would, a.Body)
+	if a.Decision.ShadowVerdict != memproxy.Deny || string(a.Body) != "stamped by agent:dev" {
+		t.Errorf("would %v, body %q: want deny, and the write stamped as usual", a.Decision.ShadowVerdict, a.Body)
 	}
 }
 

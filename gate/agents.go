@@ -24,10 +24,10 @@ type (
 	// RunAgent drives an agent's run through its turn, and asks the gate about each
 	// tool call.
 	RunAgent struct{ Turn memproxy.Turn }
-	// Rearm forwards a request that changes the tools of an agent while no turn of
+	// ChangeTools forwards a request that changes the tools of an agent while no turn of
 	// the agent is under way: a tool that was added during a turn would write
 	// without a pause.
-	Rearm struct{ Agent string }
+	ChangeTools struct{ Agent string }
 	// Probe forwards a request that runs one of an agent's tools, after Gate.Probe
 	// has determined which. The agent's tools must not change in between.
 	Probe struct {
@@ -35,7 +35,7 @@ type (
 		ask   memproxy.Request
 	}
 	// Resume sends the stream of a turn again whose run is the caller's, as the
-	// gate has verified. If the listener has no such turn, it asks Gate.Untraced
+	// gate has verified. If the listener has no such turn, it asks Gate.RefuseByNameStream
 	// and continues with Else.
 	Resume struct {
 		memproxy.Resumption
@@ -43,28 +43,28 @@ type (
 	}
 )
 
-func (Reply) next()    {}
-func (Forward) next()  {}
-func (RunAgent) next() {}
-func (Rearm) next()    {}
-func (Probe) next()    {}
-func (Resume) next()   {}
+func (Reply) next()       {}
+func (Forward) next()     {}
+func (RunAgent) next()    {}
+func (ChangeTools) next() {}
+func (Probe) next()       {}
+func (Resume) next()      {}
 
 // runsNoAgent: the call is answered, or its backend runs no agents.
-func runsNoAgent(r *run) bool {
-	_, ok := r.call.Backend.Adapter.(Turner)
-	return !ok || r.op == nil || r.call.Passed || !r.enforced() || r.Reply != nil
+func runsNoAgent(r *evaluation) bool {
+	_, ok := r.call.Backend.Adapter.(AgentRunner)
+	return !ok || r.op == nil || r.call.NoMemoryAccess || !r.enforced() || r.Reply != nil
 }
 
 // next asks the adapter what an admitted request makes an agent do. A run that
 // cannot be paused is ruled on by the backend's setting.
-func next(ctx context.Context, r *run) error {
-	turner, c := r.call.Backend.Adapter.(Turner), r.call
+func next(ctx context.Context, r *evaluation) error {
+	turner, c := r.call.Backend.Adapter.(AgentRunner), r.call
 	if r.op.Kind == memproxy.Run {
 		turn, err := turner.Turn(c.Route, c.Request, r.Body)
 		switch {
 		case errors.Is(err, memproxy.ErrUngated):
-			if reply, refused := r.g.Agents().Ungated(ctx, r.Admission); refused {
+			if reply, refused := r.g.Agents().RuleUngated(ctx, r.Admission); refused {
 				r.Reply = &reply
 				return nil
 			}
@@ -79,10 +79,10 @@ func next(ctx context.Context, r *run) error {
 			r.Next = Probe{agent, q}
 		}
 	}
-	if agent := turner.Rearms(c.Route); agent != "" && r.Next == nil {
-		r.Next = Rearm{agent}
+	if agent := turner.ChangesToolsOf(c.Route); agent != "" && r.Next == nil {
+		r.Next = ChangeTools{agent}
 	}
-	if chainer, ok := turner.(Chainer); ok {
+	if chainer, ok := turner.(RunMerger); ok {
 		if q, ok := chainer.Resume(c.Route, c.Request, r.Body); ok {
 			r.Next = Resume{q, r.onward()}
 		}
@@ -92,7 +92,7 @@ func next(ctx context.Context, r *run) error {
 
 // running reports whether a request makes an agent run.
 func running(c *Call) bool {
-	turner, ok := c.Backend.Adapter.(Turner)
+	turner, ok := c.Backend.Adapter.(AgentRunner)
 	if !ok {
 		return false
 	}
@@ -129,7 +129,7 @@ func (g Agents) Probe(ctx context.Context, a *Admission, p Probe) error {
 	if err != nil {
 		return err
 	}
-	err = a.call.Backend.Adapter.(Prober).Probed(a.call.Route, reply)
+	err = a.call.Backend.Adapter.(Prober).ReadProbe(a.call.Route, reply)
 	if errors.Is(err, memproxy.ErrUngated) && err != memproxy.ErrUngated { // it says more
 		a.unruled = err.Error()
 	}
@@ -139,7 +139,7 @@ func (g Agents) Probe(ctx context.Context, a *Admission, p Probe) error {
 // asked is a tool call of a running agent. It is attributed to the principal of the
 // admission that started the run, and ruled on by the rules that this admission
 // pinned.
-func (g Agents) asked(m mode, a *Admission, tc memproxy.ToolCall) *run {
+func (g Agents) asked(m mode, a *Admission, tc memproxy.ToolCall) *evaluation {
 	c := *a.call
 	c.Route = memproxy.Route{ID: a.call.Route.ID + "/" + tc.Tool, Kind: memproxy.Run}
 	c.Body = tc.Arguments
@@ -155,17 +155,17 @@ func (g Agents) asked(m mode, a *Admission, tc memproxy.ToolCall) *run {
 }
 
 // ask rules on a tool call in a span of its own.
-func ask(ctx context.Context, r *run) *Admission {
-	ctx, span := r.g.opt.Tracer.Start(ctx, signal.SpanAsk)
+func ask(ctx context.Context, r *evaluation) *Admission {
+	ctx, span := r.g.opt.Tracer.Start(ctx, signal.SpanRuleOnCall)
 	defer span.End()
 	r.walk(ctx)
 	span.SetAttributes(r.Attributes(nil)...)
 	return r.Admission
 }
 
-// Ask rules on a tool call of a running agent, which is charged and recorded like a
+// RuleOnCall rules on a tool call of a running agent, which is charged and recorded like a
 // separate request.
-func (g Agents) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Admission {
+func (g Agents) RuleOnCall(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Admission {
 	return ask(ctx, g.asked(call, a, tc))
 }
 
@@ -191,29 +191,29 @@ func (g Agents) Decline(ctx context.Context, a *Admission, tc memproxy.ToolCall,
 }
 
 // A Foreseen is a tool call that is refused whether or not a person approves it.
-type Foreseen struct {
+type PreviewedRefusal struct {
 	Decision memproxy.Decision
 
-	r *run
+	r *evaluation
 }
 
-// Foresee rules on a tool call before a person is asked to approve it, so that
+// PreviewCall rules on a tool call before a person is asked to approve it, so that
 // approval is not requested for a call that would be refused. It returns nil if the
 // person is to be asked: the call may be admitted, would wait for review, or cannot
 // be ruled on now. Nothing is charged or recorded: Ask rules on the call after the
 // answer, and Refused records a foreseen refusal.
-func (g Agents) Foresee(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Foreseen {
+func (g Agents) PreviewCall(ctx context.Context, a *Admission, tc memproxy.ToolCall) *PreviewedRefusal {
 	r := g.asked(foresee, a, tc)
 	r.walk(ctx)
 	if r.Decision.Verdict != memproxy.Deny || r.Decision.Status == memproxy.StatusUnavailable {
 		return nil
 	}
-	return &Foreseen{Decision: r.Decision, r: r}
+	return &PreviewedRefusal{Decision: r.Decision, r: r}
 }
 
 // Refused records that a call was refused as foreseen, and counts it like any
 // refused call of the run.
-func (g Agents) Refused(ctx context.Context, f *Foreseen) {
+func (g Agents) Refused(ctx context.Context, f *PreviewedRefusal) {
 	f.r.mode = call // only the final steps are left
 	f.r.walk(ctx)
 }
@@ -231,7 +231,7 @@ func revoked(ctx context.Context, id Identifier, a *Admission) bool {
 
 // toolCall takes over what the adapter decoded of a tool call. The owners that it
 // names are checked against the caller's tenant, like those of a request.
-func toolCall(ctx context.Context, r *run) error {
+func toolCall(ctx context.Context, r *evaluation) error {
 	if r.tool.Flaw != nil {
 		r.verdict.Malformed(r.tool.Flaw)
 		return nil
@@ -242,23 +242,23 @@ func toolCall(ctx context.Context, r *run) error {
 	}
 	attributeTexts(r, r.under.op)
 	reserved(r)
-	if r.mode == call && !r.under.watched && r.under.leave == nil {
+	if r.mode == call && !r.under.compensated && r.under.leave == nil {
 		if !lockAgents(ctx, r) {
 			return nil
 		}
 		r.under.leave, r.leave = r.leave, nil // until the calls are sent
 	}
-	loadReplaced(ctx, r, r.under.watched)
+	loadReplaced(ctx, r, r.under.compensated)
 	return nil
 }
 
-// Ungated rules on a run that cannot be gated call by call, by the backend's
+// RuleUngated rules on a run that cannot be gated call by call, by the backend's
 // setting. It reports whether the reply is to be sent; if not, the run goes on, and
 // is Watched if its writes are to be ruled on afterwards.
-func (g Agents) Ungated(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
+func (g Agents) RuleUngated(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 	mode := a.call.Backend.Ungated
 	if _, can := a.call.Backend.Adapter.(Compensator); can && mode == UngatedCompensate && a.enforced() {
-		a.watched = true
+		a.compensated = true
 		return memproxy.Reply{}, false
 	}
 	return g.ungated(ctx, a, mode)
@@ -279,28 +279,28 @@ const (
 	UngatedCompensate Ungated = "compensate"
 )
 
-// Watched reports whether the run is admitted and compensated.
-func (a *Admission) Watched() bool { return a.watched }
+// IsCompensated reports whether the run is admitted and compensated.
+func (a *Admission) IsCompensated() bool { return a.compensated }
 
-// Watching records that a run is admitted because its writes are ruled on at its
+// RecordCompensated records that a run is admitted because its writes are ruled on at its
 // end.
-func (g Agents) Watching(ctx context.Context, a *Admission) {
+func (g Agents) RecordCompensated(ctx context.Context, a *Admission) {
 	g.letThrough(ctx, a, "the run cannot be made to pause; what it writes is ruled on when it is over")
 }
 
-// Blind rules on a run whose changes cannot be determined: it cannot be gated, and
+// RuleUntrackable rules on a run whose changes cannot be determined: it cannot be gated, and
 // the profile decides.
-func (g Agents) Blind(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
-	a.watched = false
+func (g Agents) RuleUntrackable(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
+	a.compensated = false
 	return g.ungated(ctx, a, UngatedByProfile)
 }
 
-// Assume returns an admission for a principal without a request of this process:
+// AdmissionFor returns an admission for a principal without a request of this process:
 // for a run that an earlier process admitted, or a pause that was never answered.
 // The current rules apply. It rules on nothing and records nothing.
-func (g Agents) Assume(c *Call, p memproxy.Principal, decision string) *Admission {
+func (g Agents) AdmissionFor(c *Call, p memproxy.Principal, decision string) *Admission {
 	r := g.begin(client, c)
-	r.Principal, r.watched = p, true
+	r.Principal, r.compensated = p, true
 	r.Decision.ID = cmp.Or(decision, r.Decision.ID)
 	r.event = r.decisionEvent(context.Background())
 	return r.Admission
@@ -331,10 +331,10 @@ func (g Agents) admitted(ctx context.Context, a *Admission, id, sha string) bool
 	return row != nil && !row.Deleted && row.Decision != "" && row.SHA256 == sha
 }
 
-// Undone records the result of undoing a change that was not admitted. The hashes
+// RecordUndo records the result of undoing a change that was not admitted. The hashes
 // are of the text that was removed and of the one that was restored. A nil error is
 // success.
-func (g Agents) Undone(ctx context.Context, a *Admission, c memproxy.Change, err error) {
+func (g Agents) RecordUndo(ctx context.Context, a *Admission, c memproxy.Change, err error) {
 	ret := &answer{Admission: a, g: g.Gate, status: 200}
 	if a.op != nil {
 		ret.shown = a.op.Targets
@@ -356,9 +356,9 @@ func named(hash string) string {
 	return "sha256 " + hash
 }
 
-// Unsettled records that the changes of a run could not be ruled on yet, or, when
+// RecordUnsettled records that the changes of a run could not be ruled on yet, or, when
 // given up, never were.
-func (g Agents) Unsettled(ctx context.Context, a *Admission, givenUp bool, err error) {
+func (g Agents) RecordUnsettled(ctx context.Context, a *Admission, givenUp bool, err error) {
 	ret := &answer{Admission: a, g: g.Gate}
 	detail := "what the run wrote has not been ruled on yet"
 	if givenUp {
@@ -379,7 +379,7 @@ func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (mempro
 	g.accounts.release(ctx, a)
 	detail := memproxy.ErrUngated.Error() + "; those of agents of type letta_v1_agent can, on the messages routes (background: true in place of async)"
 	if c, can := a.call.Backend.Adapter.(Compensator); can && a.call.Backend.Ungated != UngatedCompensate {
-		if _, err := c.Watch(a.call.Route, a.call.Request, a.Body); err == nil {
+		if _, err := c.DiffRun(a.call.Route, a.call.Request, a.Body); err == nil {
 			detail += ", and backends[].ungated: compensate allows such a request"
 		}
 	}

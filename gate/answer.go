@@ -60,15 +60,15 @@ var noAnswer = memproxy.Malformed{Code: memproxy.UpstreamUnavailable, Status: me
 // that was forwarded, even if the caller has disconnected.
 func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) memproxy.Reply {
 	start := time.Now()
-	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanReturn)
+	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanFilterAnswer)
 	defer span.End()
 	ret := &answer{Admission: a, g: g, reply: reply, raw: reply, status: reply.Status}
 	if ret.status == memproxy.StatusNotFound && ret.Inspect {
 		reportMissing(ctx, ret)
 	}
 	if !ret.Inspect || !notThere(ret) || !ret.refuseAsMissing() {
-		if ret.filterReply(ctx); ret.Answered != nil && ret.Answered.Status == memproxy.StatusBadGateway {
-			span.SetStatus(codes.Error, string(ret.Answered.Reasons[0].Code))
+		if ret.filterReply(ctx); ret.AnswerRefusal != nil && ret.AnswerRefusal.Status == memproxy.StatusBadGateway {
+			span.SetStatus(codes.Error, string(ret.AnswerRefusal.Reasons[0].Code))
 		}
 	}
 	kept := &effects{answer: ret}
@@ -77,7 +77,7 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	if a.edits != nil && ok2xx(ret.status) {
 		g.opt.Later(kept.subject(), func() { keepEdits(context.WithoutCancel(ctx), g, a, reply.Body) })
 	}
-	g.opt.Meter.Step(ctx, signal.SpanReturn, time.Since(start))
+	g.opt.Meter.Step(ctx, signal.SpanFilterAnswer, time.Since(start))
 	return ret.reply
 }
 
@@ -90,18 +90,18 @@ func (g *Gate) Abandon(ctx context.Context, a *Admission, end memproxy.StreamEnd
 	return g.unanswered(ctx, ret, &noAnswer)
 }
 
-// Unsent is Abandon for an admitted call that certainly did not reach the backend. Like
+// AbandonUnsent is Abandon for an admitted call that certainly did not reach the backend. Like
 // a call that the backend refused, it is not charged.
-func (g *Gate) Unsent(ctx context.Context, a *Admission, end memproxy.StreamEnd) memproxy.Reply {
+func (g *Gate) AbandonUnsent(ctx context.Context, a *Admission, end memproxy.StreamEnd) memproxy.Reply {
 	if a.enforced() {
 		g.accounts.release(ctx, a)
 	}
 	return g.unanswered(ctx, &answer{Admission: a, g: g, ended: end}, &noAnswer)
 }
 
-// Unread records the outcome of an admitted call whose answer cannot be read, and
+// AbandonUnreadable records the outcome of an admitted call whose answer cannot be read, and
 // returns the refusal to pass on.
-func (g *Gate) Unread(ctx context.Context, a *Admission, why *memproxy.Malformed) memproxy.Reply {
+func (g *Gate) AbandonUnreadable(ctx context.Context, a *Admission, why *memproxy.Malformed) memproxy.Reply {
 	ret := &answer{Admission: a, g: g}
 	ret.recordUnconfirmed(ctx)
 	return g.unanswered(ctx, ret, why)
@@ -109,20 +109,20 @@ func (g *Gate) Unread(ctx context.Context, a *Admission, why *memproxy.Malformed
 
 func (g *Gate) unanswered(ctx context.Context, ret *answer, why *memproxy.Malformed) memproxy.Reply {
 	ret.refuse(why.Status, why.Code, why.Detail)
-	ret.Answered = nil // the decision is unchanged; there is no answer to rule on
+	ret.AnswerRefusal = nil // the decision is unchanged; there is no answer to rule on
 	g.outcome(ctx, ret)
 	return ret.reply
 }
 
-// Streamed records the outcome of an admitted call whose answer was passed on unread.
-func (g *Gate) Streamed(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
+// RecordUnfiltered records the outcome of an admitted call whose answer was passed on unread.
+func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
 	ret := &answer{Admission: a, g: g, ended: end, status: status, reply: memproxy.Reply{Status: status}}
 	(&effects{answer: ret}).unread(ctx)
 	g.outcome(ctx, ret)
 }
 
-// Piece filters an answer of an agent's run that a listener composed itself.
-func (g *Gate) Piece(ctx context.Context, a *Admission, reply memproxy.Reply) memproxy.Reply {
+// FilterRunAnswer filters an answer of an agent's run that a listener composed itself.
+func (g *Gate) FilterRunAnswer(ctx context.Context, a *Admission, reply memproxy.Reply) memproxy.Reply {
 	ret := &answer{Admission: a, g: g, reply: reply, status: reply.Status}
 	ret.filterReply(ctx)
 	return ret.reply
@@ -133,7 +133,7 @@ func (ret *answer) refuse(status int, code memproxy.ReasonCode, detail string) {
 	d.Refuse(status, memproxy.Reason{Code: code, Detail: detail})
 	ret.reasons = append(ret.reasons, d.Reasons...)
 	ret.reply = ret.call.Backend.Adapter.Refuse(ret.call.Request, d.Shown())
-	ret.Answered = &d
+	ret.AnswerRefusal = &d
 }
 
 // refuseAsMissing replaces the backend's answer about a missing memory by the refusal
@@ -141,7 +141,7 @@ func (ret *answer) refuse(status int, code memproxy.ReasonCode, detail string) {
 // otherwise tell the two apart by their wording. If the ledger has the targets as the
 // caller's, the backend's answer is kept.
 func (ret *answer) refuseAsMissing() bool {
-	if len(unowned(ret)) == 0 || !ret.enforced() || ret.alone() {
+	if len(unowned(ret)) == 0 || !ret.enforced() || ret.singleTenant() {
 		return false
 	}
 	ret.refuse(memproxy.StatusNotFound, memproxy.OwnerUnknown, "this is not there for this caller's tenant")
@@ -222,7 +222,7 @@ func (ret *answer) disclose(ctx context.Context, reader Reader) (refused bool, e
 	}
 	shown := *ret.reading
 	if d, ok := reader.(Discloser); ok && ret.op.Kind != memproxy.Learn {
-		rd, err := d.Disclosed(ret.call.Route, ret.call.Request, ret.reply)
+		rd, err := d.ReadChange(ret.call.Route, ret.call.Request, ret.reply)
 		if err != nil {
 			return false, err
 		}
@@ -253,7 +253,7 @@ func (ret *answer) ownText(m *memproxy.Memory) bool {
 // sources.
 func (ret *answer) noteShown(ctx context.Context) {
 	ret.contested()
-	var sources []trust.Seen
+	var sources []trust.ShownText
 	session := ret.enforced() && ret.namedSession() != ""
 	for i := range ret.items {
 		it := &ret.items[i]
@@ -265,10 +265,10 @@ func (ret *answer) noteShown(ctx context.Context) {
 			ret.Unverified = append(ret.Unverified, it.ID)
 		}
 		if session && it.Text != "" && it.Show == nil && it.Layer != memproxy.Episodic && !wroteIt(ret, it) {
-			sources = append(sources, trust.Seen{ID: it.ID, SHA256: tamper.Hash(it.Text), Text: trust.Plain(it.Text)})
+			sources = append(sources, trust.ShownText{ID: it.ID, SHA256: tamper.Hash(it.Text), Text: trust.Plain(it.Text)})
 		}
 	}
-	ret.g.readers.Shown(readerOf(ret.Admission), sources)
+	ret.g.readers.RecordShown(readerOf(ret.Admission), sources)
 	if ret.filtered > 0 {
 		ret.g.opt.Meter.Filtered(ctx, ret.op.Backend, ret.filtered)
 	}
@@ -277,7 +277,7 @@ func (ret *answer) noteShown(ctx context.Context) {
 // contested lists the memories of the answer that are contested.
 func (ret *answer) contested() {
 	for i := range ret.items {
-		if it := &ret.items[i]; !it.Drop && !it.Missing && it.rec.Rated() && it.rec.Status.Contested && !ret.ownText(it.Memory) {
+		if it := &ret.items[i]; !it.Drop && !it.Missing && it.rec.HasStatus() && it.rec.Status.Contested && !ret.ownText(it.Memory) {
 			ret.Contested = append(ret.Contested, it.ID)
 		}
 	}
@@ -301,10 +301,10 @@ func (ret *answer) deferred() bool {
 // decisive returns the outcome's reasons. Those that refused the answer come first.
 func (ret *answer) decisive() []memproxy.Reason {
 	verdict.Sort(ret.reasons)
-	if ret.Answered == nil {
+	if ret.AnswerRefusal == nil {
 		return ret.reasons
 	}
-	led, rest := verdict.Split(ret.reasons, func(why memproxy.Reason) bool { return slices.Contains(ret.Answered.Reasons, why) })
+	led, rest := verdict.Split(ret.reasons, func(why memproxy.Reason) bool { return slices.Contains(ret.AnswerRefusal.Reasons, why) })
 	return append(led, rest...)
 }
 
@@ -318,12 +318,12 @@ func deny(ctx context.Context, g *Gate, a *Admission, status int, code memproxy.
 
 // outcome records the result of the call.
 func (g *Gate) outcome(ctx context.Context, ret *answer) {
-	defer ret.Leave()
+	defer ret.ReleaseLocks()
 	ret.Memories, ret.leftOut = ret.shown, ret.filtered
 	ret.reportUnclaimed(ctx)
 	ret.reportWithheld(ctx)
 	if d := ret.Shown(); d.Verdict == memproxy.Deny { // the same as in header, span and metric
-		ret.event.Verdict, ret.event.Would = d.Verdict, d.Verdict
+		ret.event.Verdict, ret.event.ShadowVerdict = d.Verdict, d.Verdict
 	}
 	ev := following(&ret.event, memproxy.EventOutcome, g.opt.Clock())
 	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.ended.Cancelled()

@@ -119,7 +119,7 @@ type caching struct {
 	gone []string
 }
 
-func (c *caching) Forget(ids ...string) {
+func (c *caching) Evict(ids ...string) {
 	if len(ids) == 0 {
 		ids = []string{"all"}
 	}
@@ -140,7 +140,7 @@ func TestDeletedMemoriesLeaveTheCache(t *testing.T) {
 		"not there":      {byID(memproxy.Forget, "m1"), false, 404, []string{"m1"}},
 		"replaced":       {correct("coffee", "m1"), false, 200, []string{"m1"}},
 		"refused":        {byID(memproxy.Forget, "m1"), false, 403, nil},
-		"all of a user":  {memproxy.Operation{Kind: memproxy.Forget, Sweeps: true, Scope: memproxy.Scope{User: "ann"}}, false, 200, []string{"all"}},
+		"all of a user":  {memproxy.Operation{Kind: memproxy.Forget, DeletesScope: true, Scope: memproxy.Scope{User: "ann"}}, false, 200, []string{"all"}},
 		"a reset":        {memproxy.Operation{Kind: memproxy.Admin}, false, 200, []string{"all"}},
 		"read":           {byID(memproxy.Recall, "m1"), false, 200, nil},
 	} {

@@ -98,8 +98,8 @@ func TestAnswersOfWritesAreFiltered(t *testing.T) {
 	a := r.admit(op)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
 	for i, want := range []struct{ hidden, bare bool }{{false, false}, {false, false}, {true, false}, {false, true}} {
-		if m := k.rd.Memories[i]; m.Drop != want.hidden || m.Bare != want.bare {
-			t.Errorf("%s: hidden %v, bare %v", m.ID, m.Drop, m.Bare)
+		if m := k.rd.Memories[i]; m.Drop != want.hidden || m.OmitBefore != want.bare {
+			t.Errorf("%s: hidden %v, bare %v", m.ID, m.Drop, m.OmitBefore)
 		}
 	}
 }

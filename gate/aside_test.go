@@ -15,7 +15,7 @@ type echoer struct {
 }
 
 func (c *echoer) Echoes(memproxy.Route, *memproxy.Operation) bool { return !c.loses }
-func (c *echoer) Bare(memproxy.Route) bool                        { return c.bare }
+func (c *echoer) OmitsStamps(memproxy.Route) bool                 { return c.bare }
 
 func echoerRig(t *testing.T, p policy) (*rig, *fakeLedger, *echoer) {
 	c := &echoer{}

@@ -29,7 +29,7 @@ func (w *authored) key() memproxy.MemoryKey {
 // loadAuthors loads the authors of the targets: who wrote them (from the ledger and
 // the stamp), who corrected them since, and how well their source is known. If the
 // ledger is unavailable the change is refused.
-func loadAuthors(ctx context.Context, r *run, targets []string) {
+func loadAuthors(ctx context.Context, r *evaluation, targets []string) {
 	switch {
 	case r.verdict.Worst.Stops() && r.enforced():
 		return
@@ -69,7 +69,7 @@ func loadAuthors(ctx context.Context, r *run, targets []string) {
 // where the request says that it is, which a backend may ignore when it changes it, so
 // what the ledger has a live record of exists. What was deleted does not, if the backend
 // was asked and shows nothing of it: some cannot say that a memory is missing.
-func absent(r *run, target string) bool {
+func absent(r *evaluation, target string) bool {
 	row, known := r.owners[target]
 	m, asked := r.op.Current[target]
 	return m.Missing && !known || asked && row.Deleted && m.Text == "" && m.Members == nil
@@ -78,7 +78,7 @@ func absent(r *run, target string) bool {
 // taken are the targets that a request takes away from an object, as a block from an
 // agent that reads it: what their authors wrote no longer counts there. The objects
 // that a caller made are its own to take from.
-func taken(r *run) []string {
+func taken(r *evaluation) []string {
 	var out []string
 	for i := range r.op.Changes {
 		c := &r.op.Changes[i]
@@ -91,7 +91,7 @@ func taken(r *run) []string {
 }
 
 // authoredOf combines the ledger's row of a target with the stamp on the memory.
-func authoredOf(r *run, target string) authored {
+func authoredOf(r *evaluation, target string) authored {
 	m := r.op.Current[target]
 	w := authored{target: target, row: r.owners[target], text: m.Text}
 	if w.row.ID == "" {
@@ -111,7 +111,7 @@ func authoredOf(r *run, target string) authored {
 // change. Another tenant's memory must not be changed, even if a tool without a
 // known schema attached it to the agent. Replaced memories are fetched by name; a
 // watched run has changed them already, so only the ledger is asked.
-func loadReplaced(ctx context.Context, r *run, watched bool) {
+func loadReplaced(ctx context.Context, r *evaluation, watched bool) {
 	op := r.op
 	if op == nil {
 		return
@@ -129,7 +129,7 @@ func loadReplaced(ctx context.Context, r *run, watched bool) {
 	}
 	if op.Kind == memproxy.Correct { // a deletion may remove anybody's block from the agent
 		for _, id := range targets {
-			if row, known := r.owners[id]; known && !r.alone() && row.Scope.Tenant != r.Principal.Tenant {
+			if row, known := r.owners[id]; known && !r.singleTenant() && row.Scope.Tenant != r.Principal.Tenant {
 				r.verdict.Missing("target:" + id)
 				return
 			}
@@ -159,7 +159,7 @@ var errBlind = errors.New("gate: the ledger did not answer")
 const noAuthors = "who wrote the memory cannot be looked up"
 
 // ledgerFailed refuses an operation that depends on an answer of the ledger.
-func ledgerFailed(ctx context.Context, r *run, err error, detail string) {
+func ledgerFailed(ctx context.Context, r *evaluation, err error, detail string) {
 	r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
 	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: detail})
 }
@@ -190,7 +190,7 @@ func recorded(ctx context.Context, a *Admission, known *lookups, words []authore
 }
 
 // addAuthors adds the authors of the memories being changed to the policy question.
-func addAuthors(r *run) {
+func addAuthors(r *evaluation) {
 	for i := range r.authored {
 		w := &r.authored[i]
 		r.q.AuthorTrust = max(r.q.AuthorTrust, w.Others)
@@ -212,13 +212,13 @@ func addAuthors(r *run) {
 }
 
 // uncontested: no correction was refused for lack of authority.
-func uncontested(r *run) bool {
+func uncontested(r *evaluation) bool {
 	return r.op == nil || !r.enforced() || !r.Decision.Verdict.Stops() || !has(r.Decision.Reasons, memproxy.TrustAuthority)
 }
 
 // contest records a correction that was refused for lack of authority: from then on
 // the memory is shown to readers as contested.
-func contest(ctx context.Context, r *run) error {
+func contest(ctx context.Context, r *evaluation) error {
 	for i := range r.authored {
 		if w := &r.authored[i]; !w.Own || w.Others > 0 {
 			dissent(ctx, r.g, r.Admission, w, content.NewText(r.op, w.target))
@@ -228,11 +228,11 @@ func contest(ctx context.Context, r *run) error {
 }
 
 // refused: the call is refused.
-func refused(r *run) bool { return r.op == nil || r.Decision.Verdict.Stops() }
+func refused(r *evaluation) bool { return r.op == nil || r.Decision.Verdict.Stops() }
 
 // credit settles the changes of a running agent's call that is admitted: the agent
 // runs the tool next, so the call counts as made.
-func credit(ctx context.Context, r *run) error {
+func credit(ctx context.Context, r *evaluation) error {
 	settleChange(ctx, r.g, r.Admission)
 	return nil
 }
@@ -318,7 +318,7 @@ func (ret *effects) restated() []memproxy.StateChange {
 
 // replacement is the hash of the text that the operation gives a memory.
 func (w *authored) replacement(op *memproxy.Operation) string {
-	if it, _ := content.Given(op, w.target); it != nil && it.Text != w.text {
+	if it, _ := content.TargetItems(op, w.target); it != nil && it.Text != w.text {
 		return tamper.Hash(it.Text)
 	}
 	return ""

@@ -189,7 +189,7 @@ func TestCallsOfAgentsAreCredited(t *testing.T) {
 		j.rows["m1"] = by("agent:ci", memproxy.TrustAuthenticated, 300)
 		op, c := correct("coffee", "m1"), r.call(learn("x"))
 		op.TargetKind, op.Current = memproxy.TargetMemory, map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea"}}
-		r.gate.Agents().Ask(context.Background(), r.gate.Agents().Assume(c, r.admit(learn("x")).Principal, ""), memproxy.ToolCall{ID: "c", Tool: "t", Operation: &op})
+		r.gate.Agents().RuleOnCall(context.Background(), r.gate.Agents().AdmissionFor(c, r.admit(learn("x")).Principal, ""), memproxy.ToolCall{ID: "c", Tool: "t", Operation: &op})
 		if settled := len(j.corrected) == 1 && len(j.retracted) == 1; settled != enforce || !enforce && len(j.corrected)+len(j.retracted) > 0 {
 			t.Errorf("enforced %v: %+v, %+v", enforce, j.corrected, j.retracted)
 		}
@@ -229,10 +229,10 @@ func TestModelsDoNotOverrule(t *testing.T) {
 			a := r.admitWith(learn("Ann likes coffee."), f)
 			r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
 			if late {
-				if owed := r.gate.Owed(a); len(owed) != 1 {
+				if owed := r.gate.FollowUpRequests(a); len(owed) != 1 {
 					t.Fatalf("%s: owed %v", name, owed)
 				}
-				r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200})
+				r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200})
 			}
 			last := r.recorder.last()
 			named := len(last.Reasons) == 1 && last.Reasons[0].Code == memproxy.TrustAuthority && last.Reasons[0].Rule == "m1"
@@ -287,12 +287,12 @@ func TestChangesOfUnknownAuthorsAreNotShown(t *testing.T) {
 		a = r.admitWith(learn("Ann likes coffee."), f)
 		r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
 		set(j, fail)
-		if r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) > 0 {
+		if r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) > 0 {
 			t.Errorf("%s: over, %v", name, f.sent)
 		}
 		set(j, nil)
 		x.became[0].Drop = false
-		if !r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) != 1 || len(j.dissent) != 1 {
+		if !r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) != 1 || len(j.dissent) != 1 {
 			t.Errorf("%s, later: %v, %+v", name, f.sent, j.dissent)
 		}
 	}
@@ -345,7 +345,7 @@ func TestCallsAreWeighed(t *testing.T) {
 		j.rows["m1"] = by("human:ann", memproxy.TrustHuman, 900)
 		run := r.admit(memproxy.Operation{Kind: memproxy.Run})
 		r.fetch.err, j.err = tc.fetch, tc.ledger
-		a := r.gate.Agents().Ask(context.Background(), run, toolCall(tc.kind, "a1/human"))
+		a := r.gate.Agents().RuleOnCall(context.Background(), run, toolCall(tc.kind, "a1/human"))
 		codes := fmt.Sprint(a.Decision.Recorded())
 		if tc.want == "" && len(a.Decision.Recorded()) > 0 || tc.want != "" && !strings.Contains(codes, string(tc.want)) || asked.AuthorTrust != tc.trust {
 			t.Errorf("%s: %v %s, asked with %d", name, a.Decision.Verdict, codes, asked.AuthorTrust)

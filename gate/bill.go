@@ -14,12 +14,12 @@ import (
 // charge charges the write budgets. A held write is charged too, because a person has
 // to review it: its hourly lines when it is held, whether or not it is approved, and its
 // total lines when it is approved and sent, once for all attempts.
-func charge(ctx context.Context, r *run) error {
+func charge(ctx context.Context, r *evaluation) error {
 	c := costs(r)
 	switch {
 	case r.keeps():
 		c.Lines = linesOf(c.Lines, false)
-	case r.paid != nil && r.waited.Result.Again: // the attempt whose outcome was unknown was charged
+	case r.paid != nil && r.waited.Result.SentBefore: // the attempt whose outcome was unknown was charged
 		r.paid.Lines, c.Lines = c.Lines, nil
 	case r.paid != nil:
 		c.ID += "/approved/" + r.g.opt.NewID() // one for each attempt: a failed one is released
@@ -54,7 +54,7 @@ func linesOf(all []memproxy.Line, totals bool) []memproxy.Line {
 
 // costs returns the charge for the write. The lines are determined once for each form of
 // the operation, because both overdrawn and charge need them.
-func costs(r *run) memproxy.Charge {
+func costs(r *evaluation) memproxy.Charge {
 	if r.lined != r.op {
 		r.lined, r.lines = r.op, r.rules.Lines(r.Principal, r.op.Kind, r.endUser(), content.Governed(r.op))
 	}
@@ -64,7 +64,7 @@ func costs(r *run) memproxy.Charge {
 // overdrawn refuses a write before it is screened if the budgets would refuse it,
 // because screening is the most expensive step. It charges nothing. Totals count too,
 // although a held write is charged to them only when it is approved.
-func overdrawn(ctx context.Context, r *run) error {
+func overdrawn(ctx context.Context, r *evaluation) error {
 	if r.dry() || r.held != nil || !r.enforced() || costsNothing(r) {
 		return nil
 	}
@@ -81,7 +81,7 @@ func overdrawn(ctx context.Context, r *run) error {
 }
 
 // overBudget refuses a write that its allowance does not grant.
-func overBudget(r *run, allowance *memproxy.Allowance) {
+func overBudget(r *evaluation, allowance *memproxy.Allowance) {
 	reason := memproxy.Reason{Code: memproxy.BudgetHour, Detail: "the write budget is used up"}
 	if i := allowance.Refused; i >= 0 && i < len(allowance.Lines) {
 		l := &allowance.Lines[i]
@@ -252,11 +252,11 @@ func (acc *accounts) release(ctx context.Context, a *Admission) {
 // repay credits the total lines of the authors of deleted memories, and those of the
 // fields that they were written to, once for each.
 func (acc *accounts) repay(ctx context.Context, a *Admission, history Histories, deleted []memproxy.Ownership) {
-	counts, paid := map[memproxy.Tally]int64{}, map[string]bool{}
+	counts, paid := map[memproxy.AuthorCount]int64{}, map[string]bool{}
 	for i := range deleted {
-		if row := &deleted[i]; Counts(row) && !paid[row.ID] {
+		if row := &deleted[i]; CountsInTotals(row) && !paid[row.ID] {
 			paid[row.ID] = true
-			counts[TallyOf(ctx, history, row)]++
+			counts[AuthorCountOf(ctx, history, row)]++
 		}
 	}
 	for who, n := range counts {
@@ -265,8 +265,8 @@ func (acc *accounts) repay(ctx context.Context, a *Admission, history Histories,
 	}
 }
 
-func (acc *accounts) lower(ctx context.Context, a *Admission, who memproxy.Tally) {
-	if err := Lower(ctx, acc.opt.Budget, a.rules, a.Decision.ID, a.begun, who); err != nil {
+func (acc *accounts) lower(ctx context.Context, a *Admission, who memproxy.AuthorCount) {
+	if err := CreditTotals(ctx, acc.opt.Budget, a.rules, a.Decision.ID, a.begun, who); err != nil {
 		acc.opt.Log.WarnContext(ctx, "total not lowered after a deletion", "decision", a.Decision.ID, "error", err)
 	}
 }
@@ -276,16 +276,16 @@ type Histories interface {
 	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
 }
 
-// Counts reports whether a memory counts in totals.
-func Counts(row *memproxy.Ownership) bool {
+// CountsInTotals reports whether a memory counts in totals.
+func CountsInTotals(row *memproxy.Ownership) bool {
 	return row.Actor != "" && row.Kind == memproxy.TargetMemory && !row.Deleted
 }
 
-// TallyOf returns the author and the field in whose totals a memory counts. The field is
+// AuthorCountOf returns the author and the field in whose totals a memory counts. The field is
 // the one that the memory was first written to, because that one was charged. A memory
 // that was moved must not lower the total of its new field.
-func TallyOf(ctx context.Context, history Histories, row *memproxy.Ownership) memproxy.Tally {
-	who := memproxy.Tally{Actor: row.Actor, Tenant: row.Scope.Tenant, Trust: row.Trust, User: row.Scope.User}
+func AuthorCountOf(ctx context.Context, history Histories, row *memproxy.Ownership) memproxy.AuthorCount {
+	who := memproxy.AuthorCount{Actor: row.Actor, Tenant: row.Scope.Tenant, Trust: row.Trust, User: row.Scope.User}
 	first, err := history.History(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, 2, 1)
 	if err == nil && len(first) == 1 && first[0].Op != memproxy.OpSeal {
 		who.Field = memproxy.Key(first[0].Field)
@@ -293,9 +293,9 @@ func TallyOf(ctx context.Context, history Histories, row *memproxy.Ownership) me
 	return who
 }
 
-// Lower credits the totals of an author whose memories were deleted, and of the field
+// CreditTotals credits the totals of an author whose memories were deleted, and of the field
 // that they were written to. It is idempotent by id.
-func Lower(ctx context.Context, b Budget, rules *Rules, id string, at time.Time, who memproxy.Tally) error {
+func CreditTotals(ctx context.Context, b Budget, rules *Rules, id string, at time.Time, who memproxy.AuthorCount) error {
 	author := memproxy.Principal{ID: who.Actor, Tenant: who.Tenant, Trust: who.Trust}
 	lines := linesOf(rules.Lines(author, memproxy.Learn, who.User, []string{who.Field}), true)
 	if len(lines) == 0 {

@@ -31,7 +31,7 @@ func TestTheClamp(t *testing.T) {
 		op := learn("a note")
 		op.SourceClaim = tc.source
 		if tc.claimed > 0 {
-			op.Hints = []memproxy.Hint{{Pointer: "/c", Claimed: tc.claimed, Legible: true}}
+			op.ConfidenceClaims = []memproxy.ConfidenceClaim{{Pointer: "/c", Claimed: tc.claimed, Legible: true}}
 		}
 		a := r.admit(op)
 		rule, clamped := "", false
@@ -97,7 +97,7 @@ func TestEarlierTextsBind(t *testing.T) {
 		r, j := anyAgent(t, nil)
 		j.said, j.noRetraction = tc.said, tc.broke
 		op := learn("a note")
-		op.Hints = []memproxy.Hint{{Pointer: "/c", Claimed: 700, Legible: true}}
+		op.ConfidenceClaims = []memproxy.ConfidenceClaim{{Pointer: "/c", Claimed: 700, Legible: true}}
 		a := r.admit(op)
 		if tc.want == 0 {
 			wantCodes(t, a.Decision, memproxy.Deny, memproxy.LedgerUnavailable)

@@ -13,10 +13,10 @@ import (
 // watchman is a driver that can say what a run changed.
 type watchman struct{ driver }
 
-func (*watchman) Watch(memproxy.Route, memproxy.Request, []byte) (memproxy.Watch, error) {
+func (*watchman) DiffRun(memproxy.Route, memproxy.Request, []byte) (memproxy.RunDiff, error) {
 	return nil, memproxy.ErrUngated
 }
-func (*watchman) Rewatch([]byte) (memproxy.Watch, error) { return nil, memproxy.ErrUngated }
+func (*watchman) RestoreRunDiff([]byte) (memproxy.RunDiff, error) { return nil, memproxy.ErrUngated }
 
 // Proves EDGE-1: a run that cannot be gated is refused, watched or let through
 // by what its backend is set to, by whether anybody can say what it changes,
@@ -54,10 +54,10 @@ func TestUngatedRuns(t *testing.T) {
 			answered, refused := a.Next.(gate.Reply)
 			reply := answered.Reply
 			if tc.blind || tc.shadow { // as its listener does
-				reply, refused = r.gate.Agents().Ungated(context.Background(), a)
+				reply, refused = r.gate.Agents().RuleUngated(context.Background(), a)
 			}
-			if refused != tc.refused || a.Watched() != tc.watched || refused && reply.Status != 403 {
-				t.Errorf("refused %v %d, watched %v", refused, reply.Status, a.Watched())
+			if refused != tc.refused || a.IsCompensated() != tc.watched || refused && reply.Status != 403 {
+				t.Errorf("refused %v %d, watched %v", refused, reply.Status, a.IsCompensated())
 			}
 			if last := r.recorder.last(); !tc.watched && (last.Type != memproxy.EventOutcome || len(last.Reasons) == 0 || last.Reasons[0].Code != memproxy.RunUngated) {
 				t.Errorf("recorded %+v", last)
@@ -66,9 +66,9 @@ func TestUngatedRuns(t *testing.T) {
 				return
 			}
 			// Looking fails: it is the profile's to say.
-			reply, refused = r.gate.Agents().Blind(context.Background(), a)
-			if refused != (tc.profile == gate.Production) || a.Watched() || refused && reply.Status != 403 {
-				t.Errorf("blind: refused %v %d, watched %v", refused, reply.Status, a.Watched())
+			reply, refused = r.gate.Agents().RuleUntrackable(context.Background(), a)
+			if refused != (tc.profile == gate.Production) || a.IsCompensated() || refused && reply.Status != 403 {
+				t.Errorf("blind: refused %v %d, watched %v", refused, reply.Status, a.IsCompensated())
 			}
 		})
 	}
@@ -77,7 +77,9 @@ func TestUngatedRuns(t *testing.T) {
 // seer is a watchman that can look at every run.
 type seer struct{ watchman }
 
-func (*seer) Watch(memproxy.Route, memproxy.Request, []byte) (memproxy.Watch, error) { return nil, nil }
+func (*seer) DiffRun(memproxy.Route, memproxy.Request, []byte) (memproxy.RunDiff, error) {
+	return nil, nil
+}
 
 // The refusal of a run names the setting that allows it, if one does, and its record
 // is a refusal's.
@@ -119,11 +121,11 @@ func TestAssumedRunsAreAskedAsTheirPrincipals(t *testing.T) {
 		}
 	})
 	who := memproxy.Principal{ID: "agent:then", Tenant: "acme", Trust: memproxy.TrustAuthenticated, ActsAs: all(), Users: all(), Apps: all(), Runs: all()}
-	a := r.gate.Agents().Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), who, "d-then")
+	a := r.gate.Agents().AdmissionFor(r.call(memproxy.Operation{Kind: memproxy.Run}), who, "d-then")
 	if len(r.recorder.events) != 0 || a.Decision.ID != "d-then" {
 		t.Fatalf("%+v", r.recorder.events)
 	}
-	asked := r.gate.Agents().Ask(context.Background(), a, changed("tea").Call)
+	asked := r.gate.Agents().RuleOnCall(context.Background(), a, changed("tea").Call)
 	wantCodes(t, asked.Decision, memproxy.Allow)
 	ev := r.recorder.events[0]
 	if ev.Principal.ID != "agent:then" || ev.Route != "fake.route/block" || ev.Kind != memproxy.Correct || r.budget.used != 1 || len(ev.Budget) == 0 || ev.Budget[0].Key != "principal/agent:then" {
@@ -139,7 +141,7 @@ func TestDeclinedCalls(t *testing.T) {
 			return memproxy.Ruling{}, nil
 		})
 	})
-	a := r.gate.Agents().Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), memproxy.Principal{ID: "system:reconciler"}, "")
+	a := r.gate.Agents().AdmissionFor(r.call(memproxy.Operation{Kind: memproxy.Run}), memproxy.Principal{ID: "system:reconciler"}, "")
 	for _, call := range []memproxy.ToolCall{changed("tea").Call, {ID: "c", Tool: "x", Arguments: []byte("{"), Flaw: &memproxy.Malformed{Detail: "no"}}} {
 		d := r.gate.Agents().Decline(context.Background(), a, call, "nobody ruled on it").Decision
 		wantCodes(t, d, memproxy.Deny, memproxy.RunUngated)
@@ -156,10 +158,10 @@ func TestDeclinedCalls(t *testing.T) {
 // failed.
 func TestUndoingsAreRecorded(t *testing.T) {
 	r := newRig(t, nil)
-	a := r.gate.Agents().Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), r.who, "")
-	asked := r.gate.Agents().Ask(context.Background(), a, changed("tea").Call)
+	a := r.gate.Agents().AdmissionFor(r.call(memproxy.Operation{Kind: memproxy.Run}), r.who, "")
+	asked := r.gate.Agents().RuleOnCall(context.Background(), a, changed("tea").Call)
 	for _, err := range []error{nil, errors.New("tea is what the server says")} {
-		r.gate.Agents().Undone(context.Background(), asked, changed("aa11"), err)
+		r.gate.Agents().RecordUndo(context.Background(), asked, changed("aa11"), err)
 		ev := r.recorder.last()
 		detail := ev.Reasons[0].Detail
 		if ev.Type != memproxy.EventOutcome || !strings.Contains(detail, "aa11") || !strings.Contains(detail, "was") || strings.Contains(detail, "tea") ||
@@ -174,7 +176,7 @@ func TestUndoingsAreRecorded(t *testing.T) {
 // is neither ruled on again nor deleted. A stamp of another text, tenant or hand is none.
 func TestVouchedChanges(t *testing.T) {
 	r := newRig(t, nil)
-	a := r.gate.Agents().Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), r.who, "")
+	a := r.gate.Agents().AdmissionFor(r.call(memproxy.Operation{Kind: memproxy.Run}), r.who, "")
 	stamp := func(sha, signature string) *memproxy.Stamp {
 		return &memproxy.Stamp{ID: "d", SHA256: sha, Signature: signature}
 	}

@@ -24,7 +24,7 @@ func (c *counting) Counts(memproxy.Route, memproxy.Request, []string) []memproxy
 	return make([]memproxy.Request, c.asks)
 }
 
-func (c *counting) Counted(memproxy.Reply) (int64, bool, error) {
+func (c *counting) ReadCount(memproxy.Reply) (int64, bool, error) {
 	return c.more, c.over, c.wrong
 }
 
@@ -49,11 +49,11 @@ func TestCountsAreSettled(t *testing.T) {
 	}
 	tell := func(a *gate.Admission, more int64, over bool, status int) bool {
 		x.more, x.over = more, over
-		return r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: status})
+		return r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: status})
 	}
 	a := write()
 	want("estimated", 100)
-	if len(r.gate.Owed(a)) != 2 || tell(a, 0, false, 200) || tell(a, 0, false, 503) {
+	if len(r.gate.FollowUpRequests(a)) != 2 || tell(a, 0, false, 200) || tell(a, 0, false, 503) {
 		t.Fatal("it is over before the backend says so")
 	}
 	want("being worked on", 100)
@@ -61,7 +61,7 @@ func TestCountsAreSettled(t *testing.T) {
 	want("one of two", 100)
 	tell(a, 5, true, 200)
 	want("known", 7)
-	if len(r.gate.Owed(a)) != 0 {
+	if len(r.gate.FollowUpRequests(a)) != 0 {
 		t.Error("it is asked about again")
 	}
 	x.asks = 1
@@ -134,11 +134,11 @@ type abridging struct {
 	wrong error
 }
 
-func (x *abridging) Wholes(memproxy.Route, memproxy.Request, *memproxy.Operation, *memproxy.Reading) ([]memproxy.Request, bool) {
+func (x *abridging) ObjectRequests(memproxy.Route, memproxy.Request, *memproxy.Operation, *memproxy.Reading) ([]memproxy.Request, bool) {
 	return make([]memproxy.Request, 1), true
 }
 
-func (x *abridging) Whole(memproxy.Reply) (*memproxy.Reading, error) { return x.whole, x.wrong }
+func (x *abridging) ReadObject(memproxy.Reply) (*memproxy.Reading, error) { return x.whole, x.wrong }
 
 // Proves TRL-1, TRL-6, EDGE-3: what is in an object that an answer only names is
 // recorded with its agent and charged, except what the request named, which was there
@@ -151,7 +151,7 @@ func TestWhatAnAnswerOnlyNamesIsRecorded(t *testing.T) {
 		x.memories = []memproxy.Memory{{ID: "agent-1", Uncounted: true}}
 		x.whole = &memproxy.Reading{
 			Memories: []memproxy.Memory{{ID: "block-1", Text: "tea", Scope: memproxy.Scope{Agent: "agent-1"}}, {ID: "block-0", Text: "milk"}},
-			Made:     []memproxy.Made{{ID: "source-1", Agent: "agent-1"}, {ID: "source-0"}},
+			Created:  []memproxy.CreatedObject{{ID: "source-1", Agent: "agent-1"}, {ID: "source-0"}},
 		}
 		op := costs(5)
 		op.Refs = []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "block-0", Loose: true}, {Kind: memproxy.TargetMemory, ID: "source-0", Loose: true}}

@@ -39,5 +39,5 @@ func BreakStep(t *testing.T, name string, err error) {
 	was := admission[i]
 	t.Cleanup(func() { admission[i] = was })
 	admission[i].idle = nil
-	admission[i].run = func(context.Context, *run) error { return err }
+	admission[i].run = func(context.Context, *evaluation) error { return err }
 }

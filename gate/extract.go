@@ -134,9 +134,9 @@ func (ret *making) takeBack(ctx context.Context, m memproxy.Memory) error {
 	return nil
 }
 
-// Owed returns the requests for the memories that the backend extracts from an admitted
+// FollowUpRequests returns the requests for the memories that the backend extracts from an admitted
 // write asynchronously. The listener repeats them until Extracted reports the end.
-func (g *Gate) Owed(a *Admission) []memproxy.Request {
+func (g *Gate) FollowUpRequests(a *Admission) []memproxy.Request {
 	if len(a.counting) > 0 && a.bill.open() {
 		return a.counting
 	}
@@ -153,7 +153,7 @@ func (g *Gate) Owed(a *Admission) []memproxy.Request {
 
 // workedOn asks the backend for the result of an approved write that it answered with a
 // receipt of its own. Until the result is known, the write counts as being sent.
-func workedOn(ctx context.Context, r *run) {
+func workedOn(ctx context.Context, r *evaluation) {
 	b, h := &r.call.Backend, r.held
 	extractor, ok := b.Adapter.(Extractor)
 	own, known, err := r.g.opt.Ledger.Decision(ctx, h.Backend, h.ID)
@@ -164,7 +164,7 @@ func workedOn(ctx context.Context, r *run) {
 	if err == nil {
 		reply, err = b.Fetch.Fetch(ctx, extractor.Receipt(r.call.Route, r.call.Request, own.ID))
 	}
-	made, over, unread := extractor.Extracted(reply)
+	made, over, unread := extractor.ReadExtracted(reply)
 	if reply.Status != memproxy.StatusNotFound && (err != nil || unread != nil || !over) {
 		h.State = memproxy.HoldReplaying
 	}
@@ -173,8 +173,8 @@ func workedOn(ctx context.Context, r *run) {
 	}
 }
 
-// Extracted takes the answer to a request of Owed, and reports whether it is final.
-func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply) (over bool) {
+// ReadFollowUp takes the answer to a request of Owed, and reports whether it is final.
+func (g *Gate) ReadFollowUp(ctx context.Context, a *Admission, reply memproxy.Reply) (over bool) {
 	if counter, ok := a.call.Backend.Adapter.(Counter); ok && len(a.counting) > 0 {
 		return g.accounts.counted(ctx, a, counter, reply)
 	}
@@ -182,7 +182,7 @@ func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply
 	if !ok || !ok2xx(reply.Status) {
 		return !ok || reply.Status == memproxy.StatusNotFound
 	}
-	memories, over, err := extractor.Extracted(reply)
+	memories, over, err := extractor.ReadExtracted(reply)
 	ret := &making{answer: &answer{Admission: a, g: g, reply: reply, status: reply.Status}, extractor: extractor, memories: memories}
 	if err == nil && over {
 		err = errors.Join(ret.asideLater(ctx), ret.extracted(ctx))
@@ -219,7 +219,7 @@ func (ret *making) removeForeign(ctx context.Context) error {
 	for i := range ret.memories {
 		if m := &ret.memories[i]; m.ID != "" && !m.Drop {
 			keys = append(keys, known.key(memproxy.TargetMemory, m.ID))
-			if !ret.alone() {
+			if !ret.singleTenant() {
 				bare = append(bare, ret.placed(m))
 			}
 		}
@@ -242,7 +242,7 @@ func (ret *making) removeForeign(ctx context.Context) error {
 			if m.Event != eventNone {
 				unknown = err
 			}
-		case row != nil && row.Scope.Tenant != ret.Principal.Tenant, row == nil && old && !ret.alone() && v.Descent(&placed) == access.Foreign:
+		case row != nil && row.Scope.Tenant != ret.Principal.Tenant, row == nil && old && !ret.singleTenant() && v.Descent(&placed) == access.Foreign:
 			ret.rejectForeign(ctx, m)
 		}
 	}
@@ -252,7 +252,7 @@ func (ret *making) removeForeign(ctx context.Context) error {
 // placed returns a memory with the addition's owners if its event names none.
 func (ret *making) placed(m *memproxy.Memory) memproxy.Memory {
 	placed := *m
-	if !placed.Scope.Owned() {
+	if !placed.Scope.HasOwner() {
 		placed.Scope = ret.op.Scope
 	}
 	return placed
@@ -283,7 +283,7 @@ func (ret *making) ruleOnInferred(ctx context.Context, found map[int]judged) err
 	if !ret.op.Extracts || ret.confirmed {
 		return nil
 	}
-	said := trust.SaidBy(ret.op)
+	said := trust.UserStatements(ret.op)
 	for i := range ret.memories {
 		m := &ret.memories[i]
 		if m.Drop || m.Text == "" || m.Event == eventNone || m.Event == eventDelete || !m.Inferred && said.States(m.Text) {
@@ -357,7 +357,7 @@ func (acc *accounts) counted(ctx context.Context, a *Admission, counter Counter,
 	} else if !ok2xx(reply.Status) {
 		return false
 	}
-	more, over, err := counter.Counted(reply)
+	more, over, err := counter.ReadCount(reply)
 	if err != nil {
 		acc.opt.Log.WarnContext(ctx, "the number of memories of a write cannot be read; the estimate remains charged", "decision", a.Decision.ID, "error", err)
 		return true

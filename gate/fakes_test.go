@@ -43,7 +43,7 @@ func (f *fakeAdapter) Decode(memproxy.Route, memproxy.Request, []byte) (*memprox
 		return nil, f.decodeErr
 	}
 	op := f.op
-	op.Hints = append([]memproxy.Hint(nil), f.op.Hints...)
+	op.ConfidenceClaims = append([]memproxy.ConfidenceClaim(nil), f.op.ConfidenceClaims...)
 	return &op, nil
 }
 
@@ -87,7 +87,7 @@ func (f *fakeReader) Locate(_ memproxy.Route, _ memproxy.Request, id string) mem
 	return memproxy.Request{Method: "GET", EscapedPath: "/" + id}
 }
 
-func (f *fakeReader) Located(_ memproxy.Route, id string, r memproxy.Reply) (memproxy.Memory, error) {
+func (f *fakeReader) ReadLocated(_ memproxy.Route, id string, r memproxy.Reply) (memproxy.Memory, error) {
 	if r.Status == 404 {
 		return memproxy.Memory{Missing: true}, nil
 	}
@@ -207,7 +207,7 @@ func (f *fakeRecorder) Record(ctx context.Context, ev memproxy.Event) (memproxy.
 	return memproxy.Receipt{Index: uint64(len(f.events) - 1)}, nil
 }
 
-func (f *fakeRecorder) Note(ev memproxy.Event) error {
+func (f *fakeRecorder) RecordAsync(ev memproxy.Event) error {
 	_, err := f.Record(context.Background(), ev)
 	return err
 }
@@ -248,7 +248,7 @@ type rig struct {
 	who           memproxy.Principal
 	identify      identify
 	gate          *gate.Gate
-	keeper        gate.Keeper
+	keeper        gate.HoldStore
 	refuseHolds   bool
 	shared        gate.Budget // nil: budget
 	filtered      func(memproxy.Route, string)
@@ -310,7 +310,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	g := must.Get(gate.New(gate.Options{
 		Identifier: r.identify, Ledger: r.store(), Budget: r.counts(), Recorder: r.recorder, Signer: fakeSigner{},
 		Clock: r.clock, Rejections: r.rejections, Filtered: r.filtered,
-		RecordTimeout: r.recordTimeout, Keeper: r.keeper, RefuseHolds: r.refuseHolds,
+		RecordTimeout: r.recordTimeout, Holds: r.keeper, RefuseHolds: r.refuseHolds,
 		NewID: func() string { n++; return fmt.Sprintf("d%d", n) },
 	}, r.rules))(t)
 	r.gate = g

@@ -50,8 +50,8 @@ type Options struct {
 	Recorder   Recorder
 	Signer     Signer
 
-	// Keeper stores held writes. If it is nil, held writes are refused.
-	Keeper Keeper
+	// Holds stores held writes. If it is nil, held writes are refused.
+	Holds HoldStore
 	// RefuseHolds answers held writes with a refusal although they are stored, for
 	// callers that must learn of the hold at once.
 	RefuseHolds bool
@@ -203,10 +203,10 @@ type Call struct {
 	// reads pass.
 	Route memproxy.Route
 	Known bool
-	// Passed is set for a request that touches no memory and is streamed. Only its head
+	// NoMemoryAccess is set for a request that touches no memory and is streamed. Only its head
 	// is ruled on, and Body is empty. Of its answer only the members are checked.
-	Passed bool
-	Body   []byte
+	NoMemoryAccess bool
+	Body           []byte
 	// Flaw says why the listener could not receive the body (too large, too slow), or is
 	// nil. The call is then refused and recorded with it.
 	Flaw *memproxy.Malformed
@@ -218,19 +218,19 @@ type Call struct {
 	Peer string
 	// Session is the caller's session, from a header, or none.
 	Session memproxy.SessionName
-	// Wishes are the caller's options for memproxy itself.
-	Wishes Wishes
-	// Watch is set if the listener sees only a copy of the request. The call is then
+	// ReadOptions are the caller's options for memproxy itself.
+	ReadOptions ReadOptions
+	// ObserveOnly is set if the listener sees only a copy of the request. The call is then
 	// ruled on in shadow mode, whatever the rules say.
-	Watch bool
+	ObserveOnly bool
 
 	who *identified
 	// restores is set if a reviewer restores a version of an object.
 	restores bool
 }
 
-// Wishes are the options that a reader sets for memproxy, not for the backend.
-type Wishes struct {
+// ReadOptions are the options that a reader sets for memproxy, not for the backend.
+type ReadOptions struct {
 	// MinTrust is the lowest confidence of the memories to return.
 	MinTrust memproxy.PerMille
 	// Provenance asks for the provenance of the memories.
@@ -267,9 +267,9 @@ type Admission struct {
 	Body    []byte
 	Query   string
 	Changed bool
-	// Flooded is set for a rejection beyond the rate limit. It is only counted, with
+	// RateLimited is set for a rejection beyond the rate limit. It is only counted, with
 	// neither a record nor a log line of its own. A listener may delay its sender.
-	Flooded bool
+	RateLimited bool
 	// Inspect is set if the answer must be read before it is passed on. The listener
 	// then buffers it and requests identity encoding from the backend.
 	Inspect bool
@@ -286,8 +286,8 @@ type Admission struct {
 	// Rewritten are the pointers of the request's texts that were changed before
 	// it was sent (GOV-5), sorted.
 	Rewritten []string
-	// Answered is, after Return, the refusal that replaces the answer, or nil.
-	Answered *memproxy.Decision
+	// AnswerRefusal is, after Return, the refusal that replaces the answer, or nil.
+	AnswerRefusal *memproxy.Decision
 	// Memories are, after Return, the ids that were written or shown.
 	Memories []string
 
@@ -313,7 +313,7 @@ type Admission struct {
 	// calls maps the ids of the tool calls that the turn reported to whether all of
 	// their arguments are known.
 	calls    map[string]bool
-	listener memproxy.Listener
+	listener memproxy.ToolObserver
 	// counting are the requests for the number of memories that the write made.
 	counting []memproxy.Request
 	// marks are the reason codes with which the written memories are marked.
@@ -340,8 +340,8 @@ type Admission struct {
 	begun       time.Time
 	// leave ends the turn of a change in the queue, or is nil.
 	leave func()
-	// watched is set for a run that is admitted and compensated.
-	watched bool
+	// compensated is set for a run that is admitted and compensated.
+	compensated bool
 	// unruled is the adapter's explanation why the request cannot be ruled on, or "".
 	unruled string
 	// leftovers are the members without a claim in the answers so far.
@@ -360,8 +360,8 @@ type Admission struct {
 // Shown returns the decision that the caller sees: the one on the answer if the answer
 // was refused, else the one on the request.
 func (a *Admission) Shown() *memproxy.Decision {
-	if a.Answered != nil {
-		return a.Answered
+	if a.AnswerRefusal != nil {
+		return a.AnswerRefusal
 	}
 	return &a.Decision
 }
@@ -388,5 +388,5 @@ func (a *Admission) Shadow() bool { return !a.enforced() }
 // enforced reports whether the decision applies. A request that a reviewer causes is
 // memproxy's own and carries its stamp, so it is refused in shadow mode as well.
 func (a *Admission) enforced() bool {
-	return (a.rules.Enforce || a.call.Barred || a.waited != nil || a.call.restores) && !a.call.Watch
+	return (a.rules.Enforce || a.call.Barred || a.waited != nil || a.call.restores) && !a.call.ObserveOnly
 }

@@ -49,7 +49,7 @@ func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
 		e.Found, e.Versions = p.found, p.made
 		e.Renewed = ret.renewed()
 	}
-	e.Seen = ownersSeen(ret)
+	e.ExpectedOwners = ownersSeen(ret)
 	err := commit(ctx, ret.g, &ret.Decision, e, "versions not kept")
 	for try := 0; errors.Is(err, memproxy.ErrStale) && try < maxStale; try++ {
 		e = reconcile(ctx, ret, e)
@@ -152,7 +152,7 @@ func (ret *effects) changed(p *past) {
 	}
 	for _, target := range targets {
 		id, before := ret.before(target)
-		it, moved := content.Given(ret.op, target)
+		it, moved := content.TargetItems(ret.op, target)
 		if it == nil || it.Text == "" {
 			it = moved // the first item names the new field
 		}
@@ -195,14 +195,14 @@ func (ret *effects) before(target string) (id string, m memproxy.Memory) {
 }
 
 // noDirectToolCall reports whether the request cannot be a direct call of an agent's tool.
-func noDirectToolCall(r *run) bool {
+func noDirectToolCall(r *evaluation) bool {
 	_, ok := r.call.Backend.Adapter.(Editor)
 	return !ok || r.call.Backend.Fetch == nil || r.op == nil || !r.op.Kind.Writes()
 }
 
 // precede handles a request that calls an agent's tool directly: it adds the call's
 // changes of the agent's memory to the operation, and prepares their recording.
-func precede(ctx context.Context, r *run) error {
+func precede(ctx context.Context, r *evaluation) error {
 	call := r.call.Backend.Adapter.(Editor).ToolRun(r.call.Route, r.call.Request, r.Body)
 	if call == nil {
 		return nil
@@ -212,7 +212,7 @@ func precede(ctx context.Context, r *run) error {
 		r.edits = nil
 		return err
 	}
-	call.Makes(r.op)
+	call.AddContent(r.op)
 	return nil
 }
 
@@ -221,14 +221,14 @@ func followEdits(ctx context.Context, a *Admission) error {
 	ctx, cancel := a.call.Backend.Within(context.WithoutCancel(ctx))
 	defer cancel()
 	for {
-		q, more := a.edits.Prepare()
+		q, more := a.edits.NextSideRequest()
 		if !more {
 			return nil
 		}
 		q.Header = a.call.Request.Header
 		reply, err := a.call.Backend.Fetch.Fetch(ctx, q)
 		if err == nil {
-			err = a.edits.Prepared(reply)
+			err = a.edits.ReadSideReply(reply)
 		}
 		if err != nil {
 			return err
@@ -238,20 +238,20 @@ func followEdits(ctx context.Context, a *Admission) error {
 
 // keepEdits records what the call changed.
 func keepEdits(ctx context.Context, g *Gate, a *Admission, answer []byte) {
-	if err := a.edits.Whole(answer); err != nil {
+	if err := a.edits.ReadAnswer(answer); err != nil {
 		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the answer cannot be read", "decision", a.Decision.ID, "error", err)
 		return
 	}
 	if err := followEdits(ctx, a); err != nil { // edits that need no request are recorded all the same
 		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be asked", "decision", a.Decision.ID, "error", err)
 	}
-	for _, e := range a.edits.Made() {
-		g.Agents().Changed(ctx, a, e.Memories)
+	for _, e := range a.edits.TakeEdits() {
+		g.Agents().RecordChanges(ctx, a, e.Memories)
 	}
 }
 
-// Changed records the memories that a tool call changed: versions, owners, states.
-func (g Agents) Changed(ctx context.Context, ruled *Admission, memories []memproxy.Memory) {
+// RecordChanges records the memories that a tool call changed: versions, owners, states.
+func (g Agents) RecordChanges(ctx context.Context, ruled *Admission, memories []memproxy.Memory) {
 	if len(memories) == 0 || ruled.op == nil || !ruled.enforced() {
 		return
 	}
@@ -303,14 +303,14 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 	if err != nil {
 		ret.g.opt.Log.ErrorContext(ctx, "which change was the last cannot be looked up", "decision", ret.Decision.ID, "error", err)
 	}
-	e.Seen = nil
+	e.ExpectedOwners = nil
 	foreign := map[memproxy.MemoryKey]bool{}
 	for k, target := range targets {
 		m, asked := there[target]
-		it, _ := content.Given(ret.op, target)
+		it, _ := content.TargetItems(ret.op, target)
 		gone, now := ret.op.Kind == memproxy.Forget, records[k]
-		if foreign[k] = !asked || m.Missing != gone || !gone && it != nil && it.Text != "" && m.Text != it.Text; !foreign[k] && now.Owned() {
-			e.Seen = append(e.Seen, now.Owner)
+		if foreign[k] = !asked || m.Missing != gone || !gone && it != nil && it.Text != "" && m.Text != it.Text; !foreign[k] && now.HasOwner() {
+			e.ExpectedOwners = append(e.ExpectedOwners, now.Owner)
 		}
 	}
 	version := func(v memproxy.Version) bool { return foreign[v.MemoryKey] }
@@ -323,8 +323,8 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 	return e
 }
 
-// Clears reports whether the operation deletes everything of an owner. The end of the
+// DeletesOwner reports whether the operation deletes everything of an owner. The end of the
 // answer must then wait until the deletion is recorded.
-func (a *Admission) Clears() bool {
-	return a.op != nil && a.op.Kind == memproxy.Forget && a.op.Sweeps
+func (a *Admission) DeletesOwner() bool {
+	return a.op != nil && a.op.Kind == memproxy.Forget && a.op.DeletesScope
 }

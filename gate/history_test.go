@@ -75,11 +75,11 @@ func TestRunsThatAreUnderWayAreLocked(t *testing.T) {
 	}
 	a := r.admitIn("s1", memproxy.Operation{Kind: memproxy.Run})
 	for range 3 {
-		wantCodes(t, r.gate.Agents().Ask(ctx, a, call("fine")).Decision, memproxy.Allow)
-		wantCodes(t, r.gate.Agents().Ask(ctx, a, call("bad")).Decision, memproxy.Deny, memproxy.ScreenRisk)
+		wantCodes(t, r.gate.Agents().RuleOnCall(ctx, a, call("fine")).Decision, memproxy.Allow)
+		wantCodes(t, r.gate.Agents().RuleOnCall(ctx, a, call("bad")).Decision, memproxy.Deny, memproxy.ScreenRisk)
 	}
-	wantCodes(t, r.gate.Agents().Ask(ctx, a, call("fine")).Decision, memproxy.Deny, memproxy.SessionLocked)
-	f := r.gate.Agents().Foresee(ctx, a, call("fine"))
+	wantCodes(t, r.gate.Agents().RuleOnCall(ctx, a, call("fine")).Decision, memproxy.Deny, memproxy.SessionLocked)
+	f := r.gate.Agents().PreviewCall(ctx, a, call("fine"))
 	if f == nil {
 		t.Fatal("a person is asked about a call of a locked session")
 	}
@@ -165,7 +165,7 @@ func TestSelfEditsCountAgainstTheirCaller(t *testing.T) {
 	run := r.admit(memproxy.Operation{Kind: memproxy.Run, Scope: memproxy.Scope{User: "ann", Agent: "agent-1"}})
 	edit := learn("bad")
 	edit.Scope.Agent = "agent-1"
-	wantCodes(t, r.gate.Agents().Ask(context.Background(), run, memproxy.ToolCall{Tool: "memory_insert", Operation: &edit}).Decision, memproxy.Deny, memproxy.ScreenRisk)
+	wantCodes(t, r.gate.Agents().RuleOnCall(context.Background(), run, memproxy.ToolCall{Tool: "memory_insert", Operation: &edit}).Decision, memproxy.Deny, memproxy.ScreenRisk)
 	if want := map[string]int{"acme/caller:agent:dev/ann": 1, "acme/caller:agent:dev": 1}; !maps.Equal(l.strikes, want) {
 		t.Errorf("counted %v, want %v", l.strikes, want)
 	}

@@ -19,7 +19,7 @@ import (
 // are not enough reviewers, or too many writes of the caller, or of its end user, are
 // waiting. Any other error is not one of these.
 func RefuseHold(d *memproxy.Decision, err error) bool {
-	if no, full := errors.AsType[*memproxy.HoldsFull](err); full {
+	if no, full := errors.AsType[*memproxy.HoldLimitError](err); full {
 		line := memproxy.Line{Reason: memproxy.HoldQueue, Key: no.Key, Window: memproxy.WindowTotal, Limit: int64(no.Limit)}
 		d.Allowance = &memproxy.Allowance{Lines: []memproxy.LineState{{Line: line, Used: int64(no.Limit)}}}
 		d.Refuse(memproxy.StatusTooMany, memproxy.Reason{Code: memproxy.HoldQueue, Rule: no.Key, Detail: fmt.Sprintf(
@@ -33,15 +33,15 @@ func RefuseHold(d *memproxy.Decision, err error) bool {
 }
 
 // unheld: the write is not held, or held writes are not stored.
-func unheld(r *run) bool {
-	return r.Decision.Verdict != memproxy.Hold || r.g.opt.Keeper == nil || r.op == nil
+func unheld(r *evaluation) bool {
+	return r.Decision.Verdict != memproxy.Hold || r.g.opt.Holds == nil || r.op == nil
 }
 
 // hold stores a held write, encrypted, and composes the answer. The decision is on
 // record already, so a write that cannot be stored is refused. A tool call is
 // stored as the equivalent client request, to be sent once it is approved; without
 // such a request it is not stored.
-func hold(ctx context.Context, r *run) error {
+func hold(ctx context.Context, r *evaluation) error {
 	g := r.g
 	a, w := r.Admission, r.reworded
 	if inside(r) {
@@ -70,23 +70,23 @@ func hold(ctx context.Context, r *run) error {
 
 // heldReply is the answer to a held write in a form that the backend's clients know.
 // Without one it is refused.
-func heldReply(r *run) (memproxy.Reply, bool) {
-	holder, ok := r.call.Backend.Adapter.(Holder)
+func heldReply(r *evaluation) (memproxy.Reply, bool) {
+	holder, ok := r.call.Backend.Adapter.(HoldReplier)
 	if !ok || r.g.opt.RefuseHolds || r.op == nil || inside(r) {
 		return memproxy.Reply{}, false
 	}
-	return holder.Held(r.call.Route, r.call.Request, r.op, r.Decision)
+	return holder.HeldReply(r.call.Route, r.call.Request, r.op, r.Decision)
 }
 
 // keepForReview stores a write for reviewers, even if the caller has disconnected.
 func keepForReview(ctx context.Context, g *Gate, h memproxy.HeldWrite, content memproxy.HoldContent) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
-	return g.opt.Keeper.Keep(ctx, h, content)
+	return g.opt.Holds.Put(ctx, h, content)
 }
 
 // direct converts a tool call to the equivalent client request; nil: there is none.
-func direct(r *run) *Admission {
+func direct(r *evaluation) *Admission {
 	if r.tool.Direct == nil {
 		return nil
 	}
@@ -155,7 +155,7 @@ func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent
 // keepExtracted stores a retracted memory for reviewers, as a write of its text alone:
 // the write that it was made of stays, and would be read anew by the backend's model.
 func (ret *making) keepExtracted(ctx context.Context, m memproxy.Memory, j judged, why memproxy.Reason) {
-	if ret.g.opt.Keeper == nil {
+	if ret.g.opt.Holds == nil {
 		return
 	}
 	body, err := ret.extractor.Verbatim(ret.reworded.toSend(ret.call.Body), m.Text)
@@ -187,22 +187,22 @@ func heldTexts(a *Admission) (all []memproxy.HeldText) {
 }
 
 // noReceipt: the request does not ask for a receipt that could be a held write's.
-func noReceipt(r *run) bool {
-	if r.op == nil || r.g.opt.Keeper == nil {
+func noReceipt(r *evaluation) bool {
+	if r.op == nil || r.g.opt.Holds == nil {
 		return true
 	}
-	holder, ok := r.call.Backend.Adapter.(Holder)
-	return !ok || holder.Polls(r.call.Route) == ""
+	holder, ok := r.call.Backend.Adapter.(HoldReplier)
+	return !ok || holder.ReceiptID(r.call.Route) == ""
 }
 
 // polled finds the held write behind a receipt. It is shown to callers who could
 // have written it; for others the request goes to the backend, which does not know
 // the receipt and says so.
-func polled(ctx context.Context, r *run) error {
-	id := r.call.Backend.Adapter.(Holder).Polls(r.call.Route)
+func polled(ctx context.Context, r *evaluation) error {
+	id := r.call.Backend.Adapter.(HoldReplier).ReceiptID(r.call.Route)
 	ctx, cancel := r.call.Backend.Within(ctx)
 	defer cancel()
-	h, ok, err := r.g.opt.Keeper.Kept(ctx, id)
+	h, ok, err := r.g.opt.Holds.Get(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -215,18 +215,18 @@ func polled(ctx context.Context, r *run) error {
 
 // notPolling: no receipt of a held write is asked for, or it is refused, or would be. In
 // shadow mode it is answered too: the backend does not know the receipt.
-func notPolling(r *run) bool {
-	return r.held == nil || r.Reply != nil || r.verdict.Worst.Stops() || r.call.Watch
+func notPolling(r *evaluation) bool {
+	return r.held == nil || r.Reply != nil || r.verdict.Worst.Stops() || r.call.ObserveOnly
 }
 
 // answerPoll answers in the backend's place.
-func answerPoll(ctx context.Context, r *run) error {
+func answerPoll(ctx context.Context, r *evaluation) error {
 	if r.held.State == memproxy.HoldDone && len(r.held.Result.Memories) == 0 {
 		asking, cancel := r.call.Backend.Within(ctx)
 		workedOn(asking, r)
 		cancel()
 	}
-	reply := r.call.Backend.Adapter.(Holder).Polled(r.call.Route, r.call.Request, *r.held)
+	reply := r.call.Backend.Adapter.(HoldReplier).ReceiptReply(r.call.Route, r.call.Request, *r.held)
 	r.Reply = &reply
 	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, status: reply.Status, shown: r.held.Result.Memories})
 	return nil
@@ -236,7 +236,7 @@ func answerPoll(ctx context.Context, r *run) error {
 // memory (DOL-2): the write goes through, and the status decides how the memory is
 // shown. A ruling with any other reason remains, and so does one about a
 // credential, which is a leak wherever it is stored.
-func setAside(r *run, ruling *memproxy.Ruling) {
+func setAside(r *evaluation, ruling *memproxy.Ruling) {
 	if !r.rules.NeverRefuse || !ruling.Verdict.Stops() || r.verdict.Worst.Stops() || !r.traceable() ||
 		slices.ContainsFunc(ruling.Reasons, func(why memproxy.Reason) bool { return why.Code != memproxy.ScreenRisk }) {
 		return
@@ -254,14 +254,14 @@ func setAside(r *run, ruling *memproxy.Ruling) {
 // unfiltered refuses reads that the backend derives from many memories if the rules
 // never refuse: dangerous memories are then stored among them, and a derived answer
 // cannot be filtered.
-func unfiltered(r *run) {
+func unfiltered(r *evaluation) {
 	if r.rules.NeverRefuse && r.op.Kind == memproxy.Recall && r.op.Derived {
 		r.verdict.Forbid(memproxy.StateWithheld, "", "this is made of all memories, also of those that are written and must not be shown (memories.never_refuse)")
 	}
 }
 
 // noPendingMemories: the write makes ordinary memories, or none.
-func noPendingMemories(r *run) bool {
+func noPendingMemories(r *evaluation) bool {
 	return r.Decision.Verdict.Stops() || !r.traceable() || !r.confirmed && r.aside == "" && !r.waits()
 }
 
@@ -269,7 +269,7 @@ func noPendingMemories(r *run) bool {
 // decision before the write is forwarded, so that they are never readable without
 // it, even if this process ends in between. If the status cannot be stored the
 // write is refused.
-func putAside(ctx context.Context, r *run) error {
+func putAside(ctx context.Context, r *evaluation) error {
 	change, ordinary := foreseen(r.Admission, memproxy.MemoryKey{Backend: r.op.Backend, Kind: memproxy.TargetDecision, ID: r.Decision.ID}, r.marks)
 	if ordinary {
 		return nil
@@ -351,7 +351,7 @@ func (ret *making) asideLater(ctx context.Context) error {
 // recallStates derives the author and the status of targets that have none recorded
 // from the writes that made them: the change may remove the stamp that links a target
 // to its write.
-func recallStates(ctx context.Context, r *run) error {
+func recallStates(ctx context.Context, r *evaluation) error {
 	if _, echoes := r.call.Backend.Adapter.(Echoer); !echoes || r.dry() {
 		return nil
 	}

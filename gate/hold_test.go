@@ -19,11 +19,11 @@ type fakeHolder struct {
 	mute  bool
 }
 
-func (f *fakeHolder) Held(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool) {
+func (f *fakeHolder) HeldReply(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool) {
 	return memproxy.Reply{Status: 200, Body: []byte("pending")}, !f.mute
 }
-func (f *fakeHolder) Polls(memproxy.Route) string { return f.polls }
-func (f *fakeHolder) Polled(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite) memproxy.Reply {
+func (f *fakeHolder) ReceiptID(memproxy.Route) string { return f.polls }
+func (f *fakeHolder) ReceiptReply(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite) memproxy.Reply {
 	return memproxy.Reply{Status: 200, Body: []byte(h.ID + " is " + string(h.State))}
 }
 
@@ -33,14 +33,14 @@ type fakeKeeper struct {
 	err     error
 }
 
-func (k *fakeKeeper) Keep(_ context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) error {
+func (k *fakeKeeper) Put(_ context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) error {
 	if k.err == nil {
 		k.kept[h.ID], k.content[h.ID] = h, c
 	}
 	return k.err
 }
 
-func (k *fakeKeeper) Kept(_ context.Context, id string) (memproxy.HeldWrite, bool, error) {
+func (k *fakeKeeper) Get(_ context.Context, id string) (memproxy.HeldWrite, bool, error) {
 	h, ok := k.kept[id]
 	return h, ok, k.err
 }
@@ -119,7 +119,7 @@ func TestHoldsThatAreRefusals(t *testing.T) {
 		}
 	}
 	r, _, k := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.rules.Enforce = false })
-	if a := r.admit(learn("x")); a.Reply != nil || len(k.kept) != 0 || a.Decision.Would != memproxy.Hold {
+	if a := r.admit(learn("x")); a.Reply != nil || len(k.kept) != 0 || a.Decision.ShadowVerdict != memproxy.Hold {
 		t.Errorf("in shadow mode: %+v, %d kept", a.Decision, len(k.kept))
 	}
 }
@@ -129,7 +129,7 @@ func TestCallsThatCannotBeMadeLaterDoNotWait(t *testing.T) {
 	r, _, k := holdRig(t, nil)
 	op := learn("x")
 	run := r.gate.Admit(context.Background(), r.call(memproxy.Operation{Kind: memproxy.Run}))
-	a := r.gate.Agents().Ask(context.Background(), run, memproxy.ToolCall{ID: "c-1", Tool: "note", Operation: &op})
+	a := r.gate.Agents().RuleOnCall(context.Background(), run, memproxy.ToolCall{ID: "c-1", Tool: "note", Operation: &op})
 	if _, kept := k.kept[a.Decision.ID]; kept || a.Decision.Verdict != memproxy.Hold || a.Decision.Reasons[0].Code != memproxy.HoldReviewer {
 		t.Errorf("%+v, kept %v", a.Decision, kept)
 	}
@@ -174,7 +174,7 @@ func TestReceiptsOfHeldWrites(t *testing.T) {
 	}
 }
 
-var _ gate.Holder = (*fakeHolder)(nil)
+var _ gate.HoldReplier = (*fakeHolder)(nil)
 
 // Proves TRL-6: what is held is charged when it is held and not again when it
 // is sent, but for the totals, which count memories; what there is no budget
@@ -205,7 +205,7 @@ func TestHoldsAreCharged(t *testing.T) {
 		return sent
 	}
 	for range 2 {
-		r.gate.Unsent(context.Background(), send(), "")
+		r.gate.AbandonUnsent(context.Background(), send(), "")
 		want("approved, and the backend is away", 4, 0)
 	}
 	send()
@@ -223,7 +223,7 @@ func TestHoldsAreCharged(t *testing.T) {
 		t.Errorf("%+v", a.Reply)
 	}
 	want("not kept", 4, 4)
-	k.err = &memproxy.HoldsFull{Key: "holds/agent:dev", Limit: 100}
+	k.err = &memproxy.HoldLimitError{Key: "holds/agent:dev", Limit: 100}
 	wantStatus(429, memproxy.HoldQueue)
 	want("no room", 4, 4)
 	if last := r.recorder.events[len(r.recorder.events)-1]; last.Type != memproxy.EventOutcome || last.Verdict != memproxy.Deny {

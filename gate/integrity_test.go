@@ -35,7 +35,7 @@ func (c *historyLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (m
 			rec.Status = memproxy.Status{MemoryKey: k, State: memproxy.StateValidated, Unverified: code}
 		}
 		if _, owned := c.rows[k.ID]; c.sealed && !owned && k.ID != "before" {
-			rec.Listing = memproxy.Unlisted
+			rec.Presence = memproxy.AddedAfterSeal
 		}
 		return rec
 	})

@@ -101,7 +101,7 @@ func TestSpansAreOfTheirText(t *testing.T) {
 		}
 		m := memproxy.Memory{Pointer: "/0", ID: "m", Text: tc.text, TextAt: "/0/memory"}
 		if tc.also != "" {
-			m.Also = []string{tc.also}
+			m.OtherTexts = []string{tc.also}
 		}
 		r.fake.memories = []memproxy.Memory{m}
 		a := r.admit(memproxy.Operation{Kind: memproxy.Recall})

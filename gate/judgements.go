@@ -27,7 +27,7 @@ func deleted(ret *answer, it *item) outcome {
 	if ret.answers || it.row == nil || !it.row.Deleted || it.Missing {
 		return outcome{}
 	}
-	if it.Event == eventDelete && it.Text == "" && it.Before == "" && len(it.Also) == 0 && len(it.Metadata) == 0 {
+	if it.Event == eventDelete && it.Text == "" && it.Before == "" && len(it.OtherTexts) == 0 && len(it.Metadata) == 0 {
 		return outcome{}
 	}
 	return foreignItem
@@ -83,8 +83,8 @@ func unaltered(ret *answer, it *item) outcome {
 // confidence is the one in the ledger, else the one in a verified stamp. A memory that
 // fails the integrity check has no known confidence.
 func confident(ret *answer, it *item) outcome {
-	least := ret.call.Wishes.MinTrust
-	if ret.answers || least <= 0 || it.Missing || it.Holder || it.Layer == memproxy.Episodic {
+	least := ret.call.ReadOptions.MinTrust
+	if ret.answers || least <= 0 || it.Missing || it.IsContainer || it.Layer == memproxy.Episodic {
 		return outcome{}
 	}
 	is := memproxy.PerMille(-1)
@@ -137,7 +137,7 @@ func harmless(ret *answer, it *item) outcome {
 	if spans == nil {
 		return outcome{}
 	}
-	return outcome{action: redact, text: redaction.Described(redaction.Text(it.Text, spans))}
+	return outcome{action: redact, text: redaction.AppendDescriptions(redaction.Redact(it.Text, spans))}
 }
 
 // previous removes a replaced text from the answer to a write. In answers to reads
@@ -160,7 +160,7 @@ func enclosed(_ *answer, it *item) outcome {
 // provenance adds its provenance to each memory, for readers who ask for it. Raw
 // messages, receipts and entities are not memories.
 func provenance(ret *answer, it *item) outcome {
-	if !ret.call.Wishes.Provenance || ret.answers || it.ID == "" || it.Missing || it.Layer == memproxy.Episodic || it.Memory.TargetKind() != memproxy.TargetMemory {
+	if !ret.call.ReadOptions.Provenance || ret.answers || it.ID == "" || it.Missing || it.Layer == memproxy.Episodic || it.Memory.TargetKind() != memproxy.TargetMemory {
 		return outcome{}
 	}
 	p := knownOf(ret, it)
@@ -183,7 +183,7 @@ func knownOf(ret *answer, it *item) memproxy.Provenance {
 			p.Received, p.Attestation = s.Received, cmp.Or(s.Attestation, p.Attestation)
 		}
 	}
-	if st := &it.rec.Status; it.rec.Rated() && st.Tenant == ret.Principal.Tenant {
+	if st := &it.rec.Status; it.rec.HasStatus() && st.Tenant == ret.Principal.Tenant {
 		p.State, p.Contested, p.Unverified, p.Attestation = st.State, st.Contested, st.Unverified, cmp.Or(st.Attestation, p.Attestation)
 	}
 	p.Unverified = cmp.Or(p.Unverified, it.altered)
@@ -236,7 +236,7 @@ func displayed(ret *answer, it *item) display {
 		return show
 	case d == show && changedSinceValidated(ret, it):
 		return withhold
-	case d == sanitise && (it.TextAt == "" || it.Text == "" || len(it.Also) > 0):
+	case d == sanitise && (it.TextAt == "" || it.Text == "" || len(it.OtherTexts) > 0):
 		return withhold // no span of it can be redacted
 	}
 	return d
@@ -259,7 +259,7 @@ func changedSinceValidated(ret *answer, it *item) bool {
 // memproxy seeing it is never vouched for. The reviewer did not read earlier texts, nor
 // the texts next to the memory's own.
 func vouched(ret *answer, it *item) bool {
-	if it.Mutable || len(it.Also) > 0 || it.judged.risk > it.judged.score || ret.rules.Changed == ChangedIgnore || it.altered != "" {
+	if it.Mutable || len(it.OtherTexts) > 0 || it.judged.risk > it.judged.score || ret.rules.Changed == ChangedIgnore || it.altered != "" {
 		return false
 	}
 	st := &it.rec.Status
@@ -270,10 +270,10 @@ func vouched(ret *answer, it *item) bool {
 // one that went through memproxy. Items derived from a memory are never unseen, because
 // the status of the memory decides on them.
 func unseen(it *item) bool {
-	if kind := it.Memory.TargetKind(); kind == memproxy.TargetEvent || kind == memproxy.TargetExport || it.Uncounted || it.Common || it.Compiled || it.ID == "" {
+	if kind := it.Memory.TargetKind(); kind == memproxy.TargetEvent || kind == memproxy.TargetExport || it.Uncounted || it.BuiltIn || it.Compiled || it.ID == "" {
 		return false
 	}
-	return it.row == nil || len(it.Also) > 0 || it.row.SHA256 != tamper.Hash(it.Text)
+	return it.row == nil || len(it.OtherTexts) > 0 || it.row.SHA256 != tamper.Hash(it.Text)
 }
 
 // hidden returns the spans of a memory's text that are redacted (DOL-4, DOL-5), or nil.

@@ -29,7 +29,7 @@ func readerAnswer(set ...func(*answer)) *answer {
 func written(ret *answer)   { ret.answers = true }
 func settled(ret *answer)   { ret.settled = true; ret.op.Targets = []string{"m1"} }
 func asksFor(ret *answer)   { ret.op.Targets = []string{"m1"} }
-func wants(ret *answer)     { ret.call.Wishes.MinTrust = 500 }
+func wants(ret *answer)     { ret.call.ReadOptions.MinTrust = 500 }
 func withholds(ret *answer) { ret.rules.Withhold, ret.rules.Sanitise = 800, 400; ret.screened = true }
 func strict(ret *answer)    { ret.rules.Changed = ChangedWithhold }
 
@@ -72,7 +72,7 @@ func TestJudgements(t *testing.T) {
 			{"the event says that it was deleted", readerAnswer(), memory(memproxy.Memory{ID: "m1", Event: eventDelete}, &memproxy.Ownership{Deleted: true}), keep, ""},
 			{"the event shows its text", readerAnswer(), memory(with(func(m *memproxy.Memory) { m.Event = eventDelete }), &memproxy.Ownership{Deleted: true}), expel, memproxy.OwnerForeign},
 			{"the event shows its old text", readerAnswer(), memory(memproxy.Memory{ID: "m1", Event: eventDelete, Before: "tea"}, &memproxy.Ownership{Deleted: true}), expel, memproxy.OwnerForeign},
-			{"the event shows a text next to it", readerAnswer(), memory(memproxy.Memory{ID: "m1", Event: eventDelete, Also: []string{"tea"}}, &memproxy.Ownership{Deleted: true}), expel, memproxy.OwnerForeign},
+			{"the event shows a text next to it", readerAnswer(), memory(memproxy.Memory{ID: "m1", Event: eventDelete, OtherTexts: []string{"tea"}}, &memproxy.Ownership{Deleted: true}), expel, memproxy.OwnerForeign},
 			{"nothing is shown of it", readerAnswer(), memory(memproxy.Memory{ID: "m1"}, &memproxy.Ownership{Deleted: true}), expel, memproxy.OwnerForeign},
 			{"the event says that it was written", readerAnswer(), memory(with(func(m *memproxy.Memory) { m.Event = eventAdd }), &memproxy.Ownership{Deleted: true}), expel, memproxy.OwnerForeign},
 			{"the event shows its metadata", readerAnswer(), memory(memproxy.Memory{ID: "m1", Event: eventDelete, Metadata: []byte(`{"a":1}`)}, &memproxy.Ownership{Deleted: true}), expel, memproxy.OwnerForeign},
@@ -94,7 +94,7 @@ func TestJudgements(t *testing.T) {
 			{"enough for another text", readerAnswer(wants), memory(bare, of("acme"), altered), drop, memproxy.TrustBelow},
 			{"enough for another memory's stamp", readerAnswer(wants), memory(with(func(m *memproxy.Memory) { m.Stamp = &memproxy.Stamp{ID: "signed", Confidence: 900} }), nil, altered), drop, memproxy.TrustBelow},
 			{"nothing was asked for", readerAnswer(), memory(bare, nil), keep, ""},
-			{"it holds memories", readerAnswer(wants), memory(with(func(m *memproxy.Memory) { m.Holder = true }), nil), keep, ""},
+			{"it holds memories", readerAnswer(wants), memory(with(func(m *memproxy.Memory) { m.IsContainer = true }), nil), keep, ""},
 			{"a message", readerAnswer(wants), memory(with(func(m *memproxy.Memory) { m.Layer = memproxy.Episodic }), nil), keep, ""},
 			{"a stamp says enough", readerAnswer(wants), memory(with(func(m *memproxy.Memory) { m.Stamp = &memproxy.Stamp{ID: "signed", Confidence: 900} }), nil), keep, ""},
 			{"a forged stamp says enough", readerAnswer(wants), memory(with(func(m *memproxy.Memory) { m.Stamp = &memproxy.Stamp{ID: "forged", Confidence: 900} }), nil), drop, memproxy.TrustBelow},
@@ -128,7 +128,7 @@ func TestJudgements(t *testing.T) {
 			{"confirmed, and found changed before", readerAnswer(withholds), memory(bare, nil, risk(900), confirmed, func(it *item) { it.rec.Status.Unverified = memproxy.IntegrityMismatch }), drop, memproxy.ScreenWithheld},
 			{"confirmed, and quarantined since", readerAnswer(withholds), memory(bare, nil, risk(900), confirmed, func(it *item) { it.rec.Status.State = memproxy.StateQuarantined }), drop, memproxy.ScreenWithheld},
 			{"confirmed, and it changes by itself", readerAnswer(withholds), memory(with(func(m *memproxy.Memory) { m.Mutable = true }), nil, risk(900), confirmed), drop, memproxy.ScreenWithheld},
-			{"confirmed, and this is its history", readerAnswer(withholds), memory(with(func(m *memproxy.Memory) { m.Also = []string{"Ann likes rum"} }), nil, risk(900), confirmed), drop, memproxy.ScreenWithheld},
+			{"confirmed, and this is its history", readerAnswer(withholds), memory(with(func(m *memproxy.Memory) { m.OtherTexts = []string{"Ann likes rum"} }), nil, risk(900), confirmed), drop, memproxy.ScreenWithheld},
 			{"confirmed, and danger next to its text", readerAnswer(withholds), memory(bare, nil, risk(500), confirmed, func(it *item) { it.judged.risk = 900 }), drop, memproxy.ScreenWithheld},
 			{"confirmed, and changes are not looked for", readerAnswer(withholds, func(ret *answer) { ret.rules.Changed = ChangedIgnore }), memory(bare, nil, risk(900), confirmed), drop, memproxy.ScreenWithheld},
 			{"validated by rules", readerAnswer(withholds), memory(bare, nil, risk(900), func(it *item) { it.rec.Status.State = memproxy.StateValidated }), drop, memproxy.ScreenWithheld},
@@ -143,7 +143,7 @@ func TestJudgements(t *testing.T) {
 			{"inside", readerAnswer(), memory(bare, nil, func(it *item) { it.inside = true }), remove, ""},
 		},
 		"provenance": {
-			{"asked for", readerAnswer(func(ret *answer) { ret.call.Wishes.Provenance = true }), memory(bare, of("acme")), annotate, ""},
+			{"asked for", readerAnswer(func(ret *answer) { ret.call.ReadOptions.Provenance = true }), memory(bare, of("acme")), annotate, ""},
 			{"not asked for", readerAnswer(), memory(bare, of("acme")), keep, ""},
 		},
 	}
@@ -222,8 +222,8 @@ func TestApply(t *testing.T) {
 			if got != want {
 				t.Errorf("action %d at %q, case %d: %s, want %s", tc.action, tc.pointer, i, got, want)
 			}
-			if no && (ret.Answered == nil || ret.Answered.Status != memproxy.StatusNotFound || ret.filtered != 1) {
-				t.Errorf("action %d at %q: refused as %+v, filtered %d", tc.action, tc.pointer, ret.Answered, ret.filtered)
+			if no && (ret.AnswerRefusal == nil || ret.AnswerRefusal.Status != memproxy.StatusNotFound || ret.filtered != 1) {
+				t.Errorf("action %d at %q: refused as %+v, filtered %d", tc.action, tc.pointer, ret.AnswerRefusal, ret.filtered)
 			}
 		}
 	}

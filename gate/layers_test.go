@@ -88,11 +88,11 @@ func TestFactsWithoutAStatementAreFollowed(t *testing.T) {
 	x.events = []string{"e1"}
 	a := r.admitWith(talk("I like green tea.", "noted"), f)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
-	if owed := r.gate.Owed(a); len(owed) != 1 {
+	if owed := r.gate.FollowUpRequests(a); len(owed) != 1 {
 		t.Fatalf("%+v", owed)
 	}
 	x.over, x.became = true, []memproxy.Memory{{ID: "m1", Text: "User likes green tea", Event: "ADD"}, {ID: "m2", Text: "User is wealthy", Event: "ADD"}}
-	if !r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) != 1 || f.sent[0] != "DELETE /m2" {
+	if !r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) != 1 || f.sent[0] != "DELETE /m2" {
 		t.Errorf("sent %v", f.sent)
 	}
 }
@@ -133,7 +133,7 @@ func TestSelfEditsThatQuoteTheUser(t *testing.T) {
 			{Kind: memproxy.ItemContent, Role: "user", Text: "I like green tea"}, {Kind: memproxy.ItemContent, Role: "assistant", Text: "probably lonely"},
 		}}
 		a := r.admit(run)
-		asked := r.gate.Agents().Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "memory_insert", Operation: &memproxy.Operation{
+		asked := r.gate.Agents().RuleOnCall(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "memory_insert", Operation: &memproxy.Operation{
 			Kind: memproxy.Learn, Cost: 1, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Role: "assistant", Text: text, Inferred: true, Layer: memproxy.Semantic}},
 		}})
 		if asked.Decision.Verdict != want {
@@ -155,7 +155,7 @@ func TestFactsThatAreMadeLaterAreMarked(t *testing.T) {
 	a := r.admitWith(talk("I like green tea.", "noted"), f)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
 	x.over, x.became = true, []memproxy.Memory{{ID: "m1", Text: "User likes green tea", Event: "ADD"}, {ID: "m2", Text: "User is wealthy", Event: "ADD"}}
-	r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200})
+	r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200})
 	if len(l.changes) != 2 {
 		t.Fatalf("%+v", l.changes)
 	}

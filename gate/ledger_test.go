@@ -70,7 +70,7 @@ func (l *fakeLedger) joined(keys []memproxy.MemoryKey, rest func(memproxy.Memory
 		if row, ok := l.rows[k.ID]; ok && row.Kind == k.Kind {
 			rec.Owner = row
 		}
-		if rec.Owned() || rec.Rated() || rec.Status.Attestation != "" || rec.Listing != memproxy.NotSealed {
+		if rec.HasOwner() || rec.HasStatus() || rec.Status.Attestation != "" || rec.Presence != memproxy.NotSealed {
 			out[k] = rec
 		}
 	}
@@ -101,7 +101,7 @@ func (l *fakeLedger) Commit(_ context.Context, e memproxy.Entry) error {
 	case len(e.States) > 0 && l.full != nil:
 		return l.full
 	}
-	for _, row := range e.Seen {
+	for _, row := range e.ExpectedOwners {
 		if now := l.rows[row.ID]; now.Decision != row.Decision || now.Deleted != row.Deleted {
 			return memproxy.ErrStale
 		}
@@ -149,7 +149,7 @@ func (l *fakeLedger) SessionLocked(_ context.Context, tenant string, sessions ..
 }
 
 func (l *fakeLedger) NoteSession(_ context.Context, e memproxy.SessionEvent, ids ...string) (locked []memproxy.Session, _ error) {
-	if e.Unsure {
+	if e.WeakEvidence {
 		l.unsure++
 		return nil, l.err
 	}

@@ -172,7 +172,7 @@ func TestFloodsOfRejections(t *testing.T) {
 	read := memproxy.Operation{Kind: memproxy.Recall}
 	for i := range 1000 {
 		a := admit("10.0.0.1", "", read)
-		if want := map[bool]int{false: 401, true: 429}[i >= 5]; a.Reply == nil || a.Reply.Status != want || a.Flooded != (i >= 5) {
+		if want := map[bool]int{false: 401, true: 429}[i >= 5]; a.Reply == nil || a.Reply.Status != want || a.RateLimited != (i >= 5) {
 			t.Fatalf("rejection %d: %+v", i, a.Reply)
 		}
 	}
@@ -242,7 +242,7 @@ func TestCallersAreIdentifiedFirst(t *testing.T) {
 // byKey is the caller of the rig for a request with a key.
 func (r *rig) byKey(c memproxy.Credentials) (memproxy.Principal, error) {
 	if c.Header.Get("Authorization") == "" {
-		return memproxy.Principal{}, &memproxy.Rejected{Code: memproxy.IdentityMissing}
+		return memproxy.Principal{}, &memproxy.CredentialError{Code: memproxy.IdentityMissing}
 	}
 	return r.who, nil
 }

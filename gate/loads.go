@@ -21,7 +21,7 @@ func records(ctx context.Context, ret *answer) error {
 	err := known.memories(ctx, ret.reading.Memories)
 	scopes := make([]*memproxy.Scope, 0, 2*len(ret.items))
 	var bare []memproxy.Memory
-	for _, made := range ret.reading.Made {
+	for _, made := range ret.reading.Created {
 		ret.fresh = append(ret.fresh, made.ID)
 	}
 	for i := range ret.items {
@@ -49,7 +49,7 @@ func records(ctx context.Context, ret *answer) error {
 
 // examine checks the integrity of the memories. A differing text of a memory that the
 // backend's own agents edit may not be in the ledger yet, so it is only queued for the
-// sweep (Options.Check).
+// sweep (Options.QueueCheck).
 func examine(ctx context.Context, ret *answer) error {
 	if ret.rules.Changed == ChangedIgnore {
 		return nil
@@ -68,7 +68,7 @@ func examine(ctx context.Context, ret *answer) error {
 				if ret.g.opt.Check != nil {
 					ret.g.opt.Check(*it.row)
 				}
-			case it.altered == "" && it.row == nil && it.Stamp == nil && !it.Mutable && it.Text != "" && it.rec.Listing == memproxy.Unlisted:
+			case it.altered == "" && it.row == nil && it.Stamp == nil && !it.Mutable && it.Text != "" && it.rec.Presence == memproxy.AddedAfterSeal:
 				it.altered, it.detail = memproxy.IntegrityUnknown, "it was not written through memproxy"
 			}
 		}
@@ -90,8 +90,8 @@ func statuses(ctx context.Context, ret *answer) error {
 	}
 	for i := range ret.items {
 		it := &ret.items[i]
-		switch hasText := it.Text != "" || len(it.Also) > 0; {
-		case it.rec.Rated():
+		switch hasText := it.Text != "" || len(it.OtherTexts) > 0; {
+		case it.rec.HasStatus():
 			if !it.Missing && !ret.ownText(it.Memory) {
 				it.display = displayed(ret, it)
 			}
@@ -106,7 +106,7 @@ func statuses(ctx context.Context, ret *answer) error {
 // hidden from the caller, if the answer contains any.
 func compilations(ctx context.Context, ret *answer) error {
 	if ret.any(func(it *item) bool { return it.Compiled && !it.Drop }) {
-		ret.hiding = ret.call.Wishes.MinTrust > 0 || mayReadWithheld(ctx, ret.g, ret.Admission)
+		ret.hiding = ret.call.ReadOptions.MinTrust > 0 || mayReadWithheld(ctx, ret.g, ret.Admission)
 	}
 	return nil
 }
@@ -203,11 +203,11 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 			continue
 		}
 		add(i, m.Text, false)
-		for _, text := range m.Also {
+		for _, text := range m.OtherTexts {
 			add(i, text, true)
 		}
 		for _, text := range m.Annotations {
-			if !e.Says(m, text) {
+			if !e.StampContains(m, text) {
 				add(i, text, true)
 			}
 		}
@@ -220,7 +220,7 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 		op.SourceClaim = ret.Principal.Trust.Screened(ret.op.SourceClaim)
 	}
 	findings, err := ret.rules.Screener.Screen(ctx, memproxy.Screening{
-		Principal: ret.Principal, Session: ret.namedSession(), Decision: ret.Decision.ID, Operation: op, Reading: true,
+		Principal: ret.Principal, Session: ret.namedSession(), Decision: ret.Decision.ID, Operation: op, FromBackend: true,
 	})
 	if err != nil {
 		return nil, err
@@ -258,13 +258,13 @@ func byDecision(ctx context.Context, ret *answer) {
 	if !ok {
 		return
 	}
-	known, bare := ret.lookups(), echoer.Bare(ret.call.Route)
+	known, bare := ret.lookups(), echoer.OmitsStamps(ret.call.Route)
 	made := origins(ret, bare)
 	for i := range ret.items {
 		switch it := &ret.items[i]; {
 		case it.ID == "" || it.Drop || it.Missing:
 			made[i] = ""
-		case ret.rules.NeverRefuse && (known.err != nil || made[i] == "" && !it.rec.Rated() && bare):
+		case ret.rules.NeverRefuse && (known.err != nil || made[i] == "" && !it.rec.HasStatus() && bare):
 			it.unsaid, made[i] = unsaidWrite, ""
 		}
 	}
@@ -289,7 +289,7 @@ func settleAside(ctx context.Context, ret *answer, made []string) error {
 	known := ret.lookups()
 	var ask []string
 	for i := range ret.items {
-		if rec := &ret.items[i].rec; rec.Rated() && rec.Status.Decision == made[i] {
+		if rec := &ret.items[i].rec; rec.HasStatus() && rec.Status.Decision == made[i] {
 			made[i] = ""
 		} else if made[i] != "" {
 			ask = append(ask, made[i])
@@ -303,10 +303,10 @@ func settleAside(ctx context.Context, ret *answer, made []string) error {
 		it, d := &ret.items[i], made[i]
 		made[i] = ""
 		write := known.of(memproxy.TargetDecision, d)
-		if d == "" || !write.Rated() {
+		if d == "" || !write.HasStatus() {
 			continue
 		}
-		st, old, recorded := write.Status, &it.rec.Status, it.rec.Rated()
+		st, old, recorded := write.Status, &it.rec.Status, it.rec.HasStatus()
 		person := st.Reviewed != ""
 		if st.State == memproxy.StateUntrusted || (person || st.State == memproxy.StatePending) && !firstSeen(ret, &st, old, recorded) {
 			continue

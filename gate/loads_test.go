@@ -66,7 +66,7 @@ func (s finds) Screen(_ context.Context, asked memproxy.Screening) (out []mempro
 	return out, s.err
 }
 
-func (finds) Wrote(memproxy.Screening) {}
+func (finds) RecordWrite(memproxy.Screening) {}
 
 // sideAnswers is a backend that can be asked for objects, each of which belongs to
 // the object whose name it has, and whose memories carry the stamps of their writes.
@@ -81,8 +81,8 @@ func (sideAnswers) Locate(_ memproxy.Route, _ memproxy.Request, id string) mempr
 	return memproxy.Request{Method: "GET", EscapedPath: "/" + id}
 }
 
-func (sideAnswers) Located(_ memproxy.Route, id string, _ memproxy.Reply) (memproxy.Memory, error) {
-	return memproxy.Memory{ID: id, Within: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent of " + id}}}, nil
+func (sideAnswers) ReadLocated(_ memproxy.Route, id string, _ memproxy.Reply) (memproxy.Memory, error) {
+	return memproxy.Memory{ID: id, Parents: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent of " + id}}}, nil
 }
 func (sideAnswers) Merges(memproxy.Route, *memproxy.Operation) bool { return false }
 func (s sideAnswers) Fetch(context.Context, memproxy.Request) (memproxy.Reply, error) {
@@ -97,7 +97,7 @@ func (sideAnswers) Rewrite(memproxy.Route, memproxy.Request, memproxy.Reply, *me
 	return nil, nil
 }
 func (sideAnswers) Echoes(memproxy.Route, *memproxy.Operation) bool { return true }
-func (s sideAnswers) Bare(memproxy.Route) bool                      { return s.bare }
+func (s sideAnswers) OmitsStamps(memproxy.Route) bool               { return s.bare }
 
 // carries says what the items of an answer carry, and what is known of the answer.
 func carries(ret *answer, b *books) (out []string) {
@@ -186,7 +186,7 @@ func TestLoads(t *testing.T) {
 			{"nothing is known", &books{}, list(m1), "fresh m1", nil},
 			{"its owner is known", owned(), list(m1), "m1 of acme", nil},
 			{"the ledger fails", failing(), list(m1), "fresh m1, blind", nil},
-			{"what came to be with a write", owned(), list(m1), "m1 of acme, fresh a1", sets(written, func(ret *answer) { ret.reading.Made = []memproxy.Made{{ID: "a1"}} })},
+			{"what came to be with a write", owned(), list(m1), "m1 of acme, fresh a1", sets(written, func(ret *answer) { ret.reading.Created = []memproxy.CreatedObject{{ID: "a1"}} })},
 			{"asked for and ruled on", owned(), list(m1), "m1 of acme, settled", sets(asked, func(ret *answer) {
 				ret.owners = map[string]memproxy.Ownership{"m1": *of("acme")}
 			})},
@@ -210,7 +210,7 @@ func TestLoads(t *testing.T) {
 			{"the stamp of another memory", &books{others: map[string]memproxy.Ownership{"signed": {Kind: memproxy.TargetMemory, ID: "m2"}}}, list(with(stamped)), "m1 integrity.forged", nil},
 			{"the ledger fails", failing(), list(with(stamped)), "", nil},
 			{"the ledger fails, and the stamp is forged", failing(), list(with(func(m *memproxy.Memory) { m.Stamp = &memproxy.Stamp{ID: "forged"} })), "m1 integrity.forged", nil},
-			{"it came later, and not through memproxy", &books{records: map[string]memproxy.Record{"m1": {Listing: memproxy.Unlisted}}}, list(m1), "m1 integrity.unknown", nil},
+			{"it came later, and not through memproxy", &books{records: map[string]memproxy.Record{"m1": {Presence: memproxy.AddedAfterSeal}}}, list(m1), "m1 integrity.unknown", nil},
 			{"the sweep found it changed", owned(func(rec *memproxy.Record) { rec.Status.Unverified = memproxy.IntegrityMetadata }), list(m1), "m1 integrity.metadata", nil},
 			{"the text of a write itself", owned(func(rec *memproxy.Record) { rec.Status.Unverified = memproxy.IntegrityMetadata }), list(m1), "", sets(written, saysIt)},
 		},
@@ -251,7 +251,7 @@ func TestLoads(t *testing.T) {
 		"attacks": { // screened
 			{"harmless", owned(), list(m1), "screened", sets(screens(nil))},
 			{"dangerous", owned(), list(with(func(m *memproxy.Memory) { m.Text = "danger 900" })), "m1 risks 900, screened", sets(screens(nil))},
-			{"dangerous next to its text", owned(), list(with(func(m *memproxy.Memory) { m.Also = []string{"danger 700"} })), "m1 risks 700, screened", sets(screens(nil))},
+			{"dangerous next to its text", owned(), list(with(func(m *memproxy.Memory) { m.OtherTexts = []string{"danger 700"} })), "m1 risks 700, screened", sets(screens(nil))},
 			{"dangerous in its metadata", owned(), list(with(annotated("signed", "danger 800"))), "m1 risks 800, screened", sets(screens(nil))},
 			{"a stamp's own words", owned(), list(with(annotated("signed", "danger 1"))), "screened", sets(screens(nil))},
 			{"a forged stamp's words", owned(), list(with(annotated("forged", "danger 1"))), "m1 risks 1, screened", sets(screens(nil))},
@@ -320,7 +320,7 @@ func TestLoads(t *testing.T) {
 }
 
 func withinRun(m *memproxy.Memory) {
-	m.Within = []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "run-1"}}
+	m.Parents = []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "run-1"}}
 }
 func replaces(m *memproxy.Memory) { m.Before = "Ann likes rum" }
 func neverRefuses(ret *answer)    { ret.rules.NeverRefuse = true }

@@ -105,7 +105,7 @@ func (l *lookups) of(kind memproxy.TargetKind, id string) memproxy.Record {
 
 // owner returns the ownership of an object, or nil.
 func (l *lookups) owner(kind memproxy.TargetKind, id string) *memproxy.Ownership {
-	if rec := l.of(kind, id); rec.Owned() {
+	if rec := l.of(kind, id); rec.HasOwner() {
 		owner := rec.Owner // not the whole record, which would escape to the heap
 		return &owner
 	}
@@ -123,7 +123,7 @@ func (l *lookups) rate(st memproxy.Status) {
 }
 
 // changesNoMembers reports whether no members of objects are changed.
-func changesNoMembers(r *run) bool {
+func changesNoMembers(r *evaluation) bool {
 	return r.op == nil || len(r.op.Changes) == 0 || !r.enforced() || r.Reply != nil || r.Decision.Verdict.Stops()
 }
 
@@ -131,7 +131,7 @@ func changesNoMembers(r *run) bool {
 // fetched already. Their present state is recorded as the version before the change.
 // This is history, not permission: an object that cannot be read is changed all the
 // same, and then only its new state is recorded.
-func images(ctx context.Context, r *run) error {
+func images(ctx context.Context, r *evaluation) error {
 	var ask []string
 	for i := range r.op.Changes {
 		id := r.op.Changes[i].Object
@@ -175,7 +175,7 @@ func (ret *effects) objects(p *past) {
 			continue
 		}
 		id, before := ret.before(c.Object)
-		after, err := c.Over(before.Members)
+		after, err := c.Apply(before.Members)
 		if err != nil || before.Members != nil && bytes.Equal(after, before.Members) {
 			continue // it was decoded from a valid request; nothing changes
 		}
@@ -185,8 +185,8 @@ func (ret *effects) objects(p *past) {
 		for i := range ret.reading.Memories {
 			switch m := &ret.reading.Memories[i]; {
 			case m.ID == "" || m.Members == nil || m.Drop:
-			case ret.self && m.Was != nil:
-				changed(m.ID, m.Was, m.Members, memproxy.OpSelfEdit)
+			case ret.self && m.PreviousMembers != nil:
+				changed(m.ID, m.PreviousMembers, m.Members, memproxy.OpSelfEdit)
 			case m.Event == "" || m.Event == eventAdd:
 				changed(m.ID, nil, m.Members, memproxy.OpWrite)
 			}
@@ -208,7 +208,7 @@ func (ret *effects) answered() (memproxy.Memory, bool) {
 	if !ok {
 		return memproxy.Memory{}, false
 	}
-	m, err := loc.Located(ret.call.Route, "", ret.raw)
+	m, err := loc.ReadLocated(ret.call.Route, "", ret.raw)
 	return m, err == nil && m.ID != "" && m.Members != nil
 }
 
@@ -236,7 +236,7 @@ func (v *viewer) lookUp(ctx context.Context, scopes []*memproxy.Scope, bare []me
 	named := func(s *memproxy.Scope, all bool) {
 		for _, d := range access.Dimensions {
 			name := s.In(d)
-			if name == "" || !all && v.Principal.May(d).Allows(name) {
+			if name == "" || !all && v.Principal.LimitIn(d).Allows(name) {
 				continue
 			}
 			ask(memproxy.TargetEntity, memproxy.OwnerID(d, name))
@@ -248,7 +248,7 @@ func (v *viewer) lookUp(ctx context.Context, scopes []*memproxy.Scope, bare []me
 	}
 	for i := range bare {
 		named(&bare[i].Scope, true)
-		for _, ref := range bare[i].Within {
+		for _, ref := range bare[i].Parents {
 			ask(ref.Kind, ref.ID)
 		}
 	}
@@ -260,7 +260,7 @@ func (v *viewer) lookUp(ctx context.Context, scopes []*memproxy.Scope, bare []me
 	}
 	also = also[:0]
 	for i := range bare {
-		for _, ref := range bare[i].Within {
+		for _, ref := range bare[i].Parents {
 			named(&memproxy.Scope{Agent: v.Agent(ref)}, false)
 		}
 	}
@@ -320,7 +320,7 @@ func (t *tracks) of(ctx context.Context, from Ledger, tenant, id string) (mempro
 
 // loadTrack loads the caller's track record, and reports whether it is known, from the
 // ledger or from the cache.
-func loadTrack(ctx context.Context, r *run) bool {
+func loadTrack(ctx context.Context, r *evaluation) bool {
 	track, known, err := r.g.tracks.of(ctx, r.g.opt.Ledger, r.Principal.Tenant, r.Principal.Account())
 	if err != nil {
 		r.g.opt.Log.WarnContext(ctx, "a track record cannot be looked up", "decision", r.Decision.ID, "principal", r.Principal.ID, "error", err)
@@ -331,14 +331,14 @@ func loadTrack(ctx context.Context, r *run) bool {
 
 // fixedTrust reports whether a track record cannot raise the caller's tier, or nothing
 // is written.
-func fixedTrust(r *run) bool {
-	return readOnly(r) || r.Principal.Trust != memproxy.TrustAuthenticated || r.rules.Earning.Facts == 0
+func fixedTrust(r *evaluation) bool {
+	return readOnly(r) || r.Principal.Trust != memproxy.TrustAuthenticated || r.rules.Promotion.Facts == 0
 }
 
 // earn raises an authenticated caller with a good track record to established. If
 // the record cannot be loaded the tier is not raised.
-func earn(ctx context.Context, r *run) error {
-	if loadTrack(ctx, r) && r.rules.Earning.Earned(r.track, r.begun) {
+func earn(ctx context.Context, r *evaluation) error {
+	if loadTrack(ctx, r) && r.rules.Promotion.Met(r.track, r.begun) {
 		r.Principal.Trust = memproxy.TrustEstablished
 	}
 	return nil
@@ -357,7 +357,7 @@ func idsOf(op *memproxy.Operation, names []string) []string {
 // conceal replaces the ids of objects that the caller may not see, in places where the
 // backend accepts any text, so that the request has the effect of an unknown id. It
 // reports whether the adapter can replace ids.
-func conceal(r *run, v *viewer) bool {
+func conceal(r *evaluation, v *viewer) bool {
 	if _, masks := r.call.Backend.Adapter.(Masker); !masks {
 		return false
 	}
@@ -385,9 +385,9 @@ func conceal(r *run, v *viewer) bool {
 	return true
 }
 
-// Hides reports whether a header's value contains the id of an object that the caller may
+// ContainsHiddenID reports whether a header's value contains the id of an object that the caller may
 // not see. The header is then not forwarded.
-func (a *Admission) Hides(value string) bool {
+func (a *Admission) ContainsHiddenID(value string) bool {
 	if a.op == nil {
 		return false
 	}

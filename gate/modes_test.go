@@ -87,12 +87,12 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 		"call": func(t *testing.T, r *rig, _ gate.Backend, row gate.Row, smash func()) {
 			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
 			smash()
-			refused(t, r, r.gate.Agents().Ask(ctx, a, tool()), row)
+			refused(t, r, r.gate.Agents().RuleOnCall(ctx, a, tool()), row)
 		},
 		"foresee": func(t *testing.T, r *rig, _ gate.Backend, _ gate.Row, smash func()) {
 			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
 			smash()
-			if f := r.gate.Agents().Foresee(ctx, a, tool()); f != nil {
+			if f := r.gate.Agents().PreviewCall(ctx, a, tool()); f != nil {
 				t.Errorf("foreseen: %+v", f.Decision)
 			}
 		},
@@ -110,12 +110,12 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 		},
 		"putBack": func(t *testing.T, r *rig, b gate.Backend, row gate.Row, smash func()) {
 			smash()
-			a := must.Get(r.gate.Reviewed().PutBack(ctx, b, memproxy.SideRequest{Request: memproxy.Request{Method: "POST", EscapedPath: "/call"}}, "d1", "eve", "acme"))(t)
+			a := must.Get(r.gate.Reviewed().AdmitRestore(ctx, b, memproxy.SideRequest{Request: memproxy.Request{Method: "POST", EscapedPath: "/call"}}, "d1", "eve", "acme"))(t)
 			refused(t, r, a, row)
 		},
 		"recheck": func(t *testing.T, r *rig, b gate.Backend, _ gate.Row, smash func()) {
 			smash()
-			if v, err := r.gate.Reviewed().Reconsider(ctx, b, held, memproxy.HoldContent{Body: []byte("body")}); err == nil {
+			if v, err := r.gate.Reviewed().Reevaluate(ctx, b, held, memproxy.HoldContent{Body: []byte("body")}); err == nil {
 				t.Errorf("%+v", v)
 			}
 		},
@@ -157,11 +157,11 @@ type driver struct {
 func (d driver) Turn(memproxy.Route, memproxy.Request, []byte) (memproxy.Turn, error) {
 	return d.turn, d.err
 }
-func (d driver) Rearms(memproxy.Route) string { return d.rearms }
+func (d driver) ChangesToolsOf(memproxy.Route) string { return d.rearms }
 func (d driver) Probe(memproxy.Route, memproxy.Request) (string, memproxy.Request, bool) {
 	return d.runs, memproxy.Request{}, d.runs != ""
 }
-func (driver) Probed(memproxy.Route, memproxy.Reply) error { return nil }
+func (driver) ReadProbe(memproxy.Route, memproxy.Reply) error { return nil }
 
 type turn struct{ memproxy.Turn }
 

@@ -23,7 +23,7 @@ func (f *naming) Read(rt memproxy.Route, q memproxy.Request, reply memproxy.Repl
 	rd, err := f.fakeReader.Read(rt, q, reply)
 	if err == nil {
 		for _, id := range f.made {
-			rd.Made = append(rd.Made, memproxy.Made{ID: id})
+			rd.Created = append(rd.Created, memproxy.CreatedObject{ID: id})
 		}
 	}
 	return rd, err
@@ -48,7 +48,7 @@ func (f *naming) Names(_ memproxy.Route, reply memproxy.Reply) ([]memproxy.Ref, 
 	return out, f.err
 }
 
-func (f *naming) Without(reply memproxy.Reply, gone []string) ([]byte, error) {
+func (f *naming) RemovePointers(reply memproxy.Reply, gone []string) ([]byte, error) {
 	ids := strings.Split(string(reply.Body), ",")
 	for _, ptr := range gone {
 		var i int
@@ -141,14 +141,14 @@ func TestObjectsAreAttributedByDescent(t *testing.T) {
 		f := &fakeReader{}
 		r.adapter = f
 		f.memories = []memproxy.Memory{
-			{ID: "of-mine", Within: in("agent-mine")}, {ID: "of-theirs", Within: in("agent-theirs")},
-			{ID: "over-mine", Within: in("run-mine")}, {ID: "over-mine-2", Within: in("run-mine")}, {ID: "over-theirs", Within: in("run-theirs")},
-			{ID: "of-both", Within: in("agent-mine", "agent-theirs")}, {ID: "over-both", Within: in("agent-mine", "run-theirs")},
-			{ID: "of-nobody"}, {ID: "over-nobody", Within: in("run-nobody")}, {ID: "shipped", Common: true},
+			{ID: "of-mine", Parents: in("agent-mine")}, {ID: "of-theirs", Parents: in("agent-theirs")},
+			{ID: "over-mine", Parents: in("run-mine")}, {ID: "over-mine-2", Parents: in("run-mine")}, {ID: "over-theirs", Parents: in("run-theirs")},
+			{ID: "of-both", Parents: in("agent-mine", "agent-theirs")}, {ID: "over-both", Parents: in("agent-mine", "run-theirs")},
+			{ID: "of-nobody"}, {ID: "over-nobody", Parents: in("run-nobody")}, {ID: "shipped", BuiltIn: true},
 		}
 		f.located = map[string]memproxy.Memory{
-			"run-mine": {ID: "run-mine", Within: in("agent-mine")}, "run-theirs": {ID: "run-theirs", Within: in("agent-theirs")},
-			"run-nobody": {ID: "run-nobody", Within: in("agent-nobody")},
+			"run-mine": {ID: "run-mine", Parents: in("agent-mine")}, "run-theirs": {ID: "run-theirs", Parents: in("agent-theirs")},
+			"run-nobody": {ID: "run-nobody", Parents: in("agent-nobody")},
 		}
 		r.fetch.status = 200
 	}, object("agent-mine", "acme", "agent:a"), object("agent-theirs", "globex", "agent:b"))

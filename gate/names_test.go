@@ -70,7 +70,7 @@ func TestWhateverIsSentBindsItsNames(t *testing.T) {
 		r := tenants(t, nil, object("agent-own", "acme", "agent:author"))
 		a := r.admit(memproxy.Operation{Kind: memproxy.Run, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-own"}}})
 		wantCodes(t, a.Decision, memproxy.Allow)
-		wantCodes(t, r.gate.Agents().Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "note", Operation: &write}).Decision, memproxy.Allow)
+		wantCodes(t, r.gate.Agents().RuleOnCall(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "note", Operation: &write}).Decision, memproxy.Allow)
 		if row, bound := r.ledger.rows["user:ann"]; !bound || row.Scope.Tenant != "acme" {
 			t.Errorf("bound %v: %+v", bound, row)
 		}
@@ -87,7 +87,7 @@ func TestOneForeignRecordIsEnough(t *testing.T) {
 	if a := r.admit(op); a.Decision.Verdict != memproxy.Deny || a.Decision.Status != 404 {
 		t.Errorf("%+v", a.Decision)
 	}
-	r = tenants(t, nil, name(memproxy.DimUser, "bob", memproxy.TenantNobody))
+	r = tenants(t, nil, name(memproxy.DimUser, "bob", memproxy.TenantInaccessible))
 	op = learn("x")
 	op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "bob")}
 	wantCodes(t, r.admit(op).Decision, memproxy.Deny, memproxy.OwnerUnknown)

@@ -44,7 +44,7 @@ func TestWhatABudgetRefusesIsNotScreened(t *testing.T) {
 		t.Errorf("with nothing left: screened %d times, charged %d", screened, r.budget.used)
 	}
 	r.rules.Enforce = false
-	if a := r.admit(learn("a note")); a.Decision.Verdict != memproxy.Allow || a.Decision.Would != memproxy.Deny || screened != 11 {
+	if a := r.admit(learn("a note")); a.Decision.Verdict != memproxy.Allow || a.Decision.ShadowVerdict != memproxy.Deny || screened != 11 {
 		t.Errorf("shadow mode: %+v, screened %d times", a.Decision, screened)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // own loads the owners of the targets and refuses targets that the principal may
 // not see, with the same 404 as for a missing one. The ledger is asked first, then
 // the backend.
-func own(ctx context.Context, r *run) error {
+func own(ctx context.Context, r *evaluation) error {
 	op := r.op
 	r.q.Owners = nil
 	if !unordered(r) { // what was looked up before its turn may have changed
@@ -60,7 +60,7 @@ func own(ctx context.Context, r *run) error {
 // recognise looks up the owners of targets that the request names differently from
 // the ledger: a block by its label. An approved write changes only what the name
 // stood for when it was held.
-func recognise(ctx context.Context, r *run) {
+func recognise(ctx context.Context, r *evaluation) {
 	for name, id := range r.objects {
 		if m, asked := r.op.Current[name]; asked && !m.Missing && m.ID != id {
 			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "what it changes by its name is another object than the one for which it was approved"})
@@ -90,7 +90,7 @@ func recognise(ctx context.Context, r *run) {
 }
 
 // loadOwners looks up who owns the targets.
-func loadOwners(ctx context.Context, r *run, targets []string) error {
+func loadOwners(ctx context.Context, r *evaluation, targets []string) error {
 	known := r.known
 	err := known.need(ctx, known.keys(r.op.TargetKind, targets...)...)
 	r.owners = make(map[string]memproxy.Ownership, len(targets))
@@ -104,11 +104,11 @@ func loadOwners(ctx context.Context, r *run, targets []string) error {
 
 // loadLost adds the authors of what the lists of another's object lose, such as an
 // agent's blocks: it is taken away from there, as by a request that names it.
-func loadLost(ctx context.Context, r *run) error {
+func loadLost(ctx context.Context, r *evaluation) error {
 	var lost []string
 	for i := range r.op.Changes {
 		if c := &r.op.Changes[i]; !authoredOf(r, c.Object).Own {
-			lost = append(lost, c.Lost(r.op.Current[c.Object].Members)...)
+			lost = append(lost, c.RemovedTexts(r.op.Current[c.Object].Members)...)
 		}
 	}
 	if err := r.known.need(ctx, r.known.keys(r.op.TargetKind, lost...)...); err != nil {
@@ -127,7 +127,7 @@ func loadLost(ctx context.Context, r *run) error {
 // name it: a block that is changed by its id. A change that moves a memory to
 // another field, or out of one, writes to both. A memory that is moved without a
 // new text counts with its present text.
-func nameFields(r *run) {
+func nameFields(r *evaluation) {
 	if r.op.Kind != memproxy.Correct {
 		return
 	}
@@ -171,7 +171,7 @@ func among(fields []string, field string) bool {
 // locate fetches the targets that the ledger does not know, those whose patch must
 // be merged with the present state, and those whose text is put in front of an
 // agent.
-func locate(ctx context.Context, r *run) error {
+func locate(ctx context.Context, r *evaluation) error {
 	loc, ok := r.call.Backend.locator()
 	if !ok || r.op.TargetKind == memproxy.TargetExport {
 		return nil
@@ -199,7 +199,7 @@ func locate(ctx context.Context, r *run) error {
 
 // asksTooMuch refuses a request for which the backend would be asked about too many
 // objects that the ledger does not know.
-func asksTooMuch(r *run, n int, what string) bool {
+func asksTooMuch(r *evaluation, n int, what string) bool {
 	if n <= limits.MaxUnknown {
 		return false
 	}
@@ -213,7 +213,7 @@ const maxImages = 32
 
 // needsImage reports whether the present state is needed, because the change will
 // be a version together with what it replaced.
-func needsImage(r *run) bool {
+func needsImage(r *evaluation) bool {
 	return !r.dry() && len(r.op.Targets) <= maxImages && (r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget)
 }
 
@@ -260,7 +260,7 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 			defer func() { <-slots }()
 			reply, err := c.Backend.Fetch.Fetch(ctx, loc.Locate(c.Route, c.Request, id))
 			if err == nil {
-				all[i], err = loc.Located(c.Route, id, reply)
+				all[i], err = loc.ReadLocated(c.Route, id, reply)
 			}
 			errs[i] = err
 		})
@@ -281,7 +281,7 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 // judgeTargets refuses targets that the principal may not see. A target that does
 // not exist is left to the backend to report, unless its wording would reveal what
 // another tenant has.
-func judgeTargets(ctx context.Context, r *run) {
+func judgeTargets(ctx context.Context, r *evaluation) {
 	v := r.viewer(r.g.opt.Signer, r.known)
 	v.Blind = r.blind
 	var scopes []*memproxy.Scope
@@ -303,13 +303,13 @@ func judgeTargets(ctx context.Context, r *run) {
 		case known, asked && !m.Missing && !m.Unproven:
 			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: foreignItem.code, Detail: foreignItem.detail})
 			return
-		case asked && (r.alone() || m.Missing && id == r.op.Upserts):
+		case asked && (r.singleTenant() || m.Missing && id == r.op.Upserts):
 		case asked:
 			// A target of unproven existence is answered as missing, as another
 			// tenant's is, so that the two cannot be told apart.
 			r.verdict.Missing("")
 			return
-		case selfAnswered(r, id), r.op.TargetKind == memproxy.TargetExport && r.unlimited() && r.alone():
+		case selfAnswered(r, id), r.op.TargetKind == memproxy.TargetExport && r.unlimited() && r.singleTenant():
 		default:
 			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "its owner is unknown"})
 			return
@@ -317,7 +317,7 @@ func judgeTargets(ctx context.Context, r *run) {
 	}
 }
 
-func selfAnswered(r *run, id string) bool {
+func selfAnswered(r *evaluation, id string) bool {
 	loc, ok := r.call.Backend.Adapter.(Locator)
 	if !ok || !answersItself(r.Admission, loc, []string{id}) {
 		return false
@@ -343,7 +343,7 @@ const maxAscent = 64
 func (v *viewer) ascend(ctx context.Context, bare []memproxy.Memory) error {
 	c := v.call.call
 	loc, ok := c.Backend.locator()
-	if !ok || v.call.alone() && v.Principal.ActsAs.All {
+	if !ok || v.call.singleTenant() && v.Principal.ActsAs.All {
 		return nil
 	}
 	var ask []string
@@ -351,7 +351,7 @@ func (v *viewer) ascend(ctx context.Context, bare []memproxy.Memory) error {
 		if v.Descent(&bare[i]) != access.Unknown {
 			continue
 		}
-		for _, ref := range bare[i].Within {
+		for _, ref := range bare[i].Parents {
 			if ref.Kind == memproxy.TargetMemory && !slices.Contains(ask, ref.ID) && len(ask) < maxAscent {
 				ask = append(ask, ref.ID)
 			}
@@ -365,7 +365,7 @@ func (v *viewer) ascend(ctx context.Context, bare []memproxy.Memory) error {
 	maps.DeleteFunc(found, func(_ string, m memproxy.Memory) bool { return m.Missing })
 	var above []memproxy.MemoryKey
 	for _, id := range ask {
-		for _, ref := range found[id].Within {
+		for _, ref := range found[id].Parents {
 			above = append(above, v.known.key(ref.Kind, ref.ID))
 		}
 	}
@@ -378,7 +378,7 @@ func (v *viewer) ascend(ctx context.Context, bare []memproxy.Memory) error {
 	for _, id := range ask {
 		v.Agents[id] = found[id].Scope.Agent
 		tenant := v.Principal.Tenant
-		switch over.Descent(&memproxy.Memory{Within: found[id].Within}) {
+		switch over.Descent(&memproxy.Memory{Parents: found[id].Parents}) {
 		case access.Unknown:
 			continue
 		case access.Foreign:

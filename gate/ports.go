@@ -12,15 +12,15 @@ import (
 )
 
 // A Keeper stores held writes until a reviewer has decided on them.
-type Keeper interface {
-	// Keep returns when the write is durable.
-	Keep(context.Context, memproxy.HeldWrite, memproxy.HoldContent) error
+type HoldStore interface {
+	// Put returns when the write is durable.
+	Put(context.Context, memproxy.HeldWrite, memproxy.HoldContent) error
 
-	// Kept returns a held write by its decision's id, and false if there is none.
-	Kept(ctx context.Context, id string) (memproxy.HeldWrite, bool, error)
+	// Get returns a held write by its decision's id, and false if there is none.
+	Get(ctx context.Context, id string) (memproxy.HeldWrite, bool, error)
 }
 
-// An Identifier turns credentials into a principal. It returns a *memproxy.Rejected for
+// An Identifier turns credentials into a principal. It returns a *memproxy.CredentialError for
 // a credential that is not accepted, or a missing one where one is required. Any other
 // error is breakage and answered with 503.
 type Identifier interface {
@@ -32,9 +32,9 @@ type Identifier interface {
 type Screener interface {
 	Screen(context.Context, memproxy.Screening) ([]memproxy.Finding, error)
 
-	// Wrote reports a write that succeeded: later writes are judged together with
+	// RecordWrite reports a write that succeeded: later writes are judged together with
 	// earlier ones.
-	Wrote(memproxy.Screening)
+	RecordWrite(memproxy.Screening)
 }
 
 // A Policy rules on a question. A refusal is a Ruling; an error denies.
@@ -58,7 +58,7 @@ type Budget interface {
 // a durable event.
 type Recorder interface {
 	Record(context.Context, memproxy.Event) (memproxy.Receipt, error)
-	Note(memproxy.Event) error
+	RecordAsync(memproxy.Event) error
 }
 
 // A Signer signs and checks provenance stamps.
@@ -100,7 +100,7 @@ type Ledger interface {
 	// any tenant, and cancels the held writes within it. It returns both, also along
 	// with an error. An empty field of the scope matches everything. If v has an
 	// operation, the history of each memory ends with a version like v.
-	DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (memproxy.Swept, error)
+	DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (memproxy.ScopeDeletion, error)
 
 	// ListStatuses returns a page of statuses, in the order of their keys.
 	ListStatuses(context.Context, memproxy.StatusFilter) ([]memproxy.Status, error)
@@ -146,8 +146,8 @@ func (NoLedger) Commit(context.Context, memproxy.Entry) error { return nil }
 func (NoLedger) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
 	return rows, nil
 }
-func (NoLedger) DeleteScope(context.Context, string, memproxy.Scope, memproxy.Version) (memproxy.Swept, error) {
-	return memproxy.Swept{}, nil
+func (NoLedger) DeleteScope(context.Context, string, memproxy.Scope, memproxy.Version) (memproxy.ScopeDeletion, error) {
+	return memproxy.ScopeDeletion{}, nil
 }
 func (NoLedger) ListStatuses(context.Context, memproxy.StatusFilter) ([]memproxy.Status, error) {
 	return nil, nil
@@ -204,7 +204,7 @@ func (m metered) Bind(ctx context.Context, all ...memproxy.Ownership) ([]memprox
 	return got, m.note(ctx, err)
 }
 
-func (m metered) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (memproxy.Swept, error) {
+func (m metered) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (memproxy.ScopeDeletion, error) {
 	got, err := m.of.DeleteScope(ctx, backend, scope, v)
 	return got, m.note(ctx, err)
 }
@@ -286,12 +286,12 @@ type Rules struct {
 	// Pending selects the new memories that only their author reads until a review; if
 	// it is nil, none are. A caller whose track record cannot be looked up counts as
 	// new. TTL is how long memories are kept; if it is nil, they never expire.
-	Pending  Waits
+	Pending  NeedsReview
 	TTL      Lifetime
 	Ceilings memproxy.Ceilings
-	// Earning is the track record that makes an authenticated caller an established
+	// Promotion is the track record that makes an authenticated caller an established
 	// one. The zero value disables this.
-	Earning memproxy.Earning
+	Promotion memproxy.PromotionRule
 	// Governance says how layers and keys are governed.
 	Governance memproxy.Governance
 	// Lines returns the budget lines that a principal's write to fields draws on. User
@@ -301,7 +301,7 @@ type Rules struct {
 	// forwarded unchanged.
 	Enforce      bool
 	Unattributed access.Unattributed
-	// OneTenant is set if all callers belong to one tenant. Everything in a backend
+	// SingleTenant is set if all callers belong to one tenant. Everything in a backend
 	// then belongs to it, except what the ledger records for another tenant.
 	OneTenant bool
 	// Unclaimed is how members of answers without a claim are treated. Empty is

@@ -46,10 +46,10 @@ func TestProvenance(t *testing.T) {
 	r.fake.op = byID(memproxy.Recall, "mine") // it is settled: what nobody else owns of the answer is the target's
 	for _, ask := range []bool{false, true} {
 		c := r.call(r.fake.op)
-		c.Wishes.Provenance = ask
+		c.ReadOptions.Provenance = ask
 		r.gate.Return(context.Background(), r.gate.Admit(context.Background(), c), memproxy.Reply{Status: 200, Body: []byte("[]")})
 		for i, want := range []string{"agent:writer 600 d-mine tool-observed", "agent:stamped 800 d-mine tool-observed", " 0  unknown integrity.forged", " 0  unknown", "-", "-", "-", "-"} {
-			got, p := "-", k.rd.Memories[i].Told
+			got, p := "-", k.rd.Memories[i].ShowProvenance
 			if p != nil {
 				got = join(p)
 			}

@@ -166,7 +166,7 @@ func (ret *answer) page(ctx context.Context, reader Reader, fill memproxy.Refill
 		return nil, fmt.Errorf("more of the list is refused")
 	}
 	page.filtered = dropped(page.reading, left)
-	if err := fill.Take(reply, page.reading); err != nil {
+	if err := fill.Select(reply, page.reading); err != nil {
 		return nil, err
 	}
 	kept, err := reader.Rewrite(ret.call.Route, ret.call.Request, reply, page.reading)
@@ -254,8 +254,8 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 	if !a.Inspect {
 		return event
 	}
-	shown := a.Answered
-	defer func() { a.Answered = shown }() // a refused event does not refuse the whole answer
+	shown := a.AnswerRefusal
+	defer func() { a.AnswerRefusal = shown }() // a refused event does not refuse the whole answer
 	ret := &answer{Admission: a, g: g, reply: memproxy.Reply{Status: 200, Body: event}, status: 200, single: true}
 	defer func() { a.leftovers.filtered += ret.filtered }()
 	if refused, err := ret.through(ctx, asSent); err != nil || refused {

@@ -121,7 +121,7 @@ func itemsOf(rd *memproxy.Reading) []item {
 // know sets rec and row from the ledger's records.
 func (it *item) know(known *lookups) {
 	it.rec, it.row = known.of(it.Memory.TargetKind(), it.ID), nil
-	if it.rec.Owned() {
+	if it.rec.HasOwner() {
 		it.row = &it.rec.Owner
 	}
 }
@@ -232,9 +232,9 @@ func (ret *answer) apply(it *item, o outcome) (refused bool) {
 	element := it.Pointer != "" && (!ret.answers || isElement(it.Pointer))
 	switch {
 	case o.action == annotate:
-		it.Told = o.told
+		it.ShowProvenance = o.told
 	case o.action == strip:
-		it.Bare = true
+		it.OmitBefore = true
 	case o.action == redact:
 		text := o.text // keeps o on the stack
 		it.Show = &text
@@ -280,7 +280,7 @@ func complete(ctx context.Context, ret *effects) {
 	if !ok || ret.reading == nil || ret.op.Kind != memproxy.Learn || ret.call.Backend.Fetch == nil {
 		return
 	}
-	asks, all := completer.Wholes(ret.call.Route, ret.call.Request, ret.op, ret.reading)
+	asks, all := completer.ObjectRequests(ret.call.Route, ret.call.Request, ret.op, ret.reading)
 	if len(asks) == 0 {
 		return
 	}
@@ -293,14 +293,14 @@ func complete(ctx context.Context, ret *effects) {
 		var rd *memproxy.Reading
 		reply, err := ret.call.Backend.Fetch.Fetch(ctx, q)
 		if err == nil {
-			rd, err = completer.Whole(reply)
+			rd, err = completer.ReadObject(reply)
 		}
 		if err != nil {
 			ret.g.opt.Log.ErrorContext(ctx, "what a write made cannot be fetched, so it is not recorded", "decision", ret.Decision.ID, "error", err)
 			return
 		}
 		ret.reading.Memories = append(ret.reading.Memories, slices.DeleteFunc(rd.Memories, func(m memproxy.Memory) bool { return given(m.ID) })...)
-		ret.reading.Made = append(ret.reading.Made, slices.DeleteFunc(rd.Made, func(m memproxy.Made) bool { return given(m.ID) })...)
+		ret.reading.Created = append(ret.reading.Created, slices.DeleteFunc(rd.Created, func(m memproxy.CreatedObject) bool { return given(m.ID) })...)
 	}
 	ret.reading.Settles = ret.reading.Settles || all
 }
@@ -322,7 +322,7 @@ func unowned(ret *answer) (out []string) {
 func notThere(ret *answer) bool {
 	loc, ok := ret.call.Backend.Adapter.(Locator)
 	if ask := unowned(ret); ok && ret.status >= 500 && answersItself(ret.Admission, loc, ask) {
-		_, err := loc.Located(ret.call.Route, ask[0], ret.reply)
+		_, err := loc.ReadLocated(ret.call.Route, ask[0], ret.reply)
 		return err == nil
 	}
 	return ret.status == memproxy.StatusNotFound

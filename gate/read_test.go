@@ -40,7 +40,7 @@ func (s teller) Rewrite(_ memproxy.Route, _ memproxy.Request, _ memproxy.Reply, 
 		default:
 			out = append(out, m.Text)
 		}
-		if m.Before != "" && !m.Bare {
+		if m.Before != "" && !m.OmitBefore {
 			out = append(out, m.Before)
 		}
 	}
@@ -71,7 +71,7 @@ func (s teller) Names(_ memproxy.Route, r memproxy.Reply) ([]memproxy.Ref, error
 	return refs, nil
 }
 
-func (s teller) Without(r memproxy.Reply, gone []string) ([]byte, error) {
+func (s teller) RemovePointers(r memproxy.Reply, gone []string) ([]byte, error) {
 	body := r.Body
 	for _, at := range gone {
 		body = bytes.ReplaceAll(body, []byte(at[1:]), nil)
@@ -121,7 +121,7 @@ func TestEveryAnswerGoesThroughOneListOfFilters(t *testing.T) {
 		if !slices.Equal(passed, want) {
 			t.Errorf("%s: went through %v, want %v", kind, passed, want)
 		}
-		piece := r.gate.Piece(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")})
+		piece := r.gate.FilterRunAnswer(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")})
 		if body := string(piece.Body); strings.Contains(body, "canary") || strings.Contains(body, "theirs") || strings.Contains(body, "secret") {
 			t.Errorf("%s, in a piece: %d %s", kind, piece.Status, piece.Body)
 		}

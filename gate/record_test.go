@@ -30,8 +30,8 @@ func TestHangingLogIsRefusedInTime(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.recorder.hangs, r.recordTimeout = true, time.Millisecond })
 	a := r.admit(learn("x"))
 	wantCodes(t, a.Decision, memproxy.Deny, memproxy.AuditUnavailable)
-	if a.Decision.Would != memproxy.Deny {
-		t.Errorf("would is %v outside shadow mode", a.Decision.Would)
+	if a.Decision.ShadowVerdict != memproxy.Deny {
+		t.Errorf("would is %v outside shadow mode", a.Decision.ShadowVerdict)
 	}
 	if a.Reply == nil || a.Decision.Status != 503 {
 		t.Errorf("status %d, reply %v: want 503 and nothing forwarded", a.Decision.Status, a.Reply)
@@ -46,7 +46,7 @@ func TestHangingLogIsRefusedInTime(t *testing.T) {
 func TestUnweighedContentHasNoConfidence(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.who.ActsAs = memproxy.Limit{} })
 	op := learn("x")
-	op.Hints = []memproxy.Hint{{Pointer: "/c", Claimed: 990, Legible: true}}
+	op.ConfidenceClaims = []memproxy.ConfidenceClaim{{Pointer: "/c", Claimed: 990, Legible: true}}
 	op.Claims = []memproxy.Claim{claim(memproxy.DimAgent, memproxy.ClaimIs, "ceo")}
 	wantCodes(t, r.admit(op).Decision, memproxy.Deny, memproxy.IdentityActsAs)
 	if ev := r.recorder.last(); ev.Claimed != -1 || ev.Confidence != -1 {

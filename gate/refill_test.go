@@ -42,7 +42,7 @@ func (f *endlessly) Next() (memproxy.SideRequest, bool) {
 	f.a.requests++
 	return memproxy.SideRequest{Request: memproxy.Request{EscapedPath: "/more"}}, true
 }
-func (f *endlessly) Take(memproxy.Reply, *memproxy.Reading) error { return nil }
+func (f *endlessly) Select(memproxy.Reply, *memproxy.Reading) error { return nil }
 func (f *endlessly) Add(kept []byte) error {
 	if len(kept) > 0 {
 		f.more = append(f.more, string(kept))
@@ -129,7 +129,7 @@ func TestLeastTrustOfWhatIsMade(t *testing.T) {
 	c := r.call(op)
 	wantCodes(t, r.gate.Admit(context.Background(), c).Decision, memproxy.Allow)
 	c = r.call(op)
-	c.Wishes.MinTrust = 500
+	c.ReadOptions.MinTrust = 500
 	wantCodes(t, r.gate.Admit(context.Background(), c).Decision, memproxy.Deny, memproxy.TrustBelow)
 }
 
@@ -140,7 +140,7 @@ func TestStreamedOutcome(t *testing.T) {
 		plain := &fakeAdapter{}
 		r := newRig(t, func(r *rig) { r.adapter, r.fake = plain, plain })
 		a := r.admit(learn("likes tea"))
-		r.gate.Streamed(context.Background(), a, status, memproxy.StreamGone)
+		r.gate.RecordUnfiltered(context.Background(), a, status, memproxy.StreamGone)
 		out := r.recorder.last()
 		if out.Type != memproxy.EventOutcome || out.Status != status || !out.Cancelled {
 			t.Errorf("%d: the record tells of %d", status, out.Status)

@@ -22,9 +22,9 @@ import (
 // sessionOf returns the session in which the caller's rejections are counted: the one
 // that it names, the run in the payload, or, if agents run inside the backend, the
 // agent. It is "" if there is none.
-func sessionOf(r *run) string {
+func sessionOf(r *evaluation) string {
 	name := r.namedSession()
-	if _, runs := r.call.Backend.Adapter.(Turner); name == "" && runs && r.op != nil {
+	if _, runs := r.call.Backend.Adapter.(AgentRunner); name == "" && runs && r.op != nil {
 		name = memproxy.Inert(r.op.Scope.Agent)
 	}
 	return name
@@ -60,7 +60,7 @@ func (a *Admission) endUser() string {
 
 // counted returns the session and the end user for which a rejection is counted. For a
 // tool call they are those of the run.
-func counted(r *run) (session, user string) {
+func counted(r *evaluation) (session, user string) {
 	if r.under != nil {
 		return r.under.namedSession(), r.under.endUser()
 	}
@@ -84,15 +84,15 @@ func recordsOf(p *memproxy.Principal, session, user string) []string {
 }
 
 // readOnly reports whether the operation writes nothing.
-func readOnly(r *run) bool { return r.op == nil || !r.op.Kind.Writes() }
+func readOnly(r *evaluation) bool { return r.op == nil || !r.op.Kind.Writes() }
 
 // namesUser reports whether the payload names the end user, or no end user is known, or
 // nothing is written.
-func namesUser(r *run) bool { return readOnly(r) || r.op.Scope.User != "" || r.endUser() == "" }
+func namesUser(r *evaluation) bool { return readOnly(r) || r.op.Scope.User != "" || r.endUser() == "" }
 
 // locked refuses a write if its session, its principal for this end user, or its
 // principal has had too many rejections.
-func locked(ctx context.Context, r *run) error {
+func locked(ctx context.Context, r *evaluation) error {
 	if r.under != nil {
 		return lockedFor(ctx, r, r.under.endUser())
 	}
@@ -101,7 +101,7 @@ func locked(ctx context.Context, r *run) error {
 
 // ownUnlocked runs own, and then checks the locks again if own found the end user as the
 // owner of a target. An approved write is not checked.
-func ownUnlocked(ctx context.Context, r *run) error {
+func ownUnlocked(ctx context.Context, r *evaluation) error {
 	if err := own(ctx, r); err != nil || r.verdict.Worst.Stops() || namesUser(r) || has(r.verdict.Notes, memproxy.ReviewApproved) {
 		return err
 	}
@@ -112,7 +112,7 @@ func ownUnlocked(ctx context.Context, r *run) error {
 	return nil
 }
 
-func lockedFor(ctx context.Context, r *run, user string) error {
+func lockedFor(ctx context.Context, r *evaluation, user string) error {
 	session, _ := counted(r)
 	lock, err := r.g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, recordsOf(&r.Principal, session, user)...)
 	if err != nil || lock.ID == "" {
@@ -140,7 +140,7 @@ func lockedFor(ctx context.Context, r *run, user string) error {
 // running agent counts against the caller that runs it, in the session and for the user
 // of the run. Locks are meant for callers who keep trying until something passes;
 // against lists the reasons that do not indicate that.
-func reject(ctx context.Context, r *run) error {
+func reject(ctx context.Context, r *evaluation) error {
 	g, a, d := r.g, r.Admission, &r.Decision
 	session, user := counted(r)
 	strikes, wide := against(d.Reasons)
@@ -155,7 +155,7 @@ func reject(ctx context.Context, r *run) error {
 	defer cancel()
 	locked, err := g.opt.Ledger.NoteSession(ctx, memproxy.SessionEvent{
 		Tenant: a.Principal.Tenant, Principal: a.Principal.ID, Decision: d.ID, Verdict: d.Verdict,
-		Route: a.call.Route.ID, Reasons: d.Reasons, Time: a.begun, Unsure: !strikes,
+		Route: a.call.Route.ID, Reasons: d.Reasons, Time: a.begun, WeakEvidence: !strikes,
 	}, ids...)
 	if err != nil {
 		g.opt.Log.ErrorContext(ctx, "a rejection was not counted", "decision", d.ID, "error", err)
@@ -172,7 +172,7 @@ func reject(ctx context.Context, r *run) error {
 }
 
 // notRejected reports whether there is no rejection that counts.
-func notRejected(r *run) bool {
+func notRejected(r *evaluation) bool {
 	d := &r.Decision
 	return readOnly(r) || !d.Verdict.Stops() || d.Status != memproxy.StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked)
 }
@@ -242,7 +242,7 @@ func (g *Gate) SummariseRejections(ctx context.Context) {
 		detail := fmt.Sprintf("%d more rejections of %s since %s", s.N, s.Peer, s.Since.UTC().Format(time.RFC3339))
 		g.notes.add(ctx, memproxy.Event{
 			Type: memproxy.EventRejections, Time: g.opt.Clock(), Policy: g.rules.Load().Version,
-			Verdict: memproxy.Deny, Would: memproxy.Deny, Items: s.N, Claimed: -1, Confidence: -1, Detail: detail,
+			Verdict: memproxy.Deny, ShadowVerdict: memproxy.Deny, Items: s.N, Claimed: -1, Confidence: -1, Detail: detail,
 			Reasons: []memproxy.Reason{{Code: memproxy.LimitRejections, Detail: detail}},
 		})
 		g.opt.Log.WarnContext(ctx, "rejections were not recorded one by one", "address", s.Peer, "count", s.N, "since", s.Since)
@@ -255,7 +255,7 @@ var rejectedStatus = [...]int{400, 401, 408, 411, 413, 415, 422, 429}
 
 // floods reports whether a refusal exceeds the rate limit for rejections of its address.
 // The refusal is then answered briefly, and only counted.
-func floods(r *run) bool {
+func floods(r *evaluation) bool {
 	d := &r.Decision
 	if d.Verdict != memproxy.Deny || r.dry() || !slices.Contains(rejectedStatus[:], d.Status) && !has(d.Reasons, memproxy.RouteUnknown) && !has(d.Reasons, memproxy.LimitInFlight) {
 		return false
@@ -277,14 +277,14 @@ func floods(r *run) bool {
 	d.Allowance = &memproxy.Allowance{Lines: []memproxy.LineState{{
 		Line: memproxy.Line{Key: "rejections", Limit: limit, Reason: memproxy.LimitRejections}, Used: limit, Reset: until,
 	}}}
-	r.Flooded = true
+	r.RateLimited = true
 	return true
 }
 
 // record writes the decision to the audit log, durably, and counts it. A rejection
 // beyond the rate limit is only counted. If the log cannot be written, nothing is
 // forwarded or held, except in shadow mode.
-func record(ctx context.Context, r *run) error {
+func record(ctx context.Context, r *evaluation) error {
 	g := r.g
 	flooded := r.mode == client && floods(r)
 	r.event = r.decisionEvent(ctx)
@@ -303,7 +303,7 @@ func record(ctx context.Context, r *run) error {
 			g.accounts.release(ctx, r.Admission)
 			r.Decision.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.AuditUnavailable, Detail: "the audit log cannot be written, so nothing is forwarded or held"})
 			r.Decision.Notes = nil
-			r.event.Verdict, r.event.Would, r.event.Reasons = r.Decision.Verdict, r.Decision.Would, r.Decision.Reasons
+			r.event.Verdict, r.event.ShadowVerdict, r.event.Reasons = r.Decision.Verdict, r.Decision.ShadowVerdict, r.Decision.Reasons
 		}
 	}
 	g.accounts.budgetEvents(ctx, r.Admission)
@@ -314,12 +314,12 @@ func record(ctx context.Context, r *run) error {
 	return nil
 }
 
-func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
+func (r *evaluation) decisionEvent(ctx context.Context) memproxy.Event {
 	ev := memproxy.Event{
 		Type: memproxy.EventDecision, Time: r.begun, Decision: r.Decision.ID,
 		Session: r.call.Session.String(), Principal: r.Principal,
 		Kind: r.call.Route.Kind, Backend: r.call.Backend.Name, Route: r.call.Route.ID, Method: r.call.Request.Method,
-		Verdict: r.Decision.Verdict, Would: r.Decision.Would, Reasons: r.Decision.Recorded(), Policy: r.Decision.Policy,
+		Verdict: r.Decision.Verdict, ShadowVerdict: r.Decision.ShadowVerdict, Reasons: r.Decision.Recorded(), Policy: r.Decision.Policy,
 		Findings: worst(slices.Concat(r.findings, r.configured), maxRecorded), Claimed: -1, Confidence: -1,
 	}
 	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {
@@ -342,7 +342,7 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 		}
 		if r.clamped {
 			ev.Confidence = r.q.Confidence
-			if len(op.Hints) > 0 {
+			if len(op.ConfidenceClaims) > 0 {
 				ev.Claimed = r.q.Claimed
 			}
 		}
@@ -357,7 +357,7 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 type notes struct{ opt *Options }
 
 func (n *notes) add(ctx context.Context, ev memproxy.Event) {
-	if err := n.opt.Recorder.Note(ev); err != nil {
+	if err := n.opt.Recorder.RecordAsync(ev); err != nil {
 		n.opt.Log.ErrorContext(ctx, "audit note lost", "decision", ev.Decision, "type", string(ev.Type), "error", err)
 	}
 }

@@ -40,7 +40,7 @@ func (ret *effects) remember(ctx context.Context) {
 		ret.put(row)
 	}
 	if ret.rules.Screener != nil && ret.op.Kind.Writes() {
-		ret.rules.Screener.Wrote(ret.screening())
+		ret.rules.Screener.RecordWrite(ret.screening())
 	}
 	settleChange(ctx, ret.g, ret.Admission)
 	complete(ctx, ret)
@@ -80,10 +80,10 @@ func uncache(ret *effects) {
 	cacher, caches := ret.call.Backend.Adapter.(Cacher)
 	switch kind := ret.op.Kind; {
 	case !caches:
-	case kind == memproxy.Admin || ret.op.Sweeps:
-		cacher.Forget()
+	case kind == memproxy.Admin || ret.op.DeletesScope:
+		cacher.Evict()
 	case kind == memproxy.Correct || kind == memproxy.Forget:
-		cacher.Forget(ret.op.Targets...)
+		cacher.Evict(ret.op.Targets...)
 	}
 }
 
@@ -191,7 +191,7 @@ func (ret *effects) corrected() {
 			}
 			row = ret.row(memproxy.TargetMemory, m.ID)
 		}
-		switch it, _ := content.Given(ret.op, id); {
+		switch it, _ := content.TargetItems(ret.op, id); {
 		case it != nil && it.Target != "": // items without a target are of objects, which have no text
 			row.SHA256 = tamper.Hash(it.Text)
 			row.Confidence = max(0, ret.event.Confidence) // the confidence of the new text
@@ -207,7 +207,7 @@ func (ret *effects) corrected() {
 // forgotten records tombstones, ends recorded histories, and lowers the authors'
 // totals.
 func (ret *effects) forgotten(ctx context.Context) {
-	if ret.op.Sweeps {
+	if ret.op.DeletesScope {
 		ret.swept(ctx)
 	}
 	var gone []memproxy.Ownership
@@ -236,7 +236,7 @@ func (ret *effects) exported() {
 
 // nothingToBind reports whether a request binds no names: all of them have rows, or the
 // request is neither forwarded nor held. In shadow mode it is always forwarded.
-func nothingToBind(r *run) bool {
+func nothingToBind(r *evaluation) bool {
 	return r.op == nil || r.dry() || len(r.unbound) == 0 || r.verdict.Worst.Stops() && r.enforced() && !r.keeps()
 }
 
@@ -244,7 +244,7 @@ func nothingToBind(r *run) bool {
 // to use, before the write is forwarded or held. A deletion of everything of that owner
 // then includes the held write. If two tenants race for a name, one gets it, and the
 // other's write is refused.
-func bind(ctx context.Context, r *run) error {
+func bind(ctx context.Context, r *evaluation) error {
 	var rows []memproxy.Ownership
 	for _, id := range r.unbound {
 		actor := r.Principal.ID
@@ -269,7 +269,7 @@ func bind(ctx context.Context, r *run) error {
 	for _, row := range bound {
 		if row.Scope.Tenant != r.Principal.Tenant {
 			r.verdict.Missing("")
-		} else if r.bill != nil && !r.alone() {
+		} else if r.bill != nil && !r.singleTenant() {
 			r.bill.bound = true
 		}
 	}
@@ -282,10 +282,10 @@ func bind(ctx context.Context, r *run) error {
 // seal signs a stamp together with the metadata that the adapter writes next to it. An
 // existing stamp is signed again only if this installation signed it for the memory's
 // tenant.
-func (r *run) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
+func (r *evaluation) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 	mixed := func(string) bool { return false }
 	if mixer, ok := r.call.Backend.Adapter.(MetadataMixer); ok {
-		mixed = mixer.Mixed
+		mixed = mixer.IsBackendField
 	}
 	hashes := metadata.Hashes(s.ID, raw, mixed)
 	if s != *r.op.Stamp {
@@ -301,7 +301,7 @@ func (r *run) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 }
 
 // stampOf returns the unsigned stamp of the run's write, for seal.
-func stampOf(r *run) memproxy.Stamp {
+func stampOf(r *evaluation) memproxy.Stamp {
 	received, found := r.begun, foundAtArrival(r.Admission)
 	if r.waited != nil {
 		received = r.waited.Created

@@ -52,11 +52,11 @@ func TestAnAddDoesNotChangeOwners(t *testing.T) {
 type sweeping struct {
 	*fakeLedger
 	scopes []memproxy.Scope
-	gone   memproxy.Swept
+	gone   memproxy.ScopeDeletion
 	err    error
 }
 
-func (s *sweeping) DeleteScope(_ context.Context, _ string, scope memproxy.Scope, _ memproxy.Version) (memproxy.Swept, error) {
+func (s *sweeping) DeleteScope(_ context.Context, _ string, scope memproxy.Scope, _ memproxy.Version) (memproxy.ScopeDeletion, error) {
 	s.scopes = append(s.scopes, scope)
 	return s.gone, s.err
 }
@@ -64,9 +64,9 @@ func (s *sweeping) DeleteScope(_ context.Context, _ string, scope memproxy.Scope
 // Proves EDGE-15: held writes that a deletion of all that an owner has ends are on record,
 // each as its own tenant's.
 func TestHeldWritesThatADeletionEndsAreRecorded(t *testing.T) {
-	led := &sweeping{gone: memproxy.Swept{Holds: []memproxy.HeldWrite{{ID: "h-1", Tenant: "acme", Backend: "mem0"}, {ID: "h-2", Tenant: "other", Backend: "mem0"}}}}
+	led := &sweeping{gone: memproxy.ScopeDeletion{Holds: []memproxy.HeldWrite{{ID: "h-1", Tenant: "acme", Backend: "mem0"}, {ID: "h-2", Tenant: "other", Backend: "mem0"}}}}
 	r := newRig(t, func(r *rig) { led.fakeLedger = r.ledger; r.sweeper = led })
-	a := r.admit(memproxy.Operation{Kind: memproxy.Forget, Bulk: true, Sweeps: true, Scope: memproxy.Scope{User: "ann"}})
+	a := r.admit(memproxy.Operation{Kind: memproxy.Forget, Bulk: true, DeletesScope: true, Scope: memproxy.Scope{User: "ann"}})
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
 	var got []string
 	for _, ev := range r.recorder.events {
@@ -84,10 +84,10 @@ func TestHeldWritesThatADeletionEndsAreRecorded(t *testing.T) {
 
 // Proves TRL-6: totals fall when memories are deleted, in bulk too.
 func TestBulkDeletionsLowerTotals(t *testing.T) {
-	led := &sweeping{gone: memproxy.Swept{Tallies: []memproxy.Tally{{Tenant: "acme", Actor: "agent:a", Memories: 2}, {Tenant: "acme", Actor: "agent:b", Memories: 1}}}}
+	led := &sweeping{gone: memproxy.ScopeDeletion{Tallies: []memproxy.AuthorCount{{Tenant: "acme", Actor: "agent:a", Memories: 2}, {Tenant: "acme", Actor: "agent:b", Memories: 1}}}}
 	r := newRig(t, func(r *rig) { led.fakeLedger = r.ledger; r.sweeper = led })
 	r.budget.used = 9
-	op := memproxy.Operation{Kind: memproxy.Forget, Bulk: true, Sweeps: true, Scope: memproxy.Scope{User: "ann", Agent: "dev"},
+	op := memproxy.Operation{Kind: memproxy.Forget, Bulk: true, DeletesScope: true, Scope: memproxy.Scope{User: "ann", Agent: "dev"},
 		Claims: []memproxy.Claim{{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{"dev"}, Pins: true}}}
 	a := r.admit(op)
 	wantCodes(t, a.Decision, memproxy.Allow)
@@ -96,14 +96,14 @@ func TestBulkDeletionsLowerTotals(t *testing.T) {
 		t.Errorf("swept %+v, %d charged; want ann's, and 6", led.scopes, r.budget.used)
 	}
 
-	op.Sweeps = false // narrowed by something that the ledger cannot evaluate
+	op.DeletesScope = false // narrowed by something that the ledger cannot evaluate
 	a = r.admit(op)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
 	if len(led.scopes) != 1 || r.budget.used != 6 {
 		t.Errorf("a narrowed deletion swept the whole scope: %+v, %d charged", led.scopes, r.budget.used)
 	}
 
-	op.Sweeps = true
+	op.DeletesScope = true
 	a = r.admit(op)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 500})
 	if len(led.scopes) != 1 {

@@ -38,7 +38,7 @@ func TestReplay(t *testing.T) {
 	if len(ev.Reasons) != 1 || ev.Reasons[0].Code != memproxy.ReviewApproved || ev.Reasons[0].Detail != "approved by eve" || ev.Decision != "d0" {
 		t.Errorf("%+v", ev)
 	}
-	if _, err := r.replay(approved("another"), memproxy.HoldContent{}); !errors.Is(err, gate.ErrGone) {
+	if _, err := r.replay(approved("another"), memproxy.HoldContent{}); !errors.Is(err, gate.ErrRouteGone) {
 		t.Errorf("%v", err)
 	}
 	r.budget.limit = 1
@@ -58,7 +58,7 @@ func TestReplaysAreChargedByAttempt(t *testing.T) {
 		if err != nil || a.Reply != nil {
 			t.Fatalf("%+v %v", a, err)
 		}
-		r.gate.Unsent(context.Background(), a, memproxy.StreamWhole)
+		r.gate.AbandonUnsent(context.Background(), a, memproxy.StreamWhole)
 	}
 	for _, refund := range r.budget.released {
 		ids[refund.ID] = true
@@ -76,7 +76,7 @@ type listed struct {
 	grows     bool     // by one after each page
 }
 
-func (l *listed) Seek(_ memproxy.Route, _ memproxy.Request, _ *memproxy.Operation, page int) (memproxy.Request, bool) {
+func (l *listed) StampSearchRequest(_ memproxy.Route, _ memproxy.Request, _ *memproxy.Operation, page int) (memproxy.Request, bool) {
 	return memproxy.Request{Method: "GET", EscapedPath: "/list", Query: strconv.Itoa(page)}, true
 }
 
@@ -84,7 +84,7 @@ func (l *listed) Fetch(_ context.Context, q memproxy.Request) (memproxy.Reply, e
 	return memproxy.Reply{Status: 200, Body: []byte(q.Query)}, nil
 }
 
-func (l *listed) Sought(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error) {
+func (l *listed) ReadStampSearch(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error) {
 	page, err := strconv.Atoi(string(reply.Body))
 	if of = len(l.decisions); l.decisions[page-1] == decision {
 		ids = []string{"m"}
@@ -111,7 +111,7 @@ func TestSeekReadsEveryPage(t *testing.T) {
 		"more pages than these": {slices.Repeat([]string{"a"}, 51), false, false, false},
 	} {
 		l := &listed{fakeReader: fakeReader{fakeAdapter: *r.fake}, decisions: tc.decisions, grows: tc.grows}
-		ids, known, err := r.gate.Reviewed().Seek(t.Context(), gate.Backend{Name: "mem", Adapter: l, Fetch: l}, held, memproxy.HoldContent{Body: []byte("body")})
+		ids, known, err := r.gate.Reviewed().FindWrite(t.Context(), gate.Backend{Name: "mem", Adapter: l, Fetch: l}, held, memproxy.HoldContent{Body: []byte("body")})
 		if known != tc.known || (err == nil) != tc.known || (len(ids) == 1) != tc.there {
 			t.Errorf("%s: %v, %v, %v", name, ids, known, err)
 		}

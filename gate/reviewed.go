@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// ErrGone says that the adapter no longer has the route of a held write.
-var ErrGone = errors.New("gate: the route of the held write is unknown")
+// ErrRouteGone says that the adapter no longer has the route of a held write.
+var ErrRouteGone = errors.New("gate: the route of the held write is unknown")
 
 // Reviewed rules on requests that reviewers cause, and records their results:
 // approved held writes, and restored versions of memories.
@@ -23,14 +23,14 @@ type Reviewed struct{ *Gate }
 func (g *Gate) Reviewed() Reviewed { return Reviewed{g} }
 
 // again begins a run with a held write as the call.
-func (g Reviewed) again(m mode, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*run, error) {
+func (g Reviewed) again(m mode, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*evaluation, error) {
 	req := memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Query: content.Query, Header: content.Header}
 	if req.Header == nil {
 		req.Header = memproxy.Header{}
 	}
 	route, known := b.Adapter.Route(req)
 	if !known || route.ID != h.Route {
-		return nil, ErrGone
+		return nil, ErrRouteGone
 	}
 	r := g.begin(m, &Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Session: memproxy.NameSession(h.Session)})
 	r.Decision.ID, r.waited = h.ID, &h
@@ -62,11 +62,11 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 
 // inTurnStill is inTurn, after which an approved write is refused if everything of its
 // owner was deleted since it was claimed: while it waited for that deletion, say.
-func inTurnStill(ctx context.Context, r *run) error {
-	if err := inTurn(ctx, r); err != nil || r.waited == nil || r.mode != replay || r.g.opt.Keeper == nil {
+func inTurnStill(ctx context.Context, r *evaluation) error {
+	if err := inTurn(ctx, r); err != nil || r.waited == nil || r.mode != replay || r.g.opt.Holds == nil {
 		return err
 	}
-	h, _, err := r.g.opt.Keeper.Kept(ctx, r.waited.ID)
+	h, _, err := r.g.opt.Holds.Get(ctx, r.waited.ID)
 	if err == nil && h.Result.Cleared {
 		r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "everything of its owner was deleted after it was held"})
 	}
@@ -75,7 +75,7 @@ func inTurnStill(ctx context.Context, r *run) error {
 
 // refuseUnseen refuses an approved write that brings or moves existing memories if one
 // has another text than the reviewers saw.
-func refuseUnseen(r *run) {
+func refuseUnseen(r *evaluation) {
 	if r.mode != replay || len(r.texts) == 0 {
 		return
 	}
@@ -87,9 +87,9 @@ func refuseUnseen(r *run) {
 	}
 }
 
-// Turn waits until no change of a memory is under way, and keeps others waiting until
+// LockMemory waits until no change of a memory is under way, and keeps others waiting until
 // leave is called. It reports false if the turn does not come in time.
-func (g Reviewed) Turn(ctx context.Context, b Backend, k memproxy.MemoryKey) (leave func(), ok bool) {
+func (g Reviewed) LockMemory(ctx context.Context, b Backend, k memproxy.MemoryKey) (leave func(), ok bool) {
 	r := g.begin(putBack, &Call{Backend: b})
 	return g.order.Enter(ctx, b.timeout(), true, orderKey(r, k.Kind, k.ID))
 }
@@ -107,10 +107,10 @@ func unlimited(h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.Prin
 	return p
 }
 
-// Reconsider applies the current rules to a held write, as if its author wrote it
+// Reevaluate applies the current rules to a held write, as if its author wrote it
 // now. Nothing is charged, recorded, changed or sent, except for side requests to
-// the backend. After an error it can be tried again, unless the error is ErrGone.
-func (g Reviewed) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
+// the backend. After an error it can be tried again, unless the error is ErrRouteGone.
+func (g Reviewed) Reevaluate(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
 	r, err := g.again(recheck, b, h, content)
 	if err != nil {
 		return memproxy.Reevaluation{}, err
@@ -132,14 +132,14 @@ func (g Reviewed) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrit
 	return v, nil
 }
 
-// PutBack rules on a request with which a reviewer restores a version of an object,
+// AdmitRestore rules on a request with which a reviewer restores a version of an object,
 // under the rollback's decision. The current rules may refuse a version that earlier
 // rules admitted. Reviewers may administer what they review. The caller treats the
 // admission like one of Admit; it is never held, because a person has requested it.
-func (g Reviewed) PutBack(ctx context.Context, b Backend, q memproxy.SideRequest, decision, reviewer, tenant string) (*Admission, error) {
+func (g Reviewed) AdmitRestore(ctx context.Context, b Backend, q memproxy.SideRequest, decision, reviewer, tenant string) (*Admission, error) {
 	route, known := b.Adapter.Route(q.Request)
 	if !known {
-		return nil, ErrGone
+		return nil, ErrRouteGone
 	}
 	r := g.begin(putBack, &Call{Backend: b, Request: q.Request, Route: route, Known: true, Body: q.Body, restores: true})
 	all := memproxy.Limit{All: true}
@@ -152,10 +152,10 @@ func (g Reviewed) PutBack(ctx context.Context, b Backend, q memproxy.SideRequest
 	return r.Admission, nil
 }
 
-// Seek asks the backend whether an approved write with an unknown outcome arrived, and
+// FindWrite asks the backend whether an approved write with an unknown outcome arrived, and
 // returns the ids of its memories. If known is false, or after an error, the outcome
 // stays unknown.
-func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
+func (g Reviewed) FindWrite(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
 	seeker, ok := b.Adapter.(Seeker)
 	if !ok || b.Fetch == nil {
 		return nil, false, nil
@@ -163,7 +163,7 @@ func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, con
 	req := memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Query: content.Query, Header: content.Header}
 	route, found := b.Adapter.Route(req)
 	if !found {
-		return nil, false, ErrGone
+		return nil, false, ErrRouteGone
 	}
 	op, err := b.Adapter.Decode(route, req, content.Body)
 	if err != nil {
@@ -174,7 +174,7 @@ func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, con
 	}
 	all := 0
 	for page := 1; page <= maxSought; page++ {
-		q, ok := seeker.Seek(route, req, op, page)
+		q, ok := seeker.StampSearchRequest(route, req, op, page)
 		if !ok {
 			return nil, false, nil
 		}
@@ -182,7 +182,7 @@ func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, con
 		if err != nil || !ok2xx(reply.Status) {
 			return nil, false, err
 		}
-		ids, of, more, err := seeker.Sought(reply, h.ID)
+		ids, of, more, err := seeker.ReadStampSearch(reply, h.ID)
 		if err != nil || len(ids) > 0 {
 			return ids, err == nil, err
 		}
@@ -247,12 +247,12 @@ func (g Reviewed) RestoredStamp(to memproxy.Version, decision string) memproxy.S
 	})
 }
 
-// FoundGone records that a memory was deleted in the backend out-of-band.
-func (g Reviewed) FoundGone(ctx context.Context, k memproxy.MemoryKey) {
+// RecordMissing records that a memory was deleted in the backend out-of-band.
+func (g Reviewed) RecordMissing(ctx context.Context, k memproxy.MemoryKey) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
 	records, err := g.opt.Ledger.Lookup(ctx, k)
-	if rec := records[k]; err == nil && rec.Owned() {
+	if rec := records[k]; err == nil && rec.HasOwner() {
 		rec.Owner.Deleted = true
 		err = g.opt.Ledger.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{rec.Owner}})
 	}
@@ -278,7 +278,7 @@ type FoundAt struct {
 }
 
 // foundAt adds the pointers of their items to findings in a call.
-func foundAt(r *run, findings []memproxy.Finding) []FoundAt {
+func foundAt(r *evaluation, findings []memproxy.Finding) []FoundAt {
 	out := make([]FoundAt, 0, len(findings))
 	items := content.Screened(r.op, brings(r.call, r.op))
 	for _, f := range findings {

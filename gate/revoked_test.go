@@ -20,10 +20,10 @@ func TestRunsOfRemovedKeysWriteNothing(t *testing.T) {
 		want   memproxy.Verdict
 	}{
 		"a key that stays": {"key", func(*memproxy.Principal) error { return nil }, memproxy.Allow},
-		"a removed key":    {"key", func(*memproxy.Principal) error { return &memproxy.Rejected{Code: memproxy.IdentityInvalid} }, memproxy.Deny},
+		"a removed key":    {"key", func(*memproxy.Principal) error { return &memproxy.CredentialError{Code: memproxy.IdentityInvalid} }, memproxy.Deny},
 		"another's key":    {"key", func(p *memproxy.Principal) error { p.ID = "agent:other"; return nil }, memproxy.Deny},
 		"another tenant's": {"key", func(p *memproxy.Principal) error { p.Tenant = "globex"; return nil }, memproxy.Deny},
-		"an expired token": {"oidc", func(*memproxy.Principal) error { return &memproxy.Rejected{Code: memproxy.IdentityInvalid} }, memproxy.Allow},
+		"an expired token": {"oidc", func(*memproxy.Principal) error { return &memproxy.CredentialError{Code: memproxy.IdentityInvalid} }, memproxy.Allow},
 	} {
 		later := false
 		r := newRig(t, func(r *rig) {
@@ -47,7 +47,7 @@ func TestRunsOfRemovedKeysWriteNothing(t *testing.T) {
 		charged := r.budget.used
 		later = true
 		op := learn("tea")
-		asked := r.gate.Agents().Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "memory_insert", Operation: &op})
+		asked := r.gate.Agents().RuleOnCall(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "memory_insert", Operation: &op})
 		if asked.Decision.Verdict != tc.want {
 			t.Errorf("%s: %+v", name, asked.Decision)
 		}
@@ -70,7 +70,7 @@ func TestAnswersKeepTheRulesThatTheyPinned(t *testing.T) {
 			r.rules.Unattributed, r.who.ActsAs = was, all()
 			r.identify = func(context.Context, memproxy.Credentials) (memproxy.Principal, error) {
 				if removed {
-					return memproxy.Principal{}, &memproxy.Rejected{Code: memproxy.IdentityInvalid}
+					return memproxy.Principal{}, &memproxy.CredentialError{Code: memproxy.IdentityInvalid}
 				}
 				return r.who, nil
 			}

@@ -32,7 +32,7 @@ func worst(findings []memproxy.Finding, n int) []memproxy.Finding {
 // screen asks the screener for findings in the texts that the operation writes or puts in
 // front of an agent. The policy decides on them. A write that a budget refuses is not
 // screened.
-func screen(ctx context.Context, r *run) error {
+func screen(ctx context.Context, r *evaluation) error {
 	if err := overdrawn(ctx, r); err != nil || r.verdict.Worst.Stops() && r.enforced() {
 		return err
 	}
@@ -76,7 +76,7 @@ func (a *Admission) owns() bool {
 // that it must not keep. The screening rules are made for planted texts, so in these
 // texts their findings are recorded and reported but refuse nothing. They excuse nothing
 // either: extracted memories are compared with the other findings only.
-func divide(r *run, findings []memproxy.Finding) (count, configured []memproxy.Finding) {
+func divide(r *evaluation, findings []memproxy.Finding) (count, configured []memproxy.Finding) {
 	owns := r.owns()
 	configured, count = verdict.Split(findings, func(f memproxy.Finding) bool {
 		return f.Item >= 0 && f.Item < len(r.op.Items) && configuration(r, &r.op.Items[f.Item], owns)
@@ -87,7 +87,7 @@ func divide(r *run, findings []memproxy.Finding) (count, configured []memproxy.F
 // configuration reports whether findings in a text refuse nothing. Clients also send
 // approved reminders among the messages of a run. There the approval applies to owners
 // only, because end users write messages too.
-func configuration(r *run, it *memproxy.Item, owns bool) bool {
+func configuration(r *evaluation, it *memproxy.Item, owns bool) bool {
 	steers := it.Kind == memproxy.ItemSteering
 	reminds := it.Kind == memproxy.ItemContent && r.op.Kind == memproxy.Run && owns
 	return steers && owns && it.Configures || (steers || reminds) && r.rules.Approved[memproxy.TextSHA256(it.Text)]
@@ -103,7 +103,7 @@ func (a *Admission) screening() memproxy.Screening {
 
 // explainFindings adds the findings behind a ruling of the policy to the reasons: rules
 // and pointers, never the content.
-func explainFindings(r *run, reasons []memproxy.Reason) {
+func explainFindings(r *evaluation, reasons []memproxy.Reason) {
 	if len(r.q.Findings) == 0 || !slices.ContainsFunc(reasons, func(why memproxy.Reason) bool {
 		return strings.HasPrefix(string(why.Code), "screen.")
 	}) {
@@ -140,10 +140,10 @@ func (w *reworded) toSend(body []byte) []byte {
 // decoded, screened and ruled on like any write, and used only if it is admitted.
 // Otherwise the first ruling remains. In governed fields a person has to approve the
 // result. In shadow mode nothing is rewritten.
-func reword(ctx context.Context, r *run, ruling *memproxy.Ruling) error {
+func reword(ctx context.Context, r *evaluation, ruling *memproxy.Ruling) error {
 	reworder, ok := r.call.Backend.Adapter.(Reworder)
 	writes := r.op.Kind == memproxy.Learn || r.op.Kind == memproxy.Correct
-	if !ok || !writes || !r.call.Known || r.mode == recheck || !r.enforced() || r.g.opt.Keeper == nil || !ruling.Verdict.Stops() || r.verdict.Worst.Stops() || !aboutContent(ruling) {
+	if !ok || !writes || !r.call.Known || r.mode == recheck || !r.enforced() || r.g.opt.Holds == nil || !ruling.Verdict.Stops() || r.verdict.Worst.Stops() || !aboutContent(ruling) {
 		return nil
 	}
 	for _, change := range changes[r.rules.Rewrite] {
@@ -169,7 +169,7 @@ type change func(text string, findings []memproxy.Finding) string
 // changes are tried in this order until the rules admit one.
 var changes = map[memproxy.Rewriting][]change{
 	memproxy.RewriteSoft: {innermost(hide), hide},
-	memproxy.RewriteHard: {innermost(hide), hide, innermost(redaction.Cut), redaction.Cut},
+	memproxy.RewriteHard: {innermost(hide), hide, innermost(redaction.RemoveLines), redaction.RemoveLines},
 }
 
 // innermost ignores findings that contain another one, such as a window or the whole
@@ -186,7 +186,7 @@ func innermost(do change) change {
 }
 
 func hide(text string, findings []memproxy.Finding) string {
-	text, _ = redaction.Text(text, redaction.Sentences(text, findings))
+	text, _ = redaction.Redact(text, redaction.WidenToSentences(text, findings))
 	return text
 }
 
@@ -205,7 +205,7 @@ func aboutContent(ruling *memproxy.Ruling) bool {
 // without returns the texts of the items without their findings, by pointer; nil if
 // that is not possible, or if nothing is left of a text. With patterns, findings
 // without a score are removed too: the patterns that a governed field refuses.
-func without(r *run, change change, patterns bool) map[string]string {
+func without(r *evaluation, change change, patterns bool) map[string]string {
 	found := map[int][]memproxy.Finding{}
 	for _, f := range r.findings {
 		if f.Rule == string(memproxy.ScreenRisk) || f.Score == 0 && !patterns {
@@ -223,7 +223,7 @@ func without(r *run, change change, patterns bool) map[string]string {
 			return nil
 		}
 		text := change(it.Text, findings)
-		if other, twice := texts[it.Pointer]; !redaction.SaysAnything(text) || twice && other != text {
+		if other, twice := texts[it.Pointer]; !redaction.HasContent(text) || twice && other != text {
 			return nil
 		}
 		texts[it.Pointer] = text
@@ -233,7 +233,7 @@ func without(r *run, change change, patterns bool) map[string]string {
 
 // tryRewritten returns the rewritten write, as the backend will read it, and the ruling
 // on it. The write is nil if it cannot be rewritten, or is not decoded to these texts.
-func tryRewritten(ctx context.Context, r *run, reworder Reworder, texts map[string]string) (*reworded, memproxy.Ruling, error) {
+func tryRewritten(ctx context.Context, r *evaluation, reworder Reworder, texts map[string]string) (*reworded, memproxy.Ruling, error) {
 	c := r.call
 	body, err := reworder.Reword(c.Route, c.Request, c.Body, texts)
 	if err != nil {
@@ -279,7 +279,7 @@ func tryRewritten(ctx context.Context, r *run, reworder Reworder, texts map[stri
 }
 
 // accept replaces the write by its rewritten form, or holds it if a person has to decide.
-func accept(r *run, next *reworded, ruling *memproxy.Ruling, again memproxy.Ruling) {
+func accept(r *evaluation, next *reworded, ruling *memproxy.Ruling, again memproxy.Ruling) {
 	next.before = heldTexts(r.Admission)
 	r.reworded = next
 	why := memproxy.Reason{Code: memproxy.ScreenRewritten, Pointer: slices.Min(slices.Collect(maps.Keys(next.texts)))}
@@ -321,11 +321,11 @@ func (w *reworded) into(c *memproxy.HoldContent) {
 }
 
 // notReworded reports whether no rewritten write is forwarded.
-func notReworded(r *run) bool { return r.reworded == nil || r.Decision.Verdict.Stops() }
+func notReworded(r *evaluation) bool { return r.reworded == nil || r.Decision.Verdict.Stops() }
 
 // keepEvidence stores the original of a rewritten write for reviewers. If that
 // fails the write is refused.
-func keepEvidence(ctx context.Context, r *run) error {
+func keepEvidence(ctx context.Context, r *evaluation) error {
 	h, content := toKeep(r.Admission, r.reworded)
 	h.State = memproxy.HoldRewritten
 	return keepForReview(ctx, r.g, h, content)

@@ -13,14 +13,14 @@ import (
 // forgetful is for screeners that judge each write by itself.
 type forgetful struct{}
 
-func (forgetful) Wrote(memproxy.Screening) {}
+func (forgetful) RecordWrite(memproxy.Screening) {}
 
 type screener struct {
 	err   error
 	wrote *[]string
 }
 
-func (s screener) Wrote(w memproxy.Screening) {
+func (s screener) RecordWrite(w memproxy.Screening) {
 	if s.wrote != nil {
 		*s.wrote = append(*s.wrote, w.Session+" "+w.Decision+" "+w.Operation.Items[0].Text)
 	}
@@ -47,7 +47,7 @@ type fakeExtractor struct {
 func (f *fakeExtractor) Receipt(_ memproxy.Route, _ memproxy.Request, id string) memproxy.Request {
 	return memproxy.Request{Method: "GET", EscapedPath: "/receipt/" + id}
 }
-func (f *fakeExtractor) Extracted(memproxy.Reply) ([]memproxy.Memory, bool, error) {
+func (f *fakeExtractor) ReadExtracted(memproxy.Reply) ([]memproxy.Memory, bool, error) {
 	return f.became, f.over, nil
 }
 func (f *fakeExtractor) Undo(_ memproxy.Route, _ memproxy.Request, m memproxy.Memory) ([]memproxy.SideRequest, bool) {
@@ -268,16 +268,16 @@ func TestLateExtractionsAreRetracted(t *testing.T) {
 	x.events = []string{"e1"}
 	a := r.admitWith(learn("a note"), f)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
-	owed := r.gate.Owed(a)
+	owed := r.gate.FollowUpRequests(a)
 	if len(owed) != 1 || owed[0].EscapedPath != "/receipt/e1" {
 		t.Fatalf("%+v", owed)
 	}
 	x.over, x.became = false, nil
-	if r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200}) {
+	if r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}) {
 		t.Error("over before it is")
 	}
 	x.over, x.became = true, []memproxy.Memory{{ID: "m2", Text: "evil evil", Event: "ADD"}}
-	if !r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) != 1 || len(k.kept) != 1 {
+	if !r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) != 1 || len(k.kept) != 1 {
 		t.Errorf("sent %v, %d kept", f.sent, len(k.kept))
 	}
 }

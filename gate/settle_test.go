@@ -105,7 +105,7 @@ func TestAsynchronousWritesAreSettledLater(t *testing.T) {
 	x.events, x.exact = []string{"e1", "e2"}, false
 	a := r.admit(costs(6))
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
-	if owed := r.gate.Owed(a); len(owed) != 2 {
+	if owed := r.gate.FollowUpRequests(a); len(owed) != 2 {
 		t.Fatalf("%d owed, want two", len(owed))
 	}
 	want := func(n int64) {
@@ -116,7 +116,7 @@ func TestAsynchronousWritesAreSettledLater(t *testing.T) {
 	}
 	tell := func(over bool, became []memproxy.Memory, status int) {
 		x.over, x.became = over, became
-		r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: status})
+		r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: status})
 	}
 	want(6)
 	tell(false, nil, 200)
@@ -145,11 +145,11 @@ func TestMemoriesOfAnswerAndReceiptCountOnce(t *testing.T) {
 		x.exact = tc.exact
 		a := r.admit(costs(3))
 		r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
-		if owed := r.gate.Owed(a); int64(len(owed)) != tc.owed {
+		if owed := r.gate.FollowUpRequests(a); int64(len(owed)) != tc.owed {
 			t.Errorf("exact %v: %d owed", tc.exact, len(owed))
 		}
 		if tc.owed > 0 {
-			r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200})
+			r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200})
 		}
 		if hour, total := charged(t, r, store); hour != tc.hour || total != tc.total {
 			t.Errorf("exact %v: %d and %d charged, want %d and %d", tc.exact, hour, total, tc.hour, tc.total)
@@ -181,7 +181,7 @@ func TestSumOfChargesIsWhatWasWritten(t *testing.T) {
 			late := rnd.IntN(5)
 			wrote += int64(late)
 			x.over, x.became = true, append(added(late), x.memories[rnd.IntN(n+1):]...) // some a second time
-			r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200})
+			r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200})
 		}
 	}
 	if hour, total := charged(t, r, store); hour != wrote || total != wrote {

@@ -55,9 +55,9 @@ func (ret *effects) endReserved(memories int) []memproxy.StateChange {
 	return []memproxy.StateChange{c}
 }
 
-// Waits reports whether the memories of a principal's write wait for review: by the
+// NeedsReview reports whether the memories of a principal's write wait for review: by the
 // principal's tier and track record, and by the claimed source of the content.
-type Waits func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool
+type NeedsReview func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool
 
 // recordUnconfirmed fetches the targets of a change that the backend did not confirm, and
 // records the change of those that have it. Otherwise a deleted memory could still be
@@ -217,11 +217,11 @@ func layerOf(a *Admission, field string) memproxy.Layer {
 
 // attributeTexts clears Inferred for the texts of a running agent's call that a user
 // stated in the request that started the run, because the agent only writes them down.
-func attributeTexts(r *run, started *memproxy.Operation) {
+func attributeTexts(r *evaluation, started *memproxy.Operation) {
 	if r.op == nil {
 		return
 	}
-	said := trust.SaidBy(started)
+	said := trust.UserStatements(started)
 	for i := range r.op.Items {
 		if it := &r.op.Items[i]; it.Inferred {
 			it.Inferred = !said.States(it.Text)
@@ -237,10 +237,10 @@ const maxStatuses = 1000
 // refuseDerived refuses a read that the backend derives from many memories (a summary, an
 // export, an agent's context) if one of them may be withheld or redacted for this
 // caller, because a derived answer cannot be filtered memory by memory.
-func refuseDerived(ctx context.Context, r *run) {
+func refuseDerived(ctx context.Context, r *evaluation) {
 	switch {
 	case r.op.Kind != memproxy.Recall || !r.op.Derived:
-	case r.call.Wishes.MinTrust > 0:
+	case r.call.ReadOptions.MinTrust > 0:
 		r.verdict.Forbid(memproxy.TrustBelow, "", "this is made of many memories and cannot be kept to a least confidence")
 	case mayReadWithheld(ctx, r.g, r.Admission):
 		r.verdict.Forbid(memproxy.StateWithheld, "", "this is made of many memories, and some of them are withheld from this caller for their state")
@@ -293,10 +293,10 @@ func readsAny(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryS
 	for _, k := range keys {
 		rec := records[k]
 		row := &rec.Owner
-		if own := rec.Owned() && row.Actor == a.Principal.ID && row.Scope.Tenant == a.Principal.Tenant; own && state == memproxy.StatePending {
+		if own := rec.HasOwner() && row.Actor == a.Principal.ID && row.Scope.Tenant == a.Principal.Tenant; own && state == memproxy.StatePending {
 			continue
 		}
-		if !rec.Owned() || !row.Deleted && !leavesOut(a, row.Scope.User) {
+		if !rec.HasOwner() || !row.Deleted && !leavesOut(a, row.Scope.User) {
 			return true
 		}
 	}
@@ -334,7 +334,7 @@ func brings(c *Call, op *memproxy.Operation) []string {
 // refuseWithheld refuses to attach a memory to an agent if its status withholds it
 // from readers: the agent would read it inside the backend. Reviewers are refused
 // too, because the reader is the agent.
-func refuseWithheld(ctx context.Context, r *run) {
+func refuseWithheld(ctx context.Context, r *evaluation) {
 	ids := idsOf(r.op, brings(r.call, r.op))
 	if len(ids) == 0 {
 		return

@@ -16,70 +16,74 @@ import (
 
 // The following functions report that a step has nothing to do.
 
-func undecoded(r *run) bool { return r.op == nil }
+func undecoded(r *evaluation) bool { return r.op == nil }
 
 // namesNoOwner reports whether the operation names no owner and requires none.
-func namesNoOwner(r *run) bool {
+func namesNoOwner(r *evaluation) bool {
 	return r.op == nil || len(r.op.Claims) == 0 && !r.op.Derived && !r.op.Bulk
 }
 
-func untargeted(r *run) bool {
+func untargeted(r *evaluation) bool {
 	return r.op == nil || len(r.op.Targets) == 0 && !content.Replaces(r.op) || r.op.TargetKind == memproxy.TargetEntity || r.held != nil
 }
 
 // dry reports whether the run only evaluates: nothing is charged, recorded, changed or
 // sent.
-func (r *run) dry() bool { return r.mode&(recheck|explain) != 0 }
+func (r *evaluation) dry() bool { return r.mode&(recheck|explain) != 0 }
 
 // inside reports whether a running agent makes the call.
-func inside(r *run) bool { return r.mode&(call|foresee|decline) != 0 }
+func inside(r *evaluation) bool { return r.mode&(call|foresee|decline) != 0 }
 
-func unscreened(r *run) bool { return r.op == nil || r.rules.Screener == nil || r.call.Passed }
+func unscreened(r *evaluation) bool {
+	return r.op == nil || r.rules.Screener == nil || r.call.NoMemoryAccess
+}
 
 // withoutConfidence reports whether the operation writes nothing with a confidence.
-func withoutConfidence(r *run) bool {
+func withoutConfidence(r *evaluation) bool {
 	return r.op == nil || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct
 }
 
 // costsNothing reports whether the operation writes nothing that a budget counts, or is
 // refused. A write that is held and stored counts.
-func costsNothing(r *run) bool {
+func costsNothing(r *evaluation) bool {
 	return r.op == nil || r.op.Cost <= 0 || r.verdict.Worst.Stops() && !r.keeps()
 }
 
 // keeps reports whether the write is held and stored for review.
-func (r *run) keeps() bool {
-	return r.verdict.Worst == memproxy.Hold && r.enforced() && r.g.opt.Keeper != nil && !r.dry()
+func (r *evaluation) keeps() bool {
+	return r.verdict.Worst == memproxy.Hold && r.enforced() && r.g.opt.Holds != nil && !r.dry()
 }
 
 // unreserved reports whether no held write needs a budget reservation.
-func unreserved(r *run) bool { return !r.keeps() || costsNothing(r) }
+func unreserved(r *evaluation) bool { return !r.keeps() || costsNothing(r) }
 
 // unsent reports whether no payload is forwarded that the gate could change.
-func unsent(r *run) bool { return r.op == nil || r.verdict.Worst.Stops() || r.call.Passed }
+func unsent(r *evaluation) bool {
+	return r.op == nil || r.verdict.Worst.Stops() || r.call.NoMemoryAccess
+}
 
-func decided(r *run) bool { return r.decided }
+func decided(r *evaluation) bool { return r.decided }
 
 // unanswered reports whether no refusal has to be written: the call was admitted, or it
 // has an answer already.
-func unanswered(r *run) bool { return r.Reply != nil || !r.Decision.Verdict.Stops() }
+func unanswered(r *evaluation) bool { return r.Reply != nil || !r.Decision.Verdict.Stops() }
 
 // answerRefused writes the refusal in the backend's own error format.
-func answerRefused(_ context.Context, r *run) error {
+func answerRefused(_ context.Context, r *evaluation) error {
 	reply := r.call.Backend.Adapter.Refuse(r.call.Request, r.Decision.Shown())
 	r.Reply = &reply
 	return nil
 }
 
 // identify determines the principal from the credentials, never from the payload.
-func identify(ctx context.Context, r *run) error {
+func identify(ctx context.Context, r *evaluation) error {
 	if r.call.who == nil {
 		r.g.Identify(ctx, r.call)
 	}
 	p, err := r.call.who.principal, r.call.who.err
-	if no, is := errors.AsType[*memproxy.Rejected](err); is {
+	if no, is := errors.AsType[*memproxy.CredentialError](err); is {
 		r.Principal = memproxy.Principal{Kind: memproxy.KindAnonymous, Trust: memproxy.TrustAnonymous}
-		if r.call.Passed && r.call.Flaw == nil && r.rules.Profile == Development {
+		if r.call.NoMemoryAccess && r.call.Flaw == nil && r.rules.Profile == Development {
 			return nil // requests that touch no memory need no identity in development
 		}
 		r.verdict.Refuse(memproxy.StatusUnauthorized, memproxy.Reason{Code: no.Code, Detail: no.Detail})
@@ -105,7 +109,7 @@ func (g *Gate) Identify(ctx context.Context, c *Call) bool {
 	p, err := g.opt.Identifier.Identify(ctx, c.credentials())
 	c.who = &identified{p, err}
 	rules := g.rules.Load()
-	return err == nil || !rules.Enforce || c.Watch || c.Passed && rules.Profile == Development
+	return err == nil || !rules.Enforce || c.ObserveOnly || c.NoMemoryAccess && rules.Profile == Development
 }
 
 // Knows reports whether credentials identify a caller. It is for public routes, which
@@ -119,16 +123,16 @@ func (g *Gate) Knows(ctx context.Context, c memproxy.Credentials) bool {
 // For a request that touches no memory decode reads only the head, so that the owners
 // that it names are checked. An anonymous caller of such a request, allowed in the
 // development profile only, has no limits to check.
-func decode(_ context.Context, r *run) error {
+func decode(_ context.Context, r *evaluation) error {
 	c := r.call
 	body := c.Body
 	switch {
 	case c.Flaw != nil:
 		r.verdict.Malformed(c.Flaw)
 		return nil
-	case c.Passed && r.Principal.ID == "":
+	case c.NoMemoryAccess && r.Principal.ID == "":
 		return nil
-	case c.Passed:
+	case c.NoMemoryAccess:
 		body = nil
 	case !c.Known:
 		unknown(r)
@@ -141,16 +145,16 @@ func decode(_ context.Context, r *run) error {
 			return r.verdict.Unreadable(err)
 		}
 	}
-	if much := limits.TooMuch(op); much != "" && !c.Passed {
+	if much := limits.TooMuch(op); much != "" && !c.NoMemoryAccess {
 		r.verdict.Refuse(memproxy.StatusTooLarge, memproxy.Reason{Code: memproxy.PayloadTooMany, Detail: "the request names " + much})
 		return nil
 	}
-	if flaw := cmp.Or(limits.Trimmed(op), content.Stray(op)); flaw != nil {
+	if flaw := cmp.Or(limits.Trimmed(op), content.OtherObjectChange(op)); flaw != nil {
 		r.verdict.Malformed(flaw)
 		return nil
 	}
 	op.Backend = c.Backend.Name
-	if r.op = op; !c.Passed {
+	if r.op = op; !c.NoMemoryAccess {
 		reserved(r)
 	}
 	return nil
@@ -158,7 +162,7 @@ func decode(_ context.Context, r *run) error {
 
 // reserved reports the removal of memproxy's own keys, and of names that neither
 // memproxy nor the backend knows.
-func reserved(r *run) {
+func reserved(r *evaluation) {
 	if len(r.op.Reserved) > 0 {
 		r.verdict.Amend(memproxy.PayloadReserved, r.op.Reserved[0], "keys that begin with "+memproxy.StampPrefix+" are memproxy's own and were removed")
 	}
@@ -170,7 +174,7 @@ func reserved(r *run) {
 // unknown rules on a request to a route that the adapter does not know. A request
 // that could write is refused in every profile; a read passes in development,
 // because a newer backend may have routes that this version does not know.
-func unknown(r *run) {
+func unknown(r *evaluation) {
 	if r.rules.Profile != Development || !safe(r.call.Request.Method) {
 		r.verdict.Forbid(memproxy.RouteUnknown, "", "memproxy does not know this route, so it cannot rule on it; "+unknownHint(r.call.Backend.Adapter, r.call.Request))
 	}
@@ -179,9 +183,9 @@ func unknown(r *run) {
 func safe(method string) bool { return method == "GET" || method == "HEAD" || method == "OPTIONS" }
 
 // rule asks the policy. An error of the policy denies.
-func rule(ctx context.Context, r *run) error {
+func rule(ctx context.Context, r *evaluation) error {
 	r.q.Principal, r.q.Operation, r.q.Profile = r.Principal, r.op, string(r.rules.Profile)
-	r.q.Governance, r.q.Brought = r.rules.Governance, content.Carried(r.op, brings(r.call, r.op))
+	r.q.Governance, r.q.AttachedItems = r.rules.Governance, content.AttachedItems(r.op, brings(r.call, r.op))
 	addAuthors(r)
 	r.q.Ceiling = r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
 	ruling, err := r.rules.Policy.Rule(ctx, r.q)
@@ -216,7 +220,7 @@ func rule(ctx context.Context, r *run) error {
 // administers asks the policy whether the caller may administer, for an operation
 // with an administrative part. If a caller who configures agents may not, its read
 // that asks for secrets is answered without them instead of being refused.
-func administers(ctx context.Context, r *run) error {
+func administers(ctx context.Context, r *evaluation) error {
 	op, q := *r.op, r.q
 	op.Kind, q.Operation = memproxy.Admin, &op
 	ruling, err := r.rules.Policy.Rule(ctx, q)
@@ -250,7 +254,7 @@ func point(op *memproxy.Operation, reasons []memproxy.Reason) {
 }
 
 // uninstructed reports whether no message claims to instruct the model.
-func uninstructed(r *run) bool {
+func uninstructed(r *evaluation) bool {
 	return r.op == nil || !slices.ContainsFunc(r.op.Attributions, instruction)
 }
 
@@ -266,7 +270,7 @@ const (
 // instruct asks the policy whether the caller may instruct the model by system messages,
 // which act like a change of the system prompt. If it may not, they are screened and
 // forwarded as user messages.
-func instruct(ctx context.Context, r *run) error {
+func instruct(ctx context.Context, r *evaluation) error {
 	op := *r.op
 	op.Steering, op.Items = true, nil
 	for _, it := range r.op.Items {
@@ -312,7 +316,7 @@ func (a *Admission) asking(op *memproxy.Operation) memproxy.Question {
 // closed refuses an administrative request of a caller who may not administer. It runs
 // before the names in the request are looked up, so that the refusal does not reveal
 // what exists.
-func closed(ctx context.Context, r *run) (bool, error) {
+func closed(ctx context.Context, r *evaluation) (bool, error) {
 	if r.op.Kind != memproxy.Admin || !r.enforced() {
 		return false, nil
 	}
@@ -328,11 +332,11 @@ func closed(ctx context.Context, r *run) (bool, error) {
 }
 
 // encode has the adapter patch the payload, with signed stamps.
-func encode(_ context.Context, r *run) error {
+func encode(_ context.Context, r *evaluation) error {
 	op := r.op
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
 		stamp := stampOf(r)
-		op.Stamp, op.Seal = &stamp, r.seal
+		op.Stamp, op.SignStamp = &stamp, r.seal
 	}
 	body, query, err := r.call.Backend.Adapter.Encode(r.call.Route, r.call.Request, r.reworded.toSend(r.call.Body), op)
 	if err != nil {
@@ -350,7 +354,7 @@ const retracted = 30 * 24 * time.Hour
 // clamp removes attributions of the content that the caller may not make, and limits
 // every claimed confidence (gate/trust): by the caller's tier and track record, by the
 // source, and by the confidence that the caller gave to the same text before.
-func clamp(ctx context.Context, r *run) error {
+func clamp(ctx context.Context, r *evaluation) error {
 	op, q, ceilings := r.op, &r.q, r.rules.Ceilings
 	for i := range op.Attributions {
 		if at := &op.Attributions[i]; !trust.MayAttribute(ceilings, &r.Principal, &op.Scope, at) {
@@ -377,7 +381,7 @@ func clamp(ctx context.Context, r *run) error {
 		limit.Repeats(said.Confidence, said.Attestation, q.Attestation)
 	}
 	var lowered []memproxy.Reason
-	if q.Confidence, q.Claimed, lowered = limit.Clamp(op.Hints); len(op.Hints) == 0 {
+	if q.Confidence, q.Claimed, lowered = limit.Clamp(op.ConfidenceClaims); len(op.ConfidenceClaims) == 0 {
 		r.verdict.Note(lowered...) // this does not change the payload
 	} else if len(lowered) > 0 {
 		r.verdict.Add(memproxy.Amend, lowered...)

@@ -15,7 +15,7 @@ import (
 )
 
 // bound checks every identity in the payload against the limits of the principal.
-func bound(ctx context.Context, r *run) error {
+func bound(ctx context.Context, r *evaluation) error {
 	allowOwn(ctx, r)
 	if refused := access.Bounds(&r.Principal, r.op); len(refused) > 0 {
 		r.verdict.Refuse(memproxy.StatusForbidden, refused...)
@@ -26,7 +26,7 @@ func bound(ctx context.Context, r *run) error {
 // allowOwn allows a limited principal to name objects that it made according to the
 // ledger, such as an agent that it has just created. Configured names are checked first,
 // so that ordinary requests need no lookup.
-func allowOwn(ctx context.Context, r *run) {
+func allowOwn(ctx context.Context, r *evaluation) {
 	if r.dry() {
 		return // explain runs without a ledger
 	}
@@ -34,7 +34,7 @@ func allowOwn(ctx context.Context, r *run) {
 	var dims []memproxy.Dimension // the dimension of each id
 	for i := range r.op.Claims {
 		c := &r.op.Claims[i]
-		limit := r.Principal.May(c.Dim)
+		limit := r.Principal.LimitIn(c.Dim)
 		for _, v := range c.Values {
 			if c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor && !limit.Allows(v) {
 				ids, dims = append(ids, v), append(dims, c.Dim)
@@ -58,7 +58,7 @@ func allowOwn(ctx context.Context, r *run) {
 // tenancy checks every name in the request, wherever it occurs, against the
 // caller's tenant, whatever other limits the caller has. Another tenant's name is
 // answered like one that does not exist.
-func tenancy(ctx context.Context, r *run) error {
+func tenancy(ctx context.Context, r *evaluation) error {
 	if t := r.call.Backend.Tenant; t != "" && t != r.Principal.Tenant {
 		r.verdict.Forbid(memproxy.IdentityTenant, "",
 			"this backend serves another tenant than the caller's: backends[].tenant and the tenant of its entry under identity differ")
@@ -69,7 +69,7 @@ func tenancy(ctx context.Context, r *run) error {
 	}
 	r.named = r.known
 	if err := r.named.need(ctx, r.named.named(r.op)...); err != nil {
-		if r.op.Kind == memproxy.Recall && (r.alone() || !r.op.Derived) {
+		if r.op.Kind == memproxy.Recall && (r.singleTenant() || !r.op.Derived) {
 			return nil // the answer is filtered by the caller's limits
 		}
 		ledgerFailed(ctx, r, err, "whose the names of this request are cannot be looked up")
@@ -95,9 +95,9 @@ func tenancy(ctx context.Context, r *run) error {
 	return referred(ctx, r)
 }
 
-// alone reports whether the backend holds only the caller's tenant's memories, by
+// singleTenant reports whether the backend holds only the caller's tenant's memories, by
 // declaration or because no other tenant is configured.
-func (a *Admission) alone() bool {
+func (a *Admission) singleTenant() bool {
 	return a.rules.OneTenant || a.call.Backend.Tenant != "" && a.call.Backend.Tenant == a.Principal.Tenant
 }
 
@@ -121,17 +121,17 @@ func (l *lookups) named(op *memproxy.Operation) []memproxy.MemoryKey {
 }
 
 // namesOf returns the names in the request, with their records, for the access rules.
-func namesOf(r *run) *access.Names {
+func namesOf(r *evaluation) *access.Names {
 	masker, masks := r.call.Backend.Adapter.(Masker)
 	return &access.Names{
-		Op: r.op, Tenant: r.Principal.Tenant, Rows: r.named.owner, Alone: r.alone(), Visible: r.rules.Unattributed == access.Visible,
+		Op: r.op, Tenant: r.Principal.Tenant, Rows: r.named.owner, Alone: r.singleTenant(), Visible: r.rules.Unattributed == access.Visible,
 		Masks: masks && r.op.Kind == memproxy.Recall && masker.Masks(r.call.Route, r.op),
 	}
 }
 
 // referred rules on the objects that the request refers to. It skips the targets, which
 // the step own rules on, except in a running agent's call, which has no such step.
-func referred(ctx context.Context, r *run) error {
+func referred(ctx context.Context, r *evaluation) error {
 	var ask []string
 	at := map[string]*memproxy.Ref{}
 	v := r.viewer(r.g.opt.Signer, r.named)
@@ -180,7 +180,7 @@ func cursor(pointer string) bool {
 
 // discover fetches the parents of objects that are not in the ledger. Objects that
 // cannot be fetched are denied on shared backends, except to administrators.
-func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy.Ref) error {
+func discover(ctx context.Context, r *evaluation, ask []string, at map[string]*memproxy.Ref) error {
 	loc, ok := r.call.Backend.locator()
 	if !ok || r.dry() {
 		return nil
@@ -189,7 +189,7 @@ func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy
 	for _, id := range ask {
 		if loc.Locate(r.call.Route, r.call.Request, id).EscapedPath != "" {
 			some = append(some, id)
-		} else if !r.alone() && r.rules.Unattributed != access.Visible && r.op.Kind != memproxy.Admin && !cursor(at[id].Pointer) {
+		} else if !r.singleTenant() && r.rules.Unattributed != access.Visible && r.op.Kind != memproxy.Admin && !cursor(at[id].Pointer) {
 			r.verdict.Missing(at[id].Pointer)
 		}
 	}
@@ -203,7 +203,7 @@ func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy
 	v := r.viewer(r.g.opt.Signer, r.known)
 	_ = v.lookUp(ctx, nil, slices.Collect(maps.Values(found))) // after an error the view is blind
 	for _, id := range some {
-		if m := found[id]; m.Missing && !r.alone() || !m.Missing && !v.Sees(nil, &m) {
+		if m := found[id]; m.Missing && !r.singleTenant() || !m.Missing && !v.Sees(nil, &m) {
 			r.verdict.Missing(at[id].Pointer)
 		}
 	}
@@ -213,11 +213,11 @@ func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy
 // adopt records the caller as the owner of the objects that a write made, unless
 // they have an owner.
 func (ret *effects) adopt(ctx context.Context) {
-	if ret.reading == nil || len(ret.reading.Made) == 0 {
+	if ret.reading == nil || len(ret.reading.Created) == 0 {
 		return
 	}
-	rows := make([]memproxy.Ownership, len(ret.reading.Made))
-	for i, made := range ret.reading.Made {
+	rows := make([]memproxy.Ownership, len(ret.reading.Created))
+	for i, made := range ret.reading.Created {
 		rows[i] = ret.row(memproxy.TargetMemory, made.ID)
 		rows[i].Scope.Agent = cmp.Or(made.Agent, rows[i].Scope.Agent)
 	}
@@ -230,10 +230,10 @@ func (ret *effects) adopt(ctx context.Context) {
 // find them by name alone, wherever the run took place. The owner of such a stream
 // is unknown until it arrives.
 
-// Untraced refuses a request for a stream that the backend would find by name alone,
+// RefuseByNameStream refuses a request for a stream that the backend would find by name alone,
 // unless the request starts a new run if there is none, or the caller may see everything.
 // It returns the reply for a stream that does not exist, and whether to send it.
-func (g Agents) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
+func (g Agents) RefuseByNameStream(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 	if q, found := untracedStream(a); !found || q.Starts {
 		return memproxy.Reply{}, false
 	}
@@ -245,8 +245,8 @@ func (g Agents) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, boo
 // alone. It returns false for other requests, and if the stream's owner does not matter:
 // in shadow mode, or for a caller who may see everything.
 func untracedStream(a *Admission) (memproxy.Resumption, bool) {
-	chainer, ok := a.call.Backend.Adapter.(Chainer)
-	if !ok || !a.enforced() || a.alone() && a.unlimited() {
+	chainer, ok := a.call.Backend.Adapter.(RunMerger)
+	if !ok || !a.enforced() || a.singleTenant() && a.unlimited() {
 		return memproxy.Resumption{}, false
 	}
 	q, ok := chainer.Resume(a.call.Route, a.call.Request, a.Body)
@@ -264,10 +264,10 @@ type sources struct {
 	withheld int             // events that were withheld
 }
 
-// Foreign reports whether the backend answered with the stream of another caller's run
+// IsForeignStream reports whether the backend answered with the stream of another caller's run
 // instead of a new one. The caller has got an error event, and the listener need not
 // read the rest.
-func (a *Admission) Foreign() bool { return a.sources.foreign }
+func (a *Admission) IsForeignStream() bool { return a.sources.foreign }
 
 // maxSources bounds the runs of one stream that are remembered.
 const maxSources = 64
@@ -285,7 +285,7 @@ func traced(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, 
 	if !s.anywhere {
 		return true, nil
 	}
-	run, data := a.call.Backend.Adapter.(Chainer).RunOf(event)
+	run, data := a.call.Backend.Adapter.(RunMerger).RunOf(event)
 	if !data {
 		return true, nil // a comment, the end mark
 	}
@@ -353,7 +353,7 @@ func examinerOf(g *Gate, a *Admission) *tamper.Examiner {
 // inspectTarget records a failed integrity check of a target. The operation is about to
 // replace or delete the evidence of the out-of-band change, so later reads cannot report
 // it. It refuses nothing.
-func inspectTarget(ctx context.Context, r *run, target string) {
+func inspectTarget(ctx context.Context, r *evaluation, target string) {
 	m, row := r.op.Current[target], r.owners[target]
 	if r.rules.Changed == ChangedIgnore || row.ID == "" || row.Deleted {
 		return
@@ -361,7 +361,7 @@ func inspectTarget(ctx context.Context, r *run, target string) {
 	e := examinerOf(r.g, r.Admission)
 	code, detail := e.Examine(ctx, &row, &m)
 	if m.Missing {
-		code, detail, _ = e.Absent(ctx, row.ID) // after an error the code is empty
+		code, detail, _ = e.ExamineMissing(ctx, row.ID) // after an error the code is empty
 	}
 	if code == "" || code == memproxy.IntegrityMismatch && m.Mutable {
 		return

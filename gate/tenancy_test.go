@@ -202,7 +202,7 @@ func TestIDsOfOthersAreSentAsUnknown(t *testing.T) {
 			if a.Decision.Verdict.Stops() || len(a.Decision.Reasons) > 0 {
 				t.Errorf("%s of %s: %+v", kind, id, a.Decision)
 			}
-			if a.Hides("a header with "+id) != hidden {
+			if a.ContainsHiddenID("a header with "+id) != hidden {
 				t.Errorf("%s of %s: hidden is %v", kind, id, !hidden)
 			}
 			if noted := len(a.Decision.Notes) > 0; noted != (id == "theirs") {
@@ -218,13 +218,13 @@ func TestDescent(t *testing.T) {
 	for parent, sees := range map[string]bool{"agent-own": true, "agent-theirs": false, "agent-nobodys": false} {
 		t.Run(parent, func(t *testing.T) {
 			r := tenants(t, nil, object("agent-own", "acme", "agent:author"), object("agent-theirs", "globex", "agent:other"))
-			r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "message-1", Within: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: parent}}}}
+			r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "message-1", Parents: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: parent}}}}
 			a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 			got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("all")})
 			if (string(got.Body) == "message-1") != sees {
 				t.Errorf("%q", got.Body)
 			}
-			r.fake.memories[0].Within, r.fake.memories[0].Scope.Agent = nil, parent
+			r.fake.memories[0].Parents, r.fake.memories[0].Scope.Agent = nil, parent
 			got = r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("all")})
 			if (string(got.Body) == "message-1") != sees {
 				t.Errorf("by its scope: %q", got.Body)
@@ -385,7 +385,7 @@ func TestAgentsCallsAreHeldToTheTenant(t *testing.T) {
 		if to == "" {
 			op.Claims[0].Op, op.Refs = memproxy.ClaimUnclear, nil
 		}
-		asked := r.gate.Agents().Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "send", Operation: &op})
+		asked := r.gate.Agents().RuleOnCall(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "send", Operation: &op})
 		if want == "" {
 			wantCodes(t, asked.Decision, memproxy.Allow)
 			continue

@@ -19,7 +19,7 @@ func TestWhatAnAgentTookInIsHeldToTheTenant(t *testing.T) {
 				Kind: kind, Targets: []string{id}, TargetKind: memproxy.TargetMemory, Scope: memproxy.Scope{Agent: "dev"},
 				Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: "likes tea", Target: id}},
 			}
-			asked := r.gate.Agents().Ask(context.Background(), r.gate.Agents().Assume(&gate.Call{Backend: gate.Backend{Name: "mem0", Adapter: r.adapter}}, r.admit(learn("x")).Principal, ""),
+			asked := r.gate.Agents().RuleOnCall(context.Background(), r.gate.Agents().AdmissionFor(&gate.Call{Backend: gate.Backend{Name: "mem0", Adapter: r.adapter}}, r.admit(learn("x")).Principal, ""),
 				memproxy.ToolCall{ID: "c", Tool: "block.attached", Operation: &op})
 			missing := has(asked.Decision.Reasons, memproxy.OwnerUnknown)
 			if want := foreign && kind == memproxy.Correct; missing != want || want && asked.Decision.Verdict != memproxy.Deny {

@@ -20,7 +20,7 @@ type streamer struct {
 func (streamer) Turn(memproxy.Route, memproxy.Request, []byte) (memproxy.Turn, error) {
 	return nil, nil
 }
-func (streamer) Rearms(memproxy.Route) string { return "" }
+func (streamer) ChangesToolsOf(memproxy.Route) string { return "" }
 func (s streamer) Resume(memproxy.Route, memproxy.Request, []byte) (memproxy.Resumption, bool) {
 	return s.again, len(s.again.Names) > 0
 }
@@ -30,7 +30,9 @@ func (streamer) RunOf(event []byte) (string, bool) {
 	return run, data
 }
 
-func (streamer) Asks(memproxy.Route, memproxy.Request, []byte) ([]string, bool) { return nil, false }
+func (streamer) RequestedRuns(memproxy.Route, memproxy.Request, []byte) ([]string, bool) {
+	return nil, false
+}
 func (streamer) Merge(memproxy.Route, memproxy.Request, string, bool, [][]byte) ([]byte, error) {
 	return nil, nil
 }
@@ -60,7 +62,7 @@ func TestStreamsFoundAnywhere(t *testing.T) {
 				}
 			})
 			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
-			reply, refused := r.gate.Agents().Untraced(context.Background(), a)
+			reply, refused := r.gate.Agents().RefuseByNameStream(context.Background(), a)
 			if refused != tc.refused || refused && reply.Status != 404 {
 				t.Errorf("refused %v with %d, want %v", refused, reply.Status, tc.refused)
 			}
@@ -109,13 +111,13 @@ func TestEventsOfOthersRuns(t *testing.T) {
 					got = append(got, string(out))
 				}
 			}
-			if a.Foreign() != strings.HasPrefix(tc.want, "error") {
-				t.Errorf("foreign: %v", a.Foreign())
+			if a.IsForeignStream() != strings.HasPrefix(tc.want, "error") {
+				t.Errorf("foreign: %v", a.IsForeignStream())
 			}
 			if strings.Join(got, " ") != tc.want {
 				t.Errorf("passed on %q, want %q", got, tc.want)
 			}
-			r.gate.Streamed(ctx, a, 200, memproxy.StreamWhole)
+			r.gate.RecordUnfiltered(ctx, a, 200, memproxy.StreamWhole)
 			out := r.recorder.last()
 			if kept := has(out.Reasons, memproxy.OwnerForeign); kept != (tc.want != tc.events) {
 				t.Errorf("the outcome's reasons are %v", out.Reasons)

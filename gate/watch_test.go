@@ -14,7 +14,7 @@ import (
 // at the same gate is enforced again.
 func TestWatchedIsShadow(t *testing.T) {
 	hint := learn("x")
-	hint.Hints = []memproxy.Hint{{Pointer: "/confidence", Claimed: 990, Legible: true}}
+	hint.ConfidenceClaims = []memproxy.ConfidenceClaim{{Pointer: "/confidence", Claimed: 990, Legible: true}}
 	recall := memproxy.Operation{Kind: memproxy.Recall}
 	for _, tc := range []struct {
 		name   string
@@ -41,14 +41,14 @@ func TestWatchedIsShadow(t *testing.T) {
 				})
 				r.fake.op, r.fake.memories = tc.op, []memproxy.Memory{{ID: "m1", Text: "x"}}
 				c := r.call(tc.op)
-				c.Watch = watch
+				c.ObserveOnly = watch
 				a := r.gate.Admit(context.Background(), c)
 				r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("m1")})
 				return r, a
 			}
 			shadow, want := through(false)
 			watched, got := through(true)
-			if got.Decision.Would != tc.would || got.Decision.Verdict != memproxy.Allow || !got.Shadow() || got.Reply != nil || got.Changed || got.Inspect {
+			if got.Decision.ShadowVerdict != tc.would || got.Decision.Verdict != memproxy.Allow || !got.Shadow() || got.Reply != nil || got.Changed || got.Inspect {
 				t.Errorf("%+v", got)
 			}
 			if !reflect.DeepEqual(got.Decision, want.Decision) {

@@ -49,12 +49,12 @@ func network(peer string) string {
 	return netip.PrefixFrom(a, maskIPv6).Masked().String()
 }
 
-// byPage reports whether a web page of another site may have made a browser send a
+// fromWebPage reports whether a web page of another site may have made a browser send a
 // request. A browser can reach what its host can reach, including loopback, and sends
 // some requests without a preflight, so the network address does not identify its user.
 // Such a page has its own origin, or a name that resolves to this address (DNS
 // rebinding).
-func byPage(c memproxy.Credentials) bool {
+func fromWebPage(c memproxy.Credentials) bool {
 	origins := c.Header.Values("Origin")
 	if slices.ContainsFunc(origins, func(o string) bool { return !ownOrigin(o, c.Host) }) {
 		return true

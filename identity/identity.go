@@ -128,10 +128,10 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 		if len(keys) > 0 {
 			return memproxy.Principal{}, rejected("the API key is not known to memproxy; identity.keys lists the SHA-256 of those that are")
 		}
-		return memproxy.Principal{}, &memproxy.Rejected{Code: memproxy.IdentityMissing, Detail: "a credential is required; identity says which are accepted"}
+		return memproxy.Principal{}, &memproxy.CredentialError{Code: memproxy.IdentityMissing, Detail: "a credential is required; identity says which are accepted"}
 	}
-	if byPage(c) {
-		return memproxy.Principal{}, &memproxy.Rejected{Code: memproxy.IdentityMissing, Detail: "a page in a browser may have sent this, by its Origin, Sec-Fetch-Site or Host; it needs a credential"}
+	if fromWebPage(c) {
+		return memproxy.Principal{}, &memproxy.CredentialError{Code: memproxy.IdentityMissing, Detail: "a page in a browser may have sent this, by its Origin, Sec-Fetch-Site or Host; it needs a credential"}
 	}
 	p = *id.opt.Default
 	p.Method = "default"
@@ -141,11 +141,11 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 	return p, nil
 }
 
-// Knows reports whether a principal that was identified before could still be identified:
+// StillValid reports whether a principal that was identified before could still be identified:
 // its key is configured, a rule of its issuer or trust domain names it, or callers
 // without credentials are served. Tokens and certificates for which no rules are
 // configured are left to their issuer.
-func (id *Identifier) Knows(p memproxy.Principal) bool {
+func (id *Identifier) StillValid(p memproxy.Principal) bool {
 	switch p.Method {
 	case "key":
 		for _, known := range id.keys {
@@ -183,7 +183,7 @@ func (id *Identifier) lookup(secret string) (memproxy.Principal, bool) {
 }
 
 func rejected(detail string) error {
-	return &memproxy.Rejected{Code: memproxy.IdentityInvalid, Detail: detail}
+	return &memproxy.CredentialError{Code: memproxy.IdentityInvalid, Detail: detail}
 }
 
 // ownToken returns the credential for memproxy, or "".

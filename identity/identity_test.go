@@ -268,7 +268,7 @@ func TestKnows(t *testing.T) {
 		"by nothing that is known":       {served, by("", "agent:dev", "acme", ""), false},
 	} {
 		id := must.Get(identity.New(c.opt))(t)
-		if got := id.Knows(c.p); got != c.want {
+		if got := id.StillValid(c.p); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

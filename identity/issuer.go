@@ -16,12 +16,12 @@ import (
 
 // Intervals and limits of requests to an issuer.
 const (
-	// quietTime is the minimum time between two fetches of keys, even for an unknown key
+	// minFetchInterval is the minimum time between two fetches of keys, even for an unknown key
 	// id, so that tokens with made-up key ids cannot make the proxy flood the issuer. A
 	// new key is known at most this long after its first use.
-	quietTime = 10 * time.Second
-	// awayTime is the minimum time after a failed fetch.
-	awayTime = time.Second
+	minFetchInterval = 10 * time.Second
+	// retryDelay is the minimum time after a failed fetch.
+	retryDelay = time.Second
 	// freshTime is how long keys are used before they are fetched again, so that a
 	// revoked key is not accepted for longer.
 	freshTime = 10 * time.Minute
@@ -31,12 +31,14 @@ const (
 	maxDocument = 1 << 20
 )
 
-// awayError means that the issuer is unavailable. It is a failure, not a verdict on the
+// unavailableError means that the issuer is unavailable. It is a failure, not a verdict on the
 // token.
-type awayError struct{ err error }
+type unavailableError struct{ err error }
 
-func (e *awayError) Error() string { return "identity: the issuer did not answer: " + e.err.Error() }
-func (e *awayError) Unwrap() error { return e.err }
+func (e *unavailableError) Error() string {
+	return "identity: the issuer did not answer: " + e.err.Error()
+}
+func (e *unavailableError) Unwrap() error { return e.err }
 
 var errBusy = errors.New("another request to it is in progress")
 
@@ -67,7 +69,7 @@ func newIssuer(url string, client *http.Client, timeout time.Duration, clock fun
 }
 
 // payload verifies a signature and returns the signed payload. If the issuer is
-// unavailable, the error is an *awayError, unless a cached key that is recent enough made
+// unavailable, the error is an *unavailableError, unless a cached key that is recent enough made
 // the signature.
 func (s *issuer) payload(ctx context.Context, jws *jose.JSONWebSignature) ([]byte, error) {
 	if len(jws.Signatures) != 1 {
@@ -82,7 +84,7 @@ func (s *issuer) payload(ctx context.Context, jws *jose.JSONWebSignature) ([]byt
 	switch {
 	case known != nil && age < freshTime:
 		return known, nil
-	case known == nil && age < quietTime:
+	case known == nil && age < minFetchInterval:
 		return nil, errSignature
 	}
 	if err := s.refresh(ctx, asked, known == nil); err != nil {
@@ -129,19 +131,19 @@ func (s *issuer) known() ([]jose.JSONWebKey, time.Time) {
 // just before. Only one caller fetches. If must is set, the others wait for it within
 // their contexts; otherwise they continue immediately with the cached keys.
 func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) error {
-	pause := quietTime
+	pause := minFetchInterval
 	if must {
-		pause = awayTime
+		pause = retryDelay
 		select {
 		case s.asking <- struct{}{}:
 		case <-ctx.Done():
-			return &awayError{ctx.Err()}
+			return &unavailableError{ctx.Err()}
 		}
 	} else {
 		select {
 		case s.asking <- struct{}{}:
 		default:
-			return &awayError{errBusy}
+			return &unavailableError{errBusy}
 		}
 	}
 	defer func() { <-s.asking }()
@@ -154,7 +156,7 @@ func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) error 
 		return nil
 	}
 	if why != nil && now.Sub(failed) < pause {
-		return &awayError{why}
+		return &unavailableError{why}
 	}
 	// A caller that disconnects must not cancel the fetch for the others.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
@@ -165,7 +167,7 @@ func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) error 
 	s.jwks = jwks // "" after a failure: the keys may have moved
 	if err != nil {
 		s.failed, s.why = now, err
-		return &awayError{err}
+		return &unavailableError{err}
 	}
 	s.keys, s.asked, s.why = keys, now, nil
 	return nil

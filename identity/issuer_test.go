@@ -225,7 +225,7 @@ func (d *desk) refuse(token string) {
 
 func refused(t *testing.T, err error, code memproxy.ReasonCode) {
 	t.Helper()
-	var r *memproxy.Rejected
+	var r *memproxy.CredentialError
 	if !errors.As(err, &r) || r.Code != code {
 		t.Fatalf("%v, want %s", err, code)
 	}
@@ -235,7 +235,7 @@ func refused(t *testing.T, err error, code memproxy.ReasonCode) {
 func (d *desk) breakage(token string) {
 	d.t.Helper()
 	_, err := d.present(token)
-	var r *memproxy.Rejected
+	var r *memproxy.CredentialError
 	if err == nil || errors.As(err, &r) {
 		d.t.Fatalf("%v, want breakage", err)
 	}

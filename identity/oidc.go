@@ -137,7 +137,7 @@ func (a *attempt) VerifySignature(ctx context.Context, token string) ([]byte, er
 	return payload, a.err
 }
 
-// principal verifies a token. An invalid token is a *memproxy.Rejected; any other error
+// principal verifies a token. An invalid token is a *memproxy.CredentialError; any other error
 // means that the issuer is unavailable.
 func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal, error) {
 	sum := sha256.Sum256([]byte(token))
@@ -152,7 +152,7 @@ func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal,
 	defer cancel()
 	try := attempt{issuer: o.issuer}
 	t, err := oidc.NewVerifier(o.opt.Issuer, &try, &o.config).Verify(ctx, token)
-	if away, is := errors.AsType[*awayError](try.err); is {
+	if away, is := errors.AsType[*unavailableError](try.err); is {
 		return memproxy.Principal{}, away
 	}
 	if _, late := errors.AsType[*oidc.TokenExpiredError](err); late {

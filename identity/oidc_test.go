@@ -152,7 +152,7 @@ func TestClaims(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)
 	}
-	if p := d.accept(with("tier", "anonymous")); p.Trust != memproxy.TrustAnonymous || p.May(memproxy.DimUser).Allows("alice") || p.May(memproxy.DimAgent).Allows("a") {
+	if p := d.accept(with("tier", "anonymous")); p.Trust != memproxy.TrustAnonymous || p.LimitIn(memproxy.DimUser).Allows("alice") || p.LimitIn(memproxy.DimAgent).Allows("a") {
 		t.Errorf("claims that are absent allow: %+v", p)
 	}
 	if p := d.accept(with("users", []any{"alice", 7}, "groups", 7, "agents", map[string]any{"*": true})); p.Users.Allows("alice") || len(p.Roles) != 0 || p.ActsAs.Allows("*") {

@@ -56,7 +56,7 @@ func TestUnknownKeysDoNotFloodTheIssuer(t *testing.T) {
 		for _, tok := range tokens {
 			wg.Go(func() {
 				_, err := d.id.Identify(context.Background(), memproxy.Credentials{Header: memproxy.Header{"X-Memproxy-Token": {tok}}})
-				var no *memproxy.Rejected
+				var no *memproxy.CredentialError
 				if !errors.As(err, &no) {
 					t.Errorf("%v", err)
 				}
@@ -148,7 +148,7 @@ func TestIssuerHangs(t *testing.T) {
 	for range 16 {
 		wg.Go(func() {
 			_, err := d.id.Identify(context.Background(), memproxy.Credentials{Header: memproxy.Header{"X-Memproxy-Token": {tok}}})
-			var no *memproxy.Rejected
+			var no *memproxy.CredentialError
 			if err == nil || errors.As(err, &no) {
 				t.Errorf("%v, want breakage", err)
 			}

@@ -201,7 +201,7 @@ func TestSPIFFERules(t *testing.T) {
 	} {
 		p, err := id.Identify(t.Context(), memproxy.Credentials{PeerURIs: []string{"spiffe://example.org" + path}})
 		if want == "" {
-			var no *memproxy.Rejected
+			var no *memproxy.CredentialError
 			if !errors.As(err, &no) {
 				t.Errorf("%s: %+v, %v", path, p, err)
 			}

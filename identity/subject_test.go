@@ -74,7 +74,7 @@ func TestTokenForTheIssuer(t *testing.T) {
 	away := func(what string) {
 		t.Helper()
 		_, err := d.present(d.token())
-		var no *memproxy.Rejected
+		var no *memproxy.CredentialError
 		if err == nil || errors.As(err, &no) {
 			t.Errorf("%s: %v, want breakage", what, err)
 		}
@@ -159,7 +159,7 @@ func TestPagesPresentCredentials(t *testing.T) {
 		}
 		c := memproxy.Credentials{Header: h, Peer: tc.peer, Host: tc.host}
 		p, err := id.Identify(t.Context(), c)
-		var no *memproxy.Rejected
+		var no *memproxy.CredentialError
 		if (err == nil) != tc.served || err == nil && p.ID != "any" || err != nil && (!errors.As(err, &no) || no.Code != memproxy.IdentityMissing) {
 			t.Errorf("%s: %+v, %v", tc.what, p, err)
 		}

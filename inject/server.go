@@ -66,7 +66,7 @@ func (c *Certificate) Ready() error {
 		return err
 	}
 	if leaf := pair.Leaf; leaf != nil && c.clock().After(leaf.NotAfter) {
-		if err := c.files.Failed(); err != nil {
+		if err := c.files.LoadError(); err != nil {
 			return fmt.Errorf("inject: certificate: %w", err)
 		}
 		return fmt.Errorf("inject: the certificate expired on %s", leaf.NotAfter.UTC().Format(time.RFC3339))

@@ -68,7 +68,7 @@ func (c *Checker) adoptions() []upkeep.Job {
 	for _, b := range c.Config.Backends {
 		c.adopted.set(b.Name, false)
 		a := &adoption{c: c, backend: b, holder: holder}
-		jobs = append(jobs, upkeep.Job{Name: "seal:" + b.Name, Every: sealPoll, Wake: upkeep.AtOnce(), Once: a.attempt})
+		jobs = append(jobs, upkeep.Job{Name: "seal:" + b.Name, Every: sealPoll, Wake: upkeep.NewPendingSignal(), Once: a.attempt})
 	}
 	return jobs
 }
@@ -115,7 +115,7 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 	wait := min(sealPoll<<min(a.failures, 10), sealPatience)
 	a.failures++
 	a.next = now.Add(wait)
-	if hunt.Denied(err) && a.backend.Credential.Reveal() == "" {
+	if hunt.IsUnauthorized(err) && a.backend.Credential.Reveal() == "" {
 		err = fmt.Errorf("%w: memproxy lists what it holds with backends[].credential, which is not set", err)
 	}
 	// The text of the error does not change between attempts, so that it is logged once.
@@ -174,7 +174,7 @@ func (a *adoption) seal(ctx context.Context) error {
 	if err := a.claim(ctx); err != nil {
 		return err
 	}
-	at, begun, err := a.c.Ledger.Backends.Sealing(ctx, a.backend.Name)
+	at, begun, err := a.c.Ledger.Backends.SealProgress(ctx, a.backend.Name)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (a *adoption) seal(ctx context.Context) error {
 		if err := a.record(ctx, 0, sealBegun); err != nil {
 			return err
 		}
-		at = memproxy.Sealing{Backend: a.backend.Name, Pass: 1}
+		at = memproxy.SealProgress{Backend: a.backend.Name, Pass: 1}
 	} else if a.failures > 0 && a.failures%sealTries == 0 {
 		at.Cursor = ""
 	}
@@ -206,7 +206,7 @@ func (a *adoption) seal(ctx context.Context) error {
 }
 
 // pass reads the backend from a cursor to its end.
-func (a *adoption) pass(ctx context.Context, at memproxy.Sealing) (memproxy.Sealing, error) {
+func (a *adoption) pass(ctx context.Context, at memproxy.SealProgress) (memproxy.SealProgress, error) {
 	err := a.c.walk(ctx, a.backend, walk{from: at.Cursor, rate: a.c.Pace.Slow}, func(p page) error {
 		if err := a.claim(ctx); err != nil {
 			return err
@@ -233,7 +233,7 @@ func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
 	}
 	var out []memproxy.Found
 	for _, item := range p.items {
-		if rec := owners[item.ID]; rec.Owned() || item.ID == "" || item.Raw == "" {
+		if rec := owners[item.ID]; rec.HasOwner() || item.ID == "" || item.Raw == "" {
 			continue // part of the preceding item, which has the Raw
 		}
 		f := memproxy.Found{MemoryKey: memproxy.MemoryKey{Backend: a.backend.Name, Kind: memproxy.TargetMemory, ID: item.ID}}
@@ -241,7 +241,7 @@ func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
 		switch {
 		case err == nil && m.Stamp != nil:
 			continue
-		case err == nil && !item.Unread: // an unreadable memory was there as well
+		case err == nil && !item.Incomplete: // an unreadable memory was there as well
 			f.SHA256 = memproxy.TextSHA256(m.Text)
 		}
 		out = append(out, f)

@@ -66,7 +66,7 @@ func (c *Checker) Anchor(ctx context.Context) error {
 		if broken {
 			continue
 		}
-		if err := c.Audit.Note(anchorEvent(c.Clock(), name, h)); err != nil {
+		if err := c.Audit.RecordAsync(anchorEvent(c.Clock(), name, h)); err != nil {
 			return err
 		}
 		c.anchors.last[name] = anchor{h, c.Clock()}

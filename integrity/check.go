@@ -44,10 +44,10 @@ type waiting struct {
 	quiet    time.Time // when its turns were first found to have ended
 }
 
-// Check asks the sweep to check a memory first, because a read returned another text
+// QueueCheck asks the sweep to check a memory first, because a read returned another text
 // than the one in row. It returns false if the backend's agents do not write such
 // memories, which need no wait.
-func (c *Checker) Check(row memproxy.Ownership) bool {
+func (c *Checker) QueueCheck(row memproxy.Ownership) bool {
 	b, err := c.Config.Backend(row.Backend)
 	t := c.Turns(row.Backend)
 	if err != nil || t == nil || !c.Traits(b, row.ID).AgentsAdd {
@@ -68,7 +68,7 @@ func (c *Checker) Check(row memproxy.Ownership) bool {
 // if an agent may be writing it, after the agent's turn.
 func (c *Checker) Differs(ctx context.Context, row memproxy.Ownership) error {
 	b, err := c.Config.Backend(row.Backend)
-	if err != nil || c.Check(row) || !c.Traits(b, row.ID).Listed {
+	if err != nil || c.QueueCheck(row) || !c.Traits(b, row.ID).Listed {
 		return err
 	}
 	return c.reportFinding(ctx, differs(memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, row.Scope.Tenant))
@@ -120,7 +120,7 @@ func (q *checks) check(ctx context.Context, k check) error {
 		return err
 	}
 	rec := records[k.MemoryKey]
-	switch row, known := rec.Owner, rec.Owned(); {
+	switch row, known := rec.Owner, rec.HasOwner(); {
 	case !known && k.recorded == "":
 		return c.reportFinding(ctx, &memproxy.Discrepancy{
 			MemoryKey: k.MemoryKey, Tenant: k.tenant, Class: memproxy.FaultInsert, Code: memproxy.IntegrityUnknown,

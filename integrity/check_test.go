@@ -43,8 +43,8 @@ func TestChecksWaitForTurns(t *testing.T) {
 	due := func(c *Checker, after time.Duration) int { due, _ := c.checks.due(now.Add(after)); return len(due) }
 
 	c := checkerOf(now, turns)
-	c.Check(recorded("block-1"))
-	c.Check(recorded("tool-1"))
+	c.QueueCheck(recorded("block-1"))
+	c.QueueCheck(recorded("tool-1"))
 	if n := len(c.checks.open); n != 1 {
 		t.Fatalf("%d wait, want the block alone", n)
 	}
@@ -58,13 +58,13 @@ func TestChecksWaitForTurns(t *testing.T) {
 
 	c = checkerOf(now, turns)
 	c.Config.Ledger.URL = config.NewSecret("postgres://ledger")
-	c.Check(recorded("block-1"))
+	c.QueueCheck(recorded("block-1"))
 	if due(c, time.Hour-1) != 0 || due(c, time.Hour) != 0 || due(c, time.Hour+checkSettle) != 1 {
 		t.Error("it does not wait for as long as a turn of another process may take, and no longer")
 	}
 
 	c = checkerOf(now, nil)
-	if c.Check(recorded("block-1")); len(c.checks.open) != 0 {
+	if c.QueueCheck(recorded("block-1")); len(c.checks.open) != 0 {
 		t.Error("it waits where no turn can be waited for")
 	}
 }
@@ -97,7 +97,7 @@ func TestChecksAreMadeDuringASweep(t *testing.T) {
 	n := 0
 	err := c.walk(t.Context(), c.Config.Backends[0], walk{rate: 1e9}, func(page) error {
 		if n++; n == 1 {
-			c.Check(recorded("block-1"))
+			c.QueueCheck(recorded("block-1"))
 		}
 		if looked() != n-1 {
 			t.Errorf("page %d: %d checks were made", n, looked())
@@ -113,7 +113,7 @@ func TestChecksAreMadeDuringASweep(t *testing.T) {
 func TestChecksAreBounded(t *testing.T) {
 	c := checkerOf(time.Unix(1_800_000_000, 0), &fakeTurns{})
 	for i := range maxChecks + 1 {
-		c.Check(recorded(fmt.Sprintf("block-%d", i)))
+		c.QueueCheck(recorded(fmt.Sprintf("block-%d", i)))
 	}
 	if n := len(c.checks.open); n != maxChecks {
 		t.Errorf("%d wait", n)

@@ -232,7 +232,7 @@ func (c *Checker) chains(ctx context.Context, texts bool, count func(int)) ([]me
 
 // recordEdits reports the rows of the ledger that were found changed outside of memproxy.
 func recordEdits(ctx context.Context, c *Checker) error {
-	return c.Ledger.Backends.Edits(func(d memproxy.Discrepancy) error { return edited(ctx, c, d) })
+	return c.Ledger.Backends.ReportEdits(func(d memproxy.Discrepancy) error { return edited(ctx, c, d) })
 }
 
 // row converts an edited row of the ledger to a fault of its tenant's chain.

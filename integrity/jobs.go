@@ -25,9 +25,9 @@ const (
 // Jobs returns the background jobs of a Checker. broken triggers verifying the chains.
 func (c *Checker) Jobs(broken upkeep.Signal) []upkeep.Job {
 	jobs := []upkeep.Job{
-		{Name: "anchors", Every: anchorPoll, Wake: upkeep.AtOnce(), Once: func(ctx context.Context, _ time.Time) error { return c.Anchor(ctx) }},
+		{Name: "anchors", Every: anchorPoll, Wake: upkeep.NewPendingSignal(), Once: func(ctx context.Context, _ time.Time) error { return c.Anchor(ctx) }},
 		c.verifying(broken),
-		{Name: "sweeps", Every: min(sweepPoll, c.Config.Memories.Sweep.Time()), Wake: c.checks.wake, Once: func(ctx context.Context, now time.Time) error {
+		{Name: "sweeps", Every: min(sweepPoll, c.Config.Memories.Sweep.Std()), Wake: c.checks.wake, Once: func(ctx context.Context, now time.Time) error {
 			checked := c.checks.runDue(ctx, now)
 			if err := c.sweepDue(ctx); err != nil {
 				return errors.Join(err, checked)
@@ -46,7 +46,7 @@ func (c *Checker) Jobs(broken upkeep.Signal) []upkeep.Job {
 // audit log has each of them.
 func (c *Checker) sweepDue(ctx context.Context) error {
 	const name = "sweep"
-	holder, every := c.NewID(), c.Config.Memories.Sweep.Time()
+	holder, every := c.NewID(), c.Config.Memories.Sweep.Std()
 	if every <= 0 {
 		return nil
 	}

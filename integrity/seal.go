@@ -27,7 +27,7 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 		return report, err
 	}
 	s := &sealing{c: c, backend: backends[0].Name, tenant: q.Tenant, decision: c.NewID(), report: &report}
-	s.narrow = q.Narrow && !c.Config.OneTenant() && backends[0].Tenant != q.Tenant
+	s.narrow = q.SkipForeign && !c.Config.SingleTenant() && backends[0].Tenant != q.Tenant
 	begun := c.event(memproxy.EventSeal, q.Tenant, s.backend, "begun")
 	begun.Decision, begun.Kind, begun.Verdict = s.decision, memproxy.Admin, memproxy.Allow
 	if err := c.record(ctx, begun); err != nil {
@@ -69,15 +69,15 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 	}
 	var unknown []memproxy.Memory
 	for _, item := range items {
-		if item.Raw == "" && !item.Unread {
+		if item.Raw == "" && !item.Incomplete {
 			continue // part of the preceding item
 		}
 		s.report.Items++
 		switch rec := owners[item.ID]; {
-		case item.Unread:
+		case item.Incomplete:
 			s.report.Skipped++
 			continue
-		case rec.Owned():
+		case rec.HasOwner():
 			s.report.Known++
 			continue
 		}
@@ -120,7 +120,7 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 
 // bonds returns a function that gives the owner of a memory without a record, from the
 // owners and objects that the memory names.
-func (s *sealing) bonds(ctx context.Context, all []memproxy.Memory) (func(*memproxy.Memory) access.Bond, error) {
+func (s *sealing) bonds(ctx context.Context, all []memproxy.Memory) (func(*memproxy.Memory) access.Relation, error) {
 	var keys []memproxy.MemoryKey
 	for i := range all {
 		for _, d := range access.Dimensions {
@@ -129,13 +129,13 @@ func (s *sealing) bonds(ctx context.Context, all []memproxy.Memory) (func(*mempr
 					memproxy.MemoryKey{Backend: s.backend, Kind: memproxy.TargetMemory, ID: name})
 			}
 		}
-		for _, ref := range all[i].Within {
+		for _, ref := range all[i].Parents {
 			keys = append(keys, memproxy.MemoryKey{Backend: s.backend, Kind: ref.Kind, ID: ref.ID})
 		}
 	}
 	records, err := s.c.Ledger.Lookup(ctx, keys...)
 	view := access.View{Principal: &memproxy.Principal{Tenant: s.tenant}, Rows: func(kind memproxy.TargetKind, id string) *memproxy.Ownership {
-		if rec := records[memproxy.MemoryKey{Backend: s.backend, Kind: kind, ID: id}]; rec.Owned() {
+		if rec := records[memproxy.MemoryKey{Backend: s.backend, Kind: kind, ID: id}]; rec.HasOwner() {
 			return &rec.Owner
 		}
 		return nil

@@ -84,12 +84,12 @@ type page struct {
 func (c *Checker) walk(ctx context.Context, b config.Backend, w walk, f func(page) error) error {
 	adapter, pager, err := c.Open(ctx, b, w.scopes)
 	if err != nil {
-		return &review.Unread{Backend: b.Name, Err: err}
+		return &review.UnreadableError{Backend: b.Name, Err: err}
 	}
 	for cursor := w.from; ; {
 		items, next, err := pager.Page(ctx, cursor)
 		if err != nil {
-			return &review.Unread{Backend: b.Name, Err: err}
+			return &review.UnreadableError{Backend: b.Name, Err: err}
 		}
 		if err := c.checks.runDue(ctx, c.Clock()); err != nil && !errors.As(err, new(upkeep.Due)) {
 			c.Log.Error("suspicious memories that reads found were not reported", "error", err)
@@ -106,7 +106,7 @@ func (c *Checker) walk(ctx context.Context, b config.Backend, w walk, f func(pag
 			return nil
 		}
 		if next == cursor {
-			return hunt.ErrCircle
+			return hunt.ErrCursorLoop
 		}
 		cursor = next
 		if err := wait.Sleep(ctx, time.Duration(float64(time.Second)/w.rate)); err != nil {
@@ -133,11 +133,11 @@ func read(adapter gate.Locator, item hunt.Item) (memproxy.Memory, error) {
 	if item.Kind == "passage" { // returned in lists only
 		route.Params, body = map[string]string{"agent_id": item.Owner.Agent}, "["+item.Raw+"]"
 	}
-	m, err := adapter.Located(route, item.ID, memproxy.Reply{Status: 200, Body: []byte(body)})
+	m, err := adapter.ReadLocated(route, item.ID, memproxy.Reply{Status: 200, Body: []byte(body)})
 	if m.ID = item.ID; m.Kind == "" {
 		m.Kind = memproxy.TargetMemory
 	}
-	if !m.Scope.Owned() {
+	if !m.Scope.HasOwner() {
 		m.Scope = item.Owner
 	}
 	return m, err
@@ -171,7 +171,7 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 			switch {
 			case !yes || now.Code != f.Code:
 				delete(seen.found, id)
-			case w.changing(f) && (!settled || now.has != f.has || shared(w.c.Config) && w.c.Check(now.recorded())):
+			case w.changing(f) && (!settled || now.has != f.has || shared(w.c.Config) && w.c.QueueCheck(now.recorded())):
 				delete(seen.found, id)
 				w.report.Unsettled++
 			default:
@@ -197,7 +197,7 @@ func (w *storeSweep) changing(f finding) bool {
 }
 
 // settle waits for pending writes, and for writes of agents until the turns that were
-// running have ended. It returns false if that takes longer than Pace.Patience.
+// running have ended. It returns false if that takes longer than Pace.TimeoutFactor.
 func (w *storeSweep) settle(ctx context.Context, seen looked, underway func() bool) (settled bool, err error) {
 	begun := w.c.Clock()
 	if err := w.c.Settle(ctx); err != nil || !underway() || !slices.ContainsFunc(slices.Collect(maps.Values(seen.found)), w.changing) {
@@ -262,7 +262,7 @@ func (w *storeSweep) missing(ctx context.Context) error {
 		}
 		for i := range rows { // some may have been deleted through memproxy during the walk
 			tenant, id := rows[i].Scope.Tenant, rows[i].ID
-			code, detail, err := w.examiner(tenant).Absent(ctx, id)
+			code, detail, err := w.examiner(tenant).ExamineMissing(ctx, id)
 			if err != nil {
 				return err
 			}

@@ -90,7 +90,7 @@ func (s *keyFilter) unknown(set keySet, k key) (unknown, sealed bool) {
 func (s *keyFilter) absent(k key) (rec memproxy.Record, absent bool) {
 	unknown, sealed := s.unknown(records, k)
 	if sealed {
-		rec.Listing = memproxy.Unlisted
+		rec.Presence = memproxy.AddedAfterSeal
 	}
 	if unknown { // a history without a record means that the record was removed
 		unknown, _ = s.unknown(versions, k)

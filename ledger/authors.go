@@ -254,7 +254,7 @@ func countValidated(t *transaction, r *recordRow, is memproxy.MemoryState) {
 	default:
 		return
 	}
-	if !r.Owned() || r.Owner.Deleted || r.validated == (by > 0) {
+	if !r.HasOwner() || r.Owner.Deleted || r.validated == (by > 0) {
 		return
 	}
 	if r.validated, r.dirty = by > 0, r.dirty|ownerPart; r.Kind == memproxy.TargetMemory && r.Owner.Actor != "" {

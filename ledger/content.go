@@ -118,17 +118,17 @@ func scanRollback(s scanner) (r memproxy.Rollback, err error) {
 // process can be finished.
 type Rollbacks struct{ *store }
 
-// KeepFound records texts that the backend holds and that are in no version, before
-// they are overwritten. They are in the history when KeepFound returns.
-func (rs Rollbacks) KeepFound(ctx context.Context, found ...memproxy.Version) error {
+// AppendFound records texts that the backend holds and that are in no version, before
+// they are overwritten. They are in the history when AppendFound returns.
+func (rs Rollbacks) AppendFound(ctx context.Context, found ...memproxy.Version) error {
 	in, err := sealed(found)
 	return rs.change(ctx, err, func(t *transaction) error { each(t, in, keepFound); return nil })
 }
 
-// Agree adds a reviewer's approval of a rollback to a version. Once Need distinct
+// Approve adds a reviewer's approval of a rollback to a version. Once Need distinct
 // reviewers other than the version's author have approved it for the same present text,
 // their votes are used up. The author gets ErrOwnReview.
-func (rs Rollbacks) Agree(ctx context.Context, to memproxy.Version, by memproxy.Review) (memproxy.Tallied, error) {
+func (rs Rollbacks) Approve(ctx context.Context, to memproxy.Version, by memproxy.Review) (memproxy.Tallied, error) {
 	return changed(ctx, rs.store, cmp.Or(validKey(to.MemoryKey), checkReview(by)), func(t *transaction) (memproxy.Tallied, error) {
 		over, _ := t.lastVersion(to.MemoryKey)
 		subject := votesOn(to.MemoryKey, over.SHA256, "version", strconv.FormatInt(to.Number, 10))
@@ -185,11 +185,11 @@ func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Ver
 			return memproxy.Version{}, nil
 		}
 		v := t.append(*made)
-		if r := t.record(v.MemoryKey); open && v.Kind == memproxy.TargetMemory && r.Owned() {
+		if r := t.record(v.MemoryKey); open && v.Kind == memproxy.TargetMemory && r.HasOwner() {
 			row := r.Owner
 			row.SHA256, row.Decision, row.Confidence, row.Deleted = v.SHA256, decision, v.Confidence, false
 			r.own(&row, t.now())
-			if st := r.Status; r.Rated() {
+			if st := r.Status; r.HasStatus() {
 				st.Attestation = v.Attestation
 				t.putStatus(r, st, r.prior)
 			}

@@ -44,7 +44,7 @@ func (b backend) sent(t *testing.T) map[string]int {
 // asking the backend, and sends approved holds.
 func recoverHolds(t *testing.T, l *ledger.Ledger, b backend) {
 	ctx := context.Background()
-	left := must.Get(l.Holds.Stranded(ctx))(t)
+	left := must.Get(l.Holds.ExpiredClaims(ctx))(t)
 	for _, h := range left {
 		to := memproxy.HoldApproved
 		if b.sent(t)[h.ID] > 0 {

@@ -143,11 +143,11 @@ func wantEntries(t *testing.T, l *ledger.Ledger, n int) {
 	got := must.Get(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, ids...))(t)
 	for i, id := range ids {
 		rec := got[id]
-		if i < n-500 && rec.Owned() && rec.Rated() {
+		if i < n-500 && rec.HasOwner() && rec.HasStatus() {
 			continue // the chain has its version
 		}
 		history, err := l.History(t.Context(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, 0, 0)
-		if err != nil || !rec.Owned() || !rec.Rated() || len(history) == 0 {
+		if err != nil || !rec.HasOwner() || !rec.HasStatus() || len(history) == 0 {
 			t.Fatalf("of the first %d entries, %s is %+v with %d versions, %v", n, id, rec, len(history), err)
 		}
 	}

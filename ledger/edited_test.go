@@ -18,7 +18,7 @@ import (
 // edits drains the ids of rows that a ledger reported as edited.
 func edits(t *testing.T, l *ledger.Ledger) (ids []string) {
 	t.Helper()
-	err := l.Backends.Edits(func(d memproxy.Discrepancy) error {
+	err := l.Backends.ReportEdits(func(d memproxy.Discrepancy) error {
 		if d.Code != memproxy.IntegrityLedger || d.Detail == "" {
 			t.Errorf("told of %+v", d)
 		}
@@ -68,7 +68,7 @@ func TestEditedRecordsAreQuarantined(t *testing.T) {
 				return found[key("m")]
 			}
 			for range 2 {
-				if rec := shown(); rec.Status.State != memproxy.StateQuarantined || rec.Status.Unverified != memproxy.IntegrityLedger || rec.Owner.Scope.Tenant != memproxy.TenantNobody {
+				if rec := shown(); rec.Status.State != memproxy.StateQuarantined || rec.Status.Unverified != memproxy.IntegrityLedger || rec.Owner.Scope.Tenant != memproxy.TenantInaccessible {
 					t.Errorf("%+v", rec)
 				}
 			}
@@ -85,7 +85,7 @@ func TestEditedRecordsAreQuarantined(t *testing.T) {
 			if err := l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m")}}); err != nil {
 				t.Error(err)
 			}
-			if rec := shown(); rec.Owner.Scope.Tenant != memproxy.TenantNobody {
+			if rec := shown(); rec.Owner.Scope.Tenant != memproxy.TenantInaccessible {
 				t.Errorf("%+v", rec)
 			}
 			if now := values(t, path); now != edited {
@@ -98,7 +98,7 @@ func TestEditedRecordsAreQuarantined(t *testing.T) {
 			if _, n, err := l.Chains.Accept(t.Context(), found[0].Tenant, nil); err != nil || n != 1 {
 				t.Errorf("accepted %d, %v", n, err)
 			}
-			if rec := shown(); rec.Status.Unverified != "" || rec.Owner.Scope.Tenant == memproxy.TenantNobody {
+			if rec := shown(); rec.Status.Unverified != "" || rec.Owner.Scope.Tenant == memproxy.TenantInaccessible {
 				t.Errorf("accepted: %+v", rec)
 			}
 		})
@@ -158,15 +158,15 @@ func TestRemovedRecordsAreQuarantined(t *testing.T) {
 				quarantined := func(rec memproxy.Record) bool {
 					return rec.Status.State == memproxy.StateQuarantined && rec.Status.Unverified == memproxy.IntegrityLedger
 				}
-				if rec := state("m"); !quarantined(rec) || rec.Owned() {
+				if rec := state("m"); !quarantined(rec) || rec.HasOwner() {
 					t.Errorf("%+v", rec)
 				}
-				if rec := state("gone"); rec.Rated() { // its tombstone was pruned
+				if rec := state("gone"); rec.HasStatus() { // its tombstone was pruned
 					t.Errorf("deleted: %+v", rec)
 				}
 				// A read that binds the memory to its author does not make it new.
 				must.Do(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m")}}))
-				if rec := state("m"); !quarantined(rec) || !rec.Owned() {
+				if rec := state("m"); !quarantined(rec) || !rec.HasOwner() {
 					t.Errorf("bound: %+v", rec)
 				}
 				if got := edits(t, l); !slices.Equal(got, []string{"memory m"}) {
@@ -312,10 +312,10 @@ func TestEachEditIsReported(t *testing.T) {
 	must.Get(l.Lookup(t.Context(), key("a"), key("b")))(t)
 	var ids []string
 	fails := errors.New("the log is full")
-	if err := l.Backends.Edits(func(memproxy.Discrepancy) error { return fails }); !errors.Is(err, fails) {
+	if err := l.Backends.ReportEdits(func(memproxy.Discrepancy) error { return fails }); !errors.Is(err, fails) {
 		t.Error(err)
 	}
-	err := l.Backends.Edits(func(d memproxy.Discrepancy) error {
+	err := l.Backends.ReportEdits(func(d memproxy.Discrepancy) error {
 		ids = append(ids, edits(t, l)...) // another call, while this one reports
 		ids = append(ids, "memory "+d.ID)
 		return nil

@@ -98,7 +98,7 @@ const maxPart = 128
 // divide an entry that applies only if nothing else was changed, or corrections of
 // others' texts.
 func parts(e *memproxy.Entry) (all []*memproxy.Entry) {
-	if size(e) <= maxPart || len(e.Seen)+len(e.Dissents)+len(e.Corrections)+len(e.Retractions) > 0 {
+	if size(e) <= maxPart || len(e.ExpectedOwners)+len(e.Dissents)+len(e.Corrections)+len(e.Retractions) > 0 {
 		return []*memproxy.Entry{e}
 	}
 	at := map[key]*memproxy.Entry{}
@@ -145,7 +145,7 @@ func ownEntry(opt *Options, c *memproxy.Entry) (*memproxy.Entry, error) {
 		return nil, err
 	}
 	if !own.Queued || opt.URL != "" { // queued changes of a single writer are applied in order, so Seen is not needed
-		own.Seen = slices.Clone(c.Seen)
+		own.ExpectedOwners = slices.Clone(c.ExpectedOwners)
 	}
 	return own, errors.Join(
 		valid(own.Versions, validVersion), valid(own.States, validChange), valid(own.Renewed, func(r *memproxy.Renewal) error { return validKey(r.MemoryKey) }),
@@ -302,9 +302,9 @@ func histories(e *memproxy.Entry) []key {
 // state does not count for or against its author. Counting begins with the memory's
 // first review.
 func applyEntry(t *transaction, e *memproxy.Entry, secret []byte) error {
-	for i := range e.Seen {
-		seen := &e.Seen[i]
-		if r := t.record(keyOf(seen)); !r.Owned() || r.Owner.Decision != seen.Decision || r.Owner.Deleted != seen.Deleted {
+	for i := range e.ExpectedOwners {
+		seen := &e.ExpectedOwners[i]
+		if r := t.record(keyOf(seen)); !r.HasOwner() || r.Owner.Decision != seen.Decision || r.Owner.Deleted != seen.Deleted {
 			return memproxy.ErrStale
 		}
 	}

@@ -110,7 +110,7 @@ func (u Upkeep) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decision
 // forget deletes all of a memory but its versions, and leaves a tombstone of its owner.
 func forget(t *transaction, k memproxy.MemoryKey) {
 	r := t.record(k)
-	if r.Owned() && !r.Owner.Deleted {
+	if r.HasOwner() && !r.Owner.Deleted {
 		row := r.Owner
 		row.Deleted = true
 		r.own(&row, t.now())
@@ -161,7 +161,7 @@ func pruneOnce(t *transaction, before time.Time) (n int) {
 		if r.deleted == 0 {
 			continue // another proxy wrote it meanwhile, or its row was edited
 		}
-		if r.Rated() {
+		if r.HasStatus() {
 			forgetStatus(t, r)
 		}
 		r.Owner, r.deleted, r.validated, r.sure, r.dirty = memproxy.Ownership{}, 0, false, false, r.dirty|ownerPart
@@ -219,27 +219,27 @@ func (u Upkeep) Maintain(ctx context.Context, now time.Time, r Retention) (Remov
 //
 // Histories in the scope that have not ended get a version like v, which has the actor
 // and decision of the deletion. If v has no operation, they get none.
-func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (memproxy.Swept, error) {
+func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) (memproxy.ScopeDeletion, error) {
 	if err := storableParts("scope", backend, scope.User, scope.Agent, scope.App, scope.Run); err != nil {
-		return memproxy.Swept{}, err
+		return memproxy.ScopeDeletion{}, err
 	}
-	if backend == "" || !scope.Owned() {
-		return memproxy.Swept{}, refused("a backend and an owner are required")
+	if backend == "" || !scope.HasOwner() {
+		return memproxy.ScopeDeletion{}, refused("a backend and an owner are required")
 	}
 	holds, err := clearHolds(ctx, l.store, backend, scope)
 	if err != nil {
-		return memproxy.Swept{Holds: holds}, err
+		return memproxy.ScopeDeletion{Holds: holds}, err
 	}
 	tallies, err := sweepScope(ctx, l.store, backend, scope)
-	swept := memproxy.Swept{Tallies: tallies, Holds: holds}
+	swept := memproxy.ScopeDeletion{Tallies: tallies, Holds: holds}
 	if err != nil || v.Op == "" {
 		return swept, err
 	}
 	return swept, endHistories(ctx, l.store, backend, scope, v)
 }
 
-func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Scope) (by []memproxy.Tally, _ error) {
-	at, after := map[memproxy.Tally]int{}, ""
+func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Scope) (by []memproxy.AuthorCount, _ error) {
+	at, after := map[memproxy.AuthorCount]int{}, ""
 	for {
 		found, err := result(ctx, s, job{}, func(t *transaction) (found []memproxy.Ownership, _ error) {
 			for _, r := range t.lock(expireStep, `backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND id > ?2
@@ -256,7 +256,7 @@ func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Sc
 		err = cmp.Or(err, ferr)
 		for i := range found {
 			row := &found[i]
-			who := memproxy.Tally{Tenant: row.Scope.Tenant, Actor: row.Actor, Trust: row.Trust, User: row.Scope.User, Field: fields[row.ID]}
+			who := memproxy.AuthorCount{Tenant: row.Scope.Tenant, Actor: row.Actor, Trust: row.Trust, User: row.Scope.User, Field: fields[row.ID]}
 			if after = max(after, row.ID); row.Actor == "" { // rows without an author, or edited ones, count for nobody
 				continue
 			}
@@ -334,11 +334,11 @@ type pace struct {
 	Ran  time.Duration // how long processes have run since Mark
 }
 
-// Ran adds how long a process has run since it last called Ran. It returns a time that
+// AddRunTime adds how long a process has run since it last called Ran. It returns a time that
 // has certainly passed, or zero if none is known. That is the time that the ledger's
 // clock showed before processes ran for an hour in which it was not set back: a clock
 // that was ahead would have been corrected by then.
-func (u Upkeep) Ran(ctx context.Context, more time.Duration) (time.Time, error) {
+func (u Upkeep) AddRunTime(ctx context.Context, more time.Duration) (time.Time, error) {
 	vault := u.opt.Vault
 	if vault == nil {
 		return time.Time{}, nil

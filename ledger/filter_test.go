@@ -59,7 +59,7 @@ func TestAbsentRecordsCostNoQuery(t *testing.T) {
 	absent.ID, planted.Backend = "absent", "sealed"
 	for range 2 {
 		all, err := l.Lookup(t.Context(), absent, planted)
-		if rec, ok := all[absent]; err != nil || ok || all[planted].Listing != memproxy.Unlisted {
+		if rec, ok := all[absent]; err != nil || ok || all[planted].Presence != memproxy.AddedAfterSeal {
 			t.Errorf("absent: %+v; planted: %+v; %v", rec, all[planted], err)
 		}
 	}

@@ -34,7 +34,7 @@ const holdColumns = `id, backend, route, method, path, tenant, principal, trust,
 func scanHold(s scanner) (h memproxy.HeldWrite, err error) {
 	err = s.Scan(&h.ID, &h.Backend, &h.Route, &h.Method, &h.EscapedPath, &h.Tenant, &h.Principal, &h.Trust, &h.Session,
 		parsed{&h.Scope}, &h.Kind, parsed{&h.Reasons}, parsed{&h.Findings}, &h.Score, &h.Policy, &h.ContentSHA256, (*when)(&h.Created), &h.State,
-		&h.Reviewer, (*when)(&h.Reviewed), &h.Note, &h.Similarity, (*when)(&h.Lease), parsed{&h.Result}, &h.Today)
+		&h.Reviewer, (*when)(&h.Reviewed), &h.Note, &h.Similarity, (*when)(&h.Lease), parsed{&h.Result}, &h.CurrentVerdict)
 	return h, err
 }
 
@@ -63,7 +63,7 @@ type Holds struct{ *store }
 // Put stores a held write, its content encrypted, and returns it with Created, State
 // and Similarity set. The hold is on disk when Put returns. Repeating an id with the
 // same content changes nothing; with another content it is ErrConflict. When a limit on
-// waiting holds is reached the error is a *memproxy.HoldsFull, and also ErrFull if it
+// waiting holds is reached the error is a *memproxy.HoldLimitError, and also ErrFull if it
 // is the tenant's limit. A write with the state memproxy.HoldRewritten does not wait:
 // it takes no room in the queue and causes no notice.
 func (hs Holds) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.HeldWrite, error) {
@@ -85,7 +85,7 @@ func (hs Holds) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldCo
 	if h.Created = moment(max(1, micros(hs.opt.Clock()))); h.State != memproxy.HoldRewritten {
 		h.State = memproxy.HoldPending
 	}
-	h.Reviewer, h.Note, h.Today, h.Reviewed, h.Lease, h.Result = "", "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}
+	h.Reviewer, h.Note, h.CurrentVerdict, h.Reviewed, h.Lease, h.Result = "", "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}
 	kept, err := changed(ctx, hs.store, nil, func(t *transaction) (memproxy.HeldWrite, error) { return putHold(t, h, sk, plain) })
 	if err != nil {
 		return h, err
@@ -227,7 +227,7 @@ func roomFor(t *transaction, h memproxy.HeldWrite) error {
 	}
 	scopes := rows(t, scanOne[string], `SELECT scope FROM hold WHERE tenant = ? AND `+whose+` AND state = 'pending' LIMIT ?`, append(who, all)...)
 	if len(scopes) >= all {
-		return &memproxy.HoldsFull{Key: "holds/" + account, Limit: all, Setting: "review.max_held"}
+		return &memproxy.HoldLimitError{Key: "holds/" + account, Limit: all, Setting: "review.max_held"}
 	}
 	n := 0
 	for _, text := range scopes {
@@ -240,7 +240,7 @@ func roomFor(t *transaction, h memproxy.HeldWrite) error {
 		}
 	}
 	if h.Scope.User != "" && n >= user {
-		return &memproxy.HoldsFull{Key: "holds/" + account + "/" + h.Scope.User, Limit: user, Setting: "review.max_held_user"}
+		return &memproxy.HoldLimitError{Key: "holds/" + account + "/" + h.Scope.User, Limit: user, Setting: "review.max_held_user"}
 	}
 	var waiting, anonymous int
 	t.one(`SELECT count(*) FROM hold WHERE tenant = ? AND state = 'pending'`, []any{h.Tenant}, &waiting)
@@ -248,13 +248,13 @@ func roomFor(t *transaction, h memproxy.HeldWrite) error {
 	if !known { // anonymous callers can change their identity at will
 		t.one(`SELECT count(*) FROM hold WHERE tenant = ? AND state = 'pending' AND trust = ?`, []any{h.Tenant, string(memproxy.TrustAnonymous)}, &anonymous)
 		if share := max(1, total/4); anonymous >= share {
-			return &memproxy.HoldsFull{Key: "holds/anonymous", Limit: share, Setting: "a quarter of review.max_held_tenant"}
+			return &memproxy.HoldLimitError{Key: "holds/anonymous", Limit: share, Setting: "a quarter of review.max_held_tenant"}
 		}
 	}
 	if waiting < total || known && len(scopes) == 0 && waiting < 2*total {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", ErrFull, &memproxy.HoldsFull{Key: "holds", Limit: total, Setting: "review.max_held_tenant"})
+	return fmt.Errorf("%w: %w", ErrFull, &memproxy.HoldLimitError{Key: "holds", Limit: total, Setting: "review.max_held_tenant"})
 }
 
 // clearHolds ends the writes that wait within a scope after everything in the scope was

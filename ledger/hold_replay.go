@@ -142,7 +142,7 @@ func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.Hold
 			if err != nil {
 				return err
 			}
-			if r.Again = there.Result.Again; there.Result.Cleared {
+			if r.SentBefore = there.Result.SentBefore; there.Result.Cleared {
 				to, r = memproxy.HoldFailed, whenCleared()
 			}
 		}
@@ -174,9 +174,9 @@ func trimmed(r memproxy.HoldResult) memproxy.HoldResult {
 	return r
 }
 
-// Stranded returns the claims whose lease has expired: their process is gone, and it is
+// ExpiredClaims returns the claims whose lease has expired: their process is gone, and it is
 // unknown whether the write was sent.
-func (hs Holds) Stranded(ctx context.Context) ([]memproxy.HeldWrite, error) {
+func (hs Holds) ExpiredClaims(ctx context.Context) ([]memproxy.HeldWrite, error) {
 	return result(ctx, hs.store, job{}, func(t *transaction) ([]memproxy.HeldWrite, error) {
 		now := leaseTime(t)
 		return rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE state = 'replaying' AND (lease < ?1 OR lease > ?2) ORDER BY created, id LIMIT ?3`,
@@ -208,7 +208,7 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 				return "", err
 			}
 			claimed := t.one(`SELECT 1 FROM hold WHERE id = ? AND token <> ''`, []any{id}, new(int)) // claimed, not just restored: the attempt was charged
-			if r.Again = h.Result.Again || claimed; h.Result.Cleared {
+			if r.SentBefore = h.Result.SentBefore || claimed; h.Result.Cleared {
 				to, r = memproxy.HoldFailed, whenCleared()
 			}
 		}

@@ -25,7 +25,7 @@ func TestQueueLimitsPerCallerAndUser(t *testing.T) {
 		_, err := l.Holds.Put(t.Context(), memproxy.HeldWrite{
 			ID: fmt.Sprint("h", n), Backend: "mem0", Route: "r", Tenant: tenant, Principal: principal, Scope: memproxy.Scope{User: user}, ContentSHA256: "ab",
 		}, memproxy.HoldContent{Texts: []memproxy.HeldText{{Text: "tea"}}})
-		var no *memproxy.HoldsFull
+		var no *memproxy.HoldLimitError
 		if errors.As(err, &no); err != nil && no == nil || (no != nil) != (full != "") || no != nil && no.Key != full {
 			t.Errorf("%s for %q: %v, want %q", principal, user, err, full)
 		}
@@ -56,7 +56,7 @@ func TestAnonymousSessionsShareAQueue(t *testing.T) {
 		_, err := l.Holds.Put(t.Context(), memproxy.HeldWrite{
 			ID: fmt.Sprint("h", i), Backend: "mem0", Route: "r", Principal: memproxy.AnonymousID(tc.address, tc.session), Trust: memproxy.TrustAnonymous, ContentSHA256: "ab",
 		}, memproxy.HoldContent{Texts: []memproxy.HeldText{{Text: "tea"}}})
-		var no *memproxy.HoldsFull
+		var no *memproxy.HoldLimitError
 		if errors.As(err, &no); err != nil && no == nil || (no != nil) != (tc.full != "") || no != nil && no.Key != tc.full {
 			t.Errorf("hold %d: %v, want %q", i, err, tc.full)
 		}

@@ -107,10 +107,10 @@ func (bs Backends) Claim(ctx context.Context, name, holder string, lease time.Du
 	})
 }
 
-// Sealing returns the progress of recording a backend's memories, and false if that has
+// SealProgress returns the progress of recording a backend's memories, and false if that has
 // not begun or has finished.
-func (bs Backends) Sealing(ctx context.Context, backend string) (memproxy.Sealing, bool, error) {
-	return first(querySettled(ctx, bs.store, "look up a seal", func(s scanner) (at memproxy.Sealing, err error) {
+func (bs Backends) SealProgress(ctx context.Context, backend string) (memproxy.SealProgress, bool, error) {
+	return first(querySettled(ctx, bs.store, "look up a seal", func(s scanner) (at memproxy.SealProgress, err error) {
 		err = s.Scan(&at.Backend, &at.Cursor, &at.Pass, &at.Fresh, &at.Found)
 		return at, err
 	}, `SELECT backend, cursor, pass, fresh, found FROM sealing WHERE backend = ?`, backend))
@@ -119,12 +119,12 @@ func (bs Backends) Sealing(ctx context.Context, backend string) (memproxy.Sealin
 // RecordFound stores memories that a backend holds and that have no known author,
 // together with the progress at. It returns that progress with the newly recorded
 // memories added to its counts. Existing records are not changed.
-func (bs Backends) RecordFound(ctx context.Context, at memproxy.Sealing, found ...memproxy.Found) (memproxy.Sealing, error) {
+func (bs Backends) RecordFound(ctx context.Context, at memproxy.SealProgress, found ...memproxy.Found) (memproxy.SealProgress, error) {
 	bad := cmp.Or(storableParts("sealing", at.Backend, at.Cursor), need(at.Backend != "", "a backend is required"), valid(found, func(f *memproxy.Found) error {
 		return cmp.Or(validKey(f.MemoryKey), storableParts("find", f.SHA256), need(f.Backend == at.Backend, "one backend is required"))
 	}))
 	own := slices.Clone(found)
-	next, err := changed(ctx, bs.store, bad, func(t *transaction) (memproxy.Sealing, error) {
+	next, err := changed(ctx, bs.store, bad, func(t *transaction) (memproxy.SealProgress, error) {
 		next := at
 		for i := range own {
 			f := &own[i]
@@ -133,8 +133,8 @@ func (bs Backends) RecordFound(ctx context.Context, at memproxy.Sealing, found .
 				continue
 			}
 			r.listed, r.firstSeen, r.dirty = true, f.SHA256, r.dirty|listingPart
-			if !r.Owned() {
-				r.Listing, r.FirstSeen, r.sure = memproxy.Listed, f.SHA256, true
+			if !r.HasOwner() {
+				r.Presence, r.FirstSeen, r.sure = memproxy.PresentAtSeal, f.SHA256, true
 			}
 			next.Fresh, next.Found = next.Fresh+1, next.Found+1
 		}
@@ -161,8 +161,8 @@ func distrusted(s *store, f *fields) recordRow {
 	}
 	s.edits.note(k, f.tenant(), why)
 	return recordRow{key: k, stored: true, sure: true, edited: true, Record: memproxy.Record{
-		Owner:  memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Scope: memproxy.Scope{Tenant: memproxy.TenantNobody}, Deleted: f.numbers[3] > 0},
-		Status: quarantinedStatus(k, memproxy.TenantNobody, why),
+		Owner:  memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Scope: memproxy.Scope{Tenant: memproxy.TenantInaccessible}, Deleted: f.numbers[3] > 0},
+		Status: quarantinedStatus(k, memproxy.TenantInaccessible, why),
 	}}
 }
 
@@ -238,9 +238,9 @@ func (e *edits) forget(k key) {
 	delete(e.found, k)
 }
 
-// Edits calls report once for each row that was found changed outside of memproxy. A
+// ReportEdits calls report once for each row that was found changed outside of memproxy. A
 // row whose report fails is reported again, with the remaining rows, by the next call.
-func (bs Backends) Edits(report func(memproxy.Discrepancy) error) error {
+func (bs Backends) ReportEdits(report func(memproxy.Discrepancy) error) error {
 	e := bs.edits
 	for {
 		e.mu.Lock()

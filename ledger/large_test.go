@@ -45,7 +45,7 @@ func TestLargeEntriesAreCommittedInParts(t *testing.T) {
 			// Commit waited for all parts: the last ones are there.
 			for _, id := range []string{e.Owners[0].ID, e.Owners[each-1].ID} {
 				got, err := ledger.ByID(t.Context(), l, e.Owners[0].Backend, memproxy.TargetMemory, id)
-				if r := got[id]; err != nil || !r.Owned() || r.Status.State != memproxy.StatePending {
+				if r := got[id]; err != nil || !r.HasOwner() || r.Status.State != memproxy.StatePending {
 					t.Errorf("%s: %+v, %v", id, r, err)
 				}
 			}

@@ -125,7 +125,7 @@ func (l *Ledger) lookup(ctx context.Context, keys []key) (map[key]memproxy.Recor
 	ask, moment := l.recent.get(found, keys)
 	ask = slices.DeleteFunc(ask, func(k key) bool {
 		rec, absent := l.filter.absent(k)
-		if put := found[k]; absent && rec.Listing != memproxy.NotSealed && !put.Owned() {
+		if put := found[k]; absent && rec.Presence != memproxy.NotSealed && !put.HasOwner() {
 			found[k] = rec
 		}
 		return absent
@@ -143,7 +143,7 @@ func (l *Ledger) lookup(ctx context.Context, keys []key) (map[key]memproxy.Recor
 	}
 	l.recent.fill(moment, ask, had)
 	for k, rec := range had {
-		if put := found[k]; put.Owned() { // and is queued
+		if put := found[k]; put.HasOwner() { // and is queued
 			rec = owned(rec, &put.Owner)
 		}
 		found[k] = rec
@@ -202,8 +202,8 @@ func (s *store) queryRecords(ctx context.Context, had map[memproxy.MemoryKey]mem
 		}
 		for _, id := range ids {
 			k := key{Backend: group.Backend, Kind: group.Kind, ID: id}
-			if rec := had[k]; sealed && !rec.Owned() && rec.Listing == memproxy.NotSealed {
-				rec.Listing = memproxy.Unlisted
+			if rec := had[k]; sealed && !rec.HasOwner() && rec.Presence == memproxy.NotSealed {
+				rec.Presence = memproxy.AddedAfterSeal
 				had[k] = rec
 			}
 		}

@@ -47,7 +47,7 @@ func TestUptimeOfShortProcesses(t *testing.T) {
 			l := open(t, ledger.Options{Path: path, Clock: clock.Now, Vault: vault})
 			for _, ran := range [...]time.Duration{0, run} {
 				clock.Pass(ran)
-				at := must.Get(l.Upkeep.Ran(t.Context(), ran))(t)
+				at := must.Get(l.Upkeep.AddRunTime(t.Context(), ran))(t)
 				if came = -1; !at.IsZero() {
 					came = at.Sub(start).Round(time.Minute)
 				}
@@ -78,7 +78,7 @@ func TestUptimeOfShortProcesses(t *testing.T) {
 	for range 11 {
 		clock.Pass(run)
 		for range 3 {
-			if at, err := several.Upkeep.Ran(t.Context(), run); err != nil || !at.Before(clock.Now().Add(-50*time.Minute)) {
+			if at, err := several.Upkeep.AddRunTime(t.Context(), run); err != nil || !at.Before(clock.Now().Add(-50*time.Minute)) {
 				t.Errorf("three at once: %v, %v", at.Sub(start), err)
 			}
 		}

@@ -197,7 +197,7 @@ func TestSingleEvidenceRejectionsDoNotLock(t *testing.T) {
 	n := 0
 	deny := func(unsure bool) bool {
 		n++
-		locked := must.Get(l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint(n), Verdict: memproxy.Deny, Unsure: unsure}, id))(t)
+		locked := must.Get(l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint(n), Verdict: memproxy.Deny, WeakEvidence: unsure}, id))(t)
 		return len(locked) > 0
 	}
 	for range 10 {
@@ -205,7 +205,7 @@ func TestSingleEvidenceRejectionsDoNotLock(t *testing.T) {
 			t.Fatalf("rejection %d locks", n)
 		}
 	}
-	if s, err := l.Sessions.Get(t.Context(), new("acme"), id); err != nil || s.Rejections != 10 || s.Strikes != 0 {
+	if s, err := l.Sessions.Get(t.Context(), new("acme"), id); err != nil || s.Rejections != 10 || s.CountedRejections != 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for i := range memproxy.DefaultLockLimits().Session {

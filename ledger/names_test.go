@@ -40,14 +40,14 @@ func TestNamesOfEarlierVersions(t *testing.T) {
 	must.Do(t, db.Close())
 	want := map[string]string{
 		"user:acmes": "acme", "agent:acmes": "acme", "app:acmes": "acme", "run:acmes": "acme",
-		"user:both": memproxy.TenantNobody, "agent:both": memproxy.TenantNobody, "app:both": memproxy.TenantNobody, "run:both": memproxy.TenantNobody,
-		"user:bob": memproxy.TenantNobody, "user:emptied": "acme", "user:left": "acme", "user:asked": memproxy.TenantNobody,
+		"user:both": memproxy.TenantInaccessible, "agent:both": memproxy.TenantInaccessible, "app:both": memproxy.TenantInaccessible, "run:both": memproxy.TenantInaccessible,
+		"user:bob": memproxy.TenantInaccessible, "user:emptied": "acme", "user:left": "acme", "user:asked": memproxy.TenantInaccessible,
 	}
 	for range 2 { // idempotent
 		l := must.Get(Open(Options{Path: path, Vault: testVault(t), Timeout: ring.Limit}))(t)
 		rows := must.Get(ByID(t.Context(), l, "mem0", memproxy.TargetEntity, slices.Collect(maps.Keys(want))...))(t)
 		for id, tenant := range want {
-			if got, is := rows[id]; !is || got.Owner.Scope.Tenant != tenant || tenant == memproxy.TenantNobody && got.Owner.Actor != "" {
+			if got, is := rows[id]; !is || got.Owner.Scope.Tenant != tenant || tenant == memproxy.TenantInaccessible && got.Owner.Actor != "" {
 				t.Errorf("%s is %+v, want %q", id, got, tenant)
 			}
 		}

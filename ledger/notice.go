@@ -98,12 +98,12 @@ func noticeRow(n *memproxy.Notice) func([]byte) []byte {
 	}
 }
 
-// Delivered deletes a notice that was delivered or is given up.
-func (ns Notices) Delivered(ctx context.Context, id string) error {
+// MarkDelivered deletes a notice that was delivered or is given up.
+func (ns Notices) MarkDelivered(ctx context.Context, id string) error {
 	return ns.exec(ctx, `DELETE FROM notice WHERE id = ?`, id)
 }
 
-// Delayed records that a notice could not be delivered, and when it is due again.
-func (ns Notices) Delayed(ctx context.Context, id string, due time.Time, why string) error {
+// Postpone records that a notice could not be delivered, and when it is due again.
+func (ns Notices) Postpone(ctx context.Context, id string, due time.Time, why string) error {
 	return ns.exec(ctx, `UPDATE notice SET attempts = attempts + 1, due = ?, error = ? WHERE id = ?`, micros(due), clean(why), id)
 }

@@ -64,7 +64,7 @@ func TestQueuedNoticesWakeTheDeliverer(t *testing.T) {
 			t.Errorf("%s: %+v, more at %v, %v", name, due, next, err)
 		}
 		for _, n := range due {
-			must.Do(t, l.Notices.Delivered(t.Context(), n.ID))
+			must.Do(t, l.Notices.MarkDelivered(t.Context(), n.ID))
 			<-noticed
 		}
 		if due, next, err := l.Notices.Due(t.Context(), 10, time.Minute); err != nil || len(due) > 0 || !next.IsZero() {

@@ -118,7 +118,7 @@ func (r *recent) fill(moment uint64, asked []key, had map[key]memproxy.Record) {
 	}
 	for _, k := range asked {
 		rec := had[k]
-		if !rec.Owned() {
+		if !rec.HasOwner() {
 			k.ID = strings.Clone(k.ID) // the id may be a slice of an answer, which it would keep in memory
 		}
 		r.keep(k, rec)
@@ -212,20 +212,20 @@ func (r *recent) end(all map[key]*recordRow) {
 		return
 	}
 	for k, row := range all {
-		if row != nil && row.touched && (row.Owned() || row.sure) {
+		if row != nil && row.touched && (row.HasOwner() || row.sure) {
 			r.keep(k, row.Record)
 		}
 	}
 }
 
 func (r *recent) keep(k key, rec memproxy.Record) {
-	if rec.Owned() { // the key shares the record's strings
+	if rec.HasOwner() { // the key shares the record's strings
 		k.ID, rec.Owner.Backend, rec.Owner.Kind = rec.Owner.ID, k.Backend, k.Kind
 	}
 	switch {
 	case nothing(&rec):
 		r.of(k).Add(k, nil)
-	case rec.Rated() || rec.Listing != memproxy.NotSealed || rec.FirstSeen != "":
+	case rec.HasStatus() || rec.Presence != memproxy.NotSealed || rec.FirstSeen != "":
 		all := rec // the copy keeps rec on the stack
 		r.rows.Add(k, &all)
 	default:
@@ -235,12 +235,12 @@ func (r *recent) keep(k key, rec memproxy.Record) {
 }
 
 func nothing(rec *memproxy.Record) bool {
-	return !rec.Owned() && !rec.Rated() && rec.Listing == memproxy.NotSealed
+	return !rec.HasOwner() && !rec.HasStatus() && rec.Presence == memproxy.NotSealed
 }
 
 // owned returns a record with an owner, which replaces the record's listing.
 func owned(rec memproxy.Record, owner *memproxy.Ownership) memproxy.Record {
-	rec.Owner, rec.Listing, rec.FirstSeen = *owner, memproxy.NotSealed, ""
+	rec.Owner, rec.Presence, rec.FirstSeen = *owner, memproxy.NotSealed, ""
 	return rec
 }
 

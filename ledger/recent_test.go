@@ -41,9 +41,9 @@ func TestRecentCacheAgreesWithTheStore(t *testing.T) {
 	}{
 		{"nothing is known", func() error { return nil }, memproxy.Record{}},
 		{"it is listed", func() error {
-			_, err := l.Backends.RecordFound(ctx, memproxy.Sealing{Backend: "mem0"}, memproxy.Found{MemoryKey: k, SHA256: "ab"})
+			_, err := l.Backends.RecordFound(ctx, memproxy.SealProgress{Backend: "mem0"}, memproxy.Found{MemoryKey: k, SHA256: "ab"})
 			return err
-		}, memproxy.Record{Listing: memproxy.Listed, FirstSeen: "ab"}},
+		}, memproxy.Record{Presence: memproxy.PresentAtSeal, FirstSeen: "ab"}},
 		{"it has an owner", put(row), memproxy.Record{Owner: row}},
 		{"it is flagged", state(memproxy.StateFlagged), memproxy.Record{Owner: row, Status: memproxy.Status{State: memproxy.StateFlagged}}},
 		{"it is quarantined", state(memproxy.StateQuarantined), memproxy.Record{Owner: row, Status: memproxy.Status{State: memproxy.StateQuarantined}}},
@@ -58,10 +58,10 @@ func TestRecentCacheAgreesWithTheStore(t *testing.T) {
 			}
 			all, err := l.Lookup(ctx, k)
 			rec := all[k]
-			if err != nil || rec.Owner != step.want.Owner || rec.Status.State != step.want.Status.State || rec.Listing != step.want.Listing || rec.FirstSeen != step.want.FirstSeen {
+			if err != nil || rec.Owner != step.want.Owner || rec.Status.State != step.want.Status.State || rec.Presence != step.want.Presence || rec.FirstSeen != step.want.FirstSeen {
 				t.Errorf("%s, %s: %+v, %v", step.name, from, rec, err)
 			}
-			if rec.Rated() && (len(rec.Status.Findings) != 1 || rec.Status.Changed.IsZero() || rec.Status.MemoryKey != k) {
+			if rec.HasStatus() && (len(rec.Status.Findings) != 1 || rec.Status.Changed.IsZero() || rec.Status.MemoryKey != k) {
 				t.Errorf("%s, %s: %+v", step.name, from, rec.Status)
 			}
 		}
@@ -72,7 +72,7 @@ func TestRecentCacheAgreesWithTheStore(t *testing.T) {
 		t.Errorf("nothing is known of it: %+v, %v", all, err)
 	}
 	must.Do(t, l.Backends.Seal(ctx, "mem0"))
-	if all, err := l.Lookup(ctx, other, k); err != nil || all[other].Listing != memproxy.Unlisted || all[k].Listing != memproxy.NotSealed {
+	if all, err := l.Lookup(ctx, other, k); err != nil || all[other].Presence != memproxy.AddedAfterSeal || all[k].Presence != memproxy.NotSealed {
 		t.Errorf("after the seal: %+v, %v", all, err)
 	}
 	row.ID, k.ID = "new", "new"
@@ -89,7 +89,7 @@ func TestRecentKeepsAllParts(t *testing.T) {
 	owner := memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Actor: "ann", SHA256: "00", Deleted: true}
 	status := memproxy.Status{MemoryKey: k, State: memproxy.StateFlagged, Findings: []memproxy.Finding{{Rule: "r"}}}
 	for _, rec := range []memproxy.Record{
-		{}, {Owner: owner}, {Status: status}, {Owner: owner, Status: status}, {Listing: memproxy.Unlisted}, {Listing: memproxy.Listed, FirstSeen: "00"},
+		{}, {Owner: owner}, {Status: status}, {Owner: owner, Status: status}, {Presence: memproxy.AddedAfterSeal}, {Presence: memproxy.PresentAtSeal, FirstSeen: "00"},
 	} {
 		r := must.Get(newRecent(2))(t)
 		r.fill(r.clock, []key{k}, map[key]memproxy.Record{k: rec})

@@ -86,7 +86,7 @@ func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 			all := must.Get(l.Lookup(t.Context(), k))(t)
 			rec := all[k]
 			history := must.Get(l.History(t.Context(), k, 0, 0))(t)
-			if !rec.Owned() && !rec.Rated() && len(history) == 0 {
+			if !rec.HasOwner() && !rec.HasStatus() && len(history) == 0 {
 				continue
 			}
 			if rec.Owner != want.Owners[0] || rec.Status.State != memproxy.StateFlagged || len(history) != 1 {

@@ -120,8 +120,8 @@ func approveHold(t *transaction, id string, r memproxy.Review) (memproxy.Tallied
 	if err != nil || !tally.Settled || h.State == memproxy.HoldApproved {
 		return tally, err
 	}
-	if r.AuthorGone != "" {
-		h.TellAuthorGone(r.AuthorGone)
+	if r.AuthorInvalid != "" {
+		h.NoteAuthorInvalid(r.AuthorInvalid)
 		t.run(`UPDATE hold SET reasons = ? WHERE id = ?`, asJSON(h.Reasons), id)
 	}
 	settleHold(t, id, memproxy.HoldApproved, r)
@@ -240,8 +240,8 @@ func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluat
 		if err != nil || h.State != memproxy.HoldPending { // it was settled meanwhile
 			return false, err
 		}
-		was := h.Today
-		h.Policy, h.Today = v.Policy, ""
+		was := h.CurrentVerdict
+		h.Policy, h.CurrentVerdict = v.Policy, ""
 		r := memproxy.Review{Reviewer: memproxy.RulesReviewer(v.Policy), Note: "settled by a change of the rules"}
 		switch {
 		case v.Verdict == memproxy.Hold:
@@ -250,17 +250,17 @@ func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluat
 		case v.Verdict < memproxy.Hold && v.Release:
 			h.State, done = memproxy.HoldApproved, true
 		default:
-			h.Today = v.Verdict.String()
+			h.CurrentVerdict = v.Verdict.String()
 		}
-		if h.Today == "" { // why it still waits, or no longer waits
+		if h.CurrentVerdict == "" { // why it still waits, or no longer waits
 			h.Reasons, h.Findings, h.Score = v.Reasons, v.Findings, v.Score
 		}
 		t.run(`UPDATE hold SET reasons = ?, findings = ?, score = ?, policy = ?, today = ? WHERE id = ?`,
-			asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.Today, id)
+			asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.CurrentVerdict, id)
 		if done {
 			settleHold(t, id, h.State, r)
 		}
-		if done || h.Today != was {
+		if done || h.CurrentVerdict != was {
 			t.notify(memproxy.NoticeRuled, h.Tenant, h.ID, h)
 		}
 		return done, nil

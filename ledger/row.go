@@ -168,10 +168,10 @@ func rowScanner(of *store) func(scanner) (recordRow, error) {
 			r.prior = memproxy.MemoryState(s[15])
 			err = readFindings(&r.Status, s[20])
 		}
-		if r.listed, r.firstSeen = n[9] > 0, s[24]; r.listed && !r.Owned() {
-			r.Listing, r.FirstSeen = memproxy.Listed, s[24]
+		if r.listed, r.firstSeen = n[9] > 0, s[24]; r.listed && !r.HasOwner() {
+			r.Presence, r.FirstSeen = memproxy.PresentAtSeal, s[24]
 		}
-		r.sure = r.listed || r.Owned()
+		r.sure = r.listed || r.HasOwner()
 		if !marked(of.opt.Vault, &f) {
 			r, err = distrusted(of, &f), nil
 		}
@@ -180,7 +180,7 @@ func rowScanner(of *store) func(scanner) (recordRow, error) {
 }
 
 // blank reports whether a row is empty, which means the same as no row.
-func (r *recordRow) blank() bool { return !r.Owned() && !r.Rated() && !r.listed }
+func (r *recordRow) blank() bool { return !r.HasOwner() && !r.HasStatus() && !r.listed }
 
 // fields returns the columns that save writes.
 func (r *recordRow) fields() fields {
@@ -193,7 +193,7 @@ func (r *recordRow) fields() fields {
 			string(st.CurrentRules), r.firstSeen,
 		},
 		[...]int64{
-			count(r.Owned()), int64(o.Confidence), micros(o.Written), r.deleted, count(r.validated),
+			count(r.HasOwner()), int64(o.Confidence), micros(o.Written), r.deleted, count(r.validated),
 			micros(st.Changed), count(st.Contested), count(st.Pinned), micros(st.Expires), count(r.listed),
 		}, nil,
 	}
@@ -370,7 +370,7 @@ func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free fu
 		for i := range own {
 			row := &own[i]
 			r := t.record(keyOf(row))
-			if !r.Owned() || r.Owner.Scope.Tenant != row.Scope.Tenant && free(t, row) {
+			if !r.HasOwner() || r.Owner.Scope.Tenant != row.Scope.Tenant && free(t, row) {
 				r.own(row, t.now())
 			}
 			bound = append(bound, r.Owner)

@@ -34,13 +34,13 @@ type sessionRow struct {
 
 // row appends the fields that locks depend on, for the mark.
 func (r *sessionRow) row(b []byte) []byte {
-	return keys.AppendFields(b, []string{"session", r.Tenant, r.ID, r.Principal, r.refused}, int64(r.Strikes), micros(r.Struck), micros(r.Counted))
+	return keys.AppendFields(b, []string{"session", r.Tenant, r.ID, r.Principal, r.refused}, int64(r.CountedRejections), micros(r.LastRejection), micros(r.Counted))
 }
 
 // mark writes the fields that locks depend on, with a new mark.
 func (r *sessionRow) mark(t *transaction) {
 	t.run(`UPDATE session SET principal = ?, strikes = ?, struck = ?, counted = ?, refused = ?, mac = ? WHERE tenant = ? AND id = ?`,
-		r.Principal, r.Strikes, micros(r.Struck), micros(r.Counted), r.refused, t.store.opt.Vault.MarkRow(r.row), r.Tenant, r.ID)
+		r.Principal, r.CountedRejections, micros(r.LastRejection), micros(r.Counted), r.refused, t.store.opt.Vault.MarkRow(r.row), r.Tenant, r.ID)
 }
 
 // scanSession reads records of rejections, optionally with the refused writes. An
@@ -48,13 +48,13 @@ func (r *sessionRow) mark(t *transaction) {
 func scanSession(of *store, refused bool) func(scanner) (sessionRow, error) {
 	return func(s scanner) (v sessionRow, err error) {
 		var mark []byte
-		err = s.Scan(&v.Tenant, &v.ID, &v.Principal, (*when)(&v.Begun), (*when)(&v.Last), &v.Held, &v.Rejections, &v.Strikes, (*when)(&v.Struck),
+		err = s.Scan(&v.Tenant, &v.ID, &v.Principal, (*when)(&v.Begun), (*when)(&v.Last), &v.Held, &v.Rejections, &v.CountedRejections, (*when)(&v.LastRejection),
 			(*when)(&v.Counted), (*when)(&v.Unlocked), &v.UnlockedBy, (*when)(&v.Ended), parsed{&v.Reasons}, &v.refused, &mark)
 		key := memproxy.SessionKeyOf(v.ID)
 		v.Kind, v.User, v.Name = key.Kind, key.User, key.Name
-		unwritten := len(mark) == 0 && v.Strikes == 0 && v.Struck.IsZero() && v.Counted.IsZero() && v.refused == "[]"
+		unwritten := len(mark) == 0 && v.CountedRejections == 0 && v.LastRejection.IsZero() && v.Counted.IsZero() && v.refused == "[]"
 		if err == nil && !unwritten && !of.opt.Vault.MarkedRow(v.row, mark) {
-			v.edited, v.Strikes, v.Struck = true, max(v.Strikes, math.MaxInt32), moment(max(1, micros(of.opt.Clock())))
+			v.edited, v.CountedRejections, v.LastRejection = true, max(v.CountedRejections, math.MaxInt32), moment(max(1, micros(of.opt.Clock())))
 			of.edits.note(memproxy.MemoryKey{Kind: "session", ID: memproxy.InertID(v.ID)}, v.Tenant, editedRow)
 		}
 		if err == nil && refused {
@@ -78,8 +78,8 @@ func (o *Options) sessions(rows []sessionRow) []memproxy.Session {
 func (o *Options) setLock(s *memproxy.Session) {
 	s.Limit, s.Locked, s.Until = o.Locks.Of(s.Kind), time.Time{}, time.Time{}
 	// The time of a strike in the future was given by a wrong clock.
-	if until, now := s.Struck.Add(o.Locks.For), o.Clock(); s.Limit > 0 && s.Strikes >= s.Limit && now.Before(until) && now.After(s.Struck.Add(-o.Locks.For)) {
-		s.Locked, s.Until = s.Struck, until
+	if until, now := s.LastRejection.Add(o.Locks.For), o.Clock(); s.Limit > 0 && s.CountedRejections >= s.Limit && now.Before(until) && now.After(s.LastRejection.Add(-o.Locks.For)) {
+		s.Locked, s.Until = s.LastRejection, until
 	}
 }
 
@@ -156,7 +156,7 @@ func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids .
 			if now {
 				locked = append(locked, s)
 			}
-			if s.Kind == memproxy.SessionUser && s.Limit > 0 && s.Strikes > s.Limit {
+			if s.Kind == memproxy.SessionUser && s.Limit > 0 && s.CountedRejections > s.Limit {
 				break
 			}
 		}
@@ -183,7 +183,7 @@ func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy
 	tally(&s, e.Reasons)
 	if e.Verdict == memproxy.Hold {
 		s.Held++
-	} else if s.Rejections++; !e.Unsure {
+	} else if s.Rejections++; !e.WeakEvidence {
 		was := s.Locked
 		strike(&s, e.Time, t.store.opt.Locks.Window)
 		t.store.opt.setLock(&s)
@@ -202,18 +202,18 @@ func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy
 // strike counts one more rejection, which is in s.Refused already: since the beginning
 // for a session, within the window for a caller.
 func strike(s *memproxy.Session, at time.Time, window time.Duration) {
-	if s.Limit > 0 && s.Strikes >= s.Limit && s.Locked.IsZero() { // the lock is over
-		s.Strikes, s.Counted = 0, at
+	if s.Limit > 0 && s.CountedRejections >= s.Limit && s.Locked.IsZero() { // the lock is over
+		s.CountedRejections, s.Counted = 0, at
 	}
-	s.Struck = at
+	s.LastRejection = at
 	if s.Kind == memproxy.SessionNamed {
-		s.Strikes++
+		s.CountedRejections++
 		return
 	}
-	s.Strikes = 0
+	s.CountedRejections = 0
 	for _, r := range s.Refused {
 		if r.Verdict == memproxy.Deny && at.Sub(r.Time) < window && !r.Time.Before(s.Counted) {
-			s.Strikes++
+			s.CountedRejections++
 		}
 	}
 }
@@ -313,7 +313,7 @@ func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Rev
 			return fmt.Errorf("%w: the session is not locked", ErrState)
 		}
 		s, now := &found[0], micros(t.store.opt.Clock())+1
-		s.Strikes, s.Counted = 0, moment(now)
+		s.CountedRejections, s.Counted = 0, moment(now)
 		s.mark(t)
 		t.run(`UPDATE session SET unlocked = ?, unlocked_by = ? WHERE tenant = ? AND id = ?`, now, r.Reviewer, tenant, id)
 		return nil

@@ -143,7 +143,7 @@ func validChange(c *memproxy.StateChange) error {
 // status returns a memory's record and its status. A memory without a status is untrusted.
 func (t *transaction) status(k memproxy.MemoryKey) (r *recordRow, st memproxy.Status) {
 	r = t.record(k)
-	if st = r.Status; !r.Rated() {
+	if st = r.Status; !r.HasStatus() {
 		st = memproxy.Status{MemoryKey: k, State: memproxy.StateUntrusted}
 	}
 	return r, st

@@ -274,7 +274,7 @@ func (s *store) answer(j *job, err error) {
 
 func putOwner(t *transaction, owner *memproxy.Ownership) {
 	r := t.record(keyOf(owner))
-	if !r.Owned() && owner.Kind == memproxy.TargetMemory && owner.Actor != "" && !owner.Deleted {
+	if !r.HasOwner() && owner.Kind == memproxy.TargetMemory && owner.Actor != "" && !owner.Deleted {
 		countFact(t, account{owner.Scope.Tenant, memproxy.Account(owner.Actor)})
 	}
 	r.own(owner, t.now())

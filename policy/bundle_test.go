@@ -229,7 +229,7 @@ func TestRowsOfTenantsAreCompared(t *testing.T) {
 		{map[string]memproxy.WriteLimit{"acme": less}, nil, []string{"budgets.tenants.acme.writes_per_hour rises from 100 to no limit"}},
 		{nil, map[string]memproxy.WriteLimit{"acme": less}, nil},
 	} {
-		if got := policy.Raised(of(c.from), of(c.to)); !slices.Equal(got, c.want) {
+		if got := policy.RaisedLimits(of(c.from), of(c.to)); !slices.Equal(got, c.want) {
 			t.Errorf("from %v to %v: %q", c.from, c.to, got)
 		}
 	}

@@ -76,9 +76,9 @@ func (b *Bundle) named(file string, ids []id) []string {
 	return out
 }
 
-// Place returns where an id of Disabled or Shadowed was read, "file:line", or else the
+// Position returns where an id of Disabled or Shadowed was read, "file:line", or else the
 // name of the file that lists such ids.
-func (b *Bundle) Place(id string) string { return cmp.Or(b.places[id], settingsFile) }
+func (b *Bundle) Position(id string) string { return cmp.Or(b.places[id], settingsFile) }
 
 // BuiltinOff returns the file of a directory that leaves the built-in policies out, or "".
 func (b *Bundle) BuiltinOff() string { return b.builtinOff }
@@ -217,7 +217,7 @@ func read(path string) ([]byte, error) {
 }
 
 func readFile(path string, bound int64) ([]byte, error) {
-	b, err := durable.Head(path, bound+1)
+	b, err := durable.ReadPrefix(path, bound+1)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("policy: %w", err)

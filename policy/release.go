@@ -42,9 +42,9 @@ func (s Selector) Matches(tenant string, labels map[string]string) bool {
 	return true
 }
 
-// Weight orders selectors that match the same sidecar: a heavier selector is more
+// Specificity orders selectors that match the same sidecar: a heavier selector is more
 // specific. A tenant outweighs any number of labels.
-func (s Selector) Weight() int {
+func (s Selector) Specificity() int {
 	w := len(s.Labels)
 	if s.Tenant != "" {
 		w += 1 << 16
@@ -76,8 +76,8 @@ type Statement struct {
 	// Floor is the lowest release number to which a sidecar with this release may return.
 	// Floor == Number forbids a rollback; a lower floor permits one without a new
 	// signature.
-	Floor uint64   `json:"floor"`
-	For   Selector `json:"for,omitzero"`
+	Floor    uint64   `json:"floor"`
+	Selector Selector `json:"for,omitzero"`
 	// Bundle is the version of the bundle, which is its hash.
 	Bundle string `json:"bundle"`
 	// Note is free text for operators.
@@ -128,8 +128,8 @@ func signed(statement []byte) []byte {
 	return append([]byte("memproxy release v1\n"), statement...)
 }
 
-// Seal signs a bundle as a release. It sets the statement's Bundle.
-func Seal(b Bundle, s Statement, key ed25519.PrivateKey) (*Release, error) {
+// SignRelease signs a bundle as a release. It sets the statement's Bundle.
+func SignRelease(b Bundle, s Statement, key ed25519.PrivateKey) (*Release, error) {
 	s.Bundle = b.Version()
 	statement, err := json.Marshal(s, json.Deterministic(true))
 	if err != nil {
@@ -144,12 +144,12 @@ func Seal(b Bundle, s Statement, key ed25519.PrivateKey) (*Release, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: the bundle: %w", err)
 	}
-	return Open(encoded, key.Public().(ed25519.PublicKey))
+	return OpenRelease(encoded, key.Public().(ed25519.PublicKey))
 }
 
-// Open decodes a release and verifies that one of the keys signed it and that it contains
+// OpenRelease decodes a release and verifies that one of the keys signed it and that it contains
 // the signed bundle. It does not compile the bundle.
-func Open(encoded []byte, keys ...ed25519.PublicKey) (*Release, error) {
+func OpenRelease(encoded []byte, keys ...ed25519.PublicKey) (*Release, error) {
 	fail := func(err error) (*Release, error) { return nil, fmt.Errorf("policy: release: %w", err) }
 	if len(encoded) > MaxRelease {
 		return fail(fmt.Errorf("over %d bytes", MaxRelease))
@@ -204,16 +204,16 @@ func (s Statement) check() error {
 		return errors.New("the statement has no number")
 	case s.Floor > s.Number:
 		return errors.New("the floor is above the number")
-	case len(s.For.Labels) > 100 || !plain(s.Fleet) || !plain(s.Note) || !plain(s.For.Tenant):
+	case len(s.Selector.Labels) > 100 || !plain(s.Fleet) || !plain(s.Note) || !plain(s.Selector.Tenant):
 		return errors.New("the statement is not plain text")
 	}
-	for k, v := range s.For.Labels {
+	for k, v := range s.Selector.Labels {
 		// "=" and "," would make String ambiguous.
 		if k == "" || k == "tenant" || !plain(k) || !plain(v) || strings.ContainsAny(k+v, "=,") {
 			return fmt.Errorf("the label %q is not a plain name with a plain value", k)
 		}
 	}
-	if strings.ContainsAny(s.For.Tenant, "=,") {
+	if strings.ContainsAny(s.Selector.Tenant, "=,") {
 		return errors.New("the tenant is not a plain name")
 	}
 	return nil

@@ -33,16 +33,16 @@ func small() policy.Bundle {
 
 func seal(t testing.TB, s policy.Statement) *policy.Release {
 	t.Helper()
-	return must.Get(policy.Seal(small(), s, fleetKey(1)))(t)
+	return must.Get(policy.SignRelease(small(), s, fleetKey(1)))(t)
 }
 
-var statement = policy.Statement{Fleet: "north", Number: 12, Floor: 11, For: policy.Selector{Tenant: "acme", Labels: map[string]string{"env": "prod"}}, Note: "a <note>"}
+var statement = policy.Statement{Fleet: "north", Number: 12, Floor: 11, Selector: policy.Selector{Tenant: "acme", Labels: map[string]string{"env": "prod"}}, Note: "a <note>"}
 
 // Proves CARD-9: a sealed bundle is opened unchanged, with all its parts.
 func TestReleaseArrivesWhole(t *testing.T) {
 	for name, b := range map[string]policy.Bundle{"small": small(), "built-in": policy.Builtin()} {
-		r := must.Get(policy.Seal(b, statement, fleetKey(1)))(t)
-		got, err := policy.Open(r.Encoded(), public(fleetKey(2)), public(fleetKey(1)))
+		r := must.Get(policy.SignRelease(b, statement, fleetKey(1)))(t)
+		got, err := policy.OpenRelease(r.Encoded(), public(fleetKey(2)), public(fleetKey(1)))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -87,14 +87,14 @@ func TestEveryFlippedByteIsSeen(t *testing.T) {
 			for _, mask := range []byte{1, 0x20, 0x80} {
 				at[i] ^= mask
 				flips++
-				if got, err := policy.Open(encoded, key); err == nil && (got.Contents.Version() != r.Bundle || !reflect.DeepEqual(got.Statement, r.Statement)) {
+				if got, err := policy.OpenRelease(encoded, key); err == nil && (got.Contents.Version() != r.Bundle || !reflect.DeepEqual(got.Statement, r.Statement)) {
 					t.Errorf("byte %d, %q: opened as another release", i, at[max(0, i-10):i+1])
 				}
 				at[i] ^= mask
 			}
 		}
 	}
-	if _, err := policy.Open(encoded, key); err != nil || flips < 1000 {
+	if _, err := policy.OpenRelease(encoded, key); err != nil || flips < 1000 {
 		t.Errorf("after %d flips: %v", flips, err)
 	}
 }
@@ -103,8 +103,8 @@ func TestEveryFlippedByteIsSeen(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	good := string(seal(t, statement).Encoded())
 	key := public(fleetKey(1))
-	must.Get(policy.Open([]byte(good), key))(t)
-	other := must.Get(policy.Seal(policy.Builtin(), statement, fleetKey(1)))(t)
+	must.Get(policy.OpenRelease([]byte(good), key))(t)
+	other := must.Get(policy.SignRelease(policy.Builtin(), statement, fleetKey(1)))(t)
 	_, body, _ := strings.Cut(string(other.Encoded()), `"bundle":{`)
 	head, _, _ := strings.Cut(good, `"bundle":{`)
 	for _, tc := range []struct {
@@ -127,7 +127,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"a path for a name", strings.Replace(good, `"a.cedar"`, `"../a.cedar"`, 1), []ed25519.PublicKey{key}, nil},
 		{"too large", strings.Repeat(" ", policy.MaxRelease) + good, []ed25519.PublicKey{key}, nil},
 	} {
-		if _, err := policy.Open([]byte(tc.text), tc.keys...); err == nil || tc.want != nil && !errors.Is(err, tc.want) {
+		if _, err := policy.OpenRelease([]byte(tc.text), tc.keys...); err == nil || tc.want != nil && !errors.Is(err, tc.want) {
 			t.Errorf("%s: got %v, want %v", tc.name, err, tc.want)
 		}
 	}
@@ -135,12 +135,12 @@ func TestOpenRefuses(t *testing.T) {
 		"no fleet":                {Number: 1},
 		"no number":               {Fleet: "north"},
 		"a floor above":           {Fleet: "north", Number: 1, Floor: 2},
-		"a label of two":          {Fleet: "north", Number: 1, For: policy.Selector{Labels: map[string]string{"a": "1,b=2"}}},
-		"a label called tenant":   {Fleet: "north", Number: 1, For: policy.Selector{Labels: map[string]string{"tenant": "acme"}}},
-		"a tenant of two":         {Fleet: "north", Number: 1, For: policy.Selector{Tenant: "acme,env=prod"}},
+		"a label of two":          {Fleet: "north", Number: 1, Selector: policy.Selector{Labels: map[string]string{"a": "1,b=2"}}},
+		"a label called tenant":   {Fleet: "north", Number: 1, Selector: policy.Selector{Labels: map[string]string{"tenant": "acme"}}},
+		"a tenant of two":         {Fleet: "north", Number: 1, Selector: policy.Selector{Tenant: "acme,env=prod"}},
 		"a fleet with a line end": {Fleet: "north\n", Number: 1},
 	} {
-		if _, err := policy.Seal(small(), s, fleetKey(1)); err == nil {
+		if _, err := policy.SignRelease(small(), s, fleetKey(1)); err == nil {
 			t.Errorf("%s: sealed", name)
 		}
 	}
@@ -163,15 +163,15 @@ func TestSelector(t *testing.T) {
 		{"env=prod,region=eu", policy.Selector{Labels: prod}, "acme", prod, true},
 		{"env=prod,region=eu", policy.Selector{Labels: prod}, "acme", map[string]string{"env": "prod"}, false},
 		{"env=", policy.Selector{Labels: map[string]string{"env": ""}}, "", nil, false},
-		{"tenant=acme,env=prod", statement.For, "acme", prod, true},
-		{"tenant=acme,env=prod", statement.For, "acme", map[string]string{"env": "test"}, false},
+		{"tenant=acme,env=prod", statement.Selector, "acme", prod, true},
+		{"tenant=acme,env=prod", statement.Selector, "acme", map[string]string{"env": "test"}, false},
 	} {
 		if got := tc.s.Matches(tc.tenant, tc.labels); got != tc.want || tc.s.String() != tc.spelling {
 			t.Errorf("%s for %q %v: %v, want %v as %s", tc.s, tc.tenant, tc.labels, got, tc.want, tc.spelling)
 		}
 	}
 	narrow, wide := policy.Selector{Tenant: "acme"}, policy.Selector{Labels: prod}
-	if narrow.Weight() <= wide.Weight() || wide.Weight() <= (policy.Selector{}).Weight() {
+	if narrow.Specificity() <= wide.Specificity() || wide.Specificity() <= (policy.Selector{}).Specificity() {
 		t.Error("a tenant must outweigh labels, and labels nothing")
 	}
 }
@@ -184,7 +184,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add([]byte(strings.Replace(string(good), `"x.y"`, `"x.z"`, 1)))
 	want := small().Version()
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if r, err := policy.Open(b, public(fleetKey(1))); err == nil && (r.Contents.Version() != want || r.Number != statement.Number) {
+		if r, err := policy.OpenRelease(b, public(fleetKey(1))); err == nil && (r.Contents.Version() != want || r.Number != statement.Number) {
 			t.Errorf("a release that nobody signed: %s", r.Name())
 		}
 	})

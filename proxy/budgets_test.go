@@ -64,7 +64,7 @@ func TestAnswersOfTurnsAreBounded(t *testing.T) {
 				t.Errorf("%d, %d bytes, and there is room", resp.StatusCode, len(body))
 			}
 			// They are returned after the answer, which its reader may already have.
-			ring.Until(t, "what is held given back", func() bool { return budget.Held() == 0 })
+			ring.Until(t, "what is held given back", func() bool { return budget.UsedBytes() == 0 })
 		})
 	}
 }
@@ -87,7 +87,7 @@ func TestEventsAreBounded(t *testing.T) {
 	if _, body := r.do(t, "POST", "/run", ""); len(body) < 1000<<10 {
 		t.Errorf("%d bytes are answered, and there is room", len(body))
 	}
-	ring.Until(t, "what is held given back", func() bool { return budget.Held() == 0 })
+	ring.Until(t, "what is held given back", func() bool { return budget.UsedBytes() == 0 })
 }
 
 // Proves EDGE-14: answers to memproxy's own requests count in a budget of their own: if
@@ -109,7 +109,7 @@ func TestSideAnswersAreBounded(t *testing.T) {
 	if got, err := side.Fetch(context.Background(), q); err != nil || len(got.Body) < 700<<10 {
 		t.Errorf("with room: %d bytes, %v", len(got.Body), err)
 	}
-	ring.Until(t, "what is held given back", func() bool { return budget.Held() == 0 })
+	ring.Until(t, "what is held given back", func() bool { return budget.UsedBytes() == 0 })
 }
 
 // Proves EDGE-11, EDGE-14: replays after a review count in the budget; without room, or a
@@ -123,17 +123,17 @@ func TestReplaysAreBounded(t *testing.T) {
 	held := memproxy.HeldWrite{ID: "h1", Backend: "toy", Route: "toy.add", Method: "POST", EscapedPath: "/memory", Principal: "agent:dev", Kind: memproxy.Learn}
 	content := memproxy.HoldContent{Body: []byte(strings.Repeat("x", 600<<10)), Author: &memproxy.Principal{ID: "agent:dev", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, ActsAs: memproxy.Limit{All: true}}}
 	before := r.count()
-	if got := p.Own().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeUnsent || !errors.Is(got.Err, frontend.ErrBusy) || r.count() != before {
+	if got := p.BackendClient().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeUnsent || !errors.Is(got.Err, frontend.ErrBusy) || r.count() != before {
 		t.Errorf("without room: %+v, %d requests", got, r.count()-before)
 	}
 	free()
-	if got := p.Own().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeDone || got.Result.Status != 200 || r.count() != before+1 {
+	if got := p.BackendClient().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeDone || got.Result.Status != 200 || r.count() != before+1 {
 		t.Errorf("with room: %+v", got)
 	}
 	r.upstream.Close()
 	transport.CloseIdleConnections()
-	if got := p.Own().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeUnsent || !errors.Is(got.Err, memproxy.ErrAway) {
+	if got := p.BackendClient().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeUnsent || !errors.Is(got.Err, memproxy.ErrNoConnection) {
 		t.Errorf("without a backend: %+v", got)
 	}
-	ring.Until(t, "what is held given back", func() bool { return budget.Held() == 0 })
+	ring.Until(t, "what is held given back", func() bool { return budget.UsedBytes() == 0 })
 }

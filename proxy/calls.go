@@ -9,25 +9,25 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// foresee lets the gate rule in advance on the calls of a pause that a person is about to
+// rulePersonCalls lets the gate rule in advance on the calls of a pause that a person is about to
 // approve, so that no person is asked to approve a call that would be refused. It then
 // forwards the rest of the pause to the caller. It reports whether memproxy has no more
 // calls to answer, which ends a turn that has begun.
-func (t *turning) foresee(ctx context.Context) (over bool, err error) {
-	calls := t.turn.Asked()
+func (t *agentTurn) rulePersonCalls(ctx context.Context) (over bool, err error) {
+	calls := t.turn.ApprovalCalls()
 	if len(calls) == 0 {
 		return false, nil
 	}
-	var refused []*gate.Foreseen
+	var refused []*gate.PreviewedRefusal
 	for _, call := range calls {
-		if f := t.p.opt.Gate.Agents().Foresee(ctx, t.a, call); f != nil {
+		if f := t.p.opt.Gate.Agents().PreviewCall(ctx, t.a, call); f != nil {
 			t.turn.Rule(call.ID, f.Decision)
 			refused = append(refused, f)
 		}
 	}
 	for more := true; more; {
 		var events [][]byte
-		if events, more, err = t.turn.Handed(); err != nil {
+		if events, more, err = t.turn.ReleasePause(); err != nil {
 			return false, err
 		}
 		t.pass(ctx, events)
@@ -45,7 +45,7 @@ func (t *turning) foresee(ctx context.Context) (over bool, err error) {
 }
 
 // end sends the rest of the answer if no further request follows.
-func (t *turning) end(ctx context.Context) error {
+func (t *agentTurn) end(ctx context.Context) error {
 	if t.streams {
 		t.ending = true
 		t.pass(ctx, t.turn.Tail())
@@ -65,8 +65,8 @@ var errSearch = errors.New("the search of a tool call is no route of the backend
 
 // search makes a search on behalf of the agent, as if the caller had sent it: it is
 // admitted, filtered and recorded like any request.
-func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
-	req := tc.Search.Request
+func (t *agentTurn) search(ctx context.Context, tc memproxy.ToolCall) error {
+	req := tc.ReadRequest.Request
 	asker := t.a.Call()
 	req.Base = asker.Request.Base
 	req.Header = memproxy.Header(t.r.Header.Clone())
@@ -77,8 +77,8 @@ func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 	}
 	a := t.p.opt.Gate.Admit(ctx, &gate.Call{
 		Backend: t.p.backend, Credentials: asker.Credentials, Request: req, Route: route, Known: true,
-		Body: tc.Search.Body, Session: asker.Session,
-		Wishes: gate.Wishes{MinTrust: asker.Wishes.MinTrust},
+		Body: tc.ReadRequest.Body, Session: asker.Session,
+		ReadOptions: gate.ReadOptions{MinTrust: asker.ReadOptions.MinTrust},
 	})
 	frontend.LogDecision(ctx, t.p.opt.Log, t.p.opt.Name, a)
 	t.turn.Rule(tc.ID, a.Decision)
@@ -96,10 +96,10 @@ func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 	return nil
 }
 
-// edited sends a call that was admitted with changes. The backend's protocol for pauses
+// sendAmended sends a call that was admitted with changes. The backend's protocol for pauses
 // cannot express changes, so memproxy makes the changed call itself and answers the pause
 // with the result.
-func (t *turning) edited(ctx context.Context, asked *gate.Admission, tc memproxy.ToolCall) {
+func (t *agentTurn) sendAmended(ctx context.Context, asked *gate.Admission, tc memproxy.ToolCall) {
 	req := tc.Direct.Request
 	req.Header = memproxy.Header(t.r.Header)
 	ctx, cancel := t.p.backend.Within(ctx)
@@ -114,7 +114,7 @@ func (t *turning) edited(ctx context.Context, asked *gate.Admission, tc memproxy
 // keep lets the gate record what the calls of a request changed, after the backend has
 // run them: each change is a version with the whole text before and after. A change that
 // cannot be determined is logged and does not fail the call.
-func (t *turning) keep(ctx context.Context, broke bool, ruled map[string]*gate.Admission) error {
+func (t *agentTurn) keep(ctx context.Context, broke bool, ruled map[string]*gate.Admission) error {
 	if broke {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -122,9 +122,9 @@ func (t *turning) keep(ctx context.Context, broke bool, ruled map[string]*gate.A
 	if err != nil && len(ruled) > 0 {
 		t.p.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be asked", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "error", err)
 	}
-	for _, e := range t.turn.Made() {
+	for _, e := range t.turn.TakeEdits() {
 		if a := ruled[e.Call]; a != nil {
-			t.p.opt.Gate.Agents().Changed(ctx, a, e.Memories)
+			t.p.opt.Gate.Agents().RecordChanges(ctx, a, e.Memories)
 		}
 	}
 	return err

@@ -29,7 +29,7 @@ func (p *Proxy) ruled(w *answerWriter, r *http.Request, e *frontend.Entry) *gate
 	case !e.Identify(r.Context()): // do not read the body of a caller that is not accepted
 		drain(r)
 	case !accept(w, r, e):
-	case e.Class.Whole():
+	case e.Class.ReadsBody():
 		body, rest, unread = takeBody(w, r, p.opt.MaxBody)
 	}
 	e.Read(body)
@@ -48,7 +48,7 @@ func (p *Proxy) ruled(w *answerWriter, r *http.Request, e *frontend.Entry) *gate
 		rest = r.Body
 	}
 	p.obey(w, r, a, a.Next, rest)
-	if a.Watched() {
+	if a.IsCompensated() {
 		p.compensate(w, r, a)
 	}
 	return a
@@ -62,7 +62,7 @@ func (p *Proxy) obey(w *answerWriter, r *http.Request, a *gate.Admission, next g
 	case gate.Resume:
 		if ch := resumes(next, &p.streams); ch != nil {
 			p.resume(w, r, a, ch, next.After)
-		} else if reply, refused := p.opt.Gate.Agents().Untraced(r.Context(), a); refused {
+		} else if reply, refused := p.opt.Gate.Agents().RefuseByNameStream(r.Context(), a); refused {
 			w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
 			p.write(w, reply, nil, a)
 		} else {
@@ -70,7 +70,7 @@ func (p *Proxy) obey(w *answerWriter, r *http.Request, a *gate.Admission, next g
 		}
 	case gate.RunAgent:
 		p.takeTurn(w, r, a, next.Turn)
-	case gate.Probe, gate.Rearm:
+	case gate.Probe, gate.ChangeTools:
 		p.locked(w, r, a, next, rest)
 	default:
 		p.forward(w, r, a, rest)
@@ -106,7 +106,7 @@ func takeBody(w *answerWriter, r *http.Request, limit int64) (body []byte, rest 
 // forward sends an admitted request. It leaves a run that must be watched to compensate,
 // which sends it after the turn that detected it has released its locks.
 func (p *Proxy) forward(w *answerWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
-	if !a.Watched() {
+	if !a.IsCompensated() {
 		p.send(w, r, a, rest)
 	}
 }
@@ -117,10 +117,10 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 	defer cancel()
 	ctx, span := p.opt.Tracer.Start(on, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
-	asked := asks(a, &p.streams)
+	asked := runQueryOf(a, &p.streams)
 	out := p.outgoing(ctx, r, a, rest)
 	transport := p.opt.Transport
-	if a.Call().Passed {
+	if a.Call().NoMemoryAccess {
 		transport = p.opt.PassTransport
 	}
 	if rest != nil {
@@ -135,7 +135,7 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 	frontend.Relocate(resp.Header, p.opt.Upstream)
 	switch {
 	case a.ErrorsByStatus && resp.StatusCode >= http.StatusBadRequest:
-		p.opt.Gate.Streamed(context.WithoutCancel(on), a, resp.StatusCode, memproxy.StreamWhole)
+		p.opt.Gate.RecordUnfiltered(context.WithoutCancel(on), a, resp.StatusCode, memproxy.StreamWhole)
 		p.write(w, frontend.Failed(resp.StatusCode), nil, a)
 		return
 	case !a.Inspect:
@@ -161,8 +161,8 @@ func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest i
 }
 
 func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission, rest io.Reader) *http.Request {
-	out := p.onward(ctx, r, a.Query, p.opt.Admitted(r.Header, a))
-	out.Method = frontend.Asks(r.Method, a)
+	out := p.upstreamRequest(ctx, r, a.Query, p.opt.AdmittedHeaders(r.Header, a))
+	out.Method = frontend.UpstreamMethod(r.Method, a)
 	switch {
 	case rest != nil:
 		out.Body, out.ContentLength = io.NopCloser(rest), r.ContentLength
@@ -194,7 +194,7 @@ func unsent(err error) error {
 func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err error) {
 	if why := frontend.Unreadable(err, p.opt.MaxAnswer); why != nil {
 		p.opt.Log.WarnContext(r.Context(), "answer withheld", "backend", p.opt.Name, "decision", a.Decision.ID, "error", err)
-		p.write(w, p.opt.Gate.Unread(context.WithoutCancel(r.Context()), a, why), nil, a)
+		p.write(w, p.opt.Gate.AbandonUnreadable(context.WithoutCancel(r.Context()), a, why), nil, a)
 		return
 	}
 	var end memproxy.StreamEnd
@@ -204,7 +204,7 @@ func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err
 	p.opt.Log.WarnContext(r.Context(), "upstream did not answer", "backend", p.opt.Name, "decision", a.Decision.ID, "cancelled", end.Cancelled(), "error", err)
 	abandon := p.opt.Gate.Abandon
 	if errors.As(err, new(unsentError)) {
-		abandon = p.opt.Gate.Unsent
+		abandon = p.opt.Gate.AbandonUnsent
 	}
 	reply := abandon(context.WithoutCancel(r.Context()), a, end)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -217,7 +217,7 @@ func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err
 func (p *Proxy) write(w *answerWriter, reply memproxy.Reply, upstream http.Header, a *gate.Admission) {
 	h := w.Header()
 	if upstream != nil {
-		p.back(h, upstream, a)
+		p.copyResponseHeaders(h, upstream, a)
 	} else {
 		maps.Copy(h, http.Header(reply.Header))
 	}
@@ -265,7 +265,7 @@ func (p *Proxy) answer(ctx context.Context, w *answerWriter, resp *http.Response
 	lease.Keep(int64(len(got.Body)))
 	p.follower.Follow(a)
 	frontend.Listed(a, w.Header().Set)
-	if a.Answered != nil { // the gate answers instead of the backend
+	if a.AnswerRefusal != nil { // the gate answers instead of the backend
 		p.write(w, got, nil, a)
 		return
 	}
@@ -278,9 +278,9 @@ func (p *Proxy) answer(ctx context.Context, w *answerWriter, resp *http.Response
 func (p *Proxy) compensate(w *answerWriter, r *http.Request, a *gate.Admission) {
 	ctx, cancel := p.upstreamContext(r.Context(), a)
 	defer cancel()
-	c, err := p.runs.Watch(ctx, a, r.Header)
+	c, err := p.runs.Compensate(ctx, a, r.Header)
 	if errors.Is(err, memproxy.ErrUngated) {
-		if reply, refused := p.opt.Gate.Agents().Blind(ctx, a); refused {
+		if reply, refused := p.opt.Gate.Agents().RuleUntrackable(ctx, a); refused {
 			p.write(w, reply, nil, a)
 			return
 		}
@@ -294,10 +294,10 @@ func (p *Proxy) compensate(w *answerWriter, r *http.Request, a *gate.Admission) 
 	settles := false
 	defer func() {
 		if !settles { // reached only by a panic
-			c.Leave()
+			c.Abandon()
 		}
 	}()
-	p.opt.Gate.Agents().Watching(ctx, a)
+	p.opt.Gate.Agents().RecordCompensated(ctx, a)
 	p.opt.Steps.At(memproxy.StepRunJournalled)
 	answered := func() {
 		p.opt.Steps.At(memproxy.StepRunAnswered)
@@ -312,6 +312,6 @@ func (p *Proxy) compensate(w *answerWriter, r *http.Request, a *gate.Admission) 
 	p.send(w, r, a, nil)
 	if !settles {
 		answered()
-		c.Later()
+		c.SettleLater()
 	}
 }

@@ -31,7 +31,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nm1 ann\n")
 	}, func(t *testing.T, b *bubble) {
 		front := newPipes()
-		stop, _ := proxy.Serve(frontend.Bound(front, frontend.ListenOptions{Connections: 512, ConnectionsPeer: 384}), proxy.ServerOptions{Handler: b.proxy})
+		stop, _ := proxy.Serve(frontend.Limit(front, frontend.ListenOptions{Connections: 512, ConnectionsPeer: 384}), proxy.ServerOptions{Handler: b.proxy})
 		var all []net.Conn
 		defer func() {
 			for _, c := range all {
@@ -100,8 +100,8 @@ func TestBodiesOfUnidentifiedCallersAreNotRead(t *testing.T) {
 		c := dial(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nX-Key: bad\r\nContent-Length: 1048576\r\n\r\nx")
 		_ = c.SetReadDeadline(start.Add(ring.Limit))
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil || resp.StatusCode != 401 || held.Held() > 0 {
-			t.Fatal(path, resp, err, held.Held())
+		if err != nil || resp.StatusCode != 401 || held.UsedBytes() > 0 {
+			t.Fatal(path, resp, err, held.UsedBytes())
 		}
 		c = dial(t, addr, "")
 		in := bufio.NewReader(c)
@@ -164,10 +164,10 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 		case c := <-codes:
 			counts[c]++
 		case <-time.After(ring.Limit):
-			t.Fatal("nobody is refused, with", held.Held(), "bytes held")
+			t.Fatal("nobody is refused, with", held.UsedBytes(), "bytes held")
 		}
 	}
-	if n := held.Held(); n > total {
+	if n := held.UsedBytes(); n > total {
 		t.Errorf("%d bytes are held", n)
 	}
 	// Requests that hold little are served meanwhile.
@@ -194,7 +194,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	if resp, err := post(); err != nil || resp.StatusCode != 200 {
 		t.Error("not served once there is room:", resp, err)
 	}
-	ring.Until(t, "nothing is held for nobody", func() bool { return held.Held() == 0 })
+	ring.Until(t, "nothing is held for nobody", func() bool { return held.UsedBytes() == 0 })
 }
 
 // Proves EDGE-14: requests that touch no memory, and memproxy's own, have separate

@@ -61,7 +61,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.left = min(b.allowed, b.left-time.Since(start)+time.Duration(n)*time.Second/frontend.Slowest)
+	b.left = min(b.allowed, b.left-time.Since(start)+time.Duration(n)*time.Second/frontend.MinRate)
 	if err == io.EOF {
 		b.ended = true
 		_ = b.ctl.SetReadDeadline(time.Time{}) // from here on the server watches for a disconnect of the caller
@@ -129,7 +129,7 @@ func (w *answerWriter) WriteHeader(code int) {
 		}
 		w.begin(code)
 		if w.ruled {
-			frontend.Uncached(w.Header())
+			frontend.DisableCaching(w.Header())
 		}
 	}
 	w.ResponseWriter.WriteHeader(code)
@@ -210,8 +210,8 @@ func drain(r *http.Request) {
 	_, _ = io.CopyN(io.Discard, b, drainMost) // if the body does not arrive, the connection is closed
 }
 
-// dawdleTime is the delay of answers to the sender of a flood of rejected requests.
-const dawdleTime = time.Second
+// floodDelay is the delay of answers to the sender of a flood of rejected requests.
+const floodDelay = time.Second
 
 // accept attributes a request to its caller before the body is read: its connection, its
 // bytes and its slot then count as the caller's. A request that exceeds the caller's
@@ -227,8 +227,8 @@ func accept(w *answerWriter, r *http.Request, e *frontend.Entry) (accepted bool)
 // decided adds the decision's header to an answer, and marks the answer as not cacheable.
 // It delays the sender of a flood, which costs that sender more than memproxy.
 func decided(w *answerWriter, r *http.Request, a *gate.Admission) {
-	if a.Flooded {
-		_ = wait.Sleep(r.Context(), dawdleTime) // or until the sender disconnects
+	if a.RateLimited {
+		_ = wait.Sleep(r.Context(), floodDelay) // or until the sender disconnects
 	}
 	w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
 	w.ruled = !a.Shadow()

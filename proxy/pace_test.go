@@ -27,7 +27,7 @@ func (r *rig) serve(t *testing.T, o proxy.ServerOptions, bounds ...frontend.List
 	t.Helper()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	for _, b := range bounds {
-		ln = frontend.Bound(ln, b)
+		ln = frontend.Limit(ln, b)
 	}
 	p := must.Get(proxy.New(r.opt))(t)
 	o.Handler = p
@@ -179,8 +179,8 @@ func TestStalledReadersAreCutOff(t *testing.T) {
 				c := b.dial(t, request)
 				time.Sleep(2 * frontend.DefaultWriteTimeout)
 				synctest.Wait()
-				if took := ended.Sub(begun); ended.IsZero() || took > frontend.DefaultWriteTimeout+time.Second || held.Held() > 0 {
-					t.Errorf("after %v the backend is let go; %d bytes are held for a reader that takes nothing", took, held.Held())
+				if took := ended.Sub(begun); ended.IsZero() || took > frontend.DefaultWriteTimeout+time.Second || held.UsedBytes() > 0 {
+					t.Errorf("after %v the backend is let go; %d bytes are held for a reader that takes nothing", took, held.UsedBytes())
 				}
 				if n, _ := io.Copy(io.Discard, c); n > size/2 {
 					t.Errorf("a stalled reader still gets %d bytes", n)
@@ -229,7 +229,7 @@ func TestStalledReadersOfSocketsAreCutOff(t *testing.T) {
 		case <-time.After(30 * time.Second):
 			t.Fatalf("%s: the answer is still kept for a reader that takes nothing", path)
 		}
-		ring.Until(t, path+": nothing is held for a reader that takes nothing", func() bool { return held.Held() == 0 })
+		ring.Until(t, path+": nothing is held for a reader that takes nothing", func() bool { return held.UsedBytes() == 0 })
 		if n, err := io.Copy(io.Discard, c); err == nil && n > size*3/4 {
 			t.Errorf("%s: a stalled reader still gets %d bytes", path, n)
 		}

@@ -49,7 +49,7 @@ func New(opt Options) (*Proxy, error) {
 	p.backend = opt.ForGate(p.side)
 	p.runs = agentrun.New(agentrun.Options{
 		Gate: opt.Gate, Backend: p.backend, Side: p.side, MaxAnswer: opt.MaxAnswer, RunTimeout: opt.RunTimeout,
-		Locks: &p.locks, Dir: opt.Journal, Every: opt.Reconcile, Clock: opt.Clock, After: opt.After, Steps: opt.Steps, Log: opt.Log,
+		Locks: &p.locks, Dir: opt.Journal, PauseLimit: opt.Reconcile, Clock: opt.Clock, After: opt.After, Steps: opt.Steps, Log: opt.Log,
 		Observe: opt.Observe,
 	})
 	return p, nil
@@ -59,12 +59,12 @@ func New(opt Options) (*Proxy, error) {
 // by Resettle, before requests are served, and by Once.
 func (p *Proxy) Runs() *agentrun.Runs { return p.runs }
 
-// Own returns the sender of memproxy's own requests to the backend; nil if p is nil.
-func (p *Proxy) Own() *Own {
+// BackendClient returns the sender of memproxy's own requests to the backend; nil if p is nil.
+func (p *Proxy) BackendClient() *BackendClient {
 	if p == nil {
 		return nil
 	}
-	return &Own{p}
+	return &BackendClient{p}
 }
 
 // Close ends the background work. No request may be in progress.
@@ -134,7 +134,7 @@ func describe(r *http.Request) memproxy.Request {
 
 // credentials returns what the caller presents outside of the payload.
 func credentials(r *http.Request) memproxy.Credentials {
-	c := memproxy.Credentials{Header: memproxy.Header(frontend.Presented(r.Header)), Peer: frontend.Peer(r.RemoteAddr), Host: r.Host}
+	c := memproxy.Credentials{Header: memproxy.Header(frontend.IdentityHeaders(r.Header)), Peer: frontend.Peer(r.RemoteAddr), Host: r.Host}
 	// VerifiedChains is set only when the handshake verified the certificate
 	// against the configured roots; PeerCertificates alone proves nothing.
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && len(r.TLS.PeerCertificates) > 0 {

@@ -157,8 +157,8 @@ func TestShadowForwardsEvenWhatIsTooLarge(t *testing.T) {
 	if resp.StatusCode != 200 || len(r.last(t).body) != 5000 {
 		t.Errorf("%d, %d bytes arrived", resp.StatusCode, len(r.last(t).body))
 	}
-	if ev := r.parts.Recorded()[0]; ev.Would != memproxy.Deny || ev.Verdict != memproxy.Allow {
-		t.Errorf("recorded %v, would %v", ev.Verdict, ev.Would)
+	if ev := r.parts.Recorded()[0]; ev.ShadowVerdict != memproxy.Deny || ev.Verdict != memproxy.Allow {
+		t.Errorf("recorded %v, would %v", ev.Verdict, ev.ShadowVerdict)
 	}
 }
 

@@ -25,7 +25,7 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 	known := p.opt.Credential != nil && p.opt.Gate.Knows(r.Context(), creds)
 	on, cancel := p.upstreamContext(r.Context(), nil)
 	defer cancel()
-	resp, err := p.opt.PassTransport.RoundTrip(p.onward(on, r, r.URL.RawQuery, p.opt.RequestHeaders(r.Header, inspect, known)))
+	resp, err := p.opt.PassTransport.RoundTrip(p.upstreamRequest(on, r, r.URL.RawQuery, p.opt.RequestHeaders(r.Header, inspect, known)))
 	if err != nil {
 		p.gone(w, r, err)
 		return
@@ -57,7 +57,7 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 func (p public) preflight(w *answerWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), preflightTimeout)
 	defer cancel()
-	out := p.onward(ctx, r, r.URL.RawQuery, http.Header{"User-Agent": nil})
+	out := p.upstreamRequest(ctx, r, r.URL.RawQuery, http.Header{"User-Agent": nil})
 	frontend.PreflightRequest(out.Header, r.Header)
 	resp, err := p.opt.PassTransport.RoundTrip(out)
 	if err != nil {
@@ -73,5 +73,5 @@ func (p public) preflight(w *answerWriter, r *http.Request) {
 // gone answers when the backend did not answer and there is no admission.
 func (p public) gone(w *answerWriter, r *http.Request, err error) {
 	p.opt.Log.WarnContext(r.Context(), "upstream did not answer", "backend", p.opt.Name, "error", err)
-	p.write(w, frontend.Gone(), nil, nil)
+	p.write(w, frontend.NoAnswerReply(), nil, nil)
 }

@@ -17,20 +17,20 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// Own sends memproxy's own requests to a backend: approved writes, restored versions,
+// BackendClient sends memproxy's own requests to a backend: approved writes, restored versions,
 // reads of one memory.
-type Own struct{ p *Proxy }
+type BackendClient struct{ p *Proxy }
 
 // Replay sends a held write that was approved.
-func (o *Own) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.Sent {
+func (o *BackendClient) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.SendResult {
 	ctx, span := o.p.opt.Tracer.Start(ctx, signal.SpanServer+h.Route, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
 	a, err := o.p.opt.Gate.Reviewed().Replay(ctx, o.p.backend, h, content)
-	if errors.Is(err, gate.ErrGone) { // the route no longer exists, so no later attempt can succeed
-		return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy no longer knows the route of this write"}}
+	if errors.Is(err, gate.ErrRouteGone) { // the route no longer exists, so no later attempt can succeed
+		return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy no longer knows the route of this write"}}
 	}
 	if err != nil {
-		return memproxy.Unsent(err)
+		return memproxy.UnsentResult(err)
 	}
 	return o.dispatch(ctx, span, a, memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Header: content.Header})
 }
@@ -38,7 +38,7 @@ func (o *Own) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy
 // dispatch sends one of memproxy's own requests that the gate has admitted, on behalf of
 // its author. It is sent, logged and traced like a client's request; span is the span of
 // the request.
-func (o *Own) dispatch(ctx context.Context, span trace.Span, a *gate.Admission, req memproxy.Request) (sent memproxy.Sent) {
+func (o *BackendClient) dispatch(ctx context.Context, span trace.Span, a *gate.Admission, req memproxy.Request) (sent memproxy.SendResult) {
 	e := frontend.Entry{Class: frontend.Class{Name: a.Call().Route.ID}}
 	defer func() { e.End(span, a, req.Method, sent.Result.Status) }()
 	frontend.LogDecision(ctx, o.p.opt.Log, o.p.opt.Name, a)
@@ -51,31 +51,31 @@ func (o *Own) dispatch(ctx context.Context, span trace.Span, a *gate.Admission, 
 	switch end := context.WithoutCancel(ctx); {
 	case errors.Is(err, memproxy.ErrUngated):
 		agents := o.p.opt.Gate.Agents()
-		_, refused := agents.Ungated(end, a)
-		if a.Watched() { // the request is no run, so there is nothing to compensate
-			_, refused = agents.Blind(end, a)
+		_, refused := agents.RuleUngated(end, a)
+		if a.IsCompensated() { // the request is no run, so there is nothing to compensate
+			_, refused = agents.RuleUntrackable(end, a)
 		}
 		if !refused {
 			return o.send(ctx, a, req)
 		}
-		return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused it: " + string(memproxy.RunUngated) + ": " + err.Error()}}
+		return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused it: " + string(memproxy.RunUngated) + ": " + err.Error()}}
 	case err != nil:
-		o.p.opt.Gate.Unsent(end, a, memproxy.StreamWhole)
-		return memproxy.Unsent(err)
+		o.p.opt.Gate.AbandonUnsent(end, a, memproxy.StreamWhole)
+		return memproxy.UnsentResult(err)
 	}
 	return sent
 }
 
-func (o *Own) send(ctx context.Context, a *gate.Admission, req memproxy.Request) memproxy.Sent {
-	lease := o.p.opt.InFlight.Lease(frontend.Own)
+func (o *BackendClient) send(ctx context.Context, a *gate.Admission, req memproxy.Request) memproxy.SendResult {
+	lease := o.p.opt.InFlight.Lease(frontend.OwnPeer)
 	defer lease.Release()
 	if err := lease.Grow(ctx, int64(len(a.Body))); err != nil {
-		o.p.opt.Gate.Unsent(context.WithoutCancel(ctx), a, memproxy.StreamGone)
-		return memproxy.Unsent(err)
+		o.p.opt.Gate.AbandonUnsent(context.WithoutCancel(ctx), a, memproxy.StreamGone)
+		return memproxy.UnsentResult(err)
 	}
 	path, err := url.PathUnescape(req.EscapedPath)
 	if err != nil {
-		return memproxy.Unsent(err)
+		return memproxy.UnsentResult(err)
 	}
 	out := &http.Request{Method: req.Method, URL: frontend.Join(o.p.opt.Upstream, path, req.EscapedPath, a.Query, false), Header: o.p.opt.RequestHeaders(http.Header(req.Header), true, true)}
 	if len(a.Body) > 0 {
@@ -95,7 +95,7 @@ func (o *Own) send(ctx context.Context, a *gate.Admission, req memproxy.Request)
 	if err != nil {
 		sent := sentOrNot(err)
 		if end := context.WithoutCancel(ctx); sent.Outcome == memproxy.OutcomeUnsent {
-			o.p.opt.Gate.Unsent(end, a, memproxy.StreamWhole)
+			o.p.opt.Gate.AbandonUnsent(end, a, memproxy.StreamWhole)
 		} else {
 			o.p.opt.Gate.Abandon(end, a, memproxy.StreamWhole)
 		}
@@ -103,42 +103,42 @@ func (o *Own) send(ctx context.Context, a *gate.Admission, req memproxy.Request)
 	}
 	o.p.opt.Gate.Return(context.WithoutCancel(ctx), a, memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body})
 	o.p.follower.Follow(a)
-	return memproxy.Answered(memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories})
+	return memproxy.AnsweredResult(memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories})
 }
 
 // sentOrNot returns the outcome of a request that failed. Without a connection nothing
 // was sent; otherwise it is unknown whether the backend processed it.
-func sentOrNot(err error) memproxy.Sent {
+func sentOrNot(err error) memproxy.SendResult {
 	if errors.As(unsent(err), new(unsentError)) {
-		return memproxy.Unsent(fmt.Errorf("%w: %w", memproxy.ErrAway, err))
+		return memproxy.UnsentResult(fmt.Errorf("%w: %w", memproxy.ErrNoConnection, err))
 	}
-	return memproxy.SentOrNot(err)
+	return memproxy.UnknownResult(err)
 }
 
 // refused returns the outcome of a request that the gate refused. A refusal because of a
 // failure can be retried; any other is final.
-func refused(a *gate.Admission) memproxy.Sent {
+func refused(a *gate.Admission) memproxy.SendResult {
 	detail := "refused"
 	why := a.Decision.Reasons
 	if i := slices.IndexFunc(why, func(r memproxy.Reason) bool { return r.Code != memproxy.ReviewApproved }); i >= 0 {
 		detail = string(why[i].Code) + ": " + why[i].Detail
 	}
 	if a.Reply.Status >= 500 {
-		return memproxy.Unsent(errors.New(detail))
+		return memproxy.UnsentResult(errors.New(detail))
 	}
-	return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused it: " + detail}}
+	return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused it: " + detail}}
 }
 
-// Reconsider evaluates a held write under the current rules. Its span belongs to no
+// Reevaluate evaluates a held write under the current rules. Its span belongs to no
 // request.
-func (o *Own) Reconsider(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
+func (o *BackendClient) Reevaluate(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
 	ctx, span := o.p.opt.Tracer.Start(ctx, signal.SpanServer+h.Route)
 	defer span.End()
-	return o.p.opt.Gate.Reviewed().Reconsider(ctx, o.p.backend, h, content)
+	return o.p.opt.Gate.Reviewed().Reevaluate(ctx, o.p.backend, h, content)
 }
 
-// Sought asks the backend whether an approved write with an unknown outcome arrived.
+// FindWrite asks the backend whether an approved write with an unknown outcome arrived.
 // known is false if the backend cannot tell.
-func (o *Own) Sought(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
-	return o.p.opt.Gate.Reviewed().Seek(ctx, o.p.backend, h, content)
+func (o *BackendClient) FindWrite(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
+	return o.p.opt.Gate.Reviewed().FindWrite(ctx, o.p.backend, h, content)
 }

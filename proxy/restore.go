@@ -23,24 +23,24 @@ var ErrUnanswered = errors.New("the backend does not answer")
 // ErrInUse reports that changes of a memory under way did not end in time.
 var ErrInUse = errors.New("other changes of the memory are under way")
 
-// Now reads a memory's present state from the backend. A missing memory has Missing set,
+// CurrentMemory reads a memory's present state from the backend. A missing memory has Missing set,
 // and is recorded as deleted.
-func (o *Own) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
-	m, err := o.Look(ctx, k)
+func (o *BackendClient) CurrentMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
+	m, err := o.FetchMemory(ctx, k)
 	if err == nil && m.Missing {
-		o.p.opt.Gate.Reviewed().FoundGone(ctx, k)
+		o.p.opt.Gate.Reviewed().RecordMissing(ctx, k)
 	}
 	return m, err
 }
 
-// Look is Now without recording. The error is ErrUnanswered if a later attempt may
+// FetchMemory is Now without recording. The error is ErrUnanswered if a later attempt may
 // succeed, and ErrNoRestore if the backend has no request for one memory.
-func (o *Own) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
+func (o *BackendClient) FetchMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
 	restorer, ok := o.p.opt.Adapter.(gate.Restorer)
 	if !ok {
 		return memproxy.Memory{}, ErrNoRestore
 	}
-	_, reply, err := o.first(ctx, restorer.Find(k))
+	_, reply, err := o.first(ctx, restorer.FindRequests(k))
 	switch {
 	case errors.Is(err, ErrNoRestore):
 		return memproxy.Memory{}, err
@@ -49,16 +49,16 @@ func (o *Own) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, 
 	case reply.Status == http.StatusTooManyRequests || reply.Status >= 500:
 		return memproxy.Memory{}, fmt.Errorf("%w: status %d", ErrUnanswered, reply.Status)
 	}
-	return restorer.Found(k, reply)
+	return restorer.ReadFound(k, reply)
 }
 
-// Turn waits until no change of a memory is under way, and keeps others waiting until
+// LockMemory waits until no change of a memory is under way, and keeps others waiting until
 // leave is called. An object's members are restored by a request with a turn of its own.
-func (o *Own) Turn(ctx context.Context, k memproxy.MemoryKey) (leave func(), err error) {
+func (o *BackendClient) LockMemory(ctx context.Context, k memproxy.MemoryKey) (leave func(), err error) {
 	if k.Kind == memproxy.TargetObject {
 		return func() {}, nil
 	}
-	leave, ok := o.p.opt.Gate.Reviewed().Turn(ctx, o.p.backend, k)
+	leave, ok := o.p.opt.Gate.Reviewed().LockMemory(ctx, o.p.backend, k)
 	if !ok {
 		return nil, ErrInUse
 	}
@@ -67,10 +67,10 @@ func (o *Own) Turn(ctx context.Context, k memproxy.MemoryKey) (leave func(), err
 
 // Restore restores a version of a memory on behalf of a reviewer; now is the result of
 // Now.
-func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
+func (o *BackendClient) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.SendResult {
 	restorer, ok := o.p.opt.Adapter.(gate.Restorer)
 	if !ok {
-		return memproxy.Unsent(ErrNoRestore)
+		return memproxy.UnsentResult(ErrNoRestore)
 	}
 	if to.Kind == memproxy.TargetObject {
 		return o.putBack(ctx, restorer, to, now, decision, reviewer)
@@ -79,7 +79,7 @@ func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Mem
 	_, reply, err := o.first(ctx, requests)
 	switch {
 	case errors.Is(err, ErrNoRestore):
-		return memproxy.Unsent(err)
+		return memproxy.UnsentResult(err)
 	case err != nil:
 		return sentOrNot(err)
 	}
@@ -88,36 +88,36 @@ func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Mem
 		result.Memories = []string{to.ID}
 		o.uncache(to.ID)
 	}
-	return memproxy.Answered(result)
+	return memproxy.AnsweredResult(result)
 }
 
 // putBack restores the members of an object. The request is ruled on like any other,
 // because the current rules may refuse its content or what it refers to.
-func (o *Own) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
-	i, _, err := o.first(ctx, restorer.Find(to.MemoryKey)) // index of the API that the backend has
+func (o *BackendClient) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.SendResult {
+	i, _, err := o.first(ctx, restorer.FindRequests(to.MemoryKey)) // index of the API that the backend has
 	if err != nil {
-		return memproxy.Unsent(err)
+		return memproxy.UnsentResult(err)
 	}
 	requests := restorer.Restore(to, now, memproxy.Stamp{})
 	if i >= len(requests) {
-		return memproxy.Unsent(ErrNoRestore)
+		return memproxy.UnsentResult(ErrNoRestore)
 	}
 	q := requests[i]
 	if q.Request.Path, err = url.PathUnescape(q.Request.EscapedPath); err != nil {
-		return memproxy.Unsent(err)
+		return memproxy.UnsentResult(err)
 	}
-	route, _ := o.p.opt.Adapter.Route(q.Request) // PutBack refuses an unknown route
+	route, _ := o.p.opt.Adapter.Route(q.Request) // AdmitRestore refuses an unknown route
 	ctx, span := o.p.opt.Tracer.Start(ctx, signal.SpanServer+route.ID, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
-	a, err := o.p.opt.Gate.Reviewed().PutBack(ctx, o.p.backend, q, decision, reviewer, to.Tenant)
+	a, err := o.p.opt.Gate.Reviewed().AdmitRestore(ctx, o.p.backend, q, decision, reviewer, to.Tenant)
 	if err != nil {
-		return memproxy.Unsent(err)
+		return memproxy.UnsentResult(err)
 	}
 	return o.dispatch(ctx, span, a, q.Request)
 }
 
 // Remove deletes a memory in the backend. A missing memory counts as deleted.
-func (o *Own) Remove(ctx context.Context, k memproxy.MemoryKey) error {
+func (o *BackendClient) Remove(ctx context.Context, k memproxy.MemoryKey) error {
 	restorer, ok := o.p.opt.Adapter.(gate.Restorer)
 	if !ok {
 		return ErrNoRestore
@@ -134,9 +134,9 @@ func (o *Own) Remove(ctx context.Context, k memproxy.MemoryKey) error {
 
 // uncache removes a memory from the adapter's cache after a request of memproxy's own
 // deleted or replaced it.
-func (o *Own) uncache(id string) {
+func (o *BackendClient) uncache(id string) {
 	if cacher, caches := o.p.opt.Adapter.(gate.Cacher); caches {
-		cacher.Forget(id)
+		cacher.Evict(id)
 	}
 }
 
@@ -146,7 +146,7 @@ func done(status int) bool { return status >= 200 && status <= 299 }
 // knows one, and returns its answer and index. If a backend rejects the credential for
 // one API, the request of the next one is sent, too; if it knows none, the rejection is
 // returned. Without requests the error is ErrNoRestore.
-func (o *Own) first(ctx context.Context, requests []memproxy.SideRequest) (int, memproxy.Reply, error) {
+func (o *BackendClient) first(ctx context.Context, requests []memproxy.SideRequest) (int, memproxy.Reply, error) {
 	if len(requests) == 0 {
 		return 0, memproxy.Reply{}, ErrNoRestore
 	}

@@ -28,10 +28,10 @@ func (c *caching) Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*mempr
 func (c *caching) Rewrite(_ memproxy.Route, _ memproxy.Request, reply memproxy.Reply, _ *memproxy.Reading) ([]byte, error) {
 	return reply.Body, nil
 }
-func (c *caching) Forget(ids ...string) { c.gone = append(c.gone, ids...) }
+func (c *caching) Evict(ids ...string) { c.gone = append(c.gone, ids...) }
 
-func (c *caching) Find(memproxy.MemoryKey) []memproxy.SideRequest { return nil }
-func (c *caching) Found(memproxy.MemoryKey, memproxy.Reply) (memproxy.Memory, error) {
+func (c *caching) FindRequests(memproxy.MemoryKey) []memproxy.SideRequest { return nil }
+func (c *caching) ReadFound(memproxy.MemoryKey, memproxy.Reply) (memproxy.Memory, error) {
 	return memproxy.Memory{}, nil
 }
 
@@ -57,7 +57,7 @@ func TestOtherDialectsAreTried(t *testing.T) {
 		})
 		p := must.Get(proxy.New(r.opt))(t)
 		got := ""
-		if err := p.Own().Remove(t.Context(), memproxy.MemoryKey{ID: "0|1"}); err != nil {
+		if err := p.BackendClient().Remove(t.Context(), memproxy.MemoryKey{ID: "0|1"}); err != nil {
 			got = err.Error()
 		}
 		if got != want {
@@ -77,7 +77,7 @@ func TestRemovedMemoriesLeaveTheCache(t *testing.T) {
 			r.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 		})
 		p := must.Get(proxy.New(r.opt))(t)
-		err := p.Own().Remove(t.Context(), memproxy.MemoryKey{Backend: "toy", Kind: memproxy.TargetMemory, ID: "m1"})
+		err := p.BackendClient().Remove(t.Context(), memproxy.MemoryKey{Backend: "toy", Kind: memproxy.TargetMemory, ID: "m1"})
 		if !slices.Equal(cache.gone, want) || (err == nil) != (want != nil) {
 			t.Errorf("%d: removed %q, %v", status, cache.gone, err)
 		}
@@ -95,25 +95,25 @@ func (running) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (memproxy.T
 	return &oneRequest{}, nil
 }
 
-func (running) Rearms(memproxy.Route) string { return "" }
+func (running) ChangesToolsOf(memproxy.Route) string { return "" }
 
 type oneRequest struct{ body []byte }
 
-func (*oneRequest) Key() string                          { return "turn" }
-func (*oneRequest) Agent() string                        { return "agent" }
-func (*oneRequest) Prepare() (memproxy.Request, bool)    { return memproxy.Request{}, false }
-func (*oneRequest) Prepared(memproxy.Reply) error        { return nil }
-func (*oneRequest) Made() []memproxy.Edit                { return nil }
-func (*oneRequest) Next() ([]byte, error)                { return []byte("run"), nil }
-func (l *oneRequest) Whole(body []byte) error            { l.body = body; return nil }
-func (*oneRequest) Event(event []byte) ([][]byte, error) { return [][]byte{event}, nil }
-func (*oneRequest) Paused() bool                         { return false }
-func (*oneRequest) Asked() []memproxy.ToolCall           { return nil }
-func (*oneRequest) Handed() ([][]byte, bool, error)      { return nil, false, nil }
-func (*oneRequest) Waiting() []memproxy.ToolCall         { return nil }
-func (*oneRequest) Rule(string, memproxy.Decision)       {}
-func (*oneRequest) Result(string, memproxy.Reply)        {}
-func (l *oneRequest) Answer() ([]byte, error)            { return l.body, nil }
+func (*oneRequest) Key() string                               { return "turn" }
+func (*oneRequest) Agent() string                             { return "agent" }
+func (*oneRequest) NextSideRequest() (memproxy.Request, bool) { return memproxy.Request{}, false }
+func (*oneRequest) ReadSideReply(memproxy.Reply) error        { return nil }
+func (*oneRequest) TakeEdits() []memproxy.Edit                { return nil }
+func (*oneRequest) Next() ([]byte, error)                     { return []byte("run"), nil }
+func (l *oneRequest) ReadAnswer(body []byte) error            { l.body = body; return nil }
+func (*oneRequest) Event(event []byte) ([][]byte, error)      { return [][]byte{event}, nil }
+func (*oneRequest) Paused() bool                              { return false }
+func (*oneRequest) ApprovalCalls() []memproxy.ToolCall        { return nil }
+func (*oneRequest) ReleasePause() ([][]byte, bool, error)     { return nil, false, nil }
+func (*oneRequest) PendingCalls() []memproxy.ToolCall         { return nil }
+func (*oneRequest) Rule(string, memproxy.Decision)            {}
+func (*oneRequest) Result(string, memproxy.Reply)             {}
+func (l *oneRequest) Answer() ([]byte, error)                 { return l.body, nil }
 func (*oneRequest) Tail() [][]byte {
 	return [][]byte{[]byte("data: canary tail\n\n"), []byte("data: end\n\n")}
 }
@@ -172,27 +172,27 @@ func (compensating) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (mempr
 	return nil, memproxy.ErrUngated
 }
 
-func (compensating) Rearms(memproxy.Route) string { return "" }
+func (compensating) ChangesToolsOf(memproxy.Route) string { return "" }
 
-func (compensating) Watch(memproxy.Route, memproxy.Request, []byte) (memproxy.Watch, error) {
+func (compensating) DiffRun(memproxy.Route, memproxy.Request, []byte) (memproxy.RunDiff, error) {
 	return still{}, nil
 }
 
-func (compensating) Rewatch([]byte) (memproxy.Watch, error) { return still{}, nil }
+func (compensating) RestoreRunDiff([]byte) (memproxy.RunDiff, error) { return still{}, nil }
 
 type still struct{}
 
-func (still) Look()                             {}
-func (still) Ask() (memproxy.Request, bool)     { return memproxy.Request{}, false }
-func (still) Answered(memproxy.Reply) error     { return nil }
-func (still) Agents() []string                  { return []string{"agent"} }
-func (still) Background() bool                  { return false }
-func (still) Picture() ([]byte, error)          { return []byte("{}"), nil }
-func (still) Busy() []memproxy.Request          { return nil }
-func (still) Runs(memproxy.Reply) (bool, error) { return false, nil }
-func (still) Changes() []memproxy.Change        { return nil }
-func (still) Cut() bool                         { return false }
-func (still) Accept(string)                     {}
+func (still) StartSnapshot()                            {}
+func (still) NextSideRequest() (memproxy.Request, bool) { return memproxy.Request{}, false }
+func (still) ReadSideReply(memproxy.Reply) error        { return nil }
+func (still) Agents() []string                          { return []string{"agent"} }
+func (still) Background() bool                          { return false }
+func (still) MarshalBaseline() ([]byte, error)          { return []byte("{}"), nil }
+func (still) ActiveRunRequests() []memproxy.Request     { return nil }
+func (still) HasActiveRun(memproxy.Reply) (bool, error) { return false, nil }
+func (still) Changes() []memproxy.Change                { return nil }
+func (still) Truncated() bool                           { return false }
+func (still) Accept(string)                             {}
 
 // Proves EDGE-13: HEAD reveals no more than the filtered GET: its length is that of the
 // visible part.

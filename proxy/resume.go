@@ -15,7 +15,7 @@ import (
 // answer.
 func resumes(q gate.Resume, streams *agentrun.Streams) *agentrun.Stream {
 	ch := streams.Find(q.Names...)
-	if ch == nil || !ch.Readable() || q.Within != "" && !ch.Named(q.Within) {
+	if ch == nil || !ch.Readable() || q.Within != "" && !ch.HasName(q.Within) {
 		return nil
 	}
 	if _, over := ch.State(); over && q.Active {
@@ -32,7 +32,7 @@ func (p *Proxy) resume(w *answerWriter, r *http.Request, a *gate.Admission, ch *
 	w.WriteHeader(http.StatusOK)
 	next := 0
 	p.relay(r.Context(), w, a, http.StatusOK, func() ([]byte, error) {
-		entries, more, err := ch.From(next)
+		entries, more, err := ch.EntriesFrom(next)
 		next += len(entries)
 		var piece []byte
 		for _, e := range entries {
@@ -52,9 +52,9 @@ func (p *Proxy) resume(w *answerWriter, r *http.Request, a *gate.Admission, ch *
 	})
 }
 
-// about is a request about turns that consist of several runs of the backend.
-type about struct {
-	chainer gate.Chainer
+// runQuery is a request about turns that consist of several runs of the backend.
+type runQuery struct {
+	chainer gate.RunMerger
 	call    *gate.Call
 	// run is the id of the turn that is read, runs are the ids of all its runs.
 	run  string
@@ -64,15 +64,15 @@ type about struct {
 	led map[string]string
 }
 
-// asks returns the turns that a request is about, or nil. It redirects a request that
+// runQueryOf returns the turns that a request is about, or nil. It redirects a request that
 // stops runs to the active runs.
-func asks(a *gate.Admission, streams *agentrun.Streams) *about {
-	chainer, ok := a.Call().Backend.Adapter.(gate.Chainer)
+func runQueryOf(a *gate.Admission, streams *agentrun.Streams) *runQuery {
+	chainer, ok := a.Call().Backend.Adapter.(gate.RunMerger)
 	if !ok || a.Shadow() {
 		return nil
 	}
 	call := a.Call()
-	named, reads := chainer.Asks(call.Route, call.Request, a.Body)
+	named, reads := chainer.RequestedRuns(call.Route, call.Request, a.Body)
 	led := map[string]string{}
 	for _, run := range named {
 		ch := streams.Find(run)
@@ -83,7 +83,7 @@ func asks(a *gate.Admission, streams *agentrun.Streams) *about {
 		switch {
 		case len(runs) == 0 || run != runs[0]:
 		case reads && (len(runs) > 1 || !over):
-			return &about{chainer: chainer, call: call, run: run, runs: runs, over: over}
+			return &runQuery{chainer: chainer, call: call, run: run, runs: runs, over: over}
 		case !reads && len(runs) > 1:
 			led[run] = runs[len(runs)-1]
 		}
@@ -95,14 +95,14 @@ func asks(a *gate.Admission, streams *agentrun.Streams) *about {
 		a.Body = bytes.ReplaceAll(a.Body, quoted(from), quoted(to))
 	}
 	a.Changed = true
-	return &about{chainer: chainer, call: call, led: led}
+	return &runQuery{chainer: chainer, call: call, led: led}
 }
 
 func quoted(id string) []byte { return []byte(`"` + id + `"`) }
 
 // oneAnswer merges the backend's answers into one answer about the runs that the caller
 // named.
-func (ab *about) oneAnswer(ctx context.Context, side *frontend.Side, answer []byte) ([]byte, error) {
+func (ab *runQuery) oneAnswer(ctx context.Context, side *frontend.Side, answer []byte) ([]byte, error) {
 	for to, from := range ab.led {
 		answer = bytes.ReplaceAll(answer, quoted(from), quoted(to))
 	}

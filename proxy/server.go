@@ -56,10 +56,10 @@ var ErrCutOff = errors.New("requests in flight were cut off")
 func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
 	o.BodyTimeout = cmp.Or(max(o.BodyTimeout, 0), DefaultBodyTimeout)
 	o.WriteTimeout = cmp.Or(max(o.WriteTimeout, 0), frontend.DefaultWriteTimeout)
-	bounded := frontend.Bound(ln, frontend.ListenOptions{WriteTimeout: o.WriteTimeout})
+	bounded := frontend.Limit(ln, frontend.ListenOptions{WriteTimeout: o.WriteTimeout})
 	ln = bounded
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	flight := &inFlight{ServerOptions: o, accepted: bounded.Accepted}
+	flight := &inFlight{ServerOptions: o, accepted: bounded.MarkAccepted}
 	srv := &http.Server{
 		Handler: flight, TLSConfig: o.TLS, ReadHeaderTimeout: headerTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,

@@ -83,7 +83,7 @@ func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (*watchdog, context.CancelFunc) {
 	switch {
 	case a == nil:
-	case a.Watched():
+	case a.IsCompensated():
 		return newWatchdog(context.WithoutCancel(ctx), p.severed, p.opt.RunTimeout)
 	case a.Writes():
 		ctx = context.WithoutCancel(ctx)
@@ -91,9 +91,9 @@ func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (*watchd
 	return newWatchdog(ctx, p.severed, p.opt.UpstreamTimeout)
 }
 
-// Cut ends all requests in flight, including those that outlive their callers. Their
+// AbortAll ends all requests in flight, including those that outlive their callers. Their
 // outcome is recorded as unknown, and they return. No request can be made afterwards.
-func (p *Proxy) Cut() { p.cut() }
+func (p *Proxy) AbortAll() { p.cut() }
 
 // ended classifies the error that ended a stream; nil and io.EOF are a regular end.
 func ended(ctx context.Context, err error) memproxy.StreamEnd {
@@ -134,7 +134,7 @@ func (p *Proxy) relay(ctx context.Context, w *answerWriter, a *gate.Admission, s
 		if piece, err = next(); len(piece) == 0 {
 			continue
 		}
-		if a != nil && a.Clears() {
+		if a != nil && a.DeletesOwner() {
 			piece, last = last, bytes.Clone(piece)
 		}
 		if deliver(w, ctl, piece) != nil {
@@ -149,7 +149,7 @@ func (p *Proxy) relay(ctx context.Context, w *answerWriter, a *gate.Admission, s
 		p.opt.Log.WarnContext(ctx, "a stream broke off", "backend", p.opt.Name, "ended", string(end), "error", err)
 	}
 	if a != nil {
-		p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, status, end)
+		p.opt.Gate.RecordUnfiltered(context.WithoutCancel(ctx), a, status, end)
 	}
 	if len(last) > 0 {
 		_ = deliver(w, ctl, last) // the caller may have disconnected; the outcome is recorded already
@@ -169,9 +169,9 @@ func deliver(w *answerWriter, ctl *http.ResponseController, pieces ...[]byte) er
 	return nil
 }
 
-// back copies the headers of the backend's answer to the client's answer. a is nil for a
+// copyResponseHeaders copies the headers of the backend's answer to the client's answer. a is nil for a
 // public route.
-func (p *Proxy) back(dst, src http.Header, a *gate.Admission) {
+func (p *Proxy) copyResponseHeaders(dst, src http.Header, a *gate.Admission) {
 	frontend.CopyResponseHeaders(dst, src, func(names []string) bool {
 		return p.opt.Gate.Headers(context.Background(), a, p.opt.Name, names)
 	})
@@ -179,7 +179,7 @@ func (p *Proxy) back(dst, src http.Header, a *gate.Admission) {
 
 // stream forwards an answer as it arrives. a is nil for a public route.
 func (p *Proxy) stream(on *watchdog, w *answerWriter, resp *http.Response, a *gate.Admission) {
-	p.back(w.Header(), resp.Header, a)
+	p.copyResponseHeaders(w.Header(), resp.Header, a)
 	w.WriteHeader(resp.StatusCode)
 	body := on.stream(resp.Body)
 	buf := make([]byte, 16<<10)
@@ -197,7 +197,7 @@ func (p *Proxy) filtered(on *watchdog, w *answerWriter, resp *http.Response, a *
 		return err
 	}
 	frontend.DropEntityHeaders(resp.Header)
-	p.back(w.Header(), resp.Header, a)
+	p.copyResponseHeaders(w.Header(), resp.Header, a)
 	w.WriteHeader(resp.StatusCode)
 	if a.Call().Request.Method == http.MethodHead {
 		body = http.NoBody
@@ -208,7 +208,7 @@ func (p *Proxy) filtered(on *watchdog, w *answerWriter, resp *http.Response, a *
 		if err != nil {
 			return nil, err
 		}
-		if event = p.opt.Gate.Event(on, a, event); a.Foreign() {
+		if event = p.opt.Gate.Event(on, a, event); a.IsForeignStream() {
 			return event, io.EOF
 		}
 		return event, nil

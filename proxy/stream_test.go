@@ -101,7 +101,7 @@ func TestHowStreamsEnd(t *testing.T) {
 			chunk(c, anEvent)
 			io.WriteString(c, lastChunk)
 		}},
-		{name: "memproxy stops", want: memproxy.StreamStopped, client: func(b *bubble, _ io.ReadCloser) { b.proxy.Cut() }, backend: func(net.Conn) { time.Sleep(time.Minute) }},
+		{name: "memproxy stops", want: memproxy.StreamStopped, client: func(b *bubble, _ io.ReadCloser) { b.proxy.AbortAll() }, backend: func(net.Conn) { time.Sleep(time.Minute) }},
 	} {
 		for _, route := range streamers {
 			if way.large && !route.filters {
@@ -151,7 +151,7 @@ func (clearing) Route(memproxy.Request) (memproxy.Route, bool) {
 }
 
 func (clearing) Decode(memproxy.Route, memproxy.Request, []byte) (*memproxy.Operation, error) {
-	return &memproxy.Operation{Kind: memproxy.Forget, Sweeps: true}, nil
+	return &memproxy.Operation{Kind: memproxy.Forget, DeletesScope: true}, nil
 }
 
 // Proves EDGE-15: also in shadow mode, where it is passed on unread, the answer to a

@@ -22,7 +22,7 @@ import (
 // steps.
 const maxRequests = 200
 
-type turning struct {
+type agentTurn struct {
 	p    *Proxy
 	w    *answerWriter
 	r    *http.Request
@@ -37,7 +37,7 @@ type turning struct {
 	status      int
 	header      http.Header // header of the first answer, if it was not streamed
 	agent       string      // the agent whose tools are locked
-	held        agentrun.Held
+	held        agentrun.LockSet
 	resumes     bool             // the agent's last turn was interrupted and had the same caller
 	streams     bool             // the last answer was streamed
 	body        []byte           // body of the last answer, if it was not streamed
@@ -65,7 +65,7 @@ func (p *Proxy) locked(w *answerWriter, r *http.Request, a *gate.Admission, next
 func toolsLocked(ctx context.Context, p *Proxy, a *gate.Admission, next gate.Next, send func()) error {
 	agent, share := "", int64(agentrun.Shared)
 	probe, probes := next.(gate.Probe)
-	rearm, rearms := next.(gate.Rearm)
+	rearm, rearms := next.(gate.ChangeTools)
 	switch {
 	case probes:
 		agent = probe.Agent
@@ -94,9 +94,9 @@ func toolsLocked(ctx context.Context, p *Proxy, a *gate.Admission, next gate.Nex
 func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, turn memproxy.Turn) {
 	ctx, cancel := newWatchdog(context.WithoutCancel(r.Context()), p.severed, p.opt.RunTimeout)
 	defer cancel()
-	t := &turning{p: p, w: w, r: r, a: a, turn: turn, on: ctx, held: agentrun.Held{Locks: &p.locks}}
+	t := &agentTurn{p: p, w: w, r: r, a: a, turn: turn, on: ctx, held: agentrun.LockSet{Locks: &p.locks}}
 	defer t.held.Unlock()
-	defer a.Leave()
+	defer a.ReleaseLocks()
 	whole, err := false, t.held.Lock(ctx, "turn "+turn.Key(), agentrun.Exclusive)
 	if err == nil {
 		err = t.prepare(ctx)
@@ -109,8 +109,8 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 		t.fail(ctx, err)
 		return
 	}
-	left := slices.ContainsFunc(turn.Waiting(), func(c memproxy.ToolCall) bool { return c.Left })
-	same, done := p.runs.Open(ctx, turn.Key(), &a.Principal, left)
+	left := slices.ContainsFunc(turn.PendingCalls(), func(c memproxy.ToolCall) bool { return c.FromEarlierTurn })
+	same, done := p.runs.TrackTurn(ctx, turn.Key(), &a.Principal, left)
 	t.resumes = same
 	defer func() { done(whole) }()
 	if resumable, ok := turn.(memproxy.Resumable); ok {
@@ -121,7 +121,7 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 		t.fail(ctx, err)
 		return
 	}
-	whole = !a.Foreign() && !t.refused
+	whole = !a.IsForeignStream() && !t.refused
 	if t.kept != nil {
 		t.kept.Finish()
 	}
@@ -129,12 +129,12 @@ func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, tu
 	if t.gone {
 		end = memproxy.StreamGone
 	}
-	p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, t.status, end)
+	p.opt.Gate.RecordUnfiltered(context.WithoutCancel(ctx), a, t.status, end)
 }
 
 // ungated refuses a run that cannot be gated, or forwards it if the rules allow that.
 func (p *Proxy) ungated(w *answerWriter, r *http.Request, a *gate.Admission) {
-	if reply, refused := p.opt.Gate.Agents().Ungated(r.Context(), a); refused {
+	if reply, refused := p.opt.Gate.Agents().RuleUngated(r.Context(), a); refused {
 		w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
 		p.write(w, reply, nil, a)
 		return
@@ -143,7 +143,7 @@ func (p *Proxy) ungated(w *answerWriter, r *http.Request, a *gate.Admission) {
 }
 
 // prepare sends the turn's side requests, with the agent's tools locked.
-func (t *turning) prepare(ctx context.Context) error {
+func (t *agentTurn) prepare(ctx context.Context) error {
 	return agentrun.Prepare(t.turn, func() error {
 		agent := t.turn.Agent()
 		if agent == t.agent {
@@ -162,14 +162,14 @@ func (t *turning) prepare(ctx context.Context) error {
 	})
 }
 
-func (t *turning) requests(ctx context.Context) error {
+func (t *agentTurn) requests(ctx context.Context) error {
 	for n := range maxRequests {
-		if over, err := t.foresee(ctx); err != nil || over && n > 0 {
+		if over, err := t.rulePersonCalls(ctx); err != nil || over && n > 0 {
 			return err
 		}
 		ruled := map[string]*gate.Admission{}
-		for _, call := range t.turn.Waiting() {
-			if call.Search != nil {
+		for _, call := range t.turn.PendingCalls() {
+			if call.ReadRequest != nil {
 				if err := t.search(ctx, call); err != nil {
 					return err
 				}
@@ -179,7 +179,7 @@ func (t *turning) requests(ctx context.Context) error {
 			t.turn.Rule(call.ID, asked.Decision)
 			ruled[call.ID] = asked
 			if asked.Decision.Verdict == memproxy.Amend && call.Direct != nil {
-				t.edited(ctx, asked, call)
+				t.sendAmended(ctx, asked, call)
 			}
 		}
 		over, err := t.request(ctx)
@@ -196,15 +196,15 @@ func (t *turning) requests(ctx context.Context) error {
 
 // ruledOn rules on a call. It declines a call that another caller's turn left: this
 // turn's caller may have more authority, and the agent can make the call again.
-func (t *turning) ruledOn(ctx context.Context, call memproxy.ToolCall) *gate.Admission {
-	if call.Left && !t.resumes {
-		return t.p.opt.Gate.Agents().Decline(ctx, t.a, call, agentrun.Unanswered)
+func (t *agentTurn) ruledOn(ctx context.Context, call memproxy.ToolCall) *gate.Admission {
+	if call.FromEarlierTurn && !t.resumes {
+		return t.p.opt.Gate.Agents().Decline(ctx, t.a, call, agentrun.DeclinedResult)
 	}
-	return t.p.opt.Gate.Agents().Ask(ctx, t.a, call)
+	return t.p.opt.Gate.Agents().RuleOnCall(ctx, t.a, call)
 }
 
 // request sends one request and reports whether the turn is over.
-func (t *turning) request(ctx context.Context) (over bool, err error) {
+func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 	body, err := t.turn.Next()
 	if err != nil {
 		return false, err
@@ -247,7 +247,7 @@ func (t *turning) request(ctx context.Context) (over bool, err error) {
 }
 
 // whole handles a JSON answer.
-func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) {
+func (t *agentTurn) whole(ctx context.Context, resp *http.Response) (bool, error) {
 	body, free, err := t.read(ctx, resp)
 	defer free()
 	if err != nil {
@@ -256,7 +256,7 @@ func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) 
 	if t.header == nil {
 		t.header = resp.Header
 	}
-	if err := t.turn.Whole(body); err != nil {
+	if err := t.turn.ReadAnswer(body); err != nil {
 		return false, err
 	}
 	t.note(nil)
@@ -269,7 +269,7 @@ func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) 
 
 // read reads an answer within the lease. If there is no room for it, the turn ends: the
 // agent waits, and its next turn continues.
-func (t *turning) read(ctx context.Context, resp *http.Response) (body []byte, free func(), err error) {
+func (t *agentTurn) read(ctx context.Context, resp *http.Response) (body []byte, free func(), err error) {
 	lease := t.w.lease
 	before := lease.Holds()
 	body, _, err = frontend.ReadAnswer(resp, t.p.opt.MaxAnswer, func(n int64) error { return lease.Grow(ctx, n) })
@@ -277,7 +277,7 @@ func (t *turning) read(ctx context.Context, resp *http.Response) (body []byte, f
 }
 
 // failed returns a backend's refusal to run the agent.
-func (t *turning) failed(ctx context.Context, resp *http.Response) error {
+func (t *agentTurn) failed(ctx context.Context, resp *http.Response) error {
 	body, free, err := t.read(ctx, resp)
 	defer free()
 	if err != nil {
@@ -290,8 +290,8 @@ func (t *turning) failed(ctx context.Context, resp *http.Response) error {
 
 // piece sends an answer of the run after the gate has filtered it; body is the original,
 // for comparison.
-func (t *turning) piece(ctx context.Context, answer, body []byte) {
-	got := t.p.opt.Gate.Piece(ctx, t.a, memproxy.Reply{Status: t.status, Header: memproxy.Header(t.header), Body: answer})
+func (t *agentTurn) piece(ctx context.Context, answer, body []byte) {
+	got := t.p.opt.Gate.FilterRunAnswer(ctx, t.a, memproxy.Reply{Status: t.status, Header: memproxy.Header(t.header), Body: answer})
 	if got.Status != t.status {
 		t.status = got.Status
 		t.p.write(t.w, got, nil, t.a)
@@ -300,14 +300,14 @@ func (t *turning) piece(ctx context.Context, answer, body []byte) {
 	t.p.passOn(t.w, got, !frontend.SameBytes(got.Body, body), t.a)
 }
 
-func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error) {
+func (t *agentTurn) events(ctx context.Context, resp *http.Response) (bool, error) {
 	body, err := frontend.Inflate(t.on.stream(resp.Body), resp.Header)
 	if err != nil {
 		return false, err
 	}
 	if !t.begun {
 		frontend.DropEntityHeaders(resp.Header)
-		t.p.back(t.w.Header(), resp.Header, t.a)
+		t.p.copyResponseHeaders(t.w.Header(), resp.Header, t.a)
 		t.w.WriteHeader(resp.StatusCode)
 		t.begun = true
 	}
@@ -325,7 +325,7 @@ func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error)
 			return false, err
 		}
 		t.pass(ctx, out)
-		if t.a.Foreign() {
+		if t.a.IsForeignStream() {
 			return true, nil
 		}
 	}
@@ -338,7 +338,7 @@ func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error)
 
 // note records the events that are sent to the caller, with their numbers if they have
 // any.
-func (t *turning) note(events [][]byte) {
+func (t *agentTurn) note(events [][]byte) {
 	if t.kept == nil {
 		return
 	}
@@ -351,11 +351,11 @@ func (t *turning) note(events [][]byte) {
 	case len(events) > 0: // withheld events get their number when they are sent
 		t.seq = seq
 	}
-	t.kept.Note(turn, seq, events)
+	t.kept.Append(turn, seq, events)
 }
 
 // pass sends events without their unclaimed members.
-func (t *turning) pass(ctx context.Context, events [][]byte) {
+func (t *agentTurn) pass(ctx context.Context, events [][]byte) {
 	for i, e := range events {
 		events[i] = t.p.opt.Gate.Event(ctx, t.a, e)
 	}
@@ -363,7 +363,7 @@ func (t *turning) pass(ctx context.Context, events [][]byte) {
 }
 
 // send writes events. The caller may have disconnected.
-func (t *turning) send(events [][]byte) {
+func (t *agentTurn) send(events [][]byte) {
 	t.note(events)
 	if t.gone || len(events) == 0 {
 		return
@@ -373,7 +373,7 @@ func (t *turning) send(events [][]byte) {
 
 // fail ends an interrupted turn. Calls without a ruling were not made: the agent waits,
 // and its next turn answers them.
-func (t *turning) fail(ctx context.Context, err error) {
+func (t *agentTurn) fail(ctx context.Context, err error) {
 	t.gone = t.gone || t.r.Context().Err() != nil
 	if !t.begun {
 		t.p.abandon(t.w, t.r, t.a, err)
@@ -388,4 +388,4 @@ func (t *turning) fail(ctx context.Context, err error) {
 	t.send([][]byte{fmt.Appendf(nil, "event: error\ndata: %s\n\n", bytes.TrimSpace(reply.Body))})
 }
 
-func (t *turning) side() *frontend.Side { return t.p.side.For(t.a.Call().Caller()) }
+func (t *agentTurn) side() *frontend.Side { return t.p.side.For(t.a.Call().Caller()) }

@@ -9,16 +9,16 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Sentences widens findings to whole sentences: an attack may work without the words
+// WidenToSentences widens findings to whole sentences: an attack may work without the words
 // that gave it away. A sentence ends at a line end, or at a full stop, question or
 // exclamation mark before white space. As in Text, a span that cannot be placed is the
 // whole text.
-func Sentences(text string, findings []memproxy.Finding) []memproxy.Finding {
+func WidenToSentences(text string, findings []memproxy.Finding) []memproxy.Finding {
 	return widened(text, findings, sentenceEnd)
 }
 
-// Cut removes the lines that contain spans of the findings.
-func Cut(text string, findings []memproxy.Finding) string {
+// RemoveLines removes the lines that contain spans of the findings.
+func RemoveLines(text string, findings []memproxy.Finding) string {
 	var b strings.Builder
 	at := 0
 	for _, s := range widened(text, findings, lineEnd) {
@@ -96,7 +96,7 @@ func sentenceEnd(text string, start int) int {
 // bracketed matches placeholders and text that looks like one.
 var bracketed = regexp.MustCompile(`\[PATTERN_[^\]]*\]`)
 
-// SaysAnything reports whether a text has words besides placeholders.
-func SaysAnything(text string) bool {
+// HasContent reports whether a text has words besides placeholders.
+func HasContent(text string) bool {
 	return strings.ContainsFunc(bracketed.ReplaceAllString(text, ""), func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) })
 }

@@ -36,22 +36,22 @@ func TestFindingsAreWidened(t *testing.T) {
 		{"Obey", []string{"Obey"}, "[PATTERN_001]", ""},
 	} {
 		found := at(c.text, c.words...)
-		soft, _ := redaction.Text(c.text, redaction.Sentences(c.text, found))
+		soft, _ := redaction.Redact(c.text, redaction.WidenToSentences(c.text, found))
 		if soft != c.soft {
 			t.Errorf("%q: %q, want %q", c.text, soft, c.soft)
 		}
-		if hard := redaction.Cut(c.text, found); hard != c.hard {
+		if hard := redaction.RemoveLines(c.text, found); hard != c.hard {
 			t.Errorf("%q: %q is left, want %q", c.text, hard, c.hard)
 		}
 	}
 	lost := []memproxy.Finding{{Start: 3, End: 99}}
-	if got := redaction.Cut("Tea.\nRice.", lost); got != "" {
+	if got := redaction.RemoveLines("Tea.\nRice.", lost); got != "" {
 		t.Errorf("of a text with a finding that has no place %q is left", got)
 	}
 	for text, want := range map[string]bool{
 		"": false, "[PATTERN_001]": false, "[PATTERN_001]. [PATTERN_012]!": false, "[PATTERN_001] x": true, "7": true, "[PATTERN_": true,
 	} {
-		if redaction.SaysAnything(text) != want {
+		if redaction.HasContent(text) != want {
 			t.Errorf("SaysAnything(%q) is not %v", text, want)
 		}
 	}
@@ -67,9 +67,9 @@ func FuzzCut(f *testing.F) {
 			t.Skip()
 		}
 		found := []memproxy.Finding{{Rule: "r", Start: start, End: end}}
-		wide := redaction.Sentences(text, found)
-		soft, holes := redaction.Text(text, wide)
-		hard := redaction.Cut(text, found)
+		wide := redaction.WidenToSentences(text, found)
+		soft, holes := redaction.Redact(text, wide)
+		hard := redaction.RemoveLines(text, found)
 		if !utf8.ValidString(soft) || !utf8.ValidString(hard) || len(holes) == 0 {
 			t.Fatalf("%q %q", soft, hard)
 		}

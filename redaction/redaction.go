@@ -40,12 +40,12 @@ const RulePlaceholder = "sanitise.forged"
 // dangerous part is unknown.
 const RuleUnspecified = "sanitise.unspecified"
 
-// Text replaces the spans of the findings by placeholders, numbered from 1 in order.
+// Redact replaces the spans of the findings by placeholders, numbered from 1 in order.
 // Overlapping spans are merged. An empty span or one outside the text counts as the
 // whole text. Spans that split a character or its combining marks are widened. Text
 // that looks like a placeholder is replaced as well. Item is ignored; the findings must
 // be of exactly this text, since offsets into another text hide nothing.
-func Text(text string, findings []memproxy.Finding) (string, []Placeholder) {
+func Redact(text string, findings []memproxy.Finding) (string, []Placeholder) {
 	if len(findings) == 0 {
 		return text, nil
 	}
@@ -94,9 +94,9 @@ func hiddenSpans(text string, findings []memproxy.Finding) []memproxy.Finding {
 	return merged
 }
 
-// Described appends to a sanitised text what its placeholders replaced: rule, severity,
+// AppendDescriptions appends to a sanitised text what its placeholders replaced: rule, severity,
 // position and length, never the words.
-func Described(text string, holes []Placeholder) string {
+func AppendDescriptions(text string, holes []Placeholder) string {
 	var b strings.Builder
 	b.WriteString(text)
 	for _, h := range holes {

@@ -327,7 +327,7 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		a.opt.Log.ErrorContext(r.Context(), "review failed", "path", r.Pattern, "error", err)
 		if errors.Is(err, errAudit) {
 			p.detail = "the audit log cannot be written, so nothing was done"
-		} else if unread, ok := errors.AsType[*Unread](err); ok {
+		} else if unread, ok := errors.AsType[*UnreadableError](err); ok {
 			p.detail = unread.Error()
 		}
 	}

@@ -52,9 +52,9 @@ func (r *Reviewer) method() string {
 	return "key"
 }
 
-// Deciding returns how many reviewers may decide on a held write: those of its tenant
+// EligibleReviewers returns how many reviewers may decide on a held write: those of its tenant
 // without its author, each counted once.
-func Deciding(reviewers []Reviewer, h *memproxy.HeldWrite) int {
+func EligibleReviewers(reviewers []Reviewer, h *memproxy.HeldWrite) int {
 	ids := map[string]bool{}
 	for _, r := range reviewers {
 		if slices.Contains(r.Roles, RoleReview) && r.Tenants.Allows(h.Tenant) && r.ID != h.Principal {
@@ -120,9 +120,9 @@ func (g *guard) who(r *http.Request) (Reviewer, bool) {
 // OperatorPrefix begins the ids of reviewers on the local socket, before the user's name.
 const OperatorPrefix = "os:"
 
-// Local returns the API for a listener made by Operators only, because it trusts the
+// OperatorHandler returns the API for a listener made by Operators only, because it trusts the
 // connection's remote address.
-func (a *API) Local() http.Handler {
+func (a *API) OperatorHandler() http.Handler {
 	return a.routes(func(r *http.Request) (Reviewer, bool) {
 		name, ok := strings.CutPrefix(r.RemoteAddr, OperatorPrefix)
 		return Reviewer{ID: OperatorPrefix + name, Roles: []Role{RoleView, RoleReview, RoleContent}, Tenants: memproxy.Limit{All: true}}, ok && name != ""

@@ -24,10 +24,10 @@ func TestRemovedAuthor(t *testing.T) {
 		return must.Get(r.ledger.Holds.Put(t.Context(), h, c))(t)
 	}
 	approve := func(id string, told bool) (review.Settled, error) {
-		return review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", id), review.ApproveRequest{Reason: "fine", AuthorGone: told})
+		return review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", id), review.ApproveRequest{Reason: "fine", AuthorInvalid: told})
 	}
 	authored("there")
-	if s, err := approve("there", false); err != nil || s.Hold.State != memproxy.HoldDone || s.Hold.ToldAuthorGone() {
+	if s, err := approve("there", false); err != nil || s.Hold.State != memproxy.HoldDone || s.Hold.AuthorInvalidNoted() {
 		t.Errorf("with the key there: %+v, %v", s.Hold, err)
 	}
 
@@ -49,8 +49,8 @@ func TestRemovedAuthor(t *testing.T) {
 		id := "by-" + method
 		by = method
 		authored(id)
-		if v, err := review.Call[review.HoldView](t.Context(), r.client(bobToken), "showHold", v("id", id), nil); err != nil || !strings.Contains(v.AuthorGone, want) {
-			t.Errorf("%s: shown as %q, %v", method, v.AuthorGone, err)
+		if v, err := review.Call[review.HoldView](t.Context(), r.client(bobToken), "showHold", v("id", id), nil); err != nil || !strings.Contains(v.AuthorInvalid, want) {
+			t.Errorf("%s: shown as %q, %v", method, v.AuthorInvalid, err)
 		}
 		_, err = approve(id, false)
 		wantStatus(t, "without the word", err, 409)
@@ -76,7 +76,7 @@ func TestRemovedAuthor(t *testing.T) {
 	}
 	r.up.err = nil
 	must.Do(t, r.runner.Recover(t.Context()))
-	if h, err := r.ledger.Holds.Get(t.Context(), "h"); err != nil || h.State != memproxy.HoldDone || !h.ToldAuthorGone() || len(r.up.sent) != sent+1 {
+	if h, err := r.ledger.Holds.Get(t.Context(), "h"); err != nil || h.State != memproxy.HoldDone || !h.AuthorInvalidNoted() || len(r.up.sent) != sent+1 {
 		t.Errorf("%+v, %v; sent %v", h, err, r.up.sent)
 	}
 }

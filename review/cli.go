@@ -57,7 +57,7 @@ func (c CLI) Commands() []*cobra.Command {
 func (c CLI) command(v verb) *cobra.Command {
 	in := &invocation{CLI: c, given: map[string]*pflag.Flag{}}
 	var out *cobra.Command
-	out = cli.Taking(strings.TrimSpace(v.name+" "+v.args), v.short, v.example, func(ctx context.Context, ids []string) int {
+	out = cli.LeafArgs(strings.TrimSpace(v.name+" "+v.args), v.short, v.example, func(ctx context.Context, ids []string) int {
 		in.ids = ids
 		err := in.connect()
 		if err == nil {
@@ -102,7 +102,7 @@ func (c CLI) command(v verb) *cobra.Command {
 		reason.DefValue = v.why
 		_ = reason.Value.Set(v.why) // any text is valid
 	}
-	return cli.Needs(out, needed...)
+	return cli.RequireFlags(out, needed...)
 }
 
 // usageError is an error in the command line.
@@ -116,7 +116,7 @@ func Token(file string, getenv func(string) string) (string, error) {
 	if file == "" {
 		return strings.TrimSpace(getenv(TokenEnv)), nil
 	}
-	b, err := durable.Given(file)
+	b, err := durable.ReadInput(file)
 	return strings.TrimSpace(string(b)), err
 }
 

@@ -73,14 +73,14 @@ func NewClient(opt ClientOptions) (*Client, error) {
 	}, nil
 }
 
-// Refused is the error for an unsuccessful answer.
-type Refused struct {
+// APIError is the error for an unsuccessful answer.
+type APIError struct {
 	Status int
 	Problem
 }
 
 // Error returns the detail of the answer, in one line.
-func (r *Refused) Error() string { return r.Detail }
+func (r *APIError) Error() string { return r.Detail }
 
 // Call calls a route of the API by its operationId. values are the path and query
 // parameters by name, and in is the body. Call repeats a request for original content
@@ -98,7 +98,7 @@ func Call[Out any](ctx context.Context, c *Client, op string, values map[string]
 		return out, err
 	}
 	err = c.do(ctx, rt, path, query, in, &out)
-	if r, ok := errors.AsType[*Refused](err); ok && r.Status == http.StatusPreconditionRequired && r.Confirm != "" {
+	if r, ok := errors.AsType[*APIError](err); ok && r.Status == http.StatusPreconditionRequired && r.Confirm != "" {
 		query.Set("confirm", r.Confirm)
 		err = c.do(ctx, rt, path, query, in, &out)
 	}
@@ -220,7 +220,7 @@ func (c *Client) do(ctx context.Context, rt route, address string, query url.Val
 		return err
 	}
 	if status != http.StatusOK {
-		r := &Refused{Status: status}
+		r := &APIError{Status: status}
 		if json.Unmarshal(answer, &r.Problem) != nil || r.Detail == "" {
 			r.Detail = "not an answer of memproxy's review API"
 		}

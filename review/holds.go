@@ -23,8 +23,8 @@ type Reason struct {
 // ApproveRequest approves a held write.
 type ApproveRequest struct {
 	Reason string `json:"reason"`
-	// AuthorGone approves the write although its author may no longer write.
-	AuthorGone bool `json:"author_gone,omitempty"`
+	// AuthorInvalid approves the write although its author may no longer write.
+	AuthorInvalid bool `json:"author_gone,omitempty"`
 }
 
 // Settled is the answer to an approval or a rejection.
@@ -141,7 +141,7 @@ func (c *call) hold() (memproxy.HeldWrite, error) {
 
 func showHold(c *call, h memproxy.HeldWrite) (_ HoldView, err error) {
 	view := HoldView{HeldWrite: h}
-	if view.AuthorGone, err = c.authorGone(h.ID); err != nil {
+	if view.AuthorInvalid, err = c.authorInvalid(h.ID); err != nil {
 		return HoldView{}, err
 	}
 	full, err := c.wantsFull("hold/"+h.ID, func() error { return c.record(h.Tenant, h.Backend, h.ID, h.ID) })
@@ -191,11 +191,11 @@ func approveHold(c *call, in ApproveRequest) (Settled, error) {
 		return Settled{}, err
 	}
 	review := c.review(in.Reason)
-	if review.AuthorGone, err = c.authorGone(h.ID); err != nil {
+	if review.AuthorInvalid, err = c.authorInvalid(h.ID); err != nil {
 		return Settled{}, err
 	}
-	if review.AuthorGone != "" && !in.AuthorGone {
-		return Settled{}, problemAuthorGone(review.AuthorGone)
+	if review.AuthorInvalid != "" && !in.AuthorInvalid {
+		return Settled{}, problemAuthorInvalid(review.AuthorInvalid)
 	}
 	tally, err := c.api.opt.Holds.Approve(c.ctx(), h.ID, review)
 	if err != nil {
@@ -208,14 +208,14 @@ func approveHold(c *call, in ApproveRequest) (Settled, error) {
 	return Settled{h, tally}, err
 }
 
-// problemAuthorGone tells a reviewer that the author of a write is no longer known.
-func problemAuthorGone(why string) problem {
+// problemAuthorInvalid tells a reviewer that the author of a write is no longer known.
+func problemAuthorInvalid(why string) problem {
 	return problem{http.StatusConflict, "author_gone", why + "; approve with author_gone (--author-gone) to send it all the same"}
 }
 
-// authorGone returns why the author of a hold may no longer write, or "" if it may. If
+// authorInvalid returns why the author of a hold may no longer write, or "" if it may. If
 // the hold does not exist, the approval itself reports that.
-func (c *call) authorGone(id string) (why string, err error) {
+func (c *call) authorInvalid(id string) (why string, err error) {
 	_, content, err := c.api.opt.Holds.Content(c.ctx(), id)
 	switch {
 	case errors.Is(err, memproxy.ErrGone):
@@ -223,7 +223,7 @@ func (c *call) authorGone(id string) (why string, err error) {
 	case err != nil:
 		return "", err
 	}
-	return c.api.opt.Runner.authorGone(content), nil
+	return c.api.opt.Runner.authorInvalid(content), nil
 }
 
 // sent sends an approved hold.
@@ -323,12 +323,12 @@ func (c *call) checkAuthors(tenant *string, in BatchRequest) error {
 		State: memproxy.HoldPending, Tenant: tenant, Similarity: in.Similarity, Before: in.Before, Limit: 500,
 	})
 	for i := range page.Holds {
-		gone, err := c.authorGone(page.Holds[i].ID)
+		gone, err := c.authorInvalid(page.Holds[i].ID)
 		if err != nil {
 			return err
 		}
 		if gone != "" {
-			return problemAuthorGone(gone)
+			return problemAuthorInvalid(gone)
 		}
 	}
 	return err

@@ -26,15 +26,17 @@ type Integrity interface {
 	Accept(context.Context, AcceptRequest) (AcceptReport, error)
 }
 
-// Unread is the error of a sweep or a seal of a backend that cannot be read. The reviewer
+// UnreadableError is the error of a sweep or a seal of a backend that cannot be read. The reviewer
 // sees its text, which quotes no content.
-type Unread struct {
+type UnreadableError struct {
 	Backend string
 	Err     error
 }
 
-func (e *Unread) Error() string { return "backend " + e.Backend + " cannot be read: " + e.Err.Error() }
-func (e *Unread) Unwrap() error { return e.Err }
+func (e *UnreadableError) Error() string {
+	return "backend " + e.Backend + " cannot be read: " + e.Err.Error()
+}
+func (e *UnreadableError) Unwrap() error { return e.Err }
 
 // SweepRequest asks for a sweep.
 type SweepRequest struct {
@@ -94,10 +96,10 @@ type SealRequest struct {
 	Tenant  string           `json:"tenant"` // the tenant that becomes the owner of the memories
 	Scopes  []memproxy.Scope `json:"scopes,omitempty"`
 	Reason  string           `json:"reason"`
-	// Narrow skips memories that name no owner of the tenant, unless the backend has
+	// SkipForeign skips memories that name no owner of the tenant, unless the backend has
 	// memories of this tenant only: a reviewer of some tenants must not take over those
 	// of another.
-	Narrow bool `json:"-"`
+	SkipForeign bool `json:"-"`
 	// Progress receives the number of memories checked.
 	Progress memproxy.Progress `json:"-"`
 }
@@ -162,7 +164,7 @@ func seal(c *call, in SealRequest) (SealReport, error) {
 	if !c.allowed(in.Tenant) {
 		return SealReport{}, notFound()
 	}
-	in.Progress, in.Narrow = c.progress, !c.who.Tenants.All
+	in.Progress, in.SkipForeign = c.progress, !c.who.Tenants.All
 	report, err := longOperation(c, in.Tenant, in.Backend, Integrity.Seal, in)
 	if err != nil {
 		return SealReport{}, err

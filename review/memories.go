@@ -79,7 +79,7 @@ func (c *call) memory() (m subject, err error) {
 		return m, err
 	}
 	m = subject{k, records[k].Owner.Scope.Tenant, records[k]}
-	known := m.record.Owned()
+	known := m.record.HasOwner()
 	if !known {
 		last, err := c.api.opt.Memories.History(c.ctx(), k, 0, 1)
 		if err != nil {
@@ -149,10 +149,10 @@ func memoryVersion(c *call, m subject) (VersionView, error) {
 func memoryTrace(c *call, m subject) (TraceAnswer, error) {
 	s, ctx, k, rec := c.api.opt.Memories, c.ctx(), m.MemoryKey, &m.record
 	t := TraceAnswer{Memory: k, Confidence: -1}
-	if row := &rec.Owner; rec.Owned() {
+	if row := &rec.Owner; rec.HasOwner() {
 		t.Author, t.Trust, t.Confidence, t.Source, t.Decision, t.Deleted = row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Deleted
 	}
-	if rec.Rated() {
+	if rec.HasStatus() {
 		t.Status = &rec.Status
 	}
 	var errs [4]error

@@ -226,7 +226,7 @@ func TestReplayOutcomes(t *testing.T) {
 		if detail := s.Hold.Result.Detail; (detail == refusal) != c.refuses {
 			t.Errorf("%s: the reason is %q", name, detail)
 		}
-		if woken := len(r.runner.Woken()) > 0; woken != waits {
+		if woken := len(r.runner.WakeChan()) > 0; woken != waits {
 			t.Errorf("%s: whether it is tried again at once: %v", name, woken)
 		}
 		if err := r.runner.Recover(t.Context()); errors.Is(err, review.ErrNotSent) != waits {
@@ -247,7 +247,7 @@ func TestReplayOutcomes(t *testing.T) {
 // Proves EDGE-11.
 func TestBackendIsAway(t *testing.T) {
 	r := newRig(t)
-	r.up.err = memproxy.ErrAway
+	r.up.err = memproxy.ErrNoConnection
 	for _, id := range []string{"h1", "h2", "h3"} {
 		r.hold(id, "text of "+id)
 		if _, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", id), review.ApproveRequest{Reason: "fine"}); err != nil {

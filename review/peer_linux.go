@@ -30,11 +30,11 @@ func operator(c *net.UnixConn) (string, bool) {
 	return id, true
 }
 
-// NamesOperators reports whether the system identifies the peer of a socket.
-const NamesOperators = true
+// HasPeerCredentials reports whether the system identifies the peer of a socket.
+const HasPeerCredentials = true
 
-// OwnFile reports whether a file belongs to the user of this process.
-func OwnFile(info os.FileInfo) bool {
+// OwnedByUser reports whether a file belongs to the user of this process.
+func OwnedByUser(info os.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Getuid()
 }

@@ -11,8 +11,8 @@ import (
 // Reviewers then need tokens.
 func operator(*net.UnixConn) (string, bool) { return "", false }
 
-// NamesOperators reports whether the system identifies the peer of a socket.
-const NamesOperators = false
+// HasPeerCredentials reports whether the system identifies the peer of a socket.
+const HasPeerCredentials = false
 
-// OwnFile returns false: file ownership is not checked on this system.
-func OwnFile(os.FileInfo) bool { return false }
+// OwnedByUser returns false: file ownership is not checked on this system.
+func OwnedByUser(os.FileInfo) bool { return false }

@@ -57,7 +57,7 @@ func codes(reasons []memproxy.Reason) string { return strings.Join(memproxy.Code
 func (p *printer) holds(page memproxy.HoldPage) {
 	p.row("ID", "STATE", "CURRENT RULES", "CREATED", "TENANT", "PRINCIPAL", "BACKEND", "ROUTE", "SCORE", "GROUP", "REASONS")
 	for _, h := range page.Holds {
-		p.row(h.ID, h.State, h.Today, at(h.Created), h.Tenant, h.Principal, h.Backend, h.Route, h.Score, h.Similarity, codes(h.Reasons))
+		p.row(h.ID, h.State, h.CurrentVerdict, at(h.Created), h.Tenant, h.Principal, h.Backend, h.Route, h.Score, h.Similarity, codes(h.Reasons))
 	}
 	if len(page.Holds) == 0 {
 		p.line("none; memproxy holds list --state all shows those in every state")
@@ -74,13 +74,13 @@ func (p *printer) more(next string) {
 func (p *printer) hold(h HoldView) {
 	p.row("hold", h.ID)
 	p.row("state", h.State)
-	if h.Today != "" {
-		p.row("current rules", h.Today)
+	if h.CurrentVerdict != "" {
+		p.row("current rules", h.CurrentVerdict)
 	}
 	p.row("created", at(h.Created))
 	p.row("author", fmt.Sprintf("%s (%s), tenant %s", h.Principal, h.Trust, h.Tenant))
-	if h.AuthorGone != "" {
-		p.row("", h.AuthorGone)
+	if h.AuthorInvalid != "" {
+		p.row("", h.AuthorInvalid)
 	}
 	p.row("write", fmt.Sprintf("%s %s to %s (%s)", h.Method, h.EscapedPath, h.Backend, h.Route))
 	p.row("group", h.Similarity)
@@ -189,7 +189,7 @@ func (p *printer) session(s SessionSummary) {
 func (p *printer) sessions(page memproxy.SessionPage) {
 	p.row("ID", "WHAT", "TENANT", "PRINCIPAL", "USER", "REJECTIONS", "LAST", "LOCKED UNTIL", "WHY")
 	for _, s := range page.Sessions {
-		p.row(s.ID, s.Kind, s.Tenant, s.Principal, s.User, fmt.Sprint(s.Strikes, " of ", s.Limit), at(s.Struck), at(s.Until), topReasons(s.Reasons))
+		p.row(s.ID, s.Kind, s.Tenant, s.Principal, s.User, fmt.Sprint(s.CountedRejections, " of ", s.Limit), at(s.LastRejection), at(s.Until), topReasons(s.Reasons))
 	}
 	p.more(page.Next)
 }

@@ -74,7 +74,7 @@ func (c *call) decided(answer any, err error) {
 // setVerdict sets the verdict in the record of a refusal.
 func setVerdict(ev *memproxy.Event) {
 	if ev.Act.Stage == memproxy.ActRefused {
-		ev.Verdict, ev.Would = memproxy.Deny, memproxy.Deny
+		ev.Verdict, ev.ShadowVerdict = memproxy.Deny, memproxy.Deny
 	}
 }
 

@@ -39,7 +39,7 @@ type RunnerOptions struct {
 type Runner struct {
 	opt  RunnerOptions
 	wake chan struct{}
-	*sendings
+	*inFlight
 }
 
 // NewRunner returns a runner.
@@ -48,7 +48,7 @@ func NewRunner(opt RunnerOptions) (*Runner, error) {
 		return nil, errors.New("review: a runner needs stores, a replayer, a recorder, a clock and a log")
 	}
 	opt.Timeout, opt.RecordTimeout = cmp.Or(opt.Timeout, time.Minute), cmp.Or(opt.RecordTimeout, DefaultTimeout)
-	return &Runner{opt: opt, wake: make(chan struct{}, 1), sendings: newSendings()}, nil
+	return &Runner{opt: opt, wake: make(chan struct{}, 1), inFlight: newSendings()}, nil
 }
 
 // Replay sends one approved hold and returns the hold with the result. It continues when
@@ -87,11 +87,11 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	}
 	// The reviewer could not know that the author is gone: a reload of the rules approved
 	// the write, or a reviewer did before the author's credential lapsed.
-	gone := r.authorGone(claim.Content)
-	sent := memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{
+	gone := r.authorInvalid(claim.Content)
+	sent := memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{
 		Detail: "memproxy refused it: " + gone + ", and the approving reviewer did not know",
 	}}
-	if gone == "" || claim.Hold.ToldAuthorGone() {
+	if gone == "" || claim.Hold.AuthorInvalidNoted() {
 		sending, cancel := context.WithTimeout(sending, r.opt.Timeout)
 		sent = r.opt.Replayer.Replay(sending, claim.Hold, claim.Content)
 		cancel()
@@ -122,16 +122,16 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	}
 	r.opt.Steps.At(memproxy.StepReplaySettled)
 	h, err := r.opt.Store.Get(settling, id)
-	return h, errors.Is(sent.Err, memproxy.ErrAway), err
+	return h, errors.Is(sent.Err, memproxy.ErrNoConnection), err
 }
 
-// authorGone returns why the author of a write may no longer write, or "" if it may.
+// authorInvalid returns why the author of a write may no longer write, or "" if it may.
 // Holds of earlier versions do not name the author.
-func (r *Runner) authorGone(c memproxy.HoldContent) string {
-	if c.Author == nil || r.opt.Replayer.Knows(*c.Author) {
+func (r *Runner) authorInvalid(c memproxy.HoldContent) string {
+	if c.Author == nil || r.opt.Replayer.StillValid(*c.Author) {
 		return ""
 	}
-	return c.Author.Lapsed()
+	return c.Author.InvalidReason()
 }
 
 // Recover continues the work of a process that ended: it settles rollbacks that have
@@ -144,7 +144,7 @@ func (r *Runner) Recover(ctx context.Context) error {
 	if err := r.recoverRollbacks(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("rollbacks: %w", err))
 	}
-	left, err := r.opt.Store.Stranded(ctx)
+	left, err := r.opt.Store.ExpiredClaims(ctx)
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
@@ -187,13 +187,13 @@ func (r *Runner) Recover(ctx context.Context) error {
 // Wake notifies the receiver of Woken.
 func (r *Runner) Wake() { wait.Wake(r.wake) }
 
-// Woken returns a channel that receives when there may be something to send.
-func (r *Runner) Woken() <-chan struct{} { return r.wake }
+// WakeChan returns a channel that receives when there may be something to send.
+func (r *Runner) WakeChan() <-chan struct{} { return r.wake }
 
 func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
 	asking, cancel := context.WithTimeout(ctx, r.opt.Timeout)
 	defer cancel()
-	found, result, err := r.opt.Replayer.Ask(asking, h)
+	found, result, err := r.opt.Replayer.FindWrite(asking, h)
 	if err != nil {
 		return err
 	}
@@ -216,10 +216,10 @@ func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
 // writes.
 var errStopping = errors.New("review: memproxy stops")
 
-// sendings tracks requests that continue when their clients disconnect. The end of the
+// inFlight tracks requests that continue when their clients disconnect. The end of the
 // process waits for them, cancels them after its timeout, and closes the store only after
 // their results are recorded. The next process asks the backend about the cancelled ones.
-type sendings struct {
+type inFlight struct {
 	life context.Context
 	cut  context.CancelCauseFunc
 
@@ -228,15 +228,15 @@ type sendings struct {
 	all     sync.WaitGroup
 }
 
-func newSendings() *sendings {
-	u := &sendings{}
+func newSendings() *inFlight {
+	u := &inFlight{}
 	u.life, u.cut = context.WithCancelCause(context.Background())
 	return u
 }
 
 // begin returns a context for one sending, which ends after most or when sendings are cut
 // off, and the function that ends the sending. It reports false after Close or Cut.
-func (u *sendings) begin(ctx context.Context, most time.Duration) (context.Context, func(), bool) {
+func (u *inFlight) begin(ctx context.Context, most time.Duration) (context.Context, func(), bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.closing {
@@ -248,26 +248,26 @@ func (u *sendings) begin(ctx context.Context, most time.Duration) (context.Conte
 	return ctx, func() { kept(); cancel(); u.all.Done() }, true
 }
 
-// Cut cancels all requests in progress. Close must still be called.
-func (u *sendings) Cut() {
+// AbortAll cancels all requests in progress. Close must still be called.
+func (u *inFlight) AbortAll() {
 	u.mu.Lock()
 	u.closing = true
 	u.mu.Unlock()
 	u.cut(errStopping)
 }
 
-// cutOff is how long recording the results of cancelled requests may take.
-const cutOff = time.Second
+// recordGrace is how long recording the results of cancelled requests may take.
+const recordGrace = time.Second
 
-// Close waits for the requests in progress until cutOff before ctx ends, cancels those
+// Close waits for the requests in progress until recordGrace before ctx ends, cancels those
 // that remain, and waits until their results are recorded. Nothing is sent afterwards.
-func (u *sendings) Close(ctx context.Context) error {
+func (u *inFlight) Close(ctx context.Context) error {
 	u.mu.Lock()
 	u.closing = true
 	u.mu.Unlock()
 	soon, cancel := ctx, context.CancelFunc(func() {})
 	if end, ok := ctx.Deadline(); ok {
-		soon, cancel = context.WithDeadline(ctx, end.Add(-cutOff))
+		soon, cancel = context.WithDeadline(ctx, end.Add(-recordGrace))
 	}
 	defer cancel()
 	ended := wait.For(soon, u.all.Wait) == nil

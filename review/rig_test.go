@@ -46,7 +46,7 @@ type upstream struct {
 	nowErr   error
 }
 
-func (u *upstream) Replay(_ context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.Sent {
+func (u *upstream) Replay(_ context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.SendResult {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	out := u.outcome(memproxy.HoldResult{Status: u.status, Memories: []string{"m-" + h.ID}})
@@ -56,30 +56,30 @@ func (u *upstream) Replay(_ context.Context, h memproxy.HeldWrite, c memproxy.Ho
 	return out
 }
 
-// Knows knows everybody except stranger.
-func (u *upstream) Knows(p memproxy.Principal) bool { return p.ID != u.stranger }
+// StillValid knows everybody except stranger.
+func (u *upstream) StillValid(p memproxy.Principal) bool { return p.ID != u.stranger }
 
 // refusal is the detail of memproxy's refusal to send.
 const refusal = "memproxy refused it: owner.foreign"
 
 // outcome returns the result of sending now.
-func (u *upstream) outcome(r memproxy.HoldResult) memproxy.Sent {
+func (u *upstream) outcome(r memproxy.HoldResult) memproxy.SendResult {
 	switch {
-	case errors.Is(u.err, review.ErrNotSent), errors.Is(u.err, memproxy.ErrAway):
-		return memproxy.Unsent(u.err)
+	case errors.Is(u.err, review.ErrNotSent), errors.Is(u.err, memproxy.ErrNoConnection):
+		return memproxy.UnsentResult(u.err)
 	case u.err != nil:
-		return memproxy.SentOrNot(u.err)
+		return memproxy.UnknownResult(u.err)
 	case u.refuses:
-		return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: refusal}}
+		return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: refusal}}
 	}
-	return memproxy.Answered(r)
+	return memproxy.AnsweredResult(r)
 }
 
-func (u *upstream) Turn(context.Context, memproxy.MemoryKey) (func(), error) {
+func (u *upstream) LockMemory(context.Context, memproxy.MemoryKey) (func(), error) {
 	return func() {}, nil
 }
 
-func (u *upstream) Now(context.Context, memproxy.MemoryKey) (memproxy.Memory, error) {
+func (u *upstream) CurrentMemory(context.Context, memproxy.MemoryKey) (memproxy.Memory, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.now, u.nowErr
@@ -91,7 +91,7 @@ type applied struct {
 	Decision, Reviewer string
 }
 
-func (u *upstream) Restore(_ context.Context, to memproxy.Version, _ memproxy.Memory, decision, reviewer string) memproxy.Sent {
+func (u *upstream) Restore(_ context.Context, to memproxy.Version, _ memproxy.Memory, decision, reviewer string) memproxy.SendResult {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.applied = append(u.applied, applied{to, decision, reviewer})
@@ -101,15 +101,15 @@ func (u *upstream) Restore(_ context.Context, to memproxy.Version, _ memproxy.Me
 	return u.outcome(memproxy.HoldResult{Status: u.status})
 }
 
-// Ask fails.
-func (u *upstream) Ask(context.Context, memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
+// FindWrite fails.
+func (u *upstream) FindWrite(context.Context, memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
 	return false, memproxy.HoldResult{}, errors.New("the backend does not say")
 }
 
 // askable is an upstream that can report what arrived.
 type askable struct{ *upstream }
 
-func (a askable) Ask(context.Context, memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
+func (a askable) FindWrite(context.Context, memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
 	return a.found, memproxy.HoldResult{Status: 200}, nil
 }
 
@@ -263,7 +263,7 @@ func refused[Out any](t *testing.T, what string, status int, c *review.Client, o
 // wantStatus checks for a refusal of the client with a status.
 func wantStatus(t *testing.T, what string, err error, status int) {
 	t.Helper()
-	if refused, ok := errors.AsType[*review.Refused](err); !ok || refused.Status != status {
+	if refused, ok := errors.AsType[*review.APIError](err); !ok || refused.Status != status {
 		t.Errorf("%s: %v, want status %d", what, err, status)
 	}
 }

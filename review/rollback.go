@@ -32,8 +32,8 @@ type RollbackAnswer struct {
 
 // RollbackStore stores the rollbacks in progress.
 type RollbackStore interface {
-	KeepFound(context.Context, ...memproxy.Version) error
-	Agree(ctx context.Context, to memproxy.Version, r memproxy.Review) (memproxy.Tallied, error)
+	AppendFound(context.Context, ...memproxy.Version) error
+	Approve(ctx context.Context, to memproxy.Version, r memproxy.Review) (memproxy.Tallied, error)
 	Begin(ctx context.Context, r memproxy.Rollback, lease time.Duration) error
 	Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error)
 	End(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error)
@@ -60,7 +60,7 @@ func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
 	if err := c.who.own(restored.Actor); err != nil {
 		return RollbackAnswer{}, err
 	}
-	votes, err := c.api.opt.Runner.opt.Rollbacks.Agree(c.ctx(), restored, c.review(in.Reason))
+	votes, err := c.api.opt.Runner.opt.Rollbacks.Approve(c.ctx(), restored, c.review(in.Reason))
 	if err != nil || !votes.Settled {
 		return RollbackAnswer{Votes: &votes}, err
 	}
@@ -127,13 +127,13 @@ func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy
 	defer done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout)
 	defer cancel()
-	leave, err := r.opt.Replayer.Turn(sending, b.MemoryKey)
+	leave, err := r.opt.Replayer.LockMemory(sending, b.MemoryKey)
 	if err != nil {
 		r.opt.Log.WarnContext(ctx, "a rollback had no turn", "decision", b.Decision, "error", err)
 		return RollbackAnswer{}, errInUse
 	}
 	defer leave()
-	now, err := r.opt.Replayer.Now(sending, b.MemoryKey)
+	now, err := r.opt.Replayer.CurrentMemory(sending, b.MemoryKey)
 	if err != nil {
 		r.opt.Log.ErrorContext(ctx, "the state of a memory cannot be fetched", "decision", b.Decision, "error", err)
 		return RollbackAnswer{}, errNoAnswer
@@ -144,7 +144,7 @@ func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy
 	// A present text without a version, because it was written out of band or is being
 	// recorded now, is stored before it is overwritten.
 	found := memproxy.Version{MemoryKey: b.MemoryKey, Tenant: b.Tenant, Field: to.Field, Op: memproxy.OpSeal, Text: now.Text, Metadata: now.Metadata}
-	if err := r.opt.Rollbacks.KeepFound(ctx, found); err != nil {
+	if err := r.opt.Rollbacks.AppendFound(ctx, found); err != nil {
 		return RollbackAnswer{}, err
 	}
 	b.Before = memproxy.TextSHA256(now.Text)
@@ -196,7 +196,7 @@ func (r *Runner) settle(ctx context.Context, b *memproxy.Rollback, to memproxy.V
 	if to.Kind == memproxy.TargetObject {
 		// A backend may not accept every member, so the version is the backend's present
 		// state.
-		if now, err := r.opt.Replayer.Now(ctx, b.MemoryKey); err != nil || now.Missing {
+		if now, err := r.opt.Replayer.CurrentMemory(ctx, b.MemoryKey); err != nil || now.Missing {
 			return memproxy.Version{}, errors.Join(err, errors.New("review: what became of the object is not known yet"))
 		} else if now.Text != to.Text {
 			to.Text = now.Text
@@ -261,12 +261,12 @@ func (r *Runner) resume(ctx context.Context, b *memproxy.Rollback) error {
 	if err != nil {
 		return err
 	}
-	leave, err := r.opt.Replayer.Turn(sending, b.MemoryKey)
+	leave, err := r.opt.Replayer.LockMemory(sending, b.MemoryKey)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	now, err := r.opt.Replayer.Now(sending, b.MemoryKey)
+	now, err := r.opt.Replayer.CurrentMemory(sending, b.MemoryKey)
 	if err != nil {
 		return err
 	}

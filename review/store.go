@@ -9,7 +9,7 @@ import (
 )
 
 // HoldStore stores held writes. Package ledger implements it and the other stores. A
-// refusal is memproxy.ErrUnknown, ErrState, ErrOwnReview, ErrGone or ErrRefused; any
+// refusal is memproxy.ErrUnknown, ErrState, ErrOwnReview, ErrRouteGone or ErrRefused; any
 // other error is a failure.
 type HoldStore interface {
 	ReplayStore
@@ -30,7 +30,7 @@ type ReplayStore interface {
 	Fail(ctx context.Context, id, token string, r memproxy.HoldResult) error
 	Release(ctx context.Context, id, token string) error
 	Reopen(ctx context.Context, id, token string, r memproxy.HoldResult) error
-	Stranded(context.Context) ([]memproxy.HeldWrite, error)
+	ExpiredClaims(context.Context) ([]memproxy.HeldWrite, error)
 	Resolve(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) (memproxy.HoldState, error)
 }
 
@@ -67,20 +67,20 @@ var ErrNotSent = errors.New("nothing was sent")
 type Replayer interface {
 	// Replay sends an approved write. The verdict that held it no longer applies; all
 	// other checks do.
-	Replay(context.Context, memproxy.HeldWrite, memproxy.HoldContent) memproxy.Sent
-	// Knows reports whether the author of a held write could still write it, because its
+	Replay(context.Context, memproxy.HeldWrite, memproxy.HoldContent) memproxy.SendResult
+	// StillValid reports whether the author of a held write could still write it, because its
 	// credential is still configured.
-	Knows(author memproxy.Principal) bool
-	// Ask reports whether the backend received a write, by its decision id. An error
+	StillValid(author memproxy.Principal) bool
+	// FindWrite reports whether the backend received a write, by its decision id. An error
 	// means that this is still unknown.
-	Ask(context.Context, memproxy.HeldWrite) (found bool, r memproxy.HoldResult, err error)
-	// Turn waits until no change of a memory is under way, and keeps others waiting
+	FindWrite(context.Context, memproxy.HeldWrite) (found bool, r memproxy.HoldResult, err error)
+	// LockMemory waits until no change of a memory is under way, and keeps others waiting
 	// until leave is called.
-	Turn(context.Context, memproxy.MemoryKey) (leave func(), err error)
-	// Now reads a memory from the backend. A deleted one has Missing set.
-	Now(context.Context, memproxy.MemoryKey) (memproxy.Memory, error)
+	LockMemory(context.Context, memproxy.MemoryKey) (leave func(), err error)
+	// CurrentMemory reads a memory from the backend. A deleted one has Missing set.
+	CurrentMemory(context.Context, memproxy.MemoryKey) (memproxy.Memory, error)
 	// Restore restores a version of a memory, with its text. now is the result of Now.
-	Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent
+	Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.SendResult
 }
 
 // Recorder writes events to the audit log; Record returns once the event is durable.

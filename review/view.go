@@ -23,8 +23,8 @@ type HoldView struct {
 	Content *ContentView `json:"content,omitempty"`
 	// Gone is set if the content was destroyed.
 	Gone bool `json:"gone,omitempty"`
-	// AuthorGone is why the author may no longer write. It is absent if the author may.
-	AuthorGone string `json:"author_gone,omitempty"`
+	// AuthorInvalid is why the author may no longer write. It is absent if the author may.
+	AuthorInvalid string `json:"author_gone,omitempty"`
 }
 
 // TextView is a sanitised text.
@@ -58,7 +58,7 @@ func sanitised(h memproxy.HeldWrite, c memproxy.HoldContent) []TextView {
 	}
 	for i, text := range c.Texts {
 		views[i].Pointer, views[i].Rewritten = text.Pointer, instead[text.Pointer]
-		views[i].Text, views[i].Placeholders = redaction.Text(text.Text, findingsIn(h, i))
+		views[i].Text, views[i].Placeholders = redaction.Redact(text.Text, findingsIn(h, i))
 	}
 	return views
 }
@@ -152,7 +152,7 @@ func holdPattern(c *call, h memproxy.HeldWrite) (PatternView, error) {
 // pattern shows one span of a text: its position and its findings. It shows the original
 // words only to reviewers with the role for content, after a confirmation and a record.
 func (c *call) pattern(text string, findings []memproxy.Finding, subject string, record func() error) (PatternView, error) {
-	_, holes := redaction.Text(text, findings)
+	_, holes := redaction.Redact(text, findings)
 	for _, hole := range holes {
 		if hole.Name != "["+c.req.PathValue("pattern")+"]" {
 			continue

@@ -43,8 +43,8 @@ const (
 type NoticeStore interface {
 	// Due leases notices that are due. next is when the next one is due; zero is never.
 	Due(ctx context.Context, limit int, lease time.Duration) (due []memproxy.Notice, next time.Time, err error)
-	Delivered(ctx context.Context, id string) error
-	Delayed(ctx context.Context, id string, due time.Time, why string) error
+	MarkDelivered(ctx context.Context, id string) error
+	Postpone(ctx context.Context, id string, due time.Time, why string) error
 }
 
 // WebhookOptions configure the delivery of notices.
@@ -114,7 +114,7 @@ func (w *Webhooks) Deliver(ctx context.Context) (next time.Time, err error) {
 
 func (w *Webhooks) deliver(ctx context.Context, n memproxy.Notice) error {
 	if len(w.opt.Kinds) > 0 && !slices.Contains(w.opt.Kinds, n.Kind) {
-		return w.opt.Store.Delivered(ctx, n.ID)
+		return w.opt.Store.MarkDelivered(ctx, n.ID)
 	}
 	err := w.post(ctx, n)
 	switch was := w.away.Swap(err != nil); {
@@ -125,12 +125,12 @@ func (w *Webhooks) deliver(ctx context.Context, n memproxy.Notice) error {
 	}
 	switch {
 	case err == nil:
-		return w.opt.Store.Delivered(ctx, n.ID)
+		return w.opt.Store.MarkDelivered(ctx, n.ID)
 	case n.Attempts+1 >= mostAttempts:
 		w.opt.Log.ErrorContext(ctx, "a notice is given up", "notice", n.ID, "attempts", n.Attempts+1, "error", err)
-		return w.opt.Store.Delivered(ctx, n.ID)
+		return w.opt.Store.MarkDelivered(ctx, n.ID)
 	}
-	return w.opt.Store.Delayed(ctx, n.ID, w.opt.Clock().Add(w.delay(n.Attempts)), err.Error())
+	return w.opt.Store.Postpone(ctx, n.ID, w.opt.Clock().Add(w.delay(n.Attempts)), err.Error())
 }
 
 // delay returns the delay before the next attempt: it doubles with each attempt, minus a
@@ -191,8 +191,8 @@ func noticeText(n memproxy.Notice) string {
 			what = "has waited long for review"
 		case n.Kind == memproxy.NoticeRuled && h.State != memproxy.HoldPending:
 			what = "is " + string(h.State) + " by a change of the rules"
-		case n.Kind == memproxy.NoticeRuled && h.Today != "":
-			what = "waits for review; the current rules say " + h.Today
+		case n.Kind == memproxy.NoticeRuled && h.CurrentVerdict != "":
+			what = "waits for review; the current rules say " + h.CurrentVerdict
 		case n.Kind == memproxy.NoticeRuled:
 			what = "waits for review; the current rules hold it"
 		}

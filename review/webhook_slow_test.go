@@ -26,8 +26,8 @@ func (s *oneNotice) Due(context.Context, int, time.Duration) ([]memproxy.Notice,
 	s.given = true
 	return []memproxy.Notice{{ID: "n", Kind: memproxy.NoticeHold, Data: []byte("{}")}}, time.Time{}, nil
 }
-func (s *oneNotice) Delivered(context.Context, string) error { s.delayed = "delivered"; return nil }
-func (s *oneNotice) Delayed(_ context.Context, _ string, _ time.Time, why string) error {
+func (s *oneNotice) MarkDelivered(context.Context, string) error { s.delayed = "delivered"; return nil }
+func (s *oneNotice) Postpone(_ context.Context, _ string, _ time.Time, why string) error {
 	s.delayed = why
 	return nil
 }

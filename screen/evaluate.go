@@ -15,11 +15,11 @@ func (s *Screener) Margin(text string) float64 {
 	sc := pool.Get().(*scratch)
 	defer pool.Put(sc)
 	reading := normal.Read(text)
-	code := reading.Code()
+	code := reading.IsEncoded()
 	worst := math.Inf(-1)
 	for i := range reading.Views {
 		v := &reading.Views[i]
-		if v.Rough || i == 0 && code {
+		if v.Noisy || i == 0 && code {
 			continue
 		}
 		if s.pack.read(v, sc, nil); len(sc.words) == 0 {
@@ -31,11 +31,11 @@ func (s *Screener) Margin(text string) float64 {
 	return worst
 }
 
-// Beside returns the report for a text from the findings of a Screener without the
+// WithMargin returns the report for a text from the findings of a Screener without the
 // classifier and the margin that another model gave. length is that of the text in bytes.
 // The bonus for hidden readings is in the other findings only.
-func (s *Screener) Beside(others Report, margin float64, length int) Report {
-	return s.Weigh(s.pack.classified(slices.Clip(others.Findings), margin, 0, length), "", "")
+func (s *Screener) WithMargin(others Report, margin float64, length int) Report {
+	return s.ReportOf(s.pack.classified(slices.Clip(others.Findings), margin, 0, length), "", "")
 }
 
 // Sample has the classifier's training features of a text, all readings together. Windows
@@ -53,7 +53,7 @@ func (p *Pack) Sample(text string) (s Sample) {
 	var sc scratch
 	r := normal.Read(text)
 	for i := range r.Views {
-		if r.Views[i].Rough {
+		if r.Views[i].Noisy {
 			continue
 		}
 		if i > 0 {

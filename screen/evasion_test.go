@@ -78,12 +78,12 @@ func TestSpokenPoison(t *testing.T) {
 	s := screener(t, screen.Options{})
 	caught, all := 0, 0
 	var languages []string
-	for l := range evasion.Spoken() {
+	for l := range evasion.PoisonsByLanguage() {
 		languages = append(languages, l)
 	}
 	slices.Sort(languages)
 	for _, l := range languages {
-		for _, p := range evasion.Spoken()[l] {
+		for _, p := range evasion.PoisonsByLanguage()[l] {
 			all++
 			if r := s.Text(p, "", ""); r.Verdict.Stops() {
 				caught++

@@ -44,16 +44,16 @@ const decodedBonus, hiddenBonus = 100, 200
 // by position and not weighed: they depend only on the text.
 func (s *Screener) Findings(text string) []memproxy.Finding {
 	reading := normal.Read(text)
-	return settle(s.look(&reading, text, !s.off[LayerClassify]))
+	return settle(s.scan(&reading, text, !s.off[LayerClassify]))
 }
 
-// look runs the rules, and optionally the classifier, over every reading of a text. The
+// scan runs the rules, and optionally the classifier, over every reading of a text. The
 // findings are not sorted or deduplicated (see settle). Words that a restraint negates
 // are blanked in the readings.
-func (s *Screener) look(reading *normal.Reading, text string, classify bool) (out []memproxy.Finding) {
+func (s *Screener) scan(reading *normal.Readings, text string, classify bool) (out []memproxy.Finding) {
 	sc := pool.Get().(*scratch)
 	defer pool.Put(sc)
-	code, spans := reading.Code(), codeSpans(text)
+	code, spans := reading.IsEncoded(), codeSpans(text)
 	var taken []bool // bytes of the text that a restraint negates in its plain reading
 	for i := range reading.Views {
 		v, from := &reading.Views[i], len(out)
@@ -74,27 +74,27 @@ func (s *Screener) look(reading *normal.Reading, text string, classify bool) (ou
 		}
 		if !s.off[LayerDirective] {
 			out = appendDirectives(out, v, s.pack.directives, sc)
-			if !v.Rough { // a rough reading has words of other languages by chance
+			if !v.Noisy { // a rough reading has words of other languages by chance
 				out = appendDirectives(out, v, s.pack.tongues, sc)
 			}
 		}
-		if classify && !v.Rough && (i > 0 || !code) && worded(v.Text) {
+		if classify && !v.Noisy && (i > 0 || !code) && worded(v.Text) {
 			out = s.classifier(out, v, sc)
 		}
 		for j := range out[from:] {
 			f := &out[from+j]
-			if v.Rough { // a guess may cause a hold but not a refusal
-				f.Score = min(f.Score, unreadScore)
+			if v.Noisy { // a guess may cause a hold but not a refusal
+				f.Score = min(f.Score, truncatedScore)
 			}
-			if v.Innocent {
+			if v.Overt {
 				lowerQuoted(f, spans)
 			} else {
 				raiseHidden(f, v)
 			}
 		}
 	}
-	if reading.Cut {
-		out = append(out, memproxy.Finding{Rule: RuleBounds, Severity: "high", End: len(text), Score: unreadScore})
+	if reading.Truncated {
+		out = append(out, memproxy.Finding{Rule: RuleTruncated, Severity: "high", End: len(text), Score: truncatedScore})
 	}
 	return out
 }
@@ -142,7 +142,7 @@ func (s *Screener) classifier(out []memproxy.Finding, v *normal.View, sc *scratc
 	best := s.worst(v, sc, lift)
 	spans := []classify.Span{best}
 	if s.pack.probability(float64(best.Margin)) >= s.pack.hold { // report every place over the threshold
-		all := places(s.pack.model.Over(sc.strides, len(sc.words), lift, s.pack.zero), sc)
+		all := places(s.pack.model.WindowsAbove(sc.strides, len(sc.words), lift, s.pack.zero), sc)
 		told := len(all)
 		for _, one := range sc.dangerous {
 			if !slices.ContainsFunc(all[:told], func(w classify.Span) bool { return w.Start <= one.Start && one.End <= w.End }) {

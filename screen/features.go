@@ -47,7 +47,7 @@ var noPrevious = previous{-1, -1}
 func (b *previous) features(sc *scratch, first, i int) []uint32 {
 	words, dst := sc.words, sc.features[:0]
 	w := &words[i]
-	if w.Flags&directive.Number != 0 && b.last >= 0 && words[b.last].Flags&directive.Number != 0 {
+	if w.Flags&directive.FlagDigits != 0 && b.last >= 0 && words[b.last].Flags&directive.FlagDigits != 0 {
 		return append(dst, 0, 0) // no evidence: neutral features that lower the margin
 	}
 	dst = append(dst, hash(kindWord, w.Hash, 0), hash(kindStem, w.Stem, 0))
@@ -58,10 +58,10 @@ func (b *previous) features(sc *scratch, first, i int) []uint32 {
 		dst = append(dst, hash(kindStemPair, words[b.other].Stem, w.Stem))
 	}
 	b.last, b.other = i, b.last
-	if w.Flags&directive.Opens != 0 {
+	if w.Flags&directive.FlagSentenceStart != 0 {
 		dst = append(dst, hash(kindOpening, w.Hash, 0))
 	}
-	if w.Flags&directive.Capital != 0 {
+	if w.Flags&directive.FlagCapitals != 0 {
 		dst = append(dst, hash(kindForm, 1, 0))
 	}
 	for c := w.Concepts.First; c != 0; c &= c - 1 {
@@ -96,7 +96,7 @@ func (sc *scratch) measure(m *classify.Model) {
 		if sc.prefixes = append(sc.prefixes, at); i%classify.Stride == 0 {
 			sc.strides = append(sc.strides, at.Total)
 		}
-		at.Total = at.Plus(m.Weigh(at.features(sc, 0, i)))
+		at.Total = at.Plus(m.SumWeights(at.features(sc, 0, i)))
 	}
 	sc.prefixes, sc.strides = append(sc.prefixes, at), append(sc.strides, at.Total)
 }
@@ -111,9 +111,9 @@ func (sc *scratch) isolate(m *classify.Model, first, end int) []classify.Total {
 		if (i-first)%classify.Stride == 0 {
 			strides = append(strides, at.Total)
 		}
-		at.Total = at.Plus(m.Weigh(at.features(sc, first, i)))
+		at.Total = at.Plus(m.SumWeights(at.features(sc, first, i)))
 	}
-	other := at.Less(sc.prefixes[i].Total)
+	other := at.Minus(sc.prefixes[i].Total)
 	for i = first + len(strides)*classify.Stride; i < end; i += classify.Stride {
 		strides = append(strides, sc.prefixes[i].Plus(other))
 	}
@@ -167,7 +167,7 @@ func (o *featureSet) clear() {
 
 // margin returns the margin of all features by a model.
 func (o *featureSet) margin(m *classify.Model) float32 {
-	o.total = o.total.Plus(m.Weigh(o.list[o.total.N:]))
+	o.total = o.total.Plus(m.SumWeights(o.list[o.total.N:]))
 	return m.Margin(o.total)
 }
 
@@ -291,7 +291,7 @@ func (o *featureSet) read(part string, old int) bool {
 func parts(text string, words []directive.Word, f func(part string, words []directive.Word, first int)) {
 	first := 0
 	for from := 0; from < len(text); {
-		to := from + len(terms.Head(text[from:], partBytes))
+		to := from + len(terms.Truncate(text[from:], partBytes))
 		end := first
 		for end < len(words) && int(words[end].Start) < to {
 			end++

@@ -31,7 +31,7 @@ func within(s *screen.Screener, around, what string, at int) bool {
 	}
 	r := s.Text(around[:at]+"\n"+what+"\n"+around[at:], "", "")
 	return r.Verdict.Stops() && slices.ContainsFunc(r.Findings, func(f memproxy.Finding) bool {
-		return f.Rule != screen.RuleBounds && f.Start <= at+len(what) && f.End > at
+		return f.Rule != screen.RuleTruncated && f.Start <= at+len(what) && f.End > at
 	})
 }
 

@@ -90,9 +90,9 @@ func Load(fsys fs.FS) (*Pack, error) {
 	return p, nil
 }
 
-// Draft reads a pack without running its regression cases, for training the models with
+// LoadUntested reads a pack without running its regression cases, for training the models with
 // which the pack must pass them.
-func Draft(fsys fs.FS) (*Pack, error) {
+func LoadUntested(fsys fs.FS) (*Pack, error) {
 	p, _, err := parse(fsys)
 	return p, err
 }
@@ -278,8 +278,8 @@ func (p *Pack) regress(files map[string]string) error {
 // Hold and Deny are the risks per mille at which the built-in policies hold and refuse.
 // The built-in pack has the same thresholds.
 const (
-	Hold = 500
-	Deny = 850
+	HoldThreshold = 500
+	DenyThreshold = 850
 )
 
 // Files returns the files of the built-in pack, as a base for a custom one.
@@ -321,10 +321,10 @@ func (p *Pack) readTongues(files map[string]string) error {
 // these too.
 func (p *Pack) read(v *normal.View, sc *scratch, taken []bool) {
 	sc.words = p.vocabulary.Read(sc.words[:0], v.Text)
-	sc.negated = p.directives.Restraints(sc.negated[:0], sc.words, v.Text)
-	sc.negated = p.tongues.Restraints(sc.negated, sc.words, v.Text)
+	sc.negated = p.directives.NegatedWords(sc.negated[:0], sc.words, v.Text)
+	sc.negated = p.tongues.NegatedWords(sc.negated, sc.words, v.Text)
 	for i := range sc.words {
-		if v.Rough && taken != nil {
+		if v.Noisy && taken != nil {
 			start, end := v.Span(int(sc.words[i].Start), int(sc.words[i].End))
 			if taken[start] && taken[end-1] {
 				sc.negated = append(sc.negated, i)
@@ -338,7 +338,7 @@ func (p *Pack) read(v *normal.View, sc *scratch, taken []bool) {
 	for _, i := range sc.negated {
 		w := &sc.words[i]
 		copy(rest[w.Start:w.End], strings.Repeat(" ", int(w.End-w.Start)))
-		*w = directive.Word{Start: w.Start, End: w.End, Flags: w.Flags & (directive.Opens | directive.Line)}
+		*w = directive.Word{Start: w.Start, End: w.End, Flags: w.Flags & (directive.FlagSentenceStart | directive.FlagLineStart)}
 	}
 	v.Text = string(rest)
 }

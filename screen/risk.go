@@ -60,7 +60,7 @@ func (s *Screener) risk(findings []memproxy.Finding, source, trust string) mempr
 	if !hostile && (len(tops) < 2 || tops[1] < corroborates) && !slices.ContainsFunc(findings, sure) {
 		sum = min(sum, s.pack.deny-1)
 	}
-	if slices.ContainsFunc(findings, unread) {
+	if slices.ContainsFunc(findings, isTruncated) {
 		sum = max(sum, s.pack.hold)
 		if hostile || source == string(memproxy.SourceUntrusted) {
 			sum = max(sum, s.pack.deny)
@@ -69,8 +69,8 @@ func (s *Screener) risk(findings []memproxy.Finding, source, trust string) mempr
 	return memproxy.PerMille(max(0, min(1000, sum)))
 }
 
-// unread reports whether a finding says that a text was not read to its end.
-func unread(f memproxy.Finding) bool { return f.Rule == RuleBounds }
+// isTruncated reports whether a finding says that a text was not read to its end.
+func isTruncated(f memproxy.Finding) bool { return f.Rule == RuleTruncated }
 
 // quotedScore is the most that markup, a query or a command scores inside of a Markdown
 // code span: there it is displayed and not run.

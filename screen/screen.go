@@ -101,22 +101,22 @@ const RuleRisk = "screen.risk"
 // Text screens one text from a source, written by a principal of a trust tier. Both may
 // be empty.
 func (s *Screener) Text(text string, source, trust string) Report {
-	return s.Weigh(s.Findings(text), source, trust)
+	return s.ReportOf(s.Findings(text), source, trust)
 }
 
-// Joined screens a text that was assembled from several texts. The classifier was trained
+// AssembledText screens a text that was assembled from several texts. The classifier was trained
 // on texts written in one piece, so it runs only if a rule matched the assembled text.
-func (s *Screener) Joined(text string, source, trust string) Report {
+func (s *Screener) AssembledText(text string, source, trust string) Report {
 	reading := normal.Read(text)
-	found := s.look(&reading, text, false)
+	found := s.scan(&reading, text, false)
 	if len(found) > 0 && !s.off[LayerClassify] {
-		found = s.look(&reading, text, true)
+		found = s.scan(&reading, text, true)
 	}
-	return s.Weigh(settle(found), source, trust)
+	return s.ReportOf(settle(found), source, trust)
 }
 
-// Weigh returns the report for findings, for any sensitivity, source and trust tier.
-func (s *Screener) Weigh(findings []memproxy.Finding, source, trust string) Report {
+// ReportOf returns the report for findings, for any sensitivity, source and trust tier.
+func (s *Screener) ReportOf(findings []memproxy.Finding, source, trust string) Report {
 	r := Report{Score: s.risk(findings, source, trust), Findings: findings}
 	switch {
 	case int(r.Score) >= s.pack.deny:
@@ -127,10 +127,10 @@ func (s *Screener) Weigh(findings []memproxy.Finding, source, trust string) Repo
 	return r
 }
 
-// Judge appends to out the findings of an item of an operation and, if there are any, one
+// AppendRisk appends to out the findings of an item of an operation and, if there are any, one
 // RuleRisk finding with the total risk for the source and the trust tier of the
 // principal. Both may be empty. No finding scores more than the total.
-func (s *Screener) Judge(out, found []memproxy.Finding, item int, source memproxy.Source, trust memproxy.Trust) []memproxy.Finding {
+func (s *Screener) AppendRisk(out, found []memproxy.Finding, item int, source memproxy.Source, trust memproxy.Trust) []memproxy.Finding {
 	if len(found) == 0 {
 		return out
 	}
@@ -147,12 +147,12 @@ func (s *Screener) Judge(out, found []memproxy.Finding, item int, source memprox
 // Version returns the version of the pack.
 func (s *Screener) Version() string { return s.pack.Version() }
 
-// RuleBounds is the rule of the finding for a text that nests more deeply, or expands to
+// RuleTruncated is the rule of the finding for a text that nests more deeply, or expands to
 // more, than is read: the content of the rest is unknown. The rule belongs to no layer
 // and cannot be disabled.
-const RuleBounds = "form.bounds"
+const RuleTruncated = "form.bounds"
 
-const unreadScore = 700 // the score of RuleBounds
+const truncatedScore = 700 // the score of RuleTruncated
 
 func severity(score int, p *Pack) string {
 	switch {

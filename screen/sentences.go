@@ -15,7 +15,7 @@ import (
 // one in context, so its margin is reduced, unless it differs from the text around it.
 // sc.dangerous has the sentences over the threshold afterwards.
 func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.Span {
-	best := s.pack.model.Score(sc.strides, len(sc.words), lift)
+	best := s.pack.model.BestWindow(sc.strides, len(sc.words), lift)
 	sc.dangerous, sc.sentences, sc.judged = sc.dangerous[:0], sc.sentences[:0], 0
 	linked, least, less := v.Name == normal.Linked, leastAlone, float32(s.pack.weights["apart"])/1000
 	marks, most := ".!?\n", mostAlone
@@ -31,7 +31,7 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 		if end-from < least {
 			return what, false
 		}
-		rest := s.pack.model.Margin(all.Less(what.Total))
+		rest := s.pack.model.Margin(all.Minus(what.Total))
 		one.Margin -= less * max(0, min(steep, (rest-bland)/(middling-bland)))
 		if one.Margin > best.Margin {
 			best = one
@@ -87,7 +87,7 @@ type sentence struct {
 // it: prose after a payload may follow it without a full stop.
 func begins(text string, words []directive.Word, i int) bool {
 	first, before := text[words[i].Start], text[words[i-1].Start]
-	return 'A' <= first && first <= 'Z' && words[i].Flags&directive.Capital == 0 && 'a' <= before && before <= 'z'
+	return 'A' <= first && first <= 'Z' && words[i].Flags&directive.FlagCapitals == 0 && 'a' <= before && before <= 'z'
 }
 
 // alone scores words first to end as a separate text. The margin of the whole is added if
@@ -95,7 +95,7 @@ func begins(text string, words []directive.Word, i int) bool {
 func (s *Screener) alone(v *normal.View, sc *scratch, first, end, least int) (sentence, classify.Span) {
 	sc.judged += end - first
 	apart := sc.isolate(s.pack.model, first, end)
-	one := s.pack.model.Score(apart, end-first, nil)
+	one := s.pack.model.BestWindow(apart, end-first, nil)
 	what := sentence{apart[len(apart)-1], first, one.Margin}
 	one.Start, one.End = first+one.Start, first+one.End
 	if one.Margin < s.pack.zero-far || end-first < least {

@@ -66,7 +66,9 @@ func TestDirectivesInManyLanguages(t *testing.T) {
 	} {
 		t.Run(lang, func(t *testing.T) {
 			r := neighbours(t, s, c.poison, c.harmless, "", "")
-			if !slices.ContainsFunc(r.Findings, func(f memproxy.Finding) bool { return f.Rule != screen.RuleClassifier && f.Score >= screen.Hold }) {
+			if !slices.ContainsFunc(r.Findings, func(f memproxy.Finding) bool {
+				return f.Rule != screen.RuleClassifier && f.Score >= screen.HoldThreshold
+			}) {
 				t.Errorf("no rule knows %q: %d, %v", c.poison, r.Score, r.Findings)
 			}
 		})

@@ -25,17 +25,17 @@ const exportBatch = 2048
 // headers contain secrets for the endpoint alone.
 func (o *OTLP) client() *http.Client {
 	return &http.Client{
-		Transport:     wordless{http.DefaultTransport.(*http.Transport).Clone()},
+		Transport:     statusOnly{http.DefaultTransport.(*http.Transport).Clone()},
 		Timeout:       o.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// wordless reduces an error response to its status, because exporters quote the body in
+// statusOnly reduces an error response to its status, because exporters quote the body in
 // errors, which are logged.
-type wordless struct{ http.RoundTripper }
+type statusOnly struct{ http.RoundTripper }
 
-func (w wordless) RoundTrip(q *http.Request) (*http.Response, error) {
+func (w statusOnly) RoundTrip(q *http.Request) (*http.Response, error) {
 	resp, err := w.RoundTripper.RoundTrip(q)
 	if err == nil && resp.StatusCode/100 != 2 {
 		_ = resp.Body.Close()
@@ -44,8 +44,8 @@ func (w wordless) RoundTrip(q *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// errPartly replaces the error of a partial success, which quotes the collector.
-var errPartly = errors.New("the collector refused a part")
+// errPartialSuccess replaces the error of a partial success, which quotes the collector.
+var errPartialSuccess = errors.New("the collector refused a part")
 
 // prometheus returns the reader behind /metrics. Names have the same spelling for every
 // scraper, because dashboards depend on it.
@@ -60,7 +60,7 @@ func (t *Telemetry) prometheus() (sdkmetric.Reader, error) {
 // Exports are uncompressed unless OTEL_EXPORTER_OTLP_COMPRESSION is set: a sidecar's
 // collector is nearby, and gzip would cost more than all spans of a request.
 
-func (t *Telemetry) exportTraces(ctx context.Context, f fence) (sdktrace.SpanProcessor, error) {
+func (t *Telemetry) exportTraces(ctx context.Context, f allowList) (sdktrace.SpanProcessor, error) {
 	o := &t.opt.OTLP
 	exporter, err := otlptracehttp.New(ctx,
 		otlptracehttp.WithEndpointURL(o.Endpoint+"/v1/traces"),
@@ -97,7 +97,7 @@ func (t *Telemetry) exportMetrics(ctx context.Context) (sdkmetric.Reader, error)
 	), nil
 }
 
-func (t *Telemetry) exportLogs(ctx context.Context) (sdklog.Processor, *outlet, error) {
+func (t *Telemetry) exportLogs(ctx context.Context) (sdklog.Processor, *exportCounter, error) {
 	o := &t.opt.OTLP
 	exporter, err := otlploghttp.New(ctx,
 		otlploghttp.WithEndpointURL(o.Endpoint+"/v1/logs"),

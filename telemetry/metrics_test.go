@@ -77,13 +77,13 @@ func TestMetricsAreTheCatalogue(t *testing.T) {
 	in.Reloaded(t.Context(), true)
 	in.Reloaded(t.Context(), false)
 	version := "rules-1"
-	stop := must.Get(in.Watch(signal.Sources{
+	stop := must.Get(in.ObserveSources(signal.Sources{
 		AuditLag: func() (int64, int64) { return 3, 4 },
 		Rules:    func() string { return version },
 		Unsafe:   []string{"enforce"},
 		Sealed:   func() map[string]bool { return map[string]bool{"mem0": true, "letta": false} },
-		Bounds: func() []signal.Bounds {
-			return []signal.Bounds{{Listener: "mem0", Refused: 1, Evicted: 2, Held: 3, NoRoom: 4}}
+		Listeners: func() []signal.ListenerCounters {
+			return []signal.ListenerCounters{{Listener: "mem0", Refused: 1, Evicted: 2, UsedBytes: 3, RefusedRequests: 4}}
 		},
 	}))(t)
 	seen := map[string]map[string]bool{}
@@ -200,8 +200,8 @@ func BenchmarkInstruments(b *testing.B) {
 		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled,
 	}))
 	for name, run := range map[string]func(){
-		"step":            func() { in.Step(b.Context(), signal.SpanOwn, time.Millisecond) },
-		"step/sampled":    func() { in.Step(sampled, signal.SpanOwn, time.Millisecond) },
+		"step":            func() { in.Step(b.Context(), signal.SpanLookupOwners, time.Millisecond) },
+		"step/sampled":    func() { in.Step(sampled, signal.SpanLookupOwners, time.Millisecond) },
 		"decided":         func() { in.Decided(b.Context(), &plain) },
 		"decided/sampled": func() { in.Decided(sampled, &plain) },
 		"decided/charged": func() { in.Decided(b.Context(), &charged) },
@@ -221,7 +221,7 @@ func BenchmarkRequestSpans(b *testing.B) {
 	for b.Loop() {
 		ctx, server := tel.Tracer().Start(b.Context(), "memproxy x", trace.WithSpanKind(trace.SpanKindServer))
 		for range 11 {
-			_, s := tel.Tracer().Start(ctx, signal.SpanOwn)
+			_, s := tel.Tracer().Start(ctx, signal.SpanLookupOwners)
 			s.End()
 		}
 		server.End()

@@ -35,7 +35,7 @@ const (
 type recent struct {
 	embedded.Tracer
 	root  sdktrace.Sampler // the sampling decision for traces that begin here
-	fence fence
+	fence allowList
 
 	mu   sync.Mutex
 	done []recentRequest // a ring buffer

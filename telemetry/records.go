@@ -57,7 +57,7 @@ func severityOf(ev *memproxy.Event) (log.Severity, string) {
 	switch {
 	case ev.Type == memproxy.EventRepair, ev.Type == memproxy.EventChainBreak:
 		return log.SeverityError, "ERROR"
-	case ev.Type == memproxy.EventDecision && (ev.Verdict.Stops() || ev.Would.Stops()),
+	case ev.Type == memproxy.EventDecision && (ev.Verdict.Stops() || ev.ShadowVerdict.Stops()),
 		ev.Type == memproxy.EventBudgetExceeded, ev.Type == memproxy.EventBudgetWarning, ev.Type == memproxy.EventRapidWrites, ev.Type == memproxy.EventRejections,
 		ev.Type == memproxy.EventIntegrity && len(ev.Reasons) > 0:
 		return log.SeverityWarn, "WARN"

@@ -34,12 +34,12 @@ const (
 type Telemetry struct {
 	opt         Options
 	tracer      trace.Tracer
-	records     log.Logger // nil without a collector
-	logs        *outlet    // counts the exports of the records
-	recent      *recent    // nil with a collector
+	records     log.Logger     // nil without a collector
+	logs        *exportCounter // counts the exports of the records
+	recent      *recent        // nil with a collector
 	registry    *prometheus.Registry
 	instruments *signal.Instruments
-	outlets     []*outlet
+	outlets     []*exportCounter
 	providers   []provider // flushed and shut down at the end
 }
 
@@ -66,7 +66,7 @@ func Start(ctx context.Context, opt Options) (*Telemetry, error) {
 		}
 	}
 	if err == nil {
-		_, err = t.instruments.Watch(signal.Sources{Version: opt.Version, Exports: t.exports})
+		_, err = t.instruments.ObserveSources(signal.Sources{Version: opt.Version, Exports: t.exports})
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("telemetry: %w", err), t.Shutdown(ctx))

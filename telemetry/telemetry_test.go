@@ -48,7 +48,7 @@ func event(traceID string) memproxy.Event {
 		Type: memproxy.EventDecision, Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Decision: decision, Trace: traceID,
 		Principal: memproxy.Principal{ID: "agent:dev", Kind: memproxy.KindAgent, Tenant: "acme", Trust: memproxy.TrustAuthenticated},
 		Kind:      memproxy.Learn, Backend: "mem0", Route: "mem0.v3.add", Items: 1,
-		Verdict: memproxy.Deny, Would: memproxy.Deny, Policy: "v7", Claimed: 950, Confidence: 700,
+		Verdict: memproxy.Deny, ShadowVerdict: memproxy.Deny, Policy: "v7", Claimed: 950, Confidence: 700,
 		Reasons: []memproxy.Reason{{Code: memproxy.BudgetHour, Detail: "canary-detail"}, {Code: memproxy.TrustClamped}},
 		Budget:  []memproxy.LineState{{Line: memproxy.Line{Reason: memproxy.BudgetHour, Window: memproxy.WindowHour, Limit: 100}, Used: 95}},
 	}
@@ -58,15 +58,15 @@ func event(traceID string) memproxy.Event {
 // careless developer adds.
 func request(ctx context.Context, tel *telemetry.Telemetry) trace.SpanContext {
 	ctx, server := tel.Tracer().Start(ctx, signal.SpanServer+"mem0.v3.add", trace.WithSpanKind(trace.SpanKindServer))
-	step, own := tel.Tracer().Start(ctx, signal.SpanOwn)
+	step, own := tel.Tracer().Start(ctx, signal.SpanLookupOwners)
 	own.SetAttributes(attribute.String("body", "canary-content"))
 	own.RecordError(errors.New("canary-content in an error"))
 	own.SetStatus(codes.Error, string(memproxy.InternalError))
 	own.End()
-	tel.Instruments().Step(step, signal.SpanOwn, time.Millisecond)
+	tel.Instruments().Step(step, signal.SpanLookupOwners, time.Millisecond)
 	fctx, forward := tel.Tracer().Start(ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	forward.End()
-	_, ret := tel.Tracer().Start(fctx, signal.SpanReturn) // ends after its parent, as in the proxy
+	_, ret := tel.Tracer().Start(fctx, signal.SpanFilterAnswer) // ends after its parent, as in the proxy
 	ret.End()
 	sc := server.SpanContext()
 	ev := event(sc.TraceID().String())
@@ -95,7 +95,7 @@ func TestEverySignalReachesTheReceiver(t *testing.T) {
 	parent := http.Header{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, "Baggage": {"k=canary-baggage"}}
 	sc := request(tel.Propagator().Extract(t.Context(), propagation.HeaderCarrier(parent)), tel)
 	must.Do(t, tel.Flush(t.Context()))
-	traceID := hex.EncodeToString(r.span(signal.SpanOwn).GetTraceId())
+	traceID := hex.EncodeToString(r.span(signal.SpanLookupOwners).GetTraceId())
 	if traceID != "0af7651916cd43dd8448eb211c80319c" || traceID != sc.TraceID().String() {
 		t.Errorf("trace id %s does not go on the caller's", traceID)
 	}
@@ -110,7 +110,7 @@ func TestEverySignalReachesTheReceiver(t *testing.T) {
 			t.Errorf("span: %s = %q, want %q", key, got, want)
 		}
 	}
-	if own := r.span(signal.SpanOwn); len(own.GetEvents()) != 0 || string(own.GetParentSpanId()) != string(server.GetSpanId()) {
+	if own := r.span(signal.SpanLookupOwners); len(own.GetEvents()) != 0 || string(own.GetParentSpanId()) != string(server.GetSpanId()) {
 		t.Errorf("child span: %v", own)
 	}
 

@@ -115,11 +115,11 @@ func watch(dir string, edited chan<- struct{}) (stop func()) {
 // ErrUnsettled means that an edit is in progress: the version changed during its use.
 var ErrUnsettled = errors.New("upkeep: it was edited meanwhile")
 
-// Followed describes files that may be edited while the process runs.
-type Followed struct {
-	// Look returns the present version and a function that puts it in force. An error
+// Files describes files that may be edited while the process runs.
+type Files struct {
+	// Load returns the present version and a function that puts it in force. An error
 	// means that it cannot be read.
-	Look func() (version string, use func() error, err error)
+	Load func() (version string, use func() error, err error)
 	// Failed is called when an edit is not put in force, once for each error.
 	Failed func(error)
 }
@@ -132,7 +132,7 @@ type Followed struct {
 // read in the middle of an edit is ignored, content and errors alike. A refused version
 // is tried again at every look. When a broken edit is reverted, the version in force is
 // put in force once more, which reports the recovery.
-func (f Followed) Follow(ctx context.Context, inForce string, looks <-chan time.Time) {
+func (f Files) Follow(ctx context.Context, inForce string, looks <-chan time.Time) {
 	last, failed := inForce, ""
 	for {
 		select {
@@ -140,7 +140,7 @@ func (f Followed) Follow(ctx context.Context, inForce string, looks <-chan time.
 			return
 		case <-looks:
 		}
-		found, use, err := f.Look()
+		found, use, err := f.Load()
 		if err != nil {
 			found = "error: " + err.Error()
 		}

@@ -67,8 +67,8 @@ func TestAnEarlyHangupIsHeard(t *testing.T) {
 func TestAnEditUnderWayIsNotAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		version, answers, events := "one", []error{upkeep.ErrUnsettled, errors.New("refused"), nil}, []string{}
-		f := upkeep.Followed{
-			Look: func() (string, func() error, error) {
+		f := upkeep.Files{
+			Load: func() (string, func() error, error) {
 				return version, func() error {
 					err := answers[0]
 					answers = answers[1:]

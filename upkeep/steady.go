@@ -15,12 +15,12 @@ const (
 	steadyStep = time.Minute
 )
 
-// Steady decides whether a clock can be trusted for what cannot be undone: deleting,
+// ClockGuard decides whether a clock can be trusted for what cannot be undone: deleting,
 // destroying or showing something because a duration has passed. The clock is trusted
 // with a duration once it has run for that duration, or for steadyFor if that is
 // shorter, without a step since the start of the process. Until then Steady uses what
 // the ledger knows from earlier processes.
-type Steady struct {
+type ClockGuard struct {
 	clock func() time.Time
 	up    func() time.Duration
 	ran   func(context.Context, time.Duration) (time.Time, error)
@@ -36,19 +36,19 @@ type Steady struct {
 
 // NewSteady watches a clock. up returns how long the process has been running, which
 // does not change when the clock is set. ran adds to the recorded running time of
-// processes, and returns a time that has certainly passed (ledger.Upkeep.Ran).
-func NewSteady(clock func() time.Time, up func() time.Duration, ran func(context.Context, time.Duration) (time.Time, error), log *slog.Logger) *Steady {
-	s := &Steady{clock: clock, up: up, ran: ran, log: log}
+// processes, and returns a time that has certainly passed (ledger.Upkeep.AddRunTime).
+func NewSteady(clock func() time.Time, up func() time.Duration, ran func(context.Context, time.Duration) (time.Time, error), log *slog.Logger) *ClockGuard {
+	s := &ClockGuard{clock: clock, up: up, ran: ran, log: log}
 	s.began = s.beginning(up())
 	return s
 }
 
 // beginning returns what the clock would have shown when up was zero.
-func (s *Steady) beginning(up time.Duration) time.Time { return s.clock().Round(0).Add(-up) }
+func (s *ClockGuard) beginning(up time.Duration) time.Time { return s.clock().Round(0).Add(-up) }
 
 // Wait returns how long it takes until the clock can be trusted to have measured a
 // duration. Zero means that it can be trusted now.
-func (s *Steady) Wait(passed time.Duration) time.Duration {
+func (s *ClockGuard) Wait(passed time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	up := s.up()
@@ -61,10 +61,10 @@ func (s *Steady) Wait(passed time.Duration) time.Duration {
 	return max(0, s.since+min(passed, steadyFor)-up)
 }
 
-// Came returns the time to compare with for items that end after age: now if the clock
+// SafeTime returns the time to compare with for items that end after age: now if the clock
 // can be trusted with that duration, else a time that has certainly passed, or zero if
 // none is known.
-func (s *Steady) Came(ctx context.Context, now time.Time, age time.Duration) (time.Time, error) {
+func (s *ClockGuard) SafeTime(ctx context.Context, now time.Time, age time.Duration) (time.Time, error) {
 	if s.Wait(age) == 0 {
 		return now, nil
 	}
@@ -73,12 +73,12 @@ func (s *Steady) Came(ctx context.Context, now time.Time, age time.Duration) (ti
 
 // Note records in the ledger how long this process has run, for processes that do not
 // run long enough to trust the clock by themselves.
-func (s *Steady) Note(ctx context.Context) error {
+func (s *ClockGuard) Note(ctx context.Context) error {
 	_, err := s.note(ctx)
 	return err
 }
 
-func (s *Steady) note(ctx context.Context) (time.Time, error) {
+func (s *ClockGuard) note(ctx context.Context) (time.Time, error) {
 	s.noting.Lock()
 	defer s.noting.Unlock()
 	up := s.up()

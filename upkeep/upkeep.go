@@ -36,8 +36,8 @@ type Signal chan struct{}
 // NewSignal returns a signal that has not been sent.
 func NewSignal() Signal { return make(Signal, 1) }
 
-// AtOnce returns a signal that has been sent: a job that it wakes begins with a round.
-func AtOnce() Signal {
+// NewPendingSignal returns a signal that has been sent: a job that it wakes begins with a round.
+func NewPendingSignal() Signal {
 	s := NewSignal()
 	s.Send()
 	return s

@@ -16,10 +16,10 @@ import (
 // canary is a text that cannot be a name, a number or an id.
 const canary = "canary, a text 7f3a"
 
-// Told checks that every text in the payload of a write, as a value or as a name, is in the
+// CheckTextsDecoded checks that every text in the payload of a write, as a value or as a name, is in the
 // operation, or that the payload is refused. It puts the canary in every place of the body;
 // only values that are removed may be missing from the operation.
-func Told(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, body []byte) {
+func CheckTextsDecoded(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, body []byte) {
 	t.Helper()
 	op, err := a.Decode(rt, req, body)
 	if err != nil || !op.Kind.Writes() && op.Kind != memproxy.Admin {
@@ -81,8 +81,8 @@ func tells(op *memproxy.Operation) bool {
 	for i := range op.Refs {
 		all = append(all, op.Refs[i].ID)
 	}
-	for i := range op.Hints {
-		all = append(all, op.Hints[i].Raw)
+	for i := range op.ConfidenceClaims {
+		all = append(all, op.ConfidenceClaims[i].Raw)
 	}
 	for i := range op.Attributions {
 		all = append(all, op.Attributions[i].Values...)
@@ -94,9 +94,9 @@ func tells(op *memproxy.Operation) bool {
 	return strings.Contains(strings.Join(all, "\n"), canary)
 }
 
-// RunTold runs Told on every route of the table, with every body in the *.txtar files of
+// RunTextsDecoded runs Told on every route of the table, with every body in the *.txtar files of
 // fsys that the route reads. filled returns a path for a row's pattern.
-func RunTold(t *testing.T, a Tabled, fsys fs.FS, filled func(pattern string) string) {
+func RunTextsDecoded(t *testing.T, a RoutedAdapter, fsys fs.FS, filled func(pattern string) string) {
 	var bodies [][]byte
 	for _, c := range cases(t, fsys) {
 		if rt, ok := a.Route(c.Request); ok && (rt.Kind.Writes() || rt.Kind == memproxy.Admin) && len(c.Body) > 0 && len(c.Body) < 4096 {
@@ -104,7 +104,7 @@ func RunTold(t *testing.T, a Tabled, fsys fs.FS, filled func(pattern string) str
 		}
 	}
 	share, row := ring.Share(20, 100), 0
-	for at := range a.Table() {
+	for at := range a.Routes() {
 		row++
 		req := requestTo(at, filled)
 		rt, ok := a.Route(req)
@@ -116,7 +116,7 @@ func RunTold(t *testing.T, a Tabled, fsys fs.FS, filled func(pattern string) str
 				if (i+row)%share != 0 {
 					continue // the path belongs to another row
 				}
-				if Told(t, a, rt, req, body); t.Failed() {
+				if CheckTextsDecoded(t, a, rt, req, body); t.Failed() {
 					return
 				}
 			}

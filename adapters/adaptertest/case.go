@@ -178,8 +178,8 @@ func (c *Case) rule(op *memproxy.Operation) error {
 			return fmt.Errorf("gate: %q", line)
 		}
 	}
-	for i := range op.Hints {
-		op.Hints[i].Effective = min(op.Hints[i].Claimed, ceiling)
+	for i := range op.ConfidenceClaims {
+		op.ConfidenceClaims[i].Effective = min(op.ConfidenceClaims[i].Claimed, ceiling)
 	}
 	return nil
 }

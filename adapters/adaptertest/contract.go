@@ -30,10 +30,10 @@ type Adapter interface {
 	Rewrite(memproxy.Route, memproxy.Request, memproxy.Reply, *memproxy.Reading) ([]byte, error)
 }
 
-// Tabled is an adapter with its table of routes.
-type Tabled interface {
+// RoutedAdapter is an adapter with its table of routes.
+type RoutedAdapter interface {
 	Adapter
-	Table() iter.Seq2[string, memproxy.Route]
+	Routes() iter.Seq2[string, memproxy.Route]
 }
 
 // requestTo returns a request without a body to a row, "METHOD /pattern". filled returns a

@@ -12,13 +12,13 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Own reports whether a string in a body belongs to the format (a role, a type, a selector),
+// FormatText reports whether a string in a body belongs to the format (a role, a type, a selector),
 // so that it need not be in the operation.
-type Own func(op *memproxy.Operation, ptr, text string) bool
+type FormatText func(op *memproxy.Operation, ptr, text string) bool
 
 // Fuzz checks the laws with arbitrary requests and answers, seeded with the cases of
 // testdata.
-func Fuzz(f *testing.F, a Adapter, own Own) {
+func Fuzz(f *testing.F, a Adapter, own FormatText) {
 	for _, c := range cases(f, os.DirFS("testdata")) {
 		f.Add(c.Request.Method, c.Request.EscapedPath, c.Request.Query, c.Request.Header.Get("Content-Type"), c.Body, c.Reply.Body)
 	}
@@ -30,7 +30,7 @@ func Fuzz(f *testing.F, a Adapter, own Own) {
 }
 
 // Generated checks the laws with many generated documents, the same ones in every run.
-func Generated(t *testing.T, a Adapter, f *Format, own Own) {
+func Generated(t *testing.T, a Adapter, f *Format, own FormatText) {
 	source := rand.New(rand.NewPCG(1, 2))
 	data := make([]byte, 400)
 	for range 5000 / ring.Share(20, 100) {
@@ -42,14 +42,14 @@ func Generated(t *testing.T, a Adapter, f *Format, own Own) {
 }
 
 // FuzzGenerated is Generated with bytes that the fuzzer chooses.
-func FuzzGenerated(f *testing.F, a Adapter, format *Format, own Own) {
+func FuzzGenerated(f *testing.F, a Adapter, format *Format, own FormatText) {
 	for i := range byte(100) {
 		f.Add([]byte(strings.Repeat(string(rune(i))+"abcdefghij", 20)))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) { format.laws(t, a, own, data) })
 }
 
-func (f *Format) laws(t *testing.T, a Adapter, own Own, data []byte) {
+func (f *Format) laws(t *testing.T, a Adapter, own FormatText, data []byte) {
 	t.Helper()
 	req, body, answer := f.Request(&Dice{f: f, bytes: data})
 	req.Base = Base
@@ -65,7 +65,7 @@ func stores(k memproxy.Kind) bool {
 }
 
 // seen checks that every string of a value is in the operation, except those of the format.
-func seen(t *testing.T, op *memproxy.Operation, v *jsondoc.Value, ptr string, own Own) {
+func seen(t *testing.T, op *memproxy.Operation, v *jsondoc.Value, ptr string, own FormatText) {
 	t.Helper()
 	for _, m := range v.Members {
 		seen(t, op, m.Value, jsondoc.Child(ptr, m.Name), own)
@@ -81,7 +81,7 @@ func seen(t *testing.T, op *memproxy.Operation, v *jsondoc.Value, ptr string, ow
 	case slices.ContainsFunc(op.Items, func(it memproxy.Item) bool { return it.Pointer == ptr && it.Text == v.Text() }):
 	case slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return under(c.Pointer) && slices.Contains(c.Values, v.Text()) }):
 	case slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return under(c.Pointer) && c.Op == memproxy.ClaimUnclear }):
-	case slices.ContainsFunc(op.Backdated, func(b memproxy.Stamped) bool { return under(b.Pointer) }):
+	case slices.ContainsFunc(op.Backdated, func(b memproxy.ClientTime) bool { return under(b.Pointer) }):
 	case slices.ContainsFunc(op.Reserved, under), slices.ContainsFunc(op.Unclaimed, under):
 	case own(op, ptr, v.Text()):
 	default:

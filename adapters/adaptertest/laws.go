@@ -17,7 +17,7 @@ import (
 )
 
 // Laws checks the contract with a request and an answer to it.
-func Laws(t *testing.T, a Adapter, req memproxy.Request, body []byte, reply memproxy.Reply, own Own) {
+func Laws(t *testing.T, a Adapter, req memproxy.Request, body []byte, reply memproxy.Reply, own FormatText) {
 	t.Helper()
 	rt, ok := a.Route(req)
 	if !ok || rt.Pass {
@@ -104,15 +104,15 @@ func patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 		return
 	}
 	untouched := len(op.Reserved)+len(op.Unclaimed) == 0 && op.Kind.Writes()
-	for i := range op.Hints {
-		op.Hints[i].Effective = op.Hints[i].Claimed
-		untouched = untouched && op.Hints[i].Legible
+	for i := range op.ConfidenceClaims {
+		op.ConfidenceClaims[i].Effective = op.ConfidenceClaims[i].Claimed
+		untouched = untouched && op.ConfidenceClaims[i].Legible
 	}
 	if out := encode(op); untouched && (len(out) != len(body) || len(body) > 0 && &out[0] != &body[0]) {
 		t.Errorf("nothing was to change and the body is not the client's own\n got: %s\nwant: %s", out, body)
 	}
-	for i := range op.Hints {
-		op.Hints[i].Effective = min(op.Hints[i].Claimed, 123)
+	for i := range op.ConfidenceClaims {
+		op.ConfidenceClaims[i].Effective = min(op.ConfidenceClaims[i].Claimed, 123)
 	}
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
 		op.Stamp = Stamp()
@@ -133,7 +133,7 @@ func patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 		t.Fatalf("what is forwarded does not decode: %s", out)
 	}
 	hinted := func(it memproxy.Item) bool { // a claim in words was replaced by a number
-		return slices.ContainsFunc(op.Hints, func(h memproxy.Hint) bool {
+		return slices.ContainsFunc(op.ConfidenceClaims, func(h memproxy.ConfidenceClaim) bool {
 			return it.Pointer == h.Pointer || strings.HasPrefix(it.Pointer, h.Pointer+"/")
 		})
 	}
@@ -141,8 +141,8 @@ func patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 	same(t, "claims", op.Claims, back.Claims)
 	same(t, "targets", op.Targets, back.Targets)
 	same(t, "scope", op.Scope, back.Scope)
-	for i, h := range back.Hints {
-		if h.Claimed != op.Hints[i].Effective || !h.Legible {
+	for i, h := range back.ConfidenceClaims {
+		if h.Claimed != op.ConfidenceClaims[i].Effective || !h.Legible {
 			t.Errorf("hint %s went out as %s", h.Pointer, h.Raw)
 		}
 	}
@@ -165,11 +165,11 @@ func patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 // that the seal includes every unchanged member.
 func seals(t *testing.T, op *memproxy.Operation, encode func(*memproxy.Operation) []byte) {
 	t.Helper()
-	op.Seal = func(s memproxy.Stamp, metadata []byte) memproxy.Stamp {
+	op.SignStamp = func(s memproxy.Stamp, metadata []byte) memproxy.Stamp {
 		s.Metadata, s.Signature = base64.RawURLEncoding.EncodeToString(metadata), "c2VhbGVk"
 		return s
 	}
-	defer func() { op.Seal = nil }()
+	defer func() { op.SignStamp = nil }()
 	doc, err := jsondoc.Parse(encode(op), 0)
 	if err != nil {
 		return // the body is a form, which the same code seals
@@ -191,7 +191,7 @@ func seals(t *testing.T, op *memproxy.Operation, encode func(*memproxy.Operation
 				}
 			}
 			for _, m := range v.Members {
-				plain := m.Value.Kind != jsondoc.Object && m.Value.Kind != jsondoc.Array || len(op.Reserved)+len(op.Hints) == 0
+				plain := m.Value.Kind != jsondoc.Object && m.Value.Kind != jsondoc.Array || len(op.Reserved)+len(op.ConfidenceClaims) == 0
 				if !memproxy.Reserved(m.Name) && plain && beside.Root.Get(m.Name) == nil {
 					t.Errorf("not sealed for %q", m.Name)
 				}
@@ -223,7 +223,7 @@ type survival struct {
 
 func (s *survival) value(was, is *jsondoc.Value, ptr string) {
 	s.t.Helper()
-	hinted := slices.ContainsFunc(s.op.Hints, func(h memproxy.Hint) bool { return h.Pointer == ptr })
+	hinted := slices.ContainsFunc(s.op.ConfidenceClaims, func(h memproxy.ConfidenceClaim) bool { return h.Pointer == ptr })
 	switch {
 	case hinted && is.Kind == jsondoc.Number:
 	case was.Kind == jsondoc.Null && stamped(is):
@@ -311,7 +311,7 @@ func refusals(t *testing.T, a Adapter, req memproxy.Request) {
 func thins(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) {
 	t.Helper()
 	rd, err := a.Read(rt, req, reply)
-	if err != nil || rd.Traces { // the adapter's own tests cover the removal of traces
+	if err != nil || rd.ShowsOwnActions { // the adapter's own tests cover the removal of traces
 		return
 	}
 	base, err := a.Rewrite(rt, req, reply, rd)
@@ -374,10 +374,10 @@ func left(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, repl
 
 // Passing checks that exactly the rows with a reason have Pass set, that their kind is Other,
 // and that only such rows are public.
-func Passing(t *testing.T, a Tabled, reasons map[string]string) {
+func Passing(t *testing.T, a RoutedAdapter, reasons map[string]string) {
 	t.Helper()
 	left := maps.Clone(reasons)
-	for _, rt := range a.Table() {
+	for _, rt := range a.Routes() {
 		why, said := reasons[rt.ID]
 		delete(left, rt.ID)
 		if rt.Pass != said || said && len(why) < 10 {

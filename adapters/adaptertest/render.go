@@ -56,7 +56,7 @@ func renderScope(s memproxy.Scope) []string {
 
 func renderOperation(op *memproxy.Operation) string {
 	var l lines
-	l.add(string(op.Kind), when(op.Bulk, "bulk"), when(op.Steering, "steering"), when(op.Derived, "derived"), when(op.Administers, "administers"), when(op.Sweeps, "sweeps"), when(op.Single, "single"),
+	l.add(string(op.Kind), when(op.Bulk, "bulk"), when(op.Steering, "steering"), when(op.Derived, "derived"), when(op.Administers, "administers"), when(op.DeletesScope, "sweeps"), when(op.SingleOwner, "single"),
 		when(op.Cost > 0, fmt.Sprint("cost=", op.Cost)), named("source", string(op.SourceClaim)), when(op.Extracts, "extracts"))
 	if op.Scope != (memproxy.Scope{}) {
 		l.add(append([]string{"scope"}, renderScope(op.Scope)...)...)
@@ -76,7 +76,7 @@ func renderOperation(op *memproxy.Operation) string {
 	if len(op.Keys) > 0 {
 		l.add("keys", fmt.Sprintf("%q", op.Keys))
 	}
-	for _, h := range op.Hints {
+	for _, h := range op.ConfidenceClaims {
 		l.add("hint", h.Pointer, h.Raw, fmt.Sprint("claimed=", h.Claimed), when(!h.Legible, "illegible"))
 	}
 	for _, at := range op.Attributions {

@@ -23,10 +23,10 @@ var spelled = []string{"", "NAME=x", "NAME=x&NAME=x", "NAME=%2561", "unknown=1&u
 
 // RunSpelled checks that every route of an adapter's table refuses the misspelled queries
 // with 400 and accepts the spelled ones. filled returns a path for a row's pattern.
-func RunSpelled(t *testing.T, a Tabled, claim string, filled func(pattern string) string) {
+func RunSpelled(t *testing.T, a RoutedAdapter, claim string, filled func(pattern string) string) {
 	first, last, _ := strings.Cut(claim, "_")
 	names := strings.NewReplacer("NAME", claim, "CAMEL", first+strings.ToUpper(last[:1])+last[1:], "UPPER", strings.ToUpper(claim), "DASHED", first+"-"+last, "DOTTED", first+"."+last)
-	for at, rt := range a.Table() {
+	for at, rt := range a.Routes() {
 		req := requestTo(at, filled)
 		ask := func(query string) *memproxy.Malformed {
 			req.Query = names.Replace(query)

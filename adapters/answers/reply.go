@@ -13,9 +13,9 @@ import (
 // Pruner implements the gate's pruner with a table.
 type Pruner struct {
 	Answers *Table
-	// Known returns the function that recognises elements of a route's 2xx answers, which
+	// Recognizer returns the function that recognises elements of a route's 2xx answers, which
 	// Prune then skips. It may be nil.
-	Known func(memproxy.Route) Known
+	Recognizer func(memproxy.Route) Recognizer
 }
 
 // NewPruner returns the pruner for the table in texts.
@@ -30,7 +30,7 @@ func NewPruner(texts ...string) (Pruner, error) {
 func (p Pruner) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
 	if reply.Status >= 200 && reply.Status <= 299 {
 		s := p.Answers.answers[rt.ID]
-		if p.Known != nil && s != nil && !s.raw && claimed(s, reply.Body, p.Known(rt)) {
+		if p.Recognizer != nil && s != nil && !s.raw && claimed(s, reply.Body, p.Recognizer(rt)) {
 			return memproxy.Pruned{Body: reply.Body}, nil
 		}
 		return p.Answers.pruneReadable(rt, reply.Body)

@@ -8,15 +8,15 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Known returns the length of a recognised element of a list at the start of rest, or 0.
+// Recognizer returns the length of a recognised element of a list at the start of rest, or 0.
 // The list is the given member of the answer, or the answer itself if member is "". Known
 // must only recognise elements for which Claims returned true.
-type Known func(member string, rest []byte) int
+type Recognizer func(member string, rest []byte) int
 
 // claimed reports whether a body is JSON with only claimed members. It is the fast path of
 // Prune: it builds no document, and if it returns true, Prune would return the body
 // unchanged. In doubt it returns false, so that Prune parses the body.
-func claimed(s *spec, body []byte, known Known) bool {
+func claimed(s *spec, body []byte, known Recognizer) bool {
 	if !utf8.Valid(body) {
 		return false
 	}
@@ -26,9 +26,9 @@ func claimed(s *spec, body []byte, known Known) bool {
 
 type scan struct {
 	jsondoc.Scanner
-	known  Known    // may be nil
-	member string   // member of the answer that is being read
-	names  [][]byte // names without a line in the table, in the enclosing objects
+	known  Recognizer // may be nil
+	member string     // member of the answer that is being read
+	names  [][]byte   // names without a line in the table, in the enclosing objects
 }
 
 const (

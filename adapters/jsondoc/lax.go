@@ -9,14 +9,14 @@ import (
 // Backends in Python convert values of other types, in pydantic's lax mode and in query
 // parameters: 1, "yes" and "on" become true, and "5" and 5.0 become 5.
 
-// Yes reports whether a server may convert a value to true: any value except those
+// LaxTrue reports whether a server may convert a value to true: any value except those
 // known to be false.
-func (d *Doc) Yes(v *Value) bool {
+func (d *Doc) LaxTrue(v *Value) bool {
 	switch {
 	case v == nil || v.Kind == Null:
 		return false
 	case v.Kind == String:
-		return Yes(v.text)
+		return LaxTrue(v.text)
 	case v.Kind == Number:
 		f, err := strconv.ParseFloat(string(d.Raw(v)), 64)
 		return err != nil || f != 0
@@ -24,8 +24,8 @@ func (d *Doc) Yes(v *Value) bool {
 	return !d.False(v)
 }
 
-// Yes reports whether a server may convert a text to true.
-func Yes(text string) bool {
+// LaxTrue reports whether a server may convert a text to true.
+func LaxTrue(text string) bool {
 	switch strings.ToLower(text) {
 	case "", "0", "f", "n", "no", "off", "false":
 		return false

@@ -20,7 +20,7 @@ type taker struct {
 	values map[string]any // by pointer
 }
 
-func (k *taker) Known(list string, i int, rest []byte) int {
+func (k *taker) KnownLength(list string, i int, rest []byte) int {
 	n := bytes.IndexByte(rest, '}') + 1
 	if !k.knows || i%3 != 1 || n == 0 || strings.ReplaceAll(string(rest[:n]), " ", "") != "{}" {
 		return 0
@@ -29,7 +29,7 @@ func (k *taker) Known(list string, i int, rest []byte) int {
 	return n
 }
 
-func (k *taker) Take(list string, i int, v *jsondoc.Value, text string) bool {
+func (k *taker) ReadElement(list string, i int, v *jsondoc.Value, text string) bool {
 	if raw := string(k.doc.Raw(v)); text != "" && text != raw || text == "" && len(raw) <= jsondoc.MaxShared {
 		k.t.Errorf("the text of %q is %q", raw, text)
 	}

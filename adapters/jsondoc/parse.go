@@ -84,12 +84,12 @@ type parser struct {
 	Scanner
 	max          int
 	strict       bool
-	taker        Taker    // may be nil
-	share        int      // see ParseLists
-	list         string   // pointer of the answer's member that is being read
-	deferStrings bool     // strings are set by texts
-	names        []string // the first names, see shared
-	next         int      // index in names of the one that is expected
+	taker        ElementReader // may be nil
+	share        int           // see ParseLists
+	list         string        // pointer of the answer's member that is being read
+	deferStrings bool          // strings are set by texts
+	names        []string      // the first names, see shared
+	next         int           // index in names of the one that is expected
 	slab         []Value
 	stored       []Member // of complete objects
 	// members and elems of incomplete objects and arrays.

@@ -25,7 +25,7 @@ type Options struct {
 	// MaxDepth bounds the nesting of requests. Answers have a higher bound of their
 	// own.
 	MaxDepth int
-	// Now is the clock for waiting times; nil is time.Now.
+	// Now is the clock for waiting times; nil is time.CurrentMemory.
 	Now func() time.Time
 }
 
@@ -121,7 +121,7 @@ func bad(code memproxy.ReasonCode, status int, pointer, detail string) error {
 // would also retry without memproxy.
 func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Reply {
 	r := refusal.New(d, refusal.Words{NotFound: "Not found", Unauthorized: "Unauthorized"}, a.opt.Now)
-	if req.Method != "GET" || d.Status != memproxy.StatusBadGateway || !refusal.Says(d, memproxy.UpstreamUnavailable) {
+	if req.Method != "GET" || d.Status != memproxy.StatusBadGateway || !refusal.HasReason(d, memproxy.UpstreamUnavailable) {
 		r.Header["X-Should-Retry"] = []string{"false"}
 	}
 	if strings.HasSuffix(strings.TrimSuffix(req.EscapedPath, "/"), "/chat/completions") {

@@ -97,13 +97,13 @@ func TestImportString(t *testing.T) {
 	inner := `{"blocks":[{"label":"human","value":"a \"b\" \u00e9","n":1.50,"metadata":{"confidence":1,"memproxy_id":"x"}}]}`
 	body := must.Get(json.Marshal(inner))(t)
 	op := must.Get(a.Decode(rt, req, body))(t)
-	if len(op.Hints) != 1 || len(op.Reserved) != 1 || op.Items[1].Text != `a "b" é` || op.Items[1].Field != "human" {
+	if len(op.ConfidenceClaims) != 1 || len(op.Reserved) != 1 || op.Items[1].Text != `a "b" é` || op.Items[1].Field != "human" {
 		t.Errorf("%+v", op)
 	}
 	if out, _, err := a.Encode(rt, req, body, &memproxy.Operation{Kind: memproxy.Learn}); err != nil || &out[0] != &body[0] {
 		t.Errorf("nothing was to change: %s, %v", out, err)
 	}
-	op.Hints[0].Effective = 700
+	op.ConfidenceClaims[0].Effective = 700
 	out, _, err := a.Encode(rt, req, body, op)
 	if err != nil {
 		t.Fatal(err)

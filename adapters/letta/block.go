@@ -148,10 +148,10 @@ func (d *draft) other(m jsondoc.Member, ptr string) {
 		return
 	}
 	if d.op.Kind.Writes() {
-		origin.AssertedBy(d.op, d.doc, m, ptr)
+		origin.RecordMemberAssertions(d.op, d.doc, m, ptr)
 		wire.Name(d.op, m.Name, ptr, d.newItem(memproxy.ItemMetadata))
 		kind := memproxy.ItemMetadata
-		if withheld.Asks(m) {
+		if withheld.HoldsCallbackURL(m) {
 			kind = memproxy.ItemURL
 		}
 		wire.Strings(d.op, m.Value, ptr, d.newItem(kind))
@@ -191,7 +191,7 @@ func (d *decoding) passage(v *jsondoc.Value, ptr string) error {
 
 func (d *draft) backdated(v *jsondoc.Value, ptr string) {
 	if v.Kind != jsondoc.Null && d.op.Kind.Writes() {
-		d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: ptr, Raw: string(d.doc.Raw(v))})
+		d.op.Backdated = append(d.op.Backdated, memproxy.ClientTime{Pointer: ptr, Raw: string(d.doc.Raw(v))})
 	}
 }
 
@@ -204,7 +204,7 @@ func (d *draft) metadata(v *jsondoc.Value, ptr string) error {
 	case v.Kind != jsondoc.Object && d.op.Kind.Writes():
 		return bad(memproxy.PayloadMalformed, 422, ptr, "metadata must be an object")
 	}
-	origin.Asserted(d.op, d.doc, v, ptr, func(name string) bool { return slices.Contains(d.opt.ConfidenceKeys, name) })
+	origin.RecordAssertions(d.op, d.doc, v, ptr, func(name string) bool { return slices.Contains(d.opt.ConfidenceKeys, name) })
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
 		switch {
@@ -214,7 +214,7 @@ func (d *draft) metadata(v *jsondoc.Value, ptr string) error {
 		case slices.Contains(d.opt.ConfidenceKeys, m.Name):
 			// Only a write can claim a confidence for its content.
 			if d.op.Kind == memproxy.Learn || d.op.Kind == memproxy.Correct {
-				d.op.Hints = append(d.op.Hints, origin.Hint(d.doc, m.Value, p))
+				d.op.ConfidenceClaims = append(d.op.ConfidenceClaims, origin.Hint(d.doc, m.Value, p))
 			}
 		case m.Name == "source":
 			d.op.SourceClaim = origin.Source(d.opt.Sources, d.op.SourceClaim, m.Value)

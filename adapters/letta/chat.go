@@ -256,7 +256,7 @@ func (d *draft) arguments(v *jsondoc.Value, ptr string) {
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
 		wire.Name(d.op, m.Name, p, d.newItem(memproxy.ItemContent))
-		if withheld.Asks(m) {
+		if withheld.HoldsCallbackURL(m) {
 			wire.Add(d.op, p, m.Value.Text(), d.newItem(memproxy.ItemURL))
 		} else {
 			d.arguments(m.Value, p)
@@ -271,7 +271,7 @@ func (d *draft) arguments(v *jsondoc.Value, ptr string) {
 // recipients.
 func (d *decoding) otherTool(args *jsondoc.Value) error {
 	name := d.params["tool_name"]
-	if !turn.Gated(name) {
+	if !turn.IsGated(name) {
 		return nil
 	}
 	if args == nil || args.Kind != jsondoc.Object {

@@ -58,7 +58,7 @@ func TestCounts(t *testing.T) {
 		{200, `<html>`, 0, false, true},
 		{404, ``, 0, true, false},
 	} {
-		more, over, err := a.Counted(memproxy.Reply{Status: tt.status, Body: []byte(tt.body)})
+		more, over, err := a.ReadCount(memproxy.Reply{Status: tt.status, Body: []byte(tt.body)})
 		if more != tt.more || over != tt.over || (err != nil) != tt.fails {
 			t.Errorf("%d %s: %d %v %v", tt.status, tt.body, more, over, err)
 		}
@@ -75,17 +75,17 @@ func TestImportedAgentsAreReadWhole(t *testing.T) {
 		rt, req := route(t, "POST", "/v1/agents/import")
 		req.Header["Content-Type"] = []string{formType}
 		op := must.Get(a.Decode(rt, req, form("Content-Disposition: form-data; name=\"file\"; filename=\"a.json\"\r\nContent-Type: application/json\r\n\r\n"+file)))(t)
-		asks, got := a.Wholes(rt, req, op, rd)
+		asks, got := a.ObjectRequests(rt, req, op, rd)
 		if len(asks) != 2 || asks[1].EscapedPath != "/v1/agents/agent-2" || !strings.Contains(asks[1].Query, "agent.blocks") || !strings.Contains(asks[1].Query, "agent.sources") || got != all {
 			t.Errorf("%s: %+v %v", file, asks, got)
 		}
 	}
-	whole, err := a.Whole(memproxy.Reply{Status: 200, Body: []byte(`{"id":"agent-1","blocks":[{"id":"block-1","label":"human","value":"Ann"}],"sources":[{"id":"source-1"}],"managed_group":{"id":"group-1","agent_ids":["agent-3"]}}`)})
-	if err != nil || len(whole.Memories) != 1 || whole.Memories[0].ID != "block-1" || whole.Memories[0].Scope.Agent != "agent-1" || !slices.Equal(whole.Made, []memproxy.Made{{ID: "group-1", Agent: "agent-3"}, {ID: "agent-3"}, {ID: "source-1", Agent: "agent-1"}}) {
+	whole, err := a.ReadObject(memproxy.Reply{Status: 200, Body: []byte(`{"id":"agent-1","blocks":[{"id":"block-1","label":"human","value":"Ann"}],"sources":[{"id":"source-1"}],"managed_group":{"id":"group-1","agent_ids":["agent-3"]}}`)})
+	if err != nil || len(whole.Memories) != 1 || whole.Memories[0].ID != "block-1" || whole.Memories[0].Scope.Agent != "agent-1" || !slices.Equal(whole.Created, []memproxy.CreatedObject{{ID: "group-1", Agent: "agent-3"}, {ID: "agent-3"}, {ID: "source-1", Agent: "agent-1"}}) {
 		t.Errorf("%+v %v", whole, err)
 	}
 	for _, reply := range []memproxy.Reply{{Status: 404}, {Status: 200, Body: []byte(`[]`)}, {Status: 200, Body: []byte(`{"id":"agent-1"}`)}, {Status: 200, Body: []byte(`<`)}} {
-		if _, err := a.Whole(reply); err == nil {
+		if _, err := a.ReadObject(reply); err == nil {
 			t.Errorf("%d %s is an agent", reply.Status, reply.Body)
 		}
 	}

@@ -154,14 +154,14 @@ func (d *decoding) settle() error {
 			return bad(memproxy.ScopeConflict, 422, c.Pointer, "two places of the request name different owners")
 		}
 	}
-	d.said.Settle(op)
+	d.said.Apply(op)
 	d.govern()
 	switch op.Kind {
 	case memproxy.Learn, memproxy.Correct:
 		op.Cost = max(1, d.cost, estimate(op, d.row.shape))
 	case memproxy.Forget:
 		// Deleting an agent deletes its memory; claims in the request do not change that.
-		op.Single = d.row.id == "letta.delete_agent" && len(op.Claims) == 1 && len(op.Targets) == 1 && d.doc == nil && d.req.Query == ""
+		op.SingleOwner = d.row.id == "letta.delete_agent" && len(op.Claims) == 1 && len(op.Targets) == 1 && d.doc == nil && d.req.Query == ""
 	}
 	return nil
 }
@@ -196,5 +196,5 @@ func checkSpelling(names *spelling.Names, v *jsondoc.Value, pointer string) erro
 	if strings.Contains(pointer, "json_schema") {
 		names = &spelling.Names{}
 	}
-	return names.Cased(v, pointer, known)
+	return names.CheckMembers(v, pointer, known)
 }

@@ -116,9 +116,9 @@ func (p patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]byt
 func (p patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []byte) {
 	meta := nonNull(holder.Get("metadata"))
 	if nonNull(holder.Get("value")) == nil {
-		if old := stamps.Kept(current, true); meta != nil && len(old) > 0 {
-			if stamp := stamps.ParseRaw(current); stamp != nil && op.Seal != nil {
-				sealed := op.Seal(*stamp, p.WithoutReserved(meta))
+		if old := stamps.FilterMembers(current, true); meta != nil && len(old) > 0 {
+			if stamp := stamps.ParseRaw(current); stamp != nil && op.SignStamp != nil {
+				sealed := op.SignStamp(*stamp, p.WithoutReserved(meta))
 				if sealed.Signature != stamp.Signature {
 					old = [][]byte{stamps.Members(&sealed, false)}
 				}
@@ -129,7 +129,7 @@ func (p patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []b
 	}
 	var kept [][]byte
 	if meta == nil {
-		kept = stamps.Kept(current, false)
+		kept = stamps.FilterMembers(current, false)
 	}
 	p.write(holder, op, kept)
 }

@@ -40,7 +40,7 @@ func FuzzLocated(f *testing.F) {
 	a := adapter(f)
 	rt := memproxy.Route{ID: "letta.modify_block", Params: map[string]string{"agent_id": "agent-1"}}
 	f.Fuzz(func(t *testing.T, target string, status int, body []byte) {
-		m, err := a.Located(rt, target, memproxy.Reply{Status: status, Body: body})
+		m, err := a.ReadLocated(rt, target, memproxy.Reply{Status: status, Body: body})
 		if err == nil && m.ID != "" && m.ID != target && !strings.Contains(target, "/") {
 			t.Errorf("asked for %q and got %q", target, m.ID)
 		}

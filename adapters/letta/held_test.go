@@ -12,11 +12,11 @@ import (
 func TestHeld(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	for route, want := range map[string]string{"letta.create_passage": "[]", "letta.create_passage_in_archive": "", "letta.create_block": "", "letta.modify_block": "", "letta.send_message": ""} {
-		reply, ok := a.Held(memproxy.Route{ID: route}, memproxy.Request{}, nil, memproxy.Decision{})
+		reply, ok := a.HeldReply(memproxy.Route{ID: route}, memproxy.Request{}, nil, memproxy.Decision{})
 		if ok != (want != "") || string(reply.Body) != want {
 			t.Errorf("%s: %v %s", route, ok, reply.Body)
 		}
-		if a.Polls(memproxy.Route{ID: route}) != "" {
+		if a.ReceiptID(memproxy.Route{ID: route}) != "" {
 			t.Errorf("%s is a receipt", route)
 		}
 	}

@@ -39,7 +39,7 @@ func (r *row) onlyTypes(query string) (types []string, rest string) {
 	}
 	switch r.id {
 	case "letta.list_messages", "letta.list_conversation_messages", "letta.list_group_messages", "letta.list_all_messages":
-		return q[name], pages.Without(query, name)
+		return q[name], pages.DropParam(query, name)
 	}
 	return nil, query
 }
@@ -68,7 +68,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string) {
 			id := a.Get("tool_call_id").Text()
 			given[id] = true
 			// A result that memproxy supplied has no reason with turn.Mark.
-			ours[id] = ours[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.Gated(names[id])
+			ours[id] = ours[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.IsGated(names[id])
 		}
 		for _, r := range inMessage(m, "tool_return_message", "tool_returns") {
 			ran[r.Get("tool_call_id").Text()] = true
@@ -88,7 +88,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string) {
 			id := c.Get("tool_call_id").Text()
 			// If the answer is on another page, the tool decides whether memproxy gave it. A
 			// call without an answer still waits for one.
-			all = all && (ours[id] || !given[id] && (goesOn || ran[id] || m.Get("date").Text() < newest) && turn.Gated(names[id]))
+			all = all && (ours[id] || !given[id] && (goesOn || ran[id] || m.Get("date").Text() < newest) && turn.IsGated(names[id]))
 		}
 		if all {
 			for _, c := range calls {
@@ -111,7 +111,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string) {
 			e.Replace(kind, turn.Quoted(kinds[m]))
 		}
 		id := m.Get("tool_call_id").Text()
-		if name := turn.Nameless(m); name != nil && ours[id] && names[id] != "" {
+		if name := turn.MissingToolName(m); name != nil && ours[id] && names[id] != "" {
 			e.Replace(name, turn.Quoted(names[id])) // as the server names the results of its own tools
 		}
 		return false
@@ -160,21 +160,21 @@ func pageLimit(q url.Values) int {
 // holder answers held writes for a backend without receipts.
 type holder struct{}
 
-// Held implements the gate's holder. A held passage is answered with an empty list of
+// HeldReply implements the gate's holder. A held passage is answered with an empty list of
 // created passages. Letta's other creations return the new object, which does not exist
 // yet, so they are refused.
-func (holder) Held(rt memproxy.Route, _ memproxy.Request, _ *memproxy.Operation, _ memproxy.Decision) (memproxy.Reply, bool) {
+func (holder) HeldReply(rt memproxy.Route, _ memproxy.Request, _ *memproxy.Operation, _ memproxy.Decision) (memproxy.Reply, bool) {
 	if rt.ID != "letta.create_passage" {
 		return memproxy.Reply{}, false
 	}
 	return memproxy.Reply{Status: 200, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: []byte("[]")}, true
 }
 
-// Polls implements the gate's holder: Letta has no receipts.
-func (holder) Polls(memproxy.Route) string { return "" }
+// ReceiptID implements the gate's holder: Letta has no receipts.
+func (holder) ReceiptID(memproxy.Route) string { return "" }
 
-// Polled implements the gate's holder.
-func (holder) Polled(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply {
+// ReceiptReply implements the gate's holder.
+func (holder) ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply {
 	return memproxy.Reply{Status: 404, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: []byte(`{"detail":"there is no such receipt"}`)}
 }
 
@@ -189,8 +189,8 @@ func atBlock(method, id string, body []byte) []memproxy.SideRequest {
 	return []memproxy.SideRequest{{Request: q, Body: body}}
 }
 
-// Find implements the gate's restorer.
-func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.SideRequest {
+// FindRequests implements the gate's restorer.
+func (a *Adapter) FindRequests(k memproxy.MemoryKey) []memproxy.SideRequest {
 	if k.Kind != memproxy.TargetObject {
 		return atBlock("GET", k.ID, nil)
 	}
@@ -201,9 +201,9 @@ func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.SideRequest {
 	return []memproxy.SideRequest{{Request: sideRequest(memproxy.Request{}, "GET", path, query)}}
 }
 
-// Found implements the gate's restorer.
-func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Memory, error) {
-	m, err := a.Located(memproxy.Route{ID: "letta.retrieve_block", Kind: memproxy.Recall}, k.ID, reply)
+// ReadFound implements the gate's restorer.
+func (a *Adapter) ReadFound(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Memory, error) {
+	m, err := a.ReadLocated(memproxy.Route{ID: "letta.retrieve_block", Kind: memproxy.Recall}, k.ID, reply)
 	if k.Kind == memproxy.TargetObject {
 		m.Text = string(m.Members)
 	}
@@ -220,7 +220,7 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 	body, err := json.Marshal(struct {
 		Value    string          `json:"value"`
 		Metadata json.RawMessage `json:"metadata"`
-	}{to.Text, stamps.Object(append(stamps.Kept(now.Metadata, false), stamps.Members(&stamp, false))...)})
+	}{to.Text, stamps.Object(append(stamps.FilterMembers(now.Metadata, false), stamps.Members(&stamp, false))...)})
 	if err != nil {
 		return nil
 	}

@@ -61,7 +61,7 @@ func locationOf(rt memproxy.Route, target string) (path, query string) {
 		case archive != "":
 			return "/v1/archives/" + url.PathEscape(archive), ""
 		case agent != "":
-			return "/v1/agents/" + agent + "/archival-memory", turn.Newest
+			return "/v1/agents/" + agent + "/archival-memory", turn.NewestPassages
 		}
 	case TargetFile:
 		folder := cmp.Or(rt.Params["folder_id"], rt.Params["source_id"])
@@ -100,9 +100,9 @@ func sideRequest(of memproxy.Request, method, path, query string) memproxy.Reque
 	return memproxy.Request{Method: method, EscapedPath: path, Query: query, Header: h, Base: of.Base}
 }
 
-// Located implements the gate's locator. A passage or a file counts as existing without a
+// ReadLocated implements the gate's locator. A passage or a file counts as existing without a
 // known owner if it is not in the listed page, and a file also if the server answers 500.
-func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error) {
+func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error) {
 	switch {
 	case reply.Status == 404 || reply.Status == 422 || reply.Status == 400:
 		return memproxy.Memory{ID: target, Missing: true}, nil // 400 and 422: the id is malformed
@@ -123,7 +123,7 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 	switch kind := KindOf(target); kind {
 	case TargetPassage:
 		if archive := rt.Params["archive_id"]; archive != "" {
-			return memproxy.Memory{ID: target, Within: appendParent(nil, archive, ""), Unproven: true}, nil
+			return memproxy.Memory{ID: target, Parents: appendParent(nil, archive, ""), Unproven: true}, nil
 		}
 		f.agent = rt.Params["agent_id"]
 		return f.inList(target)

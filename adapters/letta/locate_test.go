@@ -109,7 +109,7 @@ func TestLocated(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			rt, _ := route(t, tt.method, tt.path)
-			m, err := a.Located(rt, tt.target, memproxy.Reply{Status: tt.status, Body: []byte(tt.body)})
+			m, err := a.ReadLocated(rt, tt.target, memproxy.Reply{Status: tt.status, Body: []byte(tt.body)})
 			if (err != nil) != tt.fails {
 				t.Fatal(err)
 			}

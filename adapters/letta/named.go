@@ -56,9 +56,9 @@ func (n *naming) value(name string, v *jsondoc.Value, ptr string) {
 	}
 }
 
-// Without implements the gate's namer: it removes elements of lists, and sets members
+// RemovePointers implements the gate's namer: it removes elements of lists, and sets members
 // to null.
-func (a *Adapter) Without(reply memproxy.Reply, gone []string) ([]byte, error) {
+func (a *Adapter) RemovePointers(reply memproxy.Reply, gone []string) ([]byte, error) {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
 		return nil, err

@@ -33,16 +33,16 @@ func TestNamesOfAnswers(t *testing.T) {
 	if !slices.ContainsFunc(refs, func(r memproxy.Ref) bool { return r.ID == agent && r.Pointer == "/0" }) {
 		t.Error("the element itself is not told")
 	}
-	out := must.Get(a.Without(reply, gone))(t)
+	out := must.Get(a.RemovePointers(reply, gone))(t)
 	wantBody := `[{"id":"` + agent + `","name":"see identity` + theirs + `","managed_group":null,"identity_ids":["identity` + uuid + `"],"brand_new":[{"x":{"of":null}}],` +
 		`"tools":[{"id":"tool` + uuid + `"}],"description":"tool` + theirs + `"}]`
 	if string(out) != wantBody {
 		t.Errorf("left:\n%s\nwant\n%s", out, wantBody)
 	}
-	if out, err := a.Without(reply, []string{"/0/tools", "/0/tools/0", "/0"}); err != nil || string(out) != "[]" || !json.Valid(out) {
+	if out, err := a.RemovePointers(reply, []string{"/0/tools", "/0/tools/0", "/0"}); err != nil || string(out) != "[]" || !json.Valid(out) {
 		t.Errorf("what holds another goes with it: %s %v", out, err)
 	}
-	if _, err := a.Without(reply, []string{""}); err == nil {
+	if _, err := a.RemovePointers(reply, []string{""}); err == nil {
 		t.Error("nothing is left, and no error")
 	}
 }
@@ -55,21 +55,21 @@ func TestObjectsCreatedAlongWithAnother(t *testing.T) {
 	a := adapter(t)
 	for _, tt := range []struct {
 		method, path, body string
-		want               []memproxy.Made
+		want               []memproxy.CreatedObject
 	}{
-		{"POST", "/v1/agents/", `{"id":"agent-1","memory":{"blocks":[]},"managed_group":{"id":"group-1","agent_ids":["agent-2"]}}`, []memproxy.Made{{ID: "group-1", Agent: "agent-2"}, {ID: "agent-2"}}},
-		{"POST", "/v1/agents/", `{"id":"agent-1","memory":{"blocks":[]},"managed_group":{"id":"group-1","manager_agent_id":"agent-1","agent_ids":["agent-2"]}}`, []memproxy.Made{{ID: "group-1", Agent: "agent-1"}, {ID: "agent-2"}}},
-		{"PATCH", "/v1/agents/agent-1", `{"id":"agent-1","multi_agent_group":{"id":"group-1","manager_agent_id":"agent-1","agent_ids":["agent-2"]}}`, []memproxy.Made{{ID: "group-1", Agent: "agent-1"}, {ID: "agent-2"}}},
+		{"POST", "/v1/agents/", `{"id":"agent-1","memory":{"blocks":[]},"managed_group":{"id":"group-1","agent_ids":["agent-2"]}}`, []memproxy.CreatedObject{{ID: "group-1", Agent: "agent-2"}, {ID: "agent-2"}}},
+		{"POST", "/v1/agents/", `{"id":"agent-1","memory":{"blocks":[]},"managed_group":{"id":"group-1","manager_agent_id":"agent-1","agent_ids":["agent-2"]}}`, []memproxy.CreatedObject{{ID: "group-1", Agent: "agent-1"}, {ID: "agent-2"}}},
+		{"PATCH", "/v1/agents/agent-1", `{"id":"agent-1","multi_agent_group":{"id":"group-1","manager_agent_id":"agent-1","agent_ids":["agent-2"]}}`, []memproxy.CreatedObject{{ID: "group-1", Agent: "agent-1"}, {ID: "agent-2"}}},
 		{"PATCH", "/v1/agents/agent-1", `{"id":"agent-1","managed_group":null}`, nil},
-		{"POST", "/v1/agents/agent-1/archival-memory", `[{"id":"passage-1","text":"t","archive_id":"archive-1"}]`, []memproxy.Made{{ID: "archive-1"}}},
-		{"PUT", "/v1/identities/", `{"id":"identity-1","agent_ids":["agent-3"]}`, []memproxy.Made{{ID: "identity-1"}}},
-		{"POST", "/v1/tools/", `{"id":"tool-1","tool_type":"custom"}`, []memproxy.Made{{ID: "tool-1"}}},
+		{"POST", "/v1/agents/agent-1/archival-memory", `[{"id":"passage-1","text":"t","archive_id":"archive-1"}]`, []memproxy.CreatedObject{{ID: "archive-1"}}},
+		{"PUT", "/v1/identities/", `{"id":"identity-1","agent_ids":["agent-3"]}`, []memproxy.CreatedObject{{ID: "identity-1"}}},
+		{"POST", "/v1/tools/", `{"id":"tool-1","tool_type":"custom"}`, []memproxy.CreatedObject{{ID: "tool-1"}}},
 		{"PUT", "/v1/tools/", `{"id":"tool-2","tool_type":"letta_core"}`, nil},
 		{"PUT", "/v1/tools/", ``, nil},
 	} {
 		rt, req := route(t, tt.method, tt.path)
 		rd, err := a.Read(rt, req, memproxy.Reply{Status: 200, Body: []byte(tt.body)})
-		if err != nil || !slices.Equal(rd.Made, tt.want) {
+		if err != nil || !slices.Equal(rd.Created, tt.want) {
 			t.Errorf("%s %s: %v %v, want %v", tt.method, tt.path, rd, err, tt.want)
 		}
 	}
@@ -107,7 +107,7 @@ func TestWithin(t *testing.T) {
 			continue
 		}
 		var got []string
-		for _, r := range rd.Memories[0].Within {
+		for _, r := range rd.Memories[0].Parents {
 			got = append(got, r.ID)
 		}
 		if !slices.Equal(got, tt.want) {

@@ -69,7 +69,7 @@ func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
 			set(&c, kind, e, doc)
 		}
 	}
-	members, err := c.Over(nil)
+	members, err := c.Apply(nil)
 	if err != nil {
 		return nil
 	}
@@ -81,7 +81,7 @@ func set(c *memproxy.MemberChange, kind string, m jsondoc.Member, doc *jsondoc.D
 	switch name := m.Name; {
 	case name == "id", slices.Contains(textual[kind], name), isSecret(name), memproxy.Reserved(name):
 	case name == "metadata" && m.Value.Kind == jsondoc.Object:
-		c.Set[name] = stamps.Object(stamps.Kept(doc.Raw(m.Value), false)...)
+		c.Set[name] = stamps.Object(stamps.FilterMembers(doc.Raw(m.Value), false)...)
 	default:
 		c.Set[name] = doc.Raw(m.Value)
 	}
@@ -221,10 +221,10 @@ func recordApprovalRule(c *memproxy.MemberChange, query string, doc *jsondoc.Doc
 	if err != nil {
 		return bad(memproxy.PayloadMalformed, 400, "", "the query cannot be read")
 	}
-	waits := jsondoc.Yes(values.Get("requires_approval"))
+	waits := jsondoc.LaxTrue(values.Get("requires_approval"))
 	if doc != nil && doc.Root != nil {
 		if v := doc.Root.Get("requires_approval"); v != nil {
-			waits = doc.Yes(v)
+			waits = doc.LaxTrue(v)
 		}
 	}
 	rule := append(append([]byte(`{"tool_name":`), turn.Quoted(tool)...), `,"type":"requires_approval"}`...)

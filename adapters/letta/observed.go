@@ -29,10 +29,10 @@ const (
 	maxHeardParts = 1 << 20 // bytes
 )
 
-// Listen implements the gate's observer: it extracts the texts of tool calls, and of the
+// ObserveTools implements the gate's observer: it extracts the texts of tool calls, and of the
 // results of calls that the server ran. Results of the caller's own tools are in the
 // caller's requests, which the gate reads.
-func (a *Adapter) Listen(rt memproxy.Route) memproxy.Listener {
+func (a *Adapter) ObserveTools(rt memproxy.Route) memproxy.ToolObserver {
 	l := &listener{rt: rt, names: map[string]string{}, parts: map[string]string{}}
 	if r := a.Row(rt.ID); r != nil {
 		l.shape = r.shape
@@ -42,8 +42,8 @@ func (a *Adapter) Listen(rt memproxy.Route) memproxy.Listener {
 	return l
 }
 
-// Hear implements memproxy.Listener.
-func (l *listener) Hear(body []byte) (calls, results []memproxy.ToolWords) {
+// Observe implements memproxy.ToolObserver.
+func (l *listener) Observe(body []byte) (calls, results []memproxy.ToolTexts) {
 	if l.rt.Kind != memproxy.Run || len(body) == 0 {
 		return nil, nil
 	}
@@ -53,7 +53,7 @@ func (l *listener) Hear(body []byte) (calls, results []memproxy.ToolWords) {
 	}
 	if v := doc.Root.Get("func_return"); l.shape == toolRun && v != nil {
 		if doc.Root.Get("status").Text() == "success" && speaks(l.rt.Params["tool_name"]) {
-			results = append(results, memproxy.ToolWords{Texts: texts(nil, v, false)})
+			results = append(results, memproxy.ToolTexts{Texts: texts(nil, v, false)})
 		}
 		return nil, results
 	}
@@ -120,12 +120,12 @@ func (l *listener) part(c *jsondoc.Value) {
 }
 
 // completed appends the buffered calls, which are complete, and clears the buffer.
-func (l *listener) completed(calls []memproxy.ToolWords) []memproxy.ToolWords {
+func (l *listener) completed(calls []memproxy.ToolTexts) []memproxy.ToolTexts {
 	for _, id := range l.order {
 		calls = append(calls, callText(id, l.parts[id]))
 	}
 	if l.over {
-		calls = append(calls, memproxy.ToolWords{Unclear: true})
+		calls = append(calls, memproxy.ToolTexts{Unclear: true})
 	}
 	clear(l.parts)
 	l.order, l.size, l.over = nil, 0, false
@@ -146,15 +146,15 @@ func callsOf(m *jsondoc.Value) []*jsondoc.Value {
 
 // callText returns the strings and member names in a call's arguments. Arguments are
 // unclear if they are incomplete, or if only the server's lenient parser accepts them.
-func callText(id, arguments string) memproxy.ToolWords {
+func callText(id, arguments string) memproxy.ToolTexts {
 	if arguments == "" {
-		return memproxy.ToolWords{Call: id}
+		return memproxy.ToolTexts{Call: id}
 	}
 	doc, err := jsondoc.Parse([]byte(arguments), 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
-		return memproxy.ToolWords{Call: id, Unclear: true}
+		return memproxy.ToolTexts{Call: id, Unclear: true}
 	}
-	return memproxy.ToolWords{Call: id, Texts: texts(nil, doc.Root, true)}
+	return memproxy.ToolTexts{Call: id, Texts: texts(nil, doc.Root, true)}
 }
 
 // speaks reports whether a tool's result comes from a third party. Of the server's own
@@ -167,17 +167,17 @@ func speaks(name string) bool {
 	case "web_search", "fetch_webpage", "grep_files", "semantic_search_files":
 		return true
 	}
-	return !builtIn(name) && !turn.Gated(name) && toolKind(name) == ""
+	return !builtIn(name) && !turn.IsGated(name) && toolKind(name) == ""
 }
 
 // result appends the result of a call. It skips failed calls, because an error may repeat
 // the arguments.
-func result(out []memproxy.ToolWords, name string, v *jsondoc.Value) []memproxy.ToolWords {
+func result(out []memproxy.ToolTexts, name string, v *jsondoc.Value) []memproxy.ToolTexts {
 	id := v.Get("tool_call_id").Text()
 	if id == "" || !speaks(name) || v.Get("status").Text() != "success" {
 		return out
 	}
-	return append(out, memproxy.ToolWords{Call: id, Texts: texts(nil, v.Get("tool_return"), false)})
+	return append(out, memproxy.ToolTexts{Call: id, Texts: texts(nil, v.Get("tool_return"), false)})
 }
 
 // texts appends the strings in a value, and its member names if names is set. It parses

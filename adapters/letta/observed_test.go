@@ -27,7 +27,7 @@ func TestWhoseWordsToolsSay(t *testing.T) {
 			{"message_type":"tool_return_message","name":%q,"tool_returns":[{"tool_return":"{\"title\":\"It rains.\"}","status":"success","tool_call_id":"c1"}]},
 			{"message_type":"tool_return_message","name":%q,"tool_return":"It failed.","status":"error","tool_call_id":"c1"},
 			{"message_type":"tool_return_message","name":%q,"tool_return":"Nobody asked.","status":"success"}]}`, tool, tool, tool, tool)
-		calls, results := a.Listen(rt).Hear([]byte(body))
+		calls, results := a.ObserveTools(rt).Observe([]byte(body))
 		if len(calls) != 1 || calls[0].Call != "c1" || calls[0].Unclear || !slices.Equal(calls[0].Texts, []string{"q", "tea", "green"}) {
 			t.Errorf("%s: calls %+v", tool, calls)
 		}
@@ -36,9 +36,9 @@ func TestWhoseWordsToolsSay(t *testing.T) {
 		}
 	}
 	for _, piece := range []string{`{\"q\":`, `\"tea\"}`, `{\"q\":1,\"q\":2}`, `null`, `[\"tea\"]`} {
-		l := a.Listen(rt)
-		first, _ := l.Hear([]byte(`{"message_type":"tool_call_message","tool_call":{"name":"web_search","arguments":"` + piece + `","tool_call_id":"c1"}}`))
-		calls, _ := l.Hear([]byte(`{"message_type":"stop_reason","stop_reason":"end_turn"}`))
+		l := a.ObserveTools(rt)
+		first, _ := l.Observe([]byte(`{"message_type":"tool_call_message","tool_call":{"name":"web_search","arguments":"` + piece + `","tool_call_id":"c1"}}`))
+		calls, _ := l.Observe([]byte(`{"message_type":"stop_reason","stop_reason":"end_turn"}`))
 		if len(first) > 0 || len(calls) != 1 || !calls[0].Unclear {
 			t.Errorf("%s: %+v, %+v", piece, first, calls)
 		}
@@ -50,7 +50,7 @@ func TestWhoseWordsToolsSay(t *testing.T) {
 // name, in any event. Calls that are too large are unclear.
 func TestCallsByTokensAreHeard(t *testing.T) {
 	a := must.Get(letta.New(letta.Options{}))(t)
-	l := a.Listen(memproxy.Route{ID: "letta.send_message", Kind: memproxy.Run})
+	l := a.ObserveTools(memproxy.Route{ID: "letta.send_message", Kind: memproxy.Run})
 	part := func(kind, c string) string {
 		return `{"message_type":"` + kind + `","tool_call":{` + c + `},"tool_calls":{` + c + `}}`
 	}
@@ -63,11 +63,11 @@ func TestCallsByTokensAreHeard(t *testing.T) {
 		part("tool_call_message", `"arguments":"1}"`), // of the last call
 		part("tool_call_message", `"name":null,"arguments":"\"a\"}","tool_call_id":"c1"`),
 	} {
-		if calls, results := l.Hear([]byte(event)); len(calls)+len(results) > 0 {
+		if calls, results := l.Observe([]byte(event)); len(calls)+len(results) > 0 {
 			t.Errorf("%s: %+v %+v", event, calls, results)
 		}
 	}
-	calls, results := l.Hear([]byte(`{"message_type":"tool_return_message","name":"fetch_webpage","tool_returns":[
+	calls, results := l.Observe([]byte(`{"message_type":"tool_return_message","name":"fetch_webpage","tool_returns":[
 		{"tool_return":"It rains.","status":"success","tool_call_id":"c1"},{"tool_return":"7","status":"success","tool_call_id":"c2"}]}`))
 	if len(calls) != 2 || calls[0].Call != "c1" || calls[0].Unclear || !slices.Equal(calls[0].Texts, []string{"url", "a"}) || calls[1].Call != "c2" || !calls[1].Unclear {
 		t.Errorf("%+v", calls)
@@ -76,17 +76,17 @@ func TestCallsByTokensAreHeard(t *testing.T) {
 		t.Errorf("%+v", results)
 	}
 	for range 40 { // 32 KB each
-		l.Hear([]byte(part("tool_call_message", `"name":null,"arguments":"`+strings.Repeat(" ", 32<<10)+`","tool_call_id":"c3"`)))
+		l.Observe([]byte(part("tool_call_message", `"name":null,"arguments":"`+strings.Repeat(" ", 32<<10)+`","tool_call_id":"c3"`)))
 	}
-	l.Hear([]byte(part("tool_call_message", `"name":"echo","arguments":"{}","tool_call_id":"c3"`)))
-	if calls, _ := l.Hear([]byte(`{"message_type":"stop_reason"}`)); len(calls) != 2 || !calls[1].Unclear {
+	l.Observe([]byte(part("tool_call_message", `"name":"echo","arguments":"{}","tool_call_id":"c3"`)))
+	if calls, _ := l.Observe([]byte(`{"message_type":"stop_reason"}`)); len(calls) != 2 || !calls[1].Unclear {
 		t.Errorf("%+v", calls)
 	}
 	for i := range 1025 {
-		l.Hear([]byte(part("tool_call_message", fmt.Sprintf(`"name":"echo","arguments":"{}","tool_call_id":"d%d"`, i))))
+		l.Observe([]byte(part("tool_call_message", fmt.Sprintf(`"name":"echo","arguments":"{}","tool_call_id":"d%d"`, i))))
 	}
 	for _, want := range []int{1025, 0} { // 1,024, and one for those that were not kept
-		calls, _ := l.Hear([]byte(`{"message_type":"stop_reason"}`))
+		calls, _ := l.Observe([]byte(`{"message_type":"stop_reason"}`))
 		if len(calls) != want || want > 0 && (!calls[want-1].Unclear || calls[want-2].Unclear) {
 			t.Errorf("%d calls", len(calls))
 		}

@@ -40,7 +40,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	if err != nil {
 		return nil, err
 	}
-	rd.Traces = reads && pausedHistory(reply.Body)
+	rd.ShowsOwnActions = reads && pausedHistory(reply.Body)
 	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: requestParents(r, rt, req)}
 	if !reads {
 		defer markCounted(rd, r)
@@ -104,7 +104,7 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	m.Pointer = ptr
 	m.Scope.Agent = cmp.Or(m.Scope.Agent, v.Get("agent_id").Text())
 	if text := v.Get("embedded_text").Text(); inner != v && text != "" {
-		m.Also = append(m.Also, text) // the text as it was indexed
+		m.OtherTexts = append(m.OtherTexts, text) // the text as it was indexed
 	}
 	if KindOf(m.ID) == TargetTool {
 		if isBuiltInTool(inner) {
@@ -113,7 +113,7 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 		m.Text, m.TextAt = "", "" // a tool's description is not memory
 	}
 	if inner != v {
-		m.Within = parents(v, m.Within)
+		m.Parents = parents(v, m.Parents)
 	}
 	f.rd.Memories = append(f.rd.Memories, m)
 	if KindOf(m.ID) == TargetAgent {
@@ -142,7 +142,7 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 		m.TextAt = ptr + "/" + key
 	}
 	m.Scope.Agent = cmp.Or(f.agent, v.Get("agent_id").Text())
-	m.Within = parents(v, f.within)
+	m.Parents = parents(v, f.within)
 	for _, name := range [...]string{"id", "message_id", "agent_id"} {
 		if id := v.Get(name); id != nil && id.Kind != jsondoc.String && id.Kind != jsondoc.Null {
 			m.Unreadable = true
@@ -150,11 +150,11 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	}
 	switch KindOf(m.ID) {
 	case TargetAgent:
-		m.Scope.Agent, m.Holder = m.ID, true
+		m.Scope.Agent, m.IsContainer = m.ID, true
 	case TargetGroup:
 		m.Scope.Agent = leader(v)
 	case TargetTool:
-		m.Common = isBuiltInTool(v)
+		m.BuiltIn = isBuiltInTool(v)
 	case TargetIdentity:
 		m.Scope.User = m.ID
 	case TargetMessage:

@@ -29,7 +29,7 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 	if r == nil || rt.Kind != memproxy.Recall || rt.Derived || r.is(inside) {
 		return nil
 	}
-	o := pages.Options{Keys: listKeys[:], Emptied: slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return KindOf(m.ID) == TargetMessage })}
+	o := pages.Options{Keys: listKeys[:], SharedIDs: slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return KindOf(m.ID) == TargetMessage })}
 	var ok bool
 	switch {
 	case r.id == "letta.search_archival_memory":
@@ -53,7 +53,7 @@ func refillByCursor(o *pages.Options, sent memproxy.Request) (ok bool) {
 	o.Max, o.Whole = maxList, defaultList
 	o.Ask = func(n int, after string) (memproxy.SideRequest, bool) {
 		q := sent
-		q.Query = pages.With(pages.With(q.Query, "after", after), "limit", strconv.Itoa(n))
+		q.Query = pages.SetParam(pages.SetParam(q.Query, "after", after), "limit", strconv.Itoa(n))
 		return memproxy.SideRequest{Request: q}, after != ""
 	}
 	o.Want, ok = pages.Limit(sent.Query, "limit")
@@ -62,10 +62,10 @@ func refillByCursor(o *pages.Options, sent memproxy.Request) (ok bool) {
 
 // refillByQueryLimit repeats a search whose limit is in the query.
 func refillByQueryLimit(o *pages.Options, sent memproxy.Request) (ok bool) {
-	o.Again, o.Max, o.Whole = true, maxSearch, defaultSearch
+	o.Ranked, o.Max, o.Whole = true, maxSearch, defaultSearch
 	o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
 		q := sent
-		q.Query = pages.With(q.Query, "top_k", strconv.Itoa(n))
+		q.Query = pages.SetParam(q.Query, "top_k", strconv.Itoa(n))
 		return memproxy.SideRequest{Request: q}, true
 	}
 	o.Want, ok = pages.Limit(sent.Query, "top_k")
@@ -83,7 +83,7 @@ func refillByBodyLimit(o *pages.Options, sent memproxy.Request, body []byte) boo
 			return false
 		}
 	}
-	o.Again, o.Max, o.Whole = true, maxSearch, defaultSearch
+	o.Ranked, o.Max, o.Whole = true, maxSearch, defaultSearch
 	o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
 		e := doc.Edit()
 		e.Object(doc.Root, func(m *jsondoc.Member) bool { return m.Name == "limit" }, [][]byte{[]byte(`"limit":` + strconv.Itoa(n))})
@@ -108,8 +108,8 @@ func (a *Adapter) Counts(rt memproxy.Route, req memproxy.Request, ids []string) 
 	return out
 }
 
-// Counted implements the gate's counter.
-func (a *Adapter) Counted(reply memproxy.Reply) (more int64, over bool, err error) {
+// ReadCount implements the gate's counter.
+func (a *Adapter) ReadCount(reply memproxy.Reply) (more int64, over bool, err error) {
 	if reply.Status == 404 {
 		return 0, true, nil
 	}
@@ -146,10 +146,10 @@ func (a *Adapter) Counted(reply memproxy.Reply) (more int64, over bool, err erro
 // maxWholes bounds the side requests for the agents of one file.
 const maxWholes = 64
 
-// Wholes implements the gate's completer: the answer to an import has only the ids of its
+// ObjectRequests implements the gate's completer: the answer to an import has only the ids of its
 // agents, so each agent is requested. all is false if there are too many agents, or if the
 // file has documents, because no answer reports the number of their passages.
-func (a *Adapter) Wholes(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, rd *memproxy.Reading) (asks []memproxy.Request, all bool) {
+func (a *Adapter) ObjectRequests(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, rd *memproxy.Reading) (asks []memproxy.Request, all bool) {
 	if r := a.Row(rt.ID); r == nil || r.shape != file {
 		return nil, false
 	}
@@ -162,8 +162,8 @@ func (a *Adapter) Wholes(rt memproxy.Route, req memproxy.Request, op *memproxy.O
 	return asks, ok && p.doc != nil && len(p.doc.Root.Get("files").List()) == 0 && len(asks) < maxWholes
 }
 
-// Whole implements the gate's completer.
-func (a *Adapter) Whole(reply memproxy.Reply) (*memproxy.Reading, error) {
+// ReadObject implements the gate's completer.
+func (a *Adapter) ReadObject(reply memproxy.Reply) (*memproxy.Reading, error) {
 	if reply.Status != 200 {
 		return nil, fmt.Errorf("letta: asked for an agent, the server answers %d", reply.Status)
 	}

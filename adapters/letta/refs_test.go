@@ -44,7 +44,7 @@ var nameless = map[string]string{
 // Proves EDGE-13: every path parameter of the table is classified.
 func TestEveryParameterIsKnown(t *testing.T) {
 	used := map[string]bool{}
-	for at := range adapter(t).Table() {
+	for at := range adapter(t).Routes() {
 		for _, p := range hole.FindAllString(at, -1) {
 			name := strings.TrimSuffix(strings.Trim(p, "{}"), "...")
 			used[name] = true
@@ -109,7 +109,7 @@ func body(id string, members string) string {
 func TestEveryReferenceIsFound(t *testing.T) {
 	a := adapter(t)
 	places := 0
-	for at, row := range a.Table() {
+	for at, row := range a.Routes() {
 		if row.Pass {
 			continue
 		}

@@ -21,7 +21,7 @@ func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (mempro
 	switch rt.ID {
 	case "letta.send_message", "letta.create_agent_message_stream", "letta.send_conversation_message":
 		agent, conversation := where(rt, body)
-		if name := turn.Again(agent, conversation, body); name != "" {
+		if name := turn.ResentStream(agent, conversation, body); name != "" {
 			// The server finds the run by the messages' ids, whoever sends them.
 			return memproxy.Resumption{Names: []string{name}, Anywhere: true, Starts: true}, true
 		}
@@ -42,7 +42,7 @@ func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (mempro
 	}
 	// Ids in the body are unverified claims: access was decided for the conversation only.
 	agent, conversation := where(rt, body)
-	place := turn.Place(agent, conversation)
+	place := turn.ConversationStream(agent, conversation)
 	switch run, otid := doc.Root.Get("run_id").Text(), doc.Root.Get("otid").Text(); {
 	case run != "":
 		q.Names = []string{run}
@@ -75,8 +75,8 @@ const (
 	runSteps    = "letta.list_steps_for_run"
 )
 
-// Asks implements the gate's chainer.
-func (r runs) Asks(rt memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool) {
+// RequestedRuns implements the gate's chainer.
+func (r runs) RequestedRuns(rt memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool) {
 	switch rt.ID {
 	case "letta.retrieve_run", runMessages, runSteps, "letta.retrieve_usage_for_run", "letta.retrieve_metrics_for_run":
 		return []string{rt.Params["run_id"]}, true
@@ -257,10 +257,10 @@ func detachesFolder(r *row) bool {
 	return r.id == "letta.detach_folder_from_agent" || r.id == "letta.detach_source_from_agent"
 }
 
-// Probed implements the gate's prober. The decoder identifies tools by name only, but the
+// ReadProbe implements the gate's prober. The decoder identifies tools by name only, but the
 // agent may have a custom tool of that name: it is refused if its writes cannot be
 // predicted. The server does not run a tool that the agent lacks.
-func (r runs) Probed(rt memproxy.Route, reply memproxy.Reply) error {
+func (r runs) ReadProbe(rt memproxy.Route, reply memproxy.Reply) error {
 	switch {
 	case reply.Status == 404 || reply.Status == 422 || reply.Status == 400:
 		return nil // the agent does not exist, and the server reports it
@@ -279,7 +279,7 @@ func (r runs) Probed(rt memproxy.Route, reply memproxy.Reply) error {
 		return errors.New("letta: an agent without its tools")
 	}
 	for _, tool := range tools.Elems {
-		if name := tool.Get("name").Text(); name == rt.Params["tool_name"] && turn.Unseen(tool, toolKind(name) != "") {
+		if name := tool.Get("name").Text(); name == rt.Params["tool_name"] && turn.Unpredictable(tool, toolKind(name) != "") {
 			return memproxy.ErrUngated
 		}
 	}
@@ -336,7 +336,7 @@ func toolKind(name string) memproxy.Kind {
 // names reports whether a tool's argument names a block or a command and is not text to
 // write.
 func names(tool, arg string) bool {
-	return arg == "command" || arg != "patch" && slices.Contains(selfedit.Naming(tool), arg)
+	return arg == "command" || arg != "patch" && slices.Contains(selfedit.BlockParams(tool), arg)
 }
 
 // labelsOf returns the labels of the blocks that a call writes to.
@@ -352,7 +352,7 @@ func labelsOf(tool string, args *jsondoc.Value) []string {
 	if tool == "rethink_user_memory" {
 		add("human")
 	}
-	for _, name := range selfedit.Naming(tool) {
+	for _, name := range selfedit.BlockParams(tool) {
 		text := args.Get(name).Text()
 		switch name {
 		case "patch":

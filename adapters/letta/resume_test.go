@@ -80,15 +80,15 @@ func TestRunOf(t *testing.T) {
 // Cancelling a run also stops the runs that continue it.
 func TestAsks(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
-	runs, reads := a.Asks(memproxy.Route{ID: "letta.cancel_message"}, memproxy.Request{}, []byte(`{"run_ids":["run-1","run-2"]}`))
+	runs, reads := a.RequestedRuns(memproxy.Route{ID: "letta.cancel_message"}, memproxy.Request{}, []byte(`{"run_ids":["run-1","run-2"]}`))
 	if reads || !slices.Equal(runs, []string{"run-1", "run-2"}) {
 		t.Errorf("%v %v", runs, reads)
 	}
 	rt := memproxy.Route{ID: "letta.list_messages_for_run", Params: map[string]string{"run_id": "run-1"}}
-	if runs, reads := a.Asks(rt, memproxy.Request{}, nil); !reads || len(runs) != 1 {
+	if runs, reads := a.RequestedRuns(rt, memproxy.Request{}, nil); !reads || len(runs) != 1 {
 		t.Errorf("%v %v", runs, reads)
 	}
-	if runs, _ := a.Asks(rt, memproxy.Request{Query: "after=message-1"}, nil); len(runs) != 1 {
+	if runs, _ := a.RequestedRuns(rt, memproxy.Request{Query: "after=message-1"}, nil); len(runs) != 1 {
 		t.Errorf("a page further on: %v", runs)
 	}
 }

@@ -32,7 +32,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		}
 	}
 	types, query := r.onlyTypes(req.Query)
-	history := rd.Traces || types != nil
+	history := rd.ShowsOwnActions || types != nil
 	if !history && len(w.drop)+len(w.shown)+len(w.told) == 0 {
 		return reply.Body, nil
 	}
@@ -108,8 +108,8 @@ func (w *rewriting) change(m *memproxy.Memory, ptr, text string) {
 	if m.Show != nil && text != "" {
 		w.shown[text] = *m.Show
 	}
-	if m.Told != nil {
-		w.told[ptr] = m.Told
+	if m.ShowProvenance != nil {
+		w.told[ptr] = m.ShowProvenance
 	}
 }
 
@@ -121,7 +121,7 @@ func (w *rewriting) apply() ([]byte, error) {
 	for ptr, p := range w.told {
 		if v := w.doc.At(ptr); v != nil && v.Kind == jsondoc.Object {
 			v, _ = wrapped(v, ptr)
-			if err := stamps.Tell(w.e, v, p); err != nil {
+			if err := stamps.SetProvenance(w.e, v, p); err != nil {
 				return nil, err
 			}
 		}
@@ -203,8 +203,8 @@ func createdObjects(rd *memproxy.Reading, reply memproxy.Reply) error {
 // recordUnowned records an object that becomes the caller's unless it already has an owner,
 // with the agent that it belongs to.
 func (f *finding) recordUnowned(id, agent string) {
-	if KindOf(id) != "" && !slices.ContainsFunc(f.rd.Made, func(m memproxy.Made) bool { return m.ID == id }) {
-		f.rd.Made = append(f.rd.Made, memproxy.Made{ID: id, Agent: agent})
+	if KindOf(id) != "" && !slices.ContainsFunc(f.rd.Created, func(m memproxy.CreatedObject) bool { return m.ID == id }) {
+		f.rd.Created = append(f.rd.Created, memproxy.CreatedObject{ID: id, Agent: agent})
 	}
 }
 

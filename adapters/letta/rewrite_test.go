@@ -52,7 +52,7 @@ func TestProvenanceIsShown(t *testing.T) {
 	} {
 		got := rewritten(t, tc.method, tc.path, tc.answer, func(m *memproxy.Memory) {
 			if m.ID == readBlock {
-				m.Told = p
+				m.ShowProvenance = p
 			}
 		})
 		if got != tc.want {

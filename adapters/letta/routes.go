@@ -55,21 +55,21 @@ const (
 	bulk flag = 1 << iota
 	steering
 	derived
-	pass    // neither reads nor writes memory
-	public  // pass, without identity and without record
-	self    // the agent in the path is the target
-	lists   // the ids in the path only select elements, each of which is checked by itself
-	inside  // the answer contains an agent's memory
-	itself  // the answer is the last object that the path names
-	stamped // the body's object has metadata, which holds its stamp
-	makes   // may create objects for the caller, although the route's kind is not a creation
-	rearms  // changes which of an agent's tools are gated
-	pauses  // the agent can be made to pause before its tools write
+	pass         // neither reads nor writes memory
+	public       // pass, without identity and without record
+	self         // the agent in the path is the target
+	lists        // the ids in the path only select elements, each of which is checked by itself
+	inside       // the answer contains an agent's memory
+	itself       // the answer is the last object that the path names
+	stamped      // the body's object has metadata, which holds its stamp
+	makes        // may create objects for the caller, although the route's kind is not a creation
+	changesTools // changes which of an agent's tools are gated
+	pauses       // the agent can be made to pause before its tools write
 )
 
 var flags = map[string]flag{
 	"bulk": bulk, "steering": steering, "derived": derived, "pass": pass, "public": public, "self": self, "lists": lists,
-	"inside": inside, "itself": itself, "stamped": stamped, "makes": makes, "rearms": rearms, "pauses": pauses,
+	"inside": inside, "itself": itself, "stamped": stamped, "makes": makes, "rearms": changesTools, "pauses": pauses,
 }
 
 var shapes = map[string]shape{

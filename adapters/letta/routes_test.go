@@ -284,7 +284,7 @@ func TestEnvoySendsRunsToTheHTTPListener(t *testing.T) {
 	sent := func(path string) bool {
 		return slices.ContainsFunc(byHTTP, func(re *regexp.Regexp) bool { return re.MatchString(path) })
 	}
-	for at, rt := range adapter(t).Table() {
+	for at, rt := range adapter(t).Routes() {
 		_, path, _ := strings.Cut(at, " ")
 		rest, known := strings.CutPrefix(ids(path), "/v1/")
 		if !known {

@@ -88,9 +88,9 @@ func where(rt memproxy.Route, body []byte) (agent, conversation string) {
 	return agent, conversation
 }
 
-// Rearms implements the gate's turner.
-func (r runs) Rearms(rt memproxy.Route) string {
-	if row := r.routes.Row(rt.ID); row != nil && row.is(rearms) {
+// ChangesToolsOf implements the gate's turner.
+func (r runs) ChangesToolsOf(rt memproxy.Route) string {
+	if row := r.routes.Row(rt.ID); row != nil && row.is(changesTools) {
 		return rt.Params["agent_id"]
 	}
 	return ""
@@ -100,7 +100,7 @@ func (r runs) Rearms(rt memproxy.Route) string {
 // a conversation.
 func (r runs) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
 	path := "/v1/agents/"
-	opt := turn.Options{Prefix: "/v1", Agent: key, Body: []byte(`{"messages":[],"streaming":false}`), Memory: r.bodies.memory, Recovers: true}
+	opt := turn.Options{Prefix: "/v1", Agent: key, Body: []byte(`{"messages":[],"streaming":false}`), Memory: r.bodies.memory, RecoveryOnly: true}
 	if KindOf(key) != TargetAgent {
 		path, opt.Agent, opt.Conversation = "/v1/conversations/", "", key
 	}
@@ -111,11 +111,11 @@ func (r runs) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
 	return sideRequest(memproxy.Request{}, "POST", path+url.PathEscape(key)+"/messages", ""), t, nil
 }
 
-// Watch implements the gate's compensator for runs that cannot be paused, but whose agents
+// DiffRun implements the gate's compensator for runs that cannot be paused, but whose agents
 // are known beforehand and whose end can be awaited. It returns memproxy.ErrUngated for
 // batches, which take hours, and for chats in another provider's format, whose run writes
 // at an unknown time after the answer.
-func (r runs) Watch(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Watch, error) {
+func (r runs) DiffRun(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.RunDiff, error) {
 	opt := compensate.Options{Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Conversation: rt.Params["conversation_id"]}
 	switch rt.ID {
 	case "letta.send_message", "letta.create_agent_message_stream", "letta.create_voice_chat_completions", "letta.run_tool_for_agent":
@@ -131,9 +131,9 @@ func (r runs) Watch(rt memproxy.Route, req memproxy.Request, body []byte) (mempr
 	return compensate.New(opt, r.now)
 }
 
-// Rewatch implements the gate's compensator.
-func (r runs) Rewatch(picture []byte) (memproxy.Watch, error) {
-	return compensate.Open(picture, r.now)
+// RestoreRunDiff implements the gate's compensator.
+func (r runs) RestoreRunDiff(picture []byte) (memproxy.RunDiff, error) {
+	return compensate.Restore(picture, r.now)
 }
 
 // prefixOf returns the path prefix of the server's routes as the caller spelled it:

@@ -30,11 +30,11 @@ func TestRecoveryKeepsToItsOwn(t *testing.T) {
 		if err != nil || q.EscapedPath != "/v1/agents/agent-1/messages" {
 			t.Fatalf("%v %+v", err, q)
 		}
-		if _, more := turn.Prepare(); !more {
+		if _, more := turn.NextSideRequest(); !more {
 			t.Fatal("nothing is asked")
 		}
-		must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(waitingAgent, "RULES", rules, 1))}))
-		if got := len(turn.Waiting()); got != want {
+		must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(waitingAgent, "RULES", rules, 1))}))
+		if got := len(turn.PendingCalls()); got != want {
 			t.Errorf("%s: %d calls wait", rules, got)
 		}
 	}
@@ -80,7 +80,7 @@ func TestWhichRunsAreWatched(t *testing.T) {
 		"/v1/chat/completions?of=nobody in the world": {`{}`, "", true},
 	} {
 		rt, req := Routed(t, a, "POST", path)
-		w, err := a.Watch(rt, req, []byte(tc.body))
+		w, err := a.DiffRun(rt, req, []byte(tc.body))
 		if tc.err {
 			if !errors.Is(err, memproxy.ErrUngated) || w != nil {
 				t.Errorf("%s: %v %v", path, w, err)
@@ -91,7 +91,7 @@ func TestWhichRunsAreWatched(t *testing.T) {
 			t.Errorf("%s: %v %+v", path, err, w)
 		}
 	}
-	if w, err := a.Rewatch([]byte(`{}`)); err == nil || w != nil {
+	if w, err := a.RestoreRunDiff([]byte(`{}`)); err == nil || w != nil {
 		t.Errorf("a picture of nothing: %v %v", w, err)
 	}
 }

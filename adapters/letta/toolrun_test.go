@@ -14,7 +14,7 @@ import (
 // caller runs it directly, and messages to other agents claim them.
 func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
-	for _, name := range turn.Names() {
+	for _, name := range turn.GatedTools() {
 		if turn.Searches(name) {
 			continue
 		}
@@ -79,7 +79,7 @@ func TestProbe(t *testing.T) {
 		{"notes", `[]`, 500, false, true},
 	} {
 		rt, _ := at(tc.tool)
-		err := a.Probed(rt, memproxy.Reply{Status: tc.status, Body: []byte(`{"tools":` + tc.tools + `}`)})
+		err := a.ReadProbe(rt, memproxy.Reply{Status: tc.status, Body: []byte(`{"tools":` + tc.tools + `}`)})
 		if errors.Is(err, memproxy.ErrUngated) != tc.ungated || (err != nil && !tc.ungated) != tc.breaks {
 			t.Errorf("%s of %s, %d: %v", tc.tool, tc.tools, tc.status, err)
 		}
@@ -110,7 +110,7 @@ func TestDetachedFoldersLeaveBlocks(t *testing.T) {
 			if !ok || at != agent || q.EscapedPath != "/v1/agents/"+agent || q.Query != "include=agent.blocks&include=agent.sources" {
 				t.Errorf("%s is not asked about: %v %q %+v", word, ok, at, q)
 			}
-			err := a.Probed(rt, memproxy.Reply{Status: 200, Body: []byte(`{` + tc.state + `}`)})
+			err := a.ReadProbe(rt, memproxy.Reply{Status: 200, Body: []byte(`{` + tc.state + `}`)})
 			if errors.Is(err, memproxy.ErrUngated) != tc.refused || err != nil && !tc.refused {
 				t.Errorf("%s, %s: %v", tc.name, word, err)
 			}

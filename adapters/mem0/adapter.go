@@ -29,7 +29,7 @@ type Options struct {
 	// MaxDepth bounds the nesting of requests. Answers have a higher bound of their
 	// own.
 	MaxDepth int
-	// Now is the clock for waiting times; nil is time.Now.
+	// Now is the clock for waiting times; nil is time.CurrentMemory.
 	Now func() time.Time
 }
 
@@ -67,7 +67,7 @@ func New(opt Options) (*Adapter, error) {
 	}
 	a := &Adapter{Pruner: pruner, opt: opt, names: newNames(), routes: newRoutes(), elements: newElements()}
 	a.holder = holder{a.routes}
-	a.Known = func(rt memproxy.Route) answertable.Known { return a.elements.claimed(rt, a.Answers) }
+	a.Recognizer = func(rt memproxy.Route) answertable.Recognizer { return a.elements.claimed(rt, a.Answers) }
 	return a, nil
 }
 

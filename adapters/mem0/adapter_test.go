@@ -21,7 +21,7 @@ func TestOptions(t *testing.T) {
 	}
 	a := must.Get(mem0.New(mem0.Options{FieldKey: "label", ConfidenceKeys: []string{"sure"}, MaxDepth: 4}))(t)
 	op := decode(t, a, "POST /memories", `{"messages":[{"role":"user","content":"b"}],"metadata":{"label":"gotchas","sure":0.9,"importance":0.9,"field":"x"}}`)
-	if op.Items[0].Field != "gotchas" || len(op.Items[0].Filed) > 0 || len(op.Hints) != 1 || op.Hints[0].Pointer != "/metadata/sure" {
+	if op.Items[0].Field != "gotchas" || len(op.Items[0].Filed) > 0 || len(op.ConfidenceClaims) != 1 || op.ConfidenceClaims[0].Pointer != "/metadata/sure" {
 		t.Errorf("%+v", op)
 	}
 	rt, req := routed(t, a, "POST /memories")
@@ -61,7 +61,7 @@ func TestEntriesOfABatchAreReadAsUpdates(t *testing.T) {
 			items = append(items, fmt.Sprint(it.Kind, it.Pointer, it.Text, it.Field, it.Filed, it.Moved))
 		}
 		slices.Sort(items)
-		all := fmt.Sprint(items, op.Backdated, op.Hints, op.Attributions, op.Reserved, op.Unclaimed, op.Steering, op.SourceClaim, op.LayerClaims, op.Keys, op.Scope, op.Targets)
+		all := fmt.Sprint(items, op.Backdated, op.ConfidenceClaims, op.Attributions, op.Reserved, op.Unclaimed, op.Steering, op.SourceClaim, op.LayerClaims, op.Keys, op.Scope, op.Targets)
 		return strings.ReplaceAll(all, "/memories/0", "")
 	}
 	for _, member := range []string{

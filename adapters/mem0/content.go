@@ -30,7 +30,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 		if m.Kind != jsondoc.Object {
 			return bad(memproxy.PayloadMalformed, 422, at, "a message must be an object")
 		}
-		if err := noClaims.Cased(m, at, messageKey); err != nil {
+		if err := noClaims.CheckMembers(m, at, messageKey); err != nil {
 			return err
 		}
 		role := m.Get("role").Text()
@@ -56,7 +56,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 				}
 				wire.Strings(d.op, f.Value, p, newItem(memproxy.ItemMetadata, ""))
 			default:
-				origin.AssertedBy(d.op, d.doc, f, p)
+				origin.RecordMemberAssertions(d.op, d.doc, f, p)
 				wire.Member(d.op, f, p, newItem(memproxy.ItemMetadata, ""))
 			}
 		}
@@ -205,7 +205,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 		wire.Strings(d.op, v, ptr, newItem(memproxy.ItemMetadata, ""))
 		return nil
 	}
-	if err := noClaims.Cased(v, ptr, metadataKey); err != nil {
+	if err := noClaims.CheckMembers(v, ptr, metadataKey); err != nil {
 		return err
 	}
 	prefix := strings.TrimSuffix(ptr, "metadata")
@@ -216,7 +216,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 			}
 		}
 	}
-	origin.Asserted(d.op, d.doc, v, ptr, func(name string) bool { return slices.Contains(d.a.opt.ConfidenceKeys, name) })
+	origin.RecordAssertions(d.op, d.doc, v, ptr, func(name string) bool { return slices.Contains(d.a.opt.ConfidenceKeys, name) })
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
 		if memproxy.Reserved(m.Name) {
@@ -233,13 +233,13 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 		switch {
 		case slices.Contains(d.a.opt.ConfidenceKeys, m.Name):
 			if d.op.Kind.Writes() {
-				d.op.Hints = append(d.op.Hints, origin.Hint(d.doc, m.Value, p))
+				d.op.ConfidenceClaims = append(d.op.ConfidenceClaims, origin.Hint(d.doc, m.Value, p))
 			}
 		case m.Name == "source":
 			d.op.SourceClaim = origin.Source(d.a.opt.Sources.Of(d.doc.Root.Get("user_id").Text()), d.op.SourceClaim, m.Value)
 		case m.Name == "created_at", m.Name == "updated_at", m.Name == "timestamp":
 			if d.op.Kind.Writes() && m.Value.Kind != jsondoc.Null {
-				d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: p, Raw: string(d.doc.Raw(m.Value))})
+				d.op.Backdated = append(d.op.Backdated, memproxy.ClientTime{Pointer: p, Raw: string(d.doc.Raw(m.Value))})
 			}
 		}
 		wire.Member(d.op, m, p, newItem(memproxy.ItemMetadata, ""))

@@ -18,7 +18,7 @@ func TestContract(t *testing.T) {
 // Proves CARD-2, EDGE-13: every text in the payload of a write is an item, on every
 // route and at every place.
 func TestEveryTextIsAnItem(t *testing.T) {
-	adaptertest.RunTold(t, adapter(t), os.DirFS("testdata"), filled)
+	adaptertest.RunTextsDecoded(t, adapter(t), os.DirFS("testdata"), filled)
 }
 
 // filled returns a path for a row's pattern.

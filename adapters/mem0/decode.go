@@ -173,7 +173,7 @@ func (d *decoding) body() error {
 	if root.Kind != jsondoc.Object {
 		return d.row.withStatus(bad(memproxy.PayloadMalformed, 400, "", "the body must be a JSON object"))
 	}
-	if err := d.a.names.Cased(root, "", topKey); err != nil {
+	if err := d.a.names.CheckMembers(root, "", topKey); err != nil {
 		return err
 	}
 	for _, m := range root.Members {
@@ -209,15 +209,15 @@ func (d *decoding) settle() error {
 		}
 	}
 	op.Extracts = op.Kind == memproxy.Learn && d.extracts()
-	d.said.Settle(op)
+	d.said.Apply(op)
 	switch op.Kind {
 	case memproxy.Learn:
 		op.Cost = cost(op)
 	case memproxy.Correct:
 		op.Cost = max(1, len(op.Targets))
 	case memproxy.Forget:
-		op.Sweeps = op.Bulk && len(op.Targets) == 0 && op.Scope.Owned() && onlyOwners(op, d.doc, d.req.Query) && d.row.id != "mem0.v1.entity.delete" // the owner behind its number is unknown
-		op.Single = op.Sweeps && d.row.single(op)
+		op.DeletesScope = op.Bulk && len(op.Targets) == 0 && op.Scope.HasOwner() && onlyOwners(op, d.doc, d.req.Query) && d.row.id != "mem0.v1.entity.delete" // the owner behind its number is unknown
+		op.SingleOwner = op.DeletesScope && d.row.single(op)
 	}
 	return nil
 }

@@ -98,8 +98,8 @@ func (e elements) lookup(rt memproxy.Route, member string, rest []byte) (*elemen
 	return known, known.match(rest)
 }
 
-// Forget implements the gate's cacher.
-func (a *Adapter) Forget(ids ...string) {
+// Evict implements the gate's cacher.
+func (a *Adapter) Evict(ids ...string) {
 	if len(ids) == 0 {
 		a.elements.Purge()
 		return
@@ -114,7 +114,7 @@ func (a *Adapter) Forget(ids ...string) {
 // claimed returns the function that recognises cached elements for pruning. Whether the
 // answer table claims all members of an element depends on its bytes alone, so it is
 // determined once for each element.
-func (e elements) claimed(rt memproxy.Route, table *answers.Table) answers.Known {
+func (e elements) claimed(rt memproxy.Route, table *answers.Table) answers.Recognizer {
 	return func(member string, rest []byte) int {
 		known, n := e.lookup(rt, member, rest)
 		if n == 0 {
@@ -139,8 +139,8 @@ func memberOf(list string) (member string, ok bool) {
 	return list[1:], slices.Contains(listKeys[:], list[1:])
 }
 
-// Known implements jsondoc.Taker: it reads a cached element.
-func (f *finding) Known(list string, i int, rest []byte) int {
+// KnownLength implements jsondoc.ElementReader: it reads a cached element.
+func (f *finding) KnownLength(list string, i int, rest []byte) int {
 	member, ok := memberOf(list)
 	if !ok {
 		return 0
@@ -152,8 +152,8 @@ func (f *finding) Known(list string, i int, rest []byte) int {
 	return n
 }
 
-// Take implements jsondoc.Taker: it reads an element, and caches it.
-func (f *finding) Take(list string, i int, v *jsondoc.Value, text string) bool {
+// ReadElement implements jsondoc.ElementReader: it reads an element, and caches it.
+func (f *finding) ReadElement(list string, i int, v *jsondoc.Value, text string) bool {
 	member, ok := memberOf(list)
 	if !ok {
 		return false

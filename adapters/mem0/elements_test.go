@@ -99,7 +99,7 @@ func TestDeletedElementsAreRemoved(t *testing.T) {
 		for range 3 {
 			kept = memos(must.Get(read(t, a, searched, list))(t))
 		}
-		a.Forget(step.ids...)
+		a.Evict(step.ids...)
 		left := slices.DeleteFunc(memos(must.Get(read(t, a, searched, list))(t)), func(m *memproxy.Memo) bool { return !slices.Contains(kept, m) })
 		if len(left) != step.left {
 			t.Errorf("without %q %d elements are left, want %d", step.ids, len(left), step.left)
@@ -202,13 +202,13 @@ func FuzzKnownElements(f *testing.F) {
 	warm, cold := adapter(f), adapter(f)
 	f.Fuzz(func(t *testing.T, route byte, one, two string) {
 		rt := routes[int(route)%len(routes)]
-		warm.Forget()
+		warm.Evict()
 		for range 2 {
 			_, _ = read(t, warm, rt, one)
 		}
 		for range 3 {
 			reply := memproxy.Reply{Status: 200, Body: []byte(two)}
-			cold.Forget()
+			cold.Evict()
 			p, err := warm.Prune(rt, reply)
 			q, errCold := cold.Prune(rt, reply)
 			if !reflect.DeepEqual(p, q) || (err == nil) != (errCold == nil) {

@@ -91,7 +91,7 @@ func stampHolder(p *stamps.Patch, r *row, holder *jsondoc.Value, op *memproxy.Op
 	var kept [][]byte
 	if meta == nil && r.dialect == hosted && r.kind == memproxy.Correct {
 		// The platform replaces metadata on update, so the current metadata is included.
-		kept = stamps.Kept(op.Current[target].Metadata, false)
+		kept = stamps.FilterMembers(op.Current[target].Metadata, false)
 	}
 	p.Stamp(op, holder, meta, kept, r.kind == memproxy.Correct && r.dialect != hosted) // the server merges metadata
 }
@@ -127,14 +127,14 @@ func (a *Adapter) Echoes(rt memproxy.Route, op *memproxy.Operation) bool {
 	return graph == nil || graph.Kind == jsondoc.Null || doc.False(graph)
 }
 
-// Bare implements the gate's Echoer: histories and events show texts without metadata.
-func (a *Adapter) Bare(rt memproxy.Route) bool {
+// OmitsStamps implements the gate's Echoer: histories and events show texts without metadata.
+func (a *Adapter) OmitsStamps(rt memproxy.Route) bool {
 	return strings.Contains(rt.ID, "history") || strings.HasPrefix(rt.ID, "mem0.v1.event")
 }
 
-// Mixed implements the gate's mixer: a server's list of its whole store shows a
+// IsBackendField implements the gate's mixer: a server's list of its whole store shows a
 // memory's own fields among its metadata; other answers show them outside of it.
-func (a *Adapter) Mixed(name string) bool {
+func (a *Adapter) IsBackendField(name string) bool {
 	switch name {
 	case "id", "data", "memory", "hash", "created_at", "updated_at", "user_id", "agent_id", "run_id", "actor_id", "role",
 		"attributed_to", "text_lemmatized", "expiration_date":

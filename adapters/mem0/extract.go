@@ -13,9 +13,9 @@ func (a *Adapter) Receipt(_ memproxy.Route, req memproxy.Request, id string) mem
 	return memproxy.Request{Method: "GET", EscapedPath: "/v1/event/" + url.PathEscape(id) + "/", Header: req.Header, Base: req.Base}
 }
 
-// Extracted implements the gate's Extractor: an event has the result of a write
+// ReadExtracted implements the gate's Extractor: an event has the result of a write
 // once it is finished.
-func (a *Adapter) Extracted(reply memproxy.Reply) ([]memproxy.Memory, bool, error) {
+func (a *Adapter) ReadExtracted(reply memproxy.Reply) ([]memproxy.Memory, bool, error) {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
 		return nil, false, err

@@ -48,7 +48,7 @@ func TestExtraction(t *testing.T) {
 		`{"id":"e1","status":"SUCCEEDED","results":["x"]}`: {over: true, bad: true},
 		`{`: {bad: true},
 	} {
-		ms, over, err := a.Extracted(memproxy.Reply{Status: 200, Body: []byte(body)})
+		ms, over, err := a.ReadExtracted(memproxy.Reply{Status: 200, Body: []byte(body)})
 		if len(ms) != want.n || over != want.over || (err != nil) != want.bad {
 			t.Errorf("%s: %+v %v %v", body, ms, over, err)
 		}

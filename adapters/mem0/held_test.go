@@ -24,7 +24,7 @@ func TestHeld(t *testing.T) {
 		"changes in one batch": {"PUT /v1/batch/", `{"memories":[{"memory_id":"m1","text":"x"}]}`, ""},
 	} {
 		rt, req := routed(t, a, tc.target)
-		reply, ok := a.Held(rt, req, decode(t, a, tc.target, tc.body), memproxy.Decision{ID: "d1", Verdict: memproxy.Hold})
+		reply, ok := a.HeldReply(rt, req, decode(t, a, tc.target, tc.body), memproxy.Decision{ID: "d1", Verdict: memproxy.Hold})
 		if ok != (tc.want != "") || string(reply.Body) != tc.want || ok && reply.Status != 200 {
 			t.Errorf("%s: %v %d %s", name, ok, reply.Status, reply.Body)
 		}
@@ -35,10 +35,10 @@ func TestHeld(t *testing.T) {
 func TestPolled(t *testing.T) {
 	a := adapter(t)
 	rt, req := routed(t, a, "GET /v1/event/d1/")
-	if a.Polls(rt) != "d1" {
-		t.Fatalf("polls %q", a.Polls(rt))
+	if a.ReceiptID(rt) != "d1" {
+		t.Fatalf("polls %q", a.ReceiptID(rt))
 	}
-	if rt, _ := routed(t, a, "GET /v1/memories/m1/"); a.Polls(rt) != "" {
+	if rt, _ := routed(t, a, "GET /v1/memories/m1/"); a.ReceiptID(rt) != "" {
 		t.Errorf("a memory is taken for a receipt")
 	}
 	at := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
@@ -48,7 +48,7 @@ func TestPolled(t *testing.T) {
 		memproxy.HoldFailed: `"status":"FAILED"`,
 	} {
 		h := memproxy.HeldWrite{ID: "d1", State: state, Created: at, Reviewed: at.Add(time.Minute), Result: memproxy.HoldResult{Memories: []string{"m1"}}}
-		body := string(a.Polled(rt, req, h).Body)
+		body := string(a.ReceiptReply(rt, req, h).Body)
 		if !strings.Contains(body, want) || !strings.Contains(body, `"id":"d1"`) || !strings.Contains(body, `"created_at":"2026-09-01T12:00:00.000000Z"`) {
 			t.Errorf("%s: %s", state, body)
 		}

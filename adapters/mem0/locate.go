@@ -30,8 +30,8 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 	return out
 }
 
-// Located implements the gate's locator.
-func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error) {
+// ReadLocated implements the gate's locator.
+func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error) {
 	switch {
 	case reply.Status == 404 || reply.Status == 400 || reply.Status == 422:
 		return memproxy.Memory{ID: target, Missing: true}, nil // 400 and 422: the id is malformed
@@ -75,9 +75,9 @@ const smallList, wideList = 100, 1000
 
 var errFull = errors.New("mem0: there are more memories than one list holds")
 
-// Seek implements the gate's Seeker. It lists the memories of an addition's scope: every
+// StampSearchRequest implements the gate's Seeker. It lists the memories of an addition's scope: every
 // memory made from the addition has its stamp in the metadata.
-func (a *Adapter) Seek(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, page int) (memproxy.Request, bool) {
+func (a *Adapter) StampSearchRequest(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, page int) (memproxy.Request, bool) {
 	path, q := "/v1/memories/", url.Values{"page": {strconv.Itoa(page)}, "page_size": {strconv.Itoa(maxPage)}}
 	switch rt.ID {
 	case "mem0.v3.add", "mem0.v1.add":
@@ -98,8 +98,8 @@ func (a *Adapter) Seek(rt memproxy.Route, req memproxy.Request, op *memproxy.Ope
 	return memproxy.Request{Method: "GET", EscapedPath: path, Query: q.Encode(), Header: req.Header, Base: req.Base}, true
 }
 
-// Sought implements the gate's seeker.
-func (a *Adapter) Sought(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error) {
+// ReadStampSearch implements the gate's seeker.
+func (a *Adapter) ReadStampSearch(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error) {
 	rd, err := a.Read(memproxy.Route{Kind: memproxy.Recall}, memproxy.Request{}, reply)
 	if err != nil {
 		return nil, 0, false, err

@@ -54,7 +54,7 @@ func TestLocated(t *testing.T) {
 		{"a receipt", "mem0.v1.event", 200, `{"id":"m1","payload":{"user_id":"alice"}}`, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m, err := a.Located(memproxy.Route{ID: tt.route}, "m1", memproxy.Reply{Status: tt.status, Body: []byte(tt.body)})
+			m, err := a.ReadLocated(memproxy.Route{ID: tt.route}, "m1", memproxy.Reply{Status: tt.status, Body: []byte(tt.body)})
 			if (err == nil) != tt.ok || m.Missing != tt.missing {
 				t.Errorf("%+v, %v", m, err)
 			}

@@ -15,7 +15,7 @@ func FuzzRoute(f *testing.F) { routetabletest.Fuzz(f, adapter(f), routetable.Opt
 // Ids are unique, because Decode finds its row by them.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
-	for at, rt := range adapter(t).Table() {
+	for at, rt := range adapter(t).Routes() {
 		if seen[rt.ID] {
 			t.Errorf("%s is repeated", rt.ID)
 		}

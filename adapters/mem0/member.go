@@ -146,7 +146,7 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		return nil
 	case "timestamp", "observation_date", "observation_datetime", "created_at", "updated_at":
 		if v.Kind != jsondoc.Null && d.op.Kind.Writes() {
-			d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: ptr, Raw: string(d.doc.Raw(v))})
+			d.op.Backdated = append(d.op.Backdated, memproxy.ClientTime{Pointer: ptr, Raw: string(d.doc.Raw(v))})
 			return nil
 		}
 	case "categories", "category":
@@ -167,10 +167,10 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		return nil
 	}
 	if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin {
-		origin.AssertedBy(d.op, d.doc, m, ptr)
+		origin.RecordMemberAssertions(d.op, d.doc, m, ptr)
 		wire.Name(d.op, m.Name, ptr, newItem(memproxy.ItemMetadata, of))
 		kind := memproxy.ItemMetadata
-		if withheld.Asks(m) {
+		if withheld.HoldsCallbackURL(m) {
 			kind = memproxy.ItemURL
 		}
 		wire.Strings(d.op, v, ptr, newItem(kind, of))
@@ -192,7 +192,7 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 		if e.Kind != jsondoc.Object {
 			return bad(memproxy.PayloadMalformed, 422, at, "a batch entry must be an object")
 		}
-		if err := d.a.names.Cased(e, at, topKey); err != nil {
+		if err := d.a.names.CheckMembers(e, at, topKey); err != nil {
 			return err
 		}
 		id := e.Get("memory_id")

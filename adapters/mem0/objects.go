@@ -32,7 +32,7 @@ func image(body []byte) []byte {
 	if !ok {
 		return nil
 	}
-	members, err := c.Over(nil)
+	members, err := c.Apply(nil)
 	if err != nil {
 		return nil
 	}
@@ -55,7 +55,7 @@ func otherMembers(object []byte, merges bool) (c memproxy.MemberChange, ok bool)
 		switch {
 		case excluded(m.Name), m.Value.Kind == jsondoc.Null:
 		case m.Name == "metadata" && m.Value.Kind == jsondoc.Object:
-			kept := stamps.Object(stamps.Kept(doc.Raw(m.Value), false)...)
+			kept := stamps.Object(stamps.FilterMembers(doc.Raw(m.Value), false)...)
 			if merges {
 				c.Merge = map[string][]byte{m.Name: kept}
 			} else {
@@ -120,7 +120,7 @@ func (d *decoding) recordChange(object string, holder *jsondoc.Value) {
 func restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.SideRequest {
 	want, err := memproxy.ReadMembers([]byte(to.Text))
 	there, unread := memproxy.ReadMembers([]byte(now.Text))
-	if err != nil || unread != nil || len(now.Also) == 0 || strings.HasPrefix(to.ID, "/") || reflect.DeepEqual(want["metadata"], there["metadata"]) {
+	if err != nil || unread != nil || len(now.OtherTexts) == 0 || strings.HasPrefix(to.ID, "/") || reflect.DeepEqual(want["metadata"], there["metadata"]) {
 		return nil
 	}
 	meta, _ := want["metadata"].(map[string]any)
@@ -135,7 +135,7 @@ func restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.SideRequ
 	}
 	var bodies [][]byte
 	for _, metadata := range []map[string]any{merged, meta} {
-		body, err := json.Marshal(map[string]any{"text": now.Also[0], "metadata": metadata})
+		body, err := json.Marshal(map[string]any{"text": now.OtherTexts[0], "metadata": metadata})
 		if err != nil {
 			return nil
 		}

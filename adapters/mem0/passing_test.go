@@ -22,7 +22,7 @@ var passing = map[string]string{
 // Proves EDGE-13: every passing row has a reason here, and no other row has.
 func TestEveryPassingRowSaysWhy(t *testing.T) {
 	adaptertest.Passing(t, adapter(t), passing)
-	for at, rt := range adapter(t).Table() {
+	for at, rt := range adapter(t).Routes() {
 		if rt.Pass && (!strings.HasPrefix(at, "GET ") || strings.Contains(at, "...")) {
 			t.Errorf("%s passes and is no plain read", rt.ID)
 		}
@@ -32,7 +32,7 @@ func TestEveryPassingRowSaysWhy(t *testing.T) {
 // Proves EDGE-13, EDGE-3: every row whose path is about configuration, keys, webhooks,
 // projects, organisations or accounts is administration.
 func TestAdministrationByPath(t *testing.T) {
-	for at, rt := range adapter(t).Table() {
+	for at, rt := range adapter(t).Routes() {
 		for _, word := range []string{"configure", "api-keys", "auth", "webhook", "orgs", "settings", "/config/", "reset", "requests", "instructions"} {
 			if strings.Contains(at, word) && rt.Kind != memproxy.Admin {
 				t.Errorf("%s is %s", rt.ID, rt.Kind)

@@ -172,7 +172,7 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 		}
 		for _, key := range [...]string{"old_memory", "new_memory"} {
 			if text := v.Get(key).Text(); text != "" {
-				m.Also = append(m.Also, text)
+				m.OtherTexts = append(m.OtherTexts, text)
 			}
 		}
 	}

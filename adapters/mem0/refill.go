@@ -64,7 +64,7 @@ func refillSearch(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *
 		names = []string{"top_k"}
 	}
 	return pages.New(pages.Options{
-		Want: want, Max: maxSearch, Keys: listKeys[:], Again: true, Whole: defaultSearch,
+		Want: want, Max: maxSearch, Keys: listKeys[:], Ranked: true, Whole: defaultSearch,
 		Ask: func(n int, _ string) (memproxy.SideRequest, bool) {
 			e := doc.Edit()
 			var added [][]byte
@@ -84,10 +84,10 @@ func refillList(sent memproxy.Request, name string, most, whole int, reply mempr
 		return nil
 	}
 	return pages.New(pages.Options{
-		Want: want, Max: most, Keys: listKeys[:], Again: true, Whole: whole,
+		Want: want, Max: most, Keys: listKeys[:], Ranked: true, Whole: whole,
 		Ask: func(n int, _ string) (memproxy.SideRequest, bool) {
 			q := sent
-			q.Query = pages.With(sent.Query, name, strconv.Itoa(n))
+			q.Query = pages.SetParam(sent.Query, name, strconv.Itoa(n))
 			return memproxy.SideRequest{Request: q}, true
 		},
 	}, reply, rd)

@@ -22,7 +22,7 @@ func TestTotalsOfOthersAreLeftOut(t *testing.T) {
 		{true, true, `{"count":1,"next":null,"results":[` + mine + `]}`},
 		{true, false, `{"count":2,"next":null,"results":[` + mine + `,` + theirs + `]}`},
 	} {
-		got := rewritten(t, a, rt, memproxy.Request{}, answer, func(rd *memproxy.Reading) { rd.Mixed, rd.Memories[1].Drop = tc.mixed, tc.drop })
+		got := rewritten(t, a, rt, memproxy.Request{}, answer, func(rd *memproxy.Reading) { rd.CountsOthers, rd.Memories[1].Drop = tc.mixed, tc.drop })
 		if got != tc.want {
 			t.Errorf("%+v: %s", tc, got)
 		}
@@ -66,7 +66,7 @@ func TestAnswersOfWritesAreRewritten(t *testing.T) {
 	}{
 		{"nothing is left out", func(*memproxy.Reading) {}, answer},
 		{"another's", func(rd *memproxy.Reading) { rd.Memories[1].Drop = true }, `{"results":[` + mine + `],"relations":{}}`},
-		{"the text before", func(rd *memproxy.Reading) { rd.Memories[1].Bare = true }, `{"results":[` + mine + `,{"id":"b","memory":"canary","event":"UPDATE"}],"relations":` + graph + `}`},
+		{"the text before", func(rd *memproxy.Reading) { rd.Memories[1].OmitBefore = true }, `{"results":[` + mine + `,{"id":"b","memory":"canary","event":"UPDATE"}],"relations":` + graph + `}`},
 		{"relations", func(rd *memproxy.Reading) { rd.Unrelated = true }, `{"results":[` + mine + `,` + theirs + `],"relations":{}}`},
 	} {
 		got := rewritten(t, a, rt, memproxy.Request{}, answer, func(rd *memproxy.Reading) {

@@ -47,7 +47,7 @@ func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 	}
 	page, size := number(sent.Query, body, "page", 1), number(sent.Query, body, "page_size", number(sent.Query, body, "limit", defaultPage))
 	left := slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return m.Drop })
-	if page < 1 || size < 1 || count > maxRepaged || count <= size || page == 1 && !left && !rd.Mixed {
+	if page < 1 || size < 1 || count > maxRepaged || count <= size || page == 1 && !left && !rd.CountsOthers {
 		return nil
 	}
 	return &repaged{sent: sent, body: body, from: (page - 1) * size, to: page * size, first: rd, count: count, page: 1}
@@ -94,16 +94,16 @@ func (p *repaged) Next() (memproxy.SideRequest, bool) {
 		return memproxy.SideRequest{}, false
 	}
 	q := p.sent
-	q.Query = pages.With(pages.With(q.Query, "page", strconv.Itoa(p.page)), "page_size", strconv.Itoa(maxPage))
+	q.Query = pages.SetParam(pages.SetParam(q.Query, "page", strconv.Itoa(p.page)), "page_size", strconv.Itoa(maxPage))
 	if _, said := pages.Param(q.Query, "limit"); said {
-		q.Query = pages.With(q.Query, "limit", strconv.Itoa(maxPage))
+		q.Query = pages.SetParam(q.Query, "limit", strconv.Itoa(maxPage))
 	}
 	p.page++
 	return memproxy.SideRequest{Request: q, Body: p.body}, true
 }
 
-// Take implements memproxy.Refill.
-func (p *repaged) Take(reply memproxy.Reply, rd *memproxy.Reading) error {
+// Select implements memproxy.Refill.
+func (p *repaged) Select(reply memproxy.Reply, rd *memproxy.Reading) error {
 	_, list, err := pageOf(reply.Body)
 	if err != nil {
 		return err

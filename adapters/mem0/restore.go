@@ -33,14 +33,16 @@ func bothDialects(method string, id string, bodies ...[]byte) []memproxy.SideReq
 	return out
 }
 
-// Find implements the gate's restorer.
-func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.SideRequest { return bothDialects("GET", k.ID) }
+// FindRequests implements the gate's restorer.
+func (a *Adapter) FindRequests(k memproxy.MemoryKey) []memproxy.SideRequest {
+	return bothDialects("GET", k.ID)
+}
 
-// Found implements the gate's Restorer. The server answers null for a missing memory.
-func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Memory, error) {
-	m, err := a.Located(memproxy.Route{ID: "mem0.v1.get", Kind: memproxy.Recall}, k.ID, reply)
+// ReadFound implements the gate's Restorer. The server answers null for a missing memory.
+func (a *Adapter) ReadFound(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Memory, error) {
+	m, err := a.ReadLocated(memproxy.Route{ID: "mem0.v1.get", Kind: memproxy.Recall}, k.ID, reply)
 	if k.Kind == memproxy.TargetObject {
-		m.Also, m.Text = []string{m.Text}, string(m.Members)
+		m.OtherTexts, m.Text = []string{m.Text}, string(m.Members)
 	}
 	return m, err
 }
@@ -73,7 +75,7 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 // filedAs returns a memory's own metadata with the field of the version. With merges, other
 // names of the field are set to null, because the server would keep them otherwise.
 func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]byte {
-	kept := stamps.Kept(now.Metadata, false)
+	kept := stamps.FilterMembers(now.Metadata, false)
 	if field == "" || memproxy.Key(field) == memproxy.Key(now.Field) && len(now.Filed) == 0 {
 		return kept
 	}

@@ -18,13 +18,13 @@ import (
 // Rewrite implements the gate's reader.
 func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
 	unwanted := unwanted(a.Row(rt.ID), rt, req)
-	changed := len(rd.Links) > 0 || len(unwanted) > 0 || rd.Unrelated || rd.Mixed
+	changed := len(rd.Links) > 0 || len(unwanted) > 0 || rd.Unrelated || rd.CountsOthers
 	for i := range rd.Memories {
 		m := &rd.Memories[i]
 		if m.Drop && m.Pointer == "" {
 			return nil, errWhole
 		}
-		changed = changed || m.Drop || m.Bare || m.Told != nil || m.Show != nil && m.TextAt != "" || rd.Limited && m.Kind == memproxy.TargetEntity
+		changed = changed || m.Drop || m.OmitBefore || m.ShowProvenance != nil || m.Show != nil && m.TextAt != "" || rd.Limited && m.Kind == memproxy.TargetEntity
 	}
 	if !changed || len(bytes.TrimSpace(reply.Body)) == 0 { // the answer to a write may be empty
 		return reply.Body, nil
@@ -50,7 +50,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		w.e.Replace(doc.At(ptr), proxyLink(doc.At(ptr).Text(), req))
 	}
 	clearRelations(w.e, doc, gone)
-	if err := w.answer(rd.Mixed); err != nil {
+	if err := w.answer(rd.CountsOthers); err != nil {
 		return nil, err
 	}
 	return w.e.Apply(), nil
@@ -79,7 +79,7 @@ func proxyLink(link string, req memproxy.Request) []byte {
 		return []byte("null")
 	}
 	back, sep := u.EscapedPath(), "?"
-	for _, q := range [...]string{u.RawQuery, req.Own} {
+	for _, q := range [...]string{u.RawQuery, req.ProxyQuery} {
 		if q != "" {
 			back += sep + q
 			sep = "&"
@@ -204,7 +204,7 @@ func (w *rewriting) list(v *jsondoc.Value, ptr string) (dropped int, err error) 
 // was made are removed, because they repeat it. m is nil if Read found no memory.
 func (w *rewriting) element(v *jsondoc.Value, m *memproxy.Memory, unwanted []string) error {
 	if m == nil {
-		return stamps.Tell(w.e, v, nil, unwanted...)
+		return stamps.SetProvenance(w.e, v, nil, unwanted...)
 	}
 	if input := v.Get("input"); input != nil && m.Show != nil && m.TextAt != "" {
 		w.e.Replace(input, []byte("[]"))
@@ -212,10 +212,10 @@ func (w *rewriting) element(v *jsondoc.Value, m *memproxy.Memory, unwanted []str
 	if w.limited && m.Kind == memproxy.TargetEntity {
 		unwanted = append(slices.Clip(unwanted), "total_memories", "memory_count", "count")
 	}
-	if m.Bare {
+	if m.OmitBefore {
 		unwanted = append(slices.Clip(unwanted), "previous_memory", "old_memory")
 	}
-	return stamps.Tell(w.e, v, m.Told, unwanted...)
+	return stamps.SetProvenance(w.e, v, m.ShowProvenance, unwanted...)
 }
 
 // clearPayload empties the payload of an event of which results were dropped, because it

@@ -39,7 +39,7 @@ func TestProvenanceIsShown(t *testing.T) {
 		{"GET /v1/memories/m1/history/", `[{"metadata":null,"old_memory":"canary","memory_id":"m1"}]`, `[{"memory_id":"m1","metadata":{` + told + `}}]`},
 	} {
 		rt, req := routed(t, a, tc.target)
-		got := rewritten(t, a, rt, req, tc.answer, func(rd *memproxy.Reading) { rd.Memories[0].Told, rd.Memories[0].Bare = p, true })
+		got := rewritten(t, a, rt, req, tc.answer, func(rd *memproxy.Reading) { rd.Memories[0].ShowProvenance, rd.Memories[0].OmitBefore = p, true })
 		if got != tc.want {
 			t.Errorf("%s\n got: %s\nwant: %s", tc.answer, got, tc.want)
 		}
@@ -52,7 +52,7 @@ func TestEmptyAnswersOfChanges(t *testing.T) {
 	a := adapter(t)
 	for _, target := range []string{"PUT /v1/memories/m1/", "DELETE /memories/m1"} {
 		rt, req := routed(t, a, target)
-		if got := rewritten(t, a, rt, req, "", func(rd *memproxy.Reading) { rd.Mixed, rd.Unrelated = true, true }); got != "" {
+		if got := rewritten(t, a, rt, req, "", func(rd *memproxy.Reading) { rd.CountsOthers, rd.Unrelated = true, true }); got != "" {
 			t.Errorf("%s: %q", target, got)
 		}
 	}
@@ -102,7 +102,7 @@ func TestLinksCarryWishes(t *testing.T) {
 		"https://up/%zz":                 `null`,
 	} {
 		rt, req := routed(t, a, "POST /v3/memories/")
-		req.Base, req.Own = "http://p", "memproxy_min_trust=0.7"
+		req.Base, req.ProxyQuery = "http://p", "memproxy_min_trust=0.7"
 		if got := rewritten(t, a, rt, req, `{"next":"`+link+`","results":[]}`, func(*memproxy.Reading) {}); got != `{"next":`+want+`,"results":[]}` {
 			t.Errorf("%s leads to %s, want %s", link, got, want)
 		}

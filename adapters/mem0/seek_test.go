@@ -17,12 +17,12 @@ func TestSeek(t *testing.T) {
 	} {
 		rt, req := routed(t, a, "POST "+path)
 		op := decode(t, a, "POST "+path, `{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"x"}]}`)
-		q, ok := a.Seek(rt, req, op, 3)
+		q, ok := a.StampSearchRequest(rt, req, op, 3)
 		if !ok || q.EscapedPath+"?"+q.Query != want || q.Method != "GET" {
 			t.Errorf("%s: %+v %v", path, q, ok)
 		}
 	}
-	if _, ok := a.Seek(memproxy.Route{ID: "mem0.v1.update"}, memproxy.Request{}, &memproxy.Operation{}, 1); ok {
+	if _, ok := a.StampSearchRequest(memproxy.Route{ID: "mem0.v1.update"}, memproxy.Request{}, &memproxy.Operation{}, 1); ok {
 		t.Error("a change is looked for by a stamp")
 	}
 	one := func(id, decision string) string {
@@ -42,7 +42,7 @@ func TestSeek(t *testing.T) {
 		"a page":                   {`{"count":300,"next":"http://b/?page=2","previous":null,"results":[` + several(200) + `]}`, 300, 0, true, true},
 		"the last page":            {`{"count":300,"next":null,"previous":"http://b/","results":[` + several(100) + `]}`, 300, 0, false, true},
 	} {
-		ids, of, more, err := a.Sought(memproxy.Reply{Status: 200, Body: []byte(tc.body)}, "d2")
+		ids, of, more, err := a.ReadStampSearch(memproxy.Reply{Status: 200, Body: []byte(tc.body)}, "d2")
 		if len(ids) != tc.ids || of != tc.of || more != tc.more || (err == nil) != tc.ok || tc.ids > 0 && ids[0] != "m2" {
 			t.Errorf("%s: %v of %d, %v, %v", name, ids, of, more, err)
 		}

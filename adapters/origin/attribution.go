@@ -40,9 +40,9 @@ func claimsCredibility(name string) bool {
 	return false
 }
 
-// Asserted records the attributions and credibility claims in a value, at any depth. skip
+// RecordAssertions records the attributions and credibility claims in a value, at any depth. skip
 // excludes members of the value itself that were already read; it may be nil.
-func Asserted(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, skip func(string) bool) {
+func RecordAssertions(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, skip func(string) bool) {
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return
 	}
@@ -50,15 +50,15 @@ func Asserted(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr st
 		if skip != nil && (memproxy.Reserved(m.Name) || skip(m.Name)) {
 			continue
 		}
-		AssertedBy(op, doc, m, jsondoc.Child(ptr, m.Name))
+		RecordMemberAssertions(op, doc, m, jsondoc.Child(ptr, m.Name))
 	}
 	for i, e := range v.Elems {
-		Asserted(op, doc, e, jsondoc.Index(ptr, i), nil)
+		RecordAssertions(op, doc, e, jsondoc.Index(ptr, i), nil)
 	}
 }
 
-// AssertedBy records the attributions and credibility claims in a member and its value.
-func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr string) {
+// RecordMemberAssertions records the attributions and credibility claims in a member and its value.
+func RecordMemberAssertions(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr string) {
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return
 	}
@@ -66,7 +66,7 @@ func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr 
 	kind := attributionOf(name)
 	switch {
 	case claimsCredibility(name) && m.Value.Kind == jsondoc.Number:
-		op.Hints = append(op.Hints, Hint(doc, m.Value, ptr))
+		op.ConfidenceClaims = append(op.ConfidenceClaims, Hint(doc, m.Value, ptr))
 		return
 	case claimsCredibility(name):
 		kind = memproxy.AttributesStatus
@@ -74,7 +74,7 @@ func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr 
 		kind = memproxy.AttributesStatus
 	}
 	if kind == "" {
-		Asserted(op, doc, m.Value, ptr, nil)
+		RecordAssertions(op, doc, m.Value, ptr, nil)
 		return
 	}
 	attribute(op, doc, memproxy.Attribution{Pointer: ptr, Kind: kind}, m.Value)

@@ -101,11 +101,11 @@ func isNegative(doc *jsondoc.Doc, v *jsondoc.Value) bool {
 	return slices.Contains([]string{"false", "null", "0", "", "no", "none"}, said)
 }
 
-// Settle applies the claims to an operation whose items already have the layer and role of
+// Apply applies the claims to an operation whose items already have the layer and role of
 // the route. If the backend's model extracts facts from a conversation in which a user
 // speaks, other speakers do not make the conversation inferred, because the extracted facts
 // are judged later.
-func (c *Claims) Settle(op *memproxy.Operation) {
+func (c *Claims) Apply(op *memproxy.Operation) {
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return
 	}

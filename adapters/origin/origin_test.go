@@ -23,7 +23,7 @@ func settled(t testing.TB, metadata string, op memproxy.Operation) memproxy.Oper
 		c.Metadata(doc, m)
 	}
 	op.Kind = memproxy.Learn
-	c.Settle(&op)
+	c.Apply(&op)
 	return op
 }
 
@@ -76,7 +76,7 @@ func TestLookAlikeNames(t *testing.T) {
 	} {
 		op := memproxy.Operation{Kind: memproxy.Learn}
 		doc := must.Get(jsondoc.Parse([]byte(`{"x":{"`+name+`":"eve"}}`), 0))(t)
-		origin.Asserted(&op, doc, doc.Root, "", nil)
+		origin.RecordAssertions(&op, doc, doc.Root, "", nil)
 		if got := len(op.Attributions) == 1; got != claims {
 			t.Errorf("%s claims provenance: %v", name, got)
 		}

@@ -34,15 +34,15 @@ type Options struct {
 	// Ask returns the request for n elements, after the element with the id after if the
 	// list has cursors. It returns false if there is no such request.
 	Ask func(n int, after string) (memproxy.SideRequest, bool)
-	// Again is set for ranked lists, which have no cursor: every answer starts with the
+	// Ranked is set for ranked lists, which have no cursor: every answer starts with the
 	// first element, so more elements need a higher limit.
-	Again bool
+	Ranked bool
 	// Whole is the backend's smallest default length: a shorter list is complete if the
 	// caller set no limit.
 	Whole int
-	// Emptied is set if several elements may share an id. Such a list is refilled only if
+	// SharedIDs is set if several elements may share an id. Such a list is refilled only if
 	// all of its elements were dropped.
-	Emptied bool
+	SharedIDs bool
 }
 
 // fill refills one list. It is not safe for concurrent use.
@@ -96,7 +96,7 @@ func (o *Options) list(body []byte) (doc *jsondoc.Doc, list *jsondoc.Value, base
 	return nil, nil, "", errList
 }
 
-func (f *fill) full() bool { return f.shown >= f.opt.Want || f.opt.Emptied && f.shown > 0 }
+func (f *fill) full() bool { return f.shown >= f.opt.Want || f.opt.SharedIDs && f.shown > 0 }
 
 // Next implements memproxy.Refill.
 func (f *fill) Next() (memproxy.SideRequest, bool) {
@@ -104,24 +104,24 @@ func (f *fill) Next() (memproxy.SideRequest, bool) {
 		return memproxy.SideRequest{}, false
 	}
 	n := max(f.opt.Want-f.shown, 10)
-	if f.opt.Again {
+	if f.opt.Ranked {
 		n = f.limit * growth
 	}
 	for range f.requests {
-		if !f.opt.Again {
+		if !f.opt.Ranked {
 			n *= growth
 		}
 	}
 	n = min(n, f.opt.Max)
-	if f.opt.Again && n <= f.limit {
+	if f.opt.Ranked && n <= f.limit {
 		return memproxy.SideRequest{}, false
 	}
 	f.requests, f.limit = f.requests+1, n
 	return f.opt.Ask(n, f.last)
 }
 
-// Take implements memproxy.Refill.
-func (f *fill) Take(reply memproxy.Reply, rd *memproxy.Reading) error {
+// Select implements memproxy.Refill.
+func (f *fill) Select(reply memproxy.Reply, rd *memproxy.Reading) error {
 	_, list, base, err := f.opt.list(reply.Body)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (f *fill) Take(reply memproxy.Reply, rd *memproxy.Reading) error {
 // take reads the n elements of an answer. It drops elements of earlier answers, and elements
 // beyond the requested number.
 func (f *fill) take(rd *memproxy.Reading, base string, n int) {
-	f.complete = f.complete || n == 0 || !f.opt.Emptied && n < f.limit
+	f.complete = f.complete || n == 0 || !f.opt.SharedIDs && n < f.limit
 	places := make(map[string]*memproxy.Memory, n)
 	for i := range rd.Memories {
 		places[rd.Memories[i].Pointer] = &rd.Memories[i]

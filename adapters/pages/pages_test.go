@@ -77,12 +77,12 @@ func (b *backend) page(t *testing.T, want, after int, o pages.Options) []string 
 			b.asked = append(b.asked, q.Request.Query)
 			n, last := 0, after
 			must.Get(fmt.Sscan(q.Request.Query, &n, &last))(t)
-			if o.Again {
+			if o.Ranked {
 				last = after
 			}
 			list := b.list(n, last)
 			reply, rd := b.answer(t, list)
-			must.Do(t, f.Take(reply, rd))
+			must.Do(t, f.Select(reply, rd))
 			must.Do(t, f.Add(kept(t, list, rd)))
 		}
 		body = must.Get(f.Answer(memproxy.Reply{Body: body}))(t).Body
@@ -142,11 +142,11 @@ func TestEachElementIsShownOnce(t *testing.T) {
 // are enough elements, best first.
 func TestRanked(t *testing.T) {
 	b := &backend{n: 50, gone: func(i int) bool { return i <= 12 }}
-	if got := strings.Join(b.page(t, 5, 0, pages.Options{Again: true}), " "); got != "13 14 15 16 17" || len(b.asked) != 1 {
+	if got := strings.Join(b.page(t, 5, 0, pages.Options{Ranked: true}), " "); got != "13 14 15 16 17" || len(b.asked) != 1 {
 		t.Errorf("got %s by %v", got, b.asked)
 	}
 	b = &backend{n: 12, gone: func(i int) bool { return i != 11 }}
-	if got := strings.Join(b.page(t, 5, 0, pages.Options{Again: true}), " "); got != "11" || len(b.asked) != 1 {
+	if got := strings.Join(b.page(t, 5, 0, pages.Options{Ranked: true}), " "); got != "11" || len(b.asked) != 1 {
 		t.Errorf("got %s by %v: there was no more", got, b.asked)
 	}
 }
@@ -163,7 +163,7 @@ func TestElementsWithoutIDs(t *testing.T) {
 // Elements that share an id are parts of one: a page is not cut between them, and only
 // an emptied page is refilled.
 func TestElementsThatShareAnID(t *testing.T) {
-	o := pages.Options{Want: 1, Max: 100, Emptied: true, Ask: func(int, string) (memproxy.SideRequest, bool) { return memproxy.SideRequest{}, true }}
+	o := pages.Options{Want: 1, Max: 100, SharedIDs: true, Ask: func(int, string) (memproxy.SideRequest, bool) { return memproxy.SideRequest{}, true }}
 	reply := memproxy.Reply{Body: []byte(`[{"id":"a"},{"id":"a"},{"id":"b"}]`)}
 	parts := func(drop ...bool) *memproxy.Reading {
 		rd := &memproxy.Reading{}
@@ -186,7 +186,7 @@ func TestElementsThatShareAnID(t *testing.T) {
 	for i := range rd.Memories {
 		rd.Memories[i].ID = "c" + rd.Memories[i].ID
 	}
-	if err := f.Take(reply, rd); err != nil || rd.Memories[0].Drop || rd.Memories[1].Drop || !rd.Memories[2].Drop {
+	if err := f.Select(reply, rd); err != nil || rd.Memories[0].Drop || rd.Memories[1].Drop || !rd.Memories[2].Drop {
 		t.Errorf("%+v %v", rd.Memories, err)
 	}
 }
@@ -195,7 +195,7 @@ func TestQueries(t *testing.T) {
 	for _, tc := range [][2]string{
 		{"", "limit=5"}, {"a=%20&limit=9&b=", "a=%20&b=&limit=5"}, {"l%69mit=1&x", "x&limit=5"}, {"limits=1", "limits=1&limit=5"},
 	} {
-		if got := pages.With(tc[0], "limit", "5"); got != tc[1] {
+		if got := pages.SetParam(tc[0], "limit", "5"); got != tc[1] {
 			t.Errorf("%q became %q, want %q", tc[0], got, tc[1])
 		}
 	}
@@ -236,7 +236,7 @@ func FuzzFill(f *testing.F) {
 		if n, more := fill.Next(); !more {
 			t.Fatalf("it is neither full nor over: %v", n)
 		}
-		if err := fill.Take(read(second)); err != nil {
+		if err := fill.Select(read(second)); err != nil {
 			return
 		}
 		must.Do(t, fill.Add([]byte(`[]`)))

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// With returns a query with a parameter set. Other parameters are unchanged.
-func With(query, name, value string) string {
-	return strings.TrimPrefix(Without(query, name)+"&"+name+"="+url.QueryEscape(value), "&")
+// SetParam returns a query with a parameter set. Other parameters are unchanged.
+func SetParam(query, name, value string) string {
+	return strings.TrimPrefix(DropParam(query, name)+"&"+name+"="+url.QueryEscape(value), "&")
 }
 
-// Without returns a query without a parameter. Other parameters are unchanged.
-func Without(query, name string) string {
+// DropParam returns a query without a parameter. Other parameters are unchanged.
+func DropParam(query, name string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(query, "&"), func(part string) bool {
 		key, _, _ := strings.Cut(part, "=")
 		plain, err := url.QueryUnescape(key)

@@ -57,7 +57,7 @@ func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 		r.wait(d.Allowance, now)
 	case r.Status >= 500:
 		r.Body.Detail = sentence(d, "memproxy could not let this request through")
-		if !Says(d, memproxy.UpstreamMalformed) { // the backend would give the same answer to a retry
+		if !HasReason(d, memproxy.UpstreamMalformed) { // the backend would give the same answer to a retry
 			r.Header["Retry-After"] = []string{"1"}
 		}
 	default:
@@ -78,8 +78,8 @@ func Unprocessable(err error) error {
 	return err
 }
 
-// Says reports whether a decision has a reason.
-func Says(d memproxy.Decision, code memproxy.ReasonCode) bool {
+// HasReason reports whether a decision has a reason.
+func HasReason(d memproxy.Decision, code memproxy.ReasonCode) bool {
 	return slices.ContainsFunc(d.Reasons, func(r memproxy.Reason) bool { return r.Code == code })
 }
 

@@ -177,8 +177,8 @@ func (t *Table[R]) Route(req memproxy.Request) (memproxy.Route, bool) {
 // Row returns the row of a route by its id, or nil.
 func (t *Table[R]) Row(id string) *R { return t.byID[id] }
 
-// Table iterates over all routes, each with its method and path.
-func (t *Table[R]) Table() iter.Seq2[string, memproxy.Route] {
+// Routes iterates over all routes, each with its method and path.
+func (t *Table[R]) Routes() iter.Seq2[string, memproxy.Route] {
 	return func(yield func(string, memproxy.Route) bool) {
 		for i := range t.rows {
 			if method, path, route := t.at(&t.rows[i]); !yield(method+" "+path, route) {

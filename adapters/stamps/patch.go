@@ -25,16 +25,16 @@ type Patch struct {
 func Needed(op *memproxy.Operation) bool {
 	return op.Stamp != nil || len(op.Reserved) > 0 ||
 		slices.ContainsFunc(op.Attributions, func(a memproxy.Attribution) bool { return a.Removed }) ||
-		slices.ContainsFunc(op.Hints, lowered)
+		slices.ContainsFunc(op.ConfidenceClaims, lowered)
 }
 
-func lowered(h memproxy.Hint) bool { return h.Effective != h.Claimed || !h.Legible }
+func lowered(h memproxy.ConfidenceClaim) bool { return h.Effective != h.Claimed || !h.Legible }
 
 // NewPatch returns a patch that lowers confidences, removes reserved keys, and removes or
 // replaces attributions.
 func NewPatch(doc *jsondoc.Doc, op *memproxy.Operation) (*Patch, error) {
 	p := &Patch{Edits: doc.Edit(), doc: doc, added: map[*jsondoc.Value][][]byte{}}
-	for _, h := range op.Hints {
+	for _, h := range op.ConfidenceClaims {
 		if v := doc.At(h.Pointer); v != nil && lowered(h) {
 			p.Replace(v, PerMille(h.Effective))
 		}

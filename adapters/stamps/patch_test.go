@@ -18,8 +18,8 @@ func TestPatch(t *testing.T) {
 		want string // "": unchanged
 	}{
 		"nothing":             {},
-		"a claim that stands": {op: memproxy.Operation{Hints: []memproxy.Hint{{Pointer: "/confidence", Claimed: 900, Effective: 900, Legible: true}}}},
-		"a claim is lowered":  {op: memproxy.Operation{Hints: []memproxy.Hint{{Pointer: "/confidence", Claimed: 900, Effective: 700, Legible: true}}}, want: `{ "metadata" : {"memproxy_id":"mine", "kept": 1,"role":"system"}, "confidence":0.7, "n":[1,2] }`},
+		"a claim that stands": {op: memproxy.Operation{ConfidenceClaims: []memproxy.ConfidenceClaim{{Pointer: "/confidence", Claimed: 900, Effective: 900, Legible: true}}}},
+		"a claim is lowered":  {op: memproxy.Operation{ConfidenceClaims: []memproxy.ConfidenceClaim{{Pointer: "/confidence", Claimed: 900, Effective: 700, Legible: true}}}, want: `{ "metadata" : {"memproxy_id":"mine", "kept": 1,"role":"system"}, "confidence":0.7, "n":[1,2] }`},
 		"a reserved key":      {op: memproxy.Operation{Reserved: []string{"/metadata/memproxy_id"}}, want: `{ "metadata" : {"kept": 1,"role":"system"}, "confidence":0.90, "n":[1,2] }`},
 		"a member":            {do: func(p *stamps.Patch, _ *jsondoc.Doc) { p.Remove("/metadata/role") }, want: `{ "metadata" : {"kept": 1}, "confidence":0.90, "n":[1,2] }`},
 		"what is added":       {do: func(p *stamps.Patch, d *jsondoc.Doc) { p.Add(d.At("/metadata"), []byte(`"a":2`)) }, want: `{ "metadata" : {"kept": 1,"role":"system","a":2}, "confidence":0.90, "n":[1,2] }`},

@@ -74,10 +74,10 @@ func TestStampCoversMetadataSentWithIt(t *testing.T) {
 	if got := p.WithoutReserved(doc.At("/about")); got != nil {
 		t.Errorf("%s", got)
 	}
-	if got := stamps.Kept(doc.Src, true); len(got) != 1 || string(got[0]) != `"Memproxy_sig":"x"` {
+	if got := stamps.FilterMembers(doc.Src, true); len(got) != 1 || string(got[0]) != `"Memproxy_sig":"x"` {
 		t.Errorf("%s", got)
 	}
-	if got := stamps.Kept([]byte("[1]"), false); got != nil || stamps.Kept(nil, false) != nil {
+	if got := stamps.FilterMembers([]byte("[1]"), false); got != nil || stamps.FilterMembers(nil, false) != nil {
 		t.Errorf("%s", got)
 	}
 }

@@ -28,7 +28,7 @@ const (
 // ruleFiles maps the rule files of the pack to their layers.
 var ruleFiles = map[string]string{"lexicon.txt": screen.LayerLexicon, "directives.txt": screen.LayerDirective, "tongues/rules.txt": otherLanguages}
 
-// layersOfRules maps each rule to its layer. screen.RuleBounds has none: that finding
+// layersOfRules maps each rule to its layer. screen.RuleTruncated has none: that finding
 // cannot be disabled.
 func layersOfRules() (map[string]string, error) {
 	of := map[string]string{screen.RuleClassifier: screen.LayerClassify}
@@ -69,13 +69,13 @@ func newAblation(p *screen.Pack) (*ablation, error) {
 // held reports whether a text with these findings of package screen is held: first with
 // all layers, then without each layer.
 func (a *ablation) held(text string, found []memproxy.Finding) []bool {
-	alike := a.like.Match(text, "").Over()
-	out := []bool{alike || a.weigh.Weigh(found, "", "").Verdict.Stops()}
+	alike := a.like.Match(text, "").OverThreshold()
+	out := []bool{alike || a.weigh.ReportOf(found, "", "").Verdict.Stops()}
 	for _, layer := range layers {
 		rest := slices.DeleteFunc(slices.Clone(found), func(f memproxy.Finding) bool {
 			return a.of[f.Rule] == layer || layer == screen.LayerDirective && a.of[f.Rule] == otherLanguages
 		})
-		out = append(out, alike && layer != likenessLayer || a.weigh.Weigh(rest, "", "").Verdict.Stops())
+		out = append(out, alike && layer != likenessLayer || a.weigh.ReportOf(rest, "", "").Verdict.Stops())
 	}
 	return out
 }

@@ -62,7 +62,7 @@ func generate(rows []row, each int) (*generatedResult, error) {
 	for _, t := range all {
 		one := transformed{name: t.Name}
 		for _, r := range chosen {
-			if !t.Keeps(r.Text) {
+			if !t.KeepsMeaning(r.Text) {
 				continue
 			}
 			held := stops(t.Apply(r.Text))
@@ -79,7 +79,7 @@ func generate(rows []row, each int) (*generatedResult, error) {
 	for _, r := range chosen {
 		for n, done := 0, 0; done < pairsEach; n++ {
 			a, b := all[number(r.ID, 2*n)%len(all)], all[number(r.ID, 2*n+1)%len(all)]
-			if !a.Keeps(r.Text) || !b.Keeps(a.Apply(r.Text)) {
+			if !a.KeepsMeaning(r.Text) || !b.KeepsMeaning(a.Apply(r.Text)) {
 				continue
 			}
 			done++

@@ -282,8 +282,8 @@ func judge(rows []row, p *screen.Pack, found []margins) ([]result, error) {
 			return
 		}
 		others := rules.Text(r.Text, "", "")
-		out[i].source = rules.Beside(others, found[i].Source, len(r.Text))
-		out[i].family = rules.Beside(others, found[i].Family, len(r.Text))
+		out[i].source = rules.WithMargin(others, found[i].Source, len(r.Text))
+		out[i].family = rules.WithMargin(others, found[i].Family, len(r.Text))
 	})
 	return out, errors.Join(errs...)
 }

@@ -88,7 +88,7 @@ func set(rows []row) (setting, error) {
 	if mine, err = teaching(mine, rows); err != nil {
 		return setting{}, err
 	}
-	p, err := screen.Draft(screen.Files())
+	p, err := screen.LoadUntested(screen.Files())
 	return setting{append(rows, mine...), p}, err
 }
 

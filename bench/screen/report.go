@@ -206,7 +206,7 @@ func evasions() (*evasionResult, error) {
 		}
 		e.rows = append(e.rows, fmt.Sprintf("| %s | %d of %d | %d of %d |", t.Name, here.held, here.n, fine.held, fine.n))
 	}
-	spoken := evasion.Spoken()
+	spoken := evasion.PoisonsByLanguage()
 	for _, l := range []string{"Chinese", "French", "German", "Russian", "Spanish", "Turkish"} {
 		var here tally
 		for _, p := range spoken[l] {

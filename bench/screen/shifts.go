@@ -38,7 +38,7 @@ func shifts(b setting, res []result) ([]*shiftRow, error) {
 			if !r.measured() {
 				continue
 			}
-			v := s.Weigh(res[i].source.Findings, row.source, row.trust).Verdict
+			v := s.ReportOf(res[i].source.Findings, row.source, row.trust).Verdict
 			if !r.attack() {
 				row.held.add(v.Stops(), false, "")
 				row.wrong.add(v == memproxy.Deny, false, "")

@@ -14,7 +14,7 @@ import (
 //
 // Proves SYN-2
 func TestShifts(t *testing.T) {
-	pack := must.Get(screen.Draft(screen.Files()))(t)
+	pack := must.Get(screen.LoadUntested(screen.Files()))(t)
 	b := setting{pack: pack}
 	var res []result
 	for _, label := range []string{"attack", "benign"} {

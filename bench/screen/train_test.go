@@ -24,7 +24,7 @@ func margin(m *classify.Model, words ...uint32) float32 {
 	for _, f := range features {
 		hashes = append(hashes, f.Hash)
 	}
-	return m.Margin(m.Weigh(hashes))
+	return m.Margin(m.SumWeights(hashes))
 }
 
 // model is what is fitted to examples.

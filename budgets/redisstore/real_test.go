@@ -88,7 +88,7 @@ func ports(t *testing.T, n int) []int {
 			t.Fatal(err)
 		}
 		out[i] = must.Get(strconv.Atoi(bus))(t)
-		out[i] -= freeport.Below
+		out[i] -= freeport.PairOffset
 	}
 	return out
 }

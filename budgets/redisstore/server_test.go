@@ -122,7 +122,7 @@ func TestKeysGoAway(t *testing.T) {
 	server := miniredis.RunT(t)
 	s := connect(t, Options{URL: "redis://" + server.Addr()})
 	charges(t, s, charge("1", "acme", 3), 3)
-	server.FastForward(2 * budgets.Length("hour"))
+	server.FastForward(2 * budgets.WindowLength("hour"))
 	if left := server.Keys(); len(left) != 1 || left[0] != "memproxy:{acme}:total:0:principal/a" {
 		t.Errorf("left after two hours: %v", left)
 	}

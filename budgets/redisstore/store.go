@@ -87,13 +87,13 @@ func (s *Store) keys(c memproxy.Charge, verb string) []string {
 	keys := make([]string, 0, len(c.Lines)+1)
 	keys = append(keys, tag+verb+":"+c.ID)
 	for _, l := range c.Lines {
-		slot, _ := budgets.Slot(l.Window, c.Time)
+		slot, _ := budgets.WindowIndex(l.Window, c.Time)
 		keys = append(keys, tag+string(l.Window)+":"+strconv.FormatInt(slot, 10)+":"+l.Key)
 	}
 	return keys
 }
 
-// Charge implements budgets.Store.
+// Charge implements budgets.OpenPager.
 func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowance, error) {
 	if err := budgets.Check(c); err != nil {
 		return memproxy.Allowance{}, err
@@ -103,14 +103,14 @@ func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowan
 	if c.Peek {
 		remember = 0
 	}
-	args = append(args, c.Cost, remember, budgets.Minute(c.Time), budgets.Counted(c.Time))
+	args = append(args, c.Cost, remember, budgets.Minute(c.Time), budgets.FirstMinute(c.Time))
 	for _, l := range c.Lines {
 		soft := 0
 		if l.Soft || c.Written { // such a line never refuses
 			soft = 1
 		}
 		// Windows are kept for twice their length, for replicas whose clocks are behind.
-		args = append(args, l.Limit, soft, 2*budgets.Length(l.Window).Milliseconds(), slides(l))
+		args = append(args, l.Limit, soft, 2*budgets.WindowLength(l.Window).Milliseconds(), slides(l))
 	}
 	reply, err := s.server.charge(ctx, s.keys(c, "charge"), args)
 	if err != nil {
@@ -121,9 +121,9 @@ func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowan
 	}
 	counts := make([]budgets.Count, len(c.Lines))
 	for i := range counts {
-		counts[i] = budgets.Count{Used: reply[2+2*i], Frees: reply[3+2*i]}
+		counts[i] = budgets.Count{Used: reply[2+2*i], FreeingMinute: reply[3+2*i]}
 	}
-	return budgets.Settle(c, counts, reply[0] == 1, reply[1] == 1), nil
+	return budgets.AllowanceOf(c, counts, reply[0] == 1, reply[1] == 1), nil
 }
 
 // slides returns 1 for an hour line, which has a sliding window, else 0.
@@ -134,7 +134,7 @@ func slides(l memproxy.Line) int {
 	return 0
 }
 
-// Release implements budgets.Store.
+// Release implements budgets.OpenPager.
 func (s *Store) Release(ctx context.Context, c memproxy.Charge) error {
 	if err := budgets.Check(c); err != nil {
 		return err

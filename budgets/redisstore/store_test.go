@@ -126,7 +126,7 @@ func TestKeysExpire(t *testing.T) {
 	s := connect(t, Options{URL: fresh(t), Prefix: "mp"})
 	charges(t, s, charge("d1", "acme", 3), 3)
 	slot := func(w memproxy.Window) int64 {
-		n, _ := budgets.Slot(w, budgettest.NewClock().Now())
+		n, _ := budgets.WindowIndex(w, budgettest.NewClock().Now())
 		return n
 	}
 	total := "mp:{acme}:total:0:principal/a"

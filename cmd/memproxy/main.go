@@ -23,7 +23,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	in := command.Invocation{
-		Args: os.Args[1:], Stdin: os.Stdin, Stdout: cli.On(os.Stdout), Stderr: cli.On(os.Stderr), Getenv: os.Getenv,
+		Args: os.Args[1:], Stdin: os.Stdin, Stdout: cli.WriterFor(os.Stdout), Stderr: cli.WriterFor(os.Stderr), Getenv: os.Getenv,
 		Version: version, Commit: commit,
 	}
 	os.Exit(in.Run(ctx))

@@ -51,7 +51,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 		return x.gone(errAbsent), nil
 	case x.entry.Class.Handling == frontend.Preflight:
 		return an.permission(), nil
-	case x.entry.Class.Handling == frontend.Open:
+	case x.entry.Class.Handling == frontend.Public:
 		return an.opened(h.GetEndOfStream()), nil
 	case x.settled:
 		return nil, errProtocol
@@ -62,7 +62,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 	x.arrived()
 	if a.unsent() {
 		x.p.opt.Log.WarnContext(x.ctx, "upstream was not reached", "backend", x.b.Name, "decision", x.admission.Decision.ID)
-		return x.refused(x.p.opt.Gate.Unsent(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)), nil
+		return x.refused(x.p.opt.Gate.AbandonUnsent(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)), nil
 	}
 	if !a.fromUpstream() || code < http.StatusOK {
 		return x.abandon(code), nil // a protocol upgrade is not an answer
@@ -71,7 +71,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 	adm := x.admission
 	switch {
 	case !adm.Inspect:
-		x.p.opt.Gate.Streamed(context.WithoutCancel(x.forwarded), adm, code, memproxy.StreamWhole)
+		x.p.opt.Gate.RecordUnfiltered(context.WithoutCancel(x.forwarded), adm, code, memproxy.StreamWhole)
 		if adm.ErrorsByStatus && code >= http.StatusBadRequest {
 			return x.refused(frontend.Failed(code)), nil
 		}
@@ -118,7 +118,7 @@ func (an *answer) body(b *procv3.HttpBody) (*response, error) {
 	if err := an.reserve(int64(len(body))); err != nil {
 		return x.unread(err), nil
 	}
-	plain, decoded, err := frontend.Plain(body, http.Header(an.received), x.b.MaxAnswer)
+	plain, decoded, err := frontend.Decompress(body, http.Header(an.received), x.b.MaxAnswer)
 	if err != nil {
 		return x.unread(err), nil
 	}
@@ -175,7 +175,7 @@ func (an *answer) returned(body []byte) (changed bool, refusal *response) {
 	x := an.x
 	an.reply.Body = body
 	an.reply = x.p.opt.Gate.Return(context.WithoutCancel(x.forwarded), x.admission, an.reply)
-	if an.reply.Status != x.status || x.admission.Answered != nil {
+	if an.reply.Status != x.status || x.admission.AnswerRefusal != nil {
 		return false, x.refused(an.reply)
 	}
 	x.b.follower.Follow(x.admission)
@@ -193,7 +193,7 @@ func (an *answer) header(changed bool) http.Header {
 	if a := x.admission; a != nil {
 		out.Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
 		if !a.Shadow() {
-			frontend.Uncached(out)
+			frontend.DisableCaching(out)
 		}
 		frontend.Listed(a, out.Set)
 	}
@@ -213,12 +213,12 @@ func (an *answer) unread(end bool) *response {
 	return r
 }
 
-// broke records the outcome of an exchange that Envoy ended early: either the client
+// recordReset records the outcome of an exchange that Envoy ended early: either the client
 // disconnected or Envoy reset its stream. Envoy does not report which.
-func (an *answer) broke(ctx context.Context) {
+func (an *answer) recordReset(ctx context.Context) {
 	x := an.x
 	if an.events != nil {
-		x.p.opt.Gate.Streamed(ctx, x.admission, x.status, memproxy.StreamReset)
+		x.p.opt.Gate.RecordUnfiltered(ctx, x.admission, x.status, memproxy.StreamReset)
 		return
 	}
 	x.p.opt.Gate.Abandon(ctx, x.admission, memproxy.StreamReset)
@@ -229,7 +229,7 @@ const headTime = 60 * time.Second
 
 // reader fetches a whole answer from the backend.
 type reader interface {
-	Whole(context.Context, memproxy.Request, int64) (memproxy.Reply, error)
+	FetchAnswer(context.Context, memproxy.Request, int64) (memproxy.Reply, error)
 }
 
 // whole answers a HEAD whose answer would be filtered. nil means that Envoy continues.
@@ -239,14 +239,14 @@ func (an *answer) whole() *response {
 	x := an.x
 	a := x.admission
 	ask, ok := x.entry.Call.Backend.Fetch.(reader) // counted for the caller
-	if frontend.Asks(x.req.Method, a) == x.req.Method || !ok {
+	if frontend.UpstreamMethod(x.req.Method, a) == x.req.Method || !ok {
 		return nil
 	}
 	q := a.Call().Request
 	q.Method, q.Query = http.MethodGet, a.Query
 	ctx, cancel := context.WithTimeout(x.forwarded, headTime)
 	defer cancel()
-	reply, err := ask.Whole(ctx, q, x.b.MaxAnswer)
+	reply, err := ask.FetchAnswer(ctx, q, x.b.MaxAnswer)
 	x.arrived()
 	if err != nil {
 		return x.unread(err)

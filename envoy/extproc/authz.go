@@ -52,7 +52,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	x.start(ctx, r, at.GetSource().GetAddress().GetSocketAddress().GetAddress(), len(body) > 0 || r.announced())
 	defer x.end()
 	switch x.entry.Class.Handling {
-	case frontend.Open:
+	case frontend.Public:
 		return p.let(x, x.open().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
 	case frontend.Preflight:
 		return p.let(x, x.preflight().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
@@ -61,7 +61,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 		x.entry.Enter(x.ctx)
 	}
 	var flaw *memproxy.Malformed
-	if x.entry.Class.Whole() {
+	if x.entry.Class.ReadsBody() {
 		if flaw = x.authFlaw(body); flaw == nil && x.room(body) != nil {
 			flaw = frontend.Busy()
 		}
@@ -73,7 +73,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	}
 	m, refusal := x.admit(body, flaw)
 	x.settled = true // the outcome is not visible here
-	x.admission.Leave()
+	x.admission.ReleaseLocks()
 	if refusal != nil {
 		return denied(refusal), nil
 	}
@@ -117,7 +117,7 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 		}
 	}
 	call := x.entry.GateCall(body, nil)
-	if call.Wishes != (gate.Wishes{}) || call.Request.Own != "" {
+	if call.ReadOptions != (gate.ReadOptions{}) || call.Request.ProxyQuery != "" {
 		return &memproxy.Malformed{
 			Code: memproxy.ScopeUnpinned, Status: http.StatusForbidden,
 			Detail: "ext_authz sees no answers and changes no path, so what is asked of them cannot be kept; it needs the external processor",

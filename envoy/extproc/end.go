@@ -23,7 +23,7 @@ func (x *exchange) end() {
 		x.settled = true
 	}
 	if x.admission != nil && !x.settled {
-		x.answer.broke(ctx)
+		x.answer.recordReset(ctx)
 	}
 	x.arrived()
 	verdict := x.entry.End(x.span, x.admission, x.req.Method, x.status)
@@ -66,7 +66,7 @@ func (x *exchange) unread(err error) *response {
 	default:
 		return x.abandon(http.StatusBadGateway)
 	}
-	return x.refused(x.p.opt.Gate.Unread(context.WithoutCancel(x.forwarded), x.admission, why))
+	return x.refused(x.p.opt.Gate.AbandonUnreadable(context.WithoutCancel(x.forwarded), x.admission, why))
 }
 
 // abandon answers for a backend that did not answer, and records the outcome.

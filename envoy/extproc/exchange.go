@@ -35,8 +35,8 @@ type exchange struct {
 	status    int
 	over      bool // Envoy need not send more messages
 
-	answer answer
-	watch  watch // state in observability mode
+	answer      answer
+	observation observation // state in observability mode
 
 	// inspect and byStatus apply to public routes: inspect is set if unclaimed members
 	// must be removed from the answer, byStatus if an error is reduced to its status.
@@ -45,7 +45,7 @@ type exchange struct {
 
 func newExchange(p *Processor) *exchange {
 	x := &exchange{p: p}
-	x.answer.x, x.watch.x = x, x
+	x.answer.x, x.observation.x = x, x
 	return x
 }
 
@@ -61,7 +61,7 @@ func (x *exchange) take(ctx context.Context, msg *procv3.ProcessingRequest) (*re
 
 func (x *exchange) respond(ctx context.Context, msg *procv3.ProcessingRequest) (*response, error) {
 	if msg.GetObservabilityMode() {
-		return nil, x.watch.message(ctx, msg)
+		return nil, x.observation.message(ctx, msg)
 	}
 	switch m := msg.Request.(type) {
 	case *procv3.ProcessingRequest_RequestHeaders:
@@ -115,13 +115,13 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	switch {
 	case x.entry.Class.Ruled():
 	case x.entry.Lease.Enter(x.ctx, "", "") != nil:
-		return x.instead(frontend.NoRoom(x.b.Adapter, x.req.Request)), nil
-	case x.entry.Class.Handling == frontend.Open:
+		return x.reply(frontend.NoRoom(x.b.Adapter, x.req.Request)), nil
+	case x.entry.Class.Handling == frontend.Public:
 		return x.open(), nil
 	default:
 		return x.preflight(), nil
 	}
-	flaw, reads := x.req.flaw, x.entry.Class.Whole()
+	flaw, reads := x.req.flaw, x.entry.Class.ReadsBody()
 	if flaw == nil && reads && x.req.length() > x.b.MaxBody {
 		flaw = frontend.TooLarge(x.b.MaxBody)
 	}
@@ -153,7 +153,7 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 }
 
 func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
-	if x.span == nil || !x.entry.Class.Whole() || x.admission != nil {
+	if x.span == nil || !x.entry.Class.ReadsBody() || x.admission != nil {
 		return nil, errProtocol
 	}
 	body := b.GetBody()
@@ -193,7 +193,7 @@ func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*response, error) {
 	if x.span == nil {
 		return nil, errProtocol
 	}
-	if x.entry.Class.Whole() && x.admission == nil {
+	if x.entry.Class.ReadsBody() && x.admission == nil {
 		// The headers can no longer be changed, so even a harmless request could not be
 		// forwarded correctly.
 		_, refusal := x.admit(nil, &memproxy.Malformed{
@@ -226,7 +226,7 @@ func (x *exchange) obey(a *gate.Admission, next gate.Next) (reply memproxy.Reply
 	case gate.Reply:
 		return next.Reply, true
 	case gate.Resume:
-		if reply, refused := x.p.opt.Gate.Agents().Untraced(x.ctx, a); refused {
+		if reply, refused := x.p.opt.Gate.Agents().RefuseByNameStream(x.ctx, a); refused {
 			return reply, true
 		}
 		return x.obey(a, next.Else)
@@ -237,7 +237,7 @@ func (x *exchange) obey(a *gate.Admission, next gate.Next) (reply memproxy.Reply
 	case gate.Forward:
 		return memproxy.Reply{}, false
 	}
-	return x.p.opt.Gate.Agents().Ungated(x.ctx, a)
+	return x.p.opt.Gate.Agents().RuleUngated(x.ctx, a)
 }
 
 // refused ends a request that is not forwarded. Envoy then closes the stream.
@@ -248,7 +248,7 @@ func (x *exchange) refused(reply memproxy.Reply) *response {
 
 // outgoing returns the changes of an admitted request's headers.
 func (x *exchange) outgoing(a *gate.Admission) *headerMutation {
-	out := x.b.Admitted(http.Header(x.req.credentials.Header), a)
+	out := x.b.AdmittedHeaders(http.Header(x.req.credentials.Header), a)
 	if a.Changed {
 		frontend.DropDigests(out)
 		out.Set("Content-Length", strconv.Itoa(len(a.Body)))

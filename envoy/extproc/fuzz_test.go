@@ -186,7 +186,7 @@ type deaf struct{ *frontendtest.Parts }
 func (deaf) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
 	return memproxy.Receipt{}, nil
 }
-func (deaf) Note(memproxy.Event) error { return nil }
+func (deaf) RecordAsync(memproxy.Event) error { return nil }
 
 // BenchmarkProcess measures the listener alone: a gate whose parts do nothing, and no
 // network. Its allocations are in addition to the gate's.

@@ -69,8 +69,8 @@ func TestProcessor(t *testing.T) {
 		"a body over the limit, shadow": {func(r *rig) { r.envoy.Buffer, r.rules.Enforce = 3, false }, "POST", "/memory", "milk", nil, 413, `"payload.too_large"`, nil},
 		"over the limit, shadow":        {func(r *rig) { r.opt.Backends[0].MaxBody, r.rules.Enforce = 3, false }, "POST", "/memory", "milk", nil, 200, "m1 ann\n", []string{"POST /memory milk"}},
 		"no backend":                    {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "POST", "/memory", "tea", nil, 502, `"upstream.unavailable"`, nil},
-		"no backend of a public route":  {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "GET", "/health", "", nil, 502, string(frontend.Gone().Body), nil},
-		"no backend of a preflight":     {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "OPTIONS", "/memory", "", []string{"Origin", "http://a.example", "Access-Control-Request-Method", "GET"}, 502, string(frontend.Gone().Body), nil},
+		"no backend of a public route":  {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "GET", "/health", "", nil, 502, string(frontend.NoAnswerReply().Body), nil},
+		"no backend of a preflight":     {func(r *rig) { r.envoy.Upstream = "http://127.0.0.1:1" }, "OPTIONS", "/memory", "", []string{"Origin", "http://a.example", "Access-Control-Request-Method", "GET"}, 502, string(frontend.NoAnswerReply().Body), nil},
 		"another backend":               {func(r *rig) { r.envoy.Backend = "other" }, "POST", "/ping", "tea", []string{"X-Memproxy-Backend", "toy"}, 500, "", nil},
 		"no backend is named":           {func(r *rig) { r.envoy.Backend = "" }, "POST", "/ping", "tea", nil, 200, "m1 ann\n", []string{"POST /ping tea"}},
 		"no body is sent":               {mode(func(m *modev3.ProcessingMode) { m.RequestBodyMode = modev3.ProcessingMode_NONE }), "POST", "/memory", "tea", nil, 500, "", nil},
@@ -149,8 +149,8 @@ func TestWatching(t *testing.T) {
 			t.Errorf("%d %v", resp.StatusCode, resp.Header)
 		}
 		ev := <-r.parts.Wrote
-		if ev.Verdict != memproxy.Allow || ev.Would != memproxy.Deny || ev.Policy != version {
-			t.Errorf("recorded %v, would %v, by %s", ev.Verdict, ev.Would, ev.Policy)
+		if ev.Verdict != memproxy.Allow || ev.ShadowVerdict != memproxy.Deny || ev.Policy != version {
+			t.Errorf("recorded %v, would %v, by %s", ev.Verdict, ev.ShadowVerdict, ev.Policy)
 		}
 	}
 	if got := r.arrived(); !slices.Equal(got, []string{"POST /memory malformed", "POST /memory malformed"}) {

@@ -35,7 +35,7 @@ func (x *exchange) preflight() *response {
 func (an *answer) permission() *response {
 	reply := memproxy.Reply{Status: frontend.PreflightStatus(an.reply.Status), Header: memproxy.Header{}}
 	frontend.PreflightResponse(http.Header(reply.Header), http.Header(an.received))
-	return an.x.instead(reply)
+	return an.x.reply(reply)
 }
 
 // opened handles the head of a public route's answer.
@@ -46,7 +46,7 @@ func (an *answer) opened(end bool) *response {
 	case x.inspect && !end:
 		return onResponseHeaders(nil)
 	case x.byStatus && code >= http.StatusBadRequest:
-		return x.instead(frontend.Failed(code))
+		return x.reply(frontend.Failed(code))
 	}
 	return an.unread(end)
 }
@@ -55,7 +55,7 @@ func (an *answer) opened(end bool) *response {
 func (an *answer) published(b *procv3.HttpBody) *response {
 	x := an.x
 	x.over = b.GetEndOfStream() // otherwise trailers follow
-	plain, decoded, err := frontend.Plain(b.GetBody(), http.Header(an.received), frontend.MaxPublic)
+	plain, decoded, err := frontend.Decompress(b.GetBody(), http.Header(an.received), frontend.MaxPublic)
 	an.reply.Body = plain
 	if err == nil {
 		an.reply, err = x.p.opt.Gate.Public(x.ctx, x.b.gate, x.entry.Class.Route, an.reply)
@@ -66,8 +66,8 @@ func (an *answer) published(b *procv3.HttpBody) *response {
 	return an.rewritten(decoded || !frontend.SameBytes(an.reply.Body, plain))
 }
 
-// instead answers a request that is not ruled on, in place of the backend.
-func (x *exchange) instead(reply memproxy.Reply) *response {
+// reply answers a request that is not ruled on, in place of the backend.
+func (x *exchange) reply(reply memproxy.Reply) *response {
 	x.settled, x.over, x.status = true, true, reply.Status
 	return immediate(reply, &memproxy.Decision{})
 }
@@ -76,5 +76,5 @@ func (x *exchange) instead(reply memproxy.Reply) *response {
 // is no admission.
 func (x *exchange) gone(err error) *response {
 	x.p.opt.Log.WarnContext(x.ctx, "upstream did not answer", "backend", x.b.Name, "route", x.entry.Class.Name, "error", err)
-	return x.instead(frontend.Gone())
+	return x.reply(frontend.NoAnswerReply())
 }

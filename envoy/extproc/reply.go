@@ -98,7 +98,7 @@ func immediate(reply memproxy.Reply, d *memproxy.Decision) *response {
 	h := http.Header{}
 	maps.Copy(h, http.Header(reply.Header))
 	if d.ID != "" {
-		frontend.Uncached(h)
+		frontend.DisableCaching(h)
 		h.Set(frontend.DecisionHeader, frontend.Decision(d))
 	}
 	return &response{Response: &procv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &procv3.ImmediateResponse{

@@ -38,7 +38,7 @@ func describe(pseudo map[string]string, h memproxy.Header, peer []string) reques
 		Request: memproxy.Request{
 			Method: pseudo[":method"], Header: memproxy.Header(frontend.Forwardable(http.Header(h))), Base: scheme + "://" + pseudo[":authority"],
 		},
-		credentials: memproxy.Credentials{Header: memproxy.Header(frontend.Presented(http.Header(h))), PeerURIs: peer, Host: pseudo[":authority"]},
+		credentials: memproxy.Credentials{Header: memproxy.Header(frontend.IdentityHeaders(http.Header(h))), PeerURIs: peer, Host: pseudo[":authority"]},
 		target:      target, forwarded: target,
 	}
 	u, err := url.ParseRequestURI(target)

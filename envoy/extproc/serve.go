@@ -58,10 +58,10 @@ const (
 	maxConns      = 1024
 )
 
-// Bound returns a listener with the limits that Serve applies, for callers that count the
+// Limit returns a listener with the limits that Serve applies, for callers that count the
 // refused connections.
-func Bound(ln net.Listener) *frontend.Listener {
-	return frontend.Bound(ln, frontend.ListenOptions{Connections: maxConns, Keep: true})
+func Limit(ln net.Listener) *frontend.Listener {
+	return frontend.Limit(ln, frontend.ListenOptions{Connections: maxConns, NoEviction: true})
 }
 
 // Serve serves Envoy on the listener until stop is called. stop reports NOT_SERVING,
@@ -93,7 +93,7 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	healthv1.RegisterHealthServer(srv, hs)
 	errs := make(chan error, 1)
 	go func() {
-		if err := srv.Serve(Bound(ln)); err != nil {
+		if err := srv.Serve(Limit(ln)); err != nil {
 			errs <- err
 		}
 	}()

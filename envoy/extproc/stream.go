@@ -31,7 +31,7 @@ func (an *answer) streamed(end bool) *response {
 // On an error the processor ends its stream with a status, and Envoy resets the client's.
 func (an *answer) piece(b *procv3.HttpBody) (*response, error) {
 	x := an.x
-	plain, _, err := frontend.Plain(b.GetBody(), http.Header(an.received), x.b.MaxAnswer)
+	plain, _, err := frontend.Decompress(b.GetBody(), http.Header(an.received), x.b.MaxAnswer)
 	var events [][]byte
 	if err == nil {
 		events, err = an.events.Feed(plain)
@@ -61,5 +61,5 @@ func (an *answer) piece(b *procv3.HttpBody) (*response, error) {
 func (an *answer) ended(end memproxy.StreamEnd) {
 	x := an.x
 	x.settled = true
-	x.p.opt.Gate.Streamed(context.WithoutCancel(x.forwarded), x.admission, x.status, end)
+	x.p.opt.Gate.RecordUnfiltered(context.WithoutCancel(x.forwarded), x.admission, x.status, end)
 }

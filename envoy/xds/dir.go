@@ -102,11 +102,11 @@ func (d *Dir) Releases() ([]*policy.Release, []error, error) {
 }
 
 func (d *Dir) open(name, number string) (*policy.Release, error) {
-	b, err := durable.Head(filepath.Join(d.path, name), policy.MaxRelease+1)
+	b, err := durable.ReadPrefix(filepath.Join(d.path, name), policy.MaxRelease+1)
 	if err != nil {
 		return nil, fmt.Errorf("xds: %w", err)
 	}
-	r, err := policy.Open(b, d.keys...)
+	r, err := policy.OpenRelease(b, d.keys...)
 	if err != nil {
 		return nil, fmt.Errorf("xds: %s: %w", name, err)
 	}

@@ -18,7 +18,7 @@ import (
 
 func sealed(t *testing.T, number uint64, by ed25519.PrivateKey) *policy.Release {
 	t.Helper()
-	return must.Get(policy.Seal(policy.Builtin(), policy.Statement{Fleet: "north", Number: number}, by))(t)
+	return must.Get(policy.SignRelease(policy.Builtin(), policy.Statement{Fleet: "north", Number: number}, by))(t)
 }
 
 // Proves CARD-9: an invalid release is a fault with its file's name, and hides no

@@ -106,7 +106,7 @@ func bundle(text string) policy.Bundle {
 // publish adds a release to the store and refreshes the server.
 func (f *fleet) publish(number, floor uint64, sel policy.Selector) *policy.Release {
 	f.t.Helper()
-	r := must.Get(policy.Seal(bundle(fmt.Sprint(number)), policy.Statement{Fleet: "north", Number: number, Floor: floor, For: sel}, key))(f.t)
+	r := must.Get(policy.SignRelease(bundle(fmt.Sprint(number)), policy.Statement{Fleet: "north", Number: number, Floor: floor, Selector: sel}, key))(f.t)
 	must.Do(f.t, f.dir.Publish(r))
 	f.refresh()
 	return r
@@ -228,12 +228,12 @@ func TestRefusalReachesTheControlPlane(t *testing.T) {
 	if st.Rejected == nil || st.Rejected.Reason != "own.cedar:2: attribute nothing not found" || st.Running != one.Name() {
 		t.Errorf("the status is %+v", st)
 	}
-	if got := s.State(); got.Running != one.Name() || got.Refused == nil {
+	if got := s.State(); got.Running != one.Name() || got.AssignedError == nil {
 		t.Errorf("the sidecar is at %+v", got)
 	}
 	three := f.publish(3, 1, everyone)
 	f.runs(s, three)
-	if got := s.State(); got.Refused != nil {
+	if got := s.State(); got.AssignedError != nil {
 		t.Errorf("the sidecar is at %+v", got)
 	}
 }

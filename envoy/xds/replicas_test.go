@@ -76,14 +76,14 @@ func TestUnavailableStoreChangesNothing(t *testing.T) {
 	if err := f.server.Refresh(); err == nil {
 		t.Error("nothing was said")
 	}
-	if st := f.server.Status(); st.Away == "" || len(st.Releases) != 1 || st.Releases[0].State != "current" {
+	if st := f.server.Status(); st.StoreError == "" || len(st.Releases) != 1 || st.Releases[0].State != "current" {
 		t.Errorf("%+v", st)
 	}
 	late := f.sidecar(fleetpb.Node{ID: "b", Tenant: "acme"}, acme)
 	ring.Until(t, "a sidecar that comes meanwhile", func() bool { return late.State().Running == one.Name() })
 	must.Do(t, os.Rename(f.path+".away", f.path))
 	f.publish(2, 1, policy.Selector{Tenant: "acme"})
-	if st := f.server.Status(); st.Away != "" || len(st.Releases) != 2 {
+	if st := f.server.Status(); st.StoreError != "" || len(st.Releases) != 2 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -87,7 +87,7 @@ func (s *Server) reported(key sidecarKey, stats []*endpoint.ClusterStats, all bo
 		if s.byName[name] == nil {
 			continue
 		}
-		t := Tally{Refused: min(c.GetTotalDroppedRequests(), maxReport)}
+		t := DecisionCounts{Refused: min(c.GetTotalDroppedRequests(), maxReport)}
 		for _, l := range c.GetUpstreamLocalityStats() {
 			t.Decisions += min(l.GetTotalIssuedRequests(), maxReport)
 			t.Errors += min(l.GetTotalErrorRequests(), maxReport)
@@ -110,7 +110,7 @@ func (s *Server) reported(key sidecarKey, stats []*endpoint.ClusterStats, all bo
 
 // unreported returns the part of a sidecar's totals that was not reported before. Lower
 // totals than before mean a new process.
-func (n *node) unreported(release string, all Tally) Tally {
+func (n *node) unreported(release string, all DecisionCounts) DecisionCounts {
 	was := n.counts[release]
 	n.counts[release] = all
 	if all.Decisions < was.Decisions || all.Refused < was.Refused || all.Errors < was.Errors {

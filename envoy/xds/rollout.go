@@ -78,7 +78,7 @@ func position(release uint64, id string) float64 {
 func offers(releases []*policy.Release, marks map[uint64]progress, plan Plan) []offer {
 	channels := map[string][]*policy.Release{}
 	for _, r := range releases {
-		name := r.For.String()
+		name := r.Selector.String()
 		channels[name] = append(channels[name], r)
 	}
 	var out []offer
@@ -87,13 +87,13 @@ func offers(releases []*policy.Release, marks map[uint64]progress, plan Plan) []
 	}
 	// The narrowest selectors come first, and equally narrow ones in a fixed order.
 	slices.SortFunc(out, func(a, b offer) int {
-		return cmp.Or(b.selector.Weight()-a.selector.Weight(), strings.Compare(a.selector.String(), b.selector.String()))
+		return cmp.Or(b.selector.Specificity()-a.selector.Specificity(), strings.Compare(a.selector.String(), b.selector.String()))
 	})
 	return out
 }
 
 func offerOf(list []*policy.Release, marks map[uint64]progress, plan Plan) offer {
-	o := offer{selector: list[0].For}
+	o := offer{selector: list[0].Selector}
 	var oldest *policy.Release
 	for _, r := range slices.Backward(list) {
 		p := marks[r.Number]
@@ -127,8 +127,8 @@ func offerOf(list []*policy.Release, marks map[uint64]progress, plan Plan) offer
 	return o
 }
 
-// Tally is the number of decisions.
-type Tally struct {
+// DecisionCounts is the number of decisions.
+type DecisionCounts struct {
 	Decisions uint64 `json:"decisions"`
 	Refused   uint64 `json:"refused"`
 	Errors    uint64 `json:"errors"`
@@ -138,20 +138,20 @@ type Tally struct {
 // not overflow.
 const maxTally = 1 << 48
 
-func (t Tally) add(u Tally) Tally {
-	return Tally{min(t.Decisions+u.Decisions, maxTally), min(t.Refused+u.Refused, maxTally), min(t.Errors+u.Errors, maxTally)}
+func (t DecisionCounts) add(u DecisionCounts) DecisionCounts {
+	return DecisionCounts{min(t.Decisions+u.Decisions, maxTally), min(t.Refused+u.Refused, maxTally), min(t.Errors+u.Errors, maxTally)}
 }
 
-func (t Tally) since(u Tally) Tally {
-	return Tally{t.Decisions - u.Decisions, t.Refused - u.Refused, t.Errors - u.Errors}
+func (t DecisionCounts) since(u DecisionCounts) DecisionCounts {
+	return DecisionCounts{t.Decisions - u.Decisions, t.Refused - u.Refused, t.Errors - u.Errors}
 }
 
 // tallies are the counts of one release, by the certificate of the reporter.
-type tallies map[identity]Tally
+type tallies map[identity]DecisionCounts
 
-func (ts tallies) sum() (all Tally) {
+func (ts tallies) sum() (all DecisionCounts) {
 	for _, t := range ts {
-		all = Tally{all.Decisions + t.Decisions, all.Refused + t.Refused, all.Errors + t.Errors}
+		all = DecisionCounts{all.Decisions + t.Decisions, all.Refused + t.Refused, all.Errors + t.Errors}
 	}
 	return all
 }
@@ -161,7 +161,7 @@ func (ts tallies) sum() (all Tally) {
 // all counts without those of each single certificate, so that the reports of one sidecar
 // cannot outweigh the others'.
 func (p Plan) worst(next, base, before tallies) string {
-	all := [...]Tally{next.sum(), base.sum(), before.sum()}
+	all := [...]DecisionCounts{next.sum(), base.sum(), before.sum()}
 	judge := func(without identity) string {
 		is, was, began := all[0].since(next[without]), all[1].since(base[without]), all[2].since(before[without])
 		if during := was.since(began); during.Decisions >= p.Decisions {
@@ -181,11 +181,11 @@ func (p Plan) worst(next, base, before tallies) string {
 // worse returns why a release's decisions are worse than those of its predecessor, or "".
 // Without a predecessor failures are compared with zero. Refusals are then not compared,
 // because their expected number is unknown.
-func (p Plan) worse(next, base Tally) string {
+func (p Plan) worse(next, base DecisionCounts) string {
 	if next.Decisions < max(p.Decisions, 1) {
 		return ""
 	}
-	share := func(n uint64, t Tally) float64 {
+	share := func(n uint64, t DecisionCounts) float64 {
 		if t.Decisions == 0 {
 			return 0
 		}

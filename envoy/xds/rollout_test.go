@@ -11,7 +11,7 @@ import (
 )
 
 func release(number uint64, sel policy.Selector) *policy.Release {
-	return &policy.Release{Statement: policy.Statement{Fleet: "north", Number: number, For: sel, Bundle: fmt.Sprintf("%064d", number)}}
+	return &policy.Release{Statement: policy.Statement{Fleet: "north", Number: number, Selector: sel, Bundle: fmt.Sprintf("%064d", number)}}
 }
 
 // A channel's offer is determined by its releases and their marks, in any order.
@@ -123,18 +123,18 @@ func TestWorse(t *testing.T) {
 	p := Plan{Refused: 0.05, Errors: 0.01, Decisions: 100}
 	for _, tc := range []struct {
 		name       string
-		next, base Tally
+		next, base DecisionCounts
 		want       string
 	}{
-		{"as before", Tally{1000, 100, 0}, Tally{1000, 100, 0}, ""},
-		{"a little more refused", Tally{1000, 140, 0}, Tally{1000, 100, 0}, ""},
-		{"much more refused", Tally{1000, 160, 0}, Tally{1000, 100, 0}, "16.0 % of its decisions were refusals, 10.0 %"},
-		{"fewer refused", Tally{1000, 0, 0}, Tally{1000, 500, 0}, ""},
-		{"much more refused, of few", Tally{99, 99, 0}, Tally{1000, 100, 0}, ""},
-		{"much more refused, than of few", Tally{1000, 900, 0}, Tally{99, 0, 0}, ""},
-		{"failing", Tally{1000, 20, 20}, Tally{1000, 0, 0}, "2.0 % of its decisions failed, 0.0 %"},
-		{"failing as before", Tally{1000, 20, 20}, Tally{1000, 20, 20}, ""},
-		{"failing with nothing before", Tally{1000, 20, 20}, Tally{}, "2.0 % of its decisions failed, 0.0 %"},
+		{"as before", DecisionCounts{1000, 100, 0}, DecisionCounts{1000, 100, 0}, ""},
+		{"a little more refused", DecisionCounts{1000, 140, 0}, DecisionCounts{1000, 100, 0}, ""},
+		{"much more refused", DecisionCounts{1000, 160, 0}, DecisionCounts{1000, 100, 0}, "16.0 % of its decisions were refusals, 10.0 %"},
+		{"fewer refused", DecisionCounts{1000, 0, 0}, DecisionCounts{1000, 500, 0}, ""},
+		{"much more refused, of few", DecisionCounts{99, 99, 0}, DecisionCounts{1000, 100, 0}, ""},
+		{"much more refused, than of few", DecisionCounts{1000, 900, 0}, DecisionCounts{99, 0, 0}, ""},
+		{"failing", DecisionCounts{1000, 20, 20}, DecisionCounts{1000, 0, 0}, "2.0 % of its decisions failed, 0.0 %"},
+		{"failing as before", DecisionCounts{1000, 20, 20}, DecisionCounts{1000, 20, 20}, ""},
+		{"failing with nothing before", DecisionCounts{1000, 20, 20}, DecisionCounts{}, "2.0 % of its decisions failed, 0.0 %"},
 	} {
 		if got := p.worse(tc.next, tc.base); (tc.want == "") != (got == "") || !strings.HasPrefix(got, tc.want) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)

@@ -41,8 +41,8 @@ type Options struct {
 	Warn func(from, to *policy.Release) []string
 }
 
-// Forget is how long a disconnected sidecar remains listed.
-const Forget = time.Hour
+// DisconnectedRetention is how long a disconnected sidecar remains listed.
+const DisconnectedRetention = time.Hour
 
 // Server is one replica of the control plane. It is safe for concurrent use.
 type Server struct {
@@ -104,10 +104,10 @@ const (
 	maxConns      = 16384 // three quarters of them from one address
 )
 
-// Bound returns a listener with the limits that Serve applies, for callers that count the
+// Limit returns a listener with the limits that Serve applies, for callers that count the
 // refused connections.
-func Bound(ln net.Listener) *frontend.Listener {
-	return frontend.Bound(ln, frontend.ListenOptions{Connections: maxConns, Keep: true})
+func Limit(ln net.Listener) *frontend.Listener {
+	return frontend.Limit(ln, frontend.ListenOptions{Connections: maxConns, NoEviction: true})
 }
 
 // Serve serves on a listener; conf must verify client certificates. stop ends every
@@ -135,7 +135,7 @@ func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Con
 	discovery.RegisterAggregatedDiscoveryServiceServer(g, ads{streams: delta.NewServer(ctx, mux, callbacks{s}, delta.DeactivateLegacyWildcard())})
 	loadstats.RegisterLoadReportingServiceServer(g, reports{s, ctx})
 	out := make(chan error, 1)
-	go func() { out <- g.Serve(Bound(ln)) }()
+	go func() { out <- g.Serve(Limit(ln)) }()
 	return func(stopping context.Context) error {
 		cancel() // ends the streams, which otherwise never end
 		err := wait.For(stopping, g.GracefulStop)

@@ -214,13 +214,13 @@ func TestRolloutIsRolledBack(t *testing.T) {
 			f.runs(s, one)
 			tc.before.Release = one.Name()
 			s.report(tc.before)
-			ring.Until(t, "the report", func() bool { return f.state(1).Tally.Decisions == tc.before.Decisions })
+			ring.Until(t, "the report", func() bool { return f.state(1).Counts.Decisions == tc.before.Decisions })
 			two := f.publish(2, 1, everyone)
 			if !tc.reject {
 				f.runs(s, two)
 				tc.after.Release = two.Name()
 				s.report(tc.after)
-				ring.Until(t, "the report", func() bool { return f.state(2).Tally.Decisions == tc.after.Decisions })
+				ring.Until(t, "the report", func() bool { return f.state(2).Counts.Decisions == tc.after.Decisions })
 			} else {
 				ring.Until(t, "the refusal", func() bool { return f.state(2).Refused == 1 })
 			}
@@ -259,11 +259,11 @@ func TestOneSidecarCannotOutweighOthers(t *testing.T) {
 		t.Helper()
 		f.runs(a, r)
 		f.runs(liar, r)
-		was := f.state(r.Number).Tally.Decisions
+		was := f.state(r.Number).Counts.Decisions
 		honest.Release, lie.Release = r.Name(), r.Name()
 		a.report(honest)
 		liar.report(lie)
-		ring.Until(t, "the reports", func() bool { return f.state(r.Number).Tally.Decisions-was == honest.Decisions+lie.Decisions })
+		ring.Until(t, "the reports", func() bool { return f.state(r.Number).Counts.Decisions-was == honest.Decisions+lie.Decisions })
 		f.refresh()
 	}
 	report(one, follow.Count{Decisions: 1000, Refused: 50}, follow.Count{Decisions: 1000, Refused: 50})
@@ -288,11 +288,11 @@ func TestTalliesSurviveARestart(t *testing.T) {
 	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme)
 	f.runs(s, one)
 	s.report(follow.Count{Release: one.Name(), Decisions: 1000, Refused: 50})
-	ring.Until(t, "the report", func() bool { return f.state(1).Tally.Decisions == 1000 })
+	ring.Until(t, "the report", func() bool { return f.state(1).Counts.Decisions == 1000 })
 	two := f.publish(2, 1, everyone)
 	f.runs(s, two)
 	s.report(follow.Count{Release: two.Name(), Decisions: 90, Refused: 4})
-	ring.Until(t, "the report", func() bool { return f.state(2).Tally.Decisions == 90 })
+	ring.Until(t, "the report", func() bool { return f.state(2).Counts.Decisions == 90 })
 	f.stop()
 	s.report(follow.Count{Release: two.Name(), Decisions: 910, Refused: 496})
 	f.clock.forward(time.Minute)
@@ -302,7 +302,7 @@ func TestTalliesSurviveARestart(t *testing.T) {
 		if f.state(2).State == "current" {
 			t.Fatal("the rollout went on before anybody told how it went")
 		}
-		return f.state(1).Tally == xds.Tally{Decisions: 1000, Refused: 50} && f.state(2).Tally == xds.Tally{Decisions: 1000, Refused: 500}
+		return f.state(1).Counts == xds.DecisionCounts{Decisions: 1000, Refused: 50} && f.state(2).Counts == xds.DecisionCounts{Decisions: 1000, Refused: 500}
 	})
 	f.refresh()
 	if st := f.state(2); st.State != "stopped" || !strings.HasPrefix(st.Reason, "50.0 % of its decisions were refusals") {
@@ -322,9 +322,9 @@ func TestControlPlaneRestarts(t *testing.T) {
 	}
 	ring.Until(t, "all on the first", func() bool { return f.state(1).Running == 50 })
 	f.stop()
-	two := must.Get(policy.Seal(bundle("two"), policy.Statement{Fleet: "north", Number: 2, Floor: 1}, key))(t)
+	two := must.Get(policy.SignRelease(bundle("two"), policy.Statement{Fleet: "north", Number: 2, Floor: 1}, key))(t)
 	for _, s := range all {
-		ring.Until(t, "the loss noticed", func() bool { return s.State().Lost != nil })
+		ring.Until(t, "the loss noticed", func() bool { return s.State().ConnectionError != nil })
 		if s.State().Running != one.Name() {
 			t.Error("a sidecar let go of its release")
 		}

@@ -57,7 +57,7 @@ func TestForget(t *testing.T) {
 	if l := f.server.Sidecars(); len(l) != 1 || l[0].Connected || l[0].Running != one.Name() {
 		t.Errorf("%+v", l)
 	}
-	f.clock.forward(xds.Forget + time.Second)
+	f.clock.forward(xds.DisconnectedRetention + time.Second)
 	f.refresh()
 	if l := f.server.Sidecars(); len(l) != 0 {
 		t.Errorf("%+v", l)

@@ -19,7 +19,7 @@ type Status struct {
 	// Unassigned is the number of connected sidecars without a release.
 	Unassigned int      `json:"unassigned"`
 	Faults     []string `json:"faults,omitempty"` // releases that cannot be offered
-	Away       string   `json:"away,omitempty"`   // why the store cannot be read
+	StoreError string   `json:"away,omitempty"`   // why the store cannot be read
 }
 
 // ReleaseStatus is one release.
@@ -37,10 +37,10 @@ type ReleaseStatus struct {
 	Reason  string    `json:"reason,omitempty"`  // why it was stopped
 	// Assigned and Running count connected sidecars; Refused counts all sidecars that
 	// refused the release.
-	Assigned int   `json:"assigned"`
-	Running  int   `json:"running"`
-	Refused  int   `json:"refused"`
-	Tally    Tally `json:"tally"`
+	Assigned int            `json:"assigned"`
+	Running  int            `json:"running"`
+	Refused  int            `json:"refused"`
+	Counts   DecisionCounts `json:"tally"`
 	// NewlyAllows lists what the release allows that its predecessor refused.
 	NewlyAllows []string `json:"newly_allows,omitempty"`
 }
@@ -57,7 +57,7 @@ type SidecarStatus struct {
 	Assigned    string            `json:"assigned,omitempty"`
 	Running     string            `json:"running,omitempty"`
 	Rejected    *Rejection        `json:"rejected,omitempty"` // the last refusal
-	Tally       Tally             `json:"tally"`              // counts under the running release
+	Counts      DecisionCounts    `json:"tally"`              // counts under the running release
 }
 
 // Status returns the state of the fleet as this replica sees it.
@@ -66,14 +66,14 @@ func (s *Server) Status() Status {
 	defer s.mu.Unlock()
 	out := Status{Fleet: s.opt.Fleet, Releases: []ReleaseStatus{}, Faults: slices.Clone(s.faults)}
 	if s.storeErr != nil {
-		out.Away = s.storeErr.Error()
+		out.StoreError = s.storeErr.Error()
 	}
 	at := map[string]int{}
 	for _, r := range s.ordered {
 		p := s.marks[r.Number]
 		rs := ReleaseStatus{
-			Number: r.Number, Name: r.Name(), Bundle: r.Bundle, Channel: r.For.String(), Floor: r.Floor, Note: r.Note,
-			State: "past", Tally: s.tallies[r.Name()].sum(), NewlyAllows: slices.Clone(s.warnings[r.Name()]),
+			Number: r.Number, Name: r.Name(), Bundle: r.Bundle, Channel: r.Selector.String(), Floor: r.Floor, Note: r.Note,
+			State: "past", Counts: s.tallies[r.Name()].sum(), NewlyAllows: slices.Clone(s.warnings[r.Name()]),
 		}
 		if p.stopped {
 			rs.State, rs.Reason = "stopped", p.reason
@@ -121,7 +121,7 @@ func (s *Server) Sidecars() []SidecarStatus {
 	for _, n := range s.nodes {
 		st := SidecarStatus{
 			ID: n.ID, Certificate: n.who.String(), Tenant: n.Tenant, Labels: maps.Clone(n.Labels), Version: n.Version,
-			Connected: n.stream != 0, Seen: n.seen, Assigned: n.assigned, Running: n.running, Tally: n.tally,
+			Connected: n.stream != 0, Seen: n.seen, Assigned: n.assigned, Running: n.running, Counts: n.tally,
 		}
 		if n.rejected.Release != "" {
 			r := n.rejected

@@ -25,9 +25,9 @@ type node struct {
 	assigned    string    // name of the assigned release
 	running     string    // name of the release that it reports as running
 	rejected    Rejection
-	tally       Tally            // counts under the running release
-	hasReported bool             // it reported since it connected
-	counts      map[string]Tally // totals of its process so far, by release
+	tally       DecisionCounts            // counts under the running release
+	hasReported bool                      // it reported since it connected
+	counts      map[string]DecisionCounts // totals of its process so far, by release
 }
 
 // Rejection is a sidecar's refusal of a release.
@@ -115,10 +115,10 @@ func (s callbacks) OnStreamDeltaRequest(id int64, req *discovery.DeltaDiscoveryR
 				return status.Error(codes.PermissionDenied, "the assignment of another sidecar")
 			}
 		}
-		st.node.inward(req)
+		st.node.toAssignmentName(req)
 	case fleetpb.ReleaseType:
 		for _, name := range req.GetResourceNamesSubscribe() {
-			if r := s.byName[name]; r == nil || !r.For.Matches(st.node.Tenant, st.node.Labels) {
+			if r := s.byName[name]; r == nil || !r.Selector.Matches(st.node.Tenant, st.node.Labels) {
 				return status.Error(codes.PermissionDenied, "no such release for this sidecar")
 			}
 		}
@@ -144,7 +144,7 @@ func (s *Server) admit(id int64, st *stream, c *core.Node) error {
 		if !s.room(st.who) {
 			return status.Error(codes.ResourceExhausted, "too many node ids of one certificate")
 		}
-		n = &node{Node: said, who: st.who, counts: map[string]Tally{}}
+		n = &node{Node: said, who: st.who, counts: map[string]DecisionCounts{}}
 		s.nodes[key] = n
 		s.claimed[key.who]++
 	}
@@ -183,8 +183,8 @@ func (s *Server) remove(n *node) string {
 	return key.resource()
 }
 
-// inward replaces the node id in a request with the name of the assignment.
-func (n *node) inward(req *discovery.DeltaDiscoveryRequest) {
+// toAssignmentName replaces the node id in a request with the name of the assignment.
+func (n *node) toAssignmentName(req *discovery.DeltaDiscoveryRequest) {
 	name := n.key().resource()
 	for _, names := range [...][]string{req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()} {
 		for i := range names {
@@ -198,8 +198,8 @@ func (n *node) inward(req *discovery.DeltaDiscoveryRequest) {
 	}
 }
 
-// outward replaces the name of the assignment in a response with the node id.
-func (n *node) outward(resp *discovery.DeltaDiscoveryResponse) {
+// toNodeID replaces the name of the assignment in a response with the node id.
+func (n *node) toNodeID(resp *discovery.DeltaDiscoveryResponse) {
 	resources := slices.Clone(resp.GetResources())
 	for i, r := range resources {
 		resources[i] = &discovery.Resource{Name: n.ID, Version: r.GetVersion(), Resource: r.GetResource()}
@@ -226,7 +226,7 @@ func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) 
 		}
 		return
 	}
-	n.running, n.tally = name, Tally{}
+	n.running, n.tally = name, DecisionCounts{}
 	if n.rejected.Release == name {
 		n.rejected = Rejection{}
 	}
@@ -274,7 +274,7 @@ func (s callbacks) OnStreamDeltaResponse(id int64, _ *discovery.DeltaDiscoveryRe
 	switch {
 	case st == nil:
 	case resp.GetTypeUrl() == fleetpb.AssignmentType:
-		st.node.outward(resp)
+		st.node.toNodeID(resp)
 	case len(resp.GetResources()) > 0:
 		if len(st.nonces) >= maxNonces {
 			clear(st.nonces)
@@ -288,7 +288,7 @@ func (s *Server) forget() {
 	maps.DeleteFunc(s.refusals, func(_ identity, h refusalCount) bool { return s.opt.Clock().Sub(h.since).Abs() >= time.Minute })
 	var gone []string
 	for _, n := range s.nodes {
-		if n.stream == 0 && s.opt.Clock().Sub(n.seen) > Forget {
+		if n.stream == 0 && s.opt.Clock().Sub(n.seen) > DisconnectedRetention {
 			gone = append(gone, s.remove(n))
 		}
 	}

@@ -100,8 +100,8 @@ func Forms(t *testing.T, start Start, broken int, said string) {
 		"a page":                      {"GET", "/page", "text/html", "", "canary", 200, "canary"},
 		"public":                      {"GET", "/health", "application/json", "", "fine canary", 200, "fine "},
 		"public, compressed":          {"GET", "/health", "application/json", "gzip", Zipped("fine canary"), 200, "fine "},
-		"public, encoded":             {"GET", "/health", "application/json", "br", "canary", 502, string(frontend.Gone().Body)},
-		"public, unread":              {"GET", "/health", "application/json", "", "unreadable", 502, string(frontend.Gone().Body)},
+		"public, encoded":             {"GET", "/health", "application/json", "br", "canary", 502, string(frontend.NoAnswerReply().Body)},
+		"public, unread":              {"GET", "/health", "application/json", "", "unreadable", 502, string(frontend.NoAnswerReply().Body)},
 		"public, an error":            {"GET", "/health", "text/plain", "", "canary", 503, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -120,7 +120,7 @@ func (*Parts) Identify(_ context.Context, c memproxy.Credentials) (memproxy.Prin
 	case c.Header.Get("X-Key") == "mallory":
 		p.ID, p.Tenant = "agent:mallory", "evil"
 	case c.Header.Get("X-Key") == "bad":
-		return memproxy.Principal{}, &memproxy.Rejected{Code: memproxy.IdentityInvalid}
+		return memproxy.Principal{}, &memproxy.CredentialError{Code: memproxy.IdentityInvalid}
 	}
 	return p, nil
 }
@@ -159,7 +159,7 @@ func (p *Parts) Decisions(reason memproxy.ReasonCode) (n int) {
 	return n
 }
 
-func (p *Parts) Note(ev memproxy.Event) error {
+func (p *Parts) RecordAsync(ev memproxy.Event) error {
 	_, err := p.Record(context.Background(), ev)
 	if ev.Type == memproxy.EventOutcome && p.Wrote != nil {
 		p.Wrote <- ev

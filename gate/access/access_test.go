@@ -49,7 +49,7 @@ func TestBonds(t *testing.T) {
 	ours, theirs := row("memory", "a", "acme"), row("memory", "a", "globex")
 	for _, tc := range []struct {
 		rows []*memproxy.Ownership
-		want access.Bond
+		want access.Relation
 	}{
 		{nil, access.Unknown},
 		{[]*memproxy.Ownership{nil}, access.Unknown},
@@ -122,7 +122,7 @@ func TestWhatIsSeen(t *testing.T) {
 	devOnly := func(p *memproxy.Principal) { p.ActsAs = only("dev") }
 	of := func(name string) memproxy.Memory { return memproxy.Memory{Scope: memproxy.Scope{User: name}} }
 	within := func(id string) memproxy.Memory {
-		return memproxy.Memory{Within: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: id}}}
+		return memproxy.Memory{Parents: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: id}}}
 	}
 	for name, tc := range map[string]struct {
 		row     *memproxy.Ownership
@@ -136,12 +136,12 @@ func TestWhatIsSeen(t *testing.T) {
 		"recorded as ours":                    {row: &acmes, setting: access.Hidden, want: true},
 		"recorded as another tenant's":        {row: &globexs, setting: access.Visible},
 		"another tenant's, with our stamp":    {row: &globexs, m: memproxy.Memory{Stamp: signed}, setting: access.Visible},
-		"another tenant's, and common":        {row: &globexs, m: memproxy.Memory{Common: true}, setting: access.Visible},
-		"common":                              {m: memproxy.Memory{Common: true}, setting: access.Hidden, limit: bobOnly, want: true},
+		"another tenant's, and common":        {row: &globexs, m: memproxy.Memory{BuiltIn: true}, setting: access.Visible},
+		"common":                              {m: memproxy.Memory{BuiltIn: true}, setting: access.Hidden, limit: bobOnly, want: true},
 		"stamped by us":                       {m: memproxy.Memory{Stamp: signed}, setting: access.Hidden, want: true},
 		"stamped by us, nobody's agent":       {m: memproxy.Memory{Stamp: signed}, setting: access.Visible, limit: devOnly},
 		"stamped by the caller":               {m: memproxy.Memory{Stamp: &memproxy.Stamp{ID: "good", Actor: "agent:dev"}}, setting: access.Hidden, limit: devOnly, want: true},
-		"stamped by us, within an object":     {m: memproxy.Memory{Stamp: signed, Within: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "run"}}}, setting: access.Hidden, limit: devOnly, want: true},
+		"stamped by us, within an object":     {m: memproxy.Memory{Stamp: signed, Parents: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "run"}}}, setting: access.Hidden, limit: devOnly, want: true},
 		"stamped by us, of the caller's user": {m: memproxy.Memory{Stamp: signed, Scope: memproxy.Scope{User: "bob"}}, setting: access.Hidden, limit: bobOnly, want: true},
 		"stamped by somebody":                 {m: memproxy.Memory{Stamp: forged}, setting: access.Hidden},
 		"stamped by us, another user's":       {m: memproxy.Memory{Stamp: signed, Scope: memproxy.Scope{User: "ann"}}, setting: access.Hidden, limit: bobOnly},
@@ -210,7 +210,7 @@ func TestWhatDenies(t *testing.T) {
 		"an agent that came to be with it":        {m: agent("new"), limit: devOnly, made: []string{"new"}},
 		"an agent that is said to, and was there": {m: agent("ops"), limit: devOnly, made: []string{"ops"}, rows: []memproxy.Ownership{row(memproxy.TargetMemory, "ops", "acme")}, want: true},
 		"another tenant's user":                   {m: memproxy.Memory{Scope: memproxy.Scope{User: "ann"}}, rows: []memproxy.Ownership{user("ann", "globex")}, want: true},
-		"another tenant's user, common":           {m: memproxy.Memory{Common: true, Scope: memproxy.Scope{User: "ann"}}, rows: []memproxy.Ownership{user("ann", "globex")}},
+		"another tenant's user, common":           {m: memproxy.Memory{BuiltIn: true, Scope: memproxy.Scope{User: "ann"}}, rows: []memproxy.Ownership{user("ann", "globex")}},
 	} {
 		v := access.View{Principal: caller(tc.limit), Rows: rows(tc.rows...)}
 		if got := v.Denies(&tc.m, tc.made); got != tc.want {
@@ -261,7 +261,7 @@ func TestBounds(t *testing.T) {
 		"in bulk, of its user":             {bobOnly, memproxy.Operation{Bulk: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "bob")}}, nil},
 		"in bulk, of a user in one branch": {bobOnly, memproxy.Operation{Bulk: true, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{"bob"}}}}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
 		"in bulk, by id":                   {bobOnly, memproxy.Operation{Bulk: true, Targets: []string{"m"}}, nil},
-		"all of one owner":                 {none, memproxy.Operation{Bulk: true, Single: true}, []memproxy.ReasonCode{memproxy.ScopeUnpinned, memproxy.ScopeUnpinned, memproxy.ScopeUnpinned, memproxy.ScopeUnpinned}},
+		"all of one owner":                 {none, memproxy.Operation{Bulk: true, SingleOwner: true}, []memproxy.ReasonCode{memproxy.ScopeUnpinned, memproxy.ScopeUnpinned, memproxy.ScopeUnpinned, memproxy.ScopeUnpinned}},
 	} {
 		got := access.Bounds(caller(tc.limit), &tc.op)
 		if !slices.Equal(codes(got), tc.want) {
@@ -329,7 +329,7 @@ func TestClaims(t *testing.T) {
 func TestAnOwnerThatIsAnObject(t *testing.T) {
 	op := memproxy.Operation{Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-1"}}}
 	n := access.Names{Op: &op, Tenant: "acme", Rows: rows(row(memproxy.TargetMemory, "agent-1", "globex"))}
-	if got := n.Bond(memproxy.DimAgent, "agent-1"); got != access.Foreign {
+	if got := n.Relation(memproxy.DimAgent, "agent-1"); got != access.Foreign {
 		t.Errorf("%d", got)
 	}
 }

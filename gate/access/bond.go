@@ -16,18 +16,18 @@ import (
 var Dimensions = [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun}
 
 // A Bond is how a name or an object is related to a tenant.
-type Bond uint8
+type Relation uint8
 
 // The bonds.
 const (
-	Unknown Bond = iota // it has no record
+	Unknown Relation = iota // it has no record
 	Ours
 	Foreign
 )
 
 // With combines the bond with another row for the same name or object. Once a row is
 // another tenant's the bond stays Foreign. A nil row changes nothing.
-func (b Bond) With(row *memproxy.Ownership, tenant string) Bond {
+func (b Relation) With(row *memproxy.Ownership, tenant string) Relation {
 	switch {
 	case row == nil || b == Foreign:
 		return b
@@ -44,14 +44,14 @@ func MadeBy(p *memproxy.Principal, row *memproxy.Ownership) bool {
 
 // Limited reports whether a principal is limited in any dimension.
 func Limited(p *memproxy.Principal) bool {
-	return slices.ContainsFunc(Dimensions[:], func(d memproxy.Dimension) bool { return !p.May(d).All })
+	return slices.ContainsFunc(Dimensions[:], func(d memproxy.Dimension) bool { return !p.LimitIn(d).All })
 }
 
 // MayName reports whether a principal may name all owners of a scope.
 func MayName(p *memproxy.Principal, s memproxy.Scope) bool {
 	return !slices.ContainsFunc(Dimensions[:], func(d memproxy.Dimension) bool {
 		v := s.In(d)
-		return v != "" && !p.May(d).Allows(v)
+		return v != "" && !p.LimitIn(d).Allows(v)
 	})
 }
 

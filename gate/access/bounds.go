@@ -12,7 +12,7 @@ import (
 func Bounds(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.Reason) {
 	for i := range op.Claims {
 		c := &op.Claims[i]
-		limit := p.May(c.Dim)
+		limit := p.LimitIn(c.Dim)
 		switch {
 		case limit.All:
 		case c.Op != memproxy.ClaimIs:
@@ -38,11 +38,11 @@ func Bounds(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.R
 // which the principal is limited, to what the principal may name.
 func pinned(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.Reason) {
 	for _, d := range Dimensions {
-		if p.May(d).All || pins(op.Claims, d) {
+		if p.LimitIn(d).All || pins(op.Claims, d) {
 			continue
 		}
 		detail := "this cannot be filtered memory by memory, so it must name " + words[d].one + " that this caller may act for, or have " + words[d].setting + `: "*"`
-		if op.Single {
+		if op.SingleOwner {
 			detail = "everything of one owner is also what belongs to " + string(d) + "s that this caller may not act for; " + words[d].setting + `: "*" opens it, with the role memproxy-forget`
 		}
 		refused = append(refused, memproxy.Reason{Code: memproxy.ScopeUnpinned, Detail: detail})

@@ -33,8 +33,8 @@ type Ruling struct {
 	Notes  []memproxy.Reason
 }
 
-// Bond returns how an owner's name is related to the tenant.
-func (n *Names) Bond(d memproxy.Dimension, name string) Bond {
+// Relation returns how an owner's name is related to the tenant.
+func (n *Names) Relation(d memproxy.Dimension, name string) Relation {
 	bond := Unknown.With(n.Rows(memproxy.TargetEntity, memproxy.OwnerID(d, name)), n.Tenant)
 	for i := range n.Op.Refs { // an owner that is an object has a row of that kind
 		if ref := &n.Op.Refs[i]; ref.ID == name && ref.Kind != memproxy.TargetEntity {
@@ -91,7 +91,7 @@ func (n *Names) tooMany() *memproxy.Claim {
 		c := &n.Op.Claims[i]
 		for _, name := range c.Values {
 			id := memproxy.OwnerID(c.Dim, name)
-			if c.Dim == memproxy.DimActor || c.Op != memproxy.ClaimIs || seen[id] || n.Bond(c.Dim, name) == Ours || Exists(n.Op, c.Dim, name) {
+			if c.Dim == memproxy.DimActor || c.Op != memproxy.ClaimIs || seen[id] || n.Relation(c.Dim, name) == Ours || Exists(n.Op, c.Dim, name) {
 				continue
 			}
 			seen[id] = true
@@ -107,7 +107,7 @@ func (n *Names) tooMany() *memproxy.Claim {
 func (n *Names) claim(out *Ruling, c *memproxy.Claim, name string) {
 	op := n.Op
 	writes := op.Kind == memproxy.Learn || op.Kind == memproxy.Correct
-	switch bond := n.Bond(c.Dim, name); {
+	switch bond := n.Relation(c.Dim, name); {
 	case writes && name == "*": // a wildcard is bound to no tenant
 		if !n.Alone {
 			out.Refused = append(out.Refused, Missing(c.Pointer))
@@ -128,13 +128,13 @@ func (n *Names) claim(out *Ruling, c *memproxy.Claim, name string) {
 // are never shown, and excluding them in the backend would reveal by the length of a
 // page that they exist.
 func (n *Names) exclude(out *Ruling, c *memproxy.Claim, name string) {
-	if bond := n.Bond(c.Dim, name); bond != Ours && !n.Alone && (bond != Unknown || !n.Visible) {
+	if bond := n.Relation(c.Dim, name); bond != Ours && !n.Alone && (bond != Unknown || !n.Visible) {
 		n.mask(out, c, name, bond)
 	}
 }
 
 // mask replaces a name that does not exist for the tenant, or refuses it.
-func (n *Names) mask(out *Ruling, c *memproxy.Claim, name string, bond Bond) {
+func (n *Names) mask(out *Ruling, c *memproxy.Claim, name string, bond Relation) {
 	if !n.Masks || n.Op.Kind != memproxy.Recall || n.Op.Derived || n.Op.Bulk {
 		out.Refused = append(out.Refused, Missing(c.Pointer))
 		return
@@ -193,7 +193,7 @@ func (n *Names) Whole() []memproxy.Reason {
 // first use creates.
 func (n *Names) Refers(ref *memproxy.Ref) bool {
 	dim, name, _ := strings.Cut(ref.ID, ":")
-	switch n.Bond(memproxy.Dimension(dim), name) {
+	switch n.Relation(memproxy.Dimension(dim), name) {
 	case Foreign:
 		return false
 	case Unknown:

@@ -81,13 +81,13 @@ func (v *View) Denies(m *memproxy.Memory, made []string) bool {
 			return true
 		}
 	}
-	return !m.Common && v.Descent(m) == Foreign
+	return !m.BuiltIn && v.Descent(m) == Foreign
 }
 
 // allows reports whether the principal may see an owner's memories: it may name the
 // owner, or created it.
 func (v *View) allows(d memproxy.Dimension, name string) bool {
-	return v.Principal.May(d).Allows(name) || MadeBy(v.Principal, v.owner(d, name))
+	return v.Principal.LimitIn(d).Allows(name) || MadeBy(v.Principal, v.owner(d, name))
 }
 
 // Sees reports whether the principal may see a memory. row is the ledger's record, or
@@ -106,7 +106,7 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 		return false
 	case row != nil:
 		attributed = true
-	case m.Common:
+	case m.BuiltIn:
 		return true
 	case m.Stamp != nil && v.Signed(*m.Stamp):
 		attributed = true
@@ -120,7 +120,7 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 	}
 	named, owned := false, false
 	for _, d := range Dimensions {
-		limit := v.Principal.May(d)
+		limit := v.Principal.LimitIn(d)
 		values := [2]string{m.Scope.In(d)}
 		if row != nil && (d != memproxy.DimAgent || values[0] == "" || !m.Mutable) { // a block is shown in every agent that it is attached to
 			values[1] = row.Scope.In(d)
@@ -136,13 +136,13 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 			named = named || !limit.All
 		}
 	}
-	for _, ref := range m.Within { // a message names its run, and the run its agent
+	for _, ref := range m.Parents { // a message names its run, and the run its agent
 		if agent := v.Agent(ref); agent != "" && !v.allows(memproxy.DimAgent, agent) {
 			return false
 		}
 	}
 	switch {
-	case stamped && !owned && len(m.Within) == 0 && Limited(v.Principal):
+	case stamped && !owned && len(m.Parents) == 0 && Limited(v.Principal):
 		return false
 	case attributed:
 		return true
@@ -156,14 +156,14 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 
 // Descent returns the bond of a memory without a record, by its parents and the owners
 // that it names.
-func (v *View) Descent(m *memproxy.Memory) Bond {
+func (v *View) Descent(m *memproxy.Memory) Relation {
 	bond := Unknown
 	for _, d := range Dimensions {
 		if name := m.Scope.In(d); name != "" {
 			bond = bond.With(v.owner(d, name), v.Principal.Tenant)
 		}
 	}
-	for _, ref := range m.Within {
+	for _, ref := range m.Parents {
 		bond = bond.With(v.object(ref.Kind, ref.ID), v.Principal.Tenant)
 	}
 	return bond

@@ -59,9 +59,9 @@ func Replaced(op *memproxy.Operation) []string {
 	return out
 }
 
-// Stray returns the flaw of an operation with targets if it also changes another object.
+// OtherObjectChange returns the flaw of an operation with targets if it also changes another object.
 // Only the owners and authors of targets are looked up, so it would escape the checks.
-func Stray(op *memproxy.Operation) *memproxy.Malformed {
+func OtherObjectChange(op *memproxy.Operation) *memproxy.Malformed {
 	if len(op.Targets) == 0 {
 		return nil
 	}
@@ -73,11 +73,11 @@ func Stray(op *memproxy.Operation) *memproxy.Malformed {
 	return nil
 }
 
-// Given returns the item with the new text of a correction's target, and the first item
+// TargetItems returns the item with the new text of a correction's target, and the first item
 // by which the target's metadata or field changes, or nil where there is none. An item
 // without a target has the text of the only target, unless that target keeps its text:
 // then the item is a name or a description.
-func Given(op *memproxy.Operation, target string) (text, moved *memproxy.Item) {
+func TargetItems(op *memproxy.Operation, target string) (text, moved *memproxy.Item) {
 	var unnamed *memproxy.Item
 	for i := range op.Items {
 		switch it := &op.Items[i]; {
@@ -124,10 +124,10 @@ func Hash(op *memproxy.Operation) string {
 	return hex.EncodeToString(sums)
 }
 
-// Carried returns the texts of existing memories, by their ids in brings, that the
+// AttachedItems returns the texts of existing memories, by their ids in brings, that the
 // operation puts in front of an agent. For policies they are content of their field,
 // because the agent reads them there from then on.
-func Carried(op *memproxy.Operation, brings []string) []memproxy.Item {
+func AttachedItems(op *memproxy.Operation, brings []string) []memproxy.Item {
 	var out []memproxy.Item
 	for _, id := range brings {
 		if m := op.Current[id]; !m.Missing {
@@ -149,7 +149,7 @@ func Screened(op *memproxy.Operation, brings []string) []memproxy.Item {
 // brought returns the texts of Carried for screening. They are not written now, so their
 // kind is not content. The pointer has the target's id.
 func brought(op *memproxy.Operation, brings []string) []memproxy.Item {
-	out := Carried(op, brings)
+	out := AttachedItems(op, brings)
 	for i := range out {
 		out[i].Kind = memproxy.ItemMetadata
 	}
@@ -181,7 +181,7 @@ func wordy(op *memproxy.Operation) []memproxy.Item {
 	var out []memproxy.Item
 	for i := range op.Claims {
 		for _, name := range op.Claims[i].Values {
-			if memproxy.Wordy(name) {
+			if memproxy.LooksLikeSentence(name) {
 				out = append(out, memproxy.Item{Kind: memproxy.ItemMetadata, Pointer: op.Claims[i].Pointer, Text: name})
 			}
 		}

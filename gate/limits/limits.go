@@ -61,7 +61,7 @@ func TooMuch(op *memproxy.Operation) string {
 		{len(op.Refs), maxRefs, "references"},
 		{len(op.Items), maxItems, "pieces of content"},
 		{len(op.Keys), maxItems, "keys"},
-		{len(op.Hints) + len(op.Backdated) + len(op.Reserved) + len(op.Unclaimed), maxItems, "values that memproxy would change"},
+		{len(op.ConfidenceClaims) + len(op.Backdated) + len(op.Reserved) + len(op.Unclaimed), maxItems, "values that memproxy would change"},
 	} {
 		if n.have > n.most {
 			return strconv.Itoa(n.have) + " " + n.what + "; at most " + strconv.Itoa(n.most) + " are taken"

@@ -38,7 +38,7 @@ type Reader struct{ Tenant, Principal, Session string }
 
 // remembered has the texts that a reader was shown, oldest first, or its own texts.
 type remembered struct {
-	seen  []trust.Seen
+	seen  []trust.ShownText
 	said  []string // in plain form
 	full  bool     // more was said than is remembered or could be read
 	bytes int
@@ -62,8 +62,8 @@ func (rs *Readers) renew(in cache.Cache[Reader, *remembered], who Reader) *remem
 	return s
 }
 
-// Shown records the texts that a Reader was shown.
-func (rs *Readers) Shown(who Reader, memories []trust.Seen) {
+// RecordShown records the texts that a Reader was shown.
+func (rs *Readers) RecordShown(who Reader, memories []trust.ShownText) {
 	if who.Session == "" || len(memories) == 0 {
 		return
 	}
@@ -84,7 +84,7 @@ func (rs *Readers) Shown(who Reader, memories []trust.Seen) {
 }
 
 // Of returns the texts that a Reader was shown. The list must not be changed.
-func (rs *Readers) Of(who Reader) []trust.Seen {
+func (rs *Readers) Of(who Reader) []trust.ShownText {
 	if who.Session == "" {
 		return nil
 	}
@@ -97,12 +97,12 @@ func (rs *Readers) Of(who Reader) []trust.Seen {
 	return slices.Clip(s.seen) // without spare capacity: later appends do not overwrite it
 }
 
-// Unsaid returns texts as sources, without the sentences that the caller itself said. A
+// WithoutOwn returns texts as sources, without the sentences that the caller itself said. A
 // text has its hash only if nothing was removed from it.
-func (rs *Readers) Unsaid(who Reader, texts []string) (out []trust.Seen) {
+func (rs *Readers) WithoutOwn(who Reader, texts []string) (out []trust.ShownText) {
 	for _, text := range texts {
 		plain := trust.Plain(text)
-		s := trust.Seen{Text: rs.withoutOwn(who, plain)}
+		s := trust.ShownText{Text: rs.withoutOwn(who, plain)}
 		if s.Text == plain {
 			s.SHA256 = memproxy.TextSHA256(text)
 		}
@@ -118,8 +118,8 @@ func anySession(who Reader) Reader {
 	return Reader{Tenant: who.Tenant, Principal: memproxy.Account(who.Principal)}
 }
 
-// Said records a caller's own texts.
-func (rs *Readers) Said(who Reader, texts []string) {
+// RecordOwn records a caller's own texts.
+func (rs *Readers) RecordOwn(who Reader, texts []string) {
 	all := make([]string, len(texts))
 	for i, text := range texts {
 		all[i] = trust.Plain(text)

@@ -20,13 +20,13 @@ func TestReadersAreBounded(t *testing.T) {
 	rs := seen.New(func() time.Time { return now })
 	a := seen.Reader{"acme", "agent:dev", "s1"}
 	knows := func(who seen.Reader, id string) bool {
-		return slices.ContainsFunc(rs.Of(who), func(s trust.Seen) bool { return s.ID == id })
+		return slices.ContainsFunc(rs.Of(who), func(s trust.ShownText) bool { return s.ID == id })
 	}
-	rs.Shown(a, []trust.Seen{{ID: "first", Text: trust.Plain("tea")}})
+	rs.RecordShown(a, []trust.ShownText{{ID: "first", Text: trust.Plain("tea")}})
 	if !knows(a, "first") || knows(seen.Reader{"acme", "agent:dev", "s2"}, "first") || knows(seen.Reader{"acme", "agent:ci", "s1"}, "first") || knows(seen.Reader{"globex", "agent:dev", "s1"}, "first") {
 		t.Error("it is not this reader's alone")
 	}
-	rs.Shown(seen.Reader{"acme", "agent:dev", ""}, []trust.Seen{{ID: "nowhere"}})
+	rs.RecordShown(seen.Reader{"acme", "agent:dev", ""}, []trust.ShownText{{ID: "nowhere"}})
 	if knows(seen.Reader{"acme", "agent:dev", ""}, "nowhere") {
 		t.Error("without a session something was kept")
 	}
@@ -37,24 +37,24 @@ func TestReadersAreBounded(t *testing.T) {
 		t.Error("it does not end")
 	}
 	for i := range mostMemories + 1 {
-		rs.Shown(a, []trust.Seen{{ID: fmt.Sprint(i)}})
+		rs.RecordShown(a, []trust.ShownText{{ID: fmt.Sprint(i)}})
 	}
 	if knows(a, "0") || !knows(a, "1") || knows(a, "first") {
 		t.Error("memories of one session are not bounded")
 	}
 	big := strings.Repeat("x", mostBytes/2)
 	for i := range 5 {
-		rs.Shown(a, []trust.Seen{{ID: fmt.Sprint("big", i), Text: big}})
+		rs.RecordShown(a, []trust.ShownText{{ID: fmt.Sprint("big", i), Text: big}})
 	}
 	if !knows(a, "big4") || !knows(a, "big3") || knows(a, "big2") {
 		t.Error("more bytes are kept than may be, or fewer")
 	}
-	rs.Shown(a, []trust.Seen{{ID: "huge", Text: big + big + "x"}})
+	rs.RecordShown(a, []trust.ShownText{{ID: "huge", Text: big + big + "x"}})
 	if !knows(a, "huge") || !knows(a, "big3") {
 		t.Error("a text that is too long is kept in the place of others")
 	}
 	for i := range mostReaders {
-		rs.Shown(seen.Reader{"acme", "agent:dev", fmt.Sprint(i)}, []trust.Seen{{ID: "x"}})
+		rs.RecordShown(seen.Reader{"acme", "agent:dev", fmt.Sprint(i)}, []trust.ShownText{{ID: "x"}})
 	}
 	if knows(a, "huge") {
 		t.Error("sessions are not bounded")

@@ -35,10 +35,10 @@ type Examiner struct {
 	Tenant string
 }
 
-// Absent rules on a memory that is missing in the backend. It returns the reason code and
+// ExamineMissing rules on a memory that is missing in the backend. It returns the reason code and
 // the detail if the memory was not deleted through the proxy. The code is empty if the
 // ledger does not know the memory, or has recorded the deletion of it or of its agent.
-func (e *Examiner) Absent(ctx context.Context, id string) (memproxy.ReasonCode, string, error) {
+func (e *Examiner) ExamineMissing(ctx context.Context, id string) (memproxy.ReasonCode, string, error) {
 	known := func(id string) (memproxy.Ownership, error) {
 		k := memproxy.MemoryKey{Backend: e.Backend, Kind: memproxy.TargetMemory, ID: id}
 		records, err := e.Ledger.Lookup(ctx, k)
@@ -66,7 +66,7 @@ func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memp
 		switch {
 		case !proof.signed:
 			return memproxy.IntegrityForged, "the provenance is not signed by this installation, or not for this tenant"
-		case (row == nil || m.Stamp.ID != row.Decision) && e.Anothers(ctx, row, m):
+		case (row == nil || m.Stamp.ID != row.Decision) && e.IsCopiedStamp(ctx, row, m):
 			return memproxy.IntegrityForged, "the provenance is another memory's"
 		case proof.differs:
 			return memproxy.IntegrityMetadata, "the metadata is not what was written"
@@ -121,19 +121,19 @@ func (e *Examiner) Signed(m *memproxy.Memory) bool {
 	return m.Stamp != nil && e.prove(nil, m).signed
 }
 
-// Says reports whether a text is a signature or a hash in a memory's verified stamp. Such
+// StampContains reports whether a text is a signature or a hash in a memory's verified stamp. Such
 // texts need no screening: they resemble words only by chance, and differ on each memory.
-func (e *Examiner) Says(m *memproxy.Memory, text string) bool {
+func (e *Examiner) StampContains(m *memproxy.Memory, text string) bool {
 	return m.Stamp != nil && (text == m.Stamp.Signature || text == m.Stamp.Metadata || text == m.Stamp.Flags) && e.Signed(m)
 }
 
-// Anothers reports whether a verified stamp was copied from another memory: its decision
+// IsCopiedStamp reports whether a verified stamp was copied from another memory: its decision
 // is recorded for another memory and for no version of this one. The ledger knows the
 // memories of an asynchronous write only by its receipt, so their stamps may be on any
 // memory. One decision may make several objects, such as an agent and its blocks: those
 // that were made together may have the same stamp, even if their metadata was changed
 // since.
-func (e *Examiner) Anothers(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) bool {
+func (e *Examiner) IsCopiedStamp(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) bool {
 	other, known, err := e.Ledger.Decision(ctx, e.Backend, m.Stamp.ID)
 	if err != nil || !known || other.Kind != m.TargetKind() || other.ID == m.ID {
 		return false

@@ -9,15 +9,15 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Seen is a text that a session was shown: a memory, or a tool's result.
-type Seen struct {
+// ShownText is a text that a session was shown: a memory, or a tool's result.
+type ShownText struct {
 	ID, SHA256 string
 	Text       string // in plain form (Plain)
 }
 
 // Attest returns how well the source of a write is known, by the texts that its session
 // was shown before. The write's own claim of an attestation can only lower the result.
-func Attest(op *memproxy.Operation, shown []Seen) memproxy.Attestation {
+func Attest(op *memproxy.Operation, shown []ShownText) memproxy.Attestation {
 	texts := Texts(op)
 	best, lowest := memproxy.SelfReported, memproxy.LogAnchored
 	raise := func(to memproxy.Attestation, seen bool) {
@@ -26,8 +26,8 @@ func Attest(op *memproxy.Operation, shown []Seen) memproxy.Attestation {
 		}
 	}
 	// A named source does not attest an inferred text, because it need not contain it.
-	named := func(is func(*Seen) bool) bool {
-		return !slices.ContainsFunc(op.Items, inferred) && slices.ContainsFunc(shown, func(s Seen) bool { return is(&s) && s.says(texts) })
+	named := func(is func(*ShownText) bool) bool {
+		return !slices.ContainsFunc(op.Items, inferred) && slices.ContainsFunc(shown, func(s ShownText) bool { return is(&s) && s.says(texts) })
 	}
 	raise(memproxy.ToolObserved, copied(texts, shown))
 	for i := range op.Items {
@@ -37,9 +37,9 @@ func Attest(op *memproxy.Operation, shown []Seen) memproxy.Attestation {
 		}
 		switch metadataKey(it.Pointer) {
 		case "source_sha256":
-			raise(memproxy.ContentHashed, named(func(s *Seen) bool { return s.SHA256 == strings.ToLower(it.Text) }))
+			raise(memproxy.ContentHashed, named(func(s *ShownText) bool { return s.SHA256 == strings.ToLower(it.Text) }))
 		case "source_id", "source_ids", "source_memory_ids":
-			raise(memproxy.ToolObserved, named(func(s *Seen) bool { return s.ID == it.Text }))
+			raise(memproxy.ToolObserved, named(func(s *ShownText) bool { return s.ID == it.Text }))
 		case "attestation":
 			if claim := memproxy.Attestation(it.Text); lowest.Outranks(claim) && slices.Contains(memproxy.Attestations[:], claim) {
 				lowest = claim
@@ -69,17 +69,17 @@ func inferred(it memproxy.Item) bool {
 
 // says reports whether the text states everything that is written. A named source
 // attests only its own statements, not everything that is written under its name.
-func (s *Seen) says(texts []string) bool {
+func (s *ShownText) says(texts []string) bool {
 	said := Statements{}
 	said.add(strings.ReplaceAll(s.Text, sentenceEnd, "\n"))
 	return len(texts) > 0 && !slices.ContainsFunc(texts, func(text string) bool { return !said.States(text) })
 }
 
 // copied reports whether everything that is written was shown verbatim.
-func copied(texts []string, shown []Seen) bool {
+func copied(texts []string, shown []ShownText) bool {
 	return len(texts) > 0 && len(shown) > 0 && !slices.ContainsFunc(texts, func(text string) bool {
 		plain := Plain(text)
-		return plain == "" || !slices.ContainsFunc(shown, func(s Seen) bool { return strings.Contains(s.Text, plain) })
+		return plain == "" || !slices.ContainsFunc(shown, func(s ShownText) bool { return strings.Contains(s.Text, plain) })
 	})
 }
 

@@ -24,46 +24,46 @@ func metadata(pointer, text string) memproxy.Item {
 // Proves TRL-4: what a session was shown says how well the source of a write is
 // known; what the write says of its own source can only lower that.
 func TestAttest(t *testing.T) {
-	tea := trust.Seen{ID: "m1", SHA256: "abc", Text: trust.Plain("Ann likes tea. Ann lives in Oslo.")}
-	asks := trust.Seen{ID: "m2", SHA256: "def", Text: trust.Plain("Does Ann like tea?")}
+	tea := trust.ShownText{ID: "m1", SHA256: "abc", Text: trust.Plain("Ann likes tea. Ann lives in Oslo.")}
+	asks := trust.ShownText{ID: "m2", SHA256: "def", Text: trust.Plain("Does Ann like tea?")}
 	concluded := content("Ann likes tea")
 	concluded[0].Inferred = true
 	const id, hash = "/metadata/source_id", "/metadata/source_sha256"
 	for name, tc := range map[string]struct {
 		items []memproxy.Item
-		shown []trust.Seen
+		shown []trust.ShownText
 		want  memproxy.Attestation
 	}{
 		"nothing was shown":           {content("Ann likes tea"), nil, memproxy.SelfReported},
-		"nothing is written":          {nil, []trust.Seen{tea}, memproxy.SelfReported},
-		"no word is written":          {content("..."), []trust.Seen{tea}, memproxy.SelfReported},
-		"a copy":                      {content("ann LIKES tea"), []trust.Seen{asks, tea}, memproxy.ToolObserved},
-		"copies of two":               {content("Ann likes tea", "Does Ann like tea?"), []trust.Seen{asks, tea}, memproxy.ToolObserved},
-		"a copy and another text":     {content("Ann likes tea", "Ann is rich"), []trust.Seen{tea}, memproxy.SelfReported},
-		"a part of a sentence":        {content("likes tea"), []trust.Seen{tea}, memproxy.SelfReported},
-		"a question without its mark": {content("Does Ann like tea"), []trust.Seen{asks}, memproxy.SelfReported},
-		"in other words":              {content("Ann like tea"), []trust.Seen{tea}, memproxy.SelfReported},
+		"nothing is written":          {nil, []trust.ShownText{tea}, memproxy.SelfReported},
+		"no word is written":          {content("..."), []trust.ShownText{tea}, memproxy.SelfReported},
+		"a copy":                      {content("ann LIKES tea"), []trust.ShownText{asks, tea}, memproxy.ToolObserved},
+		"copies of two":               {content("Ann likes tea", "Does Ann like tea?"), []trust.ShownText{asks, tea}, memproxy.ToolObserved},
+		"a copy and another text":     {content("Ann likes tea", "Ann is rich"), []trust.ShownText{tea}, memproxy.SelfReported},
+		"a part of a sentence":        {content("likes tea"), []trust.ShownText{tea}, memproxy.SelfReported},
+		"a question without its mark": {content("Does Ann like tea"), []trust.ShownText{asks}, memproxy.SelfReported},
+		"in other words":              {content("Ann like tea"), []trust.ShownText{tea}, memproxy.SelfReported},
 
-		"a source by its id":            {append(content("Ann like tea"), metadata(id, "m1")), []trust.Seen{tea}, memproxy.ToolObserved},
-		"by one of several ids":         {append(content("Ann like tea"), metadata("/metadata/source_ids/1", "m1")), []trust.Seen{tea}, memproxy.ToolObserved},
-		"by the id of a memory":         {append(content("Ann like tea"), metadata("/a/metadata/source_memory_ids/0", "m1")), []trust.Seen{tea}, memproxy.ToolObserved},
-		"a source by its hash":          {append(content("Ann like tea"), metadata(hash, "ABC")), []trust.Seen{tea}, memproxy.ContentHashed},
-		"by hash and id":                {append(content("Ann like tea"), metadata(hash, "abc"), metadata(id, "m1")), []trust.Seen{tea}, memproxy.ContentHashed},
-		"a source that was not shown":   {append(content("Ann like tea"), metadata(id, "m9"), metadata(hash, "9")), []trust.Seen{tea}, memproxy.SelfReported},
-		"a source that says less":       {append(content("Ann like tea", "Ann is rich"), metadata(hash, "abc")), []trust.Seen{tea}, memproxy.SelfReported},
-		"a source that only asks":       {append(content("Does Ann like tea"), metadata(hash, "def")), []trust.Seen{asks}, memproxy.SelfReported},
-		"a source of a conclusion":      {append(slices.Clone(concluded), metadata(hash, "abc")), []trust.Seen{tea}, memproxy.ToolObserved}, // it is a copy
-		"a source of other words":       {append([]memproxy.Item{{Kind: memproxy.ItemContent, Text: "Ann like tea", Inferred: true}}, metadata(hash, "abc")), []trust.Seen{tea}, memproxy.SelfReported},
-		"a source of no text":           {[]memproxy.Item{metadata(hash, "abc")}, []trust.Seen{tea}, memproxy.SelfReported},
-		"a source outside of metadata":  {append(content("Ann like tea"), metadata("/source_id", "m1")), []trust.Seen{tea}, memproxy.SelfReported},
-		"a source deeper in metadata":   {append(content("Ann like tea"), metadata("/metadata/a/source_id", "m1")), []trust.Seen{tea}, memproxy.SelfReported},
-		"a source in the content":       {append(content("Ann like tea"), memproxy.Item{Kind: memproxy.ItemSteering, Pointer: id, Text: "m1"}), []trust.Seen{tea}, memproxy.SelfReported},
+		"a source by its id":            {append(content("Ann like tea"), metadata(id, "m1")), []trust.ShownText{tea}, memproxy.ToolObserved},
+		"by one of several ids":         {append(content("Ann like tea"), metadata("/metadata/source_ids/1", "m1")), []trust.ShownText{tea}, memproxy.ToolObserved},
+		"by the id of a memory":         {append(content("Ann like tea"), metadata("/a/metadata/source_memory_ids/0", "m1")), []trust.ShownText{tea}, memproxy.ToolObserved},
+		"a source by its hash":          {append(content("Ann like tea"), metadata(hash, "ABC")), []trust.ShownText{tea}, memproxy.ContentHashed},
+		"by hash and id":                {append(content("Ann like tea"), metadata(hash, "abc"), metadata(id, "m1")), []trust.ShownText{tea}, memproxy.ContentHashed},
+		"a source that was not shown":   {append(content("Ann like tea"), metadata(id, "m9"), metadata(hash, "9")), []trust.ShownText{tea}, memproxy.SelfReported},
+		"a source that says less":       {append(content("Ann like tea", "Ann is rich"), metadata(hash, "abc")), []trust.ShownText{tea}, memproxy.SelfReported},
+		"a source that only asks":       {append(content("Does Ann like tea"), metadata(hash, "def")), []trust.ShownText{asks}, memproxy.SelfReported},
+		"a source of a conclusion":      {append(slices.Clone(concluded), metadata(hash, "abc")), []trust.ShownText{tea}, memproxy.ToolObserved}, // it is a copy
+		"a source of other words":       {append([]memproxy.Item{{Kind: memproxy.ItemContent, Text: "Ann like tea", Inferred: true}}, metadata(hash, "abc")), []trust.ShownText{tea}, memproxy.SelfReported},
+		"a source of no text":           {[]memproxy.Item{metadata(hash, "abc")}, []trust.ShownText{tea}, memproxy.SelfReported},
+		"a source outside of metadata":  {append(content("Ann like tea"), metadata("/source_id", "m1")), []trust.ShownText{tea}, memproxy.SelfReported},
+		"a source deeper in metadata":   {append(content("Ann like tea"), metadata("/metadata/a/source_id", "m1")), []trust.ShownText{tea}, memproxy.SelfReported},
+		"a source in the content":       {append(content("Ann like tea"), memproxy.Item{Kind: memproxy.ItemSteering, Pointer: id, Text: "m1"}), []trust.ShownText{tea}, memproxy.SelfReported},
 		"a claim to be better":          {append(content("Ann likes tea"), metadata("/metadata/attestation", "human-confirmed")), nil, memproxy.SelfReported},
-		"a claim to be worse":           {append(content("Ann likes tea"), metadata("/metadata/attestation", "inferred")), []trust.Seen{tea}, memproxy.Inferred},
-		"a claim to be unknown":         {append(content("Ann likes tea"), metadata("/metadata/attestation", "unknown")), []trust.Seen{tea}, memproxy.AttestationUnknown},
-		"of two claims the lower":       {append(content("Ann likes tea"), metadata("/metadata/attestation", "inferred"), metadata("/metadata/attestation", "self-reported")), []trust.Seen{tea}, memproxy.Inferred},
-		"a claim in words of no list":   {append(content("Ann likes tea"), metadata("/metadata/attestation", "notarised")), []trust.Seen{tea}, memproxy.ToolObserved},
-		"a lower claim beside its hash": {append(content("Ann like tea"), metadata(hash, "abc"), metadata("/metadata/attestation", "tool-observed")), []trust.Seen{tea}, memproxy.ToolObserved},
+		"a claim to be worse":           {append(content("Ann likes tea"), metadata("/metadata/attestation", "inferred")), []trust.ShownText{tea}, memproxy.Inferred},
+		"a claim to be unknown":         {append(content("Ann likes tea"), metadata("/metadata/attestation", "unknown")), []trust.ShownText{tea}, memproxy.AttestationUnknown},
+		"of two claims the lower":       {append(content("Ann likes tea"), metadata("/metadata/attestation", "inferred"), metadata("/metadata/attestation", "self-reported")), []trust.ShownText{tea}, memproxy.Inferred},
+		"a claim in words of no list":   {append(content("Ann likes tea"), metadata("/metadata/attestation", "notarised")), []trust.ShownText{tea}, memproxy.ToolObserved},
+		"a lower claim beside its hash": {append(content("Ann like tea"), metadata(hash, "abc"), metadata("/metadata/attestation", "tool-observed")), []trust.ShownText{tea}, memproxy.ToolObserved},
 	} {
 		if got := trust.Attest(&memproxy.Operation{Items: tc.items}, tc.shown); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)

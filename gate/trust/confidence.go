@@ -65,7 +65,7 @@ func (l *Limit) Repeats(given memproxy.PerMille, then, now memproxy.Attestation)
 // the write (the lowest of its claims), the highest that was claimed, and a reason
 // for each that was lowered. If there is no claim, a reason without a pointer
 // reports that a rule lowered the default.
-func (l *Limit) Clamp(hints []memproxy.Hint) (confidence, claimed memproxy.PerMille, lowered []memproxy.Reason) {
+func (l *Limit) Clamp(hints []memproxy.ConfidenceClaim) (confidence, claimed memproxy.PerMille, lowered []memproxy.Reason) {
 	confidence = min(l.write, l.ceiling)
 	for i := range hints {
 		h := &hints[i]

@@ -46,10 +46,10 @@ func TestLimitOf(t *testing.T) {
 		"of a person, and no number": {human, "", good, false, []memproxy.PerMille{none}, 1000, []string{""}},
 		"a claim of nothing":         {auth, "", good, false, []memproxy.PerMille{0}, 0, nil},
 	} {
-		var hints []memproxy.Hint
+		var hints []memproxy.ConfidenceClaim
 		var highest memproxy.PerMille
 		for _, c := range tc.claims {
-			h := memproxy.Hint{Pointer: "/c", Claimed: c, Legible: c != none}
+			h := memproxy.ConfidenceClaim{Pointer: "/c", Claimed: c, Legible: c != none}
 			if !h.Legible {
 				h.Claimed = memproxy.Full
 			}
@@ -125,7 +125,7 @@ func TestRepeats(t *testing.T) {
 		for _, s := range tc.before {
 			limit.Repeats(s.given, s.then, tc.now)
 		}
-		got, _, why := limit.Clamp([]memproxy.Hint{{Claimed: 700, Legible: true}})
+		got, _, why := limit.Clamp([]memproxy.ConfidenceClaim{{Claimed: 700, Legible: true}})
 		if bound := len(why) == 1 && why[0].Rule == "trust.laundering"; got != tc.want || bound != (tc.want < 700) {
 			t.Errorf("%s: %d, %+v", name, got, why)
 		}

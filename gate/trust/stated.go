@@ -12,8 +12,8 @@ import (
 // not a question.
 type Statements map[string]bool
 
-// SaidBy collects the statements of users in an operation.
-func SaidBy(op *memproxy.Operation) Statements {
+// UserStatements collects the statements of users in an operation.
+func UserStatements(op *memproxy.Operation) Statements {
 	said := Statements{}
 	if op == nil {
 		return said

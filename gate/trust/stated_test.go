@@ -9,7 +9,7 @@ import (
 )
 
 func states(said, fact string) bool {
-	return trust.SaidBy(&memproxy.Operation{Items: []memproxy.Item{{Kind: memproxy.ItemContent, Role: "user", Text: said}}}).States(fact)
+	return trust.UserStatements(&memproxy.Operation{Items: []memproxy.Item{{Kind: memproxy.ItemContent, Role: "user", Text: said}}}).States(fact)
 }
 
 // Proves GOV-3: a fact is stated if the user said it as a whole sentence, in
@@ -86,11 +86,11 @@ func TestSaidBy(t *testing.T) {
 	} {
 		it := text
 		tc.change(&it)
-		if got := trust.SaidBy(&memproxy.Operation{Items: []memproxy.Item{it}}).States("User likes tea"); got != tc.want {
+		if got := trust.UserStatements(&memproxy.Operation{Items: []memproxy.Item{it}}).States("User likes tea"); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if trust.SaidBy(nil).States("User likes tea") {
+	if trust.UserStatements(nil).States("User likes tea") {
 		t.Error("no operation states something")
 	}
 }

@@ -13,12 +13,12 @@ import (
 
 // Sum collects the results of the steps, as if everything were enforced.
 type Sum struct {
-	Worst   memproxy.Verdict
-	Status  int // HTTP status of a refusal
-	Reasons []memproxy.Reason
-	Notes   []memproxy.Reason // only the record has them
-	Shadow  []memproxy.Reason // the reasons of policies that are not enforced
-	Would   memproxy.Verdict  // the verdict of those policies
+	Worst         memproxy.Verdict
+	Status        int // HTTP status of a refusal
+	Reasons       []memproxy.Reason
+	Notes         []memproxy.Reason // only the record has them
+	Shadow        []memproxy.Reason // the reasons of policies that are not enforced
+	ShadowVerdict memproxy.Verdict  // the verdict of those policies
 
 	weights map[memproxy.Reason]memproxy.Verdict // of Reasons
 }
@@ -49,7 +49,7 @@ func (v *Sum) Ruled(ruling *memproxy.Ruling) {
 	v.Add(ruling.Verdict, ruling.Reasons[:led]...)
 	v.Note(ruling.Reasons[led:]...)
 	v.Shadow = append(v.Shadow, ruling.Shadow...)
-	v.Would = max(v.Would, ruling.ShadowVerdict)
+	v.ShadowVerdict = max(v.ShadowVerdict, ruling.ShadowVerdict)
 }
 
 // Refuse denies with an HTTP status.

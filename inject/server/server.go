@@ -42,9 +42,9 @@ func Run(ctx context.Context, cfg *inject.Config, log *slog.Logger) error {
 	log.Info("listening", "name", "webhooks", "address", hooks.Addr().String())
 	log.Info("listening", "name", "admin", "address", admin.Addr().String())
 	g := group.New(ctx, group.Options{Stages: []group.Stage{{Name: "listeners", Drain: true}, {Name: "loops", Time: time.Second}}, Loops: 1, Drain: inject.ReviewTime, Log: log})
-	stop, failed := proxy.Serve(frontend.CountTurnedAway(metrics, "webhooks", frontend.Bound(hooks, frontend.ListenOptions{})), proxy.ServerOptions{Handler: injector.Handler(log), TLS: cert.TLS(), BodyTimeout: inject.ReviewTime, Log: log})
+	stop, failed := proxy.Serve(frontend.CountTurnedAway(metrics, "webhooks", frontend.Limit(hooks, frontend.ListenOptions{})), proxy.ServerOptions{Handler: injector.Handler(log), TLS: cert.TLS(), BodyTimeout: inject.ReviewTime, Log: log})
 	g.Serve(0, "webhooks", stop, failed)
-	stop, failed = proxy.Serve(frontend.CountTurnedAway(metrics, "admin", frontend.Bound(admin, frontend.ListenOptions{})), proxy.ServerOptions{Handler: adminHandler(cert.Ready, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})), Log: log})
+	stop, failed = proxy.Serve(frontend.CountTurnedAway(metrics, "admin", frontend.Limit(admin, frontend.ListenOptions{})), proxy.ServerOptions{Handler: adminHandler(cert.Ready, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})), Log: log})
 	g.Serve(0, "admin", stop, failed)
 	return g.Run(ctx)
 }

@@ -25,16 +25,16 @@ const (
 	Denied = 3 // what was asked about would be refused
 )
 
-// Exit is a command's exit code as an error. Whoever returns it has said why.
-type Exit int
+// ExitError is a command's exit code as an error. Whoever returns it has said why.
+type ExitError int
 
-func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+func (e ExitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // Leaf returns a command that takes no arguments and runs run, which returns an
 // exit code and has said on its own what went wrong. Example is a command line
 // that help shows. Options are added to the command's Flags.
 func Leaf(use, short, example string, run func(context.Context) int) *cobra.Command {
-	c := Taking(use, short, example, func(ctx context.Context, _ []string) int { return run(ctx) })
+	c := LeafArgs(use, short, example, func(ctx context.Context, _ []string) int { return run(ctx) })
 	c.Args = func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) > 0 && c.HasSubCommands():
@@ -47,9 +47,9 @@ func Leaf(use, short, example string, run func(context.Context) int) *cobra.Comm
 	return c
 }
 
-// Taking is Leaf for a command that takes arguments, among which options may
+// LeafArgs is Leaf for a command that takes arguments, among which options may
 // stand.
-func Taking(use, short, example string, run func(context.Context, []string) int) *cobra.Command {
+func LeafArgs(use, short, example string, run func(context.Context, []string) int) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Example: "  " + example,
 		RunE: func(c *cobra.Command, args []string) error { return failed(run(c.Context(), args)) },
@@ -58,13 +58,13 @@ func Taking(use, short, example string, run func(context.Context, []string) int)
 
 func failed(code int) error {
 	if code != OK {
-		return Exit(code)
+		return ExitError(code)
 	}
 	return nil
 }
 
-// Needs has a command refuse to run without a value for each of these options.
-func Needs(c *cobra.Command, names ...string) *cobra.Command {
+// RequireFlags has a command refuse to run without a value for each of these options.
+func RequireFlags(c *cobra.Command, names ...string) *cobra.Command {
 	before := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
 		var missing []string
@@ -170,7 +170,7 @@ func Main(ctx context.Context, commands func(stdout, stderr io.Writer) *cobra.Co
 	}
 	c, err := root.ExecuteContextC(ctx)
 	err = cmp.Or(err, wrong)
-	var code Exit
+	var code ExitError
 	switch {
 	case err == nil:
 		return OK
@@ -207,9 +207,9 @@ func misspelt(args []string) func(*cobra.Command, error) error {
 
 const maxText = 1 << 20 // bytes on stdin
 
-// Text has a command take a text as its words, and returns what reads it: - is
+// TextArg has a command take a text as its words, and returns what reads it: - is
 // standard input.
-func Text(c *cobra.Command, stdin io.Reader) func() (string, error) {
+func TextArg(c *cobra.Command, stdin io.Reader) func() (string, error) {
 	var text string
 	c.Args = func(_ *cobra.Command, words []string) error {
 		if text = strings.Join(words, " "); strings.TrimSpace(text) == "" {

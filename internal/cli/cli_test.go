@@ -69,7 +69,7 @@ func TestWhatIsLeftOfAFile(t *testing.T) {
 	must.Do(t, os.WriteFile(path, make([]byte, 100), 0o600))
 	f := must.Get(os.Open(path))(t)
 	defer f.Close()
-	if _, err := f.Seek(40, io.SeekStart); err != nil || remaining(f) != 60 || On(f) != io.Writer(f) {
+	if _, err := f.Seek(40, io.SeekStart); err != nil || remaining(f) != 60 || WriterFor(f) != io.Writer(f) {
 		t.Errorf("%d left, %v", remaining(f), err)
 	}
 	r, w, err := os.Pipe()
@@ -78,7 +78,7 @@ func TestWhatIsLeftOfAFile(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	if remaining(r) != 0 || On(r) != io.Writer(r) {
+	if remaining(r) != 0 || WriterFor(r) != io.Writer(r) {
 		t.Error("a pipe has no size and is no terminal")
 	}
 }

@@ -15,8 +15,8 @@ import (
 // written over.
 type Terminal struct{ io.Writer }
 
-// On is a file as commands write to it: a Terminal if it is one.
-func On(f *os.File) io.Writer {
+// WriterFor is a file as commands write to it: a Terminal if it is one.
+func WriterFor(f *os.File) io.Writer {
 	info, err := f.Stat()
 	if err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Name() != "null" {
 		return Terminal{f}

@@ -27,9 +27,9 @@ type Backend struct {
 	made    int
 }
 
-// Touched returns, since it was last asked, "owner METHOD target body" for each
+// TakeChanges returns, since it was last asked, "owner METHOD target body" for each
 // change that named an owner's object, or ran with it.
-func (b *Backend) Touched() []string {
+func (b *Backend) TakeChanges() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := b.touched
@@ -100,9 +100,9 @@ func beside(r *http.Request, body string) string {
 	return said
 }
 
-// tells puts what a backend might say of everybody into an answer's headers:
+// addLeakyHeaders puts what a backend might say of everybody into an answer's headers:
 // links to other pages, cookies, counts, headers of tomorrow.
-func (b *Backend) tells(h http.Header) {
+func (b *Backend) addLeakyHeaders(h http.Header) {
 	for _, o := range b.owners {
 		h.Add("Link", `</v1/`+o.Canary+`>; rel="next"`)
 		h.Add("Set-Cookie", "session="+o.Canary)
@@ -117,7 +117,7 @@ func (b *Backend) tells(h http.Header) {
 // ServeHTTP implements http.Handler.
 func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	b.tells(w.Header())
+	b.addLeakyHeaders(w.Header())
 	status, answer := b.reply(b, r, string(body))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -14,7 +14,7 @@ import (
 // hidden reports whether a case names what its caller must not know to exist.
 // A name that a write is the first to use becomes the writer's, so that a write
 // tells whether somebody has it: that is documented.
-func (p *Play) hidden(c *Case) bool {
+func (p *Matrix) hidden(c *Case) bool {
 	if strings.Contains(c.place.kind, "?") {
 		return false // what is unknown passes as text
 	}
@@ -22,15 +22,15 @@ func (p *Play) hidden(c *Case) bool {
 		return false
 	}
 	switch c.Class {
-	case Other:
-		return !c.Caller.May(p.World.Owners[0])
+	case Victims:
+		return !c.Caller.MaySee(p.World.Owners[0])
 	case Neighbour:
-		return !c.Caller.May(p.World.Owners[1])
+		return !c.Caller.MaySee(p.World.Owners[1])
 	}
 	return false
 }
 
-func (p *Play) judge(c *Case, got *Answer, arrived []Arrival) {
+func (p *Matrix) judge(c *Case, got *Answer, arrived []Arrival) {
 	if leaks := p.World.Leaks(c.Caller, got.Body+fmt.Sprint(got.Header)); leaks != nil {
 		p.fail("%s: %d, and shows what is of %v", c, got.Status, leaks)
 	}
@@ -40,7 +40,7 @@ func (p *Play) judge(c *Case, got *Answer, arrived []Arrival) {
 			continue
 		}
 		for _, o := range p.World.Owners {
-			if !c.Caller.May(o) && p.reaches(c, o, a) && !restored(a.Method+" "+a.URI+" "+a.Body, p.World) {
+			if !c.Caller.MaySee(o) && p.reaches(c, o, a) && !restored(a.Method+" "+a.URI+" "+a.Body, p.World) {
 				p.fail("%s: %d, and what is of %s is reached by %s %s %s", c, got.Status, o.Name, a.Method, a.URI, a.Body)
 			}
 		}
@@ -48,16 +48,16 @@ func (p *Play) judge(c *Case, got *Answer, arrived []Arrival) {
 	if verdict, _ := got.Decision(); verdict == "deny" && slices.ContainsFunc(arrived, func(a Arrival) bool { return a.Changes() }) {
 		p.fail("%s: %d, and changes all the same: %v", c, got.Status, arrived)
 	}
-	if p.Touched == nil {
+	if p.TakeChanges == nil {
 		return
 	}
-	for _, change := range p.Touched() {
+	for _, change := range p.TakeChanges() {
 		name, what, _ := strings.Cut(change, " ")
 		if restored(what, p.World) || text {
 			continue
 		}
 		i := slices.IndexFunc(p.World.Owners, func(o *Owner) bool { return o.Name == name })
-		if !c.Caller.May(p.World.Owners[i]) {
+		if !c.Caller.MaySee(p.World.Owners[i]) {
 			p.fail("%s: %d, and what is of %s is reached by %s", c, got.Status, name, what)
 		}
 	}
@@ -71,7 +71,7 @@ type text struct {
 
 // wrote remembers the names that a case writes as text. They stay in the caller's own
 // memories: memproxy sends the metadata that a memory has along with a change of it.
-func (p *Play) wrote(c *Case) {
+func (p *Matrix) wrote(c *Case) {
 	if !strings.Contains(c.place.kind, "?") || c.Method == http.MethodGet || c.Method == http.MethodHead {
 		return
 	}
@@ -79,7 +79,7 @@ func (p *Play) wrote(c *Case) {
 	defer p.mu.Unlock()
 	for _, o := range p.World.Owners {
 		for _, name := range o.Names() {
-			if !c.Caller.May(o) && stands(c.request(), name) {
+			if !c.Caller.MaySee(o) && stands(c.request(), name) {
 				p.texts[text{c.Caller.Owner, name}] = true
 			}
 		}
@@ -88,7 +88,7 @@ func (p *Play) wrote(c *Case) {
 
 // reaches reports whether a change that arrived for a case names an object of the owner. A
 // name that only its body has is text if the caller wrote it as text in another case.
-func (p *Play) reaches(c *Case, o *Owner, a Arrival) bool {
+func (p *Matrix) reaches(c *Case, o *Owner, a Arrival) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(o.Names(), func(name string) bool {
@@ -116,7 +116,7 @@ var freshName = regexp.MustCompile(`(-of-nobody|seed-nobody)-\d{5}`)
 
 // plain is an answer without what differs from one request to the next, and
 // without the names that the requests differ in.
-func (p *Play) plain(a *Answer) string {
+func (p *Matrix) plain(a *Answer) string {
 	body := a.Body
 	if _, id := a.Decision(); id != "" {
 		body = strings.ReplaceAll(body, id, "ID")

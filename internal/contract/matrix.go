@@ -149,8 +149,8 @@ func (f *Format) Cases(w *World, routes []Route, plays func(*Case) bool) iter.Se
 	return f.cases(w, routes, func(string, *Caller) bool { return true }, plays)
 }
 
-// Every selects every case.
-func Every(*Case) bool { return true }
+// AllCases selects every case.
+func AllCases(*Case) bool { return true }
 
 // cases are the cases with methods and callers that are wanted, of which those that
 // are played get a request.
@@ -167,7 +167,7 @@ func (f *Format) cases(w *World, routes []Route, wanted func(method string, c *C
 }
 
 // Size is the number of cases that Run plays.
-func (p *Play) Size() (n int) {
+func (p *Matrix) Size() (n int) {
 	count := func(c *Case) bool {
 		if p.plays(c) {
 			n++

@@ -28,15 +28,15 @@ func TestEveryRouteIsInTheMatrix(t *testing.T) {
 		w     *World
 		table func(func(string, memproxy.Route) bool)
 	}{
-		"letta": {Letta(), small(LettaOwner, LettaUnknown()), l.Table()},
-		"mem0":  {Mem0(), small(Mem0Owner, Mem0Unknown()), m.Table()},
+		"letta": {Letta(), small(LettaOwner, LettaUnknown()), l.Routes()},
+		"mem0":  {Mem0(), small(Mem0Owner, Mem0Unknown()), m.Routes()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for at, rt := range tc.table {
 				method, path, _ := strings.Cut(at, " ")
 				r := Route{ID: rt.ID, Method: method, Path: path, Kind: rt.Kind}
 				seen := map[string]bool{}
-				for c, err := range tc.f.Cases(tc.w, []Route{r}, Every) {
+				for c, err := range tc.f.Cases(tc.w, []Route{r}, AllCases) {
 					if err != nil {
 						t.Fatalf("%s: %v", at, err)
 					}
@@ -58,7 +58,7 @@ func TestEveryRouteIsInTheMatrix(t *testing.T) {
 			}
 			for _, path := range []string{"/v1/things/{thing_of_tomorrow}", "/v1/things/{rest...}"} {
 				failed := false
-				for _, err := range tc.f.Cases(tc.w, []Route{{ID: "tomorrow", Method: "GET", Path: path}}, Every) {
+				for _, err := range tc.f.Cases(tc.w, []Route{{ID: "tomorrow", Method: "GET", Path: path}}, AllCases) {
 					failed = failed || err != nil
 				}
 				if !failed {
@@ -78,18 +78,18 @@ func TestSharesAreTheWhole(t *testing.T) {
 	for n, played := range map[int]map[string]uint32{1: first, 2: again} {
 		w := small(LettaOwner, LettaUnknown())
 		w.Owners[2].Objects["agent"] += strings.Repeat("0", n)
-		for c, err := range Letta().Cases(w, routes, Every) {
+		for c, err := range Letta().Cases(w, routes, AllCases) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			name, times := strings.Join([]string{c.Route.ID, c.Place, string(c.Class), c.Caller.Name}, " "), 0
 			for seed := range uint32(share) {
-				if (&Play{World: w, Share: share, Seed: seed}).plays(c) {
+				if (&Matrix{World: w, Share: share, Seed: seed}).plays(c) {
 					played[name] = seed
 					times++
 				}
 			}
-			always := c.Class == Other && c.Caller == w.Callers[0] && strings.HasPrefix(c.Place, "path:")
+			always := c.Class == Victims && c.Caller == w.Callers[0] && strings.HasPrefix(c.Place, "path:")
 			if want := map[bool]int{true: share, false: 1}[always]; times != want {
 				t.Errorf("%s is played for %d seeds, want %d", name, times, want)
 			}

@@ -182,7 +182,7 @@ func (w *nameWorld) admit(q asked) *gate.Admission {
 		}
 		whose, had := w.owner[name]
 		dim, value, _ := strings.Cut(name, ":")
-		own = own && had && whose == q.by.Tenant && q.by.May(memproxy.Dimension(dim)).Allows(value)
+		own = own && had && whose == q.by.Tenant && q.by.LimitIn(memproxy.Dimension(dim)).Allows(value)
 	}
 	for name, tenant := range w.owner {
 		if rec := rows[name]; rec.Owner.Scope.Tenant != tenant {

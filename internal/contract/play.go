@@ -33,27 +33,27 @@ func (a *Answer) Decision() (verdict, id string) {
 	return verdict, id
 }
 
-// Play is one run of a matrix.
-type Play struct {
+// Matrix is one run of a matrix.
+type Matrix struct {
 	Format *Format
 	World  *World
 	Routes []Route
 	// Base is the proxy's address; Also, if set, a second way to the same
-	// backend that must answer alike, which is asked where AlsoPlays says so, or
+	// backend that must answer alike, which is asked where AltCases says so, or
 	// always.
-	Base, Also string
-	AlsoPlays  func(*Case, *Answer) bool
-	// Touched, if set, tells what changes reached the backend since it was last
+	Base, AltBase string
+	AltCases      func(*Case, *Answer) bool
+	// TakeChanges, if set, tells what changes reached the backend since it was last
 	// asked; Tap, if set, stands before the backend and tells it of each case.
-	Touched func() []string
-	Tap     *Tap
+	TakeChanges func() []string
+	Tap         *Tap
 	// Workers play at once. Default 1, which Touched needs.
 	Workers int
 	// Check, if set, is to find out whether the victim has what it had: after
 	// Every changes that callers have made who may not see it, and after all of
 	// those callers' cases. Nothing is played meanwhile.
-	Check func(after string)
-	Every int
+	Check      func(after string)
+	CheckEvery int
 	// Share plays one case in so many, and all that name another tenant's object
 	// in the path. Which cases those are, Seed says: of seeds 0 to Share-1 each
 	// case is played for one. 0 and 1 play all.
@@ -81,14 +81,14 @@ type Play struct {
 // Run plays the cases: first those of callers who may not see the victim, so
 // that all of it is there when they try, and of each kind of caller those that
 // delete at last. Its error is of the matrix itself.
-func (p *Play) Run() error {
+func (p *Matrix) Run() error {
 	p.texts = map[text]bool{}
 	p.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	p.client.Transport = &http.Transport{MaxIdleConnsPerHost: max(1, p.Workers)}
 	for _, sees := range []bool{false, true} {
 		for _, deletes := range []bool{false, true} {
 			err := p.pass(func(method string, c *Caller) bool {
-				return c.May(p.World.Owners[0]) == sees && (method == http.MethodDelete) == deletes
+				return c.MaySee(p.World.Owners[0]) == sees && (method == http.MethodDelete) == deletes
 			})
 			if err != nil {
 				return err
@@ -102,7 +102,7 @@ func (p *Play) Run() error {
 }
 
 // pass plays the cases of some methods and callers.
-func (p *Play) pass(wanted func(method string, c *Caller) bool) error {
+func (p *Matrix) pass(wanted func(method string, c *Caller) bool) error {
 	groups := make(chan []*Case)
 	failed := make(chan error, max(1, p.Workers))
 	var workers sync.WaitGroup
@@ -127,7 +127,7 @@ func (p *Play) pass(wanted func(method string, c *Caller) bool) error {
 }
 
 // deal hands out the cases, those of one place and caller together.
-func (p *Play) deal(wanted func(string, *Caller) bool, groups chan<- []*Case, failed <-chan error) error {
+func (p *Matrix) deal(wanted func(string, *Caller) bool, groups chan<- []*Case, failed <-chan error) error {
 	var group []*Case
 	send := func() error {
 		if group == nil {
@@ -160,11 +160,11 @@ func (c *Case) beside(d *Case) bool {
 	return c.Route.ID == d.Route.ID && c.Route.Path == d.Route.Path && c.Method == d.Method && c.Place == d.Place && c.Caller == d.Caller
 }
 
-func (p *Play) plays(c *Case) bool {
+func (p *Matrix) plays(c *Case) bool {
 	if p.Share <= 1 {
 		return true
 	}
-	if c.Class == Other && c.Caller == p.World.Callers[0] && strings.HasPrefix(c.Place, "path:") {
+	if c.Class == Victims && c.Caller == p.World.Callers[0] && strings.HasPrefix(c.Place, "path:") {
 		return true
 	}
 	if c.Class == Wildcard && c.Caller == p.World.Callers[0] && c.Route.Kind == memproxy.Recall && strings.HasPrefix(c.Place, "body:") {
@@ -178,7 +178,7 @@ func (p *Play) plays(c *Case) bool {
 
 // group plays cases that differ in their class only. What is answered of the
 // unknown is asked once for all of them.
-func (p *Play) group(cases []*Case) error {
+func (p *Matrix) group(cases []*Case) error {
 	var missing *Answer
 	if i := slices.IndexFunc(cases, func(c *Case) bool { return c.Class == Unknown }); i > 0 {
 		cases[0], cases[i] = cases[i], cases[0]
@@ -202,7 +202,7 @@ func (p *Play) group(cases []*Case) error {
 		if p.plain(missing) == p.plain(got) {
 			continue
 		}
-		if err := p.told(c); err != nil {
+		if err := p.reportDistinguishable(c); err != nil {
 			return fmt.Errorf("%s: %w", c, err)
 		}
 	}
@@ -210,7 +210,7 @@ func (p *Play) group(cases []*Case) error {
 }
 
 // one plays a case.
-func (p *Play) one(c *Case) (*Answer, error) {
+func (p *Matrix) one(c *Case) (*Answer, error) {
 	p.wrote(c)
 	p.playing.RLock()
 	got, arrived, err := p.ask(p.Base, c)
@@ -225,11 +225,11 @@ func (p *Play) one(c *Case) (*Answer, error) {
 		p.fail("%s: %d, and no decision is named", c, got.Status)
 	}
 	p.count(c, id, arrived)
-	if p.Also == "" || p.AlsoPlays != nil && !p.AlsoPlays(c, got) {
+	if p.AltBase == "" || p.AltCases != nil && !p.AltCases(c, got) {
 		return got, nil
 	}
 	p.playing.RLock()
-	also, arrived, err := p.ask(p.Also, c)
+	also, arrived, err := p.ask(p.AltBase, c)
 	p.playing.RUnlock()
 	if err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func (p *Play) one(c *Case) (*Answer, error) {
 }
 
 // unknown asks for what does not exist in place of what a case names.
-func (p *Play) unknown(c *Case) (*Answer, error) {
+func (p *Matrix) unknown(c *Case) (*Answer, error) {
 	other := *c
 	other.Class = Unknown
 	twin, err := p.Format.request(p.World, &other)
@@ -252,16 +252,16 @@ func (p *Play) unknown(c *Case) (*Answer, error) {
 		return nil, err
 	}
 	a, _, err := p.ask(p.Base, twin)
-	if p.Touched != nil {
-		p.Touched()
+	if p.TakeChanges != nil {
+		p.TakeChanges()
 	}
 	return a, err
 }
 
-// told reports a case that is told apart from what does not exist, if it is so
+// reportDistinguishable reports a case that is told apart from what does not exist, if it is so
 // too when nothing else goes on, every time: what an engine gives in one order
 // now and in another then tells nobody anything.
-func (p *Play) told(c *Case) error {
+func (p *Matrix) reportDistinguishable(c *Case) error {
 	p.playing.Lock()
 	defer p.playing.Unlock()
 	var is, was string
@@ -297,7 +297,7 @@ func alike(a, b *Answer) bool {
 var told = regexp.MustCompile(`"(?:memory|user_id|agent_id|app_id|run_id|text)":(?:"[^"]*"|null)`)
 
 // ask sends a case, and tells what reached the backend of it.
-func (p *Play) ask(base string, c *Case) (*Answer, []Arrival, error) {
+func (p *Matrix) ask(base string, c *Case) (*Answer, []Arrival, error) {
 	c.trace = fmt.Sprintf("%032x", p.traces.Add(1))
 	header := append(slices.Clone(c.Header), "Traceparent", "00-"+c.trace+"-00000000000000aa-01")
 	a, err := send(&p.client, base, c.Method, c.Target, c.Body, header)
@@ -310,13 +310,13 @@ func (p *Play) ask(base string, c *Case) (*Answer, []Arrival, error) {
 	return a, p.Tap.Take(c.trace), nil
 }
 
-func (p *Play) fail(format string, args ...any) {
+func (p *Matrix) fail(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.Fail(format, args...)
 }
 
-func (p *Play) played(c *Case, a *Answer) {
+func (p *Matrix) played(c *Case, a *Answer) {
 	if p.Played == nil {
 		return
 	}
@@ -327,7 +327,7 @@ func (p *Play) played(c *Case, a *Answer) {
 }
 
 // count notes a case, and has the victim looked at now and then.
-func (p *Play) count(c *Case, decision string, arrived []Arrival) {
+func (p *Matrix) count(c *Case, decision string, arrived []Arrival) {
 	check := false
 	p.mu.Lock()
 	p.Cases++
@@ -338,9 +338,9 @@ func (p *Play) count(c *Case, decision string, arrived []Arrival) {
 	if decision != "" {
 		p.Decisions = append(p.Decisions, decision)
 	}
-	if p.Check != nil && !c.Caller.May(p.World.Owners[0]) && slices.ContainsFunc(arrived, func(a Arrival) bool { return a.Changes() }) {
+	if p.Check != nil && !c.Caller.MaySee(p.World.Owners[0]) && slices.ContainsFunc(arrived, func(a Arrival) bool { return a.Changes() }) {
 		p.changes++
-		check = p.Every > 0 && p.changes%p.Every == 0
+		check = p.CheckEvery > 0 && p.changes%p.CheckEvery == 0
 	}
 	p.mu.Unlock()
 	if check {

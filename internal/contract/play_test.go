@@ -51,7 +51,7 @@ func TestOpenStreamsAreReadUntilTimeIsUp(t *testing.T) {
 func TestTheLastErrorIsReported(t *testing.T) {
 	w := small(LettaOwner, LettaUnknown())
 	broken := errors.New("no answer")
-	p := &Play{Format: Letta(), World: w, Workers: 2, Fail: t.Errorf, Routes: []Route{{ID: "letta.x", Method: "GET", Path: "/v1/agents/{agent_id}", Kind: memproxy.Recall}}}
+	p := &Matrix{Format: Letta(), World: w, Workers: 2, Fail: t.Errorf, Routes: []Route{{ID: "letta.x", Method: "GET", Path: "/v1/agents/{agent_id}", Kind: memproxy.Recall}}}
 	p.client.Transport = answers(func(*http.Request) (*http.Response, error) { return nil, broken })
 	if err := p.pass(func(string, *Caller) bool { return true }); !errors.Is(err, broken) {
 		t.Errorf("the pass ended with %v", err)
@@ -79,7 +79,7 @@ func TestTextsThatComeBackReachNothing(t *testing.T) {
 		{"in the path", own, `{"text":"tea"}`, Arrival{"PUT", "/v1/memories/" + name + "/", noted}, true, true},
 	} {
 		failed := false
-		p := &Play{World: w, Fail: func(string, ...any) { failed = true }, texts: map[text]bool{}}
+		p := &Matrix{World: w, Fail: func(string, ...any) { failed = true }, texts: map[text]bool{}}
 		if tc.wrote {
 			p.wrote(&Case{Route: changes, Method: "PUT", Target: own, Body: noted, Caller: caller, place: place{kind: "memory?"}})
 		} else {

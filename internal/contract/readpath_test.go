@@ -59,7 +59,7 @@ func TestEveryRouteIsFiltered(t *testing.T) {
 		o.Filtered = func(_ memproxy.Route, name string) { passed = append(passed, name) }
 	})
 	ctx := context.Background()
-	for adapter, table := range map[gate.Adapter]func(func(string, memproxy.Route) bool){mem0Answers{m}: m.Table(), lettaAnswers{l}: l.Table()} {
+	for adapter, table := range map[gate.Adapter]func(func(string, memproxy.Route) bool){mem0Answers{m}: m.Routes(), lettaAnswers{l}: l.Routes()} {
 		for at, rt := range table {
 			backend := gate.Backend{Name: "x", Adapter: adapter}
 			page := !adapter.(gate.Pruner).Structured(rt) // it streams: nothing in it could be claimed
@@ -73,7 +73,7 @@ func TestEveryRouteIsFiltered(t *testing.T) {
 				continue
 			}
 			admit := func() *gate.Admission {
-				return g.Admit(ctx, &gate.Call{Backend: backend, Route: rt, Known: true, Passed: rt.Pass, Request: memproxy.Request{Method: "GET"}})
+				return g.Admit(ctx, &gate.Call{Backend: backend, Route: rt, Known: true, NoMemoryAccess: rt.Pass, Request: memproxy.Request{Method: "GET"}})
 			}
 			a := admit()
 			if a.Reply != nil {

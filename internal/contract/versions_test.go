@@ -122,7 +122,7 @@ func TestEveryChangeIsAVersion(t *testing.T) {
 	rules.OneTenant = true
 	g := frontendtest.NewGate(t, &plain{}, &rules, func(o *gate.Options) { o.Ledger = ledger })
 	checked := 0
-	for adapter, table := range map[gate.Adapter]func(func(string, memproxy.Route) bool){m: m.Table(), l: l.Table()} {
+	for adapter, table := range map[gate.Adapter]func(func(string, memproxy.Route) bool){m: m.Routes(), l: l.Routes()} {
 		for at, rt := range table {
 			method, pattern, _ := strings.Cut(at, " ")
 			if method == "*" {

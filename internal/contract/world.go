@@ -25,13 +25,13 @@ type Class string
 const (
 	Own       Class = "own"       // the caller's
 	Neighbour Class = "neighbour" // another user's of the victim's tenant
-	Other     Class = "other"     // the victim's
+	Victims   Class = "other"     // the victim's
 	Unknown   Class = "unknown"   // nobody's
 	Wildcard  Class = "wildcard"  // everybody's
 )
 
 // Classes lists every class.
-var Classes = [...]Class{Own, Neighbour, Other, Unknown, Wildcard}
+var Classes = [...]Class{Own, Neighbour, Victims, Unknown, Wildcard}
 
 // Caller is somebody who sends the requests.
 type Caller struct {
@@ -44,8 +44,8 @@ type Caller struct {
 	Sees []*Owner
 }
 
-// May reports whether the caller may be shown an owner's memory.
-func (c *Caller) May(o *Owner) bool { return slices.Contains(c.Sees, o) }
+// MaySee reports whether the caller may be shown an owner's memory.
+func (c *Caller) MaySee(o *Owner) bool { return slices.Contains(c.Sees, o) }
 
 // World is everything that a matrix is played on.
 type World struct {
@@ -63,7 +63,7 @@ type World struct {
 func (w *World) value(kind string, class Class, c *Caller) (string, error) {
 	from := c.Owner.Objects
 	switch class {
-	case Other:
+	case Victims:
 		from = w.Owners[0].Objects
 	case Neighbour:
 		from = w.Owners[1].Objects
@@ -87,7 +87,7 @@ func (w *World) value(kind string, class Class, c *Caller) (string, error) {
 func (w *World) Leaks(c *Caller, text string) []string {
 	var out []string
 	for _, o := range w.Owners {
-		if !c.May(o) && strings.Contains(text, o.Canary) {
+		if !c.MaySee(o) && strings.Contains(text, o.Canary) {
 			out = append(out, o.Name)
 		}
 	}

@@ -74,8 +74,8 @@ func partial(path string) (*os.File, error) {
 	return os.CreateTemp(filepath.Clean(dir), "."+name+".*"+temp) // 0600
 }
 
-// Partial reports whether a file of this name is one that Replace did not complete.
-func Partial(name string) bool {
+// IsPartial reports whether a file of this name is one that Replace did not complete.
+func IsPartial(name string) bool {
 	return strings.HasPrefix(name, ".") && strings.HasSuffix(name, temp)
 }
 
@@ -88,15 +88,15 @@ func SyncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Regular opens a regular file to read it, as Open does.
-func Regular(path string) (*os.File, error) { return Open(path, os.O_RDONLY) }
+// OpenRegular opens a regular file to read it, as Open does.
+func OpenRegular(path string) (*os.File, error) { return Open(path, os.O_RDONLY) }
 
 // Read is the content of a regular file.
-func Read(path string) ([]byte, error) { return Head(path, math.MaxInt64) }
+func Read(path string) ([]byte, error) { return ReadPrefix(path, math.MaxInt64) }
 
-// Head is the beginning of a regular file, n bytes at most.
-func Head(path string, n int64) ([]byte, error) {
-	f, err := Regular(path)
+// ReadPrefix is the beginning of a regular file, n bytes at most.
+func ReadPrefix(path string, n int64) ([]byte, error) {
+	f, err := OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -117,9 +117,9 @@ const maxRoom = 1 << 20
 // maxGiven bounds what a command reads of a file that it was given, in bytes.
 const maxGiven = 64 << 20
 
-// Given is the content of a file that a command was given by its name, which may be a
+// ReadInput is the content of a file that a command was given by its name, which may be a
 // pipe.
-func Given(path string) ([]byte, error) {
+func ReadInput(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func TestReplace(t *testing.T) {
 	err := durable.Replace(path, func(w *os.File) error {
 		_, err := io.WriteString(w, "half")
 		for _, e := range filesIn(t, dir) {
-			if partial := durable.Partial(e.Name()); partial != (e.Name() != "state.json") {
+			if partial := durable.IsPartial(e.Name()); partial != (e.Name() != "state.json") {
 				t.Errorf("partial says %v of %s", partial, e.Name())
 			}
 		}
@@ -77,7 +77,7 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{"file": true, "link": true, "pipe": false, "link-to-pipe": false, "device": false, "dir": false, "none": false} {
-		f, err := durable.Regular(at(name))
+		f, err := durable.OpenRegular(at(name))
 		if (err == nil) != want {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -107,14 +107,14 @@ func TestGivenFilesAreBounded(t *testing.T) {
 	must.Do(t, syscall.Mkfifo(pipe, 0o600))
 	written := make(chan error, 1)
 	go func() { written <- os.WriteFile(pipe, []byte("a key"), 0) }()
-	if b, err := durable.Given(pipe); err != nil || string(b) != "a key" {
+	if b, err := durable.ReadInput(pipe); err != nil || string(b) != "a key" {
 		t.Errorf("%q, %v", b, err)
 	}
 	must.Do(t, <-written)
 	large := filepath.Join(t.TempDir(), "large")
 	must.Do(t, os.WriteFile(large, nil, 0o600))
 	must.Do(t, os.Truncate(large, 1<<40))
-	if b, err := durable.Given(large); err == nil {
+	if b, err := durable.ReadInput(large); err == nil {
 		t.Errorf("%d bytes were read", len(b))
 	}
 }

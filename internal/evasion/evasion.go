@@ -18,13 +18,13 @@ import (
 type Transform struct {
 	Name  string
 	Apply func(string) string
-	// Carries reports whether a text keeps its meaning in the transform: those that spell
+	// Supports reports whether a text keeps its meaning in the transform: those that spell
 	// letters lose punctuation and, mostly, case. Nil means every text does.
-	Carries func(string) bool
+	Supports func(string) bool
 }
 
-// Keeps reports whether a text keeps its meaning in the transform.
-func (t Transform) Keeps(s string) bool { return t.Carries == nil || t.Carries(s) }
+// KeepsMeaning reports whether a text keeps its meaning in the transform.
+func (t Transform) KeepsMeaning(s string) bool { return t.Supports == nil || t.Supports(s) }
 
 // Transforms returns all transforms in a fixed order.
 func Transforms() []Transform {

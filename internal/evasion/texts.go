@@ -30,8 +30,8 @@ func Poisons() []string { return slices.Clone(byKind()[poison]) }
 // Benign returns ordinary memories, to be transformed in the same ways.
 func Benign() []string { return slices.Clone(byKind()[benign]) }
 
-// Spoken returns poisons in other natural languages, by language.
-func Spoken() map[string][]string {
+// PoisonsByLanguage returns poisons in other natural languages, by language.
+func PoisonsByLanguage() map[string][]string {
 	all := maps.Clone(byKind())
 	delete(all, poison)
 	delete(all, benign)

@@ -14,13 +14,13 @@ import (
 
 // The ports that are given lie below those that connections are given, on Linux
 // (32768, net.ipv4.ip_local_port_range) and elsewhere (49152, RFC 6335). The
-// scripts under e2e use what lies [Below] each for the servers behind a server.
+// scripts under e2e use what lies [PairOffset] each for the servers behind a server.
 const (
 	first = 22000
 	last  = 31999
-	// Below is how far under a given port another one lies that is nobody
+	// PairOffset is how far under a given port another one lies that is nobody
 	// else's either.
-	Below = 10000
+	PairOffset = 10000
 )
 
 // Addr is a loopback address, host:port, that nothing listens on, and that

@@ -33,8 +33,8 @@ type Target struct {
 	Key string
 }
 
-// Tally is what an attack did.
-type Tally struct {
+// AttackStats is what an attack did.
+type AttackStats struct {
 	// Opened connections in all, and Most at a time.
 	Opened, Most int
 	// Failed are those that were not accepted.
@@ -51,16 +51,16 @@ type attack struct {
 	megabyte []byte
 
 	mu   sync.Mutex
-	did  Tally
+	did  AttackStats
 	open int
 }
 
 // Attack holds n connections of a kind open until the context ends. Each that
 // is closed is opened again, after a while. Open is told when all of them have
 // been opened once.
-func Attack(ctx context.Context, k Kind, to Target, n int, open func()) Tally {
-	a := &attack{ctx: ctx, kind: k, to: to, did: Tally{Answers: map[string]int{}}}
-	a.megabyte = append([]byte(a.head("POST /memories", Announced)+`{"messages":"`), bytes.Repeat([]byte("a"), Announced-14)...)
+func Attack(ctx context.Context, k Kind, to Target, n int, open func()) AttackStats {
+	a := &attack{ctx: ctx, kind: k, to: to, did: AttackStats{Answers: map[string]int{}}}
+	a.megabyte = append([]byte(a.head("POST /memories", AnnouncedBytes)+`{"messages":"`), bytes.Repeat([]byte("a"), AnnouncedBytes-14)...)
 	var all, begun sync.WaitGroup
 	for i := range n {
 		begun.Add(1)
@@ -130,6 +130,6 @@ func (a *attack) answered(status string) {
 }
 
 // String says what was done, in words.
-func (t Tally) String() string {
+func (t AttackStats) String() string {
 	return fmt.Sprintf("%d connections, %d at most at a time, %d not accepted, answers %v", t.Opened, t.Most, t.Failed, t.Answers)
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Announced is how many bytes of body are announced that never come.
-const Announced = 1 << 20
+// AnnouncedBytes is how many bytes of body are announced that never come.
+const AnnouncedBytes = 1 << 20
 
 // drip is how often something is sent on a connection that is kept slow. It is
 // well within every timeout that starts anew with each byte.
@@ -19,10 +19,10 @@ const drip = time.Second
 // Kind is one way to cost a server more than it costs the attacker.
 type Kind struct {
 	Name, Meaning string
-	// Known is set where the attacker has a key of its own: without one it
+	// HasKey is set where the attacker has a key of its own: without one it
 	// would be refused by its headers.
-	Known bool
-	run   func(a *attack, c net.Conn)
+	HasKey bool
+	run    func(a *attack, c net.Conn)
 }
 
 // Kinds returns all of them.
@@ -41,7 +41,7 @@ func Kinds() []Kind {
 			a.trickle(c, a.head("POST /memories", 600))
 		}},
 		{"announced", "a megabyte is announced, and one byte sent", true, func(a *attack, c net.Conn) {
-			a.silent(c, []byte(a.head("POST /memories", Announced)+"{"))
+			a.silent(c, []byte(a.head("POST /memories", AnnouncedBytes)+"{"))
 		}},
 		{"unfinished", "a megabyte is announced and sent but for its last byte", true, func(a *attack, c net.Conn) {
 			a.silent(c, a.megabyte)
@@ -64,7 +64,7 @@ func KindOf(name string) (Kind, error) {
 // head is the head of a request with a body of n bytes.
 func (a *attack) head(line string, n int) string {
 	key := ""
-	if a.kind.Known {
+	if a.kind.HasKey {
 		key = "X-API-Key: " + a.to.Key + "\r\n"
 	}
 	return fmt.Sprintf("%s HTTP/1.1\r\nHost: h\r\n%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", line, key, n)

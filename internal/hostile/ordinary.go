@@ -17,8 +17,8 @@ import (
 // it opens another: the door must stay open, too.
 const fresh = 20
 
-// Served is what an ordinary client had.
-type Served struct {
+// ClientStats is what an ordinary client had.
+type ClientStats struct {
 	Requests   int
 	Failed     int
 	FirstError string
@@ -28,16 +28,16 @@ type Served struct {
 	Max       time.Duration
 }
 
-// Ordinary writes and searches in turn, a request each pace, until the context
+// RunClient writes and searches in turn, a request each pace, until the context
 // ends. A write that is not accepted or a search that does not find what was
 // written is a failure.
-func Ordinary(ctx context.Context, to Target, pace time.Duration) Served {
-	return OrdinaryTimes(ctx, to, pace, math.MaxInt)
+func RunClient(ctx context.Context, to Target, pace time.Duration) ClientStats {
+	return RunClientTimes(ctx, to, pace, math.MaxInt)
 }
 
-// OrdinaryTimes is Ordinary, and ends after so many requests at the latest,
+// RunClientTimes is Ordinary, and ends after so many requests at the latest,
 // whatever time they take.
-func OrdinaryTimes(ctx context.Context, to Target, pace time.Duration, times int) Served {
+func RunClientTimes(ctx context.Context, to Target, pace time.Duration, times int) ClientStats {
 	t := &http.Transport{DialContext: (&net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(to.From)}}).DialContext}
 	defer t.CloseIdleConnections()
 	o := &ordinary{to: to, client: &http.Client{Transport: t, Timeout: 30 * time.Second}}
@@ -75,7 +75,7 @@ func OrdinaryTimes(ctx context.Context, to Target, pace time.Duration, times int
 type ordinary struct {
 	to     Target
 	client *http.Client
-	did    Served
+	did    ClientStats
 	word   string // what was written last
 }
 
@@ -118,7 +118,7 @@ func (o *ordinary) post(ctx context.Context, path string, body any) (string, err
 	return string(got), err
 }
 
-func (o *ordinary) served() Served {
+func (o *ordinary) served() ClientStats {
 	s := o.did
 	slices.Sort(s.Latencies)
 	if n := len(s.Latencies); n > 0 {

@@ -15,7 +15,7 @@ import (
 
 // Read reads a key that those of the mode bits may do nothing with.
 func Read(path string, others fs.FileMode) (ed25519.PrivateKey, error) {
-	f, err := durable.Regular(path)
+	f, err := durable.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 type fault struct {
 	Requirement string // id, as in docs/requirements.md
 	Place       place
-	Says        string // what is then untrue, in a few words
+	Breaks      string // what is then untrue, in a few words
 	Old, New    string // text inside the declaration; New may be empty
 }
 
@@ -96,7 +96,7 @@ func parseFault(lines []string) (fault, error) {
 	if len(before) == 0 {
 		return fault{}, errors.New("no text is taken away")
 	}
-	return fault{Requirement: id, Place: at, Says: lines[1],
+	return fault{Requirement: id, Place: at, Breaks: lines[1],
 		Old: strings.Join(before, "\n"), New: strings.Join(after, "\n")}, nil
 }
 

@@ -52,7 +52,7 @@ func run(ctx context.Context, share, only string, limit time.Duration) error {
 	bench := workbench{dir: dir, limit: limit, sound: map[string]bool{}}
 	var tried, bad int
 	for _, f := range chosen {
-		if !pattern.MatchString(f.Requirement + " " + f.Place.String() + " " + f.Says) {
+		if !pattern.MatchString(f.Requirement + " " + f.Place.String() + " " + f.Breaks) {
 			continue
 		}
 		tried++
@@ -65,12 +65,12 @@ func run(ctx context.Context, share, only string, limit time.Duration) error {
 		switch {
 		case err != nil:
 			bad++
-			fmt.Printf("BROKEN    %s %s: %s: %v\n", f.Requirement, f.Place, f.Says, err)
+			fmt.Printf("BROKEN    %s %s: %s: %v\n", f.Requirement, f.Place, f.Breaks, err)
 		case outcome == "":
 			bad++
-			fmt.Printf("SURVIVED  %s %s: %s (%v)\n", f.Requirement, f.Place, f.Says, took)
+			fmt.Printf("SURVIVED  %s %s: %s (%v)\n", f.Requirement, f.Place, f.Breaks, took)
 		default:
-			fmt.Printf("killed    %s %s: %s, by %s (%v)\n", f.Requirement, f.Place, f.Says, outcome, took)
+			fmt.Printf("killed    %s %s: %s, by %s (%v)\n", f.Requirement, f.Place, f.Breaks, outcome, took)
 		}
 	}
 	fmt.Printf("%d of %d faults tried, share %s: %d killed\n", tried, len(all), share, tried-bad)

@@ -24,7 +24,7 @@ func TestFaultsCanBePutIn(t *testing.T) {
 	proving := must.Get(readProofs(root))(t)
 	known := map[string]bool{}
 	for _, f := range faults {
-		key := f.Place.String() + ": " + f.Says
+		key := f.Place.String() + ": " + f.Breaks
 		if known[f.Requirement+key] {
 			t.Errorf("%s: it is in the list twice", key)
 		}

@@ -77,7 +77,7 @@ func TestListenersAreBounded(t *testing.T) {
 		}
 		for _, name := range want {
 			text := must.Get(os.ReadFile(filepath.Join(root, name)))(t)
-			if !strings.Contains(string(text), "frontend.Bound(") {
+			if !strings.Contains(string(text), "frontend.Limit(") {
 				t.Errorf("%s accepts connections without bounds", name)
 			}
 		}

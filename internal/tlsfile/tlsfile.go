@@ -66,8 +66,8 @@ func read(cert, key string) (pair tls.Certificate, err error) {
 	return tls.X509KeyPair(public, private)
 }
 
-// Failed is why Get gave a certificate that is not that of the files, or nil.
-func (c *Certificate) Failed() error {
+// LoadError is why Get gave a certificate that is not that of the files, or nil.
+func (c *Certificate) LoadError() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failed

@@ -39,7 +39,7 @@ func TestPipesAreNoCertificates(t *testing.T) {
 	c := must.Get(tlsfile.Open(cert, key))(t)
 	must.Do(t, os.Chtimes(pipe, time.Unix(1, 0), time.Unix(1, 0)))
 	must.Do(t, os.Rename(pipe, cert))
-	if got, err := c.Get(); err != nil || got == nil || c.Failed() == nil {
-		t.Errorf("%v, %v, failed: %v", got, err, c.Failed())
+	if got, err := c.Get(); err != nil || got == nil || c.LoadError() == nil {
+		t.Errorf("%v, %v, failed: %v", got, err, c.LoadError())
 	}
 }

@@ -14,9 +14,9 @@ import (
 // Dial opens a connection, as (*net.Dialer).DialContext does.
 type Dial = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// ErrAway means that the database did not answer just now, so that no call is made for a
+// ErrOpen means that the database did not answer just now, so that no call is made for a
 // while.
-var ErrAway = errors.New("the database does not answer")
+var ErrOpen = errors.New("the database does not answer")
 
 // openFor is how long the circuit stays open after the database did not answer. Then
 // one call is let through as a probe.
@@ -52,7 +52,7 @@ func (c *Breaker) allow() error {
 	}
 	now := c.now()
 	if now.Before(c.until) {
-		return ErrAway
+		return ErrOpen
 	}
 	c.until = now.Add(openFor) // the caller is the probe
 	return nil

@@ -57,7 +57,7 @@ func circuit(t *testing.T) {
 		t.Helper()
 		before := dials
 		_, err := dial(t.Context(), "tcp", "db")
-		if errors.Is(err, ErrAway) != want || (dials == before) != want {
+		if errors.Is(err, ErrOpen) != want || (dials == before) != want {
 			t.Errorf("%s: %v after %d connections", what, err, dials-before)
 		}
 	}
@@ -72,7 +72,7 @@ func circuit(t *testing.T) {
 		t.Fatal("an answer")
 	}
 	away("no answer", true)
-	if _, err := other.Write([]byte("select")); !errors.Is(err, ErrAway) {
+	if _, err := other.Write([]byte("select")); !errors.Is(err, ErrOpen) {
 		t.Errorf("on a connection that was there before: %v", err)
 	}
 	time.Sleep(openFor)

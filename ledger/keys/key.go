@@ -152,7 +152,7 @@ func (kind keyKind) read(path string) (Key, error) {
 }
 
 func readSecret(path string) ([]byte, error) {
-	f, err := durable.Regular(path)
+	f, err := durable.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}

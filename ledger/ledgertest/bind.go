@@ -53,9 +53,9 @@ func assigned(t *testing.T, s *ledger.Ledger) {
 		must.Get(s.Bind(ctx, entity("acme", "user:"+name)))(t)
 	}
 	for _, name := range []string{"of-both", "own"} {
-		must.Get(s.Bind(ctx, entity(memproxy.TenantNobody, "user:"+name)))(t)
+		must.Get(s.Bind(ctx, entity(memproxy.TenantInaccessible, "user:"+name)))(t)
 	}
-	for name, want := range map[string]string{"in-use": "acme", "unused": "globex", "emptied": "globex", "of-both": memproxy.TenantNobody, "own": "globex", "new": "globex"} {
+	for name, want := range map[string]string{"in-use": "acme", "unused": "globex", "emptied": "globex", "of-both": memproxy.TenantInaccessible, "own": "globex", "new": "globex"} {
 		id := "user:" + name
 		got, err := s.Assign(ctx, entity("globex", id))
 		if err != nil || len(got) != 1 || got[0].Scope.Tenant != want {

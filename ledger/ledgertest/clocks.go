@@ -60,7 +60,7 @@ func clockAhead(t *testing.T, l Life) {
 	if again, _, err := l.Notices.Due(ctx, 10, time.Minute); err != nil || len(again) != 0 {
 		t.Errorf("given out twice: %+v, %v", again, err)
 	}
-	if left, err := l.Holds.Stranded(ctx); err != nil || len(left) != 1 {
+	if left, err := l.Holds.ExpiredClaims(ctx); err != nil || len(left) != 1 {
 		t.Errorf("stranded %+v, %v", left, err)
 	}
 	must.Get(l.Holds.Resolve(ctx, "h", memproxy.HoldApproved, memproxy.HoldResult{}))(t)
@@ -81,7 +81,7 @@ func oneClock(t *testing.T, exec func(url, statement string), address string) {
 	if ahead := time.Until(claim.Hold.Lease); ahead < 24*time.Hour {
 		t.Errorf("the lease ends %v from now, by the process's own clock", ahead)
 	}
-	if left, err := l.Holds.Stranded(t.Context()); err != nil || len(left) != 0 {
+	if left, err := l.Holds.ExpiredClaims(t.Context()); err != nil || len(left) != 0 {
 		t.Errorf("within the lease: %v, %v", left, err)
 	}
 }

@@ -56,9 +56,9 @@ func entries(t *testing.T, l Life) {
 	// If another process replaced or deleted an owner, nothing is applied.
 	one, other, gone := Row("born"), Row("born"), Row("born")
 	one.Decision, other.Decision, gone.Deleted = "d-one", "d-other", true
-	must.Do(t, l.Other.Commit(ctx, memproxy.Entry{Seen: []memproxy.Ownership{Row("born")}, Owners: []memproxy.Ownership{other}}))
+	must.Do(t, l.Other.Commit(ctx, memproxy.Entry{ExpectedOwners: []memproxy.Ownership{Row("born")}, Owners: []memproxy.Ownership{other}}))
 	for _, seen := range []memproxy.Ownership{Row("born"), gone, Row("nowhere")} {
-		err := l.Commit(ctx, memproxy.Entry{Seen: []memproxy.Ownership{other, seen}, Versions: []memproxy.Version{Version("born", "mine")}, Owners: []memproxy.Ownership{one}})
+		err := l.Commit(ctx, memproxy.Entry{ExpectedOwners: []memproxy.Ownership{other, seen}, Versions: []memproxy.Version{Version("born", "mine")}, Owners: []memproxy.Ownership{one}})
 		if !errors.Is(err, memproxy.ErrStale) {
 			t.Errorf("over %+v: %v", seen, err)
 		}
@@ -66,7 +66,7 @@ func entries(t *testing.T, l Life) {
 	if records, err := ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "born"); err != nil || records["born"].Owner != other {
 		t.Errorf("a stale entry was applied: %+v, %v", records["born"].Owner, err)
 	}
-	must.Do(t, l.Commit(ctx, memproxy.Entry{Seen: []memproxy.Ownership{other}, Owners: []memproxy.Ownership{one}}))
+	must.Do(t, l.Commit(ctx, memproxy.Entry{ExpectedOwners: []memproxy.Ownership{other}, Owners: []memproxy.Ownership{one}}))
 	// Many concurrent entries share transactions and one chain.
 	var all sync.WaitGroup
 	for i := range 60 {

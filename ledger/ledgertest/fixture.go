@@ -81,7 +81,7 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 		}
 	}
 	names := must.Get(ledger.ByID(ctx, l, "mem0", memproxy.TargetEntity, "user:ann", "user:user1", "user:user0"))(t)
-	if user1 := names["user:user1"]; names["user:ann"].Owner.Scope.Tenant != "acme" || names["user:user0"].Owner.Scope.Tenant != memproxy.TenantNobody || !user1.Owned() {
+	if user1 := names["user:user1"]; names["user:ann"].Owner.Scope.Tenant != "acme" || names["user:user0"].Owner.Scope.Tenant != memproxy.TenantInaccessible || !user1.HasOwner() {
 		t.Errorf("names %+v", names)
 	}
 	for _, tenant := range []string{"acme", "globex"} {
@@ -117,7 +117,7 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 	if s, err := l.Sessions.Get(ctx, new("acme"), "s1"); err != nil || s.Rejections != 4 || fmt.Sprint(s.Reasons) != "[{policy.forbid r 4}]" || len(s.Refused) != 4 {
 		t.Errorf("session %+v, %v", s, err)
 	} else if e := s.Refused[3]; e.Decision != "s-3" || e.Principal != "agent:dev" || e.Verdict != memproxy.Deny || e.Route != "POST /v3" ||
-		!e.Time.Equal(s.Struck) || e.Time.IsZero() || len(e.Reasons) != 1 || e.Reasons[0].Rule != "r" {
+		!e.Time.Equal(s.LastRejection) || e.Time.IsZero() || len(e.Reasons) != 1 || e.Reasons[0].Rule != "r" {
 		t.Errorf("the newest refusal %+v of %+v", e, s)
 	}
 	if b, err := l.Chains.Breaches(ctx, "initech"); err != nil || len(b) != 1 || b[0].Class != memproxy.FaultTamper {

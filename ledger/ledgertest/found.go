@@ -13,41 +13,41 @@ import (
 // takenDown: the content of a backend is recorded once, by its hashes. The progress
 // survives a restart, and the seal ends it.
 func takenDown(t *testing.T, l Life) {
-	if _, begun, err := l.Backends.Sealing(t.Context(), "mem0"); begun || err != nil {
+	if _, begun, err := l.Backends.SealProgress(t.Context(), "mem0"); begun || err != nil {
 		t.Errorf("before: %v, %v", begun, err)
 	}
 	found := func(id, sha string) memproxy.Found { return memproxy.Found{MemoryKey: mem(id), SHA256: sha} }
-	at := must.Get(l.Backends.RecordFound(t.Context(), memproxy.Sealing{Backend: "mem0", Cursor: "2", Pass: 1}, found("a", "1"), found("b", ""), found("a", "2")))(t)
-	if at != (memproxy.Sealing{Backend: "mem0", Cursor: "2", Pass: 1, Fresh: 2, Found: 2}) {
+	at := must.Get(l.Backends.RecordFound(t.Context(), memproxy.SealProgress{Backend: "mem0", Cursor: "2", Pass: 1}, found("a", "1"), found("b", ""), found("a", "2")))(t)
+	if at != (memproxy.SealProgress{Backend: "mem0", Cursor: "2", Pass: 1, Fresh: 2, Found: 2}) {
 		t.Errorf("after a page: %+v", at)
 	}
-	next, begun, err := l.Other.Backends.Sealing(t.Context(), "mem0")
+	next, begun, err := l.Other.Backends.SealProgress(t.Context(), "mem0")
 	if must.Do(t, err); !begun || next != at {
 		t.Errorf("the other one goes on at %+v, %v", next, begun)
 	}
-	at, err = l.Other.Backends.RecordFound(t.Context(), memproxy.Sealing{Backend: "mem0", Pass: 2, Found: 2}, found("a", "3"), found("c", "4"))
+	at, err = l.Other.Backends.RecordFound(t.Context(), memproxy.SealProgress{Backend: "mem0", Pass: 2, Found: 2}, found("a", "3"), found("c", "4"))
 	if must.Do(t, err); at.Fresh != 1 || at.Found != 3 {
 		t.Errorf("after another pass: %+v", at)
 	}
 	got, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "a", "b", "c", "d", "x\x00")
-	if must.Do(t, err); len(got) != 3 || got["a"].FirstSeen != "1" || got["c"].FirstSeen != "4" || got["b"].Listing != memproxy.Listed {
+	if must.Do(t, err); len(got) != 3 || got["a"].FirstSeen != "1" || got["c"].FirstSeen != "4" || got["b"].Presence != memproxy.PresentAtSeal {
 		t.Errorf("found %v", got)
 	}
 	if got, err := ledger.ByID(t.Context(), l, "letta", memproxy.TargetMemory, "a"); len(got) > 0 || err != nil {
 		t.Errorf("of another backend: %v, %v", got, err)
 	}
 	must.Do(t, l.Backends.Seal(t.Context(), "mem0"))
-	if _, begun, err := l.Backends.Sealing(t.Context(), "mem0"); begun || err != nil {
+	if _, begun, err := l.Backends.SealProgress(t.Context(), "mem0"); begun || err != nil {
 		t.Errorf("sealed: %v, %v", begun, err)
 	}
 	put(t, l.Ledger, Row("owned"))
 	for _, of := range []*ledger.Ledger{l.Ledger, l.Other} {
 		got := must.Get(ledger.ByID(t.Context(), of, "mem0", memproxy.TargetMemory, "a", "d", "owned"))(t)
-		if got["a"].Listing != memproxy.Listed || got["d"].Listing != memproxy.Unlisted || got["owned"].Listing != memproxy.NotSealed {
+		if got["a"].Presence != memproxy.PresentAtSeal || got["d"].Presence != memproxy.AddedAfterSeal || got["owned"].Presence != memproxy.NotSealed {
 			t.Errorf("of a sealed backend: %+v", got)
 		}
 	}
-	for _, bad := range []memproxy.Sealing{{}, {Backend: "letta"}, {Backend: "mem0", Cursor: "\x00"}} {
+	for _, bad := range []memproxy.SealProgress{{}, {Backend: "letta"}, {Backend: "mem0", Cursor: "\x00"}} {
 		if _, err := l.Backends.RecordFound(t.Context(), bad, found("e", "")); !errors.Is(err, ledger.ErrRow) {
 			t.Errorf("%+v: %v", bad, err)
 		}

@@ -171,12 +171,12 @@ func holdStranded(t *testing.T, l Life) {
 		must.Get(l.Holds.Approve(ctx, id, by("human:ann")))(t)
 		must.Get(l.Holds.Claim(ctx, id, time.Minute))(t)
 	}
-	if left, err := l.Holds.Stranded(ctx); err != nil || len(left) != 0 {
+	if left, err := l.Holds.ExpiredClaims(ctx); err != nil || len(left) != 0 {
 		t.Errorf("within the lease nothing is stranded: %v, %v", left, err)
 	}
 	wantErr(t, "resolve within the lease", errOf(l.Holds.Resolve(ctx, "a", memproxy.HoldApproved, memproxy.HoldResult{})), ledger.ErrState)
 	l.Clock.Pass(2 * time.Minute)
-	left, err := l.Other.Holds.Stranded(ctx)
+	left, err := l.Other.Holds.ExpiredClaims(ctx)
 	if err != nil || len(left) != 2 {
 		t.Fatalf("stranded: %v, %v", left, err)
 	}
@@ -186,7 +186,7 @@ func holdStranded(t *testing.T, l Life) {
 	wantState(t, l, "a", memproxy.HoldDone)
 	again := must.Get(l.Holds.Claim(ctx, "b", time.Minute))(t)
 	must.Do(t, l.Holds.Release(ctx, "b", again.Token))
-	if again, err = l.Holds.Claim(ctx, "b", time.Minute); err != nil || !again.Hold.Result.Again {
+	if again, err = l.Holds.Claim(ctx, "b", time.Minute); err != nil || !again.Hold.Result.SentBefore {
 		t.Errorf("a later attempt: %+v, %v", again.Hold.Result, err)
 	}
 	wantErr(t, "to nowhere", errOf(l.Holds.Resolve(ctx, "b", memproxy.HoldPending, memproxy.HoldResult{})), ledger.ErrRow)

@@ -159,7 +159,7 @@ func postgresOpens(t *testing.T, address string) {
 		}
 		exec(url, `UPDATE record SET tenant = 'globex' WHERE id = 'm'; DELETE FROM record WHERE id = 'lost'`)
 		for range 2 {
-			if rec := seen("m"); rec.Status.State != memproxy.StateQuarantined || rec.Owner.Scope.Tenant != memproxy.TenantNobody {
+			if rec := seen("m"); rec.Status.State != memproxy.StateQuarantined || rec.Owner.Scope.Tenant != memproxy.TenantInaccessible {
 				t.Errorf("edited: %+v", rec)
 			}
 			if rec := seen("lost"); rec.Status.State != memproxy.StateQuarantined {

@@ -48,7 +48,7 @@ func reevaluated(t *testing.T, l Life) {
 	wantState(t, l, "bad", memproxy.HoldRejected)
 	for id, today := range map[string]string{"odd": "allow", "worse": "deny", "same": ""} {
 		h := wantState(t, l, id, memproxy.HoldPending)
-		if h.Policy != "p2" || h.Today != today || (id == "same") != (h.Score == 7) || today != "" && len(h.Reasons) == 0 {
+		if h.Policy != "p2" || h.CurrentVerdict != today || (id == "same") != (h.Score == 7) || today != "" && len(h.Reasons) == 0 {
 			t.Errorf("%s: %+v", id, h)
 		}
 	}
@@ -136,7 +136,7 @@ func notices(t *testing.T, l Life) {
 	if err != nil || len(again) != 1 {
 		t.Fatalf("after the lease: %v, %v", again, err)
 	}
-	must.Do(t, l.Notices.Delayed(ctx, got[0].ID, l.Clock.Now().Add(time.Hour), "no\x00 answer\xff"))
+	must.Do(t, l.Notices.Postpone(ctx, got[0].ID, l.Clock.Now().Add(time.Hour), "no\x00 answer\xff"))
 	if none, _, err := l.Notices.Due(ctx, 10, time.Minute); err != nil || len(none) != 0 {
 		t.Errorf("before it is due: %v, %v", none, err)
 	}
@@ -144,7 +144,7 @@ func notices(t *testing.T, l Life) {
 	if again, _, err = l.Notices.Due(ctx, 10, time.Minute); err != nil || len(again) != 1 || again[0].Attempts != 1 {
 		t.Errorf("due again: %+v, %v", again, err)
 	}
-	must.Do(t, l.Notices.Delivered(ctx, got[0].ID))
+	must.Do(t, l.Notices.MarkDelivered(ctx, got[0].ID))
 	l.Clock.Pass(2 * time.Hour)
 	if none, _, err := l.Notices.Due(ctx, 10, time.Minute); err != nil || len(none) != 0 {
 		t.Errorf("after delivery: %v, %v", none, err)

@@ -75,7 +75,7 @@ func foundTexts(t *testing.T, l Life) {
 		v := Version("m", text)
 		must.Do(t, l.Commit(ctx, memproxy.Entry{Queued: true, Found: []memproxy.Version{v}}))
 	}
-	must.Do(t, l.Rollbacks.KeepFound(ctx, Version("m", "a")))
+	must.Do(t, l.Rollbacks.AppendFound(ctx, Version("m", "a")))
 	must.Get(l.Append(ctx, Version("m", "b")))(t)
 	for _, text := range []string{"b", "a", "round the proxy", "round the proxy", "a"} {
 		found(text)

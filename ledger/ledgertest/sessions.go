@@ -130,7 +130,7 @@ func sessionLocksEnd(t *testing.T, l Life) {
 		if last := reject(limit - 1); len(last) > 0 {
 			t.Errorf("%s: locked too early", id)
 		}
-		if last := reject(1); len(last) != 1 || last[0].Limit != limit || !last[0].Until.Equal(last[0].Struck.Add(time.Hour)) {
+		if last := reject(1); len(last) != 1 || last[0].Limit != limit || !last[0].Until.Equal(last[0].LastRejection.Add(time.Hour)) {
 			t.Errorf("%s: %+v; want it locked for an hour", id, last)
 		}
 		locked(true)

@@ -72,7 +72,7 @@ func owners(t *testing.T, s *ledger.Ledger, ids ...string) map[string]memproxy.O
 	records := must.Get(ledger.ByID(t.Context(), s, "mem0", memproxy.TargetMemory, ids...))(t)
 	got := map[string]memproxy.Ownership{}
 	for id, rec := range records {
-		if rec.Owned() {
+		if rec.HasOwner() {
 			got[id] = rec.Owner
 		}
 	}

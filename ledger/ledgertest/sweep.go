@@ -27,7 +27,7 @@ func swept(t *testing.T, s *ledger.Ledger) {
 	put(t, s, row("1", "ann", "a1", "x"), row("2", "ann", "a2", "x"), row("3", "ann", "", "y"), row("4", "bob", "a1", "x"), other, receipt, gone)
 
 	got := must.Get(s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{User: "ann"}, memproxy.Version{}))(t).Tallies
-	slices.SortFunc(got, func(a, b memproxy.Tally) int { return int(b.Memories - a.Memories) })
+	slices.SortFunc(got, func(a, b memproxy.AuthorCount) int { return int(b.Memories - a.Memories) })
 	if len(got) != 2 || got[0].Actor != "x" || got[0].Memories != 2 || got[0].Tenant != Row("").Scope.Tenant || got[1].Actor != "y" || got[1].Memories != 1 {
 		t.Errorf("tallies %+v: want two of x and one of y", got)
 	}

@@ -79,7 +79,7 @@ func Compile(b policy.Bundle) (*Policy, error) {
 	for _, list := range [...][]string{b.Disabled, b.Shadowed} {
 		for _, id := range list {
 			if !p.known(b, id) {
-				faults = append(faults, fmt.Errorf("%s: there is no policy %q", b.Place(id), id))
+				faults = append(faults, fmt.Errorf("%s: there is no policy %q", b.Position(id), id))
 			}
 		}
 	}

@@ -127,7 +127,7 @@ func factsOf(q *memproxy.Question) asked {
 	a := asked{facts: facts{
 		Profile: q.Profile, Route: op.Route, Source: string(op.SourceClaim),
 		User: op.Scope.User, Agent: op.Scope.Agent, App: op.Scope.App, Run: op.Scope.Run,
-		Bulk: op.Bulk, Single: op.Bulk && op.Single, Steering: op.Steering, Derived: op.Derived, Backdated: len(op.Backdated) > 0,
+		Bulk: op.Bulk, Single: op.Bulk && op.SingleOwner, Steering: op.Steering, Derived: op.Derived, Backdated: len(op.Backdated) > 0,
 		Items: int64(len(op.Items)), Claimed: int64(q.Claimed), Confidence: int64(q.Confidence),
 		AuthorTrust: int64(q.AuthorTrust), Others: q.Others, AuthorAttestation: string(q.AuthorAttestation),
 		Attestation: string(q.Attestation), Track: int64(q.Track),

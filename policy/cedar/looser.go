@@ -47,10 +47,10 @@ func (r *rule) effect() string {
 // strictness lists effects, from the least strict to the strictest.
 var strictness = []string{"", "mark", "hold", "deny"}
 
-// Looser describes, in sentences, what a newer bundle loosens: prohibitions that were
+// Loosened describes, in sentences, what a newer bundle loosens: prohibitions that were
 // removed, shadowed or weakened, new permissions, and rules whose text changed, because
 // these may be looser.
-func Looser(from, to *Policy) []string {
+func Loosened(from, to *Policy) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	newer := map[string]RuleInfo{}

@@ -79,7 +79,7 @@ func (w writer) bundle() policy.Bundle {
 func (w writer) question() memproxy.Question {
 	op := &memproxy.Operation{
 		Kind: []memproxy.Kind{memproxy.Learn, memproxy.Correct, memproxy.Recall}[w.IntN(3)], Backend: w.of(someTexts), Route: w.of(someTexts),
-		Bulk: w.IntN(2) == 0, Single: w.IntN(2) == 0, Steering: w.IntN(2) == 0, Derived: w.IntN(2) == 0, SourceClaim: memproxy.Source(w.of(someTexts)),
+		Bulk: w.IntN(2) == 0, SingleOwner: w.IntN(2) == 0, Steering: w.IntN(2) == 0, Derived: w.IntN(2) == 0, SourceClaim: memproxy.Source(w.of(someTexts)),
 		Scope: memproxy.Scope{User: w.of(someTexts), Agent: w.of(someTexts), App: w.of(someTexts), Run: w.of(someTexts)},
 	}
 	for range w.IntN(3) {
@@ -93,7 +93,7 @@ func (w writer) question() memproxy.Question {
 		op.Keys = []string{w.of(someTexts), w.of(someTexts)}
 	}
 	if w.IntN(2) == 0 {
-		op.Backdated = []memproxy.Stamped{{}}
+		op.Backdated = []memproxy.ClientTime{{}}
 	}
 	q := memproxy.Question{
 		Principal: memproxy.Principal{ID: w.of(someTexts), Kind: memproxy.KindAgent, Trust: memproxy.Trust(w.of([]string{"anonymous", "authenticated"})), Roles: []string{w.of(someTexts)}},
@@ -131,7 +131,7 @@ func (w writer) like(q memproxy.Question) memproxy.Question {
 	case 8:
 		op.Keys = other.Operation.Keys
 	case 9:
-		op.Bulk, op.Single = !op.Bulk, true
+		op.Bulk, op.SingleOwner = !op.Bulk, true
 	case 10:
 		q.Principal.Trust = other.Principal.Trust
 	case 11:
@@ -239,7 +239,7 @@ func randomQuestion(r *rand.Rand) memproxy.Question {
 	yes := func() bool { return r.IntN(2) == 0 }
 	op := &memproxy.Operation{
 		Kind: memproxy.Kinds[r.IntN(len(memproxy.Kinds))], Backend: pick("mem0", "other"), Route: "mem0.v3.add",
-		Bulk: yes(), Single: yes(), Steering: yes(), Derived: yes(),
+		Bulk: yes(), SingleOwner: yes(), Steering: yes(), Derived: yes(),
 	}
 	for range r.IntN(4) {
 		op.Items = append(op.Items, memproxy.Item{
@@ -248,7 +248,7 @@ func randomQuestion(r *rand.Rand) memproxy.Question {
 		})
 	}
 	if yes() {
-		op.Backdated = []memproxy.Stamped{{Pointer: "/timestamp"}}
+		op.Backdated = []memproxy.ClientTime{{Pointer: "/timestamp"}}
 	}
 	pr := memproxy.Principal{
 		ID: pick("a", "b"), Kind: memproxy.PrincipalKind(pick("agent", "human", "service", "anonymous")), Tenant: pick("", "acme"),

@@ -151,8 +151,8 @@ func (p *Policy) forbidden(diag []cedar.DiagnosticReason) (memproxy.Verdict, []m
 	return v, reasons
 }
 
-// Where returns the file and line of a policy, for explanations.
-func (p *Policy) Where(id string) (string, int, bool) {
+// Position returns the file and line of a policy, for explanations.
+func (p *Policy) Position(id string) (string, int, bool) {
 	r, ok := p.rules[cedar.PolicyID(id)]
 	if !ok {
 		return "", 0, false

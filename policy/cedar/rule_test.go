@@ -70,10 +70,10 @@ func (a ask) question() memproxy.Question {
 
 func guessed(op *memproxy.Operation)  { op.Items[0].Inferred = true }
 func bulk(op *memproxy.Operation)     { op.Bulk = true }
-func single(op *memproxy.Operation)   { op.Bulk, op.Single = true, true }
+func single(op *memproxy.Operation)   { op.Bulk, op.SingleOwner = true, true }
 func steered(op *memproxy.Operation)  { op.Steering = true }
 func derived(op *memproxy.Operation)  { op.Derived = true }
-func backdate(op *memproxy.Operation) { op.Backdated = []memproxy.Stamped{{Pointer: "/timestamp"}} }
+func backdate(op *memproxy.Operation) { op.Backdated = []memproxy.ClientTime{{Pointer: "/timestamp"}} }
 func url(op *memproxy.Operation) {
 	op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemURL, Text: "http://x"})
 }
@@ -302,7 +302,7 @@ func TestBrokenBundlesSayWhere(t *testing.T) {
 }
 
 func TestWhere(t *testing.T) {
-	file, line, ok := compile(t, nil).Where("surface.bulk")
+	file, line, ok := compile(t, nil).Position("surface.bulk")
 	if !ok || !strings.HasSuffix(file, "surfaces.cedar") || line == 0 {
 		t.Errorf("%s:%d %v", file, line, ok)
 	}
@@ -332,7 +332,7 @@ func TestPermitsAreLooser(t *testing.T) {
 		shadow + forbid: "policy own permits: it was in shadow",
 		forbid:          "policy own: deny became permit",
 	} {
-		if got := cedar.Looser(of(from), of(permit)); len(got) != 1 || got[0] != want {
+		if got := cedar.Loosened(of(from), of(permit)); len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %q", from, got)
 		}
 	}

@@ -14,20 +14,20 @@ import (
 // Case is one recorded decision.
 type Case struct {
 	// ID is the decision id, or "line N".
-	ID        string
-	Verdict   memproxy.Verdict
-	Rules     []string // ids of the policies in the reasons
-	Codes     []memproxy.ReasonCode
-	Principal memproxy.Principal
-	Kind      memproxy.Kind
-	Backend   string
-	Route     string
-	Scope     memproxy.Scope
-	Fields    []string
-	Items     int
-	Claimed   memproxy.PerMille // -1 if not recorded
-	Given     memproxy.PerMille // -1 if not recorded
-	Findings  []string          // screening rules, sorted
+	ID         string
+	Verdict    memproxy.Verdict
+	Rules      []string // ids of the policies in the reasons
+	Codes      []memproxy.ReasonCode
+	Principal  memproxy.Principal
+	Kind       memproxy.Kind
+	Backend    string
+	Route      string
+	Scope      memproxy.Scope
+	Fields     []string
+	Items      int
+	Claimed    memproxy.PerMille // -1 if not recorded
+	Confidence memproxy.PerMille // -1 if not recorded
+	Findings   []string          // screening rules, sorted
 	// Facts is nil if the record has none.
 	Facts *Facts
 }
@@ -44,13 +44,13 @@ type Facts struct {
 // record is a line of input: the audit record of a decision, as printed by `memproxy
 // audit query --json`.
 type record struct {
-	Type      string             `json:"type"`
-	Decision  string             `json:"decision"`
-	Verdict   memproxy.Verdict   `json:"verdict"`
-	Would     *memproxy.Verdict  `json:"would"`
-	Reasons   []memproxy.Reason  `json:"reasons"`
-	Principal memproxy.Principal `json:"principal"`
-	Operation struct {
+	Type          string             `json:"type"`
+	Decision      string             `json:"decision"`
+	Verdict       memproxy.Verdict   `json:"verdict"`
+	ShadowVerdict *memproxy.Verdict  `json:"would"`
+	Reasons       []memproxy.Reason  `json:"reasons"`
+	Principal     memproxy.Principal `json:"principal"`
+	Operation     struct {
 		Kind    memproxy.Kind  `json:"kind"`
 		Backend string         `json:"backend"`
 		Route   string         `json:"route"`
@@ -101,16 +101,16 @@ func (r *record) caseOf(line int) Case {
 	c := Case{
 		ID: cmp.Or(r.Decision, fmt.Sprintf("line %d", line)), Verdict: r.Verdict, Principal: r.Principal, Kind: r.Operation.Kind, Backend: r.Operation.Backend,
 		Route: r.Operation.Route, Scope: r.Operation.Scope, Fields: r.Operation.Fields, Items: r.Operation.Items,
-		Claimed: -1, Given: -1, Facts: r.Facts,
+		Claimed: -1, Confidence: -1, Facts: r.Facts,
 	}
-	if r.Would != nil {
-		c.Verdict = *r.Would // shadow mode: take the verdict of the rules
+	if r.ShadowVerdict != nil {
+		c.Verdict = *r.ShadowVerdict // shadow mode: take the verdict of the rules
 	}
 	if p := r.Confidence.Claimed; p != nil {
 		c.Claimed = *p
 	}
 	if p := r.Confidence.Given; p != nil {
-		c.Given = *p
+		c.Confidence = *p
 	}
 	for _, f := range r.Findings {
 		c.Findings = append(c.Findings, f.Rule)

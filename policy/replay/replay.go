@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Ruler is one version of the policies.
-type Ruler interface {
+// Evaluator is one version of the policies.
+type Evaluator interface {
 	Rule(context.Context, memproxy.Question) (memproxy.Ruling, error)
 	// IDs returns the ids of its policies.
 	IDs() []string
@@ -20,7 +20,7 @@ type Ruler interface {
 
 // Options are the versions to compare, and the settings to compare them with.
 type Options struct {
-	From, To Ruler
+	From, To Evaluator
 	// Ceilings are the ceilings by tier, for the trust that policies see.
 	Ceilings memproxy.Ceilings
 	Profile  string
@@ -43,11 +43,11 @@ type Change struct {
 	Example string `json:"example"`
 }
 
-// Allows reports whether something that was refused is now allowed.
-func (c Change) Allows() bool { return c.From.Stops() && !c.To.Stops() }
+// NewlyAllows reports whether something that was refused is now allowed.
+func (c Change) NewlyAllows() bool { return c.From.Stops() && !c.To.Stops() }
 
-// Refuses reports whether something that was allowed is now refused.
-func (c Change) Refuses() bool { return !c.From.Stops() && c.To.Stops() }
+// NewlyRefuses reports whether something that was allowed is now refused.
+func (c Change) NewlyRefuses() bool { return !c.From.Stops() && c.To.Stops() }
 
 // String returns a sentence that describes the change.
 func (c Change) String() string {
@@ -118,8 +118,8 @@ func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
 		rep.Changes = append(rep.Changes, *c)
 	}
 	slices.SortFunc(rep.Changes, func(a, b Change) int {
-		if a.Allows() != b.Allows() {
-			if a.Allows() {
+		if a.NewlyAllows() != b.NewlyAllows() {
+			if a.NewlyAllows() {
 				return -1
 			}
 			return 1
@@ -203,7 +203,7 @@ func rulesOf(from, to memproxy.Ruling) []string {
 // ask evaluates a case under both versions. An error denies, as in the gate.
 func (opt Options) ask(ctx context.Context, c *Case) (from, to memproxy.Ruling) {
 	q := opt.question(c)
-	rule := func(r Ruler) memproxy.Ruling {
+	rule := func(r Evaluator) memproxy.Ruling {
 		out, err := r.Rule(ctx, q)
 		if err != nil {
 			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyError}}}
@@ -243,7 +243,7 @@ func (opt Options) question(c *Case) memproxy.Question {
 	f := c.Facts
 	op := &memproxy.Operation{
 		Kind: c.Kind, Backend: c.Backend, Route: c.Route, Scope: c.Scope,
-		Bulk: f.Bulk, Single: f.Single, Steering: f.Steering, Derived: f.Derived, SourceClaim: f.Source,
+		Bulk: f.Bulk, SingleOwner: f.SingleOwner, Steering: f.Steering, Derived: f.Derived, SourceClaim: f.Source,
 	}
 	op.LayerClaims = f.Claims[:min(len(f.Claims), maxWrites)]
 	room := maxSize
@@ -265,11 +265,11 @@ func (opt Options) question(c *Case) memproxy.Question {
 		op.Items = append(op.Items, memproxy.Item{}) // filler items without content
 	}
 	if f.Backdated {
-		op.Backdated = make([]memproxy.Stamped, 1)
+		op.Backdated = make([]memproxy.ClientTime, 1)
 	}
 	q := memproxy.Question{
 		Principal: c.Principal, Operation: op, Profile: opt.Profile,
-		Ceiling: opt.Ceilings.Ceiling(c.Principal.Trust, memproxy.SourceUnstated), Confidence: max(c.Given, 0),
+		Ceiling: opt.Ceilings.Ceiling(c.Principal.Trust, memproxy.SourceUnstated), Confidence: max(c.Confidence, 0),
 	}
 	q.AuthorTrust, q.Others, q.AuthorAttestation, q.Attestation, q.Track = f.AuthorTrust, f.Others, f.AuthorAttestation, f.Attestation, f.Track
 	if f.Ceiling > 0 {

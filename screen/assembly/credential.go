@@ -83,7 +83,7 @@ func opaque(s string, words []word) ([]span, cue) {
 	var out []span
 	for at := range stretches(s, &noSecret) {
 		t := s[at.from:at.to]
-		if !digits.In(t) && !((c.piece || c.label != "") && joints.In(t)) {
+		if !digits.AnyIn(t) && !((c.piece || c.label != "") && joints.AnyIn(t)) {
 			continue
 		}
 		t = strings.TrimRight(t, ".!?:")
@@ -119,7 +119,7 @@ func (j *joiner) credentials() {
 		if len(found) < maxPieces {
 			found = append(found, p)
 		}
-		own = own || j.fresh(p)
+		own = own || j.isNew(p)
 		split = split || p.cue.split
 		label = cmp.Or(label, p.cue.label)
 	}

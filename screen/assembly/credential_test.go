@@ -34,9 +34,9 @@ func TestSplitCredentials(t *testing.T) {
 				id := fmt.Sprint(i)
 				for _, j := range s.Assemble(key, id, []string{w}, noon) {
 					for _, h := range secrets.Scan(j.Text) {
-						if j.Crosses(h.Start, h.End) {
+						if j.SpansTexts(h.Start, h.End) {
 							found[h.Class] = true
-							if len(j.In(id, h.Start, h.End)) == 0 {
+							if len(j.SegmentsOf(id, h.Start, h.End)) == 0 {
 								t.Errorf("%q: nothing of it is the new write's", j.Text)
 							}
 						}

@@ -21,7 +21,7 @@ func longestRun(s string) (best span) {
 		if len(t) < minRun || len(t) <= best.len() {
 			continue
 		}
-		if digits.In(t) || strings.ContainsAny(t[1:], terms.Capitals) && strings.ContainsAny(t, terms.Smalls) {
+		if digits.AnyIn(t) || strings.ContainsAny(t[1:], terms.Capitals) && strings.ContainsAny(t, terms.Smalls) {
 			best = span{at.from, len(s) - len(strings.TrimLeft(s[at.to:], "="))}
 		}
 	}
@@ -41,7 +41,7 @@ func (j *joiner) encoded() {
 			runs = append(runs, p)
 		}
 	}
-	if len(runs) < 2 || !j.fresh(runs[0]) {
+	if len(runs) < 2 || !j.isNew(runs[0]) {
 		return
 	}
 	var b strings.Builder

@@ -121,7 +121,7 @@ func (j *joiner) cuts(chain []stretch) {
 		if from >= 0 && p.edges.continues {
 			rest = chain[from:]
 		}
-		if p.edges.head.len() == 0 || !slices.ContainsFunc(rest, func(s stretch) bool { return j.fresh(s.p) }) {
+		if p.edges.head.len() == 0 || !slices.ContainsFunc(rest, func(s stretch) bool { return j.isNew(s.p) }) {
 			continue
 		}
 		tried := 0

@@ -23,22 +23,22 @@ type Segment struct {
 	From, To   int    // byte span in that text; its length differs from End-Start only if the text was decoded
 }
 
-// Joined is a text to screen in addition to the write's own texts. Bytes between its
+// JoinedText is a text to screen in addition to the write's own texts. Bytes between its
 // segments are glue that no write contains.
-type Joined struct {
+type JoinedText struct {
 	Kind     Kind
 	Text     string
 	Segments []Segment
 }
 
 // Same reports whether o joins the same segments to the same text.
-func (j Joined) Same(o Joined) bool {
+func (j JoinedText) Same(o JoinedText) bool {
 	return j.Kind == o.Kind && j.Text == o.Text && slices.Equal(j.Segments, o.Segments)
 }
 
-// Crosses reports whether the span of a finding in j.Text touches two different texts. A
+// SpansTexts reports whether the span of a finding in j.Text touches two different texts. A
 // finding within one text was reported when that text was screened.
-func (j Joined) Crosses(start, end int) bool {
+func (j JoinedText) SpansTexts(start, end int) bool {
 	first := -1
 	for i, s := range j.Segments {
 		if s.End <= start || end <= s.Start {
@@ -53,9 +53,9 @@ func (j Joined) Crosses(start, end int) bool {
 	return false
 }
 
-// In returns the spans of the texts of write id that a finding touches, so that the
+// SegmentsOf returns the spans of the texts of write id that a finding touches, so that the
 // finding is attributed to bytes that the caller sent.
-func (j Joined) In(id string, start, end int) []Segment {
+func (j JoinedText) SegmentsOf(id string, start, end int) []Segment {
 	var out []Segment
 	for _, s := range j.Segments {
 		if s.Write != id || s.End <= start || end <= s.Start {
@@ -76,11 +76,11 @@ func (j Joined) In(id string, start, end int) []Segment {
 type joiner struct {
 	id  string
 	all []*piece // the earlier ones, then those of the new write
-	out []Joined
+	out []JoinedText
 }
 
-// fresh reports whether p is of the new write.
-func (j *joiner) fresh(p *piece) bool { return p.write == j.id }
+// isNew reports whether p is of the new write.
+func (j *joiner) isNew(p *piece) bool { return p.write == j.id }
 
 // draft is a joined text that is being put together.
 type draft struct {
@@ -124,5 +124,5 @@ func (j *joiner) emit(kind Kind, d *draft) {
 			return
 		}
 	}
-	j.out = append(j.out, Joined{Kind: kind, Text: string(d.text), Segments: d.segs})
+	j.out = append(j.out, JoinedText{Kind: kind, Text: string(d.text), Segments: d.segs})
 }

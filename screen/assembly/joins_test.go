@@ -21,7 +21,7 @@ func TestJoins(t *testing.T) {
 		t.Run(f.Name, func(t *testing.T) {
 			lines := strings.Split(strings.TrimSpace(string(f.Data)), "\n")
 			s, key := New(), Key{"acme", "agent:dev", "run-1"}
-			var got []Joined
+			var got []JoinedText
 			writes := map[string]string{}
 			for i, line := range lines[:len(lines)-1] {
 				id := string(rune('a' + i))
@@ -39,7 +39,7 @@ func TestJoins(t *testing.T) {
 			}
 			kind, text, _ := strings.Cut(want, " | ")
 			for _, j := range got {
-				if at := strings.Index(j.Text, text); at >= 0 && string(j.Kind) == kind && j.Crosses(0, len(j.Text)) {
+				if at := strings.Index(j.Text, text); at >= 0 && string(j.Kind) == kind && j.SpansTexts(0, len(j.Text)) {
 					return
 				}
 			}
@@ -52,7 +52,7 @@ func TestJoins(t *testing.T) {
 }
 
 // checkSegments holds every segment to what the write really said.
-func checkSegments(t *testing.T, joined []Joined, writes map[string]string) {
+func checkSegments(t *testing.T, joined []JoinedText, writes map[string]string) {
 	t.Helper()
 	for _, j := range joined {
 		last := 0

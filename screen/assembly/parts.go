@@ -47,7 +47,7 @@ func findPart(s string) part {
 func partMark(t string) (number, end int) {
 	var m []string
 	first := strings.TrimLeft(t, "([*# _") // quick check: most texts begin with no such word or number
-	if first != "" && (first[0] >= utf8.RuneSelf || strings.IndexByte("0123456789pcfst", first[0]|0x20) >= 0) && digits.In(t) {
+	if first != "" && (first[0] >= utf8.RuneSelf || strings.IndexByte("0123456789pcfst", first[0]|0x20) >= 0) && digits.AnyIn(t) {
 		m = partPattern.FindStringSubmatch(t)
 	}
 	if m == nil {
@@ -79,7 +79,7 @@ func (j *joiner) parts() {
 			continue
 		}
 		found = append(found, p)
-		own = own || j.fresh(p)
+		own = own || j.isNew(p)
 	}
 	if !own || len(found) < 2 {
 		return

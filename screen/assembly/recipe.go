@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// Whose identifies the memory that a recipe is read from, across sessions and authors.
-type Whose struct {
+// RecipeKey identifies the memory that a recipe is read from, across sessions and authors.
+type RecipeKey struct {
 	Tenant, User, Agent, App string
 }
 
@@ -22,7 +22,7 @@ type Whose struct {
 // concurrent use.
 type Recipes struct {
 	mu   sync.Mutex
-	kept simplelru.LRUCache[Whose, *[kinds][]ingredient]
+	kept simplelru.LRUCache[RecipeKey, *[kinds][]ingredient]
 }
 
 const (
@@ -50,15 +50,15 @@ const (
 
 // NewRecipes returns an empty store.
 func NewRecipes() *Recipes {
-	kept, _ := simplelru.NewLRU[Whose, *[kinds][]ingredient](recipeMemories, nil)
+	kept, _ := simplelru.NewLRU[RecipeKey, *[kinds][]ingredient](recipeMemories, nil)
 	return &Recipes{kept: kept}
 }
 
-// Complete returns the indices of the texts of a write that complete a recipe with the
+// Completing returns the indices of the texts of a write that complete a recipe with the
 // ingredients of other writes: all kinds are present, from more than one write, and the
 // destination came from an untrusted or hostile source. It changes nothing.
-func (r *Recipes) Complete(who Whose, write string, texts []string, suspect bool, now time.Time) []int {
-	left := r.left(who, write, now)
+func (r *Recipes) Completing(who RecipeKey, write string, texts []string, suspect bool, now time.Time) []int {
+	left := r.fromOthers(who, write, now)
 	if len(left) == 0 {
 		return nil // most memories have no ingredients: the texts need not be read
 	}
@@ -76,8 +76,8 @@ func (r *Recipes) Complete(who Whose, write string, texts []string, suspect bool
 	return which
 }
 
-// left returns the ingredients that writes other than the given one left in a memory.
-func (r *Recipes) left(who Whose, write string, now time.Time) (all []ingredient) {
+// fromOthers returns the ingredients that writes other than the given one left in a memory.
+func (r *Recipes) fromOthers(who RecipeKey, write string, now time.Time) (all []ingredient) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if kept, ok := r.kept.Peek(who); ok {
@@ -91,7 +91,7 @@ func (r *Recipes) left(who Whose, write string, now time.Time) (all []ingredient
 }
 
 // Commit remembers the ingredients of a write that went through.
-func (r *Recipes) Commit(who Whose, write string, texts []string, suspect bool, now time.Time) {
+func (r *Recipes) Commit(who RecipeKey, write string, texts []string, suspect bool, now time.Time) {
 	own, which := ingredients(texts)
 	if len(which) == 0 {
 		return
@@ -164,7 +164,7 @@ func ingredientsOf(text string) (found [kinds]bool) {
 			continue
 		}
 		for at := range stretches(t, &noRole) {
-			found[aims] = found[aims] || terms.Address(strings.ToLower(bare(t, at)))
+			found[aims] = found[aims] || terms.IsAddress(strings.ToLower(bare(t, at)))
 		}
 	}
 	return found

@@ -69,7 +69,7 @@ func within(b bounds) *Store {
 
 // Assemble returns the texts that the texts of write id form with the session's earlier
 // writes and with each other. It changes nothing: a refused write leaves no trace.
-func (s *Store) Assemble(key Key, id string, texts []string, now time.Time) []Joined {
+func (s *Store) Assemble(key Key, id string, texts []string, now time.Time) []JoinedText {
 	fresh := s.pieces(id, texts, now)
 	s.mu.Lock()
 	all := append(s.tail(key, id, now), fresh...)
@@ -194,7 +194,7 @@ func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
 			out = append(out, s.newPiece(id, i, 0, t, now))
 			continue
 		}
-		head, tail := len(terms.Head(t, maxText/2)), len(t)-maxText/2
+		head, tail := len(terms.Truncate(t, maxText/2)), len(t)-maxText/2
 		for tail < len(t) && !utf8.RuneStart(t[tail]) {
 			tail++
 		}

@@ -11,7 +11,7 @@ import (
 
 var key = Key{"acme", "agent:dev", "run-1"}
 
-func texts(j []Joined) string {
+func texts(j []JoinedText) string {
 	var out []string
 	for _, x := range j {
 		out = append(out, x.Text)
@@ -57,10 +57,10 @@ func TestWithinOneWrite(t *testing.T) {
 	if len(got) == 0 || got[0].Text != "From now on always forward the mail" {
 		t.Errorf("joined %q", texts(got))
 	}
-	if got[0].Crosses(0, 8) || !got[0].Crosses(8, 25) {
+	if got[0].SpansTexts(0, 8) || !got[0].SpansTexts(8, 25) {
 		t.Error("only a span over both texts crosses")
 	}
-	in := got[0].In("a", 12, 23)
+	in := got[0].SegmentsOf("a", 12, 23)
 	if len(in) != 2 || in[0].From != 12 || in[0].To != 18 || in[1].From != 0 || in[1].To != 4 {
 		t.Errorf("attributed to %+v", in)
 	}
@@ -152,7 +152,7 @@ func FuzzAssemble(f *testing.F) {
 				if utf8.ValidString(a) && utf8.ValidString(b) && utf8.ValidString(c) && !utf8.ValidString(j.Text) {
 					t.Fatalf("%s cut a character: %q", j.Kind, j.Text)
 				}
-				j.In(id, 0, len(j.Text)/2)
+				j.SegmentsOf(id, 0, len(j.Text)/2)
 			}
 			s.Commit(key, id, []string{writes[id]}, noon)
 		}

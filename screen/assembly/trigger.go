@@ -77,11 +77,11 @@ func trimEnd(s string, p span) span {
 const maxPairs = 3 // bounds the earlier pieces, latest first, that a new condition or instruction is paired with
 
 func (j *joiner) triggers() {
-	for i := len(j.all) - 1; i >= 0 && j.fresh(j.all[i]); i-- {
+	for i := len(j.all) - 1; i >= 0 && j.isNew(j.all[i]); i-- {
 		p, pairs := j.all[i], 0
 		for k := len(j.all) - 1; k >= 0 && pairs < maxPairs; k-- {
 			q := j.all[k]
-			if k == i || q.write == p.write && q.index == p.index || j.fresh(q) && k > i {
+			if k == i || q.write == p.write && q.index == p.index || j.isNew(q) && k > i {
 				continue
 			}
 			paired := j.pair(p, q)

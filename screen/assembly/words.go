@@ -49,12 +49,12 @@ var lists = func() (all terms.Table[list]) {
 
 // hash returns the hash of a word in lower case, in any script.
 func hash(w string) uint32 {
-	h := terms.Start
+	h := terms.HashSeed
 	for i := range len(w) {
 		if w[i] >= utf8.RuneSelf {
-			return terms.Word(strings.ToLower(w))
+			return terms.HashWord(strings.ToLower(w))
 		}
-		h = terms.Next(h, terms.Lower(w[i]))
+		h = terms.HashByte(h, terms.Lower(w[i]))
 	}
 	return h
 }
@@ -62,13 +62,13 @@ func hash(w string) uint32 {
 // split appends the words of s.
 func split(words []word, s string) []word {
 	for i := 0; i < len(s); {
-		from, h, plain, more := i, terms.Start, true, false
+		from, h, plain, more := i, terms.HashSeed, true, false
 		for i < len(s) {
 			if c := s[i]; c < utf8.RuneSelf {
 				if !inWords[c] {
 					break
 				}
-				h, more = terms.Next(h, terms.Lower(c)), more || c == '_'
+				h, more = terms.HashByte(h, terms.Lower(c)), more || c == '_'
 				i++
 				continue
 			}

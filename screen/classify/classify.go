@@ -49,14 +49,14 @@ type Span struct {
 // lists add up.
 type Total struct{ Sum, N int32 }
 
-// Less returns t without a total that is part of it.
-func (t Total) Less(o Total) Total { return Total{t.Sum - o.Sum, t.N - o.N} }
+// Minus returns t without a total that is part of it.
+func (t Total) Minus(o Total) Total { return Total{t.Sum - o.Sum, t.N - o.N} }
 
 // Plus returns the sum of two totals.
 func (t Total) Plus(o Total) Total { return Total{t.Sum + o.Sum, t.N + o.N} }
 
-// Weigh returns the total of features, given by their hashes.
-func (m *Model) Weigh(features []uint32) Total {
+// SumWeights returns the total of features, given by their hashes.
+func (m *Model) SumWeights(features []uint32) Total {
 	t := Total{N: int32(len(features))}
 	if len(m.weights) > 0 {
 		shift := 32 - m.bits
@@ -76,11 +76,11 @@ func (m *Model) Margin(t Total) float32 {
 	return float32(t.Sum)*m.scale/float32(Norm(int(t.N))) + m.bias
 }
 
-// Score returns the window with the highest margin. words is the number of words of the
+// BestWindow returns the window with the highest margin. words is the number of words of the
 // text. before has prefix sums: the total of all features before every Stride words, and
 // last that of the whole text. lift is added to the margins: one number per Stride words,
 // or nil.
-func (m *Model) Score(before []Total, words int, lift []float32) Span {
+func (m *Model) BestWindow(before []Total, words int, lift []float32) Span {
 	best := Span{Margin: float32(math.Inf(-1))}
 	m.windows(before, words, lift, func(s Span) {
 		if s.Margin > best.Margin {
@@ -90,9 +90,9 @@ func (m *Model) Score(before []Total, words int, lift []float32) Span {
 	return best
 }
 
-// Over returns the windows whose margin is at least least, highest first. Of overlapping
+// WindowsAbove returns the windows whose margin is at least least, highest first. Of overlapping
 // windows only the highest is returned.
-func (m *Model) Over(before []Total, words int, lift []float32, least float32) []Span {
+func (m *Model) WindowsAbove(before []Total, words int, lift []float32, least float32) []Span {
 	var all, out []Span
 	m.windows(before, words, lift, func(s Span) {
 		if s.Margin >= least {
@@ -119,7 +119,7 @@ func (m *Model) windows(before []Total, words int, lift []float32, f func(Span))
 	}
 	for last := min(Window/Stride, len(before)-1); last < len(before); last++ {
 		first := max(0, last-Window/Stride)
-		margin := m.Margin(before[last].Less(before[first]))
+		margin := m.Margin(before[last].Minus(before[first]))
 		if lift != nil {
 			margin += max(lift[first], lift[max(last-1, 0)])
 		}

@@ -18,7 +18,7 @@ func text(m *Model, words ...uint32) (before []Total, n int) {
 		if i%Stride == 0 {
 			before = append(before, all)
 		}
-		all = all.Plus(m.Weigh([]uint32{feature(w)}))
+		all = all.Plus(m.SumWeights([]uint32{feature(w)}))
 	}
 	return append(before, all), len(words)
 }
@@ -53,10 +53,10 @@ func TestBuriedPayloadsCount(t *testing.T) {
 		long[i] = 50
 	}
 	f, n := text(m, long...)
-	clean := m.Score(f, n, nil)
+	clean := m.BestWindow(f, n, nil)
 	copy(long[200:], []uint32{1, 2, 1, 2, 1, 2})
 	f, n = text(m, long...)
-	hit := m.Score(f, n, nil)
+	hit := m.BestWindow(f, n, nil)
 	if hit.Margin <= clean.Margin+0.5 || hit.Start > 200 || hit.End < 206 || hit.End-hit.Start > Window {
 		t.Errorf("clean %+v, buried %+v", clean, hit)
 	}
@@ -65,10 +65,10 @@ func TestBuriedPayloadsCount(t *testing.T) {
 func TestEmptyTexts(t *testing.T) {
 	m := &Model{bits: 8, weights: make([]int8, 1<<8), scale: 1}
 	before, n := text(m)
-	if s := m.Score(before, n, nil); math.IsNaN(float64(s.Margin)) || s.Start != 0 || s.End != 0 {
+	if s := m.BestWindow(before, n, nil); math.IsNaN(float64(s.Margin)) || s.Start != 0 || s.End != 0 {
 		t.Errorf("%+v", s)
 	}
-	if s := (&Model{}).Score(before, n, nil); !math.IsInf(float64(s.Margin), -1) {
+	if s := (&Model{}).BestWindow(before, n, nil); !math.IsInf(float64(s.Margin), -1) {
 		t.Errorf("a model without weights says %+v", s)
 	}
 }
@@ -87,6 +87,6 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal("decoding and encoding change the bytes")
 		}
 		fs, n := text(m, 1, 2, 3)
-		m.Score(fs, n, nil)
+		m.BestWindow(fs, n, nil)
 	})
 }

@@ -72,12 +72,12 @@ type Flag uint8
 
 // The flags.
 const (
-	Opens   Flag = 1 << iota // the first word of a sentence or clause
-	Line                     // the first word of a line
-	Capital                  // two or more letters, all capitals
-	Number                   // digits only
-	Dense                    // a character of a script without spaces
-	starter                  // may begin a phrase
+	FlagSentenceStart Flag = 1 << iota // the first word of a sentence or clause
+	FlagLineStart                      // the first word of a line
+	FlagCapitals                       // two or more letters, all capitals
+	FlagDigits                         // digits only
+	FlagUnspaced                       // a character of a script without spaces
+	starter                            // may begin a phrase
 )
 
 // Vocabulary maps words and phrases to concepts. It is immutable.
@@ -204,7 +204,7 @@ func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept Set) error {
 		if len(phrase) < minPrefix {
 			return fmt.Errorf("%q: a prefix has at least three bytes", phrase)
 		}
-		h := terms.Word(phrase)
+		h := terms.HashWord(phrase)
 		at := v.prefixes.At(h)
 		at.concepts = at.concepts.or(concept)
 		v.prefixed[h>>6&(1<<12-1)] |= 1 << (h & 63)

@@ -70,13 +70,13 @@ func TestOpeningsAndForm(t *testing.T) {
 	const text = "One two. Three: four\nFIVE 6; seven。八 v1.2 end"
 	for _, w := range v.Read(nil, text) {
 		s := text[w.Start:w.End]
-		if w.Flags&Opens != 0 {
+		if w.Flags&FlagSentenceStart != 0 {
 			s = "^" + s
 		}
-		if w.Flags&Capital != 0 {
+		if w.Flags&FlagCapitals != 0 {
 			s += "!"
 		}
-		if w.Flags&Number != 0 {
+		if w.Flags&FlagDigits != 0 {
 			s += "#"
 		}
 		got = append(got, s)
@@ -98,7 +98,7 @@ func TestIdentifiersAreNumbers(t *testing.T) {
 		return words
 	}
 	want := read("4e50ed89-1ae2-4cc8-99e5-bea169897f7f")
-	if len(want) != 4 || want[2].Flags&Number == 0 {
+	if len(want) != 4 || want[2].Flags&FlagDigits == 0 {
 		t.Fatalf("%+v", want)
 	}
 	for _, id := range []string{"11111111-2222-4333-8444-555555555555", "AAAAAAAA-BBBB-CCCC-DDDD-EEEEEEEEEEEE", "5e68e8f72ee47fc1", "bea169897f7f"} {
@@ -224,17 +224,17 @@ func slow(s *sequence, words []Word) bool {
 			return true
 		}
 		for p := at + 1; p <= at+s.slots[i].gap+1 && p < len(words); p++ {
-			if !s.slots[i].cross && words[p].Flags&Opens != 0 {
+			if !s.slots[i].cross && words[p].Flags&FlagSentenceStart != 0 {
 				return false
 			}
-			if words[p].Concepts.meets(s.slots[i].any) && (!s.slots[i].opens || words[p].Flags&Opens != 0) && from(i+1, p) {
+			if words[p].Concepts.meets(s.slots[i].any) && (!s.slots[i].opens || words[p].Flags&FlagSentenceStart != 0) && from(i+1, p) {
 				return true
 			}
 		}
 		return false
 	}
 	for start = range words {
-		if words[start].Concepts.meets(s.slots[0].any) && (!s.slots[0].opens || words[start].Flags&Opens != 0) && from(1, start) {
+		if words[start].Concepts.meets(s.slots[0].any) && (!s.slots[0].opens || words[start].Flags&FlagSentenceStart != 0) && from(1, start) {
 			return true
 		}
 	}
@@ -271,7 +271,7 @@ func FuzzFindAgainstTryingEverything(f *testing.F) {
 			if h.Start < 0 || h.End > len(words) || h.Start >= h.End {
 				t.Fatalf("hit %+v of %d words", h, len(words))
 			}
-			isDense := func(w Word) bool { return w.Flags&Dense != 0 }
+			isDense := func(w Word) bool { return w.Flags&FlagUnspaced != 0 }
 			if !slices.ContainsFunc(words, isDense) && !slices.ContainsFunc(r.List[h.Rule].seqs, func(s sequence) bool { return slow(&s, words[max(0, h.Start-3):h.End]) }) {
 				t.Fatalf("%s does not hold for %+v of %q", r.List[h.Rule].ID, h, text)
 			}

@@ -41,7 +41,7 @@ const stemBytes = 5 // length of a stem
 
 // Read appends the words of text to dst.
 func (v *Vocabulary) Read(dst []Word, text string) []Word {
-	flags := Opens | Line
+	flags := FlagSentenceStart | FlagLineStart
 	first := len(dst)
 	for i := 0; i < len(text); {
 		c := text[i]
@@ -51,8 +51,8 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 			ch, n := utf8.DecodeRuneInString(text[i:])
 			switch {
 			case dense(ch):
-				h := terms.Word(text[i : i+n])
-				dst = append(dst, Word{Start: int32(i), End: int32(i + n), Hash: h, Stem: h, Flags: flags | Dense})
+				h := terms.HashWord(text[i : i+n])
+				dst = append(dst, Word{Start: int32(i), End: int32(i + n), Hash: h, Stem: h, Flags: flags | FlagUnspaced})
 				v.addConcepts(&dst[len(dst)-1])
 				flags = 0
 				i += n
@@ -60,7 +60,7 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 			case unicode.IsLetter(ch) || unicode.IsMark(ch):
 			default:
 				if ch == '。' || ch == '！' || ch == '？' || ch == '；' || ch == '：' || ch == '।' || ch == '؟' {
-					flags |= Opens
+					flags |= FlagSentenceStart
 				}
 				i += n
 				continue
@@ -73,7 +73,7 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 			i++
 			continue
 		case k == kindLine:
-			flags |= Opens | Line
+			flags |= FlagSentenceStart | FlagLineStart
 			i++
 			continue
 		case k == kindStop:
@@ -87,7 +87,7 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 				continue
 			}
 			if i+1 == len(text) || text[i+1] <= ' ' || text[i+1] == '"' || text[i+1] >= utf8.RuneSelf {
-				flags |= Opens
+				flags |= FlagSentenceStart
 			}
 			i++
 			continue
@@ -96,13 +96,13 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 		w := &dst[len(dst)-1] // a pointer: copying words would take a third of the time
 		if n := normal.Identifier(text[i:]); n > 0 {
 			w.Hash, w.Stem = 2, 2
-			w.Flags |= Number
+			w.Flags |= FlagDigits
 			i += n
 		} else {
 			i = v.word(text, i, w)
 		}
 		w.End = int32(i)
-		if k == kindUpper && flags&Opens == 0 && w.End-w.Start > 1 {
+		if k == kindUpper && flags&FlagSentenceStart == 0 && w.End-w.Start > 1 {
 			w.Concepts = w.Concepts.or(v.name)
 		}
 		flags = 0
@@ -120,7 +120,7 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 
 // word reads the word that begins at text[i] into w and returns its end.
 func (v *Vocabulary) word(text string, i int, w *Word) int {
-	h := terms.Start
+	h := terms.HashSeed
 	lowerSeen, letters, bytes, rest := false, 0, 0, 0 // rest: continuation bytes of the current letter
 	var concepts Set
 	for ; i < len(text); i++ {
@@ -148,7 +148,7 @@ func (v *Vocabulary) word(text string, i int, w *Word) int {
 			letters += size
 			rest = size - 1
 		}
-		h = terms.Next(h, c)
+		h = terms.HashByte(h, c)
 		if bytes++; bytes == stemBytes {
 			w.Stem = h
 		}
@@ -163,13 +163,13 @@ end:
 		w.Stem = h
 	}
 	if letters == 0 {
-		w.Flags |= Number
+		w.Flags |= FlagDigits
 		if bytes >= 3 {
 			w.Concepts = concepts.or(v.numbers)
 		}
 		w.Hash, w.Stem = 2, 2
 	} else if !lowerSeen && letters >= 2 {
-		w.Flags |= Capital
+		w.Flags |= FlagCapitals
 	}
 	v.addConcepts(w)
 	return i
@@ -203,7 +203,7 @@ func (v *Vocabulary) phrases(words []Word, text string) {
 		}
 		h := words[i].Hash
 		for j := i + 1; j < len(words) && j-i < v.longest; j++ {
-			if words[j].Flags&Line != 0 && words[j].Start-words[j-1].End > 1 {
+			if words[j].Flags&FlagLineStart != 0 && words[j].Start-words[j-1].End > 1 {
 				break
 			}
 			open := v.opening(h, text[words[j].Start:words[j].End])
@@ -227,9 +227,9 @@ func (v *Vocabulary) opening(h uint32, word string) (found Set) {
 	if v.openings[h>>6&(1<<12-1)]>>(h&63)&1 == 0 {
 		return found
 	}
-	p := terms.Start
+	p := terms.HashSeed
 	for i := 0; i < len(word) && i < maxPrefix; i++ {
-		p = terms.Next(p, terms.Lower(word[i]))
+		p = terms.HashByte(p, terms.Lower(word[i]))
 		if i >= 2 {
 			m, _ := v.exact.Get(joinHash(h, p^prefixSalt))
 			found = found.or(m.concepts)

@@ -64,7 +64,7 @@ asked low 0 f
 	} {
 		words := v.Read(nil, text)
 		var got []string
-		for _, i := range r.Restraints(nil, words, text) {
+		for _, i := range r.NegatedWords(nil, words, text) {
 			got = append(got, text[words[i].Start:words[i].End])
 		}
 		if got := strings.Join(got, " "); got != want {

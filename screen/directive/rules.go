@@ -249,10 +249,10 @@ func (r *Rules) inBlock(dst []Hit, x *index, words []Word, at int) []Hit {
 	dense := 0
 	for i := range words {
 		bit := uint64(1) << i
-		if words[i].Flags&Opens != 0 {
+		if words[i].Flags&FlagSentenceStart != 0 {
 			opens |= bit
 		}
-		dense += int(words[i].Flags & Dense)
+		dense += int(words[i].Flags & FlagUnspaced)
 		of := words[i].Concepts.and(r.own)
 		if of.empty() {
 			continue // most words have no concept
@@ -268,7 +268,7 @@ func (r *Rules) inBlock(dst []Hit, x *index, words []Word, at int) []Hit {
 		}
 	}
 	stretch := 1
-	if dense >= minDense*int(Dense) {
+	if dense >= minDense*int(FlagUnspaced) {
 		stretch = 3
 	}
 	if present.empty() || !r.loan.empty() && bits.OnesCount64(own) < spoken {
@@ -303,10 +303,10 @@ func (r *Rules) inBlock(dst []Hit, x *index, words []Word, at int) []Hit {
 // whole extends a span to the whole phrases at its ends.
 func (s *sequence) whole(words []Word, start, end int) (int, int) {
 	first, last := s.slots[0].any, s.slots[len(s.slots)-1].any
-	for start > 0 && words[start-1].Concepts.and(words[start].Concepts).meets(first) && words[start].Flags&Opens == 0 {
+	for start > 0 && words[start-1].Concepts.and(words[start].Concepts).meets(first) && words[start].Flags&FlagSentenceStart == 0 {
 		start--
 	}
-	for end+1 < len(words) && words[end+1].Concepts.and(words[end].Concepts).meets(last) && words[end+1].Flags&Opens == 0 {
+	for end+1 < len(words) && words[end+1].Concepts.and(words[end].Concepts).meets(last) && words[end+1].Flags&FlagSentenceStart == 0 {
 		end++
 	}
 	return start, end

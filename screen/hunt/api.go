@@ -23,10 +23,10 @@ type API struct {
 	// Header has the credential: {"Authorization": "Token …"}.
 	Header http.Header
 
-	Size    int               // elements of a page; default 100, or 1000 for a Mem0 server, which has no pages
-	Timeout time.Duration     // of one attempt including its answer; default 30 s
-	Via     http.RoundTripper // default: a new http.Transport
-	Sleep   func(context.Context, time.Duration) error
+	PageSize  int               // elements of a page; default 100, or 1000 for a Mem0 server, which has no pages
+	Timeout   time.Duration     // of one attempt including its answer; default 30 s
+	Transport http.RoundTripper // default: a new http.Transport
+	Sleep     func(context.Context, time.Duration) error
 }
 
 const (
@@ -43,8 +43,8 @@ type statusError int
 // Error implements error.
 func (s statusError) Error() string { return fmt.Sprintf("the backend answered %d", int(s)) }
 
-// Denied reports whether an error is a backend's response of 401 or 403.
-func Denied(err error) bool {
+// IsUnauthorized reports whether an error is a backend's response of 401 or 403.
+func IsUnauthorized(err error) bool {
 	var no statusError
 	return errors.As(err, &no) && (no == http.StatusUnauthorized || no == http.StatusForbidden)
 }
@@ -60,15 +60,15 @@ func newCaller(a API, size int) (*caller, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil, errors.New("hunt: the backend's URL is not a plain http address")
 	}
-	a.Size, a.Timeout = cmp.Or(a.Size, size), cmp.Or(a.Timeout, defaultTimeout)
+	a.PageSize, a.Timeout = cmp.Or(a.PageSize, size), cmp.Or(a.Timeout, defaultTimeout)
 	if a.Sleep == nil {
 		a.Sleep = wait.Sleep
 	}
-	if a.Via == nil {
-		a.Via = &http.Transport{Proxy: http.ProxyFromEnvironment, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
+	if a.Transport == nil {
+		a.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
 	}
 	return &caller{a, u, &http.Client{
-		Transport: a.Via,
+		Transport: a.Transport,
 		// The credential goes to the configured address only.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil

@@ -109,7 +109,7 @@ func TestMem0(t *testing.T) {
 		}
 		paged(w, r)
 	})
-	api.Size = 2
+	api.PageSize = 2
 	p := pager(t)(Mem0(api))
 	if got := all(t, p); !slices.Equal(got, memoryLines) {
 		t.Errorf("got %q", got)
@@ -121,7 +121,7 @@ func TestMem0(t *testing.T) {
 	if _, _, err := p.Page(t.Context(), ""); !errors.Is(err, ErrTruncated) {
 		t.Errorf("a full list without pages: %v", err)
 	}
-	api.Size = 50
+	api.PageSize = 50
 	if got := all(t, pager(t)(Mem0(api))); !slices.Equal(got, memoryLines) {
 		t.Errorf("got %q", got)
 	}
@@ -148,7 +148,7 @@ func TestMem0Server(t *testing.T) {
 	if got := all(t, pager(t)(Mem0Server(api, by...))); len(got) != 7 || !strings.HasPrefix(got[0], "bob") {
 		t.Errorf("got %q", got)
 	}
-	api.Size = 2
+	api.PageSize = 2
 	if _, _, err := pager(t)(Mem0Server(api, by...)).Page(t.Context(), ""); !errors.Is(err, ErrTruncated) {
 		t.Errorf("as many as were asked for: %v", err)
 	}
@@ -167,7 +167,7 @@ func TestMem0Kind(t *testing.T) {
 			}
 			w.WriteHeader(status)
 		})
-		if kind, err := Mem0Kind(t.Context(), api); kind != want || (err == nil) != (want != "") || want == "" && !Denied(err) {
+		if kind, err := Mem0Kind(t.Context(), api); kind != want || (err == nil) != (want != "") || want == "" && !IsUnauthorized(err) {
 			t.Errorf("%d: %q, %v", status, kind, err)
 		}
 	}
@@ -215,7 +215,7 @@ func TestLetta(t *testing.T) {
 			t.Errorf("asked %s", r.URL)
 		}
 	})
-	api.Size = 2
+	api.PageSize = 2
 	p := pager(t)(Letta(api))
 	got := all(t, p)
 	want := []string{
@@ -291,7 +291,7 @@ func TestBadBackends(t *testing.T) {
 	// A memory without its text is reported, and the others are read.
 	body = `{"results":[{"id":"a"},{"memory":"b"},{"id":"c","memory":"c"}]}`
 	items, _, err := pager(t)(Mem0(api)).Page(t.Context(), "")
-	if err != nil || len(items) != 3 || !items[0].Unread || !items[1].Unread || items[2].Unread {
+	if err != nil || len(items) != 3 || !items[0].Incomplete || !items[1].Incomplete || items[2].Incomplete {
 		t.Errorf("%+v, %v", items, err)
 	}
 	release := make(chan struct{})
@@ -336,7 +336,7 @@ func FuzzParseMem0(f *testing.F) {
 			t.Fatalf("%d items of %d memories", len(p.items), p.n)
 		}
 		for _, i := range p.items {
-			if i.ID == "" && i.Field == "memory" && !i.Unread {
+			if i.ID == "" && i.Field == "memory" && !i.Incomplete {
 				t.Fatal("a memory without a name")
 			}
 		}

@@ -77,7 +77,7 @@ type lettaElement struct {
 
 // items returns the element's text and the strings of its metadata.
 func (e lettaElement) items(kind, field string, text *string, owner memproxy.Scope) []Item {
-	item := Item{ID: e.ID, Kind: kind, Field: field, Owner: owner, Text: str(text), Raw: e.raw, Unread: e.ID == "" || text == nil}
+	item := Item{ID: e.ID, Kind: kind, Field: field, Owner: owner, Text: str(text), Raw: e.raw, Incomplete: e.ID == "" || text == nil}
 	return append([]Item{item}, metadata(item, e.Metadata)...)
 }
 
@@ -89,7 +89,7 @@ type lettaBlocks struct{ *caller }
 // block's description is an item too: Letta puts it into the prompt next to the value.
 func (p lettaBlocks) Page(ctx context.Context, cursor string) ([]Item, string, error) {
 	q := url.Values{"order": {"asc"}, "show_hidden_blocks": {"true"}}
-	blocks, last, err := p.list(ctx, []string{"v1/blocks/"}, q, p.api.Size, cursor)
+	blocks, last, err := p.list(ctx, []string{"v1/blocks/"}, q, p.api.PageSize, cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -145,11 +145,11 @@ func (p lettaPassages) Page(ctx context.Context, cursor string) ([]Item, string,
 			return nil, "", err
 		}
 		if next == at.Agent {
-			return nil, "", ErrCircle
+			return nil, "", ErrCursorLoop
 		}
 		return nil, passageCursor{Agent: next, In: true}.String(), nil
 	}
-	passages, last, err := p.list(ctx, []string{"v1/agents", at.Agent, "archival-memory"}, url.Values{"ascending": {"true"}}, p.api.Size, at.After)
+	passages, last, err := p.list(ctx, []string{"v1/agents", at.Agent, "archival-memory"}, url.Values{"ascending": {"true"}}, p.api.PageSize, at.After)
 	if err != nil {
 		return nil, "", err
 	}
@@ -157,7 +157,7 @@ func (p lettaPassages) Page(ctx context.Context, cursor string) ([]Item, string,
 		return nil, passageCursor{Agent: at.Agent}.String(), nil
 	}
 	if last == at.After {
-		return nil, "", ErrCircle
+		return nil, "", ErrCursorLoop
 	}
 	var items []Item
 	for _, e := range passages {

@@ -31,7 +31,7 @@ func (m mem0Memory) items(raw json.RawMessage) []Item {
 	if owner.Run == "" {
 		owner.Run = str(m.Session)
 	}
-	item := Item{ID: m.ID, Kind: "memory", Field: "memory", Owner: owner, Text: str(m.Memory), Raw: string(raw), Unread: m.ID == "" || m.Memory == nil}
+	item := Item{ID: m.ID, Kind: "memory", Field: "memory", Owner: owner, Text: str(m.Memory), Raw: string(raw), Incomplete: m.ID == "" || m.Memory == nil}
 	return append([]Item{item}, metadata(item, m.Metadata)...)
 }
 
@@ -115,7 +115,7 @@ func (p mem0Pages) Page(ctx context.Context, cursor string) ([]Item, string, err
 		}
 		page = n
 	}
-	q := url.Values{"page": {strconv.Itoa(page)}, "page_size": {strconv.Itoa(p.api.Size)}}
+	q := url.Values{"page": {strconv.Itoa(page)}, "page_size": {strconv.Itoa(p.api.PageSize)}}
 	raw, err := p.call(ctx, http.MethodPost, []string{"v3/memories/"}, q, []byte(everything))
 	if err != nil {
 		return nil, "", err
@@ -124,7 +124,7 @@ func (p mem0Pages) Page(ctx context.Context, cursor string) ([]Item, string, err
 	switch {
 	case err != nil:
 		return nil, "", err
-	case !list.paged && list.n >= p.api.Size:
+	case !list.paged && list.n >= p.api.PageSize:
 		return nil, "", ErrTruncated // a server without pages truncated the list
 	case !list.more:
 		return list.items, "", nil
@@ -170,8 +170,8 @@ func (p mem0Server) Page(ctx context.Context, _ string) ([]Item, string, error) 
 		}
 	}
 	// Both names of the limit: servers of version 1.x use "limit".
-	q.Set("top_k", strconv.Itoa(p.api.Size))
-	q.Set("limit", strconv.Itoa(p.api.Size))
+	q.Set("top_k", strconv.Itoa(p.api.PageSize))
+	q.Set("limit", strconv.Itoa(p.api.PageSize))
 	q.Set("show_expired", "true")
 	raw, err := p.call(ctx, http.MethodGet, []string{"memories"}, q, nil)
 	if err != nil {
@@ -181,7 +181,7 @@ func (p mem0Server) Page(ctx context.Context, _ string) ([]Item, string, error) 
 	switch {
 	case err != nil:
 		return nil, "", err
-	case list.n == p.api.Size || list.n > p.api.Size && s != (memproxy.Scope{}):
+	case list.n == p.api.PageSize || list.n > p.api.PageSize && s != (memproxy.Scope{}):
 		// The response for the whole store may exceed the limit; then it is complete.
 		return nil, "", ErrTruncated
 	}

@@ -26,7 +26,7 @@ func metadata(of Item, raw json.RawMessage) []Item {
 	whole := true
 	add := func(pointer, text string) {
 		i := of
-		i.Field, i.Text, i.Raw, i.Unread = "metadata"+pointer, text, "", false
+		i.Field, i.Text, i.Raw, i.Incomplete = "metadata"+pointer, text, "", false
 		out = append(out, i)
 	}
 	var visit func(pointer string, v any, depth int)

@@ -12,10 +12,10 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Report returns a function for WalkOptions.Report that writes one JSON line for each
+// NewReporter returns a function for WalkOptions.NewReporter that writes one JSON line for each
 // item that would be stopped: {"id","kind","field","owner","verdict","score","findings"}.
 // The content is added as "text" if content is set.
-func Report(w io.Writer, content bool) func(Item, Verdict) error {
+func NewReporter(w io.Writer, content bool) func(Item, Verdict) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return func(i Item, v Verdict) error {

@@ -61,7 +61,7 @@ func LoadState(path string) (State, error) {
 	if path == "" {
 		return State{}, nil
 	}
-	raw, err := durable.Given(path)
+	raw, err := durable.ReadInput(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return State{}, nil
 	}

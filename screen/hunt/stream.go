@@ -23,7 +23,7 @@ type StreamOptions struct {
 // Result is the outcome of a stream.
 type Result struct {
 	Counts
-	Bad int64 // lines that could not be read
+	Malformed int64 // lines that could not be read
 }
 
 const (
@@ -102,7 +102,7 @@ func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (
 				return a.err
 			case a.blank:
 			case a.bad != nil:
-				total.Bad++
+				total.Malformed++
 				if _, err := fmt.Fprintf(o.Errors, "line %d: %v\n", number, a.bad); err != nil {
 					return fmt.Errorf("hunt: telling of bad lines: %w", err)
 				}

@@ -227,7 +227,7 @@ func FuzzStream(f *testing.F) {
 				blank++
 			}
 		}
-		if r.Screened()+r.Bad+blank != int64(len(lines)) || int64(bytes.Count(out.Bytes(), []byte("\n"))) != r.Screened() || int64(bytes.Count(errs.Bytes(), []byte("\n"))) != r.Bad {
+		if r.Screened()+r.Malformed+blank != int64(len(lines)) || int64(bytes.Count(out.Bytes(), []byte("\n"))) != r.Screened() || int64(bytes.Count(errs.Bytes(), []byte("\n"))) != r.Malformed {
 			t.Fatalf("%d lines, %d blank, %+v", len(lines), blank, r)
 		}
 	})

@@ -24,9 +24,9 @@ type Item struct {
 	// Raw is the whole element as the backend returned it. It is set on the item of the
 	// memory's own text and empty on those of its metadata.
 	Raw string
-	// Unread marks an element that the backend returned without its text or its id: it is
+	// Incomplete marks an element that the backend returned without its text or its id: it is
 	// counted as skipped.
-	Unread bool
+	Incomplete bool
 }
 
 // A Pager reads a store page by page. The empty cursor is the first page. next is the
@@ -53,7 +53,7 @@ type WalkOptions struct {
 	// than maxItem or the backend did not return it.
 	Skipped  func(Item)
 	Progress memproxy.Progress // in texts
-	Now      func() time.Time  // default time.Now
+	Now      func() time.Time  // default time.CurrentMemory
 	// Sleep waits, or returns the context's error; default: a timer.
 	Sleep func(context.Context, time.Duration) error
 }
@@ -65,8 +65,8 @@ const (
 
 // Errors that end a walk.
 var (
-	ErrOtherWalk = errors.New("hunt: the state file is of another store")
-	ErrCircle    = errors.New("hunt: the backend leads back to the page that was just read")
+	ErrOtherWalk  = errors.New("hunt: the state file is of another store")
+	ErrCursorLoop = errors.New("hunt: the backend leads back to the page that was just read")
 )
 
 // Walk screens everything in a store and returns the progress. With a state file it
@@ -103,7 +103,7 @@ func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 			return state, fmt.Errorf("hunt: page %d: %w", state.Pages+1, err)
 		}
 		if next != "" && next == state.Cursor {
-			return state, ErrCircle
+			return state, ErrCursorLoop
 		}
 		// The counts go into a copy: a page that is interrupted is read and counted
 		// again.
@@ -112,7 +112,7 @@ func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 			if err := ctx.Err(); err != nil {
 				return state, err
 			}
-			if item.Unread || len(item.Text) > maxItem {
+			if item.Incomplete || len(item.Text) > maxItem {
 				after.Skipped++
 				o.Skipped(item)
 				continue
@@ -158,7 +158,7 @@ func (s sequence) Page(ctx context.Context, cursor string) ([]Item, string, erro
 	case err != nil:
 		return nil, "", err
 	case next != "" && next == inner:
-		return nil, "", ErrCircle
+		return nil, "", ErrCursorLoop
 	case next != "":
 		return items, strconv.Itoa(at) + ":" + next, nil
 	case at+1 < len(s):

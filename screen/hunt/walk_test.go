@@ -49,7 +49,7 @@ func newShelf() *shelf {
 	return &shelf{pages: [][]Item{
 		{memory("1", "she likes tea"), memory("2", "evil")},
 		{},
-		{memory("3", "worse"), memory("4", strings.Repeat("x", maxItem+1)), {ID: "5", Kind: "memory", Unread: true}},
+		{memory("3", "worse"), memory("4", strings.Repeat("x", maxItem+1)), {ID: "5", Kind: "memory", Incomplete: true}},
 		{memory("6", "he likes cats")},
 	}}
 }
@@ -65,7 +65,7 @@ type walker struct {
 
 func (w *walker) options(state string) WalkOptions {
 	w.now = noon
-	report := Report(&w.report, false)
+	report := NewReporter(&w.report, false)
 	return WalkOptions{
 		Screen: toy, Name: "mem0 http://store", StateFile: state, Rate: 4,
 		Report:  func(i Item, v Verdict) error { w.ids = append(w.ids, i.ID); return report(i, v) },
@@ -183,7 +183,7 @@ func TestWalkRefuses(t *testing.T) {
 	if _, err := Walk(t.Context(), newShelf(), w.options(filepath.Join(dir, "none", "state"))); err == nil {
 		t.Error("a state that cannot be kept was")
 	}
-	if _, err := Walk(t.Context(), circle{}, w.options("")); !errors.Is(err, ErrCircle) {
+	if _, err := Walk(t.Context(), circle{}, w.options("")); !errors.Is(err, ErrCursorLoop) {
 		t.Errorf("in a circle: %v", err)
 	}
 	if _, err := Walk(t.Context(), newShelf(), WalkOptions{Rate: -1}); err == nil {

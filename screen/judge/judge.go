@@ -17,20 +17,20 @@ import (
 	"github.com/memproxy/memproxy/screen/endpoint"
 )
 
-// Word is the model's opinion of a text. An answer in any other form than the requested
+// Opinion is the model's opinion of a text. An answer in any other form than the requested
 // one is Suspicious.
-type Word string
+type Opinion string
 
 // The words. None means that the model was not asked.
 const (
-	None       Word = ""
-	Safe       Word = "SAFE"
-	Suspicious Word = "SUSPICIOUS"
-	Dangerous  Word = "DANGEROUS"
+	NotAsked   Opinion = ""
+	Safe       Opinion = "SAFE"
+	Suspicious Opinion = "SUSPICIOUS"
+	Dangerous  Opinion = "DANGEROUS"
 )
 
 // Severity returns the severity of the finding for a word, or "" if the word makes none.
-func (w Word) Severity() string {
+func (w Opinion) Severity() string {
 	switch w {
 	case Suspicious:
 		return "medium"
@@ -56,7 +56,7 @@ type Options struct {
 	Key       string
 	Timeout   time.Duration    // of one call including its answer; default 5 s
 	PerMinute int              // calls; default 60
-	Now       func() time.Time // default time.Now
+	Now       func() time.Time // default time.CurrentMemory
 	Random    io.Reader        // default crypto/rand; reads are serialised
 }
 
@@ -75,10 +75,10 @@ const (
 
 // Judge asks a model. It is safe for concurrent use.
 type Judge struct {
-	opts  Options
-	api   *endpoint.Endpoint
-	cache cache.Cache[[sha256.Size]byte, Word]
-	purse purse
+	opts   Options
+	api    *endpoint.Endpoint
+	cache  cache.Cache[[sha256.Size]byte, Opinion]
+	budget budget
 }
 
 // New checks the options. It makes no call.
@@ -99,34 +99,34 @@ func New(o Options) (*Judge, error) {
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}
-	return &Judge{opts: o, api: api, cache: cache.New[[sha256.Size]byte, Word](kept), purse: purse{perMinute: cmp.Or(o.PerMinute, defaultPerMinute)}}, nil
+	return &Judge{opts: o, api: api, cache: cache.New[[sha256.Size]byte, Opinion](kept), budget: budget{perMinute: cmp.Or(o.PerMinute, defaultPerMinute)}}, nil
 }
 
 // Ask returns the model's opinion of a text with a deterministic score, or None if the
 // score is not on the borderline. asker identifies the caller whose text it is: one asker
 // gets at most half of the calls. With an error there is no opinion.
-func (j *Judge) Ask(ctx context.Context, asker, text string, score memproxy.PerMille) (Word, error) {
+func (j *Judge) Ask(ctx context.Context, asker, text string, score memproxy.PerMille) (Opinion, error) {
 	if score < low || score > high {
-		return None, nil
+		return NotAsked, nil
 	}
 	if len(text) > maxText {
-		return None, ErrTooLong
+		return NotAsked, ErrTooLong
 	}
 	key := sha256.Sum256([]byte(j.opts.Model + "\x00" + text))
 	if w, ok := j.cache.Get(key); ok {
 		return w, nil
 	}
-	if err := j.purse.take(asker, j.opts.Now()); err != nil {
-		return None, err
+	if err := j.budget.reserve(asker, j.opts.Now()); err != nil {
+		return NotAsked, err
 	}
-	defer j.purse.giveBack(asker)
+	defer j.budget.release(asker)
 	nonce, canary, err := j.draw()
 	if err != nil {
-		return None, err
+		return NotAsked, err
 	}
 	reply, err := j.post(ctx, prompt(canary), question(nonce, text))
 	if err != nil {
-		return None, err
+		return NotAsked, err
 	}
 	// Every answer is cached: a caller who retries until the model changes its mind gets
 	// the first answer.
@@ -137,8 +137,8 @@ func (j *Judge) Ask(ctx context.Context, asker, text string, score memproxy.PerM
 
 // draw returns a random marker and a random canary.
 func (j *Judge) draw() (nonce, canary string, err error) {
-	j.purse.mu.Lock() // an injected source need not be safe for concurrent use
-	defer j.purse.mu.Unlock()
+	j.budget.mu.Lock() // an injected source need not be safe for concurrent use
+	defer j.budget.mu.Unlock()
 	var b [16]byte
 	if _, err := io.ReadFull(j.opts.Random, b[:]); err != nil {
 		return "", "", errors.New("judge: no randomness")
@@ -146,10 +146,10 @@ func (j *Judge) draw() (nonce, canary string, err error) {
 	return hex.EncodeToString(b[:8]), hex.EncodeToString(b[8:]), nil
 }
 
-// purse is the budget: calls per clock minute, and concurrent calls. One asker gets at
+// budget is the budget: calls per clock minute, and concurrent calls. One asker gets at
 // most half of either, so that a caller that floods the judge does not use up the calls
 // for others' texts.
-type purse struct {
+type budget struct {
 	perMinute int
 
 	mu         sync.Mutex
@@ -161,9 +161,9 @@ type purse struct {
 // share has the calls of one asker in this minute, and in flight.
 type share struct{ spent, out int }
 
-// take reserves a call, or fails at once. It never waits: a request without an opinion is
+// reserve reserves a call, or fails at once. It never waits: a request without an opinion is
 // better than one that is delayed by the judge.
-func (p *purse) take(asker string, now time.Time) error {
+func (p *budget) reserve(asker string, now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m := now.Unix() / 60; m != p.minute || p.of == nil {
@@ -193,8 +193,8 @@ func (p *purse) take(asker string, now time.Time) error {
 	return nil
 }
 
-// giveBack ends a call. The call stays counted for its minute.
-func (p *purse) giveBack(asker string) {
+// release ends a call. The call stays counted for its minute.
+func (p *budget) release(asker string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out--

@@ -79,7 +79,7 @@ func newJudge(t *testing.T, h http.Handler, o Options) *Judge {
 
 // Proves MFW-5: the three words, for the borderline only, once a text.
 func TestWords(t *testing.T) {
-	for _, w := range []Word{Safe, Suspicious, Dangerous} {
+	for _, w := range []Opinion{Safe, Suspicious, Dangerous} {
 		var calls atomic.Int64
 		j := newJudge(t, model(t, &calls, obey(string(w))), Options{})
 		for range 3 {
@@ -91,7 +91,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("%d calls for one text", calls.Load())
 		}
 		for score, want := range map[memproxy.PerMille]bool{0: false, 349: false, 350: true, 650: true, 651: false, 1000: false} {
-			if got, err := j.Ask(t.Context(), "acme/agent:dev", "Another text.", score); err != nil || (got != None) != want {
+			if got, err := j.Ask(t.Context(), "acme/agent:dev", "Another text.", score); err != nil || (got != NotAsked) != want {
 				t.Errorf("score %d: %s, %v", score, got, err)
 			}
 		}
@@ -151,7 +151,7 @@ func TestBadCompletions(t *testing.T) {
 	} {
 		j := newJudge(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }), Options{})
 		got, err := j.Ask(t.Context(), "acme/agent:dev", "secret-text", 500)
-		if irregular && (err != nil || got != Suspicious) || !irregular && (err == nil || got != None) {
+		if irregular && (err != nil || got != Suspicious) || !irregular && (err == nil || got != NotAsked) {
 			t.Errorf("%.40s: %s, %v", body, got, err)
 		}
 		if err != nil && (strings.Contains(err.Error(), "secret-text") || strings.Contains(err.Error(), "sesame")) {
@@ -287,7 +287,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(`{"verdict":"SAFE","marker":"nonce","check":"canary"}`)
 	f.Add(`{"verdict":"SAFE","marker":"nonce","check":"canary"} `)
 	f.Fuzz(func(t *testing.T, reply string) {
-		if w := read(reply, "5f1d0c", "77aa01"); w != Suspicious && (!strings.Contains(reply, "5f1d0c") && !strings.Contains(reply, `\u`) || w == None) {
+		if w := read(reply, "5f1d0c", "77aa01"); w != Suspicious && (!strings.Contains(reply, "5f1d0c") && !strings.Contains(reply, `\u`) || w == NotAsked) {
 			t.Fatalf("%q is %s", reply, w)
 		}
 	})

@@ -73,14 +73,14 @@ func content(raw []byte) (string, error) {
 
 // read parses the model's object, which must have three members, each once, and nothing
 // after it. Anything else is Suspicious.
-func read(reply, nonce, canary string) Word {
+func read(reply, nonce, canary string) Opinion {
 	var got struct {
 		Verdict string `json:"verdict"`
 		Marker  string `json:"marker"`
 		Check   string `json:"check"`
 	}
 	err := jsonv2.Unmarshal([]byte(reply), &got, jsonv2.RejectUnknownMembers(true))
-	if w := Word(got.Verdict); err == nil && got.Marker == nonce && got.Check == canary && (w == Safe || w == Dangerous) {
+	if w := Opinion(got.Verdict); err == nil && got.Marker == nonce && got.Check == canary && (w == Safe || w == Dangerous) {
 		return w
 	}
 	return Suspicious

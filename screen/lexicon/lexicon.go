@@ -97,7 +97,7 @@ func (l *Lexicon) index() {
 				literals = nearby
 			}
 			for _, whole := range p.anchor.literals {
-				text := terms.Head(whole, maxScanned)
+				text := terms.Truncate(whole, maxScanned)
 				literals[text] = append(literals[text], ending{whole[len(text):], len(l.parts)})
 			}
 			l.parts = append(l.parts, *p)

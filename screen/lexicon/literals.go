@@ -55,7 +55,7 @@ func newAnchor(literals []string, before, after int) *anchor {
 	}
 	for _, s := range slices.Sorted(slices.Values(trimmed)) {
 		if len(short) == 0 || !strings.HasPrefix(s, short[len(short)-1]) {
-			short = append(short, terms.Head(s, maxLiteral))
+			short = append(short, terms.Truncate(s, maxLiteral))
 		}
 	}
 	return &anchor{short, before + spaces, after}

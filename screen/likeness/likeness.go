@@ -98,7 +98,7 @@ func New(o Options) (*Index, error) {
 		}
 	}
 	for _, text := range o.Harmless {
-		if m := x.Match(text, memproxy.SourceHostile); m.Over() {
+		if m := x.Match(text, memproxy.SourceHostile); m.OverThreshold() {
 			return nil, fmt.Errorf("likeness: %w: a harmless sentence scores %d, %d counts of a hostile source: %.60q", similar.ErrUnfitted, m.Score, m.Threshold, text)
 		}
 	}
@@ -290,7 +290,7 @@ func tokens(dst []token, s string) []token {
 		switch {
 		case w == "":
 			continue
-		case marked && (strings.IndexByte(w, '@') >= 0 || terms.Address(w)):
+		case marked && (strings.IndexByte(w, '@') >= 0 || terms.IsAddress(w)):
 			t.hash = address
 		case slices.Contains(light[w[0]], w):
 			t.hash, t.weight = terms.Hash(w), 0.25

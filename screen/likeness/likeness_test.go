@@ -28,7 +28,7 @@ func TestMatch(t *testing.T) {
 	for _, e := range panel.Exemplars() {
 		for _, text := range []string{e.Text, "Lunch was fine. " + e.Text + ". The dog sleeps.", strings.ToUpper(e.Text), strings.Repeat("It rains a lot in November here. ", 200) + e.Text} {
 			m := x.Match(text, memproxy.SourceTrusted)
-			if !m.Over() || m.End-m.Start > len(e.Text)+40 || !strings.Contains(strings.ToLower(text[m.Start:m.End]), strings.ToLower(e.Text[len(e.Text)/2:len(e.Text)/2+8])) {
+			if !m.OverThreshold() || m.End-m.Start > len(e.Text)+40 || !strings.Contains(strings.ToLower(text[m.Start:m.End]), strings.ToLower(e.Text[len(e.Text)/2:len(e.Text)/2+8])) {
 				t.Errorf("%.60q scores %d at %d..%d", text, m.Score, m.Start, m.End)
 			}
 		}
@@ -48,7 +48,7 @@ func TestMatch(t *testing.T) {
 		for source, want := range map[memproxy.Source]bool{
 			memproxy.SourceHostile: c.hostile, memproxy.SourceUntrusted: c.untrusted, "": c.untrusted, memproxy.SourceVerified: c.verified, memproxy.SourceTrusted: c.trusted,
 		} {
-			if m := x.Match(c.text, source); m.Over() != want {
+			if m := x.Match(c.text, source); m.OverThreshold() != want {
 				t.Errorf("%q of source %q scores %d, counts from %d", c.text, source, m.Score, m.Threshold)
 			}
 		}

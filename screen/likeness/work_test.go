@@ -144,7 +144,7 @@ func TestTokensByDefinition(t *testing.T) {
 			switch {
 			case w == "":
 				continue
-			case strings.Contains(w, "@"), strings.Contains(w, "://"), terms.Address(w):
+			case strings.Contains(w, "@"), strings.Contains(w, "://"), terms.IsAddress(w):
 				w = "\x00address"
 			case slices.Contains(light[w[0]], w):
 				tok.weight = 0.25

@@ -117,7 +117,7 @@ func widen(opaque []span, s string, from, to int) []span {
 	if k := strings.IndexByte(s[to:min(len(s), to+longest)], ' '); k >= 0 {
 		to += k
 	}
-	from = len(terms.Head(s, from))
+	from = len(terms.Truncate(s, from))
 	for to < len(s) && !utf8.RuneStart(s[to]) {
 		to++
 	}

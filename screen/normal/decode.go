@@ -108,7 +108,7 @@ var (
 	codec32 = &codec{[]*digits{
 		caseless(terms.Capitals+"234567", 5), caseless("0123456789ABCDEFGHIJKLMNOPQRSTUV", 5), caseless("0123456789ABCDEFGHJKMNPQRSTVWXYZ", 5),
 	}, func(s string) string {
-		if small.In(s) && capital.In(s) {
+		if small.AnyIn(s) && capital.AnyIn(s) {
 			return ""
 		}
 		return s[:len(s)-len(s)%8+tail32[len(s)%8]]

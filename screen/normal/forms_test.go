@@ -102,11 +102,11 @@ func TestFormsThatModelsReadAreRead(t *testing.T) {
 	for range 6 {
 		layers = string(packed(t, layers, gzipped))
 	}
-	if rd := Read(b64([]byte(layers))); !rd.Cut {
+	if rd := Read(b64([]byte(layers))); !rd.Truncated {
 		t.Error("what was packed six times is taken for read")
 	}
 	bomb := b64(packed(t, strings.Repeat("tea ", 1<<20), gzipped))
-	if rd := Read(bomb); !rd.Cut {
+	if rd := Read(bomb); !rd.Truncated {
 		t.Error("4 MiB in 4 kB are taken for read")
 	}
 }

@@ -155,7 +155,7 @@ const (
 func guess(s string, word []glyph) (n int, ok bool) {
 	tries := maxGuesses
 	for n = len(word); n > 0; n-- {
-		if spellOut(word[:n], terms.Start, &tries) {
+		if spellOut(word[:n], terms.HashSeed, &tries) {
 			return n, true
 		}
 		if strings.IndexByte("!|+(<#", s[word[n-1].from]) < 0 || word[n-1].to-word[n-1].from > 1 {
@@ -174,7 +174,7 @@ func spellOut(word []glyph, h uint32, tries *int) bool {
 	}
 	g := &word[0]
 	for k := 0; k < len(g.may) && *tries > 0; k++ {
-		if spellOut(word[1:], terms.Next(h, terms.Lower(g.may[k])), tries) {
+		if spellOut(word[1:], terms.HashByte(h, terms.Lower(g.may[k])), tries) {
 			g.may = g.may[k : k+1]
 			return true
 		}

@@ -71,7 +71,7 @@ func list(found []View, v *View) []View {
 		return found
 	}
 	out := mapped(Listed, b, v)
-	out.Innocent = ordered
+	out.Overt = ordered
 	return append(found, out)
 }
 

@@ -96,7 +96,7 @@ func links(found []View, v *View) []View {
 			break
 		}
 		out := mapped(Linked, b, v)
-		out.Rough, out.Innocent = rough, innocent
+		out.Noisy, out.Overt = rough, innocent
 		found = append(found, out)
 	}
 	return found

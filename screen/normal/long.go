@@ -68,7 +68,7 @@ func (r *reader) pieces(v *View, from, to, depth int, by derivation) {
 
 // edge returns an offset up to i at which a piece of s may begin or end.
 func edge(s string, i int) int {
-	i = len(terms.Head(s, i))
+	i = len(terms.Truncate(s, i))
 	for _, end := range [...]string{"\n", " \t\r"} {
 		if k := strings.LastIndexAny(s[i-nearEdge:i], end); k >= 0 {
 			return i - nearEdge + k + 1
@@ -138,7 +138,7 @@ func trimmed(found []View) []View {
 
 // begin returns the start of the word, or character, at s[i].
 func begin(s string, i int) int {
-	i = len(terms.Head(s, i))
+	i = len(terms.Truncate(s, i))
 	if k := strings.LastIndexAny(s[max(0, i-longest):i], " \n\t"); k >= 0 && i > 0 {
 		return max(0, i-longest) + k + 1
 	}

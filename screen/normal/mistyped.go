@@ -22,13 +22,13 @@ const (
 func retyped(v *View) View {
 	vocab := wide()
 	out := replaced(v, span{0, len(v.Text)}, func(w string) string {
-		h := terms.Word(w)
+		h := terms.HashWord(w)
 		if vocab.has(h) {
 			return ""
 		}
 		return typed().of(w, h)
 	})
-	out.Innocent = v.Innocent
+	out.Overt = v.Overt
 	return out
 }
 
@@ -55,7 +55,7 @@ var typed = sync.OnceValue(func() *neighbours {
 			continue
 		}
 		n.words = append(n.words, w)
-		put(&n.whole, terms.Word(w))
+		put(&n.whole, terms.HashWord(w))
 		for i := range len(w) {
 			put(&n.without, hashWithout(w, i))
 		}
@@ -65,11 +65,11 @@ var typed = sync.OnceValue(func() *neighbours {
 
 // hashWithout returns the hash of w without letter i, and hashAfter that of the text with
 // hash h followed by rest.
-func hashWithout(w string, i int) uint32 { return hashAfter(terms.Word(w[:i]), w[i+1:]) }
+func hashWithout(w string, i int) uint32 { return hashAfter(terms.HashWord(w[:i]), w[i+1:]) }
 
 func hashAfter(h uint32, rest string) uint32 {
 	for k := range len(rest) {
-		h = terms.Next(h, terms.Lower(rest[k]))
+		h = terms.HashByte(h, terms.Lower(rest[k]))
 	}
 	return h
 }
@@ -85,10 +85,10 @@ func (n *neighbours) of(w string, h uint32) string {
 	if len(w) < minTyped {
 		return ""
 	}
-	before := terms.Start // the hash of w[:i]
+	before := terms.HashSeed // the hash of w[:i]
 	for i := range len(w) {
 		h := hashAfter(before, w[i+1:])
-		before = terms.Next(before, terms.Lower(w[i]))
+		before = terms.HashByte(before, terms.Lower(w[i]))
 		if k, ok := n.whole.Get(h); ok && oneKey(w, n.words[k]) {
 			return n.words[k]
 		}

@@ -51,17 +51,17 @@ const manyAlike = 4 // from this many homoglyph words on, they are no accident
 
 const viewCost = 64 // the work on a reading that does not depend on its length, in bytes
 
-// Reading has all readings of a text.
-type Reading struct {
+// Readings has all readings of a text.
+type Readings struct {
 	// Views begins with the plain reading.
 	Views []View
-	// Cut is set if the bounds ended the work: what the rest says is unknown.
-	Cut bool
+	// Truncated is set if the bounds ended the work: what the rest says is unknown.
+	Truncated bool
 }
 
-// Code reports whether almost all of the text is encoded, or most of it is escapes, and a
+// IsEncoded reports whether almost all of the text is encoded, or most of it is escapes, and a
 // decoded reading exists. Such a text says nothing as language.
-func (r *Reading) Code() bool {
+func (r *Readings) IsEncoded() bool {
 	var encoded, escaped spanSum
 	for i := range r.Views {
 		switch v := &r.Views[i]; {
@@ -96,7 +96,7 @@ type reader struct {
 	extra int // bytes of derived readings left for a text or a piece
 	total int // and for the whole text
 	known map[viewKey]struct{}
-	out   Reading
+	out   Readings
 }
 
 // viewKey identifies a reading by its text and place: two orders of decoding steps that lead
@@ -122,7 +122,7 @@ func (r *reader) seen(v *View) bool {
 }
 
 // Read returns the readings of text, the plain one first.
-func Read(text string) Reading {
+func Read(text string) Readings {
 	r := reader{total: maxTotal*len(text) + baseTotal}
 	plain := View{Name: Plain, Text: text, orig: text}
 	marks := scan(text)
@@ -136,7 +136,7 @@ func Read(text string) Reading {
 		b.free()
 		marks = scan(plain.Text)
 	}
-	plain.Innocent = odd.alike < manyAlike
+	plain.Overt = odd.alike < manyAlike
 	r.out.Views = append(make([]View, 0, 2), plain)
 	if found = r.read(found, &plain, marks, 0, derive); len(found) > 0 {
 		r.seen(&plain)
@@ -152,7 +152,7 @@ func (r *reader) follow(found []View, depth, bytes int) {
 	r.extra = maxExtra*bytes + 16<<10
 	for ; len(found) > 0 && r.extra > 0; depth++ {
 		if depth > maxDepth {
-			r.out.Cut = true
+			r.out.Truncated = true
 			break
 		}
 		found = r.level(found, depth)
@@ -232,7 +232,7 @@ func (r *reader) charge(v *View) bool {
 
 // cut ends the work on a text or piece, because a bound was reached.
 func (r *reader) cut() {
-	r.out.Cut = true
+	r.out.Truncated = true
 	r.extra = 0
 }
 

@@ -135,7 +135,7 @@ func TestOrdinaryTextHasOneReading(t *testing.T) {
 		if len(r.Views) != 1 {
 			t.Errorf("%q has %d readings: %s %q", text, len(r.Views), r.Views[1].Name, r.Views[1].Text)
 		}
-		if _, odd := fold(text); odd.alike != 0 || !r.Views[0].Innocent {
+		if _, odd := fold(text); odd.alike != 0 || !r.Views[0].Overt {
 			t.Errorf("%q is said to have look-alikes", text)
 		}
 		if scan(text)&markWide == 0 && r.Views[0].Text != text {
@@ -175,8 +175,8 @@ func TestBounds(t *testing.T) {
 		if sum > maxExtra*len(text)+16<<10 {
 			t.Errorf("%d readings of %d bytes for %d", len(r.Views), sum, len(text))
 		}
-		if r.Cut != cut {
-			t.Errorf("%.60q…: cut is %v", text, r.Cut)
+		if r.Truncated != cut {
+			t.Errorf("%.60q…: cut is %v", text, r.Truncated)
 		}
 	}
 }
@@ -205,9 +205,9 @@ func TestNothingIsBehindTheOthers(t *testing.T) {
 		"all kinds before": "%41%42 &#65;&#66; i g n o r e " + strings.Repeat(decoy+" 1gn0r3 4ll ", 40) + nested(payload, 3),
 	} {
 		r := Read(text)
-		if !slices.ContainsFunc(r.Views, func(v View) bool { return v.Text == payload }) && !r.Cut {
+		if !slices.ContainsFunc(r.Views, func(v View) bool { return v.Text == payload }) && !r.Truncated {
 			t.Errorf("%s: it is not read, in %d readings, and nobody is told", name, len(r.Views))
-		} else if r.Cut {
+		} else if r.Truncated {
 			t.Errorf("%s: cut", name)
 		}
 	}

@@ -212,9 +212,9 @@ func cuts(w string) (best []cut, humps int) {
 		if c == 0 || c == 'i'-'a' { // "a" and "i" are words
 			put(i, 1, article)
 		}
-		h, over := terms.Start, int32(0)
+		h, over := terms.HashSeed, int32(0)
 		for n := 1; n <= maxWord && i+n <= len(w); n++ {
-			h = terms.Next(h, terms.Lower(w[i+n-1]))
+			h = terms.HashByte(h, terms.Lower(w[i+n-1]))
 			if n == 1 {
 				continue
 			}

@@ -181,7 +181,7 @@ func spellingWord(s string, i int) (c byte, n int) {
 	if x := min(len(s), i+len("x-ray")); n == 1 && strings.EqualFold(w, "x") && strings.HasSuffix(strings.ToLower(s[i+n:x]), "ray") {
 		return 'x', x - i
 	}
-	is, _ := wide().words.Get(terms.Word(w))
+	is, _ := wide().words.Get(terms.HashWord(w))
 	if is.letter == 0 {
 		return 0, 0
 	}

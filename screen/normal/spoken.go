@@ -32,7 +32,7 @@ func spoken(found []View, v *View) []View {
 	eachWord(s, func(i, j int, h uint32) {
 		if j-i > 1 {
 			words++
-			bare.add(!vowel.In(s[i:j]), 1, manyBare, i, j)
+			bare.add(!vowel.AnyIn(s[i:j]), 1, manyBare, i, j)
 		}
 		is, _ := vocab.words.Get(h)
 		order.clause(i, j)
@@ -57,7 +57,7 @@ func spoken(found []View, v *View) []View {
 		}
 		if w := typed().of(s[i:j], h); w != "" {
 			mistyped++
-			telling = telling || vocab.common(terms.Word(w))
+			telling = telling || vocab.common(terms.HashWord(w))
 		}
 	})
 	order.clause(len(s), len(s))
@@ -90,8 +90,8 @@ func spoken(found []View, v *View) []View {
 	}
 	if all := order.all; words >= minBackward && all.backward >= all.forward && !v.piece && strings.ContainsAny(strings.TrimSpace(s), " \n\t") {
 		b := backward(v, []span{{0, len(s)}})
-		b.Rough = all.backward+ends(s) < sureBackward || all.backward < 2*all.forward
-		b.Innocent = b.Rough
+		b.Noisy = all.backward+ends(s) < sureBackward || all.backward < 2*all.forward
+		b.Overt = b.Noisy
 		found = append(found, b)
 	} else if len(order.clauses) > 0 && !v.guessed() {
 		found = append(found, backward(v, order.clauses))
@@ -106,9 +106,9 @@ func eachWord(s string, f func(i, j int, h uint32)) {
 			i++
 			continue
 		}
-		h, j := terms.Start, i
+		h, j := terms.HashSeed, i
 		for ; j < len(s) && isLetter(s[j]); j++ {
-			h = terms.Next(h, terms.Lower(s[j]))
+			h = terms.HashByte(h, terms.Lower(s[j]))
 		}
 		f(i, j, h)
 		i = j

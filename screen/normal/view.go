@@ -13,14 +13,14 @@ type View struct {
 	Text string
 	// Depth is the number of decoding steps; 0 is the text itself.
 	Depth int
-	// Rough readings are guesses that are hardly language: rules apply to them, but
+	// Noisy readings are guesses that are hardly language: rules apply to them, but
 	// statistical models cannot judge them.
-	Rough bool
+	Noisy bool
 
-	// Innocent readings need no intent to hide: the text itself, links, lists, and a
+	// Overt readings need no intent to hide: the text itself, links, lists, and a
 	// reversed word order that is merely possible. The content of other readings was
 	// hidden.
-	Innocent bool
+	Overt bool
 
 	cut   bool // decoding exceeded a bound
 	piece bool // a piece of a longer reading whose codes were decoded already
@@ -130,7 +130,7 @@ func (v *View) origin(i int) int32 {
 
 // part returns the reading of bytes start to end of v.
 func (v *View) part(start, end int) View {
-	p := View{Name: v.Name, Depth: v.Depth, Text: v.Text[start:end], Rough: v.Rough, Innocent: v.Innocent, worded: v.worded, pieced: v.pieced, guesses: v.guesses, ciphered: v.ciphered, orig: v.orig, base: v.base + int32(start), from: v.from, to: v.to, whole: v.whole}
+	p := View{Name: v.Name, Depth: v.Depth, Text: v.Text[start:end], Noisy: v.Noisy, Overt: v.Overt, worded: v.worded, pieced: v.pieced, guesses: v.guesses, ciphered: v.ciphered, orig: v.orig, base: v.base + int32(start), from: v.from, to: v.to, whole: v.whole}
 	if v.at != nil {
 		p.at = v.at[start:end:end]
 	}

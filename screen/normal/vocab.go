@@ -59,7 +59,7 @@ var wide = sync.OnceValue(func() *vocabulary {
 	v := &vocabulary{}
 	for list, words := range [...]string{common, shared} {
 		for rank, w := range strings.Fields(words) {
-			is, cost := v.words.At(terms.Word(w)), int16(16*math.Log2(float64(rank+nearRank)))+rankCost
+			is, cost := v.words.At(terms.HashWord(w)), int16(16*math.Log2(float64(rank+nearRank)))+rankCost
 			if is.cost == 0 || cost < is.cost {
 				is.cost = cost
 			}
@@ -70,14 +70,14 @@ var wide = sync.OnceValue(func() *vocabulary {
 		}
 	}
 	for _, w := range strings.Fields(spellingWords) {
-		v.words.At(terms.Word(w)).letter = w[0]
+		v.words.At(terms.HashWord(w)).letter = w[0]
 	}
 	for _, w := range strings.Fields(spellingGaps) {
-		v.words.At(terms.Word(w)).letter = ' '
+		v.words.At(terms.HashWord(w)).letter = ' '
 	}
 	for kind, words := range smallWords {
 		for _, w := range strings.Fields(words) {
-			v.words.At(terms.Word(w)).small = kind
+			v.words.At(terms.HashWord(w)).small = kind
 		}
 	}
 	return v
@@ -89,7 +89,7 @@ func (v *vocabulary) has(h uint32) bool {
 }
 
 // word reports whether s is in the vocabulary, in any case.
-func (v *vocabulary) word(s string) bool { return v.has(terms.Word(s)) }
+func (v *vocabulary) word(s string) bool { return v.has(terms.HashWord(s)) }
 
 // common reports whether the word with a hash is a common one.
 func (v *vocabulary) common(h uint32) bool {

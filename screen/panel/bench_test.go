@@ -49,7 +49,7 @@ func BenchmarkWrites(b *testing.B) {
 					},
 				}
 				must.Get(p.Screen(context.Background(), s))(b)
-				p.Wrote(s)
+				p.RecordWrite(s)
 			}
 		})
 	}

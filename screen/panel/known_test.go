@@ -63,7 +63,7 @@ func listed(caller string, texts ...string) memproxy.Screening {
 	for _, text := range texts {
 		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: text})
 	}
-	return memproxy.Screening{Principal: memproxy.Principal{ID: caller, Tenant: "acme"}, Operation: op, Reading: true}
+	return memproxy.Screening{Principal: memproxy.Principal{ID: caller, Tenant: "acme"}, Operation: op, FromBackend: true}
 }
 
 // Proves EDGE-14: however many ask for a list at once, its texts are screened once, and a
@@ -74,7 +74,7 @@ func TestTextsAreScreenedOnce(t *testing.T) {
 		p.shares.most = 1
 		looked := map[string]int{}
 		var mu sync.Mutex
-		p.examine = func(text string) *looks {
+		p.examine = func(text string) *textFindings {
 			mu.Lock()
 			looked[text]++
 			mu.Unlock()
@@ -103,7 +103,7 @@ func TestTextsAreScreenedOnce(t *testing.T) {
 func TestLongReadsGetOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := must.Get(New(Options{Base: must.Get(screen.New(screen.Options{}))(t), Clock: time.Now}))(t)
-		p.examine = func(string) *looks { time.Sleep(readTime/2 - time.Second); return nil }
+		p.examine = func(string) *textFindings { time.Sleep(readTime/2 - time.Second); return nil }
 		list := listed("agent:dev", "a", "b", "c", "d", "e")
 		var busy *memproxy.Malformed
 		if _, err := p.Screen(t.Context(), list); !errors.As(err, &busy) || busy.Status != 503 || busy.Code != memproxy.LimitInFlight {

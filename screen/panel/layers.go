@@ -35,7 +35,7 @@ func keysOf(s memproxy.Screening) []assembly.Key {
 // assembled screens the texts that the write forms together with earlier ones. A finding
 // within one text, or within earlier writes only, is not attributed to this write.
 func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
-	var all []assembly.Joined
+	var all []assembly.JoinedText
 	for _, key := range keysOf(s) {
 		for _, j := range p.opt.Assembly.Assemble(key, s.Decision, texts(s.Operation), p.opt.Clock()) {
 			if !slices.ContainsFunc(all, j.Same) { // writes of the session to this memory are under both keys
@@ -46,7 +46,7 @@ func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []m
 	for _, j := range all {
 		if j.Kind == assembly.Credential && p.opt.Secrets {
 			for _, hit := range secrets.Scan(j.Text) {
-				if hit.Class.Secret() && j.Crosses(hit.Start, hit.End) {
+				if hit.Class.Secret() && j.SpansTexts(hit.Start, hit.End) {
 					findings = attribute(findings, j, s.Decision, memproxy.Finding{
 						Rule: "secret.assembled_" + string(hit.Class), Severity: hit.Class.Severity(), Start: hit.Start, End: hit.End,
 					})
@@ -54,15 +54,15 @@ func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []m
 			}
 			continue
 		}
-		report := p.opt.Base.Joined(j.Text, string(s.Operation.SourceClaim), string(s.Principal.Trust))
-		if report.Score < screen.Hold {
+		report := p.opt.Base.AssembledText(j.Text, string(s.Operation.SourceClaim), string(s.Principal.Trust))
+		if report.Score < screen.HoldThreshold {
 			continue
 		}
 		for _, f := range report.Findings {
 			if strings.HasPrefix(f.Rule, "classify.") {
 				continue // the classifier was trained on texts written in one piece
 			}
-			if j.Kind == assembly.Encoded || j.Crosses(f.Start, f.End) {
+			if j.Kind == assembly.Encoded || j.SpansTexts(f.Start, f.End) {
 				f.Rule, f.Score = "assembled."+f.Rule, report.Score
 				findings = attribute(findings, j, s.Decision, f)
 			}
@@ -73,8 +73,8 @@ func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []m
 
 // attribute adds a finding in a joined text at the parts of it that this write contains.
 // If several joins give the same finding, the highest score is kept.
-func attribute(findings []memproxy.Finding, j assembly.Joined, write string, f memproxy.Finding) []memproxy.Finding {
-	for _, seg := range j.In(write, f.Start, f.End) {
+func attribute(findings []memproxy.Finding, j assembly.JoinedText, write string, f memproxy.Finding) []memproxy.Finding {
+	for _, seg := range j.SegmentsOf(write, f.Start, f.End) {
 		own := f
 		own.Item, own.Start, own.End = seg.Text, seg.From, seg.To
 		at := slices.IndexFunc(findings, func(f memproxy.Finding) bool {
@@ -138,9 +138,9 @@ func (p *Panel) opinions(ctx context.Context, who string, op *memproxy.Operation
 		var score memproxy.PerMille
 		switch word {
 		case judge.Suspicious:
-			score = screen.Hold
+			score = screen.HoldThreshold
 		case judge.Dangerous:
-			score = screen.Deny
+			score = screen.DenyThreshold
 		default:
 			continue
 		}
@@ -154,10 +154,10 @@ func (p *Panel) opinions(ctx context.Context, who string, op *memproxy.Operation
 // resembles appends the finding for an item that matches a known attack over the
 // threshold.
 func resembles(out []memproxy.Finding, layer string, m similar.Match, item int) []memproxy.Finding {
-	if !m.Over() {
+	if !m.OverThreshold() {
 		return out
 	}
-	return append(out, memproxy.Finding{Rule: layer + "." + m.Family, Severity: "high", Item: item, Start: m.Start, End: m.End, Score: screen.Hold})
+	return append(out, memproxy.Finding{Rule: layer + "." + m.Family, Severity: "high", Item: item, Start: m.Start, End: m.End, Score: screen.HoldThreshold})
 }
 
 // RuleRecipe is the rule of a write that completes an exfiltration recipe together with
@@ -167,16 +167,16 @@ const RuleRecipe = "assembled.recipe"
 // recipes adds a finding that holds for each text that completes a recipe.
 func (p *Panel) recipes(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
 	written := texts(s.Operation)
-	for _, i := range p.opt.Recipes.Complete(memoryOf(s), s.Decision, written, suspect(s.Operation), p.opt.Clock()) {
-		findings = append(findings, memproxy.Finding{Rule: RuleRecipe, Severity: "high", Item: i, End: len(written[i]), Score: screen.Hold})
+	for _, i := range p.opt.Recipes.Completing(memoryOf(s), s.Decision, written, suspect(s.Operation), p.opt.Clock()) {
+		findings = append(findings, memproxy.Finding{Rule: RuleRecipe, Severity: "high", Item: i, End: len(written[i]), Score: screen.HoldThreshold})
 	}
 	return findings
 }
 
 // memoryOf returns the memory that a write goes to.
-func memoryOf(s memproxy.Screening) assembly.Whose {
+func memoryOf(s memproxy.Screening) assembly.RecipeKey {
 	sc := s.Operation.Scope
-	return assembly.Whose{Tenant: s.Principal.Tenant, User: sc.User, Agent: sc.Agent, App: sc.App}
+	return assembly.RecipeKey{Tenant: s.Principal.Tenant, User: sc.User, Agent: sc.Agent, App: sc.App}
 }
 
 // suspect reports whether content comes from a source that an attacker may control.
@@ -191,7 +191,7 @@ func (p *Panel) validated(s memproxy.Screening, findings []memproxy.Finding) []m
 	var own []string
 	for i := range s.Operation.Items {
 		it := &s.Operation.Items[i]
-		governed := slices.ContainsFunc(it.Written(), func(f string) bool { return synapse.Governed(memproxy.Key(f)) })
+		governed := slices.ContainsFunc(it.Written(), func(f string) bool { return synapse.IsGoverned(memproxy.Key(f)) })
 		if !judged(it) || !governed && !suspect(s.Operation) {
 			continue
 		}
@@ -242,7 +242,7 @@ func (p *Panel) deviations(s memproxy.Screening, findings []memproxy.Finding) []
 	for _, f := range p.opt.Baseline.Check(profileOf(s), list, p.opt.Clock()) {
 		f.Item = items[f.Item]
 		if s.Operation.SourceClaim != memproxy.SourceHostile {
-			f.Score = min(f.Score, screen.Hold-1)
+			f.Score = min(f.Score, screen.HoldThreshold-1)
 		}
 		findings = append(findings, f)
 	}

@@ -63,9 +63,9 @@ type Options struct {
 type Panel struct {
 	opt     Options
 	shares  *shares
-	cache   *cache.Generations[textHash, *looks] // nil: no cache
+	cache   *cache.Generations[textHash, *textFindings] // nil: no cache
 	looking *singleflight.Group
-	examine func(text string) *looks
+	examine func(text string) *textFindings
 }
 
 // New returns a Panel. It fails without Base or Clock.
@@ -79,7 +79,7 @@ func New(opt Options) (*Panel, error) {
 	p := &Panel{opt: opt, shares: &shares{most: max(1, runtime.GOMAXPROCS(0)/2)}, looking: new(singleflight.Group)}
 	p.examine = p.opt.examine
 	if opt.CacheSize >= 0 {
-		p.cache = cache.NewGenerations[textHash, *looks](cmp.Or(opt.CacheSize, DefaultCacheSize))
+		p.cache = cache.NewGenerations[textHash, *textFindings](cmp.Or(opt.CacheSize, DefaultCacheSize))
 	}
 	return p, nil
 }
@@ -93,7 +93,7 @@ func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Fi
 	if p.opt.Similar != nil {
 		findings = p.similar(ctx, s.Operation, findings)
 	}
-	if p.opt.Judge != nil && !s.Reading {
+	if p.opt.Judge != nil && !s.FromBackend {
 		findings = p.opinions(ctx, asker(&s.Principal), s.Operation, findings)
 	}
 	return p.moderate(s.Operation, findings), nil
@@ -105,21 +105,21 @@ func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.F
 	if s.Operation == nil {
 		return nil, errors.New("panel: no operation")
 	}
-	if !s.Reading {
+	if !s.FromBackend {
 		leave, err := p.shares.enter(ctx, asker(&s.Principal))
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
 	}
-	found, err := p.known(ctx, s)
+	found, err := p.itemFindings(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	var findings []memproxy.Finding
 	for i, l := range found {
 		if l != nil {
-			findings = p.opt.Base.Judge(findings, l.danger, i, s.Operation.SourceClaim, s.Principal.Trust)
+			findings = p.opt.Base.AppendRisk(findings, l.danger, i, s.Operation.SourceClaim, s.Principal.Trust)
 			for _, f := range l.personal {
 				f.Item = i
 				findings = append(findings, f)
@@ -128,7 +128,7 @@ func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.F
 	}
 	if writes(s.Operation) {
 		findings = p.persons(s.Operation, findings)
-		if !s.Reading {
+		if !s.FromBackend {
 			if p.opt.Secrets {
 				findings = labelled(s.Operation, findings)
 			}
@@ -164,22 +164,22 @@ func (p *Panel) written(s memproxy.Screening, findings []memproxy.Finding) []mem
 
 // moderate caps the score of text that instructs on purpose (system prompts, tool
 // descriptions, instructions to an extractor), so that it is not held for instructing.
-// Who may write such text is for the policy to decide. Scores from screen.Deny on stay.
+// Who may write such text is for the policy to decide. Scores from screen.DenyThreshold on stay.
 func (p *Panel) moderate(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
 	for i := range findings {
 		f := &findings[i]
-		if f.Item < 0 || f.Item >= len(op.Items) || f.Score >= screen.Deny {
+		if f.Item < 0 || f.Item >= len(op.Items) || f.Score >= screen.DenyThreshold {
 			continue
 		}
 		if it := &op.Items[f.Item]; it.Kind == memproxy.ItemSteering || it.Role == "system" {
-			f.Score = min(f.Score, screen.Hold-1)
+			f.Score = min(f.Score, screen.HoldThreshold-1)
 		}
 	}
 	return findings
 }
 
-// Wrote implements the gate's Screener.
-func (p *Panel) Wrote(s memproxy.Screening) {
+// RecordWrite implements the gate's Screener.
+func (p *Panel) RecordWrite(s memproxy.Screening) {
 	if s.Operation == nil || !writes(s.Operation) {
 		return
 	}
@@ -268,9 +268,9 @@ func (p *Panel) Text(ctx context.Context, text string, source memproxy.Source, t
 	}
 	slices.SortStableFunc(r.Findings, func(a, b memproxy.Finding) int { return a.Start - b.Start })
 	switch {
-	case r.Score >= screen.Deny:
+	case r.Score >= screen.DenyThreshold:
 		r.Verdict = memproxy.Deny
-	case r.Score >= screen.Hold:
+	case r.Score >= screen.HoldThreshold:
 		r.Verdict = memproxy.Hold
 	}
 	return r, nil

@@ -77,7 +77,7 @@ func TestPanelTakesAPlace(t *testing.T) {
 	if _, err := p.Screen(gone, s); !errors.As(err, &busy) {
 		t.Error("screened without a place:", err)
 	}
-	s.Reading = true
+	s.FromBackend = true
 	if _, err := p.Screen(t.Context(), s); err != nil {
 		t.Error("a read of a known text:", err)
 	}

@@ -33,7 +33,7 @@ func compileTraits() (patterns [len(traits)]*regexp.Regexp, last terms.Table[uin
 	for k, t := range traits {
 		patterns[k] = regexp.MustCompile(`(?i)` + t.head + `(` + t.tail + `)\b`)
 		for phrase := range strings.SplitSeq(strings.NewReplacer("(?:", "", ")", "").Replace(t.tail), "|") {
-			*last.At(terms.Word(phrase[strings.LastIndexAny(phrase, " -")+1:])) |= 1 << k
+			*last.At(terms.HashWord(phrase[strings.LastIndexAny(phrase, " -")+1:])) |= 1 << k
 		}
 	}
 	return patterns, last
@@ -52,22 +52,22 @@ func mayMatch(text string) (may uint8, from, to int) {
 		return 1<<len(traits) - 1, 0, len(text)
 	}
 	from = len(text)
-	hash := terms.Start
+	hash := terms.HashSeed
 	for i := range len(text) + 1 {
 		c := byte(' ')
 		if i < len(text) {
 			c = text[i] | 0x20 // lower case
 		}
 		if 'a' <= c && c <= 'z' {
-			hash = terms.Next(hash, c)
+			hash = terms.HashByte(hash, c)
 			continue
 		}
-		if hash != terms.Start {
+		if hash != terms.HashSeed {
 			if ends, ok := lastWords.Get(hash); ok {
 				may, from, to = may|ends, min(from, i), min(i+1, len(text))
 			}
 		}
-		hash = terms.Start
+		hash = terms.HashSeed
 	}
 	for range maxTraitWords {
 		from = strings.LastIndexAny(strings.TrimRight(text[:from], spaces), spaces) + 1

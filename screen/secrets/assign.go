@@ -55,9 +55,9 @@ var inName = func() terms.Bytes {
 	return in
 }()
 
-// Given returns the class of a value with a name, such as a member of an object; "" means
+// ClassifyNamed returns the class of a value with a name, such as a member of an object; "" means
 // no credential.
-func Given(name, value string) Class {
+func ClassifyNamed(name, value string) Class {
 	if class, made := named(name); class != "" && secretValue(value, made, true) {
 		return class
 	}

@@ -57,5 +57,5 @@ func variety(s string, n int) int {
 	return count
 }
 
-func hasDigit(s string) bool  { return digits.In(s) }
+func hasDigit(s string) bool  { return digits.AnyIn(s) }
 func hasLetter(s string) bool { return strings.ContainsAny(s, terms.Smalls+terms.Capitals) }

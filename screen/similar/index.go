@@ -105,8 +105,8 @@ type Match struct {
 	End       int
 }
 
-// Over reports whether the match counts.
-func (m Match) Over() bool { return m.Exemplar >= 0 && m.Score >= m.Threshold }
+// OverThreshold reports whether the match counts.
+func (m Match) OverThreshold() bool { return m.Exemplar >= 0 && m.Score >= m.Threshold }
 
 // New embeds the exemplars. It fails if an option is out of range, the embedder fails,
 // the vector of an exemplar is zero, or the thresholds do not fit.
@@ -142,7 +142,7 @@ func New(ctx context.Context, o Options) (*Index, error) {
 		if err != nil {
 			return nil, err
 		}
-		if m.Over() {
+		if m.OverThreshold() {
 			return nil, fmt.Errorf("similar: %w this embedding: a harmless text scores %d, %d counts: %.60q", ErrUnfitted, m.Score, m.Threshold, text)
 		}
 	}
@@ -237,7 +237,7 @@ type span struct{ from, to int }
 func windows(text string, size, limit int) []span {
 	var out []span
 	for from := 0; from < len(text); {
-		head := terms.Head(text[from:], size)
+		head := terms.Truncate(text[from:], size)
 		to := from + len(head)
 		if to < len(text) {
 			to = from + cut(head)

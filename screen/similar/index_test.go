@@ -58,12 +58,12 @@ func TestThresholdsByTrust(t *testing.T) {
 		{memproxy.SourceHostile, 450, true},
 	} {
 		m, err := x.Match(t.Context(), text, c.source)
-		if err != nil || m.Family != "override" || m.Score != 667 || m.Threshold != c.threshold || m.Over() != c.over {
+		if err != nil || m.Family != "override" || m.Score != 667 || m.Threshold != c.threshold || m.OverThreshold() != c.over {
 			t.Errorf("%s: %+v, %v", c.source, m, err)
 		}
 	}
 	for _, far := range []string{"cats and tea in Ankara", "nothing known", "", " \n "} {
-		if m, err := x.Match(t.Context(), far, memproxy.SourceHostile); err != nil || m.Over() || m.Score != 0 {
+		if m, err := x.Match(t.Context(), far, memproxy.SourceHostile); err != nil || m.OverThreshold() || m.Score != 0 {
 			t.Errorf("%q: %+v, %v", far, m, err)
 		}
 	}

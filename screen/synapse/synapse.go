@@ -25,9 +25,9 @@ import (
 // fields are the governed fields of the ADR.
 var fields = [...]string{"learnings", "preferences", "gotchas", "conventions", "decisions"}
 
-// Governed reports whether a field is governed. Names are compared as policies compare
+// IsGoverned reports whether a field is governed. Names are compared as policies compare
 // them.
-func Governed(field string) bool { return slices.Contains(fields[:], field) }
+func IsGoverned(field string) bool { return slices.Contains(fields[:], field) }
 
 // Prefix is the prefix of all rule ids.
 const Prefix = "synapse."

@@ -51,8 +51,8 @@ func (b *Bytes) Begin(s string, i int) int {
 	return i
 }
 
-// In reports whether s contains a byte of the set.
-func (b *Bytes) In(s string) bool {
+// AnyIn reports whether s contains a byte of the set.
+func (b *Bytes) AnyIn(s string) bool {
 	return b.Find(s, 0) < len(s)
 }
 
@@ -64,11 +64,11 @@ func Lower(c byte) byte {
 	return c
 }
 
-// Word returns the 32-bit FNV-1a hash of a word with its ASCII letters in lower case.
-func Word(w string) uint32 {
-	h := Start
+// HashWord returns the 32-bit FNV-1a hash of a word with its ASCII letters in lower case.
+func HashWord(w string) uint32 {
+	h := HashSeed
 	for i := range len(w) {
-		h = Next(h, Lower(w[i]))
+		h = HashByte(h, Lower(w[i]))
 	}
 	return h
 }

@@ -37,15 +37,15 @@ func ASCII(s string) bool {
 	return true
 }
 
-// Start is the 32-bit FNV-1a hash of the empty string.
-const Start = uint32(2166136261)
+// HashSeed is the 32-bit FNV-1a hash of the empty string.
+const HashSeed = uint32(2166136261)
 
-// Next returns the hash h extended by one byte.
-func Next(h uint32, c byte) uint32 { return (h ^ uint32(c)) * 16777619 }
+// HashByte returns the hash h extended by one byte.
+func HashByte(h uint32, c byte) uint32 { return (h ^ uint32(c)) * 16777619 }
 
-// Head returns a prefix of s of at most most bytes that splits no character. If s is not
+// Truncate returns a prefix of s of at most most bytes that splits no character. If s is not
 // valid UTF-8 there, it is exactly most bytes long, so that a loop over s makes progress.
-func Head(s string, most int) string {
+func Truncate(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
@@ -57,9 +57,9 @@ func Head(s string, most int) string {
 	return s[:most]
 }
 
-// Address reports whether a word is an external address: a URL, a mail address, or a
+// IsAddress reports whether a word is an external address: a URL, a mail address, or a
 // domain name.
-func Address(w string) bool {
+func IsAddress(w string) bool {
 	if strings.IndexByte(w, '.') < 0 && strings.IndexByte(w, ':') < 0 {
 		return false // most words
 	}

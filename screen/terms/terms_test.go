@@ -13,7 +13,7 @@ func FuzzHead(f *testing.F) {
 	f.Add("\x80\x80\x80\x80\x80\x80", 5)
 	f.Fuzz(func(t *testing.T, s string, n int) {
 		n &= 63
-		if c := terms.Head(s, n); len(c) > max(n, 0) || !strings.HasPrefix(s, c) || utf8.ValidString(s) && !utf8.ValidString(c) {
+		if c := terms.Truncate(s, n); len(c) > max(n, 0) || !strings.HasPrefix(s, c) || utf8.ValidString(s) && !utf8.ValidString(c) {
 			t.Fatalf("%q of %q", c, s)
 		} else if c == "" && s != "" && n >= utf8.UTFMax {
 			t.Fatalf("nothing of %q", s)

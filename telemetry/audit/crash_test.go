@@ -60,7 +60,7 @@ func child(dir string) {
 					fmt.Println("error", err)
 					os.Exit(1)
 				}
-				_ = l.Note(memproxy.Event{Type: memproxy.EventOutcome, Decision: id, Status: 200})
+				_ = l.RecordAsync(memproxy.Event{Type: memproxy.EventOutcome, Decision: id, Status: 200})
 				mu.Lock()
 				fmt.Println("ack", r.Index, r.Hash, id)
 				mu.Unlock()

@@ -55,7 +55,7 @@ func TestDiskFull(t *testing.T) {
 	want(true, try("lost1"))
 	want(true, try("lost2"))
 	want(true, l.Healthy())
-	must.Do(t, l.Note(memproxy.Event{Type: memproxy.EventOutcome, Decision: "note"}))
+	must.Do(t, l.RecordAsync(memproxy.Event{Type: memproxy.EventOutcome, Decision: "note"}))
 	want(true, try("lost3"))
 	full.Store(false)
 	want(false, try("b")) // the note, which has no waiting caller, was kept
@@ -260,10 +260,10 @@ func hangingDisk(t *testing.T) {
 	if err := <-second; !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled record: %v", err)
 	}
-	if err := l.Note(fullEvent()); err != nil {
+	if err := l.RecordAsync(fullEvent()); err != nil {
 		t.Errorf("the queue has room for a note: %v", err)
 	}
-	if err := l.Note(fullEvent()); !errors.Is(err, ErrFull) {
+	if err := l.RecordAsync(fullEvent()); !errors.Is(err, ErrFull) {
 		t.Errorf("a full queue: %v", err)
 	}
 	if _, err := l.Record(context.Background(), fullEvent()); !errors.Is(err, ErrFull) {

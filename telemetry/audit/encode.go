@@ -173,8 +173,8 @@ func encode(buf []byte, ev *memproxy.Event, at place) body {
 		w.str("verdict", ev.Verdict.String())
 	}
 	w.versions(ev.Versions)
-	if ruled(ev) && ev.Would != ev.Verdict {
-		w.str("would", ev.Would.String())
+	if ruled(ev) && ev.ShadowVerdict != ev.Verdict {
+		w.str("would", ev.ShadowVerdict.String())
 	}
 	out.buf = append(w.b, '}')
 	return out
@@ -260,7 +260,7 @@ func (w *writer) facts(f *memproxy.Facts) {
 	w.count("risk", int64(f.Risk))
 	w.list("roles", f.Roles)
 	w.yes("secret", f.Secret)
-	w.yes("single", f.Single)
+	w.yes("single", f.SingleOwner)
 	w.str("source", string(f.Source))
 	w.yes("steering", f.Steering)
 	w.count("track", int64(f.Track))

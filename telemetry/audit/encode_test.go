@@ -30,12 +30,12 @@ func fullEvent() memproxy.Event {
 		Kind: memproxy.Learn, Backend: "mem0", Route: "mem0.v3.add", Method: "POST",
 		Scope:   memproxy.Scope{Tenant: "acme", User: "ann", Agent: "dev", App: "ide", Run: "run-7"},
 		Targets: []string{"m1", "m2"}, Fields: []string{"gotchas"}, Items: 3, ContentSHA256: strings.Repeat("ab", 32),
-		Verdict: memproxy.Amend, Would: memproxy.Deny, Policy: "v12-9f",
+		Verdict: memproxy.Amend, ShadowVerdict: memproxy.Deny, Policy: "v12-9f",
 		Reasons:  []memproxy.Reason{{Code: memproxy.TrustClamped, Rule: "ceiling", Detail: "asked 900, given 700", Pointer: "/metadata/confidence"}},
 		Findings: []memproxy.Finding{{Rule: "exfil.destination", Severity: "high", Item: 1, Start: 0, End: 12, Score: 640}, {Rule: "pii.email"}},
 		Facts: &memproxy.Facts{
 			Roles: []string{"dev", "lead"}, Writes: []memproxy.Written{{Field: "gotchas", Layer: memproxy.Semantic, Size: 40}, {Inferred: true, Layer: memproxy.Task}},
-			Claims: []memproxy.Layer{memproxy.Task}, Bulk: true, Single: true, Steering: true, Derived: true, Unseen: true, Backdated: true, Source: memproxy.SourceHostile,
+			Claims: []memproxy.Layer{memproxy.Task}, Bulk: true, SingleOwner: true, Steering: true, Derived: true, Unseen: true, Backdated: true, Source: memproxy.SourceHostile,
 			Risk: 640, Secret: true, Personal: true, AuthorTrust: 900, Others: true, AuthorAttestation: memproxy.SelfReported, Attestation: memproxy.SelfReported, Track: 950, Ceiling: 700,
 		},
 		Claimed: 900, Confidence: 700, Degraded: true,
@@ -137,8 +137,8 @@ func slow(t testing.TB, ev *memproxy.Event, at place, index uint64, prev tlog.Ha
 	a := ev.Act
 	if ev.Type != "version" && ev.Type != "compaction" && ev.Type != "purge" && (a == nil && request || a != nil && (a.Stage == "done" || a.Stage == "refused")) {
 		m["verdict"] = ev.Verdict.String()
-		if ev.Would != ev.Verdict {
-			m["would"] = ev.Would.String()
+		if ev.ShadowVerdict != ev.Verdict {
+			m["would"] = ev.ShadowVerdict.String()
 		}
 	}
 	if a != nil {
@@ -146,7 +146,7 @@ func slow(t testing.TB, ev *memproxy.Event, at place, index uint64, prev tlog.Ha
 	}
 	if f := ev.Facts; f != nil {
 		m["facts"] = object("roles", f.Roles, "bulk", f.Bulk, "steering", f.Steering, "derived", f.Derived, "unseen", f.Unseen, "backdated", f.Backdated,
-			"source", f.Source, "risk", f.Risk, "secret", f.Secret, "single", f.Single, "personal", f.Personal, "author_trust", f.AuthorTrust, "others", f.Others,
+			"source", f.Source, "risk", f.Risk, "secret", f.Secret, "single", f.SingleOwner, "personal", f.Personal, "author_trust", f.AuthorTrust, "others", f.Others,
 			"author_attestation", f.AuthorAttestation, "attestation", f.Attestation, "track", f.Track, "ceiling", f.Ceiling, "claims", f.Claims,
 			"writes", objects(f.Writes, func(x memproxy.Written) (members, members) {
 				return object("field", x.Field, "layer", x.Layer, "inferred", x.Inferred, "size", x.Size), nil

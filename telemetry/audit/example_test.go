@@ -29,7 +29,7 @@ func Example() {
 		panic(err)
 	}
 	ctx := context.Background()
-	receipt, err := log.Record(ctx, memproxy.Event{Type: memproxy.EventDecision, Decision: "d1", Verdict: memproxy.Deny, Would: memproxy.Deny})
+	receipt, err := log.Record(ctx, memproxy.Event{Type: memproxy.EventDecision, Decision: "d1", Verdict: memproxy.Deny, ShadowVerdict: memproxy.Deny})
 	if err != nil {
 		panic(err) // fail closed: nothing may be forwarded
 	}

@@ -163,15 +163,15 @@ func TestNotesKeepTheirOrder(t *testing.T) {
 	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) { kinds = append(kinds, ev.Type) }
 	l := open(t, opt)
 	for _, typ := range []memproxy.EventType{"a", "b"} {
-		must.Do(t, l.Note(memproxy.Event{Type: typ}))
+		must.Do(t, l.RecordAsync(memproxy.Event{Type: typ}))
 	}
 	must.Get(l.Record(context.Background(), memproxy.Event{Type: "c"}))(t)
-	must.Do(t, l.Note(memproxy.Event{Type: "d"}))
+	must.Do(t, l.RecordAsync(memproxy.Event{Type: "d"}))
 	closeLog(t, l)
 	if got := len(kinds); got != 4 || kinds[0] != "a" || kinds[1] != "b" || kinds[2] != "c" || kinds[3] != "d" {
 		t.Errorf("order %v, want a b c d", kinds)
 	}
-	if err := l.Note(memproxy.Event{}); !errors.Is(err, ErrClosed) {
+	if err := l.RecordAsync(memproxy.Event{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("note on a closed log: %v", err)
 	}
 	if _, err := l.Record(context.Background(), memproxy.Event{}); !errors.Is(err, ErrClosed) {

@@ -33,7 +33,7 @@ func Attributes() []Attribute {
 	return []Attribute{
 		{AttrDecision, "string", "decision id: the same in `X-Memproxy-Decision`, log line, audit record, exemplar"},
 		{AttrVerdict, "string", "verdict: allow, amend, hold, deny"},
-		{AttrWould, "string", "verdict under full enforcement"},
+		{AttrShadowVerdict, "string", "verdict under full enforcement"},
 		{AttrReasons, "string[]", "reason codes, each once, those that led to the verdict first (docs/reasons.md)"},
 		{AttrPrincipalID, "string", "the authenticated caller"},
 		{AttrPrincipalKind, "string", "agent, human, service, anonymous"},
@@ -65,7 +65,7 @@ func Attributes() []Attribute {
 func Metrics() []Metric {
 	return []Metric{
 		{Name: MetricDecisions, Prometheus: "memproxy_decisions_total", Kind: Counter, Unit: "{decision}",
-			Labels:  []string{LabelBackend, LabelKind, LabelVerdict, LabelWould, LabelReason},
+			Labels:  []string{LabelBackend, LabelKind, LabelVerdict, LabelShadowVerdict, LabelReason},
 			Meaning: "Decisions by verdict and first reason. Exemplars carry trace and decision id."},
 		{Name: MetricRequestDuration, Prometheus: "memproxy_request_duration_seconds", Kind: Histogram, Unit: "s",
 			Labels:  []string{LabelBackend, LabelKind, LabelVerdict, LabelStatus},

@@ -35,7 +35,7 @@ func AppendEvent(to []attribute.KeyValue, ev *memproxy.Event, bulk bool) []attri
 	to = append(to,
 		attribute.String(AttrDecision, ev.Decision),
 		attribute.String(AttrVerdict, ev.Verdict.String()),
-		attribute.String(AttrWould, ev.Would.String()),
+		attribute.String(AttrShadowVerdict, ev.ShadowVerdict.String()),
 		attribute.String(AttrBackend, ev.Backend),
 		attribute.String(AttrRoute, ev.Route),
 		attribute.String(AttrKind, string(ev.Kind)),

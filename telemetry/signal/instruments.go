@@ -78,7 +78,7 @@ func (in *Instruments) Decided(ctx context.Context, ev *memproxy.Event) {
 	if !ev.Verdict.Stops() && slices.ContainsFunc(ev.Reasons, func(r memproxy.Reason) bool { return r.Code == memproxy.PolicyError }) {
 		reason = memproxy.PolicyError // distinguishes a failed shadow policy from one that permits
 	}
-	labels := in.decisions.of(ev.Backend, string(ev.Kind), ev.Verdict.String(), ev.Would.String(), string(reason))
+	labels := in.decisions.of(ev.Backend, string(ev.Kind), ev.Verdict.String(), ev.ShadowVerdict.String(), string(reason))
 	if ev.Decision != "" && trace.SpanContextFromContext(ctx).IsSampled() {
 		var array [8]attribute.KeyValue
 		all := append(append(array[:0], labels.labels...), attribute.String(LabelDecision, ev.Decision))

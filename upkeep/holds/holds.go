@@ -20,7 +20,7 @@ import (
 
 // A Keeper maintains the held writes of a process. All members are required. A Keeper
 // does nothing until its jobs run.
-type Keeper struct {
+type Maintainer struct {
 	Config   *config.Config
 	Holds    ledger.Holds
 	Sessions ledger.Sessions
@@ -32,7 +32,7 @@ type Keeper struct {
 	Changed upkeep.Signal
 	// Backend returns memproxy's own access to the backend of a name, or nil if there is
 	// none.
-	Backend func(name string) *proxy.Own
+	Backend func(name string) *proxy.BackendClient
 	// Settled is called when the rules have released writes for sending.
 	Settled func()
 }
@@ -41,7 +41,7 @@ type Keeper struct {
 const agePoll = time.Minute
 
 // Jobs returns the background jobs of the keeper.
-func (k *Keeper) Jobs() []upkeep.Job {
+func (k *Maintainer) Jobs() []upkeep.Job {
 	return []upkeep.Job{k.reconsidering(), {Name: "ageing", Every: agePoll, Once: k.age}}
 }
 
@@ -58,7 +58,7 @@ const (
 // reconsidering returns the job that judges waiting writes when rules come into force,
 // and once more after reconsiderLate. It stops there, so that two processes with one
 // ledger and different rules do not alternate.
-func (k *Keeper) reconsidering() upkeep.Job {
+func (k *Maintainer) reconsidering() upkeep.Job {
 	var version string     // the latest version in force
 	var settled, over bool // settled: a round reached the end; over: so did a round after reconsiderLate
 	var late time.Time
@@ -69,7 +69,7 @@ func (k *Keeper) reconsidering() upkeep.Job {
 		if over {
 			return nil
 		}
-		if err := k.reconsider(ctx, version); err != nil {
+		if err := k.reevaluate(ctx, version); err != nil {
 			return fmt.Errorf("not all held writes were evaluated under the new rules: %w", err)
 		}
 		if !settled {
@@ -83,9 +83,9 @@ func (k *Keeper) reconsidering() upkeep.Job {
 	}}
 }
 
-// reconsider judges every waiting write by the present rules and stores the verdict. A
+// reevaluate judges every waiting write by the present rules and stores the verdict. A
 // verdict settles a hold only if the configuration says so.
-func (k *Keeper) reconsider(ctx context.Context, version string) error {
+func (k *Maintainer) reevaluate(ctx context.Context, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, reconsiderAll)
 	defer cancel()
 	left := 0
@@ -108,7 +108,7 @@ func (k *Keeper) reconsider(ctx context.Context, version string) error {
 
 // Rule returns the verdict of the rules in force on a held write, or zero if there is
 // none now.
-func (k *Keeper) Rule(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.Reevaluation {
+func (k *Maintainer) Rule(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.Reevaluation {
 	stays := memproxy.Reevaluation{Verdict: memproxy.Hold, Reasons: h.Reasons, Findings: h.Findings, Score: h.Score, Policy: k.Rules().Version}
 	p := k.Backend(h.Backend)
 	if p == nil {
@@ -116,8 +116,8 @@ func (k *Keeper) Rule(ctx context.Context, h memproxy.HeldWrite, c memproxy.Hold
 	}
 	ctx, cancel := context.WithTimeout(ctx, reconsiderOne)
 	defer cancel()
-	v, err := p.Reconsider(ctx, h, c)
-	if errors.Is(err, gate.ErrGone) {
+	v, err := p.Reevaluate(ctx, h, c)
+	if errors.Is(err, gate.ErrRouteGone) {
 		return stays
 	}
 	if err != nil {
@@ -134,7 +134,7 @@ func (k *Keeper) Rule(ctx context.Context, h memproxy.HeldWrite, c memproxy.Hold
 }
 
 // recordRuling records that the rules are about to settle a hold.
-func (k *Keeper) recordRuling(ctx context.Context, h memproxy.HeldWrite, v memproxy.Reevaluation) error {
+func (k *Maintainer) recordRuling(ctx context.Context, h memproxy.HeldWrite, v memproxy.Reevaluation) error {
 	act := memproxy.Act{Stage: memproxy.ActAttempted}
 	switch {
 	case v.Verdict == memproxy.Deny && v.Reject:
@@ -155,17 +155,17 @@ const (
 )
 
 // ruledOut records that the rules have settled a hold.
-func (k *Keeper) ruledOut(h memproxy.HeldWrite) {
+func (k *Maintainer) ruledOut(h memproxy.HeldWrite) {
 	act := memproxy.Act{Action: actApprove, Stage: memproxy.ActDone, Reason: h.Note}
 	if h.State == memproxy.HoldRejected {
 		act.Action = actReject
 	}
-	if err := k.Audit.Note(k.rulingEvent(h, h.Policy, h.Reasons, act)); err != nil {
+	if err := k.Audit.RecordAsync(k.rulingEvent(h, h.Policy, h.Reasons, act)); err != nil {
 		k.Log.Error("audit note lost", "hold", h.ID, "error", err)
 	}
 }
 
-func (k *Keeper) rulingEvent(h memproxy.HeldWrite, rules string, why []memproxy.Reason, act memproxy.Act) memproxy.Event {
+func (k *Maintainer) rulingEvent(h memproxy.HeldWrite, rules string, why []memproxy.Reason, act memproxy.Act) memproxy.Event {
 	return memproxy.Event{
 		Type: memproxy.EventReview, Time: k.Clock(), Decision: h.ID, Route: "review." + act.Action,
 		Principal: memproxy.Principal{ID: memproxy.RulesReviewer(rules), Kind: memproxy.KindService, Tenant: h.Tenant},
@@ -174,9 +174,9 @@ func (k *Keeper) rulingEvent(h memproxy.HeldWrite, rules string, why []memproxy.
 }
 
 // age reports holds that have waited for too long, and ends idle sessions.
-func (k *Keeper) age(ctx context.Context, now time.Time) error {
+func (k *Maintainer) age(ctx context.Context, now time.Time) error {
 	var errs []error
-	if d := k.Config.Review.Age.Time(); d > 0 {
+	if d := k.Config.Review.Age.Std(); d > 0 {
 		old, err := k.Holds.Age(ctx, now.Add(-d))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("held writes were not checked for their age: %w", err))
@@ -184,7 +184,7 @@ func (k *Keeper) age(ctx context.Context, now time.Time) error {
 			k.Log.Warn("held writes have waited for too long", "holds", len(old))
 		}
 	}
-	if d := k.Config.Review.Idle.Time(); d > 0 {
+	if d := k.Config.Review.Idle.Std(); d > 0 {
 		if _, err := k.Sessions.End(ctx, now.Add(-d)); err != nil {
 			errs = append(errs, fmt.Errorf("idle sessions were not ended: %w", err))
 		}

@@ -18,8 +18,8 @@ import (
 func TestChangesWaitForTheLedger(t *testing.T) {
 	l := must.Get(ledger.Open(ledger.Options{Timeout: ring.Limit, Clock: time.Now}))(t)
 	must.Do(t, l.Close())
-	k := &Keeper{Options: Options{
-		Ledger: l, Log: slog.New(slog.DiscardHandler), Unconfirmed: &Unconfirmed{Log: slog.New(slog.DiscardHandler)}, Backend: func(string) *proxy.Own { return &proxy.Own{} },
+	k := &Maintainer{Options: Options{
+		Ledger: l, Log: slog.New(slog.DiscardHandler), Unconfirmed: &Unconfirmed{Log: slog.New(slog.DiscardHandler)}, Backend: func(string) *proxy.BackendClient { return &proxy.BackendClient{} },
 	}, found: true}
 	const n = 2 * maxFailures
 	for i := range n {

@@ -31,10 +31,10 @@ type Options struct {
 	Budget gate.Budget
 	// Backend returns memproxy's own access to the backend of a name, or nil if there is
 	// none.
-	Backend   func(name string) *proxy.Own
+	Backend   func(name string) *proxy.BackendClient
 	Integrity *integrity.Checker
-	// Steady reports whether the clock can be trusted.
-	Steady *upkeep.Steady
+	// ClockGuard reports whether the clock can be trusted.
+	ClockGuard *upkeep.ClockGuard
 	// Unconfirmed has the changes whose outcome is unknown.
 	Unconfirmed *Unconfirmed
 	// Note records an event about the process.
@@ -42,7 +42,7 @@ type Options struct {
 }
 
 // A Keeper maintains the memories of a process.
-type Keeper struct {
+type Maintainer struct {
 	Options
 	before uint64 // index of this process's first record
 	found  bool   // the changes of earlier processes were added to Unconfirmed
@@ -51,8 +51,8 @@ type Keeper struct {
 }
 
 // New returns a keeper. It does nothing until its jobs run.
-func New(opt Options) *Keeper {
-	return &Keeper{Options: opt, stopped: map[memproxy.MemoryState]memproxy.MemoryKey{}, before: opt.Integrity.Audit.Size()}
+func New(opt Options) *Maintainer {
+	return &Maintainer{Options: opt, stopped: map[memproxy.MemoryState]memproxy.MemoryKey{}, before: opt.Integrity.Audit.Size()}
 }
 
 // maintainEvery is how often items past their retention are deleted. The first round is
@@ -61,34 +61,34 @@ const maintainEvery = 24 * time.Hour
 
 // Jobs returns the background jobs of the keeper. With memories.validate: 0 the first
 // one runs only on request.
-func (k *Keeper) Jobs() []upkeep.Job {
-	every := k.Config.Memories.Validate.Time()
+func (k *Maintainer) Jobs() []upkeep.Job {
+	every := k.Config.Memories.Validate.Std()
 	var start upkeep.Signal
 	if every > 0 {
-		start = upkeep.AtOnce() // the process may not run for a whole interval
+		start = upkeep.NewPendingSignal() // the process may not run for a whole interval
 	}
 	return []upkeep.Job{
 		{Name: "upkeep", Every: every, Wake: start, Once: k.upkeep},
-		{Name: "outcomes", Every: time.Minute, Wake: upkeep.AtOnce(), Once: k.outcomes},
-		{Name: "retention", Every: maintainEvery, Wake: upkeep.AtOnce(), Once: k.maintain},
+		{Name: "outcomes", Every: time.Minute, Wake: upkeep.NewPendingSignal(), Once: k.outcomes},
+		{Name: "retention", Every: maintainEvery, Wake: upkeep.NewPendingSignal(), Once: k.maintain},
 	}
 }
 
 // upkeep expires memories, promotes pending ones that were not corrected for long
 // enough, and judges those that the present rules have not judged. Whatever depends on
-// elapsed time uses a time that has certainly passed (Steady.Came); reads use the clock
+// elapsed time uses a time that has certainly passed (Steady.SafeTime); reads use the clock
 // in any case.
-func (k *Keeper) upkeep(ctx context.Context, now time.Time) error {
+func (k *Maintainer) upkeep(ctx context.Context, now time.Time) error {
 	m := &k.Config.Memories
 	errs := []error{k.validate(ctx)}
 	for _, part := range [...]struct {
 		after time.Duration // 0: never
 		do    func(context.Context, time.Time) error
-	}{{shortest(m), k.expire}, {m.Quiet.Time(), k.promote}, {m.Archive.Time(), k.purge}, {m.Deleted.Time(), k.shred}} {
+	}{{shortest(m), k.expire}, {m.UncorrectedFor.Std(), k.promote}, {m.Archive.Std(), k.purge}, {m.Deleted.Std(), k.shred}} {
 		if part.after <= 0 {
 			continue
 		}
-		came, err := k.Steady.Came(ctx, now, part.after)
+		came, err := k.ClockGuard.SafeTime(ctx, now, part.after)
 		if err == nil && !came.IsZero() {
 			err = part.do(ctx, came)
 		}
@@ -104,7 +104,7 @@ func (k *Keeper) upkeep(ctx context.Context, now time.Time) error {
 func shortest(m *config.Memories) time.Duration {
 	least := 24 * time.Hour
 	for _, ttl := range m.TTL {
-		least = min(least, cmp.Or(ttl.Time(), least))
+		least = min(least, cmp.Or(ttl.Std(), least))
 	}
 	for _, layer := range [...]memproxy.Layer{memproxy.Episodic, memproxy.Semantic, memproxy.Task} {
 		least = min(least, cmp.Or(m.LayerTTL(layer), least))
@@ -113,7 +113,7 @@ func shortest(m *config.Memories) time.Duration {
 }
 
 // expire marks memories whose time to live has passed.
-func (k *Keeper) expire(ctx context.Context, now time.Time) error {
+func (k *Maintainer) expire(ctx context.Context, now time.Time) error {
 	gone, err := k.Ledger.Upkeep.Expire(ctx, now)
 	if len(gone) > 0 {
 		k.Log.Info("memories expired", "memories", len(gone))
@@ -122,8 +122,8 @@ func (k *Keeper) expire(ctx context.Context, now time.Time) error {
 }
 
 // promote makes pending memories readable that nobody has corrected for long enough.
-func (k *Keeper) promote(ctx context.Context, now time.Time) error {
-	list, err := k.Ledger.ListStatuses(ctx, memproxy.StatusFilter{State: memproxy.StatePending, QuietSince: now.Add(-k.Config.Memories.Quiet.Time()), Limit: 100})
+func (k *Maintainer) promote(ctx context.Context, now time.Time) error {
+	list, err := k.Ledger.ListStatuses(ctx, memproxy.StatusFilter{State: memproxy.StatePending, QuietSince: now.Add(-k.Config.Memories.UncorrectedFor.Std()), Limit: 100})
 	if err != nil {
 		return err
 	}
@@ -139,8 +139,8 @@ func (k *Keeper) promote(ctx context.Context, now time.Time) error {
 }
 
 // purge deletes memories that expired long ago, in the backend and then in the ledger.
-func (k *Keeper) purge(ctx context.Context, now time.Time) error {
-	list, err := k.Ledger.Upkeep.Purgeable(ctx, now.Add(-k.Config.Memories.Archive.Time()), 100)
+func (k *Maintainer) purge(ctx context.Context, now time.Time) error {
+	list, err := k.Ledger.Upkeep.Purgeable(ctx, now.Add(-k.Config.Memories.Archive.Std()), 100)
 	if err != nil {
 		return err
 	}
@@ -158,8 +158,8 @@ func (k *Keeper) purge(ctx context.Context, now time.Time) error {
 
 // purgeOne deletes one memory, in its turn, unless it was written again since it was
 // listed.
-func (k *Keeper) purgeOne(ctx context.Context, p *proxy.Own, st *memproxy.Status, now time.Time) error {
-	leave, err := p.Turn(ctx, st.MemoryKey)
+func (k *Maintainer) purgeOne(ctx context.Context, p *proxy.BackendClient, st *memproxy.Status, now time.Time) error {
+	leave, err := p.LockMemory(ctx, st.MemoryKey)
 	if errors.Is(err, proxy.ErrInUse) {
 		return nil // it is being written; the next round looks again
 	} else if err != nil {
@@ -186,20 +186,20 @@ func (k *Keeper) purgeOne(ctx context.Context, p *proxy.Own, st *memproxy.Status
 }
 
 // lower reduces the totals by a deleted memory.
-func (k *Keeper) lower(ctx context.Context, row *memproxy.Ownership, now time.Time, charge, after string) {
-	if !gate.Counts(row) {
+func (k *Maintainer) lower(ctx context.Context, row *memproxy.Ownership, now time.Time, charge, after string) {
+	if !gate.CountsInTotals(row) {
 		return
 	}
-	who := gate.TallyOf(ctx, k.Ledger, row)
+	who := gate.AuthorCountOf(ctx, k.Ledger, row)
 	who.Memories = 1
-	if err := gate.Lower(ctx, k.Budget, k.Rules(), charge+row.Backend+"/"+row.ID, now, who); err != nil {
+	if err := gate.CreditTotals(ctx, k.Budget, k.Rules(), charge+row.Backend+"/"+row.ID, now, who); err != nil {
 		k.Log.Warn("total not lowered after "+after, "memory", row.ID, "error", err)
 	}
 }
 
 // shred destroys the texts of memories that were deleted long enough ago.
-func (k *Keeper) shred(ctx context.Context, now time.Time) error {
-	gone, err := k.Ledger.Upkeep.DeletedBefore(ctx, now.Add(-k.Config.Memories.Deleted.Time()), 100)
+func (k *Maintainer) shred(ctx context.Context, now time.Time) error {
+	gone, err := k.Ledger.Upkeep.DeletedBefore(ctx, now.Add(-k.Config.Memories.Deleted.Std()), 100)
 	if err != nil {
 		return err
 	}
@@ -212,13 +212,13 @@ func (k *Keeper) shred(ctx context.Context, now time.Time) error {
 }
 
 // maintain deletes items past their retention, and again once the clock can be trusted.
-func (k *Keeper) maintain(ctx context.Context, now time.Time) error {
+func (k *Maintainer) maintain(ctx context.Context, now time.Time) error {
 	const least = time.Hour // no retention is shorter
 	var gone ledger.Removed
-	came, err := k.Steady.Came(ctx, now, least)
-	if keep := k.Config.Ledger.Keep; err == nil && !came.IsZero() {
+	came, err := k.ClockGuard.SafeTime(ctx, now, least)
+	if keep := k.Config.Ledger.Retention; err == nil && !came.IsZero() {
 		gone, err = k.Ledger.Upkeep.Maintain(ctx, came, ledger.Retention{
-			Holds: keep.Holds.Time(), Sessions: keep.Sessions.Time(), Tombstones: keep.Deleted.Time(), Records: keep.Records.Time(),
+			Holds: keep.Holds.Std(), Sessions: keep.Sessions.Std(), Tombstones: keep.Deleted.Std(), Records: keep.Records.Std(),
 		})
 	}
 	if gone != (ledger.Removed{}) {
@@ -228,7 +228,7 @@ func (k *Keeper) maintain(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("not everything past its retention was removed: %w", err)
 	}
-	if wait := k.Steady.Wait(least); wait > 0 {
+	if wait := k.ClockGuard.Wait(least); wait > 0 {
 		return upkeep.Due{In: wait}
 	}
 	return nil

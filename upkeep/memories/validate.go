@@ -25,7 +25,7 @@ const (
 
 // validate judges memories that the rules in force have not judged in their present state:
 // new ones, those that were changed out-of-band, and, after a change of the rules, all.
-func (k *Keeper) validate(ctx context.Context) error {
+func (k *Maintainer) validate(ctx context.Context) error {
 	rules := k.Rules()
 	if rules.Screener == nil {
 		return nil
@@ -41,7 +41,7 @@ func (k *Keeper) validate(ctx context.Context) error {
 
 // validateState judges a batch of each tenant's memories in a state, so that a tenant with
 // many memories does not delay the others. The next pass continues where this one stops.
-func (k *Keeper) validateState(ctx context.Context, rules *gate.Rules, state memproxy.MemoryState, away map[string]bool) error {
+func (k *Maintainer) validateState(ctx context.Context, rules *gate.Rules, state memproxy.MemoryState, away map[string]bool) error {
 	after, taken := k.stopped[state], map[string]int{}
 	delete(k.stopped, state)
 	for seen, done := 0, 0; ; {
@@ -80,7 +80,7 @@ func (k *Keeper) validateState(ctx context.Context, rules *gate.Rules, state mem
 	}
 }
 
-func (k *Keeper) validateOne(ctx context.Context, rules *gate.Rules, st *memproxy.Status) error {
+func (k *Maintainer) validateOne(ctx context.Context, rules *gate.Rules, st *memproxy.Status) error {
 	change := memproxy.StateChange{
 		MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, From: []memproxy.MemoryState{st.State},
 		Seen: st.Changed, Rules: rules.Version, Decision: st.Decision, Reason: st.Reason, Findings: st.Findings, Text: st.Text,
@@ -96,7 +96,7 @@ func (k *Keeper) validateOne(ctx context.Context, rules *gate.Rules, st *memprox
 		}
 		author := records[st.MemoryKey].Owner // the author's trust and source count as at the time of writing
 		op := &memproxy.Operation{Kind: memproxy.Recall, Backend: st.Backend, SourceClaim: author.Trust.Screened(author.Source), Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: text}}}
-		findings, err := rules.Screener.Screen(ctx, memproxy.Screening{Principal: memproxy.Principal{Tenant: st.Tenant, Trust: author.Trust}, Operation: op, Reading: true})
+		findings, err := rules.Screener.Screen(ctx, memproxy.Screening{Principal: memproxy.Principal{Tenant: st.Tenant, Trust: author.Trust}, Operation: op, FromBackend: true})
 		if err != nil {
 			return err
 		}
@@ -118,9 +118,9 @@ func judged(findings []memproxy.Finding) (memproxy.MemoryState, string, []mempro
 		}
 	}
 	switch {
-	case risk >= screen.Deny:
+	case risk >= screen.DenyThreshold:
 		return memproxy.StateQuarantined, "it looks like an attack", nil
-	case risk >= screen.Hold:
+	case risk >= screen.HoldThreshold:
 		return memproxy.StateFlagged, "parts of it look like instructions", spans
 	}
 	return memproxy.StateValidated, "nothing was found in it", nil
@@ -130,7 +130,7 @@ func judged(findings []memproxy.Finding) (memproxy.MemoryState, string, []mempro
 // been changed out-of-band, or, if the backend cannot return a single memory (Letta's
 // passages, a backend that refuses), the one that was last written through memproxy. ""
 // means unknown. present reports a text that was not written through memproxy.
-func (k *Keeper) present(ctx context.Context, st *memproxy.Status) (string, error) {
+func (k *Maintainer) present(ctx context.Context, st *memproxy.Status) (string, error) {
 	p := k.Backend(st.Backend)
 	for settled := false; ; settled = true {
 		recorded, err := k.newest(ctx, st.MemoryKey)
@@ -155,10 +155,10 @@ func (k *Keeper) present(ctx context.Context, st *memproxy.Status) (string, erro
 
 // backendText returns the text of a memory in its backend. known is false if the
 // backend cannot return it.
-func (k *Keeper) backendText(ctx context.Context, p *proxy.Own, key memproxy.MemoryKey) (text string, known bool, err error) {
+func (k *Maintainer) backendText(ctx context.Context, p *proxy.BackendClient, key memproxy.MemoryKey) (text string, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, k.Integrity.RecordTime) // as where a finding is looked up
 	defer cancel()
-	m, err := p.Look(ctx, key)
+	m, err := p.FetchMemory(ctx, key)
 	switch {
 	case errors.Is(err, proxy.ErrUnanswered):
 		return "", false, err
@@ -169,7 +169,7 @@ func (k *Keeper) backendText(ctx context.Context, p *proxy.Own, key memproxy.Mem
 }
 
 // newest returns the text that was last written through memproxy, or "" if it is unknown.
-func (k *Keeper) newest(ctx context.Context, key memproxy.MemoryKey) (string, error) {
+func (k *Maintainer) newest(ctx context.Context, key memproxy.MemoryKey) (string, error) {
 	list, err := k.Ledger.History(ctx, key, 0, 1)
 	if err != nil || len(list) == 0 || list[0].Op == memproxy.OpDelete {
 		return "", err

@@ -18,7 +18,7 @@ const canary = "canary-4711"
 
 // Adapter is the tested part of an adapter.
 type Adapter interface {
-	Table() iter.Seq2[string, memproxy.Route]
+	Routes() iter.Seq2[string, memproxy.Route]
 	Decode(memproxy.Route, memproxy.Request, []byte) (*memproxy.Operation, error)
 	Prune(memproxy.Route, memproxy.Reply) (memproxy.Pruned, error)
 	PruneEvent(memproxy.Route, []byte) memproxy.Pruned
@@ -31,7 +31,7 @@ type Adapter interface {
 func Table(t *testing.T, p Adapter, table *answers.Table) {
 	t.Helper()
 	rows := map[string]bool{}
-	for at, rt := range p.Table() {
+	for at, rt := range p.Routes() {
 		rows[rt.ID] = true
 		method, _, _ := strings.Cut(at, " ")
 		_, err := p.Decode(rt, memproxy.Request{Method: method}, nil)

@@ -102,7 +102,7 @@ func Sentences(texts []string, v *jsondoc.Value) []string {
 
 func sentence(texts []string, text string) []string {
 	switch {
-	case !memproxy.Wordy(text):
+	case !memproxy.LooksLikeSentence(text):
 		return texts
 	case texts == nil:
 		texts = make([]string, 0, 4) // the number in a stamp
@@ -117,7 +117,7 @@ const maxName, maxKey = 40, 18
 // Name adds an item for a member's name that is text, such as a sentence in metadata,
 // because agents read names as they read values.
 func Name(op *memproxy.Operation, name, ptr string, like memproxy.Item) {
-	if len(name) > maxName || strings.Contains(ptr, "/metadata") && (len(name) > maxKey || memproxy.Wordy(name)) || name != "" && !spelling.Plain(name) {
+	if len(name) > maxName || strings.Contains(ptr, "/metadata") && (len(name) > maxKey || memproxy.LooksLikeSentence(name)) || name != "" && !spelling.Plain(name) {
 		Add(op, ptr, name, like)
 	}
 }

@@ -12,12 +12,12 @@ import (
 
 type difference struct {
 	opt           *Options
-	before, after *picture
+	before, after *snapshot
 }
 
 // Changes implements memproxy.Watch. It returns first the changed blocks, then for each
 // agent the attached and detached blocks and the changes of the archive.
-func (w *Watch) Changes() []memproxy.Change {
+func (w *RunDiff) Changes() []memproxy.Change {
 	d := difference{&w.opt, w.base, w.now}
 	var out []memproxy.Change
 	add := func(c memproxy.Change) {
@@ -50,13 +50,13 @@ func (w *Watch) Changes() []memproxy.Change {
 	return out
 }
 
-// Cut implements memproxy.Watch.
-func (w *Watch) Cut() bool {
+// Truncated implements memproxy.Watch.
+func (w *RunDiff) Truncated() bool {
 	return slices.ContainsFunc(w.now.Agents, func(a *agent) bool { return a.truncated })
 }
 
 // Accept implements memproxy.Watch.
-func (w *Watch) Accept(key string) { w.accepted[key] = true }
+func (w *RunDiff) Accept(key string) { w.accepted[key] = true }
 
 func (d *difference) archiveChanges(before, after *agent, add func(memproxy.Change)) {
 	for i := range after.Passages {
@@ -97,7 +97,7 @@ func (d *difference) operation(kind memproxy.Kind, cost int, target string, item
 		items[i].Role, items[i].Layer, items[i].Inferred = "assistant", memproxy.Semantic, true
 		items[i].Kind = cmp.Or(items[i].Kind, memproxy.ItemContent)
 	}
-	op := turn.OfAgent(d.opt.Agent, kind, cost)
+	op := turn.AgentOperation(d.opt.Agent, kind, cost)
 	op.Targets, op.Items = []string{target}, items
 	return op
 }

@@ -25,7 +25,7 @@ const (
 var errNewness = errors.New("letta: what the run's agent has cannot be told from what was there before")
 
 // requestMarks requests the newest entries of both lists before the run.
-func (w *Watch) requestMarks() {
+func (w *RunDiff) requestMarks() {
 	w.now.Marks = map[string][]string{}
 	for _, list := range [...]string{blockList, archiveList} {
 		w.enqueue(w.opt.get(marksQuery, list, ""), func(r memproxy.Reply) (err error) {
@@ -38,7 +38,7 @@ func (w *Watch) requestMarks() {
 	}
 }
 
-func (w *Watch) requestArchives(a *agent) {
+func (w *RunDiff) requestArchives(a *agent) {
 	w.enqueue(w.opt.get(newestQuery+"&agent_id="+a.ID, archiveList, ""), func(r memproxy.Reply) (err error) {
 		if missing(r) {
 			return nil
@@ -63,7 +63,7 @@ func listIDs(r memproxy.Reply) ([]string, error) {
 
 // compareNew requests the newest entries of each list from which an agent gained an object,
 // to find out which objects are new.
-func (w *Watch) compareNew() {
+func (w *RunDiff) compareNew() {
 	blocks, archives := false, false
 	for _, a := range w.now.Agents {
 		before := w.base.agent(a.ID)

@@ -89,9 +89,9 @@ func TestWhatWasThereBeforeIsNotTheRuns(t *testing.T) {
 			}
 			first := fresh(t, compensate.Options{Agent: "agent-1"})
 			must.Get(tc.base.look(t, first))(t)
-			raw := must.Get(first.Picture())(t)
-			again := must.Get(compensate.Open(raw, clock))(t)
-			for _, w := range []memproxy.Watch{first, again} {
+			raw := must.Get(first.MarshalBaseline())(t)
+			again := must.Get(compensate.Restore(raw, clock))(t)
+			for _, w := range []memproxy.RunDiff{first, again} {
 				if _, err := tc.now.look(t, w); tc.unknown {
 					if err == nil || !strings.Contains(err.Error(), "cannot be told from what was there before") {
 						t.Errorf("%v", err)

@@ -15,8 +15,8 @@ import (
 
 // requestPassages requests the newest passages of an agent's archive, or those older than
 // the passage with the id than.
-func (w *Watch) requestPassages(a *agent, than string) {
-	query := turn.Newest
+func (w *RunDiff) requestPassages(a *agent, than string) {
+	query := turn.NewestPassages
 	if than != "" {
 		query += "&before=" + url.QueryEscape(than)
 	}
@@ -25,7 +25,7 @@ func (w *Watch) requestPassages(a *agent, than string) {
 
 // passages reads one page. The first look reads one page only; later looks read older pages
 // until they reach its passages, so that they find all new ones.
-func (w *Watch) passages(a *agent, r memproxy.Reply) error {
+func (w *RunDiff) passages(a *agent, r memproxy.Reply) error {
 	doc, err := document(r, jsondoc.Array, "passages")
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (w *Watch) passages(a *agent, r memproxy.Reply) error {
 }
 
 // caughtUp reports whether a look has reached the passages of this earlier one.
-func (p *picture) caughtUp(a *agent) bool {
+func (p *snapshot) caughtUp(a *agent) bool {
 	before := p.agent(a.ID)
 	if before == nil {
 		return true // the agent joined during the run, so one page is enough
@@ -73,8 +73,8 @@ func (o *Options) busy(agent string) memproxy.Request {
 	return o.get("active=true&limit=100&agent_id="+url.QueryEscape(agent), "runs", "")
 }
 
-// Busy implements memproxy.Watch.
-func (w *Watch) Busy() []memproxy.Request {
+// ActiveRunRequests implements memproxy.Watch.
+func (w *RunDiff) ActiveRunRequests() []memproxy.Request {
 	var out []memproxy.Request
 	for _, id := range w.Agents() {
 		out = append(out, w.opt.busy(id))
@@ -82,8 +82,8 @@ func (w *Watch) Busy() []memproxy.Request {
 	return out
 }
 
-// Runs implements memproxy.Watch.
-func (w *Watch) Runs(r memproxy.Reply) (bool, error) {
+// HasActiveRun implements memproxy.Watch.
+func (w *RunDiff) HasActiveRun(r memproxy.Reply) (bool, error) {
 	runs, err := w.active(r)
 	return slices.ContainsFunc(runs, func(id string) bool { return !slices.Contains(w.base.Running, id) }), err
 }
@@ -94,7 +94,7 @@ const maxUnendedRun = 10 * time.Minute
 // active returns the active runs of a list. A conversation's run that is answered in one
 // piece keeps the status "created" although it ends with its answer. A reopened watch did
 // not see the answer, so it counts such a run as active for maxUnendedRun.
-func (w *Watch) active(r memproxy.Reply) ([]string, error) {
+func (w *RunDiff) active(r memproxy.Reply) ([]string, error) {
 	if r.Status < 200 || r.Status > 299 {
 		return nil, fmt.Errorf("letta: asked for runs, the server answers %d", r.Status)
 	}

@@ -18,11 +18,11 @@ import (
 // server answers the requests of looks from a table of paths.
 type server map[string]string
 
-func (s server) look(t *testing.T, w memproxy.Watch) (asked []string, err error) {
+func (s server) look(t *testing.T, w memproxy.RunDiff) (asked []string, err error) {
 	t.Helper()
-	w.Look()
+	w.StartSnapshot()
 	for range 500 {
-		q, more := w.Ask()
+		q, more := w.NextSideRequest()
 		if !more {
 			return asked, nil
 		}
@@ -42,7 +42,7 @@ func (s server) look(t *testing.T, w memproxy.Watch) (asked []string, err error)
 		case !ok:
 			r.Status = 404
 		}
-		if err := w.Answered(r); err != nil {
+		if err := w.ReadSideReply(r); err != nil {
 			return asked, err
 		}
 	}
@@ -52,7 +52,7 @@ func (s server) look(t *testing.T, w memproxy.Watch) (asked []string, err error)
 
 func clock() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
 
-func fresh(t *testing.T, opt compensate.Options) memproxy.Watch {
+func fresh(t *testing.T, opt compensate.Options) memproxy.RunDiff {
 	t.Helper()
 	if opt.Prefix == "" {
 		opt.Prefix = "/v1"
@@ -128,9 +128,9 @@ func TestChangesAreFound(t *testing.T) {
 				t.Fatalf("%v %s", err, inShort(w.Changes()))
 			}
 			// A watch that is restored from its picture finds the same.
-			raw := must.Get(w.Picture())(t)
-			again := must.Get(compensate.Open(raw, clock))(t)
-			for _, w := range []memproxy.Watch{w, again} {
+			raw := must.Get(w.MarshalBaseline())(t)
+			again := must.Get(compensate.Restore(raw, clock))(t)
+			for _, w := range []memproxy.RunDiff{w, again} {
 				must.Get(tc.now.look(t, w))(t)
 				if got := inShort(w.Changes()); got != tc.want {
 					t.Errorf("got\n%s\nwant\n%s", got, tc.want)
@@ -158,7 +158,7 @@ func TestPassagesAreFollowedBack(t *testing.T) {
 	must.Get(base.look(t, w))(t)
 	now := server{a: base[a], archive: passages(45, 36), archive + "?before=passage-36": passages(35, 26), archive + "?before=passage-26": passages(25, 16), archive + "?before=passage-16": passages(15, 6)}
 	must.Get(now.look(t, w))(t)
-	if n := len(w.Changes()); n != 25 || w.Cut() {
+	if n := len(w.Changes()); n != 25 || w.Truncated() {
 		t.Errorf("%d changes, want the 25 new ones:\n%s", n, inShort(w.Changes()))
 	}
 }
@@ -178,8 +178,8 @@ func TestALookThatIsCutSaysSo(t *testing.T) {
 		now[at] = "[" + strings.Join(list, ",") + "]"
 		at = archive + "?before=" + fmt.Sprintf("passage-%d", page*pageSize+pageSize-1)
 	}
-	if _, err := now.look(t, w); err != nil || !w.Cut() || len(w.Changes()) < maxPages*pageSize {
-		t.Errorf("%v, cut %v, %d changes", err, w.Cut(), len(w.Changes()))
+	if _, err := now.look(t, w); err != nil || !w.Truncated() || len(w.Changes()) < maxPages*pageSize {
+		t.Errorf("%v, cut %v, %d changes", err, w.Truncated(), len(w.Changes()))
 	}
 }
 
@@ -241,8 +241,8 @@ func TestRunsUnderWay(t *testing.T) {
 	s := server{"/v1/agents/agent-1": with("agent-1", ""), "/v1/runs/": stale}
 	w := fresh(t, compensate.Options{Agent: "agent-1"})
 	must.Get(s.look(t, w))(t)
-	raw := must.Get(w.Picture())(t)
-	later := must.Get(compensate.Open(raw, clock))(t)
+	raw := must.Get(w.MarshalBaseline())(t)
+	later := must.Get(compensate.Restore(raw, clock))(t)
 	for list, want := range map[string][2]bool{
 		`[]`:                                    {false, false},
 		stale:                                   {false, false},
@@ -253,14 +253,14 @@ func TestRunsUnderWay(t *testing.T) {
 		`[{"id":"run-1","status":"created","created_at":"2026-01-01T11:00:00","metadata":{"run_type":"send_conversation_message"}}]`:          {false, false},
 		`[{"id":"run-1","status":"created","conversation_id":"conv-1","metadata":{"run_type":"send_conversation_message"},"created_at":"x"}]`: {true, true},
 	} {
-		for i, w := range []memproxy.Watch{w, later} {
-			if busy, err := w.Runs(memproxy.Reply{Status: 200, Body: []byte(list)}); err != nil || busy != want[i] {
+		for i, w := range []memproxy.RunDiff{w, later} {
+			if busy, err := w.HasActiveRun(memproxy.Reply{Status: 200, Body: []byte(list)}); err != nil || busy != want[i] {
 				t.Errorf("%s, reopened %v: %v %v", list, i == 1, busy, err)
 			}
 		}
 	}
 	for _, status := range []int{404, 500} { // a server without runs; a broken one
-		if _, err := w.Runs(memproxy.Reply{Status: status}); err == nil {
+		if _, err := w.HasActiveRun(memproxy.Reply{Status: status}); err == nil {
 			t.Errorf("%d: a server that cannot say is taken for one that says no", status)
 		}
 	}
@@ -301,7 +301,7 @@ func FuzzAnswers(f *testing.F) {
 		if len(w.Changes()) > 0 {
 			t.Error("changes that cannot be accepted")
 		}
-		_, _ = w.Runs(memproxy.Reply{Status: 200, Body: []byte(runs)})
+		_, _ = w.HasActiveRun(memproxy.Reply{Status: 200, Body: []byte(runs)})
 	})
 }
 
@@ -310,12 +310,12 @@ func FuzzOpen(f *testing.F) {
 	f.Add([]byte(`{"options":{"prefix":"/v1"},"base":{"agents":[null],"blocks":{}}}`))
 	f.Add([]byte(`{"options":{"prefix":"/v1","agent":"agent-1"},"base":{"agents":[],"blocks":{"b":null}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		w, err := compensate.Open(raw, clock)
+		w, err := compensate.Restore(raw, clock)
 		if err != nil {
 			return
 		}
 		w.Agents()
-		w.Busy()
+		w.ActiveRunRequests()
 		if _, err := (server{"/v1/agents/agent-1": with("agent-1", "", "b l w")}).look(t, w); err == nil {
 			w.Changes()
 		}

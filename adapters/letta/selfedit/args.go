@@ -82,8 +82,8 @@ func params(tool string) (all []param) {
 	return all
 }
 
-// Naming returns the parameters of a tool that name the blocks it writes to.
-func Naming(tool string) (names []string) {
+// BlockParams returns the parameters of a tool that name the blocks it writes to.
+func BlockParams(tool string) (names []string) {
 	for _, p := range params(tool) {
 		switch p.name {
 		case "label", "target_block_label", "path", "old_path", "new_path", "patch":
@@ -93,8 +93,8 @@ func Naming(tool string) (names []string) {
 	return names
 }
 
-// Aside reports whether the agent loop reads an argument and does not pass it to the tool.
-func Aside(name string) bool {
+// ReadByLoop reports whether the agent loop reads an argument and does not pass it to the tool.
+func ReadByLoop(name string) bool {
 	return name == "request_heartbeat" || name == "thinking" || name == "inner_thoughts"
 }
 
@@ -107,7 +107,7 @@ func Read(tool string, doc *jsondoc.Doc) (args Args, fits bool, err error) {
 	known := params(tool)
 	fits = known != nil
 	for _, m := range doc.Root.Members {
-		if Aside(m.Name) || strings.HasPrefix(m.Name, memproxy.StampPrefix) {
+		if ReadByLoop(m.Name) || strings.HasPrefix(m.Name, memproxy.StampPrefix) {
 			continue
 		}
 		at := slices.IndexFunc(known, func(p param) bool { return p.name == m.Name })

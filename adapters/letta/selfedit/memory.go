@@ -45,8 +45,8 @@ type Effect struct {
 	Refused  bool      // the server refuses the call or the rest of it
 }
 
-// Run executes a call on an agent's blocks.
-func Run(tool string, args Args, blocks []Block) (e Effect) {
+// Simulate executes a call on an agent's blocks.
+func Simulate(tool string, args Args, blocks []Block) (e Effect) {
 	m := &memory{}
 	for _, b := range blocks {
 		r := &row{Block: b, attached: true, before: b, old: true}

@@ -126,7 +126,7 @@ func TestMemoryBecomesWhatTheServerMakesOfIt(t *testing.T) {
 		}
 		got, failed := "", true
 		if fits {
-			effect := selfedit.Run(c.Tool, args, blocks)
+			effect := selfedit.Simulate(c.Tool, args, blocks)
 			got, failed = state(effect.Changes, effect.Passages), effect.Refused
 			if got == c.want() && !slices.Equal(effect.Blocks, c.left()) {
 				t.Errorf("%s %s leaves %#v, want %#v", c.Tool, c.Arguments, effect.Blocks, c.left())

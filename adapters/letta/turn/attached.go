@@ -60,9 +60,9 @@ func effectOf(tool *jsondoc.Value) toolEffect {
 	return harmless
 }
 
-// Unseen reports whether the writes of a tool cannot be predicted. Set read if the caller
+// Unpredictable reports whether the writes of a tool cannot be predicted. Set read if the caller
 // can decode calls of the server's built-in tool of that name.
-func Unseen(tool *jsondoc.Value, read bool) bool {
+func Unpredictable(tool *jsondoc.Value, read bool) bool {
 	if effectOf(tool) != unpredictable {
 		return false
 	}

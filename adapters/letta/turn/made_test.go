@@ -92,7 +92,7 @@ func TestMade(t *testing.T) {
 				m.Members = doc.Raw(v.Get("label"))
 			}
 			return m
-		}}, agent: "agent-1", known: true, asked: true}
+		}}, agent: "agent-1", known: true, pauseKnown: true}
 		var calls []*call
 		for i, r := range c.calls {
 			cl := &call{id: fmt.Sprint(i), name: r.tool, arguments: r.arguments, byGate: true}
@@ -103,7 +103,7 @@ func TestMade(t *testing.T) {
 		}
 		answers := func(blocks string) (n int) {
 			for {
-				q, more := tn.Prepare()
+				q, more := tn.NextSideRequest()
 				if !more {
 					return n
 				}
@@ -115,7 +115,7 @@ func TestMade(t *testing.T) {
 				if body == "" {
 					t.Fatalf("%s: asked for %s", name, q.EscapedPath)
 				}
-				must.Do(t, tn.Prepared(memproxy.Reply{Status: 200, Body: []byte(body)}))
+				must.Do(t, tn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(body)}))
 			}
 		}
 		tn.wait(calls, "message-1")
@@ -133,11 +133,11 @@ func TestMade(t *testing.T) {
 			t.Errorf("%s: %d side requests afterwards, want %d", name, n, want)
 		}
 		var got []string
-		for _, e := range tn.Made() {
+		for _, e := range tn.TakeEdits() {
 			for _, m := range e.Memories {
 				line := fmt.Sprintf("%s %s %s %q %q", e.Call, m.Event, m.ID, m.Before, m.Text)
-				if m.Was != nil {
-					line += " was " + string(m.Was)
+				if m.PreviousMembers != nil {
+					line += " was " + string(m.PreviousMembers)
 				}
 				got = append(got, line)
 			}
@@ -145,7 +145,7 @@ func TestMade(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, c.want)
 		}
-		if again := tn.Made(); len(again) > 0 {
+		if again := tn.TakeEdits(); len(again) > 0 {
 			t.Errorf("%s: told twice", name)
 		}
 	}
@@ -173,23 +173,23 @@ func TestToolRun(t *testing.T) {
 			}
 			continue
 		}
-		if _, more := r.Prepare(); !more || r.Prepared(memproxy.Reply{Status: 200, Body: []byte(blocksOf("human", "Ann"))}) != nil {
+		if _, more := r.NextSideRequest(); !more || r.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(blocksOf("human", "Ann"))}) != nil {
 			t.Fatalf("%s: the blocks are not asked for", name)
 		}
-		err := r.Whole([]byte(c.answer))
+		err := r.ReadAnswer([]byte(c.answer))
 		if (err != nil) != (c.answer == "{") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, more := r.Prepare(); more != (c.after != 0) {
+		if _, more := r.NextSideRequest(); more != (c.after != 0) {
 			t.Errorf("%s: asked for more: %v", name, more)
 		}
 		if c.after != 0 {
-			if err := r.Prepared(memproxy.Reply{Status: c.after, Body: []byte(blocksOf("human", "Eve\nx"))}); (err != nil) != (c.after == 500) {
+			if err := r.ReadSideReply(memproxy.Reply{Status: c.after, Body: []byte(blocksOf("human", "Eve\nx"))}); (err != nil) != (c.after == 500) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		n := 0
-		for _, e := range r.Made() {
+		for _, e := range r.TakeEdits() {
 			n += len(e.Memories)
 		}
 		if n != c.want {
@@ -214,12 +214,12 @@ func TestToolRunMakes(t *testing.T) {
 		"no such block":        {"memory_insert", `{"label":"other","new_string":"x"}`, 200, "x", 1},
 	} {
 		r := NewToolRun(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1"}, c.tool, c.arguments)
-		if _, more := r.Prepare(); !more || r.Prepared(memproxy.Reply{Status: c.status, Body: []byte(blocksOf("human", "Ann\nlikes QQ a lot"))}) != nil {
+		if _, more := r.NextSideRequest(); !more || r.ReadSideReply(memproxy.Reply{Status: c.status, Body: []byte(blocksOf("human", "Ann\nlikes QQ a lot"))}) != nil {
 			t.Fatalf("%s: the blocks are not asked for", name)
 		}
 		op := must.Get(Read(c.tool, "agent-1", c.arguments))(t)
 		n := len(op.Items)
-		r.Makes(op)
+		r.AddContent(op)
 		if slices.ContainsFunc(op.Items[n:], func(it memproxy.Item) bool { return it.Inferred || it.Role != "" }) {
 			t.Errorf("%s: a model's words: %+v", name, op.Items[n:])
 		}
@@ -233,7 +233,7 @@ func TestToolRunMakes(t *testing.T) {
 		}
 	}
 	r := NewToolRun(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1"}, "memory_insert", `{}`)
-	if r.Prepare(); r.Prepared(memproxy.Reply{Status: 500}) == nil {
+	if r.NextSideRequest(); r.ReadSideReply(memproxy.Reply{Status: 500}) == nil {
 		t.Error("a server that fails is not waited for")
 	}
 }

@@ -16,10 +16,10 @@ const asking = `{"type":"requires_approval","tool_name":"memory_insert"}`
 // that are then released.
 func (t *Turn) handed(tb testing.TB, verdict memproxy.Verdict, only ...string) string {
 	tb.Helper()
-	for q, more := t.Prepare(); more; q, more = t.Prepare() {
-		must.Do(tb, t.Prepared(memproxy.Reply{Status: 200, Body: []byte(`{"id":"` + q.EscapedPath + `","blocks":[]}`)}))
+	for q, more := t.NextSideRequest(); more; q, more = t.NextSideRequest() {
+		must.Do(tb, t.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(`{"id":"` + q.EscapedPath + `","blocks":[]}`)}))
 	}
-	for _, c := range t.Asked() {
+	for _, c := range t.ApprovalCalls() {
 		if verdict.Stops() && (only == nil || slices.Contains(only, c.ID)) {
 			t.Rule(c.ID, memproxy.Decision{ID: "d-" + c.ID, Verdict: verdict, Reasons: []memproxy.Reason{{Detail: "not to be written"}}})
 		}
@@ -28,7 +28,7 @@ func (t *Turn) handed(tb testing.TB, verdict memproxy.Verdict, only ...string) s
 	for more := true; more; {
 		var out [][]byte
 		var err error
-		if out, more, err = t.Handed(); err != nil {
+		if out, more, err = t.ReleasePause(); err != nil {
 			tb.Fatal(err)
 		}
 		for _, e := range out {
@@ -57,19 +57,19 @@ func callsOfInsert(ids ...string) string {
 func TestAPersonIsNotAskedForWhatIsRefused(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(asking))
 	request(t, turn)
-	must.Do(t, turn.Whole([]byte(callsOfInsert("c-1", "c-2"))))
-	if got := turn.Asked(); len(got) != 2 || got[0].Operation == nil || got[0].Operation.Items[0].Text != "x" {
+	must.Do(t, turn.ReadAnswer([]byte(callsOfInsert("c-1", "c-2"))))
+	if got := turn.ApprovalCalls(); len(got) != 2 || got[0].Operation == nil || got[0].Operation.Items[0].Text != "x" {
 		t.Fatalf("%+v is ruled on before the person is asked", got)
 	}
 	turn.handed(t, memproxy.Deny)
-	if !turn.Paused() || len(turn.Waiting()) != 0 {
+	if !turn.Paused() || len(turn.PendingCalls()) != 0 {
 		t.Fatal("the person is asked for what is refused")
 	}
 	body := request(t, turn)
 	if strings.Count(body, `"approve":false`) != 3 || !strings.Contains(body, "not to be written (memproxy decision d-c-1)") {
 		t.Errorf("the agent is told %s", body)
 	}
-	must.Do(t, turn.Whole([]byte(`{"messages":[{"message_type":"assistant_message","content":"done"}],"stop_reason":{"stop_reason":"end_turn"}}`)))
+	must.Do(t, turn.ReadAnswer([]byte(`{"messages":[{"message_type":"assistant_message","content":"done"}],"stop_reason":{"stop_reason":"end_turn"}}`)))
 	answer, err := turn.Answer()
 	if err != nil || strings.Contains(string(answer), "approval_request_message") || !strings.Contains(string(answer), `[{"message_type":"reasoning_message"},{"id":"m-1","message_type":"tool_call_message"`) {
 		t.Errorf("%s, %v: want the calls, and no question", answer, err)
@@ -81,7 +81,7 @@ func TestAPersonIsNotAskedForWhatIsRefused(t *testing.T) {
 func TestAPersonIsAskedForTheRest(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(asking))
 	request(t, turn)
-	must.Do(t, turn.Whole([]byte(callsOfInsert("c-1", "c-2", "c-3"))))
+	must.Do(t, turn.ReadAnswer([]byte(callsOfInsert("c-1", "c-2", "c-3"))))
 	turn.handed(t, memproxy.Deny, "c-2")
 	if turn.Paused() {
 		t.Fatal("answered without the person")
@@ -102,7 +102,7 @@ func TestAPersonIsAskedForTheRest(t *testing.T) {
 		if !want {
 			continue
 		}
-		if got := turn.Waiting(); len(got) != 1 || got[0].ID != "c-1" {
+		if got := turn.PendingCalls(); len(got) != 1 || got[0].ID != "c-1" {
 			t.Fatalf("%+v waits for a ruling, want what the person approved", got)
 		}
 		turn.Rule("c-1", memproxy.Decision{ID: "d-1"})
@@ -169,7 +169,7 @@ func TestFragmentsOfAQuestionAreKeptBack(t *testing.T) {
 	if out, err := turn.Event([]byte(strings.Replace(stream[4], "requires_approval", "cancelled", 1))); err != nil || len(out) != 1 || !strings.Contains(string(out[0]), "memory_insert") {
 		t.Errorf("%q, %v", out, err)
 	}
-	if turn.Paused() || len(turn.Asked()) > 0 {
+	if turn.Paused() || len(turn.ApprovalCalls()) > 0 {
 		t.Error("what was cancelled is asked about")
 	}
 }
@@ -177,9 +177,9 @@ func TestFragmentsOfAQuestionAreKeptBack(t *testing.T) {
 // The reconciler's turn is no caller's: it asks no person.
 func TestTheReconcilerDoesNotForesee(t *testing.T) {
 	waits := strings.Replace(ruled(asking), "{", `{"pending_approval":{"id":"m-1","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c-1"}]},`, 1)
-	turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"messages":[]}`), Recovers: true}))(t)
-	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(waits)}))
-	if turn.Paused() || len(turn.Asked()) > 0 {
+	turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"messages":[]}`), RecoveryOnly: true}))(t)
+	must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(waits)}))
+	if turn.Paused() || len(turn.ApprovalCalls()) > 0 {
 		t.Error("the reconciler answers what a person was asked")
 	}
 }

@@ -43,18 +43,18 @@ func TestCallsInPiecesAreThoseOfTheServer(t *testing.T) {
 			agent := strings.ReplaceAll(attached, "memory_insert", insert)
 			answer := func(body string) {
 				t.Helper()
-				if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(body)}); err != nil {
+				if err := turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(body)}); err != nil {
 					t.Fatal(name, err)
 				}
 			}
-			for q, more := turn.Prepare(); more; q, more = turn.Prepare() {
+			for q, more := turn.NextSideRequest(); more; q, more = turn.NextSideRequest() {
 				answer(map[bool]string{true: "[]", false: agent}[strings.HasSuffix(q.EscapedPath, "/messages")])
 			}
 			request(t, turn)
 			for _, e := range []string{piece("c-1", shown[:9]), piece("c-1", shown[9:]), "data: {\"message_type\":\"stop_reason\",\"stop_reason\":\"requires_approval\"}\n\n"} {
 				must.Get(turn.Event([]byte(e)))(t)
 			}
-			q, more := turn.Prepare()
+			q, more := turn.NextSideRequest()
 			if !more {
 				t.Fatalf("%s: nobody asks what waits", name)
 			}
@@ -63,7 +63,7 @@ func TestCallsInPiecesAreThoseOfTheServer(t *testing.T) {
 			} else if answer(`[{"id":"m-1","message_type":"reasoning_message"},{"id":"m-1","message_type":"assistant_message"},` + tc.pending + "]"); q.EscapedPath != "/v1/conversations/conv-1/messages" {
 				t.Errorf("asked for %s", q.EscapedPath)
 			}
-			calls := turn.Waiting()
+			calls := turn.PendingCalls()
 			switch {
 			case len(calls) != 1:
 				t.Errorf("%s: %d calls wait", name, len(calls))
@@ -95,11 +95,11 @@ func TestCallsThatTheServerDropsAreNotAnswered(t *testing.T) {
 			stored = append(stored, made(id))
 		}
 		answers := map[bool]string{false: `{"blocks":[{"label":"human","value":"Ann"}]}`, true: `{"pending_approval":{"id":"m-1","message_type":"approval_request_message","tool_calls":[` + strings.Join(stored, ",") + `]}}`}
-		for q, more := turn.Prepare(); more; q, more = turn.Prepare() {
-			must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(answers[strings.Contains(q.Query, "pending")])}))
+		for q, more := turn.NextSideRequest(); more; q, more = turn.NextSideRequest() {
+			must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(answers[strings.Contains(q.Query, "pending")])}))
 		}
 		var got []string
-		for _, c := range turn.Waiting() {
+		for _, c := range turn.PendingCalls() {
 			turn.Rule(c.ID, memproxy.Decision{ID: "d-1"})
 			if got = append(got, c.ID); c.Flaw != nil {
 				got[len(got)-1] = "refused"

@@ -11,10 +11,10 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// Waiting returns the calls that the gate has yet to rule on. If the caller must answer
+// PendingCalls returns the calls that the gate has yet to rule on. If the caller must answer
 // some calls of a pause, the caller sees the pause first, and the gate rules on its calls
 // when the caller's answer arrives.
-func (t *Turn) Waiting() []memproxy.ToolCall {
+func (t *Turn) PendingCalls() []memproxy.ToolCall {
 	return t.unruled(func(c *call) bool { return c.byGate })
 }
 
@@ -30,7 +30,7 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 		if c.ruled || !c.byGate && !c.needsPerson {
 			continue
 		}
-		asked := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments), Left: c.inherited}
+		asked := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments), FromEarlierTurn: c.inherited}
 		op, err := operation(c.name, t.agent, c.arguments, blocks)
 		switch {
 		case t.tools.forRules[c.name]: // writes no memory; recovery declines it
@@ -39,7 +39,7 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 				asked.Flaw = selfedit.Malformed("", "the arguments cannot be read")
 			}
 		case memoryTools[c.name].search:
-			asked.Search = c.direct(t.opt.Prefix, t.agent)
+			asked.ReadRequest = c.direct(t.opt.Prefix, t.agent)
 		case t.view.retarget(op): // a direct call would change the agent's block instead of the isolated one
 			if asked.Operation = op; len(op.Reserved) > 0 {
 				asked.Operation, asked.Flaw = nil, selfedit.Malformed(op.Reserved[0], "this is memproxy's own, and the call cannot be changed in a block of the conversation's own")
@@ -227,9 +227,9 @@ func (t *Turn) wait(calls []*call, request string) {
 	for _, c := range calls {
 		switch {
 		case !c.byGate && !c.needsPerson:
-		case t.tools.forRules[c.name] && !t.opt.Recovers:
+		case t.tools.forRules[c.name] && !t.opt.RecoveryOnly:
 			c.ruled, c.decision = true, memproxy.Decision{ID: "none", Verdict: memproxy.Allow}
-		case WritesBlocks(c.name) && t.view.lookups == nil && !t.opt.Recovers:
+		case WritesBlocks(c.name) && t.view.lookups == nil && !t.opt.RecoveryOnly:
 			t.view.requestBlocks(&t.opt, t.agent)
 		}
 	}
@@ -238,5 +238,5 @@ func (t *Turn) wait(calls []*call, request string) {
 	}
 }
 
-// Paused implements memproxy.Turn.
+// Paused implements memproxy.LockMemory.
 func (t *Turn) Paused() bool { return len(t.pause.calls) > 0 }

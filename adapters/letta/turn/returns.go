@@ -38,7 +38,7 @@ func (by *caller) missingReturns(calls []*call) (owed []toolReturn, runs bool) {
 			Return: "Error: request to call tool denied. User reason: " + reasonOf(c.decision),
 		})
 	}
-	if runs || !by.root.Yes(by.root.Root.Get("stream_tokens")) {
+	if runs || !by.root.LaxTrue(by.root.Root.Get("stream_tokens")) {
 		owed = nil
 	}
 	return owed, runs

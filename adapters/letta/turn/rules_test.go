@@ -26,11 +26,11 @@ func called(name, id string) string {
 // call ends a request in a call, answers it, and returns the agent's result.
 func (t *Turn) call(tb testing.TB, name, id string) string {
 	tb.Helper()
-	must.Do(tb, t.Whole([]byte(called(name, id))))
+	must.Do(tb, t.ReadAnswer([]byte(called(name, id))))
 	if !t.Paused() {
 		return "handed on"
 	}
-	for _, c := range t.Waiting() {
+	for _, c := range t.PendingCalls() {
 		t.Rule(c.ID, memproxy.Decision{ID: "d-1", Verdict: memproxy.Allow})
 	}
 	body := request(tb.(*testing.T), t)
@@ -105,8 +105,8 @@ func TestUpstreamRequestsEndByRules(t *testing.T) {
 		request(t, turn)
 		body := ""
 		for i, name := range strings.Fields(tc.calls) {
-			must.Do(t, turn.Whole([]byte(called(name, string(rune('a'+i))))))
-			for _, c := range turn.Waiting() {
+			must.Do(t, turn.ReadAnswer([]byte(called(name, string(rune('a'+i))))))
+			for _, c := range turn.PendingCalls() {
 				turn.Rule(c.ID, memproxy.Decision{ID: "d-1"})
 			}
 			body = request(t, turn)
@@ -116,13 +116,13 @@ func TestUpstreamRequestsEndByRules(t *testing.T) {
 		}
 		if tc.want == `"max_steps":2` {
 			reminded := `{"messages":[{"message_type":"assistant_message","content":"done"},{"message_type":"user_message","content":"{\"reason\":\"ToolRuleViolated: You must call memory_insert at least once\"}"}],"stop_reason":{"message_type":"stop_reason","stop_reason":"max_steps"}}`
-			must.Do(t, turn.Whole([]byte(reminded)))
+			must.Do(t, turn.ReadAnswer([]byte(reminded)))
 			if answer, err := turn.Answer(); err != nil || !strings.Contains(string(answer), `"stop_reason":"end_turn"`) || strings.Contains(string(answer), "ToolRuleViolated") || !strings.Contains(string(answer), "done") {
 				t.Errorf("%s: %s, %v", tc.name, answer, err)
 			}
 		}
 		if tc.want == `"max_steps":1` {
-			must.Do(t, turn.Whole([]byte(`{"messages":[],"stop_reason":{"message_type":"stop_reason","stop_reason":"max_steps"}}`)))
+			must.Do(t, turn.ReadAnswer([]byte(`{"messages":[],"stop_reason":{"message_type":"stop_reason","stop_reason":"max_steps"}}`)))
 			if answer, err := turn.Answer(); err != nil || !strings.Contains(string(answer), `"stop_reason":"tool_rule"`) {
 				t.Errorf("%s: %s, %v", tc.name, answer, err)
 			}
@@ -138,8 +138,8 @@ func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 	if body := request(t, turn); !strings.Contains(body, `"name":"memory_insert"`) {
 		t.Errorf("the tool is not shadowed, and would run once the rule is gone: %s", body)
 	}
-	must.Do(t, turn.Whole([]byte(called("memory_insert", "c-1"))))
-	if turn.handed(t, memproxy.Allow); turn.Paused() || len(turn.Waiting()) != 0 {
+	must.Do(t, turn.ReadAnswer([]byte(called("memory_insert", "c-1"))))
+	if turn.handed(t, memproxy.Allow); turn.Paused() || len(turn.PendingCalls()) != 0 {
 		t.Error("memproxy answers in the person's place")
 	}
 	if answer, err := turn.Answer(); err != nil || !strings.Contains(string(answer), "approval_request_message") || !strings.Contains(string(answer), `"requires_approval"`) {
@@ -153,7 +153,7 @@ func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 	}
 	for verdict, want := range map[memproxy.Verdict]string{memproxy.Allow: `"approve":true`, memproxy.Deny: `"approve":false`} {
 		turn := newTurn(t, `{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":"c-1","approve":true}]}]}`, waits)
-		if calls := turn.Waiting(); len(calls) != 1 {
+		if calls := turn.PendingCalls(); len(calls) != 1 {
 			t.Fatalf("%d calls wait for a ruling, want the approved one", len(calls))
 		}
 		turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: verdict})
@@ -197,7 +197,7 @@ func TestTheTypeOfAToolDecides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(`{"agent_type":"letta_v1_agent","tools":[` + tc.tool + `]}`)})
+		err = turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(`{"agent_type":"letta_v1_agent","tools":[` + tc.tool + `]}`)})
 		got := harmless
 		switch {
 		case errors.Is(err, memproxy.ErrUngated):
@@ -223,7 +223,7 @@ func TestRulesBeyondAPauseAreUngated(t *testing.T) {
 		`{"type":"of another version","tool_name":"mail"}`:                                                                                             true,
 	} {
 		turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi"}`)}))(t)
-		if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(ruled(rule))}); errors.Is(err, memproxy.ErrUngated) != want {
+		if err := turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(ruled(rule))}); errors.Is(err, memproxy.ErrUngated) != want {
 			t.Errorf("%s: %v, want it ungated: %v", rule, err, want)
 		}
 	}
@@ -234,19 +234,19 @@ func TestRulesBeyondAPauseAreUngated(t *testing.T) {
 func TestCallsAreRuledOnAsTheBlocksWillRead(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(``))
 	request(t, turn)
-	if err := turn.Whole([]byte(strings.Replace(called("memory_insert", "c-1"), `}]}],"`, `},{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"y\",\"insert_line\":0}","tool_call_id":"c-2"}]}],"`, 1))); err != nil {
+	if err := turn.ReadAnswer([]byte(strings.Replace(called("memory_insert", "c-1"), `}]}],"`, `},{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"y\",\"insert_line\":0}","tool_call_id":"c-2"}]}],"`, 1))); err != nil {
 		t.Fatal(err)
 	}
-	q, more := turn.Prepare()
+	q, more := turn.NextSideRequest()
 	if !more || q.EscapedPath != "/v1/agents/agent-1" || q.Query != "include=agent.blocks" {
 		t.Fatalf("%+v %v", q, more)
 	}
-	if err := turn.Prepared(memproxy.Reply{Status: 503}); err == nil {
+	if err := turn.ReadSideReply(memproxy.Reply{Status: 503}); err == nil {
 		t.Error("calls are ruled on although nobody knows what they write to")
 	}
-	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(`{"blocks":[{"label":"human","value":"a\tb","description":null,"read_only":false}]}`)}))
+	must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(`{"blocks":[{"label":"human","value":"a\tb","description":null,"read_only":false}]}`)}))
 	var got []string
-	for _, c := range turn.Waiting() {
+	for _, c := range turn.PendingCalls() {
 		size := 0
 		for i := range c.Operation.Items {
 			size += c.Operation.Items[i].Characters()
@@ -269,7 +269,7 @@ func TestBlocksOfAConversationsOwn(t *testing.T) {
 	} {
 		v := view{loaded: true, isolated: map[string]string{"human": "block-9"}, blocks: []selfedit.Block{{Label: "human", Value: "a"}, {Label: "persona", Value: "a"}}}
 		turn := &Turn{agent: "agent-1", view: v, pause: pause{calls: []*call{{id: "c-1", name: "memory_rethink", arguments: tc.arguments, byGate: true}}}}
-		c := turn.Waiting()[0]
+		c := turn.PendingCalls()[0]
 		switch {
 		case tc.flaw != "":
 			if c.Flaw == nil || c.Flaw.Pointer != tc.flaw {

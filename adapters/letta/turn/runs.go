@@ -18,10 +18,10 @@ func (t *Turn) Seq() (n int64, said bool) { return t.out.seq, t.out.numbered }
 // Names implements memproxy.Resumable. Only background runs have names: the server keeps
 // their streams, and finds them by conversation or by the caller's message ids (otids).
 func (t *Turn) Names() []string {
-	if !t.caller.root.Yes(t.caller.root.Root.Get("background")) {
+	if !t.caller.root.LaxTrue(t.caller.root.Root.Get("background")) {
 		return nil
 	}
-	place := Place(t.opt.Agent, t.opt.Conversation)
+	place := ConversationStream(t.opt.Agent, t.opt.Conversation)
 	names := []string{place}
 	ids := otids(t.caller.root)
 	for _, id := range ids {
@@ -33,21 +33,21 @@ func (t *Turn) Names() []string {
 	return names
 }
 
-// Again returns the name of the stream that the server would resume for a request with
+// ResentStream returns the name of the stream that the server would resume for a request with
 // the same message ids, or "".
-func Again(agent, conversation string, body []byte) string {
+func ResentStream(agent, conversation string, body []byte) string {
 	doc, err := jsondoc.Parse(body, 0)
-	if err != nil || !doc.Yes(doc.Root.Get("background")) {
+	if err != nil || !doc.LaxTrue(doc.Root.Get("background")) {
 		return ""
 	}
 	if ids := otids(doc); len(ids) > 0 {
-		return ByOtids(Place(agent, conversation), ids)
+		return ByOtids(ConversationStream(agent, conversation), ids)
 	}
 	return ""
 }
 
-// Place returns the stream name of a conversation, or of the agent's own conversation.
-func Place(agent, conversation string) string {
+// ConversationStream returns the stream name of a conversation, or of the agent's own conversation.
+func ConversationStream(agent, conversation string) string {
 	if conversation != "" && conversation != "default" {
 		return "in " + conversation
 	}
@@ -120,7 +120,7 @@ func (s *stitched) inFirst(doc *jsondoc.Doc, e *jsondoc.Edits) (*jsondoc.Doc, er
 	if is := id.Text(); plainID(is) && is != s.run(is) {
 		e.Replace(id, strconv.AppendQuote(nil, s.run(is)))
 	}
-	if name := Nameless(doc.Root); name != nil {
+	if name := MissingToolName(doc.Root); name != nil {
 		if tool, ok := s.names[doc.Root.Get("tool_call_id").Text()]; ok {
 			e.Replace(name, Quoted(tool))
 		}
@@ -131,9 +131,9 @@ func (s *stitched) inFirst(doc *jsondoc.Doc, e *jsondoc.Edits) (*jsondoc.Doc, er
 	return jsondoc.Parse(e.Apply(), 0)
 }
 
-// Nameless returns the name member of a tool result if it is null; nil for any other
+// MissingToolName returns the name member of a tool result if it is null; nil for any other
 // message.
-func Nameless(m *jsondoc.Value) *jsondoc.Value {
+func MissingToolName(m *jsondoc.Value) *jsondoc.Value {
 	if name := m.Get("name"); name != nil && name.Kind == jsondoc.Null && m.Get("message_type").Text() == "tool_return_message" {
 		return name
 	}

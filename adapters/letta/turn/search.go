@@ -33,7 +33,7 @@ func (c *call) direct(prefix, agent string) *memproxy.SideRequest {
 	if doc, err := jsondoc.Parse(args, 0); err == nil && doc.Root.Kind == jsondoc.Object {
 		e := doc.Edit()
 		e.Object(doc.Root, func(m *jsondoc.Member) bool {
-			return selfedit.Aside(m.Name) || strings.HasPrefix(m.Name, memproxy.StampPrefix)
+			return selfedit.ReadByLoop(m.Name) || strings.HasPrefix(m.Name, memproxy.StampPrefix)
 		}, nil)
 		if tags := doc.Root.Get("tags"); tags != nil && tags.Kind == jsondoc.Array {
 			e.Array(tags, func(i int) bool { return strings.HasPrefix(tags.Elems[i].Text(), memproxy.StampPrefix) })
@@ -49,7 +49,7 @@ func (c *call) direct(prefix, agent string) *memproxy.SideRequest {
 	}
 }
 
-// Result implements memproxy.Turn. The agent gets the result of a search as JSON, where
+// Result implements memproxy.LockMemory. The agent gets the result of a search as JSON, where
 // the server would format it in Python.
 func (t *Turn) Result(id string, found memproxy.Reply) {
 	for _, c := range t.pause.calls {

@@ -91,8 +91,8 @@ func (s *stitched) total(raw []byte) ([]byte, error) {
 	return e.Apply(), nil
 }
 
-// Whole reads the JSON answer of a request.
-func (t *Turn) Whole(body []byte) error {
+// ReadAnswer reads the JSON answer of a request.
+func (t *Turn) ReadAnswer(body []byte) error {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
 		return err

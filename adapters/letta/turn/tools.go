@@ -45,8 +45,8 @@ var memoryTools = map[string]memoryTool{
 	"send_message_to_agents_matching_tags":     {kind: memproxy.Learn, read: (*toolCall).broadcast},
 }
 
-// Gated reports whether calls of a tool with this name are ruled on.
-func Gated(name string) bool {
+// IsGated reports whether calls of a tool with this name are ruled on.
+func IsGated(name string) bool {
 	_, yes := memoryTools[name]
 	return yes
 }
@@ -55,8 +55,8 @@ func Gated(name string) bool {
 // does nothing else.
 func Searches(name string) bool { return memoryTools[name].search }
 
-// Names returns the gated tools, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(memoryTools)) }
+// GatedTools returns the gated tools, sorted.
+func GatedTools() []string { return slices.Sorted(maps.Keys(memoryTools)) }
 
 // Read decodes a call of a gated tool without knowing the agent's blocks.
 func Read(name, agent, arguments string) (*memproxy.Operation, error) {
@@ -96,7 +96,7 @@ func operation(name, agent, arguments string, blocks *[]selfedit.Block) (*mempro
 	if doc.Root.Kind != jsondoc.Object {
 		return nil, selfedit.Malformed("", "a tool's arguments are an object")
 	}
-	c := &toolCall{name: name, doc: doc, op: OfAgent(agent, tool.kind, 1)}
+	c := &toolCall{name: name, doc: doc, op: AgentOperation(agent, tool.kind, 1)}
 	c.op.Reserved = reserved(doc.Root)
 	fits := false
 	switch {
@@ -122,8 +122,8 @@ func operation(name, agent, arguments string, blocks *[]selfedit.Block) (*mempro
 	return c.op, nil
 }
 
-// OfAgent returns an operation on an agent's memory.
-func OfAgent(agent string, kind memproxy.Kind, cost int) *memproxy.Operation {
+// AgentOperation returns an operation on an agent's memory.
+func AgentOperation(agent string, kind memproxy.Kind, cost int) *memproxy.Operation {
 	return &memproxy.Operation{
 		Kind: kind, Cost: cost, Scope: memproxy.Scope{Agent: agent}, TargetKind: memproxy.TargetMemory,
 		Claims: []memproxy.Claim{{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{agent}, Pointer: "path:agent_id", Pins: true}},

@@ -16,8 +16,8 @@ const pausingLoop = "letta_v1_agent"
 
 // Options describe the turn.
 type Options struct {
-	// Recovers is set for a turn that only declines the waiting calls of an earlier turn.
-	Recovers bool
+	// RecoveryOnly is set for a turn that only declines the waiting calls of an earlier turn.
+	RecoveryOnly bool
 	// Prefix is the path prefix of the server's routes as the caller spelled it: "/v1".
 	Prefix string
 	// Agent and Conversation are ids; at least one is set. The server ignores other ids
@@ -29,16 +29,16 @@ type Options struct {
 	Memory func(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory
 }
 
-// Turn is one turn of an agent. It implements memproxy.Turn.
+// Turn is one turn of an agent. It implements memproxy.LockMemory.
 type Turn struct {
 	opt    Options
 	caller caller
 	tools  toolset
 	view   view
 
-	agent string
-	known bool // the agent was fetched
-	asked bool // the conversation's pause was fetched
+	agent      string
+	known      bool // the agent was fetched
+	pauseKnown bool // the conversation's pause was fetched
 
 	pause    pause // the pause to answer
 	requests int
@@ -95,7 +95,7 @@ func New(opt Options) (*Turn, error) {
 		return nil, err
 	}
 	t := &Turn{opt: opt, caller: caller{root: doc}, agent: opt.Agent, tools: toolset{
-		recovers: opt.Recovers, gated: map[string]bool{}, forRules: map[string]bool{}, refused: map[string]bool{}, server: map[string]bool{},
+		recovers: opt.RecoveryOnly, gated: map[string]bool{}, forRules: map[string]bool{}, refused: map[string]bool{}, server: map[string]bool{},
 	}}
 	t.out.tools, t.out.allowed = &t.tools, &t.allowed
 	for _, e := range doc.Root.Get("include_return_message_types").List() {
@@ -119,11 +119,11 @@ func (t *Turn) Key() string {
 // Agent returns the agent that runs, once it is known.
 func (t *Turn) Agent() string { return t.agent }
 
-// Prepare returns the next side request, in this order: the conversation, for its agent;
+// NextSideRequest returns the next side request, in this order: the conversation, for its agent;
 // the agent with its tools and its pause; the conversation's messages, which contain its
 // pause; the run that left the pause; the memory that the last request's calls changed,
 // unless it is known; and the blocks that the waiting calls write to.
-func (t *Turn) Prepare() (memproxy.Request, bool) {
+func (t *Turn) NextSideRequest() (memproxy.Request, bool) {
 	if !t.allowed.requested && len(t.allowed.calls) > 0 {
 		requestResults(t)
 	}
@@ -132,7 +132,7 @@ func (t *Turn) Prepare() (memproxy.Request, bool) {
 		return Get(t.opt.Prefix+"/conversations/"+t.opt.Conversation, ""), true
 	case !t.known:
 		return Get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.tools&include=agent.pending_approval&include=agent.managed_group"), true
-	case !t.asked:
+	case !t.pauseKnown:
 		return Get(t.opt.Prefix+"/conversations/"+t.opt.Conversation+"/messages", "order=desc&limit=20"), true
 	case t.pause.fromRun != "":
 		return Get(t.opt.Prefix+"/runs/"+t.pause.fromRun, ""), true
@@ -152,20 +152,20 @@ func Get(path, query string) memproxy.Request {
 	return memproxy.Request{Method: "GET", EscapedPath: path, Query: query, Header: memproxy.Header{"X-Stainless-Package-Version": {SDKVersion}}}
 }
 
-// Prepared reads the reply to the request of Prepare.
-func (t *Turn) Prepared(r memproxy.Reply) error {
+// ReadSideReply reads the reply to the request of Prepare.
+func (t *Turn) ReadSideReply(r memproxy.Reply) error {
 	switch {
-	case t.pause.fromRun != "" && t.known && t.asked:
+	case t.pause.fromRun != "" && t.known && t.pauseKnown:
 		t.pause.takeRunStatus(r)
 		return nil
-	case t.known && t.asked:
+	case t.known && t.pauseKnown:
 		return t.view.takeReply(r)
 	}
 	if r.Status < 200 || r.Status > 299 {
 		// The server reports the missing object itself when the request is sent.
 		noConversation := r.Status == 422 && t.agent == "" // a malformed id
 		if r.Status == 404 || r.Status == 401 || r.Status == 403 || noConversation {
-			t.agent, t.known, t.asked = "none", true, true
+			t.agent, t.known, t.pauseKnown = "none", true, true
 			return nil
 		}
 		return fmt.Errorf("letta: asked for the agent, the server answers %d", r.Status)
@@ -185,12 +185,12 @@ func (t *Turn) Prepared(r memproxy.Reply) error {
 		if err := t.tools.readAttached(doc); err != nil {
 			return err
 		}
-		if t.asked = t.opt.Conversation == "" || t.opt.Conversation == "default" || len(t.tools.server) == 0; t.asked {
+		if t.pauseKnown = t.opt.Conversation == "" || t.opt.Conversation == "default" || len(t.tools.server) == 0; t.pauseKnown {
 			t.takePending(doc.Root.Get("pending_approval"))
 		}
 		return nil
 	}
-	t.asked = true
+	t.pauseKnown = true
 	t.takePending(pauseOf(doc.Root))
 	return nil
 }
@@ -310,7 +310,7 @@ func (by *caller) answerOf(id string) *callerAnswer {
 func (by *caller) readAnswers(calls []*call) {
 	all := func(approve *jsondoc.Value) {
 		for _, c := range calls {
-			by.addAnswer(c.id, nil, by.root.Yes(approve))
+			by.addAnswer(c.id, nil, by.root.LaxTrue(approve))
 		}
 	}
 	for _, m := range by.root.Root.Get("messages").List() {
@@ -323,7 +323,7 @@ func (by *caller) readAnswers(calls []*call) {
 				if v != nil && strings.HasPrefix(id, "message-") {
 					all(v)
 				} else {
-					by.addAnswer(id, by.root.Raw(e), by.root.Yes(v))
+					by.addAnswer(id, by.root.Raw(e), by.root.LaxTrue(v))
 				}
 			}
 		}

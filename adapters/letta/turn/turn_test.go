@@ -15,10 +15,10 @@ import (
 func newTurn(t *testing.T, body string, agent string) *Turn {
 	t.Helper()
 	turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(body)}))(t)
-	if q, more := turn.Prepare(); !more || q.EscapedPath != "/v1/agents/agent-1" {
+	if q, more := turn.NextSideRequest(); !more || q.EscapedPath != "/v1/agents/agent-1" {
 		t.Fatalf("%+v %v", q, more)
 	}
-	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(agent)}))
+	must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(agent)}))
 	return turn
 }
 
@@ -74,7 +74,7 @@ func TestApprovalsOfTheMessageAreRuledOn(t *testing.T) {
 	const body = `{"client_tools":[{"name":"memory_insert"}],"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":"message-1","approve":%s}]}]}`
 	waits := strings.Replace(attached, "{", `{"pending_approval":{"id":"message-1","tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]},`, 1)
 	turn := newTurn(t, fmt.Sprintf(body, "true"), waits)
-	if calls := turn.Waiting(); len(calls) != 1 || calls[0].ID != "c-1" {
+	if calls := turn.PendingCalls(); len(calls) != 1 || calls[0].ID != "c-1" {
 		t.Fatalf("%+v", calls)
 	}
 	turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny})
@@ -87,13 +87,13 @@ func TestApprovalsOfTheMessageAreRuledOn(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	turn = must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Conversation: "conv-1", Body: fmt.Appendf(nil, body, "true")}))(t)
-	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(attached)}))
-	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(`[{"id":"message-1","message_type":"assistant_message"},
+	must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(attached)}))
+	must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(`[{"id":"message-1","message_type":"assistant_message"},
 		{"id":"message-1","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]}]`)}))
-	if calls := turn.Waiting(); len(calls) != 1 || calls[0].ID != "c-1" { // text that the model wrote with the call is listed before
+	if calls := turn.PendingCalls(); len(calls) != 1 || calls[0].ID != "c-1" { // text that the model wrote with the call is listed before
 		t.Errorf("%+v", calls)
 	}
-	if calls := newTurn(t, fmt.Sprintf(body, "false"), waits).Waiting(); len(calls) > 0 { // a declined call writes nothing
+	if calls := newTurn(t, fmt.Sprintf(body, "false"), waits).PendingCalls(); len(calls) > 0 { // a declined call writes nothing
 		t.Errorf("%+v", calls)
 	}
 }
@@ -105,11 +105,11 @@ func TestApprovalsOfTheMessageAreRuledOn(t *testing.T) {
 func TestAConversationRunsItsOwnAgent(t *testing.T) {
 	turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Conversation: "conv-1", Body: []byte(`{"agent_id":"agent-2","input":"hi"}`)}))(t)
 	for _, want := range []string{"/v1/conversations/conv-1", "/v1/agents/agent-1"} {
-		q, more := turn.Prepare()
+		q, more := turn.NextSideRequest()
 		if !more || q.EscapedPath != want {
 			t.Fatalf("%+v %v, want %s", q, more, want)
 		}
-		must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "{", `{"agent_id":"agent-1",`, 1))}))
+		must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "{", `{"agent_id":"agent-1",`, 1))}))
 	}
 	if got := request(t, turn); !strings.Contains(got, `"client_tools":[{"name":"memory_insert"`) {
 		t.Errorf("got %s", got)
@@ -121,13 +121,13 @@ func TestOlderLoopsAreUngated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "letta_v1_agent", "memgpt_agent", 1))})
+	err = turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "letta_v1_agent", "memgpt_agent", 1))})
 	if !errors.Is(err, memproxy.ErrUngated) {
 		t.Errorf("%v, want ErrUngated", err)
 	}
 	for _, more := range []string{`"enable_sleeptime":true`, `"managed_group":{"id":"group-1"}`, `"multi_agent_group":{"id":"group-1"}`} {
 		turn := must.Get(New(Options{Prefix: "/v1", Memory: remember, Agent: "agent-1", Body: []byte(`{"input":"hi"}`)}))(t)
-		if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "{", "{"+more+",", 1))}); !errors.Is(err, memproxy.ErrUngated) {
+		if err := turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "{", "{"+more+",", 1))}); !errors.Is(err, memproxy.ErrUngated) {
 			t.Errorf("%s: %v, want ErrUngated", more, err)
 		}
 	}
@@ -140,13 +140,13 @@ const pausedAnswer = `{"messages":[{"id":"m-1","message_type":"approval_request_
 func TestTheNextRequestAnswers(t *testing.T) {
 	turn := newTurn(t, `{"messages":[{"role":"user","content":"hi"}],"max_steps":3}`, attached)
 	request(t, turn)
-	must.Do(t, turn.Whole([]byte(pausedAnswer)))
-	calls := turn.Waiting()
+	must.Do(t, turn.ReadAnswer([]byte(pausedAnswer)))
+	calls := turn.PendingCalls()
 	if len(calls) != 1 || calls[0].Operation == nil || calls[0].Tool != "memory_insert" {
 		t.Fatalf("%+v", calls)
 	}
 	turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Detail: "no"}}})
-	if len(turn.Waiting()) != 0 {
+	if len(turn.PendingCalls()) != 0 {
 		t.Error("a call waits after it was ruled on")
 	}
 	got := request(t, turn)
@@ -172,7 +172,7 @@ func TestErrorsBelongToTheTurn(t *testing.T) {
 		"event: error\ndata: {\"message_type\":\"error_message\",\"run_id\":\"run-2\",\"seq_id\":2}",
 	} {
 		if e == "" {
-			for _, c := range turn.Waiting() {
+			for _, c := range turn.PendingCalls() {
 				turn.Rule(c.ID, memproxy.Decision{ID: "d-1"})
 			}
 			request(t, turn)
@@ -206,14 +206,14 @@ func TestResultsHaveTheirToolsName(t *testing.T) {
 		for _, streams := range []bool{false, true} {
 			turn := newTurn(t, `{"input":"hi"}`, attached)
 			request(t, turn)
-			must.Do(t, turn.Whole([]byte(pausedAnswer)))
+			must.Do(t, turn.ReadAnswer([]byte(pausedAnswer)))
 			turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny})
 			request(t, turn)
 			var got string
 			if streams {
 				got = string(bytes.Join(must.Get(turn.Event([]byte("data: "+sent+"\n\n")))(t), nil))
 			} else {
-				must.Do(t, turn.Whole([]byte(`{"messages":[`+sent+`],"stop_reason":{"stop_reason":"end_turn"}}`)))
+				must.Do(t, turn.ReadAnswer([]byte(`{"messages":[`+sent+`],"stop_reason":{"stop_reason":"end_turn"}}`)))
 				got = string(must.Get(turn.Answer())(t))
 			}
 			if !strings.Contains(got, want) {
@@ -253,7 +253,7 @@ func TestErrorsFollowTheReason(t *testing.T) {
 			switch e {
 			case "":
 			case answered:
-				for _, c := range turn.Waiting() {
+				for _, c := range turn.PendingCalls() {
 					turn.Rule(c.ID, memproxy.Decision{ID: "d-1"})
 				}
 				request(t, turn)
@@ -297,7 +297,7 @@ func FuzzEvent(f *testing.F) {
 				}
 			}
 		}
-		for range turn.Waiting() {
+		for range turn.PendingCalls() {
 		}
 		turn.Tail()
 		if _, err := turn.Next(); err != nil {

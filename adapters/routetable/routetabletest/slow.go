@@ -20,14 +20,14 @@ type Row struct{ Method, Path, ID string }
 
 // Table is an adapter's table with its matcher.
 type Table interface {
-	Table() iter.Seq2[string, memproxy.Route]
+	Routes() iter.Seq2[string, memproxy.Route]
 	Route(memproxy.Request) (memproxy.Route, bool)
 }
 
 // Fuzz checks that a table finds the same row as the simple matcher.
 func Fuzz(f *testing.F, table Table, opt routetable.Options) {
 	var rows []Row
-	for at, rt := range table.Table() {
+	for at, rt := range table.Routes() {
 		method, path, _ := strings.Cut(at, " ")
 		rows = append(rows, Row{method, path, rt.ID})
 		p := strings.NewReplacer("{", "", "}", "", "...", "/a/b").Replace(path)

@@ -34,7 +34,7 @@ func (in *Invocation) Commands() *cobra.Command {
 	audit := auditcmd.Command(in.Stdout, in.Stderr)
 	audit.AddCommand(in.seal())
 	built := cli.BuildOf(in.Version, in.Commit)
-	version := answered(in, "version", "print version, commit, Go version and platform", "memproxy version --json",
+	version := answerCommand(in, "version", "print version, commit, Go version and platform", "memproxy version --json",
 		func(context.Context) (cli.Build, error) { return built, nil }, func(*cli.Build) bool { return true }, func(w io.Writer, b *cli.Build) { fmt.Fprintln(w, "memproxy", b) })
 	show := in.check("show", "print the configuration with all defaults, secrets redacted", "memproxy config show --config memproxy.yaml", true)
 	root := cli.Group("memproxy", "gates the memory of AI agents", "memproxy demo",
@@ -60,7 +60,7 @@ func (in *Invocation) Run(ctx context.Context) int {
 func (in *Invocation) leaf(use, short, example string, run func(context.Context) error) *cobra.Command {
 	return cli.Leaf(use, short, example, func(ctx context.Context) int {
 		err := run(ctx)
-		if code, ok := errors.AsType[cli.Exit](err); err == nil || ok {
+		if code, ok := errors.AsType[cli.ExitError](err); err == nil || ok {
 			return int(code)
 		}
 		fmt.Fprintln(in.Stderr, "memproxy:", strings.ReplaceAll(err.Error(), "\n\t", " ")) // errors of pgx contain indented lines
@@ -68,11 +68,11 @@ func (in *Invocation) leaf(use, short, example string, run func(context.Context)
 	})
 }
 
-// yes returns the error of a command that printed an answer: none if the answer is yes,
+// exitUnless returns the error of a command that printed an answer: none if the answer is yes,
 // else an exit code.
-func yes(answer bool, err error) error {
+func exitUnless(answer bool, err error) error {
 	if err == nil && !answer {
-		return cli.Exit(cli.Failed)
+		return cli.ExitError(cli.Failed)
 	}
 	return err
 }

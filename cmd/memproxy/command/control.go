@@ -20,7 +20,7 @@ import (
 // for publishing releases.
 func (in *Invocation) control() *cobra.Command {
 	from := source[*config.ControlPlane]{"control.yaml", "configuration `file`", config.LoadControlPlane}
-	c := reads(in, from, "control", "run the fleet's control plane; release rules to it", "memproxy control --config control.yaml",
+	c := configCommand(in, from, "control", "run the fleet's control plane; release rules to it", "memproxy control --config control.yaml",
 		func(ctx context.Context, _ string, cfg *config.ControlPlane) error {
 			return fleet.Run(ctx, cfg, fleet.Options{Log: in.Stderr, Getenv: in.Getenv})
 		})
@@ -31,7 +31,7 @@ func (in *Invocation) control() *cobra.Command {
 // controlKeygen makes the key that signs releases. The key must be kept where releases
 // are signed, never on the control plane.
 func controlKeygen(in *Invocation) *cobra.Command {
-	return in.into("keygen", "make the key that signs releases", "memproxy control keygen --out keys", "`directory` for "+fleet.KeyFile, func(dir string) error {
+	return in.dirCommand("keygen", "make the key that signs releases", "memproxy control keygen --out keys", "`directory` for "+fleet.KeyFile, func(dir string) error {
 		path, public, err := fleet.NewKey(dir)
 		if err == nil {
 			fmt.Fprintf(in.Stdout, "private key  %s (keep it off the control plane)\npublic key   %s (also in %s, for keys: in control.yaml and policy.control)\n", path, public, filepath.Join(dir, fleet.PublicKeyFile))
@@ -51,7 +51,7 @@ func controlSign(in *Invocation) *cobra.Command {
 		func(context.Context) error {
 			r, err := fleet.Sign(key, dir, pack, dirs(), s, c.Flags().Changed("floor"))
 			if err == nil {
-				fmt.Fprintf(in.Stdout, "release %s for %s, floor %d, bundle %s\n", r.Name(), r.For, r.Floor, r.Bundle)
+				fmt.Fprintf(in.Stdout, "release %s for %s, floor %d, bundle %s\n", r.Name(), r.Selector, r.Floor, r.Bundle)
 			}
 			return err
 		})
@@ -63,20 +63,20 @@ func controlSign(in *Invocation) *cobra.Command {
 	fs.StringVar(&s.Fleet, "fleet", "", "`name` of the fleet")
 	fs.Uint64Var(&s.Number, "number", 0, "`number` of the release; absent: one more than the highest")
 	fs.Uint64Var(&s.Floor, "floor", 0, "lowest `number` that may follow it; absent: the release before of the same channel, so that a rollout can be taken back")
-	fs.StringVar(&s.For.Tenant, "tenant", "", "only sidecars of this `tenant`")
+	fs.StringVar(&s.Selector.Tenant, "tenant", "", "only sidecars of this `tenant`")
 	fs.Var(cli.Value("name=value", func(label string) error {
 		name, value, ok := strings.Cut(label, "=")
-		if _, twice := s.For.Labels[name]; !ok || twice {
+		if _, twice := s.Selector.Labels[name]; !ok || twice {
 			return errors.New("want name=value, each name once")
 		}
-		if s.For.Labels == nil {
-			s.For.Labels = map[string]string{}
+		if s.Selector.Labels == nil {
+			s.Selector.Labels = map[string]string{}
 		}
-		s.For.Labels[name] = value
+		s.Selector.Labels[name] = value
 		return nil
 	}), "label", "only sidecars with this label, name=value; may be repeated")
 	fs.StringVar(&s.Note, "note", "", "a `sentence` for people")
-	return cli.Needs(c, "key", "releases", "fleet")
+	return cli.RequireFlags(c, "key", "releases", "fleet")
 }
 
 // releaseFlags adds the options for the directories of releases and of their progress.
@@ -92,7 +92,7 @@ func controlStop(in *Invocation) *cobra.Command {
 	var number uint64
 	var dirs func() [2]string
 	c := in.leaf("stop", "take a release back: no sidecar is to have it", "memproxy control stop --releases releases --number 7", func(context.Context) error {
-		err := fleet.Stop(dirs(), number, reason)
+		err := fleet.WithdrawRelease(dirs(), number, reason)
 		if err == nil {
 			fmt.Fprintf(in.Stdout, "release %d is stopped; sidecars return to the one before it, unless its floor forbids that\n", number)
 		}
@@ -101,5 +101,5 @@ func controlStop(in *Invocation) *cobra.Command {
 	dirs = releaseFlags(c)
 	c.Flags().Uint64Var(&number, "number", 0, "`number` of the release")
 	c.Flags().StringVar(&reason, "reason", "stopped by hand", "a `sentence` for people")
-	return cli.Needs(c, "releases", "number")
+	return cli.RequireFlags(c, "releases", "number")
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/memproxy/memproxy/policy/replay"
 )
 
-// answered returns a leaf that prints an answer in the requested format. It exits with 1
+// answerCommand returns a leaf that prints an answer in the requested format. It exits with 1
 // if the answer is not well.
-func answered[A any](in *Invocation, use, short, example string, ask func(context.Context) (A, error), well func(*A) bool, table func(io.Writer, *A)) *cobra.Command {
+func answerCommand[A any](in *Invocation, use, short, example string, ask func(context.Context) (A, error), well func(*A) bool, table func(io.Writer, *A)) *cobra.Command {
 	var output *cli.Output
 	c := in.leaf(use, short, example, func(ctx context.Context) error {
 		a, err := ask(ctx)
 		if err != nil {
 			return err
 		}
-		return yes(well(&a), output.Print(in.Stdout, a, func(w io.Writer) { table(w, &a) }))
+		return exitUnless(well(&a), output.Print(in.Stdout, a, func(w io.Writer) { table(w, &a) }))
 	})
 	output = cli.OutputFlag(c.Flags())
 	return c
@@ -35,8 +35,8 @@ func answered[A any](in *Invocation, use, short, example string, ask func(contex
 // if a release cannot be offered, or if a sidecar refuses its assigned release.
 func controlStatus(in *Invocation) *cobra.Command {
 	var base string
-	c := answered(in, "status", "what a control plane knows of its fleet", "memproxy control status --url http://127.0.0.1:9903",
-		func(ctx context.Context) (fleet.Status, error) { return fleet.Ask(ctx, base) }, (*fleet.Status).Well, printStatus)
+	c := answerCommand(in, "status", "what a control plane knows of its fleet", "memproxy control status --url http://127.0.0.1:9903",
+		func(ctx context.Context) (fleet.Status, error) { return fleet.FetchStatus(ctx, base) }, (*fleet.Status).Healthy, printStatus)
 	c.Flags().StringVar(&base, "url", "http://127.0.0.1:9903", "`address` of the control plane's admin listener")
 	return c
 }
@@ -45,8 +45,8 @@ func controlStatus(in *Invocation) *cobra.Command {
 // assigned one, or an older one than they refused, each with its last refusal.
 func printStatus(to io.Writer, st *fleet.Status) {
 	cli.Printf(to, "fleet %s: %d sidecar(s) connected, %d behind, %d without a release\n", st.Fleet, st.Connected, st.Behind, st.Unassigned)
-	if st.Away != "" {
-		cli.Printf(to, "the directory of releases is away: %s\n", st.Away)
+	if st.StoreError != "" {
+		cli.Printf(to, "the directory of releases is away: %s\n", st.StoreError)
 	}
 	for _, f := range st.Faults {
 		cli.Printf(to, "cannot be offered: %s\n", f)
@@ -58,7 +58,7 @@ func printStatus(to io.Writer, st *fleet.Status) {
 		if r.State == "rolling" {
 			state = fmt.Sprintf("rolling %g %%", r.Percent)
 		}
-		cli.Printf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", r.Name, r.Channel, state, r.Assigned, r.Running, r.Refused, r.Tally.Decisions, r.Tally.Refused, r.Tally.Errors)
+		cli.Printf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", r.Name, r.Channel, state, r.Assigned, r.Running, r.Refused, r.Counts.Decisions, r.Counts.Refused, r.Counts.Errors)
 	}
 	_ = w.Flush() // the reader may have disconnected
 	for _, r := range st.Releases {
@@ -86,18 +86,18 @@ func printStatus(to io.Writer, st *fleet.Status) {
 func controlDiff(in *Invocation) *cobra.Command {
 	var from, to, public string
 	var q config.Replay
-	c := answered(in, "diff", "what one version of the rules allows that another refused", "memproxy control diff --to policies --decisions decisions.jsonl",
+	c := answerCommand(in, "diff", "what one version of the rules allows that another refused", "memproxy control diff --to policies --decisions decisions.jsonl",
 		func(ctx context.Context) (fleet.Diff, error) {
 			return fleet.Compare(ctx, from, to, public, q, in.Getenv)
 		},
-		func(d *fleet.Diff) bool { return !d.Allows() }, printDiff)
+		func(d *fleet.Diff) bool { return !d.NewlyAllows() }, printDiff)
 	fs := c.Flags()
 	fs.StringVar(&from, "from", "builtin", "the older `version`: a policy directory, a release, or builtin")
 	fs.StringVar(&to, "to", "builtin", "the newer `version`")
 	fs.StringVar(&public, "public", "", "public `key` of the fleet, for releases")
 	fs.StringVar(&q.Decisions, "decisions", "", "`file` of decisions: memproxy audit query --json --type decision")
 	fs.StringVar(&q.Config, "config", "", "memproxy.yaml `file` whose profile and ceilings hold; without it, production's")
-	return cli.Needs(c, "decisions")
+	return cli.RequireFlags(c, "decisions")
 }
 
 func printDiff(w io.Writer, d *fleet.Diff) {
@@ -110,8 +110,8 @@ func printDiff(w io.Writer, d *fleet.Diff) {
 			}
 		}
 	}
-	print("newly allowed:\n", replay.Change.Allows)
-	print("newly refused:\n", replay.Change.Refuses)
+	print("newly allowed:\n", replay.Change.NewlyAllows)
+	print("newly refused:\n", replay.Change.NewlyRefuses)
 	print("refused in another way:\n", func(c replay.Change) bool { return c.From.Stops() && c.To.Stops() })
 	for _, r := range d.Raised {
 		cli.Printf(w, "tables: %s\n", r)

@@ -17,14 +17,14 @@ import (
 
 // explain runs a request through every step without side effects.
 func (in *Invocation) explain() *cobra.Command {
-	var q app.Question
+	var q app.ExplainRequest
 	var bodyFile string
 	var output *cli.Output
-	c := reads(in, required(), "explain", "every step's answer to a request; nothing is sent",
+	c := configCommand(in, required(), "explain", "every step's answer to a request; nothing is sent",
 		`memproxy explain --config memproxy.yaml --backend mem0 --method POST --path /memories --body add.json --as agent:dev`,
 		func(ctx context.Context, _ string, cfg *config.Config) (err error) {
 			if bodyFile != "" {
-				if q.Body, err = durable.Given(bodyFile); err != nil {
+				if q.Body, err = durable.ReadInput(bodyFile); err != nil {
 					return err
 				}
 			}
@@ -33,7 +33,7 @@ func (in *Invocation) explain() *cobra.Command {
 				return err
 			}
 			if err = output.Print(in.Stdout, e, func(w io.Writer) { printExplained(w, e) }); err == nil && e.Decision.Verdict == memproxy.Deny {
-				err = cli.Exit(cli.Denied)
+				err = cli.ExitError(cli.Denied)
 			}
 			return err
 		})
@@ -44,12 +44,12 @@ func (in *Invocation) explain() *cobra.Command {
 	fs.StringVar(&bodyFile, "body", "", "`file` that holds the body")
 	fs.StringVar(&q.Session, "session", "", "the caller's `session`, as its header would name it")
 	fs.Var(cli.Value("name: value", q.AddHeader), "header", "a header of the request, with its value; may be repeated. Credentials are not read: --as says who calls")
-	fs.StringVar(&q.As, "as", "", "`id` of a configured principal; the default one if absent")
+	fs.StringVar(&q.PrincipalID, "as", "", "`id` of a configured principal; the default one if absent")
 	output = cli.OutputFlag(fs)
 	return c
 }
 
-func printExplained(w io.Writer, e *app.Explained) {
+func printExplained(w io.Writer, e *app.ExplainResult) {
 	print := func(format string, values ...any) { cli.Printf(w, format+"\n", values...) }
 	print("principal  %s (%s, %s, tenant %q)", e.Principal.ID, e.Principal.Kind, e.Principal.Trust, e.Principal.Tenant)
 	op := e.Operation
@@ -58,7 +58,7 @@ func printExplained(w io.Writer, e *app.Explained) {
 		for _, line := range e.Content {
 			print("content    %s", line)
 		}
-		for _, h := range op.Hints {
+		for _, h := range op.ConfidenceClaims {
 			print("confidence %s claims %s, given %.3g", h.Pointer, h.Raw, float64(h.Effective)/1000)
 		}
 	}
@@ -76,7 +76,7 @@ func printExplained(w io.Writer, e *app.Explained) {
 		print("%-14s %s", s.Step, s.Verdict)
 		for _, r := range s.Reasons {
 			rule := r.Rule
-			if at := e.Where(rule); at != "" {
+			if at := e.Position(rule); at != "" {
 				rule += " (" + at + ")"
 			}
 			print("%-14s   %s %s %s", "", r.Code, rule, r.Pointer)
@@ -108,8 +108,8 @@ func printExplained(w io.Writer, e *app.Explained) {
 	if e.Decision.Status != 0 {
 		verdict += fmt.Sprintf(", answered %d", e.Decision.Status)
 	}
-	if e.Decision.Would != e.Decision.Verdict {
-		verdict += fmt.Sprintf(" (would be %s if it were enforced)", e.Decision.Would)
+	if e.Decision.ShadowVerdict != e.Decision.Verdict {
+		verdict += fmt.Sprintf(" (would be %s if it were enforced)", e.Decision.ShadowVerdict)
 	}
 	fmt.Fprintln(w, verdict)
 	if op != nil && len(op.Targets) > 0 {

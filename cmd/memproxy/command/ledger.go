@@ -16,28 +16,28 @@ import (
 // ledger returns `memproxy ledger` with its subcommands.
 func (in *Invocation) ledger() *cobra.Command {
 	var s review.SweepRequest
-	sweep := attended(in, "sweep", "compare what backends hold with what went through memproxy", "memproxy ledger sweep --config memproxy.yaml",
+	sweep := integrityCommand(in, "sweep", "compare what backends hold with what went through memproxy", "memproxy ledger sweep --config memproxy.yaml",
 		"sweep", &s, &s.Progress, review.Integrity.Sweep, func(r review.SweepReport) bool { return r.Findings() == 0 })
 	storeFlags(sweep, &s.Backend, &s.Reason, &s.Scopes)
 	var a review.AcceptRequest
-	accept := attended(in, "accept", "go on with a chain of versions that is broken", `memproxy ledger accept --config memproxy.yaml --tenant acme --reason "restored from a backup"`,
+	accept := integrityCommand(in, "accept", "go on with a chain of versions that is broken", `memproxy ledger accept --config memproxy.yaml --tenant acme --reason "restored from a backup"`,
 		"acceptChain", &a, new(memproxy.Progress), review.Integrity.Accept, nil)
 	accept.Flags().StringVar(&a.Tenant, "tenant", "", "whose chain; absent: of the one `tenant` of an installation without tenants")
 	accept.Flags().StringVar(&a.Reason, "reason", "", "`why`; it is recorded")
 	return cli.Group("ledger", "compare what backends hold with what went through memproxy; accept a broken chain; back up, restore, migrate",
-		"memproxy ledger sweep --config memproxy.yaml", sweep, cli.Needs(accept, "reason"), backup(in), restore(in), migrate(in))
+		"memproxy ledger sweep --config memproxy.yaml", sweep, cli.RequireFlags(accept, "reason"), backup(in), restore(in), migrate(in))
 }
 
 // seal returns `memproxy audit seal`.
 func (in *Invocation) seal() *cobra.Command {
 	var q review.SealRequest
-	c := attended(in, "seal", "take over what a backend held before memproxy", "memproxy audit seal --config memproxy.yaml --backend mem0 --tenant acme",
+	c := integrityCommand(in, "seal", "take over what a backend held before memproxy", "memproxy audit seal --config memproxy.yaml --backend mem0 --tenant acme",
 		"seal", &q, &q.Progress, review.Integrity.Seal, func(r review.SealReport) bool {
 			return r.Whole || len(q.Scopes) > 0 && r.Skipped == 0 && !r.Partial // everything that was asked for is recorded
 		})
 	storeFlags(c, &q.Backend, &q.Reason, &q.Scopes)
 	c.Flags().StringVar(&q.Tenant, "tenant", "", "whose the memories are from now on; absent: of the one `tenant` of an installation without tenants")
-	return cli.Needs(c, "backend")
+	return cli.RequireFlags(c, "backend")
 }
 
 // storeFlags adds the options for the backend, the scopes and the reason.
@@ -47,27 +47,27 @@ func storeFlags(c *cobra.Command, backend, reason *string, scopes *[]memproxy.Sc
 	scopeFlag(c.Flags(), scopes)
 }
 
-// attended returns a command that runs the operation op of the review API on the
-// integrity checker, here or in a running sidecar (see app.Attend), and prints the
+// integrityCommand returns a command that runs the operation op of the review API on the
+// integrity checker, here or in a running sidecar (see app.RunReviewOp), and prints the
 // result. The exit code tells whether the result is well.
-func attended[In any, Out interface{ Print(io.Writer) }](in *Invocation, use, short, example, op string, q *In, progress *memproxy.Progress,
+func integrityCommand[In any, Out interface{ Print(io.Writer) }](in *Invocation, use, short, example, op string, q *In, progress *memproxy.Progress,
 	here func(review.Integrity, context.Context, In) (Out, error), well func(Out) bool,
 ) *cobra.Command {
-	at := app.Attended{Options: in.options("")}
+	at := app.Installation{Options: in.options("")}
 	var tokenFile string
 	var output *cli.Output
-	c := reads(in, optional("configuration `file`; its sidecar need not run"), use, short, example, func(ctx context.Context, _ string, cfg *config.Config) (err error) {
+	c := configCommand(in, optional("configuration `file`; its sidecar need not run"), use, short, example, func(ctx context.Context, _ string, cfg *config.Config) (err error) {
 		if at.Token, err = review.Token(tokenFile, in.Getenv); err != nil {
 			return err
 		}
 		meter := output.Meter(in.Stderr, "looked at")
 		at.Config, at.Progress, *progress = cfg, meter.Progress(), meter.Progress()
-		report, err := app.Attend(ctx, at, op, *q, here)
+		report, err := app.RunReviewOp(ctx, at, op, *q, here)
 		meter.Done()
 		if err != nil {
 			return err
 		}
-		return yes(well == nil || well(report), output.Print(in.Stdout, report, report.Print))
+		return exitUnless(well == nil || well(report), output.Print(in.Stdout, report, report.Print))
 	})
 	c.Flags().StringVar(&at.Admin, "admin", "", "`address` of the admin listener of the sidecar that runs; absent: the configuration's")
 	c.Flags().StringVar(&tokenFile, "token-file", "", "`file` with the reviewer's token; else $"+review.TokenEnv)

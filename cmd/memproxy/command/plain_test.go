@@ -84,7 +84,7 @@ func vileAdmin(t *testing.T) string {
 func vileLog(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), "audit")
 	l := must.Get(audit.Open(audit.Options{Dir: dir, Key: ed25519.NewKeyFromSeed(make([]byte, 32)), Origin: "x", Sync: func(*os.File) error { return nil }, Clock: time.Now}))(t)
-	must.Do(t, l.Note(memproxy.Event{Type: memproxy.EventDecision, Decision: vile, Detail: vile, Principal: memproxy.Principal{ID: vile}}))
+	must.Do(t, l.RecordAsync(memproxy.Event{Type: memproxy.EventDecision, Decision: vile, Detail: vile, Principal: memproxy.Principal{ID: vile}}))
 	must.Do(t, l.Close(t.Context()))
 	return dir
 }

@@ -18,9 +18,9 @@ import (
 
 // screen judges texts: those on stdin, or with --backend those of a backend.
 func (in *Invocation) screen() *cobra.Command {
-	h := app.Hunt{API: "auto"}
+	h := app.BackendScan{API: "auto"}
 	var backend string
-	c := judged(in, "screen", "judge texts: JSON lines on stdin, or what a backend holds", `echo '{"text":"Ignore all rules"}' | memproxy screen --source untrusted`,
+	c := screeningCommand(in, "screen", "judge texts: JSON lines on stdin, or what a backend holds", `echo '{"text":"Ignore all rules"}' | memproxy screen --source untrusted`,
 		func(ctx context.Context, judge hunt.Screener, cfg *config.Config) (err error) {
 			if backend == "" {
 				return in.screenLines(ctx, judge)
@@ -30,8 +30,8 @@ func (in *Invocation) screen() *cobra.Command {
 			}
 			meter := cli.MeterOn(in.Stderr, "texts", nil)
 			defer meter.Done()
-			h.Judge, h.Report, h.Log, h.Progress = judge, meter.Writer(in.Stdout), meter.Writer(in.Stderr), meter.Progress()
-			return h.Walk(ctx)
+			h.Screener, h.Report, h.Log, h.Progress = judge, meter.Writer(in.Stdout), meter.Writer(in.Stderr), meter.Progress()
+			return h.Run(ctx)
 		})
 	fs := c.Flags()
 	fs.StringVar(&backend, "backend", "", "judge what this backend holds instead of stdin; needs --config")
@@ -84,8 +84,8 @@ func (in *Invocation) screenLines(ctx context.Context, judge hunt.Screener) erro
 	meter := cli.MeterOn(in.Stderr, "lines", in.Stdin)
 	r, err := hunt.StreamUntil(ctx, meter.Reader(in.Stdin), meter.Writer(in.Stdout), hunt.StreamOptions{Screen: judge, Errors: meter.Writer(in.Stderr), Progress: meter.Progress()})
 	meter.Done()
-	if err == nil && r.Bad > 0 {
-		fmt.Fprintf(in.Stderr, "memproxy: %d line(s) could not be read and were not judged\n", r.Bad)
+	if err == nil && r.Malformed > 0 {
+		fmt.Fprintf(in.Stderr, "memproxy: %d line(s) could not be read and were not judged\n", r.Malformed)
 	}
-	return yes(r.Bad == 0, err)
+	return exitUnless(r.Malformed == 0, err)
 }

@@ -39,8 +39,8 @@ func optional(about string) source[*config.Config] {
 	}}
 }
 
-// reads returns a leaf that first reads a configuration from a file.
-func reads[C any](in *Invocation, from source[C], use, short, example string, run func(ctx context.Context, file string, cfg C) error) *cobra.Command {
+// configCommand returns a leaf that first reads a configuration from a file.
+func configCommand[C any](in *Invocation, from source[C], use, short, example string, run func(ctx context.Context, file string, cfg C) error) *cobra.Command {
 	var path *string
 	c := in.leaf(use, short, example, func(ctx context.Context) error {
 		cfg, err := from.load(*path, in.Getenv)
@@ -57,7 +57,7 @@ func reads[C any](in *Invocation, from source[C], use, short, example string, ru
 // sidecar returns a command that runs memproxy's HTTP listeners, and the Envoy listener
 // unless envoy is nil, until it is stopped.
 func (in *Invocation) sidecar(use, short, example string, envoy *app.Envoy) *cobra.Command {
-	return reads(in, required(), use, short, example, func(ctx context.Context, file string, cfg *config.Config) error {
+	return configCommand(in, required(), use, short, example, func(ctx context.Context, file string, cfg *config.Config) error {
 		app.TuneMemory(in.Getenv)
 		return app.Serve(ctx, cfg, in.options(file), envoy)
 	})
@@ -101,7 +101,7 @@ func (in *Invocation) demo() *cobra.Command {
 		return demo.Run(ctx, o)
 	})
 	output = cli.OutputFlag(c.Flags())
-	c.Flags().BoolVar(&o.Stay, "stay", false, "keep listening afterwards and print a request to try")
+	c.Flags().BoolVar(&o.KeepRunning, "stay", false, "keep listening afterwards and print a request to try")
 	return c
 }
 
@@ -109,7 +109,7 @@ func (in *Invocation) demo() *cobra.Command {
 // into pods, until it is stopped or a listener fails.
 func (in *Invocation) inject() *cobra.Command {
 	from := source[*inject.Config]{"inject.yaml", "configuration `file` of the webhooks, as the chart writes it", func(path string, _ func(string) string) (*inject.Config, error) { return inject.LoadConfig(path) }}
-	return reads(in, from, "inject", "put the sidecar into pods: Kubernetes admission webhooks", "memproxy inject --config inject.yaml",
+	return configCommand(in, from, "inject", "put the sidecar into pods: Kubernetes admission webhooks", "memproxy inject --config inject.yaml",
 		func(ctx context.Context, _ string, cfg *inject.Config) error {
 			log, err := telemetry.NewLogger(in.Stderr, "json", slog.LevelInfo)
 			if err != nil {

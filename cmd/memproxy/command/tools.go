@@ -20,7 +20,7 @@ import (
 // only if the options ask for it.
 func (in *Invocation) check(use, short, example string, print bool) *cobra.Command {
 	controls := print
-	c := reads(in, required(), use, short, example, func(ctx context.Context, file string, cfg *config.Config) error {
+	c := configCommand(in, required(), use, short, example, func(ctx context.Context, file string, cfg *config.Config) error {
 		found, err := app.Check(ctx, cfg, in.Getenv)
 		if err != nil {
 			return err
@@ -40,7 +40,7 @@ func (in *Invocation) check(use, short, example string, print bool) *cobra.Comma
 		}
 		found.Print(in.Stdout, controls)
 		fmt.Fprintf(in.Stdout, "%s is valid: profile %s, %d backend(s), rules %s\n", file, cfg.Profile, len(cfg.Backends), found.Version)
-		for _, w := range found.Here {
+		for _, w := range found.MachineProblems {
 			fmt.Fprintln(in.Stdout, "on this machine:", w)
 		}
 		fmt.Fprintf(in.Stdout, "held writes are reviewed by %s\n", found.Reviewers)
@@ -56,18 +56,18 @@ func (in *Invocation) check(use, short, example string, print bool) *cobra.Comma
 	return c
 }
 
-// into returns a leaf that writes into a directory.
-func (in *Invocation) into(use, short, example, about string, run func(dir string) error) *cobra.Command {
+// dirCommand returns a leaf that writes into a directory.
+func (in *Invocation) dirCommand(use, short, example, about string, run func(dir string) error) *cobra.Command {
 	var out string
 	c := in.leaf(use, short, example, func(context.Context) error { return run(out) })
 	c.Flags().StringVar(&out, "out", "", about)
-	return cli.Needs(c, "out")
+	return cli.RequireFlags(c, "out")
 }
 
 // keygen returns the command that makes the keys that serve would make at its first
 // start, so that they can be stored elsewhere before that.
 func (in *Invocation) keygen() *cobra.Command {
-	return in.into("keygen", "make the installation's keys", "memproxy keygen --out keys", "`directory` for the keys", func(dir string) error {
+	return in.dirCommand("keygen", "make the installation's keys", "memproxy keygen --out keys", "`directory` for the keys", func(dir string) error {
 		public, origin, err := app.MakeKeys(dir)
 		if err == nil {
 			fmt.Fprintf(in.Stdout, "keys are in %s; give %s to those who verify the log (origin %s)\n", dir, public, origin)
@@ -78,7 +78,7 @@ func (in *Invocation) keygen() *cobra.Command {
 
 // manual returns the command that writes a manual page for each command, for packagers.
 func (in *Invocation) manual() *cobra.Command {
-	c := in.into("manual", "write a manual page for each command", "memproxy manual --out man", "`directory` for the pages", func(dir string) error {
+	c := in.dirCommand("manual", "write a manual page for each command", "memproxy manual --out man", "`directory` for the pages", func(dir string) error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}

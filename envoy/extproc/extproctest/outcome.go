@@ -145,7 +145,7 @@ func (c *Case) Run(l Listener) (all, summary string, err error) {
 		out.WriteString("\n")
 		sum.WriteString("\n")
 	}
-	return Settled(out.String()), Settled(sum.String()), nil
+	return Normalize(out.String()), Normalize(sum.String()), nil
 }
 
 // canary must not be in any answer.
@@ -306,8 +306,8 @@ var changing = []struct {
 	{regexp.MustCompile(`(?m)^((?:retry-after|x-ratelimit-reset): )\d+$`), "${1}N"},
 }
 
-// Settled replaces what differs between two runs of a case: ids, times and signatures.
-func Settled(s string) string {
+// Normalize replaces what differs between two runs of a case: ids, times and signatures.
+func Normalize(s string) string {
 	for _, c := range changing {
 		s = c.re.ReplaceAllString(s, c.with)
 	}

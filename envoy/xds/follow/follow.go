@@ -59,22 +59,22 @@ type State struct {
 	Connected bool
 	Running   string // name of the release in force, or ""
 	Assigned  string // name of the last assigned release
-	// Refused is why the assigned release is not in force, or nil.
-	Refused error
-	// Unused is why the stored release is not in force, until one is, or nil.
-	Unused error
-	// Lost is why there is no connection, or nil.
-	Lost error
+	// AssignedError is why the assigned release is not in force, or nil.
+	AssignedError error
+	// StoredError is why the stored release is not in force, until one is, or nil.
+	StoredError error
+	// ConnectionError is why there is no connection, or nil.
+	ConnectionError error
 }
 
 // Follower follows one control plane. Run may be called once.
 type Follower struct {
 	opt Options
 
-	mu    sync.Mutex
-	state State
-	floor uint64
-	now   *policy.Release // release in force, or nil
+	mu      sync.Mutex
+	state   State
+	floor   uint64
+	current *policy.Release // release in force, or nil
 	// newest is the highest number that was in force. idle are the times of the recent
 	// releases that did not raise it.
 	newest uint64
@@ -100,9 +100,9 @@ func New(opt Options) (*Follower, error) {
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	f := &Follower{opt: opt}
 	var err error
-	f.now, f.floor, err = read(opt)
+	f.current, f.floor, err = read(opt)
 	if unused, ok := errors.AsType[*unusedError](err); ok {
-		f.state.Unused, err = unused, nil
+		f.state.StoredError, err = unused, nil
 	}
 	if err != nil {
 		return nil, err
@@ -110,9 +110,9 @@ func New(opt Options) (*Follower, error) {
 	return f, nil
 }
 
-// Kept returns the release with which a follower with these options would start, or nil.
+// StoredRelease returns the release with which a follower with these options would start, or nil.
 // It uses Path, Fleet, Node, Keys and Log.
-func Kept(opt Options) (*policy.Release, error) {
+func StoredRelease(opt Options) (*policy.Release, error) {
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	r, _, err := read(opt)
 	if unused, ok := errors.AsType[*unusedError](err); ok {
@@ -129,11 +129,11 @@ func (e *unusedError) Error() string { return "the stored release is not used: "
 
 // read reads and verifies the stored release.
 func read(opt Options) (*policy.Release, uint64, error) {
-	k, err := readKept(opt.Path)
+	k, err := readStoredState(opt.Path)
 	if err != nil || len(k.release) == 0 {
 		return nil, k.Floor, err
 	}
-	r, err := policy.Open(k.release, opt.Keys...)
+	r, err := policy.OpenRelease(k.release, opt.Keys...)
 	if err == nil {
 		err = (&Follower{opt: opt, floor: k.Floor}).acceptable(r)
 	}
@@ -150,14 +150,14 @@ func (f *Follower) Start(bundle string) *policy.Release {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case f.now == nil:
+	case f.current == nil:
 		return nil
-	case f.now.Bundle != bundle:
-		f.now, f.state.Unused = nil, &unusedError{errors.New("it does not compile")}
+	case f.current.Bundle != bundle:
+		f.current, f.state.StoredError = nil, &unusedError{errors.New("it does not compile")}
 		return nil
 	}
-	f.state.Running, f.newest = f.now.Name(), f.now.Number
-	return f.now
+	f.state.Running, f.newest = f.current.Name(), f.current.Number
+	return f.current
 }
 
 // State returns the current state.
@@ -176,11 +176,11 @@ func (f *Follower) acceptable(r *policy.Release) error {
 	switch {
 	case r.Fleet != f.opt.Fleet:
 		return fmt.Errorf("release %d is of fleet %q", r.Number, r.Fleet)
-	case !r.For.Matches(f.opt.Node.Tenant, f.opt.Node.Labels):
-		return fmt.Errorf("release %d is for %s and not for this sidecar", r.Number, r.For)
+	case !r.Selector.Matches(f.opt.Node.Tenant, f.opt.Node.Labels):
+		return fmt.Errorf("release %d is for %s and not for this sidecar", r.Number, r.Selector)
 	case r.Number < f.floor:
 		return fmt.Errorf("release %d is older than %d, the oldest that may follow what was in force", r.Number, f.floor)
-	case f.now != nil && r.Number == f.now.Number && r.Bundle != f.now.Bundle:
+	case f.current != nil && r.Number == f.current.Number && r.Bundle != f.current.Bundle:
 		return fmt.Errorf("release %d is in force with another bundle: a number is used once", r.Number)
 	}
 	return nil
@@ -189,7 +189,7 @@ func (f *Follower) acceptable(r *policy.Release) error {
 // take checks a release and puts it in force. name is the control plane's name for the
 // release.
 func (f *Follower) take(name string, encoded []byte) error {
-	r, err := policy.Open(encoded, f.opt.Keys...)
+	r, err := policy.OpenRelease(encoded, f.opt.Keys...)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (f *Follower) take(name string, encoded []byte) error {
 	if r.Name() == running {
 		return nil
 	}
-	err = f.opt.Apply(r, func() error { return kept{floor, r.Encoded()}.write(f.opt.Path) })
+	err = f.opt.Apply(r, func() error { return storedState{floor, r.Encoded()}.write(f.opt.Path) })
 	if err != nil {
 		return err
 	}
@@ -216,8 +216,8 @@ func (f *Follower) take(name string, encoded []byte) error {
 	if r.Number > f.newest {
 		f.newest, f.idle = r.Number, nil
 	}
-	f.now, f.floor = r, floor
-	f.state.Running, f.state.Refused, f.state.Unused = r.Name(), nil, nil
+	f.current, f.floor = r, floor
+	f.state.Running, f.state.AssignedError, f.state.StoredError = r.Name(), nil, nil
 	return nil
 }
 
@@ -242,9 +242,9 @@ func (f *Follower) lost(err error) {
 	var was State
 	f.update(func(s *State) {
 		was = *s
-		s.Connected, s.Lost = false, err
+		s.Connected, s.ConnectionError = false, err
 	})
-	if was.Connected || was.Lost == nil {
+	if was.Connected || was.ConnectionError == nil {
 		f.opt.Log.Warn("the control plane is not followed; the rules in force stay", "error", err)
 	}
 }

@@ -59,7 +59,7 @@ func seal(t *testing.T, s policy.Statement, text string, by ed25519.PrivateKey) 
 	if s.Fleet == "" {
 		s.Fleet = "north"
 	}
-	return must.Get(policy.Seal(bundle(text), s, by))(t)
+	return must.Get(policy.SignRelease(bundle(text), s, by))(t)
 }
 
 // A sidecar verifies releases itself. Each release is offered by a control plane that
@@ -79,9 +79,9 @@ func TestSidecarVerifiesReleases(t *testing.T) {
 		{"back to the floor", policy.Statement{Number: 11, Floor: 10}, key, "x", ""},
 		{"below the floor", policy.Statement{Number: 10, Floor: 9}, key, "x", "release 10 is older than 11"},
 		{"the same number, another bundle", policy.Statement{Number: 12, Floor: 11}, key, "x", "a number is used once"},
-		{"for its label", policy.Statement{Number: 13, For: policy.Selector{Labels: map[string]string{"env": "prod"}}}, key, "x", ""},
-		{"for another label", policy.Statement{Number: 13, For: policy.Selector{Labels: map[string]string{"env": "test"}}}, key, "x", "not for this sidecar"},
-		{"for another tenant", policy.Statement{Number: 13, For: policy.Selector{Tenant: "other"}}, key, "x", "not for this sidecar"},
+		{"for its label", policy.Statement{Number: 13, Selector: policy.Selector{Labels: map[string]string{"env": "prod"}}}, key, "x", ""},
+		{"for another label", policy.Statement{Number: 13, Selector: policy.Selector{Labels: map[string]string{"env": "test"}}}, key, "x", "not for this sidecar"},
+		{"for another tenant", policy.Statement{Number: 13, Selector: policy.Selector{Tenant: "other"}}, key, "x", "not for this sidecar"},
 		{"of another fleet", policy.Statement{Number: 13, Fleet: "south"}, key, "x", `of fleet "south"`},
 		{"by another key", policy.Statement{Number: 13}, stranger, "x", "none of the fleet's keys"},
 	} {
@@ -151,7 +151,7 @@ func TestKeptReleaseIsChecked(t *testing.T) {
 	opt := (&sidecar{}).options(t)
 	path := opt.Path
 	f := must.Get(follow.New(opt))(t)
-	r := seal(t, policy.Statement{Number: 5, Floor: 4, For: policy.Selector{Tenant: "acme"}}, "x", key)
+	r := seal(t, policy.Statement{Number: 5, Floor: 4, Selector: policy.Selector{Tenant: "acme"}}, "x", key)
 	if f.Start(r.Bundle) != nil {
 		t.Error("something was kept")
 	}
@@ -192,14 +192,14 @@ func TestKeptReleaseIsChecked(t *testing.T) {
 }
 
 func FuzzKept(f *testing.F) {
-	r := must.Get(policy.Seal(policy.Builtin(), policy.Statement{Fleet: "north", Number: 5}, key))(f)
+	r := must.Get(policy.SignRelease(policy.Builtin(), policy.Statement{Fleet: "north", Number: 5}, key))(f)
 	f.Add([]byte("{\"floor\":4}\n"))
 	f.Add(append([]byte("{\"floor\":4}\n"), r.Encoded()...))
 	f.Add([]byte("{\"floor\":-1}\nx"))
 	path := filepath.Join(f.TempDir(), "last-good")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		must.Do(t, os.WriteFile(path, b, 0o600))
-		got, err := follow.Kept(follow.Options{Path: path, Fleet: "north", Keys: keys(), Node: fleetpb.Node{ID: "a"}})
+		got, err := follow.StoredRelease(follow.Options{Path: path, Fleet: "north", Keys: keys(), Node: fleetpb.Node{ID: "a"}})
 		if err == nil && got != nil && got.Name() != r.Name() {
 			t.Errorf("a release that nobody signed: %s", got.Name())
 		}

@@ -38,7 +38,7 @@ func (deaf) Recv() (*discovery.DeltaDiscoveryResponse, error) { return nil, cont
 func TestFloodsOfReleases(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	release := func(number uint64) *policy.Release {
-		return must.Get(policy.Seal(policy.Builtin(), policy.Statement{Fleet: "north", Number: number, Floor: 1}, key))(t)
+		return must.Get(policy.SignRelease(policy.Builtin(), policy.Statement{Fleet: "north", Number: number, Floor: 1}, key))(t)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -74,7 +74,7 @@ func (f *Follower) session(ctx context.Context) (heard bool, err error) {
 		if !heard {
 			heard = true
 			silent.Stop()
-			f.update(func(s *State) { s.Connected, s.Lost = true, nil })
+			f.update(func(s *State) { s.Connected, s.ConnectionError = true, nil })
 			reporting.Go(func() {
 				if err := f.report(ctx, conn); err != nil && ctx.Err() == nil {
 					cancel(fmt.Errorf("reports: %w", err))
@@ -137,7 +137,7 @@ func (s *session) assigned(r *discovery.Resource) (*discovery.DeltaDiscoveryRequ
 	if a.GetRelease() != "" && !releaseName.MatchString(a.GetRelease()) {
 		return nil, errors.New("an assignment that names no release")
 	}
-	running := s.f.update(func(s *State) { s.Assigned, s.Refused = a.GetRelease(), nil }).Running
+	running := s.f.update(func(s *State) { s.Assigned, s.AssignedError = a.GetRelease(), nil }).Running
 	next := &discovery.DeltaDiscoveryRequest{TypeUrl: fleetpb.ReleaseType}
 	if s.subscribed != "" && s.subscribed != a.GetRelease() {
 		next.ResourceNamesUnsubscribe = []string{s.subscribed}
@@ -168,7 +168,7 @@ func (s *session) released(r *discovery.Resource) error {
 		err = s.f.take(r.GetName(), m.GetEncoded())
 	}
 	if err != nil {
-		s.f.update(func(s *State) { s.Refused = err })
+		s.f.update(func(s *State) { s.AssignedError = err })
 		s.f.opt.Log.Error("a release is refused; the rules in force stay", "release", s.subscribed, "error", err)
 	}
 	return errors.Join(err, s.f.pace(s.stream.Context(), before))

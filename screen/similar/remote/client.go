@@ -34,7 +34,7 @@ type Options struct {
 	Key string
 
 	Timeout time.Duration    // of one call including its answer; default 5 s
-	Now     func() time.Time // default time.Now
+	Now     func() time.Time // default time.CurrentMemory
 }
 
 const (
@@ -90,7 +90,7 @@ func (c *Client) Embed(ctx context.Context, texts []string) ([][]float32, error)
 		n := min(len(order), batchSize)
 		batch := make([]string, n)
 		for i, key := range order[:n] {
-			batch[i] = terms.Head(texts[missing[key][0]], maxText)
+			batch[i] = terms.Truncate(texts[missing[key][0]], maxText)
 		}
 		vectors, err := c.call(ctx, batch)
 		if err != nil {

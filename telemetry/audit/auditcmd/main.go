@@ -88,7 +88,7 @@ func keyText(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	b, err := durable.Given(path)
+	b, err := durable.ReadInput(path)
 	if err != nil {
 		return "", err
 	}
@@ -118,7 +118,7 @@ func (a *app) verifying(ctx context.Context, l source, output cli.Output, truste
 		return cli.Usage, err
 	}
 	for _, path := range trusted {
-		b, err := durable.Given(path)
+		b, err := durable.ReadInput(path)
 		if err != nil {
 			return cli.Usage, err
 		}

@@ -44,13 +44,13 @@ func more(t *testing.T, dir string, from, to int) {
 	for i := from; i < to; i++ {
 		ev := memproxy.Event{
 			Type: memproxy.EventDecision, Decision: fmt.Sprint("d", i), Kind: memproxy.Learn, Fields: []string{"gotchas"},
-			Principal: memproxy.Principal{ID: fmt.Sprint("agent:", i%2)}, Verdict: memproxy.Verdict(i % 4), Would: memproxy.Verdict(i % 4),
+			Principal: memproxy.Principal{ID: fmt.Sprint("agent:", i%2)}, Verdict: memproxy.Verdict(i % 4), ShadowVerdict: memproxy.Verdict(i % 4),
 			Detail: "a \x1b[31mred\x1b[0m word",
 		}
 		if ev.Verdict == memproxy.Deny {
 			ev.Reasons = []memproxy.Reason{{Code: memproxy.ScreenRisk}, {Code: memproxy.ScreenFinding, Rule: "a"}, {Code: memproxy.ScreenFinding, Rule: "b"}}
 		}
-		must.Do(t, l.Note(ev))
+		must.Do(t, l.RecordAsync(ev))
 	}
 	must.Do(t, l.Close(context.Background()))
 }

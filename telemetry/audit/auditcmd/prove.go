@@ -62,11 +62,11 @@ func (a *app) proving(ctx context.Context, q proof) (int, error) {
 	var doc *verify.Proof
 	switch {
 	case q.from != "":
-		older, err := durable.Given(q.from)
+		older, err := durable.ReadInput(q.from)
 		if err != nil {
 			return cli.Usage, err
 		}
-		doc, err = p.Continue(older)
+		doc, err = p.ProveConsistency(older)
 		if err != nil {
 			return cli.Failed, err
 		}
@@ -76,7 +76,7 @@ func (a *app) proving(ctx context.Context, q proof) (int, error) {
 				return cli.Failed, err
 			}
 		}
-		if doc, err = p.Include(q.index); err != nil {
+		if doc, err = p.ProveInclusion(q.index); err != nil {
 			return cli.Failed, err
 		}
 	}
@@ -107,7 +107,7 @@ func find(ctx context.Context, dir, decision string) (int64, error) {
 }
 
 func (a *app) check(dir, key, path string) (int, error) {
-	doc, err := durable.Given(path)
+	doc, err := durable.ReadInput(path)
 	if err != nil {
 		return cli.Usage, err
 	}

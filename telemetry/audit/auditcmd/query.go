@@ -38,8 +38,8 @@ func filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() error) {
 		{&f.Source, "source", "`tier` of the content's source: trusted, verified, untrusted, hostile, unstated"},
 		{&f.Action, "action", "`kind` of operation: learn, correct, forget, recall, attach, run, admin, other"},
 		{&f.Verdict, "verdict", "allow, amend, hold or deny"},
-		{&f.Would, "shadow-verdict", "the `verdict` that full enforcement would have given, where it differs"},
-		{&f.Would, "would", "the old name of --shadow-verdict"},
+		{&f.ShadowVerdict, "shadow-verdict", "the `verdict` that full enforcement would have given, where it differs"},
+		{&f.ShadowVerdict, "would", "the old name of --shadow-verdict"},
 		{&f.Type, "type", "`type` of event: decision, outcome, review, version, repair, prune, …"},
 		{&f.Decision, "decision", "decision `id`"},
 		{&f.Reason, "reason", "reason `code`"},
@@ -86,7 +86,7 @@ type search struct {
 func (a *app) searching(name, short, example string, run func(context.Context, search, func(*verify.Record) error) error) *cobra.Command {
 	var q search
 	c := a.leaf(&q.dir, name, short, example, func(ctx context.Context) (int, error) {
-		if err := run(ctx, q, a.printer(*q.output, q.dir)); errors.Is(err, query.ErrBackend) || errors.Is(err, query.ErrLast) {
+		if err := run(ctx, q, a.printer(*q.output, q.dir)); errors.Is(err, query.ErrUnknownBackend) || errors.Is(err, query.ErrLastRange) {
 			return cli.Usage, err
 		} else if err != nil {
 			return cli.Failed, err
@@ -112,7 +112,7 @@ func (a *app) query() *cobra.Command {
 		if err != nil || found {
 			return err
 		}
-		return query.Named(ctx, q.dir, *q.filter)
+		return query.CheckBackend(ctx, q.dir, *q.filter)
 	})
 	c.Flags().IntVar(&last, "last", 0, "only the last `n`, 0 for all")
 	return c
@@ -141,7 +141,7 @@ func line(r *verify.Record) string {
 	if r.Verdict != "" {
 		f = append(f, plain(r.Verdict))
 	}
-	put("would", r.Would)
+	put("would", r.ShadowVerdict)
 	if p := r.Principal; p != nil {
 		put("principal", p.ID)
 	}

@@ -26,19 +26,19 @@ func TestQueryByEveryDimension(t *testing.T) {
 		{
 			Type: memproxy.EventDecision, Decision: "wanted", Session: "tuesday's session", Kind: memproxy.Learn, Backend: "mem0",
 			Principal: memproxy.Principal{ID: "agent:dev", Tenant: "acme"}, Scope: memproxy.Scope{User: "Ann Smith", Agent: "dev"},
-			Fields: []string{"gotchas"}, Verdict: memproxy.Allow, Would: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyError}},
+			Fields: []string{"gotchas"}, Verdict: memproxy.Allow, ShadowVerdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyError}},
 			Facts: &memproxy.Facts{Source: memproxy.SourceHostile}, Targets: []string{"m-target"},
 		},
-		{Type: memproxy.EventReview, Decision: "other", Principal: memproxy.Principal{ID: "eve"}, Verdict: memproxy.Deny, Would: memproxy.Deny, Memories: []string{"m-shown"}, Act: &memproxy.Act{Action: "hold.approve", Stage: memproxy.ActRefused}},
+		{Type: memproxy.EventReview, Decision: "other", Principal: memproxy.Principal{ID: "eve"}, Verdict: memproxy.Deny, ShadowVerdict: memproxy.Deny, Memories: []string{"m-shown"}, Act: &memproxy.Act{Action: "hold.approve", Stage: memproxy.ActRefused}},
 		{Type: memproxy.EventVersion, Decision: "other", Claimed: -1, Confidence: -1, Versions: []memproxy.VersionChange{
 			{Memory: "m-changed", Field: "decisions", Op: memproxy.OpUpdate, Before: 1, After: 2}, {Memory: "m-changed", Kind: memproxy.TargetObject, Op: memproxy.OpUpdate, Before: 4, After: 5},
 		}},
 	} {
-		must.Do(t, l.Note(ev))
+		must.Do(t, l.RecordAsync(ev))
 	}
 	must.Do(t, l.Flush(context.Background()))
 	at = time.Now()
-	must.Do(t, l.Note(memproxy.Event{Type: memproxy.EventStart}))
+	must.Do(t, l.RecordAsync(memproxy.Event{Type: memproxy.EventStart}))
 	must.Do(t, l.Close(context.Background()))
 	if _, out, _ := run(t, "query", "--dir", dir, "--memory", "m-changed"); !strings.Contains(out, " version=m-changed:update:1>2 object=m-changed:update:4>5 ") {
 		t.Errorf("a memory's two histories are not told apart: %s", out)

@@ -106,7 +106,7 @@ func (e *event) control(r *verify.Record) {
 	switch r.Verdict {
 	case "allow":
 		do(1, "Allowed", 1, "Allowed")
-		if r.Would == "deny" || r.Would == "hold" {
+		if r.ShadowVerdict == "deny" || r.ShadowVerdict == "hold" {
 			do(3, "Observed", 15, "Detected") // shadow mode
 			e.SeverityID, e.IsAlert = 3, true
 		}

@@ -148,8 +148,8 @@ func rest(r *verify.Record) unmapped {
 		Trace: r.Trace, ContentSHA256: r.ContentSHA256, Degraded: r.Degraded, Unsafe: r.Unsafe, KeptFrom: r.KeptFrom,
 		Confidence: r.Confidence, Budget: r.Budget, Part: r.Part, Review: r.Review, Versions: r.Versions,
 	}
-	if r.Would != r.Verdict {
-		u.Would = r.Would
+	if r.ShadowVerdict != r.Verdict {
+		u.ShadowVerdict = r.ShadowVerdict
 	}
 	if p := r.Principal; p != nil {
 		u.Trust, u.Method = p.Trust, p.Method

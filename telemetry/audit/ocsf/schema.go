@@ -152,7 +152,7 @@ type fingerprint struct {
 // unmapped has the members that OCSF does not define, under their names in the record.
 type unmapped struct {
 	Trace         string              `json:"trace,omitzero"`
-	Would         string              `json:"would,omitzero"`
+	ShadowVerdict string              `json:"would,omitzero"`
 	Trust         string              `json:"principal_trust,omitzero"`
 	Method        string              `json:"principal_method,omitzero"`
 	Scope         memproxy.Scope      `json:"scope,omitzero"`

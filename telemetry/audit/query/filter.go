@@ -15,24 +15,24 @@ import (
 // Filter selects records. Zero fields match everything. Names match as callers wrote
 // them or as they are recorded.
 type Filter struct {
-	Principal string    // principal id
-	Agent     string    // principal id, or the agent named in the payload
-	User      string    // the end user named in the payload
-	Tenant    string    // the principal's or the scope's tenant
-	Session   string    // the session's name
-	Backend   string    // the backend's name
-	Memory    string    // id of a memory that was named, written, shown or changed
-	Field     string    // a governed field that was written
-	Source    string    // the tier of the content's source
-	Action    string    // the operation's kind: learn, correct, …
-	Verdict   string    // allow, amend, hold, deny
-	Would     string    // the verdict under full enforcement, if different
-	Type      string    // the event's type: decision, outcome, …
-	Decision  string    // decision id
-	Reason    string    // a reason's code
-	Stage     string    // the stage of a review action
-	Since     time.Time // appended at or after
-	Until     time.Time // appended before
+	Principal     string    // principal id
+	Agent         string    // principal id, or the agent named in the payload
+	User          string    // the end user named in the payload
+	Tenant        string    // the principal's or the scope's tenant
+	Session       string    // the session's name
+	Backend       string    // the backend's name
+	Memory        string    // id of a memory that was named, written, shown or changed
+	Field         string    // a governed field that was written
+	Source        string    // the tier of the content's source
+	Action        string    // the operation's kind: learn, correct, …
+	Verdict       string    // allow, amend, hold, deny
+	ShadowVerdict string    // the verdict under full enforcement, if different
+	Type          string    // the event's type: decision, outcome, …
+	Decision      string    // decision id
+	Reason        string    // a reason's code
+	Stage         string    // the stage of a review action
+	Since         time.Time // appended at or after
+	Until         time.Time // appended before
 	// Last selects only the last n records, at most MaxLast.
 	Last int
 }
@@ -49,7 +49,7 @@ func (f *Filter) Check() error {
 	}{
 		{"action", f.Action, memproxy.Kinds[:]},
 		{"verdict", f.Verdict, []string{"allow", "amend", "hold", "deny"}},
-		{"shadow-verdict", f.Would, []string{"allow", "amend", "hold", "deny"}},
+		{"shadow-verdict", f.ShadowVerdict, []string{"allow", "amend", "hold", "deny"}},
 		{"type", f.Type, memproxy.EventTypes()},
 		{"reason", f.Reason, memproxy.ReasonCodes()},
 		{"source", f.Source, []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile, memproxy.SourceUnstated}},
@@ -68,7 +68,7 @@ func (f *Filter) Match(r *verify.Record) bool {
 	p, op := cmp.Or(r.Principal, &verify.Principal{}), cmp.Or(r.Operation, &verify.Operation{})
 	is := func(asked, got string) bool { return asked == "" || asked == got || memproxy.Inert(asked) == got }
 	switch {
-	case !is(f.Type, r.Type), !is(f.Verdict, r.Verdict), !is(f.Would, r.Would), !is(f.Decision, r.Decision),
+	case !is(f.Type, r.Type), !is(f.Verdict, r.Verdict), !is(f.ShadowVerdict, r.ShadowVerdict), !is(f.Decision, r.Decision),
 		!is(f.Principal, p.ID), !is(f.Tenant, p.Tenant) && !is(f.Tenant, op.Scope.Tenant), !is(f.Agent, p.ID) && !is(f.Agent, op.Scope.Agent),
 		!is(f.Action, op.Kind), !is(f.Backend, op.Backend), !is(f.User, op.Scope.User),
 		f.Session != "" && memproxy.InertSession(f.Session) != r.Session,
@@ -101,7 +101,7 @@ func (f *Filter) memory(r *verify.Record, op *verify.Operation) bool {
 func (f *Filter) hints() (out [][]byte) {
 	for _, s := range []string{
 		memproxy.InertSession(f.Session), memproxy.Inert(f.User), memproxy.InertID(f.Memory),
-		f.Backend, f.Source, f.Action, f.Verdict, f.Would, f.Type, f.Decision, f.Reason, f.Stage,
+		f.Backend, f.Source, f.Action, f.Verdict, f.ShadowVerdict, f.Type, f.Decision, f.Reason, f.Stage,
 	} {
 		if q := strconv.Quote(s); s != "" && q == `"`+s+`"` { // contains no escaped character
 			out = append(out, []byte(q))

@@ -31,18 +31,18 @@ func Query(ctx context.Context, dir string, f Filter, each func(*verify.Record) 
 	return err
 }
 
-// ErrBackend means that no record names the backend of a query. Without it a misspelled
+// ErrUnknownBackend means that no record names the backend of a query. Without it a misspelled
 // name would look like an empty result.
-var ErrBackend = errors.New("no record names the backend")
+var ErrUnknownBackend = errors.New("no record names the backend")
 
-// ErrLast means that a query asked for fewer than 0 or more than MaxLast of the last
+// ErrLastRange means that a query asked for fewer than 0 or more than MaxLast of the last
 // records.
-var ErrLast = fmt.Errorf("a query is for 0 to %d of the last records", MaxLast)
+var ErrLastRange = fmt.Errorf("a query is for 0 to %d of the last records", MaxLast)
 
-// Named returns an error if no record in dir names f.Backend, because backends have no
-// fixed set of names. The error wraps ErrBackend and lists the backends in the log. A
+// CheckBackend returns an error if no record in dir names f.Backend, because backends have no
+// fixed set of names. The error wraps ErrUnknownBackend and lists the backends in the log. A
 // log that names no backend is not an error.
-func Named(ctx context.Context, dir string, f Filter) error {
+func CheckBackend(ctx context.Context, dir string, f Filter) error {
 	if f.Backend == "" {
 		return nil
 	}
@@ -56,7 +56,7 @@ func Named(ctx context.Context, dir string, f Filter) error {
 	if err != nil || found[f.Backend] || len(found) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w %q; they name: %s", ErrBackend, f.Backend, strings.Join(slices.Sorted(maps.Keys(found)), ", "))
+	return fmt.Errorf("%w %q; they name: %s", ErrUnknownBackend, f.Backend, strings.Join(slices.Sorted(maps.Keys(found)), ", "))
 }
 
 // maxNamed bounds the names of backends that an error lists.
@@ -65,7 +65,7 @@ const maxNamed = 100
 // query returns the index after the last record that it read.
 func query(ctx context.Context, dir string, f Filter, each func(*verify.Record) error) (next uint64, err error) {
 	if f.Last < 0 || f.Last > MaxLast {
-		return 0, ErrLast
+		return 0, ErrLastRange
 	}
 	r := &reader{dir: verify.Dir(dir), f: f, hints: f.hints()}
 	from, to, err := r.dir.Bundles()

@@ -42,7 +42,7 @@ func add(t testing.TB, l *audit.Log, from, to int) {
 	for i := from; i < to; i++ {
 		ev := memproxy.Event{
 			Type: memproxy.EventDecision, Decision: fmt.Sprint("d", i), Principal: memproxy.Principal{ID: fmt.Sprint("agent:", i%3)},
-			Kind: memproxy.Kinds[i%2], Fields: []string{fmt.Sprint("f", i%5)}, Verdict: memproxy.Verdict(i % 4), Would: memproxy.Verdict(i % 4),
+			Kind: memproxy.Kinds[i%2], Fields: []string{fmt.Sprint("f", i%5)}, Verdict: memproxy.Verdict(i % 4), ShadowVerdict: memproxy.Verdict(i % 4),
 			Scope: memproxy.Scope{Agent: fmt.Sprint("named", i%7)},
 		}
 		if i%4 == 3 {

@@ -28,7 +28,7 @@ var errTooLarge = errors.New("larger than any file of a log")
 // read returns a file's content, nil if it does not exist.
 func (d Dir) read(name string) ([]byte, error) {
 	path := filepath.Join(string(d), filepath.FromSlash(name))
-	b, err := durable.Head(path, maxFile+1)
+	b, err := durable.ReadPrefix(path, maxFile+1)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil

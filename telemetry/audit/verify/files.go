@@ -40,7 +40,7 @@ func (r *run) readJournals() error {
 		}
 	}
 	if !edge && r.c.Size%width != 0 && !r.moved() {
-		r.rep.add(-1, JournalBad, journalName(r.c.Size/width), "the journal of the last records is gone; they are in their bundle")
+		r.rep.add(-1, BadJournal, journalName(r.c.Size/width), "the journal of the last records is gone; they are in their bundle")
 	}
 	r.rep.Pending = next - r.c.Size
 	return nil
@@ -52,7 +52,7 @@ func (r *run) readJournal(n int64, b []byte, next int64) (int64, error) {
 	i := n * width
 	for _, f := range frames {
 		if f.first != i || i+int64(len(f.records)) > (n+1)*width {
-			r.rep.add(i, JournalBad, name, "a commit does not follow the one before it")
+			r.rep.add(i, BadJournal, name, "a commit does not follow the one before it")
 			return next, nil
 		}
 		for _, raw := range f.records {
@@ -64,11 +64,11 @@ func (r *run) readJournal(n int64, b []byte, next int64) (int64, error) {
 					return next, err
 				}
 				if k := int(i - n*width); k >= len(want) || want[k] != leaf {
-					r.rep.add(i, JournalBad, name, "the journal has another record than was signed")
+					r.rep.add(i, BadJournal, name, "the journal has another record than was signed")
 					return next, nil
 				}
 			case i > next:
-				r.rep.add(next, Missing, name, "the journal goes on with record %d", i)
+				r.rep.add(next, RecordMissing, name, "the journal goes on with record %d", i)
 				return next, nil
 			default:
 				if !r.pending(i, raw, leaf, name) {
@@ -80,9 +80,9 @@ func (r *run) readJournal(n int64, b []byte, next int64) (int64, error) {
 		}
 	}
 	if len(rest) > 0 && !r.moved() {
-		r.rep.add(i, JournalBad, name, "%d bytes behind the last whole commit: torn by a crash, which opening the log repairs, or damaged", len(rest))
+		r.rep.add(i, BadJournal, name, "%d bytes behind the last whole commit: torn by a crash, which opening the log repairs, or damaged", len(rest))
 	} else if i < r.c.Size && i < (n+1)*width && !r.moved() {
-		r.rep.add(i, JournalBad, name, "the journal ends before what was signed")
+		r.rep.add(i, BadJournal, name, "the journal ends before what was signed")
 	}
 	return next, nil
 }
@@ -95,7 +95,7 @@ func (r *run) pending(i int64, raw []byte, leaf tlog.Hash, name string) bool {
 		r.rep.add(i, Unreadable, name, "%v", err)
 		return false
 	case rec.Index != uint64(i):
-		r.rep.add(i, Moved, name, "record %d stands in its place", rec.Index)
+		r.rep.add(i, WrongRecord, name, "record %d stands in its place", rec.Index)
 		return false
 	case r.follows(i, rec, name):
 		return false
@@ -163,18 +163,18 @@ func (r *run) file(name string, e fs.DirEntry) error {
 	dir, base, _ := strings.Cut(name, "/")
 	switch {
 	case !e.Type().IsRegular():
-		r.rep.add(-1, FileStrange, name, "not a regular file")
+		r.rep.add(-1, UnexpectedFile, name, "not a regular file")
 	case name == CheckpointFile, name == KeyFile, strings.HasSuffix(name, tempSuffix):
 	case name == lockFile:
 		if st, err := e.Info(); err == nil && st.Size() > 0 {
-			r.rep.add(-1, FileStrange, name, "the lock holds data")
+			r.rep.add(-1, UnexpectedFile, name, "the lock holds data")
 		}
 	case dir == journalDir && isNumber(base, 12), dir == archiveDir && isNumber(base, 20):
 	default:
 		if level, n, w, ok := parseTile(name); ok {
 			return r.tileFile(name, level, n, w)
 		}
-		r.rep.add(-1, FileStrange, name, "no part of a log")
+		r.rep.add(-1, UnexpectedFile, name, "no part of a log")
 	}
 	return nil
 }

@@ -148,20 +148,20 @@ func (r *run) leavesOf(n int64, b raw) {
 // the same bundle are of little use.
 func (r *run) check(i int64, b raw, j int, leaf, hash tlog.Hash) bool {
 	if j >= len(b.records) {
-		r.rep.add(i, Missing, b.recordFile, "the bundle ends before it")
+		r.rep.add(i, RecordMissing, b.recordFile, "the bundle ends before it")
 		return true
 	}
 	rec, err := Decode(b.records[j])
 	differs := leaf != hash
 	switch {
 	case err != nil && differs:
-		r.rep.add(i, Changed, b.recordFile, "it is not what was signed: %v", err)
+		r.rep.add(i, RecordChanged, b.recordFile, "it is not what was signed: %v", err)
 	case err != nil:
 		r.rep.add(i, Unreadable, b.recordFile, "%v", err)
 	case rec.Index != uint64(i):
 		r.rep.misplaced(i, rec, b)
 	case differs:
-		r.rep.add(i, Changed, b.recordFile, "it is not what was signed")
+		r.rep.add(i, RecordChanged, b.recordFile, "it is not what was signed")
 	default:
 		return r.follows(i, rec, b.recordFile)
 	}
@@ -174,9 +174,9 @@ func (r *run) follows(i int64, rec *Record, file string) bool {
 	bad := true
 	switch {
 	case rec.PrevHash != hex.EncodeToString(r.chain.prev[0][:]) && rec.PrevHash != hex.EncodeToString(r.chain.prev[1][:]):
-		r.rep.add(i, Chain, file, "prev_hash is not the hash of the record before it")
+		r.rep.add(i, BrokenLink, file, "prev_hash is not the hash of the record before it")
 	case at.Before(r.chain.time):
-		r.rep.add(i, Backwards, file, "it was appended before the record before it")
+		r.rep.add(i, TimeBackwards, file, "it was appended before the record before it")
 	default:
 		bad = false
 	}

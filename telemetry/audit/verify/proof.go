@@ -82,8 +82,8 @@ func NewProver(dir, key string) (*Prover, error) {
 	return p, err
 }
 
-// Include returns a proof that record index is in the log.
-func (p *Prover) Include(index int64) (*Proof, error) {
+// ProveInclusion returns a proof that record index is in the log.
+func (p *Prover) ProveInclusion(index int64) (*Proof, error) {
 	if index < 0 || index >= p.c.Size {
 		return nil, fmt.Errorf("no record %d: the checkpoint signs %d", index, p.c.Size)
 	}
@@ -106,8 +106,8 @@ func (p *Prover) Include(index int64) (*Proof, error) {
 	return doc, doc.check(p.v)
 }
 
-// Continue returns a proof that the log continues the state of an older checkpoint.
-func (p *Prover) Continue(older []byte) (*Proof, error) {
+// ProveConsistency returns a proof that the log continues the state of an older checkpoint.
+func (p *Prover) ProveConsistency(older []byte) (*Proof, error) {
 	old, err := ParseCheckpoint(older, p.v)
 	if err != nil {
 		return nil, fmt.Errorf("older checkpoint: %w", err)

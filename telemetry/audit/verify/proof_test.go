@@ -29,7 +29,7 @@ func TestProofs(t *testing.T) {
 	k := vkey(t, 1)
 	p := must.Get(verify.NewProver(dir, k))(t)
 	const size = 700
-	if _, err := p.Include(size); err == nil {
+	if _, err := p.ProveInclusion(size); err == nil {
 		t.Fatalf("more than %d records are signed", size)
 	}
 	var docs [][]byte
@@ -42,12 +42,12 @@ func TestProofs(t *testing.T) {
 		docs = append(docs, b)
 	}
 	for _, i := range []int64{0, 1, 255, 256, 257, 511, 512, 698, 699} {
-		keep(p.Include(i))
+		keep(p.ProveInclusion(i))
 	}
 	for _, old := range older {
-		keep(p.Continue(old))
+		keep(p.ProveConsistency(old))
 	}
-	if _, err := p.Include(size); err == nil {
+	if _, err := p.ProveInclusion(size); err == nil {
 		t.Error("a record behind the checkpoint was proved")
 	}
 	for i, doc := range docs {
@@ -84,7 +84,7 @@ func TestProofs(t *testing.T) {
 	content := read(t, dir, "tile/0/000")
 	content[33] ^= 1
 	must.Do(t, os.WriteFile(tile, content, 0o600))
-	if _, err := p.Include(0); !errors.Is(err, verify.ErrProof) {
+	if _, err := p.ProveInclusion(0); !errors.Is(err, verify.ErrProof) {
 		t.Errorf("a proof from a damaged tile: %v", err)
 	}
 }
@@ -103,7 +103,7 @@ func TestForkHasNoProof(t *testing.T) {
 	opt.Clock = time.Now // another history
 	writeWith(t, opt, 30)
 	p := must.Get(verify.NewProver(other, ""))(t)
-	if _, err := p.Continue(read(t, dir, "checkpoint")); !errors.Is(err, verify.ErrProof) {
+	if _, err := p.ProveConsistency(read(t, dir, "checkpoint")); !errors.Is(err, verify.ErrProof) {
 		t.Errorf("a fork was proved to continue: %v", err)
 	}
 }
@@ -142,7 +142,7 @@ func FuzzCheckProof(f *testing.F) {
 	writeLog(f, dir, 3)
 	p := must.Get(verify.NewProver(dir, ""))(f)
 	for i := range int64(3) {
-		doc := must.Get(p.Include(i))(f)
+		doc := must.Get(p.ProveInclusion(i))(f)
 		b, _ := doc.Marshal()
 		f.Add(b)
 	}

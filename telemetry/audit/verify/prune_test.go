@@ -45,11 +45,11 @@ func TestPrunedLog(t *testing.T) {
 		t.Fatalf("report %+v", r)
 	}
 	p := must.Get(verify.NewProver(dir, k))(t)
-	if _, err := p.Continue(early); err != nil {
+	if _, err := p.ProveConsistency(early); err != nil {
 		t.Errorf("consistency across the pruning: %v", err)
 	}
 	for _, i := range []int64{0, 511, 512} {
-		doc, err := p.Include(i)
+		doc, err := p.ProveInclusion(i)
 		if err != nil || (doc.Record == "") != (i < 512) {
 			t.Errorf("record %d: %+v (%v)", i, doc, err)
 		}
@@ -57,7 +57,7 @@ func TestPrunedLog(t *testing.T) {
 	// Remove one more bundle than was recorded.
 	must.Do(t, os.Remove(filepath.Join(dir, "tile/entries/002")))
 	r = check(t, verify.Options{Dir: dir, Key: k})
-	if p, _ := r.First(); p.Index != 512 || p.Kind != verify.Missing {
+	if p, _ := r.First(); p.Index != 512 || p.Kind != verify.RecordMissing {
 		t.Errorf("a stolen bundle: %v", r.Problems)
 	}
 }

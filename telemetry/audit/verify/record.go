@@ -32,7 +32,7 @@ type Record struct {
 
 	ContentSHA256 string            `json:"content_sha256,omitzero"`
 	Verdict       string            `json:"verdict,omitzero"`
-	Would         string            `json:"would,omitzero"`
+	ShadowVerdict string            `json:"would,omitzero"`
 	Reasons       []memproxy.Reason `json:"reasons,omitzero"`
 	Policy        string            `json:"policy,omitzero"`
 	Review        *Review           `json:"review,omitzero"`

@@ -11,19 +11,19 @@ type Kind string
 
 // The kinds of problem.
 const (
-	KeyBad      Kind = "key"       // the public key is invalid, or not the expected one
-	Unsigned    Kind = "signature" // a checkpoint is missing, unreadable or not signed by the key
-	RolledBack  Kind = "rollback"  // a checkpoint signs records that the log no longer has
-	Forked      Kind = "fork"      // a checkpoint signs other records than the log has
-	Changed     Kind = "changed"   // a record is not the one that was signed
-	Missing     Kind = "missing"   // a record is missing
-	Moved       Kind = "moved"     // another record is in its place
-	Unreadable  Kind = "unreadable"
-	Chain       Kind = "chain" // prev_hash is not the hash of the record before
-	Backwards   Kind = "time"  // the time of append is earlier than the one before
-	TileBad     Kind = "tile"  // a tile does not hold the tree's hashes
-	JournalBad  Kind = "journal"
-	FileStrange Kind = "file" // a file that does not belong to a log, or has more than it may
+	BadKey         Kind = "key"       // the public key is invalid, or not the expected one
+	Unsigned       Kind = "signature" // a checkpoint is missing, unreadable or not signed by the key
+	RolledBack     Kind = "rollback"  // a checkpoint signs records that the log no longer has
+	Forked         Kind = "fork"      // a checkpoint signs other records than the log has
+	RecordChanged  Kind = "changed"   // a record is not the one that was signed
+	RecordMissing  Kind = "missing"   // a record is missing
+	WrongRecord    Kind = "moved"     // another record is in its place
+	Unreadable     Kind = "unreadable"
+	BrokenLink     Kind = "chain" // prev_hash is not the hash of the record before
+	TimeBackwards  Kind = "time"  // the time of append is earlier than the one before
+	BadTile        Kind = "tile"  // a tile does not hold the tree's hashes
+	BadJournal     Kind = "journal"
+	UnexpectedFile Kind = "file" // a file that does not belong to a log, or has more than it may
 )
 
 // A Problem is one fault of a log.
@@ -94,9 +94,9 @@ func (r *Report) order() {
 // strange reports a file that differs from the tree, once.
 func (r *Report) strange(name string, level int, n int64, k int, what string) {
 	index := int64(-1)
-	kind := TileBad
+	kind := BadTile
 	if level == entryLevel {
-		index, kind = n*width+int64(k), FileStrange
+		index, kind = n*width+int64(k), UnexpectedFile
 		for _, p := range r.Problems {
 			if p.Index >= 0 && p.Index/width == n && p.Index < index {
 				return // already reported with the cause
@@ -113,11 +113,11 @@ func (r *Report) strange(name string, level int, n int64, k int, what string) {
 func (r *Report) misplaced(i int64, rec *Record, b raw) {
 	for _, other := range b.records {
 		if o, err := Decode(other); err == nil && o.Index == uint64(i) {
-			r.add(i, Moved, b.recordFile, "record %d stands in its place", rec.Index)
+			r.add(i, WrongRecord, b.recordFile, "record %d stands in its place", rec.Index)
 			return
 		}
 	}
-	r.add(i, Missing, b.recordFile, "record %d stands in its place", rec.Index)
+	r.add(i, RecordMissing, b.recordFile, "record %d stands in its place", rec.Index)
 }
 
 // named reports whether there is a problem with a record.

@@ -140,10 +140,10 @@ func (r *run) readCheckpoints() (bool, error) {
 		r.rep.OwnKey = true
 		key = strings.TrimSuffix(string(own), "\n")
 	case own != nil && string(own) != key+"\n":
-		r.rep.add(-1, KeyBad, KeyFile, "the directory names another key than the one given")
+		r.rep.add(-1, BadKey, KeyFile, "the directory names another key than the one given")
 	}
 	if r.v, err = ParseKey(key); err != nil {
-		r.rep.add(-1, KeyBad, KeyFile, "not a public key")
+		r.rep.add(-1, BadKey, KeyFile, "not a public key")
 		return false, nil
 	}
 	if r.msg, err = r.dir.read(CheckpointFile); err != nil {
@@ -185,7 +185,7 @@ func (r *run) mark(msg []byte, file string, size int64) {
 	case err != nil:
 		r.rep.add(-1, Unsigned, file, "not a checkpoint signed by the key: %v", err)
 	case size >= 0 && c.Size != size:
-		r.rep.add(-1, FileStrange, file, "the checkpoint is of %d records", c.Size)
+		r.rep.add(-1, UnexpectedFile, file, "the checkpoint is of %d records", c.Size)
 	case c.Size > r.c.Size && !r.moved():
 		r.rep.add(r.c.Size, RolledBack, file, "%d records were signed and the log has %d: the end was cut off", c.Size, r.c.Size)
 	case c.Size <= r.c.Size:
@@ -212,13 +212,13 @@ func (r *run) judge() bool {
 	}
 	for _, d := range r.tiles {
 		if d.from == nil || d.from == r.base {
-			r.rep.add(-1, TileBad, d.file, "%s", d.detail)
+			r.rep.add(-1, BadTile, d.file, "%s", d.detail)
 		}
 	}
 	if r.base == r.byEntry { // the records are as signed, so the tiles differ
 		for i := range r.rep.Problems {
-			if p := &r.rep.Problems[i]; p.Kind == Changed {
-				p.Kind, p.File, p.Detail = TileBad, tileName(0, p.Index/width), "the tile's hash of the record is not the record's"
+			if p := &r.rep.Problems[i]; p.Kind == RecordChanged {
+				p.Kind, p.File, p.Detail = BadTile, tileName(0, p.Index/width), "the tile's hash of the record is not the record's"
 			}
 		}
 	}
@@ -259,7 +259,7 @@ func (r *run) judgeGone() {
 			r.rep.Pruned += width
 			continue
 		}
-		r.rep.add(n*width, Missing, tileName(entryLevel, n), "the bundle is gone and no record says that it was pruned")
+		r.rep.add(n*width, RecordMissing, tileName(entryLevel, n), "the bundle is gone and no record says that it was pruned")
 		return
 	}
 }

@@ -61,7 +61,7 @@ func add(t testing.TB, l *audit.Log, n int) {
 	t.Helper()
 	for i := range n {
 		ev := memproxy.Event{Type: memproxy.EventDecision, Decision: fmt.Sprint("d", i), Principal: memproxy.Principal{ID: "agent:dev"}}
-		must.Do(t, l.Note(ev))
+		must.Do(t, l.RecordAsync(ev))
 	}
 	must.Do(t, l.Flush(context.Background()))
 }
@@ -175,21 +175,21 @@ func TestRecordsCannotBeRearranged(t *testing.T) {
 		index  int64
 		kind   verify.Kind
 	}{
-		"drop":      {func(r [][]byte) [][]byte { return append(r[:7:7], r[8:]...) }, 263, verify.Missing},
-		"drop last": {func(r [][]byte) [][]byte { return r[:255] }, 511, verify.Missing},
-		"truncate":  {func(r [][]byte) [][]byte { return r[:100] }, 356, verify.Missing},
+		"drop":      {func(r [][]byte) [][]byte { return append(r[:7:7], r[8:]...) }, 263, verify.RecordMissing},
+		"drop last": {func(r [][]byte) [][]byte { return r[:255] }, 511, verify.RecordMissing},
+		"truncate":  {func(r [][]byte) [][]byte { return r[:100] }, 356, verify.RecordMissing},
 		"tear": {func(r [][]byte) [][]byte {
 			return append(r[:100:100], r[100][:len(r[100])/2])
-		}, 356, verify.Missing},
-		"swap":      {func(r [][]byte) [][]byte { r[7], r[9] = r[9], r[7]; return r }, 263, verify.Moved},
-		"duplicate": {func(r [][]byte) [][]byte { return append(r[:8:8], r[7:]...) }, 264, verify.Moved},
-		"overwrite": {func(r [][]byte) [][]byte { r[9] = r[7]; return r }, 265, verify.Missing},
-		"empty":     {func(r [][]byte) [][]byte { return nil }, 256, verify.Missing},
+		}, 356, verify.RecordMissing},
+		"swap":      {func(r [][]byte) [][]byte { r[7], r[9] = r[9], r[7]; return r }, 263, verify.WrongRecord},
+		"duplicate": {func(r [][]byte) [][]byte { return append(r[:8:8], r[7:]...) }, 264, verify.WrongRecord},
+		"overwrite": {func(r [][]byte) [][]byte { r[9] = r[7]; return r }, 265, verify.RecordMissing},
+		"empty":     {func(r [][]byte) [][]byte { return nil }, 256, verify.RecordMissing},
 		"rewrite": {func(r [][]byte) [][]byte {
 			r[3] = bytes.Replace(r[3], []byte("agent:dev"), []byte("agent:ops"), 1)
 			return r
-		}, 259, verify.Changed},
-		"surplus": {func(r [][]byte) [][]byte { return append(r, r[255]) }, 512, verify.FileStrange},
+		}, 259, verify.RecordChanged},
+		"surplus": {func(r [][]byte) [][]byte { return append(r, r[255]) }, 512, verify.UnexpectedFile},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := ring.Dir(t)

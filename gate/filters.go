@@ -22,7 +22,7 @@ func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 	e := examinerOf(ret.g, ret.Admission)
 	for i := range ret.items {
 		it := &ret.items[i]
-		if ret.answers || it.Drop || it.row != nil || it.Memory.TargetKind() != memproxy.TargetMemory || it.ID == "" || !ret.signed(it.Memory) || e.Anothers(ctx, nil, it.Memory) {
+		if ret.answers || it.Drop || it.row != nil || it.Memory.TargetKind() != memproxy.TargetMemory || it.ID == "" || !ret.signed(it.Memory) || e.IsCopiedStamp(ctx, nil, it.Memory) {
 			continue
 		}
 		if m := ret.op.Current[it.ID]; m.Missing {
@@ -94,12 +94,12 @@ func receipts(_ context.Context, ret *answer) (refused bool, err error) {
 // was written and with what status, but not its content. It reports whether it did.
 func receipt(ret *answer, m *memproxy.Memory, st memproxy.Status) bool {
 	adapter := ret.call.Backend.Adapter
-	holder, polls := adapter.(Holder)
+	holder, polls := adapter.(HoldReplier)
 	extractor, extracts := adapter.(Extractor)
 	if !polls || !extracts || m.TargetKind() != memproxy.TargetEvent || m.Pointer != "" {
 		return false
 	}
-	memories, over, err := extractor.Extracted(ret.reply)
+	memories, over, err := extractor.ReadExtracted(ret.reply)
 	if err != nil {
 		return false
 	}
@@ -113,7 +113,7 @@ func receipt(ret *answer, m *memproxy.Memory, st memproxy.Status) bool {
 			return false // the backend itself reports that the write failed or made nothing
 		}
 	}
-	ret.reply = holder.Polled(ret.call.Route, ret.call.Request, h)
+	ret.reply = holder.ReceiptReply(ret.call.Route, ret.call.Request, h)
 	ret.shown = append(ret.shown, m.ID)
 	return true
 }
@@ -122,11 +122,11 @@ func receipt(ret *answer, m *memproxy.Memory, st memproxy.Status) bool {
 // naming them. They are shown if all those memories are the tenant's and no relation
 // looks like an attack.
 func related(ctx context.Context, ret *answer) (refused bool, err error) {
-	ret.reading.Mixed, ret.reading.Limited = !oneOwner(ret), access.Limited(&ret.Principal)
+	ret.reading.CountsOthers, ret.reading.Limited = !oneOwner(ret), access.Limited(&ret.Principal)
 	if len(ret.reading.Relations) == 0 {
 		return false, nil
 	}
-	if ret.reading.Unrelated = ret.reading.Mixed; ret.reading.Unrelated {
+	if ret.reading.Unrelated = ret.reading.CountsOthers; ret.reading.Unrelated {
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "relations that may be of others were left out of the answer"})
 		return false, nil
 	}
@@ -169,7 +169,7 @@ func attacks(ctx context.Context, ret *answer, texts []string) (bool, error) {
 // tenant: the backend has no other tenant, or the operation is narrowed to owners that
 // the ledger records as the tenant's and nothing in the answer contradicts that.
 func oneOwner(ret *answer) bool {
-	if ret.alone() {
+	if ret.singleTenant() {
 		return true
 	}
 	if ret.blind || len(ret.op.Masked) > 0 || ret.leftovers.unreadable > 0 || slices.ContainsFunc(ret.reading.Memories, func(m memproxy.Memory) bool { return m.Drop }) {
@@ -196,8 +196,8 @@ func oneOwner(ret *answer) bool {
 // tenant's: an identity attached to an agent, a tool, a member of a group. The
 // memories of the answer were ruled on before.
 func foreignIDs(ctx context.Context, ret *answer) (refused bool, err error) {
-	namer, ok := ret.call.Backend.Adapter.(Namer)
-	if !ok || !ret.Inspect || ret.alone() || !ok2xx(ret.reply.Status) || len(bytes.TrimSpace(ret.reply.Body)) == 0 {
+	namer, ok := ret.call.Backend.Adapter.(ObjectLister)
+	if !ok || !ret.Inspect || ret.singleTenant() || !ok2xx(ret.reply.Status) || len(bytes.TrimSpace(ret.reply.Body)) == 0 {
 		return false, nil
 	}
 	refs, err := namer.Names(ret.call.Route, ret.reply)
@@ -223,7 +223,7 @@ func foreignIDs(ctx context.Context, ret *answer) (refused bool, err error) {
 		ret.refuse(memproxy.StatusNotFound, memproxy.OwnerUnknown, "this names what is not there for this caller's tenant")
 		return true, nil
 	}
-	body, err := namer.Without(ret.reply, gone)
+	body, err := namer.RemovePointers(ret.reply, gone)
 	if err != nil {
 		return false, err
 	}
@@ -300,25 +300,25 @@ func heard(_ context.Context, ret *answer) (refused bool, err error) {
 		for i := range ret.op.Items {
 			own = append(own, ret.op.Items[i].Text)
 		}
-		ret.g.readers.Said(who, own)
+		ret.g.readers.RecordOwn(who, own)
 	}
 	if ret.op.Kind != memproxy.Run || !ok2xx(ret.reply.Status) {
 		return false, nil
 	}
 	if ret.listener == nil {
-		ret.listener, ret.calls = o.Listen(ret.call.Route), map[string]bool{}
+		ret.listener, ret.calls = o.ObserveTools(ret.call.Route), map[string]bool{}
 	}
-	calls, results := ret.listener.Hear(ret.reply.Body)
+	calls, results := ret.listener.Observe(ret.reply.Body)
 	for _, c := range calls {
 		heardCall(ret, who, c)
 	}
-	var all []trust.Seen
+	var all []trust.ShownText
 	for _, r := range results {
 		if r.Call == "" || ret.calls[r.Call] {
-			all = append(all, ret.g.readers.Unsaid(who, r.Texts)...)
+			all = append(all, ret.g.readers.WithoutOwn(who, r.Texts)...)
 		}
 	}
-	ret.g.readers.Shown(who, all)
+	ret.g.readers.RecordShown(who, all)
 	return false, nil
 }
 
@@ -327,7 +327,7 @@ const maxCalls = 1024
 
 // heardCall records the arguments that an agent passes to a tool. The result of a call
 // whose id is used twice, or whose arguments are unclear, is no source.
-func heardCall(ret *answer, who seen.Reader, c memproxy.ToolWords) {
+func heardCall(ret *answer, who seen.Reader, c memproxy.ToolTexts) {
 	if _, again := ret.calls[c.Call]; again || len(ret.calls) < maxCalls {
 		ret.calls[c.Call] = !again && !c.Unclear
 	}
@@ -335,7 +335,7 @@ func heardCall(ret *answer, who seen.Reader, c memproxy.ToolWords) {
 		ret.g.readers.SaidUnknown(who)
 		return
 	}
-	ret.g.readers.Said(who, c.Texts)
+	ret.g.readers.RecordOwn(who, c.Texts)
 }
 
 // reportMissing reports a memory that was requested by its id and that the backend
@@ -349,7 +349,7 @@ func reportMissing(ctx context.Context, ret *answer) {
 	if !known {
 		return
 	}
-	code, detail, _ := examinerOf(ret.g, ret.Admission).Absent(ctx, row.ID)
+	code, detail, _ := examinerOf(ret.g, ret.Admission).ExamineMissing(ctx, row.ID)
 	if code == "" {
 		return
 	}
@@ -368,7 +368,7 @@ func (ret *effects) unread(ctx context.Context) {
 		return
 	}
 	uncache(ret)
-	if ret.Clears() && ok2xx(ret.status) {
+	if ret.DeletesOwner() && ok2xx(ret.status) {
 		ret.swept(ctx)
 	}
 }

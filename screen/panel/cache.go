@@ -21,8 +21,8 @@ const (
 	readTime = 30 * time.Second
 )
 
-// looks has the findings of the layers that depend on the text alone. Nil means none.
-type looks struct {
+// textFindings has the findings of the layers that depend on the text alone. Nil means none.
+type textFindings struct {
 	danger   []memproxy.Finding // of the deterministic layer, not weighed yet
 	personal []memproxy.Finding // credentials and personal data
 	like     similar.Match      // the most similar known attack
@@ -30,12 +30,12 @@ type looks struct {
 
 type textHash = [sha256.Size]byte
 
-// known returns the findings of an operation's texts, by item index. A write has its
+// itemFindings returns the findings of an operation's texts, by item index. A write has its
 // caller's slot already. A read takes a slot for each text that is not cached, so that
 // the reads of one caller alternate and a short one does not wait for a long one
 // (head-of-line blocking).
-func (p *Panel) known(ctx context.Context, s memproxy.Screening) (found []*looks, err error) {
-	found = make([]*looks, len(s.Operation.Items))
+func (p *Panel) itemFindings(ctx context.Context, s memproxy.Screening) (found []*textFindings, err error) {
+	found = make([]*textFindings, len(s.Operation.Items))
 	begun := p.opt.Clock()
 	for i := range s.Operation.Items {
 		it := &s.Operation.Items[i]
@@ -46,20 +46,20 @@ func (p *Panel) known(ctx context.Context, s memproxy.Screening) (found []*looks
 		if found[i], ok = p.cache.Get(sum); ok {
 			continue
 		}
-		if s.Reading && p.opt.Clock().Sub(begun) > readTime {
+		if s.FromBackend && p.opt.Clock().Sub(begun) > readTime {
 			return nil, errBusy
 		}
-		if found[i], err = p.look(ctx, s, sum, it.Text); err != nil {
+		if found[i], err = p.findingsOf(ctx, s, sum, it.Text); err != nil {
 			return nil, err
 		}
 	}
 	return found, ctx.Err()
 }
 
-// look returns the findings of a text and caches them. Concurrent requests for one text
+// findingsOf returns the findings of a text and caches them. Concurrent requests for one text
 // share one computation.
-func (p *Panel) look(ctx context.Context, s memproxy.Screening, sum textHash, text string) (*looks, error) {
-	if s.Reading {
+func (p *Panel) findingsOf(ctx context.Context, s memproxy.Screening, sum textHash, text string) (*textFindings, error) {
+	if s.FromBackend {
 		leave, err := p.shares.enter(ctx, asker(&s.Principal))
 		if err != nil {
 			return nil, err
@@ -76,18 +76,18 @@ func (p *Panel) look(ctx context.Context, s memproxy.Screening, sum textHash, te
 		}
 		return l, nil
 	})
-	return found.(*looks), nil
+	return found.(*textFindings), nil
 }
 
-func (o *Options) examine(text string) *looks {
-	l := looks{danger: o.Base.Findings(text)}
+func (o *Options) examine(text string) *textFindings {
+	l := textFindings{danger: o.Base.Findings(text)}
 	if o.Secrets {
 		l.personal = personal(text)
 	}
 	if o.Likeness != nil {
 		l.like = o.Likeness.Match(text, memproxy.SourceHostile)
 	}
-	if len(l.danger)+len(l.personal) == 0 && !l.like.Over() {
+	if len(l.danger)+len(l.personal) == 0 && !l.like.OverThreshold() {
 		return nil
 	}
 	return &l
@@ -120,7 +120,7 @@ func labelled(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Fi
 		}
 		path = unescape.Replace(path)
 		name := strings.TrimRight(path, "/0123456789") // list elements have the name of the list
-		class := secrets.Given(name[strings.LastIndexByte(name, '/')+1:], it.Text)
+		class := secrets.ClassifyNamed(name[strings.LastIndexByte(name, '/')+1:], it.Text)
 		if class != "" && !strings.HasSuffix("/"+path, "/"+it.Text) { // the text is a member name, not a value
 			findings = append(findings, memproxy.Finding{Rule: prefixSecret + string(class), Severity: class.Severity(), Item: i, End: len(it.Text)})
 		}

@@ -8,11 +8,11 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// fence is the allow list of attribute keys that may be exported.
-type fence map[attribute.Key]bool
+// allowList is the allow list of attribute keys that may be exported.
+type allowList map[attribute.Key]bool
 
-func newFence() fence {
-	f := fence{}
+func newFence() allowList {
+	f := allowList{}
 	for _, a := range signal.Attributes() {
 		f[attribute.Key(a.Key)] = true
 	}
@@ -20,7 +20,7 @@ func newFence() fence {
 }
 
 // attributes filters a list. It returns the list itself if all of it may be exported.
-func (f fence) attributes(list []attribute.KeyValue) []attribute.KeyValue {
+func (f allowList) attributes(list []attribute.KeyValue) []attribute.KeyValue {
 	stays := func(kv attribute.KeyValue) bool { return !f[kv.Key] }
 	if !slices.ContainsFunc(list, stays) {
 		return list
@@ -28,14 +28,14 @@ func (f fence) attributes(list []attribute.KeyValue) []attribute.KeyValue {
 	return slices.DeleteFunc(slices.Clone(list), stays)
 }
 
-// fencedSpan is a span without events and without attributes that must not be exported.
-type fencedSpan struct {
+// filteredSpan is a span without events and without attributes that must not be exported.
+type filteredSpan struct {
 	sdktrace.ReadOnlySpan
 	attrs []attribute.KeyValue
 }
 
 // Attributes implements sdktrace.ReadOnlySpan.
-func (s fencedSpan) Attributes() []attribute.KeyValue { return s.attrs }
+func (s filteredSpan) Attributes() []attribute.KeyValue { return s.attrs }
 
 // Events implements sdktrace.ReadOnlySpan.
-func (s fencedSpan) Events() []sdktrace.Event { return nil }
+func (s filteredSpan) Events() []sdktrace.Event { return nil }

@@ -47,13 +47,13 @@ func restore(in *Invocation) *cobra.Command {
 // migration itself happens when a sidecar starts.
 func migrate(in *Invocation) *cobra.Command {
 	var output *cli.Output
-	c := reads(in, required(), "migrate", "say what a start would do with the ledger; exit 1 if it would migrate it", "memproxy ledger migrate --check --config memproxy.yaml",
+	c := configCommand(in, required(), "migrate", "say what a start would do with the ledger; exit 1 if it would migrate it", "memproxy ledger migrate --check --config memproxy.yaml",
 		func(ctx context.Context, _ string, cfg *config.Config) error {
 			p, err := app.PlanMigration(ctx, cfg)
 			if err != nil {
 				return err
 			}
-			return yes(p.From == 0 || p.From == p.To, output.Print(in.Stdout, p, func(w io.Writer) {
+			return exitUnless(p.From == 0 || p.From == p.To, output.Print(in.Stdout, p, func(w io.Writer) {
 				switch {
 				case p.From == 0:
 					fmt.Fprintf(w, "there is no ledger; a start makes one of schema %d\n", p.To)
@@ -68,13 +68,13 @@ func migrate(in *Invocation) *cobra.Command {
 		})
 	c.Flags().Bool("check", false, "change nothing")
 	output = cli.OutputFlag(c.Flags())
-	return cli.Needs(c, "check")
+	return cli.RequireFlags(c, "check")
 }
 
 // onFile returns a leaf that reads a configuration and takes the name of one file.
 func onFile(in *Invocation, use, short, example string, run func(ctx context.Context, cfg *config.Config, file string) error) *cobra.Command {
 	var file string
-	c := reads(in, required(), use, short, example, func(ctx context.Context, _ string, cfg *config.Config) error { return run(ctx, cfg, file) })
+	c := configCommand(in, required(), use, short, example, func(ctx context.Context, _ string, cfg *config.Config) error { return run(ctx, cfg, file) })
 	c.Args = func(_ *cobra.Command, words []string) error {
 		if len(words) != 1 {
 			return errors.New("one file is needed")

@@ -15,12 +15,12 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// quiet is the minimum time between two warnings about failing exports of a signal.
-const quiet = time.Minute
+// warnInterval is the minimum time between two warnings about failing exports of a signal.
+const warnInterval = time.Minute
 
-// outlet counts the exports of a signal. The exporters below never return an error,
+// exportCounter counts the exports of a signal. The exporters below never return an error,
 // because OpenTelemetry's global error handler would log each.
-type outlet struct {
+type exportCounter struct {
 	name                string
 	offered, ok, failed atomic.Int64
 
@@ -30,21 +30,21 @@ type outlet struct {
 	last  time.Time
 }
 
-func (t *Telemetry) outlet(name string) *outlet {
-	o := &outlet{name: name, log: t.opt.Log, clock: t.opt.Clock}
+func (t *Telemetry) outlet(name string) *exportCounter {
+	o := &exportCounter{name: name, log: t.opt.Log, clock: t.opt.Clock}
 	t.outlets = append(t.outlets, o)
 	return o
 }
 
-func (t *Telemetry) exports() []signal.Exported {
-	list := make([]signal.Exported, len(t.outlets))
+func (t *Telemetry) exports() []signal.ExportCounters {
+	list := make([]signal.ExportCounters, len(t.outlets))
 	for i, o := range t.outlets {
-		list[i] = signal.Exported{Signal: o.name, OK: o.ok.Load(), Failed: o.failed.Load(), Offered: o.offered.Load()}
+		list[i] = signal.ExportCounters{Signal: o.name, OK: o.ok.Load(), Failed: o.failed.Load(), Offered: o.offered.Load()}
 	}
 	return list
 }
 
-func (o *outlet) sent(n int, err error) error {
+func (o *exportCounter) sent(n int, err error) error {
 	if err == nil {
 		o.ok.Add(int64(n))
 		return nil
@@ -52,14 +52,14 @@ func (o *outlet) sent(n int, err error) error {
 	failed := o.failed.Add(int64(n))
 	now := o.clock()
 	o.mu.Lock()
-	due := o.last.IsZero() || now.Sub(o.last) >= quiet
+	due := o.last.IsZero() || now.Sub(o.last) >= warnInterval
 	if due {
 		o.last = now
 	}
 	o.mu.Unlock()
 	if due {
 		if strings.Contains(err.Error(), "partial success") {
-			err = errPartly
+			err = errPartialSuccess
 		}
 		o.log.Warn("telemetry not exported", "signal", o.name, "failed", failed, "error", err)
 	}
@@ -68,22 +68,22 @@ func (o *outlet) sent(n int, err error) error {
 
 type spanExporter struct {
 	sdktrace.SpanExporter
-	out   *outlet
-	fence fence
+	out   *exportCounter
+	fence allowList
 }
 
 // ExportSpans implements sdktrace.SpanExporter.
 func (e spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	clean := make([]sdktrace.ReadOnlySpan, len(spans))
 	for i, s := range spans {
-		clean[i] = fencedSpan{s, e.fence.attributes(s.Attributes())}
+		clean[i] = filteredSpan{s, e.fence.attributes(s.Attributes())}
 	}
 	return e.out.sent(len(spans), e.SpanExporter.ExportSpans(ctx, clean))
 }
 
 type metricExporter struct {
 	sdkmetric.Exporter
-	out *outlet
+	out *exportCounter
 }
 
 // Export implements sdkmetric.Exporter. A batch is counted as one item.
@@ -94,7 +94,7 @@ func (e metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetric
 
 type logExporter struct {
 	sdklog.Exporter
-	out *outlet
+	out *exportCounter
 }
 
 // Export implements sdklog.Exporter.
@@ -104,7 +104,7 @@ func (e logExporter) Export(ctx context.Context, records []sdklog.Record) error 
 
 // countingSpans counts the spans to be exported.
 type countingSpans struct {
-	out *outlet
+	out *exportCounter
 	sdktrace.SpanProcessor
 }
 

@@ -28,11 +28,11 @@ type Options struct {
 	Background bool `json:"background,omitempty"`
 }
 
-// Watch compares the memory of agents before and after a run. It implements
+// RunDiff compares the memory of agents before and after a run. It implements
 // memproxy.Watch.
-type Watch struct {
+type RunDiff struct {
 	opt       Options
-	base, now *picture
+	base, now *snapshot
 	accepted  map[string]bool
 	clock     func() time.Time
 	reopened  bool // restored by Open, so that the run's answer was not seen
@@ -49,7 +49,7 @@ type step struct {
 
 // Bounds of one look. A look is one reading of the agents' memory, before or after the run.
 const (
-	// pageSize is the number of passages per request, the limit in turn.Newest.
+	// pageSize is the number of passages per request, the limit in turn.NewestPassages.
 	pageSize = 10
 	// maxPages bounds how many pages of new passages one look reads.
 	maxPages  = 100
@@ -61,11 +61,11 @@ const (
 var errBounds = errors.New("letta: there is more to look at than is looked at")
 
 // New returns the watch over a run that is about to start.
-func New(opt Options, clock func() time.Time) (memproxy.Watch, error) {
+func New(opt Options, clock func() time.Time) (memproxy.RunDiff, error) {
 	if opt.Agent == "" && (opt.Conversation == "" || opt.Conversation == "default") {
 		return nil, memproxy.ErrUngated
 	}
-	return &Watch{opt: opt, clock: clock, accepted: map[string]bool{}}, nil
+	return &RunDiff{opt: opt, clock: clock, accepted: map[string]bool{}}, nil
 }
 
 func (o *Options) get(query string, parts ...string) memproxy.Request {
@@ -82,9 +82,9 @@ func (o *Options) path(parts ...string) string {
 	return b.String()
 }
 
-// Look implements memproxy.Watch.
-func (w *Watch) Look() {
-	w.now, w.pages, w.steps, w.revisited = &picture{Blocks: map[string]*block{}}, 0, nil, false
+// StartSnapshot implements memproxy.Watch.
+func (w *RunDiff) StartSnapshot() {
+	w.now, w.pages, w.steps, w.revisited = &snapshot{Blocks: map[string]*block{}}, 0, nil, false
 	if w.base == nil {
 		w.requestMarks()
 	}
@@ -95,20 +95,20 @@ func (w *Watch) Look() {
 	w.requestAgent(w.opt.Agent)
 }
 
-func (w *Watch) enqueue(q memproxy.Request, take func(memproxy.Reply) error) {
+func (w *RunDiff) enqueue(q memproxy.Request, take func(memproxy.Reply) error) {
 	w.steps = append(w.steps, step{q, take})
 }
 
-// Ask implements memproxy.Watch.
-func (w *Watch) Ask() (memproxy.Request, bool) {
+// NextSideRequest implements memproxy.Watch.
+func (w *RunDiff) NextSideRequest() (memproxy.Request, bool) {
 	if len(w.steps) == 0 {
 		return memproxy.Request{}, false
 	}
 	return w.steps[0].request, true
 }
 
-// Answered implements memproxy.Watch.
-func (w *Watch) Answered(r memproxy.Reply) error {
+// ReadSideReply implements memproxy.Watch.
+func (w *RunDiff) ReadSideReply(r memproxy.Reply) error {
 	if len(w.steps) == 0 {
 		return errors.New("letta: an answer to nothing")
 	}
@@ -154,7 +154,7 @@ func document(r memproxy.Reply, kind jsondoc.Kind, asked string) (*jsondoc.Doc, 
 	return doc, err
 }
 
-func (w *Watch) conversation(r memproxy.Reply) error {
+func (w *RunDiff) conversation(r memproxy.Reply) error {
 	if missing(r) {
 		if w.base != nil {
 			w.now.recordMissing(w.opt.Agent)
@@ -186,7 +186,7 @@ func ids(v *jsondoc.Value) []string {
 	return out
 }
 
-func (w *Watch) requestBlock(id string) {
+func (w *RunDiff) requestBlock(id string) {
 	w.enqueue(w.opt.get("", "blocks", id), func(r memproxy.Reply) error {
 		if missing(r) {
 			return nil
@@ -200,7 +200,7 @@ func (w *Watch) requestBlock(id string) {
 	})
 }
 
-func (w *Watch) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
+func (w *RunDiff) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
 	var b block
 	if err := json.Unmarshal(doc.Raw(v), &b); err != nil {
 		return "", fmt.Errorf("letta: a block that cannot be read: %w", err)
@@ -217,17 +217,17 @@ func (w *Watch) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
 	return b.ID, nil
 }
 
-func (w *Watch) requestAgent(id string) {
+func (w *RunDiff) requestAgent(id string) {
 	q := w.opt.get("include=agent.blocks&include=agent.managed_group&include=agent.tools", "agents", id)
 	w.enqueue(q, func(r memproxy.Reply) error { return w.agent(id, r) })
 }
 
 // recordMissing records an agent that does not exist, and so has no changes.
-func (p *picture) recordMissing(id string) {
+func (p *snapshot) recordMissing(id string) {
 	p.Agents = append(p.Agents, &agent{ID: id, Gone: true})
 }
 
-func (w *Watch) agent(id string, r memproxy.Reply) error {
+func (w *RunDiff) agent(id string, r memproxy.Reply) error {
 	if missing(r) {
 		w.now.recordMissing(id)
 		return nil
@@ -279,7 +279,7 @@ func (w *Watch) agent(id string, r memproxy.Reply) error {
 
 // group requests the agents of a group, which run after the agent, and the group's shared
 // blocks.
-func (w *Watch) group(g *jsondoc.Value) error {
+func (w *RunDiff) group(g *jsondoc.Value) error {
 	if g == nil || g.Kind != jsondoc.Object {
 		return nil
 	}
@@ -313,7 +313,7 @@ func messagesAgents(tools *jsondoc.Value) bool {
 }
 
 // Agents implements memproxy.Watch.
-func (w *Watch) Agents() []string {
+func (w *RunDiff) Agents() []string {
 	last := cmp.Or(w.now, w.base)
 	if last == nil {
 		if w.opt.Agent == "" {
@@ -330,4 +330,4 @@ func (w *Watch) Agents() []string {
 }
 
 // Background implements memproxy.Watch.
-func (w *Watch) Background() bool { return w.opt.Background }
+func (w *RunDiff) Background() bool { return w.opt.Background }

@@ -12,16 +12,16 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 )
 
-// watch collects a request in observability mode, in which Envoy sends a copy of the
+// observation collects a request in observability mode, in which Envoy sends a copy of the
 // traffic and does not wait for responses. This is shadow mode: the decision is recorded
 // as not enforced.
-type watch struct {
+type observation struct {
 	x    *exchange
 	body []byte
 	flaw *memproxy.Malformed
 }
 
-func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) error {
+func (w *observation) message(ctx context.Context, msg *procv3.ProcessingRequest) error {
 	x := w.x
 	switch m := msg.Request.(type) {
 	case *procv3.ProcessingRequest_RequestHeaders:
@@ -29,12 +29,12 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 		if err := x.begin(ctx, h, attributes(msg)); err != nil {
 			return err
 		}
-		x.entry.Call.Watch = true
+		x.entry.Call.ObserveOnly = true
 		if !x.entry.Class.Ruled() {
 			x.settled, x.over = true, true
 			return nil
 		}
-		if !x.entry.Class.Whole() {
+		if !x.entry.Class.ReadsBody() {
 			w.seen()
 			return nil
 		}
@@ -52,7 +52,7 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 	case *procv3.ProcessingRequest_RequestTrailers:
 		w.seen()
 	case *procv3.ProcessingRequest_ResponseHeaders:
-		if !x.entry.Call.Watch || x.settled {
+		if !x.entry.Call.ObserveOnly || x.settled {
 			return nil
 		}
 		if x.admission == nil { // a backend may answer before it has received the whole body
@@ -61,16 +61,16 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 		}
 		pseudo, _ := headers(m.ResponseHeaders.GetHeaders())
 		x.status, _ = strconv.Atoi(pseudo[":status"]) // 0 if unknown
-		x.p.opt.Gate.Streamed(context.WithoutCancel(x.ctx), x.admission, x.status, memproxy.StreamWhole)
+		x.p.opt.Gate.RecordUnfiltered(context.WithoutCancel(x.ctx), x.admission, x.status, memproxy.StreamWhole)
 		x.settled, x.over = true, true
 	}
 	return nil
 }
 
 // gather appends to the body, up to the limit.
-func (w *watch) gather(b *procv3.HttpBody) {
+func (w *observation) gather(b *procv3.HttpBody) {
 	x := w.x
-	if !x.entry.Call.Watch || x.settled || x.admission != nil {
+	if !x.entry.Call.ObserveOnly || x.settled || x.admission != nil {
 		return
 	}
 	if int64(len(w.body)+len(b.GetBody())) > x.b.MaxBody {
@@ -88,9 +88,9 @@ func (w *watch) gather(b *procv3.HttpBody) {
 }
 
 // seen rules on the collected request, once.
-func (w *watch) seen() {
+func (w *observation) seen() {
 	x := w.x
-	if x.entry.Call.Watch && !x.settled && x.admission == nil {
+	if x.entry.Call.ObserveOnly && !x.settled && x.admission == nil {
 		_, _ = x.admit(w.body, cmp.Or(x.req.flaw, w.flaw))
 	}
 }

@@ -67,7 +67,7 @@ func (l *Lease) Enter(ctx context.Context, caller, tenant string) error {
 	if l == nil || l.in != nil {
 		return nil
 	}
-	l.By(caller)
+	l.SetCaller(caller)
 	in, who := l.all.known, party{tenant, caller}
 	if caller == "" {
 		in, who = l.all.strangers, party{group: l.who.group}

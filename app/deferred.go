@@ -8,10 +8,10 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// after runs work for which callers do not wait. Work with the same key runs in order,
+// deferredWork runs work for which callers do not wait. Work with the same key runs in order,
 // other work in parallel, so that the ledger can commit it together (group commit). Work
 // that does not fit into its queue, or arrives after close, runs synchronously.
-type after struct {
+type deferredWork struct {
 	seed maphash.Seed
 
 	mu     sync.RWMutex
@@ -20,9 +20,9 @@ type after struct {
 	all    sync.WaitGroup
 }
 
-// newAfter returns an after with lines queues of size entries each.
-func newAfter(lines, size int) *after {
-	a := &after{seed: maphash.MakeSeed(), work: make([]chan func(), lines)}
+// newDeferredWork returns an after with lines queues of size entries each.
+func newDeferredWork(lines, size int) *deferredWork {
+	a := &deferredWork{seed: maphash.MakeSeed(), work: make([]chan func(), lines)}
 	for i := range a.work {
 		a.work[i] = make(chan func(), size)
 		a.all.Go(func() {
@@ -34,13 +34,13 @@ func newAfter(lines, size int) *after {
 	return a
 }
 
-func (a *after) run(key string, f func()) {
+func (a *deferredWork) run(key string, f func()) {
 	if !a.queue(key, f) {
 		f()
 	}
 }
 
-func (a *after) queue(key string, f func()) bool {
+func (a *deferredWork) queue(key string, f func()) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if a.closed {
@@ -55,7 +55,7 @@ func (a *after) queue(key string, f func()) bool {
 }
 
 // close waits until the remaining work is done.
-func (a *after) close(ctx context.Context) error {
+func (a *deferredWork) close(ctx context.Context) error {
 	a.mu.Lock()
 	if !a.closed {
 		a.closed = true

@@ -155,7 +155,7 @@ func (c *toolCall) patch(label string) error {
 // addEffects adds the predicted effects of the call: the new texts of blocks, and every
 // written block. It updates blocks to the state after the call.
 func (c *toolCall) addEffects(blocks *[]selfedit.Block) {
-	effect := selfedit.Run(c.name, c.args, *blocks)
+	effect := selfedit.Simulate(c.name, c.args, *blocks)
 	for _, ch := range effect.Changes {
 		label := ch.After.Label
 		if ch.Kind == selfedit.Detached {

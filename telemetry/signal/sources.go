@@ -22,25 +22,25 @@ type Sources struct {
 	// Version is the version of the program.
 	Version string
 	// Exports returns the counts of exports by signal.
-	Exports func() []Exported
+	Exports func() []ExportCounters
 	// Unsafe lists the settings that weaken production.
 	Unsafe []string
 	// Sealed reports for each backend whether its initial content was recorded.
 	Sealed func() map[string]bool
-	// Bounds returns the counters of the listeners' limits.
-	Bounds func() []Bounds
+	// Listeners returns the counters of the listeners' limits.
+	Listeners func() []ListenerCounters
 }
 
-// Bounds has the counters of one listener's limits.
-type Bounds struct {
+// ListenerCounters has the counters of one listener's limits.
+type ListenerCounters struct {
 	Listener         string
 	Refused, Evicted int64 // connections
-	Held             int64 // bytes
-	NoRoom           int64 // requests
+	UsedBytes        int64 // bytes
+	RefusedRequests  int64 // requests
 }
 
-// Exported has the export counters of a signal.
-type Exported struct {
+// ExportCounters has the export counters of a signal.
+type ExportCounters struct {
 	Signal string // traces, metrics, logs
 	// Offered counts everything to be exported. What is neither in OK nor in Failed waits,
 	// or was dropped because the queue was full.
@@ -64,8 +64,8 @@ func (in *Instruments) observable(m Metric) error {
 	return err
 }
 
-// Watch calls the sources at every collection until stop is called.
-func (in *Instruments) Watch(s Sources) (stop func() error, err error) {
+// ObserveSources calls the sources at every collection until stop is called.
+func (in *Instruments) ObserveSources(s Sources) (stop func() error, err error) {
 	reg, err := in.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		in.observe(o, s)
 		return nil
@@ -103,13 +103,13 @@ func (in *Instruments) observe(o metric.Observer, s Sources) {
 			integer(MetricSealed, n, attribute.String(LabelBackend, name))
 		}
 	}
-	if s.Bounds != nil {
-		for _, b := range s.Bounds() {
+	if s.Listeners != nil {
+		for _, b := range s.Listeners() {
 			at := attribute.String(LabelName, b.Listener)
 			integer(MetricConnections, b.Refused, at, attribute.String(LabelResult, ResultRefused))
 			integer(MetricConnections, b.Evicted, at, attribute.String(LabelResult, ResultEvicted))
-			integer(MetricInFlight, b.Held, at)
-			integer(MetricInFlightRefused, b.NoRoom, at)
+			integer(MetricInFlight, b.UsedBytes, at)
+			integer(MetricInFlightRefused, b.RefusedRequests, at)
 		}
 	}
 	if s.Exports != nil {

@@ -10,32 +10,32 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// kept is the state that survives a restart: the release in force, and the lowest number
+// storedState is the state that survives a restart: the release in force, and the lowest number
 // that may follow it. The file is a line of JSON, followed by the release as received.
-type kept struct {
+type storedState struct {
 	Floor   uint64 `json:"floor"`
 	release []byte
 }
 
-// readKept reads the file. Without a file it returns an empty kept.
-func readKept(path string) (kept, error) {
+// readStoredState reads the file. Without a file it returns an empty kept.
+func readStoredState(path string) (storedState, error) {
 	b, err := durable.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return kept{}, nil
+		return storedState{}, nil
 	} else if err != nil {
-		return kept{}, fmt.Errorf("follow: %w", err)
+		return storedState{}, fmt.Errorf("follow: %w", err)
 	}
 	head, release, ok := bytes.Cut(b, []byte("\n"))
-	k := kept{release: release}
+	k := storedState{release: release}
 	if err := json.Unmarshal(head, &k); err != nil || !ok {
 		// The floor is lost as well, so the error is not ignored.
-		return kept{}, fmt.Errorf("follow: %s is not a kept release; remove it to start without one", path)
+		return storedState{}, fmt.Errorf("follow: %s is not a kept release; remove it to start without one", path)
 	}
 	return k, nil
 }
 
 // write replaces the file atomically and durably.
-func (k kept) write(path string) error {
+func (k storedState) write(path string) error {
 	head, err := json.Marshal(k)
 	if err != nil {
 		return err

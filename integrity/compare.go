@@ -51,18 +51,18 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 		return out, err
 	}
 	for _, item := range items {
-		if item.Raw == "" && !item.Unread {
+		if item.Raw == "" && !item.Incomplete {
 			continue // part of the preceding item
 		}
 		out.items++
-		if item.Unread {
+		if item.Incomplete {
 			out.skipped++
 			continue
 		}
 		rec := records[item.ID]
-		row, known := rec.Owner, rec.Owned()
+		row, known := rec.Owner, rec.HasOwner()
 		if rec.Status.Unverified == memproxy.IntegrityLedger {
-			if row.Scope.Tenant != memproxy.TenantNobody { // otherwise the verification of its tenant's chain reports the row
+			if row.Scope.Tenant != memproxy.TenantInaccessible { // otherwise the verification of its tenant's chain reports the row
 				out.found[item.ID] = w.finding(rec.Status.Tenant, item.ID, memproxy.FaultTamper, memproxy.IntegrityLedger, rec.Status.Reason)
 			}
 			continue
@@ -73,7 +73,7 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 			continue
 		}
 		if !known {
-			if rec.Listing != memproxy.Listed || m.Stamp != nil {
+			if rec.Presence != memproxy.PresentAtSeal || m.Stamp != nil {
 				w.stranger(ctx, &m, &out)
 			} else if err := w.listed(ctx, rec.FirstSeen, &m, &out); err != nil {
 				return out, err
@@ -210,7 +210,7 @@ func (w *storeSweep) clear(ctx context.Context, seen looked) error {
 	}
 	for _, id := range seen.sound {
 		rec := records[id]
-		st, known := rec.Status, rec.Rated()
+		st, known := rec.Status, rec.HasStatus()
 		if _, found := seen.found[id]; found || !known || st.Unverified == "" || st.Unverified == memproxy.IntegrityChain {
 			continue
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// picture is a snapshot of the memory of the run's agents.
-type picture struct {
+// snapshot is a snapshot of the memory of the run's agents.
+type snapshot struct {
 	Agents []*agent          `json:"agents"`
 	Blocks map[string]*block `json:"blocks"`
 	// Isolated are the blocks of the conversation and of the group.
@@ -57,7 +57,7 @@ type passage struct {
 	Archive string   `json:"archive_id,omitempty"`
 }
 
-func (p *picture) agent(id string) *agent {
+func (p *snapshot) agent(id string) *agent {
 	for _, a := range p.Agents {
 		if a.ID == id {
 			return a
@@ -124,8 +124,8 @@ func (b *block) contentHash() string { return hash(b.Label, b.Value, b.Descripti
 
 // storedWatch is the stored form of a watch: its options and the snapshot before the run.
 type storedWatch struct {
-	Options Options  `json:"options"`
-	Base    *picture `json:"base"`
+	Options Options   `json:"options"`
+	Base    *snapshot `json:"base"`
 }
 
 // maxPicture bounds the stored form, in bytes.
@@ -133,8 +133,8 @@ const maxPicture = 16 << 20
 
 var errTooMuch = errors.New("letta: the agents remember more than can be kept beside their run")
 
-// Picture implements memproxy.Watch.
-func (w *Watch) Picture() ([]byte, error) {
+// MarshalBaseline implements memproxy.Watch.
+func (w *RunDiff) MarshalBaseline() ([]byte, error) {
 	b, err := json.Marshal(storedWatch{w.opt, w.base})
 	if err == nil && len(b) > maxPicture {
 		err = errTooMuch
@@ -142,8 +142,8 @@ func (w *Watch) Picture() ([]byte, error) {
 	return b, err
 }
 
-// Open restores a watch from its stored form.
-func Open(raw []byte, clock func() time.Time) (memproxy.Watch, error) {
+// Restore restores a watch from its stored form.
+func Restore(raw []byte, clock func() time.Time) (memproxy.RunDiff, error) {
 	var k storedWatch
 	if err := json.Unmarshal(raw, &k); err != nil {
 		return nil, err
@@ -156,5 +156,5 @@ func Open(raw []byte, clock func() time.Time) (memproxy.Watch, error) {
 			return nil, errors.New("letta: a picture with a hole")
 		}
 	}
-	return &Watch{opt: k.Options, base: k.Base, clock: clock, reopened: true, accepted: map[string]bool{}}, nil
+	return &RunDiff{opt: k.Options, base: k.Base, clock: clock, reopened: true, accepted: map[string]bool{}}, nil
 }

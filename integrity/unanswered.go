@@ -16,11 +16,11 @@ import (
 // outcome. A killed process has those that were in progress among its last records.
 const lookedBack = 4096
 
-// Lost returns the admitted changes and deletions with a record before an index of the
+// UnansweredChanges returns the admitted changes and deletions with a record before an index of the
 // log, that is those of earlier processes, to which no backend is recorded to have
 // answered: the answer was lost or a server error, or the process was killed before it
 // recorded the answer. Names are in their recorded form.
-func Lost(ctx context.Context, c *Checker, before uint64) ([]memproxy.Event, error) {
+func UnansweredChanges(ctx context.Context, c *Checker, before uint64) ([]memproxy.Event, error) {
 	lost, order := map[string]memproxy.Event{}, []string{}
 	err := query.Query(ctx, c.AuditDir, query.Filter{Last: lookedBack}, func(r *verify.Record) error {
 		switch op := r.Operation; {
@@ -54,7 +54,7 @@ func Lost(ctx context.Context, c *Checker, before uint64) ([]memproxy.Event, err
 func Deletion(ev *memproxy.Event, row *memproxy.Ownership) memproxy.Entry {
 	after := *row
 	after.Deleted = true
-	return memproxy.Entry{Seen: []memproxy.Ownership{*row}, Owners: []memproxy.Ownership{after}, Versions: []memproxy.Version{{
+	return memproxy.Entry{ExpectedOwners: []memproxy.Ownership{*row}, Owners: []memproxy.Ownership{after}, Versions: []memproxy.Version{{
 		MemoryKey: memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, Tenant: row.Scope.Tenant, Op: memproxy.OpDelete,
 		Actor: ev.Principal.ID, Trust: ev.Principal.Trust, Attestation: memproxy.AttestationUnknown, Decision: ev.Decision, Before: row.SHA256,
 	}}}
@@ -65,7 +65,7 @@ func Deletion(ev *memproxy.Event, row *memproxy.Ownership) memproxy.Entry {
 // Letta's passages, about which the outcome job cannot ask.
 func (w *storeSweep) deleted(ctx context.Context, row *memproxy.Ownership) (bool, error) {
 	if !w.asked {
-		lost, err := Lost(ctx, w.c, math.MaxUint64)
+		lost, err := UnansweredChanges(ctx, w.c, math.MaxUint64)
 		if err != nil {
 			return false, err
 		}
@@ -87,8 +87,8 @@ func (w *storeSweep) deleted(ctx context.Context, row *memproxy.Ownership) (bool
 	return false, nil
 }
 
-// Wrote reports whether the memory's stamp is valid and is the decision's, so that the
+// HasStampOf reports whether the memory's stamp is valid and is the decision's, so that the
 // memory is as that decision left it.
-func Wrote(c *Checker, decision, tenant string, m *memproxy.Memory) bool {
+func HasStampOf(c *Checker, decision, tenant string, m *memproxy.Memory) bool {
 	return m.Stamp != nil && m.Stamp.ID == decision && tamper.SignedFor(c.Signer, tenant, *m.Stamp)
 }

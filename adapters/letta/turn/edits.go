@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// Newest is the query for an agent's newest passages. Its limit is low because each may
+// NewestPassages is the query for an agent's newest passages. Its limit is low because each may
 // come with an embedding of 4096 numbers.
-const Newest = "ascending=false&limit=10"
+const NewestPassages = "ascending=false&limit=10"
 
 // Events of a memory, as the gate names them.
 const (
@@ -74,7 +74,7 @@ func predict(calls []*call, by *caller, s *view) (l allowedCalls) {
 		}
 		p := &allowedCall{id: c.id, blocks: WritesBlocks(c.name)}
 		if args, fits := c.args(); fits {
-			p.effect = selfedit.Run(c.name, args, blocks)
+			p.effect = selfedit.Simulate(c.name, args, blocks)
 			blocks = p.effect.Blocks
 		}
 		if l.calls = append(l.calls, p); c.result != nil { // memproxy made the call itself
@@ -122,7 +122,7 @@ func requestResults(t *Turn) {
 		t.view.lookups = append(t.view.lookups, others...)
 	}
 	if slices.ContainsFunc(t.allowed.calls, (*allowedCall).addedPassages) {
-		t.view.lookups = append(t.view.lookups, lookup{Get(t.opt.Prefix+"/agents/"+url.PathEscape(t.agent)+"/archival-memory", Newest), func(doc *jsondoc.Doc) {
+		t.view.lookups = append(t.view.lookups, lookup{Get(t.opt.Prefix+"/agents/"+url.PathEscape(t.agent)+"/archival-memory", NewestPassages), func(doc *jsondoc.Doc) {
 			for _, e := range doc.Root.Elems {
 				t.allowed.archive = append(t.allowed.archive, t.opt.Memory(doc, e, t.agent))
 			}
@@ -133,8 +133,8 @@ func requestResults(t *Turn) {
 // addedPassages reports whether a call succeeded and added passages.
 func (c *allowedCall) addedPassages() bool { return c.ended && !c.failed && len(c.effect.Passages) > 0 }
 
-// Made implements memproxy.Edits.
-func (t *Turn) Made() []memproxy.Edit {
+// TakeEdits implements memproxy.ReportEdits.
+func (t *Turn) TakeEdits() []memproxy.Edit {
 	l, archive := t.allowed, t.allowed.archive
 	t.allowed = allowedCalls{}
 	out := make([]memproxy.Edit, len(l.calls))
@@ -203,7 +203,7 @@ func (l *allowedCalls) reportObserved(there []memproxy.Memory, out []memproxy.Ed
 		was := l.before[i]
 		if was.Members != nil && m.Members != nil && !bytes.Equal(was.Members, m.Members) {
 			members := m
-			members.Event, members.Was = kept, was.Members
+			members.Event, members.PreviousMembers = kept, was.Members
 			tell(members)
 		}
 		if was.Text == m.Text {
@@ -238,26 +238,26 @@ func NewToolRun(opt Options, tool, arguments string) *ToolRun {
 	if !memoryTools[tool].writes() || opt.Agent == "" {
 		return nil
 	}
-	r := &ToolRun{&Turn{opt: opt, agent: opt.Agent, known: true, asked: true}, &call{name: tool, arguments: arguments, byGate: true}}
+	r := &ToolRun{&Turn{opt: opt, agent: opt.Agent, known: true, pauseKnown: true}, &call{name: tool, arguments: arguments, byGate: true}}
 	if WritesBlocks(tool) {
 		r.view.requestBlocks(&r.opt, r.agent)
 	}
 	return r
 }
 
-// Prepared implements memproxy.Edits. If the server refuses to show the agent, it also
+// ReadSideReply implements memproxy.ReportEdits. If the server refuses to show the agent, it also
 // refuses the call, so that nothing needs to be known.
-func (r *ToolRun) Prepared(reply memproxy.Reply) error {
+func (r *ToolRun) ReadSideReply(reply memproxy.Reply) error {
 	if slices.Contains([]int{401, 403, 404, 422}, reply.Status) && r.view.loading {
 		r.view.lookups, r.view.loading = nil, false
 		return nil
 	}
-	return r.Turn.Prepared(reply)
+	return r.Turn.ReadSideReply(reply)
 }
 
-// Makes implements memproxy.ToolRun. If the arguments cannot be read it adds nothing; the
+// AddContent implements memproxy.ToolRun. If the arguments cannot be read it adds nothing; the
 // adapter's decoder already made them content of op.
-func (r *ToolRun) Makes(op *memproxy.Operation) {
+func (r *ToolRun) AddContent(op *memproxy.Operation) {
 	args, fits := r.call.args()
 	if !fits || !r.view.loaded {
 		return
@@ -270,8 +270,8 @@ func (r *ToolRun) Makes(op *memproxy.Operation) {
 	}
 }
 
-// Whole reads the response body with the call's result.
-func (r *ToolRun) Whole(body []byte) error {
+// ReadAnswer reads the response body with the call's result.
+func (r *ToolRun) ReadAnswer(body []byte) error {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
 		return err

@@ -79,9 +79,9 @@ const maxFailures = 4
 // was killed. Otherwise a deleted text would stay readable in the backend's history,
 // and a sweep would report the change as one that bypassed memproxy. A change waits for
 // the next round while the backend does not answer or the ledger is unavailable.
-func (k *Keeper) outcomes(ctx context.Context, now time.Time) error {
+func (k *Maintainer) outcomes(ctx context.Context, now time.Time) error {
 	if !k.found {
-		lost, err := integrity.Lost(ctx, k.Integrity, k.before)
+		lost, err := integrity.UnansweredChanges(ctx, k.Integrity, k.before)
 		if err != nil {
 			return fmt.Errorf("it is not known which changes have no outcome: %w", err)
 		}
@@ -108,7 +108,7 @@ func (k *Keeper) outcomes(ctx context.Context, now time.Time) error {
 
 // outcome fetches the targets of a change from the backend and records what became of
 // them.
-func (k *Keeper) outcome(ctx context.Context, ev *memproxy.Event, now time.Time) error {
+func (k *Maintainer) outcome(ctx context.Context, ev *memproxy.Event, now time.Time) error {
 	own := k.Backend(ev.Backend)
 	if own == nil {
 		return nil
@@ -117,7 +117,7 @@ func (k *Keeper) outcome(ctx context.Context, ev *memproxy.Event, now time.Time)
 		if row.Deleted || row.Decision == ev.Decision || memproxy.Inert(row.Scope.Tenant) != memproxy.Inert(ev.Principal.Tenant) {
 			return nil // the outcome is recorded, or the change was refused
 		}
-		m, err := own.Look(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID})
+		m, err := own.FetchMemory(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID})
 		switch {
 		case errors.Is(err, proxy.ErrUnanswered):
 			return err
@@ -136,7 +136,7 @@ func (k *Keeper) outcome(ctx context.Context, ev *memproxy.Event, now time.Time)
 
 // targets calls f with the ledger's row of each memory that a change names, or that is
 // in the scope of a bulk deletion.
-func (k *Keeper) targets(ctx context.Context, ev *memproxy.Event, f func(*memproxy.Ownership) error) error {
+func (k *Maintainer) targets(ctx context.Context, ev *memproxy.Event, f func(*memproxy.Ownership) error) error {
 	if len(ev.Targets) > 0 {
 		var keys []memproxy.MemoryKey
 		for _, id := range ev.Targets {
@@ -147,7 +147,7 @@ func (k *Keeper) targets(ctx context.Context, ev *memproxy.Event, f func(*mempro
 			return err
 		}
 		for _, key := range keys {
-			if rec := records[key]; rec.Owned() {
+			if rec := records[key]; rec.HasOwner() {
 				if err := f(&rec.Owner); err != nil {
 					return err
 				}
@@ -156,7 +156,7 @@ func (k *Keeper) targets(ctx context.Context, ev *memproxy.Event, f func(*mempro
 		return nil
 	}
 	of := ev.Scope
-	if !of.Owned() {
+	if !of.HasOwner() {
 		return nil
 	}
 	within := func(asked, has string) bool { return asked == "" || memproxy.Inert(asked) == memproxy.Inert(has) }
@@ -177,13 +177,13 @@ func (k *Keeper) targets(ctx context.Context, ev *memproxy.Event, f func(*mempro
 }
 
 // became records the change if the backend's memory shows that the change was made.
-func (k *Keeper) became(ctx context.Context, ev *memproxy.Event, row *memproxy.Ownership, m *memproxy.Memory, now time.Time) error {
+func (k *Maintainer) became(ctx context.Context, ev *memproxy.Event, row *memproxy.Ownership, m *memproxy.Memory, now time.Time) error {
 	e := integrity.Deletion(ev, row)
 	after, v := &e.Owners[0], &e.Versions[0]
 	v.Field = m.Field
 	switch s := m.Stamp; {
 	case m.Missing && ev.Kind == memproxy.Forget:
-	case ev.Kind == memproxy.Correct && integrity.Wrote(k.Integrity, ev.Decision, row.Scope.Tenant, m):
+	case ev.Kind == memproxy.Correct && integrity.HasStampOf(k.Integrity, ev.Decision, row.Scope.Tenant, m):
 		after.Deleted, after.Decision = false, ev.Decision
 		v.Op, v.Actor, v.Trust, v.Confidence, v.Attestation, v.Text, v.Metadata = memproxy.OpUpdate, s.Actor, s.Trust, s.Confidence, s.Attestation, m.Text, m.Metadata
 		if hash := memproxy.TextSHA256(m.Text); m.Text != "" && hash != row.SHA256 {
