@@ -78,8 +78,8 @@ func TestAdministrationIsClosed(t *testing.T) {
 		adapter := must.Get(adapterFor(config.Backend{Kind: kind}, nil))(t)
 		rows := map[string]memproxy.Route{"GET /custom/thing": {Kind: memproxy.Other, Pass: true}}
 		for at, route := range adapter.(interface {
-			Table() iter.Seq2[string, memproxy.Route]
-		}).Table() {
+			Routes() iter.Seq2[string, memproxy.Route]
+		}).Routes() {
 			rows[at] = route
 		}
 		counted := 0

@@ -182,7 +182,7 @@ func TestWhatIsNext(t *testing.T) {
 		"nor while developing": {driver{err: memproxy.ErrUngated}, memproxy.Run, func(r *rig) { r.rules.Profile = gate.Development }, "gate.Forward"},
 		"the adapter breaks":   {driver{err: errBroken}, memproxy.Run, nil, "gate.Reply"},
 		"a tool is run":        {driver{runs: "a"}, memproxy.Learn, nil, "gate.Probe"},
-		"tools are changed":    {driver{rearms: "a"}, memproxy.Admin, nil, "gate.Rearm"},
+		"tools are changed":    {driver{rearms: "a"}, memproxy.Admin, nil, "gate.ChangeTools"},
 		"a stream again":       {driver{streamer: streamer{again: stream}}, memproxy.Recall, nil, "gate.Resume else gate.Forward"},
 		"a stream, or a run":   {driver{streamer: streamer{again: stream}, turn: turn{}}, memproxy.Run, nil, "gate.Resume else gate.RunAgent"},
 		"shadow mode":          {driver{turn: turn{}, rearms: "a", runs: "a"}, memproxy.Run, func(r *rig) { r.rules.Enforce = false }, "gate.Forward"},
