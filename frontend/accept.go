@@ -47,7 +47,7 @@ func queueFor(ln net.Listener, connections int) queue {
 	return queue{most: max(0, min(maxWaiting, int(free)-spareFiles-connections))}
 }
 
-// Accept implements net.ToolObserver.
+// Accept implements net.Listener.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		now := time.Now()

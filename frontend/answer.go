@@ -132,8 +132,8 @@ func Failed(status int) memproxy.Reply {
 	return memproxy.Reply{Status: status, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: body}
 }
 
-// NoAnswerReply returns the reply for a backend that did not answer, or whose answer cannot be
-// read, when there is no admission whose adapter could format the refusal.
+// NoAnswerReply returns the reply for a backend that did not answer, or whose answer
+// cannot be read, when there is no admission whose adapter could format the refusal.
 func NoAnswerReply() memproxy.Reply {
 	return memproxy.Reply{
 		Status: http.StatusBadGateway, Header: memproxy.Header{"Content-Type": {"application/json"}},

@@ -52,8 +52,8 @@ var unreported = [...]string{
 // maxAnswering is the maximum length of a header's value, in bytes.
 const maxAnswering = 1024
 
-// UnclaimedHeaders decides on the unclaimed headers of an answer, by their names. It reports
-// whether they are returned to the client.
+// UnclaimedHeaders decides on the unclaimed headers of an answer, by their names. It
+// reports whether they are returned to the client.
 type UnclaimedHeaders func(names []string) (pass bool)
 
 // CopyResponseHeaders copies the headers of an answer to the client's answer. If others
@@ -109,8 +109,8 @@ func leadsBack(location string) bool {
 	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.ContainsAny(location, "\\\t\r\n") && !strings.HasPrefix(location, "//")
 }
 
-// DisableCaching marks an answer as not cacheable, whatever the backend says: it was filtered
-// for one caller, or is a refusal to that caller.
+// DisableCaching marks an answer as not cacheable, whatever the backend says: it was
+// filtered for one caller, or is a refusal to that caller.
 func DisableCaching(h http.Header) {
 	for name := range h {
 		if cachingHeader(name) {
@@ -120,7 +120,7 @@ func DisableCaching(h http.Header) {
 	h["Cache-Control"] = []string{NoStore}
 }
 
-// NoStore is the Cache-Control of Uncached answers (RFC 9111, section 5.2.2.5).
+// NoStore is the Cache-Control that DisableCaching sets (RFC 9111, section 5.2.2.5).
 const NoStore = "no-store"
 
 // cachingHeader reports whether a header controls caches, including vendor headers

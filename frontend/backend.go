@@ -74,10 +74,10 @@ func (b *Backend) Complete() (err error) {
 // Classify determines how a request to the backend is handled.
 func (b *Backend) Classify(h Head) Class { return Classify(b.Adapter, b.patterns, h) }
 
-// AdmittedHeaders returns the headers with which an admitted request is forwarded, without those
-// that name what the caller may not see. In shadow mode an unidentified caller keeps its
-// own credential, as it would without memproxy: it may be the backend's, and the backend
-// rejects every other.
+// AdmittedHeaders returns the headers with which an admitted request is forwarded,
+// without those that name what the caller may not see. In shadow mode an unidentified
+// caller keeps its own credential, as it would without memproxy: it may be the backend's,
+// and the backend rejects every other.
 func (b *Backend) AdmittedHeaders(h http.Header, a *gate.Admission) http.Header {
 	if a.Principal.ID == "" && a.Shadow() {
 		return forwarded(h, a.Inspect)
@@ -116,7 +116,7 @@ func (b *Backend) ForGate(fetch gate.Fetcher) gate.Backend {
 
 // Runtime is a listener's clock, tracer and log.
 type Runtime struct {
-	// Clock measures durations and ages. The default is time.CurrentMemory.
+	// Clock measures durations and ages. The default is time.Now.
 	Clock func() time.Time
 	// After waits between polls of the backend. The default is time.After.
 	After      func(time.Duration) <-chan time.Time

@@ -20,7 +20,7 @@ const (
 	// Passed requests access no memory. The caller is identified, and the request is
 	// ruled on, recorded and streamed in both directions.
 	Passed
-	// Public requests are public and have no body. The caller is not identified, and
+	// Public requests are for public routes and have no body. The caller is not identified, and
 	// nothing is recorded.
 	Public
 	// Preflight requests are CORS preflights. The request and the answer have no body.

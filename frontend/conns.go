@@ -123,8 +123,8 @@ func (cs *conns) drop(c *Conn) {
 	}
 }
 
-// MarkAccepted reports that the connection from remote (address and port) has a request of an
-// accepted caller.
+// MarkAccepted reports that the connection from remote (address and port) has a request
+// of an accepted caller.
 func (l *Listener) MarkAccepted(remote, caller string) {
 	cs := &l.conns
 	cs.mu.Lock()

@@ -58,11 +58,11 @@ func (e *Entry) Read(body []byte) {
 // GateCall returns the call for the gate. flaw is the flaw of the body.
 func (e *Entry) GateCall(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	call := e.Call
-	req, wishes, wrong := ParseReadOptions(call.Request)
+	req, options, wrong := ParseReadOptions(call.Request)
 	if len(body) == 0 || e.Class.Handling == Passed {
 		body = nil
 	}
-	call.Request, call.Body, call.Flaw, call.ReadOptions = req, body, cmp.Or(flaw, wrong), wishes
+	call.Request, call.Body, call.Flaw, call.ReadOptions = req, body, cmp.Or(flaw, wrong), options
 	call.Route, call.Known, call.NoMemoryAccess = e.Class.Route, e.Class.Known, e.Class.Handling == Passed
 	if e.Class.Flaw != nil {
 		call.Flaw, call.Barred = e.Class.Flaw, true

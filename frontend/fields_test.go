@@ -127,7 +127,7 @@ func TestBodiesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Proves MFW-8: a reader's wishes are read from headers or the query. Repeated or
+// Proves MFW-8: a reader's options are read from headers or the query. Repeated or
 // malformed ones are refused and not guessed; the rest of the query is unchanged, byte
 // for byte.
 func TestWhatReadersAskFor(t *testing.T) {

@@ -17,10 +17,10 @@ func Forwardable(h http.Header) http.Header {
 	return out
 }
 
-// IdentityHeaders returns the request headers that may identify the caller: all except those
-// that Connection names. An Envoy in front removes these, and the backend never receives
-// them, so they must not identify the caller here either. Upgrade, which Connection must
-// name, does not identify a caller, and is ruled on.
+// IdentityHeaders returns the request headers that may identify the caller: all except
+// those that Connection names. An Envoy in front removes these, and the backend never
+// receives them, so they must not identify the caller here either. Upgrade, which
+// Connection must name, does not identify a caller, and is ruled on.
 func IdentityHeaders(h http.Header) http.Header {
 	out := h
 	for _, name := range connection(h) {

@@ -119,8 +119,8 @@ func (f *InFlight) Lease(peer string) *Lease {
 	return &Lease{all: f, who: party{group: peer}}
 }
 
-// SetCaller sets the caller, once it is identified. Bytes of unidentified callers count for the
-// address only.
+// SetCaller sets the caller, once it is identified. Bytes of unidentified callers count
+// for the address only.
 func (l *Lease) SetCaller(caller string) {
 	if l == nil || caller == "" || l.who.name == caller {
 		return
@@ -318,7 +318,7 @@ func Busy() *memproxy.Malformed {
 	}
 }
 
-// RefusedRequests returns the reply to a request for which there is no room, on a route that is
+// NoRoom returns the reply to a request for which there is no room, on a route that is
 // not ruled on.
 func NoRoom(adapter gate.Adapter, q memproxy.Request) memproxy.Reply {
 	flaw := Busy()

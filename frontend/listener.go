@@ -28,9 +28,9 @@ type ListenOptions struct {
 	// Connections is the maximum number of connections, and ConnectionsPeer that of one
 	// address. The defaults are DefaultConnections and three quarters of Connections.
 	Connections, ConnectionsPeer int
-	// NoEviction refuses new connections when the listener is full. Without it, a connection
-	// without a caller, or an idle one, is closed for the new one; this needs calls of
-	// State and Accepted.
+	// NoEviction refuses new connections when the listener is full. Without it, a
+	// connection without a caller, or an idle one, is closed for the new one; this needs
+	// calls of State and MarkAccepted.
 	NoEviction bool
 }
 

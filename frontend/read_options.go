@@ -21,10 +21,10 @@ const (
 )
 
 // ParseReadOptions reads the parts of a request that are meant for memproxy. It returns the
-// request without the query parameters, which Own keeps; every other byte of the query is
-// unchanged. A parameter that is repeated, malformed or unknown is a flaw: a caller that
-// expects to be shown less must not be shown more. Two different names of the session are
-// a flaw, too, because only one can be locked.
+// request without the query parameters, which ProxyQuery keeps; every other byte of the
+// query is unchanged. A parameter that is repeated, malformed or unknown is a flaw: a
+// caller that expects to be shown less must not be shown more. Two different names of the
+// session are a flaw, too, because only one can be locked.
 func ParseReadOptions(req memproxy.Request) (memproxy.Request, gate.ReadOptions, *memproxy.Malformed) {
 	said := map[string][]string{minTrustParam: req.Header.Values(MinTrustHeader), provenanceParam: req.Header.Values(ProvenanceHeader)}
 	var flaw *memproxy.Malformed

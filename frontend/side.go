@@ -80,8 +80,8 @@ func (s *Side) Send(ctx context.Context, q memproxy.Request, body []byte) (mempr
 	return s.SendAs(ctx, q, body, q.Header, nil, maxSent)
 }
 
-// FetchAnswer sends an admitted request without a body as the HTTP listener does, and reads an
-// answer of up to limit bytes.
+// FetchAnswer sends an admitted request without a body as the HTTP listener does, and
+// reads an answer of up to limit bytes.
 func (s *Side) FetchAnswer(ctx context.Context, q memproxy.Request, limit int64) (memproxy.Reply, error) {
 	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, q.Path, q.EscapedPath, q.Query, false), Header: http.Header{}}
 	CopyRequestHeaders(out.Header, http.Header(q.Header))
