@@ -21,7 +21,7 @@ type Adapter interface {
 	// breakage. It never returns an operation that leaves content out.
 	Decode(memproxy.Route, memproxy.Request, []byte) (*memproxy.Operation, error)
 
-	// Encode returns the body to forward: Hints whose Effective differs from
+	// Encode returns the body to forward: ConfidenceClaims whose Effective differs from
 	// what was claimed are rewritten, Reserved pointers removed, the Stamp put
 	// into every metadata home. Unknown fields, order and numbers survive. With
 	// nothing to change it returns body itself. The returned query replaces the
@@ -106,7 +106,7 @@ type Locator interface {
 	Merges(route memproxy.Route, op *memproxy.Operation) bool
 }
 
-// A Holder is an Adapter that can answer a held write in the form that its clients
+// A HoldReplier is an Adapter that can answer a held write in the form that its clients
 // expect for an asynchronous write.
 type HoldReplier interface {
 	// HeldReply returns the answer to a held write. It returns false if the backend's
@@ -168,7 +168,7 @@ type Discloser interface {
 	ReadChange(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
 }
 
-// A Namer is an Adapter whose answers name objects by typed ids, which can be found
+// An ObjectLister is an Adapter whose answers name objects by typed ids, which can be found
 // under any member.
 type ObjectLister interface {
 	// Names returns every object that an answer names, with its pointer.
@@ -262,8 +262,8 @@ type Counter interface {
 // made, and not with what that contains: agents that are created from a file.
 type Completer interface {
 	Reader
-	// ObjectRequests returns the requests for the objects that a write made and that its answer
-	// only names, and whether they contain every memory that it made.
+	// ObjectRequests returns the requests for the objects that a write made and that its
+	// answer only names, and whether they contain every memory that it made.
 	ObjectRequests(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, rd *memproxy.Reading) (asks []memproxy.Request, all bool)
 
 	// ReadObject returns what the answer to one of them contains.
@@ -280,12 +280,13 @@ type Reworder interface {
 // A Seeker is a Locator that can search for a write by its stamp.
 type Seeker interface {
 	Locator
-	// StampSearchRequest returns the request for a page, counted from 1, of the list of memories that a
-	// write may have made. It returns false if none of them would have a stamp.
+	// StampSearchRequest returns the request for a page, counted from 1, of the list of
+	// memories that a write may have made. It returns false if none of them would have a
+	// stamp.
 	StampSearchRequest(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, page int) (memproxy.Request, bool)
 
-	// ReadStampSearch reads the answer: the ids of the memories with the decision in their stamp,
-	// the length of the whole list, and whether there is another page.
+	// ReadStampSearch reads the answer: the ids of the memories with the decision in
+	// their stamp, the length of the whole list, and whether there is another page.
 	ReadStampSearch(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error)
 }
 
@@ -324,7 +325,7 @@ type Observer interface {
 	ObserveTools(memproxy.Route) memproxy.ToolObserver
 }
 
-// A Turner is an Adapter whose backend runs agents: on some routes the agent calls
+// An AgentRunner is an Adapter whose backend runs agents: on some routes the agent calls
 // tools while the request lasts, and some tools write its memory inside the
 // backend, where no proxy sees them.
 type AgentRunner interface {
@@ -336,7 +337,7 @@ type AgentRunner interface {
 	ChangesToolsOf(route memproxy.Route) string
 }
 
-// A Chainer is a Turner whose backend treats each request of a turn as a separate
+// A RunMerger is an AgentRunner whose backend treats each request of a turn as a separate
 // run. Callers know only the first run, so a request about it is answered for all
 // runs of the turn.
 type RunMerger interface {
@@ -357,30 +358,31 @@ type RunMerger interface {
 	Merge(route memproxy.Route, req memproxy.Request, run string, over bool, answers [][]byte) ([]byte, error)
 }
 
-// A Prober is a Turner with requests whose effect depends on the state of an agent, such
-// as one that runs a tool outside of a run.
+// A Prober is an AgentRunner with requests whose effect depends on the state of an agent,
+// such as one that runs a tool outside of a run.
 type Prober interface {
 	AgentRunner
 	// Probe returns the agent and the side request that describes it, and false for
-	// other requests. Probed reads the answer. It returns nil if the request alone
+	// other requests. ReadProbe reads the answer. It returns nil if the request alone
 	// determines the effect, and ErrUngated if the request may write something else,
 	// wrapped in an error that names it if it is known.
 	Probe(route memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool)
 	ReadProbe(route memproxy.Route, reply memproxy.Reply) error
 }
 
-// A Compensator is a Turner that can determine afterwards what a run changed.
+// A Compensator is an AgentRunner that can determine afterwards what a run changed.
 type Compensator interface {
 	AgentRunner
 	// DiffRun returns what to compare before and after an admitted run that cannot be
 	// gated. A run whose changes cannot be determined is memproxy.ErrUngated.
 	DiffRun(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.RunDiff, error)
 
-	// RestoreRunDiff restores a Watch from its serialised form.
-	RestoreRunDiff(picture []byte) (memproxy.RunDiff, error)
+	// RestoreRunDiff restores a RunDiff from its serialised baseline.
+	RestoreRunDiff(baseline []byte) (memproxy.RunDiff, error)
 }
 
-// A Recoverer is a Turner that can decline the tool calls of a run that was left paused.
+// A Recoverer is an AgentRunner that can decline the tool calls of a run that was left
+// paused.
 type Recoverer interface {
 	AgentRunner
 	// Recover returns a turn that answers the pause which the turn of a key may have

@@ -270,10 +270,10 @@ func inTurn(ctx context.Context, r *evaluation) error {
 // lockAgents makes requests that name blocks by an agent's labels, and changes of the
 // agent, wait for one another, because a change may give a label to another block.
 // Requests by labels share the lock. The calls of a turn share a second one, which a change
-// that is sent after the turn (Rearms) does not take: the turn and the change would
+// that is sent after the turn (ChangesToolsOf) does not take: the turn and the change would
 // deadlock. It reports false if the request was refused because a lock stayed taken.
 func lockAgents(ctx context.Context, r *evaluation) bool {
-	turner, ok := r.call.Backend.Adapter.(AgentRunner)
+	runner, ok := r.call.Backend.Adapter.(AgentRunner)
 	if !ok {
 		return true
 	}
@@ -298,7 +298,7 @@ func lockAgents(ctx context.Context, r *evaluation) bool {
 		return enter(ctx, r, patience, false, turns)
 	}
 	return enter(ctx, r, patience, alone, labels) &&
-		(!alone || turner.ChangesToolsOf(r.call.Route) != "" || enter(ctx, r, patience, alone, turns))
+		(!alone || runner.ChangesToolsOf(r.call.Route) != "" || enter(ctx, r, patience, alone, turns))
 }
 
 // inTurnByID is inTurn for targets that the request names differently from the
@@ -369,8 +369,8 @@ func take(ctx context.Context, r *evaluation, patience time.Duration, alone bool
 	return true
 }
 
-// ReleaseLocks ends the turn of a change whose outcome is known, or that is refused. A listener
-// that sees no outcome calls it once the change is decided on.
+// ReleaseLocks ends the turn of a change whose outcome is known, or that is refused. A
+// listener that sees no outcome calls it once the change is decided on.
 func (a *Admission) ReleaseLocks() {
 	if a.leave != nil {
 		a.leave()

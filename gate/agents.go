@@ -12,7 +12,7 @@ import (
 )
 
 // A Next is the action that remains for an admitted call: Reply, Forward, RunAgent,
-// Rearm, Probe or Resume. Each listener carries it out in one switch.
+// ChangeTools, Probe or Resume. Each listener carries it out in one switch.
 type Next interface{ next() }
 
 type (
@@ -59,9 +59,9 @@ func runsNoAgent(r *evaluation) bool {
 // next asks the adapter what an admitted request makes an agent do. A run that
 // cannot be paused is ruled on by the backend's setting.
 func next(ctx context.Context, r *evaluation) error {
-	turner, c := r.call.Backend.Adapter.(AgentRunner), r.call
+	runner, c := r.call.Backend.Adapter.(AgentRunner), r.call
 	if r.op.Kind == memproxy.Run {
-		turn, err := turner.Turn(c.Route, c.Request, r.Body)
+		turn, err := runner.Turn(c.Route, c.Request, r.Body)
 		switch {
 		case errors.Is(err, memproxy.ErrUngated):
 			if reply, refused := r.g.Agents().RuleUngated(ctx, r.Admission); refused {
@@ -74,16 +74,16 @@ func next(ctx context.Context, r *evaluation) error {
 			r.Next = RunAgent{turn}
 		}
 	}
-	if prober, ok := turner.(Prober); ok && r.Next == nil {
+	if prober, ok := runner.(Prober); ok && r.Next == nil {
 		if agent, q, ok := prober.Probe(c.Route, c.Request); ok && agent != "" {
 			r.Next = Probe{agent, q}
 		}
 	}
-	if agent := turner.ChangesToolsOf(c.Route); agent != "" && r.Next == nil {
+	if agent := runner.ChangesToolsOf(c.Route); agent != "" && r.Next == nil {
 		r.Next = ChangeTools{agent}
 	}
-	if chainer, ok := turner.(RunMerger); ok {
-		if q, ok := chainer.Resume(c.Route, c.Request, r.Body); ok {
+	if merger, ok := runner.(RunMerger); ok {
+		if q, ok := merger.Resume(c.Route, c.Request, r.Body); ok {
 			r.Next = Resume{q, r.onward()}
 		}
 	}
@@ -92,11 +92,11 @@ func next(ctx context.Context, r *evaluation) error {
 
 // running reports whether a request makes an agent run.
 func running(c *Call) bool {
-	turner, ok := c.Backend.Adapter.(AgentRunner)
+	runner, ok := c.Backend.Adapter.(AgentRunner)
 	if !ok {
 		return false
 	}
-	turn, err := turner.Turn(c.Route, c.Request, c.Body)
+	turn, err := runner.Turn(c.Route, c.Request, c.Body)
 	return turn != nil || err != nil
 }
 
@@ -190,7 +190,7 @@ func (g Agents) Decline(ctx context.Context, a *Admission, tc memproxy.ToolCall,
 	return ask(ctx, r)
 }
 
-// A Foreseen is a tool call that is refused whether or not a person approves it.
+// A PreviewedRefusal is a tool call that is refused whether or not a person approves it.
 type PreviewedRefusal struct {
 	Decision memproxy.Decision
 
@@ -200,8 +200,8 @@ type PreviewedRefusal struct {
 // PreviewCall rules on a tool call before a person is asked to approve it, so that
 // approval is not requested for a call that would be refused. It returns nil if the
 // person is to be asked: the call may be admitted, would wait for review, or cannot
-// be ruled on now. Nothing is charged or recorded: Ask rules on the call after the
-// answer, and Refused records a foreseen refusal.
+// be ruled on now. Nothing is charged or recorded: RuleOnCall rules on the call after the
+// answer, and Refused records a previewed refusal.
 func (g Agents) PreviewCall(ctx context.Context, a *Admission, tc memproxy.ToolCall) *PreviewedRefusal {
 	r := g.asked(foresee, a, tc)
 	r.walk(ctx)
@@ -211,11 +211,11 @@ func (g Agents) PreviewCall(ctx context.Context, a *Admission, tc memproxy.ToolC
 	return &PreviewedRefusal{Decision: r.Decision, r: r}
 }
 
-// Refused records that a call was refused as foreseen, and counts it like any
+// Refused records that a call was refused as previewed, and counts it like any
 // refused call of the run.
-func (g Agents) Refused(ctx context.Context, f *PreviewedRefusal) {
-	f.r.mode = call // only the final steps are left
-	f.r.walk(ctx)
+func (g Agents) Refused(ctx context.Context, p *PreviewedRefusal) {
+	p.r.mode = call // only the final steps are left
+	p.r.walk(ctx)
 }
 
 // revoked reports whether the key that started a run was removed since, or assigned
@@ -254,7 +254,7 @@ func toolCall(ctx context.Context, r *evaluation) error {
 
 // RuleUngated rules on a run that cannot be gated call by call, by the backend's
 // setting. It reports whether the reply is to be sent; if not, the run goes on, and
-// is Watched if its writes are to be ruled on afterwards.
+// is compensated if its writes are to be ruled on afterwards.
 func (g Agents) RuleUngated(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 	mode := a.call.Backend.Ungated
 	if _, can := a.call.Backend.Adapter.(Compensator); can && mode == UngatedCompensate && a.enforced() {
@@ -288,8 +288,8 @@ func (g Agents) RecordCompensated(ctx context.Context, a *Admission) {
 	g.letThrough(ctx, a, "the run cannot be made to pause; what it writes is ruled on when it is over")
 }
 
-// RuleUntrackable rules on a run whose changes cannot be determined: it cannot be gated, and
-// the profile decides.
+// RuleUntrackable rules on a run whose changes cannot be determined: it cannot be gated,
+// and the profile decides.
 func (g Agents) RuleUntrackable(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 	a.compensated = false
 	return g.ungated(ctx, a, UngatedByProfile)

@@ -90,8 +90,8 @@ func (g *Gate) Abandon(ctx context.Context, a *Admission, end memproxy.StreamEnd
 	return g.unanswered(ctx, ret, &noAnswer)
 }
 
-// AbandonUnsent is Abandon for an admitted call that certainly did not reach the backend. Like
-// a call that the backend refused, it is not charged.
+// AbandonUnsent is Abandon for an admitted call that certainly did not reach the backend.
+// Like a call that the backend refused, it is not charged.
 func (g *Gate) AbandonUnsent(ctx context.Context, a *Admission, end memproxy.StreamEnd) memproxy.Reply {
 	if a.enforced() {
 		g.accounts.release(ctx, a)
@@ -99,8 +99,8 @@ func (g *Gate) AbandonUnsent(ctx context.Context, a *Admission, end memproxy.Str
 	return g.unanswered(ctx, &answer{Admission: a, g: g, ended: end}, &noAnswer)
 }
 
-// AbandonUnreadable records the outcome of an admitted call whose answer cannot be read, and
-// returns the refusal to pass on.
+// AbandonUnreadable records the outcome of an admitted call whose answer cannot be read,
+// and returns the refusal to pass on.
 func (g *Gate) AbandonUnreadable(ctx context.Context, a *Admission, why *memproxy.Malformed) memproxy.Reply {
 	ret := &answer{Admission: a, g: g}
 	ret.recordUnconfirmed(ctx)
@@ -114,7 +114,8 @@ func (g *Gate) unanswered(ctx context.Context, ret *answer, why *memproxy.Malfor
 	return ret.reply
 }
 
-// RecordUnfiltered records the outcome of an admitted call whose answer was passed on unread.
+// RecordUnfiltered records the outcome of an admitted call whose answer was passed on
+// unread.
 func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
 	ret := &answer{Admission: a, g: g, ended: end, status: status, reply: memproxy.Reply{Status: status}}
 	(&effects{answer: ret}).unread(ctx)

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// A word is what is known of one memory that the operation would change: its text,
+// authored is what is known of one memory that the operation would change: its text,
 // its owner, and the authority over it.
 type authored struct {
 	target string             // the name in the operation
@@ -110,8 +110,8 @@ func authoredOf(r *evaluation, target string) authored {
 // loadReplaced loads the authors of the memories that a running agent's call would
 // change. Another tenant's memory must not be changed, even if a tool without a
 // known schema attached it to the agent. Replaced memories are fetched by name; a
-// watched run has changed them already, so only the ledger is asked.
-func loadReplaced(ctx context.Context, r *evaluation, watched bool) {
+// compensated run has changed them already, so only the ledger is asked.
+func loadReplaced(ctx context.Context, r *evaluation, compensated bool) {
 	op := r.op
 	if op == nil {
 		return
@@ -135,7 +135,7 @@ func loadReplaced(ctx context.Context, r *evaluation, watched bool) {
 			}
 		}
 	}
-	if _, ok := r.call.Backend.locator(); ok && !watched {
+	if _, ok := r.call.Backend.locator(); ok && !compensated {
 		var err error
 		if op.Current, err = fetch(ctx, r.call, targets); err != nil {
 			r.g.opt.Log.ErrorContext(ctx, "the authors of the memories that a call changes cannot be fetched", "decision", r.Decision.ID, "error", err)

@@ -312,7 +312,7 @@ func TestBatchesContestTheWordsOfOthers(t *testing.T) {
 	}
 }
 
-// asker is a fakeReader whose agents call tools.
+// toolCall is a call of a tool that changes an agent's memory.
 func toolCall(kind memproxy.Kind, target string) memproxy.ToolCall {
 	return memproxy.ToolCall{ID: "c1", Tool: "rethink", Operation: &memproxy.Operation{
 		Kind: kind, TargetKind: memproxy.TargetMemory,

@@ -281,9 +281,9 @@ func CountsInTotals(row *memproxy.Ownership) bool {
 	return row.Actor != "" && row.Kind == memproxy.TargetMemory && !row.Deleted
 }
 
-// AuthorCountOf returns the author and the field in whose totals a memory counts. The field is
-// the one that the memory was first written to, because that one was charged. A memory
-// that was moved must not lower the total of its new field.
+// AuthorCountOf returns the author and the field in whose totals a memory counts. The
+// field is the one that the memory was first written to, because that one was charged. A
+// memory that was moved must not lower the total of its new field.
 func AuthorCountOf(ctx context.Context, history Histories, row *memproxy.Ownership) memproxy.AuthorCount {
 	who := memproxy.AuthorCount{Actor: row.Actor, Tenant: row.Scope.Tenant, Trust: row.Trust, User: row.Scope.User}
 	first, err := history.History(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, 2, 1)
@@ -293,8 +293,8 @@ func AuthorCountOf(ctx context.Context, history Histories, row *memproxy.Ownersh
 	return who
 }
 
-// CreditTotals credits the totals of an author whose memories were deleted, and of the field
-// that they were written to. It is idempotent by id.
+// CreditTotals credits the totals of an author whose memories were deleted, and of the
+// field that they were written to. It is idempotent by id.
 func CreditTotals(ctx context.Context, b Budget, rules *Rules, id string, at time.Time, who memproxy.AuthorCount) error {
 	author := memproxy.Principal{ID: who.Actor, Tenant: who.Tenant, Trust: who.Trust}
 	lines := linesOf(rules.Lines(author, memproxy.Learn, who.User, []string{who.Field}), true)

@@ -18,23 +18,23 @@ func (*watchman) DiffRun(memproxy.Route, memproxy.Request, []byte) (memproxy.Run
 }
 func (*watchman) RestoreRunDiff([]byte) (memproxy.RunDiff, error) { return nil, memproxy.ErrUngated }
 
-// Proves EDGE-1: a run that cannot be gated is refused, watched or let through
+// Proves EDGE-1: a run that cannot be gated is refused, compensated or let through
 // by what its backend is set to, by whether anybody can say what it changes,
 // and by the profile; nothing but shadow mode lets it through unnoted.
 func TestUngatedRuns(t *testing.T) {
 	for name, tc := range map[string]struct {
-		profile          gate.Profile
-		mode             gate.Ungated
-		blind, shadow    bool // the adapter cannot look; rules are not enforced
-		refused, watched bool
+		profile              gate.Profile
+		mode                 gate.Ungated
+		blind, shadow        bool // the adapter cannot look; rules are not enforced
+		refused, compensated bool
 	}{
 		"production":                            {profile: gate.Production, refused: true},
 		"production, deny":                      {profile: gate.Production, mode: gate.UngatedDeny, refused: true},
-		"production, compensate":                {profile: gate.Production, mode: gate.UngatedCompensate, watched: true},
+		"production, compensate":                {profile: gate.Production, mode: gate.UngatedCompensate, compensated: true},
 		"production, compensate, nobody looks":  {profile: gate.Production, mode: gate.UngatedCompensate, blind: true, refused: true},
 		"development":                           {profile: gate.Development},
 		"development, deny":                     {profile: gate.Development, mode: gate.UngatedDeny, refused: true},
-		"development, compensate":               {profile: gate.Development, mode: gate.UngatedCompensate, watched: true},
+		"development, compensate":               {profile: gate.Development, mode: gate.UngatedCompensate, compensated: true},
 		"development, compensate, nobody looks": {profile: gate.Development, mode: gate.UngatedCompensate, blind: true},
 		"shadow, deny":                          {profile: gate.Production, mode: gate.UngatedDeny, shadow: true},
 		"shadow, compensate":                    {profile: gate.Production, mode: gate.UngatedCompensate, shadow: true},
@@ -56,25 +56,25 @@ func TestUngatedRuns(t *testing.T) {
 			if tc.blind || tc.shadow { // as its listener does
 				reply, refused = r.gate.Agents().RuleUngated(context.Background(), a)
 			}
-			if refused != tc.refused || a.IsCompensated() != tc.watched || refused && reply.Status != 403 {
-				t.Errorf("refused %v %d, watched %v", refused, reply.Status, a.IsCompensated())
+			if refused != tc.refused || a.IsCompensated() != tc.compensated || refused && reply.Status != 403 {
+				t.Errorf("refused %v %d, compensated %v", refused, reply.Status, a.IsCompensated())
 			}
-			if last := r.recorder.last(); !tc.watched && (last.Type != memproxy.EventOutcome || len(last.Reasons) == 0 || last.Reasons[0].Code != memproxy.RunUngated) {
+			if last := r.recorder.last(); !tc.compensated && (last.Type != memproxy.EventOutcome || len(last.Reasons) == 0 || last.Reasons[0].Code != memproxy.RunUngated) {
 				t.Errorf("recorded %+v", last)
 			}
-			if !tc.watched {
+			if !tc.compensated {
 				return
 			}
 			// Looking fails: it is the profile's to say.
 			reply, refused = r.gate.Agents().RuleUntrackable(context.Background(), a)
 			if refused != (tc.profile == gate.Production) || a.IsCompensated() || refused && reply.Status != 403 {
-				t.Errorf("blind: refused %v %d, watched %v", refused, reply.Status, a.IsCompensated())
+				t.Errorf("blind: refused %v %d, compensated %v", refused, reply.Status, a.IsCompensated())
 			}
 		})
 	}
 }
 
-// seer is a watchman that can look at every run.
+// seer is a watchman that can diff every run.
 type seer struct{ watchman }
 
 func (*seer) DiffRun(memproxy.Route, memproxy.Request, []byte) (memproxy.RunDiff, error) {

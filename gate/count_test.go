@@ -79,11 +79,11 @@ func TestCountsAreSettled(t *testing.T) {
 	want("nobody can be asked", 357)
 }
 
-// settledHolder is a backend whose answers name all that a write made.
-type settledHolder struct{ fakeHolder }
+// settledHoldReplier is a backend whose answers name all that a write made.
+type settledHoldReplier struct{ fakeHoldReplier }
 
-func (s *settledHolder) Read(rt memproxy.Route, q memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
-	rd, err := s.fakeHolder.Read(rt, q, reply)
+func (s *settledHoldReplier) Read(rt memproxy.Route, q memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
+	rd, err := s.fakeHoldReplier.Read(rt, q, reply)
 	if rd != nil {
 		rd.Settles = true
 	}
@@ -95,8 +95,8 @@ func (s *settledHolder) Read(rt memproxy.Route, q memproxy.Request, reply mempro
 // the hour that it was charged for, and nothing in all.
 func TestHeldWritesAreSettled(t *testing.T) {
 	store := must.Get(budgets.NewMemory(""))(t)
-	h := &settledHolder{}
-	r, _, k := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) {
+	h := &settledHoldReplier{}
+	r, _, k := holdRig(t, func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) {
 		r.shared, r.adapter, r.fake = store, h, &h.fakeAdapter
 		r.rules.Lines = hourAndTotal(1000)
 	})

@@ -134,8 +134,9 @@ func (ret *making) takeBack(ctx context.Context, m memproxy.Memory) error {
 	return nil
 }
 
-// FollowUpRequests returns the requests for the memories that the backend extracts from an admitted
-// write asynchronously. The listener repeats them until Extracted reports the end.
+// FollowUpRequests returns the requests for the memories that the backend extracts from
+// an admitted write asynchronously. The listener repeats them until ReadFollowUp reports
+// the end.
 func (g *Gate) FollowUpRequests(a *Admission) []memproxy.Request {
 	if len(a.counting) > 0 && a.bill.open() {
 		return a.counting
@@ -173,7 +174,8 @@ func workedOn(ctx context.Context, r *evaluation) {
 	}
 }
 
-// ReadFollowUp takes the answer to a request of Owed, and reports whether it is final.
+// ReadFollowUp takes the answer to one of FollowUpRequests, and reports whether it is
+// final.
 func (g *Gate) ReadFollowUp(ctx context.Context, a *Admission, reply memproxy.Reply) (over bool) {
 	if counter, ok := a.call.Backend.Adapter.(Counter); ok && len(a.counting) > 0 {
 		return g.accounts.counted(ctx, a, counter, reply)
@@ -350,7 +352,7 @@ func (ret *making) markLater(ctx context.Context) {
 	}
 }
 
-// counted reads the answer to a request of Counts. The last one settles the bill.
+// counted reads the answer to one of CountRequests. The last one settles the bill.
 func (acc *accounts) counted(ctx context.Context, a *Admission, counter Counter, reply memproxy.Reply) (over bool) {
 	if reply.Status == memproxy.StatusNotFound {
 		reply = memproxy.Reply{Status: reply.Status} // deleted meanwhile: it contains nothing

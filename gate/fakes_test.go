@@ -232,7 +232,7 @@ func (fakeSigner) Verify(s memproxy.Stamp) bool { return s.Signature == "signed 
 
 var errBroken = errors.New("broken")
 
-// bench holds a gate and everything around it.
+// rig holds a gate and everything around it.
 type rig struct {
 	recordTimeout time.Duration
 	clock         func() time.Time // nil: noon
@@ -248,7 +248,7 @@ type rig struct {
 	who           memproxy.Principal
 	identify      identify
 	gate          *gate.Gate
-	keeper        gate.HoldStore
+	holds         gate.HoldStore
 	refuseHolds   bool
 	shared        gate.Budget // nil: budget
 	filtered      func(memproxy.Route, string)
@@ -310,7 +310,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	g := must.Get(gate.New(gate.Options{
 		Identifier: r.identify, Ledger: r.store(), Budget: r.counts(), Recorder: r.recorder, Signer: fakeSigner{},
 		Clock: r.clock, Rejections: r.rejections, Filtered: r.filtered,
-		RecordTimeout: r.recordTimeout, Holds: r.keeper, RefuseHolds: r.refuseHolds,
+		RecordTimeout: r.recordTimeout, Holds: r.holds, RefuseHolds: r.refuseHolds,
 		NewID: func() string { n++; return fmt.Sprintf("d%d", n) },
 	}, r.rules))(t)
 	r.gate = g

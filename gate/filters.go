@@ -196,11 +196,11 @@ func oneOwner(ret *answer) bool {
 // tenant's: an identity attached to an agent, a tool, a member of a group. The
 // memories of the answer were ruled on before.
 func foreignIDs(ctx context.Context, ret *answer) (refused bool, err error) {
-	namer, ok := ret.call.Backend.Adapter.(ObjectLister)
+	lister, ok := ret.call.Backend.Adapter.(ObjectLister)
 	if !ok || !ret.Inspect || ret.singleTenant() || !ok2xx(ret.reply.Status) || len(bytes.TrimSpace(ret.reply.Body)) == 0 {
 		return false, nil
 	}
-	refs, err := namer.Names(ret.call.Route, ret.reply)
+	refs, err := lister.Names(ret.call.Route, ret.reply)
 	if err != nil {
 		return false, err
 	}
@@ -223,7 +223,7 @@ func foreignIDs(ctx context.Context, ret *answer) (refused bool, err error) {
 		ret.refuse(memproxy.StatusNotFound, memproxy.OwnerUnknown, "this names what is not there for this caller's tenant")
 		return true, nil
 	}
-	body, err := namer.RemovePointers(ret.reply, gone)
+	body, err := lister.RemovePointers(ret.reply, gone)
 	if err != nil {
 		return false, err
 	}

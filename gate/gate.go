@@ -203,8 +203,9 @@ type Call struct {
 	// reads pass.
 	Route memproxy.Route
 	Known bool
-	// NoMemoryAccess is set for a request that touches no memory and is streamed. Only its head
-	// is ruled on, and Body is empty. Of its answer only the members are checked.
+	// NoMemoryAccess is set for a request that touches no memory and is streamed. Only
+	// its head is ruled on, and Body is empty. Of its answer only the members are
+	// checked.
 	NoMemoryAccess bool
 	Body           []byte
 	// Flaw says why the listener could not receive the body (too large, too slow), or is

@@ -12,56 +12,56 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// fakeHolder is an adapter whose clients know of writes that take their time.
-type fakeHolder struct {
+// fakeHoldReplier is an adapter whose clients know of writes that take their time.
+type fakeHoldReplier struct {
 	fakeReader
 	polls string
 	mute  bool
 }
 
-func (f *fakeHolder) HeldReply(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool) {
+func (f *fakeHoldReplier) HeldReply(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool) {
 	return memproxy.Reply{Status: 200, Body: []byte("pending")}, !f.mute
 }
-func (f *fakeHolder) ReceiptID(memproxy.Route) string { return f.polls }
-func (f *fakeHolder) ReceiptReply(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite) memproxy.Reply {
+func (f *fakeHoldReplier) ReceiptID(memproxy.Route) string { return f.polls }
+func (f *fakeHoldReplier) ReceiptReply(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite) memproxy.Reply {
 	return memproxy.Reply{Status: 200, Body: []byte(h.ID + " is " + string(h.State))}
 }
 
-type fakeKeeper struct {
+type fakeHoldStore struct {
 	kept    map[string]memproxy.HeldWrite
 	content map[string]memproxy.HoldContent
 	err     error
 }
 
-func (k *fakeKeeper) Put(_ context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) error {
+func (k *fakeHoldStore) Put(_ context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) error {
 	if k.err == nil {
 		k.kept[h.ID], k.content[h.ID] = h, c
 	}
 	return k.err
 }
 
-func (k *fakeKeeper) Get(_ context.Context, id string) (memproxy.HeldWrite, bool, error) {
+func (k *fakeHoldStore) Get(_ context.Context, id string) (memproxy.HeldWrite, bool, error) {
 	h, ok := k.kept[id]
 	return h, ok, k.err
 }
 
 // approve returns a held write as a person approves it.
-func (k *fakeKeeper) approve(id string) (memproxy.HeldWrite, memproxy.HoldContent) {
+func (k *fakeHoldStore) approve(id string) (memproxy.HeldWrite, memproxy.HoldContent) {
 	h := k.kept[id]
 	h.Reviewer = "human:ann"
 	return h, k.content[id]
 }
 
-func newKeeper() *fakeKeeper {
-	return &fakeKeeper{kept: map[string]memproxy.HeldWrite{}, content: map[string]memproxy.HoldContent{}}
+func newHoldStore() *fakeHoldStore {
+	return &fakeHoldStore{kept: map[string]memproxy.HeldWrite{}, content: map[string]memproxy.HoldContent{}}
 }
 
 // holdRig holds every write.
-func holdRig(t *testing.T, change func(*rig, *fakeHolder, *fakeKeeper)) (*rig, *fakeHolder, *fakeKeeper) {
+func holdRig(t *testing.T, change func(*rig, *fakeHoldReplier, *fakeHoldStore)) (*rig, *fakeHoldReplier, *fakeHoldStore) {
 	t.Helper()
-	h, k := &fakeHolder{}, newKeeper()
+	h, k := &fakeHoldReplier{}, newHoldStore()
 	r := newRig(t, func(r *rig) {
-		r.adapter, r.fake, r.keeper = h, &h.fakeAdapter, k
+		r.adapter, r.fake, r.holds = h, &h.fakeAdapter, k
 		r.rules.Policy = says(memproxy.Hold, memproxy.PolicyForbid)
 		if change != nil {
 			change(r, h, k)
@@ -101,16 +101,16 @@ func TestHeldWritesAreKept(t *testing.T) {
 // know of is a refusal; one in shadow mode is neither kept nor refused.
 func TestHoldsThatAreRefusals(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*rig, *fakeHolder, *fakeKeeper)
+		change func(*rig, *fakeHoldReplier, *fakeHoldStore)
 		status int
 		kept   int
 		code   memproxy.Verdict
 	}{
-		"cannot be kept":    {func(_ *rig, _ *fakeHolder, k *fakeKeeper) { k.err = errBroken }, 503, 0, memproxy.Deny},
-		"not recorded":      {func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.recorder.err = errBroken }, 503, 0, memproxy.Deny},
-		"no honest answer":  {func(_ *rig, h *fakeHolder, _ *fakeKeeper) { h.mute = true }, 403, 1, memproxy.Hold},
-		"refused by choice": {func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.refuseHolds = true }, 403, 1, memproxy.Hold},
-		"nobody keeps":      {func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.keeper = nil }, 403, 0, memproxy.Hold},
+		"cannot be kept":    {func(_ *rig, _ *fakeHoldReplier, k *fakeHoldStore) { k.err = errBroken }, 503, 0, memproxy.Deny},
+		"not recorded":      {func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) { r.recorder.err = errBroken }, 503, 0, memproxy.Deny},
+		"no honest answer":  {func(_ *rig, h *fakeHoldReplier, _ *fakeHoldStore) { h.mute = true }, 403, 1, memproxy.Hold},
+		"refused by choice": {func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) { r.refuseHolds = true }, 403, 1, memproxy.Hold},
+		"nobody keeps":      {func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) { r.holds = nil }, 403, 0, memproxy.Hold},
 	} {
 		r, _, k := holdRig(t, tc.change)
 		a := r.admit(learn("x"))
@@ -118,7 +118,7 @@ func TestHoldsThatAreRefusals(t *testing.T) {
 			t.Errorf("%s: %+v %+v, %d kept", name, a.Reply, a.Decision, len(k.kept))
 		}
 	}
-	r, _, k := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.rules.Enforce = false })
+	r, _, k := holdRig(t, func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) { r.rules.Enforce = false })
 	if a := r.admit(learn("x")); a.Reply != nil || len(k.kept) != 0 || a.Decision.ShadowVerdict != memproxy.Hold {
 		t.Errorf("in shadow mode: %+v, %d kept", a.Decision, len(k.kept))
 	}
@@ -140,19 +140,19 @@ func TestCallsThatCannotBeMadeLaterDoNotWait(t *testing.T) {
 // there. Proves EDGE-3.
 func TestReceiptsOfHeldWrites(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*rig, *fakeHolder, *fakeKeeper)
+		change func(*rig, *fakeHoldReplier, *fakeHoldStore)
 		want   string
 	}{
 		"one's own":        {nil, "d0 is pending"},
-		"another tenant's": {func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.who.Tenant = "rival" }, ""},
-		"another user's":   {func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.who.Users = only("bob") }, ""},
-		"of another backend": {func(_ *rig, _ *fakeHolder, k *fakeKeeper) {
+		"another tenant's": {func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) { r.who.Tenant = "rival" }, ""},
+		"another user's":   {func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) { r.who.Users = only("bob") }, ""},
+		"of another backend": {func(_ *rig, _ *fakeHoldReplier, k *fakeHoldStore) {
 			k.kept["d0"] = memproxy.HeldWrite{ID: "d0", Backend: "other", Tenant: "acme"}
 		}, ""},
-		"none":            {func(_ *rig, h *fakeHolder, _ *fakeKeeper) { h.polls = "d9" }, ""},
-		"unknown for now": {func(_ *rig, _ *fakeHolder, k *fakeKeeper) { k.err = errBroken }, "503"},
+		"none":            {func(_ *rig, h *fakeHoldReplier, _ *fakeHoldStore) { h.polls = "d9" }, ""},
+		"unknown for now": {func(_ *rig, _ *fakeHoldReplier, k *fakeHoldStore) { k.err = errBroken }, "503"},
 	} {
-		r, _, _ := holdRig(t, func(r *rig, h *fakeHolder, k *fakeKeeper) {
+		r, _, _ := holdRig(t, func(r *rig, h *fakeHoldReplier, k *fakeHoldStore) {
 			r.rules.Policy = policy(allowAll)
 			h.polls = "d0"
 			k.kept["d0"] = memproxy.HeldWrite{ID: "d0", Backend: "mem", Tenant: "acme", State: memproxy.HoldPending, Scope: memproxy.Scope{User: "ann"}}
@@ -174,7 +174,7 @@ func TestReceiptsOfHeldWrites(t *testing.T) {
 	}
 }
 
-var _ gate.HoldReplier = (*fakeHolder)(nil)
+var _ gate.HoldReplier = (*fakeHoldReplier)(nil)
 
 // Proves TRL-6: what is held is charged when it is held and not again when it
 // is sent, but for the totals, which count memories; what there is no budget
@@ -182,7 +182,9 @@ var _ gate.HoldReplier = (*fakeHolder)(nil)
 func TestHoldsAreCharged(t *testing.T) {
 	store := must.Get(budgets.NewMemory(""))(t)
 	now := noon
-	r, h, k := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.shared, r.clock = store, func() time.Time { return now } })
+	r, h, k := holdRig(t, func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) {
+		r.shared, r.clock = store, func() time.Time { return now }
+	})
 	want := func(what string, wantHour, wantTotal int64) {
 		t.Helper()
 		if hour, total := charged(t, r, store); hour != wantHour || total != wantTotal {

@@ -141,7 +141,7 @@ func harmless(ret *answer, it *item) outcome {
 }
 
 // previous removes a replaced text from the answer to a write. In answers to reads
-// the earlier texts (Memory.Also) are judged together with the memory.
+// the earlier texts (Memory.OtherTexts) are judged together with the memory.
 func previous(_ *answer, it *item) outcome {
 	if !it.orphan {
 		return outcome{}

@@ -49,7 +49,7 @@ func records(ctx context.Context, ret *answer) error {
 
 // examine checks the integrity of the memories. A differing text of a memory that the
 // backend's own agents edit may not be in the ledger yet, so it is only queued for the
-// sweep (Options.QueueCheck).
+// sweep (Options.Check).
 func examine(ctx context.Context, ret *answer) error {
 	if ret.rules.Changed == ChangedIgnore {
 		return nil
@@ -357,7 +357,7 @@ func firstSeen(ret *answer, st, old *memproxy.Status, recorded bool) bool {
 
 // origins returns the decisions that made the answer's memories, by index, or "" if a
 // decision is unknown: from their stamps, or on a route whose answers have no stamps
-// (Echoer.Bare) from the ledger and the fetched memories.
+// (Echoer.OmitsStamps) from the ledger and the fetched memories.
 func origins(ret *answer, bare bool) []string {
 	made := make([]string, len(ret.items))
 	for i := range ret.items {

@@ -385,8 +385,8 @@ func conceal(r *evaluation, v *viewer) bool {
 	return true
 }
 
-// ContainsHiddenID reports whether a header's value contains the id of an object that the caller may
-// not see. The header is then not forwarded.
+// ContainsHiddenID reports whether a header's value contains the id of an object that the
+// caller may not see. The header is then not forwarded.
 func (a *Admission) ContainsHiddenID(value string) bool {
 	if a.op == nil {
 		return false

@@ -134,7 +134,7 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 				continue
 			}
 			t.Run(mode+"/"+row.Name, func(t *testing.T) {
-				r, _, _ := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) {
+				r, _, _ := holdRig(t, func(r *rig, _ *fakeHoldReplier, _ *fakeHoldStore) {
 					if row.Name != "reserve" && row.Name != "hold" {
 						r.rules.Policy = policy(allowAll)
 					}

@@ -50,7 +50,7 @@ func TestWhateverIsSentBindsItsNames(t *testing.T) {
 		})
 	}
 	t.Run("that waits for review", func(t *testing.T) { // what its owner deletes meanwhile includes it
-		r := tenants(t, func(r *rig) { r.rules.Policy, r.keeper = says(memproxy.Hold, memproxy.PolicyForbid), newKeeper() })
+		r := tenants(t, func(r *rig) { r.rules.Policy, r.holds = says(memproxy.Hold, memproxy.PolicyForbid), newHoldStore() })
 		wantCodes(t, r.admit(write).Decision, memproxy.Hold, memproxy.PolicyForbid)
 		if row, bound := r.ledger.rows["user:ann"]; !bound || row.Scope.Tenant != "acme" || r.budget.used != 1 {
 			t.Errorf("bound %v: %+v, %d charged", bound, row, r.budget.used)

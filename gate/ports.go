@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/gate/access"
 )
 
-// A Keeper stores held writes until a reviewer has decided on them.
+// A HoldStore stores held writes until a reviewer has decided on them.
 type HoldStore interface {
 	// Put returns when the write is durable.
 	Put(context.Context, memproxy.HeldWrite, memproxy.HoldContent) error
@@ -20,9 +20,9 @@ type HoldStore interface {
 	Get(ctx context.Context, id string) (memproxy.HeldWrite, bool, error)
 }
 
-// An Identifier turns credentials into a principal. It returns a *memproxy.CredentialError for
-// a credential that is not accepted, or a missing one where one is required. Any other
-// error is breakage and answered with 503.
+// An Identifier turns credentials into a principal. It returns a
+// *memproxy.CredentialError for a credential that is not accepted, or a missing one where
+// one is required. Any other error is breakage and answered with 503.
 type Identifier interface {
 	Identify(context.Context, memproxy.Credentials) (memproxy.Principal, error)
 }
@@ -54,8 +54,8 @@ type Budget interface {
 }
 
 // A Recorder writes events to the audit log. Record returns when the event is
-// durable. Note queues an event without waiting, in order; it is for facts that follow
-// a durable event.
+// durable. RecordAsync queues an event without waiting, in order; it is for facts that
+// follow a durable event.
 type Recorder interface {
 	Record(context.Context, memproxy.Event) (memproxy.Receipt, error)
 	RecordAsync(memproxy.Event) error
@@ -88,7 +88,7 @@ type Ledger interface {
 	// Commit applies the changes of one decision: atomically for each object, and for
 	// the whole entry if it is of at most 128 objects. This process reads them as soon
 	// as Commit returns. Commit returns ErrStale if other processes on the same store
-	// replaced a row that the entry has Seen.
+	// replaced one of the entry's ExpectedOwners.
 	Commit(context.Context, memproxy.Entry) error
 
 	// Bind inserts the rows whose (Backend, Kind, ID) has no row yet, in one

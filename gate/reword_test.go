@@ -73,14 +73,14 @@ func TestRewordedTextsAreScreenedAgain(t *testing.T) {
 		"read otherwise":  {"Tea. Do obey. Rice.", memproxy.RewriteSoft, func(_ *rig, a *reworder) { a.lies = true }, memproxy.Deny, ""},
 		"harmless":        {"Tea.", memproxy.RewriteHard, nil, memproxy.Allow, "Tea."},
 		"no evidence": {"Tea. Do obey. Rice.", memproxy.RewriteSoft, func(r *rig, _ *reworder) {
-			r.keeper.(*fakeKeeper).err = errors.New("the ledger is away")
+			r.holds.(*fakeHoldStore).err = errors.New("the ledger is away")
 		}, memproxy.Deny, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &reworder{}
 			r := newRig(t, func(r *rig) {
 				r.adapter, r.fake = a, &a.fakeAdapter
-				r.keeper = newKeeper()
+				r.holds = newHoldStore()
 				r.rules.Screener, r.rules.Rewrite = obeying{}, tc.how
 				r.rules.Policy = policy(deniesFindings)
 				if tc.change != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// screener finds whatever says evil, by how often it says so.
 // forgetful is for screeners that judge each write by itself.
 type forgetful struct{}
 
 func (forgetful) RecordWrite(memproxy.Screening) {}
 
+// screener finds whatever says evil, by how often it says so.
 type screener struct {
 	err   error
 	wrote *[]string
@@ -67,12 +67,12 @@ func (s *sender) Send(_ context.Context, q memproxy.Request, _ []byte) (memproxy
 	return memproxy.Reply{Status: s.status}, nil
 }
 
-func screeningRig(t *testing.T) (*rig, *fakeExtractor, *sender, *fakeKeeper) {
+func screeningRig(t *testing.T) (*rig, *fakeExtractor, *sender, *fakeHoldStore) {
 	t.Helper()
 	x := &fakeExtractor{over: true}
-	k := newKeeper()
+	k := newHoldStore()
 	r := newRig(t, func(r *rig) {
-		r.adapter, r.fake, r.keeper = x, &x.fakeAdapter, k
+		r.adapter, r.fake, r.holds = x, &x.fakeAdapter, k
 		r.rules.Screener, r.rules.Withhold = screener{}, 700
 	})
 	return r, x, &sender{status: 200}, k

@@ -230,9 +230,10 @@ func (ret *effects) adopt(ctx context.Context) {
 // find them by name alone, wherever the run took place. The owner of such a stream
 // is unknown until it arrives.
 
-// RefuseByNameStream refuses a request for a stream that the backend would find by name alone,
-// unless the request starts a new run if there is none, or the caller may see everything.
-// It returns the reply for a stream that does not exist, and whether to send it.
+// RefuseByNameStream refuses a request for a stream that the backend would find by name
+// alone, unless the request starts a new run if there is none, or the caller may see
+// everything. It returns the reply for a stream that does not exist, and whether to send
+// it.
 func (g Agents) RefuseByNameStream(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 	if q, found := untracedStream(a); !found || q.Starts {
 		return memproxy.Reply{}, false
@@ -245,11 +246,11 @@ func (g Agents) RefuseByNameStream(ctx context.Context, a *Admission) (memproxy.
 // alone. It returns false for other requests, and if the stream's owner does not matter:
 // in shadow mode, or for a caller who may see everything.
 func untracedStream(a *Admission) (memproxy.Resumption, bool) {
-	chainer, ok := a.call.Backend.Adapter.(RunMerger)
+	merger, ok := a.call.Backend.Adapter.(RunMerger)
 	if !ok || !a.enforced() || a.singleTenant() && a.unlimited() {
 		return memproxy.Resumption{}, false
 	}
-	q, ok := chainer.Resume(a.call.Route, a.call.Request, a.Body)
+	q, ok := merger.Resume(a.call.Route, a.call.Request, a.Body)
 	return q, ok && q.Anywhere
 }
 
@@ -264,9 +265,9 @@ type sources struct {
 	withheld int             // events that were withheld
 }
 
-// IsForeignStream reports whether the backend answered with the stream of another caller's run
-// instead of a new one. The caller has got an error event, and the listener need not
-// read the rest.
+// IsForeignStream reports whether the backend answered with the stream of another
+// caller's run instead of a new one. The caller has got an error event, and the listener
+// need not read the rest.
 func (a *Admission) IsForeignStream() bool { return a.sources.foreign }
 
 // maxSources bounds the runs of one stream that are remembered.

@@ -255,9 +255,9 @@ func TestALostNameIsRefused(t *testing.T) {
 }
 
 func lostName(t *testing.T, would memproxy.Verdict) {
-	k := newKeeper()
+	k := newHoldStore()
 	r := tenants(t, func(r *rig) {
-		r.sweeper, r.keeper = &first{r.ledger}, k
+		r.sweeper, r.holds = &first{r.ledger}, k
 		if would == memproxy.Hold {
 			r.rules.Policy = says(would, memproxy.PolicyForbid)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// Proves TRL-10: a call that is only watched leaves exactly what shadow mode
+// Proves TRL-10: a call that is only observed leaves exactly what shadow mode
 // leaves (record, charge, ledger), whatever the rules enforce, and the next call
 // at the same gate is enforced again.
 func TestWatchedIsShadow(t *testing.T) {
@@ -36,7 +36,7 @@ func TestWatchedIsShadow(t *testing.T) {
 					if tc.change != nil {
 						tc.change(r)
 					}
-					r.keeper = newKeeper()
+					r.holds = newHoldStore()
 					r.rules.Enforce = watch
 				})
 				r.fake.op, r.fake.memories = tc.op, []memproxy.Memory{{ID: "m1", Text: "x"}}

@@ -15,10 +15,10 @@ import (
 // Dimensions are the kinds of owner that a memory can have.
 var Dimensions = [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun}
 
-// A Bond is how a name or an object is related to a tenant.
+// A Relation is how a name or an object is related to a tenant.
 type Relation uint8
 
-// The bonds.
+// The relations.
 const (
 	Unknown Relation = iota // it has no record
 	Ours
@@ -26,7 +26,7 @@ const (
 )
 
 // With combines the bond with another row for the same name or object. Once a row is
-// another tenant's the bond stays Foreign. A nil row changes nothing.
+// another tenant's the relation stays Foreign. A nil row changes nothing.
 func (b Relation) With(row *memproxy.Ownership, tenant string) Relation {
 	switch {
 	case row == nil || b == Foreign:

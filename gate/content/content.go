@@ -59,8 +59,9 @@ func Replaced(op *memproxy.Operation) []string {
 	return out
 }
 
-// OtherObjectChange returns the flaw of an operation with targets if it also changes another object.
-// Only the owners and authors of targets are looked up, so it would escape the checks.
+// OtherObjectChange returns the flaw of an operation with targets if it also changes
+// another object. Only the owners and authors of targets are looked up, so it would
+// escape the checks.
 func OtherObjectChange(op *memproxy.Operation) *memproxy.Malformed {
 	if len(op.Targets) == 0 {
 		return nil
@@ -73,10 +74,10 @@ func OtherObjectChange(op *memproxy.Operation) *memproxy.Malformed {
 	return nil
 }
 
-// TargetItems returns the item with the new text of a correction's target, and the first item
-// by which the target's metadata or field changes, or nil where there is none. An item
-// without a target has the text of the only target, unless that target keeps its text:
-// then the item is a name or a description.
+// TargetItems returns the item with the new text of a correction's target, and the first
+// item by which the target's metadata or field changes, or nil where there is none. An
+// item without a target has the text of the only target, unless that target keeps its
+// text: then the item is a name or a description.
 func TargetItems(op *memproxy.Operation, target string) (text, moved *memproxy.Item) {
 	var unnamed *memproxy.Item
 	for i := range op.Items {
@@ -146,8 +147,8 @@ func Screened(op *memproxy.Operation, brings []string) []memproxy.Item {
 	return op.Items
 }
 
-// brought returns the texts of Carried for screening. They are not written now, so their
-// kind is not content. The pointer has the target's id.
+// brought returns the texts of AttachedItems for screening. They are not written now, so
+// their kind is not content. The pointer has the target's id.
 func brought(op *memproxy.Operation, brings []string) []memproxy.Item {
 	out := AttachedItems(op, brings)
 	for i := range out {

@@ -35,9 +35,10 @@ type Examiner struct {
 	Tenant string
 }
 
-// ExamineMissing rules on a memory that is missing in the backend. It returns the reason code and
-// the detail if the memory was not deleted through the proxy. The code is empty if the
-// ledger does not know the memory, or has recorded the deletion of it or of its agent.
+// ExamineMissing rules on a memory that is missing in the backend. It returns the reason
+// code and the detail if the memory was not deleted through the proxy. The code is empty
+// if the ledger does not know the memory, or has recorded the deletion of it or of its
+// agent.
 func (e *Examiner) ExamineMissing(ctx context.Context, id string) (memproxy.ReasonCode, string, error) {
 	known := func(id string) (memproxy.Ownership, error) {
 		k := memproxy.MemoryKey{Backend: e.Backend, Kind: memproxy.TargetMemory, ID: id}
@@ -121,18 +122,19 @@ func (e *Examiner) Signed(m *memproxy.Memory) bool {
 	return m.Stamp != nil && e.prove(nil, m).signed
 }
 
-// StampContains reports whether a text is a signature or a hash in a memory's verified stamp. Such
-// texts need no screening: they resemble words only by chance, and differ on each memory.
+// StampContains reports whether a text is a signature or a hash in a memory's verified
+// stamp. Such texts need no screening: they resemble words only by chance, and differ on
+// each memory.
 func (e *Examiner) StampContains(m *memproxy.Memory, text string) bool {
 	return m.Stamp != nil && (text == m.Stamp.Signature || text == m.Stamp.Metadata || text == m.Stamp.Flags) && e.Signed(m)
 }
 
-// IsCopiedStamp reports whether a verified stamp was copied from another memory: its decision
-// is recorded for another memory and for no version of this one. The ledger knows the
-// memories of an asynchronous write only by its receipt, so their stamps may be on any
-// memory. One decision may make several objects, such as an agent and its blocks: those
-// that were made together may have the same stamp, even if their metadata was changed
-// since.
+// IsCopiedStamp reports whether a verified stamp was copied from another memory: its
+// decision is recorded for another memory and for no version of this one. The ledger
+// knows the memories of an asynchronous write only by its receipt, so their stamps may be
+// on any memory. One decision may make several objects, such as an agent and its blocks:
+// those that were made together may have the same stamp, even if their metadata was
+// changed since.
 func (e *Examiner) IsCopiedStamp(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) bool {
 	other, known, err := e.Ledger.Decision(ctx, e.Backend, m.Stamp.ID)
 	if err != nil || !known || other.Kind != m.TargetKind() || other.ID == m.ID {
