@@ -141,9 +141,9 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 	return p, nil
 }
 
-// StillValid reports whether a principal that was identified before could still be identified:
-// its key is configured, a rule of its issuer or trust domain names it, or callers
-// without credentials are served. Tokens and certificates for which no rules are
+// StillValid reports whether a principal that was identified before could still be
+// identified: its key is configured, a rule of its issuer or trust domain names it, or
+// callers without credentials are served. Tokens and certificates for which no rules are
 // configured are left to their issuer.
 func (id *Identifier) StillValid(p memproxy.Principal) bool {
 	switch p.Method {

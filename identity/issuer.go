@@ -16,9 +16,9 @@ import (
 
 // Intervals and limits of requests to an issuer.
 const (
-	// minFetchInterval is the minimum time between two fetches of keys, even for an unknown key
-	// id, so that tokens with made-up key ids cannot make the proxy flood the issuer. A
-	// new key is known at most this long after its first use.
+	// minFetchInterval is the minimum time between two fetches of keys, even for an
+	// unknown key id, so that tokens with made-up key ids cannot make the proxy flood the
+	// issuer. A new key is known at most this long after its first use.
 	minFetchInterval = 10 * time.Second
 	// retryDelay is the minimum time after a failed fetch.
 	retryDelay = time.Second
@@ -31,8 +31,8 @@ const (
 	maxDocument = 1 << 20
 )
 
-// unavailableError means that the issuer is unavailable. It is a failure, not a verdict on the
-// token.
+// unavailableError means that the issuer is unavailable. It is a failure, not a verdict
+// on the token.
 type unavailableError struct{ err error }
 
 func (e *unavailableError) Error() string {
@@ -69,8 +69,8 @@ func newIssuer(url string, client *http.Client, timeout time.Duration, clock fun
 }
 
 // payload verifies a signature and returns the signed payload. If the issuer is
-// unavailable, the error is an *unavailableError, unless a cached key that is recent enough made
-// the signature.
+// unavailable, the error is an *unavailableError, unless a cached key that is recent
+// enough made the signature.
 func (s *issuer) payload(ctx context.Context, jws *jose.JSONWebSignature) ([]byte, error) {
 	if len(jws.Signatures) != 1 {
 		return nil, errSignature

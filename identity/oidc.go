@@ -137,8 +137,8 @@ func (a *attempt) VerifySignature(ctx context.Context, token string) ([]byte, er
 	return payload, a.err
 }
 
-// principal verifies a token. An invalid token is a *memproxy.CredentialError; any other error
-// means that the issuer is unavailable.
+// principal verifies a token. An invalid token is a *memproxy.CredentialError; any other
+// error means that the issuer is unavailable.
 func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal, error) {
 	sum := sha256.Sum256([]byte(token))
 	now := o.opt.Clock()
