@@ -88,14 +88,14 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 		}
 		unknown = append(unknown, m)
 	}
-	bond, err := s.bonds(ctx, unknown)
+	relation, err := s.relations(ctx, unknown)
 	if err != nil {
 		return err
 	}
 	var rows []memproxy.Ownership
 	var found []memproxy.Version
 	for _, m := range unknown {
-		if b := bond(&m); b == access.Foreign || s.narrow && b != access.Ours {
+		if b := relation(&m); b == access.Foreign || s.narrow && b != access.Ours {
 			s.report.Skipped++
 			continue
 		}
@@ -118,9 +118,9 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 	return err
 }
 
-// bonds returns a function that gives the owner of a memory without a record, from the
-// owners and objects that the memory names.
-func (s *sealing) bonds(ctx context.Context, all []memproxy.Memory) (func(*memproxy.Memory) access.Relation, error) {
+// relations returns a function that gives the relation of a memory without a record, from
+// the owners and objects that the memory names.
+func (s *sealing) relations(ctx context.Context, all []memproxy.Memory) (func(*memproxy.Memory) access.Relation, error) {
 	var keys []memproxy.MemoryKey
 	for i := range all {
 		for _, d := range access.Dimensions {

@@ -197,7 +197,7 @@ func (w *storeSweep) changing(f finding) bool {
 }
 
 // settle waits for pending writes, and for writes of agents until the turns that were
-// running have ended. It returns false if that takes longer than Pace.TimeoutFactor.
+// running have ended. It returns false if that takes longer than Pace.Patience.
 func (w *storeSweep) settle(ctx context.Context, seen looked, underway func() bool) (settled bool, err error) {
 	begun := w.c.Clock()
 	if err := w.c.Settle(ctx); err != nil || !underway() || !slices.ContainsFunc(slices.Collect(maps.Values(seen.found)), w.changing) {

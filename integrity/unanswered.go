@@ -16,10 +16,10 @@ import (
 // outcome. A killed process has those that were in progress among its last records.
 const lookedBack = 4096
 
-// UnansweredChanges returns the admitted changes and deletions with a record before an index of the
-// log, that is those of earlier processes, to which no backend is recorded to have
-// answered: the answer was lost or a server error, or the process was killed before it
-// recorded the answer. Names are in their recorded form.
+// UnansweredChanges returns the admitted changes and deletions with a record before an
+// index of the log, that is those of earlier processes, to which no backend is recorded
+// to have answered: the answer was lost or a server error, or the process was killed
+// before it recorded the answer. Names are in their recorded form.
 func UnansweredChanges(ctx context.Context, c *Checker, before uint64) ([]memproxy.Event, error) {
 	lost, order := map[string]memproxy.Event{}, []string{}
 	err := query.Query(ctx, c.AuditDir, query.Filter{Last: lookedBack}, func(r *verify.Record) error {
