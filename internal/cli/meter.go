@@ -15,7 +15,7 @@ import (
 // written over.
 type Terminal struct{ io.Writer }
 
-// WriterFor is a file as commands write to it: a Terminal if it is one.
+// WriterFor returns what commands write to a file with: a Terminal if it is one.
 func WriterFor(f *os.File) io.Writer {
 	info, err := f.Stat()
 	if err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Name() != "null" {

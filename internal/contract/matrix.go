@@ -28,8 +28,9 @@ type Format struct {
 	Params, Rest map[string]string
 	// Query, Headers and Members are the kinds of what query parameters,
 	// headers and members of a body's root name. A kind with [] behind it is
-	// a list of such, with ? one of text that need not name anything. A member "a.b" is one of an object in the root; one that
-	// is an object itself, with {} for the value, is laid over the payload.
+	// a list of such, with ? one of text that need not name anything. A
+	// member "a.b" is one of an object in the root; one that is an object itself,
+	// with {} for the value, is laid over the payload.
 	Query, Headers, Members map[string]string
 	// Bodies are payloads by route, else by the method and the path's end, else
 	// by the method. {kind} is replaced by the caller's own.

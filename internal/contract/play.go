@@ -33,12 +33,12 @@ func (a *Answer) Decision() (verdict, id string) {
 	return verdict, id
 }
 
-// Matrix is one run of a matrix.
+// Matrix is one run of the matrix of cases.
 type Matrix struct {
 	Format *Format
 	World  *World
 	Routes []Route
-	// Base is the proxy's address; Also, if set, a second way to the same
+	// Base is the proxy's address; AltBase, if set, a second way to the same
 	// backend that must answer alike, which is asked where AltCases says so, or
 	// always.
 	Base, AltBase string
@@ -47,10 +47,10 @@ type Matrix struct {
 	// asked; Tap, if set, stands before the backend and tells it of each case.
 	TakeChanges func() []string
 	Tap         *Tap
-	// Workers play at once. Default 1, which Touched needs.
+	// Workers play at once. Default 1, which TakeChanges needs.
 	Workers int
 	// Check, if set, is to find out whether the victim has what it had: after
-	// Every changes that callers have made who may not see it, and after all of
+	// CheckEvery changes that callers have made who may not see it, and after all of
 	// those callers' cases. Nothing is played meanwhile.
 	Check      func(after string)
 	CheckEvery int
@@ -258,9 +258,9 @@ func (p *Matrix) unknown(c *Case) (*Answer, error) {
 	return a, err
 }
 
-// reportDistinguishable reports a case that is told apart from what does not exist, if it is so
-// too when nothing else goes on, every time: what an engine gives in one order
-// now and in another then tells nobody anything.
+// reportDistinguishable reports a case that is told apart from what does not exist, if it
+// is so too when nothing else goes on, every time: what an engine gives in one order now
+// and in another then tells nobody anything.
 func (p *Matrix) reportDistinguishable(c *Case) error {
 	p.playing.Lock()
 	defer p.playing.Unlock()

@@ -71,7 +71,7 @@ func object(id, word string) string {
 		id, word, word, word, word, word, out.String())
 }
 
-// paths fills the parameters of a pattern.
+// filled fills the parameters of a pattern.
 func filled(pattern string) string {
 	var out []string
 	for part := range strings.SplitSeq(pattern, "/") {

@@ -94,7 +94,7 @@ func OpenRegular(path string) (*os.File, error) { return Open(path, os.O_RDONLY)
 // Read is the content of a regular file.
 func Read(path string) ([]byte, error) { return ReadPrefix(path, math.MaxInt64) }
 
-// ReadPrefix is the beginning of a regular file, n bytes at most.
+// ReadPrefix returns the beginning of a regular file, n bytes at most.
 func ReadPrefix(path string, n int64) ([]byte, error) {
 	f, err := OpenRegular(path)
 	if err != nil {
@@ -117,8 +117,8 @@ const maxRoom = 1 << 20
 // maxGiven bounds what a command reads of a file that it was given, in bytes.
 const maxGiven = 64 << 20
 
-// ReadInput is the content of a file that a command was given by its name, which may be a
-// pipe.
+// ReadInput returns the content of a file that a command was given by its name, which may
+// be a pipe.
 func ReadInput(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

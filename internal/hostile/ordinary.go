@@ -35,7 +35,7 @@ func RunClient(ctx context.Context, to Target, pace time.Duration) ClientStats {
 	return RunClientTimes(ctx, to, pace, math.MaxInt)
 }
 
-// RunClientTimes is Ordinary, and ends after so many requests at the latest,
+// RunClientTimes is RunClient, and ends after so many requests at the latest,
 // whatever time they take.
 func RunClientTimes(ctx context.Context, to Target, pace time.Duration, times int) ClientStats {
 	t := &http.Transport{DialContext: (&net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(to.From)}}).DialContext}

@@ -17,9 +17,10 @@ import (
 )
 
 // TestCoreWaitsForNoClock keeps the core quick and the same on every machine: no
-// calls of time.Sleep, no comparisons with time.CurrentMemory or time.Since. A test uses testing/synctest, a clock of its own or a channel; one that crosses
-// a process, a socket or a goroutine that it cannot join uses ring.Until; one
-// whose matter is real time begins with ring.Slow.
+// calls of time.Sleep, no comparisons with time.Now or time.Since. A test uses
+// testing/synctest, a clock of its own or a channel; one that crosses a process, a
+// socket or a goroutine that it cannot join uses ring.Until; one whose matter is real
+// time begins with ring.Slow.
 func TestCoreWaitsForNoClock(t *testing.T) {
 	ring.Long(t, "one file after another")
 	pkgs := map[string][]*function{}

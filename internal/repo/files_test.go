@@ -15,7 +15,7 @@ import (
 var opens = regexp.MustCompile(`os\.(Open|OpenFile|ReadFile)\(|tls\.LoadX509KeyPair\(`)
 
 // pipes are what may open them: commands, whose user names the file and can pipe
-// something in. What they read whole is bounded all the same, by durable.Given.
+// something in. What they read whole is bounded all the same, by durable.ReadInput.
 var pipes = []string{"cmd/", "fleet/", "review/cli.go", "screen/hunt/", "telemetry/audit/auditcmd/", "config/adopt.go", "config/starter.go"}
 
 var whole = regexp.MustCompile(`os\.ReadFile\(`)

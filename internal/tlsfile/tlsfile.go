@@ -66,7 +66,7 @@ func read(cert, key string) (pair tls.Certificate, err error) {
 	return tls.X509KeyPair(public, private)
 }
 
-// LoadError is why Get gave a certificate that is not that of the files, or nil.
+// LoadError returns why Get gave a certificate that is not that of the files, or nil.
 func (c *Certificate) LoadError() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
