@@ -22,13 +22,14 @@ import (
 //
 // An entry about more than maxPart objects is applied in parts, one transaction each.
 // It becomes visible, and is logged if it is queued, part by part. Commit waits for all
-// parts. An entry with Seen, Dissents, Corrections or Retractions is never divided.
+// parts. An entry with ExpectedOwners, Dissents, Corrections or Retractions is never
+// divided.
 //
-// An entry whose Seen owners were replaced by others is refused with memproxy.ErrStale;
-// see Entry.Seen. An entry with a part that cannot be stored is refused with ErrRow: a key
-// without backend, kind or id, or a string that is longer than 1,024 bytes, contains NUL
-// or is not UTF-8. Nothing is written in either case. After the error of a context it is
-// unknown whether the entry was applied. Times are kept to the microsecond.
+// An entry whose ExpectedOwners were replaced by others is refused with memproxy.ErrStale;
+// see Entry.ExpectedOwners. An entry with a part that cannot be stored is refused with
+// ErrRow: a key without backend, kind or id, or a string that is longer than 1,024 bytes,
+// contains NUL or is not UTF-8. Nothing is written in either case. After the error of a
+// context it is unknown whether the entry was applied. Times are kept to the microsecond.
 func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 	if c.Empty() || ctx.Err() != nil {
 		return ctx.Err()
@@ -144,7 +145,7 @@ func ownEntry(opt *Options, c *memproxy.Entry) (*memproxy.Entry, error) {
 	if own.Owners, err = copyOwners(c.Owners); err != nil {
 		return nil, err
 	}
-	if !own.Queued || opt.URL != "" { // queued changes of a single writer are applied in order, so Seen is not needed
+	if !own.Queued || opt.URL != "" { // queued changes of a single writer are applied in order, so ExpectedOwners are not needed
 		own.ExpectedOwners = slices.Clone(c.ExpectedOwners)
 	}
 	return own, errors.Join(

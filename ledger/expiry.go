@@ -334,10 +334,10 @@ type pace struct {
 	Ran  time.Duration // how long processes have run since Mark
 }
 
-// AddRunTime adds how long a process has run since it last called Ran. It returns a time that
-// has certainly passed, or zero if none is known. That is the time that the ledger's
-// clock showed before processes ran for an hour in which it was not set back: a clock
-// that was ahead would have been corrected by then.
+// AddRunTime adds how long a process has run since it last called AddRunTime. It returns
+// a time that has certainly passed, or zero if none is known. That is the time that the
+// ledger's clock showed before processes ran for an hour in which it was not set back: a
+// clock that was ahead would have been corrected by then.
 func (u Upkeep) AddRunTime(ctx context.Context, more time.Duration) (time.Time, error) {
 	vault := u.opt.Vault
 	if vault == nil {

@@ -23,9 +23,10 @@ import (
 // Claim hands an approved hold to exactly one caller, who sends it to the backend. From
 // then on the write may have been sent, so the hold is not handed out again, whatever
 // happens to the caller. The caller ends the claim with Finish, Fail or, if it is certain
-// that nothing was sent, Release. A claim whose lease expires before that is Stranded, and
-// Resolve ends it after the backend was asked. The first Claim of a hold that waited in a
-// restored ledger makes it Stranded too. ErrState means that the hold is not approved.
+// that nothing was sent, Release. A claim whose lease expires before that is stranded
+// (ExpiredClaims), and Resolve ends it after the backend was asked. The first Claim of a
+// hold that waited in a restored ledger makes it stranded too. ErrState means that the
+// hold is not approved.
 func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error) {
 	if lease <= 0 {
 		return memproxy.Replay{}, refused("a claim needs a lease")
@@ -174,8 +175,8 @@ func trimmed(r memproxy.HoldResult) memproxy.HoldResult {
 	return r
 }
 
-// ExpiredClaims returns the claims whose lease has expired: their process is gone, and it is
-// unknown whether the write was sent.
+// ExpiredClaims returns the claims whose lease has expired: their process is gone, and it
+// is unknown whether the write was sent.
 func (hs Holds) ExpiredClaims(ctx context.Context) ([]memproxy.HeldWrite, error) {
 	return result(ctx, hs.store, job{}, func(t *transaction) ([]memproxy.HeldWrite, error) {
 		now := leaseTime(t)

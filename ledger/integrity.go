@@ -107,8 +107,8 @@ func (bs Backends) Claim(ctx context.Context, name, holder string, lease time.Du
 	})
 }
 
-// SealProgress returns the progress of recording a backend's memories, and false if that has
-// not begun or has finished.
+// SealProgress returns the progress of recording a backend's memories, and false if that
+// has not begun or has finished.
 func (bs Backends) SealProgress(ctx context.Context, backend string) (memproxy.SealProgress, bool, error) {
 	return first(querySettled(ctx, bs.store, "look up a seal", func(s scanner) (at memproxy.SealProgress, err error) {
 		err = s.Scan(&at.Backend, &at.Cursor, &at.Pass, &at.Fresh, &at.Found)

@@ -14,7 +14,7 @@
 //     be stored counts as unknown and does not fail the lookup of the others.
 //   - A held write (Holds.Put) and each decision about it are on disk when the call
 //     returns. The write is handed out for sending exactly once (Holds.Claim); if it is
-//     unknown whether it was sent, it is Stranded and never repeated.
+//     unknown whether it was sent, it is stranded (Holds.ExpiredClaims) and never repeated.
 //   - Contents (of holds, versions and dissents) are encrypted, each under a key of
 //     its own that is bound to its item and tenant; shredding a content destroys that
 //     key. Contents are stored nowhere else, except encrypted in the redo log for a

@@ -50,9 +50,9 @@ func shown(data any) any {
 type Notices struct{ *store }
 
 // Due leases at most limit of the notices that are due to the caller, oldest first. A
-// notice that is not Delivered or Delayed before the lease expires is handed out again,
-// so that each is delivered at least once. next is the time at which the next of the
-// remaining notices is due, or zero if there are none.
+// notice that is not marked as delivered or postponed before the lease expires is handed
+// out again, so that each is delivered at least once. next is the time at which the next
+// of the remaining notices is due, or zero if there are none.
 func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (notices []memproxy.Notice, next time.Time, err error) {
 	now := ns.opt.Clock()
 	type found struct {

@@ -38,7 +38,7 @@ type Options struct {
 	// its own. It is a secret. With a URL nothing is cached and every write waits for its
 	// commit, so that all proxies see the same state.
 	URL string
-	// Clock returns the time of deletions. Nil is time.CurrentMemory, and for leases in Postgres the
+	// Clock returns the time of deletions. Nil is time.Now, and for leases in Postgres the
 	// database's clock, because the clocks of the processes that share it may differ.
 	Clock func() time.Time
 	// CacheSize is the number of records kept in memory. Zero is the default; a negative
@@ -56,7 +56,8 @@ type Options struct {
 	// them. Zero is the default.
 	MaxHolds int
 	// MaxPrincipalHolds bounds the waiting holds of one principal, MaxUserHolds those of
-	// one end user of a principal; one more is a *memproxy.HoldLimitError. Zero is the default.
+	// one end user of a principal; one more is a *memproxy.HoldLimitError. Zero is the
+	// default.
 	MaxPrincipalHolds, MaxUserHolds int
 	// KeepVersions is the number of versions of a memory that keep their text, in addition
 	// to the pinned ones. Zero is the default.
@@ -64,9 +65,9 @@ type Options struct {
 	// Locks sets how many rejections lock writes, and for how long. Nil is the defaults.
 	Locks *memproxy.LockLimits
 	// OnNotice is called after notices were committed for delivery (Notices.Due,
-	// Delivered): when a write is held or ages, a session is locked or ends, or a memory
-	// is flagged or quarantined. The writer calls it, so it must not block. If it is nil,
-	// no notices are queued.
+	// MarkDelivered): when a write is held or ages, a session is locked or ends, or a
+	// memory is flagged or quarantined. The writer calls it, so it must not block. If it
+	// is nil, no notices are queued.
 	OnNotice func()
 	// MaxNotices limits the undelivered notices. Above it, the oldest notices of the
 	// tenant with the most are dropped, so that one tenant cannot crowd out the others.

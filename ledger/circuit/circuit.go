@@ -43,7 +43,7 @@ func New(timeout time.Duration) *Breaker {
 	return &Breaker{patience: timeout / 2, now: time.Now}
 }
 
-// allow returns ErrAway while the circuit is open, except for a probe.
+// allow returns ErrOpen while the circuit is open, except for a probe.
 func (c *Breaker) allow() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
