@@ -102,7 +102,7 @@ func (b Bundle) Version() string {
 	}
 	text, err := json.Marshal(tablesOf(b), json.Deterministic(true))
 	if err != nil {
-		panic(err) // cannot fail: numbers, and names validated by Seal and Load
+		panic(err) // cannot fail: numbers, and names validated by SignRelease and Load
 	}
 	part(text)
 	part(b.Screening)

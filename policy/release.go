@@ -16,7 +16,7 @@ import (
 // MaxRelease is the maximum size of an encoded release in bytes.
 const MaxRelease = 16 << 20
 
-// Errors of Open that callers need to distinguish.
+// Errors of OpenRelease that callers need to distinguish.
 var (
 	ErrSignature = errors.New("the signature is none of the fleet's keys'")
 	ErrContent   = errors.New("the bundle is not the one that was signed")
@@ -90,8 +90,8 @@ func (s Statement) Name() string {
 	return fmt.Sprintf("%06d-%.12s", s.Number, s.Bundle)
 }
 
-// Release is a bundle with its signed statement, as returned by Seal or Open. It is
-// immutable.
+// Release is a bundle with its signed statement, as returned by SignRelease or
+// OpenRelease. It is immutable.
 type Release struct {
 	Statement
 	Contents Bundle
@@ -147,8 +147,8 @@ func SignRelease(b Bundle, s Statement, key ed25519.PrivateKey) (*Release, error
 	return OpenRelease(encoded, key.Public().(ed25519.PublicKey))
 }
 
-// OpenRelease decodes a release and verifies that one of the keys signed it and that it contains
-// the signed bundle. It does not compile the bundle.
+// OpenRelease decodes a release and verifies that one of the keys signed it and that it
+// contains the signed bundle. It does not compile the bundle.
 func OpenRelease(encoded []byte, keys ...ed25519.PublicKey) (*Release, error) {
 	fail := func(err error) (*Release, error) { return nil, fmt.Errorf("policy: release: %w", err) }
 	if len(encoded) > MaxRelease {

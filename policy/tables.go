@@ -137,8 +137,8 @@ func tablesOf(b Bundle) tables {
 	return t
 }
 
-// RaisedLimits describes, in sentences, the limits and ceilings that a newer bundle raises. A
-// table that only one of the bundles has cannot be compared, and is reported.
+// RaisedLimits describes, in sentences, the limits and ceilings that a newer bundle
+// raises. A table that only one of the bundles has cannot be compared, and is reported.
 func RaisedLimits(from, to Bundle) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
