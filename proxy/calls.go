@@ -9,10 +9,10 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// rulePersonCalls lets the gate rule in advance on the calls of a pause that a person is about to
-// approve, so that no person is asked to approve a call that would be refused. It then
-// forwards the rest of the pause to the caller. It reports whether memproxy has no more
-// calls to answer, which ends a turn that has begun.
+// rulePersonCalls lets the gate rule in advance on the calls of a pause that a person is
+// about to approve, so that no person is asked to approve a call that would be refused.
+// It then forwards the rest of the pause to the caller. It reports whether memproxy has
+// no more calls to answer, which ends a turn that has begun.
 func (t *agentTurn) rulePersonCalls(ctx context.Context) (over bool, err error) {
 	calls := t.turn.ApprovalCalls()
 	if len(calls) == 0 {
@@ -96,9 +96,9 @@ func (t *agentTurn) search(ctx context.Context, tc memproxy.ToolCall) error {
 	return nil
 }
 
-// sendAmended sends a call that was admitted with changes. The backend's protocol for pauses
-// cannot express changes, so memproxy makes the changed call itself and answers the pause
-// with the result.
+// sendAmended sends a call that was admitted with changes. The backend's protocol for
+// pauses cannot express changes, so memproxy makes the changed call itself and answers
+// the pause with the result.
 func (t *agentTurn) sendAmended(ctx context.Context, asked *gate.Admission, tc memproxy.ToolCall) {
 	req := tc.Direct.Request
 	req.Header = memproxy.Header(t.r.Header)

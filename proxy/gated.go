@@ -103,8 +103,8 @@ func takeBody(w *answerWriter, r *http.Request, limit int64) (body []byte, rest 
 	return body, nil, nil
 }
 
-// forward sends an admitted request. It leaves a run that must be watched to compensate,
-// which sends it after the turn that detected it has released its locks.
+// forward sends an admitted request. It leaves a compensated run to compensate, which
+// sends it after the turn that detected it has released its locks.
 func (p *Proxy) forward(w *answerWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
 	if !a.IsCompensated() {
 		p.send(w, r, a, rest)

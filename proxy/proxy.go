@@ -29,7 +29,7 @@ type Proxy struct {
 	locks   agentrun.Locks
 	streams agentrun.Streams
 	runs    *agentrun.Runs
-	severed context.Context // cancels requests that outlive their callers, see Cut
+	severed context.Context // cancels requests that outlive their callers, see AbortAll
 	cut     context.CancelFunc
 }
 
@@ -59,7 +59,8 @@ func New(opt Options) (*Proxy, error) {
 // by Resettle, before requests are served, and by Once.
 func (p *Proxy) Runs() *agentrun.Runs { return p.runs }
 
-// BackendClient returns the sender of memproxy's own requests to the backend; nil if p is nil.
+// BackendClient returns the sender of memproxy's own requests to the backend; nil if p is
+// nil.
 func (p *Proxy) BackendClient() *BackendClient {
 	if p == nil {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// BackendClient sends memproxy's own requests to a backend: approved writes, restored versions,
-// reads of one memory.
+// BackendClient sends memproxy's own requests to a backend: approved writes, restored
+// versions, reads of one memory.
 type BackendClient struct{ p *Proxy }
 
 // Replay sends a held write that was approved.

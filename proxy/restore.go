@@ -23,8 +23,8 @@ var ErrUnanswered = errors.New("the backend does not answer")
 // ErrInUse reports that changes of a memory under way did not end in time.
 var ErrInUse = errors.New("other changes of the memory are under way")
 
-// CurrentMemory reads a memory's present state from the backend. A missing memory has Missing set,
-// and is recorded as deleted.
+// CurrentMemory reads a memory's present state from the backend. A missing memory has
+// Missing set, and is recorded as deleted.
 func (o *BackendClient) CurrentMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
 	m, err := o.FetchMemory(ctx, k)
 	if err == nil && m.Missing {
@@ -33,8 +33,8 @@ func (o *BackendClient) CurrentMemory(ctx context.Context, k memproxy.MemoryKey)
 	return m, err
 }
 
-// FetchMemory is Now without recording. The error is ErrUnanswered if a later attempt may
-// succeed, and ErrNoRestore if the backend has no request for one memory.
+// FetchMemory is CurrentMemory without recording. The error is ErrUnanswered if a later
+// attempt may succeed, and ErrNoRestore if the backend has no request for one memory.
 func (o *BackendClient) FetchMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
 	restorer, ok := o.p.opt.Adapter.(gate.Restorer)
 	if !ok {

@@ -54,8 +54,8 @@ func (p *Proxy) resume(w *answerWriter, r *http.Request, a *gate.Admission, ch *
 
 // runQuery is a request about turns that consist of several runs of the backend.
 type runQuery struct {
-	chainer gate.RunMerger
-	call    *gate.Call
+	merger gate.RunMerger
+	call   *gate.Call
 	// run is the id of the turn that is read, runs are the ids of all its runs.
 	run  string
 	runs []string
@@ -67,12 +67,12 @@ type runQuery struct {
 // runQueryOf returns the turns that a request is about, or nil. It redirects a request that
 // stops runs to the active runs.
 func runQueryOf(a *gate.Admission, streams *agentrun.Streams) *runQuery {
-	chainer, ok := a.Call().Backend.Adapter.(gate.RunMerger)
+	merger, ok := a.Call().Backend.Adapter.(gate.RunMerger)
 	if !ok || a.Shadow() {
 		return nil
 	}
 	call := a.Call()
-	named, reads := chainer.RequestedRuns(call.Route, call.Request, a.Body)
+	named, reads := merger.RequestedRuns(call.Route, call.Request, a.Body)
 	led := map[string]string{}
 	for _, run := range named {
 		ch := streams.Find(run)
@@ -83,7 +83,7 @@ func runQueryOf(a *gate.Admission, streams *agentrun.Streams) *runQuery {
 		switch {
 		case len(runs) == 0 || run != runs[0]:
 		case reads && (len(runs) > 1 || !over):
-			return &runQuery{chainer: chainer, call: call, run: run, runs: runs, over: over}
+			return &runQuery{merger: merger, call: call, run: run, runs: runs, over: over}
 		case !reads && len(runs) > 1:
 			led[run] = runs[len(runs)-1]
 		}
@@ -95,7 +95,7 @@ func runQueryOf(a *gate.Admission, streams *agentrun.Streams) *runQuery {
 		a.Body = bytes.ReplaceAll(a.Body, quoted(from), quoted(to))
 	}
 	a.Changed = true
-	return &runQuery{chainer: chainer, call: call, led: led}
+	return &runQuery{merger: merger, call: call, led: led}
 }
 
 func quoted(id string) []byte { return []byte(`"` + id + `"`) }
@@ -124,5 +124,5 @@ func (ab *runQuery) oneAnswer(ctx context.Context, side *frontend.Side, answer [
 		}
 		answers = append(answers, reply.Body)
 	}
-	return ab.chainer.Merge(ab.call.Route, ab.call.Request, ab.run, ab.over, answers)
+	return ab.merger.Merge(ab.call.Route, ab.call.Request, ab.run, ab.over, answers)
 }

@@ -79,7 +79,7 @@ func toolsLocked(ctx context.Context, p *Proxy, a *gate.Admission, next gate.Nex
 	if err != nil {
 		return err
 	}
-	defer unlock() // a watched run takes this lock itself
+	defer unlock() // a compensated run takes this lock itself
 	if probes {
 		if err := p.opt.Gate.Agents().Probe(ctx, a, probe); err != nil {
 			return err
