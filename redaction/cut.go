@@ -11,7 +11,7 @@ import (
 
 // WidenToSentences widens findings to whole sentences: an attack may work without the words
 // that gave it away. A sentence ends at a line end, or at a full stop, question or
-// exclamation mark before white space. As in Text, a span that cannot be placed is the
+// exclamation mark before white space. As in Redact, a span that cannot be placed is the
 // whole text.
 func WidenToSentences(text string, findings []memproxy.Finding) []memproxy.Finding {
 	return widened(text, findings, sentenceEnd)

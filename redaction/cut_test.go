@@ -52,7 +52,7 @@ func TestFindingsAreWidened(t *testing.T) {
 		"": false, "[PATTERN_001]": false, "[PATTERN_001]. [PATTERN_012]!": false, "[PATTERN_001] x": true, "7": true, "[PATTERN_": true,
 	} {
 		if redaction.HasContent(text) != want {
-			t.Errorf("SaysAnything(%q) is not %v", text, want)
+			t.Errorf("HasContent(%q) is not %v", text, want)
 		}
 	}
 }

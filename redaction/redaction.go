@@ -94,8 +94,8 @@ func hiddenSpans(text string, findings []memproxy.Finding) []memproxy.Finding {
 	return merged
 }
 
-// AppendDescriptions appends to a sanitised text what its placeholders replaced: rule, severity,
-// position and length, never the words.
+// AppendDescriptions appends to a sanitised text what its placeholders replaced: rule,
+// severity, position and length, never the words.
 func AppendDescriptions(text string, holes []Placeholder) string {
 	var b strings.Builder
 	b.WriteString(text)
