@@ -52,8 +52,8 @@ func (r *Reviewer) method() string {
 	return "key"
 }
 
-// EligibleReviewers returns how many reviewers may decide on a held write: those of its tenant
-// without its author, each counted once.
+// EligibleReviewers returns how many reviewers may decide on a held write: those of its
+// tenant without its author, each counted once.
 func EligibleReviewers(reviewers []Reviewer, h *memproxy.HeldWrite) int {
 	ids := map[string]bool{}
 	for _, r := range reviewers {
@@ -120,8 +120,8 @@ func (g *guard) who(r *http.Request) (Reviewer, bool) {
 // OperatorPrefix begins the ids of reviewers on the local socket, before the user's name.
 const OperatorPrefix = "os:"
 
-// OperatorHandler returns the API for a listener made by Operators only, because it trusts the
-// connection's remote address.
+// OperatorHandler returns the API for a listener made by Operators only, because it
+// trusts the connection's remote address.
 func (a *API) OperatorHandler() http.Handler {
 	return a.routes(func(r *http.Request) (Reviewer, bool) {
 		name, ok := strings.CutPrefix(r.RemoteAddr, OperatorPrefix)

@@ -80,7 +80,7 @@ type APIError struct {
 }
 
 // Error returns the detail of the answer, in one line.
-func (r *APIError) Error() string { return r.Detail }
+func (e *APIError) Error() string { return e.Detail }
 
 // Call calls a route of the API by its operationId. values are the path and query
 // parameters by name, and in is the body. Call repeats a request for original content

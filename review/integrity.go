@@ -26,8 +26,8 @@ type Integrity interface {
 	Accept(context.Context, AcceptRequest) (AcceptReport, error)
 }
 
-// UnreadableError is the error of a sweep or a seal of a backend that cannot be read. The reviewer
-// sees its text, which quotes no content.
+// UnreadableError is the error of a sweep or a seal of a backend that cannot be read. The
+// reviewer sees its text, which quotes no content.
 type UnreadableError struct {
 	Backend string
 	Err     error

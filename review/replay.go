@@ -137,7 +137,7 @@ func (r *Runner) authorInvalid(c memproxy.HoldContent) string {
 // Recover continues the work of a process that ended: it settles rollbacks that have
 // begun, settles expired claims by asking the backend, and sends approved writes. It
 // leaves a write whose outcome cannot be determined to a reviewer. The error names
-// everything that was not settled and can be retried. Call it at the start, when Woken
+// everything that was not settled and can be retried. Call it at the start, when WakeChan
 // receives, and periodically, because leases expire without a notification.
 func (r *Runner) Recover(ctx context.Context) error {
 	var errs []error
@@ -184,7 +184,7 @@ func (r *Runner) Recover(ctx context.Context) error {
 	}
 }
 
-// Wake notifies the receiver of Woken.
+// Wake notifies the receiver of WakeChan.
 func (r *Runner) Wake() { wait.Wake(r.wake) }
 
 // WakeChan returns a channel that receives when there may be something to send.
@@ -235,7 +235,7 @@ func newSendings() *inFlight {
 }
 
 // begin returns a context for one sending, which ends after most or when sendings are cut
-// off, and the function that ends the sending. It reports false after Close or Cut.
+// off, and the function that ends the sending. It reports false after Close or AbortAll.
 func (u *inFlight) begin(ctx context.Context, most time.Duration) (context.Context, func(), bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 )
 
 // HoldStore stores held writes. Package ledger implements it and the other stores. A
-// refusal is memproxy.ErrUnknown, ErrState, ErrOwnReview, ErrRouteGone or ErrRefused; any
+// refusal is memproxy.ErrUnknown, ErrState, ErrOwnReview, ErrGone or ErrRefused; any
 // other error is a failure.
 type HoldStore interface {
 	ReplayStore
@@ -68,8 +68,8 @@ type Replayer interface {
 	// Replay sends an approved write. The verdict that held it no longer applies; all
 	// other checks do.
 	Replay(context.Context, memproxy.HeldWrite, memproxy.HoldContent) memproxy.SendResult
-	// StillValid reports whether the author of a held write could still write it, because its
-	// credential is still configured.
+	// StillValid reports whether the author of a held write could still write it, because
+	// its credential is still configured.
 	StillValid(author memproxy.Principal) bool
 	// FindWrite reports whether the backend received a write, by its decision id. An error
 	// means that this is still unknown.
@@ -79,7 +79,8 @@ type Replayer interface {
 	LockMemory(context.Context, memproxy.MemoryKey) (leave func(), err error)
 	// CurrentMemory reads a memory from the backend. A deleted one has Missing set.
 	CurrentMemory(context.Context, memproxy.MemoryKey) (memproxy.Memory, error)
-	// Restore restores a version of a memory, with its text. now is the result of Now.
+	// Restore restores a version of a memory, with its text. now is the result of
+	// CurrentMemory.
 	Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.SendResult
 }
 
