@@ -90,8 +90,8 @@ func Load(fsys fs.FS) (*Pack, error) {
 	return p, nil
 }
 
-// LoadUntested reads a pack without running its regression cases, for training the models with
-// which the pack must pass them.
+// LoadUntested reads a pack without running its regression cases, for training the models
+// with which the pack must pass them.
 func LoadUntested(fsys fs.FS) (*Pack, error) {
 	p, _, err := parse(fsys)
 	return p, err
@@ -275,8 +275,8 @@ func (p *Pack) regress(files map[string]string) error {
 	return nil
 }
 
-// Hold and Deny are the risks per mille at which the built-in policies hold and refuse.
-// The built-in pack has the same thresholds.
+// HoldThreshold and DenyThreshold are the risks per mille at which the built-in policies
+// hold and refuse. The built-in pack has the same thresholds.
 const (
 	HoldThreshold = 500
 	DenyThreshold = 850

@@ -104,8 +104,9 @@ func (s *Screener) Text(text string, source, trust string) Report {
 	return s.ReportOf(s.Findings(text), source, trust)
 }
 
-// AssembledText screens a text that was assembled from several texts. The classifier was trained
-// on texts written in one piece, so it runs only if a rule matched the assembled text.
+// AssembledText screens a text that was assembled from several texts. The classifier was
+// trained on texts written in one piece, so it runs only if a rule matched the assembled
+// text.
 func (s *Screener) AssembledText(text string, source, trust string) Report {
 	reading := normal.Read(text)
 	found := s.scan(&reading, text, false)
@@ -127,8 +128,8 @@ func (s *Screener) ReportOf(findings []memproxy.Finding, source, trust string) R
 	return r
 }
 
-// AppendRisk appends to out the findings of an item of an operation and, if there are any, one
-// RuleRisk finding with the total risk for the source and the trust tier of the
+// AppendRisk appends to out the findings of an item of an operation and, if there are
+// any, one RuleRisk finding with the total risk for the source and the trust tier of the
 // principal. Both may be empty. No finding scores more than the total.
 func (s *Screener) AppendRisk(out, found []memproxy.Finding, item int, source memproxy.Source, trust memproxy.Trust) []memproxy.Finding {
 	if len(found) == 0 {

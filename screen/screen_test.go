@@ -221,7 +221,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// Joined says of a text what Text says, but for the classifier, which alone says
+// AssembledText says of a text what Text says, but for the classifier, which alone says
 // nothing of it.
 //
 // Proves MFW-13

@@ -17,7 +17,7 @@ const (
 
 // Segment is a part of a joined text that was taken from a write.
 type Segment struct {
-	Start, End int    // bytes of Joined.Text
+	Start, End int    // bytes of JoinedText.Text
 	Write      string // the id of the write
 	Text       int    // which of the write's texts
 	From, To   int    // byte span in that text; its length differs from End-Start only if the text was decoded

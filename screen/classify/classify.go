@@ -76,10 +76,10 @@ func (m *Model) Margin(t Total) float32 {
 	return float32(t.Sum)*m.scale/float32(Norm(int(t.N))) + m.bias
 }
 
-// BestWindow returns the window with the highest margin. words is the number of words of the
-// text. before has prefix sums: the total of all features before every Stride words, and
-// last that of the whole text. lift is added to the margins: one number per Stride words,
-// or nil.
+// BestWindow returns the window with the highest margin. words is the number of words of
+// the text. before has prefix sums: the total of all features before every Stride words,
+// and last that of the whole text. lift is added to the margins: one number per Stride
+// words, or nil.
 func (m *Model) BestWindow(before []Total, words int, lift []float32) Span {
 	best := Span{Margin: float32(math.Inf(-1))}
 	m.windows(before, words, lift, func(s Span) {
@@ -90,8 +90,8 @@ func (m *Model) BestWindow(before []Total, words int, lift []float32) Span {
 	return best
 }
 
-// WindowsAbove returns the windows whose margin is at least least, highest first. Of overlapping
-// windows only the highest is returned.
+// WindowsAbove returns the windows whose margin is at least least, highest first. Of
+// overlapping windows only the highest is returned.
 func (m *Model) WindowsAbove(before []Total, words int, lift []float32, least float32) []Span {
 	var all, out []Span
 	m.windows(before, words, lift, func(s Span) {

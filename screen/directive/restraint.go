@@ -15,7 +15,7 @@ type restraints struct {
 	when          Set    // conditions
 	noun          Set    // determiners: the word of an act after one is a noun
 	untilWords    Set    // "without", "until": the person to ask follows
-	afterUntil    Set    // concepts that are allowed after till
+	afterUntil    Set    // concepts that are allowed after untilWords
 	mark          Set    // words that forbid, or demand to be asked first
 	asks          Set    // words that demand to be asked first
 	name          Set    // names

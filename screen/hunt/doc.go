@@ -1,5 +1,5 @@
 // Package hunt screens many texts: a stream of JSON lines ([Stream]), or everything in an
-// existing store, through the backend's own API ([Run]).
+// existing store, through the backend's own API ([Walk]).
 //
 // Invariants: memory is constant, whatever the length of the stream or the size of the
 // store. Answers are in the order of the input. Every line or memory that could not be

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// NewReporter returns a function for WalkOptions.NewReporter that writes one JSON line for each
+// NewReporter returns a function for WalkOptions.Report that writes one JSON line for each
 // item that would be stopped: {"id","kind","field","owner","verdict","score","findings"}.
 // The content is added as "text" if content is set.
 func NewReporter(w io.Writer, content bool) func(Item, Verdict) error {

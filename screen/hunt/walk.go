@@ -24,8 +24,8 @@ type Item struct {
 	// Raw is the whole element as the backend returned it. It is set on the item of the
 	// memory's own text and empty on those of its metadata.
 	Raw string
-	// Incomplete marks an element that the backend returned without its text or its id: it is
-	// counted as skipped.
+	// Incomplete marks an element that the backend returned without its text or its id:
+	// it is counted as skipped.
 	Incomplete bool
 }
 
@@ -53,7 +53,7 @@ type WalkOptions struct {
 	// than maxItem or the backend did not return it.
 	Skipped  func(Item)
 	Progress memproxy.Progress // in texts
-	Now      func() time.Time  // default time.CurrentMemory
+	Now      func() time.Time  // default time.Now
 	// Sleep waits, or returns the context's error; default: a timer.
 	Sleep func(context.Context, time.Duration) error
 }

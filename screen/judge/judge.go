@@ -56,7 +56,7 @@ type Options struct {
 	Key       string
 	Timeout   time.Duration    // of one call including its answer; default 5 s
 	PerMinute int              // calls; default 60
-	Now       func() time.Time // default time.CurrentMemory
+	Now       func() time.Time // default time.Now
 	Random    io.Reader        // default crypto/rand; reads are serialised
 }
 
@@ -102,7 +102,7 @@ func New(o Options) (*Judge, error) {
 	return &Judge{opts: o, api: api, cache: cache.New[[sha256.Size]byte, Opinion](kept), budget: budget{perMinute: cmp.Or(o.PerMinute, defaultPerMinute)}}, nil
 }
 
-// Ask returns the model's opinion of a text with a deterministic score, or None if the
+// Ask returns the model's opinion of a text with a deterministic score, or NotAsked if the
 // score is not on the borderline. asker identifies the caller whose text it is: one asker
 // gets at most half of the calls. With an error there is no opinion.
 func (j *Judge) Ask(ctx context.Context, asker, text string, score memproxy.PerMille) (Opinion, error) {
@@ -161,8 +161,8 @@ type budget struct {
 // share has the calls of one asker in this minute, and in flight.
 type share struct{ spent, out int }
 
-// reserve reserves a call, or fails at once. It never waits: a request without an opinion is
-// better than one that is delayed by the judge.
+// reserve reserves a call, or fails at once. It never waits: a request without an opinion
+// is better than one that is delayed by the judge.
 func (p *budget) reserve(asker string, now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

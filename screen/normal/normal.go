@@ -59,8 +59,8 @@ type Readings struct {
 	Truncated bool
 }
 
-// IsEncoded reports whether almost all of the text is encoded, or most of it is escapes, and a
-// decoded reading exists. Such a text says nothing as language.
+// IsEncoded reports whether almost all of the text is encoded, or most of it is escapes,
+// and a decoded reading exists. Such a text says nothing as language.
 func (r *Readings) IsEncoded() bool {
 	var encoded, escaped spanSum
 	for i := range r.Views {

@@ -21,7 +21,8 @@ const (
 	readTime = 30 * time.Second
 )
 
-// textFindings has the findings of the layers that depend on the text alone. Nil means none.
+// textFindings has the findings of the layers that depend on the text alone. Nil means
+// none.
 type textFindings struct {
 	danger   []memproxy.Finding // of the deterministic layer, not weighed yet
 	personal []memproxy.Finding // credentials and personal data
@@ -56,8 +57,8 @@ func (p *Panel) itemFindings(ctx context.Context, s memproxy.Screening) (found [
 	return found, ctx.Err()
 }
 
-// findingsOf returns the findings of a text and caches them. Concurrent requests for one text
-// share one computation.
+// findingsOf returns the findings of a text and caches them. Concurrent requests for one
+// text share one computation.
 func (p *Panel) findingsOf(ctx context.Context, s memproxy.Screening, sum textHash, text string) (*textFindings, error) {
 	if s.FromBackend {
 		leave, err := p.shares.enter(ctx, asker(&s.Principal))

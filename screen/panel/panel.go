@@ -164,7 +164,8 @@ func (p *Panel) written(s memproxy.Screening, findings []memproxy.Finding) []mem
 
 // moderate caps the score of text that instructs on purpose (system prompts, tool
 // descriptions, instructions to an extractor), so that it is not held for instructing.
-// Who may write such text is for the policy to decide. Scores from screen.DenyThreshold on stay.
+// Who may write such text is for the policy to decide. Scores from screen.DenyThreshold
+// on stay.
 func (p *Panel) moderate(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
 	for i := range findings {
 		f := &findings[i]

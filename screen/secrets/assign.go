@@ -55,8 +55,8 @@ var inName = func() terms.Bytes {
 	return in
 }()
 
-// ClassifyNamed returns the class of a value with a name, such as a member of an object; "" means
-// no credential.
+// ClassifyNamed returns the class of a value with a name, such as a member of an object;
+// "" means no credential.
 func ClassifyNamed(name, value string) Class {
 	if class, made := named(name); class != "" && secretValue(value, made, true) {
 		return class

@@ -43,8 +43,9 @@ const HashSeed = uint32(2166136261)
 // HashByte returns the hash h extended by one byte.
 func HashByte(h uint32, c byte) uint32 { return (h ^ uint32(c)) * 16777619 }
 
-// Truncate returns a prefix of s of at most most bytes that splits no character. If s is not
-// valid UTF-8 there, it is exactly most bytes long, so that a loop over s makes progress.
+// Truncate returns a prefix of s of at most most bytes that splits no character. If s is
+// not valid UTF-8 there, it is exactly most bytes long, so that a loop over s makes
+// progress.
 func Truncate(s string, most int) string {
 	if len(s) <= most {
 		return s

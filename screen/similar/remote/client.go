@@ -34,7 +34,7 @@ type Options struct {
 	Key string
 
 	Timeout time.Duration    // of one call including its answer; default 5 s
-	Now     func() time.Time // default time.CurrentMemory
+	Now     func() time.Time // default time.Now
 }
 
 const (
