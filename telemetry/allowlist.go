@@ -11,7 +11,7 @@ import (
 // allowList is the allow list of attribute keys that may be exported.
 type allowList map[attribute.Key]bool
 
-func newFence() allowList {
+func newAllowList() allowList {
 	f := allowList{}
 	for _, a := range signal.Attributes() {
 		f[attribute.Key(a.Key)] = true

@@ -68,15 +68,15 @@ func (o *exportCounter) sent(n int, err error) error {
 
 type spanExporter struct {
 	sdktrace.SpanExporter
-	out   *exportCounter
-	fence allowList
+	out     *exportCounter
+	allowed allowList
 }
 
 // ExportSpans implements sdktrace.SpanExporter.
 func (e spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	clean := make([]sdktrace.ReadOnlySpan, len(spans))
 	for i, s := range spans {
-		clean[i] = filteredSpan{s, e.fence.attributes(s.Attributes())}
+		clean[i] = filteredSpan{s, e.allowed.attributes(s.Attributes())}
 	}
 	return e.out.sent(len(spans), e.SpanExporter.ExportSpans(ctx, clean))
 }

@@ -42,7 +42,7 @@ type Options struct {
 
 	// Log receives warnings about failing exports. Nil disables them.
 	Log *slog.Logger
-	// Clock is used to limit these warnings to one a minute. Nil is time.CurrentMemory.
+	// Clock is used to limit these warnings to one a minute. Nil is time.Now.
 	Clock func() time.Time
 }
 

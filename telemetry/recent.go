@@ -34,8 +34,8 @@ const (
 // SDK's spans, with everything that an exporter needs, would cost several times as much.
 type recent struct {
 	embedded.Tracer
-	root  sdktrace.Sampler // the sampling decision for traces that begin here
-	fence allowList
+	root    sdktrace.Sampler // the sampling decision for traces that begin here
+	allowed allowList
 
 	mu   sync.Mutex
 	done []recentRequest // a ring buffer
@@ -160,7 +160,7 @@ func (s *recentSpan) SetAttributes(list ...attribute.KeyValue) {
 		return
 	}
 	s.attrs = slices.Grow(s.attrs, len(list))
-	for _, kv := range s.of.fence.attributes(list) {
+	for _, kv := range s.of.allowed.attributes(list) {
 		if len(s.attrs) < maxAttributes {
 			s.attrs = append(s.attrs, attribute.KeyValue{Key: kv.Key, Value: short(kv.Value)})
 		}

@@ -92,13 +92,13 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 	if t.opt.SampleRatio > 0 {
 		root = sdktrace.TraceIDRatioBased(t.opt.SampleRatio)
 	}
-	fence := newFence()
+	allowed := newAllowList()
 	if t.opt.OTLP.Endpoint == "" {
-		t.recent = &recent{root: root, fence: fence}
+		t.recent = &recent{root: root, allowed: allowed}
 		t.tracer = t.recent
 		return nil
 	}
-	processor, err := t.exportTraces(ctx, fence)
+	processor, err := t.exportTraces(ctx, allowed)
 	if err != nil {
 		return err
 	}

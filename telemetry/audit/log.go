@@ -133,8 +133,9 @@ func (l *Log) queued(ctx context.Context, it *item) (r memproxy.Receipt, err err
 	}
 }
 
-// RecordAsync queues an event without waiting, in order. It is written with the next record, or
-// within Options.NoteDelay. Events in the queue are lost if the process is killed.
+// RecordAsync queues an event without waiting, in order. It is written with the next
+// record, or within Options.NoteDelay. Events in the queue are lost if the process is
+// killed.
 func (l *Log) RecordAsync(ev memproxy.Event) error {
 	it := l.queue.item(&ev, whole)
 	it.note = true

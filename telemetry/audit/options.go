@@ -31,7 +31,7 @@ type Options struct {
 	// installation ("memproxy/pod-7"), without spaces and plus signs.
 	Origin string
 
-	// Clock returns the time of append. Nil is time.CurrentMemory.
+	// Clock returns the time of append. Nil is time.Now.
 	Clock func() time.Time
 	// Sync makes a file durable. Nil is (*os.File).Sync, and fdatasync for commits where
 	// available.

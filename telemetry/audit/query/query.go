@@ -31,17 +31,17 @@ func Query(ctx context.Context, dir string, f Filter, each func(*verify.Record) 
 	return err
 }
 
-// ErrUnknownBackend means that no record names the backend of a query. Without it a misspelled
-// name would look like an empty result.
+// ErrUnknownBackend means that no record names the backend of a query. Without it a
+// misspelled name would look like an empty result.
 var ErrUnknownBackend = errors.New("no record names the backend")
 
 // ErrLastRange means that a query asked for fewer than 0 or more than MaxLast of the last
 // records.
 var ErrLastRange = fmt.Errorf("a query is for 0 to %d of the last records", MaxLast)
 
-// CheckBackend returns an error if no record in dir names f.Backend, because backends have no
-// fixed set of names. The error wraps ErrUnknownBackend and lists the backends in the log. A
-// log that names no backend is not an error.
+// CheckBackend returns an error if no record in dir names f.Backend, because backends
+// have no fixed set of names. The error wraps ErrUnknownBackend and lists the backends in
+// the log. A log that names no backend is not an error.
 func CheckBackend(ctx context.Context, dir string, f Filter) error {
 	if f.Backend == "" {
 		return nil
