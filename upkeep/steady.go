@@ -18,7 +18,7 @@ const (
 // ClockGuard decides whether a clock can be trusted for what cannot be undone: deleting,
 // destroying or showing something because a duration has passed. The clock is trusted
 // with a duration once it has run for that duration, or for steadyFor if that is
-// shorter, without a step since the start of the process. Until then Steady uses what
+// shorter, without a step since the start of the process. Until then ClockGuard uses what
 // the ledger knows from earlier processes.
 type ClockGuard struct {
 	clock func() time.Time

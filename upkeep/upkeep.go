@@ -36,7 +36,8 @@ type Signal chan struct{}
 // NewSignal returns a signal that has not been sent.
 func NewSignal() Signal { return make(Signal, 1) }
 
-// NewPendingSignal returns a signal that has been sent: a job that it wakes begins with a round.
+// NewPendingSignal returns a signal that has been sent: a job that it wakes begins with a
+// round.
 func NewPendingSignal() Signal {
 	s := NewSignal()
 	s.Send()

@@ -18,7 +18,7 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// A Keeper maintains the held writes of a process. All members are required. A Keeper
+// A Maintainer maintains the held writes of a process. All members are required. It
 // does nothing until its jobs run.
 type Maintainer struct {
 	Config   *config.Config

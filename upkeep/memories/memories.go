@@ -20,7 +20,7 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// Options are the dependencies of a Keeper. All are required.
+// Options are the dependencies of a Maintainer. All are required.
 type Options struct {
 	Config *config.Config
 	Ledger *ledger.Ledger
@@ -41,7 +41,7 @@ type Options struct {
 	Note func(t memproxy.EventType, detail string)
 }
 
-// A Keeper maintains the memories of a process.
+// A Maintainer maintains the memories of a process.
 type Maintainer struct {
 	Options
 	before uint64 // index of this process's first record
@@ -50,7 +50,7 @@ type Maintainer struct {
 	stopped map[memproxy.MemoryState]memproxy.MemoryKey
 }
 
-// New returns a keeper. It does nothing until its jobs run.
+// New returns a Maintainer. It does nothing until its jobs run.
 func New(opt Options) *Maintainer {
 	return &Maintainer{Options: opt, stopped: map[memproxy.MemoryState]memproxy.MemoryKey{}, before: opt.Integrity.Audit.Size()}
 }
@@ -76,8 +76,8 @@ func (k *Maintainer) Jobs() []upkeep.Job {
 
 // upkeep expires memories, promotes pending ones that were not corrected for long
 // enough, and judges those that the present rules have not judged. Whatever depends on
-// elapsed time uses a time that has certainly passed (Steady.SafeTime); reads use the clock
-// in any case.
+// elapsed time uses a time that has certainly passed (ClockGuard.SafeTime); reads use the
+// clock in any case.
 func (k *Maintainer) upkeep(ctx context.Context, now time.Time) error {
 	m := &k.Config.Memories
 	errs := []error{k.validate(ctx)}
