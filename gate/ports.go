@@ -301,7 +301,7 @@ type Rules struct {
 	// forwarded unchanged.
 	Enforce      bool
 	Unattributed access.Unattributed
-	// SingleTenant is set if all callers belong to one tenant. Everything in a backend
+	// OneTenant is set if all callers belong to one tenant. Everything in a backend
 	// then belongs to it, except what the ledger records for another tenant.
 	OneTenant bool
 	// Unclaimed is how members of answers without a claim are treated. Empty is
