@@ -79,3 +79,26 @@ func TestClaimedWritesOfADeletedOwnerAreNotSent(t *testing.T) {
 		r.do(call{"GET", "/memories?user_id=bob", ""}, "human").want(t, 200).lacks(t, "sails")
 	})
 }
+
+// Proves TRL-5, DOL-2: a promotion approves the text that the ledger had, and not the one
+// of a change under way, whichever of them is recorded first.
+func TestPromotionsAreOfTheTextBeforeAChange(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		r := startRacedMem0(t, "memories: {validate: 0}")
+		id := r.added("Ann likes tea.")
+		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
+		promote := func() {
+			r.reviews("/v1/memories/mem0/"+id+"/promote", `{"reason":"read it"}`).want(t, 200)
+			if st := must.Get(r.car.ledger.Lookup(t.Context(), k))(t)[k].Status; st.State != memproxy.StateValidated || st.Reviewed != sha("Ann likes tea.") {
+				t.Errorf("promoted: %+v", st)
+			}
+		}
+		r.meanwhile("PUT", "/memories/"+id, promote)
+		r.do(call{"PUT", "/memories/" + id, `{"text":"Ann likes milk."}`}, "").want(t, 200)
+		r.happened()
+		if st := must.Get(r.car.ledger.Lookup(t.Context(), k))(t)[k].Status; st.State == memproxy.StateValidated || st.Attestation == memproxy.HumanConfirmed || st.Reviewed != "" {
+			t.Errorf("changed: %+v", st)
+		}
+		r.shows(id, "likes milk")
+	})
+}

@@ -17,16 +17,23 @@ import (
 )
 
 // pausing is a backend in the same process. Before it serves the next request with
-// these words in its path, something else happens.
+// these words in its path, or before it answers that request, something else happens.
 type pausing struct {
 	http.Handler
 	method, at string
 	meanwhile  func()
+	served     bool // it happens before the answer
 }
 
 func (s *pausing) RoundTrip(q *http.Request) (*http.Response, error) {
-	if f := s.meanwhile; f != nil && q.Method == s.method && strings.Contains(q.URL.Path, s.at) {
+	f := s.meanwhile
+	if f == nil || q.Method != s.method || !strings.Contains(q.URL.Path, s.at) {
+		f = func() {}
+	} else {
 		s.meanwhile = nil
+	}
+	served := s.served
+	if !served {
 		f()
 	}
 	if q.Body == nil {
@@ -34,6 +41,9 @@ func (s *pausing) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, q)
+	if served {
+		f()
+	}
 	return w.Result(), nil
 }
 
@@ -86,7 +96,14 @@ func (r *raced) serve(listener string, c call, header []string) got {
 
 // meanwhile has something happen before the backend serves the next such request.
 func (r *raced) meanwhile(method, at string, do func()) {
-	r.back.method, r.back.at, r.back.meanwhile = method, at, do
+	r.back.method, r.back.at, r.back.meanwhile, r.back.served = method, at, do, false
+}
+
+// afterServing has something happen after the backend served the next such request, and
+// before its answer arrives.
+func (r *raced) afterServing(method, at string, do func()) {
+	r.meanwhile(method, at, do)
+	r.back.served = true
 }
 
 // happened fails the test if what was to happen meanwhile did not.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
-	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/verdict"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
@@ -34,7 +33,8 @@ type evaluation struct {
 	tool  memproxy.ToolCall
 	// after, if set, is called after each step, with its error.
 	after func(*step, error)
-	// byID are the keys of the locks that it waited for in inTurnByID; nil if it did not wait.
+	// byID are the keys of the locks that it took in inTurnByID before it looked again what
+	// its labels stand for; nil if it did not.
 	byID []string
 }
 
@@ -186,52 +186,6 @@ func (s *step) timed(ctx context.Context, r *evaluation) error {
 	return err
 }
 
-// decide turns the results of the steps into the decision.
-func decide(_ context.Context, r *evaluation) error {
-	r.settle()
-	return nil
-}
-
-func (r *evaluation) settle() {
-	if r.decided = true; r.mode == putBack && r.verdict.Worst == memproxy.Hold {
-		r.verdict.Worst = memproxy.Amend // the requester is the reviewer who would approve it
-	}
-	verdict.Sort(r.verdict.Shadow)
-	r.verdict.Reasons, r.verdict.Notes = r.verdict.Decisive()
-	d := &r.Decision
-	d.ShadowVerdict = max(r.verdict.Worst, r.verdict.ShadowVerdict)
-	d.Verdict = r.verdict.Worst
-	d.Reasons = r.verdict.Reasons
-	d.Status = r.verdict.Status
-	if !r.enforced() {
-		// Forwarded as received: not even our own changes are made.
-		d.Verdict = memproxy.Allow
-		d.Status = 0
-		r.Body, r.Query, r.Changed = r.call.Body, r.call.Request.Query, false
-	}
-	d.Notes = append(r.verdict.Notes, limits.Reasons(r.verdict.Shadow, 0)...)
-	if d.Verdict.Stops() && d.Status == 0 {
-		d.Status = memproxy.StatusForbidden
-	}
-	forwarded := r.enforced() && !d.Verdict.Stops()
-	r.Inspect = forwarded && r.inspects()
-	r.ErrorsByStatus = forwarded && !r.Inspect && r.call.Known && r.call.Backend.closed(r.rules)
-}
-
-// inspects reports whether the adapter can and must read the answer. The answer to
-// a request that touches no memory is read if it has members, which need a claim;
-// passthrough routes have no row with claims.
-func (r *evaluation) inspects() bool {
-	switch {
-	case r.op == nil:
-		return false
-	case r.call.NoMemoryAccess:
-		return r.call.Known && r.call.Backend.structured(r.call.Route)
-	}
-	_, ok := r.call.Backend.Adapter.(Reader)
-	return ok
-}
-
 // holdTime is how long a change can have its memories to itself. It is longer than
 // a backend may take, and releases them if a listener never returns a request.
 const holdTime = 5 * time.Minute
@@ -246,25 +200,31 @@ func unordered(r *evaluation) bool {
 // for other additions.
 //
 // To prevent deadlocks, locks are taken in a fixed order: of agents for their labels, of
-// agents for their turns (both in lockAgents), of what the request names (here), and of
-// what its labels stand for (inTurnByID). Those of one kind are taken together.
+// agents for their turns (both in lockAgents), of what the request names, of the owners
+// that it names (both here), of what its labels stand for, and of its targets' owners (both
+// in inTurnByID). Those of one kind are taken together.
 func inTurn(ctx context.Context, r *evaluation) error {
 	if !lockAgents(ctx, r) {
 		return nil
 	}
 	op, keys := r.op, []string(nil)
 	for _, id := range op.Targets {
-		keys = append(keys, orderKey(r, op.TargetKind, id))
+		keys = append(keys, targetKeys(r, op.TargetKind, id)...)
 	}
-	if op.Kind == memproxy.Learn || op.DeletesScope {
-		for _, dim := range [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun} {
-			if name := op.Scope.In(dim); name != "" {
-				keys = append(keys, orderKey(r, memproxy.TargetEntity, memproxy.OwnerID(dim, name)))
-			}
-		}
+	alone := op.Kind != memproxy.Learn
+	if enter(ctx, r, patience(r), alone, keys) && (op.Kind == memproxy.Learn || op.DeletesScope) {
+		enter(ctx, r, patience(r), alone, ownerKeys(r.call, op.Scope))
 	}
-	enter(ctx, r, r.call.Backend.timeout(), op.Kind != memproxy.Learn, keys)
 	return nil
+}
+
+// patience is how long a change waits for others. The calls of a turn keep their locks for
+// up to half of it (Sending).
+func patience(r *evaluation) time.Duration {
+	if _, runs := r.call.Backend.Adapter.(AgentRunner); runs {
+		return 2 * r.call.Backend.timeout()
+	}
+	return r.call.Backend.timeout()
 }
 
 // lockAgents makes requests that name blocks by an agent's labels, and changes of the
@@ -278,7 +238,7 @@ func lockAgents(ctx context.Context, r *evaluation) bool {
 		return true
 	}
 	alone, agents := false, map[string]bool{}
-	for _, name := range content.Replaced(r.op) {
+	for _, name := range append(content.Replaced(r.op), r.op.Targets...) {
 		agent, _, labelled := strings.Cut(name, "/")
 		agents[agent] = labelled || agents[agent]
 	}
@@ -289,51 +249,99 @@ func lockAgents(ctx context.Context, r *evaluation) bool {
 	var labels, turns []string
 	for agent, named := range agents {
 		if agent != "" && named {
-			labels = append(labels, orderKey(r, memproxy.TargetObject, agent))
-			turns = append(turns, orderKey(r, memproxy.TargetObject, agent+"/turn"))
+			labels = append(labels, orderKey(r.call, memproxy.TargetObject, agent))
+			turns = append(turns, orderKey(r.call, memproxy.TargetObject, agent+"/turn"))
 		}
 	}
-	patience := 2 * r.call.Backend.timeout() // the calls of a turn keep their lock for half of it (Sending)
 	if r.mode == call {
-		return enter(ctx, r, patience, false, turns)
+		return enter(ctx, r, patience(r), false, turns)
 	}
-	return enter(ctx, r, patience, alone, labels) &&
-		(!alone || runner.ChangesToolsOf(r.call.Route) != "" || enter(ctx, r, patience, alone, turns))
+	return enter(ctx, r, patience(r), alone, labels) &&
+		(!alone || runner.ChangesToolsOf(r.call.Route) != "" || enter(ctx, r, patience(r), alone, turns))
 }
 
-// inTurnByID is inTurn for targets that the request names differently from the
-// ledger, such as a block by its label. It reports whether it had to wait; then the
-// look-ups may be stale and have to be repeated. A request that also names targets by
-// their ids does not wait but is refused, because it holds the locks of those.
-func inTurnByID(ctx context.Context, r *evaluation) (again bool) {
+// epoch is what had happened when the look-ups of a change began.
+type epoch struct {
+	ended   uint64     // number of changes whose turn was over
+	cleared *time.Time // when an owner's memories were last deleted in bulk
+}
+
+func currentEpoch(g *Gate) epoch { return epoch{g.order.Ended(), g.cleared.Load()} }
+
+// inTurnByID is inTurn for what is known only after the look-up: targets that the request
+// names differently from the ledger, such as a block by its label, and the owners of the
+// targets, for whom a bulk deletion may be under way. It reports whether what was looked
+// up may have changed since, and has to be looked up again. A request that also names
+// targets by their ids does not wait for blocks but is refused, because it holds the locks
+// of those.
+func inTurnByID(ctx context.Context, r *evaluation, since epoch) (again bool) {
 	if unordered(r) {
 		return false
 	}
-	var keys []string
+	var ids, owners []string
+	named := 0
 	for name, m := range r.op.Current {
-		if m.ID != "" && m.ID != name {
-			keys = append(keys, orderKey(r, r.op.TargetKind, m.ID))
+		keys := targetKeys(r, r.op.TargetKind, m.ID)
+		if m.ID != "" && m.ID != name && (r.under == nil || !slices.Contains(r.under.blocks, keys[0])) {
+			ids, named = append(ids, keys...), named+1
 		}
 	}
-	slices.Sort(keys)
-	alone, patience := r.op.Kind != memproxy.Learn, time.Duration(0)
-	switch {
-	case r.byID != nil:
-		if !slices.Equal(keys, r.byID) { // another process gave the label to another block
+	if r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget {
+		for _, id := range r.op.Targets {
+			owners = append(owners, ownerKeys(r.call, r.owners[id].Scope, r.op.Current[id].Scope)...)
+		}
+	}
+	if r.byID != nil {
+		if slices.ContainsFunc(ids, func(key string) bool { return !slices.Contains(r.byID, key) }) { // the label was given to another block
 			inUse(r)
 		}
 		return false
-	case len(keys) == 0 || take(ctx, r, 0, alone, keys):
-		return false
-	case len(keys) == len(r.op.Targets):
-		patience = r.call.Backend.timeout()
 	}
-	r.byID = keys
-	return enter(ctx, r, patience, alone, keys)
+	alone := r.op.Kind != memproxy.Learn && r.mode != call // turns in two conversations share a block
+	waited := !take(ctx, r, 0, alone, ids)
+	if waited && !(named >= len(r.op.Targets) && take(ctx, r, patience(r), alone, ids)) || !take(ctx, r, patience(r), false, owners) {
+		inUse(r)
+		return false
+	}
+	if r.under != nil {
+		r.under.blocks = append(r.under.blocks, ids...)
+	}
+	now := currentEpoch(r.g)
+	if waited || len(ids) > 0 && now.ended != since.ended || len(owners) > 0 && now.cleared != since.cleared {
+		r.byID = append([]string{}, ids...) // not nil
+		return true
+	}
+	return false
 }
 
-func orderKey(r *evaluation, kind memproxy.TargetKind, id string) string {
-	return r.call.Backend.Name + "\x00" + string(kind) + "\x00" + id
+func orderKey(c *Call, kind memproxy.TargetKind, id string) string {
+	return c.Backend.Name + "\x00" + string(kind) + "\x00" + id
+}
+
+// targetKeys returns the keys of an object. The calls of turns share a second one, as they
+// do of agents (lockAgents), which a change that is sent after the turn does not take.
+func targetKeys(r *evaluation, kind memproxy.TargetKind, id string) []string {
+	key := orderKey(r.call, kind, id)
+	runner, runs := r.call.Backend.Adapter.(AgentRunner)
+	switch {
+	case !runs || runner.ChangesToolsOf(r.call.Route) != "":
+		return []string{key}
+	case r.mode == call:
+		return []string{key + "/turn"}
+	}
+	return []string{key, key + "/turn"}
+}
+
+// ownerKeys returns the keys of the owners in scopes.
+func ownerKeys(c *Call, scopes ...memproxy.Scope) (keys []string) {
+	for i := range scopes {
+		for _, dim := range [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun} {
+			if name := scopes[i].In(dim); name != "" {
+				keys = append(keys, orderKey(c, memproxy.TargetEntity, memproxy.OwnerID(dim, name)))
+			}
+		}
+	}
+	return keys
 }
 
 // enter takes the locks, or refuses the request if they do not become free in time.

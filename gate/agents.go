@@ -174,7 +174,7 @@ func (g Agents) RuleOnCall(ctx context.Context, a *Admission, tc memproxy.ToolCa
 // calls next may make such a change.
 func (g Agents) Sending(a *Admission) (answered func()) {
 	leave := a.leave
-	if a.leave = nil; leave == nil {
+	if a.leave, a.blocks = nil, nil; leave == nil {
 		return func() {}
 	}
 	begun := time.AfterFunc(a.call.Backend.timeout(), leave)
@@ -242,13 +242,11 @@ func toolCall(ctx context.Context, r *evaluation) error {
 	}
 	attributeTexts(r, r.under.op)
 	reserved(r)
-	if r.mode == call && !r.under.compensated && r.under.leave == nil {
-		if !lockAgents(ctx, r) {
-			return nil
-		}
-		r.under.leave, r.leave = r.leave, nil // until the calls are sent
+	if r.mode == call && !r.under.compensated {
+		callInTurn(ctx, r)
+	} else {
+		loadReplaced(ctx, r, r.under.compensated)
 	}
-	loadReplaced(ctx, r, r.under.compensated)
 	return nil
 }
 

@@ -339,8 +339,10 @@ type Admission struct {
 	// attestation is how well the source of the written content is known.
 	attestation memproxy.Attestation
 	begun       time.Time
-	// leave ends the turn of a change in the queue, or is nil.
-	leave func()
+	// leave ends the turn of a change in the queue, or is nil; blocks are the keys of the
+	// blocks that the calls of an agent's turn hold until then.
+	leave  func()
+	blocks []string
 	// compensated is set for a run that is admitted and compensated.
 	compensated bool
 	// unruled is the adapter's explanation why the request cannot be ruled on, or "".

@@ -216,6 +216,21 @@ func precede(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
+// callInTurn is inTurn for a call of a turn: until it is sent (Sending), changes of the
+// agent, and of the blocks that the call changes, wait.
+func callInTurn(ctx context.Context, r *evaluation) {
+	r.leave = r.under.leave
+	defer func() { r.under.leave, r.leave = r.leave, nil }()
+	if r.leave == nil && !lockAgents(ctx, r) {
+		return
+	}
+	since := currentEpoch(r.g)
+	if loadReplaced(ctx, r, false); inTurnByID(ctx, r, since) {
+		loadReplaced(ctx, r, false)
+		inTurnByID(ctx, r, since)
+	}
+}
+
 // followEdits makes the side requests that are needed to follow a tool call.
 func followEdits(ctx context.Context, a *Admission) error {
 	ctx, cancel := a.call.Backend.Within(context.WithoutCancel(ctx))

@@ -2,11 +2,14 @@ package gate
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/tamper"
+	"github.com/memproxy/memproxy/gate/verdict"
 	"github.com/memproxy/memproxy/redaction"
 )
 
@@ -301,4 +304,36 @@ func hidden(ret *answer, it *item) []memproxy.Finding {
 // no spans that could be redacted.
 func irredactable(ret *answer, it *item) bool {
 	return ret.rules.Sanitise > 0 && it.judged.risk >= ret.rules.Sanitise && (it.TextAt == "" || it.judged.score < ret.rules.Sanitise) && unseen(it)
+}
+
+// decide turns the results of the steps into the decision.
+func decide(_ context.Context, r *evaluation) error {
+	r.settle()
+	return nil
+}
+
+func (r *evaluation) settle() {
+	if r.decided = true; r.mode == putBack && r.verdict.Worst == memproxy.Hold {
+		r.verdict.Worst = memproxy.Amend // the requester is the reviewer who would approve it
+	}
+	verdict.Sort(r.verdict.Shadow)
+	r.verdict.Reasons, r.verdict.Notes = r.verdict.Decisive()
+	d := &r.Decision
+	d.ShadowVerdict = max(r.verdict.Worst, r.verdict.ShadowVerdict)
+	d.Verdict = r.verdict.Worst
+	d.Reasons = r.verdict.Reasons
+	d.Status = r.verdict.Status
+	if !r.enforced() {
+		// Forwarded as received: not even our own changes are made.
+		d.Verdict = memproxy.Allow
+		d.Status = 0
+		r.Body, r.Query, r.Changed = r.call.Body, r.call.Request.Query, false
+	}
+	d.Notes = append(r.verdict.Notes, limits.Reasons(r.verdict.Shadow, 0)...)
+	if d.Verdict.Stops() && d.Status == 0 {
+		d.Status = memproxy.StatusForbidden
+	}
+	forwarded := r.enforced() && !d.Verdict.Stops()
+	r.Inspect = forwarded && r.inspects()
+	r.ErrorsByStatus = forwarded && !r.Inspect && r.call.Known && r.call.Backend.closed(r.rules)
 }

@@ -22,8 +22,11 @@ func own(ctx context.Context, r *evaluation) error {
 	if !unordered(r) { // what was looked up before its turn may have changed
 		r.known = newLookups(r.g, r.Admission)
 	}
+	since := currentEpoch(r.g)
 	if len(op.Targets) == 0 {
-		loadReplaced(ctx, r, false)
+		if loadReplaced(ctx, r, false); inTurnByID(ctx, r, since) {
+			return own(ctx, r)
+		}
 		return nil
 	}
 	if err := loadOwners(ctx, r, op.Targets); err != nil {
@@ -41,7 +44,7 @@ func own(ctx context.Context, r *evaluation) error {
 	if err := locate(ctx, r); err != nil || r.verdict.Worst.Stops() && r.enforced() {
 		return err
 	}
-	if inTurnByID(ctx, r) {
+	if inTurnByID(ctx, r, since) {
 		return own(ctx, r)
 	}
 	recognise(ctx, r)

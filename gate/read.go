@@ -327,3 +327,17 @@ func notThere(ret *answer) bool {
 	}
 	return ret.status == memproxy.StatusNotFound
 }
+
+// inspects reports whether the adapter can and must read the answer. The answer to
+// a request that touches no memory is read if it has members, which need a claim;
+// passthrough routes have no row with claims.
+func (r *evaluation) inspects() bool {
+	switch {
+	case r.op == nil:
+		return false
+	case r.call.NoMemoryAccess:
+		return r.call.Known && r.call.Backend.structured(r.call.Route)
+	}
+	_, ok := r.call.Backend.Adapter.(Reader)
+	return ok
+}

@@ -87,11 +87,23 @@ func refuseUnseen(r *evaluation) {
 	}
 }
 
-// LockMemory waits until no change of a memory is under way, and keeps others waiting until
-// leave is called. It reports false if the turn does not come in time.
-func (g Reviewed) LockMemory(ctx context.Context, b Backend, k memproxy.MemoryKey) (leave func(), ok bool) {
+// ErrInUse reports that changes of a memory under way did not end in time.
+var ErrInUse = errors.New("other changes of the memory are under way")
+
+// LockMemory waits until no change of a memory, and no bulk deletion of its owner, is under way,
+// and keeps others waiting until leave is called. The error is ErrInUse if the turn does
+// not come in time.
+func (g Reviewed) LockMemory(ctx context.Context, b Backend, k memproxy.MemoryKey) (leave func(), err error) {
 	r := g.begin(putBack, &Call{Backend: b})
-	return g.order.Enter(ctx, b.timeout(), true, orderKey(r, k.Kind, k.ID))
+	records, err := g.opt.Ledger.Lookup(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	if !take(ctx, r, patience(r), true, targetKeys(r, k.Kind, k.ID)) || !take(ctx, r, patience(r), false, ownerKeys(r.call, records[k].Owner.Scope)) {
+		r.ReleaseLocks()
+		return nil, ErrInUse
+	}
+	return r.ReleaseLocks, nil
 }
 
 // unlimited returns the author of a held write without limits on whom it may name,

@@ -20,9 +20,6 @@ var ErrNoRestore = errors.New("this backend has no request that puts a memory ba
 // ErrUnanswered means that a backend does not answer at present.
 var ErrUnanswered = errors.New("the backend does not answer")
 
-// ErrInUse reports that changes of a memory under way did not end in time.
-var ErrInUse = errors.New("other changes of the memory are under way")
-
 // CurrentMemory reads a memory's present state from the backend. A missing memory has
 // Missing set, and is recorded as deleted.
 func (o *BackendClient) CurrentMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
@@ -58,11 +55,7 @@ func (o *BackendClient) LockMemory(ctx context.Context, k memproxy.MemoryKey) (l
 	if k.Kind == memproxy.TargetObject {
 		return func() {}, nil
 	}
-	leave, ok := o.p.opt.Gate.Reviewed().LockMemory(ctx, o.p.backend, k)
-	if !ok {
-		return nil, ErrInUse
-	}
-	return leave, nil
+	return o.p.opt.Gate.Reviewed().LockMemory(ctx, o.p.backend, k)
 }
 
 // Restore restores a version of a memory on behalf of a reviewer; now is the result of

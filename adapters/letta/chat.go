@@ -241,6 +241,7 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 	}
 	for i := range d.op.Items {
 		if it := &d.op.Items[i]; replaces && it.Kind == memproxy.ItemContent {
+			d.op.TargetKind = memproxy.TargetMemory
 			it.Target = turn.Target(d.params["agent_id"], it.Field)
 		}
 	}

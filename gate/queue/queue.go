@@ -17,8 +17,9 @@ import (
 // A Queue orders the changes of one process. If several processes share a ledger, a
 // change whose outcome conflicts with another's asks the backend which was the last.
 type Queue struct {
-	mu   sync.Mutex
-	keys map[string][]place
+	mu    sync.Mutex
+	keys  map[string][]place
+	ended uint64
 }
 
 // place is a change in the queue for one key.
@@ -80,9 +81,19 @@ func (q *Queue) Enter(ctx context.Context, patience time.Duration, alone bool, k
 	}
 }
 
+// Ended returns the number of turns that ended so far, at any key.
+func (q *Queue) Ended() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ended
+}
+
 func (q *Queue) leave(c *ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if len(c.keys) > 0 {
+		q.ended++
+	}
 	for _, key := range c.keys {
 		rest := slices.DeleteFunc(q.keys[key], func(p place) bool { return p.of == c })
 		if len(rest) == 0 {

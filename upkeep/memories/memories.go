@@ -160,7 +160,7 @@ func (k *Maintainer) purge(ctx context.Context, now time.Time) error {
 // listed.
 func (k *Maintainer) purgeOne(ctx context.Context, p *proxy.BackendClient, st *memproxy.Status, now time.Time) error {
 	leave, err := p.LockMemory(ctx, st.MemoryKey)
-	if errors.Is(err, proxy.ErrInUse) {
+	if errors.Is(err, gate.ErrInUse) {
 		return nil // it is being written; the next round looks again
 	} else if err != nil {
 		return err
