@@ -46,8 +46,8 @@ type Memory struct {
 	Unreadable bool
 	// OmitBefore tells the adapter to omit Before from the answer.
 	OmitBefore bool
-	// OtherTexts are further texts that the element shows but that are not the memory's present
-	// text, such as those of a history entry. They are only screened.
+	// OtherTexts are further texts that the element shows but that are not the memory's
+	// present text, such as those of a history entry. They are only screened.
 	OtherTexts []string
 	// Annotations are texts next to the memory's text, such as metadata and the name of
 	// the speaker. They are screened, too.
@@ -76,13 +76,13 @@ type Memory struct {
 	// Uncounted is set for objects that budgets do not count as a memory, such as an
 	// agent or a folder.
 	Uncounted bool
-	// ShowProvenance, if not nil, is the provenance to show to the reader, under ProvenanceKey in
-	// the memory's metadata.
+	// ShowProvenance, if not nil, is the provenance to show to the reader, under
+	// ProvenanceKey in the memory's metadata.
 	ShowProvenance *Provenance
 }
 
-// CreatedObject is an object that a write created. Agent is the agent that it belongs to, if the
-// request does not name it.
+// CreatedObject is an object that a write created. Agent is the agent that it belongs to,
+// if the request does not name it.
 type CreatedObject struct{ ID, Agent string }
 
 // Reading is what an adapter found in an answer.
@@ -99,9 +99,9 @@ type Reading struct {
 	// answer does not name. Unrelated tells Rewrite to remove them.
 	Relations []string
 	Unrelated bool
-	// CountsOthers is set if the backend counted, or may have counted, memories of other owners.
-	// Rewrite then removes its totals, and the count of a list becomes the number of
-	// elements shown.
+	// CountsOthers is set if the backend counted, or may have counted, memories of other
+	// owners. Rewrite then removes its totals, and the count of a list becomes the number
+	// of elements shown.
 	CountsOthers bool
 	// Limited is set if the caller may see only some of an owner's memories. Rewrite then
 	// removes the number of memories that the backend reports for the owner.
@@ -112,8 +112,8 @@ type Reading struct {
 	// Settles is set if the answer to a write names every memory that it created, so that
 	// the write is charged for exactly these.
 	Settles bool
-	// ShowsOwnActions is set if the answer may show memproxy's own actions in the backend. Rewrite
-	// then removes them.
+	// ShowsOwnActions is set if the answer may show memproxy's own actions in the backend.
+	// Rewrite then removes them.
 	ShowsOwnActions bool
 }
 
@@ -158,8 +158,8 @@ func (e StreamEnd) Cancelled() bool { return e == StreamGone || e == StreamReset
 // Refill fills up a list from which memories were removed with further memories. It is
 // not for concurrent use.
 //
-// The caller calls Next until it reports false, passes the answer to each request to Take
-// and Add, and calls Answer at the end.
+// The caller calls Next until it reports false, passes the answer to each request to
+// Select and Add, and calls Answer at the end.
 type Refill interface {
 	// Next returns the next side request. It reports false if the list is full or the
 	// backend has no more.

@@ -14,11 +14,11 @@ var (
 	ErrForged = errors.New("the row is not as it was approved, and waits for review again")
 	// ErrOwnReview: an author may not review its own writes.
 	ErrOwnReview = errors.New("authors do not review their own")
-	// ErrRouteGone: the content was destroyed, or deleted because newer versions exist.
+	// ErrGone: the content was destroyed, or deleted because newer versions exist.
 	ErrGone = errors.New("the content is gone")
 	// ErrRefused: an argument is invalid for every store.
 	ErrRefused = errors.New("refused")
 	// ErrStale: a row that an entry is based on has changed since it was read; see
-	// Entry.Seen.
+	// Entry.ExpectedOwners.
 	ErrStale = errors.New("changed meanwhile")
 )

@@ -46,8 +46,8 @@ type HeldWrite struct {
 	Findings []Finding `json:"findings,omitempty"`
 	Score    PerMille  `json:"score"`
 	Policy   string    `json:"policy"` // version of the rules that ruled on it last
-	// CurrentVerdict is the verdict of the current rules, if it is not Hold. Reasons remain those
-	// for which the write was held.
+	// CurrentVerdict is the verdict of the current rules, if it is not Hold. Reasons remain
+	// those for which the write was held.
 	CurrentVerdict string `json:"today,omitempty"`
 	// ContentSHA256 is the hex hash of the body as received.
 	ContentSHA256 string    `json:"content_sha256"`
@@ -138,7 +138,7 @@ type HoldFilter struct {
 	// NotPolicy excludes holds on which this version of the rules ruled last.
 	NotPolicy     string
 	Since, Before time.Time // Created in [Since, Before)
-	// After is HoldPage.HashByte of the previous page.
+	// After is HoldPage.Next of the previous page.
 	After string
 	// Limit is the page size: at most 500; 0 is 50.
 	Limit int
@@ -181,9 +181,9 @@ func (h *HeldWrite) NoteAuthorInvalid(why string) {
 	h.Reasons = append(h.Reasons, Reason{Code: IdentityInvalid, Detail: why + "; its approver was notified"})
 }
 
-// AuthorInvalidNoted reports whether NoteAuthorInvalid was called. No other reason of a hold has
-// the code IdentityInvalid, because a write with an invalid credential is refused and
-// never held.
+// AuthorInvalidNoted reports whether NoteAuthorInvalid was called. No other reason of a
+// hold has the code IdentityInvalid, because a write with an invalid credential is refused
+// and never held.
 func (h *HeldWrite) AuthorInvalidNoted() bool {
 	return slices.ContainsFunc(h.Reasons, func(r Reason) bool { return r.Code == IdentityInvalid })
 }

@@ -201,16 +201,16 @@ func isInertHash(s string) bool {
 // sentence is the number of words from which a name reads like a sentence.
 const sentence = 3
 
-// LooksLikeSentence reports whether the name of an owner or a member reads like a sentence: three or
-// more words, separated by punctuation, spaces or capitals, or as many letters of a
-// script without spaces. Agents see such names together with memories, so a wordy name is
+// LooksLikeSentence reports whether the name of an owner or a member reads like a sentence:
+// three or more words, separated by punctuation, spaces or capitals, or as many letters of
+// a script without spaces. Agents see such names together with memories, so such a name is
 // screened as text. Numbers and keys are not words.
 func LooksLikeSentence(name string) bool {
 	state, words := uint8(0), uint8(0)
 	for i := range len(name) {
 		c := name[i]
 		if c >= utf8.RuneSelf {
-			return wordyRunes(name)
+			return sentenceRunes(name)
 		}
 		state = wording[state&^word][letterClass[c]]
 		if words += state / word; words == sentence {
@@ -231,11 +231,11 @@ var letterClass = [utf8.RuneSelf]uint8{
 // word is a flag in a state of wording: the character ends a word.
 const word = 8
 
-// wording is the state machine of Wordy: the next state, by state and class. The states
-// are: outside of a word (0), after one capital (1), after more letters and a capital
-// (2), after one small letter (3), after more letters and a small one (4). Letters before
-// a digit are not a word, and a capital after a small letter begins a new word. The code
-// has no branch that depends on the characters of a hash.
+// wording is the state machine of LooksLikeSentence: the next state, by state and class.
+// The states are: outside of a word (0), after one capital (1), after more letters and a
+// capital (2), after one small letter (3), after more letters and a small one (4). Letters
+// before a digit are not a word, and a capital after a small letter begins a new word. The
+// code has no branch that depends on the characters of a hash.
 var wording = [5][4]uint8{
 	{0, 0, 3, 1},
 	{0, 0, 4, 2},
@@ -244,8 +244,8 @@ var wording = [5][4]uint8{
 	{0 | word, 0, 4, 1 | word},
 }
 
-// wordyRunes is Wordy for all scripts.
-func wordyRunes(name string) bool {
+// sentenceRunes is LooksLikeSentence for all scripts.
+func sentenceRunes(name string) bool {
 	words, letters, others := 0, 0, 0
 	var before rune
 	end := func() {

@@ -45,7 +45,7 @@ type Ownership struct {
 // was sealed.
 type Presence uint8
 
-// The listings.
+// The presences.
 const (
 	NotSealed      Presence = iota // the backend is not sealed: the object may predate memproxy
 	PresentAtSeal                  // it was in the backend when that was sealed
@@ -54,8 +54,8 @@ const (
 
 // Record is what the ledger knows about one object of a backend.
 type Record struct {
-	Owner    Ownership // the owner; see Owned
-	Status   Status    // the status; see Rated
+	Owner    Ownership // the owner; see HasOwner
+	Status   Status    // the status; see HasStatus
 	Presence Presence
 	// FirstSeen is the hex SHA-256 of the text that a listed object had when it was
 	// listed; "" if the text could not be read.

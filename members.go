@@ -161,8 +161,8 @@ func ReadMembers(raw []byte) (map[string]any, error) {
 	return all, nil
 }
 
-// RemovedTexts returns the texts, such as ids, that the object's lists lose by the change. now
-// are its members, encoded by Members.
+// RemovedTexts returns the texts, such as ids, that the object's lists lose by the change.
+// now are its members, encoded by Members.
 func (c *MemberChange) RemovedTexts(now []byte) []string {
 	had, err := ReadMembers(now)
 	if err != nil {
@@ -216,7 +216,8 @@ type Item struct {
 	Target string
 }
 
-// ConfidenceClaim is one confidence value that the caller claims, at one position of the payload.
+// ConfidenceClaim is one confidence value that the caller claims, at one position of the
+// payload.
 type ConfidenceClaim struct {
 	Pointer string
 	// Raw is the original JSON text, for the audit record of a clamped value.

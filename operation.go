@@ -240,7 +240,7 @@ type Operation struct {
 	Stamp *Stamp
 	// SignStamp signs a stamp for the metadata that it is stored with. metadata is JSON
 	// without the proxy's own members. A stamp of another installation is returned
-	// unchanged. If Seal is nil, stamps do not cover metadata.
+	// unchanged. If SignStamp is nil, stamps do not cover metadata.
 	SignStamp func(s Stamp, metadata []byte) Stamp `json:"-"`
 	// Current are the memories as they are in the backend, by target id, if the gate had
 	// to fetch them: a merging patch needs them.

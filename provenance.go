@@ -110,7 +110,7 @@ type PromotionRule struct {
 }
 
 // Met reports whether a track record meets the requirements.
-func (e PromotionRule) Met(t Track, now time.Time) bool {
-	return e.Facts > 0 && t.Validated >= e.Facts && (t.Since.IsZero() || now.Sub(t.Since) >= e.Age) &&
-		t.Corrections*int64(Full) <= t.Validated*int64(e.Corrected)
+func (r PromotionRule) Met(t Track, now time.Time) bool {
+	return r.Facts > 0 && t.Validated >= r.Facts && (t.Since.IsZero() || now.Sub(t.Since) >= r.Age) &&
+		t.Corrections*int64(Full) <= t.Validated*int64(r.Corrected)
 }

@@ -138,7 +138,7 @@ type SessionFilter struct {
 	Principal string  // "" selects every principal
 	// All includes records that are not locked.
 	All bool
-	// After is SessionPage.HashByte of the previous page.
+	// After is SessionPage.Next of the previous page.
 	After string
 	// Limit is the page size: at most 500; 0 is 50.
 	Limit int

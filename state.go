@@ -161,7 +161,7 @@ type Session struct {
 	LastRejection     time.Time      `json:"last_rejection,omitzero"`
 	Locked            time.Time      `json:"locked,omitzero"` // when the lock in force began; zero if there is none
 	Until             time.Time      `json:"locked_until,omitzero"`
-	Counted           time.Time      `json:"-"` // Strikes counts rejections after this time
+	Counted           time.Time      `json:"-"` // CountedRejections counts rejections after this time
 	Kind              SessionKind    `json:"kind,omitempty"`
 	User              string         `json:"user,omitempty"` // the end user, if the writes name one
 	Name              string         `json:"name,omitempty"` // the caller's name for the session
@@ -188,7 +188,7 @@ type SessionEvent struct {
 	Route     string    `json:"route,omitempty"`
 	Reasons   []Reason  `json:"reasons,omitempty"`
 	Time      time.Time `json:"time"`
-	// WeakEvidence marks a rejection that rests on one kind of evidence only. It is counted and
-	// stored, and does not lead to a lock.
+	// WeakEvidence marks a rejection that rests on one kind of evidence only. It is counted
+	// and stored, and does not lead to a lock.
 	WeakEvidence bool `json:"-"`
 }

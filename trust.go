@@ -270,12 +270,12 @@ type Stamp struct {
 	Signature string   // over all fields above
 }
 
-// CredentialError is the error for a credential that was presented and not accepted, or that is
-// missing where one is required.
+// CredentialError is the error for a credential that was presented and not accepted, or
+// that is missing where one is required.
 type CredentialError struct {
 	Code   ReasonCode // identity.missing or identity.invalid
 	Detail string     // for a person; never quotes the credential
 }
 
-// Error makes Rejected an error.
-func (r *CredentialError) Error() string { return string(r.Code) + ": " + r.Detail }
+// Error makes CredentialError an error.
+func (e *CredentialError) Error() string { return string(e.Code) + ": " + e.Detail }

@@ -8,9 +8,9 @@ var ErrUngated = errors.New("the agent's own memory writes cannot be ruled on be
 
 // Edits determines the changes that admitted calls make to an agent's memory.
 type Edits interface {
-	// NextSideRequest returns a side request that must be made before or after the calls run;
-	// Prepared takes its answer. The error is ErrUngated for an agent that cannot be made
-	// to pause.
+	// NextSideRequest returns a side request that must be made before or after the calls
+	// run; ReadSideReply takes its answer. The error is ErrUngated for an agent that cannot
+	// be made to pause.
 	NextSideRequest() (Request, bool)
 	ReadSideReply(Reply) error
 
@@ -18,19 +18,20 @@ type Edits interface {
 	// streamed.
 	ReadAnswer(body []byte) error
 
-	// TakeEdits returns the changes of the last request's calls, once Prepare has no more
-	// requests; without the preparation they are unknown. Each change is a memory with
+	// TakeEdits returns the changes of the last request's calls, once NextSideRequest has no
+	// more requests; without the preparation they are unknown. Each change is a memory with
 	// the event in Event (ADD, UPDATE; "" is a passage) and the whole previous text in
 	// Before. If members other than the text changed, a separate memory with the event
-	// NONE has the new members in Members and the old ones in Was.
+	// NONE has the new members in Members and the old ones in
+	// PreviousMembers.
 	TakeEdits() []Edit
 }
 
 // ToolRun is a tool call that a client's request makes in place of an agent.
 type ToolRun interface {
 	Edits
-	// AddContent adds to the operation, as decoded from the request, the content that the call
-	// would write, computed from the memory that Prepare fetched.
+	// AddContent adds to the operation, as decoded from the request, the content that the
+	// call would write, computed from the memory that the side requests fetched.
 	AddContent(*Operation)
 }
 
@@ -43,12 +44,12 @@ type Edit struct {
 // Turn is one run of an agent, with as many requests to the backend as its gated tool
 // calls need: the backend pauses before each of them. It is not for concurrent use.
 //
-// The caller calls Prepare and Prepared until Prepare reports false, before the first
-// request and after each request, and then Made. If calls are Asked, the caller passes
-// each refused call to Rule, whatever the person will answer, and calls Handed until it
-// reports no more. While the turn is Paused or has not begun, the caller calls Rule for
-// each waiting call, then Next, then Whole or Event with the answer, until a request does
-// not end in a pause.
+// The caller calls NextSideRequest and ReadSideReply until NextSideRequest reports false,
+// before the first request and after each request, and then TakeEdits. If there are
+// ApprovalCalls, the caller passes each refused one to Rule, whatever the person will
+// answer, and calls ReleasePause until it reports no more. While the turn is Paused or has
+// not begun, the caller calls Rule for each of the PendingCalls, then Next, then ReadAnswer
+// or Event with the answer, until a request does not end in a pause.
 type Turn interface {
 	Edits
 	// Key identifies the agent's run. Turns with the same key run one after another.
@@ -69,10 +70,10 @@ type Turn interface {
 	Paused() bool
 
 	// ApprovalCalls returns the calls of the pause for which a rule of the agent requires a
-	// person's approval. The caller has not seen them yet. Handed applies the decisions
-	// of Rule and returns what the caller sees of the pause, event by event if the answer
-	// is streamed. A refused call is answered like any other call, and no person is asked
-	// about it.
+	// person's approval. The caller has not seen them yet. ReleasePause applies the
+	// decisions of Rule and returns what the caller sees of the pause, event by event if
+	// the answer is streamed. A refused call is answered like any other call, and no person
+	// is asked about it.
 	ApprovalCalls() []ToolCall
 	ReleasePause() (events [][]byte, more bool, err error)
 
@@ -145,8 +146,8 @@ type ToolCall struct {
 	ID, Tool string
 	// Arguments are the bytes that the model wrote; their hash is recorded.
 	Arguments []byte
-	// FromEarlierTurn reports that an interrupted earlier turn made the call. Its caller may have
-	// been a different one, with less authority.
+	// FromEarlierTurn reports that an interrupted earlier turn made the call. Its caller
+	// may have been a different one, with less authority.
 	FromEarlierTurn bool
 	// Operation is the effect of the call; nil if Flaw is set.
 	Operation *Operation
@@ -169,13 +170,14 @@ type SideRequest struct {
 // RunDiff compares what agents remember before and after a run that cannot be paused. It is
 // not for concurrent use.
 //
-// To take a snapshot of the memory call Look, then Ask and Answered until Ask reports
-// false. Later snapshots are compared with the first one.
+// To take a snapshot of the memory call StartSnapshot, then NextSideRequest and
+// ReadSideReply until NextSideRequest reports false. Later snapshots are compared with the
+// first one.
 type RunDiff interface {
 	// StartSnapshot begins a snapshot.
 	StartSnapshot()
-	// NextSideRequest returns the next side request of a snapshot; Answered takes its answer. The
-	// error is ErrUngated for a run whose changes cannot be determined.
+	// NextSideRequest returns the next side request of a snapshot; ReadSideReply takes
+	// its answer. The error is ErrUngated for a run whose changes cannot be determined.
 	NextSideRequest() (Request, bool)
 	ReadSideReply(Reply) error
 
@@ -184,17 +186,17 @@ type RunDiff interface {
 	Agents() []string
 	// Background reports whether the run continues after its request is answered.
 	Background() bool
-	// MarshalBaseline returns the state with which changes are compared, for Rewatch. It contains
-	// memories.
+	// MarshalBaseline returns the state with which changes are compared, for
+	// Compensator.RestoreRunDiff. It contains memories.
 	MarshalBaseline() ([]byte, error)
 
-	// ActiveRunRequests returns the requests that list the agents' running runs. Runs reports whether
-	// an answer to one of them contains any.
+	// ActiveRunRequests returns the requests that list the agents' running runs. HasActiveRun
+	// reports whether an answer to one of them contains any.
 	ActiveRunRequests() []Request
 	HasActiveRun(Reply) (bool, error)
 
 	// Changes returns the differences between the first snapshot and the last, without
-	// the accepted ones. Cut reports whether an agent has more new memories than one
+	// the accepted ones. Truncated reports whether an agent has more new memories than one
 	// snapshot can hold.
 	Changes() []Change
 	Truncated() bool

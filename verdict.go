@@ -133,9 +133,9 @@ type Finding struct {
 type Question struct {
 	Principal Principal
 	Operation *Operation
-	// AttachedItems is existing content that the operation places in an agent's context without
-	// repeating it, such as an attached block. The rules of fields and sizes apply to it
-	// as to written content.
+	// AttachedItems is existing content that the operation places in an agent's context
+	// without repeating it, such as an attached block. The rules of fields and sizes apply
+	// to it as to written content.
 	AttachedItems []Item
 	// Owners are the known owners of the operation's targets.
 	Owners   []Ownership
@@ -162,7 +162,7 @@ type Question struct {
 	Governance Governance
 }
 
-// Content returns the items of the operation and those in Brought.
+// Content returns the items of the operation and those in AttachedItems.
 func (q *Question) Content() []Item {
 	if len(q.AttachedItems) == 0 {
 		return q.Operation.Items

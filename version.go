@@ -51,9 +51,9 @@ type Version struct {
 // Entry is the ledger's change for one decision. It is applied atomically, in the order
 // of its fields.
 type Entry struct {
-	// ExpectedOwners are the owners of the changed objects as they were before the change was sent.
-	// If another process has changed one since (another Decision, or Deleted), nothing is
-	// applied and the error is ErrStale.
+	// ExpectedOwners are the owners of the changed objects as they were before the change
+	// was sent. If another process has changed one since (another Decision, or Deleted),
+	// nothing is applied and the error is ErrStale.
 	ExpectedOwners []Ownership
 	// Found are the first versions of memories without a history, as they were found.
 	// Versions are the versions after these.
