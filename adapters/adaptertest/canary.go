@@ -16,9 +16,9 @@ import (
 // canary is a text that cannot be a name, a number or an id.
 const canary = "canary, a text 7f3a"
 
-// CheckTextsDecoded checks that every text in the payload of a write, as a value or as a name, is in the
-// operation, or that the payload is refused. It puts the canary in every place of the body;
-// only values that are removed may be missing from the operation.
+// CheckTextsDecoded checks that every text in the payload of a write, as a value or as a
+// name, is in the operation, or that the payload is refused. It puts the canary in every
+// place of the body; only values that are removed may be missing from the operation.
 func CheckTextsDecoded(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, body []byte) {
 	t.Helper()
 	op, err := a.Decode(rt, req, body)
@@ -94,8 +94,9 @@ func tells(op *memproxy.Operation) bool {
 	return strings.Contains(strings.Join(all, "\n"), canary)
 }
 
-// RunTextsDecoded runs Told on every route of the table, with every body in the *.txtar files of
-// fsys that the route reads. filled returns a path for a row's pattern.
+// RunTextsDecoded runs CheckTextsDecoded on every route of the table, with every body in
+// the *.txtar files of fsys that the route reads. filled returns a path for a row's
+// pattern.
 func RunTextsDecoded(t *testing.T, a RoutedAdapter, fsys fs.FS, filled func(pattern string) string) {
 	var bodies [][]byte
 	for _, c := range cases(t, fsys) {

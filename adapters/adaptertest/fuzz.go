@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// FormatText reports whether a string in a body belongs to the format (a role, a type, a selector),
-// so that it need not be in the operation.
+// FormatText reports whether a string in a body belongs to the format (a role, a type, a
+// selector), so that it need not be in the operation.
 type FormatText func(op *memproxy.Operation, ptr, text string) bool
 
 // Fuzz checks the laws with arbitrary requests and answers, seeded with the cases of

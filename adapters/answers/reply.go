@@ -13,8 +13,8 @@ import (
 // Pruner implements the gate's pruner with a table.
 type Pruner struct {
 	Answers *Table
-	// Recognizer returns the function that recognises elements of a route's 2xx answers, which
-	// Prune then skips. It may be nil.
+	// Recognizer returns the function that recognises elements of a route's 2xx answers,
+	// which Prune then skips. It may be nil.
 	Recognizer func(memproxy.Route) Recognizer
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // Recognizer returns the length of a recognised element of a list at the start of rest, or 0.
-// The list is the given member of the answer, or the answer itself if member is "". Known
-// must only recognise elements for which Claims returned true.
+// The list is the given member of the answer, or the answer itself if member is "". A
+// Recognizer must only recognise elements for which Claims returned true.
 type Recognizer func(member string, rest []byte) int
 
 // claimed reports whether a body is JSON with only claimed members. It is the fast path of

@@ -1,15 +1,15 @@
 package jsondoc
 
-// A Taker reads the elements of an answer's lists during parsing. A list is an array that is
-// the answer itself or a member of it. In the methods, list is the array's pointer and i the
-// element's index.
+// An ElementReader reads the elements of an answer's lists during parsing. A list is an
+// array that is the answer itself or a member of it. In the methods, list is the array's
+// pointer and i the element's index.
 type ElementReader interface {
-	// KnownLength returns the length of an element at the start of rest that needs no parsing,
-	// or 0. It must be a complete object that Parse accepts.
+	// KnownLength returns the length of an element at the start of rest that needs no
+	// parsing, or 0. It must be a complete object that Parse accepts.
 	KnownLength(list string, i int, rest []byte) int
-	// ReadElement reads an element. If it returns true, the document does not contain the element,
-	// and v must not be used afterwards, because the parser reuses its memory. text is the
-	// element's source if its strings are slices of it, else "".
+	// ReadElement reads an element. If it returns true, the document does not contain the
+	// element, and v must not be used afterwards, because the parser reuses its memory.
+	// text is the element's source if its strings are slices of it, else "".
 	ReadElement(list string, i int, v *Value, text string) bool
 }
 
@@ -17,16 +17,16 @@ type ElementReader interface {
 // an element then retains the element's whole source, which is at most this long.
 const MaxShared = 4 << 10
 
-// ParseLists parses an answer into a document without the elements that t takes. In an
+// ParseLists parses an answer into a document without the elements that r takes. In an
 // element of up to share bytes all strings are slices of one string, which saves
-// allocations. If ParseLists fails, the elements that t has read must be discarded.
-func ParseLists(src []byte, t ElementReader, share int) (*Doc, error) {
-	return parser{max: DefaultMaxDepth, taker: t, share: share}.parse(src)
+// allocations. If ParseLists fails, the elements that r has read must be discarded.
+func ParseLists(src []byte, r ElementReader, share int) (*Doc, error) {
+	return parser{max: DefaultMaxDepth, reader: r, share: share}.parse(src)
 }
 
 func (p *parser) listElement(i, depth int) bool {
 	if p.Space() == '{' {
-		if n := p.taker.KnownLength(p.list, i, p.Src[p.At:]); n > 0 {
+		if n := p.reader.KnownLength(p.list, i, p.Src[p.At:]); n > 0 {
 			p.At += n
 			return true
 		}
@@ -43,7 +43,7 @@ func (p *parser) listElement(i, depth int) bool {
 		text = string(p.Src[v.Start:v.End])
 	}
 	p.setStrings(v, text, v.Start)
-	if !p.taker.ReadElement(p.list, i, v, text) {
+	if !p.reader.ReadElement(p.list, i, v, text) {
 		p.elems = append(p.elems, v)
 		return true
 	}

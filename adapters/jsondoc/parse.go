@@ -84,7 +84,7 @@ type parser struct {
 	Scanner
 	max          int
 	strict       bool
-	taker        ElementReader // may be nil
+	reader       ElementReader // may be nil
 	share        int           // see ParseLists
 	list         string        // pointer of the answer's member that is being read
 	deferStrings bool          // strings are set by texts
@@ -104,7 +104,7 @@ func (p *parser) newValue(kind Kind) *Value {
 		n := 1024
 		switch {
 		case p.slab != nil:
-		case p.taker != nil && len(p.Src) > 2048:
+		case p.reader != nil && len(p.Src) > 2048:
 			n = 64 // reused for each element of a list
 		default:
 			n = min(4*n, 1+bytes.Count(p.Src, []byte(","))+bytes.Count(p.Src, []byte("["))+bytes.Count(p.Src, []byte("{")))
@@ -159,7 +159,7 @@ func (p *parser) object(v *Value, depth int) bool {
 			return false
 		}
 		p.At++
-		if depth == 0 && p.taker != nil {
+		if depth == 0 && p.reader != nil {
 			p.list = Child("", m.Name)
 		}
 		if m.Value = p.value(depth + 1); m.Value == nil {
@@ -187,7 +187,7 @@ func (p *parser) store(members []Member) []Member {
 func (p *parser) array(v *Value, depth int) bool {
 	first := len(p.elems)
 	more, ok := p.Open(']'), true
-	listed := p.taker != nil && (depth == 0 || depth == 1 && p.list != "")
+	listed := p.reader != nil && (depth == 0 || depth == 1 && p.list != "")
 	for i := 0; more; i++ {
 		if listed {
 			ok = p.listElement(i, depth)

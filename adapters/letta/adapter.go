@@ -25,7 +25,7 @@ type Options struct {
 	// MaxDepth bounds the nesting of requests. Answers have a higher bound of their
 	// own.
 	MaxDepth int
-	// Now is the clock for waiting times; nil is time.CurrentMemory.
+	// Now is the clock for waiting times; nil is time.Now.
 	Now func() time.Time
 }
 
@@ -34,7 +34,7 @@ type Adapter struct {
 	*routes
 	answertable.Pruner
 	runs
-	holder
+	holdReplier
 	opt     Options
 	bodies  members
 	names   *spelling.Names // keys that name the owner or the subject of a request

@@ -157,24 +157,24 @@ func pageLimit(q url.Values) int {
 	return defaultPage
 }
 
-// holder answers held writes for a backend without receipts.
-type holder struct{}
+// holdReplier answers held writes for a backend without receipts.
+type holdReplier struct{}
 
-// HeldReply implements the gate's holder. A held passage is answered with an empty list of
-// created passages. Letta's other creations return the new object, which does not exist
-// yet, so they are refused.
-func (holder) HeldReply(rt memproxy.Route, _ memproxy.Request, _ *memproxy.Operation, _ memproxy.Decision) (memproxy.Reply, bool) {
+// HeldReply implements the gate's HoldReplier. A held passage is answered with an empty
+// list of created passages. Letta's other creations return the new object, which does not
+// exist yet, so they are refused.
+func (holdReplier) HeldReply(rt memproxy.Route, _ memproxy.Request, _ *memproxy.Operation, _ memproxy.Decision) (memproxy.Reply, bool) {
 	if rt.ID != "letta.create_passage" {
 		return memproxy.Reply{}, false
 	}
 	return memproxy.Reply{Status: 200, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: []byte("[]")}, true
 }
 
-// ReceiptID implements the gate's holder: Letta has no receipts.
-func (holder) ReceiptID(memproxy.Route) string { return "" }
+// ReceiptID implements the gate's HoldReplier: Letta has no receipts.
+func (holdReplier) ReceiptID(memproxy.Route) string { return "" }
 
-// ReceiptReply implements the gate's holder.
-func (holder) ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply {
+// ReceiptReply implements the gate's HoldReplier.
+func (holdReplier) ReceiptReply(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply {
 	return memproxy.Reply{Status: 404, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: []byte(`{"detail":"there is no such receipt"}`)}
 }
 

@@ -14,9 +14,9 @@ import (
 // with the server's default limits is fifty agents with everything attached.
 const maxNamed = 20000
 
-// Names implements the gate's namer. It returns a reference for every id in an answer, at
-// any depth, whether the answer contains the object or only its id. A string with the form
-// of an id counts unless its member is known to hold free text.
+// Names implements the gate's ObjectLister. It returns a reference for every id in an
+// answer, at any depth, whether the answer contains the object or only its id. A string
+// with the form of an id counts unless its member is known to hold free text.
 func (a *Adapter) Names(_ memproxy.Route, reply memproxy.Reply) ([]memproxy.Ref, error) {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
@@ -56,8 +56,8 @@ func (n *naming) value(name string, v *jsondoc.Value, ptr string) {
 	}
 }
 
-// RemovePointers implements the gate's namer: it removes elements of lists, and sets members
-// to null.
+// RemovePointers implements the gate's ObjectLister: it removes elements of lists, and sets
+// members to null.
 func (a *Adapter) RemovePointers(reply memproxy.Reply, gone []string) ([]byte, error) {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
-// listener extracts tool calls and results from a run's response, whole or streamed by
+// toolObserver extracts tool calls and results from a run's response, whole or streamed by
 // message or by token.
-type listener struct {
+type toolObserver struct {
 	rt    memproxy.Route
 	shape shape
 	names map[string]string // of the tools, by call id
@@ -25,34 +25,34 @@ type listener struct {
 // Bounds of the buffered unfinished calls. Calls beyond them are reported as one unclear
 // call.
 const (
-	maxHeardCalls = 1024
-	maxHeardParts = 1 << 20 // bytes
+	maxObservedCalls = 1024
+	maxObservedParts = 1 << 20 // bytes
 )
 
-// ObserveTools implements the gate's observer: it extracts the texts of tool calls, and of the
-// results of calls that the server ran. Results of the caller's own tools are in the
+// ObserveTools implements the gate's observer: it extracts the texts of tool calls, and of
+// the results of calls that the server ran. Results of the caller's own tools are in the
 // caller's requests, which the gate reads.
 func (a *Adapter) ObserveTools(rt memproxy.Route) memproxy.ToolObserver {
-	l := &listener{rt: rt, names: map[string]string{}, parts: map[string]string{}}
+	o := &toolObserver{rt: rt, names: map[string]string{}, parts: map[string]string{}}
 	if r := a.Row(rt.ID); r != nil {
-		l.shape = r.shape
+		o.shape = r.shape
 	} else {
-		l.rt.Kind = memproxy.Other
+		o.rt.Kind = memproxy.Other
 	}
-	return l
+	return o
 }
 
 // Observe implements memproxy.ToolObserver.
-func (l *listener) Observe(body []byte) (calls, results []memproxy.ToolTexts) {
-	if l.rt.Kind != memproxy.Run || len(body) == 0 {
+func (o *toolObserver) Observe(body []byte) (calls, results []memproxy.ToolTexts) {
+	if o.rt.Kind != memproxy.Run || len(body) == 0 {
 		return nil, nil
 	}
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
 		return nil, nil
 	}
-	if v := doc.Root.Get("func_return"); l.shape == toolRun && v != nil {
-		if doc.Root.Get("status").Text() == "success" && speaks(l.rt.Params["tool_name"]) {
+	if v := doc.Root.Get("func_return"); o.shape == toolRun && v != nil {
+		if doc.Root.Get("status").Text() == "success" && speaks(o.rt.Params["tool_name"]) {
 			results = append(results, memproxy.ToolTexts{Texts: texts(nil, v, false)})
 		}
 		return nil, results
@@ -64,16 +64,16 @@ func (l *listener) Observe(body []byte) (calls, results []memproxy.ToolTexts) {
 	for _, m := range messages {
 		told := callsOf(m)
 		for _, c := range told {
-			l.part(c)
+			o.part(c)
 		}
 		// In a token stream a call arrives in fragments, and the next message of
 		// another kind ends it. Otherwise a list of calls is complete.
 		if list := m.Get("tool_calls"); len(told) == 0 && m.Get("message_type").Text() != "ping" || list != nil && list.Kind == jsondoc.Array {
-			calls = l.completed(calls)
+			calls = o.completed(calls)
 		}
 	}
 	if len(messages) != 1 || messages[0] != doc.Root {
-		calls = l.completed(calls) // a whole answer, so no further message follows
+		calls = o.completed(calls) // a whole answer, so no further message follows
 	}
 	for _, m := range messages {
 		if m.Kind != jsondoc.Object || m.Get("message_type").Text() != "tool_return_message" {
@@ -81,7 +81,7 @@ func (l *listener) Observe(body []byte) (calls, results []memproxy.ToolTexts) {
 		}
 		list := m.Get("tool_returns").List()
 		for _, e := range list {
-			name := l.names[e.Get("tool_call_id").Text()]
+			name := o.names[e.Get("tool_call_id").Text()]
 			if name == "" && len(list) == 1 {
 				name = m.Get("name").Text()
 			}
@@ -96,39 +96,39 @@ func (l *listener) Observe(body []byte) (calls, results []memproxy.ToolTexts) {
 
 // part records a call or a fragment of one. The first fragment has the tool's name. A
 // fragment without an id belongs to the last call.
-func (l *listener) part(c *jsondoc.Value) {
+func (o *toolObserver) part(c *jsondoc.Value) {
 	id := c.Get("tool_call_id").Text()
-	if id == "" && len(l.order) > 0 {
-		id = l.order[len(l.order)-1]
+	if id == "" && len(o.order) > 0 {
+		id = o.order[len(o.order)-1]
 	}
 	more := c.Get("arguments").Text()
-	if name := c.Get("name").Text(); name != "" && l.names[id] == "" && len(l.names) < maxHeardCalls {
-		l.names[id] = name
+	if name := c.Get("name").Text(); name != "" && o.names[id] == "" && len(o.names) < maxObservedCalls {
+		o.names[id] = name
 	}
-	if _, known := l.parts[id]; !known {
-		if len(l.order) == maxHeardCalls {
-			l.over = true
+	if _, known := o.parts[id]; !known {
+		if len(o.order) == maxObservedCalls {
+			o.over = true
 			return
 		}
-		l.order = append(l.order, id)
+		o.order = append(o.order, id)
 	}
-	if l.size += len(more); l.size <= maxHeardParts {
-		l.parts[id] += more
+	if o.size += len(more); o.size <= maxObservedParts {
+		o.parts[id] += more
 	} else {
-		l.parts[id], l.over = "", true
+		o.parts[id], o.over = "", true
 	}
 }
 
 // completed appends the buffered calls, which are complete, and clears the buffer.
-func (l *listener) completed(calls []memproxy.ToolTexts) []memproxy.ToolTexts {
-	for _, id := range l.order {
-		calls = append(calls, callText(id, l.parts[id]))
+func (o *toolObserver) completed(calls []memproxy.ToolTexts) []memproxy.ToolTexts {
+	for _, id := range o.order {
+		calls = append(calls, callText(id, o.parts[id]))
 	}
-	if l.over {
+	if o.over {
 		calls = append(calls, memproxy.ToolTexts{Unclear: true})
 	}
-	clear(l.parts)
-	l.order, l.size, l.over = nil, 0, false
+	clear(o.parts)
+	o.order, o.size, o.over = nil, 0, false
 	return calls
 }
 

@@ -21,7 +21,7 @@ var (
 
 // Read implements the gate's reader. It finds every memory in the answer to a read, and the
 // new objects in the answer to a creation. It does not read other answers, because they
-// contain no memory that is new to the gate; see Disclosed for answers to changes.
+// contain no memory that is new to the gate; see ReadChange for answers to changes.
 func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
 	r := a.Row(rt.ID)

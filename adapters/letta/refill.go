@@ -146,9 +146,9 @@ func (a *Adapter) ReadCount(reply memproxy.Reply) (more int64, over bool, err er
 // maxWholes bounds the side requests for the agents of one file.
 const maxWholes = 64
 
-// ObjectRequests implements the gate's completer: the answer to an import has only the ids of its
-// agents, so each agent is requested. all is false if there are too many agents, or if the
-// file has documents, because no answer reports the number of their passages.
+// ObjectRequests implements the gate's completer: the answer to an import has only the ids
+// of its agents, so each agent is requested. all is false if there are too many agents, or
+// if the file has documents, because no answer reports the number of their passages.
 func (a *Adapter) ObjectRequests(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, rd *memproxy.Reading) (asks []memproxy.Request, all bool) {
 	if r := a.Row(rt.ID); r == nil || r.shape != file {
 		return nil, false

@@ -15,7 +15,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
-// Resume implements the gate's chainer. A client requests a stream again by its run, by
+// Resume implements the gate's RunMerger. A client requests a stream again by its run, by
 // its conversation, or by sending the same messages again.
 func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (memproxy.Resumption, bool) {
 	switch rt.ID {
@@ -55,7 +55,7 @@ func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (mempro
 	return q, true
 }
 
-// RunOf implements the gate's chainer.
+// RunOf implements the gate's RunMerger.
 func (r runs) RunOf(event []byte) (run string, data bool) {
 	_, text := turn.Fields(event)
 	if text = bytes.TrimSpace(text); len(text) == 0 || string(text) == "[DONE]" {
@@ -75,7 +75,7 @@ const (
 	runSteps    = "letta.list_steps_for_run"
 )
 
-// RequestedRuns implements the gate's chainer.
+// RequestedRuns implements the gate's RunMerger.
 func (r runs) RequestedRuns(rt memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool) {
 	switch rt.ID {
 	case "letta.retrieve_run", runMessages, runSteps, "letta.retrieve_usage_for_run", "letta.retrieve_metrics_for_run":
@@ -92,7 +92,7 @@ func (r runs) RequestedRuns(rt memproxy.Route, req memproxy.Request, body []byte
 	return runs, false
 }
 
-// Merge implements the gate's chainer: it presents the runs of a turn as its first run, in
+// Merge implements the gate's RunMerger: it presents the runs of a turn as its first run, in
 // the state of the last run, with the messages, steps and numbers of all runs. A page is
 // not longer than requested. The server accepts a message or a step of any run as a cursor,
 // so the next page continues after it.

@@ -18,9 +18,9 @@ type runs struct {
 	now    func() time.Time
 }
 
-// Turn implements the gate's turner. On routes with the flag pauses an agent can be made to
-// pause before its tools write. On other routes that run agents it cannot, and Turn returns
-// memproxy.ErrUngated.
+// Turn implements the gate's AgentRunner. On routes with the flag pauses an agent can be
+// made to pause before its tools write. On other routes that run agents it cannot, and Turn
+// returns memproxy.ErrUngated.
 func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Turn, error) {
 	row := r.routes.Row(rt.ID)
 	if row == nil || row.kind != memproxy.Run {
@@ -88,7 +88,7 @@ func where(rt memproxy.Route, body []byte) (agent, conversation string) {
 	return agent, conversation
 }
 
-// ChangesToolsOf implements the gate's turner.
+// ChangesToolsOf implements the gate's AgentRunner.
 func (r runs) ChangesToolsOf(rt memproxy.Route) string {
 	if row := r.routes.Row(rt.ID); row != nil && row.is(changesTools) {
 		return rt.Params["agent_id"]
@@ -132,8 +132,8 @@ func (r runs) DiffRun(rt memproxy.Route, req memproxy.Request, body []byte) (mem
 }
 
 // RestoreRunDiff implements the gate's compensator.
-func (r runs) RestoreRunDiff(picture []byte) (memproxy.RunDiff, error) {
-	return compensate.Restore(picture, r.now)
+func (r runs) RestoreRunDiff(baseline []byte) (memproxy.RunDiff, error) {
+	return compensate.Restore(baseline, r.now)
 }
 
 // prefixOf returns the path prefix of the server's routes as the caller spelled it:

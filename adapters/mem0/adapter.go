@@ -29,7 +29,7 @@ type Options struct {
 	// MaxDepth bounds the nesting of requests. Answers have a higher bound of their
 	// own.
 	MaxDepth int
-	// Now is the clock for waiting times; nil is time.CurrentMemory.
+	// Now is the clock for waiting times; nil is time.Now.
 	Now func() time.Time
 }
 
@@ -37,7 +37,7 @@ type Options struct {
 type Adapter struct {
 	*routes
 	answertable.Pruner
-	holder
+	holdReplier
 	opt      Options
 	names    *spelling.Names // keys that name the owners of a request
 	elements elements        // cache of elements that were read before
@@ -66,7 +66,7 @@ func New(opt Options) (*Adapter, error) {
 		return nil, err
 	}
 	a := &Adapter{Pruner: pruner, opt: opt, names: newNames(), routes: newRoutes(), elements: newElements()}
-	a.holder = holder{a.routes}
+	a.holdReplier = holdReplier{a.routes}
 	a.Recognizer = func(rt memproxy.Route) answertable.Recognizer { return a.elements.claimed(rt, a.Answers) }
 	return a, nil
 }

@@ -9,14 +9,14 @@ import (
 
 const heldMessage = "The memory waits for review"
 
-// holder answers held additions in the form of the platform's asynchronous ones.
-type holder struct{ routes *routes }
+// holdReplier answers held additions in the form of the platform's asynchronous ones.
+type holdReplier struct{ routes *routes }
 
-// HeldReply implements the gate's Holder. A held addition gets the answer to an asynchronous
-// addition, which the platform's clients know: they request its event again later. Requests
-// that are always completed at once (a change, a deletion, an addition to an agent's public
-// board) have no such answer.
-func (holder) HeldReply(rt memproxy.Route, _ memproxy.Request, op *memproxy.Operation, d memproxy.Decision) (memproxy.Reply, bool) {
+// HeldReply implements the gate's HoldReplier. A held addition gets the answer to an
+// asynchronous addition, which the platform's clients know: they request its event again
+// later. Requests that are always completed at once (a change, a deletion, an addition to
+// an agent's public board) have no such answer.
+func (holdReplier) HeldReply(rt memproxy.Route, _ memproxy.Request, op *memproxy.Operation, d memproxy.Decision) (memproxy.Reply, bool) {
 	event := map[string]any{"message": heldMessage, "status": "PENDING", "event_id": d.ID}
 	switch rt.ID {
 	case "mem0.v3.add":
@@ -38,16 +38,16 @@ func wantsObject(op *memproxy.Operation) bool {
 	return doc != nil && doc.Root.Get("output_format").Text() == "v1.1" && doc.Root.Get("version").Text() == "v2"
 }
 
-// ReceiptID implements the gate's holder.
-func (h holder) ReceiptID(rt memproxy.Route) string {
+// ReceiptID implements the gate's HoldReplier.
+func (h holdReplier) ReceiptID(rt memproxy.Route) string {
 	if row := h.routes.Row(rt.ID); row != nil && row.shape == event && row.kind == memproxy.Recall {
 		return rt.Params["id"]
 	}
 	return ""
 }
 
-// ReceiptReply implements the gate's holder.
-func (holder) ReceiptReply(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite) memproxy.Reply {
+// ReceiptReply implements the gate's HoldReplier.
+func (holdReplier) ReceiptReply(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite) memproxy.Reply {
 	at := h.Created.UTC().Format(stampTime)
 	out := map[string]any{
 		"id": h.ID, "event_type": "ADD", "status": "PENDING", "payload": map[string]any{}, "metadata": map[string]any{},
@@ -85,7 +85,7 @@ func ok(v any) memproxy.Reply {
 
 // Verbatim implements the gate's Extractor. The text has the role assistant, because a
 // model extracted it and no user said it.
-func (holder) Verbatim(body []byte, text string) ([]byte, error) {
+func (holdReplier) Verbatim(body []byte, text string) ([]byte, error) {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
 		return nil, err

@@ -69,14 +69,15 @@ func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	return r != nil && r.changes()
 }
 
-// smallList is the shortest limit of an unpaged list, and wideList the limit that Seek
-// requests. A list with exactly smallList or at least wideList memories may be incomplete.
+// smallList is the shortest limit of an unpaged list, and wideList the limit that
+// StampSearchRequest requests. A list with exactly smallList or at least wideList memories
+// may be incomplete.
 const smallList, wideList = 100, 1000
 
 var errFull = errors.New("mem0: there are more memories than one list holds")
 
-// StampSearchRequest implements the gate's Seeker. It lists the memories of an addition's scope: every
-// memory made from the addition has its stamp in the metadata.
+// StampSearchRequest implements the gate's Seeker. It lists the memories of an addition's
+// scope: every memory made from the addition has its stamp in the metadata.
 func (a *Adapter) StampSearchRequest(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, page int) (memproxy.Request, bool) {
 	path, q := "/v1/memories/", url.Values{"page": {strconv.Itoa(page)}, "page_size": {strconv.Itoa(maxPage)}}
 	switch rt.ID {

@@ -58,7 +58,7 @@ func (d *decoding) unknownName(name string) bool {
 	if _, row := naming[jsondoc.Fold(name)]; row || !looksLikeName(name) || d.row.kind == memproxy.Admin || d.row.kind == memproxy.Other {
 		return false
 	}
-	// Other spellings of an owner's name are claims or are refused; see spelling.GatedTools.
+	// Other spellings of an owner's name are claims or are refused; see spelling.Names.
 	return !memproxy.Reserved(name) && d.a.names.Claim(name) == ""
 }
 

@@ -40,8 +40,8 @@ func claimsCredibility(name string) bool {
 	return false
 }
 
-// RecordAssertions records the attributions and credibility claims in a value, at any depth. skip
-// excludes members of the value itself that were already read; it may be nil.
+// RecordAssertions records the attributions and credibility claims in a value, at any
+// depth. skip excludes members of the value itself that were already read; it may be nil.
 func RecordAssertions(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, skip func(string) bool) {
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return
@@ -57,7 +57,8 @@ func RecordAssertions(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value
 	}
 }
 
-// RecordMemberAssertions records the attributions and credibility claims in a member and its value.
+// RecordMemberAssertions records the attributions and credibility claims in a member and
+// its value.
 func RecordMemberAssertions(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr string) {
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return

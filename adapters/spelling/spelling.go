@@ -61,10 +61,10 @@ func (n *Names) Claim(name string) string {
 // maxClaim is the maximum length of a name for the fast path of Claim.
 const maxClaim = 64
 
-// CheckMembers refuses members of an object that some readers could take for known ones: a known
-// name in another letter case or with look-alike letters, another spelling of a present
-// member ("userId" next to "user_id"), and any other spelling of a claim, even if the claim
-// itself is absent. Errors are *memproxy.Malformed.
+// CheckMembers refuses members of an object that some readers could take for known ones: a
+// known name in another letter case or with look-alike letters, another spelling of a
+// present member ("userId" next to "user_id"), and any other spelling of a claim, even if
+// the claim itself is absent. Errors are *memproxy.Malformed.
 func (n *Names) CheckMembers(v *jsondoc.Value, ptr string, known func(string) bool) error {
 	for _, m := range v.Members {
 		if low := jsondoc.Fold(m.Name); low != m.Name && known(low) {

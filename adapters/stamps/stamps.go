@@ -14,8 +14,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// FilterMembers returns members of a metadata object as raw JSON: memproxy's own if ours is set, else
-// the others. It returns none if raw is not an object.
+// FilterMembers returns members of a metadata object as raw JSON: memproxy's own if ours is
+// set, else the others. It returns none if raw is not an object.
 func FilterMembers(raw []byte, ours bool) [][]byte {
 	if len(raw) == 0 {
 		return nil
@@ -140,8 +140,8 @@ func parsePerMille(v *jsondoc.Value, doc *jsondoc.Doc) memproxy.PerMille {
 	return memproxy.PerMille(f*1000 + 0.5)
 }
 
-// SetProvenance adds provenance to the metadata of an element of an answer, unless p is nil, and
-// removes the unwanted members of the element.
+// SetProvenance adds provenance to the metadata of an element of an answer, unless p is
+// nil, and removes the unwanted members of the element.
 func SetProvenance(e *jsondoc.Edits, el *jsondoc.Value, p *memproxy.Provenance, unwanted ...string) error {
 	var added [][]byte
 	if p != nil {

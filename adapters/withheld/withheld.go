@@ -35,8 +35,8 @@ func Endpoint(name string) bool {
 	return name == "base_url" || name == "server_url" || name == "endpoint" || strings.HasSuffix(name, "_endpoint")
 }
 
-// HoldsCallbackURL reports whether a member of a request makes the backend send requests to an
-// address of the caller's choice, now or later: a member named like an address, a
+// HoldsCallbackURL reports whether a member of a request makes the backend send requests to
+// an address of the caller's choice, now or later: a member named like an address, a
 // callback or a hook, with an address as its value.
 func HoldsCallbackURL(m jsondoc.Member) bool {
 	if m.Value.Kind != jsondoc.String || !strings.Contains(m.Value.Text(), "://") {

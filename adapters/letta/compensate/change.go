@@ -15,48 +15,48 @@ type difference struct {
 	before, after *snapshot
 }
 
-// Changes implements memproxy.Watch. It returns first the changed blocks, then for each
+// Changes implements memproxy.RunDiff. It returns first the changed blocks, then for each
 // agent the attached and detached blocks and the changes of the archive.
-func (w *RunDiff) Changes() []memproxy.Change {
-	d := difference{&w.opt, w.base, w.now}
+func (d *RunDiff) Changes() []memproxy.Change {
+	diff := difference{&d.opt, d.base, d.now}
 	var out []memproxy.Change
 	add := func(c memproxy.Change) {
-		if !w.accepted[c.Key] {
+		if !d.accepted[c.Key] {
 			out = append(out, c)
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(w.now.Blocks)) {
-		if before, after := w.base.Blocks[id], w.now.Blocks[id]; before != nil && before.contentHash() != after.contentHash() {
-			add(d.rewritten(before, after))
+	for _, id := range slices.Sorted(maps.Keys(d.now.Blocks)) {
+		if before, after := d.base.Blocks[id], d.now.Blocks[id]; before != nil && before.contentHash() != after.contentHash() {
+			add(diff.rewritten(before, after))
 		}
 	}
-	for _, a := range w.now.Agents {
-		before := w.base.agent(a.ID)
+	for _, a := range d.now.Agents {
+		before := d.base.agent(a.ID)
 		if a.Gone || before == nil || before.Gone {
 			continue
 		}
 		for _, id := range a.Blocks {
 			if !before.hasBlock(id) {
-				add(d.attached(a, w.now.Blocks[id]))
+				add(diff.attached(a, d.now.Blocks[id]))
 			}
 		}
 		for _, id := range before.Blocks {
 			if !a.hasBlock(id) {
-				add(d.detached(a, w.base.Blocks[id]))
+				add(diff.detached(a, d.base.Blocks[id]))
 			}
 		}
-		d.archiveChanges(before, a, add)
+		diff.archiveChanges(before, a, add)
 	}
 	return out
 }
 
-// Truncated implements memproxy.Watch.
-func (w *RunDiff) Truncated() bool {
-	return slices.ContainsFunc(w.now.Agents, func(a *agent) bool { return a.truncated })
+// Truncated implements memproxy.RunDiff.
+func (d *RunDiff) Truncated() bool {
+	return slices.ContainsFunc(d.now.Agents, func(a *agent) bool { return a.truncated })
 }
 
-// Accept implements memproxy.Watch.
-func (w *RunDiff) Accept(key string) { w.accepted[key] = true }
+// Accept implements memproxy.RunDiff.
+func (d *RunDiff) Accept(key string) { d.accepted[key] = true }
 
 func (d *difference) archiveChanges(before, after *agent, add func(memproxy.Change)) {
 	for i := range after.Passages {

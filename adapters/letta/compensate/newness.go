@@ -25,21 +25,21 @@ const (
 var errNewness = errors.New("letta: what the run's agent has cannot be told from what was there before")
 
 // requestMarks requests the newest entries of both lists before the run.
-func (w *RunDiff) requestMarks() {
-	w.now.Marks = map[string][]string{}
+func (d *RunDiff) requestMarks() {
+	d.now.Marks = map[string][]string{}
 	for _, list := range [...]string{blockList, archiveList} {
-		w.enqueue(w.opt.get(marksQuery, list, ""), func(r memproxy.Reply) (err error) {
+		d.enqueue(d.opt.get(marksQuery, list, ""), func(r memproxy.Reply) (err error) {
 			if missing(r) {
 				return nil // the server lacks this list, so every object counts as new
 			}
-			w.now.Marks[list], err = listIDs(r)
+			d.now.Marks[list], err = listIDs(r)
 			return err
 		})
 	}
 }
 
-func (w *RunDiff) requestArchives(a *agent) {
-	w.enqueue(w.opt.get(newestQuery+"&agent_id="+a.ID, archiveList, ""), func(r memproxy.Reply) (err error) {
+func (d *RunDiff) requestArchives(a *agent) {
+	d.enqueue(d.opt.get(newestQuery+"&agent_id="+a.ID, archiveList, ""), func(r memproxy.Reply) (err error) {
 		if missing(r) {
 			return nil
 		}
@@ -63,10 +63,10 @@ func listIDs(r memproxy.Reply) ([]string, error) {
 
 // compareNew requests the newest entries of each list from which an agent gained an object,
 // to find out which objects are new.
-func (w *RunDiff) compareNew() {
+func (d *RunDiff) compareNew() {
 	blocks, archives := false, false
-	for _, a := range w.now.Agents {
-		before := w.base.agent(a.ID)
+	for _, a := range d.now.Agents {
+		before := d.base.agent(a.ID)
 		for _, id := range a.Blocks {
 			blocks = blocks || before != nil && !before.hasBlock(id)
 		}
@@ -75,11 +75,11 @@ func (w *RunDiff) compareNew() {
 		}
 	}
 	for list, wanted := range map[string]bool{blockList: blocks, archiveList: archives} {
-		marks := w.base.Marks[list]
+		marks := d.base.Marks[list]
 		if !wanted || marks == nil {
 			continue
 		}
-		w.enqueue(w.opt.get(newestQuery, list, ""), func(r memproxy.Reply) error {
+		d.enqueue(d.opt.get(newestQuery, list, ""), func(r memproxy.Reply) error {
 			found, err := listIDs(r)
 			if err != nil {
 				return err
@@ -91,7 +91,7 @@ func (w *RunDiff) compareNew() {
 			if i < 0 {
 				i = len(found)
 			}
-			w.now.newIDs = append(w.now.newIDs, found[:i]...)
+			d.now.newIDs = append(d.now.newIDs, found[:i]...)
 			return nil
 		})
 	}

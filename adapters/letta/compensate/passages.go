@@ -15,17 +15,17 @@ import (
 
 // requestPassages requests the newest passages of an agent's archive, or those older than
 // the passage with the id than.
-func (w *RunDiff) requestPassages(a *agent, than string) {
+func (d *RunDiff) requestPassages(a *agent, than string) {
 	query := turn.NewestPassages
 	if than != "" {
 		query += "&before=" + url.QueryEscape(than)
 	}
-	w.enqueue(w.opt.get(query, "agents", a.ID, "archival-memory"), func(r memproxy.Reply) error { return w.passages(a, r) })
+	d.enqueue(d.opt.get(query, "agents", a.ID, "archival-memory"), func(r memproxy.Reply) error { return d.passages(a, r) })
 }
 
 // passages reads one page. The first look reads one page only; later looks read older pages
 // until they reach its passages, so that they find all new ones.
-func (w *RunDiff) passages(a *agent, r memproxy.Reply) error {
+func (d *RunDiff) passages(a *agent, r memproxy.Reply) error {
 	doc, err := document(r, jsondoc.Array, "passages")
 	if err != nil {
 		return err
@@ -45,23 +45,23 @@ func (w *RunDiff) passages(a *agent, r memproxy.Reply) error {
 		}
 	}
 	a.Whole = len(doc.Root.Elems) < pageSize
-	if w.pages++; a.Whole || fresh == 0 || w.base == nil || w.base.caughtUp(a) {
+	if d.pages++; a.Whole || fresh == 0 || d.base == nil || d.base.caughtUp(a) {
 		return nil
 	}
-	if w.pages > maxPages {
+	if d.pages > maxPages {
 		a.truncated = true
 		return nil
 	}
-	rest := w.steps // sent after the next page
-	w.steps = nil
-	w.requestPassages(a, a.oldest().ID)
-	w.steps = append(w.steps, rest...)
+	rest := d.steps // sent after the next page
+	d.steps = nil
+	d.requestPassages(a, a.oldest().ID)
+	d.steps = append(d.steps, rest...)
 	return nil
 }
 
 // caughtUp reports whether a look has reached the passages of this earlier one.
-func (p *snapshot) caughtUp(a *agent) bool {
-	before := p.agent(a.ID)
+func (s *snapshot) caughtUp(a *agent) bool {
+	before := s.agent(a.ID)
 	if before == nil {
 		return true // the agent joined during the run, so one page is enough
 	}
@@ -73,28 +73,28 @@ func (o *Options) busy(agent string) memproxy.Request {
 	return o.get("active=true&limit=100&agent_id="+url.QueryEscape(agent), "runs", "")
 }
 
-// ActiveRunRequests implements memproxy.Watch.
-func (w *RunDiff) ActiveRunRequests() []memproxy.Request {
+// ActiveRunRequests implements memproxy.RunDiff.
+func (d *RunDiff) ActiveRunRequests() []memproxy.Request {
 	var out []memproxy.Request
-	for _, id := range w.Agents() {
-		out = append(out, w.opt.busy(id))
+	for _, id := range d.Agents() {
+		out = append(out, d.opt.busy(id))
 	}
 	return out
 }
 
-// HasActiveRun implements memproxy.Watch.
-func (w *RunDiff) HasActiveRun(r memproxy.Reply) (bool, error) {
-	runs, err := w.active(r)
-	return slices.ContainsFunc(runs, func(id string) bool { return !slices.Contains(w.base.Running, id) }), err
+// HasActiveRun implements memproxy.RunDiff.
+func (d *RunDiff) HasActiveRun(r memproxy.Reply) (bool, error) {
+	runs, err := d.active(r)
+	return slices.ContainsFunc(runs, func(id string) bool { return !slices.Contains(d.base.Running, id) }), err
 }
 
 // maxUnendedRun is how long a run counts as active if the server never records its end.
 const maxUnendedRun = 10 * time.Minute
 
 // active returns the active runs of a list. A conversation's run that is answered in one
-// piece keeps the status "created" although it ends with its answer. A reopened watch did
+// piece keeps the status "created" although it ends with its answer. A reopened RunDiff did
 // not see the answer, so it counts such a run as active for maxUnendedRun.
-func (w *RunDiff) active(r memproxy.Reply) ([]string, error) {
+func (d *RunDiff) active(r memproxy.Reply) ([]string, error) {
 	if r.Status < 200 || r.Status > 299 {
 		return nil, fmt.Errorf("letta: asked for runs, the server answers %d", r.Status)
 	}
@@ -115,7 +115,7 @@ func (w *RunDiff) active(r memproxy.Reply) ([]string, error) {
 			continue
 		}
 		if run.Status == "created" && run.Metadata.Type == "send_conversation_message" && run.Conversation == nil &&
-			(!w.reopened || w.clock().Sub(when(run.Created)) > maxUnendedRun) {
+			(!d.reopened || d.clock().Sub(when(run.Created)) > maxUnendedRun) {
 			continue
 		}
 		out = append(out, run.ID)

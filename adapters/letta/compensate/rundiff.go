@@ -29,13 +29,13 @@ type Options struct {
 }
 
 // RunDiff compares the memory of agents before and after a run. It implements
-// memproxy.Watch.
+// memproxy.RunDiff.
 type RunDiff struct {
 	opt       Options
 	base, now *snapshot
 	accepted  map[string]bool
 	clock     func() time.Time
-	reopened  bool // restored by Open, so that the run's answer was not seen
+	reopened  bool // restored by Restore, so that the run's answer was not seen
 	steps     []step
 	pages     int
 	revisited bool // detached blocks and new list entries were requested
@@ -47,20 +47,20 @@ type step struct {
 	take    func(memproxy.Reply) error
 }
 
-// Bounds of one look. A look is one reading of the agents' memory, before or after the run.
+// Bounds of one snapshot, a reading of the agents' memory before or after the run.
 const (
 	// pageSize is the number of passages per request, the limit in turn.NewestPassages.
 	pageSize = 10
-	// maxPages bounds how many pages of new passages one look reads.
+	// maxPages bounds how many pages of new passages one snapshot reads.
 	maxPages  = 100
 	maxAgents = 32
 	maxBlocks = 4096
 )
 
-// errBounds reports that the agents' memory exceeds the bounds of a look.
+// errBounds reports that the agents' memory exceeds the bounds of a snapshot.
 var errBounds = errors.New("letta: there is more to look at than is looked at")
 
-// New returns the watch over a run that is about to start.
+// New returns the RunDiff of a run that is about to start.
 func New(opt Options, clock func() time.Time) (memproxy.RunDiff, error) {
 	if opt.Agent == "" && (opt.Conversation == "" || opt.Conversation == "default") {
 		return nil, memproxy.ErrUngated
@@ -82,57 +82,57 @@ func (o *Options) path(parts ...string) string {
 	return b.String()
 }
 
-// StartSnapshot implements memproxy.Watch.
-func (w *RunDiff) StartSnapshot() {
-	w.now, w.pages, w.steps, w.revisited = &snapshot{Blocks: map[string]*block{}}, 0, nil, false
-	if w.base == nil {
-		w.requestMarks()
+// StartSnapshot implements memproxy.RunDiff.
+func (d *RunDiff) StartSnapshot() {
+	d.now, d.pages, d.steps, d.revisited = &snapshot{Blocks: map[string]*block{}}, 0, nil, false
+	if d.base == nil {
+		d.requestMarks()
 	}
-	if c := w.opt.Conversation; c != "" && c != "default" {
-		w.enqueue(w.opt.get("", "conversations", c), w.conversation)
+	if c := d.opt.Conversation; c != "" && c != "default" {
+		d.enqueue(d.opt.get("", "conversations", c), d.conversation)
 		return
 	}
-	w.requestAgent(w.opt.Agent)
+	d.requestAgent(d.opt.Agent)
 }
 
-func (w *RunDiff) enqueue(q memproxy.Request, take func(memproxy.Reply) error) {
-	w.steps = append(w.steps, step{q, take})
+func (d *RunDiff) enqueue(q memproxy.Request, take func(memproxy.Reply) error) {
+	d.steps = append(d.steps, step{q, take})
 }
 
-// NextSideRequest implements memproxy.Watch.
-func (w *RunDiff) NextSideRequest() (memproxy.Request, bool) {
-	if len(w.steps) == 0 {
+// NextSideRequest implements memproxy.RunDiff.
+func (d *RunDiff) NextSideRequest() (memproxy.Request, bool) {
+	if len(d.steps) == 0 {
 		return memproxy.Request{}, false
 	}
-	return w.steps[0].request, true
+	return d.steps[0].request, true
 }
 
-// ReadSideReply implements memproxy.Watch.
-func (w *RunDiff) ReadSideReply(r memproxy.Reply) error {
-	if len(w.steps) == 0 {
+// ReadSideReply implements memproxy.RunDiff.
+func (d *RunDiff) ReadSideReply(r memproxy.Reply) error {
+	if len(d.steps) == 0 {
 		return errors.New("letta: an answer to nothing")
 	}
-	take := w.steps[0].take
-	w.steps = w.steps[1:]
+	take := d.steps[0].take
+	d.steps = d.steps[1:]
 	if err := take(r); err != nil {
-		w.steps = nil
+		d.steps = nil
 		return err
 	}
-	if len(w.steps) == 0 && w.base != nil && !w.revisited {
+	if len(d.steps) == 0 && d.base != nil && !d.revisited {
 		// A detached block may still be attached to other agents, with a changed text.
-		w.revisited = true
-		for _, id := range slices.Sorted(maps.Keys(w.base.Blocks)) {
-			if w.now.Blocks[id] == nil {
-				w.requestBlock(id)
+		d.revisited = true
+		for _, id := range slices.Sorted(maps.Keys(d.base.Blocks)) {
+			if d.now.Blocks[id] == nil {
+				d.requestBlock(id)
 			}
 		}
-		w.compareNew()
+		d.compareNew()
 	}
-	if len(w.steps) > 0 {
+	if len(d.steps) > 0 {
 		return nil
 	}
-	slices.SortFunc(w.now.Agents, func(a, b *agent) int { return strings.Compare(a.ID, b.ID) })
-	w.base = cmp.Or(w.base, w.now)
+	slices.SortFunc(d.now.Agents, func(a, b *agent) int { return strings.Compare(a.ID, b.ID) })
+	d.base = cmp.Or(d.base, d.now)
 	return nil
 }
 
@@ -154,10 +154,10 @@ func document(r memproxy.Reply, kind jsondoc.Kind, asked string) (*jsondoc.Doc, 
 	return doc, err
 }
 
-func (w *RunDiff) conversation(r memproxy.Reply) error {
+func (d *RunDiff) conversation(r memproxy.Reply) error {
 	if missing(r) {
-		if w.base != nil {
-			w.now.recordMissing(w.opt.Agent)
+		if d.base != nil {
+			d.now.recordMissing(d.opt.Agent)
 		}
 		return nil // the server reports it when the run starts
 	}
@@ -165,13 +165,13 @@ func (w *RunDiff) conversation(r memproxy.Reply) error {
 	if err != nil {
 		return err
 	}
-	if w.opt.Agent = doc.Root.Get("agent_id").Text(); w.opt.Agent == "" {
+	if d.opt.Agent = doc.Root.Get("agent_id").Text(); d.opt.Agent == "" {
 		return memproxy.ErrUngated
 	}
-	w.requestAgent(w.opt.Agent)
+	d.requestAgent(d.opt.Agent)
 	for _, id := range ids(doc.Root.Get("isolated_block_ids")) {
-		w.now.Isolated = append(w.now.Isolated, id)
-		w.requestBlock(id)
+		d.now.Isolated = append(d.now.Isolated, id)
+		d.requestBlock(id)
 	}
 	return nil
 }
@@ -186,8 +186,8 @@ func ids(v *jsondoc.Value) []string {
 	return out
 }
 
-func (w *RunDiff) requestBlock(id string) {
-	w.enqueue(w.opt.get("", "blocks", id), func(r memproxy.Reply) error {
+func (d *RunDiff) requestBlock(id string) {
+	d.enqueue(d.opt.get("", "blocks", id), func(r memproxy.Reply) error {
 		if missing(r) {
 			return nil
 		}
@@ -195,12 +195,12 @@ func (w *RunDiff) requestBlock(id string) {
 		if err != nil {
 			return err
 		}
-		_, err = w.block(doc, doc.Root)
+		_, err = d.block(doc, doc.Root)
 		return err
 	})
 }
 
-func (w *RunDiff) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
+func (d *RunDiff) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
 	var b block
 	if err := json.Unmarshal(doc.Raw(v), &b); err != nil {
 		return "", fmt.Errorf("letta: a block that cannot be read: %w", err)
@@ -211,25 +211,25 @@ func (w *RunDiff) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
 	if meta := v.Get("metadata"); meta != nil && meta.Kind == jsondoc.Object {
 		b.stamp = stamps.Parse(meta, doc)
 	}
-	if w.now.Blocks[b.ID] = &b; len(w.now.Blocks) > maxBlocks {
+	if d.now.Blocks[b.ID] = &b; len(d.now.Blocks) > maxBlocks {
 		return "", errBounds
 	}
 	return b.ID, nil
 }
 
-func (w *RunDiff) requestAgent(id string) {
-	q := w.opt.get("include=agent.blocks&include=agent.managed_group&include=agent.tools", "agents", id)
-	w.enqueue(q, func(r memproxy.Reply) error { return w.agent(id, r) })
+func (d *RunDiff) requestAgent(id string) {
+	q := d.opt.get("include=agent.blocks&include=agent.managed_group&include=agent.tools", "agents", id)
+	d.enqueue(q, func(r memproxy.Reply) error { return d.agent(id, r) })
 }
 
 // recordMissing records an agent that does not exist, and so has no changes.
-func (p *snapshot) recordMissing(id string) {
-	p.Agents = append(p.Agents, &agent{ID: id, Gone: true})
+func (s *snapshot) recordMissing(id string) {
+	s.Agents = append(s.Agents, &agent{ID: id, Gone: true})
 }
 
-func (w *RunDiff) agent(id string, r memproxy.Reply) error {
+func (d *RunDiff) agent(id string, r memproxy.Reply) error {
 	if missing(r) {
-		w.now.recordMissing(id)
+		d.now.recordMissing(id)
 		return nil
 	}
 	doc, err := object(r)
@@ -239,11 +239,11 @@ func (w *RunDiff) agent(id string, r memproxy.Reply) error {
 	if doc.Root.Get("id").Text() != id {
 		return errors.New("letta: asked for one agent, the server answers with another")
 	}
-	if w.base == nil && messagesAgents(doc.Root.Get("tools")) {
+	if d.base == nil && messagesAgents(doc.Root.Get("tools")) {
 		return memproxy.ErrUngated
 	}
 	a := &agent{ID: id, Blocks: []string{}}
-	w.now.Agents = append(w.now.Agents, a)
+	d.now.Agents = append(d.now.Agents, a)
 	list := doc.Root.Get("blocks")
 	if list == nil || list.Kind != jsondoc.Array {
 		list = doc.Root.Get("memory").Get("blocks") // older servers
@@ -252,25 +252,25 @@ func (w *RunDiff) agent(id string, r memproxy.Reply) error {
 		return errors.New("letta: an agent without its blocks")
 	}
 	for _, e := range list.Elems {
-		b, err := w.block(doc, e)
+		b, err := d.block(doc, e)
 		if err != nil {
 			return err
 		}
 		a.Blocks = append(a.Blocks, b)
 	}
-	if id == w.opt.Agent {
+	if id == d.opt.Agent {
 		for _, name := range [...]string{"managed_group", "multi_agent_group"} {
-			if err := w.group(doc.Root.Get(name)); err != nil {
+			if err := d.group(doc.Root.Get(name)); err != nil {
 				return err
 			}
 		}
 	}
-	w.requestArchives(a)
-	w.requestPassages(a, "")
-	if w.base == nil {
-		w.enqueue(w.opt.busy(id), func(r memproxy.Reply) error {
-			runs, err := w.active(r)
-			w.now.Running = append(w.now.Running, runs...)
+	d.requestArchives(a)
+	d.requestPassages(a, "")
+	if d.base == nil {
+		d.enqueue(d.opt.busy(id), func(r memproxy.Reply) error {
+			runs, err := d.active(r)
+			d.now.Running = append(d.now.Running, runs...)
 			return err
 		})
 	}
@@ -279,29 +279,29 @@ func (w *RunDiff) agent(id string, r memproxy.Reply) error {
 
 // group requests the agents of a group, which run after the agent, and the group's shared
 // blocks.
-func (w *RunDiff) group(g *jsondoc.Value) error {
+func (d *RunDiff) group(g *jsondoc.Value) error {
 	if g == nil || g.Kind != jsondoc.Object {
 		return nil
 	}
 	for _, id := range ids(g.Get("agent_ids")) {
-		if id == w.opt.Agent || slices.ContainsFunc(w.steps, func(s step) bool { return s.request.EscapedPath == w.opt.path("agents", id) }) || w.now.agent(id) != nil {
+		if id == d.opt.Agent || slices.ContainsFunc(d.steps, func(s step) bool { return s.request.EscapedPath == d.opt.path("agents", id) }) || d.now.agent(id) != nil {
 			continue
 		}
-		if len(w.steps) > maxAgents {
+		if len(d.steps) > maxAgents {
 			return errBounds
 		}
-		w.requestAgent(id)
+		d.requestAgent(id)
 	}
 	for _, id := range ids(g.Get("shared_block_ids")) {
-		if !slices.Contains(w.now.Isolated, id) {
-			w.now.Isolated = append(w.now.Isolated, id)
-			w.requestBlock(id)
+		if !slices.Contains(d.now.Isolated, id) {
+			d.now.Isolated = append(d.now.Isolated, id)
+			d.requestBlock(id)
 		}
 	}
 	return nil
 }
 
-// messagesAgents reports whether an agent can send messages to other agents. The watch does
+// messagesAgents reports whether an agent can send messages to other agents. The RunDiff does
 // not read the memory of those agents, and a message cannot be undone.
 func messagesAgents(tools *jsondoc.Value) bool {
 	if tools == nil {
@@ -312,14 +312,14 @@ func messagesAgents(tools *jsondoc.Value) bool {
 	})
 }
 
-// Agents implements memproxy.Watch.
-func (w *RunDiff) Agents() []string {
-	last := cmp.Or(w.now, w.base)
+// Agents implements memproxy.RunDiff.
+func (d *RunDiff) Agents() []string {
+	last := cmp.Or(d.now, d.base)
 	if last == nil {
-		if w.opt.Agent == "" {
+		if d.opt.Agent == "" {
 			return nil
 		}
-		return []string{w.opt.Agent}
+		return []string{d.opt.Agent}
 	}
 	var out []string
 	for _, a := range last.Agents {
@@ -329,5 +329,5 @@ func (w *RunDiff) Agents() []string {
 	return slices.Compact(out)
 }
 
-// Background implements memproxy.Watch.
-func (w *RunDiff) Background() bool { return w.opt.Background }
+// Background implements memproxy.RunDiff.
+func (d *RunDiff) Background() bool { return d.opt.Background }

@@ -17,10 +17,10 @@ type snapshot struct {
 	Blocks map[string]*block `json:"blocks"`
 	// Isolated are the blocks of the conversation and of the group.
 	Isolated []string `json:"isolated,omitempty"`
-	// Running are the runs that were active at the first look. The watch does not wait
-	// for them: other requests started them, or a crash left them.
+	// Running are the runs that were active at the first snapshot. The RunDiff does not
+	// wait for them: other requests started them, or a crash left them.
 	Running []string `json:"running,omitempty"`
-	// Marks are the newest ids in the server's lists at the first look.
+	// Marks are the newest ids in the server's lists at the first snapshot.
 	Marks map[string][]string `json:"marks,omitempty"`
 
 	newIDs []string // ids in those lists that are newer
@@ -57,8 +57,8 @@ type passage struct {
 	Archive string   `json:"archive_id,omitempty"`
 }
 
-func (p *snapshot) agent(id string) *agent {
-	for _, a := range p.Agents {
+func (s *snapshot) agent(id string) *agent {
+	for _, a := range s.Agents {
 		if a.ID == id {
 			return a
 		}
@@ -122,29 +122,29 @@ func (b *block) valueHash() string {
 // contentHash returns a hash of all texts of a block that the model reads.
 func (b *block) contentHash() string { return hash(b.Label, b.Value, b.Description) }
 
-// storedWatch is the stored form of a watch: its options and the snapshot before the run.
-type storedWatch struct {
+// storedDiff is the stored form of a RunDiff: its options and the snapshot before the run.
+type storedDiff struct {
 	Options Options   `json:"options"`
 	Base    *snapshot `json:"base"`
 }
 
-// maxPicture bounds the stored form, in bytes.
-const maxPicture = 16 << 20
+// maxBaseline bounds the stored form, in bytes.
+const maxBaseline = 16 << 20
 
 var errTooMuch = errors.New("letta: the agents remember more than can be kept beside their run")
 
-// MarshalBaseline implements memproxy.Watch.
-func (w *RunDiff) MarshalBaseline() ([]byte, error) {
-	b, err := json.Marshal(storedWatch{w.opt, w.base})
-	if err == nil && len(b) > maxPicture {
+// MarshalBaseline implements memproxy.RunDiff.
+func (d *RunDiff) MarshalBaseline() ([]byte, error) {
+	b, err := json.Marshal(storedDiff{d.opt, d.base})
+	if err == nil && len(b) > maxBaseline {
 		err = errTooMuch
 	}
 	return b, err
 }
 
-// Restore restores a watch from its stored form.
+// Restore restores a RunDiff from its stored form.
 func Restore(raw []byte, clock func() time.Time) (memproxy.RunDiff, error) {
-	var k storedWatch
+	var k storedDiff
 	if err := json.Unmarshal(raw, &k); err != nil {
 		return nil, err
 	}

@@ -127,7 +127,7 @@ func TestChangesAreFound(t *testing.T) {
 			if _, err := base.look(t, w); err != nil || inShort(w.Changes()) != "" {
 				t.Fatalf("%v %s", err, inShort(w.Changes()))
 			}
-			// A watch that is restored from its picture finds the same.
+			// A RunDiff that is restored from its baseline finds the same.
 			raw := must.Get(w.MarshalBaseline())(t)
 			again := must.Get(compensate.Restore(raw, clock))(t)
 			for _, w := range []memproxy.RunDiff{w, again} {

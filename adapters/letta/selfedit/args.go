@@ -93,7 +93,8 @@ func BlockParams(tool string) (names []string) {
 	return names
 }
 
-// ReadByLoop reports whether the agent loop reads an argument and does not pass it to the tool.
+// ReadByLoop reports whether the agent loop reads an argument and does not pass it to the
+// tool.
 func ReadByLoop(name string) bool {
 	return name == "request_heartbeat" || name == "thinking" || name == "inner_thoughts"
 }

@@ -60,8 +60,8 @@ func effectOf(tool *jsondoc.Value) toolEffect {
 	return harmless
 }
 
-// Unpredictable reports whether the writes of a tool cannot be predicted. Set read if the caller
-// can decode calls of the server's built-in tool of that name.
+// Unpredictable reports whether the writes of a tool cannot be predicted. Set read if the
+// caller can decode calls of the server's built-in tool of that name.
 func Unpredictable(tool *jsondoc.Value, read bool) bool {
 	if effectOf(tool) != unpredictable {
 		return false

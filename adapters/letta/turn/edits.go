@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// NewestPassages is the query for an agent's newest passages. Its limit is low because each may
-// come with an embedding of 4096 numbers.
+// NewestPassages is the query for an agent's newest passages. Its limit is low because each
+// may come with an embedding of 4096 numbers.
 const NewestPassages = "ascending=false&limit=10"
 
 // Events of a memory, as the gate names them.
@@ -133,7 +133,7 @@ func requestResults(t *Turn) {
 // addedPassages reports whether a call succeeded and added passages.
 func (c *allowedCall) addedPassages() bool { return c.ended && !c.failed && len(c.effect.Passages) > 0 }
 
-// TakeEdits implements memproxy.ReportEdits.
+// TakeEdits implements memproxy.Edits.
 func (t *Turn) TakeEdits() []memproxy.Edit {
 	l, archive := t.allowed, t.allowed.archive
 	t.allowed = allowedCalls{}
@@ -245,7 +245,7 @@ func NewToolRun(opt Options, tool, arguments string) *ToolRun {
 	return r
 }
 
-// ReadSideReply implements memproxy.ReportEdits. If the server refuses to show the agent, it also
+// ReadSideReply implements memproxy.Edits. If the server refuses to show the agent, it also
 // refuses the call, so that nothing needs to be known.
 func (r *ToolRun) ReadSideReply(reply memproxy.Reply) error {
 	if slices.Contains([]int{401, 403, 404, 422}, reply.Status) && r.view.loading {
@@ -255,8 +255,8 @@ func (r *ToolRun) ReadSideReply(reply memproxy.Reply) error {
 	return r.Turn.ReadSideReply(reply)
 }
 
-// AddContent implements memproxy.ToolRun. If the arguments cannot be read it adds nothing; the
-// adapter's decoder already made them content of op.
+// AddContent implements memproxy.ToolRun. If the arguments cannot be read it adds nothing;
+// the adapter's decoder already made them content of op.
 func (r *ToolRun) AddContent(op *memproxy.Operation) {
 	args, fits := r.call.args()
 	if !fits || !r.view.loaded {

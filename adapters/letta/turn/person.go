@@ -36,12 +36,12 @@ func (p *pause) asksPerson() bool {
 	return slices.ContainsFunc(p.calls, func(c *call) bool { return c.needsPerson })
 }
 
-// ApprovalCalls implements memproxy.LockMemory.
+// ApprovalCalls implements memproxy.Turn.
 func (t *Turn) ApprovalCalls() []memproxy.ToolCall {
 	return t.unruled(func(c *call) bool { return c.needsPerson })
 }
 
-// ReleasePause implements memproxy.LockMemory. All calls of a pause are answered in one request: if
+// ReleasePause implements memproxy.Turn. All calls of a pause are answered in one request: if
 // the caller must answer one of them, the refused ones wait for the caller's answer.
 func (t *Turn) ReleasePause() ([][]byte, bool, error) {
 	if t.pause.asksPerson() {

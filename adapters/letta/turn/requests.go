@@ -238,5 +238,5 @@ func (t *Turn) wait(calls []*call, request string) {
 	}
 }
 
-// Paused implements memproxy.LockMemory.
+// Paused implements memproxy.Turn.
 func (t *Turn) Paused() bool { return len(t.pause.calls) > 0 }

@@ -46,7 +46,8 @@ func ResentStream(agent, conversation string, body []byte) string {
 	return ""
 }
 
-// ConversationStream returns the stream name of a conversation, or of the agent's own conversation.
+// ConversationStream returns the stream name of a conversation, or of the agent's own
+// conversation.
 func ConversationStream(agent, conversation string) string {
 	if conversation != "" && conversation != "default" {
 		return "in " + conversation

@@ -49,7 +49,7 @@ func (c *call) direct(prefix, agent string) *memproxy.SideRequest {
 	}
 }
 
-// Result implements memproxy.LockMemory. The agent gets the result of a search as JSON, where
+// Result implements memproxy.Turn. The agent gets the result of a search as JSON, where
 // the server would format it in Python.
 func (t *Turn) Result(id string, found memproxy.Reply) {
 	for _, c := range t.pause.calls {

@@ -29,7 +29,7 @@ type Options struct {
 	Memory func(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory
 }
 
-// Turn is one turn of an agent. It implements memproxy.LockMemory.
+// Turn is one turn of an agent. It implements memproxy.Turn.
 type Turn struct {
 	opt    Options
 	caller caller
@@ -119,9 +119,9 @@ func (t *Turn) Key() string {
 // Agent returns the agent that runs, once it is known.
 func (t *Turn) Agent() string { return t.agent }
 
-// NextSideRequest returns the next side request, in this order: the conversation, for its agent;
-// the agent with its tools and its pause; the conversation's messages, which contain its
-// pause; the run that left the pause; the memory that the last request's calls changed,
+// NextSideRequest returns the next side request, in this order: the conversation, for its
+// agent; the agent with its tools and its pause; the conversation's messages, which contain
+// its pause; the run that left the pause; the memory that the last request's calls changed,
 // unless it is known; and the blocks that the waiting calls write to.
 func (t *Turn) NextSideRequest() (memproxy.Request, bool) {
 	if !t.allowed.requested && len(t.allowed.calls) > 0 {
@@ -152,7 +152,7 @@ func Get(path, query string) memproxy.Request {
 	return memproxy.Request{Method: "GET", EscapedPath: path, Query: query, Header: memproxy.Header{"X-Stainless-Package-Version": {SDKVersion}}}
 }
 
-// ReadSideReply reads the reply to the request of Prepare.
+// ReadSideReply reads the reply to the request of NextSideRequest.
 func (t *Turn) ReadSideReply(r memproxy.Reply) error {
 	switch {
 	case t.pause.fromRun != "" && t.known && t.pauseKnown:
