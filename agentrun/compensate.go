@@ -48,7 +48,7 @@ var (
 type CompensatedRun struct {
 	r       *Runs
 	a       *gate.Admission
-	watch   memproxy.RunDiff
+	diff    memproxy.RunDiff
 	caller  http.Header
 	held    LockSet
 	ruled   map[string]*gate.Admission // admissions by Change.Key
@@ -57,7 +57,7 @@ type CompensatedRun struct {
 
 // Compensate locks the agents of an admitted run that cannot be gated call by call and
 // journals a snapshot of their memory. The caller forwards the run, then calls Settle,
-// Later or Leave. The error is memproxy.ErrUngated if the run's changes cannot be
+// SettleLater or Abandon. The error is memproxy.ErrUngated if the run's changes cannot be
 // determined. Requests for the agents' memory carry the credentials of the caller's
 // headers.
 func (r *Runs) Compensate(ctx context.Context, a *gate.Admission, caller http.Header) (*CompensatedRun, error) {
@@ -67,16 +67,16 @@ func (r *Runs) Compensate(ctx context.Context, a *gate.Admission, caller http.He
 	var who []string
 	for range 4 { // until the set of locked agents equals the set of agents whose memory the run may change
 		var err error
-		if c.watch, err = compensator.DiffRun(call.Route, call.Request, a.Body); err != nil {
+		if c.diff, err = compensator.DiffRun(call.Route, call.Request, a.Body); err != nil {
 			return nil, err
 		}
 		if who == nil {
-			who = c.watch.Agents()
+			who = c.diff.Agents()
 		}
 		if err = c.lock(ctx, who); err == nil {
 			err = c.snapshot(ctx)
 		}
-		if err == nil && slices.Equal(c.watch.Agents(), who) {
+		if err == nil && slices.Equal(c.diff.Agents(), who) {
 			if err = r.keep(c); err == nil {
 				return c, nil
 			}
@@ -85,13 +85,13 @@ func (r *Runs) Compensate(ctx context.Context, a *gate.Admission, caller http.He
 		if err != nil {
 			return nil, err
 		}
-		who = c.watch.Agents()
+		who = c.diff.Agents()
 	}
 	return nil, errors.New("the agents of the run keep changing")
 }
 
 // Background reports whether the run starts only after its response.
-func (c *CompensatedRun) Background() bool { return c.watch.Background() }
+func (c *CompensatedRun) Background() bool { return c.diff.Background() }
 
 // Abandon releases a run whose request did not complete in this process. Its journal
 // entry remains.
@@ -102,7 +102,7 @@ func (c *CompensatedRun) Abandon() {
 
 // keep writes the run into the journal.
 func (r *Runs) keep(c *CompensatedRun) error {
-	picture, err := c.watch.MarshalBaseline()
+	baseline, err := c.diff.MarshalBaseline()
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (r *Runs) keep(c *CompensatedRun) error {
 	r.unsettled.take(c.a.Decision.ID, r.opt.Clock())
 	if err := r.journal.write(&journalEntry{
 		Decision: c.a.Decision.ID, Begun: r.opt.Clock().UTC(), Principal: c.a.Principal,
-		Route: call.Route.ID, Method: call.Request.Method, Path: call.Request.EscapedPath, Session: call.Session, Picture: picture,
+		Route: call.Route.ID, Method: call.Request.Method, Path: call.Request.EscapedPath, Session: call.Session, Picture: baseline,
 	}); err != nil {
 		r.unsettled.drop(c.a.Decision.ID)
 		return fmt.Errorf("the run cannot be journaled: %w", err)
@@ -129,9 +129,9 @@ func (c *CompensatedRun) lock(ctx context.Context, agents []string) error {
 
 // snapshot reads the agents' memory.
 func (c *CompensatedRun) snapshot(ctx context.Context) error {
-	c.watch.StartSnapshot()
+	c.diff.StartSnapshot()
 	for range maxLook {
-		q, more := c.watch.NextSideRequest()
+		q, more := c.diff.NextSideRequest()
 		if !more {
 			return nil
 		}
@@ -139,7 +139,7 @@ func (c *CompensatedRun) snapshot(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := c.watch.ReadSideReply(reply); err != nil {
+		if err := c.diff.ReadSideReply(reply); err != nil {
 			return err
 		}
 	}
@@ -186,7 +186,7 @@ func (c *CompensatedRun) Settle(ctx context.Context) {
 // consecutive polls must find them idle.
 func (c *CompensatedRun) idle(ctx context.Context) error {
 	quiet, wanted := 0, 1
-	if c.watch.Background() || len(c.watch.Agents()) > 1 {
+	if c.diff.Background() || len(c.diff.Agents()) > 1 {
 		wanted = 2
 	}
 	for wait := firstPause; ; wait = min(lastPause, wait*3/2) {
@@ -210,12 +210,12 @@ func (c *CompensatedRun) idle(ctx context.Context) error {
 }
 
 func (c *CompensatedRun) busy(ctx context.Context) (bool, error) {
-	for _, q := range c.watch.ActiveRunRequests() {
+	for _, q := range c.diff.ActiveRunRequests() {
 		reply, err := c.r.ask(ctx, q, c.caller)
 		if err != nil {
 			return false, err
 		}
-		if busy, err := c.watch.HasActiveRun(reply); busy || err != nil {
+		if busy, err := c.diff.HasActiveRun(reply); busy || err != nil {
 			return busy, err
 		}
 	}
@@ -241,7 +241,7 @@ func (c *CompensatedRun) rule(ctx context.Context) error {
 			return ctx.Err()
 		case err == nil && !open:
 			return nil
-		case err == nil && c.watch.Truncated():
+		case err == nil && c.diff.Truncated():
 			rounds-- // the next reading may cover what this one missed
 			continue
 		case err == nil:
@@ -262,10 +262,10 @@ func (c *CompensatedRun) round(ctx context.Context) (open bool, err error) {
 		return true, err
 	}
 	var failed []error
-	for _, change := range c.watch.Changes() {
+	for _, change := range c.diff.Changes() {
 		a := c.ruled[change.Key]
 		if a == nil && c.r.opt.Gate.Agents().AlreadyRuledOn(ctx, c.a, change) {
-			c.watch.Accept(change.Key)
+			c.diff.Accept(change.Key)
 			continue
 		}
 		if a == nil {
@@ -275,7 +275,7 @@ func (c *CompensatedRun) round(ctx context.Context) (open bool, err error) {
 		}
 		if !a.Decision.Verdict.Stops() {
 			c.r.opt.Gate.Agents().RecordChanges(ctx, a, change.Memories)
-			c.watch.Accept(change.Key)
+			c.diff.Accept(change.Key)
 			continue
 		}
 		open = true
@@ -285,7 +285,7 @@ func (c *CompensatedRun) round(ctx context.Context) (open bool, err error) {
 		c.r.opt.Gate.Agents().RecordUndo(ctx, a, change, err)
 		failed = append(failed, err)
 	}
-	if c.watch.Truncated() && !open {
+	if c.diff.Truncated() && !open {
 		return true, errCut
 	}
 	return open, errors.Join(failed...)

@@ -67,13 +67,13 @@ func (t *turns) path(key string) string {
 	return filepath.Join(t.dir, name)
 }
 
-// TrackTurn tracks a turn that starts, and replaces an earlier one of the same key. The caller
-// holds the lock of the key and calls done before releasing it, with whole=false if the
-// turn was interrupted and its agent may be paused. A turn that cannot be tracked
-// proceeds: the agent's next turn declines its pending calls. same reports that the
-// earlier turn was interrupted and had the same caller. left means that an earlier turn
-// left pending calls: if that turn had another caller, the new file names no caller, so
-// that no caller can continue those calls if this turn is interrupted, too.
+// TrackTurn tracks a turn that starts, and replaces an earlier one of the same key. The
+// caller holds the lock of the key and calls done before releasing it, with whole=false if
+// the turn was interrupted and its agent may be paused. A turn that cannot be tracked
+// proceeds: the agent's next turn declines its pending calls. same reports that the earlier
+// turn was interrupted and had the same caller. left means that an earlier turn left
+// pending calls: if that turn had another caller, the new file names no caller, so that no
+// caller can continue those calls if this turn is interrupted, too.
 func (r *Runs) TrackTurn(ctx context.Context, key string, by *memproxy.Principal, left bool) (same bool, done func(whole bool)) {
 	t := &r.turns
 	path := t.path(key)
@@ -178,9 +178,9 @@ func (t *turns) due(now time.Time) ([]interruptedTurn, error) {
 	return out[:min(len(out), maxLooks)], err
 }
 
-// declineInterrupted declines the pending calls of interrupted turns. A turn without pending calls
-// is examined until the time limit of a run, at growing intervals, because its model may
-// still be generating.
+// declineInterrupted declines the pending calls of interrupted turns. A turn without
+// pending calls is examined until the time limit of a run, at growing intervals, because
+// its model may still be generating.
 func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
 	recoverer, ok := r.opt.Backend.Adapter.(gate.Recoverer)
 	if !ok || r.turns.dir == "" {
@@ -206,8 +206,8 @@ func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// declinePending declines the pending calls of a turn until the run ends. over reports that no call
-// is pending, or none that the gate decides on.
+// declinePending declines the pending calls of a turn until the run ends. over reports that
+// no call is pending, or none that the gate decides on.
 func (r *Runs) declinePending(ctx context.Context, recoverer gate.Recoverer, key string) (over bool, err error) {
 	req, turn, err := recoverer.Recover(key)
 	if err != nil {

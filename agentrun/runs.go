@@ -127,15 +127,15 @@ func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Compen
 		r.unsettled.drop(e.Decision)
 		return nil, r.journal.remove(e.Decision)
 	}
-	if c.watch == nil {
+	if c.diff == nil {
 		var err error
-		if c.watch, err = compensator.RestoreRunDiff(e.Picture); err != nil {
+		if c.diff, err = compensator.RestoreRunDiff(e.Picture); err != nil {
 			return c, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(r.life, patience)
 	defer cancel()
-	if err := c.lock(ctx, c.watch.Agents()); err != nil {
+	if err := c.lock(ctx, c.diff.Agents()); err != nil {
 		c.held.Unlock()
 		return c, err
 	}
