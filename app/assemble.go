@@ -54,7 +54,7 @@ type Options struct {
 	pace    integrity.Pace       // pace of reading backends, for tests; zero is the default
 }
 
-// within returns a timeout multiplied by Patience.
+// within returns a timeout multiplied by TimeoutFactor.
 func (o *Options) within(d time.Duration) time.Duration { return d * max(1, o.TimeoutFactor) }
 
 // App is everything that the serve command runs, built from a configuration.

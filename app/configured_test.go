@@ -87,7 +87,7 @@ func TestOwnersConfigureLetta(t *testing.T) {
 
 // Proves TRL-1, SYN-2: messages with the role of the system prompt reach an agent as the
 // user's unless policy lets the caller instruct models, and are screened as the user's.
-// A policy for context.fleetClient permits them to everybody.
+// A policy for context.member permits them to everybody.
 func TestSystemMessagesNeedAuthority(t *testing.T) {
 	t.Parallel()
 	permits := t.TempDir()

@@ -330,7 +330,7 @@ func TestRulesSettleHolds(t *testing.T) {
 func TestRulesSettleOnlyWhatIsRecorded(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "review: {reevaluate: release}")
-	held := r.car.holdKeeper()
+	held := r.car.holdMaintainer()
 	h := memproxy.HeldWrite{ID: "h1", Backend: "mem0", Route: "mem0.server.add", Method: "POST", EscapedPath: "/memories", Principal: "agent:dev", Tenant: "acme", Trust: memproxy.TrustAuthenticated}
 	content := memproxy.HoldContent{Body: []byte(noted("Ann likes tea.")), Header: memproxy.Header{"Content-Type": {"application/json"}}}
 	if v := held.Rule(t.Context(), h, content); v.Policy == "" || !v.Release || v.Verdict.Stops() || !strings.Contains(r.audit("--type", "review"), "hold.approve") {

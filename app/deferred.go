@@ -20,7 +20,7 @@ type deferredWork struct {
 	all    sync.WaitGroup
 }
 
-// newDeferredWork returns an after with lines queues of size entries each.
+// newDeferredWork returns a deferredWork with lines queues of size entries each.
 func newDeferredWork(lines, size int) *deferredWork {
 	a := &deferredWork{seed: maphash.MakeSeed(), work: make([]chan func(), lines)}
 	for i := range a.work {
@@ -34,20 +34,20 @@ func newDeferredWork(lines, size int) *deferredWork {
 	return a
 }
 
-func (a *deferredWork) run(key string, f func()) {
-	if !a.queue(key, f) {
+func (d *deferredWork) run(key string, f func()) {
+	if !d.queue(key, f) {
 		f()
 	}
 }
 
-func (a *deferredWork) queue(key string, f func()) bool {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	if a.closed {
+func (d *deferredWork) queue(key string, f func()) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.closed {
 		return false
 	}
 	select {
-	case a.work[maphash.String(a.seed, key)%uint64(len(a.work))] <- f:
+	case d.work[maphash.String(d.seed, key)%uint64(len(d.work))] <- f:
 		return true
 	default:
 		return false
@@ -55,14 +55,14 @@ func (a *deferredWork) queue(key string, f func()) bool {
 }
 
 // close waits until the remaining work is done.
-func (a *deferredWork) close(ctx context.Context) error {
-	a.mu.Lock()
-	if !a.closed {
-		a.closed = true
-		for _, line := range a.work {
+func (d *deferredWork) close(ctx context.Context) error {
+	d.mu.Lock()
+	if !d.closed {
+		d.closed = true
+		for _, line := range d.work {
 			close(line)
 		}
 	}
-	a.mu.Unlock()
-	return wait.For(ctx, a.all.Wait)
+	d.mu.Unlock()
+	return wait.For(ctx, d.all.Wait)
 }

@@ -69,7 +69,7 @@ func traitsOf(b config.Backend, id string) integrity.Traits {
 	return integrity.Traits{Listed: there, AgentsAdd: there, AgentsEdit: kind == letta.TargetBlock}
 }
 
-// Installation selects the installation on which Attend works.
+// Installation selects the installation on which RunReviewOp works.
 type Installation struct {
 	Config *config.Config // if nil, the sidecar at Admin
 	Admin  string         // admin address of a running sidecar; "" is the configuration's
@@ -83,9 +83,9 @@ type Installation struct {
 // adminDefault is the default address of a sidecar's admin listener.
 const adminDefault = "http://127.0.0.1:9901"
 
-// RunReviewOp runs an operation of the review API: in this process if no sidecar has the state
-// open, else through the API of the running sidecar, because the log and the ledger allow
-// one writer only.
+// RunReviewOp runs an operation of the review API: in this process if no sidecar has the
+// state open, else through the API of the running sidecar, because the log and the ledger
+// allow one writer only.
 func RunReviewOp[In, Out any](ctx context.Context, a Installation, op string, q In, here func(review.Integrity, context.Context, In) (Out, error)) (out Out, err error) {
 	opt := review.ClientOptions{URL: cmp.Or(a.Admin, adminDefault), Token: a.Token, Progress: a.Progress}
 	switch {
@@ -138,36 +138,36 @@ type BackendScan struct {
 }
 
 // Run runs the scan and reports its progress.
-func (h BackendScan) Run(ctx context.Context) error {
-	pager, kind, err := OpenPager(ctx, h.Backend, h.API, h.Scopes)
+func (s BackendScan) Run(ctx context.Context) error {
+	pager, kind, err := OpenPager(ctx, s.Backend, s.API, s.Scopes)
 	if err != nil {
 		return err
 	}
 	done := func() error { return nil }
-	if h.File != "" {
-		before, err := hunt.LoadState(h.State)
+	if s.File != "" {
+		before, err := hunt.LoadState(s.State)
 		if err != nil {
 			return err
 		}
-		f, err := hunt.OpenReport(h.File, before)
+		f, err := hunt.OpenReport(s.File, before)
 		if err != nil {
 			return err
 		}
-		h.Report, done = f, func() error { return errors.Join(f.Sync(), f.Close()) }
+		s.Report, done = f, func() error { return errors.Join(f.Sync(), f.Close()) }
 	}
 	state, err := hunt.Walk(ctx, pager, hunt.WalkOptions{
-		Screen: h.Screener, Report: hunt.NewReporter(h.Report, h.Content), Name: kind + " " + h.Backend.Name + " " + h.Backend.Upstream,
-		StateFile: h.State, Rate: h.Rate, Progress: h.Progress, Skipped: func(i hunt.Item) {
-			fmt.Fprintf(h.Log, "memproxy: %s %q, %s: not judged: too long, or not given\n", i.Kind, i.ID, i.Field)
+		Screen: s.Screener, Report: hunt.NewReporter(s.Report, s.Content), Name: kind + " " + s.Backend.Name + " " + s.Backend.Upstream,
+		StateFile: s.State, Rate: s.Rate, Progress: s.Progress, Skipped: func(i hunt.Item) {
+			fmt.Fprintf(s.Log, "memproxy: %s %q, %s: not judged: too long, or not given\n", i.Kind, i.ID, i.Field)
 		},
 	})
 	err = errors.Join(err, done())
 	if state.Version == 0 { // the scan did not begin
 		return err
 	}
-	state.Summary(h.Log)
-	if err != nil && h.State != "" {
-		fmt.Fprintln(h.Log, "memproxy: the walk is not finished; the same command goes on where it stopped")
+	state.Summary(s.Log)
+	if err != nil && s.State != "" {
+		fmt.Fprintln(s.Log, "memproxy: the walk is not finished; the same command goes on where it stopped")
 	}
 	return err
 }

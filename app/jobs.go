@@ -53,7 +53,7 @@ func (s *App) startJobs() {
 	mems := memories.New(memories.Options{
 		Config: s.cfg, Ledger: s.ledger, Log: s.log, Rules: s.rules.current, Budget: s.budget, Backend: func(name string) *proxy.BackendClient { return s.proxyOf(name).BackendClient() }, Integrity: s.checker, Note: s.record, ClockGuard: s.clockGuard, Unconfirmed: s.unconfirmed,
 	})
-	for _, job := range slices.Concat(s.holdKeeper().Jobs(), mems.Jobs(), s.checker.Jobs(s.broken)) {
+	for _, job := range slices.Concat(s.holdMaintainer().Jobs(), mems.Jobs(), s.checker.Jobs(s.broken)) {
 		s.jobs.Start(job)
 	}
 	for i, p := range s.proxies {
@@ -96,7 +96,7 @@ func runsJob(b *config.Backend, runs *agentrun.Runs) upkeep.Job {
 	return upkeep.Job{Name: "runs:" + b.Name, Every: every, Wake: upkeep.NewPendingSignal(), Once: runs.Once}
 }
 
-func (s *App) holdKeeper() *holds.Maintainer {
+func (s *App) holdMaintainer() *holds.Maintainer {
 	return &holds.Maintainer{
 		Config: s.cfg, Holds: s.ledger.Holds, Sessions: s.ledger.Sessions, Audit: s.audit, Log: s.log, Clock: s.clock, Rules: s.rules.current, Changed: s.rules.changed,
 		Backend: func(name string) *proxy.BackendClient { return s.proxyOf(name).BackendClient() }, Settled: s.runner.Wake,

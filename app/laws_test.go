@@ -58,7 +58,7 @@ func lawSequence(t *testing.T, kind *lawKind, seed uint64, steps []lawStep) (bro
 	return w.broken, w.trace
 }
 
-// lawSteps draws the steps of a seed. Each has a seed of its own for its arguments, so
+// lawStepsOf draws the steps of a seed. Each has a seed of its own for its arguments, so
 // that they stay the same if other steps are left out.
 func lawStepsOf(kinds []lawStepKind, seed uint64, n int) []lawStep {
 	dice := rand.New(rand.NewPCG(seed, 11))

@@ -137,7 +137,7 @@ func reviewersOf(rows []config.Reviewer) []review.Reviewer {
 	return out
 }
 
-// holdStore implements gate.Keeper, the store of held writes.
+// holdStore implements gate.HoldStore, the store of held writes.
 type holdStore struct {
 	holds    ledger.Holds
 	reviewed func(*memproxy.HeldWrite) bool // reports whether enough reviewers exist for it
@@ -153,18 +153,18 @@ func reviewable(cfg *config.Config, h *memproxy.HeldWrite, operator bool) bool {
 	return there >= cfg.Review.Need
 }
 
-// Put implements gate.Keeper.
-func (k holdStore) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) error {
-	if !k.reviewed(&h) && h.State != memproxy.HoldRewritten {
+// Put implements gate.HoldStore.
+func (s holdStore) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) error {
+	if !s.reviewed(&h) && h.State != memproxy.HoldRewritten {
 		return memproxy.ErrNoReviewer
 	}
-	_, err := k.holds.Put(ctx, h, c)
+	_, err := s.holds.Put(ctx, h, c)
 	return err
 }
 
-// Get implements gate.Keeper. A rewritten write is not a held write.
-func (k holdStore) Get(ctx context.Context, id string) (memproxy.HeldWrite, bool, error) {
-	h, err := k.holds.Get(ctx, id)
+// Get implements gate.HoldStore. A rewritten write is not a held write.
+func (s holdStore) Get(ctx context.Context, id string) (memproxy.HeldWrite, bool, error) {
+	h, err := s.holds.Get(ctx, id)
 	if errors.Is(err, ledger.ErrUnknown) || errors.Is(err, ledger.ErrRow) {
 		return memproxy.HeldWrite{}, false, nil
 	}

@@ -190,8 +190,8 @@ func lockLimits(cfg *config.Config) *memproxy.LockLimits {
 	return &limits
 }
 
-// logLostOwners is called with ownership rows that could not be written. Their owners are fetched
-// from the backend again when needed.
+// logLostOwners is called with ownership rows that could not be written. Their owners are
+// fetched from the backend again when needed.
 func (s *state) logLostOwners(rows int, err error) {
 	s.telemetry.Instruments().LedgerFailed(context.Background())
 	s.log.Error("the ledger lost rows", "rows", rows, "error", err)
