@@ -79,9 +79,9 @@ func leaves(minute int64) time.Time {
 // Count is the state of a line's account.
 type Count struct {
 	Used int64
-	// FreeingMinute is set for an hour line: the minute that has to leave the window to make room
-	// for the charge. If there is room already, it is the oldest minute in the window; 0
-	// if the window is empty.
+	// FreeingMinute is set for an hour line: the minute that has to leave the window to
+	// make room for the charge. If there is room already, it is the oldest minute in the
+	// window; 0 if the window is empty.
 	FreeingMinute int64
 }
 

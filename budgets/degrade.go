@@ -155,8 +155,9 @@ func (d *Degrading) try() (ask, probe bool) {
 	return true, true
 }
 
-// recordResult records the result of a call. While the store is unavailable only the probe can
-// mark it available: a call that began before the failure says nothing about the present.
+// recordResult records the result of a call. While the store is unavailable only the probe
+// can mark it available: a call that began before the failure says nothing about the
+// present.
 func (d *Degrading) recordResult(probe bool, err error) {
 	d.mu.Lock()
 	was := d.unavailable

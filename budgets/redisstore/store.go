@@ -93,7 +93,7 @@ func (s *Store) keys(c memproxy.Charge, verb string) []string {
 	return keys
 }
 
-// Charge implements budgets.OpenPager.
+// Charge implements budgets.Store.
 func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowance, error) {
 	if err := budgets.Check(c); err != nil {
 		return memproxy.Allowance{}, err
@@ -134,7 +134,7 @@ func slides(l memproxy.Line) int {
 	return 0
 }
 
-// Release implements budgets.OpenPager.
+// Release implements budgets.Store.
 func (s *Store) Release(ctx context.Context, c memproxy.Charge) error {
 	if err := budgets.Check(c); err != nil {
 		return err
