@@ -21,8 +21,8 @@ type observation struct {
 	flaw *memproxy.Malformed
 }
 
-func (w *observation) message(ctx context.Context, msg *procv3.ProcessingRequest) error {
-	x := w.x
+func (o *observation) message(ctx context.Context, msg *procv3.ProcessingRequest) error {
+	x := o.x
 	switch m := msg.Request.(type) {
 	case *procv3.ProcessingRequest_RequestHeaders:
 		h := m.RequestHeaders
@@ -35,7 +35,7 @@ func (w *observation) message(ctx context.Context, msg *procv3.ProcessingRequest
 			return nil
 		}
 		if !x.entry.Class.ReadsBody() {
-			w.seen()
+			o.seen()
 			return nil
 		}
 		if c := msg.GetProtocolConfig(); c != nil && c.GetRequestBodyMode() != modev3.ProcessingMode_STREAMED && !h.GetEndOfStream() {
@@ -45,19 +45,19 @@ func (w *observation) message(ctx context.Context, msg *procv3.ProcessingRequest
 			return errWatch
 		}
 		if h.GetEndOfStream() {
-			w.seen()
+			o.seen()
 		}
 	case *procv3.ProcessingRequest_RequestBody:
-		w.gather(m.RequestBody)
+		o.gather(m.RequestBody)
 	case *procv3.ProcessingRequest_RequestTrailers:
-		w.seen()
+		o.seen()
 	case *procv3.ProcessingRequest_ResponseHeaders:
 		if !x.entry.Call.ObserveOnly || x.settled {
 			return nil
 		}
 		if x.admission == nil { // a backend may answer before it has received the whole body
-			w.flaw = frontend.TooSlow()
-			w.seen()
+			o.flaw = frontend.TooSlow()
+			o.seen()
 		}
 		pseudo, _ := headers(m.ResponseHeaders.GetHeaders())
 		x.status, _ = strconv.Atoi(pseudo[":status"]) // 0 if unknown
@@ -68,29 +68,29 @@ func (w *observation) message(ctx context.Context, msg *procv3.ProcessingRequest
 }
 
 // gather appends to the body, up to the limit.
-func (w *observation) gather(b *procv3.HttpBody) {
-	x := w.x
+func (o *observation) gather(b *procv3.HttpBody) {
+	x := o.x
 	if !x.entry.Call.ObserveOnly || x.settled || x.admission != nil {
 		return
 	}
-	if int64(len(w.body)+len(b.GetBody())) > x.b.MaxBody {
-		w.flaw, w.body = frontend.TooLarge(x.b.MaxBody), nil
+	if int64(len(o.body)+len(b.GetBody())) > x.b.MaxBody {
+		o.flaw, o.body = frontend.TooLarge(x.b.MaxBody), nil
 	}
-	if w.flaw == nil && x.entry.Lease.Grow(x.ctx, int64(len(b.GetBody()))) != nil {
-		w.flaw, w.body = frontend.Busy(), nil
+	if o.flaw == nil && x.entry.Lease.Grow(x.ctx, int64(len(b.GetBody()))) != nil {
+		o.flaw, o.body = frontend.Busy(), nil
 	}
-	if w.flaw == nil {
-		w.body = append(w.body, b.GetBody()...)
+	if o.flaw == nil {
+		o.body = append(o.body, b.GetBody()...)
 	}
 	if b.GetEndOfStream() {
-		w.seen()
+		o.seen()
 	}
 }
 
 // seen rules on the collected request, once.
-func (w *observation) seen() {
-	x := w.x
+func (o *observation) seen() {
+	x := o.x
 	if x.entry.Call.ObserveOnly && !x.settled && x.admission == nil {
-		_, _ = x.admit(w.body, cmp.Or(x.req.flaw, w.flaw))
+		_, _ = x.admit(o.body, cmp.Or(x.req.flaw, o.flaw))
 	}
 }

@@ -138,12 +138,12 @@ type DecisionCounts struct {
 // not overflow.
 const maxTally = 1 << 48
 
-func (t DecisionCounts) add(u DecisionCounts) DecisionCounts {
-	return DecisionCounts{min(t.Decisions+u.Decisions, maxTally), min(t.Refused+u.Refused, maxTally), min(t.Errors+u.Errors, maxTally)}
+func (c DecisionCounts) add(u DecisionCounts) DecisionCounts {
+	return DecisionCounts{min(c.Decisions+u.Decisions, maxTally), min(c.Refused+u.Refused, maxTally), min(c.Errors+u.Errors, maxTally)}
 }
 
-func (t DecisionCounts) since(u DecisionCounts) DecisionCounts {
-	return DecisionCounts{t.Decisions - u.Decisions, t.Refused - u.Refused, t.Errors - u.Errors}
+func (c DecisionCounts) since(u DecisionCounts) DecisionCounts {
+	return DecisionCounts{c.Decisions - u.Decisions, c.Refused - u.Refused, c.Errors - u.Errors}
 }
 
 // tallies are the counts of one release, by the certificate of the reporter.

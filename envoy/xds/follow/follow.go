@@ -110,8 +110,8 @@ func New(opt Options) (*Follower, error) {
 	return f, nil
 }
 
-// StoredRelease returns the release with which a follower with these options would start, or nil.
-// It uses Path, Fleet, Node, Keys and Log.
+// StoredRelease returns the release with which a follower with these options would start,
+// or nil. It uses Path, Fleet, Node, Keys and Log.
 func StoredRelease(opt Options) (*policy.Release, error) {
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	r, _, err := read(opt)

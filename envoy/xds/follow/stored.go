@@ -10,14 +10,15 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// storedState is the state that survives a restart: the release in force, and the lowest number
-// that may follow it. The file is a line of JSON, followed by the release as received.
+// storedState is the state that survives a restart: the release in force, and the lowest
+// number that may follow it. The file is a line of JSON, followed by the release as
+// received.
 type storedState struct {
 	Floor   uint64 `json:"floor"`
 	release []byte
 }
 
-// readStoredState reads the file. Without a file it returns an empty kept.
+// readStoredState reads the file. Without a file it returns an empty storedState.
 func readStoredState(path string) (storedState, error) {
 	b, err := durable.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -35,12 +36,12 @@ func readStoredState(path string) (storedState, error) {
 }
 
 // write replaces the file atomically and durably.
-func (k storedState) write(path string) error {
-	head, err := json.Marshal(k)
+func (s storedState) write(path string) error {
+	head, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	if err := durable.Write(path, append(append(head, '\n'), k.release...)); err != nil {
+	if err := durable.Write(path, append(append(head, '\n'), s.release...)); err != nil {
 		return fmt.Errorf("follow: the release could not be kept: %w", err)
 	}
 	return nil
