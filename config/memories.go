@@ -42,8 +42,8 @@ func (n *Newcomers) until() memproxy.Newcomers {
 // pendingNew stands for new callers in memories.pending.
 const pendingNew = "new"
 
-// NeedsReview returns a function that reports whether a write is held for review because of the
-// caller's track record and the source of the content. It is nil if no write is.
+// NeedsReview returns a function that reports whether a write is held for review because of
+// the caller's track record and the source of the content. It is nil if no write is.
 func (c *Config) NeedsReview() func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool {
 	m := &c.Memories
 	if len(m.Pending) == 0 && len(c.Sources.Pending) == 0 {

@@ -68,8 +68,8 @@ func (in *Invocation) leaf(use, short, example string, run func(context.Context)
 	})
 }
 
-// exitUnless returns the error of a command that printed an answer: none if the answer is yes,
-// else an exit code.
+// exitUnless returns the error of a command that printed an answer: none if the answer is
+// yes, else an exit code.
 func exitUnless(answer bool, err error) error {
 	if err == nil && !answer {
 		return cli.ExitError(cli.Failed)
