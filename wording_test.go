@@ -11,7 +11,7 @@ func FuzzWordy(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if got, want := LooksLikeSentence(s), wordyRunes(s); got != want {
+		if got, want := LooksLikeSentence(s), sentenceRunes(s); got != want {
 			t.Errorf("%q: %v, and read by its letters %v", s, got, want)
 		}
 	})
