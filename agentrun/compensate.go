@@ -110,7 +110,7 @@ func (r *Runs) keep(c *CompensatedRun) error {
 	r.unsettled.take(c.a.Decision.ID, r.opt.Clock())
 	if err := r.journal.write(&journalEntry{
 		Decision: c.a.Decision.ID, Begun: r.opt.Clock().UTC(), Principal: c.a.Principal,
-		Route: call.Route.ID, Method: call.Request.Method, Path: call.Request.EscapedPath, Session: call.Session, Picture: baseline,
+		Route: call.Route.ID, Method: call.Request.Method, Path: call.Request.EscapedPath, Session: call.Session, Baseline: baseline,
 	}); err != nil {
 		r.unsettled.drop(c.a.Decision.ID)
 		return fmt.Errorf("the run cannot be journaled: %w", err)

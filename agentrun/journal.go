@@ -30,7 +30,7 @@ type journalEntry struct {
 	Method    string               `json:"method"`
 	Path      string               `json:"path"`
 	Session   memproxy.SessionName `json:"session,omitzero"`
-	Picture   []byte               `json:"picture"`
+	Baseline  []byte               `json:"picture"`
 }
 
 // journal is a directory with a file per unsettled run. Runs that outlive this process

@@ -16,7 +16,7 @@ import (
 func entryOf(id string) *journalEntry {
 	return &journalEntry{
 		Decision: id, Begun: time.Unix(1, 0).UTC(), Route: "letta.send_message", Method: "POST", Path: "/v1/agents/a/messages", Session: memproxy.NameSession("s"),
-		Principal: memproxy.Principal{ID: "agent:dev", Tenant: "acme", ActsAs: memproxy.Limit{All: true}}, Picture: []byte("{}"),
+		Principal: memproxy.Principal{ID: "agent:dev", Tenant: "acme", ActsAs: memproxy.Limit{All: true}}, Baseline: []byte("{}"),
 	}
 }
 

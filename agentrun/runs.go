@@ -129,7 +129,7 @@ func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Compen
 	}
 	if c.diff == nil {
 		var err error
-		if c.diff, err = compensator.RestoreRunDiff(e.Picture); err != nil {
+		if c.diff, err = compensator.RestoreRunDiff(e.Baseline); err != nil {
 			return c, err
 		}
 	}
