@@ -65,7 +65,8 @@ func (f *flaky) set(breaks func(http.ResponseWriter, int) bool) {
 }
 
 // Proves EDGE-1, CARD-1: after a server failure during a turn the caller gets the server's
-// error, or a documented one if there is none or clients would repeat it, no call runs undecided, and the agent accepts further messages.
+// error, or a documented one if there is none or clients would repeat it, no call runs
+// undecided, and the agent accepts further messages.
 func TestServerFailsDuringATurn(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
