@@ -104,7 +104,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if start := time.Now(); o.up == nil {
 		o.up = func() time.Duration { return time.Since(start) }
 	}
-	s.clockGuard = upkeep.NewSteady(s.clock, o.up, s.ledger.Upkeep.AddRunTime, s.log)
+	s.clockGuard = upkeep.NewClockGuard(s.clock, o.up, s.ledger.Upkeep.AddRunTime, s.log)
 	s.jobs = upkeep.New(upkeep.Options{Begin: s.group.Go, Ticker: o.Ticker, Clock: s.clock, Log: s.log})
 	defer func() {
 		if err != nil {

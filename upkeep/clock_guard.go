@@ -34,10 +34,10 @@ type ClockGuard struct {
 	noted  time.Duration // value of up that the ledger has recorded
 }
 
-// NewSteady watches a clock. up returns how long the process has been running, which
+// NewClockGuard watches a clock. up returns how long the process has been running, which
 // does not change when the clock is set. ran adds to the recorded running time of
 // processes, and returns a time that has certainly passed (ledger.Upkeep.AddRunTime).
-func NewSteady(clock func() time.Time, up func() time.Duration, ran func(context.Context, time.Duration) (time.Time, error), log *slog.Logger) *ClockGuard {
+func NewClockGuard(clock func() time.Time, up func() time.Duration, ran func(context.Context, time.Duration) (time.Time, error), log *slog.Logger) *ClockGuard {
 	s := &ClockGuard{clock: clock, up: up, ran: ran, log: log}
 	s.began = s.beginning(up())
 	return s
