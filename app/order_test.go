@@ -27,6 +27,7 @@ import (
 // answers, when and in the order that the test chooses.
 type byHand struct {
 	http.Handler
+	mu             sync.Mutex      // changes that waited for one deletion arrive together
 	arrived, taken []chan struct{} // nil: everything at once
 	on             bool
 	did            int // number of changes applied
@@ -47,13 +48,17 @@ func (s *byHand) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	wait := func(list *[]chan struct{}) {
 		turn := make(chan struct{})
+		s.mu.Lock()
 		*list = append(*list, turn)
+		s.mu.Unlock()
 		<-turn
 	}
 	wait(&s.arrived)
 	serve()
 	if w.Code/100 == 2 {
+		s.mu.Lock()
 		s.did++
+		s.mu.Unlock()
 	}
 	wait(&s.taken)
 	return w.Result(), nil
