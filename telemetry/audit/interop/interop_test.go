@@ -34,7 +34,7 @@ func writeLog(t *testing.T, dir string, n int) (records [][]byte) {
 		OnRecord: func(_ uint64, _ memproxy.Event, rec []byte) { records = append(records, bytes.Clone(rec)) },
 	}))(t)
 	for i := range n {
-		must.Do(t, l.Note(memproxy.Event{Type: memproxy.EventDecision, Decision: fmt.Sprint("d", i), Time: time.Now()}))
+		must.Do(t, l.RecordAsync(memproxy.Event{Type: memproxy.EventDecision, Decision: fmt.Sprint("d", i), Time: time.Now()}))
 	}
 	must.Do(t, l.Close(context.Background()))
 	return records
