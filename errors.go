@@ -8,14 +8,14 @@ var (
 	// ErrUnknown: the object does not exist.
 	ErrUnknown = errors.New("unknown")
 	// ErrState: the object is in a state that does not allow the change.
-	ErrState = errors.New("not in this state")
+	ErrState = errors.New("not allowed in the current state")
 	// ErrForged: the stored hold differs from what was approved. It waits for review
 	// again.
-	ErrForged = errors.New("the row is not as it was approved, and waits for review again")
+	ErrForged = errors.New("the stored hold differs from what was approved and must be reviewed again")
 	// ErrOwnReview: an author may not review its own writes.
-	ErrOwnReview = errors.New("authors do not review their own")
+	ErrOwnReview = errors.New("an author may not review its own writes")
 	// ErrGone: the content was destroyed, or deleted because newer versions exist.
-	ErrGone = errors.New("the content is gone")
+	ErrGone = errors.New("the content no longer exists")
 	// ErrRefused: an argument is invalid for every store.
 	ErrRefused = errors.New("refused")
 	// ErrStale: a row that an entry is based on has changed since it was read; see

@@ -120,12 +120,12 @@ type HoldLimitError struct {
 
 // Error makes HoldLimitError an error.
 func (h *HoldLimitError) Error() string {
-	return fmt.Sprintf("%s: %d writes wait for review", h.Key, h.Limit)
+	return fmt.Sprintf("%s: the limit of %d writes awaiting review is reached", h.Key, h.Limit)
 }
 
 // ErrNoReviewer is the error of a store of holds if no reviewer is configured. It is a
 // refusal, not a failure.
-var ErrNoReviewer = errors.New("there is no reviewer for held writes")
+var ErrNoReviewer = errors.New("no reviewer is configured for held writes")
 
 // HoldFilter selects holds. Empty fields select all.
 type HoldFilter struct {
@@ -166,13 +166,13 @@ type Review struct {
 func (p Principal) InvalidReason() string {
 	switch p.Method {
 	case "key":
-		return "the key of the author was removed since"
+		return "the author's key was removed from the configuration"
 	case "oidc":
-		return "a token of the author would not be accepted any more"
+		return "the author's tokens are no longer accepted"
 	case "spiffe":
-		return "a certificate of the author would not be accepted any more"
+		return "the author's certificates are no longer accepted"
 	}
-	return "the author presented nothing, and who does is not taken for it any more"
+	return "the author had no credential, and callers without one are no longer identified as this author"
 }
 
 // NoteAuthorInvalid adds a reason to the hold: the reviewer was informed why its author
@@ -290,7 +290,7 @@ func AnsweredResult(r HoldResult) SendResult {
 	case r.Status >= 200 && r.Status < 300:
 		return SendResult{Outcome: OutcomeDone, Result: r}
 	case r.Status == unauthorized:
-		r.Detail = "the backend refuses memproxy's credential: see backends[].credential"
+		r.Detail = "the backend rejects memproxy's credential: check backends[].credential"
 		return SendResult{Outcome: OutcomeDenied, Result: r}
 	case r.Status >= 300 && r.Status < 500 && r.Status != requestTimeout:
 		return SendResult{Outcome: OutcomeRejected, Result: r}

@@ -143,7 +143,7 @@ func number(raw []byte) (any, error) {
 		return nil, err
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return nil, errors.New("memproxy: something follows the value")
+		return nil, errors.New("memproxy: unexpected data after the JSON value")
 	}
 	return v, nil
 }
@@ -156,7 +156,7 @@ func ReadMembers(raw []byte) (map[string]any, error) {
 	}
 	all, ok := v.(map[string]any)
 	if !ok {
-		return nil, errors.New("memproxy: members are an object")
+		return nil, errors.New("memproxy: members must be a JSON object")
 	}
 	return all, nil
 }

@@ -4,7 +4,7 @@ import "errors"
 
 // ErrUngated means that the backend cannot be made to pause before an agent's tools
 // write.
-var ErrUngated = errors.New("the agent's own memory writes cannot be ruled on before they happen")
+var ErrUngated = errors.New("the agent's own memory writes cannot be checked before they are executed")
 
 // Edits determines the changes that admitted calls make to an agent's memory.
 type Edits interface {

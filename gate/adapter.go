@@ -50,11 +50,11 @@ func NormalizedRoute(a Adapter, req memproxy.Request) (memproxy.Route, bool) {
 // names routes and no paths, because records have no paths.
 func unknownHint(a Adapter, req memproxy.Request) string {
 	if route, ok := NormalizedRoute(a, req); ok {
-		return "with other slashes it is " + route.ID + ": check the end of the path and of the base URL"
+		return "with different slashes the path matches " + route.ID + ": check for missing or extra slashes in the path and the base URL"
 	}
 	if _, req.EscapedPath, _ = strings.Cut(strings.TrimLeft(req.EscapedPath, "/"), "/"); req.EscapedPath != "" {
 		if route, ok := NormalizedRoute(a, req); ok {
-			return "without the first segment of its path it is " + route.ID + ": the base URL takes no path"
+			return "without its first segment the path matches " + route.ID + ": the base URL must have no path"
 		}
 	}
 	return "list it as passthrough if it touches no memory"

@@ -162,12 +162,12 @@ func failed(ctx context.Context, r *evaluation, s *step) {
 	}
 	if r.decided { // what must be recorded with an admitted write could not be
 		r.g.opt.Meter.LedgerFailed(ctx)
-		reply := deny(ctx, r.g, r.Admission, memproxy.StatusUnavailable, s.broken, "what goes with this request could not be noted")
+		reply := deny(ctx, r.g, r.Admission, memproxy.StatusUnavailable, s.broken, "the records of this request could not be written to the ledger")
 		r.Decision.Refuse(memproxy.StatusUnavailable, r.Decision.Reasons...)
 		r.Reply = &reply
 		return
 	}
-	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this request"})
+	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not complete its decision on this request"})
 	if s.final {
 		r.settle()
 	}

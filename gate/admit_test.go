@@ -190,10 +190,10 @@ func TestUnknownRoutes(t *testing.T) {
 func TestMisspeltPathsAreNamed(t *testing.T) {
 	r := newRig(t, nil)
 	for path, want := range map[string]string{
-		"/memory/":     "with other slashes it is toy.add:",
-		"//memory":     "with other slashes it is toy.add:",
-		"/v1/memory":   "without the first segment of its path it is toy.add:",
-		"/v1//memory/": "without the first segment of its path it is toy.add:",
+		"/memory/":     "with different slashes the path matches toy.add:",
+		"//memory":     "with different slashes the path matches toy.add:",
+		"/v1/memory":   "without its first segment the path matches toy.add:",
+		"/v1//memory/": "without its first segment the path matches toy.add:",
 		"/memories":    "list it as passthrough",
 		"/a/b/memory":  "list it as passthrough",
 		"/memory/x":    "list it as passthrough",

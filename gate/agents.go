@@ -237,7 +237,7 @@ func toolCall(ctx context.Context, r *evaluation) error {
 		return nil
 	}
 	if r.op = r.tool.Operation; revoked(ctx, r.g.opt.Identifier, r.under) {
-		r.verdict.Forbid(memproxy.IdentityInvalid, "", "the key that started the run is no longer its caller's")
+		r.verdict.Forbid(memproxy.IdentityInvalid, "", "the key that started the run no longer identifies its caller")
 		return nil
 	}
 	attributeTexts(r, r.under.op)
@@ -283,7 +283,7 @@ func (a *Admission) IsCompensated() bool { return a.compensated }
 // RecordCompensated records that a run is admitted because its writes are ruled on at its
 // end.
 func (g Agents) RecordCompensated(ctx context.Context, a *Admission) {
-	g.letThrough(ctx, a, "the run cannot be made to pause; what it writes is ruled on when it is over")
+	g.letThrough(ctx, a, "the run cannot be paused at its tool calls; its writes are checked when it ends")
 }
 
 // RuleUntrackable rules on a run whose changes cannot be determined: it cannot be gated,
@@ -358,9 +358,9 @@ func named(hash string) string {
 // given up, never were.
 func (g Agents) RecordUnsettled(ctx context.Context, a *Admission, givenUp bool, err error) {
 	ret := &answer{Admission: a, g: g.Gate}
-	detail := "what the run wrote has not been ruled on yet"
+	detail := "the run's writes have not been checked yet"
 	if givenUp {
-		detail = "what the run wrote was never ruled on"
+		detail = "the run's writes were never checked"
 	}
 	g.opt.Log.ErrorContext(ctx, detail, "decision", a.Decision.ID, "error", err)
 	ret.reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: detail}}
@@ -375,7 +375,7 @@ func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (mempro
 		return memproxy.Reply{}, false
 	}
 	g.accounts.release(ctx, a)
-	detail := memproxy.ErrUngated.Error() + "; those of agents of type letta_v1_agent can, on the messages routes (background: true in place of async)"
+	detail := memproxy.ErrUngated.Error() + "; this is possible for agents of type letta_v1_agent on the messages routes (with background: true instead of async)"
 	if c, can := a.call.Backend.Adapter.(Compensator); can && a.call.Backend.Ungated != UngatedCompensate {
 		if _, err := c.DiffRun(a.call.Route, a.call.Request, a.Body); err == nil {
 			detail += ", and backends[].ungated: compensate allows such a request"

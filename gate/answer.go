@@ -145,7 +145,7 @@ func (ret *answer) refuseAsMissing() bool {
 	if len(unowned(ret)) == 0 || !ret.enforced() || ret.singleTenant() {
 		return false
 	}
-	ret.refuse(memproxy.StatusNotFound, memproxy.OwnerUnknown, "this is not there for this caller's tenant")
+	ret.refuse(memproxy.StatusNotFound, memproxy.OwnerUnknown, "not found in this caller's tenant")
 	return true
 }
 
@@ -361,7 +361,7 @@ func (g *Gate) Headers(ctx context.Context, a *Admission, backend string, names 
 		if pass {
 			what = "passed on"
 		}
-		g.opt.Log.WarnContext(ctx, "headers of an answer that no row claims were "+what, "backend", backend, "names", fresh)
+		g.opt.Log.WarnContext(ctx, "unknown response headers were "+what, "backend", backend, "names", fresh)
 	}
 	return pass
 }

@@ -60,7 +60,7 @@ func loadAuthors(ctx context.Context, r *evaluation, targets []string) {
 		// An author's own later text is no other's word.
 		if w := &r.authored[i]; r.mode == replay && r.before[w.row.ID] != w.row.SHA256 && w.row.SHA256 != "" && (!w.Own || w.Others > 0) {
 			r.verdict.Forbid(memproxy.TrustAuthority, "target:"+w.target,
-				"the memory was changed after the write was held, so it is not the text that the reviewer let it replace")
+				"the memory was changed after the write was held, so the approval does not cover its current text")
 		}
 	}
 }
@@ -240,7 +240,7 @@ func credit(ctx context.Context, r *evaluation) error {
 // dissent records that a caller wanted to give a memory another text.
 func dissent(ctx context.Context, g *Gate, a *Admission, w *authored, text string) {
 	d := memproxy.Dissent{Open: true, Text: text, SHA256: tamper.Hash(text), Correction: correction(a, w, string(memproxy.TrustAuthority))}
-	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Dissents: []memproxy.Dissent{d}}, "a dissent was not kept") // it is in the log
+	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Dissents: []memproxy.Dissent{d}}, "a dissenting text could not be stored") // it is in the log
 }
 
 // correction describes the change that the admission makes, or would make, to a
@@ -288,7 +288,7 @@ func settleChange(ctx context.Context, g *Gate, a *Admission) {
 			})
 		}
 	}
-	_ = commit(ctx, g, &a.Decision, e, "corrections and retractions are not on their authors' records") // corrections are in the log
+	_ = commit(ctx, g, &a.Decision, e, "corrections and retractions could not be added to the authors' track records") // corrections are in the log
 	for i := range e.Corrections {
 		g.tracks.forget(e.Corrections[i].Tenant, e.Corrections[i].Author)
 	}
@@ -356,7 +356,7 @@ func (ret *making) usurped(ctx context.Context) error {
 		m := &ret.memories[w.at]
 		why := memproxy.Reason{Code: memproxy.TrustAuthority, Rule: m.ID}
 		if m.Event == eventDelete {
-			why.Detail = "the backend's model deleted the word of " + w.row.Actor + ", who is trusted more"
+			why.Detail = "the backend's model deleted a text of " + w.row.Actor + ", whose trust tier is higher"
 			ret.reasons = append(ret.reasons, why)
 			continue
 		}

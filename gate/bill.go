@@ -89,7 +89,7 @@ func overBudget(r *evaluation, allowance *memproxy.Allowance) {
 	}
 	r.verdict.Refuse(memproxy.StatusTooMany, reason)
 	if allowance.Degraded {
-		r.verdict.Reasons = append(r.verdict.Reasons, memproxy.Reason{Code: memproxy.BudgetDegraded, Detail: "the shared budget store is away; a local share applies"})
+		r.verdict.Reasons = append(r.verdict.Reasons, memproxy.Reason{Code: memproxy.BudgetDegraded, Detail: "the shared budget store is unavailable; a local share applies"})
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // errUndo says that a backend did not undo a change.
-var errUndo = errors.New("the backend did not take it back")
+var errUndo = errors.New("the backend did not undo the change")
 
 // making is the check of the memories that the backend's model extracted from a write.
 type making struct {
@@ -95,11 +95,11 @@ func isSecret(f memproxy.Finding) bool { return strings.HasPrefix(f.Rule, "secre
 // whether that succeeded.
 func (ret *making) retract(ctx context.Context, m *memproxy.Memory, why memproxy.Reason) memproxy.Reason {
 	m.Drop = true
-	what := "taken back"
+	what := "undone"
 	if err := ret.takeBack(ctx, *m); err != nil {
-		what = "not taken back"
+		what = "not undone"
 		ret.stuck++
-		ret.g.opt.Log.ErrorContext(ctx, "a memory that the backend's model made, and that is not admitted, could not be retracted", "decision", ret.Decision.ID, "memory", memproxy.InertID(m.ID), "error", err)
+		ret.g.opt.Log.ErrorContext(ctx, "a refused memory of the backend's model could not be retracted", "decision", ret.Decision.ID, "memory", memproxy.InertID(m.ID), "error", err)
 	} else if m.Event != eventUpdate { // a tombstone: receipts and histories still have its text
 		gone := ret.lookups().owner(memproxy.TargetMemory, m.ID)
 		if gone == nil {
@@ -107,9 +107,9 @@ func (ret *making) retract(ctx context.Context, m *memproxy.Memory, why memproxy
 			gone = &made
 		}
 		gone.Deleted = true
-		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{Owners: []memproxy.Ownership{*gone}}, "the retraction of a memory is not kept") // commit logs the error
+		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{Owners: []memproxy.Ownership{*gone}}, "the retraction of a memory could not be recorded") // commit logs the error
 	}
-	why.Detail = fmt.Sprintf("the backend's model made sha256 %s of sha256 %s: %s", tamper.Hash(m.Text), ret.event.ContentSHA256, what)
+	why.Detail = fmt.Sprintf("the backend's model derived sha256 %s from sha256 %s: %s", tamper.Hash(m.Text), ret.event.ContentSHA256, what)
 	return why
 }
 
@@ -270,7 +270,7 @@ func (ret *making) rejectForeign(ctx context.Context, m *memproxy.Memory) {
 		why.Detail = "the backend's model deleted a memory of another tenant"
 		ret.g.opt.Log.ErrorContext(ctx, why.Detail, "decision", ret.Decision.ID, "memory", memproxy.InertID(m.ID))
 	default:
-		why.Detail = "what the backend said of a memory of another tenant was left out of the answer"
+		why.Detail = "an entry about a memory of another tenant was removed from the response"
 	}
 	m.Drop = true
 	ret.filtered++
@@ -346,7 +346,7 @@ func (ret *making) markLater(ctx context.Context) {
 		return m.Drop || rewritten || row != nil && row.Deleted || gone[m.ID].Missing
 	})}
 	if made := (&effects{answer: ret.answer}); len(ret.reading.Memories) > 0 {
-		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: made.newStates()}, "the state of new memories is not kept") // commit logs the error
+		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: made.newStates()}, "the status of new memories could not be recorded") // commit logs the error
 		made.learned(ctx)
 		made.enter(ctx, memproxy.Entry{Owners: owned(made)})
 	}

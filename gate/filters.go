@@ -42,7 +42,7 @@ func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 		case it.Event == "" || asked && !m.Missing:
 			bindOne(ret, it)
 		case !asked:
-			it.unsaid = "whether the memory still exists is not known, and it is withheld"
+			it.unsaid = "it is unknown whether the memory still exists, so it is withheld"
 		default:
 			it.unsaid = "the memory was deleted before its addition was read"
 		}
@@ -127,12 +127,12 @@ func related(ctx context.Context, ret *answer) (refused bool, err error) {
 		return false, nil
 	}
 	if ret.reading.Unrelated = ret.reading.CountsOthers; ret.reading.Unrelated {
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "relations that may be of others were left out of the answer"})
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "relations that may belong to other owners were removed from the response"})
 		return false, nil
 	}
 	ret.reading.Unrelated, err = attacks(ctx, ret, ret.reading.Relations)
 	if ret.reading.Unrelated {
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.ScreenWithheld, Detail: "relations that look like attacks were left out of the answer"})
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.ScreenWithheld, Detail: "relations that look like attacks were removed from the response"})
 	}
 	return false, err
 }
@@ -142,7 +142,7 @@ func related(ctx context.Context, ret *answer) (refused bool, err error) {
 // removed from such an answer.
 func derived(ctx context.Context, ret *answer) (refused bool, err error) {
 	if refused, err = attacks(ctx, ret, ret.reading.Derived); refused && err == nil {
-		ret.refuse(memproxy.StatusForbidden, memproxy.ScreenWithheld, "this is made of many memories, and holds what looks like an attack")
+		ret.refuse(memproxy.StatusForbidden, memproxy.ScreenWithheld, "the response is derived from many memories and contains a suspected attack")
 	}
 	return refused, err
 }
@@ -206,7 +206,7 @@ func foreignIDs(ctx context.Context, ret *answer) (refused bool, err error) {
 	}
 	theirs, err := lookUpForeign(ctx, ret, refs)
 	if err != nil {
-		return false, fmt.Errorf("the ledger cannot say whose the objects of the answer are: %w", err)
+		return false, fmt.Errorf("look up the owners of the objects in the response: %w", err)
 	}
 	var gone []string
 	for i := range refs {
@@ -218,9 +218,9 @@ func foreignIDs(ctx context.Context, ret *answer) (refused bool, err error) {
 		return false, nil
 	}
 	ret.filtered += len(gone)
-	ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "what is another tenant's was left out of the answer"})
+	ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "data of other tenants was removed from the response"})
 	if slices.Contains(gone, "") { // the pointer of the whole answer
-		ret.refuse(memproxy.StatusNotFound, memproxy.OwnerUnknown, "this names what is not there for this caller's tenant")
+		ret.refuse(memproxy.StatusNotFound, memproxy.OwnerUnknown, "not found in this caller's tenant")
 		return true, nil
 	}
 	body, err := lister.RemovePointers(ret.reply, gone)

@@ -124,7 +124,7 @@ type Gate struct {
 func New(opt Options, rules *Rules) (*Gate, error) {
 	switch {
 	case opt.Identifier == nil, opt.Ledger == nil, opt.Budget == nil, opt.Recorder == nil, opt.Signer == nil:
-		return nil, errors.New("gate: a collaborator is missing")
+		return nil, errors.New("gate: a required dependency is missing")
 	case opt.Clock == nil, opt.NewID == nil:
 		return nil, errors.New("gate: clock and ids must be injected")
 	}

@@ -258,7 +258,7 @@ func keepEdits(ctx context.Context, g *Gate, a *Admission, answer []byte) {
 		return
 	}
 	if err := followEdits(ctx, a); err != nil { // edits that need no request are recorded all the same
-		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be asked", "decision", a.Decision.ID, "error", err)
+		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be queried", "decision", a.Decision.ID, "error", err)
 	}
 	for _, e := range a.edits.TakeEdits() {
 		g.Agents().RecordChanges(ctx, a, e.Memories)

@@ -23,9 +23,9 @@ func RefuseHold(d *memproxy.Decision, err error) bool {
 		line := memproxy.Line{Reason: memproxy.HoldQueue, Key: no.Key, Window: memproxy.WindowTotal, Limit: int64(no.Limit)}
 		d.Allowance = &memproxy.Allowance{Lines: []memproxy.LineState{{Line: line, Used: int64(no.Limit)}}}
 		d.Refuse(memproxy.StatusTooMany, memproxy.Reason{Code: memproxy.HoldQueue, Rule: no.Key, Detail: fmt.Sprintf(
-			"%d writes wait for review, as many as may; a reviewer makes room (memproxy holds list), and %s sets the number", no.Limit, no.Setting)})
+			"the limit of %d writes awaiting review is reached; decide on some of them (memproxy holds list) or raise %s", no.Limit, no.Setting)})
 	} else if errors.Is(err, memproxy.ErrNoReviewer) {
-		d.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and there are not enough reviewers for it; review.reviewers lists them"})
+		d.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "the write requires review, and not enough reviewers are configured; see review.reviewers"})
 	} else {
 		return false
 	}
@@ -47,7 +47,7 @@ func hold(ctx context.Context, r *evaluation) error {
 	if inside(r) {
 		if a, w = direct(r), nil; a == nil {
 			g.accounts.release(ctx, r.Admission)
-			why := memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it does not wait, because the call cannot be made later"}
+			why := memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "the call cannot be held for review, because it cannot be repeated later"}
 			r.Decision.Reasons = append([]memproxy.Reason{why}, r.Decision.Reasons...)
 			return nil
 		}
@@ -164,7 +164,7 @@ func (ret *making) keepExtracted(ctx context.Context, m memproxy.Memory, j judge
 		hold, content := toKeep(ret.Admission, nil)
 		hold.ID, hold.ContentSHA256 = ret.g.opt.NewID(), hex.EncodeToString(sum[:])
 		content.Body, content.Reserved = body, 0 // the write itself was charged
-		why.Detail = "made by the backend's model of the write of decision " + ret.Decision.ID
+		why.Detail = "created by the backend's model from the write of decision " + ret.Decision.ID
 		hold.Reasons, hold.Findings, hold.Score = []memproxy.Reason{why}, slices.Clone(j.spans), j.risk
 		for i := range hold.Findings {
 			hold.Findings[i].Item = 0
@@ -247,7 +247,7 @@ func setAside(r *evaluation, ruling *memproxy.Ruling) {
 	}
 	ruling.Verdict, ruling.Led = memproxy.Amend, 0
 	ruling.Reasons = append(ruling.Reasons, memproxy.Reason{
-		Code: memproxy.ScreenStored, Detail: "written as " + string(r.aside) + ": its state decides what is shown of it",
+		Code: memproxy.ScreenStored, Detail: "written as " + string(r.aside) + ": reads treat it according to this status",
 	})
 }
 
@@ -256,7 +256,7 @@ func setAside(r *evaluation, ruling *memproxy.Ruling) {
 // cannot be filtered.
 func unfiltered(r *evaluation) {
 	if r.rules.NeverRefuse && r.op.Kind == memproxy.Recall && r.op.Derived {
-		r.verdict.Forbid(memproxy.StateWithheld, "", "this is made of all memories, also of those that are written and must not be shown (memories.never_refuse)")
+		r.verdict.Forbid(memproxy.StateWithheld, "", "the response is derived from all memories, including stored ones that must not be shown (memories.never_refuse)")
 	}
 }
 
@@ -277,7 +277,7 @@ func putAside(ctx context.Context, r *evaluation) error {
 	if ttl := lifetime(r.Admission, filedUnder(r.op, &memproxy.Memory{}), r.op.SourceClaim); ttl > 0 {
 		change.Expires = r.begun.Add(ttl)
 	}
-	return commit(ctx, r.g, &r.Decision, memproxy.Entry{States: []memproxy.StateChange{change}}, "the state of a write could not be noted")
+	return commit(ctx, r.g, &r.Decision, memproxy.Entry{States: []memproxy.StateChange{change}}, "the status of the memories of a write could not be recorded")
 }
 
 // traceable reports whether the memories that the write makes can be recognised by

@@ -38,7 +38,7 @@ func deleted(ret *answer, it *item) outcome {
 
 var (
 	foreignItem = outcome{action: expel, code: memproxy.OwnerForeign, detail: "the target has another owner"}
-	unknownItem = outcome{action: expel, code: memproxy.OwnerUnknown, detail: "this names what is not there for this caller's tenant"}
+	unknownItem = outcome{action: expel, code: memproxy.OwnerUnknown, detail: "not found in this caller's tenant"}
 )
 
 // visible removes memories that the caller may not see. The targets were ruled on
@@ -77,7 +77,7 @@ func unaltered(ret *answer, it *item) outcome {
 	}
 	o := outcome{note: &memproxy.Reason{Code: it.altered, Rule: it.ID, Pointer: it.Pointer, Detail: it.detail}}
 	if ret.rules.Changed == ChangedWithhold {
-		o.action, o.code, o.detail = drop, memproxy.IntegrityMismatch, "the memory is not what was written and is withheld"
+		o.action, o.code, o.detail = drop, memproxy.IntegrityMismatch, "the memory differs from what was written and is withheld"
 	}
 	return o
 }
@@ -101,7 +101,7 @@ func confident(ret *answer, it *item) outcome {
 	if is >= least {
 		return outcome{}
 	}
-	return outcome{action: drop, code: memproxy.TrustBelow, detail: "the memory is of less confidence than was asked for"}
+	return outcome{action: drop, code: memproxy.TrustBelow, detail: "the memory's confidence is below the requested minimum"}
 }
 
 // byStatus withholds memories for their status. A write's own content is shown to
@@ -124,7 +124,7 @@ func compiled(ret *answer, it *item) outcome {
 	if !it.Compiled || !ret.hiding {
 		return outcome{}
 	}
-	return outcome{action: drop, code: memproxy.StateWithheld, detail: "this is made of memories that are withheld"}
+	return outcome{action: drop, code: memproxy.StateWithheld, detail: "the response is derived from withheld memories"}
 }
 
 // harmless removes memories that look like an attack, and redacts dangerous spans.
@@ -224,7 +224,7 @@ func (r *Rules) display(state memproxy.MemoryState) display {
 // opens explains in a refusal when a memory of this state will be shown.
 func opens(state memproxy.MemoryState) string {
 	if state == memproxy.StatePending {
-		return " from others than its author until a reviewer promotes it, or it has not been corrected for the time of memories.quiet"
+		return " from all callers but its author until a reviewer promotes it, or it stays uncorrected for memories.quiet"
 	}
 	return ""
 }

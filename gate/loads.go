@@ -73,7 +73,7 @@ func examine(ctx context.Context, ret *answer) error {
 			}
 		}
 		if it.altered == "" && !ret.ownText(it.Memory) {
-			it.altered, it.detail = it.rec.Status.Unverified, "it was found not to be what was written"
+			it.altered, it.detail = it.rec.Status.Unverified, "it was found to differ from what was written"
 		}
 	}
 	return nil
@@ -96,7 +96,7 @@ func statuses(ctx context.Context, ret *answer) error {
 				it.display = displayed(ret, it)
 			}
 		case old && ret.rules.WithholdUntrusted && it.unsaid == "" && it.ID != "" && hasText && !it.Drop && it.Layer != memproxy.Episodic:
-			it.unsaid = "the status of the memory is not known, and it is withheld"
+			it.unsaid = "the memory's status is unknown, so it is withheld"
 		}
 	}
 	return nil
@@ -272,7 +272,7 @@ func byDecision(ctx context.Context, ret *answer) {
 	if err == nil {
 		return
 	}
-	ret.g.opt.Log.ErrorContext(ctx, "the status of memories is not known, or not recorded", "decision", ret.Decision.ID, "error", err)
+	ret.g.opt.Log.ErrorContext(ctx, "the status of memories could not be looked up or recorded", "decision", ret.Decision.ID, "error", err)
 	for i := range ret.items { // they may have been set aside
 		if made[i] != "" && ret.rules.NeverRefuse {
 			ret.items[i].unsaid = unsaidWrite
@@ -280,7 +280,7 @@ func byDecision(ctx context.Context, ret *answer) {
 	}
 }
 
-const unsaidWrite = "the write that the memory came of is not known, and it is withheld"
+const unsaidWrite = "the write that created the memory is unknown, so it is withheld"
 
 // settleAside gives memories the status of their write and records it. A memory with a
 // status from that write keeps it, because it may have been reviewed since. made has the

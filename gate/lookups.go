@@ -374,7 +374,7 @@ func conceal(r *evaluation, v *viewer) bool {
 		case row != nil && v.Sees(row, &memproxy.Memory{}):
 			seen[ref.ID] = true
 		case row != nil:
-			r.verdict.Note(memproxy.Reason{Code: memproxy.OwnerForeign, Pointer: ref.Pointer, Detail: "the request was sent with an id that does not exist: the caller may not see what has the given one"})
+			r.verdict.Note(memproxy.Reason{Code: memproxy.OwnerForeign, Pointer: ref.Pointer, Detail: "the id was replaced by one that does not exist: the caller may not see the object with the given id"})
 			hidden[ref.ID] = r.Decision.ID
 		}
 	}

@@ -66,7 +66,7 @@ func own(ctx context.Context, r *evaluation) error {
 func recognise(ctx context.Context, r *evaluation) {
 	for name, id := range r.objects {
 		if m, asked := r.op.Current[name]; asked && !m.Missing && m.ID != id {
-			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "what it changes by its name is another object than the one for which it was approved"})
+			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "the name now refers to a different object than the one for which the write was approved"})
 			return
 		}
 	}
@@ -207,7 +207,7 @@ func asksTooMuch(r *evaluation, n int, what string) bool {
 		return false
 	}
 	r.verdict.Refuse(memproxy.StatusUnprocessed, memproxy.Reason{Code: memproxy.LimitSideRequests, Detail: fmt.Sprintf(
-		"the request "+what+" that memproxy would have to ask the backend about; at most %d are asked about", n, limits.MaxUnknown)})
+		"the request "+what+" that memproxy would have to fetch from the backend; the limit is %d", n, limits.MaxUnknown)})
 	return true
 }
 
@@ -275,7 +275,7 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 		if errs[i] == nil {
 			found[id] = all[i]
 		} else if first == nil {
-			first = fmt.Errorf("ask the backend for a target: %w", errs[i])
+			first = fmt.Errorf("fetch a target from the backend: %w", errs[i])
 		}
 	}
 	return found, first

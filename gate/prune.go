@@ -77,12 +77,12 @@ func (ret *answer) reportUnclaimed(ctx context.Context) {
 	ret.leftovers = leftovers{}
 	if u.filtered > 0 {
 		ret.filtered += u.filtered
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "what is another tenant's was left out of the answer"})
+		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "data of other tenants was removed from the response"})
 	}
 	if u.unreadable > 0 {
 		ret.filtered += u.unreadable
 		ret.reasons = append(ret.reasons, memproxy.Reason{
-			Code: memproxy.AnswerUnreadable, Detail: fmt.Sprintf("%d elements of the answer that cannot be read were withheld", u.unreadable),
+			Code: memproxy.AnswerUnreadable, Detail: fmt.Sprintf("%d unreadable elements of the response were withheld", u.unreadable),
 		})
 		ret.g.opt.Meter.Filtered(ctx, ret.call.Backend.Name, u.unreadable)
 	}
@@ -94,9 +94,9 @@ func (ret *answer) reportUnclaimed(ctx context.Context) {
 		what = "passed on"
 	}
 	ret.reasons = append(ret.reasons, memproxy.Reason{
-		Code: memproxy.AnswerUnclaimed, Detail: fmt.Sprintf("%d members of the answer that no row claims were %s", u.n, what),
+		Code: memproxy.AnswerUnclaimed, Detail: fmt.Sprintf("%d unknown members of the response were %s", u.n, what),
 	})
-	ret.g.opt.Log.WarnContext(ctx, "members of an answer that no row claims were "+what, "decision", ret.Decision.ID,
+	ret.g.opt.Log.WarnContext(ctx, "unknown members of a response were "+what, "decision", ret.Decision.ID,
 		"backend", ret.call.Backend.Name, "route", ret.call.Route.ID, "members", u.n, "names", u.names)
 }
 
@@ -127,14 +127,14 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 		}
 		page, err := ret.page(ctx, refiller, fill, q, left)
 		if err != nil {
-			ret.g.opt.Log.WarnContext(ctx, "an answer could not be filled up", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
+			ret.g.opt.Log.WarnContext(ctx, "a filtered page could not be refilled", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
 			break
 		}
 		pages = append(pages, page)
 	}
 	reply, err := fill.Answer(ret.reply)
 	if err != nil {
-		ret.g.opt.Log.WarnContext(ctx, "an answer could not be filled up", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
+		ret.g.opt.Log.WarnContext(ctx, "a filtered page could not be refilled", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
 		return nil
 	}
 	ret.reply = reply
@@ -163,7 +163,7 @@ func (ret *answer) page(ctx context.Context, reader Reader, fill memproxy.Refill
 	case err != nil:
 		return nil, err
 	case refused:
-		return nil, fmt.Errorf("more of the list is refused")
+		return nil, fmt.Errorf("the next page of the list was refused")
 	}
 	page.filtered = dropped(page.reading, left)
 	if err := fill.Select(reply, page.reading); err != nil {
@@ -239,7 +239,7 @@ func (g *Gate) Public(ctx context.Context, b Backend, rt memproxy.Route, reply m
 	ret := &answer{g: g, reply: reply, Admission: &Admission{Inspect: true, call: &Call{Backend: b, Route: rt}, rules: g.rules.Load()}}
 	_, err := members(ctx, ret)
 	if names := g.reported.fresh(b.Name+" "+rt.ID, ret.leftovers.names); len(names) > 0 {
-		g.opt.Log.WarnContext(ctx, "members of a public answer that no row claims", "backend", b.Name, "route", rt.ID, "names", names,
+		g.opt.Log.WarnContext(ctx, "unknown members of a public response", "backend", b.Name, "route", rt.ID, "names", names,
 			"passed", ret.rules.Unclaimed == UnclaimedPass)
 	}
 	return ret.reply, err
@@ -312,7 +312,7 @@ func withData(event, data []byte) []byte {
 }
 
 // ownRefused is the detail if the backend refuses memproxy's own credential.
-const ownRefused = "the backend refuses the credential that memproxy presents to it (backends[].credential); this caller's own was accepted"
+const ownRefused = "the backend rejects memproxy's credential (backends[].credential); the caller's credential was accepted"
 
 // ownCredentialRefused reports whether the backend refused the credential that memproxy
 // sends instead of the caller's. The caller cannot correct that.

@@ -58,37 +58,37 @@ func (f *Filter) Memories() bool { return f.stage == takenApart }
 // Each filter can rely on the results of those before it. The first refusal ends the
 // list. An error withholds the answer.
 var filters = [...]Filter{
-	{Name: "members", Effect: Drops, What: "members that no row of the adapter's table claims, elements that cannot be read", stage: asSent, whole: members},
+	{Name: "members", Effect: Drops, What: "members unknown to the adapter, unreadable elements", stage: asSent, whole: members},
 	{Name: "readable", Effect: Drops, What: "elements whose owners cannot be read", stage: takenApart,
 		judge: readable, left: memproxy.Reason{Code: memproxy.AnswerUnreadable}},
 	{Name: "deleted", Effect: Drops, What: "copies of memories that their authors deleted", stage: takenApart,
 		load: records, judge: deleted, left: leftOut(memproxy.OwnerFiltered, "memories of others")},
 	{Name: "owners", Effect: Drops, What: "memories of other tenants, and of owners that the caller may not name", stage: takenApart,
 		judge: visible, left: leftOut(memproxy.OwnerFiltered, "memories of others")},
-	{Name: "late", Effect: Notes, What: "owners of memories that came to be after their write was answered", stage: takenApart, whole: bindLate},
-	{Name: "integrity", Effect: Marks, What: "memories that are not what was written; withheld where the rules say so", stage: takenApart,
+	{Name: "late", Effect: Notes, What: "owners of memories that were created after the response to their write", stage: takenApart, whole: bindLate},
+	{Name: "integrity", Effect: Marks, What: "memories that differ from what was written; withheld if configured", stage: takenApart,
 		load: examine, judge: unaltered}, // it records a reason for each memory
-	{Name: "confidence", Effect: Drops, What: "memories of less confidence than was asked for", stage: takenApart,
-		judge: confident, left: leftOut(memproxy.TrustBelow, "memories of less confidence than was asked for")},
-	{Name: "receipts", Effect: Withholds, What: "results of writes that wait for review: whether they were written, never their texts", stage: takenApart, load: statuses, whole: receipts},
+	{Name: "confidence", Effect: Drops, What: "memories below the requested minimum confidence", stage: takenApart,
+		judge: confident, left: leftOut(memproxy.TrustBelow, "memories below the requested minimum confidence")},
+	{Name: "receipts", Effect: Withholds, What: "results of writes that await review: whether they were written, never their texts", stage: takenApart, load: statuses, whole: receipts},
 	{Name: "states", Effect: Withholds, What: "quarantined, pending, expired and superseded memories; flagged ones are sanitised", stage: takenApart,
-		judge: byStatus, left: memproxy.Reason{Code: memproxy.StateWithheld, Detail: "memories were left out of the answer for their state"}},
-	{Name: "compiled", Effect: Drops, What: "what the backend made of memories that are withheld", stage: takenApart,
-		load: compilations, judge: compiled, left: leftOut(memproxy.StateWithheld, "what is made of memories that are withheld")},
+		judge: byStatus, left: memproxy.Reason{Code: memproxy.StateWithheld, Detail: "memories were removed from the response because of their status"}},
+	{Name: "compiled", Effect: Drops, What: "data that the backend derived from withheld memories", stage: takenApart,
+		load: compilations, judge: compiled, left: leftOut(memproxy.StateWithheld, "data derived from withheld memories")},
 	{Name: "attacks", Effect: Withholds, What: "memories that look like attacks", stage: takenApart,
 		load: screened, judge: harmless, left: leftOut(memproxy.ScreenWithheld, "memories that look like attacks")},
-	{Name: "derived", Effect: Withholds, What: "what is made of many memories and looks like an attack", stage: takenApart, whole: derived},
+	{Name: "derived", Effect: Withholds, What: "responses derived from many memories that look like attacks", stage: takenApart, whole: derived},
 	{Name: "previous", Effect: Drops, What: "replaced texts without a known author, or that look like attacks", stage: takenApart, load: replacedTexts, judge: previous},
-	{Name: "enclosed", Effect: Drops, What: "parts of items that are left out", stage: takenApart, load: enclosures, judge: enclosed},
-	{Name: "relations", Effect: Drops, What: "totals and relations that may be of other tenants, relations that look like attacks", stage: takenApart, whole: related},
-	{Name: "provenance", Effect: Marks, What: "where memories come from, for readers who ask", stage: takenApart, judge: provenance},
+	{Name: "enclosed", Effect: Drops, What: "parts of removed items", stage: takenApart, load: enclosures, judge: enclosed},
+	{Name: "relations", Effect: Drops, What: "totals and relations that may belong to other tenants, relations that look like attacks", stage: takenApart, whole: related},
+	{Name: "provenance", Effect: Marks, What: "the provenance of memories, if the reader requests it", stage: takenApart, judge: provenance},
 	{Name: "names", Effect: Drops, What: "ids of objects of other tenants", stage: rewritten, whole: foreignIDs},
-	{Name: "secrets", Effect: Drops, What: "keys, tokens and environments, unless an administrator asks for them; the source of tools, for everybody else", stage: rewritten, whole: secrets},
+	{Name: "secrets", Effect: Drops, What: "keys, tokens and environments, unless an administrator asks for them; the source code of tools, for all other callers", stage: rewritten, whole: secrets},
 	{Name: "heard", Effect: Notes, What: "results of tools, as possible sources of what the session writes", stage: rewritten, whole: heard},
 }
 
 func leftOut(code memproxy.ReasonCode, what string) memproxy.Reason {
-	return memproxy.Reason{Code: code, Detail: what + " were left out of the answer"}
+	return memproxy.Reason{Code: code, Detail: what + " were removed from the response"}
 }
 
 // Filters are the rows of the read path, in order.
@@ -296,7 +296,7 @@ func complete(ctx context.Context, ret *effects) {
 			rd, err = completer.ReadObject(reply)
 		}
 		if err != nil {
-			ret.g.opt.Log.ErrorContext(ctx, "what a write made cannot be fetched, so it is not recorded", "decision", ret.Decision.ID, "error", err)
+			ret.g.opt.Log.ErrorContext(ctx, "the memories of a write cannot be fetched, so they are not recorded", "decision", ret.Decision.ID, "error", err)
 			return
 		}
 		ret.reading.Memories = append(ret.reading.Memories, slices.DeleteFunc(rd.Memories, func(m memproxy.Memory) bool { return given(m.ID) })...)

@@ -107,7 +107,7 @@ func ownUnlocked(ctx context.Context, r *evaluation) error {
 	}
 	if err := lockedFor(ctx, r, r.endUser()); err != nil {
 		r.g.opt.Log.ErrorContext(ctx, "locks could not be looked up", "decision", r.Decision.ID, "error", err)
-		r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "memproxy could not finish ruling on this request"})
+		r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "memproxy could not complete its decision on this request"})
 	}
 	return nil
 }
@@ -121,12 +121,12 @@ func lockedFor(ctx context.Context, r *evaluation, user string) error {
 	whose, scope, setting := "this session's writes", "", "max_rejections"
 	switch memproxy.SessionKeyOf(lock.ID).Kind {
 	case memproxy.SessionUser:
-		whose, scope, setting = "this caller's writes for this end user", ", in whatever sessions", "max_user_rejections"
+		whose, scope, setting = "this caller's writes for this end user", " across sessions", "max_user_rejections"
 	case memproxy.SessionPrincipal:
-		whose, scope, setting = "this caller's writes", ", in all sessions and for all users", "max_principal_rejections"
+		whose, scope, setting = "this caller's writes", " across all sessions and users", "max_principal_rejections"
 	}
 	r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: memproxy.SessionLocked, Detail: fmt.Sprintf(
-		"%s are locked after %d rejections%s, until %s; sessions.%s sets the number, and memproxy sessions unlock ends it earlier: %s",
+		"%s are locked after %d rejections%s, until %s; the limit is sessions.%s, and a reviewer can unlock earlier with memproxy sessions unlock: %s",
 		whose, lock.Limit, scope, lock.Until.UTC().Format(time.RFC3339), setting, memproxy.InertID(lock.ID))})
 	return nil
 }
@@ -245,7 +245,7 @@ func (g *Gate) SummariseRejections(ctx context.Context) {
 			Verdict: memproxy.Deny, ShadowVerdict: memproxy.Deny, Items: s.N, Claimed: -1, Confidence: -1, Detail: detail,
 			Reasons: []memproxy.Reason{{Code: memproxy.LimitRejections, Detail: detail}},
 		})
-		g.opt.Log.WarnContext(ctx, "rejections were not recorded one by one", "address", s.Peer, "count", s.N, "since", s.Since)
+		g.opt.Log.WarnContext(ctx, "rejections were counted and not recorded individually", "address", s.Peer, "count", s.N, "since", s.Since)
 	}
 }
 
@@ -272,7 +272,7 @@ func floods(r *evaluation) bool {
 	limit := int64(r.g.rejected.Limit)
 	d.Status = memproxy.StatusTooMany
 	d.Reasons = []memproxy.Reason{{Code: memproxy.LimitRejections, Detail: fmt.Sprintf(
-		"more than %d rejected requests from this caller or address within a minute; until %s more are counted and not recorded one by one; limits.rejections sets the number",
+		"more than %d rejected requests from this caller or address within a minute; until %s further ones are counted and not recorded individually; the limit is limits.rejections",
 		limit, until.UTC().Format(time.RFC3339))}}
 	d.Allowance = &memproxy.Allowance{Lines: []memproxy.LineState{{
 		Line: memproxy.Line{Key: "rejections", Limit: limit, Reason: memproxy.LimitRejections}, Used: limit, Reset: until,

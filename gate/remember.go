@@ -60,7 +60,7 @@ func (ret *effects) remember(ctx context.Context) {
 	// read. The rest is history and does not delay the answer.
 	states := append(ret.newStates(), ret.late.States...)
 	if ret.aside != "" || ret.waits() {
-		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: states}, "the state of new memories is not kept") // the error is logged
+		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: states}, "the status of new memories could not be recorded") // the error is logged
 		states = nil
 	}
 	ret.enter(ctx, memproxy.Entry{States: states, Owners: owned(ret)})

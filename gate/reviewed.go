@@ -48,7 +48,7 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 	}
 	r.Principal = unlimited(h, content)
 	if running(r.call) { // it was held by a version that did not refuse such requests
-		r.verdict.Forbid(memproxy.RunUngated, "", "an agent's run is not sent after a review: what it writes would not be ruled on")
+		r.verdict.Forbid(memproxy.RunUngated, "", "an agent's run cannot be sent after a review, because its writes would not be checked")
 	}
 	r.confirmed, r.Inspect = !h.ByRules(), true
 	r.objects, r.before, r.texts = content.Objects, content.Before, content.Texts
@@ -81,7 +81,7 @@ func refuseUnseen(r *evaluation) {
 	}
 	for _, it := range content.Screened(r.op, brings(r.call, r.op))[len(r.op.Items):] {
 		if it.Target != "" && !slices.ContainsFunc(r.texts, func(seen memproxy.HeldText) bool { return seen.Text == it.Text }) {
-			r.verdict.Forbid(memproxy.TrustAuthority, "target:"+it.Target, "the memory was changed after the write was held, so its text is not the one that the reviewer saw")
+			r.verdict.Forbid(memproxy.TrustAuthority, "target:"+it.Target, "the memory was changed after the write was held, so the reviewer did not see its current text")
 			return
 		}
 	}
@@ -132,7 +132,7 @@ func (g Reviewed) Reevaluate(ctx context.Context, b Backend, h memproxy.HeldWrit
 	}
 	r.walk(ctx)
 	if r.verdict.Status >= memproxy.StatusUnavailable { // a failed step is not a verdict
-		return memproxy.Reevaluation{}, errors.New("gate: a held write could not be ruled on: " + r.verdict.Reasons[0].Detail)
+		return memproxy.Reevaluation{}, errors.New("gate: a held write could not be evaluated: " + r.verdict.Reasons[0].Detail)
 	}
 	v := memproxy.Reevaluation{Verdict: r.verdict.Worst, Reasons: slices.Concat(r.verdict.Reasons, r.verdict.Notes), Findings: r.findings, Policy: r.Decision.Policy, Score: memproxy.Risk(r.findings)}
 	// A write that the rules would admit under a restricting status, or on which a

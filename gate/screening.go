@@ -46,7 +46,7 @@ func screen(ctx context.Context, r *evaluation) error {
 	r.findings, r.configured = divide(r, findings)
 	r.q.Findings = r.findings
 	for _, f := range r.configured {
-		why := memproxy.Reason{Code: memproxy.ScreenConfigured, Pointer: r.op.Items[f.Item].Pointer, Detail: "screening found something in what an owner configures, or what was approved"}
+		why := memproxy.Reason{Code: memproxy.ScreenConfigured, Pointer: r.op.Items[f.Item].Pointer, Detail: "screening reported findings in owner-configured or approved content"}
 		if !slices.Contains(r.verdict.Notes, why) {
 			r.verdict.Note(why)
 		}
@@ -284,12 +284,12 @@ func accept(r *evaluation, next *reworded, ruling *memproxy.Ruling, again mempro
 	r.reworded = next
 	why := memproxy.Reason{Code: memproxy.ScreenRewritten, Pointer: slices.Min(slices.Collect(maps.Keys(next.texts)))}
 	if next.waits = slices.ContainsFunc(r.op.Items, inGovernedField); next.waits {
-		why.Detail = "the dangerous parts can be taken out, and in this field a person decides on that"
+		why.Detail = "the dangerous parts can be removed, but in this field a reviewer must approve the result"
 		ruling.Verdict, ruling.Led = memproxy.Hold, 0
 		ruling.Reasons = append([]memproxy.Reason{why}, ruling.Reasons...)
 		return
 	}
-	why.Detail = "the dangerous parts were taken out before it was written; reviewers can see what it said"
+	why.Detail = "the dangerous parts were removed before the write; reviewers can see the original"
 	first := ruling.Reasons
 	*ruling = again
 	ruling.Verdict = max(ruling.Verdict, memproxy.Amend)

@@ -168,11 +168,11 @@ func TestExtractionsAreRetracted(t *testing.T) {
 		want    string
 		dropped bool
 	}{
-		"worse":              {"a note", 200, false, "taken back", true},
-		"gone already":       {"a note", 404, false, "taken back", true},
+		"worse":              {"a note", 200, false, "undone", true},
+		"gone already":       {"a note", 404, false, "undone", true},
 		"no worse":           {"evil evil", 200, false, "", false},
-		"the backend fails":  {"a note", 500, false, "not taken back", true},
-		"it cannot be known": {"a note", 200, true, "not taken back", true},
+		"the backend fails":  {"a note", 500, false, "not undone", true},
+		"it cannot be known": {"a note", 200, true, "not undone", true},
 	} {
 		r, x, f, k := screeningRig(t)
 		f.status, x.cannot = tc.status, tc.cannot
@@ -196,7 +196,7 @@ func TestExtractionsAreRetracted(t *testing.T) {
 			t.Errorf("%s: %+v", name, last.Reasons)
 		}
 		// What was deleted is recorded as that, for receipts and histories that have its text.
-		if row, there := r.ledger.rows["m2"]; there != (tc.want == "taken back") || there && !row.Deleted || len(k.kept) != 1 {
+		if row, there := r.ledger.rows["m2"]; there != (tc.want == "undone") || there && !row.Deleted || len(k.kept) != 1 {
 			t.Errorf("%s: row %v %+v, %d kept", name, there, row, len(k.kept))
 		}
 		if !tc.cannot && (len(f.sent) != 1 || f.sent[0] != "DELETE /m2") {

@@ -241,9 +241,9 @@ func refuseDerived(ctx context.Context, r *evaluation) {
 	switch {
 	case r.op.Kind != memproxy.Recall || !r.op.Derived:
 	case r.call.ReadOptions.MinTrust > 0:
-		r.verdict.Forbid(memproxy.TrustBelow, "", "this is made of many memories and cannot be kept to a least confidence")
+		r.verdict.Forbid(memproxy.TrustBelow, "", "the response is derived from many memories, so a minimum confidence cannot be enforced")
 	case mayReadWithheld(ctx, r.g, r.Admission):
-		r.verdict.Forbid(memproxy.StateWithheld, "", "this is made of many memories, and some of them are withheld from this caller for their state")
+		r.verdict.Forbid(memproxy.StateWithheld, "", "the response is derived from many memories, and some of them are withheld from this caller because of their status")
 	}
 }
 
@@ -346,7 +346,7 @@ func refuseWithheld(ctx context.Context, r *evaluation) {
 	}
 	for _, id := range ids {
 		if state := known.of(r.op.TargetKind, id).Status.State; r.rules.display(state) != show {
-			r.verdict.Forbid(memproxy.StateWithheld, "target:"+id, "the memory is "+string(cmp.Or(state, memproxy.StateUntrusted))+" and is not given to an agent")
+			r.verdict.Forbid(memproxy.StateWithheld, "target:"+id, "the memory is "+string(cmp.Or(state, memproxy.StateUntrusted))+" and may not be attached to an agent")
 			return
 		}
 	}

@@ -167,7 +167,7 @@ func reserved(r *evaluation) {
 		r.verdict.Amend(memproxy.PayloadReserved, r.op.Reserved[0], "keys that begin with "+memproxy.StampPrefix+" are memproxy's own and were removed")
 	}
 	if len(r.op.Unclaimed) > 0 {
-		r.verdict.Amend(memproxy.PayloadUnclaimed, r.op.Unclaimed[0], "neither memproxy nor the backend reads this, and it was removed")
+		r.verdict.Amend(memproxy.PayloadUnclaimed, r.op.Unclaimed[0], "neither memproxy nor the backend uses this member, so it was removed")
 	}
 }
 
@@ -176,7 +176,7 @@ func reserved(r *evaluation) {
 // because a newer backend may have routes that this version does not know.
 func unknown(r *evaluation) {
 	if r.rules.Profile != Development || !safe(r.call.Request.Method) {
-		r.verdict.Forbid(memproxy.RouteUnknown, "", "memproxy does not know this route, so it cannot rule on it; "+unknownHint(r.call.Backend.Adapter, r.call.Request))
+		r.verdict.Forbid(memproxy.RouteUnknown, "", "memproxy does not know this route, so it cannot check the request; "+unknownHint(r.call.Backend.Adapter, r.call.Request))
 	}
 }
 
@@ -205,7 +205,7 @@ func rule(ctx context.Context, r *evaluation) error {
 	refuseDerived(ctx, r)
 	point(r.op, ruling.Reasons)
 	if ruling.Verdict == memproxy.Hold && running(r.call) {
-		r.verdict.Forbid(memproxy.RunUngated, "", "it would wait for review, and an agent's run cannot wait: what it writes is ruled on while its caller is there")
+		r.verdict.Forbid(memproxy.RunUngated, "", "the write requires review, and an agent's run cannot be held: its writes are checked while its caller is connected")
 	}
 	r.verdict.Ruled(&ruling)
 	r.marks = codesOf(ruling.Marks) // the write is not refused for them
@@ -297,7 +297,7 @@ func instruct(ctx context.Context, r *evaluation) error {
 			at.Removed = true
 			r.verdict.Add(memproxy.Amend, memproxy.Reason{
 				Code: memproxy.TrustAttribution, Rule: string(memproxy.PolicySteering), Pointer: at.Pointer,
-				Detail: "instructions to a model are not this caller's to give; the message is sent as the user's",
+				Detail: "this caller may not give system instructions; the message is sent with the role user",
 			})
 		}
 	}
@@ -360,7 +360,7 @@ func clamp(ctx context.Context, r *evaluation) error {
 		if at := &op.Attributions[i]; !trust.MayAttribute(ceilings, &r.Principal, &op.Scope, at) {
 			at.Removed = true
 			r.verdict.Amend(memproxy.TrustAttribution, at.Pointer,
-				"says of the content who said it, or that it is to be trusted, which is not this caller's to say; it was taken off")
+				"claims an author or a trust level that this caller may not claim; it was removed")
 		}
 	}
 	r.attestation = trust.Attest(op, r.g.readers.Of(readerOf(r.Admission)))
@@ -375,7 +375,7 @@ func clamp(ctx context.Context, r *evaluation) error {
 	if texts := trust.Texts(op); len(texts) > 0 {
 		said, _, err := r.g.opt.Ledger.Retraction(ctx, r.Principal.Tenant, r.Principal.Account(), texts, r.begun.Add(-retracted))
 		if err != nil {
-			ledgerFailed(ctx, r, err, "what the caller said before cannot be looked up")
+			ledgerFailed(ctx, r, err, "the caller's earlier writes cannot be looked up")
 			return nil
 		}
 		limit.Repeats(said.Confidence, said.Attestation, q.Attestation)

@@ -72,7 +72,7 @@ func tenancy(ctx context.Context, r *evaluation) error {
 		if r.op.Kind == memproxy.Recall && (r.singleTenant() || !r.op.Derived) {
 			return nil // the answer is filtered by the caller's limits
 		}
-		ledgerFailed(ctx, r, err, "whose the names of this request are cannot be looked up")
+		ledgerFailed(ctx, r, err, "the owners of the names in this request cannot be looked up")
 		return nil
 	}
 	names := namesOf(r)

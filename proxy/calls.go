@@ -120,7 +120,7 @@ func (t *agentTurn) keep(ctx context.Context, broke bool, ruled map[string]*gate
 	}
 	err := t.prepare(ctx)
 	if err != nil && len(ruled) > 0 {
-		t.p.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be asked", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "error", err)
+		t.p.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be queried", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "error", err)
 	}
 	for _, e := range t.turn.TakeEdits() {
 		if a := ruled[e.Call]; a != nil {

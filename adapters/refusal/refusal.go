@@ -89,7 +89,7 @@ func visible(reasons []memproxy.Reason) []memproxy.Reason {
 	out := slices.Clone(reasons)
 	for i := range out {
 		if r := &out[i]; r.Code == memproxy.OwnerForeign || r.Code == memproxy.OwnerUnknown {
-			*r = memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: r.Pointer, Detail: "this names what is not there for this caller's tenant"}
+			*r = memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: r.Pointer, Detail: "not found in this caller's tenant"}
 		}
 	}
 	return out

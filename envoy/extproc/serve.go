@@ -143,6 +143,6 @@ func (g guard) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next
 func (g guard) recovered(ctx context.Context, err *error) {
 	if v := recover(); v != nil {
 		g.log.ErrorContext(ctx, "panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
-		*err = status.Error(codes.Internal, "memproxy could not finish ruling on this request")
+		*err = status.Error(codes.Internal, "memproxy could not complete its decision on this request")
 	}
 }

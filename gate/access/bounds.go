@@ -18,12 +18,12 @@ func Bounds(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.R
 		case c.Op != memproxy.ClaimIs:
 			refused = append(refused, memproxy.Reason{
 				Code: memproxy.IdentityBroad, Pointer: c.Pointer,
-				Detail: "a wildcard, an exclusion or an unknown operator on " + string(c.Dim) + " reaches past what this caller may name; " + words[c.Dim].setting + `: "*" of its entry under identity allows it`,
+				Detail: "a wildcard, an exclusion or an unknown operator on " + string(c.Dim) + " can match more than this caller may access; " + words[c.Dim].setting + `: "*" in its entry under identity allows it`,
 			})
 		case slices.ContainsFunc(c.Values, func(v string) bool { return !limit.Allows(v) }):
 			refused = append(refused, memproxy.Reason{
 				Code: words[c.Dim].code, Pointer: c.Pointer,
-				Detail: "the payload names " + words[c.Dim].one + " that this caller may not act for; " + words[c.Dim].setting + " of its entry under identity lists them",
+				Detail: "the payload names " + words[c.Dim].one + " that this caller may not act for; " + words[c.Dim].setting + " in its entry under identity lists the permitted ones",
 			})
 		}
 	}
@@ -41,9 +41,9 @@ func pinned(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.R
 		if p.LimitIn(d).All || pins(op.Claims, d) {
 			continue
 		}
-		detail := "this cannot be filtered memory by memory, so it must name " + words[d].one + " that this caller may act for, or have " + words[d].setting + `: "*"`
+		detail := "the operation cannot be filtered per memory, so it must name " + words[d].one + " that this caller may act for, or the caller needs " + words[d].setting + `: "*"`
 		if op.SingleOwner {
-			detail = "everything of one owner is also what belongs to " + string(d) + "s that this caller may not act for; " + words[d].setting + `: "*" opens it, with the role memproxy-forget`
+			detail = "the memories of one owner include those of " + string(d) + "s that this caller may not act for; " + words[d].setting + `: "*" and the role memproxy-forget allow it`
 		}
 		refused = append(refused, memproxy.Reason{Code: memproxy.ScopeUnpinned, Detail: detail})
 	}

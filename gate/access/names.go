@@ -140,7 +140,7 @@ func (n *Names) mask(out *Ruling, c *memproxy.Claim, name string, bond Relation)
 		return
 	}
 	out.Masked = append(out.Masked, memproxy.OwnerID(c.Dim, name))
-	why := memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: c.Pointer, Detail: "the request was sent with a name that does not exist: the caller's tenant has no memory under the given one"}
+	why := memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: c.Pointer, Detail: "the name was replaced by one that does not exist: the caller's tenant has no memory under it"}
 	if bond == Foreign {
 		why.Code = memproxy.OwnerForeign
 	}
@@ -149,7 +149,7 @@ func (n *Names) mask(out *Ruling, c *memproxy.Claim, name string, bond Relation)
 
 // Missing returns the reason for refusing something as if it did not exist.
 func Missing(pointer string) memproxy.Reason {
-	return memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: pointer, Detail: "this names what is not there for this caller's tenant"}
+	return memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: pointer, Detail: "not found in this caller's tenant"}
 }
 
 // Narrows reports whether a claim narrows the whole operation to its owners. It does not
@@ -185,7 +185,7 @@ func (n *Names) Whole() []memproxy.Reason {
 	}
 	return []memproxy.Reason{{
 		Code:   memproxy.ScopeUnpinned,
-		Detail: "this is made of many memories, or changes many, and several tenants share the backend: it must name an owner of this caller's tenant, or backends[].tenant say that it holds one alone",
+		Detail: "the operation reads or changes many memories, and several tenants share the backend: it must name an owner of this caller's tenant, or backends[].tenant must declare that the backend holds one tenant only",
 	}}
 }
 

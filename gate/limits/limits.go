@@ -64,7 +64,7 @@ func TooMuch(op *memproxy.Operation) string {
 		{len(op.ConfidenceClaims) + len(op.Backdated) + len(op.Reserved) + len(op.Unclaimed), maxItems, "values that memproxy would change"},
 	} {
 		if n.have > n.most {
-			return strconv.Itoa(n.have) + " " + n.what + "; at most " + strconv.Itoa(n.most) + " are taken"
+			return strconv.Itoa(n.have) + " " + n.what + "; at most " + strconv.Itoa(n.most) + " are accepted"
 		}
 	}
 	return ""
@@ -80,7 +80,7 @@ func Trimmed(op *memproxy.Operation) *memproxy.Malformed {
 		c := &op.Claims[i]
 		for _, v := range c.Values {
 			if c.Op != memproxy.ClaimUnclear && strings.TrimFunc(v, cut) != v {
-				return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Pointer: c.Pointer, Detail: "a name begins or ends with a character that servers cut off"}
+				return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Pointer: c.Pointer, Detail: "a name begins or ends with a space or an invisible character, which servers strip"}
 			}
 		}
 	}
@@ -192,12 +192,12 @@ func UsedUp(p *memproxy.Principal, l *memproxy.LineState, cost int, degraded boo
 		within, room, setting = "within an hour", "there is room at "+l.Reset.UTC().Format(time.RFC3339), "writes_per_hour"
 	}
 	if degraded {
-		table += ", of which a share applies here while the shared store is away"
+		table += ", of which a share applies here while the shared store is unavailable"
 	}
 	if int64(cost) > l.Limit {
-		return fmt.Sprintf("the write budget is %d memories %s %s, and this writes %d, which do not fit into it: send fewer at once; the number is %s in %s",
+		return fmt.Sprintf("the write budget is %d memories %s %s, and this request writes %d: send fewer at once; the limit is %s in %s",
 			l.Limit, whose, within, cost, setting, table)
 	}
-	return fmt.Sprintf("the write budget is used up: %d of %d memories %s %s, and this writes %d; %s; the number is %s in %s",
+	return fmt.Sprintf("the write budget is used up: %d of %d memories %s %s, and this request writes %d; %s; the limit is %s in %s",
 		l.Used, l.Limit, whose, within, cost, room, setting, table)
 }

@@ -86,7 +86,7 @@ func TestUsedUpNamesTheShare(t *testing.T) {
 	l := &memproxy.LineState{Line: memproxy.Line{Key: "principal/a", Window: memproxy.WindowTotal, Limit: 1}, Used: 1}
 	for _, degraded := range []bool{false, true} {
 		got := limits.UsedUp(&memproxy.Principal{ID: "a", Trust: memproxy.TrustAuthenticated}, l, 1, degraded)
-		if !strings.Contains(got, "1 of 1 memories") || strings.Contains(got, "a share applies here while the shared store is away") != degraded {
+		if !strings.Contains(got, "1 of 1 memories") || strings.Contains(got, "a share applies here while the shared store is unavailable") != degraded {
 			t.Errorf("degraded %v: %s", degraded, got)
 		}
 	}

@@ -68,13 +68,13 @@ func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memp
 		case !proof.signed:
 			return memproxy.IntegrityForged, "the provenance is not signed by this installation, or not for this tenant"
 		case (row == nil || m.Stamp.ID != row.Decision) && e.IsCopiedStamp(ctx, row, m):
-			return memproxy.IntegrityForged, "the provenance is another memory's"
+			return memproxy.IntegrityForged, "the provenance belongs to another memory"
 		case proof.differs:
-			return memproxy.IntegrityMetadata, "the metadata is not what was written"
+			return memproxy.IntegrityMetadata, "the metadata differs from what was written"
 		}
 	}
 	if row != nil && row.SHA256 != "" && m.Text != "" && m.TextAt != "" && !proof.is(row.SHA256) {
-		return memproxy.IntegrityMismatch, "the text is not the one that went through memproxy"
+		return memproxy.IntegrityMismatch, "the text differs from the one written through memproxy"
 	}
 	return "", ""
 }

@@ -26,13 +26,13 @@ type Limit struct {
 // false) counts as the worst.
 func LimitOf(c memproxy.Ceilings, t memproxy.Trust, s memproxy.Source, factor memproxy.PerMille, known bool) Limit {
 	table := c.Ceiling(t, s)
-	l := Limit{table, table, c.Unclaimed, memproxy.Reason{Code: memproxy.TrustClamped, Detail: "the claimed confidence is over what this caller may give and was lowered"}}
+	l := Limit{table, table, c.Unclaimed, memproxy.Reason{Code: memproxy.TrustClamped, Detail: "the claimed confidence exceeds this caller's ceiling and was lowered"}}
 	switch earned := c.Ceiling(t, "") * factor / memproxy.Full; {
 	case earned >= table:
 	case known:
-		l.lower(earned, ruleTrack, "what this caller wrote was corrected often, so it may give less confidence")
+		l.lower(earned, ruleTrack, "this caller's memories were corrected often, so its ceiling is lower")
 	default:
-		l.lower(earned, ruleTrack, "this caller's track record cannot be looked up, so it counts as the worst")
+		l.lower(earned, ruleTrack, "this caller's track record cannot be looked up, so the lowest ceiling applies")
 	}
 	return l
 }
@@ -57,7 +57,7 @@ func (l *Limit) Repeats(given memproxy.PerMille, then, now memproxy.Attestation)
 		then = memproxy.SelfReported
 	}
 	if given > 0 && given < l.ceiling && !now.Outranks(then) {
-		l.lower(given, ruleLaundering, "the caller said the same with less confidence before, and nothing new speaks for it")
+		l.lower(given, ruleLaundering, "the caller wrote the same with less confidence before, and no new evidence supports it")
 	}
 }
 
