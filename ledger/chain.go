@@ -83,7 +83,7 @@ func (t *transaction) head(tenant string) *head {
 	for try := 0; ; try++ {
 		found, there := row(t, scanHead(t.store.opt.Vault, markedHead), `UPDATE chain SET place = place WHERE tenant = ? RETURNING `+headColumns, tenant)
 		if !there && try > 0 {
-			t.err = cmp.Or(t.err, fmt.Errorf("%w: no head of the chain", ErrUnknown))
+			t.err = cmp.Or(t.err, fmt.Errorf("%w: the chain has no head", ErrUnknown))
 		}
 		if there || t.err != nil {
 			t.heads[tenant] = &found

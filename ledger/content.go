@@ -145,7 +145,7 @@ func (rs Rollbacks) Approve(ctx context.Context, to memproxy.Version, by memprox
 // ErrState means that another rollback of the memory is in progress.
 func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.Duration) error {
 	bad := cmp.Or(validKey(r.MemoryKey), storableParts("rollback", r.Tenant, r.Decision, r.Reviewer, r.Reason, r.Before),
-		need(r.Decision != "" && r.Number > 0, "a rollback has a decision and a version"))
+		need(r.Decision != "" && r.Number > 0, "a rollback needs a decision and a version"))
 	return rs.change(ctx, bad, func(t *transaction) error {
 		now := leaseTime(t)
 		n := t.run(`INSERT INTO rollback (`+rollbackColumns+`, lease) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,

@@ -18,7 +18,7 @@ import (
 const ReplacedSuffix = ".replaced"
 
 // errNoFile means that the ledger is a Postgres database: only files can be copied.
-var errNoFile = errors.New("ledger: it is not a file: Postgres is backed up by pg_dump and restored by pg_restore")
+var errNoFile = errors.New("ledger: the ledger is in Postgres: back it up with pg_dump, restore it with pg_restore")
 
 // Backup copies the file Options.Path to a new file. A process may be writing to the
 // ledger. The copy has every entry that was committed before, including entries in that
@@ -34,7 +34,7 @@ func Backup(ctx context.Context, opt Options, to string) error {
 		var applied uint64
 		err := withFile(tmp, "rw", func(db *sql.DB) error {
 			if n, err := schemaOf(ctx, db, sqliteDialect); err != nil || n < schema {
-				return errors.Join(err, fmt.Errorf("it has schema %d, not %d: back it up with the memproxy that wrote it, or start this one", n, schema))
+				return errors.Join(err, fmt.Errorf("the ledger has schema %d, not %d: back it up with the memproxy version that wrote it, or start this version to migrate it", n, schema))
 			}
 			if err := check(ctx, db, "integrity_check"); err != nil {
 				return err
@@ -118,7 +118,7 @@ func replace(path string) error {
 			return fmt.Errorf("%s is in use: %w", path, err)
 		}
 		if err := os.Link(path, path+ReplacedSuffix); err != nil {
-			return fmt.Errorf("move what an earlier restore left away: %w", err)
+			return fmt.Errorf("move away the remains of an earlier restore: %w", err)
 		}
 	}
 	for _, suffix := range [...]string{"-wal", "-shm", redo.Suffix} {

@@ -80,7 +80,7 @@ func (d dialect) applied() string {
 // because it fills up again in use; the message says what is lost.
 const advice = "nothing was changed; restore a backup (`memproxy ledger restore`), " +
 	"or salvage it with `sqlite3 FILE .recover`, or move it aside to start empty: " +
-	"owners are then asked upstream again, and authorship of unstamped memories is lost"
+	"owners are then fetched from the backend again, and authorship of unstamped memories is lost"
 
 // damaged adds ErrDamaged and advice to SQLite's errors about corrupt files.
 func damaged(err error) error {

@@ -190,7 +190,7 @@ type Removed struct {
 func (u Upkeep) Maintain(ctx context.Context, now time.Time, r Retention) (Removed, error) {
 	var gone Removed
 	if min(r.Holds, r.Sessions, r.Tombstones, r.Records) <= 0 {
-		return gone, refused("a retention is not positive")
+		return gone, refused("a retention must be positive")
 	}
 	var holds, sessions, tombstones error
 	gone.Holds, holds = Holds(u).Prune(ctx, now.Add(-r.Holds))

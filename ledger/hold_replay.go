@@ -54,7 +54,7 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 		return until, nil
 	})
 	if err == nil && until == 0 {
-		err = fmt.Errorf("%w: hold %s was restored, so the backend is asked first", ErrState, id)
+		err = fmt.Errorf("%w: hold %s was restored from a backup, so the backend must be queried first", ErrState, id)
 	}
 	if err != nil {
 		return memproxy.Replay{}, err
@@ -137,7 +137,7 @@ func (hs Holds) Reopen(ctx context.Context, id, token string, r memproxy.HoldRes
 }
 
 func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.HoldState, r memproxy.HoldResult) error {
-	return hs.change(ctx, need(token != "", "a claim has a token"), func(t *transaction) error {
+	return hs.change(ctx, need(token != "", "a claim needs a token"), func(t *transaction) error {
 		if to == memproxy.HoldApproved || to == memproxy.HoldPending { // it may be sent again
 			there, err := lockHold(t, id)
 			if err != nil {
@@ -202,7 +202,7 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 			to, r = memproxy.HoldDone, memproxy.HoldResult{Detail: "it arrived, and was changed or deleted since"}
 		}
 	}
-	return changed(ctx, hs.store, need(ends, "a stranded hold does not become %q", to), func(t *transaction) (memproxy.HoldState, error) {
+	return changed(ctx, hs.store, need(ends, "an interrupted hold cannot become %q", to), func(t *transaction) (memproxy.HoldState, error) {
 		if to == memproxy.HoldApproved {
 			h, err := lockHold(t, id)
 			if err != nil {

@@ -157,7 +157,7 @@ const editedRow = "its row in the ledger was changed outside of memproxy"
 func distrusted(s *store, f *fields) recordRow {
 	k, why := f.key(), editedRow
 	if !s.opt.Vault.MarkKnown(f.mark) {
-		why = "its row in the ledger is signed with a key that is missing: is vault.key the one of all sidecars of this ledger?"
+		why = "its row in the ledger is signed with a missing key: all sidecars of a ledger must have the same vault.key"
 	}
 	s.edits.note(k, f.tenant(), why)
 	return recordRow{key: k, stored: true, sure: true, edited: true, Record: memproxy.Record{

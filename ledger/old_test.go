@@ -107,7 +107,7 @@ func TestOldLedgerIsMigrated(t *testing.T) {
 	if _, err := ledger.Rehearse(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "schema 22") {
 		t.Errorf("the rehearsal says %v", err)
 	}
-	if _, err := ledger.Open(opt); err == nil || !strings.Contains(err.Error(), "the ledger is as it was, its migration failed: migrate to schema 22") {
+	if _, err := ledger.Open(opt); err == nil || !strings.Contains(err.Error(), "the migration failed, and the ledger is unchanged: migrate to schema 22") {
 		t.Errorf("opened: %v", err)
 	}
 	vandalise(t, opt.Path, `DROP TABLE sealing`)
@@ -153,7 +153,7 @@ func TestMigrationNeedsACopy(t *testing.T) {
 	opt := oldLedger(t)
 	was := tablesOf(t, opt.Path)
 	must.Do(t, os.Mkdir(opt.Path+".before-11", 0o700))
-	if _, err := ledger.Open(opt); err == nil || !strings.Contains(err.Error(), "without a copy; make it possible to write "+opt.Path+".before-11") {
+	if _, err := ledger.Open(opt); err == nil || !strings.Contains(err.Error(), "without a copy; make "+opt.Path+".before-11 writable") {
 		t.Errorf("opened: %v", err)
 	}
 	if err := ledger.Backup(t.Context(), opt, filepath.Join(ring.Dir(t), "backup.db")); err == nil || !strings.Contains(err.Error(), "schema 11") {

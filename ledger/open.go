@@ -302,7 +302,7 @@ func (l *Ledger) Ping(ctx context.Context) error {
 	defer cancel()
 	var one int
 	if err := l.reader.QueryRowContext(ctx, `SELECT 1`).Scan(&one); err != nil {
-		return l.wrap("ask whether it answers", err)
+		return l.wrap("ping", err)
 	}
 	return l.do(ctx, &job{run: func(t *transaction) error {
 		t.run(`UPDATE redo SET applied = applied`) // an empty transaction would succeed on a full disk

@@ -263,7 +263,7 @@ type when time.Time
 func (w *when) Scan(column any) error {
 	at, ok := column.(int64)
 	if !ok {
-		return fmt.Errorf("%T is no time", column)
+		return fmt.Errorf("%T is not a time", column)
 	}
 	*w = when(moment(at))
 	return nil
@@ -275,7 +275,7 @@ type flag bool
 func (f *flag) Scan(column any) error {
 	n, ok := column.(int64)
 	if !ok {
-		return fmt.Errorf("%T is no number", column)
+		return fmt.Errorf("%T is not a number", column)
 	}
 	*f = n > 0
 	return nil
@@ -291,7 +291,7 @@ func (p parsed) Scan(column any) error {
 	case []byte:
 		return json.Unmarshal(text, p.to)
 	}
-	return fmt.Errorf("%T is no JSON", column)
+	return fmt.Errorf("%T is not JSON", column)
 }
 
 // stored returns an owner as it will be read back.

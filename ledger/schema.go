@@ -83,7 +83,7 @@ func migrate(ctx context.Context, s *store) (failed error) {
 		to := before(s.opt.Path, from)
 		s.opt.Progress("a copy is made: " + to)
 		if err := errors.Join(dropPartial(to), replicate(ctx, s.opt.Path, to, nil)); err != nil {
-			return fmt.Errorf("nothing is migrated without a copy; make it possible to write %s (it takes as much room as the ledger) and start again: %w", to, err)
+			return fmt.Errorf("the ledger is not migrated without a copy; make %s writable (it needs as much space as the ledger) and start again: %w", to, err)
 		}
 	}
 	if from > 0 { // overwrites what the migration removes, so that no texts remain in unused pages
@@ -102,7 +102,7 @@ func migrate(ctx context.Context, s *store) (failed error) {
 		err = tx.Commit()
 	}
 	if err != nil {
-		return fmt.Errorf("the ledger is as it was, its migration failed: %w", err)
+		return fmt.Errorf("the migration failed, and the ledger is unchanged: %w", err)
 	}
 	return nil
 }

@@ -149,7 +149,7 @@ func lockEdited(t *transaction, tenant string, ids []string) []sessionRow {
 func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids ...string) ([]memproxy.Session, error) {
 	odd := func(text string) bool { return storable(text) != nil }
 	whole := len(ids) > 0 && !slices.Contains(ids, "") && e.Decision != "" && !slices.ContainsFunc(append([]string{e.Tenant, e.Principal, e.Decision, e.Route}, ids...), odd)
-	j := job{bad: need(whole, "an event has records and a decision, and nothing that cannot be stored"), size: len(ids)}
+	j := job{bad: need(whole, "an event needs records and a decision, all in storable text"), size: len(ids)}
 	return result(ctx, l.store, j, func(t *transaction) (locked []memproxy.Session, _ error) {
 		for _, id := range ids {
 			s, now := noteSession(t, e, id)

@@ -137,7 +137,7 @@ func validKey(k memproxy.MemoryKey) error {
 }
 
 func validChange(c *memproxy.StateChange) error {
-	return cmp.Or(validKey(c.MemoryKey), need(slices.Contains(memproxy.MemoryStates[:], c.State), "no state is called %.20q", c.State), storableParts("change", c.Tenant, c.Reason, c.Decision, c.Rules, c.Text, string(c.Attestation)))
+	return cmp.Or(validKey(c.MemoryKey), need(slices.Contains(memproxy.MemoryStates[:], c.State), "unknown state %.20q", c.State), storableParts("change", c.Tenant, c.Reason, c.Decision, c.Rules, c.Text, string(c.Attestation)))
 }
 
 // status returns a memory's record and its status. A memory without a status is untrusted.

@@ -140,7 +140,7 @@ func (v *verifier) step(ctx context.Context, r *record, headed bool) error {
 				return err
 			}
 			if !there || now.place < r.place {
-				v.fault(memproxy.FaultReorder, r.place, r, "a record behind the end of the chain")
+				v.fault(memproxy.FaultReorder, r.place, r, "a record after the end of the chain")
 			}
 		}
 		v.last.place = r.place
@@ -192,7 +192,7 @@ func (v *verifier) gap(ctx context.Context, r *record) error {
 		return err
 	}
 	if len(elsewhere) == 1 && elsewhere[0] != r.place-1 || r.behind == "" && r.place > 1 {
-		v.fault(memproxy.FaultReorder, r.place, r, "the record is in another place than it was written in")
+		v.fault(memproxy.FaultReorder, r.place, r, "the record is not at the position where it was written")
 		return nil
 	}
 	v.fault(memproxy.FaultDelete, r.place-1, r, "the record before this one is missing")
@@ -205,7 +205,7 @@ func (v *verifier) text(ctx context.Context, r *record) error {
 		newer, err := querySettled(ctx, v.store, "find a version", scanOne[int64],
 			`SELECT number FROM version`+ofKey+` AND number > ? LIMIT 1`, r.MemoryKey, r.Number)
 		if err == nil && len(newer) == 0 && r.Op != memproxy.OpPurge {
-			v.fault(memproxy.FaultText, r.place, r, "the text of the newest version was given up")
+			v.fault(memproxy.FaultText, r.place, r, "the text of the newest version was deleted")
 		}
 		return err
 	}
@@ -218,7 +218,7 @@ func (v *verifier) text(ctx context.Context, r *record) error {
 	case errors.Is(err, ErrShredded):
 		v.fault(memproxy.FaultText, r.place, r, "the text is gone")
 	case errors.Is(err, ErrSealed):
-		v.fault(memproxy.FaultText, r.place, r, "the text is not the one that was recorded")
+		v.fault(memproxy.FaultText, r.place, r, "the text differs from the one that was recorded")
 	default:
 		return err
 	}
@@ -229,7 +229,7 @@ func (v *verifier) text(ctx context.Context, r *record) error {
 func (v *verifier) end(ctx context.Context, headed bool) error {
 	switch {
 	case !headed && v.report.Checked > 0:
-		v.fault(memproxy.FaultTruncate, v.last.place, nil, "the end of the chain is not recorded any more")
+		v.fault(memproxy.FaultTruncate, v.last.place, nil, "the end of the chain is no longer recorded")
 	case v.last.place < v.head.place && v.open < maxFaults:
 		v.fault(memproxy.FaultTruncate, v.last.place+1, nil, fmt.Sprintf("%d records are missing at the end", v.head.place-v.last.place))
 	case v.sound && v.last.place == v.head.place && v.last.Link != v.head.link:
@@ -275,7 +275,7 @@ func reaches(ctx context.Context, s *store, h head, a memproxy.ChainHead) (*memp
 	case a.Position == 0, a.Position < h.base: // the anchored record has been trimmed
 		return nil, nil
 	case a.Position > h.place:
-		return fault(memproxy.FaultTruncate, h.place+1, fmt.Sprintf("the chain reached to %d once", a.Position))
+		return fault(memproxy.FaultTruncate, h.place+1, fmt.Sprintf("the chain once reached position %d", a.Position))
 	}
 	link := h.baseLink
 	if a.Position > h.base {
@@ -289,7 +289,7 @@ func reaches(ctx context.Context, s *store, h head, a memproxy.ChainHead) (*memp
 		link = found
 	}
 	if link != a.Link {
-		return fault(memproxy.FaultForge, a.Position, "the chain is another one than was anchored")
+		return fault(memproxy.FaultForge, a.Position, "the chain differs from the one that was anchored")
 	}
 	return nil, nil
 }

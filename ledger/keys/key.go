@@ -38,7 +38,7 @@ func New(secret []byte) (Key, error) {
 	}
 	copy(k.secret[:], secret)
 	if k == (Key{}) {
-		return k, errors.New("keys: a key of zeros")
+		return k, errors.New("keys: a key must not be all zeros")
 	}
 	return k, nil
 }
@@ -162,7 +162,7 @@ func readSecret(path string) ([]byte, error) {
 		return nil, err
 	}
 	if info.Mode().Perm()&0o007 != 0 {
-		return nil, fmt.Errorf("%s: everybody on this machine may use it (mode %04o); chmod 600 it", path, info.Mode().Perm())
+		return nil, fmt.Errorf("%s: accessible to all users of this machine (mode %04o); set mode 600", path, info.Mode().Perm())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 1024))
 	if err != nil {

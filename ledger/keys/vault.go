@@ -23,7 +23,7 @@ var (
 	ErrShredded = fmt.Errorf("ledger: %w", memproxy.ErrGone)
 	// ErrSealed means that no key opens the content: it was changed or moved to another
 	// item, or its key is missing.
-	ErrSealed = errors.New("ledger: the content does not open")
+	ErrSealed = errors.New("ledger: the content cannot be decrypted")
 )
 
 // vaultDomain is the version of the format. The associated data of every envelope has it.
@@ -127,7 +127,7 @@ func (v *Vault) Open(ref, tenant string, e Envelope) ([]byte, error) {
 	}
 	key, known := v.keys[e.Key]
 	if !known {
-		return nil, fmt.Errorf("%w: %s is under key %.16q, which is missing", ErrSealed, ref, e.Key)
+		return nil, fmt.Errorf("%w: %s is encrypted with key %.16q, which is missing", ErrSealed, ref, e.Key)
 	}
 	item, err := decrypt(key.wrap, e.Wrapped, bound("key", ref, tenant))
 	if err != nil || len(item) != Size {
@@ -256,7 +256,7 @@ func (v *Vault) SealEntry(number uint64, entry []byte) ([]byte, error) {
 func (v *Vault) OpenEntry(id string, number uint64, sealed []byte) ([]byte, error) {
 	key, known := v.keys[id]
 	if !known {
-		return nil, fmt.Errorf("%w: it is under key %.16q, which is missing", ErrSealed, id)
+		return nil, fmt.Errorf("%w: it is encrypted with key %.16q, which is missing", ErrSealed, id)
 	}
 	entry, err := decrypt(key.redo, sealed, bound("redo", strconv.FormatUint(number, 10), ""))
 	if err != nil {

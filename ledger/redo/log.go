@@ -80,7 +80,7 @@ func (l *Log) read(entry func(number uint64, plain []byte) error, lost func(erro
 			continue
 		}
 		if err := entry(number, plain); err != nil {
-			return fmt.Errorf("redo log at %d: %w; with %s moved away it starts without what is in it", at-n, err, l.file.Name())
+			return fmt.Errorf("redo log at %d: %w; if %s is moved away, memproxy starts without the writes in it", at-n, err, l.file.Name())
 		}
 		l.last = number
 		l.ends = append(l.ends, end{number, l.done})
