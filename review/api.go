@@ -73,7 +73,7 @@ func (a *API) routes(who func(*http.Request) (Reviewer, bool)) *http.ServeMux {
 			a.refuse(w, r, problemUnauthorized())
 		} else if methods := methodsOf(mux, r); methods != "" {
 			w.Header().Set("Allow", methods)
-			a.refuse(w, r, problem{http.StatusMethodNotAllowed, "method", "this route has " + methods})
+			a.refuse(w, r, problem{http.StatusMethodNotAllowed, "method", "this route supports " + methods})
 		} else {
 			a.refuse(w, r, problem{http.StatusNotFound, "unknown", "no such route"})
 		}
@@ -167,7 +167,7 @@ func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.H
 			c.progress = interim(w, r, who)
 		}
 		var answer any
-		err := error(problem{http.StatusForbidden, "role", "this takes the role " + string(rt.role())})
+		err := error(problem{http.StatusForbidden, "role", "this requires the role " + string(rt.role())})
 		if c.has(rt.role()) {
 			if err = rt.readable(r.URL.RawQuery); err == nil {
 				answer, err = rt.handle(c)
@@ -189,7 +189,7 @@ func (rt route) readable(query string) error {
 	odd := err != nil
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if !slices.ContainsFunc(rt.query, func(p param) bool { return p.name == name }) {
-			return badRequest(fmt.Sprintf("there is no parameter %+.40q here; %s", name, rt.parameters()))
+			return badRequest(fmt.Sprintf("unknown parameter %+.40q; %s", name, rt.parameters()))
 		}
 		odd = odd || len(values[name]) > 1
 	}
@@ -207,7 +207,7 @@ func (rt route) readable(query string) error {
 // parameters lists the route's parameters.
 func (rt route) parameters() string {
 	if len(rt.query) == 0 {
-		return "this takes none"
+		return "this route has no parameters"
 	}
 	names := make([]string, len(rt.query))
 	for i, p := range rt.query {
@@ -269,10 +269,10 @@ func notFound() problem { return problem{http.StatusNotFound, "unknown", unknown
 // unknown has the messages for missing objects, by the first part of the path after the
 // version.
 var unknown = map[string]string{
-	"": "there is no such object", "holds": "there is no such held write; memproxy holds list shows them",
-	"memories": "memproxy has no record of this memory, or not of this version", "sessions": "there is no such session; memproxy sessions list --all shows them",
-	"jobs": "there is no such job; memproxy upkeep list shows them", "sweep": "there is no such backend",
-	"seal": "there is no such backend, or no such tenant among yours", "chains": "there is no such chain among your tenants'",
+	"": "object not found", "holds": "held write not found; list them with memproxy holds list",
+	"memories": "memproxy has no record of this memory, or not of this version", "sessions": "session not found; list them with memproxy sessions list --all",
+	"jobs": "job not found; list them with memproxy upkeep list", "sweep": "backend not found",
+	"seal": "backend not found, or not a tenant that you review", "chains": "chain not found among the tenants that you review",
 }
 
 // refusals maps a store's refusals to the API's.
@@ -281,10 +281,10 @@ var refusals = [...]struct {
 	problem
 }{
 	{memproxy.ErrUnknown, notFound()},
-	{memproxy.ErrState, problem{http.StatusConflict, "state", "the present state does not allow this"}},
+	{memproxy.ErrState, problem{http.StatusConflict, "state", "the current state does not allow this"}},
 	{memproxy.ErrOwnReview, problem{http.StatusForbidden, "own_review", "authors may not review their own writes"}},
 	{memproxy.ErrGone, problem{http.StatusGone, "gone", "the content was destroyed"}},
-	{memproxy.ErrRefused, badRequest("an invalid argument")},
+	{memproxy.ErrRefused, badRequest("invalid argument")},
 }
 
 // problemOf returns the refusal for an error: a store's refusal by its kind, and 503 for
@@ -314,7 +314,7 @@ func stateIn(err error) string {
 	return found
 }
 
-var unavailable = problem{http.StatusServiceUnavailable, "unavailable", "this cannot be done now: the sidecar's log says why (\"review failed\"), and /readyz which part is away"}
+var unavailable = problem{http.StatusServiceUnavailable, "unavailable", "temporarily unavailable: see \"review failed\" in the sidecar's log, and /readyz for the part that failed"}
 
 // refuse answers with the refusal for an error.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {

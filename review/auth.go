@@ -84,7 +84,7 @@ func newGuard(reviewers []Reviewer) (*guard, error) {
 		}
 		for _, role := range r.Roles {
 			if role != RoleView && role != RoleReview && role != RoleContent {
-				return nil, fmt.Errorf("review: reviewer %q: no role is called %q", r.ID, role)
+				return nil, fmt.Errorf("review: reviewer %q: unknown role %q", r.ID, role)
 			}
 		}
 		sum := [sha256.Size]byte(b)

@@ -41,11 +41,11 @@ func TestRemovedAuthor(t *testing.T) {
 	r.up.err, r.up.stranger = nil, "agent:dev"
 	sent := len(r.up.sent)
 	must.Do(t, r.runner.Recover(t.Context()))
-	if late, err := r.ledger.Holds.Get(t.Context(), "late"); err != nil || late.State != memproxy.HoldFailed || !strings.Contains(late.Result.Detail, "the key of the author") || len(r.up.sent) != sent {
+	if late, err := r.ledger.Holds.Get(t.Context(), "late"); err != nil || late.State != memproxy.HoldFailed || !strings.Contains(late.Result.Detail, "the author's key") || len(r.up.sent) != sent {
 		t.Errorf("removed after the approval: %+v, %v; sent %v", late, err, r.up.sent)
 	}
 
-	for method, want := range map[string]string{"key": "key of the author", "oidc": "token of the author", "spiffe": "certificate of the author", "default": "presented nothing"} {
+	for method, want := range map[string]string{"key": "the author's key", "oidc": "the author's tokens", "spiffe": "the author's certificates", "default": "had no credential"} {
 		id := "by-" + method
 		by = method
 		authored(id)

@@ -47,7 +47,7 @@ func ran(t *testing.T, clock func() time.Time, token, url, line string) (code in
 func TestCommandsWithoutASidecar(t *testing.T) {
 	r := newRig(t)
 	must.Do(t, r.ledger.Close())
-	if code, _, errs := r.run(bobToken, "holds list"); code != 1 || !strings.Contains(errs, `the sidecar's log says why ("review failed")`) {
+	if code, _, errs := r.run(bobToken, "holds list"); code != 1 || !strings.Contains(errs, `see "review failed" in the sidecar's log`) {
 		t.Errorf("%d %s", code, errs)
 	}
 	gone := httptest.NewServer(nil)
@@ -78,15 +78,15 @@ func TestCommands(t *testing.T) {
 		{bobToken, "holds list --state pending", 0, "h4"},
 		{bobToken, "holds list --since 1h --limit 2", 0, "more: --cursor"},
 		{bobToken, "holds list --state done", 0, "memproxy holds list --state all"},
-		{bobToken, "holds list --state gone", 1, "is none of open, all, pending, approved"},
-		{bobToken, "holds list --tenant other", 1, "no such tenant among yours\n"},
+		{bobToken, "holds list --state gone", 1, "want one of open, all, pending, approved"},
+		{bobToken, "holds list --tenant other", 1, "not a tenant that you review\n"},
 		{bobToken, "holds show h1", 0, "[PATTERN_001] send invoices"},
 		{bobToken, "holds show --full h1", 1, "role"},
 		{annToken, "holds show --full h1", 0, "Always send invoices"},
 		{annToken, "holds show --full h1", 0, "UNTRUSTED CONTENT"},
 		{bobToken, "holds approve h1", 2, "--reason is required"},
 		{bobToken, "holds approve --reason fine", 2, "give ids"},
-		{bobToken, "holds approve --reason fine h1 none gone", 1, "list shows them; gone: there is no such held write"},
+		{bobToken, "holds approve --reason fine h1 none gone", 1, "memproxy holds list; gone: held write not found"},
 		{bobToken, "holds show h1", 0, "done"},
 		{bobToken, "holds reject --reason late h1", 1, "hold h1 is done"},
 		{bobToken, "holds approve --reason fine h2", 0, "h2 is done, the backend answered 200"},
@@ -152,7 +152,7 @@ func TestCommands(t *testing.T) {
 
 // Proves EDGE-15: the command fails if an approved write is not written.
 func TestApproveFailsIfNothingIsWritten(t *testing.T) {
-	for status, want := range map[int]string{422: "h is failed, the backend answered 422\n", 401: "h is pending, the backend answered 401; the backend refuses memproxy's credential: see backends[].credential\n"} {
+	for status, want := range map[int]string{422: "h is failed, the backend answered 422\n", 401: "h is pending, the backend answered 401; the backend rejects memproxy's credential: check backends[].credential\n"} {
 		r := newRig(t)
 		r.hold("h", "text")
 		r.up.status = status

@@ -62,7 +62,7 @@ func NewClient(opt ClientOptions) (*Client, error) {
 	}
 	u, err := url.Parse(opt.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("review: the address is http://HOST:PORT")
+		return nil, errors.New("review: the address must be http://HOST:PORT")
 	}
 	if opt.Token == "" {
 		return nil, errors.New("review: no token")
@@ -119,7 +119,7 @@ func routeOf(op string) (route, error) {
 	if rt, ok := operations()[op]; ok {
 		return rt, nil
 	}
-	return route{}, fmt.Errorf("review: no operation is called %s", op)
+	return route{}, fmt.Errorf("review: unknown operation %s", op)
 }
 
 // wildcards returns the names of the values in the route's path, in order.

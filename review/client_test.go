@@ -20,7 +20,7 @@ func TestCallsMatchRoutes(t *testing.T) {
 		t.Error(err)
 	}
 	for want, ask := range map[string]func() error{
-		"no operation is called burn": func() error {
+		"unknown operation burn": func() error {
 			_, err := review.Call[review.HoldView](t.Context(), c, "burn", nil, nil)
 			return err
 		},

@@ -78,7 +78,7 @@ func callRoute[Out any](ctx context.Context, in *invocation, rt route, values ma
 		case "":
 			return all, nil
 		case values[rt.pages.cursor]:
-			return all, errors.New("the sidecar leads back to the page that was just read")
+			return all, errors.New("the sidecar returned the cursor of the page that was just read")
 		default:
 			values[rt.pages.cursor] = next
 		}
@@ -144,7 +144,7 @@ func settleGroup(ctx context.Context, in *invocation, action string) error {
 	if before := in.text("before"); before == "" {
 		body["before"] = in.Clock()
 	} else if _, err := time.Parse(time.RFC3339, before); err != nil {
-		return usageError("--before is a time as in RFC 3339")
+		return usageError("--before must be a time in RFC 3339 format")
 	}
 	b, err := Call[BatchAnswer](ctx, in.client, group.op, nil, body)
 	if err != nil {

@@ -33,7 +33,7 @@ func TestHoldsByEveryDimension(t *testing.T) {
 		}
 	}
 	status, body := r.do(annToken, "GET", "/v1/holds?backend=mem9", "")
-	if status != http.StatusBadRequest || !strings.Contains(body, "there are: mem0, letta") {
+	if status != http.StatusBadRequest || !strings.Contains(body, "configured backends: mem0, letta") {
 		t.Errorf("an unknown backend: %d %s", status, body)
 	}
 }

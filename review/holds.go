@@ -59,7 +59,7 @@ type ResolveRequest struct {
 func (c *call) tenant(named string) (*string, error) {
 	switch {
 	case named != "" && !c.allowed(named):
-		return nil, problem{http.StatusNotFound, "unknown", "there is no such tenant among yours"}
+		return nil, problem{http.StatusNotFound, "unknown", "not a tenant that you review"}
 	case named != "":
 		return &named, nil
 	case c.who.Tenants.All:
@@ -81,7 +81,7 @@ func (c *call) time(q url.Values, name string) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return t, badRequest(name + " is a time as in RFC 3339, or an age as 24h or 7d")
+		return t, badRequest(name + " must be a time in RFC 3339 format or an age such as 24h or 7d")
 	}
 	return t, nil
 }
@@ -93,7 +93,7 @@ func queryInt(q url.Values, name string) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return 0, badRequest(name + " is a whole number")
+		return 0, badRequest(name + " must be a whole number")
 	}
 	return n, nil
 }
@@ -114,10 +114,10 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 		f.State = ""
 	}
 	if f.State != "" && !slices.Contains(memproxy.HoldStates[:], f.State) {
-		return memproxy.HoldPage{}, badRequest(fmt.Sprintf("state %q is none of %s, %s, %s", f.State, openState, anyState, strings.Join(strings.Fields(strings.Trim(fmt.Sprint(memproxy.HoldStates), "[]")), ", ")))
+		return memproxy.HoldPage{}, badRequest(fmt.Sprintf("invalid state %q: want one of %s, %s, %s", f.State, openState, anyState, strings.Join(strings.Fields(strings.Trim(fmt.Sprint(memproxy.HoldStates), "[]")), ", ")))
 	}
 	if known := c.api.opt.Backends; f.Backend != "" && known != nil && !slices.Contains(known, f.Backend) {
-		return memproxy.HoldPage{}, badRequest("no backend is called that; there are: " + strings.Join(known, ", "))
+		return memproxy.HoldPage{}, badRequest("backend not found; configured backends: " + strings.Join(known, ", "))
 	}
 	var errs [4]error
 	f.Tenant, errs[0] = c.tenant(q.Get("tenant"))
@@ -174,10 +174,10 @@ func (c *call) wantsFull(subject string, record func() error) (bool, error) {
 		return false, nil
 	case "full":
 	default:
-		return false, badRequest("content is full or left out")
+		return false, badRequest("content must be full or absent")
 	}
 	if !c.has(RoleContent) {
-		return false, problem{403, "role", "this takes the role " + string(RoleContent)}
+		return false, problem{403, "role", "this requires the role " + string(RoleContent)}
 	}
 	if err := c.confirm(subject); err != nil {
 		return false, err
@@ -210,7 +210,7 @@ func approveHold(c *call, in ApproveRequest) (Settled, error) {
 
 // problemAuthorInvalid tells a reviewer that the author of a write is no longer known.
 func problemAuthorInvalid(why string) problem {
-	return problem{http.StatusConflict, "author_gone", why + "; approve with author_gone (--author-gone) to send it all the same"}
+	return problem{http.StatusConflict, "author_gone", why + "; approve with author_gone (--author-gone) to send it anyway"}
 }
 
 // authorInvalid returns why the author of a hold may no longer write, or "" if it may. If
@@ -290,7 +290,7 @@ func (c *call) holdForAction() (memproxy.HeldWrite, error) {
 
 func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 	if in.Action != "approve" && in.Action != "reject" {
-		return BatchAnswer{}, badRequest("action is approve or reject")
+		return BatchAnswer{}, badRequest("action must be approve or reject")
 	}
 	tenant, err := c.tenant(in.Tenant)
 	if err != nil {

@@ -97,7 +97,7 @@ func TestEveryPagedRouteIsReadToItsEnd(t *testing.T) {
 			t.Errorf("%s: page by page %q", op, got)
 		}
 		pages.circles = true
-		if _, out, code := marks(t, pages, row.line); code != cli.Failed || !strings.Contains(out, "leads back") {
+		if _, out, code := marks(t, pages, row.line); code != cli.Failed || !strings.Contains(out, "returned the cursor") {
 			t.Errorf("%s: of pages without an end: exit %d, %q", op, code, out)
 		}
 	}

@@ -89,7 +89,7 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	// the write, or a reviewer did before the author's credential lapsed.
 	gone := r.authorInvalid(claim.Content)
 	sent := memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{
-		Detail: "memproxy refused it: " + gone + ", and the approving reviewer did not know",
+		Detail: "memproxy refused it: " + gone + ", which the approving reviewer did not know",
 	}}
 	if gone == "" || claim.Hold.AuthorInvalidNoted() {
 		sending, cancel := context.WithTimeout(sending, r.opt.Timeout)
@@ -108,13 +108,13 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	case memproxy.OutcomeRejected:
 		err = r.opt.Store.Fail(settling, id, claim.Token, sent.Result)
 	case memproxy.OutcomeDenied:
-		r.opt.Log.WarnContext(ctx, "an approved write waits for review again", "hold", id, "reason", sent.Result.Detail)
+		r.opt.Log.WarnContext(ctx, "an approved write must be reviewed again", "hold", id, "reason", sent.Result.Detail)
 		err = r.opt.Store.Reopen(settling, id, claim.Token, sent.Result)
 	case memproxy.OutcomeUnsent:
 		r.opt.Log.WarnContext(ctx, "an approved write could not be sent; it will be tried again", "hold", id, "error", sent.Err)
 		err = r.opt.Store.Release(settling, id, claim.Token)
 	case memproxy.OutcomeUnknown: // remains claimed until the backend was asked
-		r.opt.Log.ErrorContext(ctx, "it is not known whether the backend took an approved write", "hold", id, "status", sent.Result.Status, "error", sent.Err)
+		r.opt.Log.ErrorContext(ctx, "it is unknown whether the backend executed an approved write", "hold", id, "status", sent.Result.Status, "error", sent.Err)
 	}
 	r.recordResult(ctx, &claim.Hold, actOf(sent.Outcome), sent.Result)
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *Runner) Recover(ctx context.Context) error {
 	}
 	for _, h := range left {
 		if err := r.resolve(ctx, h); err != nil {
-			errs = append(errs, fmt.Errorf("hold %s may have been sent and could not be asked for; it waits for a reviewer to resolve it, or for the next attempt: %w", h.ID, err))
+			errs = append(errs, fmt.Errorf("hold %s may have been sent, and the backend could not be queried; a reviewer must resolve it, unless the next attempt succeeds: %w", h.ID, err))
 		}
 	}
 	filter, away := memproxy.HoldFilter{State: memproxy.HoldApproved}, map[string]bool{}
@@ -214,7 +214,7 @@ func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
 
 // errStopping means that memproxy is stopping. The next process sends the approved
 // writes.
-var errStopping = errors.New("review: memproxy stops")
+var errStopping = errors.New("review: memproxy is stopping")
 
 // inFlight tracks requests that continue when their clients disconnect. The end of the
 // process waits for them, cancels them after its timeout, and closes the store only after
@@ -273,7 +273,7 @@ func (u *inFlight) Close(ctx context.Context) error {
 	ended := wait.For(soon, u.all.Wait) == nil
 	u.cut(errStopping)
 	if !ended && wait.For(ctx, u.all.Wait) != nil {
-		return errors.New("some sendings have not recorded their results")
+		return errors.New("some replays have not recorded their results")
 	}
 	return nil
 }

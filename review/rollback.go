@@ -111,7 +111,7 @@ var (
 	errInUse     = problem{503, "in_flight", "other changes of the memory are under way; nothing was changed, try again"}
 	errNoAnswer  = problem{502, "upstream", "the backend did not answer; nothing was changed, see the log"}
 	errUnsent    = problem{502, "upstream", "the backend could not be reached; nothing was changed, see the log"}
-	errMaybeSent = problem{502, "upstream", "it is unknown whether the backend was changed; memproxy keeps asking it, see the memory's history"}
+	errMaybeSent = problem{502, "upstream", "it is unknown whether the backend was changed; memproxy keeps checking, see the memory's history"}
 )
 
 // rollBack restores a version for a recorded rollback; to has the text. It continues when
@@ -129,7 +129,7 @@ func (r *Runner) rollBack(ctx context.Context, b *memproxy.Rollback, to memproxy
 	defer cancel()
 	leave, err := r.opt.Replayer.LockMemory(sending, b.MemoryKey)
 	if err != nil {
-		r.opt.Log.WarnContext(ctx, "a rollback had no turn", "decision", b.Decision, "error", err)
+		r.opt.Log.WarnContext(ctx, "a rollback could not lock its memory", "decision", b.Decision, "error", err)
 		return RollbackAnswer{}, errInUse
 	}
 	defer leave()
@@ -174,7 +174,7 @@ func (r *Runner) restore(ctx, sending context.Context, b *memproxy.Rollback, to 
 		_, err := r.opt.Rollbacks.End(ctx, b.Decision, nil)
 		return RollbackAnswer{}, errors.Join(err, errUnsent)
 	case memproxy.OutcomeUnknown: // remains in progress: Recover asks the backend for its state
-		r.opt.Log.ErrorContext(ctx, "it is not known whether a rollback was taken", "decision", b.Decision, "status", sent.Result.Status, "error", sent.Err)
+		r.opt.Log.ErrorContext(ctx, "it is unknown whether the backend executed a rollback", "decision", b.Decision, "status", sent.Result.Status, "error", sent.Err)
 		if sent.Err != nil {
 			return RollbackAnswer{}, errMaybeSent
 		}
@@ -197,7 +197,7 @@ func (r *Runner) settle(ctx context.Context, b *memproxy.Rollback, to memproxy.V
 		// A backend may not accept every member, so the version is the backend's present
 		// state.
 		if now, err := r.opt.Replayer.CurrentMemory(ctx, b.MemoryKey); err != nil || now.Missing {
-			return memproxy.Version{}, errors.Join(err, errors.New("review: what became of the object is not known yet"))
+			return memproxy.Version{}, errors.Join(err, errors.New("review: the outcome of the rollback is not known yet"))
 		} else if now.Text != to.Text {
 			to.Text = now.Text
 		}
@@ -240,7 +240,7 @@ func (r *Runner) recoverRollbacks(ctx context.Context) error {
 		case errors.Is(err, errStopping):
 			return nil
 		case err != nil:
-			errs = append(errs, fmt.Errorf("the one of decision %s, which was begun, could not be ended: %w", b.Decision, err))
+			errs = append(errs, fmt.Errorf("the interrupted rollback of decision %s could not be completed: %w", b.Decision, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -293,7 +293,7 @@ func (r *Runner) resume(ctx context.Context, b *memproxy.Rollback) error {
 }
 
 func (r *Runner) abandon(ctx context.Context, b *memproxy.Rollback, why string) error {
-	r.opt.Log.WarnContext(ctx, "a rollback that was begun is given up", "decision", b.Decision, "memory", b.ID, "reason", why)
+	r.opt.Log.WarnContext(ctx, "an interrupted rollback was abandoned", "decision", b.Decision, "memory", b.ID, "reason", why)
 	_, err := r.opt.Rollbacks.End(ctx, b.Decision, nil)
 	if err == nil {
 		r.recordRollback(ctx, b, memproxy.ActFailed, "stale", nil)

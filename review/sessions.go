@@ -100,7 +100,7 @@ func whose(s memproxy.Session) string {
 	}
 	switch s.Kind {
 	case memproxy.SessionUser:
-		user = cmp.Or(user, " for no end user by name")
+		user = cmp.Or(user, " without a named end user")
 		return "All writes of " + s.Principal + user
 	case memproxy.SessionPrincipal:
 		return "All writes of " + s.Principal

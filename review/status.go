@@ -71,7 +71,7 @@ func status(ctx context.Context, in *invocation) error {
 		return err
 	}
 	if len(st.Problems) > 0 || st.Ready != "ready" {
-		return errors.New("not all is well")
+		return errors.New("the sidecar is not healthy")
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func (w *Webhooks) deliver(ctx context.Context, n memproxy.Notice) error {
 	case err == nil:
 		return w.opt.Store.MarkDelivered(ctx, n.ID)
 	case n.Attempts+1 >= mostAttempts:
-		w.opt.Log.ErrorContext(ctx, "a notice is given up", "notice", n.ID, "attempts", n.Attempts+1, "error", err)
+		w.opt.Log.ErrorContext(ctx, "a notice was discarded after too many attempts", "notice", n.ID, "attempts", n.Attempts+1, "error", err)
 		return w.opt.Store.MarkDelivered(ctx, n.ID)
 	}
 	return w.opt.Store.Postpone(ctx, n.ID, w.opt.Clock().Add(w.delay(n.Attempts)), err.Error())
@@ -157,7 +157,7 @@ func (w *Webhooks) post(ctx context.Context, n memproxy.Notice) error {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.opt.URL, bytes.NewReader(body))
 	if err != nil {
-		return errors.New("the URL cannot be asked")
+		return errors.New("the URL is invalid")
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", memproxy.UserAgent)
@@ -204,7 +204,7 @@ func noticeText(n memproxy.Notice) string {
 		}
 		what := "is " + string(st.State) + " now: " + st.Reason
 		if n.Kind == memproxy.NoticeMemoryRuled {
-			what = "stays " + string(st.State) + ", as a reviewer decided; the rules in force say " + string(st.CurrentRules) + ", and ask for another look"
+			what = "stays " + string(st.State) + ", as a reviewer decided; the current rules say " + string(st.CurrentRules) + ", and request another review"
 		}
 		return fmt.Sprintf("The memory %s of %s %s.", n.Subject, st.Backend, what)
 	case memproxy.NoticeLocked, memproxy.NoticeEnded:
