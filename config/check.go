@@ -38,7 +38,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 		listens[p] = "admin.probes"
 	}
 	for i, b := range c.Backends {
-		faultIf(v, names[b.Name] || b.Name == "admin" || b.Name == "probes", at("backends", i, "name"), "a backend needs a name of its own (and not admin or probes)")
+		faultIf(v, names[b.Name] || b.Name == "admin" || b.Name == "probes", at("backends", i, "name"), "a backend needs a unique name (admin and probes are reserved)")
 		names[b.Name] = true
 		v.listen(b.Listen, at("backends", i, "listen"))
 		if other, taken := listens[b.Listen]; taken && !strings.HasSuffix(b.Listen, ":0") {
@@ -96,7 +96,7 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 			continue
 		}
 		// The hash of an unset variable would admit callers with an empty token.
-		faultIf(v, strings.EqualFold(k.SHA256, emptySHA256), line, "identity.keys[%d].sha256 is the hash of nothing", i)
+		faultIf(v, strings.EqualFold(k.SHA256, emptySHA256), line, "identity.keys[%d].sha256 is the hash of the empty string", i)
 		hash := strings.ToLower(k.SHA256)
 		if other, twice := seen[hash]; twice {
 			v.fault(line, "this key is listed twice; the first is on line %d", other)
@@ -107,7 +107,7 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 	faultIf(v, c.Identity.Default != nil && *c.Identity.Require, at("identity", "require"), "require and default exclude each other")
 	if o := c.Identity.OIDC; o != nil {
 		v.url(o.Issuer, at("identity", "oidc", "issuer"), "issuer", "it is public")
-		faultIf(v, o.TokenFile != "" && !strings.HasPrefix(o.Issuer, "https://"), at("identity", "oidc", "token_file"), "token_file would go to the issuer in the clear: it needs https")
+		faultIf(v, o.TokenFile != "" && !strings.HasPrefix(o.Issuer, "https://"), at("identity", "oidc", "token_file"), "token_file would be sent to the issuer unencrypted: use https")
 	}
 }
 
@@ -221,7 +221,7 @@ func sameStore(a, b *Backend) bool {
 }
 
 func oneUpstream(a, b *Backend) string {
-	return fmt.Sprintf("backends %s and %s have one upstream: whose memories and names are is kept for each, so neither knows what came in by the other", a.Name, b.Name)
+	return fmt.Sprintf("backends %s and %s have the same upstream: owners are recorded per backend, so neither knows what was written through the other", a.Name, b.Name)
 }
 
 // apiVersion matches a base URL that ends with the version of an API.
@@ -241,10 +241,10 @@ func (c *Config) Warnings() []string {
 			out = append(out, fmt.Sprintf("backend %s listens on %s without TLS: callers present their keys in the clear", b.Name, b.Listen))
 		}
 		if version := apiVersion.FindString(b.Upstream); version != "" {
-			out = append(out, fmt.Sprintf("the upstream of backend %s ends in %s, and so begin the routes of its API: the backend would get them twice", b.Name, version))
+			out = append(out, fmt.Sprintf("the upstream of backend %s ends in %s, which the routes of its API begin with: the backend would receive it twice", b.Name, version))
 		}
 		if b.Credential.Reveal() == "" && strings.HasPrefix(b.Upstream, "https://") {
-			out = append(out, fmt.Sprintf("backend %s has no credential: one that wants a key refuses approved writes, rollbacks, the seal and sweeps", b.Name))
+			out = append(out, fmt.Sprintf("backend %s has no credential: a backend that requires a key rejects approved writes, rollbacks, the seal and sweeps", b.Name))
 		}
 	}
 	if host, _, err := net.SplitHostPort(c.Admin.Listen); err == nil && !loopback(host) {
@@ -255,7 +255,7 @@ func (c *Config) Warnings() []string {
 	}
 	if o := c.Identity.OIDC; o != nil {
 		if len(o.Rules) > 0 && (len(o.Claims) > 1 || len(o.Claims) == 1 && o.Claims["id"] == "") {
-			out = append(out, "identity.oidc has rules, so that no claim but id is read: the others under claims mean nothing")
+			out = append(out, "identity.oidc has rules, so only the claim id is read: the others under claims have no effect")
 		}
 		if u, err := url.Parse(o.Issuer); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
 			out = append(out, "the OIDC issuer's keys are fetched in the clear: an attacker who changes them can pose as any caller")
@@ -273,7 +273,7 @@ func (c *Config) AnonymousAccess() string {
 	if c.Profile != "production" || c.Identity.Default == nil {
 		return ""
 	}
-	return fmt.Sprintf("callers that present nothing are taken for %s, of trust %s", c.Identity.Default.ID, c.Identity.Default.Trust)
+	return fmt.Sprintf("callers without a credential are identified as %s, with trust %s", c.Identity.Default.ID, c.Identity.Default.Trust)
 }
 
 func loopback(host string) bool {

@@ -64,7 +64,7 @@ type Backend struct {
 	Listen         string    `yaml:"listen,omitempty" doc:"address for clients, host:port" required:"true" loose:"-"`
 	Upstream       string    `yaml:"upstream,omitempty" doc:"base URL of the service; a path is a prefix" required:"true" loose:"-"`
 	Tenant         string    `yaml:"tenant,omitempty" doc:"the one tenant whose memories the service holds: callers of other tenants are refused, memories without a known author belong to it, and aggregates of many memories are allowed; absent: tenants may share the service" loose:"-"`
-	Passthrough    []string  `yaml:"passthrough,omitempty" doc:"routes that the adapter does not know and that touch no memory: METHOD /path, * for one segment or, at the end, any rest; GET includes HEAD" loose:"more"`
+	Passthrough    []string  `yaml:"passthrough,omitempty" doc:"routes that the adapter does not know and that access no memory: METHOD /path, * for one segment or, at the end, any rest; GET includes HEAD" loose:"more"`
 	Credential     Secret    `yaml:"credential,omitempty" doc:"backend key that replaces the client's, so that agents never hold it" loose:"-"`
 	CredentialAs   string    `yaml:"credential_as,omitempty" doc:"how the credential is sent" default:"token" enum:"token,bearer,x-api-key" loose:"-"`
 	Ungated        string    `yaml:"ungated,omitempty" doc:"letta: runs of agents that cannot be gated call by call: deny them, or forward and compensate: after the run, decide on its memory changes and undo the refused ones" default:"deny in production, else compensate" enum:"deny,compensate" loose:"order:deny,compensate;unsafe"`
@@ -176,14 +176,14 @@ type SPIFFERule struct {
 
 // Ownership configures memories without a recorded owner, or changed out of band.
 type Ownership struct {
-	Unattributed string `yaml:"unattributed,omitempty" doc:"who sees memories that were written around memproxy: everybody who may name their owners, only callers limited to one of their owners, or nobody" default:"visible; named with several tenants" enum:"visible,named,hidden" loose:"order:hidden,named,visible;unsafe"`
+	Unattributed string `yaml:"unattributed,omitempty" doc:"who sees memories that were written out-of-band: all callers that may name their owners, only callers limited to one of their owners, or none" default:"visible; named with several tenants" enum:"visible,named,hidden" loose:"order:hidden,named,visible;unsafe"`
 	Changed      string `yaml:"changed,omitempty" doc:"memories in responses that were changed out-of-band: report in the record, withhold as well, or do not check" default:"report" enum:"report,withhold,ignore" loose:"order:withhold,report,ignore;unsafe"`
 }
 
 // Answers configures the filtering of unknown parts of responses.
 type Answers struct {
 	Headers   string `yaml:"headers,omitempty" doc:"response headers that clients are not known to need: drop or pass; counted and reported either way" default:"drop in production, else pass" enum:"drop,pass" loose:"order:drop,pass;unsafe"`
-	Unclaimed string `yaml:"unclaimed,omitempty" doc:"members of responses that no row of the adapter's table claims: drop or pass; counted and reported either way" default:"drop in production, else pass" enum:"drop,pass" loose:"order:drop,pass;unsafe"`
+	Unclaimed string `yaml:"unclaimed,omitempty" doc:"members of responses that are unknown to the adapter: drop or pass; counted and reported either way" default:"drop in production, else pass" enum:"drop,pass" loose:"order:drop,pass;unsafe"`
 }
 
 // Policy names the rules.
@@ -196,7 +196,7 @@ type Policy struct {
 // Sources maps names of content sources to trust tiers.
 type Sources struct {
 	Names   map[string]memproxy.Source `yaml:"names,omitempty" doc:"tiers of names that metadata claim as source, besides the built-in ones: email includes email:ann@example.org, the longest matching name counts, * is every other name" default:"the built-in table, and * is untrusted in production" enum:"trusted,verified,untrusted,hostile" loose:"order:hostile,untrusted,verified,trusted"`
-	Pending []memproxy.Source          `yaml:"pending,omitempty" doc:"tiers of sources whose new memories await review before anybody but their author reads them; []: none" default:"hostile in production, else none" enum:"untrusted,hostile" loose:"fewer;unsafe"`
+	Pending []memproxy.Source          `yaml:"pending,omitempty" doc:"tiers of sources whose new memories await review before callers other than their author can read them; []: none" default:"hostile in production, else none" enum:"untrusted,hostile" loose:"fewer;unsafe"`
 }
 
 // everyOther is the entry for names of sources that have no entry of their own.

@@ -270,7 +270,7 @@ func TestBackendsHaveStoresOfTheirOwn(t *testing.T) {
 		{"development", "http://127.0.0.1:9", "http://127.0.0.1:9", false},
 	} {
 		_, err := config.Parse("x.yaml", []byte(fmt.Sprintf(two, tc.profile, tc.a, tc.b)), env)
-		if fault := err != nil && strings.Contains(err.Error(), "one upstream"); fault != tc.fault {
+		if fault := err != nil && strings.Contains(err.Error(), "the same upstream"); fault != tc.fault {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}
@@ -314,7 +314,7 @@ func TestWarnings(t *testing.T) {
 		return "backends:\n  - {name: a, kind: mem0, listen: 127.0.0.1:1, upstream: http://127.0.0.1:9}\n  - {name: b, kind: mem0, listen: 127.0.0.1:2, upstream: " + upstream + "}\n"
 	}
 	for _, tc := range []struct{ text, want string }{
-		{two("http://127.0.0.1:9"), "one upstream"},
+		{two("http://127.0.0.1:9"), "the same upstream"},
 		{two("http://127.0.0.1:8"), ""},
 		{backend, ""},
 		{strings.Replace(backend, "127.0.0.1:8081", "localhost:8081", 1), ""},
@@ -323,8 +323,8 @@ func TestWarnings(t *testing.T) {
 		{strings.Replace(backend, "127.0.0.1:8081", "0.0.0.0:8081", 1), "without TLS"},
 		{"admin: {listen: \"0.0.0.0:9901\"}\n" + backend, "admin listener"},
 		{"enforce: false\n" + backend, "enforce is false"},
-		{"profile: production\nidentity: {default: {id: demo}}\n" + backend, "taken for demo"},
-		{"profile: production\nidentity: {require: false}\n" + backend, "taken for anonymous"},
+		{"profile: production\nidentity: {default: {id: demo}}\n" + backend, "identified as demo"},
+		{"profile: production\nidentity: {require: false}\n" + backend, "identified as anonymous"},
 		{"identity: {default: {id: demo}}\n" + backend, ""},
 		{"identity: {oidc: {issuer: \"http://i.example\", audience: a}}\n" + backend, "in the clear"},
 		{"identity: {oidc: {issuer: \"http://127.0.0.1:99\", audience: a}}\n" + backend, ""},

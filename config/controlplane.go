@@ -117,7 +117,7 @@ func (v *reader) controlPlane(c *ControlPlane, at func(...any) int) {
 	}
 	last := 0.0
 	for i, s := range c.Rollout.Stages {
-		faultIf(v, s.Percent <= last, at("rollout", "stages", i), "the stages must rise: %v does not", s.Percent)
+		faultIf(v, s.Percent <= last, at("rollout", "stages", i), "the stages must be in ascending order: %v is not", s.Percent)
 		last = s.Percent
 	}
 }
@@ -150,7 +150,7 @@ func (c *Control) defaults() {
 func (v *reader) control(c *Control, at func(...any) int) {
 	host, port, err := net.SplitHostPort(c.Address)
 	faultIf(v, err != nil || host == "" || port == "", at("address"), "address %q is not host:port", c.Address)
-	faultIf(v, c.Node == "" || c.Node == "*", at("node"), "the host has no name; give the sidecar one with node")
+	faultIf(v, c.Node == "" || c.Node == "*", at("node"), "the host has no name; set node")
 	releaseKeys(v, c.Keys, "taken", at)
 	for k, value := range c.Labels {
 		faultIf(v, k == "" || k == "tenant" || strings.ContainsAny(k+value, "=,"), at("labels", k), "the label %q is not a plain name with a plain value", k)

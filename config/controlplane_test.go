@@ -39,7 +39,7 @@ func TestControlPlaneErrors(t *testing.T) {
 		{"a label of numbers", "[prod, test]", "{a: b}", "x:6: sidecars[0].labels.env must be a name or a list of names"},
 		{"a listener without a port", "fleet:", "listen: here\nfleet:", `x:1: listen "here" is not host:port`},
 		{"one address twice", "fleet:", "admin: {listen: \"0.0.0.0:9902\"}\nfleet:", "x:1: 0.0.0.0:9902 is the address of the sidecars already"},
-		{"stages that fall", "fleet:", "rollout: {stages: [{percent: 50}, {percent: 10}]}\nfleet:", "the stages must rise: 10 does not"},
+		{"stages that fall", "fleet:", "rollout: {stages: [{percent: 50}, {percent: 10}]}\nfleet:", "the stages must be in ascending order: 10 is not"},
 		{"a share over 100", "fleet:", "rollout: {stages: [{percent: 101}]}\nfleet:", "at most 100"},
 		{"a rise over 1", "fleet:", "rollout: {refused: 2}\nfleet:", "at most 1"},
 	} {

@@ -199,7 +199,7 @@ func (v *reader) fromYAML(err error) {
 			continue
 		}
 		line, _ := strconv.Atoi(m[1]) // the pattern matches digits only
-		v.fault(line, "%s", strings.Replace(m[2], "found character that cannot start any token", "a character that no value begins with; indent with spaces, not tabs", 1))
+		v.fault(line, "%s", strings.Replace(m[2], "found character that cannot start any token", "a value cannot begin with this character; indent with spaces, not tabs", 1))
 	}
 }
 

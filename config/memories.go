@@ -12,9 +12,9 @@ import (
 // Memories configures retention and visibility of memories.
 type Memories struct {
 	NeverRefuse    bool                `yaml:"never_refuse" doc:"screening does not hold or refuse new memories but writes them flagged or quarantined, provided that every read can be kept from showing them; otherwise they are held or refused as usual" default:"false" loose:"order:false,true"`
-	Rewrite        string              `yaml:"rewrite,omitempty" doc:"remove what screening finds dangerous from new texts instead of refusing them, if nothing remains to object to: soft replaces sentences by placeholders, hard removes their lines; governed fields then await review, and reviewers see the original" default:"off" enum:"off,soft,hard" loose:"order:off,soft,hard"`
+	Rewrite        string              `yaml:"rewrite,omitempty" doc:"remove what screening finds dangerous from new texts instead of refusing them, if no finding remains: soft replaces sentences by placeholders, hard removes their lines; governed fields then await review, and reviewers see the original" default:"off" enum:"off,soft,hard" loose:"order:off,soft,hard"`
 	Untrusted      string              `yaml:"untrusted,omitempty" doc:"memories in responses that were not validated yet" default:"show" enum:"show,withhold" loose:"order:withhold,show"`
-	Pending        []string            `yaml:"pending,omitempty" doc:"callers whose new memories await review before anybody but their author reads them: by tier, and new callers; []: none" default:"anonymous and new in production, else nobody" enum:"anonymous,authenticated,established,new" loose:"fewer;unsafe"`
+	Pending        []string            `yaml:"pending,omitempty" doc:"callers whose new memories await review before callers other than their author can read them: by tier, and new callers; []: none" default:"anonymous and new in production, else nobody" enum:"anonymous,authenticated,established,new" loose:"fewer;unsafe"`
 	New            Newcomers           `yaml:"new,omitempty" doc:"when an anonymous or authenticated caller stops being new: after some of its memories passed review, or some time"`
 	UncorrectedFor *Duration           `yaml:"quiet,omitempty" doc:"how long pending memories must stay uncorrected to be shown; 0: never" default:"7d" loose:"down0"`
 	TTL            map[string]Duration `yaml:"ttl,omitempty" doc:"how long memories are kept, by governed field (field:persona, or persona) and by claimed source (source:hostile; for a change that claims none also the memory's first source); the shorter one counts; default is for the others; 0: for ever" default:"30d for learnings, preferences, gotchas, conventions and decisions unless default is given; the others for ever" loose:"up0"`
@@ -146,10 +146,10 @@ func (v *reader) ttl(m *Memories, at func(...any) int) {
 	sources := []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile, memproxy.SourceUnstated}
 	for key := range m.TTL {
 		if name, of := strings.CutPrefix(key, ttlSource); of && !slices.Contains(sources, memproxy.Source(name)) {
-			v.fault(at("memories", "ttl", key), "%q is no source: trusted, verified, untrusted, hostile, unstated", name)
+			v.fault(at("memories", "ttl", key), "%q is not a source: want trusted, verified, untrusted, hostile, unstated", name)
 		}
 		if name, of := strings.CutPrefix(key, ttlField); of && (name == "" || m.TTL[name].Std() > 0 && name != ttlDefault) {
-			v.fault(at("memories", "ttl", key), "a field is named once, and has a name")
+			v.fault(at("memories", "ttl", key), "a field must have a name and be listed once")
 		}
 	}
 }

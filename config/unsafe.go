@@ -41,13 +41,13 @@ func (c *Config) unsafe(s *Setting) string {
 	case s.Name == "ownership.unattributed" && s.Value == "visible":
 		// The default is visible for a single tenant and becomes stricter with a second
 		// one. An explicit value remains.
-		return "visible shows what was written around memproxy, to whatever tenants there come to be"
+		return "visible shows memories written out-of-band to all tenants, including ones added later"
 	}
 	productionValue, there := c.productionValue(s)
 	if !s.direction.looser(productionValue, there, s.Value, true) {
 		return ""
 	}
-	return fmt.Sprintf("%s is looser than %s, which production has", quoted(s.Value), quoted(productionValue))
+	return fmt.Sprintf("%s is looser than %s, the default in production", quoted(s.Value), quoted(productionValue))
 }
 
 func quoted(value string) string { return cmp.Or(value, "none") }
@@ -69,10 +69,10 @@ func (c *Config) permissive() string {
 // processes of the same pod.
 func (c *Config) servesUnidentified() string {
 	if c.anyEnvoy && c.Identity.SPIFFE != nil {
-		return "callers' certificates are what Envoy says, and whatever reaches the processor's port can say it is Envoy: give it a socket (--listen unix:PATH) or client certificates (--client-ca)"
+		return "client certificates are taken from Envoy's messages, and any process that can connect to the processor's port can pose as Envoy: use a socket (--listen unix:PATH) or client certificates (--client-ca)"
 	}
 	if where := reached(c); where != "" && c.Identity.Default != nil {
-		return "callers that present nothing may write, as " + c.Identity.Default.ID + ", and " + where
+		return "callers without a credential may write, as " + c.Identity.Default.ID + ", and " + where
 	}
 	return ""
 }
@@ -175,7 +175,7 @@ func (c *Config) AllowedUnsafe(allowed string) ([]string, error) {
 	var faults Faults
 	for _, name := range list {
 		if !slices.Contains(known, name) {
-			what := fmt.Sprintf("%s names %q, and no setting is called so", UnsafeEnv, name)
+			what := fmt.Sprintf("%s names %q, which is not a setting", UnsafeEnv, name)
 			if near := nearest(name, known); near != "" {
 				what += "; did you mean " + near + "?"
 			}
