@@ -116,7 +116,7 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 	a.failures++
 	a.next = now.Add(wait)
 	if hunt.IsUnauthorized(err) && a.backend.Credential.Reveal() == "" {
-		err = fmt.Errorf("%w: memproxy lists what it holds with backends[].credential, which is not set", err)
+		err = fmt.Errorf("%w: listing its memories requires backends[].credential, which is not set", err)
 	}
 	// The text of the error does not change between attempts, so that it is logged once.
 	a.failed = fmt.Errorf("backend %s is not sealed yet: out-of-band additions cannot be distinguished from its earlier content: %w", a.backend.Name, err)
@@ -150,7 +150,7 @@ func (a *adoption) unsealed(ctx context.Context) (bool, error) {
 	if err := a.c.record(ctx, ev); err != nil {
 		return false, err
 	}
-	a.c.Log.Error("the seal of a backend was removed from the ledger, and is put back", "backend", a.backend.Name)
+	a.c.Log.Error("the seal of a backend was removed from the ledger and is being restored", "backend", a.backend.Name)
 	return true, a.c.Ledger.Backends.Seal(ctx, a.backend.Name)
 }
 

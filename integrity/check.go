@@ -124,7 +124,7 @@ func (q *checks) check(ctx context.Context, k check) error {
 	case !known && k.recorded == "":
 		return c.reportFinding(ctx, &memproxy.Discrepancy{
 			MemoryKey: k.MemoryKey, Tenant: k.tenant, Class: memproxy.FaultInsert, Code: memproxy.IntegrityUnknown,
-			Detail: "it did not come through memproxy",
+			Detail: "it was not written through memproxy",
 		})
 	case !known || row.Deleted || row.SHA256 != k.recorded:
 		return nil
@@ -136,7 +136,7 @@ func (q *checks) check(ctx context.Context, k check) error {
 func differs(k memproxy.MemoryKey, tenant string) *memproxy.Discrepancy {
 	return &memproxy.Discrepancy{
 		MemoryKey: k, Tenant: tenant, Class: memproxy.FaultTamper, Code: memproxy.IntegrityMismatch,
-		Detail: "a read showed another text than the one that went through memproxy",
+		Detail: "a read returned a different text than the one written through memproxy",
 	}
 }
 

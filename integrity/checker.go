@@ -322,7 +322,7 @@ func (c *Checker) reportFinding(ctx context.Context, f *memproxy.Discrepancy) er
 	if err := recordFinding(ctx, c, f); err != nil {
 		return err
 	}
-	c.Log.Warn("a memory is not what went through memproxy", "backend", f.Backend, "memory", f.ID, "class", string(f.Class), "reason", string(f.Code))
+	c.Log.Warn("a memory differs from what was written through memproxy", "backend", f.Backend, "memory", f.ID, "class", string(f.Class), "reason", string(f.Code))
 	_, err = c.Ledger.Backends.Flag(ctx, memproxy.IntegrityFlag{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: f.Code})
 	return err
 }

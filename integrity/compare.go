@@ -69,7 +69,7 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 		}
 		m, err := read(w.adapter, item)
 		if err != nil {
-			out.found[item.ID] = w.finding(row.Scope.Tenant, item.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "it is written in a way that two readers would read differently")
+			out.found[item.ID] = w.finding(row.Scope.Tenant, item.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "its JSON is ambiguous")
 			continue
 		}
 		if !known {
@@ -135,9 +135,9 @@ func (w *storeSweep) listed(ctx context.Context, was string, m *memproxy.Memory,
 	has := memproxy.TextSHA256(m.Text)
 	switch {
 	case gone:
-		out.found[m.ID] = w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was deleted through memproxy and is there again")
+		out.found[m.ID] = w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was deleted through memproxy and has reappeared")
 	case was != "" && was != has:
-		f := w.finding(tenant, m.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "the text is not the one that it had when the backend was sealed, nor one that went through memproxy since")
+		f := w.finding(tenant, m.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "the text differs from the one at the time of the seal, and was not written through memproxy since")
 		f.has, f.wants = has, was
 		out.found[m.ID] = f
 	default:
@@ -151,7 +151,7 @@ func (w *storeSweep) listed(ctx context.Context, was string, m *memproxy.Memory,
 func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (*finding, error) {
 	tenant := row.Scope.Tenant
 	if row.Deleted {
-		f := w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was deleted through memproxy and is there again")
+		f := w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was deleted through memproxy and has reappeared")
 		return &f, nil
 	}
 	history, err := w.c.Ledger.History(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, 0, 1)
@@ -214,7 +214,7 @@ func (w *storeSweep) clear(ctx context.Context, seen looked) error {
 		if _, found := seen.found[id]; found || !known || st.Unverified == "" || st.Unverified == memproxy.IntegrityChain {
 			continue
 		}
-		if err := w.c.record(ctx, w.c.event(memproxy.EventIntegrity, st.Tenant, w.backend.Name, "it is what was written again", id)); err != nil {
+		if err := w.c.record(ctx, w.c.event(memproxy.EventIntegrity, st.Tenant, w.backend.Name, "it matches what was written again", id)); err != nil {
 			return err
 		}
 		if _, err := w.c.Ledger.Backends.Flag(ctx, memproxy.IntegrityFlag{MemoryKey: st.MemoryKey, Tenant: st.Tenant}); err != nil {

@@ -52,7 +52,7 @@ func (c *Checker) sweepDue(ctx context.Context) error {
 	}
 	mine, err := c.Ledger.Backends.Claim(ctx, name, holder, every)
 	if err != nil {
-		return fmt.Errorf("it is not known whether a sweep is due: %w", err)
+		return fmt.Errorf("look up whether a sweep is due: %w", err)
 	}
 	if !mine {
 		return nil
@@ -65,7 +65,7 @@ func (c *Checker) sweepDue(ctx context.Context) error {
 		return fmt.Errorf("the backends were not swept: %w", err)
 	}
 	if n := report.Findings(); n > 0 {
-		c.Log.Warn("memories or chains are not what went through memproxy", "findings", n)
+		c.Log.Warn("memories or chains differ from what was written through memproxy", "findings", n)
 	}
 	return nil
 }

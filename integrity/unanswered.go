@@ -78,7 +78,7 @@ func (w *storeSweep) deleted(ctx context.Context, row *memproxy.Ownership) (bool
 		}
 		err := w.c.Ledger.Commit(ctx, Deletion(ev, row))
 		if err == nil {
-			w.c.Log.Info("a deletion without an answer is recorded", "decision", ev.Decision, "memory", row.ID)
+			w.c.Log.Info("the outcome of an unanswered deletion was recorded", "decision", ev.Decision, "memory", row.ID)
 		} else if errors.Is(err, memproxy.ErrStale) {
 			err = nil // another change of the memory is recorded
 		}

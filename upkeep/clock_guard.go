@@ -55,7 +55,7 @@ func (s *ClockGuard) Wait(passed time.Duration) time.Duration {
 	began := s.beginning(up)
 	if step := began.Sub(s.began); step.Abs() >= steadyStep {
 		s.since = up
-		s.log.Warn("the clock was set: nothing is deleted, destroyed or shown because time has passed until the clock has run for an hour, or for the configured time", "by", step.Round(time.Second))
+		s.log.Warn("the system clock was changed: expiry, deletion and time-based promotion are suspended until the clock has run for an hour, or for the configured time", "by", step.Round(time.Second))
 	}
 	s.began = began
 	return max(0, s.since+min(passed, steadyFor)-up)

@@ -113,7 +113,7 @@ func watch(dir string, edited chan<- struct{}) (stop func()) {
 }
 
 // ErrUnsettled means that an edit is in progress: the version changed during its use.
-var ErrUnsettled = errors.New("upkeep: it was edited meanwhile")
+var ErrUnsettled = errors.New("upkeep: the files are being edited")
 
 // Files describes files that may be edited while the process runs.
 type Files struct {

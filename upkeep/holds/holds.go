@@ -127,7 +127,7 @@ func (k *Maintainer) Rule(ctx context.Context, h memproxy.HeldWrite, c memproxy.
 	how := k.Config.Review.Reevaluate
 	v.Reject, v.Release = how == "reject" || how == "release", how == "release"
 	if err := k.recordRuling(ctx, h, v); err != nil {
-		k.Log.Error("a held write keeps waiting: the verdict of the rules could not be recorded", "hold", h.ID, "error", err)
+		k.Log.Error("a held write stays held: the verdict of the rules could not be recorded", "hold", h.ID, "error", err)
 		return memproxy.Reevaluation{}
 	}
 	return v

@@ -36,7 +36,7 @@ func (u *Unconfirmed) Add(ev memproxy.Event) {
 	defer u.mu.Unlock()
 	if u.size += 1 + len(ev.Targets); u.size > maxUnconfirmed {
 		u.size -= 1 + len(ev.Targets)
-		u.Log.Warn("too many changes without an answer wait: this one is asked about at the next start", "decision", ev.Decision)
+		u.Log.Warn("too many unanswered changes are pending: this one is checked at the next start", "decision", ev.Decision)
 		return
 	}
 	// Names are cloned because they may be slices of a request's body, which they would
@@ -83,7 +83,7 @@ func (k *Maintainer) outcomes(ctx context.Context, now time.Time) error {
 	if !k.found {
 		lost, err := integrity.UnansweredChanges(ctx, k.Integrity, k.before)
 		if err != nil {
-			return fmt.Errorf("it is not known which changes have no outcome: %w", err)
+			return fmt.Errorf("list the changes without an outcome: %w", err)
 		}
 		for i := range lost {
 			k.Unconfirmed.Add(lost[i])
@@ -101,7 +101,7 @@ func (k *Maintainer) outcomes(ctx context.Context, now time.Time) error {
 		}
 	}
 	if failed != nil {
-		return fmt.Errorf("it is not known yet what became of all changes without an answer: %w", failed)
+		return fmt.Errorf("not all unanswered changes could be checked: %w", failed)
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (k *Maintainer) outcome(ctx context.Context, ev *memproxy.Event, now time.T
 		case errors.Is(err, proxy.ErrNoRestore):
 			return nil
 		case err != nil: // such as a credential without permission to read it
-			k.Log.Warn("the outcome of a change without an answer stays unknown", "decision", ev.Decision, "error", err)
+			k.Log.Warn("the outcome of an unanswered change remains unknown", "decision", ev.Decision, "error", err)
 			return nil
 		}
 		if err = k.became(ctx, ev, row, &m, now); errors.Is(err, memproxy.ErrStale) {
@@ -200,7 +200,7 @@ func (k *Maintainer) became(ctx context.Context, ev *memproxy.Event, row *mempro
 	if err := k.Ledger.Commit(ctx, e); err != nil {
 		return err
 	}
-	k.Log.Info("a change without an answer is recorded", "decision", ev.Decision, "memory", row.ID, "deleted", after.Deleted)
+	k.Log.Info("the outcome of an unanswered change was recorded", "decision", ev.Decision, "memory", row.ID, "deleted", after.Deleted)
 	if after.Deleted {
 		k.lower(ctx, row, now, "lost/", "a deletion without an answer")
 	}

@@ -62,7 +62,7 @@ func (k *Maintainer) validateState(ctx context.Context, rules *gate.Rules, state
 			}
 			if away[st.Backend] {
 				if err != nil {
-					k.Log.Warn("memories are not validated while their backend does not answer", "backend", st.Backend, "error", err)
+					k.Log.Warn("memories are not validated while their backend is unavailable", "backend", st.Backend, "error", err)
 				}
 				after = memproxy.MemoryKey{Backend: st.Backend, Kind: lastKind} // skips the rest of this backend
 				break                                                           // the rest of the page may belong to it
