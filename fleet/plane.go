@@ -143,7 +143,7 @@ func (p *Plane) ready() []proxy.Check {
 	c := proxy.Check{Name: "releases", OK: true, Detail: fmt.Sprintf("%d release(s), %d sidecar(s)", len(st.Releases), st.Connected)}
 	switch {
 	case st.StoreError != "":
-		c.Degraded, c.Detail = true, "the directory is away and what was offered stays: "+st.StoreError
+		c.Degraded, c.Detail = true, "the directory is unavailable; the known releases are still offered: "+st.StoreError
 	case len(st.Faults) > 0:
 		c.Degraded, c.Detail = true, fmt.Sprintf("%d release(s) cannot be offered, first: %s", len(st.Faults), st.Faults[0])
 	}

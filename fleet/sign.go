@@ -63,7 +63,7 @@ func Sign(keyPath, dir, pack string, dirs [2]string, s policy.Statement, floor b
 	if s.Number == 0 {
 		s.Number = last + 1
 	} else if s.Number <= last {
-		return nil, fmt.Errorf("release %d is there already; numbers only rise", last)
+		return nil, fmt.Errorf("release %d exists already; numbers must increase", last)
 	}
 	if !floor {
 		if s.Floor, err = before(store, s); err != nil {
@@ -112,7 +112,7 @@ func WithdrawRelease(dirs [2]string, number uint64, reason string) error {
 		return err
 	}
 	if number > last {
-		return fmt.Errorf("there is no release %d", number)
+		return fmt.Errorf("release %d not found", number)
 	}
 	return store.Put(xds.Mark{Release: number, Kind: xds.MarkStopped, At: time.Now().UTC(), Reason: reason})
 }

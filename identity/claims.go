@@ -25,7 +25,7 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 	}
 	id, ok := text(o.Claims.ID)
 	if !ok {
-		return memproxy.Principal{}, rejected("the token does not say who it is for")
+		return memproxy.Principal{}, rejected("the token does not have the claim that names its subject")
 	}
 	if len(id) > maxSubject || strings.ContainsFunc(id, unicode.IsControl) {
 		return memproxy.Principal{}, rejected("the token has no usable subject")
@@ -33,7 +33,7 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 	if len(o.Rules) > 0 {
 		p, known := o.ruleset().of(id, o.Prefix+id)
 		if !known {
-			return p, rejected("no rule knows the token's subject")
+			return p, rejected("no rule matches the token's subject")
 		}
 		return p, nil
 	}

@@ -51,10 +51,10 @@ func New(opt Options) (*Identifier, error) {
 		}
 		sum := [sha256.Size]byte(b)
 		if sum == sha256.Sum256(nil) {
-			return nil, fmt.Errorf("identity: the key of %q is the hash of nothing", k.Principal.ID)
+			return nil, fmt.Errorf("identity: the key of %q is the hash of the empty string", k.Principal.ID)
 		}
 		if have, dup := id.keys[sum]; dup {
-			return nil, fmt.Errorf("identity: one key for %q and %q", have.ID, k.Principal.ID)
+			return nil, fmt.Errorf("identity: %q and %q have the same key", have.ID, k.Principal.ID)
 		}
 		if k.Principal.ID == "" {
 			return nil, errors.New("identity: a key without a principal")
@@ -82,7 +82,7 @@ const maxToken = 16 << 10
 func (id *Identifier) Identify(ctx context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
 	p, err := id.identify(ctx, c)
 	if err == nil && strings.HasPrefix(p.ID, memproxy.AnonymousPrefix) && p.Group == "" {
-		return memproxy.Principal{}, rejected("ids that begin with " + memproxy.AnonymousPrefix + " are those of callers that present nothing")
+		return memproxy.Principal{}, rejected("ids that begin with " + memproxy.AnonymousPrefix + " are reserved for callers without a credential")
 	}
 	return p, err
 }
@@ -114,7 +114,7 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 		case p.ID == "":
 			p = known
 		case known.ID != p.ID || known.Tenant != p.Tenant:
-			return memproxy.Principal{}, rejected("two credentials belong to two principals")
+			return memproxy.Principal{}, rejected("the two credentials belong to different principals")
 		}
 	}
 	switch {
@@ -131,7 +131,7 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 		return memproxy.Principal{}, &memproxy.CredentialError{Code: memproxy.IdentityMissing, Detail: "a credential is required; identity says which are accepted"}
 	}
 	if fromWebPage(c) {
-		return memproxy.Principal{}, &memproxy.CredentialError{Code: memproxy.IdentityMissing, Detail: "a page in a browser may have sent this, by its Origin, Sec-Fetch-Site or Host; it needs a credential"}
+		return memproxy.Principal{}, &memproxy.CredentialError{Code: memproxy.IdentityMissing, Detail: "a web page may have sent this request, by its Origin, Sec-Fetch-Site or Host; it requires a credential"}
 	}
 	p = *id.opt.Default
 	p.Method = "default"

@@ -43,7 +43,7 @@ func (e *unavailableError) Unwrap() error { return e.err }
 var errBusy = errors.New("another request to it is in progress")
 
 // errSignature: no key of the issuer made the signature.
-var errSignature = errors.New("identity: no key of the issuer made this signature")
+var errSignature = errors.New("identity: the signature matches no key of the issuer")
 
 // issuer fetches and caches the keys of one OpenID provider (OpenID Connect Discovery
 // 1.0, section 4; RFC 7517).
@@ -189,7 +189,7 @@ func (s *issuer) fetch(ctx context.Context, jwks string) ([]jose.JSONWebKey, str
 		case doc.JWKS == "":
 			return nil, "", errors.New("the discovery document names no keys")
 		case strings.HasPrefix(s.url, "https://") && !strings.HasPrefix(doc.JWKS, "https://"):
-			return nil, "", errors.New("the keys of an https issuer are not behind https")
+			return nil, "", errors.New("the jwks_uri of an https issuer is not https")
 		}
 		jwks = doc.JWKS
 	}

@@ -95,7 +95,7 @@ func NewOIDC(opt OIDCOptions) (*OIDC, error) {
 	opt.Kind, opt.Trust = cmp.Or(opt.Kind, memproxy.KindAgent), cmp.Or(opt.Trust, memproxy.TrustAuthenticated)
 	opt.MaxTrust = cmp.Or(opt.MaxTrust, memproxy.TrustHuman)
 	if opt.Bearer != nil && !strings.HasPrefix(opt.Issuer, "https://") {
-		return nil, errors.New("identity: a token for the issuer would go there in the clear")
+		return nil, errors.New("identity: the token for the issuer would be sent unencrypted")
 	}
 	for _, r := range opt.Rules {
 		if r.Name == "" {
@@ -168,7 +168,7 @@ func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal,
 	}
 	// The verifier also reads a text of digits as a time.
 	if _, ok := seconds(raw["exp"]); !ok {
-		return memproxy.Principal{}, rejected("the token does not say when it ends")
+		return memproxy.Principal{}, rejected("the token has no expiry time")
 	}
 	if begin, ok := seconds(raw["nbf"]); raw["nbf"] != nil && (!ok || begin > float64(now.Add(leeway).Unix())) {
 		return memproxy.Principal{}, rejected("the token is not valid yet")

@@ -55,7 +55,7 @@ func (s *SPIFFE) principal(uris []string) (memproxy.Principal, error) {
 	}
 	p, known := s.rules.of(id.Path(), id.String())
 	if !known {
-		return p, rejected("no rule knows this SPIFFE id")
+		return p, rejected("no rule matches this SPIFFE id")
 	}
 	return p, nil
 }

@@ -98,7 +98,7 @@ func (i *Injector) answer(w Webhook, q *request) answer {
 		return i.exec(q.Object)
 	}
 	if q.Kind != (kind{Version: "v1", Kind: "Pod"}) {
-		return refused("the webhook was asked about a %s; it rules on pods", q.Kind.Kind)
+		return refused("the webhook received a %s; it handles pods only", q.Kind.Kind)
 	}
 	var p pod
 	if err := json.Unmarshal(q.Object, &p); err != nil {

@@ -223,12 +223,12 @@ func (t *template) leak(p *pod, injected bool) string {
 		secrets, claims := v.references()
 		for _, c := range claims {
 			if slices.ContainsFunc(t.claims, func(suffix string) bool { return strings.HasSuffix(c, suffix) }) {
-				return fmt.Sprintf("volume %s takes from claim %s, which is a sidecar's alone", v.name(), c)
+				return fmt.Sprintf("volume %s uses claim %s, which is reserved for sidecars", v.name(), c)
 			}
 		}
 		for _, s := range secrets {
 			if slices.Contains(t.secrets, s) {
-				return fmt.Sprintf("volume %s shows Secret %s, which is the sidecar's alone", v.name(), s)
+				return fmt.Sprintf("volume %s uses Secret %s, which is reserved for the sidecar", v.name(), s)
 			}
 		}
 	}
@@ -241,12 +241,12 @@ func (t *template) leak(p *pod, injected bool) string {
 		}
 		for _, s := range c.secrets() {
 			if slices.Contains(t.secrets, s) {
-				return fmt.Sprintf("container %s takes from Secret %s, which is the sidecar's alone", c.Name, s)
+				return fmt.Sprintf("container %s uses Secret %s, which is reserved for the sidecar", c.Name, s)
 			}
 		}
 		for _, v := range c.volumes() {
 			if t.private(v) {
-				return fmt.Sprintf("container %s mounts volume %s, which is the sidecar's alone", c.Name, v)
+				return fmt.Sprintf("container %s mounts volume %s, which is reserved for the sidecar", c.Name, v)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ const MaxRelease = 16 << 20
 
 // Errors of OpenRelease that callers need to distinguish.
 var (
-	ErrSignature = errors.New("the signature is none of the fleet's keys'")
+	ErrSignature = errors.New("the signature matches no key of the fleet")
 	ErrContent   = errors.New("the bundle is not the one that was signed")
 )
 

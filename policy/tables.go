@@ -192,7 +192,7 @@ func RaisedLimits(from, to Bundle) []string {
 		share("unclaimed", a.Unclaimed, b.Unclaimed)
 	}
 	if string(from.Screening) != string(to.Screening) {
-		say("another screening pack: what it lets through is not replayed")
+		say("different screening pack: its decisions are not replayed")
 	}
 	return out
 }

@@ -79,7 +79,7 @@ func Compile(b policy.Bundle) (*Policy, error) {
 	for _, list := range [...][]string{b.Disabled, b.Shadowed} {
 		for _, id := range list {
 			if !p.known(b, id) {
-				faults = append(faults, fmt.Errorf("%s: there is no policy %q", b.Position(id), id))
+				faults = append(faults, fmt.Errorf("%s: unknown policy %q", b.Position(id), id))
 			}
 		}
 	}
@@ -156,7 +156,7 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle, admitted b
 		}
 	}
 	if r.mark && pol.Effect() == cedar.Permit {
-		return fault("policy %s: a permit marks nothing", r.id)
+		return fault("policy %s: a permit cannot mark", r.id)
 	}
 	p.rules[cedar.PolicyID(r.id)] = r
 	switch {

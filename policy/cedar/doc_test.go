@@ -200,11 +200,11 @@ func TestFaultsAreStableAndLocated(t *testing.T) {
 func TestCustomSchemas(t *testing.T) {
 	builtin := string(policy.Builtin().Schema.Text)
 	for _, tc := range []struct{ name, from, to, want string }{
-		{"an attribute less", "  risk: Long,", "", "a question about learn by agent cannot be asked: "},
-		{"an attribute of another type", "  size: Long,", "  size: String,", "a question about learn by agent cannot be asked: "},
-		{"an attribute that nobody gives", "  risk: Long,", "  risk: Long, mood: String,", "a question about learn by agent cannot be asked: "},
-		{"an action less", "action attach ", "action clutch ", "a question about attach by agent cannot be asked: "},
-		{"a principal less", "action run     in [write] appliesTo { principal: [Agent, Human, Service, Anonymous]", "action run     in [write] appliesTo { principal: [Agent]", "a question about run by human cannot be asked: "},
+		{"an attribute less", "  risk: Long,", "", "a request for learn by agent cannot be evaluated: "},
+		{"an attribute of another type", "  size: Long,", "  size: String,", "a request for learn by agent cannot be evaluated: "},
+		{"an attribute that nobody gives", "  risk: Long,", "  risk: Long, mood: String,", "a request for learn by agent cannot be evaluated: "},
+		{"an action less", "action attach ", "action clutch ", "a request for attach by agent cannot be evaluated: "},
+		{"a principal less", "action run     in [write] appliesTo { principal: [Agent, Human, Service, Anonymous]", "action run     in [write] appliesTo { principal: [Agent]", "a request for run by human cannot be evaluated: "},
 		{"an unfinished schema", "type Context = {", "type Context = ", "own.cedarschema:"},
 		{"an optional attribute more", "  risk: Long,", "  risk: Long, mood?: String,", ""},
 		{"an entity more", "entity Role;", "entity Role, Team;", ""},

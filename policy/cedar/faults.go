@@ -62,7 +62,7 @@ func (c *checked) fits() error {
 				Resource: cedar.NewEntityUID("Memory", "x"), Context: about.context(),
 			})
 			if err != nil {
-				return fmt.Errorf("a question about %s by %s cannot be asked: %s", kind, who, inOrder("", err))
+				return fmt.Errorf("a request for %s by %s cannot be evaluated: %s", kind, who, inOrder("", err))
 			}
 		}
 	}

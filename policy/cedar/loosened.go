@@ -66,14 +66,14 @@ func Loosened(from, to *Policy) []string {
 			say("policy %s permits: it was in shadow", was.ID)
 		case was.Effect == "permit" || was.Shadow:
 		case !there:
-			say("policy %s (%s) is gone", was.ID, was.Effect)
+			say("policy %s (%s) was removed", was.ID, was.Effect)
 		case is.Shadow:
-			say("policy %s (%s) is in shadow: it does not decide any more", was.ID, was.Effect)
+			say("policy %s (%s) is in shadow: it no longer decides", was.ID, was.Effect)
 		case slices.Index(strictness, is.Effect) < slices.Index(strictness, was.Effect):
 			say("policy %s: %s became %s", was.ID, was.Effect, is.Effect)
 		}
 		if there && !was.Shadow && !is.Shadow && was.Effect == is.Effect && from.text(was.ID) != to.text(was.ID) {
-			say("policy %s (%s) reads otherwise", was.ID, was.Effect)
+			say("policy %s (%s) was changed", was.ID, was.Effect)
 		}
 	}
 	for _, is := range to.Rules() {

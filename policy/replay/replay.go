@@ -79,7 +79,7 @@ type outcome struct {
 // Run replays the cases.
 func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
 	if opt.From == nil || opt.To == nil {
-		return Report{}, errors.New("replay: two versions are compared")
+		return Report{}, errors.New("replay: two versions are required")
 	}
 	rep := Report{Decisions: len(cases)}
 	known := map[string]outcome{} // equal decisions are evaluated only once
