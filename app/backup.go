@@ -42,7 +42,7 @@ func RestoreLedger(ctx context.Context, cfg *config.Config, o Options, file, rea
 	}
 	s, err := openRecords(ctx, cfg, o, nil, slog.LevelWarn)
 	if errors.Is(err, audit.ErrLocked) {
-		return errors.New("a sidecar runs on this state: stop it first")
+		return errors.New("a sidecar is running with this state directory: stop it first")
 	}
 	if err != nil {
 		return err

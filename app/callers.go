@@ -161,7 +161,7 @@ func bindNames(ctx context.Context, cfg *config.Config, l *ledger.Ledger, now ti
 		return faults
 	}
 	for _, f := range faults {
-		log.Error("a name that the configuration lists is another's", "fault", f)
+		log.Error("a name in the configuration belongs to another tenant", "fault", f)
 	}
 	return nil
 }
@@ -170,11 +170,11 @@ func bindNames(ctx context.Context, cfg *config.Config, l *ledger.Ledger, now ti
 // how to fix it.
 func contradicted(backend string, n config.OwnerName, whose string) string {
 	dim, name, _ := strings.Cut(n.ID, ":")
-	has := fmt.Sprintf("by the ledger it is tenant %q's", whose)
+	has := fmt.Sprintf("the ledger assigns it to tenant %q", whose)
 	if whose == memproxy.TenantInaccessible {
-		has = "the ledger has memories of several tenants under it, so that it belongs to none"
+		has = "the ledger has memories of several tenants under it, so no tenant owns it"
 	}
 	return fmt.Sprintf("%s: %s %q is listed for tenant %q, and on backend %s %s. List another name; or start without this one, "+
-		"delete what is not %q's under it through memproxy, and list it again: a name that no other tenant uses is given to the tenant that lists it",
+		"delete the memories of tenants other than %q under it through memproxy, and list it again: a name that no other tenant uses is given to the tenant that lists it",
 		n.Place, dim, name, n.Tenant, backend, has, n.Tenant)
 }

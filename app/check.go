@@ -142,9 +142,9 @@ func machineProblems(cfg *config.Config, getenv func(string) string) []string {
 		ln, err := net.Listen("tcp", addr)
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE):
-			out = append(out, fmt.Sprintf("%s is in use: by another program, or by memproxy, if it runs already", addr))
+			out = append(out, fmt.Sprintf("%s is in use by another program, or by a running memproxy", addr))
 		case err != nil:
-			out = append(out, fmt.Sprintf("%s cannot be listened on: %v", addr, err))
+			out = append(out, fmt.Sprintf("cannot listen on %s: %v", addr, err))
 		default:
 			_ = ln.Close() // the listener was opened to test the address only
 		}

@@ -225,7 +225,7 @@ func contents(op *memproxy.Operation, g *memproxy.Governance) (out []string) {
 		if it.Inferred {
 			line += ", inferred: " + string(g.Inference(layer))
 		} else if op.Extracts {
-			line += ", what the backend's model makes of it and no user stated: " + string(g.Inference(layer))
+			line += ", derived by the backend's model without a user's statement: " + string(g.Inference(layer))
 		}
 		for _, field := range it.Written() {
 			if field != "" {

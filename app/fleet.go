@@ -165,9 +165,9 @@ func (m *fleetClient) ready() proxy.Check {
 	c := proxy.Check{Name: "control", OK: true, Detail: "release " + st.Running}
 	switch {
 	case st.Running == "" && m.cfg.Policy.Dir == "":
-		c.OK, c.Detail = false, "no release has come yet; everything is refused"
+		c.OK, c.Detail = false, "no release received yet; every request is refused"
 	case st.Running == "":
-		c.Degraded, c.Detail = true, "no release has come yet; the policy directory holds"
+		c.Degraded, c.Detail = true, "no release received yet; the policy directory applies"
 	}
 	if st.StoredError != nil {
 		c.Detail = st.StoredError.Error() + "; " + c.Detail

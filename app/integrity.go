@@ -107,7 +107,7 @@ func RunReviewOp[In, Out any](ctx context.Context, a Installation, op string, q 
 		opt.URL = "http://" + a.Config.Admin.Listen
 		if a.Token == "" {
 			if opt.Socket, err = socketPath(a.Config.State, a.Getenv); err != nil {
-				return out, fmt.Errorf("a sidecar runs on this state: ask it, with a reviewer's token in --token-file or $%s: %w", review.TokenEnv, err)
+				return out, fmt.Errorf("a sidecar is running with this state directory: use it, with a reviewer's token in --token-file or $%s: %w", review.TokenEnv, err)
 			}
 		}
 	case a.Config == nil && a.Token == "":
@@ -158,7 +158,7 @@ func (s BackendScan) Run(ctx context.Context) error {
 	state, err := hunt.Walk(ctx, pager, hunt.WalkOptions{
 		Screen: s.Screener, Report: hunt.NewReporter(s.Report, s.Content), Name: kind + " " + s.Backend.Name + " " + s.Backend.Upstream,
 		StateFile: s.State, Rate: s.Rate, Progress: s.Progress, Skipped: func(i hunt.Item) {
-			fmt.Fprintf(s.Log, "memproxy: %s %q, %s: not judged: too long, or not given\n", i.Kind, i.ID, i.Field)
+			fmt.Fprintf(s.Log, "memproxy: %s %q, %s: not screened: too long, or no text\n", i.Kind, i.ID, i.Field)
 		},
 	})
 	err = errors.Join(err, done())
@@ -167,7 +167,7 @@ func (s BackendScan) Run(ctx context.Context) error {
 	}
 	state.Summary(s.Log)
 	if err != nil && s.State != "" {
-		fmt.Fprintln(s.Log, "memproxy: the walk is not finished; the same command goes on where it stopped")
+		fmt.Fprintln(s.Log, "memproxy: the scan is incomplete; repeat the command to continue it")
 	}
 	return err
 }
@@ -204,7 +204,7 @@ func OpenPager(ctx context.Context, b config.Backend, api string, scopes []mempr
 		return p, "mem0-server", err
 	}
 	if len(scopes) > 0 {
-		return nil, "", errors.New("--scope is for a Mem0 server; the platform gives its whole project")
+		return nil, "", errors.New("--scope applies to a Mem0 server only; the platform lists its whole project")
 	}
 	p, err := hunt.Mem0(at)
 	return p, "mem0-platform", err

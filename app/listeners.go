@@ -285,7 +285,7 @@ type Envoy struct {
 // trusts what its peer says about callers.
 func (f *Envoy) check() error {
 	if (f.Cert == "") != (f.Key == "") || f.ClientCA != "" && f.Cert == "" {
-		return errors.New("extproc: --cert, --key and --client-ca go together")
+		return errors.New("extproc: --cert, --key and --client-ca must be given together")
 	}
 	if f.UnfilteredReads && !f.Authorize {
 		return errors.New("extproc: --authz-unfiltered-reads needs --authz")
@@ -351,7 +351,7 @@ func removeSocket(path string) error {
 		return err
 	}
 	if info.Mode()&os.ModeSocket == 0 {
-		return fmt.Errorf("%s is there and is no socket", path)
+		return fmt.Errorf("%s exists and is not a socket", path)
 	}
 	return os.Remove(path)
 }

@@ -245,8 +245,8 @@ func TestIdentityRefusalsNameTheSetting(t *testing.T) {
 		status                        int
 		want                          string
 	}{
-		{"an agent", "POST", "/memories", note, devToken, narrow, 403, "acts_as of its entry under identity lists them"},
-		{"a user", "POST", "/memories", bobs, devToken, users, 403, "users of its entry under identity lists them"},
+		{"an agent", "POST", "/memories", note, devToken, narrow, 403, "acts_as in its entry under identity lists the permitted ones"},
+		{"a user", "POST", "/memories", bobs, devToken, users, 403, "users in its entry under identity lists the permitted ones"},
 		{"everybody", "POST", "/search", `{"query":"tea","filters":{"user_id":"*"}}`, devToken, users, 403, `users: \"*\" of its entry under identity allows it`},
 		{"a key", "POST", "/memories", note, "another", [2]string{}, 401, "identity.keys lists the SHA-256 of those that are"},
 		{"no key", "POST", "/memories", note, "", [2]string{}, 401, "identity says which are accepted"},

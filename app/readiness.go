@@ -116,9 +116,9 @@ func (s *storeCheck) check(r *readiness) proxy.Check {
 	c := proxy.Check{Name: s.name, OK: true}
 	err := s.err
 	if s.done != nil {
-		err = fmt.Errorf("it does not answer: asked %v ago", r.clock().Sub(s.since).Round(time.Millisecond))
+		err = fmt.Errorf("no response for %v", r.clock().Sub(s.since).Round(time.Millisecond))
 	} else if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("it does not answer within %v", r.within)
+		err = fmt.Errorf("no response within %v", r.within)
 	}
 	switch {
 	case err == nil:

@@ -16,7 +16,7 @@ import (
 // replayer sends what reviewers approved through the proxy of the backend.
 type replayer struct{ s *App }
 
-var errNoBackend = errors.New("the configuration has no such backend any more")
+var errNoBackend = errors.New("the backend is no longer configured")
 
 // Replay implements review.Replayer.
 func (r replayer) Replay(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.SendResult {

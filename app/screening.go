@@ -210,7 +210,7 @@ type lazyMatcher struct{ index atomic.Pointer[similar.Index] }
 // retry is the delay between attempts to reach an unavailable model.
 const retry = time.Minute
 
-var errNotYet = errors.New("the embedding model could not be asked yet")
+var errNotYet = errors.New("the embedding model has not been reached yet")
 
 func (m *lazyMatcher) open(ctx context.Context, opt similar.Options, log *slog.Logger) {
 	tick := time.NewTicker(retry)
@@ -222,10 +222,10 @@ func (m *lazyMatcher) open(ctx context.Context, opt similar.Options, log *slog.L
 			return
 		}
 		if errors.Is(err, similar.ErrUnfitted) {
-			log.Error("likeness by embeddings is not looked at: fit screening.similar.thresholds to the model", "error", err)
+			log.Error("similarity by embeddings is off: adjust screening.similar.thresholds to the model", "error", err)
 			return
 		}
-		log.Warn("the embedding model cannot be asked; likeness is not looked at", "error", err)
+		log.Warn("the embedding model is unavailable; similarity is not checked", "error", err)
 		select {
 		case <-ctx.Done():
 			return
@@ -261,7 +261,7 @@ func (s *App) keepBaseline() {
 	}
 	s.jobs.Start(upkeep.Job{Name: "baseline", Every: snapshots, Once: func(ctx context.Context, _ time.Time) error {
 		if err := save(ctx); err != nil {
-			return fmt.Errorf("what is usual for users could not be written down: %w", err)
+			return fmt.Errorf("the baseline of users could not be saved: %w", err)
 		}
 		return nil
 	}})

@@ -167,7 +167,7 @@ func TestLedgerPutBackIsDetected(t *testing.T) {
 		code, out, errs := invoke(t, "ledger", "sweep", "--config", conf)
 		want := "truncate at 2: the chain reached to 2 once"
 		if writes > 0 {
-			want = "forge at 2: the chain is another one than was anchored"
+			want = "forge at 2: the chain differs from the one that was anchored"
 		}
 		if code != cli.Failed || !strings.Contains(out, want) {
 			t.Errorf("%d writes: exit %d %s %s", writes, code, out, errs)

@@ -113,7 +113,7 @@ func hangup(ctx context.Context, log *slog.Logger) {
 		case <-ctx.Done():
 			return
 		case <-heard:
-			log.Info("SIGHUP: the configuration, policies and packs are read again")
+			log.Info("SIGHUP: reloading the configuration, policies and packs")
 		}
 	}
 }

@@ -48,11 +48,11 @@ func (s *edits) compare(cfg *config.Config) error {
 	default:
 		err := json.Unmarshal(text, &before)
 		if err == nil && before == nil {
-			err = errors.New("it has none")
+			err = errors.New("the file has no settings")
 		}
 		if err != nil {
 			// A crash may have truncated the file. It is written again below.
-			s.log.Warn("the settings of the last start cannot be read; edits since are not named", "error", err)
+			s.log.Warn("the settings of the last start cannot be read; edits since then are not reported", "error", err)
 		}
 	}
 	if before != nil {
@@ -131,7 +131,7 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 		return err
 	}
 	if !slices.Equal(unsafe, s.unsafe) { // every audit record names them, from the start of the process
-		return fmt.Errorf("what weakens production is decided at the start: restart to change from [%s] to [%s]", strings.Join(s.unsafe, ", "), strings.Join(unsafe, ", "))
+		return fmt.Errorf("exceptions that weaken production apply at start only: restart to change from [%s] to [%s]", strings.Join(s.unsafe, ", "), strings.Join(unsafe, ", "))
 	}
 	identifier := s.callers.now.Load()
 	if !reflect.DeepEqual(cfg.Identity, s.inForce.Identity) { // otherwise keep the cached keys of issuers
@@ -162,14 +162,14 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 		s.log.Warn("a part of the edit of the configuration needs a restart", "settings", restart)
 	}
 	if err := s.compare(cfg); err != nil { // the edit is in force nevertheless
-		s.log.Error("the settings cannot be kept; the next start names edits since the last it knows", "error", err)
+		s.log.Error("the settings cannot be saved; the next start reports edits since the last saved settings", "error", err)
 	}
 	return nil
 }
 
 // errOutage replaces every failure of the ledger: the store's own messages contain ports
 // and times, so each attempt would look like a new failure and be reported again.
-var errOutage = errors.New("the ledger does not answer, and owns the names that the configuration lists; it is tried again")
+var errOutage = errors.New("the ledger is unavailable, so the names in the configuration are not bound to their tenants yet; retrying")
 
 // oneOutage returns the contradictions that bindNames found, or errOutage for any other
 // error.
@@ -206,7 +206,7 @@ func unmatched(cfg *config.Config) (out []string) {
 			continue // this error prevents the start elsewhere
 		}
 		for _, entry := range frontend.Unmatched(adapter, b.Passthrough) {
-			out = append(out, fmt.Sprintf("passthrough %q of backend %s matches no request: the adapter decides on these paths, or none is spelled like it", entry, b.Name))
+			out = append(out, fmt.Sprintf("passthrough %q of backend %s matches no request: the adapter handles these paths, or the pattern is not a valid path", entry, b.Name))
 		}
 	}
 	return out
@@ -245,7 +245,7 @@ func (s *App) watch() {
 		Version:  s.opt.Version, Unsafe: s.unsafe, Sealed: s.checker.Sealed,
 	})
 	if err != nil {
-		s.log.Error("metrics are not watched", "error", err)
+		s.log.Error("metrics of the stores are not collected", "error", err)
 	} else {
 		s.group.Own(stageTelemetry, func(context.Context) error { return stop() })
 	}

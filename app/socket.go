@@ -26,7 +26,7 @@ const maxSocket = 107
 
 // errNoOperator: this operating system cannot identify the process at the other end of a
 // socket.
-var errNoOperator = errors.New("this operating system does not say who is at the other end of a socket")
+var errNoOperator = errors.New("this operating system does not report the peer of a socket")
 
 // socketPath returns the path of the operator's socket: review.sock in the state
 // directory or, if that path is too long for a socket,

@@ -223,9 +223,9 @@ func (s *state) openBudget() (gate.Budget, error) {
 		Shared: shared, Local: local, Share: memproxy.PerMille(*r.Share * 1000), Deadline: r.Timeout.Std(), Clock: time.Now,
 		Changed: func(err error) {
 			if err != nil {
-				s.log.Warn("the shared budget store is away; a local share of the limits applies", "error", err)
+				s.log.Warn("the shared budget store is unavailable; a local share of the limits applies", "error", err)
 			} else {
-				s.log.Info("the shared budget store is back")
+				s.log.Info("the shared budget store is available again")
 			}
 		},
 	}
@@ -237,9 +237,9 @@ func (s *state) openBudget() (gate.Budget, error) {
 		err := shared.Ping(ctx)
 		switch {
 		case err != nil:
-			return fmt.Errorf("the shared store is away; a local share of the limits applies: %w", err)
+			return fmt.Errorf("the shared store is unavailable; a local share of the limits applies: %w", err)
 		case both.Degraded():
-			return errors.New("the shared store was away and answers again; the next write is counted there")
+			return errors.New("the shared store is available again; the next write is counted there")
 		}
 		return nil
 	}})

@@ -217,7 +217,7 @@ func TestClockChangesDestroyNothing(t *testing.T) {
 	}
 	pass(month, time.Minute)
 	want("set at the start", false, false, false)
-	if !strings.Contains(r.log.String(), "the clock was set") {
+	if !strings.Contains(r.log.String(), "the system clock was changed") {
 		t.Error("the log does not tell it")
 	}
 	pass(-month, time.Minute)

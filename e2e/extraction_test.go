@@ -30,7 +30,7 @@ func TestExtractionsAreRetracted(t *testing.T) {
 		t.Errorf("the engine holds %s", list.body)
 	}
 	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(dir, "state", "audit"), "--decision", decisionID(a), "--json")
-	if !strings.Contains(out, "screen.extracted") || !strings.Contains(out, "taken back") || strings.Contains(out, "invoices") {
+	if !strings.Contains(out, "screen.extracted") || !strings.Contains(out, "undone") || strings.Contains(out, "invoices") {
 		t.Errorf("the record says %s", out)
 	}
 }

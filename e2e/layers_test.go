@@ -96,7 +96,7 @@ func TestRealEngineInference(t *testing.T) {
 			t.Errorf("%s, an assistant alone: %d %s", treatment, alone.status, alone.body)
 		}
 		out := audited(t, dir, decisionID(a))
-		if !strings.Contains(out, "layer.inferred") || strings.Contains(out, "taken back") != gone || strings.Contains(out, "brief") {
+		if !strings.Contains(out, "layer.inferred") || strings.Contains(out, "undone") != gone || strings.Contains(out, "brief") {
 			t.Errorf("%s: the record says %s", treatment, out)
 		}
 	}

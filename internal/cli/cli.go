@@ -213,7 +213,7 @@ func TextArg(c *cobra.Command, stdin io.Reader) func() (string, error) {
 	var text string
 	c.Args = func(_ *cobra.Command, words []string) error {
 		if text = strings.Join(words, " "); strings.TrimSpace(text) == "" {
-			return errors.New("a text is needed")
+			return errors.New("expected a text")
 		}
 		return nil
 	}

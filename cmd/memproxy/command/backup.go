@@ -19,7 +19,7 @@ func backup(in *Invocation) *cobra.Command {
 		func(ctx context.Context, cfg *config.Config, file string) error {
 			err := app.BackupLedger(ctx, cfg, file)
 			if err == nil {
-				fmt.Fprintf(in.Stdout, "the ledger is in %s; what is encrypted in it takes the keys of %s/keys to read\n", file, cfg.State)
+				fmt.Fprintf(in.Stdout, "the ledger was copied to %s; its encrypted contents require the keys in %s/keys\n", file, cfg.State)
 			}
 			return err
 		})
@@ -28,17 +28,17 @@ func backup(in *Invocation) *cobra.Command {
 func restore(in *Invocation) *cobra.Command {
 	var force bool
 	var reason string
-	c := onFile(in, "restore FILE", "put a copy in the place of the ledger, of a sidecar that does not run", "memproxy ledger restore --config memproxy.yaml --force ledger-backup.db",
+	c := onFile(in, "restore FILE", "replace the ledger by a backup, while the sidecar is stopped", "memproxy ledger restore --config memproxy.yaml --force ledger-backup.db",
 		func(ctx context.Context, cfg *config.Config, file string) error {
 			err := app.RestoreLedger(ctx, cfg, in.options(""), file, reason, force)
 			if err == nil {
-				fmt.Fprintf(in.Stdout, "the ledger is what %s holds\n", file)
+				fmt.Fprintf(in.Stdout, "the ledger was restored from %s\n", file)
 			} else if !force && errors.Is(err, fs.ErrExist) {
 				err = fmt.Errorf("%w; --force replaces it, and keeps it as ledger.db.replaced", err)
 			}
 			return err
 		})
-	c.Flags().BoolVar(&force, "force", false, "replace the ledger that is there; it stays as ledger.db.replaced")
+	c.Flags().BoolVar(&force, "force", false, "replace the existing ledger; it is kept as ledger.db.replaced")
 	c.Flags().StringVar(&reason, "reason", "asked for on the command line", "`why`; it is recorded")
 	return c
 }
@@ -47,7 +47,7 @@ func restore(in *Invocation) *cobra.Command {
 // migration itself happens when a sidecar starts.
 func migrate(in *Invocation) *cobra.Command {
 	var output *cli.Output
-	c := configCommand(in, required(), "migrate", "say what a start would do with the ledger; exit 1 if it would migrate it", "memproxy ledger migrate --check --config memproxy.yaml",
+	c := configCommand(in, required(), "migrate", "show whether a start would migrate the ledger; exit 1 if it would", "memproxy ledger migrate --check --config memproxy.yaml",
 		func(ctx context.Context, _ string, cfg *config.Config) error {
 			p, err := app.PlanMigration(ctx, cfg)
 			if err != nil {
@@ -56,9 +56,9 @@ func migrate(in *Invocation) *cobra.Command {
 			return exitUnless(p.From == 0 || p.From == p.To, output.Print(in.Stdout, p, func(w io.Writer) {
 				switch {
 				case p.From == 0:
-					fmt.Fprintf(w, "there is no ledger; a start makes one of schema %d\n", p.To)
+					fmt.Fprintf(w, "there is no ledger; a start creates one with schema %d\n", p.To)
 				case p.From == p.To:
-					fmt.Fprintf(w, "the ledger has schema %d, and a start leaves it so\n", p.To)
+					fmt.Fprintf(w, "the ledger has schema %d, and a start does not migrate it\n", p.To)
 				case p.Copy == "":
 					fmt.Fprintf(w, "a start migrates the ledger from schema %d to %d, in one transaction; no copy is made of a database: run pg_dump first\n", p.From, p.To)
 				default:
@@ -77,7 +77,7 @@ func onFile(in *Invocation, use, short, example string, run func(ctx context.Con
 	c := configCommand(in, required(), use, short, example, func(ctx context.Context, _ string, cfg *config.Config) error { return run(ctx, cfg, file) })
 	c.Args = func(_ *cobra.Command, words []string) error {
 		if len(words) != 1 {
-			return errors.New("one file is needed")
+			return errors.New("expected one file")
 		}
 		file = words[0]
 		return nil

@@ -39,7 +39,7 @@ func (in *Invocation) Commands() *cobra.Command {
 	show := in.check("show", "print the configuration with all defaults, secrets redacted", "memproxy config show --config memproxy.yaml", true)
 	root := cli.Group("memproxy", "gates the memory of AI agents", "memproxy demo",
 		in.initialise(), in.sidecar("serve", "run the sidecar", "memproxy serve --config memproxy.yaml", nil), in.extproc(), in.demo(), in.check("check", "validate configuration, schema and policies", "memproxy check --config memproxy.yaml", false),
-		cli.Group("config", "what is in force", show.Example[2:], show), in.explain(), in.screen(), in.try(), in.approve(), audit, in.ledger(),
+		cli.Group("config", "show the effective configuration", show.Example[2:], show), in.explain(), in.screen(), in.try(), in.approve(), audit, in.ledger(),
 		in.inject(), in.keygen(), in.control(), in.manual(), version)
 	root.AddCommand(review.Commands()...)
 	root.Long = "memproxy is a reverse proxy that gates the memory of AI agents."

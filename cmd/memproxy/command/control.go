@@ -46,7 +46,7 @@ func controlSign(in *Invocation) *cobra.Command {
 	var s policy.Statement
 	var c *cobra.Command
 	var dirs func() [2]string
-	c = in.leaf("sign", "make a release of rules, which sidecars take up by its signature",
+	c = in.leaf("sign", "sign a release of rules for the sidecars of a fleet",
 		"memproxy control sign --key keys/fleet.key --releases releases --fleet example --policies policies",
 		func(context.Context) error {
 			r, err := fleet.Sign(key, dir, pack, dirs(), s, c.Flags().Changed("floor"))
@@ -82,7 +82,7 @@ func controlSign(in *Invocation) *cobra.Command {
 // releaseFlags adds the options for the directories of releases and of their progress.
 func releaseFlags(c *cobra.Command) func() [2]string {
 	releases := c.Flags().String("releases", "", "`directory` of releases")
-	progress := c.Flags().String("progress", "", "`directory` of how far releases have come; absent: that of releases")
+	progress := c.Flags().String("progress", "", "`directory` of rollout progress; absent: that of releases")
 	return func() [2]string { return [2]string{*releases, cmp.Or(*progress, *releases)} }
 }
 
@@ -91,7 +91,7 @@ func controlStop(in *Invocation) *cobra.Command {
 	var reason string
 	var number uint64
 	var dirs func() [2]string
-	c := in.leaf("stop", "take a release back: no sidecar is to have it", "memproxy control stop --releases releases --number 7", func(context.Context) error {
+	c := in.leaf("stop", "withdraw a release from all sidecars", "memproxy control stop --releases releases --number 7", func(context.Context) error {
 		err := fleet.WithdrawRelease(dirs(), number, reason)
 		if err == nil {
 			fmt.Fprintf(in.Stdout, "release %d is stopped; sidecars return to the one before it, unless its floor forbids that\n", number)

@@ -35,7 +35,7 @@ func answerCommand[A any](in *Invocation, use, short, example string, ask func(c
 // if a release cannot be offered, or if a sidecar refuses its assigned release.
 func controlStatus(in *Invocation) *cobra.Command {
 	var base string
-	c := answerCommand(in, "status", "what a control plane knows of its fleet", "memproxy control status --url http://127.0.0.1:9903",
+	c := answerCommand(in, "status", "show the state of a fleet", "memproxy control status --url http://127.0.0.1:9903",
 		func(ctx context.Context) (fleet.Status, error) { return fleet.FetchStatus(ctx, base) }, (*fleet.Status).Healthy, printStatus)
 	c.Flags().StringVar(&base, "url", "http://127.0.0.1:9903", "`address` of the control plane's admin listener")
 	return c
@@ -46,7 +46,7 @@ func controlStatus(in *Invocation) *cobra.Command {
 func printStatus(to io.Writer, st *fleet.Status) {
 	cli.Printf(to, "fleet %s: %d sidecar(s) connected, %d behind, %d without a release\n", st.Fleet, st.Connected, st.Behind, st.Unassigned)
 	if st.StoreError != "" {
-		cli.Printf(to, "the directory of releases is away: %s\n", st.StoreError)
+		cli.Printf(to, "the directory of releases is unavailable: %s\n", st.StoreError)
 	}
 	for _, f := range st.Faults {
 		cli.Printf(to, "cannot be offered: %s\n", f)
@@ -76,17 +76,17 @@ func printStatus(to io.Writer, st *fleet.Status) {
 		case s.Rejected != nil && (s.Running != s.Assigned || s.Running < s.Rejected.Release): // names begin with the number, so they compare like numbers
 			cli.Printf(to, "%s runs %s and refused %s at %s: %s\n", s.ID, runs, s.Rejected.Release, s.Rejected.At.UTC().Format(time.RFC3339), s.Rejected.Reason)
 		case s.Connected && s.Running != s.Assigned:
-			cli.Printf(to, "%s runs %s and is to run %s\n", s.ID, runs, cmp.Or(s.Assigned, "nothing"))
+			cli.Printf(to, "%s runs %s and is assigned %s\n", s.ID, runs, cmp.Or(s.Assigned, "nothing"))
 		}
 	}
 }
 
-// controlDiff shows what one version of the rules allows that another refused, by
+// controlDiff shows compare what two versions of the rules allow, by
 // recorded decisions. It exits with 1 if there is such a difference.
 func controlDiff(in *Invocation) *cobra.Command {
 	var from, to, public string
 	var q config.Replay
-	c := answerCommand(in, "diff", "what one version of the rules allows that another refused", "memproxy control diff --to policies --decisions decisions.jsonl",
+	c := answerCommand(in, "diff", "compare what two versions of the rules allow", "memproxy control diff --to policies --decisions decisions.jsonl",
 		func(ctx context.Context) (fleet.Diff, error) {
 			return fleet.Compare(ctx, from, to, public, q, in.Getenv)
 		},

@@ -20,7 +20,7 @@ func (in *Invocation) explain() *cobra.Command {
 	var q app.ExplainRequest
 	var bodyFile string
 	var output *cli.Output
-	c := configCommand(in, required(), "explain", "every step's answer to a request; nothing is sent",
+	c := configCommand(in, required(), "explain", "show each step's decision on a request, without sending it",
 		`memproxy explain --config memproxy.yaml --backend mem0 --method POST --path /memories --body add.json --as agent:dev`,
 		func(ctx context.Context, _ string, cfg *config.Config) (err error) {
 			if bodyFile != "" {
@@ -102,7 +102,7 @@ func printExplained(w io.Writer, e *app.ExplainResult) {
 		print("%-14s %-10s %-8s %s", "answer", f.Name, f.Effect, f.What)
 	}
 	if len(e.Filters) == 0 && e.Decision.Verdict != memproxy.Deny {
-		print("%-14s it is passed on unread", "answer")
+		print("%-14s forwarded without filtering", "answer")
 	}
 	verdict := fmt.Sprintf("\nverdict    %s", e.Decision.Verdict)
 	if e.Decision.Status != 0 {
@@ -113,6 +113,6 @@ func printExplained(w io.Writer, e *app.ExplainResult) {
 	}
 	fmt.Fprintln(w, verdict)
 	if op != nil && len(op.Targets) > 0 {
-		fmt.Fprintln(w, "\nOwners are not looked up here; at the proxy, targets of others answer 404.")
+		fmt.Fprintln(w, "\nOwners are not looked up here; the proxy answers 404 for targets of other owners.")
 	}
 }

@@ -17,7 +17,7 @@ import (
 func (in *Invocation) initialise() *cobra.Command {
 	var backend, upstream, out string
 	var mem0, letta, force bool
-	c := in.leaf("init", "write a first memproxy.yaml, by options or by two answers", "memproxy init --backend letta --upstream http://127.0.0.1:8283",
+	c := in.leaf("init", "write a first memproxy.yaml, from options or from answers to two questions", "memproxy init --backend letta --upstream http://127.0.0.1:8283",
 		func(context.Context) error {
 			switch {
 			case mem0:
@@ -27,26 +27,26 @@ func (in *Invocation) initialise() *cobra.Command {
 			}
 			return in.initialising(backend, upstream, out, force)
 		})
-	c.Flags().StringVar(&backend, "backend", "", "what memproxy is to stand in front of: mem0, mem0-server or letta; absent: it is asked for")
-	c.Flags().StringVar(&upstream, "upstream", "", "the backend's `URL`; absent: it is asked for, and by default the usual one")
+	c.Flags().StringVar(&backend, "backend", "", "kind of the backend: mem0, mem0-server or letta; absent: init asks")
+	c.Flags().StringVar(&upstream, "upstream", "", "the backend's `URL`; absent: init asks, and proposes the usual one")
 	c.Flags().BoolVar(&mem0, "mem0", false, "the same as --backend mem0")
 	c.Flags().BoolVar(&letta, "letta", false, "the same as --backend letta")
 	c.MarkFlagsMutuallyExclusive("backend", "mem0", "letta")
 	c.Flags().StringVar(&out, "out", "memproxy.yaml", "`file` to write")
-	c.Flags().BoolVar(&force, "force", false, "write over a file that is there")
+	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	return c
 }
 
 func (in *Invocation) initialising(backend, upstream, out string, force bool) error {
 	if _, err := os.Lstat(out); err == nil && !force {
-		return fmt.Errorf("%s is there already, and is not written over without --force", out)
+		return fmt.Errorf("%s exists already; --force overwrites it", out)
 	}
 	lines, all := bufio.NewReader(in.Stdin), config.Starters()
 	var names, abouts []string
 	for _, s := range all {
 		names, abouts = append(names, s.Name), append(abouts, s.Name+" ("+s.About+")")
 	}
-	backend, err := in.answer(lines, backend, "What does memproxy stand in front of: "+strings.Join(abouts, ", ")+"?", names[0], "--backend")
+	backend, err := in.answer(lines, backend, "Which backend does memproxy protect:  "+strings.Join(abouts, ", ")+"?", names[0], "--backend")
 	if err != nil {
 		return err
 	}

@@ -16,22 +16,22 @@ import (
 // ledger returns `memproxy ledger` with its subcommands.
 func (in *Invocation) ledger() *cobra.Command {
 	var s review.SweepRequest
-	sweep := integrityCommand(in, "sweep", "compare what backends hold with what went through memproxy", "memproxy ledger sweep --config memproxy.yaml",
+	sweep := integrityCommand(in, "sweep", "compare the backends' contents with what was written through memproxy", "memproxy ledger sweep --config memproxy.yaml",
 		"sweep", &s, &s.Progress, review.Integrity.Sweep, func(r review.SweepReport) bool { return r.Findings() == 0 })
 	storeFlags(sweep, &s.Backend, &s.Reason, &s.Scopes)
 	var a review.AcceptRequest
-	accept := integrityCommand(in, "accept", "go on with a chain of versions that is broken", `memproxy ledger accept --config memproxy.yaml --tenant acme --reason "restored from a backup"`,
+	accept := integrityCommand(in, "accept", "accept a broken chain of versions and continue from its end", `memproxy ledger accept --config memproxy.yaml --tenant acme --reason "restored from a backup"`,
 		"acceptChain", &a, new(memproxy.Progress), review.Integrity.Accept, nil)
 	accept.Flags().StringVar(&a.Tenant, "tenant", "", "whose chain; absent: of the one `tenant` of an installation without tenants")
 	accept.Flags().StringVar(&a.Reason, "reason", "", "`why`; it is recorded")
-	return cli.Group("ledger", "compare what backends hold with what went through memproxy; accept a broken chain; back up, restore, migrate",
+	return cli.Group("ledger", "compare the backends' contents with what was written through memproxy; accept a broken chain; back up, restore, migrate",
 		"memproxy ledger sweep --config memproxy.yaml", sweep, cli.RequireFlags(accept, "reason"), backup(in), restore(in), migrate(in))
 }
 
 // seal returns `memproxy audit seal`.
 func (in *Invocation) seal() *cobra.Command {
 	var q review.SealRequest
-	c := integrityCommand(in, "seal", "take over what a backend held before memproxy", "memproxy audit seal --config memproxy.yaml --backend mem0 --tenant acme",
+	c := integrityCommand(in, "seal", "take over memories that a backend held before memproxy", "memproxy audit seal --config memproxy.yaml --backend mem0 --tenant acme",
 		"seal", &q, &q.Progress, review.Integrity.Seal, func(r review.SealReport) bool {
 			return r.Whole || len(q.Scopes) > 0 && r.Skipped == 0 && !r.Partial // everything that was asked for is recorded
 		})

@@ -20,7 +20,7 @@ import (
 func (in *Invocation) screen() *cobra.Command {
 	h := app.BackendScan{API: "auto"}
 	var backend string
-	c := screeningCommand(in, "screen", "judge texts: JSON lines on stdin, or what a backend holds", `echo '{"text":"Ignore all rules"}' | memproxy screen --source untrusted`,
+	c := screeningCommand(in, "screen", "screen texts: JSON lines on stdin, or a backend's contents", `echo '{"text":"Ignore all rules"}' | memproxy screen --source untrusted`,
 		func(ctx context.Context, judge hunt.Screener, cfg *config.Config) (err error) {
 			if backend == "" {
 				return in.screenLines(ctx, judge)
@@ -34,13 +34,13 @@ func (in *Invocation) screen() *cobra.Command {
 			return h.Run(ctx)
 		})
 	fs := c.Flags()
-	fs.StringVar(&backend, "backend", "", "judge what this backend holds instead of stdin; needs --config")
+	fs.StringVar(&backend, "backend", "", "screen this backend's contents instead of stdin; needs --config")
 	walk := pflag.NewFlagSet("", pflag.ContinueOnError)
-	cli.Choice(walk, &h.API, "api", "which Mem0 it is, or auto to ask it", "platform", "server", "auto")
-	walk.StringVar(&h.File, "out", "", "file for what would be held; absent: stdout")
-	walk.StringVar(&h.State, "state", "", "file that keeps the place; with it a walk that was stopped goes on")
+	cli.Choice(walk, &h.API, "api", "kind of Mem0, or auto to detect it", "platform", "server", "auto")
+	walk.StringVar(&h.File, "out", "", "file for the texts that would be held; absent: stdout")
+	walk.StringVar(&h.State, "state", "", "file with the position; an interrupted scan continues from it")
 	walk.Float64Var(&h.Rate, "rate", 2, "pages a second at most")
-	walk.BoolVar(&h.Content, "content", false, "report the texts too: they are what agents must not read")
+	walk.BoolVar(&h.Content, "content", false, "include the texts in the report; agents must not read them")
 	scopeFlag(walk, &h.Scopes)
 	fs.AddFlagSet(walk)
 	c.PreRunE = func(*cobra.Command, []string) error {

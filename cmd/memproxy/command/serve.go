@@ -76,7 +76,7 @@ func (in *Invocation) extproc() *cobra.Command {
 	fs.StringVar(&f.ClientCA, "client-ca", "", "roots of Envoy's client certificate, PEM; it must then have one")
 	fs.BoolVar(&f.Authorize, "authz", false, "serve ext_authz as well: decisions only")
 	fs.BoolVar(&f.UnfilteredReads, "authz-unfiltered-reads", false, "let ext_authz admit reads, whose answers it cannot filter")
-	fs.DurationVar(&f.Grace, "grace", 2*time.Second, "at a stop, how long health says so before connections close")
+	fs.DurationVar(&f.Grace, "grace", 2*time.Second, "how long health reports a stop before connections close")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if f.Grace < 0 {
 			return errors.New("--grace is negative")
@@ -96,7 +96,7 @@ func (in *Invocation) options(file string) app.Options {
 func (in *Invocation) demo() *cobra.Command {
 	var output *cli.Output
 	o := demo.Options{Stdout: in.Stdout, Stderr: in.Stderr, Getenv: in.Getenv, Version: in.Version}
-	c := in.leaf("demo", "play each threat against a bare backend and through memproxy", "memproxy demo --stay", func(ctx context.Context) error {
+	c := in.leaf("demo", "run each attack against a backend, without and with memproxy", "memproxy demo --stay", func(ctx context.Context) error {
 		o.Output = *output
 		return demo.Run(ctx, o)
 	})
