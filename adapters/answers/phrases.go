@@ -17,7 +17,7 @@ import (
 var framework string
 
 // Withheld replaces a text of an error that is not a known phrase.
-const Withheld = "memproxy withholds what the backend said of this error; answers.unclaimed: pass shows it"
+const Withheld = "memproxy withheld the backend's error message; answers.unclaimed: pass shows it"
 
 const (
 	maxPhrase    = 600  // largest size of a text that is passed on, in bytes

@@ -14,7 +14,7 @@ import (
 )
 
 // ErrShape reports that an answer is not of its route's shape.
-var ErrShape = errors.New("answers: the answer is not of the route's shape")
+var ErrShape = errors.New("answers: the response does not have the route's shape")
 
 // maxNames bounds the names that are recorded of one answer, maxName their length.
 const (

@@ -98,7 +98,7 @@ func Parse(texts ...string) (*Table, error) {
 			case kind != "" && len(words) == 2 && strings.ContainsAny(line[:1], " \t"):
 				t.kinds[kind][words[0]] = words[1]
 			default:
-				return nil, fmt.Errorf("answers: line %d: %q cannot be read", n+1, line)
+				return nil, fmt.Errorf("answers: line %d: syntax error in %q", n+1, line)
 			}
 		}
 	}
@@ -149,7 +149,7 @@ func alternatives(text string) ([]string, error) {
 			depth++
 		case ']', '}':
 			if depth--; depth < 0 {
-				return nil, fmt.Errorf("%q closes what is not open", text)
+				return nil, fmt.Errorf("%q has an unmatched closing bracket", text)
 			}
 		case '|':
 			if depth == 0 {
@@ -158,7 +158,7 @@ func alternatives(text string) ([]string, error) {
 		}
 	}
 	if depth != 0 {
-		return nil, fmt.Errorf("%q does not close what it opens", text)
+		return nil, fmt.Errorf("%q has an unclosed bracket", text)
 	}
 	return append(out, text[from:]), nil
 }
@@ -188,7 +188,7 @@ func (t *Table) spec(text string) (*spec, error) {
 		case t.kinds[alt] != nil:
 			kinds = append(kinds, alt)
 		default:
-			return nil, fmt.Errorf("%q is no kind", alt)
+			return nil, fmt.Errorf("unknown kind %q", alt)
 		}
 	}
 	if len(lists) > 0 {

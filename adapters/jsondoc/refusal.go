@@ -21,12 +21,12 @@ func refusal(src []byte, maxDepth int, strict bool) error {
 	for first := true; ; first = false {
 		depth := dec.StackDepth()
 		if depth == 0 && !first {
-			return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Detail: "there is more after the JSON value"}
+			return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Detail: "unexpected data after the JSON value"}
 		}
 		kind, n := dec.StackIndex(depth)
 		next := dec.PeekKind()
 		if name := kind == '{' && n%2 == 0; depth > maxDepth && !name && next != ']' && next != '}' {
-			return refuse(memproxy.PayloadTooDeep, fmt.Sprintf("the body is nested deeper than %d, which limits.depth of the backend sets", maxDepth))
+			return refuse(memproxy.PayloadTooDeep, fmt.Sprintf("the body is nested deeper than %d levels (the backend's limits.depth)", maxDepth))
 		}
 		switch tok, err := dec.ReadToken(); {
 		case errors.Is(err, jsontext.ErrDuplicateName):
@@ -36,9 +36,9 @@ func refusal(src []byte, maxDepth int, strict bool) error {
 		case err != nil:
 			return refuse(memproxy.PayloadMalformed, "the body is not valid JSON")
 		case strict && next == '0' && !storable(tok.String()):
-			return refuse(memproxy.PayloadMalformed, "a number is not a finite one of at most 64 bits, and would be stored as another")
+			return refuse(memproxy.PayloadMalformed, "a number does not fit into 64 bits and would be stored with another value")
 		case strict && next == '"' && strings.IndexByte(tok.String(), 0) >= 0:
-			return refuse(memproxy.PayloadEncoding, "a string holds the character NUL, which cannot be stored")
+			return refuse(memproxy.PayloadEncoding, "a string contains a NUL character, which cannot be stored")
 		}
 	}
 }

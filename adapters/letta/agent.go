@@ -110,7 +110,7 @@ func (d *decoding) wrapped(root *jsondoc.Value, name string, one func(*jsondoc.V
 		return err
 	}
 	if root.Get(name) == nil {
-		return bad(memproxy.PayloadMalformed, 422, "/"+name, "this route needs the list "+name)
+		return bad(memproxy.PayloadMalformed, 422, "/"+name, "this route requires the list "+name)
 	}
 	return d.members(root, "", func(m jsondoc.Member, ptr string) error {
 		if m.Name == name {
@@ -138,7 +138,7 @@ func (d *decoding) agentFile(v *jsondoc.Value, ptr string) error {
 		recordAdministrative(d.op, m, p)
 		switch {
 		case m.Name == "tools" && slices.ContainsFunc(m.Value.List(), lacksSource):
-			return bad(memproxy.PayloadMalformed, 422, p, "a tool of the file is without its source, which the server's tool of that name would lose; files that memproxy exports have it for callers with the role memproxy-admin")
+			return bad(memproxy.PayloadMalformed, 422, p, "a tool in the file has no source code, and importing it would delete the source code of the server's tool with that name; exports contain it only for callers with the role memproxy-admin")
 		case memproxy.Reserved(m.Name):
 			d.op.Reserved = append(d.op.Reserved, p)
 		case steeringKey(m.Name), m.Name == "source_code", m.Name == "json_schema", m.Name == "skills":

@@ -127,7 +127,7 @@ func checkLimit(text string, limit int64, ptr string) error {
 	if int64(utf8.RuneCountInString(text)) <= limit {
 		return nil
 	}
-	return bad(memproxy.FieldSize, 422, ptr, "the value is longer than the block's limit of "+strconv.FormatInt(limit, 10)+" characters")
+	return bad(memproxy.FieldSize, 422, ptr, "the value exceeds the block's limit of "+strconv.FormatInt(limit, 10)+" characters")
 }
 
 // other reads a member without a specific meaning: its strings are screened, and it is
@@ -181,7 +181,7 @@ func (d *decoding) passage(v *jsondoc.Value, ptr string) error {
 			d.said.Filed(m.Value)
 		case "id":
 			if target != "" && m.Value.Text() != target {
-				return bad(memproxy.ScopeConflict, 422, p, "the body names another passage than the path")
+				return bad(memproxy.ScopeConflict, 422, p, "the body and the path name different passages")
 			}
 		}
 		d.other(m, p)

@@ -113,7 +113,7 @@ func (d *draft) conversation(value string) error {
 // characters with a meaning in paths.
 func checkID(value string, kind memproxy.TargetKind, ptr string) error {
 	if KindOf(value) != kind || len(value) > 128 || !spelling.Word(value, "-_") {
-		return bad(memproxy.PayloadPath, 422, ptr, "this is not an id of the kind "+string(kind))
+		return bad(memproxy.PayloadPath, 422, ptr, "this is not a valid id of kind "+string(kind))
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (d *decoding) headers() error {
 		}
 		ptr := "header:" + strings.ToLower(h.name)
 		if len(values) > 1 {
-			return bad(memproxy.PayloadDuplicate, 400, ptr, "the header names an identity twice")
+			return bad(memproxy.PayloadDuplicate, 400, ptr, "the header is repeated")
 		}
 		d.claims(h.dim, values, ptr, h.dim == memproxy.DimAgent && d.row.shape == gateway)
 	}
@@ -254,7 +254,7 @@ func (d *decoding) query() error {
 		base, _, _ := strings.Cut(key, "[")
 		ptr := "query:" + base
 		if low := strings.ToLower(base); low != base && known(low) {
-			return bad(memproxy.PayloadDuplicate, 400, ptr, "a known key in another letter case")
+			return bad(memproxy.PayloadDuplicate, 400, ptr, "a known key is spelled with different letter case")
 		}
 		if dim, ok := dimOf(base); ok && !(dim == memproxy.DimRun && list[0] == ownConversation) {
 			d.claims(dim, list, ptr, d.row.narrows(base))

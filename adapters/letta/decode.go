@@ -27,7 +27,7 @@ type decoding struct {
 func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (*memproxy.Operation, error) {
 	r := a.Row(rt.ID)
 	if r == nil || r.shape == opaque {
-		return nil, bad(memproxy.RouteUnknown, 403, "", "memproxy knows this route and cannot read its payload, so it cannot rule on it")
+		return nil, bad(memproxy.RouteUnknown, 403, "", "memproxy does not support the payload of this route and so refuses it")
 	}
 	d := &decoding{a: a, row: r, req: req, params: rt.Params, raw: body, draft: draft{opt: &a.opt, layer: memproxy.Semantic, op: &memproxy.Operation{
 		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID,
@@ -105,7 +105,7 @@ func (r *row) checkMissingBody() error {
 	case bare, form, config, search:
 		return nil
 	}
-	return bad(memproxy.PayloadMalformed, 422, "", "this route needs a body")
+	return bad(memproxy.PayloadMalformed, 422, "", "this route requires a body")
 }
 
 // members reads the members of an object, each with its pointer.
@@ -151,7 +151,7 @@ func (d *decoding) settle() error {
 			continue
 		}
 		if !wire.Fill(&op.Scope, c, op.Kind.Writes()) {
-			return bad(memproxy.ScopeConflict, 422, c.Pointer, "two places of the request name different owners")
+			return bad(memproxy.ScopeConflict, 422, c.Pointer, "the request names different owners in two places")
 		}
 	}
 	d.said.Apply(op)

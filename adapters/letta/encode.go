@@ -12,7 +12,7 @@ import (
 func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, op *memproxy.Operation) ([]byte, string, error) {
 	r := a.Row(rt.ID)
 	if r == nil {
-		return nil, "", errors.New("letta: no such route: " + rt.ID)
+		return nil, "", errors.New("letta: unknown route " + rt.ID)
 	}
 	_, query := r.onlyTypes(req.Query)
 	if len(body) == 0 || r.shape == upload || !stamps.Needed(op) {
@@ -43,14 +43,14 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 func (a *Adapter) Reword(rt memproxy.Route, req memproxy.Request, body []byte, texts map[string]string) ([]byte, error) {
 	r := a.Row(rt.ID)
 	if r == nil {
-		return nil, errors.New("letta: no such route: " + rt.ID)
+		return nil, errors.New("letta: unknown route " + rt.ID)
 	}
 	p, err := newPayload(r, req, body, a.opt.MaxDepth)
 	if err != nil {
 		return nil, err
 	}
 	if p == nil || p.doc == nil {
-		return nil, errors.New("letta: no document that could be rewritten")
+		return nil, errors.New("letta: the body cannot be rewritten: it has no parsed document")
 	}
 	e := p.doc.Edit()
 	if err := e.Texts(texts); err != nil {

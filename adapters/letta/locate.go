@@ -109,7 +109,7 @@ func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.R
 	case reply.Status == 500 && KindOf(target) == TargetFile:
 		return memproxy.Memory{ID: target}, nil // the V1 server (0.16.8) answers 500 for a file that does not exist, in any folder
 	case reply.Status < 200 || reply.Status > 299:
-		return memproxy.Memory{}, fmt.Errorf("letta: the backend answered %d", reply.Status)
+		return memproxy.Memory{}, fmt.Errorf("letta: the backend returned status %d", reply.Status)
 	}
 	body, err := withoutSecrets(reply.Body)
 	if err != nil {
@@ -174,7 +174,7 @@ func (f *finding) byIdentifierKey(key, target string) (m memproxy.Memory, err er
 			continue
 		}
 		if !m.Missing {
-			return m, errors.New("letta: several identities have the key")
+			return m, errors.New("letta: the identifier key belongs to more than one identity")
 		}
 		m = f.memory(e, "")
 		m.Members = f.bodies.image(objectKind(m.ID), e, f.doc)
@@ -186,11 +186,11 @@ func (f *finding) byIdentifierKey(key, target string) (m memproxy.Memory, err er
 func (f *finding) single(id, target string) (memproxy.Memory, error) {
 	root := f.doc.Root
 	if root.Kind != jsondoc.Object {
-		return memproxy.Memory{}, errors.New("letta: the backend answered with something else than one object")
+		return memproxy.Memory{}, errors.New("letta: the backend's response is not a single object")
 	}
 	m := f.memory(root, "")
 	if id != "" && m.ID != "" && m.ID != id {
-		return memproxy.Memory{}, errors.New("letta: the backend answered with another object than " + string(KindOf(target)))
+		return memproxy.Memory{}, errors.New("letta: the backend returned a different object than the requested " + string(KindOf(target)))
 	}
 	kind := objectKind(target)
 	if target == "" || kind == "server" {

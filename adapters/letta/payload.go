@@ -85,16 +85,16 @@ func media(r *row, req memproxy.Request, body []byte) (boundary string, err erro
 	case err != nil || len(body) == 0:
 		return "", err
 	case kind == "" && r.shape == upload:
-		return "", bad(memproxy.PayloadContentType, 415, "", "this route takes multipart/form-data")
+		return "", bad(memproxy.PayloadContentType, 415, "", "this route requires Content-Type multipart/form-data")
 	case kind == "":
 		return "", nil
 	case kind == "multipart/form-data" && (r.shape == file || r.shape == upload):
 		if !plainBoundary(params["boundary"]) {
-			return "", bad(memproxy.PayloadContentType, 415, "", "the form's boundary cannot be read in one way")
+			return "", bad(memproxy.PayloadContentType, 415, "", "the form's boundary is ambiguous")
 		}
 		return params["boundary"], spelling.UTF8(params) // the charset also applies to field names
 	case !spelling.JSON(kind) || r.shape == upload:
-		return "", bad(memproxy.PayloadContentType, 415, "", "this route does not take this content type")
+		return "", bad(memproxy.PayloadContentType, 415, "", "this route does not accept this Content-Type")
 	}
 	return "", spelling.UTF8(params)
 }
@@ -122,7 +122,7 @@ func malformedForm(detail string) error {
 func (p *payload) form(boundary string) error {
 	open, delim := []byte("--"+boundary+"\r\n"), []byte("\r\n--"+boundary)
 	if !bytes.HasPrefix(p.body, open) {
-		return malformedForm("the form does not begin with its boundary")
+		return malformedForm("the form does not start with its boundary")
 	}
 	seen := map[string]bool{}
 	for at, n := len(open), 0; ; n++ {
@@ -138,7 +138,7 @@ func (p *payload) form(boundary string) error {
 			return err
 		}
 		if seen[one.name] {
-			return bad(memproxy.PayloadDuplicate, 400, "part:"+one.name, "a field of the form stands there twice")
+			return bad(memproxy.PayloadDuplicate, 400, "part:"+one.name, "a form field is repeated")
 		}
 		if seen[one.name] = true; one.name == "file" {
 			p.start, p.end, p.document = one.start, one.end, one
@@ -156,7 +156,7 @@ func (p *payload) form(boundary string) error {
 			}
 			return nil
 		default:
-			return malformedForm("the form's boundary is followed by something else")
+			return malformedForm("unexpected data after the form's boundary")
 		}
 	}
 }
@@ -164,7 +164,7 @@ func (p *payload) form(boundary string) error {
 func readPart(body []byte, from, to int) (part, error) {
 	head, _, ok := bytes.Cut(body[from:to], []byte("\r\n\r\n"))
 	if !ok || len(head) > 4096 {
-		return part{}, malformedForm("a part of the form has no plain header")
+		return part{}, malformedForm("the header of a form part is missing or too long")
 	}
 	one := part{start: from + len(head) + 4, end: to}
 	one.data = body[one.start:one.end]
@@ -173,24 +173,24 @@ func readPart(body []byte, from, to int) (part, error) {
 		name, value, ok := strings.Cut(line, ":")
 		name = strings.ToLower(name)
 		if !ok || seen[name] || name == "" || strings.ContainsAny(name, " \t") || strings.ContainsFunc(line, unprintable) {
-			return part{}, malformedForm("a header of a part cannot be read in one way")
+			return part{}, malformedForm("a header of a form part is ambiguous")
 		}
 		seen[name] = true
 		switch name {
 		case "content-disposition":
 			kind, params, plain := spelling.Media(value)
 			if !plain || kind != "form-data" || params["name"] == "" {
-				return part{}, malformedForm("a part's disposition cannot be read in one way")
+				return part{}, malformedForm("the Content-Disposition of a form part is ambiguous")
 			}
 			one.name, one.filename = params["name"], params["filename"]
 		case "content-type":
 			one.media = strings.TrimSpace(value)
 			if !plainMedia(one.media) {
-				return part{}, malformedForm("a part's content type cannot be read in one way")
+				return part{}, malformedForm("the Content-Type of a form part is ambiguous")
 			}
 		case "content-length":
 		default:
-			return part{}, malformedForm("a part has a header that this route does not take")
+			return part{}, malformedForm("a form part has a header that this route does not accept")
 		}
 	}
 	if one.name == "" {

@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	errShape = errors.New("letta: the answer is not of the route's shape")
-	errWhole = errors.New("letta: the answer is one memory and cannot be given without it")
+	errShape = errors.New("letta: the response does not have the route's shape")
+	errWhole = errors.New("letta: the response is a single memory that must be withheld")
 )
 
 // Read implements the gate's reader. It finds every memory in the answer to a read, and the

@@ -165,7 +165,7 @@ func (a *Adapter) ObjectRequests(rt memproxy.Route, req memproxy.Request, op *me
 // ReadObject implements the gate's completer.
 func (a *Adapter) ReadObject(reply memproxy.Reply) (*memproxy.Reading, error) {
 	if reply.Status != 200 {
-		return nil, fmt.Errorf("letta: asked for an agent, the server answers %d", reply.Status)
+		return nil, fmt.Errorf("letta: the request for an agent returned status %d", reply.Status)
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {

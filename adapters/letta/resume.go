@@ -265,7 +265,7 @@ func (r runs) ReadProbe(rt memproxy.Route, reply memproxy.Reply) error {
 	case reply.Status == 404 || reply.Status == 422 || reply.Status == 400:
 		return nil // the agent does not exist, and the server reports it
 	case reply.Status < 200 || reply.Status > 299:
-		return fmt.Errorf("letta: asked for the agent, the server answers %d", reply.Status)
+		return fmt.Errorf("letta: the request for the agent returned status %d", reply.Status)
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
@@ -276,7 +276,7 @@ func (r runs) ReadProbe(rt memproxy.Route, reply memproxy.Reply) error {
 	}
 	tools := doc.Root.Get("tools")
 	if tools == nil || tools.Kind != jsondoc.Array {
-		return errors.New("letta: an agent without its tools")
+		return errors.New("letta: the agent's tools are missing in the response")
 	}
 	for _, tool := range tools.Elems {
 		if name := tool.Get("name").Text(); name == rt.Params["tool_name"] && turn.Unpredictable(tool, toolKind(name) != "") {
@@ -290,7 +290,7 @@ func (r runs) ReadProbe(rt memproxy.Route, reply memproxy.Reply) error {
 type losesBlockError struct{}
 
 func (losesBlockError) Error() string {
-	return "with a folder the server deletes the block of a sleeptime agent whose label is the folder's name; rename one of them"
+	return "when a folder is detached, the server also deletes the sleep-time agent's block with the folder's name as label; rename the folder or the block"
 }
 
 func (losesBlockError) Unwrap() error { return memproxy.ErrUngated }

@@ -149,13 +149,13 @@ func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) err
 		low := jsondoc.Fold(strings.TrimPrefix(m.Name, "$"))
 		if dim, ok := dimOf(low); ok {
 			if low != m.Name {
-				return bad(memproxy.PayloadDuplicate, 400, p, "a known key in another letter case")
+				return bad(memproxy.PayloadDuplicate, 400, p, "a known key is spelled with different letter case")
 			}
 			d.claim(dim, m.Value, p, pins, negated)
 			continue
 		}
 		if d.a.names.Claim(m.Name) != "" && !strings.Contains(ptr, "/metadata") && m.Value.Kind != jsondoc.Null {
-			return bad(memproxy.PayloadDuplicate, 400, p, "a known key in another spelling")
+			return bad(memproxy.PayloadDuplicate, 400, p, "a known key has a non-standard spelling")
 		}
 		var err error
 		switch low {

@@ -92,7 +92,7 @@ func (d *decoding) content(v *jsondoc.Value, ptr, role, target string) error {
 	case jsondoc.Array:
 		return v.Each(ptr, func(e *jsondoc.Value, at string) error {
 			if e.Kind == jsondoc.Array {
-				return bad(memproxy.PayloadMalformed, 422, at, "a list inside a list of content")
+				return bad(memproxy.PayloadMalformed, 422, at, "content must not contain nested lists")
 			}
 			return d.content(e, at, role, target)
 		})
@@ -128,7 +128,7 @@ func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
 		}
 		return nil // the backend ignores or refuses a part without a URL
 	}
-	return bad(memproxy.PayloadMalformed, 422, ptr, "an unknown type of content")
+	return bad(memproxy.PayloadMalformed, 422, ptr, "unknown content type")
 }
 
 // urls makes an item of every string in a URL part.
@@ -155,7 +155,7 @@ func urls(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
 // texts reads a list of facts that the client's model deduced.
 func (d *decoding) texts(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Array {
-		return bad(memproxy.PayloadMalformed, 422, ptr, "this must be a list of texts")
+		return bad(memproxy.PayloadMalformed, 422, ptr, "this must be a list of strings")
 	}
 	first := len(d.op.Items)
 	err := v.Each(ptr, func(e *jsondoc.Value, at string) error { return d.content(e, at, "", "") })
@@ -224,7 +224,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 			continue
 		}
 		if low := jsondoc.Fold(m.Name); low != m.Name && (d.a.opt.governs(low) || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
-			return bad(memproxy.PayloadDuplicate, 400, p, "a known key in another letter case")
+			return bad(memproxy.PayloadDuplicate, 400, p, "a known key is spelled with different letter case")
 		}
 		if dim, ok := dimOf(d.a.names.Claim(m.Name)); ok { // readers of metadata accept other spellings too
 			d.claim(dim, m.Value, p, false, false)

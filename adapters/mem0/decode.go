@@ -33,7 +33,7 @@ type decoding struct {
 func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (*memproxy.Operation, error) {
 	r := a.Row(rt.ID)
 	if r == nil || r.shape == opaque {
-		return nil, bad(memproxy.RouteUnknown, 403, "", "memproxy knows this route and cannot read its payload yet")
+		return nil, bad(memproxy.RouteUnknown, 403, "", "memproxy does not support the payload of this route yet")
 	}
 	d := &decoding{a: a, row: r, req: req, params: rt.Params, op: &memproxy.Operation{
 		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID,
@@ -85,7 +85,7 @@ func (r *row) media(h memproxy.Header, body []byte) error {
 		return err
 	}
 	if kind != "application/json" && (r.dialect == hosted || !spelling.JSON(kind)) {
-		return bad(memproxy.PayloadContentType, 415, "", "this route takes application/json")
+		return bad(memproxy.PayloadContentType, 415, "", "this route requires Content-Type application/json")
 	}
 	return spelling.UTF8(params)
 }
@@ -101,7 +101,7 @@ func target(op *memproxy.Operation, v *jsondoc.Value, kind memproxy.TargetKind, 
 		return bad(memproxy.PayloadPath, 422, ptr, "this cannot be an id")
 	}
 	if len(op.Targets) > 0 && op.TargetKind != kind { // an operation has one TargetKind for all targets
-		return bad(memproxy.PayloadMalformed, 422, ptr, "one request cannot be about objects of two kinds")
+		return bad(memproxy.PayloadMalformed, 422, ptr, "a request must not name objects of two kinds")
 	}
 	op.Targets, op.TargetKind = append(op.Targets, id), kind
 	return nil
@@ -153,7 +153,7 @@ func (d *decoding) path() error {
 			dim, known = entityDim(typ)
 		}
 		if !known {
-			return bad(memproxy.PayloadPath, 400, "path:entity_type", "an unknown kind of entity")
+			return bad(memproxy.PayloadPath, 400, "path:entity_type", "unknown entity type")
 		}
 		addNameClaim(d.op, dim, name, "path:entity_id")
 	}
@@ -165,7 +165,7 @@ func (d *decoding) body() error {
 	if d.doc == nil {
 		switch d.row.shape {
 		case addBody, search, update, batch:
-			return d.row.withStatus(bad(memproxy.PayloadMalformed, 400, "", "this route needs a JSON body"))
+			return d.row.withStatus(bad(memproxy.PayloadMalformed, 400, "", "this route requires a JSON body"))
 		}
 		return nil
 	}
@@ -204,7 +204,7 @@ func (d *decoding) settle() error {
 				continue
 			}
 			if !wire.Fill(&op.Scope, c, op.Kind.Writes() && !inside) {
-				return bad(memproxy.ScopeConflict, 422, c.Pointer, "two places of the payload name different owners")
+				return bad(memproxy.ScopeConflict, 422, c.Pointer, "the payload names different owners in two places")
 			}
 		}
 	}

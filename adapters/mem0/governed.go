@@ -25,7 +25,7 @@ func (o *Options) governs(name string) bool {
 func (d *decoding) recordFiling(v *jsondoc.Value, ptr, prefix string) error {
 	names, ok := fieldNames(d.doc, v)
 	if !ok {
-		return bad(memproxy.PayloadMalformed, 422, ptr, "what a memory is filed under must be a name, or a list of names")
+		return bad(memproxy.PayloadMalformed, 422, ptr, "a governed field (category) must be a name or a list of names")
 	}
 	if len(names) > 0 {
 		// The content may follow in the payload, so govern applies the filing at the end.

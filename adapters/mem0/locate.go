@@ -36,7 +36,7 @@ func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.R
 	case reply.Status == 404 || reply.Status == 400 || reply.Status == 422:
 		return memproxy.Memory{ID: target, Missing: true}, nil // 400 and 422: the id is malformed
 	case reply.Status < 200 || reply.Status > 299:
-		return memproxy.Memory{}, fmt.Errorf("mem0: the backend answered %d", reply.Status)
+		return memproxy.Memory{}, fmt.Errorf("mem0: the backend returned status %d", reply.Status)
 	}
 	if strings.HasPrefix(target, "/") {
 		return memproxy.Memory{ID: target, Members: image(reply.Body)}, nil
@@ -50,11 +50,11 @@ func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.R
 		return memproxy.Memory{}, err
 	}
 	if len(rd.Memories) != 1 {
-		return memproxy.Memory{}, errors.New("mem0: the backend answered with something else than one memory")
+		return memproxy.Memory{}, errors.New("mem0: the backend's response is not a single memory")
 	}
 	m := rd.Memories[0]
 	if m.ID != "" && !strings.EqualFold(m.ID, target) {
-		return memproxy.Memory{}, errors.New("mem0: the backend answered with another memory")
+		return memproxy.Memory{}, errors.New("mem0: the backend returned a different memory than requested")
 	}
 	m.Members = image(reply.Body)
 	return m, nil
@@ -74,7 +74,7 @@ func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 // may be incomplete.
 const smallList, wideList = 100, 1000
 
-var errFull = errors.New("mem0: there are more memories than one list holds")
+var errFull = errors.New("mem0: the backend has more memories than one list response contains")
 
 // StampSearchRequest implements the gate's Seeker. It lists the memories of an addition's
 // scope: every memory made from the addition has its stamp in the metadata.

@@ -200,7 +200,7 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 			return bad(memproxy.PayloadMalformed, 422, at, "a batch entry needs a memory_id")
 		}
 		if named[id.Text()] && d.op.Kind != memproxy.Forget { // the backend would lose one of two changes
-			return bad(memproxy.PayloadDuplicate, 400, at, "this batch changes one memory twice; name each once")
+			return bad(memproxy.PayloadDuplicate, 400, at, "the batch names a memory more than once")
 		}
 		named[id.Text()] = true
 		for _, m := range e.Members {

@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	errShape = errors.New("mem0: the answer is not of the route's shape")
-	errWhole = errors.New("mem0: the answer is one memory and cannot be given without it")
+	errShape = errors.New("mem0: the response does not have the route's shape")
+	errWhole = errors.New("mem0: the response is a single memory that must be withheld")
 )
 
 // listKeys are the members of answers that list their elements.

@@ -83,7 +83,7 @@ func TestRefuseWords(t *testing.T) {
 		{memproxy.Decision{Verdict: memproxy.Deny}, "refused by policy", "memproxy_denied", ""},
 		{memproxy.Decision{Verdict: memproxy.Hold}, "refused by policy", "memproxy_held", ""},
 		{memproxy.Decision{Verdict: memproxy.Deny, Status: 401}, "the credential was not accepted", "memproxy_denied", "Www-Authenticate"},
-		{memproxy.Decision{Verdict: memproxy.Deny, Status: 503}, "memproxy could not let this request through", "memproxy_denied", "Retry-After"},
+		{memproxy.Decision{Verdict: memproxy.Deny, Status: 503}, "memproxy could not process this request", "memproxy_denied", "Retry-After"},
 	} {
 		r := a.Refuse(memproxy.Request{}, tt.d)
 		var body struct{ Detail, Code string }

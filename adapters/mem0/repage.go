@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	errList = errors.New("mem0: a page of the list is no page")
-	errLong = errors.New("mem0: the list could not be looked through to its end")
+	errList = errors.New("mem0: a page of the list has an unexpected format")
+	errLong = errors.New("mem0: the list could not be read to its end")
 )
 
 // repaged is one page of a list, counted without the dropped elements: page 2 begins where

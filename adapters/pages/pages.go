@@ -21,7 +21,7 @@ import (
 // requests read about a hundred pages.
 const growth = 4
 
-var errList = errors.New("pages: the answer holds no list of the kind that is filled up")
+var errList = errors.New("pages: the response contains no list of the expected kind")
 
 // Options describe the list of one answer.
 type Options struct {

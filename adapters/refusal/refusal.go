@@ -56,7 +56,7 @@ func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 		r.Body.Detail = sentence(d, "the write budget is used up")
 		r.wait(d.Allowance, now)
 	case r.Status >= 500:
-		r.Body.Detail = sentence(d, "memproxy could not let this request through")
+		r.Body.Detail = sentence(d, "memproxy could not process this request")
 		if !HasReason(d, memproxy.UpstreamMalformed) { // the backend would give the same answer to a retry
 			r.Header["Retry-After"] = []string{"1"}
 		}

@@ -11,12 +11,12 @@ import (
 // the header unchanged if it is ambiguous. Errors are *memproxy.Malformed.
 func ContentType(h memproxy.Header) (kind string, params map[string]string, err error) {
 	if enc := h.Values("Content-Encoding"); len(enc) > 0 && !(len(enc) == 1 && (enc[0] == "" || strings.EqualFold(enc[0], "identity"))) {
-		return "", nil, unsupported(memproxy.PayloadEncoding, "content encodings are not accepted here")
+		return "", nil, unsupported(memproxy.PayloadEncoding, "Content-Encoding is not supported for request bodies")
 	}
 	types := h.Values("Content-Type")
 	switch {
 	case len(types) > 1:
-		return "", nil, unsupported(memproxy.PayloadContentType, "the content type is repeated")
+		return "", nil, unsupported(memproxy.PayloadContentType, "Content-Type is repeated")
 	case len(types) == 0 || types[0] == "":
 		return "", nil, nil
 	}

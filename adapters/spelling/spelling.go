@@ -68,17 +68,17 @@ const maxClaim = 64
 func (n *Names) CheckMembers(v *jsondoc.Value, ptr string, known func(string) bool) error {
 	for _, m := range v.Members {
 		if low := jsondoc.Fold(m.Name); low != m.Name && known(low) {
-			return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key in another letter case")
+			return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key is spelled with different letter case")
 		}
 	}
 	if m, ok := jsondoc.Alias(v, known); ok {
-		return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key stands there in two spellings")
+		return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key occurs twice, in two spellings")
 	}
 	present := map[string]bool{}
 	for _, m := range v.Members { // some readers take another spelling for the claim, others ignore it; null is harmless
 		if claim := n.Claim(m.Name); claim != "" && claim != m.Name && m.Value.Kind != jsondoc.Null && !present[claim] {
 			if v.Get(claim) == nil {
-				return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key in another spelling")
+				return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key has a non-standard spelling")
 			}
 			present[claim] = true
 		}
@@ -93,7 +93,7 @@ func (n *Names) Parse(query string) (url.Values, error) {
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, refused(memproxy.PayloadMalformed, "query", "the query cannot be read in one way")
+		return nil, refused(memproxy.PayloadMalformed, "query", "the query string is ambiguous")
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if err := n.param(key, values[key]); err != nil {
@@ -107,25 +107,25 @@ func (n *Names) param(key string, list []string) error {
 	base, nested, ok := brackets(key)
 	ptr := "query:" + base
 	if !ok {
-		return refused(memproxy.PayloadMalformed, "query", "the name of a parameter cannot be read in one way")
+		return refused(memproxy.PayloadMalformed, "query", "the name of a query parameter is ambiguous")
 	}
 	claim := n.Claim(base)
 	switch {
 	case claim != "" && claim != base:
-		return refused(memproxy.PayloadDuplicate, "query:"+claim, "a known parameter in another spelling")
+		return refused(memproxy.PayloadDuplicate, "query:"+claim, "a known query parameter has a non-standard spelling")
 	case claim != "" && nested != nil:
-		return refused(memproxy.PayloadDuplicate, ptr, "a known parameter with brackets, which not every server reads")
+		return refused(memproxy.PayloadDuplicate, ptr, "a known query parameter has brackets, which servers interpret differently")
 	case (slices.Contains(n.single, base) || claim != "" && !slices.Contains(n.lists, base)) && differ(list):
-		return refused(memproxy.PayloadDuplicate, ptr, "a known parameter is repeated in the query")
+		return refused(memproxy.PayloadDuplicate, ptr, "a known query parameter is repeated")
 	}
 	for _, name := range nested {
 		if claim := n.Claim(name); claim != "" && claim != name {
-			return refused(memproxy.PayloadDuplicate, ptr, "a known name in another spelling")
+			return refused(memproxy.PayloadDuplicate, ptr, "a known name has a non-standard spelling")
 		}
 	}
 	for _, text := range list {
 		if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
-			return refused(memproxy.PayloadEncoding, ptr, "a parameter is not plain UTF-8")
+			return refused(memproxy.PayloadEncoding, ptr, "a query parameter is not valid UTF-8")
 		}
 	}
 	return nil
@@ -180,9 +180,9 @@ func (n *Names) Field(name string) error {
 	ptr := "part:" + name
 	switch claim := n.Claim(name); {
 	case !Plain(name), name == "_charset_": // in HTML, _charset_ names the encoding of the other fields
-		return refused(memproxy.PayloadMalformed, "part", "the name of a form's field cannot be read in one way")
+		return refused(memproxy.PayloadMalformed, "part", "the name of a form field is ambiguous")
 	case claim != "" && claim != name:
-		return refused(memproxy.PayloadDuplicate, ptr, "a known field in another spelling")
+		return refused(memproxy.PayloadDuplicate, ptr, "a known form field has a non-standard spelling")
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (n *Names) Field(name string) error {
 func (n *Names) Header(h memproxy.Header) error {
 	for name := range h {
 		if claim := n.Claim(name); claim != "" && !strings.EqualFold(claim, name) {
-			return refused(memproxy.PayloadDuplicate, "header:"+strings.ToLower(claim), "a known header in another spelling")
+			return refused(memproxy.PayloadDuplicate, "header:"+strings.ToLower(claim), "a known header has a non-standard spelling")
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ const (
 )
 
 // errNewness reports that it is unknown whether an object is older than the run.
-var errNewness = errors.New("letta: what the run's agent has cannot be told from what was there before")
+var errNewness = errors.New("letta: cannot determine which of the agent's memories the run created")
 
 // requestMarks requests the newest entries of both lists before the run.
 func (d *RunDiff) requestMarks() {

@@ -93,7 +93,7 @@ func TestWhatWasThereBeforeIsNotTheRuns(t *testing.T) {
 			again := must.Get(compensate.Restore(raw, clock))(t)
 			for _, w := range []memproxy.RunDiff{first, again} {
 				if _, err := tc.now.look(t, w); tc.unknown {
-					if err == nil || !strings.Contains(err.Error(), "cannot be told from what was there before") {
+					if err == nil || !strings.Contains(err.Error(), "cannot determine which") {
 						t.Errorf("%v", err)
 					}
 					continue

@@ -34,10 +34,10 @@ func (d *RunDiff) passages(a *agent, r memproxy.Reply) error {
 	for _, e := range doc.Root.Elems {
 		var p passage
 		if err := json.Unmarshal(doc.Raw(e), &p); err != nil {
-			return fmt.Errorf("letta: a passage that cannot be read: %w", err)
+			return fmt.Errorf("letta: cannot parse a passage: %w", err)
 		}
 		if p.ID == "" {
-			return errors.New("letta: a passage without an id")
+			return errors.New("letta: a passage has no id")
 		}
 		if a.passage(p.ID) == nil {
 			a.Passages = append(a.Passages, p)
@@ -96,7 +96,7 @@ const maxUnendedRun = 10 * time.Minute
 // not see the answer, so it counts such a run as active for maxUnendedRun.
 func (d *RunDiff) active(r memproxy.Reply) ([]string, error) {
 	if r.Status < 200 || r.Status > 299 {
-		return nil, fmt.Errorf("letta: asked for runs, the server answers %d", r.Status)
+		return nil, fmt.Errorf("letta: the request for runs returned status %d", r.Status)
 	}
 	var list []struct {
 		ID, Status   string

@@ -58,7 +58,7 @@ const (
 )
 
 // errBounds reports that the agents' memory exceeds the bounds of a snapshot.
-var errBounds = errors.New("letta: there is more to look at than is looked at")
+var errBounds = errors.New("letta: the agents' memory exceeds the limits of a snapshot")
 
 // New returns the RunDiff of a run that is about to start.
 func New(opt Options, clock func() time.Time) (memproxy.RunDiff, error) {
@@ -110,7 +110,7 @@ func (d *RunDiff) NextSideRequest() (memproxy.Request, bool) {
 // ReadSideReply implements memproxy.RunDiff.
 func (d *RunDiff) ReadSideReply(r memproxy.Reply) error {
 	if len(d.steps) == 0 {
-		return errors.New("letta: an answer to nothing")
+		return errors.New("letta: unexpected response without a request")
 	}
 	take := d.steps[0].take
 	d.steps = d.steps[1:]
@@ -140,16 +140,16 @@ func (d *RunDiff) ReadSideReply(r memproxy.Reply) error {
 // than 404 can have other causes.
 func missing(r memproxy.Reply) bool { return r.Status == 404 }
 
-func object(r memproxy.Reply) (*jsondoc.Doc, error) { return document(r, jsondoc.Object, "one thing") }
+func object(r memproxy.Reply) (*jsondoc.Doc, error) { return document(r, jsondoc.Object, "one object") }
 
 // document parses a successful reply whose root is of the given kind.
 func document(r memproxy.Reply, kind jsondoc.Kind, asked string) (*jsondoc.Doc, error) {
 	if r.Status < 200 || r.Status > 299 {
-		return nil, fmt.Errorf("letta: asked for %s, the server answers %d", asked, r.Status)
+		return nil, fmt.Errorf("letta: the request for %s returned status %d", asked, r.Status)
 	}
 	doc, err := jsondoc.Parse(r.Body, 0)
 	if err == nil && doc.Root.Kind != kind {
-		err = fmt.Errorf("letta: asked for %s, the server answers something else", asked)
+		err = fmt.Errorf("letta: the request for %s returned another type", asked)
 	}
 	return doc, err
 }
@@ -203,10 +203,10 @@ func (d *RunDiff) requestBlock(id string) {
 func (d *RunDiff) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
 	var b block
 	if err := json.Unmarshal(doc.Raw(v), &b); err != nil {
-		return "", fmt.Errorf("letta: a block that cannot be read: %w", err)
+		return "", fmt.Errorf("letta: cannot parse a block: %w", err)
 	}
 	if b.ID == "" {
-		return "", errors.New("letta: a block without an id")
+		return "", errors.New("letta: a block has no id")
 	}
 	if meta := v.Get("metadata"); meta != nil && meta.Kind == jsondoc.Object {
 		b.stamp = stamps.Parse(meta, doc)
@@ -237,7 +237,7 @@ func (d *RunDiff) agent(id string, r memproxy.Reply) error {
 		return err
 	}
 	if doc.Root.Get("id").Text() != id {
-		return errors.New("letta: asked for one agent, the server answers with another")
+		return errors.New("letta: the server returned a different agent than requested")
 	}
 	if d.base == nil && messagesAgents(doc.Root.Get("tools")) {
 		return memproxy.ErrUngated
@@ -249,7 +249,7 @@ func (d *RunDiff) agent(id string, r memproxy.Reply) error {
 		list = doc.Root.Get("memory").Get("blocks") // older servers
 	}
 	if list == nil || list.Kind != jsondoc.Array {
-		return errors.New("letta: an agent without its blocks")
+		return errors.New("letta: the agent's blocks are missing in the response")
 	}
 	for _, e := range list.Elems {
 		b, err := d.block(doc, e)

@@ -131,7 +131,7 @@ type storedDiff struct {
 // maxBaseline bounds the stored form, in bytes.
 const maxBaseline = 16 << 20
 
-var errTooMuch = errors.New("letta: the agents remember more than can be kept beside their run")
+var errTooMuch = errors.New("letta: the snapshot of the agents' memory exceeds the size limit")
 
 // MarshalBaseline implements memproxy.RunDiff.
 func (d *RunDiff) MarshalBaseline() ([]byte, error) {
@@ -149,11 +149,11 @@ func Restore(raw []byte, clock func() time.Time) (memproxy.RunDiff, error) {
 		return nil, err
 	}
 	if k.Base == nil || k.Base.Blocks == nil || k.Options.Prefix == "" {
-		return nil, errors.New("letta: this is no picture of memories")
+		return nil, errors.New("letta: the stored state is not a memory snapshot")
 	}
 	for _, a := range k.Base.Agents {
 		if a == nil || slices.ContainsFunc(a.Blocks, func(id string) bool { return k.Base.Blocks[id] == nil }) {
-			return nil, errors.New("letta: a picture with a hole")
+			return nil, errors.New("letta: the stored memory snapshot is incomplete")
 		}
 	}
 	return &RunDiff{opt: k.Options, base: k.Base, clock: clock, reopened: true, accepted: map[string]bool{}}, nil

@@ -147,13 +147,13 @@ func (a *Args) readArgument(p param, doc *jsondoc.Doc, v *jsondoc.Value) error {
 	case integer:
 		n, err := strconv.Atoi(string(doc.Raw(v)))
 		if v.Kind != jsondoc.Number || err != nil {
-			return Malformed(at, "this argument of a memory tool is a whole number")
+			return Malformed(at, "this argument of a memory tool must be an integer")
 		}
 		a.whole[p.name] = n
 		return nil
 	}
 	if v.Kind != jsondoc.Array {
-		return Malformed(at, "this argument of a memory tool is a list")
+		return Malformed(at, "this argument of a memory tool must be a list")
 	}
 	a.list[p.name] = []string{}
 	for i, e := range v.Elems {
@@ -176,14 +176,14 @@ func (a *Args) readArgument(p param, doc *jsondoc.Doc, v *jsondoc.Value) error {
 // chunk reads one element of the chunks of store_memories.
 func (a *Args) chunk(name, at string, v *jsondoc.Value) error {
 	if v.Kind != jsondoc.Object {
-		return Malformed(at, "a chunk of a conversation is an object")
+		return Malformed(at, "a conversation chunk must be an object")
 	}
 	for _, m := range v.Members {
 		switch {
 		case m.Value.Kind == jsondoc.String:
 			a.list[name] = append(a.list[name], m.Value.Text())
 		case m.Value.Kind != jsondoc.Number && m.Value.Kind != jsondoc.Null:
-			return Malformed(jsondoc.Child(at, m.Name), "a chunk of a conversation has numbers and texts")
+			return Malformed(jsondoc.Child(at, m.Name), "a conversation chunk must contain only numbers and strings")
 		}
 	}
 	return nil
@@ -193,7 +193,7 @@ func (a *Args) chunk(name, at string, v *jsondoc.Value) error {
 // before it stores the text.
 func readText(v *jsondoc.Value, at string) (string, error) {
 	if v.Kind != jsondoc.String {
-		return "", Malformed(at, "this argument of a memory tool is a text")
+		return "", Malformed(at, "this argument of a memory tool must be a string")
 	}
 	if strings.ContainsRune(v.Text(), 0) {
 		return "", Malformed(at, "the character U+0000 cannot be stored unchanged")

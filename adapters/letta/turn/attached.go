@@ -84,7 +84,7 @@ func takesState(source string) bool {
 func (s *toolset) readAttached(doc *jsondoc.Doc) error {
 	tools := doc.Root.Get("tools")
 	if tools == nil || tools.Kind != jsondoc.Array {
-		return errors.New("letta: an agent without its tools")
+		return errors.New("letta: the agent's tools are missing in the response")
 	}
 	pauses := doc.Root.Get("agent_type").Text() == pausingLoop
 	if err := s.rules.read(doc); err != nil {

@@ -36,13 +36,13 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 		case t.tools.forRules[c.name]: // writes no memory; recovery declines it
 		case err != nil:
 			if !errors.As(err, &asked.Flaw) {
-				asked.Flaw = selfedit.Malformed("", "the arguments cannot be read")
+				asked.Flaw = selfedit.Malformed("", "the arguments cannot be parsed")
 			}
 		case memoryTools[c.name].search:
 			asked.ReadRequest = c.direct(t.opt.Prefix, t.agent)
 		case t.view.retarget(op): // a direct call would change the agent's block instead of the isolated one
 			if asked.Operation = op; len(op.Reserved) > 0 {
-				asked.Operation, asked.Flaw = nil, selfedit.Malformed(op.Reserved[0], "this is memproxy's own, and the call cannot be changed in a block of the conversation's own")
+				asked.Operation, asked.Flaw = nil, selfedit.Malformed(op.Reserved[0], "this key is reserved for memproxy and cannot be removed from a call on a conversation's isolated block")
 			}
 		default:
 			asked.Operation, asked.Direct = op, c.direct(t.opt.Prefix, t.agent)

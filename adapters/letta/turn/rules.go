@@ -41,7 +41,7 @@ func (r *rules) read(doc *jsondoc.Doc) error {
 		case "max_count_per_step":
 			n, err := strconv.Atoi(string(doc.Raw(v.Get("max_count_limit"))))
 			if err != nil {
-				return fmt.Errorf("letta: a tool rule without a whole number")
+				return fmt.Errorf("letta: a tool rule's max_count_limit is not an integer")
 			}
 			r.needsHistory, one.limit = true, n
 		case "conditional":

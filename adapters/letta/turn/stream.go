@@ -14,7 +14,7 @@ import (
 // fails; the agent stays paused, and the next turn requests the calls from the server.
 const maxKept = 8 << 20
 
-var errPieces = errors.New("letta: a pause streams more than can be kept of it")
+var errPieces = errors.New("letta: the streamed approval request exceeds the buffer limit")
 
 // Event reads one server-sent event of a request and returns the events to send to the
 // caller now. The events that end a request are held back, because only those of the last

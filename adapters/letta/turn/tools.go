@@ -87,14 +87,14 @@ type toolCall struct {
 func operation(name, agent, arguments string, blocks *[]selfedit.Block) (*memproxy.Operation, error) {
 	tool := memoryTools[name]
 	if selfedit.Unreadable(arguments) {
-		return nil, selfedit.Malformed("", "the server would cut these arguments between two braces")
+		return nil, selfedit.Malformed("", "the server would truncate these arguments at a pair of braces")
 	}
 	doc, err := jsondoc.Parse([]byte(arguments), 0)
 	if err != nil {
 		return nil, err
 	}
 	if doc.Root.Kind != jsondoc.Object {
-		return nil, selfedit.Malformed("", "a tool's arguments are an object")
+		return nil, selfedit.Malformed("", "tool arguments must be an object")
 	}
 	c := &toolCall{name: name, doc: doc, op: AgentOperation(agent, tool.kind, 1)}
 	c.op.Reserved = reserved(doc.Root)
@@ -184,7 +184,7 @@ func (c *toolCall) recipient() error {
 	}
 	v := c.doc.Root.Get("other_agent_id")
 	if v.Text() == "" {
-		return selfedit.Malformed("/other_agent_id", "a message to another agent names it")
+		return selfedit.Malformed("/other_agent_id", "a message to another agent requires other_agent_id")
 	}
 	c.op.Claims = append(c.op.Claims, memproxy.Claim{
 		Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{v.Text()}, Pointer: "/other_agent_id", Pins: true,
@@ -201,7 +201,7 @@ func (c *toolCall) message() error {
 		return nil // nothing is sent
 	}
 	if v.Kind != jsondoc.String {
-		return selfedit.Malformed("/message", "a message is a text")
+		return selfedit.Malformed("/message", "message must be a string")
 	}
 	c.add("/message", v.Text(), "")
 	return nil

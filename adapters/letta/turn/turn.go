@@ -168,7 +168,7 @@ func (t *Turn) ReadSideReply(r memproxy.Reply) error {
 			t.agent, t.known, t.pauseKnown = "none", true, true
 			return nil
 		}
-		return fmt.Errorf("letta: asked for the agent, the server answers %d", r.Status)
+		return fmt.Errorf("letta: the request for the agent returned status %d", r.Status)
 	}
 	doc, err := jsondoc.Parse(r.Body, 0)
 	if err != nil {
@@ -176,7 +176,7 @@ func (t *Turn) ReadSideReply(r memproxy.Reply) error {
 	}
 	if t.agent == "" {
 		if t.agent = doc.Root.Get("agent_id").Text(); t.agent == "" {
-			return errors.New("letta: a conversation without an agent")
+			return errors.New("letta: the conversation has no agent")
 		}
 		return nil
 	}
