@@ -37,8 +37,8 @@ const (
 )
 
 var (
-	errUnsettled = errors.New("refused changes of the run keep coming back")
-	errCut       = errors.New("the run changed more memory than one reading covers")
+	errUnsettled = errors.New("the run repeats changes that were undone")
+	errCut       = errors.New("the run changed more memory than one snapshot covers")
 	errLook      = errors.New("reading the agents' memory takes too many requests")
 )
 
@@ -194,7 +194,7 @@ func (c *CompensatedRun) idle(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			c.r.opt.Log.WarnContext(ctx, "cannot find out whether a run has ended", "backend", c.r.opt.Backend.Name, "decision", c.a.Decision.ID, "error", err)
+			c.r.opt.Log.WarnContext(ctx, "cannot determine whether a run has ended", "backend", c.r.opt.Backend.Name, "decision", c.a.Decision.ID, "error", err)
 			quiet = 0
 		case busy:
 			quiet = 0

@@ -18,7 +18,7 @@ import (
 const maxJournal = 1024
 
 // errJournal is returned when maxJournal runs are unsettled.
-var errJournal = errors.New("too many runs wait to be settled")
+var errJournal = errors.New("too many runs wait for compensation")
 
 // journalEntry is a compensated run that is not settled yet. It contains memories, but no
 // credentials.

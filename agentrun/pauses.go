@@ -94,7 +94,7 @@ func (r *Runs) TrackTurn(ctx context.Context, key string, by *memproxy.Principal
 		err = os.Chtimes(path, now, now)
 	}
 	if err != nil {
-		r.opt.Log.WarnContext(ctx, "a turn is not kept; if it breaks off, its agent waits until its next turn", "backend", r.opt.Backend.Name, "error", err)
+		r.opt.Log.WarnContext(ctx, "a turn could not be saved; if it is interrupted, its agent stays paused until the next turn", "backend", r.opt.Backend.Name, "error", err)
 	}
 	return same, func(whole bool) {
 		if whole || err != nil {
@@ -200,7 +200,7 @@ func (r *Runs) declineInterrupted(ctx context.Context, now time.Time) error {
 			continue
 		}
 		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("backend %s: a pause could not be declined: %w", r.opt.Backend.Name, failed))
+			err = errors.Join(err, fmt.Errorf("backend %s: declining a pending approval request failed: %w", r.opt.Backend.Name, failed))
 		}
 	}
 	return err
@@ -257,7 +257,7 @@ func (r *Runs) declinePending(ctx context.Context, recoverer gate.Recoverer, key
 			return false, err
 		}
 		if reply.Status != http.StatusOK {
-			return false, fmt.Errorf("declining a pause returned status %d", reply.Status)
+			return false, fmt.Errorf("declining an approval request returned status %d", reply.Status)
 		}
 		if err := turn.ReadAnswer(reply.Body); err != nil {
 			return false, err

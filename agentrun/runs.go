@@ -100,7 +100,7 @@ func (r *Runs) Resettle(now time.Time) error {
 		}
 		if left, err := r.resettle(compensator, e, left); err != nil {
 			r.unsettled.leave(e.Decision, left, false, now)
-			r.opt.Log.Warn("a run is not settled yet", "backend", r.opt.Backend.Name, "decision", e.Decision, "error", err)
+			r.opt.Log.Warn("compensation of a run is not complete yet", "backend", r.opt.Backend.Name, "decision", e.Decision, "error", err)
 		}
 	}
 	return err

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrInterrupted ends the stream of a turn that was interrupted.
-var ErrInterrupted = errors.New("the turn broke off")
+var ErrInterrupted = errors.New("the turn was interrupted")
 
 // Limits of the turns in memory.
 const (

@@ -129,7 +129,7 @@ func TestControlWarnsOfLooserReleases(t *testing.T) {
 	if st := f.fleet().Releases; st[1].Floor != 1 {
 		t.Errorf("the floor is %d: the rollout cannot be taken back", st[1].Floor)
 	}
-	if !strings.Contains(f.log.String(), "a release allows what was refused") {
+	if !strings.Contains(f.log.String(), "a release allows requests that were refused before") {
 		t.Error("the log does not say it")
 	}
 }

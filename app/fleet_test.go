@@ -95,7 +95,7 @@ func TestSidecarRunsWithoutItsControlPlane(t *testing.T) {
 	t.Parallel()
 	f, r, state := following(t)
 	f.stop()
-	ring.Until(r.t, "degraded", func() bool { return strings.Contains(r.get("/readyz").body, "the control plane is away") })
+	ring.Until(r.t, "degraded", func() bool { return strings.Contains(r.get("/readyz").body, "the control plane is unavailable") })
 	r.do("POST", "/memories", note).want(t, 403).has(t, "own.closed")
 	r.stop()
 	r = f.sidecar("DIR/state", state)
@@ -182,7 +182,7 @@ func TestSidecarRefusesBrokenReleases(t *testing.T) {
 	f.stop()
 	ring.Until(r.t, "both to be said", func() bool {
 		a := r.get("/readyz")
-		return strings.Contains(a.body, "is older than 3") && strings.Contains(a.body, "the control plane is away")
+		return strings.Contains(a.body, "is older than 3") && strings.Contains(a.body, "the control plane is unavailable")
 	})
 }
 

@@ -268,7 +268,7 @@ func TestCompletedTurnsCostNoRequests(t *testing.T) {
 	}
 	must.Do(t, os.Remove(dirs[0]))
 	writeFile(t, dirs[0], "no directory")
-	if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(l.log.String(), "a turn is not kept") {
+	if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(l.log.String(), "a turn could not be saved") {
 		t.Errorf("%d %s: %s", a.status, a.body, l.log)
 	}
 }

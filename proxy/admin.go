@@ -121,7 +121,7 @@ func (h Hosts) Guard(next http.Handler) http.Handler {
 			return
 		}
 		reply(w, http.StatusMisdirectedRequest, map[string]string{
-			"detail": "this listener is not asked by that name; admin.hosts lists those that are", "code": "memproxy_host",
+			"detail": "this listener does not accept the Host of the request; admin.hosts lists accepted names", "code": "memproxy_host",
 		})
 	})
 }

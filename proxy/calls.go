@@ -61,7 +61,7 @@ func (t *agentTurn) end(ctx context.Context) error {
 }
 
 // errSearch means that the adapter has no route for its own search request.
-var errSearch = errors.New("the search of a tool call is no route of the backend")
+var errSearch = errors.New("the search request of a tool call matches no route of the backend")
 
 // search makes a search on behalf of the agent, as if the caller had sent it: it is
 // admitted, filtered and recorded like any request.
@@ -120,7 +120,7 @@ func (t *agentTurn) keep(ctx context.Context, broke bool, ruled map[string]*gate
 	}
 	err := t.prepare(ctx)
 	if err != nil && len(ruled) > 0 {
-		t.p.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be queried", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "error", err)
+		t.p.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: reading the memory from the backend failed", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "error", err)
 	}
 	for _, e := range t.turn.TakeEdits() {
 		if a := ruled[e.Call]; a != nil {

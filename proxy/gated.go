@@ -193,7 +193,7 @@ func unsent(err error) error {
 // records the outcome.
 func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err error) {
 	if why := frontend.Unreadable(err, p.opt.MaxAnswer); why != nil {
-		p.opt.Log.WarnContext(r.Context(), "answer withheld", "backend", p.opt.Name, "decision", a.Decision.ID, "error", err)
+		p.opt.Log.WarnContext(r.Context(), "the response is withheld", "backend", p.opt.Name, "decision", a.Decision.ID, "error", err)
 		p.write(w, p.opt.Gate.AbandonUnreadable(context.WithoutCancel(r.Context()), a, why), nil, a)
 		return
 	}
@@ -201,7 +201,7 @@ func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err
 	if r.Context().Err() != nil {
 		end = memproxy.StreamGone
 	}
-	p.opt.Log.WarnContext(r.Context(), "upstream did not answer", "backend", p.opt.Name, "decision", a.Decision.ID, "cancelled", end.Cancelled(), "error", err)
+	p.opt.Log.WarnContext(r.Context(), "the backend did not respond", "backend", p.opt.Name, "decision", a.Decision.ID, "cancelled", end.Cancelled(), "error", err)
 	abandon := p.opt.Gate.Abandon
 	if errors.As(err, new(unsentError)) {
 		abandon = p.opt.Gate.AbandonUnsent

@@ -64,10 +64,10 @@ func (o *Options) complete() error {
 	case gate.UngatedByProfile, gate.UngatedDeny:
 	case gate.UngatedCompensate:
 		if o.Journal == "" {
-			return errors.New("proxy: compensation needs a journal")
+			return errors.New("proxy: compensation requires a journal")
 		}
 	default:
-		return fmt.Errorf("proxy: ungated runs cannot be met with %q", o.Ungated)
+		return fmt.Errorf("proxy: unknown setting %q for ungated runs", o.Ungated)
 	}
 	o.Runtime.Complete()
 	o.BodyTimeout = cmp.Or(max(o.BodyTimeout, 0), DefaultBodyTimeout)

@@ -72,6 +72,6 @@ func (p public) preflight(w *answerWriter, r *http.Request) {
 
 // gone answers when the backend did not answer and there is no admission.
 func (p public) gone(w *answerWriter, r *http.Request, err error) {
-	p.opt.Log.WarnContext(r.Context(), "upstream did not answer", "backend", p.opt.Name, "error", err)
+	p.opt.Log.WarnContext(r.Context(), "the backend did not respond", "backend", p.opt.Name, "error", err)
 	p.write(w, frontend.NoAnswerReply(), nil, nil)
 }

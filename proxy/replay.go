@@ -27,7 +27,7 @@ func (o *BackendClient) Replay(ctx context.Context, h memproxy.HeldWrite, conten
 	defer span.End()
 	a, err := o.p.opt.Gate.Reviewed().Replay(ctx, o.p.backend, h, content)
 	if errors.Is(err, gate.ErrRouteGone) { // the route no longer exists, so no later attempt can succeed
-		return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy no longer knows the route of this write"}}
+		return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "the route of this write is no longer in memproxy's route table"}}
 	}
 	if err != nil {
 		return memproxy.UnsentResult(err)
@@ -58,7 +58,7 @@ func (o *BackendClient) dispatch(ctx context.Context, span trace.Span, a *gate.A
 		if !refused {
 			return o.send(ctx, a, req)
 		}
-		return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused it: " + string(memproxy.RunUngated) + ": " + err.Error()}}
+		return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused the write: " + string(memproxy.RunUngated) + ": " + err.Error()}}
 	case err != nil:
 		o.p.opt.Gate.AbandonUnsent(end, a, memproxy.StreamWhole)
 		return memproxy.UnsentResult(err)
@@ -126,7 +126,7 @@ func refused(a *gate.Admission) memproxy.SendResult {
 	if a.Reply.Status >= 500 {
 		return memproxy.UnsentResult(errors.New(detail))
 	}
-	return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused it: " + detail}}
+	return memproxy.SendResult{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused the write: " + detail}}
 }
 
 // Reevaluate evaluates a held write under the current rules. Its span belongs to no

@@ -15,10 +15,10 @@ import (
 )
 
 // ErrNoRestore means that a backend has no request that restores a memory.
-var ErrNoRestore = errors.New("this backend has no request that puts a memory back")
+var ErrNoRestore = errors.New("this backend has no request that restores a deleted memory")
 
 // ErrUnanswered means that a backend does not answer at present.
-var ErrUnanswered = errors.New("the backend does not answer")
+var ErrUnanswered = errors.New("the backend does not respond")
 
 // CurrentMemory reads a memory's present state from the backend. A missing memory has
 // Missing set, and is recorded as deleted.
@@ -117,7 +117,7 @@ func (o *BackendClient) Remove(ctx context.Context, k memproxy.MemoryKey) error 
 	}
 	_, reply, err := o.first(ctx, restorer.Remove(k))
 	if err == nil && !done(reply.Status) && reply.Status != http.StatusNotFound {
-		err = fmt.Errorf("the backend answers %d", reply.Status)
+		err = fmt.Errorf("the backend returned status %d", reply.Status)
 	}
 	if err == nil {
 		o.uncache(k.ID)

@@ -50,7 +50,7 @@ func (c *caching) Remove(k memproxy.MemoryKey) (out []memproxy.SideRequest) {
 // in the other; a refusal does not count as a missing memory.
 func TestOtherDialectsAreTried(t *testing.T) {
 	t.Parallel()
-	for answers, want := range map[[2]int]string{{401, 200}: "", {404, 200}: "", {404, 404}: "", {401, 404}: "the backend answers 401", {404, 401}: "the backend answers 401", {403, 200}: "the backend answers 403"} {
+	for answers, want := range map[[2]int]string{{401, 200}: "", {404, 200}: "", {404, 404}: "", {401, 404}: "the backend returned status 401", {404, 401}: "the backend returned status 401", {403, 200}: "the backend returned status 403"} {
 		r := newRig(t, func(r *rig) {
 			r.opt.Adapter = &caching{Adapter: r.opt.Adapter}
 			r.answer = func(w http.ResponseWriter, q *http.Request) { w.WriteHeader(answers[q.URL.Path[len("/memory/")]-'0']) }

@@ -47,7 +47,7 @@ const (
 
 // ErrCutOff means that requests were still in flight at the end of a stop. Their
 // connections were closed.
-var ErrCutOff = errors.New("requests in flight were cut off")
+var ErrCutOff = errors.New("requests in flight were aborted")
 
 // Serve serves on the listener until stop is called. stop accepts no more connections and
 // waits for requests in flight until its context ends. It then cuts off the remaining
@@ -95,7 +95,7 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 		cut, cancel := context.WithTimeout(context.Background(), cutTime)
 		defer cancel()
 		if wait.For(cut, flight.Wait) != nil {
-			err = errors.Join(err, errors.New("requests that were cut off have not returned"))
+			err = errors.Join(err, errors.New("aborted requests have not returned"))
 		}
 		return err
 	}, errs

@@ -16,9 +16,9 @@ import (
 
 // Causes for which a request to the backend is cancelled before its answer is complete.
 var (
-	errSilent  = fmt.Errorf("the backend sent nothing for too long: %w", context.DeadlineExceeded)
-	errStopped = errors.New("memproxy was stopped")
-	errGone    = errors.New("the client is gone")
+	errSilent  = fmt.Errorf("the backend's stream was idle for too long: %w", context.DeadlineExceeded)
+	errStopped = errors.New("memproxy is shutting down")
+	errGone    = errors.New("the client disconnected")
 )
 
 // watchdog is the context of a request to the backend. It ends if the backend sends
@@ -146,7 +146,7 @@ func (p *Proxy) relay(ctx context.Context, w *answerWriter, a *gate.Admission, s
 		w.torn = true
 	}
 	if end != memproxy.StreamWhole && end != memproxy.StreamGone { // clients may disconnect at any time
-		p.opt.Log.WarnContext(ctx, "a stream broke off", "backend", p.opt.Name, "ended", string(end), "error", err)
+		p.opt.Log.WarnContext(ctx, "a stream was interrupted", "backend", p.opt.Name, "ended", string(end), "error", err)
 	}
 	if a != nil {
 		p.opt.Gate.RecordUnfiltered(context.WithoutCancel(ctx), a, status, end)

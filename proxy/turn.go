@@ -239,7 +239,7 @@ func (t *agentTurn) request(ctx context.Context) (over bool, err error) {
 			}
 			t.refused = true
 		}
-		return false, fmt.Errorf("a later request was answered %d", resp.StatusCode)
+		return false, fmt.Errorf("a later request of the turn returned status %d", resp.StatusCode)
 	case frontend.EventStream(resp.Header):
 		return t.events(ctx, resp)
 	}
@@ -383,7 +383,7 @@ func (t *agentTurn) fail(ctx context.Context, err error) {
 	if t.gone {
 		end = memproxy.StreamGone
 	}
-	t.p.opt.Log.WarnContext(ctx, "a turn broke off", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "ended", string(end), "error", err)
+	t.p.opt.Log.WarnContext(ctx, "a turn was interrupted", "backend", t.p.opt.Name, "decision", t.a.Decision.ID, "ended", string(end), "error", err)
 	reply := t.p.opt.Gate.Abandon(context.WithoutCancel(ctx), t.a, end)
 	t.send([][]byte{fmt.Appendf(nil, "event: error\ndata: %s\n\n", bytes.TrimSpace(reply.Body))})
 }
