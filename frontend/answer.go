@@ -16,10 +16,10 @@ import (
 
 var (
 	// ErrTooLarge means that an answer exceeds the limit.
-	ErrTooLarge = errors.New("answer over the limit")
+	ErrTooLarge = errors.New("the response exceeds the size limit")
 	// ErrEncoded means that an answer is encoded although identity was requested, and
 	// cannot be decoded.
-	ErrEncoded = errors.New("identity was asked for")
+	ErrEncoded = errors.New("the request accepts only identity")
 )
 
 // Unreadable returns the reason, for the client, why an answer that arrived could not be
@@ -28,12 +28,12 @@ func Unreadable(err error, limit int64) *memproxy.Malformed {
 	flaw := &memproxy.Malformed{Code: memproxy.UpstreamMalformed, Status: http.StatusBadGateway}
 	switch {
 	case errors.Is(err, ErrTooLarge):
-		flaw.Detail = fmt.Sprintf("the backend's answer is over the limit of %d bytes that limits.answer of the backend sets", limit)
+		flaw.Detail = fmt.Sprintf("the backend's response exceeds %d bytes (the backend's limits.answer)", limit)
 	case errors.Is(err, ErrEncoded):
-		flaw.Detail = "the backend's answer has an encoding that was not asked for, so it could not be filtered"
+		flaw.Detail = "the backend's response has a Content-Encoding that was not requested, so it could not be filtered"
 	case errors.Is(err, ErrBusy):
 		flaw = Busy()
-		flaw.Detail = "too many answers are being read to read the backend's; try again"
+		flaw.Detail = "no buffer space for the backend's response; try again"
 	default:
 		return nil
 	}
@@ -116,11 +116,11 @@ func Inflate(src io.Reader, h http.Header) (io.Reader, error) {
 	case !compressed(h):
 		return src, nil
 	case !strings.EqualFold(encoding, "gzip"):
-		return nil, fmt.Errorf("answer encoded as %q: %w", encoding, ErrEncoded)
+		return nil, fmt.Errorf("response encoded as %q: %w", encoding, ErrEncoded)
 	}
 	zr, err := gzip.NewReader(src)
 	if err != nil {
-		return nil, fmt.Errorf("gzip answer: %w", err)
+		return nil, fmt.Errorf("gzip response: %w", err)
 	}
 	return zr, nil
 }
@@ -137,7 +137,7 @@ func Failed(status int) memproxy.Reply {
 func NoAnswerReply() memproxy.Reply {
 	return memproxy.Reply{
 		Status: http.StatusBadGateway, Header: memproxy.Header{"Content-Type": {"application/json"}},
-		Body: []byte(`{"detail":"the backend did not answer","code":"memproxy_upstream"}`),
+		Body: []byte(`{"detail":"the backend did not respond","code":"memproxy_upstream"}`),
 	}
 }
 

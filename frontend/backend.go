@@ -60,7 +60,7 @@ type Backend struct {
 // Complete sets the defaults.
 func (b *Backend) Complete() (err error) {
 	if b.Adapter == nil || b.Name == "" {
-		return errors.New("frontend: a backend needs a name and an adapter")
+		return errors.New("frontend: a backend requires a name and an adapter")
 	}
 	b.MaxBody = cmp.Or(max(b.MaxBody, 0), DefaultMaxBody)
 	b.MaxAnswer = cmp.Or(max(b.MaxAnswer, 0), DefaultMaxAnswer)

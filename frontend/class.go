@@ -94,33 +94,33 @@ var routeMethods = [...]string{http.MethodGet, http.MethodHead, http.MethodPost,
 // routes, a protocol upgrade, or a method override in the request line.
 func protocol(h Head) *memproxy.Malformed {
 	if !slices.Contains(routeMethods[:], h.Method) {
-		return barred(http.StatusMethodNotAllowed, "this method does not cross memproxy")
+		return barred(http.StatusMethodNotAllowed, "memproxy does not support this method")
 	}
 	for _, v := range h.Sent["Upgrade"] {
 		for name := range strings.SplitSeq(v, ",") {
 			// A server may ignore an offer (RFC 9110, section 7.8), and some clients
 			// offer h2c in every first request. The header is not forwarded.
 			if name = strings.TrimSpace(name); name != "" && !strings.EqualFold(name, "h2c") {
-				return barred(http.StatusBadRequest, "the protocol cannot be changed on this connection")
+				return barred(http.StatusBadRequest, "protocol upgrades are not supported")
 			}
 		}
 	}
 	for name := range h.Sent {
 		if beginsAny(name, envoyControl[:]) {
-			return barred(http.StatusBadRequest, "a header that tells Envoy how often or where to send a request is not accepted")
+			return barred(http.StatusBadRequest, "headers that control Envoy's retries or routing are not accepted")
 		}
 	}
 	for name := range h.Header {
 		if overrides(name) && name != "Access-Control-Request-Method" {
-			return barred(http.StatusBadRequest, "a header that overrides the method is not accepted")
+			return barred(http.StatusBadRequest, "method override headers are not accepted")
 		}
 	}
 	if strings.Contains(h.Query, "#") {
-		return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Pointer: "query", Detail: "a # in the request line is not accepted, as some servers end the query there: write %23"}
+		return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Pointer: "query", Detail: "a # in the request line is not accepted, because some servers end the query there; encode it as %23"}
 	}
 	_, params, _ := strings.Cut(h.EscapedPath, ";") // parameters of path segments
 	if queryOverrides(h.Query) || queryOverrides(strings.ReplaceAll(params, "/", "&")) {
-		return barred(http.StatusBadRequest, "a parameter that overrides the method is not accepted")
+		return barred(http.StatusBadRequest, "method override query parameters are not accepted")
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func HasFields(h memproxy.Header) bool {
 func encoded(h memproxy.Header) *memproxy.Malformed {
 	for _, v := range h.Values("Content-Encoding") {
 		if v != "" && !strings.EqualFold(v, "identity") {
-			return &memproxy.Malformed{Code: memproxy.PayloadEncoding, Status: http.StatusUnsupportedMediaType, Detail: "content encodings are not accepted here"}
+			return &memproxy.Malformed{Code: memproxy.PayloadEncoding, Status: http.StatusUnsupportedMediaType, Detail: "Content-Encoding is not supported for request bodies"}
 		}
 	}
 	return nil
@@ -62,7 +62,7 @@ func (c *Class) Body(q memproxy.Request, body []byte) *memproxy.Malformed {
 	case c.Known && (q.Method == http.MethodGet || q.Method == http.MethodHead):
 		return barred(http.StatusBadRequest, "this route takes no body")
 	case fieldOverrides(q.Header, body):
-		return barred(http.StatusBadRequest, "a field of the body that overrides the method is not accepted")
+		return barred(http.StatusBadRequest, "method override fields in the body are not accepted")
 	}
 	return nil
 }

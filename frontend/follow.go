@@ -105,10 +105,10 @@ func (f *Follower) inquire(ctx context.Context, leave <-chan struct{}, a *gate.A
 	for wait := followWait; ; wait = min(2*wait, followMax) {
 		select {
 		case <-ctx.Done():
-			f.run.Log.Warn("the outcome of a write was not known in time", "backend", f.backend, "decision", a.Decision.ID)
+			f.run.Log.Warn("the outcome of a write was not known before the deadline", "backend", f.backend, "decision", a.Decision.ID)
 			return
 		case <-leave:
-			f.run.Log.Warn("too many writes are worked on to look after this one", "backend", f.backend, "decision", a.Decision.ID)
+			f.run.Log.Warn("too many pending writes; the outcome of this one is not followed", "backend", f.backend, "decision", a.Decision.ID)
 			return
 		case <-f.run.After(wait):
 		}

@@ -109,13 +109,13 @@ func SameBytes(a, b []byte) bool {
 func TooLarge(limit int64) *memproxy.Malformed {
 	return &memproxy.Malformed{
 		Code: memproxy.PayloadTooLarge, Status: http.StatusRequestEntityTooLarge,
-		Detail: "the body is over the limit of " + strconv.FormatInt(limit, 10) + " bytes that limits.body of the backend sets",
+		Detail: "the body exceeds the limit of " + strconv.FormatInt(limit, 10) + " bytes (the backend's limits.body)",
 	}
 }
 
 // TooSlow refuses a body that did not arrive in time.
 func TooSlow() *memproxy.Malformed {
-	return &memproxy.Malformed{Code: memproxy.PayloadSlow, Status: http.StatusRequestTimeout, Detail: "the body did not arrive whole and in time"}
+	return &memproxy.Malformed{Code: memproxy.PayloadSlow, Status: http.StatusRequestTimeout, Detail: "the complete body was not received in time"}
 }
 
 // Unread refuses a body that could not be read because it did not arrive in time, or
@@ -127,7 +127,7 @@ func Unread(err error) *memproxy.Malformed {
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) {
 		return TooSlow()
 	}
-	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the body's framing cannot be read"}
+	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the body's framing is invalid"}
 }
 
 // Relocate rewrites a redirect to the upstream so that it leads through the listener. A

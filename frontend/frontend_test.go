@@ -119,7 +119,7 @@ func TestReadAnswer(t *testing.T) {
 		if len(body) != c.want || decoded != c.decoded || !errors.Is(err, c.err) {
 			t.Errorf("%s: %d bytes, decoded %v, %v", name, len(body), decoded, err)
 		}
-		if why := frontend.Unreadable(err, c.limit); (why != nil) != (c.err == frontend.ErrTooLarge) || why != nil && !strings.Contains(why.Detail, fmt.Sprintf("%d bytes that limits.answer", c.limit)) {
+		if why := frontend.Unreadable(err, c.limit); (why != nil) != (c.err == frontend.ErrTooLarge) || why != nil && !strings.Contains(why.Detail, fmt.Sprintf("%d bytes (the backend's limits.answer)", c.limit)) {
 			t.Errorf("%s: reported as %+v", name, why)
 		}
 	}

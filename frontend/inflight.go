@@ -15,7 +15,7 @@ import (
 )
 
 // ErrBusy means that too many bytes are in memory, or too many requests in progress.
-var ErrBusy = errors.New("too much is in flight")
+var ErrBusy = errors.New("too many bytes in flight")
 
 // Defaults of InFlight, in bytes, for a sidecar with 256 MiB.
 const (
@@ -314,7 +314,7 @@ func (f *InFlight) Refused() int64 {
 func Busy() *memproxy.Malformed {
 	return &memproxy.Malformed{
 		Code: memproxy.LimitInFlight, Status: http.StatusServiceUnavailable,
-		Detail: "too many requests are under way; try again",
+		Detail: "too many requests in flight; try again",
 	}
 }
 

@@ -116,7 +116,7 @@ func CountTurnedAway(to prometheus.Registerer, name string, ln *Listener) *Liste
 	for i, result := range [...]string{"refused", "evicted"} {
 		to.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name:        "memproxy_connections_turned_away_total",
-			Help:        "Connections over a listener's bounds: refused, or evicted, which is closed for another.",
+			Help:        "Connections over a listener's limits: refused, or evicted (closed for a new one).",
 			ConstLabels: prometheus.Labels{"listener": name, "result": result},
 		}, func() float64 {
 			refused, evicted := ln.TurnedAway()

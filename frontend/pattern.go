@@ -47,7 +47,7 @@ func parsePattern(s string) (pattern, error) {
 	method, path, ok := strings.Cut(strings.TrimSpace(s), " ")
 	path = strings.TrimSpace(path)
 	if !ok || method == "" || !strings.HasPrefix(path, "/") {
-		return pattern{}, errors.New(`want "METHOD /path", with * for a segment or, at the end, for any rest`)
+		return pattern{}, errors.New(`want "METHOD /path", with * for one segment or, at the end, for any suffix`)
 	}
 	p := pattern{method: strings.ToUpper(method), segments: strings.Split(path[1:], "/")}
 	if last := len(p.segments) - 1; p.segments[last] == "*" {

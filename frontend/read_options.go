@@ -39,13 +39,13 @@ func ParseReadOptions(req memproxy.Request) (memproxy.Request, gate.ReadOptions,
 	if values := said[minTrustParam]; len(values) > 0 {
 		f, err := strconv.ParseFloat(values[0], 64)
 		if len(values) > 1 || err != nil || !(f >= 0 && f <= 1) {
-			return req, w, unclear(MinTrustHeader + " is one number from 0 to 1")
+			return req, w, unclear(MinTrustHeader + " must be a single number from 0 to 1")
 		}
 		w.MinTrust = memproxy.PerMille(f*1000 + 0.5)
 	}
 	if values := said[provenanceParam]; len(values) > 0 {
 		if len(values) > 1 || values[0] != "true" && values[0] != "false" {
-			return req, w, unclear(ProvenanceHeader + " is true or false")
+			return req, w, unclear(ProvenanceHeader + " must be true or false")
 		}
 		w.Provenance = values[0] == "true"
 	}
@@ -68,11 +68,11 @@ func ownParams(query string, said map[string][]string) (rest, own string, flaw *
 		}
 		ours = append(ours, part)
 		if _, known := said[key]; !known {
-			flaw = unclear("memproxy knows no such parameter of a query")
+			flaw = unclear("unknown memproxy query parameter")
 			continue
 		}
 		if value, err = url.QueryUnescape(value); err != nil {
-			flaw = unclear("a parameter of the query cannot be read")
+			flaw = unclear("a memproxy query parameter is not correctly encoded")
 		}
 		said[key] = append(said[key], value)
 	}

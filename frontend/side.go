@@ -57,7 +57,7 @@ func NewSide(o SideOptions) (*Side, error) {
 	case o.Upstream.User != nil:
 		return nil, errors.New("frontend: upstream must not carry a credential; use credential instead")
 	case o.Transport == nil:
-		return nil, errors.New("frontend: side requests need a transport")
+		return nil, errors.New("frontend: side requests require a transport")
 	}
 	o.Propagator = cmp.Or[propagation.TextMapPropagator](o.Propagator, propagation.TraceContext{})
 	o.Transport = NoUpgrade(o.Transport)
@@ -163,7 +163,7 @@ func (f noUpgrade) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := roundTrip(f.next, r)
 	if err == nil && resp.StatusCode < http.StatusOK {
 		_ = resp.Body.Close()
-		return nil, fmt.Errorf("the backend answered %d, which ends no request", resp.StatusCode)
+		return nil, fmt.Errorf("the backend returned status %d, which is not a final response", resp.StatusCode)
 	}
 	return resp, err
 }

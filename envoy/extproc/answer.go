@@ -18,7 +18,7 @@ import (
 var errAbsent = errors.New("the backend did not answer")
 
 // errUnruled means that Envoy forwarded a request without a ruling.
-var errUnruled = errors.New("the backend answers a request that was never ruled on")
+var errUnruled = errors.New("received a response to a request without a decision")
 
 // answer is the answer of an exchange. Its head arrives first; its body is requested only
 // if it must be read.
@@ -61,7 +61,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 	}
 	x.arrived()
 	if a.unsent() {
-		x.p.opt.Log.WarnContext(x.ctx, "upstream was not reached", "backend", x.b.Name, "decision", x.admission.Decision.ID)
+		x.p.opt.Log.WarnContext(x.ctx, "the backend was not reached", "backend", x.b.Name, "decision", x.admission.Decision.ID)
 		return x.refused(x.p.opt.Gate.AbandonUnsent(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)), nil
 	}
 	if !a.fromUpstream() || code < http.StatusOK {

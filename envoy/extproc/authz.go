@@ -113,14 +113,14 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 	case len(body) == 0 && x.req.announced():
 		return &memproxy.Malformed{
 			Code: memproxy.InternalError, Status: http.StatusServiceUnavailable,
-			Detail: "Envoy did not send the body; ext_authz needs with_request_body",
+			Detail: "Envoy did not send the body; ext_authz requires with_request_body",
 		}
 	}
 	call := x.entry.GateCall(body, nil)
 	if call.ReadOptions != (gate.ReadOptions{}) || call.Request.ProxyQuery != "" {
 		return &memproxy.Malformed{
 			Code: memproxy.ScopeUnpinned, Status: http.StatusForbidden,
-			Detail: "ext_authz sees no answers and changes no path, so what is asked of them cannot be kept; it needs the external processor",
+			Detail: "ext_authz can neither filter responses nor change paths, so it cannot apply these read options; use the external processor",
 		}
 	}
 	ex := x.p.opt.Gate.Explain(x.ctx, call)
@@ -131,15 +131,15 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 		if _, ok := x.b.Adapter.(gate.Reader); ok {
 			return &memproxy.Malformed{
 				Code: memproxy.ScopeUnpinned, Status: http.StatusForbidden,
-				Detail: "ext_authz sees no answers, so this read could not be filtered; it needs the external processor",
+				Detail: "ext_authz cannot filter responses, so this read is refused; use the external processor",
 			}
 		}
 	}
 	if ex.Decision.Verdict == memproxy.Amend {
-		f := &memproxy.Malformed{Code: memproxy.InternalError, Status: http.StatusForbidden, Detail: "this would have to be changed, which ext_authz cannot do"}
+		f := &memproxy.Malformed{Code: memproxy.InternalError, Status: http.StatusForbidden, Detail: "memproxy would modify this request, which ext_authz cannot do"}
 		if len(ex.Decision.Reasons) > 0 {
 			f.Code, f.Pointer = ex.Decision.Reasons[0].Code, ex.Decision.Reasons[0].Pointer
-			f.Detail = ex.Decision.Reasons[0].Detail + "; ext_authz cannot change it, so it is refused"
+			f.Detail = ex.Decision.Reasons[0].Detail + "; ext_authz cannot modify the request, so it is refused"
 		}
 		return f
 	}

@@ -71,7 +71,7 @@ func (x *exchange) unread(err error) *response {
 
 // abandon answers for a backend that did not answer, and records the outcome.
 func (x *exchange) abandon(code int) *response {
-	x.p.opt.Log.WarnContext(x.ctx, "upstream did not answer", "backend", x.b.Name, "decision", x.admission.Decision.ID)
+	x.p.opt.Log.WarnContext(x.ctx, "the backend did not respond", "backend", x.b.Name, "decision", x.admission.Decision.ID)
 	reply := x.p.opt.Gate.Abandon(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)
 	if code == http.StatusGatewayTimeout {
 		reply.Status = code

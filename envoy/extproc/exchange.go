@@ -197,7 +197,7 @@ func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*response, error) {
 		// The headers can no longer be changed, so even a harmless request could not be
 		// forwarded correctly.
 		_, refusal := x.admit(nil, &memproxy.Malformed{
-			Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the request ends in trailers and has no body",
+			Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the request has trailers but no body",
 		})
 		if refusal != nil {
 			return refusal, nil

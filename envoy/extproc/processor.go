@@ -44,7 +44,7 @@ func New(opt Options) (*Processor, error) {
 			return nil, err
 		}
 		if p.backends[b.Name] != nil {
-			return nil, fmt.Errorf("extproc: two backends are called %q", b.Name)
+			return nil, fmt.Errorf("extproc: duplicate backend name %q", b.Name)
 		}
 		b.follower = frontend.NewFollower(opt.Gate, b.Fetch, b.Name, opt.Runtime)
 		p.backends[b.Name] = &b
@@ -86,14 +86,14 @@ func (p *Processor) Process(stream procv3.ExternalProcessor_ProcessServer) error
 	defer p.underway.Add(-1)
 	if p.underway.Add(1) > int64(p.opt.Exchanges) {
 		p.refused.Add(1)
-		return status.Error(codes.ResourceExhausted, "too many requests are under way")
+		return status.Error(codes.ResourceExhausted, "too many requests in flight")
 	}
 	x := newExchange(p)
 	defer x.end()
 	md, _ := metadata.FromIncomingContext(ctx)
 	var err error
 	if x.b, err = p.backend(md.Get(BackendKey)); err != nil {
-		p.opt.Log.ErrorContext(ctx, "Envoy's configuration is not usable", "error", err)
+		p.opt.Log.ErrorContext(ctx, "Envoy's configuration is invalid", "error", err)
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	for {
@@ -125,9 +125,9 @@ func (p *Processor) Process(stream procv3.ExternalProcessor_ProcessServer) error
 
 // Errors of Envoy's configuration and of its protocol.
 var (
-	errProtocol = errors.New("a message out of order")
-	errModes    = errors.New("the filter must have request_body_mode and response_body_mode BUFFERED (with allow_mode_override, what is not memory is skipped); no body would be ruled on")
-	errWatch    = errors.New("observability mode needs request_body_mode STREAMED; no other body is sent")
+	errProtocol = errors.New("unexpected message order")
+	errModes    = errors.New("the filter must have request_body_mode and response_body_mode BUFFERED (with allow_mode_override, bodies outside the memory API are skipped); otherwise memproxy sees no bodies")
+	errWatch    = errors.New("observability mode requires request_body_mode STREAMED, because Envoy sends no other bodies in it")
 )
 
 // buffered checks Envoy's protocol configuration: no body may pass before it was ruled

@@ -75,6 +75,6 @@ func (x *exchange) reply(reply memproxy.Reply) *response {
 // gone answers when the backend did not answer, or its answer cannot be read, and there
 // is no admission.
 func (x *exchange) gone(err error) *response {
-	x.p.opt.Log.WarnContext(x.ctx, "upstream did not answer", "backend", x.b.Name, "route", x.entry.Class.Name, "error", err)
+	x.p.opt.Log.WarnContext(x.ctx, "the backend did not respond", "backend", x.b.Name, "route", x.entry.Class.Name, "error", err)
 	return x.reply(frontend.NoAnswerReply())
 }

@@ -109,7 +109,7 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 		cut, cancel := context.WithTimeout(context.Background(), cutTime)
 		defer cancel()
 		if wait.For(cut, srv.Stop) != nil {
-			err = errors.Join(err, errors.New("extproc: exchanges that were cut off have not returned"))
+			err = errors.Join(err, errors.New("extproc: aborted exchanges have not returned"))
 		}
 		return err
 	}, errs
@@ -143,6 +143,6 @@ func (g guard) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next
 func (g guard) recovered(ctx context.Context, err *error) {
 	if v := recover(); v != nil {
 		g.log.ErrorContext(ctx, "panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
-		*err = status.Error(codes.Internal, "memproxy could not complete its decision on this request")
+		*err = status.Error(codes.Internal, "memproxy failed to process this request")
 	}
 }

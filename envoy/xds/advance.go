@@ -28,7 +28,7 @@ func (s *Server) advance() bool {
 		case !p.seen:
 			m = s.stage(o, 0)
 		case why != "":
-			s.opt.Log.Error("a rollout is stopped and taken back", "release", o.next.Number, "to", o.base.Number, "reason", why)
+			s.opt.Log.Error("a rollout is stopped and rolled back", "release", o.next.Number, "to", o.base.Number, "reason", why)
 			m = Mark{Release: o.next.Number, Kind: MarkStopped, Reason: why}
 		case s.stageDone(o, p):
 			m = s.stage(o, p.stage+1)
@@ -54,7 +54,7 @@ func (s *Server) stage(o offer, n int) Mark {
 func (s *Server) mark(m Mark) bool {
 	m.At = s.opt.Clock().UTC()
 	if err := s.opt.Store.Put(m); err != nil {
-		s.opt.Log.Error("a rollout's progress could not be written", "release", m.Release, "mark", string(m.Kind), "error", err)
+		s.opt.Log.Error("saving a rollout's progress failed", "release", m.Release, "mark", string(m.Kind), "error", err)
 		return false
 	}
 	s.marks[m.Release] = s.marks[m.Release].with(m)
@@ -114,7 +114,7 @@ func (s *Server) warn(from, to *policy.Release) {
 	s.warning.Go(func() {
 		found := s.opt.Warn(from, to)
 		for _, w := range found {
-			s.opt.Log.Warn("a release allows what was refused", "release", to.Number, "what", w)
+			s.opt.Log.Warn("a release allows requests that were refused before", "release", to.Number, "what", w)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()

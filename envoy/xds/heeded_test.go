@@ -69,7 +69,7 @@ func TestRepeatedRefusalsAreRateLimited(t *testing.T) {
 			t.Fatal("it is admitted")
 		}
 	}
-	logged("is not admitted", maxRefusals)
+	logged("is rejected", maxRefusals)
 	now = now.Add(time.Minute)
 	if s.forget(); len(s.refusals) != 0 {
 		t.Errorf("kept: %v", s.refusals)

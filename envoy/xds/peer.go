@@ -31,7 +31,7 @@ type Rule struct {
 func (r Rule) check() error {
 	switch {
 	case (r.SPIFFE == "") == (r.CommonName == ""):
-		return errors.New("xds: a rule has either a SPIFFE id or a common name")
+		return errors.New("xds: a rule requires either a SPIFFE id or a common name")
 	case r.SPIFFE != "" && !strings.HasPrefix(r.SPIFFE, "spiffe://"):
 		return fmt.Errorf("xds: %q is not a SPIFFE id", r.SPIFFE)
 	}
@@ -76,11 +76,11 @@ func glob(pattern, s, sep string) bool {
 // permits checks a sidecar's claims against the rule.
 func (r Rule) permits(n fleetpb.Node) error {
 	if r.Tenant != "*" && n.Tenant != r.Tenant {
-		return fmt.Errorf("tenant %q is not the certificate's", n.Tenant)
+		return fmt.Errorf("the certificate does not permit tenant %q", n.Tenant)
 	}
 	for k, v := range n.Labels {
 		if values := r.Labels[k]; !slices.Contains(values, v) && !slices.Contains(values, "*") {
-			return fmt.Errorf("label %s=%q is not the certificate's", k, v)
+			return fmt.Errorf("the certificate does not permit label %s=%q", k, v)
 		}
 	}
 	return nil
@@ -94,7 +94,7 @@ func authorise(rules []Rule, who identity, n fleetpb.Node) error {
 			return r.permits(n)
 		}
 	}
-	return errors.New("no rule is for this certificate")
+	return errors.New("no rule matches this certificate")
 }
 
 // peerOf returns the identity of a stream's peer, from a certificate that TLS verified.
@@ -117,12 +117,12 @@ func identityOf(cert *x509.Certificate) (identity, error) {
 			continue
 		}
 		if id.spiffe != "" { // a SPIFFE certificate has exactly one URI
-			return identity{}, errors.New("a certificate with two SPIFFE ids")
+			return identity{}, errors.New("the certificate has two SPIFFE ids")
 		}
 		id.spiffe = u.String()
 	}
 	if id.name = cert.Subject.CommonName; id.spiffe == "" && id.name == "" {
-		return identity{}, errors.New("a certificate without a name")
+		return identity{}, errors.New("the certificate has neither a SPIFFE id nor a common name")
 	}
 	return id, nil
 }

@@ -54,7 +54,7 @@ func (r reports) StreamLoadStats(stream loadstats.LoadReportingService_StreamLoa
 	case err := <-received:
 		return err
 	case <-r.ctx.Done():
-		return status.Error(codes.Unavailable, "the control plane stops")
+		return status.Error(codes.Unavailable, "the control plane is shutting down")
 	}
 }
 
@@ -63,7 +63,7 @@ func (r reports) known(id string, who identity) error {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	if r.s.nodes[sidecarKey{who, id}] == nil {
-		return status.Error(codes.FailedPrecondition, "a sidecar subscribes before it reports")
+		return status.Error(codes.FailedPrecondition, "a sidecar must subscribe before it reports")
 	}
 	return nil
 }

@@ -38,12 +38,12 @@ func (p Plan) check() error {
 	last := 0.0
 	for _, s := range p.Stages {
 		if !(s.Percent > last && s.Percent <= 100) || s.Hold < 0 {
-			return errors.New("xds: the stages of a rollout rise, up to 100 per cent")
+			return errors.New("xds: the stages of a rollout must increase, up to 100 per cent")
 		}
 		last = s.Percent
 	}
 	if !(p.Refused >= 0 && p.Refused <= 1 && p.Errors >= 0 && p.Errors <= 1) || p.Rejections < 0 {
-		return errors.New("xds: the limits of a rollout are shares from 0 to 1")
+		return errors.New("xds: the limits of a rollout must be from 0 to 1")
 	}
 	return nil
 }
@@ -192,13 +192,13 @@ func (p Plan) worse(next, base DecisionCounts) string {
 		return float64(n) / float64(t.Decisions)
 	}
 	if was, is := share(base.Errors, base), share(next.Errors, next); is > was+p.Errors {
-		return fmt.Sprintf("%.1f %% of its decisions failed, %.1f %% under the release before", is*100, was*100)
+		return fmt.Sprintf("%.1f %% of its decisions failed, %.1f %% under the previous release", is*100, was*100)
 	}
 	if base.Decisions < max(p.Decisions, 1) {
 		return ""
 	}
 	if was, is := share(base.Refused, base), share(next.Refused, next); is > was+p.Refused {
-		return fmt.Sprintf("%.1f %% of its decisions were refusals, %.1f %% under the release before", is*100, was*100)
+		return fmt.Sprintf("%.1f %% of its decisions were refusals, %.1f %% under the previous release", is*100, was*100)
 	}
 	return ""
 }

@@ -71,7 +71,7 @@ type Server struct {
 // New returns a server. It offers nothing before the first Refresh.
 func New(opt Options) (*Server, error) {
 	if opt.Fleet == "" || opt.Store == nil || len(opt.Rules) == 0 || opt.Clock == nil || opt.Log == nil || opt.Report <= 0 {
-		return nil, errors.New("xds: fleet, store, rules, clock, log and the time between reports are required")
+		return nil, errors.New("xds: fleet, store, rules, clock, log and the report interval are required")
 	}
 	for _, r := range opt.Rules {
 		if err := r.check(); err != nil {
@@ -115,7 +115,7 @@ func Limit(ln net.Listener) *frontend.Listener {
 // fails.
 func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Context) error, failed <-chan error, err error) {
 	if conf == nil || conf.ClientAuth != tls.RequireAndVerifyClientCert {
-		return nil, nil, errors.New("xds: sidecars must present certificates that are verified")
+		return nil, nil, errors.New("xds: the listener must require and verify client certificates")
 	}
 	g := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(conf)),
@@ -169,7 +169,7 @@ func (s *Server) Run(ctx context.Context, tick <-chan time.Time) {
 		case <-s.wake:
 		}
 		if err := s.Refresh(); err != nil {
-			s.opt.Log.Error("the store is unavailable; the offers remain", "error", err)
+			s.opt.Log.Error("the release store is unavailable; the current offers stay in force", "error", err)
 		}
 	}
 }

@@ -101,18 +101,18 @@ func (s callbacks) OnStreamDeltaRequest(id int64, req *discovery.DeltaDiscoveryR
 	if st.node == nil {
 		if err := s.admit(id, st, req.GetNode()); err != nil {
 			if s.withinRefusalLimit(st.who) {
-				s.opt.Log.Warn("a sidecar is not admitted", "certificate", st.who.String(), "error", err)
+				s.opt.Log.Warn("a sidecar is rejected", "certificate", st.who.String(), "error", err)
 			}
 			return err
 		}
 	} else if n := req.GetNode(); n != nil && n.GetId() != st.node.ID {
-		return status.Error(codes.InvalidArgument, "one stream is one sidecar's")
+		return status.Error(codes.InvalidArgument, "a stream must not change its node id")
 	}
 	switch req.GetTypeUrl() {
 	case fleetpb.AssignmentType:
 		for _, name := range req.GetResourceNamesSubscribe() {
 			if name != st.node.ID {
-				return status.Error(codes.PermissionDenied, "the assignment of another sidecar")
+				return status.Error(codes.PermissionDenied, "the assignment belongs to another sidecar")
 			}
 		}
 		st.node.toAssignmentName(req)
@@ -124,7 +124,7 @@ func (s callbacks) OnStreamDeltaRequest(id int64, req *discovery.DeltaDiscoveryR
 		}
 		s.acknowledged(st, req)
 	default:
-		return status.Error(codes.InvalidArgument, "a type of resource that is not served")
+		return status.Error(codes.InvalidArgument, "unsupported resource type")
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func (s *Server) admit(id int64, st *stream, c *core.Node) error {
 	n := s.nodes[key]
 	if n == nil {
 		if !s.room(st.who) {
-			return status.Error(codes.ResourceExhausted, "too many node ids of one certificate")
+			return status.Error(codes.ResourceExhausted, "too many node ids with one certificate")
 		}
 		n = &node{Node: said, who: st.who, counts: map[string]DecisionCounts{}}
 		s.nodes[key] = n
@@ -295,7 +295,7 @@ func (s *Server) forget() {
 	if len(gone) > 0 {
 		slices.Sort(gone)
 		if err := s.assignments.UpdateResources(nil, gone); err != nil {
-			s.opt.Log.Error("sidecars that went could not be forgotten", "error", err)
+			s.opt.Log.Error("removing disconnected sidecars failed", "error", err)
 		}
 	}
 }

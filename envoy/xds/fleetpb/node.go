@@ -58,7 +58,7 @@ func NodeOf(c *core.Node) (Node, error) {
 	var err error
 	text := func(what, s string) string {
 		if len(s) > maxText || strings.IndexFunc(s, unicode.IsControl) >= 0 {
-			err = fmt.Errorf("the node's %s is not plain text", what)
+			err = fmt.Errorf("the node's %s is too long or has control characters", what)
 		}
 		return s
 	}
@@ -68,7 +68,7 @@ func NodeOf(c *core.Node) (Node, error) {
 		}
 		s, ok := v.GetKind().(*structpb.Value_StringValue)
 		if !ok {
-			err = fmt.Errorf("the node's %s is not text", what)
+			err = fmt.Errorf("the node's %s is not a string", what)
 			return ""
 		}
 		return text(what, s.StringValue)
@@ -79,7 +79,7 @@ func NodeOf(c *core.Node) (Node, error) {
 	if v := fields[keyLabels]; v != nil {
 		labels := v.GetStructValue()
 		if labels == nil || len(labels.GetFields()) > maxLabels {
-			return Node{}, errors.New("the node's labels are not a short list")
+			return Node{}, errors.New("the node's labels are not an object, or there are too many")
 		}
 		for k, v := range labels.GetFields() {
 			n.Labels[text("label", k)] = value("label", v)

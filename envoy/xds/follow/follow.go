@@ -93,7 +93,7 @@ func New(opt Options) (*Follower, error) {
 	case opt.Address == "" || opt.Fleet == "" || opt.Node.ID == "" || opt.Path == "":
 		return nil, errors.New("follow: address, fleet, node id and path are required")
 	case len(opt.Keys) == 0:
-		return nil, errors.New("follow: without a key nothing could be taken")
+		return nil, errors.New("follow: a public key is required to verify releases")
 	case opt.TLS == nil || opt.Apply == nil || opt.Counts == nil || opt.Jitter == nil:
 		return nil, errors.New("follow: TLS, Apply, Counts and Jitter are required")
 	}
@@ -153,7 +153,7 @@ func (f *Follower) Start(bundle string) *policy.Release {
 	case f.current == nil:
 		return nil
 	case f.current.Bundle != bundle:
-		f.current, f.state.StoredError = nil, &unusedError{errors.New("it does not compile")}
+		f.current, f.state.StoredError = nil, &unusedError{errors.New("its rules do not compile")}
 		return nil
 	}
 	f.state.Running, f.newest = f.current.Name(), f.current.Number
@@ -179,9 +179,9 @@ func (f *Follower) acceptable(r *policy.Release) error {
 	case !r.Selector.Matches(f.opt.Node.Tenant, f.opt.Node.Labels):
 		return fmt.Errorf("release %d is for %s and not for this sidecar", r.Number, r.Selector)
 	case r.Number < f.floor:
-		return fmt.Errorf("release %d is older than %d, the oldest that may follow what was in force", r.Number, f.floor)
+		return fmt.Errorf("release %d is older than %d, the oldest release that may replace the current one", r.Number, f.floor)
 	case f.current != nil && r.Number == f.current.Number && r.Bundle != f.current.Bundle:
-		return fmt.Errorf("release %d is in force with another bundle: a number is used once", r.Number)
+		return fmt.Errorf("release %d is already in force with another bundle: release numbers must be unique", r.Number)
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func (f *Follower) take(name string, encoded []byte) error {
 	floor := max(f.floor, r.Floor)
 	f.mu.Unlock()
 	if err == nil && r.Name() != name {
-		err = fmt.Errorf("release %s came under the name of another", r.Name())
+		err = fmt.Errorf("release %s was received under another name", r.Name())
 	}
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func (f *Follower) lost(err error) {
 		s.Connected, s.ConnectionError = false, err
 	})
 	if was.Connected || was.ConnectionError == nil {
-		f.opt.Log.Warn("the control plane is not followed; the rules in force stay", "error", err)
+		f.opt.Log.Warn("the connection to the control plane failed; the current rules stay in force", "error", err)
 	}
 }
 
@@ -254,9 +254,9 @@ func (f *Follower) lost(err error) {
 func described(err error) error {
 	switch s := status.Convert(err); s.Code() {
 	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.ResourceExhausted:
-		return fmt.Errorf("the control plane refuses this sidecar: %s", s.Message())
+		return fmt.Errorf("the control plane rejected this sidecar: %s", s.Message())
 	}
-	return fmt.Errorf("the control plane is away: %w", err)
+	return fmt.Errorf("the control plane is unavailable: %w", err)
 }
 
 // Limits of releases that are refused, or whose number is not higher than before. They

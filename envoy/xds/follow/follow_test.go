@@ -78,7 +78,7 @@ func TestSidecarVerifiesReleases(t *testing.T) {
 		{"the next", policy.Statement{Number: 13, Floor: 12}, key, "x", ""},
 		{"back to the floor", policy.Statement{Number: 11, Floor: 10}, key, "x", ""},
 		{"below the floor", policy.Statement{Number: 10, Floor: 9}, key, "x", "release 10 is older than 11"},
-		{"the same number, another bundle", policy.Statement{Number: 12, Floor: 11}, key, "x", "a number is used once"},
+		{"the same number, another bundle", policy.Statement{Number: 12, Floor: 11}, key, "x", "release numbers must be unique"},
 		{"for its label", policy.Statement{Number: 13, Selector: policy.Selector{Labels: map[string]string{"env": "prod"}}}, key, "x", ""},
 		{"for another label", policy.Statement{Number: 13, Selector: policy.Selector{Labels: map[string]string{"env": "test"}}}, key, "x", "not for this sidecar"},
 		{"for another tenant", policy.Statement{Number: 13, Selector: policy.Selector{Tenant: "other"}}, key, "x", "not for this sidecar"},

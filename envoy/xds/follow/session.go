@@ -54,7 +54,7 @@ func (f *Follower) session(ctx context.Context) (heard bool, err error) {
 	var reporting sync.WaitGroup
 	defer reporting.Wait()
 	defer cancel(nil)
-	silent := time.AfterFunc(firstAnswer, func() { cancel(errors.New("the control plane does not answer")) })
+	silent := time.AfterFunc(firstAnswer, func() { cancel(errors.New("the control plane does not respond")) })
 	defer silent.Stop()
 
 	s := session{f: f}
@@ -135,7 +135,7 @@ func (s *session) assigned(r *discovery.Resource) (*discovery.DeltaDiscoveryRequ
 		return nil, err
 	}
 	if a.GetRelease() != "" && !releaseName.MatchString(a.GetRelease()) {
-		return nil, errors.New("an assignment that names no release")
+		return nil, errors.New("the assignment names no valid release")
 	}
 	running := s.f.update(func(s *State) { s.Assigned, s.AssignedError = a.GetRelease(), nil }).Running
 	next := &discovery.DeltaDiscoveryRequest{TypeUrl: fleetpb.ReleaseType}
@@ -163,13 +163,13 @@ func (s *session) released(r *discovery.Resource) error {
 	switch {
 	case err != nil:
 	case r.GetName() != s.subscribed:
-		err = errors.New("a release came that was not asked for")
+		err = errors.New("received a release that was not requested")
 	default:
 		err = s.f.take(r.GetName(), m.GetEncoded())
 	}
 	if err != nil {
 		s.f.update(func(s *State) { s.AssignedError = err })
-		s.f.opt.Log.Error("a release is refused; the rules in force stay", "release", s.subscribed, "error", err)
+		s.f.opt.Log.Error("a release is rejected; the current rules stay in force", "release", s.subscribed, "error", err)
 	}
 	return errors.Join(err, s.f.pace(s.stream.Context(), before))
 }

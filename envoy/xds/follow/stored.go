@@ -30,7 +30,7 @@ func readStoredState(path string) (storedState, error) {
 	k := storedState{release: release}
 	if err := json.Unmarshal(head, &k); err != nil || !ok {
 		// The floor is lost as well, so the error is not ignored.
-		return storedState{}, fmt.Errorf("follow: %s is not a kept release; remove it to start without one", path)
+		return storedState{}, fmt.Errorf("follow: %s is not a stored release; remove it to start without one", path)
 	}
 	return k, nil
 }
@@ -42,7 +42,7 @@ func (s storedState) write(path string) error {
 		return err
 	}
 	if err := durable.Write(path, append(append(head, '\n'), s.release...)); err != nil {
-		return fmt.Errorf("follow: the release could not be kept: %w", err)
+		return fmt.Errorf("follow: storing the release failed: %w", err)
 	}
 	return nil
 }
