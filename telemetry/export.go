@@ -45,7 +45,7 @@ func (w statusOnly) RoundTrip(q *http.Request) (*http.Response, error) {
 }
 
 // errPartialSuccess replaces the error of a partial success, which quotes the collector.
-var errPartialSuccess = errors.New("the collector refused a part")
+var errPartialSuccess = errors.New("the collector rejected part of the batch")
 
 // prometheus returns the reader behind /metrics. Names have the same spelling for every
 // scraper, because dashboards depend on it.

@@ -31,7 +31,7 @@ func readCheckpoint(msg []byte, origin string, v note.Verifier) (size uint64, ro
 	}
 	f := strings.Split(n.Text, "\n")
 	if len(f) < 4 || f[0] != origin {
-		return 0, root, errors.New("checkpoint: not this log's")
+		return 0, root, errors.New("checkpoint: signed for another log")
 	}
 	size, err = strconv.ParseUint(f[1], 10, 53)
 	if err != nil || strconv.FormatUint(size, 10) != f[1] {

@@ -78,10 +78,10 @@ func VerifierKey(origin string, pub ed25519.PublicKey) (string, error) {
 		return "", err
 	}
 	if _, err := note.NewVerifier(vkey); err != nil {
-		return "", errors.New("a log's name is not empty and has no spaces, plus signs or control characters")
+		return "", errors.New("a log's name must not be empty or contain spaces, plus signs or control characters")
 	}
 	if strings.ContainsFunc(origin, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return "", errors.New("a log's name has no control characters")
+		return "", errors.New("a log's name must not contain control characters")
 	}
 	return vkey, nil
 }

@@ -16,9 +16,9 @@ import (
 // The errors that callers can distinguish.
 var (
 	ErrClosed  = errors.New("audit: the log is closed")
-	ErrFull    = errors.New("audit: too many events wait for the disk")
+	ErrFull    = errors.New("audit: too many events are waiting to be written")
 	ErrLocked  = errors.New("audit: another memproxy has the log of this state directory open; stop it first, or give this one a directory of its own (state)")
-	ErrCorrupt = errors.New("audit: the log is damaged; it is not written on")
+	ErrCorrupt = errors.New("audit: the log is damaged and will not be appended to")
 )
 
 // retryEvery is how often a log that cannot write tries again without being asked.

@@ -52,7 +52,7 @@ func (r *recovery) restore() (repair string, err error) {
 	}
 	// Nothing is changed before this check, so that a damaged log is left as it was found.
 	if got := r.publisher.edge.root(); got != root {
-		return "", fmt.Errorf("%w: the first %d records do not have the root that the checkpoint signs", ErrCorrupt, size)
+		return "", fmt.Errorf("%w: the first %d records do not match the checkpoint's root hash", ErrCorrupt, size)
 	}
 	if err := r.resume(end); err != nil {
 		return "", err
@@ -99,7 +99,7 @@ func (r *recovery) create() error {
 			return fmt.Errorf("audit: %w", err)
 		}
 		if len(list) > 0 {
-			return fmt.Errorf("%w: there are records and no checkpoint", ErrCorrupt)
+			return fmt.Errorf("%w: records exist without a checkpoint", ErrCorrupt)
 		}
 	}
 	return r.disk.replace(vkeyFile, []byte(r.vkey+"\n"), true)
@@ -160,7 +160,7 @@ func (r *recovery) replay(size uint64) (end tail, err error) {
 		}
 	}
 	if r.progress.tip.next < size {
-		return end, fmt.Errorf("%w: the checkpoint signs %d records, the journal ends after %d", ErrCorrupt, size, r.progress.tip.next)
+		return end, fmt.Errorf("%w: the checkpoint covers %d records, the journal ends after %d", ErrCorrupt, size, r.progress.tip.next)
 	}
 	end.unneeded, err = r.unneeded(int64(size/tileWidth), n)
 	return end, err
@@ -202,13 +202,13 @@ func (r *recovery) replayFile(n int64, b []byte, size uint64) (good int, err err
 				return good, nil // preallocated
 			}
 			if wholeFrameIn(b[good+1:]) || r.progress.tip.next < size {
-				return 0, bad("a frame is damaged, and no crash tears one that others follow or that is signed")
+				return 0, bad("a frame is damaged, and not by a crash: later frames follow or a checkpoint covers it")
 			}
 			return good, nil
 		}
 		es, err := entries(payload)
 		if err != nil || len(es) != count || first != r.progress.tip.next || first+uint64(count) > uint64(n+1)*tileWidth {
-			return 0, bad("a frame does not fit its place")
+			return 0, bad("a frame is out of sequence")
 		}
 		t := r.progress.tip
 		leaves := make([]tlog.Hash, count)
@@ -221,7 +221,7 @@ func (r *recovery) replayFile(n int64, b []byte, size uint64) (good int, err err
 			return 0, bad(err.Error())
 		}
 		if t.next > size && !hmac.Equal(mac, r.committer.mac.sum(nil, first, count, t.prev)) {
-			return 0, bad("an unsigned frame is not this writer's")
+			return 0, bad("an unsigned frame has a wrong MAC")
 		}
 		for i, leaf := range leaves {
 			if first+uint64(i) < size {
@@ -249,7 +249,7 @@ func (r *recovery) resume(end tail) error {
 		}
 		if err != nil {
 			_ = f.Close() // the first error is returned
-			return fmt.Errorf("audit: cut torn tail: %w", err)
+			return fmt.Errorf("audit: truncate torn tail: %w", err)
 		}
 	}
 	if r.progress.tip.next == uint64(end.n+1)*tileWidth {
@@ -282,7 +282,7 @@ func (d disk) last(n int64) (record []byte, at time.Time, err error) {
 func appended(record []byte) (time.Time, error) {
 	_, rest, ok := bytes.Cut(record, []byte(`,"time":"`))
 	if !ok || len(rest) < len(timeFormat) {
-		return time.Time{}, errors.New("a record has no time")
+		return time.Time{}, errors.New("a record has no timestamp")
 	}
 	return time.Parse(timeFormat, string(rest[:len(timeFormat)]))
 }

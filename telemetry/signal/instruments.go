@@ -51,7 +51,7 @@ func NewInstruments(meter metric.Meter) (*Instruments, error) {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("telemetry: make instruments: %w", err)
+		return nil, fmt.Errorf("telemetry: create instruments: %w", err)
 	}
 	in.begin()
 	return in, nil

@@ -46,7 +46,7 @@ type source struct{ dir, key string }
 
 // keyFlag adds --key to commands that verify. A query prints the log without verifying it.
 func (l *source) keyFlag(c *cobra.Command) {
-	c.Flags().StringVar(&l.key, "key", "", "`file` with the log's public key (log.vkey), kept elsewhere; without it the log's own copy is used")
+	c.Flags().StringVar(&l.key, "key", "", "`file` with the log's public key (log.vkey), from a separate copy; default: the copy in the log's directory")
 }
 
 // missing returns an error if the directory contains no log.
@@ -57,14 +57,14 @@ func missing(dir string) (int, error) {
 	if st, err := os.Stat(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return cli.Failed, err
 	} else if err != nil || !st.IsDir() {
-		return cli.Usage, fmt.Errorf("%s is not a directory; --dir names the directory audit of a state directory", dir)
+		return cli.Usage, fmt.Errorf("%s is not a directory; --dir must be the audit subdirectory of a state directory", dir)
 	}
 	for _, name := range [...]string{"checkpoint", "tile", "journal"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return cli.OK, nil
 		}
 	}
-	return cli.Failed, fmt.Errorf("%s holds no audit log; that of a state directory is in its subdirectory audit", dir)
+	return cli.Failed, fmt.Errorf("%s contains no audit log; use the audit subdirectory of the state directory", dir)
 }
 
 // leaf returns a subcommand that reads a log.
@@ -105,7 +105,7 @@ func (a *app) verify() *cobra.Command {
 		func(ctx context.Context) (int, error) { return a.verifying(ctx, l, *output, trusted) })
 	l.keyFlag(c)
 	output = cli.OutputFlag(c.Flags())
-	c.Flags().StringArrayVar(&trusted, "checkpoint", nil, "`file` with a checkpoint that was kept elsewhere; shows a log whose end was cut off (may be repeated)")
+	c.Flags().StringArrayVar(&trusted, "checkpoint", nil, "`file` with a checkpoint from a separate copy, to detect a truncated log (may be repeated)")
 	return c
 }
 
@@ -153,13 +153,13 @@ func (a *app) report(rep *verify.Report) {
 	}
 	fmt.Fprintf(a.stdout, "OK   %d records of %s, root %s\n", rep.Size, rep.Origin, rep.Root)
 	if rep.Pruned > 0 {
-		fmt.Fprintf(a.stdout, "     records 0 to %d were removed by age or size, as the log records; their hashes hold\n", rep.Pruned-1)
+		fmt.Fprintf(a.stdout, "     records 0 to %d were pruned by age or size, as recorded in the log; their hashes are verified\n", rep.Pruned-1)
 	}
 	if rep.Pending > 0 {
-		fmt.Fprintf(a.stdout, "     %d more records are chained and not signed yet\n", rep.Pending)
+		fmt.Fprintf(a.stdout, "     %d more records are chained but not signed yet\n", rep.Pending)
 	}
 	fmt.Fprintf(a.stdout, "     consistent with %d older checkpoints\n", rep.Checkpoints)
 	if rep.OwnKey {
-		fmt.Fprint(a.stdout, "     the key is the log's own: give --key and --checkpoint from elsewhere to know who signed, and that nothing was cut off\n")
+		fmt.Fprint(a.stdout, "     the key is the copy in the log's directory: pass --key and --checkpoint from a separate copy to verify the signer and to detect truncation\n")
 	}
 }

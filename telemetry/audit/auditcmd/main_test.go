@@ -66,7 +66,7 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 func TestVerify(t *testing.T) {
 	dir := newLog(t, 300)
 	key := filepath.Join(dir, "log.vkey")
-	if code, _, errs := run(t, "verify", "--dir", filepath.Dir(dir)); code != 1 || !strings.Contains(errs, "holds no audit log") {
+	if code, _, errs := run(t, "verify", "--dir", filepath.Dir(dir)); code != 1 || !strings.Contains(errs, "contains no audit log") {
 		t.Errorf("the directory above: exit %d: %s", code, errs)
 	}
 	kept := filepath.Join(ring.Dir(t), "checkpoint")
@@ -74,7 +74,7 @@ func TestVerify(t *testing.T) {
 	if code != 0 || !strings.HasPrefix(out, "OK   300 records of cmd.example/log, root ") {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
 	}
-	if _, out, _ := run(t, "verify", "--dir", dir); !strings.Contains(out, "the key is the log's own") {
+	if _, out, _ := run(t, "verify", "--dir", dir); !strings.Contains(out, "the key is the copy in the log's directory") {
 		t.Errorf("nothing is said of the key: %s", out)
 	}
 	older := filepath.Join(ring.Dir(t), "older")
@@ -165,7 +165,7 @@ func TestProve(t *testing.T) {
 			}
 			doc = strings.Replace(doc, "cmd.example", "com.example", 1)
 			must.Do(t, os.WriteFile(path, []byte(doc), 0o600))
-			if code, _, errs := run(t, "prove", "--check", path, "--key", key); code != 1 || !strings.Contains(errs, "does not hold") {
+			if code, _, errs := run(t, "prove", "--check", path, "--key", key); code != 1 || !strings.Contains(errs, "the proof is invalid") {
 				t.Errorf("a changed proof: exit %d: %s", code, errs)
 			}
 		})

@@ -17,7 +17,7 @@ var errFound = errors.New("found")
 
 func (a *app) prove() *cobra.Command {
 	var p proof
-	c := a.leaf(&p.dir, "prove", "make a proof of inclusion or consistency, or check one", " --decision ID", func(ctx context.Context) (int, error) { return a.proving(ctx, p) })
+	c := a.leaf(&p.dir, "prove", "create or check a proof of inclusion or consistency", " --decision ID", func(ctx context.Context) (int, error) { return a.proving(ctx, p) })
 	p.keyFlag(c)
 	c.PreRun = func(*cobra.Command, []string) {
 		if p.check != "" && p.key != "" {

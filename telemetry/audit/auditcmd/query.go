@@ -28,12 +28,12 @@ func filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() error) {
 		name, about string
 	}{
 		{&f.Principal, "principal", "principal `id`"},
-		{&f.Agent, "agent", "`name` of an agent: as principal, or as the payload names it"},
-		{&f.User, "user", "`name` of the end user whom the payload names"},
+		{&f.Agent, "agent", "`name` of an agent, as principal or in the payload"},
+		{&f.User, "user", "`name` of the end user in the payload"},
 		{&f.Tenant, "tenant", "the principal's `tenant`"},
-		{&f.Session, "session", "`name` of a session, as the caller gave it or as the records have it"},
+		{&f.Session, "session", "`name` of a session, as the caller sent it or as recorded"},
 		{&f.Backend, "backend", "the backend's `name`"},
-		{&f.Memory, "memory", "`id` of a memory that was named, written, shown or changed"},
+		{&f.Memory, "memory", "`id` of a memory that was requested, written, returned or changed"},
 		{&f.Field, "field", "governed `field` that was written"},
 		{&f.Source, "source", "`tier` of the content's source: trusted, verified, untrusted, hostile, unstated"},
 		{&f.Action, "action", "`kind` of operation: learn, correct, forget, recall, attach, run, admin, other"},
@@ -43,7 +43,7 @@ func filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() error) {
 		{&f.Type, "type", "`type` of event: decision, outcome, review, version, repair, prune, …"},
 		{&f.Decision, "decision", "decision `id`"},
 		{&f.Reason, "reason", "reason `code`"},
-		{&f.Stage, "stage", "how far an act of review came: attempted, done, refused, failed, unknown"},
+		{&f.Stage, "stage", "stage of a review action: attempted, done, refused, failed, unknown"},
 	} {
 		fs.StringVar(o.to, o.name, "", o.about)
 	}
@@ -70,7 +70,7 @@ func moment(name, s string) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
-		return t, fmt.Errorf("--%s: neither a time (2026-01-02T15:04:05Z) nor an age (24h, 7d)", name)
+		return t, fmt.Errorf("--%s: want a time (2026-01-02T15:04:05Z) or an age (24h, 7d)", name)
 	}
 	return t, nil
 }
@@ -114,18 +114,18 @@ func (a *app) query() *cobra.Command {
 		}
 		return query.CheckBackend(ctx, q.dir, *q.filter)
 	})
-	c.Flags().IntVar(&last, "last", 0, "only the last `n`, 0 for all")
+	c.Flags().IntVar(&last, "last", 0, "print only the last `n` records; 0: all")
 	return c
 }
 
 func (a *app) tail() *cobra.Command {
 	var n int
 	var follow bool
-	c := a.searching("tail", "print the last records, and with -f those that follow", " -n 20 -f", func(ctx context.Context, q search, print func(*verify.Record) error) error {
+	c := a.searching("tail", "print the last records, and with -f new ones as they are appended", " -n 20 -f", func(ctx context.Context, q search, print func(*verify.Record) error) error {
 		return query.Tail(ctx, q.dir, *q.filter, n, follow, print)
 	})
-	c.Flags().IntVarP(&n, "lines", "n", 10, "how many of the last `records`")
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with the records that follow")
+	c.Flags().IntVarP(&n, "lines", "n", 10, "number of last `records` to print")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "print new records as they are appended")
 	return c
 }
 

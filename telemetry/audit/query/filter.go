@@ -57,7 +57,7 @@ func (f *Filter) Check() error {
 	} {
 		words := strings.Fields(strings.Trim(fmt.Sprint(c.list), "[]"))
 		if c.value != "" && !slices.Contains(words, c.value) {
-			return fmt.Errorf("%s %q is none of %s", c.name, c.value, strings.Join(words, ", "))
+			return fmt.Errorf("%s %q is not one of %s", c.name, c.value, strings.Join(words, ", "))
 		}
 	}
 	return nil

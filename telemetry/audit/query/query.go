@@ -37,7 +37,7 @@ var ErrUnknownBackend = errors.New("no record names the backend")
 
 // ErrLastRange means that a query asked for fewer than 0 or more than MaxLast of the last
 // records.
-var ErrLastRange = fmt.Errorf("a query is for 0 to %d of the last records", MaxLast)
+var ErrLastRange = fmt.Errorf("the number of last records must be from 0 to %d", MaxLast)
 
 // CheckBackend returns an error if no record in dir names f.Backend, because backends
 // have no fixed set of names. The error wraps ErrUnknownBackend and lists the backends in

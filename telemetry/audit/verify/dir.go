@@ -23,7 +23,7 @@ type Dir string
 // records, with one frame each.
 const maxFile = width * (1<<16 + 64)
 
-var errTooLarge = errors.New("larger than any file of a log")
+var errTooLarge = errors.New("the file exceeds the size limit")
 
 // read returns a file's content, nil if it does not exist.
 func (d Dir) read(name string) ([]byte, error) {
@@ -157,7 +157,7 @@ func (d Dir) Origin() string {
 
 // ErrGap means that records are missing between others, or before the end that the
 // checkpoint names, so that the remaining records would look complete.
-var ErrGap = errors.New("records are missing; memproxy audit verify names them")
+var ErrGap = errors.New("records are missing; run memproxy audit verify for details")
 
 // Bundles returns the range of bundles that may have records: from the first that was
 // not pruned up to, but not including, to. It does not verify the checkpoint, but

@@ -40,7 +40,7 @@ func (r *run) readJournals() error {
 		}
 	}
 	if !edge && r.c.Size%width != 0 && !r.moved() {
-		r.rep.add(-1, BadJournal, journalName(r.c.Size/width), "the journal of the last records is gone; they are in their bundle")
+		r.rep.add(-1, BadJournal, journalName(r.c.Size/width), "the journal of the last records is missing; they are in their bundle")
 	}
 	r.rep.Pending = next - r.c.Size
 	return nil
@@ -52,7 +52,7 @@ func (r *run) readJournal(n int64, b []byte, next int64) (int64, error) {
 	i := n * width
 	for _, f := range frames {
 		if f.first != i || i+int64(len(f.records)) > (n+1)*width {
-			r.rep.add(i, BadJournal, name, "a commit does not follow the one before it")
+			r.rep.add(i, BadJournal, name, "a commit does not follow the previous one")
 			return next, nil
 		}
 		for _, raw := range f.records {
@@ -64,11 +64,11 @@ func (r *run) readJournal(n int64, b []byte, next int64) (int64, error) {
 					return next, err
 				}
 				if k := int(i - n*width); k >= len(want) || want[k] != leaf {
-					r.rep.add(i, BadJournal, name, "the journal has another record than was signed")
+					r.rep.add(i, BadJournal, name, "the journal's record differs from the signed one")
 					return next, nil
 				}
 			case i > next:
-				r.rep.add(next, RecordMissing, name, "the journal goes on with record %d", i)
+				r.rep.add(next, RecordMissing, name, "the journal continues with record %d", i)
 				return next, nil
 			default:
 				if !r.pending(i, raw, leaf, name) {
@@ -80,9 +80,9 @@ func (r *run) readJournal(n int64, b []byte, next int64) (int64, error) {
 		}
 	}
 	if len(rest) > 0 && !r.moved() {
-		r.rep.add(i, BadJournal, name, "%d bytes behind the last whole commit: torn by a crash, which opening the log repairs, or damaged", len(rest))
+		r.rep.add(i, BadJournal, name, "%d bytes after the last complete commit: torn by a crash (repaired when memproxy opens the log), or damaged", len(rest))
 	} else if i < r.c.Size && i < (n+1)*width && !r.moved() {
-		r.rep.add(i, BadJournal, name, "the journal ends before what was signed")
+		r.rep.add(i, BadJournal, name, "the journal ends before the last signed record")
 	}
 	return next, nil
 }
@@ -95,7 +95,7 @@ func (r *run) pending(i int64, raw []byte, leaf tlog.Hash, name string) bool {
 		r.rep.add(i, Unreadable, name, "%v", err)
 		return false
 	case rec.Index != uint64(i):
-		r.rep.add(i, WrongRecord, name, "record %d stands in its place", rec.Index)
+		r.rep.add(i, WrongRecord, name, "found record %d in its place", rec.Index)
 		return false
 	case r.follows(i, rec, name):
 		return false
@@ -208,7 +208,7 @@ func (r *run) tileFile(name string, level int, n int64, w int) error {
 	known := min(len(got), len(want), w)
 	for k := range known {
 		if got[k] != want[k] {
-			r.rep.strange(name, level, n, k, "does not hold what the tree has there")
+			r.rep.strange(name, level, n, k, "does not match the tree")
 			return nil
 		}
 	}
@@ -216,9 +216,9 @@ func (r *run) tileFile(name string, level int, n int64, w int) error {
 	case known == w && len(got) == w && whole:
 	case known < w && len(want) < w && r.moved(): // written meanwhile
 	case len(want) < w:
-		r.rep.strange(name, level, n, known, "holds more than the log accounts for")
+		r.rep.strange(name, level, n, known, "contains more than the log")
 	default:
-		r.rep.strange(name, level, n, known, "does not hold as many whole entries as its name says")
+		r.rep.strange(name, level, n, known, "does not contain as many entries as its name states")
 	}
 	return nil
 }

@@ -77,12 +77,12 @@ func ParseCheckpoint(msg []byte, v note.Verifier) (Checkpoint, error) {
 	for _, line := range strings.Split(string(msg[len(n.Text):]), "\n") {
 		if i := strings.LastIndexByte(line, ' '); i >= 0 {
 			if _, err := base64.StdEncoding.Strict().DecodeString(line[i+1:]); err != nil {
-				return Checkpoint{}, errors.New("a signature is not spelled as it must be")
+				return Checkpoint{}, errors.New("a signature is not in canonical form")
 			}
 		}
 	}
 	if c.Origin != v.Name() {
-		return Checkpoint{}, errors.New("the checkpoint is another log's")
+		return Checkpoint{}, errors.New("the checkpoint belongs to another log")
 	}
 	c.Note = msg
 	return c, nil
@@ -93,7 +93,7 @@ func ParseCheckpoint(msg []byte, v note.Verifier) (Checkpoint, error) {
 func parseText(text string) (Checkpoint, error) {
 	f := strings.SplitN(text, "\n", 4)
 	if len(f) != 4 || f[0] == "" {
-		return Checkpoint{}, errors.New("a checkpoint has three lines: origin, size, root hash")
+		return Checkpoint{}, errors.New("a checkpoint must have three lines: origin, size, root hash")
 	}
 	size, err := strconv.ParseInt(f[1], 10, 54)
 	if err != nil || size < 0 || strconv.FormatInt(size, 10) != f[1] {
@@ -116,7 +116,7 @@ func ParseKey(key string) (note.Verifier, error) {
 	}
 	rest, ok := strings.CutPrefix(key, fmt.Sprintf("%s+%08x+", v.Name(), v.KeyHash()))
 	if _, err := base64.StdEncoding.Strict().DecodeString(rest); err != nil || !ok {
-		return nil, errors.New("the public key is not spelled as it must be")
+		return nil, errors.New("the public key is not in canonical form")
 	}
 	return v, nil
 }

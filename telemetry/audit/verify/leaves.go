@@ -111,7 +111,7 @@ func (r *run) leavesOf(n int64, b raw) {
 	}
 	if len(b.hashes) < w {
 		r.tiles = append(r.tiles, tileDiff{
-			file: b.tileStr, detail: fmt.Sprintf("the tile is missing, or holds %d hashes of %d", len(b.hashes), w),
+			file: b.tileStr, detail: fmt.Sprintf("the tile is missing, or has %d hashes instead of %d", len(b.hashes), w),
 		})
 	}
 	named := false
@@ -148,20 +148,20 @@ func (r *run) leavesOf(n int64, b raw) {
 // the same bundle are of little use.
 func (r *run) check(i int64, b raw, j int, leaf, hash tlog.Hash) bool {
 	if j >= len(b.records) {
-		r.rep.add(i, RecordMissing, b.recordFile, "the bundle ends before it")
+		r.rep.add(i, RecordMissing, b.recordFile, "the bundle ends before this record")
 		return true
 	}
 	rec, err := Decode(b.records[j])
 	differs := leaf != hash
 	switch {
 	case err != nil && differs:
-		r.rep.add(i, RecordChanged, b.recordFile, "it is not what was signed: %v", err)
+		r.rep.add(i, RecordChanged, b.recordFile, "the record differs from the signed one: %v", err)
 	case err != nil:
 		r.rep.add(i, Unreadable, b.recordFile, "%v", err)
 	case rec.Index != uint64(i):
 		r.rep.misplaced(i, rec, b)
 	case differs:
-		r.rep.add(i, RecordChanged, b.recordFile, "it is not what was signed")
+		r.rep.add(i, RecordChanged, b.recordFile, "the record differs from the signed one")
 	default:
 		return r.follows(i, rec, b.recordFile)
 	}
@@ -174,9 +174,9 @@ func (r *run) follows(i int64, rec *Record, file string) bool {
 	bad := true
 	switch {
 	case rec.PrevHash != hex.EncodeToString(r.chain.prev[0][:]) && rec.PrevHash != hex.EncodeToString(r.chain.prev[1][:]):
-		r.rep.add(i, BrokenLink, file, "prev_hash is not the hash of the record before it")
+		r.rep.add(i, BrokenLink, file, "prev_hash is not the hash of the previous record")
 	case at.Before(r.chain.time):
-		r.rep.add(i, TimeBackwards, file, "it was appended before the record before it")
+		r.rep.add(i, TimeBackwards, file, "its timestamp is before the previous record's")
 	default:
 		bad = false
 	}
@@ -200,7 +200,7 @@ func (r *run) compareTile(level int, n int64, want []tlog.Hash, from *tree) erro
 	d := tileDiff{file: name, from: from}
 	for k, h := range want {
 		if k >= len(got) {
-			d.detail = fmt.Sprintf("the tile is missing, or holds %d hashes of %d", len(got), len(want))
+			d.detail = fmt.Sprintf("the tile is missing, or has %d hashes instead of %d", len(got), len(want))
 			break
 		}
 		if got[k] != h {

@@ -18,7 +18,7 @@ const (
 )
 
 // ErrProof is wrapped by the errors of invalid proofs.
-var ErrProof = errors.New("the proof does not hold")
+var ErrProof = errors.New("the proof is invalid")
 
 // Proof is a self-contained document. With the public key it proves, offline, that a
 // record is in the log (inclusion), or that a newer state of the log continues an older
@@ -85,7 +85,7 @@ func NewProver(dir, key string) (*Prover, error) {
 // ProveInclusion returns a proof that record index is in the log.
 func (p *Prover) ProveInclusion(index int64) (*Proof, error) {
 	if index < 0 || index >= p.c.Size {
-		return nil, fmt.Errorf("no record %d: the checkpoint signs %d", index, p.c.Size)
+		return nil, fmt.Errorf("no record %d: the checkpoint covers %d records", index, p.c.Size)
 	}
 	hashes, err := tlog.ProveRecord(p.c.Size, index, tlog.HashReaderFunc(p.readHashes))
 	if err != nil {
@@ -113,7 +113,7 @@ func (p *Prover) ProveConsistency(older []byte) (*Proof, error) {
 		return nil, fmt.Errorf("older checkpoint: %w", err)
 	}
 	if old.Size > p.c.Size {
-		return nil, fmt.Errorf("%w: the older checkpoint signs %d records, the log has %d", ErrProof, old.Size, p.c.Size)
+		return nil, fmt.Errorf("%w: the older checkpoint covers %d records, the log has %d", ErrProof, old.Size, p.c.Size)
 	}
 	doc := &Proof{V: 1, Kind: Consistency, Origin: p.c.Origin, Older: string(older), Checkpoint: string(p.c.Note), Hashes: []tlog.Hash{}}
 	if old.Size > 0 {
@@ -170,7 +170,7 @@ func (p *Proof) check(v note.Verifier) error {
 		return fail("checkpoint: %v", err)
 	}
 	if p.V != 1 || p.Origin != c.Origin {
-		return fail("version or origin")
+		return fail("wrong version or origin")
 	}
 	if len(p.Hashes) > 64 {
 		return fail("too many hashes")
@@ -184,34 +184,34 @@ func (p *Proof) check(v note.Verifier) error {
 			return fail("older checkpoint: %v", err)
 		}
 		if p.Index != 0 || p.LeafHash != "" || p.Record != "" {
-			return fail("a consistency proof is of no record")
+			return fail("a consistency proof must not contain a record")
 		}
 		switch {
 		case old.Size == 0 && (len(p.Hashes) > 0 || old.Root != (&tree{}).root()):
-			return fail("the older checkpoint is not of an empty log")
+			return fail("the older checkpoint is not that of an empty log")
 		case old.Size > 0 && (old.Size > c.Size || tlog.CheckTree(p.Hashes, c.Size, c.Root, old.Size, old.Root) != nil):
 			return fail("the log does not continue the older checkpoint")
 		}
 		return nil
 	}
-	return fail("kind %q", p.Kind)
+	return fail("unknown kind %q", p.Kind)
 }
 
 func (p *Proof) checkRecord(c Checkpoint, fail func(string, ...any) error) error {
 	b, err := hex.DecodeString(p.LeafHash)
 	if err != nil || len(b) != tlog.HashSize || hex.EncodeToString(b) != p.LeafHash {
-		return fail("leaf hash")
+		return fail("invalid leaf hash")
 	}
 	if p.Older != "" {
-		return fail("an inclusion proof has no older checkpoint")
+		return fail("an inclusion proof must not contain an older checkpoint")
 	}
 	leaf := tlog.Hash(b)
 	if p.Record != "" {
 		if tlog.RecordHash([]byte(p.Record)) != leaf {
-			return fail("the record is not the one that is proved")
+			return fail("the record does not match the leaf hash")
 		}
 		if r, err := Decode([]byte(p.Record)); err != nil || r.Index != uint64(p.Index) {
-			return fail("the record is not one, or says another index")
+			return fail("the record is invalid or has another index")
 		}
 	}
 	if p.Index < 0 || p.Index >= c.Size || tlog.CheckRecord(p.Hashes, c.Size, c.Root, p.Index, leaf) != nil {

@@ -151,16 +151,16 @@ func Decode(raw []byte) (*Record, error) {
 		return nil, errors.New("not a record: a member is unknown or of the wrong type")
 	}
 	if r.V != 1 {
-		return nil, fmt.Errorf("format version %d is not known", r.V)
+		return nil, fmt.Errorf("unknown format version %d", r.V)
 	}
 	if r.Type == "" {
-		return nil, errors.New("no type")
+		return nil, errors.New("the record has no type")
 	}
 	if b, err := hex.DecodeString(r.PrevHash); err != nil || len(b) != 32 || hex.EncodeToString(b) != r.PrevHash {
 		return nil, errors.New("prev_hash is not a hash")
 	}
 	if _, err := r.At(); err != nil {
-		return nil, errors.New("time is not a time")
+		return nil, errors.New("time is not a timestamp")
 	}
 	return r, nil
 }
@@ -169,7 +169,7 @@ func Decode(raw []byte) (*Record, error) {
 func (r *Record) At() (time.Time, error) {
 	t, err := time.Parse(timeFormat, r.Time)
 	if err == nil && t.Format(timeFormat) != r.Time {
-		err = errors.New("not in the fixed form")
+		err = errors.New("not in canonical form")
 	}
 	return t, err
 }

@@ -113,11 +113,11 @@ func (r *Report) strange(name string, level int, n int64, k int, what string) {
 func (r *Report) misplaced(i int64, rec *Record, b raw) {
 	for _, other := range b.records {
 		if o, err := Decode(other); err == nil && o.Index == uint64(i) {
-			r.add(i, WrongRecord, b.recordFile, "record %d stands in its place", rec.Index)
+			r.add(i, WrongRecord, b.recordFile, "found record %d in its place", rec.Index)
 			return
 		}
 	}
-	r.add(i, RecordMissing, b.recordFile, "record %d stands in its place", rec.Index)
+	r.add(i, RecordMissing, b.recordFile, "found record %d in its place", rec.Index)
 }
 
 // named reports whether there is a problem with a record.

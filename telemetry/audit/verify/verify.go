@@ -140,7 +140,7 @@ func (r *run) readCheckpoints() (bool, error) {
 		r.rep.OwnKey = true
 		key = strings.TrimSuffix(string(own), "\n")
 	case own != nil && string(own) != key+"\n":
-		r.rep.add(-1, BadKey, KeyFile, "the directory names another key than the one given")
+		r.rep.add(-1, BadKey, KeyFile, "the directory's key differs from the given key")
 	}
 	if r.v, err = ParseKey(key); err != nil {
 		r.rep.add(-1, BadKey, KeyFile, "not a public key")
@@ -185,9 +185,9 @@ func (r *run) mark(msg []byte, file string, size int64) {
 	case err != nil:
 		r.rep.add(-1, Unsigned, file, "not a checkpoint signed by the key: %v", err)
 	case size >= 0 && c.Size != size:
-		r.rep.add(-1, UnexpectedFile, file, "the checkpoint is of %d records", c.Size)
+		r.rep.add(-1, UnexpectedFile, file, "the checkpoint covers %d records", c.Size)
 	case c.Size > r.c.Size && !r.moved():
-		r.rep.add(r.c.Size, RolledBack, file, "%d records were signed and the log has %d: the end was cut off", c.Size, r.c.Size)
+		r.rep.add(r.c.Size, RolledBack, file, "%d records were signed and the log has %d: it was truncated", c.Size, r.c.Size)
 	case c.Size <= r.c.Size:
 		r.marks = append(r.marks, mark{c: c, file: file})
 	}
@@ -206,7 +206,7 @@ func (r *run) judge() bool {
 	if r.base == nil {
 		if !r.rep.named() {
 			lo, hi := r.bracket()
-			r.rep.add(lo, Forked, CheckpointFile, "the records are not those that the checkpoint signs; the first that differs is from %d to %d", lo, hi-1)
+			r.rep.add(lo, Forked, CheckpointFile, "the records differ from those that the checkpoint covers; the first difference is in records %d to %d", lo, hi-1)
 		}
 		return false
 	}
@@ -218,7 +218,7 @@ func (r *run) judge() bool {
 	if r.base == r.byEntry { // the records are as signed, so the tiles differ
 		for i := range r.rep.Problems {
 			if p := &r.rep.Problems[i]; p.Kind == RecordChanged {
-				p.Kind, p.File, p.Detail = BadTile, tileName(0, p.Index/width), "the tile's hash of the record is not the record's"
+				p.Kind, p.File, p.Detail = BadTile, tileName(0, p.Index/width), "the tile's hash of the record is wrong"
 			}
 		}
 	}
@@ -246,7 +246,7 @@ func (r *run) judgeMarks() {
 		case r.base == r.byEntry && m.c.Root == m.byEntry, r.base == r.byTile && m.c.Root == m.byTile:
 			r.rep.Checkpoints++
 		default:
-			r.rep.add(-1, Forked, m.file, "the checkpoint of %d records signs another history than the log has", m.c.Size)
+			r.rep.add(-1, Forked, m.file, "the checkpoint of %d records is of another history than the log", m.c.Size)
 		}
 	}
 }
@@ -259,7 +259,7 @@ func (r *run) judgeGone() {
 			r.rep.Pruned += width
 			continue
 		}
-		r.rep.add(n*width, RecordMissing, tileName(entryLevel, n), "the bundle is gone and no record says that it was pruned")
+		r.rep.add(n*width, RecordMissing, tileName(entryLevel, n), "the bundle is missing, and no record states that it was pruned")
 		return
 	}
 }
