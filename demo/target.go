@@ -65,7 +65,7 @@ func (s *target) add(ctx context.Context, key, body string) (string, error) {
 		} `json:"results"`
 	}
 	if err := json.Unmarshal([]byte(got.Body), &added); err != nil || len(added.Results) != 1 {
-		return "", fmt.Errorf("an ordinary write was not accepted: %d %s", got.Status, got.Body)
+		return "", fmt.Errorf("an ordinary write was rejected: %d %s", got.Status, got.Body)
 	}
 	return added.Results[0].ID, nil
 }
@@ -83,7 +83,7 @@ func (s *target) metadata(ctx context.Context, id string) (map[string]any, error
 		return nil, err
 	}
 	if m.Metadata == nil {
-		return nil, errors.New("the memory came back without metadata")
+		return nil, errors.New("the memory was returned without metadata")
 	}
 	return m.Metadata, nil
 }
@@ -125,7 +125,7 @@ func (s *target) startAgent(ctx context.Context, t *comparison) error {
 	}
 	var agent struct{ ID string }
 	if err := json.Unmarshal([]byte(got.Body), &agent); err != nil || agent.ID == "" {
-		return fmt.Errorf("no agent was made: %d %s", got.Status, got.Body)
+		return fmt.Errorf("the agent was not created: %d %s", got.Status, got.Body)
 	}
 	s.agent = agent.ID
 	return nil

@@ -177,7 +177,7 @@ func (t *comparison) tamper(ctx context.Context, car *app.App) (bool, string, er
 	dir := t.proxied.auditDir
 	var out bytes.Buffer
 	if code := auditcmd.Main(ctx, []string{"verify", "--dir", dir}, &out, &out); code != 0 {
-		return true, "", fmt.Errorf("the untouched log does not verify: %s", out.String())
+		return true, "", fmt.Errorf("the log does not verify before the change: %s", out.String())
 	}
 	t.verified = firstLine(out.String())
 	forged, err := os.MkdirTemp("", "memproxy-demo-forged-")

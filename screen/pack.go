@@ -140,7 +140,7 @@ func (p *Pack) include(file string, rules *directive.Rules) error {
 	for i := range rules.List {
 		r := &rules.List[i]
 		if _, dup := p.families[r.ID]; dup {
-			return fmt.Errorf("%s:%d: rule %s is in another file too", file, r.Line, r.ID)
+			return fmt.Errorf("%s:%d: rule %s is also defined in another file", file, r.Line, r.ID)
 		}
 		p.families[r.ID] = r.Family
 	}
@@ -226,7 +226,7 @@ func (p *Pack) numbers(src string) error {
 			return fmt.Errorf("%s:%d: want a key and a whole number", fileNumbers, n)
 		}
 		if _, dup := p.weights[key]; dup {
-			return fmt.Errorf("%s:%d: %q is given twice", fileNumbers, n, key)
+			return fmt.Errorf("%s:%d: %q is defined twice", fileNumbers, n, key)
 		}
 		p.weights[key] = v
 	}
@@ -263,13 +263,13 @@ func (p *Pack) regress(files map[string]string) error {
 				continue
 			}
 			if c.held {
-				return fmt.Errorf("screen: %s:%d: the case must be held and scores %d", c.file, n, r.Score)
+				return fmt.Errorf("screen: %s:%d: the case must be held, but scores %d", c.file, n, r.Score)
 			}
 			top := ""
 			if len(r.Findings) > 0 {
 				top = r.Findings[0].Rule
 			}
-			return fmt.Errorf("screen: %s:%d: the case must not be held and scores %d (%s)", c.file, n, r.Score, top)
+			return fmt.Errorf("screen: %s:%d: the case must not be held, but scores %d (%s)", c.file, n, r.Score, top)
 		}
 	}
 	return nil

@@ -161,15 +161,15 @@ func TestBrokenPacksAreRefused(t *testing.T) {
 		{"a rule twice", "lexicon.txt", "markup.script high 700 markup\n  abc\n", "defined twice"},
 		{"a bad pattern", "lexicon.txt", "bad high 700 markup\n  a(b\n", "lexicon.txt:"},
 		{"an unknown concept", "directives.txt", "odd high 700 overrides\n  IGNORE 3 NOTHING\n", `unknown concept "NOTHING"`},
-		{"a rule in two files", "directives.txt", "markup.script high 700 overrides\n  IGNORE\n", "is in another file too"},
+		{"a rule in two files", "directives.txt", "markup.script high 700 overrides\n  IGNORE\n", "is also defined in another file"},
 		{"a score too high", "directives.txt", "odd high 1700 overrides\n  IGNORE\n", "0 to 1000"},
 		{"an unknown concept of other languages", "tongues/rules.txt", "odd high 700 overrides\n  together 4 FORGET NOTHING\n", `unknown concept "NOTHING"`},
-		{"a rule of other languages twice", "tongues/rules.txt", "override.everything high 700 overrides\n  together 4 FORGET RULES\n", "is in another file too"},
+		{"a rule of other languages twice", "tongues/rules.txt", "override.everything high 700 overrides\n  together 4 FORGET RULES\n", "is also defined in another file"},
 		{"a concept of a language twice", "tongues/any.txt", "URL: pass\n", "tongues/any.txt:"},
 		{"an unknown severity", "lexicon.txt", "odd dire 700 overrides\n  abc\n", "unknown severity"},
 		{"a concept twice", "vocabulary.txt", "IGNORE: pass\n", "defined twice"},
 		{"a number that is none", "pack.txt", "hold much\n", "pack.txt:"},
-		{"a number twice", "pack.txt", "hold 400\n", "given twice"},
+		{"a number twice", "pack.txt", "hold 400\n", "is defined twice"},
 		{"weights with a byte more", "weights.bin", "x", "weights.bin"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

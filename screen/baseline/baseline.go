@@ -55,7 +55,7 @@ type Store struct {
 // New returns an empty store. A negative bound is an error.
 func New(o Options) (*Store, error) {
 	if o.Users < 0 || o.LearnWrites < 0 {
-		return nil, errors.New("baseline: a bound is negative")
+		return nil, errors.New("baseline: a limit is negative")
 	}
 	o.Users, o.LearnWrites = cmp.Or(o.Users, defaultUsers), cmp.Or(o.LearnWrites, defaultLearnWrites)
 	profiles, err := simplelru.NewLRU[Key, *profile](o.Users, nil)

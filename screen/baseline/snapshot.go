@@ -65,10 +65,10 @@ func (s *Store) Restore(r io.Reader) error {
 	dec.DisallowUnknownFields()
 	var h head
 	if err := dec.Decode(&h); err != nil {
-		return errors.New("baseline: the snapshot has no head")
+		return errors.New("baseline: the snapshot has no header")
 	}
 	if h.Version != Version {
-		return fmt.Errorf("baseline: a snapshot of version %d, want %d", h.Version, Version)
+		return fmt.Errorf("baseline: the snapshot has version %d, want %d", h.Version, Version)
 	}
 	fresh, err := New(s.opts)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Store) Restore(r io.Reader) error {
 		fresh.profiles.Add(r.Key, r.Profile)
 	}
 	if n != h.Users {
-		return fmt.Errorf("baseline: %d rows in a snapshot of %d", n, h.Users)
+		return fmt.Errorf("baseline: the snapshot has %d rows, its header says %d", n, h.Users)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -136,7 +136,7 @@ func Norm(features int) float64 { return math.Sqrt(float64(features + thin)) }
 // of a weight, the bias, the weights and a CRC-32 follow.
 const Magic = "mpclass1"
 
-var errModel = errors.New("classify: not a model")
+var errModel = errors.New("classify: invalid model file")
 
 // Decode parses a model. It returns an error for other data, and for a model that was
 // corrupted.
@@ -146,13 +146,13 @@ func Decode(b []byte) (*Model, error) {
 		return nil, errModel
 	}
 	if crc32.ChecksumIEEE(b[:len(b)-4]) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
-		return nil, fmt.Errorf("%w: the checksum does not fit", errModel)
+		return nil, fmt.Errorf("%w: wrong checksum", errModel)
 	}
 	m := &Model{bits: b[len(Magic)]}
 	m.scale = math.Float32frombits(binary.LittleEndian.Uint32(b[len(Magic)+1:]))
 	m.bias = math.Float32frombits(binary.LittleEndian.Uint32(b[len(Magic)+5:]))
 	if m.bits < 8 || m.bits > 20 || len(b) != head+4+1<<m.bits || m.scale != m.scale || m.bias != m.bias {
-		return nil, fmt.Errorf("%w: sizes do not fit", errModel)
+		return nil, fmt.Errorf("%w: inconsistent sizes", errModel)
 	}
 	m.weights = make([]int8, 1<<m.bits)
 	for i := range m.weights {

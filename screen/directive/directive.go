@@ -198,11 +198,11 @@ func (v *Vocabulary) parse(entries []entry, f Source) ([]entry, error) {
 func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept Set) error {
 	phrase, prefix := strings.CutSuffix(phrase, "*")
 	if strings.Contains(phrase, "*") {
-		return fmt.Errorf("%q: a star ends a word or phrase", phrase)
+		return fmt.Errorf("%q: a star is allowed only at the end of a word or phrase", phrase)
 	}
 	if prefix && !strings.Contains(phrase, " ") {
 		if len(phrase) < minPrefix {
-			return fmt.Errorf("%q: a prefix has at least three bytes", phrase)
+			return fmt.Errorf("%q: a prefix must have at least three bytes", phrase)
 		}
 		h := terms.HashWord(phrase)
 		at := v.prefixes.At(h)
@@ -212,7 +212,7 @@ func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept Set) error {
 	}
 	words := plain.Read(nil, phrase)
 	if len(words) == 0 || len(words) > 12 {
-		return fmt.Errorf("%q: a phrase has one to twelve words", phrase)
+		return fmt.Errorf("%q: a phrase must have one to twelve words", phrase)
 	}
 	v.longest = max(v.longest, len(words))
 	h := words[0].Hash

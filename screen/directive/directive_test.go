@@ -161,7 +161,7 @@ func TestMistakesNameTheirLine(t *testing.T) {
 		{"a high 1 f\n  NONE", `r.txt:2: unknown concept "NONE"`},
 		{"a high 1 f\n  IGNORE 99 YOU", "r.txt:2: a gap"},
 		{"a high 1 f\n  IGNORE not", "r.txt:2: want one list"},
-		{"a high 1 f\n  YOU YOU YOU YOU YOU YOU YOU", "r.txt:2: a pattern has"},
+		{"a high 1 f\n  YOU YOU YOU YOU YOU YOU YOU", "r.txt:2: a pattern must have"},
 		{"a high x f", "r.txt:1: the score"},
 		{"a b", "r.txt:1: want"},
 		{"a high 1 f\nb high 1 f\n  YOU", "r.txt:1: rule a has no pattern"},
@@ -173,7 +173,7 @@ func TestMistakesNameTheirLine(t *testing.T) {
 	for _, c := range []struct{ src, want string }{
 		{"  word", "v.txt:1: words before"},
 		{"lower: x", "v.txt:1: want CONCEPT"},
-		{small + "A: b*c", "a star ends"},
+		{small + "A: b*c", "a star is allowed only at the end"},
 		{small + "X: ab*", "v.txt:12: "},
 		{"A: x", "concept URL is missing"},
 		{small + "URL: x", "defined twice"},

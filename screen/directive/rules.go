@@ -153,7 +153,7 @@ func parseSequence(f []string, v *Vocabulary) (sequence, error) {
 		t := f[i]
 		if t == "not" {
 			if i+2 != len(f) {
-				return s, fmt.Errorf("want one list of concepts behind not")
+				return s, fmt.Errorf("want one list of concepts after not")
 			}
 			set, err := v.set(f[i+1])
 			s.not = set
@@ -164,12 +164,12 @@ func parseSequence(f []string, v *Vocabulary) (sequence, error) {
 		}
 		if t[0] >= '0' && t[0] <= '9' {
 			if s.together > 0 {
-				return s, fmt.Errorf("what stands together has no gaps")
+				return s, fmt.Errorf("a pattern with together must not have gaps")
 			}
 			t, cross = strings.CutSuffix(t, "~")
 			g, err := strconv.Atoi(t)
 			if err != nil || g > maxGap {
-				return s, fmt.Errorf("a gap is 0 to %d", maxGap)
+				return s, fmt.Errorf("a gap must be from 0 to %d", maxGap)
 			}
 			gap = g
 			continue
@@ -183,7 +183,7 @@ func parseSequence(f []string, v *Vocabulary) (sequence, error) {
 		gap, cross = 4, false
 	}
 	if len(s.slots) == 0 || len(s.slots) > maxSlots {
-		return s, fmt.Errorf("a pattern has one to %d slots", maxSlots)
+		return s, fmt.Errorf("a pattern must have 1 to %d slots", maxSlots)
 	}
 	return s, nil
 }
@@ -196,7 +196,7 @@ func (s *sequence) within(f []string) error {
 	number, cross := strings.CutSuffix(f[1], "~")
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 1 || n > maxGap {
-		return fmt.Errorf("concepts stand together within 1 to %d words", maxGap)
+		return fmt.Errorf("together requires a number of words from 1 to %d", maxGap)
 	}
 	s.together, s.cross = n, cross
 	return nil

@@ -97,9 +97,9 @@ func TestTogetherRefuses(t *testing.T) {
 	v, _ := together(t, "")
 	for src, want := range map[string]string{
 		"a high 1 f\n  together 6":               "r.txt:2: want: together",
-		"a high 1 f\n  together x FORGET":        "r.txt:2: concepts stand together",
-		"a high 1 f\n  together 99 FORGET RULES": "r.txt:2: concepts stand together",
-		"a high 1 f\n  together 6 FORGET 2 PAST": "r.txt:2: what stands together has no gaps",
+		"a high 1 f\n  together x FORGET":        "r.txt:2: together requires a number of words",
+		"a high 1 f\n  together 99 FORGET RULES": "r.txt:2: together requires a number of words",
+		"a high 1 f\n  together 6 FORGET 2 PAST": "r.txt:2: a pattern with together must not have gaps",
 		"a high 1 f\n  together 6 FORGET ODD":    `unknown concept "ODD"`,
 	} {
 		if _, err := ParseRules("r.txt", src, v); err == nil || !strings.Contains(err.Error(), want) {

@@ -30,7 +30,7 @@ type Endpoint struct {
 func New(base, route, key string, timeout time.Duration) (*Endpoint, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
-		return nil, errors.New("the URL is not an http address without credentials")
+		return nil, errors.New("the URL must be an http or https URL without credentials")
 	}
 	return &Endpoint{u.JoinPath(route).String(), key, timeout, http.Client{
 		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true},
@@ -49,7 +49,7 @@ func (e *Endpoint) Post(ctx context.Context, in any, most int64) ([]byte, error)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {
-		return nil, errors.New("the request cannot be made")
+		return nil, errors.New("the request cannot be created")
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
@@ -68,11 +68,11 @@ func (e *Endpoint) Post(ctx context.Context, in any, most int64) ([]byte, error)
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("reading the answer: %w", err)
+		return nil, fmt.Errorf("reading the response: %w", err)
 	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("the endpoint answered %d", resp.StatusCode)
+		return nil, fmt.Errorf("the endpoint returned status %d", resp.StatusCode)
 	case int64(len(raw)) > most:
-		return nil, fmt.Errorf("the answer is over %d bytes", most)
+		return nil, fmt.Errorf("the response exceeds %d bytes", most)
 	}
 	return raw, nil
 }

@@ -41,7 +41,7 @@ const (
 type statusError int
 
 // Error implements error.
-func (s statusError) Error() string { return fmt.Sprintf("the backend answered %d", int(s)) }
+func (s statusError) Error() string { return fmt.Sprintf("the backend returned status %d", int(s)) }
 
 // IsUnauthorized reports whether an error is a backend's response of 401 or 403.
 func IsUnauthorized(err error) bool {
@@ -58,7 +58,7 @@ type caller struct {
 func newCaller(a API, size int) (*caller, error) {
 	u, err := url.Parse(a.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return nil, errors.New("hunt: the backend's URL is not a plain http address")
+		return nil, errors.New("hunt: the backend's URL must be an http or https URL without credentials or query")
 	}
 	a.PageSize, a.Timeout = cmp.Or(a.PageSize, size), cmp.Or(a.Timeout, defaultTimeout)
 	if a.Sleep == nil {
@@ -102,7 +102,7 @@ func (c *caller) once(ctx context.Context, method string, path []string, query u
 	u.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, -1, errors.New("the request cannot be made")
+		return nil, -1, errors.New("the request cannot be created")
 	}
 	for name, values := range c.api.Header {
 		req.Header[http.CanonicalHeaderKey(name)] = values
@@ -123,7 +123,7 @@ func (c *caller) once(ctx context.Context, method string, path []string, query u
 	defer resp.Body.Close()
 	raw, err = io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if err != nil {
-		return nil, 0, fmt.Errorf("reading the answer: %w", err)
+		return nil, 0, fmt.Errorf("reading the response: %w", err)
 	}
 	switch s := resp.StatusCode; {
 	case s == http.StatusTooManyRequests || s >= 500:
@@ -132,7 +132,7 @@ func (c *caller) once(ctx context.Context, method string, path []string, query u
 	case s != http.StatusOK:
 		return nil, -1, statusError(s)
 	case len(raw) > maxBody:
-		return nil, -1, fmt.Errorf("the answer is over %d bytes", maxBody)
+		return nil, -1, fmt.Errorf("the response exceeds %d bytes", maxBody)
 	}
 	return raw, 0, nil
 }

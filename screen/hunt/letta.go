@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-var errLetta = errors.New("the answer is not a list")
+var errLetta = errors.New("the response is not a list")
 
 // Letta returns the pager of a Letta server: its blocks, then the archival memory of all
 // agents.
@@ -127,7 +127,7 @@ func parsePassageCursor(cursor string) (passageCursor, error) {
 		return p, nil
 	}
 	if err := json.Unmarshal([]byte(cursor), &p); err != nil || !plainID(p.Agent) || !p.In && p.After != "" {
-		return passageCursor{}, errors.New("the cursor is no place among passages")
+		return passageCursor{}, errors.New("the cursor is not a valid position in the passages")
 	}
 	return p, nil
 }

@@ -13,9 +13,9 @@ import (
 // The reasons why a line cannot be read. They quote nothing of it.
 var (
 	errNotObject = errors.New("not a JSON object, or it repeats a member or is not UTF-8")
-	errTrailing  = errors.New("something follows the object")
-	errNoText    = errors.New(`"text" is missing or no string`)
-	errBadID     = errors.New(`"id" is no string and no number`)
+	errTrailing  = errors.New("unexpected data after the object")
+	errNoText    = errors.New(`"text" is missing or not a string`)
+	errBadID     = errors.New(`"id" is neither a string nor a number`)
 	errTooLong   = errors.New("longer than the limit")
 )
 
@@ -61,7 +61,7 @@ func writeLine(out *bytes.Buffer, r record, v Verdict) error {
 		Verdict
 	}{json.RawMessage(r.id), v})
 	if err != nil {
-		return errors.New("hunt: an answer cannot be encoded")
+		return errors.New("hunt: encoding a result failed")
 	}
 	return nil
 }

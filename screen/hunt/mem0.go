@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-var errAnswer = errors.New("the answer is not a list of memories")
+var errAnswer = errors.New("the response is not a list of memories")
 
 type mem0Memory struct {
 	ID       string          `json:"id"`
@@ -111,7 +111,7 @@ func (p mem0Pages) Page(ctx context.Context, cursor string) ([]Item, string, err
 	if cursor != "" {
 		n, err := strconv.Atoi(cursor)
 		if err != nil || n < 1 {
-			return nil, "", errors.New("the cursor is no page number")
+			return nil, "", errors.New("the cursor is not a page number")
 		}
 		page = n
 	}
@@ -134,7 +134,7 @@ func (p mem0Pages) Page(ctx context.Context, cursor string) ([]Item, string, err
 
 // ErrTruncated is returned for a scope with as many memories as one request may return:
 // there may be more, and the server has no pages.
-var ErrTruncated = errors.New("the server gave as many memories as it was asked for and has no pages: narrow the scope by agent or run")
+var ErrTruncated = errors.New("the server returned the maximum number of memories and has no pagination: narrow the scope by agent or run")
 
 // mem0Server reads a scope of a self-hosted server by GET /memories.
 type mem0Server struct {
@@ -147,7 +147,7 @@ type mem0Server struct {
 func Mem0Server(a API, scopes ...memproxy.Scope) (Pager, error) {
 	for _, s := range scopes {
 		if s.User == "" && s.Agent == "" && s.Run == "" {
-			return nil, errors.New("hunt: a scope names no user, agent or run")
+			return nil, errors.New("hunt: a scope requires a user, agent or run")
 		}
 	}
 	if len(scopes) == 0 {

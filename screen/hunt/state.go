@@ -81,14 +81,14 @@ func parseState(raw []byte) (State, error) {
 	}
 	var s State
 	if err := jsonv2.Unmarshal(raw, &s, jsonv2.RejectUnknownMembers(true)); err != nil {
-		return State{}, errors.New("hunt: this is no state of a walk")
+		return State{}, errors.New("hunt: the file is not a saved state")
 	}
 	if s.Version != stateVersion {
-		return State{}, fmt.Errorf("hunt: a state of version %d, want %d", s.Version, stateVersion)
+		return State{}, fmt.Errorf("hunt: the state has version %d, want %d", s.Version, stateVersion)
 	}
 	counts := append(slices.Collect(maps.Values(s.Rules)), s.Pages, s.Skipped, s.Allow, s.Amend, s.Hold, s.Deny)
 	if slices.Min(counts) < 0 || s.Done && s.Cursor != "" {
-		return State{}, errors.New("hunt: a state that no walk can be in")
+		return State{}, errors.New("hunt: the saved state is inconsistent")
 	}
 	return s, nil
 }
@@ -103,7 +103,7 @@ func (s State) Save(path string) error {
 		err = durable.Write(path, append(raw, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("hunt: keeping the state: %w", err)
+		return fmt.Errorf("hunt: saving the state: %w", err)
 	}
 	return nil
 }

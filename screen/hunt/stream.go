@@ -104,7 +104,7 @@ func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (
 			case a.bad != nil:
 				total.Malformed++
 				if _, err := fmt.Fprintf(o.Errors, "line %d: %v\n", number, a.bad); err != nil {
-					return fmt.Errorf("hunt: telling of bad lines: %w", err)
+					return fmt.Errorf("hunt: reporting invalid lines: %w", err)
 				}
 			default:
 				total.add(a.verdict.Verdict)

@@ -56,10 +56,10 @@ func TestStream(t *testing.T) {
 `
 	wantErrors := `line 5: not a JSON object, or it repeats a member or is not UTF-8
 line 6: not a JSON object, or it repeats a member or is not UTF-8
-line 7: "id" is no string and no number
-line 8: "text" is missing or no string
-line 9: "text" is missing or no string
-line 10: something follows the object
+line 7: "id" is neither a string nor a number
+line 8: "text" is missing or not a string
+line 9: "text" is missing or not a string
+line 10: unexpected data after the object
 line 11: not a JSON object, or it repeats a member or is not UTF-8
 line 12: longer than the limit
 `

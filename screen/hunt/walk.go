@@ -65,8 +65,8 @@ const (
 
 // Errors that end a walk.
 var (
-	ErrOtherWalk  = errors.New("hunt: the state file is of another store")
-	ErrCursorLoop = errors.New("hunt: the backend leads back to the page that was just read")
+	ErrOtherWalk  = errors.New("hunt: the state file belongs to another store")
+	ErrCursorLoop = errors.New("hunt: the backend returned the cursor of the page that was just read")
 )
 
 // Walk screens everything in a store and returns the progress. With a state file it
@@ -75,7 +75,7 @@ var (
 // is killed reports at most one page twice and skips none.
 func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 	if o.Rate < 0 {
-		return State{}, errors.New("hunt: a rate is negative")
+		return State{}, errors.New("hunt: the rate must not be negative")
 	}
 	o.Rate = cmp.Or(o.Rate, defaultRate)
 	if o.Now == nil {
@@ -149,7 +149,7 @@ func (s sequence) Page(ctx context.Context, cursor string) ([]Item, string, erro
 		number, rest, ok := strings.Cut(cursor, ":")
 		n, err := strconv.Atoi(number)
 		if !ok || err != nil || n < 0 || n >= len(s) {
-			return nil, "", errors.New("the cursor is of no pager in the sequence")
+			return nil, "", errors.New("the cursor belongs to no pager in the sequence")
 		}
 		at, inner = n, rest
 	}

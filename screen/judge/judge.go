@@ -42,9 +42,9 @@ func (w Opinion) Severity() string {
 
 // The errors that mean that there is no opinion. Others are the endpoint's.
 var (
-	ErrBudget  = errors.New("judge: the calls of this minute, or the asker's half of them, are used up")
-	ErrBusy    = errors.New("judge: too many calls are under way, in all or for the asker")
-	ErrTooLong = errors.New("judge: the text is too long to be judged whole")
+	ErrBudget  = errors.New("judge: the call budget of this minute, or the caller's half of it, is exhausted")
+	ErrBusy    = errors.New("judge: too many concurrent calls, in total or for the caller")
+	ErrTooLong = errors.New("judge: the text exceeds the length limit")
 )
 
 // Options set up a Judge. Zero fields take the defaults.
@@ -87,7 +87,7 @@ func New(o Options) (*Judge, error) {
 		return nil, errors.New("judge: no model")
 	}
 	if o.Timeout < 0 || o.PerMinute < 0 {
-		return nil, errors.New("judge: a bound is negative")
+		return nil, errors.New("judge: a limit is negative")
 	}
 	api, err := endpoint.New(o.URL, "chat/completions", o.Key, cmp.Or(o.Timeout, defaultTimeout))
 	if err != nil {
@@ -141,7 +141,7 @@ func (j *Judge) draw() (nonce, canary string, err error) {
 	defer j.budget.mu.Unlock()
 	var b [16]byte
 	if _, err := io.ReadFull(j.opts.Random, b[:]); err != nil {
-		return "", "", errors.New("judge: no randomness")
+		return "", "", errors.New("judge: the random source failed")
 	}
 	return hex.EncodeToString(b[:8]), hex.EncodeToString(b[8:]), nil
 }

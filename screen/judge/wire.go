@@ -62,7 +62,7 @@ func content(raw []byte) (string, error) {
 		} `json:"choices"`
 	}
 	if err := json.Unmarshal(raw, &out); err != nil || len(out.Choices) != 1 {
-		return "", errors.New("judge: the answer is not a completion with one choice")
+		return "", errors.New("judge: the response is not a completion with one choice")
 	}
 	c := out.Choices[0]
 	if c.Message.Content == nil || c.Reason != "stop" && c.Reason != "" || len(c.Message.Calls) > 0 {

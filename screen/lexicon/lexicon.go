@@ -75,7 +75,7 @@ func Parse(file, src string) (*Lexicon, error) {
 		}
 		for _, p := range r.parts {
 			if p.anchor.rarity() < leastRarity {
-				return nil, fmt.Errorf("%s:%d: rule %s: pattern %q has no two letters, and no rarer character, that each match contains", file, r.Line, r.ID, p.re)
+				return nil, fmt.Errorf("%s:%d: rule %s: pattern %q requires two letters or a rarer character that occur in every match", file, r.Line, r.ID, p.re)
 			}
 			if r.Within > 0 {
 				break

@@ -17,10 +17,10 @@ func lint(pattern string) (*syntax.Regexp, error) {
 	switch {
 	case err != nil:
 	case matchesEmpty(re):
-		err = fmt.Errorf("pattern %q matches the empty text", pattern)
+		err = fmt.Errorf("pattern %q matches the empty string", pattern)
 	default:
 		if err = even(re, pattern, false); err == nil && anchorOf(re) == nil {
-			err = fmt.Errorf("pattern %q has no characters that each match contains", pattern)
+			err = fmt.Errorf("pattern %q has no characters that occur in every match", pattern)
 		}
 	}
 	return re, err

@@ -99,7 +99,7 @@ func New(o Options) (*Index, error) {
 	}
 	for _, text := range o.Harmless {
 		if m := x.Match(text, memproxy.SourceHostile); m.OverThreshold() {
-			return nil, fmt.Errorf("likeness: %w: a harmless sentence scores %d, %d counts of a hostile source: %.60q", similar.ErrUnfitted, m.Score, m.Threshold, text)
+			return nil, fmt.Errorf("likeness: %w: a harmless sentence scores %d, with a threshold of %d for hostile sources: %.60q", similar.ErrUnfitted, m.Score, m.Threshold, text)
 		}
 	}
 	return x, nil

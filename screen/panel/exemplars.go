@@ -51,7 +51,7 @@ func ParseExemplars(file, src string) ([]similar.Exemplar, error) {
 			return nil, fmt.Errorf("%s:%d: want a family (a-z, 0-9, -), a tab and the text", file, n)
 		}
 		if len(text) > maxExemplar {
-			return nil, fmt.Errorf("%s:%d: an exemplar has at most %d bytes", file, n, maxExemplar)
+			return nil, fmt.Errorf("%s:%d: an exemplar exceeds %d bytes", file, n, maxExemplar)
 		}
 		out = append(out, similar.Exemplar{Family: family, Text: text})
 	}

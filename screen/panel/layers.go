@@ -91,7 +91,7 @@ func attribute(findings []memproxy.Finding, j assembly.JoinedText, write string,
 
 // unavailable logs that a layer failed and returns the finding for it.
 func (p *Panel) unavailable(layer string, item int, err error) memproxy.Finding {
-	p.opt.Log.Warn("a layer of screening has no answer; the others' stand", "layer", layer, "error", err)
+	p.opt.Log.Warn("a screening layer is unavailable; the findings of the other layers apply", "layer", layer, "error", err)
 	return memproxy.Finding{Rule: layer + ".unavailable", Severity: "low", Item: item}
 }
 

@@ -72,7 +72,7 @@ func head(line string) (Rule, error) {
 	}
 	score, err := strconv.Atoi(f[2])
 	if err != nil || score < 0 || score > 1000 {
-		return Rule{}, fmt.Errorf("the score is 0 to 1000")
+		return Rule{}, fmt.Errorf("the score must be from 0 to 1000")
 	}
 	if !slices.Contains([]string{"low", "medium", "high", "critical"}, f[1]) {
 		return Rule{}, fmt.Errorf("unknown severity %q", f[1])

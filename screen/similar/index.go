@@ -46,18 +46,18 @@ func DefaultThresholds() Thresholds {
 func (t Thresholds) Check() error {
 	for _, n := range []memproxy.PerMille{t.Trusted, t.Verified, t.Untrusted, t.Hostile} {
 		if n <= 0 || n > memproxy.Full {
-			return fmt.Errorf("a threshold of %d, want 1 to 1000", n)
+			return fmt.Errorf("threshold %d is out of range, want 1 to 1000", n)
 		}
 	}
 	if t.Trusted < t.Verified || t.Verified < t.Untrusted || t.Untrusted < t.Hostile {
-		return errors.New("the less a source is trusted, the less it takes: want trusted >= verified >= untrusted >= hostile")
+		return errors.New("thresholds must not increase with less trusted sources: want trusted >= verified >= untrusted >= hostile")
 	}
 	return nil
 }
 
 // ErrUnfitted means that thresholds do not fit the measure in use: harmless texts are
 // over them.
-var ErrUnfitted = errors.New("the thresholds do not fit")
+var ErrUnfitted = errors.New("the thresholds are too low")
 
 // For returns the threshold for a source. An unstated or unknown source counts as
 // untrusted.
@@ -112,10 +112,10 @@ func (m Match) OverThreshold() bool { return m.Exemplar >= 0 && m.Score >= m.Thr
 // the vector of an exemplar is zero, or the thresholds do not fit.
 func New(ctx context.Context, o Options) (*Index, error) {
 	if o.Embedder == nil {
-		return nil, errors.New("similar: no embedder")
+		return nil, errors.New("similar: an embedder is required")
 	}
 	if len(o.Exemplars) == 0 {
-		return nil, errors.New("similar: no exemplars")
+		return nil, errors.New("similar: exemplars are required")
 	}
 	if o.Thresholds == (Thresholds{}) {
 		o.Thresholds = DefaultThresholds()
@@ -133,7 +133,7 @@ func New(ctx context.Context, o Options) (*Index, error) {
 	}
 	for i, v := range vectors {
 		if len(v) != len(vectors[0]) || dot(v, v) == 0 {
-			return nil, fmt.Errorf("similar: the vector of exemplar %d is empty, zero, or of another length", i)
+			return nil, fmt.Errorf("similar: the vector of exemplar %d is empty, zero, or of a different length", i)
 		}
 	}
 	x := &Index{opts: o, vectors: vectors}
@@ -143,7 +143,7 @@ func New(ctx context.Context, o Options) (*Index, error) {
 			return nil, err
 		}
 		if m.OverThreshold() {
-			return nil, fmt.Errorf("similar: %w this embedding: a harmless text scores %d, %d counts: %.60q", ErrUnfitted, m.Score, m.Threshold, text)
+			return nil, fmt.Errorf("similar: %w for this embedding model: a harmless text scores %d, with a threshold of %d: %.60q", ErrUnfitted, m.Score, m.Threshold, text)
 		}
 	}
 	return x, nil

@@ -22,7 +22,7 @@ import (
 )
 
 // ErrOpen is returned without a call while the circuit breaker is open.
-var ErrOpen = errors.New("remote: the endpoint failed repeatedly and is left alone for now")
+var ErrOpen = errors.New("remote: the endpoint failed repeatedly; requests are suspended")
 
 // Options set up a Client.
 type Options struct {
@@ -138,7 +138,7 @@ func parse(raw []byte, want int) ([][]float32, error) {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(raw, &answer); err != nil {
-		return nil, errors.New("remote: the answer is not the JSON that was asked for")
+		return nil, errors.New("remote: the response is not an embeddings response")
 	}
 	if len(answer.Data) != want {
 		return nil, fmt.Errorf("remote: %d vectors for %d texts", len(answer.Data), want)
@@ -150,7 +150,7 @@ func parse(raw []byte, want int) ([][]float32, error) {
 			at = *d.Index
 		}
 		if at < 0 || at >= want || out[at] != nil {
-			return nil, errors.New("remote: an index comes twice or is out of range")
+			return nil, errors.New("remote: an index is repeated or out of range")
 		}
 		if len(d.Embedding) == 0 || len(d.Embedding) > maxDim || len(d.Embedding) != len(answer.Data[0].Embedding) {
 			return nil, fmt.Errorf("remote: a vector of %d dimensions", len(d.Embedding))
