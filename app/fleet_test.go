@@ -120,7 +120,7 @@ func TestSidecarSaysWhyItHasNoRelease(t *testing.T) {
 	must.Do(t, os.WriteFile(kept, bytes.Replace(text, []byte("own.closed"), []byte("own.opened"), 1), 0o600))
 	r = f.sidecar("DIR/state", state, "tenant: acme\n    labels", "tenant: other\n    labels")
 	ring.Until(r.t, "the refusal", func() bool {
-		return strings.Contains(r.get("/readyz").body, "the control plane refuses this sidecar: ")
+		return strings.Contains(r.get("/readyz").body, "the control plane rejected this sidecar: ")
 	})
 	a := r.get("/readyz")
 	a.want(t, 503).has(t, "the stored release is not used: policy: release: the bundle is not the one that was signed; no release has come yet")

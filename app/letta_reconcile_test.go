@@ -230,7 +230,7 @@ func TestFailedDeclinesAreRetried(t *testing.T) {
 	for i, refused := range []string{http.MethodGet, http.MethodPost} {
 		m.set(func(w http.ResponseWriter, r *http.Request) bool { return r.Method == refused && refusal(w) })
 		at := l.in(time.Duration(i+1) * 5 * time.Minute)
-		if err := l.car.Once(context.Background(), "runs:mem0", at); err == nil || !strings.Contains(err.Error(), "backend mem0: a pause could not be declined") {
+		if err := l.car.Once(context.Background(), "runs:mem0", at); err == nil || !strings.Contains(err.Error(), "backend mem0: declining a pending approval request failed") {
 			t.Errorf("%s is refused: %v", refused, err)
 		}
 		if !l.waits() || len(l.open()) != 1 {

@@ -370,7 +370,7 @@ func TestFoldersAreNotDetachedWithABlock(t *testing.T) {
 	t.Cleanup(up.Close)
 	r := start(t, strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`+"\n", "", 1), "LETTA", up.URL)
 	for _, word := range []string{"folders", "sources"} {
-		if a := r.do("PATCH", "/v1/agents/"+toolAgent+"/"+word+"/detach/"+folder, ""); a.status != 403 || !strings.Contains(a.body, "run.ungated") || !strings.Contains(a.body, "rename one of them") {
+		if a := r.do("PATCH", "/v1/agents/"+toolAgent+"/"+word+"/detach/"+folder, ""); a.status != 403 || !strings.Contains(a.body, "run.ungated") || !strings.Contains(a.body, "rename the folder or the block") {
 			t.Errorf("%s: %d %s", word, a.status, a.body)
 		}
 	}

@@ -100,7 +100,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 	}
 	before := r.back.count()
 	out, errs, code := r.command("holds", "approve", "--reason", "harmless", id)
-	if code != 1 || !strings.Contains(out, "is failed; memproxy refused it: owner.unknown") {
+	if code != 1 || !strings.Contains(out, "is failed; memproxy refused the write: owner.unknown") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	if h := r.heldWrite(id); h.State != memproxy.HoldFailed || !strings.Contains(h.Result.Detail, "owner.unknown") || r.back.count() != before {
