@@ -198,7 +198,7 @@ func TestStopCutsOffHangingRequests(t *testing.T) {
 	defer cancel()
 	err := r.car.Close(ctx)
 	r.car = nil
-	if err == nil || !strings.Contains(err.Error(), "cut off") {
+	if err == nil || !strings.Contains(err.Error(), "aborted") {
 		t.Errorf("the stop: %v", err)
 	}
 	<-over
