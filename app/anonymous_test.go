@@ -96,7 +96,7 @@ func TestAnonymousCallersAreSessions(t *testing.T) {
 // also after an edit of the configuration enables it.
 func TestServingAnonymousCallersIsReported(t *testing.T) {
 	t.Parallel()
-	const who = "callers that present nothing are identified as anonymous, of trust anonymous"
+	const who = "callers without a credential are identified as anonymous, with trust anonymous"
 	p := newPaces()
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, file: filepath.Join(t.TempDir(), "memproxy.yaml")}, plain)
 	if body := r.get("/readyz").body + r.log.String(); strings.Contains(body, "present nothing") {

@@ -49,7 +49,7 @@ func TestCheckReportsTheMachine(t *testing.T) {
 	for _, tc := range []struct{ name, listen, state, want string }{
 		{"nothing", "127.0.0.1:0", fine, ""},
 		{"a port in use", taken.Addr().String(), fine, "in use"},
-		{"an address of elsewhere", "192.0.2.1:8081", fine, "cannot be listened on"},
+		{"an address of elsewhere", "192.0.2.1:8081", fine, "cannot listen on"},
 		{"a state that is a file", "127.0.0.1:0", file, "is not a directory"},
 		{"a state under a file", "127.0.0.1:0", filepath.Join(file, "state"), "state cannot be written"},
 	} {

@@ -41,7 +41,7 @@ backends:
 	}
 	file := filepath.Join(t.TempDir(), "backup.db")
 	must.Do(t, BackupLedger(t.Context(), cfg, file))
-	if err := RestoreLedger(t.Context(), cfg, o, file, "testing", true); err == nil || !strings.Contains(err.Error(), "a sidecar runs on this state") {
+	if err := RestoreLedger(t.Context(), cfg, o, file, "testing", true); err == nil || !strings.Contains(err.Error(), "a sidecar is running with this state directory") {
 		t.Errorf("under a process: %v", err)
 	}
 	must.Do(t, st.Close(t.Context()))

@@ -28,7 +28,7 @@ func TestFleetRulesASidecar(t *testing.T) {
 	if a := r.do("POST", "/memories", note); a.status != 403 || !strings.Contains(a.body, "policy.no_permit") {
 		t.Errorf("before the first release: %d %s, want a refusal", a.status, a.body)
 	}
-	if a := r.get("/readyz"); a.status != 503 || !strings.Contains(a.body, "no release has come yet") {
+	if a := r.get("/readyz"); a.status != 503 || !strings.Contains(a.body, "no release received yet") {
 		t.Errorf("before the first release: %d %s, want not ready", a.status, a.body)
 	}
 	f.release(harmless, "--note", "the first")
@@ -123,7 +123,7 @@ func TestSidecarSaysWhyItHasNoRelease(t *testing.T) {
 		return strings.Contains(r.get("/readyz").body, "the control plane rejected this sidecar: ")
 	})
 	a := r.get("/readyz")
-	a.want(t, 503).has(t, "the stored release is not used: policy: release: the bundle is not the one that was signed; no release has come yet")
+	a.want(t, 503).has(t, "the stored release is not used: policy: release: the bundle is not the one that was signed; no release received yet")
 	if strings.Contains(a.body, "away") {
 		t.Errorf("a refusal reads as an outage: %s", a.body)
 	}

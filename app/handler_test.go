@@ -186,8 +186,8 @@ func testReadinessNamesHangingStores(t *testing.T) {
 	for _, most := range []time.Duration{2 * answerTime, answerTime / 2} { // the second request does not wait again
 		got := look(most)
 		want(got, "quick", "ok: well")
-		want(got, "frozen", "not ready: it does not answer")
-		want(got, "slow", "degraded: it does not answer")
+		want(got, "frozen", "not ready: no response")
+		want(got, "slow", "degraded: no response")
 		want(got, "broken", "degraded: disk full")
 	}
 	for range 5 {

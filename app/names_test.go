@@ -109,7 +109,7 @@ func TestListedNamesOfAnotherTenant(t *testing.T) {
 	r.stop()
 	before := r.conf
 	r.conf = strings.Replace(r.conf, `tenant: globex, acts_as: "*"`, `tenant: globex, acts_as: "*", users: [ann, bob]`, 1)
-	const fault = `memproxy.yaml:9: user "bob" is listed for tenant "globex", and on backend mem0 by the ledger it is tenant "acme"'s`
+	const fault = `memproxy.yaml:9: user "bob" is listed for tenant "globex", and on backend mem0 the ledger assigns it to tenant "acme"`
 	for range 2 { // retried starts change nothing
 		if _, err := r.assembled(); err == nil || !strings.HasPrefix(err.Error(), fault) || strings.Contains(err.Error(), "ann") {
 			t.Fatalf("production starts, or says: %v", err)
@@ -141,7 +141,7 @@ func TestListedObjectsOfAnotherTenant(t *testing.T) {
 	must.Do(t, r.car.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
 	r.stop()
 	r.conf = strings.Replace(r.conf, `tenant: globex, acts_as: "*"`, `tenant: globex, acts_as: ["`+agent+`"]`, 1)
-	if _, err := r.assembled(); err == nil || !strings.Contains(err.Error(), `agent "`+agent+`" is listed for tenant "globex", and on backend mem0 by the ledger it is tenant "acme"'s`) {
+	if _, err := r.assembled(); err == nil || !strings.Contains(err.Error(), `agent "`+agent+`" is listed for tenant "globex", and on backend mem0 the ledger assigns it to tenant "acme"`) {
 		t.Errorf("%v", err)
 	}
 }

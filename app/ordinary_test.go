@@ -206,10 +206,10 @@ func TestRefusalsStateTheLimit(t *testing.T) {
 		want                []string
 	}{
 		{"an hour's budget", "budgets: {default: {writes_per_hour: 1}}", note, 1, []string{
-			"1 of 1 memories for this end user within an hour, and this writes 1; there is room at 20", "Z; the number is writes_per_hour in budgets.default, or in budgets.overrides for agent:app"}},
-		{"a total", "budgets: {default: {writes_total: 1}}", note, 1, []string{"1 of 1 memories for this end user in all", "deletions make room; the number is writes_total in budgets.default"}},
+			"1 of 1 memories for this end user within an hour, and this request writes 1; there is room at 20", "Z; the limit is writes_per_hour in budgets.default, or in budgets.overrides for agent:app"}},
+		{"a total", "budgets: {default: {writes_total: 1}}", note, 1, []string{"1 of 1 memories for this end user in all", "deletions make room; the limit is writes_total in budgets.default"}},
 		{"a tenant's budget", "budgets: {tenants: {main: {writes_per_hour: 1}}}", note, 1, []string{"1 of 1 memories of this tenant", "writes_per_hour in budgets.tenants"}},
-		{"a session's lock", "", noted(poison), 3, []string{"this session's writes are locked after 3 rejections, until 20", "sessions.max_rejections sets the number, and memproxy sessions unlock ends it earlier: session:agent:app/ann/"}},
+		{"a session's lock", "", noted(poison), 3, []string{"this session's writes are locked after 3 rejections, until 20", "the limit is sessions.max_rejections, and a reviewer can unlock earlier with memproxy sessions unlock: session:agent:app/ann/"}},
 		{"what a policy closes", "", strings.Replace(note, `"infer"`, `"custom_instructions":"x","infer"`, 1), 20, nil},
 		{"what cannot be seen", "", strings.Replace(note, `"likes tea"`, `{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}`, 1), 20, nil},
 		{"what is filed under a trait", "", strings.Replace(note, `"infer"`, `"metadata":{"topic":"health"},"infer"`, 1), 20, nil},
@@ -247,7 +247,7 @@ func TestIdentityRefusalsNameTheSetting(t *testing.T) {
 	}{
 		{"an agent", "POST", "/memories", note, devToken, narrow, 403, "acts_as in its entry under identity lists the permitted ones"},
 		{"a user", "POST", "/memories", bobs, devToken, users, 403, "users in its entry under identity lists the permitted ones"},
-		{"everybody", "POST", "/search", `{"query":"tea","filters":{"user_id":"*"}}`, devToken, users, 403, `users: \"*\" of its entry under identity allows it`},
+		{"everybody", "POST", "/search", `{"query":"tea","filters":{"user_id":"*"}}`, devToken, users, 403, `users: \"*\" in its entry under identity allows it`},
 		{"a key", "POST", "/memories", note, "another", [2]string{}, 401, "identity.keys lists the SHA-256 of those that are"},
 		{"no key", "POST", "/memories", note, "", [2]string{}, 401, "identity says which are accepted"},
 		{"another tenant", "POST", "/memories", note, devToken, [2]string{"      tenant: main\n", "      tenant: other\n"}, 403, "backends[].tenant and the tenant of its entry under identity differ"},

@@ -291,7 +291,7 @@ func TestHuntInLettaResumes(t *testing.T) {
 	r.put("/v1/agents/agent-00000000-0000-4000-8000-000000000001/archival-memory", fmt.Sprintf(`{"text":%q}`, poison))
 	report, state := filepath.Join(r.dir, "report.jsonl"), filepath.Join(r.dir, "state.json")
 	code, out, errs := r.hunt("--out", report, "--state", state)
-	if code != cli.Failed || out != "" || !strings.Contains(errs, "goes on where it stopped") || !strings.Contains(errs, "not finished") {
+	if code != cli.Failed || out != "" || !strings.Contains(errs, "repeat the command to continue it") || !strings.Contains(errs, "incomplete") {
 		t.Fatalf("exit %d %s %s", code, out, errs)
 	}
 	broken = false

@@ -116,7 +116,7 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"},
 	if code, out, _ := invoke(t, "ledger", "sweep", "--admin", r.admin, "--token-file", bob); code != cli.OK || strings.Contains(out, id) || strings.Contains(out, "acme") {
 		t.Errorf("exit %d %s", code, out)
 	}
-	says(t, cli.Failed, "no such tenant", "audit", "seal", "--admin", r.admin, "--token-file", bob, "--backend", "mem0", "--tenant", "acme")
+	says(t, cli.Failed, "not a tenant that you review", "audit", "seal", "--admin", r.admin, "--token-file", bob, "--backend", "mem0", "--tenant", "acme")
 	if log := r.audit("--type", "review"); !strings.Contains(log, "review.sweep") || !strings.Contains(log, "review.seal") || !strings.Contains(log, `"id":"eve"`) {
 		t.Errorf("who asked is not on record: %s", log)
 	}
@@ -165,7 +165,7 @@ func TestLedgerPutBackIsDetected(t *testing.T) {
 		}
 		r.offline()
 		code, out, errs := invoke(t, "ledger", "sweep", "--config", conf)
-		want := "truncate at 2: the chain reached to 2 once"
+		want := "truncate at 2: the chain once reached position 2"
 		if writes > 0 {
 			want = "forge at 2: the chain differs from the one that was anchored"
 		}

@@ -267,7 +267,7 @@ func TestConfigurationReloads(t *testing.T) {
 	file := filepath.Join(r.dir, "state", settingsFile)
 	must.Do(t, errors.Join(os.Rename(file, file+".aside"), os.MkdirAll(filepath.Join(file, "in the way"), 0o700)))
 	edit(strings.Replace(r.conf, "log: {level: info}", "log: {level: info}\nbudgets: {default: {writes_per_hour: 77}}", 1), "an edit that cannot be kept", func() bool {
-		return r.car.rules.current().Version != before && strings.Contains(r.log.String(), "the settings cannot be kept")
+		return r.car.rules.current().Version != before && strings.Contains(r.log.String(), "the settings cannot be saved")
 	})
 	if body := r.get("/readyz").body; strings.Contains(body, "not in force") || r.car.callers.now.Load() != known {
 		t.Errorf("it is not in force, or callers are made anew: %s", body)

@@ -46,7 +46,7 @@ func TestDirReleases(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0].Number != 2 || list[1].Number != 12 {
 		t.Fatalf("%v %v", list, err)
 	}
-	for i, want := range []string{"000013.release: policy: release: the signature is none", "000014.release is release 15", "000016.release: policy: release:"} {
+	for i, want := range []string{"000013.release: policy: release: the signature matches no key", "000014.release is release 15", "000016.release: policy: release:"} {
 		if len(faults) != 3 || !strings.Contains(faults[i].Error(), want) {
 			t.Errorf("faults %v, want %s", faults, want)
 		}

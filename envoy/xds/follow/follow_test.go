@@ -83,7 +83,7 @@ func TestSidecarVerifiesReleases(t *testing.T) {
 		{"for another label", policy.Statement{Number: 13, Selector: policy.Selector{Labels: map[string]string{"env": "test"}}}, key, "x", "not for this sidecar"},
 		{"for another tenant", policy.Statement{Number: 13, Selector: policy.Selector{Tenant: "other"}}, key, "x", "not for this sidecar"},
 		{"of another fleet", policy.Statement{Number: 13, Fleet: "south"}, key, "x", `of fleet "south"`},
-		{"by another key", policy.Statement{Number: 13}, stranger, "x", "none of the fleet's keys"},
+		{"by another key", policy.Statement{Number: 13}, stranger, "x", "no key of the fleet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			opt := (&sidecar{}).options(t)
