@@ -46,7 +46,7 @@ func (in *Invocation) initialising(backend, upstream, out string, force bool) er
 	for _, s := range all {
 		names, abouts = append(names, s.Name), append(abouts, s.Name+" ("+s.About+")")
 	}
-	backend, err := in.answer(lines, backend, "Which backend does memproxy protect:  "+strings.Join(abouts, ", ")+"?", names[0], "--backend")
+	backend, err := in.answer(lines, backend, "Which backend does memproxy protect: "+strings.Join(abouts, ", ")+"?", names[0], "--backend")
 	if err != nil {
 		return err
 	}
