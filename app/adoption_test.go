@@ -235,7 +235,7 @@ func TestSealWithoutCredentialNamesTheSetting(t *testing.T) {
 	}
 	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: info")
 	r.within(p, time.Minute, "four attempts", func() bool { return strings.Count(back.pages(), "1") >= 4 })
-	if log := r.log.String(); strings.Count(log, "is not sealed yet") != 1 || !strings.Contains(log, "the backend returned status 403: memproxy lists what it holds with backends[].credential, which is not set") {
+	if log := r.log.String(); strings.Count(log, "is not sealed yet") != 1 || !strings.Contains(log, "the backend returned status 403: listing its memories requires backends[].credential, which is not set") {
 		t.Errorf("the log says %s", log)
 	}
 }

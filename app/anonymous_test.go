@@ -99,7 +99,7 @@ func TestServingAnonymousCallersIsReported(t *testing.T) {
 	const who = "callers without a credential are identified as anonymous, with trust anonymous"
 	p := newPaces()
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, file: filepath.Join(t.TempDir(), "memproxy.yaml")}, plain)
-	if body := r.get("/readyz").body + r.log.String(); strings.Contains(body, "present nothing") {
+	if body := r.get("/readyz").body + r.log.String(); strings.Contains(body, "callers without a credential") {
 		t.Fatalf("they are refused: %s", body)
 	}
 	opened := strings.Replace(r.conf, "identity:\n", "identity:\n  require: false\n", 1)

@@ -172,7 +172,7 @@ func TestExplainShowsLocksAndFilters(t *testing.T) {
 		}
 	}
 	_, out, _ := invoke(t, "explain", "--config", path, "--path", "/docs", "--as", "agent:dev")
-	if !strings.Contains(out, "passed on unread") || strings.Contains(out, "\nlock ") {
+	if !strings.Contains(out, "forwarded without filtering") || strings.Contains(out, "\nlock ") {
 		t.Errorf("%s", out)
 	}
 }

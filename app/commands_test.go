@@ -267,7 +267,7 @@ func TestInitRefuses(t *testing.T) {
 	t.Parallel()
 	taken := writeFile(t, filepath.Join(t.TempDir(), "memproxy.yaml"), "mine")
 	for _, tc := range []struct{ want, args string }{
-		{"is there already", "--out " + taken + " --backend mem0 --upstream http://h"},
+		{"exists already", "--out " + taken + " --backend mem0 --upstream http://h"},
 		{"want one of", "--backend redis --upstream http://h"},
 		{"want http://", "--backend mem0 --upstream ftp://h"},
 		{"want http://", "--backend mem0 --upstream nowhere"},

@@ -247,7 +247,7 @@ func TestLateExtractionsAreUndoneAtBothListeners(t *testing.T) {
 				t.Errorf("deleted %s", path)
 			}
 			ring.Until(r.t, "it is on record", func() bool { return strings.Contains(r.audit(), "screen.extracted") })
-			if out := r.audit(); !strings.Contains(out, ": taken back") || strings.Contains(out, "invoices") {
+			if out := r.audit(); !strings.Contains(out, ": undone") || strings.Contains(out, "invoices") {
 				t.Errorf("the record says %s", out)
 			}
 			if n := len(b.deleted); n != 0 {

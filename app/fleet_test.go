@@ -70,7 +70,7 @@ func TestFleetRulesASidecar(t *testing.T) {
 	reloads := ""
 	ring.Until(r.t, "what the release loosens", func() bool {
 		reloads = r.audit("--type", "reload")
-		return strings.Contains(reloads, "an edit of the rules loosens: policy own.closed (deny) is gone")
+		return strings.Contains(reloads, "an edit of the rules loosens: policy own.closed (deny) was removed")
 	})
 	if n := strings.Count(reloads, "loosens"); n != 1 {
 		t.Errorf("%d records of what was loosened, want 1: %s", n, reloads)

@@ -320,7 +320,7 @@ func TestExplainShowsLayers(t *testing.T) {
 		"inferred": {"", `{"user_id":"ann","agent_id":"dev","infer":false,"messages":[{"role":"assistant","content":"seems rich"}],"metadata":{"layer":"task"}}`,
 			[]string{"/messages/0/content: episodic, and as task too, inferred: refuse", "layer.inferred layer.inferred.refuse", "layers.cedar:"}, "verdict    deny"},
 		"stated": {"", `{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"I like tea"}],"metadata":{"field":"tone"}}`,
-			[]string{"/messages/0/content: semantic, what the backend's model makes of it and no user stated: refuse", `key "tone": allow`, "filed under field"}, "verdict    allow"},
+			[]string{"/messages/0/content: semantic, derived by the backend's model without a user's statement: refuse", `key "tone": allow`, "filed under field"}, "verdict    allow"},
 		"in shadow": {"shadow: [layer.inferred.refuse]", `{"user_id":"ann","agent_id":"dev","infer":false,"messages":[{"role":"assistant","content":"seems rich"}]}`,
 			[]string{"inferred: refuse"}, "verdict    allow (would be deny if it were enforced)"},
 	} {

@@ -116,7 +116,7 @@ func TestListedNamesOfAnotherTenant(t *testing.T) {
 		}
 	}
 	r.conf = strings.Replace(r.conf, "profile: production", "profile: development", 1)
-	if log, err := r.assembled(); err != nil || !strings.Contains(log, "is another's") || !strings.Contains(log, "acme") {
+	if log, err := r.assembled(); err != nil || !strings.Contains(log, "belongs to another tenant") || !strings.Contains(log, "acme") {
 		t.Fatalf("development: %v, %s", err, log)
 	}
 	listed := strings.Replace(r.conf, "profile: development", "profile: production", 1)

@@ -106,7 +106,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 	if h := r.heldWrite(id); h.State != memproxy.HoldFailed || !strings.Contains(h.Result.Detail, "owner.unknown") || r.back.count() != before {
 		t.Errorf("%s, %+v; %d requests", h.State, h.Result, r.back.count()-before)
 	}
-	if log := r.log.String(); strings.Contains(log, "broke") || strings.Contains(log, "not known whether") {
+	if log := r.log.String(); strings.Contains(log, "broke") || strings.Contains(log, "unknown whether") {
 		t.Errorf("the log says: %s", log)
 	}
 }

@@ -86,10 +86,10 @@ func TestLooseningEditsAreReported(t *testing.T) {
 		return func() bool { return strings.Contains(r.audit("--type", "reload"), what) }
 	}
 	writeBundle(t, bundle, harmless)
-	ring.Until(r.t, "the prohibition that is gone", loosened("policy own.closed (deny) is gone"))
+	ring.Until(r.t, "the prohibition that is gone", loosened("policy own.closed (deny) was removed"))
 	writeFile(t, filepath.Join(bundle, "bundle.yaml"), "shadow: [field.protected]\ndisable: [screen.hostile]\nbudgets: {default: {writes_per_hour: 50}}\n")
 	ring.Until(r.t, "the rule in shadow", loosened("policy field.protected (deny) is in shadow"))
-	for _, want := range []string{"policy screen.hostile (deny) is gone"} {
+	for _, want := range []string{"policy screen.hostile (deny) was removed"} {
 		if !loosened(want)() {
 			t.Errorf("not named: %s", want)
 		}

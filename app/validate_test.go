@@ -84,7 +84,7 @@ func TestNothingIsValidatedDuringAnOutage(t *testing.T) {
 	id := r.written("Ann likes green tea.", "")
 	r.versioned(id)
 	away.Store(true)
-	r.within(p, time.Minute, "the attempt", func() bool { return strings.Contains(r.log.String(), "does not answer") })
+	r.within(p, time.Minute, "the attempt", func() bool { return strings.Contains(r.log.String(), "their backend is unavailable") })
 	if st := r.statusOf(id); st.State != memproxy.StateUntrusted {
 		t.Errorf("%+v", st)
 	}

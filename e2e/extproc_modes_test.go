@@ -146,7 +146,7 @@ func TestEnvoyAuthorization(t *testing.T) {
 			t.Errorf("%s: %d requests arrived", c.what, n)
 		}
 	}
-	if log := b.audit(); !strings.Contains(log, "ext_authz cannot change it") || !strings.Contains(log, `"verdict":"deny"`) {
+	if log := b.audit(); !strings.Contains(log, "ext_authz cannot modify the request") || !strings.Contains(log, `"verdict":"deny"`) {
 		t.Errorf("records: %s", tail(log, 2000))
 	}
 	large := add("likes tea", strings.Repeat("tea ", 400_000))

@@ -226,7 +226,7 @@ func TestEnvoyTrailersWithoutBody(t *testing.T) {
 			}
 		}
 	}
-	if n := strings.Count(b.audit(), "ends in trailers"); n != 2 {
+	if n := strings.Count(b.audit(), "has trailers but no body"); n != 2 {
 		t.Errorf("%d records of it", n)
 	}
 }

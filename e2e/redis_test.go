@@ -159,7 +159,7 @@ func TestRedisGoesAwayAndComesBack(t *testing.T) {
 			}
 			tc.back()
 			waitFor(t, "Redis being said to answer", func() bool {
-				return strings.Contains(call(t, http.MethodGet, car.admin+"/readyz", "", "").body, "answers again")
+				return strings.Contains(call(t, http.MethodGet, car.admin+"/readyz", "", "").body, "is available again")
 			})
 			before := redis.keys(t)
 			waitFor(t, "charging in Redis again", func() bool { put(); return redis.keys(t) > before })
