@@ -13,33 +13,26 @@ import (
 // administrator may set a model's address and key, because prompts, memory and keys are
 // sent to that address.
 
-func holdsModelSettings(name string) bool {
-	switch name {
-	case "llm_config", "embedding_config", "model_settings", "compaction_settings", "summarizer_config", "default_llm_config", "default_embedding_config",
-		"override_model_settings", "embedding_settings":
-		return true
-	}
-	return false
-}
+// modelSettings are the members that hold the settings of a model.
+var modelSettings = nameSet(
+	"llm_config", "embedding_config", "model_settings", "compaction_settings", "summarizer_config", "default_llm_config", "default_embedding_config",
+	"override_model_settings", "embedding_settings",
+)
 
-// ordinaryModelSetting reports whether any caller may set this member of a model's
-// settings (an allow list).
-func ordinaryModelSetting(name string) bool {
-	switch name {
-	case "model", "handle", "display_name", "provider_type", "embedding_model", "embedding_dim", "embedding_chunk_size", "batch_size",
-		"context_window", "context_window_limit", "max_tokens", "max_output_tokens", "max_reasoning_tokens", "temperature", "top_p", "frequency_penalty",
-		"enable_reasoner", "reasoning", "reasoning_effort", "effort", "verbosity", "parallel_tool_calls", "put_inner_thoughts_in_kwargs", "strict",
-		"thinking", "type", "budget_tokens", "clear_thinking", "thinking_config", "include_thoughts", "thinking_budget",
-		"tool_call_parser", "return_logprobs", "top_logprobs", "return_token_ids", "model_settings",
-		"mode", "clip_chars", "sliding_window_percentage", "prompt", "prompt_acknowledgement":
-		return true
-	}
-	return false
-}
+// ordinarySettings are the members of a model's settings that any caller may set (an allow
+// list).
+var ordinarySettings = nameSet(
+	"model", "handle", "display_name", "provider_type", "embedding_model", "embedding_dim", "embedding_chunk_size", "batch_size",
+	"context_window", "context_window_limit", "max_tokens", "max_output_tokens", "max_reasoning_tokens", "temperature", "top_p", "frequency_penalty",
+	"enable_reasoner", "reasoning", "reasoning_effort", "effort", "verbosity", "parallel_tool_calls", "put_inner_thoughts_in_kwargs", "strict",
+	"thinking", "type", "budget_tokens", "clear_thinking", "thinking_config", "include_thoughts", "thinking_budget",
+	"tool_call_parser", "return_logprobs", "top_logprobs", "return_token_ids", "model_settings",
+	"mode", "clip_chars", "sliding_window_percentage", "prompt", "prompt_acknowledgement",
+)
 
-// outputSchema reports whether a model's setting holds a schema of its answers, in which
-// any member name can occur.
-func outputSchema(name string) bool { return name == "response_format" || name == "response_schema" }
+// outputSchemas are the settings of a model with a schema of its answers, in which any
+// member name can occur.
+var outputSchemas = nameSet("response_format", "response_schema")
 
 func needsAdministrator(m jsondoc.Member) bool {
 	switch {
@@ -47,7 +40,7 @@ func needsAdministrator(m jsondoc.Member) bool {
 		return false
 	case m.Name == "tools": // the server changes the existing tool of that name, whoever created it
 		return slices.ContainsFunc(m.Value.Elems, func(e *jsondoc.Value) bool { return e.Kind == jsondoc.Object })
-	case holdsModelSettings(m.Name):
+	case modelSettings[m.Name]:
 		return hasUnknownSetting(m.Value)
 	}
 	return withheld.Name(m.Name) || withheld.Endpoint(m.Name) || strings.HasPrefix(m.Name, "mcp_") || m.Name == "sandbox_config"
@@ -76,10 +69,10 @@ func hasUnknownSetting(v *jsondoc.Value) bool {
 		return slices.ContainsFunc(v.Elems, hasUnknownSetting)
 	case jsondoc.Object:
 		return slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool {
-			if m.Value.Kind == jsondoc.Null || outputSchema(m.Name) {
+			if m.Value.Kind == jsondoc.Null || outputSchemas[m.Name] {
 				return false
 			}
-			return !ordinaryModelSetting(m.Name) || m.Name != "prompt" && hasUnknownSetting(m.Value)
+			return !ordinarySettings[m.Name] || m.Name != "prompt" && hasUnknownSetting(m.Value)
 		})
 	}
 	return false
@@ -96,16 +89,12 @@ func (a *Adapter) RefusesCredential(reply memproxy.Reply) bool {
 // they read a tool, change it and write it back, or import it in an agent file, and a
 // withheld source would be lost.
 func (a *Adapter) Withhold(_ memproxy.Route, body []byte, administers bool) ([]byte, error) {
-	return withheld.Strip(body, func(name string) bool { return administers && name == "source_code" || belongsToMemory(name) })
+	return withheld.Strip(body, func(name string) bool { return administers && name == "source_code" || memoryMembers[name] })
 }
 
-// belongsToMemory reports whether a member's value is content of a memory or of a tool
-// call, in which names do not indicate secrets of the backend.
-func belongsToMemory(name string) bool {
-	switch name {
-	case "metadata", "metadata_", "json_schema", "args_json_schema", "args", "arguments", "parameters", "tool_return", "func_return", "content",
-		"response_format", "response_schema", "tags", "properties":
-		return true
-	}
-	return false
-}
+// memoryMembers hold content of a memory or of a tool call, in which names do not indicate
+// secrets of the backend.
+var memoryMembers = nameSet(
+	"metadata", "metadata_", "json_schema", "args_json_schema", "args", "arguments", "parameters", "tool_return", "func_return", "content",
+	"response_format", "response_schema", "tags", "properties",
+)

@@ -37,10 +37,10 @@ func (d *decoding) form(v *jsondoc.Value, ptr string) error {
 
 func (d *decoding) member(m jsondoc.Member, ptr string) error {
 	recordAdministrative(d.op, m, ptr)
-	if kind := targetKey(m.Name); kind != "" {
+	if kind := targetKeys[m.Name]; kind != "" {
 		return d.targets(kind, m.Value, ptr)
 	}
-	if steeringKey(m.Name) {
+	if steeringKeys[m.Name] {
 		d.steer(m.Value, ptr)
 		return nil
 	}
@@ -95,7 +95,7 @@ func (d *decoding) config(root *jsondoc.Value, ptr string) error {
 	return d.members(root, ptr, func(m jsondoc.Member, ptr string) error {
 		if memproxy.Reserved(m.Name) {
 			d.op.Reserved = append(d.op.Reserved, ptr)
-		} else if dim, ok := dimOf(m.Name); ok {
+		} else if dim, ok := dims[m.Name]; ok {
 			d.claim(dim, m.Value, ptr)
 		} else {
 			wire.Member(d.op, m, ptr, d.newItem(memproxy.ItemSteering))
@@ -141,7 +141,7 @@ func (d *decoding) agentFile(v *jsondoc.Value, ptr string) error {
 			return bad(memproxy.PayloadMalformed, 422, p, "a tool in the file has no source code, and importing it would delete the source code of the server's tool with that name; exports contain it only for callers with the role memproxy-admin")
 		case memproxy.Reserved(m.Name):
 			d.op.Reserved = append(d.op.Reserved, p)
-		case steeringKey(m.Name), m.Name == "source_code", m.Name == "json_schema", m.Name == "skills":
+		case steeringKeys[m.Name], m.Name == "source_code", m.Name == "json_schema", m.Name == "skills":
 			if m.Name == "message_ids" || m.Name == "in_context_message_ids" {
 				wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
 				break
@@ -157,7 +157,7 @@ func (d *decoding) agentFile(v *jsondoc.Value, ptr string) error {
 			d.content(m.Value, p, v.Get("role").Text())
 		case m.Name == "user_id", m.Name == "identifier_key", m.Name == "identifier_keys":
 			d.otherIdentity(memproxy.DimUser, m.Value, p) // hasIDForm finds the ids of objects
-		case targetKey(m.Name) != "":
+		case targetKeys[m.Name] != "":
 			for _, e := range m.Value.List() {
 				if hasIDForm(e.Text()) { // the server attaches its object with this id; other ids are local to the file
 					d.target(e.Text())

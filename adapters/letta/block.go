@@ -13,30 +13,34 @@ import (
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
+var knownMembers = nameSet(
+	"value", "label", "description", "limit", "metadata", "tags", "read_only", "text", "created_at", "messages", "input",
+	"role", "content", "memory_blocks", "blocks", "passages", "requests", "initial_message_sequence", "memory_variables",
+	"client_tools", "callback_url", "args", "query", "summary", "sender_id", "approvals", "tool_returns", "streaming",
+	"request_messages", "response_dict", "agents", "files", "source_code", "model", "tools", "tool_ids", "isolated_block_labels",
+	"metadata_", // of agent files; elsewhere the server ignores or refuses it
+)
+
 // known reports whether a member name has a meaning in the payload of some route.
 func known(name string) bool {
-	switch name {
-	case "value", "label", "description", "limit", "metadata", "tags", "read_only", "text", "created_at", "messages", "input",
-		"role", "content", "memory_blocks", "blocks", "passages", "requests", "initial_message_sequence", "memory_variables",
-		"client_tools", "callback_url", "args", "query", "summary", "sender_id", "approvals", "tool_returns", "streaming",
-		"request_messages", "response_dict", "agents", "files", "source_code", "model", "tools", "tool_ids", "isolated_block_labels",
-		"metadata_": // of agent files; elsewhere the server ignores or refuses it
-		return true
-	}
-	_, dim := dimOf(name)
-	return dim || steeringKey(name) || targetKey(name) != ""
+	return knownMembers[name] || steeringKeys[name] || dims[name] != "" || targetKeys[name] != ""
 }
 
-// steeringKey reports whether a member instructs the backend's model, selects the messages
-// in its context, or decides which calls require approval.
-func steeringKey(name string) bool {
-	switch name {
-	case "system", "system_prompt", "override_system", "instructions", "tool_rules", "message_ids", "secrets",
-		"tool_exec_environment_variables", "compaction_settings", "prompt_template":
-		return true
+// nameSet returns a set of names.
+func nameSet(names ...string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
 	}
-	return false
+	return set
 }
+
+// steeringKeys are the members that instruct the backend's model, select the messages in its
+// context, or decide which calls require approval.
+var steeringKeys = nameSet(
+	"system", "system_prompt", "override_system", "instructions", "tool_rules", "message_ids", "secrets",
+	"tool_exec_environment_variables", "compaction_settings", "prompt_template",
+)
 
 // block reads one block. The governed field is the label in the body, else the label in
 // the path.
@@ -137,7 +141,7 @@ func (d *draft) other(m jsondoc.Member, ptr string) {
 		d.op.Reserved = append(d.op.Reserved, ptr)
 		return
 	}
-	if dim, ok := dimOf(m.Name); ok {
+	if dim, ok := dims[m.Name]; ok {
 		switch {
 		case m.Name == "agent_ids", m.Name == "manager_agent_id", m.Name == "other_agent_id",
 			m.Name == "identifier_key" && len(d.op.Targets) > 0: // a new key for the identity in the path

@@ -107,7 +107,7 @@ func TestIDsInEveryMemberAreReferences(t *testing.T) {
 					method = "POST"
 				}
 				op, err := a.Decode(memproxy.Route{ID: r.id, Kind: r.kind, Params: map[string]string{}}, memproxy.Request{Method: method, Header: memproxy.Header{"Content-Type": {"application/json"}}}, []byte(body))
-				if err != nil || holdsText(m) && !strings.Contains(value, "{") {
+				if err != nil || freeText[m] && !strings.Contains(value, "{") {
 					continue // refused, or text
 				}
 				tried++

@@ -200,7 +200,7 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 			return d.member(m, p)
 		}
 		for _, arg := range m.Value.Members {
-			if dim, ok := dimOf(arg.Name); ok {
+			if dim, ok := dims[arg.Name]; ok {
 				d.otherIdentity(dim, arg.Value, jsondoc.Child(p, arg.Name))
 			}
 		}

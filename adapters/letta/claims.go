@@ -11,30 +11,17 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// dimOf returns the dimension of the identity that a key of a body or query names.
-func dimOf(key string) (memproxy.Dimension, bool) {
-	switch key {
-	case "agent_id", "agent_ids", "manager_agent_id", "other_agent_id":
-		return memproxy.DimAgent, true
-	case "user_id", "identity_id", "identity_ids", "identifier_key", "identifier_keys":
-		return memproxy.DimUser, true
-	case "conversation_id":
-		return memproxy.DimRun, true
-	}
-	return "", false
+// dims maps keys of bodies and queries to the dimension of the identity that they name.
+var dims = map[string]memproxy.Dimension{
+	"agent_id": memproxy.DimAgent, "agent_ids": memproxy.DimAgent, "manager_agent_id": memproxy.DimAgent, "other_agent_id": memproxy.DimAgent,
+	"user_id": memproxy.DimUser, "identity_id": memproxy.DimUser, "identity_ids": memproxy.DimUser,
+	"identifier_key": memproxy.DimUser, "identifier_keys": memproxy.DimUser, "conversation_id": memproxy.DimRun,
 }
 
-// targetKey returns the kind of existing object that a member names by id, or "".
-func targetKey(key string) memproxy.TargetKind {
-	switch key {
-	case "block_ids", "shared_block_ids":
-		return TargetBlock
-	case "archive_id", "archive_ids":
-		return TargetArchive
-	case "folder_ids", "source_ids":
-		return TargetFolder
-	}
-	return ""
+// targetKeys maps members that name existing objects by their ids to the objects' kind.
+var targetKeys = map[string]memproxy.TargetKind{
+	"block_ids": TargetBlock, "shared_block_ids": TargetBlock, "archive_id": TargetArchive, "archive_ids": TargetArchive,
+	"folder_ids": TargetFolder, "source_ids": TargetFolder,
 }
 
 func (d *decoding) path() error {
@@ -256,7 +243,7 @@ func (d *decoding) query() error {
 		if low := strings.ToLower(base); low != base && known(low) {
 			return bad(memproxy.PayloadDuplicate, 400, ptr, "a known key is spelled with different letter case")
 		}
-		if dim, ok := dimOf(base); ok && !(dim == memproxy.DimRun && list[0] == ownConversation) {
+		if dim, ok := dims[base]; ok && !(dim == memproxy.DimRun && list[0] == ownConversation) {
 			d.claims(dim, list, ptr, d.row.narrows(base))
 		}
 		switch base {
@@ -265,7 +252,7 @@ func (d *decoding) query() error {
 				wire.Add(d.op, ptr, text, d.newItem(memproxy.ItemQuery))
 			}
 		case "include", "include_relationships":
-			if slices.ContainsFunc(list, func(what string) bool { return !agentRelation(what) }) {
+			if slices.ContainsFunc(list, func(what string) bool { return !agentRelations[strings.TrimPrefix(what, "agent.")] }) {
 				d.op.Administers = true // an agent's secrets are not memory
 			}
 		case "archive_id", "source_id":
@@ -285,14 +272,10 @@ func (d *decoding) query() error {
 	return nil
 }
 
-// agentRelation reports whether a caller who may see an agent may also request this part
-// of it, by its current or its older name. Secrets, environments and unknown parts are for
-// administrators.
-func agentRelation(what string) bool {
-	switch strings.TrimPrefix(what, "agent.") {
-	case "", "blocks", "memory", "file_blocks", "identities", "identity_ids", "managed_group", "multi_agent_group",
-		"pending_approval", "sources", "tags", "tools":
-		return true
-	}
-	return false
-}
+// agentRelations are the parts of an agent, by their current and their older names, that a
+// caller who may see the agent may also request. Secrets, environments and unknown parts are
+// for administrators.
+var agentRelations = nameSet(
+	"", "blocks", "memory", "file_blocks", "identities", "identity_ids", "managed_group", "multi_agent_group",
+	"pending_approval", "sources", "tags", "tools",
+)

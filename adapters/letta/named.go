@@ -38,7 +38,7 @@ func (n *naming) value(name string, v *jsondoc.Value, ptr string) {
 	}
 	switch v.Kind {
 	case jsondoc.String:
-		if !holdsText(name) && hasIDForm(v.Text()) {
+		if !freeText[name] && hasIDForm(v.Text()) {
 			n.refs = append(n.refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: v.Text(), Pointer: ptr})
 		}
 	case jsondoc.Array:
@@ -128,19 +128,15 @@ var byName = map[string]string{
 	"from_template": "template",
 }
 
-// builtIn reports whether a tool name is that of a tool of every server (0.16.8). memproxy
-// knows what such tools do, and they have no owner.
-func builtIn(tool string) bool {
-	switch tool {
-	case "send_message", "conversation_search", "archival_memory_insert", "archival_memory_search",
-		"core_memory_append", "core_memory_replace", "memory", "memory_apply_patch", "memory_replace", "memory_insert", "memory_rethink", "memory_finish_edits",
-		"search_memory", "store_memories", "rethink_user_memory", "finish_rethinking_memory",
-		"send_message_to_agent_and_wait_for_reply", "send_message_to_agents_matching_tags", "send_message_to_agent_async",
-		"run_code", "run_code_with_tools", "web_search", "fetch_webpage", "open_files", "grep_files", "semantic_search_files":
-		return true
-	}
-	return false
-}
+// builtInTools are the names of the tools of every server (0.16.8). memproxy knows what such
+// tools do, and they have no owner.
+var builtInTools = nameSet(
+	"send_message", "conversation_search", "archival_memory_insert", "archival_memory_search",
+	"core_memory_append", "core_memory_replace", "memory", "memory_apply_patch", "memory_replace", "memory_insert", "memory_rethink", "memory_finish_edits",
+	"search_memory", "store_memories", "rethink_user_memory", "finish_rethinking_memory",
+	"send_message_to_agent_and_wait_for_reply", "send_message_to_agents_matching_tags", "send_message_to_agent_async",
+	"run_code", "run_code_with_tools", "web_search", "fetch_webpage", "open_files", "grep_files", "semantic_search_files",
+)
 
 // Attaches implements the gate's Attacher. It returns the blocks that a request attaches,
 // lists in an agent or a group, or copies into a conversation by label. Content of archives

@@ -30,7 +30,7 @@ func isSecret(name string) bool { return withheld.Name(name) && name != "source_
 
 // withoutSecrets returns a body without the values of secrets, at any depth.
 func withoutSecrets(body []byte) ([]byte, error) {
-	return withheld.Strip(body, func(name string) bool { return name == "source_code" || belongsToMemory(name) })
+	return withheld.Strip(body, func(name string) bool { return name == "source_code" || memoryMembers[name] })
 }
 
 // idMembers maps lists of objects in answers to the members that set their ids in

@@ -167,7 +167,7 @@ func speaks(name string) bool {
 	case "web_search", "fetch_webpage", "grep_files", "semantic_search_files":
 		return true
 	}
-	return !builtIn(name) && !turn.IsGated(name) && toolKind(name) == ""
+	return !builtInTools[name] && !turn.IsGated(name) && toolKind(name) == ""
 }
 
 // result appends the result of a call. It skips failed calls, because an error may repeat

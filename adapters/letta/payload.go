@@ -214,7 +214,7 @@ func (d *decoding) fields(p part) error {
 	if err := d.a.names.Field(p.name); err != nil {
 		return err
 	}
-	dim, owner := dimOf(p.name)
+	dim, owner := dims[p.name]
 	switch {
 	case owner && !utf8.Valid(p.data), owner && p.filename != "":
 		return bad(memproxy.PayloadEncoding, 400, ptr, "this must be plain text")

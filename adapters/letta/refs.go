@@ -92,7 +92,7 @@ func (r *referring) path(name, value string) {
 	switch {
 	case paramKind(name) != "" && KindOf(value) != "":
 		r.add(memproxy.TargetMemory, value, "path:"+name)
-	case lacksOwner(name) && r.row.kind != memproxy.Admin:
+	case ownerless[name] && r.row.kind != memproxy.Admin:
 		r.add(targetName, name+":"+value, "path:"+name)
 		fallthrough
 	default:
@@ -131,10 +131,10 @@ func (r *referring) part(p part) {
 func (r *referring) value(name string, v *jsondoc.Value, ptr string) {
 	switch v.Kind {
 	case jsondoc.String:
-		if !holdsText(name) {
+		if !freeText[name] {
 			r.ids(v.Text(), ptr)
 		}
-		if what := byName[name]; what != "" && !builtIn(v.Text()) && !hasIDForm(v.Text()) {
+		if what := byName[name]; what != "" && !builtInTools[v.Text()] && !hasIDForm(v.Text()) {
 			r.add(targetName, what+":"+v.Text(), ptr)
 		}
 	case jsondoc.Array:
@@ -153,15 +153,11 @@ func (r *referring) value(name string, v *jsondoc.Value, ptr string) {
 	}
 }
 
-// holdsText reports whether a member's string is free text of people, models or tools.
-func holdsText(name string) bool {
-	switch name {
-	case "content", "text", "value", "input", "prompt", "summary", "description", "system", "instructions", "persona", "human",
-		"reasoning", "tool_return", "arguments", "query", "query_text", "source_code", "label", "title", "message", "reason":
-		return true
-	}
-	return false
-}
+// freeText are the members whose strings are free text of people, models or tools.
+var freeText = nameSet(
+	"content", "text", "value", "input", "prompt", "summary", "description", "system", "instructions", "persona", "human",
+	"reasoning", "tool_return", "arguments", "query", "query_text", "source_code", "label", "title", "message", "reason",
+)
 
 // owners records the identities that the request claims, and its targets. It leaves out an
 // identity's key: the request that sets a key creates it, and the claim already has it.
@@ -226,12 +222,8 @@ func changedKind(param string) memproxy.TargetKind {
 	}
 }
 
-// lacksOwner reports whether a path parameter names an object whose owner cannot be looked
-// up. Such an object is refused where several tenants share the server.
-func lacksOwner(param string) bool {
-	switch param {
-	case "connection", "deployment_id", "mcp_server_id", "mcp_server_name", "rest", "schedule", "template_version":
-		return true
-	}
-	return false
-}
+// ownerless are the path parameters that name an object whose owner cannot be looked up. Such
+// an object is refused where several tenants share the server.
+var ownerless = nameSet(
+	"connection", "deployment_id", "mcp_server_id", "mcp_server_name", "rest", "schedule", "template_version",
+)
