@@ -97,7 +97,7 @@ func (c *CompensatedRun) Background() bool { return c.diff.Background() }
 // entry remains.
 func (c *CompensatedRun) Abandon() {
 	c.held.Unlock()
-	c.r.unsettled.leave(c.a.Decision.ID, c, true, c.r.opt.Clock())
+	c.r.journal.leave(c.a.Decision.ID, c, true, c.r.opt.Clock())
 }
 
 // keep writes the run into the journal.
@@ -107,12 +107,12 @@ func (r *Runs) keep(c *CompensatedRun) error {
 		return err
 	}
 	call := c.a.Call()
-	r.unsettled.take(c.a.Decision.ID, r.opt.Clock())
+	r.journal.take(c.a.Decision.ID, r.opt.Clock())
 	if err := r.journal.write(&journalEntry{
 		Decision: c.a.Decision.ID, Begun: r.opt.Clock().UTC(), Principal: c.a.Principal,
 		Route: call.Route.ID, Method: call.Request.Method, Path: call.Request.EscapedPath, Session: call.Session, Baseline: baseline,
 	}); err != nil {
-		r.unsettled.drop(c.a.Decision.ID)
+		r.journal.drop(c.a.Decision.ID)
 		return fmt.Errorf("the run cannot be journaled: %w", err)
 	}
 	return nil
@@ -176,10 +176,8 @@ func (c *CompensatedRun) Settle(ctx context.Context) {
 	}
 	if err != nil {
 		c.r.opt.Gate.Agents().RecordUnsettled(context.WithoutCancel(ctx), c.a, false, err)
-		c.r.unsettled.leave(c.a.Decision.ID, c, true, c.r.opt.Clock())
-		return
+		c.r.journal.leave(c.a.Decision.ID, c, true, c.r.opt.Clock())
 	}
-	c.r.unsettled.drop(c.a.Decision.ID)
 }
 
 // idle waits until none of the agents runs. If another run may follow the first, two

@@ -35,12 +35,17 @@ type journalEntry struct {
 
 // journal is a directory with a file per unsettled run. Runs that outlive this process
 // are settled by the next one.
-type journal struct{ dir string }
+type journal struct {
+	dir string
 
-func (j journal) path(decision string) string { return filepath.Join(j.dir, decision+".json") }
+	mu   sync.Mutex
+	runs map[string]*attempt // that this process is settling or failed to settle
+}
+
+func (j *journal) path(decision string) string { return filepath.Join(j.dir, decision+".json") }
 
 // write makes an entry durable.
-func (j journal) write(e *journalEntry) (err error) {
+func (j *journal) write(e *journalEntry) (err error) {
 	if strings.ContainsAny(e.Decision, `/\`) || e.Decision == "" {
 		return errors.New("the decision id is not a valid file name")
 	}
@@ -60,16 +65,17 @@ func (j journal) write(e *journalEntry) (err error) {
 }
 
 // remove deletes the entry of a settled run.
-func (j journal) remove(decision string) error {
-	if err := os.Remove(j.path(decision)); !errors.Is(err, fs.ErrNotExist) {
+func (j *journal) remove(decision string) error {
+	if err := os.Remove(j.path(decision)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	j.drop(decision)
 	return nil
 }
 
 // left returns the entries of the directory, oldest first: file names sort by time. The
 // error joins the errors of unreadable entries.
-func (j journal) left() (entries []*journalEntry, err error) {
+func (j *journal) left() (entries []*journalEntry, err error) {
 	files, err := os.ReadDir(j.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -103,12 +109,6 @@ const (
 	lastRetry  = time.Hour
 )
 
-// unsettled has the journaled runs that this process is settling or failed to settle.
-type unsettled struct {
-	mu   sync.Mutex
-	runs map[string]*attempt
-}
-
 type attempt struct {
 	busy  bool
 	wait  time.Duration
@@ -118,16 +118,13 @@ type attempt struct {
 
 // take claims a journal entry if no other goroutine settles it and its retry time has
 // come. It returns the state after the last attempt, if any.
-func (u *unsettled) take(decision string, now time.Time) (left *CompensatedRun, mine bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	at := u.runs[decision]
+func (j *journal) take(decision string, now time.Time) (left *CompensatedRun, mine bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	at := j.runs[decision]
 	if at == nil {
-		if u.runs == nil {
-			u.runs = map[string]*attempt{}
-		}
 		at = &attempt{}
-		u.runs[decision] = at
+		j.runs[decision] = at
 	}
 	if at.busy || now.Before(at.again) {
 		return nil, false
@@ -138,10 +135,10 @@ func (u *unsettled) take(decision string, now time.Time) (left *CompensatedRun, 
 
 // leave releases a run. If an attempt to settle it failed, the next one comes after a
 // longer delay; if its agents were busy, in the next round.
-func (u *unsettled) leave(decision string, c *CompensatedRun, tried bool, now time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	at := u.runs[decision]
+func (j *journal) leave(decision string, c *CompensatedRun, tried bool, now time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	at := j.runs[decision]
 	if at == nil {
 		return
 	}
@@ -151,9 +148,9 @@ func (u *unsettled) leave(decision string, c *CompensatedRun, tried bool, now ti
 	}
 }
 
-// drop removes a settled run.
-func (u *unsettled) drop(decision string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.runs, decision)
+// drop forgets the attempts to settle a run.
+func (j *journal) drop(decision string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.runs, decision)
 }

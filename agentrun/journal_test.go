@@ -23,7 +23,7 @@ func entryOf(id string) *journalEntry {
 // Proves EDGE-1: the next process finds an entry unchanged until it is removed; only
 // the process's user can read it.
 func TestJournalKeepsRuns(t *testing.T) {
-	j := journal{filepath.Join(t.TempDir(), "runs", "letta")}
+	j := journal{dir: filepath.Join(t.TempDir(), "runs", "letta")}
 	if got, err := j.left(); len(got) != 0 || err != nil {
 		t.Fatalf("%v %v", got, err)
 	}
@@ -53,7 +53,7 @@ func TestJournalKeepsRuns(t *testing.T) {
 // An unreadable file is reported and does not affect other runs; an incomplete write is
 // removed.
 func TestJournalSurvivesDamage(t *testing.T) {
-	j := journal{t.TempDir()}
+	j := journal{dir: t.TempDir()}
 	must.Do(t, j.write(entryOf("01-a")))
 	for name, text := range map[string]string{"02-b.json": "{", "03-c.json": `{"decision":"01-a"}`, ".02-b.json.1.tmp": "{", "notes.txt": ""} {
 		must.Do(t, os.WriteFile(filepath.Join(j.dir, name), []byte(text), 0o600))
@@ -74,7 +74,7 @@ func TestJournalSurvivesDamage(t *testing.T) {
 
 // A full journal refuses further runs.
 func TestJournalIsBounded(t *testing.T) {
-	j := journal{t.TempDir()}
+	j := journal{dir: t.TempDir()}
 	for i := range maxJournal {
 		must.Do(t, os.WriteFile(filepath.Join(j.dir, strings.Repeat("x", 8)+string(rune('a'+i%26))+time.Duration(i).String()), nil, 0o600))
 	}
@@ -85,7 +85,7 @@ func TestJournalIsBounded(t *testing.T) {
 
 // A run is settled by one goroutine at a time and retried with backoff.
 func TestUnsettledRunsAreRetriedWithBackoff(t *testing.T) {
-	u, now := &unsettled{}, time.Unix(0, 0)
+	u, now := &journal{runs: map[string]*attempt{}}, time.Unix(0, 0)
 	c := &CompensatedRun{a: &gate.Admission{Decision: memproxy.Decision{ID: "d"}}}
 	take := func(want bool) *CompensatedRun {
 		t.Helper()

@@ -45,10 +45,9 @@ type Options struct {
 
 // Runs handles the runs of one backend's agents. It is safe for concurrent use.
 type Runs struct {
-	opt       Options
-	journal   journal
-	unsettled unsettled
-	turns     turns
+	opt     Options
+	journal journal
+	turns   turns
 
 	life  context.Context // context of background work
 	end   context.CancelFunc
@@ -57,7 +56,7 @@ type Runs struct {
 
 // New returns the Runs of a backend.
 func New(opt Options) *Runs {
-	r := &Runs{opt: opt, journal: journal{opt.Dir}, turns: turns{next: map[string]time.Time{}}}
+	r := &Runs{opt: opt, journal: journal{dir: opt.Dir, runs: map[string]*attempt{}}, turns: turns{next: map[string]time.Time{}}}
 	if opt.Dir != "" && opt.PauseLimit > 0 {
 		r.turns.dir = filepath.Join(opt.Dir, "turns")
 	}
@@ -94,12 +93,12 @@ func (r *Runs) Resettle(now time.Time) error {
 		if r.life.Err() != nil {
 			return err
 		}
-		left, mine := r.unsettled.take(e.Decision, now)
+		left, mine := r.journal.take(e.Decision, now)
 		if !mine {
 			continue
 		}
 		if left, err := r.resettle(compensator, e, left); err != nil {
-			r.unsettled.leave(e.Decision, left, false, now)
+			r.journal.leave(e.Decision, left, false, now)
 			r.opt.Log.Warn("compensation of a run is not complete yet", "backend", r.opt.Backend.Name, "decision", e.Decision, "error", err)
 		}
 	}
@@ -124,7 +123,6 @@ func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Compen
 	// may have been changed.
 	if now.Sub(e.Begun) > maxUnsettled && now.Sub(c.resumed) > minUnsettled {
 		r.opt.Gate.Agents().RecordUnsettled(r.life, c.a, true, errUnsettled)
-		r.unsettled.drop(e.Decision)
 		return nil, r.journal.remove(e.Decision)
 	}
 	if c.diff == nil {

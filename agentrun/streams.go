@@ -40,8 +40,7 @@ type Streams struct {
 type Stream struct {
 	all   *Streams
 	begun time.Time
-	kept  bool // the events are kept
-	names []string
+	names []string // the events of a stream without a name are not kept
 
 	mu      sync.Mutex
 	runs    []string
@@ -63,7 +62,6 @@ type Entry struct {
 func (c *Streams) Begin(t memproxy.Resumable) *Stream {
 	now := c.Clock()
 	ch := &Stream{all: c, begun: now, names: t.Names(), changed: make(chan struct{})}
-	ch.kept = len(ch.names) > 0
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.order) > 0 && (len(c.order) >= maxStreams || now.Sub(c.order[0].begun) > streamTime) {
@@ -127,10 +125,11 @@ func (c *Streams) Find(names ...string) *Stream {
 func (ch *Stream) Append(t memproxy.Resumable, seq int64, events [][]byte) {
 	runs := t.Runs()
 	size := 0
+	if len(ch.names) == 0 {
+		events = nil
+	}
 	for _, e := range events {
-		if ch.kept {
-			size += len(e)
-		}
+		size += len(e)
 	}
 	ch.all.mu.Lock()
 	defer ch.all.mu.Unlock()
@@ -145,9 +144,9 @@ func (ch *Stream) Append(t memproxy.Resumable, seq int64, events [][]byte) {
 	}
 	if len(runs) > len(ch.runs) {
 		ch.all.name(ch, runs[len(ch.runs):])
-		ch.runs = append([]string(nil), runs...)
+		ch.runs = slices.Clone(runs)
 	}
-	if ch.lost || !ch.kept || len(events) == 0 {
+	if ch.lost || len(events) == 0 {
 		return
 	}
 	ch.log = append(ch.log, Entry{seq, events})
@@ -205,5 +204,5 @@ func (ch *Stream) HasName(name string) bool { return slices.Contains(ch.names, n
 func (ch *Stream) Readable() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	return ch.kept && !ch.lost
+	return len(ch.names) > 0 && !ch.lost
 }
