@@ -13,11 +13,17 @@ import (
 
 // Rewrite implements the gate's reader.
 func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
-	w := rewriting{
-		nested: map[string]string{}, copies: map[blockInAgent]*memproxy.Memory{}, drop: map[string]bool{},
-		shown: map[string]string{}, told: map[string]*memproxy.Provenance{},
-	}
 	r := a.Row(rt.ID)
+	types, query := r.onlyTypes(req.Query)
+	history := rd.ShowsOwnActions || types != nil
+	if !history && !slices.ContainsFunc(rd.Memories, changes) {
+		return reply.Body, nil
+	}
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	if err != nil {
+		return nil, err
+	}
+	w := rewriting{doc: doc, e: doc.Edit(), lists: map[string]string{}, copies: map[blockInAgent][]string{}}
 	if r != nil && r.is(inside) {
 		w.agent("")
 	}
@@ -26,22 +32,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 			w.agent(m.Pointer)
 		}
 	}
-	for i := range rd.Memories {
-		if err := w.record(&rd.Memories[i]); err != nil {
-			return nil, err
-		}
-	}
-	types, query := r.onlyTypes(req.Query)
-	history := rd.ShowsOwnActions || types != nil
-	if !history && len(w.drop)+len(w.shown)+len(w.told) == 0 {
-		return reply.Body, nil
-	}
-	doc, err := jsondoc.Parse(reply.Body, 0)
-	if err != nil {
-		return nil, err
-	}
-	w.doc, w.e = doc, doc.Edit()
-	out, err := w.apply()
+	out, err := w.apply(rd.Memories)
 	if err != nil || !history {
 		return out, err
 	}
@@ -56,130 +47,108 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	return e.Apply(), nil
 }
 
+// changes reports whether a memory's part of an answer changes.
+func changes(m memproxy.Memory) bool { return m.Drop || m.Show != nil || m.ShowProvenance != nil }
+
 // rewriting is the state of changing one answer. An agent's state lists a block more than
 // once; every copy is changed.
 type rewriting struct {
 	doc    *jsondoc.Doc
 	e      *jsondoc.Edits
-	nested map[string]string                 // from the pointer of a list of blocks to that of its agent
-	copies map[blockInAgent]*memproxy.Memory // changed blocks in those lists
-	drop   map[string]bool                   // pointers of dropped values and of their parents
-	n      int                               // number of dropped elements outside of agents
-	shown  map[string]string                 // new texts by pointer
-	told   map[string]*memproxy.Provenance
+	lists  map[string]string         // from the pointer of a list of blocks to that of its agent
+	copies map[blockInAgent][]string // pointers of the blocks in those lists
 }
 
 // blockInAgent identifies a block by its id within the agent at a pointer.
 type blockInAgent struct{ agent, id string }
 
+// agent records where the state of the agent at a pointer lists its blocks.
 func (w *rewriting) agent(ptr string) {
 	for _, home := range blockLists {
-		w.nested[ptr+home] = ptr
-	}
-}
-
-// record records the changes to one memory.
-func (w *rewriting) record(m *memproxy.Memory) error {
-	at := max(0, strings.LastIndexByte(m.Pointer, '/'))
-	agent, nested := w.nested[m.Pointer[:at]]
-	if nested && m.ID != "" {
-		w.copies[blockInAgent{agent, m.ID}] = m
-	}
-	switch {
-	case m.Drop && m.Pointer == "":
-		return errWhole
-	case m.Drop:
-		w.drop[m.Pointer], w.drop[m.Pointer[:at]] = true, true
-		if !nested {
-			w.n++
-			return nil
+		if _, known := w.lists[ptr+home]; known {
+			return
 		}
-		for _, home := range blockLists { // two of the lists have the same blocks
-			w.drop[agent+home] = true
+		w.lists[ptr+home] = ptr
+		for i, e := range w.doc.At(ptr + home).List() {
+			b := blockInAgent{ptr, e.Get("id").Text()}
+			w.copies[b] = append(w.copies[b], jsondoc.Index(ptr+home, i))
 		}
-	default:
-		w.change(m, m.Pointer, m.TextAt)
-	}
-	return nil
-}
-
-// change records the new text and provenance of one copy of a memory.
-func (w *rewriting) change(m *memproxy.Memory, ptr, text string) {
-	if m.Show != nil && text != "" {
-		w.shown[text] = *m.Show
-	}
-	if m.ShowProvenance != nil {
-		w.told[ptr] = m.ShowProvenance
 	}
 }
 
-func (w *rewriting) apply() ([]byte, error) {
-	w.addCopies()
-	if err := w.e.Texts(w.shown); err != nil {
-		return nil, err
-	}
-	for ptr, p := range w.told {
-		if v := w.doc.At(ptr); v != nil && v.Kind == jsondoc.Object {
-			v, _ = wrapped(v, ptr)
-			if err := stamps.SetProvenance(w.e, v, p); err != nil {
-				return nil, err
+// apply returns the answer without the dropped memories, and with the new texts and
+// provenance of the others.
+func (w *rewriting) apply(memories []memproxy.Memory) ([]byte, error) {
+	gone, parents, fewer := map[string]bool{}, map[string]bool{}, 0 // pointers of dropped values and of their parents
+	shown := map[string]string{}                                    // new texts by pointer
+	for _, m := range memories {
+		if !changes(m) {
+			continue
+		}
+		agent, nested := w.lists[m.Pointer[:max(0, strings.LastIndexByte(m.Pointer, '/'))]]
+		places := []string{m.Pointer}
+		switch {
+		case m.Drop && m.Pointer == "":
+			return nil, errWhole
+		case nested && m.ID != "":
+			places = w.copies[blockInAgent{agent, m.ID}]
+		case m.Drop && !nested:
+			fewer++
+		}
+		for _, at := range places {
+			v := w.doc.At(at)
+			if m.Drop {
+				gone[at], parents[at[:strings.LastIndexByte(at, '/')]] = true, true
+				continue
+			}
+			text := m.TextAt
+			switch {
+			case text == "" || at == m.Pointer:
+			case v.Get("value").Text() == "":
+				text = ""
+			default:
+				text = at + "/value"
+			}
+			if m.Show != nil && text != "" {
+				shown[text] = *m.Show
+			}
+			if v != nil && v.Kind == jsondoc.Object && m.ShowProvenance != nil {
+				v, _ = wrapped(v, at)
+				if err := stamps.SetProvenance(w.e, v, m.ShowProvenance); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}
-	for ptr := range w.drop {
-		w.removeDropped(ptr)
+	if err := w.e.Texts(shown); err != nil {
+		return nil, err
 	}
-	w.lowerCount()
+	for ptr := range parents {
+		switch v := w.doc.At(ptr); {
+		case v == nil:
+		case v.Kind == jsondoc.Array:
+			w.e.Array(v, func(i int) bool { return gone[jsondoc.Index(ptr, i)] })
+		case v.Kind == jsondoc.Object:
+			drop := func(m *jsondoc.Member) bool {
+				return m.Value.Kind == jsondoc.String && gone[jsondoc.Child(ptr, m.Name)]
+			}
+			if slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return drop(&m) }) {
+				w.e.Object(v, drop, nil)
+			}
+		}
+	}
+	w.lowerCount(fewer)
 	return w.e.Apply(), nil
 }
 
-// addCopies records the changes for the other copies of changed blocks.
-func (w *rewriting) addCopies() {
-	for home, agent := range w.nested {
-		for i, e := range w.doc.At(home).List() {
-			if m := w.copies[blockInAgent{agent, e.Get("id").Text()}]; m != nil && !m.Drop {
-				at, text := jsondoc.Index(home, i), ""
-				if m.TextAt != "" && e.Get("value").Text() != "" {
-					text = at + "/value"
-				}
-				w.change(m, at, text)
-			}
-		}
-	}
-}
-
-// removeDropped removes dropped elements from the list at a pointer, or dropped members
-// from the object there. From an agent's lists it also removes copies of dropped blocks.
-func (w *rewriting) removeDropped(ptr string) {
-	v := w.doc.At(ptr)
-	if v == nil {
-		return
-	}
-	agent, nested := w.nested[ptr]
-	switch v.Kind {
-	case jsondoc.Array:
-		w.e.Array(v, func(i int) bool {
-			m := w.copies[blockInAgent{agent, v.Elems[i].Get("id").Text()}]
-			return w.drop[jsondoc.Index(ptr, i)] || nested && m != nil && m.Drop
-		})
-	case jsondoc.Object:
-		gone := func(m *jsondoc.Member) bool {
-			return m.Value.Kind == jsondoc.String && w.drop[jsondoc.Child(ptr, m.Name)]
-		}
-		if slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return gone(&m) }) {
-			w.e.Object(v, gone, nil)
-		}
-	}
-}
-
 // lowerCount subtracts the dropped elements from the count that some answers report.
-func (w *rewriting) lowerCount() {
+func (w *rewriting) lowerCount(n int) {
 	c := w.doc.Root.Get("count")
-	if c == nil || c.Kind != jsondoc.Number || w.n == 0 {
+	if c == nil || c.Kind != jsondoc.Number || n == 0 {
 		return
 	}
 	if was, err := strconv.Atoi(string(w.doc.Raw(c))); err == nil {
-		w.e.Replace(c, strconv.AppendInt(nil, int64(max(0, was-w.n)), 10))
+		w.e.Replace(c, strconv.AppendInt(nil, int64(max(0, was-n)), 10))
 	}
 }
 
