@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
@@ -28,37 +27,29 @@ var errNewness = errors.New("letta: cannot determine which of the agent's memori
 func (d *RunDiff) requestMarks() {
 	d.now.Marks = map[string][]string{}
 	for _, list := range [...]string{blockList, archiveList} {
-		d.enqueue(d.opt.get(marksQuery, list, ""), func(r memproxy.Reply) (err error) {
-			if missing(r) {
-				return nil // the server lacks this list, so every object counts as new
-			}
-			d.now.Marks[list], err = listIDs(r)
-			return err
+		// If the server lacks this list, every object counts as new.
+		d.request(d.opt.get(marksQuery, list, ""), jsondoc.Array, "a list", func() {}, func(doc *jsondoc.Doc) error {
+			d.now.Marks[list] = listIDs(doc)
+			return nil
 		})
 	}
 }
 
 func (d *RunDiff) requestArchives(a *agent) {
-	d.enqueue(d.opt.get(newestQuery+"&agent_id="+a.ID, archiveList, ""), func(r memproxy.Reply) (err error) {
-		if missing(r) {
-			return nil
-		}
-		a.Archives, err = listIDs(r)
-		return err
+	q := d.opt.get(newestQuery+"&agent_id="+a.ID, archiveList, "")
+	d.request(q, jsondoc.Array, "a list", func() {}, func(doc *jsondoc.Doc) error {
+		a.Archives = listIDs(doc)
+		return nil
 	})
 }
 
 // listIDs returns the ids in a list. It is not nil for an empty list.
-func listIDs(r memproxy.Reply) ([]string, error) {
-	doc, err := document(r, jsondoc.Array, "a list")
-	if err != nil {
-		return nil, err
-	}
+func listIDs(doc *jsondoc.Doc) []string {
 	out := []string{}
 	for _, e := range doc.Root.Elems {
 		out = append(out, e.Get("id").Text())
 	}
-	return out, nil
+	return out
 }
 
 // compareNew requests the newest entries of each list from which an agent gained an object,
@@ -79,11 +70,8 @@ func (d *RunDiff) compareNew() {
 		if !wanted || marks == nil {
 			continue
 		}
-		d.enqueue(d.opt.get(newestQuery, list, ""), func(r memproxy.Reply) error {
-			found, err := listIDs(r)
-			if err != nil {
-				return err
-			}
+		d.request(d.opt.get(newestQuery, list, ""), jsondoc.Array, "a list", nil, func(doc *jsondoc.Doc) error {
+			found := listIDs(doc)
 			i := slices.IndexFunc(found, func(id string) bool { return slices.Contains(marks, id) })
 			if i < 0 && len(marks) > 0 {
 				return errNewness

@@ -20,16 +20,13 @@ func (d *RunDiff) requestPassages(a *agent, than string) {
 	if than != "" {
 		query += "&before=" + url.QueryEscape(than)
 	}
-	d.enqueue(d.opt.get(query, "agents", a.ID, "archival-memory"), func(r memproxy.Reply) error { return d.passages(a, r) })
+	q := d.opt.get(query, "agents", a.ID, "archival-memory")
+	d.request(q, jsondoc.Array, "passages", nil, func(doc *jsondoc.Doc) error { return d.passages(a, doc) })
 }
 
 // passages reads one page. The first look reads one page only; later looks read older pages
 // until they reach its passages, so that they find all new ones.
-func (d *RunDiff) passages(a *agent, r memproxy.Reply) error {
-	doc, err := document(r, jsondoc.Array, "passages")
-	if err != nil {
-		return err
-	}
+func (d *RunDiff) passages(a *agent, doc *jsondoc.Doc) error {
 	fresh := 0
 	for _, e := range doc.Root.Elems {
 		var p passage

@@ -89,14 +89,38 @@ func (d *RunDiff) StartSnapshot() {
 		d.requestMarks()
 	}
 	if c := d.opt.Conversation; c != "" && c != "default" {
-		d.enqueue(d.opt.get("", "conversations", c), d.conversation)
+		gone := func() { // the server reports it when the run starts
+			if d.base != nil {
+				d.now.recordMissing(d.opt.Agent)
+			}
+		}
+		d.request(d.opt.get("", "conversations", c), jsondoc.Object, "one object", gone, d.conversation)
 		return
 	}
 	d.requestAgent(d.opt.Agent)
 }
 
-func (d *RunDiff) enqueue(q memproxy.Request, take func(memproxy.Reply) error) {
-	d.steps = append(d.steps, step{q, take})
+// request adds a side request for what asked says, of the given kind. If the server says that
+// there is no such object, gone is called; if gone is nil, that is an error. Statuses other
+// than 404 can have other causes.
+func (d *RunDiff) request(q memproxy.Request, kind jsondoc.Kind, asked string, gone func(), take func(*jsondoc.Doc) error) {
+	d.steps = append(d.steps, step{q, func(r memproxy.Reply) error {
+		switch {
+		case r.Status == 404 && gone != nil:
+			gone()
+			return nil
+		case r.Status < 200 || r.Status > 299:
+			return fmt.Errorf("letta: the request for %s returned status %d", asked, r.Status)
+		}
+		doc, err := jsondoc.Parse(r.Body, 0)
+		if err == nil && doc.Root.Kind != kind {
+			err = fmt.Errorf("letta: the request for %s returned another type", asked)
+		}
+		if err != nil {
+			return err
+		}
+		return take(doc)
+	}})
 }
 
 // NextSideRequest implements memproxy.RunDiff.
@@ -136,35 +160,7 @@ func (d *RunDiff) ReadSideReply(r memproxy.Reply) error {
 	return nil
 }
 
-// missing reports whether the server says that an object does not exist. Statuses other
-// than 404 can have other causes.
-func missing(r memproxy.Reply) bool { return r.Status == 404 }
-
-func object(r memproxy.Reply) (*jsondoc.Doc, error) { return document(r, jsondoc.Object, "one object") }
-
-// document parses a successful reply whose root is of the given kind.
-func document(r memproxy.Reply, kind jsondoc.Kind, asked string) (*jsondoc.Doc, error) {
-	if r.Status < 200 || r.Status > 299 {
-		return nil, fmt.Errorf("letta: the request for %s returned status %d", asked, r.Status)
-	}
-	doc, err := jsondoc.Parse(r.Body, 0)
-	if err == nil && doc.Root.Kind != kind {
-		err = fmt.Errorf("letta: the request for %s returned another type", asked)
-	}
-	return doc, err
-}
-
-func (d *RunDiff) conversation(r memproxy.Reply) error {
-	if missing(r) {
-		if d.base != nil {
-			d.now.recordMissing(d.opt.Agent)
-		}
-		return nil // the server reports it when the run starts
-	}
-	doc, err := object(r)
-	if err != nil {
-		return err
-	}
+func (d *RunDiff) conversation(doc *jsondoc.Doc) error {
 	if d.opt.Agent = doc.Root.Get("agent_id").Text(); d.opt.Agent == "" {
 		return memproxy.ErrUngated
 	}
@@ -187,15 +183,8 @@ func ids(v *jsondoc.Value) []string {
 }
 
 func (d *RunDiff) requestBlock(id string) {
-	d.enqueue(d.opt.get("", "blocks", id), func(r memproxy.Reply) error {
-		if missing(r) {
-			return nil
-		}
-		doc, err := object(r)
-		if err != nil {
-			return err
-		}
-		_, err = d.block(doc, doc.Root)
+	d.request(d.opt.get("", "blocks", id), jsondoc.Object, "one object", func() {}, func(doc *jsondoc.Doc) error {
+		_, err := d.block(doc, doc.Root)
 		return err
 	})
 }
@@ -219,7 +208,8 @@ func (d *RunDiff) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
 
 func (d *RunDiff) requestAgent(id string) {
 	q := d.opt.get("include=agent.blocks&include=agent.managed_group&include=agent.tools", "agents", id)
-	d.enqueue(q, func(r memproxy.Reply) error { return d.agent(id, r) })
+	gone := func() { d.now.recordMissing(id) }
+	d.request(q, jsondoc.Object, "one object", gone, func(doc *jsondoc.Doc) error { return d.agent(id, doc) })
 }
 
 // recordMissing records an agent that does not exist, and so has no changes.
@@ -227,15 +217,7 @@ func (s *snapshot) recordMissing(id string) {
 	s.Agents = append(s.Agents, &agent{ID: id, Gone: true})
 }
 
-func (d *RunDiff) agent(id string, r memproxy.Reply) error {
-	if missing(r) {
-		d.now.recordMissing(id)
-		return nil
-	}
-	doc, err := object(r)
-	if err != nil {
-		return err
-	}
+func (d *RunDiff) agent(id string, doc *jsondoc.Doc) error {
 	if doc.Root.Get("id").Text() != id {
 		return errors.New("letta: the server returned a different agent than requested")
 	}
@@ -244,10 +226,7 @@ func (d *RunDiff) agent(id string, r memproxy.Reply) error {
 	}
 	a := &agent{ID: id, Blocks: []string{}}
 	d.now.Agents = append(d.now.Agents, a)
-	list := doc.Root.Get("blocks")
-	if list == nil || list.Kind != jsondoc.Array {
-		list = doc.Root.Get("memory").Get("blocks") // older servers
-	}
+	list := turn.Blocks(doc.Root)
 	if list == nil || list.Kind != jsondoc.Array {
 		return errors.New("letta: the agent's blocks are missing in the response")
 	}
@@ -259,8 +238,8 @@ func (d *RunDiff) agent(id string, r memproxy.Reply) error {
 		a.Blocks = append(a.Blocks, b)
 	}
 	if id == d.opt.Agent {
-		for _, name := range [...]string{"managed_group", "multi_agent_group"} {
-			if err := d.group(doc.Root.Get(name)); err != nil {
+		for _, g := range turn.Groups(doc.Root) {
+			if err := d.group(g); err != nil {
 				return err
 			}
 		}
@@ -268,11 +247,11 @@ func (d *RunDiff) agent(id string, r memproxy.Reply) error {
 	d.requestArchives(a)
 	d.requestPassages(a, "")
 	if d.base == nil {
-		d.enqueue(d.opt.busy(id), func(r memproxy.Reply) error {
+		d.steps = append(d.steps, step{d.opt.busy(id), func(r memproxy.Reply) error {
 			runs, err := d.active(r)
 			d.now.Running = append(d.now.Running, runs...)
 			return err
-		})
+		}})
 	}
 	return nil
 }
@@ -280,9 +259,6 @@ func (d *RunDiff) agent(id string, r memproxy.Reply) error {
 // group requests the agents of a group, which run after the agent, and the group's shared
 // blocks.
 func (d *RunDiff) group(g *jsondoc.Value) error {
-	if g == nil || g.Kind != jsondoc.Object {
-		return nil
-	}
 	for _, id := range ids(g.Get("agent_ids")) {
 		if id == d.opt.Agent || slices.ContainsFunc(d.steps, func(s step) bool { return s.request.EscapedPath == d.opt.path("agents", id) }) || d.now.agent(id) != nil {
 			continue
@@ -304,10 +280,7 @@ func (d *RunDiff) group(g *jsondoc.Value) error {
 // messagesAgents reports whether an agent can send messages to other agents. The RunDiff does
 // not read the memory of those agents, and a message cannot be undone.
 func messagesAgents(tools *jsondoc.Value) bool {
-	if tools == nil {
-		return false
-	}
-	return slices.ContainsFunc(tools.Elems, func(t *jsondoc.Value) bool {
+	return slices.ContainsFunc(tools.List(), func(t *jsondoc.Value) bool {
 		return strings.HasPrefix(t.Get("name").Text(), "send_message_to_agent")
 	})
 }

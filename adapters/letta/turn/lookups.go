@@ -101,11 +101,7 @@ func (p *pause) setStored(told *jsondoc.Value) {
 }
 
 func (v *view) agentBlocks(doc *jsondoc.Doc) {
-	list := doc.Root.Get("blocks")
-	if list == nil || list.Kind != jsondoc.Array {
-		list = doc.Root.Get("memory").Get("blocks")
-	}
-	for _, e := range list.List() {
+	for _, e := range Blocks(doc.Root).List() {
 		v.setBlock(doc, e)
 	}
 }

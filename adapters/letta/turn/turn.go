@@ -227,6 +227,14 @@ func Groups(agent *jsondoc.Value) (groups []*jsondoc.Value) {
 	return groups
 }
 
+// Blocks returns the list of an agent's blocks, which older servers have in its memory.
+func Blocks(agent *jsondoc.Value) *jsondoc.Value {
+	if list := agent.Get("blocks"); list != nil && list.Kind == jsondoc.Array {
+		return list
+	}
+	return agent.Get("memory").Get("blocks")
+}
+
 // shadowOf returns the client tool that shadows a server tool, with the same name,
 // description and parameters.
 func shadowOf(doc *jsondoc.Doc, tool *jsondoc.Value, name string) (json.RawMessage, error) {
