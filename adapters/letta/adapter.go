@@ -125,16 +125,11 @@ func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Rep
 		r.Header["X-Should-Retry"] = []string{"false"}
 	}
 	if strings.HasSuffix(strings.TrimSuffix(req.EscapedPath, "/"), "/chat/completions") {
-		r.Body.Error = openAIError(&r.Body)
+		// OpenAI's SDKs show only the error's message.
+		why := strings.Join(append(memproxy.Codes(r.Body.Reasons), "decision "+r.Body.Decision), ", ")
+		r.Body.Error = map[string]any{"message": r.Body.Detail + " (" + why + ")", "type": r.Body.Code, "param": nil, "code": r.Body.Code}
 	}
 	return r.Reply()
-}
-
-// openAIError returns the refusal's error member on OpenAI-compatible routes. OpenAI's
-// SDKs show only its message.
-func openAIError(b *refusal.Body) any {
-	why := strings.Join(append(memproxy.Codes(b.Reasons), "decision "+b.Decision), ", ")
-	return map[string]any{"message": b.Detail + " (" + why + ")", "type": b.Code, "param": nil, "code": b.Code}
 }
 
 // The members of answers: those in the server's OpenAPI document, and others.

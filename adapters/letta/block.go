@@ -104,8 +104,6 @@ func (d *draft) addMove(ptr, field, target string) {
 	d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Field: field, Target: target, Moved: true})
 }
 
-func isContent(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent }
-
 // nonNull returns v, or nil if it is null: in updates null means unchanged.
 func nonNull(v *jsondoc.Value) *jsondoc.Value {
 	if v == nil || v.Kind == jsondoc.Null {

@@ -68,8 +68,14 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 		case "content", "text":
 			n := len(d.op.Items)
 			d.content(m.Value, p, role.Text())
-			if d.row.isPrompt(role.Text()) {
-				d.markSteering(n)
+			// Such a message acts as the agent's system prompt. The first one of an agent file is
+			// the prompt itself, whatever the file's member system contains; one in a new agent's
+			// initial messages is read together with the prompt.
+			prompts := d.row.shape == file || d.row.shape == agent
+			for i := n; i < len(d.op.Items) && prompts && (role.Text() == "system" || role.Text() == "developer"); i++ {
+				if it := &d.op.Items[i]; it.Kind == memproxy.ItemContent {
+					it.Kind, d.op.Steering = memproxy.ItemSteering, true
+				}
 			}
 		case "approvals", "tool_returns", "tool_calls", "tool_call", "reason", "tool_return", "reasoning":
 			d.content(m.Value, p, "tool")
@@ -98,26 +104,10 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 	})
 }
 
-// isPrompt reports whether a message with this role acts as an agent's system prompt. The
-// first such message of an agent file is the prompt itself, whatever the file's member
-// system contains; one in a new agent's initial messages is read together with the prompt.
-func (r *row) isPrompt(role string) bool {
-	return (r.shape == file || r.shape == agent) && (role == "system" || role == "developer")
-}
-
 // systemReachesModel reports whether a message with the role system reaches the model with
 // that role. Of a chat completion only the user's last message reaches the model.
 func (r *row) systemReachesModel() bool {
 	return (r.shape == chat || r.shape == batch) && !strings.HasSuffix(r.path, "/chat/completions")
-}
-
-// markSteering turns the content from the n-th item on into steering.
-func (d *draft) markSteering(n int) {
-	for i := n; i < len(d.op.Items); i++ {
-		if it := &d.op.Items[i]; it.Kind == memproxy.ItemContent {
-			it.Kind, d.op.Steering = memproxy.ItemSteering, true
-		}
-	}
 }
 
 // content reads a content value at any depth. Strings are content; data and addresses of
@@ -235,7 +225,7 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 				d.op.Items = append(d.op.Items, it)
 			}
 		}
-		if !slices.ContainsFunc(plain, isContent) {
+		if !slices.ContainsFunc(plain, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent }) {
 			d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: "/args", Layer: memproxy.Semantic, Field: label})
 		}
 	}

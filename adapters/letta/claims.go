@@ -43,8 +43,10 @@ func (d *decoding) path() error {
 				return err
 			}
 		default:
-			kind := changedKind(name)
-			if kind == "" {
+			// Changing what an agent holds does not change the agent, and running a tool does not
+			// change the tool. They are references only, as are jobs.
+			kind := paramKind(name)
+			if kind == "" || kind == TargetAgent || kind == TargetTool || kind == TargetJob {
 				continue
 			}
 			if name == "run_id" && KindOf(value) == TargetJob { // in older servers runs are jobs
@@ -58,19 +60,14 @@ func (d *decoding) path() error {
 			}
 			if !d.row.is(lists) {
 				d.target(value)
-				if d.row.leavesObject(name) {
+				// A deletion deletes only the object in the last segment.
+				if d.row.kind == memproxy.Forget && (d.row.method != "DELETE" || !strings.HasSuffix(d.row.path, "/{"+name+"}")) {
 					d.op.Kept = append(d.op.Kept, value)
 				}
 			}
 		}
 	}
 	return nil
-}
-
-// leavesObject reports whether a deletion leaves the object that a path parameter names:
-// it deletes only the object in the last segment.
-func (r *row) leavesObject(param string) bool {
-	return r.kind == memproxy.Forget && (r.method != "DELETE" || !strings.HasSuffix(r.path, "/{"+param+"}"))
 }
 
 // ownConversation is the conversation id for an agent's own conversation.

@@ -140,7 +140,11 @@ func each(v *jsondoc.Value, ptr string, one func(*jsondoc.Value, string) error) 
 // settle sets the fields that depend on the whole payload.
 func (d *decoding) settle() error {
 	op := d.op
-	claimAnyAgent(op, d.row.shape)
+	// A run that names no agent claims every agent, because the backend then chooses one.
+	runs := op.Kind == memproxy.Run && (d.row.shape == chat || d.row.shape == batch || d.row.shape == gateway)
+	if runs && len(op.Targets) == 0 && !slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return c.Dim == memproxy.DimAgent }) {
+		op.Claims = append(op.Claims, memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimAny, Values: []string{"*"}})
+	}
 	talks := KindOf(d.params["conversation_id"]) == TargetConversation
 	for i := range op.Claims {
 		c := &op.Claims[i]
@@ -164,16 +168,6 @@ func (d *decoding) settle() error {
 		op.SingleOwner = d.row.id == "letta.delete_agent" && len(op.Claims) == 1 && len(op.Targets) == 1 && d.doc == nil && d.req.Query == ""
 	}
 	return nil
-}
-
-// claimAnyAgent claims every agent for a run that names none, because the backend then
-// chooses one.
-func claimAnyAgent(op *memproxy.Operation, s shape) {
-	runs := op.Kind == memproxy.Run && (s == chat || s == batch || s == gateway)
-	named := len(op.Targets) > 0 || slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return c.Dim == memproxy.DimAgent })
-	if runs && !named {
-		op.Claims = append(op.Claims, memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimAny, Values: []string{"*"}})
-	}
 }
 
 // draft is an Operation that is being filled.

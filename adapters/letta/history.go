@@ -1,7 +1,6 @@
 package letta
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/url"
 	"slices"
@@ -14,11 +13,6 @@ import (
 	"github.com/memproxy/memproxy/adapters/pages"
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
-
-// pausedHistory reports whether an answer may contain messages of a pause.
-func pausedHistory(body []byte) bool {
-	return bytes.Contains(body, []byte(`approval_request_message`)) || bytes.Contains(body, []byte(`approval_response_message`))
-}
 
 // messageTypes are the types of messages that the server knows (0.16.8).
 var messageTypes = [...]string{

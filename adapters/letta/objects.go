@@ -24,10 +24,6 @@ var textual = map[string][]string{"block": {"value"}, "passage": {"text"}, "mess
 // contain it only if a request sets it.
 func changesByItself(name string) bool { return strings.HasPrefix(name, "last_") }
 
-// isSecret reports whether a member is a secret, which no version contains. A tool's source
-// code does not count, because it defines what the tool does.
-func isSecret(name string) bool { return withheld.Name(name) && name != "source_code" }
-
 // withoutSecrets returns a body without the values of secrets, at any depth.
 func withoutSecrets(body []byte) ([]byte, error) {
 	return withheld.Strip(body, func(name string) bool { return name == "source_code" || memoryMembers[name] })
@@ -76,10 +72,11 @@ func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
 	return members
 }
 
-// set adds a member to a change, unless it is a memory's text or a secret.
+// set adds a member to a change, unless it is a memory's text or a secret, which no version
+// contains. A tool's source code is no secret here, because it defines what the tool does.
 func set(c *memproxy.MemberChange, kind string, m jsondoc.Member, doc *jsondoc.Doc) {
 	switch name := m.Name; {
-	case name == "id", slices.Contains(textual[kind], name), isSecret(name), memproxy.Reserved(name):
+	case name == "id", slices.Contains(textual[kind], name), withheld.Name(name) && name != "source_code", memproxy.Reserved(name):
 	case name == "metadata" && m.Value.Kind == jsondoc.Object:
 		c.Set[name] = stamps.Object(stamps.FilterMembers(doc.Raw(m.Value), false)...)
 	default:
@@ -239,18 +236,6 @@ func recordApprovalRule(c *memproxy.MemberChange, query string, doc *jsondoc.Doc
 // included is the query for the relations that an answer with an agent omits by default.
 const included = "include=agent.blocks&include=agent.tools&include=agent.sources&include=agent.identities&include=agent.tags"
 
-// settable returns the path of the route that changes objects of a kind, up to the id, and
-// the members that the route accepts. The path is "" if there is no such route.
-func (m members) settable(kind string) (path string, names map[string]bool) {
-	for i := range table {
-		r := &table[i]
-		if r.method == "PATCH" && m[r.id] != nil && objectOf(r) == kind && strings.Count(r.path, "{") == 1 && strings.HasSuffix(r.path, "_id}") {
-			return r.path[:strings.IndexByte(r.path, '{')], m[r.id]
-		}
-	}
-	return "", nil
-}
-
 // restore returns the request that sets an object's members to those of a version, as far
 // as they differ. It leaves out members that change with every run, lists of messages, and
 // members that the route does not accept.
@@ -264,12 +249,15 @@ func (m members) restore(to memproxy.Version, now memproxy.Memory) []memproxy.Si
 		return nil
 	}
 	kind := objectKind(to.ID)
-	path, takes := m.settable(kind)
-	if path == "" {
+	route := slices.IndexFunc(table, func(r row) bool { // that changes objects of the kind
+		return r.method == "PATCH" && m[r.id] != nil && objectOf(&r) == kind && strings.Count(r.path, "{") == 1 && strings.HasSuffix(r.path, "_id}")
+	})
+	if route < 0 {
 		return nil
 	}
+	path, _, _ := strings.Cut(table[route].path, "{")
 	c := map[string]any{}
-	for name, takes := range takes {
+	for name, takes := range m[table[route].id] {
 		v, had := want[name]
 		switch {
 		case !takes, name == "message_ids", changesByItself(name), slices.Contains(textual[kind], name), reflect.DeepEqual(v, there[name]):

@@ -89,7 +89,7 @@ func media(r *row, req memproxy.Request, body []byte) (boundary string, err erro
 	case kind == "":
 		return "", nil
 	case kind == "multipart/form-data" && (r.shape == file || r.shape == upload):
-		if !plainBoundary(params["boundary"]) {
+		if s := params["boundary"]; s == "" || len(s) > 70 || !spelling.Word(s, "-_.=+'") {
 			return "", bad(memproxy.PayloadContentType, 415, "", "the form's boundary is ambiguous")
 		}
 		return params["boundary"], spelling.UTF8(params) // the charset also applies to field names
@@ -97,10 +97,6 @@ func media(r *row, req memproxy.Request, body []byte) (boundary string, err erro
 		return "", bad(memproxy.PayloadContentType, 415, "", "this route does not accept this Content-Type")
 	}
 	return "", spelling.UTF8(params)
-}
-
-func plainBoundary(s string) bool {
-	return s != "" && len(s) <= 70 && spelling.Word(s, "-_.=+'")
 }
 
 // part is one part of a form.
@@ -184,8 +180,10 @@ func readPart(body []byte, from, to int) (part, error) {
 			}
 			one.name, one.filename = params["name"], params["filename"]
 		case "content-type":
+			// It must be one type, in UTF-8 if it is text, without further parts.
 			one.media = strings.TrimSpace(value)
-			if !plainMedia(one.media) {
+			kind, params, plain := spelling.Media(one.media)
+			if !plain || strings.HasPrefix(kind, "multipart/") || strings.HasPrefix(kind, "message/") || spelling.UTF8(params) != nil {
 				return part{}, malformedForm("the Content-Type of a form part is ambiguous")
 			}
 		case "content-length":
@@ -197,13 +195,6 @@ func readPart(body []byte, from, to int) (part, error) {
 		return part{}, malformedForm("a part of the form has no name")
 	}
 	return one, nil
-}
-
-// plainMedia reports whether a part has one type, is in UTF-8 if it is text, and
-// contains no further parts.
-func plainMedia(value string) bool {
-	kind, params, plain := spelling.Media(value)
-	return plain && !strings.HasPrefix(kind, "multipart/") && !strings.HasPrefix(kind, "message/") && spelling.UTF8(params) == nil
 }
 
 func unprintable(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f || r == utf8.RuneError }

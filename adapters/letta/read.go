@@ -40,7 +40,8 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	if err != nil {
 		return nil, err
 	}
-	rd.ShowsOwnActions = reads && pausedHistory(reply.Body)
+	paused := bytes.Contains(reply.Body, []byte("approval_request_message")) || bytes.Contains(reply.Body, []byte("approval_response_message"))
+	rd.ShowsOwnActions = reads && paused
 	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: requestParents(r, rt, req)}
 	if !reads {
 		defer markCounted(rd, r)

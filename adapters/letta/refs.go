@@ -210,18 +210,6 @@ func paramKind(param string) memproxy.TargetKind {
 	return prefixKind(strings.TrimSuffix(param, "_id"))
 }
 
-// changedKind returns the kind of object that an operation on a path parameter changes.
-// Agents, tools and jobs return "": changing what an agent holds does not change the
-// agent, and running a tool does not change the tool. They are references only.
-func changedKind(param string) memproxy.TargetKind {
-	switch kind := paramKind(param); kind {
-	case TargetAgent, TargetTool, TargetJob:
-		return ""
-	default:
-		return kind
-	}
-}
-
 // ownerless are the path parameters that name an object whose owner cannot be looked up. Such
 // an object is refused where several tenants share the server.
 var ownerless = nameSet(

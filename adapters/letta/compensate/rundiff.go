@@ -221,7 +221,11 @@ func (d *RunDiff) agent(id string, doc *jsondoc.Doc) error {
 	if doc.Root.Get("id").Text() != id {
 		return errors.New("letta: the server returned a different agent than requested")
 	}
-	if d.base == nil && messagesAgents(doc.Root.Get("tools")) {
+	// An agent may be able to send messages to other agents. The RunDiff does not read the memory
+	// of those agents, and a message cannot be undone.
+	if d.base == nil && slices.ContainsFunc(doc.Root.Get("tools").List(), func(t *jsondoc.Value) bool {
+		return strings.HasPrefix(t.Get("name").Text(), "send_message_to_agent")
+	}) {
 		return memproxy.ErrUngated
 	}
 	a := &agent{ID: id, Blocks: []string{}}
@@ -275,14 +279,6 @@ func (d *RunDiff) group(g *jsondoc.Value) error {
 		}
 	}
 	return nil
-}
-
-// messagesAgents reports whether an agent can send messages to other agents. The RunDiff does
-// not read the memory of those agents, and a message cannot be undone.
-func messagesAgents(tools *jsondoc.Value) bool {
-	return slices.ContainsFunc(tools.List(), func(t *jsondoc.Value) bool {
-		return strings.HasPrefix(t.Get("name").Text(), "send_message_to_agent")
-	})
 }
 
 // Agents implements memproxy.RunDiff.

@@ -6,21 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// lineEnd reports whether a character ends a line in Python's str.splitlines, where
-// "\r\n" is one line end.
-func lineEnd(r rune) bool {
-	switch r {
-	case '\n', '\r', '\v', '\f', 0x1c, 0x1d, 0x1e, 0x85, 0x2028, 0x2029:
-		return true
-	}
-	return false
-}
-
-// splitLines is str.splitlines().
+// splitLines is str.splitlines(), where "\r\n" is one line end.
 func splitLines(s string) []string {
 	var out []string
 	for s != "" {
-		end := strings.IndexFunc(s, lineEnd)
+		end := strings.IndexAny(s, "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029")
 		if end < 0 {
 			return append(out, s)
 		}
@@ -34,11 +24,10 @@ func splitLines(s string) []string {
 	return out
 }
 
-// space reports whether Python's str.strip removes a character.
-func space(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
-
 // strip is str.strip().
-func strip(s string) string { return strings.TrimFunc(s, space) }
+func strip(s string) string {
+	return strings.TrimFunc(s, func(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f })
+}
 
 // ExpandTabs is str.expandtabs(): tabs become spaces up to the next multiple of eight
 // columns.

@@ -51,10 +51,10 @@ func effectOf(tool *jsondoc.Value) toolEffect {
 	default: // a type of a newer server
 		return unpredictable
 	}
-	// Custom code can change the agent's blocks only if it has a parameter for the agent's
-	// state. Code that is missing counts as having that parameter.
+	// Custom code can change the agent's blocks only if it has a parameter agent_state. Code
+	// that is missing counts as having that parameter. Python normalizes identifiers to NFKC.
 	source := tool.Get("source_code").Text()
-	if strings.TrimSpace(source) == "" || tool.Get("source_type").Text() != "typescript" && takesState(source) {
+	if strings.TrimSpace(source) == "" || tool.Get("source_type").Text() != "typescript" && strings.Contains(norm.NFKC.String(source), "agent_state") {
 		return unpredictable
 	}
 	return harmless
@@ -71,12 +71,6 @@ func Unpredictable(tool *jsondoc.Value, read bool) bool {
 		return !read
 	}
 	return true
-}
-
-// takesState reports whether Python code may have a parameter agent_state. Python
-// normalizes identifiers to NFKC.
-func takesState(source string) bool {
-	return strings.Contains(norm.NFKC.String(source), "agent_state")
 }
 
 // readAttached reads the agent's tools and tool rules, and shadows the tools that use
@@ -145,7 +139,7 @@ func (s *toolset) shadow(doc *jsondoc.Doc, tool *jsondoc.Value, name string) err
 	if err != nil {
 		return err
 	}
-	s.gated[name] = !s.rules.requiresApproval(name)
+	s.gated[name] = !s.rules.has("requires_approval", name)
 	s.shadowed = append(s.shadowed, shadow)
 	return nil
 }

@@ -70,8 +70,6 @@ func (r *rules) has(kind, tool string) bool {
 	return slices.ContainsFunc(r.list, func(one rule) bool { return one.kind == kind && one.tool == tool })
 }
 
-func (r *rules) requiresApproval(tool string) bool { return r.has("requires_approval", tool) }
-
 // valid returns the tools that the rules allow now, or all tools if the rules allow none.
 func (r *rules) valid() []string {
 	var first []string
@@ -202,12 +200,6 @@ func (r *rules) stepLimit(calls []*call, runs []string) int64 {
 		return 2 // one step for the calls, one for the model's next message
 	}
 	return 1
-}
-
-// isStaleReminder reports whether a message is the server's reminder of a required call
-// that was already made, before a pause.
-func (r *rules) isStaleReminder(doc *jsondoc.Doc) bool {
-	return r.stopReason != "" && doc.Root.Get("message_type").Text() == "user_message" && strings.Contains(string(doc.Src), "ToolRuleViolated: You must call ")
 }
 
 // fixStopReason corrects the stop reason of a request that memproxy ended by stepLimit. It

@@ -174,7 +174,8 @@ func List(values [][]byte) []byte {
 func (s *stitched) shown(doc *jsondoc.Doc) [][]byte {
 	m := doc.Root
 	kind := m.Get("message_type").Text()
-	if s.tools.rules.isStaleReminder(doc) {
+	// The server reminds the agent of a required call that it made before a pause.
+	if s.tools.rules.stopReason != "" && kind == "user_message" && bytes.Contains(doc.Src, []byte("ToolRuleViolated: You must call ")) {
 		return nil
 	}
 	if kind == "tool_return_message" {
