@@ -69,9 +69,9 @@ func (d *difference) archiveChanges(before, after *agent, add func(memproxy.Chan
 		case old == nil && hasOtherCopy(before, after, p.Text):
 			// An undo restored a deleted passage, under another id.
 		case old != nil && old.Text != p.Text:
-			add(d.replaced(after, old, p))
+			add(d.archived(after, memproxy.Correct, "UPDATE", *old, *p))
 		case old == nil && (before.Whole || first == nil || !when(p.Created).Before(when(first.Created))):
-			add(d.learned(after, p))
+			add(d.archived(after, memproxy.Learn, "ADD", passage{}, *p))
 		}
 	}
 	for i := range before.Passages {
@@ -81,7 +81,7 @@ func (d *difference) archiveChanges(before, after *agent, add func(memproxy.Chan
 		}
 		// A passage older than the last read one may still exist.
 		if last := after.oldest(); after.passage(p.ID) == nil && !hasOtherCopy(after, before, p.Text) && (after.Whole || last == nil || when(p.Created).After(when(last.Created))) {
-			add(d.forgotten(after, p))
+			add(d.archived(after, memproxy.Forget, "DELETE", *p, passage{}))
 		}
 	}
 }
@@ -169,26 +169,21 @@ func (d *difference) detached(a *agent, b *block) memproxy.Change {
 	return c
 }
 
-func (d *difference) learned(a *agent, p *passage) memproxy.Change {
-	c := change("passage", p.ID, hash(p.Text), d.operation(memproxy.Learn, 1, p.ID, passageItems(p)...), p.Text, d.deletion(a, p))
-	c.After = hash(p.Text)
-	c.Memories = d.memories("ADD", p.ID, "", "", p.Text)
-	return c
-}
-
-func (d *difference) replaced(a *agent, before, after *passage) memproxy.Change {
-	c := change("passage", after.ID, hash(after.Text), d.operation(memproxy.Correct, 1, after.ID, passageItems(after)...), after.Text,
-		d.deletion(a, after), d.insertion(a, before))
+// archived returns the change of an archive from one passage to another, either of which may
+// be absent. Undo inserts a deleted passage under another id.
+func (d *difference) archived(a *agent, kind memproxy.Kind, event string, before, after passage) memproxy.Change {
+	what, id, op := "passage.deleted", before.ID, d.operation(kind, 0, before.ID)
+	var undo []memproxy.SideRequest
+	if after.ID != "" {
+		what, id, op = "passage", after.ID, d.operation(kind, 1, after.ID, passageItems(&after)...)
+		undo = append(undo, d.request("DELETE", nil, "agents", a.ID, "archival-memory", after.ID))
+	}
+	if before.ID != "" {
+		undo = append(undo, d.insertion(a, &before))
+	}
+	c := change(what, id, hash(after.Text), op, after.Text, undo...)
 	c.Before, c.After = hash(before.Text), hash(after.Text)
-	c.Memories = d.memories("UPDATE", after.ID, "", before.Text, after.Text)
-	return c
-}
-
-// forgotten returns the deletion of a passage. Undo inserts it under another id.
-func (d *difference) forgotten(a *agent, p *passage) memproxy.Change {
-	c := change("passage.deleted", p.ID, "", d.operation(memproxy.Forget, 0, p.ID), "", d.insertion(a, p))
-	c.Before = hash(p.Text)
-	c.Memories = d.memories("DELETE", p.ID, "", p.Text, "")
+	c.Memories = d.memories(event, id, "", before.Text, after.Text)
 	return c
 }
 
@@ -198,10 +193,6 @@ func passageItems(p *passage) []memproxy.Item {
 		items = append(items, memproxy.Item{Kind: memproxy.ItemMetadata, Pointer: "/tags", Text: tag})
 	}
 	return items
-}
-
-func (d *difference) deletion(a *agent, p *passage) memproxy.SideRequest {
-	return d.request("DELETE", nil, "agents", a.ID, "archival-memory", p.ID)
 }
 
 func (d *difference) insertion(a *agent, p *passage) memproxy.SideRequest {

@@ -20,9 +20,6 @@ const (
 	newestQuery = "order=desc&limit=100"
 )
 
-// errNewness reports that it is unknown whether an object is older than the run.
-var errNewness = errors.New("letta: cannot determine which of the agent's memories the run created")
-
 // requestMarks requests the newest entries of both lists before the run.
 func (d *RunDiff) requestMarks() {
 	d.now.Marks = map[string][]string{}
@@ -33,14 +30,6 @@ func (d *RunDiff) requestMarks() {
 			return nil
 		})
 	}
-}
-
-func (d *RunDiff) requestArchives(a *agent) {
-	q := d.opt.get(newestQuery+"&agent_id="+a.ID, archiveList, "")
-	d.request(q, jsondoc.Array, "a list", func() {}, func(doc *jsondoc.Doc) error {
-		a.Archives = listIDs(doc)
-		return nil
-	})
 }
 
 // listIDs returns the ids in a list. It is not nil for an empty list.
@@ -74,7 +63,7 @@ func (d *RunDiff) compareNew() {
 			found := listIDs(doc)
 			i := slices.IndexFunc(found, func(id string) bool { return slices.Contains(marks, id) })
 			if i < 0 && len(marks) > 0 {
-				return errNewness
+				return errors.New("letta: cannot determine which of the agent's memories the run created")
 			}
 			if i < 0 {
 				i = len(found)

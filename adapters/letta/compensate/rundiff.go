@@ -91,7 +91,7 @@ func (d *RunDiff) StartSnapshot() {
 	if c := d.opt.Conversation; c != "" && c != "default" {
 		gone := func() { // the server reports it when the run starts
 			if d.base != nil {
-				d.now.recordMissing(d.opt.Agent)
+				d.now.Agents = append(d.now.Agents, &agent{ID: d.opt.Agent, Gone: true})
 			}
 		}
 		d.request(d.opt.get("", "conversations", c), jsondoc.Object, "one object", gone, d.conversation)
@@ -208,13 +208,8 @@ func (d *RunDiff) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
 
 func (d *RunDiff) requestAgent(id string) {
 	q := d.opt.get("include=agent.blocks&include=agent.managed_group&include=agent.tools", "agents", id)
-	gone := func() { d.now.recordMissing(id) }
+	gone := func() { d.now.Agents = append(d.now.Agents, &agent{ID: id, Gone: true}) } // it has no changes
 	d.request(q, jsondoc.Object, "one object", gone, func(doc *jsondoc.Doc) error { return d.agent(id, doc) })
-}
-
-// recordMissing records an agent that does not exist, and so has no changes.
-func (s *snapshot) recordMissing(id string) {
-	s.Agents = append(s.Agents, &agent{ID: id, Gone: true})
 }
 
 func (d *RunDiff) agent(id string, doc *jsondoc.Doc) error {
@@ -248,7 +243,11 @@ func (d *RunDiff) agent(id string, doc *jsondoc.Doc) error {
 			}
 		}
 	}
-	d.requestArchives(a)
+	archives := d.opt.get(newestQuery+"&agent_id="+id, archiveList, "")
+	d.request(archives, jsondoc.Array, "a list", func() {}, func(doc *jsondoc.Doc) error {
+		a.Archives = listIDs(doc)
+		return nil
+	})
 	d.requestPassages(a, "")
 	if d.base == nil {
 		d.steps = append(d.steps, step{d.opt.busy(id), func(r memproxy.Reply) error {

@@ -131,13 +131,11 @@ type storedDiff struct {
 // maxBaseline bounds the stored form, in bytes.
 const maxBaseline = 16 << 20
 
-var errTooMuch = errors.New("letta: the snapshot of the agents' memory exceeds the size limit")
-
 // MarshalBaseline implements memproxy.RunDiff.
 func (d *RunDiff) MarshalBaseline() ([]byte, error) {
 	b, err := json.Marshal(storedDiff{d.opt, d.base})
 	if err == nil && len(b) > maxBaseline {
-		err = errTooMuch
+		err = errors.New("letta: the snapshot of the agents' memory exceeds the size limit")
 	}
 	return b, err
 }
