@@ -29,67 +29,51 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 	if r == nil || rt.Kind != memproxy.Recall || rt.Derived || r.is(inside) {
 		return nil
 	}
-	o := pages.Options{Keys: listKeys[:], SharedIDs: slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return KindOf(m.ID) == TargetMessage })}
-	var ok bool
+	o := pages.Options{
+		Keys: listKeys[:], SharedIDs: slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return KindOf(m.ID) == TargetMessage }),
+		Ranked: true, Max: maxSearch, Whole: defaultSearch,
+	}
+	ok := true
 	switch {
-	case r.id == "letta.search_archival_memory":
-		ok = refillByQueryLimit(&o, sent)
-	case r.shape == search:
-		ok = refillByBodyLimit(&o, sent, body)
+	case r.id == "letta.search_archival_memory": // the limit is in the query
+		o.Want, ok = pages.Limit(sent.Query, "top_k")
+		o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
+			q := sent
+			q.Query = pages.SetParam(q.Query, "top_k", strconv.Itoa(n))
+			return memproxy.SideRequest{Request: q}, true
+		}
+	case r.shape == search: // the limit is in the body
+		doc, err := jsondoc.Parse(body, 0)
+		if err != nil || doc.Root.Kind != jsondoc.Object {
+			return nil
+		}
+		if v := nonNull(doc.Root.Get("limit")); v != nil {
+			o.Want, err = strconv.Atoi(string(doc.Raw(v)))
+			ok = err == nil && o.Want > 0
+		}
+		o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
+			e := doc.Edit()
+			e.Object(doc.Root, func(m *jsondoc.Member) bool { return m.Name == "limit" }, [][]byte{[]byte(`"limit":` + strconv.Itoa(n))})
+			return memproxy.SideRequest{Request: sent, Body: e.Apply()}, true
+		}
 	case r.shape == bare && sent.Method == "GET":
-		ok = refillByCursor(&o, sent)
+		if _, backwards := pages.Param(sent.Query, "before"); backwards {
+			return nil
+		}
+		o.Ranked, o.Max, o.Whole = false, maxList, defaultList
+		o.Want, ok = pages.Limit(sent.Query, "limit")
+		o.Ask = func(n int, after string) (memproxy.SideRequest, bool) {
+			q := sent
+			q.Query = pages.SetParam(pages.SetParam(q.Query, "after", after), "limit", strconv.Itoa(n))
+			return memproxy.SideRequest{Request: q}, after != ""
+		}
+	default:
+		return nil
 	}
 	if !ok {
 		return nil
 	}
 	return pages.New(o, reply, rd)
-}
-
-// refillByCursor continues a list after its last element.
-func refillByCursor(o *pages.Options, sent memproxy.Request) (ok bool) {
-	if _, backwards := pages.Param(sent.Query, "before"); backwards {
-		return false
-	}
-	o.Max, o.Whole = maxList, defaultList
-	o.Ask = func(n int, after string) (memproxy.SideRequest, bool) {
-		q := sent
-		q.Query = pages.SetParam(pages.SetParam(q.Query, "after", after), "limit", strconv.Itoa(n))
-		return memproxy.SideRequest{Request: q}, after != ""
-	}
-	o.Want, ok = pages.Limit(sent.Query, "limit")
-	return ok
-}
-
-// refillByQueryLimit repeats a search whose limit is in the query.
-func refillByQueryLimit(o *pages.Options, sent memproxy.Request) (ok bool) {
-	o.Ranked, o.Max, o.Whole = true, maxSearch, defaultSearch
-	o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
-		q := sent
-		q.Query = pages.SetParam(q.Query, "top_k", strconv.Itoa(n))
-		return memproxy.SideRequest{Request: q}, true
-	}
-	o.Want, ok = pages.Limit(sent.Query, "top_k")
-	return ok
-}
-
-// refillByBodyLimit repeats a search whose limit is in the body.
-func refillByBodyLimit(o *pages.Options, sent memproxy.Request, body []byte) bool {
-	doc, err := jsondoc.Parse(body, 0)
-	if err != nil || doc.Root.Kind != jsondoc.Object {
-		return false
-	}
-	if v := doc.Root.Get("limit"); nonNull(v) != nil {
-		if o.Want, err = strconv.Atoi(string(doc.Raw(v))); err != nil || o.Want <= 0 {
-			return false
-		}
-	}
-	o.Ranked, o.Max, o.Whole = true, maxSearch, defaultSearch
-	o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
-		e := doc.Edit()
-		e.Object(doc.Root, func(m *jsondoc.Member) bool { return m.Name == "limit" }, [][]byte{[]byte(`"limit":` + strconv.Itoa(n))})
-		return memproxy.SideRequest{Request: sent, Body: e.Apply()}, true
-	}
-	return true
 }
 
 // Counts implements the gate's counter: the server reports the number of passages of an
