@@ -62,7 +62,17 @@ func New(opt Options) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Adapter{Pruner: pruner, opt: opt, names: newNames(), headers: newHeaders(), routes: newRoutes()}
+	var named []string
+	a := &Adapter{Pruner: pruner, opt: opt, routes: newRoutes()}
+	for _, h := range identityHeaders {
+		named = append(named, h.name)
+	}
+	a.headers = spelling.New(named, nil, nil)
+	a.names = spelling.New(
+		[]string{"agent_id", "manager_agent_id", "other_agent_id", "user_id", "identity_id", "identifier_key", "conversation_id", "archive_id", "source_id", "folder_id"},
+		[]string{"agent_ids", "identity_ids", "identifier_keys", "block_ids", "shared_block_ids", "archive_ids", "folder_ids", "source_ids"},
+		[]string{"before", "after", "limit", "top_k", "order", "ascending", "requires_approval", "name"}, // for paging, order and approval
+	)
 	a.bodies = newMembers(a.routes)
 	a.runs = runs{routes: a.routes, bodies: a.bodies, now: opt.Now}
 	return a, nil

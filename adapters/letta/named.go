@@ -7,7 +7,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
-	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
 // maxNamed bounds the objects that are looked up for one answer. The largest answer
@@ -98,25 +97,6 @@ func removedWith(gone []string, ptr string) bool {
 		}
 	}
 	return false
-}
-
-// newNames are the keys that name the owner or the subject of a request, and the query
-// parameters for paging, order and approval.
-func newNames() *spelling.Names {
-	return spelling.New(
-		[]string{"agent_id", "manager_agent_id", "other_agent_id", "user_id", "identity_id", "identifier_key", "conversation_id", "archive_id", "source_id", "folder_id"},
-		[]string{"agent_ids", "identity_ids", "identifier_keys", "block_ids", "shared_block_ids", "archive_ids", "folder_ids", "source_ids"},
-		[]string{"before", "after", "limit", "top_k", "order", "ascending", "requires_approval", "name"},
-	)
-}
-
-// newHeaders are the headers that name an identity.
-func newHeaders() *spelling.Names {
-	names := make([]string, len(identityHeaders))
-	for i := range identityHeaders {
-		names[i] = identityHeaders[i].name
-	}
-	return spelling.New(names, nil, nil)
 }
 
 // byName maps members that identify an object by name instead of by id, at any depth of a

@@ -50,7 +50,13 @@ func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
 		name := strings.TrimSuffix(e.Name, "_")
 		if ids, refs := idMembers[e.Name]; refs && e.Value.Kind == jsondoc.Array {
 			if _, sets := known[ids]; sets && v.Get(ids) == nil {
-				c.Set[ids] = idsIn(e.Value)
+				var list [][]byte
+				for _, o := range e.Value.Elems {
+					if id := o.Get("id"); id != nil && id.Kind == jsondoc.String {
+						list = append(list, turn.Quoted(id.Text()))
+					}
+				}
+				c.Set[ids] = turn.List(list)
 			}
 			continue
 		}
@@ -82,17 +88,6 @@ func set(c *memproxy.MemberChange, kind string, m jsondoc.Member, doc *jsondoc.D
 	default:
 		c.Set[name] = doc.Raw(m.Value)
 	}
-}
-
-// idsIn returns the ids of a list of objects as a JSON list.
-func idsIn(v *jsondoc.Value) []byte {
-	var ids [][]byte
-	for _, e := range v.Elems {
-		if id := e.Get("id"); id != nil && id.Kind == jsondoc.String {
-			ids = append(ids, turn.Quoted(id.Text()))
-		}
-	}
-	return turn.List(ids)
 }
 
 // objectKind returns the kind of object that an id names, as bodies.txt spells it.

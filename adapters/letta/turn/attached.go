@@ -107,15 +107,11 @@ func (s *toolset) readAttached(doc *jsondoc.Doc) error {
 	if writers > 0 && !pauses || unseens > 0 || followed(doc) || len(s.server) > 0 && s.rules.unsupported {
 		return memproxy.ErrUngated
 	}
-	return s.shadowForRules(doc, tools)
-}
-
-// shadowForRules shadows the agent's other tools as well if a tool rule depends on earlier
-// calls. The server forgets earlier calls at every pause, so memproxy applies the rule.
-func (s *toolset) shadowForRules(doc *jsondoc.Doc, tools *jsondoc.Value) error {
 	if len(s.server) == 0 || !s.rules.needsHistory {
 		return nil
 	}
+	// A tool rule depends on earlier calls, which the server forgets at every pause. memproxy
+	// applies the rule, so it shadows the agent's other tools as well.
 	for _, tool := range tools.Elems {
 		name := tool.Get("name").Text()
 		if s.server[name] {

@@ -40,7 +40,11 @@ type view struct {
 func (v *view) requestBlocks(o *Options, agent string) {
 	v.opt, v.agent, v.blocks, v.memories, v.loaded, v.loading = o, agent, nil, nil, false, true
 	v.isolated = map[string]string{}
-	v.lookups = []lookup{{Get(o.Prefix+"/agents/"+agent, "include=agent.blocks"), v.agentBlocks}}
+	v.lookups = []lookup{{Get(o.Prefix+"/agents/"+agent, "include=agent.blocks"), func(doc *jsondoc.Doc) {
+		for _, e := range Blocks(doc.Root).List() {
+			v.setBlock(doc, e)
+		}
+	}}}
 	if c := o.Conversation; c != "" && c != "default" {
 		v.lookups = append(v.lookups, lookup{Get(o.Prefix+"/conversations/"+c, ""), v.requestIsolated})
 	}
@@ -97,12 +101,6 @@ func (p *pause) setStored(told *jsondoc.Value) {
 		if c.arguments = ""; alike {
 			c.arguments = waiting[stored(c)].arguments
 		}
-	}
-}
-
-func (v *view) agentBlocks(doc *jsondoc.Doc) {
-	for _, e := range Blocks(doc.Root).List() {
-		v.setBlock(doc, e)
 	}
 }
 

@@ -89,13 +89,3 @@ func (s *stitched) insertHeld() {
 	}
 	s.held = nil
 }
-
-// heldEvents returns the held events of a pause as the caller sees them.
-func (s *stitched) heldEvents() [][]byte {
-	var all [][]byte
-	for _, l := range s.held {
-		all = append(all, s.shownPart(l)...)
-	}
-	s.held = nil
-	return events(all)
-}

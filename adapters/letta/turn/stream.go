@@ -66,7 +66,12 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 		if err != nil || t.pause.asksPerson() {
 			return nil, err
 		}
-		return t.out.heldEvents(), nil
+		var held [][]byte
+		for _, l := range t.out.held {
+			held = append(held, t.out.shownPart(l)...)
+		}
+		t.out.held = nil
+		return events(held), nil
 	case "usage_statistics":
 		t.out.usageEvent = data
 		t.out.add(doc, doc.Root)
