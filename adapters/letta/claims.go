@@ -226,15 +226,12 @@ func (r *row) narrows(param string) bool {
 
 // query reads the identities and search texts in the query string.
 func (d *decoding) query() error {
-	if d.req.Query == "" {
-		return nil
-	}
-	values, err := d.a.names.Parse(d.req.Query)
-	if err != nil {
+	var err error
+	if d.values, err = d.a.names.Parse(d.req.Query); err != nil {
 		return err
 	}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		list := values[key]
+	for _, key := range slices.Sorted(maps.Keys(d.values)) {
+		list := d.values[key]
 		base, _, _ := strings.Cut(key, "[")
 		ptr := "query:" + base
 		if low := strings.ToLower(base); low != base && known(low) {

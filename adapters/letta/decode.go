@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ type decoding struct {
 	row     *row
 	req     memproxy.Request
 	params  map[string]string
+	values  url.Values // of the query
 	raw     []byte
 	payload *payload // of raw; nil if it is empty
 	cost    int      // number of memories read so far

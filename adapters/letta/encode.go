@@ -74,29 +74,27 @@ type patch struct{ *stamps.Patch }
 // conversations, identities and groups have no metadata: only the ledger records their
 // origin.
 func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
+	list := root
 	switch {
 	case op.Kind == memproxy.Correct:
 		if r.is(stamped) && len(op.Targets) > 0 {
 			p.update(root, op, op.Current[op.Targets[0]].Metadata)
 		}
+		return
 	case r.is(stamped):
 		p.write(root, op, nil)
+		return
+	case r.shape == blocks && root.Kind == jsondoc.Object, r.shape == file:
+		list = root.Get("blocks")
 	case r.shape == blocks:
-		if root.Kind == jsondoc.Object {
-			root = root.Get("blocks")
-		}
-		p.homes(root, op)
 	case r.shape == passages:
-		p.homes(root.Get("passages"), op)
-	case r.shape == file:
-		p.homes(root.Get("blocks"), op)
+		list = root.Get("passages")
 	case r.shape == agent:
 		p.write(root, op, nil)
-		p.homes(root.Get("memory_blocks"), op)
+		list = root.Get("memory_blocks")
+	default:
+		return
 	}
-}
-
-func (p patch) homes(list *jsondoc.Value, op *memproxy.Operation) {
 	for _, e := range list.List() {
 		p.write(e, op, nil)
 	}

@@ -36,12 +36,8 @@ func (d *decoding) refs() error {
 			r.ids(value, "header:"+strings.ToLower(name))
 		}
 	}
-	values, err := d.a.names.Parse(d.req.Query)
-	if err != nil {
-		return err
-	}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		for _, value := range values[key] {
+	for _, key := range slices.Sorted(maps.Keys(d.values)) {
+		for _, value := range d.values[key] {
 			r.ids(value, "query:"+key)
 		}
 	}

@@ -99,10 +99,10 @@ func (a *Action) Value() string { return strings.TrimRight(strings.Join(a.Lines,
 
 // hunks returns the hunks of a patch for one block: lines that begin with a space, a
 // minus or a plus.
-func hunks(lines []string) [][]string {
+func hunks(patch string) [][]string {
 	var out [][]string
 	var h []string
-	for _, l := range lines {
+	for _, l := range splitLines(ExpandTabs(patch)) {
 		switch {
 		case strings.HasPrefix(l, "*** "), strings.HasPrefix(l, "---"), strings.HasPrefix(l, "+++"):
 		case strings.HasPrefix(l, "@@"):
@@ -122,25 +122,20 @@ func hunks(lines []string) [][]string {
 }
 
 // Added returns the lines that a patch for one block adds.
-func Added(lines []string) []string {
+func Added(patch string) string {
 	var out []string
-	for _, h := range hunks(lines) {
-		for _, l := range h {
-			if l[0] == '+' {
-				out = append(out, l[1:])
-			}
+	for _, l := range slices.Concat(hunks(patch)...) {
+		if l[0] == '+' {
+			out = append(out, l[1:])
 		}
 	}
-	return out
+	return strings.Join(out, "\n")
 }
 
-// Lines returns the lines of a patch for one block.
-func Lines(patch string) []string { return splitLines(ExpandTabs(patch)) }
-
 // applyPatch returns a value with a patch for one block applied.
-func applyPatch(value string, lines []string) (string, error) {
+func applyPatch(value, patch string) (string, error) {
 	current := strings.Split(ExpandTabs(value), "\n")
-	all := hunks(lines)
+	all := hunks(patch)
 	if len(all) == 0 {
 		return "", errServer
 	}
@@ -182,7 +177,7 @@ func (m *memory) patch(label, patch string) error {
 		return errServer
 	}
 	if actions == nil {
-		return m.apply(label, Lines(patch))
+		return m.apply(label, patch)
 	}
 	for _, a := range actions {
 		var err error
@@ -197,7 +192,7 @@ func (m *memory) patch(label, patch string) error {
 		case "rename":
 			err = m.relabel(flatLabel(path(a.From)), flatLabel(path(a.Label)))
 		case "update":
-			err = m.apply(a.Label, Lines(strings.Join(a.Lines, "\n")))
+			err = m.apply(a.Label, strings.Join(a.Lines, "\n"))
 		}
 		if err != nil {
 			return err
@@ -208,12 +203,12 @@ func (m *memory) patch(label, patch string) error {
 
 func path(label string) string { return "/memories/" + label }
 
-func (m *memory) apply(label string, lines []string) error {
+func (m *memory) apply(label, patch string) error {
 	e, err := m.editable(label)
 	if err != nil {
 		return err
 	}
-	value, err := applyPatch(e.Value, lines)
+	value, err := applyPatch(e.Value, patch)
 	if err == nil {
 		m.set(e, value)
 	}

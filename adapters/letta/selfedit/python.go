@@ -1,6 +1,7 @@
 package selfedit
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -85,9 +86,5 @@ func flatLabel(path string) string { return strings.ReplaceAll(labelIn(path), "/
 // Labels returns the labels that a path may mean, because the commands convert it
 // differently.
 func Labels(path string) []string {
-	exact, plain := labelIn(path), flatLabel(path)
-	if exact == plain {
-		return []string{exact}
-	}
-	return []string{exact, plain}
+	return slices.Compact([]string{labelIn(path), flatLabel(path)})
 }

@@ -115,7 +115,7 @@ func (c *toolCall) patch(label string) error {
 		return nil // the server reports the error; operation makes all texts items
 	}
 	if actions == nil {
-		c.add("/patch", strings.Join(selfedit.Added(selfedit.Lines(patch)), "\n"), label)
+		c.add("/patch", selfedit.Added(patch), label)
 		return nil
 	}
 	verbs := map[string]int{}
@@ -130,7 +130,7 @@ func (c *toolCall) patch(label string) error {
 			}
 			c.add("/patch", labels[0], labels[0])
 		case "update":
-			c.add("/patch", strings.Join(selfedit.Added(selfedit.Lines(strings.Join(a.Lines, "\n"))), "\n"), a.Label)
+			c.add("/patch", selfedit.Added(strings.Join(a.Lines, "\n")), a.Label)
 		case "rename":
 			c.recordRename("/patch", "/patch", selfedit.Labels("/memories/"+a.From), labels)
 		case "delete":

@@ -12,12 +12,12 @@ import (
 // memoryTool describes a tool whose calls are ruled on.
 type memoryTool struct {
 	kind   memproxy.Kind
-	search bool                  // the tool only reads memory
-	read   func(*toolCall) error // reads the arguments of a tool that selfedit does not cover
+	search bool // the tool only reads memory
+	sends  bool // the tool sends a message to other agents
 }
 
 // writes reports whether calls of the tool change the agent's own memory.
-func (t memoryTool) writes() bool { return t.kind != "" && !t.search && t.read == nil }
+func (t memoryTool) writes() bool { return t.kind != "" && !t.search && !t.sends }
 
 // memoryTools are the tools that write or search the memory of the agent or of other
 // agents, by name, in the function sets of all versions of the server
@@ -40,9 +40,9 @@ var memoryTools = map[string]memoryTool{
 	"archival_memory_search": {kind: memproxy.Recall, search: true},
 	"conversation_search":    {kind: memproxy.Recall, search: true},
 
-	"send_message_to_agent_and_wait_for_reply": {kind: memproxy.Learn, read: (*toolCall).recipient},
-	"send_message_to_agent_async":              {kind: memproxy.Learn, read: (*toolCall).recipient},
-	"send_message_to_agents_matching_tags":     {kind: memproxy.Learn, read: (*toolCall).broadcast},
+	"send_message_to_agent_and_wait_for_reply": {kind: memproxy.Learn, sends: true},
+	"send_message_to_agent_async":              {kind: memproxy.Learn, sends: true},
+	"send_message_to_agents_matching_tags":     {kind: memproxy.Learn, sends: true},
 }
 
 // IsGated reports whether calls of a tool with this name are ruled on.
@@ -101,8 +101,8 @@ func operation(name, agent, arguments string, blocks *[]selfedit.Block) (*mempro
 	fits := false
 	switch {
 	case tool.search:
-	case tool.read != nil:
-		err = tool.read(c)
+	case tool.sends:
+		err = c.send()
 	default:
 		if c.args, fits, err = selfedit.Read(name, doc); err == nil && fits {
 			err = c.readTexts()
@@ -176,43 +176,25 @@ func (c *toolCall) label() string {
 	return ""
 }
 
-// recipient claims the agent that receives a message, because the message is written into
-// that agent's memory.
-func (c *toolCall) recipient() error {
-	if err := c.message(); err != nil {
-		return err
+// send reads a message to other agents, and claims them, because it is written into their
+// memory. If the arguments have tags instead of an id, the claim is unclear, because the
+// recipients cannot be determined here.
+func (c *toolCall) send() error {
+	if v := c.doc.Root.Get("message"); v != nil { // otherwise nothing is sent
+		if v.Kind != jsondoc.String { // the server converts other types with Python's str
+			return selfedit.Malformed("/message", "message must be a string")
+		}
+		c.add("/message", v.Text(), "")
 	}
-	v := c.doc.Root.Get("other_agent_id")
-	if v.Text() == "" {
-		return selfedit.Malformed("/other_agent_id", "a message to another agent requires other_agent_id")
+	claim := memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimUnclear, Pointer: "/match_all"}
+	if c.name != "send_message_to_agents_matching_tags" {
+		to := c.doc.Root.Get("other_agent_id").Text()
+		if to == "" {
+			return selfedit.Malformed("/other_agent_id", "a message to another agent requires other_agent_id")
+		}
+		claim = memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{to}, Pointer: "/other_agent_id", Pins: true}
+		c.op.Refs = append(c.op.Refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: to, Pointer: "/other_agent_id"})
 	}
-	c.op.Claims = append(c.op.Claims, memproxy.Claim{
-		Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{v.Text()}, Pointer: "/other_agent_id", Pins: true,
-	})
-	c.op.Refs = append(c.op.Refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: v.Text(), Pointer: "/other_agent_id"})
-	return nil
-}
-
-// message reads the text of a message to another agent. Other types than a string are
-// refused, because the server converts them with Python's str.
-func (c *toolCall) message() error {
-	v := c.doc.Root.Get("message")
-	if v == nil {
-		return nil // nothing is sent
-	}
-	if v.Kind != jsondoc.String {
-		return selfedit.Malformed("/message", "message must be a string")
-	}
-	c.add("/message", v.Text(), "")
-	return nil
-}
-
-// broadcast adds an unclear claim for a message to all agents with certain tags, because
-// the recipients cannot be determined here.
-func (c *toolCall) broadcast() error {
-	if err := c.message(); err != nil {
-		return err
-	}
-	c.op.Claims = append(c.op.Claims, memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimUnclear, Pointer: "/match_all"})
+	c.op.Claims = append(c.op.Claims, claim)
 	return nil
 }
