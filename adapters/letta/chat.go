@@ -216,23 +216,23 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 		return nil
 	}
 	replaces := args == nil || turn.Replaces(tool, d.params["agent_id"], string(d.doc.Raw(args)))
+	if replaces {
+		d.op.TargetKind = memproxy.TargetMemory
+	}
 	// Each block that the call names gets its own items with the text.
 	plain := slices.Clone(d.op.Items)
+	if !slices.ContainsFunc(plain, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent }) {
+		plain = append(plain, memproxy.Item{Kind: memproxy.ItemContent, Pointer: "/args", Layer: memproxy.Semantic})
+	}
 	d.op.Items = d.op.Items[:0]
 	for i, label := range labels {
 		for _, it := range plain {
-			if it.Field = label; i == 0 || it.Kind == memproxy.ItemContent {
+			if it.Field = label; replaces && it.Kind == memproxy.ItemContent {
+				it.Target = turn.Target(d.params["agent_id"], label)
+			}
+			if i == 0 || it.Kind == memproxy.ItemContent {
 				d.op.Items = append(d.op.Items, it)
 			}
-		}
-		if !slices.ContainsFunc(plain, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent }) {
-			d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: "/args", Layer: memproxy.Semantic, Field: label})
-		}
-	}
-	for i := range d.op.Items {
-		if it := &d.op.Items[i]; replaces && it.Kind == memproxy.ItemContent {
-			d.op.TargetKind = memproxy.TargetMemory
-			it.Target = turn.Target(d.params["agent_id"], it.Field)
 		}
 	}
 	return nil

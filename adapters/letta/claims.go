@@ -211,17 +211,13 @@ func (d *decoding) headers() error {
 // parameters that a route does not define. An aggregate cannot be filtered afterwards, so
 // it is narrowed only by parameters that its route is known to define (0.16.8).
 func (r *row) narrows(param string) bool {
-	if r.shape == search { // the body narrows a search
+	switch {
+	case r.shape == search: // the body narrows a search
 		return false
-	}
-	if !r.is(derived) && !r.is(bulk) {
+	case !r.is(derived) && !r.is(bulk):
 		return true
 	}
-	switch r.id {
-	case "letta.count_agents":
-		return param == "identity_id" || param == "identifier_keys"
-	}
-	return false
+	return r.id == "letta.count_agents" && (param == "identity_id" || param == "identifier_keys")
 }
 
 // query reads the identities and search texts in the query string.

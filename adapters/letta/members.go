@@ -51,19 +51,8 @@ func newMembers(rows *routes) members {
 
 // objectOf returns the kind of object that a row's body is or changes.
 func objectOf(r *row) string {
-	switch r.shape {
-	case block, blocks:
-		return "block"
-	case agent:
-		return "agent"
-	case passage, passages:
-		return "passage"
-	case chat, batch, gateway, capture:
-		return "run" // the messages in it are objects of their own kind
-	case toolRun:
-		return "call"
-	case file, upload:
-		return "file"
+	if kind := shapeKinds[r.shape]; kind != "" {
+		return kind
 	}
 	kind := "server" // unless the path has a collection, of which the last counts
 	for word := range strings.SplitSeq(r.path, "/") {
@@ -72,6 +61,13 @@ func objectOf(r *row) string {
 		}
 	}
 	return kind
+}
+
+// shapeKinds maps shapes to the kind of object in such a body. The messages in a run are
+// objects of their own kind.
+var shapeKinds = map[shape]string{
+	block: "block", blocks: "block", agent: "agent", passage: "passage", passages: "passage", toolRun: "call",
+	chat: "run", batch: "run", gateway: "run", capture: "run", file: "file", upload: "file",
 }
 
 // collections maps words of paths to kinds of object.
@@ -138,13 +134,7 @@ func (d *decoding) govern() {
 // not count, because an attacker may have planted text in them. Neither do names of skills,
 // which are files that an agent reads.
 func (r *row) configures(member string) bool {
-	switch r.shape {
-	case agent:
-		return member == "agent.system" || member == "agent.tool_rules"
-	case chat:
-		return member == "run.client_tools"
-	}
-	return false
+	return r.shape == agent && (member == "agent.system" || member == "agent.tool_rules") || r.shape == chat && member == "run.client_tools"
 }
 
 // ReadChange implements the gate's discloser: the answer to a change contains the whole

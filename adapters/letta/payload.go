@@ -254,6 +254,11 @@ func (d *decoding) document(one part) {
 	d.cost = (len(one.data) + chunkBytes - 1) / chunkBytes
 }
 
+var textExtensions = nameSet(
+	".txt", ".md", ".markdown", ".json", ".jsonl", ".csv", ".log", ".yaml", ".yml", ".xml", ".html", ".htm", ".py", ".js", ".ts",
+	".go", ".java", ".rs", ".sql", ".sh",
+)
+
 // plainText reports whether the name, type and bytes of a file all indicate text. The
 // server prefers the name in the query to the file's own, and uses the type if the name has
 // no extension. It converts other documents to text whatever their bytes are.
@@ -262,13 +267,10 @@ func plainText(p part, name string) bool {
 	kind = strings.TrimSpace(kind)
 	text := kind == "application/json" || strings.HasPrefix(kind, "text/")
 	ext := path.Ext(name)
-	switch strings.ToLower(ext) {
-	case ".txt", ".md", ".markdown", ".json", ".jsonl", ".csv", ".log", ".yaml", ".yml", ".xml", ".html", ".htm", ".py", ".js", ".ts", ".go", ".java", ".rs", ".sql", ".sh":
-		text = text || kind == "" || kind == "application/octet-stream"
-	case "":
-	default:
+	if ext != "" && !textExtensions[strings.ToLower(ext)] {
 		return false
 	}
+	text = text || ext != "" && (kind == "" || kind == "application/octet-stream")
 	// Python finds no extension in ".txt", and a media type in "data:a/b,c.txt".
 	base := strings.TrimSuffix(name, ext)
 	plain := strings.ContainsFunc(base, unicode.IsLetter) || strings.ContainsFunc(base, unicode.IsDigit)

@@ -317,20 +317,19 @@ func losesBlock(doc *jsondoc.Doc, folder string) error {
 	return losesBlockError{} // the folder is not attached, so its name is unknown
 }
 
-// toolKind returns what a memory tool of any version of the V1 server does, or "".
+// toolKinds are the tools of any version of the V1 server that use other memory than blocks.
+var toolKinds = map[string]memproxy.Kind{
+	"archival_memory_insert": memproxy.Learn, "store_memories": memproxy.Learn,
+	"archival_memory_search": memproxy.Recall, "conversation_search": memproxy.Recall, "search_memory": memproxy.Recall,
+	"grep_files": memproxy.Recall, "semantic_search_files": memproxy.Recall, "open_files": memproxy.Attach,
+}
+
+// toolKind returns what a memory tool does, or "".
 func toolKind(name string) memproxy.Kind {
-	switch name {
-	case "archival_memory_insert", "store_memories":
-		return memproxy.Learn
-	case "archival_memory_search", "conversation_search", "search_memory", "grep_files", "semantic_search_files":
-		return memproxy.Recall
-	case "open_files":
-		return memproxy.Attach
-	}
 	if turn.WritesBlocks(name) {
 		return memproxy.Correct
 	}
-	return ""
+	return toolKinds[name]
 }
 
 // names reports whether a tool's argument names a block or a command and is not text to
