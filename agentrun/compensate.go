@@ -100,7 +100,6 @@ func (c *CompensatedRun) Abandon() {
 	c.r.journal.leave(c.a.Decision.ID, c, true, c.r.opt.Clock())
 }
 
-// keep writes the run into the journal.
 func (r *Runs) keep(c *CompensatedRun) error {
 	baseline, err := c.diff.MarshalBaseline()
 	if err != nil {
@@ -127,7 +126,6 @@ func (c *CompensatedRun) lock(ctx context.Context, agents []string) error {
 	return nil
 }
 
-// snapshot reads the agents' memory.
 func (c *CompensatedRun) snapshot(ctx context.Context) error {
 	c.diff.StartSnapshot()
 	for range maxLook {
@@ -289,7 +287,6 @@ func (c *CompensatedRun) round(ctx context.Context) (open bool, err error) {
 	return open, errors.Join(failed...)
 }
 
-// undo reverts a change.
 func (c *CompensatedRun) undo(ctx context.Context, change memproxy.Change) (err error) {
 	start, status := time.Now(), http.StatusBadGateway
 	defer func() {

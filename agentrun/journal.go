@@ -17,7 +17,6 @@ import (
 // maxJournal is the maximum number of unsettled runs of one backend.
 const maxJournal = 1024
 
-// errJournal is returned when maxJournal runs are unsettled.
 var errJournal = errors.New("too many runs wait for compensation")
 
 // journalEntry is a compensated run that is not settled yet. It contains memories, but no
@@ -44,7 +43,6 @@ type journal struct {
 
 func (j *journal) path(decision string) string { return filepath.Join(j.dir, decision+".json") }
 
-// write makes an entry durable.
 func (j *journal) write(e *journalEntry) (err error) {
 	if strings.ContainsAny(e.Decision, `/\`) || e.Decision == "" {
 		return errors.New("the decision id is not a valid file name")

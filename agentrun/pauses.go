@@ -150,7 +150,6 @@ func (r *Runs) forget(key string) {
 	r.turns.end(key, time.Time{})
 }
 
-// interruptedTurn is an interrupted turn of this or an earlier process.
 type interruptedTurn struct {
 	key         string
 	begun, next time.Time

@@ -30,7 +30,6 @@ func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
 	})
 }
 
-// form reads one object, member by member.
 func (d *decoding) form(v *jsondoc.Value, ptr string) error {
 	return d.members(v, ptr, d.member)
 }

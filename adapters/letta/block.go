@@ -26,7 +26,6 @@ func known(name string) bool {
 	return knownMembers[name] || steeringKeys[name] || dims[name] != "" || targetKeys[name] != ""
 }
 
-// nameSet returns a set of names.
 func nameSet(names ...string) map[string]bool {
 	set := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -124,7 +123,6 @@ func (d *draft) text(v *jsondoc.Value, ptr string, kind memproxy.ItemKind) error
 	return nil
 }
 
-// checkLimit checks a block's text against its limit in characters.
 func checkLimit(text string, limit int64, ptr string) error {
 	if int64(utf8.RuneCountInString(text)) <= limit {
 		return nil

@@ -52,7 +52,6 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 // search is limited, for Read.
 const searchedAgent = "searched agent"
 
-// body parses the payload and reads it by the route's shape.
 func (d *decoding) body() error {
 	r := d.row
 	p, err := newPayload(r, d.req, d.raw, d.a.opt.MaxDepth)
@@ -123,7 +122,6 @@ func (d *decoding) members(v *jsondoc.Value, ptr string, one func(m jsondoc.Memb
 	return nil
 }
 
-// each reads the elements of a list of objects.
 func each(v *jsondoc.Value, ptr string, one func(*jsondoc.Value, string) error) error {
 	if v.Kind == jsondoc.Null {
 		return nil
@@ -172,7 +170,6 @@ func (d *decoding) settle() error {
 	return nil
 }
 
-// draft is an Operation that is being filled.
 type draft struct {
 	op    *memproxy.Operation
 	opt   *Options

@@ -112,7 +112,6 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string) {
 	})
 }
 
-// approvalCalls returns the calls for which a message requests approval.
 func approvalCalls(m *jsondoc.Value) []*jsondoc.Value {
 	return inMessage(m, "approval_request_message", "tool_calls")
 }
@@ -143,7 +142,6 @@ func mayEndWithNewest(query string, n int) bool {
 	return n < pageLimit(q)
 }
 
-// pageLimit returns how many messages a query requests.
 func pageLimit(q url.Values) int {
 	if limit, err := strconv.Atoi(q.Get("limit")); err == nil && limit > 0 {
 		return limit

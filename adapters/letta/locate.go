@@ -86,7 +86,6 @@ func locationOf(rt memproxy.Route, target string) (path, query string) {
 	return "", ""
 }
 
-// inPath reports whether a route's path names a target.
 func inPath(rt memproxy.Route, target string) bool {
 	return slices.Contains(slices.Collect(maps.Values(rt.Params)), target)
 }

@@ -60,7 +60,6 @@ func newPayload(r *row, req memproxy.Request, body []byte, depth int) (*payload,
 	return p, err
 }
 
-// patched returns the body with a new document.
 func (p *payload) patched(doc []byte) ([]byte, error) {
 	if p.quoted {
 		var err error
@@ -99,7 +98,6 @@ func media(r *row, req memproxy.Request, body []byte) (boundary string, err erro
 	return "", spelling.UTF8(params)
 }
 
-// part is one part of a form.
 type part struct {
 	name, filename, media string
 	start, end            int

@@ -82,7 +82,6 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 // listKeys are the members of answers that list their elements.
 var listKeys = [...]string{"results", "files", "messages", "agents", "blocks", "items", "data"}
 
-// finding is the state of reading one answer.
 type finding struct {
 	rd    *memproxy.Reading
 	doc   *jsondoc.Doc
@@ -94,7 +93,6 @@ type finding struct {
 	row    *row
 }
 
-// element reads one memory of an answer.
 func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Object {
 		f.rd.Memories = append(f.rd.Memories, memproxy.Memory{Pointer: ptr, Unreadable: true})

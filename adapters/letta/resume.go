@@ -137,7 +137,6 @@ func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bo
 	return turn.List(all), nil
 }
 
-// inRun sets the run of a message to run, the id that callers know.
 func inRun(raw []byte, run string) []byte {
 	doc, err := jsondoc.Parse(raw, 0)
 	if err != nil {
@@ -152,7 +151,6 @@ func inRun(raw []byte, run string) []byte {
 	return e.Apply()
 }
 
-// runValue is a value in the answer about one run.
 type runValue struct {
 	doc *jsondoc.Doc
 	v   *jsondoc.Value

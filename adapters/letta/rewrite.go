@@ -47,7 +47,6 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	return e.Apply(), nil
 }
 
-// changes reports whether a memory's part of an answer changes.
 func changes(m memproxy.Memory) bool { return m.Drop || m.Show != nil || m.ShowProvenance != nil }
 
 // rewriting is the state of changing one answer. An agent's state lists a block more than
@@ -59,7 +58,6 @@ type rewriting struct {
 	copies map[blockInAgent][]string // pointers of the blocks in those lists
 }
 
-// blockInAgent identifies a block by its id within the agent at a pointer.
 type blockInAgent struct{ agent, id string }
 
 // agent records where the state of the agent at a pointer lists its blocks.

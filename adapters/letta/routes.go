@@ -26,7 +26,6 @@ type row struct {
 	shape            shape
 }
 
-// shape is the layout of a route's payload.
 type shape uint8
 
 const (

@@ -161,7 +161,6 @@ func (d *difference) attached(a *agent, b *block) memproxy.Change {
 	return c
 }
 
-// detached returns the change of an agent that lost a block.
 func (d *difference) detached(a *agent, b *block) memproxy.Change {
 	op := d.operation(memproxy.Forget, 0, b.ID, memproxy.Item{Pointer: "/label", Field: b.Label})
 	c := change("block.detached", a.ID+" "+b.ID, "", op, "", d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "attach", b.ID))

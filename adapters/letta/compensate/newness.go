@@ -20,7 +20,6 @@ const (
 	newestQuery = "order=desc&limit=100"
 )
 
-// requestMarks requests the newest entries of both lists before the run.
 func (d *RunDiff) requestMarks() {
 	d.now.Marks = map[string][]string{}
 	for _, list := range [...]string{blockList, archiveList} {

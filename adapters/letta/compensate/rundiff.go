@@ -41,7 +41,6 @@ type RunDiff struct {
 	revisited bool // detached blocks and new list entries were requested
 }
 
-// step is a side request and the function that takes its reply.
 type step struct {
 	request memproxy.Request
 	take    func(memproxy.Reply) error
@@ -57,7 +56,6 @@ const (
 	maxBlocks = 4096
 )
 
-// errBounds reports that the agents' memory exceeds the bounds of a snapshot.
 var errBounds = errors.New("letta: the agents' memory exceeds the limits of a snapshot")
 
 // New returns the RunDiff of a run that is about to start.

@@ -11,7 +11,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// snapshot is a snapshot of the memory of the run's agents.
 type snapshot struct {
 	Agents []*agent          `json:"agents"`
 	Blocks map[string]*block `json:"blocks"`
@@ -111,7 +110,6 @@ func hash(texts ...string) string {
 	return hex.EncodeToString(all.Sum(nil))
 }
 
-// valueHash returns the hash of a block's value; "" for nil.
 func (b *block) valueHash() string {
 	if b == nil {
 		return ""
@@ -122,13 +120,11 @@ func (b *block) valueHash() string {
 // contentHash returns a hash of all texts of a block that the model reads.
 func (b *block) contentHash() string { return hash(b.Label, b.Value, b.Description) }
 
-// storedDiff is the stored form of a RunDiff: its options and the snapshot before the run.
 type storedDiff struct {
 	Options Options   `json:"options"`
 	Base    *snapshot `json:"base"`
 }
 
-// maxBaseline bounds the stored form, in bytes.
 const maxBaseline = 16 << 20
 
 // MarshalBaseline implements memproxy.RunDiff.

@@ -9,7 +9,6 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// A shape is the type of a parameter.
 type shape int
 
 const (
@@ -173,7 +172,6 @@ func (a *Args) readArgument(p param, doc *jsondoc.Doc, v *jsondoc.Value) error {
 	return nil
 }
 
-// chunk reads one element of the chunks of store_memories.
 func (a *Args) chunk(name, at string, v *jsondoc.Value) error {
 	if v.Kind != jsondoc.Object {
 		return Malformed(at, "a conversation chunk must be an object")

@@ -132,7 +132,6 @@ func Added(patch string) string {
 	return strings.Join(out, "\n")
 }
 
-// applyPatch returns a value with a patch for one block applied.
 func applyPatch(value, patch string) (string, error) {
 	current := strings.Split(ExpandTabs(value), "\n")
 	all := hunks(patch)
@@ -167,7 +166,6 @@ func applyPatch(value, patch string) (string, error) {
 	return strings.Join(current, "\n"), nil
 }
 
-// patch executes memory_apply_patch.
 func (m *memory) patch(label, patch string) error {
 	if looksRendered(patch) {
 		return errServer

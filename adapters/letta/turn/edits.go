@@ -55,7 +55,6 @@ func (c *allowedCall) predictsLabel(label string) bool {
 	return slices.ContainsFunc(c.effect.Changes, func(ch selfedit.Change) bool { return ch.Before.Label == label || ch.After.Label == label })
 }
 
-// allowedCalls holds the calls that the last request allowed.
 type allowedCalls struct {
 	calls     []*allowedCall
 	before    []memproxy.Memory // the blocks before the request

@@ -12,7 +12,6 @@ import (
 // maxIsolated bounds the isolated blocks of a conversation that are requested.
 const maxIsolated = 64
 
-// lookup is a side request for an agent's memory, and the function that reads its answer.
 type lookup struct {
 	request memproxy.Request
 	take    func(*jsondoc.Doc)

@@ -30,7 +30,6 @@ type rule struct {
 	strict     bool // only a listed output leads to a tool
 }
 
-// read parses an agent's rules.
 func (r *rules) read(doc *jsondoc.Doc) error {
 	for _, v := range doc.Root.Get("tool_rules").List() {
 		one := rule{kind: v.Get("type").Text(), tool: v.Get("tool_name").Text(), json: v}

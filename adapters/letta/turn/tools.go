@@ -150,7 +150,6 @@ func (c *toolCall) add(pointer, text, label string) {
 	})
 }
 
-// addAllTexts adds every string of the arguments as content.
 func (c *toolCall) addAllTexts(pointer string, v *jsondoc.Value) {
 	switch v.Kind {
 	case jsondoc.Object:

@@ -76,7 +76,6 @@ type pause struct {
 	fromRun   string // the earlier turn's run that paused; "" once its status was fetched
 }
 
-// call is one tool call of a pause.
 type call struct {
 	id, name, arguments string
 	pieces              []byte // of its arguments, as they stream
