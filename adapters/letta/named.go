@@ -2,7 +2,6 @@ package letta
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -63,40 +62,28 @@ func (a *Adapter) RemovePointers(reply memproxy.Reply, gone []string) ([]byte, e
 		return nil, err
 	}
 	e := doc.Edit()
-	lists := map[string][]int{}
+	removed, lists := nameSet(gone...), map[string]bool{}
 	for _, ptr := range gone {
 		if ptr == "" {
 			return nil, errWhole
 		}
-		at := strings.LastIndexByte(ptr, '/')
-		parent := doc.At(ptr[:at])
-		switch {
-		case parent == nil || removedWith(gone, ptr[:at]):
-		case parent.Kind == jsondoc.Array:
-			i, err := strconv.Atoi(ptr[at+1:])
-			if err != nil {
-				return nil, errShape
-			}
-			lists[ptr[:at]] = append(lists[ptr[:at]], i)
+		parent := ptr[:strings.LastIndexByte(ptr, '/')]
+		within := false // a value that is removed
+		for at := parent; at != "" && !within; at = at[:strings.LastIndexByte(at, '/')] {
+			within = removed[at]
+		}
+		switch v := doc.At(parent); {
+		case v == nil || within:
+		case v.Kind == jsondoc.Array:
+			lists[parent] = true
 		default:
 			e.Replace(doc.At(ptr), []byte("null"))
 		}
 	}
-	for list, drop := range lists {
-		e.Array(doc.At(list), func(i int) bool { return slices.Contains(drop, i) })
+	for list := range lists {
+		e.Array(doc.At(list), func(i int) bool { return removed[jsondoc.Index(list, i)] })
 	}
 	return e.Apply(), nil
-}
-
-// removedWith reports whether the value at the pointer, or a value that contains it, is
-// removed.
-func removedWith(gone []string, ptr string) bool {
-	for ; ptr != ""; ptr = ptr[:strings.LastIndexByte(ptr, '/')] {
-		if slices.Contains(gone, ptr) {
-			return true
-		}
-	}
-	return false
 }
 
 // byName maps members that identify an object by name instead of by id, at any depth of a
