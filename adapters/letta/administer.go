@@ -34,21 +34,18 @@ var ordinarySettings = nameSet(
 // member name can occur.
 var outputSchemas = nameSet("response_format", "response_schema")
 
-func needsAdministrator(m jsondoc.Member) bool {
-	switch {
-	case isEmpty(m.Value):
-		return false
-	case m.Name == "tools": // the server changes the existing tool of that name, whoever created it
-		return slices.ContainsFunc(m.Value.Elems, func(e *jsondoc.Value) bool { return e.Kind == jsondoc.Object })
-	case modelSettings[m.Name]:
-		return hasUnknownSetting(m.Value)
-	}
-	return withheld.Name(m.Name) || withheld.Endpoint(m.Name) || strings.HasPrefix(m.Name, "mcp_") || m.Name == "sandbox_config"
-}
-
 // recordAdministrative marks the operation if only an administrator may set the member.
 func recordAdministrative(op *memproxy.Operation, m jsondoc.Member, ptr string) {
-	if !op.Administers && needsAdministrator(m) {
+	needed := withheld.Name(m.Name) || withheld.Endpoint(m.Name) || strings.HasPrefix(m.Name, "mcp_") || m.Name == "sandbox_config"
+	switch {
+	case op.Administers || isEmpty(m.Value):
+		return
+	case m.Name == "tools": // the server changes the existing tool of that name, whoever created it
+		needed = slices.ContainsFunc(m.Value.Elems, func(e *jsondoc.Value) bool { return e.Kind == jsondoc.Object })
+	case modelSettings[m.Name]:
+		needed = hasUnknownSetting(m.Value)
+	}
+	if needed {
 		op.Administers, op.AdministersAt = true, ptr
 	}
 }

@@ -159,7 +159,13 @@ func (d *decoding) settle() error {
 		}
 	}
 	d.said.Apply(op)
-	d.govern()
+	root := objectOf(d.row)
+	for i := range op.Items { // each text of a write has a member name
+		if it := &op.Items[i]; op.Kind.Writes() || op.Kind == memproxy.Admin {
+			it.Member = d.a.bodies.member(root, it.Pointer)
+			it.Configures = it.Kind == memproxy.ItemSteering && d.row.configures(it.Member)
+		}
+	}
 	switch op.Kind {
 	case memproxy.Learn, memproxy.Correct:
 		op.Cost = max(1, d.cost, estimate(op, d.row.shape))

@@ -51,7 +51,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string) {
 	}
 	names := map[string]string{} // by ids of the calls that required approval
 	for _, m := range list.Elems {
-		for _, c := range approvalCalls(m) {
+		for _, c := range inMessage(m, "approval_request_message", "tool_calls") {
 			names[c.Get("tool_call_id").Text()] = c.Get("name").Text()
 		}
 	}
@@ -76,7 +76,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string) {
 	kinds := make(map[*jsondoc.Value]string, len(list.Elems)) // message types to show
 	for _, m := range list.Elems {
 		kinds[m] = m.Get("message_type").Text()
-		calls := approvalCalls(m)
+		calls := inMessage(m, "approval_request_message", "tool_calls")
 		all := len(calls) > 0
 		for _, c := range calls {
 			id := c.Get("tool_call_id").Text()
@@ -110,10 +110,6 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string) {
 		}
 		return false
 	})
-}
-
-func approvalCalls(m *jsondoc.Value) []*jsondoc.Value {
-	return inMessage(m, "approval_request_message", "tool_calls")
 }
 
 // inMessage returns the elements of a list in a message of type kind, and none for other

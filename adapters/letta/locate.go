@@ -110,7 +110,7 @@ func (a *Adapter) ReadLocated(rt memproxy.Route, target string, reply memproxy.R
 	case reply.Status < 200 || reply.Status > 299:
 		return memproxy.Memory{}, fmt.Errorf("letta: the backend returned status %d", reply.Status)
 	}
-	body, err := withoutSecrets(reply.Body)
+	body, err := a.Withhold(rt, reply.Body, true)
 	if err != nil {
 		return memproxy.Memory{}, err
 	}

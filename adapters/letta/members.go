@@ -117,19 +117,6 @@ func index(word string) bool {
 	return word != "" && strings.Trim(word, "0123456789") == ""
 }
 
-// govern sets the member name of each text of a write.
-func (d *decoding) govern() {
-	if !d.op.Kind.Writes() && d.op.Kind != memproxy.Admin {
-		return
-	}
-	root := objectOf(d.row)
-	for i := range d.op.Items {
-		it := &d.op.Items[i]
-		it.Member = d.a.bodies.member(root, it.Pointer)
-		it.Configures = it.Kind == memproxy.ItemSteering && d.row.configures(it.Member)
-	}
-}
-
 // configures reports whether a steering member is an agent's configuration. Agent files do
 // not count, because an attacker may have planted text in them. Neither do names of skills,
 // which are files that an agent reads.

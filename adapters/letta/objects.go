@@ -24,11 +24,6 @@ var textual = map[string][]string{"block": {"value"}, "passage": {"text"}, "mess
 // contain it only if a request sets it.
 func changesByItself(name string) bool { return strings.HasPrefix(name, "last_") }
 
-// withoutSecrets returns a body without the values of secrets, at any depth.
-func withoutSecrets(body []byte) ([]byte, error) {
-	return withheld.Strip(body, func(name string) bool { return name == "source_code" || memoryMembers[name] })
-}
-
 // idMembers maps lists of objects in answers to the members that set their ids in
 // requests.
 var idMembers = map[string]string{"blocks": "block_ids", "tools": "tool_ids", "sources": "source_ids", "identities": "identity_ids"}
@@ -114,7 +109,7 @@ func (d *decoding) recordMemberChanges() error {
 	}
 	kind, c := objectOf(d.row), memproxy.MemberChange{Object: d.row.object(d.req, d.params), Set: map[string][]byte{}, Unordered: unordered()}
 	root, doc := d.doc.Root, d.doc
-	if clean, err := withoutSecrets(doc.Src); err != nil {
+	if clean, err := d.a.Withhold(memproxy.Route{}, doc.Src, true); err != nil {
 		return err
 	} else if len(clean) != len(doc.Src) {
 		if doc, err = jsondoc.Parse(clean, 0); err != nil {

@@ -135,19 +135,13 @@ func (w *rewriting) apply(memories []memproxy.Memory) ([]byte, error) {
 			}
 		}
 	}
-	w.lowerCount(fewer)
+	// Some answers report the number of their elements.
+	if c := w.doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number && fewer > 0 {
+		if was, err := strconv.Atoi(string(w.doc.Raw(c))); err == nil {
+			w.e.Replace(c, strconv.AppendInt(nil, int64(max(0, was-fewer)), 10))
+		}
+	}
 	return w.e.Apply(), nil
-}
-
-// lowerCount subtracts the dropped elements from the count that some answers report.
-func (w *rewriting) lowerCount(n int) {
-	c := w.doc.Root.Get("count")
-	if c == nil || c.Kind != jsondoc.Number || n == 0 {
-		return
-	}
-	if was, err := strconv.Atoi(string(w.doc.Raw(c))); err == nil {
-		w.e.Replace(c, strconv.AppendInt(nil, int64(max(0, was-n)), 10))
-	}
 }
 
 // createdObjects reads the objects that a request with the flag makes created: the object
