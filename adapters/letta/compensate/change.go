@@ -36,12 +36,12 @@ func (d *RunDiff) Changes() []memproxy.Change {
 			continue
 		}
 		for _, id := range a.Blocks {
-			if !before.hasBlock(id) {
+			if !slices.Contains(before.Blocks, id) {
 				add(diff.attached(a, d.now.Blocks[id]))
 			}
 		}
 		for _, id := range before.Blocks {
-			if !a.hasBlock(id) {
+			if !slices.Contains(a.Blocks, id) {
 				add(diff.detached(a, d.base.Blocks[id]))
 			}
 		}
@@ -134,7 +134,7 @@ func (d *difference) rewritten(before, after *block) memproxy.Change {
 		items = append(items, memproxy.Item{Pointer: "/label", Field: before.Label})
 	}
 	c := change("block", after.ID, after.contentHash(), d.operation(memproxy.Correct, 1, after.ID, items...), after.Value, d.request("PATCH", undo, "blocks", after.ID))
-	c.Before, c.After = before.valueHash(), after.valueHash()
+	c.Before, c.After = hash(before.Value), hash(after.Value)
 	if len(undo) == 1 && before.Value != after.Value { // a stamp covers the value only
 		c.Stamp = after.stamp
 	}
@@ -156,7 +156,7 @@ func (d *difference) attached(a *agent, b *block) memproxy.Change {
 		op.Refs = append(op.Refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: b.ID, Pointer: "target:" + b.ID})
 	}
 	c := change("block.attached", a.ID+" "+b.ID, b.contentHash(), op, b.Value, d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "detach", b.ID))
-	c.After = b.valueHash()
+	c.After = hash(b.Value)
 	c.Memories = d.memories("", b.ID, b.Label, "", b.Value)
 	return c
 }
@@ -164,7 +164,7 @@ func (d *difference) attached(a *agent, b *block) memproxy.Change {
 func (d *difference) detached(a *agent, b *block) memproxy.Change {
 	op := d.operation(memproxy.Forget, 0, b.ID, memproxy.Item{Pointer: "/label", Field: b.Label})
 	c := change("block.detached", a.ID+" "+b.ID, "", op, "", d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "attach", b.ID))
-	c.Before = b.valueHash()
+	c.Before = hash(b.Value)
 	return c
 }
 

@@ -47,7 +47,7 @@ func (d *RunDiff) compareNew() {
 	for _, a := range d.now.Agents {
 		before := d.base.agent(a.ID)
 		for _, id := range a.Blocks {
-			blocks = blocks || before != nil && !before.hasBlock(id)
+			blocks = blocks || before != nil && !slices.Contains(before.Blocks, id)
 		}
 		for i := range a.Passages {
 			archives = archives || before != nil && !before.inArchives(&a.Passages[i])

@@ -71,13 +71,11 @@ func (o *Options) get(query string, parts ...string) memproxy.Request {
 }
 
 func (o *Options) path(parts ...string) string {
-	var b strings.Builder
-	b.WriteString(o.Prefix)
+	path := o.Prefix
 	for _, p := range parts {
-		b.WriteByte('/')
-		b.WriteString(url.PathEscape(p))
+		path += "/" + url.PathEscape(p)
 	}
-	return b.String()
+	return path
 }
 
 // StartSnapshot implements memproxy.RunDiff.
@@ -131,9 +129,6 @@ func (d *RunDiff) NextSideRequest() (memproxy.Request, bool) {
 
 // ReadSideReply implements memproxy.RunDiff.
 func (d *RunDiff) ReadSideReply(r memproxy.Reply) error {
-	if len(d.steps) == 0 {
-		return errors.New("letta: unexpected response without a request")
-	}
 	take := d.steps[0].take
 	d.steps = d.steps[1:]
 	if err := take(r); err != nil {

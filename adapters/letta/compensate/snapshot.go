@@ -65,8 +65,6 @@ func (s *snapshot) agent(id string) *agent {
 	return nil
 }
 
-func (a *agent) hasBlock(block string) bool { return slices.Contains(a.Blocks, block) }
-
 func (a *agent) passage(id string) *passage {
 	for i := range a.Passages {
 		if a.Passages[i].ID == id {
@@ -108,13 +106,6 @@ func hash(texts ...string) string {
 		all.Write(sum[:])
 	}
 	return hex.EncodeToString(all.Sum(nil))
-}
-
-func (b *block) valueHash() string {
-	if b == nil {
-		return ""
-	}
-	return hash(b.Value)
 }
 
 // contentHash returns a hash of all texts of a block that the model reads.

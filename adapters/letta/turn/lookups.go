@@ -51,9 +51,6 @@ func (v *view) requestBlocks(o *Options, agent string) {
 
 // takeReply reads the answer to the first lookup. If it fails, no waiting call is ruled on.
 func (v *view) takeReply(r memproxy.Reply) error {
-	if len(v.lookups) == 0 {
-		return fmt.Errorf("letta: unexpected response without a request")
-	}
 	if r.Status < 200 || r.Status > 299 {
 		return fmt.Errorf("letta: the request for the agent's memory returned status %d", r.Status)
 	}

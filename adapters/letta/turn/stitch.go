@@ -28,7 +28,7 @@ type stitched struct {
 	missingReturns []toolReturn      // results that the server may omit
 	names          map[string]string // of the calls that memproxy answered, by their ids
 	partial        map[string]*call
-	order          []string
+	order          []*call // of partial
 	request        string
 	pieces         bool       // the pause arrived in fragments
 	heldBytes      int        // buffered bytes of a streaming pause

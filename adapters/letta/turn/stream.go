@@ -114,12 +114,10 @@ func dataEvent(data []byte) []byte {
 func (s *stitched) stopped(event []byte) (calls []*call, request string) {
 	s.requests++
 	s.stopEvent = event
-	calls = make([]*call, len(s.order))
-	for i, id := range s.order {
-		calls[i] = s.partial[id]
-		calls[i].arguments, calls[i].pieces = string(calls[i].pieces), nil
+	calls, request = s.order, s.request
+	for _, c := range calls {
+		c.arguments, c.pieces = string(c.pieces), nil
 	}
-	request = s.request
 	s.partial, s.order, s.request, s.heldBytes = nil, nil, "", 0
 	return calls, request
 }
@@ -171,13 +169,13 @@ func (s *stitched) shownPart(l heldPart) [][]byte {
 func (s *stitched) fragment(f *call) *call {
 	id := f.id
 	if id == "" && len(s.order) > 0 {
-		id = s.order[len(s.order)-1]
+		id = s.order[len(s.order)-1].id
 	}
 	c := s.partial[id]
 	if c == nil {
 		c = &call{id: id}
 		s.partial[id] = c
-		s.order = append(s.order, id)
+		s.order = append(s.order, c)
 	}
 	c.name = cmp.Or(c.name, f.name)
 	c.pieces = append(c.pieces, f.arguments...)
