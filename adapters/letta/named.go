@@ -20,38 +20,31 @@ func (a *Adapter) Names(_ memproxy.Route, reply memproxy.Reply) ([]memproxy.Ref,
 	if err != nil {
 		return nil, err
 	}
-	n := naming{}
-	n.value("", doc.Root, "")
-	if len(n.refs) > maxNamed {
+	refs := appendNamed(nil, "", doc.Root, "")
+	if len(refs) > maxNamed {
 		return nil, errShape
 	}
-	return n.refs, nil
+	return refs, nil
 }
 
-type naming struct{ refs []memproxy.Ref }
-
-func (n *naming) value(name string, v *jsondoc.Value, ptr string) {
-	if len(n.refs) > maxNamed {
-		return
+func appendNamed(refs []memproxy.Ref, name string, v *jsondoc.Value, ptr string) []memproxy.Ref {
+	if len(refs) > maxNamed {
+		return refs
 	}
-	switch v.Kind {
-	case jsondoc.String:
-		if !freeText[name] && hasIDForm(v.Text()) {
-			n.refs = append(n.refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: v.Text(), Pointer: ptr})
-		}
-	case jsondoc.Array:
-		for i, e := range v.Elems {
-			n.value(name, e, jsondoc.Index(ptr, i))
-		}
-	case jsondoc.Object:
-		for _, m := range v.Members {
-			at := jsondoc.Child(ptr, m.Name)
-			if m.Name == "id" && m.Value.Kind == jsondoc.String {
-				at = ptr // the whole object is removed
-			}
-			n.value(m.Name, m.Value, at)
-		}
+	if v.Kind == jsondoc.String && !freeText[name] && hasIDForm(v.Text()) {
+		return append(refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: v.Text(), Pointer: ptr})
 	}
+	for i, e := range v.Elems {
+		refs = appendNamed(refs, name, e, jsondoc.Index(ptr, i))
+	}
+	for _, m := range v.Members {
+		at := jsondoc.Child(ptr, m.Name)
+		if m.Name == "id" && m.Value.Kind == jsondoc.String {
+			at = ptr // the whole object is removed
+		}
+		refs = appendNamed(refs, m.Name, m.Value, at)
+	}
+	return refs
 }
 
 // RemovePointers implements the gate's ObjectLister: it removes elements of lists, and sets

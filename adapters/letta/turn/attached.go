@@ -1,6 +1,8 @@
 package turn
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -104,7 +106,9 @@ func (s *toolset) readAttached(doc *jsondoc.Doc) error {
 			return err
 		}
 	}
-	if writers > 0 && !pauses || unseens > 0 || followed(doc) || len(s.server) > 0 && s.rules.unsupported {
+	// The server may run other agents with this one's memory after its turn. They cannot be paused.
+	followed := doc.True(doc.Root.Get("enable_sleeptime")) || len(Groups(doc.Root)) > 0
+	if writers > 0 && !pauses || unseens > 0 || followed || len(s.server) > 0 && s.rules.unsupported {
 		return memproxy.ErrUngated
 	}
 	if len(s.server) == 0 || !s.rules.needsHistory {
@@ -125,17 +129,27 @@ func (s *toolset) readAttached(doc *jsondoc.Doc) error {
 	return nil
 }
 
-// shadow lists a server tool as a client tool, so that the server pauses before it runs
-// the tool. If an agent's rule requires a person's approval, the caller still approves it.
+// shadow lists a server tool as a client tool with the same name, description and
+// parameters, so that the server pauses before it runs the tool. If an agent's rule requires a person's approval, the caller still approves it.
 func (s *toolset) shadow(doc *jsondoc.Doc, tool *jsondoc.Value, name string) error {
 	if slices.Contains(s.ownNames, name) {
 		return nil // the caller runs a tool of its own, or approves the server's: see takePending
 	}
-	shadow, err := shadowOf(doc, tool, name)
+	shadow := struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description,omitempty"`
+		Parameters  json.RawMessage `json:"parameters,omitempty"`
+	}{Name: name, Description: tool.Get("description").Text()}
+	schema := tool.Get("json_schema")
+	shadow.Description = cmp.Or(schema.Get("description").Text(), shadow.Description)
+	if p := schema.Get("parameters"); p != nil && p.Kind == jsondoc.Object {
+		shadow.Parameters = doc.Raw(p)
+	}
+	raw, err := json.Marshal(shadow)
 	if err != nil {
 		return err
 	}
 	s.gated[name] = !s.rules.has("requires_approval", name)
-	s.shadowed = append(s.shadowed, shadow)
+	s.shadowed = append(s.shadowed, raw)
 	return nil
 }

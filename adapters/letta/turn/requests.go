@@ -143,8 +143,13 @@ func (by *caller) approvalMessages(first bool, p *pause) ([]byte, error) {
 	// Some agent loops read the older field (approve), others the newer one (approvals).
 	approval["approvals"], approval["approve"] = answers, all
 	messages := []any{approval}
-	if first {
-		messages = append(messages, by.otherMessages()...)
+	if v := by.root.Root.Get("input"); first && v != nil && v.Kind != jsondoc.Null {
+		messages = append(messages, map[string]any{"type": "message", "role": "user", "content": json.RawMessage(by.root.Raw(v))})
+	}
+	for _, m := range by.root.Root.Get("messages").List() {
+		if first && !isAnswer(m) {
+			messages = append(messages, json.RawMessage(by.root.Raw(m)))
+		}
 	}
 	return json.Marshal(messages)
 }
@@ -186,20 +191,6 @@ func reasonOf(d memproxy.Decision) string {
 		}
 	}
 	return reason + " " + Mark + d.ID + ")"
-}
-
-// otherMessages returns the caller's messages other than answers to the pause.
-func (by *caller) otherMessages() []any {
-	var out []any
-	if v := by.root.Root.Get("input"); v != nil && v.Kind != jsondoc.Null {
-		out = append(out, map[string]any{"type": "message", "role": "user", "content": json.RawMessage(by.root.Raw(v))})
-	}
-	for _, m := range by.root.Root.Get("messages").List() {
-		if !isAnswer(m) {
-			out = append(out, json.RawMessage(by.root.Raw(m)))
-		}
-	}
-	return out
 }
 
 // paused records the calls of a request that ended in a pause. They wait for rulings if the

@@ -210,12 +210,6 @@ func pauseOf(list *jsondoc.Value) *jsondoc.Value {
 	return nil
 }
 
-// followed reports whether the server runs other agents with this one's memory after
-// its turn. Those cannot be paused.
-func followed(doc *jsondoc.Doc) bool {
-	return doc.True(doc.Root.Get("enable_sleeptime")) || len(Groups(doc.Root)) > 0
-}
-
 // Groups returns the groups that an agent leads.
 func Groups(agent *jsondoc.Value) (groups []*jsondoc.Value) {
 	for _, name := range [...]string{"managed_group", "multi_agent_group"} { // the second is the older name
@@ -232,24 +226,6 @@ func Blocks(agent *jsondoc.Value) *jsondoc.Value {
 		return list
 	}
 	return agent.Get("memory").Get("blocks")
-}
-
-// shadowOf returns the client tool that shadows a server tool, with the same name,
-// description and parameters.
-func shadowOf(doc *jsondoc.Doc, tool *jsondoc.Value, name string) (json.RawMessage, error) {
-	shadow := struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description,omitempty"`
-		Parameters  json.RawMessage `json:"parameters,omitempty"`
-	}{Name: name, Description: tool.Get("description").Text()}
-	schema := tool.Get("json_schema")
-	if d := schema.Get("description"); d.Text() != "" {
-		shadow.Description = d.Text()
-	}
-	if p := schema.Get("parameters"); p != nil && p.Kind == jsondoc.Object {
-		shadow.Parameters = doc.Raw(p)
-	}
-	return json.Marshal(shadow)
 }
 
 // takePending reads the pause that an earlier turn left. The gate rules on its calls if
