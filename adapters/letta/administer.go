@@ -59,20 +59,13 @@ func isEmpty(v *jsondoc.Value) bool {
 // hasUnknownSetting reports whether a model's settings contain one that is not on the
 // allow list, or an address in an allowed one.
 func hasUnknownSetting(v *jsondoc.Value) bool {
-	switch v.Kind {
-	case jsondoc.String:
-		return strings.Contains(v.Text(), "://")
-	case jsondoc.Array:
-		return slices.ContainsFunc(v.Elems, hasUnknownSetting)
-	case jsondoc.Object:
-		return slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool {
-			if m.Value.Kind == jsondoc.Null || outputSchemas[m.Name] {
-				return false
-			}
-			return !ordinarySettings[m.Name] || m.Name != "prompt" && hasUnknownSetting(m.Value)
-		})
+	unknown := func(m jsondoc.Member) bool {
+		if m.Value.Kind == jsondoc.Null || outputSchemas[m.Name] {
+			return false
+		}
+		return !ordinarySettings[m.Name] || m.Name != "prompt" && hasUnknownSetting(m.Value)
 	}
-	return false
+	return strings.Contains(v.Text(), "://") || slices.ContainsFunc(v.Elems, hasUnknownSetting) || slices.ContainsFunc(v.Members, unknown)
 }
 
 // RefusesCredential implements gate.CredentialRefuser: if a model's provider refuses a key, the

@@ -113,58 +113,52 @@ func (r *row) systemReachesModel() bool {
 // content reads a content value at any depth. Strings are content; data and addresses of
 // images and files are recorded as such.
 func (d *draft) content(v *jsondoc.Value, ptr, role string) {
-	switch v.Kind {
-	case jsondoc.String:
+	if v.Kind == jsondoc.String {
 		wire.Add(d.op, ptr, v.Text(), d.newItem(memproxy.ItemContent))
 		it := &d.op.Items[len(d.op.Items)-1]
 		if it.Role = role; role != "" {
 			it.Layer = memproxy.Episodic // a message of a history
 		}
-	case jsondoc.Array:
-		for i, e := range v.Elems {
-			d.content(e, jsondoc.Index(ptr, i), role)
-		}
-	case jsondoc.Object:
-		typ := v.Get("type").Text()
-		for _, m := range v.Members {
-			p := jsondoc.Child(ptr, m.Name)
-			wire.Name(d.op, m.Name, p, d.newItem(memproxy.ItemContent))
-			switch {
-			case m.Name == "type" && m.Value.Kind == jsondoc.String:
-				wire.Name(d.op, m.Value.Text(), p, d.newItem(memproxy.ItemMetadata))
-			case strings.HasPrefix(typ, "image"), typ == "file", typ == "document", m.Name == "image_url", m.Name == "source":
-				d.attachment(m.Value, p)
-			default:
-				d.content(m.Value, p, role)
-			}
+	}
+	for i, e := range v.Elems {
+		d.content(e, jsondoc.Index(ptr, i), role)
+	}
+	typ := v.Get("type").Text()
+	for _, m := range v.Members {
+		p := jsondoc.Child(ptr, m.Name)
+		wire.Name(d.op, m.Name, p, d.newItem(memproxy.ItemContent))
+		switch {
+		case m.Name == "type" && m.Value.Kind == jsondoc.String:
+			wire.Name(d.op, m.Value.Text(), p, d.newItem(memproxy.ItemMetadata))
+		case strings.HasPrefix(typ, "image"), typ == "file", typ == "document", m.Name == "image_url", m.Name == "source":
+			d.attachment(m.Value, p)
+		default:
+			d.content(m.Value, p, role)
 		}
 	}
 }
 
 // attachment adds items for the data or the address of an image or a file.
 func (d *draft) attachment(v *jsondoc.Value, ptr string) {
-	switch v.Kind {
-	case jsondoc.String:
+	if v.Kind == jsondoc.String {
 		kind := memproxy.ItemData
 		if strings.Contains(v.Text(), "://") {
 			kind = memproxy.ItemURL
 		}
 		wire.Add(d.op, ptr, v.Text(), d.newItem(kind))
-	case jsondoc.Object:
-		for _, m := range v.Members {
-			p := jsondoc.Child(ptr, m.Name)
-			wire.Name(d.op, m.Name, p, d.newItem(memproxy.ItemMetadata))
-			switch m.Name {
-			case "type", "media_type", "detail":
-				wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
-			default:
-				d.attachment(m.Value, p)
-			}
+	}
+	for _, m := range v.Members {
+		p := jsondoc.Child(ptr, m.Name)
+		wire.Name(d.op, m.Name, p, d.newItem(memproxy.ItemMetadata))
+		switch m.Name {
+		case "type", "media_type", "detail":
+			wire.Strings(d.op, m.Value, p, d.newItem(memproxy.ItemMetadata))
+		default:
+			d.attachment(m.Value, p)
 		}
-	case jsondoc.Array:
-		for i, e := range v.Elems {
-			d.attachment(e, jsondoc.Index(ptr, i))
-		}
+	}
+	for i, e := range v.Elems {
+		d.attachment(e, jsondoc.Index(ptr, i))
 	}
 }
 

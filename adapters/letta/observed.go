@@ -183,27 +183,26 @@ func result(out []memproxy.ToolTexts, name string, v *jsondoc.Value) []memproxy.
 // texts appends the strings in a value, and its member names if names is set. It parses
 // strings that contain JSON.
 func texts(out []string, v *jsondoc.Value, names bool) []string {
-	switch {
-	case v == nil:
-	case v.Kind == jsondoc.String:
+	if v == nil {
+		return out
+	}
+	if v.Kind == jsondoc.String {
 		text := v.Text()
 		if inner := []byte(text); len(text) > 0 && (text[0] == '{' || text[0] == '[') && json.Valid(inner) {
 			if doc, err := jsondoc.Parse(inner, 0); err == nil {
 				return texts(out, doc.Root, names)
 			}
 		}
-		out = append(out, text)
-	case v.Kind == jsondoc.Array:
-		for _, e := range v.Elems {
-			out = texts(out, e, names)
+		return append(out, text)
+	}
+	for _, e := range v.Elems {
+		out = texts(out, e, names)
+	}
+	for _, m := range v.Members {
+		if names {
+			out = append(out, m.Name)
 		}
-	case v.Kind == jsondoc.Object:
-		for _, m := range v.Members {
-			if names {
-				out = append(out, m.Name)
-			}
-			out = texts(out, m.Value, names)
-		}
+		out = texts(out, m.Value, names)
 	}
 	return out
 }

@@ -125,27 +125,24 @@ func (r *referring) part(p part) {
 // value records the ids in a JSON value and member names that are ids. It skips members
 // that hold free text.
 func (r *referring) value(name string, v *jsondoc.Value, ptr string) {
-	switch v.Kind {
-	case jsondoc.String:
+	if v.Kind == jsondoc.String {
 		if !freeText[name] {
 			r.ids(v.Text(), ptr)
 		}
 		if what := byName[name]; what != "" && !builtInTools[v.Text()] && !hasIDForm(v.Text()) {
 			r.add(targetName, what+":"+v.Text(), ptr)
 		}
-	case jsondoc.Array:
-		for i, e := range v.Elems {
-			r.value(name, e, jsondoc.Index(ptr, i))
+	}
+	for i, e := range v.Elems {
+		r.value(name, e, jsondoc.Index(ptr, i))
+	}
+	for _, m := range v.Members {
+		if r.row.shape == file && (m.Name == "id" || strings.HasSuffix(m.Name, "_by_id") && strings.HasPrefix(m.Value.Text(), "user-")) {
+			continue // the id of an object inside the file, or an account of the server that exported it
 		}
-	case jsondoc.Object:
-		for _, m := range v.Members {
-			if r.row.shape == file && (m.Name == "id" || strings.HasSuffix(m.Name, "_by_id") && strings.HasPrefix(m.Value.Text(), "user-")) {
-				continue // the id of an object inside the file, or an account of the server that exported it
-			}
-			p := jsondoc.Child(ptr, m.Name)
-			r.ids(m.Name, p)
-			r.value(m.Name, m.Value, p)
-		}
+		p := jsondoc.Child(ptr, m.Name)
+		r.ids(m.Name, p)
+		r.value(m.Name, m.Value, p)
 	}
 }
 

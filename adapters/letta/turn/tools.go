@@ -151,17 +151,14 @@ func (c *toolCall) add(pointer, text, label string) {
 }
 
 func (c *toolCall) addAllTexts(pointer string, v *jsondoc.Value) {
-	switch v.Kind {
-	case jsondoc.Object:
-		for _, m := range v.Members {
-			c.addAllTexts(jsondoc.Child(pointer, m.Name), m.Value)
-		}
-	case jsondoc.Array:
-		for i, e := range v.Elems {
-			c.addAllTexts(jsondoc.Index(pointer, i), e)
-		}
-	case jsondoc.String:
+	if v.Kind == jsondoc.String {
 		c.add(pointer, v.Text(), c.label())
+	}
+	for _, m := range v.Members {
+		c.addAllTexts(jsondoc.Child(pointer, m.Name), m.Value)
+	}
+	for i, e := range v.Elems {
+		c.addAllTexts(jsondoc.Index(pointer, i), e)
 	}
 }
 
