@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	"net/url"
 	"reflect"
 	"slices"
@@ -87,14 +88,10 @@ func set(c *memproxy.MemberChange, kind string, m jsondoc.Member, doc *jsondoc.D
 
 // objectKind returns the kind of object that an id names, as bodies.txt spells it.
 func objectKind(id string) string {
-	switch kind := KindOf(id); kind {
-	case TargetLabel:
+	if KindOf(id) == TargetLabel {
 		return "block"
-	case "":
-		return "server"
-	default:
-		return string(kind)
 	}
+	return cmp.Or(string(KindOf(id)), "server")
 }
 
 // recordMemberChanges records the request's changes to an object's members.

@@ -184,11 +184,11 @@ func (m *memory) patch(label, patch string) error {
 			if _, missing := m.block(a.Label); missing == nil {
 				return errServer
 			}
-			m.create(labelIn(path(a.Label)), a.Description, a.Value())
+			m.create(labelIn("/memories/"+a.Label), a.Description, a.Value())
 		case "delete":
-			err = m.detach(flatLabel(path(a.Label)))
+			err = m.detach(flatLabel("/memories/" + a.Label))
 		case "rename":
-			err = m.relabel(flatLabel(path(a.From)), flatLabel(path(a.Label)))
+			err = m.relabel(flatLabel("/memories/"+a.From), flatLabel("/memories/"+a.Label))
 		case "update":
 			err = m.apply(a.Label, strings.Join(a.Lines, "\n"))
 		}
@@ -198,8 +198,6 @@ func (m *memory) patch(label, patch string) error {
 	}
 	return nil
 }
-
-func path(label string) string { return "/memories/" + label }
 
 func (m *memory) apply(label, patch string) error {
 	e, err := m.editable(label)

@@ -184,11 +184,8 @@ const Mark = "(memproxy decision "
 // reasonOf returns the text that the agent reads instead of the tool's result.
 func reasonOf(d memproxy.Decision) string {
 	reason := "refused by policy"
-	for _, r := range d.Reasons {
-		if r.Detail != "" {
-			reason = r.Detail
-			break
-		}
+	if i := slices.IndexFunc(d.Reasons, func(r memproxy.Reason) bool { return r.Detail != "" }); i >= 0 {
+		reason = d.Reasons[i].Detail
 	}
 	return reason + " " + Mark + d.ID + ")"
 }

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,12 +109,7 @@ func New(opt Options) (*Turn, error) {
 
 // Key returns the key for running turns one at a time: the agent that the request names,
 // because its conversations may share blocks, else the conversation.
-func (t *Turn) Key() string {
-	if t.opt.Agent != "" {
-		return t.opt.Agent
-	}
-	return t.opt.Conversation
-}
+func (t *Turn) Key() string { return cmp.Or(t.opt.Agent, t.opt.Conversation) }
 
 // Agent returns the agent that runs, once it is known.
 func (t *Turn) Agent() string { return t.agent }
