@@ -71,8 +71,7 @@ func hasUnknownSetting(v *jsondoc.Value) bool {
 // RefusesCredential implements gate.CredentialRefuser: if a model's provider refuses a key, the
 // server answers 401 with an error of another form.
 func (a *Adapter) RefusesCredential(reply memproxy.Reply) bool {
-	doc, err := jsondoc.Parse(reply.Body, 0)
-	return err == nil && strings.HasPrefix(doc.Root.Get("detail").Text(), "Unauthorized")
+	return strings.HasPrefix(rootOf(reply.Body).Get("detail").Text(), "Unauthorized")
 }
 
 // Withhold implements the gate's withholder. Administrators see the source code of tools:

@@ -19,7 +19,7 @@ const maxRefs = 1000
 // path, headers, query, form parts and body, whatever its route. A string counts as an
 // id unless its member is known to hold free text.
 func (d *decoding) refs() error {
-	r := referring{op: d.op, row: d.row, depth: d.a.opt.MaxDepth, named: map[memproxy.Ref]bool{}}
+	r := referring{op: d.op, row: d.row, named: map[memproxy.Ref]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(d.params)) {
 		r.path(name, d.params[name])
 	}
@@ -43,7 +43,10 @@ func (d *decoding) refs() error {
 	}
 	if d.payload != nil {
 		for _, f := range d.payload.fields {
-			r.part(f)
+			r.ids(string(f.data), "part:"+f.name)
+			if doc, err := jsondoc.Parse(f.data, d.a.opt.MaxDepth); err == nil { // a part may itself be JSON
+				r.value("", doc.Root, "part:"+f.name)
+			}
 		}
 	}
 	if d.doc != nil && d.doc.Root != nil {
@@ -66,7 +69,6 @@ func (d *decoding) refs() error {
 type referring struct {
 	op    *memproxy.Operation
 	row   *row
-	depth int
 	named map[memproxy.Ref]bool // recorded so far, without their pointers
 }
 
@@ -110,15 +112,6 @@ func (r *referring) ids(value, ptr string) {
 		if one = strings.TrimSpace(one); hasIDForm(one) {
 			r.add(memproxy.TargetMemory, one, ptr)
 		}
-	}
-}
-
-// part records the ids in a form part, which may itself be JSON.
-func (r *referring) part(p part) {
-	ptr := "part:" + p.name
-	r.ids(string(p.data), ptr)
-	if doc, err := jsondoc.Parse(p.data, r.depth); err == nil {
-		r.value("", doc.Root, ptr)
 	}
 }
 

@@ -61,11 +61,7 @@ func (r runs) RunOf(event []byte) (run string, data bool) {
 	if text = bytes.TrimSpace(text); len(text) == 0 || string(text) == "[DONE]" {
 		return "", false
 	}
-	doc, err := jsondoc.Parse(text, 0)
-	if err != nil {
-		return "", true
-	}
-	return doc.Root.Get("run_id").Text(), true
+	return rootOf(text).Get("run_id").Text(), true
 }
 
 // The routes that list a run's messages, by default the oldest first, and its steps, by
@@ -81,11 +77,7 @@ func (r runs) RequestedRuns(rt memproxy.Route, req memproxy.Request, body []byte
 	case "letta.retrieve_run", runMessages, runSteps, "letta.retrieve_usage_for_run", "letta.retrieve_metrics_for_run":
 		return []string{rt.Params["run_id"]}, true
 	case "letta.cancel_message":
-		doc, err := jsondoc.Parse(body, 0)
-		if err != nil {
-			return nil, false
-		}
-		for _, e := range doc.Root.Get("run_ids").List() {
+		for _, e := range rootOf(body).Get("run_ids").List() {
 			runs = append(runs, e.Text())
 		}
 	}

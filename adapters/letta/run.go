@@ -81,7 +81,7 @@ func where(rt memproxy.Route, body []byte) (agent, conversation string) {
 	case KindOf(conversation) == TargetAgent:
 		return conversation, ""
 	case conversation == ownConversation:
-		if agent = member(body, "agent_id"); agent != "" {
+		if agent = rootOf(body).Get("agent_id").Text(); agent != "" {
 			conversation = ""
 		}
 	}
@@ -124,7 +124,7 @@ func (r runs) DiffRun(rt memproxy.Route, req memproxy.Request, body []byte) (mem
 	case "letta.send_conversation_message":
 		opt.Agent, opt.Conversation = where(rt, body)
 	case "letta.create_chat_completion":
-		opt.Agent = member(body, "model")
+		opt.Agent = rootOf(body).Get("model").Text()
 	default:
 		return nil, memproxy.ErrUngated
 	}
@@ -143,11 +143,11 @@ func prefixOf(req memproxy.Request) string {
 	return "/" + prefix
 }
 
-// member returns a string member of an admitted body.
-func member(body []byte, name string) string {
+// rootOf returns the root of a document, or nil if it cannot be parsed.
+func rootOf(body []byte) *jsondoc.Value {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
-		return ""
+		return nil
 	}
-	return doc.Root.Get(name).Text()
+	return doc.Root
 }

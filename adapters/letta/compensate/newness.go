@@ -20,17 +20,6 @@ const (
 	newestQuery = "order=desc&limit=100"
 )
 
-func (d *RunDiff) requestMarks() {
-	d.now.Marks = map[string][]string{}
-	for _, list := range [...]string{blockList, archiveList} {
-		// If the server lacks this list, every object counts as new.
-		d.request(d.opt.get(marksQuery, list, ""), jsondoc.Array, "a list", func() {}, func(doc *jsondoc.Doc) error {
-			d.now.Marks[list] = listIDs(doc)
-			return nil
-		})
-	}
-}
-
 // listIDs returns the ids in a list. It is not nil for an empty list.
 func listIDs(doc *jsondoc.Doc) []string {
 	out := []string{}

@@ -82,7 +82,14 @@ func (o *Options) path(parts ...string) string {
 func (d *RunDiff) StartSnapshot() {
 	d.now, d.pages, d.steps, d.revisited = &snapshot{Blocks: map[string]*block{}}, 0, nil, false
 	if d.base == nil {
-		d.requestMarks()
+		d.now.Marks = map[string][]string{}
+		for _, list := range [...]string{blockList, archiveList} {
+			// If the server lacks this list, every object counts as new.
+			d.request(d.opt.get(marksQuery, list, ""), jsondoc.Array, "a list", func() {}, func(doc *jsondoc.Doc) error {
+				d.now.Marks[list] = listIDs(doc)
+				return nil
+			})
+		}
 	}
 	if c := d.opt.Conversation; c != "" && c != "default" {
 		gone := func() { // the server reports it when the run starts
