@@ -18,9 +18,12 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if len(body) == 0 || r.shape == upload || !stamps.Needed(op) {
 		return body, query, nil
 	}
-	p, err := parsed(r, req, body, op, a.opt.MaxDepth)
-	if err != nil {
-		return nil, "", err
+	p, ok := op.Parsed.(*payload)
+	if !ok || len(p.body) != len(body) || &p.body[0] != &body[0] { // Decode parsed another body
+		var err error
+		if p, err = newPayload(r, req, body, a.opt.MaxDepth); err != nil {
+			return nil, "", err
+		}
 	}
 	if err := checkCurrentLimit(r, p.doc.Root, op); err != nil {
 		return nil, "", err
@@ -57,14 +60,6 @@ func (a *Adapter) Reword(rt memproxy.Route, req memproxy.Request, body []byte, t
 		return nil, err
 	}
 	return p.patched(e.Apply())
-}
-
-// parsed returns the payload that Decode parsed, or parses another body.
-func parsed(r *row, req memproxy.Request, body []byte, op *memproxy.Operation, depth int) (*payload, error) {
-	if p, ok := op.Parsed.(*payload); ok && len(p.body) == len(body) && &p.body[0] == &body[0] {
-		return p, nil
-	}
-	return newPayload(r, req, body, depth)
 }
 
 // patch is a stamps.Patch that knows which objects of a body to stamp.

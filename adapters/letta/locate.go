@@ -169,14 +169,14 @@ const byKey = "/v1/identities/?identifier_key="
 func (f *finding) byIdentifierKey(key, target string) (m memproxy.Memory, err error) {
 	m = memproxy.Memory{ID: target, Missing: true}
 	for _, e := range f.doc.Root.Elems {
-		if url.QueryEscape(e.Get("identifier_key").Text()) != key {
-			continue
-		}
-		if !m.Missing {
+		switch {
+		case url.QueryEscape(e.Get("identifier_key").Text()) != key:
+		case !m.Missing:
 			return m, errors.New("letta: the identifier key belongs to more than one identity")
+		default:
+			m = f.memory(e, "")
+			m.Members = f.bodies.image(objectKind(m.ID), e, f.doc)
 		}
-		m = f.memory(e, "")
-		m.Members = f.bodies.image(objectKind(m.ID), e, f.doc)
 	}
 	return m, nil
 }

@@ -2,6 +2,7 @@ package letta
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed" // the table is data
 	"strings"
 
@@ -104,9 +105,7 @@ func (m members) member(root, pointer string) string {
 			name = word
 		}
 	}
-	if name == "" {
-		name = "content" // an element that is not an object
-	}
+	name = cmp.Or(name, "content") // an element that is not an object
 	if !m[kind][name] {
 		name = otherMember
 	}
@@ -130,12 +129,8 @@ func (r *row) configures(member string) bool {
 func (a *Adapter) ReadChange(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
 	r := a.Row(rt.ID)
-	if r == nil || rt.Derived || len(bytes.TrimSpace(reply.Body)) == 0 {
-		return rd, nil
-	}
-	switch rt.Kind {
-	case memproxy.Correct, memproxy.Attach, memproxy.Forget:
-	default:
+	changes := rt.Kind == memproxy.Correct || rt.Kind == memproxy.Attach || rt.Kind == memproxy.Forget
+	if r == nil || rt.Derived || !changes || len(bytes.TrimSpace(reply.Body)) == 0 {
 		return rd, nil
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)

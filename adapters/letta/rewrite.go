@@ -182,11 +182,9 @@ func (f *finding) group(agent *jsondoc.Value) {
 // leader returns the agent that a group belongs to. Only callers who may act for that agent
 // have access to the group.
 func leader(group *jsondoc.Value) string {
-	if manager := group.Get("manager_agent_id").Text(); manager != "" {
-		return manager
+	manager, members := group.Get("manager_agent_id").Text(), group.Get("agent_ids").List()
+	if manager == "" && len(members) > 0 {
+		return members[0].Text()
 	}
-	for _, e := range group.Get("agent_ids").List() {
-		return e.Text()
-	}
-	return ""
+	return manager
 }
