@@ -19,17 +19,6 @@ import (
 	"github.com/memproxy/memproxy/gate/limits"
 )
 
-// sessionOf returns the session in which the caller's rejections are counted: the one
-// that it names, the run in the payload, or, if agents run inside the backend, the
-// agent. It is "" if there is none.
-func sessionOf(r *evaluation) string {
-	name := r.namedSession()
-	if _, runs := r.call.Backend.Adapter.(AgentRunner); name == "" && runs && r.op != nil {
-		name = memproxy.Inert(r.op.Scope.Agent)
-	}
-	return name
-}
-
 // namedSession returns the session that the caller names, or the run in the payload.
 func (a *Admission) namedSession() string {
 	if name := a.call.Session.String(); name != "" || a.op == nil {
@@ -58,27 +47,24 @@ func (a *Admission) endUser() string {
 	return user
 }
 
-// counted returns the session and the end user for which a rejection is counted. For a
-// tool call they are those of the run.
-func counted(r *evaluation) (session, user string) {
-	if r.under != nil {
-		return r.under.namedSession(), r.under.endUser()
+// recordsOf returns the ids of the rejection records for a write: of its session, if it
+// has one, of the principal for the end user, and of the principal as a whole. The session
+// is the one that the caller names, the run in the payload, or, if agents run inside the
+// backend, the agent. For a tool call session and user are those of the run. People read
+// these ids in reviews and notices, so a user name that could be a sentence is replaced by
+// its hash.
+func recordsOf(r *evaluation) []string {
+	a := cmp.Or(r.under, r.Admission)
+	session, who, user := a.namedSession(), r.Principal.Account(), memproxy.Inert(a.endUser())
+	if _, runs := r.call.Backend.Adapter.(AgentRunner); session == "" && runs && r.under == nil {
+		session = memproxy.Inert(r.op.Scope.Agent)
 	}
-	return sessionOf(r), r.endUser()
-}
-
-// recordsOf returns the ids of the rejection records for a principal's write on behalf
-// of an end user: of the session if it has a name, of the principal for this user, and
-// of the principal as a whole. People read these ids in reviews and notices, so a user
-// name that could be a sentence is replaced by its hash.
-func recordsOf(p *memproxy.Principal, session, user string) []string {
-	who, user := p.Account(), memproxy.Inert(user)
 	ids := []string{
 		memproxy.SessionKey{Kind: memproxy.SessionUser, Principal: who, User: user}.ID(),
 		memproxy.SessionKey{Kind: memproxy.SessionPrincipal, Principal: who}.ID(),
 	}
 	if session != "" {
-		ids = slices.Insert(ids, 0, memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: p.ID, User: user, Name: session}.ID())
+		ids = slices.Insert(ids, 0, memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: r.Principal.ID, User: user, Name: session}.ID())
 	}
 	return ids
 }
@@ -86,35 +72,24 @@ func recordsOf(p *memproxy.Principal, session, user string) []string {
 // readOnly reports whether the operation writes nothing.
 func readOnly(r *evaluation) bool { return r.op == nil || !r.op.Kind.Writes() }
 
-// namesUser reports whether the payload names the end user, or no end user is known, or
-// nothing is written.
-func namesUser(r *evaluation) bool { return readOnly(r) || r.op.Scope.User != "" || r.endUser() == "" }
-
-// locked refuses a write if its session, its principal for this end user, or its
-// principal has had too many rejections.
-func locked(ctx context.Context, r *evaluation) error {
-	if r.under != nil {
-		return lockedFor(ctx, r, r.under.endUser())
-	}
-	return lockedFor(ctx, r, r.op.Scope.User)
-}
-
 // ownUnlocked runs own, and then checks the locks again if own found the end user as the
 // owner of a target. An approved write is not checked.
 func ownUnlocked(ctx context.Context, r *evaluation) error {
-	if err := own(ctx, r); err != nil || r.verdict.Worst.Stops() || namesUser(r) || has(r.verdict.Notes, memproxy.ReviewApproved) {
+	named := readOnly(r) || r.op.Scope.User != ""
+	if err := own(ctx, r); err != nil || r.verdict.Worst.Stops() || named || r.endUser() == "" || has(r.verdict.Notes, memproxy.ReviewApproved) {
 		return err
 	}
-	if err := lockedFor(ctx, r, r.endUser()); err != nil {
+	if err := locked(ctx, r); err != nil {
 		r.g.opt.Log.ErrorContext(ctx, "locks could not be looked up", "decision", r.Decision.ID, "error", err)
 		r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "memproxy could not complete its decision on this request"})
 	}
 	return nil
 }
 
-func lockedFor(ctx context.Context, r *evaluation, user string) error {
-	session, _ := counted(r)
-	lock, err := r.g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, recordsOf(&r.Principal, session, user)...)
+// locked refuses a write if its session, its principal for this end user, or its
+// principal has had too many rejections.
+func locked(ctx context.Context, r *evaluation) error {
+	lock, err := r.g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, recordsOf(r)...)
 	if err != nil || lock.ID == "" {
 		return err
 	}
@@ -142,9 +117,8 @@ func lockedFor(ctx context.Context, r *evaluation, user string) error {
 // against lists the reasons that do not indicate that.
 func reject(ctx context.Context, r *evaluation) error {
 	g, a, d := r.g, r.Admission, &r.Decision
-	session, user := counted(r)
 	strikes, wide := against(d.Reasons)
-	ids := recordsOf(&a.Principal, session, user)
+	ids := recordsOf(r)
 	if !wide || d.Verdict == memproxy.Hold {
 		ids = ids[:len(ids)-2] // only the session's
 	}

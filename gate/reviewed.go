@@ -356,7 +356,7 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 		ex.Filters = Filters()
 	}
 	if !readOnly(r) {
-		ex.Locks = recordsOf(&r.Principal, sessionOf(r), r.endUser())
+		ex.Locks = recordsOf(r)
 		if lock, err := g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, ex.Locks...); err == nil {
 			ex.Lock = lock
 		}
