@@ -309,24 +309,13 @@ func (g Agents) AdmissionFor(c *Call, p memproxy.Principal, decision string) *Ad
 // can have no stamp counts if the ledger has it with the same text: archives are
 // shared, and what another agent added is not the run's.
 func (g Agents) AlreadyRuledOn(ctx context.Context, a *Admission, c memproxy.Change) bool {
-	if c.Stamp == nil && len(c.Memories) == 1 && c.Memories[0].Event == "ADD" && c.After != "" {
-		return g.admitted(ctx, a, c.Memories[0].ID, c.After)
+	if c.Stamp == nil && len(c.Memories) == 1 && c.Memories[0].Event == eventAdd && c.After != "" {
+		known, id := newLookups(g.Gate, a), c.Memories[0].ID
+		_ = known.need(ctx, known.key(memproxy.TargetMemory, id)) // after an error it is not known
+		row := known.owner(memproxy.TargetMemory, id)
+		return row != nil && !row.Deleted && row.Decision != "" && row.SHA256 == c.After
 	}
-	if c.Stamp == nil || c.After == "" || c.Stamp.SHA256 != c.After {
-		return false
-	}
-	return tamper.SignedFor(g.opt.Signer, a.Principal.Tenant, *c.Stamp)
-}
-
-// admitted reports whether a memory was admitted with a text. If the ledger is
-// unavailable it was not.
-func (g Agents) admitted(ctx context.Context, a *Admission, id, sha string) bool {
-	known := newLookups(g.Gate, a)
-	if err := known.need(ctx, known.key(memproxy.TargetMemory, id)); err != nil {
-		return false
-	}
-	row := known.owner(memproxy.TargetMemory, id)
-	return row != nil && !row.Deleted && row.Decision != "" && row.SHA256 == sha
+	return c.Stamp != nil && c.After != "" && c.Stamp.SHA256 == c.After && tamper.SignedFor(g.opt.Signer, a.Principal.Tenant, *c.Stamp)
 }
 
 // RecordUndo records the result of undoing a change that was not admitted. The hashes

@@ -221,12 +221,7 @@ func (ret *effects) countsLater(b *bill) bool {
 	if !ok || ret.reading.Settles || !ret.enforced() {
 		return false
 	}
-	var ids []string
-	for i := range ret.reading.Memories {
-		if id := ret.reading.Memories[i].ID; id != "" {
-			ids = append(ids, id)
-		}
-	}
+	ids := slices.DeleteFunc(idsOfAll(ret.reading.Memories), func(id string) bool { return id == "" })
 	ret.counting = counter.Counts(ret.call.Route, ret.call.Request, ids)
 	b.count(made{}, len(ret.counting))
 	return len(ret.counting) > 0

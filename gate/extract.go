@@ -103,8 +103,7 @@ func (ret *making) retract(ctx context.Context, m *memproxy.Memory, why memproxy
 	} else if m.Event != eventUpdate { // a tombstone: receipts and histories still have its text
 		gone := ret.lookups().owner(memproxy.TargetMemory, m.ID)
 		if gone == nil {
-			made := (&effects{answer: ret.answer}).row(memproxy.TargetMemory, m.ID)
-			gone = &made
+			gone = new((&effects{answer: ret.answer}).row(memproxy.TargetMemory, m.ID))
 		}
 		gone.Deleted = true
 		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{Owners: []memproxy.Ownership{*gone}}, "the retraction of a memory could not be recorded") // commit logs the error
@@ -169,9 +168,7 @@ func workedOn(ctx context.Context, r *evaluation) {
 	if reply.Status != memproxy.StatusNotFound && (err != nil || unread != nil || !over) {
 		h.State = memproxy.HoldReplaying
 	}
-	for i := range made {
-		h.Result.Memories = append(h.Result.Memories, made[i].ID)
-	}
+	h.Result.Memories = append(h.Result.Memories, idsOfAll(made)...)
 }
 
 // ReadFollowUp takes the answer to one of FollowUpRequests, and reports whether it is

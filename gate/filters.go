@@ -8,7 +8,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
-	"github.com/memproxy/memproxy/gate/seen"
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
@@ -56,19 +55,28 @@ func clearedSince(ctx context.Context, ret *answer, memories []memproxy.Memory) 
 	if at := ret.g.cleared.Load(); at == nil || at.Before(ret.begun) {
 		return nil
 	}
-	var ids []string
+	return present(ctx, ret, idsOfAll(memories))
+}
+
+// idsOfAll returns the ids of memories.
+func idsOfAll(memories []memproxy.Memory) (ids []string) {
 	for i := range memories {
 		ids = append(ids, memories[i].ID)
 	}
-	return present(ctx, ret, ids)
+	return ids
 }
 
-// bindOne adds the owner, first version and expiry of a memory to the late entry.
+// bindOne adds the owner, first version and expiry of a memory to the late entry. Its
+// author is the one in its stamp, which was verified.
 func bindOne(ret *answer, it *item) {
 	m, s := it.Memory, *it.Stamp
 	s.Tenant = ret.Principal.Tenant
 	ret.late.Owners = append(ret.late.Owners, boundRow(ret.op.Backend, m, s.Tenant))
-	ret.late.Versions = append(ret.late.Versions, boundVersion(ret.op.Backend, m, &s))
+	ret.late.Versions = append(ret.late.Versions, memproxy.Version{
+		MemoryKey: ret.lookups().key(memproxy.TargetMemory, m.ID), Tenant: s.Tenant, Op: memproxy.OpWrite,
+		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Attestation: s.Attestation, Decision: s.ID, Score: s.Score,
+		Text: m.Text, Field: m.Field, Metadata: m.Metadata,
+	})
 	ends := lateExpiry(ret, m, &s)
 	if len(ends) > 0 && !ends[0].Expires.After(ret.begun) {
 		it.unsaid = "the memory expired before it was first read"
@@ -79,43 +87,29 @@ func bindOne(ret *answer, it *item) {
 	}
 }
 
-// receipts answers requests for the receipts of writes that were set aside.
+// receipts replaces the receipt of a write that was set aside by one that says whether it
+// was written and with what status, but not its content.
 func receipts(_ context.Context, ret *answer) (refused bool, err error) {
+	holder, polls := ret.call.Backend.Adapter.(HoldReplier)
+	extractor, extracts := ret.call.Backend.Adapter.(Extractor)
 	for i := range ret.items {
 		it := &ret.items[i]
-		if it.display == withhold && it.unsaid == "" && !it.Drop && receipt(ret, it.Memory, it.rec.Status) {
-			return true, nil
+		if !polls || !extracts || it.display != withhold || it.unsaid != "" || it.Drop || it.Memory.TargetKind() != memproxy.TargetEvent || it.Pointer != "" {
+			continue
 		}
+		memories, over, err := extractor.ReadExtracted(ret.reply)
+		if err != nil || over && len(memories) == 0 {
+			continue // the backend itself reports that the write failed or made nothing
+		}
+		h := memproxy.HeldWrite{ID: it.ID, Created: it.rec.Status.Changed, State: memproxy.HoldPending}
+		if over {
+			h.State, h.Reviewed, h.Result.Memories = memproxy.HoldDone, h.Created, idsOfAll(memories)
+		}
+		ret.reply = holder.ReceiptReply(ret.call.Route, ret.call.Request, h)
+		ret.shown = append(ret.shown, it.ID)
+		return true, nil
 	}
 	return false, nil
-}
-
-// receipt replaces the receipt of a write that was set aside by one that says whether it
-// was written and with what status, but not its content. It reports whether it did.
-func receipt(ret *answer, m *memproxy.Memory, st memproxy.Status) bool {
-	adapter := ret.call.Backend.Adapter
-	holder, polls := adapter.(HoldReplier)
-	extractor, extracts := adapter.(Extractor)
-	if !polls || !extracts || m.TargetKind() != memproxy.TargetEvent || m.Pointer != "" {
-		return false
-	}
-	memories, over, err := extractor.ReadExtracted(ret.reply)
-	if err != nil {
-		return false
-	}
-	h := memproxy.HeldWrite{ID: m.ID, Created: st.Changed, State: memproxy.HoldPending}
-	if over {
-		h.State, h.Reviewed = memproxy.HoldDone, st.Changed
-		for i := range memories {
-			h.Result.Memories = append(h.Result.Memories, memories[i].ID)
-		}
-		if len(memories) == 0 {
-			return false // the backend itself reports that the write failed or made nothing
-		}
-	}
-	ret.reply = holder.ReceiptReply(ret.call.Route, ret.call.Request, h)
-	ret.shown = append(ret.shown, m.ID)
-	return true
 }
 
 // related rules on totals and relations, which are derived from memories without
@@ -310,7 +304,16 @@ func heard(_ context.Context, ret *answer) (refused bool, err error) {
 	}
 	calls, results := ret.listener.Observe(ret.reply.Body)
 	for _, c := range calls {
-		heardCall(ret, who, c)
+		// The result of a call whose id is used twice, or whose arguments are unclear, is
+		// no source.
+		if _, again := ret.calls[c.Call]; again || len(ret.calls) < maxCalls {
+			ret.calls[c.Call] = !again && !c.Unclear
+		}
+		if c.Unclear {
+			ret.g.readers.SaidUnknown(who)
+			continue
+		}
+		ret.g.readers.RecordOwn(who, c.Texts)
 	}
 	var all []trust.ShownText
 	for _, r := range results {
@@ -324,19 +327,6 @@ func heard(_ context.Context, ret *answer) (refused bool, err error) {
 
 // maxCalls bounds the calls of one turn whose results may be sources.
 const maxCalls = 1024
-
-// heardCall records the arguments that an agent passes to a tool. The result of a call
-// whose id is used twice, or whose arguments are unclear, is no source.
-func heardCall(ret *answer, who seen.Reader, c memproxy.ToolTexts) {
-	if _, again := ret.calls[c.Call]; again || len(ret.calls) < maxCalls {
-		ret.calls[c.Call] = !again && !c.Unclear
-	}
-	if c.Unclear {
-		ret.g.readers.SaidUnknown(who)
-		return
-	}
-	ret.g.readers.RecordOwn(who, c.Texts)
-}
 
 // reportMissing reports a memory that was requested by its id and that the backend
 // does not have, although it was not deleted through the proxy.

@@ -20,19 +20,15 @@ func (ret *effects) version(kind memproxy.TargetKind, id string, op memproxy.Ver
 	}
 }
 
-// past has the versions that an operation makes, and the versions that it found, which
-// begin the history of memories without one.
-type past struct{ found, made []memproxy.Version }
-
 // change adds a version, and the one before it if its text is known.
-func (p *past) change(ret *effects, kind memproxy.TargetKind, id string, op memproxy.VersionOp, before, after memproxy.Memory) {
+func (ret *effects) change(e *memproxy.Entry, kind memproxy.TargetKind, id string, op memproxy.VersionOp, before, after memproxy.Memory) {
 	v := ret.version(kind, id, op)
 	v.Text, v.Field, v.Metadata, v.Before = after.Text, after.Field, after.Metadata, tamper.Hash(before.Text)
-	if p.made = append(p.made, v); before.Text != "" {
+	if e.Versions = append(e.Versions, v); before.Text != "" {
 		was := ret.version(kind, id, memproxy.OpSeal)
 		was.Attestation = ret.attested(nil) // only the new text is marked
 		was.Score, was.Text, was.Metadata, was.Field = 0, before.Text, before.Metadata, before.Field
-		p.found = append(p.found, was)
+		e.Found = append(e.Found, was)
 	}
 }
 
@@ -43,10 +39,8 @@ func (p *past) change(ret *effects, kind memproxy.TargetKind, id string, op memp
 func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
 	e.Queued = true
 	if ret.enforced() {
-		var p past
-		ret.versions(&p)
-		ret.objects(&p)
-		e.Found, e.Versions = p.found, p.made
+		ret.versions(&e)
+		ret.objects(&e)
 		e.Renewed = ret.renewed()
 	}
 	e.ExpectedOwners = ownersSeen(ret)
@@ -72,16 +66,6 @@ func commit(ctx context.Context, g *Gate, d *memproxy.Decision, e memproxy.Entry
 		g.opt.Log.ErrorContext(ctx, lost, "decision", d.ID, "error", err)
 	}
 	return err
-}
-
-// boundVersion returns the first version of a memory that was made after its write was
-// answered. Its author is the one in s, the verified stamp.
-func boundVersion(backend string, m *memproxy.Memory, s *memproxy.Stamp) memproxy.Version {
-	return memproxy.Version{
-		MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.Tenant, Op: memproxy.OpWrite,
-		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Attestation: s.Attestation, Decision: s.ID, Score: s.Score,
-		Text: m.Text, Field: m.Field, Metadata: m.Metadata,
-	}
 }
 
 // renewed returns new expiry times for existing memories that were written again,
@@ -125,27 +109,27 @@ func (ret *effects) renewed() (all []memproxy.Renewal) {
 	return all
 }
 
-func (ret *effects) versions(p *past) {
+func (ret *effects) versions(e *memproxy.Entry) {
 	switch ret.op.Kind {
 	case memproxy.Learn:
 		for i := 0; ret.reading != nil && i < len(ret.reading.Memories); i++ {
-			ret.addReported(p, &ret.reading.Memories[i])
+			ret.addReported(e, &ret.reading.Memories[i])
 		}
 	case memproxy.Recall:
-		p.made = ret.late.Versions
+		e.Versions = ret.late.Versions
 	case memproxy.Correct:
-		ret.changed(p)
+		ret.changed(e)
 	case memproxy.Forget:
 		for _, target := range ret.op.Targets {
 			if id, before := ret.before(target); before.Text != "" && !slices.Contains(ret.op.Kept, target) {
-				p.change(ret, ret.op.TargetKind, id, memproxy.OpDelete, before, memproxy.Memory{Field: before.Field})
+				ret.change(e, ret.op.TargetKind, id, memproxy.OpDelete, before, memproxy.Memory{Field: before.Field})
 			}
 		}
 	}
 }
 
 // changed adds a version for each memory whose text, metadata or field changes.
-func (ret *effects) changed(p *past) {
+func (ret *effects) changed(e *memproxy.Entry) {
 	targets := ret.op.Targets
 	if len(targets) == 0 {
 		targets = content.Replaced(ret.op)
@@ -160,13 +144,13 @@ func (ret *effects) changed(p *past) {
 			continue
 		}
 		if text := cmp.Or(it.Text, before.Text); text != "" && (text != before.Text || moved != nil) {
-			p.change(ret, ret.op.TargetKind, id, memproxy.OpUpdate, before, memproxy.Memory{Text: text, Field: it.Field})
+			ret.change(e, ret.op.TargetKind, id, memproxy.OpUpdate, before, memproxy.Memory{Text: text, Field: it.Field})
 		}
 	}
 }
 
 // addReported adds the version that a memory in an answer reports, if it reports one.
-func (ret *effects) addReported(p *past, m *memproxy.Memory) {
+func (ret *effects) addReported(e *memproxy.Entry, m *memproxy.Memory) {
 	gone := m.Event == eventDelete
 	if m.Uncounted && m.Members != nil {
 		return // objects records it, because the texts are among its members
@@ -185,7 +169,7 @@ func (ret *effects) addReported(p *past, m *memproxy.Memory) {
 	case m.Event != "" && m.Event != eventAdd:
 		op = memproxy.OpUpdate
 	}
-	p.change(ret, m.TargetKind(), m.ID, op, before, after)
+	ret.change(e, m.TargetKind(), m.ID, op, before, after)
 }
 
 // before returns the id and the state of a target before the operation.
@@ -270,9 +254,9 @@ func (g Agents) RecordChanges(ctx context.Context, ruled *Admission, memories []
 	if len(memories) == 0 || ruled.op == nil || !ruled.enforced() {
 		return
 	}
-	a, op := *ruled, *ruled.op
-	op.Kind = memproxy.Learn // every tool call's changes are reported as for an addition
-	a.op = &op
+	a := *ruled
+	a.op = new(*ruled.op)
+	a.op.Kind = memproxy.Learn // every tool call's changes are reported as for an addition
 	ret := &answer{Admission: &a, g: g.Gate, status: 200, reading: &memproxy.Reading{Memories: memories}, self: true}
 	(&effects{answer: ret}).remember(ctx)
 	g.outcome(ctx, ret)

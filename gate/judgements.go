@@ -166,8 +166,7 @@ func provenance(ret *answer, it *item) outcome {
 	if !ret.call.ReadOptions.Provenance || ret.answers || it.ID == "" || it.Missing || it.Layer == memproxy.Episodic || it.Memory.TargetKind() != memproxy.TargetMemory {
 		return outcome{}
 	}
-	p := knownOf(ret, it)
-	return outcome{action: annotate, told: &p}
+	return outcome{action: annotate, told: new(knownOf(ret, it))}
 }
 
 // knownOf returns the provenance of a memory: from the ledger, else from a verified
@@ -177,8 +176,7 @@ func knownOf(ret *answer, it *item) memproxy.Provenance {
 	p := memproxy.Provenance{Attestation: memproxy.AttestationUnknown, State: memproxy.StateUntrusted}
 	row, s := it.row, it.Stamp
 	if row == nil && ret.signed(it.Memory) {
-		bound := boundRow(ret.op.Backend, it.Memory, ret.Principal.Tenant)
-		row = &bound
+		row = new(boundRow(ret.op.Backend, it.Memory, ret.Principal.Tenant))
 	}
 	if row != nil && row.Scope.Tenant == ret.Principal.Tenant {
 		p.Actor, p.Trust, p.Confidence, p.Source, p.Decision, p.Written = row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Written

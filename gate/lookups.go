@@ -106,8 +106,7 @@ func (l *lookups) of(kind memproxy.TargetKind, id string) memproxy.Record {
 // owner returns the ownership of an object, or nil.
 func (l *lookups) owner(kind memproxy.TargetKind, id string) *memproxy.Ownership {
 	if rec := l.of(kind, id); rec.HasOwner() {
-		owner := rec.Owner // not the whole record, which would escape to the heap
-		return &owner
+		return new(rec.Owner) // not the whole record, which would escape to the heap
 	}
 	return nil
 }
@@ -159,12 +158,12 @@ func images(ctx context.Context, r *evaluation) error {
 
 // objects adds the versions of metadata and of objects other than memories that
 // were made, changed or deleted.
-func (ret *effects) objects(p *past) {
+func (ret *effects) objects(e *memproxy.Entry) {
 	if ret.call.restores {
 		return // a rollback records the version itself, from the restored state
 	}
 	changed := func(id string, before, after []byte, op memproxy.VersionOp) {
-		p.change(ret, memproxy.TargetObject, id, op, memproxy.Memory{Text: string(before)}, memproxy.Memory{Text: string(after)})
+		ret.change(e, memproxy.TargetObject, id, op, memproxy.Memory{Text: string(before)}, memproxy.Memory{Text: string(after)})
 	}
 	for i := range ret.op.Changes {
 		c := &ret.op.Changes[i]

@@ -298,6 +298,8 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 		}
 	}
 	_ = v.lookUp(ctx, scopes, bare) // the view is then blind
+	loc, located := r.call.Backend.Adapter.(Locator)
+	_, reads := r.call.Backend.Adapter.(Reader)
 	for _, id := range r.op.Targets {
 		row, known := r.owners[id]
 		m, asked := r.op.Current[id]
@@ -312,21 +314,12 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 			// tenant's is, so that the two cannot be told apart.
 			r.verdict.Missing("")
 			return
-		case selfAnswered(r, id), r.op.TargetKind == memproxy.TargetExport && r.unlimited() && r.singleTenant():
+		case located && reads && answersItself(r.Admission, loc, []string{id}), r.op.TargetKind == memproxy.TargetExport && r.unlimited() && r.singleTenant():
 		default:
 			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "its owner is unknown"})
 			return
 		}
 	}
-}
-
-func selfAnswered(r *evaluation, id string) bool {
-	loc, ok := r.call.Backend.Adapter.(Locator)
-	if !ok || !answersItself(r.Admission, loc, []string{id}) {
-		return false
-	}
-	_, reads := r.call.Backend.Adapter.(Reader)
-	return reads
 }
 
 // unlimited reports whether the principal may see everything there is.

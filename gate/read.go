@@ -236,8 +236,7 @@ func (ret *answer) apply(it *item, o outcome) (refused bool) {
 	case o.action == strip:
 		it.OmitBefore = true
 	case o.action == redact:
-		text := o.text // keeps o on the stack
-		it.Show = &text
+		it.Show = new(o.text) // keeps o on the stack
 	case o.action == remove, o.action > remove && o.action < refuse && element:
 		it.Drop = true
 	case o.action == drop && ret.answers && it.TextAt != "":

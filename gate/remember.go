@@ -52,8 +52,10 @@ func (ret *effects) remember(ctx context.Context) {
 		ret.corrected()
 	case memproxy.Forget:
 		ret.forgotten(ctx)
-	case memproxy.Recall:
-		ret.exported()
+	case memproxy.Recall: // an export job has an owner
+		for i := 0; ret.op.Derived && ret.reading != nil && i < len(ret.reading.Events); i++ {
+			ret.put(ret.row(memproxy.TargetExport, ret.reading.Events[i]))
+		}
 	}
 	ret.adopt(ctx)
 	// The status of memories that wait for review is stored before they can be
@@ -144,8 +146,7 @@ func (ret *effects) learned(ctx context.Context) {
 		row := known.owner(memproxy.TargetMemory, m.ID)
 		switch {
 		case m.Event == eventAdd, m.Event == "" && row == nil:
-			made := ret.row(memproxy.TargetMemory, m.ID)
-			row = &made
+			row = new(ret.row(memproxy.TargetMemory, m.ID))
 			row.Scope.Agent = cmp.Or(row.Scope.Agent, m.Scope.Agent) // what is made with an agent belongs to the agent
 		case row == nil:
 			continue // it remains unattributed
@@ -222,16 +223,6 @@ func (ret *effects) forgotten(ctx context.Context) {
 	}
 	ret.g.accounts.repay(ctx, ret.Admission, ret.g.opt.Ledger, gone)
 	ret.shown = ret.op.Targets
-}
-
-// exported records the owner of an export job.
-func (ret *effects) exported() {
-	if ret.reading == nil || !ret.op.Derived {
-		return
-	}
-	for _, id := range ret.reading.Events {
-		ret.put(ret.row(memproxy.TargetExport, id))
-	}
 }
 
 // nothingToBind reports whether a request binds no names: all of them have rows, or the

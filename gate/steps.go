@@ -70,8 +70,7 @@ func unanswered(r *evaluation) bool { return r.Reply != nil || !r.Decision.Verdi
 
 // answerRefused writes the refusal in the backend's own error format.
 func answerRefused(_ context.Context, r *evaluation) error {
-	reply := r.call.Backend.Adapter.Refuse(r.call.Request, r.Decision.Shown())
-	r.Reply = &reply
+	r.Reply = new(r.call.Backend.Adapter.Refuse(r.call.Request, r.Decision.Shown()))
 	return nil
 }
 
@@ -335,8 +334,7 @@ func closed(ctx context.Context, r *evaluation) (bool, error) {
 func encode(_ context.Context, r *evaluation) error {
 	op := r.op
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
-		stamp := stampOf(r)
-		op.Stamp, op.SignStamp = &stamp, r.seal
+		op.Stamp, op.SignStamp = new(stampOf(r)), r.seal
 	}
 	body, query, err := r.call.Backend.Adapter.Encode(r.call.Route, r.call.Request, r.reworded.toSend(r.call.Body), op)
 	if err != nil {
