@@ -377,5 +377,5 @@ func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (mempro
 func (g Agents) letThrough(ctx context.Context, a *Admission, why string) {
 	ev := following(&a.event, memproxy.EventOutcome, g.opt.Clock())
 	ev.Reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: why}}
-	g.notes.add(ctx, ev)
+	g.accounts.add(ctx, ev)
 }

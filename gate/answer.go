@@ -265,7 +265,8 @@ func (ret *answer) noteShown(ctx context.Context) {
 		if it.altered != "" {
 			ret.Unverified = append(ret.Unverified, it.ID)
 		}
-		if session && it.Text != "" && it.Show == nil && it.Layer != memproxy.Episodic && !wroteIt(ret, it) {
+		own := it.row != nil && it.row.Actor == ret.Principal.ID || it.Stamp != nil && it.Stamp.Actor == ret.Principal.ID
+		if session && !own && it.Text != "" && it.Show == nil && it.Layer != memproxy.Episodic {
 			sources = append(sources, trust.ShownText{ID: it.ID, SHA256: tamper.Hash(it.Text), Text: trust.Plain(it.Text)})
 		}
 	}
@@ -282,11 +283,6 @@ func (ret *answer) contested() {
 			ret.Contested = append(ret.Contested, it.ID)
 		}
 	}
-}
-
-// wroteIt reports whether the caller is the author of a memory, by its row or its stamp.
-func wroteIt(ret *answer, it *item) bool {
-	return it.row != nil && it.row.Actor == ret.Principal.ID || it.Stamp != nil && it.Stamp.Actor == ret.Principal.ID
 }
 
 // deferred reports whether the ownership of a target is checked only in this answer: the
@@ -330,7 +326,7 @@ func (g *Gate) outcome(ctx context.Context, ret *answer) {
 	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.ended.Cancelled()
 	ev.Ended = ret.ended
 	ev.Reasons = ret.decisive()
-	g.notes.add(ctx, ev)
+	g.accounts.add(ctx, ev)
 }
 
 // Attributes appends the decision's span attributes, under their documented names.

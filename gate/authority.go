@@ -58,7 +58,7 @@ func loadAuthors(ctx context.Context, r *evaluation, targets []string) {
 	}
 	for i := range r.authored {
 		// An author's own later text is no other's word.
-		if w := &r.authored[i]; r.mode == replay && r.before[w.row.ID] != w.row.SHA256 && w.row.SHA256 != "" && (!w.Own || w.Others > 0) {
+		if w := &r.authored[i]; r.mode == replay && r.approved.Before[w.row.ID] != w.row.SHA256 && w.row.SHA256 != "" && (!w.Own || w.Others > 0) {
 			r.verdict.Forbid(memproxy.TrustAuthority, "target:"+w.target,
 				"the memory was changed after the write was held, so the approval does not cover its current text")
 		}
@@ -279,7 +279,7 @@ func settleChange(ctx context.Context, g *Gate, a *Admission) {
 			ev := following(&a.event, memproxy.EventCrossCorrection, g.opt.Clock())
 			ev.Targets, ev.Fields = []string{c.ID}, nil
 			ev.Detail = "written by " + c.Author + ", corrected by " + c.Corrector + ": " + c.Reason
-			g.notes.add(ctx, ev)
+			g.accounts.add(ctx, ev)
 		}
 		if w.text != "" && w.row.Confidence > 0 && w.row.Confidence < a.rules.Ceilings.Ceiling(w.row.Trust, "") {
 			e.Retractions = append(e.Retractions, memproxy.Retraction{
@@ -290,7 +290,7 @@ func settleChange(ctx context.Context, g *Gate, a *Admission) {
 	}
 	_ = commit(ctx, g, &a.Decision, e, "corrections and retractions could not be added to the authors' track records") // corrections are in the log
 	for i := range e.Corrections {
-		g.tracks.forget(e.Corrections[i].Tenant, e.Corrections[i].Author)
+		g.tracks.Remove(author{e.Corrections[i].Tenant, memproxy.Account(e.Corrections[i].Author)})
 	}
 }
 

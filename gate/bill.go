@@ -227,8 +227,9 @@ func (ret *effects) countsLater(b *bill) bool {
 	return len(ret.counting) > 0
 }
 
-// accounts settles the charges of writes by what they made.
-type accounts struct{ notes }
+// accounts settles the charges of writes by what they made, and notes in the audit log
+// what follows from decisions.
+type accounts struct{ opt *Options }
 
 // release credits the charge of a write that made nothing.
 func (acc *accounts) release(ctx context.Context, a *Admission) {
@@ -301,16 +302,6 @@ func CreditTotals(ctx context.Context, b Budget, rules *Rules, id string, at tim
 		id += "/" + who.Field
 	}
 	return b.Release(ctx, memproxy.Charge{ID: id, Tenant: who.Tenant, Cost: who.Memories, Lines: lines, Time: at})
-}
-
-// budgetEvents records the events that the charge caused.
-func (acc *accounts) budgetEvents(ctx context.Context, a *Admission) {
-	if al := a.Decision.Allowance; al != nil {
-		if !al.Granted {
-			acc.note(ctx, a, memproxy.EventBudgetExceeded, al)
-		}
-		acc.warnOf(ctx, a, al)
-	}
 }
 
 // warnOf records a warning for each line that the charge took past its warning

@@ -108,12 +108,11 @@ type Gate struct {
 	opt   Options
 	rules atomic.Pointer[Rules]
 
-	tracks  tracks
+	tracks  cache.Cache[author, track]
 	readers *seen.Readers
 
 	rejected flood.Counter
 	order    queue.Queue
-	notes    notes
 	accounts accounts
 	reported reported
 
@@ -139,9 +138,8 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	if opt.Unconfirmed == nil {
 		opt.Unconfirmed = func(memproxy.Event) {}
 	}
-	g := &Gate{opt: opt, tracks: tracks{cache.New[author, kept](maxTracks), opt.Clock, opt.RecordTimeout / trackShare}, readers: seen.New(opt.Clock)}
-	g.notes = notes{&g.opt}
-	g.accounts = accounts{g.notes}
+	g := &Gate{opt: opt, tracks: cache.New[author, track](maxTracks), readers: seen.New(opt.Clock)}
+	g.accounts.opt = &g.opt
 	g.rejected.Limit = cmp.Or(opt.Rejections, DefaultRejections)
 	if err := g.Use(rules); err != nil {
 		return nil, err
@@ -322,12 +320,10 @@ type Admission struct {
 	// aside is the state that the memories of a write get if it is admitted although it
 	// looks dangerous, or "".
 	aside memproxy.MemoryState
-	// waited is the held write that is sent or evaluated again, or nil. objects, before
-	// and texts are copied from its HoldContent.
-	waited  *memproxy.HeldWrite
-	objects map[string]string
-	before  map[string]string
-	texts   []memproxy.HeldText
+	// waited is the held write that is sent or evaluated again, or nil. approved is the
+	// content of one that is sent.
+	waited   *memproxy.HeldWrite
+	approved memproxy.HoldContent
 	// confirmed is set if a person approved the write.
 	confirmed bool
 	// paid is what the write was charged when it was held, or nil.

@@ -12,7 +12,6 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/tamper"
-	"github.com/memproxy/memproxy/internal/cache"
 )
 
 // lookups caches the ledger's records in one phase of a request: its admission, or its
@@ -280,52 +279,33 @@ const (
 	trackShare = 5
 )
 
-// tracks caches the track records of recent authors.
-type tracks struct {
-	kept   cache.Cache[author, kept]
-	clock  func() time.Time
-	within time.Duration // bounds one lookup
-}
-
 type author struct{ tenant, id string }
 
-type kept struct {
-	track memproxy.Track
+// track is an author's track record in the cache.
+type track struct {
+	memproxy.Track
 	known bool // the ledger answered at least once
 	until time.Time
 }
 
-func (t *tracks) forget(tenant, id string) { t.kept.Remove(author{tenant, memproxy.Account(id)}) }
-
-// of returns an author's track record. If the ledger fails it returns the cached record,
-// or false if there is none.
-func (t *tracks) of(ctx context.Context, from Ledger, tenant, id string) (memproxy.Track, bool, error) {
-	who, now := author{tenant, id}, t.clock()
-	last, there := t.kept.Get(who)
-	if there && now.Before(last.until) {
-		return last.track, last.known, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, t.within)
-	defer cancel()
-	track, err := from.Record(ctx, tenant, id)
-	if err != nil {
-		last.until = now.Add(keepGap)
-		t.kept.Add(who, last)
-		return last.track, last.known, err
-	}
-	t.kept.Add(who, kept{track: track, known: true, until: now.Add(keepTrack)})
-	return track, true, nil
-}
-
-// loadTrack loads the caller's track record, and reports whether it is known, from the
-// ledger or from the cache.
+// loadTrack loads the caller's track record, and reports whether it is known. If the
+// ledger fails that is the cached record, if there is one.
 func loadTrack(ctx context.Context, r *evaluation) bool {
-	track, known, err := r.g.tracks.of(ctx, r.g.opt.Ledger, r.Principal.Tenant, r.Principal.Account())
-	if err != nil {
-		r.g.opt.Log.WarnContext(ctx, "a track record cannot be looked up", "decision", r.Decision.ID, "principal", r.Principal.ID, "error", err)
+	who, now := author{r.Principal.Tenant, r.Principal.Account()}, r.g.opt.Clock()
+	last, there := r.g.tracks.Get(who)
+	if !there || !now.Before(last.until) {
+		asking, cancel := context.WithTimeout(ctx, r.g.opt.RecordTimeout/trackShare)
+		defer cancel()
+		found, err := r.g.opt.Ledger.Record(asking, who.tenant, who.id)
+		if last.until = now.Add(keepGap); err == nil {
+			last = track{found, true, now.Add(keepTrack)}
+		} else {
+			r.g.opt.Log.WarnContext(ctx, "a track record cannot be looked up", "decision", r.Decision.ID, "principal", r.Principal.ID, "error", err)
+		}
+		r.g.tracks.Add(who, last)
 	}
-	r.track, r.trackKnown = track, known
-	return known
+	r.track, r.trackKnown = last.Track, last.known
+	return last.known
 }
 
 // fixedTrust reports whether a track record cannot raise the caller's tier, or nothing

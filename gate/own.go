@@ -64,7 +64,7 @@ func own(ctx context.Context, r *evaluation) error {
 // the ledger: a block by its label. An approved write changes only what the name
 // stood for when it was held.
 func recognise(ctx context.Context, r *evaluation) {
-	for name, id := range r.objects {
+	for name, id := range r.approved.Objects {
 		if m, asked := r.op.Current[name]; asked && !m.Missing && m.ID != id {
 			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "the name now refers to a different object than the one for which the write was approved"})
 			return

@@ -140,7 +140,7 @@ func reject(ctx context.Context, r *evaluation) error {
 		ev := following(&a.event, memproxy.EventLock, g.opt.Clock())
 		ev.Detail = id + " is locked until " + s.Until.UTC().Format(time.RFC3339)
 		ev.Reasons = []memproxy.Reason{{Code: memproxy.SessionLocked, Rule: string(s.Kind), Detail: "too many rejections"}}
-		g.notes.add(ctx, ev)
+		g.accounts.add(ctx, ev)
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func (g *Gate) SummariseRejections(ctx context.Context) {
 	}
 	for _, s := range sums {
 		detail := fmt.Sprintf("%d more rejections of %s since %s", s.N, s.Peer, s.Since.UTC().Format(time.RFC3339))
-		g.notes.add(ctx, memproxy.Event{
+		g.accounts.add(ctx, memproxy.Event{
 			Type: memproxy.EventRejections, Time: g.opt.Clock(), Policy: g.rules.Load().Version,
 			Verdict: memproxy.Deny, ShadowVerdict: memproxy.Deny, Items: s.N, Claimed: -1, Confidence: -1, Detail: detail,
 			Reasons: []memproxy.Reason{{Code: memproxy.LimitRejections, Detail: detail}},
@@ -280,7 +280,12 @@ func record(ctx context.Context, r *evaluation) error {
 			r.event.Verdict, r.event.ShadowVerdict, r.event.Reasons = r.Decision.Verdict, r.Decision.ShadowVerdict, r.Decision.Reasons
 		}
 	}
-	g.accounts.budgetEvents(ctx, r.Admission)
+	if al := r.Decision.Allowance; al != nil {
+		if !al.Granted {
+			g.accounts.note(ctx, r.Admission, memproxy.EventBudgetExceeded, al)
+		}
+		g.accounts.warnOf(ctx, r.Admission, al)
+	}
 	g.opt.Meter.Decided(ctx, &r.event)
 	if r.Decision.Verdict == memproxy.Hold {
 		g.opt.Steps.At(memproxy.StepHoldRecorded)
@@ -327,12 +332,10 @@ func (r *evaluation) decisionEvent(ctx context.Context) memproxy.Event {
 	return ev
 }
 
-// notes writes events that follow a recorded decision to the audit log.
-type notes struct{ opt *Options }
-
-func (n *notes) add(ctx context.Context, ev memproxy.Event) {
-	if err := n.opt.Recorder.RecordAsync(ev); err != nil {
-		n.opt.Log.ErrorContext(ctx, "audit note lost", "decision", ev.Decision, "type", string(ev.Type), "error", err)
+// add writes an event that follows a recorded decision to the audit log.
+func (acc *accounts) add(ctx context.Context, ev memproxy.Event) {
+	if err := acc.opt.Recorder.RecordAsync(ev); err != nil {
+		acc.opt.Log.ErrorContext(ctx, "audit note lost", "decision", ev.Decision, "type", string(ev.Type), "error", err)
 	}
 }
 

@@ -51,8 +51,7 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 		r.verdict.Forbid(memproxy.RunUngated, "", "an agent's run cannot be sent after a review, because its writes would not be checked")
 	}
 	r.confirmed, r.Inspect = !h.ByRules(), true
-	r.objects, r.before, r.texts = content.Objects, content.Before, content.Texts
-	if content.Reserved > 0 {
+	if r.approved = content; content.Reserved > 0 {
 		r.paid = &memproxy.Charge{ID: h.ID, Tenant: h.Tenant, Cost: int64(content.Reserved), Time: h.Created}
 	}
 	r.verdict.Note(memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
@@ -76,11 +75,11 @@ func inTurnStill(ctx context.Context, r *evaluation) error {
 // refuseUnseen refuses an approved write that brings or moves existing memories if one
 // has another text than the reviewers saw.
 func refuseUnseen(r *evaluation) {
-	if r.mode != replay || len(r.texts) == 0 {
+	if r.mode != replay || len(r.approved.Texts) == 0 {
 		return
 	}
 	for _, it := range content.Screened(r.op, brings(r.call, r.op))[len(r.op.Items):] {
-		if it.Target != "" && !slices.ContainsFunc(r.texts, func(seen memproxy.HeldText) bool { return seen.Text == it.Text }) {
+		if it.Target != "" && !slices.ContainsFunc(r.approved.Texts, func(seen memproxy.HeldText) bool { return seen.Text == it.Text }) {
 			r.verdict.Forbid(memproxy.TrustAuthority, "target:"+it.Target, "the memory was changed after the write was held, so the reviewer did not see its current text")
 			return
 		}
@@ -226,18 +225,13 @@ func changeArrived(ctx context.Context, g *Gate, c *Call, op *memproxy.Operation
 		case arrivedAt(g, op, &m, h.ID, h.Tenant):
 			ids = append(ids, id)
 		case m.Missing, m.Unproven:
-		case op.Kind == memproxy.Forget, replaced != "" && replaced == tamper.Hash(m.Text) && rewrites(op, id, m.Text):
+		case op.Kind == memproxy.Forget, replaced != "" && replaced == tamper.Hash(m.Text) && slices.ContainsFunc(op.Items, func(it memproxy.Item) bool {
+			return it.Kind == memproxy.ItemContent && it.Target == id && it.Text != "" && it.Text != m.Text
+		}):
 			untouched++
 		}
 	}
 	return ids, len(ids) == len(op.Targets) || untouched == len(op.Targets), nil
-}
-
-// rewrites reports whether an operation gives a memory another text than it has.
-func rewrites(op *memproxy.Operation, id, text string) bool {
-	return slices.ContainsFunc(op.Items, func(it memproxy.Item) bool {
-		return it.Kind == memproxy.ItemContent && it.Target == id && it.Text != "" && it.Text != text
-	})
 }
 
 // arrivedAt reports whether a memory is as an operation leaves it: deleted, or with the

@@ -69,7 +69,16 @@ func (ret *answer) recordUnconfirmed(ctx context.Context) {
 		return
 	}
 	op := *ret.op
-	if op.Targets = changedTargets(context.WithoutCancel(ctx), ret); ret.status/100 != 4 && len(op.Targets) < max(1, len(ret.op.Targets)) {
+	op.Targets = nil // those that the backend shows with the change; none if there are more than maxImages
+	if len(ret.op.Targets) <= maxImages {
+		found, _ := fetch(context.WithoutCancel(ctx), ret.call, ret.op.Targets)
+		for _, id := range ret.op.Targets {
+			if m, asked := found[id]; asked && arrivedAt(ret.g, ret.op, &m, ret.Decision.ID, ret.Principal.Tenant) {
+				op.Targets = append(op.Targets, id)
+			}
+		}
+	}
+	if ret.status/100 != 4 && len(op.Targets) < max(1, len(ret.op.Targets)) {
 		ret.g.opt.Unconfirmed(ret.event)
 	}
 	if len(op.Targets) == 0 {
@@ -90,21 +99,6 @@ func (ret *answer) recordUnconfirmed(ctx context.Context) {
 	}
 	done.enter(ctx, memproxy.Entry{Owners: owned(done)})
 	ret.shown = done.shown
-}
-
-// changedTargets returns the targets that the backend shows with the operation's change.
-// It returns none if there are more than maxImages.
-func changedTargets(ctx context.Context, ret *answer) (ids []string) {
-	if len(ret.op.Targets) > maxImages {
-		return nil
-	}
-	found, _ := fetch(ctx, ret.call, ret.op.Targets)
-	for _, id := range ret.op.Targets {
-		if m, asked := found[id]; asked && arrivedAt(ret.g, ret.op, &m, ret.Decision.ID, ret.Principal.Tenant) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }
 
 // waits reports whether the memories of the caller's write wait for review.
@@ -278,9 +272,14 @@ func mayReadWithheld(ctx context.Context, g *Gate, a *Admission) bool {
 func readsAny(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryState, list []memproxy.Status) bool {
 	var keys []memproxy.MemoryKey
 	for i := range list {
+		st := &list[i]
+		// The status stored in advance for a write's memories is no longer needed if they
+		// have statuses themselves, or will never exist.
+		resolved := st.Kind == memproxy.TargetDecision &&
+			(st.State == memproxy.StateUntrusted || st.State == memproxy.StatePending && a.begun.Sub(st.Changed) > resolveWithin)
 		// A memory that is missing from the backend is in none of its answers.
-		if k := list[i].Kind; k != memproxy.TargetEvent && list[i].Unverified != memproxy.IntegrityMissing && !resolved(a, &list[i]) {
-			keys = append(keys, list[i].MemoryKey)
+		if st.Kind != memproxy.TargetEvent && st.Unverified != memproxy.IntegrityMissing && !resolved {
+			keys = append(keys, st.MemoryKey)
 		}
 	}
 	if len(keys) == 0 {
@@ -296,7 +295,10 @@ func readsAny(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryS
 		if own := rec.HasOwner() && row.Actor == a.Principal.ID && row.Scope.Tenant == a.Principal.Tenant; own && state == memproxy.StatePending {
 			continue
 		}
-		if !rec.HasOwner() || !row.Deleted && !leavesOut(a, row.Scope.User) {
+		others := row.Scope.User != "" && slices.ContainsFunc(a.op.Claims, func(c memproxy.Claim) bool { // only other users are asked for
+			return c.Dim == memproxy.DimUser && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0 && !slices.Contains(c.Values, row.Scope.User)
+		})
+		if !rec.HasOwner() || !row.Deleted && !others {
 			return true
 		}
 	}
@@ -305,22 +307,6 @@ func readsAny(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryS
 
 // resolveWithin bounds the time until the memories of a write are known.
 const resolveWithin = 10 * time.Minute
-
-// resolved reports whether a status is the one stored in advance for a write's memories
-// and is no longer needed: the memories have statuses themselves, or will never exist.
-func resolved(a *Admission, st *memproxy.Status) bool {
-	if st.Kind != memproxy.TargetDecision {
-		return false
-	}
-	return st.State == memproxy.StateUntrusted || st.State == memproxy.StatePending && a.begun.Sub(st.Changed) > resolveWithin
-}
-
-// leavesOut reports whether the operation is narrowed to other users than this one.
-func leavesOut(a *Admission, user string) bool {
-	return user != "" && slices.ContainsFunc(a.op.Claims, func(c memproxy.Claim) bool {
-		return c.Dim == memproxy.DimUser && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0 && !slices.Contains(c.Values, user)
-	})
-}
 
 // brings returns the targets that the operation puts in front of an agent.
 func brings(c *Call, op *memproxy.Operation) []string {
