@@ -169,7 +169,7 @@ func failed(ctx context.Context, r *evaluation, s *step) {
 	}
 	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not complete its decision on this request"})
 	if s.final {
-		r.settle()
+		_ = decide(ctx, r)
 	}
 }
 

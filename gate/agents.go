@@ -218,27 +218,23 @@ func (g Agents) Refused(ctx context.Context, p *PreviewedRefusal) {
 	p.r.walk(ctx)
 }
 
-// revoked reports whether the key that started a run was removed since, or assigned
-// to another caller: a run can last for an hour. A token or a certificate remains
-// valid for the run, even if it expires before its end.
-func revoked(ctx context.Context, id Identifier, a *Admission) bool {
-	if a.call.who == nil || a.Principal.Method != "key" {
-		return false
-	}
-	p, err := id.Identify(ctx, a.call.credentials())
-	return err != nil || p.ID != a.Principal.ID || p.Tenant != a.Principal.Tenant
-}
-
 // toolCall takes over what the adapter decoded of a tool call. The owners that it
-// names are checked against the caller's tenant, like those of a request.
+// names are checked against the caller's tenant, like those of a request. A call is
+// refused if the key that started the run was removed since, or assigned to another
+// caller: a run can last for an hour. A token or a certificate remains valid for the run,
+// even if it expires before its end.
 func toolCall(ctx context.Context, r *evaluation) error {
 	if r.tool.Flaw != nil {
 		r.verdict.Malformed(r.tool.Flaw)
 		return nil
 	}
-	if r.op = r.tool.Operation; revoked(ctx, r.g.opt.Identifier, r.under) {
-		r.verdict.Forbid(memproxy.IdentityInvalid, "", "the key that started the run no longer identifies its caller")
-		return nil
+	r.op = r.tool.Operation
+	if r.under.call.who != nil && r.Principal.Method == "key" {
+		p, err := r.g.opt.Identifier.Identify(ctx, r.under.call.credentials())
+		if err != nil || p.ID != r.Principal.ID || p.Tenant != r.Principal.Tenant {
+			r.verdict.Forbid(memproxy.IdentityInvalid, "", "the key that started the run no longer identifies its caller")
+			return nil
+		}
 	}
 	attributeTexts(r, r.under.op)
 	reserved(r)

@@ -118,7 +118,13 @@ func (g *Gate) unanswered(ctx context.Context, ret *answer, why *memproxy.Malfor
 // unread.
 func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
 	ret := &answer{Admission: a, g: g, ended: end, status: status, reply: memproxy.Reply{Status: status}}
-	(&effects{answer: ret}).unread(ctx)
+	if a.enforced() && status >= 400 && status < 500 {
+		g.accounts.release(ctx, a) // a call that the backend refused is not charged
+	} else if kept := (&effects{answer: ret}); !a.enforced() { // a request in shadow mode may have deleted memories
+		if uncache(kept); a.DeletesOwner() && ok2xx(status) {
+			kept.swept(ctx)
+		}
+	}
 	g.outcome(ctx, ret)
 }
 

@@ -228,13 +228,10 @@ func foreignIDs(ctx context.Context, ret *answer) (refused bool, err error) {
 // maxStreamObjects bounds the objects of a stream that are remembered.
 const maxStreamObjects = 4096
 
-// foreignByKey maps objects to whether they are another tenant's.
-type foreignByKey map[memproxy.MemoryKey]bool
-
 // lookUpForeign looks up which of the objects are another tenant's. In a stream each
 // object is looked up once, because its events repeat the same run and message.
-func lookUpForeign(ctx context.Context, ret *answer, refs []memproxy.Ref) (foreignByKey, error) {
-	m := foreignByKey{}
+func lookUpForeign(ctx context.Context, ret *answer, refs []memproxy.Ref) (map[memproxy.MemoryKey]bool, error) {
+	m := map[memproxy.MemoryKey]bool{}
 	if ret.single {
 		if ret.streamObjects == nil || len(ret.streamObjects) > maxStreamObjects {
 			ret.streamObjects = m
@@ -345,22 +342,6 @@ func reportMissing(ctx context.Context, ret *answer) {
 	}
 	ret.Unverified = append(ret.Unverified, row.ID)
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
-}
-
-// unread records the effects of an answer that was passed on unread. A call that the
-// backend refused is not charged. If a request in shadow mode deleted memories, the
-// adapter's cache forgets them, and held writes of a deleted owner are cancelled.
-func (ret *effects) unread(ctx context.Context) {
-	if ret.enforced() {
-		if ret.status >= 400 && ret.status < 500 {
-			ret.g.accounts.release(ctx, ret.Admission)
-		}
-		return
-	}
-	uncache(ret)
-	if ret.DeletesOwner() && ok2xx(ret.status) {
-		ret.swept(ctx)
-	}
 }
 
 // swept records that everything within the scope was deleted, and cancels the held

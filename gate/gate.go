@@ -347,9 +347,9 @@ type Admission struct {
 	leftovers leftovers
 	// leftOut is the number of memories that were left out of the answer.
 	leftOut int
-	// streamObjects caches the ledger's answers about the objects that the events of a stream
-	// named so far.
-	streamObjects foreignByKey
+	// streamObjects has the objects that the events of a stream named so far, and whether
+	// they are another tenant's.
+	streamObjects map[memproxy.MemoryKey]bool
 	// sources are the runs that the events of a stream named.
 	sources sources
 	// edits follows the tool call that a client makes directly, in place of an agent.

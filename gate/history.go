@@ -43,7 +43,11 @@ func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
 		ret.objects(&e)
 		e.Renewed = ret.renewed()
 	}
-	e.ExpectedOwners = ownersSeen(ret)
+	for _, target := range ret.op.Targets {
+		if row, known := ret.owners[target]; known && (ret.op.Kind == memproxy.Correct || ret.op.Kind == memproxy.Forget) {
+			e.ExpectedOwners = append(e.ExpectedOwners, row) // the change relied on it
+		}
+	}
 	err := commit(ctx, ret.g, &ret.Decision, e, "versions not kept")
 	for try := 0; errors.Is(err, memproxy.ErrStale) && try < maxStale; try++ {
 		e = reconcile(ctx, ret, e)
@@ -265,19 +269,6 @@ func (g Agents) RecordChanges(ctx context.Context, ruled *Admission, memories []
 // maxStale is how often an entry is reconciled with concurrent changes of other
 // processes.
 const maxStale = 3
-
-// ownersSeen returns the ownership rows of the targets that the change relied on.
-func ownersSeen(ret *effects) (all []memproxy.Ownership) {
-	if ret.op.Kind != memproxy.Correct && ret.op.Kind != memproxy.Forget {
-		return nil
-	}
-	for _, target := range ret.op.Targets {
-		if row, known := ret.owners[target]; known {
-			all = append(all, row)
-		}
-	}
-	return all
-}
 
 // reconcile resolves a race with other processes: it reduces the entry to the targets
 // that are in the backend as this change left them. For the others the ledger has newer

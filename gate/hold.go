@@ -250,15 +250,6 @@ func setAside(r *evaluation, ruling *memproxy.Ruling) {
 	})
 }
 
-// unfiltered refuses reads that the backend derives from many memories if the rules
-// never refuse: dangerous memories are then stored among them, and a derived answer
-// cannot be filtered.
-func unfiltered(r *evaluation) {
-	if r.rules.NeverRefuse && r.op.Kind == memproxy.Recall && r.op.Derived {
-		r.verdict.Forbid(memproxy.StateWithheld, "", "the response is derived from all memories, including stored ones that must not be shown (memories.never_refuse)")
-	}
-}
-
 // noPendingMemories: the write makes ordinary memories, or none.
 func noPendingMemories(r *evaluation) bool {
 	return r.Decision.Verdict.Stops() || !r.traceable() || !r.confirmed && r.aside == "" && !r.waits()

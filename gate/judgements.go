@@ -112,8 +112,11 @@ func byStatus(ret *answer, it *item) outcome {
 	case it.unsaid != "":
 		return outcome{action: drop, code: memproxy.StateWithheld, detail: it.unsaid}
 	case it.display == withhold:
-		state := it.rec.Status.State
-		return outcome{action: drop, code: memproxy.StateWithheld, detail: "the memory is " + string(state) + " and withheld" + opens(state)}
+		o := outcome{action: drop, code: memproxy.StateWithheld, detail: "the memory is " + string(it.rec.Status.State) + " and withheld"}
+		if it.rec.Status.State == memproxy.StatePending {
+			o.detail += " from all callers but its author until a reviewer promotes it, or it stays uncorrected for memories.quiet"
+		}
+		return o
 	}
 	return outcome{}
 }
@@ -219,14 +222,6 @@ func (r *Rules) display(state memproxy.MemoryState) display {
 	return show
 }
 
-// opens explains in a refusal when a memory of this state will be shown.
-func opens(state memproxy.MemoryState) string {
-	if state == memproxy.StatePending {
-		return " from all callers but its author until a reviewer promotes it, or it stays uncorrected for memories.quiet"
-	}
-	return ""
-}
-
 // displayed returns how a memory is shown to the principal. Authorship comes from
 // the ledger, not from a signature.
 func displayed(ret *answer, it *item) display {
@@ -306,11 +301,6 @@ func irredactable(ret *answer, it *item) bool {
 
 // decide turns the results of the steps into the decision.
 func decide(_ context.Context, r *evaluation) error {
-	r.settle()
-	return nil
-}
-
-func (r *evaluation) settle() {
 	if r.decided = true; r.mode == putBack && r.verdict.Worst == memproxy.Hold {
 		r.verdict.Worst = memproxy.Amend // the requester is the reviewer who would approve it
 	}
@@ -334,4 +324,5 @@ func (r *evaluation) settle() {
 	forwarded := r.enforced() && !d.Verdict.Stops()
 	r.Inspect = forwarded && r.inspects()
 	r.ErrorsByStatus = forwarded && !r.Inspect && r.call.Known && r.call.Backend.closed(r.rules)
+	return nil
 }

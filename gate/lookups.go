@@ -166,9 +166,11 @@ func (ret *effects) objects(e *memproxy.Entry) {
 	}
 	for i := range ret.op.Changes {
 		c := &ret.op.Changes[i]
-		if c.Object == "" {
-			if m, ok := ret.answered(); ok {
-				changed(m.ID, nil, m.Members, memproxy.OpUpdate)
+		if c.Object == "" { // the request does not name the object, so the answer has to
+			if loc, ok := ret.call.Backend.Adapter.(Locator); ok {
+				if m, err := loc.ReadLocated(ret.call.Route, "", ret.raw); err == nil && m.ID != "" && m.Members != nil {
+					changed(m.ID, nil, m.Members, memproxy.OpUpdate)
+				}
 			}
 			continue
 		}
@@ -197,17 +199,6 @@ func (ret *effects) objects(e *memproxy.Entry) {
 			}
 		}
 	}
-}
-
-// answered returns the changed object from the answer, for a request that does not name
-// the object.
-func (ret *effects) answered() (memproxy.Memory, bool) {
-	loc, ok := ret.call.Backend.Adapter.(Locator)
-	if !ok {
-		return memproxy.Memory{}, false
-	}
-	m, err := loc.ReadLocated(ret.call.Route, "", ret.raw)
-	return m, err == nil && m.ID != "" && m.Members != nil
 }
 
 // viewer is an access.View that can load the records it needs.

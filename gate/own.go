@@ -179,7 +179,9 @@ func locate(ctx context.Context, r *evaluation) error {
 	if !ok || r.op.TargetKind == memproxy.TargetExport {
 		return nil
 	}
-	merge := loc.Merges(r.call.Route, r.op) || needsImage(r)
+	// A change will be a version together with what it replaced.
+	image := !r.dry() && len(r.op.Targets) <= maxImages && (r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget)
+	merge := loc.Merges(r.call.Route, r.op) || image
 	brings := brings(r.call, r.op)
 	var ask []string
 	unknown := 0
@@ -213,12 +215,6 @@ func asksTooMuch(r *evaluation, n int, what string) bool {
 
 // maxImages bounds the memories that are fetched for the history of a change.
 const maxImages = 32
-
-// needsImage reports whether the present state is needed, because the change will
-// be a version together with what it replaced.
-func needsImage(r *evaluation) bool {
-	return !r.dry() && len(r.op.Targets) <= maxImages && (r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget)
-}
 
 // answersItself reports whether the call is itself the request that locates its
 // target: its own answer is then judged in Return, instead of fetching twice.

@@ -340,7 +340,7 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	}
 	r.walk(ctx)
 	r.verdict.Worst = strictest
-	r.settle()
+	_ = decide(ctx, r)
 	ex.Track, ex.TrackKnown = r.track, r.trackKnown
 	if reply, ok := heldReply(r); ok && r.Decision.Verdict == memproxy.Hold {
 		r.Decision.Status = reply.Status

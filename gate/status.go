@@ -230,10 +230,16 @@ const maxStatuses = 1000
 
 // refuseDerived refuses a read that the backend derives from many memories (a summary, an
 // export, an agent's context) if one of them may be withheld or redacted for this
-// caller, because a derived answer cannot be filtered memory by memory.
+// caller, because a derived answer cannot be filtered memory by memory. If the rules never
+// refuse, dangerous memories are stored among them.
 func refuseDerived(ctx context.Context, r *evaluation) {
+	if r.op.Kind != memproxy.Recall || !r.op.Derived {
+		return
+	}
+	if r.rules.NeverRefuse {
+		r.verdict.Forbid(memproxy.StateWithheld, "", "the response is derived from all memories, including stored ones that must not be shown (memories.never_refuse)")
+	}
 	switch {
-	case r.op.Kind != memproxy.Recall || !r.op.Derived:
 	case r.call.ReadOptions.MinTrust > 0:
 		r.verdict.Forbid(memproxy.TrustBelow, "", "the response is derived from many memories, so a minimum confidence cannot be enforced")
 	case mayReadWithheld(ctx, r.g, r.Admission):

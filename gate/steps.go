@@ -200,7 +200,6 @@ func rule(ctx context.Context, r *evaluation) error {
 		return err
 	}
 	setAside(r, &ruling)
-	unfiltered(r)
 	refuseDerived(ctx, r)
 	point(r.op, ruling.Reasons)
 	if ruling.Verdict == memproxy.Hold && running(r.call) {

@@ -41,8 +41,6 @@ func (r *reader) read(raw []byte) {
 	r.Reset(&r.src)
 }
 
-func (p *pair) null() bool { return p.value[0] == 'n' }
-
 // members calls each for the members of metadata that are not the proxy's own, in
 // document order. The pairs share raw's memory.
 func members(raw []byte, each func(pair)) error {
@@ -120,7 +118,7 @@ func (p *pair) hash(id string) (hash [hashSize]byte) {
 func Hashes(id string, raw []byte, mixed func(string) bool) string {
 	all := make([]pair, 0, maxMembers)
 	if members(raw, func(p pair) {
-		if !p.null() && !mixed(string(p.name)) {
+		if p.value[0] != 'n' && !mixed(string(p.name)) {
 			all = append(all, p)
 		}
 	}) != nil {

@@ -100,9 +100,17 @@ func (rs *Readers) Of(who Reader) []trust.ShownText {
 // WithoutOwn returns texts as sources, without the sentences that the caller itself said. A
 // text has its hash only if nothing was removed from it.
 func (rs *Readers) WithoutOwn(who Reader, texts []string) (out []trust.ShownText) {
+	rs.mu.Lock()
+	own, ok := rs.own.Get(anySession(who))
+	if !ok || own.full {
+		rs.mu.Unlock()
+		return nil // the caller's own texts are not all remembered
+	}
+	said := own.said
+	rs.mu.Unlock()
 	for _, text := range texts {
 		plain := trust.Plain(text)
-		s := trust.ShownText{Text: rs.withoutOwn(who, plain)}
+		s := trust.ShownText{Text: trust.Without(plain, said)}
 		if s.Text == plain {
 			s.SHA256 = memproxy.TextSHA256(text)
 		}
@@ -145,16 +153,4 @@ func (rs *Readers) SaidUnknown(who Reader) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.renew(rs.own, anySession(who)).full = true
-}
-
-// withoutOwn returns the sentences of a text in plain form that the caller did not say.
-// It returns "" if there are none, or if the caller's own texts are not all remembered.
-func (rs *Readers) withoutOwn(who Reader, plain string) string {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	s, ok := rs.own.Get(anySession(who))
-	if !ok || s.full {
-		return ""
-	}
-	return trust.Without(plain, s.said)
 }
