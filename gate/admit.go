@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/verdict"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -77,7 +78,7 @@ var admission = [...]step{
 	{signal.SpanPromote, client | explain, false, memproxy.InternalError, fixedTrust, earn},
 	{signal.SpanSession, client | call | foresee | explain, false, memproxy.LedgerUnavailable, readOnly, locked},
 	{signal.SpanReceiptLookup, client | explain, false, memproxy.LedgerUnavailable, noReceipt, polled},
-	{signal.SpanLockMemory, client | replay | putBack, false, memproxy.InternalError, unordered, inTurnStill},
+	{signal.SpanLockMemory, client | replay | putBack, false, memproxy.InternalError, unordered, inTurn},
 	{signal.SpanLookupOwners, client | replay | putBack | recheck | explain, false, memproxy.UpstreamUnavailable, untargeted, ownUnlocked},
 	{signal.SpanReadBlocks, client | replay | recheck, false, memproxy.UpstreamUnavailable, noDirectToolCall, precede},
 	{signal.SpanSystemRole, client | replay | recheck | explain, false, memproxy.PolicyError, uninstructed, instruct},
@@ -197,25 +198,30 @@ func unordered(r *evaluation) bool {
 
 // inTurn waits until no other change of the targets is under way. Additions to an
 // owner and bulk deletions of it also wait for one another; additions do not wait
-// for other additions.
+// for other additions. An approved write is then refused if everything of its owner was
+// deleted since it was claimed: while it waited for that deletion, say.
 //
 // To prevent deadlocks, locks are taken in a fixed order: of agents for their labels, of
 // agents for their turns (both in lockAgents), of what the request names, of the owners
 // that it names (both here), of what its labels stand for, and of its targets' owners (both
 // in inTurnByID). Those of one kind are taken together.
 func inTurn(ctx context.Context, r *evaluation) error {
-	if !lockAgents(ctx, r) {
-		return nil
-	}
 	op, keys := r.op, []string(nil)
 	for _, id := range op.Targets {
 		keys = append(keys, targetKeys(r, op.TargetKind, id)...)
 	}
 	alone := op.Kind != memproxy.Learn
-	if enter(ctx, r, patience(r), alone, keys) && (op.Kind == memproxy.Learn || op.DeletesScope) {
-		enter(ctx, r, patience(r), alone, ownerKeys(r.call, op.Scope))
+	if lockAgents(ctx, r) && enter(ctx, r, alone, keys) && (op.Kind == memproxy.Learn || op.DeletesScope) {
+		enter(ctx, r, alone, ownerKeys(r.call, op.Scope))
 	}
-	return nil
+	if r.mode != replay || r.g.opt.Holds == nil {
+		return nil
+	}
+	h, _, err := r.g.opt.Holds.Get(ctx, r.waited.ID)
+	if err == nil && h.Result.Cleared {
+		r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "everything of its owner was deleted after it was held"})
+	}
+	return err
 }
 
 // patience is how long a change waits for others. The calls of a turn keep their locks for
@@ -254,10 +260,9 @@ func lockAgents(ctx context.Context, r *evaluation) bool {
 		}
 	}
 	if r.mode == call {
-		return enter(ctx, r, patience(r), false, turns)
+		return enter(ctx, r, false, turns)
 	}
-	return enter(ctx, r, patience(r), alone, labels) &&
-		(!alone || runner.ChangesToolsOf(r.call.Route) != "" || enter(ctx, r, patience(r), alone, turns))
+	return enter(ctx, r, alone, labels) && (!alone || runner.ChangesToolsOf(r.call.Route) != "" || enter(ctx, r, alone, turns))
 }
 
 // epoch is what had happened when the look-ups of a change began.
@@ -335,7 +340,7 @@ func targetKeys(r *evaluation, kind memproxy.TargetKind, id string) []string {
 // ownerKeys returns the keys of the owners in scopes.
 func ownerKeys(c *Call, scopes ...memproxy.Scope) (keys []string) {
 	for i := range scopes {
-		for _, dim := range [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun} {
+		for _, dim := range access.Dimensions {
 			if name := scopes[i].In(dim); name != "" {
 				keys = append(keys, orderKey(c, memproxy.TargetEntity, memproxy.OwnerID(dim, name)))
 			}
@@ -345,8 +350,8 @@ func ownerKeys(c *Call, scopes ...memproxy.Scope) (keys []string) {
 }
 
 // enter takes the locks, or refuses the request if they do not become free in time.
-func enter(ctx context.Context, r *evaluation, patience time.Duration, alone bool, keys []string) bool {
-	ok := take(ctx, r, patience, alone, keys)
+func enter(ctx context.Context, r *evaluation, alone bool, keys []string) bool {
+	ok := take(ctx, r, patience(r), alone, keys)
 	if !ok {
 		inUse(r)
 	}

@@ -155,6 +155,8 @@ func (g *Gate) FollowUpRequests(a *Admission) []memproxy.Request {
 // receipt of its own. Until the result is known, the write counts as being sent.
 func workedOn(ctx context.Context, r *evaluation) {
 	b, h := &r.call.Backend, r.held
+	ctx, cancel := b.Within(ctx)
+	defer cancel()
 	extractor, ok := b.Adapter.(Extractor)
 	own, known, err := r.g.opt.Ledger.Decision(ctx, h.Backend, h.ID)
 	if !ok || b.Fetch == nil || err == nil && (!known || own.Kind != memproxy.TargetEvent) {
@@ -335,7 +337,10 @@ func (ret *making) inferredFact(m *memproxy.Memory) memproxy.Question {
 // markLater records the memories that the backend reported after the write, as if the
 // answer had contained them, except those that were deleted or rewritten meanwhile.
 func (ret *making) markLater(ctx context.Context) {
-	known, gone := newLookups(ret.g, ret.Admission), clearedSince(ctx, ret.answer, ret.memories)
+	known, gone := newLookups(ret.g, ret.Admission), map[string]memproxy.Memory(nil)
+	if at := ret.g.cleared.Load(); at != nil && !at.Before(ret.begun) { // everything of some owner was deleted meanwhile
+		gone = present(ctx, ret.answer, idsOfAll(ret.memories))
+	}
 	_ = known.memories(ctx, ret.memories) // after an error they count as unchanged
 	ret.reading = &memproxy.Reading{Memories: slices.DeleteFunc(slices.Clone(ret.memories), func(m memproxy.Memory) bool {
 		row := known.owner(m.TargetKind(), m.ID)

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
@@ -49,15 +51,6 @@ func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 	return false, nil
 }
 
-// clearedSince fetches the memories of a write if all memories of some owner were deleted
-// since the write was sent, so that those that no longer exist are known.
-func clearedSince(ctx context.Context, ret *answer, memories []memproxy.Memory) map[string]memproxy.Memory {
-	if at := ret.g.cleared.Load(); at == nil || at.Before(ret.begun) {
-		return nil
-	}
-	return present(ctx, ret, idsOfAll(memories))
-}
-
 // idsOfAll returns the ids of memories.
 func idsOfAll(memories []memproxy.Memory) (ids []string) {
 	for i := range memories {
@@ -77,14 +70,27 @@ func bindOne(ret *answer, it *item) {
 		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Attestation: s.Attestation, Decision: s.ID, Score: s.Score,
 		Text: m.Text, Field: m.Field, Metadata: m.Metadata,
 	})
-	ends := lateExpiry(ret, m, &s)
-	if len(ends) > 0 && !ends[0].Expires.After(ret.begun) {
+	if ret.rules.TTL == nil {
+		return
+	}
+	var ttl time.Duration
+	for _, field := range (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written() {
+		ttl = shorter(ttl, ret.rules.TTL(field, ret.rules.Governance.LayerOf(&memproxy.Item{Kind: memproxy.ItemContent, Field: field}), s.Source))
+	}
+	if ttl <= 0 {
+		return
+	}
+	c := memproxy.StateChange{
+		MemoryKey: ret.lookups().key(memproxy.TargetMemory, m.ID), Tenant: s.Tenant,
+		State: memproxy.StateUntrusted, From: []memproxy.MemoryState{memproxy.StateUntrusted}, Decision: s.ID, Attestation: s.Attestation,
+		Text: tamper.Hash(m.Text), Expires: s.Time.Add(ttl),
+	}
+	if !c.Expires.After(ret.begun) {
 		it.unsaid = "the memory expired before it was first read"
 	}
-	ret.late.States = append(ret.late.States, ends...)
-	for _, c := range ends { // also for a memory that has a status already, such as a contested one
-		ret.late.Renewed = append(ret.late.Renewed, memproxy.Renewal{MemoryKey: c.MemoryKey, Expires: c.Expires, Sooner: true})
-	}
+	ret.late.States = append(ret.late.States, c)
+	// The expiry is also for a memory that has a status already, such as a contested one.
+	ret.late.Renewed = append(ret.late.Renewed, memproxy.Renewal{MemoryKey: c.MemoryKey, Expires: c.Expires, Sooner: true})
 }
 
 // receipts replaces the receipt of a write that was set aside by one that says whether it

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -147,7 +148,16 @@ func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent
 			said.Before[row.ID] = row.SHA256
 		}
 	}
-	w.into(&said)
+	if w == nil {
+		return h, said
+	}
+	said.Texts = w.before
+	for _, ptr := range slices.Sorted(maps.Keys(w.texts)) {
+		said.Rewritten = append(said.Rewritten, memproxy.HeldText{Pointer: ptr, Text: w.texts[ptr]})
+	}
+	if w.waits {
+		said.Body = w.body
+	}
 	return h, said
 }
 
@@ -221,9 +231,7 @@ func notPolling(r *evaluation) bool {
 // answerPoll answers in the backend's place.
 func answerPoll(ctx context.Context, r *evaluation) error {
 	if r.held.State == memproxy.HoldDone && len(r.held.Result.Memories) == 0 {
-		asking, cancel := r.call.Backend.Within(ctx)
-		workedOn(asking, r)
-		cancel()
+		workedOn(ctx, r)
 	}
 	reply := r.call.Backend.Adapter.(HoldReplier).ReceiptReply(r.call.Route, r.call.Request, *r.held)
 	r.Reply = &reply

@@ -59,19 +59,6 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 	return r.Admission, nil
 }
 
-// inTurnStill is inTurn, after which an approved write is refused if everything of its
-// owner was deleted since it was claimed: while it waited for that deletion, say.
-func inTurnStill(ctx context.Context, r *evaluation) error {
-	if err := inTurn(ctx, r); err != nil || r.waited == nil || r.mode != replay || r.g.opt.Holds == nil {
-		return err
-	}
-	h, _, err := r.g.opt.Holds.Get(ctx, r.waited.ID)
-	if err == nil && h.Result.Cleared {
-		r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "everything of its owner was deleted after it was held"})
-	}
-	return err
-}
-
 // refuseUnseen refuses an approved write that brings or moves existing memories if one
 // has another text than the reviewers saw.
 func refuseUnseen(r *evaluation) {

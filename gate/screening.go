@@ -21,9 +21,6 @@ const (
 
 // worst returns at most n findings, those with the highest scores first.
 func worst(findings []memproxy.Finding, n int) []memproxy.Finding {
-	if len(findings) == 0 {
-		return nil
-	}
 	sorted := slices.Clone(findings)
 	slices.SortStableFunc(sorted, func(a, b memproxy.Finding) int { return int(b.Score) - int(a.Score) })
 	return sorted[:min(len(sorted), n)]
@@ -300,20 +297,6 @@ func accept(r *evaluation, next *reworded, ruling *memproxy.Ruling, again mempro
 	ruling.Led = 1
 	r.op, r.q.Operation = next.op, next.op
 	r.Rewritten = slices.Sorted(maps.Keys(next.texts))
-}
-
-// into stores the original and the rewritten texts in a hold.
-func (w *reworded) into(c *memproxy.HoldContent) {
-	if w == nil {
-		return
-	}
-	c.Texts = w.before
-	for _, ptr := range slices.Sorted(maps.Keys(w.texts)) {
-		c.Rewritten = append(c.Rewritten, memproxy.HeldText{Pointer: ptr, Text: w.texts[ptr]})
-	}
-	if w.waits {
-		c.Body = w.body
-	}
 }
 
 // notReworded reports whether no rewritten write is forwarded.

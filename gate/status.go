@@ -151,26 +151,6 @@ func filedUnder(op *memproxy.Operation, m *memproxy.Memory) []string {
 	return (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written()
 }
 
-// lateExpiry returns the expiry of a memory that was made after its write was answered,
-// by what its stamp says. It is nil for a memory that does not expire.
-func lateExpiry(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) []memproxy.StateChange {
-	if ret.rules.TTL == nil {
-		return nil
-	}
-	var ttl time.Duration
-	for _, field := range (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written() {
-		ttl = shorter(ttl, ret.rules.TTL(field, ret.rules.Governance.LayerOf(&memproxy.Item{Kind: memproxy.ItemContent, Field: field}), s.Source))
-	}
-	if ttl <= 0 {
-		return nil
-	}
-	return []memproxy.StateChange{{
-		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.Tenant,
-		State: memproxy.StateUntrusted, From: []memproxy.MemoryState{memproxy.StateUntrusted}, Decision: s.ID, Attestation: s.Attestation,
-		Text: tamper.Hash(m.Text), Expires: s.Time.Add(ttl),
-	}}
-}
-
 // codesOf returns the codes of reasons, sorted and without duplicates.
 func codesOf(reasons []memproxy.Reason) []string {
 	out := memproxy.Codes(reasons)

@@ -27,6 +27,7 @@ func Attest(op *memproxy.Operation, shown []ShownText) memproxy.Attestation {
 	}
 	// A named source does not attest an inferred text, because it need not contain it.
 	named := func(is func(*ShownText) bool) bool {
+		inferred := func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent && it.Inferred && it.Text != "" }
 		return !slices.ContainsFunc(op.Items, inferred) && slices.ContainsFunc(shown, func(s ShownText) bool { return is(&s) && s.says(texts) })
 	}
 	raise(memproxy.ToolObserved, copied(texts, shown))
@@ -61,10 +62,6 @@ func Texts(op *memproxy.Operation) []string {
 		}
 	}
 	return out
-}
-
-func inferred(it memproxy.Item) bool {
-	return it.Kind == memproxy.ItemContent && it.Inferred && it.Text != ""
 }
 
 // says reports whether the text states everything that is written. A named source
