@@ -291,26 +291,6 @@ func (ret *answer) contested() {
 	}
 }
 
-// deferred reports whether the ownership of a target is checked only in this answer: the
-// ledger did not know the target, and this call fetches it.
-func (ret *answer) deferred() bool {
-	return slices.ContainsFunc(ret.op.Targets, func(id string) bool {
-		_, known := ret.owners[id]
-		_, asked := ret.op.Current[id]
-		return !known && !asked
-	})
-}
-
-// decisive returns the outcome's reasons. Those that refused the answer come first.
-func (ret *answer) decisive() []memproxy.Reason {
-	verdict.Sort(ret.reasons)
-	if ret.AnswerRefusal == nil {
-		return ret.reasons
-	}
-	led, rest := verdict.Split(ret.reasons, func(why memproxy.Reason) bool { return slices.Contains(ret.AnswerRefusal.Reasons, why) })
-	return append(led, rest...)
-}
-
 // deny refuses a call after its decision admitted it, and records the refusal.
 func deny(ctx context.Context, g *Gate, a *Admission, status int, code memproxy.ReasonCode, detail string) memproxy.Reply {
 	ret := &answer{Admission: a, g: g}
@@ -330,8 +310,11 @@ func (g *Gate) outcome(ctx context.Context, ret *answer) {
 	}
 	ev := following(&ret.event, memproxy.EventOutcome, g.opt.Clock())
 	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.ended.Cancelled()
-	ev.Ended = ret.ended
-	ev.Reasons = ret.decisive()
+	ev.Ended, ev.Reasons = ret.ended, ret.reasons
+	if verdict.Sort(ev.Reasons); ret.AnswerRefusal != nil { // the reasons that refused the answer come first
+		led, rest := verdict.Split(ev.Reasons, func(why memproxy.Reason) bool { return slices.Contains(ret.AnswerRefusal.Reasons, why) })
+		ev.Reasons = append(led, rest...)
+	}
 	g.accounts.add(ctx, ev)
 }
 

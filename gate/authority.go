@@ -110,9 +110,6 @@ func authoredOf(r *evaluation, target string) authored {
 // compensated run has changed them already, so only the ledger is asked.
 func loadReplaced(ctx context.Context, r *evaluation, compensated bool) {
 	op := r.op
-	if op == nil {
-		return
-	}
 	targets := op.Targets
 	if len(targets) == 0 {
 		targets = content.Replaced(op)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
 )
@@ -339,7 +340,7 @@ func (ret *making) inferredFact(m *memproxy.Memory) memproxy.Question {
 func (ret *making) markLater(ctx context.Context) {
 	known, gone := newLookups(ret.g, ret.Admission), map[string]memproxy.Memory(nil)
 	if at := ret.g.cleared.Load(); at != nil && !at.Before(ret.begun) { // everything of some owner was deleted meanwhile
-		gone = present(ctx, ret.answer, idsOfAll(ret.memories))
+		gone, _ = fetch(ctx, ret.call, idsOfAll(ret.memories[:min(len(ret.memories), limits.MaxUnknown)]))
 	}
 	_ = known.memories(ctx, ret.memories) // after an error they count as unchanged
 	ret.reading = &memproxy.Reading{Memories: slices.DeleteFunc(slices.Clone(ret.memories), func(m memproxy.Memory) bool {

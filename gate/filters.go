@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
 )
@@ -37,7 +38,7 @@ func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 			past = append(past, it.ID)
 		}
 	}
-	found := present(ctx, ret, past)
+	found, _ := fetch(ctx, ret.call, past[:min(len(past), limits.MaxUnknown)]) // without those that it does not answer for
 	for _, it := range late {
 		switch m, asked := found[it.ID]; {
 		case it.Event == "" || asked && !m.Missing:

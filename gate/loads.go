@@ -16,7 +16,14 @@ import (
 func records(ctx context.Context, ret *answer) error {
 	known := ret.lookups()
 	ret.view = ret.viewer(ret.g.opt.Signer, known)
-	ret.settled = len(ret.op.Targets) > 0 && !ret.deferred() && ret.op.Kind != memproxy.Learn
+	// The ownership of a target that the ledger did not know is checked only now, if this
+	// call fetches the target.
+	deferred := slices.ContainsFunc(ret.op.Targets, func(id string) bool {
+		_, known := ret.owners[id]
+		_, asked := ret.op.Current[id]
+		return !known && !asked
+	})
+	ret.settled = len(ret.op.Targets) > 0 && !deferred && ret.op.Kind != memproxy.Learn
 	named := false
 	err := known.memories(ctx, ret.reading.Memories)
 	scopes := make([]*memproxy.Scope, 0, 2*len(ret.items))
@@ -308,7 +315,11 @@ func settleAside(ctx context.Context, ret *answer, made []string) error {
 		}
 		st, old, recorded := write.Status, &it.rec.Status, it.rec.HasStatus()
 		person := st.Reviewed != ""
-		if st.State == memproxy.StateUntrusted || (person || st.State == memproxy.StatePending) && !firstSeen(ret, &st, old, recorded) {
+		// A memory takes the status of its write if it has none of its own yet. An approval
+		// must also be recent.
+		first := !recorded || old.State == memproxy.StateUntrusted || old.State == memproxy.StateExpired
+		recent := !person || ret.begun.Sub(st.Changed) < approvalBinds
+		if st.State == memproxy.StateUntrusted || (person || st.State == memproxy.StatePending) && !(first && recent) {
 			continue
 		}
 		st.MemoryKey = memproxy.MemoryKey{Backend: ret.op.Backend, Kind: it.Memory.TargetKind(), ID: it.ID}
@@ -345,15 +356,6 @@ func settleAside(ctx context.Context, ret *answer, made []string) error {
 // memory. Extractions take far less, and anybody who writes to the backend directly can
 // copy a stamp.
 const approvalBinds = 24 * time.Hour
-
-// firstSeen reports whether a memory takes the status of its write, because it has no
-// status of its own yet. An approval must also be recent (approvalBinds).
-func firstSeen(ret *answer, st, old *memproxy.Status, recorded bool) bool {
-	if recorded && old.State != memproxy.StateUntrusted && old.State != memproxy.StateExpired {
-		return false
-	}
-	return st.Reviewed == "" || ret.begun.Sub(st.Changed) < approvalBinds
-}
 
 // origins returns the decisions that made the answer's memories, by index, or "" if a
 // decision is unknown: from their stamps, or on a route whose answers have no stamps

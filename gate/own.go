@@ -380,10 +380,3 @@ func (v *viewer) ascend(ctx context.Context, bare []memproxy.Memory) error {
 	}
 	return nil
 }
-
-// present asks the backend for memories that may have been deleted. Those that it does
-// not answer for, and those over the limit of side requests, are not in the result.
-func present(ctx context.Context, ret *answer, ids []string) map[string]memproxy.Memory {
-	found, _ := fetch(ctx, ret.call, ids[:min(len(ids), limits.MaxUnknown)])
-	return found
-}

@@ -192,9 +192,6 @@ func layerOf(a *Admission, field string) memproxy.Layer {
 // attributeTexts clears Inferred for the texts of a running agent's call that a user
 // stated in the request that started the run, because the agent only writes them down.
 func attributeTexts(r *evaluation, started *memproxy.Operation) {
-	if r.op == nil {
-		return
-	}
 	said := trust.UserStatements(started)
 	for i := range r.op.Items {
 		if it := &r.op.Items[i]; it.Inferred {
