@@ -342,32 +342,10 @@ func mayCorrect(a *Admission) string {
 // the replacement is kept as dissent. A deletion cannot be undone and is only
 // reported. The error is the ledger's: it is unknown then whose text was changed.
 func (ret *making) usurped(ctx context.Context) error {
-	stronger, err := ret.stronger(ctx)
-	if err != nil {
-		return err
-	}
-	for _, w := range stronger {
-		m := &ret.memories[w.at]
-		why := memproxy.Reason{Code: memproxy.TrustAuthority, Rule: m.ID}
-		if m.Event == eventDelete {
-			why.Detail = "the backend's model deleted a text of " + w.row.Actor + ", whose trust tier is higher"
-			ret.reasons = append(ret.reasons, why)
-			continue
-		}
-		text := m.Text
-		ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
-		dissent(ctx, ret.g, ret.Admission, &w, text)
-	}
-	return nil
-}
-
-// stronger returns the memories that the backend's model changed or deleted and
-// whose authors are trusted more than the caller. Their owners are looked up already.
-func (ret *making) stronger(ctx context.Context) ([]authored, error) {
 	if !ret.enforced() || ret.Principal.Kind == memproxy.KindHuman {
-		return nil, nil
+		return nil
 	}
-	known := ret.lookups()
+	known := ret.lookups() // the owners were looked up before
 	var words []authored
 	for i := range ret.memories {
 		m := &ret.memories[i]
@@ -382,8 +360,23 @@ func (ret *making) stronger(ctx context.Context) ([]authored, error) {
 		for i := range words {
 			ret.memories[words[i].at].Drop = true
 		}
-		return nil, err
+		return err
 	}
 	ceiling := ret.rules.Ceilings.Ceiling(ret.Principal.Trust, "")
-	return slices.DeleteFunc(words, func(w authored) bool { return w.Others <= ceiling }), nil
+	for i := range words {
+		w := &words[i]
+		m := &ret.memories[w.at]
+		why := memproxy.Reason{Code: memproxy.TrustAuthority, Rule: m.ID}
+		switch {
+		case w.Others <= ceiling:
+		case m.Event == eventDelete:
+			why.Detail = "the backend's model deleted a text of " + w.row.Actor + ", whose trust tier is higher"
+			ret.reasons = append(ret.reasons, why)
+		default:
+			text := m.Text
+			ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
+			dissent(ctx, ret.g, ret.Admission, w, text)
+		}
+	}
+	return nil
 }

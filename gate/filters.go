@@ -368,7 +368,13 @@ func (ret *effects) swept(ctx context.Context) {
 	for _, who := range swept.Tallies {
 		ret.g.accounts.lower(ctx, ret.Admission, who)
 	}
-	for i := range swept.Holds {
-		ret.g.accounts.add(ctx, cleared(&swept.Holds[i], ret.Decision.ID, now))
+	for i := range swept.Holds { // the record is the hold's tenant's, which may be another's than the decision's
+		h := &swept.Holds[i]
+		act := memproxy.Act{Action: "hold.clear", Stage: memproxy.ActDone, Reason: "everything of its owner was deleted: decision " + ret.Decision.ID}
+		ret.g.accounts.add(ctx, memproxy.Event{
+			Type: memproxy.EventReview, Time: now, Decision: h.ID, Route: "review." + act.Action,
+			Principal: memproxy.Principal{ID: memproxy.SystemActor, Kind: memproxy.KindService, Tenant: h.Tenant},
+			Kind:      memproxy.Admin, Backend: h.Backend, Targets: []string{h.ID}, Claimed: -1, Confidence: -1, Act: &act,
+		})
 	}
 }

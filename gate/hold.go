@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
@@ -374,16 +373,4 @@ func recallStates(ctx context.Context, r *evaluation) error {
 		r.owners[row.ID] = row
 	}
 	return commit(ctx, r.g, &r.Decision, ret.late, "the author of a memory is not recorded")
-}
-
-// cleared is the record that a held write is never sent, because a decision deleted
-// everything of its owner. It is the hold's tenant's, which may be another's than the
-// decision's.
-func cleared(h *memproxy.HeldWrite, decision string, at time.Time) memproxy.Event {
-	act := memproxy.Act{Action: "hold.clear", Stage: memproxy.ActDone, Reason: "everything of its owner was deleted: decision " + decision}
-	return memproxy.Event{
-		Type: memproxy.EventReview, Time: at, Decision: h.ID, Route: "review." + act.Action,
-		Principal: memproxy.Principal{ID: memproxy.SystemActor, Kind: memproxy.KindService, Tenant: h.Tenant},
-		Kind:      memproxy.Admin, Backend: h.Backend, Targets: []string{h.ID}, Claimed: -1, Confidence: -1, Act: &act,
-	}
 }

@@ -106,6 +106,9 @@ const maxRequests = 4
 // refill fills up an answer whose memories were partly filtered out, and returns
 // the pages that it used. If that fails the answer stays short but correct.
 func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages []*answer) {
+	short := func(err error) {
+		ret.g.opt.Log.WarnContext(ctx, "a filtered page could not be refilled", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
+	}
 	refiller, ok := ret.call.Backend.Adapter.(Refiller)
 	if !ok || ret.call.Backend.Fetch == nil {
 		return nil
@@ -116,7 +119,7 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 	if fill == nil {
 		return nil
 	}
-	ctx, cancel := ret.call.Backend.Within(ctx)
+	within, cancel := ret.call.Backend.Within(ctx)
 	defer cancel()
 	left := map[string]bool{}
 	dropped(ret.reading, left)
@@ -125,16 +128,16 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 		if !more {
 			break
 		}
-		page, err := ret.page(ctx, refiller, fill, q, left)
+		page, err := ret.page(within, refiller, fill, q, left)
 		if err != nil {
-			ret.g.opt.Log.WarnContext(ctx, "a filtered page could not be refilled", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
+			short(err)
 			break
 		}
 		pages = append(pages, page)
 	}
 	reply, err := fill.Answer(ret.reply)
 	if err != nil {
-		ret.g.opt.Log.WarnContext(ctx, "a filtered page could not be refilled", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
+		short(err)
 		return nil
 	}
 	ret.reply = reply
