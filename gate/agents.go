@@ -311,7 +311,8 @@ func (g Agents) AlreadyRuledOn(ctx context.Context, a *Admission, c memproxy.Cha
 		row := known.owner(memproxy.TargetMemory, id)
 		return row != nil && !row.Deleted && row.Decision != "" && row.SHA256 == c.After
 	}
-	return c.Stamp != nil && c.After != "" && c.Stamp.SHA256 == c.After && tamper.SignedFor(g.opt.Signer, a.Principal.Tenant, *c.Stamp)
+	return c.Stamp != nil && c.After != "" && c.Stamp.SHA256 == c.After &&
+		tamper.SignedFor(g.opt.Signer, a.Principal.Tenant, *c.Stamp)
 }
 
 // RecordUndo records the result of undoing a change that was not admitted. The hashes

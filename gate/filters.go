@@ -99,9 +99,13 @@ func bindOne(ret *answer, it *item) {
 func receipts(_ context.Context, ret *answer) (refused bool, err error) {
 	holder, polls := ret.call.Backend.Adapter.(HoldReplier)
 	extractor, extracts := ret.call.Backend.Adapter.(Extractor)
+	if !polls || !extracts {
+		return false, nil
+	}
 	for i := range ret.items {
 		it := &ret.items[i]
-		if !polls || !extracts || it.display != withhold || it.unsaid != "" || it.Drop || it.Memory.TargetKind() != memproxy.TargetEvent || it.Pointer != "" {
+		withheld := it.display == withhold && it.unsaid == "" && !it.Drop
+		if !withheld || it.Memory.TargetKind() != memproxy.TargetEvent || it.Pointer != "" {
 			continue
 		}
 		memories, over, err := extractor.ReadExtracted(ret.reply)

@@ -208,13 +208,14 @@ func changeArrived(ctx context.Context, g *Gate, c *Call, op *memproxy.Operation
 	untouched := 0
 	for _, id := range op.Targets {
 		m, replaced := found[id], before[id]
+		rewritten := slices.ContainsFunc(op.Items, func(it memproxy.Item) bool {
+			return it.Kind == memproxy.ItemContent && it.Target == id && it.Text != "" && it.Text != m.Text
+		})
 		switch {
 		case arrivedAt(g, op, &m, h.ID, h.Tenant):
 			ids = append(ids, id)
 		case m.Missing, m.Unproven:
-		case op.Kind == memproxy.Forget, replaced != "" && replaced == tamper.Hash(m.Text) && slices.ContainsFunc(op.Items, func(it memproxy.Item) bool {
-			return it.Kind == memproxy.ItemContent && it.Target == id && it.Text != "" && it.Text != m.Text
-		}):
+		case op.Kind == memproxy.Forget, replaced != "" && replaced == tamper.Hash(m.Text) && rewritten:
 			untouched++
 		}
 	}

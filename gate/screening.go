@@ -279,9 +279,8 @@ func accept(r *evaluation, next *reworded, ruling *memproxy.Ruling, again mempro
 	next.before = heldTexts(r.Admission)
 	r.reworded = next
 	why := memproxy.Reason{Code: memproxy.ScreenRewritten, Pointer: slices.Min(slices.Collect(maps.Keys(next.texts)))}
-	next.waits = slices.ContainsFunc(r.op.Items, func(it memproxy.Item) bool { // governed fields have their own writers and size limit
-		return slices.ContainsFunc(it.Written(), func(f string) bool { return slices.Contains(memproxy.GovernedFields(), memproxy.Key(f)) })
-	})
+	governed := func(f string) bool { return slices.Contains(memproxy.GovernedFields(), memproxy.Key(f)) }
+	next.waits = slices.ContainsFunc(r.op.Items, func(it memproxy.Item) bool { return slices.ContainsFunc(it.Written(), governed) })
 	if next.waits {
 		why.Detail = "the dangerous parts can be removed, but in this field a reviewer must approve the result"
 		ruling.Verdict, ruling.Led = memproxy.Hold, 0

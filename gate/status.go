@@ -278,7 +278,8 @@ func readsAny(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryS
 		if own := rec.HasOwner() && row.Actor == a.Principal.ID && row.Scope.Tenant == a.Principal.Tenant; own && state == memproxy.StatePending {
 			continue
 		}
-		others := row.Scope.User != "" && slices.ContainsFunc(a.op.Claims, func(c memproxy.Claim) bool { // only other users are asked for
+		// The operation is narrowed to other users than this one.
+		others := row.Scope.User != "" && slices.ContainsFunc(a.op.Claims, func(c memproxy.Claim) bool {
 			return c.Dim == memproxy.DimUser && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0 && !slices.Contains(c.Values, row.Scope.User)
 		})
 		if !rec.HasOwner() || !row.Deleted && !others {
