@@ -75,7 +75,13 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	kept.remember(ctx)
 	g.outcome(ctx, ret)
 	if a.edits != nil && ok2xx(ret.status) {
-		g.opt.Later(kept.subject(), func() { keepEdits(context.WithoutCancel(ctx), g, a, reply.Body) })
+		subject := "" // the changes of one memory are recorded in order
+		if len(a.op.Targets) > 0 {
+			subject = a.op.Targets[0]
+		} else if ret.reading != nil && len(ret.reading.Memories) > 0 {
+			subject = ret.reading.Memories[0].ID
+		}
+		g.opt.Later(subject, func() { keepEdits(context.WithoutCancel(ctx), g, a, reply.Body) })
 	}
 	g.opt.Meter.Step(ctx, signal.SpanFilterAnswer, time.Since(start))
 	return ret.reply

@@ -89,18 +89,6 @@ func uncache(ret *effects) {
 	}
 }
 
-// subject returns the memory that the operation is about, or the first of several. It is
-// the key under which the changes of one memory are recorded in order.
-func (ret *effects) subject() string {
-	if len(ret.op.Targets) > 0 {
-		return ret.op.Targets[0]
-	}
-	if ret.reading != nil && len(ret.reading.Memories) > 0 {
-		return ret.reading.Memories[0].ID
-	}
-	return ""
-}
-
 func (ret *effects) put(row memproxy.Ownership) {
 	if ret.rows == nil {
 		ret.rows = map[string]memproxy.Ownership{}

@@ -32,8 +32,7 @@ func allowOwn(ctx context.Context, r *evaluation) {
 	}
 	var ids []string
 	var dims []memproxy.Dimension // the dimension of each id
-	for i := range r.op.Claims {
-		c := &r.op.Claims[i]
+	for _, c := range r.op.Claims {
 		limit := r.Principal.LimitIn(c.Dim)
 		for _, v := range c.Values {
 			if c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor && !limit.Allows(v) {
@@ -105,8 +104,7 @@ func (a *Admission) singleTenant() bool {
 // targets.
 func (l *lookups) named(op *memproxy.Operation) []memproxy.MemoryKey {
 	keys := l.keys(op.TargetKind, op.Targets...)
-	for i := range op.Claims {
-		c := &op.Claims[i]
+	for _, c := range op.Claims {
 		if c.Op != memproxy.ClaimIs && c.Op != memproxy.ClaimExclude || c.Dim == memproxy.DimActor {
 			continue
 		}

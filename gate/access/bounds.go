@@ -10,8 +10,7 @@ import (
 // principal, and returns the reasons for a refusal, or none if all are allowed. The
 // payload never determines the caller; it is only checked against the caller.
 func Bounds(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.Reason) {
-	for i := range op.Claims {
-		c := &op.Claims[i]
+	for _, c := range op.Claims {
 		limit := p.LimitIn(c.Dim)
 		switch {
 		case limit.All:

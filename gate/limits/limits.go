@@ -76,8 +76,7 @@ func TooMuch(op *memproxy.Operation) string {
 // name.
 func Trimmed(op *memproxy.Operation) *memproxy.Malformed {
 	cut := func(r rune) bool { return unicode.In(r, unicode.Z, unicode.Cc, unicode.Cf) }
-	for i := range op.Claims {
-		c := &op.Claims[i]
+	for _, c := range op.Claims {
 		for _, v := range c.Values {
 			if c.Op != memproxy.ClaimUnclear && strings.TrimFunc(v, cut) != v {
 				return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Pointer: c.Pointer, Detail: "a name begins or ends with a space or an invisible character, which servers strip"}
