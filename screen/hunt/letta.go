@@ -77,8 +77,7 @@ type lettaElement struct {
 
 // items returns the element's text and the strings of its metadata.
 func (e lettaElement) items(kind, field string, text *string, owner memproxy.Scope) []Item {
-	item := Item{ID: e.ID, Kind: kind, Field: field, Owner: owner, Text: str(text), Raw: e.raw, Incomplete: e.ID == "" || text == nil}
-	return append([]Item{item}, metadata(item, e.Metadata)...)
+	return element(Item{ID: e.ID, Kind: kind, Field: field, Owner: owner, Raw: e.raw}, text, e.Metadata)
 }
 
 // lettaBlocks pages through the blocks of all agents by GET /v1/blocks/. A shared block

@@ -1,6 +1,7 @@
 package hunt
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,29 +18,18 @@ var errAnswer = errors.New("the response is not a list of memories")
 type mem0Memory struct {
 	ID       string          `json:"id"`
 	Memory   *string         `json:"memory"`
-	User     *string         `json:"user_id"`
-	Agent    *string         `json:"agent_id"`
-	App      *string         `json:"app_id"`
-	Run      *string         `json:"run_id"`
-	Session  *string         `json:"session_id"`
+	User     string          `json:"user_id"`
+	Agent    string          `json:"agent_id"`
+	App      string          `json:"app_id"`
+	Run      string          `json:"run_id"`
+	Session  string          `json:"session_id"`
 	Metadata json.RawMessage `json:"metadata"`
 }
 
-// items returns the memory's text and the strings of its metadata, which agents see too.
+// items returns the memory's text and the strings of its metadata.
 func (m mem0Memory) items(raw json.RawMessage) []Item {
-	owner := memproxy.Scope{User: str(m.User), Agent: str(m.Agent), App: str(m.App), Run: str(m.Run)}
-	if owner.Run == "" {
-		owner.Run = str(m.Session)
-	}
-	item := Item{ID: m.ID, Kind: "memory", Field: "memory", Owner: owner, Text: str(m.Memory), Raw: string(raw), Incomplete: m.ID == "" || m.Memory == nil}
-	return append([]Item{item}, metadata(item, m.Metadata)...)
-}
-
-func str(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
+	owner := memproxy.Scope{User: m.User, Agent: m.Agent, App: m.App, Run: cmp.Or(m.Run, m.Session)}
+	return element(Item{ID: m.ID, Kind: "memory", Field: "memory", Owner: owner, Raw: string(raw)}, m.Memory, m.Metadata)
 }
 
 // mem0Page is a list of memories: a bare array, or the "results" of a page.
@@ -55,13 +45,13 @@ func parseMem0(raw []byte) (mem0Page, error) {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil || list == nil {
 		var page struct {
-			Next    *string            `json:"next"`
+			Next    string             `json:"next"`
 			Results *[]json.RawMessage `json:"results"`
 		}
 		if err := json.Unmarshal(raw, &page); err != nil || page.Results == nil {
 			return mem0Page{}, errAnswer
 		}
-		list, out.paged, out.more = *page.Results, true, str(page.Next) != ""
+		list, out.paged, out.more = *page.Results, true, page.Next != ""
 	}
 	out.n = len(list)
 	for _, raw := range list {
