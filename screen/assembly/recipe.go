@@ -155,8 +155,7 @@ func ingredientsOf(text string) (found [kinds]bool) {
 	for _, s := range sentences(text) {
 		t, named := text[s.from:s.to], byte(0)
 		for at := range stretches(t, &noRole) {
-			is, _ := roles.Get(hash(bare(t, at)))
-			named |= is
+			named |= roles.Get(hash(bare(t, at)))
 		}
 		found[packs] = found[packs] || named&(1<<packs) != 0
 		found[carries] = found[carries] || named&(1<<carries) != 0

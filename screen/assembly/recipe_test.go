@@ -80,8 +80,7 @@ func TestRecipesAreBounded(t *testing.T) {
 // kind has a set of words, and edges are trimmed by strings.Trim.
 func TestIngredientsByDefinition(t *testing.T) {
 	kind := func(k int, w string) bool {
-		is, _ := roles.Get(hash(w))
-		return is&(1<<k) != 0
+		return roles.Get(hash(w))&(1<<k) != 0
 	}
 	slow := func(text string) (found [kinds]bool) {
 		for _, s := range sentences(text) {

@@ -88,7 +88,7 @@ func split(words []word, s string) []word {
 		if !plain {
 			h = hash(s[from:i])
 		}
-		if w.in, _ = lists.Get(h); more {
+		if w.in = lists.Get(h); more {
 			w.in |= cueing
 		}
 		words = append(words, w)

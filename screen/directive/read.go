@@ -153,8 +153,7 @@ func (v *Vocabulary) word(text string, i int, w *Word) int {
 			w.Stem = h
 		}
 		if bytes >= minPrefix && v.prefixed[h>>6&(1<<12-1)]>>(h&63)&1 != 0 {
-			m, _ := v.prefixes.Get(h)
-			concepts = concepts.or(m.concepts)
+			concepts = concepts.or(v.prefixes.Get(h).concepts)
 		}
 	}
 end:
@@ -187,11 +186,9 @@ func contracted(rest string) bool {
 
 // addConcepts adds the concepts of the whole word.
 func (v *Vocabulary) addConcepts(w *Word) {
-	if m, ok := v.exact.Get(w.Hash); ok {
-		w.Concepts = m.concepts.or(w.Concepts)
-		if m.more {
-			w.Flags |= starter
-		}
+	m := v.exact.Get(w.Hash)
+	if w.Concepts = w.Concepts.or(m.concepts); m.more {
+		w.Flags |= starter
 	}
 }
 
@@ -208,7 +205,7 @@ func (v *Vocabulary) phrases(words []Word, text string) {
 			}
 			open := v.opening(h, text[words[j].Start:words[j].End])
 			h = joinHash(h, words[j].Hash)
-			m, _ := v.exact.Get(h)
+			m := v.exact.Get(h)
 			if c := m.concepts.or(open); !c.empty() {
 				for k := i; k <= j; k++ {
 					words[k].Concepts = words[k].Concepts.or(c)
@@ -231,8 +228,7 @@ func (v *Vocabulary) opening(h uint32, word string) (found Set) {
 	for i := 0; i < len(word) && i < maxPrefix; i++ {
 		p = terms.HashByte(p, terms.Lower(word[i]))
 		if i >= 2 {
-			m, _ := v.exact.Get(joinHash(h, p^prefixSalt))
-			found = found.or(m.concepts)
+			found = found.or(v.exact.Get(joinHash(h, p^prefixSalt)).concepts)
 		}
 	}
 	return found

@@ -116,7 +116,7 @@ func (s *scanner) scan(text string, found func(lit *literal, end int)) {
 			continue
 		}
 		for n := 1; n <= lookBack; n++ {
-			list, _ := s.by[n].Get(key & (1<<(classBits*n) - 1))
+			list := s.by[n].Get(key & (1<<(classBits*n) - 1))
 			for k := range list {
 				lit := &list[k]
 				if (last^lit.begin)&lit.mask != 0 {

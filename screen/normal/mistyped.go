@@ -38,7 +38,8 @@ func retyped(v *View) View {
 type neighbours struct {
 	words []string
 	// Both tables map hashes to indices in words: without has each word with one letter
-	// omitted, whole the words themselves. Of several words the most usual is kept.
+	// omitted, whole the words themselves. Of several words the most usual is kept. Index 0 is
+	// no word.
 	without terms.Table[uint16]
 	whole   terms.Table[uint16]
 }
@@ -79,8 +80,8 @@ func (n *neighbours) of(w string, h uint32) string {
 	if len(w) < minTyped-1 || len(w) > maxTyped || plural(w) {
 		return ""
 	}
-	if k, ok := n.without.Get(h); ok && oneKey(n.words[k], w) {
-		return n.words[k]
+	if known := n.words[n.without.Get(h)]; oneKey(known, w) {
+		return known
 	}
 	if len(w) < minTyped {
 		return ""
@@ -89,11 +90,10 @@ func (n *neighbours) of(w string, h uint32) string {
 	for i := range len(w) {
 		h := hashAfter(before, w[i+1:])
 		before = terms.HashByte(before, terms.Lower(w[i]))
-		if k, ok := n.whole.Get(h); ok && oneKey(w, n.words[k]) {
-			return n.words[k]
-		}
-		if k, ok := n.without.Get(h); ok && oneKey(w, n.words[k]) {
-			return n.words[k]
+		for _, table := range [...]*terms.Table[uint16]{&n.whole, &n.without} {
+			if known := n.words[table.Get(h)]; oneKey(w, known) {
+				return known
+			}
 		}
 	}
 	return ""

@@ -224,7 +224,7 @@ func cuts(w string) (best []cut, humps int) {
 			if hump(w, i+n-1) {
 				over += overHump
 			}
-			known, _ := vocab.words.Get(h)
+			known := vocab.words.Get(h)
 			if known.cost == 0 {
 				continue
 			}

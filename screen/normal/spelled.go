@@ -181,9 +181,8 @@ func spellingWord(s string, i int) (c byte, n int) {
 	if x := min(len(s), i+len("x-ray")); n == 1 && strings.EqualFold(w, "x") && strings.HasSuffix(strings.ToLower(s[i+n:x]), "ray") {
 		return 'x', x - i
 	}
-	is, _ := wide().words.Get(terms.HashWord(w))
-	if is.letter == 0 {
+	if c = wide().words.Get(terms.HashWord(w)).letter; c == 0 {
 		return 0, 0
 	}
-	return is.letter, n
+	return c, n
 }

@@ -34,7 +34,7 @@ func spoken(found []View, v *View) []View {
 			words++
 			bare.add(!vowel.AnyIn(s[i:j]), 1, manyBare, i, j)
 		}
-		is, _ := vocab.words.Get(h)
+		is := vocab.words.Get(h)
 		order.clause(i, j)
 		order.word(is.small)
 		if is.letter > ' ' {

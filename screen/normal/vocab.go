@@ -83,19 +83,13 @@ var wide = sync.OnceValue(func() *vocabulary {
 	return v
 })
 
-func (v *vocabulary) has(h uint32) bool {
-	w, _ := v.words.Get(h)
-	return w.cost != 0
-}
+func (v *vocabulary) has(h uint32) bool { return v.words.Get(h).cost != 0 }
 
 // word reports whether s is in the vocabulary, in any case.
 func (v *vocabulary) word(s string) bool { return v.has(terms.HashWord(s)) }
 
 // common reports whether the word with a hash is a common one.
-func (v *vocabulary) common(h uint32) bool {
-	w, _ := v.words.Get(h)
-	return w.common
-}
+func (v *vocabulary) common(h uint32) bool { return v.words.Get(h).common }
 
 // letterPairs is a character bigram model: for each pair, the log-likelihood ratio of the
 // second letter following the first in words against chance, in sixteenths of a bit.

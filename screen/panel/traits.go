@@ -63,7 +63,7 @@ func mayMatch(text string) (may uint8, from, to int) {
 			continue
 		}
 		if hash != terms.HashSeed {
-			if ends, ok := lastWords.Get(hash); ok {
+			if ends := lastWords.Get(hash); ends != 0 {
 				may, from, to = may|ends, min(from, i), min(i+1, len(text))
 			}
 		}

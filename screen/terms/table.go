@@ -38,13 +38,10 @@ func (t *Table[V]) At(h uint32) *V {
 	return &t.vals[i]
 }
 
-// Get returns the value of a hash, and whether there is one.
-func (t *Table[V]) Get(h uint32) (v V, ok bool) {
-	if t.used == 0 {
-		return v, false
+// Get returns the value of a hash, or the zero value if there is none.
+func (t *Table[V]) Get(h uint32) (v V) {
+	if t.used > 0 {
+		v = t.vals[t.slot(max(h, 1))]
 	}
-	if i := t.slot(max(h, 1)); t.keys[i] != 0 {
-		return t.vals[i], true
-	}
-	return v, false
+	return v
 }
