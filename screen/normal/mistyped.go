@@ -58,22 +58,11 @@ var typed = sync.OnceValue(func() *neighbours {
 		n.words = append(n.words, w)
 		put(&n.whole, terms.HashWord(w))
 		for i := range len(w) {
-			put(&n.without, hashWithout(w, i))
+			put(&n.without, terms.HashWord(w[:i]+w[i+1:]))
 		}
 	}
 	return n
 })
-
-// hashWithout returns the hash of w without letter i, and hashAfter that of the text with
-// hash h followed by rest.
-func hashWithout(w string, i int) uint32 { return hashAfter(terms.HashWord(w[:i]), w[i+1:]) }
-
-func hashAfter(h uint32, rest string) uint32 {
-	for k := range len(rest) {
-		h = terms.HashByte(h, terms.Lower(rest[k]))
-	}
-	return h
-}
 
 // of returns the known word at an edit distance of one from w, whose hash is h, or "".
 func (n *neighbours) of(w string, h uint32) string {
@@ -88,7 +77,7 @@ func (n *neighbours) of(w string, h uint32) string {
 	}
 	before := terms.HashSeed // the hash of w[:i]
 	for i := range len(w) {
-		h := hashAfter(before, w[i+1:])
+		h := terms.HashAfter(before, w[i+1:])
 		before = terms.HashByte(before, terms.Lower(w[i]))
 		for _, table := range [...]*terms.Table[uint16]{&n.whole, &n.without} {
 			if known := n.words[table.Get(h)]; oneKey(w, known) {

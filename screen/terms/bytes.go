@@ -65,10 +65,12 @@ func Lower(c byte) byte {
 }
 
 // HashWord returns the 32-bit FNV-1a hash of a word with its ASCII letters in lower case.
-func HashWord(w string) uint32 {
-	h := HashSeed
-	for i := range len(w) {
-		h = HashByte(h, Lower(w[i]))
+func HashWord(w string) uint32 { return HashAfter(HashSeed, w) }
+
+// HashAfter returns the hash of a word that begins with the text of hash h, and ends with rest.
+func HashAfter(h uint32, rest string) uint32 {
+	for i := range len(rest) {
+		h = HashByte(h, Lower(rest[i]))
 	}
 	return h
 }
