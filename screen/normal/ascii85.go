@@ -2,6 +2,7 @@ package normal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strings"
 )
 
@@ -102,7 +103,7 @@ func (d *digits85) decode(dst []byte, s string) []byte {
 			if x >= 1<<32 && !d.adobe {
 				return nil
 			}
-			dst = append(dst, byte(x>>24), byte(x>>16), byte(x>>8), byte(x))
+			dst = binary.BigEndian.AppendUint32(dst, uint32(x))
 			x, n = 0, 0
 		}
 	}
@@ -115,8 +116,5 @@ func (d *digits85) decode(dst []byte, s string) []byte {
 	if n == 1 || x >= 1<<32 && !d.adobe {
 		return nil
 	}
-	for k := range n - 1 {
-		dst = append(dst, byte(x>>(24-8*k)))
-	}
-	return dst
+	return append(dst, binary.BigEndian.AppendUint32(nil, uint32(x))[:n-1]...)
 }

@@ -107,10 +107,7 @@ func clean(found []View, v View) []View {
 	return append(found, folded)
 }
 
-const minPoints = 3 // the number of code points (U+…) from which a text is read as such
-
-// pointed reports whether s has characters as code points, as in U+0069.
-func pointed(s string) bool { return strings.Contains(s, "U+") && strings.Count(s, "U+") >= minPoints }
+const minPoints = 3 // the number of code points (U+0069) from which a text is read as such
 
 // escapes are the numeric escapes, in the order in which they are tried: beginning, base,
 // number of digits, terminator, and whether the terminator is optional. The last two are
@@ -222,27 +219,25 @@ func strip(found []View, v *View) []View {
 }
 
 // tagsEnd returns the end of consecutive tags and comments at s[i], or 0.
-func tagsEnd(s string, i int) int {
-	end := tagEnd(s, i)
-	for next := end; next > 0 && next < len(s) && s[next] == '<'; {
-		if next = tagEnd(s, next); next > 0 {
-			end = next
-		}
+func tagsEnd(s string, i int) (end int) {
+	for n := tagLength(s[i:]); n > 0; n = tagLength(s[i:]) {
+		i += n
+		end = i
 	}
 	return end
 }
 
-func tagEnd(s string, i int) int {
-	if strings.HasPrefix(s[i:], "<!--") {
-		if k := strings.Index(s[i:min(len(s), i+256)], "-->"); k > 0 {
-			return i + k + 3
-		}
+// tagLength returns the length of the tag or comment at the beginning of s, or 0.
+func tagLength(s string) int {
+	mark, most := ">", 128
+	switch {
+	case strings.HasPrefix(s, "<!--"):
+		mark, most = "-->", 256
+	case len(s) < 3 || s[0] != '<' || !isLetter(s[1]) && s[1] != '/':
 		return 0
 	}
-	if i+2 < len(s) && (isLetter(s[i+1]) || s[i+1] == '/') {
-		if k := strings.IndexByte(s[i:min(len(s), i+128)], '>'); k > 0 {
-			return i + k + 1
-		}
+	if k := strings.Index(s[:min(len(s), most)], mark); k > 0 {
+		return k + len(mark)
 	}
 	return 0
 }

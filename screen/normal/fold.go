@@ -54,7 +54,7 @@ func fold(s string) (*builder, odd) {
 func foldIn(s string, latin bool) (*builder, odd) {
 	var o odd
 	b := newBuilder(len(s) + 16)
-	word := -1 // start of the current word in b
+	word := false // within a word
 	var kinds uint8
 	var likes []like // the homoglyphs of the current word
 	flush := func() {
@@ -64,17 +64,15 @@ func foldIn(s string, latin bool) (*builder, odd) {
 		} else if kinds&kindOwn != 0 {
 			o.own++
 		}
-		word, kinds, likes = -1, 0, likes[:0]
+		word, kinds, likes = false, 0, likes[:0]
 	}
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c < utf8.RuneSelf {
 			if isLetter(c) {
-				if word < 0 {
-					word = len(b.text)
-				}
+				word = true
 				kinds |= kindLatin
-			} else if !isDigit(c) || word < 0 {
+			} else if !isDigit(c) || !word {
 				flush()
 			}
 			if c >= ' ' || c == '\n' || c == '\t' || c == '\r' {
@@ -97,15 +95,12 @@ func foldIn(s string, latin bool) (*builder, odd) {
 		}
 		if !unicode.IsLetter(ch) && !unicode.IsMark(ch) {
 			if p := plainSymbols[ch]; p != "" {
-				b.string(p, at)
-				if isLetter(p[0]) {
-					if word < 0 {
-						word = len(b.text) - len(p)
-					}
+				if b.string(p, at); isLetter(p[0]) {
+					word = true
 					kinds |= kindLatin
-					continue
+				} else {
+					flush()
 				}
-				flush()
 				continue
 			}
 		}
@@ -113,9 +108,7 @@ func foldIn(s string, latin bool) (*builder, odd) {
 			continue // a diacritic of a Latin letter
 		}
 		if unicode.IsLetter(ch) {
-			if word < 0 {
-				word = len(b.text)
-			}
+			word = true
 			switch {
 			case ch >= 0x4e00 && ch <= 0x9fff, ch >= 0x3040 && ch <= 0x30ff, ch >= 0xac00 && ch <= 0xd7a3:
 				b.rune(ch, at)

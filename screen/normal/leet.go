@@ -16,18 +16,17 @@ var leetLetters = [256]string{
 
 // leetPieces are letters drawn with several characters, the longest first.
 var leetPieces = [...]struct {
-	sign   string
-	letter byte
+	sign, letter string
 }{
-	{`/\/\`, 'm'}, {`\/\/`, 'w'}, {"|v|", 'm'}, {"|V|", 'm'}, {"(_)", 'u'}, {"|_|", 'u'}, {`|\|`, 'n'}, {`/\/`, 'n'}, {"|-|", 'h'}, {"]-[", 'h'},
-	{`/\`, 'a'}, {`\/`, 'v'}, {"|<", 'k'}, {"|{", 'k'}, {"()", 'o'}, {"[]", 'o'}, {"|)", 'd'}, {"|]", 'd'}, {"|3", 'b'}, {"|_", 'l'}, {"|=", 'f'},
-	{"|2", 'r'}, {"|>", 'p'}, {"_|", 'j'}, {"><", 'x'},
+	{`/\/\`, "m"}, {`\/\/`, "w"}, {"|v|", "m"}, {"|V|", "m"}, {"(_)", "u"}, {"|_|", "u"}, {`|\|`, "n"}, {`/\/`, "n"}, {"|-|", "h"}, {"]-[", "h"},
+	{`/\`, "a"}, {`\/`, "v"}, {"|<", "k"}, {"|{", "k"}, {"()", "o"}, {"[]", "o"}, {"|)", "d"}, {"|]", "d"}, {"|3", "b"}, {"|_", "l"}, {"|=", "f"},
+	{"|2", "r"}, {"|>", "p"}, {"_|", "j"}, {"><", "x"},
 }
 
 var draws = terms.BytesOf(`/\|()[]_>`) // the first characters of leetPieces
 
 // drawn returns the letter that several characters at the beginning of s draw.
-func drawn(s string) (letter byte, n int) {
+func drawn(s string) (letter string, n int) {
 	if draws[s[0]] {
 		for k := range leetPieces {
 			if p := &leetPieces[k]; p.sign[0] == s[0] && strings.HasPrefix(s, p.sign) {
@@ -35,7 +34,7 @@ func drawn(s string) (letter byte, n int) {
 			}
 		}
 	}
-	return 0, 0
+	return "", 0
 }
 
 // bracket reports whether s begins with a bracket that is closed in the same word.
@@ -78,23 +77,21 @@ func leet(found []View, v *View) []View {
 		j = i
 		word = word[:0]
 		for j < len(s) && s[j] > ' ' {
-			c := s[j]
-			if l, n := drawn(s[j:]); n > 0 {
-				word = append(word, glyph{string(rune(l)), j, j + n})
+			g := glyph{leetLetters[s[j]], j, j + 1}
+			if may, n := drawn(s[j:]); n > 0 {
+				g.may, g.to = may, j+n
 				letters++
 				digits++
-				j += n
-			} else if isLetter(c) {
-				word = append(word, glyph{s[j : j+1], j, j + 1})
+			} else if isLetter(s[j]) {
+				g.may = s[j : j+1]
 				letters++
-				j++
-			} else if may := leetLetters[c]; may != "" && !bracket(s[j:]) {
-				word = append(word, glyph{may, j, j + 1})
+			} else if g.may != "" && !bracket(s[j:]) {
 				digits++
-				j++
 			} else {
 				break
 			}
+			word = append(word, g)
+			j = g.to
 		}
 		n, ok := 0, false
 		if digits > 0 && len(word) <= maxLeet {

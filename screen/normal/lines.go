@@ -42,7 +42,7 @@ func list(found []View, v *View) []View {
 			n = items[len(items)-1].number
 		}
 		from, to := unquoted(s, i, j)
-		if quote := to-from < j-i && !marked; marked || opens || quote || len(items) == 0 {
+		if marked || opens || to-from < j-i || len(items) == 0 {
 			ordered = ordered && (len(items) == 0 || n >= items[len(items)-1].number)
 			items = append(items, item{number: n})
 		}
@@ -306,11 +306,8 @@ func decodeGroup(s string) []byte {
 	if len(s) < minRun {
 		return nil
 	}
-	if t := decodeRun(s); t != nil {
+	if t := decodeRun(s); t != nil || !strings.Contains(s, "-") {
 		return t
 	}
-	if strings.Contains(s, "-") {
-		return decodeRun(strings.ReplaceAll(s, "-", ""))
-	}
-	return nil
+	return decodeRun(strings.ReplaceAll(s, "-", ""))
 }

@@ -313,7 +313,7 @@ func noRun(c rune) bool { return c >= utf8.RuneSelf || !isRun(byte(c)) && c != '
 
 // encodings appends the unescaped and decoded readings of v.
 func encodings(found []View, v *View, m marks) []View {
-	if m&markEscape != 0 || quoted(v.Text) || pointed(v.Text) {
+	if m&markEscape != 0 || quoted(v.Text) || strings.Count(v.Text, "U+") >= minPoints {
 		found = unescape(found, v)
 	}
 	if m&markMarkup != 0 && v.spread() {
@@ -334,10 +334,10 @@ func codes(found []View, v *View, m marks, lettered bool) []View {
 		found = groups(found, v)
 	}
 	if m&(markGroups|markRun) != 0 && !lettered {
-		found = spelledOut(found, v, &spellings[byNumber])
+		found = spelledOut(found, v, &byNumber)
 	}
 	if !lettered && (m&markGroups != 0 || strings.IndexByte(v.Text, 0xe2) >= 0 || strings.Contains(v.Text, "·") || strings.Contains(v.Text, "・")) {
-		found = spelledOut(found, v, &spellings[inMorse])
+		found = spelledOut(found, v, &inMorse)
 	}
 	if m&markToken != 0 {
 		found = base85(found, v)
@@ -379,10 +379,6 @@ func (b *builder) string(s string, at int32) {
 }
 
 func (b *builder) rune(c rune, at int32) {
-	if c < utf8.RuneSelf && c >= 0 {
-		b.byte(byte(c), at)
-		return
-	}
 	before := len(b.text)
 	b.text = utf8.AppendRune(b.text, c)
 	for range len(b.text) - before {

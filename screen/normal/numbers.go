@@ -51,8 +51,7 @@ func groups(found []View, v *View) []View {
 			i = max(j, i+1)
 			continue
 		}
-		for i = max(i+1, j); i < len(s) && isAlnum(s[i]); i++ {
-		}
+		i = alnum.End(s, max(i+1, j))
 	}
 	return found
 }
@@ -66,12 +65,8 @@ func decodeGroups(list []string) (sure []byte, guesses [][]byte) {
 	for _, base := range [...]int{2, 16, 10, 8} {
 		t, low := make([]byte, 0, len(list)), false
 		for _, g := range list {
-			if base == 2 && len(g) < 6 || base == 16 && len(g) != 2 {
-				t = nil
-				break
-			}
 			c, ok := number(g, base)
-			if !ok {
+			if !ok || base == 2 && len(g) < 6 || base == 16 && len(g) != 2 {
 				t = nil
 				break
 			}

@@ -82,7 +82,7 @@ func scan(s string) marks {
 		if letters >= crowded {
 			m |= markCrowded
 		}
-		if token >= minToken && signs >= 2 {
+		if token >= minToken && signs >= 2 { // both only grow until the next space
 			m |= markToken
 		}
 		c := byte(' ') // a sentinel at the end of the text
@@ -94,9 +94,6 @@ func scan(s string) marks {
 			token, signs = 0, 0
 		} else if token++; k&(cLower|cUpper|cDigit|cWide) == 0 {
 			signs++
-		}
-		if token >= minToken && signs >= 2 {
-			m |= markToken
 		}
 		// A non-letter: classify what it ends, and what it is.
 		if letters == 1 && (i < 2 || !isAlnum(s[i-2])) {
@@ -168,13 +165,6 @@ const minHex = 8 // hexadecimal digits that are no word
 // Identifier returns the length of the UUID (RFC 9562) or hexadecimal number at the
 // beginning of a text, or 0. It is treated as a number: its spelling is no evidence.
 func Identifier(text string) int {
-	if text == "" || !hexDigit[text[0]] {
-		return 0 // most words begin with no hexadecimal digit
-	}
-	return identifier(text)
-}
-
-func identifier(text string) int {
 	n, digits := hexRun(text)
 	switch {
 	case n == 8 && uuid(text):
@@ -207,16 +197,14 @@ func uuid(text string) bool {
 // hexRun returns the number of hexadecimal digits at the beginning of a text, and how
 // many of them are decimal; 0 if they are part of a longer word.
 func hexRun(text string) (n, digits int) {
-	for ; n < len(text); n++ {
-		switch c := text[n] | 0x20; {
-		case text[n] >= '0' && text[n] <= '9':
+	for n < len(text) && hexDigit[text[n]] {
+		if isDigit(text[n]) {
 			digits++
-		case c >= 'a' && c <= 'f':
-		case c >= 'a' && c <= 'z', text[n] >= utf8.RuneSelf:
-			return 0, 0
-		default:
-			return n, digits
 		}
+		n++
+	}
+	if n < len(text) && (isLetter(text[n]) || text[n] >= utf8.RuneSelf) {
+		return 0, 0
 	}
 	return n, digits
 }

@@ -12,15 +12,9 @@ type spelling struct {
 	least int                                        // the fewest letters of a text
 	first terms.Bytes                                // the first bytes of a letter
 	next  func(s string, i int) (letter byte, n int) // parses the letter at s[i]; n is its length, 0 for none
-	gap   func(c byte) bool                          // whether a byte may separate two letters
+	gap   terms.Bytes                                // the bytes that may separate two letters
 	meant func(string) bool                          // whether the result is plausible
 }
-
-const (
-	byNumber = iota
-	inMorse
-	byWord
-)
 
 const (
 	minAlphabet = 12 // the fewest numbers that are read as letters
@@ -28,11 +22,11 @@ const (
 	minJoined   = 12 // letters without a gap that may be several words
 )
 
-var spellings = [...]spelling{
-	byNumber: {minAlphabet, digit, byPlace, func(c byte) bool { return !isAlnum(c) }, language},
-	inMorse:  {minNumbers, beeps, morseLetter, func(c byte) bool { return strings.IndexByte(" \n/|,*", c) >= 0 }, func(s string) bool { return legible(s, 90, 3) }},
-	byWord:   {minSpelled, letter, spellingWord, func(c byte) bool { return !isLetter(c) }, func(s string) bool { return strings.TrimSpace(s) != "" }},
-}
+var (
+	byNumber = spelling{minAlphabet, digit, byPlace, alnum.Not(), language}
+	inMorse  = spelling{minNumbers, beeps, morseLetter, terms.BytesOf(" \n/|,*"), func(s string) bool { return legible(s, 90, 3) }}
+	byWord   = spelling{minSpelled, letter, spellingWord, noLetter, func(s string) bool { return strings.TrimSpace(s) != "" }}
+)
 
 // spelledOut decodes letters that are written one by one. The most frequent separator
 // separates letters; any other separates words.
@@ -54,8 +48,7 @@ func spelledOut(found []View, v *View, by *spelling) []View {
 			}
 			letters, gaps = append(letters, c), append(gaps, s[end:at])
 			end = at + n
-			for at = end; at < len(s) && by.gap(s[at]); at++ {
-			}
+			at = by.gap.End(s, end)
 		}
 		if len(letters) >= by.least {
 			b := spaced(letters, gaps)

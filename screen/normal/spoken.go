@@ -62,7 +62,7 @@ func spoken(found []View, v *View) []View {
 	})
 	order.clause(len(s), len(s))
 	if longest >= minSpelled {
-		found = spelledOut(found, v, &spellings[byWord])
+		found = spelledOut(found, v, &byWord)
 	}
 	if scrambled >= minScrambled {
 		found = append(found, replaced(v, span{0, len(s)}, func(w string) string {

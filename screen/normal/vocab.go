@@ -2,10 +2,9 @@ package normal
 
 import (
 	_ "embed"
+	"math"
 	"strings"
 	"sync"
-
-	"math"
 
 	"github.com/memproxy/memproxy/screen/terms"
 )

@@ -79,9 +79,7 @@ func spreadGap(b *builder, s string, from, to int, sep byte) {
 		case c >= utf8.RuneSelf && c < 0xc0: // a continuation byte
 		case c == sep:
 			apart = apart || k > from && s[k-1] == sep
-		case c == ' ':
-			apart = true
-		case c == '\n' || c >= utf8.RuneSelf:
+		case c == ' ' || c == '\n' || c >= utf8.RuneSelf:
 			apart = true
 		case sep == ' ' && to-from == 1:
 			b.byte(c, int32(k))
