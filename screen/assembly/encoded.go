@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy/screen/normal"
@@ -33,11 +34,11 @@ func longestRun(s string) (best span) {
 func (j *joiner) encoded() {
 	var runs []*piece
 	size := 0
-	for i := len(j.all) - 1; i >= 0; i-- {
-		if p := j.all[i]; p.run.len() > 0 {
-			if size += p.run.len(); size > maxLength {
-				break
-			}
+	for _, p := range slices.Backward(j.all) {
+		if size += p.run.len(); size > maxLength {
+			break
+		}
+		if p.run.len() > 0 {
 			runs = append(runs, p)
 		}
 	}

@@ -98,11 +98,10 @@ func (j *joiner) fragments() {
 func (j *joiner) chain() []stretch {
 	var out []stretch
 	size := 0
-	for i := len(j.all) - 1; i >= 0; i-- {
-		p := j.all[i]
-		for k := len(p.frags) - 1; k >= 0; k-- {
-			if size += p.frags[k].len() + 1; size <= maxLength {
-				out = append(out, stretch{p, p.frags[k]})
+	for _, p := range slices.Backward(j.all) {
+		for _, f := range slices.Backward(p.frags) {
+			if size += f.len() + 1; size <= maxLength {
+				out = append(out, stretch{p, f})
 			}
 		}
 	}
@@ -151,9 +150,9 @@ func (j *joiner) continued(parts []stretch, glue string) {
 func trimDots(s string, p span) span {
 	t := s[p.from:p.to]
 	if strings.HasSuffix(t, "...") || strings.HasSuffix(t, "…") {
-		p.to -= len(t) - len(strings.TrimRight(t, ".… "))
+		t = strings.TrimRight(t, ".… ")
 	}
-	t = s[p.from:p.to]
-	p.from += len(t) - len(strings.TrimLeft(t, ".… "))
+	p.to = p.from + len(t)
+	p.from = p.to - len(strings.TrimLeft(t, ".… "))
 	return p
 }

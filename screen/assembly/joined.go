@@ -31,11 +31,6 @@ type JoinedText struct {
 	Segments []Segment
 }
 
-// Same reports whether o joins the same segments to the same text.
-func (j JoinedText) Same(o JoinedText) bool {
-	return j.Kind == o.Kind && j.Text == o.Text && slices.Equal(j.Segments, o.Segments)
-}
-
 // SpansTexts reports whether the span of a finding in j.Text touches two different texts. A
 // finding within one text was reported when that text was screened.
 func (j JoinedText) SpansTexts(start, end int) bool {
@@ -111,18 +106,12 @@ func (j *joiner) emit(kind Kind, d *draft) {
 	if len(j.out) >= maxJoined || len(d.text) > maxLength || len(d.segs) < 2 {
 		return
 	}
-	own, several := false, false
+	own, first, text := false, d.segs[0], string(d.text)
+	several := slices.ContainsFunc(d.segs, func(s Segment) bool { return s.Write != first.Write || s.Text != first.Text })
 	for _, s := range d.segs {
 		own = own || s.Write == j.id
-		several = several || s.Write != d.segs[0].Write || s.Text != d.segs[0].Text
 	}
-	if !own || !several {
-		return
+	if own && several && !slices.ContainsFunc(j.out, func(o JoinedText) bool { return o.Text == text }) {
+		j.out = append(j.out, JoinedText{Kind: kind, Text: text, Segments: d.segs})
 	}
-	for _, o := range j.out {
-		if o.Text == string(d.text) {
-			return
-		}
-	}
-	j.out = append(j.out, JoinedText{Kind: kind, Text: string(d.text), Segments: d.segs})
 }

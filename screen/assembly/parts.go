@@ -73,8 +73,7 @@ func partMark(t string) (number, end int) {
 func (j *joiner) parts() {
 	var found []*piece
 	own := false
-	for i := len(j.all) - 1; i >= 0; i-- {
-		p := j.all[i]
+	for _, p := range slices.Backward(j.all) {
 		if p.part.number == 0 || slices.ContainsFunc(found, func(f *piece) bool { return f.part.number == p.part.number }) {
 			continue
 		}

@@ -1,13 +1,12 @@
 package assembly
 
 import (
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-
-	"strings"
-	"unicode/utf8"
 
 	"github.com/memproxy/memproxy/internal/cache"
 	"github.com/memproxy/memproxy/screen/normal"

@@ -3,7 +3,6 @@ package assembly
 import (
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 const condWords = "when whenever if once after before unless upon until while every wenn falls sobald quand lorsque si cuando eğer когда если"
@@ -64,13 +63,7 @@ func action(s string, words []word, sentences []span) span {
 
 // trimEnd trims the punctuation at the end of a sentence.
 func trimEnd(s string, p span) span {
-	for p.to > p.from {
-		r, n := utf8.DecodeLastRuneInString(s[p.from:p.to])
-		if !ends(r) && r != ',' {
-			break
-		}
-		p.to -= n
-	}
+	p.to = p.from + len(strings.TrimRightFunc(s[p.from:p.to], func(r rune) bool { return ends(r) || r == ',' }))
 	return p
 }
 

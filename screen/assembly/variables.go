@@ -175,8 +175,7 @@ func (j *joiner) variables() {
 	if len(known) == 0 {
 		return
 	}
-	for i := len(j.all) - 1; i >= 0; i-- {
-		p := j.all[i]
+	for _, p := range slices.Backward(j.all) {
 		var d draft
 		at := 0
 		for _, u := range p.uses {

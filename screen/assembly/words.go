@@ -49,14 +49,10 @@ var lists = func() (all terms.Table[list]) {
 
 // hash returns the hash of a word in lower case, in any script.
 func hash(w string) uint32 {
-	h := terms.HashSeed
-	for i := range len(w) {
-		if w[i] >= utf8.RuneSelf {
-			return terms.HashWord(strings.ToLower(w))
-		}
-		h = terms.HashByte(h, terms.Lower(w[i]))
+	if !terms.ASCII(w) {
+		w = strings.ToLower(w)
 	}
-	return h
+	return terms.HashWord(w)
 }
 
 // split appends the words of s.
@@ -130,22 +126,13 @@ func fold(s string, words []word, i int) string {
 }
 
 func trim(s string, p span) span {
-	t := s[p.from:p.to]
-	p.from += len(t) - len(strings.TrimLeftFunc(t, unicode.IsSpace))
-	p.to -= len(t) - len(strings.TrimRightFunc(t, unicode.IsSpace))
-	if p.from > p.to {
-		p.from = p.to
-	}
+	t := strings.TrimLeftFunc(s[p.from:p.to], unicode.IsSpace)
+	p.from = p.to - len(t)
+	p.to = p.from + len(strings.TrimRightFunc(t, unicode.IsSpace))
 	return p
 }
 
-func ends(r rune) bool {
-	switch r {
-	case '.', '!', '?', '…', '。', '！', '？', '؟', '।', '\n':
-		return true
-	}
-	return false
-}
+func ends(r rune) bool { return strings.ContainsRune(".!?…。！？؟।\n", r) }
 
 // sentences returns the spans of the sentences of s, including their end marks.
 // Punctuation inside a word (3.14, example.com, ?q=) ends no sentence.
