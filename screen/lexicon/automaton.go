@@ -2,7 +2,6 @@ package lexicon
 
 import (
 	"encoding/binary"
-	"regexp"
 	"regexp/syntax"
 	"slices"
 	"sync"
@@ -44,14 +43,10 @@ var matched = new(state)
 // endOfText stands for the end of the text; no character has this value.
 const endOfText = -1
 
-func newAutomaton(re *regexp.Regexp) *automaton {
-	tree, err := syntax.Parse(re.String(), syntax.Perl)
-	if err != nil {
-		panic(err) // regexp parsed the same syntax
-	}
+func newAutomaton(tree *syntax.Regexp) *automaton {
 	prog, err := syntax.Compile(tree.Simplify())
 	if err != nil {
-		panic(err)
+		panic(err) // regexp compiled the same pattern
 	}
 	a := &automaton{prog: prog, known: map[string]*state{}}
 	own := func(from, to rune) { a.begin = append(a.begin, from, to+1) }

@@ -131,7 +131,7 @@ func (r *Rule) add(p string) error {
 	if err != nil {
 		return err
 	}
-	any := sync.OnceValue(func() *automaton { return newAutomaton(re) }) // most are never needed
+	any := sync.OnceValue(func() *automaton { return newAutomaton(tree) }) // most are never needed
 	r.parts = append(r.parts, part{re: re, any: any, anchor: anchorOf(tree), repeats: repetitionsOf(tree)})
 	return nil
 }
