@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy/screen/rulefile"
-
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
@@ -109,14 +108,6 @@ func (v *Vocabulary) Concept(name string) Set {
 // Source is a file of a pack.
 type Source struct{ Name, Text string }
 
-// entry is one word or phrase of a vocabulary file, and its location.
-type entry struct {
-	phrase  string
-	concept int
-	file    string
-	line    int
-}
-
 // ParseVocabulary parses a vocabulary. A line that begins in the first column has a
 // concept and a colon; words and phrases follow, separated by commas, on that line and on
 // indented lines. A word that ends in * matches every word with that prefix. # begins a
@@ -131,10 +122,8 @@ func (v *Vocabulary) With(files ...Source) (*Vocabulary, error) {
 	w := *v
 	v = &w
 	v.index, v.own = map[string]int{}, Set{}
-	var entries []entry
 	for _, f := range files {
-		var err error
-		if entries, err = v.parse(entries, f); err != nil {
+		if err := v.parse(f); err != nil {
 			return nil, err
 		}
 	}
@@ -146,16 +135,10 @@ func (v *Vocabulary) With(files ...Source) (*Vocabulary, error) {
 	for name, set := range map[string]*Set{conceptURL: &v.url, conceptEmail: &v.email, conceptTLD: &v.tld, conceptNum: &v.numbers, conceptName: &v.name} {
 		*set = set.or(v.Concept(name))
 	}
-	var plain Vocabulary // an empty vocabulary, to split phrases into words
-	for _, e := range entries {
-		if err := v.put(&plain, e.phrase, bit(e.concept)); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", e.file, e.line, err)
-		}
-	}
 	return v, nil
 }
 
-func (v *Vocabulary) parse(entries []entry, f Source) ([]entry, error) {
+func (v *Vocabulary) parse(f Source) error {
 	current := -1
 	seen := map[string]bool{}
 	for n, line := range rulefile.Lines(f.Text) {
@@ -166,15 +149,15 @@ func (v *Vocabulary) parse(entries []entry, f Source) ([]entry, error) {
 		if line[0] != ' ' && line[0] != '\t' {
 			name, rest, ok := strings.Cut(line, ":")
 			if !ok || name == "" || strings.ToUpper(name) != name {
-				return nil, fmt.Errorf("%s:%d: want CONCEPT: words", f.Name, n)
+				return fmt.Errorf("%s:%d: want CONCEPT: words", f.Name, n)
 			}
 			if seen[name] {
-				return nil, fmt.Errorf("%s:%d: concept %s is defined twice", f.Name, n, name)
+				return fmt.Errorf("%s:%d: concept %s is defined twice", f.Name, n, name)
 			}
 			seen[name] = true
 			if current, ok = v.index[name]; !ok {
 				if len(v.names) == maxConcepts {
-					return nil, fmt.Errorf("%s:%d: more than %d concepts", f.Name, n, maxConcepts)
+					return fmt.Errorf("%s:%d: more than %d concepts", f.Name, n, maxConcepts)
 				}
 				current = len(v.names)
 				v.index[name], v.own = current, v.own.or(bit(current))
@@ -183,19 +166,25 @@ func (v *Vocabulary) parse(entries []entry, f Source) ([]entry, error) {
 			line = rest
 		}
 		if current < 0 {
-			return nil, fmt.Errorf("%s:%d: words before the first concept", f.Name, n)
+			return fmt.Errorf("%s:%d: words before the first concept", f.Name, n)
 		}
-		for _, p := range strings.Split(line, ",") {
-			if p = strings.TrimSpace(p); p != "" {
-				entries = append(entries, entry{strings.ToLower(p), current, f.Name, n})
+		for p := range strings.SplitSeq(line, ",") {
+			if p = strings.TrimSpace(p); p == "" {
+				continue
+			}
+			if err := v.put(strings.ToLower(p), bit(current)); err != nil {
+				return fmt.Errorf("%s:%d: %w", f.Name, n, err)
 			}
 		}
 	}
-	return entries, nil
+	return nil
 }
 
-// put adds one word or phrase. plain is an empty vocabulary that splits it into words.
-func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept Set) error {
+// plain knows no words. It splits phrases into words.
+var plain Vocabulary
+
+// put adds one word or phrase.
+func (v *Vocabulary) put(phrase string, concept Set) error {
 	phrase, prefix := strings.CutSuffix(phrase, "*")
 	if strings.Contains(phrase, "*") {
 		return fmt.Errorf("%q: a star is allowed only at the end of a word or phrase", phrase)

@@ -5,7 +5,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy/screen/normal"
-
 	"github.com/memproxy/memproxy/screen/terms"
 )
 

@@ -155,9 +155,8 @@ func parseSequence(f []string, v *Vocabulary) (sequence, error) {
 			if i+2 != len(f) {
 				return s, fmt.Errorf("want one list of concepts after not")
 			}
-			set, err := v.set(f[i+1])
-			s.not = set
-			if err != nil {
+			var err error
+			if s.not, err = v.set(f[i+1]); err != nil {
 				return s, err
 			}
 			break
@@ -279,13 +278,7 @@ func (r *Rules) inBlock(dst []Hit, x *index, words []Word, at int) []Hit {
 		for ; some != 0; some &= some - 1 {
 			s := x.all[i*64+bits.TrailingZeros64(some)]
 			for free := ^uint64(0); free != 0; {
-				var start, end int
-				var ok bool
-				if s.together > 0 {
-					start, end, ok = s.findTogether(&masks, opens, own, free, stretch)
-				} else {
-					start, end, ok = s.find(&masks, opens, free, stretch)
-				}
+				start, end, ok := s.find(&masks, opens, own, free, stretch)
 				if !ok {
 					break
 				}
@@ -354,7 +347,10 @@ func (s *sequence) places(masks *[maxConcepts]uint64, opens, free uint64) (of [m
 
 // find matches the sequence against the free words of a block, as bit sets of positions.
 // Its work does not depend on the content of the block.
-func (s *sequence) find(masks *[maxConcepts]uint64, opens, free uint64, stretch int) (start, end int, ok bool) {
+func (s *sequence) find(masks *[maxConcepts]uint64, opens, own, free uint64, stretch int) (start, end int, ok bool) {
+	if s.together > 0 {
+		return s.findTogether(masks, opens, own, free, stretch)
+	}
 	reach, ok := s.places(masks, opens, free)
 	for i := 1; ok && i < len(s.slots); i++ {
 		sl := &s.slots[i]
