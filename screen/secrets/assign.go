@@ -153,13 +153,10 @@ func secretValue(v string, made, quoted bool) bool {
 	if made {
 		return len(v) >= 8 && hasDigit(v) && hasLetter(v) && variety(v, 5) == 5 && !strings.ContainsAny(v, "() /\\{}[]") || len(v) >= 8 && strings.Contains(v, "/") && len(v) == 40 && hasDigit(v)
 	}
-	if strings.Contains(v, "(") && !quoted {
-		return false
-	}
 	if quoted {
 		return !strings.Contains(v, " ") || hasDigit(v)
 	}
-	return hasDigit(v) || strings.ContainsAny(v, "!@#$%^&*+")
+	return !strings.Contains(v, "(") && (hasDigit(v) || strings.ContainsAny(v, "!@#$%^&*+"))
 }
 
 // standIns are placeholder values in documentation.
@@ -174,18 +171,14 @@ var within = []string{"your", "example", "<", "${", "{{", "$(", "%(", "xxxx", "*
 
 // placeholder reports whether v stands for a secret and is none.
 func placeholder(v string) bool {
-	if v == "" || variety(v, 2) < 2 {
-		return true
-	}
-	if v[0] == '$' && (!hasDigit(v) || variable(v[1:])) || v[0] == '[' || v[0] == '%' && v[len(v)-1] == '%' {
-		return true // a variable
-	}
-	if v == "!secret" || v == "!vault" || v == "!env" {
-		return true // a YAML tag: the value is stored elsewhere
-	}
 	flat := strings.ToLower(v)
-	if strings.HasPrefix(flat, "https://") || strings.HasPrefix(flat, "http://") || reference(flat) {
-		return true // a page about the secret; a secret inside of a link is found separately
+	switch {
+	case v == "", variety(v, 2) < 2,
+		v[0] == '$' && (!hasDigit(v) || variable(v[1:])), v[0] == '[', v[0] == '%' && v[len(v)-1] == '%', // a variable
+		v == "!secret", v == "!vault", v == "!env", // a YAML tag: the value is stored elsewhere
+		strings.HasPrefix(flat, "https://"), strings.HasPrefix(flat, "http://"), // a page about the secret; a secret inside of a link is found separately
+		reference(flat):
+		return true
 	}
 	return slices.Contains(standIns, flat) || slices.ContainsFunc(within, func(s string) bool { return strings.Contains(flat, s) })
 }

@@ -29,7 +29,6 @@ var kinds = func() (of [256]uint8) {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
-func isAlpha(c byte) bool { return kinds[c] == letter }
 
 // Alphabets of the formats. Most tokens use base64url, word64.
 var (

@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -162,19 +163,12 @@ func tckn(d string) bool {
 	if d[0] == '0' {
 		return false
 	}
-	odd, even, sum := 0, 0, 0
-	for i := range 10 {
-		v := int(d[i] - '0')
-		sum += v
-		switch {
-		case i == 9:
-		case i%2 == 0:
-			odd += v
-		default:
-			even += v
-		}
+	var sums [2]int // of the first nine digits: those at odd and at even places
+	for i := range 9 {
+		sums[i%2] += int(d[i] - '0')
 	}
-	return ((odd*7-even)%10+10)%10 == int(d[9]-'0') && sum%10 == int(d[10]-'0')
+	check := int(d[9] - '0')
+	return ((sums[0]*7-sums[1])%10+10)%10 == check && (sums[0]+sums[1]+check)%10 == int(d[10]-'0')
 }
 
 // germanTaxID checks a German tax identification number: among the first ten
@@ -189,11 +183,7 @@ func germanTaxID(d string) bool {
 	for i := range 10 {
 		v := int(d[i] - '0')
 		count[v]++
-		sum := (v + product) % 10
-		if sum == 0 {
-			sum = 10
-		}
-		product = sum * 2 % 11
+		product = cmp.Or((v+product)%10, 10) * 2 % 11
 	}
 	repeated := 0
 	for _, c := range count {
