@@ -2,11 +2,10 @@ package baseline
 
 import (
 	"math"
+	"net/netip"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"net/netip"
 
 	"github.com/memproxy/memproxy/screen/terms"
 )

@@ -71,7 +71,7 @@ func (p *profile) compare(item int, text string) []memproxy.Finding {
 	text = text[:min(len(text), maxText)]
 	var out []memproxy.Finding
 	found := func(rule, severity string, start, end int, score float64) {
-		out = append(out, memproxy.Finding{Rule: rule, Severity: severity, Item: item, Start: start, End: end, Score: perMille(score)})
+		out = append(out, memproxy.Finding{Rule: rule, Severity: severity, Item: item, Start: start, End: end, Score: memproxy.PerMille(math.Round(1000 * score))})
 	}
 	var seen []uint64
 	for _, d := range domains(text) {
@@ -177,8 +177,4 @@ func (p *profile) learn(text string, now time.Time) {
 	for i := range p.Centroid {
 		p.Centroid[i] = p.Centroid[i]*decay + t.bag[i]
 	}
-}
-
-func perMille(x float64) memproxy.PerMille {
-	return memproxy.PerMille(math.Round(1000 * min(max(x, 0), 1)))
 }

@@ -58,8 +58,7 @@ func (e *Endpoint) Post(ctx context.Context, in any, most int64) ([]byte, error)
 	}
 	resp, err := e.http.Do(req)
 	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // without the address
 		}
 		return nil, err

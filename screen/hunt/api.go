@@ -45,8 +45,8 @@ func (s statusError) Error() string { return fmt.Sprintf("the backend returned s
 
 // IsUnauthorized reports whether an error is a backend's response of 401 or 403.
 func IsUnauthorized(err error) bool {
-	var no statusError
-	return errors.As(err, &no) && (no == http.StatusUnauthorized || no == http.StatusForbidden)
+	no, ok := errors.AsType[statusError](err)
+	return ok && (no == http.StatusUnauthorized || no == http.StatusForbidden)
 }
 
 type caller struct {
@@ -114,8 +114,7 @@ func (c *caller) once(ctx context.Context, method string, path []string, query u
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		var e *url.Error
-		if errors.As(err, &e) {
+		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err // without the address
 		}
 		return nil, 0, err

@@ -72,11 +72,10 @@ func Mem0Kind(ctx context.Context, a API) (string, error) {
 		return "", err
 	}
 	_, err = c.call(ctx, http.MethodGet, []string{"v1/ping/"}, nil, nil)
-	var no statusError
-	switch {
-	case err == nil:
+	if err == nil {
 		return "platform", nil
-	case errors.As(err, &no) && (no == http.StatusNotFound || no == http.StatusMethodNotAllowed):
+	}
+	if no, _ := errors.AsType[statusError](err); no == http.StatusNotFound || no == http.StatusMethodNotAllowed {
 		return "server", nil
 	}
 	return "", fmt.Errorf("the API of Mem0 cannot be determined: %w", err)

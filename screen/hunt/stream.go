@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // StreamOptions set up a Stream.
@@ -123,21 +124,12 @@ func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (
 // It returns when ctx ends and leaks the reading goroutine, so the process should exit
 // then.
 func StreamUntil(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (Result, error) {
-	type end struct {
-		Result
-		err error
+	var total Result
+	var err error
+	if ended := wait.For(ctx, func() { total, err = Stream(ctx, in, out, o) }); ended != nil {
+		return Result{}, ended
 	}
-	done := make(chan end, 1)
-	go func() {
-		r, err := Stream(ctx, in, out, o)
-		done <- end{r, err}
-	}()
-	select {
-	case e := <-done:
-		return e.Result, e.err
-	case <-ctx.Done():
-		return Result{}, ctx.Err()
-	}
+	return total, err
 }
 
 func (a *answer) judge(screen Screener) {

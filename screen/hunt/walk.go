@@ -5,10 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
-
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/wait"
