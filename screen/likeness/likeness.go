@@ -19,7 +19,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen/similar"
-
 	"github.com/memproxy/memproxy/screen/terms"
 )
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-
 	"strings"
 	"unicode"
 	"unicode/utf8"

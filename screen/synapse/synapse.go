@@ -10,10 +10,9 @@ package synapse
 
 import (
 	"cmp"
+	"math"
 	"regexp"
 	"slices"
-
-	"math"
 	"strings"
 	"unicode"
 	"unicode/utf8"

@@ -12,9 +12,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
-
 	"sync"
+	"time"
 
 	"github.com/memproxy/memproxy/internal/cache"
 	"github.com/memproxy/memproxy/screen/endpoint"
