@@ -75,7 +75,7 @@ const lastRecord = `SELECT ` + versionColumns + ` FROM version WHERE tenant = ? 
 // once, at the end of the transaction, however many versions were appended.
 func (t *transaction) head(tenant string) *head {
 	if t.store.opt.Vault == nil {
-		t.err = cmp.Or(t.err, ErrNoVault)
+		t.fail(ErrNoVault)
 	}
 	if h := t.heads[tenant]; h != nil {
 		return h
@@ -83,7 +83,7 @@ func (t *transaction) head(tenant string) *head {
 	for try := 0; ; try++ {
 		found, there := row(t, scanHead(t.store.opt.Vault, markedHead), `UPDATE chain SET place = place WHERE tenant = ? RETURNING `+headColumns, tenant)
 		if !there && try > 0 {
-			t.err = cmp.Or(t.err, fmt.Errorf("%w: the chain has no head", ErrUnknown))
+			t.fail(fmt.Errorf("%w: the chain has no head", ErrUnknown))
 		}
 		if there || t.err != nil {
 			t.heads[tenant] = &found
@@ -133,19 +133,19 @@ func (cs Chains) Heads(ctx context.Context) ([]memproxy.ChainHead, error) {
 // is kept remain. Their later deletion is no longer detected; changes of them are.
 func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int, error) {
 	bad := need(storable(tenant) == nil && !before.IsZero(), "trim: a tenant and a time are required")
-	return result(ctx, cs.store, job{bad: bad}, func(t *transaction) (int, error) {
+	return result(ctx, cs.store, job{bad: bad}, func(t *transaction) int {
 		h := t.head(tenant)
 		if h.broken {
-			return 0, fmt.Errorf("%w: the chain of the tenant is broken and is kept as it is", ErrState)
+			t.fail(fmt.Errorf("%w: the chain of the tenant is broken and is kept as it is", ErrState))
 		}
 		// The last record from before the time becomes the base.
 		last, there := row(t, scanRecord, `SELECT `+versionColumns+` FROM version
 			WHERE tenant = ? AND place > ? AND at < ? ORDER BY place DESC LIMIT 1`, tenant, h.base, micros(before))
 		if !there {
-			return 0, nil
+			return 0
 		}
 		h.base, h.baseLink, h.grown = last.place, last.Link, true
-		return int(t.run(`DELETE FROM version WHERE tenant = ? AND place <= ? AND compacted = 1`, tenant, h.base)), nil
+		return int(t.run(`DELETE FROM version WHERE tenant = ? AND place <= ? AND compacted = 1`, tenant, h.base))
 	})
 }
 
@@ -161,14 +161,10 @@ func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.Ch
 		end     memproxy.ChainHead
 		cleared int
 	}
-	out, err := changed(ctx, cs.store, storableParts("chain", tenant), func(t *transaction) (out accepted, err error) {
+	out, err := changed(ctx, cs.store, storableParts("chain", tenant), func(t *transaction) accepted {
 		h := rebase(t, tenant)
-		out.end = memproxy.ChainHead{Tenant: tenant, Position: h.place, Link: h.link}
-		if err := acceptBreaches(t, h, faults); err != nil {
-			return out, err
-		}
-		out.cleared = clearFlags(t, tenant, faults)
-		return out, nil
+		acceptBreaches(t, h, faults)
+		return accepted{memproxy.ChainHead{Tenant: tenant, Position: h.place, Link: h.link}, clearFlags(t, tenant, faults)}
 	})
 	return out.end, out.cleared, err
 }
@@ -188,7 +184,7 @@ func rebase(t *transaction, tenant string) *head {
 
 // acceptBreaches stores all faults up to the new base as accepted. Nothing follows the
 // base yet, so any fault that is found there later is new.
-func acceptBreaches(t *transaction, h *head, faults []memproxy.ChainFault) error {
+func acceptBreaches(t *transaction, h *head, faults []memproxy.ChainFault) {
 	clear(t.breached)
 	now := t.now()
 	t.run(`DELETE FROM breach WHERE tenant = ? AND place > ?`, h.tenant, h.base)
@@ -199,12 +195,11 @@ func acceptBreaches(t *transaction, h *head, faults []memproxy.ChainFault) error
 			continue
 		}
 		if storable(f.Detail) != nil {
-			return refused("a part of the fault cannot be stored")
+			t.fail(refused("a part of the fault cannot be stored"))
 		}
 		t.run(`INSERT INTO breach (tenant, place, class, detail, at, accepted) VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT DO NOTHING`,
 			h.tenant, f.Position, string(f.Class), f.Detail, now)
 	}
-	return nil
 }
 
 // clearFlags removes the flag of a broken chain from a tenant's memories.
@@ -230,12 +225,12 @@ const maxFlagged = 10000
 // NoteBreach stores a fault of a tenant's chain, flags the memories that have records
 // at or after its position, and reports whether the fault is new. Accept undoes both.
 func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, error) {
-	return changed(ctx, cs.store, storableParts("fault", f.Tenant, string(f.Class), f.Detail), func(t *transaction) (fresh bool, err error) {
+	return changed(ctx, cs.store, storableParts("fault", f.Tenant, string(f.Class), f.Detail), func(t *transaction) (fresh bool) {
 		clear(t.breached)
 		n := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 			f.Tenant, f.Position, string(f.Class), f.Detail, t.now())
 		if n == 0 {
-			return false, nil
+			return false
 		}
 		t.save()
 		for _, k := range rows(t, scanKey,
@@ -244,7 +239,7 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 			f.Tenant, f.Position, string(memproxy.IntegrityChain), maxFlagged) {
 			t.flag(&memproxy.IntegrityFlag{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
 		}
-		return true, nil
+		return true
 	})
 }
 

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -48,8 +47,8 @@ func (s *store) commit(group []*job) (err error) {
 		if j.ctx.Err() != nil || j.run == nil {
 			continue
 		}
-		if err := j.run(t); t.err != nil || err != nil {
-			return cmp.Or(t.err, err)
+		if j.run(t); t.err != nil {
+			return t.err
 		}
 	}
 	t.save()
@@ -307,28 +306,25 @@ func oneOrUnknown[T any](found []T, err error, what string) (T, error) {
 // change runs f in a transaction that is on disk when change returns. If bad is set, it
 // is returned and nothing is done. f may run twice, and may still be running when
 // change returns because its context ended.
-func (s *store) change(ctx context.Context, bad error, f func(*transaction) error) error {
+func (s *store) change(ctx context.Context, bad error, f func(*transaction)) error {
 	return s.do(ctx, &job{bad: bad, durable: true, run: f})
 }
 
 // exec is change with one statement.
 func (s *store) exec(ctx context.Context, text string, args ...any) error {
-	return s.change(ctx, nil, func(t *transaction) error { t.run(text, args...); return nil })
+	return s.change(ctx, nil, func(t *transaction) { t.run(text, args...) })
 }
 
 // changed is change with a result.
-func changed[T any](ctx context.Context, s *store, bad error, f func(*transaction) (T, error)) (T, error) {
+func changed[T any](ctx context.Context, s *store, bad error, f func(*transaction) T) (T, error) {
 	return result(ctx, s, job{bad: bad, durable: true}, f)
 }
 
 // result does a job that has a result. With an error the result is zero, because f may
 // still be writing to its own.
-func result[T any](ctx context.Context, s *store, j job, f func(*transaction) (T, error)) (T, error) {
+func result[T any](ctx context.Context, s *store, j job, f func(*transaction) T) (T, error) {
 	var out, none T
-	j.run = func(t *transaction) (err error) {
-		out, err = f(t)
-		return err
-	}
+	j.run = func(t *transaction) { out = f(t) }
 	if err := s.do(ctx, &j); err != nil {
 		return none, err
 	}
@@ -342,17 +338,17 @@ func countEach[T any](ctx context.Context, s *store, all []T, check func(*T) err
 	if len(own) == 0 {
 		return 0, ctx.Err()
 	}
-	return result(ctx, s, job{bad: valid(own, check)}, func(t *transaction) (n int, _ error) {
+	return result(ctx, s, job{bad: valid(own, check)}, func(t *transaction) (n int) {
 		for i := range own {
 			n += int(count(f(t, &own[i])))
 		}
-		return n, nil
+		return n
 	})
 }
 
 // inSteps repeats f, which handles at most step rows in one transaction, until fewer
 // than that are left. It returns how many rows were handled, also along with an error.
-func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction) (int, error)) (int, error) {
+func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction) int) (int, error) {
 	for total := 0; ; {
 		n, err := result(ctx, s, j, f)
 		if total += n; err != nil || n < step {

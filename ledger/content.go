@@ -40,7 +40,7 @@ func versionRef(k memproxy.MemoryKey, number int64) string {
 // encrypt stores a content, encrypted, unless there is one under that ref.
 func (t *transaction) encrypt(ref, tenant string, plain []byte) {
 	e, err := t.store.opt.Vault.Seal(ref, tenant, plain)
-	t.err = cmp.Or(t.err, err)
+	t.fail(err)
 	t.run(`INSERT INTO content (ref, tenant, vault, wrapped, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		ref, tenant, e.Key, e.Wrapped, e.Body)
 }
@@ -122,21 +122,21 @@ type Rollbacks struct{ *store }
 // they are overwritten. They are in the history when AppendFound returns.
 func (rs Rollbacks) AppendFound(ctx context.Context, found ...memproxy.Version) error {
 	in, err := sealed(found)
-	return rs.change(ctx, err, func(t *transaction) error { each(t, in, keepFound); return nil })
+	return rs.change(ctx, err, func(t *transaction) { each(t, in, keepFound) })
 }
 
 // Approve adds a reviewer's approval of a rollback to a version. Once Need distinct
 // reviewers other than the version's author have approved it for the same present text,
 // their votes are used up. The author gets ErrOwnReview.
 func (rs Rollbacks) Approve(ctx context.Context, to memproxy.Version, by memproxy.Review) (memproxy.Tallied, error) {
-	return changed(ctx, rs.store, cmp.Or(validKey(to.MemoryKey), checkReview(by)), func(t *transaction) (memproxy.Tallied, error) {
+	return changed(ctx, rs.store, cmp.Or(validKey(to.MemoryKey), checkReview(by)), func(t *transaction) memproxy.Tallied {
 		over, _ := t.lastVersion(to.MemoryKey)
 		subject := votesOn(to.MemoryKey, over.SHA256, "version", strconv.FormatInt(to.Number, 10))
-		tally, err := t.vote(subject, to.Actor, by)
-		if err == nil && tally.Settled {
+		tally := t.vote(subject, to.Actor, by)
+		if tally.Settled {
 			t.run(`DELETE FROM vote WHERE subject = ?`, subject)
 		}
-		return tally, err
+		return tally
 	})
 }
 
@@ -146,26 +146,25 @@ func (rs Rollbacks) Approve(ctx context.Context, to memproxy.Version, by memprox
 func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.Duration) error {
 	bad := cmp.Or(validKey(r.MemoryKey), storableParts("rollback", r.Tenant, r.Decision, r.Reviewer, r.Reason, r.Before),
 		need(r.Decision != "" && r.Number > 0, "a rollback needs a decision and a version"))
-	return rs.change(ctx, bad, func(t *transaction) error {
+	return rs.change(ctx, bad, func(t *transaction) {
 		now := leaseTime(t)
 		n := t.run(`INSERT INTO rollback (`+rollbackColumns+`, lease) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
 			r.Decision, r.MemoryKey, r.Tenant, r.Number, r.Reviewer, r.Reason, r.Before, micros(now), micros(now.Add(lease)))
 		if n == 0 {
-			return fmt.Errorf("%w: another rollback of the memory is not over", ErrState)
+			t.fail(fmt.Errorf("%w: another rollback of the memory is not over", ErrState))
 		}
-		return nil
 	})
 }
 
 // Unfinished claims and returns the rollbacks whose lease has expired, oldest first.
 func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error) {
-	return changed(ctx, rs.store, nil, func(t *transaction) ([]memproxy.Rollback, error) {
+	return changed(ctx, rs.store, nil, func(t *transaction) []memproxy.Rollback {
 		now := leaseTime(t)
 		mine := rows(t, scanRollback, `UPDATE rollback SET lease = ?1 WHERE (lease <= ?2 OR lease > ?3) AND decision IN
 			(SELECT decision FROM rollback WHERE lease <= ?2 OR lease > ?3 ORDER BY begun LIMIT 100) RETURNING `+rollbackColumns,
 			micros(now.Add(lease)), micros(now), micros(now.Add(longestLease)))
 		slices.SortFunc(mine, func(a, b memproxy.Rollback) int { return a.Begun.Compare(b.Begun) })
-		return mine, nil
+		return mine
 	})
 }
 
@@ -179,10 +178,10 @@ func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Ver
 	if made != nil {
 		bad = validVersion(made)
 	}
-	return changed(ctx, rs.store, bad, func(t *transaction) (memproxy.Version, error) {
+	return changed(ctx, rs.store, bad, func(t *transaction) memproxy.Version {
 		open := t.run(`DELETE FROM rollback WHERE decision = ?`, decision) > 0
 		if made == nil {
-			return memproxy.Version{}, nil
+			return memproxy.Version{}
 		}
 		v := t.append(*made)
 		if r := t.record(v.MemoryKey); open && v.Kind == memproxy.TargetMemory && r.HasOwner() {
@@ -194,6 +193,6 @@ func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Ver
 				t.putStatus(r, st, r.prior)
 			}
 		}
-		return v, nil
+		return v
 	})
 }

@@ -44,7 +44,7 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 			return err
 		}
 	}
-	apply := func(t *transaction) error { return applyEntry(t, own, secret) }
+	apply := func(t *transaction) { applyEntry(t, own, secret) }
 	if all := parts(own); len(all) > 1 {
 		return commitParts(ctx, l.store, all)
 	}
@@ -63,7 +63,7 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 // commitNow waits until an entry is in the database. If the database is unavailable, an
 // entry that may be queued is queued, so that an acknowledged write is recorded once
 // the database answers again.
-func commitNow(ctx context.Context, s *store, e *memproxy.Entry, apply func(*transaction) error) error {
+func commitNow(ctx context.Context, s *store, e *memproxy.Entry, apply func(*transaction)) error {
 	err := s.do(ctx, &job{size: size(e), run: apply})
 	if e.Queued && retryable(err) {
 		if queued, _, _ := s.enqueue(e, apply); queued {
@@ -83,7 +83,7 @@ func commitParts(ctx context.Context, s *store, all []*memproxy.Entry) error {
 		case <-ctx.Done():
 			return fmt.Errorf("ledger: wait to write: %w", ctx.Err())
 		}
-		err := commitNow(ctx, s, part, func(t *transaction) error { return applyEntry(t, part, nil) })
+		err := commitNow(ctx, s, part, func(t *transaction) { applyEntry(t, part, nil) })
 		<-s.large
 		if err != nil {
 			return err
@@ -169,7 +169,7 @@ func size(c *memproxy.Entry) int {
 
 // enqueue queues an entry, which is then visible at once. queued is false if the queue
 // is full. logged reports whether the entry survives the death of the process.
-func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queued, logged bool, err error) {
+func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction)) (queued, logged bool, err error) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
 	if s.closed {
@@ -217,7 +217,7 @@ func openRedo(ctx context.Context, s *store) (left []*job, err error) {
 	s.redo, err = redo.Open(file, s.opt.Vault, applied, func(number uint64, plain []byte) error {
 		e, err := decodeEntry(plain)
 		if err == nil {
-			left = append(left, &job{ctx: context.Background(), size: size(e), number: number, run: func(t *transaction) error { return applyEntry(t, e, nil) }})
+			left = append(left, &job{ctx: context.Background(), size: size(e), number: number, run: func(t *transaction) { applyEntry(t, e, nil) }})
 		}
 		return err
 	}, func(err error) { s.opt.OnLost(1, fmt.Errorf("ledger: %w", err)) })
@@ -302,11 +302,12 @@ func histories(e *memproxy.Entry) []key {
 // applyEntry applies an entry. States come before owners, so that a memory's initial
 // state does not count for or against its author. Counting begins with the memory's
 // first review.
-func applyEntry(t *transaction, e *memproxy.Entry, secret []byte) error {
+func applyEntry(t *transaction, e *memproxy.Entry, secret []byte) {
 	for i := range e.ExpectedOwners {
 		seen := &e.ExpectedOwners[i]
 		if r := t.record(keyOf(seen)); !r.HasOwner() || r.Owner.Decision != seen.Decision || r.Owner.Deleted != seen.Deleted {
-			return memproxy.ErrStale
+			t.fail(memproxy.ErrStale)
+			return
 		}
 	}
 	each(t, e.Found, keepFound)
@@ -317,7 +318,6 @@ func applyEntry(t *transaction, e *memproxy.Entry, secret []byte) error {
 	each(t, e.Dissents, contest)
 	each(t, e.Corrections, correct)
 	retracted(t, secret, e.Retractions)
-	return nil
 }
 
 func appendVersion(t *transaction, v *memproxy.Version) { t.append(*v) }

@@ -20,9 +20,8 @@ type Upkeep struct{ *store }
 // expireStep; call it until it returns none. Pinned memories never expire, and
 // quarantined ones stay quarantined.
 func (u Upkeep) Expire(ctx context.Context, at time.Time) ([]memproxy.Status, error) {
-	return result(ctx, u.store, job{}, func(t *transaction) ([]memproxy.Status, error) {
+	return result(ctx, u.store, job{}, func(t *transaction) (gone []memproxy.Status) {
 		now := micros(at)
-		var gone []memproxy.Status
 		for _, r := range t.lock(expireStep, overdue, now) {
 			if r.edited {
 				continue
@@ -32,15 +31,14 @@ func (u Upkeep) Expire(ctx context.Context, at time.Time) ([]memproxy.Status, er
 			t.putStatus(r, st, was)
 			gone = append(gone, r.Status)
 		}
-		return gone, nil
+		return gone
 	})
 }
 
 // Pin exempts a memory from expiry and purging, or ends the exemption.
 func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, pinned bool) error {
-	return l.do(ctx, &job{bad: validKey(k), run: func(t *transaction) error {
+	return l.do(ctx, &job{bad: validKey(k), run: func(t *transaction) {
 		changeLifetime(t, k, func(st *memproxy.Status) { st.Pinned = pinned })
-		return nil
 	}})
 }
 
@@ -94,7 +92,7 @@ func (u Upkeep) DeletedBefore(ctx context.Context, before time.Time, limit int) 
 // tombstone and the history without any text.
 func (u Upkeep) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decision string) error {
 	bad := cmp.Or(validKey(k), storableParts("purge", actor, decision))
-	return u.do(ctx, &job{bad: bad, durable: true, erase: true, run: func(t *transaction) error {
+	return u.do(ctx, &job{bad: bad, durable: true, erase: true, run: func(t *transaction) {
 		if last, known := t.lastVersion(k); known && last.Op != memproxy.OpPurge {
 			t.append(memproxy.Version{
 				MemoryKey: k, Tenant: last.Tenant, Field: last.Field, Op: memproxy.OpPurge, Actor: actor, Decision: decision,
@@ -103,7 +101,6 @@ func (u Upkeep) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decision
 		}
 		forget(t, k)
 		shredVersions(t, k)
-		return nil
 	}})
 }
 
@@ -147,7 +144,7 @@ func (u Upkeep) Prune(ctx context.Context, before time.Time) (int, error) {
 	if before.IsZero() {
 		return 0, errors.New("ledger: prune: no time given")
 	}
-	return inSteps(ctx, u.store, job{}, pruneStep, func(t *transaction) (int, error) { return pruneOnce(t, before), nil })
+	return inSteps(ctx, u.store, job{}, pruneStep, func(t *transaction) int { return pruneOnce(t, before) })
 }
 
 func pruneOnce(t *transaction, before time.Time) (n int) {
@@ -241,7 +238,7 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Scope) (by []memproxy.AuthorCount, _ error) {
 	at, after := map[memproxy.AuthorCount]int{}, ""
 	for {
-		found, err := result(ctx, s, job{}, func(t *transaction) (found []memproxy.Ownership, _ error) {
+		found, err := result(ctx, s, job{}, func(t *transaction) (found []memproxy.Ownership) {
 			for _, r := range t.lock(expireStep, `backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND id > ?2
 				AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run) ORDER BY id`,
 				backend, after, scope.User, scope.Agent, scope.App, scope.Run) {
@@ -250,7 +247,7 @@ func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Sc
 				r.own(&gone, t.now())
 				found = append(found, gone)
 			}
-			return found, nil
+			return found
 		})
 		fields, ferr := firstFields(ctx, s, backend, found)
 		err = cmp.Or(err, ferr)
@@ -306,7 +303,7 @@ func endHistories(ctx context.Context, s *store, backend string, scope memproxy.
 			return err
 		}
 		after = ids[len(ids)-1]
-		err = s.do(ctx, &job{run: func(t *transaction) error {
+		err = s.do(ctx, &job{run: func(t *transaction) {
 			for _, id := range ids {
 				k := memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: id}
 				last, known := t.lastVersion(k)
@@ -318,7 +315,6 @@ func endHistories(ctx context.Context, s *store, backend string, scope memproxy.
 				gone.Before, gone.SHA256, gone.Text, gone.Metadata = last.SHA256, "", "", nil
 				t.append(gone)
 			}
-			return nil
 		}})
 		if err != nil {
 			return err
@@ -343,7 +339,7 @@ func (u Upkeep) AddRunTime(ctx context.Context, more time.Duration) (time.Time, 
 	if vault == nil {
 		return time.Time{}, nil
 	}
-	return changed(ctx, u.store, nil, func(t *transaction) (time.Time, error) {
+	return changed(ctx, u.store, nil, func(t *transaction) time.Time {
 		now, p := leaseTime(t), pace{}
 		if e, there := row(t, scanEnvelope, envelopeOf, refPace); there {
 			if plain, err := vault.Open(refPace, "", e); err == nil { // otherwise it was edited or its key is gone, and begins again
@@ -360,7 +356,7 @@ func (u Upkeep) AddRunTime(ctx context.Context, more time.Duration) (time.Time, 
 		}
 		t.run(`DELETE FROM content WHERE ref = ?`, refPace)
 		t.encrypt(refPace, "", inJSON(p))
-		return p.Came, nil
+		return p.Came
 	})
 }
 

@@ -86,27 +86,23 @@ func (hs Holds) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldCo
 		h.State = memproxy.HoldPending
 	}
 	h.Reviewer, h.Note, h.CurrentVerdict, h.Reviewed, h.Lease, h.Result = "", "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}
-	kept, err := changed(ctx, hs.store, nil, func(t *transaction) (memproxy.HeldWrite, error) { return putHold(t, h, sk, plain) })
+	kept, err := changed(ctx, hs.store, nil, func(t *transaction) memproxy.HeldWrite { return putHold(t, h, sk, plain) })
 	if err != nil {
 		return h, err
 	}
 	return kept, nil
 }
 
-func putHold(t *transaction, h memproxy.HeldWrite, sk sketch, plain []byte) (memproxy.HeldWrite, error) {
-	switch there, err := getHold(t, h.ID); {
-	case err == nil && there.ContentSHA256 == h.ContentSHA256 && there.Tenant == h.Tenant && there.Backend == h.Backend:
-		return there, nil
-	case err == nil:
-		return h, fmt.Errorf("%w: hold %s", ErrConflict, h.ID)
-	case !errors.Is(err, ErrUnknown):
-		return h, err
+func putHold(t *transaction, h memproxy.HeldWrite, sk sketch, plain []byte) memproxy.HeldWrite {
+	if other, taken := row(t, scanHold, oneHold, h.ID); taken {
+		if other.ContentSHA256 != h.ContentSHA256 || other.Tenant != h.Tenant || other.Backend != h.Backend {
+			t.fail(fmt.Errorf("%w: hold %s", ErrConflict, h.ID))
+		}
+		return other
 	}
 	waits := h.State == memproxy.HoldPending
 	if waits {
-		if err := roomFor(t, h); err != nil {
-			return h, err
-		}
+		t.fail(roomFor(t, h))
 	}
 	h.Similarity = similarityOf(t, h.Tenant, sk)
 	t.run(`INSERT INTO hold (`+holdColumns+`, sketch, token, aged)
@@ -117,7 +113,7 @@ func putHold(t *transaction, h memproxy.HeldWrite, sk sketch, plain []byte) (mem
 	if t.encrypt(ref(refHold, h.ID), h.Tenant, plain); waits {
 		t.notify(memproxy.NoticeHold, h.Tenant, h.ID, h)
 	}
-	return h, nil
+	return h
 }
 
 func validHold(h *memproxy.HeldWrite) error {
@@ -127,14 +123,24 @@ func validHold(h *memproxy.HeldWrite) error {
 		need(plain(h.EscapedPath, 8*maxText), "the path of a hold is not UTF-8 of at most %d bytes", 8*maxText))
 }
 
-func getHold(t *transaction, id string) (memproxy.HeldWrite, error) {
-	found := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
-	return oneOrUnknown(found, t.err, "hold "+id)
+const oneHold = `SELECT ` + holdColumns + ` FROM hold WHERE id = ?`
+
+// getHold returns a hold.
+func getHold(t *transaction, id string) memproxy.HeldWrite { return knownHold(t, id, oneHold) }
+
+// knownHold returns the hold that a statement finds, and fails with ErrUnknown if there is
+// none.
+func knownHold(t *transaction, id, text string) memproxy.HeldWrite {
+	h, there := row(t, scanHold, text, id)
+	if !there {
+		t.fail(fmt.Errorf("%w: hold %s", ErrUnknown, id))
+	}
+	return h
 }
 
 // Get returns a hold without its content, or ErrUnknown.
 func (hs Holds) Get(ctx context.Context, id string) (memproxy.HeldWrite, error) {
-	found, err := queryRows(ctx, hs.store, "look up a hold", scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
+	found, err := queryRows(ctx, hs.store, "look up a hold", scanHold, oneHold, id)
 	return oneOrUnknown(found, err, "hold "+id)
 }
 
@@ -263,7 +269,7 @@ func roomFor(t *transaction, h memproxy.HeldWrite) error {
 // ended, in their last state.
 func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Scope) (ended []memproxy.HeldWrite, _ error) {
 	for after := ""; ; {
-		seen, err := result(ctx, s, job{}, func(t *transaction) ([]memproxy.HeldWrite, error) {
+		seen, err := result(ctx, s, job{}, func(t *transaction) []memproxy.HeldWrite {
 			waiting := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold
 				WHERE state IN ('pending', 'approved', 'replaying') AND backend = ? AND id > ? ORDER BY id LIMIT ?`, backend, after, expireStep)
 			for i := range waiting {
@@ -271,7 +277,7 @@ func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Sc
 					clearHold(t, &waiting[i])
 				}
 			}
-			return waiting, nil
+			return waiting
 		})
 		for i := range seen {
 			if after = seen[i].ID; seen[i].State == memproxy.HoldFailed {
@@ -288,7 +294,7 @@ func clearHold(t *transaction, h *memproxy.HeldWrite) {
 	was := h.State
 	if h.Result.Cleared = true; was != memproxy.HoldReplaying {
 		h.State, h.Result = memproxy.HoldFailed, whenCleared()
-		endContests(t, h.ID, h.State)
+		closeDissents(t, h.ID)
 	}
 	t.run(`UPDATE hold SET state = ?, result = ? WHERE id = ? AND state = ?`, string(h.State), asJSON(h.Result), h.ID, string(was))
 }

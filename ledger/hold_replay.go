@@ -43,15 +43,15 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 		return memproxy.Replay{}, err
 	}
 	token := hex.EncodeToString(random)
-	until, err := changed(ctx, hs.store, nil, func(t *transaction) (until int64, _ error) {
+	until, err := changed(ctx, hs.store, nil, func(t *transaction) int64 {
 		if t.run(`UPDATE hold SET state = 'replaying', token = '' WHERE id = ? AND state = 'approved' AND lease > 0`, id) == 1 {
-			return 0, nil // Restore set a lease that has expired
+			return 0 // Restore set a lease that has expired
 		}
-		until = micros(leaseTime(t).Add(lease))
+		until := micros(leaseTime(t).Add(lease))
 		if t.run(`UPDATE hold SET state = 'replaying', token = ?, lease = ? WHERE id = ? AND state = 'approved'`, token, until, id) == 0 {
-			return 0, wrongState(t, id, memproxy.HoldApproved)
+			wrongState(t, id, memproxy.HoldApproved)
 		}
-		return until, nil
+		return until
 	})
 	if err == nil && until == 0 {
 		err = fmt.Errorf("%w: hold %s was restored from a backup, so the backend must be queried first", ErrState, id)
@@ -76,11 +76,10 @@ func (hs Holds) approved(ctx context.Context, h *memproxy.HeldWrite) error {
 	case err != nil && !errors.Is(err, ErrShredded) && !errors.Is(err, ErrSealed):
 		return err
 	}
-	err = hs.change(ctx, nil, func(t *transaction) error {
+	err = hs.change(ctx, nil, func(t *transaction) {
 		if t.run(`UPDATE hold SET state = 'pending' WHERE id = ? AND state = 'approved'`, h.ID) == 1 {
 			withdrawApproval(t, h.ID)
 		}
-		return nil
 	})
 	return errors.Join(fmt.Errorf("ledger: hold %s: %w", h.ID, memproxy.ErrForged), err)
 }
@@ -104,13 +103,10 @@ func approvalOf(h *memproxy.HeldWrite) []byte {
 	return sum[:]
 }
 
-// wrongState returns the error for a hold that is not in the wanted state.
-func wrongState(t *transaction, id string, want memproxy.HoldState) error {
-	h, err := getHold(t, id)
-	if err != nil {
-		return err
-	}
-	return fmt.Errorf("%w: hold %s is %s, not %s in this process", ErrState, id, h.State, want)
+// wrongState fails because a hold is not in the wanted state, or does not exist.
+func wrongState(t *transaction, id string, want memproxy.HoldState) {
+	h := getHold(t, id)
+	t.fail(fmt.Errorf("%w: hold %s is %s, not %s in this process", ErrState, id, h.State, want))
 }
 
 // Finish records that the backend accepted the write. Only the holder of the claim can
@@ -137,35 +133,33 @@ func (hs Holds) Reopen(ctx context.Context, id, token string, r memproxy.HoldRes
 }
 
 func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.HoldState, r memproxy.HoldResult) error {
-	return hs.change(ctx, need(token != "", "a claim needs a token"), func(t *transaction) error {
-		if to == memproxy.HoldApproved || to == memproxy.HoldPending { // it may be sent again
-			there, err := lockHold(t, id)
-			if err != nil {
-				return err
-			}
-			if r.SentBefore = there.Result.SentBefore; there.Result.Cleared {
-				to, r = memproxy.HoldFailed, whenCleared()
-			}
+	return hs.change(ctx, need(token != "", "a claim needs a token"), func(t *transaction) {
+		is, ended := leaveClaim(t, id, to, r, false, `token = ?`, token)
+		if !ended && !t.one(`SELECT 1 FROM hold WHERE id = ? AND state = ? AND token = ?`, []any{id, string(is), token}, new(int)) {
+			wrongState(t, id, memproxy.HoldReplaying)
 		}
-		n := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND token = ?`,
-			string(to), asJSON(trimmed(r)), id, token)
-		if n == 1 && to == memproxy.HoldPending {
-			withdrawApproval(t, id)
-		} else if n == 1 {
-			endContests(t, id, to)
-		} else if !t.one(`SELECT 1 FROM hold WHERE id = ? AND state = ? AND token = ?`, []any{id, string(to), token}, new(int)) {
-			return wrongState(t, id, memproxy.HoldReplaying)
-		}
-		return nil
 	})
 }
 
-// endContests closes the dissents of a hold that was written or has failed for good. A
-// hold that is approved again is still to be sent.
-func endContests(t *transaction, id string, to memproxy.HoldState) {
-	if to != memproxy.HoldApproved {
+// leaveClaim moves a claimed hold that matches a condition to another state, and reports
+// whether there was one. A write of an owner whose memories were all deleted is not sent
+// again: it becomes failed. sent means that this attempt may have sent it.
+func leaveClaim(t *transaction, id string, to memproxy.HoldState, r memproxy.HoldResult, sent bool, where string, args ...any) (memproxy.HoldState, bool) {
+	if to == memproxy.HoldApproved || to == memproxy.HoldPending { // it may be sent again
+		h := lockHold(t, id)
+		if r.SentBefore = h.Result.SentBefore || sent; h.Result.Cleared {
+			to, r = memproxy.HoldFailed, whenCleared()
+		}
+	}
+	left := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND `+where,
+		append([]any{string(to), asJSON(trimmed(r)), id}, args...)...) > 0
+	switch {
+	case left && to == memproxy.HoldPending:
+		withdrawApproval(t, id)
+	case left && to != memproxy.HoldApproved: // it was written or has failed for good
 		closeDissents(t, id)
 	}
+	return to, left
 }
 
 // trimmed limits the size of a result, which the backend determines.
@@ -178,10 +172,10 @@ func trimmed(r memproxy.HoldResult) memproxy.HoldResult {
 // ExpiredClaims returns the claims whose lease has expired: their process is gone, and it
 // is unknown whether the write was sent.
 func (hs Holds) ExpiredClaims(ctx context.Context) ([]memproxy.HeldWrite, error) {
-	return result(ctx, hs.store, job{}, func(t *transaction) ([]memproxy.HeldWrite, error) {
+	return result(ctx, hs.store, job{}, func(t *transaction) []memproxy.HeldWrite {
 		now := leaseTime(t)
 		return rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE state = 'replaying' AND (lease < ?1 OR lease > ?2) ORDER BY created, id LIMIT ?3`,
-			micros(now), micros(now.Add(longestLease)), maxBatch), nil
+			micros(now), micros(now.Add(longestLease)), maxBatch)
 	})
 }
 
@@ -202,25 +196,15 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 			to, r = memproxy.HoldDone, memproxy.HoldResult{Detail: "it arrived, and was changed or deleted since"}
 		}
 	}
-	return changed(ctx, hs.store, need(ends, "an interrupted hold cannot become %q", to), func(t *transaction) (memproxy.HoldState, error) {
-		if to == memproxy.HoldApproved {
-			h, err := lockHold(t, id)
-			if err != nil {
-				return "", err
-			}
-			claimed := t.one(`SELECT 1 FROM hold WHERE id = ? AND token <> ''`, []any{id}, new(int)) // claimed, not just restored: the attempt was charged
-			if r.SentBefore = h.Result.SentBefore || claimed; h.Result.Cleared {
-				to, r = memproxy.HoldFailed, whenCleared()
-			}
-		}
+	return changed(ctx, hs.store, need(ends, "an interrupted hold cannot become %q", to), func(t *transaction) memproxy.HoldState {
+		claimed := t.one(`SELECT 1 FROM hold WHERE id = ? AND token <> ''`, []any{id}, new(int)) // claimed, not just restored: the attempt was charged
 		now := leaseTime(t)
-		n := t.run(`UPDATE hold SET state = ?, lease = 0, token = '', result = ? WHERE id = ? AND state = 'replaying' AND (lease < ? OR lease > ?)`,
-			string(to), asJSON(trimmed(r)), id, micros(now), micros(now.Add(longestLease)))
-		if n == 0 {
-			return "", wrongState(t, id, memproxy.HoldReplaying)
+		is, ended := leaveClaim(t, id, to, r, claimed, `(lease < ? OR lease > ?)`, micros(now), micros(now.Add(longestLease)))
+		if !ended {
+			wrongState(t, id, memproxy.HoldReplaying)
 		}
-		endContests(t, id, to)
-		return to, nil
+		t.run(`UPDATE hold SET token = '' WHERE id = ?`, id)
+		return is
 	})
 }
 
@@ -240,27 +224,23 @@ func within(s, of memproxy.Scope) bool {
 // Shred destroys the content of a hold irrecoverably. A waiting or approved hold
 // becomes rejected. ErrState means that the hold is being sent.
 func (hs Holds) Shred(ctx context.Context, id string, r memproxy.Review) error {
-	return hs.do(ctx, &job{bad: checkReview(r), durable: true, erase: true, run: func(t *transaction) error {
-		h, err := lockHold(t, id)
-		if err != nil {
-			return err
-		}
+	return hs.do(ctx, &job{bad: checkReview(r), durable: true, erase: true, run: func(t *transaction) {
+		h := lockHold(t, id)
 		switch h.State {
 		case memproxy.HoldReplaying:
-			return fmt.Errorf("%w: hold %s is %s", ErrState, id, h.State)
+			failState(t, &h)
 		case memproxy.HoldPending, memproxy.HoldApproved:
 			settleHold(t, id, memproxy.HoldRejected, r)
 		}
 		// Destroys both the content and the key that it is encrypted under.
 		t.run(`UPDATE content SET vault = '', wrapped = ?1, body = ?1 WHERE ref = ?2 AND vault <> ''`, []byte{}, ref(refHold, id))
-		return nil
 	}})
 }
 
 // Prune deletes the holds that were settled before a time, with their contents, and
 // returns how many, also along with an error.
 func (hs Holds) Prune(ctx context.Context, before time.Time) (int, error) {
-	return inSteps(ctx, hs.store, job{bad: need(!before.IsZero(), "prune holds: no time given"), erase: true, durable: true}, pruneStep, func(t *transaction) (int, error) {
+	return inSteps(ctx, hs.store, job{bad: need(!before.IsZero(), "prune holds: no time given"), erase: true, durable: true}, pruneStep, func(t *transaction) int {
 		ids := rows(t, scanOne[string], `DELETE FROM hold WHERE id IN
 			(SELECT id FROM hold WHERE state IN ('rejected', 'done', 'failed', 'rewritten') AND created < ?1 AND reviewed < ?1 LIMIT ?2)
 			RETURNING id`, micros(before), pruneStep)
@@ -268,7 +248,7 @@ func (hs Holds) Prune(ctx context.Context, before time.Time) (int, error) {
 			t.run(`DELETE FROM content WHERE ref IN (?, ?)`, ref(refHold, id), ref(refApproval, id))
 			t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, id))
 		}
-		return len(ids), nil
+		return len(ids)
 	})
 }
 
@@ -380,7 +360,7 @@ func (s *store) sketchKey(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.change(ctx, nil, func(t *transaction) error { t.encrypt(refSimilar, "", key); return nil }); err != nil {
+	if err := s.change(ctx, nil, func(t *transaction) { t.encrypt(refSimilar, "", key) }); err != nil {
 		return nil, err
 	}
 	if key, err = s.decrypt(ctx, refSimilar, ""); err != nil { // if two processes create a key, the first one's is stored

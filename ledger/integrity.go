@@ -72,12 +72,11 @@ func (bs Backends) Sealed(ctx context.Context, backend string) (bool, error) {
 
 // Seal records that all content of a backend is recorded.
 func (bs Backends) Seal(ctx context.Context, backend string) error {
-	return bs.change(ctx, need(backend != "" && storable(backend) == nil, "a backend is required"), func(t *transaction) error {
+	return bs.change(ctx, need(backend != "" && storable(backend) == nil, "a backend is required"), func(t *transaction) {
 		t.run(`DELETE FROM sealing WHERE backend = ?`, backend)
 		t.sealed = append(t.sealed, backend)
 		t.records[everything] = nil // drops cached records: an object without a record is now known to be out-of-band
 		t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, t.now())
-		return nil
 	})
 }
 
@@ -99,11 +98,11 @@ func leaseTime(t *transaction) (at time.Time) {
 // so late that it was given by a wrong clock), or if holder had it already.
 func (bs Backends) Claim(ctx context.Context, name, holder string, lease time.Duration) (bool, error) {
 	bad := need(name != "" && storable(name) == nil && storable(holder) == nil && lease > 0, "a claim needs a name and a lease")
-	return changed(ctx, bs.store, bad, func(t *transaction) (bool, error) {
+	return changed(ctx, bs.store, bad, func(t *transaction) bool {
 		now := leaseTime(t)
 		return t.run(`INSERT INTO claim (name, holder, until) VALUES (?1, ?2, ?3)
 			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
-			WHERE claim.holder = excluded.holder OR claim.until <= ?4 OR claim.until > ?5`, name, holder, micros(now.Add(lease)), micros(now), micros(now.Add(2*lease))) > 0, nil
+			WHERE claim.holder = excluded.holder OR claim.until <= ?4 OR claim.until > ?5`, name, holder, micros(now.Add(lease)), micros(now), micros(now.Add(2*lease))) > 0
 	})
 }
 
@@ -124,7 +123,7 @@ func (bs Backends) RecordFound(ctx context.Context, at memproxy.SealProgress, fo
 		return cmp.Or(validKey(f.MemoryKey), storableParts("find", f.SHA256), need(f.Backend == at.Backend, "one backend is required"))
 	}))
 	own := slices.Clone(found)
-	next, err := changed(ctx, bs.store, bad, func(t *transaction) (memproxy.SealProgress, error) {
+	next, err := changed(ctx, bs.store, bad, func(t *transaction) memproxy.SealProgress {
 		next := at
 		for i := range own {
 			f := &own[i]
@@ -141,7 +140,7 @@ func (bs Backends) RecordFound(ctx context.Context, at memproxy.SealProgress, fo
 		t.run(`INSERT INTO sealing (backend, cursor, pass, fresh, found) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (backend) DO UPDATE SET cursor = excluded.cursor, pass = excluded.pass, fresh = excluded.fresh, found = excluded.found`,
 			next.Backend, next.Cursor, next.Pass, next.Fresh, next.Found)
-		return next, nil
+		return next
 	})
 	if err != nil {
 		return at, err

@@ -59,7 +59,7 @@ func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (noti
 		mine []memproxy.Notice
 		next int64
 	}
-	out, err := changed(ctx, ns.store, nil, func(t *transaction) (out found, _ error) {
+	out, err := changed(ctx, ns.store, nil, func(t *transaction) (out found) {
 		due := rows(t, scanNotice(t.store), `UPDATE notice SET due = ?1 WHERE (due <= ?2 OR due > ?3) AND id IN
 			(SELECT id FROM notice WHERE due <= ?2 OR due > ?3 ORDER BY created, id LIMIT ?4) RETURNING `+noticeColumns,
 			micros(now.Add(lease)), micros(now), micros(now.Add(longestLease)), limit)
@@ -72,7 +72,7 @@ func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (noti
 		}
 		slices.SortFunc(out.mine, func(a, b memproxy.Notice) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
 		t.one(`SELECT coalesce(MIN(due), 0) FROM notice`, nil, &out.next)
-		return out, nil
+		return out
 	})
 	return out.mine, moment(out.next), err
 }

@@ -23,9 +23,18 @@ func checkReview(r memproxy.Review) error {
 }
 
 // lockHold returns a hold, locked against other transactions until this one ends.
-func lockHold(t *transaction, id string) (memproxy.HeldWrite, error) {
-	found := rows(t, scanHold, `UPDATE hold SET aged = aged WHERE id = ? RETURNING `+holdColumns, id)
-	return oneOrUnknown(found, t.err, "hold "+id)
+func lockHold(t *transaction, id string) memproxy.HeldWrite {
+	return knownHold(t, id, `UPDATE hold SET aged = aged WHERE id = ? RETURNING `+holdColumns)
+}
+
+// failState fails with ErrState because of the state that a hold is in.
+func failState(t *transaction, h *memproxy.HeldWrite) {
+	t.fail(fmt.Errorf("%w: hold %s is %s", ErrState, h.ID, h.State))
+}
+
+// unsent reports whether a hold waits, or is approved and not claimed yet.
+func unsent(h *memproxy.HeldWrite) bool {
+	return h.State == memproxy.HoldPending || h.State == memproxy.HoldApproved
 }
 
 const voteColumns = `subject, reviewer, at, note, mac`
@@ -54,11 +63,12 @@ func scanVote(of *store) func(scanner) (vote, error) {
 	}
 }
 
-// vote stores a reviewer's approval and returns the tally, without the author's own vote.
-func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.Tallied, error) {
+// vote stores a reviewer's approval and returns the tally, without the author's own
+// vote. It fails with ErrOwnReview for the author.
+func (t *transaction) vote(subject, author string, r memproxy.Review) memproxy.Tallied {
 	tally := memproxy.Tallied{Need: max(1, r.Need)}
 	if r.Reviewer == author {
-		return tally, ErrOwnReview
+		t.fail(ErrOwnReview)
 	}
 	yes := vote{subject, r.Reviewer, micros(t.store.opt.Clock()), r.Note, false}
 	t.run(`INSERT INTO vote (`+voteColumns+`) VALUES (?, ?, ?, ?, ?) ON CONFLICT (subject, reviewer) DO UPDATE SET at = excluded.at, note = excluded.note, mac = excluded.mac`,
@@ -67,7 +77,7 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.
 		tally.Have += int(count(!v.edited))
 	}
 	tally.Settled = tally.Have >= tally.Need
-	return tally, nil
+	return tally
 }
 
 // votesOn returns the subject of votes about a memory. about includes the text that the
@@ -84,16 +94,14 @@ func (t *transaction) dropVotes(k memproxy.MemoryKey) {
 
 // settleHold ends the review of a hold, and closes the dissents if it is rejected.
 func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.Review) {
-	t.run(`UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ?`,
+	h, _ := row(t, scanHold, `UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ? RETURNING `+holdColumns,
 		string(state), r.Reviewer, micros(t.store.opt.Clock()), r.Note, id)
 	switch state {
 	case memproxy.HoldRejected:
 		closeDissents(t, id)
 	case memproxy.HoldApproved:
-		if h, err := getHold(t, id); err == nil { // on an error the transaction fails
-			t.run(`DELETE FROM content WHERE ref = ?`, ref(refApproval, id))
-			t.encrypt(ref(refApproval, id), h.Tenant, approvalOf(&h))
-		}
+		t.run(`DELETE FROM content WHERE ref = ?`, ref(refApproval, id))
+		t.encrypt(ref(refApproval, id), h.Tenant, approvalOf(&h))
 	}
 }
 
@@ -102,51 +110,45 @@ func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.
 // changes nothing. ErrState means that it was already sent or settled, ErrOwnReview that
 // the reviewer is the author, ErrShredded that its content was destroyed.
 func (hs Holds) Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error) {
-	return changed(ctx, hs.store, checkReview(r), func(t *transaction) (memproxy.Tallied, error) { return approveHold(t, id, r) })
+	return changed(ctx, hs.store, checkReview(r), func(t *transaction) memproxy.Tallied { return approveHold(t, id, r) })
 }
 
-func approveHold(t *transaction, id string, r memproxy.Review) (memproxy.Tallied, error) {
-	h, err := lockHold(t, id)
-	if err != nil {
-		return memproxy.Tallied{}, err
-	}
-	if h.State != memproxy.HoldPending && h.State != memproxy.HoldApproved {
-		return memproxy.Tallied{}, fmt.Errorf("%w: hold %s is %s", ErrState, id, h.State)
+func approveHold(t *transaction, id string, r memproxy.Review) memproxy.Tallied {
+	h := lockHold(t, id)
+	if !unsent(&h) {
+		failState(t, &h)
 	}
 	if !t.one(`SELECT 1 FROM content WHERE ref = ? AND vault <> ''`, []any{ref(refHold, id)}, new(int)) {
-		return memproxy.Tallied{}, ErrShredded
+		t.fail(ErrShredded)
 	}
-	tally, err := t.vote(ref(refHold, id), h.Principal, r)
-	if err != nil || !tally.Settled || h.State == memproxy.HoldApproved {
-		return tally, err
+	tally := t.vote(ref(refHold, id), h.Principal, r)
+	if !tally.Settled || h.State == memproxy.HoldApproved {
+		return tally
 	}
 	if r.AuthorInvalid != "" {
 		h.NoteAuthorInvalid(r.AuthorInvalid)
 		t.run(`UPDATE hold SET reasons = ? WHERE id = ?`, asJSON(h.Reasons), id)
 	}
 	settleHold(t, id, memproxy.HoldApproved, r)
-	return tally, nil
+	return tally
 }
 
 // Reject rejects a hold that waits, or is approved and not yet claimed. One reviewer is
 // enough. ErrState means that the hold is settled, rejected ones included, or being
 // sent; the earlier reviewer and reason are kept.
 func (hs Holds) Reject(ctx context.Context, id string, r memproxy.Review) error {
-	return hs.change(ctx, checkReview(r), func(t *transaction) error { return rejectHold(t, id, r) })
+	return hs.change(ctx, checkReview(r), func(t *transaction) { rejectHold(t, id, r) })
 }
 
-func rejectHold(t *transaction, id string, r memproxy.Review) error {
-	h, err := lockHold(t, id)
-	switch {
-	case err != nil:
-		return err
-	case r.Reviewer == h.Principal:
-		return ErrOwnReview
-	case h.State != memproxy.HoldPending && h.State != memproxy.HoldApproved:
-		return fmt.Errorf("%w: hold %s is %s", ErrState, id, h.State)
+func rejectHold(t *transaction, id string, r memproxy.Review) {
+	h := lockHold(t, id)
+	if r.Reviewer == h.Principal {
+		t.fail(ErrOwnReview)
+	}
+	if !unsent(&h) {
+		failState(t, &h)
 	}
 	settleHold(t, id, memproxy.HoldRejected, r)
-	return nil
 }
 
 // maxBatch is the maximum number of holds that one batch settles.
@@ -162,26 +164,25 @@ func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity stri
 	c.add(`state = 'pending' AND similarity = ? AND created < ?`, similarity, micros(before))
 	whole := similarity != "" && storable(similarity) == nil && !before.IsZero() && expect > 0 && expect <= maxBatch
 	bad := cmp.Or(checkReview(r), c.bad, need(whole, "a batch needs a similarity, a time and how many are expected (at most %d)", maxBatch))
-	return changed(ctx, hs.store, bad, func(t *transaction) (settled []memproxy.HeldWrite, err error) {
+	return changed(ctx, hs.store, bad, func(t *transaction) (settled []memproxy.HeldWrite) {
 		found := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold`+c.where()+` ORDER BY id LIMIT ?`, append(c.args, maxBatch+1)...)
 		if len(found) != expect {
-			return nil, fmt.Errorf("%w: %d holds wait in the group, not %d", ErrState, len(found), expect)
+			t.fail(fmt.Errorf("%w: %d holds wait in the group, not %d", ErrState, len(found), expect))
+			return nil
 		}
 		for _, h := range found {
 			if approve {
-				_, err = approveHold(t, h.ID, r)
+				approveHold(t, h.ID, r)
 			} else {
-				err = rejectHold(t, h.ID, r)
+				rejectHold(t, h.ID, r)
 			}
-			if err != nil {
-				return nil, fmt.Errorf("hold %s: %w", h.ID, err)
+			if t.err != nil {
+				t.err = fmt.Errorf("hold %s: %w", h.ID, t.err)
+				return nil
 			}
-			if h, err = getHold(t, h.ID); err != nil {
-				return nil, err
-			}
-			settled = append(settled, h)
+			settled = append(settled, getHold(t, h.ID))
 		}
-		return settled, nil
+		return settled
 	})
 }
 
@@ -235,10 +236,10 @@ func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluat
 	if v.Policy == "" {
 		return false, nil
 	}
-	return changed(ctx, hs.store, need(storable(v.Policy) == nil, "the version of the rules"), func(t *transaction) (done bool, err error) {
-		h, err := lockHold(t, id)
-		if err != nil || h.State != memproxy.HoldPending { // it was settled meanwhile
-			return false, err
+	return changed(ctx, hs.store, need(storable(v.Policy) == nil, "the version of the rules"), func(t *transaction) (done bool) {
+		h := lockHold(t, id)
+		if h.State != memproxy.HoldPending { // it was settled meanwhile
+			return false
 		}
 		was := h.CurrentVerdict
 		h.Policy, h.CurrentVerdict = v.Policy, ""
@@ -263,27 +264,24 @@ func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluat
 		if done || h.CurrentVerdict != was {
 			t.notify(memproxy.NoticeRuled, h.Tenant, h.ID, h)
 		}
-		return done, nil
+		return done
 	})
 }
 
 // Age returns the holds that have waited since before a time and that it has not
 // returned yet, and queues a notice for each.
 func (hs Holds) Age(ctx context.Context, before time.Time) ([]memproxy.HeldWrite, error) {
-	aged, err := changed(ctx, hs.store, nil, func(t *transaction) ([]memproxy.HeldWrite, error) {
+	aged, err := changed(ctx, hs.store, nil, func(t *transaction) []memproxy.HeldWrite {
 		aged := rows(t, scanHold, `UPDATE hold SET aged = ? WHERE id IN
 			(SELECT id FROM hold WHERE state = 'pending' AND created < ? AND aged = 0 ORDER BY created, id LIMIT ?)
 			RETURNING `+holdColumns, t.now(), micros(before), maxBatch)
 		for _, h := range aged {
 			t.notify(memproxy.NoticeAged, h.Tenant, h.ID, h)
 		}
-		return aged, nil
+		return aged
 	})
-	if err != nil {
-		return nil, err
-	}
 	slices.SortFunc(aged, func(a, b memproxy.HeldWrite) int { return a.Created.Compare(b.Created) })
-	return aged, nil
+	return aged, err
 }
 
 // clean makes external text storable: valid UTF-8 of limited length without NUL.

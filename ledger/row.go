@@ -365,7 +365,7 @@ func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free fu
 	if err != nil || len(own) == 0 {
 		return nil, err
 	}
-	return changed(ctx, s, nil, func(t *transaction) ([]memproxy.Ownership, error) {
+	return changed(ctx, s, nil, func(t *transaction) []memproxy.Ownership {
 		bound := make([]memproxy.Ownership, 0, len(own))
 		for i := range own {
 			row := &own[i]
@@ -375,6 +375,6 @@ func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free fu
 			}
 			bound = append(bound, r.Owner)
 		}
-		return bound, nil
+		return bound
 	})
 }

@@ -120,7 +120,7 @@ func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string
 	}
 	found, err := queryRows(ctx, l.store, "look up locks", scanSession(l.store, false), sessionsByID, tenant, asJSON(ids))
 	if slices.ContainsFunc(found, func(r sessionRow) bool { return r.edited }) {
-		found, err = changed(ctx, l.store, nil, func(t *transaction) ([]sessionRow, error) { return lockEdited(t, tenant, ids), nil })
+		found, err = changed(ctx, l.store, nil, func(t *transaction) []sessionRow { return lockEdited(t, tenant, ids) })
 	}
 	lock := l.opt.lastLock(found...)
 	if err == nil && lock.ID == "" { // the absence can be cached: only a rejection locks a record, and it ends the absence
@@ -150,7 +150,7 @@ func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids .
 	odd := func(text string) bool { return storable(text) != nil }
 	whole := len(ids) > 0 && !slices.Contains(ids, "") && e.Decision != "" && !slices.ContainsFunc(append([]string{e.Tenant, e.Principal, e.Decision, e.Route}, ids...), odd)
 	j := job{bad: need(whole, "an event needs records and a decision, all in storable text"), size: len(ids)}
-	return result(ctx, l.store, j, func(t *transaction) (locked []memproxy.Session, _ error) {
+	return result(ctx, l.store, j, func(t *transaction) (locked []memproxy.Session) {
 		for _, id := range ids {
 			s, now := noteSession(t, e, id)
 			if now {
@@ -160,7 +160,7 @@ func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids .
 				break
 			}
 		}
-		return locked, nil
+		return locked
 	})
 }
 
@@ -302,43 +302,42 @@ func splitCursor(text string) (id, tenant string, err error) {
 // Unlock ends a record's lock and resets its rejections. ErrState means that the record
 // is not locked, ErrOwnReview that the reviewer is its principal.
 func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error {
-	return ss.change(ctx, checkReview(r), func(t *transaction) error {
-		found := rows(t, scanSession(t.store, false), `UPDATE session SET last = last WHERE tenant = ? AND id = ? RETURNING `+sessionColumns, tenant, id)
+	return ss.change(ctx, checkReview(r), func(t *transaction) {
+		s, there := row(t, scanSession(t.store, false), `UPDATE session SET last = last WHERE tenant = ? AND id = ? RETURNING `+sessionColumns, tenant, id)
 		switch {
-		case len(found) == 0:
-			return fmt.Errorf("%w: session", ErrUnknown)
-		case found[0].Principal == r.Reviewer:
-			return ErrOwnReview
-		case t.store.opt.lastLock(found...).ID == "":
-			return fmt.Errorf("%w: the session is not locked", ErrState)
+		case !there:
+			t.fail(fmt.Errorf("%w: session", ErrUnknown))
+		case s.Principal == r.Reviewer:
+			t.fail(ErrOwnReview)
+		case t.store.opt.lastLock(s).ID == "":
+			t.fail(fmt.Errorf("%w: the session is not locked", ErrState))
 		}
-		s, now := &found[0], micros(t.store.opt.Clock())+1
+		now := micros(t.store.opt.Clock()) + 1
 		s.CountedRejections, s.Counted = 0, moment(now)
 		s.mark(t)
 		t.run(`UPDATE session SET unlocked = ?, unlocked_by = ? WHERE tenant = ? AND id = ?`, now, r.Reviewer, tenant, id)
-		return nil
 	})
 }
 
 // End ends the sessions that have been idle since a time, queues a notice for each, and
 // returns their number.
 func (ss Sessions) End(ctx context.Context, idleSince time.Time) (int, error) {
-	return inSteps(ctx, ss.store, job{}, endStep, func(t *transaction) (int, error) {
+	return inSteps(ctx, ss.store, job{}, endStep, func(t *transaction) int {
 		ended := t.store.opt.sessions(rows(t, scanSession(t.store, false), `UPDATE session SET ended = ? WHERE (tenant, id) IN
 			(SELECT tenant, id FROM session WHERE ended = 0 AND last < ? ORDER BY last LIMIT ?) RETURNING `+sessionColumns,
 			t.now(), micros(idleSince), endStep))
 		for i := range ended {
 			t.notify(memproxy.NoticeEnded, ended[i].Tenant, ended[i].ID, ended[i])
 		}
-		return len(ended), nil
+		return len(ended)
 	})
 }
 
 // pruneSessions deletes the records that ended before a time, except locked ones,
 // because deleting those would unlock them.
 func pruneSessions(ctx context.Context, s *store, before time.Time) (int, error) {
-	return inSteps(ctx, s, job{}, pruneStep, func(t *transaction) (int, error) {
+	return inSteps(ctx, s, job{}, pruneStep, func(t *transaction) int {
 		return int(t.run(`DELETE FROM session WHERE (tenant, id) IN (SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND NOT `+inForce+` LIMIT ?)`,
-			slices.Concat([]any{micros(before)}, s.opt.limits(), []any{pruneStep})...)), nil
+			slices.Concat([]any{micros(before)}, s.opt.limits(), []any{pruneStep})...))
 	})
 }

@@ -247,28 +247,26 @@ const refMemory = "memory/"
 // text, the memory is validated and attested as human-confirmed. ErrState means that
 // the memory is in another state, ErrOwnReview that the reviewer is the author.
 func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.Review) (memproxy.Tallied, error) {
-	return changed(ctx, l.store, cmp.Or(validKey(k), checkReview(by)), func(t *transaction) (tally memproxy.Tallied, err error) {
+	return changed(ctx, l.store, cmp.Or(validKey(k), checkReview(by)), func(t *transaction) memproxy.Tallied {
 		r, st := t.status(k)
-		if r.edited {
-			return tally, fmt.Errorf("%w: %s", ErrState, editedRow)
+		reviewable := []memproxy.MemoryState{memproxy.StatePending, memproxy.StateUntrusted, memproxy.StateFlagged, memproxy.StateQuarantined}
+		switch {
+		case r.edited:
+			t.fail(fmt.Errorf("%w: %s", ErrState, editedRow))
+		case r.Owner.Deleted:
+			t.fail(fmt.Errorf("%w: the memory is deleted", ErrState))
+		case !slices.Contains(reviewable, st.State):
+			t.fail(fmt.Errorf("%w: the memory is %s", ErrState, st.State))
 		}
-		if r.Owner.Deleted {
-			return tally, fmt.Errorf("%w: the memory is deleted", ErrState)
-		}
-		switch st.State {
-		case memproxy.StatePending, memproxy.StateUntrusted, memproxy.StateFlagged, memproxy.StateQuarantined:
-		default:
-			return tally, fmt.Errorf("%w: the memory is %s", ErrState, st.State)
-		}
-		subject := votesOn(k, textOf(t, r, &memproxy.StateChange{MemoryKey: k}))
-		if tally, err = t.vote(subject, r.Owner.Actor, by); err != nil || !tally.Settled {
-			return tally, err
+		tally := t.vote(votesOn(k, textOf(t, r, &memproxy.StateChange{MemoryKey: k})), r.Owner.Actor, by)
+		if !tally.Settled {
+			return tally
 		}
 		t.dropVotes(k)
 		t.setState(&memproxy.StateChange{
 			MemoryKey: k, State: memproxy.StateValidated, Reason: "promoted by " + clean(by.Reviewer), Decision: st.Decision,
 			Rules: st.Rules, Attestation: memproxy.HumanConfirmed, Person: true,
 		})
-		return tally, nil
+		return tally
 	})
 }

@@ -56,12 +56,12 @@ func (l *Ledger) Append(ctx context.Context, versions ...memproxy.Version) ([]me
 		return nil, ctx.Err()
 	}
 	in := slices.Clone(versions)
-	return result(ctx, l.store, job{bad: valid(in, validVersion)}, func(t *transaction) ([]memproxy.Version, error) {
+	return result(ctx, l.store, job{bad: valid(in, validVersion)}, func(t *transaction) []memproxy.Version {
 		out := make([]memproxy.Version, len(in))
 		for i := range in {
 			out[i] = t.append(in[i])
 		}
-		return out, nil
+		return out
 	})
 }
 
@@ -243,19 +243,18 @@ func readText(ctx context.Context, s *store, r *record) error {
 // PinVersion exempts a version's text from compaction, or ends the exemption. ErrShredded
 // means that the text is already destroyed, ErrFull that too many versions are pinned.
 func (l *Ledger) PinVersion(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error {
-	return l.do(ctx, &job{bad: validKey(k), run: func(t *transaction) error {
+	return l.do(ctx, &job{bad: validKey(k), run: func(t *transaction) {
 		var compacted, n int64
 		known := t.one(`SELECT compacted FROM version`+ofKey+` AND number = ?`, []any{k, number}, &compacted)
 		t.one(`SELECT count(*) FROM version`+ofKey+` AND pinned = 1`, []any{k}, &n)
 		switch {
 		case !known:
-			return fmt.Errorf("%w: version %d", ErrUnknown, number)
+			t.fail(fmt.Errorf("%w: version %d", ErrUnknown, number))
 		case compacted > 0:
-			return ErrShredded
+			t.fail(ErrShredded)
 		case pinned && n >= maxPinned:
-			return fmt.Errorf("%w: %d versions are pinned", ErrFull, n)
+			t.fail(fmt.Errorf("%w: %d versions are pinned", ErrFull, n))
 		}
 		t.run(`UPDATE version SET pinned = ?`+ofKey+` AND number = ?`, count(pinned), k, number)
-		return nil
 	}})
 }

@@ -29,8 +29,8 @@ type job struct {
 	size int             // estimated number of rows that it writes
 	// number is the number of its entry in the redo log, or 0.
 	number uint64
-	run    func(*transaction) error // nil: the job does nothing but wait for its turn
-	done   chan error               // nil: no caller waits
+	run    func(*transaction) // nil: the job does nothing but wait for its turn
+	done   chan error         // nil: no caller waits
 	// after, if set, is called when the job is done or lost.
 	after func()
 	// durable jobs are on disk when they are done. erase jobs also overwrite what they
@@ -39,7 +39,8 @@ type job struct {
 }
 
 // transaction is a transaction of the writer, with what it changed. After the first
-// error of a statement no further statement is executed, and nothing is committed.
+// error, of a statement or given to fail, no further statement is executed, and nothing
+// is committed.
 type transaction struct {
 	store   *store
 	ctx     context.Context // bounds the whole group's commit
@@ -59,6 +60,9 @@ type transaction struct {
 	broken  bool // a version differs from what was written
 	noticed bool // a notice was queued
 }
+
+// fail ends the transaction with an error, unless it has one already.
+func (t *transaction) fail(err error) { t.err = cmp.Or(t.err, err) }
 
 // now returns the time in the form in which rows store it, never 0.
 func (t *transaction) now() int64 { return max(1, micros(t.store.opt.Clock())) }
