@@ -234,14 +234,11 @@ func withFile(path, mode string, f func(*sql.DB) error) error {
 	return errors.Join(f(db), db.Close())
 }
 
-// partial is the prefix of the names of unfinished copies.
-func partial(to string) string { return "." + filepath.Base(to) + "-" }
-
 // dropPartial removes unfinished copies of killed starts, which would fill the disk.
 func dropPartial(to string) error {
 	entries, err := os.ReadDir(filepath.Dir(to))
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), partial(to)) {
+		if strings.HasPrefix(e.Name(), "."+filepath.Base(to)) {
 			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(to), e.Name())))
 		}
 	}
@@ -257,41 +254,30 @@ func replicate(ctx context.Context, from, to string, ready func(tmp string) erro
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(to), partial(to)+"*") // mode 0600
-	if err != nil {
-		return err
-	}
-	tmp := f.Name()
-	defer func() {
-		_ = f.Close() // the file was synced, or is discarded
-		for _, suffix := range [...]string{"", "-wal", "-shm", "-journal", redo.Suffix} {
-			_ = os.Remove(tmp + suffix) // usually only some of them exist
+	return durable.Replace(to, func(f *os.File) error {
+		tmp := f.Name()
+		defer func() {
+			for _, suffix := range [...]string{"-wal", "-shm", "-journal", redo.Suffix} {
+				_ = os.Remove(tmp + suffix) // usually only some of them exist
+			}
+		}()
+		err := withFile(from, "rw", func(db *sql.DB) error {
+			_, err := db.ExecContext(ctx, `VACUUM INTO ?`, tmp)
+			return err
+		})
+		if err == nil && len(log) > 0 {
+			err = os.WriteFile(tmp+redo.Suffix, log, 0o600)
 		}
-	}()
-	err = withFile(from, "rw", func(db *sql.DB) error {
-		_, err := db.ExecContext(ctx, `VACUUM INTO ?`, tmp)
-		return err
+		if err == nil && ready != nil {
+			err = ready(tmp)
+		}
+		if err != nil {
+			return err
+		}
+		if info, err := os.Stat(tmp + redo.Suffix); err != nil || info.Size() == 0 { // it does not exist, or was applied
+			_ = os.Remove(to + redo.Suffix) // left by an earlier copy
+			return nil
+		}
+		return os.Rename(tmp+redo.Suffix, to+redo.Suffix)
 	})
-	if err == nil && len(log) > 0 {
-		err = os.WriteFile(tmp+redo.Suffix, log, 0o600)
-	}
-	if err == nil && ready != nil {
-		err = ready(tmp)
-	}
-	if err != nil {
-		return err
-	}
-	if info, err := os.Stat(tmp + redo.Suffix); err != nil || info.Size() == 0 {
-		_ = os.Remove(tmp + redo.Suffix) // it does not exist, or was applied
-		_ = os.Remove(to + redo.Suffix)  // left by an earlier copy
-	} else if err := os.Rename(tmp+redo.Suffix, to+redo.Suffix); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, to); err != nil {
-		return err
-	}
-	return durable.SyncDir(filepath.Dir(to))
 }
