@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"database/sql"
 	"slices"
 	"sync"
 
@@ -115,10 +116,22 @@ func (s *keyFilter) load(ctx context.Context, of *store) error {
 	if s == nil {
 		return nil
 	}
-	for table, set := range map[string]keySet{"record": records, "version": versions} {
-		if err := s.loadKeys(ctx, of, table, set); err != nil {
+	// The rows are streamed, because there may be a million.
+	rows, err := of.reader.QueryContext(ctx, `SELECT 'r', backend, kind, id FROM record UNION ALL SELECT 'v', backend, kind, id FROM version`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var set sql.RawBytes
+		var k key
+		if err := rows.Scan(&set, &k.Backend, &k.Kind, &k.ID); err != nil {
 			return err
 		}
+		s.add(k, keySet(set[0]))
+	}
+	if err := rows.Err(); err != nil {
+		return err
 	}
 	sealed, err := queryRows(ctx, of, "list sealed backends", scanOne[string], `SELECT backend FROM sealed`)
 	if err != nil {
@@ -129,20 +142,4 @@ func (s *keyFilter) load(ctx context.Context, of *store) error {
 	defer s.mu.Unlock()
 	s.whole = true
 	return nil
-}
-
-func (s *keyFilter) loadKeys(ctx context.Context, of *store, table string, set keySet) error {
-	rows, err := of.reader.QueryContext(ctx, `SELECT backend, kind, id FROM `+table) // the rows are streamed, because there may be a million
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		k, err := scanKey(rows)
-		if err != nil {
-			return err
-		}
-		s.add(k, set)
-	}
-	return rows.Err()
 }

@@ -120,7 +120,7 @@ func validHold(h *memproxy.HeldWrite) error {
 	return cmp.Or(need(h.ID != "" && h.Backend != "" && h.Route != "", "a hold needs an id, a backend and a route"),
 		storableParts("hold", h.ID, h.Backend, h.Route, h.Method, h.Tenant, h.Principal, string(h.Trust), h.Session,
 			string(h.Kind), h.Policy, h.ContentSHA256, h.Scope.Tenant, h.Scope.User, h.Scope.Agent, h.Scope.App, h.Scope.Run),
-		need(plain(h.EscapedPath, 8*maxText), "the path of a hold is not UTF-8 of at most %d bytes", 8*maxText))
+		need(storableUpTo(8*maxText, h.EscapedPath) == nil, "the path of a hold is not UTF-8 of at most %d bytes", 8*maxText))
 }
 
 const oneHold = `SELECT ` + holdColumns + ` FROM hold WHERE id = ?`

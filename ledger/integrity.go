@@ -59,7 +59,7 @@ func updateFlag(t *transaction, r *record) {
 // backend were deleted out-of-band.
 func (bs Backends) Inventory(ctx context.Context, backend string, kind memproxy.TargetKind, after string, limit int) ([]memproxy.Ownership, error) {
 	limit = min(cmp.Or(max(0, limit), chunk), chunk)
-	return querySettled(ctx, bs.store, "list memories", scanOwner(bs.store), `SELECT `+recordColumns+` FROM record
+	return querySettled(ctx, bs.store, "list memories", scanPart(bs.store, ownerOf), `SELECT `+recordColumns+` FROM record
 		WHERE backend = ? AND kind = ? AND id > ? AND owned = 1 AND deleted = 0 ORDER BY id LIMIT ?`, backend, string(kind), after, limit)
 }
 
@@ -265,8 +265,11 @@ const maxEdited = 100
 // VerifyRecords reads all records and returns at most maxEdited edited ones, with the
 // tenants that their rows name. count, if set, is called with the number of records read.
 func (bs Backends) VerifyRecords(ctx context.Context, count func(int)) (edited []memproxy.Discrepancy, err error) {
-	for after := (key{}); ; {
-		found, err := queryRows(ctx, bs.store, "read records", scanFields, nextRecords, after, verifyStep)
+	read := func(after key) (found []fields) {
+		found, err = queryRows(ctx, bs.store, "read records", scanFields, nextRecords, after, verifyStep)
+		return found
+	}
+	for found := range pages(read) {
 		for i := range found {
 			if f := &found[i]; !marked(bs.opt.Vault, f) && len(edited) < maxEdited {
 				edited = append(edited, memproxy.Discrepancy{Class: memproxy.FaultRow, Code: memproxy.IntegrityLedger, Tenant: f.tenant(), MemoryKey: f.key(), Detail: editedRow})
@@ -276,11 +279,8 @@ func (bs Backends) VerifyRecords(ctx context.Context, count func(int)) (edited [
 		if count != nil {
 			count(len(found))
 		}
-		if err != nil || len(found) < verifyStep {
-			return edited, err
-		}
-		after = found[len(found)-1].key()
 	}
+	return edited, err
 }
 
 // marked reports whether a record's mark is valid, or the record is empty.
@@ -292,8 +292,7 @@ func marked(v *keys.Vault, f *fields) bool {
 // acceptRows accepts the edited records of a tenant as they are, with valid marks.
 func acceptRows(t *transaction, tenant string) (n int) {
 	t.save()
-	for after := (key{}); ; {
-		found := rows(t, scanFields, nextRecords, after, verifyStep)
+	for found := range pages(t.recordsAfter) {
 		for i := range found {
 			if f := &found[i]; f.tenant() == tenant && !marked(t.store.opt.Vault, f) {
 				k := f.key()
@@ -303,9 +302,6 @@ func acceptRows(t *transaction, tenant string) (n int) {
 				n++
 			}
 		}
-		if len(found) < verifyStep {
-			return n
-		}
-		after = found[len(found)-1].key()
 	}
+	return n
 }

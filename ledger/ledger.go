@@ -151,9 +151,7 @@ func (l *Ledger) lookup(ctx context.Context, keys []key) (map[key]memproxy.Recor
 	return found, nil
 }
 
-func unstorable(k memproxy.MemoryKey) bool {
-	return k.ID == "" || storable(k.ID) != nil || storable(k.Backend) != nil || storable(string(k.Kind)) != nil
-}
+func unstorable(k memproxy.MemoryKey) bool { return validKey(k) != nil }
 
 // ByID returns the records of objects of one kind, by id.
 func ByID(ctx context.Context, l interface {
@@ -216,7 +214,7 @@ func (s *store) queryRecords(ctx context.Context, had map[memproxy.MemoryKey]mem
 // have the same scope and author.
 func (l *Ledger) Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error) {
 	// The receipt represents the whole write, so it sorts first; deleted rows sort last.
-	return first(querySettled(ctx, l.store, "look up a decision", scanOwner(l.store), `SELECT `+recordColumns+` FROM record
+	return first(querySettled(ctx, l.store, "look up a decision", scanPart(l.store, ownerOf), `SELECT `+recordColumns+` FROM record
 		WHERE backend = ? AND decision = ? AND decision <> ''
 		ORDER BY kind <> 'event', deleted > 0, kind, id LIMIT 1`, backend, decision))
 }

@@ -134,21 +134,7 @@ func (r *recent) addWaiting(e *memproxy.Entry, queue func() bool) bool {
 	if !queue() {
 		return false
 	}
-	of := func(k key) *waiting {
-		w := r.waiting[k]
-		if w == nil {
-			w = &waiting{}
-			r.waiting[k] = w
-		}
-		return w
-	}
-	for i := range e.Owners {
-		w := of(keyOf(&e.Owners[i]))
-		w.owner, w.owners = e.Owners[i], w.owners+1
-	}
-	for _, k := range histories(e) {
-		of(k).changes++
-	}
+	r.count(e, 1)
 	return true
 }
 
@@ -156,17 +142,29 @@ func (r *recent) addWaiting(e *memproxy.Entry, queue func() bool) bool {
 func (r *recent) removeWaiting(e *memproxy.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	done := func(k key, owners, changes int) {
+	r.count(e, -1)
+}
+
+// count adds the changes of an entry to those that wait, or with by -1 removes them.
+func (r *recent) count(e *memproxy.Entry, by int) {
+	change := func(k key, owners, changes int) *waiting {
 		w := r.waiting[k]
-		if w.owners, w.changes = w.owners-owners, w.changes-changes; w.owners+w.changes == 0 {
+		if w == nil {
+			w = &waiting{}
+			r.waiting[k] = w
+		}
+		if w.owners, w.changes = w.owners+owners, w.changes+changes; w.owners+w.changes == 0 {
 			delete(r.waiting, k)
 		}
+		return w
 	}
 	for i := range e.Owners {
-		done(keyOf(&e.Owners[i]), 1, 0)
+		if w := change(keyOf(&e.Owners[i]), by, 0); by > 0 {
+			w.owner = e.Owners[i]
+		}
 	}
 	for _, k := range histories(e) {
-		done(k, 0, 1)
+		change(k, 0, by)
 	}
 }
 

@@ -19,7 +19,7 @@ const maxNote = 2000
 
 func checkReview(r memproxy.Review) error {
 	return cmp.Or(need(r.Reviewer != "" && storable(r.Reviewer) == nil, "a review needs a reviewer"),
-		need(plain(r.Note, maxNote), "the note of a review is not UTF-8 of at most %d bytes", maxNote))
+		need(storableUpTo(maxNote, r.Note) == nil, "the note of a review is not UTF-8 of at most %d bytes", maxNote))
 }
 
 // lockHold returns a hold, locked against other transactions until this one ends.

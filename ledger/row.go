@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -112,6 +113,25 @@ func (f *fields) tenant() string { return cmp.Or(f.texts[3], f.texts[14]) }
 // nextRecords selects the records after a key, in order.
 const nextRecords = `SELECT ` + recordColumns + ` FROM record WHERE (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`
 
+// recordsAfter returns the next records after a key.
+func (t *transaction) recordsAfter(after key) []fields {
+	return rows(t, scanFields, nextRecords, after, verifyStep)
+}
+
+// pages returns all records, in pages of at most verifyStep that read returns. It ends
+// with the first page that is not full.
+func pages(read func(after key) []fields) iter.Seq[[]fields] {
+	return func(yield func([]fields) bool) {
+		for after, n := (key{}), verifyStep; n == verifyStep; {
+			found := read(after)
+			if n = len(found); n == 0 || !yield(found) {
+				return
+			}
+			after = found[n-1].key()
+		}
+	}
+}
+
 // scanFields reads a row without checking its mark.
 func scanFields(from scanner) (f fields, err error) {
 	err = from.Scan(f.columns(&f.mark)...)
@@ -210,21 +230,18 @@ func (f *fields) append(args []any, v *keys.Vault) []any {
 	return append(args, v.MarkRow(f.row))
 }
 
-func scanOwner(of *store) func(scanner) (memproxy.Ownership, error) {
+// scanPart reads a part of each record.
+func scanPart[T any](of *store, part func(*recordRow) T) func(scanner) (T, error) {
 	scan := rowScanner(of)
-	return func(s scanner) (memproxy.Ownership, error) {
+	return func(s scanner) (T, error) {
 		r, err := scan(s)
-		return r.Owner, err
+		return part(&r), err
 	}
 }
 
-func scanStatus(of *store) func(scanner) (memproxy.Status, error) {
-	scan := rowScanner(of)
-	return func(s scanner) (memproxy.Status, error) {
-		r, err := scan(s)
-		return r.Status, err
-	}
-}
+func ownerOf(r *recordRow) memproxy.Ownership { return r.Owner }
+
+func statusOf(r *recordRow) memproxy.Status { return r.Status }
 
 // own sets the owner of a record. A tombstone keeps the time of the first deletion.
 func (r *recordRow) own(row *memproxy.Ownership, now int64) {
@@ -294,32 +311,21 @@ func (p parsed) Scan(column any) error {
 	return fmt.Errorf("%T is not JSON", column)
 }
 
-// stored returns an owner as it will be read back.
-func stored(row memproxy.Ownership) memproxy.Ownership {
-	if !row.Written.IsZero() {
-		row.Written = row.Written.UTC().Truncate(time.Microsecond)
-	}
-	return row
-}
-
 // storable returns an error if a string cannot be part of a row. NUL and invalid UTF-8
 // are refused because databases treat them differently: two ids that the database takes
 // for the same would give two memories one owner.
-func storable(s string) error {
+func storable(s string) error { return storableUpTo(maxText, s) }
+
+func storableUpTo(limit int, s string) error {
 	switch {
-	case len(s) > maxText:
-		return fmt.Errorf("longer than %d bytes", maxText)
+	case len(s) > limit:
+		return fmt.Errorf("longer than %d bytes", limit)
 	case strings.IndexByte(s, 0) >= 0:
 		return errors.New("has a NUL")
 	case !utf8.ValidString(s):
 		return errors.New("is not UTF-8")
 	}
 	return nil
-}
-
-// plain reports whether a text is at most a number of bytes long, is UTF-8 and has no NUL.
-func plain(text string, limit int) bool {
-	return len(text) <= limit && strings.IndexByte(text, 0) < 0 && utf8.ValidString(text)
 }
 
 // storableParts returns an error if one of the parts is not storable. of says what they

@@ -188,9 +188,6 @@ func renameSessions(t *transaction) {
 	}
 }
 
-// markStep is the number of records that one statement marks.
-const markStep = 500
-
 // markAll marks the rows that were written before marks existed, which are trusted as
 // they are. If the head of a chain shows that the ledger had marks, the marks were
 // removed, and no row is marked.
@@ -211,11 +208,7 @@ func markAll(t *transaction) error {
 			t.run(`UPDATE chain SET vault = ?, mac = ? WHERE tenant = ?`, h.key, h.mac, h.tenant)
 		}
 	}
-	for after := (key{}); ; {
-		found := rows(t, scanFields, nextRecords, after, markStep)
-		if len(found) == 0 {
-			break
-		}
+	for found := range pages(t.recordsAfter) {
 		var args []any
 		for i := range found {
 			f := &found[i]
@@ -223,7 +216,6 @@ func markAll(t *transaction) error {
 		}
 		t.run(`INSERT INTO record (backend, kind, id, mac) VALUES (?, ?, ?, ?)`+strings.Repeat(", (?, ?, ?, ?)", len(found)-1)+
 			` ON CONFLICT (backend, kind, id) DO UPDATE SET mac = excluded.mac`, args...)
-		after = found[len(found)-1].key()
 	}
 	unmarked := &store{}
 	for _, s := range rows(t, scanSession(unmarked, false), `SELECT `+sessionColumns+` FROM session`) {

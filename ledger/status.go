@@ -48,7 +48,7 @@ func (l *Ledger) ListStatuses(ctx context.Context, f memproxy.StatusFilter) ([]m
 	if err != nil {
 		return nil, err
 	}
-	return querySettled(ctx, l.store, "list statuses", scanStatus(l.store), query, args...)
+	return querySettled(ctx, l.store, "list statuses", scanPart(l.store, statusOf), query, args...)
 }
 
 // viaUnverified and viaExpires make SQLite use a small index. Without statistics it

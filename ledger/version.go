@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -80,7 +79,7 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 	}
 	last, known := t.lastVersion(v.MemoryKey)
 	if v.Text != "" || v.SHA256 == "" && v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge {
-		v.SHA256 = hexHash([]byte(v.Text))
+		v.SHA256 = memproxy.TextSHA256(v.Text)
 	}
 	// A process that resumes another's work may repeat an agent's own edit.
 	repeated := v.Decision != "" && last.Decision == v.Decision || v.Op == memproxy.OpSelfEdit && last.Before == v.Before
@@ -94,7 +93,7 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 	r := record{Version: v, at: t.now(), place: head.place + 1, previous: last.Link, behind: head.link}
 	r.Number, r.Time, r.Compacted = last.Number+1, moment(r.at), false
 	if len(v.Metadata) > 0 {
-		r.metadata = hexHash(v.Metadata)
+		r.metadata = memproxy.TextSHA256(string(v.Metadata))
 	}
 	link := r.link()
 	r.Link = hex.EncodeToString(link)
@@ -174,15 +173,10 @@ func keepFound(t *transaction, v *memproxy.Version) {
 		return
 	}
 	known := t.one(`SELECT 1 FROM version`+ofKey+` AND sha256 = ? AND compacted = 0 AND op NOT IN ('delete', 'purge') LIMIT 1`,
-		[]any{v.MemoryKey, hexHash([]byte(v.Text))}, new(int64))
+		[]any{v.MemoryKey, memproxy.TextSHA256(v.Text)}, new(int64))
 	if !known {
 		t.append(*v)
 	}
-}
-
-func hexHash(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
 }
 
 // History returns versions of a memory, newest first, without texts: at most limit of
@@ -233,7 +227,7 @@ func readText(ctx context.Context, s *store, r *record) error {
 	if err := json.Unmarshal(plain, &text); err != nil {
 		return fmt.Errorf("%w: version %d", ErrSealed, r.Number)
 	}
-	if text.Text != "" && hexHash([]byte(text.Text)) != r.SHA256 || len(text.Metadata) > 0 && hexHash(text.Metadata) != r.metadata {
+	if text.Text != "" && memproxy.TextSHA256(text.Text) != r.SHA256 || len(text.Metadata) > 0 && memproxy.TextSHA256(string(text.Metadata)) != r.metadata {
 		return fmt.Errorf("%w: version %d is not the text that was recorded", ErrSealed, r.Number)
 	}
 	r.Text, r.Metadata = text.Text, text.Metadata

@@ -111,7 +111,9 @@ func copyOwners(rows []memproxy.Ownership) ([]memproxy.Ownership, error) {
 		if err := validate(&own[i]); err != nil {
 			return nil, err
 		}
-		own[i] = stored(own[i])
+		if at := &own[i].Written; !at.IsZero() { // as it will be read back
+			*at = at.UTC().Truncate(time.Microsecond)
+		}
 	}
 	return own, nil
 }

@@ -56,11 +56,7 @@ func (k Key) ID() string {
 func (k Key) Derive(purpose string) []byte { return k.derive("memproxy derived key\x00" + purpose) }
 
 func (k Key) derive(info string) []byte {
-	derived, err := hkdf.Key(sha256.New, k.secret[:], nil, info, Size)
-	if err != nil {
-		panic("keys: HKDF: " + err.Error()) // only for an impossible length
-	}
-	return derived
+	return must(hkdf.Key(sha256.New, k.secret[:], nil, info, Size))
 }
 
 // String returns the id; a key does not print its secret.

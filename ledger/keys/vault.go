@@ -78,15 +78,14 @@ func NewVault(keys Set, random io.Reader) (*Vault, error) {
 }
 
 // newGCM returns AES-256-GCM with a key of Size bytes.
-func newGCM(key []byte) cipher.AEAD {
-	block, err := aes.NewCipher(key)
-	if err == nil {
-		var aead cipher.AEAD
-		if aead, err = cipher.NewGCM(block); err == nil {
-			return aead
-		}
+func newGCM(key []byte) cipher.AEAD { return must(cipher.NewGCM(must(aes.NewCipher(key)))) }
+
+// must returns a value whose error is possible only for keys of another length.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic("keys: " + err.Error())
 	}
-	panic("keys: AES-GCM: " + err.Error()) // only for an impossible length
+	return v
 }
 
 // Envelope is an encrypted content. Without Wrapped it cannot be opened.
