@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -39,23 +37,11 @@ const (
 // errClaimed means that another process holds the lease.
 var errClaimed = errors.New("another process seals this backend")
 
-// adopted records, for each backend, whether it is sealed.
-type adopted struct {
-	mu   sync.Mutex
-	sets map[string]bool
-}
-
-func (a *adopted) set(backend string, sealed bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.sets[backend] = sealed
-}
-
 // Sealed reports for each backend whether its content at the first start is recorded.
 func (c *Checker) Sealed() map[string]bool {
-	c.adopted.mu.Lock()
-	defer c.adopted.mu.Unlock()
-	return maps.Clone(c.adopted.sets)
+	sealed := map[string]bool{}
+	c.adopted.Range(func(backend, is any) bool { sealed[backend.(string)] = is.(bool); return true })
+	return sealed
 }
 
 // adoptions returns the background jobs that seal unsealed backends.
@@ -66,7 +52,7 @@ func (c *Checker) adoptions() []upkeep.Job {
 	}
 	var jobs []upkeep.Job
 	for _, b := range c.Config.Backends {
-		c.adopted.set(b.Name, false)
+		c.adopted.Store(b.Name, false)
 		a := &adoption{c: c, backend: b, holder: holder}
 		jobs = append(jobs, upkeep.Job{Name: "seal:" + b.Name, Every: sealPoll, Wake: upkeep.NewPendingSignal(), Once: a.attempt})
 	}
@@ -104,7 +90,7 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 	switch {
 	case err == nil:
 		a.sealed, a.failed = true, nil
-		a.c.adopted.set(a.backend.Name, true)
+		a.c.adopted.Store(a.backend.Name, true)
 		return nil
 	case errors.Is(err, errClaimed):
 		a.failed = nil
@@ -179,7 +165,7 @@ func (a *adoption) seal(ctx context.Context) error {
 		return err
 	}
 	if !begun {
-		if err := a.record(ctx, 0, sealBegun); err != nil {
+		if err := a.c.recordSeal(ctx, "", a.backend.Name, a.c.NewID(), 0, sealBegun); err != nil {
 			return err
 		}
 		at = memproxy.SealProgress{Backend: a.backend.Name, Pass: 1}
@@ -202,7 +188,7 @@ func (a *adoption) seal(ctx context.Context) error {
 		return err
 	}
 	a.c.Log.Info("the backend is sealed: later out-of-band additions are reported", "backend", a.backend.Name, "found", at.Found)
-	return a.record(ctx, at.Found, fmt.Sprint(at.Found, sealDone))
+	return a.c.recordSeal(ctx, "", a.backend.Name, a.c.NewID(), at.Found, fmt.Sprint(at.Found, sealDone))
 }
 
 // pass reads the backend from a cursor to its end.
@@ -247,11 +233,4 @@ func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
 		out = append(out, f)
 	}
 	return out, nil
-}
-
-// record writes a step of the seal to the audit log.
-func (a *adoption) record(ctx context.Context, found int, detail string) error {
-	ev := a.c.event(memproxy.EventSeal, "", a.backend.Name, detail)
-	ev.Decision, ev.Kind, ev.Verdict, ev.Items = a.c.NewID(), memproxy.Admin, memproxy.Allow, found
-	return a.c.record(ctx, ev)
 }

@@ -120,16 +120,14 @@ func (q *checks) check(ctx context.Context, k check) error {
 		return err
 	}
 	rec := records[k.MemoryKey]
+	f := differs(k.MemoryKey, k.tenant)
 	switch row, known := rec.Owner, rec.HasOwner(); {
 	case !known && k.recorded == "":
-		return c.reportFinding(ctx, &memproxy.Discrepancy{
-			MemoryKey: k.MemoryKey, Tenant: k.tenant, Class: memproxy.FaultInsert, Code: memproxy.IntegrityUnknown,
-			Detail: "it was not written through memproxy",
-		})
+		f.Class, f.Code, f.Detail = memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was not written through memproxy"
 	case !known || row.Deleted || row.SHA256 != k.recorded:
 		return nil
 	}
-	return c.reportFinding(ctx, differs(k.MemoryKey, k.tenant))
+	return c.reportFinding(ctx, f)
 }
 
 // differs returns the finding that a text differs from the recorded one.

@@ -97,7 +97,7 @@ type Checker struct {
 	reporting sync.Mutex
 	anchors   anchors
 	checks    checks
-	adopted   adopted
+	adopted   sync.Map // by backend that is sealed in the background, whether it is sealed
 }
 
 // New returns a Checker. It starts nothing; see Jobs.
@@ -106,7 +106,7 @@ func New(opt Options) *Checker {
 		opt.Pace = DefaultPace
 	}
 	opt.RecordTime = cmp.Or(opt.RecordTime, DefaultRecordTime)
-	c := &Checker{Options: opt, adopted: adopted{sets: map[string]bool{}}}
+	c := &Checker{Options: opt}
 	if c.Turns == nil {
 		c.Turns = func(string) Turns { return nil }
 	}
@@ -232,21 +232,18 @@ func (c *Checker) chains(ctx context.Context, texts bool, count func(int)) ([]me
 
 // recordEdits reports the rows of the ledger that were found changed outside of memproxy.
 func recordEdits(ctx context.Context, c *Checker) error {
-	return c.Ledger.Backends.ReportEdits(func(d memproxy.Discrepancy) error { return edited(ctx, c, d) })
+	return c.Ledger.Backends.ReportEdits(func(d memproxy.Discrepancy) error {
+		if err := recordFinding(ctx, c, &d); err != nil {
+			return err
+		}
+		c.Log.Error("a row of the ledger was changed outside of memproxy", "backend", d.Backend, "kind", string(d.Kind), "id", d.ID, "detail", d.Detail)
+		return nil
+	})
 }
 
 // row converts an edited row of the ledger to a fault of its tenant's chain.
 func row(d memproxy.Discrepancy) memproxy.ChainFault {
 	return memproxy.ChainFault{Class: memproxy.FaultRow, Tenant: d.Tenant, MemoryKey: d.MemoryKey, Detail: d.Detail}
-}
-
-// edited reports a row of the ledger that was changed outside of memproxy.
-func edited(ctx context.Context, c *Checker, d memproxy.Discrepancy) error {
-	if err := recordFinding(ctx, c, &d); err != nil {
-		return err
-	}
-	c.Log.Error("a row of the ledger was changed outside of memproxy", "backend", d.Backend, "kind", string(d.Kind), "id", d.ID, "detail", d.Detail)
-	return nil
 }
 
 // breakPause is the minimum time between two verifications that a changed version
@@ -278,7 +275,7 @@ func (c *Checker) verifying(found upkeep.Signal) upkeep.Job {
 // reportBreach reports a fault of a chain once, and flags the memories that have
 // records at or after it. It repairs nothing.
 func (c *Checker) reportBreach(ctx context.Context, f memproxy.ChainFault) error {
-	if known, err := c.reported(ctx, f); known || err != nil || f.Class == memproxy.FaultRow { // edited reports rows
+	if known, err := c.reported(ctx, f); known || err != nil || f.Class == memproxy.FaultRow { // recordEdits reports rows
 		return err
 	}
 	ev := c.event(memproxy.EventChainBreak, f.Tenant, f.Backend, string(f.Class)+": "+f.Detail)

@@ -19,8 +19,8 @@ type finding struct {
 	has, wants string
 }
 
-func (w *storeSweep) finding(tenant, id string, class memproxy.FaultClass, code memproxy.ReasonCode, detail string) finding {
-	return finding{Discrepancy: memproxy.Discrepancy{
+func (w *storeSweep) finding(tenant, id string, class memproxy.FaultClass, code memproxy.ReasonCode, detail string) *finding {
+	return &finding{Discrepancy: memproxy.Discrepancy{
 		Class: class, Code: code, Tenant: tenant, Detail: detail,
 		MemoryKey: memproxy.MemoryKey{Backend: w.backend.Name, Kind: memproxy.TargetMemory, ID: id},
 	}}
@@ -34,13 +34,13 @@ func (f *finding) recorded() memproxy.Ownership {
 // looked is the result of comparing a page once.
 type looked struct {
 	items, known, unknown, skipped int
-	found                          map[string]finding // by id
-	sound                          []string           // ids of memories that are as recorded
+	found                          map[string]*finding // by id
+	sound                          []string            // ids of memories that are as recorded
 }
 
 // look compares the items of a page with the ledger.
 func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error) {
-	out := looked{found: map[string]finding{}}
+	out := looked{found: map[string]*finding{}}
 	for _, item := range items {
 		if item.ID != "" {
 			w.there[w.hash(item.ID)] = struct{}{}
@@ -86,7 +86,7 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 		case err != nil:
 			return out, err
 		case f != nil:
-			out.found[item.ID] = *f
+			out.found[item.ID] = f
 		default:
 			out.sound = append(out.sound, item.ID)
 		}
@@ -151,8 +151,7 @@ func (w *storeSweep) listed(ctx context.Context, was string, m *memproxy.Memory,
 func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (*finding, error) {
 	tenant := row.Scope.Tenant
 	if row.Deleted {
-		f := w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was deleted through memproxy and has reappeared")
-		return &f, nil
+		return w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was deleted through memproxy and has reappeared"), nil
 	}
 	history, err := w.c.Ledger.History(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, 0, 1)
 	if err != nil {
@@ -161,8 +160,7 @@ func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memp
 	// The row may have been edited before rows had marks. If there is a single write, the
 	// row must have the hash of its version.
 	if len(history) == 1 && history[0].Decision == row.Decision && row.SHA256 != "" && history[0].SHA256 != "" && history[0].SHA256 != row.SHA256 {
-		f := w.finding(tenant, m.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "the ledger's row is not what its signed version says")
-		return &f, nil
+		return w.finding(tenant, m.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "the ledger's row is not what its signed version says"), nil
 	}
 	code, detail := w.examiner(tenant).Examine(ctx, row, m)
 	if code == "" {
@@ -181,7 +179,7 @@ func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memp
 			}
 		}
 	}
-	return &f, nil
+	return f, nil
 }
 
 // classOf returns the class of a stamp's fault: FaultMetadata if the metadata was
@@ -229,11 +227,10 @@ func (w *storeSweep) clear(ctx context.Context, seen looked) error {
 // flags its memory, and records the sweep.
 func (w *storeSweep) finish(ctx context.Context) error {
 	wanted := map[string]bool{}
-	for i := range w.found {
-		wanted[w.found[i].wants] = true
+	for _, f := range w.found {
+		wanted[f.wants] = true
 	}
-	for i := range w.found {
-		f := &w.found[i]
+	for _, f := range w.found {
 		if f.wants != "" && wanted[f.has] {
 			f.Class, f.Detail = memproxy.FaultReorder, "it has the text of another memory"
 		}

@@ -28,9 +28,7 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 	}
 	s := &sealing{c: c, backend: backends[0].Name, tenant: q.Tenant, decision: c.NewID(), report: &report}
 	s.narrow = q.SkipForeign && !c.Config.SingleTenant() && backends[0].Tenant != q.Tenant
-	begun := c.event(memproxy.EventSeal, q.Tenant, s.backend, "begun")
-	begun.Decision, begun.Kind, begun.Verdict = s.decision, memproxy.Admin, memproxy.Allow
-	if err := c.record(ctx, begun); err != nil {
+	if err := c.recordSeal(ctx, q.Tenant, s.backend, s.decision, 0, "begun"); err != nil {
 		return report, err
 	}
 	count := q.Progress.Counting()
@@ -48,10 +46,15 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 			return report, err
 		}
 	}
-	done := begun
-	done.Time, done.Items = c.Clock(), report.Sealed
-	done.Detail = fmt.Sprintf("%d memories, %d sealed, %d known before, %d not read", report.Items, report.Sealed, report.Known, report.Skipped)
-	return report, c.record(ctx, done)
+	done := fmt.Sprintf("%d memories, %d sealed, %d known before, %d not read", report.Items, report.Sealed, report.Known, report.Skipped)
+	return report, c.recordSeal(ctx, q.Tenant, s.backend, s.decision, report.Sealed, done)
+}
+
+// recordSeal writes a step of a seal to the audit log.
+func (c *Checker) recordSeal(ctx context.Context, tenant, backend, decision string, items int, detail string) error {
+	ev := c.event(memproxy.EventSeal, tenant, backend, detail)
+	ev.Decision, ev.Kind, ev.Verdict, ev.Items = decision, memproxy.Admin, memproxy.Allow, items
+	return c.record(ctx, ev)
 }
 
 // sealing is one seal of a backend.

@@ -35,7 +35,7 @@ type storeSweep struct {
 	// there has the ids that the backend returned, hashed: some MB for a million memories.
 	seed  maphash.Seed
 	there map[uint64]struct{}
-	found []finding        // reported at the end
+	found []*finding       // reported at the end
 	lost  []memproxy.Event // deletions without an answer, set once asked is true
 	asked bool
 }
@@ -191,7 +191,7 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 
 // changing reports whether a finding may be a recent write of an agent inside the
 // backend: a block's text, or a new block or passage.
-func (w *storeSweep) changing(f finding) bool {
+func (w *storeSweep) changing(f *finding) bool {
 	t := w.c.Traits(w.backend, f.ID)
 	return f.Code == memproxy.IntegrityUnknown && t.AgentsAdd || f.Code == memproxy.IntegrityMismatch && t.AgentsEdit
 }
@@ -215,7 +215,7 @@ func (w *storeSweep) settle(ctx context.Context, seen looked, underway func() bo
 }
 
 // find lists a finding. Above maxListed, findings are reported and flagged at once.
-func (w *storeSweep) find(ctx context.Context, f finding) error {
+func (w *storeSweep) find(ctx context.Context, f *finding) error {
 	if len(w.found) >= maxListed {
 		w.report.More++
 		return w.c.reportFinding(ctx, &f.Discrepancy)
