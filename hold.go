@@ -220,6 +220,17 @@ type Reevaluation struct {
 	Policy string
 }
 
+// Settles returns the state in which the verdict ends the hold's wait, or "".
+func (v *Reevaluation) Settles() HoldState {
+	switch {
+	case v.Verdict == Deny && v.Reject:
+		return HoldRejected
+	case v.Verdict < Hold && v.Release:
+		return HoldApproved
+	}
+	return ""
+}
+
 // RulesReviewer returns the reviewer of holds that a reload of the rules decides. It is
 // not a person, so a write that it admits does not count as confirmed by a person.
 func RulesReviewer(version string) string { return rulesReviewer + version }

@@ -100,21 +100,7 @@ func (s *store) writing() (context.Context, context.CancelFunc) {
 // removes, if a job of the group needs that. Both are settings of the writer's only
 // connection. restore resets them.
 func (s *store) setDurability(ctx context.Context, group []*job) (restore func() error, err error) {
-	if s.dialect != sqliteDialect {
-		return func() error { return nil }, nil
-	}
-	erase := slices.ContainsFunc(group, func(j *job) bool { return j.erase })
-	durable := erase || slices.ContainsFunc(group, func(j *job) bool { return j.durable })
-	var before, after []string
-	if durable {
-		before, after = append(before, "synchronous=FULL"), append(after, "synchronous=NORMAL")
-	}
-	if erase {
-		// The WAL keeps old pages until a checkpoint truncates it. Readers may prevent the
-		// truncation now; then the next group does it.
-		before, after = append(before, "secure_delete=ON"), append(after, "secure_delete=FAST", "wal_checkpoint(TRUNCATE)")
-	}
-	set := func(pragmas []string) error {
+	set := func(pragmas ...string) error {
 		for _, pragma := range pragmas {
 			if _, err := s.writer.ExecContext(ctx, "PRAGMA "+pragma); err != nil {
 				return err
@@ -122,7 +108,17 @@ func (s *store) setDurability(ctx context.Context, group []*job) (restore func()
 		}
 		return nil
 	}
-	return func() error { return set(after) }, set(before)
+	switch {
+	case s.dialect != sqliteDialect:
+	case slices.ContainsFunc(group, func(j *job) bool { return j.erase }):
+		// The WAL keeps old pages until a checkpoint truncates it. Readers may prevent the
+		// truncation now; then the next group does it.
+		restore = func() error { return set("synchronous=NORMAL", "secure_delete=FAST", "wal_checkpoint(TRUNCATE)") }
+		return restore, set("synchronous=FULL", "secure_delete=ON")
+	case slices.ContainsFunc(group, func(j *job) bool { return j.durable }):
+		return func() error { return set("synchronous=NORMAL") }, set("synchronous=FULL")
+	}
+	return func() error { return nil }, nil
 }
 
 // prepareNew keeps the statements that a transaction ran for the first time as prepared

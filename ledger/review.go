@@ -92,8 +92,9 @@ func (t *transaction) dropVotes(k memproxy.MemoryKey) {
 	t.run(`DELETE FROM vote WHERE substr(subject, 1, ?) = ?`, utf8.RuneCountInString(of), of)
 }
 
-// settleHold ends the review of a hold, and closes the dissents if it is rejected.
-func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.Review) {
+// settleHold ends the review of a hold, closes the dissents if it is rejected, and
+// returns the hold.
+func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.Review) *memproxy.HeldWrite {
 	h, _ := row(t, scanHold, `UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ? RETURNING `+holdColumns,
 		string(state), r.Reviewer, micros(t.store.opt.Clock()), r.Note, id)
 	switch state {
@@ -103,6 +104,7 @@ func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.
 		t.run(`DELETE FROM content WHERE ref = ?`, ref(refApproval, id))
 		t.encrypt(ref(refApproval, id), h.Tenant, approvalOf(&h))
 	}
+	return &h
 }
 
 // Approve adds a reviewer's approval. The hold is approved, and ready for Claim, once Need
@@ -192,7 +194,7 @@ func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity stri
 // hold. Holds whose content cannot be opened stay in the queue. An error of f ends
 // Reevaluate; the next call continues with the remaining holds.
 //
-// after, unless it is nil, is called with each settled hold.
+// after is called with each settled hold.
 func (hs Holds) Reevaluate(ctx context.Context, policy string, f func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error), after func(memproxy.HeldWrite)) (settled int, err error) {
 	filter := memproxy.HoldFilter{State: memproxy.HoldPending, NotPolicy: policy}
 	for {
@@ -216,14 +218,10 @@ func (hs Holds) Reevaluate(ctx context.Context, policy string, f func(memproxy.H
 			if err != nil {
 				return settled, err
 			}
-			settled += int(count(done))
-			if !done || after == nil {
-				continue
+			if done != nil {
+				settled++
+				after(*done)
 			}
-			if h, err = hs.Get(ctx, h.ID); err != nil {
-				return settled, err
-			}
-			after(h)
 		}
 		if page.Next == "" {
 			return settled, nil
@@ -232,39 +230,33 @@ func (hs Holds) Reevaluate(ctx context.Context, policy string, f func(memproxy.H
 	}
 }
 
-func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluation) (settled bool, err error) {
+// reevaluated stores a verdict, and returns the hold if the verdict settles it.
+func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluation) (settled *memproxy.HeldWrite, err error) {
 	if v.Policy == "" {
-		return false, nil
+		return nil, nil
 	}
-	return changed(ctx, hs.store, need(storable(v.Policy) == nil, "the version of the rules"), func(t *transaction) (done bool) {
+	return changed(ctx, hs.store, need(storable(v.Policy) == nil, "the version of the rules"), func(t *transaction) (settled *memproxy.HeldWrite) {
 		h := lockHold(t, id)
 		if h.State != memproxy.HoldPending { // it was settled meanwhile
-			return false
+			return nil
 		}
-		was := h.CurrentVerdict
+		was, settles := h.CurrentVerdict, v.Settles()
 		h.Policy, h.CurrentVerdict = v.Policy, ""
-		r := memproxy.Review{Reviewer: memproxy.RulesReviewer(v.Policy), Note: "settled by a change of the rules"}
-		switch {
-		case v.Verdict == memproxy.Hold:
-		case v.Verdict == memproxy.Deny && v.Reject:
-			h.State, done = memproxy.HoldRejected, true
-		case v.Verdict < memproxy.Hold && v.Release:
-			h.State, done = memproxy.HoldApproved, true
-		default:
+		if v.Verdict != memproxy.Hold && settles == "" {
 			h.CurrentVerdict = v.Verdict.String()
-		}
-		if h.CurrentVerdict == "" { // why it still waits, or no longer waits
+		} else { // why it still waits, or no longer waits
 			h.Reasons, h.Findings, h.Score = v.Reasons, v.Findings, v.Score
 		}
 		t.run(`UPDATE hold SET reasons = ?, findings = ?, score = ?, policy = ?, today = ? WHERE id = ?`,
 			asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.CurrentVerdict, id)
-		if done {
-			settleHold(t, id, h.State, r)
+		if settles != "" {
+			r := memproxy.Review{Reviewer: memproxy.RulesReviewer(v.Policy), Note: "settled by a change of the rules"}
+			settled, h.State = settleHold(t, id, settles, r), settles
 		}
-		if done || h.CurrentVerdict != was {
+		if settled != nil || h.CurrentVerdict != was {
 			t.notify(memproxy.NoticeRuled, h.Tenant, h.ID, h)
 		}
-		return done
+		return settled
 	})
 }
 

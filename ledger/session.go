@@ -43,8 +43,8 @@ func (r *sessionRow) mark(t *transaction) {
 		r.Principal, r.CountedRejections, micros(r.LastRejection), micros(r.Counted), r.refused, t.store.opt.Vault.MarkRow(r.row), r.Tenant, r.ID)
 }
 
-// scanSession reads records of rejections, optionally with the refused writes. An
-// edited record counts as a lock that begins now.
+// scanSession reads records of rejections with their locks, optionally with the refused
+// writes. An edited record counts as a lock that begins now.
 func scanSession(of *store, refused bool) func(scanner) (sessionRow, error) {
 	return func(s scanner) (v sessionRow, err error) {
 		var mark []byte
@@ -57,25 +57,26 @@ func scanSession(of *store, refused bool) func(scanner) (sessionRow, error) {
 			v.edited, v.CountedRejections, v.LastRejection = true, max(v.CountedRejections, math.MaxInt32), moment(max(1, micros(of.opt.Clock())))
 			of.edits.note(memproxy.MemoryKey{Kind: "session", ID: memproxy.InertID(v.ID)}, v.Tenant, editedRow)
 		}
-		if err == nil && refused {
+		if of.opt.setLock(&v.Session); err == nil && refused {
 			err = json.Unmarshal([]byte(v.refused), &v.Refused)
 		}
 		return v, err
 	}
 }
 
-// sessions returns records of rejections with their locks.
-func (o *Options) sessions(rows []sessionRow) []memproxy.Session {
+func sessions(rows []sessionRow) []memproxy.Session {
 	all := make([]memproxy.Session, len(rows))
 	for i := range rows {
 		all[i] = rows[i].Session
-		o.setLock(&all[i])
 	}
 	return all
 }
 
-// setLock sets whether the present limits lock a record.
+// setLock sets whether the present limits lock a record. Without limits none does.
 func (o *Options) setLock(s *memproxy.Session) {
+	if o.Locks == nil { // a migration
+		return
+	}
 	s.Limit, s.Locked, s.Until = o.Locks.Of(s.Kind), time.Time{}, time.Time{}
 	// The time of a strike in the future was given by a wrong clock.
 	if until, now := s.LastRejection.Add(o.Locks.For), o.Clock(); s.Limit > 0 && s.CountedRejections >= s.Limit && now.Before(until) && now.After(s.LastRejection.Add(-o.Locks.For)) {
@@ -84,11 +85,10 @@ func (o *Options) setLock(s *memproxy.Session) {
 }
 
 // lastLock returns the lock of some records that ends last, or the zero Lock.
-func (o *Options) lastLock(rows ...sessionRow) (lock memproxy.Lock) {
-	found := o.sessions(rows)
+func lastLock(found []sessionRow) (lock memproxy.Lock) {
 	for i := range found {
-		if found[i].Until.After(lock.Until) {
-			lock = memproxy.Lock{ID: found[i].ID, Limit: found[i].Limit, Until: found[i].Until}
+		if s := &found[i]; s.Until.After(lock.Until) {
+			lock = memproxy.Lock{ID: s.ID, Limit: s.Limit, Until: s.Until}
 		}
 	}
 	return lock
@@ -122,7 +122,7 @@ func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string
 	if slices.ContainsFunc(found, func(r sessionRow) bool { return r.edited }) {
 		found, err = changed(ctx, l.store, nil, func(t *transaction) []sessionRow { return lockEdited(t, tenant, ids) })
 	}
-	lock := l.opt.lastLock(found...)
+	lock := lastLock(found)
 	if err == nil && lock.ID == "" { // the absence can be cached: only a rejection locks a record, and it ends the absence
 		l.recent.fill(moment, ask, nil)
 	}
@@ -135,7 +135,6 @@ func lockEdited(t *transaction, tenant string, ids []string) []sessionRow {
 	for i := range found {
 		if r := &found[i]; r.edited {
 			r.mark(t)
-			t.store.opt.setLock(&r.Session)
 			t.notify(memproxy.NoticeLocked, r.Tenant, r.ID, r.Session)
 		}
 	}
@@ -172,7 +171,6 @@ func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy
 		VALUES (?1, ?2, ?3, ?4, ?4, 0, 0, 0, 0, '', 0, '') ON CONFLICT (tenant, id) DO UPDATE SET last = excluded.last, ended = 0
 		RETURNING `+sessionColumns, e.Tenant, id, e.Principal, at)
 	s = r.Session
-	t.store.opt.setLock(&s)
 	s.Principal = e.Principal
 	if slices.ContainsFunc(s.Refused, func(r memproxy.SessionEvent) bool { return r.Decision == e.Decision }) {
 		return s, false
@@ -255,7 +253,7 @@ func (ss Sessions) Get(ctx context.Context, tenant *string, id string) (memproxy
 		case err != nil:
 			return memproxy.Session{}, err
 		case len(found) == 1:
-			return ss.opt.sessions(found)[0], nil
+			return found[0].Session, nil
 		case len(found) > 1:
 			return memproxy.Session{}, fmt.Errorf("%w: several sessions have that name: give the id of one, and its tenant", ErrState)
 		}
@@ -278,7 +276,7 @@ func (ss Sessions) List(ctx context.Context, f memproxy.SessionFilter) (memproxy
 	}
 	rows, err := queryRows(ctx, ss.store, "list sessions", scanSession(ss.store, false),
 		`SELECT `+sessionColumns+` FROM session`+c.where()+` ORDER BY id, tenant LIMIT ?`, append(c.args, n+1)...)
-	found := ss.opt.sessions(rows)
+	found := sessions(rows)
 	if err != nil || len(found) <= n {
 		return memproxy.SessionPage{Sessions: found}, err
 	}
@@ -309,7 +307,7 @@ func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Rev
 			t.fail(fmt.Errorf("%w: session", ErrUnknown))
 		case s.Principal == r.Reviewer:
 			t.fail(ErrOwnReview)
-		case t.store.opt.lastLock(s).ID == "":
+		case s.Until.IsZero():
 			t.fail(fmt.Errorf("%w: the session is not locked", ErrState))
 		}
 		now := micros(t.store.opt.Clock()) + 1
@@ -323,7 +321,7 @@ func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Rev
 // returns their number.
 func (ss Sessions) End(ctx context.Context, idleSince time.Time) (int, error) {
 	return inSteps(ctx, ss.store, job{}, endStep, func(t *transaction) int {
-		ended := t.store.opt.sessions(rows(t, scanSession(t.store, false), `UPDATE session SET ended = ? WHERE (tenant, id) IN
+		ended := sessions(rows(t, scanSession(t.store, false), `UPDATE session SET ended = ? WHERE (tenant, id) IN
 			(SELECT tenant, id FROM session WHERE ended = 0 AND last < ? ORDER BY last LIMIT ?) RETURNING `+sessionColumns,
 			t.now(), micros(idleSince), endStep))
 		for i := range ended {

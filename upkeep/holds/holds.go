@@ -135,31 +135,20 @@ func (k *Maintainer) Rule(ctx context.Context, h memproxy.HeldWrite, c memproxy.
 
 // recordRuling records that the rules are about to settle a hold.
 func (k *Maintainer) recordRuling(ctx context.Context, h memproxy.HeldWrite, v memproxy.Reevaluation) error {
-	act := memproxy.Act{Stage: memproxy.ActAttempted}
-	switch {
-	case v.Verdict == memproxy.Deny && v.Reject:
-		act.Action = actReject
-	case v.Verdict < memproxy.Hold && v.Release:
-		act.Action = actApprove
-	default:
+	act := memproxy.Act{Action: actions[v.Settles()], Stage: memproxy.ActAttempted}
+	if act.Action == "" {
 		return nil
 	}
 	_, err := k.Audit.Record(ctx, k.rulingEvent(h, v.Policy, v.Reasons, act))
 	return err
 }
 
-// Actions of the rules on a hold.
-const (
-	actApprove = "hold.approve"
-	actReject  = "hold.reject"
-)
+// actions has the actions of the rules on a hold, by the state that it gets.
+var actions = map[memproxy.HoldState]string{memproxy.HoldApproved: "hold.approve", memproxy.HoldRejected: "hold.reject"}
 
 // ruledOut records that the rules have settled a hold.
 func (k *Maintainer) ruledOut(h memproxy.HeldWrite) {
-	act := memproxy.Act{Action: actApprove, Stage: memproxy.ActDone, Reason: h.Note}
-	if h.State == memproxy.HoldRejected {
-		act.Action = actReject
-	}
+	act := memproxy.Act{Action: actions[h.State], Stage: memproxy.ActDone, Reason: h.Note}
 	if err := k.Audit.RecordAsync(k.rulingEvent(h, h.Policy, h.Reasons, act)); err != nil {
 		k.Log.Error("audit note lost", "hold", h.ID, "error", err)
 	}
