@@ -165,7 +165,7 @@ func (a *adoption) seal(ctx context.Context) error {
 		return err
 	}
 	if !begun {
-		if err := a.c.recordSeal(ctx, "", a.backend.Name, a.c.NewID(), 0, sealBegun); err != nil {
+		if err := recordSeal(ctx, a.c, "", a.backend.Name, a.c.NewID(), 0, sealBegun); err != nil {
 			return err
 		}
 		at = memproxy.SealProgress{Backend: a.backend.Name, Pass: 1}
@@ -188,7 +188,7 @@ func (a *adoption) seal(ctx context.Context) error {
 		return err
 	}
 	a.c.Log.Info("the backend is sealed: later out-of-band additions are reported", "backend", a.backend.Name, "found", at.Found)
-	return a.c.recordSeal(ctx, "", a.backend.Name, a.c.NewID(), at.Found, fmt.Sprint(at.Found, sealDone))
+	return recordSeal(ctx, a.c, "", a.backend.Name, a.c.NewID(), at.Found, fmt.Sprint(at.Found, sealDone))
 }
 
 // pass reads the backend from a cursor to its end.

@@ -28,7 +28,7 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 	}
 	s := &sealing{c: c, backend: backends[0].Name, tenant: q.Tenant, decision: c.NewID(), report: &report}
 	s.narrow = q.SkipForeign && !c.Config.SingleTenant() && backends[0].Tenant != q.Tenant
-	if err := c.recordSeal(ctx, q.Tenant, s.backend, s.decision, 0, "begun"); err != nil {
+	if err := recordSeal(ctx, c, q.Tenant, s.backend, s.decision, 0, "begun"); err != nil {
 		return report, err
 	}
 	count := q.Progress.Counting()
@@ -47,11 +47,11 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 		}
 	}
 	done := fmt.Sprintf("%d memories, %d sealed, %d known before, %d not read", report.Items, report.Sealed, report.Known, report.Skipped)
-	return report, c.recordSeal(ctx, q.Tenant, s.backend, s.decision, report.Sealed, done)
+	return report, recordSeal(ctx, c, q.Tenant, s.backend, s.decision, report.Sealed, done)
 }
 
 // recordSeal writes a step of a seal to the audit log.
-func (c *Checker) recordSeal(ctx context.Context, tenant, backend, decision string, items int, detail string) error {
+func recordSeal(ctx context.Context, c *Checker, tenant, backend, decision string, items int, detail string) error {
 	ev := c.event(memproxy.EventSeal, tenant, backend, detail)
 	ev.Decision, ev.Kind, ev.Verdict, ev.Items = decision, memproxy.Admin, memproxy.Allow, items
 	return c.record(ctx, ev)
