@@ -89,23 +89,14 @@ func plainName(name string) bool { return name != "" && len(name) <= 40 && spell
 
 // value reports whether a value is claimed, and removes the parts of it that are not.
 func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
-	if s.any || v.Kind == jsondoc.Null {
-		return true
-	}
-	switch v.Kind {
-	case jsondoc.Object:
-		if s.object != nil {
-			return p.object(v, s.object, at)
-		}
-		if s.dict == nil {
-			return false
-		}
+	switch {
+	case s.any || !s.hasForm(v):
+		return s.any
+	case v.Kind == jsondoc.Object && s.object != nil:
+		return p.object(v, s.object, at)
+	case v.Kind == jsondoc.Object:
 		p.members(v, at, func(string) *spec { return s.dict })
-		return true
-	case jsondoc.Array:
-		if s.list == nil {
-			return false
-		}
+	case v.Kind == jsondoc.Array:
 		gone := make([]bool, len(v.Elems))
 		for i, e := range v.Elems {
 			if gone[i] = !p.value(e, s.list, at+"/-"); gone[i] {
@@ -113,11 +104,10 @@ func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
 			}
 		}
 		p.e.Array(v, func(i int) bool { return gone[i] })
-		return true
-	case jsondoc.String:
-		return s.scalar || p.errorText(v, s, at)
+	case v.Kind == jsondoc.String && !s.scalar:
+		return p.errorText(v, s, at)
 	}
-	return s.holdsScalars()
+	return true
 }
 
 // errorText reports whether a string in an error is claimed. A text that is not a known
@@ -136,16 +126,14 @@ func (p *pruning) errorText(v *jsondoc.Value, s *spec, at string) bool {
 }
 
 func (p *pruning) object(v *jsondoc.Value, o *object, at string) bool {
-	if o.closed {
-		for name, m := range o.members {
-			if said := v.Get(name); m.only != nil && said != nil && !slices.Contains(m.only, said.Text()) {
-				return false
-			}
-		}
-	}
 	for i := range v.Members {
-		if m := o.members[v.Members[i].Name]; m != nil && m.identifies && !m.spec.hasForm(v.Members[i].Value) {
-			return false // the member that identifies the object or its owner has an unknown form
+		m, said := o.members[v.Members[i].Name], v.Members[i].Value
+		switch {
+		case m == nil:
+		case m.identifies && !m.spec.hasForm(said): // of the object or its owner
+			return false
+		case m.only != nil && !slices.Contains(m.only, said.Text()):
+			return false
 		}
 	}
 	p.members(v, at, func(name string) *spec {

@@ -38,43 +38,36 @@ const (
 	maxListed = 1
 )
 
-// value scans a value; a nil spec claims everything.
+// everything is the spec of a value that may be anything.
+var everything = func() *spec {
+	s := &spec{scalar: true}
+	s.list, s.dict = s, s
+	return s
+}()
+
 func (c *scan) value(s *spec, depth int) bool {
 	if depth > jsondoc.DefaultMaxDepth {
 		return false
 	}
-	if s != nil && s.any {
-		s = nil
+	if s.any {
+		s = everything
 	}
 	switch c.Space() {
 	case '{':
-		var o *object
-		var dict *spec
-		if s != nil {
-			if o, dict = s.object, s.dict; o == nil && dict == nil {
-				return false
-			}
-		}
-		return c.object(o, dict, depth)
+		return (s.object != nil || s.dict != nil) && c.object(s.object, s.dict, depth)
 	case '[':
-		var list *spec
-		if s != nil {
-			if list = s.list; list == nil {
-				return false
-			}
-		}
-		return c.list(list, depth)
+		return s.list != nil && c.list(s.list, depth)
 	case '"':
 		said, ok := c.String()
-		return ok && (s == nil || s.admitsJSON(said))
+		return ok && s.admitsJSON(said)
 	case 'n':
 		return c.Literal("null")
 	case 't':
-		return c.Literal("true") && (s == nil || s.holdsScalars())
+		return c.Literal("true") && s.holdsScalars()
 	case 'f':
-		return c.Literal("false") && (s == nil || s.holdsScalars())
+		return c.Literal("false") && s.holdsScalars()
 	}
-	return c.Number() && (s == nil || s.holdsScalars())
+	return c.Number() && s.holdsScalars()
 }
 
 func (c *scan) list(s *spec, depth int) bool {
@@ -99,8 +92,7 @@ func (c *scan) knownElement(depth int) int {
 	return c.known(c.member, c.Src[c.At:])
 }
 
-// object scans an object. Its members are claimed by o or dict; if both are nil, every
-// member is claimed.
+// object scans an object. Its members are claimed by o or, if o is nil, by dict.
 func (c *scan) object(o *object, dict *spec, depth int) bool {
 	var seen [4]uint64 // bit set of the members read so far; Prune handles duplicates
 	others := len(c.names)

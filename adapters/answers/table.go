@@ -39,12 +39,11 @@ func (s *spec) holdsScalars() bool { return s.scalar || s.phrases != nil }
 type object struct {
 	members map[string]*member
 	rest    *spec // spec of members without a line; nil: not claimed
-	closed  bool  // the value of a member identifies the object's kind
 }
 
 type member struct {
 	spec  *spec
-	only  []string // the allowed values, if limited
+	only  []string // the allowed values, if it identifies the object's kind
 	index int
 	// identifies is set for members that identify an object or its owner. If such a member
 	// has another form than its line says, the whole object has no claim, because without
@@ -239,7 +238,6 @@ func (t *Table) object(kinds []string) (*object, error) {
 			for _, text := range all {
 				m.only = append(m.only, text[1:])
 			}
-			o.closed = true
 		}
 		o.members[name] = m
 	}
