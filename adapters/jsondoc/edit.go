@@ -18,15 +18,6 @@ type Edits struct {
 type splice struct {
 	start, end int
 	text       []byte
-	order      int
-}
-
-// kept is the sort key that puts a removal before a change of the same bytes.
-func (s splice) kept() int {
-	if s.start < s.end && len(s.text) == 0 {
-		return 0
-	}
-	return 1
 }
 
 // Edit begins a set of edits.
@@ -37,7 +28,7 @@ func (e *Edits) Empty() bool { return len(e.ops) == 0 }
 
 // Replace replaces a value by raw JSON text.
 func (e *Edits) Replace(v *Value, raw []byte) {
-	e.add(v.Start, v.End, raw)
+	e.ops = append(e.ops, splice{v.Start, v.End, raw})
 }
 
 // Kept returns a value's JSON text after the edits so far. whole is false if an edit changes
@@ -55,10 +46,6 @@ func (e *Edits) Kept(v *Value) (raw []byte, whole bool) {
 	return raw, true
 }
 
-func (e *Edits) add(start, end int, text []byte) {
-	e.ops = append(e.ops, splice{start, end, text, len(e.ops)})
-}
-
 // Object removes the members for which drop returns true, and appends added (whole
 // members, `"name":value`, without commas).
 func (e *Edits) Object(v *Value, drop func(*Member) bool, added [][]byte) {
@@ -74,14 +61,12 @@ func (e *Edits) Object(v *Value, drop func(*Member) bool, added [][]byte) {
 func (e *Edits) Array(v *Value, drop func(int) bool) { e.elements(v, drop, nil) }
 
 // Append adds elements, as JSON text, at the end of an array.
-func (e *Edits) Append(v *Value, elements [][]byte) {
-	e.elements(v, func(int) bool { return false }, elements)
-}
+func (e *Edits) Append(v *Value, elements [][]byte) { e.elements(v, nil, elements) }
 
 func (e *Edits) elements(v *Value, drop func(int) bool, added [][]byte) {
 	spans := make([]span, len(v.Elems))
 	for i, el := range v.Elems {
-		spans[i] = span{el.Start, el.End, drop(i)}
+		spans[i] = span{el.Start, el.End, drop != nil && drop(i)}
 	}
 	e.list(v, spans, added)
 }
@@ -100,19 +85,17 @@ func (e *Edits) list(v *Value, spans []span, added [][]byte) {
 			last = i
 			continue
 		}
-		j := i
-		for j+1 < len(spans) && spans[j+1].drop {
-			j++
+		gap := splice{start: spans[i].start}
+		for i+1 < len(spans) && spans[i+1].drop {
+			i++
 		}
-		switch {
-		case i > 0: // from the end of the kept one before it
-			e.add(spans[i-1].end, spans[j].end, nil)
-		case j+1 < len(spans): // up to the kept one after it
-			e.add(spans[i].start, spans[j+1].start, nil)
-		default:
-			e.add(spans[i].start, spans[j].end, nil)
+		gap.end = spans[i].end
+		if last >= 0 {
+			gap.start = spans[last].end
+		} else if i+1 < len(spans) {
+			gap.end = spans[i+1].start
 		}
-		i = j
+		e.ops = append(e.ops, gap)
 	}
 	if len(added) == 0 {
 		return
@@ -121,7 +104,7 @@ func (e *Edits) list(v *Value, spans []span, added [][]byte) {
 	if last >= 0 {
 		at, text = spans[last].end, append([]byte(","), text...)
 	}
-	e.add(at, at, text)
+	e.ops = append(e.ops, splice{at, at, text})
 }
 
 // Apply returns the source with the edits applied, or the source itself if there are none.
@@ -130,8 +113,8 @@ func (e *Edits) Apply() []byte {
 	if len(e.ops) == 0 {
 		return e.doc.Src
 	}
-	slices.SortStableFunc(e.ops, func(a, b splice) int {
-		return cmp.Or(a.start-b.start, b.end-a.end, a.kept()-b.kept(), a.order-b.order)
+	slices.SortStableFunc(e.ops, func(a, b splice) int { // a removal precedes a change of the same bytes
+		return cmp.Or(a.start-b.start, b.end-a.end, min(len(a.text), 1)-min(len(b.text), 1))
 	})
 	n := len(e.doc.Src)
 	for _, op := range e.ops {
