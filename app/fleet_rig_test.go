@@ -164,7 +164,7 @@ func (f *fleetRig) seal(number, floor uint64, text string) *policy.Release {
 	f.t.Helper()
 	key := must.Get(fleet.ReadKey(filepath.Join(f.dir, fleet.KeyFile)))(f.t)
 	b := policy.Builtin()
-	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(text)})
+	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: text})
 	r := must.Get(policy.SignRelease(b, policy.Statement{Fleet: "north", Number: number, Floor: floor}, key))(f.t)
 	dir := filepath.Join(f.dir, "releases")
 	store := must.Get(xds.NewDir(dir, dir, nil))(f.t)

@@ -191,7 +191,7 @@ func (f *fleetLab) publish() (size int, err error) {
 		text = fmt.Sprintf("// release %d\n@id(\"bench.closed\") forbid (principal, action == Action::\"learn\", resource);\n", f.number)
 	}
 	b := policy.Builtin()
-	b.Policies = append(b.Policies, policy.Source{Name: "bench.cedar", Text: []byte(text)})
+	b.Policies = append(b.Policies, policy.Source{Name: "bench.cedar", Text: text})
 	r, err := policy.SignRelease(b, policy.Statement{Fleet: "bench", Number: f.number, Floor: f.number}, f.key)
 	if err != nil {
 		return 0, err

@@ -90,7 +90,7 @@ func (f *fleet) publish(number uint64) {
 		text = `@id("own.closed") forbid (principal, action == Action::"learn", resource);`
 	}
 	b := policy.Builtin()
-	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: fmt.Appendf(nil, "// %d\n%s\n", number, text)})
+	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: fmt.Sprintf("// %d\n%s\n", number, text)})
 	r := must.Get(policy.SignRelease(b, policy.Statement{Fleet: "north", Number: number, Floor: number}, f.key))(f.t)
 	must.Do(f.t, f.store.Publish(r))
 	if number > 10 { // nobody can go back there any more

@@ -1,12 +1,12 @@
 package policy
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/binary"
 	"encoding/hex"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,8 +22,8 @@ var builtin embed.FS
 // Source is one file of policies, or the schema.
 type Source struct {
 	// Name is a path, or a name such as "builtin/fields.cedar". Errors quote it.
-	Name string
-	Text []byte
+	Name string `json:"name"`
+	Text string `json:"text"`
 }
 
 // Bundle is everything that a reload of the rules replaces as a unit.
@@ -59,7 +59,7 @@ func Builtin() Bundle {
 		if err != nil {
 			panic(err)
 		}
-		s := Source{Name: "builtin/" + e.Name(), Text: text}
+		s := Source{"builtin/" + e.Name(), string(text)}
 		if strings.HasSuffix(e.Name(), ".cedarschema") {
 			b.Schema = s
 			continue
@@ -78,34 +78,34 @@ func (b Bundle) Version() string {
 		binary.BigEndian.PutUint64(p[:], uint64(n))
 		h.Write(p[:])
 	}
-	part := func(p []byte) {
+	part := func(p string) {
 		count(len(p))
-		h.Write(p)
+		io.WriteString(h, p)
 	}
-	part([]byte("memproxy bundle v2"))
+	part("memproxy bundle v2")
 	part(b.Schema.Text)
 	// Only base names are hashed, so that proxies that mount the same files in different
 	// directories have the same version.
 	sorted := slices.SortedFunc(slices.Values(b.Policies), func(x, y Source) int {
-		return cmp.Or(strings.Compare(x.base(), y.base()), bytes.Compare(x.Text, y.Text))
+		return cmp.Or(strings.Compare(x.base(), y.base()), strings.Compare(x.Text, y.Text))
 	})
 	count(len(sorted))
 	for _, s := range sorted {
-		part([]byte(s.base()))
+		part(s.base())
 		part(s.Text)
 	}
 	for _, list := range [...][]string{b.Disabled, b.Shadowed} {
 		count(len(list))
 		for _, id := range slices.Sorted(slices.Values(list)) {
-			part([]byte(id))
+			part(id)
 		}
 	}
 	text, err := json.Marshal(tablesOf(b), json.Deterministic(true))
 	if err != nil {
 		panic(err) // cannot fail: numbers, and names validated by SignRelease and Load
 	}
-	part(text)
-	part(b.Screening)
+	part(string(text))
+	part(string(b.Screening))
 	return hex.EncodeToString(h.Sum(nil))
 }
 

@@ -127,11 +127,11 @@ func Load(dir string) (Bundle, error) {
 		}
 		switch {
 		case ext == ".cedar":
-			own.Policies = append(own.Policies, Source{path, text})
-		case ext == ".cedarschema" && own.Schema.Text != nil:
+			own.Policies = append(own.Policies, Source{path, string(text)})
+		case ext == ".cedarschema" && own.Schema.Text != "":
 			return Bundle{}, fmt.Errorf("policy: %s:1: a second schema beside %s", path, own.Schema.Name)
 		case ext == ".cedarschema":
-			own.Schema = Source{path, text}
+			own.Schema = Source{path, string(text)}
 		default:
 			if set, err = parseSettings(path, text); err != nil {
 				return Bundle{}, err
@@ -142,7 +142,7 @@ func Load(dir string) (Bundle, error) {
 		return Bundle{}, fmt.Errorf("policy: %s: no *.cedar, *.cedarschema or %s in it", dir, settingsFile)
 	}
 	base := Builtin()
-	if own.Schema.Text == nil {
+	if own.Schema.Text == "" {
 		own.Schema = base.Schema
 	}
 	file := filepath.Join(dir, settingsFile)

@@ -109,17 +109,12 @@ type envelope struct {
 }
 
 type wireBundle struct {
-	Schema    wireSource   `json:"schema"`
-	Policies  []wireSource `json:"policies"`
-	Disabled  []string     `json:"disabled,omitempty"`
-	Shadowed  []string     `json:"shadowed,omitempty"`
-	Tables    tables       `json:",inline"`
-	Screening []byte       `json:"screening,omitempty"`
-}
-
-type wireSource struct {
-	Name string `json:"name"`
-	Text string `json:"text"`
+	Schema    Source   `json:"schema"`
+	Policies  []Source `json:"policies"`
+	Disabled  []string `json:"disabled,omitempty"`
+	Shadowed  []string `json:"shadowed,omitempty"`
+	Tables    tables   `json:",inline"`
+	Screening []byte   `json:"screening,omitempty"`
 }
 
 // signed returns the message that the signature covers. Its prefix separates it from
@@ -135,10 +130,9 @@ func SignRelease(b Bundle, s Statement, key ed25519.PrivateKey) (*Release, error
 	if err != nil {
 		return nil, fmt.Errorf("policy: the statement: %w", err)
 	}
-	w := wireBundle{Disabled: b.Disabled, Shadowed: b.Shadowed, Tables: tablesOf(b), Screening: b.Screening}
-	w.Schema = wireSource{b.Schema.base(), string(b.Schema.Text)}
-	for _, p := range b.Policies {
-		w.Policies = append(w.Policies, wireSource{p.base(), string(p.Text)})
+	w := wireBundle{Source{b.Schema.base(), b.Schema.Text}, slices.Clone(b.Policies), b.Disabled, b.Shadowed, tablesOf(b), b.Screening}
+	for i, p := range w.Policies {
+		w.Policies[i].Name = p.base()
 	}
 	encoded, err := json.Marshal(envelope{statement, ed25519.Sign(key, signed(statement)), w}, json.Deterministic(true))
 	if err != nil {
@@ -183,17 +177,14 @@ func OpenRelease(encoded []byte, keys ...ed25519.PublicKey) (*Release, error) {
 }
 
 func (w wireBundle) bundle() (Bundle, error) {
-	b := Bundle{Disabled: w.Disabled, Shadowed: w.Shadowed, Screening: w.Screening}
-	b.Schema = Source{w.Schema.Name, []byte(w.Schema.Text)}
-	for _, p := range w.Policies {
-		b.Policies = append(b.Policies, Source{p.Name, []byte(p.Text)})
-	}
+	b := Bundle{Schema: w.Schema, Policies: w.Policies, Disabled: w.Disabled, Shadowed: w.Shadowed, Screening: w.Screening}
 	for _, s := range append([]Source{b.Schema}, b.Policies...) {
 		if s.Name != s.base() || !plain(s.Name) { // logs and errors show names
 			return Bundle{}, errors.New("the name of a policy is not that of a file")
 		}
 	}
-	return b, w.Tables.into(&b)
+	err := w.Tables.into(&b)
+	return b, err
 }
 
 func (s Statement) check() error {

@@ -25,8 +25,8 @@ func small() policy.Bundle {
 	l.Tenants = map[string]memproxy.WriteLimit{"acme": {PerHour: 7}}
 	c.Unclaimed = 333
 	return policy.Bundle{
-		Policies: []policy.Source{{Name: "a.cedar", Text: []byte(permit)}, {Name: "b.cedar", Text: []byte("// b <&> ü")}},
-		Schema:   policy.Source{Name: "s.cedarschema", Text: []byte("entity Role;")},
+		Policies: []policy.Source{{Name: "a.cedar", Text: permit}, {Name: "b.cedar", Text: "// b <&> ü"}},
+		Schema:   policy.Source{Name: "s.cedarschema", Text: "entity Role;"},
 		Disabled: []string{"x.y"}, Shadowed: []string{"z"}, Limits: &l, Ceilings: &c, Screening: []byte{0, 1, 0xff},
 	}
 }

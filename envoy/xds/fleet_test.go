@@ -99,7 +99,7 @@ func (f *fleet) refresh() {
 
 func bundle(text string) policy.Bundle {
 	b := policy.Builtin()
-	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte("// " + text + "\n")})
+	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: "// " + text + "\n"})
 	return b
 }
 

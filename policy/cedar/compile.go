@@ -63,9 +63,9 @@ func Compile(b policy.Bundle) (*Policy, error) {
 	p := &Policy{rules: map[cedar.PolicyID]*rule{}, validate: checked.validate}
 	var faults []error
 	for _, src := range b.Policies {
-		list, admitted := checked.files[string(src.Text)]
+		list, admitted := checked.files[src.Text]
 		if !admitted {
-			if list, err = cedar.NewPolicyListFromBytes(src.Name, src.Text); err != nil {
+			if list, err = cedar.NewPolicyListFromBytes(src.Name, []byte(src.Text)); err != nil {
 				faults = append(faults, atLine(src.Name, err))
 				continue
 			}

@@ -91,7 +91,7 @@ func TestDocumentListsEveryRule(t *testing.T) {
 // The document matches the schema.
 // Proves CARD-3
 func TestDocumentDescribesTheSchema(t *testing.T) {
-	doc, schema := policyDoc(t), regexp.MustCompile(`//[^\n]*`).ReplaceAllString(string(policy.Builtin().Schema.Text), "")
+	doc, schema := policyDoc(t), regexp.MustCompile(`//[^\n]*`).ReplaceAllString(policy.Builtin().Schema.Text, "")
 	var have, want []string
 
 	for _, r := range tableRows(t, doc, "### Context") {
@@ -198,7 +198,7 @@ func TestFaultsAreStableAndLocated(t *testing.T) {
 // loads.
 // Proves CARD-3
 func TestCustomSchemas(t *testing.T) {
-	builtin := string(policy.Builtin().Schema.Text)
+	builtin := policy.Builtin().Schema.Text
 	for _, tc := range []struct{ name, from, to, want string }{
 		{"an attribute less", "  risk: Long,", "", "a request for learn by agent cannot be evaluated: "},
 		{"an attribute of another type", "  size: Long,", "  size: String,", "a request for learn by agent cannot be evaluated: "},
@@ -214,7 +214,7 @@ func TestCustomSchemas(t *testing.T) {
 				t.Fatal("the built-in schema has changed")
 			}
 			b := policy.Builtin()
-			b.Schema = policy.Source{Name: "own.cedarschema", Text: []byte(strings.Replace(builtin, tc.from, tc.to, 1))}
+			b.Schema = policy.Source{Name: "own.cedarschema", Text: strings.Replace(builtin, tc.from, tc.to, 1)}
 			_, err := cedar.Compile(b)
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.HasPrefix(err.Error(), "own.cedarschema:") || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("got %v, want %q", err, tc.want)

@@ -152,14 +152,14 @@ func TestSizesAcrossOrigins(t *testing.T) {
 // fields and layers apply to content only.
 func TestMembersAreEvaluatedSeparately(t *testing.T) {
 	p := compile(t, func(b *policy.Bundle) {
-		b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(`@id("own.system")
+		b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: `@id("own.system")
 @reason("field.forbidden")
 @detail("no")
 forbid (principal, action, resource) when { context.member == "agent.system" };
 @id("own.size")
 @reason("field.size")
 @detail("no")
-forbid (principal, action, resource) when { context.member == "agent.description" && context.size > 4 };`)})
+forbid (principal, action, resource) when { context.member == "agent.description" && context.size > 4 };`})
 	})
 	with := func(items ...memproxy.Item) func(*memproxy.Operation) {
 		return func(op *memproxy.Operation) { op.Items = append(op.Items, items...) }

@@ -72,7 +72,7 @@ func (w writer) bundle() policy.Bundle {
 		}
 		fmt.Fprintf(&out, "@id(\"p%d\") %s%s (principal, action, resource) %s { %s };\n", i, annotation, effect, w.of([]string{"when", "unless"}), w.condition(2))
 	}
-	b.Policies = []policy.Source{{Name: "own.cedar", Text: []byte("@id(\"all\") permit (principal, action, resource);\n" + out.String())}}
+	b.Policies = []policy.Source{{Name: "own.cedar", Text: "@id(\"all\") permit (principal, action, resource);\n" + out.String()}}
 	return b
 }
 
@@ -217,7 +217,7 @@ const scopes = `
 // Evaluating an action's part gives the same answer as evaluating all policies.
 func FuzzPartsAnswerAsTheWhole(f *testing.F) {
 	b := policy.Builtin()
-	b.Policies = append(b.Policies, policy.Source{Name: "scopes.cedar", Text: []byte(scopes)})
+	b.Policies = append(b.Policies, policy.Source{Name: "scopes.cedar", Text: scopes})
 	p := must.Get(Compile(b))(f)
 	slow := *p
 	slow.parts = nil

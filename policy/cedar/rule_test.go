@@ -209,7 +209,7 @@ func TestBuiltinRules(t *testing.T) {
 
 func own(text string) func(*policy.Bundle) {
 	return func(b *policy.Bundle) {
-		b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(text)})
+		b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: text})
 	}
 }
 
@@ -323,7 +323,7 @@ func BenchmarkRule(b *testing.B) {
 func TestPermitsAreLooser(t *testing.T) {
 	of := func(text string) *cedar.Policy {
 		return compile(t, func(b *policy.Bundle) {
-			b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(`@id("own") ` + text)})
+			b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: `@id("own") ` + text})
 		})
 	}
 	const permit, forbid, shadow = "permit (principal, action, resource);", "forbid (principal, action, resource);", `@enforce("false") `

@@ -46,7 +46,7 @@ func without(ids ...string) policy.Bundle {
 
 func with(text string) policy.Bundle {
 	b := policy.Builtin()
-	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(text)})
+	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: text})
 	return b
 }
 
@@ -110,7 +110,7 @@ func TestChanges(t *testing.T) {
 		{
 			"a deny becomes a hold", func() policy.Bundle {
 				b := without("field.protected")
-				b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(`@id("own.hold") @verdict("hold") forbid (principal, action in Action::"write", resource) when { context.field == "constitution" };`)})
+				b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: `@id("own.hold") @verdict("hold") forbid (principal, action in Action::"write", resource) when { context.field == "constitution" };`})
 				return b
 			}(),
 			[]string{line("1", "deny", "learn", `"constitution"`, "field.protected", "agent:dev", "")},

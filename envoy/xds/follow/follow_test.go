@@ -22,7 +22,7 @@ func keys() []ed25519.PublicKey { return []ed25519.PublicKey{key.Public().(ed255
 
 func bundle(text string) policy.Bundle {
 	b := policy.Builtin()
-	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte("// " + text + "\n")})
+	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: "// " + text + "\n"})
 	return b
 }
 
