@@ -11,44 +11,14 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Case is one recorded decision.
+// Case is one recorded decision: an audit record, as `memproxy audit query --json` prints
+// it.
 type Case struct {
-	// ID is the decision id, or "line N".
-	ID         string
-	Verdict    memproxy.Verdict
-	Rules      []string // ids of the policies in the reasons
-	Codes      []memproxy.ReasonCode
-	Principal  memproxy.Principal
-	Kind       memproxy.Kind
-	Backend    string
-	Route      string
-	Scope      memproxy.Scope
-	Fields     []string
-	Items      int
-	Claimed    memproxy.PerMille // -1 if not recorded
-	Confidence memproxy.PerMille // -1 if not recorded
-	Findings   []string          // screening rules, sorted
-	// Facts is nil if the record has none.
-	Facts *Facts
-}
-
-// Facts are inputs of the policies that a record has nowhere else. Older records have
-// none.
-type Facts struct {
-	memproxy.Facts
-	// Size is the number of characters written to each of the record's fields, for
-	// records without Writes.
-	Size int `json:"size"`
-}
-
-// record is a line of input: the audit record of a decision, as printed by `memproxy
-// audit query --json`.
-type record struct {
 	Type          string             `json:"type"`
-	Decision      string             `json:"decision"`
-	Verdict       memproxy.Verdict   `json:"verdict"`
+	ID            string             `json:"decision"` // or "line N"
+	Verdict       memproxy.Verdict   `json:"verdict"`  // of the rules, also in shadow mode
 	ShadowVerdict *memproxy.Verdict  `json:"would"`
-	Reasons       []memproxy.Reason  `json:"reasons"`
+	Reasons       []memproxy.Reason  `json:"reasons"` // codes and policies only
 	Principal     memproxy.Principal `json:"principal"`
 	Operation     struct {
 		Kind    memproxy.Kind  `json:"kind"`
@@ -58,12 +28,22 @@ type record struct {
 		Items   int            `json:"items"`
 		Scope   memproxy.Scope `json:"scope"`
 	} `json:"operation"`
-	Confidence struct {
-		Claimed *memproxy.PerMille `json:"claimed"`
-		Given   *memproxy.PerMille `json:"given"`
+	Confidence struct { // -1 if not recorded
+		Claimed memproxy.PerMille `json:"claimed"`
+		Given   memproxy.PerMille `json:"given"`
 	} `json:"confidence"`
-	Findings []memproxy.Finding `json:"findings"`
-	Facts    *Facts             `json:"facts"`
+	Findings []memproxy.Finding `json:"findings"` // screening rules only, sorted
+	// Facts is nil if the record has none.
+	Facts *Facts `json:"facts"`
+}
+
+// Facts are inputs of the policies that a record has nowhere else. Older records have
+// none.
+type Facts struct {
+	memproxy.Facts
+	// Size is the number of characters written to each of the record's fields, for
+	// records without Writes.
+	Size int `json:"size"`
 }
 
 // maxLine is the maximum length of a record in bytes.
@@ -79,17 +59,20 @@ func Read(in io.Reader) ([]Case, error) {
 		if len(sc.Bytes()) == 0 {
 			continue
 		}
-		var r record
-		if err := json.Unmarshal(sc.Bytes(), &r); err != nil {
+		var c Case
+		c.Confidence.Claimed, c.Confidence.Given = -1, -1
+		if err := json.Unmarshal(sc.Bytes(), &c); err != nil {
 			return nil, fmt.Errorf("replay: line %d: %w", n, err)
 		}
-		if r.Type != "" && r.Type != string(memproxy.EventDecision) {
+		if c.Type != "" && c.Type != string(memproxy.EventDecision) {
 			continue
 		}
-		if r.Operation.Kind == "" {
+		if c.Operation.Kind == "" {
 			continue // refused before its operation was known
 		}
-		out = append(out, r.caseOf(n))
+		c.ID = cmp.Or(c.ID, fmt.Sprintf("line %d", n))
+		c.reduce()
+		out = append(out, c)
 	}
 	if err := sc.Err(); err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
@@ -97,31 +80,17 @@ func Read(in io.Reader) ([]Case, error) {
 	return out, nil
 }
 
-func (r *record) caseOf(line int) Case {
-	c := Case{
-		ID: cmp.Or(r.Decision, fmt.Sprintf("line %d", line)), Verdict: r.Verdict, Principal: r.Principal, Kind: r.Operation.Kind, Backend: r.Operation.Backend,
-		Route: r.Operation.Route, Scope: r.Operation.Scope, Fields: r.Operation.Fields, Items: r.Operation.Items,
-		Claimed: -1, Confidence: -1, Facts: r.Facts,
+// reduce leaves out what policies do not see, so that equal decisions are equal cases.
+func (c *Case) reduce() {
+	if c.ShadowVerdict != nil {
+		c.Verdict, c.ShadowVerdict = *c.ShadowVerdict, nil
 	}
-	if r.ShadowVerdict != nil {
-		c.Verdict = *r.ShadowVerdict // shadow mode: take the verdict of the rules
+	for i, f := range c.Findings {
+		c.Findings[i] = memproxy.Finding{Rule: f.Rule}
 	}
-	if p := r.Confidence.Claimed; p != nil {
-		c.Claimed = *p
-	}
-	if p := r.Confidence.Given; p != nil {
-		c.Confidence = *p
-	}
-	for _, f := range r.Findings {
-		c.Findings = append(c.Findings, f.Rule)
-	}
-	slices.Sort(c.Findings)
+	slices.SortFunc(c.Findings, func(a, b memproxy.Finding) int { return cmp.Compare(a.Rule, b.Rule) })
 	c.Findings = slices.Compact(c.Findings)
-	for _, reason := range r.Reasons {
-		c.Codes = append(c.Codes, reason.Code)
-		if reason.Rule != "" {
-			c.Rules = append(c.Rules, reason.Rule)
-		}
+	for i, r := range c.Reasons {
+		c.Reasons[i] = memproxy.Reason{Code: r.Code, Rule: r.Rule}
 	}
-	return c
 }

@@ -106,7 +106,8 @@ func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
 		if !out.changed {
 			continue
 		}
-		ch := Change{From: out.from, To: out.to, Principal: c.Principal.ID, Kind: c.Kind, Backend: c.Backend, Route: c.Route, Fields: c.Fields, Rules: out.rules}
+		op := &c.Operation
+		ch := Change{From: out.from, To: out.to, Principal: c.Principal.ID, Kind: op.Kind, Backend: op.Backend, Route: op.Route, Fields: op.Fields, Rules: out.rules}
 		group := fmt.Sprintf("%+v", ch)
 		if changes[group] == nil {
 			ch.Example = c.ID
@@ -142,8 +143,11 @@ func (c *Case) key() string {
 
 func (opt Options) one(ctx context.Context, c *Case) (outcome, error) {
 	ours := opt.From.IDs()
-	if slices.Contains(c.Codes, memproxy.ReviewApproved) || c.Verdict.Stops() && !slices.ContainsFunc(c.Rules, func(r string) bool { return slices.Contains(ours, r) }) &&
-		!slices.Contains(c.Codes, memproxy.PolicyNoPermit) && !slices.Contains(c.Codes, memproxy.PolicyError) {
+	ruled := slices.ContainsFunc(c.Reasons, func(r memproxy.Reason) bool {
+		return r.Code == memproxy.PolicyNoPermit || r.Code == memproxy.PolicyError || slices.Contains(ours, r.Rule)
+	})
+	approved := slices.ContainsFunc(c.Reasons, func(r memproxy.Reason) bool { return r.Code == memproxy.ReviewApproved })
+	if approved || c.Verdict.Stops() && !ruled {
 		return outcome{others: true}, nil
 	}
 	if c.Facts == nil {
@@ -169,20 +173,25 @@ func (c *Case) explainedBy(r memproxy.Ruling, ours []string) bool {
 	if !c.Verdict.Stops() {
 		return true
 	}
-	var recorded, now []string
-	for _, rule := range c.Rules {
-		if slices.Contains(ours, rule) {
-			recorded = append(recorded, rule)
+	recorded := names(c.Reasons, func(r memproxy.Reason) string {
+		if slices.Contains(ours, r.Rule) {
+			return r.Rule
+		}
+		return ""
+	})
+	return slices.Equal(recorded, names(r.Reasons, func(r memproxy.Reason) string { return r.Rule }))
+}
+
+// names returns the names of reasons that have one, sorted.
+func names(of []memproxy.Reason, name func(memproxy.Reason) string) []string {
+	var out []string
+	for _, r := range of {
+		if n := name(r); n != "" {
+			out = append(out, n)
 		}
 	}
-	for _, reason := range r.Reasons {
-		if reason.Rule != "" {
-			now = append(now, reason.Rule)
-		}
-	}
-	slices.Sort(recorded)
-	slices.Sort(now)
-	return slices.Equal(slices.Compact(recorded), slices.Compact(now))
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // rulesOf returns the ids of the policies that make the difference: those that refused,
@@ -192,12 +201,7 @@ func rulesOf(from, to memproxy.Ruling) []string {
 	if !from.Verdict.Stops() {
 		r = to
 	}
-	var out []string
-	for _, reason := range r.Reasons {
-		out = append(out, cmp.Or(reason.Rule, string(reason.Code)))
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return names(r.Reasons, func(r memproxy.Reason) string { return cmp.Or(r.Rule, string(r.Code)) })
 }
 
 // ask evaluates a case under both versions. An error denies, as in the gate.
@@ -220,16 +224,14 @@ const (
 	maxWrites = 64
 )
 
-func (c *Case) writes() bool { return c.Kind == memproxy.Learn || c.Kind == memproxy.Correct }
-
 // written returns what a case writes, by field.
 func (c *Case) written() []memproxy.Written {
 	f := c.Facts
 	if len(f.Writes) > 0 {
 		return f.Writes[:min(len(f.Writes), maxWrites)]
 	}
-	fields := c.Fields
-	if len(fields) == 0 && c.writes() {
+	fields := c.Operation.Fields
+	if kind := c.Operation.Kind; len(fields) == 0 && (kind == memproxy.Learn || kind == memproxy.Correct) {
 		fields = []string{""}
 	}
 	out := make([]memproxy.Written, len(fields))
@@ -242,7 +244,7 @@ func (c *Case) written() []memproxy.Written {
 func (opt Options) question(c *Case) memproxy.Question {
 	f := c.Facts
 	op := &memproxy.Operation{
-		Kind: c.Kind, Backend: c.Backend, Route: c.Route, Scope: c.Scope,
+		Kind: c.Operation.Kind, Backend: c.Operation.Backend, Route: c.Operation.Route, Scope: c.Operation.Scope,
 		Bulk: f.Bulk, SingleOwner: f.SingleOwner, Steering: f.Steering, Derived: f.Derived, SourceClaim: f.Source,
 	}
 	op.LayerClaims = f.Claims[:min(len(f.Claims), maxWrites)]
@@ -261,26 +263,23 @@ func (opt Options) question(c *Case) memproxy.Question {
 	if f.Unseen {
 		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemURL})
 	}
-	for len(op.Items) < min(c.Items, maxItems) {
+	for len(op.Items) < min(c.Operation.Items, maxItems) {
 		op.Items = append(op.Items, memproxy.Item{}) // filler items without content
 	}
 	if f.Backdated {
 		op.Backdated = make([]memproxy.ClientTime, 1)
 	}
 	q := memproxy.Question{
-		Principal: c.Principal, Operation: op, Profile: opt.Profile,
-		Ceiling: opt.Ceilings.Ceiling(c.Principal.Trust, memproxy.SourceUnstated), Confidence: max(c.Confidence, 0),
+		Principal: c.Principal, Operation: op, Profile: opt.Profile, Findings: slices.Clone(c.Findings),
+		Ceiling: opt.Ceilings.Ceiling(c.Principal.Trust, memproxy.SourceUnstated), Confidence: max(c.Confidence.Given, 0),
 	}
 	q.AuthorTrust, q.Others, q.AuthorAttestation, q.Attestation, q.Track = f.AuthorTrust, f.Others, f.AuthorAttestation, f.Attestation, f.Track
 	if f.Ceiling > 0 {
 		q.Ceiling = f.Ceiling
 	}
 	q.Principal.Roles = f.Roles
-	if q.Claimed = c.Claimed; c.Claimed < 0 {
+	if q.Claimed = c.Confidence.Claimed; q.Claimed < 0 {
 		q.Claimed = q.Confidence
-	}
-	for _, rule := range c.Findings {
-		q.Findings = append(q.Findings, memproxy.Finding{Rule: rule})
 	}
 	if f.Risk > 0 {
 		q.Findings = append(q.Findings, memproxy.Finding{Rule: "replay.risk", Score: f.Risk})
