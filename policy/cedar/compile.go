@@ -35,6 +35,7 @@ type Policy struct {
 	whole      part // every policy, by id
 	parts      map[memproxy.Kind]part
 	rules      map[cedar.PolicyID]*rule
+	disabled   map[string]bool // ids of policies that are left out
 	validate   *validate.Validator
 	visibility *visibility
 	answers    cache.Cache[question, *ruling]
@@ -60,7 +61,7 @@ func Compile(b policy.Bundle) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Policy{rules: map[cedar.PolicyID]*rule{}, validate: checked.validate}
+	p := &Policy{rules: map[cedar.PolicyID]*rule{}, disabled: map[string]bool{}, validate: checked.validate}
 	var faults []error
 	for _, src := range b.Policies {
 		list, admitted := checked.files[src.Text]
@@ -76,28 +77,21 @@ func Compile(b policy.Bundle) (*Policy, error) {
 			}
 		}
 	}
-	for _, list := range [...][]string{b.Disabled, b.Shadowed} {
-		for _, id := range list {
-			if !p.known(b, id) {
-				faults = append(faults, fmt.Errorf("%s: unknown policy %q", b.Position(id), id))
-			}
+	for _, id := range slices.Concat(b.Disabled, b.Shadowed) {
+		if p.rules[cedar.PolicyID(id)] == nil && !p.disabled[id] {
+			faults = append(faults, fmt.Errorf("%s: unknown policy %q", b.Position(id), id))
 		}
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	byID := func(x, y *rule) int { return strings.Compare(x.id, y.id) }
 	for _, s := range [...]set{p.whole.enforced, p.whole.shadowed, p.whole.marking} {
-		slices.SortFunc(s, byID)
+		slices.SortFunc(s, func(x, y *rule) int { return strings.Compare(x.id, y.id) })
 	}
 	p.divide()
 	p.visibility = visibilityOf(p.rules)
 	p.answers = cache.New[question, *ruling](maxAnswers)
 	return p, nil
-}
-
-func (p *Policy) known(b policy.Bundle, id string) bool {
-	return p.rules[cedar.PolicyID(id)] != nil || slices.Contains(b.Disabled, id) && p.rules[cedar.PolicyID("disabled:"+id)] != nil
 }
 
 // add validates one policy and files it by effect. A policy that is known to satisfy
@@ -116,7 +110,7 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle, admitted b
 		return fault("policy %s is defined twice", r.id)
 	}
 	if slices.Contains(b.Disabled, r.id) {
-		p.rules[cedar.PolicyID("disabled:"+r.id)] = r
+		p.disabled[r.id] = true
 		return nil
 	}
 	for name := range ann {

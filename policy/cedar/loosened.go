@@ -22,10 +22,7 @@ type RuleInfo struct {
 // Rules lists the enabled rules, sorted by id.
 func (p *Policy) Rules() []RuleInfo {
 	var out []RuleInfo
-	for key, r := range p.rules {
-		if string(key) != r.id {
-			continue // disabled
-		}
+	for _, r := range p.rules {
 		out = append(out, RuleInfo{r.id, r.effect(), r.shadow, r.file, r.line})
 	}
 	slices.SortFunc(out, func(a, b RuleInfo) int { return strings.Compare(a.ID, b.ID) })
