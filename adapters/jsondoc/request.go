@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -82,14 +83,32 @@ func Fold(name string) string {
 // Squash is Fold without word separators: "userId", "user-id" and "user_id" are
 // equal.
 func Squash(name string) string {
-	return strings.Map(func(r rune) rune { // allocates only if it drops a character
-		switch r {
-		case '_', '-', '.', ' ':
-			return -1
-		}
-		return r
-	}, Fold(name))
+	var buf [64]byte
+	if b := AppendSquashed(buf[:0], name); string(b) != name { // allocates only if it differs
+		return string(b)
+	}
+	return name
 }
+
+// AppendSquashed appends a squashed name.
+func AppendSquashed(to []byte, name string) []byte {
+	plain := len(to)
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case c >= utf8.RuneSelf || c <= ' ':
+			return append(to[:plain], separators.Replace(Fold(name))...)
+		case c == '_' || c == '-' || c == '.':
+			continue
+		case 'A' <= c && c <= 'Z':
+			c += 'a' - 'A'
+		}
+		to = append(to, c)
+	}
+	return to
+}
+
+var separators = strings.NewReplacer("_", "", "-", "", ".", "", " ", "")
 
 // sameValue reports whether two values are equal. Numbers count as different, because their
 // source is not at hand. Objects count as different, because a stamp is written into only

@@ -37,29 +37,9 @@ func New(claims, lists, single []string) *Names {
 
 // Claim returns the claim of which a name is a spelling, or "".
 func (n *Names) Claim(name string) string {
-	if len(name) > maxClaim {
-		return n.claims[jsondoc.Squash(name)]
-	}
-	var buf [maxClaim]byte
-	k := 0
-	for i := range len(name) {
-		c := name[i]
-		switch {
-		case c >= utf8.RuneSelf || c <= ' ':
-			return n.claims[jsondoc.Squash(name)]
-		case c == '_' || c == '-' || c == '.':
-			continue
-		case 'A' <= c && c <= 'Z':
-			c += 'a' - 'A'
-		}
-		buf[k] = c
-		k++
-	}
-	return n.claims[string(buf[:k])]
+	var buf [64]byte // a longer name is allocated
+	return n.claims[string(jsondoc.AppendSquashed(buf[:0], name))]
 }
-
-// maxClaim is the maximum length of a name for the fast path of Claim.
-const maxClaim = 64
 
 // CheckMembers refuses members of an object that some readers could take for known ones: a
 // known name in another letter case or with look-alike letters, another spelling of a
