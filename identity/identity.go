@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -187,33 +188,24 @@ func rejected(detail string) error {
 }
 
 // ownToken returns the credential for memproxy, or "".
-func ownToken(h memproxy.Header) (string, error) {
-	token := ""
-	take := func(v string) error {
-		if len(v) > maxToken {
-			return rejected("the token is too long")
-		}
-		if token != "" && token != v {
-			return rejected("two different tokens were presented")
-		}
-		token = v
-		return nil
-	}
-	for _, v := range h.Values("X-Memproxy-Token") {
-		if v == "" {
-			return "", rejected("the token is empty")
-		}
-		if err := take(v); err != nil {
-			return "", err
-		}
-	}
-	for _, v := range h.Values("Proxy-Authorization") {
-		scheme, rest, _ := strings.Cut(v, " ")
-		if !strings.EqualFold(scheme, "Bearer") || strings.TrimSpace(rest) == "" {
-			return "", rejected("Proxy-Authorization takes a Bearer token")
-		}
-		if err := take(strings.TrimSpace(rest)); err != nil {
-			return "", err
+func ownToken(h memproxy.Header) (token string, err error) {
+	for _, name := range [...]string{"X-Memproxy-Token", "Proxy-Authorization"} {
+		for _, v := range h.Values(name) {
+			if name == "Proxy-Authorization" {
+				scheme, rest, _ := strings.Cut(v, " ")
+				if v = strings.TrimSpace(rest); v == "" || !strings.EqualFold(scheme, "Bearer") {
+					return "", rejected("Proxy-Authorization takes a Bearer token")
+				}
+			}
+			switch {
+			case v == "":
+				return "", rejected("the token is empty")
+			case len(v) > maxToken:
+				return "", rejected("the token is too long")
+			case token != "" && token != v:
+				return "", rejected("two different tokens were presented")
+			}
+			token = v
 		}
 	}
 	return token, nil
@@ -225,13 +217,11 @@ func backendKeys(h memproxy.Header) ([]string, error) {
 	var out []string
 	for _, name := range [...]string{"X-Api-Key", "Authorization"} {
 		values := h.Values(name)
-		for _, v := range values {
-			if v != values[0] {
-				return nil, rejected(name + " is repeated with different values")
-			}
-		}
-		if len(values) == 0 || values[0] == "" {
+		if len(values) == 0 {
 			continue
+		}
+		if slices.ContainsFunc(values, func(v string) bool { return v != values[0] }) {
+			return nil, rejected(name + " is repeated with different values")
 		}
 		v := values[0]
 		if name == "Authorization" {
@@ -239,11 +229,11 @@ func backendKeys(h memproxy.Header) ([]string, error) {
 			if !ok || !(strings.EqualFold(scheme, "Bearer") || strings.EqualFold(scheme, "Token")) {
 				continue
 			}
-			if v = strings.TrimSpace(rest); v == "" {
-				continue
-			}
+			v = strings.TrimSpace(rest)
 		}
-		out = append(out, v)
+		if v != "" {
+			out = append(out, v)
+		}
 	}
 	return out, nil
 }

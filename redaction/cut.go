@@ -85,7 +85,7 @@ func sentenceEnd(text string, start int) int {
 		switch space := unicode.IsSpace(r); {
 		case over && !space:
 			return start + i
-		case r == '\n', r == '\r', r == '\u2028', r == '\u2029', mark && space:
+		case strings.ContainsRune(lineEnds, r), mark && space:
 			over = true
 		}
 		mark = strings.ContainsRune(".!?\u3002\uff01\uff1f", r)

@@ -77,7 +77,10 @@ func hiddenSpans(text string, findings []memproxy.Finding) []memproxy.Finding {
 		f.Start, f.End = wholeCharacters(text, f.Start, f.End)
 		spans = append(spans, f)
 	}
-	spans = forged(text, spans)
+	for _, at := range placeholder.FindAllStringIndex(text, -1) { // forged ones
+		start, end := wholeCharacters(text, at[0], at[1])
+		spans = append(spans, memproxy.Finding{Rule: RulePlaceholder, Severity: "low", Start: start, End: end})
+	}
 	slices.SortStableFunc(spans, func(a, b memproxy.Finding) int { return a.Start - b.Start })
 	merged := spans[:1]
 	for _, s := range spans[1:] {
@@ -107,15 +110,6 @@ func AppendDescriptions(text string, holes []Placeholder) string {
 
 // placeholder matches the name of a placeholder.
 var placeholder = regexp.MustCompile(`\[PATTERN_[0-9]+\]`)
-
-// forged adds spans of text that looks like a placeholder.
-func forged(text string, spans []memproxy.Finding) []memproxy.Finding {
-	for _, at := range placeholder.FindAllStringIndex(text, -1) {
-		s, e := wholeCharacters(text, at[0], at[1])
-		spans = append(spans, memproxy.Finding{Rule: RulePlaceholder, Severity: "low", Start: s, End: e})
-	}
-	return spans
-}
 
 // wholeCharacters widens a span so that it splits no encoded character, combining
 // sequence, joined emoji or flag.
