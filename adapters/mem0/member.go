@@ -91,12 +91,10 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 	}
 	if steers(m.Name) || d.row.shape == config {
 		if v.Kind != jsondoc.Null {
-			first := len(d.op.Items)
 			d.op.Steering = d.op.Steering || steers(m.Name)
-			wire.Member(d.op, m, ptr, newItem(memproxy.ItemSteering, of))
-			for i := first; i < len(d.op.Items); i++ {
-				d.op.Items[i].Configures = configures(m.Name)
-			}
+			like := newItem(memproxy.ItemSteering, of)
+			like.Configures = configures(m.Name)
+			wire.Member(d.op, m, ptr, like)
 		}
 		if m.Name == "filters" {
 			return d.filters(v, ptr, whole, false)

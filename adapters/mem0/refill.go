@@ -28,67 +28,65 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 	if r == nil || rt.Kind != memproxy.Recall || rt.Derived {
 		return nil
 	}
+	o := pages.Options{Keys: listKeys[:], Ranked: true, Max: maxSearch, Whole: defaultSearch}
+	ok := false
 	switch {
 	case r.shape == search:
-		return refillSearch(sent, body, reply, rd)
+		ok = limitInBody(&o, sent, body)
 	case r.id == "mem0.server.list":
-		return refillList(sent, "top_k", maxSearch, defaultList, reply, rd)
+		o.Whole = defaultList
+		ok = limitInQuery(&o, sent, "top_k")
 	case r.id == "mem0.v1.list" && !strings.Contains(sent.Query, "page"):
-		return refillList(sent, "limit", maxPage, defaultPage, reply, rd)
+		o.Max, o.Whole = maxPage, defaultPage
+		ok = limitInQuery(&o, sent, "limit")
 	case r.dialect == hosted:
 		return repage(sent, body, reply, rd)
 	}
-	return nil
-}
-
-// refillSearch repeats a search with a higher limit, which is in the body.
-func refillSearch(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
-	doc, err := jsondoc.Parse(body, 0)
-	if err != nil || doc.Root.Kind != jsondoc.Object {
+	if !ok {
 		return nil
 	}
+	return pages.New(o, reply, rd)
+}
+
+// limitInBody repeats a search with a higher limit, which is in the body.
+func limitInBody(o *pages.Options, sent memproxy.Request, body []byte) bool {
+	doc, err := jsondoc.Parse(body, 0)
+	if err != nil || doc.Root.Kind != jsondoc.Object {
+		return false
+	}
 	var names []string
-	want := 0
 	for _, name := range [...]string{"limit", "top_k"} { // if both are present, the server uses top_k
 		v := doc.Root.Get(name)
 		if v == nil {
 			continue
 		}
-		n, err := strconv.Atoi(string(doc.Raw(v)))
-		if err != nil || n <= 0 {
-			return nil
+		if o.Want, err = strconv.Atoi(string(doc.Raw(v))); err != nil || o.Want <= 0 {
+			return false
 		}
-		names, want = append(names, name), n
+		names = append(names, name)
 	}
 	if names == nil {
 		names = []string{"top_k"}
 	}
-	return pages.New(pages.Options{
-		Want: want, Max: maxSearch, Keys: listKeys[:], Ranked: true, Whole: defaultSearch,
-		Ask: func(n int, _ string) (memproxy.SideRequest, bool) {
-			e := doc.Edit()
-			var added [][]byte
-			for _, name := range names {
-				added = append(added, []byte(`"`+name+`":`+strconv.Itoa(n)))
-			}
-			e.Object(doc.Root, func(m *jsondoc.Member) bool { return slices.Contains(names, m.Name) }, added)
-			return memproxy.SideRequest{Request: sent, Body: e.Apply()}, true
-		},
-	}, reply, rd)
+	o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
+		e := doc.Edit()
+		var added [][]byte
+		for _, name := range names {
+			added = append(added, []byte(`"`+name+`":`+strconv.Itoa(n)))
+		}
+		e.Object(doc.Root, func(m *jsondoc.Member) bool { return slices.Contains(names, m.Name) }, added)
+		return memproxy.SideRequest{Request: sent, Body: e.Apply()}, true
+	}
+	return true
 }
 
-// refillList repeats a list with a higher limit, which is in the query.
-func refillList(sent memproxy.Request, name string, most, whole int, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
-	want, ok := pages.Limit(sent.Query, name)
-	if !ok {
-		return nil
+// limitInQuery repeats a list with a higher limit, which is in the query.
+func limitInQuery(o *pages.Options, sent memproxy.Request, name string) (ok bool) {
+	o.Ask = func(n int, _ string) (memproxy.SideRequest, bool) {
+		q := sent
+		q.Query = pages.SetParam(sent.Query, name, strconv.Itoa(n))
+		return memproxy.SideRequest{Request: q}, true
 	}
-	return pages.New(pages.Options{
-		Want: want, Max: most, Keys: listKeys[:], Ranked: true, Whole: whole,
-		Ask: func(n int, _ string) (memproxy.SideRequest, bool) {
-			q := sent
-			q.Query = pages.SetParam(sent.Query, name, strconv.Itoa(n))
-			return memproxy.SideRequest{Request: q}, true
-		},
-	}, reply, rd)
+	o.Want, ok = pages.Limit(sent.Query, name)
+	return ok
 }

@@ -103,12 +103,10 @@ func (f *fill) Next() (memproxy.SideRequest, bool) {
 	if f.complete || f.full() {
 		return memproxy.SideRequest{}, false
 	}
-	n := max(f.opt.Want-f.shown, 10)
-	if f.opt.Ranked {
-		n = f.limit * growth
-	}
-	for range f.requests {
-		if !f.opt.Ranked {
+	n := f.limit * growth
+	if !f.opt.Ranked {
+		n = max(f.opt.Want-f.shown, 10)
+		for range f.requests {
 			n *= growth
 		}
 	}
