@@ -157,12 +157,10 @@ func (p phrases) fitsHole(hole, fill string, depth int) bool {
 	case "name":
 		return isToken(fill)
 	case "names":
-		for _, quoted := range strings.Split(strings.ReplaceAll(fill, " or ", ", "), ", ") {
-			if name, ok := unquoted(quoted); !ok || !isToken(name) && !p.matches(name) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(strings.Split(strings.ReplaceAll(fill, " or ", ", "), ", "), func(quoted string) bool {
+			name, ok := unquoted(quoted)
+			return !ok || !isToken(name) && !p.matches(name)
+		})
 	}
 	return depth > 0 && p.matchesPhrase(fill, depth-1)
 }

@@ -24,7 +24,8 @@ type Claims struct {
 
 // Metadata records one member of a metadata object.
 func (c *Claims) Metadata(doc *jsondoc.Doc, m jsondoc.Member) {
-	c.key(m)
+	c.keys = append(c.keys, m.Name)
+	c.keysIn(m.Value)
 	text := memproxy.Key(m.Value.Text())
 	switch memproxy.Key(m.Name) {
 	case "layer", "type", "memory_type", "memory_layer", "kind":
@@ -44,15 +45,11 @@ func (c *Claims) Metadata(doc *jsondoc.Doc, m jsondoc.Member) {
 	}
 }
 
-// key records the names of a member and of those inside it.
-func (c *Claims) key(m jsondoc.Member) {
-	c.keys = append(c.keys, m.Name)
-	c.keysIn(m.Value)
-}
-
+// keysIn records the names of the members inside a value.
 func (c *Claims) keysIn(v *jsondoc.Value) {
 	for _, m := range v.Members {
-		c.key(m)
+		c.keys = append(c.keys, m.Name)
+		c.keysIn(m.Value)
 	}
 	for _, e := range v.Elems {
 		c.keysIn(e)

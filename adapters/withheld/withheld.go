@@ -45,13 +45,11 @@ func HoldsCallbackURL(m jsondoc.Member) bool {
 	return endsIn(strings.ToLower(m.Name), "url", "uri", "endpoint", "callback", "hook")
 }
 
-// Keep reports whether a member is skipped, because its value belongs to a memory and
-// contains no secrets of the backend.
-type Keep func(name string) bool
-
 // Strip removes the values of secrets at any depth: a string becomes null, a list or an
-// object empty. Without secrets it returns body itself.
-func Strip(body []byte, keep Keep) ([]byte, error) {
+// object empty. Members for which keep returns true are skipped, because their values belong
+// to a memory and contain no secrets of the backend. Without secrets Strip returns body
+// itself.
+func Strip(body []byte, keep func(name string) bool) ([]byte, error) {
 	if !mayHold(body) {
 		return body, nil
 	}
@@ -59,9 +57,9 @@ func Strip(body []byte, keep Keep) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := stripping{edits: doc.Edit(), keep: keep}
-	s.value(doc.Root)
-	return s.edits.Apply(), nil
+	e := doc.Edit()
+	strip(e, doc.Root, keep)
+	return e.Apply(), nil
 }
 
 // mayHold reports whether an answer may contain a member with a secret. Most answers do not,
@@ -72,24 +70,17 @@ func mayHold(body []byte) bool {
 	})
 }
 
-type stripping struct {
-	edits *jsondoc.Edits
-	keep  Keep
-}
-
-func (s *stripping) value(v *jsondoc.Value) {
-	for _, e := range v.Elems {
-		s.value(e)
+func strip(e *jsondoc.Edits, v *jsondoc.Value, keep func(name string) bool) {
+	for _, el := range v.Elems {
+		strip(e, el, keep)
 	}
 	for _, m := range v.Members {
 		switch {
-		case s.keep != nil && s.keep(m.Name):
-		case Name(m.Name):
-			s.blank(m.Value)
-		case Endpoint(m.Name) && mayContainSecret(m.Value):
-			s.edits.Replace(m.Value, []byte("null"))
+		case keep(m.Name):
+		case Name(m.Name), Endpoint(m.Name) && mayContainSecret(m.Value):
+			blank(e, m.Value)
 		default:
-			s.value(m.Value)
+			strip(e, m.Value, keep)
 		}
 	}
 }
@@ -102,13 +93,13 @@ func mayContainSecret(v *jsondoc.Value) bool {
 
 // blank replaces a value by an empty one of the same kind, so that clients can parse
 // it.
-func (s *stripping) blank(v *jsondoc.Value) {
+func blank(e *jsondoc.Edits, v *jsondoc.Value) {
 	switch {
 	case v.Kind == jsondoc.String:
-		s.edits.Replace(v, []byte("null"))
+		e.Replace(v, []byte("null"))
 	case v.Kind == jsondoc.Array && len(v.Elems) > 0:
-		s.edits.Replace(v, []byte("[]"))
+		e.Replace(v, []byte("[]"))
 	case v.Kind == jsondoc.Object && len(v.Members) > 0:
-		s.edits.Replace(v, []byte("{}"))
+		e.Replace(v, []byte("{}"))
 	}
 }
