@@ -50,31 +50,25 @@ var strictness = []string{"", "mark", "hold", "deny"}
 func Loosened(from, to *Policy) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	newer := map[string]RuleInfo{}
-	for _, r := range to.Rules() {
-		newer[r.ID] = r
-	}
-	older := map[string]bool{}
 	for _, was := range from.Rules() {
-		older[was.ID] = true
-		is, there := newer[was.ID]
+		is := to.rules[cedar.PolicyID(was.ID)]
 		switch {
-		case there && is.Effect == "permit" && !is.Shadow && was.Shadow:
+		case is != nil && is.effect() == "permit" && !is.shadow && was.Shadow:
 			say("policy %s permits: it was in shadow", was.ID)
 		case was.Effect == "permit" || was.Shadow:
-		case !there:
+		case is == nil:
 			say("policy %s (%s) was removed", was.ID, was.Effect)
-		case is.Shadow:
+		case is.shadow:
 			say("policy %s (%s) is in shadow: it no longer decides", was.ID, was.Effect)
-		case slices.Index(strictness, is.Effect) < slices.Index(strictness, was.Effect):
-			say("policy %s: %s became %s", was.ID, was.Effect, is.Effect)
+		case slices.Index(strictness, is.effect()) < slices.Index(strictness, was.Effect):
+			say("policy %s: %s became %s", was.ID, was.Effect, is.effect())
 		}
-		if there && !was.Shadow && !is.Shadow && was.Effect == is.Effect && from.text(was.ID) != to.text(was.ID) {
+		if is != nil && !was.Shadow && !is.shadow && was.Effect == is.effect() && from.text(was.ID) != to.text(was.ID) {
 			say("policy %s (%s) was changed", was.ID, was.Effect)
 		}
 	}
 	for _, is := range to.Rules() {
-		if !older[is.ID] && is.Effect == "permit" && !is.Shadow {
+		if from.rules[cedar.PolicyID(is.ID)] == nil && is.Effect == "permit" && !is.Shadow {
 			say("policy %s (permit) is new", is.ID)
 		}
 	}
