@@ -40,6 +40,11 @@ type account struct {
 	slot        int64
 }
 
+func accountOf(c memproxy.Charge, l memproxy.Line) account {
+	slot, _ := WindowIndex(l.Window, c.Time)
+	return account{c.Tenant, l.Key, l.Window, slot}
+}
+
 // NewMemory returns a store. With a path it loads the totals from that file, and they
 // survive a restart; without a path they do not.
 func NewMemory(path string) (*Memory, error) {
@@ -47,13 +52,9 @@ func NewMemory(path string) (*Memory, error) {
 	if path == "" {
 		return m, nil
 	}
-	t, counts, err := openTotals(path)
-	if err != nil {
+	var err error
+	if m.totals, m.counts, err = openTotals(path); err != nil {
 		return nil, err
-	}
-	m.totals = t
-	for k, n := range counts {
-		m.counts[account{k.tenant, k.key, memproxy.WindowTotal, 0}] = n
 	}
 	return m, nil
 }
@@ -70,8 +71,7 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 	keys, counts := make([]account, 0, 8), make([]Count, 0, 8)
 	granted := true
 	for _, l := range c.Lines {
-		slot, _ := WindowIndex(l.Window, c.Time)
-		k := account{c.Tenant, l.Key, l.Window, slot}
+		k := accountOf(c, l)
 		var n Count
 		if l.Window == memproxy.WindowHour {
 			n = m.hours[k].count(c, l)
@@ -125,8 +125,7 @@ func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 		if l.Soft {
 			continue
 		}
-		slot, _ := WindowIndex(l.Window, c.Time)
-		k := account{c.Tenant, l.Key, l.Window, slot}
+		k := accountOf(c, l)
 		if l.Window == memproxy.WindowHour {
 			if m.hours[k] = m.hours[k].add(c.Time, -c.Cost); len(m.hours[k]) == 0 {
 				delete(m.hours, k)
@@ -173,16 +172,9 @@ func (m *Memory) keep(c memproxy.Charge, delta int64) error {
 
 // compact compacts the file of totals if it has grown long.
 func (m *Memory) compact() {
-	if m.totals == nil || !m.totals.needsCompaction() {
-		return
+	if m.totals != nil && m.totals.needsCompaction() {
+		m.totals.compact(m.counts)
 	}
-	counts := map[total]int64{}
-	for k, n := range m.counts {
-		if k.window == memproxy.WindowTotal {
-			counts[total{k.tenant, k.key}] = n
-		}
-	}
-	m.totals.compact(counts)
 }
 
 // remember adds a charge or release and drops expired ones.

@@ -9,11 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/durable"
 )
-
-// total identifies an account that never expires.
-type total struct{ tenant, key string }
 
 // entry is one line of the file: a change of a total by a number of writes.
 type entry struct {
@@ -38,7 +36,7 @@ type totals struct {
 // slack is the number of lines that the file may have in addition to four per account.
 const slack = 10_000
 
-func openTotals(path string) (*totals, map[total]int64, error) {
+func openTotals(path string) (*totals, map[account]int64, error) {
 	counts, err := readTotals(path)
 	if err != nil {
 		return nil, nil, err
@@ -53,19 +51,21 @@ func openTotals(path string) (*totals, map[total]int64, error) {
 	return t, counts, nil
 }
 
-// rewrite compacts the file to one line per account. On an error the old file stays in
-// use.
-func (t *totals) rewrite(counts map[total]int64) error {
+// rewrite compacts the file to one line per account that never expires. On an error the old
+// file stays in use.
+func (t *totals) rewrite(counts map[account]int64) error {
 	tmp := t.path + ".new"
 	f, err := durable.Open(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return fmt.Errorf("budgets: %w", err)
 	}
-	fresh := totals{path: t.path, f: f, buf: new(bytes.Buffer), compactAt: 4*len(counts) + slack}
 	all := make([]entry, 0, len(counts))
 	for k, n := range counts {
-		all = append(all, entry{k.tenant, k.key, n})
+		if k.window == memproxy.WindowTotal {
+			all = append(all, entry{k.tenant, k.key, n})
+		}
 	}
+	fresh := totals{path: t.path, f: f, buf: new(bytes.Buffer), compactAt: 4*len(all) + slack}
 	err = fresh.add(all)
 	fresh.buf = new(bytes.Buffer) // the buffer for all accounts is large, that of one charge is small
 	if err == nil {
@@ -87,8 +87,8 @@ const (
 	maxTotal = 1 << 53 // far below overflow
 )
 
-func readTotals(path string) (map[total]int64, error) {
-	counts := map[total]int64{}
+func readTotals(path string) (map[account]int64, error) {
+	counts := map[account]int64{}
 	f, err := durable.OpenRegular(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return counts, nil
@@ -109,7 +109,7 @@ func readTotals(path string) (map[total]int64, error) {
 			torn = fmt.Errorf("budgets: %s:%d: not a line of totals", path, n)
 			continue
 		}
-		k := total{e.Tenant, e.Key}
+		k := account{e.Tenant, e.Key, memproxy.WindowTotal, 0}
 		if e.Delta > maxTotal-counts[k] {
 			return nil, fmt.Errorf("budgets: %s:%d: more than a total holds", path, n)
 		}
@@ -147,7 +147,7 @@ func (t *totals) needsCompaction() bool { return t.lines > t.compactAt }
 
 // compact compacts the file. If that fails, the long file stays valid and the next
 // attempt is made at twice its length.
-func (t *totals) compact(counts map[total]int64) {
+func (t *totals) compact(counts map[account]int64) {
 	if t.rewrite(counts) != nil {
 		t.compactAt *= 2
 	}

@@ -20,30 +20,35 @@ func write(t testing.TB, content string) string {
 	return path
 }
 
+// total is an account that never expires.
+func total(tenant, key string) account {
+	return account{tenant, key, memproxy.WindowTotal, 0}
+}
+
 // Proves TRL-6: a torn last line, which a killed process leaves, is dropped; any other
 // corruption prevents the start, since a guessed total could grant more writes.
 func TestReadTotals(t *testing.T) {
 	a := `{"t":"acme","k":"principal/a","d":3}` + "\n"
 	for name, c := range map[string]struct {
 		content string
-		want    map[total]int64
+		want    map[account]int64
 		fault   string
 	}{
-		"empty":              {"", map[total]int64{}, ""},
-		"sums":               {a + a, map[total]int64{{"acme", "principal/a"}: 6}, ""},
-		"falls":              {a + `{"t":"acme","k":"principal/a","d":-2}` + "\n", map[total]int64{{"acme", "principal/a"}: 1}, ""},
-		"never below zero":   {a + `{"t":"acme","k":"principal/a","d":-9}` + "\n" + a, map[total]int64{{"acme", "principal/a"}: 3}, ""},
-		"no tenant":          {`{"k":"principal/a","d":1}` + "\n", map[total]int64{{"", "principal/a"}: 1}, ""},
-		"no last newline":    {a + strings.TrimSpace(a), map[total]int64{{"acme", "principal/a"}: 6}, ""},
-		"torn tail":          {a + a[:20], map[total]int64{{"acme", "principal/a"}: 3}, ""},
-		"torn at the start":  {a[:5], map[total]int64{}, ""},
+		"empty":              {"", map[account]int64{}, ""},
+		"sums":               {a + a, map[account]int64{total("acme", "principal/a"): 6}, ""},
+		"falls":              {a + `{"t":"acme","k":"principal/a","d":-2}` + "\n", map[account]int64{total("acme", "principal/a"): 1}, ""},
+		"never below zero":   {a + `{"t":"acme","k":"principal/a","d":-9}` + "\n" + a, map[account]int64{total("acme", "principal/a"): 3}, ""},
+		"no tenant":          {`{"k":"principal/a","d":1}` + "\n", map[account]int64{total("", "principal/a"): 1}, ""},
+		"no last newline":    {a + strings.TrimSpace(a), map[account]int64{total("acme", "principal/a"): 6}, ""},
+		"torn tail":          {a + a[:20], map[account]int64{total("acme", "principal/a"): 3}, ""},
+		"torn at the start":  {a[:5], map[account]int64{}, ""},
 		"broken in between":  {a + a[:20] + "\n" + a, nil, ":2: not a line of totals"},
 		"two lines in one":   {a + a[:20] + a + a, nil, ":2: not a line of totals"},
 		"no key":             {`{"d":1}` + "\n" + a, nil, ":1: not a line of totals"},
 		"not a whole number": {`{"k":"x","d":1.5}` + "\n" + a, nil, ":1: not a line of totals"},
 		"a line too long":    {a + strings.Repeat("x", maxLine+1) + "\n" + a, nil, "too long"},
 		"more than it holds": {`{"k":"x","d":9223372036854775807}` + "\n" + `{"k":"x","d":1}` + "\n", nil, ":1: more than a total holds"},
-		"a negative abyss":   {a + `{"t":"acme","k":"principal/a","d":-9223372036854775808}` + "\n" + a, map[total]int64{{"acme", "principal/a"}: 3}, ""},
+		"a negative abyss":   {a + `{"t":"acme","k":"principal/a","d":-9223372036854775808}` + "\n" + a, map[account]int64{total("acme", "principal/a"): 3}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := readTotals(write(t, c.content))
@@ -74,13 +79,13 @@ func TestTotalsStayShort(t *testing.T) {
 	if !f.needsCompaction() {
 		t.Fatal("four lines are not long")
 	}
-	f.compact(map[total]int64{{"acme", "k"}: 8})
+	f.compact(map[account]int64{total("acme", "k"): 8})
 	if f.needsCompaction() || f.lines != 1 || f.compactAt != 4+slack {
 		t.Errorf("%d lines, at most %d", f.lines, f.compactAt)
 	}
 	must.Do(t, f.add([]entry{{"acme", "k", 1}}))
 	must.Do(t, f.close())
-	if got, err := readTotals(path); err != nil || got[total{"acme", "k"}] != 9 {
+	if got, err := readTotals(path); err != nil || got[total("acme", "k")] != 9 {
 		t.Errorf("read %v, %v", got, err)
 	}
 }
@@ -97,13 +102,13 @@ func TestTotalsThatCannotBeShortened(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.compactAt = 1
-	f.compact(map[total]int64{{"", "k"}: 1})
+	f.compact(map[account]int64{total("", "k"): 1})
 	if f.compactAt != 2 {
 		t.Errorf("the next try is at %d lines", f.compactAt)
 	}
 	must.Do(t, f.add([]entry{{"", "k", 1}}))
 	must.Do(t, f.close())
-	if got, err := readTotals(path); err != nil || got[total{"", "k"}] != 2 || got[total{"", "l"}] != 5 {
+	if got, err := readTotals(path); err != nil || got[total("", "k")] != 2 || got[total("", "l")] != 5 {
 		t.Errorf("read %v, %v", got, err)
 	}
 	if _, _, err := openTotals(path); err == nil {
