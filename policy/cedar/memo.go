@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/cedar-policy/cedar-go"
-	"github.com/cedar-policy/cedar-go/ast"
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
@@ -29,12 +28,6 @@ type visibility struct {
 	exact  map[string]bool
 	bounds map[string][]int64          // sorted literals; a number is reduced to how many of them it has reached
 	blur   []func(facts reflect.Value) // functions that map indistinguishable facts to equal ones
-}
-
-func (s *visibility) see(p *xast.Policy) {
-	for _, c := range p.Conditions {
-		xast.Inspect(xast.NewNode(c.Body), s.node)
-	}
 }
 
 // node inspects one node of a policy and reports whether to descend.
@@ -97,7 +90,9 @@ func attribute(n xast.IsNode) (string, bool) {
 func visibilityOf(rules map[cedar.PolicyID]*rule) *visibility {
 	s := &visibility{exact: map[string]bool{}, bounds: map[string][]int64{}}
 	for _, r := range rules {
-		s.see((*xast.Policy)((*ast.Policy)(r.policy.AST())))
+		for _, c := range (*xast.Policy)(r.policy.AST()).Conditions {
+			xast.Inspect(xast.NewNode(c.Body), s.node)
+		}
 	}
 	if s.whole {
 		return s

@@ -33,11 +33,8 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 		}
 		out.merge(one)
 	}
-	sortReasons(out.Shadow)
-	sortReasons(out.Marks)
 	out.Reasons, out.Led = out.inOrder()
-	out.Shadow = slices.Compact(out.Shadow)
-	out.Marks = slices.Compact(out.Marks)
+	out.Shadow, out.Marks = sorted(out.Shadow), sorted(out.Marks)
 	if out.Verdict.Stops() {
 		out.Marks = nil
 	}
@@ -62,9 +59,7 @@ func (r *ruling) add(v memproxy.Verdict, reasons ...memproxy.Reason) {
 // inOrder returns the reasons, sorted and without duplicates, and how many of them led to
 // the verdict.
 func (r *ruling) inOrder() ([]memproxy.Reason, int) {
-	sortReasons(r.denied)
-	sortReasons(r.held)
-	r.denied, r.held = slices.Compact(r.denied), slices.Compact(r.held)
+	r.denied, r.held = sorted(r.denied), sorted(r.held)
 	if len(r.denied) == 0 {
 		return r.held, len(r.held)
 	}
@@ -169,8 +164,10 @@ func (p *Policy) IDs() []string {
 	return ids
 }
 
-func sortReasons(rs []memproxy.Reason) {
+// sorted sorts reasons and removes duplicates.
+func sorted(rs []memproxy.Reason) []memproxy.Reason {
 	slices.SortFunc(rs, func(a, b memproxy.Reason) int {
 		return cmp.Or(cmp.Compare(a.Code, b.Code), strings.Compare(a.Rule, b.Rule))
 	})
+	return slices.Compact(rs)
 }
