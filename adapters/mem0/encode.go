@@ -70,30 +70,27 @@ func parsed(body []byte, op *memproxy.Operation) (*jsondoc.Doc, error) {
 // stamp stamps every holder of metadata: the body of an add or an update, or
 // the entries of a batch.
 func stamp(p *stamps.Patch, r *row, root *jsondoc.Value, op *memproxy.Operation) {
+	holders, target := []*jsondoc.Value{root}, ""
 	if r.shape == batch {
-		for _, entry := range root.Get("memories").List() {
-			stampHolder(p, r, entry, op, entry.Get("memory_id").Text())
-		}
-		return
-	}
-	target := ""
-	if len(op.Targets) > 0 {
+		holders = root.Get("memories").List()
+	} else if len(op.Targets) > 0 {
 		target = op.Targets[0]
 	}
-	stampHolder(p, r, root, op, target)
-}
-
-func stampHolder(p *stamps.Patch, r *row, holder *jsondoc.Value, op *memproxy.Operation, target string) {
-	if !takesStamp(r, holder) {
-		return
+	for _, holder := range holders {
+		if !takesStamp(r, holder) {
+			continue
+		}
+		if r.shape == batch {
+			target = holder.Get("memory_id").Text()
+		}
+		meta := holder.Get("metadata")
+		var kept [][]byte
+		if meta == nil && r.dialect == hosted && r.kind == memproxy.Correct {
+			// The platform replaces metadata on update, so the current metadata is included.
+			kept = stamps.FilterMembers(op.Current[target].Metadata, false)
+		}
+		p.Stamp(op, holder, meta, kept, r.kind == memproxy.Correct && r.dialect != hosted) // the server merges metadata
 	}
-	meta := holder.Get("metadata")
-	var kept [][]byte
-	if meta == nil && r.dialect == hosted && r.kind == memproxy.Correct {
-		// The platform replaces metadata on update, so the current metadata is included.
-		kept = stamps.FilterMembers(op.Current[target].Metadata, false)
-	}
-	p.Stamp(op, holder, meta, kept, r.kind == memproxy.Correct && r.dialect != hosted) // the server merges metadata
 }
 
 // takesStamp reports whether the holder writes a text or metadata, which a stamp covers.

@@ -57,9 +57,6 @@ func (a *Adapter) Undo(rt memproxy.Route, _ memproxy.Request, m memproxy.Memory)
 	if m.Before == "" {
 		return nil, false
 	}
-	body, err := json.Marshal(map[string]string{"text": m.Before})
-	if err != nil {
-		return nil, false
-	}
+	body, _ := json.Marshal(map[string]string{"text": m.Before}) // strings always marshal
 	return []memproxy.SideRequest{{Request: memproxy.Request{Method: "PUT", EscapedPath: path}, Body: body}}, true
 }

@@ -90,10 +90,7 @@ func (holdReplier) Verbatim(body []byte, text string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	messages, err := json.Marshal([]map[string]string{{"role": "assistant", "content": text}})
-	if err != nil {
-		return nil, err
-	}
+	messages, _ := json.Marshal([]map[string]string{{"role": "assistant", "content": text}}) // strings always marshal
 	e := doc.Edit()
 	e.Object(doc.Root, func(m *jsondoc.Member) bool {
 		return m.Name == "messages" || m.Name == "deduced_memories" || m.Name == "infer"

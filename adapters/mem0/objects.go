@@ -1,7 +1,6 @@
 package mem0
 
 import (
-	"encoding/json"
 	"maps"
 	"reflect"
 	"strings"
@@ -125,21 +124,14 @@ func restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.SideRequ
 	}
 	meta, _ := want["metadata"].(map[string]any)
 	old, _ := there["metadata"].(map[string]any)
-	merged := make(map[string]any, len(meta)+len(old))
-	for name := range old {
-		merged[name] = nil // the server merges, so it keeps members that are left out
-	}
-	maps.Copy(merged, meta)
-	if meta == nil {
-		meta = map[string]any{}
-	}
-	var bodies [][]byte
-	for _, metadata := range []map[string]any{merged, meta} {
-		body, err := json.Marshal(map[string]any{"text": now.OtherTexts[0], "metadata": metadata})
-		if err != nil {
-			return nil
+	return bothDialects("PUT", to.ID, func(merges bool) any {
+		metadata := make(map[string]any, len(meta)+len(old))
+		for name := range old {
+			if merges {
+				metadata[name] = nil // the server keeps members that are left out
+			}
 		}
-		bodies = append(bodies, body)
-	}
-	return bothDialects("PUT", to.ID, bodies...)
+		maps.Copy(metadata, meta)
+		return map[string]any{"text": now.OtherTexts[0], "metadata": metadata}
+	})
 }

@@ -16,17 +16,21 @@ func pathOf(d dialect, id string) string {
 	return "/v1/memories/" + url.PathEscape(id) + "/"
 }
 
-// bothDialects returns a request in the server's dialect and one in the platform's, with
-// their bodies in that order if there are any.
-func bothDialects(method string, id string, bodies ...[]byte) []memproxy.SideRequest {
+// bothDialects returns a request in the server's dialect, which merges metadata, and one in
+// the platform's, with the bodies that body returns unless it is nil.
+func bothDialects(method, id string, body func(merges bool) any) []memproxy.SideRequest {
 	if id == "" {
 		return nil
 	}
 	var out []memproxy.SideRequest
-	for i, d := range [...]dialect{server, hosted} {
+	for _, d := range [...]dialect{server, hosted} {
 		s := memproxy.SideRequest{Request: memproxy.Request{Method: method, EscapedPath: pathOf(d, id)}}
-		if len(bodies) > 0 {
-			s.Body, s.Request.Header = bodies[i], memproxy.Header{"Content-Type": {"application/json"}}
+		if body != nil {
+			raw, err := json.Marshal(body(d == server))
+			if err != nil {
+				return nil
+			}
+			s.Body, s.Request.Header = raw, memproxy.Header{"Content-Type": {"application/json"}}
 		}
 		out = append(out, s)
 	}
@@ -35,7 +39,7 @@ func bothDialects(method string, id string, bodies ...[]byte) []memproxy.SideReq
 
 // FindRequests implements the gate's restorer.
 func (a *Adapter) FindRequests(k memproxy.MemoryKey) []memproxy.SideRequest {
-	return bothDialects("GET", k.ID)
+	return bothDialects("GET", k.ID, nil)
 }
 
 // ReadFound implements the gate's Restorer. The server answers null for a missing memory.
@@ -58,18 +62,12 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 	if to.Text == "" {
 		return nil
 	}
-	var bodies [][]byte
-	for _, merges := range [...]bool{true, false} {
-		body, err := json.Marshal(struct {
+	return bothDialects("PUT", to.ID, func(merges bool) any {
+		return struct {
 			Text     string          `json:"text"`
 			Metadata json.RawMessage `json:"metadata"`
-		}{to.Text, stamps.Object(append(a.opt.filedAs(to.Field, now, merges), stamps.Members(&stamp, merges))...)})
-		if err != nil {
-			return nil
-		}
-		bodies = append(bodies, body)
-	}
-	return bothDialects("PUT", to.ID, bodies...)
+		}{to.Text, stamps.Object(append(a.opt.filedAs(to.Field, now, merges), stamps.Members(&stamp, merges))...)}
+	})
 }
 
 // filedAs returns a memory's own metadata with the field of the version. With merges, other
@@ -102,5 +100,5 @@ func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.SideRequest {
 	if k.Kind == memproxy.TargetObject {
 		return nil // only memories are removed
 	}
-	return bothDialects("DELETE", k.ID)
+	return bothDialects("DELETE", k.ID, nil)
 }
