@@ -168,7 +168,7 @@ func FuzzReadTotals(f *testing.F) {
 		}
 		for k, n := range first {
 			if n <= 0 || k.key == "" {
-				t.Fatalf("%q counts %d", k, n)
+				t.Fatalf("%+v counts %d", k, n)
 			}
 		}
 		opened, counts, err := openTotals(path)
