@@ -180,19 +180,14 @@ func (d *Degrading) recordResult(probe bool, err error) {
 	if was != (err != nil) {
 		d.opt.Changed(err)
 	}
-	if len(debts) > 0 {
-		d.startReplay(debts)
-	}
-}
-
-// startReplay replays debts in the background, unless the store is closed.
-func (d *Degrading) startReplay(debts []pendingReplay) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
+	if len(debts) == 0 {
 		return
 	}
-	d.replays.Go(func() { d.replayAll(debts) })
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.replays.Go(func() { d.replayAll(debts) })
+	}
 }
 
 // Close waits for the replay in progress and drops the other debts. The stores stay open.

@@ -177,15 +177,13 @@ func parseSettings(path string, text []byte) (settings, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
 	err := dec.Decode(&set)
-	if errors.Is(err, io.EOF) {
-		return set, nil // the file has only comments
-	}
 	if err == nil {
-		if err = dec.Decode(&yaml.Node{}); errors.Is(err, io.EOF) {
-			return set, nil
-		} else if err == nil {
+		if err = dec.Decode(&yaml.Node{}); err == nil {
 			err = errors.New("a second document: only one is allowed")
 		}
+	}
+	if errors.Is(err, io.EOF) {
+		return set, nil // the file has one document, or only comments
 	}
 	lines := []string{err.Error()}
 	if te, ok := errors.AsType[*yaml.TypeError](err); ok {

@@ -88,7 +88,10 @@ func Compile(b policy.Bundle) (*Policy, error) {
 	for _, s := range [...]set{p.whole.enforced, p.whole.shadowed, p.whole.marking} {
 		slices.SortFunc(s, func(x, y *rule) int { return strings.Compare(x.id, y.id) })
 	}
-	p.divide()
+	p.parts = make(map[memproxy.Kind]part, len(memproxy.Kinds))
+	for _, kind := range memproxy.Kinds {
+		p.parts[kind] = part{p.whole.enforced.of(kind), p.whole.shadowed.of(kind), p.whole.marking.of(kind)}
+	}
 	p.visibility = visibilityOf(p.rules)
 	p.answers = cache.New[question, *ruling](maxAnswers)
 	return p, nil

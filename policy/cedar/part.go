@@ -18,20 +18,6 @@ type part struct {
 	marking  set // mark admitted writes
 }
 
-func (p *Policy) partOf(kind memproxy.Kind) part {
-	if part, ok := p.parts[kind]; ok {
-		return part
-	}
-	return p.whole
-}
-
-func (p *Policy) divide() {
-	p.parts = make(map[memproxy.Kind]part, len(memproxy.Kinds))
-	for _, kind := range memproxy.Kinds {
-		p.parts[kind] = part{p.whole.enforced.of(kind), p.whole.shadowed.of(kind), p.whole.marking.of(kind)}
-	}
-}
-
 // of returns the rules whose action scope covers a kind, with that scope removed.
 func (s set) of(kind memproxy.Kind) set {
 	var out set

@@ -77,7 +77,10 @@ func (r *ruling) merge(o *ruling) {
 func (p *Policy) ask(q *memproxy.Question, about *asked) (*ruling, error) {
 	out := &ruling{}
 	principal, entities := entitiesOf(q)
-	part := p.partOf(q.Operation.Kind)
+	part, known := p.parts[q.Operation.Kind]
+	if !known {
+		part = p.whole
+	}
 	req := cedar.Request{
 		Principal: principal,
 		Action:    cedar.NewEntityUID("Action", cedar.String(q.Operation.Kind)),
