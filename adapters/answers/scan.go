@@ -72,9 +72,11 @@ func (c *scan) value(s *spec, depth int) bool {
 
 func (c *scan) list(s *spec, depth int) bool {
 	for more, ok := c.Open(']'), true; more; {
-		if n := c.knownElement(depth); n > 0 {
-			c.At += n
-		} else if !c.value(s, depth+1) {
+		n := 0 // length of an element that is recognised
+		if c.known != nil && depth <= maxListed && c.Space() == '{' {
+			n = c.known(c.member, c.Src[c.At:])
+		}
+		if c.At += n; n == 0 && !c.value(s, depth+1) {
 			return false
 		}
 		if more, ok = c.More(']'); !ok {
@@ -82,14 +84,6 @@ func (c *scan) list(s *spec, depth int) bool {
 		}
 	}
 	return true
-}
-
-// knownElement returns the length of the recognised list element at this position, or 0.
-func (c *scan) knownElement(depth int) int {
-	if c.known == nil || depth > maxListed || c.Space() != '{' {
-		return 0
-	}
-	return c.known(c.member, c.Src[c.At:])
 }
 
 // object scans an object. Its members are claimed by o or, if o is nil, by dict.

@@ -67,20 +67,12 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 // isSpeaker reports whether a role is an ordinary role in a conversation, which claims
 // nothing else about the speaker.
 func isSpeaker(role string) bool {
-	switch memproxy.Key(role) {
-	case "", "user", "human", "assistant", "ai", "agent", "bot", "model", "llm", "system", "developer", "tool", "function":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"", "user", "human", "assistant", "ai", "agent", "bot", "model", "llm", "system", "developer", "tool", "function"}, memproxy.Key(role))
 }
 
 // urlType reports whether the backend fetches the content of parts of this type.
 func urlType(typ string) bool {
-	switch typ {
-	case "image_url", "pdf_url", "mdx_url", "txt_url", "audio_url", "file_url":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"image_url", "pdf_url", "mdx_url", "txt_url", "audio_url", "file_url"}, typ)
 }
 
 // content reads one content position: a string, a part, or a list of them.

@@ -134,23 +134,15 @@ func stringsIn(v *jsondoc.Value) []string {
 // claimsTrust reports whether the name of a source claims that the source is trusted. Other
 // names only say where content comes from.
 func claimsTrust(source string) bool {
-	switch memproxy.Key(source) {
-	case "trusted", "verified", "validated", "system", "memproxy", "admin", "administrator", "operator", "developer", "human-confirmed",
-		"human_confirmed", "log-anchored", "content-hashed", "tool-observed":
-		return true
-	}
-	return false
+	return slices.Contains([]string{
+		"trusted", "verified", "validated", "system", "memproxy", "admin", "administrator", "operator", "developer", "human-confirmed",
+		"human_confirmed", "log-anchored", "content-hashed", "tool-observed",
+	}, memproxy.Key(source))
 }
 
 // isHarmless reports whether a value claims nothing, or only lowers the credibility. Such a
 // claim is accepted.
 func isHarmless(doc *jsondoc.Doc, v *jsondoc.Value) bool {
-	if isNegative(doc, v) {
-		return true
-	}
-	switch memproxy.Key(v.Text()) {
-	case "untrusted", "unverified", "hostile", "anonymous", "unknown", "low", "self-reported", "inferred":
-		return v.Kind == jsondoc.String
-	}
-	return false
+	lower := []string{"untrusted", "unverified", "hostile", "anonymous", "unknown", "low", "self-reported", "inferred"}
+	return isNegative(doc, v) || v.Kind == jsondoc.String && slices.Contains(lower, memproxy.Key(v.Text()))
 }
