@@ -109,10 +109,7 @@ func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, p
 // addClaim adds a claim of the names in a value, a string or a list of strings. A claim
 // with any other value is unclear, because it is unknown how the backend reads it.
 func addClaim(op *memproxy.Operation, c memproxy.Claim, v *jsondoc.Value, pins, negated bool) {
-	list := v.Elems
-	if v.Kind == jsondoc.String {
-		list = []*jsondoc.Value{v}
-	}
+	list := oneOrMore(v)
 	for _, e := range list {
 		if e.Kind != jsondoc.String {
 			break
@@ -130,6 +127,14 @@ func addClaim(op *memproxy.Operation, c memproxy.Claim, v *jsondoc.Value, pins, 
 	}
 	c.Pins = pins && c.Op == memproxy.ClaimIs
 	op.Claims = append(op.Claims, c)
+}
+
+// oneOrMore returns the elements of a list, or a string as the only one.
+func oneOrMore(v *jsondoc.Value) []*jsondoc.Value {
+	if v.Kind == jsondoc.String {
+		return []*jsondoc.Value{v}
+	}
+	return v.Elems
 }
 
 // filters reads a filter at any depth. A claim inside AND narrows the operation if the

@@ -58,11 +58,7 @@ func maskBody(e *jsondoc.Edits, doc *jsondoc.Doc, op *memproxy.Operation) {
 		if v == nil {
 			continue
 		}
-		all := v.Elems
-		if v.Kind == jsondoc.String {
-			all = []*jsondoc.Value{v}
-		}
-		for _, one := range all {
+		for _, one := range oneOrMore(v) {
 			if as, masked := op.Masked[memproxy.OwnerID(c.Dim, one.Text())]; masked {
 				e.Replace(one, strconv.AppendQuote(nil, as)) // memproxy generated the id, so it is ASCII
 			}

@@ -36,7 +36,7 @@ func NewPatch(doc *jsondoc.Doc, op *memproxy.Operation) (*Patch, error) {
 	p := &Patch{Edits: doc.Edit(), doc: doc, added: map[*jsondoc.Value][][]byte{}}
 	for _, h := range op.ConfidenceClaims {
 		if v := doc.At(h.Pointer); v != nil && lowered(h) {
-			p.Replace(v, PerMille(h.Effective))
+			p.Replace(v, appendPerMille(nil, h.Effective))
 		}
 	}
 	for _, ptr := range op.Reserved {

@@ -38,9 +38,7 @@ func Object(members ...[]byte) []byte {
 	return slices.Concat([]byte("{"), bytes.Join(members, []byte(",")), []byte("}"))
 }
 
-// PerMille formats a share as a JSON number with at most three decimals.
-func PerMille(p memproxy.PerMille) []byte { return appendPerMille(nil, p) }
-
+// appendPerMille formats a share as a JSON number with at most three decimals.
 func appendPerMille(to []byte, p memproxy.PerMille) []byte {
 	return strconv.AppendFloat(to, float64(p)/1000, 'f', -1, 64)
 }
