@@ -298,20 +298,14 @@ func problemOf(err error) problem {
 			continue
 		}
 		p := r.problem
-		if r.no == memproxy.ErrState {
-			p.detail = cmp.Or(stateIn(err), p.detail)
+		if r.no == memproxy.ErrState { // stores quote their own ids and counts only, and nothing that a caller wrote
+			_, state, _ := strings.Cut(err.Error(), memproxy.ErrState.Error()+": ")
+			state, _, _ = strings.Cut(state, "\n")
+			p.detail = cmp.Or(state, p.detail)
 		}
 		return p
 	}
 	return unavailable
-}
-
-// stateIn returns the state that a store's error names, or "". Stores quote their own ids
-// and counts only, and nothing that a caller wrote.
-func stateIn(err error) string {
-	_, found, _ := strings.Cut(err.Error(), memproxy.ErrState.Error()+": ")
-	found, _, _ = strings.Cut(found, "\n")
-	return found
 }
 
 var unavailable = problem{http.StatusServiceUnavailable, "unavailable", "temporarily unavailable: see \"review failed\" in the sidecar's log, and /readyz for the part that failed"}

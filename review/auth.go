@@ -44,14 +44,6 @@ func (r *Reviewer) own(author string) error {
 	return nil
 }
 
-// method returns how the reviewer authenticated.
-func (r *Reviewer) method() string {
-	if r.SHA256 == "" {
-		return "socket"
-	}
-	return "key"
-}
-
 // EligibleReviewers returns how many reviewers may decide on a held write: those of its
 // tenant without its author, each counted once.
 func EligibleReviewers(reviewers []Reviewer, h *memproxy.HeldWrite) int {

@@ -194,12 +194,6 @@ type invocation struct {
 	output                   *cli.Output
 }
 
-// arguments returns the names of the values in the route's path that are not options.
-func (rt route) arguments() []string {
-	known := options()
-	return slices.DeleteFunc(rt.wildcards(), func(name string) bool { _, option := known[name]; return option })
-}
-
 // members returns the names of the members of the route's body.
 func (rt route) members() []string {
 	if rt.in == nil {
@@ -265,14 +259,16 @@ func (in *invocation) text(name string) string {
 	return f.Value.String()
 }
 
-// values returns the given values of the route's path and query.
+// values returns the given values of the route's path and query. The values in the path
+// that are not options are the command's arguments.
 func (in *invocation) values(rt route) map[string]string {
-	out := map[string]string{}
+	out, known, ids := map[string]string{}, options(), in.ids
 	for _, name := range rt.wildcards() {
-		out[name] = in.text(name)
-	}
-	for i, name := range rt.arguments() {
-		out[name] = in.ids[i]
+		if _, option := known[name]; option {
+			out[name] = in.text(name)
+		} else {
+			out[name], ids = ids[0], ids[1:]
+		}
 	}
 	for _, p := range rt.query {
 		out[p.name] = in.text(p.name)

@@ -21,7 +21,10 @@ func reviewed(now time.Time, who memproxy.Principal, act memproxy.Act, backend, 
 // event returns a record of the reviewer's action.
 func (c *call) event(stage memproxy.ActStage, tenant, backend, decision string, targets ...string) memproxy.Event {
 	who := human(c.who.ID, tenant)
-	who.Method = c.who.method()
+	who.Method = "key"
+	if c.who.SHA256 == "" {
+		who.Method = "socket"
+	}
 	ev := reviewed(c.api.opt.Clock(), who, memproxy.Act{Action: c.act, Stage: stage, Reason: c.reason}, backend, decision, targets...)
 	ev.Method = c.req.Method
 	return ev
@@ -124,7 +127,7 @@ func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
 		}
 		return
 	}
-	act := actOf(got.outcome)
+	act := acts[got.outcome]
 	ev.Act.Stage, ev.Act.Rule = act.Stage, act.Rule
 	setVerdict(ev)
 }
@@ -146,32 +149,24 @@ func ruleOf(err error) (rule string, stage memproxy.ActStage) {
 	}
 }
 
-// actOf converts an outcome for the record.
-func actOf(o memproxy.Outcome) memproxy.Act {
-	known := map[memproxy.Outcome]memproxy.Act{
-		memproxy.OutcomeDone:     {Stage: memproxy.ActDone},
-		memproxy.OutcomeRefused:  {Stage: memproxy.ActRefused, Rule: "memproxy"},
-		memproxy.OutcomeRejected: {Stage: memproxy.ActFailed, Rule: "upstream"},
-		memproxy.OutcomeDenied:   {Stage: memproxy.ActFailed, Rule: "credential"},
-		memproxy.OutcomeUnsent:   {Stage: memproxy.ActFailed, Rule: "not_sent"},
-	}
-	if act, ok := known[o]; ok {
-		return act
-	}
-	return memproxy.Act{Stage: memproxy.ActUnknown, Rule: "upstream"}
+// acts has the stage and the rule with which each outcome is recorded.
+var acts = [...]memproxy.Act{
+	memproxy.OutcomeUnknown:  {Stage: memproxy.ActUnknown, Rule: "upstream"},
+	memproxy.OutcomeDone:     {Stage: memproxy.ActDone},
+	memproxy.OutcomeRefused:  {Stage: memproxy.ActRefused, Rule: "memproxy"},
+	memproxy.OutcomeRejected: {Stage: memproxy.ActFailed, Rule: "upstream"},
+	memproxy.OutcomeUnsent:   {Stage: memproxy.ActFailed, Rule: "not_sent"},
+	memproxy.OutcomeDenied:   {Stage: memproxy.ActFailed, Rule: "credential"},
 }
 
-// sender returns the principal on whose behalf an approved write is sent: its reviewer.
-func sender(h *memproxy.HeldWrite) memproxy.Principal {
-	if h.ByRules() {
-		return memproxy.Principal{ID: h.Reviewer, Kind: memproxy.KindService, Tenant: h.Tenant}
-	}
-	return human(h.Reviewer, h.Tenant)
-}
-
+// event returns a record of sending a hold, on behalf of its reviewer.
 func (r *Runner) event(h *memproxy.HeldWrite, act memproxy.Act) memproxy.Event {
 	act.Action, act.Reason = "hold.replay", h.Note
-	ev := reviewed(r.opt.Clock(), sender(h), act, h.Backend, h.ID, h.ID)
+	who := human(h.Reviewer, h.Tenant)
+	if h.ByRules() {
+		who = memproxy.Principal{ID: h.Reviewer, Kind: memproxy.KindService, Tenant: h.Tenant}
+	}
+	ev := reviewed(r.opt.Clock(), who, act, h.Backend, h.ID, h.ID)
 	setVerdict(&ev)
 	return ev
 }

@@ -39,7 +39,7 @@ type RunnerOptions struct {
 type Runner struct {
 	opt  RunnerOptions
 	wake chan struct{}
-	*inFlight
+	inFlight
 }
 
 // NewRunner returns a runner.
@@ -48,7 +48,9 @@ func NewRunner(opt RunnerOptions) (*Runner, error) {
 		return nil, errors.New("review: a runner needs stores, a replayer, a recorder, a clock and a log")
 	}
 	opt.Timeout, opt.RecordTimeout = cmp.Or(opt.Timeout, time.Minute), cmp.Or(opt.RecordTimeout, DefaultTimeout)
-	return &Runner{opt: opt, wake: make(chan struct{}, 1), inFlight: newSendings()}, nil
+	r := &Runner{opt: opt, wake: make(chan struct{}, 1)}
+	r.life, r.cut = context.WithCancel(context.Background())
+	return r, nil
 }
 
 // Replay sends one approved hold and returns the hold with the result. It continues when
@@ -116,7 +118,7 @@ func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, a
 	case memproxy.OutcomeUnknown: // remains claimed until the backend was asked
 		r.opt.Log.ErrorContext(ctx, "it is unknown whether the backend executed an approved write", "hold", id, "status", sent.Result.Status, "error", sent.Err)
 	}
-	r.recordResult(ctx, &claim.Hold, actOf(sent.Outcome), sent.Result)
+	r.recordResult(ctx, &claim.Hold, acts[sent.Outcome], sent.Result)
 	if err != nil {
 		return memproxy.HeldWrite{}, false, fmt.Errorf("settle a replay: %w", err)
 	}
@@ -221,17 +223,11 @@ var errStopping = errors.New("review: memproxy is stopping")
 // their results are recorded. The next process asks the backend about the cancelled ones.
 type inFlight struct {
 	life context.Context
-	cut  context.CancelCauseFunc
+	cut  context.CancelFunc
 
 	mu      sync.Mutex
 	closing bool
 	all     sync.WaitGroup
-}
-
-func newSendings() *inFlight {
-	u := &inFlight{}
-	u.life, u.cut = context.WithCancelCause(context.Background())
-	return u
 }
 
 // begin returns a context for one sending, which ends after most or when sendings are cut
@@ -253,7 +249,7 @@ func (u *inFlight) AbortAll() {
 	u.mu.Lock()
 	u.closing = true
 	u.mu.Unlock()
-	u.cut(errStopping)
+	u.cut()
 }
 
 // recordGrace is how long recording the results of cancelled requests may take.
@@ -271,7 +267,7 @@ func (u *inFlight) Close(ctx context.Context) error {
 	}
 	defer cancel()
 	ended := wait.For(soon, u.all.Wait) == nil
-	u.cut(errStopping)
+	u.cut()
 	if !ended && wait.For(ctx, u.all.Wait) != nil {
 		return errors.New("some replays have not recorded their results")
 	}

@@ -281,7 +281,7 @@ func (r *Runner) resume(ctx context.Context, b *memproxy.Rollback) error {
 	case hash == b.Before:
 		var answer RollbackAnswer
 		answer, err = r.restore(ctx, sending, b, to, now)
-		act := actOf(answer.outcome)
+		act := acts[answer.outcome]
 		if err != nil {
 			act.Rule, act.Stage = ruleOf(err)
 		}

@@ -288,19 +288,13 @@ func (s schemas) of(t reflect.Type) object {
 	case reflect.Struct:
 		if _, done := s[t.Name()]; !done {
 			s[t.Name()] = nil // ends the recursion for a type that contains itself
-			s[t.Name()] = s.structure(t)
+			properties, required := object{}, map[string]bool{}
+			s.fields(t, properties, required)
+			s[t.Name()] = object{"type": "object", "properties": properties, "required": slices.Sorted(maps.Keys(required))}
 		}
 		return object{"$ref": "#/components/schemas/" + t.Name()}
 	}
 	panic("review: no schema for " + t.String()) // a new kind of type in an answer
-}
-
-func (s schemas) structure(t reflect.Type) object {
-	properties, required := object{}, map[string]bool{}
-	s.fields(t, properties, required)
-	return object{
-		"type": "object", "properties": properties, "required": slices.Sorted(maps.Keys(required)),
-	}
 }
 
 func (s schemas) fields(t reflect.Type, properties object, required map[string]bool) {

@@ -1,7 +1,6 @@
 package review
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -106,10 +105,8 @@ var (
 func (st *Status) count(text string) {
 	stops := func(verdict string) bool { return verdict == "deny" || verdict == "hold" }
 	st.Decisions, st.Reasons, st.Shadow, st.Lag, st.Faults = map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]int64{}
-	lines := bufio.NewScanner(strings.NewReader(text))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		m := sample.FindStringSubmatch(lines.Text())
+	for line := range strings.SplitSeq(text, "\n") {
+		m := sample.FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}
