@@ -59,45 +59,37 @@ func UpstreamMethod(method string, a *gate.Admission) string {
 // answer of unknown length grows (see ReadGrown). Some servers compress although identity
 // was requested; the answer is then decompressed, and decoded is true.
 func ReadAnswer(resp *http.Response, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
-	if compressed(resp.Header) {
-		return decode(resp.Body, resp.Header, limit, reserve)
-	}
 	announced, size := resp.ContentLength, int64(firstBuffer)
-	switch {
+	switch decoded = compressed(resp.Header); {
+	case decoded:
+		announced = -1
 	case announced > limit:
 		return nil, false, ErrTooLarge
 	case announced >= 0:
 		size = announced + 1
 	}
-	if body, err = readGrown(resp.Body, size, announced, limit, reserve); err == nil && int64(len(body)) < announced {
+	src, err := Inflate(resp.Body, resp.Header)
+	if err == nil {
+		body, err = readGrown(src, size, announced, limit, reserve)
+	}
+	if err == nil && int64(len(body)) < announced {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, decoded, err
 	}
-	return body, false, nil
+	return body, decoded, nil
 }
 
 // Decompress decompresses an answer that was already read.
 func Decompress(answer []byte, h http.Header, limit int64) (body []byte, decoded bool, err error) {
 	switch {
 	case compressed(h):
-		return decode(bytes.NewReader(answer), h, limit, nil)
+		return ReadAnswer(&http.Response{Header: h, Body: io.NopCloser(bytes.NewReader(answer))}, limit, nil)
 	case int64(len(answer)) > limit:
 		return nil, false, ErrTooLarge
 	}
 	return answer, false, nil
-}
-
-// decode decompresses a body, up to limit bytes.
-func decode(src io.Reader, h http.Header, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
-	if src, err = Inflate(src, h); err == nil {
-		body, err = ReadGrown(src, -1, limit, reserve)
-	}
-	if err != nil {
-		return nil, true, err
-	}
-	return body, true, nil
 }
 
 // encodingOf returns an answer's Content-Encoding. Several headers form one list, as

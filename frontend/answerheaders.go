@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -112,22 +113,15 @@ func leadsBack(location string) bool {
 // DisableCaching marks an answer as not cacheable, whatever the backend says: it was
 // filtered for one caller, or is a refusal to that caller.
 func DisableCaching(h http.Header) {
-	for name := range h {
-		if cachingHeader(name) {
-			delete(h, name)
-		}
-	}
+	maps.DeleteFunc(h, func(name string, _ []string) bool {
+		return holds(name, "cache-control") || slices.ContainsFunc(caching[:], func(other string) bool { return strings.EqualFold(name, other) })
+	})
 	h["Cache-Control"] = []string{NoStore}
 }
 
 // NoStore is the Cache-Control that DisableCaching sets (RFC 9111, section 5.2.2.5).
 const NoStore = "no-store"
 
-// cachingHeader reports whether a header controls caches, including vendor headers
-// (CDN-Cache-Control, Surrogate-Control).
-func cachingHeader(name string) bool {
-	is := func(caches string) bool { return strings.EqualFold(name, caches) }
-	return slices.ContainsFunc(caching, is) || holds(name, "cache-control")
-}
-
-var caching = []string{"age", "expires", "pragma", "x-accel-expires", "surrogate-key", "surrogate-control", "cache-tag"}
+// caching lists the headers that control caches, other than those with Cache-Control in
+// their names (CDN-Cache-Control).
+var caching = [...]string{"age", "expires", "pragma", "x-accel-expires", "surrogate-key", "surrogate-control", "cache-tag"}

@@ -55,8 +55,8 @@ func ParseReadOptions(req memproxy.Request) (memproxy.Request, gate.ReadOptions,
 // ownParams splits a query into the part to forward and memproxy's own parameters, and
 // adds the values of the latter to said.
 func ownParams(query string, said map[string][]string) (rest, own string, flaw *memproxy.Malformed) {
-	if !mayHold(query) {
-		return query, "", nil
+	if !strings.ContainsRune(query, '%') && !strings.Contains(strings.ToLower(query), memproxy.StampPrefix) {
+		return query, "", nil // it has no parameter of memproxy's own, like most
 	}
 	var keep, ours []string
 	for part := range strings.SplitSeq(query, "&") {
@@ -77,12 +77,6 @@ func ownParams(query string, said map[string][]string) (rest, own string, flaw *
 		said[key] = append(said[key], value)
 	}
 	return strings.Join(keep, "&"), strings.Join(ours, "&"), flaw
-}
-
-// mayHold reports whether a query could contain a parameter of memproxy's own. Most
-// cannot, and are not parsed.
-func mayHold(query string) bool {
-	return query != "" && (strings.ContainsRune(query, '%') || strings.Contains(strings.ToLower(query), memproxy.StampPrefix))
 }
 
 func unclear(detail string) *memproxy.Malformed {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -40,13 +41,17 @@ func (c *upstreamConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// roundTrip sends a request. If the answer is an internal error of the server, nothing
+// RoundTrip sends a request. If the answer is an internal error of the server, nothing
 // more is sent on its connection. An answer without a body is excluded: its connection
 // may already be in use by another request.
-func roundTrip(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+func (f noUpgrade) RoundTrip(r *http.Request) (*http.Response, error) {
 	var on net.Conn
 	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { on = got.Conn }})
-	resp, err := next.RoundTrip(r.WithContext(ctx))
+	resp, err := f.next.RoundTrip(r.WithContext(ctx))
+	if err == nil && resp.StatusCode < http.StatusOK {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("the backend returned status %d, which is not a final response", resp.StatusCode)
+	}
 	if err != nil || resp.StatusCode < http.StatusInternalServerError || resp.ProtoMajor > 1 || resp.ContentLength == 0 {
 		return resp, err
 	}

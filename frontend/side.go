@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -158,15 +157,6 @@ func Join(upstream *url.URL, path, escaped, query string, force bool) *url.URL {
 func NoUpgrade(next http.RoundTripper) http.RoundTripper { return noUpgrade{next} }
 
 type noUpgrade struct{ next http.RoundTripper }
-
-func (f noUpgrade) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := roundTrip(f.next, r)
-	if err == nil && resp.StatusCode < http.StatusOK {
-		_ = resp.Body.Close()
-		return nil, fmt.Errorf("the backend returned status %d, which is not a final response", resp.StatusCode)
-	}
-	return resp, err
-}
 
 // CloseIdleConnections closes the unused connections, so that none remains after a stop.
 func (f noUpgrade) CloseIdleConnections() {

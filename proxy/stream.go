@@ -142,9 +142,7 @@ func (p *Proxy) relay(ctx context.Context, w *answerWriter, a *gate.Admission, s
 		}
 	}
 	end := ended(ctx, err)
-	if end != memproxy.StreamWhole {
-		w.torn = true
-	}
+	w.torn = end != memproxy.StreamWhole
 	if end != memproxy.StreamWhole && end != memproxy.StreamGone { // clients may disconnect at any time
 		p.opt.Log.WarnContext(ctx, "a stream was interrupted", "backend", p.opt.Name, "ended", string(end), "error", err)
 	}
