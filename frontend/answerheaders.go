@@ -114,7 +114,8 @@ func leadsBack(location string) bool {
 // filtered for one caller, or is a refusal to that caller.
 func DisableCaching(h http.Header) {
 	maps.DeleteFunc(h, func(name string, _ []string) bool {
-		return holds(name, "cache-control") || slices.ContainsFunc(caching[:], func(other string) bool { return strings.EqualFold(name, other) })
+		is := func(other string) bool { return strings.EqualFold(name, other) }
+		return holds(name, "cache-control") || slices.ContainsFunc(caching[:], is)
 	})
 	h["Cache-Control"] = []string{NoStore}
 }
@@ -124,4 +125,6 @@ const NoStore = "no-store"
 
 // caching lists the headers that control caches, other than those with Cache-Control in
 // their names (CDN-Cache-Control).
-var caching = [...]string{"age", "expires", "pragma", "x-accel-expires", "surrogate-key", "surrogate-control", "cache-tag"}
+var caching = [...]string{
+	"age", "expires", "pragma", "x-accel-expires", "surrogate-key", "surrogate-control", "cache-tag",
+}
