@@ -41,9 +41,9 @@ func (v *reader) check(c *Config, at func(...any) int) {
 		faultIf(v, names[b.Name] || b.Name == "admin" || b.Name == "probes", at("backends", i, "name"), "a backend needs a unique name (admin and probes are reserved)")
 		names[b.Name] = true
 		v.listen(b.Listen, at("backends", i, "listen"))
-		if other, taken := listens[b.Listen]; taken && !strings.HasSuffix(b.Listen, ":0") {
-			v.fault(at("backends", i, "listen"), "%s is the address of %s already", b.Listen, other)
-		}
+		other, taken := listens[b.Listen]
+		faultIf(v, taken && !strings.HasSuffix(b.Listen, ":0"),
+			at("backends", i, "listen"), "%s is the address of %s already", b.Listen, other)
 		listens[b.Listen] = b.Name
 		v.url(b.Upstream, at("backends", i, "upstream"), "upstream", "use credential")
 		for j := range c.Backends[:i] {
@@ -81,9 +81,8 @@ func (v *reader) check(c *Config, at func(...any) int) {
 	}
 	if r := c.Budgets.Redis; r != nil {
 		scheme, rest, _ := strings.Cut(r.URL.Reveal(), "://")
-		if !slices.Contains([]string{"redis", "rediss", "unix"}, scheme) || rest == "" {
-			v.fault(at("budgets", "redis", "url"), "url must begin with redis://, rediss:// or unix://")
-		}
+		faultIf(v, !slices.Contains([]string{"redis", "rediss", "unix"}, scheme) || rest == "",
+			at("budgets", "redis", "url"), "url must begin with redis://, rediss:// or unix://")
 	}
 }
 

@@ -109,11 +109,10 @@ func (v *reader) controlPlane(c *ControlPlane, at func(...any) int) {
 	releaseKeys(v, c.Keys, "offered", at)
 	faultIf(v, len(c.Sidecars) == 0, at("sidecars"), "sidecars is empty: no certificate would be admitted")
 	for i, s := range c.Sidecars {
-		if (s.SPIFFE == "") == (s.CommonName == "") {
-			v.fault(at("sidecars", i), "a sidecar has either spiffe or common_name")
-		} else if s.SPIFFE != "" && !strings.HasPrefix(s.SPIFFE, "spiffe://") {
-			v.fault(at("sidecars", i, "spiffe"), "spiffe must begin with spiffe://")
-		}
+		one := (s.SPIFFE == "") != (s.CommonName == "")
+		faultIf(v, !one, at("sidecars", i), "a sidecar has either spiffe or common_name")
+		faultIf(v, one && s.SPIFFE != "" && !strings.HasPrefix(s.SPIFFE, "spiffe://"),
+			at("sidecars", i, "spiffe"), "spiffe must begin with spiffe://")
 	}
 	last := 0.0
 	for i, s := range c.Rollout.Stages {

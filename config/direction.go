@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -175,17 +176,15 @@ func Loosened(before map[string]string, after []Setting) []string {
 		}
 		return "", false
 	}
-	directions := map[string]direction{}
-	for _, s := range after {
-		directions[s.Path] = s.direction
-	}
+	byName, byPath := directions(reflect.TypeFor[Config](), ""), map[string]direction{}
 	for path := range before { // removed settings: their directions are found by name
-		if _, is := directions[path]; !is {
-			directions[path] = directionFor(path)
-		}
+		byPath[path] = byName[listEntry.ReplaceAllString(path, "")]
+	}
+	for _, s := range after {
+		byPath[s.Path] = s.direction
 	}
 	var out []string
-	for path, d := range directions {
+	for path, d := range byPath {
 		b, was := value(before, path)
 		a, is := value(now, path)
 		if d.looser(b, was, a, is) {

@@ -35,10 +35,6 @@ type Newcomers struct {
 	Configured bool      `yaml:"configured" doc:"callers whose id is in the configuration (identity.keys, rules with an id) can be new as well; false: only those identified by an issuer or a trust domain" default:"false" loose:"order:true,false"`
 }
 
-func (n *Newcomers) until() memproxy.Newcomers {
-	return memproxy.Newcomers{Accepted: *n.Accepted, Age: n.Age.Std()}
-}
-
 // pendingNew stands for new callers in memories.pending.
 const pendingNew = "new"
 
@@ -58,7 +54,8 @@ func (c *Config) NeedsReview() func(memproxy.Principal, memproxy.Source, memprox
 			return true
 		}
 		low := p.Trust == memproxy.TrustAnonymous || p.Trust == memproxy.TrustAuthenticated
-		return low && slices.Contains(m.Pending, pendingNew) && !known[caller{p.Method, p.Named()}] && m.New.until().Include(t, now)
+		return low && slices.Contains(m.Pending, pendingNew) && !known[caller{p.Method, p.Named()}] &&
+			memproxy.Newcomers{Accepted: *m.New.Accepted, Age: m.New.Age.Std()}.Include(t, now)
 	}
 }
 
@@ -145,12 +142,12 @@ func (m *Memories) ttlDefaults() {
 func (v *reader) ttl(m *Memories, at func(...any) int) {
 	sources := []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile, memproxy.SourceUnstated}
 	for key := range m.TTL {
-		if name, of := strings.CutPrefix(key, ttlSource); of && !slices.Contains(sources, memproxy.Source(name)) {
-			v.fault(at("memories", "ttl", key), "%q is not a source: want trusted, verified, untrusted, hostile, unstated", name)
-		}
-		if name, of := strings.CutPrefix(key, ttlField); of && (name == "" || m.TTL[name].Std() > 0 && name != ttlDefault) {
-			v.fault(at("memories", "ttl", key), "a field must have a name and be listed once")
-		}
+		source, of := strings.CutPrefix(key, ttlSource)
+		faultIf(v, of && !slices.Contains(sources, memproxy.Source(source)),
+			at("memories", "ttl", key), "%q is not a source: want trusted, verified, untrusted, hostile, unstated", source)
+		name, of := strings.CutPrefix(key, ttlField)
+		faultIf(v, of && (name == "" || m.TTL[name].Std() > 0 && name != ttlDefault),
+			at("memories", "ttl", key), "a field must have a name and be listed once")
 	}
 }
 
@@ -221,9 +218,9 @@ func (v *reader) governance(m *Memories, at func(...any) int) {
 	for _, name := range [...]memproxy.Layer{memproxy.Episodic, memproxy.Semantic, memproxy.Task} {
 		for i, f := range m.Layers.of()[name].Fields {
 			f = memproxy.Key(f)
-			if other, ok := belongs[f]; ok && other != name {
-				v.fault(at("memories", "layers", string(name), "fields", i), "the field %q belongs to the layer %s already", f, other)
-			}
+			other, ok := belongs[f]
+			faultIf(v, ok && other != name,
+				at("memories", "layers", string(name), "fields", i), "the field %q belongs to the layer %s already", f, other)
 			belongs[f] = name
 		}
 	}

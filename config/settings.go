@@ -60,10 +60,13 @@ func (c *Config) Settings() []Setting {
 	for i := range w.out {
 		s := &w.out[i]
 		s.From = "default"
-		if s.Line = c.file.lineAt(s.at); s.Line > 0 {
-			s.From = c.file.name + ":" + strconv.Itoa(s.Line)
-		} else if s.profiled() {
+		if s.profiled() {
 			s.From = "profile " + c.Profile
+		}
+		if c.file != nil {
+			if n, found := find(c.file.root, s.at); found {
+				s.Line, s.From = n.Line, c.file.name+":"+strconv.Itoa(n.Line)
+			}
 		}
 		s.Unsafe = c.unsafe(s)
 		s.Status = c.status(s)
@@ -131,16 +134,6 @@ type located struct {
 
 func (p *located) Error() string { return p.text }
 func (p *located) Unwrap() error { return p.err }
-
-// lineAt returns the line of a key, or 0 if it is not in the file.
-func (f *file) lineAt(path []any) int {
-	if f != nil {
-		if n, found := find(f.root, path); found {
-			return n.Line
-		}
-	}
-	return 0
-}
 
 // find returns the node at a path, or its nearest existing ancestor.
 func find(n *yaml.Node, path []any) (at *yaml.Node, found bool) {

@@ -28,9 +28,7 @@ func (v *reader) strict(n *yaml.Node, f field, path string) {
 	}
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
 		// An empty "users:" would mean all users, like an absent key.
-		if t == namesType {
-			v.fault(n.Line, "%s is empty: leave it out, or write [] for none", path)
-		}
+		faultIf(v, t == namesType, n.Line, "%s is empty: leave it out, or write [] for none", path)
 		return
 	}
 	switch {
@@ -59,9 +57,7 @@ func (v *reader) strict(n *yaml.Node, f field, path string) {
 
 // expect adds a fault unless a node is of a kind.
 func (v *reader) expect(n *yaml.Node, kind yaml.Kind, path, what string) bool {
-	if n.Kind != kind {
-		v.fault(n.Line, "%s must be %s", path, what)
-	}
+	faultIf(v, n.Kind != kind, n.Line, "%s must be %s", path, what)
 	return n.Kind == kind
 }
 
@@ -84,9 +80,7 @@ func (v *reader) mapping(n *yaml.Node, t reflect.Type, path string) {
 		v.strict(value, fields[i], join(path, key.Value))
 	})
 	for _, f := range fields {
-		if f.required && !present[f.key] {
-			v.fault(n.Line, "%s is missing", join(path, f.key))
-		}
+		faultIf(v, f.required && !present[f.key], n.Line, "%s is missing", join(path, f.key))
 	}
 }
 

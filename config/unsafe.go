@@ -19,15 +19,20 @@ const UnsafeEnv = "MEMPROXY_ALLOW_UNSAFE"
 
 // unsafe returns why production does not start with a setting, or "".
 func (c *Config) unsafe(s *Setting) string {
-	if s.Name == "profile" {
-		return c.permissive()
-	}
 	if c.Profile != "production" {
+		if where := reached(c); s.Name == "profile" && where != "" {
+			return c.Profile + " is permissive, and " + where
+		}
 		return ""
 	}
 	switch s.Name {
 	case "backends.passthrough":
-		return matchesEveryPath(entriesOf(s.Value))
+		for _, p := range entriesOf(s.Value) {
+			if _, path, _ := strings.Cut(p, " "); strings.Trim(path, "/*") == "" {
+				return p + " passes every route that the adapter does not know"
+			}
+		}
+		return ""
 	case "identity.require": // also if a default principal implies the value
 		return c.servesUnidentified()
 	}
@@ -51,18 +56,6 @@ func (c *Config) unsafe(s *Setting) string {
 }
 
 func quoted(value string) string { return cmp.Or(value, "none") }
-
-// permissive returns what is wrong with a development profile that other hosts can reach,
-// or "".
-func (c *Config) permissive() string {
-	if c.Profile == "production" {
-		return ""
-	}
-	if where := reached(c); where != "" {
-		return c.Profile + " is permissive, and " + where
-	}
-	return ""
-}
 
 // servesUnidentified returns what is wrong with serving callers without a credential, or
 // with one that proves nothing, or "". On loopback, callers without a credential are
@@ -90,17 +83,6 @@ func reached(c *Config) string {
 	for _, b := range c.Backends {
 		if host, _, err := net.SplitHostPort(b.Listen); err != nil || !loopback(host) {
 			return fmt.Sprintf("backend %s listens on %s, which other hosts reach", b.Name, b.Listen)
-		}
-	}
-	return ""
-}
-
-// matchesEveryPath returns a pattern that matches every path, if there is one.
-func matchesEveryPath(patterns []string) string {
-	for _, p := range patterns {
-		_, path, _ := strings.Cut(p, " ")
-		if strings.Trim(path, "/*") == "" {
-			return p + " passes every route that the adapter does not know"
 		}
 	}
 	return ""
@@ -221,8 +203,3 @@ func directions(t reflect.Type, prefix string) map[string]direction {
 
 // listEntry matches the part of a path that names an element of a list or map.
 var listEntry = regexp.MustCompile(`\[[^\]]*\]+`)
-
-// directionFor returns the direction of a path that is no longer in the configuration.
-func directionFor(path string) direction {
-	return directions(reflect.TypeFor[Config](), "")[listEntry.ReplaceAllString(path, "")]
-}
