@@ -80,14 +80,11 @@ type Installation struct {
 	Options
 }
 
-// adminDefault is the default address of a sidecar's admin listener.
-const adminDefault = "http://127.0.0.1:9901"
-
 // RunReviewOp runs an operation of the review API: in this process if no sidecar has the
 // state open, else through the API of the running sidecar, because the log and the ledger
 // allow one writer only.
 func RunReviewOp[In, Out any](ctx context.Context, a Installation, op string, q In, here func(review.Integrity, context.Context, In) (Out, error)) (out Out, err error) {
-	opt := review.ClientOptions{URL: cmp.Or(a.Admin, adminDefault), Token: a.Token, Progress: a.Progress}
+	opt := review.ClientOptions{URL: cmp.Or(a.Admin, review.DefaultAdmin), Token: a.Token, Progress: a.Progress}
 	switch {
 	case a.Config != nil && a.Admin == "":
 		s, err := openState(ctx, a.Config, a.Options, nil, slog.LevelWarn)
@@ -219,7 +216,7 @@ func credentialOf(b config.Backend) *frontend.Credential {
 	if key == "" {
 		return nil
 	}
-	switch cmp.Or(b.CredentialAs, "token") {
+	switch b.CredentialAs {
 	case "x-api-key":
 		return &frontend.Credential{Header: "X-Api-Key", Value: key}
 	case "bearer":

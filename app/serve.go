@@ -7,14 +7,13 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
 	"os/signal"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/upkeep"
 )
 
 // Serve runs memproxy until ctx ends or a listener fails: the HTTP listeners of
@@ -27,9 +26,7 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 		cfg.BehindEnvoy(envoy.anybody())
 	}
 	// SIGHUP must never end the process, not even while the sidecar starts or stops.
-	heard := make(chan os.Signal, 1)
-	signal.Notify(heard, syscall.SIGHUP)
-	defer signal.Stop(heard)
+	defer signal.Stop(upkeep.Hangups())
 	// The sidecar outlives ctx by the drain, in which requests in flight finish.
 	s, err := New(context.WithoutCancel(ctx), cfg, opt)
 	if err != nil {
@@ -105,8 +102,7 @@ func logReachability(ctx context.Context, b config.Backend, within time.Duration
 
 // hangup logs each SIGHUP.
 func hangup(ctx context.Context, log *slog.Logger) {
-	heard := make(chan os.Signal, 1)
-	signal.Notify(heard, syscall.SIGHUP)
+	heard := upkeep.Hangups()
 	defer signal.Stop(heard)
 	for {
 		select {

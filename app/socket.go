@@ -24,10 +24,6 @@ const reviewSocket = "review.sock"
 // zero byte.
 const maxSocket = 107
 
-// errNoOperator: this operating system cannot identify the process at the other end of a
-// socket.
-var errNoOperator = errors.New("this operating system does not report the peer of a socket")
-
 // socketPath returns the path of the operator's socket: review.sock in the state
 // directory or, if that path is too long for a socket,
 // $XDG_RUNTIME_DIR/memproxy/HASH.sock (without that variable
@@ -35,7 +31,7 @@ var errNoOperator = errors.New("this operating system does not report the peer o
 // state directory's absolute path.
 func socketPath(state string, getenv func(string) string) (string, error) {
 	if !review.HasPeerCredentials {
-		return "", errNoOperator
+		return "", errors.New("this operating system does not report the peer of a socket")
 	}
 	if path := filepath.Join(state, reviewSocket); len(path) <= maxSocket {
 		return path, nil

@@ -23,11 +23,12 @@ import (
 )
 
 // SocketEnv is the environment variable with the local operator's socket, and
-// DefaultSocket its path in the sample configuration.
+// DefaultSocket its path in the sample configuration. DefaultAdmin is the default address
+// of a sidecar's admin listener.
 const (
 	SocketEnv     = "MEMPROXY_REVIEW_SOCKET"
 	DefaultSocket = "state/review.sock"
-	defaultAdmin  = "http://127.0.0.1:9901"
+	DefaultAdmin  = "http://127.0.0.1:9901"
 )
 
 // TokenEnv is the environment variable that holds a reviewer's token.
@@ -81,7 +82,7 @@ func (c CLI) command(v verb) *cobra.Command {
 		return nil
 	}
 	fs := out.Flags()
-	fs.StringVar(&in.admin, "admin", defaultAdmin, "address of the admin listener, with a token")
+	fs.StringVar(&in.admin, "admin", DefaultAdmin, "address of the admin listener, with a token")
 	in.named = func() bool { return fs.Changed("admin") }
 	fs.StringVar(&in.socket, "socket", DefaultSocket, "socket of the local operator, used without a token; $"+SocketEnv)
 	fs.StringVar(&in.tokenFile, "token-file", "", "file with the reviewer's token; else $"+TokenEnv)
