@@ -176,13 +176,14 @@ type Refill interface {
 // The HTTP statuses of refusals (RFC 9110). They are constants of this package because
 // the gate, which chooses them, does not depend on net/http.
 const (
-	StatusBadRequest   = 400
-	StatusUnauthorized = 401
-	StatusForbidden    = 403
-	StatusNotFound     = 404
-	StatusTooLarge     = 413
-	StatusUnprocessed  = 422
-	StatusTooMany      = 429
-	StatusBadGateway   = 502
-	StatusUnavailable  = 503
+	StatusBadRequest     = 400
+	StatusUnauthorized   = 401
+	StatusForbidden      = 403
+	StatusNotFound       = 404
+	StatusRequestTimeout = 408
+	StatusTooLarge       = 413
+	StatusUnprocessed    = 422
+	StatusTooMany        = 429
+	StatusBadGateway     = 502
+	StatusUnavailable    = 503
 )

@@ -292,18 +292,16 @@ type SendResult struct {
 	Err     error      // the error, for OutcomeUnsent and OutcomeUnknown
 }
 
-const unauthorized, requestTimeout = 401, 408
-
 // AnsweredResult returns the outcome of a request that the backend answered. A backend that
 // answers with a server error or a timeout may have written before.
 func AnsweredResult(r HoldResult) SendResult {
 	switch {
 	case r.Status >= 200 && r.Status < 300:
 		return SendResult{Outcome: OutcomeDone, Result: r}
-	case r.Status == unauthorized:
+	case r.Status == StatusUnauthorized:
 		r.Detail = "the backend rejects memproxy's credential: check backends[].credential"
 		return SendResult{Outcome: OutcomeDenied, Result: r}
-	case r.Status >= 300 && r.Status < 500 && r.Status != requestTimeout:
+	case r.Status >= 300 && r.Status < 500 && r.Status != StatusRequestTimeout:
 		return SendResult{Outcome: OutcomeRejected, Result: r}
 	}
 	return SendResult{Result: r}

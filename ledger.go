@@ -1,6 +1,9 @@
 package memproxy
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // AuthorCount is how many memories of one author, written for one end user, an operation
 // removed.
@@ -123,9 +126,4 @@ type Breach struct {
 
 // TargetKind returns the kind under which the ledger stores the memory: Kind, or
 // TargetMemory if Kind is "".
-func (m *Memory) TargetKind() TargetKind {
-	if m.Kind == "" {
-		return TargetMemory
-	}
-	return m.Kind
-}
+func (m *Memory) TargetKind() TargetKind { return cmp.Or(m.Kind, TargetMemory) }

@@ -78,14 +78,10 @@ func (c *MemberChange) Apply(now []byte) ([]byte, error) {
 // ordered returns a sorted copy of a list of texts. Other lists are returned in their
 // order.
 func ordered(list []any) []any {
-	out := slices.Clone(list)
-	for _, v := range out {
-		if _, ok := v.(string); !ok {
-			return list
-		}
+	if slices.ContainsFunc(list, func(v any) bool { _, text := v.(string); return !text }) {
+		return list
 	}
-	slices.SortFunc(out, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
-	return out
+	return slices.SortedFunc(slices.Values(list), func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
 }
 
 // merged merges an object into another, recursively. A value that is not an object is

@@ -120,7 +120,12 @@ func openComparison(ctx context.Context, dir string, o Options) (*comparison, er
 	if err := hidden.startAgent(ctx, t); err != nil {
 		return t, err
 	}
-	if err := writeDemoPolicy(filepath.Join(dir, "policies")); err != nil {
+	policies := filepath.Join(dir, "policies")
+	err = os.MkdirAll(policies, 0o700)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(policies, "demo.cedar"), []byte(demoPolicy), 0o600)
+	}
+	if err != nil {
 		return t, err
 	}
 	cfg, err := config.Parse("demo.yaml", []byte(demoConfig(dir, behind, hidden.letta, hidden.agent)), o.Getenv)
@@ -187,7 +192,7 @@ func (t *comparison) play(ctx context.Context) ([]row, error) {
 			}
 			*out = side{Worked: worked, Said: said}
 		}
-		r.AsClaimed = r.claimed()
+		r.AsClaimed = r.Direct.Worked && r.Proxied.Worked == r.Control
 		rows = append(rows, r)
 	}
 	return rows, nil
@@ -210,7 +215,8 @@ log: {level: error}
 `, filepath.Join(dir, "state"), upstream, letta, filepath.Join(dir, "policies"), memproxy.TextSHA256(devKey), agent, memproxy.TextSHA256(ciKey), memproxy.TextSHA256(salesKey))
 }
 
-// row is the outcome of a threat on both sides.
+// row is the outcome of a threat on both sides. It is as claimed if attacks succeed on the
+// bare backend and fail through the proxy, and ordinary use works on both.
 type row struct {
 	Threat    string `json:"threat"`
 	Control   bool   `json:"control,omitempty"`
@@ -223,10 +229,6 @@ type side struct {
 	Worked bool   `json:"worked"`
 	Said   string `json:"said"`
 }
-
-// claimed reports whether the outcome is what memproxy claims: attacks succeed on the
-// bare backend and fail through the proxy; ordinary use works on both.
-func (r *row) claimed() bool { return r.Direct.Worked && r.Proxied.Worked == r.Control }
 
 func printTable(w io.Writer, rows []row) {
 	width := [2]int{len("threat"), len("directly")}

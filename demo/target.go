@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/memproxy/memproxy/adapters/letta/embedded"
@@ -103,13 +101,6 @@ const demoPolicy = `// An agent may learn about its user, and stays what it is.
 forbid (principal, action in Action::"write", resource)
 when { context.field == "persona" };
 `
-
-func writeDemoPolicy(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "demo.cedar"), []byte(demoPolicy), 0o600)
-}
 
 // startAgent starts an embedded Letta-style server with one agent. It creates the agent
 // without the proxy, because the proxy's configuration needs the agent's id.

@@ -34,12 +34,6 @@ type Stage struct {
 // Ticker ticks every d until it is stopped.
 type Ticker func(d time.Duration) (tick <-chan time.Time, stop func())
 
-// systemTicker is a time.Ticker.
-func systemTicker(d time.Duration) (<-chan time.Time, func()) {
-	t := time.NewTicker(d)
-	return t.C, t.Stop
-}
-
 // DrainTime is how long requests in flight may take to finish. CutTime is how long those
 // that are then cut off may take to record that.
 const (
@@ -80,7 +74,10 @@ func New(ctx context.Context, opt Options) *Group {
 	opt.Patience = max(1, opt.Patience)
 	opt.Drain = cmp.Or(opt.Drain, DrainTime) * opt.Patience
 	if opt.Ticker == nil {
-		opt.Ticker = systemTicker
+		opt.Ticker = func(d time.Duration) (<-chan time.Time, func()) {
+			t := time.NewTicker(d)
+			return t.C, t.Stop
+		}
 	}
 	g := &Group{opt: opt, running: map[string]int{}, failed: make(chan error, 1), stops: make([][]func(context.Context) error, len(opt.Stages))}
 	g.ctx, g.cancel = context.WithCancel(ctx)
