@@ -62,38 +62,31 @@ func (r *readiness) checks() []proxy.Check {
 	for i, s := range r.stores {
 		waits[i] = s.start(r)
 	}
-	for i, s := range r.stores {
-		if waits[i] == nil {
-			continue
-		}
-		s.mu.Lock()
-		left := r.within - r.clock().Sub(s.since)
-		s.mu.Unlock()
-		if left <= 0 { // the timeout passed before this request
-			continue
-		}
-		select {
-		case <-waits[i]:
-		case <-late.Done():
-		}
-	}
 	out := make([]proxy.Check, len(r.stores))
 	for i, s := range r.stores {
+		if waits[i] != nil {
+			select {
+			case <-waits[i]:
+			case <-late.Done():
+			}
+		}
 		out[i] = s.check(r)
 	}
 	return out
 }
 
 // start starts the check of a probe, unless one is in progress or there is a recent
-// answer. It returns a channel that is closed when the check ends, or nil if there is a
-// recent answer.
+// answer. It returns a channel that is closed when the check ends. It is nil if there is a
+// recent answer, or if the timeout passed before this request.
 func (s *storeCheck) start(r *readiness) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.done != nil {
+	switch {
+	case s.done != nil && r.clock().Sub(s.since) >= r.within:
+		return nil
+	case s.done != nil:
 		return s.done
-	}
-	if !s.at.IsZero() && r.clock().Sub(s.at) < answerFresh {
+	case !s.at.IsZero() && r.clock().Sub(s.at) < answerFresh:
 		return nil
 	}
 	done := make(chan struct{})

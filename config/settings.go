@@ -57,8 +57,8 @@ const (
 func (c *Config) Settings() []Setting {
 	var w walk
 	w.structure(reflect.ValueOf(c).Elem(), "", "", nil)
-	for i := range w.out {
-		s := &w.out[i]
+	for i := range w {
+		s := &w[i]
 		s.From = "default"
 		if s.profiled() {
 			s.From = "profile " + c.Profile
@@ -71,7 +71,7 @@ func (c *Config) Settings() []Setting {
 		s.Unsafe = c.unsafe(s)
 		s.Status = c.status(s)
 	}
-	return w.out
+	return w
 }
 
 // profiled reports whether the default of the key depends on the profile.
@@ -156,9 +156,8 @@ func find(n *yaml.Node, path []any) (at *yaml.Node, found bool) {
 	return n, false
 }
 
-type walk struct {
-	out []Setting
-}
+// walk collects settings.
+type walk []Setting
 
 func (w *walk) structure(v reflect.Value, path, name string, at []any) {
 	for _, f := range fieldsOf(v.Type()) {
@@ -204,7 +203,7 @@ func (w *walk) field(v reflect.Value, f field, path, name string, at []any) {
 }
 
 func (w *walk) add(v reflect.Value, d direction, path, name string, at []any) {
-	w.out = append(w.out, Setting{Path: path, Name: name, Value: written(v, d), direction: d, at: at})
+	*w = append(*w, Setting{Path: path, Name: name, Value: written(v, d), direction: d, at: at})
 }
 
 // labelOf returns the label of a list element: its name or id.

@@ -101,10 +101,8 @@ func (c *Config) productionValue(s *Setting) (value string, there bool) {
 	other.defaults()
 	var w walk
 	w.structure(reflect.ValueOf(other).Elem(), "", "", nil)
-	for i := range w.out {
-		if w.out[i].Path == s.Path {
-			return w.out[i].Value, true
-		}
+	if i := slices.IndexFunc(w, func(other Setting) bool { return other.Path == s.Path }); i >= 0 {
+		return w[i].Value, true
 	}
 	return "", false
 }

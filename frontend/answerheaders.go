@@ -53,13 +53,10 @@ var unreported = [...]string{
 // maxAnswering is the maximum length of a header's value, in bytes.
 const maxAnswering = 1024
 
-// UnclaimedHeaders decides on the unclaimed headers of an answer, by their names. It
-// reports whether they are returned to the client.
-type UnclaimedHeaders func(names []string) (pass bool)
-
-// CopyResponseHeaders copies the headers of an answer to the client's answer. If others
-// is nil, unclaimed headers are dropped.
-func CopyResponseHeaders(dst, src http.Header, others UnclaimedHeaders) {
+// CopyResponseHeaders copies the headers of an answer to the client's answer. others
+// decides on the unclaimed headers, by their names, and reports whether they are returned
+// to the client. If it is nil, they are dropped.
+func CopyResponseHeaders(dst, src http.Header, others func(names []string) (pass bool)) {
 	listed := connection(src)
 	var rest, told []string
 	for name, values := range src {

@@ -55,9 +55,6 @@ func (e *Events) Feed(b []byte) (events [][]byte, err error) {
 	}
 }
 
-// Held returns the number of bytes of the incomplete event.
-func (e *Events) Held() int64 { return int64(len(e.buf)) }
-
 // Rest returns the remainder at the end of the stream: an event without its blank line,
 // or none.
 func (e *Events) Rest() (events [][]byte) {
@@ -90,7 +87,7 @@ func (e *EventReader) Next(ctx context.Context) ([]byte, error) {
 	taken := int64(len(e.piece)) // small buffers are not counted
 	for len(e.ready) == 0 && e.err == nil {
 		n, err := e.in.Read(e.piece)
-		if size := e.split.Held() + int64(n); size > taken { // the count at least doubles
+		if size := int64(len(e.split.buf) + n); size > taken { // the count at least doubles
 			taken = 2 * size
 			if err := e.lease.Grow(ctx, taken); err != nil {
 				return nil, err

@@ -60,9 +60,6 @@ func (t *agentTurn) end(ctx context.Context) error {
 	return nil
 }
 
-// errSearch means that the adapter has no route for its own search request.
-var errSearch = errors.New("the search request of a tool call matches no route of the backend")
-
 // search makes a search on behalf of the agent, as if the caller had sent it: it is
 // admitted, filtered and recorded like any request.
 func (t *agentTurn) search(ctx context.Context, tc memproxy.ToolCall) error {
@@ -72,8 +69,8 @@ func (t *agentTurn) search(ctx context.Context, tc memproxy.ToolCall) error {
 	req.Header = memproxy.Header(t.r.Header.Clone())
 	req.Header.Set("Content-Type", "application/json")
 	route, known := t.p.opt.Adapter.Route(req)
-	if !known {
-		return errSearch
+	if !known { // the adapter has no route for its own request
+		return errors.New("the search request of a tool call matches no route of the backend")
 	}
 	a := t.p.opt.Gate.Admit(ctx, &gate.Call{
 		Backend: t.p.backend, Credentials: asker.Credentials, Request: req, Route: route, Known: true,

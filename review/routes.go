@@ -56,9 +56,6 @@ func paged[Out any](rt route, cursor param, join func(all *Out, page Out) (next 
 	return rt
 }
 
-// reasoned is a body with a reason. Every action has one.
-type reasoned interface{ why() string }
-
 // get returns a route that only reads.
 func get[Out any](path, op, about string, query []param, do func(*call) (Out, error)) route {
 	var out Out
@@ -80,8 +77,8 @@ func of[S, Out any](find func(*call) (S, error), do func(*call, S) (Out, error))
 	}
 }
 
-// post returns a route that performs an action, with a reason.
-func post[In reasoned, Out any](path, op, act, about string, query []param, do func(*call, In) (Out, error)) route {
+// post returns a route that performs an action. Every action's body has a reason.
+func post[In interface{ why() string }, Out any](path, op, act, about string, query []param, do func(*call, In) (Out, error)) route {
 	var in In
 	var out Out
 	return route{
