@@ -36,14 +36,17 @@ var outputSchemas = nameSet("response_format", "response_schema")
 
 // recordAdministrative marks the operation if only an administrator may set the member.
 func recordAdministrative(op *memproxy.Operation, m jsondoc.Member, ptr string) {
-	needed := withheld.Name(m.Name) || withheld.Endpoint(m.Name) || strings.HasPrefix(m.Name, "mcp_") || m.Name == "sandbox_config"
-	switch {
-	case op.Administers || isEmpty(m.Value):
+	if op.Administers || isEmpty(m.Value) {
 		return
+	}
+	var needed bool
+	switch {
 	case m.Name == "tools": // the server changes the existing tool of that name, whoever created it
 		needed = slices.ContainsFunc(m.Value.Elems, func(e *jsondoc.Value) bool { return e.Kind == jsondoc.Object })
 	case modelSettings[m.Name]:
 		needed = hasUnknownSetting(m.Value)
+	default:
+		needed = withheld.Name(m.Name) || withheld.Endpoint(m.Name) || strings.HasPrefix(m.Name, "mcp_") || m.Name == "sandbox_config"
 	}
 	if needed {
 		op.Administers, op.AdministersAt = true, ptr
@@ -65,7 +68,8 @@ func hasUnknownSetting(v *jsondoc.Value) bool {
 		}
 		return !ordinarySettings[m.Name] || m.Name != "prompt" && hasUnknownSetting(m.Value)
 	}
-	return strings.Contains(v.Text(), "://") || slices.ContainsFunc(v.Elems, hasUnknownSetting) || slices.ContainsFunc(v.Members, unknown)
+	return strings.Contains(v.Text(), "://") ||
+		slices.ContainsFunc(v.Elems, hasUnknownSetting) || slices.ContainsFunc(v.Members, unknown)
 }
 
 // RefusesCredential implements gate.CredentialRefuser: if a model's provider refuses a key, the

@@ -136,10 +136,7 @@ func (d *decoding) agentFile(v *jsondoc.Value, ptr string) error {
 	return d.members(v, ptr, func(m jsondoc.Member, p string) error {
 		recordAdministrative(d.op, m, p)
 		switch {
-		case m.Name == "tools" && slices.ContainsFunc(m.Value.List(), func(tool *jsondoc.Value) bool {
-			kind := tool.Get("tool_type").Text() // custom by default
-			return tool.Kind == jsondoc.Object && (kind == "" || kind == "custom") && tool.Get("source_code").Text() == ""
-		}):
+		case m.Name == "tools" && slices.ContainsFunc(m.Value.List(), lacksSource):
 			return bad(memproxy.PayloadMalformed, 422, p, "a tool in the file has no source code, and importing it would delete the source code of the server's tool with that name; exports contain it only for callers with the role memproxy-admin")
 		case memproxy.Reserved(m.Name):
 			d.op.Reserved = append(d.op.Reserved, p)
@@ -172,4 +169,11 @@ func (d *decoding) agentFile(v *jsondoc.Value, ptr string) error {
 		}
 		return nil
 	})
+}
+
+// lacksSource reports whether a custom tool in an agent file has no source code. The
+// default tool type is custom.
+func lacksSource(tool *jsondoc.Value) bool {
+	kind := tool.Get("tool_type").Text()
+	return tool.Kind == jsondoc.Object && (kind == "" || kind == "custom") && tool.Get("source_code").Text() == ""
 }

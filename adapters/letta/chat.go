@@ -68,13 +68,11 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 		case "content", "text":
 			n := len(d.op.Items)
 			d.content(m.Value, p, role.Text())
-			// Such a message acts as the agent's system prompt. The first one of an agent file is
-			// the prompt itself, whatever the file's member system contains; one in a new agent's
-			// initial messages is read together with the prompt.
-			prompts := d.row.shape == file || d.row.shape == agent
-			for i := n; i < len(d.op.Items) && prompts && (role.Text() == "system" || role.Text() == "developer"); i++ {
-				if it := &d.op.Items[i]; it.Kind == memproxy.ItemContent {
-					it.Kind, d.op.Steering = memproxy.ItemSteering, true
+			if d.row.isPrompt(role.Text()) {
+				for i := n; i < len(d.op.Items); i++ {
+					if it := &d.op.Items[i]; it.Kind == memproxy.ItemContent {
+						it.Kind, d.op.Steering = memproxy.ItemSteering, true
+					}
 				}
 			}
 		case "approvals", "tool_returns", "tool_calls", "tool_call", "reason", "tool_return", "reasoning":
@@ -102,6 +100,13 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 		}
 		return nil
 	})
+}
+
+// isPrompt reports whether a message with this role acts as an agent's system prompt. The
+// first such message of an agent file is the prompt itself, whatever the file's member
+// system contains; one in a new agent's initial messages is read together with the prompt.
+func (r *row) isPrompt(role string) bool {
+	return (r.shape == file || r.shape == agent) && (role == "system" || role == "developer")
 }
 
 // systemReachesModel reports whether a message with the role system reaches the model with

@@ -61,7 +61,8 @@ func (d *decoding) path() error {
 			if !d.row.is(lists) {
 				d.target(value)
 				// A deletion deletes only the object in the last segment.
-				if d.row.kind == memproxy.Forget && (d.row.method != "DELETE" || !strings.HasSuffix(d.row.path, "/{"+name+"}")) {
+				deleted := d.row.method == "DELETE" && strings.HasSuffix(d.row.path, "/{"+name+"}")
+				if d.row.kind == memproxy.Forget && !deleted {
 					d.op.Kept = append(d.op.Kept, value)
 				}
 			}
@@ -242,7 +243,8 @@ func (d *decoding) query() error {
 				wire.Add(d.op, ptr, text, d.newItem(memproxy.ItemQuery))
 			}
 		case "include", "include_relationships":
-			if slices.ContainsFunc(list, func(what string) bool { return !agentRelations[strings.TrimPrefix(what, "agent.")] }) {
+			secret := func(what string) bool { return !agentRelations[strings.TrimPrefix(what, "agent.")] }
+			if slices.ContainsFunc(list, secret) {
 				d.op.Administers = true // an agent's secrets are not memory
 			}
 		case "archive_id", "source_id":

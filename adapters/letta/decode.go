@@ -142,7 +142,8 @@ func (d *decoding) settle() error {
 	op := d.op
 	// A run that names no agent claims every agent, because the backend then chooses one.
 	runs := op.Kind == memproxy.Run && (d.row.shape == chat || d.row.shape == batch || d.row.shape == gateway)
-	if runs && len(op.Targets) == 0 && !slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return c.Dim == memproxy.DimAgent }) {
+	ofAgent := func(c memproxy.Claim) bool { return c.Dim == memproxy.DimAgent }
+	if runs && len(op.Targets) == 0 && !slices.ContainsFunc(op.Claims, ofAgent) {
 		op.Claims = append(op.Claims, memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimAny, Values: []string{"*"}})
 	}
 	talks := KindOf(d.params["conversation_id"]) == TargetConversation
@@ -159,9 +160,10 @@ func (d *decoding) settle() error {
 		}
 	}
 	d.said.Apply(op)
-	root := objectOf(d.row)
-	for i := range op.Items { // each text of a write has a member name
-		if it := &op.Items[i]; op.Kind.Writes() || op.Kind == memproxy.Admin {
+	if op.Kind.Writes() || op.Kind == memproxy.Admin { // each text has a member name
+		root := objectOf(d.row)
+		for i := range op.Items {
+			it := &op.Items[i]
 			it.Member = d.a.bodies.member(root, it.Pointer)
 			it.Configures = it.Kind == memproxy.ItemSteering && d.row.configures(it.Member)
 		}

@@ -120,7 +120,13 @@ func index(word string) bool {
 // not count, because an attacker may have planted text in them. Neither do names of skills,
 // which are files that an agent reads.
 func (r *row) configures(member string) bool {
-	return r.shape == agent && (member == "agent.system" || member == "agent.tool_rules") || r.shape == chat && member == "run.client_tools"
+	switch r.shape {
+	case agent:
+		return member == "agent.system" || member == "agent.tool_rules"
+	case chat:
+		return member == "run.client_tools"
+	}
+	return false
 }
 
 // ReadChange implements the gate's discloser: the answer to a change contains the whole

@@ -237,7 +237,8 @@ func (m members) restore(to memproxy.Version, now memproxy.Memory) []memproxy.Si
 	}
 	kind := objectKind(to.ID)
 	route := slices.IndexFunc(table, func(r row) bool { // that changes objects of the kind
-		return r.method == "PATCH" && m[r.id] != nil && objectOf(&r) == kind && strings.Count(r.path, "{") == 1 && strings.HasSuffix(r.path, "_id}")
+		byID := strings.Count(r.path, "{") == 1 && strings.HasSuffix(r.path, "_id}")
+		return r.method == "PATCH" && byID && m[r.id] != nil && objectOf(&r) == kind
 	})
 	if route < 0 {
 		return nil

@@ -181,7 +181,8 @@ func readPart(body []byte, from, to int) (part, error) {
 			// It must be one type, in UTF-8 if it is text, without further parts.
 			one.media = strings.TrimSpace(value)
 			kind, params, plain := spelling.Media(one.media)
-			if !plain || strings.HasPrefix(kind, "multipart/") || strings.HasPrefix(kind, "message/") || spelling.UTF8(params) != nil {
+			nested := strings.HasPrefix(kind, "multipart/") || strings.HasPrefix(kind, "message/")
+			if !plain || nested || spelling.UTF8(params) != nil {
 				return part{}, malformedForm("the Content-Type of a form part is ambiguous")
 			}
 		case "content-length":

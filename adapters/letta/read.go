@@ -40,8 +40,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	if err != nil {
 		return nil, err
 	}
-	paused := bytes.Contains(reply.Body, []byte("approval_request_message")) || bytes.Contains(reply.Body, []byte("approval_response_message"))
-	rd.ShowsOwnActions = reads && paused
+	rd.ShowsOwnActions = reads && pausedHistory(reply.Body)
 	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: requestParents(r, rt, req)}
 	if !reads {
 		defer markCounted(rd, r)
@@ -281,4 +280,9 @@ func markCounted(rd *memproxy.Reading, r *row) {
 		kind := KindOf(rd.Memories[i].ID)
 		rd.Memories[i].Uncounted = kind != TargetBlock && kind != TargetPassage
 	}
+}
+
+// pausedHistory reports whether an answer contains messages of a run that was paused.
+func pausedHistory(body []byte) bool {
+	return bytes.Contains(body, []byte("approval_request_message")) || bytes.Contains(body, []byte("approval_response_message"))
 }

@@ -31,7 +31,7 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 	}
 	o := pages.Options{
 		Keys: listKeys[:], SharedIDs: slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return KindOf(m.ID) == TargetMessage }),
-		Ranked: true, Max: maxSearch, Whole: defaultSearch,
+		Ranked: true, Max: maxSearch, Whole: defaultSearch, // a search's
 	}
 	ok := true
 	switch {

@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,8 +69,10 @@ func (w *rewriting) agent(ptr string) {
 		}
 		w.lists[ptr+home] = ptr
 		for i, e := range w.doc.At(ptr + home).List() {
-			b := blockInAgent{ptr, e.Get("id").Text()}
-			w.copies[b] = append(w.copies[b], jsondoc.Index(ptr+home, i))
+			if id := cmp.Or(e.Get("id").Text(), e.Get("message_id").Text()); id != "" {
+				b := blockInAgent{ptr, id}
+				w.copies[b] = append(w.copies[b], jsondoc.Index(ptr+home, i))
+			}
 		}
 	}
 }
@@ -88,9 +91,13 @@ func (w *rewriting) apply(memories []memproxy.Memory) ([]byte, error) {
 		switch {
 		case m.Drop && m.Pointer == "":
 			return nil, errWhole
-		case nested && m.ID != "":
-			places = w.copies[blockInAgent{agent, m.ID}]
-		case m.Drop && !nested:
+		case nested:
+			for _, at := range w.copies[blockInAgent{agent, m.ID}] {
+				if at != m.Pointer {
+					places = append(places, at)
+				}
+			}
+		case m.Drop:
 			fewer++
 		}
 		for _, at := range places {
@@ -100,12 +107,10 @@ func (w *rewriting) apply(memories []memproxy.Memory) ([]byte, error) {
 				continue
 			}
 			text := m.TextAt
-			switch {
-			case text == "" || at == m.Pointer:
-			case v.Get("value").Text() == "":
-				text = ""
-			default:
-				text = at + "/value"
+			if text != "" && at != m.Pointer {
+				if text = ""; v.Get("value").Text() != "" {
+					text = at + "/value"
+				}
 			}
 			if m.Show != nil && text != "" {
 				shown[text] = *m.Show
@@ -122,18 +127,7 @@ func (w *rewriting) apply(memories []memproxy.Memory) ([]byte, error) {
 		return nil, err
 	}
 	for ptr := range parents {
-		switch v := w.doc.At(ptr); {
-		case v == nil:
-		case v.Kind == jsondoc.Array:
-			w.e.Array(v, func(i int) bool { return gone[jsondoc.Index(ptr, i)] })
-		case v.Kind == jsondoc.Object:
-			drop := func(m *jsondoc.Member) bool {
-				return m.Value.Kind == jsondoc.String && gone[jsondoc.Child(ptr, m.Name)]
-			}
-			if slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return drop(&m) }) {
-				w.e.Object(v, drop, nil)
-			}
-		}
+		w.removeFrom(ptr, gone)
 	}
 	// Some answers report the number of their elements.
 	if c := w.doc.Root.Get("count"); c != nil && c.Kind == jsondoc.Number && fewer > 0 {
@@ -142,6 +136,22 @@ func (w *rewriting) apply(memories []memproxy.Memory) ([]byte, error) {
 		}
 	}
 	return w.e.Apply(), nil
+}
+
+// removeFrom removes what is gone from the list or object at a pointer.
+func (w *rewriting) removeFrom(ptr string, gone map[string]bool) {
+	switch v := w.doc.At(ptr); {
+	case v == nil:
+	case v.Kind == jsondoc.Array:
+		w.e.Array(v, func(i int) bool { return gone[jsondoc.Index(ptr, i)] })
+	case v.Kind == jsondoc.Object:
+		drop := func(m *jsondoc.Member) bool {
+			return m.Value.Kind == jsondoc.String && gone[jsondoc.Child(ptr, m.Name)]
+		}
+		if slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return drop(&m) }) {
+			w.e.Object(v, drop, nil)
+		}
+	}
 }
 
 // createdObjects reads the objects that a request with the flag makes created: the object

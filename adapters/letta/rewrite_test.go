@@ -146,3 +146,14 @@ func TestMessagesAreFilledUpWhenEmptied(t *testing.T) {
 		t.Error("an emptied page is not filled up")
 	}
 }
+
+// Proves EDGE-3: a block in an agent's lists is dropped whatever names it: an id, another
+// member, or nothing.
+func TestListedBlocksAreDroppedWhateverNamesThem(t *testing.T) {
+	for _, id := range []string{`"id":"` + readBlock + `"`, `"id":null,"message_id":"message-1"`, `"id":3,"message_id":"message-1"`, `"id":7`, `"label":"a"`} {
+		answer := `{"id":"` + readAgent + `","memory":{"blocks":[{` + id + `,"value":"hidden"}]}}`
+		if got := rewritten(t, "GET", "/v1/agents/"+readAgent, answer, func(m *memproxy.Memory) { m.Drop = true }); strings.Contains(got, "hidden") {
+			t.Errorf("%s: %s", id, got)
+		}
+	}
+}

@@ -71,7 +71,8 @@ func (p *profile) compare(item int, text string) []memproxy.Finding {
 	text = text[:min(len(text), maxText)]
 	var out []memproxy.Finding
 	found := func(rule, severity string, start, end int, score float64) {
-		out = append(out, memproxy.Finding{Rule: rule, Severity: severity, Item: item, Start: start, End: end, Score: memproxy.PerMille(math.Round(1000 * score))})
+		perMille := memproxy.PerMille(math.Round(1000 * score))
+		out = append(out, memproxy.Finding{Rule: rule, Severity: severity, Item: item, Start: start, End: end, Score: perMille})
 	}
 	var seen []uint64
 	for _, d := range domains(text) {

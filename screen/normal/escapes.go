@@ -220,11 +220,14 @@ func strip(found []View, v *View) []View {
 
 // tagsEnd returns the end of consecutive tags and comments at s[i], or 0.
 func tagsEnd(s string, i int) (end int) {
-	for n := tagLength(s[i:]); n > 0; n = tagLength(s[i:]) {
+	for {
+		n := tagLength(s[i:])
+		if n == 0 {
+			return end
+		}
 		i += n
 		end = i
 	}
-	return end
 }
 
 // tagLength returns the length of the tag or comment at the beginning of s, or 0.

@@ -173,12 +173,14 @@ var within = []string{"your", "example", "<", "${", "{{", "$(", "%(", "xxxx", "*
 func placeholder(v string) bool {
 	flat := strings.ToLower(v)
 	switch {
-	case v == "", variety(v, 2) < 2,
-		v[0] == '$' && (!hasDigit(v) || variable(v[1:])), v[0] == '[', v[0] == '%' && v[len(v)-1] == '%', // a variable
-		v == "!secret", v == "!vault", v == "!env", // a YAML tag: the value is stored elsewhere
-		strings.HasPrefix(flat, "https://"), strings.HasPrefix(flat, "http://"), // a page about the secret; a secret inside of a link is found separately
-		reference(flat):
+	case v == "", variety(v, 2) < 2, reference(flat):
 		return true
+	case v[0] == '$' && (!hasDigit(v) || variable(v[1:])), v[0] == '[', v[0] == '%' && v[len(v)-1] == '%': // a variable
+		return true
+	case v == "!secret", v == "!vault", v == "!env": // a YAML tag: the value is stored elsewhere
+		return true
+	case strings.HasPrefix(flat, "https://"), strings.HasPrefix(flat, "http://"):
+		return true // a page about the secret; a secret inside of a link is found separately
 	}
 	return slices.Contains(standIns, flat) || slices.ContainsFunc(within, func(s string) bool { return strings.Contains(flat, s) })
 }

@@ -56,7 +56,8 @@ func effectOf(tool *jsondoc.Value) toolEffect {
 	// Custom code can change the agent's blocks only if it has a parameter agent_state. Code
 	// that is missing counts as having that parameter. Python normalizes identifiers to NFKC.
 	source := tool.Get("source_code").Text()
-	if strings.TrimSpace(source) == "" || tool.Get("source_type").Text() != "typescript" && strings.Contains(norm.NFKC.String(source), "agent_state") {
+	takesState := tool.Get("source_type").Text() != "typescript" && strings.Contains(norm.NFKC.String(source), "agent_state")
+	if takesState || strings.TrimSpace(source) == "" {
 		return unpredictable
 	}
 	return harmless
@@ -130,7 +131,8 @@ func (s *toolset) readAttached(doc *jsondoc.Doc) error {
 }
 
 // shadow lists a server tool as a client tool with the same name, description and
-// parameters, so that the server pauses before it runs the tool. If an agent's rule requires a person's approval, the caller still approves it.
+// parameters, so that the server pauses before it runs the tool. If an agent's rule
+// requires a person's approval, the caller still approves it.
 func (s *toolset) shadow(doc *jsondoc.Doc, tool *jsondoc.Value, name string) error {
 	if slices.Contains(s.ownNames, name) {
 		return nil // the caller runs a tool of its own, or approves the server's: see takePending

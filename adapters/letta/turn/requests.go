@@ -143,15 +143,24 @@ func (by *caller) approvalMessages(first bool, p *pause) ([]byte, error) {
 	// Some agent loops read the older field (approve), others the newer one (approvals).
 	approval["approvals"], approval["approve"] = answers, all
 	messages := []any{approval}
-	if v := by.root.Root.Get("input"); first && v != nil && v.Kind != jsondoc.Null {
-		messages = append(messages, map[string]any{"type": "message", "role": "user", "content": json.RawMessage(by.root.Raw(v))})
-	}
-	for _, m := range by.root.Root.Get("messages").List() {
-		if first && !isAnswer(m) {
-			messages = append(messages, json.RawMessage(by.root.Raw(m)))
-		}
+	if first {
+		messages = append(messages, by.otherMessages()...)
 	}
 	return json.Marshal(messages)
+}
+
+// otherMessages returns the caller's messages other than answers to the pause.
+func (by *caller) otherMessages() []any {
+	var out []any
+	if v := by.root.Root.Get("input"); v != nil && v.Kind != jsondoc.Null {
+		out = append(out, map[string]any{"type": "message", "role": "user", "content": json.RawMessage(by.root.Raw(v))})
+	}
+	for _, m := range by.root.Root.Get("messages").List() {
+		if !isAnswer(m) {
+			out = append(out, json.RawMessage(by.root.Raw(m)))
+		}
+	}
+	return out
 }
 
 // answerTo returns the answer to one call and whether it approves. The caller can deny

@@ -175,7 +175,8 @@ func (s *stitched) shown(doc *jsondoc.Doc) [][]byte {
 	m := doc.Root
 	kind := m.Get("message_type").Text()
 	// The server reminds the agent of a required call that it made before a pause.
-	if s.tools.rules.stopReason != "" && kind == "user_message" && bytes.Contains(doc.Src, []byte("ToolRuleViolated: You must call ")) {
+	reminder := kind == "user_message" && bytes.Contains(doc.Src, []byte("ToolRuleViolated: You must call "))
+	if reminder && s.tools.rules.stopReason != "" {
 		return nil
 	}
 	if kind == "tool_return_message" {
