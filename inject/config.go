@@ -120,24 +120,24 @@ const (
 
 // template is a compiled Template: values as JSON, with their names.
 type template struct {
-	name     string // name of the sidecar's container
-	sidecar  raw
-	object   map[string]any
-	ports    []int
-	volumes  []part
-	env      []part
-	mounts   []part
-	mountsAt []mount
-	labels   map[string]string
-	notes    map[string]string
-	secrets  []string // Secrets reserved for the sidecar
-	claims   []string // suffixes of the names of claims that are made for a pod's sidecar
+	name    string // name of the sidecar's container
+	sidecar raw
+	object  map[string]any
+	ports   []int
+	volumes []part
+	env     []part
+	mounts  []part
+	labels  map[string]string
+	notes   map[string]string
+	secrets []string // Secrets reserved for the sidecar
+	claims  []string // suffixes of the names of claims that are made for a pod's sidecar
 }
 
 type part struct {
 	name   string
 	value  raw
-	object any // the same container, decoded
+	object any   // the same value, decoded
+	at     mount // of a mount
 }
 
 func (t Template) compile() (*template, error) {
@@ -179,13 +179,12 @@ func (t Template) compile() (*template, error) {
 		}
 	}
 	shared := map[string]bool{}
-	for _, m := range out.mounts {
-		var at mount
-		if err := json.Unmarshal(m.value, &at); err != nil || at.Path == "" {
+	for k := range out.mounts {
+		m := &out.mounts[k]
+		if err := json.Unmarshal(m.value, &m.at); err != nil || m.at.Path == "" {
 			return nil, fmt.Errorf("mounts: %s has no mountPath", m.name)
 		}
-		out.mountsAt = append(out.mountsAt, at)
-		shared[at.Name] = true
+		shared[m.name] = true
 	}
 	out.secrets = c.secrets()
 	for _, v := range out.volumes {

@@ -92,9 +92,9 @@ func (t *template) collision(p *pod) string {
 			}
 		}
 		for _, m := range c.VolumeMounts {
-			for _, at := range t.mountsAt {
-				if m.Path == at.Path && m.Name != at.Name {
-					return fmt.Sprintf("container %s mounts something else at %s", c.Name, at.Path)
+			for _, w := range t.mounts {
+				if m.Path == w.at.Path && m.Name != w.name {
+					return fmt.Sprintf("container %s mounts something else at %s", c.Name, m.Path)
 				}
 			}
 		}
@@ -189,7 +189,7 @@ func (b *builder) containers(p *pod, t *template) (missing []string) {
 		b.env(path+"/env", c, t)
 		b.list(path+"/volumeMounts", len(c.VolumeMounts), t.mounts, false, func(w part) (at []int) {
 			for n, m := range c.VolumeMounts {
-				if slices.Contains(t.mountsAt, m) && m.Name == w.name {
+				if m == w.at {
 					at = append(at, n)
 				}
 			}

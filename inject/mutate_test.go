@@ -152,6 +152,18 @@ func golden(t *testing.T, path string, a *txtar.Archive, name string, got []byte
 	must.Do(t, os.WriteFile(path, txtar.Format(a), 0o644))
 }
 
+// A template may mount one volume at two paths, and a second injection changes nothing.
+func TestOneVolumeAtTwoPaths(t *testing.T) {
+	o := testConfig(t).Options()
+	o.Template.Mounts = append(o.Template.Mounts, map[string]any{"name": "memproxy-token", "mountPath": "/token"})
+	i := must.Get(inject.New(o))(t)
+	pod := yamlDoc(t, []byte("{metadata: {}, spec: {containers: [{name: a}]}}"))
+	once := patched(t, pod, ask(t, i, inject.Mutate, pod).Patch)
+	if twice := patched(t, once, ask(t, i, inject.Mutate, once).Patch); text(t, once) != text(t, twice) {
+		t.Errorf("injected twice is not injected once:\n%s\n%s", text(t, once), text(t, twice))
+	}
+}
+
 // A template that cannot work is refused at the start.
 func TestTemplates(t *testing.T) {
 	whole := must.Get(os.ReadFile("testdata/config.yaml"))(t)
