@@ -30,7 +30,9 @@ type Config struct {
 	// Pods selects the pods to inject: "all" except those that opt out, or only the
 	// "annotated" ones.
 	Pods string `yaml:"pods"`
-	// PodNames is the same as Options.PodNames.
+	// PodNames accepts pods with their own name resolution (hostAliases, name servers).
+	// Authors of such pods control where the names of backends lead, which is safe only
+	// if every upstream uses HTTPS.
 	PodNames bool `yaml:"pod_names"`
 	// Template is what is injected.
 	Template Template `yaml:"template"`
@@ -78,11 +80,6 @@ func ParseConfig(text []byte) (*Config, error) {
 	return &c, nil
 }
 
-// Options returns the injector's part of the configuration.
-func (c *Config) Options() Options {
-	return Options{Template: c.Template, All: c.Pods == "all", PodNames: c.PodNames}
-}
-
 // Template is what is injected into a pod. The chart writes it. Pods that the webhook
 // does not inject can include the same text themselves.
 type Template struct {
@@ -120,49 +117,55 @@ const (
 
 // template is a compiled Template: values as JSON, with their names.
 type template struct {
-	name    string // name of the sidecar's container
-	sidecar raw
-	object  map[string]any
+	sidecar part
 	ports   []int
 	volumes []part
 	env     []part
 	mounts  []part
 	labels  map[string]string
 	notes   map[string]string
+	private []string // volumes of the sidecar that are not shared with other containers
 	secrets []string // Secrets reserved for the sidecar
 	claims  []string // suffixes of the names of claims that are made for a pod's sidecar
 }
 
+// part is one value of a template.
 type part struct {
 	name   string
 	value  raw
-	object any   // the same value, decoded
-	at     mount // of a mount
+	object map[string]any // the same value, decoded
 }
+
+// partOf converts a value through JSON, so that its numbers and lists compare equal to
+// those of a pod. The keys are sorted, so that patches are deterministic.
+func partOf(m map[string]any) (p part, err error) {
+	if p.value, err = encode(m); err == nil {
+		err = json.Unmarshal(p.value, &p.object)
+	}
+	p.name = text(p.object, "name")
+	return p, err
+}
+
+// mount returns a part of the template's mounts in the form of a container's.
+func (p part) mount() mount { return mount{p.name, text(p.object, "mountPath")} }
 
 func (t Template) compile() (*template, error) {
 	out := &template{labels: map[string]string{LabelInjected: "true"}, notes: t.Annotations}
 	maps.Copy(out.labels, t.Labels)
-	// The values are converted through JSON, so that numbers and lists compare equal to
-	// those of a pod.
 	var err error
-	if out.sidecar, err = encode(t.Sidecar); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(out.sidecar, &out.object); err != nil {
+	if out.sidecar, err = partOf(t.Sidecar); err != nil {
 		return nil, err
 	}
 	var c container
-	if err := json.Unmarshal(out.sidecar, &c); err != nil {
+	if err := json.Unmarshal(out.sidecar.value, &c); err != nil {
 		return nil, fmt.Errorf("sidecar: %w", err)
 	}
-	out.name = c.Name
-	switch image, _ := t.Sidecar["image"].(string); {
+	switch {
 	case c.Name == "":
 		return nil, errors.New("sidecar: no name")
-	case image == "":
+	case text(out.sidecar.object, "image") == "":
 		return nil, errors.New("sidecar: no image")
-	case t.Sidecar["restartPolicy"] != "Always":
+	case out.sidecar.object["restartPolicy"] != "Always":
 		return nil, errors.New("sidecar: restartPolicy is not Always: it would end before the other containers start")
 	}
 	out.ports = slices.Clone(t.Ports)
@@ -178,57 +181,45 @@ func (t Template) compile() (*template, error) {
 			return nil, err
 		}
 	}
-	shared := map[string]bool{}
-	for k := range out.mounts {
-		m := &out.mounts[k]
-		if err := json.Unmarshal(m.value, &m.at); err != nil || m.at.Path == "" {
+	for _, m := range out.mounts {
+		if m.mount().Path == "" {
 			return nil, fmt.Errorf("mounts: %s has no mountPath", m.name)
 		}
-		shared[m.name] = true
 	}
 	out.secrets = c.secrets()
 	for _, v := range out.volumes {
-		var vol volume
-		if err := json.Unmarshal(v.value, &vol); err != nil {
-			return nil, fmt.Errorf("volume %s: %w", v.name, err)
-		}
 		if !strings.HasPrefix(v.name, VolumePrefix) {
 			return nil, fmt.Errorf("volume %s: its name does not begin with %s", v.name, VolumePrefix)
 		}
-		if !shared[v.name] {
-			secrets, _ := vol.references()
-			out.secrets = append(out.secrets, secrets...)
-			if vol["ephemeral"] != nil {
-				out.claims = append(out.claims, "-"+v.name) // such a claim is called POD-VOLUME
-			}
+		if slices.ContainsFunc(out.mounts, func(m part) bool { return m.name == v.name }) {
+			continue
+		}
+		out.private = append(out.private, v.name)
+		secrets, _ := volume(v.object).references()
+		out.secrets = append(out.secrets, secrets...)
+		if v.object["ephemeral"] != nil {
+			out.claims = append(out.claims, "-"+v.name) // such a claim is called POD-VOLUME
 		}
 	}
-	slices.Sort(out.secrets)
-	out.secrets = slices.DeleteFunc(slices.Compact(out.secrets), func(name string) bool { return name == "" })
+	out.secrets = slices.DeleteFunc(out.secrets, func(name string) bool { return name == "" })
 	return out, nil
 }
 
 func parts(what string, list []map[string]any) (out []part, err error) {
 	for i, m := range list {
-		v, err := encode(m)
-		if err != nil {
+		p, err := partOf(m)
+		switch {
+		case err != nil:
 			return nil, fmt.Errorf("%s[%d]: %w", what, i, err)
-		}
-		name, _ := m["name"].(string)
-		if name == "" {
+		case p.name == "":
 			return nil, fmt.Errorf("%s[%d]: no name", what, i)
-		}
-		if what != "mounts" && slices.ContainsFunc(out, func(p part) bool { return p.name == name }) {
-			return nil, fmt.Errorf("%s: %s is repeated", what, name)
-		}
-		p := part{name: name, value: v}
-		if err := json.Unmarshal(v, &p.object); err != nil {
-			return nil, err
+		case what != "mounts" && slices.ContainsFunc(out, func(o part) bool { return o.name == p.name }):
+			return nil, fmt.Errorf("%s: %s is repeated", what, p.name)
 		}
 		out = append(out, p)
 	}
 	return out, nil
 }
 
-// encode writes JSON with sorted keys, so that patches are deterministic.
+// encode writes JSON with sorted keys.
 func encode(v any) (raw, error) { return json.Marshal(v, json.Deterministic(true)) }

@@ -30,12 +30,11 @@ func refused(format string, args ...any) answer {
 }
 
 func (i *Injector) mutate(p *pod) answer {
-	wish, err := i.wanted(p)
-	if err != nil {
-		return refused("%v", err)
-	}
-	if !wish {
-		return i.skip(p)
+	switch wish, has := p.Metadata.Annotations[AnnotationInject]; {
+	case has && wish != "true" && wish != "false":
+		return refused("annotation %s is %q, want \"true\" or \"false\"", AnnotationInject, wish)
+	case wish == "false", !has && !i.all:
+		return skip(p)
 	}
 	t := i.template
 	if why := cmp.Or(i.unsuitable(p), t.collision(p)); why != "" {
@@ -44,33 +43,17 @@ func (i *Injector) mutate(p *pod) answer {
 	b := &builder{}
 	b.object("/metadata/labels", p.Metadata.Labels, t.labels)
 	b.object("/metadata/annotations", p.Metadata.Annotations, t.notes)
-	b.volumes(p, t)
-	chosen := b.containers(p, t)
-	if len(chosen) > 0 {
-		return refused("%s names %s, which the pod does not have", AnnotationContainers, strings.Join(chosen, ", "))
+	b.list("/spec/volumes", len(p.Spec.Volumes), t.volumes, false, func(w part, n int) bool { return p.Spec.Volumes[n].name() == w.name })
+	if missing := b.containers(p, t); len(missing) > 0 {
+		return refused("%s names %s, which the pod does not have", AnnotationContainers, strings.Join(missing, ", "))
 	}
 	b.sidecar(p, t)
 	return answer{patch: b.ops, warnings: b.warnings, result: "injected"}
 }
 
-// wanted reports whether the pod is to be injected: by its opt-in or opt-out, else by the
-// installation's default.
-func (i *Injector) wanted(p *pod) (bool, error) {
-	switch wish, has := p.Metadata.Annotations[AnnotationInject]; {
-	case !has:
-		return i.opt.All, nil
-	case wish == "true":
-		return true, nil
-	case wish == "false":
-		return false, nil
-	default:
-		return false, fmt.Errorf("annotation %s is %q, want \"true\" or \"false\"", AnnotationInject, wish)
-	}
-}
-
 // skip removes the label from a pod that gets no sidecar. Network policies of backends
 // would otherwise admit the pod.
-func (i *Injector) skip(p *pod) answer {
+func skip(p *pod) answer {
 	a := answer{result: "skipped"}
 	if _, has := p.Metadata.Labels[LabelInjected]; has {
 		a.patch = []Patch{{Op: "remove", Path: "/metadata/labels/" + pointer(LabelInjected)}}
@@ -83,7 +66,7 @@ func (i *Injector) skip(p *pod) answer {
 // sentence; "" if there is none.
 func (t *template) collision(p *pod) string {
 	for _, c := range p.containers() {
-		if c.Name == t.name {
+		if c.Name == t.sidecar.name {
 			continue
 		}
 		for _, port := range c.Ports {
@@ -93,14 +76,14 @@ func (t *template) collision(p *pod) string {
 		}
 		for _, m := range c.VolumeMounts {
 			for _, w := range t.mounts {
-				if m.Path == w.at.Path && m.Name != w.name {
+				if m.Path == w.mount().Path && m.Name != w.name {
 					return fmt.Sprintf("container %s mounts something else at %s", c.Name, m.Path)
 				}
 			}
 		}
 	}
-	if slices.ContainsFunc(p.Spec.Containers, func(c container) bool { return c.Name == t.name }) {
-		return fmt.Sprintf("a container is called %s, which is the sidecar's name", t.name)
+	if slices.ContainsFunc(p.Spec.Containers, func(c container) bool { return c.Name == t.sidecar.name }) {
+		return fmt.Sprintf("a container is called %s, which is the sidecar's name", t.sidecar.name)
 	}
 	return t.leak(p, true)
 }
@@ -134,16 +117,18 @@ func (b *builder) object(path string, have, want map[string]string) {
 	}
 }
 
-// list adds parts to a list, or replaces parts of the same name. each returns the indices
-// of the parts with the same name.
-func (b *builder) list(path string, length int, want []part, front bool, each func(part) []int) {
+// list adds parts to a list, or replaces the elements that are the same part.
+func (b *builder) list(path string, length int, want []part, front bool, same func(want part, at int) bool) {
 	var fresh []raw
 	for _, w := range want {
-		at := each(w)
-		for _, k := range at {
-			b.op("replace", path+"/"+strconv.Itoa(k), w.value)
+		found := false
+		for at := range length {
+			if same(w, at) {
+				b.op("replace", path+"/"+strconv.Itoa(at), w.value)
+				found = true
+			}
 		}
-		if len(at) == 0 {
+		if !found {
 			fresh = append(fresh, w.value)
 		}
 	}
@@ -162,17 +147,10 @@ func (b *builder) list(path string, length int, want []part, front bool, each fu
 	}
 }
 
-func (b *builder) volumes(p *pod, t *template) {
-	b.list("/spec/volumes", len(p.Spec.Volumes), t.volumes, false, func(w part) []int {
-		if k := slices.IndexFunc(p.Spec.Volumes, func(v volume) bool { return v.name() == w.name }); k >= 0 {
-			return []int{k}
-		}
-		return nil
-	})
-}
-
 // containers adds the environment and the mounts to every other container. It returns the
-// names in the annotation that match no container.
+// names in the annotation that match no container. The template's variables are prepended,
+// so that the container's own can refer to them, and replace those of the same name, with
+// a warning.
 func (b *builder) containers(p *pod, t *template) (missing []string) {
 	only, limited := p.Metadata.Annotations[AnnotationContainers]
 	if limited {
@@ -182,37 +160,20 @@ func (b *builder) containers(p *pod, t *template) (missing []string) {
 	}
 	names := slices.Clone(missing)
 	for path, c := range p.containers() {
-		if c.Name == t.name || limited && !slices.Contains(names, c.Name) || strings.HasPrefix(path, ephemeralContainers) { // new pods have no ephemeral containers
+		if c.Name == t.sidecar.name || limited && !slices.Contains(names, c.Name) || strings.HasPrefix(path, ephemeralContainers) { // new pods have no ephemeral containers
 			continue
 		}
 		missing = slices.DeleteFunc(missing, func(s string) bool { return s == c.Name })
-		b.env(path+"/env", c, t)
-		b.list(path+"/volumeMounts", len(c.VolumeMounts), t.mounts, false, func(w part) (at []int) {
-			for n, m := range c.VolumeMounts {
-				if m == w.at {
-					at = append(at, n)
-				}
-			}
-			return at
-		})
-	}
-	return missing
-}
-
-// env prepends the template's variables, so that the container's own variables can refer
-// to them. It replaces variables of the same name, with a warning.
-func (b *builder) env(path string, c *container, t *template) {
-	b.list(path, len(c.Env), t.env, true, func(w part) (at []int) {
-		for n, v := range c.Env {
-			if v.Name != w.name {
-				continue
-			}
-			if at = append(at, n); !sameVariable(v, w.value) {
+		b.list(path+"/env", len(c.Env), t.env, true, func(w part, at int) bool {
+			v := c.Env[at]
+			if v.Name == w.name && !v.equals(w) {
 				b.warnings = append(b.warnings, fmt.Sprintf("container %s: %s now leads to the sidecar", c.Name, w.name))
 			}
-		}
-		return at
-	})
+			return v.Name == w.name
+		})
+		b.list(path+"/volumeMounts", len(c.VolumeMounts), t.mounts, false, func(w part, at int) bool { return c.VolumeMounts[at] == w.mount() })
+	}
+	return missing
 }
 
 // sidecar inserts the container before all other init containers, so that it already runs
@@ -220,17 +181,17 @@ func (b *builder) env(path string, c *container, t *template) {
 func (b *builder) sidecar(p *pod, t *template) {
 	const path = initContainers
 	if len(p.Spec.InitContainers) == 0 {
-		b.op("add", path, []raw{t.sidecar})
+		b.op("add", path, []raw{t.sidecar.value})
 		return
 	}
-	switch k := slices.IndexFunc(p.Spec.InitContainers, func(c container) bool { return c.Name == t.name }); {
+	op := "add"
+	switch k := slices.IndexFunc(p.Spec.InitContainers, func(c container) bool { return c.Name == t.sidecar.name }); {
 	case k == 0:
-		b.op("replace", path+"/0", t.sidecar)
-		return
+		op = "replace"
 	case k > 0:
 		b.ops = append(b.ops, Patch{Op: "remove", Path: path + "/" + strconv.Itoa(k)})
 	}
-	b.op("add", path+"/0", t.sidecar)
+	b.op(op, path+"/0", t.sidecar.value)
 }
 
 // pointer escapes a key for a JSON pointer.

@@ -27,7 +27,7 @@ func testConfig(t testing.TB) *inject.Config {
 
 func testInjector(t testing.TB) *inject.Injector {
 	t.Helper()
-	return must.Get(inject.New(testConfig(t).Options()))(t)
+	return must.Get(inject.New(testConfig(t), nil))(t)
 }
 
 // verdict is the response of an AdmissionReview.
@@ -154,9 +154,9 @@ func golden(t *testing.T, path string, a *txtar.Archive, name string, got []byte
 
 // A template may mount one volume at two paths, and a second injection changes nothing.
 func TestOneVolumeAtTwoPaths(t *testing.T) {
-	o := testConfig(t).Options()
+	o := testConfig(t)
 	o.Template.Mounts = append(o.Template.Mounts, map[string]any{"name": "memproxy-token", "mountPath": "/token"})
-	i := must.Get(inject.New(o))(t)
+	i := must.Get(inject.New(o, nil))(t)
 	pod := yamlDoc(t, []byte("{metadata: {}, spec: {containers: [{name: a}]}}"))
 	once := patched(t, pod, ask(t, i, inject.Mutate, pod).Patch)
 	if twice := patched(t, once, ask(t, i, inject.Mutate, once).Patch); text(t, once) != text(t, twice) {

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"strconv"
@@ -61,6 +62,11 @@ type variable struct {
 	} `json:"valueFrom"`
 }
 
+// equals reports whether a container's variable already has the template's value.
+func (v variable) equals(w part) bool {
+	return v.ValueFrom == nil && w.object["valueFrom"] == nil && cmp.Or(w.object["value"], any("")) == any(v.Value)
+}
+
 type envFrom struct {
 	Secret secretRef `json:"secretRef"`
 }
@@ -78,9 +84,12 @@ type mount struct {
 // volume is a pod's volume, of any kind.
 type volume map[string]any
 
-func (v volume) name() string {
-	name, _ := v["name"].(string)
-	return name
+func (v volume) name() string { return text(v, "name") }
+
+// text returns a member that is a string, else "".
+func text(object map[string]any, member string) string {
+	s, _ := object[member].(string)
+	return s
 }
 
 // JSON pointers of the lists of containers.
@@ -116,7 +125,7 @@ func (i *Injector) unsuitable(p *pod) string {
 		return "the pod's containers share a process namespace: they could look into the sidecar"
 	case s.OS.Name != "" && s.OS.Name != "linux":
 		return "the sidecar runs on Linux only"
-	case !i.opt.PodNames && (len(s.HostAliases) > 0 || s.HostnameOverride != "" || s.DNSPolicy == "None" || len(s.DNSConfig.Nameservers)+len(s.DNSConfig.Searches) > 0):
+	case !i.podNames && (len(s.HostAliases) > 0 || s.HostnameOverride != "" || s.DNSPolicy == "None" || len(s.DNSConfig.Nameservers)+len(s.DNSConfig.Searches) > 0):
 		return "the pod resolves names in its own way: it could send the sidecar, and the backend's credential, somewhere else"
 	}
 	return ""
@@ -135,7 +144,7 @@ func (v volume) references() (secrets, claims []string) {
 				claims = append(claims, name)
 			}
 			for _, m := range objects(x) {
-				name, _ := m["name"].(string)
+				name := text(m, "name")
 				switch {
 				case strings.HasPrefix(k, "dataSource"):
 					claims = append(claims, name)

@@ -116,51 +116,31 @@ func (i *Injector) answer(w Webhook, q *request) answer {
 	return i.mutate(&p)
 }
 
-// Options configure an Injector.
-type Options struct {
-	// Template is what is injected.
-	Template Template
-	// All injects every pod that does not opt out. Without it only pods that opt in are
-	// injected.
-	All bool
-	// PodNames accepts pods with their own name resolution (hostAliases, name servers).
-	// Authors of such pods control where the names of backends lead, which is safe only
-	// if every upstream uses HTTPS.
-	PodNames bool
-	// Metrics, if not nil, registers the metrics of the webhooks.
-	Metrics prometheus.Registerer
-}
-
 // Injector answers admission reviews. It is safe for concurrent use.
 type Injector struct {
-	opt      Options
-	template *template
-	reviews  *prometheus.CounterVec
+	all, podNames bool // see Config
+	template      *template
+	reviews       *prometheus.CounterVec
 }
 
 // MetricReviews counts reviews by webhook (mutate, validate) and result
 // (injected, skipped, ok, refused, malformed).
 const MetricReviews = "memproxy_inject_reviews_total"
 
-// New returns an Injector. It fails if the template is invalid.
-func New(o Options) (*Injector, error) {
-	t, err := o.Template.compile()
+// New returns an Injector. It fails if the template is invalid. metrics, if not nil,
+// registers the metrics of the webhooks.
+func New(c *Config, metrics prometheus.Registerer) (*Injector, error) {
+	t, err := c.Template.compile()
 	if err != nil {
 		return nil, fmt.Errorf("inject: template: %w", err)
 	}
-	i := &Injector{opt: o, template: t, reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+	i := &Injector{all: c.Pods == "all", podNames: c.PodNames, template: t, reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: MetricReviews, Help: "Admission reviews answered, by webhook and result.",
 	}, []string{"webhook", "result"})}
-	if o.Metrics != nil {
-		if err := o.Metrics.Register(i.reviews); err != nil {
+	if metrics != nil {
+		if err := metrics.Register(i.reviews); err != nil {
 			return nil, fmt.Errorf("inject: %w", err)
 		}
 	}
 	return i, nil
-}
-
-// sameVariable reports whether a container's variable already has the template's value.
-func sameVariable(have variable, want raw) bool {
-	var w variable
-	return json.Unmarshal(want, &w) == nil && w.ValueFrom == nil && have.ValueFrom == nil && w.Value == have.Value
 }

@@ -29,27 +29,24 @@ func (i *Injector) validate(p *pod, object raw) answer {
 	var whole struct {
 		Spec struct {
 			InitContainers []map[string]any `json:"initContainers"`
-			Volumes        []any            `json:"volumes"`
 		} `json:"spec"`
 	}
 	if err := json.Unmarshal(object, &whole); err != nil {
 		return refused("the pod cannot be read")
 	}
-	for _, c := range whole.Spec.InitContainers {
-		if c["name"] != t.name {
-			continue
-		}
-		if member, ok := t.isSidecar(c); !ok {
-			return refused("container %s is not the sidecar of this installation: its %s differs", t.name, member)
-		}
-		for _, v := range t.volumes {
-			if !containsAll(whole.Spec.Volumes, []any{v.object}) {
-				return refused("volume %s is not the sidecar's", v.name)
-			}
-		}
-		return answer{result: "ok"}
+	k := slices.IndexFunc(whole.Spec.InitContainers, func(c map[string]any) bool { return c["name"] == t.sidecar.name })
+	if k < 0 {
+		return refused("label %s is there, and the sidecar is not", LabelInjected)
 	}
-	return refused("label %s is there, and the sidecar is not", LabelInjected)
+	if member, ok := t.isSidecar(whole.Spec.InitContainers[k]); !ok {
+		return refused("container %s is not the sidecar of this installation: its %s differs", t.sidecar.name, member)
+	}
+	for _, v := range t.volumes {
+		if !slices.ContainsFunc(p.Spec.Volumes, func(have volume) bool { return covers(map[string]any(have), v.object) }) {
+			return refused("volume %s is not the sidecar's", v.name)
+		}
+	}
+	return answer{result: "ok"}
 }
 
 // exec answers for a command in a container of a running pod. In the sidecar's container
@@ -61,7 +58,7 @@ func (i *Injector) exec(options raw) answer {
 	if err := json.Unmarshal(options, &o); err != nil {
 		return refused("the options of the command cannot be read")
 	}
-	if o.Container == i.template.name {
+	if o.Container == i.template.sidecar.name {
 		return refused("the command would run in container %s, with the sidecar's Secrets", o.Container)
 	}
 	return answer{result: "ok"}
@@ -101,10 +98,10 @@ var loose = []string{"resources", "sizeLimit"}
 // isSidecar reports whether a stored container is the template's. If not, member is the
 // first member that differs. Admission may add mounts.
 func (t *template) isSidecar(have map[string]any) (member string, ok bool) {
-	members := slices.AppendSeq(slices.Collect(maps.Keys(t.object)), maps.Keys(have))
+	members := slices.AppendSeq(slices.Collect(maps.Keys(t.sidecar.object)), maps.Keys(have))
 	slices.Sort(members)
 	for _, k := range slices.Compact(members) {
-		want, ours := t.object[k]
+		want, ours := t.sidecar.object[k]
 		switch {
 		case k == "volumeMounts":
 			ok = containsAll(have[k], want) && t.mayMount(have[k])
@@ -156,20 +153,19 @@ const tokens = "/var/run/secrets/"
 // mayMount reports whether every mount is one of the template's, or a token outside of
 // the template's paths.
 func (t *template) mayMount(have any) bool {
+	want := objects(t.sidecar.object["volumeMounts"])
+	place := func(mount any) string {
+		object, _ := mount.(map[string]any)
+		return path.Clean(text(object, "mountPath")) + "/"
+	}
 	list, _ := have.([]any)
-	want, _ := t.object["volumeMounts"].([]any)
 	return !slices.ContainsFunc(list, func(m any) bool {
-		if slices.ContainsFunc(want, func(w any) bool { return covers(m, w) }) {
+		if slices.ContainsFunc(want, func(w map[string]any) bool { return covers(m, w) }) {
 			return false
 		}
-		member, _ := m.(map[string]any)
-		at, _ := member["mountPath"].(string)
-		at = path.Clean(at) + "/"
-		return !strings.HasPrefix(at, tokens) || at == tokens || slices.ContainsFunc(want, func(w any) bool {
-			ours, _ := w.(map[string]any)
-			is, _ := ours["mountPath"].(string)
-			is = path.Clean(is) + "/"
-			return strings.HasPrefix(at, is) || strings.HasPrefix(is, at)
+		at := place(m)
+		return !strings.HasPrefix(at, tokens) || at == tokens || slices.ContainsFunc(want, func(w map[string]any) bool {
+			return strings.HasPrefix(at, place(w)) || strings.HasPrefix(place(w), at)
 		})
 	})
 }
@@ -217,7 +213,7 @@ func containsAll(have, want any) bool {
 // like any other.
 func (t *template) leak(p *pod, injected bool) string {
 	for _, v := range p.Spec.Volumes {
-		if t.private(v.name()) {
+		if slices.Contains(t.private, v.name()) {
 			continue // its mounts are checked below
 		}
 		secrets, claims := v.references()
@@ -233,10 +229,10 @@ func (t *template) leak(p *pod, injected bool) string {
 		}
 	}
 	for at, c := range p.containers() {
-		if c.Target == t.name {
+		if c.Target == t.sidecar.name {
 			return fmt.Sprintf("container %s would join the sidecar's processes", c.Name)
 		}
-		if injected && c.Name == t.name && strings.HasPrefix(at, initContainers) {
+		if injected && c.Name == t.sidecar.name && strings.HasPrefix(at, initContainers) {
 			continue
 		}
 		for _, s := range c.secrets() {
@@ -245,17 +241,10 @@ func (t *template) leak(p *pod, injected bool) string {
 			}
 		}
 		for _, v := range c.volumes() {
-			if t.private(v) {
+			if slices.Contains(t.private, v) {
 				return fmt.Sprintf("container %s mounts volume %s, which is reserved for the sidecar", c.Name, v)
 			}
 		}
 	}
 	return ""
-}
-
-// private reports whether a volume belongs to the sidecar and is not shared with other
-// containers.
-func (t *template) private(name string) bool {
-	ours := slices.ContainsFunc(t.volumes, func(w part) bool { return w.name == name })
-	return ours && !slices.ContainsFunc(t.mounts, func(w part) bool { return w.name == name })
 }

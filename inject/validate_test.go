@@ -44,7 +44,7 @@ func FuzzParseConfig(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := inject.New(c.Options()); err != nil {
+		if _, err := inject.New(c, nil); err != nil {
 			t.Errorf("parsed, and refused: %v", err)
 		}
 	})
@@ -79,9 +79,8 @@ func TestMalformedReviews(t *testing.T) {
 
 func TestReviewsAreCounted(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	o := testConfig(t).Options()
-	o.Metrics = reg
-	i := must.Get(inject.New(o))(t)
+	o := testConfig(t)
+	i := must.Get(inject.New(o, reg))(t)
 	pod := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "a"}}}}
 	ask(t, i, inject.Mutate, pod)
 	ask(t, i, inject.Validate, pod)
@@ -89,7 +88,7 @@ func TestReviewsAreCounted(t *testing.T) {
 	if err != nil || len(families) != 1 || families[0].GetName() != inject.MetricReviews || len(families[0].GetMetric()) != 2 {
 		t.Errorf("%v, %v", families, err)
 	}
-	if _, err := inject.New(o); err == nil {
+	if _, err := inject.New(o, reg); err == nil {
 		t.Error("two injectors count in one place")
 	}
 }
@@ -159,7 +158,7 @@ func wellFormed(v any) bool {
 // Claims of ephemeral volumes are called POD-VOLUME, so that any pod can name them: no
 // pod may have a sidecar's, or a copy. Proves CARD-8.
 func TestClaimsOfSidecars(t *testing.T) {
-	i := must.Get(inject.New(withClaim(t)))(t)
+	i := must.Get(inject.New(withClaim(t), nil))(t)
 	for claim, want := range map[string]bool{"agent-0-memproxy-state": false, "memproxy-state": true, "agent-0-data": true} {
 		for _, volume := range []string{
 			"{name: v, persistentVolumeClaim: {claimName: %s}}",
@@ -176,10 +175,10 @@ func TestClaimsOfSidecars(t *testing.T) {
 	}
 }
 
-// withClaim are options with a volume that is made for the pod.
-func withClaim(t testing.TB) inject.Options {
+// withClaim is a configuration with a volume that is made for the pod.
+func withClaim(t testing.TB) *inject.Config {
 	t.Helper()
-	o := testConfig(t).Options()
+	o := testConfig(t)
 	state := yamlDoc(t, []byte("{name: memproxy-state, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}"))
 	o.Template.Volumes = append(o.Template.Volumes, state.(map[string]any))
 	return o
@@ -188,7 +187,7 @@ func withClaim(t testing.TB) inject.Options {
 // The API server writes metadata into the template of a claim, empty or with a time that
 // is not set; names and annotations there would be somebody's. Proves CARD-8.
 func TestStoredClaimTemplate(t *testing.T) {
-	i := must.Get(inject.New(withClaim(t)))(t)
+	i := must.Get(inject.New(withClaim(t), nil))(t)
 	for metadata, want := range map[string]bool{"{}": true, "{creationTimestamp: null}": true, "{annotations: {a: b}}": false} {
 		pod := yamlDoc(t, []byte("{metadata: {}, spec: {containers: [{name: a}]}}"))
 		pod = patched(t, pod, ask(t, i, inject.Mutate, pod).Patch)
@@ -219,11 +218,11 @@ func TestCommandsInTheSidecar(t *testing.T) {
 // A pod that has an earlier installation's sidecar can be updated, and what runs in it
 // cannot be changed. Proves CARD-8.
 func TestUpdatesAfterAnUpgrade(t *testing.T) {
-	o := testConfig(t).Options()
+	o := testConfig(t)
 	before := map[string]any{"metadata": map[string]any{"finalizers": []any{"batch.kubernetes.io/job-tracking"}}, "spec": map[string]any{"containers": []any{map[string]any{"name": "a", "image": "a:1"}}}}
-	before = patched(t, before, ask(t, must.Get(inject.New(o))(t), inject.Mutate, before).Patch).(map[string]any)
+	before = patched(t, before, ask(t, must.Get(inject.New(o, nil))(t), inject.Mutate, before).Patch).(map[string]any)
 	o.Template.Sidecar["image"] = "memproxy:v2"
-	i := must.Get(inject.New(o))(t)
+	i := must.Get(inject.New(o, nil))(t)
 	if got := ask(t, i, inject.Validate, before); got.Allowed {
 		t.Fatal("a new pod with another version's sidecar is allowed")
 	}

@@ -102,7 +102,7 @@ func TestInjectorKnowsTheSidecarsPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i, err := inject.New(c.Options())
+	i, err := inject.New(c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,9 +126,8 @@ func injected(t testing.TB, pod map[string]any) []inject.Patch {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	o := c.Options()
-	o.All = true
-	i, err := inject.New(o)
+	c.Pods = "all"
+	i, err := inject.New(c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

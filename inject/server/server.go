@@ -21,9 +21,7 @@ import (
 // Run serves the webhooks until ctx ends or a listener fails.
 func Run(ctx context.Context, cfg *inject.Config, log *slog.Logger) error {
 	metrics := prometheus.NewRegistry()
-	opt := cfg.Options()
-	opt.Metrics = metrics
-	injector, err := inject.New(opt)
+	injector, err := inject.New(cfg, metrics)
 	if err != nil {
 		return err
 	}
