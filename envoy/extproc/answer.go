@@ -32,11 +32,11 @@ type answer struct {
 }
 
 // headers decides whether the body must be read before the answer is forwarded.
-func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
+func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*change, error) {
 	x := an.x
 	if x.span == nil && !a.fromUpstream() {
 		x.over = true // Envoy refused the request before any filter saw it
-		return onResponseHeaders(nil), nil
+		return &change{}, nil
 	}
 	pseudo, header := headers(h.GetHeaders())
 	code, err := strconv.Atoi(pseudo[":status"])
@@ -62,7 +62,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 	x.arrived()
 	if a.unsent() {
 		x.p.opt.Log.WarnContext(x.ctx, "the backend was not reached", "backend", x.b.Name, "decision", x.admission.Decision.ID)
-		return x.refused(x.p.opt.Gate.AbandonUnsent(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)), nil
+		return x.reply(x.p.opt.Gate.AbandonUnsent(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)), nil
 	}
 	if !a.fromUpstream() || code < http.StatusOK {
 		return x.abandon(code), nil // a protocol upgrade is not an answer
@@ -73,7 +73,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 	case !adm.Inspect:
 		x.p.opt.Gate.RecordUnfiltered(context.WithoutCancel(x.forwarded), adm, code, memproxy.StreamWhole)
 		if adm.ErrorsByStatus && code >= http.StatusBadRequest {
-			return x.refused(frontend.Failed(code)), nil
+			return x.reply(frontend.Failed(code)), nil
 		}
 		return an.unread(h.GetEndOfStream()), nil
 	case x.req.Method == http.MethodHead: // no GET could be sent in its place, whose answer could be filtered
@@ -89,23 +89,23 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 			return x.abandon(http.StatusBadGateway), nil // an answer without a body cannot be given one
 		}
 		x.over = true
-		return onResponseHeaders(changes(header, an.header(false))), nil
+		return &change{headers: changes(header, an.header(false))}, nil
 	}
 	if n, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64); err == nil && n > x.b.MaxAnswer {
 		return x.unread(frontend.ErrTooLarge), nil
 	}
-	return onResponseHeaders(nil), nil
+	return &change{}, nil
 }
 
 // body passes a whole answer, or a piece of a stream, through the gate.
-func (an *answer) body(b *procv3.HttpBody) (*response, error) {
+func (an *answer) body(b *procv3.HttpBody) (*change, error) {
 	x := an.x
 	if an.events != nil && !x.settled {
 		return an.piece(b)
 	}
 	if an.passing { // Envoy does not accept a mode override here
 		x.over = b.GetEndOfStream()
-		return onResponseBody(nil, nil), nil
+		return &change{}, nil
 	}
 	if x.inspect {
 		return an.published(b), nil
@@ -115,7 +115,7 @@ func (an *answer) body(b *procv3.HttpBody) (*response, error) {
 	}
 	body := b.GetBody()
 	defer x.entry.Lease.Done()
-	if err := an.reserve(int64(len(body))); err != nil {
+	if err := an.reserve(body); err != nil {
 		return x.unread(err), nil
 	}
 	plain, decoded, err := frontend.Decompress(body, http.Header(an.received), x.b.MaxAnswer)
@@ -131,31 +131,28 @@ func (an *answer) body(b *procv3.HttpBody) (*response, error) {
 }
 
 // rewritten forwards an answer that was read.
-func (an *answer) rewritten(changed bool) *response {
+func (an *answer) rewritten(changed bool) *change {
 	h := an.header(changed)
 	if !changed {
-		return onResponseBody(changes(an.received, h), nil)
+		return &change{headers: changes(an.received, h)}
 	}
 	h.Set("Content-Length", strconv.Itoa(len(an.reply.Body)))
-	return onResponseBody(changes(an.received, h), replaced(an.reply.Body))
+	return &change{headers: changes(an.received, h), body: replaced(an.reply.Body)}
 }
 
 // reserve reserves the memory for an answer and for filtering it. The answer to a write
 // is never refused for lack of memory, because its outcome must become known.
-func (an *answer) reserve(n int64) error {
+func (an *answer) reserve(body []byte) error {
 	x := an.x
 	if x.admission.Writes() {
-		x.entry.Lease.Force(n)
+		x.entry.Lease.Force(int64(len(body)))
 		return nil
 	}
-	if err := x.entry.Lease.Grow(x.forwarded, n); err != nil {
-		return err
-	}
-	return x.entry.Lease.Work(x.forwarded, frontend.AnswerCost*n)
+	return x.room(x.forwarded, body, frontend.AnswerCost)
 }
 
 // trailers ends an answer. An answer without a body is settled here.
-func (an *answer) trailers(t *procv3.HttpTrailers) (*response, error) {
+func (an *answer) trailers(t *procv3.HttpTrailers) (*change, error) {
 	x := an.x
 	switch {
 	case x.admission == nil || x.settled || an.reply.Status == 0:
@@ -167,16 +164,16 @@ func (an *answer) trailers(t *procv3.HttpTrailers) (*response, error) {
 		}
 	}
 	x.over = true
-	return onResponseTrailers(t), nil
+	return untrailed(t), nil
 }
 
 // returned passes an answer through the gate. A refusal replaces it.
-func (an *answer) returned(body []byte) (changed bool, refusal *response) {
+func (an *answer) returned(body []byte) (changed bool, refusal *change) {
 	x := an.x
 	an.reply.Body = body
 	an.reply = x.p.opt.Gate.Return(context.WithoutCancel(x.forwarded), x.admission, an.reply)
 	if an.reply.Status != x.status || x.admission.AnswerRefusal != nil {
-		return false, x.refused(an.reply)
+		return false, x.reply(an.reply)
 	}
 	x.b.follower.Follow(x.admission)
 	x.settled = true
@@ -205,12 +202,10 @@ func (an *answer) header(changed bool) http.Header {
 
 // unread forwards an answer whose body is not read, with the generally allowed headers
 // only and without trailers.
-func (an *answer) unread(end bool) *response {
+func (an *answer) unread(end bool) *change {
 	x := an.x
 	x.settled, x.over, an.passing = true, end, true
-	r := onResponseHeaders(changes(an.received, an.header(false)))
-	r.ModeOverride = headersOnly()
-	return r
+	return &change{headers: changes(an.received, an.header(false)), next: headersOnly()}
 }
 
 // recordReset records the outcome of an exchange that Envoy ended early: either the client
@@ -235,7 +230,7 @@ type reader interface {
 // whole answers a HEAD whose answer would be filtered. nil means that Envoy continues.
 // Envoy does not let a filter change the method, so the processor sends the corresponding
 // GET itself and filters its answer.
-func (an *answer) whole() *response {
+func (an *answer) whole() *change {
 	x := an.x
 	a := x.admission
 	ask, ok := x.entry.Call.Backend.Fetch.(reader) // counted for the caller
@@ -252,7 +247,7 @@ func (an *answer) whole() *response {
 		return x.unread(err)
 	}
 	defer x.entry.Lease.Done()
-	if an.reserve(int64(len(reply.Body))) != nil {
+	if an.reserve(reply.Body) != nil {
 		return x.unread(frontend.ErrBusy)
 	}
 	an.reply, x.status = reply, reply.Status

@@ -8,6 +8,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
@@ -53,16 +54,16 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	defer x.end()
 	switch x.entry.Class.Handling {
 	case frontend.Public:
-		return p.let(x, x.open().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
+		return p.let(x, x.open().headers), nil
 	case frontend.Preflight:
-		return p.let(x, x.preflight().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
+		return p.let(x, x.preflight().headers), nil
 	}
 	if x.entry.Identify(x.ctx) {
 		x.entry.Enter(x.ctx)
 	}
 	var flaw *memproxy.Malformed
 	if x.entry.Class.ReadsBody() {
-		if flaw = x.authFlaw(body); flaw == nil && x.room(body) != nil {
+		if flaw = x.authFlaw(body); flaw == nil && x.room(x.ctx, body, frontend.BodyCost) != nil {
 			flaw = frontend.Busy()
 		}
 	} else {
@@ -75,7 +76,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	x.settled = true // the outcome is not visible here
 	x.admission.ReleaseLocks()
 	if refusal != nil {
-		return denied(refusal), nil
+		return denied(refusal.instead), nil
 	}
 	return p.let(x, m), nil
 }
@@ -174,8 +175,7 @@ func overwrite(name, value string) *corev3.HeaderValueOption {
 	}
 }
 
-func denied(r *response) *authv3.CheckResponse {
-	im := r.GetImmediateResponse()
+func denied(im *procv3.ImmediateResponse) *authv3.CheckResponse {
 	no := &authv3.DeniedHttpResponse{
 		Status: &typev3.HttpStatus{Code: im.GetStatus().GetCode()}, Headers: texts(im.GetHeaders().GetSetHeaders()), Body: string(im.GetBody()),
 	}

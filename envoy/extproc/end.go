@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/frontend"
@@ -41,40 +42,38 @@ func (x *exchange) arrived() {
 
 // cutShort refuses a request that Envoy answers itself, because the body exceeds Envoy's
 // buffer or did not arrive.
-func (x *exchange) cutShort(a attrs) (*response, error) {
+func (x *exchange) cutShort(a attrs) (*change, error) {
 	if a.fromUpstream() {
 		return nil, errUnruled
 	}
 	flaw := frontend.TooSlow()
-	if a.oversize() {
+	if strings.HasPrefix(a[attrDetails].GetStringValue(), "request_payload_too_large") {
 		flaw = frontend.TooLarge(x.b.MaxBody)
 	}
 	_, refusal := x.admit(nil, flaw)
 	if refusal == nil {
-		refusal = x.refused(x.entry.Refuse(x.admission, flaw))
+		refusal = x.reply(x.entry.Refuse(x.admission, flaw))
 	}
 	return refusal, nil
 }
 
 // unread answers for a backend whose answer cannot be read, or did not arrive.
-func (x *exchange) unread(err error) *response {
-	why := frontend.Unreadable(err, x.b.MaxAnswer)
-	switch {
-	case why != nil:
-	case errors.Is(err, context.DeadlineExceeded):
-		return x.abandon(http.StatusGatewayTimeout)
-	default:
-		return x.abandon(http.StatusBadGateway)
+func (x *exchange) unread(err error) *change {
+	if why := frontend.Unreadable(err, x.b.MaxAnswer); why != nil {
+		return x.reply(x.p.opt.Gate.AbandonUnreadable(context.WithoutCancel(x.forwarded), x.admission, why))
 	}
-	return x.refused(x.p.opt.Gate.AbandonUnreadable(context.WithoutCancel(x.forwarded), x.admission, why))
+	if errors.Is(err, context.DeadlineExceeded) {
+		return x.abandon(http.StatusGatewayTimeout)
+	}
+	return x.abandon(http.StatusBadGateway)
 }
 
 // abandon answers for a backend that did not answer, and records the outcome.
-func (x *exchange) abandon(code int) *response {
+func (x *exchange) abandon(code int) *change {
 	x.p.opt.Log.WarnContext(x.ctx, "the backend did not respond", "backend", x.b.Name, "decision", x.admission.Decision.ID)
 	reply := x.p.opt.Gate.Abandon(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)
 	if code == http.StatusGatewayTimeout {
 		reply.Status = code
 	}
-	return x.refused(reply)
+	return x.reply(reply)
 }

@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -51,15 +52,19 @@ func newExchange(p *Processor) *exchange {
 
 // take answers one message. It stores the decision on a forwarded request in Envoy's
 // dynamic metadata, for answers that Envoy gives itself and that no filter sees.
-func (x *exchange) take(ctx context.Context, msg *procv3.ProcessingRequest) (*response, error) {
-	r, err := x.respond(ctx, msg)
-	if r != nil && x.forward != nil {
+func (x *exchange) take(ctx context.Context, msg *procv3.ProcessingRequest) (*procv3.ProcessingResponse, error) {
+	c, err := x.respond(ctx, msg)
+	if c == nil {
+		return nil, err
+	}
+	r := c.response(msg)
+	if x.forward != nil {
 		r.DynamicMetadata = decisionMetadata(frontend.Decision(x.admission.Shown()))
 	}
 	return r, err
 }
 
-func (x *exchange) respond(ctx context.Context, msg *procv3.ProcessingRequest) (*response, error) {
+func (x *exchange) respond(ctx context.Context, msg *procv3.ProcessingRequest) (*change, error) {
 	if msg.GetObservabilityMode() {
 		return nil, x.observation.message(ctx, msg)
 	}
@@ -89,7 +94,8 @@ func (x *exchange) begin(ctx context.Context, h *procv3.HttpHeaders, a attrs) er
 		return errProtocol
 	}
 	pseudo, header := headers(h.GetHeaders())
-	x.start(ctx, describe(pseudo, header, a.peer()), a.address(), !h.GetEndOfStream())
+	address := frontend.Peer(a[attrSource].GetStringValue()) // "" if the attribute is not configured
+	x.start(ctx, describe(pseudo, header, a.peer()), address, !h.GetEndOfStream())
 	return nil
 }
 
@@ -108,7 +114,7 @@ func (x *exchange) start(ctx context.Context, r request, address string, body bo
 }
 
 // requestHeaders rules immediately if no body follows, and otherwise requests the body.
-func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a attrs) (*response, error) {
+func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a attrs) (*change, error) {
 	if err := x.begin(ctx, h, a); err != nil {
 		return nil, err
 	}
@@ -129,30 +135,24 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	// it.
 	if x.entry.Identify(x.ctx) && x.entry.Enter(x.ctx) && flaw == nil && reads && !h.GetEndOfStream() {
 		if x.entry.Lease.Room(x.ctx, x.req.length()) == nil {
-			return onRequestHeaders(nil, whole()), nil
+			return &change{next: whole()}, nil
 		}
 		flaw = frontend.Busy()
 	}
-	m, refusal := x.admit(nil, flaw)
-	if refusal != nil {
-		return refusal, nil
-	}
-	if answer := x.answer.whole(); answer != nil {
-		return answer, nil
-	}
-	next := whole()
+	c := x.rule(nil, flaw)
 	switch {
-	case flaw != nil:
-		next = headersOnly() // in shadow mode, a body that is too large is not read
-	case !reads && x.admission.Inspect:
-		next = answerOnly()
-	case !reads:
-		next = headersOnly()
+	case c.instead != nil:
+	case flaw == nil && reads:
+		c.next = whole()
+	case flaw == nil && x.admission.Inspect:
+		c.next = answerOnly()
+	default:
+		c.next = headersOnly() // also in shadow mode, for a body that is too large and is not read
 	}
-	return onRequestHeaders(m, next), nil
+	return c, nil
 }
 
-func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
+func (x *exchange) requestBody(b *procv3.HttpBody) (*change, error) {
 	if x.span == nil || !x.entry.Class.ReadsBody() || x.admission != nil {
 		return nil, errProtocol
 	}
@@ -163,33 +163,38 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
 	} else {
 		x.entry.Read(body)
 	}
-	if flaw == nil && x.room(body) != nil {
+	if flaw == nil && x.room(x.ctx, body, frontend.BodyCost) != nil {
 		flaw, body = frontend.Busy(), nil
 	}
-	m, refusal := x.admit(body, flaw)
-	if refusal != nil {
-		return refusal, nil
+	c := x.rule(body, flaw)
+	if c.instead == nil && x.admission.Changed {
+		c.body = replaced(x.admission.Body)
 	}
-	if answer := x.answer.whole(); answer != nil {
-		return answer, nil
-	}
-	if x.admission.Changed {
-		return onRequestBody(m, replaced(x.admission.Body)), nil
-	}
-	return onRequestBody(m, nil), nil
+	return c, nil
 }
 
-// room reserves the memory for a body and for ruling on it.
-func (x *exchange) room(body []byte) error {
-	if err := x.entry.Lease.Grow(x.ctx, int64(len(body))); err != nil {
+// rule passes the request through the gate. It returns the changes of the request's
+// headers, or the answer in place of the backend's.
+func (x *exchange) rule(body []byte, flaw *memproxy.Malformed) *change {
+	m, refusal := x.admit(body, flaw)
+	if refusal != nil {
+		return refusal
+	}
+	return cmp.Or(x.answer.whole(), &change{headers: m})
+}
+
+// room reserves the memory for a body and for reading it, which takes cost times as much.
+func (x *exchange) room(ctx context.Context, body []byte, cost int64) error {
+	n := int64(len(body))
+	if err := x.entry.Lease.Grow(ctx, n); err != nil {
 		return err
 	}
-	return x.entry.Lease.Work(x.ctx, frontend.BodyCost*int64(len(body)))
+	return x.entry.Lease.Work(ctx, cost*n)
 }
 
 // requestTrailers ends a request and removes its trailers, because no rule has checked
 // them. A request with trailers and without a body is refused.
-func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*response, error) {
+func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*change, error) {
 	if x.span == nil {
 		return nil, errProtocol
 	}
@@ -203,16 +208,16 @@ func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*response, error) {
 			return refusal, nil
 		}
 	}
-	return onRequestTrailers(t), nil
+	return untrailed(t), nil
 }
 
 // admit passes the request through the gate. It returns the changes of the request's
 // headers, or a refusal.
-func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*headerMutation, *response) {
+func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*headerMutation, *change) {
 	a := x.entry.Admit(x.ctx, body, flaw)
 	x.admission = a
 	if reply, refused := x.obey(a, a.Next); refused {
-		return nil, x.refused(reply)
+		return nil, x.reply(reply)
 	}
 	x.forwarded, x.forward = x.p.opt.Tracer.Start(x.ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	return x.outgoing(a), nil
@@ -240,9 +245,12 @@ func (x *exchange) obey(a *gate.Admission, next gate.Next) (reply memproxy.Reply
 	return x.p.opt.Gate.Agents().RuleUngated(x.ctx, a)
 }
 
-// refused ends a request that is not forwarded. Envoy then closes the stream.
-func (x *exchange) refused(reply memproxy.Reply) *response {
+// reply answers a request in place of the backend. Envoy then closes the stream.
+func (x *exchange) reply(reply memproxy.Reply) *change {
 	x.settled, x.over, x.status = true, true, reply.Status
+	if x.admission == nil { // it is not ruled on
+		return immediate(reply, &memproxy.Decision{})
+	}
 	return immediate(reply, x.admission.Shown())
 }
 

@@ -11,7 +11,7 @@ import (
 
 // open admits a request on a public route, which is not ruled on. If the backend has its
 // own credential, it is added for identified callers.
-func (x *exchange) open() *response {
+func (x *exchange) open() *change {
 	x.settled = true
 	x.inspect, x.byStatus = x.p.opt.Gate.InspectsPublic(x.b.gate, x.entry.Class.Route)
 	x.inspect = x.inspect && x.req.Method != http.MethodHead
@@ -20,31 +20,32 @@ func (x *exchange) open() *response {
 		mode = answerOnly()
 	}
 	known := x.b.Credential != nil && x.p.opt.Gate.Knows(x.ctx, x.req.credentials)
-	return onRequestHeaders(changes(x.req.credentials.Header, x.b.RequestHeaders(http.Header(x.req.credentials.Header), x.inspect, known)), mode)
+	has := x.req.credentials.Header
+	return &change{headers: changes(has, x.b.RequestHeaders(http.Header(has), x.inspect, known)), next: mode}
 }
 
 // preflight forwards a CORS preflight, with its CORS headers only.
-func (x *exchange) preflight() *response {
+func (x *exchange) preflight() *change {
 	kept := http.Header{}
 	frontend.PreflightRequest(kept, http.Header(x.req.credentials.Header))
 	x.settled = true
-	return onRequestHeaders(changes(x.req.credentials.Header, kept), headersOnly())
+	return &change{headers: changes(x.req.credentials.Header, kept), next: headersOnly()}
 }
 
 // permission answers a CORS preflight, without a body.
-func (an *answer) permission() *response {
+func (an *answer) permission() *change {
 	reply := memproxy.Reply{Status: frontend.PreflightStatus(an.reply.Status), Header: memproxy.Header{}}
 	frontend.PreflightResponse(http.Header(reply.Header), http.Header(an.received))
 	return an.x.reply(reply)
 }
 
 // opened handles the head of a public route's answer.
-func (an *answer) opened(end bool) *response {
+func (an *answer) opened(end bool) *change {
 	x, code := an.x, an.reply.Status
 	x.status = code
 	switch {
 	case x.inspect && !end:
-		return onResponseHeaders(nil)
+		return &change{}
 	case x.byStatus && code >= http.StatusBadRequest:
 		return x.reply(frontend.Failed(code))
 	}
@@ -52,7 +53,7 @@ func (an *answer) opened(end bool) *response {
 }
 
 // published forwards a public route's answer without its unclaimed members.
-func (an *answer) published(b *procv3.HttpBody) *response {
+func (an *answer) published(b *procv3.HttpBody) *change {
 	x := an.x
 	x.over = b.GetEndOfStream() // otherwise trailers follow
 	plain, decoded, err := frontend.Decompress(b.GetBody(), http.Header(an.received), frontend.MaxPublic)
@@ -66,15 +67,9 @@ func (an *answer) published(b *procv3.HttpBody) *response {
 	return an.rewritten(decoded || !frontend.SameBytes(an.reply.Body, plain))
 }
 
-// reply answers a request that is not ruled on, in place of the backend.
-func (x *exchange) reply(reply memproxy.Reply) *response {
-	x.settled, x.over, x.status = true, true, reply.Status
-	return immediate(reply, &memproxy.Decision{})
-}
-
 // gone answers when the backend did not answer, or its answer cannot be read, and there
 // is no admission.
-func (x *exchange) gone(err error) *response {
+func (x *exchange) gone(err error) *change {
 	x.p.opt.Log.WarnContext(x.ctx, "the backend did not respond", "backend", x.b.Name, "route", x.entry.Class.Name, "error", err)
 	return x.reply(frontend.NoAnswerReply())
 }

@@ -13,55 +13,51 @@ import (
 	"github.com/memproxy/memproxy/frontend"
 )
 
-// Responses to Envoy's messages. Envoy treats a response of the wrong type as a fault and
-// refuses the request.
-
-type response = procv3.ProcessingResponse
-
 type headerMutation = procv3.HeaderMutation
 
-// replaced returns the mutation that replaces a body. A nil mutation leaves the body
-// unchanged.
+// change is what one of Envoy's messages leads to. The zero value changes nothing.
+type change struct {
+	headers *headerMutation
+	body    *procv3.BodyMutation      // nil leaves the body unchanged
+	next    *modev3.ProcessingMode    // the messages that Envoy sends next; nil for those as configured
+	instead *procv3.ImmediateResponse // answers the client in place of the backend
+}
+
+// response returns the change in the form for a message. Envoy treats a response of
+// another type as a fault and refuses the request.
+func (c *change) response(msg *procv3.ProcessingRequest) *procv3.ProcessingResponse {
+	r := &procv3.ProcessingResponse{ModeOverride: c.next}
+	if c.instead != nil {
+		r.Response = &procv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: c.instead}
+		return r
+	}
+	common := &procv3.CommonResponse{HeaderMutation: c.headers, BodyMutation: c.body}
+	switch msg.Request.(type) {
+	case *procv3.ProcessingRequest_RequestHeaders:
+		r.Response = &procv3.ProcessingResponse_RequestHeaders{RequestHeaders: &procv3.HeadersResponse{Response: common}}
+	case *procv3.ProcessingRequest_RequestBody:
+		r.Response = &procv3.ProcessingResponse_RequestBody{RequestBody: &procv3.BodyResponse{Response: common}}
+	case *procv3.ProcessingRequest_RequestTrailers:
+		r.Response = &procv3.ProcessingResponse_RequestTrailers{RequestTrailers: &procv3.TrailersResponse{HeaderMutation: c.headers}}
+	case *procv3.ProcessingRequest_ResponseHeaders:
+		r.Response = &procv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &procv3.HeadersResponse{Response: common}}
+	case *procv3.ProcessingRequest_ResponseBody:
+		r.Response = &procv3.ProcessingResponse_ResponseBody{ResponseBody: &procv3.BodyResponse{Response: common}}
+	case *procv3.ProcessingRequest_ResponseTrailers:
+		r.Response = &procv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &procv3.TrailersResponse{HeaderMutation: c.headers}}
+	}
+	return r
+}
+
+// replaced returns the mutation that replaces a body.
 func replaced(by []byte) *procv3.BodyMutation {
 	return &procv3.BodyMutation{Mutation: &procv3.BodyMutation_Body{Body: by}}
 }
 
-func onRequestHeaders(m *headerMutation, next *modev3.ProcessingMode) *response {
-	return &response{ModeOverride: next, Response: &procv3.ProcessingResponse_RequestHeaders{
-		RequestHeaders: &procv3.HeadersResponse{Response: &procv3.CommonResponse{HeaderMutation: m}},
-	}}
-}
-
-func onRequestBody(m *headerMutation, b *procv3.BodyMutation) *response {
-	return &response{Response: &procv3.ProcessingResponse_RequestBody{
-		RequestBody: &procv3.BodyResponse{Response: &procv3.CommonResponse{HeaderMutation: m, BodyMutation: b}},
-	}}
-}
-
-func onResponseHeaders(m *headerMutation) *response {
-	return &response{Response: &procv3.ProcessingResponse_ResponseHeaders{
-		ResponseHeaders: &procv3.HeadersResponse{Response: &procv3.CommonResponse{HeaderMutation: m}},
-	}}
-}
-
-func onResponseBody(m *headerMutation, b *procv3.BodyMutation) *response {
-	return &response{Response: &procv3.ProcessingResponse_ResponseBody{
-		ResponseBody: &procv3.BodyResponse{Response: &procv3.CommonResponse{HeaderMutation: m, BodyMutation: b}},
-	}}
-}
-
-func onRequestTrailers(t *procv3.HttpTrailers) *response {
-	return &response{Response: &procv3.ProcessingResponse_RequestTrailers{RequestTrailers: untrailed(t)}}
-}
-
-func onResponseTrailers(t *procv3.HttpTrailers) *response {
-	return &response{Response: &procv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: untrailed(t)}}
-}
-
 // untrailed removes the trailers of a request or an answer. No trailer has a claim.
-func untrailed(t *procv3.HttpTrailers) *procv3.TrailersResponse {
+func untrailed(t *procv3.HttpTrailers) *change {
 	_, trailers := headers(t.GetTrailers())
-	return &procv3.TrailersResponse{HeaderMutation: changes(trailers, nil)}
+	return &change{headers: changes(trailers, nil)}
 }
 
 // answerIn requests all trailers, the answer's headers, and the answer's body in a mode:
@@ -94,15 +90,15 @@ func decisionMetadata(header string) *structpb.Struct {
 }
 
 // immediate answers the client in place of the backend.
-func immediate(reply memproxy.Reply, d *memproxy.Decision) *response {
+func immediate(reply memproxy.Reply, d *memproxy.Decision) *change {
 	h := http.Header{}
 	maps.Copy(h, http.Header(reply.Header))
 	if d.ID != "" {
 		frontend.DisableCaching(h)
 		h.Set(frontend.DecisionHeader, frontend.Decision(d))
 	}
-	return &response{Response: &procv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &procv3.ImmediateResponse{
+	return &change{instead: &procv3.ImmediateResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(reply.Status)},
 		Headers: changes(nil, h), Body: reply.Body, Details: "memproxy_" + d.Verdict.String(),
-	}}}
+	}}
 }

@@ -61,11 +61,10 @@ func describe(pseudo map[string]string, h memproxy.Header, peer []string) reques
 
 // length returns the announced length of the body, or -1.
 func (r *request) length() int64 {
-	n, err := strconv.ParseInt(r.Header.Get("Content-Length"), 10, 64)
-	if err != nil {
-		return -1
+	if n, err := strconv.ParseInt(r.Header.Get("Content-Length"), 10, 64); err == nil {
+		return n
 	}
-	return n
+	return -1
 }
 
 // announced reports whether a body follows, by its length or its transfer encoding.
@@ -101,10 +100,6 @@ func (a attrs) peer() []string {
 	return []string{uri}
 }
 
-// address returns the client's address according to Envoy, or "" if the attribute is
-// not configured.
-func (a attrs) address() string { return frontend.Peer(a[attrSource].GetStringValue()) }
-
 // fromUpstream reports whether the backend gave the answer, and not Envoy itself. Without
 // the attribute every answer counts as the backend's.
 func (a attrs) fromUpstream() bool {
@@ -116,10 +111,4 @@ func (a attrs) fromUpstream() bool {
 func (a attrs) unsent() bool {
 	d := a[attrDetails].GetStringValue()
 	return d == "no_healthy_upstream" || strings.HasPrefix(d, "upstream_reset_before_response_started{") && strings.Contains(d, "connection_failure")
-}
-
-// oversize reports whether Envoy refused a request because its body exceeds Envoy's
-// buffer.
-func (a attrs) oversize() bool {
-	return strings.HasPrefix(a[attrDetails].GetStringValue(), "request_payload_too_large")
 }

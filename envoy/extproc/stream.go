@@ -14,22 +14,22 @@ import (
 
 // streamed begins a stream of events, each of which is filtered as it arrives. A stream
 // that is compressed although no compression was requested is read as a whole.
-func (an *answer) streamed(end bool) *response {
+func (an *answer) streamed(end bool) *change {
 	x, h := an.x, an.received
-	r := onResponseHeaders(changes(h, an.header(true)))
+	c := &change{headers: changes(h, an.header(true))}
 	if len(h["Content-Encoding"]) == 0 {
-		r.ModeOverride = answerIn(modev3.ProcessingMode_STREAMED)
+		c.next = answerIn(modev3.ProcessingMode_STREAMED)
 	}
 	if end {
 		an.ended(memproxy.StreamWhole)
 		x.over = true
 	}
-	return r
+	return c
 }
 
 // piece filters the next part of a stream. An incomplete event waits for its remainder.
 // On an error the processor ends its stream with a status, and Envoy resets the client's.
-func (an *answer) piece(b *procv3.HttpBody) (*response, error) {
+func (an *answer) piece(b *procv3.HttpBody) (*change, error) {
 	x := an.x
 	plain, _, err := frontend.Decompress(b.GetBody(), http.Header(an.received), x.b.MaxAnswer)
 	var events [][]byte
@@ -55,7 +55,7 @@ func (an *answer) piece(b *procv3.HttpBody) (*response, error) {
 		an.ended(memproxy.StreamWhole)
 		x.over = true
 	}
-	return onResponseBody(nil, replaced(out)), nil
+	return &change{body: replaced(out)}, nil
 }
 
 func (an *answer) ended(end memproxy.StreamEnd) {
