@@ -14,21 +14,26 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// reader reads the records of a log.
+// reader reads the records of a log and passes the selected ones to each.
 type reader struct {
 	dir   verify.Dir
 	f     Filter
 	hints [][]byte
+	each  func(*verify.Record) error
+	next  uint64 // index after the last record that was read
 	// seen: a bundle with records was read; empty: a later bundle without any.
 	seen  bool
 	empty *int64
 }
 
+func newReader(dir string, f Filter, each func(*verify.Record) error) *reader {
+	return &reader{dir: verify.Dir(dir), f: f, hints: f.hints(), each: each}
+}
+
 // Query passes the selected records to each, in order. It stops at the first error of
 // each, of ctx, or of a record that cannot be read.
 func Query(ctx context.Context, dir string, f Filter, each func(*verify.Record) error) error {
-	_, err := query(ctx, dir, f, each)
-	return err
+	return newReader(dir, f, each).query(ctx)
 }
 
 // ErrUnknownBackend means that no record names the backend of a query. Without it a
@@ -62,106 +67,93 @@ func CheckBackend(ctx context.Context, dir string, f Filter) error {
 // maxNamed bounds the names of backends that an error lists.
 const maxNamed = 100
 
-// query returns the index after the last record that it read.
-func query(ctx context.Context, dir string, f Filter, each func(*verify.Record) error) (next uint64, err error) {
-	if f.Last < 0 || f.Last > MaxLast {
-		return 0, ErrLastRange
+func (r *reader) query(ctx context.Context) error {
+	if r.f.Last < 0 || r.f.Last > MaxLast {
+		return ErrLastRange
 	}
-	r := &reader{dir: verify.Dir(dir), f: f, hints: f.hints()}
 	from, to, err := r.dir.Bundles()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if f.Last > 0 {
-		return r.last(ctx, from, to, each)
+	if r.f.Last > 0 {
+		return r.last(ctx, from, to)
 	}
-	if !f.Since.IsZero() {
+	if !r.f.Since.IsZero() {
 		from = r.since(from, to)
 	}
 	for n := from; n < to; n++ {
 		if err := ctx.Err(); err != nil {
-			return next, err
+			return err
 		}
-		found, end, err := r.bundle(n, 0)
+		found, err := r.bundle(n, 0)
 		if err != nil {
-			return next, err
+			return err
 		}
-		next = max(next, end)
-		if err := pass(found, each); err != nil {
-			return next, err
-		}
-		if r.past(n) {
-			break
-		}
-	}
-	return next, nil
-}
-
-func pass(found []*verify.Record, each func(*verify.Record) error) error {
-	for _, rec := range found {
-		if err := each(rec); err != nil {
+		if err := r.pass(found); err != nil || r.past(n) {
 			return err
 		}
 	}
 	return nil
 }
 
-// bundle returns the selected records of a bundle from an index on, and the index after
-// the bundle's last record.
-func (r *reader) bundle(n int64, from uint64) (found []*verify.Record, end uint64, err error) {
+func (r *reader) pass(found []*verify.Record) error {
+	for _, rec := range found {
+		if err := r.each(rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bundle returns the selected records of a bundle from an index on.
+func (r *reader) bundle(n int64, from uint64) (found []*verify.Record, err error) {
 	raws, err := r.dir.Records(n)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
+	first := uint64(n) * 256
 	switch {
 	case len(raws) > 0 && r.empty != nil && *r.empty != n:
-		return nil, 0, fmt.Errorf("records %d to %d: %w", *r.empty*256, *r.empty*256+255, verify.ErrGap)
+		return nil, fmt.Errorf("records %d to %d: %w", *r.empty*256, *r.empty*256+255, verify.ErrGap)
 	case len(raws) > 0: // r.empty is nil, or this bundle, which has been filled meanwhile
 		r.seen, r.empty = true, nil
+		r.next = max(r.next, first+uint64(len(raws)))
 	case r.seen:
 		r.empty = &n
 	}
-	first := uint64(n) * 256
 	for i, raw := range raws {
-		if first+uint64(i) < from || !hinted(raw, r.hints) {
+		missing := func(hint []byte) bool { return !bytes.Contains(raw, hint) }
+		if first+uint64(i) < from || slices.ContainsFunc(r.hints, missing) {
 			continue
 		}
 		rec, err := verify.Decode(raw)
 		if err != nil {
-			return nil, 0, fmt.Errorf("record %d: %w", first+uint64(i), err)
+			return nil, fmt.Errorf("record %d: %w", first+uint64(i), err)
 		}
 		if r.f.Match(rec) {
 			found = append(found, rec)
 		}
 	}
-	if len(raws) > 0 {
-		end = first + uint64(len(raws))
-	}
-	return found, end, nil
-}
-
-func hinted(raw []byte, hints [][]byte) bool {
-	return !slices.ContainsFunc(hints, func(h []byte) bool { return !bytes.Contains(raw, h) })
+	return found, nil
 }
 
 // last reads backwards until it has enough records.
-func (r *reader) last(ctx context.Context, from, to int64, each func(*verify.Record) error) (next uint64, err error) {
+func (r *reader) last(ctx context.Context, from, to int64) error {
 	var kept []*verify.Record // latest first
 	for n := to - 1; n >= from && len(kept) < r.f.Last; n-- {
 		if err := ctx.Err(); err != nil {
-			return next, err
+			return err
 		}
-		found, end, err := r.bundle(n, 0)
+		found, err := r.bundle(n, 0)
 		if err != nil {
-			return next, err
+			return err
 		}
-		next = max(next, end)
 		slices.Reverse(found)
 		kept = append(kept, found...)
 	}
 	kept = kept[:min(len(kept), r.f.Last)]
 	slices.Reverse(kept)
-	return next, pass(kept, each)
+	return r.pass(kept)
 }
 
 // firstTime returns the time of append of a bundle's first record.
@@ -203,24 +195,21 @@ const pollEvery = 200 * time.Millisecond
 // Tail passes the last n selected records to each and, with follow, further ones until
 // ctx ends, which is not an error.
 func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, each func(*verify.Record) error) (err error) {
-	var next uint64
-	if f.Last = n; n != 0 {
-		next, err = query(ctx, dir, f, each)
+	f.Last = n
+	r := newReader(dir, f, each)
+	if n != 0 {
+		err = r.query(ctx)
+	} else if follow {
+		err = r.skip()
 	}
 	if err != nil || !follow {
 		return err
 	}
-	f.Last = 0
-	r := &reader{dir: verify.Dir(dir), f: f, hints: f.hints()}
-	if n == 0 {
-		if next, err = r.end(); err != nil {
-			return err
-		}
-	}
+	r.seen, r.empty = false, nil // the last records may have been read backwards
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for {
-		if next, err = r.more(next, each); err != nil {
+		if err := r.more(); err != nil {
 			return err
 		}
 		select {
@@ -231,32 +220,27 @@ func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, each fu
 	}
 }
 
-// end returns the index after the last record.
-func (r *reader) end() (uint64, error) {
+// skip goes to the end of the log.
+func (r *reader) skip() error {
 	from, to, err := r.dir.Bundles()
 	if err != nil || from == to {
-		return 0, err
+		return err
 	}
-	_, end, err := r.bundle(to-1, 1<<63)
-	if end == 0 { // an empty journal
-		end = uint64(to-1) * 256
-	}
-	return end, err
+	r.next = uint64(to-1) * 256 // the last journal may be empty
+	_, err = r.bundle(to-1, 1<<63)
+	return err
 }
 
-// more passes the records from index next on to each.
-func (r *reader) more(next uint64, each func(*verify.Record) error) (uint64, error) {
+// more passes the records from the next one on to each.
+func (r *reader) more() error {
 	for {
-		found, end, err := r.bundle(int64(next/256), next)
+		next := r.next
+		found, err := r.bundle(int64(next/256), next)
 		if err != nil {
-			return next, err
+			return err
 		}
-		if err := pass(found, each); err != nil {
-			return next, err
+		if err := r.pass(found); err != nil || r.next <= next {
+			return err
 		}
-		if end <= next {
-			return next, nil
-		}
-		next = end
 	}
 }
