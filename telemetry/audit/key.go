@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -86,23 +87,18 @@ func VerifierKey(origin string, pub ed25519.PublicKey) (string, error) {
 	return vkey, nil
 }
 
-// signer is a note.Signer with a plain Ed25519 key.
-type signer struct {
-	name string
-	hash uint32
-	key  ed25519.PrivateKey
-}
-
-func newSigner(origin string, key ed25519.PrivateKey) (s *signer, vkey string, v note.Verifier, err error) {
+// newSigner returns what signs with a key, and its public key in both forms.
+func newSigner(origin string, key ed25519.PrivateKey) (s note.Signer, vkey string, v note.Verifier, err error) {
 	if vkey, err = VerifierKey(origin, key.Public().(ed25519.PublicKey)); err == nil {
 		v, err = note.NewVerifier(vkey)
+	}
+	if err == nil {
+		const ed25519Key = "\x01" // package note's number of the algorithm
+		private := base64.StdEncoding.EncodeToString(append([]byte(ed25519Key), key.Seed()...))
+		s, err = note.NewSigner(fmt.Sprintf("PRIVATE+KEY+%s+%08x+%s", origin, v.KeyHash(), private))
 	}
 	if err != nil {
 		return nil, "", nil, fmt.Errorf("audit: origin %q: %w", origin, err)
 	}
-	return &signer{name: origin, hash: v.KeyHash(), key: key}, vkey, v, nil
+	return s, vkey, v, nil
 }
-
-func (s *signer) Name() string                    { return s.name }
-func (s *signer) KeyHash() uint32                 { return s.hash }
-func (s *signer) Sign(msg []byte) ([]byte, error) { return ed25519.Sign(s.key, msg), nil }

@@ -62,14 +62,11 @@ func (p *publisher) prunable(before time.Time, maxBytes int64) (from, to int64, 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := p.edge.size/tileWidth - 1
-	from = p.oldest
-	for found := false; from < last && !found; {
-		_, err := os.Stat(p.disk.path(bundlePath(from, 0)))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for from = p.oldest; from < last; from++ {
+		if _, err := os.Stat(p.disk.path(bundlePath(from, 0))); err == nil {
+			break
+		} else if !errors.Is(err, fs.ErrNotExist) {
 			return 0, 0, fmt.Errorf("audit: %w", err)
-		}
-		if found = err == nil; !found {
-			from++
 		}
 	}
 	p.oldest = from
