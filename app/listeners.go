@@ -195,32 +195,33 @@ func (s *App) Listen() error {
 		s.group.Serve(stageListeners, l.name, stop, failed)
 	}
 	s.group.Own(stageNotes, func(context.Context) error { s.record(memproxy.EventStop, "stopped"); return nil })
-	unwatch, err := s.telemetry.Instruments().ObserveSources(signal.Sources{Listeners: s.bounds})
+	unwatch, err := s.telemetry.Instruments().ObserveSource(s.bounds)
 	if err == nil {
 		s.group.Own(stageTelemetry, func(context.Context) error { return unwatch() })
 	}
 	return err
 }
 
-// bounds returns the listeners' memory in use and refused connections.
-func (s *App) bounds() []signal.ListenerCounters {
+// bounds reports the listeners' memory in use, and their refused connections and requests.
+func (s *App) bounds(observe signal.Observe) {
 	s.listenersMu.Lock()
 	defer s.listenersMu.Unlock()
-	var out []signal.ListenerCounters
 	for _, l := range s.listeners {
-		b := signal.ListenerCounters{Listener: l.name}
+		var refused, evicted, bytes, requests int64
 		if l.limited != nil {
-			b.Refused, b.Evicted = l.limited.TurnedAway()
+			refused, evicted = l.limited.TurnedAway()
 		}
 		if l.refused != nil {
-			b.Refused += l.refused()
+			refused += l.refused()
 		}
 		if l.inFlight != nil {
-			b.UsedBytes, b.RefusedRequests = l.inFlight.UsedBytes(), l.inFlight.Refused()
+			bytes, requests = l.inFlight.UsedBytes(), l.inFlight.Refused()
 		}
-		out = append(out, b)
+		observe(signal.MetricConnections, refused, l.name, signal.ResultRefused)
+		observe(signal.MetricConnections, evicted, l.name, signal.ResultEvicted)
+		observe(signal.MetricInFlight, bytes, l.name)
+		observe(signal.MetricInFlightRefused, requests, l.name)
 	}
-	return out
 }
 
 // Handler returns the handler of a listener, by its name: a backend's, "admin" or

@@ -239,10 +239,18 @@ func (s *edits) check() proxy.Check {
 // watch exports metrics, watches files for edits, and starts the jobs.
 func (s *App) watch() {
 	in := s.telemetry.Instruments()
-	stop, err := in.ObserveSources(signal.Sources{
-		AuditLag: func() (int64, int64) { l := s.audit.Lag(); return int64(l.Queued), int64(l.Unsigned) },
-		Rules:    func() string { v, _ := s.rules.state(); return v },
-		Version:  s.opt.Version, Unsafe: s.unsafe, Sealed: s.checker.Sealed,
+	stop, err := in.ObserveSource(func(observe signal.Observe) {
+		lag := s.audit.Lag()
+		observe(signal.MetricAuditLag, int64(lag.Queued), signal.StateQueued)
+		observe(signal.MetricAuditLag, int64(lag.Unsigned), signal.StateUnsigned)
+		version, _ := s.rules.state()
+		observe(signal.MetricRules, 1, version)
+		for _, setting := range s.unsafe {
+			observe(signal.MetricUnsafe, 1, setting)
+		}
+		for backend, sealed := range s.checker.Sealed() {
+			observe(signal.MetricSealed, map[bool]int64{true: 1}[sealed], backend)
+		}
 	})
 	if err != nil {
 		s.log.Error("metrics of the stores are not collected", "error", err)

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,12 +37,16 @@ func (t *Telemetry) outlet(name string) *exportCounter {
 	return o
 }
 
-func (t *Telemetry) exports() []signal.ExportCounters {
-	list := make([]signal.ExportCounters, len(t.outlets))
-	for i, o := range t.outlets {
-		list[i] = signal.ExportCounters{Signal: o.name, OK: o.ok.Load(), Failed: o.failed.Load(), Offered: o.offered.Load()}
+// observe reports the version of the program and the counts of exports.
+func (t *Telemetry) observe(observe signal.Observe) {
+	if t.opt.Version != "" {
+		observe(signal.MetricBuild, 1, t.opt.Version, runtime.Version())
 	}
-	return list
+	for _, o := range t.outlets {
+		observe(signal.MetricExports, o.offered.Load(), o.name, signal.ResultOffered)
+		observe(signal.MetricExports, o.ok.Load(), o.name, signal.ResultOK)
+		observe(signal.MetricExports, o.failed.Load(), o.name, signal.ResultFailed)
+	}
 }
 
 func (o *exportCounter) sent(n int, err error) error {

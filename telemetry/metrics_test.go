@@ -77,14 +77,17 @@ func TestMetricsAreTheCatalogue(t *testing.T) {
 	in.Reloaded(t.Context(), true)
 	in.Reloaded(t.Context(), false)
 	version := "rules-1"
-	stop := must.Get(in.ObserveSources(signal.Sources{
-		AuditLag: func() (int64, int64) { return 3, 4 },
-		Rules:    func() string { return version },
-		Unsafe:   []string{"enforce"},
-		Sealed:   func() map[string]bool { return map[string]bool{"mem0": true, "letta": false} },
-		Listeners: func() []signal.ListenerCounters {
-			return []signal.ListenerCounters{{Listener: "mem0", Refused: 1, Evicted: 2, UsedBytes: 3, RefusedRequests: 4}}
-		},
+	stop := must.Get(in.ObserveSource(func(observe signal.Observe) {
+		observe(signal.MetricAuditLag, 3, signal.StateQueued)
+		observe(signal.MetricAuditLag, 4, signal.StateUnsigned)
+		observe(signal.MetricRules, 1, version)
+		observe(signal.MetricUnsafe, 1, "enforce")
+		observe(signal.MetricSealed, 1, "mem0")
+		observe(signal.MetricSealed, 0, "letta")
+		observe(signal.MetricConnections, 1, "mem0", signal.ResultRefused)
+		observe(signal.MetricConnections, 2, "mem0", signal.ResultEvicted)
+		observe(signal.MetricInFlight, 3, "mem0")
+		observe(signal.MetricInFlightRefused, 4, "mem0")
 	}))(t)
 	seen := map[string]map[string]bool{}
 	for line := range strings.SplitSeq(scrape(t, tel, ""), "\n") {

@@ -66,7 +66,7 @@ func Start(ctx context.Context, opt Options) (*Telemetry, error) {
 		}
 	}
 	if err == nil {
-		_, err = t.instruments.ObserveSources(signal.Sources{Version: opt.Version, Exports: t.exports})
+		_, err = t.instruments.ObserveSource(t.observe)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("telemetry: %w", err), t.Shutdown(ctx))

@@ -16,8 +16,8 @@ import (
 // Instruments record the metrics. They implement gate.Meter, are safe for
 // concurrent use, and never block.
 type Instruments struct {
-	meter  metric.Meter
-	gauges map[string]metric.Observable
+	meter    metric.Meter
+	observed map[string]observed
 
 	decisions, filtered, unclaimed, charges, degraded counter
 	records, ledgerErrors, reloads                    counter
@@ -26,7 +26,7 @@ type Instruments struct {
 
 // NewInstruments creates the instrument of every metric.
 func NewInstruments(meter metric.Meter) (*Instruments, error) {
-	in := &Instruments{meter: meter, gauges: map[string]metric.Observable{}}
+	in := &Instruments{meter: meter, observed: map[string]observed{}}
 	counters := map[string]*counter{
 		MetricDecisions: &in.decisions, MetricFiltered: &in.filtered, MetricUnclaimed: &in.unclaimed, MetricBudgetCharges: &in.charges,
 		MetricBudgetDegraded: &in.degraded, MetricAuditRecords: &in.records,
