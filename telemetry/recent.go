@@ -68,27 +68,23 @@ type recentStep struct {
 // or not part of a request.
 type recentSpan struct {
 	noop.Span
-	of    *recent
-	sc    trace.SpanContext
-	name  string
-	start time.Time
-	kept  bool
+	of   *recent
+	sc   trace.SpanContext
+	kept bool
 
-	mu     sync.Mutex
-	ended  bool
-	failed bool
-	attrs  []attribute.KeyValue
-	steps  []recentStep
+	mu    sync.Mutex
+	ended bool
+	recentRequest
 }
 
 // stepSpan is a running step of a request. It is not put into the context, because
 // steps have no ids: what is started within a step belongs to the request.
 type stepSpan struct {
 	noop.Span
-	of            *recentSpan
-	name          string
-	start         time.Time
-	ended, failed bool // guarded by the request's lock
+	of    *recentSpan
+	start time.Time
+	ended bool // guarded by the request's lock, as is Failed
+	recentStep
 }
 
 // Start implements trace.Tracer.
@@ -100,11 +96,11 @@ func (r *recent) Start(ctx context.Context, name string, opts ...trace.SpanStart
 	switch above, ok := parent.(*recentSpan); {
 	case !ok, server && psc.IsSampled():
 	case above.kept:
-		return ctx, &stepSpan{of: above, name: name, start: time.Now()}
+		return ctx, &stepSpan{of: above, start: time.Now(), recentStep: recentStep{Name: name}}
 	default:
 		return ctx, above // the parent represents spans below it that are not kept either
 	}
-	s := &recentSpan{of: r, name: name, start: time.Now()}
+	s := &recentSpan{of: r, recentRequest: recentRequest{Name: name, Start: time.Now()}}
 	id := trace.SpanID(random())
 	if psc.IsValid() {
 		s.sc = psc.WithSpanID(id).WithRemote(false)
@@ -112,7 +108,7 @@ func (r *recent) Start(ctx context.Context, name string, opts ...trace.SpanStart
 		s.sc = r.begin(ctx, name, id)
 	}
 	if s.kept = server && s.sc.IsSampled(); s.kept {
-		s.steps = make([]recentStep, 0, usualSteps)
+		s.Steps = make([]recentStep, 0, usualSteps)
 	}
 	return trace.ContextWithSpan(ctx, s), s
 }
@@ -149,7 +145,7 @@ func (s *recentSpan) IsRecording() bool {
 func (s *recentSpan) SetStatus(code codes.Code, _ string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failed = s.failed || code == codes.Error
+	s.Failed = s.Failed || code == codes.Error
 }
 
 // SetAttributes implements trace.Span.
@@ -197,10 +193,8 @@ func (s *recentSpan) End(...trace.SpanEndOption) {
 		return
 	}
 	s.ended = true
-	s.of.keep(recentRequest{
-		Trace: s.sc.TraceID(), Span: s.sc.SpanID(), Name: s.name, Start: s.start, Micros: time.Since(s.start).Microseconds(), Failed: s.failed,
-		attrs: s.attrs, Steps: s.steps,
-	})
+	s.Trace, s.recentRequest.Span, s.Micros = s.sc.TraceID(), s.sc.SpanID(), time.Since(s.Start).Microseconds()
+	s.of.keep(s.recentRequest)
 }
 
 // SpanContext implements trace.Span.
@@ -210,7 +204,7 @@ func (s *stepSpan) SpanContext() trace.SpanContext { return s.of.sc }
 func (s *stepSpan) SetStatus(code codes.Code, _ string) {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
-	s.failed = s.failed || code == codes.Error
+	s.Failed = s.Failed || code == codes.Error
 }
 
 // End implements trace.Span. A step that ends after its request is dropped.
@@ -219,11 +213,12 @@ func (s *stepSpan) End(...trace.SpanEndOption) {
 	r := s.of
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.ended || r.ended || len(r.steps) >= maxSteps {
+	if s.ended || r.ended || len(r.Steps) >= maxSteps {
 		return
 	}
 	s.ended = true
-	r.steps = append(r.steps, recentStep{Name: s.name, Offset: s.start.Sub(r.start).Microseconds(), Micros: took, Failed: s.failed})
+	s.Offset, s.Micros = s.start.Sub(r.Start).Microseconds(), took
+	r.Steps = append(r.Steps, s.recentStep)
 }
 
 func (r *recent) keep(req recentRequest) {

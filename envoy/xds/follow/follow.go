@@ -99,12 +99,7 @@ func New(opt Options) (*Follower, error) {
 	}
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	f := &Follower{opt: opt}
-	var err error
-	f.current, f.floor, err = read(opt)
-	if unused, ok := errors.AsType[*unusedError](err); ok {
-		f.state.StoredError, err = unused, nil
-	}
-	if err != nil {
+	if err := f.load(); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -113,35 +108,35 @@ func New(opt Options) (*Follower, error) {
 // StoredRelease returns the release with which a follower with these options would start,
 // or nil. It uses Path, Fleet, Node, Keys and Log.
 func StoredRelease(opt Options) (*policy.Release, error) {
-	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
-	r, _, err := read(opt)
-	if unused, ok := errors.AsType[*unusedError](err); ok {
-		opt.Log.Error(unused.Error())
-		err = nil
+	f := &Follower{opt: opt}
+	err := f.load()
+	if f.state.StoredError != nil && opt.Log != nil {
+		opt.Log.Error(f.state.StoredError.Error())
 	}
-	return r, err
+	return f.current, err
 }
 
-// unusedError is the reason why a stored release is not used.
-type unusedError struct{ error }
-
-func (e *unusedError) Error() string { return "the stored release is not used: " + e.error.Error() }
-
-// read reads and verifies the stored release.
-func read(opt Options) (*policy.Release, uint64, error) {
-	k, err := readStoredState(opt.Path)
+// load reads and verifies the stored release.
+func (f *Follower) load() error {
+	k, err := readStoredState(f.opt.Path)
+	f.floor = k.Floor
 	if err != nil || len(k.release) == 0 {
-		return nil, k.Floor, err
+		return err
 	}
-	r, err := policy.OpenRelease(k.release, opt.Keys...)
+	r, err := policy.OpenRelease(k.release, f.opt.Keys...)
 	if err == nil {
-		err = (&Follower{opt: opt, floor: k.Floor}).acceptable(r)
+		err = f.acceptable(r)
 	}
 	if err != nil {
-		return nil, k.Floor, &unusedError{err}
+		f.state.StoredError = unused(err)
+		return nil
 	}
-	return r, k.Floor, nil
+	f.current = r
+	return nil
 }
+
+// unused returns the reason why a stored release is not used.
+func unused(why error) error { return fmt.Errorf("the stored release is not used: %w", why) }
 
 // Start must be called before Run, with the version of the bundle in force. It returns
 // the stored release that New found, or nil if that is not in force; it is then requested
@@ -153,7 +148,7 @@ func (f *Follower) Start(bundle string) *policy.Release {
 	case f.current == nil:
 		return nil
 	case f.current.Bundle != bundle:
-		f.current, f.state.StoredError = nil, &unusedError{errors.New("its rules do not compile")}
+		f.current, f.state.StoredError = nil, unused(errors.New("its rules do not compile"))
 		return nil
 	}
 	f.state.Running, f.newest = f.current.Name(), f.current.Number
