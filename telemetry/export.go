@@ -6,15 +6,26 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/otlptranslator"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	promexporter "go.opentelemetry.io/otel/exporters/prometheus"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/prometheus/otlptranslator"
+	"github.com/memproxy/memproxy/telemetry/signal"
+)
+
+// Limits of a span's attributes. They are ids and codes, so longer ones are an attack
+// or a bug.
+const (
+	maxAttribute  = 256
+	maxAttributes = 64
 )
 
 // exportBatch limits the spans or records of one export. A request has about ten spans,
@@ -47,21 +58,20 @@ func (w statusOnly) RoundTrip(q *http.Request) (*http.Response, error) {
 // errPartialSuccess replaces the error of a partial success, which quotes the collector.
 var errPartialSuccess = errors.New("the collector rejected part of the batch")
 
-// prometheus returns the reader behind /metrics. Names have the same spelling for every
-// scraper, because dashboards depend on it.
-func (t *Telemetry) prometheus() (sdkmetric.Reader, error) {
-	return promexporter.New(
-		promexporter.WithRegisterer(t.registry),
-		promexporter.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes),
-		promexporter.WithoutScopeInfo(),
-	)
-}
-
 // Exports are uncompressed unless OTEL_EXPORTER_OTLP_COMPRESSION is set: a sidecar's
 // collector is nearby, and gzip would cost more than all spans of a request.
 
-func (t *Telemetry) exportTraces(ctx context.Context, f allowList) (sdktrace.SpanProcessor, error) {
-	o := &t.opt.OTLP
+func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) error {
+	root := sdktrace.NeverSample()
+	if t.opt.SampleRatio > 0 {
+		root = sdktrace.TraceIDRatioBased(t.opt.SampleRatio)
+	}
+	o, allowed := &t.opt.OTLP, newAllowList()
+	if o.Endpoint == "" {
+		t.recent = &recent{root: root, allowed: allowed}
+		t.tracer = t.recent
+		return nil
+	}
 	exporter, err := otlptracehttp.New(ctx,
 		otlptracehttp.WithEndpointURL(o.Endpoint+"/v1/traces"),
 		otlptracehttp.WithHeaders(o.Headers),
@@ -69,36 +79,71 @@ func (t *Telemetry) exportTraces(ctx context.Context, f allowList) (sdktrace.Spa
 		otlptracehttp.WithTimeout(o.Timeout),
 	)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	out := t.outlet("traces")
-	return countingSpans{out, sdktrace.NewBatchSpanProcessor(spanExporter{exporter, out, f},
-		sdktrace.WithMaxQueueSize(o.Queue),
-		sdktrace.WithMaxExportBatchSize(exportBatch),
-		sdktrace.WithBatchTimeout(o.BatchDelay),
-		sdktrace.WithExportTimeout(o.Timeout),
-	)}, nil
+	limits := sdktrace.NewSpanLimits()
+	limits.AttributeValueLengthLimit = maxAttribute
+	limits.AttributeCountLimit = maxAttributes
+	limits.EventCountLimit = 0 // an event could quote an error, and an error content
+	traces := sdktrace.NewTracerProvider(
+		sdktrace.WithResource(res), sdktrace.WithRawSpanLimits(limits), sdktrace.WithSampler(sdktrace.ParentBased(root)),
+		sdktrace.WithSpanProcessor(countingSpans{out, sdktrace.NewBatchSpanProcessor(spanExporter{exporter, out, allowed},
+			sdktrace.WithMaxQueueSize(o.Queue),
+			sdktrace.WithMaxExportBatchSize(exportBatch),
+			sdktrace.WithBatchTimeout(o.BatchDelay),
+			sdktrace.WithExportTimeout(o.Timeout),
+		)}),
+	)
+	t.tracer, t.providers = traces.Tracer(signal.Scope), append(t.providers, traces)
+	return nil
 }
 
-func (t *Telemetry) exportMetrics(ctx context.Context) (sdkmetric.Reader, error) {
-	o := &t.opt.OTLP
-	exporter, err := otlpmetrichttp.New(ctx,
-		otlpmetrichttp.WithEndpointURL(o.Endpoint+"/v1/metrics"),
-		otlpmetrichttp.WithHeaders(o.Headers),
-		otlpmetrichttp.WithHTTPClient(o.client()),
-		otlpmetrichttp.WithTimeout(o.Timeout),
+func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource) error {
+	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	// The reader behind /metrics. Names have the same spelling for every scraper, because
+	// dashboards depend on it.
+	scrape, err := promexporter.New(
+		promexporter.WithRegisterer(t.registry),
+		promexporter.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes),
+		promexporter.WithoutScopeInfo(),
 	)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return sdkmetric.NewPeriodicReader(metricExporter{exporter, t.outlet("metrics")},
-		sdkmetric.WithInterval(o.MetricInterval),
-		sdkmetric.WithTimeout(o.Timeout),
-	), nil
+	options := []sdkmetric.Option{
+		sdkmetric.WithResource(res), sdkmetric.WithReader(scrape), sdkmetric.WithView(sdkmetric.NewView(
+			// The decision id is on the exemplar only.
+			sdkmetric.Instrument{Name: signal.MetricDecisions},
+			sdkmetric.Stream{AttributeFilter: attribute.NewDenyKeysFilter(signal.LabelDecision)},
+		)),
+	}
+	if o := &t.opt.OTLP; o.Endpoint != "" {
+		exporter, err := otlpmetrichttp.New(ctx,
+			otlpmetrichttp.WithEndpointURL(o.Endpoint+"/v1/metrics"),
+			otlpmetrichttp.WithHeaders(o.Headers),
+			otlpmetrichttp.WithHTTPClient(o.client()),
+			otlpmetrichttp.WithTimeout(o.Timeout),
+		)
+		if err != nil {
+			return err
+		}
+		options = append(options, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metricExporter{exporter, t.outlet("metrics")},
+			sdkmetric.WithInterval(o.MetricInterval),
+			sdkmetric.WithTimeout(o.Timeout),
+		)))
+	}
+	metrics := sdkmetric.NewMeterProvider(options...)
+	t.providers = append(t.providers, metrics)
+	t.instruments, err = signal.NewInstruments(metrics.Meter(signal.Scope))
+	return err
 }
 
-func (t *Telemetry) exportLogs(ctx context.Context) (sdklog.Processor, *exportCounter, error) {
+func (t *Telemetry) startLogs(ctx context.Context, res *resource.Resource) error {
 	o := &t.opt.OTLP
+	if o.Endpoint == "" {
+		return nil
+	}
 	exporter, err := otlploghttp.New(ctx,
 		otlploghttp.WithEndpointURL(o.Endpoint+"/v1/logs"),
 		otlploghttp.WithHeaders(o.Headers),
@@ -106,13 +151,15 @@ func (t *Telemetry) exportLogs(ctx context.Context) (sdklog.Processor, *exportCo
 		otlploghttp.WithTimeout(o.Timeout),
 	)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	out := t.outlet("logs")
-	return sdklog.NewBatchProcessor(logExporter{exporter, out},
+	t.logs = t.outlet("logs")
+	logs := sdklog.NewLoggerProvider(sdklog.WithResource(res), sdklog.WithProcessor(sdklog.NewBatchProcessor(logExporter{exporter, t.logs},
 		sdklog.WithMaxQueueSize(o.Queue),
 		sdklog.WithExportMaxBatchSize(exportBatch),
 		sdklog.WithExportInterval(o.BatchDelay),
 		sdklog.WithExportTimeout(o.Timeout),
-	), out, nil
+	)))
+	t.records, t.providers = logs.Logger(signal.Scope), append(t.providers, logs)
+	return nil
 }

@@ -9,25 +9,14 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/log"
 	"go.opentelemetry.io/otel/propagation"
-	sdklog "go.opentelemetry.io/otel/sdk/log"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memproxy/memproxy/telemetry/signal"
-)
-
-// Limits of a span's attributes. They are ids and codes, so longer ones are an attack
-// or a bug.
-const (
-	maxAttribute  = 256
-	maxAttributes = 64
 )
 
 // Telemetry is the running telemetry. It is safe for concurrent use.
@@ -85,71 +74,6 @@ func (t *Telemetry) resource(ctx context.Context) (*resource.Resource, error) {
 		return nil, fmt.Errorf("telemetry: resource: %w", err)
 	}
 	return res, nil
-}
-
-func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) error {
-	root := sdktrace.NeverSample()
-	if t.opt.SampleRatio > 0 {
-		root = sdktrace.TraceIDRatioBased(t.opt.SampleRatio)
-	}
-	allowed := newAllowList()
-	if t.opt.OTLP.Endpoint == "" {
-		t.recent = &recent{root: root, allowed: allowed}
-		t.tracer = t.recent
-		return nil
-	}
-	processor, err := t.exportTraces(ctx, allowed)
-	if err != nil {
-		return err
-	}
-	limits := sdktrace.NewSpanLimits()
-	limits.AttributeValueLengthLimit = maxAttribute
-	limits.AttributeCountLimit = maxAttributes
-	limits.EventCountLimit = 0 // an event could quote an error, and an error content
-	traces := sdktrace.NewTracerProvider(
-		sdktrace.WithResource(res), sdktrace.WithRawSpanLimits(limits), sdktrace.WithSampler(sdktrace.ParentBased(root)), sdktrace.WithSpanProcessor(processor),
-	)
-	t.tracer, t.providers = traces.Tracer(signal.Scope), append(t.providers, traces)
-	return nil
-}
-
-func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource) error {
-	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	scrape, err := t.prometheus()
-	if err != nil {
-		return err
-	}
-	options := []sdkmetric.Option{
-		sdkmetric.WithResource(res), sdkmetric.WithReader(scrape), sdkmetric.WithView(sdkmetric.NewView(
-			// The decision id is on the exemplar only.
-			sdkmetric.Instrument{Name: signal.MetricDecisions},
-			sdkmetric.Stream{AttributeFilter: attribute.NewDenyKeysFilter(signal.LabelDecision)},
-		)),
-	}
-	if t.opt.OTLP.Endpoint != "" {
-		reader, err := t.exportMetrics(ctx)
-		if err != nil {
-			return err
-		}
-		options = append(options, sdkmetric.WithReader(reader))
-	}
-	metrics := sdkmetric.NewMeterProvider(options...)
-	t.providers = append(t.providers, metrics)
-	t.instruments, err = signal.NewInstruments(metrics.Meter(signal.Scope))
-	return err
-}
-
-func (t *Telemetry) startLogs(ctx context.Context, res *resource.Resource) error {
-	if t.opt.OTLP.Endpoint == "" {
-		return nil
-	}
-	processor, out, err := t.exportLogs(ctx)
-	if err != nil {
-		return err
-	}
-	logs := sdklog.NewLoggerProvider(sdklog.WithResource(res), sdklog.WithProcessor(processor))
-	t.records, t.logs, t.providers = logs.Logger(signal.Scope), out, append(t.providers, logs)
-	return nil
 }
 
 // Tracer returns the tracer for gate and proxy.

@@ -35,17 +35,23 @@ type Processor struct {
 
 // New returns a processor.
 func New(opt Options) (*Processor, error) {
-	if err := opt.complete(); err != nil {
-		return nil, err
+	if opt.Gate == nil || len(opt.Backends) == 0 {
+		return nil, errors.New("extproc: a gate and a backend are required")
 	}
+	opt.Exchanges = cmp.Or(max(opt.Exchanges, 0), DefaultExchanges)
+	opt.Complete()
 	p := &Processor{opt: opt, backends: make(map[string]*Backend, len(opt.Backends))}
 	for _, b := range opt.Backends {
-		if err := b.complete(); err != nil {
+		if err := b.Complete(); err != nil {
 			return nil, err
 		}
 		if p.backends[b.Name] != nil {
 			return nil, fmt.Errorf("extproc: duplicate backend name %q", b.Name)
 		}
+		if b.Ungated == gate.UngatedCompensate {
+			b.Ungated = gate.UngatedDeny
+		}
+		b.gate = b.ForGate(b.Fetch)
 		b.follower = frontend.NewFollower(opt.Gate, b.Fetch, b.Name, opt.Runtime)
 		p.backends[b.Name] = &b
 	}
@@ -171,24 +177,4 @@ type Options struct {
 	// Exchanges is the maximum number of concurrent requests. The default is
 	// DefaultExchanges.
 	Exchanges int
-}
-
-func (o *Options) complete() error {
-	if o.Gate == nil || len(o.Backends) == 0 {
-		return errors.New("extproc: a gate and a backend are required")
-	}
-	o.Exchanges = cmp.Or(max(o.Exchanges, 0), DefaultExchanges)
-	o.Runtime.Complete()
-	return nil
-}
-
-func (b *Backend) complete() error {
-	if err := b.Backend.Complete(); err != nil {
-		return err
-	}
-	if b.Ungated == gate.UngatedCompensate {
-		b.Ungated = gate.UngatedDeny
-	}
-	b.gate = b.ForGate(b.Fetch)
-	return nil
 }
