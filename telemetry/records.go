@@ -39,17 +39,10 @@ func (t *Telemetry) OnRecord(_ uint64, ev memproxy.Event, record []byte) {
 	}
 	r.AddAttributes(attrs...)
 	t.logs.offered.Add(1)
-	t.records.Emit(traced(ctx, ev.Trace), r)
-}
-
-// traced adds the trace that an event names to the context. The hook runs long after
-// the request, when the span no longer exists.
-func traced(ctx context.Context, id string) context.Context {
-	traceID, err := trace.TraceIDFromHex(id)
-	if err != nil {
-		return ctx
+	if id, err := trace.TraceIDFromHex(ev.Trace); err == nil { // the span ended long ago
+		ctx = trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: id}))
 	}
-	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID}))
+	t.records.Emit(ctx, r)
 }
 
 // severityOf returns the severity of an event.

@@ -208,17 +208,6 @@ func (an *answer) unread(end bool) *change {
 	return &change{headers: changes(an.received, an.header(false)), next: headersOnly()}
 }
 
-// recordReset records the outcome of an exchange that Envoy ended early: either the client
-// disconnected or Envoy reset its stream. Envoy does not report which.
-func (an *answer) recordReset(ctx context.Context) {
-	x := an.x
-	if an.events != nil {
-		x.p.opt.Gate.RecordUnfiltered(ctx, x.admission, x.status, memproxy.StreamReset)
-		return
-	}
-	x.p.opt.Gate.Abandon(ctx, x.admission, memproxy.StreamReset)
-}
-
 // headTime is the timeout of the GET that is sent in place of a HEAD.
 const headTime = 60 * time.Second
 

@@ -10,16 +10,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// checkpoint returns a signed note with the tree's size and root.
-func (p *publisher) checkpoint(size uint64, root tlog.Hash) ([]byte, error) {
-	text := p.opt.Origin + "\n" + strconv.FormatUint(size, 10) + "\n" + root.String() + "\n"
-	msg, err := note.Sign(&note.Note{Text: text}, p.signer)
-	if err != nil {
-		return nil, fmt.Errorf("audit: sign checkpoint: %w", err)
-	}
-	return msg, nil
-}
-
 // readCheckpoint verifies and reads this log's own checkpoint.
 func readCheckpoint(msg []byte, origin string, v note.Verifier) (size uint64, root tlog.Hash, err error) {
 	n, err := note.Open(msg, note.VerifierList(v))

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -132,9 +133,9 @@ func (p *publisher) writeTiles(bundles []bundle) (levels, []string, error) {
 // announce signs the edge and writes the checkpoint.
 func (p *publisher) announce(edge levels, archive bool) error {
 	size := uint64(edge.size)
-	msg, err := p.checkpoint(size, edge.root())
+	msg, err := note.Sign(&note.Note{Text: fmt.Sprintf("%s\n%d\n%s\n", p.opt.Origin, size, edge.root())}, p.signer)
 	if err != nil {
-		return err
+		return fmt.Errorf("audit: sign checkpoint: %w", err)
 	}
 	if now := p.opt.Clock(); archive || now.Sub(p.archived) >= archiveEvery {
 		if err := p.disk.replace(archivePath(size), msg, true); err != nil {

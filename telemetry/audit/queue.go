@@ -30,11 +30,6 @@ const (
 	withdrawn
 )
 
-func (it *item) reset() {
-	it.bodies, it.note, it.event = it.bodies[:0], false, memproxy.Event{}
-	it.state.Store(queued)
-}
-
 func (it *item) take() bool {
 	return it.state.Load() == taken || it.state.CompareAndSwap(queued, taken)
 }
@@ -78,7 +73,8 @@ func (q *queue) item(ev *memproxy.Event, at place) *item {
 // barrier returns an item without a record, which completes when all before it is durable.
 func (q *queue) barrier() *item {
 	it := q.pool.Get().(*item)
-	it.reset()
+	it.bodies, it.note, it.event = it.bodies[:0], false, memproxy.Event{}
+	it.state.Store(queued)
 	return it
 }
 

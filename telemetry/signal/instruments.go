@@ -38,15 +38,24 @@ func NewInstruments(meter metric.Meter) (*Instruments, error) {
 	var errs []error
 	for _, m := range Metrics() {
 		var err error
-		if c, ok := counters[m.Name]; ok {
+		c, h, o := counters[m.Name], histograms[m.Name], observed{labels: m.Labels}
+		switch {
+		case c != nil:
 			c.names = m.Labels
 			c.Int64Counter, err = meter.Int64Counter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Meaning))
-		} else if h, ok := histograms[m.Name]; ok {
+		case h != nil:
 			h.names = m.Labels
 			h.Float64Histogram, err = meter.Float64Histogram(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Meaning),
 				metric.WithExplicitBucketBoundaries(m.Buckets...))
-		} else {
-			err = in.observable(m)
+		case m.Kind == Gauge:
+			o.Int64Observable, err = meter.Int64ObservableGauge(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Meaning))
+		case m.Kind == Counter:
+			o.Int64Observable, err = meter.Int64ObservableCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Meaning))
+		default:
+			err = fmt.Errorf("metric %s has no instrument", m.Name)
+		}
+		if o.Int64Observable != nil {
+			in.observed[m.Name] = o
 		}
 		errs = append(errs, err)
 	}

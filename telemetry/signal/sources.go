@@ -18,22 +18,6 @@ type observed struct {
 	labels []string
 }
 
-// observable creates the instrument of a metric without one.
-func (in *Instruments) observable(m Metric) error {
-	var o metric.Int64Observable
-	var err error
-	switch m.Kind {
-	case Gauge:
-		o, err = in.meter.Int64ObservableGauge(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Meaning))
-	case Counter:
-		o, err = in.meter.Int64ObservableCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Meaning))
-	default:
-		return fmt.Errorf("metric %s has no instrument", m.Name)
-	}
-	in.observed[m.Name] = observed{o, m.Labels}
-	return err
-}
-
 // ObserveSource calls source at every collection until stop is called. It must not block.
 func (in *Instruments) ObserveSource(source func(Observe)) (stop func() error, err error) {
 	var all []metric.Observable

@@ -227,13 +227,21 @@ func (f *Follower) Run(ctx context.Context) {
 		if heard {
 			pause = firstRetry
 		}
-		f.lost(described(err))
+		f.lost(err)
 		_ = wait.Sleep(ctx, time.Duration(f.opt.Jitter()*float64(pause))) // or until ctx ends
 		pause = min(2*pause, lastRetry)
 	}
 }
 
+// lost records that there is no connection, and whether the control plane was unreachable
+// or refused this sidecar.
 func (f *Follower) lost(err error) {
+	switch s := status.Convert(err); s.Code() {
+	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.ResourceExhausted:
+		err = fmt.Errorf("the control plane rejected this sidecar: %s", s.Message())
+	default:
+		err = fmt.Errorf("the control plane is unavailable: %w", err)
+	}
 	var was State
 	f.update(func(s *State) {
 		was = *s
@@ -242,16 +250,6 @@ func (f *Follower) lost(err error) {
 	if was.Connected || was.ConnectionError == nil {
 		f.opt.Log.Warn("the connection to the control plane failed; the current rules stay in force", "error", err)
 	}
-}
-
-// described returns an error that tells whether the control plane was unreachable, or
-// refused this sidecar.
-func described(err error) error {
-	switch s := status.Convert(err); s.Code() {
-	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.ResourceExhausted:
-		return fmt.Errorf("the control plane rejected this sidecar: %s", s.Message())
-	}
-	return fmt.Errorf("the control plane is unavailable: %w", err)
 }
 
 // Limits of releases that are refused, or whose number is not higher than before. They
