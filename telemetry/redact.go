@@ -32,12 +32,6 @@ func newRedactor() redactor {
 			`|://[^/\s"@]+@`)} // userinfo
 }
 
-// triggers are the beginnings of possible matches, in lower case. Searching for them
-// first avoids the regular expression for ordinary lines.
-func triggers() []string {
-	return []string{"bearer", "token", "basic", "apikey", "eyj", "sk-", "pk-", "m0-", "key=", "secret=", "password=", "sig=", "signature=", "auth=", "://"}
-}
-
 // attr implements slog.HandlerOptions.ReplaceAttr.
 func (r redactor) attr(_ []string, a slog.Attr) slog.Attr {
 	if secretName(a.Key) {
@@ -89,7 +83,10 @@ func (r redactor) text(s string) string {
 		}
 		s = s[:cut] + "…"
 	}
-	if containsAny(strings.ToLower(s), triggers()...) {
+	// The beginnings of possible matches, in lower case: searching for them first avoids the
+	// regular expression for ordinary lines.
+	if containsAny(strings.ToLower(s), "bearer", "token", "basic", "apikey", "eyj", "sk-", "pk-", "m0-",
+		"key=", "secret=", "password=", "sig=", "signature=", "auth=", "://") {
 		return r.looks.ReplaceAllString(s, redacted)
 	}
 	return s

@@ -20,14 +20,9 @@ type reserve struct {
 	stop <-chan struct{}
 
 	mu    sync.Mutex
-	begun int64 // the latest bundle with a journal in use
-	ahead *preallocated
-}
-
-// preallocated is a journal that is not in use yet.
-type preallocated struct {
-	n int64
-	f *os.File
+	begun int64    // the latest bundle with a journal in use
+	ahead *os.File // a preallocated journal that is not in use yet, and its bundle
+	next  int64
 }
 
 // ask requests the journal of bundle n, unless a request is pending.
@@ -74,7 +69,7 @@ func (r *reserve) preallocate(n int64) error {
 		err = r.disk.syncDir(journalDir)
 	}
 	if err == nil {
-		err = r.unlessBegun(n, func() error { r.ahead = &preallocated{n, f}; return nil })
+		err = r.unlessBegun(n, func() error { r.ahead, r.next = f, n; return nil })
 	}
 	if err != nil {
 		_ = f.Close()
@@ -102,17 +97,13 @@ func (r *reserve) unlessBegun(n int64, do func() error) error {
 func (r *reserve) take(n int64) *os.File {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.begun = n
 	ahead := r.ahead
-	r.ahead = nil
-	if ahead == nil {
+	r.begun, r.ahead = n, nil
+	if ahead != nil && r.next != n {
+		_ = ahead.Close()
 		return nil
 	}
-	if ahead.n != n {
-		_ = ahead.f.Close()
-		return nil
-	}
-	return ahead.f
+	return ahead
 }
 
 // drop deletes an unused journal.
@@ -120,8 +111,8 @@ func (r *reserve) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ahead != nil {
-		_ = r.ahead.f.Close()
-		_ = os.Remove(r.disk.path(journalPath(r.ahead.n)))
+		_ = r.ahead.Close()
+		_ = os.Remove(r.disk.path(journalPath(r.next)))
 		r.ahead = nil
 	}
 }
