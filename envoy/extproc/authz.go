@@ -106,45 +106,38 @@ func authRequest(at *authv3.AttributeContext) request {
 // authFlaw returns why a request cannot be admitted by a decision alone, or nil. The gate
 // refuses it, so that the refusal is recorded like any other.
 func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
+	flaw := func(code memproxy.ReasonCode, status int, detail string) *memproxy.Malformed {
+		return &memproxy.Malformed{Code: code, Status: status, Detail: detail}
+	}
 	switch {
 	case x.req.flaw != nil:
 		return x.req.flaw
 	case x.req.Header.Get(partialBody) == "true", int64(len(body)) > x.b.MaxBody, x.req.length() > x.b.MaxBody:
 		return frontend.TooLarge(x.b.MaxBody)
 	case len(body) == 0 && x.req.announced():
-		return &memproxy.Malformed{
-			Code: memproxy.InternalError, Status: http.StatusServiceUnavailable,
-			Detail: "Envoy did not send the body; ext_authz requires with_request_body",
-		}
+		return flaw(memproxy.InternalError, http.StatusServiceUnavailable, "Envoy did not send the body; ext_authz requires with_request_body")
 	}
 	call := x.entry.GateCall(body, nil)
 	if call.ReadOptions != (gate.ReadOptions{}) || call.Request.ProxyQuery != "" {
-		return &memproxy.Malformed{
-			Code: memproxy.ScopeUnpinned, Status: http.StatusForbidden,
-			Detail: "ext_authz can neither filter responses nor change paths, so it cannot apply these read options; use the external processor",
-		}
+		return flaw(memproxy.ScopeUnpinned, http.StatusForbidden,
+			"ext_authz can neither filter responses nor change paths, so it cannot apply these read options; use the external processor")
 	}
 	ex := x.p.opt.Gate.Explain(x.ctx, call)
-	if !ex.Enforced || ex.Decision.Verdict.Stops() || ex.Operation == nil {
+	_, reads := x.b.Adapter.(gate.Reader)
+	switch {
+	case !ex.Enforced || ex.Decision.Verdict.Stops() || ex.Operation == nil:
 		return nil
+	case ex.Operation.Kind == memproxy.Recall && !x.p.opt.UnfilteredReads && reads:
+		return flaw(memproxy.ScopeUnpinned, http.StatusForbidden, "ext_authz cannot filter responses, so this read is refused; use the external processor")
+	case ex.Decision.Verdict != memproxy.Amend:
+		return nil
+	case len(ex.Decision.Reasons) == 0:
+		return flaw(memproxy.InternalError, http.StatusForbidden, "memproxy would modify this request, which ext_authz cannot do")
 	}
-	if ex.Operation.Kind == memproxy.Recall && !x.p.opt.UnfilteredReads {
-		if _, ok := x.b.Adapter.(gate.Reader); ok {
-			return &memproxy.Malformed{
-				Code: memproxy.ScopeUnpinned, Status: http.StatusForbidden,
-				Detail: "ext_authz cannot filter responses, so this read is refused; use the external processor",
-			}
-		}
-	}
-	if ex.Decision.Verdict == memproxy.Amend {
-		f := &memproxy.Malformed{Code: memproxy.InternalError, Status: http.StatusForbidden, Detail: "memproxy would modify this request, which ext_authz cannot do"}
-		if len(ex.Decision.Reasons) > 0 {
-			f.Code, f.Pointer = ex.Decision.Reasons[0].Code, ex.Decision.Reasons[0].Pointer
-			f.Detail = ex.Decision.Reasons[0].Detail + "; ext_authz cannot modify the request, so it is refused"
-		}
-		return f
-	}
-	return nil
+	why := ex.Decision.Reasons[0]
+	f := flaw(why.Code, http.StatusForbidden, why.Detail+"; ext_authz cannot modify the request, so it is refused")
+	f.Pointer = why.Pointer
+	return f
 }
 
 // let admits a request. It can apply changes of headers only, and none of those that
