@@ -81,7 +81,9 @@ func ordered(list []any) []any {
 	if slices.ContainsFunc(list, func(v any) bool { _, text := v.(string); return !text }) {
 		return list
 	}
-	return slices.SortedFunc(slices.Values(list), func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
+	out := slices.Clone(list) // an empty list stays one: in JSON nil would be null
+	slices.SortFunc(out, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
+	return out
 }
 
 // merged merges an object into another, recursively. A value that is not an object is

@@ -22,6 +22,14 @@ func TestUnorderedMembers(t *testing.T) {
 	if one != `{"tags":["a","b"]}` || two != one {
 		t.Errorf("%s and %s", one, two)
 	}
+	for now, c := range map[string]memproxy.MemberChange{
+		"":               {Set: map[string][]byte{"tags": []byte(`[]`)}, Unordered: tags},
+		`{"tags":["a"]}`: {Remove: map[string][]byte{"tags": []byte(`"a"`)}, Unordered: tags},
+	} {
+		if got := of(c, now); got != `{"tags":[]}` {
+			t.Errorf("an empty list became %s", got)
+		}
+	}
 	if got := of(memproxy.MemberChange{Set: map[string][]byte{"steps": []byte(`["b","a"]`)}, Unordered: tags}, ""); got != `{"steps":["b","a"]}` {
 		t.Errorf("%s", got)
 	}

@@ -38,7 +38,7 @@ func watch(t *testing.T, d string) *watching {
 			var own []string
 			for _, s := range b.Policies {
 				if !strings.HasPrefix(s.Name, "builtin/") {
-					own = append(own, strings.TrimSpace(string(s.Text)))
+					own = append(own, strings.TrimSpace(s.Text))
 				}
 			}
 			w.events = append(w.events, "use "+strings.Join(own, "+"))

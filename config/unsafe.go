@@ -20,8 +20,10 @@ const UnsafeEnv = "MEMPROXY_ALLOW_UNSAFE"
 // unsafe returns why production does not start with a setting, or "".
 func (c *Config) unsafe(s *Setting) string {
 	if c.Profile != "production" {
-		if where := reached(c); s.Name == "profile" && where != "" {
-			return c.Profile + " is permissive, and " + where
+		if s.Name == "profile" {
+			if where := reached(c); where != "" {
+				return c.Profile + " is permissive, and " + where
+			}
 		}
 		return ""
 	}

@@ -60,7 +60,8 @@ func UpstreamMethod(method string, a *gate.Admission) string {
 // was requested; the answer is then decompressed, and decoded is true.
 func ReadAnswer(resp *http.Response, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
 	announced, size := resp.ContentLength, int64(firstBuffer)
-	switch decoded = compressed(resp.Header); {
+	decoded = compressed(resp.Header)
+	switch {
 	case decoded:
 		announced = -1
 	case announced > limit:

@@ -65,7 +65,7 @@ func TestLoad(t *testing.T) {
 		})
 	}
 	b := load(t, dir(t, map[string]string{"s.cedarschema": "entity X;", "bundle.yaml": "disable: [a]\nshadow: [b, c]\n"}))
-	if string(b.Schema.Text) != "entity X;" || !slices.Equal(b.Disabled, []string{"a"}) || !slices.Equal(b.Shadowed, []string{"b", "c"}) {
+	if b.Schema.Text != "entity X;" || !slices.Equal(b.Disabled, []string{"a"}) || !slices.Equal(b.Shadowed, []string{"b", "c"}) {
 		t.Errorf("got %s, %v, %v", b.Schema.Text, b.Disabled, b.Shadowed)
 	}
 }

@@ -130,7 +130,10 @@ func SignRelease(b Bundle, s Statement, key ed25519.PrivateKey) (*Release, error
 	if err != nil {
 		return nil, fmt.Errorf("policy: the statement: %w", err)
 	}
-	w := wireBundle{Source{b.Schema.base(), b.Schema.Text}, slices.Clone(b.Policies), b.Disabled, b.Shadowed, tablesOf(b), b.Screening}
+	w := wireBundle{
+		Schema: Source{b.Schema.base(), b.Schema.Text}, Policies: slices.Clone(b.Policies),
+		Disabled: b.Disabled, Shadowed: b.Shadowed, Tables: tablesOf(b), Screening: b.Screening,
+	}
 	for i, p := range w.Policies {
 		w.Policies[i].Name = p.base()
 	}

@@ -77,8 +77,11 @@ func of[S, Out any](find func(*call) (S, error), do func(*call, S) (Out, error))
 	}
 }
 
-// post returns a route that performs an action. Every action's body has a reason.
-func post[In interface{ why() string }, Out any](path, op, act, about string, query []param, do func(*call, In) (Out, error)) route {
+// reasoned is a body with a reason. Every action has one.
+type reasoned interface{ why() string }
+
+// post returns a route that performs an action, with a reason.
+func post[In reasoned, Out any](path, op, act, about string, query []param, do func(*call, In) (Out, error)) route {
 	var in In
 	var out Out
 	return route{

@@ -30,7 +30,9 @@ func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 	}
 	joined := bytes.Join(data, []byte("\n"))
 	switch {
-	case len(data) == 0 && known, len(data) == 1 && string(joined) == "[DONE]":
+	case len(data) == 1 && string(joined) == "[DONE]":
+		return whole
+	case len(data) == 0 && known:
 		return whole
 	case len(data) == 0:
 		return memproxy.Pruned{Body: formatEvent(others, nil), Unclaimed: 1}

@@ -157,10 +157,12 @@ func (p phrases) fitsHole(hole, fill string, depth int) bool {
 	case "name":
 		return isToken(fill)
 	case "names":
-		return !slices.ContainsFunc(strings.Split(strings.ReplaceAll(fill, " or ", ", "), ", "), func(quoted string) bool {
-			name, ok := unquoted(quoted)
-			return !ok || !isToken(name) && !p.matches(name)
-		})
+		for _, quoted := range strings.Split(strings.ReplaceAll(fill, " or ", ", "), ", ") {
+			if name, ok := unquoted(quoted); !ok || !isToken(name) && !p.matches(name) {
+				return false
+			}
+		}
+		return true
 	}
 	return depth > 0 && p.matchesPhrase(fill, depth-1)
 }

@@ -90,8 +90,10 @@ func plainName(name string) bool { return name != "" && len(name) <= 40 && spell
 // value reports whether a value is claimed, and removes the parts of it that are not.
 func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
 	switch {
-	case s.any || !s.hasForm(v):
-		return s.any
+	case s.any:
+		return true
+	case !s.hasForm(v):
+		return false
 	case v.Kind == jsondoc.Object && s.object != nil:
 		return p.object(v, s.object, at)
 	case v.Kind == jsondoc.Object:

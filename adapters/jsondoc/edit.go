@@ -113,8 +113,9 @@ func (e *Edits) Apply() []byte {
 	if len(e.ops) == 0 {
 		return e.doc.Src
 	}
-	slices.SortStableFunc(e.ops, func(a, b splice) int { // a removal precedes a change of the same bytes
-		return cmp.Or(a.start-b.start, b.end-a.end, min(len(a.text), 1)-min(len(b.text), 1))
+	slices.SortStableFunc(e.ops, func(a, b splice) int {
+		removalFirst := min(len(a.text), 1) - min(len(b.text), 1) // of two edits of the same bytes
+		return cmp.Or(a.start-b.start, b.end-a.end, removalFirst)
 	})
 	n := len(e.doc.Src)
 	for _, op := range e.ops {

@@ -64,11 +64,13 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-// isSpeaker reports whether a role is an ordinary role in a conversation, which claims
-// nothing else about the speaker.
-func isSpeaker(role string) bool {
-	return slices.Contains([]string{"", "user", "human", "assistant", "ai", "agent", "bot", "model", "llm", "system", "developer", "tool", "function"}, memproxy.Key(role))
+// speakers are the ordinary roles in a conversation, which claim nothing else about the
+// speaker.
+var speakers = []string{
+	"", "user", "human", "assistant", "ai", "agent", "bot", "model", "llm", "system", "developer", "tool", "function",
 }
+
+func isSpeaker(role string) bool { return slices.Contains(speakers, memproxy.Key(role)) }
 
 // urlType reports whether the backend fetches the content of parts of this type.
 func urlType(typ string) bool {

@@ -22,8 +22,7 @@ func (holdReplier) HeldReply(rt memproxy.Route, _ memproxy.Request, op *memproxy
 	case "mem0.v3.add":
 		return ok(event), true
 	case "mem0.v1.add":
-		doc, _ := op.Parsed.(*jsondoc.Doc) // the later form of answer is asked for by two members
-		if doc != nil && doc.Root.Get("output_format").Text() == "v1.1" && doc.Root.Get("version").Text() == "v2" {
+		if wantsObject(op) {
 			return ok(map[string]any{"results": []any{event}, "relations": []any{}}), true
 		}
 		return ok([]any{event}), true
@@ -31,6 +30,12 @@ func (holdReplier) HeldReply(rt memproxy.Route, _ memproxy.Request, op *memproxy
 		return ok(map[string]any{"results": []any{}}), true // means that nothing was extracted
 	}
 	return memproxy.Reply{}, false
+}
+
+// wantsObject reports whether an addition requests the later form of answer.
+func wantsObject(op *memproxy.Operation) bool {
+	doc, _ := op.Parsed.(*jsondoc.Doc)
+	return doc != nil && doc.Root.Get("output_format").Text() == "v1.1" && doc.Root.Get("version").Text() == "v2"
 }
 
 // ReceiptID implements the gate's HoldReplier.

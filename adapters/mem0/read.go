@@ -142,7 +142,8 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	} else if data := v.Get("data"); data != nil {
 		m.Text, m.TextAt = data.Get("memory").Text(), ptr+"/data/memory"
 	}
-	m.Before, m.Scope = cmp.Or(v.Get("old_memory").Text(), v.Get("previous_memory").Text()), scope(v)
+	m.Before = cmp.Or(v.Get("old_memory").Text(), v.Get("previous_memory").Text())
+	m.Scope = scope(v)
 	meta := v.Get("metadata")
 	for _, at := range [...]*jsondoc.Value{v, v.Get("data"), meta} {
 		m.Inferred = m.Inferred || !memproxy.UserRole(at.Get("attributed_to").Text()) || !memproxy.UserRole(at.Get("role").Text())

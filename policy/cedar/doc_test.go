@@ -68,7 +68,7 @@ func TestDocumentListsEveryRule(t *testing.T) {
 	stops := regexp.MustCompile(`@verdict\("([^"]+)"\)`)
 	reason := regexp.MustCompile(`@reason\("([^"]+)"\)`)
 	for _, src := range policy.Builtin().Policies {
-		for _, m := range rule.FindAllStringSubmatch(string(src.Text), -1) {
+		for _, m := range rule.FindAllStringSubmatch(src.Text, -1) {
 			verdict, code := "permit", ""
 			if m[3] == "forbid" {
 				verdict, code = "deny", "policy.forbid"
