@@ -170,7 +170,7 @@ func failed(ctx context.Context, r *evaluation, s *step) {
 	}
 	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not complete its decision on this request"})
 	if s.final {
-		_ = decide(ctx, r)
+		r.settle()
 	}
 }
 
@@ -198,8 +198,7 @@ func unordered(r *evaluation) bool {
 
 // inTurn waits until no other change of the targets is under way. Additions to an
 // owner and bulk deletions of it also wait for one another; additions do not wait
-// for other additions. An approved write is then refused if everything of its owner was
-// deleted since it was claimed: while it waited for that deletion, say.
+// for other additions.
 //
 // To prevent deadlocks, locks are taken in a fixed order: of agents for their labels, of
 // agents for their turns (both in lockAgents), of what the request names, of the owners
@@ -211,17 +210,11 @@ func inTurn(ctx context.Context, r *evaluation) error {
 		keys = append(keys, targetKeys(r, op.TargetKind, id)...)
 	}
 	alone := op.Kind != memproxy.Learn
-	if lockAgents(ctx, r) && enter(ctx, r, alone, keys) && (op.Kind == memproxy.Learn || op.DeletesScope) {
+	entered := lockAgents(ctx, r) && enter(ctx, r, alone, keys)
+	if entered && (op.Kind == memproxy.Learn || op.DeletesScope) {
 		enter(ctx, r, alone, ownerKeys(r.call, op.Scope))
 	}
-	if r.mode != replay || r.g.opt.Holds == nil {
-		return nil
-	}
-	h, _, err := r.g.opt.Holds.Get(ctx, r.waited.ID)
-	if err == nil && h.Result.Cleared {
-		r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "everything of its owner was deleted after it was held"})
-	}
-	return err
+	return stillOwned(ctx, r)
 }
 
 // patience is how long a change waits for others. The calls of a turn keep their locks for
@@ -262,7 +255,10 @@ func lockAgents(ctx context.Context, r *evaluation) bool {
 	if r.mode == call {
 		return enter(ctx, r, false, turns)
 	}
-	return enter(ctx, r, alone, labels) && (!alone || runner.ChangesToolsOf(r.call.Route) != "" || enter(ctx, r, alone, turns))
+	if !enter(ctx, r, alone, labels) {
+		return false
+	}
+	return !alone || runner.ChangesToolsOf(r.call.Route) != "" || enter(ctx, r, alone, turns)
 }
 
 // epoch is what had happened when the look-ups of a change began.

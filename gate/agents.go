@@ -232,7 +232,8 @@ func toolCall(ctx context.Context, r *evaluation) error {
 	if r.under.call.who != nil && r.Principal.Method == "key" {
 		p, err := r.g.opt.Identifier.Identify(ctx, r.under.call.credentials())
 		if err != nil || p.ID != r.Principal.ID || p.Tenant != r.Principal.Tenant {
-			r.verdict.Forbid(memproxy.IdentityInvalid, "", "the key that started the run no longer identifies its caller")
+			r.verdict.Forbid(memproxy.IdentityInvalid, "",
+				"the key that started the run no longer identifies its caller")
 			return nil
 		}
 	}

@@ -124,12 +124,15 @@ func (g *Gate) unanswered(ctx context.Context, ret *answer, why *memproxy.Malfor
 // unread.
 func (g *Gate) RecordUnfiltered(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
 	ret := &answer{Admission: a, g: g, ended: end, status: status, reply: memproxy.Reply{Status: status}}
-	if a.enforced() && status >= 400 && status < 500 {
-		g.accounts.release(ctx, a) // a call that the backend refused is not charged
-	} else if kept := (&effects{answer: ret}); !a.enforced() { // a request in shadow mode may have deleted memories
-		if uncache(kept); a.DeletesOwner() && ok2xx(status) {
+	switch {
+	case !a.enforced(): // a request in shadow mode may have deleted memories
+		kept := &effects{answer: ret}
+		uncache(kept)
+		if a.DeletesOwner() && ok2xx(status) {
 			kept.swept(ctx)
 		}
+	case status >= 400 && status < 500:
+		g.accounts.release(ctx, a) // a call that the backend refused is not charged
 	}
 	g.outcome(ctx, ret)
 }
@@ -277,8 +280,7 @@ func (ret *answer) noteShown(ctx context.Context) {
 		if it.altered != "" {
 			ret.Unverified = append(ret.Unverified, it.ID)
 		}
-		own := it.row != nil && it.row.Actor == ret.Principal.ID || it.Stamp != nil && it.Stamp.Actor == ret.Principal.ID
-		if session && !own && it.Text != "" && it.Show == nil && it.Layer != memproxy.Episodic {
+		if session && !wroteIt(ret, it) && it.Text != "" && it.Show == nil && it.Layer != memproxy.Episodic {
 			sources = append(sources, trust.ShownText{ID: it.ID, SHA256: tamper.Hash(it.Text), Text: trust.Plain(it.Text)})
 		}
 	}
@@ -295,6 +297,12 @@ func (ret *answer) contested() {
 			ret.Contested = append(ret.Contested, it.ID)
 		}
 	}
+}
+
+// wroteIt reports whether the caller is the author of a memory, by its row or its stamp.
+func wroteIt(ret *answer, it *item) bool {
+	who := ret.Principal.ID
+	return it.row != nil && it.row.Actor == who || it.Stamp != nil && it.Stamp.Actor == who
 }
 
 // deny refuses a call after its decision admitted it, and records the refusal.
@@ -317,8 +325,11 @@ func (g *Gate) outcome(ctx context.Context, ret *answer) {
 	ev := following(&ret.event, memproxy.EventOutcome, g.opt.Clock())
 	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.ended.Cancelled()
 	ev.Ended, ev.Reasons = ret.ended, ret.reasons
-	if verdict.Sort(ev.Reasons); ret.AnswerRefusal != nil { // the reasons that refused the answer come first
-		led, rest := verdict.Split(ev.Reasons, func(why memproxy.Reason) bool { return slices.Contains(ret.AnswerRefusal.Reasons, why) })
+	verdict.Sort(ev.Reasons)
+	if ret.AnswerRefusal != nil { // the reasons that refused the answer come first
+		led, rest := verdict.Split(ev.Reasons, func(why memproxy.Reason) bool {
+			return slices.Contains(ret.AnswerRefusal.Reasons, why)
+		})
 		ev.Reasons = append(led, rest...)
 	}
 	g.accounts.add(ctx, ev)

@@ -44,14 +44,7 @@ func loadAuthors(ctx context.Context, r *evaluation, targets []string) {
 	}
 	for _, target := range targets {
 		inspectTarget(ctx, r, target)
-		// Where the backend does not find a target is where the request says that it is,
-		// which a backend may ignore when it changes it, so what the ledger has a live
-		// record of exists. What was deleted does not, if the backend was asked and shows
-		// nothing of it: some cannot say that a memory is missing.
-		row, known := r.owners[target]
-		m, asked := r.op.Current[target]
-		absent := m.Missing && !known || asked && row.Deleted && m.Text == "" && m.Members == nil
-		if absent || slices.Contains(left, target) && !slices.Contains(rewritten, target) {
+		if absent(r, target) || slices.Contains(left, target) && !slices.Contains(rewritten, target) {
 			continue // it does not exist, or its text is not changed
 		}
 		r.authored = append(r.authored, authoredOf(r, target))
@@ -64,12 +57,24 @@ func loadAuthors(ctx context.Context, r *evaluation, targets []string) {
 		ledgerFailed(ctx, r, err, noAuthors)
 	}
 	for i := range r.authored {
-		// An author's own later text is no other's word.
-		if w := &r.authored[i]; r.mode == replay && r.approved.Before[w.row.ID] != w.row.SHA256 && w.row.SHA256 != "" && (!w.Own || w.Others > 0) {
+		w := &r.authored[i]
+		changed := w.row.SHA256 != "" && w.row.SHA256 != r.approved.Before[w.row.ID]
+		others := !w.Own || w.Others > 0 // an author's own later text is no other's word
+		if r.mode == replay && changed && others {
 			r.verdict.Forbid(memproxy.TrustAuthority, "target:"+w.target,
 				"the memory was changed after the write was held, so the approval does not cover its current text")
 		}
 	}
+}
+
+// absent reports whether a target does not exist. Where the backend does not find it is
+// where the request says that it is, which a backend may ignore when it changes it, so
+// what the ledger has a live record of exists. What was deleted does not, if the backend
+// was asked and shows nothing of it: some cannot say that a memory is missing.
+func absent(r *evaluation, target string) bool {
+	row, known := r.owners[target]
+	m, asked := r.op.Current[target]
+	return m.Missing && !known || asked && row.Deleted && m.Text == "" && m.Members == nil
 }
 
 // taken are the targets that a request takes away from an object, as a block from an

@@ -338,8 +338,10 @@ func (ret *making) inferredFact(m *memproxy.Memory) memproxy.Question {
 // markLater records the memories that the backend reported after the write, as if the
 // answer had contained them, except those that were deleted or rewritten meanwhile.
 func (ret *making) markLater(ctx context.Context) {
-	known, gone := newLookups(ret.g, ret.Admission), map[string]memproxy.Memory(nil)
-	if at := ret.g.cleared.Load(); at != nil && !at.Before(ret.begun) { // everything of some owner was deleted meanwhile
+	known := newLookups(ret.g, ret.Admission)
+	var gone map[string]memproxy.Memory
+	// Everything of some owner may have been deleted meanwhile.
+	if at := ret.g.cleared.Load(); at != nil && !at.Before(ret.begun) {
 		gone, _ = fetch(ctx, ret.call, idsOfAll(ret.memories[:min(len(ret.memories), limits.MaxUnknown)]))
 	}
 	_ = known.memories(ctx, ret.memories) // after an error they count as unchanged

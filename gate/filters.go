@@ -10,7 +10,6 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/limits"
-	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
@@ -38,7 +37,8 @@ func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 			past = append(past, it.ID)
 		}
 	}
-	found, _ := fetch(ctx, ret.call, past[:min(len(past), limits.MaxUnknown)]) // without those that it does not answer for
+	// Those that the backend does not answer for are not found.
+	found, _ := fetch(ctx, ret.call, past[:min(len(past), limits.MaxUnknown)])
 	for _, it := range late {
 		switch m, asked := found[it.ID]; {
 		case it.Event == "" || asked && !m.Missing:
@@ -67,31 +67,22 @@ func bindOne(ret *answer, it *item) {
 	s.Tenant = ret.Principal.Tenant
 	ret.late.Owners = append(ret.late.Owners, boundRow(ret.op.Backend, m, s.Tenant))
 	ret.late.Versions = append(ret.late.Versions, memproxy.Version{
-		MemoryKey: ret.lookups().key(memproxy.TargetMemory, m.ID), Tenant: s.Tenant, Op: memproxy.OpWrite,
-		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Attestation: s.Attestation, Decision: s.ID, Score: s.Score,
+		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetMemory, ID: m.ID},
+		Tenant:    s.Tenant, Op: memproxy.OpWrite, Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence,
+		Attestation: s.Attestation, Decision: s.ID, Score: s.Score,
 		Text: m.Text, Field: m.Field, Metadata: m.Metadata,
 	})
-	if ret.rules.TTL == nil {
+	c, ends := lateExpiry(ret, m, &s)
+	if !ends {
 		return
-	}
-	var ttl time.Duration
-	for _, field := range (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written() {
-		ttl = shorter(ttl, ret.rules.TTL(field, ret.rules.Governance.LayerOf(&memproxy.Item{Kind: memproxy.ItemContent, Field: field}), s.Source))
-	}
-	if ttl <= 0 {
-		return
-	}
-	c := memproxy.StateChange{
-		MemoryKey: ret.lookups().key(memproxy.TargetMemory, m.ID), Tenant: s.Tenant,
-		State: memproxy.StateUntrusted, From: []memproxy.MemoryState{memproxy.StateUntrusted}, Decision: s.ID, Attestation: s.Attestation,
-		Text: tamper.Hash(m.Text), Expires: s.Time.Add(ttl),
 	}
 	if !c.Expires.After(ret.begun) {
 		it.unsaid = "the memory expired before it was first read"
 	}
 	ret.late.States = append(ret.late.States, c)
 	// The expiry is also for a memory that has a status already, such as a contested one.
-	ret.late.Renewed = append(ret.late.Renewed, memproxy.Renewal{MemoryKey: c.MemoryKey, Expires: c.Expires, Sooner: true})
+	again := memproxy.Renewal{MemoryKey: c.MemoryKey, Expires: c.Expires, Sooner: true}
+	ret.late.Renewed = append(ret.late.Renewed, again)
 }
 
 // receipts replaces the receipt of a write that was set aside by one that says whether it
@@ -372,13 +363,23 @@ func (ret *effects) swept(ctx context.Context) {
 	for _, who := range swept.Tallies {
 		ret.g.accounts.lower(ctx, ret.Admission, who)
 	}
-	for i := range swept.Holds { // the record is the hold's tenant's, which may be another's than the decision's
-		h := &swept.Holds[i]
-		act := memproxy.Act{Action: "hold.clear", Stage: memproxy.ActDone, Reason: "everything of its owner was deleted: decision " + ret.Decision.ID}
-		ret.g.accounts.add(ctx, memproxy.Event{
-			Type: memproxy.EventReview, Time: now, Decision: h.ID, Route: "review." + act.Action,
-			Principal: memproxy.Principal{ID: memproxy.SystemActor, Kind: memproxy.KindService, Tenant: h.Tenant},
-			Kind:      memproxy.Admin, Backend: h.Backend, Targets: []string{h.ID}, Claimed: -1, Confidence: -1, Act: &act,
-		})
+	for i := range swept.Holds {
+		ret.g.accounts.add(ctx, cleared(&swept.Holds[i], ret.Decision.ID, now))
+	}
+}
+
+// cleared is the record that a held write is never sent, because a decision deleted
+// everything of its owner. It is the hold's tenant's, which may be another's than the
+// decision's.
+func cleared(h *memproxy.HeldWrite, decision string, at time.Time) memproxy.Event {
+	act := memproxy.Act{
+		Action: "hold.clear", Stage: memproxy.ActDone,
+		Reason: "everything of its owner was deleted: decision " + decision,
+	}
+	return memproxy.Event{
+		Type: memproxy.EventReview, Time: at, Decision: h.ID, Route: "review." + act.Action,
+		Principal: memproxy.Principal{ID: memproxy.SystemActor, Kind: memproxy.KindService, Tenant: h.Tenant},
+		Kind:      memproxy.Admin, Backend: h.Backend, Targets: []string{h.ID},
+		Claimed: -1, Confidence: -1, Act: &act,
 	}
 }

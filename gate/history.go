@@ -21,10 +21,13 @@ func (ret *effects) version(kind memproxy.TargetKind, id string, op memproxy.Ver
 }
 
 // change adds a version, and the one before it if its text is known.
-func (ret *effects) change(e *memproxy.Entry, kind memproxy.TargetKind, id string, op memproxy.VersionOp, before, after memproxy.Memory) {
+func (ret *effects) change(
+	e *memproxy.Entry, kind memproxy.TargetKind, id string, op memproxy.VersionOp, before, after memproxy.Memory,
+) {
 	v := ret.version(kind, id, op)
 	v.Text, v.Field, v.Metadata, v.Before = after.Text, after.Field, after.Metadata, tamper.Hash(before.Text)
-	if e.Versions = append(e.Versions, v); before.Text != "" {
+	e.Versions = append(e.Versions, v)
+	if before.Text != "" {
 		was := ret.version(kind, id, memproxy.OpSeal)
 		was.Attestation = ret.attested(nil) // only the new text is marked
 		was.Score, was.Text, was.Metadata, was.Field = 0, before.Text, before.Metadata, before.Field
@@ -43,11 +46,7 @@ func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
 		ret.objects(&e)
 		e.Renewed = ret.renewed()
 	}
-	for _, target := range ret.op.Targets {
-		if row, known := ret.owners[target]; known && (ret.op.Kind == memproxy.Correct || ret.op.Kind == memproxy.Forget) {
-			e.ExpectedOwners = append(e.ExpectedOwners, row) // the change relied on it
-		}
-	}
+	e.ExpectedOwners = ownersSeen(ret)
 	err := commit(ctx, ret.g, &ret.Decision, e, "versions not kept")
 	for try := 0; errors.Is(err, memproxy.ErrStale) && try < maxStale; try++ {
 		e = reconcile(ctx, ret, e)
@@ -148,7 +147,8 @@ func (ret *effects) changed(e *memproxy.Entry) {
 			continue
 		}
 		if text := cmp.Or(it.Text, before.Text); text != "" && (text != before.Text || moved != nil) {
-			ret.change(e, ret.op.TargetKind, id, memproxy.OpUpdate, before, memproxy.Memory{Text: text, Field: it.Field})
+			after := memproxy.Memory{Text: text, Field: it.Field}
+			ret.change(e, ret.op.TargetKind, id, memproxy.OpUpdate, before, after)
 		}
 	}
 }
@@ -269,6 +269,19 @@ func (g Agents) RecordChanges(ctx context.Context, ruled *Admission, memories []
 // maxStale is how often an entry is reconciled with concurrent changes of other
 // processes.
 const maxStale = 3
+
+// ownersSeen returns the ownership rows of the targets that the change relied on.
+func ownersSeen(ret *effects) (all []memproxy.Ownership) {
+	if ret.op.Kind != memproxy.Correct && ret.op.Kind != memproxy.Forget {
+		return nil
+	}
+	for _, target := range ret.op.Targets {
+		if row, known := ret.owners[target]; known {
+			all = append(all, row)
+		}
+	}
+	return all
+}
 
 // reconcile resolves a race with other processes: it reduces the entry to the targets
 // that are in the backend as this change left them. For the others the ledger has newer

@@ -127,7 +127,14 @@ func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent
 		Scope: a.op.Scope, Kind: a.op.Kind, Reasons: a.Decision.Recorded(), Findings: a.findings, Policy: a.Decision.Policy,
 		ContentSHA256: a.event.ContentSHA256, Created: a.begun, State: memproxy.HoldPending, Score: memproxy.Risk(a.findings),
 	}
-	said := memproxy.HoldContent{Query: c.Request.Query, Body: c.Body, Header: headersToKeep(c.Request.Header), Author: new(a.Principal), Objects: map[string]string{}, Texts: heldTexts(a)}
+	said := memproxy.HoldContent{
+		Query:   c.Request.Query,
+		Body:    c.Body,
+		Header:  headersToKeep(c.Request.Header),
+		Author:  new(a.Principal),
+		Objects: map[string]string{},
+		Texts:   heldTexts(a),
+	}
 	for name, m := range a.op.Current {
 		if m.Missing {
 			m.ID = ""

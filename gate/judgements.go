@@ -112,11 +112,13 @@ func byStatus(ret *answer, it *item) outcome {
 	case it.unsaid != "":
 		return outcome{action: drop, code: memproxy.StateWithheld, detail: it.unsaid}
 	case it.display == withhold:
-		o := outcome{action: drop, code: memproxy.StateWithheld, detail: "the memory is " + string(it.rec.Status.State) + " and withheld"}
-		if it.rec.Status.State == memproxy.StatePending {
-			o.detail += " from all callers but its author until a reviewer promotes it, or it stays uncorrected for memories.quiet"
+		state := it.rec.Status.State
+		detail := "the memory is " + string(state) + " and withheld"
+		if state == memproxy.StatePending {
+			detail += " from all callers but its author until a reviewer promotes it, " +
+				"or it stays uncorrected for memories.quiet"
 		}
-		return o
+		return outcome{action: drop, code: memproxy.StateWithheld, detail: detail}
 	}
 	return outcome{}
 }
@@ -301,6 +303,11 @@ func irredactable(ret *answer, it *item) bool {
 
 // decide turns the results of the steps into the decision.
 func decide(_ context.Context, r *evaluation) error {
+	r.settle()
+	return nil
+}
+
+func (r *evaluation) settle() {
 	if r.decided = true; r.mode == putBack && r.verdict.Worst == memproxy.Hold {
 		r.verdict.Worst = memproxy.Amend // the requester is the reviewer who would approve it
 	}
@@ -324,5 +331,4 @@ func decide(_ context.Context, r *evaluation) error {
 	forwarded := r.enforced() && !d.Verdict.Stops()
 	r.Inspect = forwarded && r.inspects()
 	r.ErrorsByStatus = forwarded && !r.Inspect && r.call.Known && r.call.Backend.closed(r.rules)
-	return nil
 }

@@ -162,15 +162,14 @@ func (ret *effects) objects(e *memproxy.Entry) {
 		return // a rollback records the version itself, from the restored state
 	}
 	changed := func(id string, before, after []byte, op memproxy.VersionOp) {
-		ret.change(e, memproxy.TargetObject, id, op, memproxy.Memory{Text: string(before)}, memproxy.Memory{Text: string(after)})
+		was, is := memproxy.Memory{Text: string(before)}, memproxy.Memory{Text: string(after)}
+		ret.change(e, memproxy.TargetObject, id, op, was, is)
 	}
 	for i := range ret.op.Changes {
 		c := &ret.op.Changes[i]
-		if c.Object == "" { // the request does not name the object, so the answer has to
-			if loc, ok := ret.call.Backend.Adapter.(Locator); ok {
-				if m, err := loc.ReadLocated(ret.call.Route, "", ret.raw); err == nil && m.ID != "" && m.Members != nil {
-					changed(m.ID, nil, m.Members, memproxy.OpUpdate)
-				}
+		if c.Object == "" {
+			if m, ok := answered(ret.answer); ok {
+				changed(m.ID, nil, m.Members, memproxy.OpUpdate)
 			}
 			continue
 		}
@@ -199,6 +198,17 @@ func (ret *effects) objects(e *memproxy.Entry) {
 			}
 		}
 	}
+}
+
+// answered returns the changed object from the answer, for a request that does not name
+// the object.
+func answered(ret *answer) (memproxy.Memory, bool) {
+	loc, ok := ret.call.Backend.Adapter.(Locator)
+	if !ok {
+		return memproxy.Memory{}, false
+	}
+	m, err := loc.ReadLocated(ret.call.Route, "", ret.raw)
+	return m, err == nil && m.ID != "" && m.Members != nil
 }
 
 // viewer is an access.View that can load the records it needs.
@@ -288,10 +298,12 @@ func loadTrack(ctx context.Context, r *evaluation) bool {
 		asking, cancel := context.WithTimeout(ctx, r.g.opt.RecordTimeout/trackShare)
 		defer cancel()
 		found, err := r.g.opt.Ledger.Record(asking, who.tenant, who.id)
-		if last.until = now.Add(keepGap); err == nil {
+		if err == nil {
 			last = track{found, true, now.Add(keepTrack)}
 		} else {
-			r.g.opt.Log.WarnContext(ctx, "a track record cannot be looked up", "decision", r.Decision.ID, "principal", r.Principal.ID, "error", err)
+			last.until = now.Add(keepGap)
+			r.g.opt.Log.WarnContext(ctx, "a track record cannot be looked up",
+				"decision", r.Decision.ID, "principal", r.Principal.ID, "error", err)
 		}
 		r.g.tracks.Add(who, last)
 	}

@@ -179,9 +179,7 @@ func locate(ctx context.Context, r *evaluation) error {
 	if !ok || r.op.TargetKind == memproxy.TargetExport {
 		return nil
 	}
-	// A change will be a version together with what it replaced.
-	image := !r.dry() && len(r.op.Targets) <= maxImages && (r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget)
-	merge := loc.Merges(r.call.Route, r.op) || image
+	merge := loc.Merges(r.call.Route, r.op) || needsImage(r)
 	brings := brings(r.call, r.op)
 	var ask []string
 	unknown := 0
@@ -215,6 +213,13 @@ func asksTooMuch(r *evaluation, n int, what string) bool {
 
 // maxImages bounds the memories that are fetched for the history of a change.
 const maxImages = 32
+
+// needsImage reports whether the present state is needed, because the change will
+// be a version together with what it replaced.
+func needsImage(r *evaluation) bool {
+	changes := r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget
+	return changes && !r.dry() && len(r.op.Targets) <= maxImages
+}
 
 // answersItself reports whether the call is itself the request that locates its
 // target: its own answer is then judged in Return, instead of fetching twice.
@@ -294,8 +299,6 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 		}
 	}
 	_ = v.lookUp(ctx, scopes, bare) // the view is then blind
-	loc, located := r.call.Backend.Adapter.(Locator)
-	_, reads := r.call.Backend.Adapter.(Reader)
 	for _, id := range r.op.Targets {
 		row, known := r.owners[id]
 		m, asked := r.op.Current[id]
@@ -310,12 +313,20 @@ func judgeTargets(ctx context.Context, r *evaluation) {
 			// tenant's is, so that the two cannot be told apart.
 			r.verdict.Missing("")
 			return
-		case located && reads && answersItself(r.Admission, loc, []string{id}), r.op.TargetKind == memproxy.TargetExport && r.unlimited() && r.singleTenant():
+		case selfAnswered(r, id):
+		case r.op.TargetKind == memproxy.TargetExport && r.unlimited() && r.singleTenant():
 		default:
 			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "its owner is unknown"})
 			return
 		}
 	}
+}
+
+// selfAnswered reports whether the call locates this target itself, and its answer can be read.
+func selfAnswered(r *evaluation, id string) bool {
+	loc, located := r.call.Backend.Adapter.(Locator)
+	_, reads := r.call.Backend.Adapter.(Reader)
+	return located && reads && answersItself(r.Admission, loc, []string{id})
 }
 
 // unlimited reports whether the principal may see everything there is.

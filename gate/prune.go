@@ -107,7 +107,8 @@ const maxRequests = 4
 // the pages that it used. If that fails the answer stays short but correct.
 func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages []*answer) {
 	short := func(err error) {
-		ret.g.opt.Log.WarnContext(ctx, "a filtered page could not be refilled", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
+		ret.g.opt.Log.WarnContext(ctx, "a filtered page could not be refilled",
+			"decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
 	}
 	refiller, ok := ret.call.Backend.Adapter.(Refiller)
 	if !ok || ret.call.Backend.Fetch == nil {

@@ -64,7 +64,8 @@ func recordsOf(r *evaluation) []string {
 		memproxy.SessionKey{Kind: memproxy.SessionPrincipal, Principal: who}.ID(),
 	}
 	if session != "" {
-		ids = slices.Insert(ids, 0, memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: r.Principal.ID, User: user, Name: session}.ID())
+		named := memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: r.Principal.ID, User: user, Name: session}
+		ids = slices.Insert(ids, 0, named.ID())
 	}
 	return ids
 }
@@ -76,8 +77,11 @@ func readOnly(r *evaluation) bool { return r.op == nil || !r.op.Kind.Writes() }
 // owner of a target. An approved write is not checked.
 func ownUnlocked(ctx context.Context, r *evaluation) error {
 	named := readOnly(r) || r.op.Scope.User != ""
-	if err := own(ctx, r); err != nil || r.verdict.Worst.Stops() || named || r.endUser() == "" || has(r.verdict.Notes, memproxy.ReviewApproved) {
+	if err := own(ctx, r); err != nil || r.verdict.Worst.Stops() {
 		return err
+	}
+	if named || r.endUser() == "" || has(r.verdict.Notes, memproxy.ReviewApproved) {
+		return nil
 	}
 	if err := locked(ctx, r); err != nil {
 		r.g.opt.Log.ErrorContext(ctx, "locks could not be looked up", "decision", r.Decision.ID, "error", err)

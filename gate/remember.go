@@ -52,10 +52,8 @@ func (ret *effects) remember(ctx context.Context) {
 		ret.corrected()
 	case memproxy.Forget:
 		ret.forgotten(ctx)
-	case memproxy.Recall: // an export job has an owner
-		for i := 0; ret.op.Derived && ret.reading != nil && i < len(ret.reading.Events); i++ {
-			ret.put(ret.row(memproxy.TargetExport, ret.reading.Events[i]))
-		}
+	case memproxy.Recall:
+		exported(ret)
 	}
 	ret.adopt(ctx)
 	// The status of memories that wait for review is stored before they can be
@@ -211,6 +209,16 @@ func (ret *effects) forgotten(ctx context.Context) {
 	}
 	ret.g.accounts.repay(ctx, ret.Admission, ret.g.opt.Ledger, gone)
 	ret.shown = ret.op.Targets
+}
+
+// exported records the owner of an export job.
+func exported(ret *effects) {
+	if ret.reading == nil || !ret.op.Derived {
+		return
+	}
+	for _, id := range ret.reading.Events {
+		ret.put(ret.row(memproxy.TargetExport, id))
+	}
 }
 
 // nothingToBind reports whether a request binds no names: all of them have rows, or the

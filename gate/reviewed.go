@@ -51,12 +51,28 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 		r.verdict.Forbid(memproxy.RunUngated, "", "an agent's run cannot be sent after a review, because its writes would not be checked")
 	}
 	r.confirmed, r.Inspect = !h.ByRules(), true
-	if r.approved = content; content.Reserved > 0 {
+	r.approved = content
+	if content.Reserved > 0 {
 		r.paid = &memproxy.Charge{ID: h.ID, Tenant: h.Tenant, Cost: int64(content.Reserved), Time: h.Created}
 	}
 	r.verdict.Note(memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
 	r.walk(ctx)
 	return r.Admission, nil
+}
+
+// stillOwned refuses an approved write if everything of its owner was deleted since it was
+// claimed: while it waited for that deletion, say.
+func stillOwned(ctx context.Context, r *evaluation) error {
+	if r.mode != replay || r.g.opt.Holds == nil {
+		return nil
+	}
+	h, _, err := r.g.opt.Holds.Get(ctx, r.waited.ID)
+	if err == nil && h.Result.Cleared {
+		r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{
+			Code: memproxy.OwnerUnknown, Detail: "everything of its owner was deleted after it was held",
+		})
+	}
+	return err
 }
 
 // refuseUnseen refuses an approved write that brings or moves existing memories if one
@@ -66,7 +82,8 @@ func refuseUnseen(r *evaluation) {
 		return
 	}
 	for _, it := range content.Screened(r.op, brings(r.call, r.op))[len(r.op.Items):] {
-		if it.Target != "" && !slices.ContainsFunc(r.approved.Texts, func(seen memproxy.HeldText) bool { return seen.Text == it.Text }) {
+		seen := slices.ContainsFunc(r.approved.Texts, func(s memproxy.HeldText) bool { return s.Text == it.Text })
+		if it.Target != "" && !seen {
 			r.verdict.Forbid(memproxy.TrustAuthority, "target:"+it.Target, "the memory was changed after the write was held, so the reviewer did not see its current text")
 			return
 		}
@@ -208,18 +225,22 @@ func changeArrived(ctx context.Context, g *Gate, c *Call, op *memproxy.Operation
 	untouched := 0
 	for _, id := range op.Targets {
 		m, replaced := found[id], before[id]
-		rewritten := slices.ContainsFunc(op.Items, func(it memproxy.Item) bool {
-			return it.Kind == memproxy.ItemContent && it.Target == id && it.Text != "" && it.Text != m.Text
-		})
 		switch {
 		case arrivedAt(g, op, &m, h.ID, h.Tenant):
 			ids = append(ids, id)
 		case m.Missing, m.Unproven:
-		case op.Kind == memproxy.Forget, replaced != "" && replaced == tamper.Hash(m.Text) && rewritten:
+		case op.Kind == memproxy.Forget, replaced != "" && replaced == tamper.Hash(m.Text) && rewrites(op, id, m.Text):
 			untouched++
 		}
 	}
 	return ids, len(ids) == len(op.Targets) || untouched == len(op.Targets), nil
+}
+
+// rewrites reports whether an operation gives a memory another text than it has.
+func rewrites(op *memproxy.Operation, id, text string) bool {
+	return slices.ContainsFunc(op.Items, func(it memproxy.Item) bool {
+		return it.Kind == memproxy.ItemContent && it.Target == id && it.Text != "" && it.Text != text
+	})
 }
 
 // arrivedAt reports whether a memory is as an operation leaves it: deleted, or with the
@@ -328,7 +349,7 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	}
 	r.walk(ctx)
 	r.verdict.Worst = strictest
-	_ = decide(ctx, r)
+	r.settle()
 	ex.Track, ex.TrackKnown = r.track, r.trackKnown
 	if reply, ok := heldReply(r); ok && r.Decision.Verdict == memproxy.Hold {
 		r.Decision.Status = reply.Status

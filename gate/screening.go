@@ -72,21 +72,22 @@ func (a *Admission) owns() bool {
 // tool's description contains markup, and instructions to an extractor name the secrets
 // that it must not keep. The screening rules are made for planted texts, so in these
 // texts their findings are recorded and reported but refuse nothing. They excuse nothing
-// either: extracted memories are compared with the other findings only. Clients also send
-// approved reminders among the messages of a run. There the approval applies to owners
-// only, because end users write messages too.
+// either: extracted memories are compared with the other findings only.
 func divide(r *evaluation, findings []memproxy.Finding) (count, configured []memproxy.Finding) {
 	owns := r.owns()
 	configured, count = verdict.Split(findings, func(f memproxy.Finding) bool {
-		if f.Item < 0 || f.Item >= len(r.op.Items) {
-			return false
-		}
-		it := &r.op.Items[f.Item]
-		steers := it.Kind == memproxy.ItemSteering
-		reminds := it.Kind == memproxy.ItemContent && r.op.Kind == memproxy.Run && owns
-		return steers && owns && it.Configures || (steers || reminds) && r.rules.Approved[memproxy.TextSHA256(it.Text)]
+		return f.Item >= 0 && f.Item < len(r.op.Items) && configuration(r, &r.op.Items[f.Item], owns)
 	})
 	return count, configured
+}
+
+// configuration reports whether findings in a text refuse nothing. Clients also send
+// approved reminders among the messages of a run. There the approval applies to owners
+// only, because end users write messages too.
+func configuration(r *evaluation, it *memproxy.Item, owns bool) bool {
+	steers := it.Kind == memproxy.ItemSteering
+	reminds := it.Kind == memproxy.ItemContent && r.op.Kind == memproxy.Run && owns
+	return steers && owns && it.Configures || (steers || reminds) && r.rules.Approved[memproxy.TextSHA256(it.Text)]
 }
 
 // screening returns the operation for a screener: a copy whose claimed source is limited
@@ -279,8 +280,7 @@ func accept(r *evaluation, next *reworded, ruling *memproxy.Ruling, again mempro
 	next.before = heldTexts(r.Admission)
 	r.reworded = next
 	why := memproxy.Reason{Code: memproxy.ScreenRewritten, Pointer: slices.Min(slices.Collect(maps.Keys(next.texts)))}
-	governed := func(f string) bool { return slices.Contains(memproxy.GovernedFields(), memproxy.Key(f)) }
-	next.waits = slices.ContainsFunc(r.op.Items, func(it memproxy.Item) bool { return slices.ContainsFunc(it.Written(), governed) })
+	next.waits = slices.ContainsFunc(r.op.Items, inGovernedField)
 	if next.waits {
 		why.Detail = "the dangerous parts can be removed, but in this field a reviewer must approve the result"
 		ruling.Verdict, ruling.Led = memproxy.Hold, 0
@@ -296,6 +296,14 @@ func accept(r *evaluation, next *reworded, ruling *memproxy.Ruling, again mempro
 	ruling.Led = 1
 	r.op, r.q.Operation = next.op, next.op
 	r.Rewritten = slices.Sorted(maps.Keys(next.texts))
+}
+
+// inGovernedField reports whether an item is written to a governed field, which has
+// its own writers and size limit.
+func inGovernedField(it memproxy.Item) bool {
+	return slices.ContainsFunc(it.Written(), func(f string) bool {
+		return slices.Contains(memproxy.GovernedFields(), memproxy.Key(f))
+	})
 }
 
 // notReworded reports whether no rewritten write is forwarded.

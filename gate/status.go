@@ -151,6 +151,24 @@ func filedUnder(op *memproxy.Operation, m *memproxy.Memory) []string {
 	return (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written()
 }
 
+// lateExpiry returns the expiry of a memory that was made after its write was answered,
+// by what its stamp says, or false if it does not expire.
+func lateExpiry(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) (memproxy.StateChange, bool) {
+	if ret.rules.TTL == nil {
+		return memproxy.StateChange{}, false
+	}
+	var ttl time.Duration
+	for _, field := range (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written() {
+		layer := ret.rules.Governance.LayerOf(&memproxy.Item{Kind: memproxy.ItemContent, Field: field})
+		ttl = shorter(ttl, ret.rules.TTL(field, layer, s.Source))
+	}
+	return memproxy.StateChange{
+		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.Tenant,
+		State: memproxy.StateUntrusted, From: []memproxy.MemoryState{memproxy.StateUntrusted},
+		Decision: s.ID, Attestation: s.Attestation, Text: tamper.Hash(m.Text), Expires: s.Time.Add(ttl),
+	}, ttl > 0
+}
+
 // codesOf returns the codes of reasons, sorted and without duplicates.
 func codesOf(reasons []memproxy.Reason) []string {
 	out := memproxy.Codes(reasons)
@@ -214,7 +232,8 @@ func refuseDerived(ctx context.Context, r *evaluation) {
 		return
 	}
 	if r.rules.NeverRefuse {
-		r.verdict.Forbid(memproxy.StateWithheld, "", "the response is derived from all memories, including stored ones that must not be shown (memories.never_refuse)")
+		r.verdict.Forbid(memproxy.StateWithheld, "", "the response is derived from all memories, "+
+			"including stored ones that must not be shown (memories.never_refuse)")
 	}
 	switch {
 	case r.call.ReadOptions.MinTrust > 0:
@@ -256,12 +275,8 @@ func readsAny(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryS
 	var keys []memproxy.MemoryKey
 	for i := range list {
 		st := &list[i]
-		// The status stored in advance for a write's memories is no longer needed if they
-		// have statuses themselves, or will never exist.
-		resolved := st.Kind == memproxy.TargetDecision &&
-			(st.State == memproxy.StateUntrusted || st.State == memproxy.StatePending && a.begun.Sub(st.Changed) > resolveWithin)
 		// A memory that is missing from the backend is in none of its answers.
-		if st.Kind != memproxy.TargetEvent && st.Unverified != memproxy.IntegrityMissing && !resolved {
+		if st.Kind != memproxy.TargetEvent && st.Unverified != memproxy.IntegrityMissing && !resolved(a, st) {
 			keys = append(keys, st.MemoryKey)
 		}
 	}
@@ -278,11 +293,7 @@ func readsAny(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryS
 		if own := rec.HasOwner() && row.Actor == a.Principal.ID && row.Scope.Tenant == a.Principal.Tenant; own && state == memproxy.StatePending {
 			continue
 		}
-		// The operation is narrowed to other users than this one.
-		others := row.Scope.User != "" && slices.ContainsFunc(a.op.Claims, func(c memproxy.Claim) bool {
-			return c.Dim == memproxy.DimUser && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0 && !slices.Contains(c.Values, row.Scope.User)
-		})
-		if !rec.HasOwner() || !row.Deleted && !others {
+		if !rec.HasOwner() || !row.Deleted && !leavesOut(a, row.Scope.User) {
 			return true
 		}
 	}
@@ -291,6 +302,23 @@ func readsAny(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryS
 
 // resolveWithin bounds the time until the memories of a write are known.
 const resolveWithin = 10 * time.Minute
+
+// resolved reports whether a status is the one stored in advance for a write's memories
+// and is no longer needed: the memories have statuses themselves, or will never exist.
+func resolved(a *Admission, st *memproxy.Status) bool {
+	if st.Kind != memproxy.TargetDecision {
+		return false
+	}
+	return st.State == memproxy.StateUntrusted || st.State == memproxy.StatePending && a.begun.Sub(st.Changed) > resolveWithin
+}
+
+// leavesOut reports whether the operation is narrowed to other users than this one.
+func leavesOut(a *Admission, user string) bool {
+	return user != "" && slices.ContainsFunc(a.op.Claims, func(c memproxy.Claim) bool {
+		narrows := c.Dim == memproxy.DimUser && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0
+		return narrows && !slices.Contains(c.Values, user)
+	})
+}
 
 // brings returns the targets that the operation puts in front of an agent.
 func brings(c *Call, op *memproxy.Operation) []string {

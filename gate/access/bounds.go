@@ -37,9 +37,7 @@ func Bounds(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.R
 // which the principal is limited, to what the principal may name.
 func pinned(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.Reason) {
 	for _, d := range Dimensions {
-		if p.LimitIn(d).All || slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool {
-			return c.Dim == d && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0
-		}) {
+		if p.LimitIn(d).All || pins(op.Claims, d) {
 			continue
 		}
 		detail := "the operation cannot be filtered per memory, so it must name " + words[d].one + " that this caller may act for, or the caller needs " + words[d].setting + `: "*"`
@@ -61,4 +59,11 @@ var words = map[memproxy.Dimension]struct {
 	memproxy.DimAgent: {"an agent", "acts_as", memproxy.IdentityActsAs},
 	memproxy.DimApp:   {"an app", "apps", memproxy.IdentityApp},
 	memproxy.DimRun:   {"a run", "runs", memproxy.IdentityRun},
+}
+
+// pins reports whether a claim narrows the whole operation in a dimension.
+func pins(claims []memproxy.Claim, d memproxy.Dimension) bool {
+	return slices.ContainsFunc(claims, func(c memproxy.Claim) bool {
+		return c.Dim == d && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0
+	})
 }

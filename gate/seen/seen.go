@@ -106,7 +106,7 @@ func (rs *Readers) WithoutOwn(who Reader, texts []string) (out []trust.ShownText
 		rs.mu.Unlock()
 		return nil // the caller's own texts are not all remembered
 	}
-	said := own.said
+	said := own.said // it is only ever appended to, so this part of it stays as it is
 	rs.mu.Unlock()
 	for _, text := range texts {
 		plain := trust.Plain(text)

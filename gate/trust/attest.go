@@ -27,7 +27,9 @@ func Attest(op *memproxy.Operation, shown []ShownText) memproxy.Attestation {
 	}
 	// A named source does not attest an inferred text, because it need not contain it.
 	named := func(is func(*ShownText) bool) bool {
-		inferred := func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent && it.Inferred && it.Text != "" }
+		inferred := func(it memproxy.Item) bool {
+			return it.Kind == memproxy.ItemContent && it.Inferred && it.Text != ""
+		}
 		return !slices.ContainsFunc(op.Items, inferred) && slices.ContainsFunc(shown, func(s ShownText) bool { return is(&s) && s.says(texts) })
 	}
 	raise(memproxy.ToolObserved, copied(texts, shown))
