@@ -117,7 +117,8 @@ func (s *keyFilter) load(ctx context.Context, of *store) error {
 		return nil
 	}
 	// The rows are streamed, because there may be a million.
-	rows, err := of.reader.QueryContext(ctx, `SELECT 'r', backend, kind, id FROM record UNION ALL SELECT 'v', backend, kind, id FROM version`)
+	rows, err := of.reader.QueryContext(ctx,
+		`SELECT 'r', backend, kind, id FROM record UNION ALL SELECT 'v', backend, kind, id FROM version`)
 	if err != nil {
 		return err
 	}

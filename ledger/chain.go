@@ -137,6 +137,7 @@ func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int
 		h := t.head(tenant)
 		if h.broken {
 			t.fail(fmt.Errorf("%w: the chain of the tenant is broken and is kept as it is", ErrState))
+			return 0
 		}
 		// The last record from before the time becomes the base.
 		last, there := row(t, scanRecord, `SELECT `+versionColumns+` FROM version
@@ -164,7 +165,8 @@ func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.Ch
 	out, err := changed(ctx, cs.store, storableParts("chain", tenant), func(t *transaction) accepted {
 		h := rebase(t, tenant)
 		acceptBreaches(t, h, faults)
-		return accepted{memproxy.ChainHead{Tenant: tenant, Position: h.place, Link: h.link}, clearFlags(t, tenant, faults)}
+		end := memproxy.ChainHead{Tenant: tenant, Position: h.place, Link: h.link}
+		return accepted{end, clearFlags(t, tenant, faults)}
 	})
 	return out.end, out.cleared, err
 }
@@ -196,6 +198,7 @@ func acceptBreaches(t *transaction, h *head, faults []memproxy.ChainFault) {
 		}
 		if storable(f.Detail) != nil {
 			t.fail(refused("a part of the fault cannot be stored"))
+			return
 		}
 		t.run(`INSERT INTO breach (tenant, place, class, detail, at, accepted) VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT DO NOTHING`,
 			h.tenant, f.Position, string(f.Class), f.Detail, now)
@@ -225,7 +228,8 @@ const maxFlagged = 10000
 // NoteBreach stores a fault of a tenant's chain, flags the memories that have records
 // at or after its position, and reports whether the fault is new. Accept undoes both.
 func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, error) {
-	return changed(ctx, cs.store, storableParts("fault", f.Tenant, string(f.Class), f.Detail), func(t *transaction) (fresh bool) {
+	bad := storableParts("fault", f.Tenant, string(f.Class), f.Detail)
+	return changed(ctx, cs.store, bad, func(t *transaction) (fresh bool) {
 		clear(t.breached)
 		n := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 			f.Tenant, f.Position, string(f.Class), f.Detail, t.now())

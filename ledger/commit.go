@@ -47,7 +47,8 @@ func (s *store) commit(group []*job) (err error) {
 		if j.ctx.Err() != nil || j.run == nil {
 			continue
 		}
-		if j.run(t); t.err != nil {
+		j.run(t)
+		if t.err != nil {
 			return t.err
 		}
 	}

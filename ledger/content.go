@@ -129,7 +129,8 @@ func (rs Rollbacks) AppendFound(ctx context.Context, found ...memproxy.Version) 
 // reviewers other than the version's author have approved it for the same present text,
 // their votes are used up. The author gets ErrOwnReview.
 func (rs Rollbacks) Approve(ctx context.Context, to memproxy.Version, by memproxy.Review) (memproxy.Tallied, error) {
-	return changed(ctx, rs.store, cmp.Or(validKey(to.MemoryKey), checkReview(by)), func(t *transaction) memproxy.Tallied {
+	bad := cmp.Or(validKey(to.MemoryKey), checkReview(by))
+	return changed(ctx, rs.store, bad, func(t *transaction) memproxy.Tallied {
 		over, _ := t.lastVersion(to.MemoryKey)
 		subject := votesOn(to.MemoryKey, over.SHA256, "version", strconv.FormatInt(to.Number, 10))
 		tally := t.vote(subject, to.Actor, by)

@@ -211,7 +211,7 @@ func Peek(opt Options, f func(*Ledger) error) error {
 			if _, err := schemaOf(context.Background(), db, sqliteDialect); err != nil {
 				return err
 			}
-			return f(&Ledger{store: &store{opt: opt, reader: db, recent: &recent{}}})
+			return f(&Ledger{store: &store{opt: opt, reader: db, recent: &recent{}, edits: newEdits(&opt)}})
 		})
 	}
 	if err != nil {
@@ -234,11 +234,14 @@ func withFile(path, mode string, f func(*sql.DB) error) error {
 	return errors.Join(f(db), db.Close())
 }
 
-// dropPartial removes unfinished copies of killed starts, which would fill the disk.
+// dropPartial removes unfinished copies of killed starts, which would fill the disk. Their
+// names begin with "." and the file's name. After that come the "." of durable.Replace, or
+// the "-" of versions before it.
 func dropPartial(to string) error {
 	entries, err := os.ReadDir(filepath.Dir(to))
+	hidden := "." + filepath.Base(to)
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "."+filepath.Base(to)) {
+		if strings.HasPrefix(e.Name(), hidden+".") || strings.HasPrefix(e.Name(), hidden+"-") {
 			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(to), e.Name())))
 		}
 	}
@@ -274,7 +277,9 @@ func replicate(ctx context.Context, from, to string, ready func(tmp string) erro
 		if err != nil {
 			return err
 		}
-		if info, err := os.Stat(tmp + redo.Suffix); err != nil || info.Size() == 0 { // it does not exist, or was applied
+		info, err := os.Stat(tmp + redo.Suffix)
+		applied := err != nil || info.Size() == 0 // or there is none
+		if applied {
 			_ = os.Remove(to + redo.Suffix) // left by an earlier copy
 			return nil
 		}

@@ -217,7 +217,10 @@ func openRedo(ctx context.Context, s *store) (left []*job, err error) {
 	s.redo, err = redo.Open(file, s.opt.Vault, applied, func(number uint64, plain []byte) error {
 		e, err := decodeEntry(plain)
 		if err == nil {
-			left = append(left, &job{ctx: context.Background(), size: size(e), number: number, run: func(t *transaction) { applyEntry(t, e, nil) }})
+			left = append(left, &job{
+				ctx: context.Background(), size: size(e), number: number,
+				run: func(t *transaction) { applyEntry(t, e, nil) },
+			})
 		}
 		return err
 	}, func(err error) { s.opt.OnLost(1, fmt.Errorf("ledger: %w", err)) })

@@ -71,7 +71,8 @@ func changeLifetime(t *transaction, k memproxy.MemoryKey, change func(*memproxy.
 // Purgeable returns at most limit memories that expired before a time. The caller
 // deletes them in the backend first and then calls Purge.
 func (u Upkeep) Purgeable(ctx context.Context, before time.Time, limit int) ([]memproxy.Status, error) {
-	return querySettled(ctx, u.store, "list expired memories", scanPart(u.store, statusOf), `SELECT `+recordColumns+` FROM record
+	return querySettled(ctx, u.store, "list expired memories", scanPart(u.store, statusOf),
+		`SELECT `+recordColumns+` FROM record
 		WHERE state = 'expired' AND pinned = 0 AND changed < ? ORDER BY backend, kind, id LIMIT ?`, micros(before), min(limit, 1000))
 }
 

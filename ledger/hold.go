@@ -86,7 +86,9 @@ func (hs Holds) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldCo
 		h.State = memproxy.HoldPending
 	}
 	h.Reviewer, h.Note, h.CurrentVerdict, h.Reviewed, h.Lease, h.Result = "", "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}
-	kept, err := changed(ctx, hs.store, nil, func(t *transaction) memproxy.HeldWrite { return putHold(t, h, sk, plain) })
+	kept, err := changed(ctx, hs.store, nil, func(t *transaction) memproxy.HeldWrite {
+		return putHold(t, h, sk, plain)
+	})
 	if err != nil {
 		return h, err
 	}
@@ -102,7 +104,10 @@ func putHold(t *transaction, h memproxy.HeldWrite, sk sketch, plain []byte) memp
 	}
 	waits := h.State == memproxy.HoldPending
 	if waits {
-		t.fail(roomFor(t, h))
+		if err := roomFor(t, h); err != nil {
+			t.fail(err)
+			return h
+		}
 	}
 	h.Similarity = similarityOf(t, h.Tenant, sk)
 	t.run(`INSERT INTO hold (`+holdColumns+`, sketch, token, aged)
@@ -110,7 +115,8 @@ func putHold(t *transaction, h memproxy.HeldWrite, sk sketch, plain []byte) memp
 		h.ID, h.Backend, h.Route, h.Method, h.EscapedPath, h.Tenant, h.Principal, string(h.Trust), h.Session, asJSON(h.Scope), string(h.Kind),
 		asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.ContentSHA256, micros(h.Created), string(h.State),
 		"", 0, "", h.Similarity, 0, asJSON(h.Result), sk.String())
-	if t.encrypt(ref(refHold, h.ID), h.Tenant, plain); waits {
+	t.encrypt(ref(refHold, h.ID), h.Tenant, plain)
+	if waits {
 		t.notify(memproxy.NoticeHold, h.Tenant, h.ID, h)
 	}
 	return h
@@ -120,7 +126,8 @@ func validHold(h *memproxy.HeldWrite) error {
 	return cmp.Or(need(h.ID != "" && h.Backend != "" && h.Route != "", "a hold needs an id, a backend and a route"),
 		storableParts("hold", h.ID, h.Backend, h.Route, h.Method, h.Tenant, h.Principal, string(h.Trust), h.Session,
 			string(h.Kind), h.Policy, h.ContentSHA256, h.Scope.Tenant, h.Scope.User, h.Scope.Agent, h.Scope.App, h.Scope.Run),
-		need(storableUpTo(8*maxText, h.EscapedPath) == nil, "the path of a hold is not UTF-8 of at most %d bytes", 8*maxText))
+		need(storableUpTo(8*maxText, h.EscapedPath) == nil,
+			"the path of a hold is not UTF-8 of at most %d bytes", 8*maxText))
 }
 
 const oneHold = `SELECT ` + holdColumns + ` FROM hold WHERE id = ?`

@@ -50,6 +50,7 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 		until := micros(leaseTime(t).Add(lease))
 		if t.run(`UPDATE hold SET state = 'replaying', token = ?, lease = ? WHERE id = ? AND state = 'approved'`, token, until, id) == 0 {
 			wrongState(t, id, memproxy.HoldApproved)
+			return 0
 		}
 		return until
 	})
@@ -134,32 +135,47 @@ func (hs Holds) Reopen(ctx context.Context, id, token string, r memproxy.HoldRes
 
 func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.HoldState, r memproxy.HoldResult) error {
 	return hs.change(ctx, need(token != "", "a claim needs a token"), func(t *transaction) {
-		is, ended := leaveClaim(t, id, to, r, false, `token = ?`, token)
-		if !ended && !t.one(`SELECT 1 FROM hold WHERE id = ? AND state = ? AND token = ?`, []any{id, string(is), token}, new(int)) {
+		is, left := leaveClaim(t, &leaving{id: id, to: to, result: r}, `token = ?`, token)
+		if left {
+			return
+		}
+		earlier := `SELECT 1 FROM hold WHERE id = ? AND state = ? AND token = ?`
+		if !t.one(earlier, []any{id, string(is), token}, new(int)) {
 			wrongState(t, id, memproxy.HoldReplaying)
 		}
 	})
 }
 
-// leaveClaim moves a claimed hold that matches a condition to another state, and reports
-// whether there was one. A write of an owner whose memories were all deleted is not sent
-// again: it becomes failed. sent means that this attempt may have sent it.
-func leaveClaim(t *transaction, id string, to memproxy.HoldState, r memproxy.HoldResult, sent bool, where string, args ...any) (memproxy.HoldState, bool) {
+// leaving is the end of a claim of a hold.
+type leaving struct {
+	id     string
+	to     memproxy.HoldState
+	result memproxy.HoldResult
+	sent   bool // this attempt may have sent the write
+}
+
+// leaveClaim ends the claim of a hold that matches a condition. It returns the state that
+// the hold is given, and reports whether there was such a claim. A write of an owner whose
+// memories were all deleted is not sent again: it becomes failed.
+func leaveClaim(t *transaction, l *leaving, where string, args ...any) (memproxy.HoldState, bool) {
+	to, r := l.to, l.result
 	if to == memproxy.HoldApproved || to == memproxy.HoldPending { // it may be sent again
-		h := lockHold(t, id)
-		if r.SentBefore = h.Result.SentBefore || sent; h.Result.Cleared {
+		h := lockHold(t, l.id)
+		r.SentBefore = h.Result.SentBefore || l.sent
+		if h.Result.Cleared {
 			to, r = memproxy.HoldFailed, whenCleared()
 		}
 	}
-	left := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND `+where,
-		append([]any{string(to), asJSON(trimmed(r)), id}, args...)...) > 0
+	n := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND `+where,
+		append([]any{string(to), asJSON(trimmed(r)), l.id}, args...)...)
 	switch {
-	case left && to == memproxy.HoldPending:
-		withdrawApproval(t, id)
-	case left && to != memproxy.HoldApproved: // it was written or has failed for good
-		closeDissents(t, id)
+	case n == 0:
+	case to == memproxy.HoldPending:
+		withdrawApproval(t, l.id)
+	case to != memproxy.HoldApproved: // it was written or has failed for good
+		closeDissents(t, l.id)
 	}
-	return to, left
+	return to, n > 0
 }
 
 // trimmed limits the size of a result, which the backend determines.
@@ -196,12 +212,16 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 			to, r = memproxy.HoldDone, memproxy.HoldResult{Detail: "it arrived, and was changed or deleted since"}
 		}
 	}
-	return changed(ctx, hs.store, need(ends, "an interrupted hold cannot become %q", to), func(t *transaction) memproxy.HoldState {
-		claimed := t.one(`SELECT 1 FROM hold WHERE id = ? AND token <> ''`, []any{id}, new(int)) // claimed, not just restored: the attempt was charged
+	bad := need(ends, "an interrupted hold cannot become %q", to)
+	return changed(ctx, hs.store, bad, func(t *transaction) memproxy.HoldState {
+		// It was claimed, not just restored: the attempt was charged.
+		claimed := t.one(`SELECT 1 FROM hold WHERE id = ? AND token <> ''`, []any{id}, new(int))
 		now := leaseTime(t)
-		is, ended := leaveClaim(t, id, to, r, claimed, `(lease < ? OR lease > ?)`, micros(now), micros(now.Add(longestLease)))
-		if !ended {
+		is, left := leaveClaim(t, &leaving{id, to, r, claimed},
+			`(lease < ? OR lease > ?)`, micros(now), micros(now.Add(longestLease)))
+		if !left {
 			wrongState(t, id, memproxy.HoldReplaying)
+			return ""
 		}
 		t.run(`UPDATE hold SET token = '' WHERE id = ?`, id)
 		return is
@@ -229,6 +249,7 @@ func (hs Holds) Shred(ctx context.Context, id string, r memproxy.Review) error {
 		switch h.State {
 		case memproxy.HoldReplaying:
 			failState(t, &h)
+			return
 		case memproxy.HoldPending, memproxy.HoldApproved:
 			settleHold(t, id, memproxy.HoldRejected, r)
 		}
@@ -240,7 +261,8 @@ func (hs Holds) Shred(ctx context.Context, id string, r memproxy.Review) error {
 // Prune deletes the holds that were settled before a time, with their contents, and
 // returns how many, also along with an error.
 func (hs Holds) Prune(ctx context.Context, before time.Time) (int, error) {
-	return inSteps(ctx, hs.store, job{bad: need(!before.IsZero(), "prune holds: no time given"), erase: true, durable: true}, pruneStep, func(t *transaction) int {
+	step := job{bad: need(!before.IsZero(), "prune holds: no time given"), erase: true, durable: true}
+	return inSteps(ctx, hs.store, step, pruneStep, func(t *transaction) int {
 		ids := rows(t, scanOne[string], `DELETE FROM hold WHERE id IN
 			(SELECT id FROM hold WHERE state IN ('rejected', 'done', 'failed', 'rewritten') AND created < ?1 AND reviewed < ?1 LIMIT ?2)
 			RETURNING id`, micros(before), pruneStep)

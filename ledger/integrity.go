@@ -59,7 +59,8 @@ func updateFlag(t *transaction, r *record) {
 // backend were deleted out-of-band.
 func (bs Backends) Inventory(ctx context.Context, backend string, kind memproxy.TargetKind, after string, limit int) ([]memproxy.Ownership, error) {
 	limit = min(cmp.Or(max(0, limit), chunk), chunk)
-	return querySettled(ctx, bs.store, "list memories", scanPart(bs.store, ownerOf), `SELECT `+recordColumns+` FROM record
+	return querySettled(ctx, bs.store, "list memories", scanPart(bs.store, ownerOf),
+		`SELECT `+recordColumns+` FROM record
 		WHERE backend = ? AND kind = ? AND id > ? AND owned = 1 AND deleted = 0 ORDER BY id LIMIT ?`, backend, string(kind), after, limit)
 }
 
@@ -72,7 +73,8 @@ func (bs Backends) Sealed(ctx context.Context, backend string) (bool, error) {
 
 // Seal records that all content of a backend is recorded.
 func (bs Backends) Seal(ctx context.Context, backend string) error {
-	return bs.change(ctx, need(backend != "" && storable(backend) == nil, "a backend is required"), func(t *transaction) {
+	bad := need(backend != "" && storable(backend) == nil, "a backend is required")
+	return bs.change(ctx, bad, func(t *transaction) {
 		t.run(`DELETE FROM sealing WHERE backend = ?`, backend)
 		t.sealed = append(t.sealed, backend)
 		t.records[everything] = nil // drops cached records: an object without a record is now known to be out-of-band
@@ -100,9 +102,11 @@ func (bs Backends) Claim(ctx context.Context, name, holder string, lease time.Du
 	bad := need(name != "" && storable(name) == nil && storable(holder) == nil && lease > 0, "a claim needs a name and a lease")
 	return changed(ctx, bs.store, bad, func(t *transaction) bool {
 		now := leaseTime(t)
-		return t.run(`INSERT INTO claim (name, holder, until) VALUES (?1, ?2, ?3)
+		n := t.run(`INSERT INTO claim (name, holder, until) VALUES (?1, ?2, ?3)
 			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
-			WHERE claim.holder = excluded.holder OR claim.until <= ?4 OR claim.until > ?5`, name, holder, micros(now.Add(lease)), micros(now), micros(now.Add(2*lease))) > 0
+			WHERE claim.holder = excluded.holder OR claim.until <= ?4 OR claim.until > ?5`,
+			name, holder, micros(now.Add(lease)), micros(now), micros(now.Add(2*lease)))
+		return n > 0
 	})
 }
 

@@ -214,7 +214,8 @@ func (s *store) queryRecords(ctx context.Context, had map[memproxy.MemoryKey]mem
 // have the same scope and author.
 func (l *Ledger) Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error) {
 	// The receipt represents the whole write, so it sorts first; deleted rows sort last.
-	return first(querySettled(ctx, l.store, "look up a decision", scanPart(l.store, ownerOf), `SELECT `+recordColumns+` FROM record
+	return first(querySettled(ctx, l.store, "look up a decision", scanPart(l.store, ownerOf),
+		`SELECT `+recordColumns+` FROM record
 		WHERE backend = ? AND decision = ? AND decision <> ''
 		ORDER BY kind <> 'event', deleted > 0, kind, id LIMIT 1`, backend, decision))
 }

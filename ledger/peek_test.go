@@ -30,8 +30,12 @@ func TestPeek(t *testing.T) {
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("to look made a file: %v", err)
 	}
-	l := open(t, ledger.Options{Path: path})
-	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("m1"), ledgertest.Row("m2")}}))
+	vault := ledgertest.Vault(t)
+	l := open(t, ledger.Options{Path: path, Vault: vault})
+	must.Do(t, l.Commit(t.Context(), memproxy.Entry{
+		Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("m1"), ledgertest.Row("m2")},
+		Versions: []memproxy.Version{ledgertest.Version("m1", "a text")},
+	}))
 	c := memproxy.Correction{Backend: "mem0", ID: "m1", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d"}
 	must.Do(t, l.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{c}}))
 	must.Do(t, l.Sync(t.Context()))
@@ -41,6 +45,16 @@ func TestPeek(t *testing.T) {
 			t.Errorf("%s: %+v %v", who, got, err)
 		}
 	}
+	// A removed record is a finding, also for a reader that reports none.
+	vandalise(t, path, `DELETE FROM record WHERE id = 'm1'`)
+	must.Do(t, ledger.Peek(ledger.Options{Path: path, Vault: vault}, func(l *ledger.Ledger) error {
+		found, err := l.Lookup(t.Context(), key("m1"))
+		st := found[key("m1")].Status
+		if st.State != memproxy.StateQuarantined || st.Unverified != memproxy.IntegrityLedger {
+			t.Errorf("removed: %+v", st)
+		}
+		return err
+	}))
 	other := filepath.Join(ring.Dir(t), "other.db")
 	must.Do(t, os.WriteFile(other, []byte("not a database, and longer than the head of one is"), 0o600))
 	if _, err := peek(other, "agent:dev"); err == nil {

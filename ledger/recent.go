@@ -153,7 +153,9 @@ func (r *recent) count(e *memproxy.Entry, by int) {
 			w = &waiting{}
 			r.waiting[k] = w
 		}
-		if w.owners, w.changes = w.owners+owners, w.changes+changes; w.owners+w.changes == 0 {
+		w.owners += owners
+		w.changes += changes
+		if w.owners+w.changes == 0 {
 			delete(r.waiting, k)
 		}
 		return w

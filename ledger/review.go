@@ -69,6 +69,7 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) memproxy.T
 	tally := memproxy.Tallied{Need: max(1, r.Need)}
 	if r.Reviewer == author {
 		t.fail(ErrOwnReview)
+		return tally
 	}
 	yes := vote{subject, r.Reviewer, micros(t.store.opt.Clock()), r.Note, false}
 	t.run(`INSERT INTO vote (`+voteColumns+`) VALUES (?, ?, ?, ?, ?) ON CONFLICT (subject, reviewer) DO UPDATE SET at = excluded.at, note = excluded.note, mac = excluded.mac`,
@@ -95,7 +96,8 @@ func (t *transaction) dropVotes(k memproxy.MemoryKey) {
 // settleHold ends the review of a hold, closes the dissents if it is rejected, and
 // returns the hold.
 func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.Review) *memproxy.HeldWrite {
-	h, _ := row(t, scanHold, `UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ? RETURNING `+holdColumns,
+	h, _ := row(t, scanHold,
+		`UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ? RETURNING `+holdColumns,
 		string(state), r.Reviewer, micros(t.store.opt.Clock()), r.Note, id)
 	switch state {
 	case memproxy.HoldRejected:
@@ -112,16 +114,20 @@ func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.
 // changes nothing. ErrState means that it was already sent or settled, ErrOwnReview that
 // the reviewer is the author, ErrShredded that its content was destroyed.
 func (hs Holds) Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error) {
-	return changed(ctx, hs.store, checkReview(r), func(t *transaction) memproxy.Tallied { return approveHold(t, id, r) })
+	return changed(ctx, hs.store, checkReview(r), func(t *transaction) memproxy.Tallied {
+		return approveHold(t, id, r)
+	})
 }
 
 func approveHold(t *transaction, id string, r memproxy.Review) memproxy.Tallied {
 	h := lockHold(t, id)
 	if !unsent(&h) {
 		failState(t, &h)
+		return memproxy.Tallied{}
 	}
 	if !t.one(`SELECT 1 FROM content WHERE ref = ? AND vault <> ''`, []any{ref(refHold, id)}, new(int)) {
 		t.fail(ErrShredded)
+		return memproxy.Tallied{}
 	}
 	tally := t.vote(ref(refHold, id), h.Principal, r)
 	if !tally.Settled || h.State == memproxy.HoldApproved {
@@ -146,9 +152,11 @@ func rejectHold(t *transaction, id string, r memproxy.Review) {
 	h := lockHold(t, id)
 	if r.Reviewer == h.Principal {
 		t.fail(ErrOwnReview)
+		return
 	}
 	if !unsent(&h) {
 		failState(t, &h)
+		return
 	}
 	settleHold(t, id, memproxy.HoldRejected, r)
 }
@@ -231,11 +239,12 @@ func (hs Holds) Reevaluate(ctx context.Context, policy string, f func(memproxy.H
 }
 
 // reevaluated stores a verdict, and returns the hold if the verdict settles it.
-func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluation) (settled *memproxy.HeldWrite, err error) {
+func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluation) (*memproxy.HeldWrite, error) {
 	if v.Policy == "" {
 		return nil, nil
 	}
-	return changed(ctx, hs.store, need(storable(v.Policy) == nil, "the version of the rules"), func(t *transaction) (settled *memproxy.HeldWrite) {
+	bad := need(storable(v.Policy) == nil, "the version of the rules")
+	return changed(ctx, hs.store, bad, func(t *transaction) (settled *memproxy.HeldWrite) {
 		h := lockHold(t, id)
 		if h.State != memproxy.HoldPending { // it was settled meanwhile
 			return nil

@@ -124,7 +124,8 @@ func pages(read func(after key) []fields) iter.Seq[[]fields] {
 	return func(yield func([]fields) bool) {
 		for after, n := (key{}), verifyStep; n == verifyStep; {
 			found := read(after)
-			if n = len(found); n == 0 || !yield(found) {
+			n = len(found)
+			if n == 0 || !yield(found) {
 				return
 			}
 			after = found[n-1].key()

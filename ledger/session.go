@@ -57,7 +57,8 @@ func scanSession(of *store, refused bool) func(scanner) (sessionRow, error) {
 			v.edited, v.CountedRejections, v.LastRejection = true, max(v.CountedRejections, math.MaxInt32), moment(max(1, micros(of.opt.Clock())))
 			of.edits.note(memproxy.MemoryKey{Kind: "session", ID: memproxy.InertID(v.ID)}, v.Tenant, editedRow)
 		}
-		if of.opt.setLock(&v.Session); err == nil && refused {
+		of.opt.setLock(&v.Session)
+		if err == nil && refused {
 			err = json.Unmarshal([]byte(v.refused), &v.Refused)
 		}
 		return v, err
@@ -301,14 +302,18 @@ func splitCursor(text string) (id, tenant string, err error) {
 // is not locked, ErrOwnReview that the reviewer is its principal.
 func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error {
 	return ss.change(ctx, checkReview(r), func(t *transaction) {
-		s, there := row(t, scanSession(t.store, false), `UPDATE session SET last = last WHERE tenant = ? AND id = ? RETURNING `+sessionColumns, tenant, id)
+		s, there := row(t, scanSession(t.store, false),
+			`UPDATE session SET last = last WHERE tenant = ? AND id = ? RETURNING `+sessionColumns, tenant, id)
 		switch {
 		case !there:
 			t.fail(fmt.Errorf("%w: session", ErrUnknown))
+			return
 		case s.Principal == r.Reviewer:
 			t.fail(ErrOwnReview)
+			return
 		case s.Until.IsZero():
 			t.fail(fmt.Errorf("%w: the session is not locked", ErrState))
+			return
 		}
 		now := micros(t.store.opt.Clock()) + 1
 		s.CountedRejections, s.Counted = 0, moment(now)

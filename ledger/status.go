@@ -249,16 +249,22 @@ const refMemory = "memory/"
 func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.Review) (memproxy.Tallied, error) {
 	return changed(ctx, l.store, cmp.Or(validKey(k), checkReview(by)), func(t *transaction) memproxy.Tallied {
 		r, st := t.status(k)
-		reviewable := []memproxy.MemoryState{memproxy.StatePending, memproxy.StateUntrusted, memproxy.StateFlagged, memproxy.StateQuarantined}
+		reviewable := []memproxy.MemoryState{
+			memproxy.StatePending, memproxy.StateUntrusted, memproxy.StateFlagged, memproxy.StateQuarantined,
+		}
 		switch {
 		case r.edited:
 			t.fail(fmt.Errorf("%w: %s", ErrState, editedRow))
+			return memproxy.Tallied{}
 		case r.Owner.Deleted:
 			t.fail(fmt.Errorf("%w: the memory is deleted", ErrState))
+			return memproxy.Tallied{}
 		case !slices.Contains(reviewable, st.State):
 			t.fail(fmt.Errorf("%w: the memory is %s", ErrState, st.State))
+			return memproxy.Tallied{}
 		}
-		tally := t.vote(votesOn(k, textOf(t, r, &memproxy.StateChange{MemoryKey: k})), r.Owner.Actor, by)
+		subject := votesOn(k, textOf(t, r, &memproxy.StateChange{MemoryKey: k}))
+		tally := t.vote(subject, r.Owner.Actor, by)
 		if !tally.Settled {
 			return tally
 		}

@@ -227,7 +227,9 @@ func readText(ctx context.Context, s *store, r *record) error {
 	if err := json.Unmarshal(plain, &text); err != nil {
 		return fmt.Errorf("%w: version %d", ErrSealed, r.Number)
 	}
-	if text.Text != "" && memproxy.TextSHA256(text.Text) != r.SHA256 || len(text.Metadata) > 0 && memproxy.TextSHA256(string(text.Metadata)) != r.metadata {
+	otherText := text.Text != "" && memproxy.TextSHA256(text.Text) != r.SHA256
+	otherMetadata := len(text.Metadata) > 0 && memproxy.TextSHA256(string(text.Metadata)) != r.metadata
+	if otherText || otherMetadata {
 		return fmt.Errorf("%w: version %d is not the text that was recorded", ErrSealed, r.Number)
 	}
 	r.Text, r.Metadata = text.Text, text.Metadata
@@ -244,10 +246,13 @@ func (l *Ledger) PinVersion(ctx context.Context, k memproxy.MemoryKey, number in
 		switch {
 		case !known:
 			t.fail(fmt.Errorf("%w: version %d", ErrUnknown, number))
+			return
 		case compacted > 0:
 			t.fail(ErrShredded)
+			return
 		case pinned && n >= maxPinned:
 			t.fail(fmt.Errorf("%w: %d versions are pinned", ErrFull, n))
+			return
 		}
 		t.run(`UPDATE version SET pinned = ?`+ofKey+` AND number = ?`, count(pinned), k, number)
 	}})
