@@ -236,7 +236,8 @@ func recordEdits(ctx context.Context, c *Checker) error {
 		if err := recordFinding(ctx, c, &d); err != nil {
 			return err
 		}
-		c.Log.Error("a row of the ledger was changed outside of memproxy", "backend", d.Backend, "kind", string(d.Kind), "id", d.ID, "detail", d.Detail)
+		c.Log.Error("a row of the ledger was changed outside of memproxy",
+			"backend", d.Backend, "kind", string(d.Kind), "id", d.ID, "detail", d.Detail)
 		return nil
 	})
 }
@@ -275,7 +276,8 @@ func (c *Checker) verifying(found upkeep.Signal) upkeep.Job {
 // reportBreach reports a fault of a chain once, and flags the memories that have
 // records at or after it. It repairs nothing.
 func (c *Checker) reportBreach(ctx context.Context, f memproxy.ChainFault) error {
-	if known, err := c.reported(ctx, f); known || err != nil || f.Class == memproxy.FaultRow { // recordEdits reports rows
+	known, err := c.reported(ctx, f)
+	if known || err != nil || f.Class == memproxy.FaultRow { // recordEdits reports rows
 		return err
 	}
 	ev := c.event(memproxy.EventChainBreak, f.Tenant, f.Backend, string(f.Class)+": "+f.Detail)
@@ -291,7 +293,7 @@ func (c *Checker) reportBreach(ctx context.Context, f memproxy.ChainFault) error
 		_, err := c.Ledger.Backends.Flag(ctx, memproxy.IntegrityFlag{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
 		return err
 	}
-	_, err := c.Ledger.Chains.NoteBreach(ctx, f)
+	_, err = c.Ledger.Chains.NoteBreach(ctx, f)
 	return err
 }
 

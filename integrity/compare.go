@@ -19,7 +19,9 @@ type finding struct {
 	has, wants string
 }
 
-func (w *storeSweep) finding(tenant, id string, class memproxy.FaultClass, code memproxy.ReasonCode, detail string) *finding {
+func (w *storeSweep) finding(
+	tenant, id string, class memproxy.FaultClass, code memproxy.ReasonCode, detail string,
+) *finding {
 	return &finding{Discrepancy: memproxy.Discrepancy{
 		Class: class, Code: code, Tenant: tenant, Detail: detail,
 		MemoryKey: memproxy.MemoryKey{Backend: w.backend.Name, Kind: memproxy.TargetMemory, ID: id},
@@ -151,7 +153,8 @@ func (w *storeSweep) listed(ctx context.Context, was string, m *memproxy.Memory,
 func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (*finding, error) {
 	tenant := row.Scope.Tenant
 	if row.Deleted {
-		return w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "it was deleted through memproxy and has reappeared"), nil
+		return w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown,
+			"it was deleted through memproxy and has reappeared"), nil
 	}
 	history, err := w.c.Ledger.History(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, 0, 1)
 	if err != nil {
@@ -160,7 +163,8 @@ func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memp
 	// The row may have been edited before rows had marks. If there is a single write, the
 	// row must have the hash of its version.
 	if len(history) == 1 && history[0].Decision == row.Decision && row.SHA256 != "" && history[0].SHA256 != "" && history[0].SHA256 != row.SHA256 {
-		return w.finding(tenant, m.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "the ledger's row is not what its signed version says"), nil
+		return w.finding(tenant, m.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch,
+			"the ledger's row is not what its signed version says"), nil
 	}
 	code, detail := w.examiner(tenant).Examine(ctx, row, m)
 	if code == "" {
