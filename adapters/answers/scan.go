@@ -77,7 +77,8 @@ func (c *scan) list(s *spec, depth int) bool {
 		if c.known != nil && depth <= maxListed && c.Space() == '{' {
 			n = c.known(c.member, c.Src[c.At:])
 		}
-		if c.At += n; n == 0 && !c.value(s, depth+1) {
+		c.At += n
+		if n == 0 && !c.value(s, depth+1) {
 			return false
 		}
 		if more, ok = c.More(']'); !ok {

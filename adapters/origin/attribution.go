@@ -135,8 +135,9 @@ func stringsIn(v *jsondoc.Value) []string {
 // names only say where content comes from.
 func claimsTrust(source string) bool {
 	return slices.Contains([]string{
-		"trusted", "verified", "validated", "system", "memproxy", "admin", "administrator", "operator", "developer", "human-confirmed",
-		"human_confirmed", "log-anchored", "content-hashed", "tool-observed",
+		"trusted", "verified", "validated", "system", "memproxy",
+		"admin", "administrator", "operator", "developer",
+		"human-confirmed", "human_confirmed", "log-anchored", "content-hashed", "tool-observed",
 	}, memproxy.Key(source))
 }
 
