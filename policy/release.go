@@ -180,7 +180,10 @@ func OpenRelease(encoded []byte, keys ...ed25519.PublicKey) (*Release, error) {
 }
 
 func (w wireBundle) bundle() (Bundle, error) {
-	b := Bundle{Schema: w.Schema, Policies: w.Policies, Disabled: w.Disabled, Shadowed: w.Shadowed, Screening: w.Screening}
+	b := Bundle{
+		Schema: w.Schema, Policies: w.Policies, Disabled: w.Disabled, Shadowed: w.Shadowed,
+		Screening: w.Screening,
+	}
 	for _, s := range append([]Source{b.Schema}, b.Policies...) {
 		if s.Name != s.base() || !plain(s.Name) { // logs and errors show names
 			return Bundle{}, errors.New("the name of a policy is not that of a file")

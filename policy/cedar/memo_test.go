@@ -72,7 +72,9 @@ func (w writer) bundle() policy.Bundle {
 		}
 		fmt.Fprintf(&out, "@id(\"p%d\") %s%s (principal, action, resource) %s { %s };\n", i, annotation, effect, w.of([]string{"when", "unless"}), w.condition(2))
 	}
-	b.Policies = []policy.Source{{Name: "own.cedar", Text: "@id(\"all\") permit (principal, action, resource);\n" + out.String()}}
+	b.Policies = []policy.Source{{
+		Name: "own.cedar", Text: "@id(\"all\") permit (principal, action, resource);\n" + out.String(),
+	}}
 	return b
 }
 

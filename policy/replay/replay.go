@@ -107,7 +107,10 @@ func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
 			continue
 		}
 		op := &c.Operation
-		ch := Change{From: out.from, To: out.to, Principal: c.Principal.ID, Kind: op.Kind, Backend: op.Backend, Route: op.Route, Fields: op.Fields, Rules: out.rules}
+		ch := Change{
+			From: out.from, To: out.to, Rules: out.rules, Principal: c.Principal.ID,
+			Kind: op.Kind, Backend: op.Backend, Route: op.Route, Fields: op.Fields,
+		}
 		group := fmt.Sprintf("%+v", ch)
 		if changes[group] == nil {
 			ch.Example = c.ID
@@ -146,7 +149,9 @@ func (opt Options) one(ctx context.Context, c *Case) (outcome, error) {
 	ruled := slices.ContainsFunc(c.Reasons, func(r memproxy.Reason) bool {
 		return r.Code == memproxy.PolicyNoPermit || r.Code == memproxy.PolicyError || slices.Contains(ours, r.Rule)
 	})
-	approved := slices.ContainsFunc(c.Reasons, func(r memproxy.Reason) bool { return r.Code == memproxy.ReviewApproved })
+	approved := slices.ContainsFunc(c.Reasons, func(r memproxy.Reason) bool {
+		return r.Code == memproxy.ReviewApproved
+	})
 	if approved || c.Verdict.Stops() && !ruled {
 		return outcome{others: true}, nil
 	}
@@ -271,14 +276,16 @@ func (opt Options) question(c *Case) memproxy.Question {
 	}
 	q := memproxy.Question{
 		Principal: c.Principal, Operation: op, Profile: opt.Profile, Findings: slices.Clone(c.Findings),
-		Ceiling: opt.Ceilings.Ceiling(c.Principal.Trust, memproxy.SourceUnstated), Confidence: max(c.Confidence.Given, 0),
+		Ceiling:    opt.Ceilings.Ceiling(c.Principal.Trust, memproxy.SourceUnstated),
+		Confidence: max(c.Confidence.Given, 0),
 	}
 	q.AuthorTrust, q.Others, q.AuthorAttestation, q.Attestation, q.Track = f.AuthorTrust, f.Others, f.AuthorAttestation, f.Attestation, f.Track
 	if f.Ceiling > 0 {
 		q.Ceiling = f.Ceiling
 	}
 	q.Principal.Roles = f.Roles
-	if q.Claimed = c.Confidence.Claimed; q.Claimed < 0 {
+	q.Claimed = c.Confidence.Claimed
+	if q.Claimed < 0 {
 		q.Claimed = q.Confidence
 	}
 	if f.Risk > 0 {

@@ -110,7 +110,8 @@ func TestChanges(t *testing.T) {
 		{
 			"a deny becomes a hold", func() policy.Bundle {
 				b := without("field.protected")
-				b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: `@id("own.hold") @verdict("hold") forbid (principal, action in Action::"write", resource) when { context.field == "constitution" };`})
+				b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: `@id("own.hold") @verdict("hold")
+					forbid (principal, action in Action::"write", resource) when { context.field == "constitution" };`})
 				return b
 			}(),
 			[]string{line("1", "deny", "learn", `"constitution"`, "field.protected", "agent:dev", "")},
