@@ -78,7 +78,8 @@ func (c *MemberChange) Apply(now []byte) ([]byte, error) {
 // ordered returns a sorted copy of a list of texts. Other lists are returned in their
 // order.
 func ordered(list []any) []any {
-	if slices.ContainsFunc(list, func(v any) bool { _, text := v.(string); return !text }) {
+	isOther := func(v any) bool { _, text := v.(string); return !text }
+	if slices.ContainsFunc(list, isOther) {
 		return list
 	}
 	out := slices.Clone(list) // an empty list stays one: in JSON nil would be null

@@ -56,7 +56,11 @@ type Runs struct {
 
 // New returns the Runs of a backend.
 func New(opt Options) *Runs {
-	r := &Runs{opt: opt, journal: journal{dir: opt.Dir, runs: map[string]*attempt{}}, turns: turns{next: map[string]time.Time{}}}
+	r := &Runs{
+		opt:     opt,
+		journal: journal{dir: opt.Dir, runs: map[string]*attempt{}},
+		turns:   turns{next: map[string]time.Time{}},
+	}
 	if opt.Dir != "" && opt.PauseLimit > 0 {
 		r.turns.dir = filepath.Join(opt.Dir, "turns")
 	}

@@ -132,7 +132,8 @@ func (r *ruleset) edit(what string, change func(*ruleSources), use func(*gate.Ru
 		NeverRefuse:       cfg.Memories.NeverRefuse,
 		Rewrite:           memproxy.Rewriting(cfg.Memories.Rewrite),
 		WithholdUntrusted: cfg.Memories.Untrusted == "withhold", Pending: cfg.NeedsReview(), Promotion: cfg.Identity.Established.PromotionRule(), TTL: cfg.Memories.Lifetime, Governance: cfg.Memories.Governance(),
-		Screener: screener, Approved: approved.Texts(cfg.Screening.Approved), Withhold: memproxy.PerMille(*cfg.Screening.Withhold*1000 + 0.5), Sanitise: sanitise,
+		Screener: screener, Approved: approved.Texts(cfg.Screening.Approved),
+		Withhold: memproxy.PerMille(*cfg.Screening.Withhold*1000 + 0.5), Sanitise: sanitise,
 	}
 	if err := use(rules); err != nil {
 		return err
