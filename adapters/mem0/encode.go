@@ -85,8 +85,9 @@ func stamp(p *stamps.Patch, r *row, root *jsondoc.Value, op *memproxy.Operation)
 		}
 		meta := holder.Get("metadata")
 		var kept [][]byte
-		if meta == nil && r.dialect == hosted && r.kind == memproxy.Correct {
-			// The platform replaces metadata on update, so the current metadata is included.
+		if (meta == nil || meta.Kind == jsondoc.Null) && r.dialect == hosted && r.kind == memproxy.Correct {
+			// The platform replaces metadata on update, so the current metadata is included; null
+			// changes nothing.
 			kept = stamps.FilterMembers(op.Current[target].Metadata, false)
 		}
 		p.Stamp(op, holder, meta, kept, r.kind == memproxy.Correct && r.dialect != hosted) // the server merges metadata
