@@ -133,7 +133,7 @@ func (r *evaluation) walk(ctx context.Context) {
 		if s.idle == nil || !s.idle(r) {
 			if err = s.timed(ctx, r); err != nil {
 				r.g.opt.Log.ErrorContext(ctx, "gate step failed", "step", s.name, "decision", r.Decision.ID, "error", err)
-				failed(ctx, r, s)
+				failed(ctx, r, s, err)
 			}
 		}
 		if r.after != nil {
@@ -157,7 +157,7 @@ func stopped(r *evaluation) bool {
 }
 
 // failed refuses a call if a step failed, and releases what it was charged.
-func failed(ctx context.Context, r *evaluation, s *step) {
+func failed(ctx context.Context, r *evaluation, s *step, err error) {
 	if !r.dry() {
 		r.g.accounts.release(ctx, r.Admission)
 	}
@@ -168,7 +168,8 @@ func failed(ctx context.Context, r *evaluation, s *step) {
 		r.Reply = &reply
 		return
 	}
-	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not complete its decision on this request"})
+	status, detail := incomplete(r, err)
+	r.verdict.Refuse(status, memproxy.Reason{Code: s.broken, Detail: detail})
 	if s.final {
 		r.settle()
 	}

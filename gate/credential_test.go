@@ -47,3 +47,34 @@ type guarded struct {
 }
 
 func (g guarded) RefusesCredential(memproxy.Reply) bool { return g.about }
+
+// Proves CARD-1: a client whose credential the backend refuses is told so, also if memproxy
+// notices it first, while looking up the object that the request changes. It is not counted as a
+// rejection of an unknown caller. A backend that fails is named with its status.
+func TestARefusedLookUpIsTheBackends(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lends  bool
+		answer int
+		want   int
+		detail string
+	}{
+		"the caller's credential": {false, 401, 401, "does not accept this credential"},
+		"memproxy's credential":   {true, 401, 502, "backends[].credential"},
+		"a rate limit":            {false, 429, 503, "answered 429"},
+		"a failure":               {false, 500, 503, "answered 500"},
+	} {
+		for _, kind := range []memproxy.Kind{memproxy.Correct, memproxy.Forget} {
+			r := newRig(t, func(r *rig) { r.fetch.status, r.rejections = tc.answer, 5 })
+			r.fake.op = byID(kind, "m1")
+			call := r.call(r.fake.op)
+			call.Backend.Lends = tc.lends
+			for range 10 {
+				a := r.gate.Admit(context.Background(), call)
+				wantCodes(t, a.Decision, memproxy.Deny, memproxy.UpstreamUnavailable)
+				if d := a.Decision; d.Status != tc.want || !strings.Contains(d.Reasons[0].Detail, tc.detail) {
+					t.Fatalf("%s: %d %v", name, d.Status, d.Reasons)
+				}
+			}
+		}
+	}
+}

@@ -91,6 +91,9 @@ func (f *fakeReader) ReadLocated(_ memproxy.Route, id string, r memproxy.Reply) 
 	if r.Status == 404 {
 		return memproxy.Memory{Missing: true}, nil
 	}
+	if r.Status >= 400 {
+		return memproxy.Memory{}, errors.New("not a memory")
+	}
 	return f.located[id], nil
 }
 

@@ -266,6 +266,9 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 			if err == nil {
 				all[i], err = loc.ReadLocated(c.Route, id, reply)
 			}
+			if err != nil && reply.Status >= memproxy.StatusBadRequest {
+				err = lookupError(reply.Status)
+			}
 			errs[i] = err
 		})
 	}

@@ -3,6 +3,7 @@ package gate
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -327,4 +328,27 @@ func ownCredentialRefused(ret *answer) bool {
 	}
 	refuser, ok := b.Adapter.(CredentialRefuser)
 	return !ok || refuser.RefusesCredential(ret.reply)
+}
+
+// lookupError is the status with which the backend refused a look-up of an object.
+type lookupError int
+
+func (e lookupError) Error() string {
+	return fmt.Sprintf("the backend answered %d when memproxy looked the object up", int(e))
+}
+
+// incomplete returns the status and the detail of the refusal of a call on which a step
+// could not decide. A look-up presents the caller's credential unless memproxy sends its
+// own, so a 401 is about the former: a client is told, as by the backend.
+func incomplete(r *evaluation, err error) (status int, detail string) {
+	refused, is := errors.AsType[lookupError](err)
+	switch {
+	case !is:
+		return memproxy.StatusUnavailable, "memproxy could not complete its decision on this request"
+	case refused != memproxy.StatusUnauthorized || r.mode&(client|explain) == 0:
+		return memproxy.StatusUnavailable, refused.Error()
+	case r.call.Backend.Lends:
+		return memproxy.StatusBadGateway, ownRefused
+	}
+	return memproxy.StatusUnauthorized, "the backend does not accept this credential"
 }

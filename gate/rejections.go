@@ -231,11 +231,12 @@ func (g *Gate) SummariseRejections(ctx context.Context) {
 // read, or that exceed a rate limit.
 var rejectedStatus = [...]int{400, 401, 408, 411, 413, 415, 422, 429}
 
-// floods reports whether a refusal exceeds the rate limit for rejections of its address.
+// floods reports whether a refusal exceeds the rate limit for rejections of its address. A
+// refusal by the backend of a caller that memproxy accepts does not count.
 // The refusal is then answered briefly, and only counted.
 func floods(r *evaluation) bool {
 	d := &r.Decision
-	if d.Verdict != memproxy.Deny || r.dry() || !slices.Contains(rejectedStatus[:], d.Status) && !has(d.Reasons, memproxy.RouteUnknown) && !has(d.Reasons, memproxy.LimitInFlight) {
+	if d.Verdict != memproxy.Deny || r.dry() || has(d.Reasons, memproxy.UpstreamUnavailable) || !slices.Contains(rejectedStatus[:], d.Status) && !has(d.Reasons, memproxy.RouteUnknown) && !has(d.Reasons, memproxy.LimitInFlight) {
 		return false
 	}
 	known := d.Status != memproxy.StatusUnauthorized
