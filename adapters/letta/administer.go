@@ -78,11 +78,14 @@ func (a *Adapter) RefusesCredential(reply memproxy.Reply) bool {
 	return strings.HasPrefix(rootOf(reply.Body).Get("detail").Text(), "Unauthorized")
 }
 
-// Withhold implements the gate's withholder. Administrators see the source code of tools:
-// they read a tool, change it and write it back, or import it in an agent file, and a
-// withheld source would be lost.
+// Withhold implements the gate's withholder. Administrators see the source code of tools and,
+// where the server has emptied the values, the names of secrets: they read a tool, change it
+// and write it back, or import an agent file with the secrets that it names, and what is
+// withheld would be lost.
 func (a *Adapter) Withhold(_ memproxy.Route, body []byte, administers bool) ([]byte, error) {
-	return withheld.Strip(body, func(name string) bool { return administers && name == "source_code" || memoryMembers[name] })
+	return withheld.Strip(body, func(m jsondoc.Member) bool {
+		return administers && (m.Name == "source_code" || withheld.Blank(m.Value)) || memoryMembers[m.Name]
+	})
 }
 
 // memoryMembers hold content of a memory or of a tool call, in which names do not indicate

@@ -78,6 +78,13 @@ func TestSecretsAreWithheld(t *testing.T) {
 	if got := must.Get(a.Withhold(memproxy.Route{}, []byte(state), true))(t); strings.Count(string(got), "canary") != 1 || !strings.Contains(string(got), `"source_code":"canary"`) {
 		t.Errorf("to an administrator: %s", got)
 	}
+	file := []byte(`{"agents":[{"secrets":{"K":"","L":""},"tool_exec_environment_variables":{"K":"","L":""}}]}`) // exported: the server empties the values
+	if got := must.Get(a.Withhold(memproxy.Route{}, file, true))(t); string(got) != string(file) {
+		t.Errorf("an import of this file loses its secrets: %s", got)
+	}
+	if got := must.Get(a.Withhold(memproxy.Route{}, file, false))(t); strings.Contains(string(got), "K") {
+		t.Errorf("names are shown to all: %s", got)
+	}
 	plain := []byte(`{"id":"block-1","value":"token of the environment","limit":3}`)
 	if got, err := a.Withhold(memproxy.Route{}, plain, false); err != nil || &got[0] != &plain[0] {
 		t.Errorf("%s %v", got, err)

@@ -41,7 +41,7 @@ func image(body []byte) []byte {
 // otherMembers returns the members of an object except its text and secrets, as a change
 // that sets them. With merges, metadata is merged instead, as the self-hosted server does.
 func otherMembers(object []byte, merges bool) (c memproxy.MemberChange, ok bool) {
-	clean, err := withheld.Strip(object, func(name string) bool { return name == "metadata" })
+	clean, err := withheld.Strip(object, func(m jsondoc.Member) bool { return m.Name == "metadata" })
 	if err != nil {
 		return c, false
 	}

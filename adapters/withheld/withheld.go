@@ -45,11 +45,17 @@ func HoldsCallbackURL(m jsondoc.Member) bool {
 	return endsIn(strings.ToLower(m.Name), "url", "uri", "endpoint", "callback", "hook")
 }
 
+// Blank reports whether an object has names only: the backend itself has emptied every value.
+func Blank(v *jsondoc.Value) bool {
+	filled := func(m jsondoc.Member) bool { return m.Value.Kind != jsondoc.String || m.Value.Text() != "" }
+	return v.Kind == jsondoc.Object && !slices.ContainsFunc(v.Members, filled)
+}
+
 // Strip removes the values of secrets at any depth: a string becomes null, a list or an
 // object empty. Members for which keep returns true are skipped, because their values belong
 // to a memory and contain no secrets of the backend. Without secrets Strip returns body
 // itself.
-func Strip(body []byte, keep func(name string) bool) ([]byte, error) {
+func Strip(body []byte, keep func(m jsondoc.Member) bool) ([]byte, error) {
 	if !mayHold(body) {
 		return body, nil
 	}
@@ -70,13 +76,13 @@ func mayHold(body []byte) bool {
 	})
 }
 
-func strip(e *jsondoc.Edits, v *jsondoc.Value, keep func(name string) bool) {
+func strip(e *jsondoc.Edits, v *jsondoc.Value, keep func(m jsondoc.Member) bool) {
 	for _, el := range v.Elems {
 		strip(e, el, keep)
 	}
 	for _, m := range v.Members {
 		switch {
-		case keep(m.Name):
+		case keep(m):
 		case Name(m.Name), Endpoint(m.Name) && mayContainSecret(m.Value):
 			blank(e, m.Value)
 		default:
