@@ -126,7 +126,7 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 		return fmt.Errorf("profile: restart to change from %s to %s", s.cfg.Profile, next.Profile)
 	}
 	cfg, restart := s.inForce.Adopt(next)
-	unsafe, err := allowed(cfg, s.opt.Getenv)
+	unsafe, err := allowed(next, s.opt.Getenv) // the whole file: the next start reads all of it
 	if err != nil {
 		return err
 	}

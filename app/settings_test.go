@@ -283,6 +283,7 @@ func TestConfigurationReloads(t *testing.T) {
 	for name, c := range map[string]struct{ text, why string }{
 		"broken":                   {keys + "budgets: nonsense\n", "memproxy.yaml:"},
 		"weaker":                   {keys + "enforce: false\n", "enforce"},
+		"weaker after a restart":   {keys + "screening: {enabled: false}\n", "screening.enabled weakens production"},
 		"another profile":          {strings.Replace(keys, "profile: production", "profile: development", 1), "profile: restart"},
 		"another tenant's own bob": {strings.Replace(keys, row(second, "globex"), row(second, "initech"), 1), "bob"},
 	} {
