@@ -117,6 +117,8 @@ func TestRefusedValues(t *testing.T) {
 		{"one variable for two backends", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x"}, {name: b, kind: mem0, port: 8082, upstream: "http://x"}]}`, "MEM0_BASE_URL would be set for two backends"},
 		{"a host that the pod could be", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://mem0:8000", credential: {secretName: s, key: k}}]}`, "to itself and receive"},
 		{"a host that the pod's namespace could have", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://mem0.memory/v1", credential: {secretName: s, key: k}}]}`, "to itself and receive"},
+		{"a host that the pod could be, as an absolute name", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://mem0.:8000", credential: {secretName: s, key: k}}]}`, "to itself and receive"},
+		{"a host that the pod's namespace could have, as an absolute name", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://mem0.memory./v1", credential: {secretName: s, key: k}}]}`, "to itself and receive"},
 		{"the webhook's own namespace", `{namespaces: [agents, memproxy-system]}`, "memproxy-system must not be listed"},
 		{"the cluster's namespace", `{namespaces: [kube-system]}`, "kube-system must not be listed"},
 		{"the webhook's ports in one", `{injector: {port: 9902}}`, "injector.adminPort"},
@@ -125,6 +127,9 @@ func TestRefusedValues(t *testing.T) {
 		{"a volume without a size", `{sidecar: {state: {ephemeralVolume: {storageClassName: fast}}}}`, "size"},
 		{"probes where nobody asks", `{config: {admin: {probes: ":9999"}}}`, "set sidecar.adminPort"},
 		{"a backend's listener elsewhere", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x", extra: {listen: ":9999"}}]}`, "backend a: extra.listen"},
+		{"a backend's address elsewhere", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x", extra: {upstream: "http://y"}}]}`, "extra.upstream must not be set"},
+		{"a credential in the values", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x", extra: {credential: secret}}]}`, "extra.credential must not be set"},
+		{"a backend's other name", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x", extra: {name: b}}]}`, "extra.name must not be set"},
 		{"other backends", `{config: {backends: []}}`, "set backends"},
 		{"a control plane where nobody asks", `{control: {config: {listen: ":9999"}}}`, "set control.port"},
 		{"its probes where nobody asks", `{control: {config: {admin: {listen: ":9999"}}}}`, "set control.adminPort"},
@@ -156,7 +161,7 @@ func TestRefusedValues(t *testing.T) {
 	// And next to them, what must not be refused: a policy whose author says
 	// that the backend takes no credential, and hosts that no pod could be.
 	v := values(t, "least")
-	for _, upstream := range []string{"https://mem0", "http://10.0.0.9:8000", "http://[fd00::9]:8000", "http://mem0.memory.svc:8000"} {
+	for _, upstream := range []string{"https://mem0", "http://10.0.0.9:8000", "http://[fd00::9]:8000", "http://mem0.memory.svc:8000", "http://mem0.memory.svc.:8000"} {
 		v["backends"] = []any{map[string]any{"name": "a", "kind": "mem0", "port": 8081, "upstream": upstream, "credential": map[string]any{"secretName": "s", "key": "k"}}}
 		render(t, v)
 	}

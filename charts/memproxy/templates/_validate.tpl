@@ -28,13 +28,16 @@
 {{- if hasKey $ports (toString (int $v.sidecar.reviewPort)) }}{{ fail "sidecar.reviewPort must differ from sidecar.adminPort" }}{{ end }}
 {{- $_ := set $ports (toString (int $v.sidecar.reviewPort)) "sidecar.reviewPort" }}
 {{- range $v.backends }}
-{{- if hasKey (.extra | default dict) "listen" }}{{ fail (printf "backend %s: extra.listen must not be set, because the address in the pods' variables would be wrong: set port" .name) }}{{ end }}
+{{- $b := . }}
+{{- range $key, $value := dict "name" "name" "kind" "kind" "listen" "port" "upstream" "upstream" "credential" "credential" "credential_as" "credential.as" }}
+{{- if hasKey ($b.extra | default dict) $key }}{{ fail (printf "backend %s: extra.%s must not be set, because the chart sets it and checks it: set %s" $b.name $key $value) }}{{ end }}
+{{- end }}
 {{- if hasKey $names .name }}{{ fail (printf "backend %s: the name is already used" .name) }}{{ end }}
 {{- $_ := set $names .name true }}
 {{- $port := toString (int .port) }}
 {{- if hasKey $ports $port }}{{ fail (printf "backend %s: port %s is already used by %s" .name $port (get $ports $port)) }}{{ end }}
 {{- $_ := set $ports $port .name }}
-{{- if and .credential (regexMatch "^http://[^.:/\\[]+([.][^.:/]+)?(:|/|$)" .upstream) }}{{ fail (printf "backend %s: a pod could resolve the host of %s to itself and receive the credential: write NAME.NAMESPACE.svc, or use HTTPS" .name .upstream) }}{{ end }}
+{{- if and .credential (regexMatch "^http://[^.:/\\[]*([.]+[^.:/]+)?[.]*(:|/|$)" .upstream) }}{{ fail (printf "backend %s: a pod could resolve the host of %s to itself and receive the credential: write NAME.NAMESPACE.svc, or use HTTPS" .name .upstream) }}{{ end }}
 {{- if and .pods (not .credential) $v.networkPolicy.enabled }}
 {{- if not (dig "allowWithoutCredential" false .pods) }}{{ fail (printf "backend %s: without a credential, agents can bypass the sidecar in spite of the NetworkPolicy, because they share its pod. Set credential, or pods.allowWithoutCredential" .name) }}{{ end }}
 {{- end }}
