@@ -186,20 +186,21 @@ func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.H
 // must not be ignored.
 func (rt route) readable(query string) error {
 	values, err := url.ParseQuery(query)
-	odd := err != nil
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if !slices.ContainsFunc(rt.query, func(p param) bool { return p.name == name }) {
 			return badRequest(fmt.Sprintf("unknown parameter %+.40q; %s", name, rt.parameters()))
 		}
-		odd = odd || len(values[name]) > 1
+		if len(values[name]) > 1 {
+			return badRequest(fmt.Sprintf("the parameter %q is repeated", name))
+		}
 	}
 	if size := values.Get(limitParam); rt.pages != nil && values.Has(limitParam) {
 		if n, err := strconv.Atoi(size); err != nil || n < 1 || n > maxPage {
 			return badRequest(fmt.Sprintf("%s is a number from 1 to %d", limitParam, maxPage))
 		}
 	}
-	if odd {
-		return badRequest("the query is malformed, or repeats a parameter")
+	if err != nil {
+		return badRequest("the query is malformed")
 	}
 	return nil
 }

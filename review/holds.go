@@ -230,7 +230,7 @@ func (c *call) authorInvalid(id string) (why string, err error) {
 func (c *call) sent(id string, tally memproxy.Tallied) (Settled, error) {
 	h, err := c.api.opt.Runner.Replay(c.ctx(), id)
 	if err == nil && h.State == memproxy.HoldRejected { // rejected by another reviewer before it was sent
-		return Settled{}, memproxy.ErrState
+		return Settled{}, fmt.Errorf("%w: hold %s is rejected", memproxy.ErrState, id)
 	}
 	if err != nil || h.State == memproxy.HoldApproved {
 		c.api.opt.Runner.Wake() // the runner retries until the write is sent

@@ -111,7 +111,7 @@ func compare(t *testing.T, all map[string]schema, name string, got map[string]an
 }
 
 // An unknown parameter is refused by name on every route, because a misspelled filter
-// must not be ignored. Known ones are accepted.
+// must not be ignored, and so is one that is given twice. Known ones are accepted.
 func TestUnknownParametersAreRefused(t *testing.T) {
 	r := newRig(t)
 	text := must.Get(json.Marshal(review.OpenAPI()))(t)
@@ -132,6 +132,9 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 			for name, taken := range known {
 				if _, body := r.do(annToken, method, at+"?"+name+"=", reason); taken && strings.Contains(body, "unknown parameter") {
 					t.Errorf("%s %s with %s: %s", method, path, name, body)
+				}
+				if status, body := r.do(annToken, method, at+"?"+name+"=a&"+name+"=b", reason); taken && (status != 400 || !strings.Contains(body, `\"`+name+`\" is repeated`)) {
+					t.Errorf("%s %s with %s twice: %d %s", method, path, name, status, body)
 				}
 				misspelled := name[:len(name)-1]
 				if status, body := r.do(annToken, method, at+"?"+misspelled+"=x", reason); !known[misspelled] && (status != 400 || !strings.Contains(body, `\"`+misspelled+`\"`)) {
