@@ -223,7 +223,8 @@ func TestInterruptedSealContinues(t *testing.T) {
 }
 
 // Proves EDGE-4: a backend that requires a key is not sealed without one. The log names
-// the setting once, however often the seal is retried.
+// the setting once and the audit log the beginning once, however often the seal is
+// retried.
 func TestSealWithoutCredentialNamesTheSetting(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
@@ -237,6 +238,9 @@ func TestSealWithoutCredentialNamesTheSetting(t *testing.T) {
 	r.within(p, time.Minute, "four attempts", func() bool { return strings.Count(back.pages(), "1") >= 4 })
 	if log := r.log.String(); strings.Count(log, "is not sealed yet") != 1 || !strings.Contains(log, "the backend returned status 403: listing its memories requires backends[].credential, which is not set") {
 		t.Errorf("the log says %s", log)
+	}
+	if got := r.records(memproxy.EventSeal); got != 1 {
+		t.Errorf("%d records of one beginning: %s", got, r.audit("--type", "seal"))
 	}
 }
 

@@ -168,7 +168,11 @@ func (a *adoption) seal(ctx context.Context) error {
 		if err := recordSeal(ctx, a.c, "", a.backend.Name, a.c.NewID(), 0, sealBegun); err != nil {
 			return err
 		}
-		at = memproxy.SealProgress{Backend: a.backend.Name, Pass: 1}
+		// Stored at once, so that further attempts at a backend that cannot be read are not
+		// recorded as beginnings.
+		if at, err = a.c.Ledger.Backends.RecordFound(ctx, memproxy.SealProgress{Backend: a.backend.Name, Pass: 1}); err != nil {
+			return err
+		}
 	} else if a.failures > 0 && a.failures%sealTries == 0 {
 		at.Cursor = ""
 	}
