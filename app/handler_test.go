@@ -158,7 +158,7 @@ func testReadinessNamesHangingStores(t *testing.T) {
 	r.add(probe{name: "quick", needed: true, okDetail: well, ask: func(context.Context) error { return nil }})
 	r.add(probe{name: "frozen", needed: true, okDetail: well, ask: func(context.Context) error { questions.Add(1); <-let; return nil }})
 	r.add(probe{name: "slow", okDetail: well, ask: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
-	r.add(probe{name: "broken", okDetail: well, ask: func(context.Context) error { return errors.New("disk full") }})
+	r.add(probe{name: "broken", okDetail: well, ask: func(context.Context) error { return errors.Join(errors.New("disk full"), errors.New("no room")) }})
 	look := func(most time.Duration) map[string]string {
 		t.Helper()
 		begun, got := time.Now(), map[string]string{}
@@ -188,7 +188,7 @@ func testReadinessNamesHangingStores(t *testing.T) {
 		want(got, "quick", "ok: well")
 		want(got, "frozen", "not ready: no response")
 		want(got, "slow", "degraded: no response")
-		want(got, "broken", "degraded: disk full")
+		want(got, "broken", "degraded: disk full; no room")
 	}
 	for range 5 {
 		look(2 * answerTime)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -113,14 +114,12 @@ func (s *storeCheck) check(r *readiness) proxy.Check {
 	} else if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no response within %v", r.within)
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		c.Detail = s.okDetail()
-	case s.needed:
-		c.OK, c.Detail = false, err.Error()
-	default:
-		c.Degraded, c.Detail = true, err.Error()
+		return c
 	}
+	c.OK, c.Degraded = !s.needed, !s.needed
+	c.Detail = strings.ReplaceAll(err.Error(), "\n", "; ") // joined errors, in one line
 	return c
 }
 
