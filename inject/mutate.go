@@ -43,7 +43,9 @@ func (i *Injector) mutate(p *pod) answer {
 	b := &builder{}
 	b.object("/metadata/labels", p.Metadata.Labels, t.labels)
 	b.object("/metadata/annotations", p.Metadata.Annotations, t.notes)
-	b.list("/spec/volumes", len(p.Spec.Volumes), t.volumes, false, func(w part, n int) bool { return p.Spec.Volumes[n].name() == w.name })
+	b.list("/spec/volumes", len(p.Spec.Volumes), t.volumes, false, func(w part, at int) bool {
+		return p.Spec.Volumes[at].name() == w.name
+	})
 	if missing := b.containers(p, t); len(missing) > 0 {
 		return refused("%s names %s, which the pod does not have", AnnotationContainers, strings.Join(missing, ", "))
 	}
@@ -117,7 +119,8 @@ func (b *builder) object(path string, have, want map[string]string) {
 	}
 }
 
-// list adds parts to a list, or replaces the elements that are the same part.
+// list adds parts to a list, or replaces the elements that are the same part. It calls same
+// once for each part and element, in order: the one of containers appends warnings.
 func (b *builder) list(path string, length int, want []part, front bool, same func(want part, at int) bool) {
 	var fresh []raw
 	for _, w := range want {
@@ -160,18 +163,23 @@ func (b *builder) containers(p *pod, t *template) (missing []string) {
 	}
 	names := slices.Clone(missing)
 	for path, c := range p.containers() {
-		if c.Name == t.sidecar.name || limited && !slices.Contains(names, c.Name) || strings.HasPrefix(path, ephemeralContainers) { // new pods have no ephemeral containers
+		// New pods have no ephemeral containers.
+		ephemeral := strings.HasPrefix(path, ephemeralContainers)
+		if c.Name == t.sidecar.name || limited && !slices.Contains(names, c.Name) || ephemeral {
 			continue
 		}
 		missing = slices.DeleteFunc(missing, func(s string) bool { return s == c.Name })
 		b.list(path+"/env", len(c.Env), t.env, true, func(w part, at int) bool {
 			v := c.Env[at]
 			if v.Name == w.name && !v.equals(w) {
-				b.warnings = append(b.warnings, fmt.Sprintf("container %s: %s now leads to the sidecar", c.Name, w.name))
+				warning := fmt.Sprintf("container %s: %s now leads to the sidecar", c.Name, w.name)
+				b.warnings = append(b.warnings, warning)
 			}
 			return v.Name == w.name
 		})
-		b.list(path+"/volumeMounts", len(c.VolumeMounts), t.mounts, false, func(w part, at int) bool { return c.VolumeMounts[at] == w.mount() })
+		b.list(path+"/volumeMounts", len(c.VolumeMounts), t.mounts, false, func(w part, at int) bool {
+			return c.VolumeMounts[at] == w.mount()
+		})
 	}
 	return missing
 }

@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 	"strconv"
@@ -17,25 +16,33 @@ type pod struct {
 		Labels      map[string]string `json:"labels"`
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
-	Spec struct {
-		Containers            []container `json:"containers"`
-		InitContainers        []container `json:"initContainers"`
-		EphemeralContainers   []container `json:"ephemeralContainers"`
-		Volumes               []volume    `json:"volumes"`
-		HostNetwork           bool        `json:"hostNetwork"`
-		HostPID               bool        `json:"hostPID"`
-		ShareProcessNamespace bool        `json:"shareProcessNamespace"`
-		HostnameOverride      string      `json:"hostnameOverride"`
-		HostAliases           []raw       `json:"hostAliases"`
-		DNSPolicy             string      `json:"dnsPolicy"`
-		DNSConfig             struct {
-			Nameservers []string `json:"nameservers"`
-			Searches    []string `json:"searches"`
-		} `json:"dnsConfig"`
-		OS struct {
-			Name string `json:"name"`
-		} `json:"os"`
-	} `json:"spec"`
+	Spec podSpec `json:"spec"`
+}
+
+type podSpec struct {
+	Containers            []container `json:"containers"`
+	InitContainers        []container `json:"initContainers"`
+	EphemeralContainers   []container `json:"ephemeralContainers"`
+	Volumes               []volume    `json:"volumes"`
+	HostNetwork           bool        `json:"hostNetwork"`
+	HostPID               bool        `json:"hostPID"`
+	ShareProcessNamespace bool        `json:"shareProcessNamespace"`
+	HostnameOverride      string      `json:"hostnameOverride"`
+	HostAliases           []raw       `json:"hostAliases"`
+	DNSPolicy             string      `json:"dnsPolicy"`
+	DNSConfig             struct {
+		Nameservers []string `json:"nameservers"`
+		Searches    []string `json:"searches"`
+	} `json:"dnsConfig"`
+	OS struct {
+		Name string `json:"name"`
+	} `json:"os"`
+}
+
+// ownNames reports whether the pod resolves names in its own way.
+func (s *podSpec) ownNames() bool {
+	return len(s.HostAliases) > 0 || s.HostnameOverride != "" || s.DNSPolicy == "None" ||
+		len(s.DNSConfig.Nameservers) > 0 || len(s.DNSConfig.Searches) > 0
 }
 
 // container is the part of a container, of any kind, that the webhooks use.
@@ -64,7 +71,8 @@ type variable struct {
 
 // equals reports whether a container's variable already has the template's value.
 func (v variable) equals(w part) bool {
-	return v.ValueFrom == nil && w.object["valueFrom"] == nil && cmp.Or(w.object["value"], any("")) == any(v.Value)
+	value := w.object["value"] // absent for ""
+	return v.ValueFrom == nil && w.object["valueFrom"] == nil && (value == v.Value || value == nil && v.Value == "")
 }
 
 type envFrom struct {
@@ -125,7 +133,7 @@ func (i *Injector) unsuitable(p *pod) string {
 		return "the pod's containers share a process namespace: they could look into the sidecar"
 	case s.OS.Name != "" && s.OS.Name != "linux":
 		return "the sidecar runs on Linux only"
-	case !i.podNames && (len(s.HostAliases) > 0 || s.HostnameOverride != "" || s.DNSPolicy == "None" || len(s.DNSConfig.Nameservers)+len(s.DNSConfig.Searches) > 0):
+	case !i.podNames && s.ownNames():
 		return "the pod resolves names in its own way: it could send the sidecar, and the backend's credential, somewhere else"
 	}
 	return ""

@@ -134,9 +134,10 @@ func New(c *Config, metrics prometheus.Registerer) (*Injector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inject: template: %w", err)
 	}
-	i := &Injector{all: c.Pods == "all", podNames: c.PodNames, template: t, reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+	reviews := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: MetricReviews, Help: "Admission reviews answered, by webhook and result.",
-	}, []string{"webhook", "result"})}
+	}, []string{"webhook", "result"})
+	i := &Injector{all: c.Pods == "all", podNames: c.PodNames, template: t, reviews: reviews}
 	if metrics != nil {
 		if err := metrics.Register(i.reviews); err != nil {
 			return nil, fmt.Errorf("inject: %w", err)
