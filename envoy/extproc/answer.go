@@ -62,7 +62,8 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*change, error) {
 	x.arrived()
 	if a.unsent() {
 		x.p.opt.Log.WarnContext(x.ctx, "the backend was not reached", "backend", x.b.Name, "decision", x.admission.Decision.ID)
-		return x.reply(x.p.opt.Gate.AbandonUnsent(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)), nil
+		ctx := context.WithoutCancel(x.forwarded)
+		return x.reply(x.p.opt.Gate.AbandonUnsent(ctx, x.admission, memproxy.StreamWhole)), nil
 	}
 	if !a.fromUpstream() || code < http.StatusOK {
 		return x.abandon(code), nil // a protocol upgrade is not an answer
@@ -206,6 +207,17 @@ func (an *answer) unread(end bool) *change {
 	x := an.x
 	x.settled, x.over, an.passing = true, end, true
 	return &change{headers: changes(an.received, an.header(false)), next: headersOnly()}
+}
+
+// recordReset records the outcome of an exchange that Envoy ended early: either the client
+// disconnected or Envoy reset its stream. Envoy does not report which.
+func (an *answer) recordReset(ctx context.Context) {
+	x := an.x
+	if an.events != nil {
+		x.p.opt.Gate.RecordUnfiltered(ctx, x.admission, x.status, memproxy.StreamReset)
+		return
+	}
+	x.p.opt.Gate.Abandon(ctx, x.admission, memproxy.StreamReset)
 }
 
 // headTime is the timeout of the GET that is sent in place of a HEAD.

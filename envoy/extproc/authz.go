@@ -115,12 +115,20 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 	case x.req.Header.Get(partialBody) == "true", int64(len(body)) > x.b.MaxBody, x.req.length() > x.b.MaxBody:
 		return frontend.TooLarge(x.b.MaxBody)
 	case len(body) == 0 && x.req.announced():
-		return flaw(memproxy.InternalError, http.StatusServiceUnavailable, "Envoy did not send the body; ext_authz requires with_request_body")
+		return flaw(
+			memproxy.InternalError,
+			http.StatusServiceUnavailable,
+			"Envoy did not send the body; ext_authz requires with_request_body",
+		)
 	}
 	call := x.entry.GateCall(body, nil)
 	if call.ReadOptions != (gate.ReadOptions{}) || call.Request.ProxyQuery != "" {
-		return flaw(memproxy.ScopeUnpinned, http.StatusForbidden,
-			"ext_authz can neither filter responses nor change paths, so it cannot apply these read options; use the external processor")
+		return flaw(
+			memproxy.ScopeUnpinned,
+			http.StatusForbidden,
+			"ext_authz can neither filter responses nor change paths, so it cannot apply these read options; "+
+				"use the external processor",
+		)
 	}
 	ex := x.p.opt.Gate.Explain(x.ctx, call)
 	_, reads := x.b.Adapter.(gate.Reader)
@@ -128,14 +136,26 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 	case !ex.Enforced || ex.Decision.Verdict.Stops() || ex.Operation == nil:
 		return nil
 	case ex.Operation.Kind == memproxy.Recall && !x.p.opt.UnfilteredReads && reads:
-		return flaw(memproxy.ScopeUnpinned, http.StatusForbidden, "ext_authz cannot filter responses, so this read is refused; use the external processor")
+		return flaw(
+			memproxy.ScopeUnpinned,
+			http.StatusForbidden,
+			"ext_authz cannot filter responses, so this read is refused; use the external processor",
+		)
 	case ex.Decision.Verdict != memproxy.Amend:
 		return nil
 	case len(ex.Decision.Reasons) == 0:
-		return flaw(memproxy.InternalError, http.StatusForbidden, "memproxy would modify this request, which ext_authz cannot do")
+		return flaw(
+			memproxy.InternalError,
+			http.StatusForbidden,
+			"memproxy would modify this request, which ext_authz cannot do",
+		)
 	}
 	why := ex.Decision.Reasons[0]
-	f := flaw(why.Code, http.StatusForbidden, why.Detail+"; ext_authz cannot modify the request, so it is refused")
+	f := flaw(
+		why.Code,
+		http.StatusForbidden,
+		why.Detail+"; ext_authz cannot modify the request, so it is refused",
+	)
 	f.Pointer = why.Pointer
 	return f
 }

@@ -23,12 +23,8 @@ func (x *exchange) end() {
 		_, _ = x.admit(nil, frontend.TooSlow())
 		x.settled = true
 	}
-	switch { // Envoy does not report whether the client disconnected or Envoy reset its stream
-	case x.admission == nil, x.settled:
-	case x.answer.events != nil:
-		x.p.opt.Gate.RecordUnfiltered(ctx, x.admission, x.status, memproxy.StreamReset)
-	default:
-		x.p.opt.Gate.Abandon(ctx, x.admission, memproxy.StreamReset)
+	if x.admission != nil && !x.settled {
+		x.answer.recordReset(ctx)
 	}
 	x.arrived()
 	verdict := x.entry.End(x.span, x.admission, x.req.Method, x.status)
