@@ -82,25 +82,29 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 		return err
 	}
 	out := t.outlet("traces")
+	batch := sdktrace.NewBatchSpanProcessor(spanExporter{exporter, out, allowed},
+		sdktrace.WithMaxQueueSize(o.Queue),
+		sdktrace.WithMaxExportBatchSize(exportBatch),
+		sdktrace.WithBatchTimeout(o.BatchDelay),
+		sdktrace.WithExportTimeout(o.Timeout),
+	)
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxAttribute
 	limits.AttributeCountLimit = maxAttributes
 	limits.EventCountLimit = 0 // an event could quote an error, and an error content
 	traces := sdktrace.NewTracerProvider(
-		sdktrace.WithResource(res), sdktrace.WithRawSpanLimits(limits), sdktrace.WithSampler(sdktrace.ParentBased(root)),
-		sdktrace.WithSpanProcessor(countingSpans{out, sdktrace.NewBatchSpanProcessor(spanExporter{exporter, out, allowed},
-			sdktrace.WithMaxQueueSize(o.Queue),
-			sdktrace.WithMaxExportBatchSize(exportBatch),
-			sdktrace.WithBatchTimeout(o.BatchDelay),
-			sdktrace.WithExportTimeout(o.Timeout),
-		)}),
+		sdktrace.WithResource(res),
+		sdktrace.WithRawSpanLimits(limits),
+		sdktrace.WithSampler(sdktrace.ParentBased(root)),
+		sdktrace.WithSpanProcessor(countingSpans{out, batch}),
 	)
 	t.tracer, t.providers = traces.Tracer(signal.Scope), append(t.providers, traces)
 	return nil
 }
 
 func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource) error {
-	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	t.registry.MustRegister(collectors.NewGoCollector(), process)
 	// The reader behind /metrics. Names have the same spelling for every scraper, because
 	// dashboards depend on it.
 	scrape, err := promexporter.New(
@@ -128,10 +132,11 @@ func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource) er
 		if err != nil {
 			return err
 		}
-		options = append(options, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metricExporter{exporter, t.outlet("metrics")},
+		reader := sdkmetric.NewPeriodicReader(metricExporter{exporter, t.outlet("metrics")},
 			sdkmetric.WithInterval(o.MetricInterval),
 			sdkmetric.WithTimeout(o.Timeout),
-		)))
+		)
+		options = append(options, sdkmetric.WithReader(reader))
 	}
 	metrics := sdkmetric.NewMeterProvider(options...)
 	t.providers = append(t.providers, metrics)
@@ -154,12 +159,13 @@ func (t *Telemetry) startLogs(ctx context.Context, res *resource.Resource) error
 		return err
 	}
 	t.logs = t.outlet("logs")
-	logs := sdklog.NewLoggerProvider(sdklog.WithResource(res), sdklog.WithProcessor(sdklog.NewBatchProcessor(logExporter{exporter, t.logs},
+	processor := sdklog.NewBatchProcessor(logExporter{exporter, t.logs},
 		sdklog.WithMaxQueueSize(o.Queue),
 		sdklog.WithExportMaxBatchSize(exportBatch),
 		sdklog.WithExportInterval(o.BatchDelay),
 		sdklog.WithExportTimeout(o.Timeout),
-	)))
+	)
+	logs := sdklog.NewLoggerProvider(sdklog.WithResource(res), sdklog.WithProcessor(processor))
 	t.records, t.providers = logs.Logger(signal.Scope), append(t.providers, logs)
 	return nil
 }

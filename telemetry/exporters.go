@@ -38,14 +38,14 @@ func (t *Telemetry) outlet(name string) *exportCounter {
 }
 
 // observe reports the version of the program and the counts of exports.
-func (t *Telemetry) observe(observe signal.Observe) {
+func (t *Telemetry) observe(report signal.Observe) {
 	if t.opt.Version != "" {
-		observe(signal.MetricBuild, 1, t.opt.Version, runtime.Version())
+		report(signal.MetricBuild, 1, t.opt.Version, runtime.Version())
 	}
 	for _, o := range t.outlets {
-		observe(signal.MetricExports, o.offered.Load(), o.name, signal.ResultOffered)
-		observe(signal.MetricExports, o.ok.Load(), o.name, signal.ResultOK)
-		observe(signal.MetricExports, o.failed.Load(), o.name, signal.ResultFailed)
+		report(signal.MetricExports, o.offered.Load(), o.name, signal.ResultOffered)
+		report(signal.MetricExports, o.ok.Load(), o.name, signal.ResultOK)
+		report(signal.MetricExports, o.failed.Load(), o.name, signal.ResultFailed)
 	}
 }
 

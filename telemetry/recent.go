@@ -74,7 +74,7 @@ type recentSpan struct {
 
 	mu    sync.Mutex
 	ended bool
-	recentRequest
+	req   recentRequest
 }
 
 // stepSpan is a running step of a request. It is not put into the context, because
@@ -83,8 +83,8 @@ type stepSpan struct {
 	noop.Span
 	of    *recentSpan
 	start time.Time
-	ended bool // guarded by the request's lock, as is Failed
-	recentStep
+	ended bool // guarded by the request's lock, as is step
+	step  recentStep
 }
 
 // Start implements trace.Tracer.
@@ -96,11 +96,11 @@ func (r *recent) Start(ctx context.Context, name string, opts ...trace.SpanStart
 	switch above, ok := parent.(*recentSpan); {
 	case !ok, server && psc.IsSampled():
 	case above.kept:
-		return ctx, &stepSpan{of: above, start: time.Now(), recentStep: recentStep{Name: name}}
+		return ctx, &stepSpan{of: above, start: time.Now(), step: recentStep{Name: name}}
 	default:
 		return ctx, above // the parent represents spans below it that are not kept either
 	}
-	s := &recentSpan{of: r, recentRequest: recentRequest{Name: name, Start: time.Now()}}
+	s := &recentSpan{of: r, req: recentRequest{Name: name, Start: time.Now()}}
 	id := trace.SpanID(random())
 	if psc.IsValid() {
 		s.sc = psc.WithSpanID(id).WithRemote(false)
@@ -108,7 +108,7 @@ func (r *recent) Start(ctx context.Context, name string, opts ...trace.SpanStart
 		s.sc = r.begin(ctx, name, id)
 	}
 	if s.kept = server && s.sc.IsSampled(); s.kept {
-		s.Steps = make([]recentStep, 0, usualSteps)
+		s.req.Steps = make([]recentStep, 0, usualSteps)
 	}
 	return trace.ContextWithSpan(ctx, s), s
 }
@@ -145,7 +145,7 @@ func (s *recentSpan) IsRecording() bool {
 func (s *recentSpan) SetStatus(code codes.Code, _ string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Failed = s.Failed || code == codes.Error
+	s.req.Failed = s.req.Failed || code == codes.Error
 }
 
 // SetAttributes implements trace.Span.
@@ -155,10 +155,10 @@ func (s *recentSpan) SetAttributes(list ...attribute.KeyValue) {
 	if !s.kept || s.ended {
 		return
 	}
-	s.attrs = slices.Grow(s.attrs, len(list))
+	s.req.attrs = slices.Grow(s.req.attrs, len(list))
 	for _, kv := range s.of.allowed.attributes(list) {
-		if len(s.attrs) < maxAttributes {
-			s.attrs = append(s.attrs, attribute.KeyValue{Key: kv.Key, Value: short(kv.Value)})
+		if len(s.req.attrs) < maxAttributes {
+			s.req.attrs = append(s.req.attrs, attribute.KeyValue{Key: kv.Key, Value: short(kv.Value)})
 		}
 	}
 }
@@ -193,8 +193,9 @@ func (s *recentSpan) End(...trace.SpanEndOption) {
 		return
 	}
 	s.ended = true
-	s.Trace, s.recentRequest.Span, s.Micros = s.sc.TraceID(), s.sc.SpanID(), time.Since(s.Start).Microseconds()
-	s.of.keep(s.recentRequest)
+	s.req.Trace, s.req.Span = s.sc.TraceID(), s.sc.SpanID()
+	s.req.Micros = time.Since(s.req.Start).Microseconds()
+	s.of.keep(s.req)
 }
 
 // SpanContext implements trace.Span.
@@ -204,7 +205,7 @@ func (s *stepSpan) SpanContext() trace.SpanContext { return s.of.sc }
 func (s *stepSpan) SetStatus(code codes.Code, _ string) {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
-	s.Failed = s.Failed || code == codes.Error
+	s.step.Failed = s.step.Failed || code == codes.Error
 }
 
 // End implements trace.Span. A step that ends after its request is dropped.
@@ -213,12 +214,12 @@ func (s *stepSpan) End(...trace.SpanEndOption) {
 	r := s.of
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.ended || r.ended || len(r.Steps) >= maxSteps {
+	if s.ended || r.ended || len(r.req.Steps) >= maxSteps {
 		return
 	}
 	s.ended = true
-	s.Offset, s.Micros = s.start.Sub(r.Start).Microseconds(), took
-	r.Steps = append(r.Steps, s.recentStep)
+	s.step.Offset, s.step.Micros = s.start.Sub(r.req.Start).Microseconds(), took
+	r.req.Steps = append(r.req.Steps, s.step)
 }
 
 func (r *recent) keep(req recentRequest) {

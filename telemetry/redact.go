@@ -32,6 +32,15 @@ func newRedactor() redactor {
 			`|://[^/\s"@]+@`)} // userinfo
 }
 
+// triggers are the beginnings of possible matches, in lower case. Searching for them
+// first avoids the regular expression for ordinary lines.
+func triggers() []string {
+	return []string{
+		"bearer", "token", "basic", "apikey", "eyj", "sk-", "pk-", "m0-",
+		"key=", "secret=", "password=", "sig=", "signature=", "auth=", "://",
+	}
+}
+
 // attr implements slog.HandlerOptions.ReplaceAttr.
 func (r redactor) attr(_ []string, a slog.Attr) slog.Attr {
 	if secretName(a.Key) {
@@ -83,10 +92,7 @@ func (r redactor) text(s string) string {
 		}
 		s = s[:cut] + "…"
 	}
-	// The beginnings of possible matches, in lower case: searching for them first avoids the
-	// regular expression for ordinary lines.
-	if containsAny(strings.ToLower(s), "bearer", "token", "basic", "apikey", "eyj", "sk-", "pk-", "m0-",
-		"key=", "secret=", "password=", "sig=", "signature=", "auth=", "://") {
+	if containsAny(strings.ToLower(s), triggers()...) {
 		return r.looks.ReplaceAllString(s, redacted)
 	}
 	return s

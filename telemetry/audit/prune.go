@@ -63,9 +63,11 @@ func (p *publisher) prunable(before time.Time, maxBytes int64) (from, to int64, 
 	defer p.mu.Unlock()
 	last := p.edge.size/tileWidth - 1
 	for from = p.oldest; from < last; from++ {
-		if _, err := os.Stat(p.disk.path(bundlePath(from, 0))); err == nil {
+		_, err := os.Stat(p.disk.path(bundlePath(from, 0)))
+		if err == nil {
 			break
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
 			return 0, 0, fmt.Errorf("audit: %w", err)
 		}
 	}

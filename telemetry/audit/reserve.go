@@ -19,10 +19,10 @@ type reserve struct {
 	wake chan int64 // requested bundles
 	stop <-chan struct{}
 
-	mu    sync.Mutex
-	begun int64    // the latest bundle with a journal in use
-	ahead *os.File // a preallocated journal that is not in use yet, and its bundle
-	next  int64
+	mu      sync.Mutex
+	begun   int64    // the latest bundle with a journal in use
+	ahead   *os.File // a preallocated journal that is not in use yet
+	aheadOf int64    // bundle of ahead
 }
 
 // ask requests the journal of bundle n, unless a request is pending.
@@ -69,7 +69,7 @@ func (r *reserve) preallocate(n int64) error {
 		err = r.disk.syncDir(journalDir)
 	}
 	if err == nil {
-		err = r.unlessBegun(n, func() error { r.ahead, r.next = f, n; return nil })
+		err = r.unlessBegun(n, func() error { r.ahead, r.aheadOf = f, n; return nil })
 	}
 	if err != nil {
 		_ = f.Close()
@@ -99,7 +99,7 @@ func (r *reserve) take(n int64) *os.File {
 	defer r.mu.Unlock()
 	ahead := r.ahead
 	r.begun, r.ahead = n, nil
-	if ahead != nil && r.next != n {
+	if ahead != nil && r.aheadOf != n {
 		_ = ahead.Close()
 		return nil
 	}
@@ -112,7 +112,7 @@ func (r *reserve) drop() {
 	defer r.mu.Unlock()
 	if r.ahead != nil {
 		_ = r.ahead.Close()
-		_ = os.Remove(r.disk.path(journalPath(r.next)))
+		_ = os.Remove(r.disk.path(journalPath(r.aheadOf)))
 		r.ahead = nil
 	}
 }

@@ -18,7 +18,7 @@ func waitReserve(t *testing.T, l *Log, n int64) {
 	synctest.Wait()
 	l.reserve.mu.Lock()
 	defer l.reserve.mu.Unlock()
-	if l.reserve.ahead == nil || l.reserve.next != n {
+	if l.reserve.ahead == nil || l.reserve.aheadOf != n {
 		t.Fatalf("journal %d is not laid out", n)
 	}
 }

@@ -38,24 +38,15 @@ func NewInstruments(meter metric.Meter) (*Instruments, error) {
 	var errs []error
 	for _, m := range Metrics() {
 		var err error
-		c, h, o := counters[m.Name], histograms[m.Name], observed{labels: m.Labels}
-		switch {
-		case c != nil:
+		if c, ok := counters[m.Name]; ok {
 			c.names = m.Labels
 			c.Int64Counter, err = meter.Int64Counter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Meaning))
-		case h != nil:
+		} else if h, ok := histograms[m.Name]; ok {
 			h.names = m.Labels
 			h.Float64Histogram, err = meter.Float64Histogram(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Meaning),
 				metric.WithExplicitBucketBoundaries(m.Buckets...))
-		case m.Kind == Gauge:
-			o.Int64Observable, err = meter.Int64ObservableGauge(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Meaning))
-		case m.Kind == Counter:
-			o.Int64Observable, err = meter.Int64ObservableCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Meaning))
-		default:
-			err = fmt.Errorf("metric %s has no instrument", m.Name)
-		}
-		if o.Int64Observable != nil {
-			in.observed[m.Name] = o
+		} else {
+			err = in.observable(m)
 		}
 		errs = append(errs, err)
 	}

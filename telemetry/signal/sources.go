@@ -18,7 +18,26 @@ type observed struct {
 	labels []string
 }
 
-// ObserveSource calls source at every collection until stop is called. It must not block.
+// observable creates the instrument of a gauge, or of a counter whose value comes from
+// a source.
+func (in *Instruments) observable(m Metric) error {
+	unit, meaning := metric.WithUnit(m.Unit), metric.WithDescription(m.Meaning)
+	o := observed{labels: m.Labels}
+	var err error
+	switch m.Kind {
+	case Gauge:
+		o.Int64Observable, err = in.meter.Int64ObservableGauge(m.Name, unit, meaning)
+	case Counter:
+		o.Int64Observable, err = in.meter.Int64ObservableCounter(m.Name, unit, meaning)
+	default:
+		return fmt.Errorf("metric %s has no instrument", m.Name)
+	}
+	in.observed[m.Name] = o
+	return err
+}
+
+// ObserveSource calls source at every collection until stop is called. The source must not
+// block.
 func (in *Instruments) ObserveSource(source func(Observe)) (stop func() error, err error) {
 	var all []metric.Observable
 	for _, o := range in.observed {

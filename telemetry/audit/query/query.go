@@ -205,7 +205,8 @@ func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, each fu
 	if err != nil || !follow {
 		return err
 	}
-	r.seen, r.empty = false, nil // the last records may have been read backwards
+	// so that no gap is found between what was read backwards and what follows
+	r.seen, r.empty = false, nil
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for {
@@ -226,8 +227,8 @@ func (r *reader) skip() error {
 	if err != nil || from == to {
 		return err
 	}
-	r.next = uint64(to-1) * 256 // the last journal may be empty
-	_, err = r.bundle(to-1, 1<<63)
+	r.next = uint64(to-1) * 256    // the last journal may be empty
+	_, err = r.bundle(to-1, 1<<63) // reads no record, only sets next
 	return err
 }
 
