@@ -15,7 +15,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/envoy/xds/follow"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/identity"
@@ -133,9 +132,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 		return nil, err
 	}
 	s.unconfirmed = &memories.Unconfirmed{Log: s.log}
-	s.fleet = &fleetClient{App: s, meter: &releaseMeter{
-		Meter: s.telemetry.Instruments(), names: map[string]string{}, counts: map[string]*follow.Count{},
-	}}
+	s.fleet = &fleetClient{App: s, meter: newReleaseMeter(s.telemetry.Instruments())}
 	s.gate, err = gate.New(gate.Options{
 		Identifier: s.callers, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: s.signer,
 		RecordTimeout: o.within(gate.DefaultRecordTimeout),

@@ -131,11 +131,8 @@ func machineProblems(cfg *config.Config, getenv func(string) string) []string {
 	if err := writable(cfg.State); err != nil {
 		out = append(out, fmt.Sprintf("state cannot be written: %v", err))
 	}
-	if path, err := socketPath(cfg.State, getenv); err == nil {
-		if c, err := net.Dial("unix", path); err == nil {
-			_ = c.Close() // nothing was sent
-			return out    // a running memproxy uses the addresses already
-		}
+	if path, err := socketPath(cfg.State, getenv); err == nil && answers(path) {
+		return out // a running memproxy uses the addresses already
 	}
 	addrs := []string{cfg.Admin.Listen, cfg.Admin.Probes}
 	for _, b := range cfg.Backends {
@@ -153,6 +150,16 @@ func machineProblems(cfg *config.Config, getenv func(string) string) []string {
 		}
 	}
 	return out
+}
+
+// answers reports whether a process listens on a socket.
+func answers(path string) bool {
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		return false
+	}
+	_ = c.Close() // nothing was sent
+	return true
 }
 
 // writable tries to create a file in a directory or, if that does not exist, in its

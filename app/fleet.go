@@ -193,6 +193,10 @@ type releaseMeter struct {
 	counts map[string]*follow.Count
 }
 
+func newReleaseMeter(m gate.Meter) *releaseMeter {
+	return &releaseMeter{Meter: m, names: map[string]string{}, counts: map[string]*follow.Count{}}
+}
+
 // name records which release a version of the rules belongs to.
 func (t *releaseMeter) name(version, release string) {
 	t.mu.Lock()

@@ -88,9 +88,10 @@ func servedUnderAttack(t *testing.T, from string) {
 			t.Errorf("no metric %s", name)
 		}
 	}
-	for deadline := time.Now().Add(60 * time.Second); r.observed(signal.MetricInFlight)["mem0"] != 0; time.Sleep(20 * time.Millisecond) {
+	held := func() int64 { return r.observed(signal.MetricInFlight)["mem0"] }
+	for deadline := time.Now().Add(60 * time.Second); held() != 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are held for nobody", r.observed(signal.MetricInFlight)["mem0"])
+			t.Fatalf("%d bytes are held for nobody", held())
 		}
 	}
 }

@@ -207,7 +207,7 @@ func (s *App) bounds(observe signal.Observe) {
 	s.listenersMu.Lock()
 	defer s.listenersMu.Unlock()
 	for _, l := range s.listeners {
-		var refused, evicted, bytes, requests int64
+		var refused, evicted, held, refusedRequests int64
 		if l.limited != nil {
 			refused, evicted = l.limited.TurnedAway()
 		}
@@ -215,12 +215,12 @@ func (s *App) bounds(observe signal.Observe) {
 			refused += l.refused()
 		}
 		if l.inFlight != nil {
-			bytes, requests = l.inFlight.UsedBytes(), l.inFlight.Refused()
+			held, refusedRequests = l.inFlight.UsedBytes(), l.inFlight.Refused()
 		}
 		observe(signal.MetricConnections, refused, l.name, signal.ResultRefused)
 		observe(signal.MetricConnections, evicted, l.name, signal.ResultEvicted)
-		observe(signal.MetricInFlight, bytes, l.name)
-		observe(signal.MetricInFlightRefused, requests, l.name)
+		observe(signal.MetricInFlight, held, l.name)
+		observe(signal.MetricInFlightRefused, refusedRequests, l.name)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,7 @@ import (
 // method and path, or before the answer is returned, something else happens.
 type interrupted struct {
 	http.Handler
+	mu           sync.Mutex // background jobs read from the backend at any time
 	method, path string
 	nth          int
 	late         bool
@@ -32,13 +34,15 @@ type interrupted struct {
 }
 
 func (s *interrupted) RoundTrip(q *http.Request) (*http.Response, error) {
-	nth := false
+	s.mu.Lock()
+	nth, late, meanwhile := false, s.late, s.meanwhile
 	if q.Method == s.method && q.URL.Path == s.path {
 		s.nth--
 		nth = s.nth == 0
 	}
-	if nth && !s.late {
-		if err := s.meanwhile(q.Context()); err != nil {
+	s.mu.Unlock()
+	if nth && !late {
+		if err := meanwhile(q.Context()); err != nil {
 			return nil, err
 		}
 	}
@@ -47,8 +51,8 @@ func (s *interrupted) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, q)
-	if nth && s.late {
-		if err := s.meanwhile(q.Context()); err != nil {
+	if nth && late {
+		if err := meanwhile(q.Context()); err != nil {
 			return nil, err
 		}
 	}
@@ -100,6 +104,8 @@ func (m *movedRig) ask(ctx context.Context, c request, who string) got {
 // before lets something happen before the backend serves the nth of such requests.
 func (m *movedRig) before(c request, nth int, f func(context.Context) error) {
 	path, _, _ := strings.Cut(m.in(c.path), "?")
+	m.back.mu.Lock()
+	defer m.back.mu.Unlock()
 	m.back.method, m.back.path, m.back.nth, m.back.meanwhile = c.method, path, nth, f
 }
 

@@ -63,14 +63,17 @@ func (r *readiness) checks() []proxy.Check {
 	for i, s := range r.stores {
 		waits[i] = s.start(r)
 	}
+	for _, done := range waits {
+		if done == nil {
+			continue
+		}
+		select {
+		case <-done:
+		case <-late.Done():
+		}
+	}
 	out := make([]proxy.Check, len(r.stores))
 	for i, s := range r.stores {
-		if waits[i] != nil {
-			select {
-			case <-waits[i]:
-			case <-late.Done():
-			}
-		}
 		out[i] = s.check(r)
 	}
 	return out

@@ -102,20 +102,12 @@ func (r *ruleset) edit(what string, change func(*ruleSources), use func(*gate.Ru
 			return err
 		}
 	}
-	var screener gate.Screener // nil if screening is off
-	if *r.screeners.cfg.Enabled {
-		if screener, err = r.screeners.panel(pack); err != nil {
-			return err
-		}
+	screener, err := r.screeners.screener(pack)
+	if err != nil {
+		return err
 	}
 	limits, ceilings := tablesOf(b, cfg)
 	enforced := *cfg.Budgets.Enforce
-	// Dangerous spans of a text that was written out of band are hidden from the risk from
-	// which a write would have been held, unless reads are not screened.
-	sanitise := memproxy.PerMille(screen.HoldThreshold)
-	if *cfg.Screening.Withhold == 0 {
-		sanitise = 0
-	}
 	rules := &gate.Rules{
 		Version: versionOf(b, pack, cfg), Profile: gate.Profile(cfg.Profile), Policy: compiled, Ceilings: ceilings,
 		Lines: func(p memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line {
@@ -133,7 +125,7 @@ func (r *ruleset) edit(what string, change func(*ruleSources), use func(*gate.Ru
 		Rewrite:           memproxy.Rewriting(cfg.Memories.Rewrite),
 		WithholdUntrusted: cfg.Memories.Untrusted == "withhold", Pending: cfg.NeedsReview(), Promotion: cfg.Identity.Established.PromotionRule(), TTL: cfg.Memories.Lifetime, Governance: cfg.Memories.Governance(),
 		Screener: screener, Approved: approved.Texts(cfg.Screening.Approved),
-		Withhold: memproxy.PerMille(*cfg.Screening.Withhold*1000 + 0.5), Sanitise: sanitise,
+		Withhold: memproxy.PerMille(*cfg.Screening.Withhold*1000 + 0.5), Sanitise: sanitiseFrom(cfg.Screening),
 	}
 	if err := use(rules); err != nil {
 		return err
@@ -146,6 +138,15 @@ func (r *ruleset) edit(what string, change func(*ruleSources), use func(*gate.Ru
 	r.changed.Send()
 	r.fail(what, nil)
 	return nil
+}
+
+// sanitiseFrom returns the risk from which dangerous spans of a text that was written out
+// of band are hidden. It is the risk from which a write would have been held.
+func sanitiseFrom(c config.Screening) memproxy.PerMille {
+	if *c.Withhold == 0 {
+		return 0 // reads are not screened
+	}
+	return screen.HoldThreshold
 }
 
 // versionOf hashes everything that decisions depend on: sidecars with the same version

@@ -15,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/assembly"
@@ -105,6 +106,14 @@ func (d *screeners) pack() (*screen.Pack, error) {
 		return screen.Default(), nil
 	}
 	return screen.Load(os.DirFS(d.cfg.Pack))
+}
+
+// screener returns the panel with a pack, or nil if screening is off.
+func (d *screeners) screener(p *screen.Pack) (gate.Screener, error) {
+	if !*d.cfg.Enabled {
+		return nil, nil
+	}
+	return d.panel(p)
 }
 
 // panel returns all layers with a pack.

@@ -26,7 +26,8 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 		cfg.BehindEnvoy(envoy.anybody())
 	}
 	// SIGHUP must never end the process, not even while the sidecar starts or stops.
-	defer signal.Stop(upkeep.Hangups())
+	heard := upkeep.Hangups()
+	defer signal.Stop(heard)
 	// The sidecar outlives ctx by the drain, in which requests in flight finish.
 	s, err := New(context.WithoutCancel(ctx), cfg, opt)
 	if err != nil {

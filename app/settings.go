@@ -238,8 +238,7 @@ func (s *edits) check() proxy.Check {
 
 // watch exports metrics, watches files for edits, and starts the jobs.
 func (s *App) watch() {
-	in := s.telemetry.Instruments()
-	stop, err := in.ObserveSource(func(observe signal.Observe) {
+	stop, err := s.telemetry.Instruments().ObserveSource(func(observe signal.Observe) {
 		lag := s.audit.Lag()
 		observe(signal.MetricAuditLag, int64(lag.Queued), signal.StateQueued)
 		observe(signal.MetricAuditLag, int64(lag.Unsigned), signal.StateUnsigned)
@@ -249,7 +248,11 @@ func (s *App) watch() {
 			observe(signal.MetricUnsafe, 1, setting)
 		}
 		for backend, sealed := range s.checker.Sealed() {
-			observe(signal.MetricSealed, map[bool]int64{true: 1}[sealed], backend)
+			n := int64(0)
+			if sealed {
+				n = 1
+			}
+			observe(signal.MetricSealed, n, backend)
 		}
 	})
 	if err != nil {
