@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -270,6 +271,64 @@ func TestEveryListenerCountsRefusals(t *testing.T) {
 	}
 	if !found["mem0"] || !found["admin"] || !found["extproc"] {
 		t.Errorf("listeners: %v", found)
+	}
+}
+
+// Proves CARD-6: each metric that the sidecar observes itself has its own value and labels.
+func TestObservedMetricsHaveTheirValues(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain)
+	must.Do(t, r.car.audit.Flush(t.Context()))
+	blocked := filepath.Join(r.dir, "state", "audit", "checkpoint.tmp") // so that no checkpoint is written
+	must.Do(t, os.Mkdir(blocked, 0o700))
+	defer os.Remove(blocked)
+	r.do("POST", "/memories", note).want(t, 200)
+
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := &listener{name: "counted", refused: func() int64 { return 2 }, inFlight: frontend.NewInFlight(1, 1)}
+	l.limited = frontend.Limit(ln, frontend.ListenOptions{Connections: 1})
+	defer l.limited.Close()
+	go func() {
+		for {
+			if _, err := l.limited.Accept(); err != nil {
+				return
+			}
+		}
+	}()
+	first := must.Get(net.Dial("tcp", ln.Addr().String()))(t)
+	defer first.Close()
+	defer must.Get(net.Dial("tcp", ln.Addr().String()))(t).Close()
+	if _, err := first.Read(make([]byte, 1)); err == nil { // it ends when the connection is evicted
+		t.Error("the first connection was written to")
+	}
+	l.inFlight.Lease("127.0.0.1").Force(3)
+	for range 4 {
+		if l.inFlight.Lease("127.0.0.2").Grow(t.Context(), 1) == nil {
+			t.Error("there was room")
+		}
+	}
+	r.car.listenersMu.Lock()
+	r.car.listeners = append(r.car.listeners, l)
+	r.car.listenersMu.Unlock()
+
+	version, _ := r.car.rules.state()
+	lag := r.car.audit.Lag()
+	if lag.Queued != 0 || lag.Unsigned == 0 {
+		t.Fatalf("the lag is %+v", lag)
+	}
+	lines := strings.Split(r.get("/metrics").body, "\n")
+	for _, want := range []string{
+		`memproxy_audit_lag_records{state="queued"} 0`,
+		fmt.Sprintf(`memproxy_audit_lag_records{state="unsigned"} %d`, lag.Unsigned),
+		fmt.Sprintf(`memproxy_rules_info{version=%q} 1`, version),
+		`memproxy_connections_turned_away_total{listener="counted",result="refused"} 2`,
+		`memproxy_connections_turned_away_total{listener="counted",result="evicted"} 1`,
+		`memproxy_in_flight_bytes{listener="counted"} 3`,
+		`memproxy_in_flight_refused_total{listener="counted"} 4`,
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("no line %s", want)
+		}
 	}
 }
 
