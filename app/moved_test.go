@@ -59,6 +59,12 @@ func (s *interrupted) RoundTrip(q *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
+func (s *interrupted) setLate() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.late = true
+}
+
 type request struct{ method, path, body string }
 
 // movedRig is an agent with the caller's block "human", and another author's block of that
@@ -303,7 +309,7 @@ func TestWaitsForAnAgentEnd(t *testing.T) {
 		var talk struct{ ID string }
 		must.Do(t, json.Unmarshal([]byte(m.ask(t.Context(), request{"POST", "/v1/conversations/?agent_id=AGENT", `{}`}, "").want(t, 200).body), &talk))
 		second.path = "/v1/conversations/" + talk.ID + "/messages"
-		m.back.late = true // Letta takes no message of another conversation while the agent is paused
+		m.back.setLate() // Letta takes no message of another conversation while the agent is paused
 		m.before(saying("", ""), 2, func(context.Context) error {
 			began := time.Now()
 			m.ask(t.Context(), second, "").want(t, 200).lacks(t, "rror")
