@@ -132,7 +132,7 @@ const (
 // whole page the benign prose would outweigh the one paragraph that matters.
 const partBytes = 2 << 10
 
-const wholeBits = 20 // bits of a feature's hash by which a featureSet deduplicates
+const wholeBits = 21 // bits of a feature's hash by which a featureSet deduplicates
 
 // featureSet is the set of features of a part of a text. Each feature counts once: how
 // often it occurs depends on the length of the text and says little else.

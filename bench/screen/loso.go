@@ -60,10 +60,10 @@ func parallel(n int, f func(int)) {
 
 const (
 	// poisonShare is the share of poisoned texts in the total weight.
-	poisonShare = 0.35
+	poisonShare = 0.3
 	// ownWeight is the factor for sources that were written for this project: they alone
 	// teach attacks in the form of memories, and harmless memories with the same words.
-	ownWeight = 2
+	ownWeight = 3
 )
 
 // fit trains the two models on every row that may be used and is not left out. The weight

@@ -35,20 +35,28 @@ type training struct {
 	Seed   uint64
 	// Groups is the number of groups in which a feature must occur.
 	Groups int
+	// Averaged is the number of epochs, the last ones, whose weights are averaged: a
+	// single epoch's depend on the order of its examples.
+	Averaged int
+}
+
+// shipped returns the settings of a shipped model with a table of 1<<bits weights.
+func shipped(bits uint8) training {
+	return training{Bits: bits, Epochs: 16, Rate: 0.2, L2: 1e-5, Seed: 7, Groups: 2, Averaged: 8}
 }
 
 // wholeTraining returns the settings of the shipped model of whole texts.
-func wholeTraining() training {
-	return training{Bits: 20, Epochs: 4, Rate: 0.2, L2: 1e-5, Seed: 7, Groups: 3}
-}
+func wholeTraining() training { return shipped(21) }
 
 // windowTraining returns the settings of the shipped model of windows.
-func windowTraining() training {
-	return training{Bits: 18, Epochs: 8, Rate: 0.2, L2: 1e-5, Seed: 7, Groups: 3}
-}
+func windowTraining() training { return shipped(20) }
 
-// settled is the error below which an example is skipped.
-const settled = 0.02
+// settled is the error below which an example is skipped, in this epoch and the next ones:
+// it is read again after rest epochs.
+const (
+	settled = 0.02
+	rest    = 4
+)
 
 // param is a weight and the sum of its squared gradients (AdaGrad), next to each other
 // because both are always used together.
@@ -68,9 +76,14 @@ func fitted(examples []example, o training) []byte {
 	for i := range order {
 		order[i] = i
 	}
-	for range o.Epochs {
+	sums, biasSum := make([]float32, len(w)), 0.0
+	due := make([]int, len(examples)) // the epoch in which an example is read again
+	for epoch := range o.Epochs {
 		rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		for _, ei := range order {
+			if epoch < due[ei] {
+				continue
+			}
 			e := &examples[ei]
 			from, to, margin := bestWindow(w, bias, shift, e)
 			n := to - from
@@ -83,6 +96,7 @@ func fitted(examples []example, o training) []byte {
 			}
 			p := 1 / (1 + math.Exp(-margin))
 			if math.Abs(p-y) < settled {
+				due[ei] = epoch + rest
 				continue
 			}
 			grad := (p - y) * e.Weight
@@ -99,8 +113,17 @@ func fitted(examples []example, o training) []byte {
 			biasG += grad * grad
 			bias -= o.Rate * grad / (math.Sqrt(biasG) + 1e-3)
 		}
+		if epoch >= o.Epochs-o.Averaged {
+			for i := range w {
+				sums[i] += w[i].weight
+			}
+			biasSum += bias
+		}
 	}
-	return quantise(w, bias, o.Bits)
+	for i := range sums {
+		sums[i] /= float32(o.Averaged)
+	}
+	return quantise(sums, biasSum/float64(o.Averaged), o.Bits)
 }
 
 // groupBits is the binary logarithm of the size of the table in common.
@@ -177,11 +200,11 @@ func bestWindow(w []param, bias float64, shift uint8, e *example) (from, to int,
 
 // quantise rounds the weights to whole numbers and encodes the model. The largest half
 // per mille are clipped, so that outliers do not coarsen the scale.
-func quantise(w []param, bias float64, bits uint8) []byte {
-	abs := make([]float64, 0, len(w))
-	for _, p := range w {
-		if p.weight != 0 {
-			abs = append(abs, math.Abs(float64(p.weight)))
+func quantise(weights []float32, bias float64, bits uint8) []byte {
+	abs := make([]float64, 0, len(weights))
+	for _, w := range weights {
+		if w != 0 {
+			abs = append(abs, math.Abs(float64(w)))
 		}
 	}
 	scale := float32(1)
@@ -192,8 +215,8 @@ func quantise(w []param, bias float64, bits uint8) []byte {
 	b := append([]byte(classify.Magic), bits)
 	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(scale))
 	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(bias)))
-	for _, p := range w {
-		b = append(b, byte(int8(max(-127, min(127, math.Round(float64(p.weight)/float64(scale)))))))
+	for _, w := range weights {
+		b = append(b, byte(int8(max(-127, min(127, math.Round(float64(w)/float64(scale)))))))
 	}
 	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }

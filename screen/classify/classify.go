@@ -151,7 +151,7 @@ func Decode(b []byte) (*Model, error) {
 	m := &Model{bits: b[len(Magic)]}
 	m.scale = math.Float32frombits(binary.LittleEndian.Uint32(b[len(Magic)+1:]))
 	m.bias = math.Float32frombits(binary.LittleEndian.Uint32(b[len(Magic)+5:]))
-	if m.bits < 8 || m.bits > 20 || len(b) != head+4+1<<m.bits || m.scale != m.scale || m.bias != m.bias {
+	if m.bits < 8 || m.bits > 21 || len(b) != head+4+1<<m.bits || m.scale != m.scale || m.bias != m.bias {
 		return nil, fmt.Errorf("%w: inconsistent sizes", errModel)
 	}
 	m.weights = make([]int8, 1<<m.bits)
