@@ -283,6 +283,9 @@ func TestObservedMetricsHaveTheirValues(t *testing.T) {
 	must.Do(t, os.Mkdir(blocked, 0o700))
 	defer os.Remove(blocked)
 	r.do("POST", "/memories", note).want(t, 200)
+	if r.car.audit.Flush(t.Context()) == nil { // the outcome is durable then
+		t.Error("a checkpoint was written")
+	}
 
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l := &listener{name: "counted", refused: func() int64 { return 2 }, inFlight: frontend.NewInFlight(1, 1)}
