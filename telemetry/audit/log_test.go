@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
@@ -232,5 +233,45 @@ func TestKeyFile(t *testing.T) {
 	_ = os.Chmod(path, 0o600)
 	if _, err := LoadOrCreateKey(dir); err == nil {
 		t.Error("rubbish was taken for a key")
+	}
+}
+
+// Proves CARD-7: after a pause a record is signed within a tenth of a second, and a busy
+// log within a second, by one checkpoint a second.
+func TestCheckpointsAreASecondApart(t *testing.T) { synctest.Test(t, checkpointsAreASecondApart) }
+
+func checkpointsAreASecondApart(t *testing.T) {
+	opt := testOptions(ring.Dir(t))
+	opt.CheckpointEvery = 0 // the default
+	l := open(t, opt)
+	defer l.Close(context.Background())
+	pass := func(d time.Duration) {
+		time.Sleep(d) // in the bubble
+		synctest.Wait()
+	}
+	pass(2 * time.Second)
+	record(t, l, 1)
+	if l.Lag().Unsigned != 1 {
+		t.Fatal("the record is signed at once")
+	}
+	pass(100 * time.Millisecond)
+	if n := l.Lag().Unsigned; n != 0 {
+		t.Fatalf("%d records are not signed 100 ms after a pause", n)
+	}
+	checkpoints, signed := 0, l.Lag().Unsigned
+	for range 400 {
+		record(t, l, 1)
+		pass(10 * time.Millisecond)
+		lag := l.Lag().Unsigned
+		if lag > 100 {
+			t.Fatalf("%d records, of more than a second, are not signed", lag)
+		}
+		if lag <= signed {
+			checkpoints++
+		}
+		signed = lag
+	}
+	if checkpoints < 3 || checkpoints > 4 {
+		t.Errorf("%d checkpoints in four seconds", checkpoints)
 	}
 }

@@ -12,9 +12,10 @@ import (
 
 // The defaults of Options.
 const (
-	// DefaultCheckpointEvery bounds how long a durable record may wait for a
-	// signed checkpoint.
-	DefaultCheckpointEvery = 100 * time.Millisecond
+	// DefaultCheckpointEvery bounds how long a durable record may wait for a signed
+	// checkpoint. Each checkpoint makes and removes several files, which costs ext4 more
+	// the more of them were removed in the last minute.
+	DefaultCheckpointEvery = time.Second
 	// DefaultMaxQueue bounds the events that wait for the disk.
 	DefaultMaxQueue = 8192
 	// DefaultNoteDelay bounds how long a noted event waits for other events.
@@ -36,7 +37,9 @@ type Options struct {
 	// Sync makes a file durable. Nil is (*os.File).Sync, and fdatasync for commits where
 	// available.
 	Sync func(*os.File) error
-	// CheckpointEvery is how long records may wait for a signature. Zero is the default.
+	// CheckpointEvery is the time between two checkpoints, and so how long records may wait
+	// for a signature. The first records after a pause wait a tenth of it. Zero is the
+	// default.
 	CheckpointEvery time.Duration
 	// MaxQueue bounds the events that wait for the disk. Zero is the default.
 	MaxQueue int

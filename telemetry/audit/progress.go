@@ -29,6 +29,7 @@ type progress struct {
 	broken  error     // why the journal cannot be written, or nil
 	stale   error     // why the checkpoint cannot be written, or nil
 	due     bool      // the publisher will be woken
+	last    time.Time // of the last checkpoint
 }
 
 // tip is the position of the next record, and the hash of the preceding one.
@@ -63,7 +64,7 @@ func (p *progress) advance(t tip, n int64, payload []byte, leaves []tlog.Hash) *
 	p.tip = t
 	if !p.due {
 		p.due = true
-		time.AfterFunc(p.every, func() { wait.Wake(p.wake) })
+		time.AfterFunc(max(p.every/10, p.every-time.Since(p.last)), func() { wait.Wake(p.wake) })
 	}
 	return b
 }
@@ -117,7 +118,7 @@ func (p *progress) published(size uint64, err error) (full []bundle) {
 	if p.stale = err; err != nil {
 		return nil
 	}
-	p.signed = size
+	p.signed, p.last = size, time.Now()
 	p.bundles = slices.DeleteFunc(p.bundles, func(b *bundle) bool {
 		done := b.n < int64(size/tileWidth)
 		if done {
