@@ -32,7 +32,7 @@ const (
 
 // startJobs starts the background jobs. A feature that is not configured has no job. With
 // memories.validate: 0 the upkeep job runs only on request.
-func (s *App) startJobs() {
+func (s *App) startJobs(held *holds.Maintainer) {
 	s.runner.Wake() // there may be work left by the previous process
 	s.jobs.Start(upkeep.Job{Name: "replays", Every: replayPoll, Wake: s.runner.WakeChan(), Once: func(ctx context.Context, _ time.Time) error { return s.runner.Recover(ctx) }})
 	if s.webhooks != nil {
@@ -53,7 +53,7 @@ func (s *App) startJobs() {
 	mems := memories.New(memories.Options{
 		Config: s.cfg, Ledger: s.ledger, Log: s.log, Rules: s.rules.current, Budget: s.budget, Backend: func(name string) *proxy.BackendClient { return s.proxyOf(name).BackendClient() }, Integrity: s.checker, Note: s.record, ClockGuard: s.clockGuard, Unconfirmed: s.unconfirmed,
 	})
-	for _, job := range slices.Concat(s.holdMaintainer().Jobs(), mems.Jobs(), s.checker.Jobs(s.broken)) {
+	for _, job := range slices.Concat(held.Jobs(), mems.Jobs(), s.checker.Jobs(s.broken)) {
 		s.jobs.Start(job)
 	}
 	for i, p := range s.proxies {

@@ -238,6 +238,7 @@ func (s *edits) check() proxy.Check {
 
 // watch exports metrics, watches files for edits, and starts the jobs.
 func (s *App) watch() {
+	held := s.holdMaintainer()
 	stop, err := s.telemetry.Instruments().ObserveSource(func(observe signal.Observe) {
 		lag := s.audit.Lag()
 		observe(signal.MetricAuditLag, int64(lag.Queued), signal.StateQueued)
@@ -253,6 +254,9 @@ func (s *App) watch() {
 				n = 1
 			}
 			observe(signal.MetricSealed, n, backend)
+		}
+		if age, known := held.OldestAge(); known {
+			observe(signal.MetricHoldAge, int64(age.Seconds()))
 		}
 	})
 	if err != nil {
@@ -272,7 +276,7 @@ func (s *App) watch() {
 	if file := s.opt.File; file != "" {
 		s.follow("configuration", upkeep.Files{Load: s.edits.in(s.group.Context(), file), Failed: s.edits.failed}, s.cfg.SHA256(), filepath.Dir(file))
 	}
-	s.startJobs()
+	s.startJobs(held)
 }
 
 // follow watches files and applies their edits.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
 )
@@ -244,6 +245,35 @@ func TestOverdueHoldsAndLocksAreReported(t *testing.T) {
 	if w.wrong() > 0 || len(w.of(memproxy.NoticeEnded, s1)) != 1 {
 		t.Errorf("%d badly signed, told %d times", w.wrong(), len(w.of(memproxy.NoticeEnded, s1)))
 	}
+}
+
+// Proves CARD-10: /metrics says how long the oldest write has waited for review, from the
+// start on, whatever was held since; settled writes do not count.
+func TestMetricOfTheOldestHold(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, screeningConf, workflow(newTold(t), "", policyDir(t, holdingPolicy))...)
+	oldest := func(d time.Duration) {
+		t.Helper()
+		if want := fmt.Sprintf("\nmemproxy_hold_oldest_age_seconds %g\n", d.Seconds()); !strings.Contains(r.metrics(t), want) {
+			t.Errorf("want %q in\n%s", want, r.metrics(t))
+		}
+	}
+	ring.Until(t, "the first round", func() bool { return strings.Contains(r.metrics(t), "\nmemproxy_hold_oldest_age_seconds ") })
+	oldest(0)
+	first := heldID(t, r.do("POST", "/v3/memories/add/", sailing(1)))
+	clock.Pass(50 * time.Hour)
+	second := heldID(t, r.do("POST", "/v3/memories/add/", sailing(2)))
+	r.once("ageing", clock.Now())
+	oldest(50 * time.Hour)
+	clock.Pass(time.Hour)
+	oldest(51 * time.Hour) // without another round
+	r.review(first, false)
+	r.once("ageing", clock.Now())
+	oldest(time.Hour)
+	r.review(second, false)
+	r.once("ageing", clock.Now())
+	oldest(0)
 }
 
 // Proves SYN-9, EDGE-11: settled holds with their contents, and ended sessions, are

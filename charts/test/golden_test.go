@@ -215,21 +215,23 @@ spec:
 	compareWithInjection(t, pod)
 }
 
-// Where the chart installs no webhook, none is away. Proves CARD-10.
+// Where the chart installs no webhook, none is away. Where it does not have the webhook
+// scraped, nothing tells whether it is away. Proves CARD-10.
 func TestAlertsAreOfWhatIsInstalled(t *testing.T) {
-	for _, installed := range []bool{true, false} {
-		v := values(t, "full")
-		v["injector"].(map[string]any)["enabled"] = installed
+	for _, c := range []struct{ enabled, scraped bool }{{true, true}, {true, false}, {false, true}} {
+		v, installed := values(t, "full"), c.enabled && c.scraped
+		v["injector"].(map[string]any)["enabled"] = c.enabled
+		v["monitoring"].(map[string]any)["serviceMonitor"] = map[string]any{"enabled": c.scraped}
 		rules := find(t, documents(t, render(t, v)), "PrometheusRule", "")
 		text, err := yaml.Marshal(rules["spec"])
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(string(text), "MemproxyInjectorAway"); got != installed {
-			t.Errorf("injector.enabled is %v, MemproxyInjectorAway is there: %v", installed, got)
+			t.Errorf("%+v: MemproxyInjectorAway is there: %v", c, got)
 		}
 		if !strings.Contains(string(text), "MemproxyFailsClosed") {
-			t.Errorf("injector.enabled is %v, and the sidecar's alerts are not there", installed)
+			t.Errorf("%+v: the sidecar's alerts are not there", c)
 		}
 	}
 }

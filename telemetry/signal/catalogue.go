@@ -103,6 +103,8 @@ func Metrics() []Metric {
 			Labels: []string{LabelSetting}, Meaning: "1 for each setting that weakens production."},
 		{Name: MetricSealed, Prometheus: "memproxy_backend_sealed", Kind: Gauge, Unit: "",
 			Labels: []string{LabelBackend}, Meaning: "1 once everything that a backend held at the first start was recorded, so that later out-of-band additions are detected; 0 until then."},
+		{Name: MetricHoldAge, Prometheus: "memproxy_hold_oldest_age_seconds", Kind: Gauge, Unit: "s",
+			Meaning: "How long the oldest write that waits for review has waited; 0 if none waits. Read once a minute."},
 		{Name: MetricExports, Prometheus: "memproxy_telemetry_exports_total", Kind: Counter, Unit: "{item}",
 			Labels: []string{LabelSignal, LabelResult}, Meaning: "Spans, log records and metric batches handed to the collector."},
 		{Name: MetricConnections, Prometheus: "memproxy_connections_turned_away_total", Kind: Counter, Unit: "{connection}",

@@ -91,6 +91,7 @@ const (
 	MetricLedgerErrors    = "memproxy.ledger.errors"
 	MetricReloads         = "memproxy.reloads"
 	MetricRules           = "memproxy.rules.info"
+	MetricHoldAge         = "memproxy.hold.oldest.age"
 	MetricBuild           = "memproxy.build.info"
 	MetricUnsafe          = "memproxy.unsafe.setting"
 	MetricSealed          = "memproxy.backend.sealed"

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -35,6 +36,9 @@ type Maintainer struct {
 	Backend func(name string) *proxy.BackendClient
 	// Settled is called when the rules have released writes for sending.
 	Settled func()
+	// oldest is when the oldest waiting write was held, as of the last round of the job
+	// ageing: nil before the first one, the zero time if none waits.
+	oldest atomic.Pointer[time.Time]
 }
 
 // agePoll is how often the age of waiting writes is checked.
@@ -42,7 +46,7 @@ const agePoll = time.Minute
 
 // Jobs returns the background jobs of the keeper.
 func (k *Maintainer) Jobs() []upkeep.Job {
-	return []upkeep.Job{k.reconsidering(), {Name: "ageing", Every: agePoll, Once: k.age}}
+	return []upkeep.Job{k.reconsidering(), {Name: "ageing", Every: agePoll, Wake: upkeep.NewPendingSignal(), Once: k.age}}
 }
 
 // Times of judging holds again.
@@ -162,9 +166,31 @@ func (k *Maintainer) rulingEvent(h memproxy.HeldWrite, rules string, why []mempr
 	}
 }
 
+// OldestAge returns how long the oldest waiting write has waited; 0 if none waits. It
+// reports false until the queue was read for the first time.
+func (k *Maintainer) OldestAge() (age time.Duration, known bool) {
+	switch created := k.oldest.Load(); {
+	case created == nil:
+		return 0, false
+	case created.IsZero():
+		return 0, true
+	default:
+		return max(0, k.Clock().Sub(*created)), true
+	}
+}
+
 // age reports holds that have waited for too long, and ends idle sessions.
 func (k *Maintainer) age(ctx context.Context, now time.Time) error {
 	var errs []error
+	var created time.Time
+	if waiting, err := k.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending, Limit: 1}); err != nil {
+		errs = append(errs, fmt.Errorf("the oldest held write could not be read: %w", err))
+	} else {
+		for _, h := range waiting.Holds {
+			created = h.Created
+		}
+		k.oldest.Store(&created)
+	}
 	if d := k.Config.Review.Age.Std(); d > 0 {
 		old, err := k.Holds.Age(ctx, now.Add(-d))
 		if err != nil {
