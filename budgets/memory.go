@@ -147,10 +147,10 @@ func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 func (m *Memory) Ping(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.totals == nil || !m.totals.full {
+	if m.totals == nil {
 		return nil
 	}
-	return m.totals.add([]entry{{Key: "room"}}) // a no-op entry
+	return m.totals.probe()
 }
 
 // keep appends the changes of totals to the file.

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/durable"
@@ -25,13 +27,24 @@ type entry struct {
 // fsync: a crash of the process loses nothing, a power failure may lose the last changes.
 type totals struct {
 	path      string
-	f         *os.File
+	f         file
 	size      int64 // size of the file up to its last complete line
 	lines     int
 	compactAt int           // lines at which the file is compacted
-	full      bool          // the last write failed
+	refused   int           // length of the longest write that failed since one of that length succeeded
 	buf       *bytes.Buffer // encodes the next lines
 }
+
+// file is what totals need of an *os.File.
+type file interface {
+	io.WriteCloser
+	Truncate(size int64) error
+	Sync() error
+}
+
+// room is the least that a probe writes. A few bytes would fit into the last block of the
+// file on a full disk, where an ordinary charge does not.
+const room = 4 << 10
 
 // slack is the number of lines that the file may have in addition to four per account.
 const slack = 10_000
@@ -133,12 +146,38 @@ func (t *totals) add(changes []entry) error {
 			return fmt.Errorf("budgets: totals: %w", err)
 		}
 	}
-	_, err := t.f.Write(t.buf.Bytes())
-	if t.full = err != nil; t.full {
-		return errors.Join(fmt.Errorf("budgets: totals: %w", err), t.f.Truncate(t.size))
+	if err := t.write(t.buf.Bytes()); err != nil {
+		return err
 	}
 	t.size += int64(t.buf.Len())
 	t.lines += len(changes)
+	return nil
+}
+
+// write appends text, whole or not at all.
+func (t *totals) write(text []byte) error {
+	if _, err := t.f.Write(text); err != nil {
+		t.refused = max(t.refused, len(text))
+		return errors.Join(fmt.Errorf("budgets: totals: %w", err), t.f.Truncate(t.size))
+	}
+	if len(text) >= t.refused {
+		t.refused = 0
+	}
+	return nil
+}
+
+// probe returns an error if the file has no room for a charge. It appends lines that
+// change nothing, as many as the longest charge that failed takes, and removes them.
+func (t *totals) probe() error {
+	const line = `{"k":"room","d":0}` + "\n"
+	lines := strings.Repeat(line, max(room, t.refused)/len(line)+1)
+	if err := t.write([]byte(lines)); err != nil {
+		return err
+	}
+	if err := t.f.Truncate(t.size); err != nil {
+		t.size += int64(len(lines)) // they stay
+		return fmt.Errorf("budgets: totals: %w", err)
+	}
 	return nil
 }
 

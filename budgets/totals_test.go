@@ -2,10 +2,13 @@ package budgets
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -149,6 +152,72 @@ func TestTotalsWithoutRoom(t *testing.T) {
 	}
 	if used, err := charge("1", false); used != 22 || err != nil {
 		t.Errorf("%d used of hour and total, %v: want what was made, and this one", used, err)
+	}
+}
+
+// onDisk is a file on a disk with little room: writes use it up, and a write for which
+// there is no room is torn.
+type onDisk struct {
+	*os.File
+	room int
+}
+
+func (d *onDisk) Write(b []byte) (int, error) {
+	n, err := d.File.Write(b[:min(len(b), d.room)])
+	if d.room -= n; err == nil && n < len(b) {
+		err = syscall.ENOSPC
+	}
+	return n, err
+}
+
+func (d *onDisk) Truncate(size int64) error {
+	info, err := d.Stat()
+	if err != nil {
+		return err
+	}
+	d.room += int(info.Size() - size)
+	return d.File.Truncate(size)
+}
+
+// Proves TRL-6: Ping reports a full disk before and after a charge failed on it, although
+// there is room for a short line, and however often it is asked; its probes use no room.
+func TestPingOnAFullDisk(t *testing.T) {
+	path := write(t, `{"k":"k","d":1}`+"\n")
+	m := must.Get(NewMemory(path))(t)
+	t.Cleanup(func() { _ = m.Close() })
+	disk := &onDisk{m.totals.f.(*os.File), 100}
+	m.totals.f = disk
+	charge := func(lines int) error {
+		c := memproxy.Charge{ID: fmt.Sprint(disk.room), Cost: 1, Time: time.Unix(7200, 0)}
+		for i := range lines {
+			c.Lines = append(c.Lines, memproxy.Line{Key: strings.Repeat("long", 50) + fmt.Sprint(i), Window: memproxy.WindowTotal, Limit: 10})
+		}
+		_, err := m.Charge(t.Context(), c)
+		return err
+	}
+	for range 3 {
+		if err := m.Ping(t.Context()); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("before a charge: %v", err)
+		}
+		if err := charge(1); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("the charge: %v", err)
+		}
+	}
+	if disk.room != 100 {
+		t.Errorf("room for %d bytes is left of 100", disk.room)
+	}
+	disk.room = room + 100 // enough for a probe, but not for this charge
+	must.Do(t, m.Ping(t.Context()))
+	if charge(60) == nil || m.Ping(t.Context()) == nil {
+		t.Error("a long charge fails, and Ping does not")
+	}
+	disk.room = 8 * room
+	must.Do(t, m.Ping(t.Context()))
+	must.Do(t, charge(60))
+	disk.room = room + 100
+	must.Do(t, m.Ping(t.Context())) // there was room for the long charge
+	if got, err := os.ReadFile(path); err != nil || bytes.Contains(got, []byte("room")) || bytes.Count(got, []byte("\n")) != 61 {
+		t.Errorf("%s, %v: want the charges alone", got, err)
 	}
 }
 
