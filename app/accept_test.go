@@ -101,9 +101,9 @@ func TestAcceptanceRequiresTheRecordedBreak(t *testing.T) {
 	accept := func(tenant string) (review.AcceptReport, error) {
 		return c.Accept(context.Background(), review.AcceptRequest{Tenant: tenant, Reason: "known"})
 	}
-	for _, nobody := range []string{"acme", "nobody"} {
-		if _, err := accept(nobody); !errors.Is(err, memproxy.ErrState) {
-			t.Errorf("%s: %v", nobody, err)
+	for tenant, want := range map[string]error{"acme": memproxy.ErrState, "nobody": memproxy.ErrUnknown} {
+		if _, err := accept(tenant); !errors.Is(err, want) {
+			t.Errorf("%s: %v", tenant, err)
 		}
 	}
 	if _, err := accept("sha256:" + memproxy.TextSHA256("memproxy tenant\x00nobody")); !errors.Is(err, memproxy.ErrUnknown) {

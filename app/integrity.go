@@ -29,7 +29,8 @@ func (s *App) newChecker() *integrity.Checker {
 		Open: func(ctx context.Context, b config.Backend, scopes []memproxy.Scope) (gate.Locator, hunt.Pager, error) {
 			return openInventory(ctx, b, s.cfg.Sources.Table(), scopes)
 		},
-		Traits: traitsOf,
+		Traits:  traitsOf,
+		Callers: func() config.CallerNames { return callerNames(s) },
 		Turns: func(backend string) integrity.Turns {
 			if p := s.proxyOf(backend); p != nil {
 				return p.Runs()
@@ -37,6 +38,17 @@ func (s *App) newChecker() *integrity.Checker {
 			return nil
 		},
 	})
+}
+
+// callerNames returns the names that callers can have by the configuration in force. Only a
+// running sidecar follows edits of its configuration.
+func callerNames(s *App) config.CallerNames {
+	if s.edits == nil {
+		return s.cfg.CallerNames()
+	}
+	s.edits.mu.Lock()
+	defer s.edits.mu.Unlock()
+	return s.edits.inForce.CallerNames()
 }
 
 // openInventory returns a pager of a backend's memories, for a scan, and the adapter that

@@ -260,3 +260,72 @@ func TestSealsTakeNothingOfOtherTenants(t *testing.T) {
 		t.Errorf("a partial seal: exit %d %s%s", code, out, errs)
 	}
 }
+
+// Proves MFW-9, EDGE-4: a name that does not exist is an error that lists those that do, and
+// not an empty answer or a new tenant. A reviewer of some tenants sees no name of the others.
+func TestMisspeltNamesAreErrors(t *testing.T) {
+	t.Parallel()
+	r := start(t, tenantsConf+`review: {reviewers: [{id: eve, sha256: "`+sha(reviewToken)+`", tenants: "*"}, {id: gus, sha256: "`+sha(bobsToken)+`", tenants: [globex]}]}
+`, "RIVAL", sha("rival-key"))
+	id := r.written("Ann likes green tea.", "")
+	const backends, tenants = "backend not found; configured backends: mem0\n", "known tenants: acme, globex\n"
+	for _, c := range []struct {
+		token, line string
+		code        int
+		want        string
+	}{
+		{reviewToken, "memory trace --backend mem9 " + id, 1, backends},
+		{bobsToken, "memory history --backend mem9 " + id, 1, backends},
+		{reviewToken, "memory promote --reason x --backend mem9 " + id, 1, backends},
+		{reviewToken, "memory trace --backend mem0 none", 1, "no record of this memory"},
+		{reviewToken, "holds list --backend mem9", 1, backends},
+		{reviewToken, "holds list --tenant acmee", 1, "tenant not found; configured tenants: acme, globex\n"},
+		{reviewToken, "holds list --tenant acme", 0, "none;"},
+		{bobsToken, "holds list --tenant acmee", 1, "not a tenant that you review"},
+		{reviewToken, "holds list --principal agent:acmee", 1, "principal not found; configured principals: agent:acme, agent:globex\n"},
+		{bobsToken, "holds list --principal agent:acme", 1, "configured principals: agent:globex\n"},
+		{bobsToken, "holds list --principal agent:globex", 0, "none;"},
+		{reviewToken, "sessions list --tenant acmee", 1, "configured tenants: acme, globex\n"},
+		{reviewToken, "sessions list --principal agent:acme", 0, ""},
+		{reviewToken, "upkeep run anchor", 1, "job not found; jobs: replays, "},
+	} {
+		if out, code := r.as(c.token, strings.Fields(c.line)...); code != c.code || !strings.Contains(out, c.want) || c.token == bobsToken && strings.Contains(out, "acme,") {
+			t.Errorf("%s: exit %d\n%s\nwant %d and %q", c.line, code, out, c.code, c.want)
+		}
+	}
+	// By the running sidecar, then here.
+	seal := func(tenant string) (string, int) {
+		client := must.Get(review.NewClient(review.ClientOptions{URL: r.admin, Token: reviewToken}))(t)
+		if _, err := review.Call[review.SealReport](t.Context(), client, "seal", nil, review.SealRequest{Backend: "mem0", Tenant: tenant, Reason: "day one"}); err != nil {
+			return err.Error() + "\n", 1
+		}
+		return "", 0
+	}
+	for _, tenant := range []string{"acmee", ""} {
+		if out, code := seal(tenant); code != 1 || !strings.Contains(out, tenants) {
+			t.Errorf("a seal for %q: exit %d %s", tenant, code, out)
+		}
+	}
+	if out, code := seal("acme"); code != 0 {
+		t.Errorf("a seal: %s", out)
+	}
+	conf := r.offline()
+	for line, want := range map[string]string{
+		"audit seal --backend mem0 --tenant acmee": tenants, "audit seal --backend mem9 --tenant acme": "it has mem0",
+		"ledger accept --reason x --tenant acmee": tenants, "ledger accept --reason x --tenant acme": "no faults to accept",
+		"ledger sweep --backend mem9": "it has mem0",
+	} {
+		if code, out, errs := invoke(t, append(strings.Fields(line), "--config", conf)...); code != cli.Failed || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d %s%s", line, code, out, errs)
+		}
+	}
+}
+
+// A tenant that tokens may name is no mistake.
+func TestSealsForTenantsOfTokens(t *testing.T) {
+	t.Parallel()
+	r := start(t, strings.Replace(tenantsConf, "identity:\n", "identity:\n  oidc: {issuer: \"https://issuer.example\", audience: memproxy, claims: {tenant: org}}\n", 1), "RIVAL", sha("rival-key"))
+	if _, err := r.car.checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "initech"}); err != nil {
+		t.Error(err)
+	}
+}

@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -75,6 +77,27 @@ func (c *Config) principals() []placed {
 		for i := range id.OIDC.Rules {
 			add(&id.OIDC.Rules[i].Principal, "oidc", "oidc", "rules", i)
 		}
+	}
+	return out
+}
+
+// CallerNames are the names that callers can have by the configuration.
+type CallerNames struct {
+	Tenants     []string
+	OpenTenants bool // tokens may name other tenants
+	Principals  []*Principal
+	// OpenPrincipals is set if tokens or certificates give other ids, or if each caller
+	// without a credential has its own.
+	OpenPrincipals bool
+}
+
+// CallerNames returns the names that callers can have.
+func (c *Config) CallerNames() CallerNames {
+	tenants, open := c.tenants()
+	id := &c.Identity
+	out := CallerNames{Tenants: slices.Sorted(maps.Keys(tenants)), OpenTenants: open, OpenPrincipals: id.OIDC != nil || id.SPIFFE != nil || id.Default != nil && id.Default.Kind == "anonymous"}
+	for _, p := range c.principals() {
+		out.Principals = append(out.Principals, p.Principal)
 	}
 	return out
 }

@@ -44,6 +44,11 @@ func (c *Checker) Accept(ctx context.Context, q review.AcceptRequest) (review.Ac
 	if lost && !noted {
 		return report, fmt.Errorf("%w: such a chain was never anchored", memproxy.ErrUnknown)
 	}
+	if !noted && len(faults) == 0 {
+		if err := c.known(ctx, q.Tenant); err != nil {
+			return report, err
+		}
+	}
 	for _, f := range faults {
 		if f.Class == memproxy.FaultText {
 			report.Left = append(report.Left, f)

@@ -3,6 +3,7 @@ package integrity
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
@@ -24,6 +25,9 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 	defer c.working.Unlock()
 	backends, err := c.backends(q.Backend)
 	if err != nil {
+		return report, err
+	}
+	if err := c.known(ctx, q.Tenant); err != nil {
 		return report, err
 	}
 	s := &sealing{c: c, backend: backends[0].Name, tenant: q.Tenant, decision: c.NewID(), report: &report}
@@ -49,6 +53,23 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 	done := fmt.Sprintf("%d memories, %d sealed, %d known before, %d not read",
 		report.Items, report.Sealed, report.Known, report.Skipped)
 	return report, recordSeal(ctx, c, q.Tenant, s.backend, s.decision, report.Sealed, done)
+}
+
+// known returns an error if no caller can have a tenant and there is no chain of it, so
+// that a misspelled name is not taken for a new tenant.
+func (c *Checker) known(ctx context.Context, tenant string) error {
+	heads, err := c.Ledger.Chains.Heads(ctx)
+	if err != nil {
+		return err
+	}
+	names := c.Callers()
+	for _, h := range heads {
+		names.Tenants = append(names.Tenants, h.Tenant)
+	}
+	if names.OpenTenants || slices.Contains(names.Tenants, tenant) {
+		return nil
+	}
+	return &review.UnknownTenantError{Tenant: tenant, Known: names.Tenants}
 }
 
 // recordSeal writes a step of a seal to the audit log.

@@ -42,6 +42,8 @@ type Options struct {
 	// Backends are the names of backends that a list's filter accepts. If it is nil,
 	// every name is accepted.
 	Backends []string
+	// Names returns the names that callers can have now. If it is nil, no name is refused.
+	Names func() CallerNames
 	// Need is the number of distinct reviewers that must agree on a hold or a promotion;
 	// values below 1 count as 1.
 	Need  int
@@ -104,6 +106,9 @@ func New(opt Options) (*API, error) {
 	g, err := newGuard(opt.Reviewers)
 	if err != nil {
 		return nil, err
+	}
+	if opt.Names == nil {
+		opt.Names = func() CallerNames { return CallerNames{OpenTenants: true, OpenPrincipals: true} }
 	}
 	opt.Need = max(1, opt.Need)
 	opt.Timeout = cmp.Or(max(opt.Timeout, 0), DefaultTimeout)
@@ -272,7 +277,7 @@ func notFound() problem { return problem{http.StatusNotFound, "unknown", unknown
 var unknown = map[string]string{
 	"": "object not found", "holds": "held write not found; list them with memproxy holds list",
 	"memories": "memproxy has no record of this memory, or not of this version", "sessions": "session not found; list them with memproxy sessions list --all",
-	"jobs": "job not found; list them with memproxy upkeep list", "sweep": "backend not found",
+	"jobs": "job not found", "sweep": "backend not found",
 	"seal": "backend not found, or not a tenant that you review", "chains": "chain not found among the tenants that you review",
 }
 

@@ -116,8 +116,8 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 	if f.State != "" && !slices.Contains(memproxy.HoldStates[:], f.State) {
 		return memproxy.HoldPage{}, badRequest(fmt.Sprintf("invalid state %q: want one of %s, %s, %s", f.State, openState, anyState, strings.Join(strings.Fields(strings.Trim(fmt.Sprint(memproxy.HoldStates), "[]")), ", ")))
 	}
-	if known := c.api.opt.Backends; f.Backend != "" && known != nil && !slices.Contains(known, f.Backend) {
-		return memproxy.HoldPage{}, badRequest("backend not found; configured backends: " + strings.Join(known, ", "))
+	if err := c.backend(f.Backend, http.StatusBadRequest, "bad_request"); err != nil {
+		return memproxy.HoldPage{}, err
 	}
 	var errs [4]error
 	f.Tenant, errs[0] = c.tenant(q.Get("tenant"))
@@ -127,7 +127,14 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return memproxy.HoldPage{}, err
 	}
-	return c.api.opt.Holds.List(c.ctx(), f)
+	page, err := c.api.opt.Holds.List(c.ctx(), f)
+	if err == nil && len(page.Holds) == 0 && f.After == "" {
+		err = c.misnamed(q, func(tenant *string, principal string) (bool, error) {
+			any, err := c.api.opt.Holds.List(c.ctx(), memproxy.HoldFilter{Tenant: tenant, Principal: principal, Limit: 1})
+			return len(any.Holds) > 0, err
+		})
+	}
+	return page, err
 }
 
 // hold returns the hold in the path, if it belongs to one of the reviewer's tenants.

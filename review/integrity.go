@@ -2,11 +2,13 @@ package review
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -129,13 +131,20 @@ const longestOperation = 6 * time.Hour
 // client disconnects.
 func longOperation[In, Out any](c *call, tenant, backend string, do func(Integrity, context.Context, In) (Out, error), in In) (Out, error) {
 	var none Out
+	if err := c.backend(backend, http.StatusNotFound, "unknown"); err != nil {
+		return none, err
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx()), longestOperation)
 	defer cancel()
 	defer context.AfterFunc(c.gone, cancel)()
 	if err := c.record(tenant, backend, ""); err != nil {
 		return none, err
 	}
-	return do(c.api.opt.Integrity, ctx, in)
+	out, err := do(c.api.opt.Integrity, ctx, in)
+	if unknown, ok := errors.AsType[*UnknownTenantError](err); ok {
+		err = c.unknownTenant(unknown)
+	}
+	return out, err
 }
 
 func sweep(c *call, in SweepRequest) (SweepReport, error) {
@@ -335,7 +344,11 @@ func runJob(c *call, _ Reason) (JobRun, error) {
 	}
 	name := c.req.PathValue("id")
 	if !slices.ContainsFunc(jobs, func(j JobView) bool { return j.Name == name }) {
-		return JobRun{}, notFound()
+		names := make([]string, len(jobs))
+		for i := range jobs {
+			names[i] = jobs[i].Name
+		}
+		return JobRun{}, problem{http.StatusNotFound, "unknown", "job not found; jobs: " + strings.Join(names, ", ")}
 	}
 	if err := c.record("", "", "", name); err != nil {
 		return JobRun{}, err

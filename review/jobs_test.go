@@ -47,7 +47,7 @@ func TestJobsRunOnRequest(t *testing.T) {
 		{annToken, "upkeep list", 0, "when woken"},
 		{annToken, "upkeep run anchors", 0, "anchors is done"},
 		{annToken, "upkeep run --reason why seal:mem0", 1, `the backend is away\u001b`},
-		{annToken, "upkeep run none", 1, "with memproxy upkeep list\n"},
+		{annToken, "upkeep run none", 1, "job not found; jobs: anchors, seal:mem0\n"},
 		{annToken, "upkeep run", 2, "expected JOB"},
 		{bobToken, "upkeep list", 1, "all tenants"},
 		{bobToken, "upkeep run anchors", 1, "all tenants"},

@@ -40,7 +40,14 @@ func listSessions(c *call) (memproxy.SessionPage, error) {
 	if f.Limit, err = queryInt(q, "limit"); err != nil {
 		return memproxy.SessionPage{}, err
 	}
-	return c.api.opt.Sessions.List(c.ctx(), f)
+	page, err := c.api.opt.Sessions.List(c.ctx(), f)
+	if err == nil && len(page.Sessions) == 0 && f.After == "" {
+		err = c.misnamed(q, func(tenant *string, principal string) (bool, error) {
+			any, err := c.api.opt.Sessions.List(c.ctx(), memproxy.SessionFilter{Tenant: tenant, Principal: principal, All: true, Limit: 1})
+			return len(any.Sessions) > 0, err
+		})
+	}
+	return page, err
 }
 
 func sessionSummary(c *call) (SessionSummary, error) {

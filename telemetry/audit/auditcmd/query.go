@@ -86,7 +86,7 @@ type search struct {
 func (a *app) searching(name, short, example string, run func(context.Context, search, func(*verify.Record) error) error) *cobra.Command {
 	var q search
 	c := a.leaf(&q.dir, name, short, example, func(ctx context.Context) (int, error) {
-		if err := run(ctx, q, a.printer(*q.output, q.dir)); errors.Is(err, query.ErrUnknownBackend) || errors.Is(err, query.ErrLastRange) {
+		if err := run(ctx, q, a.printer(*q.output, q.dir)); errors.Is(err, query.ErrUnknownName) || errors.Is(err, query.ErrLastRange) {
 			return cli.Usage, err
 		} else if err != nil {
 			return cli.Failed, err
@@ -100,19 +100,27 @@ func (a *app) searching(name, short, example string, run func(context.Context, s
 	return c
 }
 
+// orNames runs a search. If it selects nothing, it reports names of the filter that no
+// record has.
+func orNames(ctx context.Context, q search, print func(*verify.Record) error, run func(func(*verify.Record) error) error) error {
+	found := false
+	err := run(func(r *verify.Record) error {
+		found = true
+		return print(r)
+	})
+	if err != nil || found {
+		return err
+	}
+	return query.CheckNames(ctx, q.dir, *q.filter)
+}
+
 func (a *app) query() *cobra.Command {
 	last := 0
 	c := a.searching("query", "print the records that match", " --verdict deny --since 7d", func(ctx context.Context, q search, print func(*verify.Record) error) error {
 		q.filter.Last = last
-		found := false
-		err := query.Query(ctx, q.dir, *q.filter, func(r *verify.Record) error {
-			found = true
-			return print(r)
+		return orNames(ctx, q, print, func(print func(*verify.Record) error) error {
+			return query.Query(ctx, q.dir, *q.filter, print)
 		})
-		if err != nil || found {
-			return err
-		}
-		return query.CheckBackend(ctx, q.dir, *q.filter)
 	})
 	c.Flags().IntVar(&last, "last", 0, "print only the last `n` records; 0: all")
 	return c
@@ -122,7 +130,12 @@ func (a *app) tail() *cobra.Command {
 	var n int
 	var follow bool
 	c := a.searching("tail", "print the last records, and with -f new ones as they are appended", " -n 20 -f", func(ctx context.Context, q search, print func(*verify.Record) error) error {
-		return query.Tail(ctx, q.dir, *q.filter, n, follow, print)
+		if follow { // what is not in the log may come
+			return query.Tail(ctx, q.dir, *q.filter, n, follow, print)
+		}
+		return orNames(ctx, q, print, func(print func(*verify.Record) error) error {
+			return query.Tail(ctx, q.dir, *q.filter, n, follow, print)
+		})
 	})
 	c.Flags().IntVarP(&n, "lines", "n", 10, "number of last `records` to print")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "print new records as they are appended")

@@ -65,8 +65,20 @@ func TestQueryByEveryDimension(t *testing.T) {
 	if _, out, _ := run(t, "query", "--dir", dir, "--memory", "m-target"); !strings.Contains(out, " target=m-target ") {
 		t.Errorf("a line does not name what it is about: %s", out)
 	}
+	for _, c := range []struct{ line, want string }{
+		{"query --principal agent:dav", `no record names the principal "agent:dav"; they name: agent:dev, agent:x, eve`},
+		{"query --field gotcha", `no record names the field "gotcha"; they name: decisions, gotchas`},
+		{"tail --tenant acmee", `no record names the tenant "acmee"; they name: acme, nobody`},
+		{"query --principal agent:dev --verdict deny", ""}, // both exist, but not together
+		{"query --memory none", ""}, // ids are no names
+	} {
+		code, out, errs := run(t, append(strings.Fields(c.line), "--dir", dir)...)
+		if code != map[bool]int{true: 2}[c.want != ""] || out != "" || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: exit %d: %s%s", c.line, code, out, errs)
+		}
+	}
 	for _, c := range [][2]string{
-		{"action", "write"}, {"verdict", "maybe"}, {"shadow-verdict", "block"}, {"type", "decisions"}, {"reason", "policy"}, {"source", "email"}, {"stage", "over"}, {"backend", "mem9"}, {"since", "7days"}, {"until", "-7d"},
+		{"action", "write"}, {"verdict", "maybe"}, {"shadow-verdict", "block"}, {"type", "decisions"}, {"reason", "policy"}, {"source", "email"}, {"stage", "over"}, {"backend", "mem9"}, {"principal", "agent:dav"}, {"agent", "dav"}, {"tenant", "acmee"}, {"user", "Ann"}, {"session", "monday's session"}, {"field", "gotcha"}, {"since", "7days"}, {"until", "-7d"},
 	} {
 		if code, out, errs := run(t, "query", "--dir", dir, "--"+c[0], c[1]); code != 2 || out != "" || !strings.Contains(errs, c[0]) {
 			t.Errorf("-%s %s: exit %d: %s%s", c[0], c[1], code, out, errs)

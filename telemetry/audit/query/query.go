@@ -2,6 +2,7 @@ package query
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,36 +37,75 @@ func Query(ctx context.Context, dir string, f Filter, each func(*verify.Record) 
 	return newReader(dir, f, each).query(ctx)
 }
 
-// ErrUnknownBackend means that no record names the backend of a query. Without it a
-// misspelled name would look like an empty result.
-var ErrUnknownBackend = errors.New("no record names the backend")
+// ErrUnknownName means that no record has a name of a query. Without it a misspelled name
+// would look like an empty result.
+var ErrUnknownName = errors.New("no record")
 
 // ErrLastRange means that a query asked for fewer than 0 or more than MaxLast of the last
 // records.
 var ErrLastRange = fmt.Errorf("the number of last records must be from 0 to %d", MaxLast)
 
-// CheckBackend returns an error if no record in dir names f.Backend, because backends
-// have no fixed set of names. The error wraps ErrUnknownBackend and lists the backends in
-// the log. A log that names no backend is not an error.
-func CheckBackend(ctx context.Context, dir string, f Filter) error {
-	if f.Backend == "" {
-		return nil
-	}
-	found := map[string]bool{}
-	err := Query(ctx, dir, Filter{}, func(r *verify.Record) error {
-		if r.Operation != nil && r.Operation.Backend != "" && (len(found) < maxNamed || r.Operation.Backend == f.Backend) {
-			found[r.Operation.Backend] = true
+// CheckNames returns an error if a backend, principal, agent, tenant, user, session or field
+// of a filter is in no record in dir, because these have no fixed set of names. The error
+// wraps ErrUnknownName and lists names in the log. A log without any such name is not an
+// error.
+func CheckNames(ctx context.Context, dir string, f Filter) error {
+	for _, d := range dimensions(f) {
+		if d.asked == "" {
+			continue
 		}
-		return nil
-	})
-	if err != nil || found[f.Backend] || len(found) == 0 {
-		return err
+		found, known := map[string]bool{}, false
+		err := Query(ctx, dir, Filter{}, func(r *verify.Record) error {
+			known = known || d.only.Match(r)
+			for _, name := range d.names(r, cmp.Or(r.Operation, &verify.Operation{})) {
+				if name != "" && len(found) < maxNamed {
+					found[name] = true
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if !known && len(found) > 0 {
+			return fmt.Errorf("%w names the %s %q; they name: %s", ErrUnknownName, d.name, d.asked, strings.Join(slices.Sorted(maps.Keys(found)), ", "))
+		}
 	}
-	return fmt.Errorf("%w %q; they name: %s", ErrUnknownBackend, f.Backend, strings.Join(slices.Sorted(maps.Keys(found)), ", "))
+	return nil
 }
 
-// maxNamed bounds the names of backends that an error lists.
+// maxNamed bounds the names that an error lists.
 const maxNamed = 100
+
+// dimension is a part of a filter that has no fixed set of names.
+type dimension struct {
+	name, asked string
+	only        Filter // selects the records with the name, whatever else they have
+	names       func(*verify.Record, *verify.Operation) []string
+}
+
+func dimensions(f Filter) []dimension {
+	principal := func(r *verify.Record) *verify.Principal { return cmp.Or(r.Principal, &verify.Principal{}) }
+	return []dimension{
+		{"backend", f.Backend, Filter{Backend: f.Backend}, func(_ *verify.Record, op *verify.Operation) []string { return []string{op.Backend} }},
+		{"principal", f.Principal, Filter{Principal: f.Principal}, func(r *verify.Record, _ *verify.Operation) []string { return []string{principal(r).ID} }},
+		{"agent", f.Agent, Filter{Agent: f.Agent}, func(r *verify.Record, op *verify.Operation) []string {
+			return []string{principal(r).ID, op.Scope.Agent}
+		}},
+		{"tenant", f.Tenant, Filter{Tenant: f.Tenant}, func(r *verify.Record, op *verify.Operation) []string {
+			return []string{principal(r).Tenant, op.Scope.Tenant}
+		}},
+		{"user", f.User, Filter{User: f.User}, func(_ *verify.Record, op *verify.Operation) []string { return []string{op.Scope.User} }},
+		{"session", f.Session, Filter{Session: f.Session}, func(r *verify.Record, _ *verify.Operation) []string { return []string{r.Session} }},
+		{"field", f.Field, Filter{Field: f.Field}, func(r *verify.Record, op *verify.Operation) []string {
+			names := op.Fields
+			for _, v := range r.Versions {
+				names = append(names[:len(names):len(names)], v.Field)
+			}
+			return names
+		}},
+	}
+}
 
 func (r *reader) query(ctx context.Context) error {
 	if r.f.Last < 0 || r.f.Last > MaxLast {
