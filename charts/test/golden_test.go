@@ -138,6 +138,9 @@ func TestRefusedValues(t *testing.T) {
 		{"a size with a suffix that is none", `{sidecar: {state: {sizeLimit: 1K}}}`, "sizeLimit"},
 		{"a resource that is none", `{injector: {resources: {requests: {cpus: 1}}}}`, "cpus"},
 		{"a key of the fleet that is none", `{fleet: {name: f, keys: [k]}}`, "keys"},
+		{"more log than room", `{sidecar: {state: {sizeLimit: 256Mi}}, config: {audit: {max_bytes: 536870912}}}`, "config.audit.max_bytes is 536870912 and sidecar.state.sizeLimit is 256Mi"},
+		{"more log than room on a volume", `{sidecar: {state: {ephemeralVolume: {size: 1G}}}, config: {audit: {max_bytes: 750000001}}}`, "sidecar.state.ephemeralVolume.size is 1G"},
+		{"no room for the log", `{sidecar: {state: {sizeLimit: 1.9Mi}}}`, "set at least 2Mi"},
 		{"root", `{sidecar: {runAsUser: 0}}`, "runAsUser"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -168,6 +171,31 @@ func TestRefusedValues(t *testing.T) {
 	v["backends"] = []any{map[string]any{"name": "a", "kind": "mem0", "port": 8081, "upstream": "http://x",
 		"pods": map[string]any{"namespace": "n", "selector": map[string]any{"a": "b"}, "port": 1, "allowWithoutCredential": true}}}
 	render(t, v)
+}
+
+// The audit log follows the room that the state has: otherwise the pod would be evicted, or
+// nothing would get through. Proves CARD-8.
+func TestAuditLogFitsTheState(t *testing.T) {
+	for _, c := range []struct{ values, want string }{
+		{`{}`, "max_bytes: 536870912"},
+		{`{config: {audit: {retention: 7d}}}`, "max_bytes: 536870912"},
+		{`{sidecar: {state: {sizeLimit: 64Mi}}}`, "max_bytes: 33554432"},
+		{`{sidecar: {state: {sizeLimit: 1.5G}}}`, "max_bytes: 750000000"},
+		{`{sidecar: {state: {sizeLimit: "4194304"}}}`, "max_bytes: 2097152"},
+		{`{sidecar: {state: {ephemeralVolume: {size: 2Ti}}}}`, "max_bytes: 1099511627776"},
+		{`{sidecar: {state: {sizeLimit: 1G}}, config: {audit: {max_bytes: 750000000}}}`, "max_bytes: 750000000"},
+	} {
+		var v map[string]any
+		if err := yaml.Unmarshal([]byte(c.values), &v); err != nil {
+			t.Fatal(err)
+		}
+		for k, x := range values(t, "least") {
+			v[k] = x
+		}
+		if out := render(t, v); strings.Count(out, c.want+"\n") != strings.Count(out, "max_bytes:") || !strings.Contains(out, c.want) {
+			t.Errorf("%s: want %s in\n%s", c.values, c.want, out)
+		}
+	}
 }
 
 // A chart that refuses webhooks includes what the webhook would put in.

@@ -50,7 +50,22 @@ it what .Values.config says.
 {{- if .Values.redis.existingSecret }}{{ $_ := set $c "budgets" (dict "redis" (dict "url" "${REDIS_URL}")) }}{{ end -}}
 {{- if .Values.postgres.existingSecret }}{{ $_ := set $c "ledger" (dict "url" "${DATABASE_URL}") }}{{ end -}}
 {{- with .Values.telemetry.otlp }}{{ $_ := set $c "telemetry" (dict "otlp" .) }}{{ end -}}
+{{- $_ := set $c "audit" (dict "max_bytes" (div (include "memproxy.stateBytes" . | int64) 2)) -}}
 {{- toYaml (mergeOverwrite $c (deepCopy .Values.config)) -}}
+{{- end }}
+
+{{/* memproxy.stateSize is the room that a sidecar's state has, memproxy.stateBytes the same in bytes. */}}
+{{- define "memproxy.stateSize" -}}
+{{- with .Values.sidecar.state }}{{ if .ephemeralVolume }}{{ .ephemeralVolume.size }}{{ else }}{{ .sizeLimit }}{{ end }}{{ end -}}
+{{- end }}
+{{- define "memproxy.stateBytes" -}}
+{{- $size := include "memproxy.stateSize" . -}}
+{{- $suffix := regexFind "[A-Za-z]*$" $size -}}
+{{- $bytes := float64 (trimSuffix $suffix $size) -}}
+{{- $power := index (dict "" 0 "k" 1 "M" 2 "G" 3 "T" 4 "P" 5 "E" 6) (trimSuffix "i" $suffix) -}}
+{{- $unit := ternary 1024 1000 (hasSuffix "i" $suffix) -}}
+{{- range until (int $power) }}{{ $bytes = mulf $bytes $unit }}{{ end -}}
+{{- int64 $bytes -}}
 {{- end }}
 
 {{/* memproxy.controlConfig is the file of memproxy control. */}}

@@ -12,6 +12,12 @@
 {{- if not (and $v.certificates.existingSecret $v.certificates.caBundle) }}{{ fail "certificates.mode existing requires existingSecret and caBundle" }}{{ end }}
 {{- end }}
 {{- if and (eq (toString (dig "enforce" true $v.config)) "false") (not (contains "MEMPROXY_ALLOW_UNSAFE" (toJson $v.sidecar.env))) }}{{ fail "config.enforce is false: the sidecar refuses to start unless sidecar.env has {name: MEMPROXY_ALLOW_UNSAFE, value: enforce}" }}{{ end }}
+{{- $bytes := include "memproxy.stateBytes" . | int64 }}
+{{- $state := printf "sidecar.state.%s is %s" (ternary "ephemeralVolume.size" "sizeLimit" (not (empty $v.sidecar.state.ephemeralVolume))) (include "memproxy.stateSize" .) }}
+{{- if lt $bytes 2097152 }}{{ fail (printf "%s: the audit log alone needs 1 MiB, and gets half: set at least 2Mi" $state) }}{{ end }}
+{{- with dig "audit" "max_bytes" 0 $v.config }}
+{{- if gt (float64 .) (mulf $bytes 0.75) }}{{ fail (printf "config.audit.max_bytes is %d and %s: the log may take at most three quarters, because the ledger is there too and the pod is evicted when it is full" (int64 .) $state) }}{{ end }}
+{{- end }}
 {{- if hasKey (dig "admin" dict $v.config) "probes" }}{{ fail "config.admin.probes must not be set, because the kubelet's probes and Prometheus would not find the listener: set sidecar.adminPort" }}{{ end }}
 {{- if hasKey $v.config "backends" }}{{ fail "config.backends must not be set, because the addresses in the pods' variables would be wrong: set backends, with further keys in backends[].extra" }}{{ end }}
 {{- if hasKey $v.control.config "listen" }}{{ fail "control.config.listen must not be set, because the Service would not find the listener: set control.port" }}{{ end }}
