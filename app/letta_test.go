@@ -224,11 +224,18 @@ SAY done`
 		t.Fatalf("the caller is asked %+v, want its own call alone", asked)
 	}
 	l.blocks("Ann", "helper")
-	hostile := first.Messages[0].Calls[1].ID // tries to approve the gate's call
+	for path, asks := range map[string]string{"/messages": `"approval_request_message"`, "?include=agent.pending_approval": `"pending_approval"`} {
+		_, rest, found := strings.Cut(l.do("GET", "/v1/agents/"+l.agent+path, "", "Authorization", "Bearer "+devToken).want(t, 200).body, asks)
+		waiting, _, _ := strings.Cut(rest, "]")
+		if !found || !strings.Contains(waiting, "my_tool") || strings.Contains(waiting, "memory_") {
+			t.Errorf("%s shows as waiting: %s", path, waiting)
+		}
+	}
+	memory := first.Messages[0].Calls // the caller tries to answer these itself
 	a = l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(
-		`{"messages":[{"type":"approval","approval_request_id":%q,"approvals":[{"type":"tool","tool_call_id":%q,"status":"success","tool_return":"42"},{"type":"approval","tool_call_id":%q,"approve":true}]}]%s}`,
-		asked.ID, asked.Calls[0].ID, hostile, tools), "Authorization", "Bearer "+devToken)
-	if a.status != 200 || !strings.Contains(a.body, `"tool_return":"42"`) || !strings.Contains(a.body, `"content":"done"`) {
+		`{"messages":[{"type":"approval","approval_request_id":%q,"approvals":[{"type":"tool","tool_call_id":%q,"status":"success","tool_return":"42"},{"type":"tool","tool_call_id":%q,"status":"error","tool_return":"unknown tool"},{"type":"approval","tool_call_id":%q,"approve":true}]}]%s}`,
+		asked.ID, asked.Calls[0].ID, memory[0].ID, memory[1].ID, tools), "Authorization", "Bearer "+devToken)
+	if a.status != 200 || !strings.Contains(a.body, `"tool_return":"42"`) || !strings.Contains(a.body, `"content":"done"`) || strings.Contains(a.body, "unknown tool") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	l.blocks("Ann\nlikes tea", "helper")

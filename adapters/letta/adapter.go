@@ -13,6 +13,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/refusal"
 	"github.com/memproxy/memproxy/adapters/spelling"
+	"github.com/memproxy/memproxy/internal/cache"
 )
 
 // Options configure the adapter. The zero value is the documented default.
@@ -74,7 +75,7 @@ func New(opt Options) (*Adapter, error) {
 		[]string{"before", "after", "limit", "top_k", "order", "ascending", "requires_approval", "name"}, // for paging, order and approval
 	)
 	a.bodies = newMembers(a.routes)
-	a.runs = runs{routes: a.routes, bodies: a.bodies, now: opt.Now}
+	a.runs = runs{routes: a.routes, bodies: a.bodies, now: opt.Now, asked: cache.NewGenerations[string, struct{}](maxAsked)}
 	return a, nil
 }
 

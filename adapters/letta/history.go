@@ -1,7 +1,9 @@
 package letta
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -12,6 +14,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/adapters/pages"
 	"github.com/memproxy/memproxy/adapters/stamps"
+	"github.com/memproxy/memproxy/internal/cache"
 )
 
 // messageTypes are the types of messages that the server knows (0.16.8).
@@ -38,78 +41,211 @@ func (r *row) onlyTypes(query string) (types []string, rest string) {
 	return nil, query
 }
 
-// unpause changes a list of messages to what it would be if the gate had not paused the
-// agent: approval requests for memory tools become tool calls, and memproxy's own answers
-// are removed. It also removes messages of types that the caller did not request.
-func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string) {
+// asked has the calls of memory tools that a caller answers itself, each by the id of its
+// message and its own: those that a rule of the agent has a person approve, and those of a
+// client tool that has the name of a memory tool. The process alone remembers them.
+type asked = cache.Generations[string, struct{}]
+
+// maxAsked bounds the calls that are remembered, about 100 bytes each.
+const maxAsked = 4096
+
+// history is a list of messages that is changed to what it would be if the gate had not
+// paused the agent.
+type history struct {
+	e     *jsondoc.Edits
+	doc   *jsondoc.Doc
+	asked *asked
+
+	names      map[string]string // of the calls that required approval, by their ids
+	given      map[string]bool   // ids of answered calls
+	ours       map[string]bool   // ids of calls that memproxy answered, or will
+	ran        map[string]bool   // ids of calls with a result
+	newest     string            // newest date
+	goesOn     bool              // the page cannot have the newest message
+	descending bool
+}
+
+// unpause makes approval requests for memory tools tool calls, also those that wait next to
+// a client tool of the caller, and removes memproxy's own answers. It also removes messages
+// of types that the caller did not request.
+func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string, asks *asked) {
+	h := &history{e: e, doc: doc, asked: asks, names: map[string]string{}, given: map[string]bool{}, ours: map[string]bool{}, ran: map[string]bool{}}
 	list := doc.Root
 	if list.Kind == jsondoc.Object {
+		h.pending(list.Get("pending_approval"))
 		list = list.Get("messages")
 	}
 	if list == nil || list.Kind != jsondoc.Array {
 		return
 	}
-	names := map[string]string{} // by ids of the calls that required approval
+	h.goesOn, h.descending = !mayEndWithNewest(query, len(list.Elems)), !ascending(query)
+	h.read(list)
+	shown := make(map[*jsondoc.Value][]messagePart, len(list.Elems))
 	for _, m := range list.Elems {
-		for _, c := range inMessage(m, "approval_request_message", "tool_calls") {
-			names[c.Get("tool_call_id").Text()] = c.Get("name").Text()
+		shown[m] = h.split(m)
+	}
+	for _, m := range list.Elems {
+		if m.Get("message_type").Text() == "approval_response_message" {
+			shown[m] = h.withoutOurs(m)
 		}
 	}
-	given, ours := map[string]bool{}, map[string]bool{} // ids of answered calls, and of calls that memproxy answered
-	newest, ran := "", map[string]bool{}                // newest date, and ids of calls with a result
+	some := slices.ContainsFunc(list.Elems, func(m *jsondoc.Value) bool { return len(shown[m]) > 0 }) // an empty page would end a client's paging
+	e.Array(list, func(i int) bool {
+		m := list.Elems[i]
+		h.pending(m.Get("pending_approval")) // the element is an agent
+		if !some {
+			shown[m] = []messagePart{{kind: m.Get("message_type").Text()}}
+		}
+		parts := slices.DeleteFunc(shown[m], func(p messagePart) bool { return types != nil && !slices.Contains(types, p.kind) })
+		var raws [][]byte
+		for _, p := range parts {
+			if p.raw != nil {
+				raws = append(raws, p.raw)
+			}
+		}
+		if len(raws) > 0 {
+			e.Replace(m, bytes.Join(raws, []byte{','}))
+			return false
+		}
+		id := m.Get("tool_call_id").Text()
+		if name := turn.MissingToolName(m); len(parts) > 0 && name != nil && h.ours[id] && h.names[id] != "" {
+			e.Replace(name, turn.Quoted(h.names[id])) // as the server names the results of its own tools
+		}
+		return len(parts) == 0
+	})
+}
+
+// messagePart is a message to show, or a part of one. A nil raw is the message as it is.
+type messagePart struct {
+	kind string
+	raw  []byte
+}
+
+// read collects the calls, answers and results of a list.
+func (h *history) read(list *jsondoc.Value) {
+	for _, m := range list.Elems {
+		for _, c := range inMessage(m, "approval_request_message", "tool_calls") {
+			h.names[c.Get("tool_call_id").Text()] = c.Get("name").Text()
+		}
+	}
 	for _, m := range list.Elems {
 		for _, a := range inMessage(m, "approval_response_message", "approvals") {
 			id := a.Get("tool_call_id").Text()
-			given[id] = true
+			h.given[id] = true
 			// A result that memproxy supplied has no reason with turn.Mark.
-			ours[id] = ours[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.IsGated(names[id])
+			h.ours[id] = h.ours[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.IsGated(h.names[id])
 		}
 		for _, r := range inMessage(m, "tool_return_message", "tool_returns") {
-			ran[r.Get("tool_call_id").Text()] = true
+			h.ran[r.Get("tool_call_id").Text()] = true
 		}
 		// The system message is left out: the server rewrites it and renews its date.
 		if m.Get("message_type").Text() != "system_message" {
-			newest = max(newest, m.Get("date").Text())
+			h.newest = max(h.newest, m.Get("date").Text())
 		}
 	}
-	goesOn := !mayEndWithNewest(query, len(list.Elems))
-	kinds := make(map[*jsondoc.Value]string, len(list.Elems)) // message types to show
-	for _, m := range list.Elems {
-		kinds[m] = m.Get("message_type").Text()
-		calls := inMessage(m, "approval_request_message", "tool_calls")
-		all := len(calls) > 0
-		for _, c := range calls {
-			id := c.Get("tool_call_id").Text()
-			// If the answer is on another page, the tool decides whether memproxy gave it. A
-			// call without an answer still waits for one.
-			all = all && (ours[id] || !given[id] && (goesOn || ran[id] || m.Get("date").Text() < newest) && turn.IsGated(names[id]))
-		}
-		if all {
-			for _, c := range calls {
-				ours[c.Get("tool_call_id").Text()] = true
-			}
-			kinds[m] = "tool_call_message"
-		}
-	}
-	removed := func(m *jsondoc.Value) bool { // memproxy gave all answers in the message
-		given := inMessage(m, "approval_response_message", "approvals")
-		return len(given) > 0 && !slices.ContainsFunc(given, func(a *jsondoc.Value) bool { return !ours[a.Get("tool_call_id").Text()] })
-	}
-	some := slices.ContainsFunc(list.Elems, func(m *jsondoc.Value) bool { return !removed(m) }) // an empty page would end a client's paging
-	e.Array(list, func(i int) bool {
-		m := list.Elems[i]
-		if some && removed(m) || types != nil && !slices.Contains(types, kinds[m]) {
-			return true
-		}
-		if kind := m.Get("message_type"); kind.Text() != kinds[m] {
-			e.Replace(kind, turn.Quoted(kinds[m]))
-		}
-		id := m.Get("tool_call_id").Text()
-		if name := turn.MissingToolName(m); name != nil && ours[id] && names[id] != "" {
-			e.Replace(name, turn.Quoted(names[id])) // as the server names the results of its own tools
-		}
+}
+
+// answers reports whether memproxy answers, or answered, a call of an approval request. If
+// the answer is on another page, the tool decides. A call without an answer still waits: for
+// memproxy if the request also has a call that only the caller can answer, and then it is
+// answered with that.
+func (h *history) answers(m, c *jsondoc.Value) bool {
+	id := c.Get("tool_call_id").Text()
+	switch {
+	case h.ours[id]:
+		return true
+	case h.given[id] || !turn.IsGated(c.Get("name").Text()):
 		return false
-	})
+	case h.goesOn || h.ran[id] || m.Get("date").Text() < h.newest:
+		return true
+	}
+	_, callers := h.asked.Get(turn.AskedKey(m.Get("id").Text(), id))
+	return !callers && slices.ContainsFunc(m.Get("tool_calls").List(), func(c *jsondoc.Value) bool { return !turn.IsGated(c.Get("name").Text()) })
+}
+
+// split returns an approval request as the caller saw it: the calls that memproxy answers as
+// a message of calls, the others as the request.
+func (h *history) split(m *jsondoc.Value) []messagePart {
+	kind := m.Get("message_type").Text()
+	calls := inMessage(m, "approval_request_message", "tool_calls")
+	mine := map[string]bool{}
+	for _, c := range calls {
+		if h.answers(m, c) {
+			mine[c.Get("tool_call_id").Text()] = true
+		}
+	}
+	if len(mine) == 0 {
+		return []messagePart{{kind: kind}}
+	}
+	maps.Copy(h.ours, mine)
+	one, err := jsondoc.Parse(h.doc.Raw(m), 0)
+	if err != nil {
+		return []messagePart{{kind: kind}} // unreachable: it is part of a document
+	}
+	const called = "tool_call_message"
+	parts := []messagePart{{called, turn.Part(one, called, func(id, _ string) bool { return mine[id] })}}
+	if len(mine) < len(calls) {
+		parts = append(parts, messagePart{kind, turn.Part(one, kind, func(id, _ string) bool { return !mine[id] })})
+		if h.descending {
+			slices.Reverse(parts)
+		}
+	}
+	return parts
+}
+
+// withoutOurs returns an approval response without memproxy's answers. The older members
+// repeat the first approval of the list.
+func (h *history) withoutOurs(m *jsondoc.Value) []messagePart {
+	whole := messagePart{kind: m.Get("message_type").Text()}
+	list := m.Get("approvals")
+	var kept []*jsondoc.Value
+	for _, a := range list.List() {
+		if !h.ours[a.Get("tool_call_id").Text()] {
+			kept = append(kept, a)
+		}
+	}
+	switch n := len(list.List()); {
+	case n == len(kept):
+		return []messagePart{whole}
+	case len(kept) == 0:
+		return nil
+	}
+	one, err := jsondoc.Parse(h.doc.Raw(m), 0)
+	if err != nil {
+		return []messagePart{whole} // unreachable: it is part of a document
+	}
+	e := one.Edit()
+	answers := one.Root.Get("approvals")
+	var first *jsondoc.Value
+	for _, a := range answers.Elems {
+		if first == nil && a.Get("type").Text() != "tool" && !h.ours[a.Get("tool_call_id").Text()] {
+			first = a
+		}
+	}
+	for older, member := range map[string]string{"approve": "approve", "approval_request_id": "tool_call_id", "reason": "reason"} {
+		if v := one.Root.Get(older); v != nil {
+			raw := []byte("null")
+			if of := first.Get(member); of != nil {
+				raw = one.Raw(of)
+			}
+			e.Replace(v, raw)
+		}
+	}
+	e.Array(answers, func(i int) bool { return h.ours[answers.Elems[i].Get("tool_call_id").Text()] })
+	whole.raw = e.Apply()
+	return []messagePart{whole}
+}
+
+// pending leaves out of an agent's pending approval the calls that memproxy answers.
+func (h *history) pending(m *jsondoc.Value) {
+	if m == nil || m.Kind != jsondoc.Object {
+		return
+	}
+	for _, p := range h.split(m) {
+		if p.kind == "approval_request_message" && p.raw != nil {
+			h.e.Replace(m, p.raw)
+		}
+	}
 }
 
 // inMessage returns the elements of a list in a message of type kind, and none for other
@@ -132,10 +268,15 @@ func mayEndWithNewest(query string, n int) bool {
 	if err != nil {
 		return true
 	}
-	if q.Get("order") != "asc" {
+	if !ascending(query) {
 		return q.Get("before") == ""
 	}
 	return n < pageLimit(q)
+}
+
+func ascending(query string) bool {
+	q, err := url.ParseQuery(query)
+	return err == nil && q.Get("order") == "asc"
 }
 
 func pageLimit(q url.Values) int {

@@ -1,10 +1,12 @@
 package letta
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -21,6 +23,10 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 		theirs   = `{"id":"message-4","message_type":"approval_request_message","tool_calls":[{"name":"my_tool","arguments":"{}","tool_call_id":"c2"}]}`
 		theirYes = `{"id":"message-5","message_type":"approval_response_message","approvals":[{"type":"approval","tool_call_id":"c2","approve":true}]}`
 		mixed    = `{"id":"message-6","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","tool_call_id":"c3"},{"name":"my_tool","tool_call_id":"c4"}]}`
+		mixedOwn = `{"id":"message-6","message_type":"approval_request_message","tool_calls":[{"name":"my_tool","tool_call_id":"c4"}]}`
+		mixedOur = `{"id":"message-6","message_type":"tool_call_message","tool_calls":[{"name":"memory_insert","tool_call_id":"c3"}]}`
+		mixedYes = `{"id":"message-13","message_type":"approval_response_message","approve":true,"approval_request_id":"c3","reason":"(memproxy decision d3)","approvals":[{"type":"tool","tool_call_id":"c4","tool_return":"42"},{"type":"approval","tool_call_id":"c3","approve":true,"reason":"(memproxy decision d3)"}]}`
+		ownYes   = `{"id":"message-13","message_type":"approval_response_message","approve":null,"approval_request_id":null,"reason":null,"approvals":[{"type":"tool","tool_call_id":"c4","tool_return":"42"}]}`
 		looked   = `{"id":"message-9","message_type":"approval_request_message","tool_calls":[{"name":"conversation_search","arguments":"{}","tool_call_id":"c5"}]}`
 		found    = `{"id":"message-10","message_type":"approval_response_message","approvals":[{"type":"tool","tool_call_id":"c5","tool_return":"[]"}]}`
 		result   = `{"id":"message-11","name":null,"message_type":"tool_return_message","tool_call_id":"c5","tool_returns":[{"tool_call_id":"c5"}]}`
@@ -40,13 +46,56 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 		"answered elsewhere":      {list(later, asked), list(later, called)},
 		"a denial of elsewhere":   {list(no, said), list(said)},
 		"the caller's own":        {list(theirs, theirYes, said), list(theirs, theirYes, said)},
-		"a pause of both":         {list(mixed, said), list(mixed, said)},
+		"a pause of both":         {list(said, mixed), list(said, mixedOwn, mixedOur)},
+		"both are answered":       {list(mixedYes, mixed), list(ownYes, mixedOwn, mixedOur)},
 		"nothing else":            {list(no), list(no)},
 		"no pause, byte by byte":  {"[ " + said + " ]", "[ " + said + " ]"},
 	} {
 		reply := memproxy.Reply{Status: 200, Body: []byte(tc.stored)}
 		rd := must.Get(a.Read(rt, req, reply))(t)
 		got, err := a.Rewrite(rt, req, reply, rd)
+		if err != nil || string(got) != tc.shown {
+			t.Errorf("%s: %v\n got  %s\n want %s", name, err, got, tc.shown)
+		}
+	}
+}
+
+// Proves EDGE-1: while a run waits for a client tool of the caller, neither the history nor
+// the agent shows the caller a call that memproxy answers. A call of a memory tool that the
+// caller is asked about stays in the request, and so does a request without a client tool.
+func TestWaitingCallsOfBoth(t *testing.T) {
+	const (
+		call = `{"name":"%s","arguments":"{}","tool_call_id":"%s"}`
+		asks = `{"id":"message-1","message_type":"%s","date":"2026-01-01T00:00:01+00:00","tool_call":%s,"tool_calls":[%s]}`
+	)
+	memory, own := fmt.Sprintf(call, "memory_insert", "c1"), fmt.Sprintf(call, "my_tool", "c2")
+	message := func(kind string, calls ...string) string {
+		return fmt.Sprintf(asks, kind+"_message", calls[0], strings.Join(calls, ","))
+	}
+	both := message("approval_request", memory, own)
+	said := `{"id":"message-0","message_type":"user_message","date":"2026-01-01T00:00:00+00:00","content":"x"}`
+	for name, tc := range map[string]struct {
+		path, query, stored, shown string
+		asked                      bool
+	}{
+		"newest first":   {"/v1/agents/agent-1/messages", "", "[" + both + "," + said + "]", "[" + message("approval_request", own) + "," + message("tool_call", memory) + "," + said + "]", false},
+		"oldest first":   {"/v1/conversations/conv-1/messages", "order=asc", "[" + said + "," + both + "]", "[" + said + "," + message("tool_call", memory) + "," + message("approval_request", own) + "]", false},
+		"calls alone":    {"/v1/agents/agent-1/messages", "include_return_message_types=tool_call_message", "[" + both + "," + said + "]", "[" + message("tool_call", memory) + "]", false},
+		"asked by a run": {"/v1/agents/agent-1/messages", "", "[" + both + "," + said + "]", "[" + both + "," + said + "]", true},
+		"no client tool": {"/v1/agents/agent-1/messages", "", "[" + message("approval_request", memory) + "]", "[" + message("approval_request", memory) + "]", false},
+		"an agent":       {"/v1/agents/agent-1", "", `{"id":"agent-1","pending_approval":` + both + `}`, `{"id":"agent-1","pending_approval":` + message("approval_request", own) + `}`, false},
+		"agents":         {"/v1/agents/", "", `[{"id":"agent-1","pending_approval":` + both + `}]`, `[{"id":"agent-1","pending_approval":` + message("approval_request", own) + `}]`, false},
+		"the other's":    {"/v1/agents/agent-1", "", `{"id":"agent-1","pending_approval":` + message("approval_request", own) + `}`, `{"id":"agent-1","pending_approval":` + message("approval_request", own) + `}`, false},
+		"asked, agent":   {"/v1/agents/agent-1", "", `{"id":"agent-1","pending_approval":` + both + `}`, `{"id":"agent-1","pending_approval":` + both + `}`, true},
+	} {
+		a := must.Get(New(Options{}))(t)
+		if tc.asked {
+			a.asked.Add(turn.AskedKey("message-1", "c1"), struct{}{})
+		}
+		rt, req := Routed(t, a, "GET", tc.path)
+		req.Query = tc.query
+		reply := memproxy.Reply{Status: 200, Body: []byte(tc.stored)}
+		got, err := a.Rewrite(rt, req, reply, must.Get(a.Read(rt, req, reply))(t))
 		if err != nil || string(got) != tc.shown {
 			t.Errorf("%s: %v\n got  %s\n want %s", name, err, got, tc.shown)
 		}

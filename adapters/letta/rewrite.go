@@ -44,7 +44,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	if rt.ID == runMessages {
 		query += "&order=asc" // this route's default; an order in the request precedes it and counts
 	}
-	unpause(e, doc, query, types)
+	unpause(e, doc, query, types, a.runs.asked)
 	return e.Apply(), nil
 }
 

@@ -16,6 +16,7 @@ type runs struct {
 	routes *routes
 	bodies members
 	now    func() time.Time
+	asked  *asked
 }
 
 // Turn implements the gate's AgentRunner. On routes with the flag pauses an agent can be
@@ -34,7 +35,7 @@ func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (mempro
 		return nil, nil
 	}
 	agent, conversation := where(rt, body)
-	t, err := turn.New(turn.Options{Prefix: prefixOf(req), Agent: agent, Conversation: conversation, Body: body, Memory: r.bodies.memory})
+	t, err := turn.New(turn.Options{Prefix: prefixOf(req), Agent: agent, Conversation: conversation, Body: body, Memory: r.bodies.memory, Asked: r.asked})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cache"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -181,5 +182,65 @@ func TestTheReconcilerDoesNotForesee(t *testing.T) {
 	must.Do(t, turn.ReadSideReply(memproxy.Reply{Status: 200, Body: []byte(waits)}))
 	if turn.Paused() || len(turn.ApprovalCalls()) > 0 {
 		t.Error("the reconciler answers what a person was asked")
+	}
+}
+
+// Proves EDGE-1: what the caller is asked about is remembered for the history: a call that a
+// rule has a person approve, and one of its own tool with a memory tool's name. Calls that
+// memproxy answers are not.
+func TestCallsThatTheCallerIsAskedAbout(t *testing.T) {
+	for name, tc := range map[string]struct {
+		agent, own string
+		refused    bool
+		want       []string
+	}{
+		"a rule asks a person":     {ruled(asking), "my_tool", false, []string{"m-1/c-1"}},
+		"the policy refuses it":    {ruled(asking), "my_tool", true, nil},
+		"a tool of its own":        {attached, "memory_insert", false, []string{"m-1/c-1"}},
+		"memproxy answers a call":  {attached, "my_tool", false, nil},
+		"the agent has no such":    {`{"id":"agent-1","agent_type":"letta_v1_agent","tools":[]}`, "memory_insert", false, []string{"m-1/c-1"}},
+		"nothing but other's tool": {`{"id":"agent-1","agent_type":"letta_v1_agent","tools":[]}`, "my_tool", false, []string{"m-1/c-1"}},
+	} {
+		turn := newTurn(t, `{"input":"hi","client_tools":[{"name":"`+tc.own+`"}]}`, tc.agent)
+		turn.opt.Asked = cache.NewGenerations[string, struct{}](8)
+		request(t, turn)
+		must.Do(t, turn.ReadAnswer([]byte(callsOfInsert("c-1", "my_tool=c-2"))))
+		if tc.refused {
+			turn.handed(t, memproxy.Deny)
+		} else {
+			turn.handed(t, memproxy.Allow)
+		}
+		if n := turn.opt.Asked.Len(); n != len(tc.want) {
+			t.Errorf("%s: %d calls are remembered, want %v", name, n, tc.want)
+		}
+		for _, key := range tc.want {
+			if _, there := turn.opt.Asked.Get(key); !there {
+				t.Errorf("%s: %s is not remembered", name, key)
+			}
+		}
+	}
+}
+
+// Proves EDGE-1: a caller that answers a call of a memory tool that it is not asked about does
+// not replace the server's result. It may deny the call.
+func TestAnswersToCallsThatMemproxyAnswers(t *testing.T) {
+	waits := strings.Replace(attached, "{", `{"pending_approval":{"id":"m-1","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c-1"},{"name":"my_tool","arguments":"{}","tool_call_id":"c-2"}]},`, 1)
+	const approved = `{"approve":true,"reason":"(memproxy decision d-1)","tool_call_id":"c-1","type":"approval"}`
+	for given, want := range map[string]string{
+		`{"type":"tool","tool_call_id":"c-1","status":"error","tool_return":"unknown tool"}`:           approved,
+		`{"type":"tool","tool_call_id":"c-1","status":"error","tool_return":"no","approve":false}`:     approved,
+		`{"type":"approval","tool_call_id":"c-1","approve":true,"reason":"mine"}`:                      approved,
+		`{"type":"approval","tool_call_id":"c-1","approve":false,"reason":"mine"}`:                     `{"type":"approval","tool_call_id":"c-1","approve":false,"reason":"mine"}`,
+		`{"type":"tool","tool_call_id":"c-2","status":"success","tool_return":"its own, given twice"}`: approved,
+	} {
+		own := `{"type":"tool","tool_call_id":"c-2","status":"success","tool_return":"42"}`
+		turn := newTurn(t, `{"messages":[{"type":"approval","approvals":[`+own+`,`+given+`]}],"client_tools":[{"name":"my_tool"}]}`, waits)
+		turn.handed(t, memproxy.Allow)
+		for _, c := range turn.PendingCalls() {
+			turn.Rule(c.ID, memproxy.Decision{ID: "d-1", Verdict: memproxy.Allow})
+		}
+		if body := request(t, turn); !strings.Contains(body, want) || !strings.Contains(body, own) || strings.Count(body, `"tool_call_id"`) != 2 {
+			t.Errorf("%s is sent as\n %s", given, body)
+		}
 	}
 }

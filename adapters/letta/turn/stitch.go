@@ -192,30 +192,32 @@ func (s *stitched) shown(doc *jsondoc.Doc) [][]byte {
 	if !mine {
 		return s.wanted(kind, doc.Raw(m))
 	}
-	out := s.wanted("tool_call_message", s.tools.part(doc, "tool_call_message", true))
+	gates := func(id, name string) bool { return s.tools.gateAnswers(&call{id: id, name: name}) }
+	out := s.wanted("tool_call_message", Part(doc, "tool_call_message", gates))
 	if others {
-		out = append(out, s.wanted(kind, s.tools.part(doc, kind, false))...)
+		out = append(out, s.wanted(kind, Part(doc, kind, func(id, name string) bool { return !gates(id, name) }))...)
 	}
 	return out
 }
 
-// part returns an approval request as a message of type kind, with the calls that the gate
-// answers if mine is set, else with the others.
-func (s *toolset) part(doc *jsondoc.Doc, kind string, mine bool) []byte {
+// Part returns an approval request as a message of type kind, with the calls for which kept
+// is true of their id and name.
+func Part(doc *jsondoc.Doc, kind string, kept func(id, name string) bool) []byte {
 	root, e := doc.Root, doc.Edit()
 	e.Replace(root.Get("message_type"), strconv.AppendQuote(nil, kind))
 	if list := root.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {
-		var kept *jsondoc.Value
+		var first *jsondoc.Value
 		e.Array(list, func(i int) bool {
-			drop := s.gateAnswers(callOf(list.Elems[i])) != mine
-			if !drop && kept == nil {
-				kept = list.Elems[i]
+			c := callOf(list.Elems[i])
+			keep := kept(c.id, c.name)
+			if keep && first == nil {
+				first = list.Elems[i]
 			}
-			return drop
+			return !keep
 		})
 		// The older field tool_call holds the first call.
-		if one := root.Get("tool_call"); one != nil && kept != nil && one.Kind == jsondoc.Object {
-			e.Replace(one, doc.Raw(kept))
+		if one := root.Get("tool_call"); one != nil && first != nil && one.Kind == jsondoc.Object {
+			e.Replace(one, doc.Raw(first))
 		}
 	}
 	return e.Apply()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/cache"
 )
 
 // pausingLoop is the type of agents that pause before they run a client tool.
@@ -28,7 +29,12 @@ type Options struct {
 	Body []byte
 	// Memory reads a block or a passage of the agent.
 	Memory func(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory
+	// Asked gets the calls of memory tools that the caller is asked about, by AskedKey.
+	Asked *cache.Generations[string, struct{}]
 }
+
+// AskedKey is the key of a call in Options.Asked.
+func AskedKey(message, call string) string { return message + "/" + call }
 
 // Turn is one turn of an agent. It implements memproxy.Turn.
 type Turn struct {
@@ -234,6 +240,11 @@ func (t *Turn) takePending(p *jsondoc.Value) {
 	}
 	calls := callsOf(p)
 	t.caller.readAnswers(calls)
+	for _, c := range calls {
+		if t.tools.gated[c.name] {
+			t.caller.ignoreAnswer(c.id)
+		}
+	}
 	mine, open := false, false
 	answered := slices.ContainsFunc(calls, func(c *call) bool { return t.caller.answerOf(c.id) != nil })
 	for _, c := range calls {
@@ -273,6 +284,7 @@ type callerAnswer struct {
 	id       string
 	raw      json.RawMessage
 	approves bool
+	denies   bool // it is neither an approval nor a result
 }
 
 func (by *caller) answerOf(id string) *callerAnswer {
@@ -284,12 +296,18 @@ func (by *caller) answerOf(id string) *callerAnswer {
 	return nil
 }
 
+// ignoreAnswer drops an answer of the caller's to a call that it is not asked about, unless
+// the answer denies the call: a result would replace the server's, and only the gate approves.
+func (by *caller) ignoreAnswer(id string) {
+	by.ownAnswers = slices.DeleteFunc(by.ownAnswers, func(a callerAnswer) bool { return a.id == id && !a.denies })
+}
+
 // readAnswers records the caller's own answers. Two older forms answer all calls at once:
 // an approval without a list, and one with a message id where a call id is expected.
 func (by *caller) readAnswers(calls []*call) {
 	all := func(approve *jsondoc.Value) {
 		for _, c := range calls {
-			by.addAnswer(c.id, nil, by.root.LaxTrue(approve))
+			by.addAnswer(callerAnswer{id: c.id, approves: by.root.LaxTrue(approve), denies: !by.root.LaxTrue(approve)})
 		}
 	}
 	for _, m := range by.root.Root.Get("messages").List() {
@@ -302,7 +320,7 @@ func (by *caller) readAnswers(calls []*call) {
 				if v != nil && strings.HasPrefix(id, "message-") {
 					all(v)
 				} else {
-					by.addAnswer(id, by.root.Raw(e), by.root.LaxTrue(v))
+					by.addAnswer(callerAnswer{id: id, raw: by.root.Raw(e), approves: by.root.LaxTrue(v), denies: v != nil && !by.root.LaxTrue(v) && e.Get("tool_return") == nil})
 				}
 			}
 		}
@@ -314,12 +332,12 @@ func (by *caller) readAnswers(calls []*call) {
 
 // addAnswer records an answer. Servers differ in which of two answers to a call they use:
 // the first is forwarded, and the call counts as approved if either approves.
-func (by *caller) addAnswer(id string, raw json.RawMessage, approves bool) {
-	if a := by.answerOf(id); a != nil {
-		a.approves = a.approves || approves
+func (by *caller) addAnswer(given callerAnswer) {
+	if a := by.answerOf(given.id); a != nil {
+		a.approves, a.denies = a.approves || given.approves, a.denies && given.denies
 		return
 	}
-	by.ownAnswers = append(by.ownAnswers, callerAnswer{id, raw, approves})
+	by.ownAnswers = append(by.ownAnswers, given)
 }
 
 // isAnswer reports whether a message answers a pause, in any form that the server
