@@ -291,7 +291,10 @@ func Prepare(turn memproxy.Turn, before func() error, ask func(memproxy.Request)
 		if err == nil {
 			err = turn.ReadSideReply(reply)
 		}
-		if err != nil {
+		switch {
+		case err != nil && reply.Status >= http.StatusBadRequest:
+			return &gate.LookupError{Reply: reply}
+		case err != nil:
 			return err
 		}
 	}

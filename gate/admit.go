@@ -29,6 +29,7 @@ type evaluation struct {
 	decided bool                // the decision is made; only its consequences are left
 	lines   []memproxy.Line     // what lined draws from, see costs
 	lined   *memproxy.Operation
+	refused *LookupError // if the client is answered as the backend answered a look-up
 	// under is the admission of the run whose agent makes the tool call.
 	under *Admission
 	tool  memproxy.ToolCall

@@ -48,23 +48,30 @@ type guarded struct {
 
 func (g guarded) RefusesCredential(memproxy.Reply) bool { return g.about }
 
-// Proves CARD-1: a client whose credential the backend refuses is told so, also if memproxy
-// notices it first, while looking up the object that the request changes. It is not counted as a
-// rejection of an unknown caller. A backend that fails is named with its status.
+// Proves CARD-1: a client whose credential, right or rate the backend refuses is told so, also
+// if memproxy notices it first, while looking up the object that the request changes. It is not
+// counted as a rejection of an unknown caller, and the record says what the backend answered. A
+// backend that fails is named with its status.
 func TestARefusedLookUpIsTheBackends(t *testing.T) {
+	limited := memproxy.Header{"Retry-After": {"17"}, "X-Ratelimit-Remaining": {"0"}, "Server": {"x"}}
 	for name, tc := range map[string]struct {
 		lends  bool
 		answer int
+		header memproxy.Header
 		want   int
 		detail string
 	}{
-		"the caller's credential": {false, 401, 401, "does not accept this credential"},
-		"memproxy's credential":   {true, 401, 502, "backends[].credential"},
-		"a rate limit":            {false, 429, 503, "answered 429"},
-		"a failure":               {false, 500, 503, "answered 500"},
+		"the caller's credential":       {false, 401, nil, 401, "does not accept this credential"},
+		"memproxy's credential":         {true, 401, nil, 502, "backends[].credential"},
+		"the caller's right":            {false, 403, nil, 403, "answered 403"},
+		"a rate limit":                  {false, 429, limited, 429, "answered 429"},
+		"a rate limit of memproxy's":    {true, 429, limited, 429, "answered 429"},
+		"a rate limit without an end":   {false, 429, nil, 429, "answered 429"},
+		"a failure":                     {false, 500, nil, 503, "answered 500"},
+		"a failure that names a second": {false, 503, limited, 503, "answered 503"},
 	} {
 		for _, kind := range []memproxy.Kind{memproxy.Correct, memproxy.Forget} {
-			r := newRig(t, func(r *rig) { r.fetch.status, r.rejections = tc.answer, 5 })
+			r := newRig(t, func(r *rig) { r.fetch.status, r.fetch.header, r.rejections = tc.answer, tc.header, 5 })
 			r.fake.op = byID(kind, "m1")
 			call := r.call(r.fake.op)
 			call.Backend.Lends = tc.lends
@@ -73,6 +80,21 @@ func TestARefusedLookUpIsTheBackends(t *testing.T) {
 				wantCodes(t, a.Decision, memproxy.Deny, memproxy.UpstreamUnavailable)
 				if d := a.Decision; d.Status != tc.want || !strings.Contains(d.Reasons[0].Detail, tc.detail) {
 					t.Fatalf("%s: %d %v", name, d.Status, d.Reasons)
+				}
+				if last := r.recorder.last(); last.Verdict != memproxy.Deny || !strings.Contains(last.Reasons[0].Detail, tc.detail) {
+					t.Errorf("%s: the record has %s %v", name, last.Verdict, last.Reasons)
+				}
+				if tc.want != 429 {
+					continue
+				}
+				for _, h := range []string{"Retry-After", "X-Ratelimit-Remaining", "Server"} {
+					want := tc.header.Get(h)
+					if h == "Server" {
+						want = ""
+					}
+					if got := a.Reply.Header.Get(h); got != want {
+						t.Errorf("%s: %s is %q, want %q", name, h, got, want)
+					}
 				}
 			}
 		}

@@ -104,6 +104,7 @@ type fakeFetch struct {
 	mu           sync.Mutex
 	asked        []string
 	status       int
+	header       memproxy.Header
 	err          error
 }
 
@@ -111,7 +112,7 @@ func (f *fakeFetch) Fetch(_ context.Context, q memproxy.Request) (memproxy.Reply
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, q.EscapedPath)
-	return memproxy.Reply{Status: f.status}, f.err
+	return memproxy.Reply{Status: f.status, Header: f.header}, f.err
 }
 
 type identify func(context.Context, memproxy.Credentials) (memproxy.Principal, error)

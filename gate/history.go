@@ -233,7 +233,10 @@ func followEdits(ctx context.Context, a *Admission) error {
 		if err == nil {
 			err = a.edits.ReadSideReply(reply)
 		}
-		if err != nil {
+		switch {
+		case err != nil && reply.Status >= memproxy.StatusBadRequest:
+			return &LookupError{reply}
+		case err != nil:
 			return err
 		}
 	}

@@ -267,7 +267,7 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 				all[i], err = loc.ReadLocated(c.Route, id, reply)
 			}
 			if err != nil && reply.Status >= memproxy.StatusBadRequest {
-				err = lookupError(reply.Status)
+				err = &LookupError{reply}
 			}
 			errs[i] = err
 		})

@@ -330,23 +330,52 @@ func ownCredentialRefused(ret *answer) bool {
 	return !ok || refuser.RefusesCredential(ret.reply)
 }
 
-// lookupError is the status with which the backend refused a look-up of an object.
-type lookupError int
+// LookupError is a backend's refusal of a look-up that memproxy made for a request.
+type LookupError struct{ Reply memproxy.Reply }
 
-func (e lookupError) Error() string {
-	return fmt.Sprintf("the backend answered %d when memproxy looked the object up", int(e))
+func (e *LookupError) Error() string {
+	return fmt.Sprintf("the backend answered %d when memproxy looked the object up", e.Reply.Status)
+}
+
+// IsForClient reports whether the backend would have refused the client's request in the
+// same way: it does not accept the credential, or limits what or how often the caller asks.
+func (e *LookupError) IsForClient() bool {
+	switch e.Reply.Status {
+	case memproxy.StatusUnauthorized, memproxy.StatusForbidden, memproxy.StatusTooMany:
+		return true
+	}
+	return false
+}
+
+// rateHeaders say when a client may ask a backend again.
+var rateHeaders = [...]string{"Retry-After", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
+
+// setRate gives a reply to a client the backend's headers about its rate limit.
+func (e *LookupError) setRate(reply *memproxy.Reply) {
+	if reply.Header == nil {
+		reply.Header = memproxy.Header{}
+	}
+	for _, name := range rateHeaders {
+		delete(reply.Header, name)
+		if v := e.Reply.Header.Values(name); len(v) > 0 {
+			reply.Header[name] = v
+		}
+	}
 }
 
 // incomplete returns the status and the detail of the refusal of a call on which a step
 // could not decide. A look-up presents the caller's credential unless memproxy sends its
-// own, so a 401 is about the former: a client is told, as by the backend.
+// own, so a backend's refusal is about the caller: a client is told, as by the backend.
 func incomplete(r *evaluation, err error) (status int, detail string) {
-	refused, is := errors.AsType[lookupError](err)
+	refused, is := errors.AsType[*LookupError](err)
 	switch {
 	case !is:
 		return memproxy.StatusUnavailable, "memproxy could not complete its decision on this request"
-	case refused != memproxy.StatusUnauthorized || r.mode&(client|explain) == 0:
+	case !refused.IsForClient() || r.mode&(client|explain) == 0:
 		return memproxy.StatusUnavailable, refused.Error()
+	case refused.Reply.Status != memproxy.StatusUnauthorized:
+		r.refused = refused
+		return refused.Reply.Status, refused.Error()
 	case r.call.Backend.Lends:
 		return memproxy.StatusBadGateway, ownRefused
 	}

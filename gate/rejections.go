@@ -149,10 +149,11 @@ func reject(ctx context.Context, r *evaluation) error {
 	return nil
 }
 
-// notRejected reports whether there is no rejection that counts.
+// notRejected reports whether there is no rejection that counts. What the backend refused
+// does not.
 func notRejected(r *evaluation) bool {
 	d := &r.Decision
-	return readOnly(r) || !d.Verdict.Stops() || d.Status != memproxy.StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked)
+	return readOnly(r) || r.refused != nil || !d.Verdict.Stops() || d.Status != memproxy.StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked)
 }
 
 // against reports whether the reasons of a refusal count in the session's record, and

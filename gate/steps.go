@@ -71,6 +71,9 @@ func unanswered(r *evaluation) bool { return r.Reply != nil || !r.Decision.Verdi
 // answerRefused writes the refusal in the backend's own error format.
 func answerRefused(_ context.Context, r *evaluation) error {
 	r.Reply = new(r.call.Backend.Adapter.Refuse(r.call.Request, r.Decision.Shown()))
+	if r.refused != nil && r.Reply.Status == r.refused.Reply.Status {
+		r.refused.setRate(r.Reply)
+	}
 	return nil
 }
 

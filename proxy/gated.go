@@ -190,8 +190,18 @@ func unsent(err error) error {
 }
 
 // abandon answers for a backend that did not answer, or whose answer cannot be read, and
-// records the outcome.
+// records the outcome. If the backend refused a look-up as it would have refused the
+// request, the caller gets that answer.
 func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err error) {
+	if refused, is := errors.AsType[*gate.LookupError](err); is && refused.IsForClient() {
+		got := p.opt.Gate.Return(context.WithoutCancel(r.Context()), a, refused.Reply)
+		if a.AnswerRefusal != nil {
+			p.write(w, got, nil, a)
+			return
+		}
+		p.passOn(w, got, true, a)
+		return
+	}
 	if why := frontend.Unreadable(err, p.opt.MaxAnswer); why != nil {
 		p.opt.Log.WarnContext(r.Context(), "the response is withheld", "backend", p.opt.Name, "decision", a.Decision.ID, "error", err)
 		p.write(w, p.opt.Gate.AbandonUnreadable(context.WithoutCancel(r.Context()), a, why), nil, a)

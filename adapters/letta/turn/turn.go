@@ -163,9 +163,10 @@ func (t *Turn) ReadSideReply(r memproxy.Reply) error {
 		return t.view.takeReply(r)
 	}
 	if r.Status < 200 || r.Status > 299 {
-		// The server reports the missing object itself when the request is sent.
+		// The server reports the missing object itself when the request is sent. A refusal for
+		// another reason says nothing about the request, which would run without pauses.
 		noConversation := r.Status == 422 && t.agent == "" // a malformed id
-		if r.Status == 404 || r.Status == 401 || r.Status == 403 || noConversation {
+		if r.Status == 404 || noConversation {
 			t.agent, t.known, t.pauseKnown = "none", true, true
 			return nil
 		}

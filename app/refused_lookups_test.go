@@ -1,0 +1,103 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+// refuser is a backend that refuses all reads with a status, as for a rate limit, and counts
+// the other requests that arrive.
+type refuser struct {
+	status  atomic.Int32
+	arrived atomic.Int32
+}
+
+func (f *refuser) in(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status := int(f.status.Load())
+		switch {
+		case status == 0:
+		case r.Method == http.MethodGet:
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Retry-After", "17")
+			w.WriteHeader(status)
+			fmt.Fprint(w, `{"detail":"refused"}`)
+			return
+		default:
+			f.arrived.Add(1)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// refused checks that a request is answered as the backend answers memproxy's look-up.
+func (f *refuser) refused(r *rig, method, path, body string, status int) {
+	r.t.Helper()
+	a := r.do(method, path, body, "Authorization", "Bearer "+devToken)
+	if after := a.header.Get("Retry-After"); a.status != status || status == http.StatusTooManyRequests && after != "17" {
+		r.t.Errorf("%s %s: %d, Retry-After %q, want %d and 17: %s", method, path, a.status, after, status, a.body)
+	}
+	if no := a.header.Get("X-Should-Retry"); status == http.StatusTooManyRequests && no != "" {
+		r.t.Errorf("%s %s: the SDK is told %q about a retry", method, path, no)
+	}
+	if n := f.arrived.Swap(0); n != 0 {
+		r.t.Errorf("%s %s: %d requests were sent after the refusal", method, path, n)
+	}
+}
+
+// recorded waits for the record of what the backend answered.
+func (f *refuser) recorded(r *rig, status int) {
+	r.t.Helper()
+	ring.Until(r.t, fmt.Sprintf("the record of %d", status), func() bool {
+		return strings.Contains(r.audit("--verdict", "deny"), fmt.Sprintf("the backend answered %d when memproxy looked the object up", status))
+	})
+}
+
+// Proves CARD-1: if Letta limits the caller's rate or refuses its right while memproxy looks
+// something up, the client gets that answer, and no part of the request is sent.
+func TestLettaRefusesALookUp(t *testing.T) {
+	t.Parallel()
+	f := &refuser{}
+	l := startLettaBehind(t, someAgent, f.in)
+	block := must.Get(http.Post(l.up+"/v1/blocks/", "application/json", strings.NewReader(`{"label":"human","value":"x"}`)))(t)
+	made, _, _ := strings.Cut(strings.SplitN(string(must.Get(io.ReadAll(block.Body))(t)), `"id":"`, 2)[1], `"`)
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusForbidden, http.StatusUnauthorized} {
+		f.status.Store(int32(status))
+		f.refused(l.rig, "PATCH", "/v1/blocks/"+made, `{"value":"y"}`, status)
+		f.refused(l.rig, "PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/human", `{"value":"y"}`, status)
+		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/messages", `{"input":"SAY hello"}`, status)
+		f.refused(l.rig, "POST", "/v1/agents/"+l.agent+"/messages", `{"input":"SAY hello","streaming":true}`, status)
+		l.outcomes(fmt.Sprintf(`"status":%d`, status))
+		if status != http.StatusUnauthorized { // which is not the object's
+			f.recorded(l.rig, status)
+		}
+	}
+	f.status.Store(0)
+	l.say("SAY hello", "").want(t, 200).has(t, "hello")
+}
+
+// Proves CARD-1: the same for Mem0, hosted and self-hosted.
+func TestMem0RefusesALookUp(t *testing.T) {
+	t.Parallel()
+	f := &refuser{}
+	up := httptest.NewServer(f.in(http.NotFoundHandler()))
+	t.Cleanup(up.Close)
+	r := start(t, withMem0+`    - {sha256: "KEY", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
+`, "UPSTREAM", up.URL)
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusForbidden} {
+		f.status.Store(int32(status))
+		for _, path := range []string{"/v1/memories/m-1/", "/memories/m-1"} {
+			f.refused(r, "PUT", path, `{"text":"likes tea"}`, status)
+			f.refused(r, "DELETE", path, "", status)
+		}
+		f.recorded(r, status)
+	}
+}
