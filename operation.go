@@ -120,6 +120,13 @@ func (s Scope) In(d Dimension) string {
 // HasOwner reports whether the scope names at least one owner.
 func (s Scope) HasOwner() bool { return s.User != "" || s.Agent != "" || s.App != "" || s.Run != "" }
 
+// Within reports whether every owner that outer names is also the owner in s. The tenant
+// does not count.
+func (s Scope) Within(outer Scope) bool {
+	in := func(has, asked string) bool { return asked == "" || asked == has }
+	return in(s.User, outer.User) && in(s.Agent, outer.Agent) && in(s.App, outer.App) && in(s.Run, outer.Run)
+}
+
 // ClaimOp is how a claim selects identities.
 type ClaimOp string
 

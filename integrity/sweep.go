@@ -236,10 +236,7 @@ func (w *storeSweep) underway() func() bool {
 // holds reports whether the walk reads objects like row: the ledger also has agents,
 // messages and other objects that are not memories.
 func (w *storeSweep) holds(row *memproxy.Ownership) bool {
-	within := func(s memproxy.Scope) bool {
-		return (s.User == "" || s.User == row.Scope.User) && (s.Agent == "" || s.Agent == row.Scope.Agent) && (s.Run == "" || s.Run == row.Scope.Run)
-	}
-	return w.c.Traits(w.backend, row.ID).Listed && (len(w.scopes) == 0 || slices.ContainsFunc(w.scopes, within))
+	return w.c.Traits(w.backend, row.ID).Listed && (len(w.scopes) == 0 || slices.ContainsFunc(w.scopes, row.Scope.Within))
 }
 
 // missing finds recorded objects that the backend does not have.

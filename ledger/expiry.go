@@ -236,12 +236,15 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 	return swept, endHistories(ctx, l.store, backend, scope, v)
 }
 
+// inScope is the condition that a record is within the scope of ?3 to ?6. An empty name
+// matches everything (memproxy.Scope.Within).
+const inScope = `?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)`
+
 func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Scope) (by []memproxy.AuthorCount, _ error) {
 	at, after := map[memproxy.AuthorCount]int{}, ""
 	for {
 		found, err := result(ctx, s, job{}, func(t *transaction) (found []memproxy.Ownership) {
-			for _, r := range t.lock(expireStep, `backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND id > ?2
-				AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run) ORDER BY id`,
+			for _, r := range t.lock(expireStep, `backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND id > ?2 AND `+inScope+` ORDER BY id`,
 				backend, after, scope.User, scope.Agent, scope.App, scope.Run) {
 				gone := r.Owner
 				gone.Deleted = true
@@ -296,8 +299,7 @@ func endHistories(ctx context.Context, s *store, backend string, scope memproxy.
 	after := ""
 	for {
 		ids, err := querySettled(ctx, s, "list swept memories", scanOne[string], `SELECT o.id FROM record o
-			WHERE o.backend = ?1 AND o.kind = 'memory' AND o.deleted > 0 AND o.id > ?2
-				AND (?3 = '' OR o."user" = ?3) AND (?4 = '' OR o.agent = ?4) AND (?5 = '' OR o.app = ?5) AND (?6 = '' OR o.run = ?6)
+			WHERE o.backend = ?1 AND o.kind = 'memory' AND o.deleted > 0 AND o.id > ?2 AND `+inScope+`
 				AND EXISTS (SELECT 1 FROM version v WHERE v.backend = o.backend AND v.kind = o.kind AND v.id = o.id)
 			ORDER BY o.id LIMIT ?7`, backend, after, scope.User, scope.Agent, scope.App, scope.Run, expireStep)
 		if err != nil || len(ids) == 0 {

@@ -280,7 +280,7 @@ func clearHolds(ctx context.Context, s *store, backend string, scope memproxy.Sc
 			waiting := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold
 				WHERE state IN ('pending', 'approved', 'replaying') AND backend = ? AND id > ? ORDER BY id LIMIT ?`, backend, after, expireStep)
 			for i := range waiting {
-				if within(waiting[i].Scope, scope) {
+				if waiting[i].Scope.Within(scope) {
 					clearHold(t, &waiting[i])
 				}
 			}

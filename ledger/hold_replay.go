@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -232,13 +231,6 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 // everything of its owner was deleted.
 func whenCleared() memproxy.HoldResult {
 	return memproxy.HoldResult{Cleared: true, Detail: "everything of its owner was deleted after it was held"}
-}
-
-// within reports whether every owner that the scope of names is also the owner in s.
-func within(s, of memproxy.Scope) bool {
-	return !slices.ContainsFunc([]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun}, func(d memproxy.Dimension) bool {
-		return of.In(d) != "" && of.In(d) != s.In(d)
-	})
 }
 
 // Shred destroys the content of a hold irrecoverably. A waiting or approved hold

@@ -152,7 +152,7 @@ func TestMem0Server(t *testing.T) {
 	if _, _, err := pager(t)(Mem0Server(api, by...)).Page(t.Context(), ""); !errors.Is(err, ErrTruncated) {
 		t.Errorf("as many as were asked for: %v", err)
 	}
-	if _, err := Mem0Server(api, memproxy.Scope{App: "x"}); err == nil {
+	if _, err := Mem0Server(api, memproxy.Scope{User: "ann", App: "x"}); err == nil {
 		t.Error("a scope that the server does not know was taken")
 	}
 }

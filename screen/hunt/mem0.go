@@ -135,7 +135,7 @@ type mem0Server struct {
 // the whole store at once, which takes an administrator's key.
 func Mem0Server(a API, scopes ...memproxy.Scope) (Pager, error) {
 	for _, s := range scopes {
-		if s.User == "" && s.Agent == "" && s.Run == "" {
+		if s.App != "" || !s.HasOwner() { // servers have no apps
 			return nil, errors.New("hunt: a scope requires a user, agent or run")
 		}
 	}

@@ -155,11 +155,10 @@ func (k *Maintainer) targets(ctx context.Context, ev *memproxy.Event, f func(*me
 		}
 		return nil
 	}
-	of := ev.Scope
+	of := memproxy.InertScope(ev.Scope)
 	if !of.HasOwner() {
 		return nil
 	}
-	within := func(asked, has string) bool { return asked == "" || memproxy.Inert(asked) == memproxy.Inert(has) }
 	for after := ""; ; {
 		page, err := k.Ledger.Backends.Inventory(ctx, ev.Backend, memproxy.TargetMemory, after, 500)
 		if err != nil || len(page) == 0 {
@@ -167,7 +166,7 @@ func (k *Maintainer) targets(ctx context.Context, ev *memproxy.Event, f func(*me
 		}
 		after = page[len(page)-1].ID
 		for i := range page {
-			if s := page[i].Scope; within(of.User, s.User) && within(of.Agent, s.Agent) && within(of.App, s.App) && within(of.Run, s.Run) {
+			if memproxy.InertScope(page[i].Scope).Within(of) {
 				if err := f(&page[i]); err != nil {
 					return err
 				}
