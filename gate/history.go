@@ -313,9 +313,9 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 	foreign := map[memproxy.MemoryKey]bool{}
 	for k, target := range targets {
 		m, asked := there[target]
-		it, _ := content.TargetItems(ret.op, target)
+		text := content.NewText(ret.op, target)
 		gone, now := ret.op.Kind == memproxy.Forget, records[k]
-		if foreign[k] = !asked || m.Missing != gone || !gone && it != nil && it.Text != "" && m.Text != it.Text; !foreign[k] && now.HasOwner() {
+		if foreign[k] = !asked || m.Missing != gone || !gone && text != "" && m.Text != text; !foreign[k] && now.HasOwner() {
 			e.ExpectedOwners = append(e.ExpectedOwners, now.Owner)
 		}
 	}

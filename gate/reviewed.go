@@ -224,23 +224,16 @@ func changeArrived(ctx context.Context, g *Gate, c *Call, op *memproxy.Operation
 	}
 	untouched := 0
 	for _, id := range op.Targets {
-		m, replaced := found[id], before[id]
+		m, replaced, text := found[id], before[id], content.NewText(op, id)
 		switch {
 		case arrivedAt(g, op, &m, h.ID, h.Tenant):
 			ids = append(ids, id)
 		case m.Missing, m.Unproven:
-		case op.Kind == memproxy.Forget, replaced != "" && replaced == tamper.Hash(m.Text) && rewrites(op, id, m.Text):
+		case op.Kind == memproxy.Forget, replaced != "" && replaced == tamper.Hash(m.Text) && text != "" && text != m.Text:
 			untouched++
 		}
 	}
 	return ids, len(ids) == len(op.Targets) || untouched == len(op.Targets), nil
-}
-
-// rewrites reports whether an operation gives a memory another text than it has.
-func rewrites(op *memproxy.Operation, id, text string) bool {
-	return slices.ContainsFunc(op.Items, func(it memproxy.Item) bool {
-		return it.Kind == memproxy.ItemContent && it.Target == id && it.Text != "" && it.Text != text
-	})
 }
 
 // arrivedAt reports whether a memory is as an operation leaves it: deleted, or with the

@@ -91,18 +91,16 @@ func TargetItems(op *memproxy.Operation, target string) (text, moved *memproxy.I
 			unnamed = it
 		}
 	}
-	if text == nil && moved == nil && len(op.Targets) == 1 {
+	if text == nil && moved == nil && len(op.Targets) == 1 && op.Targets[0] == target {
 		text = unnamed
 	}
 	return text, moved
 }
 
-// NewText returns the new text of a correction's target, or "".
+// NewText returns the new text of a correction's target, or "" if it keeps its text.
 func NewText(op *memproxy.Operation, target string) string {
-	for i := range op.Items {
-		if it := &op.Items[i]; it.Kind == memproxy.ItemContent && !it.Moved && (it.Target == target || it.Target == "") {
-			return it.Text
-		}
+	if text, _ := TargetItems(op, target); text != nil {
+		return text.Text
 	}
 	return ""
 }

@@ -49,9 +49,6 @@ func TestContent(t *testing.T) {
 	if !content.Replaces(op) || content.Replaces(&memproxy.Operation{Kind: memproxy.Learn, Items: op.Items}) {
 		t.Error("a change replaces what its items name, and an addition does not")
 	}
-	if got := content.NewText(op, "b1"); got != "likes tea" {
-		t.Errorf("b1 is to say %q", got)
-	}
 	one, two := sha256.Sum256([]byte("likes tea")), sha256.Sum256([]byte("search"))
 	if got, want := content.Hash(op), hash(append(one[:], two[:]...)); got != want {
 		t.Errorf("the hash of two texts is %s, want %s", got, want)
@@ -79,6 +76,33 @@ func TestStray(t *testing.T) {
 		flaw := content.OtherObjectChange(&memproxy.Operation{Targets: tc.targets, Items: items})
 		if (flaw == nil) != (tc.at == "") || flaw != nil && (flaw.Pointer != tc.at || flaw.Status != 422) {
 			t.Errorf("%q: %+v", tc.targets, flaw)
+		}
+	}
+}
+
+// Proves TRL-5: the new text of a memory is that of its own item. A label, a name, or the
+// text of an object that gives the memory up is none.
+func TestNewText(t *testing.T) {
+	label := memproxy.Item{Kind: memproxy.ItemContent, Text: "human"}
+	value := memproxy.Item{Kind: memproxy.ItemContent, Text: "likes tea", Target: "b1"}
+	moved := memproxy.Item{Kind: memproxy.ItemContent, Target: "b1", Moved: true}
+	for _, tc := range []struct {
+		what    string
+		targets []string
+		items   []memproxy.Item
+		want    string
+	}{
+		{"its own item", []string{"b1"}, []memproxy.Item{value}, "likes tea"},
+		{"after a label", []string{"b1"}, []memproxy.Item{label, value}, "likes tea"},
+		{"without a target, of the only target", []string{"b1"}, []memproxy.Item{label}, "human"},
+		{"without a target, of several", []string{"b1", "b2"}, []memproxy.Item{label}, ""},
+		{"of an agent that loses the block", []string{"agent-1"}, []memproxy.Item{label}, ""},
+		{"a block that is renamed", []string{"b1"}, []memproxy.Item{label, moved}, ""},
+		{"of another memory", []string{"b1", "b2"}, []memproxy.Item{{Kind: memproxy.ItemContent, Text: "x", Target: "b2"}}, ""},
+		{"metadata", []string{"b1"}, []memproxy.Item{{Kind: memproxy.ItemMetadata, Text: "x", Target: "b1"}}, ""},
+	} {
+		if got := content.NewText(&memproxy.Operation{Kind: memproxy.Correct, Targets: tc.targets, Items: tc.items}, "b1"); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.what, got, tc.want)
 		}
 	}
 }
