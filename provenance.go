@@ -50,7 +50,7 @@ func (p Provenance) MarshalJSON() ([]byte, error) {
 		Decision    string      `json:"decision,omitempty"`
 		Written     string      `json:"written,omitempty"`
 		Received    string      `json:"received_at,omitempty"`
-	}{p.Actor, p.Trust, float64(p.Confidence) / 1000, p.Source, p.Attestation, p.State, p.Contested, p.Unverified, p.Decision, at(p.Written), at(p.Received)})
+	}{p.Actor, p.Trust, p.Confidence.Fraction(), p.Source, p.Attestation, p.State, p.Contested, p.Unverified, p.Decision, at(p.Written), at(p.Received)})
 }
 
 // Attribution is an unverified claim of a payload about its content that readers would

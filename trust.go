@@ -11,6 +11,12 @@ import (
 // are whole per mille so that they compare and serialise exactly.
 type PerMille int
 
+// FromFraction converts a number from 0 to 1, rounded to the nearest per mille.
+func FromFraction(f float64) PerMille { return PerMille(f*1000 + 0.5) }
+
+// Fraction converts to a number from 0 to 1.
+func (p PerMille) Fraction() float64 { return float64(p) / 1000 }
+
 // Full is certainty.
 const Full PerMille = 1000
 

@@ -55,3 +55,17 @@ func TestAttestationsAreOrdered(t *testing.T) {
 		}
 	}
 }
+
+// Fractions are rounded and not cut off: 0.57 is the double 0.56999….
+func TestFractions(t *testing.T) {
+	for f, want := range map[float64]memproxy.PerMille{0: 0, 0.0004: 0, 0.001: 1, 0.29: 290, 0.57: 570, 0.9999: 1000, 1: 1000} {
+		if got := memproxy.FromFraction(f); got != want {
+			t.Errorf("%v is %d per mille, not %d", f, got, want)
+		}
+	}
+	for p := range memproxy.Full + 1 {
+		if got := memproxy.FromFraction(p.Fraction()); got != p {
+			t.Errorf("%d per mille comes back as %d", p, got)
+		}
+	}
+}

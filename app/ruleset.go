@@ -125,7 +125,7 @@ func (r *ruleset) edit(what string, change func(*ruleSources), use func(*gate.Ru
 		Rewrite:           memproxy.Rewriting(cfg.Memories.Rewrite),
 		WithholdUntrusted: cfg.Memories.Untrusted == "withhold", Pending: cfg.NeedsReview(), Promotion: cfg.Identity.Established.PromotionRule(), TTL: cfg.Memories.Lifetime, Governance: cfg.Memories.Governance(),
 		Screener: screener, Approved: approved.Texts(cfg.Screening.Approved),
-		Withhold: memproxy.PerMille(*cfg.Screening.Withhold*1000 + 0.5), Sanitise: sanitiseFrom(cfg.Screening),
+		Withhold: memproxy.FromFraction(*cfg.Screening.Withhold), Sanitise: sanitiseFrom(cfg.Screening),
 	}
 	if err := use(rules); err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/durable"
+	"github.com/memproxy/memproxy/internal/wait"
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/assembly"
 	"github.com/memproxy/memproxy/screen/baseline"
@@ -191,7 +192,7 @@ func layers(ctx context.Context, cfg config.Screening, log *slog.Logger) (*panel
 func matcherOf(c *config.Similar, known []similar.Exemplar, log *slog.Logger, begin begin) (panel.Matcher, error) {
 	opt := similar.Options{Exemplars: known, Harmless: panel.Harmless()}
 	if t := c.Thresholds; t != nil {
-		mille := func(f float64) memproxy.PerMille { return memproxy.PerMille(f*1000 + 0.5) }
+		mille := memproxy.FromFraction
 		opt.Thresholds = similar.Thresholds{Trusted: mille(t.Trusted), Verified: mille(t.Verified), Untrusted: mille(t.Untrusted), Hostile: mille(t.Hostile)}
 	}
 	e, err := remote.New(remote.Options{URL: c.URL, Model: c.Model, Key: c.Key.Reveal()})
@@ -213,9 +214,7 @@ const retry = time.Minute
 var errNotYet = errors.New("the embedding model has not been reached yet")
 
 func (m *lazyMatcher) open(ctx context.Context, opt similar.Options, log *slog.Logger) {
-	tick := time.NewTicker(retry)
-	defer tick.Stop()
-	for {
+	for ; ctx.Err() == nil; _ = wait.Sleep(ctx, retry) {
 		x, err := similar.New(ctx, opt)
 		if err == nil {
 			m.index.Store(x)
@@ -226,11 +225,6 @@ func (m *lazyMatcher) open(ctx context.Context, opt similar.Options, log *slog.L
 			return
 		}
 		log.Warn("the embedding model is unavailable; similarity is not checked", "error", err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
 	}
 }
 

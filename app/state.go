@@ -220,7 +220,7 @@ func (s *state) openBudget() (gate.Budget, error) {
 	}
 	s.group.Own(stageStores, func(context.Context) error { return shared.Close() })
 	opt := budgets.DegradingOptions{
-		Shared: shared, Local: local, Share: memproxy.PerMille(*r.Share * 1000), Deadline: r.Timeout.Std(), Clock: time.Now,
+		Shared: shared, Local: local, Share: memproxy.FromFraction(*r.Share), Deadline: r.Timeout.Std(), Clock: time.Now,
 		Changed: func(err error) {
 			if err != nil {
 				s.log.Warn("the shared budget store is unavailable; a local share of the limits applies", "error", err)

@@ -118,7 +118,7 @@ type Established struct {
 
 // PromotionRule converts to the root package's type.
 func (e *Established) PromotionRule() memproxy.PromotionRule {
-	return memproxy.PromotionRule{Facts: *e.Facts, Age: e.Age.Std(), Corrected: perMille(*e.Corrected)}
+	return memproxy.PromotionRule{Facts: *e.Facts, Age: e.Age.Std(), Corrected: memproxy.FromFraction(*e.Corrected)}
 }
 
 // Principal is a caller in the configuration.
@@ -364,24 +364,22 @@ func (b Budgets) Limits() memproxy.Limits {
 func (c Confidence) Ceilings() memproxy.Ceilings {
 	out := memproxy.DefaultCeilings()
 	for tier, f := range c.Principal {
-		out.Principal[memproxy.Trust(tier)] = perMille(f)
+		out.Principal[memproxy.Trust(tier)] = memproxy.FromFraction(f)
 	}
 	for source, f := range c.Source {
-		out.Source[memproxy.Source(source)] = perMille(f)
+		out.Source[memproxy.Source(source)] = memproxy.FromFraction(f)
 	}
 	if c.Unclaimed != nil {
-		out.Unclaimed = perMille(*c.Unclaimed)
+		out.Unclaimed = memproxy.FromFraction(*c.Unclaimed)
 	}
 	return out
 }
-
-func perMille(f float64) memproxy.PerMille { return memproxy.PerMille(f*1000 + 0.5) }
 
 // ceilingsOf merges the given ceilings into the default ones.
 func ceilingsOf[T ~string](given map[string]float64, byDefault map[T]memproxy.PerMille) map[string]float64 {
 	out := map[string]float64{}
 	for tier, p := range byDefault {
-		out[string(tier)] = float64(p) / 1000
+		out[string(tier)] = p.Fraction()
 	}
 	maps.Copy(out, given)
 	return out

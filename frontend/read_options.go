@@ -41,7 +41,7 @@ func ParseReadOptions(req memproxy.Request) (memproxy.Request, gate.ReadOptions,
 		if len(values) > 1 || err != nil || !(f >= 0 && f <= 1) {
 			return req, w, unclear(MinTrustHeader + " must be a single number from 0 to 1")
 		}
-		w.MinTrust = memproxy.PerMille(f*1000 + 0.5)
+		w.MinTrust = memproxy.FromFraction(f)
 	}
 	if values := said[provenanceParam]; len(values) > 0 {
 		if len(values) > 1 || values[0] != "true" && values[0] != "false" {

@@ -97,7 +97,7 @@ func (t confidenceTable) ceilings() (memproxy.Ceilings, error) {
 			faults = append(faults, fmt.Errorf("confidence.%s is not from 0 to 1", name))
 			return 0
 		}
-		return memproxy.PerMille(f*1000 + 0.5)
+		return memproxy.FromFraction(f)
 	}
 	for _, tier := range slices.Sorted(maps.Keys(t.Principal)) {
 		if _, known := c.Principal[tier]; !known {
@@ -124,14 +124,13 @@ func tablesOf(b Bundle) tables {
 		t.Budgets = &budgetTable{l.Default, l.Anonymous, l.Overrides, l.Tenants, l.Namespaces, new(max(1, l.Together)), &l.RapidPerMinute}
 	}
 	if c := b.Ceilings; c != nil {
-		share := func(p memproxy.PerMille) float64 { return float64(p) / 1000 }
-		unclaimed := share(c.Unclaimed)
+		unclaimed := c.Unclaimed.Fraction()
 		t.Confidence = &confidenceTable{Principal: map[memproxy.Trust]float64{}, Source: map[memproxy.Source]float64{}, Unclaimed: &unclaimed}
 		for tier, p := range c.Principal {
-			t.Confidence.Principal[tier] = share(p)
+			t.Confidence.Principal[tier] = p.Fraction()
 		}
 		for tier, p := range c.Source {
-			t.Confidence.Source[tier] = share(p)
+			t.Confidence.Source[tier] = p.Fraction()
 		}
 	}
 	return t

@@ -148,13 +148,13 @@ func (p *printer) versions(vs []memproxy.Version) {
 		if v.Compacted {
 			note = append(note, "text given up")
 		}
-		p.row(v.Number, v.Op, at(v.Time), v.Actor, v.Trust, float64(v.Confidence)/1000, v.Score, v.SHA256, v.Decision, strings.Join(note, ", "))
+		p.row(v.Number, v.Op, at(v.Time), v.Actor, v.Trust, v.Confidence.Fraction(), v.Score, v.SHA256, v.Decision, strings.Join(note, ", "))
 	}
 }
 
 func (p *printer) trace(t TraceAnswer) {
 	p.row("memory", t.Memory.ID)
-	p.row("author", fmt.Sprintf("%s (%s), confidence %v, source %s", t.Author, t.Trust, float64(t.Confidence)/1000, cmp.Or(t.Source, "unstated")))
+	p.row("author", fmt.Sprintf("%s (%s), confidence %v, source %s", t.Author, t.Trust, t.Confidence.Fraction(), cmp.Or(t.Source, "unstated")))
 	p.row("decision", t.Decision)
 	if st := t.Status; st != nil {
 		p.row("state", strings.TrimSuffix(fmt.Sprintf("%s since %s: %s", st.State, at(st.Changed), st.Reason), ": "))

@@ -40,7 +40,7 @@ func Object(members ...[]byte) []byte {
 
 // appendPerMille formats a share as a JSON number with at most three decimals.
 func appendPerMille(to []byte, p memproxy.PerMille) []byte {
-	return strconv.AppendFloat(to, float64(p)/1000, 'f', -1, 64)
+	return strconv.AppendFloat(to, p.Fraction(), 'f', -1, 64)
 }
 
 // Members returns the members of a stamp, separated by commas. With over, absent members are
@@ -135,7 +135,7 @@ func parsePerMille(v *jsondoc.Value, doc *jsondoc.Doc) memproxy.PerMille {
 	if err != nil || f < 0 || f > 1 {
 		return 0
 	}
-	return memproxy.PerMille(f*1000 + 0.5)
+	return memproxy.FromFraction(f)
 }
 
 // SetProvenance adds provenance to the metadata of an element of an answer, unless p is

@@ -59,17 +59,17 @@ func printExplained(w io.Writer, e *app.ExplainResult) {
 			print("content    %s", line)
 		}
 		for _, h := range op.ConfidenceClaims {
-			print("confidence %s claims %s, given %.3g", h.Pointer, h.Raw, float64(h.Effective)/1000)
+			print("confidence %s claims %s, given %.3g", h.Pointer, h.Raw, h.Effective.Fraction())
 		}
 	}
 	if t := e.Record; t != nil {
-		factor := float64(t.Factor) / 1000
+		factor := t.Factor.Fraction()
 		if t.Known {
 			print("track      %d facts, %d corrections by others; ceiling × %.3g", t.Facts, t.Corrections, factor)
 		} else {
 			print("track      the ledger could not be read; ceiling × %.3g, as for the worst", factor)
 		}
-		print("given      confidence %.3g, source %s", float64(e.Question.Confidence)/1000, e.Question.Attestation)
+		print("given      confidence %.3g, source %s", e.Question.Confidence.Fraction(), e.Question.Attestation)
 	}
 	fmt.Fprintln(w)
 	for _, s := range e.Steps {
