@@ -77,7 +77,8 @@ func (o *Options) complete() error {
 		if *t == nil {
 			*t = NewTransport(nil, 0)
 		}
-		*t = frontend.NoUpgrade(*t)
 	}
+	// NewSide wraps the third.
+	o.Transport, o.PassTransport = frontend.NoUpgrade(o.Transport), frontend.NoUpgrade(o.PassTransport)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -96,19 +97,25 @@ func Read(path string) ([]byte, error) { return ReadPrefix(path, math.MaxInt64) 
 
 // ReadPrefix returns the beginning of a regular file, n bytes at most.
 func ReadPrefix(path string, n int64) ([]byte, error) {
+	b, _, err := ReadMode(path, n)
+	return b, err
+}
+
+// ReadMode is ReadPrefix, and returns the file's permissions.
+func ReadMode(path string, n int64) ([]byte, fs.FileMode, error) {
 	f, err := OpenRegular(path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	// Of a large file there is room for a part: its size may be wrong by any amount.
 	b := bytes.NewBuffer(make([]byte, 0, min(info.Size(), n, maxRoom)+bytes.MinRead))
 	_, err = b.ReadFrom(io.LimitReader(f, n))
-	return b.Bytes(), err
+	return b.Bytes(), info.Mode().Perm(), err
 }
 
 // maxRoom bounds the room that is made for a file before it is read, in bytes.

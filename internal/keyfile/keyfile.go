@@ -7,29 +7,22 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"io/fs"
 
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
+// maxKey is the maximum size of a file that is read, in bytes.
+const maxKey = 64 << 10
+
 // Read reads a key that those of the mode bits may do nothing with.
 func Read(path string, others fs.FileMode) (ed25519.PrivateKey, error) {
-	f, err := durable.OpenRegular(path)
+	b, mode, err := durable.ReadMode(path, maxKey)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	b, err := io.ReadAll(f)
-	if err != nil {
-		return nil, err
-	}
-	if info.Mode().Perm()&others != 0 {
-		return nil, fmt.Errorf("%s may be read by others (mode %04o); make it 0600", path, info.Mode().Perm())
+	if mode&others != 0 {
+		return nil, fmt.Errorf("%s may be read by others (mode %04o); make it 0600", path, mode)
 	}
 	block, _ := pem.Decode(b)
 	if block == nil || block.Type != "PRIVATE KEY" {

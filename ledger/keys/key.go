@@ -148,21 +148,12 @@ func (kind keyKind) read(path string) (Key, error) {
 }
 
 func readSecret(path string) ([]byte, error) {
-	f, err := durable.OpenRegular(path)
+	text, mode, err := durable.ReadMode(path, 1024)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if info.Mode().Perm()&0o007 != 0 {
-		return nil, fmt.Errorf("%s: accessible to all users of this machine (mode %04o); set mode 600", path, info.Mode().Perm())
-	}
-	text, err := io.ReadAll(io.LimitReader(f, 1024))
-	if err != nil {
-		return nil, err
+	if mode&0o007 != 0 {
+		return nil, fmt.Errorf("%s: accessible to all users of this machine (mode %04o); set mode 600", path, mode)
 	}
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil {
