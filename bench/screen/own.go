@@ -45,6 +45,9 @@ func ownRows() ([]row, error) {
 			}
 			seen := map[string]bool{}
 			for k := range expansions {
+				if k > 0 && !strings.Contains(line, "{") {
+					break // a line without alternatives has one expansion
+				}
 				t := strings.ReplaceAll(expand(line, rng), "\\n", "\n")
 				if !seen[t] {
 					seen[t] = true
@@ -63,13 +66,19 @@ func teaching(mine, rows []row) ([]row, error) {
 	return apart(mine, slices.Concat(rows, blind)), err
 }
 
+// hideBraces and showBraces keep escaped braces out of expand's way.
+var (
+	hideBraces = strings.NewReplacer("\\{", "\x01", "\\}", "\x02")
+	showBraces = strings.NewReplacer("\\|", "|", "\x01", "{", "\x02", "}")
+)
+
 // expand chooses one alternative of every {a|b}, inner ones first.
 func expand(s string, rng *rand.Rand) string {
-	s = strings.NewReplacer("\\{", "\x01", "\\}", "\x02").Replace(s)
+	s = hideBraces.Replace(s)
 	for {
 		end := strings.IndexByte(s, '}')
 		if end < 0 {
-			return strings.NewReplacer("\\|", "|", "\x01", "{", "\x02", "}").Replace(s)
+			return showBraces.Replace(s)
 		}
 		start := strings.LastIndexByte(s[:end], '{')
 		if start < 0 {
