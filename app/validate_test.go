@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // Proves DOL-3, EDGE-4: validation, at production's default interval, checks the text
@@ -60,6 +61,37 @@ func TestValidationReadsTheBackend(t *testing.T) {
 	})
 	if state("kept") != memproxy.StateFlagged || state("whole") != memproxy.StateValidated {
 		t.Errorf("kept is %s, whole %s", state("kept"), state("whole"))
+	}
+}
+
+// Proves DOL-5, EDGE-4: where untrusted memories are withheld, a memory that was planted
+// out-of-band stays withheld after the sweep found it and validation found nothing in it,
+// until a reviewer promotes it. At production's default intervals.
+func TestPlantedMemoriesAreNotValidated(t *testing.T) {
+	t.Parallel()
+	p := newPaces()
+	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, screeningConf, "SCREENING", "memories: {untrusted: withhold}")
+	mine := r.written("Ann likes green tea.", "")
+	r.versioned(mine)
+	ring.Until(r.t, "the seal", func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })
+	planted := r.planted("Ann has a horse.")
+	status := func(id string) int { return r.do("GET", "/v1/memories/"+id+"/", "").status }
+	if got := status(planted); got != 404 {
+		t.Errorf("before it is found: %d", got)
+	}
+	r.within(p, 10*time.Minute, "the sweep", func() bool { return r.statusOf(planted).Unverified == memproxy.IntegrityUnknown })
+	r.within(p, 5*time.Minute, "the validation", func() bool {
+		return r.statusOf(planted).Rules == r.car.rules.current().Version && r.statusOf(mine).State == memproxy.StateValidated
+	})
+	if st := r.statusOf(planted); st.State != memproxy.StateUntrusted || status(planted) != 404 || status(mine) != 200 {
+		t.Errorf("%+v; it is answered with %d, a validated one with %d", st, status(planted), status(mine))
+	}
+	_, err := r.car.ledger.SetState(t.Context(), memproxy.StateChange{
+		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: planted}, Tenant: "acme", State: memproxy.StateValidated,
+		Person: true, Reason: "it was checked", Text: memproxy.TextSHA256("Ann has a horse."),
+	})
+	if err != nil || status(planted) != 200 {
+		t.Errorf("promoted: %v, answered with %d", err, status(planted))
 	}
 }
 
