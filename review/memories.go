@@ -67,14 +67,20 @@ type subject struct {
 }
 
 // memory returns the memory in the path, if it belongs to one of the reviewer's tenants.
-func (c *call) memory() (m subject, err error) {
+func (c *call) memory() (m subject, err error) { return c.subject(false) }
+
+// traced returns the memory like memory, or one of which only a status is known, because a
+// sweep found it out-of-band. Reviewers can read that status and not act on the memory.
+func (c *call) traced() (m subject, err error) { return c.subject(true) }
+
+func (c *call) subject(statusOnly bool) (m subject, err error) {
 	k := memproxy.MemoryKey{Backend: c.req.PathValue("backend"), Kind: memproxy.TargetKind(c.req.URL.Query().Get("kind")), ID: c.req.PathValue("id")}
 	if k.Kind == "" {
 		if k.Kind, err = c.kindOf(k); err != nil {
 			return m, err
 		}
 	}
-	// The tenant is that of the owner, or of the newest version if there is no owner.
+	// The tenant is that of the owner, else of the newest version, else of the status.
 	records, err := c.api.opt.Memories.Lookup(c.ctx(), k)
 	if err != nil {
 		return m, err
@@ -86,8 +92,11 @@ func (c *call) memory() (m subject, err error) {
 		if err != nil {
 			return m, err
 		}
-		if known = len(last) > 0; known {
-			m.tenant = last[0].Tenant
+		switch {
+		case len(last) > 0:
+			known, m.tenant = true, last[0].Tenant
+		case statusOnly && m.record.HasStatus() && m.record.Status.Unverified != memproxy.IntegrityLedger: // an edited row proves no tenant
+			known, m.tenant = true, m.record.Status.Tenant
 		}
 	}
 	if !known || !c.allowed(m.tenant) { // a backend that is no longer configured may have records

@@ -127,6 +127,26 @@ func TestHistoryVersionTrace(t *testing.T) {
 	refused[review.TraceAnswer](t, "no memory", 404, c, "memoryTrace", of(memproxy.MemoryKey{Backend: "mem0", ID: "none"}), nil)
 }
 
+// Proves EDGE-4, EDGE-11: a memory that was found out-of-band, of which only the mark is
+// recorded, is traced for reviewers of its tenant. Nobody acts on it, and an edited row
+// shows nothing.
+func TestTraceOfAFoundMemory(t *testing.T) {
+	r := newRig(t)
+	found := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "planted"}
+	mark := func(code memproxy.ReasonCode) {
+		must.Get(r.ledger.Backends.Flag(t.Context(), memproxy.IntegrityFlag{MemoryKey: found, Tenant: "acme", Code: code}))(t)
+	}
+	mark(memproxy.IntegrityUnknown)
+	trace, err := review.Call[review.TraceAnswer](t.Context(), r.client(bobToken), "memoryTrace", of(found), nil)
+	if err != nil || trace.Author != "" || trace.Status == nil || trace.Status.Unverified != memproxy.IntegrityUnknown || len(trace.Versions) != 0 {
+		t.Errorf("trace %+v, %v", trace, err)
+	}
+	refused[review.TraceAnswer](t, "another tenant", 404, r.client(otherToken), "memoryTrace", of(found), nil)
+	refused[memproxy.Tallied](t, "promoted", 404, r.client(bobToken), "promoteMemory", of(found), review.Reason{Reason: "fine"})
+	mark(memproxy.IntegrityLedger)
+	refused[review.TraceAnswer](t, "an edited row", 404, r.client(bobToken), "memoryTrace", of(found), nil)
+}
+
 // Proves EDGE-11: restoring a text takes as many reviewers as approving one, none of them
 // its author, and a vote counts only while the memory has the text that it is to replace.
 func TestRollbackTakesAllVotes(t *testing.T) {

@@ -154,7 +154,11 @@ func (p *printer) versions(vs []memproxy.Version) {
 
 func (p *printer) trace(t TraceAnswer) {
 	p.row("memory", t.Memory.ID)
-	p.row("author", fmt.Sprintf("%s (%s), confidence %v, source %s", t.Author, t.Trust, t.Confidence.Fraction(), cmp.Or(t.Source, "unstated")))
+	author := "unknown"
+	if t.Trust != "" {
+		author = fmt.Sprintf("%s (%s), confidence %v, source %s", t.Author, t.Trust, t.Confidence.Fraction(), cmp.Or(t.Source, "unstated"))
+	}
+	p.row("author", author)
 	p.row("decision", t.Decision)
 	if st := t.Status; st != nil {
 		p.row("state", strings.TrimSuffix(fmt.Sprintf("%s since %s: %s", st.State, at(st.Changed), st.Reason), ": "))
