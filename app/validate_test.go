@@ -66,7 +66,7 @@ func TestValidationReadsTheBackend(t *testing.T) {
 
 // Proves DOL-5, EDGE-4: where untrusted memories are withheld, a memory that was planted
 // out-of-band stays withheld after the sweep found it and validation found nothing in it,
-// until a reviewer promotes it. At production's default intervals.
+// unless a person decided on its text. At production's default intervals.
 func TestPlantedMemoriesAreNotValidated(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
@@ -91,7 +91,7 @@ func TestPlantedMemoriesAreNotValidated(t *testing.T) {
 		Person: true, Reason: "it was checked", Text: memproxy.TextSHA256("Ann has a horse."),
 	})
 	if err != nil || status(planted) != 200 {
-		t.Errorf("promoted: %v, answered with %d", err, status(planted))
+		t.Errorf("a person's decision: %v, answered with %d", err, status(planted))
 	}
 }
 

@@ -154,9 +154,9 @@ func (p *printer) versions(vs []memproxy.Version) {
 
 func (p *printer) trace(t TraceAnswer) {
 	p.row("memory", t.Memory.ID)
-	author := "unknown"
+	author := cmp.Or(t.Author, "unknown")
 	if t.Trust != "" {
-		author = fmt.Sprintf("%s (%s), confidence %v, source %s", t.Author, t.Trust, t.Confidence.Fraction(), cmp.Or(t.Source, "unstated"))
+		author = fmt.Sprintf("%s (%s), confidence %v, source %s", author, t.Trust, t.Confidence.Fraction(), cmp.Or(t.Source, "unstated"))
 	}
 	p.row("author", author)
 	p.row("decision", t.Decision)

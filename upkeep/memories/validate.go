@@ -101,10 +101,9 @@ func (k *Maintainer) validateOne(ctx context.Context, rules *gate.Rules, st *mem
 			return err
 		}
 		change.State, change.Reason, change.Findings = judged(findings)
-		if change.State == memproxy.StateValidated && st.State == memproxy.StateUntrusted && st.Unverified != "" && author.ID == "" {
-			// Only the mark of a read or sweep gave it a status. It stays as untrusted as
-			// it was before it was found.
-			change.State, change.Reason = st.State, st.Reason
+		if change.State == memproxy.StateValidated && st.Unverified != "" && author.ID == "" && st.Reviewed == "" {
+			// Only a sweep's mark gave it a status: it is as untrusted as before it was found.
+			change.State, change.Reason = memproxy.StateUntrusted, ""
 		}
 		change.Text = memproxy.TextSHA256(text)
 	}
