@@ -67,13 +67,13 @@ type subject struct {
 }
 
 // memory returns the memory in the path, if it belongs to one of the reviewer's tenants.
-func (c *call) memory() (m subject, err error) { return c.subject(false) }
+func (c *call) memory() (m subject, err error) { return subjectOf(c, false) }
 
 // traced returns the memory like memory, or one of which only a status is known, because a
 // sweep found it out-of-band. Reviewers can read that status and not act on the memory.
-func (c *call) traced() (m subject, err error) { return c.subject(true) }
+func traced(c *call) (m subject, err error) { return subjectOf(c, true) }
 
-func (c *call) subject(statusOnly bool) (m subject, err error) {
+func subjectOf(c *call, statusOnly bool) (m subject, err error) {
 	k := memproxy.MemoryKey{Backend: c.req.PathValue("backend"), Kind: memproxy.TargetKind(c.req.URL.Query().Get("kind")), ID: c.req.PathValue("id")}
 	if k.Kind == "" {
 		if k.Kind, err = c.kindOf(k); err != nil {

@@ -176,7 +176,7 @@ func routes() []route {
 		get(memory+"/versions/{version}", "memoryVersion", "One version; its text on request only.", []param{kind}, of((*call).memory, memoryVersion)).original(),
 		get(memory+"/patterns/{pattern}", "memoryPattern", "The content of one placeholder of a flagged memory, by its reference (PATTERN_001); the original words on request only.",
 			[]param{kind}, of((*call).memory, memoryPattern)).original(),
-		get(memory+"/trace", "memoryTrace", "Everything that is known about a memory: author, state, versions, corrections, dissent, the state of its chain.", []param{kind}, of((*call).traced, memoryTrace)),
+		get(memory+"/trace", "memoryTrace", "Everything that is known about a memory: author, state, versions, corrections, dissent, the state of its chain.", []param{kind}, of(traced, memoryTrace)),
 		post(memory+"/pin", "pinMemory", "memory.pin", "Pin a version, or the memory itself, or unpin it.", []param{kind}, pinMemory),
 		post(memory+"/rollback", "rollbackMemory", "memory.rollback", "Restore a version of a memory in the backend.", []param{kind}, rollbackMemory),
 		post(memory+"/promote", "promoteMemory", "memory.promote", "Approve showing a memory that waits for review.", []param{kind}, promoteMemory),
