@@ -176,7 +176,7 @@ type SPIFFERule struct {
 
 // Ownership configures memories without a recorded owner, or changed out of band.
 type Ownership struct {
-	Unattributed string `yaml:"unattributed,omitempty" doc:"who sees memories that were written out-of-band: all callers that may name their owners, only callers limited to one of their owners, or none" default:"visible; named with several tenants" enum:"visible,named,hidden" loose:"order:hidden,named,visible;unsafe"`
+	Unattributed string `yaml:"unattributed,omitempty" doc:"who sees memories that were written out-of-band and whose tenant is not known: all callers that may name their owners, only callers limited to one of their owners, or none" default:"visible; named with several tenants" enum:"visible,named,hidden" loose:"order:hidden,named,visible;unsafe"`
 	Changed      string `yaml:"changed,omitempty" doc:"memories in responses that were changed out-of-band: report in the record, withhold as well, or do not check" default:"report" enum:"report,withhold,ignore" loose:"order:withhold,report,ignore;unsafe"`
 }
 
