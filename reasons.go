@@ -70,7 +70,7 @@ const (
 	ScreenWithheld  ReasonCode = "screen.withheld"  // memories that look like attacks were removed from an answer
 	ScreenStored    ReasonCode = "screen.stored"    // stored although it looks dangerous; the memory's status withholds it
 
-	ScreenConfigured ReasonCode = "screen.configured" // found in a deployment's own configuration, which is not refused
+	ScreenConfigured ReasonCode = "screen.configured" // found in a deployment's own configuration or approved text, which is not refused
 
 	ScreenRewritten ReasonCode = "screen.rewritten" // dangerous parts were removed before it was stored
 

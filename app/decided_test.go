@@ -102,6 +102,15 @@ func TestReviewDecisionsPersist(t *testing.T) {
 	if out, code := r.as(reviewToken, "memory", "trace", "--backend", "mem0", bobs); code != 0 || !strings.Contains(out, "current rules") {
 		t.Errorf("%d %s", code, out)
 	}
+	// Its author may change anything else about it. New texts, and another field, are judged.
+	for body, status := range map[string]int{
+		`{"metadata":{"colour":"grey"}}`: 200, `{"text":"Ann keeps a tabby cat."}`: 200, `{"expiration_date":"2099-01-01"}`: 200,
+		`{"metadata":{"note":"a tabby cat"}}`: 403, `{"metadata":{"category":"learnings"}}`: 403,
+	} {
+		if a := r.do("PUT", "/memories/"+cat, body); a.status != status {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
 	// The decision does not apply to another text.
 	r.do("PUT", "/memories/"+cat, `{"text":"Ann keeps a dog."}`).want(t, 200)
 	ring.Until(r.t, "it is judged anew", func() bool { st := r.statusOf(cat); return st.State == memproxy.StateUntrusted && st.Reviewed == "" })

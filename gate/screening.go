@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -40,10 +41,10 @@ func screen(ctx context.Context, r *evaluation) error {
 		r.verdict.Malformed(crowded)
 		return nil
 	}
-	r.findings, r.configured = divide(r, findings)
+	r.findings, r.configured = divide(r, asked.Operation.Items, findings)
 	r.q.Findings = r.findings
 	for _, f := range r.configured {
-		why := memproxy.Reason{Code: memproxy.ScreenConfigured, Pointer: r.op.Items[f.Item].Pointer, Detail: "screening reported findings in owner-configured or approved content"}
+		why := memproxy.Reason{Code: memproxy.ScreenConfigured, Pointer: asked.Operation.Items[f.Item].Pointer, Detail: "screening reported findings in owner-configured or approved content"}
 		if !slices.Contains(r.verdict.Notes, why) {
 			r.verdict.Note(why)
 		}
@@ -67,18 +68,33 @@ func (a *Admission) owns() bool {
 		(slices.Contains(p.Roles, RoleOwner) || slices.Contains(p.Roles, roleAdmin))
 }
 
-// divide separates the findings in an owner's configuration, and in texts on the allow
-// list, from all others. Such texts often look dangerous: a system prompt instructs, a
+// divide separates the findings in an owner's configuration, in texts on the allow list,
+// and in texts that a change leaves as a reviewer approved them, from all others. Such texts often look dangerous: a system prompt instructs, a
 // tool's description contains markup, and instructions to an extractor name the secrets
 // that it must not keep. The screening rules are made for planted texts, so in these
 // texts their findings are recorded and reported but refuse nothing. They excuse nothing
 // either: extracted memories are compared with the other findings only.
-func divide(r *evaluation, findings []memproxy.Finding) (count, configured []memproxy.Finding) {
+func divide(r *evaluation, screened []memproxy.Item, findings []memproxy.Finding) (count, configured []memproxy.Finding) {
 	owns := r.owns()
 	configured, count = verdict.Split(findings, func(f memproxy.Finding) bool {
-		return f.Item >= 0 && f.Item < len(r.op.Items) && configuration(r, &r.op.Items[f.Item], owns)
+		if f.Item < 0 || f.Item >= len(screened) {
+			return false
+		}
+		return f.Item < len(r.op.Items) && configuration(r, &screened[f.Item], owns) || leavesApproved(r, &screened[f.Item])
 	})
 	return count, configured
+}
+
+// leavesApproved reports whether an item is the present text of a memory that is changed
+// in another way, such as its metadata, and a reviewer approved this text. The decision is
+// kept until the text changes, or is written to another field.
+func leavesApproved(r *evaluation, it *memproxy.Item) bool {
+	m := r.op.Current[it.Target]
+	st := r.known.of(r.op.TargetKind, cmp.Or(m.ID, it.Target)).Status
+	was := (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written()
+	return r.op.Kind == memproxy.Correct && it.Text != "" && it.Text == m.Text && !slices.Contains(brings(r.call, r.op), it.Target) &&
+		st.State == memproxy.StateValidated && st.Reviewed == memproxy.TextSHA256(it.Text) &&
+		!slices.ContainsFunc(it.Written(), func(f string) bool { return !among(was, f) })
 }
 
 // configuration reports whether findings in a text refuse nothing. Clients also send
@@ -270,7 +286,7 @@ func tryRewritten(ctx context.Context, r *evaluation, reworder Reworder, texts m
 	}
 	q := r.q
 	q.Operation = &next
-	q.Findings, _ = divide(r, findings) // the items correspond one to one
+	q.Findings, _ = divide(r, asked.Operation.Items, findings) // the items correspond one to one
 	again, err := r.rules.Policy.Rule(ctx, q)
 	return &reworded{op: &next, body: body, texts: texts}, again, err
 }
