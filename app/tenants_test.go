@@ -39,6 +39,14 @@ func TestMem0TenantsAreIsolated(t *testing.T) {
 	r.do("GET", "/memories?user_id=ann", "").has(t, "canary of acme")
 	r.do("POST", "/v1/summary/", `{"filters":{"user_id":"ann"}}`).want(t, 200).has(t, "canary")
 
+	// An empty name is nobody's, and the longest one fits into the ledger.
+	for user, key := range map[string][]string{"amy": nil, "zoe": rival} {
+		r.do("POST", "/memories", `{"messages":[{"role":"user","content":"Tea."}],"user_id":"`+user+`","agent_id":"","infer":false}`, key...).want(t, 200)
+	}
+	for n, status := range map[int]int{1000: 200, 1001: 413} {
+		r.do("POST", "/memories", `{"messages":[{"role":"user","content":"Tea."}],"agent_id":"`+strings.Repeat("n", n)+`","infer":false}`).want(t, status)
+	}
+
 	type ask struct{ method, path, body string }
 	var asks []ask
 	for _, in := range []string{"user_id", "agent_id", "run_id"} {

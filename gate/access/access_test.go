@@ -302,6 +302,8 @@ func TestClaims(t *testing.T) {
 		"free, a summary, one tenant":       {access.Names{Alone: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [] []"},
 		"a wildcard is written":             {access.Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "*")}}, "[owner.unknown] [] [] []"},
 		"the same of one tenant":            {access.Names{Alone: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "*")}}, "[] [] [] []"},
+		"an empty name is written":          {access.Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "")}}, "[] [] [] []"},
+		"a summary of an empty name":        {access.Names{}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "")}}, "[owner.unknown] [] [] []"},
 		"an exclusion is written":           {access.Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, "[identity.broad] [] [] []"},
 		"the same, read":                    {access.Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, "[] [] [] []"},
 		"an agent that is there":            {access.Names{}, memproxy.Operation{Kind: recall, Refs: []memproxy.Ref{ref}, Claims: []memproxy.Claim{is(memproxy.DimAgent, "agent-1")}}, "[] [] [] []"},
@@ -317,7 +319,7 @@ func TestClaims(t *testing.T) {
 		"left out, of one tenant":           {access.Names{Masks: true, Alone: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("free")}}, "[] [] [] []"},
 		"the actor is nobody's name":        {access.Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimActor, "theirs")}}, "[] [] [] []"},
 	} {
-		tc.n.Op, tc.n.Tenant, tc.n.Rows = &tc.op, "acme", rows(ours, theirs)
+		tc.n.Op, tc.n.Tenant, tc.n.Rows = &tc.op, "acme", rows(ours, theirs, user("", "globex"))
 		r := tc.n.Claims()
 		if got := fmt.Sprint(codes(r.Refused), r.Unbound, r.Masked, codes(r.Notes)); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)

@@ -74,7 +74,7 @@ func (n *Names) Claims() (out Ruling) {
 func broad(c *memproxy.Claim) memproxy.Reason {
 	return memproxy.Reason{
 		Code: memproxy.IdentityBroad, Pointer: c.Pointer,
-		Detail: "what is written belongs to one " + string(c.Dim) + ", by name",
+		Detail: "what is written belongs to one " + string(c.Dim) + ", whose name is a string",
 	}
 }
 
@@ -108,6 +108,7 @@ func (n *Names) claim(out *Ruling, c *memproxy.Claim, name string) {
 	op := n.Op
 	writes := op.Kind == memproxy.Learn || op.Kind == memproxy.Correct
 	switch bond := n.Relation(c.Dim, name); {
+	case writes && name == "": // an empty name is none, so no tenant can take it from the others
 	case writes && name == "*": // a wildcard is bound to no tenant
 		if !n.Alone {
 			out.Refused = append(out.Refused, Missing(c.Pointer))

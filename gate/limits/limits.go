@@ -21,7 +21,7 @@ const (
 	maxClaims  = 2048    // values of claims
 	maxRefs    = 8192    // places that name something
 	maxItems   = 1 << 15 // pieces of content
-	maxName    = 1024    // bytes of an id or a name
+	maxName    = 1000    // bytes of an id or a name; with its dimension a name has to fit into a text of the ledger
 	// MaxUnknown bounds the side requests of one request for targets that the
 	// ledger does not know. Targets that it knows are bounded by maxTargets.
 	MaxUnknown = 64

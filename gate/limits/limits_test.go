@@ -10,15 +10,15 @@ import (
 )
 
 func TestTooMuch(t *testing.T) {
-	long := strings.Repeat("x", 1025)
+	long := strings.Repeat("x", 1001)
 	for want, op := range map[string]*memproxy.Operation{
 		"":                                 {Targets: make([]string, 1000), Items: make([]memproxy.Item, 1<<15)},
 		"1001 memories":                    {Targets: make([]string, 1001)},
 		"2049 users":                       {Claims: []memproxy.Claim{{Values: make([]string, 2048)}, {}}},
 		"8193 references":                  {Refs: make([]memproxy.Ref, 8193)},
 		"32769 pieces of content":          {Items: make([]memproxy.Item, 1<<15+1)},
-		"a name of more than 1024 bytes":   {Claims: []memproxy.Claim{{Values: []string{long}}}},
-		"an id of more than 1024 bytes":    {Targets: []string{long}},
+		"a name of more than 1000 bytes":   {Claims: []memproxy.Claim{{Values: []string{long}}}},
+		"an id of more than 1000 bytes":    {Targets: []string{long}},
 		"32769 values that memproxy would": {Reserved: make([]string, 1<<15), Unclaimed: []string{"/a"}},
 	} {
 		if got := limits.TooMuch(op); (want == "") != (got == "") || !strings.HasPrefix(got, want) {
