@@ -273,6 +273,13 @@ func TestBounds(t *testing.T) {
 			}
 		}
 	}
+	nobody := caller(none)
+	nobody.Kind = memproxy.KindAnonymous
+	for _, c := range []memproxy.Claim{is(memproxy.DimAgent, "a"), loose} {
+		if got := access.Bounds(nobody, &memproxy.Operation{Claims: []memproxy.Claim{c}}); !strings.Contains(got[0].Detail, " in identity.default ") {
+			t.Errorf("a caller without an entry: %q", got[0].Detail)
+		}
+	}
 }
 
 // Proves EDGE-3, EDGE-13: names of another tenant's and names that nobody has are

@@ -10,6 +10,10 @@ import (
 // principal, and returns the reasons for a refusal, or none if all are allowed. The
 // payload never determines the caller; it is only checked against the caller.
 func Bounds(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.Reason) {
+	entry := "its entry under identity"
+	if p.Kind == memproxy.KindAnonymous { // it has none
+		entry = "identity.default"
+	}
 	for _, c := range op.Claims {
 		limit := p.LimitIn(c.Dim)
 		switch {
@@ -17,12 +21,12 @@ func Bounds(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.R
 		case c.Op != memproxy.ClaimIs:
 			refused = append(refused, memproxy.Reason{
 				Code: memproxy.IdentityBroad, Pointer: c.Pointer,
-				Detail: "a wildcard, an exclusion or an unknown operator on " + string(c.Dim) + " can match more than this caller may access; " + words[c.Dim].setting + `: "*" in its entry under identity allows it`,
+				Detail: "a wildcard, an exclusion or an unknown operator on " + string(c.Dim) + " can match more than this caller may access; " + words[c.Dim].setting + `: "*" in ` + entry + ` allows it`,
 			})
 		case slices.ContainsFunc(c.Values, func(v string) bool { return !limit.Allows(v) }):
 			refused = append(refused, memproxy.Reason{
 				Code: words[c.Dim].code, Pointer: c.Pointer,
-				Detail: "the payload names " + words[c.Dim].one + " that this caller may not act for; " + words[c.Dim].setting + " in its entry under identity lists the permitted ones",
+				Detail: "the payload names " + words[c.Dim].one + " that this caller may not act for; " + words[c.Dim].setting + " in " + entry + " lists the permitted ones",
 			})
 		}
 	}
