@@ -45,7 +45,7 @@ func (c *Checker) Accept(ctx context.Context, q review.AcceptRequest) (review.Ac
 		return report, fmt.Errorf("%w: such a chain was never anchored", memproxy.ErrUnknown)
 	}
 	if !noted && len(faults) == 0 {
-		if err := c.known(ctx, q.Tenant); err != nil {
+		if err := checkTenant(ctx, c, q.Tenant); err != nil {
 			return report, err
 		}
 	}

@@ -27,7 +27,7 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 	if err != nil {
 		return report, err
 	}
-	if err := c.known(ctx, q.Tenant); err != nil {
+	if err := checkTenant(ctx, c, q.Tenant); err != nil {
 		return report, err
 	}
 	s := &sealing{c: c, backend: backends[0].Name, tenant: q.Tenant, decision: c.NewID(), report: &report}
@@ -55,9 +55,9 @@ func (c *Checker) Seal(ctx context.Context, q review.SealRequest) (review.SealRe
 	return report, recordSeal(ctx, c, q.Tenant, s.backend, s.decision, report.Sealed, done)
 }
 
-// known returns an error if no caller can have a tenant and there is no chain of it, so
+// checkTenant returns an error if no caller can have a tenant and there is no chain of it, so
 // that a misspelled name is not taken for a new tenant.
-func (c *Checker) known(ctx context.Context, tenant string) error {
+func checkTenant(ctx context.Context, c *Checker, tenant string) error {
 	heads, err := c.Ledger.Chains.Heads(ctx)
 	if err != nil {
 		return err

@@ -116,7 +116,7 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 	if f.State != "" && !slices.Contains(memproxy.HoldStates[:], f.State) {
 		return memproxy.HoldPage{}, badRequest(fmt.Sprintf("invalid state %q: want one of %s, %s, %s", f.State, openState, anyState, strings.Join(strings.Fields(strings.Trim(fmt.Sprint(memproxy.HoldStates), "[]")), ", ")))
 	}
-	if err := c.backend(f.Backend, http.StatusBadRequest, "bad_request"); err != nil {
+	if err := checkBackend(c, f.Backend, http.StatusBadRequest, "bad_request"); err != nil {
 		return memproxy.HoldPage{}, err
 	}
 	var errs [4]error
@@ -129,7 +129,7 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 	}
 	page, err := c.api.opt.Holds.List(c.ctx(), f)
 	if err == nil && len(page.Holds) == 0 && f.After == "" {
-		err = c.misnamed(q, func(tenant *string, principal string) (bool, error) {
+		err = checkNames(c, q, func(tenant *string, principal string) (bool, error) {
 			any, err := c.api.opt.Holds.List(c.ctx(), memproxy.HoldFilter{Tenant: tenant, Principal: principal, Limit: 1})
 			return len(any.Holds) > 0, err
 		})

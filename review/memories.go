@@ -100,7 +100,7 @@ func subjectOf(c *call, statusOnly bool) (m subject, err error) {
 		}
 	}
 	if !known || !c.allowed(m.tenant) { // a backend that is no longer configured may have records
-		return m, cmp.Or(c.backend(k.Backend, http.StatusNotFound, "unknown"), error(notFound()))
+		return m, cmp.Or(checkBackend(c, k.Backend, http.StatusNotFound, "unknown"), error(notFound()))
 	}
 	return m, nil
 }

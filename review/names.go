@@ -58,8 +58,8 @@ func listed(names []string) string {
 	return cmp.Or(strings.Join(out, ", "), "none") + more
 }
 
-// backend refuses the name of a backend that is not configured.
-func (c *call) backend(name string, status int, code string) error {
+// checkBackend refuses the name of a backend that is not configured.
+func checkBackend(c *call, name string, status int, code string) error {
 	known := c.api.opt.Backends
 	if name == "" || known == nil || slices.Contains(known, name) {
 		return nil
@@ -67,10 +67,10 @@ func (c *call) backend(name string, status int, code string) error {
 	return problem{status, code, "backend not found; configured backends: " + strings.Join(known, ", ")}
 }
 
-// misnamed refuses a filter whose tenant or principal is not configured and was never
+// checkNames refuses a filter whose tenant or principal is not configured and was never
 // recorded, so that a misspelled name does not look like an empty answer. A reviewer sees
 // only the names of tenants that it reviews.
-func (c *call) misnamed(q url.Values, recorded func(tenant *string, principal string) (bool, error)) error {
+func checkNames(c *call, q url.Values, recorded func(tenant *string, principal string) (bool, error)) error {
 	tenant, principal, names := q.Get("tenant"), q.Get("principal"), c.api.opt.Names()
 	check := func(what string, known []string, tenant *string, principal string) error {
 		there, err := recorded(tenant, principal)
@@ -105,7 +105,7 @@ func (c *call) misnamed(q url.Values, recorded func(tenant *string, principal st
 
 // unknownTenant is the answer to an operation on an unknown tenant. Only reviewers of all
 // tenants see the names of the others.
-func (c *call) unknownTenant(e *UnknownTenantError) error {
+func unknownTenant(c *call, e *UnknownTenantError) error {
 	if !c.who.Tenants.All {
 		return notFound()
 	}

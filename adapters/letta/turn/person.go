@@ -76,7 +76,7 @@ func (t *Turn) applyPersonRulings() {
 	}
 	switch {
 	case others:
-		t.ask(t.pause.calls, t.pause.messageID)
+		ask(t, t.pause.calls, t.pause.messageID)
 		t.pause.calls, t.pause.messageID, t.pause.fromRun = nil, "", ""
 	case t.requests > 0:
 		t.tools.constrain(t.pause.calls)

@@ -216,12 +216,12 @@ func (t *Turn) paused(calls []*call, request string) {
 		t.wait(calls, request)
 		t.tools.constrain(t.pause.calls)
 	default:
-		t.ask(calls, request)
+		ask(t, calls, request)
 	}
 }
 
 // ask records the calls of memory tools in a pause that the caller answers itself.
-func (t *Turn) ask(calls []*call, request string) {
+func ask(t *Turn, calls []*call, request string) {
 	for _, c := range calls {
 		if IsGated(c.name) && !t.tools.gateAnswers(c) {
 			t.opt.Asked.Add(AskedKey(request, c.id), struct{}{})
