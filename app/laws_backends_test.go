@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -106,7 +107,13 @@ func (w *lawWorld) turn() {
 		may.targets = []string{w.blockOf(agent)}
 		call = fmt.Sprintf(`memory_rethink {"label":"human","new_memory":%q}`, text)
 	}
-	w.writes(p, "POST", "/v1/agents/"+w.agents[agent]+"/messages", fmt.Sprintf(`{"input":%q}`, "CALL "+call+"\nTHEN\nSAY done"), may)
+	a := w.writes(p, "POST", "/v1/agents/"+w.agents[agent]+"/messages", fmt.Sprintf(`{"input":%q}`, "CALL "+call+"\nTHEN\nSAY done"), may)
+	switch {
+	case a.status >= 500:
+		w.waiting[word] = waitingTurn{p, agent}
+	case a.status == 200:
+		maps.DeleteFunc(w.waiting, func(_ string, t waitingTurn) bool { return t.agent == agent })
+	}
 }
 
 func (w *lawWorld) changeBlock() {

@@ -28,7 +28,7 @@ import (
 func lawSequence(t *testing.T, kind *lawKind, seed uint64, steps []lawStep) (broken string, trace []string) {
 	w := &lawWorld{
 		t: t, kind: kind, back: kind.back(t), dir: ring.Dir(t), settings: lawSettingsOf[seed%uint64(len(lawSettingsOf))], callers: slices.Clone(kind.callers), log: &lockedBuffer{},
-		said: map[string]*saidText{}, memories: map[string]*lawMemory{}, holds: map[string]*lawHold{}, answered: map[string]string{}, rejected: map[string]int{}, unknown: map[string]int64{},
+		said: map[string]*saidText{}, memories: map[string]*lawMemory{}, holds: map[string]*lawHold{}, answered: map[string]string{}, rejected: map[string]int{}, unknown: map[string]int64{}, waiting: map[string]waitingTurn{},
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w.t = t
@@ -170,14 +170,14 @@ var stepLaws = []struct {
 	law   string
 	holds func(*lawWorld, lawChange) bool
 }{
-	{"a text comes from a caller's request that this step may complete", func(_ *lawWorld, c lawChange) bool {
-		return c.gone || c.said != nil && (slices.Contains(c.may.words, c.said.word) || c.was.text == c.is.text)
+	{"a text comes from a caller's request that this step may complete", func(w *lawWorld, c lawChange) bool {
+		return c.gone || c.said != nil && (slices.Contains(c.may.words, c.said.word) || c.was.text == c.is.text || w.waited(c))
 	}},
 	{"a memory is stored for the user for whom it was written", func(_ *lawWorld, c lawChange) bool {
 		return c.gone || c.is.user == c.said.user
 	}},
-	{"only the step's targets change or go", func(_ *lawWorld, c lawChange) bool {
-		return c.added || slices.Contains(c.may.targets, c.id) || c.gone && c.may.upkeep
+	{"only the step's targets change or go", func(w *lawWorld, c lawChange) bool {
+		return c.added || slices.Contains(c.may.targets, c.id) || c.gone && c.may.upkeep || w.waited(c)
 	}},
 	{"nobody replaces what somebody wrote who is trusted more, or, without a reviewer's role, what another wrote", func(_ *lawWorld, c lawChange) bool {
 		p := c.may.by
@@ -203,6 +203,12 @@ var stepLaws = []struct {
 	{"a job removes only what is archived", func(w *lawWorld, c lawChange) bool {
 		return !c.gone || !c.may.upkeep || w.now().Sub(c.memory.written) >= 60*24*time.Hour
 	}},
+}
+
+// waited reports whether a change is that of a call which waited since an earlier turn of
+// the same caller.
+func (w *lawWorld) waited(c lawChange) bool {
+	return !c.gone && c.said != nil && c.may.by != nil && w.waiting[c.said.word].by == c.may.by
 }
 
 // author is who is responsible for a memory after the step.
@@ -266,7 +272,7 @@ func (w *lawWorld) learn(c lawChange) {
 		}
 		return
 	case c.added:
-		m = &lawMemory{id: c.id, tenant: c.said.tenant, user: c.is.user, author: c.said.by, block: c.is.block, ranks: map[string]float64{c.said.by.key: min(c.said.by.ceiling, c.is.confidence)}, source: c.may.source, unanswered: w.kind.name == "letta" && c.may.answer.status >= 500}
+		m = &lawMemory{id: c.id, tenant: c.said.tenant, user: c.is.user, author: c.said.by, block: c.is.block, ranks: map[string]float64{c.said.by.key: min(c.said.by.ceiling, c.is.confidence)}, source: c.may.source, unanswered: w.kind.name == "letta" && unsettled(c.may.answer)}
 		w.memories[c.id], w.ids = m, append(w.ids, c.id)
 	case c.may.rollback:
 	case c.may.approved:
@@ -284,6 +290,10 @@ func (w *lawWorld) learn(c lawChange) {
 	m.lives = append(m.lives, lifetime(m.source))
 	m.word, m.words, m.written = c.said.word, append(m.words, c.said.word), w.now()
 }
+
+// unsettled reports whether a write's outcome is unknown: it has no answer, or it was
+// approved and sending it has none.
+func unsettled(a got) bool { return a.status >= 500 || strings.Contains(a.body, `"state":"replaying"`) }
 
 // lifetime is how long a text from a source is shown.
 func lifetime(source string) time.Duration {

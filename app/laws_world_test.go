@@ -123,6 +123,11 @@ type saidText struct {
 	kind               textKind
 }
 
+type waitingTurn struct {
+	by    *lawCaller
+	agent string
+}
+
 type textKind int
 
 const (
@@ -224,8 +229,11 @@ type lawWorld struct {
 	rejected map[string]int    // writes by caller
 	unknown  map[string]int64  // additions and deletions without an answer, by author
 	last     func()            // repeats the last write
-	broken   string
-	trace    []string
+	// waiting are the turns without an answer: the calls of one may wait at its agent, and go
+	// on with the next turn that the same caller begins there.
+	waiting map[string]waitingTurn // by word
+	broken  string
+	trace   []string
 }
 
 // RoundTrip is the backend as the sidecar reaches it, with its faults.
