@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/paths"
 )
 
 // Patterns are passthrough entries: routes that the adapter does not know and that access
@@ -112,18 +113,6 @@ func (p pattern) reached(adapter gate.Adapter) bool {
 	return false
 }
 
-// plain reports whether a path has a single interpretation: no dot segments, no empty
-// segments inside, no percent-encoded structure. Passthrough only matches plain paths, so
-// that "/custom/..%2Fv1" does not match.
-func plain(escapedPath string) bool {
-	if !strings.HasPrefix(escapedPath, "/") || strings.ContainsAny(escapedPath, "%\\;") {
-		return false
-	}
-	segments := strings.Split(escapedPath[1:], "/")
-	for i, s := range segments {
-		if s == "." || s == ".." || (s == "" && i < len(segments)-1) {
-			return false
-		}
-	}
-	return true
-}
+// plain reports whether a path has a single interpretation. Passthrough only matches plain
+// paths, so that "/custom/..%2Fv1" does not match.
+func plain(escapedPath string) bool { return paths.Flaw(escapedPath) == "" }

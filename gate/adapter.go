@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/paths"
 )
 
 // An Adapter translates one backend's wire format. It never decides.
@@ -46,18 +47,13 @@ func NormalizedRoute(a Adapter, req memproxy.Request) (memproxy.Route, bool) {
 	return memproxy.Route{}, false
 }
 
-// unknownHint says how to repeat a request to a path that the adapter does not know. It
-// names routes and no paths, because records have no paths.
+// unknownHint says how to repeat a request to a path that the adapter does not know.
 func unknownHint(a Adapter, req memproxy.Request) string {
-	if route, ok := NormalizedRoute(a, req); ok {
-		return "with different slashes the path matches " + route.ID + ": check for missing or extra slashes in the path and the base URL"
-	}
-	if _, req.EscapedPath, _ = strings.Cut(strings.TrimLeft(req.EscapedPath, "/"), "/"); req.EscapedPath != "" {
-		if route, ok := NormalizedRoute(a, req); ok {
-			return "without its first segment the path matches " + route.ID + ": the base URL must have no path"
-		}
-	}
-	return "list it as passthrough if it touches no memory"
+	return paths.Hint(req.EscapedPath, func(path string) (string, bool) {
+		req.EscapedPath = path
+		route, ok := NormalizedRoute(a, req)
+		return route.ID, ok
+	})
 }
 
 // A Reader is an Adapter that can filter the answers to reads. The answers of other

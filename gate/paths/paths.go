@@ -1,0 +1,72 @@
+// Package paths says whether servers agree on the meaning of a request's path. The gate
+// rules on the path that it reads; the backend may decode or normalise it once more.
+package paths
+
+import (
+	"net/url"
+	"path"
+	"strings"
+)
+
+const slashes = "two slashes in a row"
+
+// Flaw returns why servers may read a path as another one, in words that follow "the path
+// has"; "" if it has a single interpretation. Percent-encoding counts, although the routes
+// of adapters take it in ids.
+func Flaw(escaped string) string {
+	if !strings.HasPrefix(escaped, "/") {
+		return "no slash at its start"
+	}
+	if strings.ContainsAny(escaped, "\\;") {
+		return "a backslash or a semicolon"
+	}
+	segments, empty := strings.Split(escaped[1:], "/"), false
+	for i, s := range segments {
+		if text, err := url.PathUnescape(s); err == nil && (text == "." || text == "..") {
+			return "a segment that is a dot or two"
+		}
+		empty = empty || s == "" && i < len(segments)-1
+	}
+	switch {
+	case strings.Contains(escaped, "%"):
+		return "percent-encoded characters"
+	case empty:
+		return slashes
+	}
+	return ""
+}
+
+// Hint says how to repeat a request to a path without a route. match returns the route of a
+// path whose slashes do not matter. The hint names routes and no paths, because records
+// have no paths.
+func Hint(escaped string, match func(path string) (route string, ok bool)) string {
+	if route, ok := match(escaped); ok {
+		return "with different slashes the path matches " + route + ": check for missing or extra slashes in the path and the base URL"
+	}
+	flaw := Flaw(escaped)
+	if flaw != "" && flaw != slashes {
+		if route, ok := match(plain(escaped)); ok {
+			return "the path has " + flaw + ", and servers may read it as that of " + route + ": send it in its plain form"
+		}
+	}
+	if _, rest, _ := strings.Cut(strings.TrimLeft(escaped, "/"), "/"); rest != "" && (flaw == "" || flaw == slashes) {
+		if route, ok := match(rest); ok {
+			return "without its first segment the path matches " + route + ": the base URL must have no path"
+		}
+	}
+	if flaw != "" {
+		return "the path has " + flaw + ", which servers may read differently, so passthrough does not let it through either: send it in its plain form"
+	}
+	return "list it as passthrough if it touches no memory"
+}
+
+// plain returns the path that a lenient server may read: decoded, up to a semicolon, and
+// without dot segments.
+func plain(escaped string) string {
+	text, err := url.PathUnescape(escaped)
+	if err != nil {
+		text = escaped
+	}
+	text, _, _ = strings.Cut(text, ";")
+	return path.Clean("/" + strings.ReplaceAll(text, "\\", "/"))
+}

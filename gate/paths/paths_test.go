@@ -1,0 +1,49 @@
+package paths_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/gate/paths"
+)
+
+// Each way of spelling a path that servers read differently is named, with the route that
+// they may read, and the advice is one that helps: such a path is not let through by
+// passthrough either. Proves EDGE-18.
+func TestPaths(t *testing.T) {
+	const (
+		dots, encoded, marks, slashes = "a segment that is a dot or two", "percent-encoded characters", "a backslash or a semicolon", "two slashes in a row"
+
+		add, other, pass = "servers may read it as that of toy.add: send it in its plain form", "passthrough does not let it through either", "list it as passthrough"
+	)
+	match := func(path string) (string, bool) { return "toy.add", strings.Trim(path, "/") == "memory" }
+	for in, want := range map[string][2]string{
+		"/":                 {"", pass},
+		"/custom/a.b/..c/":  {"", pass},
+		"/memory/":          {"", "with different slashes the path matches toy.add"},
+		"/v1/memory":        {"", "without its first segment the path matches toy.add"},
+		"//memory":          {slashes, "with different slashes the path matches toy.add"},
+		"/v1//memory":       {slashes, "without its first segment the path matches toy.add"},
+		"//custom":          {slashes, other},
+		"":                  {"no slash at its start", other},
+		"/custom/../memory": {dots, add},
+		"/./memory":         {dots, add},
+		"/%2E%2e/memory":    {dots, add},
+		"/memory/../reset":  {dots, other},
+		"/%6demory":         {encoded, add},
+		"/memory%2F":        {encoded, add},
+		"/v1%2Fmemory":      {encoded, other},
+		"/memory/a%2Fb":     {encoded, other},
+		"/memory%":          {encoded, other},
+		"/memory;a=/../b":   {marks, add},
+		`/custom\..\memory`: {marks, add},
+		"/custom;x/memory":  {marks, other},
+	} {
+		if got := paths.Flaw(in); got != want[0] {
+			t.Errorf("%q has %q, want %q", in, got, want[0])
+		}
+		if got := paths.Hint(in, match); !strings.Contains(got, want[1]) {
+			t.Errorf("%q: %q, want %q", in, got, want[1])
+		}
+	}
+}
