@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -10,11 +11,15 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,6 +27,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -195,4 +201,58 @@ log: {level: info}`)
 	if rec := r.audit("--principal", "oidc:dev"); strings.Count(rec, `"type":"decision"`) != 2 || !strings.Contains(rec, `"method":"oidc"`) {
 		t.Errorf("records: %s", rec)
 	}
+}
+
+// Proves EDGE-18: what prevents a start names the setting, or its line, and what to do.
+func TestFailedStartsNameTheSetting(t *testing.T) {
+	t.Parallel()
+	ca, dir := newAuthority(t), ring.Dir(t)
+	cert := ca.file("cert.pem", "CERTIFICATE", ca.cert.Raw)
+	file := writeFile(t, filepath.Join(dir, "a file"), "")
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer taken.Close()
+	for _, c := range []struct{ name, state, listen, more, backend, want string }{
+		{"a state that cannot be made", file, "", "", "", "set state to a directory that the user memproxy runs as may make and write to"},
+		{"a port in use", "", taken.Addr().String(), "", "", "mem0: listen tcp " + taken.Addr().String() + ": bind: address already in use; choose another listen address, or stop what uses it"},
+		{"no certificate", "", "", "", `, tls: {cert: "/nope.crt", key: "` + cert + `"}`, "backend mem0: tls: cert and key: "},
+		{"a key that is none", "", "", "", `, tls: {cert: "` + cert + `", key: "` + cert + `"}`, "backend mem0: tls: cert and key: "},
+		{"no roots of the backend", "", "", "", `, tls: {upstream_ca: "/nope.crt"}`, "backend mem0: tls.upstream_ca: "},
+		{"no signing key", "", "", `audit: {key_file: "/nope.key"}`, "", "memproxy.yaml:8: audit.key_file: "},
+		{"no file of a reference", "", "", "", `, credential: "file:/nope.credential"`, "memproxy.yaml:5: open /nope.credential: no such file or directory; file: names a file that the user memproxy runs as can read"},
+	} {
+		text := fmt.Sprintf(`profile: production
+state: "%s"
+admin: {listen: "127.0.0.1:0"}
+backends:
+  - {name: mem0, kind: mem0, listen: "%s", upstream: "http://127.0.0.1:9"%s}
+identity:
+  keys: [{sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated}]
+%s
+`, cmp.Or(c.state, ring.Dir(t)), cmp.Or(c.listen, "127.0.0.1:0"), c.backend, sha("k"), c.more)
+		cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
+		if err == nil {
+			err = Serve(t.Context(), cfg, Options{Log: io.Discard, Getenv: os.Getenv}, nil)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// Proves EDGE-18: a certificate that is not valid is in the log, because clients report it
+// to nobody who can replace it; a valid one is not.
+func TestExpiredCertificatesAreLogged(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	pair := ca.issue("")
+	key := ca.file("key.pem", "EC PRIVATE KEY", must.Get(x509.MarshalECPrivateKey(pair.PrivateKey.(*ecdsa.PrivateKey)))(t))
+	l := &listener{name: "mem0", tls: must.Get(listenTLS(config.TLS{Cert: ca.file("cert.pem", "CERTIFICATE", pair.Certificate[0]), Key: key}))(t)}
+	for after, said := range map[time.Duration]bool{0: false, 30 * time.Minute: false, 2 * time.Hour: true, -2 * time.Hour: true} {
+		var log bytes.Buffer
+		warnExpired(slog.New(slog.NewTextHandler(&log, nil)), l, time.Now().Add(after))
+		if got := strings.Contains(log.String(), "replace the files of tls.cert and tls.key") && strings.Contains(log.String(), "backend=mem0"); got != said {
+			t.Errorf("after %v: %q", after, log.String())
+		}
+	}
+	warnExpired(nil, &listener{}, time.Now()) // without TLS
 }

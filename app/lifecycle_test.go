@@ -303,8 +303,8 @@ policy: {dir: "%s"}
 		`"msg":"started","version":"v1.2.3","profile":"production","switched_off":["memories.new.configured","memories.seal","memories.sweep"`,
 		`"policy field.name","policy screen.hostile"]`,
 		`"msg":"listening","name":"here"`, `"msg":"listening","name":"admin"`, `held writes are reviewed by`,
-		`"msg":"the backend can be reached","backend":"here"`, `cannot be reached; requests to it are answered 502 until it can","backend":"away"`,
-		`until it can","backend":"plain","error":"tls: first record does not look like a TLS handshake"`, `"msg":"the backend can be reached","backend":"tls"`,
+		`"msg":"the backend can be reached","backend":"here"`, `cannot be reached; requests to it are answered 502 until it can","backend":"away","setting":"backends[].upstream"`,
+		`until it can","backend":"plain","setting":"backends[].upstream","error":"tls: first record does not look like a TLS handshake"`, `"msg":"the backend can be reached","backend":"tls"`,
 	} {
 		ring.Until(t, want, func() bool { return strings.Contains(log.String(), want) })
 	}

@@ -54,7 +54,7 @@ func (s *App) buildListeners() error {
 		l := &listener{name: b.Name, addr: b.Listen, handler: p, cut: p.AbortAll, bodies: b.Timeouts.Body.Std(), inFlight: opt.InFlight}
 		if b.TLS.Cert != "" {
 			if l.tls, err = listenTLS(b.TLS); err != nil {
-				return fmt.Errorf("backend %s: %w", b.Name, err)
+				return fmt.Errorf("backend %s: tls: %w", b.Name, err)
 			}
 		}
 		s.listeners = append(s.listeners, l)
@@ -109,7 +109,7 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	}
 	trusted, err := upstreamTLS(b.TLS)
 	if err != nil {
-		return proxy.Options{}, err
+		return proxy.Options{}, fmt.Errorf("tls.upstream_ca: %w", err)
 	}
 	backend.Upstream, backend.Credential, backend.InFlight = upstream, credentialOf(b), s.inFlight.of(b.Name, s.cfg.Limits)
 	backend.SideTimeout, backend.Observe = s.opt.within(gate.DefaultFetchTimeout), s.telemetry.Instruments().Observer(b.Name)
@@ -157,12 +157,12 @@ func upstreamTLS(t config.TLS) (*tls.Config, error) {
 func listenTLS(t config.TLS) (*tls.Config, error) {
 	cert, err := tlsfile.Open(t.Cert, t.Key)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cert and key: %w", err)
 	}
 	conf := &tls.Config{GetCertificate: cert.Server, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if t.ClientCA != "" {
 		if conf.ClientCAs, err = tlsfile.Roots(t.ClientCA); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("client_ca: %w", err)
 		}
 		conf.ClientAuth = tls.VerifyClientCertIfGiven
 	}

@@ -46,6 +46,7 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 	s.log.Info("started", "version", s.opt.Version, "profile", cfg.Profile, "switched_off", switchedOff(cfg, s.rules.now.Load()))
 	for _, l := range s.listeners {
 		s.log.Info("listening", "name", l.name, "address", l.ln.Addr().String())
+		warnExpired(s.log, l, time.Now())
 	}
 	s.edits.warn(cfg)
 	for _, b := range cfg.Backends {
@@ -71,6 +72,20 @@ func switchedOff(cfg *config.Config, now *compiledRules) (off []string) {
 	return off
 }
 
+// warnExpired logs that a listener's certificate is not valid now. A renewed one is taken
+// without a restart, so that this does not prevent the start.
+func warnExpired(log *slog.Logger, l *listener, now time.Time) {
+	if l.tls == nil {
+		return
+	}
+	c, err := l.tls.GetCertificate(nil)
+	if err != nil || c.Leaf == nil || !now.Before(c.Leaf.NotBefore) && !now.After(c.Leaf.NotAfter) {
+		return
+	}
+	log.Warn("the certificate is not valid now, and clients refuse it: replace the files of tls.cert and tls.key", "backend", l.name,
+		"from", c.Leaf.NotBefore.UTC().Format(time.RFC3339), "until", c.Leaf.NotAfter.UTC().Format(time.RFC3339))
+}
+
 // reachTime is the timeout of the test connection to a backend.
 const reachTime = 3 * time.Second
 
@@ -94,7 +109,7 @@ func logReachability(ctx context.Context, b config.Backend, within time.Duration
 		return // the process is stopping
 	}
 	if err != nil {
-		log.Warn("the backend cannot be reached; requests to it are answered 502 until it can", "backend", b.Name, "error", err)
+		log.Warn("the backend cannot be reached; requests to it are answered 502 until it can", "backend", b.Name, "setting", "backends[].upstream", "error", err)
 		return
 	}
 	log.Info("the backend can be reached", "backend", b.Name, "address", c.RemoteAddr().String())

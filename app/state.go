@@ -82,7 +82,7 @@ func openRecords(ctx context.Context, cfg *config.Config, o Options, unsafe []st
 		_ = os.Chmod(s.path(), 0o700)
 	}
 	if err = os.MkdirAll(s.path("keys"), 0o700); err != nil {
-		return nil, fmt.Errorf("state: %w", err)
+		return nil, fmt.Errorf("state: %w; set state to a directory that the user memproxy runs as may make and write to", err)
 	}
 	if err = s.openAudit(); err != nil {
 		return nil, err
@@ -162,7 +162,8 @@ func (s *state) vault() (*keys.Vault, error) {
 // auditKey returns the log's signing key: a configured one, or the state's own.
 func (s *state) auditKey() (ed25519.PrivateKey, error) {
 	if path := s.cfg.Audit.KeyFile; path != "" {
-		return audit.LoadKey(path)
+		key, err := audit.LoadKey(path)
+		return key, s.cfg.Fault(err, "audit", "key_file")
 	}
 	return audit.LoadOrCreateKey(s.path("keys"))
 }
@@ -223,7 +224,7 @@ func (s *state) openBudget() (gate.Budget, error) {
 		Shared: shared, Local: local, Share: memproxy.FromFraction(*r.Share), Deadline: r.Timeout.Std(), Clock: time.Now,
 		Changed: func(err error) {
 			if err != nil {
-				s.log.Warn("the shared budget store is unavailable; a local share of the limits applies", "error", err)
+				s.log.Warn("the shared budget store is unavailable; a local share of the limits applies", "setting", "budgets.redis", "error", err)
 			} else {
 				s.log.Info("the shared budget store is available again")
 			}

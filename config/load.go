@@ -244,6 +244,10 @@ func (v *reader) resolve(n *yaml.Node, depth int) {
 func (v *reader) scalar(n *yaml.Node) {
 	if path, ok := strings.CutPrefix(n.Value, "file:"); ok {
 		text, err := fromFile(path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			v.fault(n.Line, "%v; file: names a file that the user memproxy runs as can read", err)
+			return
+		}
 		if err != nil {
 			v.fault(n.Line, "%v", err)
 			return

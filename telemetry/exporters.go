@@ -66,7 +66,7 @@ func (o *exportCounter) sent(n int, err error) error {
 		if strings.Contains(err.Error(), "partial success") {
 			err = errPartialSuccess
 		}
-		o.log.Warn("telemetry not exported", "signal", o.name, "failed", failed, "error", err)
+		o.log.Warn("telemetry not exported", "signal", o.name, "failed", failed, "setting", "telemetry.otlp", "error", err)
 	}
 	return nil
 }
