@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,16 +138,28 @@ func holdPattern(c *call, h memproxy.HeldWrite) (PatternView, error) {
 	if err != nil {
 		return PatternView{}, err
 	}
-	pointer := c.req.URL.Query().Get("pointer")
+	pointer, name := c.req.URL.Query().Get("pointer"), "["+c.req.PathValue("pattern")+"]"
+	var with []int // the texts that have such a placeholder
+	var pointers []string
 	for i, text := range content.Texts {
-		if text.Pointer != pointer && (pointer != "" || len(content.Texts) > 1) {
+		if pointer != "" && text.Pointer != pointer {
 			continue
 		}
-		return c.pattern(text.Text, findingsIn(h, i), fmt.Sprintf("pattern/hold/%s/%d", h.ID, i), func() error {
-			return c.record(h.Tenant, h.Backend, h.ID, h.ID)
-		})
+		_, holes := redaction.Redact(text.Text, findingsIn(h, i))
+		if slices.ContainsFunc(holes, func(p redaction.Placeholder) bool { return p.Name == name }) {
+			with, pointers = append(with, i), append(pointers, text.Pointer)
+		}
 	}
-	return PatternView{}, notFound()
+	switch {
+	case len(with) == 0:
+		return PatternView{}, problem{http.StatusNotFound, "unknown", "this held write has no such placeholder; memproxy holds show lists them"}
+	case len(with) > 1:
+		return PatternView{}, badRequest("several texts have this placeholder; name one by its pointer: " + strings.Join(pointers, ", "))
+	}
+	i := with[0]
+	return c.pattern(content.Texts[i].Text, findingsIn(h, i), fmt.Sprintf("pattern/hold/%s/%d", h.ID, i), func() error {
+		return c.record(h.Tenant, h.Backend, h.ID, h.ID)
+	})
 }
 
 // pattern shows one span of a text: its position and its findings. It shows the original
