@@ -112,7 +112,7 @@ func (t *Turn) Next() ([]byte, error) {
 	}
 	t.pause.calls, t.pause.messageID = nil, ""
 	t.out.stopEvent, t.out.usageEvent, t.out.done = nil, nil, false // of the previous request
-	t.out.shift = t.out.seq
+	t.out.shift, t.out.started = t.out.seq, false
 	return e.Apply(), nil
 }
 

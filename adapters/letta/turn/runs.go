@@ -99,6 +99,22 @@ func numberOf(doc *jsondoc.Doc) (int64, bool) {
 	return n, err == nil
 }
 
+// startsRun reports whether an event is the numbered ping with which the run of a later
+// request starts. To the caller the turn is one run, which has started: the event is left out,
+// and its number is given to the next one.
+func (s *stitched) startsRun(kind string, doc *jsondoc.Doc) bool {
+	n, ok := numberOf(doc)
+	if !ok || s.started || s.requests == 0 {
+		return false
+	}
+	if s.started = true; kind != "ping" || n != 1 {
+		return false
+	}
+	s.run(doc.Root.Get("run_id").Text())
+	s.shift--
+	return true
+}
+
 // number changes an event's run to the turn's first run, and its number to continue the
 // numbers of earlier requests. It returns the same document if nothing changes.
 func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
@@ -106,7 +122,7 @@ func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	n, ok := numberOf(doc)
 	if s.numbered = ok; ok {
 		s.seq = n + s.shift
-		if s.shift > 0 {
+		if s.shift != 0 {
 			e.Replace(doc.Root.Get("seq_id"), strconv.AppendInt(nil, s.seq, 10))
 		}
 	}

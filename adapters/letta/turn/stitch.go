@@ -38,6 +38,7 @@ type stitched struct {
 	seq      int64    // number of the last event shown
 	numbered bool     // the last event had a number
 	shift    int64    // offset of this request's event numbers
+	started  bool     // this request's first numbered event was received
 }
 
 // add adds a request's usage to the sums. The size of the context is not summed: the last

@@ -37,6 +37,9 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 		return [][]byte{event}, nil // another format, which cannot be a pause
 	}
 	kind := doc.Root.Get("message_type").Text()
+	if t.out.startsRun(kind, doc) {
+		return nil, nil
+	}
 	owed := t.out.missingReturnEvent(kind, doc)
 	numbered, err := t.out.number(doc)
 	if err != nil {
