@@ -111,15 +111,15 @@ func TestReadsHaveNoBody(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: a malformed body is the caller's error; an incomplete one is a
-// timeout.
+// Proves EDGE-13: a malformed body, and one whose connection ends early, is the caller's error;
+// one that is late is a timeout.
 func TestBodiesThatCannotBeRead(t *testing.T) {
 	for err, want := range map[error]int{
 		errors.New("invalid byte in chunk length"):                       400,
 		fmt.Errorf("http: %w", errors.New("malformed chunked encoding")): 400,
 		os.ErrDeadlineExceeded:                                           408,
-		&net.OpError{Op: "read", Err: errors.New("reset")}:               408,
-		io.ErrUnexpectedEOF:                                              408,
+		&net.OpError{Op: "read", Err: errors.New("reset")}:               400,
+		io.ErrUnexpectedEOF:                                              400,
 	} {
 		if got := frontend.Unread(err); got.Status != want {
 			t.Errorf("%v: %d", err, got.Status)

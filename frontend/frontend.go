@@ -118,16 +118,19 @@ func TooSlow() *memproxy.Malformed {
 	return &memproxy.Malformed{Code: memproxy.PayloadSlow, Status: http.StatusRequestTimeout, Detail: "the complete body was not received in time"}
 }
 
-// Unread refuses a body that could not be read because it did not arrive in time, or
-// because its framing (such as its chunks) is invalid.
+// Unread refuses a body that could not be read because it did not arrive in time, because
+// its connection ended before, or because its framing (such as its chunks) is invalid.
 func Unread(err error) *memproxy.Malformed {
 	var wire *net.OpError
 	var timeout interface{ Timeout() bool }
-	if errors.As(err, &timeout) && timeout.Timeout() || errors.As(err, &wire) || errors.Is(err, os.ErrDeadlineExceeded) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) {
+	flaw := &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the body's framing is invalid"}
+	switch {
+	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, os.ErrDeadlineExceeded):
 		return TooSlow()
+	case errors.As(err, &wire), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, context.Canceled):
+		flaw.Detail = "the connection ended before the complete body was received"
 	}
-	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the body's framing is invalid"}
+	return flaw
 }
 
 // Relocate rewrites a redirect to the upstream so that it leads through the listener. A

@@ -97,6 +97,9 @@ func (d *draft) conversation(value string) error {
 // path segment of the side request that looks the object up, so it must not contain
 // characters with a meaning in paths.
 func checkID(value string, kind memproxy.TargetKind, ptr string) error {
+	if strings.Contains(value, "/") && strings.HasPrefix(ptr, "path:") {
+		return bad(memproxy.PayloadPath, 404, ptr, "an id has no slash") // the server decodes it, and finds no route
+	}
 	if KindOf(value) != kind || len(value) > 128 || !spelling.Word(value, "-_") {
 		return bad(memproxy.PayloadPath, 422, ptr, "this is not a valid id of kind "+string(kind))
 	}

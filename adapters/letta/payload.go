@@ -111,10 +111,18 @@ func malformedForm(detail string) error {
 	return bad(memproxy.PayloadMalformed, 400, "", detail)
 }
 
+// withoutFile refuses a form without the file with 422, as the server does.
+func withoutFile(detail string) error {
+	return bad(memproxy.PayloadMalformed, 422, "part:file", detail)
+}
+
 // form parses a multipart form, and refuses one that parsers read differently. One part
 // must be named file.
 func (p *payload) form(boundary string) error {
 	open, delim := []byte("--"+boundary+"\r\n"), []byte("\r\n--"+boundary)
+	if end, found := bytes.CutPrefix(p.body, []byte("--"+boundary+"--")); found && (len(end) == 0 || string(end) == "\r\n") {
+		return withoutFile("the form has no part")
+	}
 	if !bytes.HasPrefix(p.body, open) {
 		return malformedForm("the form does not start with its boundary")
 	}
@@ -125,7 +133,7 @@ func (p *payload) form(boundary string) error {
 		}
 		size := bytes.Index(p.body[at:], delim)
 		if size < 0 {
-			return malformedForm("the form does not end with its boundary")
+			return withoutFile("the form does not end with its boundary")
 		}
 		one, err := readPart(p.body, at, at+size)
 		if err != nil {
@@ -146,7 +154,7 @@ func (p *payload) form(boundary string) error {
 			at += 2
 		case bytes.Equal(rest, []byte("--")), bytes.Equal(rest, []byte("--\r\n")):
 			if !seen["file"] {
-				return malformedForm("the form has no file")
+				return withoutFile("the form has no file")
 			}
 			return nil
 		default:
