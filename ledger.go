@@ -44,6 +44,11 @@ type Ownership struct {
 	Deleted bool
 }
 
+// Key returns the name of the object that is owned.
+func (o *Ownership) Key() MemoryKey {
+	return MemoryKey{Backend: o.Backend, Kind: o.Kind, ID: o.ID}
+}
+
 // Presence tells whether an object without an owner was in its backend when that backend
 // was sealed.
 type Presence uint8

@@ -22,10 +22,6 @@ type authored struct {
 	trust.Authority
 }
 
-func (w *authored) key() memproxy.MemoryKey {
-	return memproxy.MemoryKey{Backend: w.row.Backend, Kind: w.row.Kind, ID: w.row.ID}
-}
-
 // loadAuthors loads the authors of the targets: who wrote them (from the ledger and
 // the stamp), who corrected them since, and how well their source is known. If the
 // ledger is unavailable the change is refused.
@@ -168,7 +164,7 @@ func ledgerFailed(ctx context.Context, r *evaluation, err error, detail string) 
 func recorded(ctx context.Context, a *Admission, known *lookups, words []authored) error {
 	keys := make([]memproxy.MemoryKey, len(words))
 	for i := range words {
-		keys[i] = words[i].key()
+		keys[i] = words[i].row.Key()
 	}
 	if err := known.need(ctx, keys...); err != nil {
 		return err
@@ -307,7 +303,7 @@ func (ret *effects) restated() []memproxy.StateChange {
 		}
 		// A decision about the old text does not apply to the new one. A withheld memory
 		// stays withheld until it is reviewed.
-		c, _ := foreseen(ret.Admission, w.key(), ret.marksOf(w.row.ID))
+		c, _ := foreseen(ret.Admission, w.row.Key(), ret.marksOf(w.row.ID))
 		c.Text = w.replacement(ret.op)
 		c.From = []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated}
 		changes = append(changes, c)

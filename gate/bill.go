@@ -282,7 +282,7 @@ func CountsInTotals(row *memproxy.Ownership) bool {
 // memory that was moved must not lower the total of its new field.
 func AuthorCountOf(ctx context.Context, history Histories, row *memproxy.Ownership) memproxy.AuthorCount {
 	who := memproxy.AuthorCount{Actor: row.Actor, Tenant: row.Scope.Tenant, Trust: row.Trust, User: row.Scope.User}
-	first, err := history.History(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, 2, 1)
+	first, err := history.History(ctx, row.Key(), 2, 1)
 	if err == nil && len(first) == 1 && first[0].Op != memproxy.OpSeal {
 		who.Field = memproxy.Key(first[0].Field)
 	}

@@ -295,7 +295,7 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 	var keys []memproxy.MemoryKey
 	for _, target := range ret.op.Targets {
 		if row, known := ret.owners[target]; known {
-			k := memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}
+			k := row.Key()
 			targets[k], keys = target, append(keys, k)
 		}
 	}
@@ -324,7 +324,7 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 	e.States = slices.DeleteFunc(e.States, func(c memproxy.StateChange) bool { return foreign[c.MemoryKey] })
 	e.Renewed = slices.DeleteFunc(e.Renewed, func(c memproxy.Renewal) bool { return foreign[c.MemoryKey] })
 	e.Owners = slices.DeleteFunc(e.Owners, func(o memproxy.Ownership) bool {
-		return foreign[memproxy.MemoryKey{Backend: o.Backend, Kind: o.Kind, ID: o.ID}]
+		return foreign[o.Key()]
 	})
 	return e
 }

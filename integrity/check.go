@@ -56,7 +56,7 @@ func (c *Checker) QueueCheck(row memproxy.Ownership) bool {
 	q := &c.checks
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	k := check{memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, row.Scope.Tenant, row.SHA256}
+	k := check{row.Key(), row.Scope.Tenant, row.SHA256}
 	if _, known := q.open[k]; !known && len(q.open) < maxChecks {
 		q.open[k] = waiting{seen: c.Clock(), underway: t.TurnsBegun()}
 		q.wake.Send()
@@ -71,7 +71,7 @@ func (c *Checker) Differs(ctx context.Context, row memproxy.Ownership) error {
 	if err != nil || c.QueueCheck(row) || !c.Traits(b, row.ID).Listed {
 		return err
 	}
-	return c.reportFinding(ctx, differs(memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, row.Scope.Tenant))
+	return c.reportFinding(ctx, differs(row.Key(), row.Scope.Tenant))
 }
 
 // runDue runs the checks that are due. It returns upkeep.Due while others wait.

@@ -156,7 +156,7 @@ func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memp
 		return w.finding(tenant, m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown,
 			"it was deleted through memproxy and has reappeared"), nil
 	}
-	history, err := w.c.Ledger.History(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, 0, 1)
+	history, err := w.c.Ledger.History(ctx, row.Key(), 0, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -241,18 +241,13 @@ func (w *storeSweep) holds(row *memproxy.Ownership) bool {
 
 // missing finds recorded objects that the backend does not have.
 func (w *storeSweep) missing(ctx context.Context) error {
-	for after := ""; ; {
-		rows, err := w.c.Ledger.Backends.Inventory(ctx, w.backend.Name, memproxy.TargetMemory, after, 500)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		after = rows[len(rows)-1].ID
+	return w.c.Ledger.Backends.Inventory(ctx, w.backend.Name, func(rows []memproxy.Ownership) error {
 		rows = slices.DeleteFunc(rows, func(row memproxy.Ownership) bool {
 			_, there := w.there[w.hash(row.ID)]
 			return there || !w.holds(&row) || !row.Written.Before(w.begun)
 		})
 		if len(rows) == 0 {
-			continue
+			return nil
 		}
 		if err := w.c.Settle(ctx); err != nil {
 			return err
@@ -275,5 +270,6 @@ func (w *storeSweep) missing(ctx context.Context) error {
 				return err
 			}
 		}
-	}
+		return nil
+	})
 }

@@ -55,7 +55,7 @@ func Deletion(ev *memproxy.Event, row *memproxy.Ownership) memproxy.Entry {
 	after := *row
 	after.Deleted = true
 	return memproxy.Entry{ExpectedOwners: []memproxy.Ownership{*row}, Owners: []memproxy.Ownership{after}, Versions: []memproxy.Version{{
-		MemoryKey: memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, Tenant: row.Scope.Tenant, Op: memproxy.OpDelete,
+		MemoryKey: row.Key(), Tenant: row.Scope.Tenant, Op: memproxy.OpDelete,
 		Actor: ev.Principal.ID, Trust: ev.Principal.Trust, Attestation: memproxy.AttestationUnknown, Decision: ev.Decision, Before: row.SHA256,
 	}}}
 }

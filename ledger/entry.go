@@ -116,7 +116,7 @@ func parts(e *memproxy.Entry) (all []*memproxy.Entry) {
 	share(e.Versions, func(v *memproxy.Version) *[]memproxy.Version { return &of(v.MemoryKey).Versions })
 	share(e.States, func(c *memproxy.StateChange) *[]memproxy.StateChange { return &of(c.MemoryKey).States })
 	share(e.Renewed, func(r *memproxy.Renewal) *[]memproxy.Renewal { return &of(r.MemoryKey).Renewed })
-	share(e.Owners, func(o *memproxy.Ownership) *[]memproxy.Ownership { return &of(keyOf(o)).Owners })
+	share(e.Owners, func(o *memproxy.Ownership) *[]memproxy.Ownership { return &of(o.Key()).Owners })
 	return all
 }
 
@@ -308,7 +308,7 @@ func histories(e *memproxy.Entry) []key {
 func applyEntry(t *transaction, e *memproxy.Entry, secret []byte) {
 	for i := range e.ExpectedOwners {
 		seen := &e.ExpectedOwners[i]
-		if r := t.record(keyOf(seen)); !r.HasOwner() || r.Owner.Decision != seen.Decision || r.Owner.Deleted != seen.Deleted {
+		if r := t.record(seen.Key()); !r.HasOwner() || r.Owner.Decision != seen.Decision || r.Owner.Deleted != seen.Deleted {
 			t.fail(memproxy.ErrStale)
 			return
 		}

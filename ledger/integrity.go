@@ -54,15 +54,25 @@ func updateFlag(t *transaction, r *record) {
 	}
 }
 
-// Inventory returns the objects of a kind that a backend should hold, ordered by id:
-// those after an id, at most limit, without tombstones. Objects that are missing in the
-// backend were deleted out-of-band.
-func (bs Backends) Inventory(ctx context.Context, backend string, kind memproxy.TargetKind, after string, limit int) ([]memproxy.Ownership, error) {
-	limit = min(cmp.Or(max(0, limit), chunk), chunk)
-	return querySettled(ctx, bs.store, "list memories", scanPart(bs.store, ownerOf),
-		`SELECT `+recordColumns+` FROM record
-		WHERE backend = ? AND kind = ? AND id > ? AND owned = 1 AND deleted = 0 ORDER BY id LIMIT ?`, backend, string(kind), after, limit)
+// Inventory calls f with the memories that a backend should hold, a page at a time,
+// ordered by id and without tombstones. Memories that are missing in the backend were
+// deleted out-of-band.
+func (bs Backends) Inventory(ctx context.Context, backend string, f func(page []memproxy.Ownership) error) error {
+	for after := ""; ; {
+		page, err := querySettled(ctx, bs.store, "list memories", scanPart(bs.store, ownerOf), `SELECT `+recordColumns+` FROM record
+			WHERE backend = ? AND kind = 'memory' AND id > ? AND owned = 1 AND deleted = 0 ORDER BY id LIMIT ?`, backend, after, inventoryPage)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		after = page[len(page)-1].ID
+		if err := f(page); err != nil {
+			return err
+		}
+	}
 }
+
+// inventoryPage is the maximum number of memories of one page of Inventory.
+const inventoryPage = 500
 
 // Sealed reports whether all content of a backend was recorded once, so that an object
 // without a record was written out-of-band.

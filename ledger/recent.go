@@ -161,7 +161,7 @@ func (r *recent) count(e *memproxy.Entry, by int) {
 		return w
 	}
 	for i := range e.Owners {
-		if w := change(keyOf(&e.Owners[i]), by, 0); by > 0 {
+		if w := change(e.Owners[i].Key(), by, 0); by > 0 {
 			w.owner = e.Owners[i]
 		}
 	}

@@ -258,10 +258,6 @@ func (r *recordRow) own(row *memproxy.Ownership, now int64) {
 	r.dirty |= ownerPart
 }
 
-func keyOf(row *memproxy.Ownership) key {
-	return key{Backend: row.Backend, Kind: row.Kind, ID: row.ID}
-}
-
 // scanner is a *sql.Row or *sql.Rows.
 type scanner interface{ Scan(...any) error }
 
@@ -341,7 +337,7 @@ func storableParts(of string, parts ...string) error {
 }
 
 func validate(row *memproxy.Ownership) error {
-	return cmp.Or(validKey(keyOf(row)), storableParts("owner", row.Scope.Tenant, row.Scope.User, row.Scope.Agent, row.Scope.App, row.Scope.Run,
+	return cmp.Or(validKey(row.Key()), storableParts("owner", row.Scope.Tenant, row.Scope.User, row.Scope.Agent, row.Scope.App, row.Scope.Run,
 		row.Actor, string(row.Trust), string(row.Source), row.Decision, row.SHA256))
 }
 
@@ -376,7 +372,7 @@ func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free fu
 		bound := make([]memproxy.Ownership, 0, len(own))
 		for i := range own {
 			row := &own[i]
-			r := t.record(keyOf(row))
+			r := t.record(row.Key())
 			if !r.HasOwner() || r.Owner.Scope.Tenant != row.Scope.Tenant && free(t, row) {
 				r.own(row, t.now())
 			}

@@ -279,7 +279,7 @@ func (s *store) answer(j *job, err error) {
 }
 
 func putOwner(t *transaction, owner *memproxy.Ownership) {
-	r := t.record(keyOf(owner))
+	r := t.record(owner.Key())
 	if !r.HasOwner() && owner.Kind == memproxy.TargetMemory && owner.Actor != "" && !owner.Deleted {
 		countFact(t, account{owner.Scope.Tenant, memproxy.Account(owner.Actor)})
 	}

@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -359,18 +360,27 @@ func maintained(t *testing.T, l Life) {
 func inventory(t *testing.T, l Life) {
 	gone, other := Row("b"), Row("e")
 	gone.Deleted, other.Backend = true, "letta"
-	put(t, l.Ledger, Row("d"), Row("a"), gone, Row("C"), other)
-	got, after := "", ""
-	for range 5 {
-		page := must.Get(l.Other.Backends.Inventory(t.Context(), "mem0", memproxy.TargetMemory, after, 2))(t)
-		if len(page) == 0 {
-			break
-		}
-		for _, row := range page {
-			got, after = got+row.ID, row.ID
-		}
+	all := []memproxy.Ownership{Row("d"), Row("a"), gone, Row("C"), other}
+	want := []string{"C", "a", "d"} // all stores compare by bytes
+	for i := range 501 {            // more than a page
+		all = append(all, Row(fmt.Sprintf("x%03d", i)))
+		want = append(want, all[len(all)-1].ID)
 	}
-	if got != "Cad" { // all stores compare by bytes
-		t.Errorf("inventory %q", got)
+	put(t, l.Ledger, all...)
+	var got []string
+	pages := 0
+	must.Do(t, l.Other.Backends.Inventory(t.Context(), "mem0", func(page []memproxy.Ownership) error {
+		pages++
+		for _, row := range page {
+			got = append(got, row.ID)
+		}
+		return nil
+	}))
+	if !slices.Equal(got, want) || pages < 2 {
+		t.Errorf("inventory of %d pages: %q", pages, got)
+	}
+	stop := errors.New("enough")
+	if err := l.Other.Backends.Inventory(t.Context(), "mem0", func([]memproxy.Ownership) error { pages++; return stop }); !errors.Is(err, stop) || pages != 3 {
+		t.Errorf("after an error %d pages in all, %v", pages, err)
 	}
 }

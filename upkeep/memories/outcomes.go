@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/integrity"
+	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -117,7 +118,7 @@ func (k *Maintainer) outcome(ctx context.Context, ev *memproxy.Event, now time.T
 		if row.Deleted || row.Decision == ev.Decision || memproxy.Inert(row.Scope.Tenant) != memproxy.Inert(ev.Principal.Tenant) {
 			return nil // the outcome is recorded, or the change was refused
 		}
-		m, err := own.FetchMemory(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID})
+		m, err := own.FetchMemory(ctx, row.Key())
 		switch {
 		case errors.Is(err, proxy.ErrUnanswered):
 			return err
@@ -138,16 +139,12 @@ func (k *Maintainer) outcome(ctx context.Context, ev *memproxy.Event, now time.T
 // in the scope of a bulk deletion.
 func (k *Maintainer) targets(ctx context.Context, ev *memproxy.Event, f func(*memproxy.Ownership) error) error {
 	if len(ev.Targets) > 0 {
-		var keys []memproxy.MemoryKey
-		for _, id := range ev.Targets {
-			keys = append(keys, memproxy.MemoryKey{Backend: ev.Backend, Kind: memproxy.TargetMemory, ID: id})
-		}
-		records, err := k.Ledger.Lookup(ctx, keys...)
+		records, err := ledger.ByID(ctx, k.Ledger, ev.Backend, memproxy.TargetMemory, ev.Targets...)
 		if err != nil {
 			return err
 		}
-		for _, key := range keys {
-			if rec := records[key]; rec.HasOwner() {
+		for _, id := range ev.Targets {
+			if rec := records[id]; rec.HasOwner() {
 				if err := f(&rec.Owner); err != nil {
 					return err
 				}
@@ -159,12 +156,7 @@ func (k *Maintainer) targets(ctx context.Context, ev *memproxy.Event, f func(*me
 	if !of.HasOwner() {
 		return nil
 	}
-	for after := ""; ; {
-		page, err := k.Ledger.Backends.Inventory(ctx, ev.Backend, memproxy.TargetMemory, after, 500)
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		after = page[len(page)-1].ID
+	return k.Ledger.Backends.Inventory(ctx, ev.Backend, func(page []memproxy.Ownership) error {
 		for i := range page {
 			if memproxy.InertScope(page[i].Scope).Within(of) {
 				if err := f(&page[i]); err != nil {
@@ -172,7 +164,8 @@ func (k *Maintainer) targets(ctx context.Context, ev *memproxy.Event, f func(*me
 				}
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // became records the change if the backend's memory shows that the change was made.
