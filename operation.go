@@ -102,17 +102,28 @@ const (
 	DimActor Dimension = "actor" // a speaker's name inside a message; recorded, and without authority
 )
 
-// In returns the scope's value in dimension d, or "".
-func (s Scope) In(d Dimension) string {
+// Dimensions lists the kinds of owner that a memory can have.
+var Dimensions = [...]Dimension{DimUser, DimAgent, DimApp, DimRun}
+
+// Owner returns where the scope has its value in dimension d, or nil.
+func (s *Scope) Owner(d Dimension) *string {
 	switch d {
 	case DimUser:
-		return s.User
+		return &s.User
 	case DimAgent:
-		return s.Agent
+		return &s.Agent
 	case DimApp:
-		return s.App
+		return &s.App
 	case DimRun:
-		return s.Run
+		return &s.Run
+	}
+	return nil
+}
+
+// In returns the scope's value in dimension d, or "".
+func (s Scope) In(d Dimension) string {
+	if at := s.Owner(d); at != nil {
+		return *at
 	}
 	return ""
 }

@@ -49,6 +49,9 @@ const (
 	SourceUnstated Source = "unstated"
 )
 
+// SourceTiers lists the tiers that have a ceiling, highest first.
+var SourceTiers = [...]Source{SourceTrusted, SourceVerified, SourceUntrusted, SourceHostile}
+
 // Attestation is how well a memory's source is known.
 type Attestation string
 

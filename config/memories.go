@@ -140,7 +140,7 @@ func (m *Memories) ttlDefaults() {
 
 // ttl checks the keys of TTL.
 func (v *reader) ttl(m *Memories, at func(...any) int) {
-	sources := []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile, memproxy.SourceUnstated}
+	sources := append(memproxy.SourceTiers[:], memproxy.SourceUnstated)
 	for key := range m.TTL {
 		source, of := strings.CutPrefix(key, ttlSource)
 		faultIf(v, of && !slices.Contains(sources, memproxy.Source(source)),

@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/codes"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/verdict"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -338,7 +337,7 @@ func targetKeys(r *evaluation, kind memproxy.TargetKind, id string) []string {
 // ownerKeys returns the keys of the owners in scopes.
 func ownerKeys(c *Call, scopes ...memproxy.Scope) (keys []string) {
 	for i := range scopes {
-		for _, dim := range access.Dimensions {
+		for _, dim := range memproxy.Dimensions {
 			if name := scopes[i].In(dim); name != "" {
 				keys = append(keys, orderKey(c, memproxy.TargetEntity, memproxy.OwnerID(dim, name)))
 			}

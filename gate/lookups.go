@@ -233,7 +233,7 @@ func (v *viewer) lookUp(ctx context.Context, scopes []*memproxy.Scope, bare []me
 	defer func() { v.Blind = v.Blind || err != nil }()
 	ask := func(kind memproxy.TargetKind, id string) { also = append(also, v.known.key(kind, id)) }
 	named := func(s *memproxy.Scope, all bool) {
-		for _, d := range access.Dimensions {
+		for _, d := range memproxy.Dimensions {
 			name := s.In(d)
 			if name == "" || !all && v.Principal.LimitIn(d).Allows(name) {
 				continue

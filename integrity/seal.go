@@ -148,7 +148,7 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 func (s *sealing) relations(ctx context.Context, all []memproxy.Memory) (func(*memproxy.Memory) access.Relation, error) {
 	var keys []memproxy.MemoryKey
 	for i := range all {
-		for _, d := range access.Dimensions {
+		for _, d := range memproxy.Dimensions {
 			if name := all[i].Scope.In(d); name != "" {
 				keys = append(keys, memproxy.MemoryKey{Backend: s.backend, Kind: memproxy.TargetEntity, ID: memproxy.OwnerID(d, name)},
 					memproxy.MemoryKey{Backend: s.backend, Kind: memproxy.TargetMemory, ID: name})

@@ -9,21 +9,19 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-var dims = [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun}
-
 // dimOf returns the dimension of the identity that a key names.
 func dimOf(key string) (memproxy.Dimension, bool) {
 	if key == "session_id" {
 		return memproxy.DimRun, true
 	}
 	name, ok := strings.CutSuffix(key, "_id")
-	return memproxy.Dimension(name), ok && slices.Contains(dims[:], memproxy.Dimension(name))
+	return memproxy.Dimension(name), ok && slices.Contains(memproxy.Dimensions[:], memproxy.Dimension(name))
 }
 
 // entityDim returns the dimension of a type of entity, in the singular or the plural.
 func entityDim(typ string) (memproxy.Dimension, bool) {
 	dim := memproxy.Dimension(strings.TrimSuffix(typ, "s"))
-	return dim, slices.Contains(dims[:], dim)
+	return dim, slices.Contains(memproxy.Dimensions[:], dim)
 }
 
 // narrows reports whether a claim limits the request to its owner. The backend ignores

@@ -138,7 +138,6 @@ func (c *Claims) Apply(op *memproxy.Operation) {
 // Source returns the tier of a claimed source: the lowest of before and the tiers of all
 // names in v. A number counts as an unknown name.
 func Source(table memproxy.SourceNames, before memproxy.Source, v *jsondoc.Value) memproxy.Source {
-	rank := [...]memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile}
 	var tier memproxy.Source
 	switch v.Kind {
 	case jsondoc.String:
@@ -154,7 +153,7 @@ func Source(table memproxy.SourceNames, before memproxy.Source, v *jsondoc.Value
 	default:
 		tier = table["*"]
 	}
-	if slices.Index(rank[:], tier) > slices.Index(rank[:], before) {
+	if rank := memproxy.SourceTiers[:]; slices.Index(rank, tier) > slices.Index(rank, before) {
 		return tier
 	}
 	return before

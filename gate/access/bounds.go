@@ -40,7 +40,7 @@ func Bounds(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.R
 // bulk delete, a summary, an export) unless it is narrowed, in every dimension in
 // which the principal is limited, to what the principal may name.
 func pinned(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.Reason) {
-	for _, d := range Dimensions {
+	for _, d := range memproxy.Dimensions {
 		if p.LimitIn(d).All || pins(op.Claims, d) {
 			continue
 		}

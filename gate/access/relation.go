@@ -12,9 +12,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Dimensions are the kinds of owner that a memory can have.
-var Dimensions = [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun}
-
 // A Relation is how a name or an object is related to a tenant.
 type Relation uint8
 
@@ -44,12 +41,12 @@ func MadeBy(p *memproxy.Principal, row *memproxy.Ownership) bool {
 
 // Limited reports whether a principal is limited in any dimension.
 func Limited(p *memproxy.Principal) bool {
-	return slices.ContainsFunc(Dimensions[:], func(d memproxy.Dimension) bool { return !p.LimitIn(d).All })
+	return slices.ContainsFunc(memproxy.Dimensions[:], func(d memproxy.Dimension) bool { return !p.LimitIn(d).All })
 }
 
 // MayName reports whether a principal may name all owners of a scope.
 func MayName(p *memproxy.Principal, s memproxy.Scope) bool {
-	return !slices.ContainsFunc(Dimensions[:], func(d memproxy.Dimension) bool {
+	return !slices.ContainsFunc(memproxy.Dimensions[:], func(d memproxy.Dimension) bool {
 		v := s.In(d)
 		return v != "" && !p.LimitIn(d).Allows(v)
 	})

@@ -72,7 +72,7 @@ func (v *View) Agent(ref memproxy.Ref) string {
 // principal: one that the principal may not name, or another tenant's. An owner
 // that was created together with the memory belongs to its creator.
 func (v *View) Denies(m *memproxy.Memory, made []string) bool {
-	for _, d := range Dimensions {
+	for _, d := range memproxy.Dimensions {
 		name := m.Scope.In(d)
 		if name == "" || v.allows(d, name) {
 			continue
@@ -119,7 +119,7 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 		attributed = attributed || bond == Ours
 	}
 	named, owned := false, false
-	for _, d := range Dimensions {
+	for _, d := range memproxy.Dimensions {
 		limit := v.Principal.LimitIn(d)
 		values := [2]string{m.Scope.In(d)}
 		if row != nil && (d != memproxy.DimAgent || values[0] == "" || !m.Mutable) { // a block is shown in every agent that it is attached to
@@ -158,7 +158,7 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 // that it names.
 func (v *View) Descent(m *memproxy.Memory) Relation {
 	bond := Unknown
-	for _, d := range Dimensions {
+	for _, d := range memproxy.Dimensions {
 		if name := m.Scope.In(d); name != "" {
 			bond = bond.With(v.owner(d, name), v.Principal.Tenant)
 		}

@@ -191,7 +191,7 @@ func (p *Panel) validated(s memproxy.Screening, findings []memproxy.Finding) []m
 	var own []string
 	for i := range s.Operation.Items {
 		it := &s.Operation.Items[i]
-		governed := slices.ContainsFunc(it.Written(), func(f string) bool { return synapse.IsGoverned(memproxy.Key(f)) })
+		governed := slices.ContainsFunc(it.Written(), func(f string) bool { return slices.Contains(memproxy.GovernedFields(), memproxy.Key(f)) })
 		if !judged(it) || !governed && !suspect(s.Operation) {
 			continue
 		}

@@ -21,13 +21,6 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// fields are the governed fields of the ADR.
-var fields = [...]string{"learnings", "preferences", "gotchas", "conventions", "decisions"}
-
-// IsGoverned reports whether a field is governed. Names are compared as policies compare
-// them.
-func IsGoverned(field string) bool { return slices.Contains(fields[:], field) }
-
 // Prefix is the prefix of all rule ids.
 const Prefix = "synapse."
 

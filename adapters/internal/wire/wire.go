@@ -15,17 +15,8 @@ import (
 // Fill sets the scope from a claim of one name. For a write it returns false if the scope
 // already has a different owner in that dimension.
 func Fill(s *memproxy.Scope, c *memproxy.Claim, write bool) bool {
-	var at *string
-	switch c.Dim {
-	case memproxy.DimUser:
-		at = &s.User
-	case memproxy.DimAgent:
-		at = &s.Agent
-	case memproxy.DimApp:
-		at = &s.App
-	case memproxy.DimRun:
-		at = &s.Run
-	default:
+	at := s.Owner(c.Dim)
+	if at == nil {
 		return true
 	}
 	if *at == "" {

@@ -27,8 +27,8 @@ func screeningCommand(in *Invocation, use, short, example string, run func(conte
 			return run(ctx, judge, cfg)
 		})
 	fs := c.Flags()
-	cli.Choice(fs, &q.Source, "source", "source tier of the texts", memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile)
-	cli.Choice(fs, &q.Trust, "trust", "trust tier of their author", memproxy.TrustAnonymous, memproxy.TrustAuthenticated, memproxy.TrustEstablished, memproxy.TrustHuman, memproxy.TrustSystem)
+	cli.Choice(fs, &q.Source, "source", "source tier of the texts", memproxy.SourceTiers[:]...)
+	cli.Choice(fs, &q.Trust, "trust", "trust tier of their author", memproxy.Trusts[:]...)
 	cli.Choice(fs, &q.Sensitivity, "sensitivity", "how readily content is held; absent: the configuration's, else medium", "low", "medium", "high")
 	fs.StringVar(&q.Pack, "pack", "", "`directory` of a pack of rules and weights; default the configuration's, else the built-in one")
 	return c

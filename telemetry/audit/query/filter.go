@@ -52,7 +52,7 @@ func (f *Filter) Check() error {
 		{"shadow-verdict", f.ShadowVerdict, []string{"allow", "amend", "hold", "deny"}},
 		{"type", f.Type, memproxy.EventTypes()},
 		{"reason", f.Reason, memproxy.ReasonCodes()},
-		{"source", f.Source, []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile, memproxy.SourceUnstated}},
+		{"source", f.Source, append(memproxy.SourceTiers[:], memproxy.SourceUnstated)},
 		{"stage", f.Stage, []memproxy.ActStage{memproxy.ActAttempted, memproxy.ActDone, memproxy.ActRefused, memproxy.ActFailed, memproxy.ActUnknown}},
 	} {
 		words := strings.Fields(strings.Trim(fmt.Sprint(c.list), "[]"))
