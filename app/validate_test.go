@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/review"
 )
 
 // Proves DOL-3, EDGE-4: validation, at production's default interval, checks the text
@@ -66,7 +67,8 @@ func TestValidationReadsTheBackend(t *testing.T) {
 
 // Proves DOL-5, EDGE-4: where untrusted memories are withheld, a memory that was planted
 // out-of-band stays withheld after the sweep found it and validation found nothing in it,
-// unless a person decided on its text. At production's default intervals.
+// unless a person decided on its text or audit seal adopted it. At production's default
+// intervals.
 func TestPlantedMemoriesAreNotValidated(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
@@ -74,14 +76,17 @@ func TestPlantedMemoriesAreNotValidated(t *testing.T) {
 	mine := r.written("Ann likes green tea.", "")
 	r.versioned(mine)
 	ring.Until(r.t, "the seal", func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })
-	planted := r.planted("Ann has a horse.")
+	planted, adopted := r.planted("Ann has a horse."), r.planted("Ann has a boat.")
 	status := func(id string) int { return r.do("GET", "/v1/memories/"+id+"/", "").status }
 	if got := status(planted); got != 404 {
 		t.Errorf("before it is found: %d", got)
 	}
-	r.within(p, 10*time.Minute, "the sweep", func() bool { return r.statusOf(planted).Unverified == memproxy.IntegrityUnknown })
+	r.within(p, 10*time.Minute, "the sweep", func() bool {
+		return r.statusOf(planted).Unverified == memproxy.IntegrityUnknown && r.statusOf(adopted).Unverified == memproxy.IntegrityUnknown
+	})
+	rules := r.car.rules.current().Version
 	r.within(p, 5*time.Minute, "the validation", func() bool {
-		return r.statusOf(planted).Rules == r.car.rules.current().Version && r.statusOf(mine).State == memproxy.StateValidated
+		return r.statusOf(planted).Rules == rules && r.statusOf(adopted).Rules == rules && r.statusOf(mine).State == memproxy.StateValidated
 	})
 	if st := r.statusOf(planted); st.State != memproxy.StateUntrusted || status(planted) != 404 || status(mine) != 200 {
 		t.Errorf("%+v; it is answered with %d, a validated one with %d", st, status(planted), status(mine))
@@ -92,6 +97,14 @@ func TestPlantedMemoriesAreNotValidated(t *testing.T) {
 	})
 	if err != nil || status(planted) != 200 {
 		t.Errorf("a person's decision: %v, answered with %d", err, status(planted))
+	}
+	ring.Until(r.t, "audit seal, once no sweep is under way", func() bool {
+		_, err := r.car.checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "acme"})
+		return err == nil
+	})
+	r.within(p, 5*time.Minute, "the validation of what was adopted", func() bool { return r.statusOf(adopted).State == memproxy.StateValidated })
+	if got := status(adopted); got != 200 {
+		t.Errorf("adopted: answered with %d", got)
 	}
 }
 

@@ -159,6 +159,10 @@ func beginHistory(t *transaction, v *memproxy.Version) (began bool) {
 	}
 	r, st := t.status(v.MemoryKey)
 	if !st.Changed.IsZero() {
+		if st.State == memproxy.StateUntrusted {
+			st.Rules = "" // the rules judge it anew, now that it has a history
+			t.putStatus(r, st, r.prior)
+		}
 		return true
 	}
 	st.Tenant, st.Reason, st.Attestation = v.Tenant, "found when its history began", memproxy.AttestationUnknown
