@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"net/url"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -45,6 +46,14 @@ func NormalizedRoute(a Adapter, req memproxy.Request) (memproxy.Route, bool) {
 		}
 	}
 	return memproxy.Route{}, false
+}
+
+// onlyUnknown reports whether no server takes a path without a row for one of the adapter's
+// routes, by slashes, dot segments or encoded characters, which ids may have.
+func onlyUnknown(a Adapter, req memproxy.Request) bool {
+	path, err := url.PathUnescape(req.EscapedPath)
+	_, meant := NormalizedRoute(a, req)
+	return !meant && err == nil && paths.Flaw(path) == "" && !strings.ContainsAny(path, "?#") && strings.Count(path, "/") == strings.Count(req.EscapedPath, "/")
 }
 
 // unknownHint says how to repeat a request to a path that the adapter does not know.

@@ -156,22 +156,32 @@ func TestShadowPolicyIsNotEnforced(t *testing.T) {
 	}
 }
 
+// Proves TRL-10, EDGE-13: development forwards reads of routes that are new, and none that a
+// server could take for a known one.
 func TestUnknownRoutes(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		method  string
+		path    string
 		profile gate.Profile
 		denied  bool
 	}{
-		{"a write in production", "POST", gate.Production, true},
-		{"a write in development", "PATCH", gate.Development, true},
-		{"a read in production", "GET", gate.Production, true},
-		{"a read in development", "GET", gate.Development, false},
+		{"a write in production", "POST", "/new", gate.Production, true},
+		{"a write in development", "PATCH", "/new", gate.Development, true},
+		{"a read in production", "GET", "/new", gate.Production, true},
+		{"a read in development", "GET", "/v9/new/", gate.Development, false},
+		{"with an encoded id", "GET", "/new/ann%40example.com", gate.Development, false},
+		{"of a known route with other slashes", "GET", "//memory/", gate.Development, true},
+		{"with dots", "GET", "/new/../memory", gate.Development, true},
+		{"with encoded dots", "GET", "/new/%2e%2E/memory", gate.Development, true},
+		{"with an encoded slash", "HEAD", "/new/..%2fmemory", gate.Development, true},
+		{"with an encoded end", "GET", "/memory%3Fx/", gate.Development, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, func(r *rig) { r.rules.Profile = tc.profile })
 			c := r.call(memproxy.Operation{})
-			c.Known, c.Route, c.Request.Method = false, memproxy.Route{}, tc.method
+			c.Known, c.Route, c.Request.Method, c.Request.EscapedPath = false, memproxy.Route{}, tc.method, tc.path
+			c.Backend.Adapter = onlyMemory{r.fake}
 			a := r.gate.Admit(context.Background(), c)
 			if tc.denied {
 				wantCodes(t, a.Decision, memproxy.Deny, memproxy.RouteUnknown)

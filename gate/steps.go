@@ -175,9 +175,10 @@ func reserved(r *evaluation) {
 
 // unknown rules on a request to a route that the adapter does not know. A request
 // that could write is refused in every profile; a read passes in development,
-// because a newer backend may have routes that this version does not know.
+// because a newer backend may have routes that this version does not know, unless a
+// server could serve a known route for it.
 func unknown(r *evaluation) {
-	if r.rules.Profile != Development || !safe(r.call.Request.Method) {
+	if r.rules.Profile != Development || !safe(r.call.Request.Method) || !onlyUnknown(r.call.Backend.Adapter, r.call.Request) {
 		r.verdict.Forbid(memproxy.RouteUnknown, "", "memproxy does not know this route, so it cannot check the request; "+unknownHint(r.call.Backend.Adapter, r.call.Request))
 	}
 }
