@@ -9,6 +9,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/must"
@@ -177,10 +178,27 @@ func callee(call *ast.CallExpr) string {
 	return ""
 }
 
+// parsedFile is a test file with its name.
+type parsedFile struct {
+	name string
+	fset *token.FileSet
+	file *ast.File
+}
+
+// parsedFiles parses all test files, once for all tests.
+var parsedFiles = sync.OnceValues(func() (all []parsedFile, err error) {
+	err = proofs.Files(root, func(name string, fset *token.FileSet, file *ast.File) {
+		all = append(all, parsedFile{name, fset, file})
+	})
+	return all, err
+})
+
 // files visits every parsed test file.
 func files(t *testing.T, visit func(name string, fset *token.FileSet, file *ast.File)) {
 	t.Helper()
-	must.Do(t, proofs.Files(root, visit))
+	for _, f := range must.Get(parsedFiles())(t) {
+		visit(f.name, f.fset, f.file)
+	}
 }
 
 func place(name string, fset *token.FileSet, n ast.Node) string {
