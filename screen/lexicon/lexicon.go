@@ -123,7 +123,7 @@ func (r *Rule) add(p string) error {
 		r.Within = within
 		return nil
 	}
-	tree, err := lint(p)
+	x, err := lint(p)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (r *Rule) add(p string) error {
 	if err != nil {
 		return err
 	}
-	any := sync.OnceValue(func() *automaton { return newAutomaton(tree) }) // most are never needed
-	r.parts = append(r.parts, part{re: re, any: any, anchor: anchorOf(tree), repeats: repetitionsOf(tree)})
+	any := sync.OnceValue(func() *automaton { return newAutomaton(x.tree) }) // most are never needed
+	r.parts = append(r.parts, part{re: re, any: any, anchor: x.anchor, repeats: repetitionsOf(x)})
 	return nil
 }

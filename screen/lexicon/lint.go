@@ -12,18 +12,22 @@ const maxRepeat = 12 // the highest counted repetition: an automaton copies what
 // bounded or not; use near instead), high counted repetitions, nested repetitions,
 // patterns that match the empty text, and patterns without a literal that every match
 // contains. Parse rejects rules without a rare literal.
-func lint(pattern string) (*syntax.Regexp, error) {
+func lint(pattern string) (expression, error) {
 	re, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)
-	switch {
-	case err != nil:
-	case matchesEmpty(re):
-		err = fmt.Errorf("pattern %q matches the empty string", pattern)
-	default:
-		if err = even(re, pattern, false); err == nil && anchorOf(re) == nil {
-			err = fmt.Errorf("pattern %q has no characters that occur in every match", pattern)
-		}
+	if err != nil {
+		return expression{}, err
 	}
-	return re, err
+	if matchesEmpty(re) {
+		return expression{}, fmt.Errorf("pattern %q matches the empty string", pattern)
+	}
+	if err := even(re, pattern, false); err != nil {
+		return expression{}, err
+	}
+	x := newExpression(re)
+	if x.anchor == nil {
+		return expression{}, fmt.Errorf("pattern %q has no characters that occur in every match", pattern)
+	}
+	return x, nil
 }
 
 // even rejects gaps, and repetitions that are high or nested.

@@ -35,15 +35,23 @@ type extent struct {
 	best  *anchor
 }
 
-// anchorOf returns the literals by which a pattern is found, or nil if it has none.
-func anchorOf(re *syntax.Regexp) *anchor {
-	return measure(re.Simplify()).anchor()
+// expression is a pattern that was measured once, which takes longer than to parse it.
+type expression struct {
+	tree, simple *syntax.Regexp // as parsed, and without counted repetitions
+	max          int            // see extent
+	anchor       *anchor        // the literals by which the pattern is found, or nil if it has none
+}
+
+func newExpression(tree *syntax.Regexp) expression {
+	simple := tree.Simplify()
+	e := measure(simple)
+	return expression{tree, simple, e.max, e.anchor()}
 }
 
 // newAnchor truncates literals, trims leading spaces, and drops literals with another
 // literal as a prefix.
 func newAnchor(literals []string, before, after int) *anchor {
-	var trimmed, short []string
+	trimmed, short := make([]string, 0, len(literals)), make([]string, 0, len(literals))
 	spaces := 0 // trimmed from a literal, at most
 	for _, s := range literals {
 		t := strings.TrimLeft(s, " ")
@@ -53,7 +61,8 @@ func newAnchor(literals []string, before, after int) *anchor {
 		spaces = max(spaces, len(s)-len(t))
 		trimmed = append(trimmed, t)
 	}
-	for _, s := range slices.Sorted(slices.Values(trimmed)) {
+	slices.Sort(trimmed)
+	for _, s := range trimmed {
 		if len(short) == 0 || !strings.HasPrefix(s, short[len(short)-1]) {
 			short = append(short, terms.Truncate(s, maxLiteral))
 		}

@@ -15,10 +15,9 @@ type repetitions struct {
 	ascii  [utf8.RuneSelf]bool // those of ASCII
 }
 
-func repetitionsOf(re *syntax.Regexp) repetitions {
-	re = re.Simplify()
-	r := repetitions{length: measure(re).max}
-	r.collect(re, false)
+func repetitionsOf(x expression) repetitions {
+	r := repetitions{length: x.max}
+	r.collect(x.simple, false)
 	for c := range r.ascii {
 		r.ascii[c] = r.within(rune(c))
 	}
