@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"strings"
+	"unicode"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/paths"
@@ -49,11 +50,12 @@ func NormalizedRoute(a Adapter, req memproxy.Request) (memproxy.Route, bool) {
 }
 
 // onlyUnknown reports whether no server takes a path without a row for one of the adapter's
-// routes, by slashes, dot segments or encoded characters, which ids may have.
+// routes, by slashes, dot segments or encoded characters, which ids may have. Servers whose
+// routes are regular expressions take a line end after a route's path for its end.
 func onlyUnknown(a Adapter, req memproxy.Request) bool {
 	path, err := url.PathUnescape(req.EscapedPath)
 	_, meant := NormalizedRoute(a, req)
-	return !meant && err == nil && paths.Flaw(path) == "" && !strings.ContainsAny(path, "?#") && strings.Count(path, "/") == strings.Count(req.EscapedPath, "/")
+	return !meant && err == nil && paths.Flaw(path) == "" && !strings.ContainsAny(path, "?#") && !strings.ContainsFunc(path, unicode.IsControl) && strings.Count(path, "/") == strings.Count(req.EscapedPath, "/")
 }
 
 // unknownHint says how to repeat a request to a path that the adapter does not know.
