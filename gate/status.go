@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
@@ -315,8 +316,7 @@ func resolved(a *Admission, st *memproxy.Status) bool {
 // leavesOut reports whether the operation is narrowed to other users than this one.
 func leavesOut(a *Admission, user string) bool {
 	return user != "" && slices.ContainsFunc(a.op.Claims, func(c memproxy.Claim) bool {
-		narrows := c.Dim == memproxy.DimUser && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0
-		return narrows && !slices.Contains(c.Values, user)
+		return c.Dim == memproxy.DimUser && access.Narrows(a.op, &c) && !slices.Contains(c.Values, user)
 	})
 }
 

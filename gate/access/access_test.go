@@ -310,7 +310,9 @@ func TestClaims(t *testing.T) {
 		"a wildcard is written":             {access.Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "*")}}, "[owner.unknown] [] [] []"},
 		"the same of one tenant":            {access.Names{Alone: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "*")}}, "[] [] [] []"},
 		"an empty name is written":          {access.Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "")}}, "[] [] [] []"},
+		"an empty name is read":             {access.Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "")}}, "[] [] [] []"},
 		"a summary of an empty name":        {access.Names{}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "")}}, "[owner.unknown] [] [] []"},
+		"a summary of one recorded as ours": {access.Names{}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimRun, "")}}, "[owner.unknown] [] [] []"},
 		"an exclusion is written":           {access.Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, "[identity.broad] [] [] []"},
 		"the same, read":                    {access.Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, "[] [] [] []"},
 		"an agent that is there":            {access.Names{}, memproxy.Operation{Kind: recall, Refs: []memproxy.Ref{ref}, Claims: []memproxy.Claim{is(memproxy.DimAgent, "agent-1")}}, "[] [] [] []"},
@@ -326,7 +328,7 @@ func TestClaims(t *testing.T) {
 		"left out, of one tenant":           {access.Names{Masks: true, Alone: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("free")}}, "[] [] [] []"},
 		"the actor is nobody's name":        {access.Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimActor, "theirs")}}, "[] [] [] []"},
 	} {
-		tc.n.Op, tc.n.Tenant, tc.n.Rows = &tc.op, "acme", rows(ours, theirs, user("", "globex"))
+		tc.n.Op, tc.n.Tenant, tc.n.Rows = &tc.op, "acme", rows(ours, theirs, user("", "globex"), row(memproxy.TargetEntity, "run:", "acme"))
 		r := tc.n.Claims()
 		if got := fmt.Sprint(codes(r.Refused), r.Unbound, r.Masked, codes(r.Notes)); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
@@ -362,6 +364,7 @@ func TestWhole(t *testing.T) {
 		"of an owner by its id":   {false, memproxy.Operation{Bulk: true, Targets: []string{"user:x"}, TargetKind: memproxy.TargetEntity}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
 		"of a user":               {false, memproxy.Operation{Bulk: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "x")}}, nil},
 		"of a user, and of all":   {false, memproxy.Operation{Bulk: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "x"), {Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
+		"of a user without name":  {false, memproxy.Operation{Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "")}}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
 		"of the actor":            {false, memproxy.Operation{Bulk: true, Claims: []memproxy.Claim{is(memproxy.DimActor, "x")}}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
 		"within what is ours":     {false, memproxy.Operation{Derived: true, Refs: []memproxy.Ref{path("ours")}}, nil},
 		"within what is theirs":   {false, memproxy.Operation{Derived: true, Refs: []memproxy.Ref{path("theirs")}}, []memproxy.ReasonCode{memproxy.OwnerUnknown}},

@@ -33,8 +33,12 @@ type Ruling struct {
 	Notes  []memproxy.Reason
 }
 
-// Relation returns how an owner's name is related to the tenant.
+// Relation returns how an owner's name is related to the tenant. An empty name is none, so
+// no tenant has it, whatever an earlier version recorded.
 func (n *Names) Relation(d memproxy.Dimension, name string) Relation {
+	if name == "" {
+		return Unknown
+	}
 	bond := Unknown.With(n.Rows(memproxy.TargetEntity, memproxy.OwnerID(d, name)), n.Tenant)
 	for i := range n.Op.Refs { // an owner that is an object has a row of that kind
 		if ref := &n.Op.Refs[i]; ref.ID == name && ref.Kind != memproxy.TargetEntity {
@@ -108,7 +112,7 @@ func (n *Names) claim(out *Ruling, c *memproxy.Claim, name string) {
 	op := n.Op
 	writes := op.Kind == memproxy.Learn || op.Kind == memproxy.Correct
 	switch bond := n.Relation(c.Dim, name); {
-	case writes && name == "": // an empty name is none, so no tenant can take it from the others
+	case name == "" && (writes || op.Kind == memproxy.Recall && !op.Derived && !op.Bulk): // backends take it for none; each memory is ruled on by itself
 	case writes && name == "*": // a wildcard is bound to no tenant
 		if !n.Alone {
 			out.Refused = append(out.Refused, Missing(c.Pointer))
@@ -155,9 +159,10 @@ func Missing(pointer string) memproxy.Reason {
 
 // Narrows reports whether a claim narrows the whole operation to its owners. It does not
 // if another claim has a wildcard or an exclusion in the same dimension, because the
-// backend then decides which of the two applies.
+// backend then decides which of the two applies, or if a name is empty, because the backend
+// ignores it.
 func Narrows(op *memproxy.Operation, c *memproxy.Claim) bool {
-	return c.Pins && c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor && len(c.Values) > 0 &&
+	return c.Pins && c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor && len(c.Values) > 0 && !slices.Contains(c.Values, "") &&
 		!slices.ContainsFunc(op.Claims, func(other memproxy.Claim) bool { return other.Dim == c.Dim && other.Op != memproxy.ClaimIs })
 }
 
