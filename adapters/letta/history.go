@@ -151,16 +151,16 @@ func (h *history) read(list *jsondoc.Value) {
 // answered with that.
 func (h *history) answers(m, c *jsondoc.Value) bool {
 	id := c.Get("tool_call_id").Text()
+	_, callers := h.asked.Get(turn.AskedKey(m.Get("id").Text(), id))
 	switch {
 	case h.ours[id]:
 		return true
-	case h.given[id] || !turn.IsGated(c.Get("name").Text()):
+	case h.given[id] || callers || !turn.IsGated(c.Get("name").Text()):
 		return false
 	case h.goesOn || h.ran[id] || m.Get("date").Text() < h.newest:
 		return true
 	}
-	_, callers := h.asked.Get(turn.AskedKey(m.Get("id").Text(), id))
-	return !callers && slices.ContainsFunc(m.Get("tool_calls").List(), func(c *jsondoc.Value) bool { return !turn.IsGated(c.Get("name").Text()) })
+	return slices.ContainsFunc(m.Get("tool_calls").List(), func(c *jsondoc.Value) bool { return !turn.IsGated(c.Get("name").Text()) })
 }
 
 // split returns an approval request as the caller saw it: the calls that memproxy answers as

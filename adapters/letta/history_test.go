@@ -86,6 +86,8 @@ func TestWaitingCallsOfBoth(t *testing.T) {
 		"an agent":       {"/v1/agents/agent-1", "", `{"id":"agent-1","pending_approval":` + both + `}`, `{"id":"agent-1","pending_approval":` + message("approval_request", own) + `}`, false},
 		"agents":         {"/v1/agents/", "", `[{"id":"agent-1","pending_approval":` + both + `}]`, `[{"id":"agent-1","pending_approval":` + message("approval_request", own) + `}]`, false},
 		"the other's":    {"/v1/agents/agent-1", "", `{"id":"agent-1","pending_approval":` + message("approval_request", own) + `}`, `{"id":"agent-1","pending_approval":` + message("approval_request", own) + `}`, false},
+		"asked, agents":  {"/v1/agents/", "before=agent-9", `[{"id":"agent-1","pending_approval":` + both + `}]`, `[{"id":"agent-1","pending_approval":` + both + `}]`, true},
+		"asked, earlier": {"/v1/agents/agent-1/messages", "before=message-9", "[" + both + "," + said + "]", "[" + both + "," + said + "]", true},
 		"asked, agent":   {"/v1/agents/agent-1", "", `{"id":"agent-1","pending_approval":` + both + `}`, `{"id":"agent-1","pending_approval":` + both + `}`, true},
 	} {
 		a := must.Get(New(Options{}))(t)
