@@ -29,7 +29,7 @@ func (f *refuser) in(next http.Handler) http.Handler {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Retry-After", "17")
 			w.WriteHeader(status)
-			fmt.Fprint(w, `{"detail":"refused"}`)
+			fmt.Fprint(w, `{"detail":"Unauthorized"}`)
 			return
 		default:
 			f.arrived.Add(1)
@@ -82,6 +82,41 @@ func TestLettaRefusesALookUp(t *testing.T) {
 	}
 	f.status.Store(0)
 	l.say("SAY hello", "").want(t, 200).has(t, "hello")
+}
+
+// Proves CARD-1, EDGE-1: a look-up that the backend refuses after a turn has begun does not
+// refuse the client's request: its SDK would repeat the message, which the agent has read.
+func TestLettaRefusesALookUpOfATurn(t *testing.T) {
+	t.Parallel()
+	f := &refuser{}
+	l := startLettaBehind(t, someAgent, func(next http.Handler) http.Handler {
+		refusing := f.in(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			refusing.ServeHTTP(w, r)
+			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/messages") {
+				f.status.Store(http.StatusTooManyRequests)
+			}
+		})
+	})
+	a := l.say(poisoned, "")
+	if a.status != http.StatusBadGateway || a.header.Get("X-Should-Retry") != "false" || a.header.Get("Retry-After") == "17" {
+		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	}
+	f.status.Store(0)
+	l.say("SAY hello", "").want(t, 200).has(t, "hello")
+}
+
+// Proves CARD-1: if Letta rejects memproxy's own credential in a look-up before a turn, the
+// decision in the header is that of the answer.
+func TestLettaRejectsTheLentCredentialInALookUp(t *testing.T) {
+	t.Parallel()
+	f := &refuser{}
+	conf := strings.Replace(lettaConf, `upstream: "LETTA"`, `upstream: "LETTA", credential: "sesame"`, 1)
+	l := startLettaWith(t, someAgent, conf, f.in)
+	f.status.Store(http.StatusUnauthorized)
+	if a := l.say("SAY hello", ""); a.status != http.StatusBadGateway || !strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "deny") {
+		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	}
 }
 
 // Proves CARD-1: the same for Mem0, hosted and self-hosted.

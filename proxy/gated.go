@@ -195,6 +195,7 @@ func unsent(err error) error {
 func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err error) {
 	if refused, is := errors.AsType[*gate.LookupError](err); is && refused.IsForClient() {
 		got := p.opt.Gate.Return(context.WithoutCancel(r.Context()), a, refused.Reply)
+		w.Header().Set(frontend.DecisionHeader, frontend.Decision(a.Shown()))
 		if a.AnswerRefusal != nil {
 			p.write(w, got, nil, a)
 			return

@@ -187,6 +187,9 @@ func (t *agentTurn) requests(ctx context.Context) error {
 		if err != nil || over {
 			return err
 		}
+		if refused, is := errors.AsType[*gate.LookupError](looked); is {
+			return errors.New(refused.Error()) // the caller's request was not refused: its client would repeat it, and it runs
+		}
 		if looked != nil {
 			return looked
 		}
