@@ -231,6 +231,7 @@ func TestAnswersToCallsThatMemproxyAnswers(t *testing.T) {
 		`{"type":"tool","tool_call_id":"c-1","status":"error","tool_return":"no","approve":false}`:     approved,
 		`{"type":"approval","tool_call_id":"c-1","approve":true,"reason":"mine"}`:                      approved,
 		`{"type":"approval","tool_call_id":"c-1","approve":false,"reason":"mine"}`:                     `{"type":"approval","tool_call_id":"c-1","approve":false,"reason":"mine"}`,
+		`{"type":"approval","tool_call_id":"c-1","approve":false,"tool_return":"no"}`:                  `{"type":"approval","tool_call_id":"c-1","approve":false,"tool_return":"no"}`,
 		`{"type":"tool","tool_call_id":"c-2","status":"success","tool_return":"its own, given twice"}`: approved,
 	} {
 		own := `{"type":"tool","tool_call_id":"c-2","status":"success","tool_return":"42"}`

@@ -321,7 +321,8 @@ func (by *caller) readAnswers(calls []*call) {
 				if v != nil && strings.HasPrefix(id, "message-") {
 					all(v)
 				} else {
-					by.addAnswer(callerAnswer{id: id, raw: by.root.Raw(e), approves: by.root.LaxTrue(v), denies: v != nil && !by.root.LaxTrue(v) && e.Get("tool_return") == nil})
+					result := e.Get("tool_return") != nil && e.Get("type").Text() != "approval" // the type decides what it is
+					by.addAnswer(callerAnswer{id: id, raw: by.root.Raw(e), approves: by.root.LaxTrue(v), denies: v != nil && !by.root.LaxTrue(v) && !result})
 				}
 			}
 		}
