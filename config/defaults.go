@@ -119,6 +119,9 @@ func (c *Config) tenants() (tenants map[string]bool, open bool) {
 	if c.Identity.Default == nil && c.Identity.Require != nil && !*c.Identity.Require {
 		tenants[""] = true
 	}
+	if s := c.Identity.SPIFFE; s != nil && len(s.Rules) == 0 {
+		tenants[""] = true
+	}
 	if o := c.Identity.OIDC; o != nil {
 		if o.Claims["tenant"] != "" {
 			return tenants, true
