@@ -182,6 +182,8 @@ func TestAuditLogFitsTheState(t *testing.T) {
 		{`{sidecar: {state: {sizeLimit: 64Mi}}}`, "max_bytes: 33554432"},
 		{`{sidecar: {state: {sizeLimit: 1.5G}}}`, "max_bytes: 750000000"},
 		{`{sidecar: {state: {sizeLimit: "4194304"}}}`, "max_bytes: 2097152"},
+		{`{sidecar: {state: {sizeLimit: 4096Ki}}}`, "max_bytes: 2097152"},
+		{`{sidecar: {state: {sizeLimit: 4096k}}}`, "max_bytes: 2048000"},
 		{`{sidecar: {state: {ephemeralVolume: {size: 2Ti}}}}`, "max_bytes: 1099511627776"},
 		{`{sidecar: {state: {sizeLimit: 1G}}, config: {audit: {max_bytes: 750000000}}}`, "max_bytes: 750000000"},
 	} {

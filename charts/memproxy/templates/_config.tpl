@@ -62,7 +62,7 @@ it what .Values.config says.
 {{- $size := include "memproxy.stateSize" . -}}
 {{- $suffix := regexFind "[A-Za-z]*$" $size -}}
 {{- $bytes := float64 (trimSuffix $suffix $size) -}}
-{{- $power := index (dict "" 0 "k" 1 "M" 2 "G" 3 "T" 4 "P" 5 "E" 6) (trimSuffix "i" $suffix) -}}
+{{- $power := index (dict "" 0 "k" 1 "K" 1 "M" 2 "G" 3 "T" 4 "P" 5 "E" 6) (trimSuffix "i" $suffix) -}}
 {{- $unit := ternary 1024 1000 (hasSuffix "i" $suffix) -}}
 {{- range until (int $power) }}{{ $bytes = mulf $bytes $unit }}{{ end -}}
 {{- int64 $bytes -}}
