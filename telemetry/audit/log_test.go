@@ -275,3 +275,26 @@ func checkpointsAreASecondApart(t *testing.T) {
 		t.Errorf("%d checkpoints in four seconds", checkpoints)
 	}
 }
+
+// Proves CARD-7: a burst within the time between two checkpoints is signed earlier, and no
+// record is refused for want of room.
+func TestBurstsAreSignedEarlier(t *testing.T) { synctest.Test(t, burstsAreSignedEarlier) }
+
+func burstsAreSignedEarlier(t *testing.T) {
+	opt := testOptions(ring.Dir(t))
+	l := open(t, opt)
+	defer l.Close(context.Background())
+	ev := memproxy.Event{Type: memproxy.EventReload, Detail: "short"}
+	for range maxUnpublished + 4 {
+		for range tileWidth - 1 {
+			must.Do(t, l.RecordAsync(ev))
+		}
+		if _, err := l.Record(t.Context(), ev); err != nil {
+			t.Fatalf("after %d records: %v", l.Size(), err)
+		}
+		synctest.Wait()
+	}
+	if n := l.Lag().Unsigned; n > (maxUnpublished/2+1)*tileWidth {
+		t.Errorf("%d records are not signed", n)
+	}
+}

@@ -38,8 +38,8 @@ type Options struct {
 	// available.
 	Sync func(*os.File) error
 	// CheckpointEvery is the time between two checkpoints, and so how long records may wait
-	// for a signature. The first records after a pause wait a tenth of it. Zero is the
-	// default.
+	// for a signature. The first records after a pause wait a tenth of it, and a burst that
+	// fills half of the room for unsigned records does not wait. Zero is the default.
 	CheckpointEvery time.Duration
 	// MaxQueue bounds the events that wait for the disk. Zero is the default.
 	MaxQueue int

@@ -66,6 +66,9 @@ func (p *progress) advance(t tip, n int64, payload []byte, leaves []tlog.Hash) *
 		p.due = true
 		time.AfterFunc(max(p.every/10, p.every-time.Since(p.last)), func() { wait.Wake(p.wake) })
 	}
+	if len(p.bundles) > maxUnpublished/2 { // a burst must not fill the room before the time has passed
+		wait.Wake(p.wake)
+	}
 	return b
 }
 

@@ -85,7 +85,7 @@ func NewProver(dir, key string) (*Prover, error) {
 // ProveInclusion returns a proof that record index is in the log.
 func (p *Prover) ProveInclusion(index int64) (*Proof, error) {
 	if index < 0 || index >= p.c.Size {
-		return nil, fmt.Errorf("no record %d: the checkpoint covers %d records", index, p.c.Size)
+		return nil, fmt.Errorf("no record %d is signed: the checkpoint covers %d records; the next one follows within a second of a new record", index, p.c.Size)
 	}
 	hashes, err := tlog.ProveRecord(p.c.Size, index, tlog.HashReaderFunc(p.readHashes))
 	if err != nil {
