@@ -101,9 +101,9 @@ func (s *App) openReview() error {
 	}
 	s.group.Own(stageSending, s.runner.Close)
 	c := s.cfg.Review
-	backends := make([]string, len(s.cfg.Backends))
+	backends := make([]review.BackendName, len(s.cfg.Backends))
 	for i := range s.cfg.Backends {
-		backends[i] = s.cfg.Backends[i].Name
+		backends[i] = review.BackendName{Name: s.cfg.Backends[i].Name, Tenant: s.cfg.Backends[i].Tenant}
 	}
 	s.review, err = review.New(review.Options{
 		Backends: backends,

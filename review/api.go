@@ -39,9 +39,9 @@ type Options struct {
 	Runner    *Runner
 	Integrity Integrity
 	Jobs      Jobs
-	// Backends are the names of backends that a list's filter accepts. If it is nil,
-	// every name is accepted.
-	Backends []string
+	// Backends are the backends that a list's filter accepts. If it is nil, every name is
+	// accepted.
+	Backends []BackendName
 	// Names returns the names that callers can have now. If it is nil, no name is refused.
 	Names func() CallerNames
 	// Need is the number of distinct reviewers that must agree on a hold or a promotion;

@@ -17,7 +17,8 @@ import (
 type checker struct {
 	asked review.SweepRequest
 	err   error
-	until chan struct{} // nil: at once
+	more  []review.BackendSweep // other backends of a sweep
+	until chan struct{}         // nil: at once
 	ended chan error
 }
 
@@ -36,10 +37,10 @@ func (c *checker) Sweep(ctx context.Context, q review.SweepRequest) (review.Swee
 	mine := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m-acme"}
 	other := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m-other"}
 	return review.SweepReport{
-		Backends: []review.BackendSweep{{Backend: "mem0", Items: 2, Known: 2, Unknown: 3, Skipped: 4, Unsettled: 5, Cleared: 6, More: 7, Findings: []memproxy.Discrepancy{
+		Backends: append([]review.BackendSweep{{Backend: "mem0", Items: 2, Known: 2, Unknown: 3, Skipped: 4, Unsettled: 5, Cleared: 6, More: 7, Findings: []memproxy.Discrepancy{
 			{Class: memproxy.FaultTamper, Code: memproxy.IntegrityMismatch, Tenant: "acme", MemoryKey: mine},
 			{Class: memproxy.FaultDelete, Code: memproxy.IntegrityMissing, Tenant: "other", MemoryKey: other},
-		}}},
+		}}}, c.more...),
 		Chains: []memproxy.ChainReport{{Tenant: "acme"}, {Tenant: "other", Faults: []memproxy.ChainFault{{Class: memproxy.FaultForge, Tenant: "other"}}}},
 	}, c.err
 }
@@ -183,6 +184,30 @@ func TestProgressOfASweep(t *testing.T) {
 		}
 		if _, err := review.Call[review.SweepReport](t.Context(), r.client(token), "sweep", nil, review.SweepRequest{Reason: "curious"}); err != nil {
 			t.Errorf("who does not ask for progress: %v", err)
+		}
+	}
+}
+
+// Proves EDGE-4: backends that are declared for another tenant are named to no reviewer who
+// does not review it, neither in messages nor in a sweep of all.
+func TestBackendsOfOtherTenantsAreNotNamed(t *testing.T) {
+	r := newRig(t, func(o *review.Options) {
+		o.Integrity = &checker{more: []review.BackendSweep{{Backend: "globex-store"}}}
+		o.Backends = []review.BackendName{{Name: "mem0"}, {Name: "ours", Tenant: "acme"}, {Name: "globex-store", Tenant: "globex"}}
+	})
+	for token, want := range map[string]string{
+		annToken: "configured backends: mem0, ours, globex-store\n",
+		bobToken: "configured backends: mem0, ours\n",
+	} {
+		for _, line := range []string{"holds list --backend nope", "memory trace --backend nope m"} {
+			if code, out, errs := r.run(token, line); code == 0 || out != "" || !strings.HasSuffix(errs, want) {
+				t.Errorf("%s: exit %d %s%s, want %s", line, code, out, errs, want)
+			}
+		}
+	}
+	for token, want := range map[string]int{annToken: 2, bobToken: 1} {
+		if got, err := review.Call[review.SweepReport](t.Context(), r.client(token), "sweep", nil, review.SweepRequest{Reason: "why"}); err != nil || len(got.Backends) != want {
+			t.Errorf("%+v, %v, want %d backends", got.Backends, err, want)
 		}
 	}
 }

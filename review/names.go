@@ -25,6 +25,9 @@ type CallerNames struct {
 // CallerName is a configured caller.
 type CallerName struct{ ID, Tenant string }
 
+// BackendName is a configured backend, and the tenant that it is declared for, if any.
+type BackendName struct{ Name, Tenant string }
+
 // UnknownTenantError is the error of an operation on a tenant that no caller has and
 // nothing was recorded of.
 type UnknownTenantError struct {
@@ -58,14 +61,24 @@ func listed(names []string) string {
 	return cmp.Or(strings.Join(out, ", "), "none") + more
 }
 
-// checkBackend refuses the name of a backend that is not configured.
+// checkBackend refuses the name of a backend that is not configured. A reviewer sees the
+// names of backends that are declared for no tenant or for one that it reviews.
 func checkBackend(c *call, name string, status int, code string) error {
-	known := c.api.opt.Backends
-	if name == "" || known == nil || slices.Contains(known, name) {
+	all := c.api.opt.Backends
+	if name == "" || all == nil || slices.ContainsFunc(all, func(b BackendName) bool { return b.Name == name }) {
 		return nil
+	}
+	var known []string
+	for _, b := range all {
+		if c.serves(b) {
+			known = append(known, b.Name)
+		}
 	}
 	return problem{status, code, "backend not found; configured backends: " + strings.Join(known, ", ")}
 }
+
+// serves reports whether a backend is declared for no tenant or for one of the reviewer's.
+func (c *call) serves(b BackendName) bool { return b.Tenant == "" || c.allowed(b.Tenant) }
 
 // checkNames refuses a filter whose tenant or principal is not configured and was never
 // recorded, so that a misspelled name does not look like an empty answer. A reviewer sees

@@ -184,7 +184,7 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	ids := 0
 	opt := review.Options{
 		Holds: r.ledger.Holds, Memories: r.ledger, Sessions: r.ledger.Sessions, Recorder: r.audit, Runner: r.runner, Integrity: &checker{}, Jobs: &jobs{}, Clock: r.clock.Now, Log: log,
-		Backends: []string{"mem0", "letta"},
+		Backends: []review.BackendName{{Name: "mem0"}, {Name: "letta"}},
 		NewID:    func() string { ids++; return fmt.Sprint("id-", ids) },
 		Reviewers: []review.Reviewer{
 			reviewer("human:ann", annToken, all, review.RoleView, review.RoleReview, review.RoleContent),
