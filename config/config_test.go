@@ -137,33 +137,6 @@ func TestUnattributedByTenants(t *testing.T) {
 	}
 }
 
-// Callers without a tenant are separate from those with one, however they are identified.
-// Proves EDGE-3
-func TestSingleTenant(t *testing.T) {
-	const key = "identity:\n  keys: [{sha256: \"" + someHash + "\", id: a, tenant: acme}]\n"
-	for _, tc := range []struct {
-		text string
-		want bool
-	}{
-		{"", true},
-		{key + "  require: true\n", true},
-		{key + "  require: true\n  spiffe: {trust_domain: e.org, rules: [{path: /a, tenant: acme}]}\n", true},
-		{key + "  require: true\n  spiffe: {trust_domain: e.org}\n", false},
-		{key + "  require: true\n  oidc: {issuer: \"https://i.example\", audience: a}\n", false},
-		{key + "  require: true\n  oidc: {issuer: \"https://i.example\", audience: a, rules: [{subject: s, tenant: acme}]}\n", true},
-		{key, false}, // callers without a credential
-		{"identity: {require: true, spiffe: {trust_domain: e.org}}\n", true},
-	} {
-		c := parse(t, tc.text+backend)
-		if got := c.SingleTenant(); got != tc.want {
-			t.Errorf("%s: %v", tc.text, got)
-		}
-		if names := c.CallerNames(); !names.OpenTenants && (len(names.Tenants) == 1) != tc.want {
-			t.Errorf("%s: tenants %q", tc.text, names.Tenants)
-		}
-	}
-}
-
 func TestReferences(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	must.Do(t, os.WriteFile(path, []byte(" k$${x}${HOME} \r\n"), 0o600))

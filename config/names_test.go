@@ -215,3 +215,30 @@ func TestPortsAreFree(t *testing.T) {
 		t.Error("an address without a port is taken")
 	}
 }
+
+// Callers without a tenant are separate from those with one, however they are identified.
+// Proves EDGE-3
+func TestSingleTenant(t *testing.T) {
+	const key = "identity:\n  keys: [{sha256: \"" + someHash + "\", id: a, tenant: acme}]\n"
+	for _, tc := range []struct {
+		text string
+		want bool
+	}{
+		{"", true},
+		{key + "  require: true\n", true},
+		{key + "  require: true\n  spiffe: {trust_domain: e.org, rules: [{path: /a, tenant: acme}]}\n", true},
+		{key + "  require: true\n  spiffe: {trust_domain: e.org}\n", false},
+		{key + "  require: true\n  oidc: {issuer: \"https://i.example\", audience: a}\n", false},
+		{key + "  require: true\n  oidc: {issuer: \"https://i.example\", audience: a, rules: [{subject: s, tenant: acme}]}\n", true},
+		{key, false}, // callers without a credential
+		{"identity: {require: true, spiffe: {trust_domain: e.org}}\n", true},
+	} {
+		c := parse(t, tc.text+backend)
+		if got := c.SingleTenant(); got != tc.want {
+			t.Errorf("%s: %v", tc.text, got)
+		}
+		if names := c.CallerNames(); !names.OpenTenants && (len(names.Tenants) == 1) != tc.want {
+			t.Errorf("%s: tenants %q", tc.text, names.Tenants)
+		}
+	}
+}

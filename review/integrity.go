@@ -163,7 +163,7 @@ func sweep(c *call, in SweepRequest) (SweepReport, error) {
 		}
 	}
 	report.Backends = slices.DeleteFunc(report.Backends, func(b BackendSweep) bool {
-		return in.Backend == "" && len(b.Findings) == 0 && slices.ContainsFunc(c.api.opt.Backends, func(o BackendName) bool { return o.Name == b.Backend && !c.serves(o) })
+		return in.Backend == "" && len(b.Findings) == 0 && slices.ContainsFunc(c.api.opt.Backends, func(o BackendName) bool { return o.Name == b.Backend && !serves(c, o) })
 	})
 	report.Chains = slices.DeleteFunc(report.Chains, func(r memproxy.ChainReport) bool { return !c.allowed(r.Tenant) })
 	return report, nil

@@ -70,7 +70,7 @@ func checkBackend(c *call, name string, status int, code string) error {
 	}
 	var known []string
 	for _, b := range all {
-		if c.serves(b) {
+		if serves(c, b) {
 			known = append(known, b.Name)
 		}
 	}
@@ -78,7 +78,7 @@ func checkBackend(c *call, name string, status int, code string) error {
 }
 
 // serves reports whether a backend is declared for no tenant or for one of the reviewer's.
-func (c *call) serves(b BackendName) bool { return b.Tenant == "" || c.allowed(b.Tenant) }
+func serves(c *call, b BackendName) bool { return b.Tenant == "" || c.allowed(b.Tenant) }
 
 // checkNames refuses a filter whose tenant or principal is not configured and was never
 // recorded, so that a misspelled name does not look like an empty answer. A reviewer sees
