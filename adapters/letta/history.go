@@ -3,7 +3,6 @@ package letta
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -72,7 +71,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string, a
 	h := &history{e: e, doc: doc, asked: asks, names: map[string]string{}, given: map[string]bool{}, ours: map[string]bool{}, ran: map[string]bool{}}
 	list := doc.Root
 	if list.Kind == jsondoc.Object {
-		h.pending(list.Get("pending_approval"))
+		h.pending(list)
 		list = list.Get("messages")
 	}
 	if list == nil || list.Kind != jsondoc.Array {
@@ -80,45 +79,31 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string, types []string, a
 	}
 	h.goesOn, h.descending = !mayEndWithNewest(query, len(list.Elems)), !ascending(query)
 	h.read(list)
-	shown := make(map[*jsondoc.Value][]messagePart, len(list.Elems))
-	for _, m := range list.Elems {
-		shown[m] = h.split(m)
-	}
-	for _, m := range list.Elems {
-		if m.Get("message_type").Text() == "approval_response_message" {
-			shown[m] = h.withoutOurs(m)
-		}
-	}
-	some := slices.ContainsFunc(list.Elems, func(m *jsondoc.Value) bool { return len(shown[m]) > 0 }) // an empty page would end a client's paging
+	some := slices.ContainsFunc(list.Elems, func(m *jsondoc.Value) bool { return len(h.parts(m)) > 0 }) // an empty page would end a client's paging
 	e.Array(list, func(i int) bool {
 		m := list.Elems[i]
-		h.pending(m.Get("pending_approval")) // the element is an agent
-		if !some {
-			shown[m] = []messagePart{{kind: m.Get("message_type").Text()}}
+		h.pending(m) // the element is an agent
+		parts := whole(m)
+		if some {
+			parts = h.parts(m)
 		}
-		parts := slices.DeleteFunc(shown[m], func(p messagePart) bool { return types != nil && !slices.Contains(types, p.kind) })
-		var raws [][]byte
+		var shown [][]byte
 		for _, p := range parts {
-			if p.raw != nil {
-				raws = append(raws, p.raw)
+			if types == nil || slices.Contains(types, p.Kind) {
+				shown = append(shown, p.Raw)
 			}
 		}
-		if len(raws) > 0 {
-			e.Replace(m, bytes.Join(raws, []byte{','}))
-			return false
+		if len(shown) == 0 {
+			return true
 		}
 		id := m.Get("tool_call_id").Text()
-		if name := turn.MissingToolName(m); len(parts) > 0 && name != nil && h.ours[id] && h.names[id] != "" {
+		if name := turn.MissingToolName(m); name != nil && h.ours[id] && h.names[id] != "" {
 			e.Replace(name, turn.Quoted(h.names[id])) // as the server names the results of its own tools
+		} else if shown[0] != nil {
+			e.Replace(m, bytes.Join(shown, []byte{','}))
 		}
-		return len(parts) == 0
+		return false
 	})
-}
-
-// messagePart is a message to show, or a part of one. A nil raw is the message as it is.
-type messagePart struct {
-	kind string
-	raw  []byte
 }
 
 // read collects the calls, answers and results of a list.
@@ -143,107 +128,61 @@ func (h *history) read(list *jsondoc.Value) {
 			h.newest = max(h.newest, m.Get("date").Text())
 		}
 	}
+	for _, m := range list.Elems {
+		h.readCalls(m)
+	}
 }
 
-// answers reports whether memproxy answers, or answered, a call of an approval request. If
-// the answer is on another page, the tool decides. A call without an answer still waits: for
+// readCalls adds the calls of an approval request that memproxy answers, or answered. If the
+// answer is on another page, the tool decides. A call without an answer still waits: for
 // memproxy if the request also has a call that only the caller can answer, and then it is
 // answered with that.
-func (h *history) answers(m, c *jsondoc.Value) bool {
-	id := c.Get("tool_call_id").Text()
-	_, callers := h.asked.Get(turn.AskedKey(m.Get("id").Text(), id))
-	switch {
-	case h.ours[id]:
-		return true
-	case h.given[id] || callers || !turn.IsGated(c.Get("name").Text()):
-		return false
-	case h.goesOn || h.ran[id] || m.Get("date").Text() < h.newest:
-		return true
+func (h *history) readCalls(m *jsondoc.Value) {
+	calls := inMessage(m, "approval_request_message", "tool_calls")
+	callers := slices.ContainsFunc(calls, func(c *jsondoc.Value) bool { return !turn.IsGated(c.Get("name").Text()) })
+	for _, c := range calls {
+		id := c.Get("tool_call_id").Text()
+		_, asked := h.asked.Get(turn.AskedKey(m.Get("id").Text(), id))
+		if h.given[id] || asked || !turn.IsGated(c.Get("name").Text()) {
+			continue
+		}
+		if h.goesOn || h.ran[id] || m.Get("date").Text() < h.newest || callers {
+			h.ours[id] = true
+		}
 	}
-	return slices.ContainsFunc(m.Get("tool_calls").List(), func(c *jsondoc.Value) bool { return !turn.IsGated(c.Get("name").Text()) })
 }
 
-// split returns an approval request as the caller saw it: the calls that memproxy answers as
-// a message of calls, the others as the request.
-func (h *history) split(m *jsondoc.Value) []messagePart {
-	kind := m.Get("message_type").Text()
-	calls := inMessage(m, "approval_request_message", "tool_calls")
-	mine := map[string]bool{}
-	for _, c := range calls {
-		if h.answers(m, c) {
-			mine[c.Get("tool_call_id").Text()] = true
-		}
+// whole returns a message as it is.
+func whole(m *jsondoc.Value) []turn.MessagePart {
+	return []turn.MessagePart{{Kind: m.Get("message_type").Text()}}
+}
+
+// parts returns a message as the caller saw it. The Raw of a message that is shown as it is
+// is nil.
+func (h *history) parts(m *jsondoc.Value) []turn.MessagePart {
+	ours := func(v *jsondoc.Value) bool { return h.ours[v.Get("tool_call_id").Text()] }
+	inList := slices.Concat(inMessage(m, "approval_request_message", "tool_calls"), inMessage(m, "approval_response_message", "approvals"))
+	if !slices.ContainsFunc(inList, ours) {
+		return whole(m)
 	}
-	if len(mine) == 0 {
-		return []messagePart{{kind: kind}}
-	}
-	maps.Copy(h.ours, mine)
 	one, err := jsondoc.Parse(h.doc.Raw(m), 0)
 	if err != nil {
-		return []messagePart{{kind: kind}} // unreachable: it is part of a document
+		return whole(m) // unreachable: it is part of a document
 	}
-	const called = "tool_call_message"
-	parts := []messagePart{{called, turn.Part(one, called, func(id, _ string) bool { return mine[id] })}}
-	if len(mine) < len(calls) {
-		parts = append(parts, messagePart{kind, turn.Part(one, kind, func(id, _ string) bool { return !mine[id] })})
-		if h.descending {
-			slices.Reverse(parts)
-		}
+	parts := turn.Split(one, ours)
+	if h.descending {
+		slices.Reverse(parts)
 	}
 	return parts
 }
 
-// withoutOurs returns an approval response without memproxy's answers. The older members
-// repeat the first approval of the list.
-func (h *history) withoutOurs(m *jsondoc.Value) []messagePart {
-	whole := messagePart{kind: m.Get("message_type").Text()}
-	list := m.Get("approvals")
-	var kept []*jsondoc.Value
-	for _, a := range list.List() {
-		if !h.ours[a.Get("tool_call_id").Text()] {
-			kept = append(kept, a)
-		}
-	}
-	switch n := len(list.List()); {
-	case n == len(kept):
-		return []messagePart{whole}
-	case len(kept) == 0:
-		return nil
-	}
-	one, err := jsondoc.Parse(h.doc.Raw(m), 0)
-	if err != nil {
-		return []messagePart{whole} // unreachable: it is part of a document
-	}
-	e := one.Edit()
-	answers := one.Root.Get("approvals")
-	var first *jsondoc.Value
-	for _, a := range answers.Elems {
-		if first == nil && a.Get("type").Text() != "tool" && !h.ours[a.Get("tool_call_id").Text()] {
-			first = a
-		}
-	}
-	for older, member := range map[string]string{"approve": "approve", "approval_request_id": "tool_call_id", "reason": "reason"} {
-		if v := one.Root.Get(older); v != nil {
-			raw := []byte("null")
-			if of := first.Get(member); of != nil {
-				raw = one.Raw(of)
-			}
-			e.Replace(v, raw)
-		}
-	}
-	e.Array(answers, func(i int) bool { return h.ours[answers.Elems[i].Get("tool_call_id").Text()] })
-	whole.raw = e.Apply()
-	return []messagePart{whole}
-}
-
 // pending leaves out of an agent's pending approval the calls that memproxy answers.
-func (h *history) pending(m *jsondoc.Value) {
-	if m == nil || m.Kind != jsondoc.Object {
-		return
-	}
-	for _, p := range h.split(m) {
-		if p.kind == "approval_request_message" && p.raw != nil {
-			h.e.Replace(m, p.raw)
+func (h *history) pending(agent *jsondoc.Value) {
+	m := agent.Get("pending_approval")
+	h.readCalls(m)
+	for _, p := range h.parts(m) {
+		if p.Kind == "approval_request_message" && p.Raw != nil {
+			h.e.Replace(m, p.Raw)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -187,41 +188,68 @@ func (s *stitched) shown(doc *jsondoc.Doc) [][]byte {
 	if kind != "approval_request_message" {
 		return s.wanted(kind, doc.Raw(m))
 	}
-	calls := callsOf(m)
-	mine := slices.ContainsFunc(calls, s.tools.gateAnswers)
-	others := slices.ContainsFunc(calls, func(c *call) bool { return !s.tools.gateAnswers(c) })
-	if !mine {
-		return s.wanted(kind, doc.Raw(m))
-	}
-	gates := func(id, name string) bool { return s.tools.gateAnswers(&call{id: id, name: name}) }
-	out := s.wanted("tool_call_message", Part(doc, "tool_call_message", gates))
-	if others {
-		out = append(out, s.wanted(kind, Part(doc, kind, func(id, name string) bool { return !gates(id, name) }))...)
+	var out [][]byte
+	for _, p := range Split(doc, func(c *jsondoc.Value) bool { return s.tools.gateAnswers(callOf(c)) }) {
+		out = append(out, s.wanted(p.Kind, p.Raw)...)
 	}
 	return out
 }
 
-// Part returns an approval request as a message of type kind, with the calls for which kept
-// is true of their id and name.
-func Part(doc *jsondoc.Doc, kind string, kept func(id, name string) bool) []byte {
-	root, e := doc.Root, doc.Edit()
-	e.Replace(root.Get("message_type"), strconv.AppendQuote(nil, kind))
-	if list := root.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {
-		var first *jsondoc.Value
+// MessagePart is a message that is shown to a caller, or a part of one.
+type MessagePart struct {
+	Kind string
+	Raw  []byte
+}
+
+// Split returns a message of a pause as memproxy shows it, which answers the calls for which
+// mine is true: of an approval request those as a message of calls and the others as the
+// request, of an approval response the others.
+func Split(doc *jsondoc.Doc, mine func(*jsondoc.Value) bool) (parts []MessagePart) {
+	m := doc.Root
+	kind := m.Get("message_type").Text()
+	elements := slices.Concat(m.Get("approvals").List(), callValues(m))
+	if !slices.ContainsFunc(elements, mine) {
+		return []MessagePart{{kind, doc.Raw(m)}}
+	}
+	if kind == "approval_request_message" {
+		parts = append(parts, part(doc, "tool_call_message", mine))
+	}
+	theirs := func(v *jsondoc.Value) bool { return !mine(v) }
+	if slices.ContainsFunc(elements, theirs) {
+		parts = append(parts, part(doc, kind, theirs))
+	}
+	return parts
+}
+
+// part returns a message of a pause as one of type kind, with the calls or answers that are
+// kept. Its older members repeat the first of them that is no result of a tool.
+func part(doc *jsondoc.Doc, kind string, kept func(*jsondoc.Value) bool) MessagePart {
+	m, e := doc.Root, doc.Edit()
+	e.Replace(m.Get("message_type"), Quoted(kind))
+	var first *jsondoc.Value
+	if list := cmp.Or(m.Get("tool_calls"), m.Get("approvals")); list != nil && list.Kind == jsondoc.Array {
 		e.Array(list, func(i int) bool {
-			c := callOf(list.Elems[i])
-			keep := kept(c.id, c.name)
-			if keep && first == nil {
-				first = list.Elems[i]
+			v := list.Elems[i]
+			keep := kept(v)
+			if keep && first == nil && v.Get("type").Text() != "tool" {
+				first = v
 			}
 			return !keep
 		})
-		// The older field tool_call holds the first call.
-		if one := root.Get("tool_call"); one != nil && first != nil && one.Kind == jsondoc.Object {
-			e.Replace(one, doc.Raw(first))
+	}
+	if one := m.Get("tool_call"); one != nil && one.Kind == jsondoc.Object && first != nil {
+		e.Replace(one, doc.Raw(first))
+	}
+	for older, member := range map[string]string{"approve": "approve", "approval_request_id": "tool_call_id", "reason": "reason"} {
+		if v := m.Get(older); v != nil {
+			raw := []byte("null")
+			if now := first.Get(member); now != nil {
+				raw = doc.Raw(now)
+			}
+			e.Replace(v, raw)
 		}
 	}
-	return e.Apply()
+	return MessagePart{kind, e.Apply()}
 }
 
 // wanted applies the caller's include_return_message_types. It is not forwarded, because

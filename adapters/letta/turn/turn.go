@@ -352,18 +352,20 @@ func isAnswer(m *jsondoc.Value) bool {
 	return slices.ContainsFunc([]string{"approvals", "tool_returns", "approve", "approval_request_id"}, func(name string) bool { return m.Get(name) != nil })
 }
 
-func callsOf(m *jsondoc.Value) []*call {
-	calls := []*jsondoc.Value{m.Get("tool_call")}
-	if list := m.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {
-		calls = list.Elems
-	}
-	var out []*call
-	for _, v := range calls {
-		if v != nil && v.Kind == jsondoc.Object {
-			out = append(out, callOf(v))
-		}
+func callsOf(m *jsondoc.Value) (out []*call) {
+	for _, v := range callValues(m) {
+		out = append(out, callOf(v))
 	}
 	return out
+}
+
+// callValues returns the calls of a message. An older form of message has one.
+func callValues(m *jsondoc.Value) []*jsondoc.Value {
+	calls := []*jsondoc.Value{m.Get("tool_call")}
+	if list := m.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {
+		calls = slices.Clone(list.Elems)
+	}
+	return slices.DeleteFunc(calls, func(v *jsondoc.Value) bool { return v == nil || v.Kind != jsondoc.Object })
 }
 
 func callOf(v *jsondoc.Value) *call {
