@@ -220,6 +220,16 @@ type Principal struct {
 	ActsAs, Users, Apps, Runs Limit
 }
 
+// CallerNames are the names that callers can have by the configuration.
+type CallerNames struct {
+	Tenants     []string
+	OpenTenants bool // tokens may name other tenants
+	Principals  []Principal
+	// OpenPrincipals is set if tokens or certificates give other ids, or if each caller
+	// without a credential has its own.
+	OpenPrincipals bool
+}
+
 // LimitIn returns the principal's limit in dimension d. The actor dimension is never limited:
 // it is recorded and carries no authority.
 func (p Principal) LimitIn(d Dimension) Limit { return *p.limit(d) }

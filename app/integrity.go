@@ -30,7 +30,7 @@ func (s *App) newChecker() *integrity.Checker {
 			return openInventory(ctx, b, s.cfg.Sources.Table(), scopes)
 		},
 		Traits:  traitsOf,
-		Callers: func() config.CallerNames { return callerNames(s) },
+		Callers: func() memproxy.CallerNames { return callerNames(s) },
 		Turns: func(backend string) integrity.Turns {
 			if p := s.proxyOf(backend); p != nil {
 				return p.Runs()
@@ -42,7 +42,7 @@ func (s *App) newChecker() *integrity.Checker {
 
 // callerNames returns the names that callers can have by the configuration in force. Only a
 // running sidecar follows edits of its configuration.
-func callerNames(s *App) config.CallerNames {
+func callerNames(s *App) memproxy.CallerNames {
 	if s.edits == nil {
 		return s.cfg.CallerNames()
 	}

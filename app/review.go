@@ -107,15 +107,8 @@ func (s *App) openReview() error {
 	}
 	s.review, err = review.New(review.Options{
 		Backends: backends,
-		Names: func() review.CallerNames {
-			names := callerNames(s)
-			out := review.CallerNames{Tenants: names.Tenants, OpenTenants: names.OpenTenants, OpenPrincipals: names.OpenPrincipals}
-			for _, p := range names.Principals {
-				out.Principals = append(out.Principals, review.CallerName{ID: p.ID, Tenant: p.Tenant})
-			}
-			return out
-		},
-		Holds: s.ledger.Holds, Memories: s.ledger, Sessions: s.ledger.Sessions, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Integrity: s.checker, Jobs: s.jobs,
+		Names:    func() memproxy.CallerNames { return callerNames(s) },
+		Holds:    s.ledger.Holds, Memories: s.ledger, Sessions: s.ledger.Sessions, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Integrity: s.checker, Jobs: s.jobs,
 		Need: c.Need, Clock: s.clock, NewID: newID, Log: s.log, Timeout: s.opt.within(review.DefaultTimeout),
 	})
 	if err != nil {

@@ -81,23 +81,13 @@ func (c *Config) principals() []placed {
 	return out
 }
 
-// CallerNames are the names that callers can have by the configuration.
-type CallerNames struct {
-	Tenants     []string
-	OpenTenants bool // tokens may name other tenants
-	Principals  []*Principal
-	// OpenPrincipals is set if tokens or certificates give other ids, or if each caller
-	// without a credential has its own.
-	OpenPrincipals bool
-}
-
 // CallerNames returns the names that callers can have.
-func (c *Config) CallerNames() CallerNames {
+func (c *Config) CallerNames() memproxy.CallerNames {
 	tenants, open := c.tenants()
 	id := &c.Identity
-	out := CallerNames{Tenants: slices.Sorted(maps.Keys(tenants)), OpenTenants: open, OpenPrincipals: id.OIDC != nil || id.SPIFFE != nil || id.Default != nil && id.Default.Kind == "anonymous"}
+	out := memproxy.CallerNames{Tenants: slices.Sorted(maps.Keys(tenants)), OpenTenants: open, OpenPrincipals: id.OIDC != nil || id.SPIFFE != nil || id.Default != nil && id.Default.Kind == "anonymous"}
 	for _, p := range c.principals() {
-		out.Principals = append(out.Principals, p.Principal)
+		out.Principals = append(out.Principals, p.ToPrincipal())
 	}
 	return out
 }

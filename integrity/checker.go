@@ -63,7 +63,7 @@ type Options struct {
 	Traits func(b config.Backend, id string) Traits
 	// Callers returns the names that callers can have by the configuration in force. Nil is
 	// by Config.
-	Callers func() config.CallerNames
+	Callers func() memproxy.CallerNames
 	// Turns returns the turns of a backend, or nil if it runs no agents.
 	Turns func(backend string) Turns
 	Pace  Pace // zero: DefaultPace

@@ -43,7 +43,7 @@ type Options struct {
 	// accepted.
 	Backends []BackendName
 	// Names returns the names that callers can have now. If it is nil, no name is refused.
-	Names func() CallerNames
+	Names func() memproxy.CallerNames
 	// Need is the number of distinct reviewers that must agree on a hold or a promotion;
 	// values below 1 count as 1.
 	Need  int
@@ -108,7 +108,7 @@ func New(opt Options) (*API, error) {
 		return nil, err
 	}
 	if opt.Names == nil {
-		opt.Names = func() CallerNames { return CallerNames{OpenTenants: true, OpenPrincipals: true} }
+		opt.Names = func() memproxy.CallerNames { return memproxy.CallerNames{OpenTenants: true, OpenPrincipals: true} }
 	}
 	opt.Need = max(1, opt.Need)
 	opt.Timeout = cmp.Or(max(opt.Timeout, 0), DefaultTimeout)

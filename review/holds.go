@@ -129,7 +129,7 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 	}
 	page, err := c.api.opt.Holds.List(c.ctx(), f)
 	if err == nil && len(page.Holds) == 0 && f.After == "" {
-		err = checkNames(c, q, func(tenant *string, principal string) (bool, error) {
+		err = checkNames(c, f.Tenant, f.Principal, func(tenant *string, principal string) (bool, error) {
 			any, err := c.api.opt.Holds.List(c.ctx(), memproxy.HoldFilter{Tenant: tenant, Principal: principal, Limit: 1})
 			return len(any.Holds) > 0, err
 		})

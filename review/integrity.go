@@ -141,8 +141,8 @@ func longOperation[In, Out any](c *call, tenant, backend string, do func(Integri
 		return none, err
 	}
 	out, err := do(c.api.opt.Integrity, ctx, in)
-	if unknown, ok := errors.AsType[*UnknownTenantError](err); ok {
-		err = unknownTenant(c, unknown)
+	if unknown, ok := errors.AsType[*UnknownTenantError](err); ok && c.who.Tenants.All {
+		err = problem{http.StatusNotFound, "unknown", unknown.Error()}
 	}
 	return out, err
 }

@@ -3,33 +3,17 @@ package review
 import (
 	"cmp"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
 )
 
-// CallerNames are the names that callers can have.
-type CallerNames struct {
-	// Tenants are the configured tenants. OpenTenants is set if tokens may name others.
-	Tenants     []string
-	OpenTenants bool
-	// Principals are the configured callers. OpenPrincipals is set if tokens, certificates
-	// or addresses give others.
-	Principals     []CallerName
-	OpenPrincipals bool
-}
-
-// CallerName is a configured caller.
-type CallerName struct{ ID, Tenant string }
-
 // BackendName is a configured backend, and the tenant that it is declared for, if any.
 type BackendName struct{ Name, Tenant string }
 
 // UnknownTenantError is the error of an operation on a tenant that no caller has and
-// nothing was recorded of.
+// nothing was recorded of. Only reviewers of all tenants see its text.
 type UnknownTenantError struct {
 	Tenant string
 	Known  []string
@@ -80,20 +64,23 @@ func checkBackend(c *call, name string, status int, code string) error {
 // serves reports whether a backend is declared for no tenant or for one of the reviewer's.
 func serves(c *call, b BackendName) bool { return b.Tenant == "" || c.allowed(b.Tenant) }
 
-// checkNames refuses a filter whose tenant or principal is not configured and was never
-// recorded, so that a misspelled name does not look like an empty answer. A reviewer sees
-// only the names of tenants that it reviews.
-func checkNames(c *call, q url.Values, recorded func(tenant *string, principal string) (bool, error)) error {
-	tenant, principal, names := q.Get("tenant"), q.Get("principal"), c.api.opt.Names()
-	check := func(what string, known []string, tenant *string, principal string) error {
+// checkNames refuses a filter without results whose tenant or principal is not configured and
+// was never recorded, so that a misspelled name does not look like an empty answer. A reviewer
+// sees only the names of tenants that it reviews.
+func checkNames(c *call, tenant *string, principal string, recorded func(tenant *string, principal string) (bool, error)) error {
+	check := func(what, name string, known []string, tenant *string, principal string) error {
+		if slices.Contains(known, name) {
+			return nil
+		}
 		there, err := recorded(tenant, principal)
 		if err != nil || there {
 			return err
 		}
 		return badRequest(what + " not found; configured " + what + "s: " + listed(known))
 	}
-	if tenant != "" && c.who.Tenants.All && !names.OpenTenants && !slices.Contains(names.Tenants, tenant) {
-		if err := check("tenant", names.Tenants, &tenant, ""); err != nil {
+	names := c.api.opt.Names()
+	if tenant != nil && c.who.Tenants.All && !names.OpenTenants {
+		if err := check("tenant", *tenant, names.Tenants, tenant, ""); err != nil {
 			return err
 		}
 	}
@@ -106,21 +93,5 @@ func checkNames(c *call, q url.Values, recorded func(tenant *string, principal s
 			known = append(known, p.ID)
 		}
 	}
-	if slices.Contains(known, principal) {
-		return nil
-	}
-	of, err := c.tenant(tenant)
-	if err != nil {
-		return err
-	}
-	return check("principal", known, of, principal)
-}
-
-// unknownTenant is the answer to an operation on an unknown tenant. Only reviewers of all
-// tenants see the names of the others.
-func unknownTenant(c *call, e *UnknownTenantError) error {
-	if !c.who.Tenants.All {
-		return notFound()
-	}
-	return problem{http.StatusNotFound, "unknown", e.Error()}
+	return check("principal", principal, known, tenant, principal)
 }

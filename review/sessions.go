@@ -42,7 +42,7 @@ func listSessions(c *call) (memproxy.SessionPage, error) {
 	}
 	page, err := c.api.opt.Sessions.List(c.ctx(), f)
 	if err == nil && len(page.Sessions) == 0 && f.After == "" {
-		err = checkNames(c, q, func(tenant *string, principal string) (bool, error) {
+		err = checkNames(c, f.Tenant, f.Principal, func(tenant *string, principal string) (bool, error) {
 			any, err := c.api.opt.Sessions.List(c.ctx(), memproxy.SessionFilter{Tenant: tenant, Principal: principal, All: true, Limit: 1})
 			return len(any.Sessions) > 0, err
 		})
