@@ -82,13 +82,23 @@ type search struct {
 	output *cli.Output
 }
 
-// searching returns a subcommand that prints records.
+// searching returns a subcommand that prints records. If there are none, it reports names of
+// the filter that no record has.
 func (a *app) searching(name, short, example string, run func(context.Context, search, func(*verify.Record) error) error) *cobra.Command {
 	var q search
 	c := a.leaf(&q.dir, name, short, example, func(ctx context.Context) (int, error) {
-		if err := run(ctx, q, a.printer(*q.output, q.dir)); errors.Is(err, query.ErrUnknownName) || errors.Is(err, query.ErrLastRange) {
+		found, print := false, a.printer(*q.output, q.dir)
+		err := run(ctx, q, func(r *verify.Record) error {
+			found = true
+			return print(r)
+		})
+		if err == nil && !found && ctx.Err() == nil { // a follower ends with ctx, and waits for what is not in the log
+			err = query.CheckNames(ctx, q.dir, *q.filter)
+		}
+		switch {
+		case errors.Is(err, query.ErrUnknownName), errors.Is(err, query.ErrLastRange):
 			return cli.Usage, err
-		} else if err != nil {
+		case err != nil:
 			return cli.Failed, err
 		}
 		return cli.OK, nil
@@ -100,27 +110,11 @@ func (a *app) searching(name, short, example string, run func(context.Context, s
 	return c
 }
 
-// orNames runs a search. If it selects nothing, it reports names of the filter that no
-// record has.
-func orNames(ctx context.Context, q search, print func(*verify.Record) error, run func(func(*verify.Record) error) error) error {
-	found := false
-	err := run(func(r *verify.Record) error {
-		found = true
-		return print(r)
-	})
-	if err != nil || found {
-		return err
-	}
-	return query.CheckNames(ctx, q.dir, *q.filter)
-}
-
 func (a *app) query() *cobra.Command {
 	last := 0
 	c := a.searching("query", "print the records that match", " --verdict deny --since 7d", func(ctx context.Context, q search, print func(*verify.Record) error) error {
 		q.filter.Last = last
-		return orNames(ctx, q, print, func(print func(*verify.Record) error) error {
-			return query.Query(ctx, q.dir, *q.filter, print)
-		})
+		return query.Query(ctx, q.dir, *q.filter, print)
 	})
 	c.Flags().IntVar(&last, "last", 0, "print only the last `n` records; 0: all")
 	return c
@@ -130,12 +124,7 @@ func (a *app) tail() *cobra.Command {
 	var n int
 	var follow bool
 	c := a.searching("tail", "print the last records, and with -f new ones as they are appended", " -n 20 -f", func(ctx context.Context, q search, print func(*verify.Record) error) error {
-		if follow { // what is not in the log may come
-			return query.Tail(ctx, q.dir, *q.filter, n, follow, print)
-		}
-		return orNames(ctx, q, print, func(print func(*verify.Record) error) error {
-			return query.Tail(ctx, q.dir, *q.filter, n, follow, print)
-		})
+		return query.Tail(ctx, q.dir, *q.filter, n, follow, print)
 	})
 	c.Flags().IntVarP(&n, "lines", "n", 10, "number of last `records` to print")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "print new records as they are appended")
