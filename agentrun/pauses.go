@@ -291,11 +291,8 @@ func Prepare(turn memproxy.Turn, before func() error, ask func(memproxy.Request)
 		if err == nil {
 			err = turn.ReadSideReply(reply)
 		}
-		switch {
-		case err != nil && reply.Status >= http.StatusBadRequest:
-			return &gate.LookupError{Reply: reply}
-		case err != nil:
-			return err
+		if err != nil {
+			return gate.LookupFailure(reply, err)
 		}
 	}
 	return errors.New("preparing the turn takes too many requests")

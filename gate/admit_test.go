@@ -209,8 +209,8 @@ func TestMisspeltPathsAreNamed(t *testing.T) {
 		"/a/b/memory":  "list it as passthrough",
 		"/memory/x":    "list it as passthrough",
 		"//":           "the path has two slashes in a row",
-		"/./memory":    "the path has a segment that is a dot or two, and servers may read it as that of toy.add:",
-		"/memory%2F":   "the path has percent-encoded characters, and servers may read it as that of toy.add:",
+		"/./memory":    "the path has a segment that is a dot or two, which servers may read differently",
+		"/memory%2F":   "the path has percent-encoded characters, which servers may read differently",
 	} {
 		c := r.call(memproxy.Operation{})
 		c.Known, c.Route, c.Request.Method, c.Request.EscapedPath = false, memproxy.Route{}, "POST", path

@@ -132,10 +132,9 @@ func (g Agents) Probe(ctx context.Context, a *Admission, p Probe) error {
 	err = a.call.Backend.Adapter.(Prober).ReadProbe(a.call.Route, reply)
 	if errors.Is(err, memproxy.ErrUngated) && err != memproxy.ErrUngated { // it says more
 		a.unruled = err.Error()
-	} else if err != nil && reply.Status >= memproxy.StatusBadRequest {
-		return &LookupError{reply}
+		return err
 	}
-	return err
+	return LookupFailure(reply, err)
 }
 
 // asked is a tool call of a running agent. It is attributed to the principal of the

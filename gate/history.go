@@ -233,11 +233,8 @@ func followEdits(ctx context.Context, a *Admission) error {
 		if err == nil {
 			err = a.edits.ReadSideReply(reply)
 		}
-		switch {
-		case err != nil && reply.Status >= memproxy.StatusBadRequest:
-			return &LookupError{reply}
-		case err != nil:
-			return err
+		if err != nil {
+			return LookupFailure(reply, err)
 		}
 	}
 }

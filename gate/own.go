@@ -266,10 +266,7 @@ func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memo
 			if err == nil {
 				all[i], err = loc.ReadLocated(c.Route, id, reply)
 			}
-			if err != nil && reply.Status >= memproxy.StatusBadRequest {
-				err = &LookupError{reply}
-			}
-			errs[i] = err
+			errs[i] = LookupFailure(reply, err)
 		})
 	}
 	wg.Wait()

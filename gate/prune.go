@@ -340,11 +340,16 @@ func (e *LookupError) Error() string {
 // IsForClient reports whether the backend would have refused the client's request in the
 // same way: it does not accept the credential, or limits what or how often the caller asks.
 func (e *LookupError) IsForClient() bool {
-	switch e.Reply.Status {
-	case memproxy.StatusUnauthorized, memproxy.StatusForbidden, memproxy.StatusTooMany:
-		return true
+	return slices.Contains([]int{memproxy.StatusUnauthorized, memproxy.StatusForbidden, memproxy.StatusTooMany}, e.Reply.Status)
+}
+
+// LookupFailure returns the error of reading the reply to a look-up: a LookupError if the
+// backend refused it.
+func LookupFailure(reply memproxy.Reply, err error) error {
+	if err != nil && reply.Status >= memproxy.StatusBadRequest {
+		return &LookupError{reply}
 	}
-	return false
+	return err
 }
 
 // rateHeaders say when a client may ask a backend again.

@@ -4,7 +4,6 @@ package paths
 
 import (
 	"net/url"
-	"path"
 	"strings"
 )
 
@@ -44,11 +43,6 @@ func Hint(escaped string, match func(path string) (route string, ok bool)) strin
 		return "with different slashes the path matches " + route + ": check for missing or extra slashes in the path and the base URL"
 	}
 	flaw := Flaw(escaped)
-	if flaw != "" && flaw != slashes {
-		if route, ok := match(plain(escaped)); ok {
-			return "the path has " + flaw + ", and servers may read it as that of " + route + ": send it in its plain form"
-		}
-	}
 	if _, rest, _ := strings.Cut(strings.TrimLeft(escaped, "/"), "/"); rest != "" && (flaw == "" || flaw == slashes) {
 		if route, ok := match(rest); ok {
 			return "without its first segment the path matches " + route + ": the base URL must have no path"
@@ -58,15 +52,4 @@ func Hint(escaped string, match func(path string) (route string, ok bool)) strin
 		return "the path has " + flaw + ", which servers may read differently, so passthrough does not let it through either: send it in its plain form"
 	}
 	return "list it as passthrough if it touches no memory"
-}
-
-// plain returns the path that a lenient server may read: decoded, up to a semicolon, and
-// without dot segments.
-func plain(escaped string) string {
-	text, err := url.PathUnescape(escaped)
-	if err != nil {
-		text = escaped
-	}
-	text, _, _ = strings.Cut(text, ";")
-	return path.Clean("/" + strings.ReplaceAll(text, "\\", "/"))
 }
