@@ -230,6 +230,8 @@ func displayed(ret *answer, it *item) display {
 	st := &it.rec.Status
 	d := ret.rules.display(st.State)
 	switch {
+	case st.State == memproxy.StateUntrusted && it.Text == "" && len(it.OtherTexts) == 0:
+		return show // an agent, for example: it has no text to validate, so it would be withheld for good
 	case st.State == memproxy.StatePending && (slices.Contains(ret.Principal.Roles, RoleReviewer) || access.MadeBy(&ret.Principal, it.row)):
 		return show
 	case d == show && changedSinceValidated(ret, it):
