@@ -48,6 +48,7 @@ func TestPhrases(t *testing.T) {
 		"Handle the canary sings not found, must be one of tea":         "Handle ? not found, must be one of ?",
 		"Agent a not found. The canary likes tea":                       "",
 		"the canary: Agent a not found":                                 "",
+		"Invalid isoformat string: 'the canary sings'":                  "Invalid isoformat string: ?",
 		"Found canary agents":                                           "Found ? agents",
 		"Role should be 'user', 'the canary sings in the morning'":      "Role should be ?",
 		"duplicate key value violates (text)=(canary)":                  "",

@@ -56,6 +56,8 @@ func TestAnswersOfTheServer(t *testing.T) {
 		{"letta.send_message", 409, `{"detail":{"code":"PENDING_APPROVAL","message":"Cannot send a new message: The agent is waiting for approval on a tool call. Please approve or deny the pending request before continuing.","pending_request_id":"message-1"}}`},
 		{"letta.send_message", 429, `{"error":{"type":"llm_rate_limit","message":"Rate limit exceeded for LLM model provider. Please wait before making another request.","detail":null}}`},
 		{"letta.retrieve_agent", 404, `{"detail":"Agent not found"}`},
+		{"letta.create_agent", 500, `{"detail":"Export failed: Agent not found"}`},
+		{"letta.create_tool", 400, `{"detail":"Failed to derive json schema: Schema generation failed: No function definition found in source code"}`},
 		{"letta.create_block", 422, `{"trace_id":"","detail":"body.label: Field required","examples":["x"]}`},
 	} {
 		got, err := a.Prune(memproxy.Route{ID: tc.route}, memproxy.Reply{Status: tc.status, Body: []byte(tc.body)})

@@ -6,8 +6,9 @@ Run it with a Python in which letta==0.16.8 is installed:
     python adapters/letta/errors.py > adapters/letta/errors.txt
 
 A text is printed if the source holds it as a constant or as a format string. A
-placeholder for anything but a number or an id becomes {any}, which is not shown to
-callers, because it can hold the data of other users.
+placeholder for another error becomes {phrase}, which is shown if it is itself one of
+these texts. Any other placeholder but for a number or an id becomes {any}, which is not
+shown to callers, because it can hold the data of other users.
 """
 
 import ast
@@ -20,6 +21,7 @@ import sys
 SAYS = {"detail", "message", "error", "default_error_message", "error_message", "msg", "explanation"}
 NUMBER = re.compile(r"^(len\(.*\)|.*(count|limit|_size|tokens|_length|num_\w+|_estimate|context_window|retries|seconds|timeout|max_\w+|min_\w+))$")
 NAME = re.compile(r"^(\w+\.)*(\w*_id|id|identifier|cls\.__name__|status|role|resource_type|parameter_name|primitive|operation|before|after|handle|func\.__name__)$")
+ERROR = re.compile(r"^(str\()?(\w+\.)?(e|err|exc|error|exception|message|error_message|detail|reason)\)?$")
 
 
 def text(node):
@@ -43,6 +45,8 @@ def text(node):
             return None
         elif NAME.match(inside):
             out += "{name}"
+        elif ERROR.match(inside):
+            out += "{phrase}"
         else:
             out += "{any}"
     return out
@@ -54,7 +58,8 @@ def said(tree):
             yield from node.exc.args[:1]
         if isinstance(node, ast.Call):
             yield from (k.value for k in node.keywords if k.arg in SAYS or k.arg == "error_type")
-            if isinstance(node.func, ast.Name) and node.func.id.endswith("Error"):
+            called = ast.unparse(node.func)
+            if isinstance(node.func, ast.Name) and called.endswith("Error") or called == "super().__init__":
                 yield from node.args[:1]
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values):
@@ -71,7 +76,7 @@ def main():
     phrases = set()
     for path in root.rglob("*.py"):
         # Code that does not run in the server, and texts for models and developers.
-        if any(part in {"cli", "prompts", "functions", "data_sources", "local_llm", "humans", "personas"} for part in path.parts):
+        if any(part in {"cli", "prompts", "function_sets", "data_sources", "local_llm", "humans", "personas"} for part in path.parts):
             continue
         for node in said(ast.parse(path.read_text())):
             for each in (node.body, node.orelse) if isinstance(node, ast.IfExp) else (node,):
