@@ -114,6 +114,14 @@ func TestAPersonIsAskedForTheRest(t *testing.T) {
 			}
 		}
 	}
+	older := newTurn(t, `{"messages":[{"type":"approval","approval_request_id":"m-1","approve":true}]}`, pending)
+	older.handed(t, memproxy.Allow, "c-2")
+	for _, c := range older.PendingCalls() {
+		older.Rule(c.ID, memproxy.Decision{ID: "d-1"})
+	}
+	if body := request(t, older); strings.Count(body, `{"approve":true,"tool_call_id":`) != 3 || strings.Contains(body, Mark) {
+		t.Errorf("the person's approval is sent as memproxy's: %s", body)
+	}
 }
 
 // Events of a pause are held back until its calls are ruled on, keep their order and

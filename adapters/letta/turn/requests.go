@@ -181,8 +181,8 @@ func (by *caller) answerTo(c *call) (any, bool) {
 		return c.result, true
 	}
 	yes := map[string]any{"type": "approval", "tool_call_id": c.id, "approve": true}
-	if c.byGate {
-		yes["reason"] = Mark + c.decision.ID + ")" // stored by the server, so that histories show who approved
+	if c.byGate && own == nil {
+		yes["reason"] = Mark + c.decision.ID + ")" // stored by the server: histories leave it out, and show what a person approved
 	}
 	return yes, true
 }
