@@ -171,6 +171,7 @@ func TestUnknownRoutes(t *testing.T) {
 		{"a read in production", "GET", "/new", gate.Production, true},
 		{"a read in development", "GET", "/v9/new/", gate.Development, false},
 		{"with an encoded id", "GET", "/new/ann%40example.com", gate.Development, false},
+		{"of a known route with a slash at its end", "GET", "/memory/", gate.Development, false},
 		{"of a known route with other slashes", "GET", "//memory/", gate.Development, true},
 		{"with dots", "GET", "/new/../memory", gate.Development, true},
 		{"with encoded dots", "GET", "/new/%2e%2E/memory", gate.Development, true},
