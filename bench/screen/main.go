@@ -26,7 +26,7 @@ func main() {
 	verbose := flag.Bool("v", false, "print rules by how often they hold, and what they miss")
 	wait := flag.Bool("latency", false, "measure what a write waits for, and fail where the bounds of SYN-4 do not hold (validation 5 ms, audit 2 ms)")
 	check := flag.Bool("floors", false, "measure, and fail where a figure is below its floor")
-	lexis := flag.String("words", "", "write the words that many permitted sources share into this file")
+	lexis := flag.String("words", "", "write further words that many permitted sources share into this file")
 	alone := flag.Bool("ablation", false, "say what is found without each layer, and nothing else")
 	hide := flag.Int("evasions", 0, "transform so many rows of each source, and say what hides them")
 	field := flag.String("field", "", "measure other detectors beside memproxy, with this python, and keep what came of it in -out")

@@ -93,9 +93,18 @@ func leet(found []View, v *View) []View {
 			word = append(word, g)
 			j = g.to
 		}
-		n, ok := 0, false
-		if digits > 0 && len(word) <= maxLeet {
-			n, ok = guess(s, word)
+		n, ok, end := len(word), false, j // end: of the glyphs
+		if n > maxLeet {
+			n = 0
+		} else if digits > 0 {
+			if known := guess(s, i, j); known != nil {
+				word, n, ok = known, len(known), true
+				end = known[n-1].to
+				j = max(j, end)
+			}
+		}
+		for !ok && n > 0 && strings.IndexByte("!|+(<#", s[word[n-1].from]) >= 0 && word[n-1].to-word[n-1].from == 1 {
+			n--
 		}
 		if len(word) == 0 || !ok && strings.IndexByte("(<#+|[", s[i]) >= 0 {
 			b.byte(s[i], int32(i)) // punctuation before a word, or alone
@@ -117,6 +126,7 @@ func leet(found []View, v *View) []View {
 				b.byte(g.may[0], int32(g.from))
 			}
 		}
+		b.copy(s, end, j)
 		i = j
 	}
 	if known < 2 || known < sureLeet && known*3 < tried {
@@ -142,39 +152,63 @@ func numeral(s string, i int) int {
 }
 
 const (
-	maxLeet    = 24 // the longest word of leetspeak
-	maxGuesses = 64 // bounds the letter combinations that are tried for a word
-	sureLeet   = 8  // this many leetspeak words suffice regardless of the rest
+	maxLeet    = 24  // the longest word of leetspeak
+	maxGuesses = 256 // bounds the letters that are tried for a word
+	sureLeet   = 8   // this many leetspeak words suffice regardless of the rest
 )
 
-// guess chooses letters for a word so that it becomes a known word, with or without
-// punctuation at its end. It returns the number of glyphs that belong to the word.
-func guess(s string, word []glyph) (n int, ok bool) {
-	tries := maxGuesses
-	for n = len(word); n > 0; n-- {
-		if spellOut(word[:n], terms.HashSeed, &tries) {
-			return n, true
-		}
-		if strings.IndexByte("!|+(<#", s[word[n-1].from]) < 0 || word[n-1].to-word[n-1].from > 1 {
-			break
-		}
-	}
-	return n, false
+// guesser chooses letters for s[:end] from a position on, so that they are the most usual word.
+type guesser struct {
+	s           string
+	end, tries  int
+	word, known []glyph // the letters so far, and those of the best word
+	cost        int16   // of known
 }
 
-// spellOut searches the combinations of letters for a known word (backtracking), and
-// keeps its letters in word.
-func spellOut(word []glyph, h uint32, tries *int) bool {
-	if len(word) == 0 {
-		*tries--
-		return wide().has(h)
-	}
-	g := &word[0]
-	for k := 0; k < len(g.may) && *tries > 0; k++ {
-		if spellOut(word[1:], terms.HashByte(h, terms.Lower(g.may[k])), tries) {
-			g.may = g.may[k : k+1]
-			return true
+// guess returns the letters of the most usual word that the characters from i to j may be, or
+// more of them if it is drawn, with or without punctuation at its end; nil for none.
+func guess(s string, i, j int) []glyph {
+	g := guesser{s: s, tries: maxGuesses}
+	for end := inLeet.End(s, j); ; end = j {
+		for g.end = end; g.end > i && g.known == nil; g.end-- {
+			g.word = g.word[:0]
+			if g.from(i, terms.HashSeed); isAlnum(s[g.end-1]) {
+				break
+			}
+		}
+		if g.known != nil || end == j {
+			return g.known
 		}
 	}
-	return false
+}
+
+var inLeet = terms.BytesOf(terms.Alnum + "!|@$+(<#/\\)[]_>") // the characters of leetspeak
+
+// from searches the letters from i on, after those with a hash (backtracking).
+func (g *guesser) from(i int, h uint32) {
+	n, vocab := len(g.word), wide()
+	if g.tries--; g.tries < 0 || n > maxWord {
+		return
+	}
+	if i == g.end {
+		if is := vocab.words.Get(h); is.cost != 0 && (n > 2 || is.list < others) && (g.known == nil || is.cost < g.cost) {
+			g.known, g.cost = slices.Clone(g.word), is.cost
+		}
+		return
+	}
+	next := func(letter string, size int) {
+		g.word = append(g.word[:n], glyph{letter, i, i + size})
+		g.from(i+size, terms.HashByte(h, terms.Lower(letter[0])))
+	}
+	for k := range leetPieces {
+		if p := &leetPieces[k]; draws[g.s[i]] && strings.HasPrefix(g.s[i:g.end], p.sign) {
+			next(p.letter, len(p.sign))
+		}
+	}
+	if isLetter(g.s[i]) {
+		next(g.s[i:i+1], 1)
+	}
+	for k := range len(leetLetters[g.s[i]]) {
+		next(leetLetters[g.s[i]][k:k+1], 1)
+	}
 }

@@ -38,10 +38,12 @@ func list(found []View, v *View) []View {
 	ordered := true
 	fields(s, func(i, j int, opens bool) {
 		n, marked := marker(s[i:j], opens)
-		if len(items) > 0 && n == 0 {
-			n = items[len(items)-1].number
-		}
 		from, to := unquoted(s, i, j)
+		if k := len(items) - 1; k >= 0 && items[k].number > 0 && !opens && (n == 0 || len(items[k].words) == 0) {
+			marked, from, to = false, i, j // a word of a numbered item
+		} else if k >= 0 && n == 0 {
+			n = items[k].number
+		}
 		if marked || opens || to-from < j-i || len(items) == 0 {
 			ordered = ordered && (len(items) == 0 || n >= items[len(items)-1].number)
 			items = append(items, item{number: n})

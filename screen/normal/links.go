@@ -82,6 +82,8 @@ func links(found []View, v *View) []View {
 				values++
 				bare.word()
 				bare.space(' ', k)
+			case s[k] == '?' && c == ' ': // before the first value
+				bare.space('\n', k)
 			default:
 				bare.space(c, k)
 			}

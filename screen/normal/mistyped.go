@@ -1,6 +1,7 @@
 package normal
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -23,11 +24,12 @@ func retyped(v *View) View {
 	vocab := wide()
 	out := replaced(v, span{0, len(v.Text)}, func(w string) string {
 		h := terms.HashWord(w)
-		if vocab.has(h) {
-			return ""
+		is := vocab.words.Get(h)
+		if w = typed().of(w, h); is.list == 0 || is.list == others && vocab.words.Get(terms.HashWord(w)).list < others {
+			return w // an English word is likelier here
 		}
-		return typed().of(w, h)
-	})
+		return ""
+	}, eachWord)
 	out.Overt = v.Overt
 	return out
 }
@@ -36,62 +38,72 @@ func retyped(v *View) View {
 // is missing, added, replaced, or swapped with the next. Two such words are equal once one
 // letter is deleted from either or both (symmetric deletion, as in SymSpell, W. Garbe, 2012).
 type neighbours struct {
-	words []string
-	// Both tables map hashes to indices in words: without has each word with one letter
-	// omitted, whole the words themselves. Of several words the most usual is kept. Index 0 is
-	// no word.
-	without terms.Table[uint16]
-	whole   terms.Table[uint16]
+	words []string // index 0 is no word
+	// The tables map hashes to indices in words: without has each word with one letter
+	// omitted, whole the words themselves, mixed their signatures and anagrams, and bare the
+	// words without vowels. Of several words the most usual is kept.
+	without, whole, mixed, bare terms.Table[uint16]
 }
 
 var typed = sync.OnceValue(func() *neighbours {
-	n := &neighbours{words: []string{""}}
-	put := func(in *terms.Table[uint16], h uint32) {
-		if at := in.At(h); *at == 0 {
-			*at = uint16(len(n.words) - 1)
-		}
+	n := &neighbours{words: append([]string{""}, strings.Fields(common+" "+shared+" "+more)...)}
+	for w := range strings.FieldsSeq("your are is use and must") {
+		first(&n.bare, terms.HashWord(vowels.Replace(w)), slices.Index(n.words, w))
 	}
-	for _, w := range usual() {
+	for k, w := range n.words {
+		first(&n.bare, terms.HashWord(vowels.Replace(w)), k)
+		if len(w) >= 4 {
+			first(&n.mixed, signature(w).hash(), k)
+		}
 		if len(w) < minTyped || len(w) > maxTyped {
 			continue
 		}
-		n.words = append(n.words, w)
-		put(&n.whole, terms.HashWord(w))
+		first(&n.mixed, anagram(w).hash(), k)
+		first(&n.whole, terms.HashWord(w), k)
 		for i := range len(w) {
-			put(&n.without, terms.HashWord(w[:i]+w[i+1:]))
+			first(&n.without, terms.HashWord(w[:i]+w[i+1:]), k)
 		}
 	}
 	return n
 })
 
-// of returns the known word at an edit distance of one from w, whose hash is h, or "".
+// first sets the index of a word for a hash that has none.
+func first(in *terms.Table[uint16], h uint32, k int) {
+	if at := in.At(h); *at == 0 {
+		*at = uint16(k)
+	}
+}
+
+// of returns the most usual word at an edit distance of one from w, whose hash is h, or "".
 func (n *neighbours) of(w string, h uint32) string {
 	if len(w) < minTyped-1 || len(w) > maxTyped || plural(w) {
 		return ""
 	}
-	if known := n.words[n.without.Get(h)]; oneKey(known, w) {
-		return known
+	best := n.without.Get(h)
+	if !oneKey(n.words[best], w) {
+		best = 0
 	}
 	if len(w) < minTyped {
-		return ""
+		return n.words[best]
 	}
 	before := terms.HashSeed // the hash of w[:i]
 	for i := range len(w) {
 		h := terms.HashAfter(before, w[i+1:])
 		before = terms.HashByte(before, terms.Lower(w[i]))
 		for _, table := range [...]*terms.Table[uint16]{&n.whole, &n.without} {
-			if known := n.words[table.Get(h)]; oneKey(w, known) {
-				return known
+			if k := table.Get(h); (best == 0 || k < best) && oneKey(w, n.words[k]) {
+				best = k
 			}
 		}
 	}
-	return ""
+	return n.words[best]
 }
 
-// plural reports whether w is the plural of a known word.
+// plural reports whether w is the plural of an English word.
 func plural(w string) bool {
 	n := len(w) - 1
-	return terms.Lower(w[n]) == 's' && terms.Lower(w[n-1]) != 's' && wide().word(w[:n])
+	list := wide().words.Get(terms.HashWord(w[:n])).list
+	return terms.Lower(w[n]) == 's' && terms.Lower(w[n-1]) != 's' && list != 0 && list != others
 }
 
 // oneKey reports whether the edit distance of two words is one. short must have as many

@@ -178,7 +178,7 @@ func (r *reader) level(found []View, depth int) []View {
 		case v.cut:
 			r.cut()
 		case !r.charge(v):
-		case v.sense >= meant || v.decoded():
+		case v.sense >= meant || v.decoded() || v.Name == Joined && !v.pieced:
 			r.out.Views = append(r.out.Views, *v)
 			next = r.read(next, v, scan(v.Text), depth, derive)
 		default:

@@ -22,7 +22,7 @@ func split(found []View, v *View) []View {
 	defer all.free()
 	defer b.free()
 	all.copy(v.Text, 0, len(v.Text))
-	taken := parting(b, v.Text, all.at)
+	taken := parting(b, v.Text, all.at, v.Name == Joined && !v.pieced || spaceless(v.Text))
 	if taken < crowded && taken*fewSpaces < len(v.Text) || taken == 0 { // probably encoded letters
 		return found
 	}
@@ -33,15 +33,18 @@ func split(found []View, v *View) []View {
 func spaceless(s string) bool { return strings.Count(s, " ")*fewSpaces < len(s) }
 
 // parting writes s, whose bytes have the offsets at, with spaces between its words, and
-// returns the number of letters in separated words.
-func parting(b *builder, s string, at []int32) (taken int) {
-	least, bare := crowded, spaceless(s)
+// returns the number of letters in separated words. bare is a text without spaces of its own.
+func parting(b *builder, s string, at []int32, bare bool) (taken int) {
+	least := crowded
 	if bare {
 		least = crowdedText
 	}
 	quote := false
 	for i := 0; i < len(s); {
 		j := letter.End(s, i)
+		for j > i && contracted(s[j:]) > 0 {
+			j = letter.End(s, j+1)
+		}
 		from := len(b.text)
 		for k := i; k < max(j, i+1); k++ {
 			b.byte(s[k], at[k])
@@ -87,7 +90,7 @@ func sentenceGap(s string, i int, quote bool) bool {
 // the words in them.
 func regrouped(found []View, v *View) []View {
 	s := v.Text
-	if strings.Count(s, " ") < minEven {
+	if strings.Count(s, " ") < minEven-1 {
 		return found
 	}
 	var even [maxEven + 1]dense
@@ -125,7 +128,7 @@ func regrouped(found []View, v *View) []View {
 	b := newBuilder(len(s) + len(s)/4)
 	defer b.free()
 	b.copy(s, 0, in.start)
-	parting(b, string(joined.text), joined.at)
+	parting(b, string(joined.text), joined.at, true)
 	b.copy(s, in.end, len(s))
 	return append(found, mapped(Split, b, v))
 }
@@ -138,11 +141,11 @@ const (
 )
 
 const (
-	maxWord = 14 // the longest word of the vocabulary
+	maxWord = 16 // the longest word of the vocabulary
 	// Costs in sixteenths of a bit: of a word that is in no list, besides its letters; of
 	// an inflected form of a known word; of a word with a capital after a lower-case
 	// letter; of the words "a" and "I"; and of a letter, less its bigram score.
-	strangeWord, formOf, overHump, article, letterCost = 16 * 12, 16 * 2, 16 * 16, 16 * 6, 76
+	strangeWord, formOf, overHump, article, letterCost = 16 * 12, 16 * 2, 16 * 16, 16 * 5, 76
 )
 
 // cut is the best segmentation of a prefix: its cost, the number of letters in known
@@ -211,6 +214,9 @@ func cuts(w string) (best []cut, humps int) {
 		}
 		if c == 0 || c == 'i'-'a' { // "a" and "i" are words
 			put(i, 1, article)
+			if m := contracted(w[i+1:]); m > 0 && c != 0 {
+				put(i, 1+m, article+formOf)
+			}
 		}
 		h, over := terms.HashSeed, int32(0)
 		for n := 1; n <= maxWord && i+n <= len(w); n++ {
@@ -230,6 +236,9 @@ func cuts(w string) (best []cut, humps int) {
 			}
 			cost := int32(known.cost) + over
 			put(i, n, cost)
+			if m := contracted(w[i+n:]); m > 0 {
+				put(i, n+m, cost+formOf)
+			}
 			if n == 2 || i+n == len(w) || strings.IndexByte("sdeil", terms.Lower(w[i+n])) < 0 {
 				continue
 			}
@@ -241,6 +250,20 @@ func cuts(w string) (best []cut, humps int) {
 		}
 	}
 	return best, humps
+}
+
+// contracted returns the length of the contraction or ending with an apostrophe at the
+// beginning of s, or 0.
+func contracted(s string) int {
+	if len(s) < 2 || s[0] != '\'' && s[1] != '\'' {
+		return 0
+	}
+	for _, end := range [...]string{"n't", "'re", "'ve", "'ll", "'s", "'t", "'d", "'m"} {
+		if len(s) >= len(end) && strings.EqualFold(s[:len(end)], end) {
+			return len(end)
+		}
+	}
+	return 0
 }
 
 const minHumps = 3 // capitals after lower-case letters (camel case) that separate words

@@ -1,9 +1,7 @@
 package normal
 
 import (
-	"slices"
 	"strings"
-	"sync"
 
 	"github.com/memproxy/memproxy/screen/terms"
 )
@@ -52,7 +50,7 @@ func spoken(found []View, v *View) []View {
 			return
 		}
 		strange++
-		if j-i >= 4 && scrambles()[signature(s[i:j])] != "" {
+		if j-i >= 4 && signature(s[i:j]).of() != "" {
 			scrambled++
 		}
 		if w := typed().of(s[i:j], h); w != "" {
@@ -69,21 +67,21 @@ func spoken(found []View, v *View) []View {
 			if len(w) < 4 || vocab.word(w) {
 				return ""
 			}
-			if other := scrambles()[signature(w)]; other != "" || len(w) < minAnagram {
+			if other := signature(w).of(); other != "" || len(w) < minAnagram {
 				return other
 			}
-			return scrambles()[anagram(w)]
-		}))
+			return anagram(w).of()
+		}, eachWord))
 	}
-	if mistyped >= minMistyped && (telling || mistyped*oftenMistyped >= words) &&
+	if (telling || mistyped >= minMistyped && mistyped*oftenMistyped >= words) &&
 		2*(strange-mistyped) <= known+mistyped && (v.Name == Plain || v.decoded()) {
 		found = append(found, retyped(v))
 	}
 	if part, ok := bare.part(s, minBare, sureBare); ok { // more than a few abbreviations
-		found = append(found, replaced(v, part, restored))
+		found = append(found, replaced(v, part, restored, eachWord))
 	}
 	if part, ok := pigs.part(s, minPig, minPig); ok { // no language has this ending in every second word
-		found = append(found, replaced(v, part, unpig))
+		found = append(found, replaced(v, part, unpig, pigWords))
 	}
 	if v.Name == Reversed || v.guessed() && order.all.backward*mostWords+ends(s) < max(sureBackward, words*(len(s)/leastTrimmed)) {
 		return found // v is a reversal of another reading
@@ -139,43 +137,40 @@ func anagram(w string) inner {
 	return k
 }
 
-// scrambles maps signatures of known words of four letters or more, and anagrams of those
-// of five or more, to the most usual word.
-var scrambles = sync.OnceValue(func() map[inner]string {
-	all := map[inner]string{}
-	for _, w := range slices.Backward(usual()) {
-		if len(w) >= 4 {
-			all[signature(w)] = w
-		}
-		if len(w) >= minAnagram {
-			all[anagram(w)] = w
-		}
+func (k inner) hash() uint32 {
+	return uint32((k.sum + uint64(k.first)<<8 + uint64(k.last)<<16 + uint64(k.n)) * 0x9e3779b97f4a7c15 >> 32)
+}
+
+// of returns the most usual word with a signature or anagram, or "".
+func (k inner) of() string {
+	n := typed()
+	if w := n.words[n.mixed.Get(k.hash())]; w != "" && (signature(w) == k || anagram(w) == k) { // no hash collision
+		return w
 	}
-	return all
-})
+	return ""
+}
 
 var vowel, vowels = terms.BytesOf("aeiouAEIOU"), strings.NewReplacer("a", "", "e", "", "i", "", "o", "", "u", "")
 
-// skeletons maps known words without their vowels to the most usual word.
-var skeletons = sync.OnceValue(func() map[string]string {
-	all := map[string]string{}
-	for _, w := range slices.Backward(append(strings.Fields("your are is use and"), usual()...)) {
-		all[vowels.Replace(w)] = w
+// dressed returns the most usual word that bare is without its vowels, or "".
+func dressed(bare string) string {
+	n := typed()
+	if w := n.words[n.bare.Get(terms.HashWord(bare))]; vowels.Replace(w) == bare {
+		return w
 	}
-	return all
-})
+	return ""
+}
 
 // restored returns the word, or inflected form of a word, that bare is without its
 // vowels, or "".
 func restored(bare string) string {
 	bare = strings.ToLower(bare)
-	if w := skeletons()[bare]; w != "" {
+	if w := dressed(bare); w != "" {
 		return w
 	}
 	for _, form := range [...]struct{ bare, end string }{{"ng", "ing"}, {"ly", "ly"}, {"s", "s"}, {"d", "ed"}} {
-		stem, ok := strings.CutSuffix(bare, form.bare)
-		if w := skeletons()[stem]; ok && len(stem) >= leastStem && w != "" {
-			return w + form.end
+		if stem, ok := strings.CutSuffix(bare, form.bare); ok && len(stem) >= leastStem && dressed(stem) != "" {
+			return dressed(stem) + form.end
 		}
 	}
 	return ""
@@ -184,13 +179,13 @@ func restored(bare string) string {
 const leastStem = 4 // fewest consonants of a word whose inflected forms are recognised
 
 // replaced returns the reading of v with the words in a span replaced by those that
-// another returns; "" keeps a word.
-func replaced(v *View, in span, another func(string) string) View {
+// another returns; "" keeps a word. each calls a function for every word.
+func replaced(v *View, in span, another func(string) string, each func(string, func(i, j int, h uint32))) View {
 	s := v.Text
 	b := newBuilder(len(s))
 	defer b.free()
 	done := 0
-	eachWord(s, func(i, j int, _ uint32) {
+	each(s, func(i, j int, _ uint32) {
 		w := ""
 		if i >= in.start && j <= in.end {
 			w = another(s[i:j])
@@ -208,6 +203,17 @@ func replaced(v *View, in span, another func(string) string) View {
 	return mapped(Scrambled, b, v)
 }
 
+// pigWords calls f for every word with the signs in and before it: pig Latin moves them.
+func pigWords(s string, f func(i, j int, h uint32)) {
+	fields(s, func(i, j int, _ bool) {
+		if end := i + len(strings.TrimRight(s[i:j], ".,;:!?")); end > i {
+			f(i, end, 0)
+		}
+	})
+}
+
+func notLetter(c rune) bool { return c >= 0x80 || !isLetter(byte(c)) }
+
 // unpig returns the word that a word of pig Latin stands for, or "". In an unknown word
 // the consonants at the end are moved to the front, as many as give the best bigram
 // score.
@@ -217,7 +223,15 @@ func unpig(w string) string {
 	}
 	stem := strings.ToLower(w[:len(w)-2])
 	last := stem[len(stem)-1]
-	bare := stem[:len(stem)-1] // the candidate for a word that begins with a vowel
+	bare := stem[:len(stem)-1]                                 // the candidate for a word that begins with a vowel
+	if at := strings.LastIndexFunc(stem, notLetter); at >= 0 { // signs before the word, or an apostrophe within
+		if n := at + contracted(stem[at:]); n > at && n < len(stem) && stem[n-1] == 't' {
+			at = n
+		} else if at = len(strings.TrimRightFunc(stem[:at], notLetter)); stem[at] == '"' {
+			at = strings.LastIndexByte(stem, '"')
+		}
+		return stem[at:] + stem[:at]
+	}
 	known := len(bare) > 1 && wide().word(bare)
 	if last == 'w' && known {
 		return bare

@@ -15,15 +15,16 @@ import (
 //go:embed common.txt
 var common string
 
-// shared has words that many sources of texts share, the most shared first (go run
+// shared has words that many sources of texts share, the most shared first, and more has
+// further ones, then, after an empty line, those of other languages and of commands (go run
 // ./bench/screen -words). They are for recognising words without spaces, or with mixed
 // letters.
-//
-//go:embed words.txt
-var shared string
-
-// usual returns all of these words, the most usual first.
-func usual() []string { return strings.Fields(common + " " + shared) }
+var (
+	//go:embed words.txt
+	shared string
+	//go:embed more.txt
+	more string
+)
 
 // vocabulary has the known words by hash. The table is small and fast, and wrong for
 // about one unknown word in a million (hash collisions).
@@ -37,14 +38,15 @@ type known struct {
 	// cost is the word's information content by its rank, in sixteenths of a bit, or 0
 	// for a word that is in no list.
 	cost   int16
-	common bool // it is in the list common
+	list   byte // 0: none; 1: common; 2: shared or the English part of more; others
 	letter byte // the letter that it means in a spelling alphabet
 	small  byte // its kind in smallWords
 }
 
 // The frequency of words falls with their rank (Zipf's law): the first nearRank ranks
-// cost about the same, and rankCost is an offset of the logarithm.
-const nearRank, rankCost = 8, 43
+// cost about the same, and rankCost is an offset of the logarithm. Words of the list others
+// cost foreignCost more.
+const nearRank, rankCost, others, foreignCost = 8, 43, 3, 16 * 3
 
 const beginning = 3 // length of the beginnings in vocabulary.begins
 
@@ -56,13 +58,14 @@ func three(w string) int {
 // wide returns the vocabulary. It is built once, and read-only.
 var wide = sync.OnceValue(func() *vocabulary {
 	v := &vocabulary{}
-	for list, words := range [...]string{common, shared} {
+	english, foreign, _ := strings.Cut(more, "\n\n")
+	for list, words := range [...]string{common, shared + english, foreign} {
 		for rank, w := range strings.Fields(words) {
 			is, cost := v.words.At(terms.HashWord(w)), int16(16*math.Log2(float64(rank+nearRank)))+rankCost
-			if is.cost == 0 || cost < is.cost {
-				is.cost = cost
+			if is.list == 0 {
+				is.list, is.cost = byte(list+1), cost+int16(list/2*foreignCost)
 			}
-			is.common = is.common || list == 0
+			is.cost = min(is.cost, cost+int16(list/2*foreignCost))
 			if len(w) >= beginning {
 				v.begins[three(w)/64] |= 1 << (three(w) % 64)
 			}
@@ -88,7 +91,7 @@ func (v *vocabulary) has(h uint32) bool { return v.words.Get(h).cost != 0 }
 func (v *vocabulary) word(s string) bool { return v.has(terms.HashWord(s)) }
 
 // common reports whether the word with a hash is a common one.
-func (v *vocabulary) common(h uint32) bool { return v.words.Get(h).common }
+func (v *vocabulary) common(h uint32) bool { return v.words.Get(h).list == 1 }
 
 // letterPairs is a character bigram model: for each pair, the log-likelihood ratio of the
 // second letter following the first in words against chance, in sixteenths of a bit.

@@ -1,7 +1,6 @@
 package normal
 
 import (
-	"bytes"
 	"strings"
 	"unicode/utf8"
 )
@@ -15,7 +14,7 @@ func words(found []View, v *View, m marks) []View {
 	if m&markSpread != 0 && v.spread() {
 		found = join(found, v)
 	}
-	if m&markCrowded != 0 && v.Name != Split {
+	if (m&markCrowded != 0 || v.Name == Joined && !v.pieced) && v.Name != Split {
 		found = split(found, v)
 	}
 	if v.spread() {
@@ -56,7 +55,7 @@ func join(found []View, v *View) []View {
 		if letters >= sureSpread || wide().word(string(b.text[from:])) { // a known word, and not the variables of a formula
 			joined++
 		}
-		if word := b.text[from:]; bytes.IndexByte(word, ' ') < 0 && len(word) >= minJoined {
+		if word := string(b.text[from:]); len(word) >= minJoined && letter.End(word, 0) == len(word) {
 			segment(b, from)
 		}
 		if i = end; i < len(s) && s[i] == sep && sep != ' ' {
@@ -86,7 +85,7 @@ func spreadGap(b *builder, s string, from, to int, sep byte) {
 			apart = true
 		case to-from > 1:
 			b.byte(c, int32(k))
-			apart = apart || sep == ' ' && strings.IndexByte(".,;:!?", c) >= 0
+			apart = apart || sep == ' ' && strings.IndexByte(".,;:!?", c) >= 0 && strings.IndexByte(s[from:to], '/') < 0
 		}
 	}
 	if apart {
@@ -94,7 +93,7 @@ func spreadGap(b *builder, s string, from, to int, sep byte) {
 	}
 }
 
-const maxGap = 6 // the most bytes between two letters of a run
+const maxGap = 8 // the most bytes between two letters of a run
 
 // spreadRun returns the number of letters in the run of single letters at s[i], and its
 // end.
