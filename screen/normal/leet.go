@@ -98,8 +98,7 @@ func leet(found []View, v *View) []View {
 			n = 0
 		} else if digits > 0 {
 			if known := guess(s, i, j); known != nil {
-				word, n, ok = known, len(known), true
-				end = known[n-1].to
+				word, n, ok, end = known, len(known), true, known[len(known)-1].to
 				j = max(j, end)
 			}
 		}
@@ -159,10 +158,9 @@ const (
 
 // guesser chooses letters for s[:end] from a position on, so that they are the most usual word.
 type guesser struct {
-	s           string
-	end, tries  int
-	word, known []glyph // the letters so far, and those of the best word
-	cost        int16   // of known
+	s                string
+	end, tries, cost int
+	word, known      []glyph // the letters so far, and those of the best word, of a cost
 }
 
 // guess returns the letters of the most usual word that the characters from i to j may be, or
@@ -191,8 +189,8 @@ func (g *guesser) from(i int, h uint32) {
 		return
 	}
 	if i == g.end {
-		if is := vocab.words.Get(h); is.cost != 0 && (n > 2 || is.list < others) && (g.known == nil || is.cost < g.cost) {
-			g.known, g.cost = slices.Clone(g.word), is.cost
+		if is := vocab.words.Get(h); is.cost != 0 && (n > 2 || is.list < others) && (g.known == nil || int(is.cost) < g.cost) {
+			g.known, g.cost = slices.Clone(g.word), int(is.cost)
 		}
 		return
 	}
@@ -205,10 +203,9 @@ func (g *guesser) from(i int, h uint32) {
 			next(p.letter, len(p.sign))
 		}
 	}
-	if isLetter(g.s[i]) {
-		next(g.s[i:i+1], 1)
-	}
-	for k := range len(leetLetters[g.s[i]]) {
-		next(leetLetters[g.s[i]][k:k+1], 1)
+	for _, may := range [...]string{g.s[i : i+1], leetLetters[g.s[i]]} {
+		for k := 0; k < len(may) && isLetter(may[k]); k++ {
+			next(may[k:k+1], 1)
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package normal
 
 import (
-	"slices"
 	"strings"
 	"sync"
 
@@ -26,10 +25,10 @@ func retyped(v *View) View {
 		h := terms.HashWord(w)
 		is := vocab.words.Get(h)
 		if w = typed().of(w, h); is.list == 0 || is.list == others && vocab.words.Get(terms.HashWord(w)).list < others {
-			return w // an English word is likelier here
+			return w
 		}
 		return ""
-	}, eachWord)
+	})
 	out.Overt = v.Overt
 	return out
 }
@@ -46,10 +45,7 @@ type neighbours struct {
 }
 
 var typed = sync.OnceValue(func() *neighbours {
-	n := &neighbours{words: append([]string{""}, strings.Fields(common+" "+shared+" "+more)...)}
-	for w := range strings.FieldsSeq("your are is use and must") {
-		first(&n.bare, terms.HashWord(vowels.Replace(w)), slices.Index(n.words, w))
-	}
+	n := &neighbours{words: append([]string{""}, strings.Fields("your are is use and must "+common+" "+shared+" "+more)...)}
 	for k, w := range n.words {
 		first(&n.bare, terms.HashWord(vowels.Replace(w)), k)
 		if len(w) >= 4 {

@@ -182,9 +182,13 @@ func segment(b *builder, from int) bool {
 func cuts(w string) (best []cut, humps int) {
 	p, vocab := pairs(), wide()
 	best = make([]cut, len(w)+1)
-	put := func(i, n int, cost int32) {
+	var put func(i, n int, cost int32)
+	put = func(i, n int, cost int32) {
 		if c := best[i].cost + cost; best[i+n].n == 0 || c < best[i+n].cost {
 			best[i+n] = cut{c, best[i].known + int32(n), int32(n)}
+		}
+		if m := contracted(w[i+n:]); m > 0 {
+			put(i, n+m, cost+formOf)
 		}
 	}
 	// through is the lowest cost at which an unknown word begins, at start, less the cost
@@ -214,9 +218,6 @@ func cuts(w string) (best []cut, humps int) {
 		}
 		if c == 0 || c == 'i'-'a' { // "a" and "i" are words
 			put(i, 1, article)
-			if m := contracted(w[i+1:]); m > 0 && c != 0 {
-				put(i, 1+m, article+formOf)
-			}
 		}
 		h, over := terms.HashSeed, int32(0)
 		for n := 1; n <= maxWord && i+n <= len(w); n++ {
@@ -236,9 +237,6 @@ func cuts(w string) (best []cut, humps int) {
 			}
 			cost := int32(known.cost) + over
 			put(i, n, cost)
-			if m := contracted(w[i+n:]); m > 0 {
-				put(i, n+m, cost+formOf)
-			}
 			if n == 2 || i+n == len(w) || strings.IndexByte("sdeil", terms.Lower(w[i+n])) < 0 {
 				continue
 			}

@@ -71,17 +71,17 @@ func spoken(found []View, v *View) []View {
 				return other
 			}
 			return anagram(w).of()
-		}, eachWord))
+		}))
 	}
 	if (telling || mistyped >= minMistyped && mistyped*oftenMistyped >= words) &&
 		2*(strange-mistyped) <= known+mistyped && (v.Name == Plain || v.decoded()) {
 		found = append(found, retyped(v))
 	}
 	if part, ok := bare.part(s, minBare, sureBare); ok { // more than a few abbreviations
-		found = append(found, replaced(v, part, restored, eachWord))
+		found = append(found, replaced(v, part, restored))
 	}
 	if part, ok := pigs.part(s, minPig, minPig); ok { // no language has this ending in every second word
-		found = append(found, replaced(v, part, unpig, pigWords))
+		found = append(found, replaced(v, part, unpig))
 	}
 	if v.Name == Reversed || v.guessed() && order.all.backward*mostWords+ends(s) < max(sureBackward, words*(len(s)/leastTrimmed)) {
 		return found // v is a reversal of another reading
@@ -179,13 +179,13 @@ func restored(bare string) string {
 const leastStem = 4 // fewest consonants of a word whose inflected forms are recognised
 
 // replaced returns the reading of v with the words in a span replaced by those that
-// another returns; "" keeps a word. each calls a function for every word.
-func replaced(v *View, in span, another func(string) string, each func(string, func(i, j int, h uint32))) View {
+// another returns; "" keeps a word.
+func replaced(v *View, in span, another func(string) string) View {
 	s := v.Text
 	b := newBuilder(len(s))
 	defer b.free()
 	done := 0
-	each(s, func(i, j int, _ uint32) {
+	eachWord(s, func(i, j int, _ uint32) {
 		w := ""
 		if i >= in.start && j <= in.end {
 			w = another(s[i:j])
@@ -203,17 +203,6 @@ func replaced(v *View, in span, another func(string) string, each func(string, f
 	return mapped(Scrambled, b, v)
 }
 
-// pigWords calls f for every word with the signs in and before it: pig Latin moves them.
-func pigWords(s string, f func(i, j int, h uint32)) {
-	fields(s, func(i, j int, _ bool) {
-		if end := i + len(strings.TrimRight(s[i:j], ".,;:!?")); end > i {
-			f(i, end, 0)
-		}
-	})
-}
-
-func notLetter(c rune) bool { return c >= 0x80 || !isLetter(byte(c)) }
-
 // unpig returns the word that a word of pig Latin stands for, or "". In an unknown word
 // the consonants at the end are moved to the front, as many as give the best bigram
 // score.
@@ -223,15 +212,7 @@ func unpig(w string) string {
 	}
 	stem := strings.ToLower(w[:len(w)-2])
 	last := stem[len(stem)-1]
-	bare := stem[:len(stem)-1]                                 // the candidate for a word that begins with a vowel
-	if at := strings.LastIndexFunc(stem, notLetter); at >= 0 { // signs before the word, or an apostrophe within
-		if n := at + contracted(stem[at:]); n > at && n < len(stem) && stem[n-1] == 't' {
-			at = n
-		} else if at = len(strings.TrimRightFunc(stem[:at], notLetter)); stem[at] == '"' {
-			at = strings.LastIndexByte(stem, '"')
-		}
-		return stem[at:] + stem[:at]
-	}
+	bare := stem[:len(stem)-1] // the candidate for a word that begins with a vowel
 	known := len(bare) > 1 && wide().word(bare)
 	if last == 'w' && known {
 		return bare

@@ -19,12 +19,12 @@ var common string
 // further ones, then, after an empty line, those of other languages and of commands (go run
 // ./bench/screen -words). They are for recognising words without spaces, or with mixed
 // letters.
-var (
-	//go:embed words.txt
-	shared string
-	//go:embed more.txt
-	more string
-)
+//
+//go:embed words.txt
+var shared string
+
+//go:embed more.txt
+var more string
 
 // vocabulary has the known words by hash. The table is small and fast, and wrong for
 // about one unknown word in a million (hash collisions).
