@@ -93,9 +93,7 @@ func byTransforms(ev *evasionResult) []aim {
 	}
 }
 
-// byEvasions returns the aims for rows of the data in transforms. Most misses are Hindi
-// in Latin letters, queries and commands: the decoders of ciphers and of words run
-// together know English only.
+// byEvasions returns the aims for rows of the data in transforms.
 func byEvasions(g *generatedResult) []aim {
 	if len(g.single) == 0 {
 		return []aim{{what: "attacks of the data in transforms", measured: "none", wanted: "some"}}
@@ -103,7 +101,7 @@ func byEvasions(g *generatedResult) []aim {
 	worst := g.single[0]
 	return []aim{
 		atLeast(fmt.Sprintf("%d attacks of the data, each in %d transforms", g.attacks, len(g.single)), g.caught.share(), 99),
-		atLeast("of them, the transform that hides most ("+worst.name+")", worst.caught.share(), 90),
+		atLeast("of them, the transform that hides most ("+worst.name+")", worst.caught.share(), 95),
 		atLeast("of them, in two transforms, one in the other", g.pairs.share(), 94),
 		atMost(fmt.Sprintf("%d harmless rows in transforms", g.benign), g.held.share(), 0.6, ""),
 		atMost("of them, in two transforms", g.pairHeld.share(), 2, ""),
