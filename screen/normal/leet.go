@@ -189,7 +189,7 @@ func (g *guesser) from(i int, h uint32) {
 		return
 	}
 	if i == g.end {
-		if is := vocab.words.Get(h); is.cost != 0 && (n > 2 || is.list < others) && (g.known == nil || int(is.cost) < g.cost) {
+		if is := vocab.words.Get(h); is.cost != 0 && (n > 3 || is.list < others) && (g.known == nil || int(is.cost) < g.cost) {
 			g.known, g.cost = slices.Clone(g.word), int(is.cost)
 		}
 		return
