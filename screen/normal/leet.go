@@ -59,6 +59,7 @@ func leet(found []View, v *View) []View {
 	b := newBuilder(len(s))
 	defer b.free()
 	known, tried := 0, 0
+	g := guesser{s: s, left: maxReadingGuesses}
 	var word []glyph
 	for i := 0; i < len(s); {
 		if (i == 0 || !isAlnum(s[i-1])) && isAlnum(s[i]) {
@@ -97,8 +98,8 @@ func leet(found []View, v *View) []View {
 		if n > maxLeet {
 			n = 0
 		} else if digits > 0 {
-			if known := guess(s, i, j); known != nil {
-				word, n, ok, end = known, len(known), true, known[len(known)-1].to
+			if best := g.guess(i, j); len(best) > 0 {
+				word, n, ok, end = append(word[:0], best...), len(best), true, best[len(best)-1].to
 				j = max(j, end)
 			}
 		}
@@ -153,28 +154,37 @@ func numeral(s string, i int) int {
 const (
 	maxLeet    = 24  // the longest word of leetspeak
 	maxGuesses = 256 // bounds the letters that are tried for a word
-	sureLeet   = 8   // this many leetspeak words suffice regardless of the rest
+
+	// maxReadingGuesses bounds those for all words of a reading, after which a word has one
+	// in sixteen.
+	maxReadingGuesses = 4 << 10
+	sureLeet          = 8 // this many leetspeak words suffice regardless of the rest
 )
 
 // guesser chooses letters for s[:end] from a position on, so that they are the most usual word.
 type guesser struct {
 	s                string
 	end, tries, cost int
+	left             int     // the tries that are left for the reading
 	word, known      []glyph // the letters so far, and those of the best word, of a cost
 }
 
 // guess returns the letters of the most usual word that the characters from i to j may be, or
-// more of them if it is drawn, with or without punctuation at its end; nil for none.
-func guess(s string, i, j int) []glyph {
-	g := guesser{s: s, tries: maxGuesses}
-	for end := inLeet.End(s, j); ; end = j {
-		for g.end = end; g.end > i && g.known == nil; g.end-- {
+// more of them if it is drawn, with or without punctuation at its end; none if there is no
+// such word. They are valid until the next call.
+func (g *guesser) guess(i, j int) []glyph {
+	g.known = g.known[:0]
+	g.tries = min(maxGuesses, max(maxGuesses/16, g.left))
+	g.left -= g.tries
+	for end := inLeet.End(g.s[:min(len(g.s), i+2*maxLeet)], j); ; end = j {
+		for g.end = end; g.end > i && len(g.known) == 0; g.end-- {
 			g.word = g.word[:0]
-			if g.from(i, terms.HashSeed); isAlnum(s[g.end-1]) {
+			if g.from(i, terms.HashSeed); isAlnum(g.s[g.end-1]) {
 				break
 			}
 		}
-		if g.known != nil || end == j {
+		if len(g.known) > 0 || end == j {
+			g.left += max(0, g.tries)
 			return g.known
 		}
 	}
@@ -189,8 +199,8 @@ func (g *guesser) from(i int, h uint32) {
 		return
 	}
 	if i == g.end {
-		if is := vocab.words.Get(h); is.cost != 0 && (n > 3 || is.list < others) && (g.known == nil || int(is.cost) < g.cost) {
-			g.known, g.cost = slices.Clone(g.word), int(is.cost)
+		if is := vocab.words.Get(h); is.cost != 0 && (n > 3 || is.list < others) && (len(g.known) == 0 || int(is.cost) < g.cost) {
+			g.known, g.cost = append(g.known[:0], g.word...), int(is.cost)
 		}
 		return
 	}
@@ -198,9 +208,11 @@ func (g *guesser) from(i int, h uint32) {
 		g.word = append(g.word[:n], glyph{letter, i, i + size})
 		g.from(i+size, terms.HashByte(h, terms.Lower(letter[0])))
 	}
-	for k := range leetPieces {
-		if p := &leetPieces[k]; draws[g.s[i]] && strings.HasPrefix(g.s[i:g.end], p.sign) {
-			next(p.letter, len(p.sign))
+	if draws[g.s[i]] {
+		for k := range leetPieces {
+			if p := &leetPieces[k]; p.sign[0] == g.s[i] && strings.HasPrefix(g.s[i:g.end], p.sign) {
+				next(p.letter, len(p.sign))
+			}
 		}
 	}
 	for _, may := range [...]string{g.s[i : i+1], leetLetters[g.s[i]]} {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// A text is corrected if it has minMistyped mistyped words, and if one of them is a
-	// word of instructions or one word in oftenMistyped is mistyped.
+	// A text is corrected if one of its mistyped words is a word of instructions, or if it has
+	// minMistyped mistyped words and one word in oftenMistyped is mistyped.
 	minMistyped   = 2
 	oftenMistyped = 8
 
