@@ -69,11 +69,12 @@ func (a *Admission) owns() bool {
 }
 
 // divide separates the findings in an owner's configuration, in texts on the allow list,
-// and in texts that a change leaves as a reviewer approved them, from all others. Such texts often look dangerous: a system prompt instructs, a
-// tool's description contains markup, and instructions to an extractor name the secrets
-// that it must not keep. The screening rules are made for planted texts, so in these
-// texts their findings are recorded and reported but refuse nothing. They excuse nothing
-// either: extracted memories are compared with the other findings only.
+// and in texts that a change leaves as a reviewer approved them, from all others. Such
+// texts often look dangerous: a system prompt instructs, a tool's description contains
+// markup, and instructions to an extractor name the secrets that it must not keep. The
+// screening rules are made for planted texts, so in these texts their findings are
+// recorded and reported but refuse nothing. They excuse nothing either: extracted
+// memories are compared with the other findings only.
 func divide(r *evaluation, screened []memproxy.Item, findings []memproxy.Finding) (count, configured []memproxy.Finding) {
 	owns := r.owns()
 	configured, count = verdict.Split(findings, func(f memproxy.Finding) bool {
