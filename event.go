@@ -166,7 +166,8 @@ const (
 func FactsOf(q *Question) *Facts {
 	op := q.Operation
 	f := &Facts{
-		Roles: q.Principal.Roles, Bulk: op.Bulk, SingleOwner: op.SingleOwner, Steering: op.Steering, Derived: op.Derived, Backdated: len(op.Backdated) > 0, Source: op.SourceClaim, Claims: op.LayerClaims,
+		Roles: q.Principal.Roles, Bulk: op.Bulk, SingleOwner: op.SingleOwner, Steering: op.Steering,
+		Derived: op.Derived, Backdated: len(op.Backdated) > 0, Source: op.SourceClaim, Claims: op.LayerClaims,
 		AuthorTrust: q.AuthorTrust, Others: q.Others, AuthorAttestation: q.AuthorAttestation, Attestation: q.Attestation, Track: q.Track, Ceiling: q.Ceiling,
 	}
 	f.Risk, f.Secret, f.Personal = riskOf(q.Findings)

@@ -51,7 +51,9 @@ func (s *App) startJobs(held *holds.Maintainer) {
 	s.jobs.Start(upkeep.Job{Name: "rejections", Every: summariseEvery, Once: func(ctx context.Context, _ time.Time) error { s.gate.SummariseRejections(ctx); return nil }})
 	s.group.Own(stageNotes, func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
 	mems := memories.New(memories.Options{
-		Config: s.cfg, Ledger: s.ledger, Log: s.log, Rules: s.rules.current, Budget: s.budget, Backend: func(name string) *proxy.BackendClient { return s.proxyOf(name).BackendClient() }, Integrity: s.checker, Note: s.record, ClockGuard: s.clockGuard, Unconfirmed: s.unconfirmed,
+		Config: s.cfg, Ledger: s.ledger, Log: s.log, Rules: s.rules.current, Budget: s.budget,
+		Backend:   func(name string) *proxy.BackendClient { return s.proxyOf(name).BackendClient() },
+		Integrity: s.checker, Note: s.record, ClockGuard: s.clockGuard, Unconfirmed: s.unconfirmed,
 	})
 	for _, job := range slices.Concat(held.Jobs(), mems.Jobs(), s.checker.Jobs(s.broken)) {
 		s.jobs.Start(job)

@@ -94,7 +94,9 @@ func (s *App) proxyOf(backend string) *proxy.Proxy {
 func (s *App) openReview() error {
 	var err error
 	s.runner, err = review.NewRunner(review.RunnerOptions{
-		Store: s.ledger.Holds, Versions: s.ledger, Rollbacks: s.ledger.Rollbacks, Replayer: replayer{s}, Timeout: s.opt.sending, RecordTimeout: s.opt.within(review.DefaultTimeout), Recorder: s.audit, Clock: s.clock, Steps: s.opt.Steps, Log: s.log,
+		Store: s.ledger.Holds, Versions: s.ledger, Rollbacks: s.ledger.Rollbacks, Replayer: replayer{s},
+		Timeout: s.opt.sending, RecordTimeout: s.opt.within(review.DefaultTimeout), Recorder: s.audit,
+		Clock: s.clock, Steps: s.opt.Steps, Log: s.log,
 	})
 	if err != nil {
 		return err
@@ -108,7 +110,9 @@ func (s *App) openReview() error {
 	s.review, err = review.New(review.Options{
 		Backends: backends,
 		Names:    func() memproxy.CallerNames { return callerNames(s) },
-		Holds:    s.ledger.Holds, Memories: s.ledger, Sessions: s.ledger.Sessions, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Integrity: s.checker, Jobs: s.jobs,
+		Holds:    s.ledger.Holds, Memories: s.ledger, Sessions: s.ledger.Sessions,
+		Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Integrity: s.checker,
+		Jobs: s.jobs,
 		Need: c.Need, Clock: s.clock, NewID: newID, Log: s.log, Timeout: s.opt.within(review.DefaultTimeout),
 	})
 	if err != nil {

@@ -123,8 +123,10 @@ func (r *ruleset) edit(what string, change func(*ruleSources), use func(*gate.Ru
 		Headers:           gate.Unclaimed(cfg.Answers.Headers),
 		NeverRefuse:       cfg.Memories.NeverRefuse,
 		Rewrite:           memproxy.Rewriting(cfg.Memories.Rewrite),
-		WithholdUntrusted: cfg.Memories.Untrusted == "withhold", Pending: cfg.NeedsReview(), Promotion: cfg.Identity.Established.PromotionRule(), TTL: cfg.Memories.Lifetime, Governance: cfg.Memories.Governance(),
-		Screener: screener, Approved: approved.Texts(cfg.Screening.Approved),
+		WithholdUntrusted: cfg.Memories.Untrusted == "withhold", Pending: cfg.NeedsReview(),
+		Promotion: cfg.Identity.Established.PromotionRule(), TTL: cfg.Memories.Lifetime,
+		Governance: cfg.Memories.Governance(),
+		Screener:   screener, Approved: approved.Texts(cfg.Screening.Approved),
 		Withhold: memproxy.FromFraction(*cfg.Screening.Withhold), Sanitise: sanitiseFrom(cfg.Screening),
 	}
 	if err := use(rules); err != nil {

@@ -127,7 +127,9 @@ func (d *screeners) panel(p *screen.Pack) (*panel.Panel, error) {
 		return nil, err
 	}
 	return panel.New(panel.Options{
-		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"), Synapse: !slices.Contains(d.cfg.Disable, "synapse"), Assembly: d.assembly, Recipes: d.recipes, Baseline: d.baseline, Likeness: d.likeness, Similar: d.similar, Judge: d.judge,
+		Base: base, Secrets: !slices.Contains(d.cfg.Disable, "secrets"),
+		Synapse: !slices.Contains(d.cfg.Disable, "synapse"), Assembly: d.assembly, Recipes: d.recipes,
+		Baseline: d.baseline, Likeness: d.likeness, Similar: d.similar, Judge: d.judge,
 		Clock: time.Now, Log: d.log,
 	})
 }

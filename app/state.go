@@ -171,7 +171,12 @@ func (s *state) auditKey() (ed25519.PrivateKey, error) {
 // ledgerOptions returns the options of the ledger: a file of this process alone, or a
 // database that replicas share.
 func (s *state) ledgerOptions(vault *keys.Vault) ledger.Options {
-	opt := ledger.Options{Timeout: s.opt.within(ledger.DefaultTimeout), Path: s.path("ledger.db"), Clock: s.opt.Clock, OnLost: s.logLostOwners, OnSteps: s.recordSteps, OnBroken: s.broken.Send, Vault: vault, Locks: lockLimits(s.cfg), MaxHolds: s.cfg.Review.MaxHeldTenant, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser}
+	opt := ledger.Options{
+		Timeout: s.opt.within(ledger.DefaultTimeout), Path: s.path("ledger.db"), Clock: s.opt.Clock,
+		OnLost: s.logLostOwners, OnSteps: s.recordSteps, OnBroken: s.broken.Send, Vault: vault,
+		Locks: lockLimits(s.cfg), MaxHolds: s.cfg.Review.MaxHeldTenant, MaxPrincipalHolds: s.cfg.Review.MaxHeld,
+		MaxUserHolds: s.cfg.Review.MaxHeldUser,
+	}
 	opt.Progress = func(part string) { s.log.Info("the ledger is migrated", "part", part) }
 	if s.cfg.Review.Webhook != nil {
 		opt.OnNotice = s.noticed.Send

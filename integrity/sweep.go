@@ -153,7 +153,10 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 	if err != nil {
 		return err
 	}
-	w.report.Items, w.report.Known, w.report.Unknown, w.report.Skipped = w.report.Items+seen.items, w.report.Known+seen.known, w.report.Unknown+seen.unknown, w.report.Skipped+seen.skipped
+	w.report.Items += seen.items
+	w.report.Known += seen.known
+	w.report.Unknown += seen.unknown
+	w.report.Skipped += seen.skipped
 	if len(seen.found) > 0 {
 		settled, err := w.settle(ctx, seen, underway)
 		if err != nil {

@@ -40,7 +40,10 @@ func (s *store) commit(group []*job) (err error) {
 	if err != nil {
 		return err
 	}
-	t := &transaction{store: s, ctx: ctx, tx: tx, records: make(map[key]*recordRow, len(group)), heads: map[string]*head{}, ready: map[string]*sql.Stmt{}, counted: map[account]int64{}, breached: map[string]bool{}}
+	t := &transaction{
+		store: s, ctx: ctx, tx: tx, records: make(map[key]*recordRow, len(group)), heads: map[string]*head{},
+		ready: map[string]*sql.Stmt{}, counted: map[account]int64{}, breached: map[string]bool{},
+	}
 	defer s.prepareNew(t)
 	defer func() { _ = tx.Rollback() }() // runs before the other deferred calls, and does nothing after a successful commit
 	for _, j := range group {

@@ -83,7 +83,10 @@ func Open(opt Options) (*Ledger, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err
 	}
-	s := &store{opt: opt, ready: map[string]*sql.Stmt{}, jobs: make(chan *job, opt.Queue), large: make(chan struct{}, 1), stopped: make(chan struct{}), edits: newEdits(&opt)}
+	s := &store{
+		opt: opt, ready: map[string]*sql.Stmt{}, jobs: make(chan *job, opt.Queue), large: make(chan struct{}, 1),
+		stopped: make(chan struct{}), edits: newEdits(&opt),
+	}
 	l := &Ledger{s, Holds{s}, Sessions{s}, Notices{s}, Rollbacks{s}, Chains{s}, Backends{s}, Upkeep{s}}
 	left, err := l.open()
 	if err != nil {

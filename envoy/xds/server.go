@@ -86,7 +86,8 @@ func New(opt Options) (*Server, error) {
 		assignments: cache.NewLinearCache(fleetpb.AssignmentType),
 		releases:    cache.NewLinearCache(fleetpb.ReleaseType),
 		wake:        make(chan struct{}, 1),
-		nodes:       map[sidecarKey]*node{}, claimed: map[identity]int{}, refusals: map[identity]refusalCount{}, streams: map[int64]*stream{}, byName: map[string]*policy.Release{},
+		nodes:       map[sidecarKey]*node{}, claimed: map[identity]int{}, refusals: map[identity]refusalCount{},
+		streams: map[int64]*stream{}, byName: map[string]*policy.Release{},
 		tallies: map[string]tallies{}, before: map[uint64]tallies{}, warnings: map[string][]string{},
 	}, nil
 }
