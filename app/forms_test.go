@@ -213,7 +213,7 @@ func (q wired) sent(t *testing.T, addr string, chunked bool) got {
 		b, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusContinue {
-			return got{resp.StatusCode, resp.Header, string(b)}
+			return got{status: resp.StatusCode, header: resp.Header, body: string(b)}
 		}
 	}
 }

@@ -265,7 +265,7 @@ func (r *rig) raw(method, path, body string, header ...string) got {
 	resp := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(r.t)
 	defer resp.Body.Close()
 	b := must.Get(io.ReadAll(resp.Body))(r.t)
-	return got{resp.StatusCode, resp.Header, string(b)}
+	return got{status: resp.StatusCode, header: resp.Header, body: string(b)}
 }
 
 // A body over the limit, and one that never arrives, are refused and recorded, and the

@@ -351,7 +351,7 @@ func (w *lawWorld) send(to http.Handler, method, url, body, header, value string
 	rec := httptest.NewRecorder()
 	to.ServeHTTP(rec, q)
 	synctest.Wait()
-	return got{rec.Code, rec.Header(), rec.Body.String()}
+	return got{status: rec.Code, header: rec.Header(), body: rec.Body.String()}
 }
 
 func (w *lawWorld) note(format string, args ...any) {

@@ -104,7 +104,7 @@ func (m *movedRig) ask(ctx context.Context, c request, who string) got {
 	q.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	m.car.Handler("mem0").ServeHTTP(w, q)
-	return got{w.Code, w.Header(), w.Body.String()}
+	return got{status: w.Code, header: w.Header(), body: w.Body.String()}
 }
 
 // before lets something happen before the backend serves the nth of such requests.

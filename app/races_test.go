@@ -91,7 +91,7 @@ func (r *raced) serve(listener string, c call, header []string) got {
 	q.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	r.car.Handler(listener).ServeHTTP(w, q)
-	return got{w.Code, w.Header(), w.Body.String()}
+	return got{status: w.Code, header: w.Header(), body: w.Body.String()}
 }
 
 // meanwhile has something happen before the backend serves the next such request.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -279,13 +281,23 @@ type got struct {
 	status int
 	header http.Header
 	body   string
+	of     []any // what it is an answer to, for messages
 }
 
-// want fails the test unless the answer has the status.
-func (a got) want(t testing.TB, status int) got {
+// about names what the answer is about in the messages of later checks.
+func (a got) about(what ...any) got {
+	a.of = what
+	return a
+}
+
+// want ends the test unless the answer has the status.
+func (a got) want(t testing.TB, status int, about ...any) got {
 	t.Helper()
+	if len(about) > 0 {
+		a.of = about
+	}
 	if a.status != status {
-		t.Fatalf("%d, not %d: %s", a.status, status, a.body)
+		must.Equal(t, a.status, status, append(slices.Clip(a.of), a.body)...)
 	}
 	return a
 }
@@ -293,22 +305,14 @@ func (a got) want(t testing.TB, status int) got {
 // has fails the test unless the answer contains all texts.
 func (a got) has(t testing.TB, texts ...string) got {
 	t.Helper()
-	for _, text := range texts {
-		if !strings.Contains(a.body, text) {
-			t.Errorf("%d, without %q: %s", a.status, text, a.body)
-		}
-	}
+	expect.Text(t, a.body, append(slices.Clip(a.of), a.status)...).Has(texts...)
 	return a
 }
 
 // lacks fails the test if the answer contains one of the texts.
 func (a got) lacks(t testing.TB, texts ...string) got {
 	t.Helper()
-	for _, text := range texts {
-		if strings.Contains(a.body, text) {
-			t.Errorf("%d, with %q: %s", a.status, text, a.body)
-		}
-	}
+	expect.Text(t, a.body, append(slices.Clip(a.of), a.status)...).Lacks(texts...)
 	return a
 }
 
@@ -333,7 +337,7 @@ func (r *rig) send(client *http.Client, q *http.Request) got {
 	resp := must.Get(client.Do(q))(r.t)
 	defer resp.Body.Close()
 	b := must.Get(io.ReadAll(resp.Body))(r.t)
-	return got{resp.StatusCode, resp.Header, string(b)}
+	return got{status: resp.StatusCode, header: resp.Header, body: string(b)}
 }
 
 // get sends a GET to the admin listener.

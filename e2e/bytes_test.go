@@ -29,7 +29,7 @@ func raw(t *testing.T, base, request string) answer {
 	resp := must.Get(http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method}))(t)
 	defer resp.Body.Close()
 	body := must.Get(io.ReadAll(resp.Body))(t)
-	return answer{resp.StatusCode, resp.Header, string(body)}
+	return answer{status: resp.StatusCode, header: resp.Header, body: string(body)}
 }
 
 func post(path, headers, body string) string {

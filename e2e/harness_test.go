@@ -25,6 +25,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -298,14 +299,38 @@ type answer struct {
 	status int
 	header http.Header
 	body   string
+	of     []any // what it is an answer to, for messages
+}
+
+// about names what the answer is about in the messages of later checks.
+func (a answer) about(what ...any) answer {
+	a.of = what
+	return a
 }
 
 // want ends the test unless an answer has a status.
-func (a answer) want(t testing.TB, status int) answer {
+func (a answer) want(t testing.TB, status int, about ...any) answer {
 	t.Helper()
-	if a.status != status {
-		t.Fatalf("%d, not %d: %s", a.status, status, tail(a.body, 3000))
+	if len(about) > 0 {
+		a.of = about
 	}
+	if a.status != status {
+		must.Equal(t, a.status, status, append(slices.Clip(a.of), tail(a.body, 3000))...)
+	}
+	return a
+}
+
+// has fails the test unless the answer contains all texts.
+func (a answer) has(t testing.TB, texts ...string) answer {
+	t.Helper()
+	expect.Text(t, a.body, append(slices.Clip(a.of), a.status)...).Has(texts...)
+	return a
+}
+
+// lacks fails the test if the answer contains one of the texts.
+func (a answer) lacks(t testing.TB, texts ...string) answer {
+	t.Helper()
+	expect.Text(t, a.body, append(slices.Clip(a.of), a.status)...).Lacks(texts...)
 	return a
 }
 
@@ -334,7 +359,7 @@ func tryCall(method, url, key, body string, header ...string) (answer, error) {
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, string(b)}, err
+	return answer{status: resp.StatusCode, header: resp.Header, body: string(b)}, err
 }
 
 func lines(s string) []string {
