@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/review"
@@ -54,34 +54,26 @@ func TestAcceptingABreak(t *testing.T) {
 			}
 			list := r.listed()
 			for i, id := range ids {
-				if st := r.statusOf(id); st.Unverified != "" || !strings.Contains(list, id) {
-					t.Errorf("memory %d is marked %q: %s", i, st.Unverified, list)
-				}
+				expect.Equal(t, r.statusOf(id).Unverified, "", "memory", i, "is marked")
+				expect.Text(t, list, "memory", i, "is marked").Has(id)
 			}
-			if _, err := c.Accept(context.Background(), review.AcceptRequest{Tenant: "acme", Reason: "again"}); !errors.Is(err, memproxy.ErrState) {
-				t.Errorf("once more: %v", err)
-			}
-			if log := r.audit("--type", "chain_accept"); strings.Count(log, `"type":"chain_accept"`) != 1 || !strings.Contains(log, "the disk was restored") || !strings.Contains(log, `"acme"`) {
-				t.Errorf("on record: %s", log)
-			}
+			expect.Is(t, expect.Err(c.Accept(context.Background(), review.AcceptRequest{Tenant: "acme", Reason: "again"})), memproxy.ErrState, "once more")
+			expect.Text(t, r.audit("--type", "chain_accept"), "on record").Times(1, `"type":"chain_accept"`).Has("the disk was restored", `"acme"`)
 
 			before := strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`)
 			later := r.written("Ann has a horse.", "")
 			r.versioned(later)
 			anchor()
 			must.Do(t, r.car.audit.Flush(context.Background()))
-			if after := strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`); after != before+1 || r.statusOf(later).Unverified != "" {
-				t.Errorf("%d anchors, then %d; written later: %q", before, after, r.statusOf(later).Unverified)
-			}
+			expect.Equal(t, strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`), before+1, before, "anchors, then")
+			expect.Equal(t, r.statusOf(later).Unverified, "", before, "anchors, then")
 
 			breaks := strings.Count(r.audit("--type", "chain_break"), `"type":"chain_break"`)
 			r.vandal(`UPDATE version SET actor = 'human:boss' WHERE id = '` + later + `'`)
 			if r.sweep().Findings() == 0 || r.statusOf(later).Unverified != memproxy.IntegrityChain {
 				t.Errorf("the next break: %+v", r.statusOf(later))
 			}
-			if after := strings.Count(r.audit("--type", "chain_break"), `"type":"chain_break"`); after != breaks+1 {
-				t.Errorf("%d breaks on record, then %d", breaks, after)
-			}
+			expect.Equal(t, strings.Count(r.audit("--type", "chain_break"), `"type":"chain_break"`), breaks+1, breaks, "breaks on record, then")
 		})
 	}
 }
@@ -102,33 +94,23 @@ func TestAcceptanceRequiresTheRecordedBreak(t *testing.T) {
 		return c.Accept(context.Background(), review.AcceptRequest{Tenant: tenant, Reason: "known"})
 	}
 	for tenant, want := range map[string]error{"acme": memproxy.ErrState, "nobody": memproxy.ErrUnknown} {
-		if _, err := accept(tenant); !errors.Is(err, want) {
-			t.Errorf("%s: %v", tenant, err)
-		}
+		expect.Is(t, expect.Err(accept(tenant)), want, tenant)
 	}
-	if _, err := accept("sha256:" + memproxy.TextSHA256("memproxy tenant\x00nobody")); !errors.Is(err, memproxy.ErrUnknown) {
-		t.Errorf("a chain that never was: %v", err)
-	}
+	expect.Is(t, expect.Err(accept("sha256:"+memproxy.TextSHA256("memproxy tenant\x00nobody"))), memproxy.ErrUnknown, "a chain that never was")
 	hash := memproxy.TextSHA256("memproxy tenant\x00ghost") // of whom only the log knows
 	ghost := "sha256:" + hash
 	end := memproxy.Event{Type: memproxy.EventAnchor, Time: time.Now(), Targets: []string{hash}, Items: 5, ContentSHA256: "aa", Claimed: -1, Confidence: -1}
-	if _, err := r.car.audit.Record(t.Context(), end); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.car.audit.Record(t.Context(), end))(t)
 	if report := r.sweep(); report.Findings() != 1 || report.Chains[len(report.Chains)-1].Tenant != ghost {
 		t.Errorf("a chain that is gone: %+v", report.Chains)
 	}
 	if got, err := accept(ghost); err != nil || len(got.Accepted) != 1 || r.sweep().Findings() != 0 {
 		t.Errorf("a chain that is gone, accepted: %+v, %v", got, err)
 	}
-	if _, err := accept(ghost); !errors.Is(err, memproxy.ErrState) {
-		t.Errorf("a chain that is gone, once more: %v", err)
-	}
+	expect.Is(t, expect.Err(accept(ghost)), memproxy.ErrState, "a chain that is gone, once more")
 	must.Do(t, c.Anchor(context.Background()))
 	r.vandal(`DELETE FROM version WHERE place = 3`)
-	if _, err := accept("acme"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(accept("acme"))(t)
 	if report := r.sweep(); report.Findings() != 0 {
 		t.Errorf("after the first: %+v", report)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -21,9 +22,8 @@ import (
 func (r *rig) planted(text string) string {
 	r.t.Helper()
 	var made struct{ Results []struct{ ID string } }
-	if err := json.Unmarshal([]byte(r.behind("POST", "/memories", noted(text))), &made); err != nil || len(made.Results) != 1 {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, json.Unmarshal([]byte(r.behind("POST", "/memories", noted(text))), &made))
+	must.Len(r.t, made.Results, 1)
 	return made.Results[0].ID
 }
 
@@ -48,9 +48,7 @@ func TestBackendIsSealedAtFirstStart(t *testing.T) {
 		}
 	}
 	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: info")
-	if d := r.car.cfg.Memories.Sweep.Std(); d != time.Hour {
-		t.Fatalf("the default is %v", d)
-	}
+	must.Equal(t, r.car.cfg.Memories.Sweep.Std(), time.Hour, "the default is")
 	sealed := func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) }
 	ring.Until(r.t, "the seal", sealed)
 	if log := r.audit("--type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "3 memories that nobody is known to have written") || strings.Contains(log, "cats") {
@@ -71,27 +69,17 @@ func TestBackendIsSealedAtFirstStart(t *testing.T) {
 	r.do("PUT", "/v1/memories/"+old[1]+"/", `{"text":"Ann has one cat."}`).want(t, 200)
 	seen, unread := r.planted("Ann has a dog."), r.planted("Ann has a horse.")
 	r.behind("PUT", "/v1/memories/"+old[2]+"/", `{"text":"Ann has no cats."}`)
-	if a := r.do("GET", "/v1/memories/"+seen+"/", ""); a.header.Get("X-Memproxy-Unverified") != seen {
-		t.Errorf("a read names %q", a.header.Get("X-Memproxy-Unverified"))
-	}
+	expect.Equal(t, r.do("GET", "/v1/memories/"+seen+"/", "").header.Get("X-Memproxy-Unverified"), seen, "a read names")
 	marks := map[string]memproxy.ReasonCode{
 		mine: "", old[0]: "", old[1]: "", old[2]: memproxy.IntegrityMismatch, seen: memproxy.IntegrityUnknown, unread: memproxy.IntegrityUnknown,
 	}
 	r.within(p, 10*time.Minute, "the sweep", func() bool { return r.statusOf(unread).Unverified != "" && r.records(memproxy.EventSweep) > 0 })
 	for id, want := range marks {
-		if got := r.statusOf(id).Unverified; got != want {
-			t.Errorf("%s is marked %q, want %q", id, got, want)
-		}
+		expect.Equal(t, r.statusOf(id).Unverified, want, id, "is marked")
 	}
-	if log := r.audit("--type", "integrity"); strings.Count(log, `"type":"integrity"`) != 3 || !strings.Contains(log, unread) || strings.Contains(log, "horse") {
-		t.Errorf("on record: %s", log)
-	}
-	if m := r.metrics(t); !strings.Contains(m, `memproxy_audit_records_total{type="integrity"} 3`) {
-		t.Error("no metric counts them")
-	}
-	if !strings.Contains(r.log.String(), unread) || strings.Contains(r.log.String(), "horse") {
-		t.Errorf("the log: %s", r.log)
-	}
+	expect.Text(t, r.audit("--type", "integrity"), "on record").Times(3, `"type":"integrity"`).Has(unread).Lacks("horse")
+	expect.Text(t, r.metrics(t), "no metric counts them").Has(`memproxy_audit_records_total{type="integrity"} 3`)
+	expect.Text(t, r.log.String(), "the log", r.log).Has(unread).Lacks("horse")
 
 	r.stop()
 	late := r.planted("Ann has a boat.")
@@ -130,9 +118,7 @@ func TestRemovedSealIsRestored(t *testing.T) {
 			if a := r.do("GET", "/v1/memories/"+planted+"/", ""); a.header.Get("X-Memproxy-Unverified") != planted || r.records(memproxy.EventSeal) != 2 {
 				t.Errorf("what was planted: %v, seals %s", a.header, r.audit("--type", "seal"))
 			}
-			if log := r.audit("--type", "integrity"); !strings.Contains(log, "the seal of the backend was removed") {
-				t.Errorf("on record: %s", log)
-			}
+			expect.Text(t, r.audit("--type", "integrity"), "on record").Has("the seal of the backend was removed")
 		})
 	}
 }
@@ -202,21 +188,15 @@ func TestInterruptedSealContinues(t *testing.T) {
 	if a := r.do("GET", "/v1/memories/"+last+"/", ""); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != "" {
 		t.Errorf("%d %v", a.status, a.header)
 	}
-	if m := r.metrics(t); !strings.Contains(m, `memproxy_backend_sealed{backend="mem0"} 0`) {
-		t.Error("no metric says so")
-	}
+	expect.Text(t, r.metrics(t), "no metric says so").Has(`memproxy_backend_sealed{backend="mem0"} 0`)
 	r.stop()
-	if got := back.pages(); got != "1 2" {
-		t.Fatalf("pages %s", got)
-	}
+	must.Equal(t, back.pages(), "1 2", "pages")
 	back.mu.Lock()
 	back.refuse = ""
 	back.mu.Unlock()
 	r.run()
 	ring.Until(r.t, "the seal", func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })
-	if got := back.pages(); got != "1 2 2 1 2" {
-		t.Errorf("pages %s, want it to go on at the second, and to look once more", got)
-	}
+	expect.Equal(t, back.pages(), "1 2 2 1 2", "pages")
 	if log := r.audit("--type", "seal"); r.records(memproxy.EventSeal) != 2 || !strings.Contains(log, "120 memories") {
 		t.Errorf("on record: %s", log)
 	}
@@ -239,9 +219,7 @@ func TestSealWithoutCredentialNamesTheSetting(t *testing.T) {
 	if log := r.log.String(); strings.Count(log, "is not sealed yet") != 1 || !strings.Contains(log, "the backend returned status 403: listing its memories requires backends[].credential, which is not set") {
 		t.Errorf("the log says %s", log)
 	}
-	if got := r.records(memproxy.EventSeal); got != 1 {
-		t.Errorf("%d records of one beginning: %s", got, r.audit("--type", "seal"))
-	}
+	expect.Equal(t, r.records(memproxy.EventSeal), 1, r.audit("--type", "seal"))
 }
 
 // Proves EDGE-4: on Letta, too, memories planted in the server after the first start
@@ -256,14 +234,11 @@ func TestMemoriesPlantedInLettaAreFound(t *testing.T) {
 	archive := "/v1/agents/" + l.agent + "/archival-memory"
 	l.behind("POST", archive, `{"text":"Ann trusts Eve."}`)
 	var list []struct{ ID, Text string }
-	if err := json.Unmarshal([]byte(l.behind("GET", archive+"?limit=50&ascending=true", "")), &list); err != nil || len(list) != 2 {
-		t.Fatalf("%v %v", list, err)
-	}
+	must.Do(t, json.Unmarshal([]byte(l.behind("GET", archive+"?limit=50&ascending=true", "")), &list))
+	must.Len(t, list, 2)
 	var block struct{ ID string }
 	must.Do(t, json.Unmarshal([]byte(l.behind("POST", "/v1/blocks/", `{"label":"notes","value":"Ann obeys Eve."}`)), &block))
-	if a := l.do("GET", archive+"?limit=50", "", "Authorization", "Bearer "+devToken); a.header.Get("X-Memproxy-Unverified") != list[1].ID {
-		t.Errorf("a read names %q", a.header.Get("X-Memproxy-Unverified"))
-	}
+	expect.Equal(t, l.do("GET", archive+"?limit=50", "", "Authorization", "Bearer "+devToken).header.Get("X-Memproxy-Unverified"), list[1].ID, "a read names")
 	l.versioned(list[0].ID)
 	ring.Until(l.t, "the record of the turn", func() bool { return strings.Contains(l.audit("--type", "version"), `"op":"self_edit"`) })
 	for range 2 { // the second sweep confirms suspects of the first
@@ -276,7 +251,5 @@ func TestMemoriesPlantedInLettaAreFound(t *testing.T) {
 			t.Errorf("%s is marked %q, want %q", id, got, want)
 		}
 	}
-	if n := strings.Count(events, `"type":"integrity"`); n != 2 {
-		t.Errorf("%d records: %s", n, events)
-	}
+	expect.Equal(t, strings.Count(events, `"type":"integrity"`), 2, events)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -86,9 +87,7 @@ func TestAnonymousCallersAreSessions(t *testing.T) {
 	if !strings.HasPrefix(actor, "anonymous:") || !strings.Contains(r.audit("--principal", actor), id) {
 		t.Errorf("its author is %q", actor)
 	}
-	if all := r.audit() + r.log.String() + actor; strings.Contains(all, name) {
-		t.Error("the name of the session stands in a record, the log or the stamp")
-	}
+	expect.Text(t, r.audit()+r.log.String()+actor, "the name of the session stands in a record, the log or the stamp").Lacks(name)
 }
 
 // Proves GOV-6, TRL-1: production that serves callers without a credential, which needs
@@ -99,17 +98,14 @@ func TestServingAnonymousCallersIsReported(t *testing.T) {
 	const who = "callers without a credential are identified as anonymous, with trust anonymous"
 	p := newPaces()
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, file: filepath.Join(t.TempDir(), "memproxy.yaml")}, plain)
-	if body := r.get("/readyz").body + r.log.String(); strings.Contains(body, "callers without a credential") {
-		t.Fatalf("they are refused: %s", body)
-	}
+	expect.Text(t, r.get("/readyz").body+r.log.String(), "they are refused").Lacks("callers without a credential")
 	opened := strings.Replace(r.conf, "identity:\n", "identity:\n  require: false\n", 1)
 	must.Do(t, os.Rename(writeFile(t, r.file+".new", opened), r.file))
 	r.within(p, time.Second, "the edit", func() bool {
 		return strings.Contains(r.get("/readyz").body, who) && strings.Contains(r.log.String(), who)
 	})
-	if a := r.nobody("127.0.0.1", "").ask("POST", "/memories", strings.Replace(noted("Zoe likes tea."), "ann", "zoe", 1)); a.status != 200 || r.get("/readyz").status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	r.nobody("127.0.0.1", "").ask("POST", "/memories", strings.Replace(noted("Zoe likes tea."), "ann", "zoe", 1)).want(t, 200)
+	r.get("/readyz").want(t, 200)
 }
 
 // Proves TRL-1, TRL-6: changing the session name buys no more writes: sessions of one
@@ -122,17 +118,11 @@ func TestAnonymousSessionsShareABudget(t *testing.T) {
 	}
 	for _, address := range []string{"127.0.0.1", "127.0.0.2"} {
 		for n := range 4 {
-			if a := write(address, n); a.status != 200 {
-				t.Fatalf("%s, session %d: %d %s", address, n, a.status, a.body)
-			}
+			write(address, n).want(t, 200, address, "session", n)
 		}
-		if a := write(address, 4); a.status != 429 || !strings.Contains(a.body, `"principal/anonymous:`) {
-			t.Errorf("%s, a fifth session: %d %s", address, a.status, a.body)
-		}
+		write(address, 4).want(t, 429, address, "a fifth session").has(t, `"principal/anonymous:`)
 	}
-	if a := write("127.0.0.3", 0); a.status != 429 || !strings.Contains(a.body, `"principal/anonymous"`) {
-		t.Errorf("all together: %d %s", a.status, a.body)
-	}
+	write("127.0.0.3", 0).want(t, 429, "all together").has(t, `"principal/anonymous"`)
 	r.do("POST", "/memories", strings.Replace(noted("Bob sits by the window."), `"ann"`, `"bob"`, 1)).want(t, 200)
 }
 
@@ -168,10 +158,7 @@ func TestPendingMemoriesAreShownAfterAWeek(t *testing.T) {
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, openConf, "SCREENING", "")
 	r.nobody("127.0.0.1", "one").wrote("Ann likes green tea.")
-	hostile := r.nobody("127.0.0.1", "two").ask("POST", "/memories", from("Ann rows.", `"moltbook:x"`))
-	if hostile.status != 200 {
-		t.Fatalf("%d %s", hostile.status, hostile.body)
-	}
+	r.nobody("127.0.0.1", "two").ask("POST", "/memories", from("Ann rows.", `"moltbook:x"`)).want(t, 200)
 	reader := r.nobody("127.0.0.2", "three") // callers of other tenants never see it
 	for _, tc := range []struct {
 		after time.Duration
@@ -208,18 +195,15 @@ func TestWritesOfNewCallersWait(t *testing.T) {
 				text := fmt.Sprintf("Ann keeps %d bees.", n+2)
 				id := r.written(text, "")
 				first = append(first, id)
-				if a := r.do("GET", "/memories/"+id, ""); a.status != 200 || !strings.Contains(r.listed(), text) {
-					t.Errorf("its author does not see it: %d, listed %s", a.status, r.listed())
-				}
-				if a := other.do("GET", "/memories/"+id, ""); a.status != 404 || strings.Contains(other.listed(), text) {
-					t.Errorf("another sees it: %d, listed %s", a.status, other.listed())
-				}
+				r.do("GET", "/memories/"+id, "").want(t, 200, "its author does not see it")
+				expect.Text(t, r.listed(), "its author does not see it").Has(text)
+				other.do("GET", "/memories/"+id, "").want(t, 404, "another sees it")
+				expect.Text(t, other.listed(), "another sees it").Lacks(text)
 			}
 			known(r, clock, first)
 			id := r.written("Ann keeps ducks now.", "")
-			if a := other.do("GET", "/memories/"+id, ""); a.status != 200 || !strings.Contains(other.listed(), "ducks") {
-				t.Errorf("no longer new, and another does not see it: %d, listed %s", a.status, other.listed())
-			}
+			other.do("GET", "/memories/"+id, "").want(t, 200, "no longer new, and another does not see it")
+			expect.Text(t, other.listed(), "no longer new, and another does not see it").Has("ducks")
 			if other.written("Bert keeps geese.", ""); strings.Contains(r.listed(), "geese") {
 				t.Errorf("another caller is not new: %s", r.listed())
 			}
@@ -239,28 +223,16 @@ func TestTrustTiersAreEarned(t *testing.T) {
 		return c
 	}
 	for n := range 4 {
-		if c := given(""); c != 0.7 {
-			t.Errorf("fact %d: %v, want the tier's 0.7", n, c)
-		}
+		expect.Equal(t, given(""), 0.7, "fact", n)
 	}
 	clock.Pass(time.Hour)
-	if c := given(""); c != 0.7 {
-		t.Errorf("after an hour: %v, want 0.7", c)
-	}
+	expect.Equal(t, given(""), 0.7, "after an hour")
 	clock.Pass(24 * time.Hour)
-	if c := given(""); c != 0.7 {
-		t.Errorf("after a day, and nobody looked at them: %v, want 0.7", c)
-	}
+	expect.Equal(t, given(""), 0.7, "after a day, and nobody looked at them")
 	r.looksAt(clock)
-	if c := given(""); c != 0.9 {
-		t.Errorf("after a day: %v, want the established 0.9", c)
-	}
-	if rec := r.audit("--principal", "agent:dev", "--last", "1"); !strings.Contains(rec, `"trust":"established"`) {
-		t.Errorf("recorded %s", rec)
-	}
-	if c := given("peer"); c != 0.7 {
-		t.Errorf("another gives %v", c)
-	}
+	expect.Equal(t, given(""), 0.9, "after a day")
+	expect.Text(t, r.audit("--principal", "agent:dev", "--last", "1"), "recorded").Has(`"trust":"established"`)
+	expect.Equal(t, given("peer"), 0.7, "another gives")
 	r.corrected("", 1)
 	if c := given(""); c >= 0.7 {
 		t.Errorf("corrected once in seven: %v, want less than 0.7", c)
@@ -292,9 +264,7 @@ func TestUnreviewedMemoriesEarnNoTrust(t *testing.T) {
 	}
 	clock.Pass(48 * time.Hour)
 	r.looksAt(clock)
-	if c := given(); c != 0.7 {
-		t.Errorf("while all of it waits: %v, want the tier's 0.7", c)
-	}
+	expect.Equal(t, given(), 0.7, "while all of it waits")
 	promote := func(id string) {
 		t.Helper()
 		r.does("memory", "promote", "--backend", "mem0", "--reason", "it is so", id)
@@ -302,13 +272,9 @@ func TestUnreviewedMemoriesEarnNoTrust(t *testing.T) {
 	}
 	promote(waiting[0])
 	promote(waiting[1])
-	if c := given(); c != 0.7 {
-		t.Errorf("two of three were let out: %v, want 0.7", c)
-	}
+	expect.Equal(t, given(), 0.7, "two of three were let out")
 	promote(waiting[2])
-	if c := given(); c != 0.9 {
-		t.Errorf("three were let out: %v, want the established 0.9", c)
-	}
+	expect.Equal(t, given(), 0.9, "three were let out")
 }
 
 // Proves TRL-1, EDGE-14: a cross-site page in a browser on this machine neither reads

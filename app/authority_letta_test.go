@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -28,9 +30,8 @@ func lettaPeopleWith(t *testing.T, conf, agent, author, text string) (l *lettaRi
 	l = startLettaWith(t, agent, withPeople(conf), func(h http.Handler) http.Handler { return h }, replacements()...)
 	a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"human","value":%q}`, text), as(author)...)
 	var made struct{ ID string }
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	must.Do(t, json.Unmarshal([]byte(a.body), &made))
+	a.want(t, 200)
 	l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/attach/"+made.ID, "", as(author)...).want(t, 200)
 	return l, made.ID
 }
@@ -83,18 +84,14 @@ func TestAuthorityInLetta(t *testing.T) {
 				passes     bool
 			}{{"human", "", tc.adds}, {"peer", "", tc.adds}, {"", "", true}, {"human", "human", true}, {"peer", "reviewer", true}} {
 				l, block := lettaPeople(t, c.author, ann)
-				if l.letta.Value(l.agent, "human") != ann {
-					t.Fatal("the block is not the agent's")
-				}
+				must.Equal(t, l.letta.Value(l.agent, "human"), ann, "the block is not the agent's")
 				a := tc.change(l, block, c.by)
 				if want := map[bool]string{true: tc.after, false: ann}[c.passes]; l.letta.Value(l.agent, "human") != want {
 					t.Errorf("%q changes what %q wrote: it says %q, want %q; %d %s", c.by, c.author, l.letta.Value(l.agent, "human"), want, a.status, a.body)
 				}
 				got := l.dissent(block)
 				if c.passes {
-					if len(got) != 0 {
-						t.Errorf("%q over %q: dissent %q", c.by, c.author, got)
-					}
+					expect.Len(t, got, 0, c.by, "over", c.author, "dissent")
 					continue
 				}
 				if len(got) != 1 || !strings.HasPrefix(got[0], "agent:dev against ") || tc.dissents != strings.HasSuffix(got[0], "coffee") {
@@ -138,9 +135,7 @@ func TestCompensatedRunsDoNotOverrule(t *testing.T) {
 		l, block := lettaPeopleWith(t, compensating, older, author, "Ann likes tea")
 		a := l.do("POST", "/v1/agents/"+l.agent+"/messages", `{"input":"CALL memory_replace {\"label\":\"human\",\"old_string\":\"tea\",\"new_string\":\"coffee\"}\nTHEN\nSAY done"}`, as("")...)
 		l.settled()
-		if got := l.letta.Value(l.agent, "human"); got != want {
-			t.Errorf("by %q: it says %q, want %q; %d %s", author, got, want, a.status, a.body)
-		}
+		expect.Equal(t, l.letta.Value(l.agent, "human"), want, author, "it says", a.status, a.body)
 		if got := l.dissent(block); (len(got) == 1) != (author == "human") {
 			t.Errorf("by %q: dissent %q", author, got)
 		}
@@ -177,9 +172,7 @@ func TestFilesAreDeletedByTheirAuthors(t *testing.T) {
 		r.do("DELETE", "/v1/folders/"+in+"/"+file, "", as("")...).want(t, 403)
 		r.do("DELETE", "/v1/sources/"+in+"/"+file, "", as("")...).want(t, 403)
 	}
-	if n := deleted.Load(); n != 0 {
-		t.Errorf("%d deletions reached the server", n)
-	}
+	expect.Equal(t, deleted.Load(), 0)
 	r.do("DELETE", "/v1/folders/"+other+"/"+file, "", as("peer")...).want(t, 204)
 	r.do("DELETE", "/v1/folders/"+other+"/"+file, "", as("")...).want(t, 204) // it is gone, which the server says
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -71,9 +72,7 @@ func (r *rig) upstream(path string) (m struct {
 	if err == nil {
 		err = json.Unmarshal(b, &m)
 	}
-	if err != nil {
-		r.t.Fatalf("%v: %s", err, b)
-	}
+	must.Do(r.t, err, b)
 	return m
 }
 
@@ -134,18 +133,14 @@ func TestAuthority(t *testing.T) {
 				if got := r.dissent(id); len(got) != 1 || got[0] != want+": "+q.dissent {
 					t.Errorf("dissent %q, want %s: %s", got, want, q.dissent)
 				}
-				if got := r.do("GET", "/memories/"+id, "", as("peer")...).header.Get("X-Memproxy-Contested"); got != id {
-					t.Errorf("readers see %q as contested", got)
-				}
+				expect.Equal(t, r.do("GET", "/memories/"+id, "", as("peer")...).header.Get("X-Memproxy-Contested"), id, "readers see")
 			}
 			for _, tc := range []struct{ author, by string }{{"", ""}, {"human", "human"}, {"", "human"}, {"better", "human"}, {"peer", "reviewer"}} {
 				id := r.note(tc.author, "Ann plays go.", "")
 				if a := change(id, tc.by); a.status/100 != 2 || strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "hold") {
 					t.Errorf("%q changes what %q wrote: %d %s", tc.by, tc.author, a.status, a.body)
 				}
-				if got := r.dissent(id); len(got) != 0 {
-					t.Errorf("dissent %q", got)
-				}
+				expect.Len(t, r.dissent(id), 0, "dissent")
 			}
 		})
 	}
@@ -165,9 +160,8 @@ func TestCorrectionsAreRecorded(t *testing.T) {
 		t.Errorf("%+v %v", list, err)
 	}
 	who, err := ledger.ByID(t.Context(), r.car.ledger, "mem0", memproxy.TargetMemory, id)
-	if err != nil || who[id].Owner.Actor != "agent:dev" {
-		t.Errorf("%+v %v", who, err)
-	}
+	must.Do(t, err, who)
+	expect.Equal(t, who[id].Owner.Actor, "agent:dev", who)
 	for _, want := range []string{`"type":"cross_correction"`, "written by agent:dev, corrected by human:ann: the corrector is a person", "written by agent:dev (authenticated, self-reported)"} {
 		ring.Until(r.t, "the record of "+want, func() bool { return strings.Contains(r.audit(), want) })
 	}
@@ -235,16 +229,12 @@ func TestAnchoredFactsAreChangedByPeopleOnly(t *testing.T) {
 	r := startPeople(t, "")
 	id := r.note("", "Ann likes green tea.", "")
 	ring.Until(r.t, "its state", func() bool { return r.statusOf(id).State != "" })
-	if _, err := r.car.ledger.SetState(t.Context(), memproxy.StateChange{
+	must.Get(r.car.ledger.SetState(t.Context(), memproxy.StateChange{
 		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme",
 		State: memproxy.StateValidated, Attestation: memproxy.LogAnchored,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for _, who := range []string{"", "reviewer"} {
-		if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`, as(who)...); a.status != 403 || !strings.Contains(a.body, "trust.anchored") {
-			t.Errorf("%q: %d %s", who, a.status, a.body)
-		}
+		r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`, as(who)...).want(t, 403, who).has(t, "trust.anchored")
 	}
 	r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`, as("human")...).want(t, 200)
 	// Validation of the old text does not apply to the new one.
@@ -272,9 +262,7 @@ func TestApprovedCorrectionsReplaceTheReviewedText(t *testing.T) {
 		id := r.note(tc.author, "Ann likes tea.", "")
 		held := heldID(t, r.do("PUT", "/memories/"+id, fmt.Sprintf(`{"text":%q}`, tc.text), as("")...))
 		if tc.later != "" {
-			if a := r.do("PUT", "/memories/"+id, fmt.Sprintf(`{"text":%q}`, tc.later), as(tc.author)...); a.status != 200 {
-				t.Fatalf("%s: %d %s", name, a.status, a.body)
-			}
+			r.do("PUT", "/memories/"+id, fmt.Sprintf(`{"text":%q}`, tc.later), as(tc.author)...).want(t, 200, name)
 		}
 		r.review(held, true)
 		ring.Until(t, name, func() bool { s := r.heldWrite(held).State; return s == memproxy.HoldDone || s == memproxy.HoldFailed })

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -33,9 +35,8 @@ func remaining(t *testing.T, r *rig) int {
 	t.Helper()
 	a := r.do("POST", "/memories", many(101, false))
 	var body struct{ Remaining int }
-	if err := json.Unmarshal([]byte(a.body), &body); err != nil || a.status != 429 {
-		t.Fatalf("%d %s: %v", a.status, a.body, err)
-	}
+	must.Do(t, json.Unmarshal([]byte(a.body), &body))
+	a.want(t, 429)
 	return body.Remaining
 }
 
@@ -71,20 +72,14 @@ func TestBudgetsCountMemories(t *testing.T) {
 		if a := r.do(q[0], q[1], q[2]); a.status != 429 || !strings.Contains(a.body, `"budget.`) || a.header.Get("Retry-After") == "" {
 			t.Errorf("%s: %d %.300s", name, a.status, a.body)
 		}
-		if r.back.count() != before {
-			t.Errorf("%s: it reached the backend", name)
-		}
+		expect.Equal(t, r.back.count(), before, name, "it reached the backend")
 	}
 	if a := r.do("PUT", "/v1/batch/", `{"memories":[`+strings.Join(batch, ",")+`]}`); a.status < 400 {
 		t.Errorf("a batch of 1,000: %d %s", a.status, a.body)
 	}
-	if n := remaining(t, r); n != 100 {
-		t.Errorf("%d are left of 100 after nothing was written", n)
-	}
+	expect.Equal(t, remaining(t, r), 100)
 	r.do("POST", "/memories", many(60, false)).want(t, 200)
-	if n := remaining(t, r); n != 40 {
-		t.Errorf("%d are left of 100 after 60", n)
-	}
+	expect.Equal(t, remaining(t, r), 40)
 }
 
 // extracting answers adds like a backend whose model extracts made() memories from any
@@ -150,9 +145,7 @@ func TestExtractionsAreCharged(t *testing.T) {
 	r.do("POST", "/v3/memories/add/", many(5, true)).want(t, 200)
 	want("known later")
 	made, left = 300, left-300
-	if a := r.do("POST", "/memories", many(1, true)); a.status != 200 {
-		t.Fatalf("%d %.200s", a.status, a.body)
-	}
+	r.do("POST", "/memories", many(1, true)).want(t, 200)
 	want("far more than was reserved")
 	r.do("POST", "/memories", many(1, false)).want(t, 429)
 	made = 1
@@ -171,9 +164,7 @@ func TestDeletionsRefundOnce(t *testing.T) {
 	one := `{"memory_id":"` + list.Results[0].ID + `"}`
 	r.do("DELETE", "/v1/batch/", `{"memories":[`+strings.Repeat(one+",", 4)+one+`]}`).want(t, 200)
 	for i, want := range []int{200, 429} {
-		if a := r.do("POST", "/memories", many(1, false)); a.status != want {
-			t.Errorf("write %d: %d %s", i, a.status, a.body)
-		}
+		r.do("POST", "/memories", many(1, false)).want(t, want, "write", i)
 	}
 }
 
@@ -187,9 +178,7 @@ func TestFieldsHaveOneBudget(t *testing.T) {
 			want = 429
 		}
 		body := strings.TrimSuffix(many(1, false), "}") + `,"metadata":{` + field + `}}`
-		if a := r.do("POST", "/memories", body); a.status != want {
-			t.Errorf("%s: %d %s", field, a.status, a.body)
-		}
+		r.do("POST", "/memories", body).want(t, want, field)
 	}
 }
 
@@ -201,10 +190,7 @@ func TestDeletionsRefundTheField(t *testing.T) {
 		`id: "agent:dev", kind: agent,`, `id: "agent:dev", kind: agent, roles: [memproxy-forget],`)
 	write := func(want int, field string) string {
 		t.Helper()
-		a := r.do("POST", "/memories", strings.TrimSuffix(many(1, false), "}")+`,"metadata":{"field":"`+field+`"}}`)
-		if a.status != want {
-			t.Fatalf("written to %s: %d %s", field, a.status, a.body)
-		}
+		a := r.do("POST", "/memories", strings.TrimSuffix(many(1, false), "}")+`,"metadata":{"field":"`+field+`"}}`).want(t, want, "written to", field)
 		var got struct{ Results []struct{ ID string } }
 		if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.status == 200 && len(got.Results) != 1 {
 			t.Fatal(a.body)
@@ -217,17 +203,13 @@ func TestDeletionsRefundTheField(t *testing.T) {
 	}
 	remove := func(want int, path string) {
 		t.Helper()
-		if a := r.do("DELETE", path, ""); a.status != want {
-			t.Fatalf("%s: %d %s", path, a.status, a.body)
-		}
+		r.do("DELETE", path, "").want(t, want, path)
 	}
 	one := write(200, "format")
 	write(200, "format")
 	moved := write(200, "tone")
 	write(429, "format")
-	if a := r.do("PUT", "/v1/memories/"+moved+"/", `{"metadata":{"field":"format"}}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/v1/memories/"+moved+"/", `{"metadata":{"field":"format"}}`).want(t, 200)
 	remove(200, "/memories/"+moved)
 	write(429, "format")
 	remove(200, "/memories/"+one)
@@ -278,9 +260,7 @@ func TestOutagesUseNoBudget(t *testing.T) {
 	for range 3 {
 		r.do("POST", "/memories", many(20, false)).want(t, 502)
 	}
-	if n := remaining(t, r); n != 100 {
-		t.Errorf("%d are left of 100", n)
-	}
+	expect.Equal(t, remaining(t, r), 100)
 	f := facesBefore(t, extproctest.Settings{"profile": "production", "enforce": "true", "kind": "mem0", "body": "65536", "writes_per_hour": "2"}, http.NotFoundHandler())
 	f.up = "http://127.0.0.1:1"
 	addr := f.listener(t, true).Addr

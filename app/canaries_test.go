@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/internal/contract"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -64,9 +65,7 @@ func TestCanariesAreSeenByTheirOwners(t *testing.T) {
 			return c.Class == contract.Own && c.Place == "" && c.Method == http.MethodGet && !c.Route.Public
 		}
 		for c, err := range f.Cases(w, ring.Sample(routes, 1, 4), reads) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			a := must.Get(contract.Send(r.base, c.Method, c.Target, c.Body, c.Header...))(t)
 			if strings.Contains(a.Body, c.Caller.Owner.Canary) {
 				shown++
@@ -129,9 +128,8 @@ func TestWritesOfALeakedKeyAreReverted(t *testing.T) {
 		t.Helper()
 		a := r.do("POST", "/memories", fmt.Sprintf(`{"user_id":"bob","infer":false,"messages":[{"role":"user","content":%q}]}`, text), "X-API-Key", key)
 		var body struct{ Results []struct{ ID string } }
-		if err := json.Unmarshal([]byte(a.body), &body); err != nil || len(body.Results) != 1 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.body), &body), a.status, a.body)
+		must.Len(t, body.Results, 1, a.status, a.body)
 		return body.Results[0].ID
 	}
 	kept := add(devToken, "Bob sails.")
@@ -153,9 +151,7 @@ func TestWritesOfALeakedKeyAreReverted(t *testing.T) {
 		}
 		return len(wrote) == 4
 	})
-	if want := []change{{kept, "write", 0, ""}, {kept, "update", 1, ""}, {kept, "update", 1, "object"}, {planted, "write", 0, ""}}; !slices.Equal(wrote, want) {
-		t.Fatalf("on record: %v, want %v", wrote, want)
-	}
+	must.List(t, wrote, []change{{kept, "write", 0, ""}, {kept, "update", 1, ""}, {kept, "update", 1, "object"}, {planted, "write", 0, ""}}, "on record")
 	slices.Reverse(wrote[1:])
 	for _, c := range wrote[1:] { // writes since the leak, the newest first
 		what := []string{"memory", "rollback", "--backend", "mem0", "--version", fmt.Sprint(c.Before), "--reason", "written with a leaked key", c.Memory}
@@ -168,9 +164,7 @@ func TestWritesOfALeakedKeyAreReverted(t *testing.T) {
 			t.Errorf("%s %s", out, errs)
 		}
 	}
-	if a := r.do("GET", "/memories?user_id=bob", ""); !strings.Contains(a.body, "Bob sails.") || strings.Contains(a.body, "euros") || strings.Contains(a.body, "plan") || strings.Contains(a.body, "debtors") {
-		t.Errorf("then: %s", a.body)
-	}
+	r.do("GET", "/memories?user_id=bob", "").about("then").has(t, "Bob sails.").lacks(t, "euros", "plan", "debtors")
 }
 
 // Proves EDGE-13: at both listeners and on any route, clients get the status of a backend's
@@ -215,9 +209,7 @@ func TestBackendErrorTextsAreWithheld(t *testing.T) {
 					if tried++; got == status {
 						kept++
 					}
-					if strings.Contains(text, "canary") || strings.Contains(text, "Ignore") {
-						t.Errorf("%s, envoy %v: %s is answered %d with %s", kind, envoy, line, got, text)
-					}
+					expect.Text(t, text, kind, "envoy", envoy, line, "is answered", got).Lacks("canary", "Ignore")
 				}
 			}
 			if kept < tried/3 {
@@ -263,13 +255,10 @@ func TestCallerNamesAreNotDisclosed(t *testing.T) {
 	})
 
 	list, code := r.as(reviewToken, "holds", "list", "--session", session, "--json")
-	if code != 0 || !strings.Contains(list, id) {
-		t.Errorf("held writes are not found by their session's name: %s", list)
-	}
+	expect.Equal(t, code, 0, "held writes are not found by their session's name")
+	expect.Text(t, list, "held writes are not found by their session's name").Has(id)
 	summary, code := r.as(reviewToken, "sessions", "summary", "--tenant", "acme", session+" 2")
-	if code != 0 {
-		t.Errorf("nor is the session: %s", summary)
-	}
+	expect.Equal(t, code, 0, "nor is the session", summary)
 	var told strings.Builder
 	w.mu.Lock()
 	for _, n := range w.all {
@@ -283,7 +272,5 @@ func TestCallerNamesAreNotDisclosed(t *testing.T) {
 			t.Errorf("%s: …%s…", where, text[max(0, i-120):min(len(text), i+60)])
 		}
 	}
-	if strings.Contains(list, "CANARY-session") {
-		t.Errorf("held writes: %s", list)
-	}
+	expect.Text(t, list, "held writes").Lacks("CANARY-session")
 }

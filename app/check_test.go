@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -34,9 +35,7 @@ func TestCheckReportsTheMachine(t *testing.T) {
 		text := fmt.Sprintf("profile: production\nstate: %q\nidentity: {keys: [{sha256: %q, id: \"agent:a\", tenant: t}]}\nadmin: {listen: \"127.0.0.1:0\"}\nbackends:\n  - {name: mem0, kind: mem0, listen: %q, upstream: \"http://127.0.0.1:1\"}\n", state, sha("key"), listen)
 		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		code, out, errs := invoke(t, "check", "--config", path)
-		if code != 0 {
-			t.Fatalf("exit %d: %s%s", code, out, errs)
-		}
+		must.Equal(t, code, 0, out, errs)
 		var said []string
 		for line := range strings.Lines(out) {
 			if here, ok := strings.CutPrefix(line, "on this machine: "); ok {
@@ -57,17 +56,13 @@ func TestCheckReportsTheMachine(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
 	}
-	if _, err := os.Stat(filepath.Dir(fine)); err == nil {
-		t.Error("a check makes directories")
-	}
+	expect.Error(t, expect.Err(os.Stat(filepath.Dir(fine))), "a check makes directories")
 	if left, _ := filepath.Glob(filepath.Join(dir, ".memproxy-check-*")); left != nil {
 		t.Errorf("left are %q", left)
 	}
 	r := start(t, screeningConf, "SCREENING", "")
 	listening := strings.TrimPrefix(r.base, "http://")
-	if got := check(listening, r.car.cfg.State); got != "" {
-		t.Errorf("beside the sidecar that listens there: %q", got)
-	}
+	expect.Equal(t, check(listening, r.car.cfg.State), "", "beside the sidecar that listens there")
 }
 
 // What explain says of a request is what the listener answers it: also of what is decided
@@ -110,9 +105,7 @@ func TestExplainAnswersAsTheListener(t *testing.T) {
 		}
 		_, out, errs := invoke(t, args...)
 		var ex struct{ Verdict string }
-		if err := json.Unmarshal([]byte(out), &ex); err != nil {
-			t.Fatalf("%v: %s %s", err, out, errs)
-		}
+		must.Do(t, json.Unmarshal([]byte(out), &ex), out, errs)
 		if verdict, _, _ := strings.Cut(served, ";"); verdict != c.verdict || ex.Verdict != c.verdict {
 			t.Errorf("%s %s: the listener says %q, explain %q, want %s", c.method, c.path, verdict, ex.Verdict, c.verdict)
 		}
@@ -158,18 +151,15 @@ func TestExplainShowsLocksAndFilters(t *testing.T) {
 			locked++
 		}
 	}
-	if len(ex.Locks) != 3 || locked != 1 {
-		t.Errorf("%+v", ex.Locks)
-	}
+	must.Len(t, ex.Locks, 3)
+	expect.Equal(t, locked, 1)
 	if len(ex.Filters) != len(gate.Filters()) || ex.Filters[1].Name != "readable" || ex.Filters[1].What == "" {
 		t.Errorf("%+v", ex.Filters)
 	}
 	writeFile(t, body, good)
 	ask("--session", "another")
 	for _, l := range ex.Locks {
-		if l.Until != "" {
-			t.Errorf("another session is locked: %+v", ex.Locks)
-		}
+		expect.Equal(t, l.Until, "", "another session is locked", ex.Locks)
 	}
 	_, out, _ := invoke(t, "explain", "--config", path, "--path", "/docs", "--as", "agent:dev")
 	if !strings.Contains(out, "forwarded without filtering") || strings.Contains(out, "\nlock ") {
@@ -219,9 +209,7 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"}]
 	show := func(l line, stderr func(io.Writer) io.Writer, more ...string) (out, errs string) {
 		var stdout, written lockedBuffer
 		a := &invocation{Args: append(l.words[:len(l.words):len(l.words)], more...), Stdin: strings.NewReader(lines), Stdout: &stdout, Stderr: stderr(&written), Getenv: os.Getenv, Version: "test"}
-		if code := a.run(t.Context()); code != cli.OK {
-			t.Errorf("%q: exit %d, %s", a.Args, code, written.String())
-		}
+		expect.Equal(t, a.run(t.Context()), cli.OK, a.Args, written.String())
 		return stdout.String(), written.String()
 	}
 	terminal := func(w io.Writer) io.Writer { return cli.Terminal{Writer: w} }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/durable"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
@@ -32,9 +33,7 @@ func TestCheck(t *testing.T) {
 	conf := strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(plain)
 	good := writeFile(t, filepath.Join(dir, "good.yaml"), conf)
 	says(t, 0, "is valid", "check", "--config", good)
-	if _, err := os.Stat(filepath.Join(dir, "state")); err == nil {
-		t.Error("check made state")
-	}
+	expect.Error(t, expect.Err(os.Stat(filepath.Join(dir, "state"))), "check made state")
 	bad := writeFile(t, filepath.Join(dir, "bad.yaml"), strings.Replace(conf, "upstream:", "upstraem:", 1))
 	if code, _, errs := invoke(t, "check", "--config", bad); code != 1 || !strings.Contains(errs, "bad.yaml:5") || !strings.Contains(errs, "upstraem") {
 		t.Errorf("exit %d, %s: want file and line", code, errs)
@@ -77,9 +76,8 @@ func TestExplain(t *testing.T) {
 			Reasons       []struct{ Code, Rule string }
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &ex); err != nil || code != cli.Denied {
-		t.Fatalf("exit %d, %v: %s %s", code, err, out, errs)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &ex), out, errs)
+	must.Equal(t, code, cli.Denied, out, errs)
 	found := map[string]string{}
 	for _, s := range ex.Steps {
 		for _, reason := range s.Reasons {
@@ -87,22 +85,17 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	for code, step := range map[string]string{"identity.user": "gate.bound", "trust.clamped": "gate.clamp", "field.forbidden": "gate.rule"} {
-		if found[code] != step {
-			t.Errorf("%s by %q, want %s; all: %v", code, found[code], step, found)
-		}
+		expect.Equal(t, found[code], step, code, found)
 	}
-	if ex.Verdict != "deny" || ex.Status != 403 {
-		t.Errorf("%s %d", ex.Verdict, ex.Status)
-	}
+	expect.Equal(t, ex.Verdict, "deny")
+	expect.Equal(t, ex.Status, 403)
 	says(t, cli.Denied, "fields.cedar:", args...)
 	change := writeFile(t, filepath.Join(dir, "change.json"), `{"text":"x"}`) // the target counts as the caller's own
 	if code, out, errs := invoke(t, "explain", "--config", path, "--method", "PUT", "--path", "/memories/m1", "--body", change, "--as", "agent:dev"); code != 0 || strings.Contains(out, "owner.") {
 		t.Errorf("exit %d: %s %s", code, out, errs)
 	}
 	says(t, 1, "agent:dev", "explain", "--config", path, "--as", "agent:nobody")
-	if _, err := os.Stat(filepath.Join(dir, "state")); err == nil {
-		t.Error("explain made state")
-	}
+	expect.Error(t, expect.Err(os.Stat(filepath.Join(dir, "state"))), "explain made state")
 }
 
 // Proves CARD-3: explain refuses what would be held where there are not enough reviewers
@@ -157,9 +150,7 @@ func TestKeygen(t *testing.T) {
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	code, out, errs := invoke(t, "demo", "--json")
-	if code != 0 {
-		t.Fatalf("exit %d: %s\n%s", code, errs, out)
-	}
+	must.Equal(t, code, 0, errs, out)
 	var demo struct {
 		Rows []struct {
 			Threat   string `json:"threat"`
@@ -203,17 +194,13 @@ func initialised(t *testing.T, answers string, env map[string]string, args ...st
 		Args: append([]string{"init", "--out", path}, args...), Stdin: strings.NewReader(answers), Stdout: &stdout, Stderr: &stderr,
 		Getenv: func(name string) string { return env[name] }, Version: "test",
 	}
-	if code := a.run(t.Context()); code != 0 {
-		t.Fatalf("exit %d: %s%s", code, stdout.String(), stderr.String())
-	}
+	must.Equal(t, a.run(t.Context()), 0, stdout.String(), stderr.String())
 	text := must.Get(os.ReadFile(path))(t)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
 	// Reviewers' commands find the default socket.
-	if !strings.Contains(string(text), "\nstate: ./"+filepath.Dir(review.DefaultSocket)+" ") {
-		t.Errorf("the state is not where %s is looked for:\n%s", review.DefaultSocket, text)
-	}
+	expect.Text(t, string(text), "the state is not where", review.DefaultSocket, "is looked for").Has("\nstate: ./" + filepath.Dir(review.DefaultSocket) + " ")
 	said, errs := &lockedBuffer{}, &lockedBuffer{}
 	a.Args, a.Stdout, a.Stderr = []string{"check", "--config", path}, said, errs
 	if code := a.run(t.Context()); code != 0 || strings.Contains(errs.String(), "warning") || !strings.Contains(said.String(), "profile production") {
@@ -241,16 +228,10 @@ func TestInit(t *testing.T) {
 	} {
 		file, out := initialised(t, tc.answers, tc.env, tc.args...)
 		for _, want := range tc.want {
-			if !strings.Contains(file, want) {
-				t.Errorf("%s: no %s in\n%s", tc.name, want, file)
-			}
+			expect.Text(t, file, tc.name, "no").Has(want)
 		}
-		if strings.Contains(file+out, "-secret") {
-			t.Errorf("%s: the key is in what was written:\n%s%s", tc.name, file, out)
-		}
-		if !strings.Contains(out, "memproxy serve --config") {
-			t.Errorf("%s: the next command is not said: %s", tc.name, out)
-		}
+		expect.Text(t, file+out, tc.name, "the key is in what was written", file, out).Lacks("-secret")
+		expect.Text(t, out, tc.name, "the next command is not said").Has("memproxy serve --config")
 	}
 	file, out := initialised(t, "letta\n\n", nil)
 	_, made, _ := strings.Cut(out, "That key is ")
@@ -284,15 +265,11 @@ func TestInitRefuses(t *testing.T) {
 	if code, _, errs := invoke(t, "init", "--mem0", "--letta"); code != 2 {
 		t.Errorf("two backends: exit %d %s", code, errs)
 	}
-	if b, err := os.ReadFile(taken); err != nil || string(b) != "mine" {
-		t.Errorf("%q %v", b, err)
-	}
+	expect.Equal(t, string(must.Get(os.ReadFile(taken))(t)), "mine")
 	if code, out, errs := invoke(t, "init", "--out", taken, "--letta", "--force"); code != 0 {
 		t.Errorf("by force: exit %d %s%s", code, out, errs)
 	}
-	if b, err := os.ReadFile(taken); err != nil || !strings.Contains(string(b), `upstream: "http://127.0.0.1:8283"`) {
-		t.Errorf("by force: %q %v", b, err)
-	}
+	expect.Text(t, string(must.Get(os.ReadFile(taken))(t)), "by force").Has(`upstream: "http://127.0.0.1:8283"`)
 }
 
 // rigged is an initial configuration with the test's backend and listeners.
@@ -315,34 +292,28 @@ func TestTheFirstHour(t *testing.T) {
 	r := start(t, rigged(t, "mem0-server", "UPSTREAM"))
 	a := r.do("POST", "/memories", `{"messages":[{"role":"user","content":"I like tea."}],"user_id":"ann","agent_id":"shop","infer":false}`)
 	var body struct{ Results []struct{ ID string } }
-	if err := json.Unmarshal([]byte(a.body), &body); err != nil || len(body.Results) != 1 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	must.Do(t, json.Unmarshal([]byte(a.body), &body), a.status, a.body)
+	must.Len(t, body.Results, 1, a.status, a.body)
 	at := "/memories/" + body.Results[0].ID
 	for _, step := range [][3]string{
 		{"POST", "/search", `{"query":"tea","user_id":"ann"}`}, {"GET", "/memories?user_id=ann", ""}, {"GET", at, ""},
 		{"PUT", at, `{"text":"Likes green tea."}`}, {"GET", at + "/history", ""}, {"DELETE", at, ""},
 	} {
-		if a := r.do(step[0], step[1], step[2]); a.status != http.StatusOK {
-			t.Errorf("%s %s: %d %s", step[0], step[1], a.status, a.body)
-		}
+		r.do(step[0], step[1], step[2]).want(t, http.StatusOK, step[0], step[1])
 	}
 
 	l := startLettaWith(t, someAgent, rigged(t, "letta", "LETTA"), func(h http.Handler) http.Handler { return h })
 	auth := []string{"Authorization", "Bearer " + devToken}
 	a = l.do("POST", "/v1/agents/", `{"name":"mine","agent_type":"letta_v1_agent","memory_blocks":[{"label":"human","value":"Ann"},{"label":"persona","value":"helper"}]}`, auth...)
 	var made struct{ ID string }
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	must.Do(t, json.Unmarshal([]byte(a.body), &made))
+	a.want(t, http.StatusOK)
 	for _, step := range [][3]string{
 		{"GET", "/v1/agents/" + made.ID, ""}, {"GET", "/v1/agents/" + made.ID + "/core-memory/blocks/human", ""},
 		{"POST", "/v1/agents/" + made.ID + "/messages", fmt.Sprintf(`{"input":%q}`, "CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY hello")},
 		{"GET", "/v1/agents/" + made.ID + "/messages", ""},
 	} {
-		if a := l.do(step[0], step[1], step[2], auth...); a.status != http.StatusOK {
-			t.Errorf("%s %s: %d %s", step[0], step[1], a.status, a.body)
-		}
+		l.do(step[0], step[1], step[2], auth...).want(t, http.StatusOK, step[0], step[1])
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy/fleet"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -37,12 +38,9 @@ func TestControlDiff(t *testing.T) {
 	writeBundle(t, open, harmless)
 	must.Do(t, os.WriteFile(filepath.Join(open, "bundle.yaml"), []byte("disable: [field.protected]\n"), 0o600))
 	code, out, errs := invoke(t, "control", "diff", "--to", open, "--decisions", decisions, "--config", conf)
-	if code != cli.Failed || !strings.Contains(out, "newly allowed:\n") || !strings.Contains(out, "to constitution: allow, was deny (field.protected); 2 decision(s)") || !strings.Contains(out, "4 decision(s): 4 replayed") {
-		t.Errorf("%d\n%s%s", code, out, errs)
-	}
-	if strings.Contains(out, "learnings") || strings.Contains(out, "decisions:") {
-		t.Errorf("more than what changed:\n%s", out)
-	}
+	expect.Equal(t, code, cli.Failed, errs)
+	expect.Text(t, out, errs).Has("newly allowed:\n", "to constitution: allow, was deny (field.protected); 2 decision(s)", "4 decision(s): 4 replayed")
+	expect.Text(t, out, "more than what changed").Lacks("learnings", "decisions:")
 	if code, out, errs := invoke(t, "control", "diff", "--from", open, "--decisions", decisions, "--config", conf); code != cli.OK {
 		// The records were made under the built-in rules. The older version here does
 		// not reproduce them, so nothing is reported.
@@ -77,9 +75,7 @@ func TestControlDiffIsExact(t *testing.T) {
 	write("", poison)                          // refused by both versions
 	r.do("GET", "/configure", "").want(t, 403) // refused before anything is looked up
 	decisions := writeFile(t, filepath.Join(t.TempDir(), "decisions.jsonl"), r.audit("--type", "decision"))
-	if strings.Contains(r.audit(), "competitor") || strings.Contains(r.audit(), "tabs") {
-		t.Error("content is on record")
-	}
+	expect.Text(t, r.audit(), "content is on record").Lacks("competitor", "tabs")
 	newer := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, newer, `@id("own.size") forbid (principal, action in Action::"write", resource) when { context.field == "learnings" && context.size > 750 };
 @id("own.role") forbid (principal in Role::"dev", action in Action::"write", resource) when { context.field == "conventions" };
@@ -87,22 +83,17 @@ func TestControlDiffIsExact(t *testing.T) {
 `)
 	must.Do(t, os.WriteFile(filepath.Join(newer, "bundle.yaml"), []byte("disable: [field.learnings.size, screen.suspicious, surface.admin]\n"), 0o600))
 	code, out, errs := invoke(t, "control", "diff", "--to", newer, "--decisions", decisions)
-	if code != cli.Failed || !strings.Contains(out, "7 decision(s): 7 replayed, 0 decided by something else than policies, 0 unexplained") {
-		t.Errorf("exit %d\n%s%s", code, out, errs)
-	}
+	expect.Equal(t, code, cli.Failed, errs)
+	expect.Text(t, out, errs).Has("7 decision(s): 7 replayed, 0 decided by something else than policies, 0 unexplained")
 	for _, want := range []string{
 		"mem0.server.configuration: admin by agent:dev at mem0: allow, was deny (surface.admin); 1",
 		"to learnings: allow, was deny (field.learnings.size); 1 decision(s), first " + middling,
 		"allow, was hold (screen.suspicious); 1 decision(s), first " + held,
 		"to conventions: deny, was allow (own.role); 1 decision(s), first " + convention,
 	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("it does not say %q:\n%s", want, out)
-		}
+		expect.Text(t, out, "it does not say").Has(want)
 	}
-	if n := strings.Count(out, "decision(s), first"); n != 4 {
-		t.Errorf("%d changes:\n%s", n, out)
-	}
+	expect.Equal(t, strings.Count(out, "decision(s), first"), 4, out)
 }
 
 // Proves CARD-9, EDGE-9: the control plane warns about a loosening release as soon as
@@ -126,12 +117,8 @@ func TestControlWarnsOfLooserReleases(t *testing.T) {
 		st := f.fleet().Releases
 		return len(st) == 2 && st[1].State == "rolling" && len(st[1].NewlyAllows) == 1 && strings.Contains(st[1].NewlyAllows[0], "to constitution: allow, was deny")
 	})
-	if st := f.fleet().Releases; st[1].Floor != 1 {
-		t.Errorf("the floor is %d: the rollout cannot be taken back", st[1].Floor)
-	}
-	if !strings.Contains(f.log.String(), "a release allows requests that were refused before") {
-		t.Error("the log does not say it")
-	}
+	expect.Equal(t, f.fleet().Releases[1].Floor, 1, "the floor is")
+	expect.Text(t, f.log.String(), "the log does not say it").Has("a release allows requests that were refused before")
 }
 
 // Usage errors have another exit code than failures.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -27,27 +28,19 @@ state: %s
 backends:
   - {name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: "http://127.0.0.1:1"}
 `, filepath.Join(ring.Dir(t), "state")), os.Getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	o := Options{Log: &log, Getenv: func(string) string { return "" }}
 	must.Do(t, os.MkdirAll(filepath.Join(cfg.State, "keys"), 0o700))
 	must.Do(t, os.WriteFile(filepath.Join(cfg.State, "ledger.db"), ledgertest.OldFile(t), 0o600))
 	st := must.Get(openState(t.Context(), cfg, o, nil, slog.LevelInfo))(t)
 	for _, part := range []string{"a copy is made", "schema 22 of 22"} {
-		if !strings.Contains(log.String(), part) {
-			t.Errorf("the log does not say %q:\n%s", part, log.String())
-		}
+		expect.Text(t, log.String(), "the log does not say").Has(part)
 	}
 	file := filepath.Join(t.TempDir(), "backup.db")
 	must.Do(t, BackupLedger(t.Context(), cfg, file))
-	if err := RestoreLedger(t.Context(), cfg, o, file, "testing", true); err == nil || !strings.Contains(err.Error(), "a sidecar is running with this state directory") {
-		t.Errorf("under a process: %v", err)
-	}
+	expect.ErrorHas(t, RestoreLedger(t.Context(), cfg, o, file, "testing", true), "a sidecar is running with this state directory", "under a process")
 	must.Do(t, st.Close(t.Context()))
-	if err := RestoreLedger(t.Context(), cfg, o, file, "testing", true); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, RestoreLedger(t.Context(), cfg, o, file, "testing", true))
 }
 
 // Proves TRL-7, CARD-7: while another process locks the ledger's file, requests that
@@ -64,9 +57,7 @@ func TestLockedLedgerFile(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	lock := func(how string) {
 		t.Helper()
-		if _, err := db.Exec(how); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(how))(t)
 	}
 	lock("BEGIN EXCLUSIVE")
 	r.do("GET", "/memories/"+id, "").want(t, 200).has(t, "milk")
@@ -116,10 +107,6 @@ func TestRestoredHoldsAreNotSentTwice(t *testing.T) {
 	r.run()
 	done(sent)
 	done(waits)
-	if list := r.do("GET", "/memories?user_id=bob", "").body; strings.Count(list, `"Bob sails."`) != 1 || strings.Count(list, `"Bob rows."`) != 1 {
-		t.Errorf("written: %s", list)
-	}
-	if n := r.total("agent:dev"); n != 2 {
-		t.Errorf("the author is charged for %d memories, not 2", n)
-	}
+	expect.Text(t, r.do("GET", "/memories?user_id=bob", "").body, "written").Times(1, `"Bob sails."`).Times(1, `"Bob rows."`)
+	expect.Equal(t, r.total("agent:dev"), 2, "the author is charged for")
 }

@@ -20,6 +20,7 @@ import (
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -144,9 +145,8 @@ func (r *crashRig) holds(state memproxy.HoldState) []string {
 	r.t.Helper()
 	status, body := r.reviewerAsks("GET", "/v1/holds?state="+string(state), "")
 	var page memproxy.HoldPage
-	if err := json.Unmarshal([]byte(body), &page); err != nil || status != 200 {
-		r.t.Fatalf("%d %s", status, body)
-	}
+	must.Do(r.t, json.Unmarshal([]byte(body), &page), body)
+	must.Equal(r.t, status, 200, body)
 	var ids []string
 	for _, h := range page.Holds {
 		ids = append(ids, h.ID)
@@ -245,9 +245,7 @@ func settledOnce(r *crashRig) {
 		r.t.Errorf("human %q, persona %q", h, p)
 	}
 	ring.Until(r.t, "the version of what was let in", func() bool { return r.versions(r.human, memproxy.OpSelfEdit) > 0 })
-	if n := r.versions(r.human, memproxy.OpSelfEdit); n != 1 {
-		r.t.Errorf("%d versions of one change", n)
-	}
+	expect.Equal(r.t, r.versions(r.human, memproxy.OpSelfEdit), 1)
 }
 
 // crashCases has a case for each step in the code.
@@ -256,17 +254,14 @@ func crashCases() map[memproxy.Step]crashCase {
 		// The caller got no answer and nothing was stored or sent, so the caller
 		// retries.
 		memproxy.StepHoldRecorded: {writesHeld, func(r *crashRig) {
-			if n := len(r.holds(memproxy.HoldPending)) + r.sent("Bob sails."); n != 0 {
-				r.t.Errorf("%d kept or sent", n)
-			}
+			expect.Equal(r.t, len(r.holds(memproxy.HoldPending))+r.sent("Bob sails."), 0)
 			writesApproved(r)
 			sentOnce(r)
 		}},
 		memproxy.StepHoldKept: {writesHeld, func(r *crashRig) {
 			ids := r.holds(memproxy.HoldPending)
-			if len(ids) != 1 || r.sent("Bob sails.") != 0 {
-				r.t.Fatalf("kept %q, sent %d", ids, r.sent("Bob sails."))
-			}
+			must.Len(r.t, ids, 1, "kept")
+			must.Equal(r.t, r.sent("Bob sails."), 0, "kept")
 			r.approve(ids[0])
 			sentOnce(r)
 		}},
@@ -275,9 +270,7 @@ func crashCases() map[memproxy.Step]crashCase {
 		memproxy.StepReplaySettled: {writesApproved, sentOnce},
 		memproxy.StepRollbackRecorded: {rollsBack, func(r *crashRig) {
 			id := r.noteID()
-			if n := r.versions(id, memproxy.OpRollback) + r.sent(`{"text":"likes tea"`); n != 0 {
-				r.t.Errorf("%d sent or versions", n)
-			}
+			expect.Equal(r.t, r.versions(id, memproxy.OpRollback)+r.sent(`{"text":"likes tea"`), 0)
 			r.reviewerAsks("POST", "/v1/memories/mem0/"+id+"/rollback", fmt.Sprintf(`{"sha256":%q,"reason":"it was right"}`, sha("likes tea")))
 			rolledBack(r)
 		}},
@@ -313,9 +306,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 		t.Skip("starts two processes a step")
 	}
 	cases := crashCases()
-	if len(cases) != len(memproxy.Steps) {
-		t.Errorf("%d cases for %d steps", len(cases), len(memproxy.Steps))
-	}
+	expect.Len(t, cases, len(memproxy.Steps))
 	for _, step := range memproxy.Steps {
 		c, ok := cases[step]
 		if !ok {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -75,9 +76,7 @@ func TestShadowModeKeepsTheCredentialFromUnidentifiedCallers(t *testing.T) {
 				q.Header.Set("Authorization", presented)
 			}
 			must.Get(http.DefaultClient.Do(q))(t).Body.Close()
-			if got := <-sent; got != want {
-				t.Errorf("envoy %v: %q is forwarded as %q, want %q", envoy, presented, got, want)
-			}
+			expect.Equal(t, <-sent, want, "envoy", envoy, presented, "is forwarded as")
 		}
 	}
 }

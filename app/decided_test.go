@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
@@ -64,9 +65,7 @@ func TestReviewDecisionsPersist(t *testing.T) {
 	}
 	shown("quarantined", "ann", "tabby", false)
 	r.once("webhooks", time.Now())
-	if n := len(w.of(memproxy.NoticeQuarantined, cat)); n != 1 {
-		t.Fatalf("told %d times", n)
-	}
+	must.Equal(t, len(w.of(memproxy.NoticeQuarantined, cat)), 1, "told")
 	if n := w.of(memproxy.NoticeQuarantined, cat)[0]; strings.Contains(n.Text+string(n.Data), "tabby") || !strings.Contains(n.Text, "quarantined") {
 		t.Errorf("told %q of %s", n.Text, n.Data)
 	}
@@ -107,9 +106,7 @@ func TestReviewDecisionsPersist(t *testing.T) {
 		`{"metadata":{"colour":"grey"}}`: 200, `{"text":"Ann keeps a tabby cat."}`: 200, `{"expiration_date":"2099-01-01"}`: 200,
 		`{"metadata":{"note":"a tabby cat"}}`: 403, `{"metadata":{"category":"learnings"}}`: 403,
 	} {
-		if a := r.do("PUT", "/memories/"+cat, body); a.status != status {
-			t.Errorf("%s: %d %s", body, a.status, a.body)
-		}
+		r.do("PUT", "/memories/"+cat, body).want(t, status, body)
 	}
 	// The decision does not apply to another text.
 	r.do("PUT", "/memories/"+cat, `{"text":"Ann keeps a dog."}`).want(t, 200)
@@ -148,17 +145,11 @@ func TestDeletedMemoriesAreNotShown(t *testing.T) {
 		}
 		return all
 	}
-	if all := read(); !strings.Contains(all, "spiders") || !strings.Contains(all, "wasps") {
-		t.Fatalf("not to be read before: %s", all)
-	}
+	expect.Text(t, read(), "not to be read before").Has("spiders", "wasps")
 	r.do("DELETE", "/memories/"+id, "").want(t, 200)
-	if all := read(); strings.Contains(all, "fears") {
-		t.Errorf("read after it was deleted: %s", all)
-	}
+	expect.Text(t, read(), "read after it was deleted").Lacks("fears")
 	ring.Until(r.t, "its end", func() bool { return versions() == 3 })
-	if all := read(); strings.Contains(all, "fears") {
-		t.Errorf("read after it was deleted: %s", all)
-	}
+	expect.Text(t, read(), "read after it was deleted").Lacks("fears")
 	if _, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "back", id); code == 0 {
 		t.Errorf("rolled back: %s", errs)
 	}
@@ -285,9 +276,7 @@ func TestRuleChangesReevaluateHolds(t *testing.T) {
 	lexicon := must.Get(os.ReadFile(filepath.Join(pack, "lexicon.txt")))(t)
 	today("deny", filepath.Join(pack, "lexicon.txt"), string(lexicon)+"\n\ntest.lake critical 950 overrides\n  \\blake number\\b\n")
 	r.once("webhooks", time.Now())
-	if n := len(w.of(memproxy.NoticeRuled, id)); n != 5 {
-		t.Fatalf("%d notices", n)
-	}
+	must.Equal(t, len(w.of(memproxy.NoticeRuled, id)), 5)
 	if n := w.of(memproxy.NoticeRuled, id)[0]; !strings.Contains(n.Text, "current rules say allow") || strings.Contains(string(n.Data), "sails") || w.wrong() > 0 {
 		t.Errorf("told %q of %s, %d badly signed", n.Text, n.Data, w.wrong())
 	}

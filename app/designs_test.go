@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
@@ -133,9 +134,7 @@ func TestBreaksFoundByPruningAreReported(t *testing.T) {
 			ring.Until(r.t, "fourteen versions", func() bool { return strings.Count(r.audit("--type", "version"), `"type":"version"`) == 14 })
 			if want == "" {
 				ring.Until(r.t, "texts given up", func() bool { return strings.Contains(r.audit("--type", "compaction"), `"before":3,`) })
-				if out := r.audit("--type", "chain_break"); out != "" {
-					t.Error(out)
-				}
+				expect.Equal(t, r.audit("--type", "chain_break"), "")
 				return
 			}
 			detail := `"detail":"` + string(want) + ": "
@@ -162,9 +161,7 @@ func TestJudgeBudgetIsPerCaller(t *testing.T) {
 	t.Parallel()
 	var asked lockedBuffer
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := io.Copy(&asked, r.Body); err != nil {
-			t.Error(err)
-		}
+		must.Get(io.Copy(&asked, r.Body))(t)
 		fmt.Fprint(w, `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"SAFE"}}]}`)
 	}))
 	t.Cleanup(model.Close)
@@ -176,11 +173,7 @@ func TestJudgeBudgetIsPerCaller(t *testing.T) {
 	for n := range 6 {
 		r.do("POST", "/memories", noted(text(n)))
 	}
-	if !strings.Contains(asked.String(), "form 0") {
-		t.Fatalf("nothing is asked: %s", asked.String())
-	}
+	expect.Text(t, asked.String(), "nothing is asked").Has("form 0")
 	r.with(another).do("POST", "/memories", noted(text(77)))
-	if !strings.Contains(asked.String(), "form 77") {
-		t.Error("another's text is not asked about")
-	}
+	expect.Text(t, asked.String(), "another's text is not asked about").Has("form 77")
 }

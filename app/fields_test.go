@@ -3,6 +3,8 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,17 +21,13 @@ func TestFieldsHoldForChangesByID(t *testing.T) {
 		t.Helper()
 		a := r.do("POST", "/memories", strings.Replace(note, `"infer"`, `"metadata":{"field":"`+field+`"},"infer"`, 1))
 		var added struct{ Results []struct{ ID string } }
-		if err := json.Unmarshal([]byte(a.body), &added); err != nil || len(added.Results) != 1 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.body), &added), a.status, a.body)
+		must.Len(t, added.Results, 1, a.status, a.body)
 		return added.Results[0].ID
 	}
 	conventions, gotchas := add("conventions"), add("gotchas") // dev may write both, qa only the second
 	for id, want := range map[string]int{conventions: 403, gotchas: 200} {
-		a := r.do("PUT", "/memories/"+id, `{"text":"changed by qa"}`, "X-API-Key", qaToken)
-		if a.status != want {
-			t.Errorf("%d %s, want %d", a.status, a.body, want)
-		}
+		r.do("PUT", "/memories/"+id, `{"text":"changed by qa"}`, "X-API-Key", qaToken).want(t, want)
 	}
 	r.do("PUT", "/memories/"+conventions, `{"text":"changed by dev"}`).want(t, 200)
 }
@@ -45,9 +43,8 @@ func TestFieldsHoldForMoves(t *testing.T) {
 		t.Helper()
 		a := r.do("POST", "/memories", `{"messages":[{"role":"user","content":"`+text+`"}],"user_id":"ann","metadata":`+metadata+`,"infer":false}`)
 		var added struct{ Results []struct{ ID string } }
-		if err := json.Unmarshal([]byte(a.body), &added); err != nil || len(added.Results) != 1 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.body), &added), a.status, a.body)
+		must.Len(t, added.Results, 1, a.status, a.body)
 		return added.Results[0].ID
 	}
 	move := func(route, id, metadata string, header ...string) got {
@@ -115,13 +112,9 @@ func TestAttributionsOfProgramsAreRemoved(t *testing.T) {
 		t.Helper()
 		got := r.do("GET", "/memories/"+added.Results[0].ID, "").body
 		for _, word := range []string{"human:boss", "by-stamp", `"system"`, "0.7004999", `"attributed_to":"user"`} {
-			if strings.Contains(got, word) {
-				t.Errorf("%s, the reader sees %s: %s", when, word, got)
-			}
+			expect.Text(t, got, when, "the reader sees").Lacks(word)
 		}
-		if !strings.Contains(got, `"topic":"tea"`) || !strings.Contains(got, `"source":"chat"`) {
-			t.Errorf("%s, ordinary metadata are gone: %s", when, got)
-		}
+		expect.Text(t, got, when, "ordinary metadata are gone").Has(`"topic":"tea"`, `"source":"chat"`)
 	}
 	check("added")
 	r.do("PUT", "/memories/"+added.Results[0].ID, `{"metadata":`+claims+`}`).want(t, 200)
@@ -189,10 +182,7 @@ func TestFieldsHoldOnLetta(t *testing.T) {
 		{"a tool from outside, over its size with what is there", "POST", "/v1/agents/" + l.agent + "/tools/core_memory_append/run", fmt.Sprintf(`{"args":{"label":"conventions","content":%q}}`, long(390)), devToken, 403, "field.size"},
 		{"a tool from outside", "POST", "/v1/agents/" + l.agent + "/tools/core_memory_append/run", `{"args":{"label":"gotchas","content":"Tests need time."}}`, devToken, 200, ""},
 	} {
-		a := l.do(tc.method, tc.path, tc.body, "X-API-Key", tc.token)
-		if a.status != tc.want || !strings.Contains(a.body, tc.reason) {
-			t.Errorf("%d %s: %d %s, want %d %s", i, tc.what, a.status, a.body, tc.want, tc.reason)
-		}
+		l.do(tc.method, tc.path, tc.body, "X-API-Key", tc.token).want(t, tc.want, i, tc.what).has(t, tc.reason)
 		if tc.want == 403 && !strings.Contains(l.audit("--last", "1", "--verdict", "deny"), tc.reason) {
 			t.Errorf("%s: not on record", tc.what)
 		}
@@ -210,11 +200,7 @@ func TestFieldsHoldOnLetta(t *testing.T) {
 		{"less of it", `CALL memory_replace {"label":"conventions","old_string":"tea tea","new_string":"tea"}`, "conventions", short + "\n" + long(395-len(short))},
 		{"a text that is too long, renamed into it", `CALL memory {"command":"rename","old_path":"/memories/notes","new_path":"/memories/preferences"}`, "preferences", ""},
 	} {
-		if a := l.say(tc.call+"\nTHEN\nSAY done", ""); a.status != 200 {
-			t.Errorf("%s: %d %s", tc.what, a.status, a.body)
-		}
-		if got := l.letta.Value(l.agent, tc.label); got != tc.becomes {
-			t.Errorf("the agent's own edit, %s: %s is %q, want %q", tc.what, tc.label, got, tc.becomes)
-		}
+		l.say(tc.call+"\nTHEN\nSAY done", "").want(t, 200, tc.what)
+		expect.Equal(t, l.letta.Value(l.agent, tc.label), tc.becomes, "the agent's own edit", tc.what, tc.label)
 	}
 }

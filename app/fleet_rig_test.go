@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
 	"github.com/memproxy/memproxy/fleet"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/policy"
@@ -63,9 +64,7 @@ func newFleetRig(t *testing.T) *fleetRig {
 	f := &fleetRig{t: t, dir: ring.Dir(t), addr: "127.0.0.1:0", log: &lockedBuffer{}}
 	must.Do(t, os.Mkdir(filepath.Join(f.dir, "releases"), 0o755))
 	code, out, errs := invoke(t, "control", "keygen", "--out", f.dir)
-	if code != 0 {
-		t.Fatal(errs)
-	}
+	must.Equal(t, code, 0, errs)
 	f.public = regexp.MustCompile(`public key +(\S+)`).FindStringSubmatch(out)[1]
 	kept := must.Get(os.ReadFile(filepath.Join(f.dir, "fleet.pub")))(t)
 	if b, err := base64.StdEncoding.DecodeString(f.public); err != nil || len(b) != 32 || string(kept) != f.public+"\n" {
@@ -96,9 +95,7 @@ func (f *fleetRig) stop() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), ring.Limit)
 	defer cancel()
-	if err := f.plane.Close(ctx); err != nil {
-		f.t.Error(err)
-	}
+	expect.OK(f.t, f.plane.Close(ctx))
 	f.plane = nil
 }
 
@@ -149,9 +146,8 @@ func (f *fleetRig) get(path string, into any) {
 	resp := must.Get(http.Get("http://" + f.plane.AdminAddr + path))(f.t)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		f.t.Fatalf("%s: %d %v", path, resp.StatusCode, err)
-	}
+	must.Do(f.t, err, path)
+	must.Equal(f.t, resp.StatusCode, http.StatusOK, path)
 	if s, ok := into.(*string); ok {
 		*s = string(b)
 	} else if err := json.Unmarshal(b, into); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy/fleet"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -25,12 +26,8 @@ func TestFleetRulesASidecar(t *testing.T) {
 	f := newFleetRig(t)
 	f.start()
 	r := f.sidecar()
-	if a := r.do("POST", "/memories", note); a.status != 403 || !strings.Contains(a.body, "policy.no_permit") {
-		t.Errorf("before the first release: %d %s, want a refusal", a.status, a.body)
-	}
-	if a := r.get("/readyz"); a.status != 503 || !strings.Contains(a.body, "no release received yet") {
-		t.Errorf("before the first release: %d %s, want not ready", a.status, a.body)
-	}
+	r.do("POST", "/memories", note).want(t, 403, "before the first release").has(t, "policy.no_permit")
+	r.get("/readyz").want(t, 503, "before the first release").has(t, "no release received yet")
 	f.release(harmless, "--note", "the first")
 	ring.Until(r.t, "the first release", func() bool { return r.do("POST", "/memories", note).status == 200 })
 	r.get("/readyz").want(t, 200).has(t, "release 000001-")
@@ -63,18 +60,14 @@ func TestFleetRulesASidecar(t *testing.T) {
 	}
 	var metrics string
 	f.get("/metrics", &metrics)
-	if want := fmt.Sprintf(`memproxy_fleet_release_sidecars{release="%s",state="running"} 1`, st.Releases[1].Name); !strings.Contains(metrics, want) {
-		t.Errorf("no %s in\n%s", want, metrics)
-	}
+	expect.Text(t, metrics, "no").Has(fmt.Sprintf(`memproxy_fleet_release_sidecars{release="%s",state="running"} 1`, st.Releases[1].Name))
 	f.release(harmless, "--tenant", "acme", "--label", "env=prod")
 	reloads := ""
 	ring.Until(r.t, "what the release loosens", func() bool {
 		reloads = r.audit("--type", "reload")
 		return strings.Contains(reloads, "an edit of the rules loosens: policy own.closed (deny) was removed")
 	})
-	if n := strings.Count(reloads, "loosens"); n != 1 {
-		t.Errorf("%d records of what was loosened, want 1: %s", n, reloads)
-	}
+	expect.Equal(t, strings.Count(reloads, "loosens"), 1, reloads)
 }
 
 // following starts a control plane with a release and a sidecar that has taken it, with
@@ -124,9 +117,7 @@ func TestSidecarSaysWhyItHasNoRelease(t *testing.T) {
 	})
 	a := r.get("/readyz")
 	a.want(t, 503).has(t, "the stored release is not used: policy: release: the bundle is not the one that was signed; no release received yet")
-	if strings.Contains(a.body, "away") {
-		t.Errorf("a refusal reads as an outage: %s", a.body)
-	}
+	a.about("a refusal reads as an outage").lacks(t, "away")
 	r.do("POST", "/memories", note).want(t, 403)
 }
 
@@ -153,18 +144,14 @@ func TestSidecarRefusesBrokenReleases(t *testing.T) {
 		t.Error("the last good release does not rule")
 	}
 	r.get("/readyz").want(t, 200).has(t, "own.cedar:2", `"status":"degraded"`)
-	if rec := r.audit("--type", "reload"); !strings.Contains(rec, "was not put in force: ") || !strings.Contains(rec, "own.cedar:2") {
-		t.Errorf("the refusal is not in the audit log: %s", rec)
-	}
+	expect.Text(t, r.audit("--type", "reload"), "the refusal is not in the audit log").Has("was not put in force: ", "own.cedar:2")
 	f.seal(3, 3, harmless) // older than the floor
 	ring.Until(r.t, "the third release", func() bool { return r.do("POST", "/memories", note).status == 200 })
 	ring.Until(r.t, "the sidecar to say so", func() bool {
 		code, out, _ := f.status()
 		return code == cli.OK && strings.Contains(out, "1 sidecar(s) connected, 0 behind") && !strings.Contains(out, "refused 000002-")
 	})
-	if a := r.get("/readyz"); !strings.Contains(a.body, `"status":"ready"`) {
-		t.Errorf("readyz after the mend: %s", a.body)
-	}
+	r.get("/readyz").about("readyz after the mend").has(t, `"status":"ready"`)
 	code, out, errs := invoke(t, "control", "stop", "--releases", filepath.Join(f.dir, "releases"), "--number", "3", "--reason", "a mistake")
 	if code != 0 || !strings.Contains(out, "release 3 is stopped") {
 		t.Fatal(errs)
@@ -176,9 +163,7 @@ func TestSidecarRefusesBrokenReleases(t *testing.T) {
 	if st := f.fleet(); st.Releases[2].State != "stopped" || st.Releases[2].Reason != "a mistake" {
 		t.Errorf("%+v", st.Releases[2])
 	}
-	if a := r.do("POST", "/memories", note); a.status != 200 {
-		t.Errorf("%d %s: the sidecar went back", a.status, a.body)
-	}
+	r.do("POST", "/memories", note).want(t, 200)
 	f.stop()
 	ring.Until(r.t, "both to be said", func() bool {
 		a := r.get("/readyz")
@@ -202,13 +187,9 @@ func TestReleaseBringsItsTables(t *testing.T) {
 	ring.Until(r.t, "the release", func() bool { return r.get("/readyz").status == 200 })
 	claims := strings.Replace(note, `"infer":false`, `"infer":false,"metadata":{"confidence":0.9}`, 1)
 	for i, want := range []int{200, 200, 429} {
-		if a := r.do("POST", "/memories", claims); a.status != want {
-			t.Errorf("write %d: %d %s, want %d", i+1, a.status, a.body, want)
-		}
+		r.do("POST", "/memories", claims).want(t, want, "write", i+1)
 	}
-	if rec := r.audit("--type", "decision"); !strings.Contains(rec, `"given":250`) {
-		t.Errorf("the release's ceiling does not hold: %s", rec)
-	}
+	expect.Text(t, r.audit("--type", "decision"), "the release's ceiling does not hold").Has(`"given":250`)
 }
 
 // Proves CARD-3, CARD-9: no request is dropped or decided by two versions while
@@ -260,9 +241,7 @@ func TestReleasesUnderLoad(t *testing.T) {
 		}
 		byVersion[version] = v
 	}
-	if decisions != answered.Load() {
-		t.Errorf("%d requests were answered, %d decisions recorded", answered.Load(), decisions)
-	}
+	expect.Equal(t, decisions, answered.Load())
 	if len(byVersion) < releases-1 { // the load may have begun after the first release was replaced
 		t.Errorf("%d versions ruled of %d", len(byVersion), releases)
 	}

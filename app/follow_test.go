@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/upkeep"
@@ -62,9 +63,7 @@ func (w *watching) want(events ...string) {
 	for range 5 {
 		w.look()
 	}
-	if strings.Join(w.events, "\n") != strings.Join(events, "\n") {
-		w.t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(w.events, "\n\t"), strings.Join(events, "\n\t"))
-	}
+	expect.Equal(w.t, strings.Join(w.events, "\n"), strings.Join(events, "\n"), strings.Join(w.events, "\n\t"), strings.Join(events, "\n\t"))
 	w.events = nil
 }
 
@@ -234,9 +233,7 @@ func TestBuiltinPoliciesAreLeftOutByName(t *testing.T) {
 	}
 	bundle("builtin: true")
 	r := start(t, plain, "log: {level: info}", fmt.Sprintf("policy: {dir: %q}", dir))
-	if err := r.car.reload(*bundle("builtin: false")); err == nil || !strings.Contains(err.Error(), config.BuiltinPolicies+" in "+config.UnsafeEnv) {
-		t.Errorf("an edit leaves them out: %v", err)
-	}
+	expect.ErrorHas(t, r.car.reload(*bundle("builtin: false")), config.BuiltinPolicies+" in "+config.UnsafeEnv, "an edit leaves them out")
 	must.Do(t, r.car.reload(*bundle("disable: [surface.bulk]")))
 	bundle("builtin: false")
 	cfg := *r.car.cfg

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -37,9 +38,7 @@ func startForgetting(t *testing.T) *rig {
 // ownedBy adds one memory for an owner, such as "user_id":"ann", as a caller.
 func (r *rig) ownedBy(text, owner string, as ...string) {
 	r.t.Helper()
-	if a := r.do("POST", "/memories", `{"messages":[{"role":"user","content":"`+text+`"}],`+owner+`,"infer":false}`, as...); a.status != http.StatusOK {
-		r.t.Fatalf("%s: %d %s", text, a.status, a.body)
-	}
+	r.do("POST", "/memories", `{"messages":[{"role":"user","content":"`+text+`"}],`+owner+`,"infer":false}`, as...).want(r.t, http.StatusOK, text)
 }
 
 // Proves EDGE-18, EDGE-3: with the role memproxy-forget a key clears one owner that it
@@ -72,22 +71,16 @@ func TestOneNamedOwnerIsCleared(t *testing.T) {
 		if is, others := r.heldWrite(waits).State, r.heldWrite(other).State; is != memproxy.HoldFailed || others != memproxy.HoldPending {
 			t.Errorf("%s: what waits is %s, another's %s", tc.path, is, others)
 		}
-		if held := r.behind("GET", "/memories?user_id=bob", "") + r.behind("GET", "/memories?user_id=zoe", ""); !strings.Contains(held, "black coffee") || !strings.Contains(held, "cold water") {
-			t.Errorf("%s: others' memories went, too: %s", tc.path, held)
-		}
+		expect.Text(t, r.behind("GET", "/memories?user_id=bob", "")+r.behind("GET", "/memories?user_id=zoe", ""), tc.path, "others' memories went, too").Has("black coffee", "cold water")
 		query := strings.NewReplacer(`"`, "", ":", "=").Replace(tc.owner)
-		if left := r.behind("GET", "/memories?"+query, "") + r.do("GET", "/memories?"+query, "").body; strings.Contains(left, "green tea") {
-			t.Errorf("%s: it is still there: %s", tc.path, left)
-		}
+		expect.Text(t, r.behind("GET", "/memories?"+query, "")+r.do("GET", "/memories?"+query, "").body, tc.path, "it is still there").Lacks("green tea")
 		n := 0
 		for line := range strings.Lines(r.audit()) {
 			if strings.Contains(line, `"type":"decision"`) && strings.Contains(line, `"kind":"forget"`) && strings.Contains(line, `"route":"`+tc.route+`"`) && strings.Contains(line, `"single":true`) {
 				n++
 			}
 		}
-		if n != 1 {
-			t.Errorf("%s: %d decisions of %s are recorded, want 1", tc.path, n, tc.route)
-		}
+		expect.Equal(t, n, 1, tc.path, tc.route)
 	}
 }
 
@@ -134,9 +127,7 @@ func TestOnlyOneNamedOwnerIsCleared(t *testing.T) {
 		if tc.path == "/reset" {
 			method = "POST"
 		}
-		if a := r.do(method, tc.path, tc.body, "X-API-Key", tc.as); a.status != tc.status || !strings.Contains(a.body, tc.says) {
-			t.Errorf("%s: %d %s, want %d and %s", tc.name, a.status, a.body, tc.status, tc.says)
-		}
+		r.do(method, tc.path, tc.body, "X-API-Key", tc.as).want(t, tc.status, tc.name).has(t, tc.says)
 	}
 	if now := r.back.count(); now != arrived {
 		t.Errorf("%d requests arrived at the backend", now-arrived)
@@ -156,16 +147,10 @@ func TestTwoOwnersAreNotOne(t *testing.T) {
 		"/memories?user_id=ann&agent_id=dev": 403, "/memories": 403, "/memories?user_id=": 403, "/memories?user_id=*": 403,
 		"/v2/entities/user/al*/": 403, "/memories?app_id=shop": 403,
 	} {
-		if a := r.do("DELETE", path, ""); a.status != status || !strings.Contains(a.body, "policy.bulk") || !strings.Contains(a.body, "memproxy-forget") {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+		r.do("DELETE", path, "").want(t, status, path).has(t, "policy.bulk", "memproxy-forget")
 	}
-	if held := r.behind("GET", "/memories?user_id=ann", ""); !strings.Contains(held, "green tea") {
-		t.Errorf("it is gone: %s", held)
-	}
-	if a := r.do("DELETE", "/memories?user_id=ann", ""); a.status != http.StatusOK {
-		t.Errorf("one of them, with the starter file's line: %d %s", a.status, a.body)
-	}
+	expect.Text(t, r.behind("GET", "/memories?user_id=ann", ""), "it is gone").Has("green tea")
+	r.do("DELETE", "/memories?user_id=ann", "").want(t, http.StatusOK, "one of them, with the starter file's line")
 }
 
 // Proves EDGE-18: on Letta, where deleting an agent deletes its memories, the role lets
@@ -186,9 +171,7 @@ func TestOneAgentIsCleared(t *testing.T) {
 		})
 		auth := []string{"Authorization", "Bearer " + devToken}
 		a := l.do("DELETE", "/v1/agents/"+l.agent+"?soft=true", "", auth...)
-		if a.status != http.StatusForbidden || !strings.Contains(a.body, "memproxy-forget") {
-			t.Errorf("with a parameter that nobody knows: %d %s", a.status, a.body)
-		}
+		a.want(t, http.StatusForbidden, "with a parameter that nobody knows").has(t, "memproxy-forget")
 		a = l.do("DELETE", "/v1/agents/"+l.agent, "", auth...)
 		if (a.status == http.StatusOK) != open || !open && !strings.Contains(a.body, "memproxy-forget") {
 			t.Errorf("open %v: %d %s", open, a.status, a.body)
@@ -265,17 +248,13 @@ func TestLogsContainNoCallerText(t *testing.T) {
 	r.do("CANARY", "/memories", "")
 	r.do("POST", "/"+word, "{}", "X-Memproxy-Session", word)
 	r.do("DELETE", "/memories/CANARY%20says", "")
-	if out := r.audit("--type", "session_lock"); !strings.Contains(out, "session.locked") {
-		t.Fatalf("nothing was locked: %s", out)
-	}
+	expect.Text(t, r.audit("--type", "session_lock"), "nothing was locked").Has("session.locked")
 	if log := r.logged(); strings.Contains(log, "CANARY") {
 		at := strings.Index(log, "CANARY")
 		t.Errorf("the log holds what a caller wrote: …%s…", log[max(0, at-700):min(len(log), at+300)])
 	}
 	for _, q := range [][]string{{"--session", word}, {"--session", memproxy.InertSession(word)}, {"--user", text}, {"--agent", text}, {"--field", text}, {"--memory", id}, {"--user", "ann"}} {
-		if out := r.audit(q...); !strings.Contains(out, `"decision"`) {
-			t.Errorf("%v finds nothing", q)
-		}
+		expect.Text(t, r.audit(q...), q, "finds nothing").Has(`"decision"`)
 	}
 }
 
@@ -306,9 +285,7 @@ func TestHistoriesAreRecorded(t *testing.T) {
 	seen("version", `"after":1,&"after":2,"before":1,"before_sha256":"`+fmt.Sprintf("%x", sha256sum("Ann owns boat number 0."))+`"&"after":13,"before":12,`, "--principal", "agent:dev")
 	seen("compaction", `"before":1,&"op":"compact"&"before":3,`)
 	r.does("memory", "rollback", "--backend", "mem0", "--version", "11", "--reason", "boat ten was it", id)
-	if out := r.audit("--type", "review", "--stage", "done"); !strings.Contains(out, `"after":14,"before":13,`) || !strings.Contains(out, `"reason":"boat ten was it"`) {
-		t.Errorf("the rollback: %s", out)
-	}
+	expect.Text(t, r.audit("--type", "review", "--stage", "done"), "the rollback").Has(`"after":14,"before":13,`, `"reason":"boat ten was it"`)
 	if _, _, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "11", "--newest", strings.Repeat("ab", 32), "--reason", "again", id); code == 0 {
 		t.Error("rolled back from what is not there")
 	}
@@ -329,13 +306,8 @@ func TestDecidingReasonIsFirst(t *testing.T) {
 	// The confidence is too high and the metadata name a reserved member, which is
 	// noted; the text is an attack, which is why it is refused.
 	body := strings.TrimSuffix(noted(poison), "}") + `,"metadata":{"confidence":0.99,"memproxy_id":"x"}}`
-	a := r.do("POST", "/memories", body)
-	if a.status != 403 || !strings.Contains(a.body, `"reasons":[{"code":"screen.risk"`) || !strings.Contains(a.body, "payload.reserved") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	if out := r.audit("--verdict", "deny"); !strings.Contains(out, `"reasons":[{"code":"screen.risk"`) {
-		t.Errorf("recorded: %s", out)
-	}
+	r.do("POST", "/memories", body).want(t, 403).has(t, `"reasons":[{"code":"screen.risk"`, "payload.reserved")
+	expect.Text(t, r.audit("--verdict", "deny"), "recorded").Has(`"reasons":[{"code":"screen.risk"`)
 }
 
 func sha256sum(text string) [32]byte { return sha256.Sum256([]byte(text)) }

@@ -28,6 +28,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -115,35 +116,23 @@ log: {level: error}`)
 		defer resp.Body.Close()
 		return got{status: resp.StatusCode}, nil
 	}
-	if a, err := try(ca.client(ca.issue("spiffe://example.org/agents/dev"))); err != nil || a.status != 200 {
-		t.Errorf("the agent's certificate: %v %v", a, err)
-	}
+	must.Get(try(ca.client(ca.issue("spiffe://example.org/agents/dev"))))(t).want(t, 200, "the agent's certificate")
 	for name, cert := range map[string]tls.Certificate{
 		"another path":         ca.issue("spiffe://example.org/agents/ops"),
 		"another trust domain": ca.issue("spiffe://example.com/agents/dev"),
 	} {
-		if a, err := try(ca.client(cert)); err != nil || a.status != 401 {
-			t.Errorf("%s: %v %v, want 401", name, a, err)
-		}
+		must.Get(try(ca.client(cert)))(t).want(t, 401, name)
 	}
-	if a, err := try(ca.client()); err != nil || a.status != 401 {
-		t.Errorf("no certificate: %v %v, want 401", a, err)
-	}
+	must.Get(try(ca.client()))(t).want(t, 401, "no certificate")
 	if a, err := try(ca.client(other.issue("spiffe://example.org/agents/dev"))); err == nil && a.status < 400 {
 		t.Errorf("a certificate of another authority: %v", a)
 	}
-	if n := r.back.count(); n != 1 {
-		t.Errorf("%d requests reached the backend, want one", n)
-	}
+	expect.Equal(t, r.back.count(), 1)
 	renewed, _ := renew()
 	resp := must.Get(ca.client().Get(base + "/health"))(t)
 	resp.Body.Close()
-	if got := resp.TLS.PeerCertificates[0].Raw; !bytes.Equal(got, renewed.Certificate[0]) {
-		t.Error("a renewed certificate is not served")
-	}
-	if rec := r.audit("--principal", "agent:dev"); !strings.Contains(rec, `"method":"spiffe"`) {
-		t.Errorf("record: %s", rec)
-	}
+	expect.Equal(t, string(resp.TLS.PeerCertificates[0].Raw), string(renewed.Certificate[0]), "a renewed certificate is not served")
+	expect.Text(t, r.audit("--principal", "agent:dev"), "record").Has(`"method":"spiffe"`)
 }
 
 // Proves TRL-1: a token of a real issuer identifies the caller in either header, is not
@@ -167,9 +156,7 @@ func TestTokensIdentify(t *testing.T) {
 			"iss": issuer.URL, "aud": aud, "sub": "dev", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
 			"tenant": "acme", "acts_as": []string{"dev"},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		jws := must.Get(signer.Sign(claims))(t)
 		text := must.Get(jws.CompactSerialize())(t)
 		return text
@@ -188,19 +175,13 @@ log: {level: info}`)
 		{[]string{"X-Memproxy-Token", good, "Proxy-Authorization", "Bearer " + foreign}, 401},
 	} {
 		// The client's backend key is forwarded, and does not identify the caller.
-		a := r.do("POST", "/memories", note, append(tc.header, "X-API-Key", "m0sk_backend")...)
-		if a.status != tc.status {
-			t.Errorf("%.24s: %d %s, want %d", tc.header, a.status, a.body, tc.status)
-		}
+		r.do("POST", "/memories", note, append(tc.header, "X-API-Key", "m0sk_backend")...).want(t, tc.status, tc.header)
 	}
 	for _, h := range r.back.seen {
-		if h.Get("X-Memproxy-Token")+h.Get("Proxy-Authorization") != "" || h.Get("X-Api-Key") != "m0sk_backend" {
-			t.Errorf("the backend saw %v", h)
-		}
+		expect.Equal(t, h.Get("X-Memproxy-Token")+h.Get("Proxy-Authorization"), "", "the backend saw", h)
+		expect.Equal(t, h.Get("X-Api-Key"), "m0sk_backend", "the backend saw", h)
 	}
-	if rec := r.audit("--principal", "oidc:dev"); strings.Count(rec, `"type":"decision"`) != 2 || !strings.Contains(rec, `"method":"oidc"`) {
-		t.Errorf("records: %s", rec)
-	}
+	expect.Text(t, r.audit("--principal", "oidc:dev")).Times(2, `"type":"decision"`).Has(`"method":"oidc"`)
 }
 
 // Proves EDGE-18: what prevents a start names the setting, or its line, and what to do.
@@ -233,9 +214,7 @@ identity:
 		if err == nil {
 			err = Serve(t.Context(), cfg, Options{Log: io.Discard, Getenv: os.Getenv}, nil)
 		}
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
-		}
+		expect.ErrorHas(t, err, c.want, c.name)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/internal/contract"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -81,12 +82,8 @@ func TestProcessWithoutSockets(t *testing.T) {
 	if a.Handler("nobody") != nil {
 		t.Error("a listener of that name")
 	}
-	if err := a.Once(t.Context(), "retention", time.Now()); err != nil {
-		t.Error(err)
-	}
-	if err := a.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, a.Once(t.Context(), "retention", time.Now()))
+	expect.OK(t, a.Close(t.Context()))
 }
 
 // golden records a run of the matrix: answers in order, upstream requests and audit
@@ -136,9 +133,7 @@ func (g *golden) write(t *testing.T, audit string) {
 	slices.Sort(records)
 	slices.Sort(g.requests)
 	for name, text := range map[string]string{"answers": g.answers.String(), "requests": strings.Join(g.requests, "\n"), "audit": strings.Join(records, "")} {
-		if err := os.WriteFile(filepath.Join(g.dir, t.Name()+"."+name), []byte(text), 0o600); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(g.dir, t.Name()+"."+name), []byte(text), 0o600))
 	}
 }
 
@@ -193,13 +188,9 @@ func testReadinessNamesHangingStores(t *testing.T) {
 	for range 5 {
 		look(2 * answerTime)
 	}
-	if n := questions.Load(); n != 1 {
-		t.Errorf("it was asked %d times while it hung", n)
-	}
+	expect.Equal(t, questions.Load(), 1, "it was asked")
 	close(let)
-	if err := l.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, l.Close(t.Context()))
 	want(look(answerTime), "frozen", "ok: well")
 }
 
@@ -211,18 +202,14 @@ func TestReadinessNamesEveryStore(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "")
 	ready := r.get("/readyz")
 	for _, name := range []string{"audit", "ledger", "review", "rules"} {
-		if ready.status != 200 || !strings.Contains(ready.body, `"name":"`+name+`","ok":true`) {
-			t.Errorf("%s: %d %s", name, ready.status, ready.body)
-		}
+		ready.want(t, 200, name).has(t, `"name":"`+name+`","ok":true`)
 	}
 	if err := r.car.ledger.Close(); err != nil { // simulates an outage
 		t.Fatal(err)
 	}
 	ring.Until(r.t, "the ledger is named", func() bool { return strings.Contains(r.get("/readyz").body, `"name":"ledger","ok":false`) })
 	r.get("/readyz").want(t, 503).has(t, `"name":"audit","ok":true`)
-	if live := r.get("/healthz"); live.status != 200 {
-		t.Errorf("liveness: %d", live.status)
-	}
+	r.get("/healthz").want(t, 200, "liveness")
 	if err := r.car.Close(t.Context()); err == nil { // the chain ends cannot be anchored
 		t.Error("a stop without a ledger says nothing")
 	}

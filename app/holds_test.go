@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -44,17 +45,13 @@ func (r *rig) review(id string, approve bool) {
 	} else {
 		err = r.car.ledger.Holds.Reject(context.Background(), id, memproxy.Review{Reviewer: "eve"})
 	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, err)
 }
 
 func heldID(t *testing.T, a got) string {
 	t.Helper()
 	v, id, _ := strings.Cut(a.header.Get("X-Memproxy-Decision"), "; id=")
-	if v != "hold" {
-		t.Fatalf("%d %s: %s", a.status, v, a.body)
-	}
+	must.Equal(t, v, "hold", a.status, a.body)
 	return id
 }
 
@@ -73,9 +70,7 @@ func TestReceiptsNameTheCreatedMemories(t *testing.T) {
 		must.Do(t, json.Unmarshal([]byte(r.do("GET", "/v1/event/"+id+"/", "").body), &event))
 		return event.Status == "SUCCEEDED"
 	})
-	if len(event.Results) != 1 {
-		t.Fatalf("%+v", event)
-	}
+	must.Len(t, event.Results, 1, event)
 	r.do("GET", "/v1/memories/"+event.Results[0].ID+"/", "").want(t, 200).has(t, "sails")
 }
 
@@ -123,13 +118,10 @@ func TestHeldWrites(t *testing.T) {
 		before := r.back.count()
 		add := r.do("POST", "/v3/memories/add/", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`)
 		id := heldID(t, add)
-		if add.status != 200 || !strings.Contains(add.body, `"status":"PENDING"`) || !strings.Contains(add.body, `"event_id":"`+id+`"`) || r.back.count() != before {
-			t.Fatalf("%d %s", add.status, add.body)
-		}
+		add.want(t, 200).has(t, `"status":"PENDING"`, `"event_id":"`+id+`"`)
+		must.Equal(t, r.back.count(), before)
 		r.do("GET", "/v1/event/"+id+"/", "").want(t, 200).has(t, `"status":"PENDING"`)
-		if a := r.do("GET", "/memories?user_id=bob", ""); strings.Contains(a.body, "sails") {
-			t.Errorf("a held memory is read: %s", a.body)
-		}
+		r.do("GET", "/memories?user_id=bob", "").about("a held memory is read").lacks(t, "sails")
 		r.review(id, approve)
 		want := `"status":"FAILED"`
 		if approve {
@@ -176,9 +168,7 @@ forbid (principal, action in [Action::"learn", Action::"admin"], resource);`)))
 			t.Errorf("%s: %s", ask[0], h.Result.Detail)
 		}
 	}
-	if list := r.behind("GET", "/memories?user_id=bob", ""); !strings.Contains(list, `"actor_id":"writer"`) {
-		t.Error(list)
-	}
+	expect.Text(t, r.behind("GET", "/memories?user_id=bob", "")).Has(`"actor_id":"writer"`)
 }
 
 // Proves EDGE-2, EDGE-15, DOL-4: of a memory that was retracted, because the backend's
@@ -209,10 +199,7 @@ func TestRetractedMemoriesWaitAlone(t *testing.T) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	r.does("holds", "approve", "--reason", "a test", page.Holds[0].ID)
-	body := receive(t, sent)
-	if !strings.Contains(body, "evil.example") || strings.Contains(body, "We talked") || !strings.Contains(body, `"infer":false`) || !strings.Contains(body, `"k":1`) || !strings.Contains(body, `"user_id":"ann"`) {
-		t.Error(body)
-	}
+	expect.Text(t, receive(t, sent)).Has("evil.example").Lacks("We talked").Has(`"infer":false`, `"k":1`, `"user_id":"ann"`)
 }
 
 // Proves EDGE-11: an approved write whose arrival is unknown after a crash is looked up
@@ -226,9 +213,7 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 	claim := func(text string) memproxy.Replay {
 		t.Helper()
 		id := heldID(t, r.do("POST", "/memories", fmt.Sprintf(`{"user_id":"bob","infer":false,"messages":[{"role":"user","content":%q}]}`, text)))
-		if _, err := r.car.ledger.Holds.Approve(ctx, id, memproxy.Review{Reviewer: "eve"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.car.ledger.Holds.Approve(ctx, id, memproxy.Review{Reviewer: "eve"}))(t)
 		return must.Get(r.car.ledger.Holds.Claim(ctx, id, 1))(t)
 	}
 	arrived := claim("Bob sails")

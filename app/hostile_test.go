@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/frontend"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/hostile"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -84,9 +85,7 @@ func servedUnderAttack(t *testing.T, from string) {
 		`memproxy_connections_turned_away_total{listener="mem0",result="evicted"}`, `memproxy_connections_turned_away_total{listener="mem0",result="refused"}`,
 		`memproxy_in_flight_bytes{listener="mem0"}`, `memproxy_in_flight_refused_total{listener="mem0"}`, `memproxy_connections_turned_away_total{listener="admin",result="refused"}`,
 	} {
-		if !strings.Contains(text, name) {
-			t.Errorf("no metric %s", name)
-		}
+		expect.Text(t, text, "no metric").Has(name)
 	}
 	held := func() int64 { return r.observed(signal.MetricInFlight)["mem0"] }
 	for deadline := time.Now().Add(60 * time.Second); held() != 0; time.Sleep(20 * time.Millisecond) {
@@ -214,16 +213,11 @@ func TestAmbiguousInputIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := r.back.count()
-			a := r.raw(tc.method, tc.path, tc.body, tc.header...)
-			if a.status != tc.status {
-				t.Fatalf("%d %s, want %d", a.status, a.body, tc.status)
-			}
+			a := r.raw(tc.method, tc.path, tc.body, tc.header...).want(t, tc.status)
 			if tc.status == 200 {
 				return
 			}
-			if n := r.back.count() - before; n != 0 {
-				t.Errorf("%d requests reached the backend", n)
-			}
+			expect.Equal(t, r.back.count()-before, 0)
 			var said struct {
 				Detail     string `json:"detail"`
 				Code       string `json:"code"`
@@ -233,15 +227,11 @@ func TestAmbiguousInputIsRefused(t *testing.T) {
 			if err := json.Unmarshal([]byte(a.body), &said); err != nil || said.Detail == "" || said.DecisionID == "" || len(said.Reasons) == 0 {
 				t.Fatalf("not the dialect's error: %s", a.body)
 			}
-			if said.Reasons[0].Code != tc.code {
-				t.Errorf("reason %s, want %s", said.Reasons[0].Code, tc.code)
-			}
+			expect.Equal(t, said.Reasons[0].Code, tc.code, "reason")
 			if !strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "deny; id="+said.DecisionID) {
 				t.Errorf("header %q", a.header.Get("X-Memproxy-Decision"))
 			}
-			if rec := r.audit("--decision", said.DecisionID); !strings.Contains(rec, `"verdict":"deny"`) || !strings.Contains(rec, tc.code) {
-				t.Errorf("record: %s", rec)
-			}
+			expect.Text(t, r.audit("--decision", said.DecisionID), "record").Has(`"verdict":"deny"`, tc.code)
 		})
 	}
 }
@@ -273,9 +263,7 @@ func (r *rig) raw(method, path, body string, header ...string) got {
 func TestOversizedAndSlowBodies(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain, `upstream: "UPSTREAM"}`, `upstream: "UPSTREAM", limits: {body: 4096}, timeouts: {body: 200ms}}`)
-	if a := r.raw("POST", "/memories", strings.Replace(note, "tea", strings.Repeat("tea", 2000), 1)); a.status != 413 || !strings.Contains(a.body, "payload.too_large") {
-		t.Errorf("oversized: %d %s", a.status, a.body)
-	}
+	r.raw("POST", "/memories", strings.Replace(note, "tea", strings.Repeat("tea", 2000), 1)).want(t, 413, "oversized").has(t, "payload.too_large")
 	c := must.Get(net.Dial("tcp", strings.TrimPrefix(r.base, "http://")))(t)
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
@@ -283,15 +271,10 @@ func TestOversizedAndSlowBodies(t *testing.T) {
 	resp := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
 	b, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	if resp.StatusCode != 408 || !strings.Contains(string(b), "payload.slow") {
-		t.Errorf("slow: %d %s", resp.StatusCode, b)
-	}
-	if r.back.count() != 0 {
-		t.Errorf("%d requests reached the backend", r.back.count())
-	}
-	if rec := r.audit("--verdict", "deny"); strings.Count(rec, `"type":"decision"`) != 2 {
-		t.Errorf("records: %s", rec)
-	}
+	expect.Equal(t, resp.StatusCode, 408, "slow")
+	expect.Text(t, string(b), "slow").Has("payload.slow")
+	expect.Equal(t, r.back.count(), 0)
+	expect.Text(t, r.audit("--verdict", "deny")).Times(2, `"type":"decision"`)
 }
 
 // Proves CARD-1, CARD-2, EDGE-4: a change with other members that could be its text is made

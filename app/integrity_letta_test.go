@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/review"
@@ -63,15 +64,10 @@ func TestBlocksChangedBehindLettaAreConfirmed(t *testing.T) {
 	path := "/v1/agents/" + l.agent + "/core-memory/blocks/human"
 	read := func(wants string) string {
 		t.Helper()
-		a := l.do("GET", path, "", bearer...)
-		if a.status != 200 || !strings.Contains(a.body, wants) {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		a := l.do("GET", path, "", bearer...).want(t, 200).has(t, wants)
 		return a.header.Get("X-Memproxy-Unverified")
 	}
-	if read("Ann") != "" {
-		t.Fatal("a block that is as it was is not verified")
-	}
+	must.Equal(t, read("Ann"), "", "a block that is as it was is not verified")
 
 	// The agent has written, and the write is not recorded yet.
 	said := make(chan got, 1)
@@ -79,9 +75,7 @@ func TestBlocksChangedBehindLettaAreConfirmed(t *testing.T) {
 		said <- l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", "")
 	}()
 	<-slow.done
-	if read("likes tea") != "" {
-		t.Error("what the agent is writing is accused")
-	}
+	expect.Equal(t, read("likes tea"), "", "what the agent is writing is accused")
 	if l.lookAgain(0); strings.Contains(l.audit("--type", "integrity"), "block-") {
 		t.Error("what the agent is writing is accused while its turn is under way")
 	}
@@ -93,18 +87,15 @@ func TestBlocksChangedBehindLettaAreConfirmed(t *testing.T) {
 	close(slow.answer)
 	(<-said).want(t, 200)
 	l.lookAgain(time.Minute)
-	if read("likes tea") != "" || strings.Contains(l.audit("--type", "integrity"), "block-") {
-		t.Error("what the agent wrote through memproxy is accused")
-	}
+	expect.Equal(t, read("likes tea"), "", "what the agent wrote through memproxy is accused")
+	expect.Text(t, l.audit("--type", "integrity"), "what the agent wrote through memproxy is accused").Lacks("block-")
 	if report = l.sweep(); report.Findings() != 0 || report.Backends[0].Unsettled != 0 {
 		t.Errorf("%+v", report)
 	}
 
 	// A change behind the proxy.
 	l.behind("PATCH", path, `{"value":"Ann pays Eve."}`)
-	if read("pays Eve") != "" {
-		t.Fatal("it is accused before its time")
-	}
+	must.Equal(t, read("pays Eve"), "", "it is accused before its time")
 	l.lookAgain(0)
 	id := ""
 	ring.Until(l.t, "readers see it", func() bool { id = read("pays Eve"); return id != "" })
@@ -113,9 +104,7 @@ func TestBlocksChangedBehindLettaAreConfirmed(t *testing.T) {
 	}
 	read("pays Eve")
 	l.lookAgain(0)
-	if events := l.audit("--type", "integrity"); strings.Count(events, `"type":"integrity"`) != 1 {
-		t.Errorf("named more than once: %s", events)
-	}
+	expect.Text(t, l.audit("--type", "integrity"), "named more than once").Times(1, `"type":"integrity"`)
 	// A write through memproxy replaces it.
 	l.do("PATCH", path, `{"value":"Ann pays nobody."}`, bearer...).want(t, 200)
 	ring.Until(l.t, "the new text counts", func() bool { return read("pays nobody") == "" })
@@ -154,9 +143,8 @@ func (l *lettaRig) passage(text string) string {
 	l.t.Helper()
 	a := l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"`+text+`"}`, "Authorization", "Bearer "+devToken)
 	var made []struct{ ID string }
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || len(made) != 1 {
-		l.t.Fatalf("%d %s", a.status, a.body)
-	}
+	must.Do(l.t, json.Unmarshal([]byte(a.body), &made), a.status, a.body)
+	must.Len(l.t, made, 1, a.status, a.body)
 	return made[0].ID
 }
 
@@ -228,18 +216,12 @@ func TestTamperingBehindLetta(t *testing.T) {
 	}
 	got := classes(l.sweep())
 	for name, id := range ids {
-		if got[id] != want[name] {
-			t.Errorf("sweep: %s is %q, want %q", name, got[id], want[name])
-		}
+		expect.Equal(t, got[id], want[name], "sweep", name)
 	}
-	if len(got) != len(want) {
-		t.Errorf("%d findings, want %d: %v", len(got), len(want), got)
-	}
+	expect.Len(t, got, len(want))
 	events := l.audit("--type", "integrity")
 	for name := range want {
-		if !strings.Contains(events, ids[name]) {
-			t.Errorf("%s is not in the log", name)
-		}
+		expect.Text(t, events, name, "is not in the log").Has(ids[name])
 	}
 	// Reads show what only the sweep could find.
 	if a := l.do("GET", "/v1/blocks/"+ids["block"], "", bearer...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != ids["block"] || !bytes.Contains([]byte(a.body), []byte("pays Eve")) {
@@ -274,7 +256,5 @@ func TestBlocksDeletedBehindLettaAreReported(t *testing.T) {
 		}
 	}
 	ring.Until(l.t, "it is on record", func() bool { return strings.Contains(l.audit("--reason", "integrity.missing"), ids[0]) })
-	if strings.Contains(l.audit("--reason", "integrity.missing"), ids[1]) {
-		t.Error("what was deleted through memproxy is missed")
-	}
+	expect.Text(t, l.audit("--reason", "integrity.missing"), "what was deleted through memproxy is missed").Lacks(ids[1])
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/integrity"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/review"
@@ -24,9 +25,7 @@ import (
 func TestChecksHavePatience(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
-	if got := r.car.checker.RecordTime; got != 10*integrity.DefaultRecordTime {
-		t.Errorf("a record may take %v", got)
-	}
+	expect.Equal(t, r.car.checker.RecordTime, 10*integrity.DefaultRecordTime, "a record may take")
 }
 
 // behind sends a request directly to the backend, bypassing the proxy.
@@ -37,9 +36,8 @@ func (r *rig) behind(method, path, body string) string {
 	resp := must.Get(http.DefaultClient.Do(q))(r.t)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode/100 != 2 {
-		r.t.Fatalf("%s %s: %d %s %v", method, path, resp.StatusCode, b, err)
-	}
+	must.Do(r.t, err, method, path, resp.StatusCode, b)
+	must.Equal(r.t, resp.StatusCode/100, 2, method, path, resp.StatusCode, b)
 	return string(b)
 }
 
@@ -133,9 +131,8 @@ func TestTamperingBehindMem0(t *testing.T) {
 			insert := func(name, text, more string) {
 				t.Helper()
 				body := strings.TrimSuffix(noted(text), "}") + more + "}"
-				if err := json.Unmarshal([]byte(r.behind("POST", "/memories", body)), &made); err != nil || len(made.Results) != 1 {
-					t.Fatal(err)
-				}
+				must.Do(t, json.Unmarshal([]byte(r.behind("POST", "/memories", body)), &made))
+				must.Len(t, made.Results, 1)
 				ids[name] = made.Results[0].ID
 			}
 			insert("inserted", "Ann trusts Eve.", "")
@@ -177,28 +174,18 @@ func TestTamperingBehindMem0(t *testing.T) {
 			for round := range 2 {
 				got := classes(r.sweep())
 				for name, id := range ids {
-					if got[id] != want[name] {
-						t.Errorf("sweep %d: %s is %q, want %q", round, name, got[id], want[name])
-					}
+					expect.Equal(t, got[id], want[name], "sweep", round, name)
 				}
 			}
 			events := r.audit("--type", "integrity")
 			for name := range want {
-				if n := strings.Count(events, `"targets":["`+ids[name]+`"]`); n != 1 {
-					t.Errorf("%s stands %d times in the log", name, n)
-				}
-				if st := r.statusOf(ids[name]); string(st.Unverified) != strings.Fields(want[name])[1] {
-					t.Errorf("%s is marked %q", name, st.Unverified)
-				}
+				expect.Equal(t, strings.Count(events, `"targets":["`+ids[name]+`"]`), 1, name, "stands")
+				expect.Equal(t, string(r.statusOf(ids[name]).Unverified), strings.Fields(want[name])[1], name, "is marked")
 			}
 			for _, text := range []string{"Eve", "sails", "Bern"} {
-				if strings.Contains(r.audit(), text) {
-					t.Errorf("the log quotes content: %s", text)
-				}
+				expect.Text(t, r.audit(), "the log quotes content").Lacks(text)
 			}
-			if n := strings.Count(r.audit("--type", "sweep"), `"type":"sweep"`); n != 3 {
-				t.Errorf("%d sweeps on record", n)
-			}
+			expect.Equal(t, strings.Count(r.audit("--type", "sweep"), `"type":"sweep"`), 3)
 
 			// Repairs, behind the proxy or through it, clear the finding.
 			put("tampered", `{"text":"Ann plays go."}`)
@@ -224,9 +211,7 @@ func TestOrdinaryUseIsNotReportedAsTampering(t *testing.T) {
 	r.sealAll()
 	ok := func(a got) {
 		t.Helper()
-		if a.status/100 != 2 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		must.Equal(t, a.status/100, 2, a.status, a.body)
 	}
 	a, b, c := r.written("Ann likes green tea.", `,"metadata":{"about":"tea"}`), r.written("Ann plays go.", ""), r.written("Ann sails.", "")
 	r.versioned(a, b, c)
@@ -309,9 +294,7 @@ func TestChainBreaksAreReported(t *testing.T) {
 				t.Error("a break is named more than once")
 			}
 			if c.want == "" {
-				if breaks != "" {
-					t.Error(breaks)
-				}
+				expect.Equal(t, breaks, "")
 				return
 			}
 			if n := strings.Count(breaks, `"detail":"`+string(c.want)+": "); n < 1 || !strings.Contains(breaks, "integrity.chain") {
@@ -326,15 +309,12 @@ func TestChainBreaksAreReported(t *testing.T) {
 					t.Errorf("memory %d is marked %q", i, r.statusOf(id).Unverified)
 				}
 			}
-			if r.statusOf(later).Unverified != memproxy.IntegrityChain || strings.Contains(list, "a dog") {
-				t.Errorf("written behind the break: %q, %s", r.statusOf(later).Unverified, list)
-			}
+			expect.Equal(t, r.statusOf(later).Unverified, memproxy.IntegrityChain, "written behind the break")
+			expect.Text(t, list, "written behind the break").Lacks("a dog")
 			// Further writes neither repair nor anchor it.
 			before := r.audit("--type", "chain_anchor")
 			must.Do(t, r.car.checker.Anchor(context.Background()))
-			if after := r.audit("--type", "chain_anchor"); after != before {
-				t.Errorf("a broken chain is anchored: %s", after)
-			}
+			expect.Equal(t, r.audit("--type", "chain_anchor"), before, "a broken chain is anchored")
 			if report := r.sweep(); len(report.Chains[0].Faults) == 0 {
 				t.Error("the break is gone")
 			}
@@ -353,13 +333,9 @@ func TestFindingsAreReportedOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if err := r.car.checker.Differs(t.Context(), found); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, r.car.checker.Differs(t.Context(), found))
 		})
 	}
 	all.Wait()
-	if log := r.audit("--type", "integrity"); strings.Count(log, `"type":"integrity"`) != 1 {
-		t.Errorf("on record: %s", log)
-	}
+	expect.Text(t, r.audit("--type", "integrity"), "on record").Times(1, `"type":"integrity"`)
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -60,9 +61,7 @@ func (r *rig) locked() (let func()) {
 	ring.Until(r.t, "the lock", func() bool { _, err := db.Exec("BEGIN IMMEDIATE"); return err == nil })
 	return func() {
 		_, err := db.Exec("ROLLBACK")
-		if err := errors.Join(err, db.Close()); err != nil {
-			r.t.Error(err)
-		}
+		expect.OK(r.t, errors.Join(err, db.Close()))
 	}
 }
 
@@ -104,14 +103,10 @@ func TestStopCancelsJobs(t *testing.T) {
 	ring.Until(t, "rounds of all that are slow", func() bool { return rounds() >= len(slow) })
 	for name, over := range asked {
 		if !slices.Contains(slow, name) {
-			if err := <-over; err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			expect.OK(t, <-over, name)
 		}
 	}
-	if n := rounds(); n != len(slow) {
-		t.Fatalf("%d rounds are being made, want %d", n, len(slow))
-	}
+	must.Equal(t, rounds(), len(slow))
 	car.group.Own(stageSending, func(context.Context) error { car.runner.AbortAll(); return nil }) // as at the end of the drain
 	car.group.Own(stageLoops, func(context.Context) error { go func() { <-car.group.Context().Done(); let() }(); return nil })
 	car.group.Own(stageProxies, func(context.Context) error {
@@ -154,9 +149,7 @@ func TestJobsRunOnWakeUp(t *testing.T) {
 	})
 
 	late := memproxy.HeldWrite{ID: "late", Backend: "mem0", Route: "mem0.server.add", Method: "POST", EscapedPath: "/memories", Principal: "agent:dev", Tenant: "acme", Trust: memproxy.TrustAuthenticated, Policy: before}
-	if _, err := r.car.ledger.Holds.Put(t.Context(), late, memproxy.HoldContent{Body: []byte(noted("Ann likes tea.")), Header: memproxy.Header{"Content-Type": {"application/json"}}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.car.ledger.Holds.Put(t.Context(), late, memproxy.HoldContent{Body: []byte(noted("Ann likes tea.")), Header: memproxy.Header{"Content-Type": {"application/json"}}}))(t)
 	r.within(p, 100*time.Millisecond, "what they say of it", func() bool { return r.heldWrite("late").CurrentVerdict == "allow" })
 
 	r.review(first, true)
@@ -244,9 +237,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	p := newPaces()
 	w := newTold(t)
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker}, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}\n%s", pack, store), policyDir(t, holdingPolicy))...)
-	if d := r.car.cfg.Memories.Validate.Std(); d != 5*time.Minute {
-		t.Fatalf("the default is %v", d)
-	}
+	must.Equal(t, r.car.cfg.Memories.Validate.Std(), 5*time.Minute, "the default is")
 	const pass = 5 * time.Minute
 	rule := func(name, words string) {
 		t.Helper()
@@ -284,9 +275,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 				t.Errorf("%s: %+v", when, st)
 			}
 		}
-		if a := r.do("GET", "/memories?user_id=bob", ""); !strings.Contains(a.body, "lake number 7") {
-			t.Errorf("%s: %s", when, a.body)
-		}
+		r.do("GET", "/memories?user_id=bob", "").about(when).has(t, "lake number 7")
 	}
 	decided("at once")
 	for range 24 {
@@ -312,9 +301,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	ring.Until(r.t, "its end", func() bool { return strings.Contains(ops(), "delete") })
 	p.pass(29 * 24 * time.Hour)
 	r.once("upkeep", p.now())
-	if strings.Contains(ops(), "purge") {
-		t.Error("it is shredded before its time")
-	}
+	expect.Text(t, ops(), "it is shredded before its time").Lacks("purge")
 	p.pass(2 * 24 * time.Hour)
 	r.within(p, pass, "it being shredded", func() bool { return strings.Contains(ops(), "purge") })
 	for _, id := range []string{bobs, cat} {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -76,17 +77,13 @@ func standsAsAtOnce(t *testing.T, body string, told bool) {
 	const all = `{"filters":{"user_id":"ann"}}`
 	id := ""
 	ring.Until(r.t, "the memory", func() bool {
-		if a := other.do("POST", "/v3/memories/", all); strings.Contains(a.body, "bees") {
-			t.Fatalf("another caller sees it: %s", a.body)
-		}
+		other.do("POST", "/v3/memories/", all).about("another caller sees it").lacks(t, "bees")
 		_, rest, found := strings.Cut(r.do("POST", "/v3/memories/", all).body, `"id":"`)
 		id, _, _ = strings.Cut(rest, `"`)
 		return found
 	})
 	for range 3 {
-		if a := other.do("POST", "/v3/memories/", all); strings.Contains(a.body, "bees") {
-			t.Errorf("another caller sees it: %s", a.body)
-		}
+		other.do("POST", "/v3/memories/", all).about("another caller sees it").lacks(t, "bees")
 	}
 	if st := r.statusOf(id); st.State != memproxy.StatePending || st.Expires.Before(began.Add(700*time.Hour)) {
 		t.Errorf("it does not wait, or does not end: %+v", st)
@@ -160,9 +157,8 @@ func TestApprovalsSurviveARestart(t *testing.T) {
 	var copied struct {
 		Results []struct{ Metadata json.RawMessage }
 	}
-	if err := json.Unmarshal([]byte(r.behind("POST", "/v3/memories/", all)), &copied); err != nil || len(copied.Results) != 1 {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(r.behind("POST", "/v3/memories/", all)), &copied))
+	must.Len(t, copied.Results, 1)
 	r.behind("POST", "/v1/memories/", fmt.Sprintf(`{"user_id":"bob","infer":false,"async_mode":false,"metadata":%s,"messages":[{"role":"user","content":"Bob swims."}]}`, copied.Results[0].Metadata))
 	var page struct{ Results []struct{ ID, Memory string } }
 	must.Do(t, json.Unmarshal([]byte(r.do("POST", "/v3/memories/", all).body), &page))
@@ -272,9 +268,7 @@ func TestChangesWithoutAnAnswer(t *testing.T) {
 			must.Do(t, r.car.ledger.Sync(t.Context()))
 			r.clean(name)
 			a := r.do("GET", "/v1/memories/"+id+"/history/", "")
-			if list := r.do("GET", "/memories?user_id=ann", ""); list.header.Get("X-Memproxy-Unverified") != "" {
-				t.Errorf("%s is named as changed", list.header.Get("X-Memproxy-Unverified"))
-			}
+			expect.Equal(t, r.do("GET", "/memories?user_id=ann", "").header.Get("X-Memproxy-Unverified"), "")
 			if tc.method == "DELETE" {
 				a.lacks(t, "green tea")
 			} else if h := r.history(id); len(h) != 2 {
@@ -354,13 +348,9 @@ func TestWorkOfOneKeyIsOrdered(t *testing.T) {
 	must.Do(t, a.close(context.Background()))
 	for key, order := range seen {
 		for i, n := range order {
-			if i != n {
-				t.Fatalf("%s: %v", key, order)
-			}
+			must.Equal(t, i, n, key, order)
 		}
-		if len(order) != 40 {
-			t.Errorf("%s: %d were done", key, len(order))
-		}
+		expect.Len(t, order, 40, key)
 	}
 	late := false
 	if a.run("0", func() { late = true }); !late {

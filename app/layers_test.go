@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -102,9 +103,7 @@ func TestMarksAreInStampAndLedger(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	r.stop()
-	if out := r.audit("--type", "decision"); strings.Count(out, `"layer.inferred"`) != 1 || strings.Contains(out, "integrity.") {
-		t.Errorf("the record says %s", out)
-	}
+	expect.Text(t, r.audit("--type", "decision"), "the record says").Times(1, `"layer.inferred"`).Lacks("integrity.")
 }
 
 // Proves GOV-1: each layer can have its own rules.
@@ -154,9 +153,7 @@ func TestNamespaces(t *testing.T) {
 				}
 			}
 			for _, key := range []string{`"field":"religion"`, `"category":"user_mood"`, `"profile":{"Political-Views":"x"}`, `"tags":["health"]`} {
-				if a := filed(key); a.status != 403 || !strings.Contains(a.body, "field.trait") {
-					t.Errorf("%s, %s on %s: %d %s", outside, key, path, a.status, a.body)
-				}
+				filed(key).want(t, 403, outside, key, "on", path).has(t, "field.trait")
 			}
 		}
 		r.stop()
@@ -240,10 +237,7 @@ func TestModelInferredFacts(t *testing.T) {
 		if a := r.do("GET", "/v1/event/e/", ""); a.status != 200 || strings.Contains(a.body, "wealthy") == want.gone {
 			t.Errorf("%s: the receipt: %d %s", treatment, a.status, a.body)
 		}
-		page, err := r.car.ledger.Holds.List(t.Context(), memproxy.HoldFilter{State: memproxy.HoldPending})
-		if err != nil || len(page.Holds) != want.holds {
-			t.Errorf("%s: %d held, %v", treatment, len(page.Holds), err)
-		}
+		expect.Len(t, must.Get(r.car.ledger.Holds.List(t.Context(), memproxy.HoldFilter{State: memproxy.HoldPending}))(t).Holds, want.holds, treatment)
 		key := func(id string) memproxy.MemoryKey {
 			return memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
 		}
@@ -297,13 +291,9 @@ func TestLayersOnLetta(t *testing.T) {
 	says := func(user, script string) got {
 		return l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(`{"messages":[{"role":"user","content":%q},{"role":"system","content":%q}]}`, user, script), as...)
 	}
-	if a := says("I am fond of chess", "CALL memory_insert {\"label\":\"human\",\"new_string\":\"fond of chess\"}\nTHEN\nCALL memory_insert {\"label\":\"human\",\"new_string\":\"probably lonely\"}\nTHEN\nSAY done"); a.status != 200 || !strings.Contains(a.body, "stated by no user") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	says("I am fond of chess", "CALL memory_insert {\"label\":\"human\",\"new_string\":\"fond of chess\"}\nTHEN\nCALL memory_insert {\"label\":\"human\",\"new_string\":\"probably lonely\"}\nTHEN\nSAY done").want(t, 200).has(t, "stated by no user")
 	l.blocks("Ann\nfond of chess", "helper")
-	if out := l.audit("--type", "decision"); !strings.Contains(out, "layer.inferred.refuse") || strings.Contains(out, "lonely") {
-		t.Errorf("the record says %s", out)
-	}
+	expect.Text(t, l.audit("--type", "decision"), "the record says").Has("layer.inferred.refuse").Lacks("lonely")
 }
 
 // Proves GOV-2, GOV-3: explain shows the layer of content, the consequence and the
@@ -336,9 +326,7 @@ func TestExplainShowsLayers(t *testing.T) {
 			t.Errorf("%s: exit %d %s %s", name, code, out, errs)
 		}
 		for _, want := range tc.want {
-			if !strings.Contains(out, want) {
-				t.Errorf("%s: no %q in\n%s", name, want, out)
-			}
+			expect.Text(t, out, name, "no").Has(want)
 		}
 	}
 }
@@ -363,9 +351,8 @@ func TestLayersHaveLifetimes(t *testing.T) {
 	} {
 		a := r.add(wrote{"/memories", tc.more, "user", "I wrote " + name})
 		var added struct{ Results []struct{ ID string } }
-		if err := json.Unmarshal([]byte(a.body), &added); err != nil || len(added.Results) != 1 {
-			t.Fatalf("%s: %d %s", name, a.status, a.body)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.body), &added), name, a.status, a.body)
+		must.Len(t, added.Results, 1, name, a.status, a.body)
 		var st memproxy.Status
 		ring.Until(r.t, "it has an end", func() bool {
 			all, err := ledger.ByID(t.Context(), r.car.ledger, "mem0", memproxy.TargetMemory, added.Results[0].ID)

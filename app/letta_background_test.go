@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -114,10 +115,7 @@ func TestBackgroundRunsAreResumed(t *testing.T) {
 		if _, got := seen(rest.body); len(got) == 0 || got[0] <= middle || !strings.HasSuffix(first.body, rest.body) {
 			t.Errorf("from %d on: %s", middle, rest.body)
 		}
-		repeated := l.do("POST", "/v1/agents/"+l.agent+"/messages", body, auth...)
-		if repeated.body != first.body {
-			t.Errorf("the same messages again: %s", repeated.body)
-		}
+		expect.Equal(t, l.do("POST", "/v1/agents/"+l.agent+"/messages", body, auth...).body, first.body, "the same messages again")
 		l.blocks("Ann\nlikes tea\nplays go", "helper")
 		if over := l.do("POST", "/v1/conversations/default/stream", fmt.Sprintf(`{"agent_id":%q}`, l.agent), auth...); over.status != 400 || !strings.Contains(over.body, "No active runs") {
 			t.Errorf("the active run of a conversation whose turn is over: %d %s", over.status, over.body)
@@ -133,13 +131,10 @@ func TestBackgroundRunsAreResumed(t *testing.T) {
 		}
 		all := l.do("GET", "/v1/runs/"+runs[0]+"/messages", "", auth...)
 		for _, want := range []string{"likes tea", "plays go", "done"} {
-			if !strings.Contains(all.body, want) {
-				t.Errorf("the run's messages lack %q: %s", want, all.body)
-			}
+			all.about("the run's messages lack").has(t, want)
 		}
-		if strings.Contains(all.body, "approval") || strings.Count(all.body, runs[0]) != strings.Count(all.body, `"run_id"`) {
-			t.Errorf("the run's messages are not of one run: %s", all.body)
-		}
+		all.about("the run's messages are not of one run").lacks(t, "approval")
+		expect.Text(t, all.body, "the run's messages are not of one run").Times(strings.Count(all.body, `"run_id"`), runs[0])
 	}
 }
 
@@ -162,9 +157,7 @@ func TestInterruptedStreamsResume(t *testing.T) {
 	})
 	req, err := http.NewRequestWithContext(t.Context(), "POST", l.base+"/v1/agents/"+l.agent+"/messages",
 		strings.NewReader(fmt.Sprintf(`{"input":%q,"streaming":true,"background":true}`, poisoned)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	req.Header.Set("Authorization", "Bearer "+devToken)
 	req.Header.Set("Content-Type", "application/json")
 	resp := must.Get(http.DefaultClient.Do(req))(t)
@@ -200,9 +193,8 @@ func TestInterruptedStreamsResume(t *testing.T) {
 	for range 2 {
 		select {
 		case body := <-done:
-			if got := strings.Join(types(body), " "); got != "tool_call_message tool_return_message tool_call_message tool_return_message assistant_message stop_reason usage_statistics" || !strings.Contains(body, "[DONE]") {
-				t.Errorf("read on: %s\n%s", got, body)
-			}
+			expect.Equal(t, strings.Join(types(body), " "), "tool_call_message tool_return_message tool_call_message tool_return_message assistant_message stop_reason usage_statistics", "read on")
+			expect.Text(t, body, "read on").Has("[DONE]")
 		case <-time.After(ring.Limit):
 			t.Fatal("the resumed stream does not end")
 		}
@@ -234,9 +226,7 @@ func TestStoppedRunsWriteNothing(t *testing.T) {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
 		}
-		if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
-			t.Errorf("stopped %v: %d %s", stopped, a.status, a.body)
-		}
+		l.say("SAY hello", "").want(t, 200, "stopped", stopped).has(t, "hello")
 		l.blocks("Ann", "helper")
 	}
 
@@ -271,12 +261,10 @@ func TestStoppedRunsWriteNothing(t *testing.T) {
 	close(release)
 	body := <-stream
 	runs, _ := seen(body)
-	if len(runs) != 1 || runs[0] != "run-00000000-0000-4000-8000-000000000007" {
-		t.Fatalf("the run is %v", runs)
-	}
-	if strings.Contains(cancelled, runs[0]) || !strings.Contains(cancelled, "run-") || ch.body != "{\""+runs[0]+"\":\"cancelled\"}\n" {
-		t.Errorf("the server was asked %s, the caller answered %s", cancelled, ch.body)
-	}
+	must.Len(t, runs, 1, "the run is")
+	must.Equal(t, runs[0], "run-00000000-0000-4000-8000-000000000007", "the run is")
+	expect.Text(t, cancelled, "the server was asked").Lacks(runs[0]).Has("run-")
+	expect.Equal(t, ch.body, "{\""+runs[0]+"\":\"cancelled\"}\n", "the server was asked")
 }
 
 // Only callers that may read the agent can resume a stream, by run id or by a run id in
@@ -290,9 +278,7 @@ func TestStreamsOfOthersAreNotResumed(t *testing.T) {
 	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h }, "NARROW", sha("narrow-key"))
 	first := l.say(poisoned, `,"streaming":true,"background":true`)
 	runs, _ := seen(first.body)
-	if len(runs) != 1 {
-		t.Fatal(first.body)
-	}
+	must.Len(t, runs, 1, first.body)
 	for path, body := range map[string]string{
 		"/v1/runs/" + runs[0] + "/stream":          `{}`,
 		"/v1/conversations/default/stream":         fmt.Sprintf(`{"agent_id":"agent-00000000-0000-4000-8000-000000000099","run_id":%q}`, runs[0]),
@@ -358,19 +344,12 @@ func TestMessageIDsOfAnotherTenant(t *testing.T) {
 		return r.as(key, "POST", "/v1/agents/"+agent+"/messages", string(body))
 	}
 	for what, script := range map[string]string{"says": "", "waits": "CALL memory_insert {\"label\":\"human\",\"new_string\":\"Ann likes tea.\"}\nTHEN\n"} {
-		if a := send(devToken, theirs, script, what); a.status != 200 || !strings.Contains(a.body, canary) {
-			t.Fatalf("%s: %d %s", what, a.status, a.body)
-		}
+		send(devToken, theirs, script, what).want(t, 200, what).has(t, canary)
 		before := strings.Count(r.audit("--principal", "agent:rival"), `"type":"decision"`)
-		a := send("other-key", mine, script, what)
-		if !strings.Contains(a.body, "event: error\n") || !strings.Contains(a.body, "otid") || strings.Contains(a.body, canary) || strings.Contains(a.body, theirs) || strings.Contains(a.body, "tea") {
-			t.Errorf("%s: %d %s", what, a.status, a.body)
-		}
+		send("other-key", mine, script, what).about(what).has(t, "event: error\n", "otid").lacks(t, canary, theirs, "tea")
 		if after := strings.Count(r.audit("--principal", "agent:rival"), `"type":"decision"`); after != before+1 {
 			t.Errorf("%s: %d decisions", what, after-before)
 		}
-		if a := send("other-key", mine, script, what+" again"); a.status != 200 || !strings.Contains(a.body, canary) {
-			t.Errorf("%s: %d %s", what, a.status, a.body)
-		}
+		send("other-key", mine, script, what+" again").want(t, 200, what).has(t, canary)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -108,10 +109,7 @@ func TestServerFailsDuringATurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &flaky{breaks: tc.breaks}
 			l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { f.Handler = h; return f })
-			a := l.say(poisoned, tc.more)
-			if a.status != tc.status || !strings.Contains(a.body, tc.says) {
-				t.Errorf("%d %s, want %d %s", a.status, a.body, tc.status, tc.says)
-			}
+			l.say(poisoned, tc.more).want(t, tc.status).has(t, tc.says)
 			l.blocks("Ann", "helper")
 			f.set(nil)
 			l.say("SAY hello", "").want(t, 200).has(t, "hello")
@@ -159,9 +157,7 @@ func TestToolsDoNotChangeDuringATurn(t *testing.T) {
 		wg.Go(func() {
 			l.say("SAY done", "").want(t, 200)
 		})
-		if got := <-g.arrived; got != http.MethodPost {
-			t.Fatalf("%s arrived first", got)
-		}
+		must.Equal(t, <-g.arrived, http.MethodPost)
 		changed := make(chan struct{})
 		wg.Go(func() {
 			defer close(changed)
@@ -177,9 +173,7 @@ func TestToolsDoNotChangeDuringATurn(t *testing.T) {
 		default:
 		}
 		g.release <- ""
-		if got := <-g.arrived; got != http.MethodPatch {
-			t.Errorf("%s arrived after the turn", got)
-		}
+		expect.Equal(t, <-g.arrived, http.MethodPatch)
 		<-changed
 		wg.Wait()
 	}
@@ -208,14 +202,10 @@ func TestModelTimesOut(t *testing.T) {
 				t.Errorf("%s: %d %v %s", name, a.status, a.header, a.body)
 			}
 		case "streamed":
-			if a.status != 200 || !strings.Contains(a.body, "event: error") {
-				t.Errorf("%s: %d %s", name, a.status, a.body)
-			}
+			a.want(t, 200, name).has(t, "event: error")
 		}
 		f.set(nil)
-		if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
-			t.Errorf("%s: the next turn: %d %s", name, a.status, a.body)
-		}
+		l.say("SAY hello", "").want(t, 200, name, "the next turn").has(t, "hello")
 	}
 }
 
@@ -238,9 +228,8 @@ func TestPausesAnsweredByAnotherClient(t *testing.T) {
 						} `json:"tool_calls"`
 					} `json:"pending_approval"`
 				}
-				if err := json.Unmarshal(agent.Body.Bytes(), &waits); err != nil || len(waits.Pending.Calls) != 1 {
-					t.Errorf("%v: %s", err, agent.Body)
-				}
+				must.Do(t, json.Unmarshal(agent.Body.Bytes(), &waits), agent.Body)
+				expect.Len(t, waits.Pending.Calls, 1, agent.Body)
 				for _, c := range waits.Pending.Calls {
 					l.letta.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/v1/agents/"+l.agent+"/messages",
 						strings.NewReader(fmt.Sprintf(`{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":%q,"approve":true}]}]}`, c.ID))))
@@ -256,9 +245,7 @@ func TestPausesAnsweredByAnotherClient(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 		f.set(nil)
-		if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
-			t.Errorf("%s: the next turn: %d %s", name, a.status, a.body)
-		}
+		l.say("SAY hello", "").want(t, 200, name, "the next turn").has(t, "hello")
 		l.blocks("Ann\nlikes tea", "helper")
 	}
 }

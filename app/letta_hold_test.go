@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -24,10 +25,7 @@ func TestHeldSelfEdits(t *testing.T) {
 	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, `policy: {dir: "OWN"}`, 1),
 		func(h http.Handler) http.Handler { return h }, "OWN", policyDir(t, `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("what an agent notes waits for review")
 forbid (principal, action in Action::"write", resource) when { context.field == "human" };`))
-	a := l.say(poisoned, "")
-	if a.status != 200 || !strings.Contains(a.body, "what an agent notes waits for review") || !strings.Contains(a.body, "done") {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.say(poisoned, "").want(t, 200).has(t, "what an agent notes waits for review", "done")
 	l.blocks("Ann", "spy") // this policy does not hold the persona
 	ctx := context.Background()
 	page, err := l.car.ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending})
@@ -62,9 +60,7 @@ func TestRunsDoNotWaitForReview(t *testing.T) {
 		t.Errorf("%+v", sent)
 	}
 	l.blocks("Ann", "helper")
-	if n := strings.Count(l.audit("--type", "decision"), `"verdict":"deny"`); n != 2 {
-		t.Errorf("%d refusals on record, want 2", n)
-	}
+	expect.Equal(t, strings.Count(l.audit("--type", "decision"), `"verdict":"deny"`), 2)
 }
 
 // Proves EDGE-1, EDGE-16: an approved run of a tool is sent as a client's would be: only
@@ -87,9 +83,8 @@ func TestApprovedToolRunsAreProbed(t *testing.T) {
 			t.Errorf("%s: %s, %s", name, h.State, h.Result.Detail)
 		}
 	}
-	if len(back.ran) != 1 || !strings.Contains(back.ran[0], "clock") {
-		t.Errorf("ran %q", back.ran)
-	}
+	must.Len(t, back.ran, 1, "ran")
+	expect.Text(t, back.ran[0], "ran").Has("clock")
 }
 
 // Proves EDGE-1: an amended call runs as amended: an agent's note with forged memproxy
@@ -104,9 +99,7 @@ func TestAmendedSelfEdits(t *testing.T) {
 				if strings.HasSuffix(r.URL.Path, "/tools/memory_insert/run") {
 					direct++
 					b, _ := io.ReadAll(r.Body)
-					if strings.Contains(string(b), "memproxy_") {
-						t.Errorf("%s: the call was not changed: %s", more, b)
-					}
+					expect.Text(t, string(b), more, "the call was not changed").Lacks("memproxy_")
 					r.Body = io.NopCloser(strings.NewReader(string(b)))
 				}
 				h.ServeHTTP(w, r)
@@ -117,9 +110,7 @@ func TestAmendedSelfEdits(t *testing.T) {
 			t.Errorf("%s: %d %s", more, a.status, a.body)
 		}
 		l.blocks("Ann\nlikes tea\nplays go", "helper")
-		if direct != 1 {
-			t.Errorf("%s: %d calls were made from outside", more, direct)
-		}
+		expect.Equal(t, direct, 1, more)
 	}
 }
 
@@ -136,18 +127,15 @@ func TestApprovalsApplyToTheHeldObject(t *testing.T) {
 			l.do(c[0], "/v1/agents/"+l.agent+c[1], c[2]).want(t, 403).has(t, "memproxy_held")
 			ctx := context.Background()
 			page, err := l.car.ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending})
-			if err != nil || len(page.Holds) != 1 {
-				t.Fatalf("%+v %v", page, err)
-			}
+			must.Do(t, err, page)
+			must.Len(t, page.Holds, 1, page)
 			want, state := "Ann likes coffee", memproxy.HoldDone
 			if swapped {
 				want, state = "never to be sold", memproxy.HoldFailed
 				var another struct{ ID string }
 				must.Do(t, json.Unmarshal([]byte(l.do("POST", "/v1/blocks/", `{"label":"human","value":"`+want+`"}`, as("human")...).body), &another))
 				for _, at := range []string{"detach/" + block, "attach/" + another.ID} {
-					if a := l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/"+at, "", as("human")...); a.status != 200 {
-						t.Fatalf("%s: %d %s", at, a.status, a.body)
-					}
+					l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/"+at, "", as("human")...).want(t, 200, at)
 				}
 			}
 			l.review(page.Holds[0].ID, true)
@@ -156,9 +144,8 @@ func TestApprovalsApplyToTheHeldObject(t *testing.T) {
 				h, err = l.car.ledger.Holds.Get(ctx, page.Holds[0].ID)
 				return err == nil && (h.State == memproxy.HoldDone || h.State == memproxy.HoldFailed)
 			})
-			if got := l.letta.Value(l.agent, "human"); got != want || h.State != state {
-				t.Errorf("%s, swapped %v: %s, %q, want %q", c[1], swapped, h.State, got, want)
-			}
+			expect.Equal(t, l.letta.Value(l.agent, "human"), want, c[1], "swapped", swapped)
+			expect.Equal(t, h.State, state, c[1], "swapped", swapped)
 		}
 	}
 }
@@ -202,17 +189,10 @@ func TestPolicyRefusesBeforeAskingForApproval(t *testing.T) {
 			if a.status != 200 || !strings.HasPrefix(strings.Join(types(a.body), " "), want) || !strings.Contains(a.body, "the persona is not the agent's to change") {
 				t.Errorf("%d %v, want %s\n%s", a.status, types(a.body), want, a.body)
 			}
-			if strings.Contains(a.body, "approval_request_message") || strings.Contains(a.body, "requires_approval") {
-				t.Errorf("the person is asked: %s", a.body)
-			}
-			if rec := l.audit("--type", "decision"); strings.Count(rec, "field.forbidden") != 1 {
-				t.Errorf("the refusal is not on record once: %s", rec)
-			}
+			a.about("the person is asked").lacks(t, "approval_request_message", "requires_approval")
+			expect.Text(t, l.audit("--type", "decision"), "the refusal is not on record once").Times(1, "field.forbidden")
 			// The history has the call and no answer to it.
-			list := l.do("GET", "/v1/agents/"+l.agent+"/messages", "", "Authorization", "Bearer "+devToken)
-			if strings.Contains(list.body, "approval_") {
-				t.Errorf("the history shows a question: %s", list.body)
-			}
+			l.do("GET", "/v1/agents/"+l.agent+"/messages", "", "Authorization", "Bearer "+devToken).about("the history shows a question").lacks(t, "approval_")
 			l.blocks("Ann", "helper")
 		})
 	}
@@ -226,20 +206,13 @@ func TestApprovalIsAskedForAdmittedCallsOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := startLetta(t, askedAgent)
-			a := l.say(callTea+callSpy+"THEN\nSAY done", more)
-			if a.status != 200 || !strings.Contains(a.body, `"requires_approval"`) || !strings.Contains(a.body, "tool_call_message") {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			a := l.say(callTea+callSpy+"THEN\nSAY done", more).want(t, 200).has(t, `"requires_approval"`, "tool_call_message")
 			tea, kind := toldAs(t, a.body, "memory_insert")
-			if kind != "approval_request_message" {
-				t.Errorf("the person is not asked for what may be written: %s is told as %s\n%s", tea, kind, a.body)
-			}
+			expect.Equal(t, kind, "approval_request_message", "the person is not asked for what may be written", tea, "is told as", a.body)
 			if spy, kind := toldAs(t, a.body, "memory_replace"); kind != "tool_call_message" {
 				t.Errorf("the person is asked for what is refused: %s is told as %s\n%s", spy, kind, a.body)
 			}
-			if rec := l.audit("--type", "decision"); strings.Contains(rec, "memory_") {
-				t.Errorf("a question is on record as a ruling: %s", rec)
-			}
+			expect.Text(t, l.audit("--type", "decision"), "a question is on record as a ruling").Lacks("memory_")
 			l.blocks("Ann", "helper")
 			a = l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(
 				`{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":%q,"approve":true}]}]%s}`, tea, more), "Authorization", "Bearer "+devToken)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/proxy"
@@ -21,9 +22,7 @@ import (
 func (l *lettaRig) direct(body string) string {
 	l.t.Helper()
 	status, answer := l.asked(body)
-	if status != 200 {
-		l.t.Fatalf("%d %s", status, answer)
-	}
+	must.Equal(l.t, status, 200, answer)
 	return answer
 }
 
@@ -106,17 +105,11 @@ func TestAbandonedPausesAreDeclined(t *testing.T) {
 	}
 	l.blocks("Ann", "helper")
 	rec := l.audit("--type", "decision")
-	if n := strings.Count(rec, `"id":"system:reconciler"`); n != 3 {
-		t.Errorf("%d calls are recorded: %s", n, rec)
-	}
+	expect.Equal(t, strings.Count(rec, `"id":"system:reconciler"`), 3, rec)
 	for _, want := range []string{"the turn broke off before this call was ruled on; nothing was written", "letta.send_message/memory_insert", "letta.send_message/memory_replace"} {
-		if !strings.Contains(rec, want) {
-			t.Errorf("no %s in %s", want, rec)
-		}
+		expect.Text(t, rec, "no").Has(want)
 	}
-	if a := l.direct(`{"input":"SAY hello"}`); !strings.Contains(a, "hello") {
-		t.Errorf("past the sidecar: %s", a)
-	}
+	expect.Text(t, l.direct(`{"input":"SAY hello"}`), "past the sidecar").Has("hello")
 	l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", "").want(t, 200).has(t, "done")
 	l.blocks("Ann\nlikes tea", "helper")
 }
@@ -143,12 +136,8 @@ func TestAbandonedPausesOfConversationsAreDeclined(t *testing.T) {
 	path := "/v1/conversations/" + conv.ID + "/messages"
 	l.do("POST", path, fmt.Sprintf(`{"input":%q,"streaming":false}`, poisoned), "Authorization", "Bearer "+devToken).want(t, http.StatusBadGateway)
 	l.once("runs:mem0", l.later())
-	if left := l.open(); len(left) != 0 {
-		t.Errorf("kept: %v", left)
-	}
-	if rec := l.audit("--type", "decision"); strings.Count(rec, `"id":"system:reconciler"`) != 3 {
-		t.Errorf("records: %s", rec)
-	}
+	expect.Len(t, l.open(), 0, "kept")
+	expect.Text(t, l.audit("--type", "decision")).Times(3, `"id":"system:reconciler"`)
 	l.blocks("Ann", "helper")
 	l.do("POST", path, `{"input":"SAY hello","streaming":false}`, "Authorization", "Bearer "+devToken).want(t, 200).has(t, "hello")
 }
@@ -169,9 +158,7 @@ func TestPausesOfOthersAreLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, c := startCut(t, tc.agent, tc.conf)
 			l.breaks(c, 0, "SAY hello")
-			if a := l.direct(fmt.Sprintf(`{"input":%q,"client_tools":[%s]}`, tc.script, tc.tools)); !strings.Contains(a, "requires_approval") {
-				t.Fatal(a)
-			}
+			expect.Text(t, l.direct(fmt.Sprintf(`{"input":%q,"client_tools":[%s]}`, tc.script, tc.tools))).Has("requires_approval")
 			kept := 1
 			if name == "shadow mode" || name == "switched off" {
 				kept = 0
@@ -214,9 +201,7 @@ func TestPausesOfCurrentTurnsAreNotDeclined(t *testing.T) {
 	if requests.Load() < 4 || len(l.open()) != 0 {
 		t.Errorf("%d requests; kept: %v", requests.Load(), l.open())
 	}
-	if rec := l.audit("--type", "decision"); strings.Contains(rec, "system:reconciler") {
-		t.Errorf("declined: %s", rec)
-	}
+	expect.Text(t, l.audit("--type", "decision"), "declined").Lacks("system:reconciler")
 }
 
 // If the server fails or refuses the answer, the job fails and retries when the turn is
@@ -230,9 +215,7 @@ func TestFailedDeclinesAreRetried(t *testing.T) {
 	for i, refused := range []string{http.MethodGet, http.MethodPost} {
 		m.set(func(w http.ResponseWriter, r *http.Request) bool { return r.Method == refused && refusal(w) })
 		at := l.in(time.Duration(i+1) * 5 * time.Minute)
-		if err := l.car.Once(context.Background(), "runs:mem0", at); err == nil || !strings.Contains(err.Error(), "backend mem0: declining a pending approval request failed") {
-			t.Errorf("%s is refused: %v", refused, err)
-		}
+		expect.ErrorHas(t, l.car.Once(context.Background(), "runs:mem0", at), "backend mem0: declining a pending approval request failed", refused, "is refused")
 		if !l.waits() || len(l.open()) != 1 {
 			t.Fatalf("%s is refused; kept: %v", refused, l.open())
 		}
@@ -254,21 +237,16 @@ func TestCompletedTurnsCostNoRequests(t *testing.T) {
 	l := startStill(t, someAgent, strings.Replace(lettaConf, "level: error", "level: warn", 1), func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { requests.Add(1); h.ServeHTTP(w, r) })
 	})
-	if a := l.say(poisoned, ""); a.status != 200 || len(l.open()) != 0 {
-		t.Fatalf("%d %s; kept: %v", a.status, a.body, l.open())
-	}
+	l.say(poisoned, "").want(t, 200)
+	must.Len(t, l.open(), 0)
 	before := requests.Load()
 	l.once("runs:mem0", l.later())
-	if n := requests.Load() - before; n != 0 {
-		t.Errorf("%d requests", n)
-	}
+	expect.Equal(t, requests.Load()-before, 0)
 	dirs, err := filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "turns"))
-	if err != nil || len(dirs) != 1 {
-		t.Fatalf("%v, %v", dirs, err)
-	}
+	must.Do(t, err)
+	must.Len(t, dirs, 1)
 	must.Do(t, os.Remove(dirs[0]))
 	writeFile(t, dirs[0], "no directory")
-	if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(l.log.String(), "a turn could not be saved") {
-		t.Errorf("%d %s: %s", a.status, a.body, l.log)
-	}
+	l.say("SAY hello", "").want(t, 200, l.log)
+	expect.Text(t, l.log.String(), l.log).Has("a turn could not be saved")
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -30,10 +31,7 @@ func TestAgentSearchesAreFiltered(t *testing.T) {
 		l := startLettaWith(t, searchingAgent, conf, func(h http.Handler) http.Handler { return h }, "RIVAL", sha("rival-key"))
 		put := func(key, text string) {
 			t.Helper()
-			a := l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", fmt.Sprintf(`{"text":%q}`, text), "X-API-Key", key)
-			if a.status != 200 {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", fmt.Sprintf(`{"text":%q}`, text), "X-API-Key", key).want(t, 200)
 		}
 		l.own(l.agent, "acme") // created before memproxy
 		put(devToken, "tea is at five")
@@ -44,9 +42,7 @@ func TestAgentSearchesAreFiltered(t *testing.T) {
 		if a.status != 200 || !strings.Contains(a.body, "tea is at five") || strings.Contains(a.body, "rivals") {
 			t.Errorf("%s: %d %s", more, a.status, a.body)
 		}
-		if strings.Contains(a.body, "approval") || !strings.Contains(a.body, "tool_return_message") {
-			t.Errorf("%s: the caller sees %s", more, a.body)
-		}
+		a.about(more, "the caller sees").lacks(t, "approval").has(t, "tool_return_message")
 		l.blocks("Ann\nlikes tea", "helper")
 	}
 }
@@ -68,10 +64,7 @@ func TestFailedAndForbiddenSearches(t *testing.T) {
 	auth := []string{"Authorization", "Bearer " + devToken}
 	l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"tea is at five"}`, auth...)
 	const script = "CALL archival_memory_search {\"query\":\"tea\"}\nTHEN\nSAY done"
-	a := l.say(script, "")
-	if a.status != 200 || strings.Contains(a.body, "at five") || !strings.Contains(a.body, "the search failed") || !strings.Contains(a.body, "done") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	l.say(script, "").want(t, 200).lacks(t, "at five").has(t, "the search failed", "done")
 	fail.Store(false)
 	l.say(script, "").has(t, "at five")
 	l.say("CALL archival_memory_search {\"query\":\nTHEN\nSAY done", "").want(t, 200).has(t, "denied", "done")
@@ -144,23 +137,14 @@ func TestLimitedCallersCannotReachOtherAgents(t *testing.T) {
 		{"POST", "/v1/conversations/{conv}/fork?agent_id={own}", `{}`},
 		{"PATCH", "/v1/conversations/{conv}", `{"summary":"mine"}`},
 	} {
-		a := r.as("narrow-key", c[0], name.Replace(c[1]), name.Replace(c[2]))
-		if a.status != http.StatusNotFound || !strings.Contains(a.body, "memproxy_denied") || strings.Contains(a.body, canary) {
-			t.Errorf("%s %s %s: %d %s", c[0], c[1], c[2], a.status, a.body)
-		}
+		r.as("narrow-key", c[0], name.Replace(c[1]), name.Replace(c[2])).want(t, http.StatusNotFound, c[0], c[1], c[2]).has(t, "memproxy_denied").lacks(t, canary)
 	}
 	for _, path := range []string{"/v1/blocks/", "/v1/groups/", "/v1/agents/", "/v1/archives/", "/v1/conversations/", "/v1/messages/"} {
-		if a := r.as("narrow-key", "GET", path, ""); a.status != 200 || strings.Contains(a.body, canary) {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+		r.as("narrow-key", "GET", path, "").want(t, 200, path).lacks(t, canary)
 	}
-	if after := r.state(); after != before {
-		t.Errorf("it was %s and is %s", before, after)
-	}
+	expect.Equal(t, r.state(), before)
 	for _, path := range []string{"/v1/blocks/" + r.block, "/v1/groups/" + r.group} { // a caller that may act for every agent
-		if a := r.as(devToken, "GET", path, ""); a.status != 200 || !strings.Contains(a.body, canary) {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+		r.as(devToken, "GET", path, "").want(t, 200, path).has(t, canary)
 	}
 	r.as(devToken, "PATCH", "/v1/agents/"+own+"/core-memory/blocks/attach/"+r.block, "").want(t, 200)
 	r.as("narrow-key", "GET", "/v1/agents/"+own, "").want(t, 200).has(t, canary)
@@ -191,16 +175,12 @@ func TestWhatComesWithAnAgentBelongsToIt(t *testing.T) {
 	r.as(devToken, "PATCH", "/v1/agents/"+r.agent+"/core-memory/blocks/notes", `{"value":"`+canary+`"}`).want(t, 200)
 	r.as(devToken, "GET", "/v1/blocks/"+found, "").want(t, 200)
 	for _, c := range [][2]string{{"GET", "/v1/blocks/" + found}, {"GET", "/v1/groups/" + group}, {"PATCH", "/v1/groups/" + group + "/blocks/attach/" + block}} {
-		if a := r.as("narrow-key", c[0], c[1], ""); a.status != 404 || !strings.Contains(a.body, "memproxy_denied") {
-			t.Errorf("%s %s: %d %s", c[0], c[1], a.status, a.body)
-		}
+		r.as("narrow-key", c[0], c[1], "").want(t, 404, c[0], c[1]).has(t, "memproxy_denied")
 	}
 	if a := r.as(devToken, "GET", "/v1/groups/"+group, ""); strings.Contains(a.body, "memproxy_denied") { // the small server has no such route
 		t.Error(a.body)
 	}
-	if a := r.as("narrow-key", "GET", "/v1/blocks/", ""); strings.Contains(a.body, canary) {
-		t.Error(a.body)
-	}
+	r.as("narrow-key", "GET", "/v1/blocks/", "").lacks(t, canary)
 }
 
 // Proves EDGE-16: the effect of a memory tool's call on blocks is predicted and
@@ -297,15 +277,11 @@ func TestUnownedBlocksAttachedDuringARun(t *testing.T) {
 	agent := create()
 	attach.Store("/v1/agents/" + agent + "/core-memory/blocks/attach/" + block)
 	say(agent, "SAY hello")
-	if got := l.letta.Value(agent, "human"); got != "" {
-		t.Errorf("a block that nobody owns stays with the agent: %q", got)
-	}
+	expect.Equal(t, l.letta.Value(agent, "human"), "", "a block that nobody owns stays with the agent")
 	attach.Store("")
 	agent = create()
 	say(agent, `CALL memory {"command":"create","path":"/memories/human","description":"about Ann","file_text":"likes tea"}`+"\nTHEN\nSAY done")
-	if got := l.letta.Value(agent, "human"); got != "likes tea" {
-		t.Errorf("the run's own block reads %q\n%s", got, l.audit("--type", "decision"))
-	}
+	expect.Equal(t, l.letta.Value(agent, "human"), "likes tea", "the run's own block reads", l.audit("--type", "decision"))
 }
 
 // Proves EDGE-3, EDGE-13: an upsert by key is a change of the object with that key.
@@ -316,9 +292,7 @@ func TestUpsertsByKey(t *testing.T) {
 	r := startTenants(t)
 	around := httptest.NewRecorder()
 	r.letta.ServeHTTP(around, httptest.NewRequest("POST", "/v1/identities/", strings.NewReader(`{"identifier_key":"around","name":"`+canary+`","identity_type":"user"}`)))
-	if around.Code != http.StatusOK {
-		t.Fatalf("%d %s", around.Code, around.Body)
-	}
+	must.Equal(t, around.Code, http.StatusOK, around.Body)
 	for _, tc := range []struct {
 		key, name string // of the caller, and of the identity
 		status    int
@@ -339,9 +313,7 @@ func TestAgentsIDsAsConversations(t *testing.T) {
 	l := startLetta(t, someAgent)
 	for _, path := range []string{"/v1/conversations/" + l.agent + "/messages", "/v1/conversations/default/messages"} {
 		body := fmt.Sprintf(`{"agent_id":%q,"input":%q,"streaming":false}`, l.agent, poisoned)
-		if a := l.do("POST", path, body, "Authorization", "Bearer "+devToken); a.status != 200 || !strings.Contains(a.body, `"done"`) {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+		l.do("POST", path, body, "Authorization", "Bearer "+devToken).want(t, 200, path).has(t, `"done"`)
 	}
 	l.blocks("Ann\nlikes tea\nplays go\nlikes tea\nplays go", "helper")
 	l.do("POST", "/v1/conversations/default/messages", `{"input":"SAY x","streaming":false}`, "Authorization", "Bearer "+devToken).want(t, 404)
@@ -370,16 +342,10 @@ func TestFoldersAreNotDetachedWithABlock(t *testing.T) {
 	t.Cleanup(up.Close)
 	r := start(t, strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`+"\n", "", 1), "LETTA", up.URL)
 	for _, word := range []string{"folders", "sources"} {
-		if a := r.do("PATCH", "/v1/agents/"+toolAgent+"/"+word+"/detach/"+folder, ""); a.status != 403 || !strings.Contains(a.body, "run.ungated") || !strings.Contains(a.body, "rename the folder or the block") {
-			t.Errorf("%s: %d %s", word, a.status, a.body)
-		}
+		r.do("PATCH", "/v1/agents/"+toolAgent+"/"+word+"/detach/"+folder, "").want(t, 403, word).has(t, "run.ungated", "rename the folder or the block")
 	}
-	if n := detached.Load(); n != 0 {
-		t.Errorf("%d requests reached the server", n)
-	}
+	expect.Equal(t, detached.Load(), 0)
 	named = "docs"
 	r.do("PATCH", "/v1/agents/"+toolAgent+"/folders/detach/"+folder, "").want(t, 200)
-	if n := detached.Load(); n != 1 {
-		t.Errorf("%d requests reached the server, want 1", n)
-	}
+	expect.Equal(t, detached.Load(), 1)
 }

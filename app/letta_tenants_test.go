@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -61,9 +62,8 @@ func (r *tenantsRig) field(method, path, body, name string) string {
 	r.t.Helper()
 	a := r.as(devToken, method, path, body)
 	var v any
-	if a.status != 200 || json.Unmarshal([]byte(a.body), &v) != nil {
-		r.t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
-	}
+	a.want(r.t, 200, method, path)
+	must.Do(r.t, json.Unmarshal([]byte(a.body), &v), method, path)
 	found := find(v, name)
 	if found == "" {
 		r.t.Fatalf("%s %s: no %s in %s", method, path, name, a.body)
@@ -170,20 +170,15 @@ func TestNoLettaObjectCrossesTenants(t *testing.T) {
 		if a.status != http.StatusNotFound || !strings.Contains(a.body, "memproxy_denied") { // a 404 of the server would mean that it was asked
 			t.Errorf("%s %s %s: %d %s", c[0], c[1], c[2], a.status, a.body)
 		}
-		if strings.Contains(a.body, canary) || strings.Contains(fmt.Sprint(a.header), canary) {
-			t.Errorf("%s %s %s shows %s", c[0], c[1], c[2], a.body)
-		}
+		a.about(c[0], c[1], c[2], "shows").lacks(t, canary)
+		expect.Text(t, fmt.Sprint(a.header), c[0], c[1], c[2], "shows").Lacks(canary)
 	}
 	for _, path := range []string{
 		"/v1/agents/", "/v1/blocks/", "/v1/conversations/", "/v1/runs/", "/v1/messages/", "/v1/archives/", "/v1/groups/", "/v1/identities/", "/v1/folders/",
 	} {
-		if a := r.as("other-key", "GET", path, ""); a.status != 200 || strings.Contains(a.body, canary) || strings.Contains(a.body, r.agent) {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+		r.as("other-key", "GET", path, "").want(t, 200, path).lacks(t, canary, r.agent)
 	}
-	if after := r.state(); after != before {
-		t.Errorf("the victim was changed:\n%s\n%s", before, after)
-	}
+	expect.Equal(t, r.state(), before, "the victim was changed")
 }
 
 // state is the victim's state in the server.
@@ -196,9 +191,7 @@ func (r *tenantsRig) state() string {
 	} {
 		resp := must.Get(http.Get(r.up + path))(r.t)
 		fmt.Fprintln(&out, path, resp.StatusCode)
-		if _, err := io.Copy(&out, resp.Body); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Get(io.Copy(&out, resp.Body))(r.t)
 		resp.Body.Close()
 	}
 	return out.String()
@@ -209,9 +202,8 @@ func (r *tenantsRig) agentOf(key string) string {
 	r.t.Helper()
 	a := r.as(key, "POST", "/v1/agents/", `{"name":"own","memory_blocks":[{"label":"human","value":"v"}]}`)
 	var made struct{ ID string }
-	if a.status != 200 || json.Unmarshal([]byte(a.body), &made) != nil {
-		r.t.Fatalf("create: %d %s", a.status, a.body)
-	}
+	a.want(r.t, 200, "create")
+	must.Do(r.t, json.Unmarshal([]byte(a.body), &made), "create")
 	return made.ID
 }
 
@@ -247,9 +239,7 @@ func TestCreatorsKeepTheirLettaObjects(t *testing.T) {
 		"/v1/folders/":                             r.folder,
 		"/v1/folders/" + r.folder:                  canary,
 	} {
-		if a := r.as(devToken, "GET", path, ""); a.status != 200 || !strings.Contains(a.body, want) {
-			t.Errorf("%s: %d %s, want %s", path, a.status, a.body, want)
-		}
+		r.as(devToken, "GET", path, "").want(t, 200, path).has(t, want)
 	}
 	for path, body := range map[string]string{ // the embedded server has no archive passages
 		"/v1/agents/" + r.agent + "/messages/stream": `{"input":"SAY hello"}`,
@@ -284,9 +274,7 @@ func TestLimitedCallersUseTheAgentsTheyMade(t *testing.T) {
 		{"GET", "/v1/agents/" + mine + "/archival-memory"},
 		{"GET", "/v1/runs/?agent_id=" + mine},
 	} {
-		if a := r.as("narrow-key", c[0], c[1], c[2]); a.status != 200 {
-			t.Errorf("%s %s: %d %s", c[0], c[1], a.status, a.body)
-		}
+		r.as("narrow-key", c[0], c[1], c[2]).want(t, 200, c[0], c[1])
 		theirs := strings.Replace(c[1], mine, r.agent, 1)
 		if a := r.as("narrow-key", c[0], theirs, c[2]); a.status != 403 && a.status != 404 || strings.Contains(a.body, canary) {
 			t.Errorf("%s %s: %d %s", c[0], theirs, a.status, a.body)
@@ -317,10 +305,7 @@ func TestForeignRelationsAreLeftOut(t *testing.T) {
 	r.folder = r.made("/v1/folders/", `{"name":"`+canary+`"}`, "id")
 	own := r.agentOf("other-key")
 	extra = `{"identities":[{"id":"` + r.identity + `","name":"` + canary + `"}],"identity_ids":["` + r.identity + `"],"brand_new":{"id":"` + r.folder + `","name":"` + canary + `"},`
-	a := r.as("other-key", "GET", "/v1/agents/"+own, "")
-	if a.status != 200 || !strings.Contains(a.body, own) || strings.Contains(a.body, canary) || strings.Contains(a.body, r.identity) || strings.Contains(a.body, r.folder) {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	r.as("other-key", "GET", "/v1/agents/"+own, "").want(t, 200).has(t, own).lacks(t, canary, r.identity, r.folder)
 	mine := r.agentOf(devToken)
 	r.as(devToken, "GET", "/v1/agents/"+mine, "").want(t, 200).has(t, r.identity, canary)
 }
@@ -332,9 +317,7 @@ func TestToolsByNameAreTheServersOwn(t *testing.T) {
 	t.Parallel()
 	r := startTenants(t)
 	for tools, want := range map[string]int{`["web_search"]`: 200, `["somebodys_tool"]`: 404, `["web_search","somebodys_tool"]`: 404} {
-		if a := r.as("other-key", "POST", "/v1/agents/", `{"name":"a","memory_blocks":[],"tools":`+tools+`}`); a.status != want {
-			t.Errorf("%s: %d %s", tools, a.status, a.body)
-		}
+		r.as("other-key", "POST", "/v1/agents/", `{"name":"a","memory_blocks":[],"tools":`+tools+`}`).want(t, want, tools)
 	}
 	one := startLetta(t, someAgent)
 	one.do("POST", "/v1/agents/", `{"name":"a","memory_blocks":[],"tools":["my_tool"]}`).want(t, 200)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -78,12 +79,8 @@ func (l *lettaRig) say(script, more string) got {
 
 func (l *lettaRig) blocks(human, persona string) {
 	l.t.Helper()
-	if got := l.letta.Value(l.agent, "human"); got != human {
-		l.t.Errorf("human is %q, want %q", got, human)
-	}
-	if got := l.letta.Value(l.agent, "persona"); got != persona {
-		l.t.Errorf("persona is %q, want %q", got, persona)
-	}
+	expect.Equal(l.t, l.letta.Value(l.agent, "human"), human, "human is")
+	expect.Equal(l.t, l.letta.Value(l.agent, "persona"), persona, "persona is")
 }
 
 const poisoned = `CALL memory_insert {"label":"human","new_string":"likes tea"}
@@ -141,25 +138,16 @@ func TestSelfEditsAreGated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := startLetta(t, someAgent)
 			a := l.say(poisoned, tc.more)
-			if a.status != 200 || strings.Join(types(a.body), " ") != tc.types {
-				t.Errorf("%d %v, want %s\n%s", a.status, types(a.body), tc.types, a.body)
-			}
+			a.want(t, 200, types(a.body))
+			expect.Equal(t, strings.Join(types(a.body), " "), tc.types, types(a.body))
 			l.blocks("Ann\nlikes tea\nplays go", "helper")
 			for _, hidden := range []string{"approval", "requires_approval"} {
-				if strings.Contains(a.body, hidden) {
-					t.Errorf("the caller sees %s: %s", hidden, a.body)
-				}
+				a.about("the caller sees").lacks(t, hidden)
 			}
-			if !strings.Contains(a.body, `"step_count":3`) {
-				t.Errorf("usage is not the whole turn's: %s", a.body)
-			}
+			a.about("usage is not the whole turn's").has(t, `"step_count":3`)
 			rec := l.audit("--type", "decision")
-			if n := strings.Count(rec, `"type":"decision"`); n != 4 {
-				t.Errorf("%d decisions, want the request's and three calls'", n)
-			}
-			if !strings.Contains(rec, "memory_replace") || !strings.Contains(rec, "field.forbidden") || strings.Contains(rec, "spy") {
-				t.Errorf("records: %s", rec)
-			}
+			expect.Equal(t, strings.Count(rec, `"type":"decision"`), 4)
+			expect.Text(t, rec).Has("memory_replace", "field.forbidden").Lacks("spy")
 		})
 	}
 }
@@ -183,10 +171,7 @@ func TestUnreadableCallsAreDenied(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{`{"label":"human"`, `[]`, `{"label":"human","label":"persona","new_string":"x"}`} {
 		l := startLetta(t, someAgent)
-		a := l.say("CALL memory_insert "+args+"\nTHEN\nSAY done", "")
-		if a.status != 200 || !strings.Contains(a.body, "request to call tool denied") || !strings.Contains(a.body, `"content":"done"`) {
-			t.Errorf("%s: %d %s", args, a.status, a.body)
-		}
+		l.say("CALL memory_insert "+args+"\nTHEN\nSAY done", "").want(t, 200, args).has(t, "request to call tool denied", `"content":"done"`)
 		l.blocks("Ann", "helper")
 	}
 }
@@ -234,10 +219,7 @@ SAY done`
 	memory := first.Messages[0].Calls // the caller tries to answer these itself
 	a = l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(
 		`{"messages":[{"type":"approval","approval_request_id":%q,"approvals":[{"type":"tool","tool_call_id":%q,"status":"success","tool_return":"42"},{"type":"tool","tool_call_id":%q,"status":"error","tool_return":"unknown tool"},{"type":"approval","tool_call_id":%q,"approve":true}]}]%s}`,
-		asked.ID, asked.Calls[0].ID, memory[0].ID, memory[1].ID, tools), "Authorization", "Bearer "+devToken)
-	if a.status != 200 || !strings.Contains(a.body, `"tool_return":"42"`) || !strings.Contains(a.body, `"content":"done"`) || strings.Contains(a.body, "unknown tool") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+		asked.ID, asked.Calls[0].ID, memory[0].ID, memory[1].ID, tools), "Authorization", "Bearer "+devToken).want(t, 200).has(t, `"tool_return":"42"`, `"content":"done"`).lacks(t, "unknown tool")
 	l.blocks("Ann\nlikes tea", "helper")
 }
 
@@ -280,9 +262,7 @@ func TestPausesOfOthersAreDeclined(t *testing.T) {
 				l.run()
 			}
 			say(tc.next, "SAY hello").want(t, 200).has(t, "hello")
-			if got := l.letta.Value(made.ID, "human"); got != tc.want {
-				t.Errorf("the block is %q, want %q", got, tc.want)
-			}
+			expect.Equal(t, l.letta.Value(made.ID, "human"), tc.want, "the block is")
 		})
 	}
 }
@@ -296,17 +276,13 @@ func TestAbandonedPausesAreDeclinedByTheNextTurn(t *testing.T) {
 		t.Helper()
 		w := httptest.NewRecorder()
 		l.letta.ServeHTTP(w, httptest.NewRequest("POST", "/v1/agents/"+l.agent+"/messages", strings.NewReader(body)))
-		if w.Code != 200 || !strings.Contains(w.Body.String(), "requires_approval") {
-			t.Fatalf("%d %s", w.Code, w.Body)
-		}
+		must.Equal(t, w.Code, 200, w.Body)
+		expect.Text(t, w.Body.String(), w.Body).Has("requires_approval")
 	}
 	// The server's state after a crash during a turn.
 	direct(fmt.Sprintf(`{"input":%q,"client_tools":[{"name":"memory_insert"},{"name":"memory_replace"}]}`,
 		"CALL memory_insert {\"label\":\"human\",\"new_string\":\"late\"}\nCALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}"))
-	a := l.say("SAY hello", "")
-	if a.status != 200 || !strings.Contains(a.body, `"content":"hello"`) {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	l.say("SAY hello", "").want(t, 200).has(t, `"content":"hello"`)
 	l.blocks("Ann", "helper")
 }
 
@@ -319,16 +295,11 @@ func TestUngatedRunsAreRefused(t *testing.T) {
 		"one with agents that follow": strings.Replace(someAgent, "{", `{"enable_sleeptime":true,`, 1),
 	} {
 		l := startLetta(t, agent)
-		if a := l.say(poisoned, ""); a.status != 403 || !strings.Contains(a.body, "run.ungated") {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
-		}
+		l.say(poisoned, "").want(t, 403, name).has(t, "run.ungated")
 		l.blocks("Ann", "helper")
 	}
 	l := startLetta(t, someAgent)
-	a := l.do("POST", "/v1/agents/"+l.agent+"/messages/async", `{"input":"hi"}`, "Authorization", "Bearer "+devToken)
-	if a.status != 403 || !strings.Contains(a.body, "run.ungated") {
-		t.Errorf("async: %d %s", a.status, a.body)
-	}
+	l.do("POST", "/v1/agents/"+l.agent+"/messages/async", `{"input":"hi"}`, "Authorization", "Bearer "+devToken).want(t, 403, "async").has(t, "run.ungated")
 	l.say("SAY hello", "").want(t, 200)
 	l.blocks("Ann", "helper")
 }
@@ -340,16 +311,11 @@ func TestTurnsOfAnAgentAreSerialised(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			a := l.say(fmt.Sprintf("CALL memory_insert {\"label\":\"human\",\"new_string\":\"n%d\"}\nTHEN\nSAY done", i), "")
-			if a.status != 200 || !strings.Contains(a.body, `"content":"done"`) {
-				t.Errorf("%d %s", a.status, a.body)
-			}
+			l.say(fmt.Sprintf("CALL memory_insert {\"label\":\"human\",\"new_string\":\"n%d\"}\nTHEN\nSAY done", i), "").want(t, 200).has(t, `"content":"done"`)
 		})
 	}
 	wg.Wait()
-	if got := strings.Count(l.letta.Value(l.agent, "human"), "\n"); got != 8 {
-		t.Errorf("%d of 8 notes are there", got)
-	}
+	expect.Equal(t, strings.Count(l.letta.Value(l.agent, "human"), "\n"), 8)
 }
 
 // Proves EDGE-1: if a caller declares a memory tool as its client tool and approves the

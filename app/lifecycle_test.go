@@ -22,6 +22,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -50,9 +51,7 @@ func nothingLeft(t *testing.T, before []string) {
 	t.Helper()
 	var left []string
 	defer func() {
-		if len(left) > 0 {
-			t.Errorf("still running: %s", strings.Join(left, "\n"))
-		}
+		expect.Len(t, left, 0, "still running", strings.Join(left, "\n"))
 	}()
 	ring.UntilIn(t, 10*time.Second, "the end of all goroutines", func() bool {
 		http.DefaultClient.CloseIdleConnections()
@@ -169,9 +168,7 @@ func TestStopWaitsForWrites(t *testing.T) {
 	if n := strings.Count(r.audit("--type", "outcome"), `"status":200`); n < 4 {
 		t.Errorf("%d outcomes of 4 on record: %s", n, r.audit("--type", "outcome"))
 	}
-	if n := strings.Count(r.listed(), "likes tea number"); n != 4 {
-		t.Errorf("%d of 4 are still their author's", n)
-	}
+	expect.Equal(t, strings.Count(r.listed(), "likes tea number"), 4)
 }
 
 // A backend that never answers does not delay a stop: requests are cut off at the end
@@ -198,13 +195,9 @@ func TestStopCutsOffHangingRequests(t *testing.T) {
 	defer cancel()
 	err := r.car.Close(ctx)
 	r.car = nil
-	if err == nil || !strings.Contains(err.Error(), "aborted") {
-		t.Errorf("the stop: %v", err)
-	}
+	expect.ErrorHas(t, err, "aborted", "the stop")
 	<-over
-	if got := r.audit("--type", "outcome"); !strings.Contains(got, `"type":"outcome"`) {
-		t.Errorf("what was cut off is not on record: %s\n%s", got, r.log.String())
-	}
+	expect.Text(t, r.audit("--type", "outcome"), "what was cut off is not on record", r.log.String()).Has(`"type":"outcome"`)
 	if code, _, errs := invoke(t, "audit", "verify", "--dir", filepath.Join(r.dir, "state", "audit")); code != 0 {
 		t.Errorf("the log: %s", errs)
 	}
@@ -228,9 +221,7 @@ func TestStopWaitsForApprovedWrites(t *testing.T) {
 	if err != nil || h.State != memproxy.HoldDone {
 		t.Errorf("%+v, %v", h, err)
 	}
-	if n := strings.Count(r.do("GET", "/memories?user_id=bob", "").body, "Bob sails."); n != 1 {
-		t.Errorf("written %d times", n)
-	}
+	expect.Equal(t, strings.Count(r.do("GET", "/memories?user_id=bob", "").body, "Bob sails."), 1, "written")
 }
 
 // Queued work of slow stores is finished before they close, each stage within its own
@@ -309,9 +300,7 @@ policy: {dir: "%s"}
 		ring.Until(t, want, func() bool { return strings.Contains(log.String(), want) })
 	}
 	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("%v\n%s", err, log.String())
-	}
+	expect.OK(t, <-done, log.String())
 }
 
 // Proves EDGE-15: the stages of a stop fit into Kubernetes' default grace period.

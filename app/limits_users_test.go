@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy/budgets/redisstore"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -74,17 +75,13 @@ func TestKeysHaveALimitForAllUsers(t *testing.T) {
 	}
 	for _, user := range []string{"ann", "bob", "cleo"} {
 		for range 2 {
-			if a := write(user); a.status != 200 {
-				t.Fatalf("%s: %d %s", user, a.status, a.body)
-			}
+			write(user).want(t, 200, user)
 		}
 		if a := write(user); a.status != 429 || !strings.Contains(a.body, `"rule":"user/`) && user != "cleo" {
 			t.Errorf("%s, a third: %d %s", user, a.status, a.body)
 		}
 	}
-	if a := write("dan"); a.status != 429 || !strings.Contains(a.body, `"rule":"principal/agent:dev"`) || !strings.Contains(a.body, `"limit":6`) {
-		t.Errorf("all together: %d %s", a.status, a.body)
-	}
+	write("dan").want(t, 429, "all together").has(t, `"rule":"principal/agent:dev"`, `"limit":6`)
 }
 
 // Changes in a batch, and facts inferred by a client, are charged per memory.
@@ -119,8 +116,6 @@ func TestBatchesAreCharged(t *testing.T) {
 // Proves TRL-6: the connection's timeouts are at least the time limit of a charge.
 func TestRedisTimeoutsMatchTheCharge(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{50 * time.Millisecond: redisstore.DefaultTimeout, 30 * time.Second: 30 * time.Second} {
-		if got := sharedOptions(&config.Redis{Timeout: config.Duration(timeout)}).Timeout; got != want {
-			t.Errorf("%v: %v, want %v", timeout, got, want)
-		}
+		expect.Equal(t, sharedOptions(&config.Redis{Timeout: config.Duration(timeout)}).Timeout, want, timeout)
 	}
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/memproxy/memproxy/inject"
 	"github.com/memproxy/memproxy/inject/server"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/telemetry/audit"
@@ -50,14 +51,10 @@ func TestProbesListener(t *testing.T) {
 	} {
 		for i, base := range []string{admin, "http://" + r.car.Addr("probes")} {
 			r.admin = base
-			if a := r.get(path); a.status != want[i] {
-				t.Errorf("%s%s: %d, want %d", base, path, a.status, want[i])
-			}
+			r.get(path).want(t, want[i], base, path)
 		}
 	}
-	if without := start(t, screeningConf, "SCREENING", ""); without.car.Addr("probes") != "" {
-		t.Error("probes listen where nobody asked for it")
-	}
+	expect.Equal(t, start(t, screeningConf, "SCREENING", "").car.Addr("probes"), "", "probes listen where nobody asked for it")
 }
 
 // Proves SYN-6: the audit log can be signed with an external key, which is not copied
@@ -74,9 +71,7 @@ func TestExternalAuditKey(t *testing.T) {
 	r.do("POST", "/memories", noted("Ann likes tea.")).want(t, 200)
 	r.stop()
 	state := filepath.Join(r.dir, "state")
-	if _, err := os.Stat(filepath.Join(state, "keys", audit.KeyFile)); err == nil {
-		t.Error("the state has a key of its own")
-	}
+	expect.Error(t, expect.Err(os.Stat(filepath.Join(state, "keys", audit.KeyFile))), "the state has a key of its own")
 	verify := func(by ed25519.PrivateKey) (int, string) {
 		vkey := must.Get(sumnote.NewEd25519VerifierKey("memproxy/elsewhere", by.Public().(ed25519.PublicKey)))(t)
 		code, out, errs := invoke(t, "audit", "verify", "--dir", filepath.Join(state, "audit"), "--key", writeFile(t, filepath.Join(t.TempDir(), "vkey"), vkey+"\n"))
@@ -90,14 +85,10 @@ func TestExternalAuditKey(t *testing.T) {
 		t.Errorf("by another: exit %d %s", code, out)
 	}
 	for name, path := range map[string]string{"missing": filepath.Join(dir, "none"), "no key": filepath.Join(dir, audit.PublicKeyFile)} {
-		if _, err := audit.LoadKey(path); err == nil {
-			t.Errorf("%s: taken", name)
-		}
+		expect.Error(t, expect.Err(audit.LoadKey(path)), name, "taken")
 	}
 	must.Do(t, os.Chmod(key, 0o444))
-	if _, err := audit.LoadKey(key); err == nil || !strings.Contains(err.Error(), "may be read by others") {
-		t.Errorf("a key for everybody: %v", err)
-	}
+	expect.ErrorHas(t, expect.Err(audit.LoadKey(key)), "may be read by others", "a key for everybody")
 }
 
 // Proves TRL-1, TRL-9, CARD-10: the issuer of a cluster, with a private CA and
@@ -143,14 +134,11 @@ SCREENING`, url)
 		return r.do("POST", "/memories", noted("Ann likes tea."), "X-API-Key", "", "X-Memproxy-Token", token(account))
 	}
 	as(r, "team-a:agent").want(t, 200)
-	if rec := r.audit(); !strings.Contains(rec, `"id":"system:serviceaccount:team-a:agent"`) || !strings.Contains(rec, `"tenant":"acme"`) {
-		t.Errorf("recorded %s", rec)
-	}
+	expect.Text(t, r.audit(), "recorded").Has(`"id":"system:serviceaccount:team-a:agent"`, `"tenant":"acme"`)
 	// The caller has no other record, so its memory waits for review.
 	var made struct{ Results []struct{ ID string } }
-	if err := json.Unmarshal([]byte(as(r, "team-a:agent").body), &made); err != nil || len(made.Results) != 1 {
-		t.Fatalf("%v %+v", err, made)
-	}
+	must.Do(t, json.Unmarshal([]byte(as(r, "team-a:agent").body), &made), made)
+	must.Len(t, made.Results, 1, made)
 	path := "/memories/" + made.Results[0].ID
 	r.do("GET", path, "", "X-API-Key", "", "X-Memproxy-Token", token("team-a:agent")).want(t, 200)
 	r.do("GET", path, "").want(t, 404)
@@ -189,9 +177,7 @@ func guarded(t *testing.T, admin string, paths, listeners []string) {
 	_, text := askedAs(t, admin, "/metrics", "localhost")
 	for _, name := range listeners {
 		for _, result := range []string{"refused", "evicted"} {
-			if line := fmt.Sprintf(`memproxy_connections_turned_away_total{listener=%q,result=%q} 0`, name, result); !strings.Contains(text, line) {
-				t.Errorf("no metric %s", line)
-			}
+			expect.Text(t, text, "no metric").Has(fmt.Sprintf(`memproxy_connections_turned_away_total{listener=%q,result=%q} 0`, name, result))
 		}
 	}
 }
@@ -222,9 +208,7 @@ func TestInjectorIsGuarded(t *testing.T) {
 	ring.Until(t, "the listener", func() bool { return listening.MatchString(log.String()) })
 	guarded(t, listening.FindStringSubmatch(log.String())[1], []string{"/metrics"}, []string{"webhooks", "admin"})
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, <-done)
 }
 
 // Proves EDGE-14: refused connections are counted, also under gRPC, which does not
@@ -306,9 +290,7 @@ func TestObservedMetricsHaveTheirValues(t *testing.T) {
 	}
 	l.inFlight.Lease("127.0.0.1").Force(3)
 	for range 4 {
-		if l.inFlight.Lease("127.0.0.2").Grow(t.Context(), 1) == nil {
-			t.Error("there was room")
-		}
+		expect.Error(t, l.inFlight.Lease("127.0.0.2").Grow(t.Context(), 1), "there was room")
 	}
 	r.car.listenersMu.Lock()
 	r.car.listeners = append(r.car.listeners, l)
@@ -369,23 +351,17 @@ review: {max_held: 20, max_held_tenant: 40, reviewers: [{id: eve, sha256: "%s", 
 			nameless++
 		}
 	}
-	if nameless != 10 {
-		t.Errorf("of callers without a name %d are held, want a quarter of 40", nameless)
-	}
+	expect.Equal(t, nameless, 10, "of callers without a name")
 	for range 15 { // two callers take turns filling the rest
 		put(0)
 		put(1)
 	}
-	if g := put(0); g.status != 429 || !strings.Contains(g.body, "hold.queue") {
-		t.Fatalf("the queue is not full: %d %s", g.status, g.body)
-	}
+	put(0).want(t, 429, "the queue is not full").has(t, "hold.queue")
 	put(-1).want(t, 429)
 	for caller := 2; caller < 30; caller++ {
 		if g := put(caller); !held(g) {
 			t.Fatalf("caller %d has nothing waiting and has no room: %d %s", caller, g.status, g.body)
 		}
-		if g := put(caller); g.status != 429 || !strings.Contains(g.body, "hold.queue") {
-			t.Errorf("the second of caller %d: %d %s", caller, g.status, g.body)
-		}
+		put(caller).want(t, 429, "the second of caller", caller).has(t, "hold.queue")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -61,9 +62,7 @@ func TestChangesOfAKilledProcessAreRecorded(t *testing.T) {
 			must.Do(t, r.car.ledger.Sync(t.Context()))
 			r.clean(name)
 			a := r.do("GET", "/v1/memories/"+id+"/history/", "")
-			if list := r.do("GET", "/memories?user_id=ann", ""); list.header.Get("X-Memproxy-Unverified") != "" {
-				t.Errorf("%s is named as changed", list.header.Get("X-Memproxy-Unverified"))
-			}
+			expect.Equal(t, r.do("GET", "/memories?user_id=ann", "").header.Get("X-Memproxy-Unverified"), "")
 			versions := 1
 			if name == "change" {
 				versions = 2
@@ -129,9 +128,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 	if h := r.history(id); len(h) != 3 || !strings.HasPrefix(h[2], "rollback") {
 		t.Errorf("versions %q", h)
 	}
-	if list := r.do("GET", "/memories?user_id=ann", "").has(t, "green tea"); list.header.Get("X-Memproxy-Unverified") != "" {
-		t.Errorf("%s is named as changed", list.header.Get("X-Memproxy-Unverified"))
-	}
+	expect.Equal(t, r.do("GET", "/memories?user_id=ann", "").has(t, "green tea").header.Get("X-Memproxy-Unverified"), "")
 	r.clean("after the rollback")
 }
 
@@ -261,12 +258,8 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 			}
 			r.listed()
 			must.Do(t, r.car.ledger.Sync(t.Context()))
-			if n := len(r.upstreamIDs("Ann likes")); n != tc.left {
-				t.Errorf("%d memories are left", n)
-			}
-			if n := r.total("agent:dev"); n != tc.total {
-				t.Errorf("charged for %d memories", n)
-			}
+			expect.Equal(t, len(r.upstreamIDs("Ann likes")), tc.left)
+			expect.Equal(t, r.total("agent:dev"), tc.total, "charged for")
 			r.clean(name)
 		})
 	}
@@ -288,9 +281,7 @@ forbid (principal, action == Action::"learn", resource);`), sha(reviewToken)), `
 	if h := must.Get(r.car.ledger.Holds.Get(t.Context(), hold))(t); h.State != memproxy.HoldApproved {
 		t.Errorf("%s %+v", h.State, h.Result)
 	}
-	if n := r.total("agent:dev"); n != 0 {
-		t.Errorf("charged for %d memories that were not sent", n)
-	}
+	expect.Equal(t, r.total("agent:dev"), 0, "charged for")
 }
 
 // Proves TRL-5, TRL-6: a memory whose addition was not answered, so that only its stamp

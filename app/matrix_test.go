@@ -135,9 +135,7 @@ func seedLetta(t *testing.T, r *rig, w *contract.World) {
 			case "FORM":
 				media = "multipart/form-data; boundary=b"
 			}
-			if got := r.do("POST", path, q[1], "X-API-Key", "", "Content-Type", media, "Authorization", "Bearer "+matrixKey(key)); got.status != http.StatusOK {
-				t.Errorf("%s as %s: %d %s", q[0], o.Name, got.status, got.body)
-			}
+			r.do("POST", path, q[1], "X-API-Key", "", "Content-Type", media, "Authorization", "Bearer "+matrixKey(key)).want(t, http.StatusOK, q[0], "as", o.Name)
 		}
 	}
 }
@@ -173,9 +171,7 @@ func seedMem0(t *testing.T, r *rig, w *contract.World) {
 			if q[0] == "/v1/exports/" { // its schema is a prompt
 				who = "root" + o.Tenant
 			}
-			if got := r.do("POST", q[0], q[1], "X-API-Key", "", "Authorization", "Bearer "+matrixKey(who)); got.status != http.StatusOK {
-				t.Errorf("%s as %s: %d %s", q, o.Name, got.status, got.body)
-			}
+			r.do("POST", q[0], q[1], "X-API-Key", "", "Authorization", "Bearer "+matrixKey(who)).want(t, http.StatusOK, q, "as", o.Name)
 		}
 	}
 }

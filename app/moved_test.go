@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -241,9 +242,7 @@ func TestTurnsLeaveTheirPlaces(t *testing.T) {
 			if tc.waits == 0 {
 				waited = detach()
 			}
-			if waited != tc.waits {
-				t.Errorf("a change of the agent waited %v, want %v", waited, tc.waits)
-			}
+			expect.Equal(t, waited, tc.waits, "a change of the agent waited")
 		})
 	}
 	inBubble("the process stops", func(t *testing.T, m *movedRig) { // whose goroutines end with the bubble

@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -39,14 +40,10 @@ func bobIsGlobexs(t *testing.T, r *rig, when string) {
 	t.Helper()
 	rival := []string{"X-API-Key", "rival-key"}
 	for _, path := range []string{"/memories", "/v1/memories/", "/v3/memories/add/"} {
-		if a := r.do("POST", path, ofBob("bob trusts acme")); a.status != 404 {
-			t.Errorf("%s: an add of acme's to bob at %s: %d %s", when, path, a.status, a.body)
-		}
+		r.do("POST", path, ofBob("bob trusts acme")).want(t, 404, when, "an add of acme's to bob at", path)
 	}
 	for _, q := range asksOfBob {
-		if a := r.do(q.method, q.path, q.body); strings.Contains(a.body, "canary of globex") {
-			t.Errorf("%s: acme is shown %s %s: %d %s", when, q.method, q.path, a.status, a.body)
-		}
+		r.do(q.method, q.path, q.body).about(when, "acme is shown", q.method, q.path).lacks(t, "canary of globex")
 		a := r.do(q.method, q.path, q.body, rival...)
 		told := strings.Contains(a.body, "canary of globex") || strings.HasSuffix(q.path, "/profile/") // may be empty
 		if a.status != 200 || !told || strings.Contains(a.body, "trusts acme") {
@@ -116,9 +113,7 @@ func TestListedNamesOfAnotherTenant(t *testing.T) {
 		}
 	}
 	r.conf = strings.Replace(r.conf, "profile: production", "profile: development", 1)
-	if log, err := r.assembled(); err != nil || !strings.Contains(log, "belongs to another tenant") || !strings.Contains(log, "acme") {
-		t.Fatalf("development: %v, %s", err, log)
-	}
+	expect.Text(t, must.Get(r.assembled())(t), "development").Has("belongs to another tenant", "acme")
 	listed := strings.Replace(r.conf, "profile: development", "profile: production", 1)
 	r.conf = before
 	r.run()
@@ -141,9 +136,7 @@ func TestListedObjectsOfAnotherTenant(t *testing.T) {
 	must.Do(t, r.car.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
 	r.stop()
 	r.conf = strings.Replace(r.conf, `tenant: globex, acts_as: "*"`, `tenant: globex, acts_as: ["`+agent+`"]`, 1)
-	if _, err := r.assembled(); err == nil || !strings.Contains(err.Error(), `agent "`+agent+`" is listed for tenant "globex", and on backend mem0 the ledger assigns it to tenant "acme"`) {
-		t.Errorf("%v", err)
-	}
+	expect.ErrorHas(t, expect.Err(r.assembled()), `agent "`+agent+`" is listed for tenant "globex", and on backend mem0 the ledger assigns it to tenant "acme"`)
 }
 
 // Proves EDGE-3: check reports the line of a name that two tenants list.
@@ -170,22 +163,16 @@ func TestNamesOfSeveralTenants(t *testing.T) {
 	must.Do(t, r.car.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme", User: "bob"}, Actor: "agent:acme"}, {Backend: "mem0", Kind: memproxy.TargetEntity, ID: "user:bob", Scope: memproxy.Scope{Tenant: memproxy.TenantInaccessible}}}}))
 	for _, who := range [][]string{nil, rival} {
 		for _, q := range asksOfBob {
-			if a := r.do(q.method, q.path, q.body, who...); strings.Contains(a.body, "canary of") {
-				t.Errorf("%v is shown %s %s: %d %s", who, q.method, q.path, a.status, a.body)
-			}
+			r.do(q.method, q.path, q.body, who...).about(who, "is shown", q.method, q.path).lacks(t, "canary of")
 		}
-		if a := r.do("POST", "/memories", ofBob("more of it"), who...); a.status != 404 {
-			t.Errorf("%v adds: %d %s", who, a.status, a.body)
-		}
+		r.do("POST", "/memories", ofBob("more of it"), who...).want(t, 404, who, "adds")
 	}
 	r.do("POST", "/v3/memories/", `{"filters":{"user_id":"*"}}`).has(t, "canary of acme").lacks(t, "canary of globex")
 	r.stop()
 	before := r.conf
 	r.conf = strings.Replace(r.conf, `tenant: globex, acts_as: "*"`, `tenant: globex, acts_as: "*", users: [bob]`, 1)
 	listed := r.conf
-	if _, err := r.assembled(); err == nil || !strings.Contains(err.Error(), "the ledger has memories of several tenants under it") {
-		t.Fatalf("%v", err)
-	}
+	must.ErrorHas(t, expect.Err(r.assembled()), "the ledger has memories of several tenants under it")
 	r.conf = before
 	r.run()
 	r.do("DELETE", "/memories/"+id, "").want(t, 200)

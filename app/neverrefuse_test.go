@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -120,18 +121,14 @@ func TestNeverRefuseSetsContentAside(t *testing.T) {
 			for _, where := range r.shows(bad, "invoices", "refunds") {
 				t.Errorf("shown by %s", where)
 			}
-			if list := r.listed(); !strings.Contains(list, "green tea") {
-				t.Errorf("the harmless one is not shown: %s", list)
-			}
+			expect.Text(t, r.listed(), "the harmless one is not shown").Has("green tea")
 			if st := r.statusOf(r.upstreamIDs("invoices")[0]); st.State != memproxy.StateQuarantined {
 				t.Errorf("%+v", st)
 			}
 			if st := r.statusOf(r.upstreamIDs("refunds")[0]); st.State != memproxy.StateFlagged {
 				t.Errorf("%+v", st)
 			}
-			if rec := r.audit("--type", "decision"); !strings.Contains(rec, `"screen.stored"`) {
-				t.Errorf("the record does not say so: %s", rec)
-			}
+			expect.Text(t, r.audit("--type", "decision"), "the record does not say so").Has(`"screen.stored"`)
 		})
 	}
 }
@@ -165,9 +162,7 @@ func TestNeverRefuseOfAsyncWrites(t *testing.T) {
 		if strings.Contains(first[1], "%s") {
 			first[1] = fmt.Sprintf(first[1], ids[0])
 		}
-		if a := r.do(first[0], first[1], first[2]); strings.Contains(a.body, "refunds") {
-			t.Errorf("%s %s: %d %s", first[0], first[1], a.status, a.body)
-		}
+		r.do(first[0], first[1], first[2]).about(first[0], first[1]).lacks(t, "refunds")
 		r.do("GET", "/v1/event/"+receipt.Event+"/", "").want(t, 200).has(t, `"SUCCEEDED"`, ids[0]).lacks(t, "refunds")
 		for _, where := range r.shows(ids, "refunds") {
 			t.Errorf("after %s %s, shown by %s", first[0], first[1], where)
@@ -200,13 +195,9 @@ func TestNeverRefuseAppliesToContentOnly(t *testing.T) {
 		}
 	}
 	id := r.written(suspicious, "")
-	if list := r.listed(); strings.Contains(list, "refunds") || !strings.Contains(list, "[PATTERN_001]") {
-		t.Errorf("flagged, and not shown in part: %s", list)
-	}
+	expect.Text(t, r.listed(), "flagged, and not shown in part").Lacks("refunds").Has("[PATTERN_001]")
 	r.does("memory", "promote", "--backend", "mem0", "--reason", "it is our rule", id)
-	if list := r.listed(); !strings.Contains(list, "refunds") {
-		t.Errorf("promoted, and not shown: %s", list)
-	}
+	expect.Text(t, r.listed(), "promoted, and not shown").Has("refunds")
 }
 
 // Proves DOL-2: where states cannot be enforced, as for blocks that Letta's agents read

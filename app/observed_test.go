@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -21,9 +22,8 @@ func (l *lettaRig) filed(text string, header ...string) string {
 	l.t.Helper()
 	a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":%q}`, text), header...)
 	var made struct{ ID string }
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {
-		l.t.Fatalf("%d %s", a.status, a.body)
-	}
+	must.Do(l.t, json.Unmarshal([]byte(a.body), &made))
+	a.want(l.t, 200)
 	return l.rig.upstream(l.up + "/v1/blocks/" + made.ID).Metadata.Attestation
 }
 
@@ -41,10 +41,7 @@ func TestToolResultsAreObserved(t *testing.T) {
 	in := func(session string) []string { return []string{"X-Memproxy-Session", session} }
 	run := func(session, script, more string) {
 		t.Helper()
-		a := l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(`{"input":%q%s}`, script+"\nTHEN\nSAY done", more), in(session)...)
-		if a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(`{"input":%q%s}`, script+"\nTHEN\nSAY done", more), in(session)...).want(t, 200)
 	}
 	run("whole", `CALL fetch_webpage {"url":"a"}`, "")
 	run("streamed", `CALL fetch_webpage {"url":"b"}`, `,"streaming":true`)
@@ -90,9 +87,7 @@ func TestToolResultsAreObserved(t *testing.T) {
 		{"echoed elsewhere", "The mill was sold in June.", "self-reported"},
 		{"searched", "Bert keeps geese.", "self-reported"},
 	} {
-		if got := l.filed(tc.text, in(tc.session)...); got != tc.want {
-			t.Errorf("%s, %q: %s, want %s", tc.session, tc.text, got, tc.want)
-		}
+		expect.Equal(t, l.filed(tc.text, in(tc.session)...), tc.want, tc.session, tc.text)
 	}
 }
 
@@ -118,9 +113,7 @@ func TestFilesAreObserved(t *testing.T) {
 	})
 	in := func(session string) []string { return []string{"X-Memproxy-Session", session} }
 	for session, path := range map[string]string{"file": folder + "/files/" + file + "?include_content=true", "passages": folder + "/passages"} {
-		if a := l.do("GET", path, "", in(session)...); a.status != 200 {
-			t.Fatalf("%s: %d %s", path, a.status, a.body)
-		}
+		l.do("GET", path, "", in(session)...).want(t, 200, path)
 	}
 	for _, tc := range []struct{ session, text, want string }{
 		{"file", "The ferry to Leeds leaves at noon.", "tool-observed"},
@@ -129,9 +122,7 @@ func TestFilesAreObserved(t *testing.T) {
 		{"passages", "The ferry to Leeds leaves at noon.", "self-reported"},
 		{"another", "The mill opens at ten.", "self-reported"},
 	} {
-		if got := l.filed(tc.text, in(tc.session)...); got != tc.want {
-			t.Errorf("%s, %q: %s, want %s", tc.session, tc.text, got, tc.want)
-		}
+		expect.Equal(t, l.filed(tc.text, in(tc.session)...), tc.want, tc.session, tc.text)
 	}
 }
 
@@ -225,14 +216,10 @@ func TestSignalsContainNoSecrets(t *testing.T) {
 	}
 	for _, id := range ids {
 		for name, text := range map[string]string{"program log": signals["program log"], "traces": signals["/v1/traces"], "log records": signals["/v1/logs"], "audit": audit.String()} {
-			if !strings.Contains(text, id) {
-				t.Errorf("decision %s is not in %s", id, name)
-			}
+			expect.Text(t, text, "decision", name).Has(id)
 		}
 	}
-	if up := r.back.raw.String(); !strings.Contains(up, "canary-content") {
-		t.Error("the canary did not reach the backend: the test looks at nothing")
-	}
+	expect.Text(t, r.back.raw.String(), "the canary did not reach the backend: the test looks at nothing").Has("canary-content")
 }
 
 // Proves TRL-1: the backend gets the configured credential and none of the client's;
@@ -245,13 +232,9 @@ func TestBackendGetsTheConfiguredCredential(t *testing.T) {
 	if got := h.Values("X-Api-Key"); len(got) != 1 || got[0] != "m0sk-of-the-backend" {
 		t.Errorf("X-API-Key %q", got)
 	}
-	if h.Get("X-Other") != "kept" {
-		t.Errorf("headers %v", h)
-	}
+	expect.Equal(t, h.Get("X-Other"), "kept", "headers", h)
 	for name, values := range h {
-		if strings.Contains(strings.Join(values, " "), devToken) {
-			t.Errorf("the client's key went on in %s", name)
-		}
+		expect.Text(t, strings.Join(values, " "), "the client's key went on in", name).Lacks(devToken)
 	}
 	if h.Get("Traceparent") == "" {
 		t.Error("no trace context went on")
@@ -279,9 +262,7 @@ func TestOperationsDocumentsTheState(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"baseline.json", "runs/", lastGoodFile} { // not in every sidecar's state
-		if !strings.Contains(string(text), "`"+name+"`") {
-			t.Errorf("docs/operations.md does not say what %s is", name)
-		}
+		expect.Text(t, string(text), "docs/operations.md does not say what", name).Has("`" + name + "`")
 	}
 	if seen < 8 {
 		t.Errorf("%d files are seen", seen)

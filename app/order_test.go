@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -154,13 +155,9 @@ func (r *atOnce) schedule(t *testing.T, seed uint64) {
 			if _, err := r.car.ledger.Holds.Approve(context.Background(), hold, memproxy.Review{Reviewer: "eve"}); err != nil {
 				t.Errorf("approve: %v", err)
 			}
-			if err := r.car.jobs.Once(context.Background(), "replays", r.car.clock()); err != nil {
-				t.Errorf("replays: %v", err)
-			}
+			expect.OK(t, r.car.jobs.Once(context.Background(), "replays", r.car.clock()), "replays")
 			h, err := r.car.ledger.Holds.Get(context.Background(), hold)
-			if err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, err)
 			mu.Lock()
 			defer mu.Unlock()
 			if h.State == memproxy.HoldApproved || h.Result.Status/100 == 2 {
@@ -212,9 +209,7 @@ func (r *atOnce) schedule(t *testing.T, seed uint64) {
 			t.Errorf("seed %d: %v: of %s the backend has %q and the ledger %+v (%v)", seed, done, id, text, row, err)
 		}
 	}
-	if succeeded != r.back.did {
-		t.Errorf("seed %d: %v: %d changes were made, %d told to be", seed, done, r.back.did, succeeded)
-	}
+	expect.Equal(t, succeeded, r.back.did, "seed", seed, done)
 	shown := r.ask("GET", "/memories?user_id="+user, "", "eva")
 	if shown.Code != 200 || strings.Count(shown.Body.String(), `"memory":`) != len(texts) || shown.Header().Get("X-Memproxy-Unverified") != "" {
 		t.Errorf("seed %d: %v: the backend has %v, shown is %s %v", seed, done, texts, shown.Body, shown.Header())

@@ -13,6 +13,7 @@ import (
 
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -149,9 +150,7 @@ func TestClientsPageMatchesTheCalls(t *testing.T) {
 		if !ok || !end {
 			t.Fatalf("%s has no place for the calls of %s", file, backend)
 		}
-		if is != table {
-			t.Errorf("%s lists other calls of %s than the test makes: UPDATE=1 go test ./app -run Clients writes it", file, backend)
-		}
+		expect.Equal(t, is, table, file, "lists other calls of", backend, "than the test makes: UPDATE=1 go test ./app -run Clients writes it")
 		page = before + "<!-- calls: " + backend + " -->\n" + table + "<!-- end -->" + after
 	}
 	if os.Getenv("UPDATE") != "" {
@@ -221,9 +220,7 @@ func TestRefusalsStateTheLimit(t *testing.T) {
 		a := r.do("POST", "/memories", note, "X-Memproxy-Session", "s1")
 		detail := said.FindString(a.body)
 		for _, want := range tc.want {
-			if !strings.Contains(detail, want) {
-				t.Errorf("%s: %d %s, want %s", tc.name, a.status, a.body, want)
-			}
+			expect.Text(t, detail, tc.name, a.status, a.body).Has(want)
 		}
 		if tc.want == nil && a.status != http.StatusOK {
 			t.Errorf("%s: then an ordinary write is answered %d %s", tc.name, a.status, a.body)
@@ -253,9 +250,7 @@ func TestIdentityRefusalsNameTheSetting(t *testing.T) {
 		{"another tenant", "POST", "/memories", note, devToken, [2]string{"      tenant: main\n", "      tenant: other\n"}, 403, "backends[].tenant and the tenant of its entry under identity differ"},
 	}, 1, 3) {
 		conf := rigged(t, "mem0-server", "UPSTREAM")
-		if !strings.Contains(conf, tc.change[0]) {
-			t.Fatalf("%s: the file has no %q", tc.name, tc.change[0])
-		}
+		expect.Text(t, conf, tc.name, "the file has no").Has(tc.change[0])
 		r := start(t, conf, tc.change[0], tc.change[1])
 		if tc.key != "" {
 			r.key = tc.key
@@ -264,15 +259,11 @@ func TestIdentityRefusalsNameTheSetting(t *testing.T) {
 		if tc.key == "" {
 			header = []string{"X-API-Key", ""}
 		}
-		if a := r.do(tc.method, tc.path, tc.body, header...); a.status != tc.status || !strings.Contains(a.body, tc.want) {
-			t.Errorf("%s: %d %s, want %d and %s", tc.name, a.status, a.body, tc.status, tc.want)
-		}
+		r.do(tc.method, tc.path, tc.body, header...).want(t, tc.status, tc.name).has(t, tc.want)
 		r.stop()
 		if tc.name == "everybody" {
 			r = start(t, conf, users[0], `users: "*"`)
-			if a := r.do(tc.method, tc.path, tc.body); a.status != http.StatusOK {
-				t.Errorf("%s, with it: %d %s", tc.name, a.status, a.body)
-			}
+			r.do(tc.method, tc.path, tc.body).want(t, http.StatusOK, tc.name, "with it")
 			r.stop()
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -27,18 +28,13 @@ func (r *rig) hide(backend string, ids ...string) {
 	r.t.Helper()
 	for _, id := range ids {
 		c := memproxy.StateChange{MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: memproxy.StateQuarantined, Reason: "test"}
-		if n, err := r.car.ledger.SetState(r.t.Context(), c); err != nil || n != 1 {
-			r.t.Fatal(n, err)
-		}
+		must.Equal(r.t, must.Get(r.car.ledger.SetState(r.t.Context(), c))(r.t), 1)
 	}
 }
 
 func (r *rig) into(v any, method, path, body string, header ...string) got {
 	r.t.Helper()
-	a := r.do(method, path, body, header...)
-	if a.status != http.StatusOK {
-		r.t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
-	}
+	a := r.do(method, path, body, header...).want(r.t, http.StatusOK, method, path)
 	must.Do(r.t, json.Unmarshal([]byte(a.body), v))
 	return a
 }
@@ -75,9 +71,7 @@ func TestNumberedPages(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain)
 	ids := r.remember(23)
-	if len(ids) != 23 {
-		t.Fatal(ids)
-	}
+	must.Len(t, ids, 23)
 	var hidden []string
 	for _, places := range [][2]int{{0, 0}, {4, 5}, {10, 15}, {15, 20}, {0, 2}, {22, 23}, {0, 23}} {
 		r.hide("mem0", ids[places[0]:places[1]]...)
@@ -110,17 +104,13 @@ func TestNumberedPages(t *testing.T) {
 				if a.Next == nil {
 					break
 				}
-				if len(a.Results) != 5 {
-					t.Errorf("%s: page %d of more holds %d", name, page, len(a.Results))
-				}
+				expect.Len(t, a.Results, 5, name, "page", page, "of more holds")
 				if page > 10 {
 					t.Fatal("it does not end")
 				}
 				next = *a.Next
 			}
-			if !slices.Equal(seen, want) {
-				t.Errorf("%s, without %d: saw %d, want %d\n%v\n%v", name, len(hidden), len(seen), len(want), seen, want)
-			}
+			expect.List(t, seen, want, name, "without", len(hidden), "saw")
 		}
 	}
 }
@@ -135,9 +125,7 @@ func TestSearchesAreFilledUp(t *testing.T) {
 	const search = `{"query":"tea","filters":{"user_id":"ann"},"top_k":4}`
 	r.into(&a, "POST", "/v3/memories/search/", search)
 	first := idsOf(a.Results)
-	if len(first) != 4 {
-		t.Fatal(first)
-	}
+	must.Len(t, first, 4)
 	r.hide("mem0", first...)
 	r.into(&a, "POST", "/v3/memories/search/", search)
 	if again := idsOf(a.Results); len(again) != 4 || len(without(again, first)) != 4 {
@@ -163,9 +151,7 @@ func TestCursorPages(t *testing.T) {
 	t.Parallel()
 	l := startLetta(t, someAgent)
 	for i := range 30 {
-		if a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"human","value":"tea number %d"}`, i)); a.status != 200 {
-			t.Fatal(a.body)
-		}
+		l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"human","value":"tea number %d"}`, i)).want(t, 200)
 	}
 	var all []remembered
 	l.into(&all, "GET", "/v1/blocks/?limit=100", "")
@@ -185,9 +171,7 @@ func TestCursorPages(t *testing.T) {
 		}
 		seen = append(seen, idsOf(page)...)
 	}
-	if !slices.Equal(seen, want) {
-		t.Errorf("saw %v\nwant %v", seen, want)
-	}
+	expect.List(t, seen, want, "saw")
 }
 
 // Proves MFW-8, TRL-4: a reader that asks for provenance gets the author and state of
@@ -201,9 +185,7 @@ func TestProvenanceOnRead(t *testing.T) {
 	id := made.Results[0].ID
 	older := without(r.remember(1), []string{id})[0] // written directly to the backend
 	var a struct{ Results []remembered }
-	if plain := r.into(&a, "GET", "/memories?user_id=ann", ""); strings.Contains(plain.body, "memproxy_provenance") {
-		t.Errorf("nobody asked, and is told: %s", plain.body)
-	}
+	r.into(&a, "GET", "/memories?user_id=ann", "").about("nobody asked, and is told").lacks(t, "memproxy_provenance")
 	for name, ask := range map[string]struct {
 		query  string
 		header []string
@@ -232,9 +214,7 @@ func TestProvenanceOnRead(t *testing.T) {
 	}
 	r.do("GET", "/memories/"+id+"?memproxy_min_trust=0.7", "").want(t, 404)
 	for _, query := range []string{"memproxy_provenance=maybe", "memproxy_min_trust=0.5&memproxy_min_trust=0.5", "memproxy_other=1"} {
-		if a := r.do("GET", "/memories/"+id+"?"+query, ""); a.status != 400 || !strings.Contains(a.body, `"detail"`) {
-			t.Errorf("%s: %d %s", query, a.status, a.body)
-		}
+		r.do("GET", "/memories/"+id+"?"+query, "").want(t, 400, query).has(t, `"detail"`)
 	}
 	l := startLetta(t, someAgent)
 	var block remembered
@@ -282,9 +262,8 @@ func TestBackendsFetchNoCallerURLs(t *testing.T) {
 		back := &shower{}
 		up := httptest.NewServer(back)
 		r := start(t, administered, "KIND", c.kind, "BACK", up.URL, "ROOT", sha(adminToken))
-		if a := r.do("POST", c.path, c.bad, "X-API-Key", devToken); a.status != 403 || !strings.Contains(a.body, `"payload.unseen"`) || len(back.take(c.path)) != 0 {
-			t.Errorf("%s %s: %d %s", c.path, c.bad, a.status, a.body)
-		}
+		r.do("POST", c.path, c.bad, "X-API-Key", devToken).want(t, 403, c.path, c.bad).has(t, `"payload.unseen"`)
+		expect.Len(t, back.take(c.path), 0, c.path, c.bad)
 		if a := r.do("POST", c.path, c.good, "X-API-Key", devToken); a.status == 403 || len(back.take(c.path)) != 1 {
 			t.Errorf("%s %s: %d %s", c.path, c.good, a.status, a.body)
 		}
@@ -333,9 +312,7 @@ func TestAcceptedWritesKeepListsReadable(t *testing.T) {
 		`9223372036854775807`, `-9223372036854775808`, `9.2e18`, `1e-300`, `-0.0`, `0e0`, `0.` + strings.Repeat("3", 100),
 		`"\u0001\u001f\u007f\u0085\u2028\u2029\ufeff"`, `"\ud83d\ude00"`, `""`, `{"":""}`, `[null,[],{}]`,
 	} {
-		if a := write(value); a.status != 200 {
-			t.Errorf("%.60s: %d %s", value, a.status, a.body)
-		}
+		write(value).want(t, 200, value)
 	}
 	for _, value := range []string{
 		nested(jsondoc.DefaultRequestDepth + 1), `9223372036854775808`, `1e999`, `1e300`, `-0`, `1e-400`, strings.Repeat("9", 5000), `"\u0000"`, `"\ud800"`, `NaN`, `{"a":1,"a":2}`,
@@ -349,8 +326,6 @@ func TestAcceptedWritesKeepListsReadable(t *testing.T) {
 		if body != "" {
 			method = "POST"
 		}
-		if a := r.do(method, path, body); a.status != 200 || !strings.Contains(a.body, "9223372036854775807") {
-			t.Errorf("%s: %d %.300s", path, a.status, a.body)
-		}
+		r.do(method, path, body).want(t, 200, path).has(t, "9223372036854775807")
 	}
 }

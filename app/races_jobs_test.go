@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"github.com/memproxy/memproxy/internal/must"
 	"testing"
 	"time"
 )
@@ -17,9 +18,7 @@ func TestRollbacksHaveTheirTurn(t *testing.T) {
 		for _, c := range []call{{"PUT", "/memories/" + id, `{"text":"Ann likes wine."}`}, {"DELETE", "/memories/" + id, ""}} {
 			r.meanwhile("PUT", "/memories/"+id, func() { r.do(c, "human").want(t, 503).has(t, "limit.in_flight") })
 			back := fmt.Sprintf(`{"sha256":%q,"newest":%q,"reason":"so"}`, sha("Ann likes tea."), sha("Ann likes milk."))
-			if a := r.reviews("/v1/memories/mem0/"+id+"/rollback", back); a.status != 200 {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			r.reviews("/v1/memories/mem0/"+id+"/rollback", back).want(t, 200)
 			r.happened()
 			r.shows(id, "likes tea")
 			r.do(update, "").want(t, 200)
@@ -51,9 +50,7 @@ func TestWrittenMemoriesAreNotPurged(t *testing.T) {
 		})
 		r.once("upkeep", r.car.clock().Add(200*24*time.Hour))
 		r.happened()
-		if len(kept) != len(ids[0]) {
-			t.Fatalf("written: %q", kept)
-		}
+		must.Len(t, kept, len(ids[0]), "written")
 		r.shows(kept, "likes wine")
 	})
 }

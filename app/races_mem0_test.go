@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -30,9 +31,7 @@ func (r *raced) added(text string) string {
 func (r *raced) shows(id, text string) {
 	r.t.Helper()
 	a := r.do(call{"GET", "/memories/" + id, ""}, "").want(r.t, 200).has(r.t, text)
-	if warned := a.header.Get("X-Memproxy-Unverified"); warned != "" {
-		r.t.Errorf("unverified: %s", warned)
-	}
+	expect.Equal(r.t, a.header.Get("X-Memproxy-Unverified"), "", "unverified")
 }
 
 // Proves EDGE-4, EDGE-15: a change that waited for another is judged by what that left, and
@@ -49,9 +48,7 @@ func TestWaitingChangesAreJudgedAfterTheirTurn(t *testing.T) {
 		r.do(call{"PUT", "/memories/" + id, `{"text":"Ann likes milk."}`}, "").want(t, 200)
 		r.happened()
 		_, decision, _ := strings.Cut((<-done).want(t, 200).header.Get("X-Memproxy-Decision"), "id=")
-		if records := r.audit("--decision", decision); !strings.Contains(records, "trust.correction") || strings.Contains(records, "integrity.") {
-			t.Errorf("%s", records)
-		}
+		expect.Text(t, r.audit("--decision", decision)).Has("trust.correction").Lacks("integrity.")
 		r.shows(id, "likes wine")
 	})
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"github.com/memproxy/memproxy/internal/expect"
 	"testing"
 	"testing/synctest"
 )
@@ -13,9 +14,7 @@ func waits(t *testing.T, do func() got) <-chan got {
 	done := make(chan got, 1)
 	go func() { done <- do() }()
 	synctest.Wait()
-	if len(done) > 0 {
-		t.Error("answered at once")
-	}
+	expect.Len(t, done, 0, "answered at once")
 	return done
 }
 

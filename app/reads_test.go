@@ -16,6 +16,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -211,9 +212,7 @@ func (r *readRig) read(rows []readRow, memory, other string, strict bool) {
 					continue // texts derived from it are then unknown, too
 				}
 				got := r.do(row.method, fill.Replace(row.path), fill.Replace(row.body), who...)
-				if err := row.shown(got, want); err != "" {
-					r.t.Errorf("%s, %s, reviewer %v, strict %v: %s\n%d %s", row.id, state, reviewer, strict, err, got.status, got.body)
-				}
+				expect.Equal(r.t, row.shown(got, want), "", row.id, state, "reviewer", reviewer, "strict", strict, got.status, got.body)
 			}
 		}
 	}
@@ -243,9 +242,7 @@ func (r *readRig) changed(rows []readRow, memory string, fill *strings.Replacer,
 				continue
 			}
 			got := r.do(row.method, fill.Replace(row.path), fill.Replace(row.body), "X-API-Key", devToken)
-			if err := row.shown(got, want); err != "" {
-				r.t.Errorf("%s, %s and %s behind the proxy, strict %v: %s\n%d %s", row.id, state, what, strict, err, got.status, got.body)
-			}
+			expect.Equal(r.t, row.shown(got, want), "", row.id, state, what, "behind the proxy, strict", strict, got.status, got.body)
 		}
 	}
 	for _, state := range []memproxy.MemoryState{memproxy.StateQuarantined, memproxy.StatePending, memproxy.StateExpired, memproxy.StateSuperseded} {
@@ -274,13 +271,9 @@ func (r *readRig) changed(rows []readRow, memory string, fill *strings.Replacer,
 	hold(memproxy.StateValidated, "made harmless", hidden, listed, single)
 	k := memproxy.MemoryKey{Backend: "back", Kind: memproxy.TargetMemory, ID: memory}
 	// The proxy may have recorded it already.
-	if _, err := r.car.ledger.Backends.Flag(context.Background(), memproxy.IntegrityFlag{MemoryKey: k, Tenant: "acme", Code: memproxy.IntegrityMismatch}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.car.ledger.Backends.Flag(context.Background(), memproxy.IntegrityFlag{MemoryKey: k, Tenant: "acme", Code: memproxy.IntegrityMismatch}))(r.t)
 	hold(memproxy.StateValidated, "found to be changed", hidden, listed, single, derived, compiled)
-	if _, err := r.car.ledger.Backends.Flag(context.Background(), memproxy.IntegrityFlag{MemoryKey: k, Tenant: "acme"}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.car.ledger.Backends.Flag(context.Background(), memproxy.IntegrityFlag{MemoryKey: k, Tenant: "acme"}))(r.t)
 }
 
 // shown describes what is wrong with an answer, or returns "".

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -48,9 +49,7 @@ func (f *refuser) refused(r *rig, method, path, body string, status int) {
 	if no := a.header.Get("X-Should-Retry"); status == http.StatusTooManyRequests && no != "" {
 		r.t.Errorf("%s %s: the SDK is told %q about a retry", method, path, no)
 	}
-	if n := f.arrived.Swap(0); n != 0 {
-		r.t.Errorf("%s %s: %d requests were sent after the refusal", method, path, n)
-	}
+	expect.Equal(r.t, f.arrived.Swap(0), 0, method, path)
 }
 
 // recorded waits for the record of what the backend answered.

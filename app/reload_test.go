@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/policy"
@@ -55,9 +56,7 @@ func TestPoliciesReload(t *testing.T) {
 					allowed.Add(1)
 				case 403:
 					denied.Add(1)
-					if !strings.Contains(a.body, "own.closed") {
-						t.Errorf("refused for another reason: %s", a.body)
-					}
+					a.about("refused for another reason").has(t, "own.closed")
 				default:
 					t.Errorf("%d %s", a.status, a.body)
 				}
@@ -79,12 +78,9 @@ func TestPoliciesReload(t *testing.T) {
 	writeBundle(t, bundle, broken)
 	ring.Until(r.t, "the broken edit on /readyz", func() bool { return strings.Contains(r.get("/readyz").body, "own.cedar") })
 	ready := r.get("/readyz").body
-	if a := r.get("/readyz"); a.status != 200 || !strings.Contains(ready, `"status":"degraded"`) {
-		t.Errorf("%d %s: want ready and degraded, as the last good rules are in force", a.status, ready)
-	}
-	if !strings.Contains(ready, "own.cedar:2") || !strings.Contains(ready, open) {
-		t.Errorf("readyz: %s\nwant file, line and the version that stays", ready)
-	}
+	r.get("/readyz").want(t, 200)
+	expect.Text(t, ready).Has(`"status":"degraded"`)
+	expect.Text(t, ready, "readyz").Has("own.cedar:2", open)
 	r.do("POST", "/memories", note).want(t, 200)
 	if m := r.get("/metrics").body; !strings.Contains(m, `memproxy_reloads_total{result="refused"}`) && !strings.Contains(m, `result="refused"`) {
 		t.Error("no metric of the refused edit")
@@ -111,9 +107,7 @@ func TestPoliciesReload(t *testing.T) {
 		}
 		byVersion[version] = v
 	}
-	if len(byVersion) != 2 {
-		t.Errorf("versions %v: want the open and the closed one", byVersion)
-	}
+	expect.Len(t, byVersion, 2, "versions")
 }
 
 func field(line, key string) string {
@@ -175,9 +169,7 @@ backends: [{name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: "http://127
 		}
 		return ""
 	}
-	if err := Serve(ctx, cfg, Options{Log: hangsUp{t, cancel}, Getenv: getenv, Version: "test", TimeoutFactor: 10}, nil); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, Serve(ctx, cfg, Options{Log: hangsUp{t, cancel}, Getenv: getenv, Version: "test", TimeoutFactor: 10}, nil))
 }
 
 // Everything that affects decisions changes the rules' version, which records contain

@@ -13,6 +13,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/review"
@@ -74,9 +75,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 		return code == 0 && strings.Contains(out, "write") && strings.Contains(out, "update")
 	})
 	r.does("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", memory)
-	if list := r.do("GET", "/memories?user_id=bob", ""); !strings.Contains(list.body, "Bob sails.") || strings.Contains(list.body, "Bob rows.") {
-		t.Errorf("after the rollback: %s", list.body)
-	}
+	r.do("GET", "/memories?user_id=bob", "").about("after the rollback").has(t, "Bob sails.").lacks(t, "Bob rows.")
 	if out, errs, code := r.command("memory", "trace", "--backend", "mem0", memory); code != 0 || !strings.Contains(out, "agent:dev") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
@@ -93,11 +92,9 @@ func TestApprovedWritesRefusedOnSending(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`policy: {dir: %q}
 review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, policyDir(t, holdingPolicy), sha(reviewToken)))
 	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
-	if err := r.car.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{
+	must.Do(t, r.car.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{
 		Backend: "mem0", Kind: memproxy.TargetEntity, ID: memproxy.OwnerID(memproxy.DimUser, "bob"), Scope: memproxy.Scope{Tenant: "globex", User: "bob"},
-	}}}); err != nil {
-		t.Fatal(err)
-	}
+	}}}))
 	before := r.back.count()
 	out, errs, code := r.command("holds", "approve", "--reason", "harmless", id)
 	if code != 1 || !strings.Contains(out, "is failed; memproxy refused the write: owner.unknown") {
@@ -156,9 +153,7 @@ func TestOperatorCanReviewThroughTheSocket(t *testing.T) {
 	if code != 0 || !strings.Contains(log, `"method":"socket"`) || !strings.Contains(log, `"id":"os:`) {
 		t.Errorf("recorded %s%s", log, errs)
 	}
-	if !strings.Contains(r.log.String(), "held writes are reviewed by the user that memproxy runs as") {
-		t.Errorf("the log does not say who reviews: %s", r.log.String())
-	}
+	expect.Text(t, r.log.String(), "the log does not say who reviews").Has("held writes are reviewed by the user that memproxy runs as")
 	file := filepath.Join(dir, "memproxy.yaml")
 	writeFile(t, file, strings.Replace(r.conf, "{dir: ", "{dir: ", 1))
 	if code, out, errs := invoke(t, "check", "--config", file); code != 0 || !strings.Contains(out, "held writes are reviewed by the user that memproxy runs as ("+socket+")") {
@@ -198,13 +193,9 @@ func TestStatus(t *testing.T) {
 		r.do("POST", "/memories", `{"user_id":"eve","infer":false,"metadata":{"field":"system"},"messages":[{"role":"user","content":"tea"}]}`, "X-Memproxy-Session", "s1").want(t, 403)
 	}
 	out, code := run()
-	if code != 0 {
-		t.Errorf("%d %s", code, out)
-	}
+	expect.Equal(t, code, 0, out)
 	for _, want := range []string{"ready", "field.forbidden 3", "session.locked 1", "wait for review", "1, the oldest for 0s: " + id, memproxy.InertSession("s1"), "deny 4", "hold 1", "audit records waiting"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("%q is not said:\n%s", want, out)
-		}
+		expect.Text(t, out).Has(want)
 	}
 	if out, code := run("--json"); code != 0 || !strings.Contains(out, `"waiting": 1`) {
 		t.Errorf("%d %s", code, out)
@@ -234,9 +225,7 @@ func TestSocketOfALongStatePath(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "memproxy.yaml")
 	writeFile(t, conf, r.conf)
 	code, out, errs := invoke(t, "check", "--config", conf)
-	if code != 0 {
-		t.Fatal(errs)
-	}
+	must.Equal(t, code, 0, errs)
 	_, rest, _ := strings.Cut(out, "the user that memproxy runs as (")
 	socket, _, _ := strings.Cut(rest, ")")
 	if !strings.HasPrefix(socket, short) || len(socket) > maxSocket || !strings.Contains(r.log.String(), socket) {
@@ -253,20 +242,14 @@ func TestSocketOfALongStatePath(t *testing.T) {
 	open := filepath.Join(short, "open")
 	must.Do(t, os.Mkdir(open, 0o777))
 	must.Do(t, os.Chmod(open, 0o777))
-	if err := ownDir(open); err == nil {
-		t.Error("a directory that others can write to is used")
-	}
-	if _, err := socketPath(long, func(string) string { return "/" + strings.Repeat("x", 120) }); err == nil || !strings.Contains(err.Error(), "107 bytes") {
-		t.Errorf("%v", err)
-	}
+	expect.Error(t, ownDir(open), "a directory that others can write to is used")
+	expect.ErrorHas(t, expect.Err(socketPath(long, func(string) string { return "/" + strings.Repeat("x", 120) })), "107 bytes")
 }
 
 // A reviewer who may only read is not listed as one who can review.
 func TestReadOnlyReviewersAreNotNamed(t *testing.T) {
 	c := &config.Config{Review: config.Review{Reviewers: []config.Reviewer{{ID: "looks", Roles: []string{"view", "content"}}, {ID: "decides", Roles: []string{"view", "review"}}}}}
-	if who := describeReviewers(c, ""); who != "decides" {
-		t.Errorf("named: %s", who)
-	}
+	expect.Equal(t, describeReviewers(c, ""), "decides", "named")
 	if c.Review.Reviewers = c.Review.Reviewers[:1]; describeReviewers(c, "") != "nobody" {
 		t.Error("who may only look is named")
 	}
@@ -318,15 +301,11 @@ func TestMemoriesOfAPersonAreTracedDeletedAndProven(t *testing.T) {
 	if v := wrote.Versions[0]; v.Memory != id || v.Op != "write" || v.SHA256 != memproxy.TextSHA256(text) {
 		t.Errorf("the version is %+v", v)
 	}
-	if out := r.proven("--index", fmt.Sprint(wrote.Index)); !strings.Contains(out, memproxy.TextSHA256(text)) || strings.Contains(out, "tea") {
-		t.Errorf("proven is %s", out)
-	}
+	expect.Text(t, r.proven("--index", fmt.Sprint(wrote.Index)), "proven is").Has(memproxy.TextSHA256(text)).Lacks("tea")
 
 	a := r.do("DELETE", "/entities/user/ann", "").want(t, 200)
 	_, decision, _ := strings.Cut(a.header.Get("X-Memproxy-Decision"), "id=")
-	if out := r.proven("--decision", decision); !strings.Contains(out, `"scope":{"user":"ann"}`) {
-		t.Errorf("proven is %s", out)
-	}
+	expect.Text(t, r.proven("--decision", decision), "proven is").Has(`"scope":{"user":"ann"}`)
 	r.do("GET", "/memories?user_id=ann", "").lacks(t, text)
 
 	var did []string
@@ -338,7 +317,5 @@ func TestMemoriesOfAPersonAreTracedDeletedAndProven(t *testing.T) {
 			t.Errorf("the log does not name %s: %v", want, did)
 		}
 	}
-	if n := len(r.recorded("--user", "ann", "--type", "decision")); n != 4 {
-		t.Errorf("%d decisions about ann, not 4", n)
-	}
+	expect.Equal(t, len(r.recorded("--user", "ann", "--type", "decision")), 4)
 }

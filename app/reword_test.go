@@ -9,6 +9,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -83,17 +85,13 @@ func TestDangerousTextsAreRewritten(t *testing.T) {
 				before := len(r.arrived(0))
 				a := r.do("POST", "/memories", noted(c.text))
 				verdict, id := decisionOf(a)
-				if verdict != c.verdict {
-					t.Fatalf("%d %s: %s", a.status, a.header.Get("X-Memproxy-Decision"), a.body)
-				}
+				must.Equal(t, verdict, c.verdict, a.status, a.header.Get("X-Memproxy-Decision"), a.body)
 				if told := a.header.Get("X-Memproxy-Rewritten"); (told == "/messages/0/content") != (verdict == "amend") || told != "" && verdict != "amend" {
 					t.Errorf("%s: the answer says that %q was changed", verdict, told)
 				}
 				sent, list := r.arrived(before), r.do("GET", "/memories?user_id=ann", "").body
 				if c.stored == "" {
-					if sent != "" {
-						t.Fatalf("it arrived: %s", sent)
-					}
+					must.Equal(t, sent, "", "it arrived")
 					continue
 				}
 				if !strings.Contains(sent, fmt.Sprintf("%q", c.stored)) && !strings.Contains(list, c.stored) {
@@ -102,9 +100,7 @@ func TestDangerousTextsAreRewritten(t *testing.T) {
 				if c.verdict != "amend" {
 					continue
 				}
-				if !strings.Contains(list, "screen.rewritten") {
-					t.Errorf("the memory does not say that it was rewritten: %s", list)
-				}
+				expect.Text(t, list, "the memory does not say that it was rewritten").Has("screen.rewritten")
 				r.evidence(id, c.text)
 			}
 		})
@@ -116,23 +112,17 @@ func (r *rig) evidence(id, text string) {
 	r.t.Helper()
 	words := text[strings.LastIndex(text, "m\u00f6rning.")+len("m\u00f6rning. "):]
 	words = words[:min(len(words), 24)]
-	if h := r.heldWrite(id); h.State != memproxy.HoldRewritten {
-		r.t.Errorf("the evidence is %s", h.State)
-	}
+	expect.Equal(r.t, r.heldWrite(id).State, memproxy.HoldRewritten, "the evidence is")
 	out, _, code := r.command("holds", "show", id)
-	if code != 0 || !strings.Contains(out, "[PATTERN_001]") || !strings.Contains(out, "in its place") || strings.Contains(out, words) {
-		r.t.Errorf("shown as %s", out)
-	}
+	expect.Equal(r.t, code, 0, "shown as")
+	expect.Text(r.t, out, "shown as").Has("[PATTERN_001]", "in its place").Lacks(words)
 	if _, _, code := r.command("holds", "approve", "--reason", "x", id); code == 0 {
 		r.t.Error("evidence was approved")
 	}
 	out, _, code = r.command("holds", "show", "--full", id)
-	if code != 0 || !strings.Contains(out, words) {
-		r.t.Errorf("the original: %d %s", code, out)
-	}
-	if files := r.plainAt(words); len(files) > 0 {
-		r.t.Errorf("%q stands in plain in %q", words, files)
-	}
+	expect.Equal(r.t, code, 0, "the original")
+	expect.Text(r.t, out, "the original").Has(words)
+	expect.Len(r.t, r.plainAt(words), 0, words, "stands in plain in")
 }
 
 // In a governed field a rewrite needs a person: the write is held, and the rewritten
@@ -181,9 +171,7 @@ func TestChangesAreRewritten(t *testing.T) {
 	}
 	said, _ := json.Marshal("Ann sails. " + poison)
 	id, value := block("POST", "/v1/blocks/", `{"label":"human","value":`+string(said)+`}`)
-	if value != rewritten {
-		t.Errorf("made as %q", value)
-	}
+	expect.Equal(t, value, rewritten, "made as")
 	l.do("PATCH", "/v1/blocks/"+id, `{"value":"Ann rows."}`, auth...).want(t, 200).has(t, `"value":"Ann rows."`)
 	if _, value = block("PATCH", "/v1/blocks/"+id, `{"value":`+string(said)+`}`); value != rewritten {
 		t.Errorf("changed to %q", value)
@@ -192,9 +180,7 @@ func TestChangesAreRewritten(t *testing.T) {
 	r := rewording(t, "soft")
 	memory := r.written("Ann rows.", "")
 	r.do("PUT", "/memories/"+memory, `{"text":`+string(said)+`}`).want(t, 200)
-	if list := r.listed(); !strings.Contains(list, rewritten) || strings.Contains(list, "invoices") {
-		t.Errorf("changed to %s", list)
-	}
+	expect.Text(t, r.listed(), "changed to").Has(rewritten).Lacks("invoices")
 }
 
 // Proves EDGE-4: a changed memory is detected even if its unsigned ledger row is edited
@@ -236,13 +222,9 @@ func TestQuarantineSurvivesLedgerEdits(t *testing.T) {
 		t.Helper()
 		ring.Until(t, "the records", func() bool { return strings.Count(r.audit("--type", "integrity"), `"integrity.ledger"`) == n })
 	}
-	if a := r.do("GET", "/memories/"+ids[0], ""); a.status != 404 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	r.do("GET", "/memories/"+ids[0], "").want(t, 404)
 	recorded(1)
-	if list := r.listed(); strings.Contains(list, "green tea") || strings.Contains(list, "plays go") || !strings.Contains(list, "sails") {
-		t.Errorf("shown: %s", list)
-	}
+	expect.Text(t, r.listed(), "shown").Lacks("green tea", "plays go").Has("sails")
 	recorded(2)
 	r.offline()
 	if code, out, errs := invoke(t, "ledger", "sweep", "--config", conf); code != cli.Failed || !strings.Contains(out, "row of memory "+ids[0]) || strings.Contains(out, ids[2]) {
@@ -253,7 +235,5 @@ func TestQuarantineSurvivesLedgerEdits(t *testing.T) {
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
 	r.run()
-	if list := r.listed(); !strings.Contains(list, "green tea") || strings.Contains(list, "plays go") {
-		t.Errorf("accepted: %s", list)
-	}
+	expect.Text(t, r.listed(), "accepted").Has("green tea").Lacks("plays go")
 }

@@ -262,18 +262,14 @@ func (r *rig) stop() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), ring.Limit)
 	defer cancel()
-	if err := r.car.Close(ctx); err != nil {
-		r.t.Error(err)
-	}
+	expect.OK(r.t, r.car.Close(ctx))
 	r.car = nil
 }
 
 // once runs a round of a job at a time, and waits for it.
 func (r *rig) once(job string, now time.Time) {
 	r.t.Helper()
-	if err := r.car.jobs.Once(context.Background(), job, now); err != nil {
-		r.t.Fatalf("%s: %v", job, err)
-	}
+	must.Do(r.t, r.car.jobs.Once(context.Background(), job, now), job)
 }
 
 // got is an answer with its body read.
@@ -365,9 +361,8 @@ func says(t *testing.T, code int, text string, args ...string) {
 	if code == cli.Failed || code == cli.Usage {
 		said = errs
 	}
-	if got != code || !strings.Contains(said, text) {
-		t.Errorf("%s: exit %d, want %d and %q: %s%s", strings.Join(args, " "), got, code, text, out, errs)
-	}
+	expect.Equal(t, got, code, strings.Join(args, " "), out, errs)
+	expect.Text(t, said, strings.Join(args, " "), out, errs).Has(text)
 }
 
 const note = `{"user_id":"ann","agent_id":"dev","infer":false,"messages":[{"role":"user","content":"likes tea"}]}`

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
@@ -41,13 +42,10 @@ func TestFindingsAreRecorded(t *testing.T) {
 			found = append(found, rec)
 		}
 	}
-	if len(found) != 2 || strings.Contains(out, "invoices") || strings.Contains(out, "mail.example") {
-		t.Fatalf("%d records with findings: %s", len(found), out)
-	}
+	must.Len(t, found, 2)
+	expect.Text(t, out).Lacks("invoices", "mail.example")
 	for _, rec := range found {
-		if rec.Type != "decision" {
-			t.Errorf("findings in a record of type %s", rec.Type)
-		}
+		expect.Equal(t, rec.Type, "decision", "findings in a record of type")
 		for i, f := range rec.Findings {
 			if f.Rule == "" || f.Start < 0 || f.End > len(poison) || i > 0 && f.Score > rec.Findings[i-1].Score {
 				t.Errorf("%+v", rec.Findings)
@@ -234,14 +232,10 @@ func TestCredentialsByProfile(t *testing.T) {
 		if a := r.do("POST", "/memories", noted(key)); verdictOf(a) != want && !(want == "allow" && verdictOf(a) == "amend") {
 			t.Errorf("%s: %s %s", profile, verdictOf(a), a.body)
 		}
-		if a := r.do("POST", "/memories", noted(person)); a.status != 200 {
-			t.Errorf("%s: personal data: %d %s", profile, a.status, a.body)
-		}
+		r.do("POST", "/memories", noted(person)).want(t, 200, profile, "personal data")
 		out := r.audit()
 		for _, rule := range []string{"secret.aws_access_key", "pii.email", "pii.payment_card"} {
-			if !strings.Contains(out, rule) {
-				t.Errorf("%s: the record has no %s", profile, rule)
-			}
+			expect.Text(t, out, profile, "the record has no").Has(rule)
 		}
 	}
 }
@@ -277,10 +271,7 @@ func TestPoisonedBlocksAreNotAttached(t *testing.T) {
 	evil := l.made("/v1/blocks/", fmt.Sprintf(`{"label":"shared","value":%q}`, poison))
 	good := l.made("/v1/blocks/", `{"label":"city","value":"Ann lives in Lyon."}`)
 	for name, way := range ways(evil) {
-		a := l.do("PATCH", way[0], way[1], bearer...)
-		if a.status != 403 || !strings.Contains(a.body, `"screen.risk"`) || !strings.Contains(a.body, `"pointer":"target:`+evil+`"`) || strings.Contains(a.body, "invoices") {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
-		}
+		l.do("PATCH", way[0], way[1], bearer...).want(t, 403, name).has(t, `"screen.risk"`, `"pointer":"target:`+evil+`"`).lacks(t, "invoices")
 		if slices.Contains(l.letta.Labels(l.agent), "shared") {
 			t.Fatalf("%s: the poison is attached", name)
 		}
@@ -323,9 +314,7 @@ func TestSelfEditsAreScreened(t *testing.T) {
 	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			b, err := io.ReadAll(q.Body)
-			if err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, err)
 			said := strings.ReplaceAll(string(b), "MARK", poison)
 			q.Body, q.ContentLength = io.NopCloser(strings.NewReader(said)), int64(len(said))
 			h.ServeHTTP(w, q)
@@ -356,11 +345,9 @@ func TestWithheldBlocksAreNotAttached(t *testing.T) {
 			{"PATCH", "/v1/agents/" + l.agent, fmt.Sprintf(`{"block_ids":[%q]}`, id)},
 		}
 		for _, id := range []string{id, l.letta.BlockID(another, "human")} {
-			if _, err := l.car.ledger.SetState(t.Context(), memproxy.StateChange{
+			must.Get(l.car.ledger.SetState(t.Context(), memproxy.StateChange{
 				MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, State: state, Decision: "d",
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 		}
 		copied := l.do("POST", "/v1/conversations/?agent_id="+another, `{"isolated_block_labels":["human"]}`, append(bearer, "X-Memproxy-Session", string(state))...)
 		shown := state == memproxy.StateValidated || state == memproxy.StateUntrusted

@@ -15,6 +15,7 @@ import (
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
@@ -47,9 +48,7 @@ func ruledOf(t *testing.T, out string) []ruled {
 	dec.DisallowUnknownFields()
 	for dec.More() {
 		var r ruled
-		if err := dec.Decode(&r); err != nil {
-			t.Fatalf("%v in %s", err, out)
-		}
+		must.Do(t, dec.Decode(&r), out)
 		all = append(all, r)
 	}
 	return all
@@ -88,9 +87,7 @@ func TestScreenCommand(t *testing.T) {
 	if r := all[2]; r.ID != 3.0 || r.Verdict != "allow" || len(r.Findings) != 1 || r.Findings[0].Rule != "secret.aws_access_key" {
 		t.Errorf("a credential is found, and held by no risk: %+v", r)
 	}
-	if strings.Contains(out, "invoices") || strings.Contains(out, "AKIA") {
-		t.Errorf("the output quotes content: %s", out)
-	}
+	expect.Text(t, out, "the output quotes content").Lacks("invoices", "AKIA")
 
 	code, out, errs = feed(t, strings.NewReader(textLine("a", "tea")+"nonsense\n"+textLine("b", "tea")), "screen")
 	if code != cli.Failed || len(ruledOf(t, out)) != 2 || !strings.Contains(errs, "line 2:") || strings.Contains(errs, "nonsense") {
@@ -106,9 +103,7 @@ func TestScreenDependsOnSourceAndSensitivity(t *testing.T) {
 	score := func(args ...string) int {
 		t.Helper()
 		code, out, errs := feed(t, strings.NewReader(textLine("x", text)), append([]string{"screen"}, args...)...)
-		if code != cli.OK {
-			t.Fatalf("%v: exit %d %s", args, code, errs)
-		}
+		must.Equal(t, code, cli.OK, args, errs)
 		return ruledOf(t, out)[0].Score
 	}
 	base := score()
@@ -130,9 +125,7 @@ func TestScreenByConfiguration(t *testing.T) {
 	for profile, want := range map[string]string{"production": "deny allow allow", "development": "allow allow allow"} {
 		file := writeFile(t, filepath.Join(dir, profile+".yaml"), strings.Replace(conf, "profile: production", "profile: "+profile, 1))
 		code, out, errs := feed(t, strings.NewReader(in), "screen", "--config", file)
-		if code != cli.OK {
-			t.Fatalf("%s: exit %d %s", profile, code, errs)
-		}
+		must.Equal(t, code, cli.OK, profile, errs)
 		all := ruledOf(t, out)
 		var got []string
 		for _, r := range all {
@@ -142,9 +135,7 @@ func TestScreenByConfiguration(t *testing.T) {
 			t.Errorf("%s: %s", profile, out)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, "state")); err == nil {
-		t.Error("screen made state")
-	}
+	expect.Error(t, expect.Err(os.Stat(filepath.Join(dir, "state"))), "screen made state")
 	off := writeFile(t, filepath.Join(dir, "off.yaml"), conf+"screening: {enabled: false}\n")
 	if code, _, errs := feed(t, strings.NewReader(in), "screen", "--config", off); code != cli.Failed || !strings.Contains(errs, "screening is off") {
 		t.Errorf("exit %d %s", code, errs)
@@ -186,13 +177,9 @@ func TestScreenStopsWhenCancelled(t *testing.T) {
 	a := &invocation{Args: []string{"screen"}, Stdin: r, Stdout: io.Discard, Stderr: io.Discard, Getenv: os.Getenv}
 	done := make(chan int)
 	go func() { done <- a.run(ctx) }()
-	if _, err := fmt.Fprint(w, textLine("a", "tea")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Fprint(w, textLine("a", "tea")))(t)
 	cancel()
-	if code := <-done; code != cli.Failed {
-		t.Errorf("exit %d", code)
-	}
+	expect.Equal(t, <-done, cli.Failed)
 }
 
 const huntConf = `profile: production
@@ -224,9 +211,7 @@ func (r *huntRig) put(path, body string) {
 	q.Header.Set("X-API-Key", "sesame")
 	resp := must.Get(http.DefaultClient.Do(q))(r.t)
 	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
-		r.t.Fatalf("%s: %d", path, resp.StatusCode)
-	}
+	must.Equal(r.t, resp.StatusCode/100, 2, path, resp.StatusCode)
 }
 
 func (r *huntRig) hunt(args ...string) (code int, out, errs string) {
@@ -299,9 +284,8 @@ func TestHuntInLettaResumes(t *testing.T) {
 		t.Fatalf("exit %d %s %s", code, out, errs)
 	}
 	b, err := os.ReadFile(report)
-	if err != nil || strings.Count(string(b), "\n") != 2 || strings.Count(string(b), `"kind":"block"`) != 1 || strings.Count(string(b), `"kind":"passage"`) != 1 {
-		t.Errorf("%v\n%s", err, b)
-	}
+	must.Do(t, err)
+	expect.Text(t, string(b)).Times(2, "\n").Times(1, `"kind":"block"`).Times(1, `"kind":"passage"`)
 	for _, f := range []string{report, state} {
 		if info, err := os.Stat(f); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v %v", f, info.Mode(), err)

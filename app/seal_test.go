@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
@@ -34,9 +35,8 @@ func TestSealAdoptsExistingMemories(t *testing.T) {
 	for i := range 5 {
 		var made struct{ Results []struct{ ID string } }
 		body := r.behind("POST", "/memories", strings.TrimSuffix(noted(fmt.Sprintf("Ann has %d cats.", i)), "}")+`,"metadata":{"about":"cats"}}`)
-		if err := json.Unmarshal([]byte(body), &made); err != nil || len(made.Results) != 1 {
-			t.Fatal(body)
-		}
+		must.Do(t, json.Unmarshal([]byte(body), &made), body)
+		must.Len(t, made.Results, 1, body)
 		ids = append(ids, made.Results[0].ID)
 	}
 	mine := r.written("Ann likes green tea.", "")
@@ -56,9 +56,7 @@ func TestSealAdoptsExistingMemories(t *testing.T) {
 		t.Fatalf("sweep: exit %d %s %s", code, out, errs)
 	}
 	r.run()
-	if log := r.audit("--type", "seal"); strings.Count(log, `"type":"seal"`) != 4 || !strings.Contains(log, "5 sealed") || strings.Contains(log, "cats") {
-		t.Errorf("the record of the seal: %s", log)
-	}
+	expect.Text(t, r.audit("--type", "seal"), "the record of the seal").Times(4, `"type":"seal"`).Has("5 sealed").Lacks("cats")
 	history, err := r.car.ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: ids[0]}, 0, 9)
 	if err != nil || len(history) != 1 || history[0].Op != memproxy.OpSeal || history[0].Trust != memproxy.TrustAnonymous || history[0].Confidence != 0 ||
 		history[0].Attestation != memproxy.AttestationUnknown || history[0].Actor != "" || history[0].Tenant != "acme" {
@@ -86,9 +84,7 @@ func TestSealAdoptsExistingMemories(t *testing.T) {
 	for id, want := range map[string]string{
 		ids[0]: "", ids[1]: "tamper integrity.mismatch", ids[2]: "", ids[3]: "delete integrity.missing", made.Results[0].ID: "insert integrity.unknown",
 	} {
-		if got[id] != want {
-			t.Errorf("%s: %q, want %q", id, got[id], want)
-		}
+		expect.Equal(t, got[id], want, id)
 	}
 }
 
@@ -117,9 +113,7 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"},
 		t.Errorf("exit %d %s", code, out)
 	}
 	says(t, cli.Failed, "not a tenant that you review", "audit", "seal", "--admin", r.admin, "--token-file", bob, "--backend", "mem0", "--tenant", "acme")
-	if log := r.audit("--type", "review"); !strings.Contains(log, "review.sweep") || !strings.Contains(log, "review.seal") || !strings.Contains(log, `"id":"eve"`) {
-		t.Errorf("who asked is not on record: %s", log)
-	}
+	expect.Text(t, r.audit("--type", "review"), "who asked is not on record").Has("review.sweep", "review.seal", `"id":"eve"`)
 
 	r.offline()
 	if code, out, _ := invoke(t, "ledger", "sweep", "--config", conf); code != cli.Failed || !strings.Contains(out, "tamper integrity.mismatch "+id) || strings.Contains(out, "Eve") {
@@ -152,12 +146,8 @@ func TestLedgerPutBackIsDetected(t *testing.T) {
 		r.run()
 		r.versioned(r.written("Ann has two cats.", ""))
 		conf := r.offline()
-		if n := strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`); n != 2 {
-			t.Errorf("%d anchors on record, want one for each stop", n)
-		}
-		if strings.Contains(r.audit("--type", "chain_anchor"), "acme") {
-			t.Error("an anchor names the tenant")
-		}
+		expect.Equal(t, strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`), 2)
+		expect.Text(t, r.audit("--type", "chain_anchor"), "an anchor names the tenant").Lacks("acme")
 		must.Do(t, os.WriteFile(file, old, 0o600))
 		r.run()
 		for i := range writes {
@@ -169,21 +159,17 @@ func TestLedgerPutBackIsDetected(t *testing.T) {
 		if writes > 0 {
 			want = "forge at 2: the chain differs from the one that was anchored"
 		}
-		if code != cli.Failed || !strings.Contains(out, want) {
-			t.Errorf("%d writes: exit %d %s %s", writes, code, out, errs)
-		}
+		expect.Equal(t, code, cli.Failed, writes, "writes: exit", errs)
+		expect.Text(t, out, writes, "writes: exit", errs).Has(want)
 		if log := r.audit("--type", "chain_break"); strings.Count(log, `"type":"chain_break"`) < 1 {
 			t.Errorf("no break on record: %s", log)
 		}
 		// The administrator accepts the restored backup.
 		says(t, cli.Usage, "--reason is required", "ledger", "accept", "--config", conf, "--tenant", "acme")
 		code, out, errs = invoke(t, "ledger", "accept", "--config", conf, "--tenant", "acme", "--reason", "restored from the backup of Monday")
-		if code != cli.OK || !strings.Contains(out, fmt.Sprintf("1 faults accepted, it goes on from %d", 1+writes)) || !strings.Contains(out, want) {
-			t.Errorf("%d writes: exit %d %s %s", writes, code, out, errs)
-		}
-		if log := r.audit("--type", "chain_accept"); strings.Count(log, `"type":"chain_accept"`) != 1 || !strings.Contains(log, "restored from the backup of Monday") {
-			t.Errorf("on record: %s", log)
-		}
+		expect.Equal(t, code, cli.OK, writes, "writes: exit", errs)
+		expect.Text(t, out, writes, "writes: exit", errs).Has(fmt.Sprintf("1 faults accepted, it goes on from %d", 1+writes), want)
+		expect.Text(t, r.audit("--type", "chain_accept"), "on record").Times(1, `"type":"chain_accept"`).Has("restored from the backup of Monday")
 		r.run()
 		r.versioned(r.written("Ann has a horse.", ""))
 		r.offline()
@@ -208,9 +194,7 @@ func TestAnchorsAreRenewed(t *testing.T) {
 		p.pass(step.after)
 		must.Do(t, r.car.checker.Anchor(context.Background()))
 		must.Do(t, r.car.audit.Flush(context.Background()))
-		if n := strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`); n != step.want {
-			t.Errorf("after %v: %d anchors, want %d", step.after, n, step.want)
-		}
+		expect.Equal(t, strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`), step.want, step.after)
 	}
 }
 
@@ -235,9 +219,7 @@ func TestSealsTakeNothingOfOtherTenants(t *testing.T) {
 	add := func(user string, header ...string) string {
 		return r.do("POST", "/memories", `{"messages":[{"role":"user","content":"a note of theirs"}],"user_id":"`+user+`","infer":false}`, header...).body
 	}
-	if out := add("ann") + add("zoe", rival...); strings.Contains(out, "denied") {
-		t.Fatal(out)
-	}
+	expect.Text(t, add("ann")+add("zoe", rival...)).Lacks("denied")
 	for _, user := range []string{"ann", "zoe", "carol"} {
 		r.behind("POST", "/memories", `{"messages":[{"role":"user","content":"what was there of `+user+`"}],"user_id":"`+user+`","infer":false}`)
 	}
@@ -250,12 +232,8 @@ func TestSealsTakeNothingOfOtherTenants(t *testing.T) {
 			t.Errorf("%+v: %+v, %v", c, report, err)
 		}
 	}
-	if a := r.do("GET", "/memories?user_id=zoe", "", rival...); !strings.Contains(a.body, "there of zoe") {
-		t.Errorf("its own: %s", a.body)
-	}
-	if a := r.do("GET", "/memories", "", rival...); strings.Contains(a.body, "there of ann") {
-		t.Errorf("another's: %s", a.body)
-	}
+	r.do("GET", "/memories?user_id=zoe", "", rival...).about("its own").has(t, "there of zoe")
+	r.do("GET", "/memories", "", rival...).about("another's").lacks(t, "there of ann")
 	if code, out, errs := invoke(t, "audit", "seal", "--config", r.offline(), "--backend", "mem0", "--tenant", "globex"); code != cli.Failed || !strings.Contains(out, "does not count as sealed") {
 		t.Errorf("a partial seal: exit %d %s%s", code, out, errs)
 	}
@@ -325,7 +303,5 @@ func TestMisspeltNamesAreErrors(t *testing.T) {
 func TestSealsForTenantsOfTokens(t *testing.T) {
 	t.Parallel()
 	r := start(t, strings.Replace(tenantsConf, "identity:\n", "identity:\n  oidc: {issuer: \"https://issuer.example\", audience: memproxy, claims: {tenant: org}}\n", 1), "RIVAL", sha("rival-key"))
-	if _, err := r.car.checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "initech"}); err != nil {
-		t.Error(err)
-	}
+	must.Get(r.car.checker.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "initech"}))(t)
 }

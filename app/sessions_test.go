@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -70,12 +72,8 @@ func TestSessionsAreKnownByName(t *testing.T) {
 		if a := tc.same(r, "Ann likes tea."); !isLocked(a) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
-		if a := tc.same(r.with("peer-key"), "Ann likes tea."); a.status != 200 {
-			t.Errorf("%s, another caller: %d %s", name, a.status, a.body)
-		}
-		if a := tc.other(r, "Ann likes tea."); a.status != 200 {
-			t.Errorf("%s, another: %d %s", name, a.status, a.body)
-		}
+		tc.same(r.with("peer-key"), "Ann likes tea.").want(t, 200, name, "another caller")
+		tc.other(r, "Ann likes tea.").want(t, 200, name, "another")
 		r.stop()
 	}
 }
@@ -142,16 +140,10 @@ func TestChangingSessionsDoesNotAvoidLocks(t *testing.T) {
 				t.Errorf("%s: %d %s", name, a.status, a.body)
 			}
 		}
-		if a := r.do("POST", "/memories", noted("Ann likes tea."), append([]string{"X-API-Key", "peer-key"}, header(1)...)...); a.status != 200 {
-			t.Errorf("%s, another caller: %d %s", name, a.status, a.body)
-		}
-		if a := r.do("GET", "/memories?user_id=ann", "", header(1)...); a.status != http.StatusOK {
-			t.Errorf("%s, reads: %d %s", name, a.status, a.body)
-		}
+		r.do("POST", "/memories", noted("Ann likes tea."), append([]string{"X-API-Key", "peer-key"}, header(1)...)...).want(t, 200, name, "another caller")
+		r.do("GET", "/memories?user_id=ann", "", header(1)...).want(t, http.StatusOK, name, "reads")
 		r.does("sessions", "unlock", "--tenant", "acme", "--reason", "mended", "caller:agent:dev/ann")
-		if a := write(200, "Ann likes tea."); a.status != 200 {
-			t.Errorf("%s, unlocked: %d %s", name, a.status, a.body)
-		}
+		write(200, "Ann likes tea.").want(t, 200, name, "unlocked")
 		r.stop()
 	}
 }
@@ -175,9 +167,8 @@ func TestOneUserLocksNoOther(t *testing.T) {
 	for _, user := range []string{"ann", "mallory", "trudy"} {
 		a := write(user, "likes tea")
 		var body struct{ Results []struct{ ID string } }
-		if err := json.Unmarshal([]byte(a.body), &body); err != nil || len(body.Results) != 1 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.body), &body), a.status, a.body)
+		must.Len(t, body.Results, 1, a.status, a.body)
 		made[user] = body.Results[0].ID
 	}
 	update := func(user, text string) got {
@@ -202,9 +193,7 @@ func TestOneUserLocksNoOther(t *testing.T) {
 			}
 		}
 		for _, a := range []got{write("ann", "plays go"), update("ann", "plays go"), r.with("peer-key").do("POST", "/memories", noted("knits"))} {
-			if a.status != 200 {
-				t.Errorf("%s: others: %d %s", what, a.status, a.body)
-			}
+			a.want(t, 200, what, "others")
 		}
 	}
 	check("at once", true)
@@ -213,9 +202,7 @@ func TestOneUserLocksNoOther(t *testing.T) {
 		!strings.Contains(out, clock.Now().Add(30 * time.Minute).UTC().Format(time.RFC3339)[:16]) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if log := r.audit("--type", "session_lock"); strings.Count(log, `"type":"session_lock"`) != 2 || !strings.Contains(log, "caller:agent:dev/mallory is locked until") {
-		t.Errorf("the record of locks: %s", log)
-	}
+	expect.Text(t, r.audit("--type", "session_lock"), "the record of locks").Times(2, `"type":"session_lock"`).Has("caller:agent:dev/mallory is locked until")
 	restart := func(sessions string) {
 		t.Helper()
 		r.stop()

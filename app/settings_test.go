@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/frontend"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/proxy"
@@ -32,17 +33,12 @@ func TestUnsafeSettingsAreReported(t *testing.T) {
 		for _, allowed := range []string{"", "enforce", "screening.enabled,log.level"} {
 			t.Setenv(config.UnsafeEnv, allowed)
 			code, _, errs := invoke(t, command, "--config", path)
-			if code != cli.Failed || !strings.Contains(errs, path+":") || !strings.Contains(errs, config.UnsafeEnv+"=") {
-				t.Errorf("%s with %q allowed: exit %d %s", command, allowed, code, errs)
-			}
-			if strings.Contains(errs, "="+allowed+"\n") {
-				t.Errorf("%s: what is allowed is refused: %s", command, errs)
-			}
+			expect.Equal(t, code, cli.Failed, command, allowed, "allowed: exit")
+			expect.Text(t, errs, command, allowed, "allowed: exit").Has(path+":", config.UnsafeEnv+"=")
+			expect.Text(t, errs, command, "what is allowed is refused").Lacks("=" + allowed + "\n")
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, "state")); err == nil {
-		t.Error("a refused start made a state")
-	}
+	expect.Error(t, expect.Err(os.Stat(filepath.Join(dir, "state"))), "a refused start made a state")
 
 	r := start(t, plain+"enforce: false\nscreening: {enabled: false}\n")
 	r.do("POST", "/memories", note).want(t, 200)
@@ -50,18 +46,14 @@ func TestUnsafeSettingsAreReported(t *testing.T) {
 		t.Errorf("the log: %s", log)
 	}
 	r.get("/readyz").want(t, 200).has(t, "enforce, screening.enabled", "degraded")
-	if m := r.metrics(t); !strings.Contains(m, `memproxy_unsafe_setting{setting="enforce"} 1`) || !strings.Contains(m, `memproxy_unsafe_setting{setting="screening.enabled"} 1`) {
-		t.Error("the metric does not say so")
-	}
+	expect.Text(t, r.metrics(t), "the metric does not say so").Has(`memproxy_unsafe_setting{setting="enforce"} 1`, `memproxy_unsafe_setting{setting="screening.enabled"} 1`)
 	r.stop()
 	records := strings.Split(strings.TrimSpace(r.audit()), "\n")
 	if len(records) < 3 {
 		t.Fatalf("%d records", len(records))
 	}
 	for _, rec := range records {
-		if !strings.Contains(rec, `"unsafe":["enforce","screening.enabled"]`) {
-			t.Errorf("a record does not say so: %s", rec)
-		}
+		expect.Text(t, rec, "a record does not say so").Has(`"unsafe":["enforce","screening.enabled"]`)
 	}
 	if code, _, errs := invoke(t, "audit", "verify", "--dir", filepath.Join(r.dir, "state", "audit")); code != 0 {
 		t.Errorf("audit verify: %s", errs)
@@ -99,17 +91,13 @@ func TestLooseningEditsAreReported(t *testing.T) {
 	before := strings.Count(r.audit("--type", "reload"), "loosens")
 	writeBundle(t, bundle, harmless+"\n"+strings.ReplaceAll(closed, "own.closed", "own.shut"))
 	ring.Until(r.t, "the new prohibition", func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.shut") })
-	if n := strings.Count(r.audit("--type", "reload"), "loosens"); n != before {
-		t.Errorf("a tightening edit is named: %s", r.audit("--type", "reload"))
-	}
+	expect.Equal(t, strings.Count(r.audit("--type", "reload"), "loosens"), before, "a tightening edit is named", r.audit("--type", "reload"))
 
 	r.stop()
 	r.conf = strings.Replace(r.conf, "max_rejections: 2", "max_rejections: 9", 1)
 	r.run()
 	ring.Until(r.t, "the configuration's edit", loosened("sessions.max_rejections: 2 became 9"))
-	if !strings.Contains(r.log.String(), "sessions.max_rejections: 2 became 9") {
-		t.Errorf("the configuration's edit is not named: %s", r.audit("--type", "reload"))
-	}
+	expect.Text(t, r.log.String(), "the configuration's edit is not named", r.audit("--type", "reload")).Has("sessions.max_rejections: 2 became 9")
 	r.stop()
 	r.conf = strings.Replace(r.conf, "max_rejections: 9", "max_rejections: 1", 1)
 	r.run()
@@ -127,9 +115,7 @@ func TestDamagedSettingsAreReported(t *testing.T) {
 		r.stop()
 		writeFile(t, filepath.Join(r.dir, "state", settingsFile), text)
 		r.run()
-		if n := strings.Count(r.log.String(), "the settings of the last start cannot be read"); n != i+1 {
-			t.Errorf("%q: the log says it %d times, want %d", text, n, i+1)
-		}
+		expect.Equal(t, strings.Count(r.log.String(), "the settings of the last start cannot be read"), i+1, text, "the log says it")
 	}
 }
 
@@ -144,9 +130,7 @@ func TestAnEmptyStateDirectoryIsClosed(t *testing.T) {
 			writeFile(t, filepath.Join(state, file), "x")
 		}
 		start(t, plain, "DIR/state", state)
-		if info := must.Get(os.Stat(state))(t); info.Mode().Perm() != want {
-			t.Errorf("with %q in it the mode is %v, want %v", file, info.Mode().Perm(), want)
-		}
+		expect.Equal(t, must.Get(os.Stat(state))(t).Mode().Perm(), want, file, "in it the mode is")
 	}
 }
 
@@ -180,9 +164,7 @@ func TestCheckPrintsTheProfile(t *testing.T) {
 		t.Errorf("%d lines:\n%s", n, short)
 	}
 	code, out, errs := invoke(t, "check", "--controls", "--config", path)
-	if code != 0 {
-		t.Fatalf("%d %s", code, errs)
-	}
+	must.Equal(t, code, 0, errs)
 	for _, want := range [][]string{
 		{"screening.enabled", "off", "false", path + ":", "(UNSAFE)"},
 		{"sessions.max_rejections", "on", "3", "default"},
@@ -218,16 +200,12 @@ func TestCheckPrintsTheProfile(t *testing.T) {
 	for range 3 {
 		r.do("POST", "/memories", claim).want(t, 200)
 	}
-	if rec := r.audit("--type", "decision"); !strings.Contains(rec, `"given":990`) {
-		t.Errorf("clamped: %s", rec)
-	}
+	expect.Text(t, r.audit("--type", "decision"), "clamped").Has(`"given":990`)
 	r = start(t, plain, "log: {level: info}", "budgets: {default: {writes_per_hour: 1}}")
 	if a, b := r.do("POST", "/memories", claim), r.do("POST", "/memories", claim); a.status != 200 || b.status != 429 {
 		t.Errorf("with the switches on: %d, then %d", a.status, b.status)
 	}
-	if rec := r.audit("--type", "decision"); !strings.Contains(rec, `"given":700`) {
-		t.Errorf("not clamped: %s", rec)
-	}
+	expect.Text(t, r.audit("--type", "decision"), "not clamped").Has(`"given":700`)
 }
 
 // An edit of the configuration is applied atomically by the running process: callers,
@@ -257,9 +235,7 @@ func TestConfigurationReloads(t *testing.T) {
 	says := func(want string) func() bool {
 		return func() bool { return strings.Contains(r.get("/readyz").body, want) }
 	}
-	if got := write(second, "bob", "globex"); got != 401 {
-		t.Fatalf("a key that is not configured: %d", got)
-	}
+	must.Equal(t, write(second, "bob", "globex"), 401, "a key that is not configured")
 
 	// An issuer's cached keys survive unrelated edits; an edit whose settings cannot be
 	// stored for the next start takes effect all the same.
@@ -276,9 +252,7 @@ func TestConfigurationReloads(t *testing.T) {
 
 	keys := strings.Replace(r.conf, "log: {", row(second, "globex")+"log: {", 1)
 	edit(keys, "another key", func() bool { return write(second, "bob", "globex") == 200 })
-	if got := write(devToken, "ann", "dev"); got != 200 {
-		t.Errorf("the key that stays: %d", got)
-	}
+	expect.Equal(t, write(devToken, "ann", "dev"), 200, "the key that stays")
 
 	for name, c := range map[string]struct{ text, why string }{
 		"broken":                   {keys + "budgets: nonsense\n", "memproxy.yaml:"},
@@ -288,12 +262,8 @@ func TestConfigurationReloads(t *testing.T) {
 		"another tenant's own bob": {strings.Replace(keys, row(second, "globex"), row(second, "initech"), 1), "bob"},
 	} {
 		edit(c.text, name, says("the newest edit is not in force"))
-		if body := r.get("/readyz").body; !strings.Contains(body, c.why) {
-			t.Errorf("%s: %q is not named: %s", name, c.why, body)
-		}
-		if got := write(second, "bob", "globex"); got != 200 {
-			t.Errorf("%s: what was in force is not any more: %d", name, got)
-		}
+		expect.Text(t, r.get("/readyz").body, name).Has(c.why)
+		expect.Equal(t, write(second, "bob", "globex"), 200, name, "what was in force is not any more")
 		edit(keys, "the edit taken back", func() bool { return !says("not in force")() })
 	}
 
@@ -338,9 +308,8 @@ func TestBrokenPoliciesRemainReported(t *testing.T) {
 // Proves CARD-3.
 func TestOutagesOfTheLedgerAreOneFailure(t *testing.T) {
 	first, second := oneOutage(errors.New("dial tcp 127.0.0.1:50001: refused")), oneOutage(fmt.Errorf("names: %w", errors.New("dial tcp 127.0.0.1:50002: refused")))
-	if first.Error() != second.Error() || strings.Contains(first.Error(), "127.0.0.1") {
-		t.Errorf("%v, %v", first, second)
-	}
+	expect.Equal(t, first.Error(), second.Error(), first, second)
+	expect.Text(t, first.Error(), first, second).Lacks("127.0.0.1")
 	if got := oneOutage(fmt.Errorf("names: %w", config.Faults{"bob is globex's"})); got.Error() != (config.Faults{"bob is globex's"}).Error() {
 		t.Error(got)
 	}
@@ -370,8 +339,6 @@ func TestBoundsOfTheProfileAreInForce(t *testing.T) {
 		"limits.in_flight_per_address":     fmt.Sprint(frontend.DefaultInFlightPeer),
 		"limits.write":                     written(frontend.DefaultWriteTimeout),
 	} {
-		if got[path] != want {
-			t.Errorf("%s is told as %q, and is %s", path, got[path], want)
-		}
+		expect.Equal(t, got[path], want, path, "is told as")
 	}
 }

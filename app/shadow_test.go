@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -22,12 +23,8 @@ func TestFailingShadowPoliciesAreReported(t *testing.T) {
 forbid (principal, action == Action::"learn", resource) when { context.size + 9223372036854775807 > 0 };`)
 	r := start(t, strings.Replace(screeningConf, "level: error", "level: warn", 1), "SCREENING", "policy: {dir: "+dir+"}")
 	r.written("Ann likes green tea.", "") // shadow policies are not enforced
-	if out := r.audit("--reason", "policy.error", "--would", "deny"); !strings.Contains(out, `"own.trial"`) || !strings.Contains(out, "could not be evaluated") {
-		t.Errorf("recorded %s", out)
-	}
-	if out := r.get("/metrics").body; !strings.Contains(out, `policy.error`) {
-		t.Error("no metric tells of it")
-	}
+	expect.Text(t, r.audit("--reason", "policy.error", "--would", "deny"), "recorded").Has(`"own.trial"`, "could not be evaluated")
+	expect.Text(t, r.get("/metrics").body, "no metric tells of it").Has(`policy.error`)
 	if log := r.log.String(); !strings.Contains(log, "a policy that is not enforced could not be evaluated") {
 		t.Errorf("the log: %s", log)
 	}
@@ -87,13 +84,9 @@ func TestShadowModeSendsHeldWritesOnce(t *testing.T) {
 		t.Errorf("the backend is asked for the write: %v %v %v", ids, known, err)
 	}
 	list := r.do("GET", "/memories?user_id=bob", "").body
-	if strings.Count(list, "sails") != 1 || strings.Count(list, "rows") != 1 || strings.Contains(list, "swims") {
-		t.Errorf("written: %s", list)
-	}
+	expect.Text(t, list, "written").Times(1, "sails").Times(1, "rows").Lacks("swims")
 	for _, id := range []string{first, second} {
-		if !strings.Contains(list, `"memproxy_id":"`+id+`"`) {
-			t.Errorf("no memory with the stamp of %s: %s", id, list)
-		}
+		expect.Text(t, list, "no memory with the stamp of", id).Has(`"memproxy_id":"` + id + `"`)
 	}
 
 	// After the deletion of everything, nothing that waits brings it back.

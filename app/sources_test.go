@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -72,12 +73,8 @@ func TestLowTierSourcesAreScreenedStrictly(t *testing.T) {
 		if a := other.do("GET", "/memories/"+id, ""); (a.status == 200) != seen || strings.Contains(other.listed(), text) != seen {
 			t.Errorf("%s: another reads %d, listed %s", source, a.status, other.listed())
 		}
-		if a := r.do("GET", "/memories/"+id, ""); a.status != 200 {
-			t.Errorf("%s: its author reads %d %s", source, a.status, a.body)
-		}
-		if want := map[bool]memproxy.MemoryState{true: memproxy.StateUntrusted, false: memproxy.StatePending}[seen]; r.statusOf(id).State != want {
-			t.Errorf("%s: %s", source, r.statusOf(id).State)
-		}
+		r.do("GET", "/memories/"+id, "").want(t, 200, source, "its author reads")
+		expect.Equal(t, r.statusOf(id).State, map[bool]memproxy.MemoryState{true: memproxy.StateUntrusted, false: memproxy.StatePending}[seen], source)
 	}
 	id := r.written("Ann rows.", "")
 	r.do("PUT", "/memories/"+id, `{"text":"Ann rows no more.","metadata":{"source":"moltbook:x"}}`).want(t, 200)
@@ -117,9 +114,7 @@ func TestNoClaimedSourceScreensMoreLeniently(t *testing.T) {
 		if a := r.do("POST", "/memories", from(held, source)); heldID(t, a) == "" {
 			t.Errorf("%s: %d %s", source, a.status, a.body)
 		}
-		if a := r.do("POST", "/memories", from(refused, source)); a.status != 403 {
-			t.Errorf("%s: %d %s", source, a.status, a.body)
-		}
+		r.do("POST", "/memories", from(refused, source)).want(t, 403, source)
 	}
 	if a := r.do("POST", "/memories", from(held, `"user"`), as("human")...); a.status != 200 || !strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "a") {
 		t.Errorf("a person's own words: %d %s", a.status, a.body)

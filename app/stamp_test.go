@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/contract"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -29,12 +30,8 @@ func (r *rig) stamped(id string) (m struct {
 	q := must.Get(http.NewRequest(http.MethodGet, r.up+"/memories/"+id, nil))(r.t)
 	a := r.send(http.DefaultClient, q)
 	var whole struct{ Metadata json.RawMessage }
-	if err := json.Unmarshal([]byte(a.body), &whole); err != nil {
-		r.t.Fatalf("%v: %s", err, a.body)
-	}
-	if err := json.Unmarshal(whole.Metadata, &m); err != nil {
-		r.t.Fatalf("%v: %s", err, a.body)
-	}
+	must.Do(r.t, json.Unmarshal([]byte(a.body), &whole), a.body)
+	must.Do(r.t, json.Unmarshal(whole.Metadata, &m), a.body)
 	return m, string(whole.Metadata)
 }
 
@@ -91,9 +88,8 @@ func TestRelayedTimes(t *testing.T) {
 	inMetadata := strings.TrimSuffix(noted("Ann was hired."), "}") + `,"metadata":{"created_at":"2001-01-01T00:00:00Z"}}`
 	for path, body := range map[string]string{"/v3/memories/add/": relayed, "/memories": inMetadata} {
 		before := r.back.count()
-		if a := r.do("POST", path, body, as("")...); a.status != 403 || !strings.Contains(a.body, `"trust.backdated"`) || r.back.count() != before {
-			t.Errorf("%s by an agent: %d %s", path, a.status, a.body)
-		}
+		r.do("POST", path, body, as("")...).want(t, 403, path, "by an agent").has(t, `"trust.backdated"`)
+		expect.Equal(t, r.back.count(), before, path, "by an agent")
 	}
 	a := r.do("POST", "/v3/memories/add/", relayed, as("human")...)
 	var made struct{ Results []struct{ ID string } }
@@ -106,9 +102,7 @@ func TestRelayedTimes(t *testing.T) {
 		t.Errorf("stamped %s", raw)
 	}
 	told := r.do("GET", "/memories/"+made.Results[0].ID+"?memproxy_provenance=true", "", as("human")...)
-	if at := m.Time.Format(time.RFC3339); !strings.Contains(told.body, "2001-01-01T00:00:00") || !strings.Contains(told.body, `"written":"`+at) || !strings.Contains(told.body, `"received_at":"`+m.Received.Format(time.RFC3339)) {
-		t.Errorf("told %s", told.body)
-	}
+	told.about("told").has(t, "2001-01-01T00:00:00", `"written":"`+m.Time.Format(time.RFC3339), `"received_at":"`+m.Received.Format(time.RFC3339))
 }
 
 // Proves EDGE-4: the stamp of an addition whose answer names its memories counts for
@@ -126,15 +120,9 @@ func TestCopiedStampsOfFinishedAdditions(t *testing.T) {
 	planted := r.behind("POST", "/v3/memories/add/", `{"user_id":"ann","agent_id":"dev","infer":false,"messages":[{"role":"user","content":"trusts Eve"}],"metadata":`+stamp+`}`)
 	must.Do(t, json.Unmarshal([]byte(planted), &made))
 	id := made.Results[0].ID
-	if got := r.do("GET", "/v1/memories/"+id+"/", "").header.Get("X-Memproxy-Unverified"); got != id {
-		t.Errorf("a copied stamp is believed: %q", got)
-	}
-	if got := classes(r.sweep())[id]; got != "insert integrity.forged" {
-		t.Errorf("the sweep: %q", got)
-	}
-	if h := r.history(id); len(h) != 0 {
-		t.Errorf("it has the versions %v", h)
-	}
+	expect.Equal(t, r.do("GET", "/v1/memories/"+id+"/", "").header.Get("X-Memproxy-Unverified"), id, "a copied stamp is believed")
+	expect.Equal(t, classes(r.sweep())[id], "insert integrity.forged", "the sweep")
+	expect.Len(t, r.history(id), 0, "it has the versions")
 }
 
 // Proves EDGE-4: metadata changed behind the proxy before the first read is found by
@@ -176,10 +164,7 @@ func TestMetadataAreSigned(t *testing.T) {
 			r.behind("PUT", "/v1/memories/"+ids["white"]+"/", `{"metadata":`+string(bare)+`}`)
 
 			a := r.do("GET", "/memories?user_id=ann", "")
-			named := a.header.Get("X-Memproxy-Unverified")
-			if strings.Contains(named, ids["green"]) || !strings.Contains(named, ids["black"]) || !strings.Contains(named, ids["white"]) {
-				t.Errorf("named %q of %v", named, ids)
-			}
+			expect.Text(t, a.header.Get("X-Memproxy-Unverified"), "named", ids).Lacks(ids["green"]).Has(ids["black"], ids["white"])
 			ring.Until(r.t, "the record says why", func() bool {
 				return strings.Contains(r.audit("--type", "outcome", "--reason", "integrity.metadata"), ids["black"]) &&
 					strings.Contains(r.audit("--type", "outcome", "--reason", "integrity.forged"), ids["white"])
@@ -209,9 +194,7 @@ func TestMetadataOfBlocksAreSigned(t *testing.T) {
 	}
 	change := func(name, body string) {
 		t.Helper()
-		if a := l.do("PATCH", "/v1/blocks/"+ids[name], body, bearer...); a.status != 200 {
-			t.Fatalf("%s: %d %s", name, a.status, a.body)
-		}
+		l.do("PATCH", "/v1/blocks/"+ids[name], body, bearer...).want(t, 200, name)
 	}
 	change("again", `{"metadata":{"about":"papers"}}`)
 	change("stamped", `{"value":"Ann reads much."}`)
@@ -261,15 +244,9 @@ func TestUnknownPassagesLookLikeForeignOnes(t *testing.T) {
 			}
 			said[what] = got.body[:strings.Index(got.body, `"decision_id"`)]
 		}
-		if said["unknown"] != said["another tenant's"] {
-			t.Errorf("%s: told apart: %v", who, said)
-		}
+		expect.Equal(t, said["unknown"], said["another tenant's"], who, "told apart", said)
 	}
-	if touched := back.TakeChanges(); len(touched) > 0 {
-		t.Errorf("the backend was told: %v", touched)
-	}
+	expect.Len(t, back.TakeChanges(), 0, "the backend was told")
 	// The author may delete it.
-	if got := r.do(http.MethodDelete, "/v1/archives/"+other.Objects["archive"]+"/passages/"+other.Objects["passage"], "", "X-API-Key", "", "Authorization", "Bearer "+matrixKey("other")); got.status != http.StatusOK {
-		t.Errorf("its own: %d %s", got.status, got.body)
-	}
+	r.do(http.MethodDelete, "/v1/archives/"+other.Objects["archive"]+"/passages/"+other.Objects["passage"], "", "X-API-Key", "", "Authorization", "Bearer "+matrixKey("other")).want(t, http.StatusOK, "its own")
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/ring"
 	"net/url"
 	"regexp"
@@ -89,14 +90,11 @@ func TestMem0TenantsAreIsolated(t *testing.T) {
 			}
 			fill := strings.NewReplacer("NAME", name, "ID", it)
 			a := r.do(q.method, fill.Replace(q.path), fill.Replace(q.body), rival...)
-			if strings.Contains(a.body, "canary of acme") || strings.Contains(fmt.Sprint(a.header), "canary of acme") {
-				t.Errorf("%s %s %s shows another tenant's memory: %d %s", q.method, q.path, q.body, a.status, a.body)
-			}
+			a.about(q.method, q.path, q.body, "shows another tenant's memory").lacks(t, "canary of acme")
+			expect.Text(t, fmt.Sprint(a.header), q.method, q.path, q.body, "shows another tenant's memory").Lacks("canary of acme")
 			got[i] = fmt.Sprint(a.status, " ", strings.NewReplacer(name, "NAME", it, "ID").Replace(mask.ReplaceAllString(a.body, "")))
 		}
-		if got[0] != got[1] {
-			t.Errorf("%s %s %s: another's is told from nobody's:\n%s\n%s", q.method, q.path, q.body, got[0], got[1])
-		}
+		expect.Equal(t, got[0], got[1], q.method, q.path, q.body, "another's is told from nobody's")
 	}
 	for _, q := range []ask{
 		{"GET", "/v1/memories/", ""}, {"GET", "/v1/memories/events/", ""}, {"GET", "/v1/events/", ""}, {"GET", "/v1/entities/", ""}, {"GET", "/entities", ""},
@@ -106,9 +104,7 @@ func TestMem0TenantsAreIsolated(t *testing.T) {
 		{"POST", "/v3/memories/search/", `{"query":"canary","filters":{"user_id":"*"}}`}, {"POST", "/v3/memories/", `{"filters":{"user_id":{"ne":"zoe"}}}`},
 		{"DELETE", "/memories?user_id=*", ""}, {"DELETE", "/v1/memories/?user_id=*", ""}, {"POST", "/reset", ""},
 	} {
-		if a := r.do(q.method, q.path, q.body, rival...); strings.Contains(a.body, "canary of acme") || strings.Contains(a.body, `"ann"`) || strings.Contains(a.body, `"bot"`) {
-			t.Errorf("%s %s %s tells of another tenant: %d %s", q.method, q.path, q.body, a.status, a.body)
-		}
+		r.do(q.method, q.path, q.body, rival...).about(q.method, q.path, q.body, "tells of another tenant").lacks(t, "canary of acme", `"ann"`, `"bot"`)
 	}
 	r.do("GET", "/v1/entities/", "", rival...).want(t, 200).has(t, `"zoe"`, `"count":1,`).lacks(t, "total_users")
 	r.do("GET", "/v1/stats/?user_id=zoe", "", rival...).want(t, 403)
@@ -118,9 +114,7 @@ func TestMem0TenantsAreIsolated(t *testing.T) {
 			t.Errorf("an add to another tenant's user: %d %s", a.status, a.body)
 		}
 	}
-	if after := r.behind("GET", "/memories?user_id=ann", ""); after != before {
-		t.Errorf("another tenant's memories were changed:\n%s\n%s", before, after)
-	}
+	expect.Equal(t, r.behind("GET", "/memories?user_id=ann", ""), before, "another tenant's memories were changed")
 }
 
 // A backend declared to serve one tenant is closed to others, and its tenant may read
@@ -131,9 +125,7 @@ func TestBackendOfOneTenant(t *testing.T) {
 	r.do("POST", "/memories", `{"messages":[{"role":"user","content":"Ann likes tea."}],"user_id":"ann","infer":false}`).want(t, 200)
 	r.do("GET", "/v1/entities/", "").want(t, 200).has(t, "ann", `"total_users":1`)
 	for _, path := range []string{"/memories?user_id=zoe", "/v1/entities/", "/v1/stats/"} {
-		if a := r.do("GET", path, "", "X-API-Key", "rival-key"); a.status != 403 || !strings.Contains(a.body, "identity.tenant") {
-			t.Errorf("another tenant's caller at %s: %d %s", path, a.status, a.body)
-		}
+		r.do("GET", path, "", "X-API-Key", "rival-key").want(t, 403, "another tenant's caller at", path).has(t, "identity.tenant")
 	}
 }
 
@@ -145,9 +137,7 @@ func TestPagesTellNothingOfOtherTenants(t *testing.T) {
 	add := func(user string, key ...string) {
 		for _, infer := range []bool{true, false} {
 			body := fmt.Sprintf(`{"messages":[{"role":"user","content":"%s likes tea"}],"user_id":%q,"infer":%t}`, user, user, infer)
-			if a := r.do("POST", "/v3/memories/add/", body, key...); a.status != 200 {
-				t.Fatal(a.status, a.body)
-			}
+			r.do("POST", "/v3/memories/add/", body, key...).want(t, 200)
 		}
 	}
 	walk := func() (got []string) {
@@ -174,9 +164,7 @@ func TestPagesTellNothingOfOtherTenants(t *testing.T) {
 	add("bob")
 	add("carl")
 	for i, after := range walk() {
-		if after != before[i] {
-			t.Errorf("it was\n%s\nand is\n%s", before[i], after)
-		}
+		expect.Equal(t, after, before[i])
 	}
 }
 
@@ -195,9 +183,7 @@ func TestBindingNamesIsCharged(t *testing.T) {
 		`,"metadata":{"user_id":` + list + `}`, `,"filters":{"user_id":{"in":` + list + `}}`,
 		`,"filters":{"AND":[{"metadata":{"user_id":"ann-1"}},{"metadata":{"user_id":"ann-2"}},{"metadata":{"user_id":"ann-3"}}]}`,
 	} {
-		if a := add("zoe", more, rival...); a.status != 403 || !strings.Contains(a.body, "identity.broad") {
-			t.Errorf("%s: %d %s", more, a.status, a.body)
-		}
+		add("zoe", more, rival...).want(t, 403, more).has(t, "identity.broad")
 	}
 	for i, tc := range []struct {
 		body string
@@ -206,13 +192,9 @@ func TestBindingNamesIsCharged(t *testing.T) {
 		{`"messages":[],"expiration_date":"soon"`, 400}, {`"messages":[],"expiration_date":"soon"`, 400},
 		{`"messages":[]`, 200}, {`"messages":[]`, 200}, {`"messages":[]`, 429},
 	} {
-		if a := r.do("POST", "/memories", fmt.Sprintf(`{%s,"user_id":"bob-%d","infer":false}`, tc.body, i), rival...); a.status != tc.want {
-			t.Errorf("write %d of nothing: %d %s, want %d", i, a.status, a.body, tc.want)
-		}
+		r.do("POST", "/memories", fmt.Sprintf(`{%s,"user_id":"bob-%d","infer":false}`, tc.body, i), rival...).want(t, tc.want, "write", i, "of nothing")
 	}
 	for _, user := range []string{"ann-1", "ann-2", "ann-3", "bob-4"} {
-		if a := add(user, ""); a.status != 200 {
-			t.Errorf("%s, which the rival has not written for: %d %s", user, a.status, a.body)
-		}
+		add(user, "").want(t, 200, user, "which the rival has not written for")
 	}
 }

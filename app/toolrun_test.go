@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/contract"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -88,9 +89,7 @@ func TestStatefulToolsRunFromOutside(t *testing.T) {
 				case mode != "compensate" && (got.status != http.StatusForbidden || !strings.Contains(got.body, "run.ungated") || len(back.ran) != 0):
 					t.Errorf("%s: %d %s, ran %v", tool, got.status, got.body, back.ran)
 				}
-				if back.value != "nothing" {
-					t.Errorf("%s: the block is %q afterwards", tool, back.value)
-				}
+				expect.Equal(t, back.value, "nothing", tool, "the block is")
 				before := len(back.ran)
 				also := must.Get(contract.Send(envoy, "POST", path, `{"args":{"query":"x"}}`, "Authorization", "Bearer "+matrixKey("other")))(t)
 				if also.Status != http.StatusForbidden || len(back.ran) != before {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -38,26 +39,16 @@ func TestCorrectionsLowerTheirAuthor(t *testing.T) {
 		_, c, _ := r.fact(r.note(who, "Ann plays go on "+fmt.Sprint(r.back.count())+".", more))
 		return c
 	}
-	if c := given("", "0.9"); c != 0.7 {
-		t.Errorf("a newcomer gives %v, want the tier's 0.7", c)
-	}
+	expect.Equal(t, given("", "0.9"), 0.7, "a newcomer gives")
 	r.corrected("", 1)
 	if c := given("", "0.9"); c < 0.6 || c >= 0.7 {
 		t.Errorf("after one correction %v, want a little less than 0.7", c)
 	}
 	r.corrected("", 24)
-	if c := given("", "0.9"); c != 0.35 {
-		t.Errorf("after 25 corrections of 27 facts %v, want half of 0.7", c)
-	}
-	if c := given("", ""); c != 0.35 {
-		t.Errorf("unclaimed %v, want half of 0.7", c)
-	}
-	if c := given("", "0.1"); c != 0.1 {
-		t.Errorf("a low claim is %v, want as claimed", c)
-	}
-	if c := given("peer", "0.9"); c != 0.7 {
-		t.Errorf("another gives %v", c)
-	}
+	expect.Equal(t, given("", "0.9"), 0.35, "after 25 corrections of 27 facts")
+	expect.Equal(t, given("", ""), 0.35, "unclaimed")
+	expect.Equal(t, given("", "0.1"), 0.1, "a low claim is")
+	expect.Equal(t, given("peer", "0.9"), 0.7, "another gives")
 	a := r.do("POST", "/memories", strings.TrimSuffix(noted("Ann skates."), "}")+`,"metadata":{"confidence":0.9}}`)
 	ring.Until(r.t, "the rule in the record", func() bool { return a.status == 200 && strings.Contains(r.audit(), `"rule":"trust.track"`) })
 }
@@ -75,18 +66,15 @@ func TestCorrectionsLowerTheirAuthorInLetta(t *testing.T) {
 				Confidence float64 `json:"memproxy_confidence"`
 			}
 		}
-		if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.body), &made))
+		a.want(t, 200)
 		if i == 0 && made.Metadata.Confidence != 0.7 {
 			t.Errorf("a newcomer gives %v", made.Metadata.Confidence)
 		}
 		last = made.Metadata.Confidence
 		l.do("PATCH", "/v1/blocks/"+made.ID, `{"value":"Ann has no desk"}`, as("human")...).want(t, 200)
 	}
-	if last != 0.35 {
-		t.Errorf("after 24 corrections of 25 blocks %v, want half of 0.7", last)
-	}
+	expect.Equal(t, last, 0.35, "after 24 corrections of 25 blocks")
 }
 
 // Proves TRL-3: explain shows the track record while the sidecar has the ledger open.
@@ -102,9 +90,8 @@ func TestExplainShowsTheTrackRecord(t *testing.T) {
 	writeFile(t, body, noted("Ann skates."))
 	args := []string{"explain", "--config", conf, "--method", "POST", "--path", "/memories", "--body", body, "--as"}
 	code, out, errs := invoke(t, append(args, "agent:dev")...)
-	if code != 0 || !strings.Contains(out, "3 facts, 3 corrections by others; ceiling × 0.769") || !strings.Contains(out, "confidence 0.538, source self-reported") {
-		t.Errorf("%d %s\n%s", code, errs, out)
-	}
+	expect.Equal(t, code, 0, errs)
+	expect.Text(t, out, errs).Has("3 facts, 3 corrections by others; ceiling × 0.769", "confidence 0.538, source self-reported")
 	code, out, _ = invoke(t, append(args, "agent:peer", "--json")...)
 	var ex struct {
 		Track struct {
@@ -174,19 +161,13 @@ func TestLaunderingInLetta(t *testing.T) {
 				Confidence float64 `json:"memproxy_confidence"`
 			}
 		}
-		if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.body), &made))
+		a.want(t, 200)
 		return made.ID, made.Metadata.Confidence
 	}
 	id, c := block(0.2)
-	if c != 0.2 {
-		t.Fatalf("%v", c)
-	}
-	a := l.do("PATCH", "/v1/blocks/"+id, `{"value":"Ann likes coffee","metadata":{"confidence":0.7}}`, as("")...)
-	if a.status != 200 || !strings.Contains(a.body, `"memproxy_confidence":0.2`) {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	must.Equal(t, c, 0.2)
+	l.do("PATCH", "/v1/blocks/"+id, `{"value":"Ann likes coffee","metadata":{"confidence":0.7}}`, as("")...).want(t, 200).has(t, `"memproxy_confidence":0.2`)
 	if _, c := block(0.7); c != 0.2 {
 		t.Errorf("what the block said before, anew: %v", c)
 	}
@@ -208,9 +189,7 @@ func TestAttestation(t *testing.T) {
 	}
 	hash := func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 	claims := `,"metadata":{"source_sha256":"` + hash(fact) + `","source_ids":["` + source + `"],"attestation":"human-confirmed","memproxy_attestation":"log-anchored"}`
-	if got := attested("Invoices go to Leeds.", claims, in("s1")...); got != "self-reported" {
-		t.Errorf("claims alone make it %s", got)
-	}
+	expect.Equal(t, attested("Invoices go to Leeds.", claims, in("s1")...), "self-reported", "claims alone make it")
 	r.do("GET", "/memories?user_id=ann", "", as("", in("s1")...)...).want(t, 200).has(t, "Leeds")
 	for _, tc := range []struct{ text, more, session, want string }{
 		{fact, "", "s1", "tool-observed"},
@@ -242,9 +221,7 @@ func TestAttestation(t *testing.T) {
 		if tc.session != "" {
 			header = in(tc.session)
 		}
-		if got := attested(tc.text, tc.more, header...); got != tc.want {
-			t.Errorf("%q %s in %q: %s, want %s", tc.text, tc.more, tc.session, got, tc.want)
-		}
+		expect.Equal(t, attested(tc.text, tc.more, header...), tc.want, tc.text, tc.more, tc.session)
 	}
 	// Another caller that names the session was not shown it.
 	if _, _, got := r.fact(r.note("peer", fact, claims, in("s1")...)); got != "self-reported" {
@@ -271,10 +248,7 @@ func TestWithheldMemoriesAreNotObserved(t *testing.T) {
 	r.hide(r.car.cfg.Backends[0].Name, id)
 	session := []string{"X-Memproxy-Session", "s1"}
 	for _, path := range []string{"/memories?user_id=ann", "/memories/" + id} {
-		a := r.do("GET", path, "", as("", session...)...)
-		if strings.Contains(a.body, "Leeds") {
-			t.Fatalf("%s: %s", path, a.body)
-		}
+		r.do("GET", path, "", as("", session...)...).about(path).lacks(t, "Leeds")
 	}
 	for text, want := range map[string]string{hidden: "self-reported", shown: "tool-observed"} {
 		if _, _, got := r.fact(r.note("", text, "", session...)); got != want {

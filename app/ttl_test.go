@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -72,12 +73,8 @@ func TestExpiryOnMem0(t *testing.T) {
 	bad := r.written("Ann moved to Rome.", `,"metadata":{"source":"hostile"}`)
 	good := r.written("Ann likes green tea.", `,"metadata":{"source":"verified"}`)
 	r.over(clock, bad)
-	if list := r.listed(); strings.Contains(list, "Rome") || !strings.Contains(list, "green tea") {
-		t.Errorf("%s", list)
-	}
-	if a := r.do("GET", "/memories/"+bad, ""); a.status != 404 {
-		t.Errorf("by id: %d", a.status)
-	}
+	expect.Text(t, r.listed()).Lacks("Rome").Has("green tea")
+	r.do("GET", "/memories/"+bad, "").want(t, 404, "by id")
 	if st := r.statusOf(good); st.Expires.Before(clock.Now().Add(700*time.Hour)) || st.State == memproxy.StateExpired {
 		t.Errorf("%+v", st)
 	}
@@ -98,13 +95,9 @@ func TestExpiryOnMem0(t *testing.T) {
 		return b.String()
 	}
 	r.once("upkeep", clock.Now().Add(170*24*time.Hour))
-	if !strings.Contains(at(), "slow") {
-		t.Error("purged before its time")
-	}
+	expect.Text(t, at(), "purged before its time").Has("slow")
 	r.once("upkeep", clock.Now().Add(181*24*time.Hour))
-	if s := at(); strings.Contains(s, "slow") || !strings.Contains(s, "green tea") {
-		t.Errorf("in the backend: %s", s)
-	}
+	expect.Text(t, at(), "in the backend").Lacks("slow").Has("green tea")
 }
 
 // Proves SYN-9: a change that states no source confirms a memory for the shorter of the
@@ -119,9 +112,8 @@ func TestChangesWithoutASourceKeepTheShorterLifetime(t *testing.T) {
 	block := func(source string) string {
 		var made struct{ ID string }
 		a := l.do("POST", "/v1/blocks/", `{"label":"human","value":"Ann"`+source+`}`)
-		if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.body), &made))
+		a.want(t, 200)
 		return made.ID
 	}
 	const hostile, verified = `,"metadata":{"source":"hostile"}`, `,"metadata":{"source":"verified"}`
@@ -173,23 +165,18 @@ func TestExpiryOnLetta(t *testing.T) {
 	auth := []string{"Authorization", "Bearer " + devToken}
 	a := l.do("POST", "/v1/blocks/", `{"label":"human","value":"Ann"}`, auth...)
 	var made struct{ ID string }
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	must.Do(t, json.Unmarshal([]byte(a.body), &made))
+	a.want(t, 200)
 	l.over(clock, made.ID)
 	shown := func() int { return l.do("GET", "/v1/blocks/"+made.ID, "", auth...).status }
-	if s := shown(); s != 404 {
-		t.Errorf("an expired block: %d", s)
-	}
+	expect.Equal(t, shown(), 404, "an expired block")
 	l.do("PATCH", "/v1/blocks/"+made.ID, `{"value":"Ann"}`, auth...).want(t, 200)
 	ring.Until(l.t, "the block that was written again", func() bool { return shown() == 200 })
 	l.over(clock, made.ID)
 	l.once("upkeep", clock.Now().Add(181*24*time.Hour))
 	resp := must.Get(http.Get(fmt.Sprintf("%s/v1/blocks/%s", l.car.cfg.Backends[0].Upstream, made.ID)))(t)
 	resp.Body.Close()
-	if resp.StatusCode != 404 {
-		t.Errorf("purged, and in the backend: %d", resp.StatusCode)
-	}
+	expect.Equal(t, resp.StatusCode, 404, "purged, and in the backend")
 }
 
 // By default, memories of a governed field live thirty days. Writing one again confirms
@@ -315,9 +302,8 @@ func TestGovernedBlocksExpire(t *testing.T) {
 		t.Helper()
 		a := l.do("POST", "/v1/blocks/", `{"label":"`+label+`","value":"`+value+`"}`)
 		var made struct{ ID string }
-		if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.body), &made))
+		a.want(t, 200)
 		return made.ID
 	}
 	ends := func(id string) time.Time {
@@ -333,11 +319,7 @@ func TestGovernedBlocksExpire(t *testing.T) {
 	clock.Pass(11 * day)
 	l.rig.once("upkeep", clock.Now())
 	for id, want := range map[string]int{kept: 200, left: 404, free: 200} {
-		if a := l.do("GET", "/v1/blocks/"+id, ""); a.status != want {
-			t.Errorf("%s: %d %s", id, a.status, a.body)
-		}
+		l.do("GET", "/v1/blocks/"+id, "").want(t, want, id)
 	}
-	if list := l.do("GET", "/v1/blocks/", "").body; strings.Contains(list, "compiler") || !strings.Contains(list, "four minutes") || !strings.Contains(list, "green tea") {
-		t.Errorf("listed %s", list)
-	}
+	expect.Text(t, l.do("GET", "/v1/blocks/", "").body, "listed").Lacks("compiler").Has("four minutes", "green tea")
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -32,10 +33,7 @@ func (r *rig) written(text, more string) string {
 
 func (r *rig) listed() string {
 	r.t.Helper()
-	a := r.do("GET", "/memories?user_id=ann", "")
-	if a.status != 200 {
-		r.t.Fatalf("%d %s", a.status, a.body)
-	}
+	a := r.do("GET", "/memories?user_id=ann", "").want(r.t, 200)
 	return a.body
 }
 
@@ -59,50 +57,34 @@ func TestStatesOfMemories(t *testing.T) {
 		v, err := r.car.ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: bad}, 0, 1)
 		return err == nil && len(v) == 1
 	})
-	_, err := r.car.ledger.Append(context.Background(), memproxy.Version{
+	must.Get(r.car.ledger.Append(context.Background(), memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: bad}, Tenant: "acme", Op: memproxy.OpUpdate,
 		Time: time.Now(), Actor: "agent:dev", Trust: memproxy.TrustAuthenticated, Attestation: memproxy.SelfReported, Decision: "d", Text: poison,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	r.behind("PUT", "/v1/memories/"+bad+"/", `{"text":"`+poison+`"}`) // written behind the proxy
 	r.once("upkeep", time.Now())
 	if a, b := r.statusOf(tea).State, r.statusOf(bad).State; a != memproxy.StateValidated || b != memproxy.StateQuarantined {
 		t.Fatalf("%s and %s", a, b)
 	}
-	if list := r.listed(); !strings.Contains(list, "green tea") || strings.Contains(list, "has a cat") {
-		t.Errorf("listed: %s", list)
-	}
+	expect.Text(t, r.listed(), "listed").Has("green tea").Lacks("has a cat")
 	r.do("GET", "/memories/"+bad, "").want(t, 404)
 
 	set := func(id string, state memproxy.MemoryState, findings ...memproxy.Finding) {
 		t.Helper()
-		_, err := r.car.ledger.SetState(context.Background(), memproxy.StateChange{
+		must.Get(r.car.ledger.SetState(context.Background(), memproxy.StateChange{
 			MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: state, Findings: findings, Text: memproxy.TextSHA256("Ann likes green tea."),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 	}
 	set(tea, memproxy.StateFlagged, memproxy.Finding{Rule: "directive.x", Severity: "high", Start: 10, End: 19})
-	if list := r.listed(); strings.Contains(list, "green tea") || !strings.Contains(list, "Ann likes [PATTERN_001].") || !strings.Contains(list, "severity high, at 10, 9 bytes") {
-		t.Errorf("flagged: %s", list)
-	}
+	expect.Text(t, r.listed(), "flagged").Lacks("green tea").Has("Ann likes [PATTERN_001].", "severity high, at 10, 9 bytes")
 	set(tea, memproxy.StatePending) // shown to its author, see TestMemoriesAgeByTheClock
-	if list := r.listed(); !strings.Contains(list, "likes") {
-		t.Errorf("pending: %s", list)
-	}
+	expect.Text(t, r.listed(), "pending").Has("likes")
 	for _, state := range []memproxy.MemoryState{memproxy.StateExpired, memproxy.StateSuperseded, memproxy.StateQuarantined} {
 		set(tea, state)
-		if list := r.listed(); strings.Contains(list, "likes") {
-			t.Errorf("%s: %s", state, list)
-		}
+		expect.Text(t, r.listed(), state).Lacks("likes")
 	}
 	set(tea, memproxy.StateValidated)
-	if list := r.listed(); !strings.Contains(list, "Ann likes green tea.") {
-		t.Errorf("validated: %s", list)
-	}
+	expect.Text(t, r.listed(), "validated").Has("Ann likes green tea.")
 }
 
 // another is a caller of the same tenant as the default caller.
@@ -122,20 +104,15 @@ func TestMemoriesAgeByTheClock(t *testing.T) {
 	if st := r.statusOf(tea); st.State != memproxy.StatePending || strings.Contains(r.listed(), "green tea") {
 		t.Fatalf("%+v, listed %s", st, r.listed())
 	}
-	if a := r.do("GET", "/memories/"+tea, ""); a.status != 404 {
-		t.Errorf("by id, of another: %d", a.status)
-	}
-	if a := author.do("GET", "/memories/"+tea, ""); a.status != 200 || !strings.Contains(author.listed(), "green tea") {
-		t.Errorf("its author does not see it: %d, listed %s", a.status, author.listed())
-	}
+	r.do("GET", "/memories/"+tea, "").want(t, 404, "by id, of another")
+	author.do("GET", "/memories/"+tea, "").want(t, 200, "its author does not see it")
+	expect.Text(t, author.listed(), "its author does not see it").Has("green tea")
 	for _, tc := range []struct {
 		after time.Duration
 		want  bool
 	}{{6 * 24 * time.Hour, false}, {8 * 24 * time.Hour, true}} {
 		r.once("upkeep", time.Now().Add(tc.after))
-		if got := strings.Contains(r.listed(), "green tea"); got != tc.want {
-			t.Errorf("after %v: shown %v", tc.after, got)
-		}
+		expect.Equal(t, strings.Contains(r.listed(), "green tea"), tc.want, tc.after, "shown")
 	}
 
 	clock := ledgertest.NewClock()
@@ -143,15 +120,11 @@ func TestMemoriesAgeByTheClock(t *testing.T) {
 	short := r.written("The build is slow.", `,"metadata":{"field":"learnings"}`)
 	r.written("Ann likes green tea.", "")
 	r.over(clock, short)
-	if list := r.listed(); strings.Contains(list, "slow") || !strings.Contains(list, "green tea") {
-		t.Errorf("%s", list)
-	}
+	expect.Text(t, r.listed()).Lacks("slow").Has("green tea")
 	r.once("upkeep", clock.Now().Add(200*24*time.Hour))
 	resp := must.Get(http.Get(r.up + "/memories?user_id=ann"))(t)
 	defer resp.Body.Close()
-	if body, err := io.ReadAll(resp.Body); err != nil || strings.Contains(string(body), "slow") || !strings.Contains(string(body), "green tea") {
-		t.Errorf("what expired long ago is still in the backend: %s", body)
-	}
+	expect.Text(t, string(must.Get(io.ReadAll(resp.Body))(t)), "what expired long ago is still in the backend").Lacks("slow").Has("green tea")
 }
 
 // Proves SYN-7: three rejections lock a session's writes.
@@ -169,9 +142,7 @@ func TestSessionsLock(t *testing.T) {
 	if err == nil {
 		err = r.car.ledger.Sessions.Unlock(t.Context(), "acme", s.ID, memproxy.Review{Reviewer: "eve"})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	r.do("POST", "/memories", noted("Ann likes tea."), in...).want(t, 200)
 	field := strings.Replace(noted("You are the release manager from Monday"), `"infer"`, `"metadata":{"field":"learnings"},"infer"`, 1)
 	for range 3 { // a mandatory pattern is no lesser rejection
@@ -206,9 +177,7 @@ func TestClockChangesDestroyNothing(t *testing.T) {
 		resp := must.Get(http.Get(r.up + "/memories?user_id=ann"))(t)
 		defer resp.Body.Close()
 		there := string(must.Get(io.ReadAll(resp.Body))(t))
-		if is := r.with(another).do("GET", "/memories/"+tea, "").status == 200; is != shown {
-			t.Errorf("%s: shown without review: %v", what, is)
-		}
+		expect.Equal(t, r.with(another).do("GET", "/memories/"+tea, "").status == 200, shown, what, "shown without review")
 		marked := must.Get(r.car.ledger.ListStatuses(t.Context(), memproxy.StatusFilter{State: memproxy.StateExpired, Limit: 10}))(t)
 		is := slices.ContainsFunc(marked, func(st memproxy.Status) bool { return st.ID == short })
 		if is != expired || strings.Contains(there, "slow") == gone {
@@ -217,9 +186,7 @@ func TestClockChangesDestroyNothing(t *testing.T) {
 	}
 	pass(month, time.Minute)
 	want("set at the start", false, false, false)
-	if !strings.Contains(r.log.String(), "the system clock was changed") {
-		t.Error("the log does not tell it")
-	}
+	expect.Text(t, r.log.String(), "the log does not tell it").Has("the system clock was changed")
 	pass(-month, time.Minute)
 	pass(0, 59*time.Minute)
 	want("set back less than an hour ago", false, false, false)

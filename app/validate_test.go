@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/review"
@@ -23,9 +24,7 @@ func TestValidationReadsTheBackend(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, screeningConf, "SCREENING", "")
-	if d := r.car.cfg.Memories.Validate.Std(); d != 5*time.Minute {
-		t.Fatalf("the default is %v", d)
-	}
+	must.Equal(t, r.car.cfg.Memories.Validate.Std(), 5*time.Minute, "the default is")
 	ids := map[string]string{}
 	for name, text := range map[string]string{
 		"whole": "Ann likes green tea.", "early": "Ann plays go.", "late": "Ann sails.", "decided": "Ann has a cat.", "kept": "Ann has a dog.",
@@ -42,27 +41,21 @@ func TestValidationReadsTheBackend(t *testing.T) {
 	if st := r.statusOf(ids["early"]); st.Unverified != memproxy.IntegrityMismatch || st.Text != memproxy.TextSHA256(poison) {
 		t.Errorf("changed before it was looked at: %+v", st)
 	}
-	if log := r.audit("--type", "integrity"); strings.Count(log, `"type":"integrity"`) != 1 || !strings.Contains(log, ids["early"]) || strings.Contains(log, "invoices") {
-		t.Errorf("on record: %s", log)
-	}
+	expect.Text(t, r.audit("--type", "integrity"), "on record").Times(1, `"type":"integrity"`).Has(ids["early"]).Lacks("invoices")
 
 	for name, text := range map[string]string{"decided": "Ann has a cat.", "kept": "Ann has a dog."} {
-		_, err := r.car.ledger.SetState(context.Background(), memproxy.StateChange{
+		must.Get(r.car.ledger.SetState(context.Background(), memproxy.StateChange{
 			MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: ids[name]}, Tenant: "acme", State: memproxy.StateFlagged,
 			Person: true, Reason: "somebody said so", Text: memproxy.TextSHA256(text),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 	}
 	poisoned("late")
 	poisoned("decided")
 	r.within(p, 5*time.Minute, "what was changed later", func() bool {
 		return state("late") == memproxy.StateQuarantined && state("decided") == memproxy.StateQuarantined
 	})
-	if state("kept") != memproxy.StateFlagged || state("whole") != memproxy.StateValidated {
-		t.Errorf("kept is %s, whole %s", state("kept"), state("whole"))
-	}
+	expect.Equal(t, state("kept"), memproxy.StateFlagged, "kept is")
+	expect.Equal(t, state("whole"), memproxy.StateValidated, "kept is")
 }
 
 // Proves DOL-5, EDGE-4: where untrusted memories are withheld, a memory that was planted
@@ -78,9 +71,7 @@ func TestPlantedMemoriesAreNotValidated(t *testing.T) {
 	ring.Until(r.t, "the seal", func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })
 	planted, adopted := r.planted("Ann has a horse."), r.planted("Ann has a boat.")
 	status := func(id string) int { return r.do("GET", "/v1/memories/"+id+"/", "").status }
-	if got := status(planted); got != 404 {
-		t.Errorf("before it is found: %d", got)
-	}
+	expect.Equal(t, status(planted), 404, "before it is found")
 	r.within(p, 10*time.Minute, "the sweep", func() bool {
 		return r.statusOf(planted).Unverified == memproxy.IntegrityUnknown && r.statusOf(adopted).Unverified == memproxy.IntegrityUnknown
 	})
@@ -103,9 +94,7 @@ func TestPlantedMemoriesAreNotValidated(t *testing.T) {
 		return err == nil
 	})
 	r.within(p, 5*time.Minute, "the validation of what was adopted", func() bool { return r.statusOf(adopted).State == memproxy.StateValidated })
-	if got := status(adopted); got != 200 {
-		t.Errorf("adopted: answered with %d", got)
-	}
+	expect.Equal(t, status(adopted), 200, "adopted: answered with")
 }
 
 // Proves DOL-3: while a backend does not answer, none of its memories is validated by
@@ -154,9 +143,7 @@ func TestValidationRunsInBatches(t *testing.T) {
 				looked++
 			}
 		}
-		if looked != want {
-			t.Errorf("%d are looked at, want %d", looked, want)
-		}
+		expect.Equal(t, looked, want)
 	}
 }
 
@@ -167,9 +154,7 @@ func TestValidationIsFair(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	due := func(tenant, id string) {
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-		if _, err := r.car.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: k, Tenant: tenant, State: memproxy.StateUntrusted}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.car.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: k, Tenant: tenant, State: memproxy.StateUntrusted}))(t)
 	}
 	for n := range 25 {
 		due("evil", fmt.Sprintf("a%08d-0000-4000-8000-000000000000", n)[1:])
@@ -185,9 +170,7 @@ func TestValidationIsFair(t *testing.T) {
 		if st := r.statusOf(last); st.Rules != r.car.rules.current().Version {
 			t.Fatalf("pass %d: the other tenant's memory waits: %+v", pass, st)
 		}
-		if got := left(); got != want {
-			t.Errorf("after pass %d %d of the first tenant's are due, want %d", pass, got, want)
-		}
+		expect.Equal(t, left(), want, "after pass", pass)
 	}
 }
 
@@ -200,13 +183,9 @@ func TestValidationFlags(t *testing.T) {
 		id := r.written(text, "")
 		r.versioned(id)
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-		if _, err := r.car.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: k, Tenant: "acme", State: memproxy.StateUntrusted}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.car.ledger.SetState(t.Context(), memproxy.StateChange{MemoryKey: k, Tenant: "acme", State: memproxy.StateUntrusted}))(t)
 		r.once("upkeep", time.Now())
-		if got := r.statusOf(id).State; got != want {
-			t.Errorf("%q is %s, want %s", text, got, want)
-		}
+		expect.Equal(t, r.statusOf(id).State, want, text)
 	}
 }
 
@@ -217,8 +196,5 @@ func TestAgentsAreListedWhereUntrustedIsWithheld(t *testing.T) {
 	l := startLettaWith(t, someAgent, lettaConf+"memories: {untrusted: withhold}\n", func(h http.Handler) http.Handler { return h })
 	as := []string{"Authorization", "Bearer " + devToken}
 	l.do("POST", "/v1/agents/", `{"name":"mine","agent_type":"letta_v1_agent","memory_blocks":[{"label":"human","value":"likes liquorice"}]}`, as...).want(t, 200)
-	list := l.do("GET", "/v1/agents/", "", as...).want(t, 200).has(t, `"name":"mine"`)
-	if strings.Contains(list.body, "liquorice") {
-		t.Errorf("a text that was not validated is shown: %s", list.body)
-	}
+	l.do("GET", "/v1/agents/", "", as...).want(t, 200).has(t, `"name":"mine"`).about("a text that was not validated is shown").lacks(t, "liquorice")
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -47,9 +48,7 @@ func (r *rig) history(id string) []string {
 				}
 			}
 		}
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, err)
 		texts[v.SHA256] = full.Text
 		before, known := texts[v.Before]
 		if v.Before != "" && !known {
@@ -65,9 +64,7 @@ func (r *rig) remembers(id string, want ...string) {
 	r.t.Helper()
 	var got []string
 	defer func() {
-		if !slices.Equal(got, want) {
-			r.t.Errorf("the history of %s:\n got %q\nwant %q", id, got, want)
-		}
+		expect.List(r.t, got, want, "the history of", id)
 	}()
 	ring.Until(r.t, "the history", func() bool {
 		got = r.history(id)
@@ -82,7 +79,7 @@ func TestSelfEditsAreVersions(t *testing.T) {
 	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
 	human := l.letta.BlockID(l.agent, "human")
-	if a := l.say(`CALL memory_insert {"label":"human","new_string":"likes tea"}
+	l.say(`CALL memory_insert {"label":"human","new_string":"likes tea"}
 CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
 CALL memory_insert {"label":"human","new_string":"plays go"}
 THEN
@@ -90,9 +87,7 @@ CALL memory_replace {"label":"human","old_string":"nobody","new_string":"x"}
 THEN
 CALL memory_rethink {"label":"human","new_memory":"Ann plays chess."}
 THEN
-SAY done`, ""); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+SAY done`, "").want(t, 200)
 	edits := []string{
 		`seal "Ann" before "" by `,
 		`self_edit "Ann\nlikes tea" before "Ann" by agent:dev`,
@@ -114,16 +109,12 @@ SAY done`, ""); a.status != 200 {
 func TestAgentArchivesHaveVersions(t *testing.T) {
 	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
-	if a := l.say(`CALL archival_memory_insert {"content":"The build takes ten minutes."}
+	l.say(`CALL archival_memory_insert {"content":"The build takes ten minutes."}
 CALL archival_memory_insert {"content":"Ann plays go."}
 THEN
-SAY done`, ""); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+SAY done`, "").want(t, 200)
 	ids := l.letta.PassageIDs(l.agent)
-	if len(ids) != 2 {
-		t.Fatalf("%q", ids)
-	}
+	must.Len(t, ids, 2)
 	l.remembers(ids[0], `self_edit "The build takes ten minutes." before "" by agent:dev`)
 	l.remembers(ids[1], `self_edit "Ann plays go." before "" by agent:dev`)
 	ring.Until(l.t, "their states", func() bool { return l.statusOf(ids[0]).State == memproxy.StateUntrusted })
@@ -201,10 +192,7 @@ func TestReceiptsNameNoUnchangedMemory(t *testing.T) {
 func TestAsyncMemoriesHaveVersionsOnceRead(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
-	a := r.do("POST", "/v3/memories/add/", noted("Ann likes green tea."))
-	if a.status != 200 || !strings.Contains(a.body, "event_id") {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("POST", "/v3/memories/add/", noted("Ann likes green tea.")).want(t, 200).has(t, "event_id")
 	id := ""
 	ring.Until(r.t, "the memory", func() bool {
 		_, rest, found := strings.Cut(r.do("POST", "/v3/memories/", `{"filters":{"user_id":"ann"}}`).body, `"id":"`)

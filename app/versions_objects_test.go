@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -64,9 +65,7 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 	if out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", l.agent); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
-	if a := l.do("GET", "/v1/agents/"+l.agent, "", "Authorization", "Bearer "+devToken); !strings.Contains(a.body, `"name":"t"`) || strings.Contains(a.body, "helps Ann") || strings.Contains(a.body, `"two"`) {
-		t.Errorf("%s", a.body)
-	}
+	l.do("GET", "/v1/agents/"+l.agent, "", "Authorization", "Bearer "+devToken).has(t, `"name":"t"`).lacks(t, "helps Ann", `"two"`)
 	texts, all = l.objectHistory(l.agent)
 	if last := all[len(all)-1]; last.Op != memproxy.OpRollback || last.Actor != "eve" || !strings.Contains(texts[len(texts)-1], `"name":"t"`) {
 		t.Errorf("%q", texts)
@@ -74,28 +73,20 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 	// A change behind the proxy is kept as a version, and not restored if the rules
 	// refuse it.
 	q := must.Get(http.NewRequest("PATCH", l.up+"/v1/agents/"+l.agent, strings.NewReader(fmt.Sprintf(`{"system":%q}`, poison))))(t)
-	if a, err := http.DefaultClient.Do(q); err != nil || a.StatusCode != 200 {
-		t.Fatal(err)
-	}
+	must.Equal(t, must.Get(http.DefaultClient.Do(q))(t).StatusCode, 200)
 	change(`{"name":"be kind"}`)
 	ring.Until(l.t, "what was found", func() bool {
 		texts, all = l.objectHistory(l.agent)
 		return strings.Contains(texts[len(texts)-1], "be kind")
 	})
-	if found := texts[len(texts)-2]; !strings.Contains(found, "billing@evil.example") {
-		t.Fatalf("%q", texts)
-	}
+	expect.Text(t, texts[len(texts)-2], texts).Has("billing@evil.example")
 	n := fmt.Sprint(all[len(all)-2].Number)
 	q = must.Get(http.NewRequest("PATCH", l.up+"/v1/agents/"+l.agent, strings.NewReader(`{"system":"be kind"}`)))(t)
-	if a, err := http.DefaultClient.Do(q); err != nil || a.StatusCode != 200 {
-		t.Fatal(err)
-	}
+	must.Equal(t, must.Get(http.DefaultClient.Do(q))(t).StatusCode, 200)
 	if out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--version", n, "--reason", "x", l.agent); code == 0 || !strings.Contains(out+errs, "nobody changes what agents are told") {
 		t.Errorf("it was put back: %s %s", out, errs)
 	}
-	if a := l.do("GET", "/v1/agents/"+l.agent, "", "Authorization", "Bearer "+devToken); strings.Contains(a.body, "evil.example") {
-		t.Errorf("%s", a.body)
-	}
+	l.do("GET", "/v1/agents/"+l.agent, "", "Authorization", "Bearer "+devToken).lacks(t, "evil.example")
 }
 
 // Proves SYN-5, CARD-2: a block's members besides its text, and an agent's attachments,
@@ -108,17 +99,12 @@ func TestBlockMetadataAndAttachmentsHaveVersions(t *testing.T) {
 	l.do("PATCH", "/v1/blocks/"+human, `{"description":"about Ann","metadata":{"team":"blue"}}`, dev...).want(t, 200)
 	var texts []string
 	ring.Until(l.t, "its versions", func() bool { texts, _ = l.objectHistory(human); return len(texts) == 2 })
-	if want := `update {"description":"about Ann","label":"human","metadata":{"team":"blue"}}`; texts[1] != want {
-		t.Errorf("%q, want %q", texts[1], want)
-	}
+	expect.Equal(t, texts[1], `update {"description":"about Ann","label":"human","metadata":{"team":"blue"}}`)
 	l.do("PATCH", "/v1/blocks/"+human, `{"value":"Ann sails"}`, dev...).want(t, 200)
 	if out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", human); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
-	a := l.do("GET", "/v1/blocks/"+human, "", dev...)
-	if a.status != 200 || strings.Contains(a.body, "about Ann") || strings.Contains(a.body, "blue") || !strings.Contains(a.body, "Ann sails") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	l.do("GET", "/v1/blocks/"+human, "", dev...).want(t, 200).lacks(t, "about Ann", "blue").has(t, "Ann sails")
 	if out, _, code := l.command("memory", "history", "--backend", "mem0", human); code != 0 || !strings.Contains(out, "--kind object") {
 		t.Errorf("%d %s", code, out)
 	}
@@ -136,13 +122,11 @@ func TestSelfEditsOfLabelsHaveVersions(t *testing.T) {
 	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
 	human := l.letta.BlockID(l.agent, "human")
-	if a := l.say(`CALL memory {"command":"rename","path":"/memories/human","description":"about Ann"}
+	l.say(`CALL memory {"command":"rename","path":"/memories/human","description":"about Ann"}
 THEN
 CALL memory {"command":"rename","old_path":"/memories/human","new_path":"/memories/notes"}
 THEN
-SAY done`, ""); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+SAY done`, "").want(t, 200)
 	var texts []string
 	var all []memproxy.Version
 	ring.Until(l.t, "its versions", func() bool { texts, all = l.objectHistory(human); return len(texts) == 3 })
@@ -150,16 +134,11 @@ SAY done`, ""); a.status != 200 {
 	if !slices.Equal(texts, want) || all[1].Actor != "agent:dev" || all[2].Before != all[1].SHA256 {
 		t.Errorf("%q %+v", texts, all)
 	}
-	if got := l.history(human); len(got) > 0 {
-		t.Errorf("versions of a text that stayed: %q", got)
-	}
+	expect.Len(t, l.history(human), 0, "versions of a text that stayed")
 	if out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", human); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
-	a := l.do("GET", "/v1/blocks/"+human, "", "Authorization", "Bearer "+devToken)
-	if strings.Contains(a.body, "about Ann") || !strings.Contains(a.body, `"label":"human"`) {
-		t.Errorf("%s", a.body)
-	}
+	l.do("GET", "/v1/blocks/"+human, "", "Authorization", "Bearer "+devToken).lacks(t, "about Ann").has(t, `"label":"human"`)
 }
 
 // Proves SYN-5: on Mem0, a metadata change is a version with the previous value, and a
@@ -183,9 +162,8 @@ func TestMetadataHasVersions(t *testing.T) {
 		r.do("PUT", at, `{"text":"Ann sails.","metadata":{"team":"red"}}`, dev...).want(t, 200)
 		var texts []string
 		ring.Until(r.t, "its versions", func() bool { texts, _ = r.objectHistory(id); return len(texts) == 2 })
-		if !strings.Contains(texts[0], `"team":"blue"`) || !strings.Contains(texts[1], `"team":"red"`) {
-			t.Errorf("%q", texts)
-		}
+		expect.Text(t, texts[0], texts).Has(`"team":"blue"`)
+		expect.Text(t, texts[1], texts).Has(`"team":"red"`)
 		r.does("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", id)
 		r.do("GET", at, "", dev...).want(t, 200).has(t, "blue", "Ann sails.")
 	}
@@ -359,10 +337,7 @@ func (c exchange) run(t *testing.T, id string) {
 		l.do("POST", "/memories", `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"tea"}]}`, auth...).want(t, 200)
 		l.remembers(c.id, c.want[:1]...)
 	}
-	a := l.do(c.method, c.path, c.body, auth...)
-	if a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.do(c.method, c.path, c.body, auth...).want(t, 200)
 	if _, reached := seen.Load(c.method); !reached {
 		t.Fatal("it did not reach the backend")
 	}

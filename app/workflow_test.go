@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -197,48 +198,35 @@ func TestOverdueHoldsAndLocksAreReported(t *testing.T) {
 	r.do("POST", "/memories", noted("Ann likes tea."), "X-Memproxy-Session", "calm")
 	s1 := memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: "agent:dev", User: "bob", Name: memproxy.InertSession("s1")}.ID()
 	r.once("webhooks", clock.Now())
-	if len(w.of(memproxy.NoticeHold, id)) != 1 || len(w.of(memproxy.NoticeLocked, s1)) != 1 {
-		t.Error("the hold and the lock are not told of")
-	}
+	must.Len(t, w.of(memproxy.NoticeHold, id), 1, "the hold and the lock are not told of")
+	expect.Len(t, w.of(memproxy.NoticeLocked, s1), 1, "the hold and the lock are not told of")
 	w.fails(10)
 	clock.Pass(20 * time.Minute)
 	r.once("ageing", clock.Now())
-	if n := w.of(memproxy.NoticeEnded, ""); len(n) > 0 {
-		t.Errorf("told too early: %+v", n)
-	}
+	expect.Len(t, w.of(memproxy.NoticeEnded, ""), 0, "told too early")
 	clock.Pass(20 * time.Minute)
 	r.once("ageing", clock.Now())
 	r.once("webhooks", clock.Now())
-	if n := w.of(memproxy.NoticeEnded, s1); len(n) > 0 {
-		t.Fatalf("told though it failed: %+v", n)
-	}
+	must.Len(t, w.of(memproxy.NoticeEnded, s1), 0, "told though it failed")
 	w.fails(0)
 	clock.Pass(3 * time.Second) // the failed notice is due again
 	r.once("webhooks", clock.Now())
-	if n := len(w.of(memproxy.NoticeEnded, s1)); n != 1 {
-		t.Fatalf("the end of the session is told %d times", n)
-	}
+	must.Equal(t, len(w.of(memproxy.NoticeEnded, s1)), 1, "the end of the session is told")
 	text := w.of(memproxy.NoticeEnded, s1)[0].Text
 	for _, want := range []string{"Session " + memproxy.InertSession("s1") + " of agent:dev", "1 operation held for review", "3 operations refused", "locked", "screen.risk"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("told %q, without %q", text, want)
-		}
+		expect.Text(t, text, "told").Has(want)
 	}
 	if out, code := r.as(reviewToken, "sessions", "summary", "--tenant", "acme", "s1"); code != 0 || !strings.Contains(out, text) || strings.Contains(out, "invoices") {
 		t.Errorf("the command: %d %s; want %s", code, out, text)
 	}
-	if n := w.of(memproxy.NoticeEnded, "calm"); len(n) > 0 {
-		t.Errorf("a session without a refusal is told of: %+v", n)
-	}
+	expect.Len(t, w.of(memproxy.NoticeEnded, "calm"), 0, "a session without a refusal is told of")
 
 	for range 3 { // reported once
 		clock.Pass(25 * time.Hour)
 		r.once("ageing", clock.Now())
 	}
 	r.once("webhooks", clock.Now())
-	if n := len(w.of(memproxy.NoticeAged, id)); n != 1 {
-		t.Fatalf("that the hold waits long is told %d times", n)
-	}
+	must.Equal(t, len(w.of(memproxy.NoticeAged, id)), 1, "that the hold waits long is told")
 	if n := w.of(memproxy.NoticeAged, id)[0]; !strings.Contains(n.Text, "has waited long") || strings.Contains(string(n.Data), "sails") {
 		t.Errorf("%s: %s", n.Text, n.Data)
 	}
@@ -255,9 +243,7 @@ func TestMetricOfTheOldestHold(t *testing.T) {
 	r := startAt(t, clock.Now, screeningConf, workflow(newTold(t), "", policyDir(t, holdingPolicy))...)
 	oldest := func(d time.Duration) {
 		t.Helper()
-		if want := fmt.Sprintf("\nmemproxy_hold_oldest_age_seconds %g\n", d.Seconds()); !strings.Contains(r.metrics(t), want) {
-			t.Errorf("want %q in\n%s", want, r.metrics(t))
-		}
+		expect.Text(t, r.metrics(t)).Has(fmt.Sprintf("\nmemproxy_hold_oldest_age_seconds %g\n", d.Seconds()))
 	}
 	ring.Until(t, "the first round", func() bool { return strings.Contains(r.metrics(t), "\nmemproxy_hold_oldest_age_seconds ") })
 	oldest(0)
