@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -108,9 +109,7 @@ func readAll(t *testing.T, s *sidecar, direct string, table iter.Seq2[string, me
 		if n := counted(t, s) - before; n > 0 {
 			t.Errorf("%s %s: %d members or headers of a real answer are claimed by no row", rt.ID, path, n)
 		}
-		if gone := lost(want.body, got.body); len(gone) > 0 {
-			t.Errorf("%s %s: lost %v", rt.ID, path, gone)
-		}
+		expect.Len(t, lost(want.body, got.body), 0, rt.ID, path, "lost")
 	}
 	return read
 }
@@ -191,9 +190,7 @@ func TestAnswersOfMem0AreClaimed(t *testing.T) {
 		{"POST", "/search", `{"query":"tea","user_id":"ann"}`},
 		{"PUT", "/memories/" + m, `{"text":"I like green tea"}`},
 	} {
-		if a := call(t, do[0], car.base+do[1], "", do[2]); a.status != 200 {
-			t.Errorf("%s %s: %d %s", do[0], do[1], a.status, a.body)
-		}
+		call(t, do[0], car.base+do[1], "", do[2]).want(t, 200, do[0], do[1])
 	}
 	if n := counted(t, car); n > 0 {
 		t.Errorf("%d members or headers of the answers of writes are claimed by no row", n)

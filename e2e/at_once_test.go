@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
 )
 
@@ -81,9 +82,7 @@ func TestChangesAtOnceByTwoSidecars(t *testing.T) {
 			if tc.text == "" && got.status != 404 && got.body != "null" || tc.text != "" && (got.status != 200 || !strings.Contains(got.body, tc.text) || got.header.Get("X-Memproxy-Unverified") != "") {
 				t.Errorf("%s, at the %s: %d %v %s", tc.name, name, got.status, got.header, got.body)
 			}
-			if h := car.history(t, "mem0", id); h != tc.history {
-				t.Errorf("%s, at the %s: its history is %q, want %q", tc.name, name, h, tc.history)
-			}
+			expect.Equal(t, car.history(t, "mem0", id), tc.history, tc.name, "at the", name, "its history is")
 		}
 	}
 }

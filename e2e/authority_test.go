@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -62,9 +62,8 @@ func TestAuthorityOnLetta(t *testing.T) {
 			method = http.MethodPost
 		}
 		a := call(t, method, car.base+path, "", body, bearer("e2e-dev")...)
-		if got := lettaBlocks(t, real, agent)["notes"]; got != "Ann likes green tea" || !strings.Contains(a.body, "waits") {
-			t.Errorf("%s: it says %q; %d %s", path, got, a.status, tail(a.body, 800))
-		}
+		expect.Equal(t, lettaBlocks(t, real, agent)["notes"], "Ann likes green tea", path, "it says", tail(a.body, 800))
+		a.about(path, "it says", tail(a.body, 800)).has(t, "waits")
 	}
 	if a := call(t, http.MethodGet, car.base+"/v1/blocks/"+made.ID, "", "", bearer("e2e-dev")...); a.header.Get("X-Memproxy-Contested") != made.ID {
 		t.Errorf("readers see %q as contested: %d %s", a.header.Get("X-Memproxy-Contested"), a.status, a.body)
@@ -82,9 +81,7 @@ func TestAuthorityOnLetta(t *testing.T) {
 				Confidence float64 `json:"memproxy_confidence"`
 			}
 		}
-		if err := json.Unmarshal([]byte(a.body), &made); err != nil {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.body), &made), a.status, a.body)
 		given = append(given, made.Metadata.Confidence)
 		call(t, http.MethodPatch, car.base+"/v1/blocks/"+made.ID, "", `{"value":"Ann does not skate"}`, bearer("e2e-human")...).want(t, 200)
 	}
@@ -103,9 +100,8 @@ func TestAuthorityOnMem0(t *testing.T) {
 		t.Helper()
 		a := call(t, http.MethodPost, car.base+"/memories", token, fmt.Sprintf(`{"user_id":"ann","infer":false,"messages":[{"role":"user","content":%q}]%s}`, text, more))
 		var made struct{ Results []struct{ ID string } }
-		if err := json.Unmarshal([]byte(a.body), &made); err != nil || len(made.Results) != 1 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.body), &made), a.status, a.body)
+		must.Len(t, made.Results, 1, a.status, a.body)
 		return made.Results[0].ID
 	}
 	fact := func(id string) (m struct {
@@ -116,33 +112,25 @@ func TestAuthorityOnMem0(t *testing.T) {
 	}) {
 		t.Helper()
 		a := call(t, http.MethodGet, eng.base+"/memories/"+id, "m0sk_e2e", "")
-		if err := json.Unmarshal([]byte(a.body), &m); err != nil {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.body), &m), a.status, a.body)
 		return m
 	}
 	id := add("e2e-human", "Ann likes green tea.", "")
 	for _, method := range []string{http.MethodPut, http.MethodDelete} {
 		body := map[string]string{http.MethodPut: `{"text":"Ann likes coffee."}`}[method]
-		if a := call(t, method, car.base+"/memories/"+id, "e2e-dev", body); a.status != 403 || !strings.Contains(a.body, "trust.authority") || fact(id).Memory != "Ann likes green tea." {
-			t.Errorf("%s: %d %s; it says %q", method, a.status, a.body, fact(id).Memory)
-		}
+		call(t, method, car.base+"/memories/"+id, "e2e-dev", body).want(t, 403, method).has(t, "trust.authority")
+		expect.Equal(t, fact(id).Memory, "Ann likes green tea.", method)
 	}
-	if a := call(t, http.MethodGet, car.base+"/memories/"+id, "e2e-dev", ""); a.header.Get("X-Memproxy-Contested") != id {
-		t.Errorf("readers see %q as contested", a.header.Get("X-Memproxy-Contested"))
-	}
+	expect.Equal(t, call(t, http.MethodGet, car.base+"/memories/"+id, "e2e-dev", "").header.Get("X-Memproxy-Contested"), id, "readers see")
 	low := add("e2e-dev", "Ann skis.", `,"metadata":{"confidence":0.2}`)
 	if a := call(t, http.MethodPut, car.base+"/memories/"+low, "e2e-dev", `{"text":"Ann skates.","metadata":{"confidence":0.7}}`); a.status != 200 || fact(low).Metadata.Confidence != 0.2 {
 		t.Errorf("raised by a correction: %d %s, %+v", a.status, a.body, fact(low))
 	}
 	call(t, http.MethodDelete, car.base+"/memories/"+low, "e2e-dev", "").want(t, 200)
-	if got := fact(add("e2e-dev", "Ann skates!", `,"metadata":{"confidence":0.7}`)).Metadata.Confidence; got != 0.2 {
-		t.Errorf("written anew: %v", got)
-	}
+	expect.Equal(t, fact(add("e2e-dev", "Ann skates!", `,"metadata":{"confidence":0.7}`)).Metadata.Confidence, 0.2, "written anew")
 	peers := add("e2e-dev", "Ann plays go.", `,"metadata":{"confidence":0.9}`)
-	if a := call(t, http.MethodPut, car.base+"/memories/"+peers, "e2e-reviewer", `{"text":"Ann plays chess."}`); a.status != 200 || fact(peers).Memory != "Ann plays chess." {
-		t.Errorf("a reviewer: %d %s", a.status, a.body)
-	}
+	call(t, http.MethodPut, car.base+"/memories/"+peers, "e2e-reviewer", `{"text":"Ann plays chess."}`).want(t, 200, "a reviewer")
+	expect.Equal(t, fact(peers).Memory, "Ann plays chess.", "a reviewer")
 	if got := fact(add("e2e-dev", "Ann swims.", `,"metadata":{"confidence":0.9}`)).Metadata.Confidence; got >= 0.7 || got < 0.6 {
 		t.Errorf("after a correction: %v, want a little less than 0.7", got)
 	}

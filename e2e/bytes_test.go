@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -66,9 +67,7 @@ func TestByteForByte(t *testing.T) {
 			direct := raw(t, eng.base, request)
 			proxied := raw(t, car.base, request)
 			log := eng.requests(t)
-			if len(log) != 2 {
-				t.Fatalf("%d requests arrived, want one direct and one proxied: %+v", len(log), log)
-			}
+			must.Len(t, log, 2)
 			want, got := log[0], log[1]
 			if got.Method != want.Method || got.Path != want.Path || got.Query != want.Query || !bytes.Equal(got.Body, want.Body) {
 				t.Errorf("arrived %s %s?%s %q\nsent    %s %s?%s %q", got.Method, got.Path, got.Query, got.Body, want.Method, want.Path, want.Query, want.Body)
@@ -76,9 +75,8 @@ func TestByteForByte(t *testing.T) {
 			if w, g := own(want.Headers), own(got.Headers); !slices.Equal(g, w) {
 				t.Errorf("headers arrived\n %q\nsent\n %q", g, w)
 			}
-			if proxied.status != direct.status || proxied.body != direct.body {
-				t.Errorf("answer %d %q\ndirect %d %q", proxied.status, proxied.body, direct.status, direct.body)
-			}
+			proxied.want(t, direct.status)
+			expect.Equal(t, proxied.body, direct.body)
 			if direct.header.Get("Cache-Control") == "" && proxied.header.Get("Cache-Control") == "no-store" {
 				proxied.header.Del("Cache-Control") // what was filtered for one caller is nobody else's
 			}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -135,16 +136,12 @@ func TestLettaCode(t *testing.T) {
 					t.Errorf("%s: %q\n%s", turn.text, result, tail(all, 3000))
 				}
 			}
-			if a := call(t, http.MethodGet, real+"/v1/agents/"+agent+"/core-memory/blocks/human", "", ""); !strings.Contains(a.body, "Likes green tea.") {
-				t.Errorf("the memory edit is not there: %s", a.body)
-			}
+			call(t, http.MethodGet, real+"/v1/agents/"+agent+"/core-memory/blocks/human", "", "").about("the memory edit is not there").has(t, "Likes green tea.")
 			seen := ""
 			for _, c := range listOf(t, real+"/v1/conversations/?limit=100&agent_id="+agent) {
 				seen += call(t, http.MethodGet, real+"/v1/conversations/"+c.ID+"/messages?limit=100", "", "").body
 			}
-			if !strings.Contains(seen, "The meeting is on Tuesday") || strings.Contains(seen, "billing@evil.example") {
-				t.Errorf("the server holds: %s", tail(seen, 3000))
-			}
+			expect.Text(t, seen, "the server holds", tail(seen, 3000)).Has("The meeting is on Tuesday").Lacks("billing@evil.example")
 		})
 	}
 }

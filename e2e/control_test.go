@@ -16,6 +16,7 @@ import (
 
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
@@ -178,15 +179,11 @@ func TestThousandReleases(t *testing.T) {
 		t.Fatalf("verify: exit %d, %s", code, out)
 	}
 	out, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", audit, "--type", "decision", "--json")
-	if code != 0 {
-		t.Fatalf("query: exit %d", code)
-	}
+	must.Equal(t, code, 0, "query: exit")
 	verdicts, decisions := map[string]string{}, int64(0)
 	for _, line := range lines(out) {
 		var rec struct{ Policy, Verdict string }
-		if err := json.Unmarshal([]byte(line), &rec); err != nil {
-			t.Fatalf("%v: %s", err, line)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &rec), line)
 		if decisions++; rec.Verdict == "amend" {
 			rec.Verdict = "allow" // stamped
 		}
@@ -195,9 +192,7 @@ func TestThousandReleases(t *testing.T) {
 		}
 		verdicts[rec.Policy] = rec.Verdict
 	}
-	if decisions != answered.Load() {
-		t.Errorf("%d requests were answered, %d decisions recorded", answered.Load(), decisions)
-	}
+	expect.Equal(t, decisions, answered.Load())
 	t.Logf("%d requests under %d of %d versions", decisions, len(verdicts), releases)
 	if len(verdicts) < releases/2 {
 		t.Errorf("%d versions ruled of %d: there was no load on most", len(verdicts), releases)
@@ -224,10 +219,7 @@ func TestKilledWhileReleasesCome(t *testing.T) {
 	}
 	f.kill()
 	car := serve(t, dir, conf)
-	a := call(t, "GET", car.admin+"/readyz", "", "")
-	if a.status != 200 || !strings.Contains(a.body, "release 0000") {
-		t.Errorf("started without the control plane: %d %s", a.status, a.body)
-	}
+	call(t, "GET", car.admin+"/readyz", "", "").want(t, 200, "started without the control plane").has(t, "release 0000")
 	if a := call(t, "POST", car.base+"/memories", "k", add); a.status != 200 && !strings.Contains(a.body, "own.closed") {
 		t.Errorf("%d %s: ruled by something else than a release", a.status, a.body)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -56,26 +57,20 @@ func TestKilledUnderLoad(t *testing.T) {
 		t.Logf("round %d: %d writes answered", round, n.Load())
 	}
 	car := serve(t, dir, conf) // repairs
-	if a := call(t, "POST", car.base+"/memories", "k", add); a.status != 200 {
-		t.Fatalf("after three crashes: %d %s", a.status, a.body)
-	}
+	call(t, "POST", car.base+"/memories", "k", add).want(t, 200, "after three crashes")
 	car.stop()
 	audit := filepath.Join(dir, "state", "audit")
 	if out, code := run(t, nil, memproxyBinary(t), "audit", "verify", "--dir", audit); code != 0 {
 		t.Fatalf("verify: exit %d, %s", code, out)
 	}
 	out, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", audit, "--type", "decision", "--json")
-	if code != 0 {
-		t.Fatalf("query: exit %d", code)
-	}
+	must.Equal(t, code, 0, "query: exit")
 	recorded := map[string]bool{}
 	for _, line := range lines(out) {
 		var rec struct {
 			Decision string `json:"decision"`
 		}
-		if err := json.Unmarshal([]byte(line), &rec); err != nil {
-			t.Fatalf("%v: %s", err, line)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &rec), line)
 		recorded[rec.Decision] = true
 	}
 	for _, id := range acked {
@@ -108,16 +103,12 @@ func TestTermDrains(t *testing.T) {
 	answers := make(chan answer, 1)
 	go func() {
 		a, err := tryCall("POST", car.base+"/memories", "k", add)
-		if err != nil {
-			t.Errorf("in flight when stopped: %v", err)
-		}
+		expect.OK(t, err, "in flight when stopped")
 		answers <- a
 	}()
 	<-backend.arrived
 	car.stop()
-	if a := <-answers; a.status != 200 {
-		t.Errorf("in flight when stopped: %d %s", a.status, a.body)
-	}
+	(<-answers).want(t, 200, "in flight when stopped")
 	audit := filepath.Join(dir, "state", "audit")
 	out, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", audit, "--json")
 	if code != 0 || !strings.Contains(out, `"type":"outcome"`) || !strings.Contains(out, `"type":"stop"`) {

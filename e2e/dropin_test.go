@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -69,13 +70,9 @@ func TestUnmodifiedClients(t *testing.T) {
 			script := filepath.Join("mem0", "sdk", "run.sh")
 			env := []string{"STRIP_MEMPROXY=1", "MEM0_TELEMETRY=false"}
 			want, code := run(t, env, script, args(eng.base, fmt.Sprintf("dir%04d", i))...)
-			if code != 0 {
-				t.Fatalf("the scenario fails directly: %s", tail(want, 2000))
-			}
+			must.Equal(t, code, 0, "the scenario fails directly", tail(want, 2000))
 			got, code := run(t, env, script, args(car.base, fmt.Sprintf("pxy%04d", i))...)
-			if code != 0 {
-				t.Errorf("exit code %d through the proxy", code)
-			}
+			expect.Equal(t, code, 0, "exit code")
 			compare(t, lines(want), lines(got))
 		})
 	}
@@ -157,9 +154,8 @@ budgets: {redis: {url: "%s", timeout: 10s}}
 telemetry: {otlp: "%s"}
 `, eng.base, sha("m0-e2e"), redis.url, otlp.url))
 	out, code := run(t, []string{"MEM0_TELEMETRY=false"}, "node", "milestone.mjs", car.base, "m0-e2e")
-	if code != 0 || !strings.Contains(out, "oat milk") {
-		t.Fatalf("exit %d: %s", code, out)
-	}
+	must.Equal(t, code, 0)
+	expect.Text(t, out).Has("oat milk")
 	var found struct {
 		Metadata map[string]any `json:"metadata"`
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -112,9 +113,7 @@ log: {level: error}
 	if counts[http.StatusUnauthorized] == 0 || counts[http.StatusTooManyRequests] < 4 {
 		t.Errorf("a flood from one address: %v", counts)
 	}
-	if code := from("127.0.0.3"); code != http.StatusUnauthorized {
-		t.Errorf("another address after it: %d", code)
-	}
+	expect.Equal(t, from("127.0.0.3"), http.StatusUnauthorized, "another address after it")
 	// Who says to be somebody else at every request is one client all the same.
 	counts = map[int]int{}
 	for i := range 12 {

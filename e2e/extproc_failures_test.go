@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -30,13 +31,9 @@ func TestEnvoyProcessorDownAndUp(t *testing.T) {
 			if path == "/memories" {
 				method = http.MethodPost
 			}
-			if got := devCall(t, method, "http://"+b.mem0+path, addBody); got.status != 503 {
-				t.Errorf("%s: %s answered %d %s", when, path, got.status, got.body)
-			}
+			devCall(t, method, "http://"+b.mem0+path, addBody).want(t, 503, when, path)
 		}
-		if got := rec.arrived(); len(got) > 0 {
-			t.Errorf("%s: %q arrived", when, got)
-		}
+		expect.Len(t, rec.arrived(), 0, when)
 	}
 	refused("before the first start")
 	b.start(s)
@@ -45,12 +42,8 @@ func TestEnvoyProcessorDownAndUp(t *testing.T) {
 	b.memproxy.kill()
 	refused("after kill -9")
 	b.restart(s)
-	if got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody); got.status != 200 {
-		t.Errorf("after a restart: %d %s", got.status, got.body)
-	}
-	if got := rec.arrived(); !slices.Equal(got, []string{"POST /memories"}) {
-		t.Errorf("arrived %q", got)
-	}
+	devCall(t, "POST", "http://"+b.mem0+"/memories", addBody).want(t, 200, "after a restart")
+	expect.List(t, rec.arrived(), []string{"POST /memories"}, "arrived")
 }
 
 // foreignDelete is a delete whose ruling waits for the backend: it asks whose
@@ -120,16 +113,12 @@ func TestEnvoyProcessorDrains(t *testing.T) {
 	close(let)
 	select {
 	case got := <-done:
-		if got.status != 200 {
-			t.Errorf("%d %s", got.status, got.body)
-		}
+		got.want(t, 200)
 	case <-time.After(soon):
 		t.Error("the request in flight was never answered")
 	}
 	b.memproxy.stop()
-	if code := b.memproxy.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("memproxy ended with %d", code)
-	}
+	expect.Equal(t, b.memproxy.cmd.ProcessState.ExitCode(), 0, "memproxy ended with")
 	if log := b.audit(); !strings.Contains(log, `"outcome":{"memories":["00000000-0000-4000-8000-00000000aaaa"],"status":200}`) {
 		t.Errorf("no outcome in\n%s", tail(log, 2000))
 	}
@@ -167,16 +156,10 @@ func TestEnvoyBodyOverTheLimit(t *testing.T) {
 					t.Errorf("%d %v %s", resp.StatusCode, resp.Header, got)
 				}
 			}
-			if got := rec.arrived(); len(got) > 0 {
-				t.Errorf("arrived %q", got)
-			}
-			if n := strings.Count(b.audit(), `"code":"payload.too_large"`); n != 2 {
-				t.Errorf("%d records of it", n)
-			}
+			expect.Len(t, rec.arrived(), 0, "arrived")
+			expect.Equal(t, strings.Count(b.audit(), `"code":"payload.too_large"`), 2)
 			// The nearest thing that passes.
-			if got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody); got.status != 200 {
-				t.Errorf("a small add: %d %s", got.status, got.body)
-			}
+			devCall(t, "POST", "http://"+b.mem0+"/memories", addBody).want(t, 200, "a small add")
 		})
 	}
 }
@@ -201,9 +184,7 @@ func TestEnvoyMisconfigured(t *testing.T) {
 			if name == "no backend" {
 				want = 200 // there is only one, so none needs a name
 			}
-			if got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody, "X-Memproxy-Backend", "mem0"); got.status != want {
-				t.Errorf("%d %s", got.status, got.body)
-			}
+			devCall(t, "POST", "http://"+b.mem0+"/memories", addBody, "X-Memproxy-Backend", "mem0").want(t, want)
 			if got := rec.arrived(); want == 503 && len(got) > 0 {
 				t.Errorf("arrived %q", got)
 			}
@@ -215,16 +196,10 @@ func TestEnvoyMisconfigured(t *testing.T) {
 		b.answers(rec)
 		b.start(settings(t))
 		for path, want := range map[string]int{"/memories?user_id=ann": 200, "/memories?user_id=bob": 403} {
-			if got := devCall(t, "GET", "http://"+b.mem0+path, ""); got.status != want {
-				t.Errorf("%s: %d %s", path, got.status, got.body)
-			}
+			devCall(t, "GET", "http://"+b.mem0+path, "").want(t, want, path)
 		}
-		if got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody); got.status != 200 {
-			t.Errorf("add: %d %s", got.status, got.body)
-		}
-		if got := devCall(t, "GET", "http://"+b.mem0+"/v1/ping/", ""); got.status != 200 {
-			t.Errorf("pass: %d %s", got.status, got.body)
-		}
+		devCall(t, "POST", "http://"+b.mem0+"/memories", addBody).want(t, 200, "add")
+		devCall(t, "GET", "http://"+b.mem0+"/v1/ping/", "").want(t, 200, "pass")
 	})
 }
 

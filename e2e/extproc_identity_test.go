@@ -18,11 +18,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -130,16 +130,12 @@ func TestEnvoyPeerCertificate(t *testing.T) {
 		resp := must.Get(ca.client(c.cert).Do(req))(t)
 		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != c.status {
-			t.Errorf("%+v: %d %s", c, resp.StatusCode, body)
-		}
+		expect.Equal(t, resp.StatusCode, c.status, c, body)
 		if log := b.audit(); !strings.Contains(log, c.log) {
 			t.Errorf("%+v: not in\n%s", c, tail(log, 1500))
 		}
 	}
-	if got := rec.arrived(); !slices.Equal(got, []string{"POST /memories"}) {
-		t.Errorf("arrived %q", got)
-	}
+	expect.List(t, rec.arrived(), []string{"POST /memories"}, "arrived")
 }
 
 // Proves CARD-9: however a path is spelled, what arrives is what was ruled on,
@@ -161,9 +157,8 @@ func TestEnvoyPaths(t *testing.T) {
 			rec := &recorder{}
 			b.answers(rec)
 			b.start(settings(t))
-			if got := devCall(t, "GET", "http://"+b.mem0+"/v1/memories/?user_id=ann", ""); got.status != 200 || len(rec.arrived()) != 1 {
-				t.Errorf("the plain path: %d %s", got.status, got.body)
-			}
+			devCall(t, "GET", "http://"+b.mem0+"/v1/memories/?user_id=ann", "").want(t, 200, "the plain path")
+			expect.Len(t, rec.arrived(), 1, "the plain path")
 			for _, path := range []string{
 				"/v1/memories/?user_id=bob", "//v1/memories/?user_id=bob", "/v1//memories/?user_id=bob", "/v1/memories//?user_id=bob",
 				"/v1/stats/../memories/?user_id=bob", "/v1/stats/%2e%2e/memories/?user_id=bob", "/v1/stats/..%2fmemories/?user_id=bob",
@@ -185,9 +180,7 @@ func TestEnvoyPaths(t *testing.T) {
 					if strings.Contains(u.Path, "memories") && got.header.Get("X-Memproxy-Decision") == "" {
 						t.Errorf("%s: %q arrived and was not ruled on (%d)", path, a, got.status)
 					}
-					if strings.Contains(u.RawQuery, "bob") || strings.Contains(u.RawQuery, "b%6fb") {
-						t.Errorf("%s: %q arrived (%d)", path, a, got.status)
-					}
+					expect.Text(t, u.RawQuery, path, a, "arrived", got.status).Lacks("bob", "b%6fb")
 				}
 			}
 		})
@@ -208,10 +201,8 @@ func TestEnvoyDuplicateCredentials(t *testing.T) {
 		"Authorization: Token m0sk_eve\r\nX-API-Key: m0sk_dev\r\n",
 		"Proxy-Authorization: Bearer m0sk_dev\r\nX-Memproxy-Token: m0sk_eve\r\n",
 	} {
-		got := raw(t, "http://"+b.mem0, "GET /v1/memories/?user_id=ann HTTP/1.1\r\nHost: mem.example\r\nConnection: close\r\n"+header+"\r\n")
-		if got.status != 401 || len(rec.arrived()) > 0 {
-			t.Errorf("%q: %d %s", header, got.status, got.body)
-		}
+		raw(t, "http://"+b.mem0, "GET /v1/memories/?user_id=ann HTTP/1.1\r\nHost: mem.example\r\nConnection: close\r\n"+header+"\r\n").want(t, 401, header)
+		expect.Len(t, rec.arrived(), 0, header)
 	}
 	// The same one twice is one.
 	got := raw(t, "http://"+b.mem0, "GET /v1/memories/?user_id=ann HTTP/1.1\r\nHost: mem.example\r\nConnection: close\r\nX-API-Key: m0sk_dev\r\nX-API-Key: m0sk_dev\r\n\r\n")

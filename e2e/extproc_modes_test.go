@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -102,12 +103,8 @@ func TestEnvoyLettaRuns(t *testing.T) {
 				t.Errorf("%s %s: %d %v %s", c[0], c[1], got.status, got.header, got.body)
 			}
 		}
-		if n := turns.Load(); n != 0 {
-			t.Errorf("%d turns arrived", n)
-		}
-		if got := call(t, b, "GET", "/v1/agents/"+runner, ""); got.status != 200 {
-			t.Errorf("a read of the agent: %d %s", got.status, got.body)
-		}
+		expect.Equal(t, turns.Load(), 0)
+		call(t, b, "GET", "/v1/agents/"+runner, "").want(t, 200, "a read of the agent")
 	})
 }
 
@@ -135,35 +132,22 @@ func TestEnvoyAuthorization(t *testing.T) {
 		{"an unknown route", "POST", "/v9/x", "{}", 403, "route.unknown"},
 	} {
 		rec.arrived()
-		got := devCall(t, c.method, "http://"+b.mem0+c.path, c.body, "X-Memproxy-Decision", "mine")
-		if got.status != c.status || !strings.Contains(got.body, c.code) {
-			t.Errorf("%s: %d %s", c.what, got.status, got.body)
-		}
+		got := devCall(t, c.method, "http://"+b.mem0+c.path, c.body, "X-Memproxy-Decision", "mine").want(t, c.status, c.what).has(t, c.code)
 		if c.code != "" && (!strings.HasPrefix(got.header.Get("X-Memproxy-Decision"), "deny; id=") || got.header.Get("Content-Type") != "application/json") {
 			t.Errorf("%s: %v", c.what, got.header)
 		}
-		if n := len(rec.arrived()); n != map[bool]int{true: 1}[c.status == 200] {
-			t.Errorf("%s: %d requests arrived", c.what, n)
-		}
+		expect.Equal(t, len(rec.arrived()), map[bool]int{true: 1}[c.status == 200], c.what)
 	}
 	if log := b.audit(); !strings.Contains(log, "ext_authz cannot modify the request") || !strings.Contains(log, `"verdict":"deny"`) {
 		t.Errorf("records: %s", tail(log, 2000))
 	}
 	large := add("likes tea", strings.Repeat("tea ", 400_000))
-	if got := devCall(t, "POST", "http://"+b.mem0+"/memories", large); got.status != 413 {
-		t.Errorf("too large: %d %s", got.status, got.body)
-	}
+	devCall(t, "POST", "http://"+b.mem0+"/memories", large).want(t, 413, "too large")
 	b.memproxy.kill()
-	if got := devCall(t, "GET", "http://"+b.mem0+"/v1/stats/", ""); got.status != 503 {
-		t.Errorf("without memproxy: %d", got.status)
-	}
+	devCall(t, "GET", "http://"+b.mem0+"/v1/stats/", "").want(t, 503, "without memproxy")
 	b.restart(settings(t), "--authz", "--authz-unfiltered-reads")
-	if got := devCall(t, "GET", "http://"+b.mem0+"/memories?user_id=ann", ""); got.status != 200 {
-		t.Errorf("a read that may stay unfiltered: %d %s", got.status, got.body)
-	}
-	if got := devCall(t, "GET", "http://"+b.mem0+"/memories?user_id=bob", ""); got.status != 403 {
-		t.Errorf("a read of another's: %d %s", got.status, got.body)
-	}
+	devCall(t, "GET", "http://"+b.mem0+"/memories?user_id=ann", "").want(t, 200, "a read that may stay unfiltered")
+	devCall(t, "GET", "http://"+b.mem0+"/memories?user_id=bob", "").want(t, 403, "a read of another's")
 	if got := rec.arrived(); slices.Contains(got, "GET /memories?user_id=bob") {
 		t.Errorf("arrived %q", got)
 	}

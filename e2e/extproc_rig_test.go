@@ -19,6 +19,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/audit/auditcmd"
@@ -81,9 +82,7 @@ func startEnvoy(t *testing.T, edits ...string) *behindEnvoy {
 	raw := must.Get(os.ReadFile(filepath.Join("..", "examples", "envoy", example)))(t)
 	conf := string(raw)
 	for i := 0; i+1 < len(edits); i += 2 {
-		if !strings.Contains(conf, edits[i]) {
-			t.Fatalf("%s has no %q", example, edits[i])
-		}
+		expect.Text(t, conf, example, "has no").Has(edits[i])
 		conf = strings.ReplaceAll(conf, edits[i], edits[i+1])
 	}
 	for port, addr := range map[string]string{

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -58,10 +59,7 @@ func readEvents(t *testing.T, method, url string, next chan<- struct{}) {
 	}
 	in := bufio.NewReader(resp.Body)
 	for i := range 3 {
-		line, err := in.ReadString('\n')
-		if err != nil || line != fmt.Sprintf("data: "+pingEvent+"\n", i) {
-			t.Fatalf("event %d: %q, %v", i, line, err)
-		}
+		must.Equal(t, must.Get(in.ReadString('\n'))(t), fmt.Sprintf("data: "+pingEvent+"\n", i), "event", i)
 		must.Get(in.ReadString('\n'))(t)
 		next <- struct{}{}
 	}
@@ -193,15 +191,13 @@ func TestEnvoyHTTP2(t *testing.T) {
 	if err != nil || resp.StatusCode != 200 || string(got) != `{"results":[]}` {
 		t.Fatalf("%d %s %v", resp.StatusCode, got, err)
 	}
-	if resp.ProtoMajor != 2 || saw.ProtoMajor != 2 {
-		t.Errorf("HTTP/%d down, HTTP/%d up", resp.ProtoMajor, saw.ProtoMajor)
-	}
+	expect.Equal(t, resp.ProtoMajor, 2, "HTTP/")
+	expect.Equal(t, saw.ProtoMajor, 2, "HTTP/")
 	if !slices.Equal(saw.Header["X-Twice"], []string{"one", "two"}) || strings.Join(resp.Header["Vary"], ",") != "one,two" { // Envoy has one line of it
 		t.Errorf("lists: up %q, down %q", saw.Header["X-Twice"], resp.Header["Vary"])
 	}
-	if saw.Trailer.Get("X-Trailer") != "" || resp.Trailer.Get("X-After") != "" {
-		t.Errorf("trailers: up %v, down %v", saw.Trailer, resp.Trailer)
-	}
+	expect.Equal(t, saw.Trailer.Get("X-Trailer"), "", "trailers: up", saw.Trailer, "down", resp.Trailer)
+	expect.Equal(t, resp.Trailer.Get("X-After"), "", "trailers: up", saw.Trailer, "down", resp.Trailer)
 	if !bytes.Contains(body, []byte(`"memproxy_sig"`)) || saw.ContentLength != int64(len(body)) {
 		t.Errorf("arrived with length %d: %s", saw.ContentLength, body)
 	}
@@ -226,9 +222,7 @@ func TestEnvoyTrailersWithoutBody(t *testing.T) {
 			}
 		}
 	}
-	if n := strings.Count(b.audit(), "has trailers but no body"); n != 2 {
-		t.Errorf("%d records of it", n)
-	}
+	expect.Equal(t, strings.Count(b.audit(), "has trailers but no body"), 2)
 }
 
 // trailersOnly sends headers and trailers and no data, which no ordinary

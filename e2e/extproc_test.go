@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -36,12 +37,8 @@ func TestEnvoyDoesWhatTheHTTPListenerDoes(t *testing.T) {
 					backend := extproctest.NewBackend(c.Case)
 					b.answers(backend)
 					all, summary, err := c.Run(b.listener(addr, backend))
-					if err != nil {
-						t.Fatalf("%s: %v after\n%s", c.name, err, all)
-					}
-					if summary != c.Want {
-						t.Errorf("%s: %s does\n%s\nwant\n%s", c.name, addr, summary, c.Want)
-					}
+					must.Do(t, err, c.name, all)
+					expect.Equal(t, summary, c.Want, c.name, addr, "does")
 					if addr == envoy && all != did[c.name] {
 						t.Errorf("%s: Envoy differs:\n%s", c.name, extproctest.Diff(did[c.name], all))
 					}
@@ -66,9 +63,7 @@ func grouped(t *testing.T, paths []string) [][]namedCase {
 	for _, path := range paths {
 		data := must.Get(os.ReadFile(path))(t)
 		c, err := extproctest.ParseCase(data)
-		if err != nil {
-			t.Fatal(path, err)
-		}
+		must.Do(t, err, path)
 		key := c.Settings.Config("", "", "", "")
 		if by[key] == nil {
 			order = append(order, key)

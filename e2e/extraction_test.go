@@ -19,16 +19,9 @@ func TestExtractionsAreRetracted(t *testing.T) {
 	dir := t.TempDir()
 	car := serve(t, dir, fmt.Sprintf(strings.Replace(sharedConfig, `, redis: {url: "%s"}`, "", 1), eng.base, sha("m0sk_e2e"), 1000))
 	const said = `{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"I like green tea."},{"role":"user","content":"Note number seven."}]}`
-	if a := call(t, http.MethodPost, eng.base+"/memories", "m0sk_e2e", strings.ReplaceAll(said, "ann", "direct")); !strings.Contains(a.body, "invoices") {
-		t.Fatalf("without memproxy: %d %s", a.status, a.body)
-	}
-	a := call(t, http.MethodPost, car.base+"/memories", "m0sk_e2e", said)
-	if a.status != 200 || strings.Contains(a.body, "invoices") || !strings.Contains(a.body, "green tea") {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	if list := call(t, http.MethodGet, eng.base+"/memories?user_id=ann", "m0sk_e2e", ""); strings.Contains(list.body, "invoices") || !strings.Contains(list.body, "green tea") {
-		t.Errorf("the engine holds %s", list.body)
-	}
+	call(t, http.MethodPost, eng.base+"/memories", "m0sk_e2e", strings.ReplaceAll(said, "ann", "direct")).about("without memproxy").has(t, "invoices")
+	a := call(t, http.MethodPost, car.base+"/memories", "m0sk_e2e", said).want(t, 200).lacks(t, "invoices").has(t, "green tea")
+	call(t, http.MethodGet, eng.base+"/memories?user_id=ann", "m0sk_e2e", "").about("the engine holds").lacks(t, "invoices").has(t, "green tea")
 	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(dir, "state", "audit"), "--decision", decisionID(a), "--json")
 	if !strings.Contains(out, "screen.extracted") || !strings.Contains(out, "undone") || strings.Contains(out, "invoices") {
 		t.Errorf("the record says %s", out)

@@ -5,6 +5,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/memproxy/memproxy/internal/must"
 	"net/http"
 	"strings"
 	"testing"
@@ -68,9 +69,8 @@ func TestWhatMem0AcceptsCanBeRead(t *testing.T) {
 			continue
 		}
 		var made struct{ Results []struct{ ID string } }
-		if err := json.Unmarshal([]byte(a.body), &made); err != nil || len(made.Results) != 1 {
-			t.Fatalf("%.80s: %s", value, a.body)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.body), &made), value, a.body)
+		must.Len(t, made.Results, 1, value, a.body)
 		n++
 		id := made.Results[0].ID
 		readable(t, value, id, car.base+"/memories?user_id=ann&top_k=1000", car.base+"/memories/"+id, "direct "+eng.base+"/memories?user_id=ann&top_k=1000")
@@ -78,9 +78,7 @@ func TestWhatMem0AcceptsCanBeRead(t *testing.T) {
 	if n < 25 {
 		t.Errorf("only %d values were accepted", n)
 	}
-	if a := call(t, http.MethodPost, car.base+"/search", "", `{"query":"tea","user_id":"ann"}`); a.status != 200 {
-		t.Errorf("search: %d %.300s", a.status, a.body)
-	}
+	call(t, http.MethodPost, car.base+"/search", "", `{"query":"tea","user_id":"ann"}`).want(t, 200, "search")
 }
 
 // Proves EDGE-13, CARD-2: and so the real Letta server's blocks, agents and

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -123,9 +124,8 @@ func TestClientsWithTheStarterFile(t *testing.T) {
 				server.forget(t)
 				name, _, _ := strings.Cut(c.script, ".")
 				found, left, why := c.use(t, car.base)
-				if !strings.Contains(found, name) || strings.Contains(left, name) {
-					t.Errorf("found %s, and when it was deleted %s", found, left)
-				}
+				expect.Text(t, found, "found").Has(name)
+				expect.Text(t, left, "found").Lacks(name)
 				for _, r := range server.requests(t) {
 					if bytes.Contains(r.Body, []byte("evil.example")) || bytes.Contains(r.Body, []byte("AKIA")) {
 						t.Errorf("the attack reached %s %s", r.Method, r.Path)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
 )
 
@@ -43,9 +44,7 @@ func TestPostgresFrozenInMidRequest(t *testing.T) {
 		done := make(chan answer)
 		go func() {
 			a, err := tryCall(c.method, car.base+c.path, "k", c.body, "X-Late", "1")
-			if err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, err)
 			done <- a
 		}()
 		<-back.made
@@ -73,9 +72,7 @@ func TestPostgresFrozenInMidRequest(t *testing.T) {
 		t.Errorf("%d %v %s", list.status, list.header, list.body)
 	}
 	for _, text := range []string{"beer", "wine"} {
-		if n := mem0.sent("Ann likes " + text); n != 1 {
-			t.Errorf("%s was sent %d times", text, n)
-		}
+		expect.Equal(t, mem0.sent("Ann likes "+text), 1, text, "was sent")
 	}
 }
 
@@ -105,9 +102,7 @@ func TestBackendFrozenInMidRequest(t *testing.T) {
 	if took := time.Since(begun); a.status != 504 && a.status != 502 || took > 8*time.Second || json.Unmarshal([]byte(a.body), &body) != nil || body.Detail == "" {
 		t.Errorf("%d %s after %v", a.status, a.body, took)
 	}
-	if ready := call(t, http.MethodGet, car.admin+"/readyz", "", ""); ready.status != 200 {
-		t.Errorf("readiness: %d %s", ready.status, ready.body)
-	}
+	call(t, http.MethodGet, car.admin+"/readyz", "", "").want(t, 200, "readiness")
 	signal(syscall.SIGCONT)
 	waitFor(t, "the backend to be taken up again", func() bool {
 		return call(t, http.MethodPost, car.base+"/memories", "m0sk_e2e", strings.Replace(add, "note", "thawed", 1)).status == 200

@@ -99,18 +99,14 @@ func TestFrozenPostgresCostsOneDeadline(t *testing.T) {
 	if slow > 4 { // the first, and one whenever it is asked again
 		t.Errorf("%d of 6 lists waited", slow)
 	}
-	if a := call(t, "PUT", car.base+"/memories/unknown", "k", `{"text":"x"}`); a.status != 503 {
-		t.Errorf("a write that needs the ledger: %d %s", a.status, a.body)
-	}
+	call(t, "PUT", car.base+"/memories/unknown", "k", `{"text":"x"}`).want(t, 503, "a write that needs the ledger")
 	for range 3 {
 		begun := time.Now()
 		ready := call(t, "GET", car.admin+"/readyz", "", "")
 		if took := time.Since(begun); took > time.Second+busy/3 || ready.status != 503 || !strings.Contains(ready.body, `"name":"ledger","ok":false`) || !strings.Contains(ready.body, `"name":"audit","ok":true`) {
 			t.Errorf("readyz after %v: %d %s", took, ready.status, ready.body)
 		}
-		if live := call(t, "GET", car.admin+"/healthz", "", ""); live.status != 200 {
-			t.Errorf("healthz: %d", live.status)
-		}
+		call(t, "GET", car.admin+"/healthz", "", "").want(t, 200, "healthz")
 	}
 	thaw()
 	waitFor(t, "the sidecar to go on", func() bool {

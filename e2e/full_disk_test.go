@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -27,9 +28,7 @@ func mount(t *testing.T, dir string) volume {
 	if errors.Is(err, syscall.EPERM) {
 		t.Skip("a disk of one's own can be mounted by root only")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 	return volume{dir}
 }
@@ -37,16 +36,12 @@ func mount(t *testing.T, dir string) volume {
 func (v volume) fill(t *testing.T) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(v.dir, "filler"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer f.Close()
 	for block := bytes.Repeat([]byte{1}, 4096); err == nil; {
 		_, err = f.Write(block)
 	}
-	if !errors.Is(err, syscall.ENOSPC) {
-		t.Fatal(err)
-	}
+	must.Is(t, err, syscall.ENOSPC)
 }
 
 func (v volume) free(t *testing.T) {
@@ -130,18 +125,10 @@ func TestFullDisks(t *testing.T) {
 			} else if a.status != 503 {
 				t.Errorf("a hold: %d %s", a.status, a.body)
 			}
-			if a := review("approve", hold); a.status != tc.review {
-				t.Errorf("an approval: %d %s", a.status, a.body)
-			}
-			if a := call(t, "GET", car.base+"/memories?user_id=ann", "k", ""); a.status != tc.reads {
-				t.Errorf("a read: %d %s", a.status, a.body)
-			}
-			if a := ready(); a.status != 503 || !strings.Contains(a.body, tc.check) {
-				t.Errorf("readiness: %d %s", a.status, a.body)
-			}
-			if a := call(t, "GET", car.admin+"/healthz", "", ""); a.status != 200 {
-				t.Errorf("liveness: %d %s", a.status, a.body)
-			}
+			review("approve", hold).want(t, tc.review, "an approval")
+			call(t, "GET", car.base+"/memories?user_id=ann", "k", "").want(t, tc.reads, "a read")
+			ready().want(t, 503, "readiness").has(t, tc.check)
+			call(t, "GET", car.admin+"/healthz", "", "").want(t, 200, "liveness")
 			if back.sent("Bob rows.") > 0 || tc.review == 503 && back.sent("Bob sails.") > 0 {
 				t.Error("what is held, or an approval that could not be recorded, was sent")
 			}
@@ -162,13 +149,9 @@ func TestFullDisks(t *testing.T) {
 				t.Errorf("verify: exit %d, %s", code, out)
 			}
 			out, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", audit, "--type", "decision", "--json")
-			if code != 0 {
-				t.Fatalf("query: exit %d", code)
-			}
+			must.Equal(t, code, 0, "query: exit")
 			for _, id := range records {
-				if !strings.Contains(out, id) {
-					t.Errorf("%s was acknowledged and has no record", id)
-				}
+				expect.Text(t, out).Has(id)
 			}
 		})
 	}

@@ -53,9 +53,7 @@ func memproxyBinary(t *testing.T) string {
 			buildErr = fmt.Errorf("%w\n%s", err, out)
 		}
 	})
-	if buildErr != nil {
-		t.Fatal(buildErr)
-	}
+	must.Do(t, buildErr)
 	return binary
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -45,9 +46,7 @@ func script(t *testing.T, env []string, name string, args ...string) (text strin
 		t.Fatalf("exit %d: %s", code, tail(out, 2000))
 	}
 	text = all[len(all)-1]
-	if err := json.Unmarshal([]byte(text), &answer); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
+	must.Do(t, json.Unmarshal([]byte(text), &answer), text)
 	return text, answer
 }
 
@@ -127,17 +126,13 @@ func TestHeldWritesInMem0Clients(t *testing.T) {
 					return strings.Contains(call(t, "GET", car.base+"/v1/event/"+id+"/", "", "", "Authorization", "Token m0-e2e").body, want)
 				})
 				text, event := client(t, car.base, "event", id)
-				if !strings.Contains(text, want) {
-					t.Errorf("after: %s", text)
-				}
+				expect.Text(t, text).Has(want)
 				var memory string
 				if m, ok := event.(map[string]any); ok {
 					memory = member(m["results"], "id")
 				}
 				if verb == "reject" {
-					if a := call(t, "GET", eng.base+"/memories?user_id=bob", "m0sk_e2e", ""); strings.Contains(a.body, said) {
-						t.Errorf("rejected, and written: %s", a.body)
-					}
+					call(t, "GET", eng.base+"/memories?user_id=bob", "m0sk_e2e", "").about("rejected, and written").lacks(t, said)
 					continue
 				}
 				if text, _ := client(t, car.base, "get", memory); memory == "" || !strings.Contains(text, said) {
@@ -164,9 +159,7 @@ func TestHeldWritesInMem0Clients(t *testing.T) {
 	waitFor(t, "the server's memory", func() bool {
 		return strings.Contains(call(t, "GET", car.base+"/memories?user_id=bob", "m0sk_e2e", "").body, "Bob climbs.")
 	})
-	if a := call(t, "POST", strict.base+"/memories", "m0sk_e2e", body); a.status != 403 || !strings.Contains(a.body, "memproxy_held") {
-		t.Errorf("refused: %d %s", a.status, a.body)
-	}
+	call(t, "POST", strict.base+"/memories", "m0sk_e2e", body).want(t, 403, "refused").has(t, "memproxy_held")
 }
 
 // Proves MFW-7, CARD-1: the unmodified Letta client takes a held passage for

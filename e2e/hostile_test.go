@@ -24,9 +24,7 @@ func TestOrdinaryClientUnderAttack(t *testing.T) {
 	ring.Slow(t, "measures latency under 2,000 connections of each kind")
 	kinds := []string{"slow-headers", "slow-bodies-passed", "slow-bodies-gated", "slow-bodies-unknown", "announced", "never-reading", "flood-401"}
 	results := underAttack(t, "-same=false", "-attack", strings.Join(kinds, ","))
-	if len(results) != len(kinds) {
-		t.Fatalf("%d kinds were measured", len(results))
-	}
+	must.Len(t, results, len(kinds))
 	for _, r := range results {
 		// An address has 1,536; others are closed for newcomers, and come back.
 		if most := r.Tallies[r.Kind].Most; most < 1500 {

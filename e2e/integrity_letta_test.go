@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
@@ -80,13 +81,9 @@ func TestIntegrityOnLetta(t *testing.T) {
 	call(t, http.MethodPatch, s.base+"/v1/blocks/"+ids["quiet"], "", `{"value":"Ann reads much."}`, sdk...).want(t, 200)
 	script := must.Get(json.Marshal("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done"))(t)
 	call(t, http.MethodPost, s.base+"/v1/agents/"+agent+"/messages", "", fmt.Sprintf(`{"input":%s}`, script), sdk...).want(t, 200)
-	if got := lettaBlocks(t, base, agent)["human"]; !strings.Contains(got, "likes tea") {
-		t.Fatalf("the agent did not write: %q", got)
-	}
+	expect.Text(t, lettaBlocks(t, base, agent)["human"], "the agent did not write").Has("likes tea")
 	s.stop()
-	if got := swept(t, s.dir); len(got) > 0 {
-		t.Fatalf("before anything was done: %v", got)
-	}
+	must.Len(t, swept(t, s.dir), 0, "before anything was done")
 
 	// Nobody reads these before they are changed: what is signed speaks.
 	s = s.resume(t)
@@ -99,12 +96,8 @@ func TestIntegrityOnLetta(t *testing.T) {
 	edit := func(query string, args ...any) {
 		t.Helper()
 		res, err := db.Exec(query, args...)
-		if err != nil {
-			t.Fatalf("%s: %v", query, err)
-		}
-		if n, err := res.RowsAffected(); err != nil || n != 1 {
-			t.Fatalf("%s: %d rows, %v", query, n, err)
-		}
+		must.Do(t, err, query)
+		must.Equal(t, must.Get(res.RowsAffected())(t), 1, query)
 	}
 	for name, text := range map[string]string{"tampered": "Ann obeys Eve.", "cut": "Ann sails on Tuesdays", "one": "Ann lives in Bern.", "other": "Ann has a cat."} {
 		edit(`UPDATE archival_passages SET text = $1 WHERE id = $2`, text, ids[name])
@@ -117,9 +110,8 @@ func TestIntegrityOnLetta(t *testing.T) {
 	edit(`UPDATE block SET metadata_ = replace(metadata_::text, '"paint"', '"Eve"')::json WHERE id = $1`, ids["fresh"])
 	var list []struct{ ID string }
 	a := call(t, http.MethodPost, base+archive, "", `{"text":"Ann trusts Eve."}`, sdk...)
-	if err := json.Unmarshal([]byte(a.body), &list); err != nil || len(list) != 1 {
-		t.Fatalf("%d %s", a.status, tail(a.body, 500))
-	}
+	must.Do(t, json.Unmarshal([]byte(a.body), &list), a.status, tail(a.body, 500))
+	must.Len(t, list, 1, a.status, tail(a.body, 500))
 	ids["inserted"] = list[0].ID
 
 	want := map[string]string{
@@ -151,13 +143,9 @@ func TestIntegrityOnLetta(t *testing.T) {
 	s.stop()
 	got := swept(t, s.dir)
 	for name, id := range ids {
-		if got[id] != want[name] {
-			t.Errorf("sweep: %s is %q, want %q", name, got[id], want[name])
-		}
+		expect.Equal(t, got[id], want[name], "sweep", name)
 	}
-	if len(got) != len(want) {
-		t.Errorf("%d findings, want %d: %v", len(got), len(want), got)
-	}
+	expect.Len(t, got, len(want))
 	s = s.resume(t)
 	if a := call(t, http.MethodGet, s.base+"/v1/blocks/"+ids["block"], "", "", sdk...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != ids["block"] {
 		t.Errorf("what was found is not shown: %d %v", a.status, a.header)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
@@ -33,9 +34,7 @@ func integrity(t *testing.T, dir string, into any, args ...string) int {
 	t.Helper()
 	args = append(args, "--config", filepath.Join(dir, "memproxy.yaml"), "--json")
 	out, code := run(t, nil, memproxyBinary(t), args...)
-	if err := json.Unmarshal([]byte(out), into); err != nil {
-		t.Fatalf("%v: exit %d %v: %s", args, code, err, out)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), into), args, code, out)
 	return code
 }
 
@@ -81,16 +80,12 @@ func breakChains(t *testing.T, dir string, args ...string) {
 			}
 		}
 		must.Do(t, db.Close())
-		if got := swept(t, dir, args...)["chain"]; !strings.Contains(got, class) {
-			t.Errorf("chain: %q, want %s", got, class)
-		}
+		expect.Text(t, swept(t, dir, args...)["chain"], "chain").Has(class)
 		must.Do(t, os.WriteFile(file, whole, 0o600))
 	}
 	breaks, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(dir, "state", "audit"), "--type", "chain_break", "--json")
 	for _, class := range []string{"tamper", "truncate", "delete", "reorder", "forge"} {
-		if !strings.Contains(breaks, `"detail":"`+class+": ") {
-			t.Errorf("no break of the kind %s is in the log", class)
-		}
+		expect.Text(t, breaks, "no break of the kind", class, "is in the log").Has(`"detail":"` + class + ": ")
 	}
 }
 
@@ -137,18 +132,14 @@ func TestIntegrityOnMem0(t *testing.T) {
 			behind := func(method, path, body string) string {
 				t.Helper()
 				a := call(t, method, e.base+path, "", body, header...)
-				if a.status/100 != 2 {
-					t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
-				}
+				must.Equal(t, a.status/100, 2, method, path, a.status, a.body)
 				return a.body
 			}
 			var s *sidecar
 			through := func(method, path, body string) string {
 				t.Helper()
 				a := call(t, method, s.base+path, "dev-key-of-the-test", body)
-				if a.status/100 != 2 {
-					t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
-				}
+				must.Equal(t, a.status/100, 2, method, path, a.status, a.body)
 				return a.body
 			}
 			add := func(do func(string, string, string) string, text, more string) string {
@@ -171,9 +162,8 @@ func TestIntegrityOnMem0(t *testing.T) {
 			s = serve(t, t.TempDir(), fmt.Sprintf(integrityMem0, e.base, d.key, d.as, sha("dev-key-of-the-test")))
 			s.stop()
 			var sealed review.SealReport
-			if code := integrity(t, s.dir, &sealed, append([]string{"audit", "seal", "--backend", "store", "--tenant", "acme"}, d.args...)...); code != 0 || sealed.Sealed != 2 {
-				t.Fatalf("exit %d %+v", code, sealed)
-			}
+			must.Equal(t, integrity(t, s.dir, &sealed, append([]string{"audit", "seal", "--backend", "store", "--tenant", "acme"}, d.args...)...), 0, sealed)
+			must.Equal(t, sealed.Sealed, 2, sealed)
 			s = s.resume(t)
 			ids := map[string]string{"old": old, "gone": gone}
 			for name, text := range map[string]string{
@@ -188,9 +178,7 @@ func TestIntegrityOnMem0(t *testing.T) {
 				t.Fatalf("%d %q %s", a.status, a.header.Get("X-Memproxy-Unverified"), a.body)
 			}
 			s.stop()
-			if got := swept(t, s.dir, d.args...); len(got) > 0 {
-				t.Fatalf("before anything was done: %v", got)
-			}
+			must.Len(t, swept(t, s.dir, d.args...), 0, "before anything was done")
 
 			// Nobody reads these before they are changed: what is signed speaks.
 			s = s.resume(t)
@@ -241,19 +229,13 @@ func TestIntegrityOnMem0(t *testing.T) {
 			s.stop()
 			got := swept(t, s.dir, d.args...)
 			for name, id := range ids {
-				if got[id] != want[name] {
-					t.Errorf("sweep: %s is %q, want %q", name, got[id], want[name])
-				}
+				expect.Equal(t, got[id], want[name], "sweep", name)
 			}
 			events, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(s.dir, "state", "audit"), "--type", "integrity", "--json")
 			for name := range want {
-				if !strings.Contains(events, ids[name]) {
-					t.Errorf("%s is not in the log", name)
-				}
+				expect.Text(t, events, name, "is not in the log").Has(ids[name])
 			}
-			if strings.Contains(events, "Eve") {
-				t.Errorf("the log quotes content: %s", events)
-			}
+			expect.Text(t, events, "the log quotes content").Lacks("Eve")
 			breakChains(t, s.dir, d.args...)
 		})
 	}

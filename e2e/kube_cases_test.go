@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -113,20 +114,14 @@ func (in *installation) runs(t *testing.T, accepted map[string]any) {
 		}
 	}
 	const note = `{"user_id":"ann","agent_id":"support","infer":false,"messages":[{"role":"user","content":"likes tea"}]}`
-	if a := call(t, http.MethodPost, base+"/memories", "the-agents-own-key", note); a.status != http.StatusOK {
-		t.Fatalf("the pod as caller: %d %s", a.status, a.body)
-	}
-	if a := call(t, http.MethodPost, base+"/memories", "", strings.Replace(note, `"support"`, `"ceo"`, 1)); a.status != http.StatusForbidden {
-		t.Errorf("as another agent: %d %s", a.status, a.body)
-	}
+	call(t, http.MethodPost, base+"/memories", "the-agents-own-key", note).want(t, http.StatusOK, "the pod as caller")
+	call(t, http.MethodPost, base+"/memories", "", strings.Replace(note, `"support"`, `"ceo"`, 1)).want(t, http.StatusForbidden, "as another agent")
 	for _, c := range []struct {
 		audience string
 		want     int
 	}{{"memproxy", http.StatusOK}, {"", http.StatusUnauthorized}} {
 		search := `{"query":"tea","filters":{"user_id":"ann"}}`
-		if a := call(t, http.MethodPost, base+"/search", "", search, "X-Memproxy-Token", k.token(c.audience)); a.status != c.want {
-			t.Errorf("a projected token for %q: %d %s, want %d", c.audience, a.status, a.body, c.want)
-		}
+		call(t, http.MethodPost, base+"/search", "", search, "X-Memproxy-Token", k.token(c.audience)).want(t, c.want, "a projected token for", c.audience)
 	}
 	in.backend.mu.Lock()
 	defer in.backend.mu.Unlock()
@@ -134,9 +129,7 @@ func (in *installation) runs(t *testing.T, accepted map[string]any) {
 		t.Error("nothing arrived")
 	}
 	for _, key := range in.backend.keys {
-		if key != backendKey {
-			t.Errorf("the backend was given %q", key)
-		}
+		expect.Equal(t, key, backendKey, "the backend was given")
 	}
 	records, code := run(t, nil, in.binary, "audit", "query", "--dir", filepath.Join(k.root, "var/lib/memproxy/audit"), "--principal", "system:serviceaccount:agents:support", "--type", "decision")
 	if n := len(lines(records)); code != 0 || n != 3 {

@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -81,9 +82,7 @@ const adminToken = "admin-of-the-test"
 func kubeHome(t *testing.T) string {
 	t.Helper()
 	home := part(t, "kube")
-	if _, err := os.Stat(filepath.Join(home, "kube-apiserver")); err != nil {
-		t.Fatalf("%v: run e2e/kube/install.sh, or make e2e-kube", err)
-	}
+	must.Get(os.Stat(filepath.Join(home, "kube-apiserver")))(t)
 	return home
 }
 
@@ -96,9 +95,7 @@ func startCluster(t *testing.T) *cluster {
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
 	addr := freeport.Addr(t)
 	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	cert, key := ca.issue(t, "apiserver")
 	accountsCert, accounts := ca.issue(t, "accounts")
 	tokens := filepath.Join(dir, "tokens.csv")
@@ -183,13 +180,9 @@ func (c *cluster) path(kind, namespace string) string {
 func (c *cluster) create(obj map[string]any) map[string]any {
 	c.t.Helper()
 	code, out, warnings := c.try(obj)
-	if code != http.StatusCreated {
-		c.t.Fatalf("%v %v: %d %v", obj["kind"], obj["metadata"], code, out["message"])
-	}
+	must.Equal(c.t, code, http.StatusCreated, obj["kind"], obj["metadata"], out["message"])
 	for _, w := range warnings {
-		if !strings.Contains(w, "memproxy: ") {
-			c.t.Errorf("%v %v: %s", obj["kind"], obj["metadata"], w)
-		}
+		expect.Text(c.t, w, obj["kind"], obj["metadata"]).Has("memproxy: ")
 	}
 	return out
 }
@@ -205,8 +198,6 @@ func (c *cluster) try(obj map[string]any) (int, map[string]any, []string) {
 func (c *cluster) get(kind, namespace, name string) map[string]any {
 	c.t.Helper()
 	code, out, _ := c.do(http.MethodGet, c.path(kind, namespace)+"/"+name, asJSON, nil)
-	if code != http.StatusOK {
-		c.t.Fatalf("%s %s: %d %v", kind, name, code, out["message"])
-	}
+	must.Equal(c.t, code, http.StatusOK, kind, name, out["message"])
 	return out
 }

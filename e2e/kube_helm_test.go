@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -66,17 +67,11 @@ spec:
 	helm := func(args ...string) string {
 		t.Helper()
 		out, code := run(t, []string{"HOME=" + dir, "KUBECONFIG=" + config}, filepath.Join(kubeHome(t), "helm"), append(args, "-n", "memproxy-system")...)
-		if code != 0 {
-			t.Fatalf("helm %s: %s", strings.Join(args, " "), out)
-		}
+		must.Equal(t, code, 0, "helm", strings.Join(args, " "), out)
 		return out
 	}
-	if out := helm("install", "memproxy", "../charts/memproxy", "-f", values); !strings.Contains(out, "STATUS: deployed") {
-		t.Errorf("%s", out)
-	}
-	if out := helm("upgrade", "memproxy", "../charts/memproxy", "-f", values); !strings.Contains(out, "REVISION: 2") {
-		t.Errorf("%s", out)
-	}
+	expect.Text(t, helm("install", "memproxy", "../charts/memproxy", "-f", values)).Has("STATUS: deployed")
+	expect.Text(t, helm("upgrade", "memproxy", "../charts/memproxy", "-f", values)).Has("REVISION: 2")
 	c.get("Deployment", "memproxy-system", "memproxy-injector")
 	c.get("MutatingWebhookConfiguration", "", "memproxy-injector")
 	c.get("NetworkPolicy", "memory", "memproxy-mem0")

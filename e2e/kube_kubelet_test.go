@@ -172,9 +172,7 @@ func (k *kubelet) token(audience string) string {
 	}
 	path := k.c.path("ServiceAccount", k.namespace) + "/" + textOf(k.pod, "spec", "serviceAccountName") + "/token"
 	code, out, _ := k.c.do("POST", path, asJSON, map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
-	if code != 201 {
-		k.c.t.Fatalf("no token: %d %v", code, out["message"])
-	}
+	must.Equal(k.c.t, code, 201, "no token", out["message"])
 	return textOf(out, "status", "token")
 }
 

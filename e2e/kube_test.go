@@ -20,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -60,18 +61,14 @@ func (k *keyedBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func portOf(t *testing.T, addr string) string {
 	t.Helper()
 	_, p, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return p
 }
 
 func yamlObject(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var v map[string]any
-	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	must.Do(t, yaml.Unmarshal([]byte(text), &v), text)
 	return v
 }
 
@@ -161,9 +158,7 @@ func (in *installation) render(values map[string]any) (docs []map[string]any) {
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
-	if err != nil {
-		in.t.Fatalf("%v\n%s", err, errs.String())
-	}
+	must.Do(in.t, err, errs.String())
 	for _, text := range strings.Split(string(out), "\n---\n") {
 		docs = append(docs, yamlObject(in.t, text))
 	}
@@ -240,8 +235,5 @@ func (in *installation) compare(p map[string]any, path string) {
 	if *updatePods {
 		writeFile(in.t, path, []byte(got))
 	}
-	want := must.Get(os.ReadFile(path))(in.t)
-	if got != string(want) {
-		in.t.Errorf("the API server accepted\n%s\nreviewed was\n%s", got, want)
-	}
+	expect.Equal(in.t, got, string(must.Get(os.ReadFile(path))(in.t)), "the API server accepted")
 }

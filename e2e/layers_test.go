@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"github.com/memproxy/memproxy/internal/must"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -18,9 +19,7 @@ var refusal = regexp.MustCompile(`"code": ?"(layer\.|field\.trait)`)
 func stopped(t *testing.T, state string) (decisions, layered int) {
 	t.Helper()
 	out, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(state, "state", "audit"), "--type", "decision", "--json")
-	if code != 0 {
-		t.Fatalf("audit query: %s", tail(out, 1000))
-	}
+	must.Equal(t, code, 0, "audit query", tail(out, 1000))
 	for line := range strings.Lines(out) {
 		decisions++
 		if (strings.Contains(line, `"verdict":"deny"`) || strings.Contains(line, `"verdict":"hold"`)) && (strings.Contains(line, `"layer.`) || strings.Contains(line, `"field.trait"`)) {
@@ -92,9 +91,7 @@ func TestRealEngineInference(t *testing.T) {
 			t.Errorf("%s: the engine holds %s", treatment, list.body)
 		}
 		alone := call(t, http.MethodPost, car.base+"/memories", "m0sk_e2e", `{"agent_id":"dev","run_id":"`+thread+`","messages":[{"role":"assistant","content":"Answers should stay brief."}]}`)
-		if want := map[bool]int{true: 403, false: 200}[gone]; alone.status != want {
-			t.Errorf("%s, an assistant alone: %d %s", treatment, alone.status, alone.body)
-		}
+		alone.want(t, map[bool]int{true: 403, false: 200}[gone], treatment, "an assistant alone")
 		out := audited(t, dir, decisionID(a))
 		if !strings.Contains(out, "layer.inferred") || strings.Contains(out, "undone") != gone || strings.Contains(out, "brief") {
 			t.Errorf("%s: the record says %s", treatment, out)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
@@ -33,9 +34,7 @@ wait`
 func startPostgres(t *testing.T, dir, addr string) *process {
 	t.Helper()
 	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	p := start(t, "bash", "-c", runPostgres, "run-postgres", dir, port)
 	waitFor(t, "Postgres", func() bool { return strings.Contains(p.log.String(), "POSTGRES_READY") })
 	return p
@@ -79,15 +78,9 @@ func TestLedgerSurvivesPostgres(t *testing.T) {
 		"restarted": {server.stop, func() { startPostgres(t, dir, addr) }},
 	} {
 		away.begin()
-		if err := works("during-" + name); err == nil {
-			t.Errorf("%s: a hold was taken", name)
-		}
-		if _, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m"); err == nil {
-			t.Errorf("%s: owners were known", name)
-		}
-		if _, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m"); err == nil {
-			t.Errorf("%s: statuses were known", name)
-		}
+		expect.Error(t, works("during-"+name), name, "a hold was taken")
+		expect.Error(t, expect.Err(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m")), name, "owners were known")
+		expect.Error(t, expect.Err(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m")), name, "statuses were known")
 		away.end()
 		waitFor(t, "the ledger's recovery from "+name, func() bool { return works("after-"+name) == nil })
 	}

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"github.com/memproxy/memproxy/internal/expect"
 	"net/http"
 	"strings"
 	"testing"
@@ -86,13 +87,8 @@ func TestLettaBackground(t *testing.T) {
 				if twice := call(t, http.MethodPost, car.base+path, "", body, sdk...); twice.body != first.body {
 					t.Errorf("the same messages again: %s", tail(twice.body, 2000))
 				}
-				if after := lettaBlocks(t, direct, agent)["human"]; after != before {
-					t.Errorf("a repeated request wrote again: %q", after)
-				}
-				got := call(t, http.MethodGet, car.base+"/v1/runs/"+run, "", "", sdk...)
-				if !strings.Contains(got.body, `"stop_reason":"end_turn"`) || !strings.Contains(got.body, run) {
-					t.Errorf("the run: %s", got.body)
-				}
+				expect.Equal(t, lettaBlocks(t, direct, agent)["human"], before, "a repeated request wrote again")
+				call(t, http.MethodGet, car.base+"/v1/runs/"+run, "", "", sdk...).about("the run").has(t, `"stop_reason":"end_turn"`, run)
 				var usage struct {
 					Total int `json:"total_tokens"`
 				}
@@ -142,9 +138,7 @@ func TestLettaCancel(t *testing.T) {
 		}
 		t.Logf("cancelled: %s", a.body)
 		got := <-done
-		if b := lettaBlocks(t, direct, agent)["human"]; !strings.Contains(b, "first") || strings.Contains(b, "never") {
-			t.Errorf("named %v: human is %q\n%s", named, b, tail(got.body, 2000))
-		}
+		expect.Text(t, lettaBlocks(t, direct, agent)["human"], "named", named, "human is", tail(got.body, 2000)).Has("first").Lacks("never")
 		next := call(t, http.MethodPost, path, "", `{"input":"SAY hello"}`, sdk...)
 		if next.status != 200 || !strings.Contains(next.body, "hello") {
 			t.Errorf("named %v: the agent is not free: %d %s", named, next.status, tail(next.body, 1000))

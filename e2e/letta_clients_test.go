@@ -5,6 +5,8 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -68,13 +70,9 @@ func TestLettaClients(t *testing.T) {
 			script := filepath.Join("letta", "sdk", "run.sh")
 			env := []string{"STRIP_MEMPROXY=1"}
 			direct, code := run(t, env, script, client, "--base", real, "--suffix", fmt.Sprintf("dir%04d", i))
-			if code != 0 {
-				t.Fatalf("the scenario fails directly: %s", tail(direct, 2000))
-			}
+			must.Equal(t, code, 0, "the scenario fails directly", tail(direct, 2000))
 			proxied, code := run(t, env, script, client, "--base", car.base, "--suffix", fmt.Sprintf("pxy%04d", i))
-			if code != 0 {
-				t.Errorf("exit code %d through the proxy: %s", code, tail(proxied, 1500))
-			}
+			expect.Equal(t, code, 0, "exit code", tail(proxied, 1500))
 			want, got := lines(direct), lines(proxied)
 			if len(want) < 50 || len(got) != len(want) {
 				t.Fatalf("%d steps directly, %d through the proxy", len(want), len(got))

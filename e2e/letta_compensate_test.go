@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -94,9 +95,7 @@ ASIDE CALL memory_finish_edits {}`, ``, 0},
 				t.Errorf("blocks %q\n%s", b, tail(got.body, 1500))
 			}
 			list := call(t, http.MethodGet, real+"/v1/agents/"+agent+"/archival-memory", "", "", sdk...)
-			if n := strings.Count(list.body, `"text":"Ann likes tea"`); n != tc.archived {
-				t.Errorf("%d passages: %s", n, tail(list.body, 500))
-			}
+			expect.Equal(t, strings.Count(list.body, `"text":"Ann likes tea"`), tc.archived, tail(list.body, 500))
 			out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(car.dir, "state", "audit"), "--json", "--type", "outcome")
 			if !slices.ContainsFunc(lines(out), func(l string) bool {
 				return strings.Contains(l, agent) && strings.Contains(l, "undone: sha256 "+sha("spy")+" is sha256 "+sha("helper")+" again")
@@ -123,18 +122,14 @@ func TestLettaCompensatesConversations(t *testing.T) {
 		got := call(t, http.MethodPost, car.base+"/v1/conversations/"+conv.ID+"/messages", "", said(t, `CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
 THEN
 CALL send_message {"message":"done"}`, more), sdk...)
-		if got.status != status {
-			t.Errorf("%d %s", got.status, tail(got.body, 1500))
-		}
+		got.want(t, status, tail(got.body, 1500))
 		waitFor(t, "the settling", func() bool { return !car.journalled(t) })
 		if b := lettaBlocks(t, real, agent); b["persona"] != "helper" {
 			t.Errorf("blocks %q\n%s", b, tail(got.body, 1500))
 		}
 	}
 	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(car.dir, "state", "audit"), "--json", "--type", "outcome")
-	if n := strings.Count(out, "undone: sha256 "+sha("spy")); n != 1 {
-		t.Errorf("%d undoings: %s", n, tail(out, 1500))
-	}
+	expect.Equal(t, strings.Count(out, "undone: sha256 "+sha("spy")), 1, tail(out, 1500))
 }
 
 // Proves EDGE-1: a chat completion runs the agent out of sight and is

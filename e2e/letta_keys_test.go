@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"github.com/memproxy/memproxy/internal/expect"
 	"net/http"
 	"strings"
 	"testing"
@@ -88,13 +89,9 @@ func TestLettaKeysOfOthers(t *testing.T) {
 		}
 	}
 	for name, was := range before {
-		if is := state()[name]; is != was {
-			t.Errorf("the victim's %s was\n%s\nand is\n%s", name, was, is)
-		}
+		expect.Equal(t, state()[name], was, "the victim's", name)
 	}
 	for i, name := range []string{"first", "second"} { // one's own (this server makes none by PUT)
-		if a := call(t, []string{"POST", "PUT"}[i], car.base+"/v1/identities/", "rival", person("rival-4711", name), sdk...); a.status != 200 || !strings.Contains(a.body, name) {
-			t.Errorf("an upsert of one's own: %d %s", a.status, a.body)
-		}
+		call(t, []string{"POST", "PUT"}[i], car.base+"/v1/identities/", "rival", person("rival-4711", name), sdk...).want(t, 200, "an upsert of one's own").has(t, name)
 	}
 }

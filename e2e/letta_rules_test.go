@@ -5,6 +5,8 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"net/http"
 	"strings"
 	"testing"
@@ -56,17 +58,15 @@ func TestLettaToolRulesBindAsWithoutMemproxy(t *testing.T) {
 						Reason string `json:"stop_reason"`
 					} `json:"stop_reason"`
 				}
-				if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.status != 200 {
-					t.Fatalf("%s: %d %s", who, a.status, tail(a.body, 1000))
-				}
+				must.Do(t, json.Unmarshal([]byte(a.body), &got), who, tail(a.body, 1000))
+				a.want(t, 200, who, tail(a.body, 1000))
 				t.Logf("%s memproxy\n  %s", who, strings.Join(outline(a.body), "\n  "))
 				b := lettaBlocks(t, real, agent)
 				blocks = append(blocks, fmt.Sprint(b))
 				stops = append(stops, got.Stop.Reason)
 			}
-			if blocks[0] != blocks[1] || stops[0] != stops[1] {
-				t.Errorf("blocks %q, stops %q", blocks, stops)
-			}
+			expect.Equal(t, blocks[0], blocks[1], "blocks", blocks, "stops", stops)
+			expect.Equal(t, stops[0], stops[1], "blocks", blocks, "stops", stops)
 		})
 	}
 }
@@ -84,9 +84,7 @@ func TestLettaApprovalsStayThePersons(t *testing.T) {
 			at := car.base + "/v1/agents/" + agent + "/messages"
 			a := call(t, http.MethodPost, at, "", said(t, `CALL memory_insert {"label":"`+block+`","new_string":"x"}`+"\nTHEN\nSAY done", more), sdk...)
 			if want == "" {
-				if a.status != 200 || strings.Contains(a.body, "requires_approval") || strings.Contains(a.body, "approval_request_message") || !strings.Contains(a.body, "tool_call_message") || !strings.Contains(a.body, "done") {
-					t.Errorf("%s: the person is asked for what is refused: %d %s", mode, a.status, tail(a.body, 2500))
-				}
+				a.want(t, 200, mode, "the person is asked for what is refused", tail(a.body, 2500)).lacks(t, "requires_approval", "approval_request_message").has(t, "tool_call_message", "done")
 				if list := call(t, http.MethodGet, at+"?limit=20", "", "", sdk...); strings.Contains(list.body, `"approval_re`) {
 					t.Errorf("%s: the history shows a question: %s", mode, tail(list.body, 2500))
 				}
@@ -95,9 +93,7 @@ func TestLettaApprovalsStayThePersons(t *testing.T) {
 				}
 				continue
 			}
-			if a.status != 200 || !strings.Contains(a.body, "approval_request_message") || !strings.Contains(a.body, `"requires_approval"`) {
-				t.Fatalf("%s: %d %s", mode, a.status, tail(a.body, 1500))
-			}
+			a.want(t, 200, mode, tail(a.body, 1500)).has(t, "approval_request_message", `"requires_approval"`)
 			if b := lettaBlocks(t, real, agent); b["human"] != "Ann" || b["persona"] != "helper" {
 				t.Errorf("written without the person: %q", b)
 			}
@@ -113,9 +109,7 @@ func TestLettaApprovalsStayThePersons(t *testing.T) {
 			if yes.status != 200 || !strings.Contains(yes.body, "done") {
 				t.Errorf("%s: %d %s", mode, yes.status, tail(yes.body, 1500))
 			}
-			if b := lettaBlocks(t, real, agent); b[block] != want {
-				t.Errorf("%s: %q, want %q", mode, b[block], want)
-			}
+			expect.Equal(t, lettaBlocks(t, real, agent)[block], want, mode)
 		}
 	}
 }

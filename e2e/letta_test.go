@@ -77,9 +77,7 @@ func lettaBlocks(t *testing.T, base, agent string) map[string]string {
 	var got struct {
 		Blocks []struct{ Label, Value string }
 	}
-	if err := json.Unmarshal([]byte(a.body), &got); err != nil {
-		t.Fatalf("%v: %s", err, tail(a.body, 500))
-	}
+	must.Do(t, json.Unmarshal([]byte(a.body), &got), tail(a.body, 500))
 	out := map[string]string{}
 	for _, b := range got.Blocks {
 		out[b.Label] = b.Value
@@ -175,9 +173,7 @@ func TestLettaSelfEdits(t *testing.T) {
 			onReal, onSmall := newLettaAgent(t, real, "real-"+name), newLettaAgent(t, small.URL, "small-"+name)
 			got := call(t, http.MethodPost, carReal.base+"/v1/agents/"+onReal+"/messages", "", body, sdk...)
 			like := call(t, http.MethodPost, carSmall.base+"/v1/agents/"+onSmall+"/messages", "", body, sdk...)
-			if got.status != 200 {
-				t.Fatalf("%d %s", got.status, tail(got.body, 1000))
-			}
+			got.want(t, 200, tail(got.body, 1000))
 			for _, of := range []struct{ base, agent string }{{real, onReal}, {small.URL, onSmall}} {
 				if b := lettaBlocks(t, of.base, of.agent); b["human"] != "Ann\nlikes tea\nplays go" || b["persona"] != "helper" {
 					t.Errorf("blocks %q", b)
@@ -190,9 +186,7 @@ func TestLettaSelfEdits(t *testing.T) {
 			if history.status != 200 || strings.Contains(history.body, "approval") || !strings.Contains(history.body, "tool_call_message") {
 				t.Errorf("history: %d %s", history.status, tail(history.body, 3000))
 			}
-			if strings.Contains(got.body, "approval") {
-				t.Errorf("the caller sees an approval: %s", got.body)
-			}
+			got.about("the caller sees an approval").lacks(t, "approval")
 		})
 	}
 }

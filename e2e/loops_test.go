@@ -5,10 +5,11 @@ package e2e
 import (
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // What a person decided stays decided through every loop, with production's
@@ -24,10 +25,6 @@ func TestDecisionsOutliveTheLoopsOnPostgres(t *testing.T) {
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), "MEMPROXY_TEST_POSTGRES="+postgresURL(addr))
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if !strings.Contains(string(out), "--- PASS: TestReviewDecisionsSurviveBackgroundLoops/Postgres") {
-		t.Errorf("it did not run on Postgres:\n%s", out)
-	}
+	must.Do(t, err, out)
+	expect.Text(t, string(out), "it did not run on Postgres").Has("--- PASS: TestReviewDecisionsSurviveBackgroundLoops/Postgres")
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/internal/contract"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -132,9 +133,7 @@ func playMatrix(t *testing.T, s processed, w *contract.World, f *contract.Format
 	p.Check = func(what string) {
 		after := state(t, upstream.server, victims)
 		for _, path := range slices.Sorted(maps.Keys(before)) {
-			if after[path] != before[path] {
-				t.Errorf("after %s: %s is another:\n\t%s\n\t%s", what, path, before[path], after[path])
-			}
+			expect.Equal(t, after[path], before[path], what, path, "is another")
 		}
 		before = after
 	}
@@ -148,9 +147,7 @@ func playMatrix(t *testing.T, s processed, w *contract.World, f *contract.Format
 	}
 	t.Logf("%d cases in %v, of %d something reached the server, %d requests; %d were compared with Envoy's", p.Cases, time.Since(begin).Round(time.Second), p.Forwarded, p.Arrived, compared.Load())
 	records, code := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", s.dir+"/state/audit", "--json")
-	if code != 0 {
-		t.Fatalf("audit query: exit %d", code)
-	}
+	must.Equal(t, code, 0, "audit query: exit")
 	recorded := map[string]bool{}
 	for _, id := range recordedDecision.FindAllStringSubmatch(records, -1) {
 		recorded[id[1]] = true
@@ -193,9 +190,7 @@ func (m maker) make(method, path, body string) any {
 		m.t.Fatalf("%s %s: %d %s", method, path, a.status, tail(a.body, 600))
 	}
 	var v any
-	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
-		m.t.Fatalf("%s %s: %v", method, path, err)
-	}
+	must.Do(m.t, json.Unmarshal([]byte(a.body), &v), method, path)
 	return v
 }
 

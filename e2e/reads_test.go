@@ -5,6 +5,8 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -25,9 +27,8 @@ func walk(t *testing.T, script string, args ...string) walks {
 	t.Helper()
 	out, code := run(t, []string{"MEM0_TELEMETRY=false"}, script, args...)
 	var w walks
-	if err := json.Unmarshal([]byte(out), &w); err != nil || code != 0 {
-		t.Fatalf("exit code %d: %s", code, tail(out, 2000))
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &w), "exit code", tail(out, 2000))
+	must.Equal(t, code, 0, "exit code", tail(out, 2000))
 	return w
 }
 
@@ -44,20 +45,15 @@ func TestMem0PagesThroughTheSDK(t *testing.T) {
 	eng := startEngine(t)
 	car := serve(t, t.TempDir(), dropin(eng, ""))
 	w := walk(t, filepath.Join("mem0", "sdk", "run.sh"), "pages", "--base", car.base, "--direct", eng.base, "--key", "m0-e2e", "--suffix", "reads")
-	if len(w.Through) != 8 {
-		t.Fatal(w)
-	}
+	must.Len(t, w.Through, 8, w)
 	for _, got := range w.Walks {
 		if !sameSet(got.IDs, w.Through) || !slices.Equal(got.Actors, []string{"service:app"}) {
 			t.Errorf("saw %v of %v, in the words of %v", got.IDs, w.Through, got.Actors)
 		}
-		if n := got.Counts[len(got.Counts)-1]; n != len(w.Through) {
-			t.Errorf("counts %v, there are %d", got.Counts, len(w.Through))
-		}
+		expect.Equal(t, got.Counts[len(got.Counts)-1], len(w.Through), "counts", got.Counts)
 	}
-	if !slices.Equal(w.Walks[0].IDs, w.Walks[1].IDs) || !slices.Equal(w.Walks[0].IDs, w.Walks[2].IDs) {
-		t.Errorf("the order depends on the page: %v", w.Walks)
-	}
+	expect.List(t, w.Walks[0].IDs, w.Walks[1].IDs, "the order depends on the page", w.Walks)
+	expect.List(t, w.Walks[0].IDs, w.Walks[2].IDs, "the order depends on the page", w.Walks)
 	if len(w.Searches[0]) != 3 || !sameSet(w.Searches[1], w.Through) {
 		t.Errorf("searches found %v", w.Searches)
 	}
@@ -74,9 +70,8 @@ func TestLettaPagesThroughTheSDK(t *testing.T) {
 		t.Fatal(w)
 	}
 	for _, got := range w.Walks {
-		if !slices.Equal(got.IDs, w.Through) || !slices.Equal(got.Actors, []string{"service:app"}) {
-			t.Errorf("saw %v, want %v; in the words of %v", got.IDs, w.Through, got.Actors)
-		}
+		expect.List(t, got.IDs, w.Through, "saw")
+		expect.List(t, got.Actors, []string{"service:app"}, "saw")
 	}
 	for _, got := range w.Passages {
 		if !sameSet(got, w.Kept) || len(got) != len(w.Kept) {

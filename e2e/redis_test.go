@@ -101,9 +101,7 @@ func TestTwoProxiesShareOneLimit(t *testing.T) {
 		t.Errorf("Retry-After %q, want whole seconds up to an hour and a minute", a.header.Get("Retry-After"))
 	}
 	for _, key := range []string{`"limit":200`, `"remaining":0`, `"reset":"`, `"budget.hour"`} {
-		if !strings.Contains(a.body, key) {
-			t.Errorf("the refusal lacks %s: %s", key, a.body)
-		}
+		a.about("the refusal lacks").has(t, key)
 	}
 }
 
@@ -147,9 +145,7 @@ func TestRedisGoesAwayAndComesBack(t *testing.T) {
 			}
 			a, _ := put()
 			id := decisionID(a)
-			if ready := call(t, http.MethodGet, car.admin+"/readyz", "", ""); ready.status != 200 || !strings.Contains(ready.body, `"degraded":true`) {
-				t.Errorf("readyz: %d %s", ready.status, ready.body)
-			}
+			call(t, http.MethodGet, car.admin+"/readyz", "", "").want(t, 200, "readyz").has(t, `"degraded":true`)
 			if span := call(t, http.MethodGet, car.admin+"/debug/spans?decision="+id, "", "").body; !strings.Contains(span, `"memproxy.budget.degraded":true`) {
 				t.Errorf("the span does not say so: %s", span)
 			}

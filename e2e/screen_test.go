@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -41,15 +42,11 @@ func hunted(t *testing.T, kind, upstream, key, as string, args ...string) map[st
 		t.Fatalf("exit %d %s", code, out)
 	}
 	b := must.Get(os.ReadFile(report))(t)
-	if strings.Contains(string(b), "invoices") {
-		t.Errorf("the report quotes content: %s", b)
-	}
+	expect.Text(t, string(b), "the report quotes content").Lacks("invoices")
 	all := map[string]found{}
 	for _, line := range lines(string(b)) {
 		var f found
-		if err := json.Unmarshal([]byte(line), &f); err != nil {
-			t.Fatalf("%v: %s", err, line)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &f), line)
 		all[f.ID+" "+f.Field] = f
 	}
 	return all
@@ -69,9 +66,8 @@ func TestHuntInMem0(t *testing.T) {
 		body := must.Get(json.Marshal(map[string]any{"user_id": fmt.Sprintf("u%d", i%2), "infer": false, "messages": []map[string]string{{"role": "user", "content": text}}}))(t)
 		a := call(t, http.MethodPost, e.base+"/memories", "m0sk_hunt", string(body))
 		var made struct{ Results []struct{ ID string } }
-		if err := json.Unmarshal([]byte(a.body), &made); err != nil || len(made.Results) != 1 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.body), &made), a.status, a.body)
+		must.Len(t, made.Results, 1, a.status, a.body)
 		ids[made.Results[0].ID] = text == attack
 	}
 	for name, args := range map[string][]string{
@@ -123,7 +119,5 @@ func TestHuntInLetta(t *testing.T) {
 			t.Errorf("%s: attack %t, reported %+v", id, evil, f)
 		}
 	}
-	if len(got) != 2 {
-		t.Errorf("reported %v", got)
-	}
+	expect.Len(t, got, 2, "reported")
 }

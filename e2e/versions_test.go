@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
@@ -58,9 +59,7 @@ func TestLettaSelfEditsAreVersions(t *testing.T) {
 	agent := newLettaAgent(t, letta, "versions")
 	var blocks []struct{ ID, Label string }
 	a := call(t, "GET", letta+"/v1/agents/"+agent+"/core-memory/blocks", "", "", sdk...)
-	if err := json.Unmarshal([]byte(a.body), &blocks); err != nil {
-		t.Fatalf("%v: %s", err, a.body)
-	}
+	must.Do(t, json.Unmarshal([]byte(a.body), &blocks), a.body)
 	human := ""
 	for _, b := range blocks {
 		if b.Label == "human" {
@@ -69,9 +68,7 @@ func TestLettaSelfEditsAreVersions(t *testing.T) {
 	}
 	call(t, "POST", car.base+"/v1/agents/"+agent+"/messages", "", said(t, selfEdits, ""), sdk...).want(t, 200)
 	waitFor(t, "the versions", func() bool { return car.history(t, "letta", human) == "seal self_edit self_edit" })
-	if got := lettaBlocks(t, letta, agent)["human"]; got != "Ann\nlikes tea\nplays go" {
-		t.Fatalf("%q", got)
-	}
+	must.Equal(t, lettaBlocks(t, letta, agent)["human"], "Ann\nlikes tea\nplays go")
 	for _, text := range []string{"Ann\nlikes tea", "Ann"} {
 		if out, code := car.rollback(t, "letta", human, text); code != 0 {
 			t.Fatalf("exit %d: %s", code, out)
@@ -80,9 +77,7 @@ func TestLettaSelfEditsAreVersions(t *testing.T) {
 			t.Errorf("after the rollback: %q", got)
 		}
 	}
-	if got := car.history(t, "letta", human); got != "seal self_edit self_edit rollback rollback" {
-		t.Error(got)
-	}
+	expect.Equal(t, car.history(t, "letta", human), "seal self_edit self_edit rollback rollback")
 	// What an outside tool run does is one as well.
 	if a := call(t, "POST", car.base+"/v1/agents/"+agent+"/tools/memory_rethink/run", "", `{"args":{"label":"human","new_memory":"Ann plays chess."}}`, sdk...); a.status == 200 {
 		waitFor(t, "the tool's version", func() bool { return strings.HasSuffix(car.history(t, "letta", human), "self_edit") })
@@ -107,9 +102,8 @@ log: {level: warn}
 `, eng.base, sha("m0sk_e2e"))))
 	a := call(t, "POST", car.base+"/memories", "m0sk_e2e", `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"Ann likes green tea."}]}`)
 	var made struct{ Results []struct{ ID string } }
-	if err := json.Unmarshal([]byte(a.body), &made); err != nil || len(made.Results) != 1 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	must.Do(t, json.Unmarshal([]byte(a.body), &made), a.status, a.body)
+	must.Len(t, made.Results, 1, a.status, a.body)
 	id := made.Results[0].ID
 	put := func(base, text string) {
 		t.Helper()
@@ -121,15 +115,9 @@ log: {level: warn}
 	if out, code := car.rollback(t, "mem0", id, "Ann likes green tea."); code != 0 {
 		t.Fatalf("exit %d: %s", code, out)
 	}
-	if a := call(t, "GET", eng.base+"/memories/"+id, "m0sk_e2e", ""); !strings.Contains(a.body, "Ann likes green tea.") || strings.Contains(a.body, "water") {
-		t.Errorf("after the rollback: %s", a.body)
-	}
-	if got := car.history(t, "mem0", id); got != "write update seal rollback" {
-		t.Error(got)
-	}
-	if a := call(t, "GET", car.base+"/memories/"+id, "m0sk_e2e", ""); a.status != 200 || !strings.Contains(a.body, "Ann likes green tea.") {
-		t.Errorf("read: %d %s", a.status, a.body)
-	}
+	call(t, "GET", eng.base+"/memories/"+id, "m0sk_e2e", "").about("after the rollback").has(t, "Ann likes green tea.").lacks(t, "water")
+	expect.Equal(t, car.history(t, "mem0", id), "write update seal rollback")
+	call(t, "GET", car.base+"/memories/"+id, "m0sk_e2e", "").want(t, 200, "read").has(t, "Ann likes green tea.")
 	call(t, "DELETE", car.base+"/memories/"+id, "m0sk_e2e", "").want(t, 200)
 	waitFor(t, "the deletion", func() bool { return strings.HasSuffix(car.history(t, "mem0", id), "delete") })
 	if out, code := car.rollback(t, "mem0", id, "Ann likes coffee."); code == 0 {
@@ -164,16 +152,11 @@ func TestLettaObjectsAreVersions(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("%d %s", code, out)
 	}
-	a := call(t, "GET", letta+"/v1/agents/"+agent+"?include=agent.tags", "", "", sdk...)
-	if !strings.Contains(a.body, `"description":"first"`) || strings.Contains(a.body, `"second"`) || !strings.Contains(a.body, `"tags":["one"]`) {
-		t.Errorf("%s", a.body)
-	}
+	call(t, "GET", letta+"/v1/agents/"+agent+"?include=agent.tags", "", "", sdk...).has(t, `"description":"first"`).lacks(t, `"second"`).has(t, `"tags":["one"]`)
 	waitFor(t, "the rollback's version", func() bool { return car.history(t, "letta", agent) == "seal update update rollback" })
 	var blocks []struct{ ID, Label string }
 	b := call(t, "GET", letta+"/v1/agents/"+agent+"/core-memory/blocks", "", "", sdk...)
-	if err := json.Unmarshal([]byte(b.body), &blocks); err != nil {
-		t.Fatalf("%v: %s", err, b.body)
-	}
+	must.Do(t, json.Unmarshal([]byte(b.body), &blocks), b.body)
 	for _, one := range blocks {
 		if one.Label != "human" {
 			continue
@@ -184,12 +167,7 @@ func TestLettaObjectsAreVersions(t *testing.T) {
 		if code != 0 {
 			t.Fatalf("%d %s", code, out)
 		}
-		now := call(t, "GET", letta+"/v1/blocks/"+one.ID, "", "", sdk...)
-		if strings.Contains(now.body, "somebody else") || strings.Contains(now.body, "blue") {
-			t.Errorf("%s", now.body)
-		}
-		if got := call(t, "GET", car.base+"/v1/blocks/"+one.ID, "", "", sdk...); got.status != 200 {
-			t.Errorf("it is withheld: %d %s", got.status, got.body)
-		}
+		call(t, "GET", letta+"/v1/blocks/"+one.ID, "", "", sdk...).lacks(t, "somebody else", "blue")
+		call(t, "GET", car.base+"/v1/blocks/"+one.ID, "", "", sdk...).want(t, 200, "it is withheld")
 	}
 }
