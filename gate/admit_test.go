@@ -2,11 +2,11 @@ package gate_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 func learn(items ...string) memproxy.Operation {
@@ -84,9 +84,7 @@ func TestCredentialsAreRefusedAndBreakageIsNot403(t *testing.T) {
 			})
 			a := r.admit(learn("x"))
 			wantCodes(t, a.Decision, memproxy.Deny, tc.code)
-			if a.Decision.Status != tc.status {
-				t.Errorf("status %d, want %d", a.Decision.Status, tc.status)
-			}
+			expect.Equal(t, a.Decision.Status, tc.status)
 		})
 	}
 }
@@ -120,9 +118,7 @@ func TestEveryBreakageFailsClosed(t *testing.T) {
 			if a.Decision.Status != 503 || a.Reply == nil {
 				t.Errorf("status %d, reply %v: want a 503 and nothing forwarded", a.Decision.Status, a.Reply)
 			}
-			if r.budget.used != 0 {
-				t.Errorf("%d charged although nothing was forwarded", r.budget.used)
-			}
+			expect.Equal(t, r.budget.used, 0)
 		})
 	}
 }
@@ -151,9 +147,8 @@ func TestShadowPolicyIsNotEnforced(t *testing.T) {
 	})
 	a := r.admit(learn("x"))
 	wantCodes(t, a.Decision, memproxy.Allow, memproxy.PolicyBulk)
-	if a.Decision.ShadowVerdict != memproxy.Deny || string(a.Body) != "stamped by agent:dev" {
-		t.Errorf("would %v, body %q: want deny, and the write stamped as usual", a.Decision.ShadowVerdict, a.Body)
-	}
+	expect.Equal(t, a.Decision.ShadowVerdict, memproxy.Deny, "would")
+	expect.Equal(t, string(a.Body), "stamped by agent:dev", "would")
 }
 
 // Proves TRL-10, EDGE-13: development forwards reads of routes that are new, and none that a
@@ -190,9 +185,7 @@ func TestUnknownRoutes(t *testing.T) {
 			} else {
 				wantCodes(t, a.Decision, memproxy.Allow)
 			}
-			if len(r.recorder.events) != 1 {
-				t.Errorf("%d records, want 1: an unknown route is a decision too", len(r.recorder.events))
-			}
+			expect.Len(t, r.recorder.events, 1)
 		})
 	}
 }
@@ -218,9 +211,7 @@ func TestMisspeltPathsAreNamed(t *testing.T) {
 		c.Backend.Adapter = onlyMemory{r.fake}
 		a := r.gate.Admit(context.Background(), c)
 		wantCodes(t, a.Decision, memproxy.Deny, memproxy.RouteUnknown)
-		if detail := a.Decision.Reasons[0].Detail; !strings.Contains(detail, "; "+want) {
-			t.Errorf("%s: %q, want %q", path, detail, want)
-		}
+		expect.Text(t, a.Decision.Reasons[0].Detail, path, want).Has("; " + want)
 	}
 }
 
@@ -237,7 +228,6 @@ func TestMalformedIsRefusedWithItsStatusAndRecorded(t *testing.T) {
 	})
 	a := r.admit(learn("x"))
 	wantCodes(t, a.Decision, memproxy.Deny, memproxy.PayloadDuplicate)
-	if a.Decision.Status != 422 || len(r.recorder.events) != 1 {
-		t.Errorf("status %d, %d records", a.Decision.Status, len(r.recorder.events))
-	}
+	expect.Equal(t, a.Decision.Status, 422)
+	expect.Len(t, r.recorder.events, 1)
 }

@@ -9,6 +9,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
@@ -26,10 +28,7 @@ func TestAnswersAreFiltered(t *testing.T) {
 		{ID: "ceos", Scope: memproxy.Scope{User: "ann", Agent: "ceo"}},
 	}
 	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
-	got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")})
-	if string(got.Body) != "mine,anns" {
-		t.Errorf("answer %q, want what the caller may see", got.Body)
-	}
+	expect.Equal(t, string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")}).Body), "mine,anns")
 	out := r.recorder.events[1]
 	if out.Type != memproxy.EventOutcome || out.Filtered != 4 || fmt.Sprint(out.Memories) != "[mine anns]" {
 		t.Errorf("outcome %+v: want 4 filtered and the ids that were shown", out)
@@ -43,18 +42,14 @@ func TestUnreadableAnswersAreWithheld(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.fake.readErr = errBroken })
 	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 	got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("???")})
-	if got.Status != 502 {
-		t.Errorf("status %d, want 502: what cannot be read cannot be filtered", got.Status)
-	}
-	last := r.recorder.events[len(r.recorder.events)-1]
-	if last.Verdict != memproxy.Deny || a.Shown().Verdict != memproxy.Deny || a.Decision.Verdict != memproxy.Allow {
-		t.Errorf("the outcome says %s, the header %s", last.Verdict, a.Shown().Verdict)
-	}
+	expect.Equal(t, got.Status, 502)
+	expect.Equal(t, r.recorder.events[len(r.recorder.events)-1].Verdict, memproxy.Deny, "the outcome says")
+	expect.Equal(t, a.Shown().Verdict, memproxy.Deny, "the outcome says")
+	expect.Equal(t, a.Decision.Verdict, memproxy.Allow, "the outcome says")
 	a = r.admit(memproxy.Operation{Kind: memproxy.Recall})
 	got = r.gate.Return(context.Background(), a, memproxy.Reply{Status: 400, Body: []byte("bad uuid")})
-	if got.Status != 400 || string(got.Body) != "bad uuid" {
-		t.Errorf("a refusal of the backend came back as %d %q", got.Status, got.Body)
-	}
+	expect.Equal(t, got.Status, 400, "a refusal of the backend came back as")
+	expect.Equal(t, string(got.Body), "bad uuid", "a refusal of the backend came back as")
 }
 
 // Proves TRL-6, TRL-8 (learn, forget): totals follow what exists.
@@ -71,12 +66,8 @@ func TestLedgerAndTotalsFollowWrites(t *testing.T) {
 	if row.Actor != "agent:dev" || row.Scope.Tenant != "acme" || row.Scope.User != "ann" || row.Decision != a.Decision.ID || row.SHA256 == "" {
 		t.Errorf("ledger row %+v", row)
 	}
-	if r.ledger.rows["e1"].Kind != memproxy.TargetEvent {
-		t.Errorf("the receipt's owner was not remembered: %+v", r.ledger.rows["e1"])
-	}
-	if r.budget.used != 1 {
-		t.Fatalf("%d charged, want 1", r.budget.used)
-	}
+	expect.Equal(t, r.ledger.rows["e1"].Kind, memproxy.TargetEvent, "the receipt's owner was not remembered", r.ledger.rows["e1"])
+	must.Equal(t, r.budget.used, 1)
 
 	a = r.admit(byID(memproxy.Forget, "m1"))
 	r.gate.Return(ctx, a, memproxy.Reply{Status: 200})
@@ -84,16 +75,12 @@ func TestLedgerAndTotalsFollowWrites(t *testing.T) {
 		t.Errorf("after the deletion %d are charged, row %+v", r.budget.used, r.ledger.rows["m1"])
 	}
 	for _, l := range r.budget.released[0].Lines {
-		if l.Window != memproxy.WindowTotal {
-			t.Errorf("a deletion gave back %s: only totals fall", l.Window)
-		}
+		expect.Equal(t, l.Window, memproxy.WindowTotal, "a deletion gave back")
 	}
 
 	a = r.admit(byID(memproxy.Forget, "m1"))
 	r.gate.Return(ctx, a, memproxy.Reply{Status: 200})
-	if r.budget.used != 0 {
-		t.Errorf("deleting twice paid twice: %d", r.budget.used)
-	}
+	expect.Equal(t, r.budget.used, 0, "deleting twice paid twice")
 }
 
 // Proves EDGE-3, TRL-6: what a deletion takes something out of stays its owner's, and
@@ -149,9 +136,7 @@ func TestDeletedMemoriesLeaveTheCache(t *testing.T) {
 			r := newRig(t, func(r *rig) { r.adapter, r.fake, r.rules.Enforce = cache, &cache.fakeAdapter, !tc.shadow })
 			r.ledger.rows["m1"] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: "m1", Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Actor: "agent:dev"}
 			r.gate.Return(t.Context(), r.admit(tc.op), memproxy.Reply{Status: tc.status, Body: []byte("{}")})
-			if !slices.Equal(cache.gone, tc.want) {
-				t.Errorf("removed %q, want %q", cache.gone, tc.want)
-			}
+			expect.List(t, cache.gone, tc.want, "removed")
 		})
 	}
 }
@@ -171,9 +156,8 @@ func TestBudgetEvents(t *testing.T) {
 	for _, et := range r.recorder.types() {
 		count[et]++
 	}
-	if count[memproxy.EventBudgetWarning] != 2 || count[memproxy.EventBudgetExceeded] != 1 {
-		t.Errorf("events %v: want one warning a line and one exceeded", count)
-	}
+	expect.Equal(t, count[memproxy.EventBudgetWarning], 2, "events", count)
+	expect.Equal(t, count[memproxy.EventBudgetExceeded], 1, "events", count)
 }
 
 // A memory that came to be after its write was answered is bound to its
@@ -197,17 +181,12 @@ func TestStampBindsWhatCameLater(t *testing.T) {
 func TestOutcomeIsNotedWhenTheBackendIsGone(t *testing.T) {
 	r := newRig(t, nil)
 	a := r.admit(learn("x"))
-	got := r.gate.Abandon(context.Background(), a, memproxy.StreamGone)
-	if got.Status != 502 {
-		t.Errorf("status %d", got.Status)
-	}
+	expect.Equal(t, r.gate.Abandon(context.Background(), a, memproxy.StreamGone).Status, 502)
 	out := r.recorder.events[1]
 	if out.Type != memproxy.EventOutcome || !out.Cancelled || out.Status != 0 {
 		t.Errorf("outcome %+v", out)
 	}
-	if r.budget.used != 1 {
-		t.Errorf("%d charged: a write whose fate is unknown stays paid for", r.budget.used)
-	}
+	expect.Equal(t, r.budget.used, 1)
 }
 
 func TestExplainHasNoEffect(t *testing.T) {
@@ -216,9 +195,8 @@ func TestExplainHasNoEffect(t *testing.T) {
 	r.fake.op.Claims = []memproxy.Claim{claim(memproxy.DimAgent, memproxy.ClaimIs, "ceo")}
 	ex := r.gate.Explain(context.Background(), r.call(r.fake.op))
 	wantCodes(t, ex.Decision, memproxy.Deny, memproxy.IdentityActsAs)
-	if r.budget.used != 0 || len(r.recorder.events) != 0 {
-		t.Errorf("%d charged, %d recorded", r.budget.used, len(r.recorder.events))
-	}
+	expect.Equal(t, r.budget.used, 0)
+	expect.Len(t, r.recorder.events, 0)
 	ruled := false
 	for _, s := range ex.Steps {
 		ruled = ruled || s.Step == "gate.rule" && s.Verdict == memproxy.Allow

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // pruner is a fake whose answers are claimed but for the word canary.
@@ -71,14 +72,10 @@ func TestUnclaimedMembers(t *testing.T) {
 	}
 	r := newRig(t, func(r *rig) { r.adapter = pruner{r.adapter.(*fakeReader)} })
 	a := r.admit(memproxy.Operation{Kind: memproxy.Correct})
-	if got := r.gate.Return(ctx, a, memproxy.Reply{Status: 200, Body: []byte("another shape")}); got.Status != 502 {
-		t.Errorf("an answer of another shape: %d", got.Status)
-	}
+	expect.Equal(t, r.gate.Return(ctx, a, memproxy.Reply{Status: 200, Body: []byte("another shape")}).Status, 502, "an answer of another shape")
 	r = newRig(t, func(r *rig) { r.rules.Enforce = false; r.adapter = pruner{r.adapter.(*fakeReader)} })
 	a = r.admit(memproxy.Operation{Kind: memproxy.Correct})
-	if got := r.gate.Return(ctx, a, memproxy.Reply{Status: 200, Body: []byte("canary")}); string(got.Body) != "canary" {
-		t.Errorf("shadow mode changes an answer: %q", got.Body)
-	}
+	expect.Equal(t, string(r.gate.Return(ctx, a, memproxy.Reply{Status: 200, Body: []byte("canary")}).Body), "canary", "shadow mode changes an answer")
 }
 
 // Proves EDGE-3, EDGE-13: what a write's answer tells of memories of others, and

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // echoer is a backend that shows the stamp of a write with what came of it.
@@ -91,9 +92,7 @@ func TestUnknownElementsAreNotShown(t *testing.T) {
 		if tc.broken {
 			l.err = errBroken
 		}
-		if got := string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}).Body); got != tc.want {
-			t.Errorf("%s: shown %q, want %q", name, got, tc.want)
-		}
+		expect.Equal(t, string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}).Body), tc.want, name, "shown")
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func correct(text string, ids ...string) memproxy.Operation {
@@ -73,9 +75,7 @@ func TestAuthorityOfReplacedTexts(t *testing.T) {
 			if a.Reply != nil || asked.AuthorTrust != tc.trust || asked.Others != tc.others || asked.AuthorAttestation != tc.attestation {
 				t.Errorf("trust %d, others %v, %q; want %d, %v, %q", asked.AuthorTrust, asked.Others, asked.AuthorAttestation, tc.trust, tc.others, tc.attestation)
 			}
-			if named := len(a.Decision.Recorded()) == 1 && a.Decision.Recorded()[0].Code == memproxy.TrustCorrection; named != tc.others {
-				t.Errorf("%+v", a.Decision.Recorded())
-			}
+			expect.Equal(t, len(a.Decision.Recorded()) == 1 && a.Decision.Recorded()[0].Code == memproxy.TrustCorrection, tc.others, a.Decision.Recorded())
 		})
 	}
 }
@@ -128,9 +128,7 @@ func TestUnknownAuthorsAreNotOverruled(t *testing.T) {
 	for _, op := range []memproxy.Operation{correct("coffee", "m1"), byID(memproxy.Forget, "m1")} {
 		a := r.admit(op)
 		wantCodes(t, a.Decision, memproxy.Deny, memproxy.LedgerUnavailable)
-		if a.Decision.Status != 503 {
-			t.Errorf("status %d", a.Decision.Status)
-		}
+		expect.Equal(t, a.Decision.Status, 503)
 	}
 	wantCodes(t, r.admit(learn("coffee")).Decision, memproxy.Allow)
 }
@@ -169,9 +167,8 @@ func TestCorrectionsAreCredited(t *testing.T) {
 				noted++
 			}
 		}
-		if len(j.corrected) != tc.want || noted != tc.want {
-			t.Errorf("%s: %+v, %d in the log", name, j.corrected, noted)
-		}
+		must.Len(t, j.corrected, tc.want, name)
+		expect.Equal(t, noted, tc.want, name)
 		// What is gone was said with less confidence than its author can give.
 		if gone := tc.status == 200 && name != "the same text"; gone != (len(j.retracted) == 1 && j.retracted[0].Text == "tea" && j.retracted[0].Author == tc.author && j.retracted[0].Confidence == 300) {
 			t.Errorf("%s: retracted %+v", name, j.retracted)
@@ -229,9 +226,7 @@ func TestModelsDoNotOverrule(t *testing.T) {
 			a := r.admitWith(learn("Ann likes coffee."), f)
 			r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
 			if late {
-				if owed := r.gate.FollowUpRequests(a); len(owed) != 1 {
-					t.Fatalf("%s: owed %v", name, owed)
-				}
+				must.Len(t, r.gate.FollowUpRequests(a), 1, name, "owed")
 				r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200})
 			}
 			last := r.recorder.last()
@@ -239,9 +234,7 @@ func TestModelsDoNotOverrule(t *testing.T) {
 			if (len(f.sent) == 1) != tc.put || named != tc.named {
 				t.Errorf("%s, late %v: sent %v, %+v", name, late, f.sent, last.Reasons)
 			}
-			if dissents := len(j.dissent) == 1 && j.dissent[0].Text == "coffee" && j.dissent[0].Author == tc.author; dissents != tc.put {
-				t.Errorf("%s, late %v: %+v", name, late, j.dissent)
-			}
+			expect.Equal(t, len(j.dissent) == 1 && j.dissent[0].Text == "coffee" && j.dissent[0].Author == tc.author, tc.put, name, "late", late, j.dissent)
 			if row := j.rows["m1"]; tc.put && (row.Actor != tc.author || row.SHA256 != "") {
 				t.Errorf("%s: %+v", name, row)
 			}
@@ -278,9 +271,7 @@ func TestChangesOfUnknownAuthorsAreNotShown(t *testing.T) {
 		x.memories = []memproxy.Memory{{Pointer: "/0", ID: "m2", Text: "beer", Event: "ADD"}}
 		a = r.admitWith(learn("Ann likes beer."), f)
 		set(j, fail)
-		if reply := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}); reply.Status != 200 {
-			t.Errorf("%s: a new memory is answered %d", name, reply.Status)
-		}
+		expect.Equal(t, r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}).Status, 200, name, "a new memory is answered")
 
 		r, j, x, f = start()
 		x.events, x.became = []string{"e1"}, changed
@@ -351,9 +342,8 @@ func TestCallsAreWeighed(t *testing.T) {
 			t.Errorf("%s: %v %s, asked with %d", name, a.Decision.Verdict, codes, asked.AuthorTrust)
 		}
 		if tc.want == memproxy.UpstreamUnavailable || tc.want == memproxy.LedgerUnavailable {
-			if a.Decision.Verdict != memproxy.Deny || len(j.corrected) > 0 {
-				t.Errorf("%s: %v %+v", name, a.Decision.Verdict, j.corrected)
-			}
+			expect.Equal(t, a.Decision.Verdict, memproxy.Deny, name)
+			expect.Len(t, j.corrected, 0, name)
 		}
 		if tc.kind == memproxy.Correct && tc.trust > 0 && len(j.corrected) != 1 {
 			t.Errorf("%s: %+v", name, j.corrected)

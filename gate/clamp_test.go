@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves CARD-5, TRL-3: tier, source and track record reach the stamp, the record and
@@ -55,13 +57,9 @@ func TestTrackRecordsAreKeptForAWhile(t *testing.T) {
 	given := func() memproxy.PerMille { r.admit(learn("a note")); return r.fake.stamp.Confidence }
 	j.track = memproxy.Track{Facts: 10}
 	for range 3 {
-		if got := given(); got != 700 {
-			t.Fatalf("%d", got)
-		}
+		must.Equal(t, given(), 700)
 	}
-	if j.tracked != 1 {
-		t.Errorf("asked %d times", j.tracked)
-	}
+	expect.Equal(t, j.tracked, 1, "asked")
 	// A correction of the author's ends it at once.
 	j.track.Corrections = 5
 	j.rows["m1"] = by("agent:dev", memproxy.TrustAuthenticated, 700)
@@ -69,16 +67,12 @@ func TestTrackRecordsAreKeptForAWhile(t *testing.T) {
 	a := r.admit(correct("coffee", "m1"))
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
 	r.who.ID, r.who.Kind = "agent:dev", memproxy.KindAgent
-	if got := given(); got != 525 {
-		t.Errorf("%d, want 0.75 of 700", got)
-	}
+	expect.Equal(t, given(), 525)
 
 	// Nobody knows: the worst. The last that was known goes before that.
 	r, j = anyAgent(t, nil)
 	j.noTrack = errors.New("away")
-	if got := given(); got != 350 {
-		t.Errorf("unknown: %d", got)
-	}
+	expect.Equal(t, given(), 350, "unknown")
 }
 
 // Proves TRL-5: an earlier word binds, unless its source is known better now. A
@@ -103,9 +97,7 @@ func TestEarlierTextsBind(t *testing.T) {
 			wantCodes(t, a.Decision, memproxy.Deny, memproxy.LedgerUnavailable)
 			continue
 		}
-		if got := r.fake.stamp.Confidence; got != tc.want {
-			t.Errorf("%s: %d, want %d", name, got, tc.want)
-		}
+		expect.Equal(t, r.fake.stamp.Confidence, tc.want, name)
 		if tc.want == 200 {
 			wantCodes(t, a.Decision, memproxy.Amend, memproxy.TrustClamped)
 		}

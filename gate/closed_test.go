@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-3, EDGE-13: who may not administer is answered alike whatever an
@@ -15,9 +16,8 @@ func TestRefusedAdministrationDisclosesNothing(t *testing.T) {
 		for _, who := range []string{"own", "theirs", "nobody"} {
 			r := tenants(t, func(r *rig) {
 				r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
-					if q.Operation.Kind != memproxy.Admin || q.Principal.ID != "agent:dev" {
-						t.Errorf("asked about %+v", q)
-					}
+					expect.Equal(t, q.Operation.Kind, memproxy.Admin, "asked about", q)
+					expect.Equal(t, q.Principal.ID, "agent:dev", "asked about", q)
 					return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}}, nil
 				})
 				for _, row := range []memproxy.Ownership{{ID: "own", Scope: memproxy.Scope{Tenant: "acme"}}, {ID: "theirs", Scope: memproxy.Scope{Tenant: "globex"}}} {
@@ -29,8 +29,6 @@ func TestRefusedAdministrationDisclosesNothing(t *testing.T) {
 			wantCodes(t, a.Decision, memproxy.Deny, memproxy.PolicyForbid)
 			bodies[string(a.Reply.Body)] = true
 		}
-		if len(bodies) != 1 {
-			t.Errorf("%s: told apart: %v", kind, bodies)
-		}
+		expect.Len(t, bodies, 1, kind, "told apart")
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // watchman is a driver that can say what a run changed.
@@ -122,9 +124,8 @@ func TestAssumedRunsAreAskedAsTheirPrincipals(t *testing.T) {
 	})
 	who := memproxy.Principal{ID: "agent:then", Tenant: "acme", Trust: memproxy.TrustAuthenticated, ActsAs: all(), Users: all(), Apps: all(), Runs: all()}
 	a := r.gate.Agents().AdmissionFor(r.call(memproxy.Operation{Kind: memproxy.Run}), who, "d-then")
-	if len(r.recorder.events) != 0 || a.Decision.ID != "d-then" {
-		t.Fatalf("%+v", r.recorder.events)
-	}
+	must.Len(t, r.recorder.events, 0)
+	must.Equal(t, a.Decision.ID, "d-then")
 	asked := r.gate.Agents().RuleOnCall(context.Background(), a, changed("tea").Call)
 	wantCodes(t, asked.Decision, memproxy.Allow)
 	ev := r.recorder.events[0]
@@ -145,13 +146,10 @@ func TestDeclinedCalls(t *testing.T) {
 	for _, call := range []memproxy.ToolCall{changed("tea").Call, {ID: "c", Tool: "x", Arguments: []byte("{"), Flaw: &memproxy.Malformed{Detail: "no"}}} {
 		d := r.gate.Agents().Decline(context.Background(), a, call, "nobody ruled on it").Decision
 		wantCodes(t, d, memproxy.Deny, memproxy.RunUngated)
-		if d.Reasons[0].Detail != "nobody ruled on it" {
-			t.Errorf("%+v", d.Reasons)
-		}
+		expect.Equal(t, d.Reasons[0].Detail, "nobody ruled on it", d.Reasons)
 	}
-	if r.budget.used != 0 || len(r.recorder.events) != 2 {
-		t.Errorf("%d charged, %+v", r.budget.used, r.recorder.events)
-	}
+	expect.Equal(t, r.budget.used, 0)
+	expect.Len(t, r.recorder.events, 2)
 }
 
 // An undoing is recorded with both hashes and no text, and so is one that
@@ -204,8 +202,6 @@ func TestVouchedChanges(t *testing.T) {
 	} {
 		c := changed(tc.after)
 		c.Stamp, c.Memories = tc.stamp, tc.memories
-		if got := r.gate.Agents().AlreadyRuledOn(context.Background(), a, c); got != tc.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		expect.Equal(t, r.gate.Agents().AlreadyRuledOn(context.Background(), a, c), tc.want, name)
 	}
 }

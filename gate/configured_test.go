@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-18, SYN-2: what is found in a text that configures refuses nothing
@@ -40,9 +41,7 @@ func TestOwnersConfigure(t *testing.T) {
 			r, _, _, _ := screeningRig(t)
 			r.who.Roles, r.who.Trust = tc.roles, tc.trust
 			r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
-				if len(q.Findings) != tc.found {
-					t.Errorf("the policy is asked with %+v", q.Findings)
-				}
+				expect.Len(t, q.Findings, tc.found, "the policy is asked with")
 				return deniesFindings(q)
 			})
 			a := r.admit(memproxy.Operation{Kind: memproxy.Learn, Items: tc.items})
@@ -98,12 +97,8 @@ func TestApprovedTextsInstruct(t *testing.T) {
 			}
 			r.rules.Policy = policy(deniesFindings)
 			a := r.admit(memproxy.Operation{Kind: tc.kind, Items: []memproxy.Item{tc.item}})
-			if passes := a.Decision.Verdict != memproxy.Deny; passes != tc.passes {
-				t.Errorf("%+v", a.Decision)
-			}
-			if last := r.recorder.last(); len(last.Findings) != 1 {
-				t.Errorf("on record: %+v", last.Findings)
-			}
+			expect.Equal(t, a.Decision.Verdict != memproxy.Deny, tc.passes, a.Decision)
+			expect.Len(t, r.recorder.last().Findings, 1, "on record")
 		})
 	}
 }
@@ -119,8 +114,6 @@ func TestWhatIsConfiguredExcusesNoExtraction(t *testing.T) {
 		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemSteering, Configures: true, Pointer: "/custom_instructions", Text: "evil evil"})
 		a := r.admitWith(op, f)
 		r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
-		if got := len(f.sent) == 1; got != back {
-			t.Errorf("%q: sent %v, want taken back: %v", text, f.sent, back)
-		}
+		expect.Equal(t, len(f.sent) == 1, back, text, "sent", f.sent, "want taken back")
 	}
 }

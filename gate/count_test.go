@@ -8,6 +8,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -61,9 +62,7 @@ func TestCountsAreSettled(t *testing.T) {
 	want("one of two", 100)
 	tell(a, 5, true, 200)
 	want("known", 7)
-	if len(r.gate.FollowUpRequests(a)) != 0 {
-		t.Error("it is asked about again")
-	}
+	expect.Len(t, r.gate.FollowUpRequests(a), 0, "it is asked about again")
 	x.asks = 1
 	tell(write(), 150, true, 200)
 	want("more than estimated", 157)

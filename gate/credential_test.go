@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-18: a caller whom only memproxy's own credential keeps out is told whose it
@@ -34,9 +35,7 @@ func TestARefusedCredentialIsMemproxys(t *testing.T) {
 		if reply.Status != tc.want || strings.Contains(string(reply.Body), "backends[].credential") != (tc.want == 502) {
 			t.Errorf("%s: %d %s", name, reply.Status, reply.Body)
 		}
-		if last := r.recorder.last(); last.Status != 401 {
-			t.Errorf("%s: the backend answered %d in the record", name, last.Status)
-		}
+		expect.Equal(t, r.recorder.last().Status, 401, name, "the backend answered")
 	}
 }
 
@@ -92,9 +91,7 @@ func TestARefusedLookUpIsTheBackends(t *testing.T) {
 					if h == "Server" {
 						want = ""
 					}
-					if got := a.Reply.Header.Get(h); got != want {
-						t.Errorf("%s: %s is %q, want %q", name, h, got, want)
-					}
+					expect.Equal(t, a.Reply.Header.Get(h), want, name, h)
 				}
 			}
 		}

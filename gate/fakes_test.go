@@ -13,6 +13,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -358,14 +359,10 @@ func (r *rig) call(op memproxy.Operation) *gate.Call {
 
 func wantCodes(t *testing.T, d memproxy.Decision, verdict memproxy.Verdict, codes ...memproxy.ReasonCode) {
 	t.Helper()
-	if d.Verdict != verdict {
-		t.Errorf("verdict %v, want %v; reasons %+v", d.Verdict, verdict, d.Recorded())
-	}
+	expect.Equal(t, d.Verdict, verdict, "verdict", d.Recorded())
 	var got []memproxy.ReasonCode
 	for _, r := range d.Recorded() {
 		got = append(got, r.Code)
 	}
-	if fmt.Sprint(got) != fmt.Sprint(codes) {
-		t.Errorf("reasons %v, want %v", got, codes)
-	}
+	expect.Equal(t, fmt.Sprint(got), fmt.Sprint(codes), "reasons", got, codes)
 }

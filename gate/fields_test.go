@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves SYN-1, EDGE-3: a change by id is ruled on under the field that it
@@ -42,9 +43,7 @@ func TestChangesByIDHaveTheirField(t *testing.T) {
 			asked = nil
 			a = r.admit(op)
 			wantCodes(t, a.Decision, memproxy.Allow)
-			if !slices.Equal(asked, tc.want) {
-				t.Errorf("asked about %q, want %q", asked, tc.want)
-			}
+			expect.List(t, asked, tc.want, "asked about")
 		})
 	}
 }
@@ -92,12 +91,8 @@ func TestMovesCountInEveryField(t *testing.T) {
 			tc.item.Kind, tc.item.Target, tc.item.Moved = memproxy.ItemContent, "m1", true
 			op.Items = []memproxy.Item{tc.item}
 			wantCodes(t, r.admit(op).Decision, memproxy.Allow)
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("asked about %v, want %v", got, tc.want)
-			}
-			if len(lines) != len(tc.want) {
-				t.Errorf("charged to %q", lines)
-			}
+			expect.List(t, got, tc.want, "asked about")
+			expect.Len(t, lines, len(tc.want), "charged to")
 		})
 	}
 }

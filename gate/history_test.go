@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves SYN-5: a write, a change and a deletion are versions, the latter with
@@ -24,19 +25,14 @@ func TestVersionsAreKept(t *testing.T) {
 	r.gate.Return(context.Background(), r.admit(change), memproxy.Reply{Status: 200, Body: []byte("{}")})
 	r.gate.Return(context.Background(), r.admit(memproxy.Operation{Kind: memproxy.Forget, Targets: []string{"m1"}, TargetKind: memproxy.TargetMemory}), memproxy.Reply{Status: 200, Body: []byte("{}")})
 	r.gate.Return(context.Background(), r.admit(change), memproxy.Reply{Status: 500, Body: []byte("{}")})
-	want := []string{
+	expect.List(t, l.history, []string{
 		`write m1 "tea" before false by agent:dev`,
 		`seal m1 "tea" before false by agent:dev`, `update m1 "coffee" before true by agent:dev`,
 		`seal m1 "tea" before false by agent:dev`, `delete m1 "" before true by agent:dev`,
-	}
-	if !slices.Equal(l.history, want) {
-		t.Errorf("got  %q\nwant %q", l.history, want)
-	}
+	})
 	l.err = errBroken
 	r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "m3", Text: "tea", Event: "ADD"}}
-	if got := r.gate.Return(context.Background(), r.admit(learn("tea")), memproxy.Reply{Status: 200, Body: []byte("[]")}); got.Status != 200 {
-		t.Errorf("%d", got.Status)
-	}
+	expect.Equal(t, r.gate.Return(context.Background(), r.admit(learn("tea")), memproxy.Reply{Status: 200, Body: []byte("[]")}).Status, 200)
 }
 
 // Proves SYN-7: three rejections lock the writes of a session, not its reads
@@ -56,9 +52,7 @@ func TestSessionsAreLocked(t *testing.T) {
 	wantCodes(t, in("s1", memproxy.Operation{Kind: memproxy.Recall}).Decision, memproxy.Allow)
 	wantCodes(t, in("s2", learn("fine")).Decision, memproxy.Allow)
 	wantCodes(t, in("", learn("bad")).Decision, memproxy.Deny, memproxy.ScreenRisk)
-	if l.strikes["acme/session:agent:dev//"+memproxy.InertSession("s1")] != 3 {
-		t.Errorf("strikes %v", l.strikes)
-	}
+	expect.Equal(t, l.strikes["acme/session:agent:dev//"+memproxy.InertSession("s1")], 3, "strikes", l.strikes)
 	l.err = errBroken
 	wantCodes(t, in("s2", learn("fine")).Decision, memproxy.Deny, memproxy.LedgerUnavailable)
 }
@@ -119,9 +113,7 @@ func TestRejectionsThatDoNotLock(t *testing.T) {
 		}
 	}
 	wantCodes(t, in("weak", "fine").Decision, memproxy.Allow)
-	if l.unsure != 60 {
-		t.Errorf("%d rejections that lock nothing were noted, want 60", l.unsure)
-	}
+	expect.Equal(t, l.unsure, 60)
 	for _, text := range []string{"too long", "reads like a directive"} { // count in their session alone
 		for range 12 {
 			in(text, text)
@@ -166,9 +158,7 @@ func TestSelfEditsCountAgainstTheirCaller(t *testing.T) {
 	edit := learn("bad")
 	edit.Scope.Agent = "agent-1"
 	wantCodes(t, r.gate.Agents().RuleOnCall(context.Background(), run, memproxy.ToolCall{Tool: "memory_insert", Operation: &edit}).Decision, memproxy.Deny, memproxy.ScreenRisk)
-	if want := map[string]int{"acme/caller:agent:dev/ann": 1, "acme/caller:agent:dev": 1}; !maps.Equal(l.strikes, want) {
-		t.Errorf("counted %v, want %v", l.strikes, want)
-	}
+	expect.Map(t, l.strikes, map[string]int{"acme/caller:agent:dev/ann": 1, "acme/caller:agent:dev": 1}, "counted")
 }
 
 // Proves SYN-7: a record of rejections is named for the end user, whom reviewers and notices

@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -193,9 +194,7 @@ func TestHoldsAreCharged(t *testing.T) {
 	}
 	a := r.admit(costs(4))
 	want("held", 4, 0)
-	if k.content[a.Decision.ID].Reserved != 4 {
-		t.Errorf("%+v", k.content[a.Decision.ID])
-	}
+	expect.Equal(t, k.content[a.Decision.ID].Reserved, 4, k.content[a.Decision.ID])
 	h.knows = true
 	send := func() *gate.Admission {
 		t.Helper()

@@ -2,11 +2,11 @@ package gate_test
 
 import (
 	"context"
-	"maps"
 	"testing"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // historyLedger is a ledger that knows what memories were.
@@ -99,19 +99,14 @@ func TestLedgerRecordsContradictMemories(t *testing.T) {
 			})
 			r.fake.memories = memories
 			a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
-			got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
-			if string(got.Body) != c.shown {
-				t.Errorf("shown %s,\nwant %s", got.Body, c.shown)
-			}
+			expect.Equal(t, string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}).Body), c.shown, "shown")
 			named := map[string]memproxy.ReasonCode{}
 			for _, reason := range r.recorder.last().Reasons {
 				if reason.Rule != "" {
 					named[reason.Rule] = reason.Code
 				}
 			}
-			if !maps.Equal(named, c.named) {
-				t.Errorf("named %v,\nwant %v", named, c.named)
-			}
+			expect.Map(t, named, c.named, "named")
 			if c.name == "report" && len(a.Unverified) != len(want) || c.name != "report" && len(a.Unverified) > 0 {
 				t.Errorf("unverified %v", a.Unverified)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // spotter finds the words evil and vile, with their places: 600 each.
@@ -105,9 +106,7 @@ func TestSpansAreOfTheirText(t *testing.T) {
 		}
 		r.fake.memories = []memproxy.Memory{m}
 		a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
-		if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}); string(got.Body) != tc.want {
-			t.Errorf("%s: %q, want %q", name, got.Body, tc.want)
-		}
+		expect.Equal(t, string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}).Body), tc.want, name)
 		if sanitised := has(r.recorder.last().Reasons, memproxy.StateSanitised); sanitised != strings.Contains(tc.want, "[PATTERN_") {
 			t.Errorf("%s: the record says sanitised: %t", name, sanitised)
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // signs verifies stamps that say so in their id.
@@ -155,9 +156,8 @@ func TestJudgements(t *testing.T) {
 		acts := map[bool]bool{}
 		for _, tc := range tests[f.Name] {
 			got := f.judge(tc.ret, tc.it)
-			if got.action != tc.want || got.code != tc.code {
-				t.Errorf("%s, %s: action %d code %q, want %d %q", f.Name, tc.name, got.action, got.code, tc.want, tc.code)
-			}
+			expect.Equal(t, got.action, tc.want, f.Name, tc.name, "action")
+			expect.Equal(t, got.code, tc.code, f.Name, tc.name, "action")
 			acts[got.action != keep] = true
 		}
 		if !acts[true] || !acts[false] {
@@ -219,9 +219,7 @@ func TestApply(t *testing.T) {
 			case it.Show != nil && *it.Show == "":
 				got = blank
 			}
-			if got != want {
-				t.Errorf("action %d at %q, case %d: %s, want %s", tc.action, tc.pointer, i, got, want)
-			}
+			expect.Equal(t, got, want, "action", tc.action, tc.pointer, "case", i)
 			if no && (ret.AnswerRefusal == nil || ret.AnswerRefusal.Status != memproxy.StatusNotFound || ret.filtered != 1) {
 				t.Errorf("action %d at %q: refused as %+v, filtered %d", tc.action, tc.pointer, ret.AnswerRefusal, ret.filtered)
 			}

@@ -2,11 +2,12 @@ package gate_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // inference is a policy of inferred content alone.
@@ -72,9 +73,8 @@ func TestExtractedFactsWithoutAStatement(t *testing.T) {
 			t.Errorf("%s: %s, sent %v, %d kept, %+v", treatment, got.Body, f.sent, len(k.kept), last.Reasons)
 		}
 		for _, why := range last.Reasons {
-			if why.Code != memproxy.LayerInferred || strings.Contains(why.Detail, "wealthy") {
-				t.Errorf("%s: %+v", treatment, why)
-			}
+			expect.Equal(t, why.Code, memproxy.LayerInferred, treatment, why)
+			expect.Text(t, why.Detail, treatment, why).Lacks("wealthy")
 		}
 	}
 }
@@ -88,9 +88,7 @@ func TestFactsWithoutAStatementAreFollowed(t *testing.T) {
 	x.events = []string{"e1"}
 	a := r.admitWith(talk("I like green tea.", "noted"), f)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
-	if owed := r.gate.FollowUpRequests(a); len(owed) != 1 {
-		t.Fatalf("%+v", owed)
-	}
+	must.Len(t, r.gate.FollowUpRequests(a), 1)
 	x.over, x.became = true, []memproxy.Memory{{ID: "m1", Text: "User likes green tea", Event: "ADD"}, {ID: "m2", Text: "User is wealthy", Event: "ADD"}}
 	if !r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) != 1 || f.sent[0] != "DELETE /m2" {
 		t.Errorf("sent %v", f.sent)
@@ -108,15 +106,13 @@ func TestMarks(t *testing.T) {
 		stamp := r.fake.stamp
 		if !inferred {
 			wantCodes(t, a.Decision, memproxy.Allow)
-			if stamp.Mark != "" || stamp.Attestation != memproxy.SelfReported {
-				t.Errorf("%+v", stamp)
-			}
+			expect.Equal(t, stamp.Mark, "", stamp)
+			expect.Equal(t, stamp.Attestation, memproxy.SelfReported, stamp)
 			continue
 		}
 		wantCodes(t, a.Decision, memproxy.Allow, memproxy.LayerInferred)
-		if stamp.Mark != "layer.inferred" || stamp.Attestation != memproxy.Inferred {
-			t.Errorf("%+v", stamp)
-		}
+		expect.Equal(t, stamp.Mark, "layer.inferred", stamp)
+		expect.Equal(t, stamp.Attestation, memproxy.Inferred, stamp)
 	}
 }
 
@@ -156,9 +152,7 @@ func TestFactsThatAreMadeLaterAreMarked(t *testing.T) {
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
 	x.over, x.became = true, []memproxy.Memory{{ID: "m1", Text: "User likes green tea", Event: "ADD"}, {ID: "m2", Text: "User is wealthy", Event: "ADD"}}
 	r.gate.ReadFollowUp(context.Background(), a, memproxy.Reply{Status: 200})
-	if len(l.changes) != 2 {
-		t.Fatalf("%+v", l.changes)
-	}
+	must.Len(t, l.changes, 2)
 	if c := l.changes[0]; c.ID != "m1" || c.Attestation != memproxy.SelfReported || c.Reason != "" {
 		t.Errorf("stated: %+v", c)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // fakeLedger keeps what it is given, for tests to look at.
@@ -195,18 +196,12 @@ func TestADecoratedLedgerLosesNothing(t *testing.T) {
 	l.track = memproxy.Track{Facts: 10, Corrections: 400}
 	r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "text"}}
 	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
-	if got := r.gate.Return(t.Context(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}); string(got.Body) != "" {
-		t.Errorf("a quarantined memory is shown: %s", got.Body)
-	}
+	expect.Equal(t, string(r.gate.Return(t.Context(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}).Body), "", "a quarantined memory is shown")
 	r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "m2", Text: "a note", Event: "ADD"}}
 	a = r.admit(learn("a note"))
-	if r.fake.stamp.Confidence != 350 {
-		t.Errorf("the confidence is %d: the author's record does not count", r.fake.stamp.Confidence)
-	}
+	expect.Equal(t, r.fake.stamp.Confidence, 350, "the confidence is")
 	r.gate.Return(t.Context(), a, memproxy.Reply{Status: 200, Body: []byte("{}")})
-	if len(l.history) != 1 {
-		t.Errorf("versions: %q", l.history)
-	}
+	expect.Len(t, l.history, 1, "versions")
 	r.rules.Policy = says(memproxy.Deny, memproxy.ScreenRisk)
 	if r.admit(learn("another note")); len(l.strikes)+l.unsure == 0 {
 		t.Error("a rejection is not counted")

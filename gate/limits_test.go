@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -87,9 +88,7 @@ func wantCodesOnly(t *testing.T, name string, rs []memproxy.Reason, code memprox
 		t.Errorf("%s: %d reasons", name, len(rs))
 	}
 	for _, r := range rs {
-		if r.Code != code {
-			t.Errorf("%s: %+v", name, r)
-		}
+		expect.Equal(t, r.Code, code, name, r)
 	}
 }
 
@@ -138,9 +137,8 @@ func TestSideRequestsAreBounded(t *testing.T) {
 		call := r.decodes(op)
 		call.Request.Method = "DELETE"
 		a := r.gate.Admit(t.Context(), call)
-		if a.Decision.Status != c.status || len(r.fetch.asked) != c.asked {
-			t.Errorf("%s: status %d after %d side requests; %v", name, a.Decision.Status, len(r.fetch.asked), a.Decision.Reasons)
-		}
+		expect.Equal(t, a.Decision.Status, c.status, name, a.Decision.Reasons)
+		expect.Len(t, r.fetch.asked, c.asked, name, a.Decision.Reasons)
 		if c.status == 422 {
 			wantCodesOnly(t, name, a.Decision.Reasons, memproxy.LimitSideRequests)
 		}
@@ -176,9 +174,7 @@ func TestFloodsOfRejections(t *testing.T) {
 			t.Fatalf("rejection %d: %+v", i, a.Reply)
 		}
 	}
-	if n := len(r.recorder.events); n != 5 {
-		t.Fatalf("%d records of 1,000 rejections", n)
-	}
+	must.Equal(t, len(r.recorder.events), 5)
 	if a := admit("10.0.0.1", "key", read); a.Reply != nil {
 		t.Errorf("a caller at the same address is refused: %+v", a.Reply)
 	}
@@ -189,9 +185,7 @@ func TestFloodsOfRejections(t *testing.T) {
 			t.Fatal(a.Reply)
 		}
 	}
-	if n := len(r.recorder.events) - before; n != 20 {
-		t.Errorf("%d records of 20 refusals by rule", n)
-	}
+	expect.Equal(t, len(r.recorder.events)-before, 20)
 	now = now.Add(30 * time.Second)
 	r.gate.SummariseRejections(t.Context())
 	last := r.recorder.last()
@@ -200,9 +194,7 @@ func TestFloodsOfRejections(t *testing.T) {
 	}
 	n := len(r.recorder.events)
 	r.gate.SummariseRejections(t.Context())
-	if len(r.recorder.events) != n {
-		t.Error("a summary of nothing")
-	}
+	expect.Len(t, r.recorder.events, n, "a summary of nothing")
 	// However many addresses there are (gate/flood), one summary of those beyond 32.
 	for i := range 5000 {
 		admit(fmt.Sprint("10.1.0.", i), "", read)

@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/tamper"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -306,9 +307,7 @@ func TestLoads(t *testing.T) {
 			if err != nil {
 				got = "error"
 			}
-			if got != tc.want {
-				t.Errorf("%s, %s: %q, want %q", f.Name, tc.name, got, tc.want)
-			}
+			expect.Equal(t, got, tc.want, f.Name, tc.name)
 			if tc.want != "" {
 				told++
 			}

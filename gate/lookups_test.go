@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-3: a request asks the ledger about its objects once before it is
@@ -50,9 +51,7 @@ func TestAPhaseAsksTheLedgerOnce(t *testing.T) {
 			}
 			l.asked = 0
 			r.gate.Return(t.Context(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
-			if l.asked != tc.after {
-				t.Errorf("asked %d times about the answer, want %d", l.asked, tc.after)
-			}
+			expect.Equal(t, l.asked, tc.after, "asked")
 		})
 	}
 }

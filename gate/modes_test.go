@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -71,9 +72,7 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 		if _, reply := a.Next.(gate.Reply); !reply && a.Call().Route.ID == "fake.route" {
 			t.Errorf("next is %T", a.Next)
 		}
-		if r.budget.used != 0 {
-			t.Errorf("%d charged", r.budget.used)
-		}
+		expect.Equal(t, r.budget.used, 0)
 	}
 	tool := func() memproxy.ToolCall {
 		op := learn("x")
@@ -115,9 +114,7 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 		},
 		"recheck": func(t *testing.T, r *rig, b gate.Backend, _ gate.Row, smash func()) {
 			smash()
-			if v, err := r.gate.Reviewed().Reevaluate(ctx, b, held, memproxy.HoldContent{Body: []byte("body")}); err == nil {
-				t.Errorf("%+v", v)
-			}
+			expect.Error(t, expect.Err(r.gate.Reviewed().Reevaluate(ctx, b, held, memproxy.HoldContent{Body: []byte("body")})))
 		},
 		"explain": func(t *testing.T, r *rig, _ gate.Backend, row gate.Row, smash func()) {
 			smash()

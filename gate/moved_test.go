@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves SYN-5, CARD-2: a change that leaves the text as it is makes a version,
@@ -35,14 +36,10 @@ func TestMovesMakeVersions(t *testing.T) {
 			for _, line := range l.history {
 				if strings.HasPrefix(line, "update m1 ") {
 					made++
-					if line != `update m1 "likes tea" before true by agent:dev` {
-						t.Errorf("%s", line)
-					}
+					expect.Equal(t, line, `update m1 "likes tea" before true by agent:dev`)
 				}
 			}
-			if made != 1 {
-				t.Errorf("%d versions: %q", made, l.history)
-			}
+			expect.Equal(t, made, 1, l.history)
 		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // naming is a backend's adapter whose answers name objects: in a body, ids
@@ -90,9 +92,7 @@ func TestAnswersNameNothingOfOtherTenants(t *testing.T) {
 	}
 	r := named(t, func(r *rig, _ *naming) { r.rules.OneTenant, r.rules.Unattributed = true, access.Visible }, object("theirs", "globex", "agent:b"))
 	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
-	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("theirs")}); string(got.Body) != "theirs" {
-		t.Errorf("with one tenant: %q", got.Body)
-	}
+	expect.Equal(t, string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("theirs")}).Body), "theirs", "with one tenant")
 }
 
 // Proves EDGE-3: while nobody can say whose the objects of an answer are, it is
@@ -155,9 +155,7 @@ func TestObjectsAreAttributedByDescent(t *testing.T) {
 	r.fake = &r.adapter.(*fakeReader).fakeAdapter
 	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 	got := string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200}).Body)
-	if want := "of-mine,over-mine,over-mine-2,shipped"; got != want {
-		t.Errorf("shown %q, want %q", got, want)
-	}
+	expect.Equal(t, got, "of-mine,over-mine,over-mine-2,shipped", "shown")
 	if n := len(r.fetch.asked); n == 0 || n > 3 {
 		t.Errorf("%d side requests: %q", n, r.fetch.asked)
 	}
@@ -171,23 +169,14 @@ func TestTheLedgerIsAskedOnceAStream(t *testing.T) {
 	a := r.admit(memproxy.Operation{Kind: memproxy.Run})
 	before := r.ledger.asked
 	for range 100 {
-		if got := r.gate.Event(ctx, a, []byte("data: {mine,theirs,nobodys\n\n")); string(got) != "data: {mine,-,nobodys\n\n" {
-			t.Fatalf("%q", got)
-		}
+		must.Equal(t, string(r.gate.Event(ctx, a, []byte("data: {mine,theirs,nobodys\n\n"))), "data: {mine,-,nobodys\n\n")
 	}
-	if n := r.ledger.asked - before; n != 1 {
-		t.Errorf("the ledger was asked %d times", n)
-	}
-	if got := r.gate.Event(ctx, a, []byte("data: [DONE]\n\n")); string(got) != "data: [DONE]\n\n" {
-		t.Errorf("the mark of the end became %q", got)
-	}
-	if got := r.gate.Event(ctx, a, []byte("data: {mine,theirs,another\n\n")); string(got) != "data: {mine,-,another\n\n" || r.ledger.asked-before != 2 {
-		t.Errorf("%q, asked %d times", got, r.ledger.asked-before)
-	}
+	expect.Equal(t, r.ledger.asked-before, 1, "the ledger was asked")
+	expect.Equal(t, string(r.gate.Event(ctx, a, []byte("data: [DONE]\n\n"))), "data: [DONE]\n\n", "the mark of the end became")
+	expect.Equal(t, string(r.gate.Event(ctx, a, []byte("data: {mine,theirs,another\n\n"))), "data: {mine,-,another\n\n")
+	expect.Equal(t, r.ledger.asked-before, 2)
 	for i := range 9000 { // more than is remembered
 		r.gate.Event(ctx, a, fmt.Appendf(nil, "data: {mine,n%d\n\n", i))
 	}
-	if got := r.gate.Event(ctx, a, []byte("data: {mine,theirs\n\n")); string(got) != "data: {mine,-\n\n" {
-		t.Errorf("%q", got)
-	}
+	expect.Equal(t, string(r.gate.Event(ctx, a, []byte("data: {mine,theirs\n\n"))), "data: {mine,-\n\n")
 }

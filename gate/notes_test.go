@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves EDGE-13: notes are recorded and never shown, whatever else refuses the
@@ -30,9 +31,7 @@ func TestNotesNeverReachTheCaller(t *testing.T) {
 			t.Errorf("%s: refused for %+v", who, a.Decision.Reasons)
 		}
 	}
-	if bodies[0] != bodies[1] {
-		t.Errorf("the refusal says whether the name is in use:\n%s\n%s", bodies[0], bodies[1])
-	}
+	expect.Equal(t, bodies[0], bodies[1], "the refusal says whether the name is in use")
 }
 
 func has(reasons []memproxy.Reason, code memproxy.ReasonCode) bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves TRL-5, EDGE-4: a change waits for another of the same memory, and for no other;
@@ -46,9 +47,8 @@ func TestChangesHaveTheirTurn(t *testing.T) {
 		r.gate.Return(context.Background(), sent(admit("tea", "m2")), memproxy.Reply{Status: 200})
 		late, waited := admit("milk", "m1")
 		wantCodes(t, late.Decision, memproxy.Deny, memproxy.LimitInFlight)
-		if late.Decision.Status != 503 || waited != gate.DefaultFetchTimeout {
-			t.Errorf("after %v: %+v", waited, late.Decision)
-		}
+		expect.Equal(t, late.Decision.Status, 503, late.Decision)
+		expect.Equal(t, waited, gate.DefaultFetchTimeout, late.Decision)
 		r.gate.Abandon(context.Background(), first, memproxy.StreamWhole)
 		if a, _ := admit("refused", "m1"); a.Reply == nil {
 			t.Error("it is not refused")

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // tally counts what is screened.
@@ -34,15 +35,13 @@ func TestWhatABudgetRefusesIsNotScreened(t *testing.T) {
 	for range 10 {
 		wantCodes(t, r.admit(learn("a note")).Decision, memproxy.Allow)
 	}
-	if screened != 10 || r.budget.used != 10 {
-		t.Errorf("screened %d times, charged %d", screened, r.budget.used)
-	}
+	expect.Equal(t, screened, 10, "screened")
+	expect.Equal(t, r.budget.used, 10, "screened")
 	for range 5 {
 		wantCodes(t, r.admit(learn("a note")).Decision, memproxy.Deny, memproxy.BudgetHour)
 	}
-	if screened != 10 || r.budget.used != 10 {
-		t.Errorf("with nothing left: screened %d times, charged %d", screened, r.budget.used)
-	}
+	expect.Equal(t, screened, 10, "with nothing left: screened")
+	expect.Equal(t, r.budget.used, 10, "with nothing left: screened")
 	r.rules.Enforce = false
 	if a := r.admit(learn("a note")); a.Decision.Verdict != memproxy.Allow || a.Decision.ShadowVerdict != memproxy.Deny || screened != 11 {
 		t.Errorf("shadow mode: %+v, screened %d times", a.Decision, screened)

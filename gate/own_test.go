@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 func byID(kind memproxy.Kind, ids ...string) memproxy.Operation {
@@ -73,17 +74,13 @@ func TestOperationsByIDNeedTheOwner(t *testing.T) {
 					wantCodes(t, a.Decision, memproxy.Allow, codes...)
 				} else {
 					wantCodes(t, a.Decision, memproxy.Deny, tc.want)
-					if a.Decision.Status != 404 {
-						t.Errorf("status %d, want 404: existence is not told", a.Decision.Status)
-					}
+					expect.Equal(t, a.Decision.Status, 404)
 				}
 				asked := tc.asked
 				if len(tc.rows) > 0 && kind != memproxy.Recall {
 					asked = len(tc.ids) // a version has the text that a change replaces
 				}
-				if len(r.fetch.asked) != asked {
-					t.Errorf("asked the backend %v, want %d times", r.fetch.asked, asked)
-				}
+				expect.Len(t, r.fetch.asked, asked, "asked the backend")
 			})
 		}
 	}
@@ -108,13 +105,8 @@ func TestReadByIDIsJudgedOnItsOwnAnswer(t *testing.T) {
 			c.Request = memproxy.Request{Method: "GET", EscapedPath: "/m1"}
 			a := r.gate.Admit(context.Background(), c)
 			wantCodes(t, a.Decision, memproxy.Allow)
-			if len(r.fetch.asked) != 0 {
-				t.Errorf("asked %v: the call asks itself", r.fetch.asked)
-			}
-			got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("secret of ceo")})
-			if got.Status != tc.status {
-				t.Errorf("status %d, want %d", got.Status, tc.status)
-			}
+			expect.Len(t, r.fetch.asked, 0, "asked")
+			expect.Equal(t, r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("secret of ceo")}).Status, tc.status)
 		})
 	}
 }

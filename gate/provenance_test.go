@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // keeping is an adapter that keeps what it is given to rewrite.
@@ -56,9 +57,7 @@ func TestProvenance(t *testing.T) {
 			if !ask {
 				want = "-"
 			}
-			if got != want {
-				t.Errorf("asked %v, of %q: %q, want %q", ask, k.rd.Memories[i].ID, got, want)
-			}
+			expect.Equal(t, got, want, "asked", ask, k.rd.Memories[i].ID)
 		}
 	}
 }

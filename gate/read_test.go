@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // teller is a fake whose answers are what its memories say, and relations.
@@ -111,24 +112,16 @@ func TestEveryAnswerGoesThroughOneListOfFilters(t *testing.T) {
 			t.Fatalf("%s: %+v", kind, a.Decision)
 		}
 		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")})
-		if body := string(got.Body); strings.Contains(body, "canary") || strings.Contains(body, "theirs") || strings.Contains(body, "secret") || !strings.Contains(body, "tea") {
-			t.Errorf("%s: %d %s", kind, got.Status, got.Body)
-		}
+		expect.Text(t, string(got.Body), kind, got.Status, got.Body).Lacks("canary", "theirs", "secret").Has("tea")
 		var want []string
 		for _, f := range gate.Filters() {
 			want = append(want, f.Name)
 		}
-		if !slices.Equal(passed, want) {
-			t.Errorf("%s: went through %v, want %v", kind, passed, want)
-		}
+		expect.List(t, passed, want, kind, "went through")
 		piece := r.gate.FilterRunAnswer(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("everything")})
-		if body := string(piece.Body); strings.Contains(body, "canary") || strings.Contains(body, "theirs") || strings.Contains(body, "secret") {
-			t.Errorf("%s, in a piece: %d %s", kind, piece.Status, piece.Body)
-		}
+		expect.Text(t, string(piece.Body), kind, "in a piece", piece.Status, piece.Body).Lacks("canary", "theirs", "secret")
 		event := r.gate.Event(context.Background(), a, []byte("id: 1\ndata: {\"a\":\"tool-theirs\",\"b\":\"tool-ours\",\"key\":\"sk-secret\"}\n\n"))
-		if want := "id: 1\ndata: {\"a\":\"\",\"b\":\"tool-ours\",\"key\":\"\"}\n\n"; string(event) != want {
-			t.Errorf("%s: the event becomes %q", kind, event)
-		}
+		expect.Equal(t, string(event), "id: 1\ndata: {\"a\":\"\",\"b\":\"tool-ours\",\"key\":\"\"}\n\n", kind, "the event becomes")
 	}
 }
 
@@ -162,10 +155,7 @@ func TestRelationsAreShownOfAnOwner(t *testing.T) {
 				op.Claims = []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimIs, Values: []string{tc.pins}, Pins: true}}
 			}
 			a := r.admit(op)
-			got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")})
-			if string(got.Body) != tc.want {
-				t.Errorf("%s, %s: %q, want %q", name, kind, got.Body, tc.want)
-			}
+			expect.Equal(t, string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")}).Body), tc.want, name, kind)
 		}
 	}
 }
@@ -185,9 +175,7 @@ func TestHeadersOfAnswersAreRuledOn(t *testing.T) {
 				t.Errorf("%+v", tc)
 			}
 		}
-		if got := fmt.Sprint(gate.Unreported(r.gate, "fake", "X-New", "X-Newer", strings.Repeat("x", 65))); got != "[X-Newer]" {
-			t.Errorf("%+v: %s is still to be named", tc, got)
-		}
+		expect.Equal(t, fmt.Sprint(gate.Unreported(r.gate, "fake", "X-New", "X-Newer", strings.Repeat("x", 65))), "[X-Newer]", tc)
 	}
 	r := newRig(t, nil)
 	rules := *r.rules
@@ -221,9 +209,7 @@ func TestUnreadableElements(t *testing.T) {
 			})
 			r.fake.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "tea"}, {Pointer: "/1", ID: "m2", Text: "canary", Unreadable: true}}
 			a := r.admit(memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}})
-			if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")}); string(got.Body) != want {
-				t.Errorf("%s, %s: %q", setting, kind, got.Body)
-			}
+			expect.Equal(t, string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("x")}).Body), want, setting, kind)
 			out := r.recorder.last()
 			if out.Filtered != 2 || !slices.ContainsFunc(out.Reasons, func(why memproxy.Reason) bool {
 				return why.Code == memproxy.AnswerUnreadable && strings.HasPrefix(why.Detail, "2 ")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves CARD-7: who hangs up before the decision is in the log does not stay
@@ -19,9 +20,8 @@ func TestHangingUpDoesNotAvoidTheRecord(t *testing.T) {
 	r.fake.op = op
 	a := r.gate.Admit(ctx, r.call(op))
 	wantCodes(t, a.Decision, memproxy.Deny, memproxy.IdentityActsAs)
-	if n := len(r.recorder.events); n != 1 || r.recorder.events[0].Decision != a.Decision.ID {
-		t.Errorf("%d events, want the refusal's record", n)
-	}
+	expect.Equal(t, len(r.recorder.events), 1)
+	expect.Equal(t, r.recorder.events[0].Decision, a.Decision.ID)
 }
 
 // Proves CARD-7: a log that hangs costs a request its deadline and is answered
@@ -30,15 +30,11 @@ func TestHangingLogIsRefusedInTime(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.recorder.hangs, r.recordTimeout = true, time.Millisecond })
 	a := r.admit(learn("x"))
 	wantCodes(t, a.Decision, memproxy.Deny, memproxy.AuditUnavailable)
-	if a.Decision.ShadowVerdict != memproxy.Deny {
-		t.Errorf("would is %v outside shadow mode", a.Decision.ShadowVerdict)
-	}
+	expect.Equal(t, a.Decision.ShadowVerdict, memproxy.Deny, "would is")
 	if a.Reply == nil || a.Decision.Status != 503 {
 		t.Errorf("status %d, reply %v: want 503 and nothing forwarded", a.Decision.Status, a.Reply)
 	}
-	if r.budget.used != 0 {
-		t.Errorf("%d charged for a write that was not forwarded", r.budget.used)
-	}
+	expect.Equal(t, r.budget.used, 0)
 }
 
 // Proves CARD-7: the record of a request that is refused before its content is weighed

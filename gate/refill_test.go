@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // endless is an adapter whose lists can always be gone on with. Its answers
@@ -107,9 +108,7 @@ func TestRefill(t *testing.T) {
 			if string(got.Body) != tc.want || send.n != tc.requests || !send.deadline {
 				t.Errorf("answer %q by %d side requests, with a deadline %v", got.Body, send.n, send.deadline)
 			}
-			if a.of != "body" {
-				t.Errorf("the request is %q, and not as it was sent", a.of)
-			}
+			expect.Equal(t, a.of, "body", "the request is")
 			out := r.recorder.events[1]
 			if fmt.Sprint(out.Memories) != tc.shown || out.Filtered != tc.gone {
 				t.Errorf("the record tells of %v and %d left out", out.Memories, out.Filtered)
@@ -145,9 +144,7 @@ func TestStreamedOutcome(t *testing.T) {
 		if out.Type != memproxy.EventOutcome || out.Status != status || !out.Cancelled {
 			t.Errorf("%d: the record tells of %d", status, out.Status)
 		}
-		if r.budget.used != used {
-			t.Errorf("%d: %d are paid for, want %d", status, r.budget.used, used)
-		}
+		expect.Equal(t, r.budget.used, used, status)
 	}
 }
 

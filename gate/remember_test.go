@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3: a backend whose model updates or deletes other memories on an
@@ -72,14 +73,10 @@ func TestHeldWritesThatADeletionEndsAreRecorded(t *testing.T) {
 	for _, ev := range r.recorder.events {
 		if ev.Type == memproxy.EventReview {
 			got = append(got, fmt.Sprint(ev.Decision, " ", ev.Principal.Tenant, " ", ev.Principal.ID, " ", ev.Act.Action, " ", ev.Act.Stage))
-			if !strings.Contains(ev.Act.Reason, a.Decision.ID) {
-				t.Errorf("%s: %q does not name the deletion", ev.Decision, ev.Act.Reason)
-			}
+			expect.Text(t, ev.Act.Reason, ev.Decision).Has(a.Decision.ID)
 		}
 	}
-	if want := []string{"h-1 acme system:memproxy hold.clear done", "h-2 other system:memproxy hold.clear done"}; !slices.Equal(got, want) {
-		t.Errorf("recorded %q; want %q", got, want)
-	}
+	expect.List(t, got, []string{"h-1 acme system:memproxy hold.clear done", "h-2 other system:memproxy hold.clear done"}, "recorded")
 }
 
 // Proves TRL-6: totals fall when memories are deleted, in bulk too.
@@ -99,16 +96,13 @@ func TestBulkDeletionsLowerTotals(t *testing.T) {
 	op.DeletesScope = false // narrowed by something that the ledger cannot evaluate
 	a = r.admit(op)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
-	if len(led.scopes) != 1 || r.budget.used != 6 {
-		t.Errorf("a narrowed deletion swept the whole scope: %+v, %d charged", led.scopes, r.budget.used)
-	}
+	must.Len(t, led.scopes, 1, "a narrowed deletion swept the whole scope")
+	expect.Equal(t, r.budget.used, 6, "a narrowed deletion swept the whole scope")
 
 	op.DeletesScope = true
 	a = r.admit(op)
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 500})
-	if len(led.scopes) != 1 {
-		t.Error("a deletion that failed upstream swept the ledger")
-	}
+	expect.Len(t, led.scopes, 1, "a deletion that failed upstream swept the ledger")
 }
 
 // Proves EDGE-3: while the ledger is away nobody sees another tenant's
@@ -132,9 +126,7 @@ func TestLedgerAwayHidesWhatMayBeAnotherTenants(t *testing.T) {
 			r.fake.memories = []memproxy.Memory{{ID: "m1", Text: "t", Scope: memproxy.Scope{User: "ann"}}}
 			a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 			got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
-			if seen := strings.Contains(string(got.Body), "m1"); seen != tc.sees {
-				t.Errorf("seen: %v, want %v: %s", seen, tc.sees, got.Body)
-			}
+			expect.Equal(t, strings.Contains(string(got.Body), "m1"), tc.sees, "seen", got.Body)
 		})
 	}
 }

@@ -2,13 +2,13 @@ package gate_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"testing"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // approved is a held write that reviewer eve approved.
@@ -38,9 +38,7 @@ func TestReplay(t *testing.T) {
 	if len(ev.Reasons) != 1 || ev.Reasons[0].Code != memproxy.ReviewApproved || ev.Reasons[0].Detail != "approved by eve" || ev.Decision != "d0" {
 		t.Errorf("%+v", ev)
 	}
-	if _, err := r.replay(approved("another"), memproxy.HoldContent{}); !errors.Is(err, gate.ErrRouteGone) {
-		t.Errorf("%v", err)
-	}
+	expect.Is(t, expect.Err(r.replay(approved("another"), memproxy.HoldContent{})), gate.ErrRouteGone)
 	r.budget.limit = 1
 	if a, err := r.replay(held, memproxy.HoldContent{Body: []byte("body")}); err != nil || a.Reply == nil || a.Decision.Status != 429 {
 		t.Errorf("over the budget: %+v %v", a, err)
@@ -63,9 +61,7 @@ func TestReplaysAreChargedByAttempt(t *testing.T) {
 	for _, refund := range r.budget.released {
 		ids[refund.ID] = true
 	}
-	if len(ids) != 2 {
-		t.Errorf("refunded %+v", r.budget.released)
-	}
+	expect.Len(t, ids, 2, "refunded", r.budget.released)
 }
 
 // listed is an adapter whose backend lists what writes made in pages of one.

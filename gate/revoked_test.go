@@ -7,6 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -48,14 +49,10 @@ func TestRunsOfRemovedKeysWriteNothing(t *testing.T) {
 		later = true
 		op := learn("tea")
 		asked := r.gate.Agents().RuleOnCall(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "memory_insert", Operation: &op})
-		if asked.Decision.Verdict != tc.want {
-			t.Errorf("%s: %+v", name, asked.Decision)
-		}
+		expect.Equal(t, asked.Decision.Verdict, tc.want, name, asked.Decision)
 		if tc.want == memproxy.Deny {
 			wantCodes(t, asked.Decision, memproxy.Deny, memproxy.IdentityInvalid)
-			if r.budget.used != charged {
-				t.Errorf("%s: it was charged", name)
-			}
+			expect.Equal(t, r.budget.used, charged, name, "it was charged")
 		}
 	}
 }
@@ -86,12 +83,8 @@ func TestAnswersKeepTheRulesThatTheyPinned(t *testing.T) {
 		must.Do(t, r.gate.Use(&rules))
 		later := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 		removed = true
-		if got := answer(under); got != shown[was] {
-			t.Errorf("%s, then %s: the request under way shows %q", was, next, got)
-		}
-		if got := answer(later); got != shown[next] {
-			t.Errorf("%s, then %s: the next one shows %q", was, next, got)
-		}
+		expect.Equal(t, answer(under), shown[was], was, "then", next, "the request under way shows")
+		expect.Equal(t, answer(later), shown[next], was, "then", next, "the next one shows")
 		if a := r.admit(memproxy.Operation{Kind: memproxy.Recall}); a.Reply == nil {
 			t.Error("a removed key is served")
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // reworder is a backend whose payload is the text itself.
@@ -91,9 +92,7 @@ func TestRewordedTextsAreScreenedAgain(t *testing.T) {
 			call := r.call(r.fake.op)
 			call.Body = []byte(tc.text)
 			got := r.gate.Admit(t.Context(), call)
-			if got.Decision.Verdict != tc.want {
-				t.Fatalf("%v %v", got.Decision.Verdict, got.Decision.Reasons)
-			}
+			must.Equal(t, got.Decision.Verdict, tc.want, got.Decision.Reasons)
 			if tc.sent != "" && string(got.Body) != tc.sent {
 				t.Errorf("sent %q, want %q", got.Body, tc.sent)
 			}

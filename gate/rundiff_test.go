@@ -2,11 +2,11 @@ package gate_test
 
 import (
 	"context"
-	"reflect"
 	"testing"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves TRL-10: a call that is only observed leaves exactly what shadow mode
@@ -51,15 +51,10 @@ func TestWatchedIsShadow(t *testing.T) {
 			if got.Decision.ShadowVerdict != tc.would || got.Decision.Verdict != memproxy.Allow || !got.Shadow() || got.Reply != nil || got.Changed || got.Inspect {
 				t.Errorf("%+v", got)
 			}
-			if !reflect.DeepEqual(got.Decision, want.Decision) {
-				t.Errorf("decided %+v, in shadow mode %+v", got.Decision, want.Decision)
-			}
-			if !reflect.DeepEqual(watched.recorder.events, shadow.recorder.events) {
-				t.Errorf("recorded %+v, in shadow mode %+v", watched.recorder.events, shadow.recorder.events)
-			}
-			if watched.budget.used != shadow.budget.used || !reflect.DeepEqual(watched.ledger.rows, shadow.ledger.rows) {
-				t.Errorf("charged %d, in shadow mode %d; rows %v, %v", watched.budget.used, shadow.budget.used, watched.ledger.rows, shadow.ledger.rows)
-			}
+			expect.Deep(t, got.Decision, want.Decision, "decided")
+			expect.Deep(t, watched.recorder.events, shadow.recorder.events, "recorded")
+			expect.Equal(t, watched.budget.used, shadow.budget.used, "charged")
+			expect.Deep(t, watched.ledger.rows, shadow.ledger.rows, "charged")
 			if a := watched.admit(tc.op); a.Shadow() || a.Decision.Verdict < tc.would {
 				t.Errorf("the next call: %+v", a.Decision)
 			}

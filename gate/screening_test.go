@@ -7,6 +7,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // forgetful is for screeners that judge each write by itself.
@@ -92,15 +94,12 @@ func TestFindingsAreNamed(t *testing.T) {
 	for code, want := range map[memproxy.ReasonCode]int{memproxy.ScreenRisk: 2, memproxy.PolicyForbid: 1} {
 		r, _, _, _ := screeningRig(t)
 		r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
-			if len(q.Findings) != 1 || q.Findings[0].Score != 400 {
-				t.Errorf("the policy is asked with %+v", q.Findings)
-			}
+			must.Len(t, q.Findings, 1, "the policy is asked with")
+			expect.Equal(t, q.Findings[0].Score, 400, "the policy is asked with")
 			return memproxy.Ruling{Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Code: code}}}, nil
 		})
 		a := r.admit(learn("an evil note"))
-		if len(a.Decision.Reasons) != want {
-			t.Errorf("%s: %+v", code, a.Decision.Reasons)
-		}
+		expect.Len(t, a.Decision.Reasons, want, code)
 		if want == 2 && a.Decision.Reasons[1] != (memproxy.Reason{Code: memproxy.ScreenFinding, Rule: "test.evil"}) {
 			t.Errorf("%+v", a.Decision.Reasons)
 		}
@@ -121,9 +120,7 @@ func TestAttacksAreWithheldFromReaders(t *testing.T) {
 		{Pointer: "/2", ID: "odd", Text: "evil"}, {Pointer: "/3", ID: "said", Text: "evil evil", Layer: memproxy.Episodic},
 	}
 	a := r.admitWith(memproxy.Operation{Kind: memproxy.Recall}, f)
-	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}); string(got.Body) != "good,odd,said" {
-		t.Errorf("shown: %s", got.Body)
-	}
+	expect.Equal(t, string(r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}).Body), "good,odd,said", "shown")
 	last := r.recorder.last()
 	if last.Filtered != 1 || len(last.Memories) != 3 || last.Reasons[0].Code != memproxy.ScreenWithheld {
 		t.Errorf("%+v", last)
@@ -183,13 +180,10 @@ func TestExtractionsAreRetracted(t *testing.T) {
 		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
 		last := r.recorder.last()
 		// What was there already is as it is in any answer.
-		if shown := map[bool]string{true: "m1", false: "m1,m2,m3"}[tc.dropped]; string(got.Body) != shown {
-			t.Errorf("%s: %s, want %s", name, got.Body, shown)
-		}
+		expect.Equal(t, string(got.Body), map[bool]string{true: "m1", false: "m1,m2,m3"}[tc.dropped], name)
 		if !tc.dropped {
-			if len(f.sent) != 0 || len(last.Reasons) != 0 {
-				t.Errorf("%s: sent %v, %+v", name, f.sent, last.Reasons)
-			}
+			must.Len(t, f.sent, 0, name, "sent")
+			expect.Len(t, last.Reasons, 0, name, "sent")
 			continue
 		}
 		if len(last.Reasons) != 2 || last.Reasons[1].Code != memproxy.ScreenWithheld || last.Reasons[0].Code != memproxy.ScreenExtracted || !strings.HasSuffix(last.Reasons[0].Detail, ": "+tc.want) || strings.Count(last.Reasons[0].Detail, "sha256 ") != 2 {
@@ -296,7 +290,6 @@ func TestScreenersAreNotifiedOfWrites(t *testing.T) {
 	}
 	r.rules.Policy = says(memproxy.Hold, memproxy.PolicyForbid)
 	r.admitWith(learn("held"), f)
-	if len(told) != 1 || told[0] != memproxy.InertSession("run-1")+" d1 note" {
-		t.Errorf("%q", told)
-	}
+	must.Len(t, told, 1)
+	expect.Equal(t, told[0], memproxy.InertSession("run-1")+" d1 note")
 }

@@ -105,9 +105,7 @@ func TestAsynchronousWritesAreSettledLater(t *testing.T) {
 	x.events, x.exact = []string{"e1", "e2"}, false
 	a := r.admit(costs(6))
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
-	if owed := r.gate.FollowUpRequests(a); len(owed) != 2 {
-		t.Fatalf("%d owed, want two", len(owed))
-	}
+	must.Len(t, r.gate.FollowUpRequests(a), 2)
 	want := func(n int64) {
 		t.Helper()
 		if hour, total := charged(t, r, store); hour != n || total != n {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 func name(d memproxy.Dimension, value, tenant string) memproxy.Ownership {
@@ -67,9 +68,7 @@ func TestNamesAreHeldToTheTenant(t *testing.T) {
 						return
 					}
 					wantCodes(t, a.Decision, memproxy.Deny, want)
-					if a.Decision.Status != 404 {
-						t.Errorf("status %d, want 404", a.Decision.Status)
-					}
+					expect.Equal(t, a.Decision.Status, 404)
 				})
 			}
 		}
@@ -85,9 +84,7 @@ func TestForeignAndUnknownNamesAreRefusedAlike(t *testing.T) {
 		a := r.admit(memproxy.Operation{Kind: memproxy.Recall, Derived: true, Claims: []memproxy.Claim{pinned(memproxy.DimUser, who)}})
 		bodies[i] = string(a.Reply.Body)
 	}
-	if bodies[0] != bodies[1] {
-		t.Errorf("%s\n%s", bodies[0], bodies[1])
-	}
+	expect.Equal(t, bodies[0], bodies[1])
 }
 
 func pinned(d memproxy.Dimension, values ...string) memproxy.Claim {
@@ -268,9 +265,7 @@ func lostName(t *testing.T, would memproxy.Verdict) {
 	if d.Verdict != memproxy.Deny || d.Status != 404 || d.Reasons[0].Code != memproxy.OwnerUnknown || len(k.kept) > 0 {
 		t.Errorf("%s: %+v, kept %v", would, d, k.kept)
 	}
-	if r.budget.used != 0 {
-		t.Errorf("%d charged", r.budget.used)
-	}
+	expect.Equal(t, r.budget.used, 0)
 }
 
 // A refusal binds nothing, and neither does a question.
@@ -281,9 +276,7 @@ func TestRefusalsBindNothing(t *testing.T) {
 	op := learn("x")
 	op.Claims = []memproxy.Claim{pinned(memproxy.DimUser, "ann")}
 	wantCodes(t, r.admit(op).Decision, memproxy.Deny, memproxy.PolicyForbid)
-	if len(r.ledger.rows) != 0 {
-		t.Errorf("bound %v", r.ledger.rows)
-	}
+	expect.Len(t, r.ledger.rows, 0, "bound")
 }
 
 // Proves EDGE-3, TRL-1: a caller that is limited may name what it has made, and
@@ -356,10 +349,7 @@ func TestAdditionsSayNothingOfOthersMemories(t *testing.T) {
 				{Pointer: "/0", ID: "own", Event: event, Text: "a", Before: "b"}, {Pointer: "/1", ID: "theirs", Event: event, Text: "secret", Before: "older secret"},
 			}
 			op := learn("x")
-			got := r.gate.Return(context.Background(), r.admitWith(op, f), memproxy.Reply{Status: 200, Body: []byte("all")})
-			if string(got.Body) != "own" {
-				t.Errorf("%q", got.Body)
-			}
+			expect.Equal(t, string(r.gate.Return(context.Background(), r.admitWith(op, f), memproxy.Reply{Status: 200, Body: []byte("all")}).Body), "own")
 			if (len(f.sent) == 1) != (event == "UPDATE") {
 				t.Errorf("sent %v", f.sent)
 			}

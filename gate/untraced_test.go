@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // streamer is a fake backend that finds streams by names that callers choose. The run of
@@ -114,9 +115,7 @@ func TestEventsOfOthersRuns(t *testing.T) {
 			if a.IsForeignStream() != strings.HasPrefix(tc.want, "error") {
 				t.Errorf("foreign: %v", a.IsForeignStream())
 			}
-			if strings.Join(got, " ") != tc.want {
-				t.Errorf("passed on %q, want %q", got, tc.want)
-			}
+			expect.Equal(t, strings.Join(got, " "), tc.want, "passed on", got)
 			r.gate.RecordUnfiltered(ctx, a, 200, memproxy.StreamWhole)
 			out := r.recorder.last()
 			if kept := has(out.Reasons, memproxy.OwnerForeign); kept != (tc.want != tc.events) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 func only(names ...string) memproxy.Limit { return memproxy.Limit{Values: names} }
@@ -63,9 +64,7 @@ func TestBonds(t *testing.T) {
 		for _, r := range tc.rows {
 			got = got.With(r, "acme")
 		}
-		if got != tc.want {
-			t.Errorf("%v: %d, want %d", tc.rows, got, tc.want)
-		}
+		expect.Equal(t, got, tc.want, tc.rows)
 	}
 }
 
@@ -82,9 +81,7 @@ func TestMadeBy(t *testing.T) {
 	}{
 		{nil, false}, {by("", "acme"), false}, {by("agent:dev", "acme"), true}, {by("agent:dev", "globex"), false}, {by("agent:ops", "acme"), false},
 	} {
-		if got := access.MadeBy(p, tc.row); got != tc.want {
-			t.Errorf("%+v: %v", tc.row, got)
-		}
+		expect.Equal(t, access.MadeBy(p, tc.row), tc.want, tc.row)
 	}
 	if access.MadeBy(&memproxy.Principal{Tenant: "acme"}, by("", "acme")) {
 		t.Error("nobody made it")
@@ -186,9 +183,7 @@ func TestWhatIsSeen(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&v)
 			}
-			if got := v.Sees(tc.row, &tc.m); got != tc.want {
-				t.Errorf("seen: %v", got)
-			}
+			expect.Equal(t, v.Sees(tc.row, &tc.m), tc.want, "seen")
 		})
 	}
 }
@@ -213,9 +208,7 @@ func TestWhatDenies(t *testing.T) {
 		"another tenant's user, common":           {m: memproxy.Memory{BuiltIn: true, Scope: memproxy.Scope{User: "ann"}}, rows: []memproxy.Ownership{user("ann", "globex")}},
 	} {
 		v := access.View{Principal: caller(tc.limit), Rows: rows(tc.rows...)}
-		if got := v.Denies(&tc.m, tc.made); got != tc.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		expect.Equal(t, v.Denies(&tc.m, tc.made), tc.want, name)
 	}
 }
 
@@ -264,9 +257,7 @@ func TestBounds(t *testing.T) {
 		"all of one owner":                 {none, memproxy.Operation{Bulk: true, SingleOwner: true}, []memproxy.ReasonCode{memproxy.ScopeUnpinned, memproxy.ScopeUnpinned, memproxy.ScopeUnpinned, memproxy.ScopeUnpinned}},
 	} {
 		got := access.Bounds(caller(tc.limit), &tc.op)
-		if !slices.Equal(codes(got), tc.want) {
-			t.Errorf("%s: %v, want %v", name, codes(got), tc.want)
-		}
+		expect.List(t, codes(got), tc.want, name)
 		for _, why := range got {
 			if !slices.ContainsFunc([]string{"acts_as", "users", "apps", "runs"}, func(s string) bool { return strings.Contains(why.Detail, s) }) {
 				t.Errorf("%s: %q names no setting", name, why.Detail)
@@ -276,9 +267,7 @@ func TestBounds(t *testing.T) {
 	nobody := caller(none)
 	nobody.Kind = memproxy.KindAnonymous
 	for _, c := range []memproxy.Claim{is(memproxy.DimAgent, "a"), loose} {
-		if got := access.Bounds(nobody, &memproxy.Operation{Claims: []memproxy.Claim{c}}); !strings.Contains(got[0].Detail, " in identity.default ") {
-			t.Errorf("a caller without an entry: %q", got[0].Detail)
-		}
+		expect.Text(t, access.Bounds(nobody, &memproxy.Operation{Claims: []memproxy.Claim{c}})[0].Detail, "a caller without an entry").Has(" in identity.default ")
 	}
 }
 
@@ -330,9 +319,7 @@ func TestClaims(t *testing.T) {
 	} {
 		tc.n.Op, tc.n.Tenant, tc.n.Rows = &tc.op, "acme", rows(ours, theirs, user("", "globex"), row(memproxy.TargetEntity, "run:", "acme"))
 		r := tc.n.Claims()
-		if got := fmt.Sprint(codes(r.Refused), r.Unbound, r.Masked, codes(r.Notes)); got != tc.want {
-			t.Errorf("%s: %s, want %s", name, got, tc.want)
-		}
+		expect.Equal(t, fmt.Sprint(codes(r.Refused), r.Unbound, r.Masked, codes(r.Notes)), tc.want, name)
 	}
 }
 
@@ -340,9 +327,7 @@ func TestClaims(t *testing.T) {
 func TestAnOwnerThatIsAnObject(t *testing.T) {
 	op := memproxy.Operation{Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-1"}}}
 	n := access.Names{Op: &op, Tenant: "acme", Rows: rows(row(memproxy.TargetMemory, "agent-1", "globex"))}
-	if got := n.Relation(memproxy.DimAgent, "agent-1"); got != access.Foreign {
-		t.Errorf("%d", got)
-	}
+	expect.Equal(t, n.Relation(memproxy.DimAgent, "agent-1"), access.Foreign)
 }
 
 // Proves EDGE-3, EDGE-13: what is made of many memories is refused, unless it is
@@ -372,9 +357,7 @@ func TestWhole(t *testing.T) {
 		"elsewhere than the path": {false, memproxy.Operation{Derived: true, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "ours", Pointer: "/x"}}}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
 	} {
 		n := access.Names{Op: &tc.op, Tenant: "acme", Alone: tc.alone, Rows: rows(row(memproxy.TargetMemory, "ours", "acme"), row(memproxy.TargetMemory, "theirs", "globex"))}
-		if got := codes(n.Whole()); !slices.Equal(got, tc.want) {
-			t.Errorf("%s: %v, want %v", name, got, tc.want)
-		}
+		expect.List(t, codes(n.Whole()), tc.want, name)
 	}
 }
 
@@ -390,8 +373,6 @@ func TestRefers(t *testing.T) {
 		"free": {id: "user:free"}, "free, one tenant": {id: "user:free", alone: true, want: true}, "free, everybody's": {id: "user:free", visible: true, want: true},
 	} {
 		n := access.Names{Op: &memproxy.Operation{}, Tenant: "acme", Alone: tc.alone, Visible: tc.visible, Rows: rows(user("ours", "acme"), user("theirs", "globex"))}
-		if got := n.Refers(&memproxy.Ref{Kind: memproxy.TargetEntity, ID: tc.id}); got != tc.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		expect.Equal(t, n.Refers(&memproxy.Ref{Kind: memproxy.TargetEntity, ID: tc.id}), tc.want, name)
 	}
 }

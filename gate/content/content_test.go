@@ -3,11 +3,11 @@ package content_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"slices"
 	"testing"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 func hash(b []byte) string {
@@ -42,9 +42,7 @@ func TestContent(t *testing.T) {
 		}},
 		{"screened, brings nothing", texts(content.Screened(&memproxy.Operation{Items: op.Items[:1]}, nil)), []string{"likes tea"}},
 	} {
-		if !slices.Equal(tc.got, tc.want) {
-			t.Errorf("%s: %q, want %q", tc.what, tc.got, tc.want)
-		}
+		expect.List(t, tc.got, tc.want, tc.what)
 	}
 	if !content.Replaces(op) || content.Replaces(&memproxy.Operation{Kind: memproxy.Learn, Items: op.Items}) {
 		t.Error("a change replaces what its items name, and an addition does not")
@@ -53,9 +51,7 @@ func TestContent(t *testing.T) {
 	if got, want := content.Hash(op), hash(append(one[:], two[:]...)); got != want {
 		t.Errorf("the hash of two texts is %s, want %s", got, want)
 	}
-	if got := content.Hash(&memproxy.Operation{Items: op.Items[:2]}); got != hex.EncodeToString(one[:]) {
-		t.Errorf("the hash of one text is %s", got)
-	}
+	expect.Equal(t, content.Hash(&memproxy.Operation{Items: op.Items[:2]}), hex.EncodeToString(one[:]), "the hash of one text is")
 }
 
 func texts(items []memproxy.Item) []string {
@@ -101,8 +97,6 @@ func TestNewText(t *testing.T) {
 		{"of another memory", []string{"b1", "b2"}, []memproxy.Item{{Kind: memproxy.ItemContent, Text: "x", Target: "b2"}}, ""},
 		{"metadata", []string{"b1"}, []memproxy.Item{{Kind: memproxy.ItemMetadata, Text: "x", Target: "b1"}}, ""},
 	} {
-		if got := content.NewText(&memproxy.Operation{Kind: memproxy.Correct, Targets: tc.targets, Items: tc.items}, "b1"); got != tc.want {
-			t.Errorf("%s: %q, want %q", tc.what, got, tc.want)
-		}
+		expect.Equal(t, content.NewText(&memproxy.Operation{Kind: memproxy.Correct, Targets: tc.targets, Items: tc.items}, "b1"), tc.want, tc.what)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/gate/flood"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
@@ -44,9 +45,7 @@ func TestCounter(t *testing.T) {
 			n++
 		}
 	}
-	if n != 20 {
-		t.Errorf("%d of many addresses are recorded", n)
-	}
+	expect.Equal(t, n, 20)
 	if !recorded("agent:dev", true, noon) || !recorded("agent:new", true, noon) {
 		t.Error("strangers use up what is recorded of callers")
 	}
@@ -57,9 +56,7 @@ func TestCounter(t *testing.T) {
 		for _, s := range sums {
 			all += s.N
 		}
-		if all != 1980 {
-			t.Errorf("%d are counted", all)
-		}
+		expect.Equal(t, all, 1980)
 	}
 	none := flood.Counter{Limit: -1}
 	for range 1000 {

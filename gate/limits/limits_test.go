@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/limits"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 func TestTooMuch(t *testing.T) {
@@ -62,9 +63,7 @@ func TestReasons(t *testing.T) {
 	if got := limits.Reasons(all, 30); len(got) != 2 || got[1].Detail != "of another (and 18 more)" {
 		t.Errorf("behind 30 others: %+v", got)
 	}
-	if got := limits.Reasons(all, 100); len(got) != 1 {
-		t.Errorf("behind 100 others: %+v", got)
-	}
+	expect.Len(t, limits.Reasons(all, 100), 1, "behind 100 others")
 }
 
 func TestRefusalAndClip(t *testing.T) {
@@ -75,9 +74,7 @@ func TestRefusalAndClip(t *testing.T) {
 		t.Errorf("%+v", ev)
 	}
 	for _, tc := range [][2]string{{"short", "short"}, {strings.Repeat("x", 60), strings.Repeat("x", 60)}, {strings.Repeat("<", 12), strings.Repeat("<", 10) + "…"}} {
-		if got := limits.Clip(tc[0], 60); got != tc[1] {
-			t.Errorf("%q is cut to %q, want %q", tc[0], got, tc[1])
-		}
+		expect.Equal(t, limits.Clip(tc[0], 60), tc[1], tc[0], "is cut to")
 	}
 }
 

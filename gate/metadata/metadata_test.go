@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/metadata"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -23,9 +24,7 @@ func TestStampsCoverMetadata(t *testing.T) {
 	const written = `{"about":"tea","n":0.70,"deep":{"b":[1,2],"a":"x"},"nil":null,"memproxy_id":"d","role":"user"}`
 	mixed := func(name string) bool { return name == "role" }
 	s := memproxy.Stamp{ID: "d", Metadata: metadata.Hashes("d", []byte(written), mixed)}
-	if len(s.Metadata) != 3*hashLen {
-		t.Fatalf("%q speaks for %d members", s.Metadata, len(s.Metadata)/hashLen)
-	}
+	must.Len(t, s.Metadata, 3*hashLen, len(s.Metadata)/hashLen)
 	for _, tc := range []struct {
 		there  string
 		unlike bool
@@ -41,9 +40,7 @@ func TestStampsCoverMetadata(t *testing.T) {
 		{`{"n":"tea","about":0.7,"deep":{"b":[1,2],"a":"x"}}`, true},
 		{``, true}, {`{}`, true}, {`null`, true}, {`[]`, true}, {`{"about":"tea","about":"tea"`, true},
 	} {
-		if got := metadata.Differs(&s, []byte(tc.there)); got != tc.unlike {
-			t.Errorf("%s is unlike: %v", tc.there, got)
-		}
+		expect.Equal(t, metadata.Differs(&s, []byte(tc.there)), tc.unlike, tc.there, "is unlike")
 	}
 	if s.ID = "e"; !metadata.Differs(&s, []byte(written)) {
 		t.Error("hashes of one write speak for another")

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/gate/paths"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Each way of spelling a path that servers read differently is named, and the advice is one
@@ -38,11 +39,7 @@ func TestPaths(t *testing.T) {
 		`/custom\..\memory`: {marks, other},
 		"/custom;x/memory":  {marks, other},
 	} {
-		if got := paths.Flaw(in); got != want[0] {
-			t.Errorf("%q has %q, want %q", in, got, want[0])
-		}
-		if got := paths.Hint(in, match); !strings.Contains(got, want[1]) {
-			t.Errorf("%q: %q, want %q", in, got, want[1])
-		}
+		expect.Equal(t, paths.Flaw(in), want[0], in)
+		expect.Text(t, paths.Hint(in, match), in).Has(want[1])
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/gate/queue"
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Changes of one key are made in the order in which they came; those that share it go
@@ -39,9 +41,7 @@ func TestQueue(t *testing.T) {
 		synctest.Wait()
 		go func() { enter("fourth", true, "m1")() }()
 		synctest.Wait()
-		if len(order) != 2 {
-			t.Fatalf("%v while the first one lasts", order)
-		}
+		must.Len(t, order, 2)
 		if _, ok := q.Enter(ctx, time.Second, true, "m1"); ok {
 			t.Error("a change without patience came first")
 		}
@@ -54,9 +54,8 @@ func TestQueue(t *testing.T) {
 		(<-shared)()
 		(<-shared)()
 		synctest.Wait()
-		if len(order) != 5 || order[4] != "fourth" {
-			t.Errorf("%v", order)
-		}
+		must.Len(t, order, 5)
+		expect.Equal(t, order[4], "fourth")
 		enter("last", true, "m1")()
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/trust"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 func content(texts ...string) []memproxy.Item {
@@ -65,17 +66,13 @@ func TestAttest(t *testing.T) {
 		"a claim in words of no list":   {append(content("Ann likes tea"), metadata("/metadata/attestation", "notarised")), []trust.ShownText{tea}, memproxy.ToolObserved},
 		"a lower claim beside its hash": {append(content("Ann like tea"), metadata(hash, "abc"), metadata("/metadata/attestation", "tool-observed")), []trust.ShownText{tea}, memproxy.ToolObserved},
 	} {
-		if got := trust.Attest(&memproxy.Operation{Items: tc.items}, tc.shown); got != tc.want {
-			t.Errorf("%s: %s, want %s", name, got, tc.want)
-		}
+		expect.Equal(t, trust.Attest(&memproxy.Operation{Items: tc.items}, tc.shown), tc.want, name)
 	}
 }
 
 func TestTexts(t *testing.T) {
 	items := append(content("a", "", "b"), metadata("/metadata/x", "c"), memproxy.Item{Kind: memproxy.ItemSteering, Text: "d"})
-	if got := trust.Texts(&memproxy.Operation{Items: items}); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("%q", got)
-	}
+	expect.List(t, trust.Texts(&memproxy.Operation{Items: items}), []string{"a", "b"})
 }
 
 // Proves TRL-4: what is contained in a text is whole sentences of it.
@@ -98,9 +95,7 @@ func TestPlain(t *testing.T) {
 		"She plays go?":  false, // the text does not ask
 	} {
 		form := trust.Plain(text)
-		if got := form != "" && strings.Contains(trust.Plain(shown), form); got != want {
-			t.Errorf("%q (%q): %v", text, form, got)
-		}
+		expect.Equal(t, form != "" && strings.Contains(trust.Plain(shown), form), want, text, form)
 	}
 }
 
@@ -123,9 +118,7 @@ func FuzzPlain(f *testing.F) {
 		if len(form) > 4*len(text)+2 {
 			t.Fatalf("%d bytes of %d", len(form), len(text))
 		}
-		if whole := trust.Plain(text + "\n" + more); !strings.Contains(whole, form) {
-			t.Fatalf("%q is not in %q", form, whole)
-		}
+		expect.Text(t, trust.Plain(text+"\n"+more)).Has(form)
 	})
 }
 
@@ -148,8 +141,6 @@ func TestWithout(t *testing.T) {
 		for _, text := range tc.said {
 			said = append(said, trust.Plain(text))
 		}
-		if got := trust.Without(trust.Plain(tc.text), said); got != trust.Plain(tc.want) {
-			t.Errorf("%s: %q", name, got)
-		}
+		expect.Equal(t, trust.Without(trust.Plain(tc.text), said), trust.Plain(tc.want), name)
 	}
 }

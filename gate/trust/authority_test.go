@@ -5,6 +5,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/trust"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves TRL-5, EDGE-5: whose text it is, how far the others are trusted who have a
@@ -71,9 +72,8 @@ func TestAuthority(t *testing.T) {
 		got := trust.AuthorityOf(c, "agent:dev", &tc.row, &tc.stamp)
 		got.Attested(tc.recorded)
 		got.Corrected(c, "agent:dev", tc.by)
-		if got != tc.want || tc.row.Actor != tc.author {
-			t.Errorf("%s: %+v of %q, want %+v", name, got, tc.row.Actor, tc.want)
-		}
+		expect.Equal(t, got, tc.want, name)
+		expect.Equal(t, tc.row.Actor, tc.author, name)
 		if tc.row.Actor == tc.stamp.Actor && tc.row.Actor != "" && (tc.row.Trust != tc.stamp.Trust || tc.row.Confidence != tc.stamp.Confidence || tc.row.Scope.Tenant != "acme") {
 			t.Errorf("%s: the row is %+v", name, tc.row)
 		}
@@ -114,8 +114,6 @@ func TestMayAttribute(t *testing.T) {
 	} {
 		p := &memproxy.Principal{ID: "agent:dev", Trust: tc.trust, ActsAs: memproxy.Limit{Values: []string{"helper"}}, Users: memproxy.Limit{Values: []string{"bob"}}}
 		s := &memproxy.Scope{User: "ann", Agent: "a1", App: "shop"}
-		if got := trust.MayAttribute(memproxy.DefaultCeilings(), p, s, &tc.at); got != tc.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		expect.Equal(t, trust.MayAttribute(memproxy.DefaultCeilings(), p, s, &tc.at), tc.want, name)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/trust"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 // Proves TRL-3: tier, source and track record bound what a caller may claim, and
@@ -90,9 +91,7 @@ func TestFactor(t *testing.T) {
 		{memproxy.Track{}, false, memproxy.TrackFloor},
 		{memproxy.Track{Facts: 1e6}, false, memproxy.TrackFloor},
 	} {
-		if got := trust.Factor(tc.track, tc.known); got != tc.want {
-			t.Errorf("%+v: %d, want %d", tc, got, tc.want)
-		}
+		expect.Equal(t, trust.Factor(tc.track, tc.known), tc.want, tc)
 	}
 }
 

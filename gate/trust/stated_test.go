@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/trust"
+	"github.com/memproxy/memproxy/internal/expect"
 )
 
 func states(said, fact string) bool {
@@ -63,9 +64,7 @@ func TestStated(t *testing.T) {
 		{"我不喜欢绿茶", "用户喜欢绿茶", false},
 		{"what is the weather", "User is interested in meteorology", false},
 	} {
-		if got := states(tc.said, tc.fact); got != tc.want {
-			t.Errorf("%q of %q: %v", tc.fact, tc.said, got)
-		}
+		expect.Equal(t, states(tc.said, tc.fact), tc.want, tc.fact, tc.said)
 	}
 }
 
@@ -86,9 +85,7 @@ func TestSaidBy(t *testing.T) {
 	} {
 		it := text
 		tc.change(&it)
-		if got := trust.UserStatements(&memproxy.Operation{Items: []memproxy.Item{it}}).States("User likes tea"); got != tc.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		expect.Equal(t, trust.UserStatements(&memproxy.Operation{Items: []memproxy.Item{it}}).States("User likes tea"), tc.want, name)
 	}
 	if trust.UserStatements(nil).States("User likes tea") {
 		t.Error("no operation states something")
