@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -130,15 +131,9 @@ func TestAnchorsDetectRollback(t *testing.T) {
 	add("one")
 	vandalise(t, path, `CREATE TABLE saved AS SELECT * FROM chain`)
 	anchor := add("two")
-	if got := verify(anchor); len(got) != 0 {
-		t.Errorf("nothing was done: %v", got)
-	}
+	expect.Len(t, verify(anchor), 0, "nothing was done")
 	vandalise(t, path, `DELETE FROM version WHERE place = 2`, `DELETE FROM chain`, `INSERT INTO chain SELECT * FROM saved`)
-	if got := verify(anchor); !slices.Equal(got, []memproxy.FaultClass{memproxy.FaultTruncate}) {
-		t.Errorf("put back: %v, want truncate", got)
-	}
+	expect.List(t, verify(anchor), []memproxy.FaultClass{memproxy.FaultTruncate}, "put back")
 	add("two, in other words")
-	if got := verify(anchor); !slices.Equal(got, []memproxy.FaultClass{memproxy.FaultForge}) {
-		t.Errorf("put back and written on: %v, want forge", got)
-	}
+	expect.List(t, verify(anchor), []memproxy.FaultClass{memproxy.FaultForge}, "put back and written on")
 }

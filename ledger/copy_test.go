@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/redo"
@@ -49,17 +50,11 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 	queued(t, 3, func(path string) {
 		opt.Path = path
 		must.Do(t, Backup(t.Context(), opt, file))
-		if err := Backup(t.Context(), opt, file); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("an existing file: %v", err)
-		}
-		if err := Restore(t.Context(), Options{Path: path, Vault: testVault(t)}, file, true); err == nil || !strings.Contains(err.Error(), "in use") {
-			t.Errorf("in the place of a ledger that is open: %v", err)
-		}
+		expect.Is(t, Backup(t.Context(), opt, file), fs.ErrExist, "an existing file")
+		expect.ErrorHas(t, Restore(t.Context(), Options{Path: path, Vault: testVault(t)}, file, true), "in use", "in the place of a ledger that is open")
 	})
 	files := dirOf(t, dir)
-	if names := namesOf(files); !slices.Equal(names, []string{"backup.db"}) {
-		t.Fatalf("the backup is %q", names)
-	}
+	must.List(t, namesOf(files), []string{"backup.db"}, "the backup is")
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("its mode is %v, %v", info.Mode(), err)
 	}
@@ -73,14 +68,10 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 	for suffix, b := range left {
 		must.Do(t, os.WriteFile(state+suffix, b, 0o600))
 	}
-	if err := Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, file, false); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("over a ledger without force: %v", err)
-	}
+	expect.Is(t, Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, file, false), fs.ErrExist, "over a ledger without force")
 	must.Do(t, Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, file, true))
 	files = dirOf(t, filepath.Dir(state))
-	if names := namesOf(files); !slices.Equal(names, []string{"ledger.db", "ledger.db.replaced", "ledger.db.replaced.redo"}) {
-		t.Errorf("there are %q", names)
-	}
+	expect.List(t, namesOf(files), []string{"ledger.db", "ledger.db.replaced", "ledger.db.replaced.redo"})
 	if whole, lost := revived(t, map[string][]byte{"": []byte(files["ledger.db"])}, 3); whole != 3 || lost != 0 {
 		t.Errorf("restored: %d of 3 entries, %d lost", whole, lost)
 	}
@@ -93,9 +84,7 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 	}
 	must.Do(t, Restore(t.Context(), Options{Path: into, Vault: testVault(t)}, copied, false))
 	alone := dirOf(t, filepath.Dir(into))
-	if names := namesOf(alone); !slices.Equal(names, []string{"ledger.db"}) {
-		t.Errorf("the files of a killed process are restored as %q", names)
-	}
+	expect.List(t, namesOf(alone), []string{"ledger.db"}, "the files of a killed process are restored as")
 	if whole, lost := revived(t, map[string][]byte{"": []byte(alone["ledger.db"])}, 3); whole != 3 || lost != 0 {
 		t.Errorf("of a killed process: %d of 3 entries, %d lost", whole, lost)
 	}
@@ -105,9 +94,7 @@ func TestBackupHasQueuedEntries(t *testing.T) {
 	if whole, _ := revived(t, before, 2); whole != 2 {
 		t.Errorf("what was replaced has %d of 2 entries", whole)
 	}
-	if err := Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, file, true); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("over what an earlier restore left: %v", err)
-	}
+	expect.Is(t, Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, file, true), fs.ErrExist, "over what an earlier restore left")
 }
 
 // Proves EDGE-3: only an intact ledger of this program can be restored.
@@ -164,9 +151,7 @@ func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 			if err := Restore(t.Context(), Options{Path: state, Vault: testVault(t)}, c.from, true); err == nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
-			if err := Backup(t.Context(), Options{Path: c.from, Vault: testVault(t)}, filepath.Join(ring.Dir(t), "b")); err == nil {
-				t.Error("it is backed up as if it were sound")
-			}
+			expect.Error(t, Backup(t.Context(), Options{Path: c.from, Vault: testVault(t)}, filepath.Join(ring.Dir(t), "b")), "it is backed up as if it were sound")
 			opens := name == "missing" || name == "empty" || name == "order" // the first two as new ones
 			if _, err := Open(Options{Path: c.from}); !opens && !errors.Is(err, c.want) {
 				t.Errorf("opened: %v, want %v", err, c.want)
@@ -207,9 +192,7 @@ func TestRestoreIgnoresOldRedoLogs(t *testing.T) {
 					t.Errorf("what was replaced has %d entries, %d lost", whole, lost)
 				}
 			}
-			if names := namesOf(files); !slices.Equal(names, want) {
-				t.Errorf("there are %q", names)
-			}
+			expect.List(t, namesOf(files), want)
 			if whole, lost := revived(t, map[string][]byte{"": []byte(files["ledger.db"])}, 2); whole != 1 || lost != 0 {
 				t.Errorf("the copy has %d entries, %d lost, want 1", whole, lost)
 			}
@@ -239,9 +222,7 @@ func TestForeignSchemasAreRefused(t *testing.T) {
 				"restored":  Restore(t.Context(), Options{Path: filepath.Join(ring.Dir(t), "ledger.db"), Vault: testVault(t)}, opt.Path, false),
 				"backed up": Backup(t.Context(), opt, filepath.Join(ring.Dir(t), "copy.db")),
 			} {
-				if !errors.Is(err, ErrForeign) {
-					t.Errorf("%s: %v", what, err)
-				}
+				expect.Is(t, err, ErrForeign, what)
 			}
 		})
 	}

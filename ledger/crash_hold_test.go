@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -126,9 +127,7 @@ func TestCrashHolds(t *testing.T) {
 	recoverHolds(t, l, b)
 	sent := b.sent(t)
 	for id, n := range sent {
-		if n != 1 {
-			t.Errorf("%s was sent %d times", id, n)
-		}
+		expect.Equal(t, n, 1, id, "was sent")
 	}
 	for id := range held {
 		h, err := l.Holds.Get(t.Context(), id)

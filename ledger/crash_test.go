@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -110,9 +111,7 @@ func child(t *testing.T, test string, env ...string) (lines *bufio.Scanner, kill
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Wait() }) // it was killed
 	return bufio.NewScanner(out), func() {
-		if err := cmd.Process.Kill(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, cmd.Process.Kill())
 	}
 }
 

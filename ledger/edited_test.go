@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -18,16 +19,13 @@ import (
 // edits drains the ids of rows that a ledger reported as edited.
 func edits(t *testing.T, l *ledger.Ledger) (ids []string) {
 	t.Helper()
-	err := l.Backends.ReportEdits(func(d memproxy.Discrepancy) error {
+	must.Do(t, l.Backends.ReportEdits(func(d memproxy.Discrepancy) error {
 		if d.Code != memproxy.IntegrityLedger || d.Detail == "" {
 			t.Errorf("told of %+v", d)
 		}
 		ids = append(ids, string(d.Kind)+" "+d.ID)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return ids
 }
 
@@ -79,18 +77,12 @@ func TestEditedRecordsAreQuarantined(t *testing.T) {
 			if n, err := l.SetState(t.Context(), memproxy.StateChange{MemoryKey: key("m"), State: memproxy.StateValidated, Person: true}); n != 0 || err != nil {
 				t.Errorf("%d states are changed, %v", n, err)
 			}
-			if _, err := l.Promote(t.Context(), key("m"), memproxy.Review{Reviewer: "human:ann"}); !errors.Is(err, ledger.ErrState) {
-				t.Errorf("promoted: %v", err)
-			}
-			if err := l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m")}}); err != nil {
-				t.Error(err)
-			}
+			expect.Is(t, expect.Err(l.Promote(t.Context(), key("m"), memproxy.Review{Reviewer: "human:ann"})), ledger.ErrState, "promoted")
+			expect.OK(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m")}}))
 			if rec := shown(); rec.Owner.Scope.Tenant != memproxy.TenantInaccessible {
 				t.Errorf("%+v", rec)
 			}
-			if now := values(t, path); now != edited {
-				t.Errorf("written over:\n%s\n%s", edited, now)
-			}
+			expect.Equal(t, values(t, path), edited, "written over")
 			found, err := l.Backends.VerifyRecords(t.Context(), nil)
 			if err != nil || len(found) != 1 || found[0].ID != "m" {
 				t.Fatalf("found %v, %v", found, err)
@@ -169,9 +161,7 @@ func TestRemovedRecordsAreQuarantined(t *testing.T) {
 				if rec := state("m"); !quarantined(rec) || !rec.HasOwner() {
 					t.Errorf("bound: %+v", rec)
 				}
-				if got := edits(t, l); !slices.Equal(got, []string{"memory m"}) {
-					t.Errorf("told of %v", got)
-				}
+				expect.List(t, edits(t, l), []string{"memory m"}, "told of")
 				must.Do(t, mend(l))
 				if rec := state("m"); rec.Status.State != memproxy.StateValidated {
 					t.Errorf("mended: %+v", rec)
@@ -275,9 +265,7 @@ func TestLedgersOfAnotherKeyAreRefused(t *testing.T) {
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t, first)})
 	written(t, l, "m", memproxy.StateValidated)
 	must.Do(t, l.Close())
-	if _, err := ledger.Open(ledger.Options{Path: path, Vault: ledgertest.Vault(t, second)}); !errors.Is(err, ledger.ErrKey) {
-		t.Errorf("opened with another key: %v", err)
-	}
+	expect.Is(t, expect.Err(ledger.Open(ledger.Options{Path: path, Vault: ledgertest.Vault(t, second)})), ledger.ErrKey, "opened with another key")
 	l = open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t, second, first)})
 	if found, err := l.Lookup(t.Context(), key("m")); err != nil || found[key("m")].Status.State != memproxy.StateValidated {
 		t.Errorf("%+v, %v", found, err)
@@ -312,9 +300,7 @@ func TestEachEditIsReported(t *testing.T) {
 	must.Get(l.Lookup(t.Context(), key("a"), key("b")))(t)
 	var ids []string
 	fails := errors.New("the log is full")
-	if err := l.Backends.ReportEdits(func(memproxy.Discrepancy) error { return fails }); !errors.Is(err, fails) {
-		t.Error(err)
-	}
+	expect.Is(t, l.Backends.ReportEdits(func(memproxy.Discrepancy) error { return fails }), fails)
 	err := l.Backends.ReportEdits(func(d memproxy.Discrepancy) error {
 		ids = append(ids, edits(t, l)...) // another call, while this one reports
 		ids = append(ids, "memory "+d.ID)

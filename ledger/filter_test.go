@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -49,9 +50,7 @@ func TestAbsentRecordsCostNoQuery(t *testing.T) {
 	l = must.Get(Open(Options{Path: path, Timeout: ring.Limit}))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	l.loading.Wait()
-	if all, err := l.Lookup(t.Context(), there); err != nil || len(all) != 1 {
-		t.Errorf("what was there at the start: %v, %v", all, err)
-	}
+	expect.Len(t, must.Get(l.Lookup(t.Context(), there))(t), 1, "what was there at the start")
 	broken := must.Get(l.reader.PrepareContext(t.Context(), `SELECT 'asked'`))(t)
 	query, _ := l.queries.Swap(recordQuery, broken)
 	defer l.queries.Store(recordQuery, query)

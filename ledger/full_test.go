@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/redo"
 )
@@ -74,9 +75,7 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 			}
 			for i := range 3 - tc.lost {
 				k := big(i).Versions[0].MemoryKey
-				if v, err := l.Version(t.Context(), k, 1); err != nil || v.Text != big(i).Versions[0].Text {
-					t.Errorf("%v: %v", k, err)
-				}
+				expect.Equal(t, must.Get(l.Version(t.Context(), k, 1))(t).Text, big(i).Versions[0].Text, k)
 			}
 			if info, err := os.Stat(opt.Path + redo.Suffix); err != nil || info.Size() != 0 {
 				t.Errorf("what is written stays in the log: %v, %v", info, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
@@ -49,16 +50,10 @@ func FuzzSketch(f *testing.F) {
 		if p, ok := parseSketch(s.String()); !ok || p != s {
 			t.Fatalf("%s is read as %s", s, p)
 		}
-		if of(" "+text+" !") != s {
-			t.Fatal("punctuation counts")
-		}
+		must.Equal(t, of(" "+text+" !"), s, "punctuation counts")
 		if strings.IndexFunc(text, func(r rune) bool { return r > 127 }) < 0 {
-			if of(strings.ToUpper(text)) != s {
-				t.Fatal("letter case counts")
-			}
-			if of(strings.NewReplacer("1", "2", "3", "2", "4", "2").Replace(text)) != s {
-				t.Fatal("the number counts")
-			}
+			must.Equal(t, of(strings.ToUpper(text)), s, "letter case counts")
+			must.Equal(t, of(strings.NewReplacer("1", "2", "3", "2", "4", "2").Replace(text)), s, "the number counts")
 		}
 	})
 }
@@ -82,11 +77,7 @@ func TestDialect(t *testing.T) {
 		`VALUES (?,?,'')`:                        `VALUES ($1,$2,'')`,
 		`SELECT 1`:                               `SELECT 1`,
 	} {
-		if got := postgresDialect.sql(text); got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
-		if got := sqliteDialect.sql(text); got != text {
-			t.Errorf("SQLite: %s", got)
-		}
+		expect.Equal(t, postgresDialect.sql(text), want, text)
+		expect.Equal(t, sqliteDialect.sql(text), text, "SQLite")
 	}
 }

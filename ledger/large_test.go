@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -39,9 +40,7 @@ func TestLargeEntriesAreCommittedInParts(t *testing.T) {
 				e.States = append(e.States, memproxy.StateChange{MemoryKey: v.MemoryKey, Tenant: "acme", State: memproxy.StatePending})
 			}
 			slices.Reverse(e.States)
-			if err := l.Commit(t.Context(), e); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, l.Commit(t.Context(), e))
 			// Commit waited for all parts: the last ones are there.
 			for _, id := range []string{e.Owners[0].ID, e.Owners[each-1].ID} {
 				got, err := ledger.ByID(t.Context(), l, e.Owners[0].Backend, memproxy.TargetMemory, id)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -73,14 +74,12 @@ func TestSurvivesReopening(t *testing.T) {
 	must.Do(t, l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("a")}})) // Close writes what is queued
 	must.Do(t, l.Close())
 	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("the file: %v, %v", info, err)
-	}
+	must.Do(t, err, "the file", info)
+	must.Equal(t, info.Mode().Perm(), 0o600, "the file", info)
 	l = open(t, ledger.Options{Path: path})
 	got, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "a")
-	if err != nil || got["a"].Owner.Actor != "agent:dev" {
-		t.Fatalf("%v, %v", got, err)
-	}
+	must.Do(t, err, got)
+	must.Equal(t, got["a"].Owner.Actor, "agent:dev", got)
 }
 
 // Open fails for a damaged file and leaves it unchanged.
@@ -107,13 +106,11 @@ func TestDamagedFileIsKept(t *testing.T) {
 			b = spoil(b)
 			must.Do(t, os.WriteFile(path, b, 0o600))
 			_, err := ledger.Open(ledger.Options{Path: path})
-			if !errors.Is(err, ledger.ErrDamaged) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "backup") {
-				t.Errorf("Open: %v", err)
-			}
+			expect.Is(t, err, ledger.ErrDamaged, "Open")
+			expect.Text(t, err.Error(), "Open").Has(path, "backup")
 			after, err := os.ReadFile(path)
-			if err != nil || string(after) != string(b) {
-				t.Errorf("the file was changed (%d bytes, then %d, %v)", len(b), len(after), err)
-			}
+			must.Do(t, err, "the file was changed", len(b), "bytes, then", len(after))
+			expect.Equal(t, string(after), string(b), "the file was changed", len(b), "bytes, then", len(after))
 		})
 	}
 	t.Run("empty is new", func(t *testing.T) {
@@ -146,13 +143,9 @@ func TestLockedFile(t *testing.T) {
 	defer other.Close()
 	conn := must.Get(other.Conn(t.Context()))(t)
 	must.Get(conn.ExecContext(t.Context(), `BEGIN EXCLUSIVE`))(t)
-	if err := l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("a")}}); err == nil {
-		t.Error("a commit under a lock succeeded")
-	}
+	expect.Error(t, l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("a")}}), "a commit under a lock succeeded")
 	must.Do(t, l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("b"), ledgertest.Row("c")}}))
-	if err := l.Sync(t.Context()); err == nil {
-		t.Error("a ledger that is locked says that it is up to date")
-	}
+	expect.Error(t, l.Sync(t.Context()), "a ledger that is locked says that it is up to date")
 	must.Get(conn.ExecContext(t.Context(), `ROLLBACK`))(t)
 	for err := errors.New("x"); err != nil && t.Context().Err() == nil; { // the writer may still be in its last wait
 		err = l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("a")}})
@@ -162,9 +155,8 @@ func TestLockedFile(t *testing.T) {
 	for errors.Is(err, context.DeadlineExceeded) && t.Context().Err() == nil { // the deadline is short also for a read, which has nothing to wait for but the machine
 		got, err = ledger.ByID(t.Context(), l, row.Backend, row.Kind, "a", "b", "c")
 	}
-	if err != nil || len(got) != 3 {
-		t.Errorf("%v, %v: want what was queued, and what was committed afterwards", got, err)
-	}
+	must.Do(t, err)
+	expect.Len(t, got, 3)
 }
 
 func TestQueueIsBounded(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -70,9 +71,7 @@ func TestUptimeOfShortProcesses(t *testing.T) {
 		{"55 minutes since", 10, 0, 12*week + 12*run},
 		{"an hour since", 1, 0, 24*week + 25*run},
 	} {
-		if got := processes(tc.n, tc.between); got != tc.want {
-			t.Errorf("%s: %v has come, want %v", tc.what, got, tc.want)
-		}
+		expect.Equal(t, processes(tc.n, tc.between), tc.want, tc.what)
 	}
 	several := open(t, ledger.Options{Path: path, Clock: clock.Now, Vault: vault})
 	for range 11 {

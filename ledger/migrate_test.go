@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -52,9 +53,7 @@ func definitions(t *testing.T, db *sql.DB) map[string]string {
 				|| (SELECT ' ' || l.wr FROM pragma_table_list l WHERE l.name = m.name)
 			FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table' GROUP BY m.name
 		UNION ALL SELECT type || ' ' || name, sql FROM sqlite_schema WHERE type <> 'table' AND sql IS NOT NULL`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer rows.Close()
 	all := map[string]string{}
 	for rows.Next() {
@@ -75,14 +74,10 @@ func TestMigratedSchemaEqualsANewOne(t *testing.T) {
 		t.Fatalf("%d definitions", len(want))
 	}
 	for name := range want {
-		if got[name] != want[name] {
-			t.Errorf("%s\nupgraded %s\nnew      %s", name, got[name], want[name])
-		}
+		expect.Equal(t, got[name], want[name], name, "upgraded")
 		delete(got, name)
 	}
-	if len(got) > 0 {
-		t.Errorf("upgraded ledgers have %v as well", got)
-	}
+	expect.Len(t, got, 0, "upgraded ledgers have")
 }
 
 // A migrated ledger keeps its rows, which are trusted, and accepts new ones.
@@ -96,9 +91,7 @@ func TestMigration(t *testing.T) {
 		t.Errorf("records %+v, %v", found, err)
 	}
 	k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
-	if cs, err := l.Corrections(t.Context(), k); err != nil || len(cs) != 1 {
-		t.Errorf("corrections %v, %v", cs, err)
-	}
+	expect.Len(t, must.Get(l.Corrections(t.Context(), k))(t), 1, "corrections")
 	must.Get(l.Append(t.Context(), memproxy.Version{MemoryKey: k, Tenant: "acme", Op: memproxy.OpWrite, Text: "text"}))(t)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -28,9 +29,7 @@ func TestUndeliveredNoticesAreLimitedPerTenant(t *testing.T) {
 	}
 	flag("acme", 2)
 	list, _, err := l.Notices.Due(t.Context(), 100, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var got []string
 	for _, n := range list {
 		got = append(got, n.Subject)
@@ -56,9 +55,7 @@ func TestQueuedNoticesWakeTheDeliverer(t *testing.T) {
 		if told != nil {
 			want = 1
 		}
-		if len(noticed) != want {
-			t.Fatalf("%s is told %d times", name, len(noticed))
-		}
+		must.Len(t, noticed, want, name, "is told")
 		due, next, err := l.Notices.Due(t.Context(), 10, time.Minute)
 		if err != nil || len(due) != want || next.IsZero() != (want == 0) || want == 1 && next.Sub(clock.Now()).Round(time.Second) != time.Minute {
 			t.Errorf("%s: %+v, more at %v, %v", name, due, next, err)
@@ -71,7 +68,5 @@ func TestQueuedNoticesWakeTheDeliverer(t *testing.T) {
 			t.Errorf("%s: %+v, more at %v, %v", name, due, next, err)
 		}
 	}
-	if len(noticed) > 0 {
-		t.Error("a delivery is told as something new")
-	}
+	expect.Len(t, noticed, 0, "a delivery is told as something new")
 }

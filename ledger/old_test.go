@@ -4,17 +4,15 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"database/sql"
-	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -87,9 +85,7 @@ func filesOf(t *testing.T, opt ledger.Options) []string {
 func TestOldLedgerIsMigrated(t *testing.T) {
 	opt := oldLedger(t)
 	was := tablesOf(t, opt.Path)
-	if was["schema_version"].rows != 11 {
-		t.Fatalf("the fixture has schema %d", was["schema_version"].rows)
-	}
+	must.Equal(t, was["schema_version"].rows, 11, "the fixture has schema")
 	for name, table := range was {
 		if table.rows == 0 {
 			t.Errorf("the fixture has no %s", name)
@@ -99,21 +95,14 @@ func TestOldLedgerIsMigrated(t *testing.T) {
 	if want := (ledger.Plan{From: 11, To: 22, Rows: plan.Rows, Copy: opt.Path + ".before-11"}); err != nil || plan != want || plan.Rows < 20 {
 		t.Errorf("rehearsed: %+v, %v", plan, err)
 	}
-	if names := filesOf(t, opt); !slices.Equal(names, []string{"ledger.db"}) || !maps.Equal(tablesOf(t, opt.Path), was) {
-		t.Errorf("the rehearsal left %q", names)
-	}
+	expect.List(t, filesOf(t, opt), []string{"ledger.db"}, "the rehearsal left")
+	expect.Map(t, tablesOf(t, opt.Path), was, "the rehearsal left")
 
 	vandalise(t, opt.Path, `CREATE TABLE sealing (a)`) // makes the migration fail
-	if _, err := ledger.Rehearse(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "schema 22") {
-		t.Errorf("the rehearsal says %v", err)
-	}
-	if _, err := ledger.Open(opt); err == nil || !strings.Contains(err.Error(), "the migration failed, and the ledger is unchanged: migrate to schema 22") {
-		t.Errorf("opened: %v", err)
-	}
+	expect.ErrorHas(t, expect.Err(ledger.Rehearse(t.Context(), opt)), "schema 22", "the rehearsal says")
+	expect.ErrorHas(t, expect.Err(ledger.Open(opt)), "the migration failed, and the ledger is unchanged: migrate to schema 22", "opened")
 	vandalise(t, opt.Path, `DROP TABLE sealing`)
-	if !maps.Equal(tablesOf(t, opt.Path), was) {
-		t.Error("a migration that failed changed the ledger")
-	}
+	expect.Map(t, tablesOf(t, opt.Path), was, "a migration that failed changed the ledger")
 
 	killed := filepath.Join(filepath.Dir(opt.Path), ".ledger.db.before-11-1") // killed while copying
 	must.Do(t, os.WriteFile(killed, nil, 0o600))
@@ -123,18 +112,12 @@ func TestOldLedgerIsMigrated(t *testing.T) {
 		l := open(t, opt)
 		ledgertest.RunOld(t, l)
 		must.Do(t, l.Close())
-		if want := []string{"a copy is made: " + plan.Copy, "schema 22 of 22"}; !slices.Equal(told, want) {
-			t.Errorf("told %q", told)
-		}
-		if _, err := os.Stat(killed); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("a copy that a killed start began is left: %v", err)
-		}
+		expect.List(t, told, []string{"a copy is made: " + plan.Copy, "schema 22 of 22"}, "told")
+		expect.Is(t, expect.Err(os.Stat(killed)), fs.ErrNotExist, "a copy that a killed start began is left")
 		if after, err := ledger.Rehearse(t.Context(), opt); err != nil || after != (ledger.Plan{From: 22, To: 22}) {
 			t.Errorf("after it: %+v, %v", after, err)
 		}
-		if !maps.Equal(tablesOf(t, plan.Copy), was) {
-			t.Error("the copy is not what was there")
-		}
+		expect.Map(t, tablesOf(t, plan.Copy), was, "the copy is not what was there")
 		must.Do(t, ledger.Restore(t.Context(), opt, plan.Copy, true))
 		back := tablesOf(t, opt.Path)
 		for name, table := range was {
@@ -153,15 +136,9 @@ func TestMigrationNeedsACopy(t *testing.T) {
 	opt := oldLedger(t)
 	was := tablesOf(t, opt.Path)
 	must.Do(t, os.Mkdir(opt.Path+".before-11", 0o700))
-	if _, err := ledger.Open(opt); err == nil || !strings.Contains(err.Error(), "without a copy; make "+opt.Path+".before-11 writable") {
-		t.Errorf("opened: %v", err)
-	}
-	if err := ledger.Backup(t.Context(), opt, filepath.Join(ring.Dir(t), "backup.db")); err == nil || !strings.Contains(err.Error(), "schema 11") {
-		t.Errorf("backed up: %v", err)
-	}
-	if !maps.Equal(tablesOf(t, opt.Path), was) {
-		t.Error("the ledger was changed")
-	}
+	expect.ErrorHas(t, expect.Err(ledger.Open(opt)), "without a copy; make "+opt.Path+".before-11 writable", "opened")
+	expect.ErrorHas(t, ledger.Backup(t.Context(), opt, filepath.Join(ring.Dir(t), "backup.db")), "schema 11", "backed up")
+	expect.Map(t, tablesOf(t, opt.Path), was, "the ledger was changed")
 }
 
 // Proves SYN-5: contents moved by a migration leave no remains in the file, so that a
@@ -181,9 +158,7 @@ func TestMigrationLeavesNoContents(t *testing.T) {
 	}
 	file := must.Get(os.ReadFile(opt.Path))(t)
 	for _, key := range keys {
-		if n := bytes.Count(file, key); n != 1 {
-			t.Errorf("a key is in the file %d times", n)
-		}
+		expect.Equal(t, bytes.Count(file, key), 1, "a key is in the file")
 	}
 }
 
@@ -232,19 +207,14 @@ func TestMigrationIsKilled(t *testing.T) {
 		if n < kill {
 			t.Fatalf("it ended after %d of %d parts", n, kill)
 		}
-		if !maps.Equal(tablesOf(t, opt.Path), was) {
-			t.Fatalf("killed in part %d the ledger is another one", kill)
-		}
+		must.Map(t, tablesOf(t, opt.Path), was, "killed in part", kill, "the ledger is another one")
 	}
 	began = time.Now()
 	l := open(t, opt)
 	t.Logf("opened in %v", time.Since(began))
 	ledgertest.RunOld(t, l)
 	var n int
-	if err := opened(t, opt.Path).QueryRowContext(t.Context(), `SELECT count(*) FROM record WHERE state <> ''`).Scan(&n); err != nil || n != more+20 {
-		t.Errorf("%d memories, %v", n, err)
-	}
-	if !maps.Equal(tablesOf(t, plan.Copy), was) {
-		t.Error("the copy is not what was there")
-	}
+	must.Do(t, opened(t, opt.Path).QueryRowContext(t.Context(), `SELECT count(*) FROM record WHERE state <> ''`).Scan(&n))
+	expect.Equal(t, n, more+20)
+	expect.Map(t, tablesOf(t, plan.Copy), was, "the copy is not what was there")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -24,9 +25,7 @@ func TestPeek(t *testing.T) {
 		})
 		return track, err
 	}
-	if got, err := peek(path, "agent:dev"); err != nil || got != (memproxy.Track{}) {
-		t.Errorf("no file: %+v %v", got, err)
-	}
+	expect.Equal(t, must.Get(peek(path, "agent:dev"))(t), (memproxy.Track{}), "no file")
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("to look made a file: %v", err)
 	}
@@ -57,7 +56,5 @@ func TestPeek(t *testing.T) {
 	}))
 	other := filepath.Join(ring.Dir(t), "other.db")
 	must.Do(t, os.WriteFile(other, []byte("not a database, and longer than the head of one is"), 0o600))
-	if _, err := peek(other, "agent:dev"); err == nil {
-		t.Error("something else was read")
-	}
+	expect.Error(t, expect.Err(peek(other, "agent:dev")), "something else was read")
 }

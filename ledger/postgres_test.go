@@ -2,9 +2,10 @@ package ledger_test
 
 import (
 	"os"
-	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -25,14 +26,8 @@ func TestPostgres(t *testing.T) {
 func TestPostgresURLIsASecret(t *testing.T) {
 	for _, url := range []string{"postgres://me:s3cret@host:port/db", "host=h password=s3cret sslmode=odd", "postgres://me:s3cret@127.0.0.1:1/db?connect_timeout=1"} {
 		_, err := ledger.Open(ledger.Options{URL: url})
-		if err == nil {
-			t.Fatalf("%s: opened", url)
-		}
-		if got := err.Error(); strings.Contains(got, "s3cret") {
-			t.Errorf("%q shows the password", got)
-		}
+		must.Error(t, err, url, "opened")
+		expect.Text(t, err.Error()).Lacks("s3cret")
 	}
-	if _, err := ledger.Open(ledger.Options{URL: "postgres://h/db", Path: "file"}); err == nil {
-		t.Error("a file and a database at once")
-	}
+	expect.Error(t, expect.Err(ledger.Open(ledger.Options{URL: "postgres://h/db", Path: "file"})), "a file and a database at once")
 }

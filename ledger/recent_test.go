@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -49,9 +50,7 @@ func TestRecentCacheAgreesWithTheStore(t *testing.T) {
 		{"it is quarantined", state(memproxy.StateQuarantined), memproxy.Record{Owner: row, Status: memproxy.Status{State: memproxy.StateQuarantined}}},
 		{"it is deleted", put(deleted), memproxy.Record{Owner: deleted, Status: memproxy.Status{State: memproxy.StateQuarantined}}},
 	} {
-		if err := step.do(); err != nil {
-			t.Fatalf("%s: %v", step.name, err)
-		}
+		must.Do(t, step.do(), step.name)
 		for _, from := range []string{"first", "from memory", "from the store"} {
 			if from == "from the store" {
 				l.recent.rows.Purge()
@@ -68,9 +67,7 @@ func TestRecentCacheAgreesWithTheStore(t *testing.T) {
 	}
 	other := k
 	other.ID = "other"
-	if all, err := l.Lookup(ctx, other); err != nil || len(all) > 0 {
-		t.Errorf("nothing is known of it: %+v, %v", all, err)
-	}
+	expect.Len(t, must.Get(l.Lookup(ctx, other))(t), 0, "nothing is known of it")
 	must.Do(t, l.Backends.Seal(ctx, "mem0"))
 	if all, err := l.Lookup(ctx, other, k); err != nil || all[other].Presence != memproxy.AddedAfterSeal || all[k].Presence != memproxy.NotSealed {
 		t.Errorf("after the seal: %+v, %v", all, err)
@@ -129,9 +126,7 @@ func TestRecentCacheIsNeverStale(t *testing.T) {
 	for i := range 100 {
 		want := states[i%len(states)]
 		must.Get(l.SetState(ctx, memproxy.StateChange{MemoryKey: k, State: want}))(t)
-		if all, err := l.Lookup(ctx, k); err != nil || all[k].Status.State != want {
-			t.Fatalf("%d: %q, %v, want %q", i, all[k].Status.State, err, want)
-		}
+		must.Equal(t, must.Get(l.Lookup(ctx, k))(t)[k].Status.State, want, i)
 		if i%10 == 0 {
 			l.recent.mu.Lock()
 			l.recent.rows.Purge() // so that readers query the store

@@ -55,9 +55,7 @@ func queued(t *testing.T, n int, f func(path string)) {
 		}
 		return time.Unix(1, 0)
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = l.Close() }()
 	defer close(release)
 	still.Store(true)
@@ -92,9 +90,7 @@ func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 			if rec.Owner != want.Owners[0] || rec.Status.State != memproxy.StateFlagged || len(history) != 1 {
 				t.Fatalf("round %d: a part of %d: %+v, %d versions", round, i, rec, len(history))
 			}
-			if v, err := l.Version(t.Context(), k, 1); err != nil || v.Text != want.Versions[0].Text {
-				t.Fatalf("round %d: %d says %q, %v", round, i, v.Text, err)
-			}
+			must.Equal(t, must.Get(l.Version(t.Context(), k, 1))(t).Text, want.Versions[0].Text, "round", round, i)
 			whole++
 		}
 		if report, err := l.Chains.Verify(t.Context(), "acme", VerifyOptions{}); err != nil || report.Checked != int64(whole) || len(report.Faults) > 0 {

@@ -24,9 +24,7 @@ func TestStatusesAreListedFromAnIndex(t *testing.T) {
 		"record_expires":    {Backend: "mem0", Tenant: new("acme"), Overdue: true},
 	} {
 		query, args, err := statusQuery(&f, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var plan strings.Builder
 		rows := must.Get(l.reader.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...))(t)
 		for rows.Next() {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
@@ -27,17 +28,14 @@ const secretText = "zanzibarquokka is the word that must not be seen"
 func everything(t *testing.T, dir string) []byte {
 	t.Helper()
 	var all []byte
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		b, err := os.ReadFile(path)
 		all = append(all, b...)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 
@@ -173,12 +171,8 @@ func opened(t *testing.T, path string) *sql.DB {
 func TestWithoutVault(t *testing.T) {
 	l := open(t, ledger.Options{})
 	h, c := ledgertest.Held("h", "text")
-	if _, err := l.Holds.Put(t.Context(), h, c); !errors.Is(err, ledger.ErrNoVault) {
-		t.Errorf("Holds.Put: %v", err)
-	}
-	if _, err := l.Append(t.Context(), ledgertest.Version("m", "text")); !errors.Is(err, ledger.ErrNoVault) {
-		t.Errorf("Append: %v", err)
-	}
+	expect.Is(t, expect.Err(l.Holds.Put(t.Context(), h, c)), ledger.ErrNoVault, "Holds.Put")
+	expect.Is(t, expect.Err(l.Append(t.Context(), ledgertest.Version("m", "text"))), ledger.ErrNoVault, "Append")
 }
 
 // A held write whose row was edited, to be approved or after approval, is not sent: it

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -62,24 +63,16 @@ func circuit(t *testing.T) {
 		}
 	}
 	must.Do(t, ask(connect(), 0, true))
-	if err := ask(connect(), 500*time.Millisecond, false); err == nil {
-		t.Fatal("an answer")
-	}
+	must.Error(t, ask(connect(), 500*time.Millisecond, false), "an answer")
 	away("a caller that hung up", false)
 	other := connect()
 	must.Do(t, ask(other, 0, true))
-	if err := ask(connect(), 2*time.Second, false); err == nil {
-		t.Fatal("an answer")
-	}
+	must.Error(t, ask(connect(), 2*time.Second, false), "an answer")
 	away("no answer", true)
-	if _, err := other.Write([]byte("select")); !errors.Is(err, ErrOpen) {
-		t.Errorf("on a connection that was there before: %v", err)
-	}
+	expect.Is(t, expect.Err(other.Write([]byte("select"))), ErrOpen, "on a connection that was there before")
 	time.Sleep(openFor)
 	probe := connect() // one
 	away("while one asks", true)
-	if err := ask(probe, 0, true); err != nil {
-		t.Errorf("the one that asks: %v", err)
-	}
+	expect.OK(t, ask(probe, 0, true), "the one that asks")
 	away("it answers again", false)
 }

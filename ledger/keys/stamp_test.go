@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
@@ -39,9 +40,7 @@ func TestStampsOfBeforeVerify(t *testing.T) {
 		"1.8eea66a6.GAZJf8xpjgTaDIypsyD3-a7rL3XzOGC1mG9Hi3n1NPU": marked,
 		"1.8eea66a6.q01DCjRgOW_f1iyowWcOMwQqOjUkLA3XNIuOur8kVPg": sealed,
 	} {
-		if got := s.Sign(st).Signature; got != sig {
-			t.Errorf("signed %s, was %s", got, sig)
-		}
+		expect.Equal(t, s.Sign(st).Signature, sig, "signed")
 		st.Signature = sig
 		if !s.Verify(st) {
 			t.Errorf("%+v no longer verifies", st)
@@ -143,17 +142,13 @@ func TestEncodingIsUnambiguous(t *testing.T) {
 	for _, st := range []memproxy.Stamp{a, b, c, d, e, f} {
 		seen[s.Sign(st).Signature] = true
 	}
-	if len(seen) != 6 {
-		t.Error("two stamps have one signature")
-	}
+	expect.Len(t, seen, 6, "two stamps have one signature")
 }
 
 func TestForgeries(t *testing.T) {
 	s := signer(t, testKey(t, 1))
 	good := s.Sign(stamp())
-	if len(good.Signature) != 54 {
-		t.Errorf("a signature of %d characters", len(good.Signature))
-	}
+	expect.Len(t, good.Signature, 54, "a signature of")
 	last := good.Signature[len(good.Signature)-1]
 	respelled := good.Signature[:len(good.Signature)-1] + string(rune(last+1)) // same MAC, stray low bits
 	for name, sig := range map[string]string{
@@ -185,9 +180,7 @@ func TestRotation(t *testing.T) {
 	if signer(t, testKey(t, 2)).Verify(before) {
 		t.Error("a stamp of a removed key verifies")
 	}
-	if _, err := keys.NewSigner(keys.Set{}); err == nil {
-		t.Error("a signer without a key")
-	}
+	expect.Error(t, expect.Err(keys.NewSigner(keys.Set{})), "a signer without a key")
 }
 
 func TestSignerAtOnce(t *testing.T) {
@@ -219,9 +212,7 @@ func TestKeysDoNotPrint(t *testing.T) {
 	}
 	raw := bytes.Repeat([]byte{7}, keys.Size)
 	for _, secret := range []string{string(raw), base64.StdEncoding.EncodeToString(raw), "07070707", "7 7 7", "7, 7"} {
-		if strings.Contains(b.String(), secret) {
-			t.Errorf("the secret is printed: %s", b.String())
-		}
+		expect.Text(t, b.String(), "the secret is printed").Lacks(secret)
 	}
 }
 
@@ -261,9 +252,7 @@ func TestLoadOrCreateKey(t *testing.T) {
 		}
 		must.Do(t, os.Chmod(path, 0o600))
 	}
-	if _, err := keys.LoadOrCreate(t.TempDir(), strings.NewReader("too little randomness")); err == nil {
-		t.Error("a key from too little randomness")
-	}
+	expect.Error(t, expect.Err(keys.LoadOrCreate(t.TempDir(), strings.NewReader("too little randomness"))), "a key from too little randomness")
 }
 
 func TestKeyIsCreatedOnce(t *testing.T) {
@@ -273,17 +262,13 @@ func TestKeyIsCreatedOnce(t *testing.T) {
 	for i := range got {
 		wg.Go(func() {
 			k, err := keys.LoadOrCreate(dir, rand.Reader)
-			if err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, err)
 			got[i] = k.Signing
 		})
 	}
 	wg.Wait()
 	for _, k := range got {
-		if k != got[0] {
-			t.Fatal("two keys for one directory")
-		}
+		must.Equal(t, k, got[0], "two keys for one directory")
 	}
 }
 

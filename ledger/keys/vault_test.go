@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
@@ -17,9 +18,7 @@ func FuzzEnvelope(f *testing.F) {
 	v := must.Get(keys.NewVault(keys.Set{Signing: k}, rand.Reader))(f)
 	f.Fuzz(func(t *testing.T, ref, tenant string, plain, wrapped, body []byte, key string) {
 		e := must.Get(v.Seal(ref, tenant, plain))(t)
-		if got, err := v.Open(ref, tenant, e); err != nil || !bytes.Equal(got, plain) {
-			t.Fatalf("%q, %v", got, err)
-		}
+		must.Equal(t, string(must.Get(v.Open(ref, tenant, e))(t)), string(plain))
 		for name, bad := range map[string]keys.Envelope{
 			"wrapped": {e.Key, wrapped, e.Body}, "body": {e.Key, e.Wrapped, body},
 			"all": {v.Current(), wrapped, body}, "key": {key, e.Wrapped, e.Body},
@@ -27,15 +26,9 @@ func FuzzEnvelope(f *testing.F) {
 			if name == "key" && key == e.Key {
 				continue
 			}
-			if _, err := v.Open(ref, tenant, bad); err == nil {
-				t.Fatalf("another %s opens", name)
-			}
+			must.Error(t, expect.Err(v.Open(ref, tenant, bad)), "another", name, "opens")
 		}
-		if _, err := v.Open(ref+"x", tenant, e); err == nil {
-			t.Fatal("it opens under another name")
-		}
-		if _, err := v.Open(ref, tenant+"x", e); err == nil {
-			t.Fatal("it opens for another tenant")
-		}
+		must.Error(t, expect.Err(v.Open(ref+"x", tenant, e)), "it opens under another name")
+		must.Error(t, expect.Err(v.Open(ref, tenant+"x", e)), "it opens for another tenant")
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -31,9 +32,7 @@ func bound(t *testing.T, s *ledger.Ledger) {
 	if got, err := s.Bind(ctx, other); err != nil || got[0].Scope.Tenant != "globex" {
 		t.Errorf("another backend's name: %+v, %v", got, err)
 	}
-	if _, err := s.Bind(ctx, entity("acme", "user:\x00")); err == nil {
-		t.Error("a name with a NUL was bound")
-	}
+	expect.Error(t, expect.Err(s.Bind(ctx, entity("acme", "user:\x00"))), "a name with a NUL was bound")
 }
 
 func assigned(t *testing.T, s *ledger.Ledger) {

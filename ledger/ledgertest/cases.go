@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -29,18 +30,14 @@ func foundAsPut(t *testing.T, s *ledger.Ledger) {
 
 func unknownIsAbsent(t *testing.T, s *ledger.Ledger) {
 	put(t, s, Row("a"))
-	if got := owners(t, s, "a", "b"); len(got) != 1 {
-		t.Errorf("got %v", got)
-	}
+	expect.Len(t, owners(t, s, "a", "b"), 1)
 	if got := owners(t, s); len(got) != 0 {
 		t.Errorf("no ids: got %v", got)
 	}
 	if got := owners(t, s, "", "A", "a "); len(got) != 0 {
 		t.Errorf("ids are exact: got %v", got)
 	}
-	if err := s.Commit(t.Context(), memproxy.Entry{Queued: true}); err != nil {
-		t.Errorf("no rows: %v", err)
-	}
+	expect.OK(t, s.Commit(t.Context(), memproxy.Entry{Queued: true}), "no rows")
 }
 
 func replaced(t *testing.T, s *ledger.Ledger) {
@@ -83,9 +80,7 @@ func manyIDs(t *testing.T, s *ledger.Ledger) {
 	put(t, s, rows...)
 	ask := append([]string{"missing", ids[7]}, ids...) // one id twice, one unknown id
 	got := owners(t, s, ask...)
-	if len(got) != len(ids) {
-		t.Fatalf("%d of %d found", len(got), len(ids))
-	}
+	must.Len(t, got, len(ids))
 	same(t, got[ids[2499]], rows[2499])
 }
 
@@ -116,28 +111,18 @@ func hostileRows(t *testing.T, s *ledger.Ledger) {
 		} {
 			r := Row("bad")
 			spoil(&r)
-			if err := s.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("good"), r}}); !errors.Is(err, ledger.ErrRow) {
-				t.Errorf("%.12q: Put gave %v", bad, err)
-			}
-			if err := s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{r}}); !errors.Is(err, ledger.ErrRow) {
-				t.Errorf("%.12q: Note gave %v", bad, err)
-			}
+			expect.Is(t, s.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("good"), r}}), ledger.ErrRow, bad, "Put gave")
+			expect.Is(t, s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{r}}), ledger.ErrRow, bad, "Note gave")
 		}
 	}
-	if err := s.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", ID: "x"}}}); !errors.Is(err, ledger.ErrRow) {
-		t.Errorf("no kind: %v", err)
-	}
-	if got := owners(t, s, "good", "bad"); len(got) != 0 {
-		t.Errorf("a refused Put wrote %v", got)
-	}
+	expect.Is(t, s.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", ID: "x"}}}), ledger.ErrRow, "no kind")
+	expect.Len(t, owners(t, s, "good", "bad"), 0, "a refused Put wrote")
 }
 
 func hostileLookup(t *testing.T, s *ledger.Ledger) {
 	put(t, s, Row("good"))
 	got := owners(t, s, append(hostile(), "good")...)
-	if len(got) != 1 {
-		t.Fatalf("got %v", got)
-	}
+	must.Len(t, got, 1)
 	same(t, got["good"], Row("good"))
 	for _, bad := range hostile() {
 		if _, ok, err := s.Decision(t.Context(), "mem0", bad); ok || err != nil {
@@ -189,12 +174,8 @@ func tombstones(t *testing.T, s *ledger.Ledger) {
 	if n, err := s.Upkeep.Prune(t.Context(), time.Now().Add(time.Hour)); n != 1 || err != nil {
 		t.Fatalf("Prune: %d, %v", n, err)
 	}
-	if got := owners(t, s, "gone", "kept"); len(got) != 1 {
-		t.Errorf("after Prune: %v", got)
-	}
-	if _, err := s.Upkeep.Prune(t.Context(), time.Time{}); err == nil {
-		t.Error("Prune without a time was taken")
-	}
+	expect.Len(t, owners(t, s, "gone", "kept"), 1, "after Prune")
+	expect.Error(t, expect.Err(s.Upkeep.Prune(t.Context(), time.Time{})), "Prune without a time was taken")
 	// Many, and one that came back to life.
 	var rows []memproxy.Ownership
 	for _, id := range names(1234) {
@@ -240,9 +221,7 @@ func facts(t *testing.T, s *ledger.Ledger) {
 	event.Kind, deleted.Deleted, nobody.Actor, foreign.Scope.Tenant = memproxy.TargetEvent, true, "", "globex"
 	put(t, s, Row("a"), Row("b"), event, deleted, nobody, foreign)
 	put(t, s, Row("a")) // a repetition
-	if got := record(t, s, "acme", "agent:dev"); got != (memproxy.Track{Facts: 2}) {
-		t.Errorf("got %+v", got)
-	}
+	expect.Equal(t, record(t, s, "acme", "agent:dev"), (memproxy.Track{Facts: 2}))
 	if got := record(t, s, "globex", "agent:dev"); got != (memproxy.Track{Facts: 1}) {
 		t.Errorf("another tenant's: got %+v", got)
 	}
@@ -267,22 +246,16 @@ func accepted(t *testing.T, s *ledger.Ledger) {
 	change("a", memproxy.StateValidated, false) // it was released already
 	change("b", memproxy.StateQuarantined, false)
 	change("d", memproxy.StateValidated, false)
-	if got := record(t, s, "acme", "agent:dev"); got != (memproxy.Track{Facts: 4, Accepted: 1, Validated: 2}) {
-		t.Errorf("got %+v", got)
-	}
+	expect.Equal(t, record(t, s, "acme", "agent:dev"), (memproxy.Track{Facts: 4, Accepted: 1, Validated: 2}))
 	change("b", memproxy.StateValidated, true)
-	if got := record(t, s, "acme", "agent:dev"); got != (memproxy.Track{Facts: 4, Accepted: 2, Validated: 3}) {
-		t.Errorf("got %+v", got)
-	}
+	expect.Equal(t, record(t, s, "acme", "agent:dev"), (memproxy.Track{Facts: 4, Accepted: 2, Validated: 3}))
 	// A memory that is validated again counts once, one that is flagged no longer counts,
 	// and one that still waits does not count.
 	change("a", memproxy.StateUntrusted, false)
 	change("a", memproxy.StateValidated, false)
 	change("d", memproxy.StateFlagged, false)
 	change("d", memproxy.StateQuarantined, false)
-	if got := record(t, s, "acme", "agent:dev"); got != (memproxy.Track{Facts: 4, Accepted: 2, Validated: 2}) {
-		t.Errorf("got %+v", got)
-	}
+	expect.Equal(t, record(t, s, "acme", "agent:dev"), (memproxy.Track{Facts: 4, Accepted: 2, Validated: 2}))
 }
 
 func corrections(t *testing.T, s *ledger.Ledger) {
@@ -293,38 +266,26 @@ func corrections(t *testing.T, s *ledger.Ledger) {
 	for _, c := range []memproxy.Correction{c, again, second, own, unknown} {
 		must.Do(t, s.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{c}}))
 	}
-	if got := record(t, s, "acme", "agent:dev"); got != (memproxy.Track{Corrections: 2}) {
-		t.Errorf("got %+v", got)
-	}
-	if err := s.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{}}}); !errors.Is(err, ledger.ErrRow) {
-		t.Errorf("an empty correction: %v", err)
-	}
+	expect.Equal(t, record(t, s, "acme", "agent:dev"), (memproxy.Track{Corrections: 2}))
+	expect.Is(t, s.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{}}}), ledger.ErrRow, "an empty correction")
 }
 
 func deadContext(t *testing.T, s *ledger.Ledger) {
 	put(t, s, Row("a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("b")}}); !errors.Is(err, context.Canceled) {
-		t.Errorf("Put: %v", err)
-	}
-	if _, err := ledger.ByID(ctx, s, "mem0", memproxy.TargetMemory, "a"); !errors.Is(err, context.Canceled) {
-		t.Errorf("Lookup: %v", err)
-	}
+	expect.Is(t, s.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("b")}}), context.Canceled, "Put")
+	expect.Is(t, expect.Err(ledger.ByID(ctx, s, "mem0", memproxy.TargetMemory, "a")), context.Canceled, "Lookup")
 	if _, _, err := s.Decision(ctx, "mem0", "d-a"); !errors.Is(err, context.Canceled) {
 		t.Errorf("Decision: %v", err)
 	}
-	if got := owners(t, s, "a", "b"); len(got) != 1 {
-		t.Errorf("afterwards: %v", got)
-	}
+	expect.Len(t, owners(t, s, "a", "b"), 1, "afterwards")
 }
 
 func closed(t *testing.T, s *ledger.Ledger) {
 	must.Do(t, s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("a")}}))
 	must.Do(t, s.Close())
-	if err := s.Close(); err != nil {
-		t.Errorf("Close again: %v", err)
-	}
+	expect.OK(t, s.Close(), "Close again")
 	for name, err := range map[string]error{
 		"Put":    s.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("b")}}),
 		"Note":   s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("b")}}),
@@ -332,9 +293,7 @@ func closed(t *testing.T, s *ledger.Ledger) {
 		"Record": errOf(s.Record(t.Context(), "acme", "agent:dev")),
 		"Prune":  errOf(s.Upkeep.Prune(t.Context(), time.Now())),
 	} {
-		if !errors.Is(err, ledger.ErrClosed) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, err, ledger.ErrClosed, name)
 	}
 }
 

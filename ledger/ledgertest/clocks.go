@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -24,9 +25,7 @@ func clockAhead(t *testing.T, l Life) {
 	must.Do(t, l.Rollbacks.Begin(ctx, memproxy.Rollback{MemoryKey: v.MemoryKey, Tenant: v.Tenant, Decision: "d1", Reviewer: "human:bob", Reason: "x", Number: 1}, time.Minute))
 	sweep := func(holder string, want bool) {
 		t.Helper()
-		if mine, err := l.Backends.Claim(ctx, "sweep", holder, time.Hour); err != nil || mine != want {
-			t.Errorf("a sweep of %s: %v, %v", holder, mine, err)
-		}
+		expect.Equal(t, must.Get(l.Backends.Claim(ctx, "sweep", holder, time.Hour))(t), want, "a sweep of", holder)
 	}
 	sweep("one", true)
 	for i := range memproxy.DefaultLockLimits().Of(memproxy.SessionNamed) {
@@ -48,21 +47,15 @@ func clockAhead(t *testing.T, l Life) {
 	locked(false)
 	sweep("two", true)
 	sweep("one", false)
-	if left, err := l.Rollbacks.Unfinished(ctx, time.Minute); err != nil || len(left) != 1 {
-		t.Errorf("rollbacks %+v, %v", left, err)
-	}
-	if again, err := l.Rollbacks.Unfinished(ctx, time.Minute); err != nil || len(again) != 0 {
-		t.Errorf("claimed twice: %+v, %v", again, err)
-	}
+	expect.Len(t, must.Get(l.Rollbacks.Unfinished(ctx, time.Minute))(t), 1, "rollbacks")
+	expect.Len(t, must.Get(l.Rollbacks.Unfinished(ctx, time.Minute))(t), 0, "claimed twice")
 	if due, _, err := l.Notices.Due(ctx, 10, time.Minute); err != nil || len(due) == 0 {
 		t.Errorf("notices %+v, %v", due, err)
 	}
 	if again, _, err := l.Notices.Due(ctx, 10, time.Minute); err != nil || len(again) != 0 {
 		t.Errorf("given out twice: %+v, %v", again, err)
 	}
-	if left, err := l.Holds.ExpiredClaims(ctx); err != nil || len(left) != 1 {
-		t.Errorf("stranded %+v, %v", left, err)
-	}
+	expect.Len(t, must.Get(l.Holds.ExpiredClaims(ctx))(t), 1, "stranded")
 	must.Get(l.Holds.Resolve(ctx, "h", memproxy.HoldApproved, memproxy.HoldResult{}))(t)
 }
 
@@ -81,7 +74,5 @@ func oneClock(t *testing.T, exec func(url, statement string), address string) {
 	if ahead := time.Until(claim.Hold.Lease); ahead < 24*time.Hour {
 		t.Errorf("the lease ends %v from now, by the process's own clock", ahead)
 	}
-	if left, err := l.Holds.ExpiredClaims(t.Context()); err != nil || len(left) != 0 {
-		t.Errorf("within the lease: %v, %v", left, err)
-	}
+	expect.Len(t, must.Get(l.Holds.ExpiredClaims(t.Context()))(t), 0, "within the lease")
 }

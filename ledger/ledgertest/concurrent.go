@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/ledger"
 )
 
@@ -69,11 +70,7 @@ func concurrent(t *testing.T, s *ledger.Ledger) {
 	close(done)
 	reading.Wait()
 	for id, row := range owners(t, s, ids...) {
-		if row.Confidence != rounds {
-			t.Errorf("%s ends at %d", id, row.Confidence)
-		}
+		expect.Equal(t, row.Confidence, rounds, id, "ends at")
 	}
-	if got := record(t, s, "acme", "agent:dev"); got.Facts != 2*writers {
-		t.Errorf("%d facts, want %d", got.Facts, 2*writers)
-	}
+	expect.Equal(t, record(t, s, "acme", "agent:dev").Facts, 2*writers)
 }

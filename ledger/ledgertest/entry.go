@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -47,12 +48,8 @@ func entries(t *testing.T, l Life) {
 	}
 	bad := stateOf("n", "no such state")
 	wantErr(t, "a wrong state", l.Commit(ctx, memproxy.Entry{Queued: true, Versions: []memproxy.Version{Version("n", "text")}, States: []memproxy.StateChange{bad}, Owners: []memproxy.Ownership{Row("n")}}), ledger.ErrRow)
-	if history, err := l.Other.History(ctx, mem("n"), 0, 10); err != nil || len(history) != 0 {
-		t.Errorf("half of it is kept: %+v, %v", history, err)
-	}
-	if records, err := ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "n"); err != nil || len(records) != 0 {
-		t.Errorf("half of it is kept: %+v, %v", records, err)
-	}
+	expect.Len(t, must.Get(l.Other.History(ctx, mem("n"), 0, 10))(t), 0, "half of it is kept")
+	expect.Len(t, must.Get(ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "n"))(t), 0, "half of it is kept")
 	// If another process replaced or deleted an owner, nothing is applied.
 	one, other, gone := Row("born"), Row("born"), Row("born")
 	one.Decision, other.Decision, gone.Deleted = "d-one", "d-other", true
@@ -63,9 +60,7 @@ func entries(t *testing.T, l Life) {
 			t.Errorf("over %+v: %v", seen, err)
 		}
 	}
-	if records, err := ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "born"); err != nil || records["born"].Owner != other {
-		t.Errorf("a stale entry was applied: %+v, %v", records["born"].Owner, err)
-	}
+	expect.Equal(t, must.Get(ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "born"))(t)["born"].Owner, other, "a stale entry was applied")
 	must.Do(t, l.Commit(ctx, memproxy.Entry{ExpectedOwners: []memproxy.Ownership{other}, Owners: []memproxy.Ownership{one}}))
 	// Many concurrent entries share transactions and one chain.
 	var all sync.WaitGroup
@@ -73,16 +68,12 @@ func entries(t *testing.T, l Life) {
 		all.Go(func() {
 			id := fmt.Sprint("c", i%7)
 			c := memproxy.Entry{Queued: true, Versions: []memproxy.Version{Version(id, fmt.Sprint("text ", i))}, States: []memproxy.StateChange{stateOf(id, memproxy.StateUntrusted)}}
-			if err := []*ledger.Ledger{l.Ledger, l.Other}[i%2].Commit(ctx, c); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, []*ledger.Ledger{l.Ledger, l.Other}[i%2].Commit(ctx, c))
 		})
 	}
 	all.Wait()
 	must.Do(t, l.Sync(ctx)) // another process sees it once it is committed
-	if report := sound(t, l); report.Checked != 63 {
-		t.Errorf("%d records, want 63", report.Checked)
-	}
+	expect.Equal(t, sound(t, l).Checked, 63)
 }
 
 // sweeps: a deletion of a scope ends the histories in it once; a second one finds none.
@@ -103,9 +94,7 @@ func sweeps(t *testing.T, l Life) {
 		for _, by := range gone.Tallies {
 			n += by.Memories
 		}
-		if n != want {
-			t.Errorf("round %d: %d memories, want %d", round, n, want)
-		}
+		expect.Equal(t, n, want, "round", round)
 		for id, versions := range map[string]int{"m": 2, "n": 2, "bobs": 1} {
 			history := must.Get(l.History(ctx, mem(id), 0, 10))(t)
 			if len(history) != versions || versions == 2 && (history[0].Op != memproxy.OpDelete || history[0].Decision != "the-deletion" || history[0].Before != hash("text of "+id)) {

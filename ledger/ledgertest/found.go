@@ -1,11 +1,11 @@
 package ledgertest
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -18,9 +18,7 @@ func takenDown(t *testing.T, l Life) {
 	}
 	found := func(id, sha string) memproxy.Found { return memproxy.Found{MemoryKey: mem(id), SHA256: sha} }
 	at := must.Get(l.Backends.RecordFound(t.Context(), memproxy.SealProgress{Backend: "mem0", Cursor: "2", Pass: 1}, found("a", "1"), found("b", ""), found("a", "2")))(t)
-	if at != (memproxy.SealProgress{Backend: "mem0", Cursor: "2", Pass: 1, Fresh: 2, Found: 2}) {
-		t.Errorf("after a page: %+v", at)
-	}
+	expect.Equal(t, at, (memproxy.SealProgress{Backend: "mem0", Cursor: "2", Pass: 1, Fresh: 2, Found: 2}), "after a page")
 	next, begun, err := l.Other.Backends.SealProgress(t.Context(), "mem0")
 	if must.Do(t, err); !begun || next != at {
 		t.Errorf("the other one goes on at %+v, %v", next, begun)
@@ -48,9 +46,7 @@ func takenDown(t *testing.T, l Life) {
 		}
 	}
 	for _, bad := range []memproxy.SealProgress{{}, {Backend: "letta"}, {Backend: "mem0", Cursor: "\x00"}} {
-		if _, err := l.Backends.RecordFound(t.Context(), bad, found("e", "")); !errors.Is(err, ledger.ErrRow) {
-			t.Errorf("%+v: %v", bad, err)
-		}
+		expect.Is(t, expect.Err(l.Backends.RecordFound(t.Context(), bad, found("e", ""))), ledger.ErrRow, bad)
 	}
 }
 
@@ -74,8 +70,6 @@ func claimed(t *testing.T, l Life) {
 	claim(l.Other, "sweep", "two", true)
 	claim(l.Ledger, "sweep", "one", false)
 	for _, lease := range []time.Duration{0, -1} {
-		if _, err := l.Backends.Claim(t.Context(), "sweep", "one", lease); !errors.Is(err, ledger.ErrRow) {
-			t.Errorf("a lease of %v: %v", lease, err)
-		}
+		expect.Is(t, expect.Err(l.Backends.Claim(t.Context(), "sweep", "one", lease)), ledger.ErrRow, "a lease of", lease)
 	}
 }

@@ -1,11 +1,11 @@
 package ledgertest
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -20,19 +20,14 @@ func cast(t *testing.T, l Life, id string, code memproxy.ReasonCode) int {
 // cleared or a text that was written through the proxy replaces the flagged one.
 func doubted(t *testing.T, l Life) {
 	set(t, l, "m", memproxy.StateValidated)
-	if n := cast(t, l, "m", memproxy.IntegrityMismatch); n != 1 {
-		t.Errorf("%d doubts", n)
-	}
-	if n := cast(t, l, "m", memproxy.IntegrityMismatch); n != 0 {
-		t.Error("the same again is a change")
-	}
+	expect.Equal(t, cast(t, l, "m", memproxy.IntegrityMismatch), 1)
+	expect.Equal(t, cast(t, l, "m", memproxy.IntegrityMismatch), 0, "the same again is a change")
 	set(t, l, "m", memproxy.StateFlagged)
 	if st := status(t, l, "m"); st.Unverified != memproxy.IntegrityMismatch || st.State != memproxy.StateFlagged {
 		t.Errorf("%+v", st)
 	}
-	if n := cast(t, l, "m", ""); n != 1 || status(t, l, "m").Unverified != "" {
-		t.Errorf("taken back: %+v", status(t, l, "m"))
-	}
+	expect.Equal(t, cast(t, l, "m", ""), 1, "taken back", status(t, l, "m"))
+	expect.Equal(t, status(t, l, "m").Unverified, "", "taken back", status(t, l, "m"))
 	cast(t, l, "unknown", memproxy.IntegrityUnknown)
 	if st := status(t, l, "unknown"); st.Unverified != memproxy.IntegrityUnknown || st.State != memproxy.StateUntrusted || st.Changed.IsZero() {
 		t.Errorf("of a memory that nothing is recorded of: %+v", st)
@@ -45,9 +40,7 @@ func doubted(t *testing.T, l Life) {
 		t.Errorf("after another text: %+v", st)
 	}
 	for _, d := range []memproxy.IntegrityFlag{{}, {MemoryKey: mem("a\x00")}, {MemoryKey: mem("a"), Tenant: "a\x00"}} {
-		if _, err := l.Backends.Flag(t.Context(), d); !errors.Is(err, ledger.ErrRow) {
-			t.Errorf("%+v: %v", d, err)
-		}
+		expect.Is(t, expect.Err(l.Backends.Flag(t.Context(), d)), ledger.ErrRow, d)
 	}
 }
 
@@ -66,26 +59,19 @@ func breached(t *testing.T, l Life) {
 	}
 	must.Get(l.Append(t.Context(), Version("later", "text")))(t)
 	for id, want := range map[string]bool{"m0": false, "m1": false, "m2": true, "m3": true, "later": true} {
-		if got := status(t, l, id).Unverified == memproxy.IntegrityChain; got != want {
-			t.Errorf("%s: doubted %v", id, got)
-		}
+		expect.Equal(t, status(t, l, id).Unverified == memproxy.IntegrityChain, want, id, "doubted")
 	}
-	if n := cast(t, l, "m3", ""); n != 0 || status(t, l, "m3").Unverified != memproxy.IntegrityChain {
-		t.Error("the doubt about what is behind a break was taken back")
-	}
+	expect.Equal(t, cast(t, l, "m3", ""), 0, "the doubt about what is behind a break was taken back")
+	expect.Equal(t, status(t, l, "m3").Unverified, memproxy.IntegrityChain, "the doubt about what is behind a break was taken back")
 	elsewhere := Version("elsewhere", "text")
 	elsewhere.Tenant = "other"
 	must.Get(l.Append(t.Context(), elsewhere))(t)
-	if status(t, l, "elsewhere").Unverified != "" {
-		t.Error("another tenant's memory is doubted")
-	}
+	expect.Equal(t, status(t, l, "elsewhere").Unverified, "", "another tenant's memory is doubted")
 	all := must.Get(l.Other.Chains.Breaches(t.Context(), "acme"))(t)
 	if len(all) != 1 || all[0].Class != f.Class || all[0].Position != 3 || all[0].Detail != f.Detail || all[0].Noted.IsZero() {
 		t.Errorf("%+v", all)
 	}
-	if none, err := l.Chains.Breaches(t.Context(), "other"); err != nil || len(none) != 0 {
-		t.Errorf("%+v, %v", none, err)
-	}
+	expect.Len(t, must.Get(l.Chains.Breaches(t.Context(), "other"))(t), 0)
 
 	// A person accepts the breach, which clears the flags; later versions are not flagged.
 	text := memproxy.ChainFault{Class: memproxy.FaultText, Tenant: "acme", Position: 4, MemoryKey: mem("m3"), Detail: "the text is gone"}
@@ -96,9 +82,7 @@ func breached(t *testing.T, l Life) {
 	}
 	must.Get(l.Append(t.Context(), Version("after", "text")))(t)
 	for id, want := range map[string]bool{"m0": false, "m2": false, "m3": true, "later": false, "after": false} {
-		if got := status(t, l, id).Unverified == memproxy.IntegrityChain; got != want {
-			t.Errorf("accepted, %s: doubted %v", id, got)
-		}
+		expect.Equal(t, status(t, l, id).Unverified == memproxy.IntegrityChain, want, "accepted", id, "doubted")
 	}
 	if all, err = l.Other.Chains.Breaches(t.Context(), "acme"); err != nil || len(all) != 1 || !all[0].Accepted {
 		t.Errorf("%+v, %v", all, err)
@@ -129,7 +113,5 @@ func backendSealed(t *testing.T, l Life) {
 	if !is("mem0") || is("letta") || is("") {
 		t.Error("one was sealed")
 	}
-	if err := l.Backends.Seal(t.Context(), ""); !errors.Is(err, ledger.ErrRow) {
-		t.Errorf("no backend: %v", err)
-	}
+	expect.Is(t, l.Backends.Seal(t.Context(), ""), ledger.ErrRow, "no backend")
 }

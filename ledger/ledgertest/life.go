@@ -2,13 +2,13 @@ package ledgertest
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
@@ -153,17 +153,14 @@ func hold(t *testing.T, l Life, id, text string) memproxy.HeldWrite {
 func wantState(t *testing.T, l Life, id string, want memproxy.HoldState) memproxy.HeldWrite {
 	t.Helper()
 	h, err := l.Other.Holds.Get(t.Context(), id)
-	if err != nil || h.State != want {
-		t.Fatalf("hold %s is %q, %v; want %q", id, h.State, err, want)
-	}
+	must.Do(t, err, "hold", id)
+	must.Equal(t, h.State, want, "hold", id)
 	return h
 }
 
 func wantErr(t *testing.T, what string, err, want error) {
 	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s: %v, want %v", what, err, want)
-	}
+	expect.Is(t, err, want, what)
 }
 
 func by(reviewer string) memproxy.Review {

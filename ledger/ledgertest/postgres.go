@@ -13,6 +13,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -83,9 +84,7 @@ func postgresOpens(t *testing.T, address string) {
 					return
 				}
 				defer l.Close()
-				if err := l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("a")}}); err != nil {
-					t.Errorf("put: %v", err)
-				}
+				expect.OK(t, l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("a")}}), "put")
 			})
 		}
 		all.Wait()
@@ -123,19 +122,12 @@ func postgresOpens(t *testing.T, address string) {
 		exec(opt.URL, string(unzip(t, oldPostgres)))
 		want := ledger.Plan{From: 11, To: 22}
 		for range 2 { // Rehearse must not migrate
-			plan, err := ledger.Rehearse(t.Context(), opt)
-			if err != nil || plan != want {
-				t.Errorf("rehearsed: %+v, %v", plan, err)
-			}
+			expect.Equal(t, must.Get(ledger.Rehearse(t.Context(), opt))(t), want, "rehearsed")
 		}
 		exec(opt.URL, `CREATE TABLE sealing (a INT)`) // makes the migration fail
-		if _, err := ledger.Open(opt); err == nil {
-			t.Error("it was migrated over another table")
-		}
+		expect.Error(t, expect.Err(ledger.Open(opt)), "it was migrated over another table")
 		exec(opt.URL, `DROP TABLE sealing`)
-		if plan, err := ledger.Rehearse(t.Context(), opt); err != nil || plan != want {
-			t.Errorf("a migration that failed left %+v, %v", plan, err)
-		}
+		expect.Equal(t, must.Get(ledger.Rehearse(t.Context(), opt))(t), want, "a migration that failed left")
 		RunOld(t, OpenPostgres(t, opt))
 		url := Schema(t, address)
 		must.Do(t, OpenPostgres(t, ledger.Options{URL: url, Timeout: time.Minute}).Close())
@@ -173,9 +165,7 @@ func postgresOpens(t *testing.T, address string) {
 			`INSERT INTO record (backend, kind, id) VALUES ('mem0', 'memory', 'm') ON CONFLICT (backend, kind, id) DO UPDATE SET prior = record.prior`,
 			`INSERT INTO vote (subject, reviewer, at, note) VALUES ('hold/2:h1/', 'human:ann', 1, '')`,
 		} {
-			if _, err := db.ExecContext(t.Context(), older); err == nil {
-				t.Errorf("executed: %s", older)
-			}
+			expect.Error(t, expect.Err(db.ExecContext(t.Context(), older)), "executed", older)
 		}
 	})
 	t.Run("a newer schema is refused", func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -27,24 +28,19 @@ func reevaluated(t *testing.T, l Life) {
 	}
 	var after []string
 	n, err := l.Holds.Reevaluate(t.Context(), "p2", func(h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.Reevaluation, error) {
-		if want := "text of " + h.ID; c.Texts[0].Text != want {
-			t.Errorf("content %q", c.Texts[0].Text)
-		}
+		expect.Equal(t, c.Texts[0].Text, "text of "+h.ID, "content")
 		v, asked := verdicts[h.ID]
 		if !asked {
 			t.Errorf("asked for %s", h.ID)
 		}
 		return v, nil
 	}, func(h memproxy.HeldWrite) { after = append(after, h.ID+" "+string(h.State)) })
-	if err != nil || n != 2 {
-		t.Errorf("%d settled, %v; want 2", n, err)
-	}
+	must.Do(t, err)
+	expect.Equal(t, n, 2)
 	if slices.Sort(after); strings.Join(after, ", ") != "bad rejected, good approved" {
 		t.Errorf("told of %q", after)
 	}
-	if h := wantState(t, l, "good", memproxy.HoldApproved); h.Reviewer != "rules:p2" {
-		t.Errorf("reviewer %q", h.Reviewer)
-	}
+	expect.Equal(t, wantState(t, l, "good", memproxy.HoldApproved).Reviewer, "rules:p2", "reviewer")
 	wantState(t, l, "bad", memproxy.HoldRejected)
 	for id, today := range map[string]string{"odd": "allow", "worse": "deny", "same": ""} {
 		h := wantState(t, l, id, memproxy.HoldPending)
@@ -59,9 +55,7 @@ func reevaluated(t *testing.T, l Life) {
 		told[n.Subject] = told[n.Subject] || n.Kind == memproxy.NoticeRuled
 	}
 	for id, want := range map[string]bool{"good": true, "bad": true, "odd": true, "worse": true, "same": false, "settled": false} {
-		if told[id] != want {
-			t.Errorf("%s: told %v", id, told[id])
-		}
+		expect.Equal(t, told[id], want, id, "told")
 	}
 	// A hold that these rules have judged is not judged again; one without a verdict is.
 	for _, policy := range []string{"p2", "p3", "p3"} {
@@ -96,13 +90,10 @@ func agedAndPruned(t *testing.T, l Life) {
 	if err != nil || len(aged) != 1 || aged[0].ID != "old" {
 		t.Errorf("aged: %v, %v", aged, err)
 	}
-	if again, err := l.Holds.Age(ctx, l.Clock.Now().Add(-time.Minute)); err != nil || len(again) != 0 {
-		t.Errorf("told of twice: %v, %v", again, err)
-	}
+	expect.Len(t, must.Get(l.Holds.Age(ctx, l.Clock.Now().Add(-time.Minute)))(t), 0, "told of twice")
 	n, err := l.Holds.Prune(ctx, l.Clock.Now().Add(-time.Minute))
-	if err != nil || n != 1 {
-		t.Errorf("pruned %d, %v", n, err)
-	}
+	must.Do(t, err, "pruned")
+	expect.Equal(t, n, 1, "pruned")
 	wantErr(t, "a pruned one", errOf(l.Holds.Get(ctx, "settled")), ledger.ErrUnknown)
 	wantState(t, l, "old", memproxy.HoldPending)
 }
@@ -125,17 +116,15 @@ func notices(t *testing.T, l Life) {
 		t.Fatalf("notices: %+v, %v", got, err)
 	}
 	var told memproxy.HeldWrite
-	if err := json.Unmarshal(got[0].Data, &told); err != nil || told.ID != "h" {
-		t.Errorf("data %s, %v", got[0].Data, err)
-	}
+	must.Do(t, json.Unmarshal(got[0].Data, &told), "data", got[0].Data)
+	expect.Equal(t, told.ID, "h", "data", got[0].Data)
 	if again, _, err := l.Other.Notices.Due(ctx, 10, time.Minute); err != nil || len(again) != 0 {
 		t.Errorf("given out twice: %v, %v", again, err)
 	}
 	l.Clock.Pass(2 * time.Minute)
 	again, _, err := l.Other.Notices.Due(ctx, 10, time.Minute)
-	if err != nil || len(again) != 1 {
-		t.Fatalf("after the lease: %v, %v", again, err)
-	}
+	must.Do(t, err, "after the lease")
+	must.Len(t, again, 1, "after the lease")
 	must.Do(t, l.Notices.Postpone(ctx, got[0].ID, l.Clock.Now().Add(time.Hour), "no\x00 answer\xff"))
 	if none, _, err := l.Notices.Due(ctx, 10, time.Minute); err != nil || len(none) != 0 {
 		t.Errorf("before it is due: %v, %v", none, err)

@@ -1,11 +1,11 @@
 package ledgertest
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -19,20 +19,14 @@ func rollbacks(t *testing.T, l Life) {
 	must.Do(t, l.Rollbacks.Begin(ctx, b, time.Minute))
 	other := b
 	other.Decision = "d2"
-	if err := l.Rollbacks.Begin(ctx, other, time.Minute); !errors.Is(err, memproxy.ErrState) {
-		t.Errorf("two at a time: %v", err)
-	}
-	if left, err := l.Rollbacks.Unfinished(ctx, time.Minute); err != nil || len(left) != 0 {
-		t.Errorf("within its lease: %+v %v", left, err)
-	}
+	expect.Is(t, l.Rollbacks.Begin(ctx, other, time.Minute), memproxy.ErrState, "two at a time")
+	expect.Len(t, must.Get(l.Rollbacks.Unfinished(ctx, time.Minute))(t), 0, "within its lease")
 	l.Clock.Pass(time.Minute)
 	left, err := l.Rollbacks.Unfinished(ctx, time.Minute)
 	if err != nil || len(left) != 1 || left[0].Decision != "d1" || left[0].Before != "ab" || left[0].Number != 1 || left[0].MemoryKey != v.MemoryKey {
 		t.Errorf("after its lease: %+v %v", left, err)
 	}
-	if again, err := l.Rollbacks.Unfinished(ctx, time.Minute); err != nil || len(again) != 0 {
-		t.Errorf("claimed twice: %+v %v", again, err)
-	}
+	expect.Len(t, must.Get(l.Rollbacks.Unfinished(ctx, time.Minute))(t), 0, "claimed twice")
 	row := Row("m")
 	row.Confidence = 900
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Owners: []memproxy.Ownership{row}, States: []memproxy.StateChange{
@@ -50,19 +44,13 @@ func rollbacks(t *testing.T, l Life) {
 	if rec := known[v.MemoryKey]; rec.Owner.Confidence != 300 || rec.Owner.Decision != "d1" || rec.Status.Attestation != memproxy.SelfReported || rec.Status.State != memproxy.StateValidated {
 		t.Errorf("the restored text is not as trustworthy as it was: %+v", rec)
 	}
-	if err := l.Rollbacks.Begin(ctx, other, time.Minute); err != nil {
-		t.Errorf("the next one: %v", err)
-	}
+	expect.OK(t, l.Rollbacks.Begin(ctx, other, time.Minute), "the next one")
 	if _, err := l.Rollbacks.End(ctx, "d2", nil); err != nil {
 		t.Errorf("without a version: %v", err)
 	}
-	if vs, err := l.History(ctx, v.MemoryKey, 0, 0); err != nil || len(vs) != 2 {
-		t.Errorf("%+v %v", vs, err)
-	}
+	expect.Len(t, must.Get(l.History(ctx, v.MemoryKey, 0, 0))(t), 2)
 	for name, bad := range map[string]memproxy.Rollback{"no key": {Decision: "d", Number: 1}, "no decision": {MemoryKey: v.MemoryKey, Number: 1}, "no version": {MemoryKey: v.MemoryKey, Decision: "d"}} {
-		if err := l.Rollbacks.Begin(ctx, bad, time.Minute); !errors.Is(err, memproxy.ErrRefused) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, l.Rollbacks.Begin(ctx, bad, time.Minute), memproxy.ErrRefused, name)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -47,9 +48,7 @@ func sessionLocks(t *testing.T, l Life) {
 	if err != nil || s.Rejections != 4 || s.Held != 1 || s.Locked.IsZero() || len(s.Refused) != 5 {
 		t.Errorf("session %+v, %v", s, err)
 	}
-	if got := fmt.Sprint(s.Reasons); got != "[{policy.forbid  3} {field.forbidden  2} {trust.clamped  1}]" {
-		t.Errorf("reasons %s", got)
-	}
+	expect.Equal(t, fmt.Sprint(s.Reasons), "[{policy.forbid  3} {field.forbidden  2} {trust.clamped  1}]", "reasons")
 	if e := s.Refused[1]; e.Decision != "d2" || e.Verdict != memproxy.Hold || e.Reasons[0].Detail != "because" || e.Time.IsZero() {
 		t.Errorf("refusal %+v", e)
 	}
@@ -127,9 +126,7 @@ func sessionLocksEnd(t *testing.T, l Life) {
 				t.Errorf("%s: %+v, %v; want it locked: %v", id, got, err, want)
 			}
 		}
-		if last := reject(limit - 1); len(last) > 0 {
-			t.Errorf("%s: locked too early", id)
-		}
+		expect.Len(t, reject(limit-1), 0, id, "locked too early")
 		if last := reject(1); len(last) != 1 || last[0].Limit != limit || !last[0].Until.Equal(last[0].LastRejection.Add(time.Hour)) {
 			t.Errorf("%s: %+v; want it locked for an hour", id, last)
 		}
@@ -142,9 +139,7 @@ func sessionLocksEnd(t *testing.T, l Life) {
 			t.Errorf("%s: %+v, %v", id, s, err)
 		}
 		wantErr(t, "nothing to unlock", l.Sessions.Unlock(t.Context(), "acme", id, by("human:ann")), ledger.ErrState)
-		if last := reject(limit - 1); len(last) > 0 {
-			t.Errorf("%s: the rejections of the lock before count", id)
-		}
+		expect.Len(t, reject(limit-1), 0, id, "the rejections of the lock before count")
 		locked(false)
 		if last := reject(1); len(last) == 0 {
 			t.Errorf("%s: not locked again", id)
@@ -220,9 +215,7 @@ func sessionLists(t *testing.T, l Life) {
 			break
 		}
 	}
-	if both != 2 {
-		t.Errorf("page by page %d of two tenants' records", both)
-	}
+	expect.Equal(t, both, 2, "page by page")
 	wantErr(t, "a cursor that is none", errOf(l.Sessions.List(t.Context(), memproxy.SessionFilter{After: "nonsense"})), memproxy.ErrRefused)
 	var all []string
 	f := memproxy.SessionFilter{Tenant: new("acme"), All: true, Limit: 2}
@@ -238,9 +231,7 @@ func sessionLists(t *testing.T, l Life) {
 			break
 		}
 	}
-	if len(all) != 6 {
-		t.Errorf("all of them: %q", all)
-	}
+	expect.Len(t, all, 6, "all of them")
 	if got, err := l.SessionLocked(t.Context(), "acme", memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: "c", User: odd.User, Name: odd.Name}.ID()); err != nil || got.ID != "" {
 		t.Errorf("another principal's session of that name: %+v, %v", got, err)
 	}
@@ -258,9 +249,7 @@ func sessionEnds(t *testing.T, l Life) {
 	}
 	end := func(of *ledger.Ledger, idle time.Duration, want int) {
 		t.Helper()
-		if n, err := of.Sessions.End(ctx, l.Clock.Now().Add(-idle)); err != nil || n != want {
-			t.Errorf("ended %d, %v; want %d", n, err, want)
-		}
+		expect.Equal(t, must.Get(of.Sessions.End(ctx, l.Clock.Now().Add(-idle)))(t), want, "ended")
 	}
 	prune := func(want int, why string) {
 		t.Helper()
@@ -308,8 +297,6 @@ func sessionsOfUsers(t *testing.T, l Life) {
 		}
 	}
 	for id, want := range map[string]int{"session:a/ann/s": 100, "caller:a/ann": 100, "caller:a": 10} {
-		if s, err := l.Sessions.Get(t.Context(), new("acme"), id); err != nil || s.Rejections != want {
-			t.Errorf("%s: %d rejections, %v; want %d", id, s.Rejections, err, want)
-		}
+		expect.Equal(t, must.Get(l.Sessions.Get(t.Context(), new("acme"), id))(t).Rejections, want, id)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -22,10 +23,7 @@ func set(t *testing.T, l Life, id string, state memproxy.MemoryState, from ...me
 func status(t *testing.T, l Life, id string) memproxy.Status {
 	t.Helper()
 	got := must.Get(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, id))(t)
-	other := must.Get(ledger.ByID(t.Context(), l.Other, "mem0", memproxy.TargetMemory, id))(t)
-	if got[id].Status.State != other[id].Status.State {
-		t.Errorf("%s is %q here and %q there", id, got[id].Status.State, other[id].Status.State)
-	}
+	expect.Equal(t, got[id].Status.State, must.Get(ledger.ByID(t.Context(), l.Other, "mem0", memproxy.TargetMemory, id))(t)[id].Status.State, id)
 	return got[id].Status
 }
 
@@ -41,22 +39,14 @@ func statesSet(t *testing.T, l Life) {
 	if n := set(t, l, "m1", memproxy.StateValidated, memproxy.StateUntrusted, memproxy.StateFlagged); n != 0 {
 		t.Error("a quarantined one was validated by a change that is for others")
 	}
-	if n := set(t, l, "new", memproxy.StateValidated, memproxy.StateUntrusted); n != 1 {
-		t.Error("what nothing is recorded of counts as untrusted")
-	}
-	if got, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m1", "new", "none", "bad\x00", "m1"); err != nil || len(got) != 2 {
-		t.Errorf("many at once: %v, %v", got, err)
-	}
+	expect.Equal(t, set(t, l, "new", memproxy.StateValidated, memproxy.StateUntrusted), 1, "what nothing is recorded of counts as untrusted")
+	expect.Len(t, must.Get(ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m1", "new", "none", "bad\x00", "m1"))(t), 2, "many at once")
 	seen := status(t, l, "new").Changed
 	set(t, l, "new", memproxy.StateUntrusted)
 	late := memproxy.StateChange{MemoryKey: mem("new"), State: memproxy.StateFlagged, Seen: seen}
-	if n, err := l.SetState(t.Context(), late); err != nil || n != 0 {
-		t.Errorf("a change of what was seen before: %d, %v", n, err)
-	}
+	expect.Equal(t, must.Get(l.SetState(t.Context(), late))(t), 0, "a change of what was seen before")
 	late.Seen = status(t, l, "new").Changed
-	if n, err := l.SetState(t.Context(), late); err != nil || n != 1 {
-		t.Errorf("a change of what is seen now: %d, %v", n, err)
-	}
+	expect.Equal(t, must.Get(l.SetState(t.Context(), late))(t), 1, "a change of what is seen now")
 	wantErr(t, "no such state", errOf(l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem("x"), State: "splendid"})), ledger.ErrRow)
 	findings := []memproxy.Finding{{Rule: "r", Start: 1, End: 4}}
 	must.Get(l.SetState(t.Context(), memproxy.StateChange{MemoryKey: mem("f"), State: memproxy.StateFlagged, Findings: findings}))(t)
@@ -93,9 +83,7 @@ func statesListed(t *testing.T, l Life) {
 		"other tenant":               {memproxy.StatusFilter{Tenant: new("other")}, 0},
 		"no tenant":                  {memproxy.StatusFilter{Tenant: new("")}, 0},
 	} {
-		if page, err := l.ListStatuses(t.Context(), c.f); err != nil || len(page) != c.want {
-			t.Errorf("%s: %d, %v; want %d", name, len(page), err, c.want)
-		}
+		expect.Len(t, must.Get(l.ListStatuses(t.Context(), c.f))(t), c.want, name)
 	}
 }
 
@@ -134,9 +122,7 @@ func expiry(t *testing.T, l Life) {
 		must.Get(l.SetState(ctx, c))(t)
 	}
 	must.Do(t, l.Pin(ctx, mem("pinned"), true))
-	if gone, err := l.Upkeep.Expire(ctx, l.Clock.Now()); err != nil || len(gone) != 0 {
-		t.Errorf("before their time: %v, %v", gone, err)
-	}
+	expect.Len(t, must.Get(l.Upkeep.Expire(ctx, l.Clock.Now()))(t), 0, "before their time")
 	later := memproxy.Renewal{MemoryKey: mem("goes"), Expires: soon.Add(time.Hour), Sooner: true}
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{later}}))
 	if st := status(t, l, "goes"); !st.Expires.Equal(soon.Truncate(time.Microsecond)) {
@@ -144,9 +130,7 @@ func expiry(t *testing.T, l Life) {
 	}
 	l.Clock.Pass(2 * time.Hour)
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{{MemoryKey: mem("confirmed"), Expires: l.Clock.Now().Add(time.Hour)}}}))
-	if st := status(t, l, "goes"); st.State != memproxy.StateExpired {
-		t.Errorf("over and not marked, it is %s", st.State)
-	}
+	expect.Equal(t, status(t, l, "goes").State, memproxy.StateExpired, "over and not marked, it is")
 	if list, err := l.Other.ListStatuses(ctx, memproxy.StatusFilter{Overdue: true}); err != nil || len(list) != 1 || list[0].ID != "goes" {
 		t.Errorf("overdue: %v, %v", list, err)
 	}
@@ -158,23 +142,18 @@ func expiry(t *testing.T, l Life) {
 		"goes": memproxy.StateExpired, "pinned": memproxy.StateValidated, "bad": memproxy.StateQuarantined,
 		"stays": memproxy.StateValidated, "confirmed": memproxy.StateValidated,
 	} {
-		if st := status(t, l, id); st.State != want {
-			t.Errorf("%s is %s, want %s", id, st.State, want)
-		}
+		expect.Equal(t, status(t, l, id).State, want, id)
 	}
 	must.Do(t, l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{{MemoryKey: mem("goes"), Expires: l.Clock.Now().Add(time.Hour)}}}))
-	if st := status(t, l, "goes"); st.State != memproxy.StateValidated {
-		t.Errorf("seen to hold again, it is %s", st.State)
-	}
+	expect.Equal(t, status(t, l, "goes").State, memproxy.StateValidated, "seen to hold again, it is")
 	l.Clock.Pass(2 * time.Hour)
 	if gone, err = l.Upkeep.Expire(ctx, l.Clock.Now()); err != nil || len(gone) != 2 { // goes, confirmed
 		t.Errorf("expired again: %v, %v", gone, err)
 	}
 	l.Clock.Pass(181 * 24 * time.Hour)
 	due, err := l.Upkeep.Purgeable(ctx, l.Clock.Now().Add(-180*24*time.Hour), 100)
-	if err != nil || len(due) != 2 {
-		t.Errorf("to be purged: %v, %v", due, err)
-	}
+	must.Do(t, err, "to be purged")
+	expect.Len(t, due, 2, "to be purged")
 }
 
 func purged(t *testing.T, l Life) {
@@ -283,9 +262,7 @@ func promoted(t *testing.T, l Life) {
 	if err != nil || tally.Settled {
 		t.Fatalf("%+v, %v", tally, err)
 	}
-	if st := status(t, l, "m"); st.State != memproxy.StatePending {
-		t.Errorf("after one of two: %s", st.State)
-	}
+	expect.Equal(t, status(t, l, "m").State, memproxy.StatePending, "after one of two")
 	tally, err = l.Other.Promote(ctx, mem("m"), two("human:bob"))
 	if err != nil || !tally.Settled {
 		t.Fatalf("%+v, %v", tally, err)
@@ -348,12 +325,8 @@ func maintained(t *testing.T, l Life) {
 	if st := status(t, l, "stays"); st.State != memproxy.StateFlagged {
 		t.Errorf("of a memory that is there: %+v", st)
 	}
-	if d, err := l.Dissents(ctx, mem("gone"), true); err != nil || len(d) != 0 {
-		t.Errorf("dissent %v, %v", d, err)
-	}
-	if h, err := l.History(ctx, mem("m"), 0, 0); err != nil || len(h) != 10 {
-		t.Errorf("%d records, %v; want the ten with their texts", len(h), err)
-	}
+	expect.Len(t, must.Get(l.Dissents(ctx, mem("gone"), true))(t), 0, "dissent")
+	expect.Len(t, must.Get(l.History(ctx, mem("m"), 0, 0))(t), 10)
 	sound(t, l)
 }
 
@@ -380,7 +353,6 @@ func inventory(t *testing.T, l Life) {
 		t.Errorf("inventory of %d pages: %q", pages, got)
 	}
 	stop := errors.New("enough")
-	if err := l.Other.Backends.Inventory(t.Context(), "mem0", func([]memproxy.Ownership) error { pages++; return stop }); !errors.Is(err, stop) || pages != 3 {
-		t.Errorf("after an error %d pages in all, %v", pages, err)
-	}
+	expect.Is(t, l.Other.Backends.Inventory(t.Context(), "mem0", func([]memproxy.Ownership) error { pages++; return stop }), stop, "after an error")
+	expect.Equal(t, pages, 3, "after an error")
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -85,9 +86,7 @@ func same(t *testing.T, got, want memproxy.Ownership) {
 		t.Errorf("written %v, want %v", got.Written, want.Written)
 	}
 	got.Written, want.Written = time.Time{}, time.Time{}
-	if got != want {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	expect.Equal(t, got, want)
 }
 
 func names(n int) []string {

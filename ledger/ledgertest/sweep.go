@@ -2,11 +2,11 @@ package ledgertest
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -33,14 +33,10 @@ func swept(t *testing.T, s *ledger.Ledger) {
 	}
 	left := owners(t, s, "1", "2", "3", "4")
 	for id, deleted := range map[string]bool{"1": true, "2": true, "3": true, "4": false} {
-		if left[id].Deleted != deleted {
-			t.Errorf("%s: deleted %v, want %v", id, left[id].Deleted, deleted)
-		}
+		expect.Equal(t, left[id].Deleted, deleted, id, "deleted")
 	}
 	if again, err := s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{User: "ann"}, memproxy.Version{}); err != nil || len(again.Tallies) != 0 {
 		t.Errorf("a second sweep: %+v, %v; want nothing left", again, err)
 	}
-	if _, err := s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{}, memproxy.Version{}); !errors.Is(err, ledger.ErrRow) {
-		t.Errorf("a sweep of everything: %v, want ErrRow", err)
-	}
+	expect.Is(t, expect.Err(s.DeleteScope(ctx, Row("").Backend, memproxy.Scope{}, memproxy.Version{})), ledger.ErrRow, "a sweep of everything")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -41,9 +42,8 @@ func appendAll(t *testing.T, l Life, vs ...memproxy.Version) []memproxy.Version 
 func sound(t *testing.T, l Life) memproxy.ChainReport {
 	t.Helper()
 	report, err := l.Other.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true})
-	if err != nil || len(report.Faults) != 0 {
-		t.Errorf("verify: %+v, %v", report.Faults, err)
-	}
+	must.Do(t, err, "verify")
+	expect.Len(t, report.Faults, 0, "verify")
 	return report
 }
 
@@ -55,9 +55,7 @@ func versionsFound(t *testing.T, l Life) {
 	if got.Number != 1 || got.SHA256 != hash("one") || got.Before != "" || got.Link == "" || got.Time.IsZero() {
 		t.Errorf("first %+v", got)
 	}
-	if again := appendAll(t, l, first)[0]; again.Number != 1 {
-		t.Errorf("the same once more is version %d", again.Number)
-	}
+	expect.Equal(t, appendAll(t, l, first)[0].Number, 1, "the same once more is version")
 	second := appendAll(t, l, Version("m", "two"), Version("other", "x"))[0]
 	if second.Number != 2 || second.Before != hash("one") {
 		t.Errorf("second %+v", second)
@@ -86,9 +84,7 @@ func versionsFound(t *testing.T, l Life) {
 	bad := Version("m", "x")
 	bad.Op = ""
 	wantErr(t, "no operation", errOf(l.Append(ctx, bad)), ledger.ErrRow)
-	if r := sound(t, l); r.Checked != 4 {
-		t.Errorf("checked %d", r.Checked)
-	}
+	expect.Equal(t, sound(t, l).Checked, 4, "checked")
 	if r, err := l.VerifyMemory(ctx, mem("m")); err != nil || r.Checked != 3 || len(r.Faults) != 0 {
 		t.Errorf("memory: %+v, %v", r, err)
 	}
@@ -116,28 +112,20 @@ func versionsCompacted(t *testing.T, l Life) {
 			continue
 		}
 		must.Do(t, err)
-		if full.Text != fmt.Sprint("text ", v.Number-1) {
-			t.Errorf("version %d says %q", v.Number, full.Text)
-		}
+		expect.Equal(t, full.Text, fmt.Sprint("text ", v.Number-1), "version", v.Number)
 		kept = append(kept, fmt.Sprint(v.Number))
 	}
-	if got := strings.Join(kept, " "); got != "15 14 13 12 11 10 9 8 7 6 2" || len(history) != 15 {
-		t.Errorf("kept %s of %d; want ten and the pinned one, all on record", got, len(history))
-	}
+	expect.Equal(t, strings.Join(kept, " "), "15 14 13 12 11 10 9 8 7 6 2", "kept")
+	expect.Len(t, history, 15, "kept")
 	wantErr(t, "pin a compacted one", l.PinVersion(ctx, mem("m"), 1, true), ledger.ErrShredded)
 	wantErr(t, "pin none", l.PinVersion(ctx, mem("m"), 99, true), ledger.ErrUnknown)
 	must.Do(t, l.PinVersion(ctx, mem("m"), 2, false))
 	appendAll(t, l, Version("m", "text 15"))
 	wantErr(t, "the unpinned one", errOf(l.Version(ctx, mem("m"), 2)), ledger.ErrShredded)
 	sound(t, l)
-	n, err := l.Chains.Trim(ctx, "acme", l.Clock.Now())
-	if err != nil || n != 6 {
-		t.Errorf("trimmed %d, %v; want the six compacted ones", n, err)
-	}
+	expect.Equal(t, must.Get(l.Chains.Trim(ctx, "acme", l.Clock.Now()))(t), 6, "trimmed")
 	appendAll(t, l, Version("m", "text 16"))
-	if r := sound(t, l); r.Checked != 11 {
-		t.Errorf("checked %d after the trim", r.Checked)
-	}
+	expect.Equal(t, sound(t, l).Checked, 11, "checked")
 }
 
 func versionsSealed(t *testing.T, l Life) {
@@ -148,9 +136,7 @@ func versionsSealed(t *testing.T, l Life) {
 		{MemoryKey: mem("m1"), Tenant: "acme", Text: "was there", Trust: memproxy.TrustHuman, Actor: "human:forged"},
 	}
 	for i, want := range []int{1, 0} {
-		if n, err := l.Backends.BeginHistories(ctx, found...); err != nil || n != want {
-			t.Errorf("round %d: sealed %d, %v", i, n, err)
-		}
+		expect.Equal(t, must.Get(l.Backends.BeginHistories(ctx, found...))(t), want, "round", i, "sealed")
 	}
 	v, err := l.Version(ctx, mem("m1"), 1)
 	if err != nil || v.Op != memproxy.OpSeal || v.Trust != memproxy.TrustAnonymous || v.Attestation != memproxy.AttestationUnknown || v.Actor != "" || v.Text != "was there" {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/expect"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
@@ -55,9 +56,8 @@ func TestErase(t *testing.T) {
 	if queued, logged := l.Append(make([]byte, maxSize), never); queued || logged {
 		t.Error("over the limit: accepted")
 	}
-	if err := l.Applied(3, false); err != nil || l.end() != 0 {
-		t.Errorf("%d, %v", l.end(), err)
-	}
+	must.Do(t, l.Applied(3, false))
+	expect.Equal(t, l.end(), 0)
 	if info, err := file.Stat(); err != nil || info.Size() != 0 {
 		t.Errorf("%v, %v", info, err)
 	}
@@ -96,9 +96,7 @@ func TestTornFramesAreApplied(t *testing.T) {
 		{all[:len(one)-5], 1, nil}, {slices.Concat(one[:20], two), 1, nil},
 		{bytes.Repeat([]byte{255}, 64), 7, bytes.Repeat([]byte{255}, 64)},
 	} {
-		if got := Unapplied(c.log, c.applied); !bytes.Equal(got, c.want) {
-			t.Errorf("after %d there are %d bytes, want %d", c.applied, len(got), len(c.want))
-		}
+		expect.Equal(t, string(Unapplied(c.log, c.applied)), string(c.want), c.applied)
 	}
 }
 
